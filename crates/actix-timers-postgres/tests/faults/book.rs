@@ -116,7 +116,10 @@ impl Book {
 
     fn note(&mut self, Line { at, node, event }: Line) {
         let line = self.lines;
-        if let Event::Scheduled { id } | Event::Replaced { id, .. } | Event::Refused { id, .. } | Event::Unsure { id, .. } = &event
+        if let Event::Scheduled { id }
+        | Event::Replaced { id, .. }
+        | Event::Refused { id, .. }
+        | Event::Unsure { id, .. } = &event
             && let Some(timer) = self.timers.get(id)
         {
             self.longest_wait = self.longest_wait.max(at.saturating_sub(timer.asked_at));
@@ -305,7 +308,8 @@ impl Book {
 
     /// Returns the ids that must be in the tables if they are not handled later.
     pub(crate) fn open_timers(&self) -> BTreeSet<DurableId> {
-        let is_open = |timer: &Timer| timer.stored.is_some() && !timer.may_be_gone && !self.is_void(timer) && timer.must_come();
+        let is_open =
+            |timer: &Timer| timer.stored.is_some() && !timer.may_be_gone && !self.is_void(timer) && timer.must_come();
         self.timers.iter().filter(|(_, timer)| is_open(timer)).map(|(id, _)| *id).collect()
     }
 
@@ -322,7 +326,11 @@ impl Book {
             Some(timer) => (timer.cancelled.is_some() || timer.refused) && !self.is_void(timer),
             None => true,
         };
-        in_tables.iter().filter(is_revenant).map(|id| format!("timer {id} is back: {:?}", self.timers.get(id))).collect()
+        in_tables
+            .iter()
+            .filter(is_revenant)
+            .map(|id| format!("timer {id} is back: {:?}", self.timers.get(id)))
+            .collect()
     }
 
     /// Returns the violations in the lines so far.
@@ -408,7 +416,8 @@ impl Timer {
 
     /// Returns whether the timer had been moved to a later time, and not moved since.
     fn is_moved_later(&self, handled: &Handled) -> bool {
-        let Some(last) = self.moves.iter().filter(|it| it.done.is_some_and(|done| done < handled.line)).max_by_key(|it| it.done)
+        let Some(last) =
+            self.moves.iter().filter(|it| it.done.is_some_and(|done| done < handled.line)).max_by_key(|it| it.done)
         else {
             return false;
         };

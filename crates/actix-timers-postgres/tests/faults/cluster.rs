@@ -416,7 +416,8 @@ impl Cluster {
                     "SELECT id::text, shard, due FROM {schema}.timers WHERE due < $1 ORDER BY due LIMIT 20",
                     &[&until],
                 );
-                let rows: Vec<(String, i16, i64)> = rows.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect();
+                let rows: Vec<(String, i16, i64)> =
+                    rows.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect();
                 panic!("{due} timers and {claims} claims are left: {rows:?}, at {}: {}", now() / 1000, self.evidence());
             }
             std::thread::sleep(Duration::from_millis(100));

@@ -64,13 +64,25 @@ pub(crate) struct NodeConfig {
 pub(crate) enum Work {
     Nothing,
     /// All sorts of requests, by this many customers at a time, with pauses of up to so many microseconds.
-    Mixed { customers: u64, pause: u64, sizes: Vec<usize> },
+    Mixed {
+        customers: u64,
+        pause: u64,
+        sizes: Vec<usize>,
+    },
     /// So many timers of a route, due after a delay in milliseconds, 256 requests at a time. Their handlers do not fail.
-    Burst { route: String, timers: u64, delay: u64 },
+    Burst {
+        route: String,
+        timers: u64,
+        delay: u64,
+    },
     /// Timers under a few keys, which all nodes use: `if_absent` for even ones, `replace` for odd ones.
-    Keys { keys: u64 },
+    Keys {
+        keys: u64,
+    },
     /// One timer that is with its handler for so many milliseconds.
-    Long { millis: u64 },
+    Long {
+        millis: u64,
+    },
 }
 
 impl Work {
@@ -156,7 +168,13 @@ struct Requests {
 }
 
 impl Requests {
-    async fn schedule(&self, number: u64, size: usize, schedule: impl FnOnce(Job) -> Schedule<Job>, key: Option<&str>) -> Option<DurableId> {
+    async fn schedule(
+        &self,
+        number: u64,
+        size: usize,
+        schedule: impl FnOnce(Job) -> Schedule<Job>,
+        key: Option<&str>,
+    ) -> Option<DurableId> {
         self.ask(schedule(Job::new(number, size)), number, key).await
     }
 
@@ -172,7 +190,10 @@ impl Requests {
                 let why = error.reason.to_string();
                 // A moment for a store that rejects at once.
                 tokio::time::sleep(Duration::from_millis(20)).await;
-                (if changed_nothing(&error.reason) { Event::Refused { id, why } } else { Event::Unsure { id, why } }, None)
+                (
+                    if changed_nothing(&error.reason) { Event::Refused { id, why } } else { Event::Unsure { id, why } },
+                    None,
+                )
             }
         };
         self.writer.write(event);
@@ -269,7 +290,9 @@ impl Requests {
         let text = format!("key {key}");
         let options = DurableOptions::new();
         let options = if key.is_multiple_of(2) { options.if_absent(&*text) } else { options.replace(&*text) };
-        drop(self.schedule(number, size, |job| Schedule::after(OFFICE, delay, job).options(options), Some(&text)).await);
+        drop(
+            self.schedule(number, size, |job| Schedule::after(OFFICE, delay, job).options(options), Some(&text)).await,
+        );
     }
 
     async fn run(self: Rc<Self>) {

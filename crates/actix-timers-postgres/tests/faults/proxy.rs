@@ -127,7 +127,12 @@ async fn accept(
     }
 }
 
-async fn connect(node: TcpStream, server: SocketAddr, orders: watch::Receiver<Order>, number: u64) -> std::io::Result<()> {
+async fn connect(
+    node: TcpStream,
+    server: SocketAddr,
+    orders: watch::Receiver<Order>,
+    number: u64,
+) -> std::io::Result<()> {
     if state(&orders.borrow(), number) == Wire::Cut {
         return Ok(());
     }

@@ -64,7 +64,8 @@ fn a_key_names_one_timer_although_two_nodes_use_it_at_once() {
             if of_key.len() > 1 {
                 violations.push(format!("{key} names {of_key:?}"));
             }
-            let is_even = key.rsplit(' ').next().and_then(|number| number.parse::<u64>().ok()).is_some_and(|it| it % 2 == 0);
+            let is_even =
+                key.rsplit(' ').next().and_then(|number| number.parse::<u64>().ok()).is_some_and(|it| it % 2 == 0);
             if is_even && ids.len() != 1 {
                 violations.push(format!("{key} was absent {} times", ids.len()));
             }

@@ -73,7 +73,8 @@ fn a_claim_of_a_silent_owner_is_adopted_after_its_lease_and_not_before() {
         let server = Server::any();
         let (mut cluster, owner, other, number) = with_long_delivery(&server);
         let shard = cluster.book.id(number).unwrap().shard() as i16;
-        let owner_of = |cluster: &Cluster| cluster.owners().into_iter().find(|owner| owner.shard == shard).and_then(|it| it.name);
+        let owner_of =
+            |cluster: &Cluster| cluster.owners().into_iter().find(|owner| owner.shard == shard).and_then(|it| it.name);
         let since = Instant::now();
         cluster.absent(&owner);
         cluster.freeze(&owner);

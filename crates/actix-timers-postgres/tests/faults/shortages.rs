@@ -58,7 +58,9 @@ async fn take_connections(url: &str) -> Vec<Client> {
             Err(_) => {
                 pids.clear();
                 for hog in &hogs {
-                    pids.extend(hog.query("SELECT pg_backend_pid()", &[]).await.unwrap().iter().map(|row| row.get::<_, i32>(0)));
+                    pids.extend(
+                        hog.query("SELECT pg_backend_pid()", &[]).await.unwrap().iter().map(|row| row.get::<_, i32>(0)),
+                    );
                 }
                 let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> ALL ($1)";
                 hogs[0].query(end, &[&pids]).await.unwrap();

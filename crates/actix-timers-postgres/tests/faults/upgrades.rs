@@ -20,7 +20,8 @@ fn timers_of_a_new_route_are_delivered_during_a_rolling_upgrade() {
         let new = cluster.start(&server, "c");
         cluster.wait("all are scheduled", |book, _| book.is_done(&new));
         // All of them, while the old nodes run.
-        cluster.wait("the bills are delivered", |book, _| book.by_node().get(&*new).is_some_and(|number| *number >= 2000));
+        cluster
+            .wait("the bills are delivered", |book, _| book.by_node().get(&*new).is_some_and(|number| *number >= 2000));
         for label in &old {
             cluster.command(label, "drain");
             cluster.wait_end(label);
