@@ -431,3 +431,148 @@ impl Timer {
         is_last && handled.at < last.due * 1000
     }
 }
+
+/// The checker finds each sort of violation.
+#[cfg(test)]
+mod tests {
+    use actix_timers_durable::DueTime;
+
+    use super::*;
+    use crate::lines::Writer;
+
+    const NUMBER: u64 = 70;
+
+    struct History {
+        directory: tempfile::TempDir,
+        id: DurableId,
+    }
+
+    impl History {
+        fn new() -> Self {
+            Self { directory: tempfile::tempdir().unwrap(), id: DurableId::new(3, DueTime::MIN) }
+        }
+
+        fn note(&self, node: &str, event: Event) -> &Self {
+            Writer::open(&self.directory.path().join("lines"), node).write(event);
+            self
+        }
+
+        fn stored(&self) -> &Self {
+            let id = self.id;
+            self.note("a", Event::Asked { id, number: NUMBER, key: None }).note("a", Event::Scheduled { id })
+        }
+
+        fn handled(&self, node: &str, repetition: u64, attempt: u32) -> &Self {
+            self.note(node, Event::Handled { id: self.id, number: NUMBER, repetition, attempt, due: 0 })
+        }
+
+        fn cancelled(&self) -> &Self {
+            self.note("c", Event::Cancelling { id: self.id }).note("c", Event::Cancelled { id: self.id })
+        }
+
+        fn book(&self) -> Book {
+            let mut book = Book::open(&self.directory.path().join("lines"));
+            book.read();
+            book
+        }
+
+        /// Returns the numbers of lost timers, of revenants and of other violations.
+        fn judge(&self, is_pending: bool) -> (usize, usize, usize) {
+            judge(&self.book(), is_pending.then_some(self.id))
+        }
+    }
+
+    fn judge(book: &Book, pending: Option<DurableId>) -> (usize, usize, usize) {
+        let pending = pending.into_iter().collect();
+        (book.lost(&book.open_timers(), &pending).len(), book.revenants(&pending).len(), book.violations().len())
+    }
+
+    fn absent(history: &History, from: u64, window: usize) -> Book {
+        let mut book = history.book();
+        book.absent(Absence { node: "a".to_owned(), from, window });
+        book
+    }
+
+    #[test]
+    fn a_stored_timer_is_handled_or_pending() {
+        let history = History::new();
+        history.stored();
+        assert_eq!(history.judge(true), (0, 0, 0));
+        assert_eq!(history.judge(false), (1, 0, 0));
+        history.handled("b", 1, 1);
+        assert_eq!(history.judge(false), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_failed_attempt_is_followed_by_another() {
+        let history = History::new();
+        let (id, number) = (history.id, 9);
+        assert!(fails(number, 1) && !fails(number, 3));
+        history.note("a", Event::Asked { id, number, key: None }).note("a", Event::Scheduled { id });
+        history.note("a", Event::Handled { id, number, repetition: 1, attempt: 1, due: 0 });
+        assert_eq!(history.judge(false), (1, 0, 0));
+        history.note("a", Event::Handled { id, number, repetition: 1, attempt: 3, due: 0 });
+        assert_eq!(history.judge(false), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_cancelled_timer_is_neither_handled_nor_pending() {
+        let history = History::new();
+        history.stored().cancelled();
+        assert_eq!(history.judge(false), (0, 0, 0));
+        assert_eq!(history.judge(true), (0, 1, 0));
+        history.handled("a", 1, 1);
+        assert_eq!(history.judge(false), (0, 0, 1));
+        assert_eq!(judge(&absent(&history, 0, 1), None), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_timer_that_was_not_stored_is_neither_handled_nor_pending() {
+        let history = History::new();
+        let id = history.id;
+        history.note("a", Event::Asked { id, number: NUMBER, key: None });
+        history.note("a", Event::Refused { id, why: String::new() });
+        assert_eq!(history.judge(false), (0, 0, 0));
+        assert_eq!(history.judge(true), (0, 1, 0));
+        history.handled("a", 1, 1);
+        assert_eq!(history.judge(false), (0, 0, 1));
+    }
+
+    #[test]
+    fn numbers_of_deliveries_rise() {
+        for (turns, violations) in [
+            (&[(1, 1), (1, 2), (2, 1), (4, 1)][..], 0),
+            (&[(1, 1), (1, 1)], 1),
+            (&[(1, 2), (1, 1)], 1),
+            (&[(2, 1), (1, 3)], 1),
+        ] {
+            let history = History::new();
+            history.stored();
+            turns.iter().for_each(|(repetition, attempt)| _ = history.handled("a", *repetition, *attempt));
+            assert_eq!(history.judge(false), (0, 0, violations), "{turns:?}");
+        }
+    }
+
+    #[test]
+    fn a_window_of_deliveries_may_be_late_on_a_node_that_was_absent() {
+        let history = History::new();
+        history.stored().handled("b", 1, 2).handled("a", 1, 1);
+        assert_eq!(judge(&absent(&history, 0, 1), None).2, 0);
+        assert_eq!(judge(&absent(&history, 0, 0), None).2, 1, "the window is smaller");
+        assert_eq!(judge(&absent(&history, u64::MAX, 1), None).2, 1, "it was absent later");
+        history.handled("c", 1, 1);
+        assert_eq!(judge(&absent(&history, 0, 1), None).2, 2, "another node, and the same numbers");
+    }
+
+    #[test]
+    fn nothing_is_early() {
+        let history = History::new();
+        history.stored();
+        let (id, due) = (history.id, crate::cluster::now() / 1000 + 60_000);
+        history.note("a", Event::Moving { id, due }).note("a", Event::Moved { id, due });
+        history.handled("a", 1, 1);
+        assert_eq!(history.judge(false).2, 1, "before the time to which it was moved");
+        history.note("a", Event::Handled { id, number: NUMBER, repetition: 1, attempt: 2, due });
+        assert_eq!(history.judge(false).2, 3, "before its own due time, too");
+    }
+}

@@ -94,34 +94,7 @@ impl Sampler {
 
     /// Returns the violations in all samples. At the time `switched` another server took over, in an earlier state.
     pub(crate) fn violations(&self, switched: Option<u64>) -> Vec<String> {
-        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut violations = Vec::new();
-        let mut owners = BTreeMap::<(i16, i64), i64>::new();
-        let mut epochs = BTreeMap::<i16, i64>::new();
-        let mut is_after = false;
-        for sample in &taken.samples {
-            if switched.is_some_and(|switched| sample.at >= switched) && !is_after {
-                (owners, epochs, is_after) = Default::default();
-                is_after = true;
-            }
-            let mut shards = BTreeSet::new();
-            for Owner { shard, owner, epoch, .. } in &sample.owners {
-                if !shards.insert(shard) {
-                    violations.push(format!("shard {shard} has two owners: {sample:?}"));
-                }
-                let before = epochs.insert(*shard, *epoch);
-                if before.is_some_and(|before| before > *epoch) {
-                    violations.push(format!("the epoch of shard {shard} fell from {before:?} to {epoch}"));
-                }
-                if let Some(owner) = owner {
-                    let other = owners.insert((*shard, *epoch), *owner);
-                    if other.is_some_and(|other| other != *owner) {
-                        violations.push(format!("epoch {epoch} of shard {shard} had the owners {other:?} and {owner}"));
-                    }
-                }
-            }
-        }
-        violations
+        violations(&self.taken.lock().unwrap_or_else(PoisonError::into_inner).samples, switched)
     }
 }
 
@@ -149,4 +122,60 @@ async fn sample(client: &Client, query: &str, into: &Mutex<Taken>) -> bool {
         taken.samples.push(Sample { at: micros(SystemTime::now()), owners });
     }
     true
+}
+
+/// Returns the violations in samples.
+fn violations(samples: &[Sample], switched: Option<u64>) -> Vec<String> {
+    let mut violations = Vec::new();
+    let mut owners = BTreeMap::<(i16, i64), i64>::new();
+    let mut epochs = BTreeMap::<i16, i64>::new();
+    let mut is_after = false;
+    for sample in samples {
+        if switched.is_some_and(|switched| sample.at >= switched) && !is_after {
+            (owners, epochs, is_after) = Default::default();
+            is_after = true;
+        }
+        let mut shards = BTreeSet::new();
+        for Owner { shard, owner, epoch, .. } in &sample.owners {
+            if !shards.insert(shard) {
+                violations.push(format!("shard {shard} has two owners: {sample:?}"));
+            }
+            let before = epochs.insert(*shard, *epoch);
+            if before.is_some_and(|before| before > *epoch) {
+                violations.push(format!("the epoch of shard {shard} fell from {before:?} to {epoch}"));
+            }
+            if let Some(owner) = owner {
+                let other = owners.insert((*shard, *epoch), *owner);
+                if other.is_some_and(|other| other != *owner) {
+                    violations.push(format!("epoch {epoch} of shard {shard} had the owners {other:?} and {owner}"));
+                }
+            }
+        }
+    }
+    violations
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(at: u64, owners: &[(i16, Option<i64>, i64)]) -> Sample {
+        let owner = |&(shard, owner, epoch): &(i16, Option<i64>, i64)| Owner { shard, owner, epoch, name: None };
+        Sample { at, owners: owners.iter().map(owner).collect() }
+    }
+
+    #[test]
+    fn an_epoch_has_one_owner_and_never_falls() {
+        let good = [sample(1, &[(0, Some(1), 1), (1, None, 1)]), sample(2, &[(0, Some(2), 2), (1, Some(2), 2)])];
+        assert_eq!(violations(&good, None).len(), 0);
+        for bad in [
+            vec![sample(1, &[(0, Some(1), 1), (0, Some(1), 1)])],
+            vec![sample(1, &[(0, Some(1), 1)]), sample(2, &[(0, Some(2), 1)])],
+            vec![sample(1, &[(0, Some(1), 2)]), sample(2, &[(0, Some(1), 1)])],
+        ] {
+            assert_eq!(violations(&bad, None).len(), 1, "{bad:?}");
+        }
+        let switched = [sample(1, &[(0, Some(1), 2)]), sample(5, &[(0, Some(1), 1)])];
+        assert_eq!(violations(&switched, Some(4)).len(), 0);
+    }
 }
