@@ -124,37 +124,32 @@ impl Book {
         {
             self.longest_wait = self.longest_wait.max(at.saturating_sub(timer.asked_at));
         }
-        let mut timer = |id: DurableId| {
-            let timer = self.timers.entry(id).or_default();
-            timer.last_at = at;
-            timer
-        };
         match event {
             Event::Started => _ = self.started.insert(node),
             Event::Done => _ = self.done.insert(node),
             Event::Stopped => _ = self.stopped.insert(node),
             Event::Problem { text } => self.problems.push((node, text)),
             Event::Asked { id, number, key } => {
-                let timer = timer(id);
+                let timer = timer(&mut self.timers, at, id);
                 (timer.number, timer.asked_at) = (number, at);
                 self.keys.extend(key.map(|key| (id, key)));
             }
-            Event::Scheduled { id } => timer(id).store(line, at),
-            Event::Exists { asked, .. } => timer(asked).refused = true,
+            Event::Scheduled { id } => timer(&mut self.timers, at, id).store(line, at),
+            Event::Exists { asked, .. } => timer(&mut self.timers, at, asked).refused = true,
             Event::Replaced { id, old, in_progress } => {
-                timer(id).store(line, at);
-                let old = timer(old);
+                timer(&mut self.timers, at, id).store(line, at);
+                let old = timer(&mut self.timers, at, old);
                 old.may_be_gone = true;
                 if !in_progress {
                     old.cancelled.get_or_insert((line, at));
                 }
             }
             Event::Refused { id, .. } => {
-                timer(id).refused = true;
+                timer(&mut self.timers, at, id).refused = true;
                 self.errors.entry(node).or_default().0 += 1;
             }
             Event::Unsure { id, .. } => {
-                timer(id).may_be_gone = true;
+                timer(&mut self.timers, at, id).may_be_gone = true;
                 // A replaced timer, too: which one is not known.
                 if let Some(key) = self.keys.get(&id) {
                     let of_key = self.keys.iter().filter(|(_, other)| *other == key).map(|(id, _)| *id);
@@ -164,20 +159,20 @@ impl Book {
                 }
                 self.errors.entry(node).or_default().1 += 1;
             }
-            Event::Cancelling { id } | Event::InProgress { id } => timer(id).may_be_gone = true,
+            Event::Cancelling { id } | Event::InProgress { id } => timer(&mut self.timers, at, id).may_be_gone = true,
             Event::Cancelled { id } => {
-                let timer = timer(id);
+                let timer = timer(&mut self.timers, at, id);
                 timer.may_be_gone = true;
                 timer.cancelled.get_or_insert((line, at));
             }
             Event::NotCancelled { .. } => {}
             Event::Moving { id, due } => {
-                timer(id).moves.push(Move { asked: line, done: None, is_refused: false, due });
+                timer(&mut self.timers, at, id).moves.push(Move { asked: line, done: None, is_refused: false, due });
             }
-            Event::Moved { id, due } => timer(id).last_move(due).done = Some(line),
-            Event::NotMoved { id, due } => timer(id).last_move(due).is_refused = true,
+            Event::Moved { id, due } => timer(&mut self.timers, at, id).last_move(due).done = Some(line),
+            Event::NotMoved { id, due } => timer(&mut self.timers, at, id).last_move(due).is_refused = true,
             Event::Handled { id, number, repetition, attempt, due } => {
-                let timer = timer(id);
+                let timer = timer(&mut self.timers, at, id);
                 if timer.number != number || timer.asked_at == 0 {
                     let text = format!("timer {id} has the message {number} instead of {}", timer.number);
                     self.problems.push((node.clone(), text));
@@ -387,6 +382,13 @@ impl Book {
             || timer.cancelled.is_some_and(|(_, at)| void.contains(&at))
             || timer.handled.iter().any(|handled| void.contains(&handled.at))
     }
+}
+
+/// Returns the history of a timer with an event at this time.
+fn timer(timers: &mut HashMap<DurableId, Timer>, at: u64, id: DurableId) -> &mut Timer {
+    let timer = timers.entry(id).or_default();
+    timer.last_at = at;
+    timer
 }
 
 impl Absence {

@@ -321,7 +321,15 @@ impl Cluster {
 
     pub(crate) fn client(&self) -> Client {
         let url = self.server_url.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        self.runtime.block_on(client(&url)).unwrap()
+        let began = Instant::now();
+        loop {
+            match self.runtime.block_on(client(&url)) {
+                Ok(client) => return client,
+                // It may have all its connections in use, or recover from a crash.
+                Err(error) => assert!(began.elapsed() < PATIENCE, "{error}: {}", self.evidence()),
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
     }
 
     /// Queries the server; `{schema}` is replaced.

@@ -129,10 +129,6 @@ struct Office(Arc<Writer>);
 
 impl Actor for Office {
     type Context = Context<Self>;
-
-    fn started(&mut self, ctx: &mut Self::Context) {
-        ctx.set_mailbox_capacity(0);
-    }
 }
 
 impl Handler<Durable<Job>> for Office {
@@ -238,7 +234,7 @@ impl Requests {
             let soon = Duration::from_millis(random.below(1500));
             let after = |delay| move |job| Schedule::after(OFFICE, delay, job);
             match random.below(20) {
-                0..8 => drop(self.schedule(number, size, after(soon), None).await),
+                0..8 => _ = self.schedule(number, size, after(soon), None).await,
                 8..10 => {
                     if let Some(id) = self.schedule(number, size, after(LATE), None).await {
                         self.cancel(id).await;
@@ -277,7 +273,7 @@ impl Requests {
                     let options = DurableOptions::new().if_absent(&*key);
                     let repeat = Repeat::every(Duration::from_millis(50 + random.below(100))).times(20);
                     let series = |job| Schedule::at_fixed_rate(OFFICE, repeat, job).options(options);
-                    drop(self.schedule(number, size, series, Some(&key)).await);
+                    _ = self.schedule(number, size, series, Some(&key)).await;
                 }
             }
             if pause > 0 {
@@ -317,7 +313,7 @@ impl Requests {
                         let delay = Duration::from_millis(*delay);
                         for number in (customer..*timers).step_by(customers as usize) {
                             let request = |job| Schedule::after(&**route, delay, job);
-                            drop(requests.schedule(first + 7 * number, 30, request, None).await);
+                            _ = requests.schedule(first + 7 * number, 30, request, None).await;
                         }
                     }
                     Work::Keys { keys } => {
@@ -329,7 +325,7 @@ impl Requests {
                     }
                     Work::Long { millis } => {
                         let job = Job { number: first, millis: *millis, text: text(first, 30) };
-                        drop(requests.ask(Schedule::after(OFFICE, Duration::ZERO, job), first, None).await);
+                        _ = requests.ask(Schedule::after(OFFICE, Duration::ZERO, job), first, None).await;
                     }
                 }
             })
@@ -391,7 +387,7 @@ async fn connect(config: &NodeConfig, writer: &Writer) -> PostgresStore {
 
 async fn serve(config: NodeConfig) {
     let writer = Arc::new(Writer::open(&config.lines, &config.label));
-    let commands = commands();
+    let mut commands = commands();
     let retry = RetryPolicy::default()
         .max_attempts(1000)
         .initial_delay(Duration::from_millis(5))
@@ -434,7 +430,6 @@ async fn serve(config: NodeConfig) {
         actix::spawn(Rc::clone(&requests).listen());
     }
     actix::spawn(Rc::clone(&requests).run());
-    let mut commands = commands;
     while let Some(command) = commands.recv().await {
         let ended = match &*command {
             "quiet" => {
