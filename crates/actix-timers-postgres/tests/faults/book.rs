@@ -3,7 +3,7 @@
 //! 1. A stored timer is handled, or in the tables, or was perhaps cancelled.
 //! 2. After `cancelled` its handler does not run again; nor ever for a request that stored nothing.
 //! 3. Each (id, repetition, attempt) reaches a handler at most once, and these numbers rise.
-//! 4. A failed attempt is followed by another one.
+//! 4. A failed attempt is followed by another one, and a repetition by the next, up to the last.
 //! 5. Nothing is early, by the clock of the machine, which is that of the database.
 //!
 //! A node that was stopped or cut off beyond its lease may have a group of deliveries in memory, which its successor
@@ -52,6 +52,8 @@ struct Move {
 #[derive(Debug, Default)]
 struct Timer {
     number: u64,
+    /// The number of its repetitions.
+    times: u64,
     asked_at: u64,
     /// The last event, in microseconds since 1970.
     last_at: u64,
@@ -129,9 +131,9 @@ impl Book {
             Event::Done => _ = self.done.insert(node),
             Event::Stopped => _ = self.stopped.insert(node),
             Event::Problem { text } => self.problems.push((node, text)),
-            Event::Asked { id, number, key } => {
+            Event::Asked { id, number, key, times } => {
                 let timer = timer(&mut self.timers, at, id);
-                (timer.number, timer.asked_at) = (number, at);
+                (timer.number, timer.times, timer.asked_at) = (number, times, at);
                 self.keys.extend(key.map(|key| (id, key)));
             }
             Event::Scheduled { id } => timer(&mut self.timers, at, id).store(line, at),
@@ -412,7 +414,9 @@ impl Timer {
     fn must_come(&self) -> bool {
         match self.handled.iter().max_by_key(|handled| handled.turn) {
             None => true,
-            Some(handled) => fails(self.number, handled.turn.1),
+            Some(Handled { turn: (repetition, attempt), .. }) => {
+                *repetition < self.times || fails(self.number, *attempt)
+            }
         }
     }
 
@@ -461,7 +465,7 @@ mod tests {
 
         fn stored(&self) -> &Self {
             let id = self.id;
-            self.note("a", Event::Asked { id, number: NUMBER, key: None }).note("a", Event::Scheduled { id })
+            self.note("a", Event::Asked { id, number: NUMBER, key: None, times: 1 }).note("a", Event::Scheduled { id })
         }
 
         fn handled(&self, node: &str, repetition: u64, attempt: u32) -> &Self {
@@ -510,10 +514,22 @@ mod tests {
         let history = History::new();
         let (id, number) = (history.id, 9);
         assert!(fails(number, 1) && !fails(number, 3));
-        history.note("a", Event::Asked { id, number, key: None }).note("a", Event::Scheduled { id });
+        history.note("a", Event::Asked { id, number, key: None, times: 1 }).note("a", Event::Scheduled { id });
         history.note("a", Event::Handled { id, number, repetition: 1, attempt: 1, due: 0 });
         assert_eq!(history.judge(false), (1, 0, 0));
         history.note("a", Event::Handled { id, number, repetition: 1, attempt: 3, due: 0 });
+        assert_eq!(history.judge(false), (0, 0, 0));
+    }
+
+    #[test]
+    fn all_repetitions_of_a_series_come() {
+        let history = History::new();
+        let id = history.id;
+        history.note("a", Event::Asked { id, number: NUMBER, key: None, times: 2 });
+        history.note("a", Event::Scheduled { id }).handled("a", 1, 1);
+        assert_eq!(history.judge(false), (1, 0, 0));
+        assert_eq!(history.judge(true), (0, 0, 0));
+        history.handled("b", 2, 1);
         assert_eq!(history.judge(false), (0, 0, 0));
     }
 
@@ -532,7 +548,7 @@ mod tests {
     fn a_timer_that_was_not_stored_is_neither_handled_nor_pending() {
         let history = History::new();
         let id = history.id;
-        history.note("a", Event::Asked { id, number: NUMBER, key: None });
+        history.note("a", Event::Asked { id, number: NUMBER, key: None, times: 1 });
         history.note("a", Event::Refused { id, why: String::new() });
         assert_eq!(history.judge(false), (0, 0, 0));
         assert_eq!(history.judge(true), (0, 1, 0));

@@ -43,6 +43,10 @@ fn a_drain_under_load_makes_nothing_late_and_repeats_nothing() {
         let lateness = Duration::from_micros(lateness);
         eprintln!("{number} deliveries, the latest by {lateness:?}");
         assert!(lateness <= LATENESS, "a delivery was {lateness:?} late: {}", cluster.evidence());
+        // Those that still run have rejected nothing.
+        for label in &labels {
+            assert_eq!(cluster.book.errors(label), (0, 0), "{label}: {}", cluster.evidence());
+        }
         let book = cluster.finish();
         assert!(book.problems().is_empty(), "{:?}", book.problems());
     });

@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 pub(crate) enum Event {
     /// The durable timers run.
     Started,
-    /// A timer with this id and number is about to be scheduled.
-    Asked { id: DurableId, number: u64, key: Option<String> },
+    /// A timer with this id and number is about to be scheduled, to be delivered so many times.
+    Asked { id: DurableId, number: u64, key: Option<String>, times: u64 },
     /// The timer is stored.
     Scheduled { id: DurableId },
     /// Another timer has the key, and nothing was stored.

@@ -33,6 +33,8 @@ pub(crate) const NODE: &str = "ACTIX_TIMERS_FAULTS_NODE";
 pub(crate) const OFFICE: &str = "office";
 /// A due time after the end of every test.
 const LATE: Duration = Duration::from_secs(7200);
+/// The repetitions of a series.
+const SERIES: u64 = 20;
 /// The number of timers of other nodes that a node remembers.
 const KNOWN: usize = 300;
 
@@ -177,7 +179,8 @@ impl Requests {
     async fn ask(&self, request: Schedule<Job>, number: u64, key: Option<&str>) -> Option<DurableId> {
         let asking = self.timers.schedule(request);
         let id = asking.id();
-        self.writer.write(Event::Asked { id, number, key: key.map(str::to_owned) });
+        let times = if key.is_some_and(|key| key.starts_with("series")) { SERIES } else { 1 };
+        self.writer.write(Event::Asked { id, number, key: key.map(str::to_owned), times });
         let (event, stored) = match asking.await {
             Ok(Scheduled::Created(id)) => (Event::Scheduled { id }, Some(id)),
             Ok(Scheduled::Exists(other)) => (Event::Exists { asked: id, id: other }, None),
@@ -271,7 +274,7 @@ impl Requests {
                 _ => {
                     let key = format!("series {}", random.below(5));
                     let options = DurableOptions::new().if_absent(&*key);
-                    let repeat = Repeat::every(Duration::from_millis(50 + random.below(100))).times(20);
+                    let repeat = Repeat::every(Duration::from_millis(50 + random.below(100))).times(SERIES);
                     let series = |job| Schedule::at_fixed_rate(OFFICE, repeat, job).options(options);
                     _ = self.schedule(number, size, series, Some(&key)).await;
                 }
@@ -286,9 +289,8 @@ impl Requests {
         let text = format!("key {key}");
         let options = DurableOptions::new();
         let options = if key.is_multiple_of(2) { options.if_absent(&*text) } else { options.replace(&*text) };
-        drop(
-            self.schedule(number, size, |job| Schedule::after(OFFICE, delay, job).options(options), Some(&text)).await,
-        );
+        let request = |job| Schedule::after(OFFICE, delay, job).options(options);
+        _ = self.schedule(number, size, request, Some(&text)).await;
     }
 
     async fn run(self: Rc<Self>) {
