@@ -476,7 +476,9 @@ fn are_owned_by(sample: &Sample, labels: &[String]) -> bool {
 
 fn is_balanced(sampler: &Sampler, labels: &[String]) -> bool {
     let Some(sample) = sampler.last() else { return false };
-    let least = sample.owners.len() / labels.len();
+    // All others have the largest part.
+    let shards = sample.owners.len();
+    let least = shards.saturating_sub(shards.div_ceil(labels.len()) * (labels.len() - 1));
     let number = |label: &String| sample.owners.iter().filter(|owner| owner.name.as_ref() == Some(label)).count();
     are_owned_by(&sample, labels) && labels.iter().all(|label| number(label) >= least)
 }

@@ -20,7 +20,7 @@ pub(crate) struct Owner {
     /// The id of the node, or none.
     pub(crate) owner: Option<i64>,
     pub(crate) epoch: i64,
-    /// The name of the node, if it has joined.
+    /// The label of the node, the first word of its name, if it has joined.
     pub(crate) name: Option<String>,
 }
 
@@ -57,7 +57,7 @@ impl Sampler {
         let taken = Arc::<Mutex<Taken>>::default();
         let into = Arc::clone(&taken);
         let query = format!(
-            "SELECT s.shard, s.owner, s.epoch, n.name FROM {schema}.shards s LEFT JOIN {schema}.nodes n ON n.id = s.owner ORDER BY s.shard"
+            "SELECT s.shard, s.owner, s.epoch, split_part(n.name, ' ', 1) FROM {schema}.shards s LEFT JOIN {schema}.nodes n ON n.id = s.owner ORDER BY s.shard"
         );
         let task = runtime.spawn(async move {
             loop {
