@@ -14,7 +14,7 @@ pub enum ConnectError {
     #[error("not an address of a PostgreSQL server ({0}): write postgres://user:password@host:5432/database")]
     Address(String),
     /// The name of the schema is impossible.
-    #[error("{0:?} cannot be the name of a schema: use 1 to 63 bytes that do not begin with pg_")]
+    #[error("{0:?} cannot be the name of a schema: use 1 to 63 bytes without $ that do not begin with pg_")]
     SchemaName(String),
     /// The number of shards is impossible.
     #[error("{0} shards are impossible: choose 1 to 4096")]
