@@ -60,6 +60,18 @@ struct Live {
     names: Names,
 }
 
+impl Live {
+    /// Returns whether the lease has ended. Then the keeper begins another one, although a renewal may arrive yet: the
+    /// caller regards all shards as lost.
+    fn is_over(&self) -> bool {
+        let is_over = self.is_shared && self.shared.is_over();
+        if is_over {
+            self.shared.rejoin();
+        }
+        is_over
+    }
+}
+
 impl std::fmt::Debug for PostgresStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("PostgresStore").field("options", &self.options).finish_non_exhaustive()
@@ -171,7 +183,7 @@ impl PostgresStore {
     /// Commits groups: those that are fenced are left out.
     fn commit_all(&mut self, groups: &[Group<'_>], is_loose: bool) -> Result<Vec<Committed>, StoreError> {
         let live = self.live()?;
-        let is_over = live.is_shared && live.shared.is_over();
+        let is_over = live.is_over();
         let is_fenced = |group: &Group<'_>| match group.right {
             Right::Owner(fence) => is_over || live.ownership.epoch(fence.shard) != Some(fence.epoch),
             Right::Claimant { .. } => is_over || !group.changes.iter().all(|change| is_allowed(group.right, change)),
@@ -210,13 +222,10 @@ impl PostgresStore {
             let mut committed = results.committed(groups, &plan, |id| self.read_pending(id))?;
             let live = self.live()?;
             live.ownership.committed(groups, &plan.cursors, &committed);
-            // Deliveries must not begin on claims that others may have taken over.
-            if live.is_shared && live.shared.is_over() {
-                let has_claim = |group: &Group<'_>| group.changes.iter().any(|change| matches!(change, Change::Claim(_)));
-                for (group, committed) in groups.iter().zip(&mut committed).filter(|(group, _)| has_claim(group)) {
-                    if !matches!(group.right, Right::Anyone) {
-                        *committed = Committed::Fenced;
-                    }
+            // Deliveries must not begin on claims that others may have taken over. Other changes were made.
+            if live.is_over() {
+                for (group, committed) in groups.iter().zip(&mut committed) {
+                    withhold_claims(group, committed);
                 }
             }
             return Ok(committed);
@@ -347,6 +356,16 @@ fn admit(record: &Record) -> Result<(), StoreError> {
     if key > MAX_KEY_LEN { Err(StoreError::KeyTooLong { size: key, limit: MAX_KEY_LEN }) } else { Ok(()) }
 }
 
+/// Reports all members of claims as missing.
+fn withhold_claims(group: &Group<'_>, committed: &mut Committed) {
+    let Committed::Outcomes(outcomes) = committed else { return };
+    for (change, outcome) in group.changes.iter().zip(outcomes) {
+        if let Change::Claim(claim) = change {
+            *outcome = ChangeOutcome::Claimed { missing: claim.members.iter().map(|(id, ..)| *id).collect() };
+        }
+    }
+}
+
 /// Rejects a group with a record that cannot be stored, or of another shard.
 fn check_group(group: &Group<'_>) -> Result<(), StoreError> {
     for change in group.changes {
@@ -471,7 +490,7 @@ impl TimerStore for PostgresStore {
     fn standing(&mut self) -> Standing {
         let Some(live) = &mut self.live else { return Standing::default() };
         let mut events = live.shared.take_events();
-        if live.is_shared && live.shared.is_over() && !events.iter().any(|event| matches!(event, crate::shared::Event::LostAll)) {
+        if live.is_over() && !events.iter().any(|event| matches!(event, crate::shared::Event::LostAll)) {
             // Before the keeper says so: it may have no connection.
             events.push(crate::shared::Event::LostAll);
             live.io.order(Order::Look);
