@@ -122,7 +122,7 @@ impl Membership {
         if session.shared.is_over() {
             return self.rejoin(session).await;
         }
-        let (before, system) = (boot_clock::now(), SystemTime::now());
+        let before = boot_clock::now();
         let (node, serves, lease) = (session.shared.node(), self.serves(session), interval(self.lease));
         let sql = session.sql("SELECT @schema@.renew($1, $2::text::interval, $3)");
         let rows = session.query(&sql, &[&node, &lease, &serves]).await?;
@@ -131,10 +131,10 @@ impl Membership {
         };
         session.shared.extend(before + self.lease);
         let took = boot_clock::now().saturating_sub(before);
-        // A slow reply says little about the clock.
+        // A slow reply says little about the clock. The time is that before the reply, so that nothing is early.
         if took < Duration::from_millis(200) {
             let store = SystemTime::UNIX_EPOCH + Duration::from_micros(u64::try_from(micros).unwrap_or(0));
-            session.shared.clock.set(system + took / 2, store);
+            session.shared.clock.set(SystemTime::now(), store);
         }
         self.look(session).await
     }

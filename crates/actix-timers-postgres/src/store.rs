@@ -219,8 +219,13 @@ impl PostgresStore {
                 }
                 continue;
             }
-            let mut committed = results.committed(groups, &plan, |id| self.read_pending(id))?;
+            let committed = results.committed(groups, &plan, |id| self.read_pending(id));
             let live = self.live()?;
+            let mut committed = committed.map_err(|error| {
+                // The changes are kept, and their outcomes cannot be read.
+                live.shared.rejoin();
+                StoreError::Unknown(error.to_string())
+            })?;
             live.ownership.committed(groups, &plan.cursors, &committed);
             // Deliveries must not begin on claims that others may have taken over. Other changes were made.
             if live.is_over() {
