@@ -13,10 +13,11 @@ use super::due_time::DueTime;
 use super::envelope::Durable;
 use super::error::DurableBuildError;
 use super::horizon::WheelHorizon;
-use super::ledger::{Ledger, LedgerConfig, Reading};
+use super::ledger::{LedgerConfig, Ledgers, Reading};
 use super::message::DurableMessage;
-use super::routes::{RouteOptions, Routes};
+use super::routes::{Role, RouteOptions, Routes};
 use super::store::TimerStore;
+use super::store_wall::StoreWall;
 use super::timers::DurableTimers;
 
 /// A builder of durable timers; see [`DurableTimers::builder`].
@@ -54,12 +55,15 @@ pub struct DurableTimersBuilder {
     name: String,
     clock: ClockOf,
     routes: Result<Routes, DurableBuildError>,
+    only_schedules: bool,
     config: LedgerConfig,
 }
 
 /// The clock of the internal timers.
 enum ClockOf {
-    /// Configured in an internal timer actor; the system's by default.
+    /// The system's, with the wall-clock time of the store.
+    System,
+    /// Configured in an internal timer actor.
     Itself(Box<TimerActorBuilder>),
     /// The clock of the user's timer actor.
     Given(Timers),
@@ -71,8 +75,9 @@ impl DurableTimers {
         DurableTimersBuilder {
             store: Box::new(store),
             name: "durable".to_owned(),
-            clock: ClockOf::Itself(Box::default()),
+            clock: ClockOf::System,
             routes: Ok(Routes::default()),
+            only_schedules: false,
             config: LedgerConfig::default(),
         }
     }
@@ -102,7 +107,7 @@ impl DurableTimersBuilder {
         recipient: impl Into<Recipient<Durable<M>>>,
         options: RouteOptions,
     ) -> Self {
-        self.register(name, options, Some(recipient.into()))
+        self.register(name, options, Role::Delivers(Some(recipient.into())))
     }
 
     /// Registers a route whose recipient is [connected](DurableTimers::connect) later, for an actor that is created
@@ -113,18 +118,33 @@ impl DurableTimersBuilder {
 
     /// Registers a route with options, whose recipient is [connected](DurableTimers::connect) later.
     pub fn open_route_with<M: DurableMessage>(self, name: &str, options: RouteOptions) -> Self {
-        self.register::<M>(name, options, None)
+        self.register::<M>(name, options, Role::Delivers(None))
     }
 
-    fn register<M: DurableMessage>(
-        mut self,
-        name: &str,
-        options: RouteOptions,
-        recipient: Option<Recipient<Durable<M>>>,
-    ) -> Self {
+    /// Declares a route that other nodes of a shared store deliver, so that timers can be scheduled on it here.
+    ///
+    /// A node that delivers other routes must declare this one with its [pool](RouteOptions::pool), which it does not
+    /// serve: it would park the timers of an unknown route in shards of its own.
+    pub fn declare<M: DurableMessage>(self, name: &str) -> Self {
+        self.declare_with::<M>(name, RouteOptions::new())
+    }
+
+    /// Declares a route with options; only its [pool](RouteOptions::pool) matters here.
+    pub fn declare_with<M: DurableMessage>(self, name: &str, options: RouteOptions) -> Self {
+        self.register::<M>(name, options, Role::Declares)
+    }
+
+    /// Delivers nothing: this node only schedules, cancels, moves and lists timers in a shared store. Its routes are
+    /// only [declared](Self::declare).
+    pub const fn schedule_only(mut self) -> Self {
+        self.only_schedules = true;
+        self
+    }
+
+    fn register<M: DurableMessage>(mut self, name: &str, options: RouteOptions, role: Role<M>) -> Self {
         // `start` returns the first error.
         if let Ok(routes) = &mut self.routes
-            && let Err(error) = routes.register(name, options, recipient)
+            && let Err(error) = routes.register(name, options, role)
         {
             self.routes = Err(error);
         }
@@ -191,8 +211,15 @@ impl DurableTimersBuilder {
     /// or cannot be read.
     pub fn start(self) -> Result<DurableTimers, DurableBuildError> {
         actix::Arbiter::try_current().ok_or(BuildError::NoSystem)?;
-        let Self { store, name, clock, routes, config } = self;
-        let routes = Arc::new(routes?);
+        let Self { store, name, clock, routes, only_schedules, config } = self;
+        let mut routes = routes?;
+        if only_schedules {
+            routes.only_declare();
+        }
+        if store.poll_interval().is_none() && routes.are_declared(only_schedules) {
+            return Err(DurableBuildError::NotShared);
+        }
+        let routes = Arc::new(routes);
         if config.horizon.is_zero() {
             return Err(DurableBuildError::Zero("horizon"));
         }
@@ -210,27 +237,32 @@ impl DurableTimersBuilder {
             }
             ClockOf::Given(given) => builder_on_clock_of(&given).name(&*name),
             ClockOf::Itself(builder) => builder.name(&*name),
+            ClockOf::System => match store.clock() {
+                Some(clock) => TimerActor::builder().clock(StoreWall::new(clock)).name(&*name),
+                None => TimerActor::builder().name(&*name),
+            },
         };
         let timers = InternalTimers::start(builder)?;
         let committer_cell = Arc::new(OnceLock::new());
         let actor = DurableTimerActor::new(Arc::clone(&routes), timers.clone(), Arc::clone(&committer_cell)).start();
         let known = Arc::clone(&routes);
-        let policy_of = Box::new(move |route: &str, message_type: &str| {
-            known.route_index(route, message_type).map(|index| known.all()[index].options.retry)
+        let policy_of = Arc::new(move |route: &str, message_type: &str| {
+            known.delivered(route, message_type).map(|route| route.options.retry)
         });
         let horizon = WheelHorizon::new(timers.clone(), &actor);
-        let ledger = Ledger::open(store, config, policy_of, horizon)
+        let placement = store.placement();
+        let ledgers = Ledgers::open(store, routes.node(&name), config, policy_of, move || horizon.another())
             .map_err(|error| DurableBuildError::Store(Arc::new(error)))?;
         let time = Arc::clone(timers.clock());
         let reading: CommitterClock =
             Arc::new(move || Reading { wall: DueTime::reached_at(time.wall()), time: time.now() });
         let committer = if timers.clock().wall_is_steady() {
-            Committer::inline(ledger, reading, &name)
+            Committer::inline(ledgers, reading, &name)
         } else {
-            Committer::start_thread(ledger, reading, &name).map_err(DurableBuildError::Thread)?
+            Committer::start_thread(ledgers, reading, &name).map_err(DurableBuildError::Thread)?
         };
         let _ = committer_cell.set(committer.clone());
-        let durable = DurableTimers::new(committer, routes, timers, actor.clone());
+        let durable = DurableTimers::new(committer, routes, placement, timers, actor.clone());
         actor.do_send(Begin(durable.clone()));
         Ok(durable)
     }

@@ -228,7 +228,7 @@ impl DurableTimerActor {
             let route = (self.first_queue + step) % queues;
             while asked.len() < GROUP && self.queues[route].may_go() {
                 let Some(record) = self.queues[route].next() else { break };
-                if self.begin_claim(route, record.id, false, ctx) {
+                if self.begin_claim(route, &record, false, ctx) {
                     asked.push(record.id);
                 }
             }
@@ -246,7 +246,7 @@ impl DurableTimerActor {
             let Some(record) = self.suspects.next() else { break };
             let route = self.routes.route_index(&record.route, &record.message_type);
             match route.filter(|route| !self.queues[*route].is_paused()) {
-                Some(route) if self.begin_claim(route, record.id, true, ctx) => return vec![record.id],
+                Some(route) if self.begin_claim(route, &record, true, ctx) => return vec![record.id],
                 Some(_) => {}
                 None => self.suspects.return_slot(),
             }
@@ -254,11 +254,15 @@ impl DurableTimerActor {
         Vec::new()
     }
 
-    /// Asks the ledger to clear a group.
-    fn claim(&mut self, asked: Vec<DurableId>, ctx: &Context<Self>) {
-        if asked.is_empty() {
-            return;
+    /// Asks the ledgers to clear a group, each those of its shard.
+    fn claim(&mut self, mut asked: Vec<DurableId>, ctx: &Context<Self>) {
+        while let Some(shard) = asked.first().map(|id| id.shard()) {
+            let others = asked.extract_if(.., |id| id.shard() != shard).collect();
+            self.claim_of_shard(std::mem::replace(&mut asked, others), ctx);
         }
+    }
+
+    fn claim_of_shard(&mut self, asked: Vec<DurableId>, ctx: &Context<Self>) {
         self.claims += 1;
         let dispatcher = ctx.address();
         let working = self.timers.begin_work();
@@ -271,12 +275,16 @@ impl DurableTimerActor {
     }
 
     /// Notes the claim of a message. Returns whether it can be sent: its recipient exists.
-    fn begin_claim(&mut self, route: usize, id: DurableId, is_alone: bool, ctx: &mut Context<Self>) -> bool {
+    fn begin_claim(&mut self, route: usize, record: &Record, is_alone: bool, ctx: &mut Context<Self>) -> bool {
+        let id = record.id;
+        let is_same = |delivery: &Delivery| delivery.progress == record.progress;
         // A timer that was moved there and back is reported due twice.
-        if self.claiming.contains_key(&id) || self.in_flight.contains_key(&id) {
+        if self.claiming.contains_key(&id) || self.in_flight.get(&id).is_some_and(is_same) {
             self.return_slot(route, is_alone);
             return false;
         }
+        // Its shard was lost during the delivery, and is here again.
+        self.forget(id);
         if !self.routes.all()[route].is_connected() {
             self.return_slot(route, is_alone);
             self.pause(route);
@@ -351,17 +359,20 @@ impl DurableTimerActor {
         self.submit(Request::Ended { id: record.id, progress: record.progress, verdict });
     }
 
-    /// Ends a delivery and submits its verdict to the ledger.
-    fn end(&mut self, id: DurableId, answer: Result<HandlerAnswer, Overdue>) {
-        let Some(Delivery { route, is_alone, progress, retry, deadline, withdrawal }) = self.in_flight.remove(&id)
-        else {
-            return;
-        };
+    /// Takes a delivery out of the window, and withdraws its message if the handler has not begun.
+    fn forget(&mut self, id: DurableId) -> Option<(RecordState, RetryPolicy)> {
+        let Delivery { route, is_alone, progress, retry, deadline, withdrawal } = self.in_flight.remove(&id)?;
         if let Some(deadline) = deadline {
             self.timeouts.remove(&(deadline, id));
         }
         withdrawal.withdraw();
         self.return_slot(route, is_alone);
+        Some((progress, retry))
+    }
+
+    /// Ends a delivery and submits its verdict to the ledger.
+    fn end(&mut self, id: DurableId, answer: Result<HandlerAnswer, Overdue>) {
+        let Some((progress, retry)) = self.forget(id) else { return };
         if answer.is_err() {
             self.submit(Request::Overrun);
         }
@@ -564,6 +575,7 @@ impl Handler<Stop> for DurableTimerActor {
     type Result = ();
 
     fn handle(&mut self, Stop { grace, done }: Stop, ctx: &mut Context<Self>) {
+        self.submit(Request::Leave);
         let over = self.alarm(ctx, grace, GraceIsOver);
         match &mut self.stopping {
             // The shorter grace period applies.

@@ -132,6 +132,11 @@ pub enum DurableBuildError {
     /// A bound is zero, which would block everything.
     #[error("`{0}` must be at least 1")]
     Zero(&'static str),
+    /// A node that delivers nothing, or a declared route, needs others to deliver.
+    #[error(
+        "the store has no other nodes to deliver declared routes: register them with `route`, or use a store that nodes share"
+    )]
+    NotShared,
     /// The internal timer actor cannot be started.
     #[error(transparent)]
     Timers(#[from] BuildError),

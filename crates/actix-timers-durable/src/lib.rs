@@ -59,6 +59,7 @@ mod simulated {
     }
 }
 pub mod store;
+mod store_wall;
 mod sync;
 mod timers;
 mod trace;

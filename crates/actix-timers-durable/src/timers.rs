@@ -25,9 +25,9 @@ use super::message::DurableMessage;
 use super::options::DurableOptions;
 use super::record::{Record, RecordState};
 use super::request::{Schedule, due_after};
-use super::routes::Routes;
+use super::routes::{Route, Routes};
 use super::schedule_future::{ScheduleFuture, Scheduled};
-use super::store::{Counts, OnKey, Part, StoreError};
+use super::store::{Counts, OnKey, Part, Placement, StoreError};
 use super::view::{Cursor, DurableFilter, DurableInfo, DurablePage};
 
 /// Maximum wait of a [stop](DurableTimers::stop) for deliveries in progress.
@@ -93,6 +93,7 @@ pub struct DurableTimers(Arc<Parts>);
 struct Parts {
     committer: Committer,
     routes: Arc<Routes>,
+    placement: Arc<dyn Placement>,
     /// Internal timers, not to be exposed.
     timers: InternalTimers,
     actor: Addr<DurableTimerActor>,
@@ -102,10 +103,11 @@ impl DurableTimers {
     pub(super) fn new(
         committer: Committer,
         routes: Arc<Routes>,
+        placement: Arc<dyn Placement>,
         timers: InternalTimers,
         actor: Addr<DurableTimerActor>,
     ) -> Self {
-        Self(Arc::new(Parts { committer, routes, timers, actor }))
+        Self(Arc::new(Parts { committer, routes, placement, timers, actor }))
     }
 
     /// Returns the address of the actor, to send it requests as messages: [`Schedule`],
@@ -210,7 +212,9 @@ impl DurableTimers {
             Ok(resolved) => resolved,
             Err(reason) => return ScheduleFuture::rejected(DurableId::new(0, DueTime::MAX), message, reason),
         };
-        let id = DurableId::new(0, due);
+        let of_route = self.0.routes.of::<M>(&route);
+        let shard = of_route.as_ref().map_or(0, |(_, route)| self.0.placement.shard(route.options.pool_name()));
+        let id = DurableId::new(shard, due);
         let blank = Record {
             id,
             progress: RecordState::first(due),
@@ -223,7 +227,7 @@ impl DurableTimers {
             retry: options.retry,
             payload: [].into(),
         };
-        match self.written(blank, &route, &options, &message) {
+        match of_route.and_then(|(_, route)| written(blank, route, &options, &message)) {
             Err(reason) => ScheduleFuture::rejected(id, message, reason),
             Ok((record, on_key)) => {
                 let committer = self.0.committer.clone();
@@ -240,27 +244,6 @@ impl DurableTimers {
                 ScheduleFuture::under_way(id, message, Box::pin(committing))
             }
         }
-    }
-
-    /// Fills in the record from route, options and message.
-    fn written<M: DurableMessage>(
-        &self,
-        blank: Record,
-        route: &str,
-        options: &DurableOptions,
-        message: &M,
-    ) -> Result<(Record, OnKey), DurableError> {
-        let (_, route) = self.0.routes.of::<M>(route)?;
-        let (key, on_key) = match &options.key {
-            None => (None, OnKey::KeepExisting),
-            Some((key, _)) if key.len() > DurableOptions::MAX_KEY_LEN => {
-                return Err(DurableError::KeyTooLong { size: key.len() });
-            }
-            Some((key, on_key)) => (Some(key::kept(&route.name, key).into()), *on_key),
-        };
-        let payload = message.encode().map_err(|error| DurableError::Encode { message_type: M::NAME, error })?;
-        let (route, message_type) = (Arc::clone(&route.name), Arc::clone(&route.message_type));
-        Ok((Record { route, message_type, key, payload: payload.into(), ..blank }, on_key))
     }
 
     /// Cancels a timer. [`Cancelled`](CancelOutcome::Cancelled): this is on disk, and the handler will not run with
@@ -462,7 +445,17 @@ impl DurableTimers {
         Ok(())
     }
 
-    /// Stops the durable timers: delivers nothing more, waits up to 30 seconds for the handlers in progress, writes
+    /// Stops the durable timers of this node without a pause for the others: gives up its shards at once, which other
+    /// nodes adopt, then waits for its handlers in progress as long as they take, writes their outcomes, and closes the
+    /// store. In a store for one process nobody adopts them, and their timers wait for the next start.
+    ///
+    /// # Errors
+    /// As [`stop`](Self::stop).
+    pub async fn drain(&self) -> Result<(), DurableError> {
+        self.stop_within(Duration::MAX).await
+    }
+
+    /// Stops the durable timers: delivers nothing more, gives up its shards to other nodes, if any, waits up to 30 seconds for the handlers in progress, writes
     /// their outcomes, and closes the store. From then on every request fails with [`DurableError::Closed`], and the
     /// files can be opened again.
     ///
@@ -483,6 +476,25 @@ impl DurableTimers {
         // No reply: it had stopped before.
         stopped.await.unwrap_or(Ok(())).map_err(rejected)
     }
+}
+
+/// Fills in the record from route, options and message.
+fn written<M: DurableMessage>(
+    blank: Record,
+    route: &Route,
+    options: &DurableOptions,
+    message: &M,
+) -> Result<(Record, OnKey), DurableError> {
+    let (key, on_key) = match &options.key {
+        None => (None, OnKey::KeepExisting),
+        Some((key, _)) if key.len() > DurableOptions::MAX_KEY_LEN => {
+            return Err(DurableError::KeyTooLong { size: key.len() });
+        }
+        Some((key, on_key)) => (Some(key::kept(&route.name, key).into()), *on_key),
+    };
+    let payload = message.encode().map_err(|error| DurableError::Encode { message_type: M::NAME, error })?;
+    let (route, message_type) = (Arc::clone(&route.name), Arc::clone(&route.message_type));
+    Ok((Record { route, message_type, key, payload: payload.into(), ..blank }, on_key))
 }
 
 fn answered<T>(answered: Answered<T>) -> Result<T, DurableError> {

@@ -25,8 +25,8 @@ pub(super) enum InternalChange {
     Ended(DurableId),
     /// A record outside the table is parked, or a dead letter.
     Left(DurableId),
-    /// A parked record is pending again.
-    Unparked,
+    /// A record outside the table is pending again: it was parked, or with a former owner.
+    Returned,
     /// A delivery that the previous process began has its number.
     Renumbered(DurableId),
 }

@@ -13,7 +13,7 @@ use crate::due_time::DueTime;
 use crate::id::DurableId;
 use crate::metrics::{DeliveryOutcome, StoreOp};
 use crate::record::{Record, RecordState};
-use crate::store::{Change, Claim, Part, Position};
+use crate::store::{Change, Claim, Part, Position, TimerStore};
 
 /// A long recovery reports its progress after each of this many records.
 const SAY_EVERY: u64 = 100_000;
@@ -22,6 +22,8 @@ pub(super) struct Recovery {
     stage: Stage,
     /// Interrupted records with their next numbers, until these are written.
     renumbered: FxHashMap<DurableId, RecordState>,
+    /// The previous owner died with claims in other shards, too.
+    has_other_claims: bool,
     /// Position of the search for parked records that this build knows. None: finished.
     aside: Option<Aside>,
     overdue: u64,
@@ -43,9 +45,10 @@ enum Aside {
 }
 
 impl Recovery {
-    pub(super) fn from(interrupted: Vec<Claim>) -> Self {
+    pub(super) fn from(interrupted: Vec<Claim>, has_other_claims: bool) -> Self {
         let stage = Stage::Started(interrupted);
-        Self { stage, renumbered: FxHashMap::default(), aside: Some(Aside::FromStart), overdue: 0 }
+        let aside = Some(Aside::FromStart);
+        Self { stage, renumbered: FxHashMap::default(), has_other_claims, aside, overdue: 0 }
     }
 
     /// Returns whether recovery needs work besides loading.
@@ -72,25 +75,34 @@ fn is_next(progress: RecordState, next: RecordState) -> bool {
 
 impl<H: Horizon> Ledger<H> {
     /// Gives interrupted records their next numbers, before any request: a moved record would not be found any more.
-    pub(super) fn renumber_interrupted(&mut self, now: Reading) {
+    pub(super) fn renumber_interrupted(&mut self, now: Reading, store: &mut dyn TimerStore) {
         let Stage::Started(claims) = &mut self.recovery.stage else { return };
         let claims = std::mem::take(claims);
         self.recovery.stage = Stage::Loading(now.wall);
         let interrupted = claims.iter().map(|claim| claim.members.len() as u64).sum();
-        let pending = self.store.counts(self.config.shard).map_or(0, |counts| counts.pending);
+        let pending = store.counts(self.fence.shard).map_or(0, |counts| counts.pending);
         if pending > 0 {
             self.note(Note::Recovering { pending, interrupted });
         }
-        let is_of_one = suspects::is_of_one_delivery(&claims);
-        claims.into_iter().for_each(|claim| self.renumber(now, claim, is_of_one));
+        let is_of_one = suspects::is_of_one_delivery(&claims) && !self.recovery.has_other_claims;
+        for claim in claims {
+            self.renumber(now, claim, is_of_one, InternalChange::Renumbered, store);
+        }
     }
 
     /// Renumbers a claim: each of its pending members may have been tried once. A suspect that was alone becomes a
     /// dead letter.
-    fn renumber(&mut self, now: Reading, claim: Claim, is_alone: bool) {
+    pub(super) fn renumber(
+        &mut self,
+        now: Reading,
+        claim: Claim,
+        is_alone: bool,
+        then: impl Fn(DurableId) -> InternalChange,
+        store: &mut dyn TimerStore,
+    ) {
         let mut is_whole = true;
         for (id, due, attempt) in claim.members {
-            let found = match self.store.get(id) {
+            let found = match store.get(id) {
                 Ok(found) => found.filter(|found| found.part == Part::Pending),
                 Err(error) => {
                     self.counters.failed(StoreOp::Read);
@@ -108,7 +120,7 @@ impl<H: Horizon> Ledger<H> {
             let to = RecordState { attempt: attempt.saturating_add(1), ..progress };
             self.counters.interrupted += 1;
             self.recovery.renumbered.insert(id, to);
-            self.queue_internal(Change::Move { id, at: Some(due), to }, InternalChange::Renumbered(id));
+            self.queue_internal(Change::Move { id, at: Some(due), to }, then(id));
         }
         // Else the next process checks again.
         if is_whole {
@@ -129,16 +141,16 @@ impl<H: Horizon> Ledger<H> {
     }
 
     /// Examines a page of parked records.
-    pub(super) fn take_back(&mut self, now: Reading) {
+    pub(super) fn take_back(&mut self, now: Reading, store: &mut dyn TimerStore) {
         let after = match self.recovery.aside {
             None => return,
             Some(Aside::FromStart) => None,
             Some(Aside::After(position)) => Some(position),
         };
-        let Some(page) = self.read(now, Part::Parked, after, DueTime::MAX, self.page) else { return };
+        let Some(page) = self.read(now, store, Part::Parked, after, DueTime::MAX, self.page) else { return };
         for found in page.found {
             if self.is_known(&found.record) {
-                self.queue_internal(Change::Unpark { id: found.record.id }, InternalChange::Unparked);
+                self.queue_internal(Change::Unpark { id: found.record.id }, InternalChange::Returned);
             }
         }
         self.recovery.aside = page.next.map(Aside::After);

@@ -60,7 +60,7 @@ pub(crate) enum Request {
         /// Sent when the copy is made.
         answer: Answer<()>,
     },
-    /// Claim due timers for delivery. Replies with the cleared ones, in this order; the others need no action: they
+    /// Claim due timers of one shard for delivery. Replies with the cleared ones, in this order; the others need no action: they
     /// were cancelled or moved, or are not due yet, or will be reported again.
     ///
     /// Each cleared timer must be [ended](Self::Ended).
@@ -83,9 +83,11 @@ pub(crate) enum Request {
     Pause { route: Arc<str>, message_type: Arc<str> },
     /// Resume a route and type: its due records are reported, in order.
     Resume { route: Arc<str>, message_type: Arc<str> },
-    /// Load more, or retry failed writes.
+    /// Load more, retry failed writes, or learn of the changes of other nodes.
     Recheck,
-    /// Give up the shard and close the store. Answered when the files are closed; later requests fail with
+    /// Give up all shards in favour of other nodes, and acquire no others. Deliveries in progress go on.
+    Leave,
+    /// Give up the shards and close the store. Answered when the files are closed; later requests fail with
     /// [`StoreError::Closed`].
     Close { answer: Answer<()> },
 }
@@ -238,6 +240,26 @@ impl Request {
         )
     }
 
+    /// Returns a timer of the request; those of one request are of one shard.
+    pub(super) fn timer(&self) -> Option<DurableId> {
+        match self {
+            Self::Schedule { record, .. } => Some(record.id),
+            Self::Cancel { id, .. }
+            | Self::Reschedule { id, .. }
+            | Self::Requeue { id, .. }
+            | Self::Discard { id, .. }
+            | Self::Get { id, .. }
+            | Self::Ended { id, .. } => Some(*id),
+            Self::Claim { ids, .. } => ids.first().copied(),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the request ends a delivery.
+    pub(super) const fn is_end(&self) -> bool {
+        matches!(self, Self::Ended { .. })
+    }
+
     /// Replies with an error. A request without a reply is dropped.
     pub(crate) fn reject(self, error: &Arc<StoreError>) {
         let error = || Arc::clone(error);
@@ -252,7 +274,12 @@ impl Request {
             Self::Counts { answer } => answer.give(Err(error())),
             Self::Claim { answer, .. } => answer.give(Err(error())),
             Self::BackUp { answer, .. } | Self::Close { answer } => answer.give(Err(error())),
-            Self::Ended { .. } | Self::Overrun | Self::Pause { .. } | Self::Resume { .. } | Self::Recheck => {}
+            Self::Ended { .. }
+            | Self::Overrun
+            | Self::Pause { .. }
+            | Self::Resume { .. }
+            | Self::Recheck
+            | Self::Leave => {}
         }
     }
 }

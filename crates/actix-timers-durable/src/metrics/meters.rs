@@ -97,6 +97,23 @@ impl DurableCounters {
         self.deliveries[how as usize] += 1;
     }
 
+    /// Adds the counters of another ledger.
+    pub(crate) fn add(&mut self, other: &Self) {
+        let Self { scheduled, rescheduled, cancelled, duplicates, recovered, interrupted, deliveries, errors } = self;
+        for (sum, more) in [
+            (scheduled, other.scheduled),
+            (rescheduled, other.rescheduled),
+            (cancelled, other.cancelled),
+            (duplicates, other.duplicates),
+            (recovered, other.recovered),
+            (interrupted, other.interrupted),
+        ] {
+            *sum += more;
+        }
+        deliveries.iter_mut().zip(other.deliveries).for_each(|(sum, more)| *sum += more);
+        errors.iter_mut().zip(other.errors).for_each(|(sum, more)| *sum += more);
+    }
+
     /// Counts a failure of the store.
     pub(crate) const fn failed(&mut self, what: StoreOp) {
         self.errors[what as usize] += 1;
@@ -123,6 +140,22 @@ pub(crate) struct DurableReport {
     pub(crate) overdue: Duration,
     /// Whether the store has failed: it acknowledges no more changes.
     pub(crate) has_failed: bool,
+}
+
+impl DurableReport {
+    /// Adds the report of another shard.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.counters.add(&other.counters);
+        self.pending += other.pending;
+        self.parked += other.parked;
+        self.dead_letters += other.dead_letters;
+        self.loaded += other.loaded;
+        self.in_flight += other.in_flight;
+        self.loaded_ahead = self.loaded_ahead.min(other.loaded_ahead);
+        self.lag = self.lag.max(other.lag);
+        self.overdue = self.overdue.max(other.overdue);
+        self.has_failed |= other.has_failed;
+    }
 }
 
 /// The metric handles of one store of durable timers.

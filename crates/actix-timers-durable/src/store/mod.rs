@@ -167,7 +167,7 @@ pub enum ChangeOutcome {
     Done,
     /// The timer is removed. Another node has claimed it, so its last delivery may be in progress.
     RemovedInFlight,
-    /// The new timer has replaced this one, which another node has claimed.
+    /// The new timer has replaced this one, which another node has claimed, or this one in another shard.
     ReplacedInFlight(DurableId),
     /// Another node has claimed the timer, and nothing was changed.
     InFlight,
@@ -201,6 +201,13 @@ pub struct Lease {
     pub held: Vec<Claim>,
     /// Whether the previous owner left claims in other shards, too, when it died.
     pub has_other_claims: bool,
+}
+
+impl Lease {
+    /// Creates the lease of a shard that no other node has had.
+    pub const fn new(fence: Fence, cursor: DueTime, claims: Vec<Claim>) -> Self {
+        Self { fence, cursor, claims, held: Vec::new(), has_other_claims: false }
+    }
 }
 
 /// The parts of a shard.
@@ -478,6 +485,9 @@ pub trait TimerStore: Send + 'static {
         Standing::default()
     }
 
+    /// Acquires no more shards from now on.
+    fn retire(&mut self) {}
+
     /// Gives up shards in favour of other nodes. Deliveries in progress may still be ended, as
     /// [`Right::Claimant`].
     ///
@@ -495,11 +505,7 @@ pub trait TimerStore: Send + 'static {
     /// [`StoreError::Unknown`] if the effect cannot be found out: then all shards are lost at the next
     /// [`standing`](Self::standing).
     fn commit_groups(&mut self, groups: &[Group<'_>]) -> Result<Vec<Committed>, StoreError> {
-        let commit = |group: &Group<'_>| match group.right {
-            Right::Owner(fence) => self.commit(fence, group.changes).map(Committed::Outcomes),
-            Right::Claimant { .. } | Right::Anyone => Ok(Committed::Fenced),
-        };
-        groups.iter().map(commit).collect()
+        commit_one_by_one(self, groups)
     }
 
     /// Returns events in owned shards since the last call, a bounded number. Timers that other nodes have removed are
@@ -554,6 +560,15 @@ pub trait TimerStore: Send + 'static {
         let _ = directory;
         Err(StoreError::Unsupported("backup into a directory"))
     }
+}
+
+/// Commits the groups of the owner of the only shard.
+fn commit_one_by_one<S: TimerStore + ?Sized>(store: &mut S, groups: &[Group<'_>]) -> Result<Vec<Committed>, StoreError> {
+    let commit = |group: &Group<'_>| match group.right {
+        Right::Owner(fence) => store.commit(fence, group.changes).map(Committed::Outcomes),
+        Right::Claimant { .. } | Right::Anyone => Ok(Committed::Fenced),
+    };
+    groups.iter().map(commit).collect()
 }
 
 /// A prepared copy of a store: see [`TimerStore::back_up`]. It blocks; disk space of data removed meanwhile is not

@@ -54,7 +54,8 @@ pub enum Right {
         shard: u16,
     },
     /// That of every node, for timers of all shards: [`Change::Put`], [`Change::Remove`] and [`Change::Move`] without
-    /// `at`, [`Change::Requeue`] and [`Change::Discard`].
+    /// `at`, [`Change::Requeue`] and [`Change::Discard`]. A move sets only the two due times of the state, and makes a
+    /// parked timer pending.
     Anyone,
 }
 
@@ -72,8 +73,8 @@ pub enum Committed {
 pub struct Arrivals {
     /// Timers of owned shards that others have stored or moved, as they are now. A timer may arrive more than once.
     pub records: Vec<Arc<Record>>,
-    /// Timers whose [delivery elsewhere](Lease::held) has ended, except those that are gone, which need not be reported.
-    pub released: Vec<Arc<Record>>,
+    /// Timers whose [delivery elsewhere](Lease::held) has ended. Those still pending are among the records.
+    pub released: Vec<DurableId>,
     /// Deliveries elsewhere that were interrupted by the end of their node, to be renumbered. The shard is that of
     /// their timers.
     pub interrupted: Vec<Claim>,
@@ -130,9 +131,4 @@ impl StoreClock {
         let corrected = if ahead < 0 { system.checked_sub(by) } else { system.checked_add(by) };
         corrected.unwrap_or(system)
     }
-}
-
-/// Returns the ids of the members of a claim.
-pub(crate) fn members(claim: &Claim) -> impl Iterator<Item = DurableId> {
-    claim.members.iter().map(|(id, ..)| *id)
 }

@@ -6,6 +6,7 @@ mod crashes;
 mod delivery;
 mod errors;
 mod internals;
+mod nodes;
 mod queues;
 mod random;
 mod repeating;

@@ -37,7 +37,7 @@ pub(crate) fn a_record_comes_back_as_it_was_put<S: Subject>() {
     }
     let check = |store: &mut Owned<S::Store>| {
         for record in &records {
-            let expected = Found { record: Arc::new(record.clone()), part: Part::Pending, dead_letter: None };
+            let expected = Found { record: Arc::new(record.clone()), part: Part::Pending, dead_letter: None, is_claimed: false };
             assert_eq!(store.store.get(record.id).unwrap(), Some(expected));
         }
         assert_eq!(store.all(Part::Pending, 2).len(), records.len());
@@ -197,7 +197,7 @@ pub(crate) fn a_failed_timer_is_a_dead_letter_until_it_is_requeued_or_discarded<
     let id = original.id;
     assert_eq!(store.does(dead_letter(id, None)), ChangeOutcome::Removed);
     let dead =
-        Found { record: Arc::new(original.clone()), part: Part::Dead, dead_letter: Some(("it failed".into(), at(77))) };
+        Found { record: Arc::new(original.clone()), part: Part::Dead, dead_letter: Some(("it failed".into(), at(77))), is_claimed: false };
     assert_eq!(store.all(Part::Dead, 5), std::slice::from_ref(&dead));
     assert_eq!(store.store.get(id).unwrap(), Some(dead));
     assert_eq!(store.store.counts(0).unwrap(), Counts { pending: 1, parked: 0, dead: 1 });
@@ -341,8 +341,6 @@ pub(crate) fn only_the_present_owner_of_a_shard_may_write<S: Subject>() {
     assert!(lease.fence.epoch > store.fence.epoch);
     let old = store.store.commit(store.fence, &[put(record(5, 1))]);
     assert!(matches!(old, Err(StoreError::Fenced { shard: 0 })), "{old:?}");
-    assert!(matches!(store.store.renew(store.fence), Err(StoreError::Fenced { shard: 0 })));
-    store.store.renew(lease.fence).unwrap();
     assert_eq!(store.store.commit(lease.fence, &[put(record(5, 1))]).unwrap(), [ChangeOutcome::Created]);
     // A record of another shard.
     let elsewhere = Record { id: DurableId::from_parts(3, at(5), 1), ..record(5, 1) };

@@ -42,7 +42,7 @@ impl Model {
     fn add(&mut self, record: &Record, lowest: &mut DueTime) -> Arc<Record> {
         let record = Arc::new(record.clone());
         *lowest = (*lowest).min(record.progress.due);
-        self.found.push(Found { record: record.clone(), part: Part::Pending, dead_letter: None });
+        self.found.push(Found { record: record.clone(), part: Part::Pending, dead_letter: None, is_claimed: false });
         record
     }
 
@@ -81,7 +81,7 @@ impl Model {
                 let Some(found) = self.take(self.pending(*id, *at)) else { return ChangeOutcome::Missing };
                 self.take(self.dead(*id));
                 let dead_letter = Some((reason.clone(), *dead_at));
-                self.found.push(Found { record: found.record.clone(), part: Part::Dead, dead_letter });
+                self.found.push(Found { record: found.record.clone(), part: Part::Dead, dead_letter, is_claimed: false });
                 match then {
                     Some(to) => {
                         ChangeOutcome::Moved(self.add(&Record { progress: *to, ..(*found.record).clone() }, lowest))

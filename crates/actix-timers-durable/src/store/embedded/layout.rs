@@ -297,7 +297,7 @@ pub(super) fn read_record(
     if record.key.as_ref().is_some_and(|key| key.len() > MAX_KEY_LEN) {
         return Err(DecodeError::Impossible("key"));
     }
-    Ok(Found { record: record.into(), part, dead_letter })
+    Ok(Found { record: record.into(), part, dead_letter, is_claimed: false })
 }
 
 /// Returns the idempotency key in the value, or its first piece, of a pending or parked timer.

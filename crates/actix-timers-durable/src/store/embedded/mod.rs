@@ -568,11 +568,7 @@ impl TimerStore for EmbeddedStore {
         let state = ShardState { epoch: state.epoch + 1, commits: state.commits + 1, ..state };
         let rows = std::iter::once(((Space::State, key_of_state(shard)), Some(state.value()))).collect();
         self.write(shard, state, &rows)?;
-        Ok(Lease { fence: Fence { shard, epoch: state.epoch }, cursor: state.cursor, claims })
-    }
-
-    fn renew(&mut self, fence: Fence) -> Result<(), StoreError> {
-        self.owned(fence).map(drop)
+        Ok(Lease::new(Fence { shard, epoch: state.epoch }, state.cursor, claims))
     }
 
     fn admits(&self, record: &Record) -> Result<(), StoreError> {

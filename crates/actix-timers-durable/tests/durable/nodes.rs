@@ -1,0 +1,99 @@
+//! Several nodes on one store in memory.
+
+use actix_timers::CancelOutcome;
+use actix_timers_durable::store::MemoryDisk;
+use actix_timers_durable::{DurableBuildError, DurableFilter, DurableTimers, MemoryStore, RouteOptions};
+
+use support::durable::{Diary, Note, ROUTE, at, life, run_to};
+
+fn schedule_only(disk: &MemoryDisk, clock: &actix_timers::ManualClock) -> DurableTimers {
+    DurableTimers::builder(disk.open()).clock(clock.clone()).declare::<Note>(ROUTE).schedule_only().start().unwrap()
+}
+
+#[test]
+fn timers_of_a_node_that_only_schedules_are_delivered_by_others() {
+    let disk = MemoryDisk::shared(8);
+    let [one, other] = [(); 2].map(|()| Diary::default());
+    life(0, async |clock| {
+        let web = schedule_only(&disk, &clock);
+        let nodes = [&one, &other].map(|diary| diary.timers(&disk, &clock));
+        for note in 1..=16 {
+            let _ = web.schedule_at(ROUTE, at(10), Note(note)).await.unwrap();
+        }
+        assert_eq!(web.counts().await.unwrap().pending, 16);
+        assert_eq!(web.list(DurableFilter::new()).await.unwrap().timers.len(), 16);
+        run_to(&clock, 1000).await;
+        assert_eq!((one.len(), other.len()), (8, 8), "each owns half of the shards");
+        assert_eq!(web.counts().await.unwrap().pending, 0);
+        for timers in nodes.iter().chain([&web]) {
+            timers.stop().await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn any_node_cancels_moves_and_finds_the_timers_of_others() {
+    let disk = MemoryDisk::shared(4);
+    let diary = Diary::default();
+    life(0, async |clock| {
+        let timers = diary.timers(&disk, &clock);
+        let web = schedule_only(&disk, &clock);
+        let mut ids = Vec::new();
+        for note in 1..=3 {
+            ids.push(timers.schedule_at(ROUTE, at(500), Note(note)).await.unwrap().id());
+        }
+        assert_eq!(web.cancel(ids[0]).await.unwrap(), CancelOutcome::Cancelled);
+        assert_eq!(web.cancel(ids[0]).await.unwrap(), CancelOutcome::NotFound);
+        web.reschedule_at(ids[1], at(2000)).await.unwrap();
+        assert!(web.get(ids[2]).await.unwrap().is_some());
+        run_to(&clock, 3000).await;
+        assert_eq!(diary.deliveries(), [(500, 3), (2000, 2)]);
+        timers.stop().await.unwrap();
+        web.stop().await.unwrap();
+    });
+}
+
+#[test]
+fn a_drained_node_waits_for_its_handlers_while_others_deliver() {
+    let disk = MemoryDisk::shared(4);
+    let [leaving, staying] = [(); 2].map(|()| Diary::default());
+    life(0, async |clock| {
+        let old = leaving.timers(&disk, &clock);
+        let tell: Vec<_> = (1..=4).map(|note| leaving.hold(note)).collect();
+        for note in 1..=4 {
+            let _ = old.schedule_at(ROUTE, at(10), Note(note)).await.unwrap();
+        }
+        run_to(&clock, 20).await;
+        assert_eq!(leaving.len(), 4);
+        for note in 5..=8 {
+            let _ = old.schedule_at(ROUTE, at(1000), Note(note)).await.unwrap();
+        }
+        let new = staying.timers(&disk, &clock);
+        let draining = actix::spawn({
+            let old = old.clone();
+            async move { old.drain().await }
+        });
+        run_to(&clock, 2000).await;
+        assert_eq!(staying.len(), 4, "all of the later ones, in time");
+        assert!(staying.deliveries().iter().all(|(time, _)| (1000..=1100).contains(time)));
+        assert!(!draining.is_finished());
+        tell.into_iter().for_each(|tell| tell.send(()).unwrap());
+        run_to(&clock, 3000).await;
+        draining.await.unwrap().unwrap();
+        assert_eq!(new.counts().await.unwrap().pending, 0);
+        assert_eq!(staying.len(), 4, "the handlers' outcomes are kept");
+        new.stop().await.unwrap();
+    });
+}
+
+#[test]
+fn a_node_that_schedules_only_needs_a_shared_store() {
+    life(0, async |_| {
+        let alone = DurableTimers::builder(MemoryStore::new()).declare::<Note>(ROUTE).schedule_only().start();
+        assert!(matches!(alone, Err(DurableBuildError::NotShared)));
+        let declared = DurableTimers::builder(MemoryStore::new())
+            .declare_with::<Note>(ROUTE, RouteOptions::new().pool("other"))
+            .start();
+        assert!(matches!(declared, Err(DurableBuildError::NotShared)));
+    });
+}
