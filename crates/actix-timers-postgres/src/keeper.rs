@@ -169,13 +169,13 @@ impl Membership {
                 surplus.push(shard);
             }
         }
-        let lost: Vec<_> = self.owned.iter().filter(|(shard, epoch)| present.get(shard) != Some(epoch)).collect();
+        let lost: Vec<_> = self.owned.iter().filter(|(shard, epoch)| present.get(*shard) != Some(*epoch)).collect();
         let lost: Vec<_> = lost.into_iter().map(|(shard, _)| *shard).collect();
         for shard in lost {
             self.owned.remove(&shard);
             session.shared.push(Event::Lost(shard));
         }
-        let new: Vec<_> = present.keys().filter(|shard| !self.owned.contains_key(shard)).copied().collect();
+        let new: Vec<_> = present.keys().filter(|shard| !self.owned.contains_key(*shard)).copied().collect();
         if !new.is_empty() {
             for gained in leases(session, &new, false).await? {
                 self.owned.insert(gained.lease.fence.shard, gained.lease.fence.epoch);
@@ -241,7 +241,8 @@ pub(crate) async fn leases(session: &mut Session, shards: &[u16], single: bool) 
     let mut claims: BTreeMap<u16, (Vec<Claim>, Vec<Claim>)> = BTreeMap::new();
     for row in &of_all {
         let (dead, held) = claims.entry(shard(row.get(0))).or_default();
-        if row.get(2) && !single { held } else { dead }.push(claim(row, 3, row.get(1)));
+        let of_kind = if row.get(2) && !single { held } else { dead };
+        of_kind.push(claim(row, 3, row.get(1)));
     }
     let mut gained = Vec::new();
     for row in &rows {

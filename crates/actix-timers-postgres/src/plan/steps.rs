@@ -165,7 +165,8 @@ impl<'a> Steps<'a> {
         };
         if is_added {
             let step = &mut self.steps[self.at];
-            if is_requeue { &mut step.with_requeues } else { &mut step.with_others }.insert(group);
+            let of_kind = if is_requeue { &mut step.with_requeues } else { &mut step.with_others };
+            of_kind.insert(group);
         }
         is_added
     }

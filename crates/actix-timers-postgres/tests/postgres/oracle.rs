@@ -187,11 +187,12 @@ impl Chance {
                 let mut ids: Vec<_> = (0..self.random.below(6)).map(|_| self.id_of(shard)).collect();
                 ids.sort_unstable();
                 ids.dedup();
-                let state = |id: DurableId| store.get(id).unwrap().map(|found| found.record.progress);
+                let number = self.number;
+                let mut state = |id: DurableId| store.get(id).unwrap().map(|found| found.record.progress);
                 let members = ids.into_iter().map(|id| {
                     state(id).map_or((id, self.time(), 1), |progress| (id, progress.due, progress.attempt))
                 });
-                Change::Claim(Claim { number: self.number, members: members.collect() })
+                Change::Claim(Claim { number, members: members.collect() })
             }
             13 => {
                 let of_shard = self.claims.iter().position(|(of, _)| *of == shard);
