@@ -132,8 +132,7 @@ fn violations(samples: &[Sample], switched: Option<u64>) -> Vec<String> {
     let mut is_after = false;
     for sample in samples {
         if switched.is_some_and(|switched| sample.at >= switched) && !is_after {
-            (owners, epochs, is_after) = Default::default();
-            is_after = true;
+            (owners, epochs, is_after) = (BTreeMap::new(), BTreeMap::new(), true);
         }
         let mut shards = BTreeSet::new();
         for Owner { shard, owner, epoch, .. } in &sample.owners {
