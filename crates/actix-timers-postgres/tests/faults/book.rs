@@ -19,6 +19,9 @@ use actix_timers_durable::DurableId;
 use crate::lines::{Event, Line, Reader};
 use crate::node::fails;
 
+/// The time in microseconds by which a request without an answer has been committed, or never will be.
+const UNANSWERED: u64 = 10_000_000;
+
 /// A time in which a node was stopped or cut off, in microseconds since 1970, and the number of deliveries that it may
 /// have begun before.
 #[derive(Debug, Clone)]
@@ -305,9 +308,30 @@ impl Book {
 
     /// Returns the ids that must be in the tables if they are not handled later.
     pub(crate) fn open_timers(&self) -> BTreeSet<DurableId> {
-        let is_open =
-            |timer: &Timer| timer.stored.is_some() && !timer.may_be_gone && !self.is_void(timer) && timer.must_come();
-        self.timers.iter().filter(|(_, timer)| is_open(timer)).map(|(id, _)| *id).collect()
+        let unanswered = self.unanswered();
+        let is_open = |(id, timer): &(&DurableId, &Timer)| {
+            let replaced_until = self.keys.get(id).and_then(|key| unanswered.get(&**key));
+            timer.stored.is_some()
+                && !timer.may_be_gone
+                && !self.is_void(timer)
+                && timer.must_come()
+                && replaced_until.is_none_or(|until| timer.asked_at > *until)
+        };
+        self.timers.iter().filter(is_open).map(|(id, _)| *id).collect()
+    }
+
+    /// Returns the keys of requests without an answer, whose nodes were perhaps killed, with the times by which these
+    /// requests have replaced a timer, or never will.
+    fn unanswered(&self) -> HashMap<&str, u64> {
+        let mut unanswered = HashMap::new();
+        for (id, key) in &self.keys {
+            let timer = &self.timers[id];
+            if timer.stored.is_none() && !timer.refused {
+                let until: &mut u64 = unanswered.entry(&**key).or_default();
+                *until = (*until).max(timer.asked_at + UNANSWERED);
+            }
+        }
+        unanswered
     }
 
     /// Returns the ids of the `open` timers that are neither handled by now, nor perhaps gone, nor in the tables.
