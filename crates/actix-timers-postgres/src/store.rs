@@ -131,6 +131,8 @@ impl PostgresStore {
     fn live(&mut self) -> Result<&mut Live, StoreError> {
         if self.live.is_none() {
             let shared = Arc::new(Shared::with_clock(self.clock.clone()));
+            // Also before it joins: outcomes are kept by node.
+            shared.set_node(random_node(), Duration::MAX);
             let io = Io::start(&self.server, &shared).map_err(|error| StoreError::Unavailable(error.to_string()))?;
             let (ownership, names) = (Ownership::default(), Names::default());
             self.live = Some(Live { io, shared, is_shared: false, ownership, names });
@@ -390,10 +392,7 @@ fn check_group(group: &Group<'_>) -> Result<(), StoreError> {
 impl TimerStore for PostgresStore {
     fn acquire(&mut self, shard: u16) -> Result<Lease, StoreError> {
         let limit = self.read_limit();
-        let live = self.live()?;
-        if live.shared.node() == 0 {
-            live.shared.set_node(random_node(), Duration::MAX);
-        }
+        self.live()?;
         let gained = self.run(Role::Writer, limit, move |session| {
             Box::pin(async move {
                 let sql =
