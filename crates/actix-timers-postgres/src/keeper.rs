@@ -19,9 +19,9 @@ use crate::session::Session;
 use crate::shared::{Event, Gained, lock};
 
 /// The longest time between two looks for dead nodes and free shards.
-const LOOK: Duration = Duration::from_secs(1);
+const LOOK: Duration = Duration::from_millis(250);
 /// Looks between two removals of old outcomes, and between two counts.
-const RARE: u64 = 8;
+const RARE: u64 = 32;
 /// Outcomes that are kept.
 const OUTCOMES: i64 = 4;
 /// The largest number of timers that is counted exactly.
