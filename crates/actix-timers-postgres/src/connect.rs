@@ -254,7 +254,7 @@ async fn set_clock(client: &Client, clock: &StoreClock) -> Result<(), ConnectErr
     let statement = client.prepare(sql).await.map_err(|error| failed(&error))?;
     let row = client.query_one(&statement, &[]).await.map_err(|error| failed(&error))?;
     let micros = u64::try_from(row.get::<_, i64>(0)).unwrap_or(0);
-    clock.set(SystemTime::now(), SystemTime::UNIX_EPOCH + Duration::from_micros(micros));
+    clock.set(std::time::Instant::now(), SystemTime::UNIX_EPOCH + Duration::from_micros(micros));
     Ok(())
 }
 

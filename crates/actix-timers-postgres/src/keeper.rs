@@ -134,7 +134,7 @@ impl Membership {
         // A slow reply says little about the clock. The time is that before the reply, so that nothing is early.
         if took < Duration::from_millis(200) {
             let store = SystemTime::UNIX_EPOCH + Duration::from_micros(u64::try_from(micros).unwrap_or(0));
-            session.shared.clock.set(SystemTime::now(), store);
+            session.shared.clock.set(std::time::Instant::now(), store);
         }
         self.look(session).await
     }
