@@ -369,11 +369,6 @@ impl<H: Horizon> Ledgers<H> {
             }
             self.note(Note::ShardLost(shard));
         }
-        for shard in wanted {
-            if let Some(ledger) = self.owned.get_mut(&shard) {
-                ledger.leave();
-            }
-        }
         let is_leaving = self.poll.as_ref().is_some_and(|poll| poll.is_leaving);
         for lease in gained {
             let (shard, config) = (lease.fence.shard, self.config.clone());
@@ -384,6 +379,12 @@ impl<H: Horizon> Ledgers<H> {
                 ledger.leave();
             }
             self.owned.insert(shard, ledger);
+        }
+        // Also shards that were just gained, from a node that has died.
+        for shard in wanted {
+            if let Some(ledger) = self.owned.get_mut(&shard) {
+                ledger.leave();
+            }
         }
         if is_other {
             let shards = self.owned.len();

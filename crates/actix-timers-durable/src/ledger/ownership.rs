@@ -135,6 +135,12 @@ impl<H: Horizon> Ledger<H> {
 
     /// Drops everything: the shard has another owner.
     pub(super) fn lose(&mut self) {
+        // Without a reply the room of these deliveries would never be free again.
+        for (_, internal_change) in self.internal_changes.take(usize::MAX) {
+            if let InternalChange::Claim { answer, .. } = internal_change {
+                answer.give(Ok(Vec::new()));
+            }
+        }
         for entry in self.table.drain() {
             if let State::Pending { handle: Some(handle), .. } = entry.state {
                 self.horizon.disarm(handle);

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use super::{Change, ChangeOutcome, Claim, Fence, Lease};
 use crate::{DurableId, Record};
@@ -96,39 +96,52 @@ impl Placement for OneShard {
     }
 }
 
-/// The wall clock of a store, which all its nodes follow: the system's clock, corrected. Clones are the same clock.
+/// The wall clock of a store, which all its nodes follow. Between two settings it runs with the monotonic clock of the
+/// system, so that setting the system's wall clock has no effect on it. Clones are the same clock.
 ///
 /// ```
-/// use std::time::{Duration, SystemTime};
+/// use std::time::{Duration, Instant, SystemTime};
 /// use actix_timers_durable::store::StoreClock;
 ///
 /// let clock = StoreClock::default();
-/// let (now, an_hour) = (SystemTime::now(), Duration::from_secs(3600));
-/// clock.set(now, now + an_hour);
-/// assert!(clock.wall(now) == now + an_hour);
+/// let (now, in_an_hour) = (Instant::now(), SystemTime::now() + Duration::from_secs(3600));
+/// clock.set(now, in_an_hour);
+/// let second = Duration::from_secs(1);
+/// let difference = clock.wall(now + second).duration_since(in_an_hour + second).unwrap_or_default();
+/// assert!(difference < Duration::from_millis(1));
 /// ```
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct StoreClock {
-    /// Microseconds to add to the system's time.
-    ahead: Arc<AtomicI64>,
+    began: Instant,
+    /// The time of the store at the beginning, in microseconds since 1970.
+    at_begin: Arc<AtomicI64>,
+}
+
+impl Default for StoreClock {
+    /// Creates a clock with the system's time.
+    fn default() -> Self {
+        let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Self { began: Instant::now(), at_begin: Arc::new(AtomicI64::new(micros(since_epoch))) }
+    }
 }
 
 impl StoreClock {
-    /// Sets the time of the store at a time of the system.
-    pub fn set(&self, system: SystemTime, store: SystemTime) {
-        let micros = |time: Duration| i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
-        let ahead = match store.duration_since(system) {
-            Ok(ahead) => micros(ahead),
-            Err(behind) => -micros(behind.duration()),
-        };
-        self.ahead.store(ahead, Ordering::Relaxed);
+    /// Sets the time of the store at an instant.
+    pub fn set(&self, at: Instant, store: SystemTime) {
+        let since_epoch = store.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let since_begin = at.saturating_duration_since(self.began);
+        self.at_begin.store(micros(since_epoch).saturating_sub(micros(since_begin)), Ordering::Relaxed);
     }
 
-    /// Returns the time of the store at a time of the system.
-    pub fn wall(&self, system: SystemTime) -> SystemTime {
-        let ahead = self.ahead.load(Ordering::Relaxed);
-        let by = Duration::from_micros(ahead.unsigned_abs());
-        let corrected = if ahead < 0 { system.checked_sub(by) } else { system.checked_add(by) };
-        corrected.unwrap_or(system)
+    /// Returns the time of the store at an instant.
+    pub fn wall(&self, at: Instant) -> SystemTime {
+        let since_begin = micros(at.saturating_duration_since(self.began));
+        let micros = self.at_begin.load(Ordering::Relaxed).saturating_add(since_begin);
+        let since_epoch = Duration::from_micros(u64::try_from(micros).unwrap_or(0));
+        SystemTime::UNIX_EPOCH.checked_add(since_epoch).unwrap_or(SystemTime::UNIX_EPOCH)
     }
+}
+
+fn micros(time: Duration) -> i64 {
+    i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
 }
