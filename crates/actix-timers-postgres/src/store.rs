@@ -212,7 +212,8 @@ impl PostgresStore {
             live.ownership.committed(groups, &plan.cursors, &committed);
             // Deliveries must not begin on claims that others may have taken over.
             if live.is_shared && live.shared.is_over() {
-                let has_claim = |group: &Group<'_>| group.changes.iter().any(|change| matches!(change, Change::Claim(_)));
+                let has_claim =
+                    |group: &Group<'_>| group.changes.iter().any(|change| matches!(change, Change::Claim(_)));
                 for (group, committed) in groups.iter().zip(&mut committed).filter(|(group, _)| has_claim(group)) {
                     if !matches!(group.right, Right::Anyone) {
                         *committed = Committed::Fenced;
@@ -451,7 +452,9 @@ impl TimerStore for PostgresStore {
         let live = self.live()?;
         let (reply, replied) = sync_channel(1);
         live.io.order(Order::Join { node: node.clone(), lease, reply });
-        replied.recv_timeout(limit).unwrap_or_else(|_| Err(StoreError::Unavailable(format!("no reply within {limit:?}"))))?;
+        replied
+            .recv_timeout(limit)
+            .unwrap_or_else(|_| Err(StoreError::Unavailable(format!("no reply within {limit:?}"))))?;
         live.is_shared = true;
         let pools = self.read(|session| {
             Box::pin(async move {
@@ -471,7 +474,10 @@ impl TimerStore for PostgresStore {
     fn standing(&mut self) -> Standing {
         let Some(live) = &mut self.live else { return Standing::default() };
         let mut events = live.shared.take_events();
-        if live.is_shared && live.shared.is_over() && !events.iter().any(|event| matches!(event, crate::shared::Event::LostAll)) {
+        if live.is_shared
+            && live.shared.is_over()
+            && !events.iter().any(|event| matches!(event, crate::shared::Event::LostAll))
+        {
             // Before the keeper says so: it may have no connection.
             events.push(crate::shared::Event::LostAll);
             live.io.order(Order::Look);
@@ -530,13 +536,7 @@ impl TimerStore for PostgresStore {
         Ok(arrivals)
     }
 
-    fn list(
-        &mut self,
-        part: Part,
-        after: Option<Position>,
-        until: DueTime,
-        limit: usize,
-    ) -> Result<Page, StoreError> {
+    fn list(&mut self, part: Part, after: Option<Position>, until: DueTime, limit: usize) -> Result<Page, StoreError> {
         self.page(PageRequest { part, shard: None, after, until, limit })
     }
 

@@ -147,6 +147,10 @@ fn count(length: usize) -> i32 {
 }
 
 impl Arrays {
+    pub(super) fn new(is_loose: bool) -> Self {
+        Self { is_loose, ..Self::default() }
+    }
+
     pub(super) fn group(&mut self, right: i16, of: u16, epoch: u64) {
         self.g_right.push(right);
         self.g_shard.push(shard(of));

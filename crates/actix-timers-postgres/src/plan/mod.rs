@@ -69,7 +69,7 @@ impl Plan {
         manner: Manner,
         state: impl Fn(u16) -> ShardState<'a>,
     ) -> Self {
-        let mut arrays = Arrays { is_loose: manner.is_loose, ..Arrays::default() };
+        let mut arrays = Arrays::new(manner.is_loose);
         let mut cursors = BTreeMap::new();
         let mut of_groups: Vec<_> = (0..groups.len()).filter(|&group| takes_part[group]).collect();
         // Shards are locked in this order.

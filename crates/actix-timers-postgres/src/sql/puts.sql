@@ -67,7 +67,7 @@ BEGIN
                 results := results || ARRAY(
                     SELECT ROW(k_ord[g.i], CASE WHEN EXISTS (
                         SELECT FROM @schema@.claims c
-                        WHERE c.shard = @schema@.shard_of(g.id) AND (k_right[g.i] = 2 OR c.node <> p_node)
+                        WHERE c.shard = @schema@.shard_of(g.id) AND (k_right[g.i] = 2 OR c.node <> p_node OR c.shard <> k_shard[g.i])
                             AND g.id = ANY (c.ids)
                     ) THEN 3 ELSE 2 END, g.id, NULL, NULL, NULL, NULL, NULL, NULL)::@schema@.outcome
                     FROM unnest(gone_of, gone_ids) AS g(i, id)

@@ -47,7 +47,8 @@ impl Pair {
     /// Commits changes of the owner, by shard, and of the other node.
     fn commit(&mut self, of_owner: &BTreeMap<u16, Vec<Change>>, of_other: &[Change]) -> Vec<Committed> {
         let groups = |fences: &BTreeMap<u16, Fence>| {
-            let group = |(shard, changes)| Group { right: Right::Owner(fences[shard]), changes: Vec::as_slice(changes) };
+            let group =
+                |(shard, changes)| Group { right: Right::Owner(fences[shard]), changes: Vec::as_slice(changes) };
             of_owner.iter().map(group).collect::<Vec<_>>()
         };
         let anyone = [Group { right: Right::Anyone, changes: of_other }];
@@ -145,7 +146,10 @@ impl Chance {
     }
 
     fn id_of(&mut self, shard: u16) -> DurableId {
-        (0..20).map(|_| self.id()).find(|id| id.shard() == shard).unwrap_or_else(|| DurableId::from_parts(shard, at(1), 1))
+        (0..20)
+            .map(|_| self.id())
+            .find(|id| id.shard() == shard)
+            .unwrap_or_else(|| DurableId::from_parts(shard, at(1), 1))
     }
 
     fn progress(&mut self) -> RecordState {
@@ -189,9 +193,9 @@ impl Chance {
                 ids.dedup();
                 let number = self.number;
                 let mut state = |id: DurableId| store.get(id).unwrap().map(|found| found.record.progress);
-                let members = ids.into_iter().map(|id| {
-                    state(id).map_or((id, self.time(), 1), |progress| (id, progress.due, progress.attempt))
-                });
+                let members = ids
+                    .into_iter()
+                    .map(|id| state(id).map_or((id, self.time(), 1), |progress| (id, progress.due, progress.attempt)));
                 Change::Claim(Claim { number, members: members.collect() })
             }
             13 => {

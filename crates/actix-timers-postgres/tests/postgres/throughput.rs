@@ -12,7 +12,8 @@ use crate::server::{Member, connect, new_schema, serving};
 use crate::with_server;
 
 fn timer(shard: u16, number: u64, payload: usize) -> Arc<Record> {
-    let id = DurableId::from_parts(shard, at(1_800_000_000_000 + number / 16), number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    let id =
+        DurableId::from_parts(shard, at(1_800_000_000_000 + number / 16), number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
     let mut record = record(1_800_000_000_000 + number / 16, number);
     record.id = id;
     record.payload = vec![7; payload].into();
