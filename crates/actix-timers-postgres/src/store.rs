@@ -377,6 +377,9 @@ impl TimerStore for PostgresStore {
                     session.sql("UPDATE @schema@.shards s SET owner = $1, epoch = s.epoch + 1 WHERE s.shard = $2");
                 let node = session.shared.node();
                 session.execute(&sql, &[&node, &plan::shard(shard)]).await?;
+                // Nobody else delivers.
+                let sql = session.sql("UPDATE @schema@.claims c SET node = $1 WHERE c.shard = $2");
+                session.execute(&sql, &[&node, &plan::shard(shard)]).await?;
                 leases(session, &[shard], true).await
             })
         })?;

@@ -130,6 +130,8 @@ struct Chance {
     ids: Vec<DurableId>,
     claims: Vec<(u16, u64)>,
     number: u64,
+    /// Whether changes of several shards are committed together: their order is not defined, so they share no keys.
+    is_together: bool,
 }
 
 impl Chance {
@@ -157,13 +159,19 @@ impl Chance {
         RecordState { due, nominal, attempt: self.random.magnitude(32) as u32, repetition: self.random.magnitude(64) }
     }
 
+    fn key(&mut self, shard: u16) -> Option<Arc<str>> {
+        let key = KEYS[self.random.index(KEYS.len())];
+        let key = if self.is_together { format!("{shard} {key}").into() } else { key.into() };
+        self.random.one_in(2).then_some(key)
+    }
+
     fn put(&mut self, shard: u16) -> Change {
         let (due, progress) = (self.time(), self.progress());
         let mode = RepeatMode::FixedRate { period: std::time::Duration::from_millis(9), missed: Missed::Skip };
         let repeat = StoredRepeat { mode, times: Some(3), until: None };
         let record = Record {
             id: DurableId::from_parts(shard, due, self.random.next() >> 2),
-            key: self.random.one_in(2).then(|| KEYS[self.random.index(KEYS.len())].into()),
+            key: self.key(shard),
             repeat: self.random.one_in(3).then_some(repeat),
             progress: if self.random.one_in(5) { progress } else { RecordState::first(due) },
             ..record(due.as_millis(), self.random.below(1000))
@@ -207,8 +215,7 @@ impl Chance {
                 let then = self.random.one_in(2).then(|| self.progress());
                 Change::DeadLetter { id, at, reason: "why\0".into(), dead_at: self.time(), then }
             }
-            16 => Change::Requeue { id, due: self.time() },
-            17 => Change::Discard { id },
+            16 | 17 => Change::Discard { id },
             18 => Change::Park { id, at },
             _ => Change::Unpark { id },
         }
@@ -220,28 +227,48 @@ impl Chance {
             0..5 => self.put(shard),
             5..8 => Change::Remove { id, at: None },
             8..10 => Change::Move { id, at: None, to: self.progress() },
-            10 => Change::Requeue { id, due: self.time() },
             _ => Change::Discard { id },
         }
+    }
+}
+
+/// Requeues a dead letter, unless a timer of another shard has its key: the store in memory does not look for that.
+fn requeue(pair: &mut Pair, chance: &mut Chance) {
+    let id = chance.id();
+    let dead = pair.owner_in_memory.get(id).unwrap().filter(|found| found.part == Part::Dead);
+    let Some(dead) = dead else { return };
+    let holder = dead.record.key.as_ref().and_then(|key| pair.owner_in_memory.find_key(0, key).unwrap());
+    if holder.is_some_and(|holder| holder.shard() != id.shard()) {
+        return;
+    }
+    let change = vec![Change::Requeue { id, due: chance.time() }];
+    if chance.random.one_in(2) {
+        pair.commit(&BTreeMap::new(), &change);
+    } else {
+        pair.commit(&BTreeMap::from([(id.shard(), change)]), &[]);
     }
 }
 
 fn random_round(seed: u64, steps: u64) {
     println!("seed {seed}");
     let mut pair = Pair::new();
-    let mut chance = Chance { random: Random::new(seed), ids: Vec::new(), claims: Vec::new(), number: 0 };
+    let mut chance = Chance { random: Random::new(seed), ids: Vec::new(), claims: Vec::new(), number: 0, is_together: false };
     for _ in 0..steps {
         let mut of_owner = BTreeMap::new();
-        for shard in 0..SHARDS {
+        chance.is_together = chance.random.one_in(2);
+        let only = chance.random.below(u64::from(SHARDS)) as u16;
+        for shard in (0..SHARDS).filter(|shard| *shard == only || chance.is_together).collect::<Vec<_>>() {
             let size = chance.random.magnitude(5);
             let changes = (0..size).map(|_| chance.of_owner(shard, &mut pair.owner_in_memory)).collect::<Vec<_>>();
             if !changes.is_empty() {
                 of_owner.insert(shard, changes);
             }
         }
+        chance.is_together = false;
         let size = chance.random.magnitude(5);
         let of_other: Vec<_> = (0..size).map(|_| chance.of_other()).collect();
         pair.commit(&of_owner, &of_other);
+        requeue(&mut pair, &mut chance);
         if chance.random.one_in(3) {
             pair.compare_arrivals();
         }
