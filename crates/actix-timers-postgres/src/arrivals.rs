@@ -63,7 +63,8 @@ pub(crate) async fn look(session: &mut Session, sweep: &Sweep) -> Result<Seen, F
         ) t ON true"
     ));
     let limit = PAGE + 1;
-    let mut rows = session.query(&sql, &[&shards, &xmax, &in_progress, &after_shard, &after_xid, &after_id, &limit]).await?;
+    let mut rows =
+        session.query(&sql, &[&shards, &xmax, &in_progress, &after_shard, &after_xid, &after_id, &limit]).await?;
     let Some(Ok(now)) = rows.first().map(|row| row.get::<_, &str>(0).parse()) else {
         return Err(Failure::NotSent("the server returned no snapshot".to_owned()));
     };

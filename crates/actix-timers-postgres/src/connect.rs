@@ -105,7 +105,8 @@ async fn check_product(client: &Client) -> Result<(), ConnectError> {
 
 /// Rejects other engines with the same protocol.
 fn check_version_text(version: &str) -> Result<(), ConnectError> {
-    let others = ["-YB-", "Yugabyte", "Redshift", "Greenplum", "Cockroach", "CrateDB", "Materialize", "EdgeDB", "QuestDB", "H2"];
+    let others =
+        ["-YB-", "Yugabyte", "Redshift", "Greenplum", "Cockroach", "CrateDB", "Materialize", "EdgeDB", "QuestDB", "H2"];
     let is_other = others.iter().any(|name| version.contains(name));
     if version.starts_with("PostgreSQL ") && !is_other {
         Ok(())
@@ -186,7 +187,9 @@ impl From<Error> for Migration {
 
 async fn migrate_alone(client: &Client, server: &Server, options: &PostgresOptions) -> Result<(), Migration> {
     let schema = &server.schema;
-    client.execute("SELECT pg_advisory_xact_lock(hashtextextended('actix-timers ' || $1::text, 0))", &[&schema.name]).await?;
+    client
+        .execute("SELECT pg_advisory_xact_lock(hashtextextended('actix-timers ' || $1::text, 0))", &[&schema.name])
+        .await?;
     let exists = client.query_one("SELECT count(*) FROM pg_namespace n WHERE n.nspname = $1", &[&schema.name]).await?;
     if exists.get::<_, i64>(0) == 0 {
         client.batch_execute(&schema.sql("CREATE SCHEMA @schema@")).await?;
@@ -200,7 +203,9 @@ async fn migrate_alone(client: &Client, server: &Server, options: &PostgresOptio
         }
         client.batch_execute(&schema.definitions()).await?;
         let shards = i32::from(options.shards);
-        client.execute(&schema.sql("INSERT INTO @schema@.meta (format, shards) VALUES ($1, $2)"), &[&FORMAT, &shards]).await?;
+        client
+            .execute(&schema.sql("INSERT INTO @schema@.meta (format, shards) VALUES ($1, $2)"), &[&FORMAT, &shards])
+            .await?;
         let sql = schema.sql(
             "WITH s AS (INSERT INTO @schema@.shards (shard, pool)
                 SELECT i, 'default' FROM generate_series(0, $1::int4 - 1) AS i RETURNING shard)

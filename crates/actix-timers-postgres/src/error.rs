@@ -20,13 +20,17 @@ pub enum ConnectError {
     #[error("{0} shards are impossible: choose 1 to 4096")]
     ShardNumber(u16),
     /// The lease is too short.
-    #[error("a lease of {0:?} is too short: choose at least 2 s, so that a short pause does not cost a node its shards")]
+    #[error(
+        "a lease of {0:?} is too short: choose at least 2 s, so that a short pause does not cost a node its shards"
+    )]
     ShortLease(Duration),
     /// The time limit is impossible.
     #[error("a time limit of {0:?} is impossible: choose 10 ms to an hour")]
     TimeLimit(Duration),
     /// The server cannot be reached, or does not let the user in.
-    #[error("PostgreSQL cannot be reached ({0}): check address, network, user, password and pg_hba.conf, and that it runs")]
+    #[error(
+        "PostgreSQL cannot be reached ({0}): check address, network, user, password and pg_hba.conf, and that it runs"
+    )]
     Unreachable(String),
     /// The server only speaks the protocol.
     #[error("the server is {0}, not PostgreSQL: its locks and snapshots may differ, so use PostgreSQL 14 or later")]
@@ -41,13 +45,17 @@ pub enum ConnectError {
     #[error("the session is read-only: unset default_transaction_read_only for this user and database")]
     ReadOnly,
     /// Commits do not survive a power cut.
-    #[error("the setting {0} is off, so acknowledged timers could be lost: turn it on for this server, user and database")]
+    #[error(
+        "the setting {0} is off, so acknowledged timers could be lost: turn it on for this server, user and database"
+    )]
     NotDurable(&'static str),
     /// A pooler gives statements of one session to several servers' sessions.
     #[error("a pooler in transaction or statement mode is between: connect directly, or through one in session mode")]
     Pooled,
     /// The user may not do something.
-    #[error("the user lacks a right ({0}): let it create the schema, or grant it all on the schema, its tables and functions")]
+    #[error(
+        "the user lacks a right ({0}): let it create the schema, or grant it all on the schema, its tables and functions"
+    )]
     MissingRight(String),
     /// The schema contains other tables.
     #[error("the schema {schema:?} holds objects of something else ({reason}): choose another schema, or drop it")]
@@ -58,7 +66,9 @@ pub enum ConnectError {
         reason: String,
     },
     /// The store was created with another number of shards.
-    #[error("the store has {found} shards for each pool, not {wanted}: set `shards({found})`; the number is chosen for ever")]
+    #[error(
+        "the store has {found} shards for each pool, not {wanted}: set `shards({found})`; the number is chosen for ever"
+    )]
     OtherShards {
         /// The number in the store.
         found: i32,
@@ -66,7 +76,9 @@ pub enum ConnectError {
         wanted: u16,
     },
     /// The store was written by a later version.
-    #[error("the store has format {found}, and this version knows formats up to {known}: use a newer actix-timers-postgres")]
+    #[error(
+        "the store has format {found}, and this version knows formats up to {known}: use a newer actix-timers-postgres"
+    )]
     NewerFormat {
         /// The format of the store.
         found: i32,

@@ -70,7 +70,8 @@ pub(crate) async fn run(mut session: Session, mut orders: UnboundedReceiver<Orde
                 }
             }
         }
-        let pause = membership.as_ref().map_or(Duration::from_secs(3600), |membership| (membership.lease / 3).min(LOOK));
+        let pause =
+            membership.as_ref().map_or(Duration::from_secs(3600), |membership| (membership.lease / 3).min(LOOK));
         next = Instant::now() + pause;
     }
     if membership.is_some() {
@@ -94,7 +95,8 @@ impl Membership {
         session.connect().await?;
         let node = random_node();
         let (pids, started) = session.seat.processes();
-        let routes: Vec<_> = self.node.routes.iter().flat_map(|(route, message_type)| [&**route, &**message_type]).collect();
+        let routes: Vec<_> =
+            self.node.routes.iter().flat_map(|(route, message_type)| [&**route, &**message_type]).collect();
         let pools: Vec<_> = self.node.pools.iter().map(|pool| &**pool).collect();
         let name = if self.node.name.is_empty() {
             session.server.node_name.clone()
@@ -197,7 +199,8 @@ impl Membership {
         let (node, number) = (session.shared.node(), session.shared.number.load(Ordering::Acquire));
         let until = number - OUTCOMES;
         if until > self.pruned {
-            let sql = session.sql("DELETE FROM @schema@.outcomes o WHERE o.node = $1 AND o.number >= $2 AND o.number < $3");
+            let sql =
+                session.sql("DELETE FROM @schema@.outcomes o WHERE o.node = $1 AND o.number >= $2 AND o.number < $3");
             session.execute(&sql, &[&node, &self.pruned, &until]).await?;
             self.pruned = until;
         }
@@ -247,8 +250,10 @@ pub(crate) async fn leases(session: &mut Session, shards: &[u16], single: bool) 
     let mut gained = Vec::new();
     for row in &rows {
         let shard = shard(row.get(0));
-        let has_other_claims =
-            !single && claims.iter().any(|(other, (dead, _))| *other != shard && dead.iter().any(|claim| !claim.members.is_empty()));
+        let has_other_claims = !single
+            && claims
+                .iter()
+                .any(|(other, (dead, _))| *other != shard && dead.iter().any(|claim| !claim.members.is_empty()));
         let (mut dead, held) = claims.get(&shard).cloned().unwrap_or_default();
         dead.sort_by_key(|claim| claim.number);
         let fence = Fence { shard, epoch: row.get::<_, i64>(1).cast_unsigned() };
@@ -263,11 +268,11 @@ pub(crate) async fn leases(session: &mut Session, shards: &[u16], single: bool) 
 
 /// Reads ids, dues and attempts from three columns.
 pub(crate) fn claim(row: &Row, first: usize, number: i64) -> Claim {
-    let (ids, dues, attempts) = (row.get::<_, Vec<Uuid>>(first), row.get::<_, Vec<i64>>(first + 1), row.get::<_, Vec<i32>>(first + 2));
+    let (ids, dues, attempts) =
+        (row.get::<_, Vec<Uuid>>(first), row.get::<_, Vec<i64>>(first + 1), row.get::<_, Vec<i32>>(first + 2));
     let members = ids.into_iter().zip(dues).zip(attempts);
-    let members = members.filter_map(|((id, at), attempt)| {
-        Some((DurableId::from_uuid(id).ok()?, due(at), attempt.cast_unsigned()))
-    });
+    let members = members
+        .filter_map(|((id, at), attempt)| Some((DurableId::from_uuid(id).ok()?, due(at), attempt.cast_unsigned())));
     Claim { number: number.cast_unsigned(), members: members.collect() }
 }
 

@@ -92,7 +92,11 @@ impl PostgresOptions {
 
     /// Checks the values.
     pub(crate) fn check(&self) -> Result<(), ConnectError> {
-        if self.schema.is_empty() || self.schema.len() > 63 || self.schema.contains(['\0', '$']) || self.schema.starts_with("pg_") {
+        if self.schema.is_empty()
+            || self.schema.len() > 63
+            || self.schema.contains(['\0', '$'])
+            || self.schema.starts_with("pg_")
+        {
             return Err(ConnectError::SchemaName(self.schema.clone()));
         }
         if self.shards == 0 || self.shards > MAX_SHARDS {

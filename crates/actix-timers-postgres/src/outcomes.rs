@@ -94,10 +94,14 @@ impl Results {
         }
         Ok(match change {
             Change::Put { .. } => ChangeOutcome::Created,
-            Change::Remove { .. } | Change::Park { .. } | Change::Discard { .. } | Change::DeadLetter { then: None, .. } => {
-                ChangeOutcome::Removed
-            }
-            Change::Move { id, .. } | Change::DeadLetter { id, .. } | Change::Requeue { id, .. } | Change::Unpark { id } => {
+            Change::Remove { .. }
+            | Change::Park { .. }
+            | Change::Discard { .. }
+            | Change::DeadLetter { then: None, .. } => ChangeOutcome::Removed,
+            Change::Move { id, .. }
+            | Change::DeadLetter { id, .. }
+            | Change::Requeue { id, .. }
+            | Change::Unpark { id } => {
                 let moved = match self.moved.remove(&ord) {
                     Some(record) => Some(record),
                     None => read(*id)?,

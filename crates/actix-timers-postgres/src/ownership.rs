@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use actix_timers_durable::store::{ChangeOutcome, Change, Claim, Committed, Group, Lease, Right, Standing};
+use actix_timers_durable::store::{Change, ChangeOutcome, Claim, Committed, Group, Lease, Right, Standing};
 use actix_timers_durable::{DueTime, DurableId};
 
 use crate::arrivals::{Held, HeldNow, Sweep};
@@ -120,14 +120,20 @@ impl Ownership {
     }
 
     /// Follows the cursors after a commit, which has set some to `cursors`.
-    pub(crate) fn committed(&mut self, groups: &[Group<'_>], cursors: &BTreeMap<u16, DueTime>, committed: &[Committed]) {
+    pub(crate) fn committed(
+        &mut self,
+        groups: &[Group<'_>],
+        cursors: &BTreeMap<u16, DueTime>,
+        committed: &[Committed],
+    ) {
         for (group, committed) in groups.iter().zip(committed) {
             let (Right::Owner(fence), Committed::Outcomes(outcomes)) = (group.right, committed) else { continue };
             let Some(owned) = self.shards.get_mut(&fence.shard) else { continue };
             if let Some(cursor) = cursors.get(&fence.shard) {
                 (owned.stored, owned.cursor) = (*cursor, *cursor);
             }
-            let lowest = group.changes.iter().zip(outcomes).filter_map(|(change, outcome)| made_pending(change, outcome)).min();
+            let lowest =
+                group.changes.iter().zip(outcomes).filter_map(|(change, outcome)| made_pending(change, outcome)).min();
             if let Some(lowest) = lowest {
                 owned.stored = owned.stored.min(lowest);
                 owned.cursor = owned.cursor.min(lowest);

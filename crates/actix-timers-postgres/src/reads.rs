@@ -41,7 +41,8 @@ const fn dead_columns(part: Part) -> &'static str {
 /// Reads one row more than requested, which shows whether more follow.
 pub(crate) async fn page(session: &mut Session, request: PageRequest) -> Result<Vec<Row>, Failure> {
     let (table, dead) = (table(request.part), dead_columns(request.part));
-    let (after_due, after_id) = request.after.map_or((-1, Uuid::nil()), |after| (plan::time(after.due), after.id.into()));
+    let (after_due, after_id) =
+        request.after.map_or((-1, Uuid::nil()), |after| (plan::time(after.due), after.id.into()));
     let until = plan::time(request.until);
     let limit = i64::try_from(request.limit).unwrap_or(i64::MAX).saturating_add(1);
     let range = "(t.due, t.id) > ($1, $2::uuid) AND t.due <= $3 ORDER BY t.due, t.id LIMIT $4";

@@ -220,9 +220,8 @@ impl Session {
         if self.seat.has_joined.get() {
             // Before any statement, so that others can end this session.
             let (pids, started) = self.seat.processes();
-            let sql = self.sql(
-                "UPDATE @schema@.nodes n SET pids = $2, started = $3::text[]::timestamptz[] WHERE n.id = $1",
-            );
+            let sql =
+                self.sql("UPDATE @schema@.nodes n SET pids = $2, started = $3::text[]::timestamptz[] WHERE n.id = $1");
             let node = self.shared.node();
             client.execute(&sql, &[&node, &pids, &started]).await.map_err(|error| text(&error))?;
         }

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use actix_timers_durable::store::{Counts, Lease, StoreClock};
 use actix_timers_durable::DueTime;
+use actix_timers_durable::store::{Counts, Lease, StoreClock};
 
 use crate::boot_clock;
 use crate::snapshot::Snapshot;

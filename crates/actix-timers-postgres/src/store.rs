@@ -399,6 +399,9 @@ impl TimerStore for PostgresStore {
                     session.sql("UPDATE @schema@.shards s SET owner = $1, epoch = s.epoch + 1 WHERE s.shard = $2");
                 let node = session.shared.node();
                 session.execute(&sql, &[&node, &plan::shard(shard)]).await?;
+                // Nobody else delivers.
+                let sql = session.sql("UPDATE @schema@.claims c SET node = $1 WHERE c.shard = $2");
+                session.execute(&sql, &[&node, &plan::shard(shard)]).await?;
                 leases(session, &[shard], true).await
             })
         })?;
@@ -474,7 +477,9 @@ impl TimerStore for PostgresStore {
         let live = self.live()?;
         let (reply, replied) = sync_channel(1);
         live.io.order(Order::Join { node: node.clone(), lease, reply });
-        replied.recv_timeout(limit).unwrap_or_else(|_| Err(StoreError::Unavailable(format!("no reply within {limit:?}"))))?;
+        replied
+            .recv_timeout(limit)
+            .unwrap_or_else(|_| Err(StoreError::Unavailable(format!("no reply within {limit:?}"))))?;
         live.is_shared = true;
         let pools = self.read(|session| {
             Box::pin(async move {
@@ -494,7 +499,10 @@ impl TimerStore for PostgresStore {
     fn standing(&mut self) -> Standing {
         let Some(live) = &mut self.live else { return Standing::default() };
         let mut events = live.shared.take_events();
-        if live.is_over() && !events.iter().any(|event| matches!(event, crate::shared::Event::LostAll)) {
+        if live.is_shared
+            && live.is_over()
+            && !events.iter().any(|event| matches!(event, crate::shared::Event::LostAll))
+        {
             // Before the keeper says so: it may have no connection.
             events.push(crate::shared::Event::LostAll);
             live.io.order(Order::Look);
@@ -553,13 +561,7 @@ impl TimerStore for PostgresStore {
         Ok(arrivals)
     }
 
-    fn list(
-        &mut self,
-        part: Part,
-        after: Option<Position>,
-        until: DueTime,
-        limit: usize,
-    ) -> Result<Page, StoreError> {
+    fn list(&mut self, part: Part, after: Option<Position>, until: DueTime, limit: usize) -> Result<Page, StoreError> {
         self.page(PageRequest { part, shard: None, after, until, limit })
     }
 

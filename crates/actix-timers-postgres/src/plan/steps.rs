@@ -205,7 +205,10 @@ impl<'a> Steps<'a> {
         let (shard, is_loose, group) = (self.shard, self.manner.is_loose, self.group);
         let step = &mut self.steps[self.at];
         let is_taken = |step: &Step<'_>| claim.members.iter().any(|(id, ..)| step.ids.contains(id));
-        if step.with_keys.contains(&group) || step.numbers.contains(&(shard, claim.number)) || (!is_loose && is_taken(step)) {
+        if step.with_keys.contains(&group)
+            || step.numbers.contains(&(shard, claim.number))
+            || (!is_loose && is_taken(step))
+        {
             // Its end comes first in a step, and may be of an earlier claim.
             return false;
         }

@@ -35,7 +35,9 @@ fn talk(mut stream: TcpStream, answer: &str) -> std::io::Result<()> {
         let mut row = b"\0\x01".to_vec();
         row.extend((answer.len() as u32).to_be_bytes());
         row.extend(answer.as_bytes());
-        stream.write_all(&[message(b'T', &column), message(b'D', &row), message(b'C', b"SELECT 1\0"), message(b'Z', b"I")].concat())?;
+        stream.write_all(
+            &[message(b'T', &column), message(b'D', &row), message(b'C', b"SELECT 1\0"), message(b'Z', b"I")].concat(),
+        )?;
     }
 }
 

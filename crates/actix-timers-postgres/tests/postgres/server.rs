@@ -36,7 +36,7 @@ pub(crate) struct Session {
 
 impl Session {
     pub(crate) fn open() -> Self {
-        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let client = runtime.block_on(async {
             let (client, connection) = tokio_postgres::connect(&address(), NoTls).await.unwrap();
             tokio::spawn(connection);

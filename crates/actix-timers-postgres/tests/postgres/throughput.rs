@@ -11,8 +11,12 @@ use crate::records::{at, record};
 use crate::server::{Member, connect, new_schema, serving};
 use crate::with_server;
 
+/// Returns the changes of records of a shard.
+type Changes<'a> = dyn FnMut(u16, &[Arc<Record>]) -> Vec<Change> + 'a;
+
 fn timer(shard: u16, number: u64, payload: usize) -> Arc<Record> {
-    let id = DurableId::from_parts(shard, at(1_800_000_000_000 + number / 16), number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    let id =
+        DurableId::from_parts(shard, at(1_800_000_000_000 + number / 16), number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
     let mut record = record(1_800_000_000_000 + number / 16, number);
     record.id = id;
     record.payload = vec![7; payload].into();
@@ -27,7 +31,7 @@ with_server! {
             let mut node = Member::join(connect(PostgresOptions::new().schema(&new_schema())).unwrap(), &serving());
             // About 120 bytes with names and columns.
             let records: Vec<_> = (0..total).map(|number| timer((number / 64 % 64) as u16, number as u64, 88)).collect();
-            let mut groups_of = |changes: &mut dyn FnMut(u16, &[Arc<Record>]) -> Vec<Change>| {
+            let mut groups_of = |changes: &mut Changes<'_>| {
                 let began = Instant::now();
                 for records in records.chunks(size) {
                     let by_shard: Vec<_> = records
