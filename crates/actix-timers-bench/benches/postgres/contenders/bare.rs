@@ -74,6 +74,7 @@ impl Bare {
         loop {
             let mut next = Vec::new();
             let wanted = group.min(count - numbers.len());
+            let mut in_vain = 0;
             while next.len() < wanted {
                 let Some(index) = turn.next() else { break };
                 let (shard, loaded, position) = &mut shards[index];
@@ -87,6 +88,8 @@ impl Bare {
                     *position = loaded.back().map_or((i64::MAX, Uuid::max()), |last| (last.due, last.id));
                 }
                 let share = wanted.div_ceil(SHARDS as usize).min(wanted - next.len()).min(loaded.len());
+                in_vain = if share == 0 { in_vain + 1 } else { 0 };
+                assert!(in_vain < SHARDS, "no timer is left");
                 next.extend(loaded.drain(..share).map(|loaded| (*shard, loaded)));
             }
             if next.is_empty() && claimed.is_empty() {
