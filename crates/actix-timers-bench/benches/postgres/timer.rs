@@ -14,6 +14,10 @@ pub(crate) const SHARDS: u16 = 64;
 pub(crate) const ROUTE: &str = "office";
 pub(crate) const MESSAGE_TYPE: &str = "Remind";
 
+/// Begin and end of a message.
+const NUMBER: &str = "{\"number\":";
+const END: &str = "\"}";
+
 /// The longest delay. Delays are uniform, as in the other benches.
 const DELAY_MILLIS: u64 = 3_600_000;
 
@@ -43,9 +47,11 @@ impl Timer {
         millis(self.due)
     }
 
-    pub(crate) fn payload(self) -> [u8; PAYLOAD] {
-        let mut payload = [b'x'; PAYLOAD];
-        payload[..8].copy_from_slice(&self.number.to_be_bytes());
+    /// Returns the encoded message.
+    pub(crate) fn payload(self) -> Vec<u8> {
+        let mut payload = format!("{NUMBER}{},\"text\":\"", self.number).into_bytes();
+        payload.resize(PAYLOAD - END.len(), b'x');
+        payload.extend_from_slice(END.as_bytes());
         payload
     }
 
@@ -79,7 +85,8 @@ pub(crate) fn millis(due: DueTime) -> i64 {
 
 /// Returns the number of a timer from its message.
 pub(crate) fn number_in(payload: &[u8]) -> u64 {
-    u64::from_be_bytes(payload[..8].try_into().unwrap())
+    let digits = payload[NUMBER.len()..].iter().take_while(|byte| byte.is_ascii_digit());
+    digits.fold(0, |number, digit| 10 * number + u64::from(digit - b'0'))
 }
 
 /// Returns the number of a timer from its encoded record, which ends with the message.
@@ -131,6 +138,11 @@ impl Book {
 
     pub(crate) fn pending(&self) -> u64 {
         self.is_delivered.len() as u64 - self.delivered
+    }
+
+    /// Returns the number of scheduled timers.
+    pub(crate) fn scheduled(&self) -> u64 {
+        self.is_delivered.len() as u64
     }
 
     pub(crate) const fn usual(&self) -> u64 {

@@ -13,8 +13,9 @@ use crate::timer::{SHARDS, Timer, number_in_record};
 
 pub(crate) const UNNEST: &str = "bare UNNEST";
 pub(crate) const CLAIMS: &str = "bare statements with claims";
-/// One insert in its own transaction.
+/// One row in its own transaction.
 pub(crate) const INSERT: &str = "bare INSERT";
+pub(crate) const INSERT_ONE: &str = "INSERT INTO bare.timers VALUES ($1, $2, $3, $4)";
 
 const TABLE: &str = "
     CREATE SCHEMA bare;
@@ -109,6 +110,12 @@ impl Bare {
             numbers.extend(next.iter().map(|(_, loaded)| loaded.number));
             claimed = next;
         }
+    }
+}
+
+impl Drop for Bare {
+    fn drop(&mut self) {
+        self.sessions.execute("DROP SCHEMA bare CASCADE");
     }
 }
 

@@ -17,7 +17,7 @@ use tokio_postgres::{Client, Row, Statement};
 
 use super::{DELIVER, DELIVER_BY_THREE, GROUPS, How, NODES, SCHEDULE, SESSIONS, Shared, Table, Way, all, in_groups};
 use crate::sql::Sessions;
-use crate::timer::{MESSAGE_TYPE, PAYLOAD, Timer, number_in};
+use crate::timer::{MESSAGE_TYPE, Timer, number_in};
 
 pub(crate) const INSERT: &str = "db-scheduler, insert";
 pub(crate) const SCHEDULE_ONE: &str = "db-scheduler, query and insert";
@@ -109,7 +109,7 @@ fn row(number: usize) -> String {
 /// The values of a row.
 struct Values {
     instance: String,
-    data: [u8; PAYLOAD],
+    data: Vec<u8>,
     time: SystemTime,
 }
 
@@ -208,6 +208,12 @@ impl DbScheduler {
     }
 }
 
+impl Drop for DbScheduler {
+    fn drop(&mut self) {
+        self.sessions.execute("DROP TABLE scheduled_tasks");
+    }
+}
+
 impl Table for DbScheduler {
     fn ways(&self) -> Vec<Way> {
         let one_by_one = [
@@ -264,7 +270,7 @@ async fn insert((client, statements): Session<'_>, timer: &Timer, looks: bool) {
         let there = client.query(&statements.find, &[&MESSAGE_TYPE, &instance]).await.unwrap();
         assert!(there.is_empty());
     }
-    let values: [&(dyn ToSql + Sync); 6] = [&MESSAGE_TYPE, &instance, &data.as_slice(), &time, &false, &1_i64];
+    let values: [&(dyn ToSql + Sync); 6] = [&MESSAGE_TYPE, &instance, &data, &time, &false, &1_i64];
     assert_eq!(client.execute(&statements.insert, &values).await.unwrap(), 1);
 }
 
@@ -274,15 +280,11 @@ async fn insert_batch((client, statements): Session<'_>, timers: &[Timer]) {
         let (whole, rest) = timers.as_chunks::<ROWS>();
         let whole = whole.iter().map(async |timers| {
             let values: Vec<_> = timers.iter().map(Values::of).collect();
-            let data: Vec<_> = values.iter().map(|values| values.data.as_slice()).collect();
-            let columns: Vec<&(dyn ToSql + Sync)> = values
-                .iter()
-                .zip(&data)
-                .flat_map(|(Values { instance, time, .. }, data)| {
-                    let columns: [&(dyn ToSql + Sync); 6] = [&MESSAGE_TYPE, instance, data, time, &false, &1_i64];
-                    columns
-                })
-                .collect();
+            let columns = values.iter().flat_map(|Values { instance, data, time }| {
+                let columns: [&(dyn ToSql + Sync); 6] = [&MESSAGE_TYPE, instance, data, time, &false, &1_i64];
+                columns
+            });
+            let columns: Vec<_> = columns.collect();
             client.execute(&statements.insert_rows, &columns).await.unwrap()
         });
         let rest = rest.iter().map(|timer| insert((client, statements), timer, false));

@@ -18,7 +18,7 @@ const TABLE: &str = "
     CREATE INDEX queue_due ON queue (due) WHERE NOT picked;";
 
 /// A session with the statements of the queue.
-pub(crate) struct Session {
+struct Session {
     client: Client,
     insert: Statement,
     pick: Statement,
@@ -26,7 +26,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) async fn open(url: &str) -> Self {
+    async fn open(url: &str) -> Self {
         Self::prepare(sql::connect(url).await).await
     }
 
@@ -48,7 +48,7 @@ impl Session {
         }
     }
 
-    pub(crate) async fn schedule(&self, timers: &[Timer]) {
+    async fn schedule(&self, timers: &[Timer]) {
         let ids: Vec<_> = timers.iter().map(|timer| timer.uuid()).collect();
         let dues: Vec<_> = timers.iter().map(|timer| timer.millis()).collect();
         let records: Vec<_> = timers.iter().map(|timer| timer.encoded()).collect();
@@ -57,7 +57,7 @@ impl Session {
     }
 
     /// Delivers due timers, at most `limit`, and returns their numbers.
-    pub(crate) async fn deliver(&self, until: i64, limit: usize) -> Vec<u64> {
+    async fn deliver(&self, until: i64, limit: usize) -> Vec<u64> {
         let picked = self.client.query(&self.pick, &[&until, &(limit as i64)]).await.unwrap();
         if !picked.is_empty() {
             let ids: Vec<Uuid> = picked.iter().map(|row| row.get(0)).collect();
@@ -72,29 +72,28 @@ pub(crate) struct Queue {
     nodes: Vec<Session>,
 }
 
-/// Makes the table.
-pub(crate) fn create(url: &str) -> Sessions {
-    let sessions = Sessions::open(url, 1);
-    sessions.execute(TABLE);
-    sessions
-}
-
-/// Removes the table.
-pub(crate) fn remove(sessions: &Sessions) {
-    sessions.execute("DROP TABLE queue");
-}
-
 impl Queue {
     pub(crate) fn new(url: &str) -> Self {
-        let sessions = create(url);
+        let sessions = Sessions::open(url, 1);
+        sessions.execute(TABLE);
         let nodes = sessions.run(join_all((0..NODES).map(|_| Session::open(url))));
         Self { sessions, nodes }
+    }
+
+    /// Adds a group of timers, and delivers a group of due ones. Returns the numbers of the latter.
+    pub(crate) fn turn(&self, new: &[Timer], until: i64, limit: usize) -> Vec<u64> {
+        self.sessions.run(async {
+            if !new.is_empty() {
+                self.nodes[0].schedule(new).await;
+            }
+            self.nodes[0].deliver(until, limit).await
+        })
     }
 }
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        remove(&self.sessions);
+        self.sessions.execute("DROP TABLE queue");
     }
 }
 

@@ -50,19 +50,35 @@ impl From<&Timer> for Due {
 }
 
 /// The claims of a turn, by shard.
-#[derive(Default)]
 pub(crate) struct Claimed {
     number: u64,
     members: BTreeMap<u16, Vec<Due>>,
 }
 
 impl Claimed {
+    pub(crate) const NONE: Self = Self { number: 0, members: BTreeMap::new() };
+
     pub(crate) fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
 
     pub(crate) fn numbers(&self) -> impl Iterator<Item = u64> {
         self.members.values().flatten().map(|due| due.number)
+    }
+}
+
+/// The changes of a commit.
+pub(crate) struct Turn<'a> {
+    pub(crate) new: &'a [Timer],
+    pub(crate) ended: &'a Claimed,
+    pub(crate) claimed: &'a Claimed,
+    /// The new lower bounds on due times.
+    pub(crate) cursors: &'a [(u16, DueTime)],
+}
+
+impl Default for Turn<'_> {
+    fn default() -> Self {
+        Self { new: &[], ended: &Claimed::NONE, claimed: &Claimed::NONE, cursors: &[] }
     }
 }
 
@@ -109,7 +125,7 @@ impl Member {
     /// Stores timers in groups.
     pub(crate) fn schedule(&mut self, timers: &[Timer], group: usize) {
         for timers in timers.chunks(group) {
-            self.commit(timers, &Claimed::default(), &Claimed::default());
+            self.commit(&Turn { new: timers, ..Turn::default() });
         }
     }
 
@@ -118,7 +134,7 @@ impl Member {
         for timers in timers.chunks(group) {
             let changes: Vec<_> = timers.iter().map(put).collect();
             let committed = self.store.commit_groups(&[Group { right: Right::Anyone, changes: &changes }]).unwrap();
-            verify(committed, &[changes]);
+            verify(committed, [&changes].into_iter());
         }
     }
 
@@ -135,13 +151,13 @@ impl Member {
             shard.loaded.clear();
         }
         let mut numbers = Vec::with_capacity(count);
-        let mut claimed = Claimed::default();
+        let mut claimed = Claimed::NONE;
         loop {
             let ended = mem::replace(&mut claimed, self.take(group.min(count - numbers.len())));
             if ended.is_empty() && claimed.is_empty() {
                 return numbers;
             }
-            self.commit(&[], &ended, &claimed);
+            self.commit(&Turn { ended: &ended, claimed: &claimed, ..Turn::default() });
             numbers.extend(claimed.numbers());
         }
     }
@@ -149,7 +165,7 @@ impl Member {
     /// Runs timers through their whole life in the same commits: some are new, the ones before are claimed, the ones
     /// before these are done. Returns the numbers of the latter.
     pub(crate) fn live(&mut self, timers: &[Timer], group: usize) -> Vec<u64> {
-        let (mut new, mut claimed) = (Vec::new(), Claimed::default());
+        let (mut new, mut claimed) = (Vec::new(), Claimed::NONE);
         let mut numbers = Vec::with_capacity(timers.len());
         let mut groups = timers.chunks(group);
         loop {
@@ -159,7 +175,7 @@ impl Member {
             if timers.is_empty() && ended.is_empty() && claimed.is_empty() {
                 return numbers;
             }
-            self.commit(timers, &ended, &claimed);
+            self.commit(&Turn { new: timers, ended: &ended, claimed: &claimed, ..Turn::default() });
             numbers.extend(ended.numbers());
         }
     }
@@ -202,6 +218,17 @@ impl Member {
         due.collect()
     }
 
+    /// Returns the due time of the last loaded timer of a shard.
+    pub(crate) fn loaded_to(&self, shard: u16) -> Option<DueTime> {
+        self.shards[&shard].after.map(|after| after.due)
+    }
+
+    /// Loads a shard from these due times on.
+    pub(crate) fn load_from(&mut self, due: DueTime) {
+        let after = Position { due, id: DurableId::from_parts(0, DueTime::MIN, 0) };
+        self.shards.values_mut().for_each(|shard| shard.after = Some(after));
+    }
+
     /// Returns the shards that it owns.
     pub(crate) fn shards(&self) -> Vec<u16> {
         self.shards.keys().copied().collect()
@@ -218,34 +245,28 @@ impl Member {
     }
 
     /// Commits a turn.
-    pub(crate) fn commit(&mut self, new: &[Timer], ended: &Claimed, claimed: &Claimed) {
+    pub(crate) fn commit(&mut self, turn: &Turn<'_>) {
         let mut changes: BTreeMap<u16, Vec<Change>> = BTreeMap::new();
-        for timer in new {
+        for (shard, to) in turn.cursors {
+            changes.entry(*shard).or_default().push(Change::Advance { to: *to });
+        }
+        for timer in turn.new {
             changes.entry(timer.shard()).or_default().push(put(timer));
         }
-        for (shard, members) in &ended.members {
+        for (shard, members) in &turn.ended.members {
             let changes = changes.entry(*shard).or_default();
             changes.extend(members.iter().map(|due| Change::Remove { id: due.id, at: Some(due.due) }));
-            changes.push(Change::EndClaim { number: ended.number });
+            changes.push(Change::EndClaim { number: turn.ended.number });
         }
-        for (shard, members) in &claimed.members {
+        for (shard, members) in &turn.claimed.members {
             let members = members.iter().map(|due| (due.id, due.due, 1)).collect();
-            changes.entry(*shard).or_default().push(Change::Claim(Claim { number: claimed.number, members }));
+            changes.entry(*shard).or_default().push(Change::Claim(Claim { number: turn.claimed.number, members }));
         }
-        self.commit_changes(changes);
-    }
-
-    fn commit_changes(&mut self, changes: BTreeMap<u16, Vec<Change>>) {
         let right = |shard| Right::Owner(self.shards[shard].fence);
         let groups: Vec<_> =
             changes.iter().map(|(shard, changes)| Group { right: right(shard), changes }).collect();
         let committed = self.store.commit_groups(&groups).unwrap();
-        verify(committed, &changes.into_values().collect::<Vec<_>>());
-    }
-
-    /// Raises the cursors of shards to these times.
-    pub(crate) fn advance(&mut self, to: &[(u16, DueTime)]) {
-        self.commit_changes(to.iter().map(|(shard, to)| (*shard, vec![Change::Advance { to: *to }])).collect());
+        verify(committed, changes.values());
     }
 }
 
@@ -254,7 +275,7 @@ fn put(timer: &Timer) -> Change {
 }
 
 /// Checks that every change was made.
-fn verify(committed: Vec<Committed>, groups: &[Vec<Change>]) {
+fn verify<'a>(committed: Vec<Committed>, groups: impl ExactSizeIterator<Item = &'a Vec<Change>>) {
     assert_eq!(committed.len(), groups.len());
     for (committed, changes) in committed.into_iter().zip(groups) {
         let Committed::Outcomes(outcomes) = committed else { panic!("the shard has another owner") };

@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use actix_timers_postgres::{PostgresOptions, PostgresStore};
 
-pub(crate) use member::{Due, Member, settle};
+pub(crate) use member::{Claimed, Member, Turn, settle};
 pub(crate) use nodes::Nodes;
-pub(crate) use office::{Handled, Remind, is_owned, remind, schedule_only, start};
+pub(crate) use office::{Handled, remind, schedule_only, start};
 
 use crate::settings::Settings;
-use crate::timer::SHARDS;
+use crate::timer::{SHARDS, Timer};
 
 pub(crate) type Store = PostgresStore;
 
@@ -39,4 +39,20 @@ impl Place {
         let options = PostgresOptions::new().schema(&self.schema).node(node).shards(SHARDS).lease(self.lease);
         PostgresStore::connect(&self.url, options).await.unwrap()
     }
+}
+
+/// Fills a store before its use, and leaves it without an owner. Returns the number of timers.
+pub(crate) fn fill(place: &Place, timers: impl Iterator<Item = Timer>) -> u64 {
+    let mut members = [Member::join(place, "filler")];
+    settle(&mut members, SHARDS);
+    let [mut member] = members;
+    let mut filled = 0;
+    let mut timers = timers.peekable();
+    while timers.peek().is_some() {
+        let group: Vec<_> = timers.by_ref().take(4096).collect();
+        member.schedule(&group, group.len());
+        filled += group.len() as u64;
+    }
+    member.leave();
+    filled
 }

@@ -1,6 +1,7 @@
 //! The store as applications use it: durable timers with a route to an actor that counts its messages.
 
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,7 @@ use crate::timer::{MESSAGE_TYPE, PAYLOAD, ROUTE, SHARDS};
 /// The message; serialized it is as long as that of the other subjects.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Remind {
-    number: usize,
+    number: u64,
     text: String,
 }
 
@@ -25,7 +26,7 @@ impl DurableMessage for Remind {
     const NAME: &'static str = MESSAGE_TYPE;
 }
 
-pub(crate) fn remind(number: usize) -> Remind {
+pub(crate) fn remind(number: u64) -> Remind {
     let others = r#"{"number":,"text":""}"#.len() + number.to_string().len();
     Remind { number, text: "x".repeat(PAYLOAD - others) }
 }
@@ -35,18 +36,14 @@ pub(crate) fn remind(number: usize) -> Remind {
 pub(crate) struct Handled {
     count: Cell<usize>,
     /// The time of each message, by its number.
-    times: RefCell<Vec<Option<Instant>>>,
+    times: RefCell<HashMap<u64, Instant>>,
     one_more: Notify,
 }
 
 impl Handled {
-    fn add(&self, number: usize) {
-        let mut times = self.times.borrow_mut();
-        if times.len() <= number {
-            times.resize(number + 1, None);
-        }
-        assert!(times[number].is_none(), "{number} was handled twice");
-        times[number] = Some(Instant::now());
+    fn add(&self, number: u64) {
+        let earlier = self.times.borrow_mut().insert(number, Instant::now());
+        assert!(earlier.is_none(), "{number} was handled twice");
         self.count.set(self.count.get() + 1);
         self.one_more.notify_one();
     }
@@ -63,8 +60,8 @@ impl Handled {
     }
 
     /// Returns the time at which a message was handled.
-    pub(crate) fn time(&self, number: usize) -> Instant {
-        self.times.borrow()[number].unwrap()
+    pub(crate) fn time(&self, number: u64) -> Instant {
+        self.times.borrow()[&number]
     }
 }
 
