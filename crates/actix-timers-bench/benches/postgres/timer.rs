@@ -140,11 +140,6 @@ impl Book {
         self.is_delivered.len() as u64 - self.delivered
     }
 
-    /// Returns the number of scheduled timers.
-    pub(crate) fn scheduled(&self) -> u64 {
-        self.is_delivered.len() as u64
-    }
-
     pub(crate) const fn usual(&self) -> u64 {
         self.usual
     }

@@ -83,8 +83,11 @@ pub(crate) trait Table {
     /// Counts the rows.
     fn pending(&mut self) -> u64;
 
-    /// Follows the first rows: statistics for the planner, and a checkpoint.
+    /// Collects statistics for the planner after the first rows, and makes a checkpoint.
     fn settle(&mut self);
+
+    /// Follows the changes of a round, in time that is not measured.
+    fn refresh(&mut self) {}
 }
 
 /// Runs a session's work on all of them at once, until each has ended.

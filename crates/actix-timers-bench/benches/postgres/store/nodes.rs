@@ -24,9 +24,12 @@ impl Nodes {
         Self { members, sessions: Sessions::open(&place.url, 1), schema: place.schema.clone() }
     }
 
-    /// Gives up all shards.
-    pub(crate) fn leave(&mut self) {
+}
+
+impl Drop for Nodes {
+    fn drop(&mut self) {
         self.members.drain(..).for_each(Member::leave);
+        self.sessions.execute(&format!("DROP SCHEMA {} CASCADE", self.schema));
     }
 }
 
@@ -74,8 +77,11 @@ impl Table for Nodes {
     }
 
     fn settle(&mut self) {
-        self.members.iter_mut().for_each(Member::arrive);
         self.sessions.execute("VACUUM (ANALYZE)");
         self.sessions.execute("CHECKPOINT");
+    }
+
+    fn refresh(&mut self) {
+        self.members.iter_mut().for_each(Member::arrive);
     }
 }
