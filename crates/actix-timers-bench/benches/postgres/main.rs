@@ -37,6 +37,8 @@ use server::Server;
 use settings::Settings;
 use workloads::{caller, foreign, groups, lifecycle, memory, pinned};
 
+type Workload = fn(&Settings, &str, &mut Rows);
+
 /// The cores of server and clients together.
 const CORES: usize = 2;
 
@@ -65,7 +67,6 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    type Workload = fn(&Settings, &str, &mut Rows);
     let workloads: [(&str, Workload); 6] = [
         ("groups", groups::run),
         ("lifecycle", lifecycle::run),

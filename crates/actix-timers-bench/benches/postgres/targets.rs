@@ -110,11 +110,20 @@ fn targets(settings: &Settings) -> Vec<Target> {
             lives(lifecycle::ALONE),
             0.5,
         ),
-        rate("8 000 a second, snapshot pinned / before".to_owned(), steady(pinned::PINNED), steady(pinned::BEFORE), 0.95),
+        rate(
+            "8 000 a second, snapshot pinned / before".to_owned(),
+            steady(pinned::PINNED),
+            steady(pinned::BEFORE),
+            0.95,
+        ),
         figure("a page then, p99, µs", steady(pinned::PAGE_PINNED), 10_000.0),
         ratio("memory of a node, many pending / few", memory(settings.many), memory(memory::few(settings)), 1.3),
         ratio("one caller, median / bare INSERT", calls(OURS), calls(bare::INSERT), 1.5),
-        figure("timer of another node due now, to its handler, p99, ms", (foreign::WORKLOAD, OURS, pending, foreign::P99), 250.0),
+        figure(
+            "timer of another node due now, to its handler, p99, ms",
+            (foreign::WORKLOAD, OURS, pending, foreign::P99),
+            250.0,
+        ),
     ];
     GROUPS.into_iter().flat_map(of_group).chain(others).collect()
 }

@@ -4,7 +4,8 @@
 
 use std::collections::VecDeque;
 
-use tokio_postgres::{Client, Statement};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Row, Statement};
 use uuid::Uuid;
 
 use super::{DELIVER, How, SCHEDULE, Table, Way, in_groups};
@@ -55,8 +56,8 @@ impl Bare {
         );
         // The end of a claim and the next claim are one statement.
         let commit = prepare(
-            "WITH claimed AS (INSERT INTO bare.claims SELECT $1, $2::uuid[] WHERE cardinality($2) > 0),
-                 ended AS (DELETE FROM bare.claims WHERE number = $3)
+            "WITH claimed AS (INSERT INTO bare.claims SELECT $1::bigint, $2::uuid[] WHERE cardinality($2) > 0),
+                 ended AS (DELETE FROM bare.claims WHERE number = $3::bigint)
              DELETE FROM bare.timers t USING unnest($4::smallint[], $5::bigint[], $6::uuid[]) AS done(shard, due, id)
              WHERE t.shard = done.shard AND t.due = done.due AND t.id = done.id",
         );
@@ -80,11 +81,10 @@ impl Bare {
                 let Some(index) = turn.next() else { break };
                 let (shard, loaded, position) = &mut shards[index];
                 if loaded.is_empty() {
-                    let page = (&*shard, &position.0, &position.1, &(PAGE as i64));
-                    let page = self.client().query(&self.load, &[page.0, page.1, page.2, page.3]).await.unwrap();
-                    let of_row = |row: &tokio_postgres::Row| {
-                        Loaded { due: row.get(0), id: row.get(1), number: number_in_record(row.get(2)) }
-                    };
+                    let after = [shard as &(dyn ToSql + Sync), &position.0, &position.1, &(PAGE as i64)];
+                    let page = self.client().query(&self.load, &after).await.unwrap();
+                    let of_row =
+                        |row: &Row| Loaded { due: row.get(0), id: row.get(1), number: number_in_record(row.get(2)) };
                     loaded.extend(page.iter().map(of_row));
                     *position = loaded.back().map_or((i64::MAX, Uuid::max()), |last| (last.due, last.id));
                 }

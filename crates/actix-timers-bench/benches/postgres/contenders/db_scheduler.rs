@@ -87,10 +87,8 @@ impl Statements {
                  RETURNING st1.*",
             )
             .await,
-            remove: prepare(
-                "DELETE FROM scheduled_tasks WHERE task_name = $1 AND task_instance = $2 AND version = $3",
-            )
-            .await,
+            remove: prepare("DELETE FROM scheduled_tasks WHERE task_name = $1 AND task_instance = $2 AND version = $3")
+                .await,
             remove_all: prepare(
                 "DELETE FROM scheduled_tasks s USING unnest($2::text[], $3::bigint[]) AS done(instance, version)
                  WHERE s.task_name = $1 AND s.task_instance = done.instance AND s.version = done.version",
@@ -288,11 +286,11 @@ async fn insert_batch((client, statements): Session<'_>, timers: &[Timer]) {
             client.execute(&statements.insert_rows, &columns).await.unwrap()
         });
         let rest = rest.iter().map(|timer| insert((client, statements), timer, false));
-        let (rows, ones) = futures_util::join!(join_all(whole), join_all(rest));
+        let (rows, ones) = tokio::join!(biased; join_all(whole), join_all(rest));
         assert_eq!(rows.iter().sum::<u64>() + ones.len() as u64, timers.len() as u64);
     };
     let (begun, (), committed) =
-        futures_util::join!(client.batch_execute("BEGIN"), inserts, client.batch_execute("COMMIT"));
+        tokio::join!(biased; client.batch_execute("BEGIN"), inserts, client.batch_execute("COMMIT"));
     begun.and(committed).unwrap();
 }
 

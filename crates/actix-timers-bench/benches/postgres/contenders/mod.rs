@@ -85,9 +85,6 @@ pub(crate) trait Table {
 
     /// Collects statistics for the planner after the first rows, and makes a checkpoint.
     fn settle(&mut self);
-
-    /// Follows the changes of a round, in time that is not measured.
-    fn refresh(&mut self) {}
 }
 
 /// Runs a session's work on all of them at once, until each has ended.

@@ -81,7 +81,7 @@ impl Queue {
     }
 
     /// Adds a group of timers, and delivers a group of due ones. Returns the numbers of the latter.
-    pub(crate) fn turn(&self, new: &[Timer], until: i64, limit: usize) -> Vec<u64> {
+    pub(crate) fn add_and_deliver(&self, new: &[Timer], until: i64, limit: usize) -> Vec<u64> {
         self.sessions.run(async {
             if !new.is_empty() {
                 self.nodes[0].schedule(new).await;

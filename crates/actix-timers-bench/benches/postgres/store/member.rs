@@ -78,7 +78,8 @@ pub(crate) struct Turn<'a> {
 
 impl Default for Turn<'_> {
     fn default() -> Self {
-        Self { new: &[], ended: &Claimed::NONE, claimed: &Claimed::NONE, cursors: &[] }
+        static NONE: Claimed = Claimed::NONE;
+        Self { new: &[], ended: &NONE, claimed: &NONE, cursors: &[] }
     }
 }
 
@@ -129,7 +130,8 @@ impl Member {
         }
     }
 
-    /// Stores timers in groups, without using the right of an owner.
+    /// Stores timers in groups, without using the right of an owner. Timers before the last loaded position stay in the
+    /// store.
     pub(crate) fn schedule_for_others(&mut self, timers: &[Timer], group: usize) {
         for timers in timers.chunks(group) {
             let changes: Vec<_> = timers.iter().map(put).collect();
@@ -138,18 +140,8 @@ impl Member {
         }
     }
 
-    /// Takes in the timers that others have stored. They are found again in pages.
-    pub(crate) fn arrive(&mut self) {
-        while !self.store.arrivals().unwrap().records.is_empty() {}
-    }
-
     /// Delivers the earliest timers of its shards, and returns their numbers.
     pub(crate) fn deliver(&mut self, count: usize, group: usize) -> Vec<u64> {
-        // New timers may be earlier than the last position.
-        for shard in self.shards.values_mut() {
-            shard.after = None;
-            shard.loaded.clear();
-        }
         let mut numbers = Vec::with_capacity(count);
         let mut claimed = Claimed::NONE;
         loop {
@@ -263,10 +255,20 @@ impl Member {
             changes.entry(*shard).or_default().push(Change::Claim(Claim { number: turn.claimed.number, members }));
         }
         let right = |shard| Right::Owner(self.shards[shard].fence);
-        let groups: Vec<_> =
-            changes.iter().map(|(shard, changes)| Group { right: right(shard), changes }).collect();
+        let groups: Vec<_> = changes.iter().map(|(shard, changes)| Group { right: right(shard), changes }).collect();
         let committed = self.store.commit_groups(&groups).unwrap();
         verify(committed, changes.values());
+        turn.new.iter().map(Due::from).for_each(|due| self.admit(due));
+    }
+
+    /// Takes a new timer into memory if later ones are there.
+    fn admit(&mut self, due: Due) {
+        let shard = self.shards.get_mut(&due.id.shard()).expect("an owned shard");
+        let position = Position { due: due.due, id: due.id };
+        if shard.after.is_some_and(|after| position <= after) {
+            let earlier = |loaded: &Due| (loaded.due, loaded.id) < (due.due, due.id);
+            shard.loaded.insert(shard.loaded.partition_point(earlier), due);
+        }
     }
 }
 

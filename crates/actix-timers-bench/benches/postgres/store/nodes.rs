@@ -23,7 +23,6 @@ impl Nodes {
         settle(&mut members, SHARDS);
         Self { members, sessions: Sessions::open(&place.url, 1), schema: place.schema.clone() }
     }
-
 }
 
 impl Drop for Nodes {
@@ -79,9 +78,5 @@ impl Table for Nodes {
     fn settle(&mut self) {
         self.sessions.execute("VACUUM (ANALYZE)");
         self.sessions.execute("CHECKPOINT");
-    }
-
-    fn refresh(&mut self) {
-        self.members.iter_mut().for_each(Member::arrive);
     }
 }

@@ -106,7 +106,7 @@ pub(crate) fn schedule_only(store: Store) -> DurableTimers {
 }
 
 /// Returns whether each shard has an owner.
-pub(crate) async fn is_owned(place: &Place, client: &Client) -> bool {
+async fn is_owned(place: &Place, client: &Client) -> bool {
     let owned = format!("SELECT count(*) FROM {}.shards WHERE owner IS NOT NULL", place.schema);
     sql::number(client, &owned).await == u64::from(SHARDS)
 }

@@ -27,12 +27,15 @@ pub(crate) fn run(settings: &Settings, url: &str, rows: &mut Rows) {
         let web = store::schedule_only(place.connect("web").await);
         let (mut middle, mut late) = (Vec::new(), Vec::new());
         for round in 0..=settings.rounds as u64 {
-            let mut begun = Vec::new();
+            let (mut begun, mut replies) = (Vec::new(), Vec::new());
             for number in round * requests..(round + 1) * requests {
                 begun.push((number, Instant::now()));
                 let scheduling = web.schedule_after(ROUTE, Duration::ZERO, store::remind(number));
-                actix_rt::spawn(async move { assert!(scheduling.await.unwrap().is_new()) });
+                replies.push(actix_rt::spawn(async move { scheduling.await.unwrap().is_new() }));
                 actix_rt::time::sleep(PAUSE).await;
+            }
+            for reply in replies {
+                assert!(reply.await.unwrap());
             }
             handled.wait_for(((round + 1) * requests) as usize).await;
             let mut took: Vec<_> = begun.iter().map(|(number, begun)| handled.time(*number) - *begun).collect();

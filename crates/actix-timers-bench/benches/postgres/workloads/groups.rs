@@ -64,7 +64,7 @@ impl Measured {
 
     fn round(&mut self, settings: &Settings, counts: bool) {
         let Self { table, book, ways } = self;
-        for (way, samples) in ways {
+        for (way, samples) in ways.iter_mut() {
             let timers = if way.how.is_slow() { settings.scaled(8192, 64) } else { settings.scaled(40_960, 512) };
             let took = if way.workload == SCHEDULE {
                 let timers = book.schedule(timers);
@@ -83,7 +83,6 @@ impl Measured {
                 samples.push(each(took, timers));
             }
         }
-        table.refresh();
         if let Some(missing) = book.usual().checked_sub(book.pending()).filter(|missing| *missing > 0) {
             table.schedule(FILL, &book.schedule(missing as usize));
         } else if book.pending() > book.usual() {

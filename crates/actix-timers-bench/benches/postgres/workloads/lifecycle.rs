@@ -27,16 +27,16 @@ pub(crate) fn run(settings: &Settings, url: &str, rows: &mut Rows) {
         let mut book = Book::new(settings.pending);
         store::fill(place, book.schedule(settings.pending as usize).into_iter());
     }
-    let [alone, of_actor_place] = &places;
+    let [alone, acting] = &places;
     let mut members = [Member::join(alone, "alone")];
     settle(&mut members, SHARDS);
     let [mut member] = members;
     let lives = settings.scaled(102_400, CALLERS);
     let (through_the_actor, by_itself) = System::new().block_on(async {
         let handled = Rc::<Handled>::default();
-        let timers = store::start(of_actor_place, of_actor_place.connect("office").await, &handled).await;
+        let timers = store::start(acting, acting.connect("office").await, &handled).await;
         let client = sql::connect(url).await;
-        let claims = format!("SELECT count(*) FROM {}.claims", of_actor_place.schema);
+        let claims = format!("SELECT count(*) FROM {}.claims", acting.schema);
         let (mut through_the_actor, mut by_itself) = (Vec::new(), Vec::new());
         for round in 0..=settings.rounds {
             let started = Instant::now();

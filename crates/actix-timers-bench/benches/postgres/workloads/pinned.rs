@@ -102,7 +102,7 @@ impl Load<'_> {
                 std::thread::sleep(Duration::from_millis(4));
             }
         }
-        started.elapsed().as_nanos() as f64 / (self.delivered - before) as f64
+        started.elapsed().as_nanos() as f64 / (self.delivered - before).max(1) as f64
     }
 
     fn turn(&mut self, new: u64) {
@@ -164,7 +164,7 @@ fn measure(settings: &Settings, url: &str, name: &str, subject: &mut dyn Steady,
 
 impl Steady for Queue {
     fn turn(&mut self, new: &[Timer], now: DueTime) -> Vec<u64> {
-        Self::turn(self, new, millis(now), GROUP)
+        self.add_and_deliver(new, millis(now), GROUP)
     }
 
     fn take_pages(&mut self) -> Vec<Duration> {
@@ -191,7 +191,10 @@ impl Steady for Ours {
     fn turn(&mut self, new: &[Timer], now: DueTime) -> Vec<u64> {
         let (mut due, mut cursors) = (Vec::new(), Vec::new());
         // Several shards, if the last turn took long.
-        while self.next.1 <= Instant::now() && due.len() < 4 * GROUP {
+        for _ in 0..SHARDS {
+            if self.next.1 > Instant::now() || due.len() >= 4 * GROUP {
+                break;
+            }
             let shard = self.next.0;
             self.next = ((shard + 1) % SHARDS, self.next.1 + ROUND_OF_SHARDS / u32::from(SHARDS));
             // All timers up to the position before this page are done, or will be with this commit.
