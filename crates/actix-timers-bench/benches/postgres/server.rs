@@ -79,7 +79,7 @@ impl Server {
             let mut process = command("postgres")
                 .args(["-D", "data", "-k", "", "-h", "127.0.0.1", "-p", &port.to_string()])
                 .args(["-c", &format!("shared_buffers={shared_buffers}")])
-                .args(SETTINGS.iter().flat_map(|setting| ["-c", setting]))
+                .args(SETTINGS.iter().flat_map(|setting| ["-c", *setting]))
                 .stdout(Stdio::null())
                 .stderr(log)
                 .spawn()

@@ -81,7 +81,7 @@ impl Bare {
                 let Some(index) = turn.next() else { break };
                 let (shard, loaded, position) = &mut shards[index];
                 if loaded.is_empty() {
-                    let after = [shard as &(dyn ToSql + Sync), &position.0, &position.1, &(PAGE as i64)];
+                    let after = [&*shard as &(dyn ToSql + Sync), &position.0, &position.1, &(PAGE as i64)];
                     let page = self.client().query(&self.load, &after).await.unwrap();
                     let of_row =
                         |row: &Row| Loaded { due: row.get(0), id: row.get(1), number: number_in_record(row.get(2)) };

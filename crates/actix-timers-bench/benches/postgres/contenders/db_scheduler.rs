@@ -15,7 +15,7 @@ use futures_util::future::join_all;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row, Statement};
 
-use super::{DELIVER, DELIVER_BY_THREE, GROUPS, How, NODES, SCHEDULE, SESSIONS, Shared, Table, Way, all, in_groups};
+use super::{DELIVER, DELIVER_BY_THREE, How, NODES, SCHEDULE, SESSIONS, Shared, Table, Way, all, in_groups};
 use crate::sql::Sessions;
 use crate::timer::{MESSAGE_TYPE, Timer, number_in};
 

@@ -175,7 +175,8 @@ impl Member {
     /// Takes the next timers of all shards, the same share of each.
     fn take(&mut self, count: usize) -> Claimed {
         let mut taken = Vec::with_capacity(count);
-        let share = count.div_ceil(self.shards.len());
+        let owned = self.shards.len();
+        let share = count.div_ceil(owned);
         let mut in_vain = 0;
         while taken.len() < count {
             let next = self.shards.range(self.turn..).next().or_else(|| self.shards.iter().next());
@@ -188,7 +189,7 @@ impl Member {
             let loaded = &mut self.shards.get_mut(&shard).expect("an owned shard").loaded;
             let share = share.min(count - taken.len()).min(loaded.len());
             in_vain = if share == 0 { in_vain + 1 } else { 0 };
-            assert!(in_vain <= self.shards.len(), "no timer is left");
+            assert!(in_vain <= owned, "no timer is left");
             taken.extend(loaded.drain(..share));
         }
         self.claim(taken)

@@ -4,6 +4,7 @@
 //! The load does not wait for the subject. Each timer is stored, falls due a second or two later, is found by a page of
 //! due ones (by `SKIP LOCKED`), and is delivered.
 
+use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use actix_timers_durable::DueTime;
@@ -99,7 +100,7 @@ impl Load<'_> {
             let new = (expected - self.scheduled).min(GROUP as u64);
             self.turn(new);
             if new < GROUP as u64 {
-                std::thread::sleep(Duration::from_millis(4));
+                thread::sleep(Duration::from_millis(4));
             }
         }
         started.elapsed().as_nanos() as f64 / (self.delivered - before).max(1) as f64
@@ -145,6 +146,7 @@ fn measure(settings: &Settings, url: &str, name: &str, subject: &mut dyn Steady,
     sessions.execute("VACUUM");
     while load.delivered < load.scheduled {
         load.turn(0);
+        thread::sleep(Duration::from_millis(1));
     }
     // The last claims end.
     load.turn(0);
