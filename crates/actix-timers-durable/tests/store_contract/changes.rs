@@ -37,7 +37,8 @@ pub(crate) fn a_record_comes_back_as_it_was_put<S: Subject>() {
     }
     let check = |store: &mut Owned<S::Store>| {
         for record in &records {
-            let expected = Found { record: Arc::new(record.clone()), part: Part::Pending, dead_letter: None, is_claimed: false };
+            let expected =
+                Found { record: Arc::new(record.clone()), part: Part::Pending, dead_letter: None, is_claimed: false };
             assert_eq!(store.store.get(record.id).unwrap(), Some(expected));
         }
         assert_eq!(store.all(Part::Pending, 2).len(), records.len());
@@ -196,8 +197,12 @@ pub(crate) fn a_failed_timer_is_a_dead_letter_until_it_is_requeued_or_discarded<
     store.commit(&[put(original.clone()), put(record(6, 2))]);
     let id = original.id;
     assert_eq!(store.does(dead_letter(id, None)), ChangeOutcome::Removed);
-    let dead =
-        Found { record: Arc::new(original.clone()), part: Part::Dead, dead_letter: Some(("it failed".into(), at(77))), is_claimed: false };
+    let dead = Found {
+        record: Arc::new(original.clone()),
+        part: Part::Dead,
+        dead_letter: Some(("it failed".into(), at(77))),
+        is_claimed: false,
+    };
     assert_eq!(store.all(Part::Dead, 5), std::slice::from_ref(&dead));
     assert_eq!(store.store.get(id).unwrap(), Some(dead));
     assert_eq!(store.store.counts(0).unwrap(), Counts { pending: 1, parked: 0, dead: 1 });

@@ -81,7 +81,12 @@ impl Model {
                 let Some(found) = self.take(self.pending(*id, *at)) else { return ChangeOutcome::Missing };
                 self.take(self.dead(*id));
                 let dead_letter = Some((reason.clone(), *dead_at));
-                self.found.push(Found { record: found.record.clone(), part: Part::Dead, dead_letter, is_claimed: false });
+                self.found.push(Found {
+                    record: found.record.clone(),
+                    part: Part::Dead,
+                    dead_letter,
+                    is_claimed: false,
+                });
                 match then {
                     Some(to) => {
                         ChangeOutcome::Moved(self.add(&Record { progress: *to, ..(*found.record).clone() }, lowest))

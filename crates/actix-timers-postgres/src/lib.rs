@@ -1,0 +1,38 @@
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![doc = include_str!("../README.md")]
+//!
+//! # The code
+//!
+//! In reading order:
+//!
+//! 1. `sql/tables.sql`, and the functions in `sql/*.sql`: all that happens on the server. `sql` puts the schema into them.
+//! 2. [`PostgresOptions`] (`options`), [`ConnectError`] (`error`), `connect`: checks, and the creation of the tables.
+//! 3. `plan`: the changes of a commit as arrays, cut into steps; `outcomes`: back from the results.
+//! 4. `session` on a connection (`dial`), and the thread of the sessions (`io`): `commit`, `reads` and `arrivals` run there.
+//! 5. `keeper`: the lease (on the `boot_clock`), dead nodes, balance. It reports through `shared`.
+//! 6. [`PostgresStore`] (`store`, with `ownership`): the trait, on the caller's thread. `placement`: shards of new timers.
+
+mod arrivals;
+mod boot_clock;
+mod commit;
+mod connect;
+mod dial;
+mod error;
+mod io;
+mod keeper;
+mod options;
+mod outcomes;
+mod ownership;
+mod placement;
+mod plan;
+mod reads;
+mod rows;
+mod session;
+mod shared;
+mod snapshot;
+mod sql;
+mod store;
+
+pub use error::ConnectError;
+pub use options::PostgresOptions;
+pub use store::PostgresStore;

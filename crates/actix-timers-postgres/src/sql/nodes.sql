@@ -1,0 +1,115 @@
+-- Nodes: joining, taking over, balancing.
+
+-- Adds a node with shards for its pools, if these have none yet.
+CREATE OR REPLACE FUNCTION @schema@.join_node(
+    p_node bigint, p_name text, p_version text, p_routes text[], p_pools text[], p_serves bool,
+    p_pids int[], p_started text[], p_lease interval
+) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    wanted text;
+    first int;
+    number int;
+BEGIN
+    FOREACH wanted IN ARRAY p_pools LOOP
+        IF NOT EXISTS (SELECT FROM @schema@.shards s WHERE s.pool = wanted) THEN
+            SELECT m.shards INTO number FROM @schema@.meta m FOR UPDATE;
+            CONTINUE WHEN EXISTS (SELECT FROM @schema@.shards s WHERE s.pool = wanted);
+            SELECT coalesce(max(s.shard) + 1, 0) INTO first FROM @schema@.shards s;
+            IF first + number > 4096 THEN
+                RAISE EXCEPTION 'no shards are left for the pool "%": there are 4096, % for each pool', wanted, number
+                    USING ERRCODE = 'ATU02';
+            END IF;
+            INSERT INTO @schema@.shards (shard, pool) SELECT i, wanted FROM generate_series(first, first + number - 1) AS i;
+            INSERT INTO @schema@.progress (shard) SELECT i FROM generate_series(first, first + number - 1) AS i;
+        END IF;
+    END LOOP;
+    INSERT INTO @schema@.nodes (id, name, version, routes, pools, serves, pids, started, lease_until)
+    VALUES (p_node, p_name, p_version, p_routes, p_pools, p_serves, p_pids, p_started::timestamptz[], clock_timestamp() + p_lease);
+END
+$$;
+
+-- Renews the lease of a node; returns the time in microseconds, or null if the lease has ended.
+CREATE OR REPLACE FUNCTION @schema@.renew(p_node bigint, p_lease interval, p_serves bool) RETURNS bigint
+LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE @schema@.nodes n SET lease_until = clock_timestamp() + p_lease, serves = p_serves
+    WHERE n.id = p_node AND n.lease_until > clock_timestamp();
+    RETURN CASE WHEN FOUND THEN (extract(epoch FROM clock_timestamp()) * 1000000)::bigint END;
+END
+$$;
+
+-- Takes over from nodes whose leases have ended, takes free shards up to the node's share, and returns all shards of the
+-- node, with those beyond its share marked.
+CREATE OR REPLACE FUNCTION @schema@.keep(p_node bigint, p_serves bool, p_pools text[])
+RETURNS TABLE (shard smallint, epoch bigint, is_surplus bool) LANGUAGE plpgsql AS $$
+DECLARE
+    dead record;
+    wanted text;
+    total int;
+    live int;
+    mine int;
+    share int;
+    surplus smallint[] := '{}';
+BEGIN
+    FOR dead IN
+        SELECT n.id, n.pids, n.started FROM @schema@.nodes n
+        WHERE n.lease_until < clock_timestamp() AND n.id <> p_node ORDER BY n.id FOR UPDATE SKIP LOCKED
+    LOOP
+        -- A session that was stopped within a statement would hold its locks.
+        PERFORM pg_terminate_backend(a.pid) FROM pg_stat_activity a
+        JOIN unnest(dead.pids, dead.started) AS s(pid, started) ON a.pid = s.pid AND a.backend_start = s.started;
+        UPDATE @schema@.shards s SET epoch = s.epoch + 1, owner = CASE WHEN p_serves AND s.pool = ANY (p_pools) THEN p_node END
+        WHERE s.owner = dead.id;
+        DELETE FROM @schema@.outcomes o WHERE o.node = dead.id;
+        DELETE FROM @schema@.nodes n WHERE n.id = dead.id;
+    END LOOP;
+    IF p_serves THEN
+        FOREACH wanted IN ARRAY p_pools LOOP
+            SELECT count(*), count(*) FILTER (WHERE s.owner = p_node) INTO total, mine FROM @schema@.shards s WHERE s.pool = wanted;
+            SELECT count(*) INTO live FROM @schema@.nodes n WHERE n.serves AND wanted = ANY (n.pools);
+            share := ceil(total::numeric / greatest(live, 1));
+            IF mine < share THEN
+                UPDATE @schema@.shards s SET owner = p_node, epoch = s.epoch + 1
+                FROM (
+                    SELECT f.shard FROM @schema@.shards f
+                    WHERE f.pool = wanted AND (f.owner IS NULL OR NOT EXISTS (SELECT FROM @schema@.nodes n WHERE n.id = f.owner))
+                    ORDER BY f.shard LIMIT share - mine FOR UPDATE SKIP LOCKED
+                ) free WHERE s.shard = free.shard;
+            ELSIF mine > share THEN
+                surplus := surplus || ARRAY(
+                    SELECT s.shard FROM @schema@.shards s WHERE s.pool = wanted AND s.owner = p_node
+                    ORDER BY s.shard DESC LIMIT mine - share
+                );
+            END IF;
+        END LOOP;
+    END IF;
+    RETURN QUERY SELECT s.shard, s.epoch, s.shard = ANY (surplus) FROM @schema@.shards s WHERE s.owner = p_node ORDER BY s.shard;
+END
+$$;
+
+-- Removes a node, and frees its shards.
+CREATE OR REPLACE FUNCTION @schema@.leave(p_node bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE @schema@.shards s SET owner = NULL, epoch = s.epoch + 1 WHERE s.owner = p_node;
+    DELETE FROM @schema@.outcomes o WHERE o.node = p_node;
+    DELETE FROM @schema@.nodes n WHERE n.id = p_node;
+END
+$$;
+
+-- Returns the state of shards for their new owner: a lower bound on due times, that of timers included which the previous
+-- owner has not seen, and the snapshot from which on other nodes' writes are unseen. A bound that would take long to
+-- find is 0.
+CREATE OR REPLACE FUNCTION @schema@.leases(p_node bigint, p_shards smallint[])
+RETURNS TABLE (shard smallint, epoch bigint, stored bigint, bound bigint, seen text) LANGUAGE sql STABLE AS $$
+    SELECT s.shard, s.epoch, p.cursor, least(p.cursor, (
+        SELECT CASE WHEN count(*) > 10000 THEN 0 ELSE min(u.due) END FROM (
+            SELECT t.due FROM @schema@.timers t WHERE t.shard = s.shard AND t.arrived >= pg_snapshot_xmax(p.seen)
+            UNION ALL
+            SELECT t.due FROM @schema@.timers t
+            WHERE t.shard = s.shard AND t.arrived = ANY (ARRAY(SELECT pg_snapshot_xip(p.seen)))
+            LIMIT 10001
+        ) u
+    )), pg_current_snapshot()::text
+    FROM @schema@.shards s JOIN @schema@.progress p ON p.shard = s.shard
+    WHERE s.owner = p_node AND s.shard = ANY (p_shards) ORDER BY s.shard
+$$;

@@ -1,0 +1,118 @@
+//! Wrong set-ups: clear errors.
+
+use std::time::Duration;
+
+use actix_timers_durable::{StoreError, TimerStore};
+use actix_timers_postgres::{ConnectError, PostgresOptions, PostgresStore};
+
+use crate::server::{Session, address, connect, connect_to, new_schema, serving};
+use crate::with_server;
+
+fn options() -> PostgresOptions {
+    PostgresOptions::new().schema(&new_schema()).timeout(Duration::from_secs(2))
+}
+
+fn error(result: Result<PostgresStore, ConnectError>) -> (ConnectError, String) {
+    let error = result.expect_err("an error");
+    let text = error.to_string();
+    println!("{text}");
+    (error, text)
+}
+
+#[test]
+fn an_address_without_a_server_is_an_error_with_advice() {
+    let (wrong, _) = error(connect_to("shop.example:5432", options()));
+    assert!(matches!(wrong, ConnectError::Address(_)));
+    let (unreachable, text) = error(connect_to("postgres://timers@127.0.0.1:9/x", options()));
+    assert!(matches!(unreachable, ConnectError::Unreachable(_)) && text.contains("check address"));
+    let (short, _) = error(connect_to("postgres://timers@127.0.0.1:9/x", options().lease(Duration::from_secs(1))));
+    assert!(matches!(short, ConnectError::ShortLease(_)));
+}
+
+with_server! {
+    fn settings_that_would_lose_timers_are_rejected() {
+        let with = |settings: &str| format!("{}?options={settings}", address());
+        let (error_of, text) = error(connect_to(&with("-csynchronous_commit%3Doff"), options()));
+        assert!(matches!(error_of, ConnectError::NotDurable("synchronous_commit")) && text.contains("turn it on"));
+        let (error_of, text) = error(connect_to(&with("-cdefault_transaction_read_only%3Don"), options()));
+        assert!(matches!(error_of, ConnectError::ReadOnly) && text.contains("default_transaction_read_only"));
+    }
+
+    fn the_number_of_shards_is_chosen_once() {
+        let schema = new_schema();
+        let options = || PostgresOptions::new().schema(&schema);
+        connect(options().shards(8)).unwrap();
+        connect(options().shards(8)).unwrap();
+        let (other, text) = error(connect(options()));
+        assert!(matches!(other, ConnectError::OtherShards { found: 8, wanted: 64 }) && text.contains("shards(8)"));
+    }
+
+    fn a_newer_format_and_other_tables_are_rejected() {
+        let admin = Session::open();
+        let schema = new_schema();
+        connect(PostgresOptions::new().schema(&schema)).unwrap();
+        admin.run(&format!("UPDATE {schema}.meta SET format = 9"));
+        let (newer, _) = error(connect(PostgresOptions::new().schema(&schema)));
+        assert!(matches!(newer, ConnectError::NewerFormat { found: 9, known: 1 }));
+        for tables in ["CREATE TABLE @.keys (a int)", "CREATE TABLE @.meta (a int)"] {
+            let schema = new_schema();
+            admin.run(&format!("CREATE SCHEMA {schema}; {}", tables.replace('@', &schema)));
+            let (foreign, _) = error(connect(PostgresOptions::new().schema(&schema)));
+            assert!(matches!(foreign, ConnectError::ForeignSchema { .. }));
+        }
+    }
+
+    fn a_user_without_rights_hears_which_one_is_missing() {
+        let admin = Session::open();
+        let user = format!("guest_{}", new_schema());
+        admin.run(&format!("CREATE ROLE {user} LOGIN"));
+        let as_user = address().replace("timers@", &format!("{user}@"));
+        let (missing, _) = error(connect_to(&as_user, options()));
+        assert!(matches!(missing, ConnectError::MissingRight(_)));
+        let schema = new_schema();
+        connect(PostgresOptions::new().schema(&schema)).unwrap();
+        let options = || PostgresOptions::new().schema(&schema);
+        assert!(matches!(error(connect_to(&as_user, options())).0, ConnectError::MissingRight(_)));
+        admin.run(&format!("GRANT USAGE ON SCHEMA {schema} TO {user}; GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {user}"));
+        let (missing, text) = error(connect_to(&as_user, options()));
+        assert!(matches!(missing, ConnectError::MissingRight(_)) && text.contains("INSERT on table"), "{text}");
+        admin.run(&format!("GRANT ALL ON ALL TABLES IN SCHEMA {schema} TO {user}"));
+        connect_to(&as_user, options()).unwrap();
+    }
+
+    fn a_name_with_any_characters_is_one_schema() {
+        let name = format!("Ä \"x'; {}", new_schema());
+        let mut store = connect(PostgresOptions::new().schema(&name).shards(2)).unwrap();
+        assert_eq!(store.join(&serving()).unwrap().gained.len(), 2);
+    }
+
+    fn two_that_create_the_tables_at_once_agree() {
+        let schema = new_schema();
+        let connecting: Vec<_> = (0..6)
+            .map(|_| {
+                let schema = schema.clone();
+                std::thread::spawn(move || connect(PostgresOptions::new().schema(&schema).shards(4)))
+            })
+            .collect();
+        for connecting in connecting {
+            connecting.join().unwrap().unwrap();
+        }
+    }
+
+    fn a_schema_that_is_locked_makes_calls_fail_in_time() {
+        let schema = new_schema();
+        let options = PostgresOptions::new().schema(&schema).shards(1).timeout(Duration::from_millis(500));
+        let mut store = connect(options).unwrap();
+        let lease = store.acquire(0).unwrap();
+        let admin = Session::open();
+        admin.run(&format!("BEGIN; LOCK TABLE {schema}.timers"));
+        let put = crate::records::put(crate::records::record(5, 1));
+        let began = std::time::Instant::now();
+        let result = store.commit(lease.fence, std::slice::from_ref(&put));
+        assert!(matches!(result, Err(StoreError::Unavailable(_))), "{result:?}");
+        assert!(store.get(crate::records::record(5, 1).id).is_err());
+        assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+        admin.run("ROLLBACK");
+        store.commit(lease.fence, &[put]).unwrap();
+    }
+}
