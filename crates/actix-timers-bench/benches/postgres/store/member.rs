@@ -294,8 +294,9 @@ fn verify<'a>(committed: Vec<Committed>, groups: impl ExactSizeIterator<Item = &
     }
 }
 
-/// Waits until the members own all shards, evenly.
+/// Waits until the members own all shards, none of them more than its share, rounded up.
 pub(crate) fn settle(members: &mut [Member], shards: u16) {
+    let share = usize::from(shards).div_ceil(members.len());
     let patience = Instant::now() + Duration::from_secs(120);
     loop {
         for member in &mut *members {
@@ -303,8 +304,8 @@ pub(crate) fn settle(members: &mut [Member], shards: u16) {
             member.follow(standing);
         }
         let owned: Vec<_> = members.iter().map(Member::owned).collect();
-        let all: usize = owned.iter().sum();
-        if all == usize::from(shards) && owned.iter().max() <= owned.iter().min().map(|fewest| fewest + 1).as_ref() {
+        let is_even = owned.iter().all(|owned| *owned <= share);
+        if is_even && owned.iter().sum::<usize>() == usize::from(shards) {
             return;
         }
         assert!(Instant::now() < patience, "the shards are not divided evenly: {owned:?}");
