@@ -5,6 +5,7 @@ use std::fmt;
 use actix::Message;
 
 use super::due_time::DueTime;
+use super::headers::Headers;
 use super::id::DurableId;
 use super::message::DurableMessage;
 
@@ -59,8 +60,17 @@ pub struct Durable<M> {
     pub due: DueTime,
     /// The number of the repetition, from 1. Always 1 for a timer that does not repeat.
     pub repetition: u64,
+    /// The headers of the timer.
+    pub headers: Headers,
     /// The message.
     pub message: M,
+}
+
+impl<M> Durable<M> {
+    /// Returns the value of a [header](super::DurableOptions::header).
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)
+    }
 }
 
 impl<M: DurableMessage> Message for Durable<M> {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use actix_timers::BuildError;
 
 use super::due_time::OutOfRange;
+use super::headers::HeaderError;
 use super::message::EncodeError;
 use super::options::DurableOptions;
 use super::store::StoreError;
@@ -60,6 +61,9 @@ pub enum DurableError {
         /// The length of the key in bytes.
         size: usize,
     },
+    /// A header is not valid, or there are too many.
+    #[error(transparent)]
+    Header(#[from] HeaderError),
     /// The store failed. [`StoreError::Rejected`]: nothing was written; [`StoreError::Failed`]: the changes may or may
     /// not be on disk.
     #[error(transparent)]

@@ -7,7 +7,8 @@
 //!
 //! In reading order:
 //!
-//! 1. [`DueTime`] (`due_time`), [`DurableId`] (`id`) and [`Record`] (`record`): the data of a timer.
+//! 1. [`DueTime`] (`due_time`), [`DurableId`] (`id`), [`Headers`] (`headers`) and [`Record`] (`record`): the data of a
+//!    timer.
 //! 2. [`TimerStore`] (`store`): the narrow trait in front of the records, and the changes it commits.
 //! 3. `ledger`: makes all decisions; `committer`: runs it and accepts requests from any thread.
 //! 4. [`DurableMessage`] (`message`), [`Durable`] (`envelope`), `routes`: from a record to a message for a live actor.
@@ -29,6 +30,7 @@ mod envelope;
 mod error;
 #[cfg(doc)]
 pub mod guide;
+mod headers;
 mod horizon;
 mod id;
 mod key;
@@ -71,6 +73,7 @@ pub use dispatcher::DurableTimerActor;
 pub use due_time::{DueTime, OutOfRange};
 pub use envelope::{Durable, HandlerError};
 pub use error::{DurableBuildError, DurableError, ScheduleError};
+pub use headers::{HeaderError, Headers};
 pub use id::{DurableId, ParseDurableIdError};
 pub use message::{DecodeError, DurableMessage, EncodeError};
 pub use messages::{CancelDurable, GetDurable, ListDurable};

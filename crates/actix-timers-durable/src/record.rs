@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::due_time::DueTime;
+use super::headers::Headers;
 use super::id::DurableId;
 
 /// A pending durable timer, as stored.
@@ -28,11 +29,18 @@ pub struct Record {
     pub repeat: Option<StoredRepeat>,
     /// The retry policy, if it differs from the route's.
     pub retry: Option<RetryPolicy>,
+    /// The headers.
+    pub headers: Headers,
     /// The encoded message.
     pub payload: Arc<[u8]>,
 }
 
 impl Record {
+    /// Returns the bytes of its message and headers, by which memory is limited.
+    pub(crate) fn size(&self) -> usize {
+        self.payload.len() + self.headers.size()
+    }
+
     /// Returns the retry policy, given its route's.
     pub(crate) fn retry_policy(&self, of_route: RetryPolicy) -> RetryPolicy {
         self.retry.unwrap_or(of_route)

@@ -93,6 +93,7 @@ mod tests {
             key: None,
             repeat: None,
             retry: None,
+            headers: Default::default(),
             payload: [].into(),
         })
     }

@@ -164,6 +164,7 @@ impl<M: DurableMessage> End for TypedEnd<M> {
             attempt: progress.attempt,
             due: progress.nominal,
             repetition: progress.repetition,
+            headers: record.headers.clone(),
             message,
         };
         Ok(Some(Box::new((recipient, durable))))

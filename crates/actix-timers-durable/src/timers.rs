@@ -18,6 +18,7 @@ use super::dispatcher::{Connected, DurableTimerActor, Stop};
 use super::due_time::DueTime;
 use super::envelope::Durable;
 use super::error::DurableError;
+use super::headers::Headers;
 use super::id::DurableId;
 use super::key;
 use super::ledger::{self, Answered, Cancellation, Listed, Query, Request, Rescheduling};
@@ -225,6 +226,7 @@ impl DurableTimers {
             key: None,
             repeat,
             retry: options.retry,
+            headers: Headers::new(),
             payload: [].into(),
         };
         match of_route.and_then(|(_, route)| written(blank, route, &options, &message)) {
@@ -492,9 +494,10 @@ fn written<M: DurableMessage>(
         }
         Some((key, on_key)) => (Some(key::kept(&route.name, key).into()), *on_key),
     };
+    let headers = Headers::of(options.headers.iter().map(|(name, value)| (name, value)))?;
     let payload = message.encode().map_err(|error| DurableError::Encode { message_type: M::NAME, error })?;
     let (route, message_type) = (Arc::clone(&route.name), Arc::clone(&route.message_type));
-    Ok((Record { route, message_type, key, payload: payload.into(), ..blank }, on_key))
+    Ok((Record { route, message_type, key, headers, payload: payload.into(), ..blank }, on_key))
 }
 
 fn answered<T>(answered: Answered<T>) -> Result<T, DurableError> {

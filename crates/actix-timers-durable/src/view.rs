@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::due_time::DueTime;
+use super::headers::Headers;
 use super::id::DurableId;
 use super::key;
 use super::message::{DecodeError, DurableMessage};
@@ -52,6 +53,8 @@ pub struct DurableInfo {
     pub progress: RecordState,
     /// The repetition, if any.
     pub repeat: Option<StoredRepeat>,
+    /// The headers.
+    pub headers: Headers,
     /// The encoded message.
     pub payload: Arc<[u8]>,
 }
@@ -67,6 +70,7 @@ impl DurableInfo {
             key: record.key.as_deref().map(|kept| key::of_user(kept).to_owned()),
             progress: record.progress,
             repeat: record.repeat.clone(),
+            headers: record.headers.clone(),
             payload: Arc::clone(&record.payload),
         }
     }

@@ -40,6 +40,7 @@ impl Timer {
             key: None,
             repeat: None,
             retry: None,
+            headers: Default::default(),
             payload: [self.number as u8; PAYLOAD].into(),
         }
     }

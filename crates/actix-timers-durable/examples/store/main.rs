@@ -243,6 +243,7 @@ pub(crate) fn fill_with(store: &mut EmbeddedStore, key: &str, reason: &str) -> R
             key: Some(format!("{key}-{number}").into()),
             repeat: None,
             retry: None,
+            headers: Default::default(),
             payload: format!(r#"{{"order":{number}}}"#).into_bytes().into(),
         };
         Change::Put { record: Arc::new(record), on_key: OnKey::KeepExisting }

@@ -51,6 +51,7 @@ fn record(due: u64) -> Arc<Record> {
         key: None,
         repeat: None,
         retry: None,
+        headers: Default::default(),
         payload: Arc::new([1, 2, 3]),
     })
 }

@@ -159,7 +159,7 @@ impl<H: Horizon> Ledgers<H> {
             let Some(request) = requests.pop_front() else { break };
             of_callers += usize::from(!request.is_of_deliveries());
             if let Request::Schedule { record, .. } = &request {
-                bytes += record.payload.len();
+                bytes += record.size();
             }
             match &self.end {
                 Some(error) => replies.reject(request, error),

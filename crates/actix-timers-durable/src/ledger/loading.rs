@@ -185,7 +185,7 @@ impl<H: Horizon> Ledger<H> {
         match store.load(part, self.fence.shard, after, until, limit) {
             Ok(page) => {
                 self.load_trouble = None;
-                let bytes: usize = page.found.iter().map(|found| found.record.payload.len()).sum();
+                let bytes: usize = page.found.iter().map(|found| found.record.size()).sum();
                 self.page = if bytes > PAGE_BYTES { self.page / 2 } else { self.page * 2 }.clamp(1, PAGE);
                 for damaged in &page.damaged {
                     self.counters.failed(StoreOp::Decode);

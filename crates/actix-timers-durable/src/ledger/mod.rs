@@ -91,7 +91,7 @@ pub(crate) struct LedgerConfig {
     pub(crate) horizon: Duration,
     /// Maximum number of records in memory, at least one. Records in flight count.
     pub(crate) loaded: usize,
-    /// Maximum bytes of their payload; records in flight may exceed it.
+    /// Maximum bytes of their payload and headers; records in flight may exceed it.
     pub(crate) loaded_bytes: usize,
     /// Maximum number of requests in one commit.
     pub(crate) group: usize,

@@ -76,7 +76,7 @@ impl<H: Horizon> Ledgers<H> {
         while listed.seen.len() < limit && examined < MAX_EXAMINED && bytes < BYTES {
             let page = self.store.list(query.part, listed.next, query.until, page_size)?;
             examined += page_size;
-            let size: usize = page.found.iter().map(|found| found.record.payload.len()).sum();
+            let size: usize = page.found.iter().map(|found| found.record.size()).sum();
             bytes += size;
             if size * 2 <= BYTES {
                 page_size = (page_size * 2).min(PAGE);

@@ -97,6 +97,7 @@ mod tests {
             key: None,
             repeat: Some(repeat),
             retry: None::<RetryPolicy>,
+            headers: Default::default(),
             payload: Arc::new([]),
         }
     }

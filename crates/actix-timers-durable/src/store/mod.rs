@@ -272,7 +272,7 @@ pub struct Counts {
     pub dead: u64,
 }
 
-/// Maximum size of a record in the stores of this crate, in bytes of payload, names and key together.
+/// Maximum size of a record in the stores of this crate, in bytes of payload, names, key and headers together.
 pub const MAX_RECORD_LEN: usize = 1 << 20;
 /// Maximum length of an idempotency key in the stores of this crate, in bytes.
 pub const MAX_KEY_LEN: usize = 1024;
@@ -600,12 +600,12 @@ fn admit(record: &Record) -> Result<(), StoreError> {
     }
 }
 
-/// Returns the bytes of a record that depend on its user: payload, names, key.
+/// Returns the bytes of a record that depend on its user: payload, names, key, headers.
 fn record_size(record: &Record) -> usize {
     let repeat = match &record.repeat {
         Some(StoredRepeat { mode: RepeatMode::Cron { expression, zone }, .. }) => expression.len() + zone.len(),
         _ => 0,
     };
     let key = record.key.as_ref().map_or(0, |key| key.len());
-    record.payload.len() + record.route.len() + record.message_type.len() + key + repeat
+    record.payload.len() + record.route.len() + record.message_type.len() + key + repeat + record.headers.size()
 }

@@ -5,6 +5,7 @@ mod calls;
 mod crashes;
 mod delivery;
 mod errors;
+mod headers;
 mod internals;
 mod nodes;
 mod queues;

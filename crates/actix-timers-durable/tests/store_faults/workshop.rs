@@ -27,6 +27,7 @@ pub(crate) fn record(number: u64, payload: usize) -> Record {
         key: None,
         repeat: None,
         retry: None,
+        headers: Default::default(),
         payload: vec![number as u8; payload].into(),
     }
 }

@@ -268,6 +268,7 @@ impl World {
             key: None,
             repeat: None,
             retry: None,
+            headers: Default::default(),
             payload: self.names.to_be_bytes().into(),
         }
     }
