@@ -514,6 +514,7 @@ fn listed(filter: &DurableFilter, listed: &Listed) -> DurablePage {
         timers: seen.map(|seen| DurableInfo::of_found(&seen.found, seen.in_progress)).collect(),
         next: listed.next.map(Cursor),
         damaged: listed.damaged,
+        newer: listed.newer,
     }
 }
 

@@ -225,6 +225,8 @@ pub struct DurablePage {
     pub next: Option<Cursor>,
     /// Timers in damaged locations of the store, which cannot be read.
     pub damaged: usize,
+    /// Timers that a newer version of this crate has written, which this one cannot read. They are kept for it.
+    pub newer: usize,
 }
 
 /// Writes the number of timers; there may be many.

@@ -164,6 +164,10 @@ fn list(store: &mut EmbeddedStore, part: Part, limit: usize, out: &mut dyn Write
             }
             writeln!(out)?;
         }
+        for newer in &page.newer {
+            let (due, id) = (time(newer.at.due), newer.at.id);
+            writeln!(out, "{due} {id} was written by a newer version (record version {})", newer.version)?;
+        }
         if page.next.is_some() {
             writeln!(out, "and more in shard {shard}")?;
         }

@@ -64,6 +64,10 @@ impl Foreign {
     ) {
         self.changes.clear();
         for (step, outcome) in self.steps.drain(..).zip(outcomes) {
+            if let ChangeOutcome::Newer { id, version } = outcome {
+                step.fail(&Arc::new(StoreError::newer_record(id, version)), replies);
+                continue;
+            }
             match step {
                 Step::Aside => {}
                 Step::Schedule { answer, .. } => {

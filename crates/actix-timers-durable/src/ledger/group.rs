@@ -118,6 +118,7 @@ impl<H: Horizon> Ledger<H> {
         }
         let in_memory = self.table.first_due().unwrap_or(DueTime::MAX);
         let elsewhere = self.first_left().min(self.held.first_due());
+        let elsewhere = elsewhere.min(self.skipped.first_due());
         let first = in_memory.min(elsewhere).min(self.frontier.bound());
         (first.as_millis() >= self.cursor.as_millis().saturating_add(ADVANCE_MILLIS)).then_some(first)
     }
@@ -187,6 +188,9 @@ impl<H: Horizon> Ledger<H> {
                 self.admit(record);
                 replies.schedule(answer, Ok(scheduled));
             }
+            (Step::Cancel { answer, .. }, ChangeOutcome::Newer { id, version }) => {
+                replies.cancel(answer, Err(Arc::new(StoreError::newer_record(id, version))));
+            }
             (Step::Cancel { id, is_in_flight, answer }, outcome) => {
                 self.removed(id);
                 let is_elsewhere = outcome == ChangeOutcome::RemovedInFlight;
@@ -214,6 +218,9 @@ impl<H: Horizon> Ledger<H> {
                 replies.put(answer, Ok(rescheduled));
             }
             (Step::Aside, _) => {}
+            (Step::Requeue { answer } | Step::Discard { answer }, ChangeOutcome::Newer { id, version }) => {
+                replies.put(answer, Err(Arc::new(StoreError::newer_record(id, version))));
+            }
             (Step::Requeue { answer }, ChangeOutcome::Moved(record)) => {
                 self.admit(record);
                 replies.put(answer, Ok(true));

@@ -191,6 +191,7 @@ impl<H: Horizon> Ledger<H> {
                     self.counters.failed(StoreOp::Decode);
                     self.note(Note::Damaged(*damaged));
                 }
+                page.newer.iter().for_each(|newer| self.skip_newer(part, *newer));
                 Some(page)
             }
             Err(error) => {

@@ -32,7 +32,8 @@
 //!   changes, kept until they are written; `health`: failures to write. `repeat`: the change after a delivery.
 //! - `table`: records in memory; `frontier`: the boundary of loading; `loading`: loading, arming and evicting;
 //!   `recovery`: records of the previous process; `suspects`: the message to blame for the death of a process;
-//!   `paused`: records left on disk because their routes have no recipient.
+//!   `paused`: records left on disk because their routes have no recipient; `newer`: records that a newer version has
+//!   written.
 //! - `queries`, `replies`, `note`: queries, replies and log events.
 
 mod closed;
@@ -44,6 +45,7 @@ mod horizon;
 mod internal_changes;
 mod ledgers;
 mod loading;
+mod newer;
 mod note;
 mod ownership;
 mod paused;
@@ -72,6 +74,7 @@ use frontier::Frontier;
 use group::Group;
 use health::{Health, Trouble};
 use internal_changes::InternalChanges;
+use newer::Skipped;
 use note::DeadLetterLimits;
 use ownership::{Held, Role};
 use paused::Paused;
@@ -154,6 +157,8 @@ pub(crate) struct Ledger<H: Horizon> {
     /// alone.
     exoneration: Option<u64>,
     paused: Vec<Paused>,
+    /// Records of a newer version.
+    skipped: Skipped,
     counters: DurableCounters,
     notes: Vec<Note>,
     dead_letter_limits: DeadLetterLimits,
@@ -194,6 +199,7 @@ impl<H: Horizon> Ledger<H> {
             recovery: Recovery::from(claims, has_other_claims),
             exoneration: None,
             paused: Vec::new(),
+            skipped: Skipped::default(),
             counters: DurableCounters::default(),
             notes: Vec::new(),
             dead_letter_limits: DeadLetterLimits::default(),

@@ -83,6 +83,7 @@ impl<H: Horizon> Ledgers<H> {
             }
             page.damaged.iter().for_each(|_| self.counters.failed(StoreOp::Decode));
             listed.damaged += page.damaged.len();
+            listed.newer += page.newer.len();
             listed.next = page.next;
             for found in page.found {
                 if listed.seen.len() == limit {

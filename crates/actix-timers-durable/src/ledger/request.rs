@@ -163,6 +163,8 @@ pub(crate) struct Listed {
     pub(crate) next: Option<Position>,
     /// Records that cannot be read.
     pub(crate) damaged: usize,
+    /// Records of a newer version.
+    pub(crate) newer: usize,
 }
 
 /// A query of timers.

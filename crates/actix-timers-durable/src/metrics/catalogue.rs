@@ -48,7 +48,7 @@ catalogue! {
     STORE_LAG = gauge("actix_timers_store_lag_seconds", Unit::Seconds, &[], "Time that the oldest request not yet on disk has waited; 0 if none waits");
     STORE_OVERDUE = gauge("actix_timers_store_overdue_seconds", Unit::Seconds, &[], "Time since the oldest unfinished durable timer fell due; 0 if none is due");
     STORE_FAILED = gauge("actix_timers_store_failed", Unit::Count, &[], "1 if the store has failed and acknowledges no more requests, else 0");
-    STORE_ERRORS = counter("actix_timers_store_errors_total", &["op"], "Failed operations of the store: commit, load, read, decode, lease or back_up");
+    STORE_ERRORS = counter("actix_timers_store_errors_total", &["op"], "Failed operations of the store: commit, load, read, decode, version (a record of a newer version is skipped), lease or back_up");
     RECOVERED = counter("actix_timers_recovered_total", &[], "Durable timers that were overdue or being delivered when the process started, and have been loaded");
     DUPLICATES_SUPPRESSED = counter("actix_timers_duplicates_suppressed_total", &[], "Requests answered with the id of the timer that already has their key");
     DURABLE_SCHEDULED = counter("actix_timers_durable_scheduled_total", &[], "Durable timers acknowledged, which are on disk");

@@ -22,6 +22,8 @@ pub(crate) enum StoreOp {
     Read,
     /// Decode a record: it is damaged.
     Decode,
+    /// Decode a record: a newer version has written it.
+    Version,
     /// Give up the shard.
     Lease,
     /// Back up the store.
@@ -29,7 +31,8 @@ pub(crate) enum StoreOp {
 }
 
 impl StoreOp {
-    const ALL: [Self; 6] = [Self::Commit, Self::Load, Self::Read, Self::Decode, Self::Lease, Self::BackUp];
+    const ALL: [Self; 7] =
+        [Self::Commit, Self::Load, Self::Read, Self::Decode, Self::Version, Self::Lease, Self::BackUp];
 
     const fn name(self) -> &'static str {
         match self {
@@ -37,6 +40,7 @@ impl StoreOp {
             Self::Load => "load",
             Self::Read => "read",
             Self::Decode => "decode",
+            Self::Version => "version",
             Self::Lease => "lease",
             Self::BackUp => "back_up",
         }
@@ -313,14 +317,14 @@ mod tests {
         }
         let report = DurableReport {
             counters,
-            pending: 18,
-            parked: 19,
-            dead_letters: 20,
-            loaded: 21,
-            in_flight: 22,
-            loaded_ahead: Duration::from_secs(23),
-            lag: Duration::from_secs(24),
-            overdue: Duration::from_secs(25),
+            pending: 19,
+            parked: 20,
+            dead_letters: 21,
+            loaded: 22,
+            in_flight: 23,
+            loaded_ahead: Duration::from_secs(24),
+            lag: Duration::from_secs(25),
+            overdue: Duration::from_secs(26),
             has_failed: true,
         };
         // Published twice, counted once.
@@ -349,6 +353,7 @@ mod tests {
             op("load"),
             op("read"),
             op("decode"),
+            op("version"),
             op("lease"),
             op("back_up"),
             (names::STORE_PENDING, String::new()),

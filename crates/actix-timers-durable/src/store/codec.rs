@@ -36,7 +36,7 @@ pub enum DecodeError {
     /// The bytes end too early.
     #[error("the record is cut short")]
     Short,
-    /// The version is not supported.
+    /// The version is not supported: the record is not damaged, but a newer version has written it.
     #[error("the record has version {0}, and this version of actix-timers knows versions up to {NEWEST}")]
     Version(u8),
     /// A field has a value that no record contains.
@@ -47,7 +47,7 @@ pub enum DecodeError {
 /// The version of records without headers.
 const PLAIN: u8 = 1;
 /// The newest version that can be decoded.
-const NEWEST: u8 = 2;
+pub const NEWEST: u8 = 2;
 const KEY: u8 = 1;
 const REPEAT: u8 = 2;
 const RETRY: u8 = 4;
@@ -179,6 +179,11 @@ pub(super) fn decode_named(
     })
 }
 
+/// Returns the version of a record that this build cannot decode because it does not know that version.
+pub(super) fn unknown_version(bytes: &[u8]) -> Option<u8> {
+    bytes.first().copied().filter(|version| *version > NEWEST)
+}
+
 /// Returns the key of a record, without decoding the rest.
 pub(super) fn key_of(bytes: &[u8]) -> Result<Option<&str>, DecodeError> {
     let mut input = Input(bytes);
@@ -285,6 +290,7 @@ impl<'a> Input<'a> {
         let known = match self.byte()? {
             PLAIN => PLAIN_FLAGS,
             NEWEST => NEWEST_FLAGS,
+            0 => return Err(DecodeError::Impossible("version")),
             version => return Err(DecodeError::Version(version)),
         };
         let flags = self.byte()?;
@@ -485,7 +491,8 @@ mod tests {
             }
         }
         assert_eq!(decode(id, DueTime::MIN, &[3, 0]), Err(DecodeError::Version(3)));
-        assert_eq!(decode(id, DueTime::MIN, &[0, 0]), Err(DecodeError::Version(0)));
+        assert_eq!(decode(id, DueTime::MIN, &[0, 0]), Err(DecodeError::Impossible("version")));
+        assert_eq!([&[][..], &[0], &[1], &[2], &[3, 1]].map(unknown_version), [None, None, None, None, Some(3)]);
         assert_eq!(decode(id, DueTime::MIN, &[1, 64]), Err(DecodeError::Impossible("flag")));
         assert_eq!(decode(id, DueTime::MIN, &[2, 128]), Err(DecodeError::Impossible("flag")));
         assert_eq!(Input(&[0xFF; 10]).number(), Err(DecodeError::Impossible("number")));

@@ -165,6 +165,14 @@ pub enum ChangeOutcome {
     Missing,
     /// The change was made.
     Done,
+    /// The record of the timer was written by a newer version of this crate, and nothing was changed: only that knows the
+    /// whole record.
+    Newer {
+        /// The id of the timer.
+        id: DurableId,
+        /// The version of the record.
+        version: u8,
+    },
     /// The timer is removed. Another node has claimed it, so its last delivery may be in progress.
     RemovedInFlight,
     /// The new timer has replaced this one, which another node has claimed, or this one in another shard.
@@ -259,6 +267,17 @@ pub struct Page {
     pub next: Option<Position>,
     /// Ids of damaged records (wrong checksum). They stay in the store, and are skipped.
     pub damaged: Vec<Option<DurableId>>,
+    /// Records that a newer version of this crate has written. They are sound, stay in the store, and are skipped.
+    pub newer: Vec<Newer>,
+}
+
+/// A record that a newer version of this crate has written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Newer {
+    /// The position of the record.
+    pub at: Position,
+    /// The version of the record.
+    pub version: u8,
 }
 
 /// The numbers of timers in a shard: exact, and maintained with each change.
@@ -360,6 +379,19 @@ pub enum StoreError {
         /// The reason.
         reason: String,
     },
+    /// A newer version of this crate has written the record. It is kept, and nothing was changed.
+    #[error(
+        "the timer {id} was written by a newer version (record version {found}), and this one knows versions up to {known}: it is \
+         kept; use a newer version of actix-timers"
+    )]
+    NewerRecord {
+        /// The id of the timer.
+        id: DurableId,
+        /// The version of the record.
+        found: u8,
+        /// The newest known version.
+        known: u8,
+    },
     /// A record is larger than the store accepts.
     #[error(
         "a record of {size} bytes is larger than the {limit} bytes that the store takes: keep large data elsewhere"
@@ -434,7 +466,7 @@ pub trait TimerStore: Send + 'static {
     /// order.
     ///
     /// # Errors
-    /// Nothing can be read. Single damaged records are no error: see [`Page::damaged`].
+    /// Nothing can be read. Single records that cannot be read are no error: see [`Page::damaged`] and [`Page::newer`].
     fn load(
         &mut self,
         part: Part,
@@ -448,7 +480,7 @@ pub trait TimerStore: Send + 'static {
     /// record.
     ///
     /// # Errors
-    /// The record cannot be read.
+    /// The record cannot be read. [`StoreError::NewerRecord`] if a newer version has written it.
     fn get(&mut self, id: DurableId) -> Result<Option<Found>, StoreError>;
 
     /// Returns the pending or parked timer that has this key, in a shared store of any shard. None if the key is longer
@@ -559,6 +591,13 @@ pub trait TimerStore: Send + 'static {
     fn back_up(&mut self, directory: &Path) -> Result<BackUp, StoreError> {
         let _ = directory;
         Err(StoreError::Unsupported("backup into a directory"))
+    }
+}
+
+impl StoreError {
+    /// Creates the error of a record of a newer version.
+    pub const fn newer_record(id: DurableId, version: u8) -> Self {
+        Self::NewerRecord { id, found: version, known: codec::NEWEST }
     }
 }
 

@@ -111,6 +111,7 @@ impl Cluster {
             key: key.map(Into::into),
             repeat: None,
             retry: None,
+            headers: Default::default(),
             payload: [].into(),
         };
         let (id, record) = (record.id, Arc::new(record));
