@@ -321,7 +321,7 @@ impl DurableTimerActor {
 
     fn deliver(&mut self, record: &Arc<Record>, claiming: Claiming, ctx: &Context<Self>) {
         let Claiming { route, is_alone } = claiming;
-        let addressed = match self.routes.all()[route].unpack(record) {
+        let addressed = match self.routes.unpack(route, record) {
             Ok(Some(addressed)) => addressed,
             Ok(None) => return self.not_delivered(route, is_alone, record),
             Err(error) => {

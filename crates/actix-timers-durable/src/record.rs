@@ -31,6 +31,8 @@ pub struct Record {
     pub retry: Option<RetryPolicy>,
     /// The headers.
     pub headers: Headers,
+    /// The id of the [codec](crate::PayloadCodec) that has encoded the payload, if any.
+    pub payload_codec: Option<Arc<str>>,
     /// The encoded message.
     pub payload: Arc<[u8]>,
 }

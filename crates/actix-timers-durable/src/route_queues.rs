@@ -94,6 +94,7 @@ mod tests {
             repeat: None,
             retry: None,
             headers: Default::default(),
+            payload_codec: None,
             payload: [].into(),
         })
     }

@@ -21,9 +21,10 @@ use super::error::DurableError;
 use super::headers::Headers;
 use super::id::DurableId;
 use super::key;
-use super::ledger::{self, Answered, Cancellation, Listed, Query, Request, Rescheduling};
+use super::ledger::{self, Answered, Cancellation, Query, Request, Rescheduling, Seen};
 use super::message::DurableMessage;
 use super::options::DurableOptions;
+use super::payload_codec::Codec;
 use super::record::{Record, RecordState};
 use super::request::{Schedule, due_after};
 use super::routes::{Route, Routes};
@@ -227,9 +228,10 @@ impl DurableTimers {
             repeat,
             retry: options.retry,
             headers: Headers::new(),
+            payload_codec: None,
             payload: [].into(),
         };
-        match of_route.and_then(|(_, route)| written(blank, route, &options, &message)) {
+        match of_route.and_then(|(_, route)| written(blank, route, &options, self.0.routes.codec(), &message)) {
             Err(reason) => ScheduleFuture::rejected(id, message, reason),
             Ok((record, on_key)) => {
                 let committer = self.0.committer.clone();
@@ -327,7 +329,7 @@ impl DurableTimers {
     /// The store cannot be read.
     pub async fn get(&self, id: DurableId) -> Result<Option<DurableInfo>, DurableError> {
         let seen = answered(self.0.committer.ask(|answer| Request::Get { id, answer }).await)?;
-        Ok(seen.map(|seen| DurableInfo::of_found(&seen.found, seen.in_progress)))
+        Ok(seen.map(|seen| self.info(&seen)))
     }
 
     /// Returns the timers that match a filter, by due time, a page at a time.
@@ -372,7 +374,17 @@ impl DurableTimers {
             limit: filter.limit,
         };
         let page = answered(self.0.committer.ask(|answer| Request::List { query, answer }).await)?;
-        Ok(listed(&filter, &page))
+        let seen = page.seen.iter().filter(|seen| filter.matches(&seen.found.record));
+        Ok(DurablePage {
+            timers: seen.map(|seen| self.info(seen)).collect(),
+            next: page.next.map(Cursor),
+            damaged: page.damaged,
+            newer: page.newer,
+        })
+    }
+
+    fn info(&self, seen: &Seen) -> DurableInfo {
+        DurableInfo::of_found(&seen.found, seen.in_progress, self.0.routes.codec())
     }
 
     /// Lists the timer with a key; there is at most one.
@@ -390,7 +402,7 @@ impl DurableTimers {
             && seen.found.part == Part::Pending
             && (filter.from..=until).contains(&seen.found.record.progress.due)
         {
-            page.timers.push(DurableInfo::of_found(&seen.found, seen.in_progress));
+            page.timers.push(self.info(&seen));
         }
         Ok(page)
     }
@@ -485,6 +497,7 @@ fn written<M: DurableMessage>(
     blank: Record,
     route: &Route,
     options: &DurableOptions,
+    codec: &Codec,
     message: &M,
 ) -> Result<(Record, OnKey), DurableError> {
     let (key, on_key) = match &options.key {
@@ -495,9 +508,10 @@ fn written<M: DurableMessage>(
         Some((key, on_key)) => (Some(key::kept(&route.name, key).into()), *on_key),
     };
     let headers = Headers::of(options.headers.iter().map(|(name, value)| (name, value)))?;
-    let payload = message.encode().map_err(|error| DurableError::Encode { message_type: M::NAME, error })?;
+    let encoded = message.encode().and_then(|payload| codec.encode(payload));
+    let (payload_codec, payload) = encoded.map_err(|error| DurableError::Encode { message_type: M::NAME, error })?;
     let (route, message_type) = (Arc::clone(&route.name), Arc::clone(&route.message_type));
-    Ok((Record { route, message_type, key, headers, payload: payload.into(), ..blank }, on_key))
+    Ok((Record { route, message_type, key, headers, payload_codec, payload: payload.into(), ..blank }, on_key))
 }
 
 fn answered<T>(answered: Answered<T>) -> Result<T, DurableError> {
@@ -506,16 +520,6 @@ fn answered<T>(answered: Answered<T>) -> Result<T, DurableError> {
 
 fn rejected(error: Arc<StoreError>) -> DurableError {
     if matches!(*error, StoreError::Closed) { DurableError::Closed } else { DurableError::Store(error) }
-}
-
-fn listed(filter: &DurableFilter, listed: &Listed) -> DurablePage {
-    let seen = listed.seen.iter().filter(|seen| filter.matches(&seen.found.record));
-    DurablePage {
-        timers: seen.map(|seen| DurableInfo::of_found(&seen.found, seen.in_progress)).collect(),
-        next: listed.next.map(Cursor),
-        damaged: listed.damaged,
-        newer: listed.newer,
-    }
 }
 
 impl fmt::Debug for DurableTimers {

@@ -10,6 +10,7 @@ use super::headers::Headers;
 use super::id::DurableId;
 use super::key;
 use super::message::{DecodeError, DurableMessage};
+use super::payload_codec::Codec;
 use super::record::{Record, RecordState, StoredRepeat};
 use super::store::{Found, Part, Position};
 
@@ -55,12 +56,15 @@ pub struct DurableInfo {
     pub repeat: Option<StoredRepeat>,
     /// The headers.
     pub headers: Headers,
-    /// The encoded message.
+    /// The id of the [codec](super::PayloadCodec) that has encoded the payload, if any.
+    pub payload_codec: Option<Arc<str>>,
+    /// The encoded message, as stored.
     pub payload: Arc<[u8]>,
+    codec: Codec,
 }
 
 impl DurableInfo {
-    pub(super) fn new(record: &Record, state: DurableState) -> Self {
+    fn new(record: &Record, state: DurableState, codec: &Codec) -> Self {
         Self {
             id: record.id,
             state,
@@ -71,19 +75,21 @@ impl DurableInfo {
             progress: record.progress,
             repeat: record.repeat.clone(),
             headers: record.headers.clone(),
+            payload_codec: record.payload_codec.clone(),
             payload: Arc::clone(&record.payload),
+            codec: codec.clone(),
         }
     }
 
     /// Creates the data from a record in the store. The caller knows whether it is in flight.
-    pub(super) fn of_found(found: &Found, in_flight: bool) -> Self {
+    pub(super) fn of_found(found: &Found, in_flight: bool, codec: &Codec) -> Self {
         let state = match (&found.dead_letter, found.part) {
             (Some((reason, since)), _) => DurableState::Dead { reason: Arc::clone(reason), since: *since },
             (None, Part::Parked) => DurableState::Parked,
             (None, _) if in_flight => DurableState::InFlight,
             (None, _) => DurableState::Pending,
         };
-        Self::new(&found.record, state)
+        Self::new(&found.record, state, codec)
     }
 
     /// Returns its next due time.
@@ -99,7 +105,8 @@ impl DurableInfo {
         if *self.message_type != *M::NAME {
             return Err(DecodeError::OtherType { found: self.message_type.to_string(), wanted: M::NAME });
         }
-        M::decode(self.message_version, &self.payload)
+        let payload = self.codec.decode(self.payload_codec.as_deref(), &self.payload)?;
+        M::decode(self.message_version, &payload)
     }
 }
 

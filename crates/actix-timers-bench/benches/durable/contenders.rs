@@ -41,6 +41,7 @@ impl Timer {
             repeat: None,
             retry: None,
             headers: Default::default(),
+            payload_codec: None,
             payload: [self.number as u8; PAYLOAD].into(),
         }
     }

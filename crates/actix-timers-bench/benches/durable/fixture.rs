@@ -104,6 +104,7 @@ pub(crate) fn fill(store: &mut EmbeddedStore, fence: Fence, count: u64, first_du
             repeat: None,
             retry: None,
             headers: Default::default(),
+            payload_codec: None,
             payload: payload.clone(),
         })
     };

@@ -248,6 +248,7 @@ pub(crate) fn fill_with(store: &mut EmbeddedStore, key: &str, reason: &str) -> R
             repeat: None,
             retry: None,
             headers: Default::default(),
+            payload_codec: None,
             payload: format!(r#"{{"order":{number}}}"#).into_bytes().into(),
         };
         Change::Put { record: Arc::new(record), on_key: OnKey::KeepExisting }

@@ -52,6 +52,7 @@ fn record(due: u64) -> Arc<Record> {
         repeat: None,
         retry: None,
         headers: Default::default(),
+        payload_codec: None,
         payload: Arc::new([1, 2, 3]),
     })
 }

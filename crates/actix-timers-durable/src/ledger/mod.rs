@@ -85,7 +85,7 @@ pub(crate) use horizon::Horizon;
 pub(crate) use ledgers::Ledgers;
 pub(crate) use note::Note;
 pub(crate) use replies::Replies;
-pub(crate) use request::{Answer, Answered, Cancellation, Listed, Query, Request, Rescheduling, Scheduled, Verdict};
+pub(crate) use request::{Answer, Answered, Cancellation, Query, Request, Rescheduling, Scheduled, Seen, Verdict};
 
 /// The configuration of the ledgers of a node.
 #[derive(Debug, Clone)]

@@ -98,6 +98,7 @@ mod tests {
             repeat: Some(repeat),
             retry: None::<RetryPolicy>,
             headers: Default::default(),
+            payload_codec: None,
             payload: Arc::new([]),
         }
     }

@@ -5,8 +5,8 @@
 //!
 //! | field | form |
 //! |---|---|
-//! | version | one byte: 2 with flag 64, else 1 |
-//! | flags | one byte: 1 key, 2 repeat, 4 retry, 8 nominal, 16 attempt, 32 repetition, 64 headers |
+//! | version | one byte: 2 with flag 64 or 128, else 1 |
+//! | flags | one byte: 1 key, 2 repeat, 4 retry, 8 nominal, 16 attempt, 32 repetition, 64 headers, 128 codec of the payload |
 //! | key | text, if flag 1 |
 //! | sequence, message version | two numbers |
 //! | route, message type | two texts |
@@ -16,10 +16,11 @@
 //! | repeat | if flag 2: a byte for the mode (0 to 2: fixed rate and `Skip`, `Burst`, `Delay`; 3: cron), period (seconds, nanoseconds) or expression and zone, then `times` plus one or 0, then `until` plus one or 0 |
 //! | retry | if flag 4: attempts, three durations (first delay, longest delay, time-out; each seconds and nanoseconds), a byte for the jitter |
 //! | headers | if flag 64: their number, then name and value of each, as texts |
+//! | payload codec | text, if flag 128 |
 //! | payload | the rest |
 //!
-//! A record without headers has version 1, so that a store without headers can be read by versions that do not know
-//! them.
+//! A record without headers and codec has version 1, so that a store without them can be read by versions that do not
+//! know them.
 //!
 //! The decoder trusts nothing: for arbitrary bytes it returns a record or an error, and allocates little more than their
 //! number.
@@ -44,7 +45,7 @@ pub enum DecodeError {
     Impossible(&'static str),
 }
 
-/// The version of records without headers.
+/// The version of records without headers and codec.
 const PLAIN: u8 = 1;
 /// The newest version that can be decoded.
 pub const NEWEST: u8 = 2;
@@ -55,10 +56,9 @@ const NOMINAL: u8 = 8;
 const ATTEMPT: u8 = 16;
 const REPETITION: u8 = 32;
 const HEADERS: u8 = 64;
+const CODEC: u8 = 128;
 /// Flags of version 1.
 const PLAIN_FLAGS: u8 = 63;
-/// Flags of version 2.
-const NEWEST_FLAGS: u8 = 127;
 const CRON: u8 = 3;
 
 /// Appends a record, without its id and due time.
@@ -79,6 +79,7 @@ const CRON: u8 = 3;
 ///     repeat: None,
 ///     retry: None,
 ///     headers: Default::default(),
+///     payload_codec: None,
 ///     payload: b"{}".as_slice().into(),
 /// };
 /// let mut bytes = Vec::new();
@@ -96,7 +97,8 @@ pub fn encode(record: &Record, out: &mut Vec<u8>) {
         | flag(nominal != due, NOMINAL)
         | flag(attempt != 1, ATTEMPT)
         | flag(repetition != 1, REPETITION)
-        | flag(!record.headers.is_empty(), HEADERS);
+        | flag(!record.headers.is_empty(), HEADERS)
+        | flag(record.payload_codec.is_some(), CODEC);
     out.push(if flags & !PLAIN_FLAGS == 0 { PLAIN } else { NEWEST });
     out.push(flags);
     if let Some(key) = &record.key {
@@ -132,6 +134,9 @@ pub fn encode(record: &Record, out: &mut Vec<u8>) {
             put_text(value, out);
         }
     }
+    if let Some(codec) = &record.payload_codec {
+        put_text(codec, out);
+    }
     out.extend_from_slice(&record.payload);
 }
 
@@ -164,6 +169,7 @@ pub(super) fn decode_named(
     let repeat = if has(REPEAT) { Some(input.repeat()?) } else { None };
     let retry = if has(RETRY) { Some(input.retry()?) } else { None };
     let headers = if has(HEADERS) { input.headers()? } else { Headers::new() };
+    let payload_codec = if has(CODEC) { Some(name(input.text()?)) } else { None };
     Ok(Record {
         id,
         progress: RecordState { due, nominal, attempt, repetition },
@@ -175,6 +181,7 @@ pub(super) fn decode_named(
         repeat,
         retry,
         headers,
+        payload_codec,
         payload: input.0.into(),
     })
 }
@@ -289,7 +296,7 @@ impl<'a> Input<'a> {
     fn head(&mut self) -> Result<u8, DecodeError> {
         let known = match self.byte()? {
             PLAIN => PLAIN_FLAGS,
-            NEWEST => NEWEST_FLAGS,
+            NEWEST => u8::MAX,
             0 => return Err(DecodeError::Impossible("version")),
             version => return Err(DecodeError::Version(version)),
         };
@@ -357,6 +364,7 @@ mod tests {
             repeat: None,
             retry: None,
             headers: Default::default(),
+            payload_codec: None,
             payload: [7; 300].into(),
         }
     }
@@ -370,7 +378,8 @@ mod tests {
             RepeatMode::Cron { expression: "0 9 * * *".to_owned(), zone: "Europe/Zürich".to_owned() },
         ];
         let with_headers = Record { headers: headers(), payload: [].into(), ..plain() };
-        let mut samples = vec![plain(), Record { payload: [].into(), ..plain() }, with_headers];
+        let with_codec = Record { payload_codec: Some("".into()), ..plain() };
+        let mut samples = vec![plain(), Record { payload: [].into(), ..plain() }, with_headers, with_codec];
         for mode in modes {
             for (times, until) in [(None, None), (Some(0), Some(DueTime::MIN)), (Some(9), Some(DueTime::MAX))] {
                 let repeat = Some(StoredRepeat { mode: mode.clone(), times, until });
@@ -378,7 +387,8 @@ mod tests {
                     RecordState { attempt: u32::MAX, repetition: u64::MAX, nominal: due(5), ..plain().progress };
                 let retry = Some(RetryPolicy::default().jitter_percent(100).timeout(Duration::MAX));
                 let full = Record { repeat, progress, retry, key: Some("Schlüssel".into()), ..plain() };
-                samples.push(Record { headers: headers(), ..full.clone() });
+                let payload_codec = times.map(|_| "sealed/2".into());
+                samples.push(Record { headers: headers(), payload_codec, ..full.clone() });
                 samples.push(full);
             }
         }
@@ -422,6 +432,7 @@ mod tests {
             }),
             retry: Some(RetryPolicy::default()),
             headers: Headers::new(),
+            payload_codec: None,
             payload: b"{}".as_slice().into(),
         };
         let expected: &[&[u8]] = &[
@@ -437,11 +448,12 @@ mod tests {
         assert_eq!(encoded(&record), expected.concat());
     }
 
-    /// Builds that do not know headers read a store without any.
+    /// Builds that do not know these read a store without any.
     #[test]
-    fn only_a_record_with_headers_has_version_2() {
+    fn only_a_record_with_headers_or_a_codec_has_version_2() {
         for record in samples() {
-            assert_eq!(encoded(&record)[0], if record.headers.is_empty() { 1 } else { 2 });
+            let is_plain = record.headers.is_empty() && record.payload_codec.is_none();
+            assert_eq!(encoded(&record)[0], if is_plain { 1 } else { 2 });
         }
     }
 
@@ -455,11 +467,12 @@ mod tests {
             route: "r".into(),
             message_type: "M".into(),
             headers: Headers::of([("a", "b"), ("c", "")]).unwrap(),
+            payload_codec: Some("z".into()),
             payload: b"{}".as_slice().into(),
             message_version: 1,
             ..plain()
         };
-        let expected: &[&[u8]] = &[&[2, 64, 1, 1], b"\x01r\x01M", b"\x02\x01a\x01b\x01c\x00", b"{}"];
+        let expected: &[&[u8]] = &[&[2, 192, 1, 1], b"\x01r\x01M", b"\x02\x01a\x01b\x01c\x00", b"\x01z", b"{}"];
         assert_eq!(encoded(&record), expected.concat());
     }
 
@@ -494,7 +507,6 @@ mod tests {
         assert_eq!(decode(id, DueTime::MIN, &[0, 0]), Err(DecodeError::Impossible("version")));
         assert_eq!([&[][..], &[0], &[1], &[2], &[3, 1]].map(unknown_version), [None, None, None, None, Some(3)]);
         assert_eq!(decode(id, DueTime::MIN, &[1, 64]), Err(DecodeError::Impossible("flag")));
-        assert_eq!(decode(id, DueTime::MIN, &[2, 128]), Err(DecodeError::Impossible("flag")));
         assert_eq!(Input(&[0xFF; 10]).number(), Err(DecodeError::Impossible("number")));
         assert_eq!(Input(&[0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 1]).number(), Ok(u64::MAX));
     }

@@ -646,5 +646,6 @@ fn record_size(record: &Record) -> usize {
         _ => 0,
     };
     let key = record.key.as_ref().map_or(0, |key| key.len());
-    record.payload.len() + record.route.len() + record.message_type.len() + key + repeat + record.headers.size()
+    let codec = record.payload_codec.as_ref().map_or(0, |codec| codec.len());
+    record.payload.len() + record.route.len() + record.message_type.len() + key + codec + repeat + record.headers.size()
 }

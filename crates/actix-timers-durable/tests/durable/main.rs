@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod calls;
+mod codecs;
 mod crashes;
 mod delivery;
 mod errors;

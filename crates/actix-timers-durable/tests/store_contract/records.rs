@@ -26,6 +26,7 @@ pub(crate) fn record(due: u64, number: u64) -> Record {
         repeat: None,
         retry: None,
         headers: Default::default(),
+        payload_codec: None,
         payload: [number as u8; 20].into(),
     }
 }

@@ -28,6 +28,7 @@ pub(crate) fn record(number: u64, payload: usize) -> Record {
         repeat: None,
         retry: None,
         headers: Default::default(),
+        payload_codec: None,
         payload: vec![number as u8; payload].into(),
     }
 }

@@ -112,6 +112,7 @@ impl Cluster {
             repeat: None,
             retry: None,
             headers: Default::default(),
+            payload_codec: None,
             payload: [].into(),
         };
         let (id, record) = (record.id, Arc::new(record));

@@ -269,6 +269,7 @@ impl World {
             repeat: None,
             retry: None,
             headers: Default::default(),
+            payload_codec: None,
             payload: self.names.to_be_bytes().into(),
         }
     }

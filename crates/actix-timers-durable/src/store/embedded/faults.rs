@@ -70,6 +70,7 @@ fn put(number: u64) -> Change {
         repeat: None,
         retry: None,
         headers: Default::default(),
+        payload_codec: None,
         payload: [].into(),
     };
     Change::Put { record: Arc::new(record), on_key: OnKey::KeepExisting }

@@ -25,6 +25,7 @@ fn record(number: u64, key: &str, payload: usize) -> Record {
         repeat: None,
         retry: None,
         headers: Default::default(),
+        payload_codec: None,
         payload: vec![7; payload].into(),
     }
 }

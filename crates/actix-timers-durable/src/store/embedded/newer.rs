@@ -49,6 +49,7 @@ fn record(number: u64) -> Record {
         repeat: None,
         retry: None,
         headers: Default::default(),
+        payload_codec: None,
         payload: [7; 20].into(),
     }
 }
