@@ -14,7 +14,7 @@ use actix::{MailboxError, Recipient};
 use futures_util::FutureExt;
 use tokio::task::unconstrained;
 
-use super::envelope::{Durable, HandlerError};
+use super::envelope::{Delivery, Durable, Extend, HandlerError};
 use super::error::{DurableBuildError, DurableError};
 use super::key;
 use super::message::{DecodeError, DurableMessage};
@@ -133,7 +133,12 @@ pub(super) trait Addressed: Send {
 trait End: Any + Send + Sync {
     fn is_connected(&self) -> bool;
     /// Decodes the message of a record. None without a recipient.
-    fn unpack(&self, record: &Record, codec: &Codec) -> Result<Option<Box<dyn Addressed>>, DecodeError>;
+    fn unpack(
+        &self,
+        record: &Record,
+        codec: &Codec,
+        extensions: &Arc<Recipient<Extend>>,
+    ) -> Result<Option<Box<dyn Addressed>>, DecodeError>;
 }
 
 struct TypedEnd<M: DurableMessage>(RwLock<Option<Recipient<Durable<M>>>>);
@@ -154,7 +159,12 @@ impl<M: DurableMessage> End for TypedEnd<M> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(Recipient::connected)
     }
 
-    fn unpack(&self, record: &Record, codec: &Codec) -> Result<Option<Box<dyn Addressed>>, DecodeError> {
+    fn unpack(
+        &self,
+        record: &Record,
+        codec: &Codec,
+        extensions: &Arc<Recipient<Extend>>,
+    ) -> Result<Option<Box<dyn Addressed>>, DecodeError> {
         let Some(recipient) = self.recipient() else { return Ok(None) };
         // User code.
         let decode = AssertUnwindSafe(|| {
@@ -170,6 +180,7 @@ impl<M: DurableMessage> End for TypedEnd<M> {
             repetition: progress.repetition,
             headers: record.headers.clone(),
             message,
+            delivery: Delivery { progress, extensions: Arc::clone(extensions) },
         };
         Ok(Some(Box::new((recipient, durable))))
     }
@@ -299,8 +310,13 @@ impl Routes {
     }
 
     /// Decodes the message of a record for its route. None without a recipient.
-    pub(super) fn unpack(&self, route: usize, record: &Record) -> Result<Option<Box<dyn Addressed>>, DecodeError> {
-        self.all[route].end.unpack(record, &self.codec)
+    pub(super) fn unpack(
+        &self,
+        route: usize,
+        record: &Record,
+        extensions: &Arc<Recipient<Extend>>,
+    ) -> Result<Option<Box<dyn Addressed>>, DecodeError> {
+        self.all[route].end.unpack(record, &self.codec, extensions)
     }
 
     /// Returns the route for a message type.

@@ -15,3 +15,4 @@ mod repeating;
 mod restarts;
 mod scenarios;
 mod stop;
+mod time_outs;
