@@ -64,6 +64,16 @@ pub enum DurableError {
     /// A header is not valid, or there are too many.
     #[error(transparent)]
     Header(#[from] HeaderError),
+    /// Too many timers for one commit, or too large ones.
+    #[error("{size} {what} are more than the {limit} of one commit: schedule them in several parts")]
+    BatchTooLarge {
+        /// The size of the batch.
+        size: usize,
+        /// The unit of the size.
+        what: &'static str,
+        /// The maximum size.
+        limit: usize,
+    },
     /// The store failed. [`StoreError::Rejected`]: nothing was written; [`StoreError::Failed`]: the changes may or may
     /// not be on disk.
     #[error(transparent)]

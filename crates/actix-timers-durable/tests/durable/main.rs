@@ -1,6 +1,7 @@
 //! Durable timers on both stores.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod batches;
 mod calls;
 mod codecs;
 mod crashes;
