@@ -248,6 +248,16 @@ impl DurableTimersBuilder {
         self
     }
 
+    /// Discards dead letters older than this, counted from the time at which they became dead letters. By default they stay
+    /// until they are [requeued](DurableTimers::requeue) or [discarded](DurableTimers::discard).
+    ///
+    /// Old ones are looked for every sixteenth of this time, at most every second and at least every hour, but no more
+    /// often than twice per [horizon](Self::horizon) while there are no requests.
+    pub const fn keep_dead_letters(mut self, time: Duration) -> Self {
+        self.config.keep_dead_letters = Some(time);
+        self
+    }
+
     /// Starts the durable timers on the arbiter of this thread. Overdue messages are delivered at once, in the order of
     /// due times.
     ///
@@ -268,6 +278,9 @@ impl DurableTimersBuilder {
         let routes = Arc::new(routes);
         if config.horizon.is_zero() {
             return Err(DurableBuildError::Zero("horizon"));
+        }
+        if config.keep_dead_letters.is_some_and(|time| time.is_zero()) {
+            return Err(DurableBuildError::Zero("keep_dead_letters"));
         }
         for (value, setting) in
             [(config.loaded, "loaded"), (config.loaded_bytes, "loaded_bytes"), (config.group, "group")]

@@ -1,5 +1,6 @@
 //! The handle to durable timers.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::future::Future;
 use std::path::PathBuf;
@@ -11,6 +12,7 @@ use actix::{Addr, Recipient};
 use actix_timers::Cron;
 use actix_timers::integration::InternalTimers;
 use actix_timers::{CancelOutcome, Repeat, RescheduleOutcome};
+use futures_util::future::join_all;
 use tokio::sync::oneshot;
 
 use super::committer::Committer;
@@ -21,7 +23,7 @@ use super::error::{DurableError, ScheduleError};
 use super::headers::Headers;
 use super::id::DurableId;
 use super::key;
-use super::ledger::{self, Answered, Cancellation, Query, Request, Rescheduling, Seen};
+use super::ledger::{self, Answer, Answered, Cancellation, Query, Request, Rescheduling, Seen};
 use super::message::DurableMessage;
 use super::options::DurableOptions;
 use super::record::{Record, RecordState, StoredRepeat};
@@ -29,7 +31,7 @@ use super::request::{Schedule, due_after};
 use super::routes::{Route, Routes};
 use super::schedule_future::{ScheduleFuture, Scheduled};
 use super::store::{Counts, OnKey, Part, Placement, StoreError};
-use super::view::{Cursor, DurableFilter, DurableInfo, DurablePage};
+use super::view::{Cursor, DurableFilter, DurableInfo, DurablePage, DurableState};
 
 /// Maximum wait of a [stop](DurableTimers::stop) for deliveries in progress.
 const GRACE: Duration = Duration::from_secs(30);
@@ -515,6 +517,70 @@ impl DurableTimers {
     /// The store failed.
     pub async fn discard(&self, id: DurableId) -> Result<bool, DurableError> {
         answered(self.0.committer.ask(|answer| Request::Discard { id, answer }).await)
+    }
+
+    /// Makes the dead letters that match a filter pending again, as [`requeue`](Self::requeue) does, and returns their
+    /// number. Only dead letters are concerned, whatever state the filter names.
+    ///
+    /// They are requeued in steps of the filter's [limit](DurableFilter::limit), between which other requests are served.
+    /// Messages that become dead letters after the call are left alone, also those that fail again.
+    ///
+    /// ```
+    /// # use actix_timers_durable::{DurableFilter, DurableTimers, MemoryStore};
+    /// # actix::System::new().block_on(async {
+    /// # let timers = DurableTimers::builder(MemoryStore::new()).start()?;
+    /// let requeued = timers.requeue_all(DurableFilter::dead().route("reminders")).await?;
+    /// # assert_eq!(requeued, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// The store failed. The steps before are done.
+    pub async fn requeue_all(&self, filter: DurableFilter) -> Result<u64, DurableError> {
+        self.for_dead_letters(filter, |id, answer| Request::Requeue { id, answer }).await
+    }
+
+    /// Removes the dead letters that match a filter, and returns their number. Only dead letters are concerned, whatever
+    /// state the filter names.
+    ///
+    /// They are removed in steps, as in [`requeue_all`](Self::requeue_all).
+    ///
+    /// # Errors
+    /// The store failed. The steps before are done.
+    pub async fn discard_all(&self, filter: DurableFilter) -> Result<u64, DurableError> {
+        self.for_dead_letters(filter, |id, answer| Request::Discard { id, answer }).await
+    }
+
+    /// Makes a request for each dead letter that matches a filter, and returns the number of those that succeeded.
+    async fn for_dead_letters(
+        &self,
+        filter: DurableFilter,
+        request: impl Fn(DurableId, Answer<bool>) -> Request + Copy,
+    ) -> Result<u64, DurableError> {
+        let began = DueTime::reached_at(self.wall());
+        let until = filter.until.map(|until| until.min(began));
+        let mut filter = DurableFilter { part: Part::Dead, until, ..filter };
+        let is_old = |info: &DurableInfo| matches!(info.state, DurableState::Dead { since, .. } if since <= began);
+        let (mut done, mut of_this_millisecond) = (0, HashSet::new());
+        loop {
+            let page = self.list(filter.clone()).await?;
+            let mut ids: Vec<_> = page.timers.iter().filter(|info| is_old(info)).map(|info| info.id).collect();
+            ids.retain(|id| !of_this_millisecond.contains(id));
+            // If one of them fails again at once, it looks like one that failed before the call.
+            if DueTime::reached_at(self.wall()) == began {
+                of_this_millisecond.extend(&ids);
+            }
+            // Made together, they share a commit.
+            let requests = ids.into_iter().map(|id| self.0.committer.ask(move |answer| request(id, answer)));
+            for result in join_all(requests).await {
+                done += u64::from(answered(result)?);
+            }
+            match page.next {
+                Some(next) => filter = filter.after(next),
+                None => return Ok(done),
+            }
+        }
     }
 
     /// Returns the numbers of timers in the store: pending, parked, and dead letters. A timer cancelled while its

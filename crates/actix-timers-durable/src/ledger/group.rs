@@ -158,6 +158,10 @@ impl<H: Horizon> Ledger<H> {
                 return replies.put(answer, Ok(cleared));
             }
             InternalChange::Bookkeeping => return,
+            InternalChange::Expired => {
+                self.counters.expired += u64::from(outcome == ChangeOutcome::Removed);
+                return;
+            }
             // It is in memory with its new number, or will be when it is loaded.
             InternalChange::Renumbered(id) => return self.recovery.is_renumbered(id),
             // Unless a caller has moved it in the meantime.
@@ -250,6 +254,8 @@ impl<H: Horizon> Ledger<H> {
                     }
                     InternalChange::Claim { cleared: Vec::new(), answer: Answer::Nobody }
                 }
+                // The next sweep finds it again.
+                InternalChange::Expired => continue,
                 other => other,
             };
             if !is_over {

@@ -27,6 +27,8 @@ pub(super) enum InternalChange {
     Left(DurableId),
     /// A record outside the table is pending again: it was parked, or with a former owner.
     Returned,
+    /// An expired dead letter is discarded.
+    Expired,
     /// A delivery that the previous process began has its number.
     Renumbered(DurableId),
 }

@@ -40,11 +40,12 @@ impl<H: Horizon> Ledger<H> {
             self.take_back(now, store);
             self.load(now, store);
         }
+        let is_sweeping = may_load && self.discard_expired(now, store);
         self.evict();
         self.arm();
         self.recheck(now);
         let has_more = may_load && self.load_trouble.is_none() && (self.is_filling || self.recovery.is_under_way());
-        has_more || self.has_changes_to_write()
+        has_more || is_sweeping || self.has_changes_to_write()
     }
 
     /// Takes a stored or moved record into memory if it belongs there.

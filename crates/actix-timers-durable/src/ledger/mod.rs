@@ -33,7 +33,7 @@
 //! - `table`: records in memory; `frontier`: the boundary of loading; `loading`: loading, arming and evicting;
 //!   `recovery`: records of the previous process; `suspects`: the message to blame for the death of a process;
 //!   `paused`: records left on disk because their routes have no recipient; `newer`: records that a newer version has
-//!   written.
+//!   written; `retention`: old dead letters.
 //! - `queries`, `replies`, `note`: queries, replies and log events.
 
 mod batch;
@@ -56,6 +56,7 @@ mod recovery;
 mod repeat;
 mod replies;
 mod request;
+mod retention;
 mod suspects;
 mod table;
 #[cfg(test)]
@@ -80,6 +81,7 @@ use note::DeadLetterLimits;
 use ownership::{Held, Role};
 use paused::Paused;
 use recovery::Recovery;
+use retention::Retention;
 use table::{Table, Turn};
 
 pub(crate) use batch::{MAX_BATCH, MAX_BATCH_BYTES};
@@ -100,12 +102,20 @@ pub(crate) struct LedgerConfig {
     pub(crate) loaded_bytes: usize,
     /// Maximum number of requests in one commit.
     pub(crate) group: usize,
+    /// The time after which dead letters are discarded; none: never.
+    pub(crate) keep_dead_letters: Option<Duration>,
 }
 
 impl Default for LedgerConfig {
-    /// A minute, 262 144 records, 256 MiB of payload, 4096 requests.
+    /// A minute, 262 144 records, 256 MiB of payload, 4096 requests; dead letters stay.
     fn default() -> Self {
-        Self { horizon: Duration::from_secs(60), loaded: 262_144, loaded_bytes: 256 << 20, group: 4096 }
+        Self {
+            horizon: Duration::from_secs(60),
+            loaded: 262_144,
+            loaded_bytes: 256 << 20,
+            group: 4096,
+            keep_dead_letters: None,
+        }
     }
 }
 
@@ -161,6 +171,7 @@ pub(crate) struct Ledger<H: Horizon> {
     paused: Vec<Paused>,
     /// Records of a newer version.
     skipped: Skipped,
+    retention: Retention,
     counters: DurableCounters,
     notes: Vec<Note>,
     dead_letter_limits: DeadLetterLimits,
@@ -202,6 +213,7 @@ impl<H: Horizon> Ledger<H> {
             exoneration: None,
             paused: Vec::new(),
             skipped: Skipped::default(),
+            retention: Retention::default(),
             counters: DurableCounters::default(),
             notes: Vec::new(),
             dead_letter_limits: DeadLetterLimits::default(),

@@ -55,6 +55,7 @@ catalogue! {
     DURABLE_RESCHEDULED = counter("actix_timers_durable_rescheduled_total", &[], "Durable timers moved to another due time on request");
     DURABLE_CANCELLED = counter("actix_timers_durable_cancelled_total", &[], "Durable timers cancelled, including timers replaced by another one with their key");
     DURABLE_DELIVERIES = counter("actix_timers_durable_deliveries_total", &["outcome"], "Deliveries of durable timers that have ended: complete, retry, dead_letter, undelivered or parked");
+    DURABLE_EXPIRED = counter("actix_timers_durable_dead_letters_expired_total", &[], "Dead letters of durable timers discarded because they were older than they are kept");
     STORE_WRITE = histogram("actix_timers_store_write_seconds", Unit::Seconds, WRITE_BUCKETS, "Duration of one commit, until it is on disk");
     STORE_GROUP = histogram("actix_timers_store_group_requests", Unit::Count, GROUP_BUCKETS, "Requests written in one commit");
     DURABLE_LAG = histogram("actix_timers_durable_lag_seconds", Unit::Seconds, DURABLE_LAG_BUCKETS, "Time from the due time of a durable timer to its delivery, including the claim on disk");

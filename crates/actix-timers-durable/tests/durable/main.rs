@@ -5,6 +5,7 @@ mod batches;
 mod calls;
 mod codecs;
 mod crashes;
+mod dead_letters;
 mod delivery;
 mod errors;
 mod headers;
