@@ -157,8 +157,8 @@ impl DurableTimersBuilder {
     /// Transforms all messages before they are stored, and back: compression, encryption. It is applied after
     /// [`DurableMessage::encode`] and before [`DurableMessage::decode`]. Routes, keys and headers stay as they are.
     ///
-    /// Timers that were stored without a codec are delivered as before. Timers whose payload the codec cannot decode are
-    /// parked, as after [`DurableMessage::decode`] has failed.
+    /// Timers that were stored without a codec are delivered as before. Timers whose payload the codec cannot decode
+    /// are parked, as after [`DurableMessage::decode`] has failed.
     ///
     /// ```
     /// use actix_timers_durable::{DecodeError, DurableTimers, EncodeError, MemoryStore, PayloadCodec};
@@ -248,8 +248,8 @@ impl DurableTimersBuilder {
         self
     }
 
-    /// Discards dead letters older than this, counted from the time at which they became dead letters. By default they stay
-    /// until they are [requeued](DurableTimers::requeue) or [discarded](DurableTimers::discard).
+    /// Discards dead letters older than this, counted from the time at which they became dead letters. By default they
+    /// stay until they are [requeued](DurableTimers::requeue) or [discarded](DurableTimers::discard).
     ///
     /// Old ones are looked for every sixteenth of this time, at most every second and at least every hour, but no more
     /// often than twice per [horizon](Self::horizon) while there are no requests.

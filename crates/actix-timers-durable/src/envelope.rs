@@ -109,8 +109,8 @@ impl<M> Durable<M> {
     }
 
     /// Extends the [time-out](super::RetryPolicy::timeout) of this delivery: its handler has at least `by` from now. A
-    /// handler that needs longer than its time-out calls this every now and then; if it stops to do so, because it hangs
-    /// or its process died, the message comes again.
+    /// handler that needs longer than its time-out calls this every now and then; if it stops to do so, because it
+    /// hangs or its process died, the message comes again.
     ///
     /// Returns true once the extension holds. Returns false if this delivery has ended, because its time-out has passed
     /// or the durable timers have stopped: another attempt may be under way, and this one should give up.

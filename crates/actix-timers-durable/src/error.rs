@@ -65,12 +65,12 @@ pub enum DurableError {
     #[error(transparent)]
     Header(#[from] HeaderError),
     /// Too many timers for one commit, or too large ones.
-    #[error("{size} {what} are more than the {limit} of one commit: schedule them in several parts")]
+    #[error("{size} {unit} are more than the {limit} of one commit: schedule them in several parts")]
     BatchTooLarge {
         /// The size of the batch.
         size: usize,
         /// The unit of the size.
-        what: &'static str,
+        unit: &'static str,
         /// The maximum size.
         limit: usize,
     },

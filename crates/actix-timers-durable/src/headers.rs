@@ -26,7 +26,10 @@ pub enum HeaderError {
     #[error("`{}` cannot name a header: a name has 1 to 255 bytes and no control characters", Shown(.0))]
     Name(String),
     /// There are too many headers.
-    #[error("{0} headers are more than the {most} that a timer has: keep the rest in its message", most = Headers::MAX_COUNT)]
+    #[error(
+        "{0} headers are more than the {most} that a timer has: keep the rest in its message",
+        most = Headers::MAX_COUNT
+    )]
     TooMany(usize),
     /// The headers are too large.
     #[error(

@@ -110,9 +110,7 @@ pub enum DecodeError {
         wanted: &'static str,
     },
     /// The payload was encoded by a codec that is not there.
-    #[error(
-        "the payload was encoded by the codec {found:?}, which is unknown here: give it to `DurableTimersBuilder::payload_codec`"
-    )]
+    #[error("the codec {found:?} of the payload is unknown: give it to `DurableTimersBuilder::payload_codec`")]
     UnknownCodec {
         /// The id of the codec.
         found: String,

@@ -10,14 +10,15 @@ use super::message::{DecodeError, EncodeError};
 /// Transforms the encoded messages of durable timers before they are stored, and back: compression, encryption. See
 /// [`DurableTimersBuilder::payload_codec`](super::DurableTimersBuilder::payload_codec).
 ///
-/// Each record keeps the [id](Self::id) of the codec that encoded its payload, so that a codec can be introduced, changed
-/// and removed while timers are pending. A payload that was stored without a codec is passed to
+/// Each record keeps the [id](Self::id) of the codec that encoded its payload, so that a codec can be introduced,
+/// changed and removed while timers are pending. A payload that was stored without a codec is passed to
 /// [`DurableMessage::decode`](super::DurableMessage::decode) as it is.
 ///
 /// ```
 /// use actix_timers_durable::{DecodeError, EncodeError, PayloadCodec};
-/// # fn seal(key: u8, payload: &[u8]) -> Result<Vec<u8>, String> { Ok(payload.iter().map(|byte| byte ^ key).collect()) }
-/// # fn open(key: u8, payload: &[u8]) -> Result<Vec<u8>, String> { seal(key, payload) }
+/// # type Bytes = Result<Vec<u8>, String>;
+/// # fn seal(key: u8, payload: &[u8]) -> Bytes { Ok(payload.iter().map(|byte| byte ^ key).collect()) }
+/// # fn open(key: u8, payload: &[u8]) -> Bytes { seal(key, payload) }
 ///
 /// /// Encrypts with the newest key, and knows the previous one.
 /// struct Sealed {
@@ -56,11 +57,12 @@ pub trait PayloadCodec: Send + Sync + 'static {
     /// The payload cannot be transformed. The message is not scheduled then, and is returned to the caller.
     fn encode(&self, payload: Vec<u8>) -> Result<Vec<u8>, EncodeError>;
 
-    /// Reverses [`encode`](Self::encode) for a payload that a codec with this id has encoded: this one, or an earlier one.
+    /// Reverses [`encode`](Self::encode) for a payload that a codec with this id has encoded: this one, or an earlier
+    /// one.
     ///
     /// # Errors
-    /// The payload cannot be transformed back, or the id is [unknown](DecodeError::unknown_codec). The message is parked
-    /// then, as one that cannot be decoded.
+    /// The payload cannot be transformed back, or the id is [unknown](DecodeError::unknown_codec). The message is
+    /// parked then, as one that cannot be decoded.
     fn decode(&self, id: &str, payload: &[u8]) -> Result<Vec<u8>, DecodeError>;
 }
 
@@ -94,7 +96,7 @@ impl Codec {
     }
 }
 
-/// Equal to every other: the same data are the same, whoever decodes them.
+/// Equal to every other one: the equality of data does not depend on their decoder.
 impl PartialEq for Codec {
     fn eq(&self, _: &Self) -> bool {
         true

@@ -184,8 +184,8 @@ impl RetryPolicy {
         self
     }
 
-    /// Sets the time-out after which a handler has failed. It is not stopped; its message is delivered again. A handler can
-    /// [extend](crate::Durable::extend) it.
+    /// Sets the time-out after which a handler has failed. It is not stopped; its message is delivered again. A handler
+    /// can [extend](crate::Durable::extend) it.
     #[must_use]
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;

@@ -236,11 +236,11 @@ impl DurableTimers {
     }
 
     /// Schedules several timers in one commit: all of them, or none. Returns the results in the order of the requests,
-    /// each of which sees the previous ones: of two with one [key](super::DurableOptions::if_absent) the second finds the
-    /// first.
+    /// each of which sees the previous ones: of two with one [key](super::DurableOptions::if_absent) the second finds
+    /// the first.
     ///
-    /// At most [`MAX_BATCH`](Self::MAX_BATCH) timers, with at most [`MAX_BATCH_BYTES`](Self::MAX_BATCH_BYTES) of encoded
-    /// messages and headers.
+    /// At most [`MAX_BATCH`](Self::MAX_BATCH) timers, with at most [`MAX_BATCH_BYTES`](Self::MAX_BATCH_BYTES) of
+    /// encoded messages and headers.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -522,8 +522,8 @@ impl DurableTimers {
     /// Makes the dead letters that match a filter pending again, as [`requeue`](Self::requeue) does, and returns their
     /// number. Only dead letters are concerned, whatever state the filter names.
     ///
-    /// They are requeued in steps of the filter's [limit](DurableFilter::limit), between which other requests are served.
-    /// Messages that become dead letters after the call are left alone, also those that fail again.
+    /// They are requeued in steps of the filter's [limit](DurableFilter::limit), between which other requests are
+    /// served. Messages that become dead letters after the call are left alone, also if they were requeued by it.
     ///
     /// ```
     /// # use actix_timers_durable::{DurableFilter, DurableTimers, MemoryStore};
@@ -541,8 +541,8 @@ impl DurableTimers {
         self.for_dead_letters(filter, |id, answer| Request::Requeue { id, answer }).await
     }
 
-    /// Removes the dead letters that match a filter, and returns their number. Only dead letters are concerned, whatever
-    /// state the filter names.
+    /// Removes the dead letters that match a filter, and returns their number. Only dead letters are concerned,
+    /// whatever state the filter names.
     ///
     /// They are removed in steps, as in [`requeue_all`](Self::requeue_all).
     ///
@@ -552,7 +552,7 @@ impl DurableTimers {
         self.for_dead_letters(filter, |id, answer| Request::Discard { id, answer }).await
     }
 
-    /// Makes a request for each dead letter that matches a filter, and returns the number of those that succeeded.
+    /// Makes a request for each dead letter that matches a filter, and returns the number of successes.
     async fn for_dead_letters(
         &self,
         filter: DurableFilter,
@@ -661,8 +661,8 @@ const fn scheduled(id: DurableId, result: ledger::Scheduled) -> Scheduled {
 }
 
 /// Returns the error of a batch that is larger than the limit.
-fn too_large(size: usize, what: &'static str, limit: usize) -> Option<DurableError> {
-    (size > limit).then_some(DurableError::BatchTooLarge { size, what, limit })
+fn too_large(size: usize, unit: &'static str, limit: usize) -> Option<DurableError> {
+    (size > limit).then_some(DurableError::BatchTooLarge { size, unit, limit })
 }
 
 fn answered<T>(answered: Answered<T>) -> Result<T, DurableError> {

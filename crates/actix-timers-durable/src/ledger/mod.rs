@@ -29,7 +29,8 @@
 //! - `ledgers`: from a request to its shard, and the commit for all shards; `foreign`: changes of shards of other nodes;
 //!   `ownership`: shards gained and lost.
 //! - `prepare`: the changes of a request; `group`: the commit, and the reply to each; `internal_changes`: its own
-//!   changes, kept until they are written; `batch`: several new timers in one request; `health`: failures to write. `repeat`: the change after a delivery.
+//!   changes, kept until they are written; `batch`: several new timers in one request; `health`: failures to write.
+//!   `repeat`: the change after a delivery.
 //! - `table`: records in memory; `frontier`: the boundary of loading; `loading`: loading, arming and evicting;
 //!   `recovery`: records of the previous process; `suspects`: the message to blame for the death of a process;
 //!   `paused`: records left on disk because their routes have no recipient; `newer`: records that a newer version has

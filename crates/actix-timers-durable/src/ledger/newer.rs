@@ -1,5 +1,5 @@
-//! Records that a newer version of this crate has written: they are skipped, and stay in the store for a build that knows
-//! them.
+//! Records that a newer version of this crate has written: they are skipped, and stay in the store for a build that
+//! knows them.
 
 use rustc_hash::FxHashSet;
 

@@ -107,7 +107,7 @@ impl Note {
             }
             Self::Newer { id, version } => {
                 let id = tracing::field::display(id);
-                warn!(target: TARGET, id, version, "a newer version has written a durable timer: it is kept for a build that knows it");
+                warn!(target: TARGET, id, version, "a durable timer is skipped: a newer version has written it");
             }
         }
     }

@@ -37,8 +37,8 @@ impl Default for Retention {
 impl<H: Horizon> Ledger<H> {
     /// Discards the expired dead letters of a page, if it is time for that. Returns whether the sweep goes on.
     ///
-    /// A sweep is due every sixteenth of the time that dead letters are kept. It takes place at the next call after that:
-    /// at the latest, when the next timers are loaded.
+    /// A sweep is due every sixteenth of the time that dead letters are kept. It takes place at the next call after
+    /// that: at the latest, when the next timers are loaded.
     pub(super) fn discard_expired(&mut self, now: Reading, store: &mut dyn TimerStore) -> bool {
         let Some(keep) = self.config.keep_dead_letters else { return false };
         if !matches!(self.health, Health::Well) || now.time < self.retention.next {

@@ -165,8 +165,8 @@ pub enum ChangeOutcome {
     Missing,
     /// The change was made.
     Done,
-    /// The record of the timer was written by a newer version of this crate, and nothing was changed: only that knows the
-    /// whole record.
+    /// The record of the timer was written by a newer version of this crate, and nothing was changed: this version
+    /// knows only parts of it.
     Newer {
         /// The id of the timer.
         id: DurableId,
@@ -381,8 +381,8 @@ pub enum StoreError {
     },
     /// A newer version of this crate has written the record. It is kept, and nothing was changed.
     #[error(
-        "the timer {id} was written by a newer version (record version {found}), and this one knows versions up to {known}: it is \
-         kept; use a newer version of actix-timers"
+        "the timer {id} has a record of version {found}, and this version of actix-timers knows versions up to {known}: it is \
+         kept; use a newer version"
     )]
     NewerRecord {
         /// The id of the timer.

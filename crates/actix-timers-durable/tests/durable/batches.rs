@@ -135,7 +135,7 @@ fn a_batch_is_one_commit_and_fails_as_a_whole() {
 }
 
 #[test]
-fn batches_from_many_threads_wait_for_room() {
+fn batches_of_many_tasks_wait_for_room() {
     actix::System::new().block_on(async {
         let disk = MemoryDisk::new();
         let timers = DurableTimers::builder(disk.open()).open_route::<Note>(ROUTE).start().unwrap();

@@ -1,4 +1,4 @@
-//! Codecs of payloads: what is stored, and how timers survive a codec that comes, changes and goes.
+//! Codecs of payloads: the stored bytes, and timers that outlive a codec.
 
 use actix_timers::ManualClock;
 use actix_timers_durable::store::MemoryDisk;
@@ -9,7 +9,7 @@ use actix_timers_durable::{
 use support::durable::{Diary, Files, Medium, Note, ROUTE, at, life, ms, on_every_store, quick, run_to};
 
 on_every_store! {
-    a_codec_transforms_what_is_stored_and_nothing_else
+    a_codec_transforms_the_stored_payload_alone
     timers_stored_without_a_codec_are_delivered_when_there_is_one
     timers_of_an_unknown_codec_are_parked_for_a_start_that_knows_it
     a_codec_that_fails_or_panics_loses_no_message
@@ -47,7 +47,7 @@ fn timers(diary: &Diary, medium: &impl Medium, clock: &ManualClock, codec: Optio
     builder.route_with::<Note>(ROUTE, diary.writer(clock), options).start().unwrap()
 }
 
-fn a_codec_transforms_what_is_stored_and_nothing_else(medium: impl Medium) {
+fn a_codec_transforms_the_stored_payload_alone(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
         let timers = timers(&diary, &medium, &clock, Some(1));

@@ -58,8 +58,10 @@ fn headers_reach_the_handler_in_every_attempt_and_after_a_crash(mut medium: impl
     let headers = Headers::of([("traceparent", "00-4bf9-00f0-01"), ("fails", "once")]).unwrap();
     life(0, async |clock| {
         let timers = reader.timers(&medium, &clock);
-        let options =
-            DurableOptions::new().header("traceparent", "old").header("fails", "once").header("traceparent", "00-4bf9-00f0-01");
+        let options = DurableOptions::new()
+            .header("traceparent", "old")
+            .header("fails", "once")
+            .header("traceparent", "00-4bf9-00f0-01");
         let id = timers.schedule(Schedule::at(ROUTE, at(1000), Note(1)).options(options)).await.unwrap().id();
         assert_eq!(timers.get(id).await.unwrap().unwrap().headers, headers);
         let _ = timers.schedule_at(ROUTE, at(10), Note(2)).await.unwrap();

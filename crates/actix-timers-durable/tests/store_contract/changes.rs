@@ -6,7 +6,9 @@ use std::time::Duration;
 use actix_timers_durable::store::{
     Change, ChangeOutcome, Claim, Counts, Found, MAX_KEY_LEN, MAX_RECORD_LEN, Part, StoreError, TimerStore,
 };
-use actix_timers_durable::{DueTime, DurableId, Headers, Missed, Record, RecordState, RepeatMode, RetryPolicy, StoredRepeat};
+use actix_timers_durable::{
+    DueTime, DurableId, Headers, Missed, Record, RecordState, RepeatMode, RetryPolicy, StoredRepeat,
+};
 
 use crate::records::{Owned, at, dead_letter, id, keyed, put, record, remove, replace};
 use crate::subject::Subject;

@@ -25,7 +25,8 @@ pub enum CheckIssue {
         /// The timer, if known.
         id: Option<DurableId>,
     },
-    /// A newer version of this crate has written the record of a timer. It is sound, and kept for a build that knows it.
+    /// A newer version of this crate has written the record of a timer. It is sound, and kept for a build that knows
+    /// it.
     Newer {
         /// The id of the timer.
         id: DurableId,
@@ -68,7 +69,7 @@ impl fmt::Display for CheckIssue {
             Self::Damaged { id: Some(id), .. } => write!(f, "damaged: the timer {id} cannot be read"),
             Self::Damaged { what, id: None } => write!(f, "damaged: some {what} cannot be read"),
             Self::Newer { id, version } => {
-                write!(f, "newer: the timer {id} was written by a newer version (record version {version}), and is kept")
+                write!(f, "newer: the timer {id} has a record of a newer version ({version}), and is kept")
             }
             Self::Lost { what, id } => write!(f, "lost: {what} does not lead to {id}"),
             Self::Stale { what, id } => write!(f, "stale: {what} leads to {id}, which is not there or cannot be read"),
@@ -239,8 +240,8 @@ fn check_record(
     Ok(())
 }
 
-/// Returns whether a pending or parked timer has this key. Reads no more of it. The key of a record of a newer version is
-/// unknown, and taken to be this one.
+/// Returns whether a pending or parked timer has this key. Reads no more of it. The key of a record of a newer version
+/// is unknown, and taken to be this one.
 fn has_key(engine: &Engine, id: DurableId, key: &str) -> Result<bool, ReadError> {
     let position = engine.space(Space::Index).get(key_of_position(id))?.and_then(|row| read_position_value(&row));
     let (part, due) = position.unwrap_or((Part::Pending, id.first_due()));

@@ -39,8 +39,8 @@ impl<'a> Group<'a> {
     /// Applies all changes, and counts the commit.
     ///
     /// # Errors
-    /// The disk cannot be read. Damaged records are no error: changes treat them as missing. Records of a newer version are
-    /// left as they are.
+    /// The disk cannot be read. Damaged records are no error: changes treat them as missing. Records of a newer version
+    /// are left as they are.
     pub(super) fn apply(&mut self, changes: &[Change]) -> Result<Vec<ChangeOutcome>, ReadError> {
         let outcomes = changes.iter().map(|change| self.change(change)).collect::<Result<_, _>>()?;
         self.state.cursor = self.state.cursor.min(self.lowest);

@@ -120,7 +120,8 @@ fn a_dead_letter_of_a_newer_version_is_neither_requeued_nor_discarded() {
     let kept = ChangeOutcome::Newer { id, version: 9 };
     assert_eq!(store.commit(fence, &[Change::Requeue { id, due: at.due }]).unwrap(), [kept]);
     store.set_version(Part::Dead, Position { due: then.due, id }, 1);
-    assert!(matches!(store.commit(fence, &[Change::Requeue { id, due: at.due }]).unwrap()[..], [ChangeOutcome::Moved(_)]));
+    let outcomes = store.commit(fence, &[Change::Requeue { id, due: at.due }]).unwrap();
+    assert!(matches!(outcomes[..], [ChangeOutcome::Moved(_)]), "{outcomes:?}");
 }
 
 #[derive(serde::Serialize, serde::Deserialize)]
