@@ -5,6 +5,9 @@ use std::sync::Arc;
 
 use actix_timers::integration::Shown;
 
+/// A name with its value.
+type Header = (Box<str>, Box<str>);
+
 /// Headers of a durable timer: texts by name, for example the context of a trace. They keep their order.
 ///
 /// ```
@@ -16,7 +19,7 @@ use actix_timers::integration::Shown;
 /// # Ok::<(), actix_timers_durable::HeaderError>(())
 /// ```
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Headers(Option<Arc<[(Box<str>, Box<str>)]>>);
+pub struct Headers(Option<Arc<[Header]>>);
 
 /// The reason why headers are not accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -61,7 +64,7 @@ impl Headers {
         N: AsRef<str>,
         V: AsRef<str>,
     {
-        let mut kept: Vec<(Box<str>, Box<str>)> = Vec::new();
+        let mut kept: Vec<Header> = Vec::new();
         let mut size = 0;
         for (name, value) in headers {
             let (name, value) = (name.as_ref(), value.as_ref());
@@ -113,7 +116,7 @@ impl Headers {
         self.iter().map(|(name, value)| name.len() + value.len()).sum()
     }
 
-    fn kept(&self) -> &[(Box<str>, Box<str>)] {
+    fn kept(&self) -> &[Header] {
         self.0.as_deref().unwrap_or_default()
     }
 }

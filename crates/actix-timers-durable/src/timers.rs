@@ -250,7 +250,7 @@ impl DurableTimers {
     /// # impl DurableMessage for Remind { const NAME: &'static str = "remind"; }
     /// # actix::System::new().block_on(async {
     /// let timers = DurableTimers::builder(MemoryStore::new()).open_route::<Remind>("reminders").start()?;
-    /// let days = |days| Duration::from_secs(days * 86_400);
+    /// let days = |days: u64| Duration::from_secs(days * 86_400);
     /// let reminders = [1, 7, 30].map(|after| Schedule::after("reminders", days(after), Remind(7)));
     /// let scheduled = timers.schedule_all(reminders.into()).await?;
     /// assert_eq!(scheduled.len(), 3);
@@ -562,7 +562,7 @@ impl DurableTimers {
         let until = filter.until.map(|until| until.min(began));
         let mut filter = DurableFilter { part: Part::Dead, until, ..filter };
         let is_old = |info: &DurableInfo| matches!(info.state, DurableState::Dead { since, .. } if since <= began);
-        let (mut done, mut of_this_millisecond) = (0, HashSet::new());
+        let (mut done, mut of_this_millisecond) = (0, HashSet::<DurableId>::new());
         loop {
             let page = self.list(filter.clone()).await?;
             let mut ids: Vec<_> = page.timers.iter().filter(|info| is_old(info)).map(|info| info.id).collect();
