@@ -15,6 +15,7 @@ use super::error::DurableBuildError;
 use super::horizon::WheelHorizon;
 use super::ledger::{LedgerConfig, Ledgers, Reading};
 use super::message::DurableMessage;
+use super::payload_codec::{Codec, PayloadCodec};
 use super::routes::{Role, RouteOptions, Routes};
 use super::store::TimerStore;
 use super::store_wall::StoreWall;
@@ -55,6 +56,7 @@ pub struct DurableTimersBuilder {
     name: String,
     clock: ClockOf,
     routes: Result<Routes, DurableBuildError>,
+    codec: Codec,
     only_schedules: bool,
     config: LedgerConfig,
 }
@@ -77,6 +79,7 @@ impl DurableTimers {
             name: "durable".to_owned(),
             clock: ClockOf::System,
             routes: Ok(Routes::default()),
+            codec: Codec::default(),
             only_schedules: false,
             config: LedgerConfig::default(),
         }
@@ -151,6 +154,48 @@ impl DurableTimersBuilder {
         self
     }
 
+    /// Transforms all messages before they are stored, and back: compression, encryption. It is applied after
+    /// [`DurableMessage::encode`] and before [`DurableMessage::decode`]. Routes, keys and headers stay as they are.
+    ///
+    /// Timers that were stored without a codec are delivered as before. Timers whose payload the codec cannot decode
+    /// are parked, as after [`DurableMessage::decode`] has failed.
+    ///
+    /// ```
+    /// use actix_timers_durable::{DecodeError, DurableTimers, EncodeError, MemoryStore, PayloadCodec};
+    ///
+    /// /// Zeros, by their number: a stand-in for a compression.
+    /// struct Zeros;
+    ///
+    /// impl PayloadCodec for Zeros {
+    ///     fn id(&self) -> &str {
+    ///         "zeros"
+    ///     }
+    ///
+    ///     fn encode(&self, payload: Vec<u8>) -> Result<Vec<u8>, EncodeError> {
+    ///         let zeros = payload.iter().take_while(|byte| **byte == 0).count().min(255);
+    ///         Ok([&[zeros as u8], &payload[zeros..]].concat())
+    ///     }
+    ///
+    ///     fn decode(&self, id: &str, payload: &[u8]) -> Result<Vec<u8>, DecodeError> {
+    ///         match payload.split_first() {
+    ///             Some((zeros, rest)) if id == "zeros" => Ok([&vec![0; (*zeros).into()], rest].concat()),
+    ///             Some(_) => Err(DecodeError::unknown_codec(id)),
+    ///             None => Err(DecodeError::malformed("no number of zeros")),
+    ///         }
+    ///     }
+    /// }
+    ///
+    /// # actix::System::new().block_on(async {
+    /// let timers = DurableTimers::builder(MemoryStore::new()).payload_codec(Zeros).start()?;
+    /// # timers.stop().await?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    pub fn payload_codec(mut self, codec: impl PayloadCodec) -> Self {
+        self.codec = Codec::new(codec);
+        self
+    }
+
     /// Sets the clock, default the system's.
     ///
     /// With a clock that is moved manually, or tokio's paused clock, everything happens at once on the calling threads:
@@ -203,6 +248,16 @@ impl DurableTimersBuilder {
         self
     }
 
+    /// Discards dead letters older than this, counted from the time at which they became dead letters. By default they
+    /// stay until they are [requeued](DurableTimers::requeue) or [discarded](DurableTimers::discard).
+    ///
+    /// Old ones are looked for every sixteenth of this time, at most every second and at least every hour, but no more
+    /// often than twice per [horizon](Self::horizon) while there are no requests.
+    pub const fn keep_dead_letters(mut self, time: Duration) -> Self {
+        self.config.keep_dead_letters = Some(time);
+        self
+    }
+
     /// Starts the durable timers on the arbiter of this thread. Overdue messages are delivered at once, in the order of
     /// due times.
     ///
@@ -211,8 +266,9 @@ impl DurableTimersBuilder {
     /// or cannot be read.
     pub fn start(self) -> Result<DurableTimers, DurableBuildError> {
         actix::Arbiter::try_current().ok_or(BuildError::NoSystem)?;
-        let Self { store, name, clock, routes, only_schedules, config } = self;
+        let Self { store, name, clock, routes, codec, only_schedules, config } = self;
         let mut routes = routes?;
+        routes.set_codec(codec);
         if only_schedules {
             routes.only_declare();
         }
@@ -222,6 +278,9 @@ impl DurableTimersBuilder {
         let routes = Arc::new(routes);
         if config.horizon.is_zero() {
             return Err(DurableBuildError::Zero("horizon"));
+        }
+        if config.keep_dead_letters.is_some_and(|time| time.is_zero()) {
+            return Err(DurableBuildError::Zero("keep_dead_letters"));
         }
         for (value, setting) in
             [(config.loaded, "loaded"), (config.loaded_bytes, "loaded_bytes"), (config.group, "group")]

@@ -22,6 +22,7 @@ use tokio::sync::oneshot;
 
 use super::committer::Committer;
 use super::due_time::DueTime;
+use super::envelope::Extend;
 use super::id::DurableId;
 use super::ledger::{Answer, Request, Verdict};
 use super::record::{Record, RecordState, RetryPolicy};
@@ -128,6 +129,7 @@ struct Delivery {
     route: usize,
     is_alone: bool,
     progress: RecordState,
+    /// Its time-out includes all extensions.
     retry: RetryPolicy,
     /// Time-out on the clock of the internal timer actor.
     deadline: Option<Duration>,
@@ -153,6 +155,8 @@ pub struct DurableTimerActor {
     committer: Arc<OnceLock<Committer>>,
     /// Set between begin and stop. It contains the actor's own address, which keeps the actor alive.
     handle: Option<DurableTimers>,
+    /// Accepts extensions of time-outs, from the first delivery on. It contains the actor's own address, too.
+    extensions: Option<Arc<Recipient<Extend>>>,
     queues: Vec<RouteQueue>,
     /// Records of all routes whose attempts were used up by processes that died. Each is delivered alone.
     suspects: RouteQueue,
@@ -178,6 +182,7 @@ impl DurableTimerActor {
             timers,
             committer,
             handle: None,
+            extensions: None,
             queues,
             suspects: RouteQueue::new(1),
             first_queue: 0,
@@ -321,7 +326,8 @@ impl DurableTimerActor {
 
     fn deliver(&mut self, record: &Arc<Record>, claiming: Claiming, ctx: &Context<Self>) {
         let Claiming { route, is_alone } = claiming;
-        let addressed = match self.routes.all()[route].unpack(record) {
+        let extensions = self.extensions.get_or_insert_with(|| Arc::new(ctx.address().recipient()));
+        let addressed = match self.routes.unpack(route, record, extensions) {
             Ok(Some(addressed)) => addressed,
             Ok(None) => return self.not_delivered(route, is_alone, record),
             Err(error) => {
@@ -545,6 +551,33 @@ impl Handler<CheckTimeouts> for DurableTimerActor {
     }
 }
 
+impl Handler<Extend> for DurableTimerActor {
+    type Result = bool;
+
+    fn handle(&mut self, Extend { id, progress, by }: Extend, _: &mut Context<Self>) -> bool {
+        self.timers.note_progress();
+        let now = self.timers.clock().now();
+        let Some(delivery) = self.in_flight.get_mut(&id).filter(|delivery| delivery.progress == progress) else {
+            return false;
+        };
+        let Some(deadline) = delivery.deadline else { return true };
+        // Its time-out is about to be noticed.
+        if deadline <= now {
+            return false;
+        }
+        let extended = now.checked_add(by);
+        if extended.is_none_or(|extended| extended > deadline) {
+            self.timeouts.remove(&(deadline, id));
+            delivery.deadline = extended;
+            if let Some(extended) = extended {
+                delivery.retry.timeout = delivery.retry.timeout.saturating_add(extended.saturating_sub(deadline));
+                self.timeouts.insert((extended, id));
+            }
+        }
+        true
+    }
+}
+
 impl Handler<Connected> for DurableTimerActor {
     type Result = ();
 
@@ -605,6 +638,7 @@ impl Handler<StoreClosed> for DurableTimerActor {
     fn handle(&mut self, StoreClosed(closed): StoreClosed, ctx: &mut Context<Self>) {
         self.timers.cancel_for(&ctx.address());
         self.handle = None;
+        self.extensions = None;
         for done in self.stopping.iter_mut().flat_map(|stopping| stopping.done.drain(..)) {
             // The caller may be gone.
             let _ = done.send(closed.clone());

@@ -7,6 +7,7 @@ use std::time::Duration;
 use actix_timers::BuildError;
 
 use super::due_time::OutOfRange;
+use super::headers::HeaderError;
 use super::message::EncodeError;
 use super::options::DurableOptions;
 use super::store::StoreError;
@@ -59,6 +60,19 @@ pub enum DurableError {
     KeyTooLong {
         /// The length of the key in bytes.
         size: usize,
+    },
+    /// A header is not valid, or there are too many.
+    #[error(transparent)]
+    Header(#[from] HeaderError),
+    /// Too many timers for one commit, or too large ones.
+    #[error("{size} {unit} are more than the {limit} of one commit: schedule them in several parts")]
+    BatchTooLarge {
+        /// The size of the batch.
+        size: usize,
+        /// The unit of the size.
+        unit: &'static str,
+        /// The maximum size.
+        limit: usize,
     },
     /// The store failed. [`StoreError::Rejected`]: nothing was written; [`StoreError::Failed`]: the changes may or may
     /// not be on disk.

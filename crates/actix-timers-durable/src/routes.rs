@@ -14,10 +14,11 @@ use actix::{MailboxError, Recipient};
 use futures_util::FutureExt;
 use tokio::task::unconstrained;
 
-use super::envelope::{Durable, HandlerError};
+use super::envelope::{Delivery, Durable, Extend, HandlerError};
 use super::error::{DurableBuildError, DurableError};
 use super::key;
 use super::message::{DecodeError, DurableMessage};
+use super::payload_codec::Codec;
 use super::record::{Record, RetryPolicy};
 use super::store::Node;
 
@@ -132,7 +133,12 @@ pub(super) trait Addressed: Send {
 trait End: Any + Send + Sync {
     fn is_connected(&self) -> bool;
     /// Decodes the message of a record. None without a recipient.
-    fn unpack(&self, record: &Record) -> Result<Option<Box<dyn Addressed>>, DecodeError>;
+    fn unpack(
+        &self,
+        record: &Record,
+        codec: &Codec,
+        extensions: &Arc<Recipient<Extend>>,
+    ) -> Result<Option<Box<dyn Addressed>>, DecodeError>;
 }
 
 struct TypedEnd<M: DurableMessage>(RwLock<Option<Recipient<Durable<M>>>>);
@@ -153,10 +159,18 @@ impl<M: DurableMessage> End for TypedEnd<M> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(Recipient::connected)
     }
 
-    fn unpack(&self, record: &Record) -> Result<Option<Box<dyn Addressed>>, DecodeError> {
+    fn unpack(
+        &self,
+        record: &Record,
+        codec: &Codec,
+        extensions: &Arc<Recipient<Extend>>,
+    ) -> Result<Option<Box<dyn Addressed>>, DecodeError> {
         let Some(recipient) = self.recipient() else { return Ok(None) };
         // User code.
-        let decode = AssertUnwindSafe(|| M::decode(record.message_version, &record.payload));
+        let decode = AssertUnwindSafe(|| {
+            let payload = codec.decode(record.payload_codec.as_deref(), &record.payload)?;
+            M::decode(record.message_version, &payload)
+        });
         let message = catch_unwind(decode).unwrap_or_else(|_| Err(DecodeError::malformed("the decoder panicked")))?;
         let progress = record.progress;
         let durable = Durable {
@@ -164,7 +178,9 @@ impl<M: DurableMessage> End for TypedEnd<M> {
             attempt: progress.attempt,
             due: progress.nominal,
             repetition: progress.repetition,
+            headers: record.headers.clone(),
             message,
+            delivery: Delivery { progress, extensions: Arc::clone(extensions) },
         };
         Ok(Some(Box::new((recipient, durable))))
     }
@@ -209,17 +225,13 @@ impl Route {
     pub(super) fn is_connected(&self) -> bool {
         self.end.is_connected()
     }
-
-    /// Decodes the message of a record. None without a recipient.
-    pub(super) fn unpack(&self, record: &Record) -> Result<Option<Box<dyn Addressed>>, DecodeError> {
-        self.end.unpack(record)
-    }
 }
 
 /// All routes of one store, fixed when the durable timers start. Only their recipients can change.
 #[derive(Default)]
 pub(super) struct Routes {
     all: Vec<Route>,
+    codec: Codec,
     indices: HashMap<Arc<str>, HashMap<Arc<str>, usize>>,
 }
 
@@ -285,6 +297,26 @@ impl Routes {
     /// Returns the routes, by index.
     pub(super) fn all(&self) -> &[Route] {
         &self.all
+    }
+
+    /// Sets the codec of all messages.
+    pub(super) fn set_codec(&mut self, codec: Codec) {
+        self.codec = codec;
+    }
+
+    /// Returns the codec of all messages.
+    pub(super) const fn codec(&self) -> &Codec {
+        &self.codec
+    }
+
+    /// Decodes the message of a record for its route. None without a recipient.
+    pub(super) fn unpack(
+        &self,
+        route: usize,
+        record: &Record,
+        extensions: &Arc<Recipient<Extend>>,
+    ) -> Result<Option<Box<dyn Addressed>>, DecodeError> {
+        self.all[route].end.unpack(record, &self.codec, extensions)
     }
 
     /// Returns the route for a message type.

@@ -66,6 +66,8 @@ impl Timer {
             key: None,
             repeat: None,
             retry: None,
+            headers: Default::default(),
+            payload_codec: None,
             payload: self.payload().into(),
         }
     }

@@ -137,10 +137,8 @@ impl Committer {
     pub(crate) async fn ask<T: Send + 'static>(&self, request: impl FnOnce(Answer<T>) -> Request) -> Answered<T> {
         let (answer, answered) = Answer::awaited();
         let request = request(answer);
-        if let Runner::Thread(queue) = &self.shared.runner
-            && !request.is_of_deliveries()
-        {
-            queue.wait_for_a_permit().await;
+        if let Runner::Thread(queue) = &self.shared.runner {
+            queue.wait_for_permits(request.places()).await;
         }
         self.shared.push(request);
         answered.await.unwrap_or_else(|_| Err(Arc::new(StoreError::Closed)))

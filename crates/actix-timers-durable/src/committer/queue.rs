@@ -6,12 +6,15 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
-use crate::ledger::Request;
+use crate::ledger::{MAX_BATCH, Request};
 use crate::store::StoreError;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
 /// Maximum number of callers' requests in progress; more wait.
 pub(super) const MAX_REQUESTS: usize = 16_384;
+
+// A request for more room than there is would wait forever.
+const _: () = assert!(MAX_BATCH <= MAX_REQUESTS);
 
 pub(super) struct SharedQueue {
     queue: Mutex<Queue>,
@@ -61,11 +64,14 @@ impl SharedQueue {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for room for a request; it is returned when the request is committed.
-    pub(super) async fn wait_for_a_permit(&self) {
+    /// Waits for this much room; it is returned when the request is committed.
+    pub(super) async fn wait_for_permits(&self, places: usize) {
+        let places = u32::try_from(places).unwrap_or(u32::MAX);
         // Fails after the end, when no room is needed.
-        if let Ok(permit) = self.permits.acquire().await {
-            permit.forget();
+        if places > 0
+            && let Ok(permits) = self.permits.acquire_many(places).await
+        {
+            permits.forget();
         }
     }
 

@@ -51,6 +51,8 @@ fn record(due: u64) -> Arc<Record> {
         key: None,
         repeat: None,
         retry: None,
+        headers: Default::default(),
+        payload_codec: None,
         payload: Arc::new([1, 2, 3]),
     })
 }

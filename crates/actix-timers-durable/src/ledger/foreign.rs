@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::batch::gather;
 use super::group::Step;
 use super::request::{Cancellation, Request, Rescheduling, Scheduled};
 use super::{Reading, Replies};
@@ -31,6 +32,20 @@ impl Foreign {
                 Ok(()) => (Change::Put { record: Arc::clone(&record), on_key }, Step::Schedule { record, answer }),
                 Err(error) => return replies.schedule(answer, Err(Arc::new(error))),
             },
+            Request::ScheduleAll { timers, answer } => {
+                match timers.iter().try_for_each(|(record, _)| store.admits(record)) {
+                    Ok(()) if timers.is_empty() => replies.put(answer, Ok(Vec::new())),
+                    Ok(()) => {
+                        let answers = gather(timers.len(), answer);
+                        for ((record, on_key), answer) in timers.into_iter().zip(answers) {
+                            self.changes.push(Change::Put { record: Arc::clone(&record), on_key });
+                            self.steps.push(Step::Schedule { record, answer });
+                        }
+                    }
+                    Err(error) => replies.put(answer, Err(Arc::new(error))),
+                }
+                return;
+            }
             Request::Cancel { id, answer } => {
                 (Change::Remove { id, at: None }, Step::Cancel { id, is_in_flight: false, answer })
             }
@@ -64,6 +79,10 @@ impl Foreign {
     ) {
         self.changes.clear();
         for (step, outcome) in self.steps.drain(..).zip(outcomes) {
+            if let ChangeOutcome::Newer { id, version } = outcome {
+                step.fail(&Arc::new(StoreError::newer_record(id, version)), replies);
+                continue;
+            }
             match step {
                 Step::Aside => {}
                 Step::Schedule { answer, .. } => {

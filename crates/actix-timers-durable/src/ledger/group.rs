@@ -118,6 +118,7 @@ impl<H: Horizon> Ledger<H> {
         }
         let in_memory = self.table.first_due().unwrap_or(DueTime::MAX);
         let elsewhere = self.first_left().min(self.held.first_due());
+        let elsewhere = elsewhere.min(self.skipped.first_due());
         let first = in_memory.min(elsewhere).min(self.frontier.bound());
         (first.as_millis() >= self.cursor.as_millis().saturating_add(ADVANCE_MILLIS)).then_some(first)
     }
@@ -163,6 +164,10 @@ impl<H: Horizon> Ledger<H> {
                 return;
             }
             InternalChange::Bookkeeping => return,
+            InternalChange::Expired => {
+                self.counters.expired += u64::from(outcome == ChangeOutcome::Removed);
+                return;
+            }
             // It is in memory with its new number, or will be when it is loaded.
             InternalChange::Renumbered(id) => return self.recovery.is_renumbered(id),
             // Unless a caller has moved it in the meantime.
@@ -193,6 +198,9 @@ impl<H: Horizon> Ledger<H> {
                 self.admit(record);
                 replies.schedule(answer, Ok(scheduled));
             }
+            (Step::Cancel { answer, .. }, ChangeOutcome::Newer { id, version }) => {
+                replies.cancel(answer, Err(Arc::new(StoreError::newer_record(id, version))));
+            }
             (Step::Cancel { id, is_in_flight, answer }, outcome) => {
                 self.removed(id);
                 let is_elsewhere = outcome == ChangeOutcome::RemovedInFlight;
@@ -220,6 +228,9 @@ impl<H: Horizon> Ledger<H> {
                 replies.put(answer, Ok(rescheduled));
             }
             (Step::Aside, _) => {}
+            (Step::Requeue { answer } | Step::Discard { answer }, ChangeOutcome::Newer { id, version }) => {
+                replies.put(answer, Err(Arc::new(StoreError::newer_record(id, version))));
+            }
             (Step::Requeue { answer }, ChangeOutcome::Moved(record)) => {
                 self.admit(record);
                 replies.put(answer, Ok(true));
@@ -249,6 +260,8 @@ impl<H: Horizon> Ledger<H> {
                     }
                     InternalChange::Claim { cleared: Vec::new(), answer: Answer::Nobody }
                 }
+                // The next sweep finds it again.
+                InternalChange::Expired => continue,
                 other => other,
             };
             if !is_over {

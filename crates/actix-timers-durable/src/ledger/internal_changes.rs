@@ -29,6 +29,8 @@ pub(super) enum InternalChange {
     Left(DurableId),
     /// A parked record is pending again.
     Unparked,
+    /// An expired dead letter is discarded.
+    Expired,
     /// A delivery that the previous process began has its number.
     Renumbered(DurableId),
 }

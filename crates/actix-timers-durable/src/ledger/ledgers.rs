@@ -155,10 +155,8 @@ impl<H: Horizon> Ledgers<H> {
                 break;
             }
             let Some(request) = requests.pop_front() else { break };
-            of_callers += usize::from(!request.is_of_deliveries());
-            if let Request::Schedule { record, .. } = &request {
-                bytes += record.payload.len();
-            }
+            of_callers += request.places();
+            bytes += request.bytes();
             match &self.end {
                 Some(error) => replies.reject(request, error),
                 None => self.prepare_one(now, request, replies),
@@ -172,6 +170,12 @@ impl<H: Horizon> Ledgers<H> {
             Request::Schedule { record, .. } => {
                 let of_shard = self.owned.get(&record.id.shard()).map_or(0, Ledger::sequence);
                 Arc::make_mut(record).sequence = self.next_sequence(now, of_shard);
+            }
+            Request::ScheduleAll { timers, .. } => {
+                for (record, _) in timers {
+                    let of_shard = self.owned.get(&record.id.shard()).map_or(0, Ledger::sequence);
+                    Arc::make_mut(record).sequence = self.next_sequence(now, of_shard);
+                }
             }
             Request::Pause { route, message_type } => {
                 let route = (Arc::clone(route), Arc::clone(message_type));

@@ -40,11 +40,12 @@ impl<H: Horizon> Ledger<H> {
             self.take_back(now, store);
             self.load(now, store);
         }
+        let is_sweeping = may_load && self.discard_expired(now, store);
         self.evict();
         self.arm();
         self.recheck(now);
         let has_more = may_load && self.load_trouble.is_none() && (self.is_filling || self.recovery.is_under_way());
-        has_more || self.has_changes_to_write()
+        has_more || is_sweeping || self.has_changes_to_write()
     }
 
     /// Takes a stored or moved record into memory if it belongs there.
@@ -185,12 +186,13 @@ impl<H: Horizon> Ledger<H> {
         match store.load(part, self.fence.shard, after, until, limit) {
             Ok(page) => {
                 self.load_trouble = None;
-                let bytes: usize = page.found.iter().map(|found| found.record.payload.len()).sum();
+                let bytes: usize = page.found.iter().map(|found| found.record.size()).sum();
                 self.page = if bytes > PAGE_BYTES { self.page / 2 } else { self.page * 2 }.clamp(1, PAGE);
                 for damaged in &page.damaged {
                     self.counters.failed(StoreOp::Decode);
                     self.note(Note::Damaged(*damaged));
                 }
+                page.newer.iter().for_each(|newer| self.skip_newer(part, *newer));
                 Some(page)
             }
             Err(error) => {

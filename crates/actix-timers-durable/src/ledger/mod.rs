@@ -29,12 +29,15 @@
 //! - `ledgers`: from a request to its shard, and the commit for all shards; `foreign`: changes of shards of other nodes;
 //!   `ownership`: shards gained and lost.
 //! - `prepare`: the changes of a request; `group`: the commit, and the reply to each; `internal_changes`: its own
-//!   changes, kept until they are written; `health`: failures to write. `repeat`: the change after a delivery.
+//!   changes, kept until they are written; `batch`: several new timers in one request; `health`: failures to write.
+//!   `repeat`: the change after a delivery.
 //! - `table`: records in memory; `frontier`: the boundary of loading; `loading`: loading, arming and evicting;
 //!   `recovery`: records of the previous process; `suspects`: the message to blame for the death of a process;
-//!   `paused`: records left on disk because their routes have no recipient.
+//!   `paused`: records left on disk because their routes have no recipient; `newer`: records that a newer version has
+//!   written; `retention`: old dead letters.
 //! - `queries`, `replies`, `note`: queries, replies and log events.
 
+mod batch;
 mod closed;
 mod foreign;
 mod frontier;
@@ -44,6 +47,7 @@ mod horizon;
 mod internal_changes;
 mod ledgers;
 mod loading;
+mod newer;
 mod note;
 mod ownership;
 mod paused;
@@ -53,6 +57,7 @@ mod recovery;
 mod repeat;
 mod replies;
 mod request;
+mod retention;
 mod suspects;
 mod table;
 #[cfg(test)]
@@ -72,17 +77,20 @@ use frontier::Frontier;
 use group::Group;
 use health::{Health, Trouble};
 use internal_changes::InternalChanges;
+use newer::Skipped;
 use note::DeadLetterLimits;
 use ownership::{Held, Role};
 use paused::Paused;
 use recovery::Recovery;
+use retention::Retention;
 use table::{Table, Turn};
 
+pub(crate) use batch::{MAX_BATCH, MAX_BATCH_BYTES};
 pub(crate) use horizon::Horizon;
 pub(crate) use ledgers::Ledgers;
 pub(crate) use note::Note;
 pub(crate) use replies::Replies;
-pub(crate) use request::{Answer, Answered, Cancellation, Listed, Query, Request, Rescheduling, Scheduled, Verdict};
+pub(crate) use request::{Answer, Answered, Cancellation, Query, Request, Rescheduling, Scheduled, Seen, Verdict};
 
 /// The configuration of the ledgers of a node.
 #[derive(Debug, Clone)]
@@ -91,16 +99,24 @@ pub(crate) struct LedgerConfig {
     pub(crate) horizon: Duration,
     /// Maximum number of records in memory, at least one. Records in flight count.
     pub(crate) loaded: usize,
-    /// Maximum bytes of their payload; records in flight may exceed it.
+    /// Maximum bytes of their payload and headers; records in flight may exceed it.
     pub(crate) loaded_bytes: usize,
     /// Maximum number of requests in one commit.
     pub(crate) group: usize,
+    /// The time after which dead letters are discarded; none: never.
+    pub(crate) keep_dead_letters: Option<Duration>,
 }
 
 impl Default for LedgerConfig {
-    /// A minute, 262 144 records, 256 MiB of payload, 4096 requests.
+    /// A minute, 262 144 records, 256 MiB of payload, 4096 requests; dead letters stay.
     fn default() -> Self {
-        Self { horizon: Duration::from_secs(60), loaded: 262_144, loaded_bytes: 256 << 20, group: 4096 }
+        Self {
+            horizon: Duration::from_secs(60),
+            loaded: 262_144,
+            loaded_bytes: 256 << 20,
+            group: 4096,
+            keep_dead_letters: None,
+        }
     }
 }
 
@@ -154,6 +170,9 @@ pub(crate) struct Ledger<H: Horizon> {
     /// alone.
     exoneration: Option<u64>,
     paused: Vec<Paused>,
+    /// Records of a newer version.
+    skipped: Skipped,
+    retention: Retention,
     counters: DurableCounters,
     notes: Vec<Note>,
     dead_letter_limits: DeadLetterLimits,
@@ -194,6 +213,8 @@ impl<H: Horizon> Ledger<H> {
             recovery: Recovery::from(claims, has_other_claims),
             exoneration: None,
             paused: Vec::new(),
+            skipped: Skipped::default(),
+            retention: Retention::default(),
             counters: DurableCounters::default(),
             notes: Vec::new(),
             dead_letter_limits: DeadLetterLimits::default(),

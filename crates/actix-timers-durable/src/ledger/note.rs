@@ -54,6 +54,8 @@ pub(crate) enum Note {
     },
     /// A record cannot be read, and is skipped.
     Damaged(Option<DurableId>),
+    /// A newer version has written a record, which is skipped.
+    Newer { id: DurableId, version: u8 },
 }
 
 impl Note {
@@ -102,6 +104,10 @@ impl Note {
             Self::Damaged(id) => {
                 let id = id.map(|id| id.to_string());
                 error!(target: TARGET, id, "the record of a durable timer is damaged");
+            }
+            Self::Newer { id, version } => {
+                let id = tracing::field::display(id);
+                warn!(target: TARGET, id, version, "a durable timer is skipped: a newer version has written it");
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::batch::gather;
 use super::group::Step;
 use super::health::Health;
 use super::internal_changes::InternalChange;
@@ -32,8 +33,21 @@ impl<H: Horizon> Ledger<H> {
             _ => {}
         }
         match request {
-            Request::Schedule { record, on_key, answer } => {
-                self.prepare_schedule(record, on_key, answer, store, replies);
+            Request::Schedule { record, on_key, answer } => match self.admit_new(&record, store) {
+                Ok(()) => self.prepare_schedule(record, on_key, answer),
+                Err(error) => replies.schedule(answer, Err(error)),
+            },
+            Request::ScheduleAll { timers, answer } => {
+                match timers.iter().try_for_each(|(record, _)| self.admit_new(record, store)) {
+                    Ok(()) if timers.is_empty() => replies.put(answer, Ok(Vec::new())),
+                    Ok(()) => {
+                        let answers = gather(timers.len(), answer);
+                        for ((record, on_key), answer) in timers.into_iter().zip(answers) {
+                            self.prepare_schedule(record, on_key, answer);
+                        }
+                    }
+                    Err(error) => replies.put(answer, Err(error)),
+                }
             }
             Request::Cancel { id, answer } => self.prepare_cancel(id, answer, replies),
             Request::Reschedule { id, due, answer } => match self.prepare_reschedule(id, due, store) {
@@ -79,17 +93,11 @@ impl<H: Horizon> Ledger<H> {
         self.group.cancelled_in_flight.contains(&id)
     }
 
-    fn prepare_schedule(
-        &mut self,
-        record: Arc<Record>,
-        on_key: OnKey,
-        answer: Answer<Scheduled>,
-        store: &dyn TimerStore,
-        replies: &mut Replies,
-    ) {
+    /// Rejects a new timer that cannot be stored.
+    fn admit_new(&mut self, record: &Record, store: &dyn TimerStore) -> Result<(), Arc<StoreError>> {
         let shard = record.id.shard();
         let is_ours = shard == self.fence.shard;
-        let admitted = if is_ours { store.admits(&record) } else { Err(StoreError::Fenced { shard }) };
+        let admitted = if is_ours { store.admits(record) } else { Err(StoreError::Fenced { shard }) };
         if let Err(error) = admitted {
             let error = Arc::new(error);
             if matches!(*error, StoreError::Rejected(_)) {
@@ -98,11 +106,15 @@ impl<H: Horizon> Ledger<H> {
                     self.note(Note::Rejected(Arc::clone(&error)));
                 }
             }
-            return replies.schedule(answer, Err(error));
+            return Err(error);
         }
         if std::mem::take(&mut self.has_no_room) {
             self.note(Note::WritesAgain);
         }
+        Ok(())
+    }
+
+    fn prepare_schedule(&mut self, record: Arc<Record>, on_key: OnKey, answer: Answer<Scheduled>) {
         let step = Step::Schedule { record: Arc::clone(&record), answer };
         self.group.wanted.push((Change::Put { record, on_key }, step));
     }

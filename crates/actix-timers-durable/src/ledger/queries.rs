@@ -76,13 +76,14 @@ impl<H: Horizon> Ledgers<H> {
         while listed.seen.len() < limit && examined < MAX_EXAMINED && bytes < BYTES {
             let page = self.store.list(query.part, listed.next, query.until, page_size)?;
             examined += page_size;
-            let size: usize = page.found.iter().map(|found| found.record.payload.len()).sum();
+            let size: usize = page.found.iter().map(|found| found.record.size()).sum();
             bytes += size;
             if size * 2 <= BYTES {
                 page_size = (page_size * 2).min(PAGE);
             }
             page.damaged.iter().for_each(|_| self.counters.failed(StoreOp::Decode));
             listed.damaged += page.damaged.len();
+            listed.newer += page.newer.len();
             listed.next = page.next;
             for found in page.found {
                 if listed.seen.len() == limit {

@@ -26,6 +26,12 @@ pub(crate) enum Request {
         on_key: OnKey,
         answer: Answer<Scheduled>,
     },
+    /// Store new timers, all or none. The ledger sets each `sequence`.
+    ScheduleAll {
+        /// The timers, in the state [`RecordState::first`], each with the action if a pending timer has its key.
+        timers: Vec<(Arc<Record>, OnKey)>,
+        answer: Answer<Vec<Scheduled>>,
+    },
     /// Remove a pending or parked timer.
     Cancel { id: DurableId, answer: Answer<Cancellation> },
     /// Move a timer to another due time. A repetition continues from there.
@@ -163,6 +169,8 @@ pub(crate) struct Listed {
     pub(crate) next: Option<Position>,
     /// Records that cannot be read.
     pub(crate) damaged: usize,
+    /// Records of a newer version.
+    pub(crate) newer: usize,
 }
 
 /// A query of timers.
@@ -220,11 +228,29 @@ impl Request {
         !self.is_change() && !self.is_query()
     }
 
+    /// Returns the number of places that it takes among the requests of callers: none on the delivery side.
+    pub(crate) fn places(&self) -> usize {
+        match self {
+            Self::ScheduleAll { timers, .. } => timers.len().max(1),
+            request => usize::from(!request.is_of_deliveries()),
+        }
+    }
+
+    /// Returns the bytes of new timers.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Schedule { record, .. } => record.size(),
+            Self::ScheduleAll { timers, .. } => timers.iter().map(|(record, _)| record.size()).sum(),
+            _ => 0,
+        }
+    }
+
     /// Returns whether it is a caller's change.
     pub(super) const fn is_change(&self) -> bool {
         matches!(
             self,
             Self::Schedule { .. }
+                | Self::ScheduleAll { .. }
                 | Self::Cancel { .. }
                 | Self::Reschedule { .. }
                 | Self::Requeue { .. }
@@ -240,10 +266,15 @@ impl Request {
         )
     }
 
-    /// Returns a timer of the request; those of one request are of one shard.
+    /// Returns a timer of the request, if those of the request are of one shard.
     pub(super) fn timer(&self) -> Option<DurableId> {
         match self {
             Self::Schedule { record, .. } => Some(record.id),
+            // If they are of several shards, they are stored as those of other nodes, in one group.
+            Self::ScheduleAll { timers, .. } => {
+                let (first, _) = timers.first()?;
+                timers.iter().all(|(record, _)| record.id.shard() == first.id.shard()).then_some(first.id)
+            }
             Self::Cancel { id, .. }
             | Self::Reschedule { id, .. }
             | Self::Requeue { id, .. }
@@ -265,6 +296,7 @@ impl Request {
         let error = || Arc::clone(error);
         match self {
             Self::Schedule { answer, .. } => answer.give(Err(error())),
+            Self::ScheduleAll { answer, .. } => answer.give(Err(error())),
             Self::Cancel { answer, .. } => answer.give(Err(error())),
             Self::Reschedule { answer, .. } => answer.give(Err(error())),
             Self::Requeue { answer, .. } | Self::Discard { answer, .. } => answer.give(Err(error())),

@@ -69,7 +69,7 @@ impl<T> State<T> {
 pub(super) struct Table<T> {
     entries: FxHashMap<DurableId, Entry<T>>,
     order: BTreeSet<Turn>,
-    /// Bytes of payload.
+    /// Bytes of payload and headers.
     bytes: usize,
     in_flight: Claims,
 }
@@ -84,7 +84,7 @@ impl<T> Table<T> {
         self.entries.len()
     }
 
-    /// Returns the bytes of payload in memory.
+    /// Returns the bytes of payload and headers in memory.
     pub(super) const fn bytes(&self) -> usize {
         self.bytes
     }
@@ -119,7 +119,7 @@ impl<T> Table<T> {
 
     /// Adds a new record that waits for its time and is not armed.
     pub(super) fn insert(&mut self, record: Arc<Record>) {
-        self.bytes += record.payload.len();
+        self.bytes += record.size();
         self.order.insert(Turn::of(&record));
         let state = State::Pending { handle: None, is_changing: false };
         self.entries.insert(record.id, Entry { record, state });
@@ -128,7 +128,7 @@ impl<T> Table<T> {
     /// Removes a record, also from its claim.
     pub(super) fn remove(&mut self, id: DurableId) -> Option<Entry<T>> {
         let entry = self.entries.remove(&id)?;
-        self.bytes -= entry.record.payload.len();
+        self.bytes -= entry.record.size();
         self.order.remove(&Turn::of(&entry.record));
         if let State::InFlight { claim, .. } = entry.state {
             self.in_flight.release(claim);

@@ -22,6 +22,8 @@ pub(crate) enum StoreOp {
     Read,
     /// Decode a record: it is damaged.
     Decode,
+    /// Decode a record: a newer version has written it.
+    Version,
     /// Give up the shard.
     Lease,
     /// Back up the store.
@@ -29,7 +31,8 @@ pub(crate) enum StoreOp {
 }
 
 impl StoreOp {
-    const ALL: [Self; 6] = [Self::Commit, Self::Load, Self::Read, Self::Decode, Self::Lease, Self::BackUp];
+    const ALL: [Self; 7] =
+        [Self::Commit, Self::Load, Self::Read, Self::Decode, Self::Version, Self::Lease, Self::BackUp];
 
     const fn name(self) -> &'static str {
         match self {
@@ -37,6 +40,7 @@ impl StoreOp {
             Self::Load => "load",
             Self::Read => "read",
             Self::Decode => "decode",
+            Self::Version => "version",
             Self::Lease => "lease",
             Self::BackUp => "back_up",
         }
@@ -83,6 +87,8 @@ pub(crate) struct DurableCounters {
     pub(crate) cancelled: u64,
     /// Requests to schedule whose key was taken.
     pub(crate) duplicates: u64,
+    /// Dead letters discarded because of their age.
+    pub(crate) expired: u64,
     /// Timers loaded that were overdue or being delivered at start.
     pub(crate) recovered: u64,
     /// Deliveries that the last process had begun.
@@ -99,12 +105,14 @@ impl DurableCounters {
 
     /// Adds the counters of another ledger.
     pub(crate) fn add(&mut self, other: &Self) {
-        let Self { scheduled, rescheduled, cancelled, duplicates, recovered, interrupted, deliveries, errors } = self;
+        let Self { scheduled, rescheduled, cancelled, duplicates, expired, recovered, interrupted, deliveries, errors } =
+            self;
         for (sum, more) in [
             (scheduled, other.scheduled),
             (rescheduled, other.rescheduled),
             (cancelled, other.cancelled),
             (duplicates, other.duplicates),
+            (expired, other.expired),
             (recovered, other.recovered),
             (interrupted, other.interrupted),
         ] {
@@ -171,6 +179,7 @@ struct Board {
     rescheduled: Tally,
     cancelled: Tally,
     duplicates: Tally,
+    expired: Tally,
     recovered: Tally,
     deliveries: [Tally; DeliveryOutcome::ALL.len()],
     errors: [Tally; StoreOp::ALL.len()],
@@ -206,6 +215,7 @@ impl DurableMeters {
                 rescheduled: plain(names::DURABLE_RESCHEDULED.name),
                 cancelled: plain(names::DURABLE_CANCELLED.name),
                 duplicates: plain(names::DUPLICATES_SUPPRESSED.name),
+                expired: plain(names::DURABLE_EXPIRED.name),
                 recovered: plain(names::RECOVERED.name),
                 deliveries: DeliveryOutcome::ALL
                     .map(|how| Tally::new(labelled(names::DURABLE_DELIVERIES.name, "outcome", how.name()))),
@@ -250,6 +260,7 @@ impl Board {
         self.rescheduled.show(counters.rescheduled);
         self.cancelled.show(counters.cancelled);
         self.duplicates.show(counters.duplicates);
+        self.expired.show(counters.expired);
         self.recovered.show(counters.recovered);
         self.interrupted.show(counters.interrupted);
         self.deliveries.iter_mut().zip(counters.deliveries).for_each(|(tally, counted)| _ = tally.show(counted));
@@ -288,7 +299,7 @@ mod tests {
         }
         let series: Vec<_> = page.lines().filter(|line| line.starts_with("actix_timers_")).collect();
         let plain = series.iter().filter(|line| !line.contains("quantile")).count();
-        assert_eq!(plain, 10 + 5 + StoreOp::ALL.len() + DeliveryOutcome::ALL.len() + 3 * 2, "{page}");
+        assert_eq!(plain, 10 + 6 + StoreOp::ALL.len() + DeliveryOutcome::ALL.len() + 3 * 2, "{page}");
         assert!(series.iter().all(|line| line.ends_with(" 0")), "{page}");
     }
 
@@ -303,6 +314,7 @@ mod tests {
             duplicates: 4,
             recovered: 5,
             interrupted: 6,
+            expired: 27,
             ..DurableCounters::default()
         };
         for (times, how) in (7..).zip(DeliveryOutcome::ALL) {
@@ -313,14 +325,14 @@ mod tests {
         }
         let report = DurableReport {
             counters,
-            pending: 18,
-            parked: 19,
-            dead_letters: 20,
-            loaded: 21,
-            in_flight: 22,
-            loaded_ahead: Duration::from_secs(23),
-            lag: Duration::from_secs(24),
-            overdue: Duration::from_secs(25),
+            pending: 19,
+            parked: 20,
+            dead_letters: 21,
+            loaded: 22,
+            in_flight: 23,
+            loaded_ahead: Duration::from_secs(24),
+            lag: Duration::from_secs(25),
+            overdue: Duration::from_secs(26),
             has_failed: true,
         };
         // Published twice, counted once.
@@ -349,6 +361,7 @@ mod tests {
             op("load"),
             op("read"),
             op("decode"),
+            op("version"),
             op("lease"),
             op("back_up"),
             (names::STORE_PENDING, String::new()),
@@ -359,6 +372,7 @@ mod tests {
             (names::STORE_LOADED_AHEAD, String::new()),
             (names::STORE_LAG, String::new()),
             (names::STORE_OVERDUE, String::new()),
+            (names::DURABLE_EXPIRED, String::new()),
         ];
         for (number, (metric, label)) in (1u32..).zip(expected) {
             assert_eq!(value(&page, metric.name, &label), Some(f64::from(number)), "{}{label}", metric.name);

@@ -165,6 +165,14 @@ pub enum ChangeOutcome {
     Missing,
     /// The change was made.
     Done,
+    /// The record of the timer was written by a newer version of this crate, and nothing was changed: this version
+    /// knows only parts of it.
+    Newer {
+        /// The id of the timer.
+        id: DurableId,
+        /// The version of the record.
+        version: u8,
+    },
     /// The timer is removed. Another node has claimed it, so its last delivery may be in progress.
     RemovedInFlight,
     /// The new timer has replaced this one, which another node has claimed, or this one in another shard.
@@ -259,6 +267,17 @@ pub struct Page {
     pub next: Option<Position>,
     /// Ids of damaged records (wrong checksum). They stay in the store, and are skipped.
     pub damaged: Vec<Option<DurableId>>,
+    /// Records that a newer version of this crate has written. They are sound, stay in the store, and are skipped.
+    pub newer: Vec<Newer>,
+}
+
+/// A record that a newer version of this crate has written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Newer {
+    /// The position of the record.
+    pub at: Position,
+    /// The version of the record.
+    pub version: u8,
 }
 
 /// The numbers of timers in a shard: exact, and maintained with each change.
@@ -272,7 +291,7 @@ pub struct Counts {
     pub dead: u64,
 }
 
-/// Maximum size of a record in the stores of this crate, in bytes of payload, names and key together.
+/// Maximum size of a record in the stores of this crate, in bytes of payload, names, key and headers together.
 pub const MAX_RECORD_LEN: usize = 1 << 20;
 /// Maximum length of an idempotency key in the stores of this crate, in bytes.
 pub const MAX_KEY_LEN: usize = 1024;
@@ -362,6 +381,19 @@ pub enum StoreError {
         /// The reason.
         reason: String,
     },
+    /// A newer version of this crate has written the record. It is kept, and nothing was changed.
+    #[error(
+        "the timer {id} has a record of version {found}, and this version of actix-timers knows versions up to {known}: it is \
+         kept; use a newer version"
+    )]
+    NewerRecord {
+        /// The id of the timer.
+        id: DurableId,
+        /// The version of the record.
+        found: u8,
+        /// The newest known version.
+        known: u8,
+    },
     /// A record is larger than the store accepts.
     #[error(
         "a record of {size} bytes is larger than the {limit} bytes that the store takes: keep large data elsewhere"
@@ -436,7 +468,7 @@ pub trait TimerStore: Send + 'static {
     /// order.
     ///
     /// # Errors
-    /// Nothing can be read. Single damaged records are no error: see [`Page::damaged`].
+    /// Nothing can be read. Single records that cannot be read are no error: see [`Page::damaged`] and [`Page::newer`].
     fn load(
         &mut self,
         part: Part,
@@ -450,7 +482,7 @@ pub trait TimerStore: Send + 'static {
     /// record.
     ///
     /// # Errors
-    /// The record cannot be read.
+    /// The record cannot be read. [`StoreError::NewerRecord`] if a newer version has written it.
     fn get(&mut self, id: DurableId) -> Result<Option<Found>, StoreError>;
 
     /// Returns the pending or parked timer that has this key, in a shared store of any shard. None if the key is longer
@@ -558,6 +590,13 @@ pub trait TimerStore: Send + 'static {
     }
 }
 
+impl StoreError {
+    /// Creates the error of a record of a newer version.
+    pub const fn newer_record(id: DurableId, version: u8) -> Self {
+        Self::NewerRecord { id, found: version, known: codec::NEWEST }
+    }
+}
+
 /// Commits the groups of the owner of the only shard.
 fn commit_one_by_one<S: TimerStore + ?Sized>(
     store: &mut S,
@@ -599,12 +638,13 @@ fn admit(record: &Record) -> Result<(), StoreError> {
     }
 }
 
-/// Returns the bytes of a record that depend on its user: payload, names, key.
+/// Returns the bytes of a record that depend on its user: payload, names, key, headers.
 fn record_size(record: &Record) -> usize {
     let repeat = match &record.repeat {
         Some(StoredRepeat { mode: RepeatMode::Cron { expression, zone }, .. }) => expression.len() + zone.len(),
         _ => 0,
     };
     let key = record.key.as_ref().map_or(0, |key| key.len());
-    record.payload.len() + record.route.len() + record.message_type.len() + key + repeat
+    let codec = record.payload_codec.as_ref().map_or(0, |codec| codec.len());
+    record.payload.len() + record.route.len() + record.message_type.len() + key + codec + repeat + record.headers.size()
 }

@@ -6,7 +6,9 @@ use std::time::Duration;
 use actix_timers_durable::store::{
     Change, ChangeOutcome, Claim, Counts, Found, MAX_KEY_LEN, MAX_RECORD_LEN, Part, StoreError, TimerStore,
 };
-use actix_timers_durable::{DueTime, DurableId, Missed, Record, RecordState, RepeatMode, RetryPolicy, StoredRepeat};
+use actix_timers_durable::{
+    DueTime, DurableId, Headers, Missed, Record, RecordState, RepeatMode, RetryPolicy, StoredRepeat,
+};
 
 use crate::records::{Owned, at, dead_letter, id, keyed, put, record, remove, replace};
 use crate::subject::Subject;
@@ -14,6 +16,34 @@ use crate::subject::Subject;
 fn repeating(due: u64, number: u64) -> Record {
     let mode = RepeatMode::FixedRate { period: Duration::from_millis(100), missed: Missed::Delay };
     Record { repeat: Some(StoredRepeat { mode, times: Some(9), until: None }), ..record(due, number) }
+}
+
+fn with_headers(due: u64, number: u64) -> Record {
+    let headers = [("traceparent", "00-4bf9-00f0-01"), ("tenant", "Zürich"), ("empty", "")];
+    Record { headers: Headers::of(headers).unwrap(), ..keyed(due, number, "key") }
+}
+
+pub(crate) fn headers_stay_with_their_timer<S: Subject>() {
+    let subject = S::new();
+    let mut store = Owned::new(subject.open());
+    let record = with_headers(5, 1);
+    let id = record.id;
+    store.does(put(record.clone()));
+    let to = RecordState { due: at(9), attempt: 2, ..record.progress };
+    let expect_moved = |outcome: ChangeOutcome| {
+        let ChangeOutcome::Moved(moved) = outcome else { panic!("{outcome:?}") };
+        assert_eq!(moved.headers, record.headers);
+    };
+    expect_moved(store.does(Change::Move { id, at: None, to }));
+    store.does(Change::Park { id, at: None });
+    assert_eq!(store.all(Part::Parked, 9)[0].record.headers, record.headers);
+    expect_moved(store.does(Change::Unpark { id }));
+    store.does(dead_letter(id, None));
+    drop(store);
+    let mut store = Owned::new(subject.open());
+    assert_eq!(store.all(Part::Dead, 9)[0].record.headers, record.headers);
+    expect_moved(store.does(Change::Requeue { id, due: at(20) }));
+    assert_eq!(store.all(Part::Pending, 9)[0].record.headers, record.headers);
 }
 
 pub(crate) fn a_record_comes_back_as_it_was_put<S: Subject>() {
@@ -31,6 +61,7 @@ pub(crate) fn a_record_comes_back_as_it_was_put<S: Subject>() {
             message_version: u32::MAX,
             ..record(9, 5)
         },
+        with_headers(10, 6),
     ];
     for record in &records {
         assert_eq!(store.does(put(record.clone())), ChangeOutcome::Created);

@@ -287,7 +287,8 @@ impl TimerStore for RedbStore {
 
     fn admits(&self, record: &Record) -> Result<(), StoreError> {
         let key = record.key.as_ref().map_or(0, |key| key.len());
-        let size = record.payload.len() + record.route.len() + record.message_type.len() + key;
+        let headers: usize = record.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+        let size = record.payload.len() + record.route.len() + record.message_type.len() + key + headers;
         if size > MAX_RECORD_LEN {
             return Err(StoreError::TooLarge { size, limit: MAX_RECORD_LEN });
         }

@@ -152,6 +152,8 @@ fn put(random: &mut Random, ids: &mut Vec<DurableId>) -> Change {
         key,
         repeat: None,
         retry: None,
+        headers: Default::default(),
+        payload_codec: None,
         payload: [].into(),
     };
     let on_key = if random.one_in(2) { OnKey::Replace } else { OnKey::KeepExisting };

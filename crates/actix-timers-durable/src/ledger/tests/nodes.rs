@@ -110,6 +110,8 @@ impl Cluster {
             key: key.map(Into::into),
             repeat: None,
             retry: None,
+            headers: Default::default(),
+            payload_codec: None,
             payload: [].into(),
         };
         let (id, record) = (record.id, Arc::new(record));

@@ -100,7 +100,7 @@ impl<T> Coming<T> {
 pub(crate) struct World {
     /// The disk in memory, unless the timers are in files.
     pub(crate) disk: MemoryDisk,
-    files: Option<tempfile::TempDir>,
+    pub(super) files: Option<tempfile::TempDir>,
     pub(crate) config: LedgerConfig,
     pub(crate) ledger: Ledgers<FakeHorizon>,
     pub(crate) horizon: FakeHorizon,
@@ -271,6 +271,8 @@ impl World {
             key: None,
             repeat: None,
             retry: None,
+            headers: Default::default(),
+            payload_codec: None,
             payload: self.names.to_be_bytes().into(),
         }
     }

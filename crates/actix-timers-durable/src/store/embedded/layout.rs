@@ -300,7 +300,8 @@ pub(super) fn read_record(
     Ok(Found { record: record.into(), part, dead_letter, is_claimed: false })
 }
 
-/// Returns the idempotency key in the value, or its first piece, of a pending or parked timer.
+/// Returns the idempotency key in the value, or its first piece, of a pending or parked timer. None if a newer version
+/// has written the record.
 pub(super) fn key_of_record(value: &[u8]) -> Option<&str> {
     codec::key_of(value).ok().flatten().filter(|key| key.len() <= MAX_KEY_LEN)
 }

@@ -24,6 +24,8 @@ mod journals;
 mod layout;
 mod modes;
 mod names;
+#[cfg(test)]
+mod newer;
 mod room;
 mod scan;
 
@@ -316,6 +318,9 @@ impl EmbeddedStore {
         match error {
             ReadError::Io(error) => unreadable(self.directory.path(), &error),
             ReadError::Damaged => unreadable(self.directory.path(), &"a checksum does not fit, or a part is missing"),
+            ReadError::Newer(version) => {
+                unreadable(self.directory.path(), &format!("a newer version has written it, in version {version}"))
+            }
         }
     }
 
@@ -588,7 +593,9 @@ impl TimerStore for EmbeddedStore {
         let mut group = Group::new(&engine, &mut self.names, fence.shard, state, changes.len());
         let outcomes = group.apply(changes).map_err(|error| match error {
             ReadError::Io(error) => StoreError::Rejected(error),
-            ReadError::Damaged => StoreError::Rejected(io::Error::from(io::ErrorKind::InvalidData)),
+            ReadError::Damaged | ReadError::Newer(_) => {
+                StoreError::Rejected(io::Error::from(io::ErrorKind::InvalidData))
+            }
         })?;
         let (state, rows) = (group.state, group.rows);
         // Otherwise it could not be reopened.
@@ -621,7 +628,10 @@ impl TimerStore for EmbeddedStore {
     fn get(&mut self, id: DurableId) -> Result<Option<Found>, StoreError> {
         self.recover_to_read()?;
         let engine = self.engine()?.clone();
-        self.look_up(&engine, id).map_err(|error| self.unreadable(error))
+        self.look_up(&engine, id).map_err(|error| match error {
+            ReadError::Newer(version) => StoreError::newer_record(id, version),
+            error => self.unreadable(error),
+        })
     }
 
     fn find_key(&mut self, shard: u16, key: &str) -> Result<Option<DurableId>, StoreError> {

@@ -327,7 +327,7 @@ impl TimerStore for MemoryStore {
         let is_more = found.len() > limit;
         found.truncate(limit);
         let next = if is_more { found.last().map(|last| Position::of(&last.record)).or(after) } else { None };
-        Ok(Page { found, next, damaged: Vec::new() })
+        Ok(Page { found, next, ..Page::default() })
     }
 
     fn total(&mut self) -> Result<Counts, StoreError> {

@@ -203,7 +203,7 @@ impl Shard {
         let is_more = found.len() > limit;
         found.truncate(limit);
         let next = if is_more { found.last().map(|last| position(&last.record)).or(after) } else { None };
-        Page { found, next, damaged: Vec::new() }
+        Page { found, next, ..Page::default() }
     }
 
     pub(super) fn get(&self, id: DurableId) -> Option<Found> {
