@@ -278,9 +278,11 @@ impl<H: Horizon> Ledgers<H> {
     /// Ends with a store that has no other shards, or goes on without the shards that were lost.
     fn drop_lost(&mut self) {
         if self.is_shared() {
-            let lost = self.owned.extract_if(.., |_, ledger| ledger.is_lost()).map(|(_, ledger)| ledger);
-            let lost: Vec<_> = lost.chain(self.former.extract_if(.., |ledger| ledger.is_lost())).collect();
-            lost.into_iter().for_each(|ledger| self.absorb(ledger));
+            let lost = self.owned.iter().filter(|(_, ledger)| ledger.is_lost());
+            let lost: Vec<_> = lost.map(|(shard, _)| *shard).collect();
+            let mut ended: Vec<_> = lost.iter().filter_map(|shard| self.owned.remove(shard)).collect();
+            ended.extend(self.former.extract_if(.., |ledger| ledger.is_lost()));
+            ended.into_iter().for_each(|ledger| self.absorb(ledger));
         } else if let Some(why) = self.owned.values().find_map(|ledger| ledger.health.lost()) {
             self.end = Some(Arc::clone(why));
         }
