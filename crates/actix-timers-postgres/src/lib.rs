@@ -1,4 +1,6 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
+// Of two definitions of a link the first one counts: those of rustdoc precede the README's.
+#![cfg_attr(all(doc, not(doctest)), doc = include!("links.in"))]
 #![doc = include_str!("../README.md")]
 //!
 //! # The code
@@ -18,6 +20,8 @@ mod commit;
 mod connect;
 mod dial;
 mod error;
+#[cfg(doc)]
+pub mod guide;
 mod io;
 mod keeper;
 mod options;

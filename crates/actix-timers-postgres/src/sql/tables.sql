@@ -5,6 +5,8 @@ CREATE TABLE @schema@.meta (
     -- Shards of each pool.
     shards int NOT NULL,
     created timestamptz NOT NULL DEFAULT now(),
+    -- The identifier of the server's files, if it may be read: a restored copy has another one, and other transactions.
+    system bigint,
     is_only bool PRIMARY KEY DEFAULT true CHECK (is_only)
 );
 
