@@ -239,13 +239,14 @@ async fn mark_system(client: &Client, server: &Server) -> Result<bool, Migration
     if !client.query_one(is_known, &[]).await?.get::<_, bool>(0) {
         return Ok(false);
     }
-    let sql = server.schema.sql(
-        "WITH former AS (SELECT m.system FROM @schema@.meta m), present AS (
-            UPDATE @schema@.meta m SET system = s.system_identifier FROM pg_control_system() s
-            WHERE m.system IS DISTINCT FROM s.system_identifier RETURNING 1
-        ) SELECT (SELECT f.system IS NOT NULL FROM former f) AND EXISTS (SELECT FROM present)",
-    );
-    Ok(client.query_one(&sql, &[]).await?.get(0))
+    let sql = "SELECT m.system, s.system_identifier FROM @schema@.meta m, pg_control_system() s";
+    let row = client.query_one(&server.schema.sql(sql), &[]).await?;
+    let (noted, present): (Option<i64>, i64) = (row.get(0), row.get(1));
+    if noted != Some(present) {
+        let sql = "UPDATE @schema@.meta m SET system = $1";
+        client.execute(&server.schema.sql(sql), &[&present]).await?;
+    }
+    Ok(noted.is_some_and(|noted| noted != present))
 }
 
 /// Makes all timers old: in a restored copy the numbers of transactions and the snapshots mean nothing. No node runs.

@@ -31,7 +31,9 @@ DECLARE
     of_shard smallint;
     new_id uuid;
     holder uuid;
-    key_bytes bytea := convert_to(schedule.key, 'UTF8');
+    -- Keys belong to a route: see `key.rs` of the crate actix-timers-durable.
+    stored_key text := schedule.route || chr(31) || schedule.key;
+    key_bytes bytea := convert_to(stored_key, 'UTF8');
     random text := replace(gen_random_uuid()::text, '-', '');
     encoded bytea;
 BEGIN
@@ -42,9 +44,12 @@ BEGIN
     IF due_millis >= 1::bigint << 46 THEN
         RAISE EXCEPTION 'the time lies after the year 4199, later than durable timers can be due' USING ERRCODE = 'datetime_field_overflow';
     END IF;
-    IF octet_length(key_bytes) > 1024 THEN
-        RAISE EXCEPTION 'an idempotency key of % bytes is longer than 1024: use a digest of it', octet_length(key_bytes)
-            USING ERRCODE = 'string_data_right_truncation';
+    IF octet_length(convert_to(route, 'UTF8')) NOT BETWEEN 1 AND 255 OR route ~ '[[:cntrl:]]' THEN
+        RAISE EXCEPTION 'a name of a route has 1 to 255 bytes, and no control characters' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF octet_length(convert_to(schedule.key, 'UTF8')) > 512 THEN
+        RAISE EXCEPTION 'an idempotency key of % bytes is longer than 512: use a digest of it',
+            octet_length(convert_to(schedule.key, 'UTF8')) USING ERRCODE = 'string_data_right_truncation';
     END IF;
     IF octet_length(payload) + octet_length(convert_to(route, 'UTF8')) + octet_length(convert_to(message_type, 'UTF8'))
         + coalesce(octet_length(key_bytes), 0) > 1048576 THEN
@@ -59,7 +64,7 @@ BEGIN
         || '8' || lpad(to_hex(((due_millis & 1023) << 2) | (get_byte(decode(left(random, 2), 'hex'), 0) & 3)), 3, '0')
         || right(random, 16)
     )::uuid;
-    encoded := CASE WHEN key_bytes IS NULL THEN '\x0100'::bytea ELSE '\x0101'::bytea || @schema@.encode_text(schedule.key) END
+    encoded := CASE WHEN key_bytes IS NULL THEN '\x0100'::bytea ELSE '\x0101'::bytea || @schema@.encode_text(stored_key) END
         || @schema@.encode_number((extract(epoch FROM clock_timestamp()) * 1000)::bigint << 18)
         || @schema@.encode_number(message_version)
         || @schema@.encode_text(route) || @schema@.encode_text(message_type) || payload;
