@@ -40,7 +40,7 @@ pub struct RouteOptions {
 }
 
 /// The pool of routes without their own.
-const DEFAULT_POOL: &str = "default";
+pub(super) const DEFAULT_POOL: &str = "default";
 
 impl RouteOptions {
     /// Creates the default options: 256 deliveries in flight, and the default [`RetryPolicy`].

@@ -13,6 +13,7 @@
 //! 4. `session` on a connection (`dial`), and the thread of the sessions (`io`): `commit`, `reads` and `arrivals` run there.
 //! 5. `keeper`: the lease (on the `boot_clock`), dead nodes, balance. It reports through `shared`.
 //! 6. [`PostgresStore`] (`store`, with `ownership`): the trait, on the caller's thread. `placement`: shards of new timers.
+//!    `transaction`: timers in transactions of users.
 
 mod arrivals;
 mod boot_clock;
@@ -36,6 +37,7 @@ mod shared;
 mod snapshot;
 mod sql;
 mod store;
+mod transaction;
 
 pub use error::ConnectError;
 pub use options::PostgresOptions;

@@ -23,6 +23,7 @@ mod set_up;
 mod sql_functions;
 mod subject;
 mod throughput;
+mod transactions;
 
 /// Defines tests that need a server.
 macro_rules! with_server {
