@@ -9,6 +9,7 @@ use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use crate::error::Failure;
+use crate::metrics::Resent;
 use crate::plan::Arrays;
 use crate::session::Session;
 
@@ -55,7 +56,10 @@ impl Commit {
             match session.query(&sql, &params).await {
                 Ok(rows) => return Ok(Reply::Rows(rows)),
                 Err(failure) if failure.has_state("ATU01") => return Ok(Reply::Unfold),
-                Err(failure) if failure.is_collision() && attempt < ATTEMPTS => attempt += 1,
+                Err(failure) if failure.is_collision() && attempt < ATTEMPTS => {
+                    session.shared.activity.resent(Resent::Collision);
+                    attempt += 1;
+                }
                 Err(Failure::NoReply(text)) => return self.resolve(session, text).await,
                 Err(failure) => return Err(failure.into_error()),
             }
@@ -64,6 +68,7 @@ impl Commit {
 
     /// Ends the old session, and looks whether its commit is there.
     async fn resolve(&self, session: &mut Session, text: String) -> Result<Reply, StoreError> {
+        session.shared.activity.lost_reply();
         let end = Instant::now() + self.patience;
         let left = session.left.clone();
         while Instant::now() < end {

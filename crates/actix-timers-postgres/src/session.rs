@@ -69,6 +69,7 @@ pub(crate) struct Session {
     pub(crate) seat: Rc<Seat>,
     pub(crate) shared: Arc<Shared>,
     live: Option<Live>,
+    was_live: bool,
     /// The process that a broken session may have left.
     pub(crate) left: Option<(i32, String)>,
     trouble: Option<Trouble>,
@@ -95,7 +96,7 @@ struct Trouble {
 
 impl Session {
     pub(crate) fn new(role: Role, server: Arc<Server>, seat: Rc<Seat>, shared: Arc<Shared>) -> Self {
-        Self { role, server, seat, shared, live: None, left: None, trouble: None }
+        Self { role, server, seat, shared, live: None, was_live: false, left: None, trouble: None }
     }
 
     /// Connects, unless it is connected.
@@ -168,6 +169,9 @@ impl Session {
             match self.open().await {
                 Ok(live) => {
                     self.live = Some(live);
+                    if std::mem::replace(&mut self.was_live, true) {
+                        self.shared.activity.reconnected(self.role);
+                    }
                     self.trouble = None;
                 }
                 Err(text) => {

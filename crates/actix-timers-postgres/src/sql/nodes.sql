@@ -39,7 +39,7 @@ END
 $$;
 
 -- Takes over from nodes whose leases have ended, takes free shards up to the node's share, and returns all shards of the
--- node, with those beyond its share marked.
+-- node, with those beyond its share marked; and a row without a shard for each node that it has taken over from.
 CREATE OR REPLACE FUNCTION @schema@.keep(p_node bigint, p_serves bool, p_pools text[])
 RETURNS TABLE (shard smallint, epoch bigint, is_surplus bool) LANGUAGE plpgsql AS $$
 DECLARE
@@ -62,6 +62,7 @@ BEGIN
         WHERE s.owner = dead.id;
         DELETE FROM @schema@.outcomes o WHERE o.node = dead.id;
         DELETE FROM @schema@.nodes n WHERE n.id = dead.id;
+        RETURN QUERY SELECT NULL::smallint, NULL::bigint, false;
     END LOOP;
     IF p_serves THEN
         FOREACH wanted IN ARRAY p_pools LOOP
