@@ -18,6 +18,7 @@ mod arrivals;
 mod engines;
 mod nodes;
 mod oracle;
+mod routes;
 mod server;
 mod set_up;
 mod sql_functions;
