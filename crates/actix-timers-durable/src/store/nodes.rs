@@ -16,10 +16,13 @@ use crate::{DurableId, Record};
 pub struct Node {
     /// The name of the durable timers, for people.
     pub name: String,
-    /// The routes and message types that it delivers. A node without any owns no shards.
+    /// The routes and message types that it delivers. A node without any owns no shards. Shards with parked timers of a
+    /// route go to nodes that deliver it.
     pub routes: Vec<(Arc<str>, Arc<str>)>,
     /// The pools of these routes, each once: the node owns shards of no others.
     pub pools: Vec<Arc<str>>,
+    /// The pools of routes that it only declares: shards for them exist when it has joined.
+    pub declared: Vec<Arc<str>>,
 }
 
 /// Changes of the shards that a node owns.

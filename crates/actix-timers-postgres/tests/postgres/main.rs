@@ -19,6 +19,7 @@ mod engines;
 mod metrics;
 mod nodes;
 mod oracle;
+mod routes;
 mod server;
 mod set_up;
 mod sql_functions;
