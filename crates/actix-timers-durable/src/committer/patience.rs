@@ -17,7 +17,7 @@ pub(super) struct Patience {
     last: (usize, Duration),
     /// The number of commits to come without a wait.
     skips: u32,
-    /// Half of that number after the next wait in vain. .
+    /// Half of that number after the next wait in vain.
     penalty: u32,
 }
 
