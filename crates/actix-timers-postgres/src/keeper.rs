@@ -1,7 +1,6 @@
 //! The keeper: renews the lease, takes over from dead nodes, balances the shards, and keeps the clock.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Weak};
