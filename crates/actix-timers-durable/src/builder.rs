@@ -126,8 +126,9 @@ impl DurableTimersBuilder {
 
     /// Declares a route that other nodes of a shared store deliver, so that timers can be scheduled on it here.
     ///
-    /// A node that delivers other routes must declare this one with its [pool](RouteOptions::pool), which it does not
-    /// serve: it would park the timers of an unknown route in shards of its own.
+    /// Name its [pool](RouteOptions::pool), if it has one, with [`declare_with`](Self::declare_with). Nodes that deliver
+    /// different routes should serve different pools: in a common one the shards gather on the nodes that know all
+    /// routes in use.
     pub fn declare<M: DurableMessage>(self, name: &str) -> Self {
         self.declare_with::<M>(name, RouteOptions::new())
     }

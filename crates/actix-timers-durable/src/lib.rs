@@ -15,8 +15,8 @@
 //!    record to a message for a live actor.
 //! 5. `horizon`: the near future in the wheel; `dispatcher`, `route_queues`: from a due record to the end of its
 //!    handler.
-//! 6. [`DurableTimers`] (`timers`, configured by `builder`): the requests, with `request`, `options`, `key` and
-//!    `schedule_future`; as `messages`, and from a `context`. `view`: the replies, `error`: the errors.
+//! 6. [`DurableTimers`] (`timers`, configured by `builder`): the requests, with `request`, `options`, `key`,
+//!    `new_timer` (from a request to a record) and `schedule_future`; as `messages`, and from a `context`. `view`: the replies, `error`: the errors.
 //! 7. [`metrics`]: metrics of stores and deliveries.
 //!
 //! Stores and ledger do not depend on actix and read no clock: wall-clock times are arguments.
@@ -39,6 +39,7 @@ mod ledger;
 mod message;
 mod messages;
 pub mod metrics;
+mod new_timer;
 mod options;
 mod payload_codec;
 mod record;

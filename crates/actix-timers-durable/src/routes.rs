@@ -40,7 +40,7 @@ pub struct RouteOptions {
 }
 
 /// The pool of routes without their own.
-const DEFAULT_POOL: &str = "default";
+pub(super) const DEFAULT_POOL: &str = "default";
 
 impl RouteOptions {
     /// Creates the default options: 256 deliveries in flight, and the default [`RetryPolicy`].
@@ -283,12 +283,14 @@ impl Routes {
 
     /// Returns the node that delivers these routes.
     pub(super) fn node(&self, name: &str) -> Node {
-        let delivered = self.all.iter().filter(|route| route.delivers);
         let mut node = Node { name: name.to_owned(), ..Node::default() };
-        for Route { name, message_type, options, .. } in delivered {
-            node.routes.push((Arc::clone(name), Arc::clone(message_type)));
-            if !node.pools.iter().any(|pool| **pool == *options.pool_name()) {
-                node.pools.push(options.pool_name().into());
+        for Route { name, message_type, options, delivers, .. } in &self.all {
+            if *delivers {
+                node.routes.push((Arc::clone(name), Arc::clone(message_type)));
+            }
+            let pools = if *delivers { &mut node.pools } else { &mut node.declared };
+            if !pools.iter().any(|pool| **pool == *options.pool_name()) {
+                pools.push(options.pool_name().into());
             }
         }
         node

@@ -20,15 +20,14 @@ use super::dispatcher::{Connected, DurableTimerActor, Stop};
 use super::due_time::DueTime;
 use super::envelope::Durable;
 use super::error::{DurableError, ScheduleError};
-use super::headers::Headers;
 use super::id::DurableId;
 use super::key;
 use super::ledger::{self, Answer, Answered, Cancellation, Query, Request, Rescheduling, Seen};
 use super::message::DurableMessage;
-use super::options::DurableOptions;
-use super::record::{Record, RecordState, StoredRepeat};
+use super::new_timer::Destination;
+use super::record::Record;
 use super::request::{Schedule, due_after};
-use super::routes::{Route, Routes};
+use super::routes::Routes;
 use super::schedule_future::{ScheduleFuture, Scheduled};
 use super::store::{Counts, OnKey, Part, Placement, StoreError};
 use super::view::{Cursor, DurableFilter, DurableInfo, DurablePage, DurableState};
@@ -214,23 +213,15 @@ impl DurableTimers {
     /// # Errors
     /// As [`schedule_after`](Self::schedule_after).
     pub fn schedule<M: DurableMessage>(&self, request: Schedule<M>) -> ScheduleFuture<M> {
-        let Schedule { route, when, options, message } = request;
-        let (due, repeat) = match when.resolve(&**self.0.timers.clock()) {
-            Ok(resolved) => resolved,
-            Err(reason) => return ScheduleFuture::rejected(DurableId::new(0, DueTime::MAX), message, reason),
-        };
-        let of_route = self.0.routes.of::<M>(&route);
-        let shard = of_route.as_ref().map_or(0, |(_, route)| self.0.placement.shard(route.options.pool_name()));
-        let id = DurableId::new(shard, due);
-        match of_route.and_then(|(_, route)| self.record(id, repeat, route, &options, &message)) {
-            Err(reason) => ScheduleFuture::rejected(id, message, reason),
+        match self.record(&request, |pool| self.0.placement.shard(pool)) {
+            Err(reason) => ScheduleFuture::rejected(DurableId::new(0, DueTime::MAX), request.message, reason),
             Ok((record, on_key)) => {
-                let committer = self.0.committer.clone();
+                let (id, committer) = (record.id, self.0.committer.clone());
                 let committing = async move {
                     let ask = |answer| Request::Schedule { record: Arc::new(record), on_key, answer };
                     Ok(scheduled(id, answered(committer.ask(ask).await)?))
                 };
-                ScheduleFuture::under_way(id, message, Box::pin(committing))
+                ScheduleFuture::under_way(id, request.message, Box::pin(committing))
             }
         }
     }
@@ -269,13 +260,9 @@ impl DurableTimers {
         let mut failure = too_large(size, "timers", Self::MAX_BATCH);
         let (mut timers, mut messages) = (Vec::new(), Vec::with_capacity(size));
         let mut shards = Vec::new();
-        for Schedule { route, when, options, message } in requests {
+        for request in requests {
             if failure.is_none() {
-                let record = when.resolve(&**self.0.timers.clock()).and_then(|(due, repeat)| {
-                    let (_, route) = self.0.routes.of::<M>(&route)?;
-                    let id = DurableId::new(self.shard_in(&mut shards, route), due);
-                    self.record(id, repeat, route, &options, &message)
-                });
+                let record = self.record(&request, |pool| self.shard_in(&mut shards, pool));
                 failure = match record {
                     Ok((record, on_key)) => {
                         bytes += record.size();
@@ -285,7 +272,7 @@ impl DurableTimers {
                     Err(reason) => Some(reason),
                 };
             }
-            messages.push(message);
+            messages.push(request.message);
         }
         if let Some(reason) = failure {
             return Err(ScheduleError { message: messages, reason });
@@ -297,9 +284,8 @@ impl DurableTimers {
         }
     }
 
-    /// Returns the shard for the timers of a batch on this route: the same for each route of a pool.
-    fn shard_in(&self, shards: &mut Vec<(String, u16)>, route: &Route) -> u16 {
-        let pool = route.options.pool_name();
+    /// Returns the shard for the timers of a batch in this pool: the same for all.
+    fn shard_in(&self, shards: &mut Vec<(String, u16)>, pool: &str) -> u16 {
         if let Some((_, shard)) = shards.iter().find(|(known, _)| known == pool) {
             return *shard;
         }
@@ -308,41 +294,17 @@ impl DurableTimers {
         shard
     }
 
-    /// Creates the record of a request.
+    /// Creates the record of a request; `shard` chooses a shard of the pool of its route.
     fn record<M: DurableMessage>(
         &self,
-        id: DurableId,
-        repeat: Option<StoredRepeat>,
-        route: &Route,
-        options: &DurableOptions,
-        message: &M,
+        request: &Schedule<M>,
+        shard: impl FnOnce(&str) -> u16,
     ) -> Result<(Record, OnKey), DurableError> {
-        let (key, on_key) = match &options.key {
-            None => (None, OnKey::KeepExisting),
-            Some((key, _)) if key.len() > DurableOptions::MAX_KEY_LEN => {
-                return Err(DurableError::KeyTooLong { size: key.len() });
-            }
-            Some((key, on_key)) => (Some(key::kept(&route.name, key).into()), *on_key),
-        };
-        let headers = Headers::of(options.headers.iter().map(|(name, value)| (name, value)))?;
-        let encoded = message.encode().and_then(|payload| self.0.routes.codec().encode(payload));
-        let (payload_codec, payload) =
-            encoded.map_err(|error| DurableError::Encode { message_type: M::NAME, error })?;
-        let record = Record {
-            id,
-            progress: RecordState::first(id.first_due()),
-            sequence: 0,
-            route: Arc::clone(&route.name),
-            message_type: Arc::clone(&route.message_type),
-            message_version: M::VERSION,
-            key,
-            repeat,
-            retry: options.retry,
-            headers,
-            payload_codec,
-            payload: payload.into(),
-        };
-        Ok((record, on_key))
+        request.record(&**self.0.timers.clock(), self.0.routes.codec(), || {
+            let (_, route) = self.0.routes.of::<M>(&request.route)?;
+            let shard = shard(route.options.pool_name());
+            Ok(Destination { route: Arc::clone(&route.name), message_type: Arc::clone(&route.message_type), shard })
+        })
     }
 
     /// Cancels a timer. [`Cancelled`](CancelOutcome::Cancelled): this is on disk, and the handler will not run with

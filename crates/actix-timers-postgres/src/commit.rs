@@ -1,5 +1,6 @@
 //! Sending a commit, and finding out its result if the reply is lost.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use actix_timers_durable::StoreError;
@@ -16,6 +17,13 @@ use crate::session::Session;
 /// Attempts when transactions collide.
 const ATTEMPTS: u32 = 8;
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// The call of the function.
+static STATEMENT: LazyLock<String> = LazyLock::new(|| {
+    let values: Vec<_> = (1..=61).map(|number| format!("${number}")).collect();
+    let (columns, values) = (crate::rows::COLUMNS, values.join(", "));
+    format!("SELECT t.ord, t.code, t.other, {columns} FROM @schema@.commit({values}) t")
+});
 
 /// A commit to send.
 pub(crate) struct Commit {
@@ -40,22 +48,20 @@ pub(crate) enum Reply {
 }
 
 impl Commit {
-    pub(crate) async fn send(self, session: &mut Session) -> Result<Reply, StoreError> {
-        let values: Vec<_> = (1..=61).map(|number| format!("${number}")).collect();
-        let sql = format!(
-            "SELECT t.ord, t.code, t.other, {columns} FROM @schema@.commit({values}) t",
-            columns = crate::rows::COLUMNS,
-            values = values.join(", ")
-        );
-        let sql = session.sql(&sql);
-        let is_lowering = self.arrays.is_lowering;
-        let mut params: Vec<&(dyn ToSql + Sync)> = vec![&self.node, &self.number, &is_lowering];
-        params.extend(self.arrays.params());
+    pub(crate) async fn send(mut self, session: &mut Session) -> Result<Reply, StoreError> {
+        let sql = session.sql(&STATEMENT);
         let mut attempt = 1;
         loop {
+            let mut params: Vec<&(dyn ToSql + Sync)> = vec![&self.node, &self.number, &self.arrays.is_lowering];
+            params.extend(self.arrays.params());
             match session.query(&sql, &params).await {
                 Ok(rows) => return Ok(Reply::Rows(rows)),
                 Err(failure) if failure.has_state("ATU01") => return Ok(Reply::Unfold),
+                // A new timer is there already.
+                Err(failure) if failure.has_state("23505") && attempt < ATTEMPTS => {
+                    self.arrays.expect_known_timers();
+                    attempt += 1;
+                }
                 Err(failure) if failure.is_collision() && attempt < ATTEMPTS => {
                     session.shared.activity.resent(Resent::Collision);
                     attempt += 1;

@@ -212,7 +212,7 @@ async fn migrate_alone(client: &Client, server: &Server, options: &PostgresOptio
             INSERT INTO @schema@.progress (shard) SELECT s.shard FROM s",
         );
         client.execute(&sql, &[&shards]).await?;
-        return Ok(());
+        return mark_system(client, server).await.map(drop);
     }
     let meta = client.query_opt(&schema.sql("SELECT m.format, m.shards FROM @schema@.meta m"), &[]).await;
     let meta = meta.map_err(|error| match error.code() {
@@ -227,7 +227,34 @@ async fn migrate_alone(client: &Client, server: &Server, options: &PostgresOptio
     if shards != i32::from(options.shards) {
         return Err(Migration::Failed(ConnectError::OtherShards { found: shards, wanted: options.shards }));
     }
+    if mark_system(client, server).await? {
+        forget_transactions(client, server).await?;
+    }
     Ok(())
+}
+
+/// Notes the server in `meta`; returns whether another one was noted there.
+async fn mark_system(client: &Client, server: &Server) -> Result<bool, Migration> {
+    let is_known = "SELECT has_function_privilege('pg_catalog.pg_control_system()', 'EXECUTE')";
+    if !client.query_one(is_known, &[]).await?.get::<_, bool>(0) {
+        return Ok(false);
+    }
+    let sql = "SELECT m.system, s.system_identifier FROM @schema@.meta m, pg_control_system() s";
+    let row = client.query_one(&server.schema.sql(sql), &[]).await?;
+    let (noted, present): (Option<i64>, i64) = (row.get(0), row.get(1));
+    if noted != Some(present) {
+        let sql = "UPDATE @schema@.meta m SET system = $1";
+        client.execute(&server.schema.sql(sql), &[&present]).await?;
+    }
+    Ok(noted.is_some_and(|noted| noted != present))
+}
+
+/// Makes all timers old: in a restored copy the numbers of transactions and the snapshots mean nothing. No node runs.
+async fn forget_transactions(client: &Client, server: &Server) -> Result<(), Migration> {
+    let sql = "SET LOCAL statement_timeout = 0;
+        UPDATE @schema@.timers SET arrived = NULL WHERE arrived IS NOT NULL;
+        UPDATE @schema@.progress SET cursor = 0, seen = '1:1:'";
+    Ok(client.batch_execute(&server.schema.sql(sql)).await?)
 }
 
 async fn check_rights(client: &Client, server: &Server) -> Result<(), ConnectError> {

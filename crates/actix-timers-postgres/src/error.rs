@@ -1,6 +1,7 @@
 //! Errors of connecting, and of statements.
 
 use std::error::Error;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use actix_timers_durable::StoreError;
@@ -145,6 +146,11 @@ impl std::fmt::Display for Failure {
             Self::NotSent(text) | Self::Reported { text, .. } | Self::NoReply(text) => f.write_str(text),
         }
     }
+}
+
+/// Returns the error of data that this crate cannot have written.
+pub(crate) fn unreadable(reason: &str) -> StoreError {
+    StoreError::Unreadable { path: PathBuf::from("postgres"), reason: reason.to_owned() }
 }
 
 /// Returns the text of an error with its causes.

@@ -113,19 +113,21 @@ impl Membership {
         session.connect().await?;
         let node = random_node();
         let (pids, started) = session.seat.processes();
-        let routes: Vec<_> =
-            self.node.routes.iter().flat_map(|(route, message_type)| [&**route, &**message_type]).collect();
-        let pools: Vec<_> = self.node.pools.iter().map(|pool| &**pool).collect();
+        let routes = self.node.routes.iter();
+        let routes: Vec<_> = routes.map(|(route, message_type)| format!("{route}\u{1f}{message_type}")).collect();
+        let [pools, declared] = [&self.node.pools, &self.node.declared].map(|pools| texts(pools));
         let name = if self.node.name.is_empty() {
             session.server.node_name.clone()
         } else {
             format!("{} {}", session.server.node_name, self.node.name)
         };
-        let sql = session.sql("SELECT @schema@.join_node($1, $2, $3, $4, $5, $6, $7, $8, $9::text::interval)");
+        let sql = session.sql("SELECT @schema@.join_node($1, $2, $3, $4, $5, $6, $7, $8, $9, $10::text::interval)");
         let (before, lease) = (boot_clock::now(), interval(self.lease));
         let serves = self.serves(session);
         let version = env!("CARGO_PKG_VERSION");
-        session.execute(&sql, &[&node, &name, &version, &routes, &pools, &serves, &pids, &started, &lease]).await?;
+        session
+            .execute(&sql, &[&node, &name, &version, &routes, &pools, &declared, &serves, &pids, &started, &lease])
+            .await?;
         self.owned.clear();
         self.pruned = 0;
         session.seat.joined();
@@ -180,7 +182,7 @@ impl Membership {
     /// Takes over and balances, and reports gained and lost shards.
     async fn look(&mut self, session: &mut Session) -> Result<(), Failure> {
         let node = session.shared.node();
-        let pools: Vec<_> = self.node.pools.iter().map(|pool| &**pool).collect();
+        let pools = texts(&self.node.pools);
         let serves = self.serves(session);
         let sql = session.sql("SELECT k.shard, k.epoch, k.is_surplus FROM @schema@.keep($1, $2, $3) k");
         let rows = session.query(&sql, &[&node, &serves, &pools]).await?;
@@ -255,10 +257,27 @@ impl Membership {
             session.execute(&sql, &[&node, &self.pruned, &until]).await?;
             self.pruned = until;
         }
+        // Every node that may own the shard knows the route.
+        let sql = session.sql(
+            "DELETE FROM @schema@.wanted_routes w USING (
+                SELECT r.shard, r.route FROM @schema@.wanted_routes r JOIN @schema@.shards s ON s.shard = r.shard
+                WHERE s.pool = ANY ($1) AND NOT EXISTS (
+                    SELECT FROM @schema@.nodes n WHERE n.serves AND s.pool = ANY (n.pools) AND r.route <> ALL (n.routes)
+                )
+                ORDER BY r.shard, r.route FOR UPDATE OF r SKIP LOCKED
+            ) known WHERE w.shard = known.shard AND w.route = known.route",
+        );
+        if self.serves(session) {
+            session.execute(&sql, &[&texts(&self.node.pools)]).await?;
+        }
         let counts = counts(session).await?;
         *lock(&session.shared.counts) = counts;
         Ok(())
     }
+}
+
+fn texts(names: &[Arc<str>]) -> Vec<&str> {
+    names.iter().map(|name| &**name).collect()
 }
 
 /// Returns a new id of a node.

@@ -1,4 +1,6 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
+// Of two definitions of a link the first one counts: those of rustdoc precede the README's.
+#![cfg_attr(all(doc, not(doctest)), doc = include!("links.in"))]
 #![doc = include_str!("../README.md")]
 //!
 //! # The code
@@ -12,6 +14,7 @@
 //! 5. `keeper`: the lease (on the `boot_clock`), dead nodes, balance. It reports through `shared`.
 //! 6. [`metrics`]: what the keeper and the sessions count and measure.
 //! 7. [`PostgresStore`] (`store`, with `ownership`): the trait, on the caller's thread. `placement`: shards of new timers.
+//!    `transaction`: timers in transactions of users.
 
 mod arrivals;
 mod boot_clock;
@@ -19,6 +22,8 @@ mod commit;
 mod connect;
 mod dial;
 mod error;
+#[cfg(doc)]
+pub mod guide;
 mod io;
 mod keeper;
 pub mod metrics;
@@ -34,6 +39,7 @@ mod shared;
 mod snapshot;
 mod sql;
 mod store;
+mod transaction;
 
 pub use error::ConnectError;
 pub use options::PostgresOptions;

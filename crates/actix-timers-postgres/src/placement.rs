@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use actix_timers_durable::store::Placement;
 
@@ -32,11 +32,25 @@ impl Places {
         }
     }
 
+    /// Returns whether the shards of a pool are known.
+    pub(crate) fn contains(&self, pool: &str) -> bool {
+        self.read().get(pool).is_some_and(|pool| !pool.all.is_empty())
+    }
+
+    /// Adds the shards of a pool.
+    pub(crate) fn add_pool(&self, name: &str, shards: impl Iterator<Item = u16>) {
+        self.write().entry(name.to_owned()).or_default().all = shards.collect();
+    }
+
     /// Sets the shards of this node.
     pub(crate) fn set_owned(&self, owned: impl Fn(u16) -> bool) {
         for pool in self.write().values_mut() {
             pool.owned = pool.all.iter().copied().filter(|shard| owned(*shard)).collect();
         }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, HashMap<String, Pool>> {
+        self.pools.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, HashMap<String, Pool>> {
@@ -46,7 +60,7 @@ impl Places {
 
 impl Placement for Places {
     fn shard(&self, pool: &str) -> u16 {
-        let pools = self.pools.read().unwrap_or_else(PoisonError::into_inner);
+        let pools = self.read();
         let Some(pool) = pools.get(pool) else { return 0 };
         let shards = if pool.owned.is_empty() { &pool.all } else { &pool.owned };
         let run = self.placed.fetch_add(1, Ordering::Relaxed) / RUN;

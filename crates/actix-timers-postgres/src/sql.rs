@@ -15,8 +15,19 @@ const DEFINITIONS: [&str; 7] = [
 ];
 
 /// The tables, for checks of rights.
-pub(crate) const TABLES: [&str; 10] =
-    ["meta", "nodes", "shards", "progress", "timers", "parked", "dead_letters", "keys", "claims", "outcomes"];
+pub(crate) const TABLES: [&str; 11] = [
+    "meta",
+    "nodes",
+    "shards",
+    "progress",
+    "timers",
+    "parked",
+    "dead_letters",
+    "wanted_routes",
+    "keys",
+    "claims",
+    "outcomes",
+];
 
 /// A schema, quoted for SQL.
 #[derive(Debug, Clone)]

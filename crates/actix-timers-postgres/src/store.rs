@@ -1,6 +1,5 @@
 //! The store: calls of one thread, which wait for the thread of the sessions.
 
-use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,7 +8,7 @@ use std::time::Duration;
 
 use actix_timers_durable::store::{
     Arrivals, Change, ChangeOutcome, Committed, Counts, Fence, Found, Group, Lease, MAX_KEY_LEN, MAX_RECORD_LEN, Node,
-    Page, Part, Placement, Position, Right, Standing, StoreClock,
+    Page, Part, Placement, Position, RecordBuilder, Right, Standing, StoreClock,
 };
 use actix_timers_durable::{DueTime, DurableId, Record, RepeatMode, StoreError, StoredRepeat, TimerStore};
 use tokio_postgres::tls::MakeTlsConnect;
@@ -18,7 +17,7 @@ use tokio_postgres::{Config, NoTls, Row, Socket};
 use crate::arrivals::{self, Sweep};
 use crate::commit::{Commit, Reply};
 use crate::dial::{Dial, LocalFuture};
-use crate::error::Failure;
+use crate::error::{Failure, unreadable};
 use crate::io::Io;
 use crate::keeper::{self, Order, leases, random_node};
 use crate::metrics::{NodeMeters, Resent};
@@ -43,11 +42,13 @@ const SWEEPS: usize = 4;
 /// A clone is another store of the same schema, with sessions of its own, which begin when durable timers are started
 /// with it.
 pub struct PostgresStore {
-    server: Arc<Server>,
+    pub(crate) server: Arc<Server>,
     options: PostgresOptions,
-    clock: StoreClock,
+    pub(crate) clock: StoreClock,
     pools: Arc<[(String, u16)]>,
-    places: Arc<Places>,
+    pub(crate) places: Arc<Places>,
+    /// Records of timers in transactions of users.
+    pub(crate) records: RecordBuilder,
     live: Option<Live>,
 }
 
@@ -81,7 +82,8 @@ impl std::fmt::Debug for PostgresStore {
 
 impl Clone for PostgresStore {
     fn clone(&self) -> Self {
-        Self::of(Arc::clone(&self.server), self.options.clone(), self.clock.clone(), Arc::clone(&self.pools))
+        let (options, clock, pools) = (self.options.clone(), self.clock.clone(), Arc::clone(&self.pools));
+        Self { records: self.records.clone(), ..Self::of(Arc::clone(&self.server), options, clock, pools) }
     }
 }
 
@@ -121,7 +123,8 @@ impl PostgresStore {
     fn of(server: Arc<Server>, options: PostgresOptions, clock: StoreClock, pools: Arc<[(String, u16)]>) -> Self {
         let places = Arc::new(Places::default());
         places.set_pools(pools.iter().cloned());
-        Self { server, options, clock, pools, places, live: None }
+        let records = RecordBuilder::new(clock.clone());
+        Self { server, options, clock, pools, places, records, live: None }
     }
 
     /// Returns the id of the node in the table `nodes`, if it has joined.
@@ -346,10 +349,6 @@ fn prepared(mut config: Config, options: &PostgresOptions) -> Config {
         config.target_session_attrs(tokio_postgres::config::TargetSessionAttrs::ReadWrite);
     }
     config
-}
-
-fn unreadable(reason: &str) -> StoreError {
-    StoreError::Unreadable { path: PathBuf::from("postgres"), reason: reason.to_owned() }
 }
 
 /// Rejects a record that cannot be stored.

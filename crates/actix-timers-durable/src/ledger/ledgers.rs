@@ -12,9 +12,9 @@ use super::note::{self, Note};
 use super::ownership::{Arrival, by_shard};
 use super::request::{Answer, Answered, Request};
 use super::{Horizon, Ledger, LedgerConfig, PolicyOf, Reading, Replies};
-use crate::due_time::DueTime;
 use crate::id::DurableId;
 use crate::metrics::{DurableCounters, DurableReport, ShardLoss, StoreOp};
+use crate::new_timer::next_sequence;
 use crate::store::{Arrivals, Change, Committed, Counts, Group, Node, Right, Standing, StoreError, TimerStore};
 
 /// Bytes of payload in one commit.
@@ -221,8 +221,7 @@ impl<H: Horizon> Ledgers<H> {
     /// Returns a number larger than all earlier ones, also if the clock goes back; across processes only if it does
     /// not.
     fn next_sequence(&mut self, now: Reading, of_shard: u64) -> u64 {
-        let of_now = now.wall.as_millis() << (u64::BITS - DueTime::BITS);
-        self.sequence = self.sequence.max(of_shard).saturating_add(1).max(of_now);
+        self.sequence = next_sequence(self.sequence.max(of_shard), now.wall);
         self.sequence
     }
 

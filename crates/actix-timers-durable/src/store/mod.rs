@@ -7,6 +7,7 @@
 //! - [`Change`] and [`ChangeOutcome`]: a change of a record, and its outcome.
 //! - [`TimerStore`]: commit, load, look up.
 //! - [`Node`], [`Standing`], [`Group`], [`Arrivals`] (`nodes`): a store that several processes share.
+//! - [`RecordBuilder`]: records for a store that schedules by itself.
 //! - [`StoreError`]: failures, and their effects on commits.
 //!
 //! Two stores exist: [`EmbeddedStore`] (`embedded`) on disk, and [`MemoryStore`] (`memory`), which lasts as long as the
@@ -26,6 +27,7 @@ use super::id::DurableId;
 use super::record::{Record, RecordState, RepeatMode, StoredRepeat};
 use crate::shown::shown;
 
+pub use super::new_timer::RecordBuilder;
 #[cfg(fuzzing)]
 pub use embedded::fuzzing;
 pub use embedded::{CheckIssue, EmbeddedOptions, EmbeddedStore, ShardStatistics, Statistics};
@@ -627,7 +629,7 @@ fn admit_all(store: &impl TimerStore, fence: Fence, changes: &[Change]) -> Resul
 }
 
 /// Rejects a record that cannot be stored.
-fn admit(record: &Record) -> Result<(), StoreError> {
+pub(super) fn admit(record: &Record) -> Result<(), StoreError> {
     let size = record_size(record);
     if size > MAX_RECORD_LEN {
         return Err(StoreError::TooLarge { size, limit: MAX_RECORD_LEN });

@@ -16,10 +16,13 @@ use crate::{DurableId, Record};
 pub struct Node {
     /// The name of the durable timers, for people.
     pub name: String,
-    /// The routes and message types that it delivers. A node without any owns no shards.
+    /// The routes and message types that it delivers. A node without any owns no shards. Shards with parked timers of a
+    /// route go to nodes that deliver it.
     pub routes: Vec<(Arc<str>, Arc<str>)>,
     /// The pools of these routes, each once: the node owns shards of no others.
     pub pools: Vec<Arc<str>>,
+    /// The pools of routes that it only declares: shards for them exist when it has joined.
+    pub declared: Vec<Arc<str>>,
 }
 
 /// Changes of the shards that a node owns.
@@ -115,13 +118,19 @@ pub struct StoreClock {
     began: Instant,
     /// The time of the store at the beginning, in microseconds since 1970.
     at_begin: Arc<AtomicI64>,
+    /// The time of the last setting, in microseconds since the beginning. Negative: it was never set.
+    last_set: Arc<AtomicI64>,
 }
 
 impl Default for StoreClock {
     /// Creates a clock with the system's time.
     fn default() -> Self {
         let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        Self { began: Instant::now(), at_begin: Arc::new(AtomicI64::new(micros(since_epoch))) }
+        Self {
+            began: Instant::now(),
+            at_begin: Arc::new(AtomicI64::new(micros(since_epoch))),
+            last_set: Arc::new(AtomicI64::new(-1)),
+        }
     }
 }
 
@@ -131,6 +140,13 @@ impl StoreClock {
         let since_epoch = store.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let since_begin = at.saturating_duration_since(self.began);
         self.at_begin.store(micros(since_epoch).saturating_sub(micros(since_begin)), Ordering::Relaxed);
+        self.last_set.store(micros(since_begin), Ordering::Relaxed);
+    }
+
+    /// Returns the time since the last setting; none if it was never set.
+    pub fn age(&self, at: Instant) -> Option<Duration> {
+        let last = Duration::from_micros(u64::try_from(self.last_set.load(Ordering::Relaxed)).ok()?);
+        Some(at.saturating_duration_since(self.began).saturating_sub(last))
     }
 
     /// Returns the time of the store at an instant.

@@ -1,8 +1,13 @@
 //! Several nodes on one store in memory.
 
+use std::sync::{Arc, Mutex};
+
+use actix::{Actor, Context, Handler};
 use actix_timers::{CancelOutcome, RescheduleOutcome};
 use actix_timers_durable::store::MemoryDisk;
-use actix_timers_durable::{DurableBuildError, DurableFilter, DurableTimers, MemoryStore, RouteOptions};
+use actix_timers_durable::{
+    Durable, DurableBuildError, DurableFilter, DurableMessage, DurableTimers, HandlerError, MemoryStore, RouteOptions,
+};
 
 use support::durable::{Diary, Note, ROUTE, at, life, run_to};
 
@@ -83,6 +88,59 @@ fn a_drained_node_waits_for_its_handlers_while_others_deliver() {
         assert_eq!(new.counts().await.unwrap().pending, 0);
         assert_eq!(staying.len(), 4, "the handlers' outcomes are kept");
         new.stop().await.unwrap();
+    });
+}
+
+/// A message of a route that an old version of the service does not know.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Bill(u32);
+
+impl DurableMessage for Bill {
+    const NAME: &'static str = "bill";
+}
+
+#[derive(Clone, Default)]
+struct Bills(Arc<Mutex<Vec<u32>>>);
+
+impl Actor for Bills {
+    type Context = Context<Self>;
+}
+
+impl Handler<Durable<Bill>> for Bills {
+    type Result = Result<(), HandlerError>;
+
+    fn handle(&mut self, bill: Durable<Bill>, _: &mut Context<Self>) -> Self::Result {
+        self.0.lock().unwrap().push(bill.0);
+        Ok(())
+    }
+}
+
+#[test]
+fn timers_of_a_new_route_are_delivered_while_old_nodes_run() {
+    let disk = MemoryDisk::shared(8);
+    let (diary, bills) = (Diary::default(), Bills::default());
+    life(0, async |clock| {
+        let web = DurableTimers::builder(disk.open()).clock(clock.clone()).declare::<Bill>("bills").schedule_only();
+        let web = web.start().unwrap();
+        let old = diary.timers(&disk, &clock);
+        for bill in 0..16 {
+            let _ = web.schedule_at("bills", at(10), Bill(bill)).await.unwrap();
+            let _ = old.schedule_at(ROUTE, at(3000), Note(bill)).await.unwrap();
+        }
+        run_to(&clock, 1000).await;
+        assert_eq!(web.counts().await.unwrap().parked, 16, "no node knows the route");
+        let new =
+            DurableTimers::builder(disk.open()).clock(clock.clone()).route::<Bill>("bills", bills.clone().start());
+        let new = new.route::<Note>(ROUTE, diary.writer(&clock)).start().unwrap();
+        run_to(&clock, 2000).await;
+        let mut delivered = bills.0.lock().unwrap().clone();
+        delivered.sort_unstable();
+        assert_eq!(delivered, (0..16).collect::<Vec<_>>());
+        run_to(&clock, 4000).await;
+        assert_eq!((diary.len(), web.counts().await.unwrap().parked), (16, 0));
+        for timers in [old, new, web] {
+            timers.stop().await.unwrap();
+        }
     });
 }
 

@@ -156,7 +156,7 @@ pub(crate) fn is_allowed(right: Right, change: &Change) -> bool {
 }
 
 /// Encodes a record in the state before its first attempt: the state is in columns.
-fn encode(record: &Record) -> Vec<u8> {
+pub(crate) fn encode(record: &Record) -> Vec<u8> {
     use actix_timers_durable::RecordState;
     use actix_timers_durable::store::codec;
 

@@ -18,6 +18,38 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
         | (get_byte(uuid_send(id), 7) >> 2)::bigint
 $$;
 
+-- Returns the route of a record with its message type, after a separator that no route contains: the texts after version,
+-- flags, key and two numbers.
+CREATE OR REPLACE FUNCTION @schema@.route_of(record bytea) RETURNS text
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+DECLARE
+    at int := 2;
+    byte int;
+    shift int;
+    number bigint;
+    names text[] := '{}';
+BEGIN
+    FOR field IN 1 - (get_byte(record, 1) & 1) .. 4 LOOP
+        number := 0;
+        shift := 0;
+        LOOP
+            byte := get_byte(record, at);
+            at := at + 1;
+            number := number | ((byte & 127)::bigint << shift);
+            shift := shift + 7;
+            EXIT WHEN byte < 128;
+        END LOOP;
+        IF field IN (0, 3, 4) THEN
+            IF field > 0 THEN
+                names := names || convert_from(substring(record FROM at + 1 FOR number::int), 'UTF8');
+            END IF;
+            at := at + number::int;
+        END IF;
+    END LOOP;
+    RETURN array_to_string(names, chr(31));
+END
+$$;
+
 -- Returns the key of a record, if it has one: the text after version and flags.
 CREATE OR REPLACE FUNCTION @schema@.key_of(record bytea, stripped smallint) RETURNS bytea
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$

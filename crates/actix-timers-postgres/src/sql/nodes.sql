@@ -1,8 +1,8 @@
 -- Nodes: joining, taking over, balancing.
 
--- Adds a node with shards for its pools, if these have none yet.
+-- Adds a node, with shards for its pools and for those that it only declares, if these have none yet.
 CREATE OR REPLACE FUNCTION @schema@.join_node(
-    p_node bigint, p_name text, p_version text, p_routes text[], p_pools text[], p_serves bool,
+    p_node bigint, p_name text, p_version text, p_routes text[], p_pools text[], p_declared text[], p_serves bool,
     p_pids int[], p_started text[], p_lease interval
 ) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -10,7 +10,7 @@ DECLARE
     first int;
     number int;
 BEGIN
-    FOREACH wanted IN ARRAY p_pools LOOP
+    FOREACH wanted IN ARRAY p_pools || p_declared LOOP
         IF NOT EXISTS (SELECT FROM @schema@.shards s WHERE s.pool = wanted) THEN
             SELECT m.shards INTO number FROM @schema@.meta m FOR UPDATE;
             CONTINUE WHEN EXISTS (SELECT FROM @schema@.shards s WHERE s.pool = wanted);
@@ -38,8 +38,34 @@ BEGIN
 END
 $$;
 
+-- Returns the nodes that may own a shard, of shards that not every node of the pool may own: parked timers are of routes that
+-- some of its nodes know. Those that know all of these, if there are such; else each that knows some, in turn for 10 s.
+CREATE OR REPLACE FUNCTION @schema@.suitable_owners(p_pools text[]) RETURNS TABLE (shard smallint, nodes bigint[])
+LANGUAGE sql STABLE AS $$
+    WITH known AS (
+        SELECT s.shard, s.pool, w.route, n.id
+        FROM @schema@.wanted_routes w JOIN @schema@.shards s ON s.shard = w.shard AND s.pool = ANY (p_pools)
+            JOIN @schema@.nodes n ON n.serves AND s.pool = ANY (n.pools) AND w.route = ANY (n.routes)
+    ), numbers AS (
+        SELECT k.shard, k.pool, k.id, count(*) AS number,
+            (SELECT count(DISTINCT r.route) FROM known r WHERE r.shard = k.shard) AS total
+        FROM known k GROUP BY k.shard, k.pool, k.id
+    ), owners AS (
+        SELECT n.shard, n.pool, array_agg(n.id) FILTER (WHERE n.number = n.total) AS of_all,
+            array_agg(n.id ORDER BY n.id) AS of_some
+        FROM numbers n GROUP BY n.shard, n.pool
+    )
+    SELECT o.shard, coalesce(o.of_all, ARRAY[
+        o.of_some[1 + (extract(epoch FROM clock_timestamp())::bigint / 10 % cardinality(o.of_some))::int]
+    ])
+    FROM owners o
+    WHERE coalesce(cardinality(o.of_all), 0)
+        < (SELECT count(*) FROM @schema@.nodes n WHERE n.serves AND o.pool = ANY (n.pools))
+$$;
+
 -- Takes over from nodes whose leases have ended, takes free shards up to the node's share, and returns all shards of the
--- node, with those beyond its share marked; and a row without a shard for each node that it has taken over from.
+-- node, with those marked that it must give up: beyond its share, or for a node that knows the routes of parked timers;
+-- and a row without a shard for each node that it has taken over from.
 CREATE OR REPLACE FUNCTION @schema@.keep(p_node bigint, p_serves bool, p_pools text[])
 RETURNS TABLE (shard smallint, epoch bigint, is_surplus bool) LANGUAGE plpgsql AS $$
 DECLARE
@@ -50,6 +76,8 @@ DECLARE
     mine int;
     share int;
     surplus smallint[] := '{}';
+    mine_only smallint[] := '{}';
+    not_mine smallint[] := '{}';
 BEGIN
     FOR dead IN
         SELECT n.id, n.pids, n.started FROM @schema@.nodes n
@@ -58,13 +86,32 @@ BEGIN
         -- A session that was stopped within a statement would hold its locks.
         PERFORM pg_terminate_backend(a.pid) FROM pg_stat_activity a
         JOIN unnest(dead.pids, dead.started) AS s(pid, started) ON a.pid = s.pid AND a.backend_start = s.started;
-        UPDATE @schema@.shards s SET epoch = s.epoch + 1, owner = CASE WHEN p_serves AND s.pool = ANY (p_pools) THEN p_node END
+        UPDATE @schema@.shards s SET epoch = s.epoch + 1, owner = CASE
+            WHEN p_serves AND s.pool = ANY (p_pools)
+                AND NOT EXISTS (SELECT FROM @schema@.wanted_routes w WHERE w.shard = s.shard) THEN p_node
+        END
         WHERE s.owner = dead.id;
         DELETE FROM @schema@.outcomes o WHERE o.node = dead.id;
         DELETE FROM @schema@.nodes n WHERE n.id = dead.id;
         RETURN QUERY SELECT NULL::smallint, NULL::bigint, false;
     END LOOP;
     IF p_serves THEN
+        IF EXISTS (SELECT FROM @schema@.wanted_routes) THEN
+            SELECT coalesce(array_agg(o.shard) FILTER (WHERE p_node = ANY (o.nodes)), '{}'),
+                coalesce(array_agg(o.shard) FILTER (WHERE p_node <> ALL (o.nodes)), '{}')
+            INTO mine_only, not_mine FROM @schema@.suitable_owners(p_pools) o;
+        END IF;
+        surplus := not_mine;
+        -- Also beyond the share: no other node may own them.
+        IF mine_only <> '{}' THEN
+            UPDATE @schema@.shards s SET owner = p_node, epoch = s.epoch + 1
+            FROM (
+                SELECT f.shard FROM @schema@.shards f
+                WHERE f.shard = ANY (mine_only)
+                    AND (f.owner IS NULL OR NOT EXISTS (SELECT FROM @schema@.nodes n WHERE n.id = f.owner))
+                ORDER BY f.shard FOR UPDATE SKIP LOCKED
+            ) free WHERE s.shard = free.shard;
+        END IF;
         FOREACH wanted IN ARRAY p_pools LOOP
             SELECT count(*), count(*) FILTER (WHERE s.owner = p_node) INTO total, mine FROM @schema@.shards s WHERE s.pool = wanted;
             SELECT count(*) INTO live FROM @schema@.nodes n WHERE n.serves AND wanted = ANY (n.pools);
@@ -73,12 +120,18 @@ BEGIN
                 UPDATE @schema@.shards s SET owner = p_node, epoch = s.epoch + 1
                 FROM (
                     SELECT f.shard FROM @schema@.shards f
-                    WHERE f.pool = wanted AND (f.owner IS NULL OR NOT EXISTS (SELECT FROM @schema@.nodes n WHERE n.id = f.owner))
+                    WHERE f.pool = wanted AND f.shard <> ALL (not_mine) AND (f.owner IS NULL OR NOT EXISTS (SELECT FROM @schema@.nodes n WHERE n.id = f.owner))
                     ORDER BY f.shard LIMIT share - mine FOR UPDATE SKIP LOCKED
                 ) free WHERE s.shard = free.shard;
             ELSIF mine > share THEN
                 surplus := surplus || ARRAY(
-                    SELECT s.shard FROM @schema@.shards s WHERE s.pool = wanted AND s.owner = p_node
+                    SELECT s.shard FROM @schema@.shards s
+                    WHERE s.pool = wanted AND s.owner = p_node AND s.shard <> ALL (not_mine)
+                        AND (s.shard <> ALL (mine_only) OR EXISTS (
+                            SELECT FROM @schema@.suitable_owners(ARRAY[wanted]) o CROSS JOIN unnest(o.nodes) AS other
+                            WHERE o.shard = s.shard AND other <> p_node
+                                AND (SELECT count(*) FROM @schema@.shards x WHERE x.pool = wanted AND x.owner = other) < share
+                        ))
                     ORDER BY s.shard DESC LIMIT mine - share
                 );
             END IF;

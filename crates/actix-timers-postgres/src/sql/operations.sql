@@ -176,6 +176,10 @@ BEGIN
                 DELETE FROM @schema@.timers t USING unnest(hits, at_dues) AS h(i, due)
                 WHERE o_kind[h.i] = 4 AND t.shard = o_shard[h.i] AND t.due = h.due AND t.id = o_id[h.i]
                 RETURNING t.*
+            ), wanted AS (
+                INSERT INTO @schema@.wanted_routes (shard, route)
+                SELECT DISTINCT g.shard, @schema@.route_of(g.record) FROM gone g
+                ON CONFLICT DO NOTHING
             )
             INSERT INTO @schema@.parked (due, nominal, repetition, id, attempt, shard, stripped, record)
             SELECT g.due, g.nominal, g.repetition, g.id, g.attempt, g.shard, g.stripped, g.record FROM gone g;

@@ -21,6 +21,30 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT @schema@.encode_number(octet_length(convert_to(p_text, 'UTF8'))) || convert_to(p_text, 'UTF8')
 $$;
 
+-- Stores a new timer as a commit with the right 2 does. Returns a row if another timer had the key: its id, and the code 1
+-- if it stays, 2 or 3 if it is replaced.
+CREATE OR REPLACE FUNCTION @schema@.put_timer(
+    p_shard smallint, p_id uuid, p_due bigint, p_record bytea, p_key bytea, p_replace bool
+) RETURNS TABLE (code smallint, other uuid) LANGUAGE plpgsql
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+    has_key int := CASE WHEN p_key IS NULL THEN 0 ELSE 1 END;
+    rights smallint[] := '{2}';
+BEGIN
+    RETURN QUERY SELECT r.code, r.other FROM unnest(@schema@.apply_puts(
+        0, CASE WHEN p_replace THEN 1024 ELSE 0 END, 1, 1 - has_key, 1, has_key,
+        rights, ARRAY[p_shard], ARRAY[p_id], ARRAY[p_due], '{}', '{}', '{}', '{}', ARRAY[p_record],
+        '{1}', rights, ARRAY[p_shard], ARRAY[p_id], ARRAY[p_due], '{}', '{}', '{}', '{}', ARRAY[p_record],
+        ARRAY[p_key], ARRAY[p_replace]
+    )) r;
+END
+$$;
+
 -- Schedules a durable timer, and returns its id; or, if another timer has the key, that one's id.
 CREATE OR REPLACE FUNCTION @schema@.schedule(
     route text, message_type text, payload bytea, due timestamptz, key text DEFAULT NULL, message_version int DEFAULT 1,
@@ -31,7 +55,9 @@ DECLARE
     of_shard smallint;
     new_id uuid;
     holder uuid;
-    key_bytes bytea := convert_to(schedule.key, 'UTF8');
+    -- Keys belong to a route: see `key.rs` of the crate actix-timers-durable.
+    stored_key text := schedule.route || chr(31) || schedule.key;
+    key_bytes bytea := convert_to(stored_key, 'UTF8');
     random text := replace(gen_random_uuid()::text, '-', '');
     encoded bytea;
 BEGIN
@@ -42,9 +68,12 @@ BEGIN
     IF due_millis >= 1::bigint << 46 THEN
         RAISE EXCEPTION 'the time lies after the year 4199, later than durable timers can be due' USING ERRCODE = 'datetime_field_overflow';
     END IF;
-    IF octet_length(key_bytes) > 1024 THEN
-        RAISE EXCEPTION 'an idempotency key of % bytes is longer than 1024: use a digest of it', octet_length(key_bytes)
-            USING ERRCODE = 'string_data_right_truncation';
+    IF octet_length(convert_to(route, 'UTF8')) NOT BETWEEN 1 AND 255 OR route ~ '[[:cntrl:]]' THEN
+        RAISE EXCEPTION 'a name of a route has 1 to 255 bytes, and no control characters' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF octet_length(convert_to(schedule.key, 'UTF8')) > 512 THEN
+        RAISE EXCEPTION 'an idempotency key of % bytes is longer than 512: use a digest of it',
+            octet_length(convert_to(schedule.key, 'UTF8')) USING ERRCODE = 'string_data_right_truncation';
     END IF;
     IF octet_length(payload) + octet_length(convert_to(route, 'UTF8')) + octet_length(convert_to(message_type, 'UTF8'))
         + coalesce(octet_length(key_bytes), 0) > 1048576 THEN
@@ -59,23 +88,12 @@ BEGIN
         || '8' || lpad(to_hex(((due_millis & 1023) << 2) | (get_byte(decode(left(random, 2), 'hex'), 0) & 3)), 3, '0')
         || right(random, 16)
     )::uuid;
-    encoded := CASE WHEN key_bytes IS NULL THEN '\x0100'::bytea ELSE '\x0101'::bytea || @schema@.encode_text(schedule.key) END
+    encoded := CASE WHEN key_bytes IS NULL THEN '\x0100'::bytea ELSE '\x0101'::bytea || @schema@.encode_text(stored_key) END
         || @schema@.encode_number((extract(epoch FROM clock_timestamp()) * 1000)::bigint << 18)
         || @schema@.encode_number(message_version)
         || @schema@.encode_text(route) || @schema@.encode_text(message_type) || payload;
-    IF key_bytes IS NOT NULL THEN
-        LOOP
-            INSERT INTO @schema@.keys AS k (key, id) VALUES (key_bytes, new_id) ON CONFLICT DO NOTHING;
-            EXIT WHEN FOUND;
-            SELECT k.id INTO holder FROM @schema@.keys k WHERE k.key = key_bytes;
-            IF FOUND THEN
-                RETURN holder;
-            END IF;
-        END LOOP;
-    END IF;
-    INSERT INTO @schema@.timers (due, arrived, id, shard, moved, record)
-    VALUES (due_millis, pg_current_xact_id(), new_id, of_shard, false, encoded);
-    RETURN new_id;
+    SELECT p.other INTO holder FROM @schema@.put_timer(of_shard, new_id, due_millis, encoded, key_bytes, false) p;
+    RETURN coalesce(holder, new_id);
 END
 $$;
 

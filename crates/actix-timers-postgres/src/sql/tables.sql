@@ -5,6 +5,8 @@ CREATE TABLE @schema@.meta (
     -- Shards of each pool.
     shards int NOT NULL,
     created timestamptz NOT NULL DEFAULT now(),
+    -- The identifier of the server's files, if it may be read: a restored copy has another one, and other transactions.
+    system bigint,
     is_only bool PRIMARY KEY DEFAULT true CHECK (is_only)
 );
 
@@ -13,7 +15,7 @@ CREATE TABLE @schema@.nodes (
     id bigint PRIMARY KEY,
     name text NOT NULL,
     version text NOT NULL,
-    -- Pairs of a route and a message type.
+    -- Routes with their message types: the texts of `route_of`.
     routes text[] NOT NULL,
     pools text[] NOT NULL,
     -- Whether it takes shards.
@@ -87,6 +89,14 @@ CREATE TABLE @schema@.dead_letters (
     PRIMARY KEY (shard, due, id)
 );
 CREATE UNIQUE INDEX dead_letters_id ON @schema@.dead_letters (id);
+
+-- Routes whose timers an owner of the shard has parked. As long as some live nodes know such a route and others do not, the
+-- shard belongs to one that does.
+CREATE TABLE @schema@.wanted_routes (
+    shard smallint NOT NULL,
+    route text NOT NULL,
+    PRIMARY KEY (shard, route)
+);
 
 -- Keys of pending and parked timers. The id says where the timer is.
 CREATE TABLE @schema@.keys (

@@ -19,11 +19,13 @@ mod engines;
 mod metrics;
 mod nodes;
 mod oracle;
+mod routes;
 mod server;
 mod set_up;
 mod sql_functions;
 mod subject;
 mod throughput;
+mod transactions;
 
 /// Defines tests that need a server.
 macro_rules! with_server {

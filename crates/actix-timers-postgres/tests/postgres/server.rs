@@ -63,12 +63,12 @@ impl Session {
 /// A node that delivers one route.
 pub(crate) fn serving() -> Node {
     let (route, message_type, pool) = ("route".into(), "Message".into(), "default".into());
-    Node { name: "test".to_owned(), routes: vec![(route, message_type)], pools: vec![pool] }
+    Node { name: "test".to_owned(), routes: vec![(route, message_type)], pools: vec![pool], ..Node::default() }
 }
 
 /// A node that delivers nothing.
 pub(crate) fn scheduling() -> Node {
-    Node { name: "web".to_owned(), routes: Vec::new(), pools: vec!["default".into()] }
+    Node { name: "web".to_owned(), declared: vec!["default".into()], ..Node::default() }
 }
 
 /// Repeats until there is a result.

@@ -86,6 +86,28 @@ with_server! {
         assert_eq!(store.join(&serving()).unwrap().gained.len(), 2);
     }
 
+    fn a_restored_copy_on_another_server_is_read_from_the_beginning() {
+        let admin = Session::open();
+        let schema = new_schema();
+        let options = || PostgresOptions::new().schema(&schema).shards(1);
+        connect(options()).unwrap();
+        let schedule = || admin.run(&format!("SELECT {schema}.schedule('route', 'Message', '{{}}'::json, now())"));
+        schedule();
+        let advanced = format!("UPDATE {schema}.progress SET cursor = 1 << 40, seen = '1000000000:1000000000:'");
+        admin.run(&advanced);
+        connect(options()).unwrap();
+        let seen = |column: &str| admin.query(&format!("SELECT {column} FROM {schema}.progress"))[0].get::<_, String>(0);
+        assert_eq!(seen("seen::text"), "1000000000:1000000000:", "the same server");
+        admin.run(&format!("UPDATE {schema}.meta SET system = 7"));
+        let mut store = connect(options()).unwrap();
+        assert_eq!((seen("seen::text"), seen("cursor::text")), ("1:1:".to_owned(), "0".to_owned()));
+        let sql = format!("SELECT count(*) FROM {schema}.timers WHERE arrived IS NULL");
+        assert_eq!(admin.query(&sql)[0].get::<_, i64>(0), 1);
+        schedule();
+        let standing = store.join(&serving()).unwrap();
+        assert!(standing.gained[0].cursor.as_millis() < 1 << 40, "{standing:?}");
+    }
+
     fn two_that_create_the_tables_at_once_agree() {
         let schema = new_schema();
         let connecting: Vec<_> = (0..6)

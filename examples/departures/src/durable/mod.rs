@@ -86,6 +86,7 @@ pub(crate) struct Place {
     runtime: Runtime,
 }
 
+#[allow(clippy::large_enum_variant, reason = "there is one for each process")]
 enum Store {
     Embedded(EmbeddedStore),
     #[cfg(feature = "postgres")]

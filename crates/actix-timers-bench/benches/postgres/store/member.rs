@@ -91,6 +91,7 @@ impl Member {
             name: name.to_owned(),
             routes: vec![(ROUTE.into(), MESSAGE_TYPE.into())],
             pools: vec!["default".into()],
+            ..Node::default()
         };
         let standing = store.join(&node).unwrap();
         let mut member = Self { store, shards: BTreeMap::new(), turn: 0, claims: 0 };

@@ -52,11 +52,16 @@ impl Cluster {
 
     /// Starts another process, which delivers or only schedules.
     fn start(&mut self, delivers: bool) {
+        self.start_with(if delivers { &["route"] } else { &[] });
+    }
+
+    /// Starts another process, which delivers these routes.
+    fn start_with(&mut self, routes: &'static [&'static str]) {
         let horizon = FakeHorizon::default();
         let (store, of_ledgers) = (Box::new(self.disk.open()), horizon.clone());
-        let routes = if delivers { vec![("route".into(), "type".into())] } else { Vec::new() };
-        let node = Node { routes, ..Node::default() };
-        let policy_of = Arc::new(|_: &str, _: &str| Some(RetryPolicy::default()));
+        let of_node = routes.iter().map(|route| ((*route).into(), "type".into())).collect();
+        let node = Node { routes: of_node, ..Node::default() };
+        let policy_of = Arc::new(|route: &str, _: &str| routes.contains(&route).then(RetryPolicy::default));
         let config = LedgerConfig { horizon: Duration::from_millis(200), ..LedgerConfig::default() };
         let ledgers = Ledgers::open(store, node, config, policy_of, move || of_ledgers.clone()).unwrap();
         self.nodes += 1;
@@ -100,12 +105,23 @@ impl Cluster {
     }
 
     fn schedule(&mut self, index: usize, shard: u16, due: u64, key: Option<&str>) -> (DurableId, Scheduled) {
+        self.schedule_on("route", index, shard, due, key)
+    }
+
+    fn schedule_on(
+        &mut self,
+        route: &str,
+        index: usize,
+        shard: u16,
+        due: u64,
+        key: Option<&str>,
+    ) -> (DurableId, Scheduled) {
         self.names += 1;
         let record = Record {
             id: DurableId::from_parts(shard, at(due), self.names.wrapping_mul(0x9E37_79B9_7F4A_7C15)),
             progress: RecordState::first(at(due)),
             sequence: 0,
-            route: "route".into(),
+            route: route.into(),
             message_type: "type".into(),
             message_version: 1,
             key: key.map(Into::into),
@@ -356,6 +372,57 @@ fn a_node_that_leaves_ends_its_deliveries_and_others_wait_for_them() {
     attempts.sort_unstable();
     assert_eq!(attempts, [vec![1], vec![1, 2], vec![1, 2]], "a retry, and an interrupted one");
     assert_eq!(cluster.pending(), 0);
+}
+
+#[test]
+fn a_timer_of_a_new_route_goes_to_a_node_that_knows_it_with_its_shard() {
+    let mut cluster = Cluster::new(4, 2);
+    cluster.start_with(&["route", "new"]);
+    cluster.settle();
+    let owned =
+        |cluster: &Cluster| cluster.processes.iter().map(|process| process.ledgers.owned().count()).collect::<Vec<_>>();
+    assert_eq!(owned(&cluster).iter().sum::<usize>(), 4);
+    let due = cluster.now + 1000;
+    let ids: Vec<_> = (0..4).flat_map(|shard| ["new", "route"].map(|route| (route, shard))).collect();
+    let ids: Vec<_> = ids.into_iter().map(|(route, shard)| cluster.schedule_on(route, 0, shard, due, None).0).collect();
+    cluster.settle();
+    cluster.settle();
+    assert_eq!(owned(&cluster), [0, 0, 4], "the shards with timers of the new route");
+    cluster.run_dry();
+    assert!(ids.iter().all(|id| cluster.deliveries[id] == [1]), "{:?}", cluster.deliveries);
+    assert_eq!(cluster.disk.open().total().unwrap(), Default::default());
+    // When all know the route, all own shards again.
+    cluster.start_with(&["new", "route"]);
+    cluster.leave(0);
+    cluster.settle();
+    cluster.leave(1);
+    cluster.settle();
+    let mut shards = owned(&cluster);
+    shards.sort_unstable();
+    assert_eq!(shards, [0, 0, 2, 2]);
+}
+
+#[test]
+fn a_timer_of_a_route_that_no_node_knows_waits_for_one_that_does() {
+    let mut cluster = Cluster::new(2, 1);
+    let due = cluster.now + 10;
+    let ids = [0, 1].map(|shard| cluster.schedule_on("new", 0, shard, due, None).0);
+    cluster.run_dry();
+    assert!(cluster.deliveries.is_empty());
+    let commits = cluster.disk.commits();
+    cluster.run_dry();
+    assert_eq!(cluster.disk.commits(), commits, "nothing goes on meanwhile");
+    assert_eq!(cluster.disk.open().total().unwrap().parked, 2);
+    cluster.start_with(&["new"]);
+    cluster.run_dry();
+    assert!(ids.iter().all(|id| cluster.deliveries[id] == [1]));
+    // The node that knows it dies: the other one goes on with its own.
+    cluster.kill(1);
+    let due = cluster.now + 10;
+    let (own, other) = (cluster.schedule(0, 0, due, None).0, cluster.schedule_on("new", 0, 0, due, None).0);
+    cluster.run_dry();
+    assert!(cluster.deliveries.contains_key(&own) && !cluster.deliveries.contains_key(&other));
+    assert_eq!(cluster.disk.open().total().unwrap().parked, 1);
 }
 
 /// Random operations of several nodes, some of which die, leave or are stopped: nothing is lost or cancelled in vain, and

@@ -22,6 +22,7 @@ pub(super) struct Nodes {
 struct Seat {
     /// Whether it serves routes and takes shards.
     serves: bool,
+    routes: Vec<(Arc<str>, Arc<str>)>,
     /// Events that it has not seen.
     standing: Standing,
     /// Shards that it was asked to give up.
@@ -37,6 +38,8 @@ pub(super) struct Shared {
     seen: Option<DueTime>,
     /// The live nodes of the claims, by number.
     claimants: BTreeMap<u64, u64>,
+    /// Routes whose timers an owner has parked.
+    wanted: BTreeSet<(Arc<str>, Arc<str>)>,
 }
 
 /// Shards, and the nodes among which they are divided.
@@ -49,7 +52,7 @@ impl Division<'_> {
     /// Adds a node, and returns its number.
     pub(super) fn join(&mut self, node: &Node) -> u64 {
         self.nodes.last += 1;
-        let seat = Seat { serves: !node.routes.is_empty(), ..Seat::default() };
+        let seat = Seat { serves: !node.routes.is_empty(), routes: node.routes.clone(), ..Seat::default() };
         self.nodes.live.insert(self.nodes.last, seat);
         let number = self.nodes.last;
         self.divide();
@@ -110,7 +113,19 @@ impl Division<'_> {
         }
     }
 
-    /// Gives free shards to the nodes with the fewest, and asks nodes with more than their share for the surplus.
+    /// Returns the nodes that may own a shard: those that know the routes of parked timers, as far as any node knows
+    /// them. If none knows all, each may.
+    fn suitable(&self, shard: &Shard, serving: &[u64]) -> Vec<u64> {
+        let knows = |node: &u64, route| self.nodes.live.get(node).is_some_and(|seat| seat.routes.contains(route));
+        let known = shard.shared.wanted.iter().filter(|route| serving.iter().any(|node| knows(node, route)));
+        let known: Vec<_> = known.collect();
+        let knows_all = |node: &&u64| known.iter().all(|route| knows(node, route));
+        let suitable: Vec<_> = serving.iter().filter(knows_all).copied().collect();
+        if suitable.is_empty() { serving.to_vec() } else { suitable }
+    }
+
+    /// Gives free shards to the nodes with the fewest, and asks nodes with more than their share for the surplus, and
+    /// those that do not know the routes of parked timers for these shards.
     fn divide(&mut self) {
         let serving: Vec<_> = self.nodes.live.iter().filter(|(_, seat)| seat.serves).map(|(node, _)| *node).collect();
         if serving.is_empty() {
@@ -124,7 +139,9 @@ impl Division<'_> {
         }
         let free = self.shards.iter().filter(|(_, shard)| shard.shared.owner.is_none());
         for number in free.map(|(number, _)| *number).collect::<Vec<_>>() {
-            let Some((&node, shards)) = owned.iter_mut().min_by_key(|(_, shards)| shards.len()) else { return };
+            let suitable = self.shards.get(&number).map(|shard| self.suitable(shard, &serving)).unwrap_or_default();
+            let of_suitable = owned.iter_mut().filter(|(node, _)| suitable.contains(node));
+            let Some((&node, shards)) = of_suitable.min_by_key(|(_, shards)| shards.len()) else { return };
             shards.push(number);
             let lease = self.acquire(number, node);
             if let Some(seat) = self.nodes.live.get_mut(&node) {
@@ -133,8 +150,16 @@ impl Division<'_> {
         }
         let most = self.shards.len().div_ceil(serving.len());
         for (node, shards) in owned {
+            let is_suitable = |number: &u16, which: &dyn Fn(&[u64]) -> bool| {
+                self.shards.get(number).is_some_and(|shard| which(&self.suitable(shard, &serving)))
+            };
+            let (kept, mut surplus): (Vec<_>, Vec<_>) =
+                shards.into_iter().partition(|number| is_suitable(number, &|nodes| nodes.contains(&node)));
+            // Others may own them, too.
+            let of_all = kept.iter().filter(|number| is_suitable(number, &|nodes| nodes.len() == serving.len()));
+            surplus.extend(of_all.rev().take(kept.len().saturating_sub(most)));
             let Some(seat) = self.nodes.live.get_mut(&node) else { continue };
-            for number in shards.into_iter().skip(most) {
+            for number in surplus {
                 if seat.asked.insert(number) {
                     seat.standing.wanted.push(number);
                 }
@@ -201,7 +226,19 @@ impl Division<'_> {
             }
             Right::Anyone => {}
         }
-        Ok(Committed::Outcomes(group.changes.iter().map(|change| self.change(node, group.right, change)).collect()))
+        let outcomes = group.changes.iter().map(|change| self.change(node, group.right, change)).collect();
+        if group.changes.iter().any(|change| matches!(change, Change::Park { .. })) {
+            self.divide();
+        }
+        Ok(Committed::Outcomes(outcomes))
+    }
+
+    /// Notes the route of a timer that is about to be parked.
+    fn want(&mut self, id: DurableId) {
+        let Some(shard) = self.shards.get_mut(&id.shard()) else { return };
+        if let Some(record) = shard.pending(id) {
+            shard.shared.wanted.insert((Arc::clone(&record.route), Arc::clone(&record.message_type)));
+        }
     }
 
     fn change(&mut self, node: u64, right: Right, change: &Change) -> ChangeOutcome {
@@ -213,6 +250,9 @@ impl Division<'_> {
                 None => return ChangeOutcome::Missing,
             },
         };
+        if let Change::Park { id, .. } = change {
+            self.want(*id);
+        }
         // A key may belong to a timer of another shard.
         let mut elsewhere = None;
         if let Change::Put { record, on_key } = change {
