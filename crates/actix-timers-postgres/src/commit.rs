@@ -1,5 +1,6 @@
 //! Sending a commit, and finding out its result if the reply is lost.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use actix_timers_durable::StoreError;
@@ -9,12 +10,20 @@ use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use crate::error::Failure;
+use crate::metrics::Resent;
 use crate::plan::Arrays;
 use crate::session::Session;
 
 /// Attempts when transactions collide.
 const ATTEMPTS: u32 = 8;
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// The call of the function.
+static STATEMENT: LazyLock<String> = LazyLock::new(|| {
+    let values: Vec<_> = (1..=61).map(|number| format!("${number}")).collect();
+    let (columns, values) = (crate::rows::COLUMNS, values.join(", "));
+    format!("SELECT t.ord, t.code, t.other, {columns} FROM @schema@.commit({values}) t")
+});
 
 /// A commit to send.
 pub(crate) struct Commit {
@@ -39,23 +48,24 @@ pub(crate) enum Reply {
 }
 
 impl Commit {
-    pub(crate) async fn send(self, session: &mut Session) -> Result<Reply, StoreError> {
-        let values: Vec<_> = (1..=61).map(|number| format!("${number}")).collect();
-        let sql = format!(
-            "SELECT t.ord, t.code, t.other, {columns} FROM @schema@.commit({values}) t",
-            columns = crate::rows::COLUMNS,
-            values = values.join(", ")
-        );
-        let sql = session.sql(&sql);
-        let is_lowering = self.arrays.is_lowering;
-        let mut params: Vec<&(dyn ToSql + Sync)> = vec![&self.node, &self.number, &is_lowering];
-        params.extend(self.arrays.params());
+    pub(crate) async fn send(mut self, session: &mut Session) -> Result<Reply, StoreError> {
+        let sql = session.sql(&STATEMENT);
         let mut attempt = 1;
         loop {
+            let mut params: Vec<&(dyn ToSql + Sync)> = vec![&self.node, &self.number, &self.arrays.is_lowering];
+            params.extend(self.arrays.params());
             match session.query(&sql, &params).await {
                 Ok(rows) => return Ok(Reply::Rows(rows)),
                 Err(failure) if failure.has_state("ATU01") => return Ok(Reply::Unfold),
-                Err(failure) if failure.is_collision() && attempt < ATTEMPTS => attempt += 1,
+                // A new timer is there already.
+                Err(failure) if failure.has_state("23505") && attempt < ATTEMPTS => {
+                    self.arrays.expect_known_timers();
+                    attempt += 1;
+                }
+                Err(failure) if failure.is_collision() && attempt < ATTEMPTS => {
+                    session.shared.activity.resent(Resent::Collision);
+                    attempt += 1;
+                }
                 Err(Failure::NoReply(text)) => return self.resolve(session, text).await,
                 Err(failure) => return Err(failure.into_error()),
             }
@@ -64,6 +74,7 @@ impl Commit {
 
     /// Ends the old session, and looks whether its commit is there.
     async fn resolve(&self, session: &mut Session, text: String) -> Result<Reply, StoreError> {
+        session.shared.activity.lost_reply();
         let end = Instant::now() + self.patience;
         let left = session.left.clone();
         while Instant::now() < end {

@@ -1,11 +1,12 @@
 //! The keeper: renews the lease, takes over from dead nodes, balances the shards, and keeps the clock.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
+use actix_timers::integration::register_publisher;
 use actix_timers_durable::store::{Claim, Counts, Fence, Lease, Node};
 use actix_timers_durable::{DueTime, DurableId, StoreError};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -15,6 +16,7 @@ use uuid::Uuid;
 
 use crate::boot_clock;
 use crate::error::Failure;
+use crate::metrics::{Measured, NodeMeters, Snapshots, snapshots};
 use crate::plan;
 use crate::session::Session;
 use crate::shared::{Event, Gained, lock};
@@ -23,6 +25,8 @@ use crate::shared::{Event, Gained, lock};
 const LOOK: Duration = Duration::from_millis(250);
 /// Looks between two removals of old outcomes, and between two counts.
 const RARE: u64 = 32;
+/// Looks between two measurements.
+const OFTEN: u64 = 8;
 /// Outcomes that are kept.
 const OUTCOMES: i64 = 4;
 /// The largest number of timers that is counted exactly.
@@ -31,7 +35,7 @@ const COUNTED: f32 = 100_000.0;
 /// A request to the keeper.
 pub(crate) enum Order {
     /// Joins; the reply comes after the first shards are taken.
-    Join { node: Node, lease: Duration, reply: SyncSender<Result<(), StoreError>> },
+    Join { node: Node, lease: Duration, meters: Arc<NodeMeters>, reply: SyncSender<Result<(), StoreError>> },
     /// Looks at once.
     Look,
 }
@@ -40,6 +44,9 @@ pub(crate) enum Order {
 struct Membership {
     node: Node,
     lease: Duration,
+    has_lease: bool,
+    meters: Arc<NodeMeters>,
+    snapshots: Snapshots,
     /// Epochs of the shards that it has been told to own.
     owned: BTreeMap<u16, u64>,
     looks: u64,
@@ -53,13 +60,17 @@ pub(crate) async fn run(mut session: Session, mut orders: UnboundedReceiver<Orde
     loop {
         match timeout_at(next, orders.recv()).await {
             Ok(None) => break,
-            Ok(Some(Order::Join { node, lease, reply })) => {
-                let mut new = Membership { node, lease, owned: BTreeMap::new(), looks: 0, pruned: 0 };
+            Ok(Some(Order::Join { node, lease, meters, reply })) => {
+                let mut new = Membership::new(node, lease, meters);
                 let joined = match new.join(&mut session).await {
                     Ok(()) => new.look(&mut session).await,
                     Err(failure) => Err(failure),
                 };
                 if joined.is_ok() {
+                    new.meters.publish_now();
+                    // As a weak one, so that it ends with the membership.
+                    let publisher: Weak<NodeMeters> = Arc::downgrade(&new.meters);
+                    register_publisher(publisher);
                     membership = Some(new);
                 }
                 _ = reply.send(joined.map_err(Failure::into_error));
@@ -68,6 +79,7 @@ pub(crate) async fn run(mut session: Session, mut orders: UnboundedReceiver<Orde
                 if let Some(membership) = &mut membership {
                     // A failure shows itself at the end of the lease.
                     _ = membership.turn(&mut session).await;
+                    membership.meters.publish_now();
                 }
             }
         }
@@ -91,6 +103,11 @@ async fn leave(session: &mut Session) {
 }
 
 impl Membership {
+    fn new(node: Node, lease: Duration, meters: Arc<NodeMeters>) -> Self {
+        let (owned, snapshots) = (BTreeMap::new(), Snapshots::default());
+        Self { node, lease, has_lease: false, meters, snapshots, owned, looks: 0, pruned: 0 }
+    }
+
     /// Begins a lease with a new id.
     async fn join(&mut self, session: &mut Session) -> Result<(), Failure> {
         session.connect().await?;
@@ -114,6 +131,7 @@ impl Membership {
         self.owned.clear();
         self.pruned = 0;
         session.seat.joined();
+        self.has_lease = true;
         session.shared.set_node(node, before + self.lease);
         Ok(())
     }
@@ -146,6 +164,9 @@ impl Membership {
 
     /// Gives up the old lease and begins another one: everything is lost.
     async fn rejoin(&mut self, session: &mut Session) -> Result<(), Failure> {
+        if std::mem::take(&mut self.has_lease) {
+            session.shared.activity.lost_lease();
+        }
         if !self.owned.is_empty() || session.shared.node() != 0 {
             session.shared.rejoin();
             session.shared.push(Event::LostAll);
@@ -168,7 +189,11 @@ impl Membership {
         let mut present = BTreeMap::new();
         let mut surplus = Vec::new();
         for row in &rows {
-            let shard = shard(row.get(0));
+            let Some(column) = row.get(0) else {
+                session.shared.activity.took_over(1);
+                continue;
+            };
+            let shard = shard(column);
             present.insert(shard, row.get::<_, i64>(1).cast_unsigned());
             if row.get(2) {
                 surplus.push(shard);
@@ -194,6 +219,31 @@ impl Membership {
         if self.looks % RARE == 1 {
             self.tidy(session).await?;
         }
+        if self.looks % OFTEN == 1 {
+            // The values may be hidden from this user. A broken connection shows itself at the next statement.
+            _ = self.measure(session).await;
+        }
+        Ok(())
+    }
+
+    /// Measures the nodes, the shards, and the age of the oldest snapshot.
+    async fn measure(&mut self, session: &mut Session) -> Result<(), Failure> {
+        let sql = session.sql(
+            "SELECT (SELECT count(*) FROM @schema@.nodes n WHERE n.lease_until > clock_timestamp()),
+                (SELECT count(*) FROM @schema@.shards s),
+                (SELECT count(*) FROM @schema@.shards s WHERE NOT EXISTS (
+                    SELECT FROM @schema@.nodes n WHERE n.id = s.owner AND n.lease_until > clock_timestamp()))",
+        );
+        let (of_nodes, now) = (session.query(&sql, &[]).await?, boot_clock::now());
+        let of_snapshots = session.query(snapshots::SQL, &[]).await?;
+        let (Some(of_nodes), Some(of_snapshots)) = (of_nodes.first(), of_snapshots.first()) else { return Ok(()) };
+        let count = |column| u64::try_from(of_nodes.get::<_, i64>(column)).unwrap_or(0);
+        let of_looks = self.snapshots.age(now, of_snapshots.get(0), of_snapshots.get(1));
+        let visible = of_snapshots.get::<_, Option<f64>>(2).unwrap_or(0.0);
+        let visible = Duration::try_from_secs_f64(visible.max(0.0)).unwrap_or_default();
+        let oldest_snapshot = of_looks.max(visible);
+        let measured = Measured { nodes: count(0), shards: count(1), unowned: count(2), oldest_snapshot };
+        session.shared.activity.measured(measured);
         Ok(())
     }
 

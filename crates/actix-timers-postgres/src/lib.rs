@@ -12,7 +12,8 @@
 //! 3. `plan`: the changes of a commit as arrays, cut into steps; `outcomes`: back from the results.
 //! 4. `session` on a connection (`dial`), and the thread of the sessions (`io`): `commit`, `reads` and `arrivals` run there.
 //! 5. `keeper`: the lease (on the `boot_clock`), dead nodes, balance. It reports through `shared`.
-//! 6. [`PostgresStore`] (`store`, with `ownership`): the trait, on the caller's thread. `placement`: shards of new timers.
+//! 6. [`metrics`]: what the keeper and the sessions count and measure.
+//! 7. [`PostgresStore`] (`store`, with `ownership`): the trait, on the caller's thread. `placement`: shards of new timers.
 //!    `transaction`: timers in transactions of users.
 
 mod arrivals;
@@ -25,6 +26,7 @@ mod error;
 pub mod guide;
 mod io;
 mod keeper;
+pub mod metrics;
 mod options;
 mod outcomes;
 mod ownership;

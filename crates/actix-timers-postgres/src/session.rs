@@ -69,6 +69,7 @@ pub(crate) struct Session {
     pub(crate) seat: Rc<Seat>,
     pub(crate) shared: Arc<Shared>,
     live: Option<Live>,
+    was_live: bool,
     /// The process that a broken session may have left.
     pub(crate) left: Option<(i32, String)>,
     trouble: Option<Trouble>,
@@ -95,7 +96,7 @@ struct Trouble {
 
 impl Session {
     pub(crate) fn new(role: Role, server: Arc<Server>, seat: Rc<Seat>, shared: Arc<Shared>) -> Self {
-        Self { role, server, seat, shared, live: None, left: None, trouble: None }
+        Self { role, server, seat, shared, live: None, was_live: false, left: None, trouble: None }
     }
 
     /// Connects, unless it is connected.
@@ -168,6 +169,9 @@ impl Session {
             match self.open().await {
                 Ok(live) => {
                     self.live = Some(live);
+                    if std::mem::replace(&mut self.was_live, true) {
+                        self.shared.activity.reconnected(self.role);
+                    }
                     self.trouble = None;
                 }
                 Err(text) => {
@@ -195,11 +199,14 @@ impl Session {
 
     async fn set_up(&self, client: &Client) -> Result<(), String> {
         let millis = self.server.timeout.as_millis();
+        // Sets are small or looked up by an index. Reports of the others join larger ones.
+        let of_role =
+            if self.role == Role::Writer { "; SET enable_hashjoin = off; SET enable_mergejoin = off" } else { "" };
         let settings = format!(
             "SET statement_timeout = {millis}; SET lock_timeout = {millis}; \
              SET idle_in_transaction_session_timeout = {millis}; SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD'; \
              SET search_path = pg_catalog; SET jit = off; SET default_transaction_isolation = 'read committed'; \
-             SET enable_seqscan = off; SET enable_bitmapscan = off; SET plan_cache_mode = force_generic_plan"
+             SET enable_seqscan = off; SET enable_bitmapscan = off; SET plan_cache_mode = force_generic_plan{of_role}"
         );
         client.batch_execute(&settings).await.map_err(|error| text(&error))?;
         let facts = client.query_one(FACTS, &[]).await.map_err(|error| text(&error))?;

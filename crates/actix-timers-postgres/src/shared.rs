@@ -9,6 +9,7 @@ use actix_timers_durable::DueTime;
 use actix_timers_durable::store::{Counts, Lease, StoreClock};
 
 use crate::boot_clock;
+use crate::metrics::Activity;
 use crate::snapshot::Snapshot;
 
 /// A change of ownership, in the order of events.
@@ -45,6 +46,7 @@ pub(crate) struct Shared {
     pub(crate) number: AtomicI64,
     events: Mutex<Vec<Event>>,
     pub(crate) counts: Mutex<HashMap<u16, Counts>>,
+    pub(crate) activity: Activity,
 }
 
 impl Shared {
@@ -72,6 +74,16 @@ impl Shared {
     pub(crate) fn is_over(&self) -> bool {
         let nanos = u64::try_from(boot_clock::now().as_nanos()).unwrap_or(u64::MAX);
         self.must_rejoin() || nanos >= self.deadline.load(Ordering::Acquire)
+    }
+
+    /// Returns the time until the lease ends.
+    pub(crate) fn remaining(&self) -> Duration {
+        match self.deadline.load(Ordering::Acquire) {
+            // It has not joined, or must join again.
+            u64::MAX => Duration::ZERO,
+            _ if self.must_rejoin() => Duration::ZERO,
+            nanos => Duration::from_nanos(nanos).saturating_sub(boot_clock::now()),
+        }
     }
 
     /// Ends the lease: the keeper begins another one.

@@ -20,6 +20,7 @@ use crate::dial::{Dial, LocalFuture};
 use crate::error::{Failure, unreadable};
 use crate::io::Io;
 use crate::keeper::{self, Order, leases, random_node};
+use crate::metrics::{NodeMeters, Resent};
 use crate::outcomes::Results;
 use crate::ownership::Ownership;
 use crate::placement::Places;
@@ -206,6 +207,7 @@ impl PostgresStore {
             let reply = if plan.arrays.is_empty() { Reply::Rows(Vec::new()) } else { self.send(&mut plan)? };
             let results = match reply {
                 Reply::Unfold => {
+                    self.live()?.shared.activity.resent(Resent::Folded);
                     is_folding = false;
                     continue;
                 }
@@ -222,6 +224,7 @@ impl PostgresStore {
                 for fenced in &results.fenced {
                     takes_part[plan.groups[*fenced]] = false;
                 }
+                self.live()?.shared.activity.resent(Resent::Fenced);
                 continue;
             }
             let committed = results.committed(groups, &plan, |id| self.read_pending(id));
@@ -474,8 +477,9 @@ impl TimerStore for PostgresStore {
         }
         let (lease, limit) = (self.options.lease, self.options.timeout * 8 + MARGIN);
         let live = self.live()?;
+        let meters = Arc::new(NodeMeters::register(&node.name, Arc::clone(&live.shared), lease));
         let (reply, replied) = sync_channel(1);
-        live.io.order(Order::Join { node: node.clone(), lease, reply });
+        live.io.order(Order::Join { node: node.clone(), lease, meters, reply });
         replied
             .recv_timeout(limit)
             .unwrap_or_else(|_| Err(StoreError::Unavailable(format!("no reply within {limit:?}"))))?;

@@ -88,7 +88,7 @@ impl Committer {
     /// # Errors
     /// The system has no more threads.
     pub(crate) fn start_thread<H: Horizon>(ledgers: Ledgers<H>, clock: CommitterClock, name: &str) -> io::Result<Self> {
-        let gauges = Arc::new(Gauges::register(name));
+        let gauges = Arc::new(Gauges::register(name, ledgers.is_shared()));
         let queue = Arc::new(SharedQueue::default());
         thread::start(ledgers, Arc::clone(&queue), Arc::clone(&clock), Arc::clone(&gauges), name)?;
         Ok(Self::of(Shared { runner: Runner::Thread(queue), clock, gauges, name: name.into() }))
@@ -97,8 +97,8 @@ impl Committer {
     /// Runs the ledgers on the calling threads. They load and arm at once. `name` is that of the timer actor, for the
     /// label of the metrics and for the log.
     pub(crate) fn inline<H: Horizon>(ledgers: Ledgers<H>, clock: CommitterClock, name: &str) -> Self {
+        let gauges = Arc::new(Gauges::register(name, ledgers.is_shared()));
         let runner = Runner::Inline(Mutex::new(Box::new(ledgers)));
-        let gauges = Arc::new(Gauges::register(name));
         let committer = Self::of(Shared { runner, clock, gauges, name: name.into() });
         committer.submit(Request::Recheck);
         committer

@@ -13,7 +13,7 @@ use super::ownership::{Arrival, by_shard};
 use super::request::{Answer, Answered, Request};
 use super::{Horizon, Ledger, LedgerConfig, PolicyOf, Reading, Replies};
 use crate::id::DurableId;
-use crate::metrics::{DurableCounters, DurableReport, StoreOp};
+use crate::metrics::{DurableCounters, DurableReport, ShardLoss, StoreOp};
 use crate::new_timer::next_sequence;
 use crate::store::{Arrivals, Change, Committed, Counts, Group, Node, Right, Standing, StoreError, TimerStore};
 
@@ -104,7 +104,8 @@ impl<H: Horizon> Ledgers<H> {
         Ok(ledgers)
     }
 
-    const fn is_shared(&self) -> bool {
+    /// Returns whether other nodes share the store.
+    pub(crate) const fn is_shared(&self) -> bool {
         self.poll.is_some()
     }
 
@@ -248,7 +249,10 @@ impl<H: Horizon> Ledgers<H> {
                 for (ledger, committed) in ledgers.zip(&mut committed) {
                     match committed {
                         Committed::Outcomes(outcomes) => ledger.written(outcomes, replies),
-                        Committed::Fenced => ledger.not_written(now, &Arc::new(ledger.fenced()), replies),
+                        Committed::Fenced => {
+                            self.counters.fenced += 1;
+                            ledger.not_written(now, &Arc::new(ledger.fenced()), replies);
+                        }
                     }
                 }
                 match committed.next() {
@@ -279,6 +283,7 @@ impl<H: Horizon> Ledgers<H> {
         if self.is_shared() {
             let lost = self.owned.iter().filter(|(_, ledger)| ledger.is_lost());
             let lost: Vec<_> = lost.map(|(shard, _)| *shard).collect();
+            self.counters.ceased(ShardLoss::Lost, lost.len() as u64);
             let mut ended: Vec<_> = lost.iter().filter_map(|shard| self.owned.remove(shard)).collect();
             ended.extend(self.former.extract_if(.., |ledger| ledger.is_lost()));
             ended.into_iter().for_each(|ledger| self.absorb(ledger));
@@ -352,6 +357,7 @@ impl<H: Horizon> Ledgers<H> {
     }
 
     fn receive(&mut self, now: Reading, arrivals: Arrivals) {
+        self.counters.arrivals += arrivals.records.len() as u64;
         for (shard, arrival) in by_shard(arrivals) {
             let Some(ledger) = self.owned.get_mut(&shard) else { continue };
             match arrival {
@@ -368,13 +374,16 @@ impl<H: Horizon> Ledgers<H> {
         let is_other = !gained.is_empty() || !lost.is_empty();
         for shard in lost {
             let former = self.former.extract_if(.., |ledger| ledger.fence.shard == shard).collect::<Vec<_>>();
-            for mut ledger in self.owned.remove(&shard).into_iter().chain(former) {
+            let owned = self.owned.remove(&shard);
+            self.counters.ceased(ShardLoss::Lost, u64::from(owned.is_some()));
+            for mut ledger in owned.into_iter().chain(former) {
                 ledger.lose();
                 self.absorb(ledger);
             }
             self.note(Note::ShardLost(shard));
         }
         let is_leaving = self.poll.as_ref().is_some_and(|poll| poll.is_leaving);
+        self.counters.gained += gained.len() as u64;
         for lease in gained {
             let (shard, config) = (lease.fence.shard, self.config.clone());
             let (policy_of, horizon) = (Arc::clone(&self.policy_of), (self.new_horizon)());
@@ -412,6 +421,7 @@ impl<H: Horizon> Ledgers<H> {
         if !shards.is_empty() {
             match self.store.give_up(&shards) {
                 Ok(()) => {
+                    self.counters.ceased(ShardLoss::GivenUp, shards.len() as u64);
                     for mut ledger in shards.iter().filter_map(|shard| self.owned.remove(shard)) {
                         ledger.given_up();
                         self.former.push(ledger);
@@ -450,7 +460,12 @@ impl<H: Horizon> Ledgers<H> {
 
     /// Returns the counters and gauges. The caller adds how long requests have been waiting.
     pub(crate) fn report(&mut self, now: Reading) -> DurableReport {
-        let mut report = DurableReport { counters: self.counters, loaded_ahead: Duration::MAX, ..Default::default() };
+        let mut report = DurableReport {
+            counters: self.counters,
+            shards: self.owned.len() as u64,
+            loaded_ahead: Duration::MAX,
+            ..Default::default()
+        };
         for (shard, ledger) in &self.owned {
             let Counts { pending, parked, dead } = self.store.counts(*shard).unwrap_or_default();
             report.add(&DurableReport { pending, parked, dead_letters: dead, ..ledger.report(now) });

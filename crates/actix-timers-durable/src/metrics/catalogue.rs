@@ -32,7 +32,8 @@ macro_rules! catalogue {
     ($($name:ident = $metric:expr;)+) => {
         $(pub(crate) const $name: Metric = $metric;)+
 
-        /// All metrics of durable timers. The core's catalogue has those of timer actors.
+        /// All metrics of durable timers. The core's catalogue has those of timer actors. Only stores that several nodes
+        /// share have those about shards.
         pub const CATALOGUE: &[Metric] = &[$($name),+];
     };
 }
@@ -56,6 +57,11 @@ catalogue! {
     DURABLE_CANCELLED = counter("actix_timers_durable_cancelled_total", &[], "Durable timers cancelled, including timers replaced by another one with their key");
     DURABLE_DELIVERIES = counter("actix_timers_durable_deliveries_total", &["outcome"], "Deliveries of durable timers that have ended: complete, retry, dead_letter, undelivered or parked");
     DURABLE_EXPIRED = counter("actix_timers_durable_dead_letters_expired_total", &[], "Dead letters of durable timers discarded because they were older than they are kept");
+    STORE_SHARDS_OWNED = gauge("actix_timers_store_shards_owned", Unit::Count, &[], "Shards of a shared store that this node owns: it delivers their timers");
+    STORE_SHARDS_GAINED = counter("actix_timers_store_shards_gained_total", &[], "Shards of a shared store that this node has begun to own");
+    STORE_SHARDS_LOST = counter("actix_timers_store_shards_lost_total", &["reason"], "Shards of a shared store that this node has ceased to own: given_up (to balance the nodes, or at its end) or lost (another node has taken over, or the lease has ended)");
+    STORE_FENCED = counter("actix_timers_store_fenced_total", &[], "Groups of changes rejected because their shard has another owner: nothing of them was written");
+    STORE_ARRIVALS = counter("actix_timers_store_arrivals_total", &[], "Timers in shards of this node that other nodes have stored, moved or let go");
     STORE_WRITE = histogram("actix_timers_store_write_seconds", Unit::Seconds, WRITE_BUCKETS, "Duration of one commit, until it is on disk");
     STORE_GROUP = histogram("actix_timers_store_group_requests", Unit::Count, GROUP_BUCKETS, "Requests written in one commit");
     DURABLE_LAG = histogram("actix_timers_durable_lag_seconds", Unit::Seconds, DURABLE_LAG_BUCKETS, "Time from the due time of a durable timer to its delivery, including the claim on disk");

@@ -117,17 +117,22 @@ impl Rows {
 
     fn params(&self) -> [&(dyn ToSql + Sync); 9] {
         [
-            &self.right,
-            &self.shard,
-            &self.id,
-            &self.due,
-            &self.nominal,
-            &self.attempt,
-            &self.repetition,
-            &self.moved,
-            &self.record,
+            sent(&self.right),
+            sent(&self.shard),
+            sent(&self.id),
+            sent(&self.due),
+            sent(&self.nominal),
+            sent(&self.attempt),
+            sent(&self.repetition),
+            sent(&self.moved),
+            sent(&self.record),
         ]
     }
+}
+
+/// Returns a column as an argument: null if it is empty.
+fn sent<T: ToSql + Sync + 'static>(column: &Vec<T>) -> &(dyn ToSql + Sync) {
+    if column.is_empty() { &None::<&[T]> } else { column }
 }
 
 fn shrink<T>(column: &mut Vec<Option<T>>) {
@@ -250,6 +255,11 @@ impl Arrays {
         shrink_rights(&mut self.e_right);
     }
 
+    /// Lets new timers be there already, from an earlier attempt: they stay as they are.
+    pub(crate) fn expect_known_timers(&mut self) {
+        self.s_flags.iter_mut().for_each(|flags| *flags |= 2048);
+    }
+
     /// Returns whether nothing is to be written.
     pub(crate) fn is_empty(&self) -> bool {
         self.s_flags.is_empty() && self.a_shard.is_empty()
@@ -260,18 +270,18 @@ impl Arrays {
         let [p_right, p_shard, p_id, p_due, p_nominal, p_attempt, p_repetition, p_moved, p_record] = self.p.params();
         let [k_right, k_shard, k_id, k_due, k_nominal, k_attempt, k_repetition, k_moved, k_record] = self.k.params();
         vec![
-            &self.g_right,
-            &self.g_shard,
-            &self.g_epoch,
-            &self.a_shard,
-            &self.a_cursor,
-            &self.a_seen,
-            &self.s_flags,
-            &self.s_p,
-            &self.s_k,
-            &self.s_o,
-            &self.s_c,
-            &self.s_e,
+            sent(&self.g_right),
+            sent(&self.g_shard),
+            sent(&self.g_epoch),
+            sent(&self.a_shard),
+            sent(&self.a_cursor),
+            sent(&self.a_seen),
+            sent(&self.s_flags),
+            sent(&self.s_p),
+            sent(&self.s_k),
+            sent(&self.s_o),
+            sent(&self.s_c),
+            sent(&self.s_e),
             p_right,
             p_shard,
             p_id,
@@ -281,8 +291,8 @@ impl Arrays {
             p_repetition,
             p_moved,
             p_record,
-            &self.k_ord,
-            &self.k_first,
+            sent(&self.k_ord),
+            sent(&self.k_first),
             k_right,
             k_shard,
             k_id,
@@ -292,32 +302,32 @@ impl Arrays {
             k_repetition,
             k_moved,
             k_record,
-            &self.k_key,
-            &self.k_replace,
-            &self.o_ord,
-            &self.o_kind,
-            &self.o_right,
-            &self.o_shard,
-            &self.o_id,
-            &self.o_first,
-            &self.o_at,
-            &self.o_due,
-            &self.o_nominal,
-            &self.o_attempt,
-            &self.o_repetition,
-            &self.o_dead_at,
-            &self.o_reason,
-            &self.c_ord,
-            &self.c_shard,
-            &self.c_number,
-            &self.c_last,
-            &self.c_is_loose,
-            &self.m_id,
-            &self.m_due,
-            &self.m_attempt,
-            &self.e_right,
-            &self.e_shard,
-            &self.e_number,
+            sent(&self.k_key),
+            sent(&self.k_replace),
+            sent(&self.o_ord),
+            sent(&self.o_kind),
+            sent(&self.o_right),
+            sent(&self.o_shard),
+            sent(&self.o_id),
+            sent(&self.o_first),
+            sent(&self.o_at),
+            sent(&self.o_due),
+            sent(&self.o_nominal),
+            sent(&self.o_attempt),
+            sent(&self.o_repetition),
+            sent(&self.o_dead_at),
+            sent(&self.o_reason),
+            sent(&self.c_ord),
+            sent(&self.c_shard),
+            sent(&self.c_number),
+            sent(&self.c_last),
+            sent(&self.c_is_loose),
+            sent(&self.m_id),
+            sent(&self.m_due),
+            sent(&self.m_attempt),
+            sent(&self.e_right),
+            sent(&self.e_shard),
+            sent(&self.e_number),
         ]
     }
 }

@@ -64,7 +64,8 @@ LANGUAGE sql STABLE AS $$
 $$;
 
 -- Takes over from nodes whose leases have ended, takes free shards up to the node's share, and returns all shards of the
--- node, with those marked that it must give up: beyond its share, or for a node that knows the routes of parked timers.
+-- node, with those marked that it must give up: beyond its share, or for a node that knows the routes of parked timers;
+-- and a row without a shard for each node that it has taken over from.
 CREATE OR REPLACE FUNCTION @schema@.keep(p_node bigint, p_serves bool, p_pools text[])
 RETURNS TABLE (shard smallint, epoch bigint, is_surplus bool) LANGUAGE plpgsql AS $$
 DECLARE
@@ -92,6 +93,7 @@ BEGIN
         WHERE s.owner = dead.id;
         DELETE FROM @schema@.outcomes o WHERE o.node = dead.id;
         DELETE FROM @schema@.nodes n WHERE n.id = dead.id;
+        RETURN QUERY SELECT NULL::smallint, NULL::bigint, false;
     END LOOP;
     IF p_serves THEN
         IF EXISTS (SELECT FROM @schema@.wanted_routes) THEN
@@ -118,7 +120,8 @@ BEGIN
                 UPDATE @schema@.shards s SET owner = p_node, epoch = s.epoch + 1
                 FROM (
                     SELECT f.shard FROM @schema@.shards f
-                    WHERE f.pool = wanted AND f.shard <> ALL (not_mine) AND (f.owner IS NULL OR NOT EXISTS (SELECT FROM @schema@.nodes n WHERE n.id = f.owner))
+                    WHERE f.pool = wanted AND f.shard <> ALL (not_mine)
+                        AND (f.owner IS NULL OR NOT EXISTS (SELECT FROM @schema@.nodes n WHERE n.id = f.owner))
                     ORDER BY f.shard LIMIT share - mine FOR UPDATE SKIP LOCKED
                 ) free WHERE s.shard = free.shard;
             ELSIF mine > share THEN

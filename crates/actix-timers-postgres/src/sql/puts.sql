@@ -1,12 +1,20 @@
--- New timers: those without keys from `p_from` to `p_to`, those with keys, in the order of these, from `k_from` to `k_to`.
+-- Returns whether a pending timer has this place, or was moved and has this id.
+CREATE OR REPLACE FUNCTION @schema@.is_there(p_shard smallint, p_due bigint, p_id uuid) RETURNS bool
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM @schema@.timers t WHERE t.shard = p_shard AND t.due = p_due AND t.id = p_id)
+        OR EXISTS (SELECT FROM @schema@.timers t WHERE t.moved AND t.id = p_id);
+END
+$$;
+
+-- New timers with keys, from `k_from` to `k_to`, which are in the order of these.
 --
 -- For each key: insert it; another statement, with a new snapshot, reads the holders of those not inserted. A holder that
 -- is replaced is removed first, so that timers are locked before keys. If it vanishes meanwhile, the key is tried again.
--- Bit 1024 of `p_flags`: some keys are to be replaced.
-CREATE OR REPLACE FUNCTION @schema@.apply_puts(
-    p_node bigint, p_flags int, p_from int, p_to int, k_from int, k_to int,
-    p_right smallint[], p_shard smallint[], p_id uuid[], p_due bigint[], p_nominal bigint[], p_attempt int[],
-    p_repetition bigint[], p_moved bool[], p_record bytea[],
+-- Bits of `p_flags`: 1024 if some keys are to be replaced; 2048 if some timers may be there already, which stay as they
+-- are.
+CREATE OR REPLACE FUNCTION @schema@.apply_keyed_puts(
+    p_node bigint, p_flags int, k_from int, k_to int,
     k_ord int[], k_right smallint[], k_shard smallint[], k_id uuid[], k_due bigint[], k_nominal bigint[], k_attempt int[],
     k_repetition bigint[], k_moved bool[], k_record bytea[], k_key bytea[], k_replace bool[]
 ) RETURNS @schema@.outcome[] LANGUAGE plpgsql AS $$
@@ -20,16 +28,6 @@ DECLARE
     fresh uuid[];
     tries int := 0;
 BEGIN
-    IF p_to >= p_from THEN
-        INSERT INTO @schema@.timers (due, nominal, repetition, arrived, id, attempt, shard, moved, record)
-        SELECT p_due[i], p_nominal[i], p_repetition[i], CASE WHEN p_right[i] = 2 THEN pg_current_xact_id() END,
-            p_id[i], p_attempt[i], p_shard[i], coalesce(p_moved[i], false), p_record[i]
-        FROM generate_series(p_from, p_to) AS i
-        ON CONFLICT DO NOTHING;
-    END IF;
-    IF k_to < k_from THEN
-        RETURN results;
-    END IF;
     todo := ARRAY(SELECT generate_series(k_from, k_to));
     LOOP
         tries := tries + 1;
@@ -89,7 +87,7 @@ BEGIN
         SELECT k_due[i], k_nominal[i], k_repetition[i], CASE WHEN k_right[i] = 2 THEN pg_current_xact_id() END,
             k_id[i], k_attempt[i], k_shard[i], coalesce(k_moved[i], false), k_record[i]
         FROM unnest(hits) AS i
-        ON CONFLICT DO NOTHING;
+        WHERE p_flags & 2048 = 0 OR NOT @schema@.is_there(k_shard[i], k_due[i], k_id[i]);
         EXIT WHEN cardinality(hits) = cardinality(todo);
         todo := ARRAY(SELECT unnest(todo) AS i EXCEPT SELECT unnest(hits) ORDER BY 1);
         SELECT coalesce(array_agg(x.i), '{}'), array_agg(x.id) INTO hits, holders FROM (

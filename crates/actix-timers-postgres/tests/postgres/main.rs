@@ -16,6 +16,7 @@ mod records;
 
 mod arrivals;
 mod engines;
+mod metrics;
 mod nodes;
 mod oracle;
 mod routes;

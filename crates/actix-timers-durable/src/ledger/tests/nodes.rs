@@ -8,6 +8,7 @@ use super::world::{Coming, FakeHorizon, Random, at, coming};
 use crate::ledger::{
     Answer, Answered, Cancellation, LedgerConfig, Ledgers, Reading, Replies, Request, Rescheduling, Scheduled, Verdict,
 };
+use crate::metrics::{DurableCounters, ShardLoss};
 use crate::store::{MemoryDisk, Node, OnKey, TimerStore};
 use crate::{DurableId, Record, RecordState, RetryPolicy};
 
@@ -207,6 +208,17 @@ impl Cluster {
     fn pending(&self) -> u64 {
         self.disk.open().total().unwrap().pending
     }
+
+    /// Returns the counters of a process, which account for its shards.
+    fn counters(&mut self, index: usize) -> DurableCounters {
+        let process = &mut self.processes[index];
+        let now = Reading { wall: at(self.now), time: Duration::from_millis(self.now) };
+        let (owned, report) = (process.ledgers.owned().count() as u64, process.ledgers.report(now));
+        assert_eq!(report.shards, owned);
+        let ceased = [ShardLoss::GivenUp, ShardLoss::Lost].map(|how| report.counters.has_ceased(how));
+        assert_eq!(report.counters.gained, owned + ceased.iter().sum::<u64>(), "gained = owned + given up + lost");
+        report.counters
+    }
 }
 
 #[test]
@@ -228,6 +240,31 @@ fn shards_are_divided_evenly_and_again_when_a_node_joins_or_dies() {
     cluster.kill(0);
     cluster.settle();
     assert_eq!(owned(&cluster).iter().sum::<usize>(), 8);
+}
+
+#[test]
+fn shards_gained_given_up_and_lost_and_fenced_writes_are_counted() {
+    let mut cluster = Cluster::new(4, 1);
+    let due = cluster.now + 10;
+    cluster.schedule(0, 0, due, None);
+    cluster.pass(20);
+    cluster.deliver(0);
+    cluster.start(true);
+    cluster.settle();
+    let counters = cluster.counters(0);
+    assert_eq!((counters.gained, counters.has_ceased(ShardLoss::GivenUp), counters.fenced), (4, 2, 0), "balanced");
+    assert_eq!(cluster.counters(1).gained, 2);
+    // Shards 0 and 1 stay with the first, so this arrives from the second.
+    cluster.schedule(1, 1, due, None);
+    cluster.settle();
+    assert_eq!((cluster.counters(0).arrivals, cluster.counters(1).arrivals), (1, 0));
+    let node = cluster.processes[0].node;
+    cluster.disk.end_lease(node);
+    cluster.end(0, 0, false);
+    let counters = cluster.counters(0);
+    assert_eq!((counters.has_ceased(ShardLoss::Lost), counters.fenced), (1, 1), "the shard of the rejected write");
+    cluster.settle();
+    assert_eq!((cluster.counters(0).has_ceased(ShardLoss::Lost), cluster.counters(1).gained), (2, 4));
 }
 
 #[test]
@@ -452,6 +489,7 @@ fn nodes_that_come_and_go_lose_and_repeat_nothing() {
         }
         cluster.start(true);
         cluster.run_dry();
+        (0..cluster.processes.len()).for_each(|index| _ = cluster.counters(index));
         assert_eq!(cluster.pending(), 0, "seed {seed}");
         assert!(
             ids.iter().all(|id| cluster.deliveries.contains_key(id) || cluster.cancelled.contains(id)),
