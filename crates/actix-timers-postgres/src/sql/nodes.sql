@@ -120,7 +120,8 @@ BEGIN
                 UPDATE @schema@.shards s SET owner = p_node, epoch = s.epoch + 1
                 FROM (
                     SELECT f.shard FROM @schema@.shards f
-                    WHERE f.pool = wanted AND f.shard <> ALL (not_mine) AND (f.owner IS NULL OR NOT EXISTS (SELECT FROM @schema@.nodes n WHERE n.id = f.owner))
+                    WHERE f.pool = wanted AND f.shard <> ALL (not_mine)
+                        AND (f.owner IS NULL OR NOT EXISTS (SELECT FROM @schema@.nodes n WHERE n.id = f.owner))
                     ORDER BY f.shard LIMIT share - mine FOR UPDATE SKIP LOCKED
                 ) free WHERE s.shard = free.shard;
             ELSIF mine > share THEN

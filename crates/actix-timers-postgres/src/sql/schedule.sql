@@ -32,16 +32,16 @@ SET enable_hashjoin = off
 SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan
 AS $$
-DECLARE
-    has_key int := CASE WHEN p_key IS NULL THEN 0 ELSE 1 END;
-    rights smallint[] := '{2}';
 BEGIN
-    RETURN QUERY SELECT r.code, r.other FROM unnest(@schema@.apply_puts(
-        0, CASE WHEN p_replace THEN 1024 ELSE 0 END, 1, 1 - has_key, 1, has_key,
-        rights, ARRAY[p_shard], ARRAY[p_id], ARRAY[p_due], '{}', '{}', '{}', '{}', ARRAY[p_record],
-        '{1}', rights, ARRAY[p_shard], ARRAY[p_id], ARRAY[p_due], '{}', '{}', '{}', '{}', ARRAY[p_record],
-        ARRAY[p_key], ARRAY[p_replace]
-    )) r;
+    IF p_key IS NULL THEN
+        INSERT INTO @schema@.timers (due, arrived, id, shard, moved, record)
+        VALUES (p_due, pg_current_xact_id(), p_id, p_shard, false, p_record);
+    ELSE
+        RETURN QUERY SELECT r.code, r.other FROM unnest(@schema@.apply_keyed_puts(
+            0, CASE WHEN p_replace THEN 1024 ELSE 0 END, 1, 1, '{1}', '{2}', ARRAY[p_shard], ARRAY[p_id], ARRAY[p_due],
+            '{}', '{}', '{}', '{}', ARRAY[p_record], ARRAY[p_key], ARRAY[p_replace]
+        )) r;
+    END IF;
 END
 $$;
 
