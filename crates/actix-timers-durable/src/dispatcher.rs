@@ -122,6 +122,9 @@ struct StoreClosed(Closed);
 struct Claiming {
     route: usize,
     is_alone: bool,
+    /// It has become due again meanwhile, which matters if it is not cleared: the ledger skips a timer whose cancel is
+    /// undecided, and reports it again if that fails.
+    again: Option<Arc<Record>>,
 }
 
 /// A message that is with its handler.
@@ -280,11 +283,16 @@ impl DurableTimerActor {
     }
 
     /// Notes the claim of a message. Returns whether it can be sent: its recipient exists.
-    fn begin_claim(&mut self, route: usize, record: &Record, is_alone: bool, ctx: &mut Context<Self>) -> bool {
+    fn begin_claim(&mut self, route: usize, record: &Arc<Record>, is_alone: bool, ctx: &mut Context<Self>) -> bool {
         let id = record.id;
         let is_same = |delivery: &Delivery| delivery.progress == record.progress;
         // A timer that was moved there and back is reported due twice.
-        if self.claiming.contains_key(&id) || self.in_flight.get(&id).is_some_and(is_same) {
+        if let Some(claiming) = self.claiming.get_mut(&id) {
+            claiming.again = Some(Arc::clone(record));
+            self.return_slot(route, is_alone);
+            return false;
+        }
+        if self.in_flight.get(&id).is_some_and(is_same) {
             self.return_slot(route, is_alone);
             return false;
         }
@@ -297,7 +305,7 @@ impl DurableTimerActor {
             self.look_for_recipients_later(ctx);
             return false;
         }
-        self.claiming.insert(id, Claiming { route, is_alone });
+        self.claiming.insert(id, Claiming { route, is_alone, again: None });
         true
     }
 
@@ -325,7 +333,7 @@ impl DurableTimerActor {
     }
 
     fn deliver(&mut self, record: &Arc<Record>, claiming: Claiming, ctx: &Context<Self>) {
-        let Claiming { route, is_alone } = claiming;
+        let Claiming { route, is_alone, .. } = claiming;
         let extensions = self.extensions.get_or_insert_with(|| Arc::new(ctx.address().recipient()));
         let addressed = match self.routes.unpack(route, record, extensions) {
             Ok(Some(addressed)) => addressed,
@@ -516,8 +524,11 @@ impl Handler<Cleared> for DurableTimerActor {
         }
         for id in asked {
             // Not cleared.
-            if let Some(Claiming { route, is_alone, .. }) = self.claiming.remove(&id) {
+            if let Some(Claiming { route, is_alone, again }) = self.claiming.remove(&id) {
                 self.return_slot(route, is_alone);
+                if let Some(record) = again {
+                    ctx.notify(Due(record));
+                }
             }
         }
         self.set_timeout_alarm(ctx);

@@ -62,7 +62,7 @@ async fn check(server: &Server, options: &PostgresOptions, clock: &StoreClock) -
     within(limit, check_product(&client)).await?;
     within(limit, check_settings(&client)).await?;
     let other = open(server).await?;
-    within(limit, check_session(&client, &other)).await?;
+    within(limit, check_session(&client, &other, server.timeout / 2)).await?;
     drop(other);
     within(limit, set_limits(&client, server.timeout)).await?;
     // A migration may wait for that of another node.
@@ -134,16 +134,30 @@ async fn check_settings(client: &Client) -> Result<(), ConnectError> {
     Ok(())
 }
 
-/// Finds out whether a session stays with one process of the server while another session is busy.
-async fn check_session(client: &Client, other: &Client) -> Result<(), ConnectError> {
+/// Attempts to find a pooler.
+const POOLER_CHECKS: u32 = 4;
+
+/// Finds out whether a session stays with one process of the server, which the other one never has, while that is busy
+/// or not. A pooler with a single connection to the server lets it wait for the other one, beyond a limit.
+async fn check_session(client: &Client, other: &Client, limit: Duration) -> Result<(), ConnectError> {
     let failed = |error: Error| failed(&error);
     let pid = "SELECT pg_backend_pid()";
-    let first = value(client, pid).await.map_err(failed)?;
-    other.batch_execute("BEGIN").await.map_err(failed)?;
-    let others = value(other, pid).await.map_err(failed)?;
-    let second = value(client, pid).await.map_err(failed)?;
-    other.batch_execute("ROLLBACK").await.map_err(failed)?;
-    if first == second && first != others { Ok(()) } else { Err(ConnectError::Pooled) }
+    let (first, others) = (value(client, pid).await.map_err(failed)?, value(other, pid).await.map_err(failed)?);
+    for _ in 0..POOLER_CHECKS {
+        other.batch_execute("BEGIN").await.map_err(|error| match error.code() {
+            // There are no transactions of several statements.
+            Some(state) if *state == SqlState::PROTOCOL_VIOLATION => ConnectError::Pooled,
+            _ => failed(error),
+        })?;
+        let busy = value(other, pid).await.map_err(failed)?;
+        let second = time::timeout(limit, value(client, pid)).await;
+        let second = second.map_err(|_| ConnectError::Pooled)?.map_err(failed)?;
+        other.batch_execute("ROLLBACK").await.map_err(failed)?;
+        if [&*first, &others] != [&*second, &busy] || first == others {
+            return Err(ConnectError::Pooled);
+        }
+    }
+    Ok(())
 }
 
 async fn set_limits(client: &Client, timeout: Duration) -> Result<(), ConnectError> {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use actix_timers_durable::StoreError;
-use tokio_postgres::error::SqlState;
+use tokio_postgres::error::{DbError, Severity, SqlState};
 
 /// A server that cannot be used, or options that no store can have.
 #[derive(Debug, thiserror::Error)]
@@ -110,7 +110,7 @@ impl Failure {
     pub(crate) fn of(error: &tokio_postgres::Error) -> Self {
         match error.as_db_error() {
             // A session that is ended may have committed before.
-            Some(reported) if reported.severity() != "FATAL" && reported.severity() != "PANIC" => {
+            Some(reported) if !is_fatal(reported) => {
                 Self::Reported { state: reported.code().clone(), text: text(error) }
             }
             _ => Self::NoReply(text(error)),
@@ -151,6 +151,11 @@ impl std::fmt::Display for Failure {
 /// Returns the error of data that this crate cannot have written.
 pub(crate) fn unreadable(reason: &str) -> StoreError {
     StoreError::Unreadable { path: PathBuf::from("postgres"), reason: reason.to_owned() }
+}
+
+/// Returns whether an error has ended the session. The text of the severity is in the language of the server.
+fn is_fatal(reported: &DbError) -> bool {
+    matches!(reported.parsed_severity(), None | Some(Severity::Fatal | Severity::Panic))
 }
 
 /// Returns the text of an error with its causes.

@@ -23,7 +23,7 @@ use crate::shared::{Event, Gained, lock};
 
 /// The longest time between two looks for dead nodes and free shards.
 const LOOK: Duration = Duration::from_millis(250);
-/// Looks between two removals of old outcomes, and between two counts.
+/// Looks between two removals of old rows, and between two counts.
 const RARE: u64 = 32;
 /// Looks between two measurements.
 const OFTEN: u64 = 8;
@@ -247,7 +247,7 @@ impl Membership {
         Ok(())
     }
 
-    /// Removes old outcomes, and counts.
+    /// Removes old outcomes and empty claims of dead nodes, and counts.
     async fn tidy(&mut self, session: &mut Session) -> Result<(), Failure> {
         let (node, number) = (session.shared.node(), session.shared.number.load(Ordering::Acquire));
         let until = number - OUTCOMES;
@@ -270,6 +270,13 @@ impl Membership {
         if self.serves(session) {
             session.execute(&sql, &[&texts(&self.node.pools)]).await?;
         }
+        // Their nodes died after the last delivery in a shard that they had given up, and before the end of its claim.
+        let sql = session.sql(
+            "DELETE FROM @schema@.claims c WHERE c.ids = '{}'
+                AND c.shard = ANY (ARRAY(SELECT s.shard FROM @schema@.shards s WHERE s.owner = $1))
+                AND NOT EXISTS (SELECT FROM @schema@.nodes n WHERE n.id = c.node)",
+        );
+        session.execute(&sql, &[&node]).await?;
         let counts = counts(session).await?;
         *lock(&session.shared.counts) = counts;
         Ok(())

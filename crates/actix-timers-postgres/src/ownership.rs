@@ -74,6 +74,7 @@ impl Ownership {
                 }
                 Event::Lost(shard) => self.forget(shard, &mut standing),
                 Event::LostAll => {
+                    standing.has_expired = true;
                     for shard in self.lose_all() {
                         Self::note_lost(shard, &mut standing);
                     }

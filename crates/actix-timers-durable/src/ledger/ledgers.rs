@@ -206,8 +206,11 @@ impl<H: Horizon> Ledgers<H> {
                     Some(id) => {
                         let is_end = request.is_end();
                         let delivers = |ledger: &&mut Ledger<H>| is_end && ledger.is_delivering(id);
-                        let owned = self.owned.get_mut(&id.shard()).filter(|ledger| is_end || ledger.is_owner());
-                        self.former.iter_mut().find(delivers).or(owned)
+                        // A shard may be here again while its former ledger ends a delivery: its claim decides.
+                        let is_former_s = self.former.iter().any(|ledger| ledger.is_delivering(id));
+                        let former = self.former.iter_mut().find(delivers);
+                        let owned = self.owned.get_mut(&id.shard());
+                        former.or(owned.filter(|ledger| is_end || (ledger.may_change() && !is_former_s)))
                     }
                 };
                 match ledger {
@@ -249,6 +252,12 @@ impl<H: Horizon> Ledgers<H> {
                 for (ledger, committed) in ledgers.zip(&mut committed) {
                     match committed {
                         Committed::Outcomes(outcomes) => ledger.written(outcomes, replies),
+                        // The reply to giving it up was lost. If not, the right of its claims is lost, too.
+                        Committed::Fenced if ledger.is_leaving() => {
+                            ledger.given_up();
+                            let error = StoreError::Unavailable("the shard is being given up".to_owned());
+                            ledger.not_written(now, &Arc::new(error), replies);
+                        }
                         Committed::Fenced => {
                             self.counters.fenced += 1;
                             ledger.not_written(now, &Arc::new(ledger.fenced()), replies);
@@ -281,6 +290,7 @@ impl<H: Horizon> Ledgers<H> {
     /// Ends with a store that has no other shards, or goes on without the shards that were lost.
     fn drop_lost(&mut self) {
         if self.is_shared() {
+            self.keep_former();
             let lost = self.owned.iter().filter(|(_, ledger)| ledger.is_lost());
             let lost: Vec<_> = lost.map(|(shard, _)| *shard).collect();
             self.counters.ceased(ShardLoss::Lost, lost.len() as u64);
@@ -331,7 +341,7 @@ impl<H: Horizon> Ledgers<H> {
             self.store.arrivals()
         });
         match arrivals {
-            Ok(arrivals) => self.receive(now, arrivals),
+            Ok(arrivals) => self.receive(arrivals),
             Err(error) => {
                 self.counters.failed(StoreOp::Load);
                 let error = Arc::new(error);
@@ -356,31 +366,49 @@ impl<H: Horizon> Ledgers<H> {
         }
     }
 
-    fn receive(&mut self, now: Reading, arrivals: Arrivals) {
+    fn receive(&mut self, arrivals: Arrivals) {
         self.counters.arrivals += arrivals.records.len() as u64;
         for (shard, arrival) in by_shard(arrivals) {
             let Some(ledger) = self.owned.get_mut(&shard) else { continue };
             match arrival {
                 Arrival::Released(id) => ledger.release(id),
-                Arrival::Interrupted(claim) => ledger.take_over(now, claim, &mut *self.store),
+                Arrival::Interrupted(claim) => ledger.interrupted_late(claim),
                 Arrival::Record(record) => ledger.arrive(record),
             }
         }
     }
 
+    /// Keeps ledgers of shards that were given up, until their deliveries have ended.
+    fn keep_former(&mut self) {
+        let former = self.owned.iter().filter(|(_, ledger)| ledger.is_former()).map(|(shard, _)| *shard);
+        let former: Vec<_> = former.collect();
+        self.counters.ceased(ShardLoss::GivenUp, former.len() as u64);
+        self.former.extend(former.iter().filter_map(|shard| self.owned.remove(shard)));
+    }
+
     /// Begins and ends ledgers.
     fn follow(&mut self, standing: Standing) {
-        let Standing { gained, lost, wanted } = standing;
+        let Standing { gained, lost, wanted, has_expired } = standing;
         let is_other = !gained.is_empty() || !lost.is_empty();
         for shard in lost {
-            let former = self.former.extract_if(.., |ledger| ledger.fence.shard == shard).collect::<Vec<_>>();
-            let owned = self.owned.remove(&shard);
-            self.counters.ceased(ShardLoss::Lost, u64::from(owned.is_some()));
-            for mut ledger in owned.into_iter().chain(former) {
+            // The reply to giving it up was lost.
+            if let Some(ledger) = self.owned.get_mut(&shard).filter(|ledger| ledger.is_leaving() && !has_expired) {
+                ledger.given_up();
+                continue;
+            }
+            if let Some(mut ledger) = self.owned.remove(&shard) {
+                self.counters.ceased(ShardLoss::Lost, 1);
                 ledger.lose();
                 self.absorb(ledger);
             }
             self.note(Note::ShardLost(shard));
+        }
+        self.keep_former();
+        if has_expired {
+            for mut ledger in std::mem::take(&mut self.former) {
+                ledger.lose();
+                self.absorb(ledger);
+            }
         }
         let is_leaving = self.poll.as_ref().is_some_and(|poll| poll.is_leaving);
         self.counters.gained += gained.len() as u64;
@@ -421,11 +449,9 @@ impl<H: Horizon> Ledgers<H> {
         if !shards.is_empty() {
             match self.store.give_up(&shards) {
                 Ok(()) => {
-                    self.counters.ceased(ShardLoss::GivenUp, shards.len() as u64);
-                    for mut ledger in shards.iter().filter_map(|shard| self.owned.remove(shard)) {
-                        ledger.given_up();
-                        self.former.push(ledger);
-                    }
+                    let ledgers = self.owned.iter_mut().filter(|(shard, _)| shards.contains(shard));
+                    ledgers.for_each(|(_, ledger)| ledger.given_up());
+                    self.keep_former();
                 }
                 // Tried again at the next turn, or lost by then.
                 Err(_) => self.counters.failed(StoreOp::Lease),

@@ -14,7 +14,7 @@ use crate::due_time::DueTime;
 use crate::id::DurableId;
 use crate::metrics::StoreOp;
 use crate::record::Record;
-use crate::store::{Change, Page, Part, Position, TimerStore};
+use crate::store::{Change, Page, Part, Position, StoreError, TimerStore};
 
 /// Maximum number of records in a page; fewer if they are large.
 const PAGE: usize = 256;
@@ -34,7 +34,7 @@ impl<H: Horizon> Ledger<H> {
         }
         let may_read = self.load_trouble.as_ref().is_none_or(|trouble| now.time >= trouble.again);
         // After the end of the store loaded records are delivered, but no more are loaded: none could be ended on disk.
-        let may_load = self.is_owner() && self.health.end().is_none() && self.internal_changes.len() < UNSETTLED;
+        let may_load = self.may_change() && self.health.end().is_none() && self.internal_changes.len() < UNSETTLED;
         if may_read && may_load {
             self.look_for_vanished(store);
             self.take_back(now, store);
@@ -196,15 +196,20 @@ impl<H: Horizon> Ledger<H> {
                 Some(page)
             }
             Err(error) => {
-                self.counters.failed(StoreOp::Load);
-                let error = Arc::new(error);
-                if self.load_trouble.is_none() {
-                    self.note(Note::CannotRead(Arc::clone(&error)));
-                }
-                self.load_trouble = Some(Trouble::after(self.load_trouble.as_ref(), error, now.time));
+                self.cannot_read(now, StoreOp::Load, error);
                 None
             }
         }
+    }
+
+    /// Waits for the next attempt to read.
+    pub(super) fn cannot_read(&mut self, now: Reading, of: StoreOp, error: StoreError) {
+        self.counters.failed(of);
+        let error = Arc::new(error);
+        if self.load_trouble.is_none() {
+            self.note(Note::CannotRead(Arc::clone(&error)));
+        }
+        self.load_trouble = Some(Trouble::after(self.load_trouble.as_ref(), error, now.time));
     }
 
     /// Evicts the records due last while limits are exceeded. One always stays, regardless of its size, to ensure

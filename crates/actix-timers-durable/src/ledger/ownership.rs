@@ -16,7 +16,7 @@ use rustc_hash::FxHashMap;
 
 use super::internal_changes::InternalChange;
 use super::table::State;
-use super::{Horizon, Ledger, Reading};
+use super::{Horizon, Ledger};
 use crate::due_time::DueTime;
 use crate::id::DurableId;
 use crate::metrics::StoreOp;
@@ -64,6 +64,9 @@ impl<H: Horizon> Ledger<H> {
         if self.role != Role::Owner || self.held.contains(id) || self.internal_changes.leaving().contains(&id) {
             return;
         }
+        if !self.recovery.has_begun() {
+            return self.vanished.push(id);
+        }
         match self.table.get(id) {
             Some(entry) if !entry.state.is_pending() || entry.record.progress == record.progress => return,
             Some(_) => self.forget(id),
@@ -73,7 +76,7 @@ impl<H: Horizon> Ledger<H> {
         self.admit(record);
     }
 
-    /// Looks for timers that were not where they were claimed, or come back from a former owner.
+    /// Looks for timers that were not where they were claimed, come back from a former owner, or arrived too early.
     pub(super) fn look_for_vanished(&mut self, store: &mut dyn TimerStore) {
         for id in std::mem::take(&mut self.vanished) {
             match store.get(id) {
@@ -92,13 +95,12 @@ impl<H: Horizon> Ledger<H> {
         self.held.release(id);
     }
 
-    /// Renumbers the deliveries of a former owner that has died meanwhile.
-    pub(super) fn take_over(&mut self, now: Reading, claim: Claim, store: &mut dyn TimerStore) {
+    /// Notes that the deliveries of a claim on a former owner were interrupted.
+    pub(super) fn take_over(&mut self, claim: &Claim) {
         for (id, ..) in &claim.members {
             self.held.release(*id);
             self.vanished.push(*id);
         }
-        self.renumber(now, claim, false, store);
     }
 
     /// Stops to deliver: pending records leave the memory, and the shard is to be given up.
@@ -116,6 +118,16 @@ impl<H: Horizon> Ledger<H> {
         }
         self.to_arm.clear();
         self.is_filling = false;
+    }
+
+    /// Returns whether the shard is about to be given up.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.role == Role::Leaving
+    }
+
+    /// Returns whether the shard was given up.
+    pub(super) fn is_former(&self) -> bool {
+        self.role == Role::Former
     }
 
     /// Returns whether all that must be written by the owner is written.

@@ -50,6 +50,9 @@ impl<H: Horizon> Ledger<H> {
                 }
             }
             Request::Cancel { id, answer } => self.prepare_cancel(id, answer, replies),
+            Request::Reschedule { id, answer, .. } if self.recovery.is_interrupted_late(id) => {
+                replies.put(answer, Ok(Rescheduling::InProgress));
+            }
             Request::Reschedule { id, due, answer } => match self.prepare_reschedule(id, due, store) {
                 Ok(change) => self.group.wanted.push((change, Step::Reschedule { id, answer })),
                 Err(answered) => replies.put(answer, answered),
@@ -81,6 +84,12 @@ impl<H: Horizon> Ledger<H> {
     /// Returns whether the node owns the shard, and keeps it.
     pub(super) fn is_owner(&self) -> bool {
         self.role == Role::Owner
+    }
+
+    /// Returns whether the ledger decides about all timers of the shard: it keeps the shard, and knows the interrupted
+    /// deliveries of its predecessor.
+    pub(super) fn may_change(&self) -> bool {
+        self.is_owner() && self.recovery.has_begun()
     }
 
     /// Returns whether a timer is with its handler here.

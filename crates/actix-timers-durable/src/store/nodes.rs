@@ -34,6 +34,8 @@ pub struct Standing {
     pub lost: Vec<u16>,
     /// Shards that it must [give up](super::TimerStore::give_up), because other nodes have too few.
     pub wanted: Vec<u16>,
+    /// The lease of the node has ended: its claims in shards that it had given up are lost, too.
+    pub has_expired: bool,
 }
 
 /// Changes of timers of one shard by one node, all of which are made, or none.

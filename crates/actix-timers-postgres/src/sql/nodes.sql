@@ -73,6 +73,7 @@ DECLARE
     wanted text;
     total int;
     live int;
+    before int;
     mine int;
     share int;
     surplus smallint[] := '{}';
@@ -114,8 +115,11 @@ BEGIN
         END IF;
         FOREACH wanted IN ARRAY p_pools LOOP
             SELECT count(*), count(*) FILTER (WHERE s.owner = p_node) INTO total, mine FROM @schema@.shards s WHERE s.pool = wanted;
-            SELECT count(*) INTO live FROM @schema@.nodes n WHERE n.serves AND wanted = ANY (n.pools);
-            share := ceil(total::numeric / greatest(live, 1));
+            -- The first nodes have one more if the number cannot be divided.
+            SELECT count(*), count(*) FILTER (WHERE n.id < p_node) INTO live, before
+            FROM @schema@.nodes n WHERE n.serves AND wanted = ANY (n.pools);
+            live := greatest(live, 1);
+            share := total / live + (before < total % live)::int;
             IF mine < share THEN
                 UPDATE @schema@.shards s SET owner = p_node, epoch = s.epoch + 1
                 FROM (

@@ -246,9 +246,10 @@ impl Cluster {
 
     /// Sends all nodes to another server, when they connect again.
     pub(crate) fn redirect(&mut self, server: &Server) {
+        // Samples are those of the other server from the first time on, also before it accepts writes.
+        self.switched.get_or_insert_with(now);
         self.nodes.iter().for_each(|node| node.proxy.redirect(server.address()));
         *self.server_url.lock().unwrap_or_else(PoisonError::into_inner) = server.url().to_owned();
-        self.switched = Some(now());
     }
 
     pub(crate) fn command(&mut self, label: &str, command: &str) {

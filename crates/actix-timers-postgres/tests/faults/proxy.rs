@@ -31,6 +31,17 @@ struct Order {
     only: Option<u64>,
     /// The number of the order.
     number: u64,
+    /// The number of the last order that cut all connections.
+    last_cut: u64,
+    /// One connection that was cut, and the number of the order.
+    last_cut_of_one: (u64, u64),
+}
+
+impl Order {
+    /// Returns whether a connection that began at an order was cut since, even if connections are whole again.
+    const fn has_cut(&self, connection: u64, began: u64) -> bool {
+        self.last_cut > began || (self.last_cut_of_one.0 == connection && self.last_cut_of_one.1 > began)
+    }
 }
 
 #[derive(Default)]
@@ -60,7 +71,8 @@ impl Proxy {
     pub(crate) fn start(runtime: &Handle, server: SocketAddr) -> Self {
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let port = listener.local_addr().unwrap().port();
-        let (orders, watched) = watch::channel(Order { wire: Wire::Whole, only: None, number: 0 });
+        let (orders, watched) =
+            watch::channel(Order { wire: Wire::Whole, only: None, number: 0, last_cut: 0, last_cut_of_one: (0, 0) });
         let server = Arc::new(Mutex::new(server));
         let connections = Arc::<Mutex<Connections>>::default();
         let task = runtime.spawn(accept(listener, Arc::clone(&server), watched, Arc::clone(&connections)));
@@ -87,7 +99,14 @@ impl Proxy {
     }
 
     fn order(&self, wire: Wire, only: Option<u64>) {
-        self.orders.send_modify(|order| *order = Order { wire, only, number: order.number + 1 });
+        self.orders.send_modify(|order| {
+            (order.wire, order.only, order.number) = (wire, only, order.number + 1);
+            match only {
+                _ if wire != Wire::Cut => {}
+                None => order.last_cut = order.number,
+                Some(one) => order.last_cut_of_one = (one, order.number),
+            }
+        });
     }
 
     /// Sends new connections to another server.
@@ -133,6 +152,7 @@ async fn connect(
     orders: watch::Receiver<Order>,
     number: u64,
 ) -> std::io::Result<()> {
+    let began = orders.borrow().number;
     if state(&orders.borrow(), number) == Wire::Cut {
         return Ok(());
     }
@@ -145,9 +165,9 @@ async fn connect(
     let mut cut = orders.clone();
     // The end of either direction closes both.
     tokio::select! {
-        ended = pump(from_node, to_server, orders.clone(), number, Direction::Up) => ended,
-        ended = pump(from_server, to_node, orders, number, Direction::Down) => ended,
-        _ = cut.wait_for(|order| state(order, number) == Wire::Cut) => Ok(()),
+        ended = pump(from_node, to_server, orders.clone(), (number, began), Direction::Up) => ended,
+        ended = pump(from_server, to_node, orders, (number, began), Direction::Down) => ended,
+        _ = cut.wait_for(|order| order.has_cut(number, began)) => Ok(()),
     }
 }
 
@@ -160,7 +180,7 @@ async fn pump(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
     mut orders: watch::Receiver<Order>,
-    number: u64,
+    (number, began): (u64, u64),
     direction: Direction,
 ) -> std::io::Result<()> {
     let mut buffer = vec![0; 64 << 10];
@@ -173,6 +193,9 @@ async fn pump(
         let mut sent = 0;
         while sent < size {
             let order = *orders.borrow_and_update();
+            if order.has_cut(number, began) {
+                return Ok(());
+            }
             if order.number != last_order {
                 (last_order, passed) = (order.number, 0);
             }
@@ -244,6 +267,16 @@ mod tests {
             assert!(hears(&mut node, "th").await && !hears(&mut node, "ree").await);
             proxy.set(Wire::Whole);
             assert!(hears(&mut node, "ree").await);
+            // What was held is lost, although connections are whole again at once.
+            proxy.set(Wire::Stalled { up: false, down: true });
+            node.write_all(b"four").await.unwrap();
+            assert!(!hears(&mut node, "four").await);
+            proxy.set(Wire::Cut);
+            proxy.set(Wire::Whole);
+            assert_eq!(node.read(&mut [0; 8]).await.unwrap_or(0), 0);
+            node = TcpStream::connect(("127.0.0.1", proxy.port())).await.unwrap();
+            node.write_all(b"five").await.unwrap();
+            assert!(hears(&mut node, "five").await);
             proxy.set(Wire::Cut);
             assert_eq!(node.read(&mut [0; 8]).await.unwrap_or(0), 0);
             let mut refused = TcpStream::connect(("127.0.0.1", proxy.port())).await.unwrap();

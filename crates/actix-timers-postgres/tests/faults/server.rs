@@ -196,8 +196,11 @@ fn program(name: &str) -> Command {
     command
 }
 
-/// Returns the directory of the newest programs.
+/// Returns the directory of the programs: that of `POSTGRES_BIN`, or of the newest version.
 fn programs() -> PathBuf {
+    if let Some(directory) = std::env::var_os("POSTGRES_BIN") {
+        return directory.into();
+    }
     let versions = fs::read_dir("/usr/lib/postgresql").expect("the package postgresql is installed");
     let of_version = |entry: std::io::Result<fs::DirEntry>| {
         let path = entry.unwrap().path();

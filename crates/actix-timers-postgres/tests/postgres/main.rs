@@ -14,18 +14,31 @@ mod pages;
 #[path = "../../../actix-timers-durable/tests/store_contract/records.rs"]
 mod records;
 
+#[path = "../faults/proxy.rs"]
+#[allow(dead_code)]
+mod proxy;
+
+#[cfg(target_os = "linux")]
+#[path = "../faults/server.rs"]
+#[allow(dead_code)]
+mod private;
+
 mod arrivals;
 mod engines;
 mod metrics;
 mod nodes;
 mod oracle;
+mod outages;
 mod routes;
 mod server;
 mod set_up;
 mod sql_functions;
 mod subject;
 mod throughput;
+mod tls;
 mod transactions;
+#[cfg(target_os = "linux")]
+mod wrong_servers;
 
 /// Defines tests that need a server.
 macro_rules! with_server {

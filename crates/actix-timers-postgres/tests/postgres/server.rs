@@ -99,7 +99,7 @@ impl Member {
     }
 
     fn follow(&mut self, standing: Standing) {
-        let Standing { gained, lost, wanted } = standing;
+        let Standing { gained, lost, wanted, .. } = standing;
         self.leases.retain(|lease| !lost.contains(&lease.fence.shard));
         self.lost.extend(lost);
         self.leases.extend(gained);

@@ -100,7 +100,7 @@ impl Member {
     }
 
     fn follow(&mut self, standing: Standing) {
-        let Standing { gained, lost, wanted } = standing;
+        let Standing { gained, lost, wanted, .. } = standing;
         for lease in gained {
             assert!(lease.claims.is_empty() && lease.held.is_empty(), "no node has died");
             let shard = Shard { fence: lease.fence, after: None, loaded: VecDeque::new() };

@@ -425,6 +425,52 @@ fn a_timer_of_a_route_that_no_node_knows_waits_for_one_that_does() {
     assert_eq!(cluster.disk.open().total().unwrap().parked, 1);
 }
 
+#[test]
+fn interrupted_deliveries_have_their_next_attempt_though_the_store_cannot_be_read_at_first() {
+    for outlives_its_shard in [false, true] {
+        let mut cluster = Cluster::new(1, 1);
+        let due = cluster.now + 10;
+        let id = cluster.schedule(0, 0, due, None).0;
+        cluster.pass(20);
+        cluster.deliver(0);
+        cluster.start(true);
+        if outlives_its_shard {
+            cluster.leave(0);
+            cluster.settle();
+        }
+        cluster.disk.reject_reads(3);
+        cluster.kill(0);
+        cluster.pass(100);
+        cluster.turn(0, vec![Request::Recheck]);
+        cluster.disk.reject_reads(0);
+        assert_eq!(cluster.reschedule(0, id, due + 5000), Rescheduling::InProgress, "of its claim");
+        cluster.run_dry();
+        assert_eq!(cluster.deliveries[&id], [1, 2], "outlives its shard: {outlives_its_shard}");
+        assert_eq!(cluster.pending(), 0);
+    }
+}
+
+#[test]
+fn deliveries_go_on_though_the_reply_to_giving_up_their_shard_is_lost() {
+    let mut cluster = Cluster::new(1, 1);
+    let due = cluster.now + 10;
+    let ids = [(); 2].map(|()| cluster.schedule(0, 0, due, None).0);
+    cluster.pass(20);
+    cluster.deliver(0);
+    cluster.start(true);
+    cluster.disk.lose_give_ups(1);
+    cluster.leave(0);
+    // Before and after the node learns that the shard is not its own any more.
+    cluster.end(0, 0, false);
+    cluster.settle();
+    cluster.end(0, 0, true);
+    cluster.run_dry();
+    let mut attempts = ids.map(|id| cluster.deliveries[&id].clone());
+    attempts.sort_unstable();
+    assert_eq!(attempts, [vec![1], vec![1, 2]], "the second one is a retry");
+    assert_eq!(cluster.pending(), 0);
+}
+
 /// Random operations of several nodes, some of which die, leave or are stopped: nothing is lost or cancelled in vain, and
 /// no attempt is made twice.
 #[test]
@@ -476,8 +522,18 @@ fn nodes_that_come_and_go_lose_and_repeat_nothing() {
                     }
                 }
                 16 => cluster.start(!random.once_in(4)),
-                17 if random.once_in(2) => cluster.kill(index),
-                17 => cluster.leave(index),
+                17 if random.once_in(2) => {
+                    cluster.kill(index);
+                    // The heirs cannot read everything at once.
+                    cluster.disk.reject_reads(random.below(6));
+                    (0..cluster.processes.len()).for_each(|index| cluster.turn(index, vec![Request::Recheck]));
+                    cluster.disk.reject_reads(0);
+                }
+                17 => {
+                    cluster.disk.lose_give_ups(random.below(2));
+                    cluster.leave(index);
+                    cluster.disk.lose_give_ups(0);
+                }
                 _ => cluster.pass(random.below(120)),
             }
             if random.once_in(3) {

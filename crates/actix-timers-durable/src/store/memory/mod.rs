@@ -44,6 +44,9 @@ pub struct MemoryStore {
     has_failed: bool,
     /// Its node on a shared disk.
     node: Option<Joined>,
+    /// Shards that were given up without a reply.
+    #[cfg(test)]
+    unheard: Vec<u16>,
 }
 
 /// A node that has joined.
@@ -76,6 +79,10 @@ struct State {
     commits: u64,
     changes: u64,
     to_reject: u64,
+    #[cfg(test)]
+    reads_to_reject: u64,
+    #[cfg(test)]
+    lost_give_ups: u64,
     fsync_fails: Option<FsyncOutcome>,
     holds: usize,
     waiting: usize,
@@ -115,7 +122,14 @@ impl MemoryDisk {
 
     /// Opens a store on the existing data. Another open one continues, but loses each shard that this one acquires.
     pub fn open(&self) -> MemoryStore {
-        MemoryStore { disk: self.clone(), life: self.state().life, has_failed: false, node: None }
+        MemoryStore {
+            disk: self.clone(),
+            life: self.state().life,
+            has_failed: false,
+            node: None,
+            #[cfg(test)]
+            unheard: Vec::new(),
+        }
     }
 
     /// Ends the lease of a node, as if it had not renewed it in time. Others take over its shards.
@@ -128,6 +142,18 @@ impl MemoryDisk {
     /// Rejects the next `commits`, as if the disk were full: nothing of them is kept, and the store continues.
     pub fn reject_commits(&self, commits: u64) {
         self.state().to_reject = commits;
+    }
+
+    /// Rejects the next reads of timers, as if the store could not be reached.
+    #[cfg(test)]
+    pub(crate) fn reject_reads(&self, reads: u64) {
+        self.state().reads_to_reject = reads;
+    }
+
+    /// Loses the replies to the next requests to give shards up. The shards are reported as lost.
+    #[cfg(test)]
+    pub(crate) fn lose_give_ups(&self, replies: u64) {
+        self.state().lost_give_ups = replies;
     }
 
     /// Lets the fsync of the next commit fail. Its store accepts nothing more.
@@ -223,6 +249,20 @@ impl MemoryStore {
     }
 }
 
+impl MemoryStore {
+    /// Returns the state for a read of timers.
+    fn read(&self) -> Result<MutexGuard<'_, State>, StoreError> {
+        #[cfg_attr(not(test), allow(unused_mut))]
+        let mut state = self.state()?;
+        #[cfg(test)]
+        if state.reads_to_reject > 0 {
+            state.reads_to_reject -= 1;
+            return Err(StoreError::Unavailable("the read was made to fail".to_owned()));
+        }
+        Ok(state)
+    }
+}
+
 fn failed() -> StoreError {
     StoreError::Failed(io::Error::other("the fsync was made to fail"))
 }
@@ -272,9 +312,15 @@ impl TimerStore for MemoryStore {
             // Its lease has ended: it joins again as another node.
             let lost = joined.owned;
             let standing = self.join(&joined.node).unwrap_or_default();
-            return Standing { lost, ..standing };
+            return Standing { lost, has_expired: true, ..standing };
         };
         let mut owned = joined.owned;
+        #[cfg(test)]
+        let standing = {
+            let lost = std::mem::take(&mut self.unheard);
+            owned.retain(|shard| !lost.contains(shard));
+            Standing { lost, ..standing }
+        };
         owned.extend(standing.gained.iter().map(|lease| lease.fence.shard));
         self.node = Some(Joined { owned, ..joined });
         standing
@@ -287,12 +333,27 @@ impl TimerStore for MemoryStore {
     }
 
     fn give_up(&mut self, shards: &[u16]) -> Result<(), StoreError> {
-        if let Some(joined) = &mut self.node
-            && let Some(mut division) = self.disk.state().division()
-        {
+        let Some(joined) = &mut self.node else { return Ok(()) };
+        let mut state = self.disk.state();
+        // They may be this node's again.
+        #[cfg(test)]
+        let shards = &*{
+            let unheard = self.unheard.extract_if(.., |shard| shards.contains(shard)).collect::<Vec<_>>();
+            joined.owned.retain(|shard| !unheard.contains(shard));
+            shards.iter().filter(|shard| !unheard.contains(shard)).copied().collect::<Vec<_>>()
+        };
+        if let Some(mut division) = state.division() {
             division.give_up(joined.number, shards);
-            joined.owned.retain(|shard| !shards.contains(shard));
         }
+        #[cfg(test)]
+        {
+            if state.lost_give_ups > 0 {
+                state.lost_give_ups -= 1;
+                self.unheard.extend(shards);
+                return Err(StoreError::Unavailable("the reply was lost".to_owned()));
+            }
+        }
+        joined.owned.retain(|shard| !shards.contains(shard));
         Ok(())
     }
 
@@ -348,13 +409,13 @@ impl TimerStore for MemoryStore {
         until: DueTime,
         limit: usize,
     ) -> Result<Page, StoreError> {
-        let state = self.state()?;
+        let state = self.read()?;
         let Some(shard) = state.shards.get(&shard) else { return Ok(Page::default()) };
         Ok(shard.load(part, after, until, limit))
     }
 
     fn get(&mut self, id: DurableId) -> Result<Option<Found>, StoreError> {
-        let state = self.state()?;
+        let state = self.read()?;
         let Some(shard) = state.shards.get(&id.shard()) else { return Ok(None) };
         let is_claimed = state.nodes.is_some() && shard.is_claimed_at_all(id);
         Ok(shard.get(id).map(|found| Found { is_claimed, ..found }))
