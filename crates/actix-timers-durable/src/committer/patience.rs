@@ -37,7 +37,7 @@ impl Patience {
             self.skips -= 1;
             return None;
         }
-        Some((requests, (took / 2).min(MAX_WAIT)))
+        Some((requests, (took / 3).min(MAX_WAIT)))
     }
 
     /// Notes whether all requests have come in time.
@@ -60,10 +60,10 @@ mod tests {
     }
 
     #[test]
-    fn the_wait_is_half_of_the_last_commit_and_bounded() {
+    fn the_wait_is_a_third_of_the_last_commit_and_bounded() {
         let mut patience = Patience::default();
-        patience.committed(7, Duration::from_millis(1));
-        assert_eq!(patience.wanted(), Some((7, Duration::from_micros(500))));
+        patience.committed(7, Duration::from_millis(3));
+        assert_eq!(patience.wanted(), Some((7, Duration::from_millis(1))));
         patience.committed(7, Duration::from_secs(1));
         assert_eq!(patience.wanted(), Some((7, MAX_WAIT)));
     }

@@ -70,6 +70,22 @@ with_server! {
         assert!(slow.store.placement().shard("default") < 8);
     }
 
+    fn new_timers_that_are_there_already_stay_as_they_are_beside_others() {
+        let schema = new_schema();
+        let mut node = Member::join(store(&schema, 4), &serving());
+        let (first, key_holder) = (record(10, 1), keyed(11, 2, "k"));
+        outcomes(&mut node, 0, &[put(first.clone()), put(key_holder.clone())]);
+        let again = |record: &actix_timers_durable::Record| {
+            put(actix_timers_durable::Record { payload: [9; 9].into(), ..record.clone() })
+        };
+        let new = record(13, 4);
+        let changes = [again(&first), put(new.clone()), again(&key_holder)];
+        assert_eq!(outcomes(&mut node, 0, &changes), [const { ChangeOutcome::Created }; 3]);
+        for record in [&first, &key_holder, &new] {
+            assert_eq!(*node.store.get(record.id).unwrap().unwrap().record, *record);
+        }
+    }
+
     fn the_shards_of_a_dead_node_are_taken_over_with_its_claims() {
         let schema = new_schema();
         let store = store(&schema, 4);
