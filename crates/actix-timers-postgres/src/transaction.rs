@@ -32,8 +32,8 @@ impl PostgresStore {
     /// Schedules a durable timer in a transaction of yours: committed with it, gone with it. No durable timers need run
     /// in this process.
     ///
-    /// `client` is a [`Transaction`](tokio_postgres::Transaction) on the database of the store, or a
-    /// [`Client`](tokio_postgres::Client). Its role needs the rights that the SQL functions need. The due time is of the
+    /// `client` is a `Transaction` on the database of the store, or a
+    /// `Client` of `tokio_postgres`. Its role needs the rights that the SQL functions need. The due time is of the
     /// server's clock, counted from the call that made the request, not from the commit.
     ///
     /// The route is not checked: if no node delivers it, its timers wait for one. A route with a pool of its own needs

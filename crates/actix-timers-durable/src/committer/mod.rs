@@ -1,10 +1,12 @@
 //! The committer: runs the ledgers and accepts requests from any thread.
 //!
-//! On a [thread of its own](Committer::start_thread) (`queue`, `thread`) it takes all requests together that were
-//! queued during the last commit, so that many share one fsync. [Inline](Committer::inline) each request is a turn of
-//! its own on the caller's thread: deterministic, for virtual time. `gauges`: its metrics.
+//! On a [thread of its own](Committer::start_thread) (`queue`, `thread`) it takes all requests together that were queued
+//! during the last commit, and waits for their callers to come back (`patience`), so that many share one fsync.
+//! [Inline](Committer::inline) each request is a turn of its own on the caller's thread: deterministic, for virtual time.
+//! `gauges`: its metrics.
 
 mod gauges;
+mod patience;
 mod queue;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::expect_used)]

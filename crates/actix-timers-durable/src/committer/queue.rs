@@ -22,14 +22,21 @@ pub(super) struct SharedQueue {
     permits: Semaphore,
 }
 
-#[derive(Default)]
 struct Queue {
     requests: VecDeque<Request>,
+    /// The number of requests for which the thread waits.
+    wanted: usize,
     /// All handles are dropped.
     is_left: bool,
     /// The reason for the end of the committer.
     closed: Option<Arc<StoreError>>,
     work: Work,
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        Self { requests: VecDeque::new(), wanted: 1, is_left: false, closed: None, work: Work::default() }
+    }
 }
 
 /// The waiting time of requests, as far as known without reading a clock for each.
@@ -81,10 +88,10 @@ impl SharedQueue {
             drop(queue);
             return request.reject(&error);
         }
-        let was_empty = queue.requests.is_empty();
         queue.requests.push_back(request);
+        let is_wanted = queue.requests.len() == queue.wanted;
         drop(queue);
-        if was_empty {
+        if is_wanted {
             self.called.notify_one();
         }
     }
@@ -117,6 +124,19 @@ impl SharedQueue {
         }
         std::mem::swap(&mut queue.requests, into);
         Taken::Requests
+    }
+
+    /// Waits for more requests, at most for `limit`, until this many are taken. Returns whether they are.
+    pub(super) fn take_more(&self, into: &mut VecDeque<Request>, wanted: usize, limit: Duration) -> bool {
+        let more = wanted.saturating_sub(into.len());
+        let mut queue = self.queue();
+        if queue.requests.len() < more && !queue.is_left {
+            queue.wanted = more;
+            (queue, _) = self.called.wait_timeout(queue, limit).unwrap_or_else(PoisonError::into_inner);
+            queue.wanted = 1;
+        }
+        into.append(&mut queue.requests);
+        into.len() >= wanted
     }
 
     /// Notes that the thread begins with the requests it took.

@@ -9,6 +9,7 @@ use actix_timers::integration::PUBLISH_EVERY;
 
 use super::CommitterClock;
 use super::gauges::Gauges;
+use super::patience::Patience;
 use super::queue::{SharedQueue, Taken};
 use crate::ledger::{Horizon, Ledgers, Replies};
 use crate::store::StoreError;
@@ -54,11 +55,16 @@ fn run<H: Horizon>(
 ) -> Option<Arc<StoreError>> {
     let mut requests = VecDeque::new();
     let mut replies = Replies::default();
+    let mut patience = Patience::default();
     let (mut has_more, mut is_published) = (true, false);
     loop {
         if requests.is_empty() {
             match shared.take(&mut requests, has_more, (!is_published).then_some(PUBLISH_EVERY)) {
-                Taken::Requests => {}
+                Taken::Requests => {
+                    if let Some((wanted, limit)) = patience.wanted().filter(|_| !has_more) {
+                        patience.have_come(shared.take_more(&mut requests, wanted, limit));
+                    }
+                }
                 Taken::Nothing => {
                     let now = clock();
                     is_published = gauges.report(ledgers.report(now), shared.lag(now.time));
@@ -67,8 +73,10 @@ fn run<H: Horizon>(
                 Taken::Left => return None,
             }
         }
-        shared.begin(clock().time);
+        let begun = clock().time;
+        shared.begin(begun);
         let permits = ledgers.commit(&**clock, &mut requests, &mut replies);
+        patience.committed(permits, clock().time.saturating_sub(begun));
         shared.done(permits);
         gauges.wrote(&mut replies);
         replies.send(aside);

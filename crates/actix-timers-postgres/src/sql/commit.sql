@@ -33,6 +33,7 @@ DECLARE
     pick int[];
     late int[];
     again int[];
+    lost int[];
     named uuid[];
     key_ords int[];
     key_firsts int[];
@@ -116,32 +117,37 @@ BEGIN
             results := results || @schema@.apply_operations(p_node, flags, pick, o_ord, o_kind, o_right, o_shard, o_id,
                 o_first, o_at, o_due, o_nominal, o_attempt, o_repetition, o_dead_at, o_reason);
         END IF;
-        FOR claim IN c_at + 1 .. s_c[step] LOOP
-            m_from := CASE WHEN claim = 1 THEN 1 ELSE c_last[claim - 1] + 1 END;
-            pick := ARRAY(SELECT generate_series(m_from, c_last[claim]));
-            IF c_is_loose[claim] THEN
-                again := pick;
-            ELSE
+        IF s_c[step] > c_at THEN
+            lost := '{}';
+            IF NOT c_is_loose[s_c[step]] THEN
                 again := ARRAY(
-                    SELECT m.i FROM unnest(pick) AS m(i) JOIN @schema@.timers t
-                        ON t.shard = c_shard[claim] AND t.due = m_due[m.i] AND t.id = m_id[m.i]
-                        AND coalesce(t.attempt, 1) = m_attempt[m.i]
+                    SELECT m.i FROM generate_series(c_at + 1, s_c[step]) AS c(n)
+                        CROSS JOIN generate_series(coalesce(c_last[c.n - 1], 0) + 1, c_last[c.n]) AS m(i)
+                        JOIN @schema@.timers t ON t.shard = c_shard[c.n] AND t.due = m_due[m.i] AND t.id = m_id[m.i]
+                            AND coalesce(t.attempt, 1) = m_attempt[m.i]
                     FOR NO KEY UPDATE OF t
                 );
-            END IF;
-            IF cardinality(again) < cardinality(pick) THEN
-                results := results || ARRAY(
-                    SELECT ROW(c_ord[claim], 8, m_id[i], NULL, NULL, NULL, NULL, NULL, NULL)::@schema@.outcome
-                    FROM (SELECT unnest(pick) AS i EXCEPT SELECT unnest(again)) missing
-                );
+                m_from := coalesce(c_last[c_at], 0);
+                IF cardinality(again) < c_last[s_c[step]] - m_from THEN
+                    lost := ARRAY(SELECT generate_series(m_from + 1, c_last[s_c[step]]) EXCEPT SELECT unnest(again));
+                    results := results || ARRAY(
+                        SELECT ROW(c_ord[c.n], 8, m_id[m.i], NULL, NULL, NULL, NULL, NULL, NULL)::@schema@.outcome
+                        FROM generate_series(c_at + 1, s_c[step]) AS c(n)
+                            CROSS JOIN generate_series(coalesce(c_last[c.n - 1], 0) + 1, c_last[c.n]) AS m(i)
+                        WHERE m.i = ANY (lost)
+                    );
+                END IF;
             END IF;
             INSERT INTO @schema@.claims (shard, number, node, ids, dues, attempts)
-            SELECT c_shard[claim], c_number[claim], p_node, coalesce(array_agg(m_id[i]), '{}'),
-                coalesce(array_agg(m_due[i]), '{}'), coalesce(array_agg(m_attempt[i]), '{}')
-            FROM unnest(again) AS i
+            SELECT c_shard[c.n], c_number[c.n], p_node, m.ids, m.dues, m.attempts
+            FROM generate_series(c_at + 1, s_c[step]) AS c(n) CROSS JOIN LATERAL (
+                SELECT coalesce(array_agg(m_id[i]), '{}') AS ids, coalesce(array_agg(m_due[i]), '{}') AS dues,
+                    coalesce(array_agg(m_attempt[i]), '{}') AS attempts
+                FROM generate_series(coalesce(c_last[c.n - 1], 0) + 1, c_last[c.n]) AS i WHERE i <> ALL (lost)
+            ) m
             ON CONFLICT (shard, number) DO UPDATE
                 SET node = EXCLUDED.node, ids = EXCLUDED.ids, dues = EXCLUDED.dues, attempts = EXCLUDED.attempts;
-        END LOOP;
+        END IF;
         IF s_p[step] > p_at THEN
             INSERT INTO @schema@.timers (due, nominal, repetition, arrived, id, attempt, shard, moved, record)
             SELECT p_due[i], p_nominal[i], p_repetition[i], CASE WHEN p_right[i] = 2 THEN pg_current_xact_id() END,

@@ -86,10 +86,11 @@ pub(crate) struct Place {
     runtime: Runtime,
 }
 
+#[allow(clippy::large_enum_variant, reason = "there is one for each process")]
 enum Store {
     Embedded(EmbeddedStore),
     #[cfg(feature = "postgres")]
-    Postgres(Box<PostgresStore>),
+    Postgres(PostgresStore),
 }
 
 /// The place of the log.
@@ -135,7 +136,7 @@ impl Place {
                 });
                 let (database, store, handled) = connected.map_err(misused)?;
                 let handled = handled.map(|lines| lines.into_iter().map(|(_, line)| line).collect());
-                (Store::Postgres(Box::new(store)), Log::Database(database), handled)
+                (Store::Postgres(store), Log::Database(database), handled)
             }
             #[cfg(not(feature = "postgres"))]
             args::Store::Database { .. } => return Err(misused("needs the feature postgres".to_owned())),
@@ -229,7 +230,7 @@ async fn replay(
     let timers = match store {
         Store::Embedded(store) => timers(store, airports, &clock),
         #[cfg(feature = "postgres")]
-        Store::Postgres(store) => timers(*store, airports, &clock),
+        Store::Postgres(store) => timers(store, airports, &clock),
     };
     let timers = timers?;
     let pending = timers.counts().await.map_err(|why| why.to_string())?.pending;

@@ -8,11 +8,12 @@ use fjall::Slice;
 
 use super::engine::{Engine, ReadError, Rows, Value, join};
 use super::layout::{
-    PIECE, Region, ShardState, Space, first_piece, id_value, key_of_claim, key_of_dead_letter, key_of_holder,
-    key_of_piece, key_of_position, key_of_record, key_of_state, position_value, put_claim, put_dead_letter, read_id,
-    read_position_value, read_record,
+    PIECE, Region, ShardState, Space, first_piece_after_byte, id_value, key_of_claim, key_of_dead_letter,
+    key_of_holder, key_of_piece, key_of_position, key_of_record, key_of_state, position_value, put_claim,
+    put_dead_letter, read_id, read_position_value, read_record,
 };
 use super::names::Names;
+use super::recent::Recent;
 use crate::store::codec::DecodeError;
 use crate::store::{Change, ChangeOutcome, OnKey, Part, Position, codec};
 use crate::{DueTime, DurableId, Record, RecordState};
@@ -20,20 +21,26 @@ use crate::{DueTime, DurableId, Record, RecordState};
 /// The rows of a commit, as far as it is prepared.
 pub(super) struct Group<'a> {
     engine: &'a Engine,
+    recent: &'a Recent,
     names: &'a mut Names,
     shard: u16,
     pub(super) state: ShardState,
     pub(super) rows: Rows,
     /// The earliest due time of timers made pending.
     lowest: DueTime,
-    /// Buffer for assembling values.
+    /// Buffer for assembling values, after one byte for the number of further pieces.
     scratch: Vec<u8>,
 }
 
 impl<'a> Group<'a> {
-    pub(super) fn new(engine: &'a Engine, names: &'a mut Names, shard: u16, state: ShardState, size: usize) -> Self {
+    pub(super) fn new(
+        (engine, recent): (&'a Engine, &'a Recent),
+        names: &'a mut Names,
+        (shard, state): (u16, ShardState),
+        size: usize,
+    ) -> Self {
         let rows = Rows::with_capacity_and_hasher(size + 1, Default::default());
-        Self { engine, names, shard, state, rows, lowest: DueTime::MAX, scratch: Vec::new() }
+        Self { engine, recent, names, shard, state, rows, lowest: DueTime::MAX, scratch: Vec::new() }
     }
 
     /// Applies all changes, and counts the commit.
@@ -67,7 +74,7 @@ impl<'a> Group<'a> {
                 None => ChangeOutcome::Missing,
             },
             Change::Claim(claim) => {
-                self.scratch.clear();
+                self.begin_value();
                 put_claim(claim, &mut self.scratch);
                 self.write(Space::State, key_of_claim(self.shard, claim.number));
                 ChangeOutcome::Done
@@ -233,7 +240,7 @@ impl<'a> Group<'a> {
             self.rows.insert((Space::Index, key_of_position(record.id)), Some(position_value(part, due)));
         }
         *self.count(part) += 1;
-        self.scratch.clear();
+        self.begin_value();
         codec::encode(record, &mut self.scratch);
         let region = Region::new(part, self.shard);
         self.write(region.space, region.key(Position { due, id: record.id }));
@@ -247,7 +254,7 @@ impl<'a> Group<'a> {
         let due = record.progress.due;
         self.rows.insert((Space::Index, key_of_dead_letter(record.id)), Some(position_value(Part::Dead, due)));
         self.state.counts.dead += 1;
-        self.scratch.clear();
+        self.begin_value();
         put_dead_letter(reason, dead_at, &mut self.scratch);
         codec::encode(record, &mut self.scratch);
         self.write(Space::Aside, Region::new(Part::Dead, self.shard).key(Position { due, id: record.id }));
@@ -295,10 +302,13 @@ impl<'a> Group<'a> {
 
     /// Returns the present row of a key; none if it is damaged.
     fn row(&self, space: Space, key: &Slice) -> Result<Option<Slice>, ReadError> {
-        match self.rows.get(&(space, key.clone())) {
-            Some(row) => Ok(row.clone()),
-            None => self.engine.space(space).get(key).map_err(ReadError::from).or_else(damaged(None)),
+        if let Some(row) = self.rows.get(&(space, key.clone())) {
+            return Ok(row.clone());
         }
+        if let Some(row) = self.recent.row(space, key) {
+            return Ok(Some(row));
+        }
+        self.engine.space(space).get(key).map_err(ReadError::from).or_else(damaged(None))
     }
 
     /// Returns the whole value of a key.
@@ -307,14 +317,19 @@ impl<'a> Group<'a> {
         join((space, key), row, |piece| self.row(Space::Pieces, &piece)).map(Some).or_else(damaged(None))
     }
 
+    fn begin_value(&mut self) {
+        self.scratch.clear();
+        self.scratch.push(0);
+    }
+
     /// Writes the value assembled in `scratch`.
     fn write(&mut self, space: Space, key: Slice) {
-        let rest = self.scratch.get(PIECE..).unwrap_or_default();
+        let rest = self.scratch.get(1 + PIECE..).unwrap_or_default();
         for (number, piece) in rest.chunks(PIECE).enumerate() {
             let piece_key = key_of_piece(space, &key, number as u16);
             self.rows.insert((Space::Pieces, piece_key), Some(Slice::new(piece)));
         }
-        self.rows.insert((space, key), Some(first_piece(&self.scratch)));
+        self.rows.insert((space, key), Some(first_piece_after_byte(&mut self.scratch)));
     }
 
     fn erase(&mut self, space: Space, key: Slice, pieces: u16) {

@@ -3,7 +3,7 @@
 //! Reading order:
 //!
 //! 1. `layout`: the format: keys and values.
-//! 2. `group`: the row changes of a commit; `engine` writes those at once, and syncs them.
+//! 2. `group`: the row changes of a commit; `engine` writes those at once, and syncs them; `recent` rows.
 //! 3. `scan`: pages of records, around damage.
 //! 4. `directory`: the files, their lock and their format; `modes`: their access rights; `holders`: open directories.
 //! 5. `journals`, behind a fence: the private files of the database, examined and cut before it opens them.
@@ -26,6 +26,7 @@ mod modes;
 mod names;
 #[cfg(test)]
 mod newer;
+mod recent;
 mod room;
 mod scan;
 
@@ -33,7 +34,7 @@ use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime};
 
 pub use checking::CheckIssue;
 use copying::Lent;
@@ -47,6 +48,7 @@ use layout::{
     read_id, read_key_of_claim, read_key_of_state, read_position_value,
 };
 use names::Names;
+use recent::Recent;
 use room::Pause;
 
 use super::{
@@ -55,6 +57,9 @@ use super::{
 };
 use crate::shown::shown;
 use crate::{DueTime, DurableId, Record};
+
+/// The time ahead for which written rows are kept in memory.
+const SOON: Duration = Duration::from_secs(10);
 
 /// A store of durable timers in a directory, for one process at a time.
 ///
@@ -81,6 +86,7 @@ pub struct EmbeddedStore {
     options: EmbeddedOptions,
     shards: HashMap<u16, ShardState>,
     names: Names,
+    recent: Recent,
     has_failed: bool,
     /// The engine lent to backups.
     lent: Lent,
@@ -225,6 +231,7 @@ impl EmbeddedStore {
             options,
             shards: HashMap::new(),
             names: Names::default(),
+            recent: Recent::default(),
             has_failed: false,
             lent: Lent::default(),
             pause: None,
@@ -399,6 +406,7 @@ impl EmbeddedStore {
     /// Closes the engine, which ends backups that have it.
     fn close_engine(&mut self) {
         self.lent.take_back();
+        self.recent.clear();
         self.engine = None;
     }
 
@@ -590,7 +598,8 @@ impl TimerStore for EmbeddedStore {
         self.recover()?;
         let state = self.owned(fence)?;
         let engine = self.engine()?.clone();
-        let mut group = Group::new(&engine, &mut self.names, fence.shard, state, changes.len());
+        let from = (&*engine, &self.recent);
+        let mut group = Group::new(from, &mut self.names, (fence.shard, state), changes.len());
         let outcomes = group.apply(changes).map_err(|error| match error {
             ReadError::Io(error) => StoreError::Rejected(error),
             ReadError::Damaged | ReadError::Newer(_) => {
@@ -600,8 +609,15 @@ impl TimerStore for EmbeddedStore {
         let (state, rows) = (group.state, group.rows);
         // Otherwise it could not be reopened.
         drop(engine);
-        self.write(fence.shard, state, &rows)?;
-        Ok(outcomes)
+        let written = self.write(fence.shard, state, &rows);
+        match written {
+            Ok(()) => {
+                let until = DueTime::reached_at(SystemTime::now()).saturating_add(SOON);
+                self.recent.follow(&rows, until);
+            }
+            Err(_) => self.recent.clear(),
+        }
+        written.map(|()| outcomes)
     }
 
     fn load(

@@ -29,6 +29,8 @@ impl EmbeddedStore {
         let from = row.len() - body;
         row[from] = version;
         engine.write(&std::iter::once(((region.space, key), Some(Slice::new(&row)))).collect()).unwrap();
+        // Another build would have closed the store.
+        self.recent.clear();
     }
 }
 
