@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use actix_timers_durable::store::StoreClock;
+use actix_timers_durable::store::{StoreClock, codec};
 use tokio::task::{LocalSet, spawn_local};
 use tokio::{runtime, time};
 use tokio_postgres::error::SqlState;
@@ -228,7 +228,8 @@ async fn migrate_alone(client: &Client, server: &Server, options: &PostgresOptio
         client.execute(&sql, &[&shards]).await?;
         return mark_system(client, server).await.map(drop);
     }
-    let meta = client.query_opt(&schema.sql("SELECT m.format, m.shards FROM @schema@.meta m"), &[]).await;
+    let meta =
+        client.query_opt(&schema.sql("SELECT m.format, m.shards, m.record_version FROM @schema@.meta m"), &[]).await;
     let meta = meta.map_err(|error| match error.code() {
         Some(state) if *state == SqlState::UNDEFINED_COLUMN => Migration::Collides(text(&error)),
         _ => Migration::from(error),
@@ -237,6 +238,10 @@ async fn migrate_alone(client: &Client, server: &Server, options: &PostgresOptio
     let (format, shards): (i32, i32) = (meta.get(0), meta.get(1));
     if format > FORMAT {
         return Err(Migration::Failed(ConnectError::NewerFormat { found: format, known: FORMAT }));
+    }
+    let found: i16 = meta.get(2);
+    if found > i16::from(codec::NEWEST) {
+        return Err(Migration::Failed(ConnectError::NewerRecords { found, known: codec::NEWEST }));
     }
     if shards != i32::from(options.shards) {
         return Err(Migration::Failed(ConnectError::OtherShards { found: shards, wanted: options.shards }));

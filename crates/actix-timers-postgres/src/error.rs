@@ -86,6 +86,16 @@ pub enum ConnectError {
         /// The newest supported format.
         known: i32,
     },
+    /// The store has records of a later version.
+    #[error(
+        "the store has records of version {found}, and this version reads records up to {known}: use a newer actix-timers-postgres"
+    )]
+    NewerRecords {
+        /// The newest version of records in the store.
+        found: i16,
+        /// The newest version that is supported.
+        known: u8,
+    },
     /// A statement failed, or took too long.
     #[error("the server did not complete the set-up ({0}): fix the cause, and connect again")]
     Failed(String),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use actix_timers::integration::register_publisher;
-use actix_timers_durable::store::{Claim, Counts, Fence, Lease, Node};
+use actix_timers_durable::store::{Claim, Counts, Fence, Lease, Node, codec};
 use actix_timers_durable::{DueTime, DurableId, StoreError};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, timeout_at};
@@ -121,12 +121,17 @@ impl Membership {
         } else {
             format!("{} {}", session.server.node_name, self.node.name)
         };
-        let sql = session.sql("SELECT @schema@.join_node($1, $2, $3, $4, $5, $6, $7, $8, $9, $10::text::interval)");
+        let sql =
+            session.sql("SELECT @schema@.join_node($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11::text::interval)");
         let (before, lease) = (boot_clock::now(), interval(self.lease));
         let serves = self.serves(session);
         let version = env!("CARGO_PKG_VERSION");
+        let reads = i16::from(codec::NEWEST);
         session
-            .execute(&sql, &[&node, &name, &version, &routes, &pools, &declared, &serves, &pids, &started, &lease])
+            .execute(
+                &sql,
+                &[&node, &name, &version, &reads, &routes, &pools, &declared, &serves, &pids, &started, &lease],
+            )
             .await?;
         self.owned.clear();
         self.pruned = 0;

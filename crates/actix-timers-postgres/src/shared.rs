@@ -1,7 +1,7 @@
 //! The state that a store shares with the thread of its sessions.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -42,6 +42,8 @@ pub(crate) struct Shared {
     /// Whether the lease is to be given up and another one begun.
     must_rejoin: AtomicBool,
     pub(crate) has_retired: AtomicBool,
+    /// The newest version of records that all live nodes read; lower if that was not asked.
+    pub(crate) record_version: AtomicU8,
     /// The number of the last commit.
     pub(crate) number: AtomicI64,
     events: Mutex<Vec<Event>>,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use actix_timers_durable::store::{
     Arrivals, Change, ChangeOutcome, Committed, Counts, Fence, Found, Group, Lease, MAX_KEY_LEN, MAX_RECORD_LEN, Node,
-    Page, Part, Placement, Position, RecordBuilder, Right, Standing, StoreClock,
+    Page, Part, Placement, Position, RecordBuilder, Right, Standing, StoreClock, codec,
 };
 use actix_timers_durable::{DueTime, DurableId, Record, RepeatMode, StoreError, StoredRepeat, TimerStore};
 use tokio_postgres::tls::MakeTlsConnect;
@@ -63,6 +63,27 @@ struct Live {
 }
 
 impl Live {
+    /// Finds out whether all live nodes read records of this version.
+    fn allow(&self, needs: u8, limit: Duration) -> Result<(), StoreError> {
+        if needs <= self.shared.record_version.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let older = self.io.call(Role::Writer, limit, move |session| {
+            Box::pin(async move {
+                let sql = session.sql("SELECT o.name, o.reads FROM @schema@.older_node($1) o");
+                let rows = session.query(&sql, &[&i16::from(needs)]).await.map_err(Failure::into_error)?;
+                Ok(rows.first().map(|row| (row.get::<_, String>(0), row.get::<_, i16>(1))))
+            })
+        });
+        match older.unwrap_or_else(|| Err(StoreError::Unavailable(format!("no reply within {limit:?}"))))? {
+            Some((node, reads)) => Err(StoreError::OlderNode { node, reads: u8::try_from(reads).unwrap_or(0), needs }),
+            None => {
+                self.shared.record_version.store(needs, Ordering::Release);
+                Ok(())
+            }
+        }
+    }
+
     /// Returns whether the lease has ended. Then the keeper begins another one, although a renewal may arrive yet: the
     /// caller regards all shards as lost.
     fn is_over(&self) -> bool {
@@ -421,7 +442,11 @@ impl TimerStore for PostgresStore {
     }
 
     fn admits(&self, record: &Record) -> Result<(), StoreError> {
-        admit(record)
+        admit(record)?;
+        match &self.live {
+            Some(live) if live.is_shared => live.allow(codec::version(record), self.read_limit()),
+            _ => Ok(()),
+        }
     }
 
     fn commit(&mut self, fence: Fence, changes: &[Change]) -> Result<Vec<ChangeOutcome>, StoreError> {

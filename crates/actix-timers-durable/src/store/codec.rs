@@ -61,6 +61,11 @@ const CODEC: u8 = 128;
 const PLAIN_FLAGS: u8 = 63;
 const CRON: u8 = 3;
 
+/// Returns the version in which [`encode`] writes a record: the oldest one that has all its fields.
+pub const fn version(record: &Record) -> u8 {
+    if record.headers.is_empty() && record.payload_codec.is_none() { PLAIN } else { NEWEST }
+}
+
 /// Appends a record, without its id and due time.
 ///
 /// ```
@@ -99,7 +104,7 @@ pub fn encode(record: &Record, out: &mut Vec<u8>) {
         | flag(repetition != 1, REPETITION)
         | flag(!record.headers.is_empty(), HEADERS)
         | flag(record.payload_codec.is_some(), CODEC);
-    out.push(if flags & !PLAIN_FLAGS == 0 { PLAIN } else { NEWEST });
+    out.push(version(record));
     out.push(flags);
     if let Some(key) = &record.key {
         put_text(key, out);

@@ -315,6 +315,19 @@ pub enum StoreError {
         "the store cannot be reached ({0}): nothing of the request was kept; it is accepted again when the store is back"
     )]
     Unavailable(String),
+    /// A node of an older version of this crate lives, which could not read the record.
+    #[error(
+        "the node {node:?} reads records up to version {reads}, and headers or a payload codec need version {needs}: upgrade \
+         that node first, or schedule without them"
+    )]
+    OlderNode {
+        /// The label of the node.
+        node: String,
+        /// The newest version that it reads.
+        reads: u8,
+        /// The version of the record.
+        needs: u8,
+    },
     /// The connection broke before the reply.
     #[error(
         "the store did not reply in time ({0}), so the request may or may not have been kept: repeat it with an idempotency key"

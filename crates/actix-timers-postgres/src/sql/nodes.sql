@@ -2,7 +2,7 @@
 
 -- Adds a node, with shards for its pools and for those that it only declares, if these have none yet.
 CREATE OR REPLACE FUNCTION @schema@.join_node(
-    p_node bigint, p_name text, p_version text, p_routes text[], p_pools text[], p_declared text[], p_serves bool,
+    p_node bigint, p_name text, p_version text, p_reads smallint, p_routes text[], p_pools text[], p_declared text[], p_serves bool,
     p_pids int[], p_started text[], p_lease interval
 ) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -10,6 +10,12 @@ DECLARE
     first int;
     number int;
 BEGIN
+    -- Either this node finds the newer version, or `older_node` finds this node, also in a transaction of one snapshot.
+    UPDATE @schema@.meta m SET record_version = m.record_version RETURNING m.record_version INTO number;
+    IF number > p_reads THEN
+        RAISE EXCEPTION 'the store has records of a version newer than %, which this node does not read: use a newer version of actix-timers', p_reads
+            USING ERRCODE = 'ATU03';
+    END IF;
     FOREACH wanted IN ARRAY p_pools || p_declared LOOP
         IF NOT EXISTS (SELECT FROM @schema@.shards s WHERE s.pool = wanted) THEN
             SELECT m.shards INTO number FROM @schema@.meta m FOR UPDATE;
@@ -23,8 +29,28 @@ BEGIN
             INSERT INTO @schema@.progress (shard) SELECT i FROM generate_series(first, first + number - 1) AS i;
         END IF;
     END LOOP;
-    INSERT INTO @schema@.nodes (id, name, version, routes, pools, serves, pids, started, lease_until)
-    VALUES (p_node, p_name, p_version, p_routes, p_pools, p_serves, p_pids, p_started::timestamptz[], clock_timestamp() + p_lease);
+    INSERT INTO @schema@.nodes (id, name, version, reads, routes, pools, serves, pids, started, lease_until)
+    VALUES (p_node, p_name, p_version, p_reads, p_routes, p_pools, p_serves, p_pids, p_started::timestamptz[], clock_timestamp() + p_lease);
+END
+$$;
+
+-- Allows records of this version from now on, for ever, or returns a live node that could not read them.
+CREATE OR REPLACE FUNCTION @schema@.older_node(p_version smallint) RETURNS TABLE (name text, reads smallint) LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM FROM @schema@.meta m WHERE m.record_version >= p_version;
+    IF FOUND THEN
+        RETURN;
+    END IF;
+    RETURN QUERY SELECT n.name, n.reads FROM @schema@.nodes n
+        WHERE n.reads < p_version AND n.lease_until > clock_timestamp() ORDER BY n.reads, n.name LIMIT 1;
+    IF NOT FOUND THEN
+        PERFORM FROM @schema@.meta m FOR UPDATE;
+        RETURN QUERY SELECT n.name, n.reads FROM @schema@.nodes n
+            WHERE n.reads < p_version AND n.lease_until > clock_timestamp() ORDER BY n.reads, n.name LIMIT 1;
+        IF NOT FOUND THEN
+            UPDATE @schema@.meta m SET record_version = greatest(m.record_version, p_version);
+        END IF;
+    END IF;
 END
 $$;
 

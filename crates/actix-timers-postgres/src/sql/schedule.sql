@@ -32,7 +32,17 @@ SET enable_hashjoin = off
 SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan
 AS $$
+DECLARE
+    older record;
 BEGIN
+    IF get_byte(p_record, 0) > 1 THEN
+        SELECT o.name, o.reads INTO older FROM @schema@.older_node(get_byte(p_record, 0)::smallint) o;
+        IF FOUND THEN
+            RAISE EXCEPTION 'the node "%" reads records up to version %, and headers or a payload codec need version %',
+                older.name, older.reads, get_byte(p_record, 0)
+                USING ERRCODE = 'ATU04', HINT = 'upgrade that node first, or schedule without them';
+        END IF;
+    END IF;
     IF p_key IS NULL THEN
         INSERT INTO @schema@.timers (due, arrived, id, shard, moved, record)
         VALUES (p_due, pg_current_xact_id(), p_id, p_shard, false, p_record);

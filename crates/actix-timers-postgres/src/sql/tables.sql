@@ -7,6 +7,8 @@ CREATE TABLE @schema@.meta (
     created timestamptz NOT NULL DEFAULT now(),
     -- The identifier of the server's files, if it may be read: a restored copy has another one, and other transactions.
     system bigint,
+    -- The newest version that records may have: no node joins that cannot read it.
+    record_version smallint NOT NULL DEFAULT 1,
     is_only bool PRIMARY KEY DEFAULT true CHECK (is_only)
 );
 
@@ -15,6 +17,8 @@ CREATE TABLE @schema@.nodes (
     id bigint PRIMARY KEY,
     name text NOT NULL,
     version text NOT NULL,
+    -- The newest version of records that it reads.
+    reads smallint NOT NULL,
     -- Routes with their message types: the texts of `route_of`.
     routes text[] NOT NULL,
     pools text[] NOT NULL,

