@@ -106,7 +106,8 @@ impl Results {
                     Some(record) => Some(record),
                     None => read(*id)?,
                 };
-                moved.map_or(ChangeOutcome::Missing, ChangeOutcome::Moved)
+                // It was made, and perhaps a delivery has ended before a lost reply was replaced.
+                moved.map_or(ChangeOutcome::Done, ChangeOutcome::Moved)
             }
             Change::Claim(_) => match self.members.remove(&ord) {
                 Some(missing) => ChangeOutcome::Claimed { missing },

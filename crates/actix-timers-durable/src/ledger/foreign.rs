@@ -113,14 +113,17 @@ impl Foreign {
                 }
                 Step::Reschedule { answer, .. } => {
                     let rescheduling = match outcome {
-                        ChangeOutcome::Moved(_) => Rescheduling::Rescheduled,
+                        ChangeOutcome::Moved(_) | ChangeOutcome::Done => Rescheduling::Rescheduled,
                         ChangeOutcome::InFlight => Rescheduling::InProgress,
                         _ => Rescheduling::NotFound,
                     };
                     counters.rescheduled += u64::from(rescheduling == Rescheduling::Rescheduled);
                     replies.put(answer, Ok(rescheduling));
                 }
-                Step::Requeue { answer } => replies.put(answer, Ok(matches!(outcome, ChangeOutcome::Moved(_)))),
+                Step::Requeue { answer } => {
+                    let is_made = matches!(outcome, ChangeOutcome::Moved(_) | ChangeOutcome::Done);
+                    replies.put(answer, Ok(is_made));
+                }
                 Step::Discard { answer } => replies.put(answer, Ok(outcome == ChangeOutcome::Removed)),
             }
         }

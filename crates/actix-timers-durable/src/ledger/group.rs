@@ -220,6 +220,10 @@ impl<H: Horizon> Ledger<H> {
             (Step::Reschedule { id, answer }, outcome) => {
                 self.forget(id);
                 let mut rescheduled = Rescheduling::NotFound;
+                if outcome == ChangeOutcome::Done {
+                    self.counters.rescheduled += 1;
+                    rescheduled = Rescheduling::Rescheduled;
+                }
                 if let ChangeOutcome::Moved(record) = outcome {
                     self.counters.rescheduled += 1;
                     self.admit(record);
@@ -235,7 +239,7 @@ impl<H: Horizon> Ledger<H> {
                 self.admit(record);
                 replies.put(answer, Ok(true));
             }
-            (Step::Requeue { answer }, _) => replies.put(answer, Ok(false)),
+            (Step::Requeue { answer }, outcome) => replies.put(answer, Ok(outcome == ChangeOutcome::Done)),
             (Step::Discard { answer }, outcome) => replies.put(answer, Ok(outcome == ChangeOutcome::Removed)),
         }
     }

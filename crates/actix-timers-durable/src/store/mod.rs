@@ -165,7 +165,7 @@ pub enum ChangeOutcome {
     Moved(Arc<Record>),
     /// The timer does not exist, and nothing was changed.
     Missing,
-    /// The change was made.
+    /// The change was made. Of a moved timer: and others have changed it since.
     Done,
     /// The record of the timer was written by a newer version of this crate, and nothing was changed: this version
     /// knows only parts of it.

@@ -7,13 +7,15 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use actix_timers_durable::store::{Change, ChangeOutcome, StoreError};
-use actix_timers_durable::{DurableError, DurableId, DurableMessage, DurableTimers, Scheduled, TimerStore};
+use actix_timers_durable::{
+    DurableError, DurableId, DurableMessage, DurableTimers, RecordState, Scheduled, TimerStore,
+};
 use actix_timers_postgres::{PostgresOptions, PostgresStore};
 use serde::{Deserialize, Serialize};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::proxy::{Proxy, Wire};
-use crate::records::{put, record};
+use crate::records::{at, put, record};
 use crate::server::{Member, Session, address, new_schema, serving, until};
 use crate::with_server;
 
@@ -166,22 +168,27 @@ with_server! {
             let mut node = Member::join(store, &serving());
             let fence = node.lease(0).fence;
             let (first, second) = (record(10, 1), record(11, 2));
-            let created = node.store.commit(fence, &[put(first.clone())]).unwrap();
-            assert_eq!(created, [ChangeOutcome::Created]);
+            let moved = record(12, 3);
+            let created = node.store.commit(fence, &[put(first.clone()), put(moved.clone())]).unwrap();
+            assert_eq!(created, [ChangeOutcome::Created, ChangeOutcome::Created]);
             proxy.set(Wire::Stalled { up: false, down: true });
-            let changes = [Change::Remove { id: first.id, at: None }, put(second.clone())];
+            let to = RecordState::first(at(99));
+            let change = Change::Move { id: moved.id, at: None, to };
+            let changes = [Change::Remove { id: first.id, at: None }, put(second.clone()), change];
             let mut store = node.store;
             let committing = std::thread::spawn(move || {
                 let result = store.commit(fence, &changes);
                 (store, result)
             });
             let admin = Session::open();
-            let ids = format!("SELECT id FROM {schema}.timers");
+            let ids = format!("SELECT id FROM {schema}.timers WHERE id <> '{}'", moved.id);
             until("committed", Duration::from_secs(3), || {
                 let rows = admin.query(&ids);
                 (rows.len() == 1 && DurableId::from_uuid(rows[0].get(0)).ok() == Some(second.id)).then_some(())
             });
             assert!(!committing.is_finished(), "the reply is on its way");
+            // Meanwhile another node cancels the moved timer.
+            admin.run(&format!("DELETE FROM {schema}.timers WHERE id = '{}'", moved.id));
             if !is_kept {
                 admin.run(&format!("DELETE FROM {schema}.outcomes"));
             }
@@ -189,7 +196,7 @@ with_server! {
             proxy.set(Wire::Whole);
             let (_store, result) = committing.join().unwrap();
             if is_kept {
-                assert_eq!(result.unwrap(), [ChangeOutcome::Removed, ChangeOutcome::Created]);
+                assert_eq!(result.unwrap(), [ChangeOutcome::Removed, ChangeOutcome::Created, ChangeOutcome::Done]);
             } else {
                 assert!(matches!(result, Err(StoreError::Unavailable(_))), "{result:?}");
             }
