@@ -129,7 +129,7 @@ impl RecordBuilder {
             }
             Ok(Destination { route: request.route.as_str().into(), message_type: M::NAME.into(), shard })
         })?;
-        store::admit(&record).map_err(|error| DurableError::Store(Arc::new(error)))?;
+        store::check_lengths(&record).map_err(|error| DurableError::Store(Arc::new(error)))?;
         let wall = DueTime::reached_at(self.clock.wall());
         let next = |last| Some(next_sequence(last, wall));
         let last = self.sequence.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);

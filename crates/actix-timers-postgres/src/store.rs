@@ -7,10 +7,10 @@ use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use actix_timers_durable::store::{
-    Arrivals, Change, ChangeOutcome, Committed, Counts, Fence, Found, Group, Lease, MAX_KEY_LEN, MAX_RECORD_LEN, Node,
-    Page, Part, Placement, Position, RecordBuilder, Right, Standing, StoreClock, codec,
+    Arrivals, Change, ChangeOutcome, Committed, Counts, Fence, Found, Group, Lease, MAX_KEY_LEN, Node, Page, Part,
+    Placement, Position, RecordBuilder, Right, Standing, StoreClock, check_lengths, codec,
 };
-use actix_timers_durable::{DueTime, DurableId, Record, RepeatMode, StoreError, StoredRepeat, TimerStore};
+use actix_timers_durable::{DueTime, DurableId, Record, StoreError, TimerStore};
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{Config, NoTls, Row, Socket};
 
@@ -372,20 +372,6 @@ fn prepared(mut config: Config, options: &PostgresOptions) -> Config {
     config
 }
 
-/// Rejects a record that cannot be stored.
-fn admit(record: &Record) -> Result<(), StoreError> {
-    let repeat = match &record.repeat {
-        Some(StoredRepeat { mode: RepeatMode::Cron { expression, zone }, .. }) => expression.len() + zone.len(),
-        _ => 0,
-    };
-    let key = record.key.as_ref().map_or(0, |key| key.len());
-    let size = record.payload.len() + record.route.len() + record.message_type.len() + key + repeat;
-    if size > MAX_RECORD_LEN {
-        return Err(StoreError::TooLarge { size, limit: MAX_RECORD_LEN });
-    }
-    if key > MAX_KEY_LEN { Err(StoreError::KeyTooLong { size: key, limit: MAX_KEY_LEN }) } else { Ok(()) }
-}
-
 /// Reports all members of claims as missing.
 fn withhold_claims(group: &Group<'_>, committed: &mut Committed) {
     let Committed::Outcomes(outcomes) = committed else { return };
@@ -403,7 +389,7 @@ fn check_group(group: &Group<'_>) -> Result<(), StoreError> {
             return Err(StoreError::Unsupported("change of this kind by every node"));
         }
         if let Change::Put { record, .. } = change {
-            admit(record)?;
+            check_lengths(record)?;
             if matches!(group.right, Right::Owner(fence) if fence.shard != record.id.shard()) {
                 return Err(StoreError::Fenced { shard: record.id.shard() });
             }
@@ -442,7 +428,7 @@ impl TimerStore for PostgresStore {
     }
 
     fn admits(&self, record: &Record) -> Result<(), StoreError> {
-        admit(record)?;
+        check_lengths(record)?;
         match &self.live {
             Some(live) if live.is_shared => live.allow(codec::version(record), self.read_limit()),
             _ => Ok(()),

@@ -641,8 +641,11 @@ fn admit_all(store: &impl TimerStore, fence: Fence, changes: &[Change]) -> Resul
     Ok(())
 }
 
-/// Rejects a record that cannot be stored.
-pub(super) fn admit(record: &Record) -> Result<(), StoreError> {
+/// Checks the lengths of a record: the part of [`TimerStore::admits`] that is the same in all stores.
+///
+/// # Errors
+/// [`StoreError::TooLarge`], [`StoreError::KeyTooLong`].
+pub fn check_lengths(record: &Record) -> Result<(), StoreError> {
     let size = record_size(record);
     if size > MAX_RECORD_LEN {
         return Err(StoreError::TooLarge { size, limit: MAX_RECORD_LEN });

@@ -53,7 +53,7 @@ use room::Pause;
 
 use super::{
     BackUp, Change, ChangeOutcome, Counts, Fence, Found, Lease, MAX_KEY_LEN, Page, Part, Position, StoreError,
-    TimerStore, admit,
+    TimerStore, check_lengths,
 };
 use crate::shown::shown;
 use crate::{DueTime, DurableId, Record};
@@ -585,7 +585,7 @@ impl TimerStore for EmbeddedStore {
     }
 
     fn admits(&self, record: &Record) -> Result<(), StoreError> {
-        admit(record)?;
+        check_lengths(record)?;
         self.check_room_for_new()
     }
 

@@ -276,7 +276,7 @@ impl TimerStore for MemoryStore {
     }
 
     fn admits(&self, record: &Record) -> Result<(), StoreError> {
-        super::admit(record)
+        super::check_lengths(record)
     }
 
     fn commit(&mut self, fence: Fence, changes: &[Change]) -> Result<Vec<ChangeOutcome>, StoreError> {
