@@ -4,6 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
+use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Config, NoTls};
 
 /// Sessions of one client process. A single thread runs all of them, which costs less than one for each.
@@ -30,6 +31,15 @@ impl Sessions {
     /// Executes statements without arguments.
     pub(crate) fn execute(&self, statements: &str) {
         self.run(self.clients[0].batch_execute(statements)).unwrap();
+    }
+
+    /// Drops a schema. Nodes that have just left may still tidy up in it.
+    pub(crate) fn drop_schema(&self, name: &str) {
+        let sql = format!("DROP SCHEMA {name} CASCADE");
+        let is_deadlock = |error: &tokio_postgres::Error| error.code() == Some(&SqlState::T_R_DEADLOCK_DETECTED);
+        while let Err(error) = self.run(self.clients[0].batch_execute(&sql)) {
+            assert!(is_deadlock(&error), "{error:?}");
+        }
     }
 
     /// Returns the result of a query for one number.

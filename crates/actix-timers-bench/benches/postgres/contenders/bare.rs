@@ -115,7 +115,7 @@ impl Bare {
 
 impl Drop for Bare {
     fn drop(&mut self) {
-        self.sessions.execute("DROP SCHEMA bare CASCADE");
+        self.sessions.drop_schema("bare");
     }
 }
 

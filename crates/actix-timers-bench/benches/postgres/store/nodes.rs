@@ -28,7 +28,7 @@ impl Nodes {
 impl Drop for Nodes {
     fn drop(&mut self) {
         self.members.drain(..).for_each(Member::leave);
-        self.sessions.execute(&format!("DROP SCHEMA {} CASCADE", self.schema));
+        self.sessions.drop_schema(&self.schema);
     }
 }
 
