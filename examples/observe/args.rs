@@ -18,7 +18,7 @@ pub(crate) struct Options {
     /// The address to listen on: host and port.
     pub(crate) address: String,
     pub(crate) incident: Option<Incident>,
-    /// The directory of the durable timers, if there are any.
+    /// The directory of the durable timers, or the address of a PostgreSQL, if there are any.
     pub(crate) store: Option<PathBuf>,
 }
 
@@ -28,13 +28,14 @@ pub(crate) fn help() -> String {
         "\
 Runs an endless load on a timer actor, with metrics.
 
-Usage: observe [ADDRESS] [--incident NAME] [--store DIR]
+Usage: observe [ADDRESS] [--incident NAME] [--store DIR | --store URL]
 
   ADDRESS            serve Prometheus metrics at http://ADDRESS/metrics (default {ADDRESS};
                      use 0.0.0.0:9464 for other machines and containers)
   --incident NAME    alternate a minute of normal load with six minutes of an incident
   --store DIR        add durable timers, stored in this directory; timers of an earlier run continue
                      (needs --features web,durable)
+  --store URL        share them with other nodes: postgres://USER@HOST/DATABASE (needs --features web,postgres)
   --help             show this
 
 Incidents:
@@ -42,6 +43,11 @@ Incidents:
 {}",
         Incident::ALL.iter().map(incident).collect::<String>()
     )
+}
+
+/// Returns whether a store is the address of a database, and not a directory.
+pub(crate) fn is_database(store: &str) -> bool {
+    store.starts_with("postgres://") || store.starts_with("postgresql://")
 }
 
 /// Parses the arguments after the program's name.
@@ -60,7 +66,13 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Reque
                 incident = Some(*found.ok_or_else(|| format!("there is no incident '{name}'"))?);
             }
             "--store" if cfg!(feature = "durable") => {
-                store = Some(PathBuf::from(arguments.next().ok_or("--store needs a directory")?));
+                let place = arguments.next().ok_or("--store needs a directory")?;
+                if is_database(&place) && !cfg!(feature = "postgres") {
+                    return Err(
+                        "--store URL needs the feature postgres: cargo run --features web,postgres ...".to_owned()
+                    );
+                }
+                store = Some(PathBuf::from(place));
             }
             "--store" => {
                 return Err("--store needs the feature durable: cargo run --features web,durable ...".to_owned());

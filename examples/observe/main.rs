@@ -10,7 +10,8 @@
 //! `--features inspector` it also serves the inspector, at `/timers`. Ctrl-C ends it.
 //!
 //! With `--features web,durable` and `--store DIR` it also has durable timers. Killed and started again with the same
-//! directory, it continues with them.
+//! directory, it continues with them. With `--features web,postgres` and `--store postgres://...` several processes share
+//! them; when one is killed, the others go on with its part.
 //!
 //! Reading order: `shop` and `clerk`, the actors; `post`, the durable timers; `incident`; `page` and `snapshot`, the
 //! HTTP endpoints; `args`, the command line.
@@ -66,7 +67,7 @@ async fn run(options: Options) -> Result<(), Box<dyn Error>> {
     let recorder = page::install_recorder()?;
     let timers = TimerActor::builder().name("shop").capacity(CAPACITY).start()?;
     #[cfg(feature = "durable")]
-    let post = post::Post::open(options.store.as_deref())?;
+    let post = post::Post::open(options.store.as_deref(), &options.address).await?;
     let pages = Pages { recorder: recorder.clone(), timers: timers.clone(), counted: Mutex::default() };
     let pages = web::Data::new(pages);
     #[cfg(feature = "inspector")]

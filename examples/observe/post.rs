@@ -1,8 +1,8 @@
 //! Letters that outlive the process: durable timers, stored until their handler has completed.
 
 use std::collections::VecDeque;
+use std::error::Error;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use actix::prelude::*;
@@ -77,13 +77,24 @@ impl Handler<Durable<Letter>> for Postman {
 pub(crate) struct Post(Option<(DurableTimers, JoinHandle<()>)>);
 
 impl Post {
-    /// Opens the store in this directory, and delivers its pending letters.
+    /// Opens the store in this directory or database, and delivers its pending letters. A node has a name.
     ///
     /// # Errors
-    /// The directory is another program's, or cannot be read.
-    pub(crate) fn open(directory: Option<&Path>) -> Result<Self, DurableBuildError> {
-        let Some(directory) = directory else { return Ok(Self(None)) };
-        let timers = start(EmbeddedStore::open(directory).map_err(Arc::new).map_err(DurableBuildError::Store)?)?;
+    /// The directory is another program's, or cannot be read; the database cannot be used.
+    pub(crate) async fn open(store: Option<&Path>, node: &str) -> Result<Self, Box<dyn Error>> {
+        let timers = match store {
+            None => return Ok(Self(None)),
+            #[cfg(feature = "postgres")]
+            Some(url) if url.to_str().is_some_and(crate::args::is_database) => {
+                let options = actix_timers_postgres::PostgresOptions::new().schema("observe").node(node);
+                let url = url.to_string_lossy();
+                start(actix_timers_postgres::PostgresStore::connect(&url, options).await?)?
+            }
+            Some(directory) => {
+                let _ = node;
+                start(EmbeddedStore::open(directory)?)?
+            }
+        };
         let letters = actix_web::rt::spawn(write(timers.clone()));
         Ok(Self(Some((timers, letters))))
     }
@@ -111,8 +122,8 @@ pub(crate) fn start(store: impl TimerStore) -> Result<DurableTimers, DurableBuil
 
 /// Schedules letters forever. The metrics show rejections.
 pub(crate) async fn write(timers: DurableTimers) {
-    // Numbers start at the time in milliseconds: no two runs share one while there are fewer letters than milliseconds.
-    let mut number = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_millis() as u64);
+    // Numbers start at the time in nanoseconds, so no two runs or nodes share one.
+    let mut number = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_nanos() as u64);
     let mut waiting = VecDeque::new();
     let mut lots = interval(LOT_EVERY);
     for lot in 1u64.. {

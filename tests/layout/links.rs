@@ -20,6 +20,7 @@ const PUBLISHED: &[Published] = &[
     Published { name: "actix-timers", definitions: &["src/guide/chapters.md", "src/guide/others.in"] },
     Published { name: "actix-timers-durable", definitions: &["crates/actix-timers-durable/src/links.in"] },
     Published { name: "actix-timers-inspector", definitions: &["crates/actix-timers-inspector/src/links.in"] },
+    Published { name: "actix-timers-postgres", definitions: &["crates/actix-timers-postgres/src/links.in"] },
 ];
 
 /// The start of an address in the repository, in the sources.
@@ -37,6 +38,7 @@ fn publisher(file: &str) -> Option<&str> {
     };
     match chapter {
         "benchmarks.md" | "scaling.md" => None,
+        "cluster.md" => Some("actix-timers-postgres"),
         "durability.md" => Some("actix-timers-durable"),
         "inspector.md" => Some("actix-timers-inspector"),
         _ => Some("actix-timers"),
@@ -105,7 +107,7 @@ fn links_in_the_documentation_lead_to_pages_and_items() {
     let root = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository().join("target"), PathBuf::from);
     let doc = fs::canonicalize(root.join("doc")).expect("the documentation");
     let mut pages = BTreeMap::new();
-    for name in ["actix_timers", "actix_timers_durable", "actix_timers_inspector"] {
+    for name in ["actix_timers", "actix_timers_durable", "actix_timers_inspector", "actix_timers_postgres"] {
         walk(&doc.join(name), &mut |file| {
             if file.extension().is_some_and(|extension| extension == "html") {
                 pages.insert(file.to_owned(), Html::read(file));

@@ -28,6 +28,7 @@ const CRATES: &[(&str, &str)] = &[
     ("actix-timers", ""),
     ("actix-timers-durable", "crates/actix-timers-durable"),
     ("actix-timers-inspector", "crates/actix-timers-inspector"),
+    ("actix-timers-postgres", "crates/actix-timers-postgres"),
 ];
 
 const UPDATE: &str = "UPDATE_API=1 cargo test -p actix-timers-tests --test layout public_api";

@@ -29,10 +29,10 @@ pub struct Row {
 
 /// The median of some numbers, with their range.
 #[derive(Debug, Clone, Copy)]
-struct Spread {
-    median: f64,
-    min: f64,
-    max: f64,
+pub struct Spread {
+    pub median: f64,
+    pub min: f64,
+    pub max: f64,
 }
 
 /// The ratio of ours to a peer: below 1 ours is better.
@@ -54,6 +54,12 @@ impl Rows {
 
     pub fn extend(&mut self, rows: impl IntoIterator<Item = Row>) {
         rows.into_iter().for_each(|row| self.push(row));
+    }
+
+    /// Returns the samples of a row, if it was measured.
+    pub fn samples(&self, workload: &str, subject: &str, size: u64, unit: &str) -> Option<&[f64]> {
+        let key = |row: &&Row| (row.workload, &*row.subject, row.size, row.unit) == (workload, subject, size, unit);
+        self.0.iter().find(key).map(|row| &*row.samples)
     }
 
     /// Prints a block for each workload, layer and size, in the order of their measurement.
@@ -160,7 +166,7 @@ impl Row {
 }
 
 impl Spread {
-    fn of(samples: &[f64]) -> Self {
+    pub fn of(samples: &[f64]) -> Self {
         let mut sorted = samples.to_vec();
         sorted.sort_by(f64::total_cmp);
         let middle = sorted.len() / 2;
@@ -170,7 +176,7 @@ impl Spread {
 
     /// Takes the ratio round by round if all rounds are paired, since both felt the same noise; otherwise of the
     /// medians alone.
-    fn of_ratio(ours: &[f64], peer: &[f64]) -> Self {
+    pub fn of_ratio(ours: &[f64], peer: &[f64]) -> Self {
         if ours.len() == peer.len() {
             let pairs: Vec<f64> = ours.iter().zip(peer).map(|(ours, peer)| ratio(*ours, *peer)).collect();
             return Self::of(&pairs);

@@ -13,10 +13,12 @@ use super::due_time::DueTime;
 use super::envelope::Durable;
 use super::error::DurableBuildError;
 use super::horizon::WheelHorizon;
-use super::ledger::{Ledger, LedgerConfig, Reading};
+use super::ledger::{LedgerConfig, Ledgers, Reading};
 use super::message::DurableMessage;
-use super::routes::{RouteOptions, Routes};
+use super::payload_codec::{Codec, PayloadCodec};
+use super::routes::{Role, RouteOptions, Routes};
 use super::store::TimerStore;
+use super::store_wall::StoreWall;
 use super::timers::DurableTimers;
 
 /// A builder of durable timers; see [`DurableTimers::builder`].
@@ -54,12 +56,16 @@ pub struct DurableTimersBuilder {
     name: String,
     clock: ClockOf,
     routes: Result<Routes, DurableBuildError>,
+    codec: Codec,
+    only_schedules: bool,
     config: LedgerConfig,
 }
 
 /// The clock of the internal timers.
 enum ClockOf {
-    /// Configured in an internal timer actor; the system's by default.
+    /// The system's, with the wall-clock time of the store.
+    System,
+    /// Configured in an internal timer actor.
     Itself(Box<TimerActorBuilder>),
     /// The clock of the user's timer actor.
     Given(Timers),
@@ -71,8 +77,10 @@ impl DurableTimers {
         DurableTimersBuilder {
             store: Box::new(store),
             name: "durable".to_owned(),
-            clock: ClockOf::Itself(Box::default()),
+            clock: ClockOf::System,
             routes: Ok(Routes::default()),
+            codec: Codec::default(),
+            only_schedules: false,
             config: LedgerConfig::default(),
         }
     }
@@ -102,7 +110,7 @@ impl DurableTimersBuilder {
         recipient: impl Into<Recipient<Durable<M>>>,
         options: RouteOptions,
     ) -> Self {
-        self.register(name, options, Some(recipient.into()))
+        self.register(name, options, Role::Delivers(Some(recipient.into())))
     }
 
     /// Registers a route whose recipient is [connected](DurableTimers::connect) later, for an actor that is created
@@ -113,21 +121,79 @@ impl DurableTimersBuilder {
 
     /// Registers a route with options, whose recipient is [connected](DurableTimers::connect) later.
     pub fn open_route_with<M: DurableMessage>(self, name: &str, options: RouteOptions) -> Self {
-        self.register::<M>(name, options, None)
+        self.register::<M>(name, options, Role::Delivers(None))
     }
 
-    fn register<M: DurableMessage>(
-        mut self,
-        name: &str,
-        options: RouteOptions,
-        recipient: Option<Recipient<Durable<M>>>,
-    ) -> Self {
+    /// Declares a route that other nodes of a shared store deliver, so that timers can be scheduled on it here.
+    ///
+    /// Name its [pool](RouteOptions::pool), if it has one, with [`declare_with`](Self::declare_with). Nodes that deliver
+    /// different routes should serve different pools: in a common one the shards gather on the nodes that know all
+    /// routes in use.
+    pub fn declare<M: DurableMessage>(self, name: &str) -> Self {
+        self.declare_with::<M>(name, RouteOptions::new())
+    }
+
+    /// Declares a route with options; only its [pool](RouteOptions::pool) matters here.
+    pub fn declare_with<M: DurableMessage>(self, name: &str, options: RouteOptions) -> Self {
+        self.register::<M>(name, options, Role::Declares)
+    }
+
+    /// Delivers nothing: this node only schedules, cancels, moves and lists timers in a shared store. Its routes are
+    /// only [declared](Self::declare).
+    pub const fn schedule_only(mut self) -> Self {
+        self.only_schedules = true;
+        self
+    }
+
+    fn register<M: DurableMessage>(mut self, name: &str, options: RouteOptions, role: Role<M>) -> Self {
         // `start` returns the first error.
         if let Ok(routes) = &mut self.routes
-            && let Err(error) = routes.register(name, options, recipient)
+            && let Err(error) = routes.register(name, options, role)
         {
             self.routes = Err(error);
         }
+        self
+    }
+
+    /// Transforms all messages before they are stored, and back: compression, encryption. It is applied after
+    /// [`DurableMessage::encode`] and before [`DurableMessage::decode`]. Routes, keys and headers stay as they are.
+    ///
+    /// Timers that were stored without a codec are delivered as before. Timers whose payload the codec cannot decode
+    /// are parked, as after [`DurableMessage::decode`] has failed.
+    ///
+    /// ```
+    /// use actix_timers_durable::{DecodeError, DurableTimers, EncodeError, MemoryStore, PayloadCodec};
+    ///
+    /// /// Zeros, by their number: a stand-in for a compression.
+    /// struct Zeros;
+    ///
+    /// impl PayloadCodec for Zeros {
+    ///     fn id(&self) -> &str {
+    ///         "zeros"
+    ///     }
+    ///
+    ///     fn encode(&self, payload: Vec<u8>) -> Result<Vec<u8>, EncodeError> {
+    ///         let zeros = payload.iter().take_while(|byte| **byte == 0).count().min(255);
+    ///         Ok([&[zeros as u8], &payload[zeros..]].concat())
+    ///     }
+    ///
+    ///     fn decode(&self, id: &str, payload: &[u8]) -> Result<Vec<u8>, DecodeError> {
+    ///         match payload.split_first() {
+    ///             Some((zeros, rest)) if id == "zeros" => Ok([&vec![0; (*zeros).into()], rest].concat()),
+    ///             Some(_) => Err(DecodeError::unknown_codec(id)),
+    ///             None => Err(DecodeError::malformed("no number of zeros")),
+    ///         }
+    ///     }
+    /// }
+    ///
+    /// # actix::System::new().block_on(async {
+    /// let timers = DurableTimers::builder(MemoryStore::new()).payload_codec(Zeros).start()?;
+    /// # timers.stop().await?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    pub fn payload_codec(mut self, codec: impl PayloadCodec) -> Self {
+        self.codec = Codec::new(codec);
         self
     }
 
@@ -183,6 +249,16 @@ impl DurableTimersBuilder {
         self
     }
 
+    /// Discards dead letters older than this, counted from the time at which they became dead letters. By default they
+    /// stay until they are [requeued](DurableTimers::requeue) or [discarded](DurableTimers::discard).
+    ///
+    /// Old ones are looked for every sixteenth of this time, at most every second and at least every hour, but no more
+    /// often than twice per [horizon](Self::horizon) while there are no requests.
+    pub const fn keep_dead_letters(mut self, time: Duration) -> Self {
+        self.config.keep_dead_letters = Some(time);
+        self
+    }
+
     /// Starts the durable timers on the arbiter of this thread. Overdue messages are delivered at once, in the order of
     /// due times.
     ///
@@ -191,10 +267,21 @@ impl DurableTimersBuilder {
     /// or cannot be read.
     pub fn start(self) -> Result<DurableTimers, DurableBuildError> {
         actix::Arbiter::try_current().ok_or(BuildError::NoSystem)?;
-        let Self { store, name, clock, routes, config } = self;
-        let routes = Arc::new(routes?);
+        let Self { store, name, clock, routes, codec, only_schedules, config } = self;
+        let mut routes = routes?;
+        routes.set_codec(codec);
+        if only_schedules {
+            routes.only_declare();
+        }
+        if store.poll_interval().is_none() && routes.are_declared(only_schedules) {
+            return Err(DurableBuildError::NotShared);
+        }
+        let routes = Arc::new(routes);
         if config.horizon.is_zero() {
             return Err(DurableBuildError::Zero("horizon"));
+        }
+        if config.keep_dead_letters.is_some_and(|time| time.is_zero()) {
+            return Err(DurableBuildError::Zero("keep_dead_letters"));
         }
         for (value, setting) in
             [(config.loaded, "loaded"), (config.loaded_bytes, "loaded_bytes"), (config.group, "group")]
@@ -210,27 +297,32 @@ impl DurableTimersBuilder {
             }
             ClockOf::Given(given) => builder_on_clock_of(&given).name(&*name),
             ClockOf::Itself(builder) => builder.name(&*name),
+            ClockOf::System => match store.clock() {
+                Some(clock) => TimerActor::builder().clock(StoreWall::new(clock)).name(&*name),
+                None => TimerActor::builder().name(&*name),
+            },
         };
         let timers = InternalTimers::start(builder)?;
         let committer_cell = Arc::new(OnceLock::new());
         let actor = DurableTimerActor::new(Arc::clone(&routes), timers.clone(), Arc::clone(&committer_cell)).start();
         let known = Arc::clone(&routes);
-        let policy_of = Box::new(move |route: &str, message_type: &str| {
-            known.route_index(route, message_type).map(|index| known.all()[index].options.retry)
+        let policy_of = Arc::new(move |route: &str, message_type: &str| {
+            known.delivered(route, message_type).map(|route| route.options.retry)
         });
         let horizon = WheelHorizon::new(timers.clone(), &actor);
-        let ledger = Ledger::open(store, config, policy_of, horizon)
+        let placement = store.placement();
+        let ledgers = Ledgers::open(store, routes.node(&name), config, policy_of, move || horizon.another())
             .map_err(|error| DurableBuildError::Store(Arc::new(error)))?;
         let time = Arc::clone(timers.clock());
         let reading: CommitterClock =
             Arc::new(move || Reading { wall: DueTime::reached_at(time.wall()), time: time.now() });
         let committer = if timers.clock().wall_is_steady() {
-            Committer::inline(ledger, reading, &name)
+            Committer::inline(ledgers, reading, &name)
         } else {
-            Committer::start_thread(ledger, reading, &name).map_err(DurableBuildError::Thread)?
+            Committer::start_thread(ledgers, reading, &name).map_err(DurableBuildError::Thread)?
         };
         let _ = committer_cell.set(committer.clone());
-        let durable = DurableTimers::new(committer, routes, timers, actor.clone());
+        let durable = DurableTimers::new(committer, routes, placement, timers, actor.clone());
         actor.do_send(Begin(durable.clone()));
         Ok(durable)
     }

@@ -22,6 +22,7 @@ use tokio::sync::oneshot;
 
 use super::committer::Committer;
 use super::due_time::DueTime;
+use super::envelope::Extend;
 use super::id::DurableId;
 use super::ledger::{Answer, Request, Verdict};
 use super::record::{Record, RecordState, RetryPolicy};
@@ -121,6 +122,9 @@ struct StoreClosed(Closed);
 struct Claiming {
     route: usize,
     is_alone: bool,
+    /// It has become due again meanwhile, which matters if it is not cleared: the ledger skips a timer whose cancel is
+    /// undecided, and reports it again if that fails.
+    again: Option<Arc<Record>>,
 }
 
 /// A message that is with its handler.
@@ -128,6 +132,7 @@ struct Delivery {
     route: usize,
     is_alone: bool,
     progress: RecordState,
+    /// Its time-out includes all extensions.
     retry: RetryPolicy,
     /// Time-out on the clock of the internal timer actor.
     deadline: Option<Duration>,
@@ -153,6 +158,8 @@ pub struct DurableTimerActor {
     committer: Arc<OnceLock<Committer>>,
     /// Set between begin and stop. It contains the actor's own address, which keeps the actor alive.
     handle: Option<DurableTimers>,
+    /// Accepts extensions of time-outs, from the first delivery on. It contains the actor's own address, too.
+    extensions: Option<Arc<Recipient<Extend>>>,
     queues: Vec<RouteQueue>,
     /// Records of all routes whose attempts were used up by processes that died. Each is delivered alone.
     suspects: RouteQueue,
@@ -178,6 +185,7 @@ impl DurableTimerActor {
             timers,
             committer,
             handle: None,
+            extensions: None,
             queues,
             suspects: RouteQueue::new(1),
             first_queue: 0,
@@ -228,7 +236,7 @@ impl DurableTimerActor {
             let route = (self.first_queue + step) % queues;
             while asked.len() < GROUP && self.queues[route].may_go() {
                 let Some(record) = self.queues[route].next() else { break };
-                if self.begin_claim(route, record.id, false, ctx) {
+                if self.begin_claim(route, &record, false, ctx) {
                     asked.push(record.id);
                 }
             }
@@ -246,7 +254,7 @@ impl DurableTimerActor {
             let Some(record) = self.suspects.next() else { break };
             let route = self.routes.route_index(&record.route, &record.message_type);
             match route.filter(|route| !self.queues[*route].is_paused()) {
-                Some(route) if self.begin_claim(route, record.id, true, ctx) => return vec![record.id],
+                Some(route) if self.begin_claim(route, &record, true, ctx) => return vec![record.id],
                 Some(_) => {}
                 None => self.suspects.return_slot(),
             }
@@ -254,11 +262,15 @@ impl DurableTimerActor {
         Vec::new()
     }
 
-    /// Asks the ledger to clear a group.
-    fn claim(&mut self, asked: Vec<DurableId>, ctx: &Context<Self>) {
-        if asked.is_empty() {
-            return;
+    /// Asks the ledgers to clear a group, each those of its shard.
+    fn claim(&mut self, mut asked: Vec<DurableId>, ctx: &Context<Self>) {
+        while let Some(shard) = asked.first().map(|id| id.shard()) {
+            let others = asked.extract_if(.., |id| id.shard() != shard).collect();
+            self.claim_of_shard(std::mem::replace(&mut asked, others), ctx);
         }
+    }
+
+    fn claim_of_shard(&mut self, asked: Vec<DurableId>, ctx: &Context<Self>) {
         self.claims += 1;
         let dispatcher = ctx.address();
         let working = self.timers.begin_work();
@@ -271,12 +283,21 @@ impl DurableTimerActor {
     }
 
     /// Notes the claim of a message. Returns whether it can be sent: its recipient exists.
-    fn begin_claim(&mut self, route: usize, id: DurableId, is_alone: bool, ctx: &mut Context<Self>) -> bool {
+    fn begin_claim(&mut self, route: usize, record: &Arc<Record>, is_alone: bool, ctx: &mut Context<Self>) -> bool {
+        let id = record.id;
+        let is_same = |delivery: &Delivery| delivery.progress == record.progress;
         // A timer that was moved there and back is reported due twice.
-        if self.claiming.contains_key(&id) || self.in_flight.contains_key(&id) {
+        if let Some(claiming) = self.claiming.get_mut(&id) {
+            claiming.again = Some(Arc::clone(record));
             self.return_slot(route, is_alone);
             return false;
         }
+        if self.in_flight.get(&id).is_some_and(is_same) {
+            self.return_slot(route, is_alone);
+            return false;
+        }
+        // Its shard was lost during the delivery, and is here again.
+        self.forget(id);
         if !self.routes.all()[route].is_connected() {
             self.return_slot(route, is_alone);
             self.pause(route);
@@ -284,7 +305,7 @@ impl DurableTimerActor {
             self.look_for_recipients_later(ctx);
             return false;
         }
-        self.claiming.insert(id, Claiming { route, is_alone });
+        self.claiming.insert(id, Claiming { route, is_alone, again: None });
         true
     }
 
@@ -312,8 +333,9 @@ impl DurableTimerActor {
     }
 
     fn deliver(&mut self, record: &Arc<Record>, claiming: Claiming, ctx: &Context<Self>) {
-        let Claiming { route, is_alone } = claiming;
-        let addressed = match self.routes.all()[route].unpack(record) {
+        let Claiming { route, is_alone, .. } = claiming;
+        let extensions = self.extensions.get_or_insert_with(|| Arc::new(ctx.address().recipient()));
+        let addressed = match self.routes.unpack(route, record, extensions) {
             Ok(Some(addressed)) => addressed,
             Ok(None) => return self.not_delivered(route, is_alone, record),
             Err(error) => {
@@ -351,17 +373,20 @@ impl DurableTimerActor {
         self.submit(Request::Ended { id: record.id, progress: record.progress, verdict });
     }
 
-    /// Ends a delivery and submits its verdict to the ledger.
-    fn end(&mut self, id: DurableId, answer: Result<HandlerAnswer, Overdue>) {
-        let Some(Delivery { route, is_alone, progress, retry, deadline, withdrawal }) = self.in_flight.remove(&id)
-        else {
-            return;
-        };
+    /// Takes a delivery out of the window, and withdraws its message if the handler has not begun.
+    fn forget(&mut self, id: DurableId) -> Option<(RecordState, RetryPolicy)> {
+        let Delivery { route, is_alone, progress, retry, deadline, withdrawal } = self.in_flight.remove(&id)?;
         if let Some(deadline) = deadline {
             self.timeouts.remove(&(deadline, id));
         }
         withdrawal.withdraw();
         self.return_slot(route, is_alone);
+        Some((progress, retry))
+    }
+
+    /// Ends a delivery and submits its verdict to the ledger.
+    fn end(&mut self, id: DurableId, answer: Result<HandlerAnswer, Overdue>) {
+        let Some((progress, retry)) = self.forget(id) else { return };
         if answer.is_err() {
             self.submit(Request::Overrun);
         }
@@ -499,8 +524,11 @@ impl Handler<Cleared> for DurableTimerActor {
         }
         for id in asked {
             // Not cleared.
-            if let Some(Claiming { route, is_alone, .. }) = self.claiming.remove(&id) {
+            if let Some(Claiming { route, is_alone, again }) = self.claiming.remove(&id) {
                 self.return_slot(route, is_alone);
+                if let Some(record) = again {
+                    ctx.notify(Due(record));
+                }
             }
         }
         self.set_timeout_alarm(ctx);
@@ -534,6 +562,33 @@ impl Handler<CheckTimeouts> for DurableTimerActor {
     }
 }
 
+impl Handler<Extend> for DurableTimerActor {
+    type Result = bool;
+
+    fn handle(&mut self, Extend { id, progress, by }: Extend, _: &mut Context<Self>) -> bool {
+        self.timers.note_progress();
+        let now = self.timers.clock().now();
+        let Some(delivery) = self.in_flight.get_mut(&id).filter(|delivery| delivery.progress == progress) else {
+            return false;
+        };
+        let Some(deadline) = delivery.deadline else { return true };
+        // Its time-out is about to be noticed.
+        if deadline <= now {
+            return false;
+        }
+        let extended = now.checked_add(by);
+        if extended.is_none_or(|extended| extended > deadline) {
+            self.timeouts.remove(&(deadline, id));
+            delivery.deadline = extended;
+            if let Some(extended) = extended {
+                delivery.retry.timeout = delivery.retry.timeout.saturating_add(extended.saturating_sub(deadline));
+                self.timeouts.insert((extended, id));
+            }
+        }
+        true
+    }
+}
+
 impl Handler<Connected> for DurableTimerActor {
     type Result = ();
 
@@ -564,6 +619,7 @@ impl Handler<Stop> for DurableTimerActor {
     type Result = ();
 
     fn handle(&mut self, Stop { grace, done }: Stop, ctx: &mut Context<Self>) {
+        self.submit(Request::Leave);
         let over = self.alarm(ctx, grace, GraceIsOver);
         match &mut self.stopping {
             // The shorter grace period applies.
@@ -593,6 +649,7 @@ impl Handler<StoreClosed> for DurableTimerActor {
     fn handle(&mut self, StoreClosed(closed): StoreClosed, ctx: &mut Context<Self>) {
         self.timers.cancel_for(&ctx.address());
         self.handle = None;
+        self.extensions = None;
         for done in self.stopping.iter_mut().flat_map(|stopping| stopping.done.drain(..)) {
             // The caller may be gone.
             let _ = done.send(closed.clone());

@@ -1,12 +1,16 @@
 //! The envelope of a durable message, and its handler's error.
 
 use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
 
-use actix::Message;
+use actix::{Message, Recipient};
 
 use super::due_time::DueTime;
+use super::headers::Headers;
 use super::id::DurableId;
 use super::message::DurableMessage;
+use super::record::RecordState;
 
 /// A message of a durable timer, as its handler receives it.
 ///
@@ -59,8 +63,91 @@ pub struct Durable<M> {
     pub due: DueTime,
     /// The number of the repetition, from 1. Always 1 for a timer that does not repeat.
     pub repetition: u64,
+    /// The headers of the timer.
+    pub headers: Headers,
     /// The message.
     pub message: M,
+    pub(super) delivery: Delivery,
+}
+
+/// One delivery, and the way to extend its time-out.
+#[derive(Clone)]
+pub(super) struct Delivery {
+    pub(super) progress: RecordState,
+    pub(super) extensions: Arc<Recipient<Extend>>,
+}
+
+/// Extends the time-out of a delivery. Replies whether it was still under way.
+#[derive(Debug, Clone, Copy, Message)]
+#[rtype(result = "bool")]
+pub(super) struct Extend {
+    pub(super) id: DurableId,
+    /// The state of the delivered record.
+    pub(super) progress: RecordState,
+    /// The time from now, at least.
+    pub(super) by: Duration,
+}
+
+impl PartialEq for Delivery {
+    fn eq(&self, other: &Self) -> bool {
+        self.progress == other.progress
+    }
+}
+
+impl Eq for Delivery {}
+
+impl fmt::Debug for Delivery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Delivery").finish_non_exhaustive()
+    }
+}
+
+impl<M> Durable<M> {
+    /// Returns the value of a [header](super::DurableOptions::header).
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)
+    }
+
+    /// Extends the [time-out](super::RetryPolicy::timeout) of this delivery: its handler has at least `by` from now. A
+    /// handler that needs longer than its time-out calls this every now and then; if it stops to do so, because it
+    /// hangs or its process died, the message comes again.
+    ///
+    /// Returns true once the extension holds. Returns false if this delivery has ended, because its time-out has passed
+    /// or the durable timers have stopped: another attempt may be under way, and this one should give up.
+    ///
+    /// It has no effect on a [stop](super::DurableTimers::stop), which waits no longer for it.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use actix::prelude::*;
+    /// # use actix_timers_durable::{Durable, DurableMessage, HandlerError};
+    /// # #[derive(serde::Serialize, serde::Deserialize)]
+    /// # struct Export { files: u32 }
+    /// # impl DurableMessage for Export { const NAME: &'static str = "export"; }
+    /// # struct Archive;
+    /// # impl Actor for Archive { type Context = Context<Self>; }
+    /// # async fn copy(_: u32) -> Result<(), std::io::Error> { Ok(()) }
+    /// impl Handler<Durable<Export>> for Archive {
+    ///     type Result = ResponseFuture<Result<(), HandlerError>>;
+    ///
+    ///     fn handle(&mut self, export: Durable<Export>, _: &mut Self::Context) -> Self::Result {
+    ///         Box::pin(async move {
+    ///             for file in 0..export.files {
+    ///                 copy(file).await?;
+    ///                 if !export.extend(Duration::from_secs(60)).await {
+    ///                     return Err(HandlerError::new("another attempt has begun"));
+    ///                 }
+    ///             }
+    ///             Ok(())
+    ///         })
+    ///     }
+    /// }
+    /// ```
+    pub fn extend(&self, by: Duration) -> impl Future<Output = bool> + Send + use<M> {
+        let Delivery { progress, extensions } = self.delivery.clone();
+        let id = self.id;
+        async move { extensions.send(Extend { id, progress, by }).await.unwrap_or(false) }
+    }
 }
 
 impl<M: DurableMessage> Message for Durable<M> {

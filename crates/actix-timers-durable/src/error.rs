@@ -7,6 +7,7 @@ use std::time::Duration;
 use actix_timers::BuildError;
 
 use super::due_time::OutOfRange;
+use super::headers::HeaderError;
 use super::message::EncodeError;
 use super::options::DurableOptions;
 use super::store::StoreError;
@@ -20,6 +21,17 @@ pub enum DurableError {
     UnknownRoute {
         /// The name of the route.
         route: String,
+    },
+    /// No route can have this name.
+    #[error("{0:?} cannot name a route: a name has 1 to 255 bytes and no control characters")]
+    RouteName(String),
+    /// The store has no shards for the pool.
+    #[error(
+        "no node has joined the pool {pool:?}: start one that delivers a route of it, or name another pool with `Schedule::pool`"
+    )]
+    UnknownPool {
+        /// The name of the pool.
+        pool: String,
     },
     /// The route is not registered for this message type.
     #[error(
@@ -60,6 +72,19 @@ pub enum DurableError {
         /// The length of the key in bytes.
         size: usize,
     },
+    /// A header is not valid, or there are too many.
+    #[error(transparent)]
+    Header(#[from] HeaderError),
+    /// Too many timers for one commit, or too large ones.
+    #[error("{size} {unit} are more than the {limit} of one commit: schedule them in several parts")]
+    BatchTooLarge {
+        /// The size of the batch.
+        size: usize,
+        /// The unit of the size.
+        unit: &'static str,
+        /// The maximum size.
+        limit: usize,
+    },
     /// The store failed. [`StoreError::Rejected`]: nothing was written; [`StoreError::Failed`]: the changes may or may
     /// not be on disk.
     #[error(transparent)]
@@ -99,6 +124,11 @@ pub struct ScheduleError<M> {
 }
 
 impl<M> ScheduleError<M> {
+    /// Creates the error of a message that was not scheduled.
+    pub const fn new(message: M, reason: DurableError) -> Self {
+        Self { message, reason }
+    }
+
     /// Returns the message that was not scheduled.
     pub fn into_message(self) -> M {
         self.message
@@ -132,6 +162,11 @@ pub enum DurableBuildError {
     /// A bound is zero, which would block everything.
     #[error("`{0}` must be at least 1")]
     Zero(&'static str),
+    /// A node that delivers nothing, or a declared route, needs others to deliver.
+    #[error(
+        "the store has no other nodes to deliver declared routes: register them with `route`, or use a store that nodes share"
+    )]
+    NotShared,
     /// The internal timer actor cannot be started.
     #[error(transparent)]
     Timers(#[from] BuildError),

@@ -28,6 +28,12 @@ impl WheelHorizon {
         Self { timers, due: Target::from(actor), recheck: Target::from(actor), at: None, after: None }
     }
 
+    /// Creates another horizon of the same timers and actor.
+    pub(super) fn another(&self) -> Self {
+        let (due, recheck) = (self.due.clone(), self.recheck.clone());
+        Self { timers: self.timers.clone(), due, recheck, at: None, after: None }
+    }
+
     fn cancel(&self, timer: Option<TimerId>) {
         if let Some(timer) = timer {
             // The timer may have fired.

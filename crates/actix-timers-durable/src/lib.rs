@@ -7,14 +7,16 @@
 //!
 //! In reading order:
 //!
-//! 1. [`DueTime`] (`due_time`), [`DurableId`] (`id`) and [`Record`] (`record`): the data of a timer.
+//! 1. [`DueTime`] (`due_time`), [`DurableId`] (`id`), [`Headers`] (`headers`) and [`Record`] (`record`): the data of a
+//!    timer.
 //! 2. [`TimerStore`] (`store`): the narrow trait in front of the records, and the changes it commits.
 //! 3. `ledger`: makes all decisions; `committer`: runs it and accepts requests from any thread.
-//! 4. [`DurableMessage`] (`message`), [`Durable`] (`envelope`), `routes`: from a record to a message for a live actor.
+//! 4. [`DurableMessage`] (`message`), [`PayloadCodec`] (`payload_codec`), [`Durable`] (`envelope`), `routes`: from a
+//!    record to a message for a live actor.
 //! 5. `horizon`: the near future in the wheel; `dispatcher`, `route_queues`: from a due record to the end of its
 //!    handler.
-//! 6. [`DurableTimers`] (`timers`, configured by `builder`): the requests, with `request`, `options`, `key` and
-//!    `schedule_future`; as `messages`, and from a `context`. `view`: the replies, `error`: the errors.
+//! 6. [`DurableTimers`] (`timers`, configured by `builder`): the requests, with `request`, `options`, `key`,
+//!    `new_timer` (from a request to a record) and `schedule_future`; as `messages`, and from a `context`. `view`: the replies, `error`: the errors.
 //! 7. [`metrics`]: metrics of stores and deliveries.
 //!
 //! Stores and ledger do not depend on actix and read no clock: wall-clock times are arguments.
@@ -29,6 +31,7 @@ mod envelope;
 mod error;
 #[cfg(doc)]
 pub mod guide;
+mod headers;
 mod horizon;
 mod id;
 mod key;
@@ -36,7 +39,9 @@ mod ledger;
 mod message;
 mod messages;
 pub mod metrics;
+mod new_timer;
 mod options;
+mod payload_codec;
 mod record;
 mod request;
 mod route_queues;
@@ -59,6 +64,7 @@ mod simulated {
     }
 }
 pub mod store;
+mod store_wall;
 mod sync;
 mod timers;
 mod trace;
@@ -70,10 +76,12 @@ pub use dispatcher::DurableTimerActor;
 pub use due_time::{DueTime, OutOfRange};
 pub use envelope::{Durable, HandlerError};
 pub use error::{DurableBuildError, DurableError, ScheduleError};
+pub use headers::{HeaderError, Headers};
 pub use id::{DurableId, ParseDurableIdError};
 pub use message::{DecodeError, DurableMessage, EncodeError};
 pub use messages::{CancelDurable, GetDurable, ListDurable};
 pub use options::DurableOptions;
+pub use payload_codec::PayloadCodec;
 pub use record::{Missed, Record, RecordState, RepeatMode, RetryPolicy, StoredRepeat};
 pub use request::Schedule;
 pub use routes::RouteOptions;

@@ -109,6 +109,12 @@ pub enum DecodeError {
         /// The requested type.
         wanted: &'static str,
     },
+    /// The payload was encoded by a codec that is not there.
+    #[error("the codec {found:?} of the payload is unknown: give it to `DurableTimersBuilder::payload_codec`")]
+    UnknownCodec {
+        /// The id of the codec.
+        found: String,
+    },
     /// The payload is not an encoding of this type.
     #[error("{0}")]
     Malformed(String),
@@ -118,5 +124,10 @@ impl DecodeError {
     /// Creates an error for a malformed payload.
     pub fn malformed(reason: impl std::fmt::Display) -> Self {
         Self::Malformed(reason.to_string())
+    }
+
+    /// Creates an error for an unknown [codec](super::PayloadCodec).
+    pub fn unknown_codec(id: &str) -> Self {
+        Self::UnknownCodec { found: id.to_owned() }
     }
 }

@@ -23,10 +23,7 @@ impl<M: DurableMessage> Handler<Schedule<M>> for DurableTimerActor {
     fn handle(&mut self, request: Schedule<M>, _: &mut Context<Self>) -> Self::Result {
         match self.durable() {
             Some(timers) => Box::pin(timers.schedule(request)),
-            None => {
-                let (message, reason) = (request.message, DurableError::Closed);
-                Box::pin(std::future::ready(Err(ScheduleError { message, reason })))
-            }
+            None => Box::pin(std::future::ready(Err(request.rejected(DurableError::Closed)))),
         }
     }
 }

@@ -17,6 +17,7 @@ use super::store::OnKey;
 pub struct DurableOptions {
     pub(crate) key: Option<(String, OnKey)>,
     pub(crate) retry: Option<RetryPolicy>,
+    pub(crate) headers: Vec<(String, String)>,
 }
 
 impl DurableOptions {
@@ -25,7 +26,7 @@ impl DurableOptions {
 
     /// Creates empty options.
     pub const fn new() -> Self {
-        Self { key: None, retry: None }
+        Self { key: None, retry: None, headers: Vec::new() }
     }
 
     /// Gives the timer an idempotency key. If a pending timer of the same route has it, that one stays, nothing is
@@ -48,6 +49,22 @@ impl DurableOptions {
     /// Sets the retry policy for failures of the handler, in place of the route's.
     pub const fn retry(mut self, policy: RetryPolicy) -> Self {
         self.retry = Some(policy);
+        self
+    }
+
+    /// Adds a header, which travels with the timer: over retries, repetitions and restarts, and with a dead letter. The
+    /// handler sees it as [`Durable::header`](super::Durable::header). A repeated name replaces the earlier value.
+    ///
+    /// A timer has at most 64 headers, of 16 KiB together; see [`Headers`](super::Headers).
+    ///
+    /// ```
+    /// use actix_timers_durable::DurableOptions;
+    ///
+    /// let traced = DurableOptions::new().header("traceparent", "00-4bf92f35-00f067aa-01").header("tenant", "7");
+    /// # let _ = traced;
+    /// ```
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.headers.push((name.into(), value.into()));
         self
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::due_time::DueTime;
+use super::headers::Headers;
 use super::id::DurableId;
 
 /// A pending durable timer, as stored.
@@ -28,11 +29,20 @@ pub struct Record {
     pub repeat: Option<StoredRepeat>,
     /// The retry policy, if it differs from the route's.
     pub retry: Option<RetryPolicy>,
+    /// The headers.
+    pub headers: Headers,
+    /// The id of the [codec](crate::PayloadCodec) that has encoded the payload, if any.
+    pub payload_codec: Option<Arc<str>>,
     /// The encoded message.
     pub payload: Arc<[u8]>,
 }
 
 impl Record {
+    /// Returns the bytes of its message and headers, by which memory is limited.
+    pub(crate) fn size(&self) -> usize {
+        self.payload.len() + self.headers.size()
+    }
+
     /// Returns the retry policy, given its route's.
     pub(crate) fn retry_policy(&self, of_route: RetryPolicy) -> RetryPolicy {
         self.retry.unwrap_or(of_route)
@@ -174,7 +184,8 @@ impl RetryPolicy {
         self
     }
 
-    /// Sets the time-out after which a handler has failed. It is not stopped; its message is delivered again.
+    /// Sets the time-out after which a handler has failed. It is not stopped; its message is delivered again. A handler
+    /// can [extend](crate::Durable::extend) it.
     #[must_use]
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;

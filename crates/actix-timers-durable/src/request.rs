@@ -11,6 +11,7 @@ use super::due_time::{DueTime, OutOfRange};
 use super::error::DurableError;
 use super::options::DurableOptions;
 use super::record::{RepeatMode, StoredRepeat};
+use super::routes::DEFAULT_POOL;
 
 /// A request to schedule a durable timer: a message, its route and its time.
 ///
@@ -34,6 +35,8 @@ pub struct Schedule<M> {
     pub(super) route: String,
     pub(super) when: DueSpec,
     pub(super) options: DurableOptions,
+    /// The pool, where the route is not registered.
+    pub(super) pool: Option<String>,
     pub(super) message: M,
 }
 
@@ -55,7 +58,7 @@ pub(super) enum DueSpec {
 
 impl<M> Schedule<M> {
     fn new(route: impl Into<String>, when: DueSpec, message: M) -> Self {
-        Self { route: route.into(), when, options: DurableOptions::new(), message }
+        Self { route: route.into(), when, options: DurableOptions::new(), pool: None, message }
     }
 
     /// Schedules a message after `delay`, counted from this call.
@@ -85,6 +88,22 @@ impl<M> Schedule<M> {
     pub fn options(self, options: DurableOptions) -> Self {
         Self { options, ..self }
     }
+
+    /// Names the pool of the route, where that is not registered: in a transaction of your own. Durable timers know the
+    /// [pools](super::RouteOptions::pool) of their routes, and ignore this one.
+    pub fn pool(self, name: impl Into<String>) -> Self {
+        Self { pool: Some(name.into()), ..self }
+    }
+
+    /// Returns the message of a request that was not made.
+    pub fn into_message(self) -> M {
+        self.message
+    }
+
+    /// Returns the name of the pool, `default` by default.
+    pub fn pool_name(&self) -> &str {
+        self.pool.as_deref().unwrap_or(DEFAULT_POOL)
+    }
 }
 
 impl<M> fmt::Debug for Schedule<M> {
@@ -93,14 +112,15 @@ impl<M> fmt::Debug for Schedule<M> {
             .field("route", &self.route)
             .field("when", &self.when)
             .field("options", &self.options)
+            .field("pool", &self.pool)
             .finish_non_exhaustive()
     }
 }
 
 impl DueSpec {
     /// Returns the first due time, and the repetition.
-    pub(super) fn resolve(self, clock: &dyn Clock) -> Result<(DueTime, Option<StoredRepeat>), DurableError> {
-        match self {
+    pub(super) fn resolve(&self, clock: &dyn Clock) -> Result<(DueTime, Option<StoredRepeat>), DurableError> {
+        match *self {
             Self::After { delay, requested } => Ok((due_after(clock, delay, clock.since_request(requested))?, None)),
             Self::At(at) => Ok((DueTime::at_or_after(at)?, None)),
             Self::FixedRate { repeat, requested } => {
@@ -121,7 +141,7 @@ impl DueSpec {
                 Ok((first, Some(repeat)))
             }
             #[cfg(feature = "cron")]
-            Self::Cron(cron) => {
+            Self::Cron(ref cron) => {
                 let zone = cron.time_zone().ok_or(DurableError::NamelessTimeZone)?.to_owned();
                 let expression = cron.expression().to_owned();
                 let first = cron.next_after(clock.wall()).ok_or(DurableError::NeverDue)?;

@@ -93,6 +93,8 @@ mod tests {
             key: None,
             repeat: None,
             retry: None,
+            headers: Default::default(),
+            payload_codec: None,
             payload: [].into(),
         })
     }

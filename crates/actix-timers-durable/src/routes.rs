@@ -14,11 +14,13 @@ use actix::{MailboxError, Recipient};
 use futures_util::FutureExt;
 use tokio::task::unconstrained;
 
-use super::envelope::{Durable, HandlerError};
+use super::envelope::{Delivery, Durable, Extend, HandlerError};
 use super::error::{DurableBuildError, DurableError};
 use super::key;
 use super::message::{DecodeError, DurableMessage};
+use super::payload_codec::Codec;
 use super::record::{Record, RetryPolicy};
+use super::store::Node;
 
 /// Options of a route: how its messages are delivered.
 ///
@@ -28,17 +30,33 @@ use super::record::{Record, RetryPolicy};
 /// let one_by_one = RouteOptions::new().window(1).retry(RetryPolicy::default().max_attempts(100));
 /// # let _ = one_by_one;
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "options do nothing until a route is registered with them"]
 pub struct RouteOptions {
     pub(super) window: usize,
     pub(super) retry: RetryPolicy,
+    /// The pool of shards; none for the default pool.
+    pub(super) pool: Option<Arc<str>>,
 }
+
+/// The pool of routes without their own.
+pub(super) const DEFAULT_POOL: &str = "default";
 
 impl RouteOptions {
     /// Creates the default options: 256 deliveries in flight, and the default [`RetryPolicy`].
     pub fn new() -> Self {
-        Self { window: 256, retry: RetryPolicy::default() }
+        Self { window: 256, retry: RetryPolicy::default(), pool: None }
+    }
+
+    /// Sets the pool of a shared store whose shards keep the timers of this route, default `default`. Only nodes that
+    /// deliver a route of the pool own its shards. In a store for one process it has no effect.
+    pub fn pool(self, name: &str) -> Self {
+        Self { pool: Some(name.into()), ..self }
+    }
+
+    /// Returns the name of the pool.
+    pub(super) fn pool_name(&self) -> &str {
+        self.pool.as_deref().unwrap_or(DEFAULT_POOL)
     }
 
     /// Limits the messages with the handler and not answered; others wait in the order of their due times. With 1 a
@@ -115,7 +133,12 @@ pub(super) trait Addressed: Send {
 trait End: Any + Send + Sync {
     fn is_connected(&self) -> bool;
     /// Decodes the message of a record. None without a recipient.
-    fn unpack(&self, record: &Record) -> Result<Option<Box<dyn Addressed>>, DecodeError>;
+    fn unpack(
+        &self,
+        record: &Record,
+        codec: &Codec,
+        extensions: &Arc<Recipient<Extend>>,
+    ) -> Result<Option<Box<dyn Addressed>>, DecodeError>;
 }
 
 struct TypedEnd<M: DurableMessage>(RwLock<Option<Recipient<Durable<M>>>>);
@@ -136,10 +159,18 @@ impl<M: DurableMessage> End for TypedEnd<M> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(Recipient::connected)
     }
 
-    fn unpack(&self, record: &Record) -> Result<Option<Box<dyn Addressed>>, DecodeError> {
+    fn unpack(
+        &self,
+        record: &Record,
+        codec: &Codec,
+        extensions: &Arc<Recipient<Extend>>,
+    ) -> Result<Option<Box<dyn Addressed>>, DecodeError> {
         let Some(recipient) = self.recipient() else { return Ok(None) };
         // User code.
-        let decode = AssertUnwindSafe(|| M::decode(record.message_version, &record.payload));
+        let decode = AssertUnwindSafe(|| {
+            let payload = codec.decode(record.payload_codec.as_deref(), &record.payload)?;
+            M::decode(record.message_version, &payload)
+        });
         let message = catch_unwind(decode).unwrap_or_else(|_| Err(DecodeError::malformed("the decoder panicked")))?;
         let progress = record.progress;
         let durable = Durable {
@@ -147,7 +178,9 @@ impl<M: DurableMessage> End for TypedEnd<M> {
             attempt: progress.attempt,
             due: progress.nominal,
             repetition: progress.repetition,
+            headers: record.headers.clone(),
             message,
+            delivery: Delivery { progress, extensions: Arc::clone(extensions) },
         };
         Ok(Some(Box::new((recipient, durable))))
     }
@@ -174,7 +207,17 @@ pub(super) struct Route {
     pub(super) message_type: Arc<str>,
     pub(super) options: RouteOptions,
     rust_type: TypeId,
+    /// Whether this node delivers it.
+    delivers: bool,
     end: Box<dyn End>,
+}
+
+/// The relation of a node to a route.
+pub(super) enum Role<M: DurableMessage> {
+    /// The node delivers it, to this recipient or one that is connected later.
+    Delivers(Option<Recipient<Durable<M>>>),
+    /// Other nodes deliver it.
+    Declares,
 }
 
 impl Route {
@@ -182,17 +225,13 @@ impl Route {
     pub(super) fn is_connected(&self) -> bool {
         self.end.is_connected()
     }
-
-    /// Decodes the message of a record. None without a recipient.
-    pub(super) fn unpack(&self, record: &Record) -> Result<Option<Box<dyn Addressed>>, DecodeError> {
-        self.end.unpack(record)
-    }
 }
 
 /// All routes of one store, fixed when the durable timers start. Only their recipients can change.
 #[derive(Default)]
 pub(super) struct Routes {
     all: Vec<Route>,
+    codec: Codec,
     indices: HashMap<Arc<str>, HashMap<Arc<str>, usize>>,
 }
 
@@ -202,7 +241,7 @@ impl Routes {
         &mut self,
         name: &str,
         options: RouteOptions,
-        recipient: Option<Recipient<Durable<M>>>,
+        role: Role<M>,
     ) -> Result<(), DurableBuildError> {
         if !key::is_route_name(name) {
             return Err(DurableBuildError::RouteName(name.to_owned()));
@@ -213,8 +252,12 @@ impl Routes {
         let name: Arc<str> = self.indices.get_key_value(name).map_or_else(|| name.into(), |(name, _)| Arc::clone(name));
         let message_type: Arc<str> = M::NAME.into();
         self.indices.entry(Arc::clone(&name)).or_default().insert(Arc::clone(&message_type), self.all.len());
+        let (delivers, recipient) = match role {
+            Role::Delivers(recipient) => (true, recipient),
+            Role::Declares => (false, None),
+        };
         let end = Box::new(TypedEnd(RwLock::new(recipient)));
-        self.all.push(Route { name, message_type, options, rust_type: TypeId::of::<M>(), end });
+        self.all.push(Route { name, message_type, options, rust_type: TypeId::of::<M>(), delivers, end });
         Ok(())
     }
 
@@ -223,9 +266,59 @@ impl Routes {
         self.indices.get(name)?.get(message_type).copied()
     }
 
+    /// Leaves the delivery of all routes to other nodes.
+    pub(super) fn only_declare(&mut self) {
+        self.all.iter_mut().for_each(|route| route.delivers = false);
+    }
+
+    /// Returns whether other nodes must deliver a route.
+    pub(super) fn are_declared(&self, only_schedules: bool) -> bool {
+        only_schedules || self.all.iter().any(|route| !route.delivers)
+    }
+
+    /// Returns a route that this node delivers.
+    pub(super) fn delivered(&self, name: &str, message_type: &str) -> Option<&Route> {
+        self.route_index(name, message_type).map(|index| &self.all[index]).filter(|route| route.delivers)
+    }
+
+    /// Returns the node that delivers these routes.
+    pub(super) fn node(&self, name: &str) -> Node {
+        let mut node = Node { name: name.to_owned(), ..Node::default() };
+        for Route { name, message_type, options, delivers, .. } in &self.all {
+            if *delivers {
+                node.routes.push((Arc::clone(name), Arc::clone(message_type)));
+            }
+            let pools = if *delivers { &mut node.pools } else { &mut node.declared };
+            if !pools.iter().any(|pool| **pool == *options.pool_name()) {
+                pools.push(options.pool_name().into());
+            }
+        }
+        node
+    }
+
     /// Returns the routes, by index.
     pub(super) fn all(&self) -> &[Route] {
         &self.all
+    }
+
+    /// Sets the codec of all messages.
+    pub(super) fn set_codec(&mut self, codec: Codec) {
+        self.codec = codec;
+    }
+
+    /// Returns the codec of all messages.
+    pub(super) const fn codec(&self) -> &Codec {
+        &self.codec
+    }
+
+    /// Decodes the message of a record for its route. None without a recipient.
+    pub(super) fn unpack(
+        &self,
+        route: usize,
+        record: &Record,
+        extensions: &Arc<Recipient<Extend>>,
+    ) -> Result<Option<Box<dyn Addressed>>, DecodeError> {
+        self.all[route].end.unpack(record, &self.codec, extensions)
     }
 
     /// Returns the route for a message type.

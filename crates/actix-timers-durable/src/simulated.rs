@@ -20,9 +20,9 @@ use tokio::task::LocalSet;
 use super::committer::{Committer, CommitterClock};
 use super::dispatcher::{Begin, DurableTimerActor};
 use super::horizon::WheelHorizon;
-use super::ledger::{Ledger, LedgerConfig, Reading};
-use super::routes::{RouteOptions, Routes};
-use super::store::{FsyncOutcome, MemoryDisk};
+use super::ledger::{LedgerConfig, Ledgers, Reading};
+use super::routes::{Role, RouteOptions, Routes};
+use super::store::{FsyncOutcome, MemoryDisk, Node, OneShard};
 use super::{DueTime, Durable, DurableId, DurableMessage, DurableTimers, HandlerError, RetryPolicy};
 
 const MILLISECOND: u64 = 1_000_000;
@@ -203,7 +203,8 @@ fn start(faults: &Faults, records: Records, shared: &Shared) -> Vec<Task> {
     let office = Context::<Office>::new();
     let mut routes = Routes::default();
     let options = RouteOptions::new().window(1 + random(3) as usize).retry(retries());
-    routes.register::<Note>("office", options, Some(office.address().recipient())).unwrap();
+    let role = Role::Delivers(Some(office.address().recipient()));
+    routes.register::<Note>("office", options, role).unwrap();
     let (routes, committer_cell) = (Arc::new(routes), Arc::new(OnceLock::new()));
     let dispatcher = Context::<DurableTimerActor>::new();
     let addr = dispatcher.address();
@@ -215,14 +216,15 @@ fn start(faults: &Faults, records: Records, shared: &Shared) -> Vec<Task> {
         group: [1, 3, 4096][random(3) as usize],
         ..LedgerConfig::default()
     };
-    let ledger = Ledger::open(Box::new(faults.disk.open()), config, Box::new(|_, _| Some(retries())), horizon).unwrap();
+    let (store, policy_of) = (Box::new(faults.disk.open()), Arc::new(|_: &str, _: &str| Some(retries())));
+    let ledgers = Ledgers::open(store, Node::default(), config, policy_of, move || horizon.another()).unwrap();
     let clock: CommitterClock = Arc::new(|| {
         let time = Duration::from_nanos(simulation::now());
         Reading { wall: DueTime::reached_at(SystemTime::UNIX_EPOCH + time), time }
     });
-    let committer = Committer::start_thread(ledger, clock, "simulated").unwrap();
+    let committer = Committer::start_thread(ledgers, clock, "simulated").unwrap();
     let _ = committer_cell.set(committer.clone());
-    let durable = DurableTimers::new(committer, routes, timers.clone(), addr.clone());
+    let durable = DurableTimers::new(committer, routes, Arc::new(OneShard), timers.clone(), addr.clone());
     addr.do_send(Begin(durable.clone()));
     shared.replace(Some(durable));
     // Deliveries are spawned.

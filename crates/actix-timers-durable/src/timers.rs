@@ -1,5 +1,6 @@
 //! The handle to durable timers.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::future::Future;
 use std::path::PathBuf;
@@ -11,24 +12,25 @@ use actix::{Addr, Recipient};
 use actix_timers::Cron;
 use actix_timers::integration::InternalTimers;
 use actix_timers::{CancelOutcome, Repeat, RescheduleOutcome};
+use futures_util::future::join_all;
 use tokio::sync::oneshot;
 
 use super::committer::Committer;
 use super::dispatcher::{Connected, DurableTimerActor, Stop};
 use super::due_time::DueTime;
 use super::envelope::Durable;
-use super::error::DurableError;
+use super::error::{DurableError, ScheduleError};
 use super::id::DurableId;
 use super::key;
-use super::ledger::{self, Answered, Cancellation, Listed, Query, Request, Rescheduling};
+use super::ledger::{self, Answer, Answered, Cancellation, Query, Request, Rescheduling, Seen};
 use super::message::DurableMessage;
-use super::options::DurableOptions;
-use super::record::{Record, RecordState};
+use super::new_timer::Destination;
+use super::record::Record;
 use super::request::{Schedule, due_after};
 use super::routes::Routes;
 use super::schedule_future::{ScheduleFuture, Scheduled};
-use super::store::{Counts, OnKey, Part, StoreError};
-use super::view::{Cursor, DurableFilter, DurableInfo, DurablePage};
+use super::store::{Counts, OnKey, Part, Placement, StoreError};
+use super::view::{Cursor, DurableFilter, DurableInfo, DurablePage, DurableState};
 
 /// Maximum wait of a [stop](DurableTimers::stop) for deliveries in progress.
 const GRACE: Duration = Duration::from_secs(30);
@@ -93,19 +95,26 @@ pub struct DurableTimers(Arc<Parts>);
 struct Parts {
     committer: Committer,
     routes: Arc<Routes>,
+    placement: Arc<dyn Placement>,
     /// Internal timers, not to be exposed.
     timers: InternalTimers,
     actor: Addr<DurableTimerActor>,
 }
 
 impl DurableTimers {
+    /// Maximum number of timers in one call of [`schedule_all`](Self::schedule_all).
+    pub const MAX_BATCH: usize = ledger::MAX_BATCH;
+    /// Maximum bytes of encoded messages and headers in one call of [`schedule_all`](Self::schedule_all).
+    pub const MAX_BATCH_BYTES: usize = ledger::MAX_BATCH_BYTES;
+
     pub(super) fn new(
         committer: Committer,
         routes: Arc<Routes>,
+        placement: Arc<dyn Placement>,
         timers: InternalTimers,
         actor: Addr<DurableTimerActor>,
     ) -> Self {
-        Self(Arc::new(Parts { committer, routes, timers, actor }))
+        Self(Arc::new(Parts { committer, routes, placement, timers, actor }))
     }
 
     /// Returns the address of the actor, to send it requests as messages: [`Schedule`],
@@ -204,63 +213,98 @@ impl DurableTimers {
     /// # Errors
     /// As [`schedule_after`](Self::schedule_after).
     pub fn schedule<M: DurableMessage>(&self, request: Schedule<M>) -> ScheduleFuture<M> {
-        let Schedule { route, when, options, message } = request;
-        let clock = &**self.0.timers.clock();
-        let (due, repeat) = match when.resolve(clock) {
-            Ok(resolved) => resolved,
-            Err(reason) => return ScheduleFuture::rejected(DurableId::new(0, DueTime::MAX), message, reason),
-        };
-        let id = DurableId::new(0, due);
-        let blank = Record {
-            id,
-            progress: RecordState::first(due),
-            sequence: 0,
-            route: "".into(),
-            message_type: "".into(),
-            message_version: M::VERSION,
-            key: None,
-            repeat,
-            retry: options.retry,
-            payload: [].into(),
-        };
-        match self.written(blank, &route, &options, &message) {
-            Err(reason) => ScheduleFuture::rejected(id, message, reason),
+        match self.record(&request, |pool| self.0.placement.shard(pool)) {
+            Err(reason) => ScheduleFuture::rejected(DurableId::new(0, DueTime::MAX), request.message, reason),
             Ok((record, on_key)) => {
-                let committer = self.0.committer.clone();
+                let (id, committer) = (record.id, self.0.committer.clone());
                 let committing = async move {
                     let ask = |answer| Request::Schedule { record: Arc::new(record), on_key, answer };
-                    Ok(match answered(committer.ask(ask).await)? {
-                        ledger::Scheduled::Created => Scheduled::Created(id),
-                        ledger::Scheduled::Exists(other) => Scheduled::Exists(other),
-                        ledger::Scheduled::Replaced { id: old, in_progress } => {
-                            Scheduled::Replaced { id, old, in_progress }
-                        }
-                    })
+                    Ok(scheduled(id, answered(committer.ask(ask).await)?))
                 };
-                ScheduleFuture::under_way(id, message, Box::pin(committing))
+                ScheduleFuture::under_way(id, request.message, Box::pin(committing))
             }
         }
     }
 
-    /// Fills in the record from route, options and message.
-    fn written<M: DurableMessage>(
+    /// Schedules several timers in one commit: all of them, or none. Returns the results in the order of the requests,
+    /// each of which sees the previous ones: of two with one [key](super::DurableOptions::if_absent) the second finds
+    /// the first.
+    ///
+    /// At most [`MAX_BATCH`](Self::MAX_BATCH) timers, with at most [`MAX_BATCH_BYTES`](Self::MAX_BATCH_BYTES) of
+    /// encoded messages and headers.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use actix_timers_durable::{DurableMessage, DurableTimers, MemoryStore, Schedule};
+    /// # #[derive(serde::Serialize, serde::Deserialize)]
+    /// # struct Remind(u32);
+    /// # impl DurableMessage for Remind { const NAME: &'static str = "remind"; }
+    /// # actix::System::new().block_on(async {
+    /// let timers = DurableTimers::builder(MemoryStore::new()).open_route::<Remind>("reminders").start()?;
+    /// let days = |days: u64| Duration::from_secs(days * 86_400);
+    /// let reminders = [1, 7, 30].map(|after| Schedule::after("reminders", days(after), Remind(7)));
+    /// let scheduled = timers.schedule_all(reminders.into()).await?;
+    /// assert_eq!(scheduled.len(), 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// As [`schedule_after`](Self::schedule_after), with all messages in the order of the requests;
+    /// [`DurableError::BatchTooLarge`].
+    pub async fn schedule_all<M: DurableMessage>(
         &self,
-        blank: Record,
-        route: &str,
-        options: &DurableOptions,
-        message: &M,
-    ) -> Result<(Record, OnKey), DurableError> {
-        let (_, route) = self.0.routes.of::<M>(route)?;
-        let (key, on_key) = match &options.key {
-            None => (None, OnKey::KeepExisting),
-            Some((key, _)) if key.len() > DurableOptions::MAX_KEY_LEN => {
-                return Err(DurableError::KeyTooLong { size: key.len() });
+        requests: Vec<Schedule<M>>,
+    ) -> Result<Vec<Scheduled>, ScheduleError<Vec<M>>> {
+        let (size, mut bytes) = (requests.len(), 0);
+        let mut failure = too_large(size, "timers", Self::MAX_BATCH);
+        let (mut timers, mut messages) = (Vec::new(), Vec::with_capacity(size));
+        let mut shards = Vec::new();
+        for request in requests {
+            if failure.is_none() {
+                let record = self.record(&request, |pool| self.shard_in(&mut shards, pool));
+                failure = match record {
+                    Ok((record, on_key)) => {
+                        bytes += record.size();
+                        timers.push((Arc::new(record), on_key));
+                        too_large(bytes, "bytes of messages and headers", Self::MAX_BATCH_BYTES)
+                    }
+                    Err(reason) => Some(reason),
+                };
             }
-            Some((key, on_key)) => (Some(key::kept(&route.name, key).into()), *on_key),
-        };
-        let payload = message.encode().map_err(|error| DurableError::Encode { message_type: M::NAME, error })?;
-        let (route, message_type) = (Arc::clone(&route.name), Arc::clone(&route.message_type));
-        Ok((Record { route, message_type, key, payload: payload.into(), ..blank }, on_key))
+            messages.push(request.message);
+        }
+        if let Some(reason) = failure {
+            return Err(ScheduleError { message: messages, reason });
+        }
+        let ids: Vec<_> = timers.iter().map(|(record, _)| record.id).collect();
+        match answered(self.0.committer.ask(|answer| Request::ScheduleAll { timers, answer }).await) {
+            Ok(results) => Ok(ids.into_iter().zip(results).map(|(id, result)| scheduled(id, result)).collect()),
+            Err(reason) => Err(ScheduleError { message: messages, reason }),
+        }
+    }
+
+    /// Returns the shard for the timers of a batch in this pool: the same for all.
+    fn shard_in(&self, shards: &mut Vec<(String, u16)>, pool: &str) -> u16 {
+        if let Some((_, shard)) = shards.iter().find(|(known, _)| known == pool) {
+            return *shard;
+        }
+        let shard = self.0.placement.shard(pool);
+        shards.push((pool.to_owned(), shard));
+        shard
+    }
+
+    /// Creates the record of a request; `shard` chooses a shard of the pool of its route.
+    fn record<M: DurableMessage>(
+        &self,
+        request: &Schedule<M>,
+        shard: impl FnOnce(&str) -> u16,
+    ) -> Result<(Record, OnKey), DurableError> {
+        request.record(&**self.0.timers.clock(), self.0.routes.codec(), || {
+            let (_, route) = self.0.routes.of::<M>(&request.route)?;
+            let shard = shard(route.options.pool_name());
+            Ok(Destination { route: Arc::clone(&route.name), message_type: Arc::clone(&route.message_type), shard })
+        })
     }
 
     /// Cancels a timer. [`Cancelled`](CancelOutcome::Cancelled): this is on disk, and the handler will not run with
@@ -342,7 +386,7 @@ impl DurableTimers {
     /// The store cannot be read.
     pub async fn get(&self, id: DurableId) -> Result<Option<DurableInfo>, DurableError> {
         let seen = answered(self.0.committer.ask(|answer| Request::Get { id, answer }).await)?;
-        Ok(seen.map(|seen| DurableInfo::of_found(&seen.found, seen.in_progress)))
+        Ok(seen.map(|seen| self.info(&seen)))
     }
 
     /// Returns the timers that match a filter, by due time, a page at a time.
@@ -387,7 +431,17 @@ impl DurableTimers {
             limit: filter.limit,
         };
         let page = answered(self.0.committer.ask(|answer| Request::List { query, answer }).await)?;
-        Ok(listed(&filter, &page))
+        let seen = page.seen.iter().filter(|seen| filter.matches(&seen.found.record));
+        Ok(DurablePage {
+            timers: seen.map(|seen| self.info(seen)).collect(),
+            next: page.next.map(Cursor),
+            damaged: page.damaged,
+            newer: page.newer,
+        })
+    }
+
+    fn info(&self, seen: &Seen) -> DurableInfo {
+        DurableInfo::of_found(&seen.found, seen.in_progress, self.0.routes.codec())
     }
 
     /// Lists the timer with a key; there is at most one.
@@ -405,7 +459,7 @@ impl DurableTimers {
             && seen.found.part == Part::Pending
             && (filter.from..=until).contains(&seen.found.record.progress.due)
         {
-            page.timers.push(DurableInfo::of_found(&seen.found, seen.in_progress));
+            page.timers.push(self.info(&seen));
         }
         Ok(page)
     }
@@ -425,6 +479,70 @@ impl DurableTimers {
     /// The store failed.
     pub async fn discard(&self, id: DurableId) -> Result<bool, DurableError> {
         answered(self.0.committer.ask(|answer| Request::Discard { id, answer }).await)
+    }
+
+    /// Makes the dead letters that match a filter pending again, as [`requeue`](Self::requeue) does, and returns their
+    /// number. Only dead letters are concerned, whatever state the filter names.
+    ///
+    /// They are requeued in steps of the filter's [limit](DurableFilter::limit), between which other requests are
+    /// served. Messages that become dead letters after the call are left alone, also if they were requeued by it.
+    ///
+    /// ```
+    /// # use actix_timers_durable::{DurableFilter, DurableTimers, MemoryStore};
+    /// # actix::System::new().block_on(async {
+    /// # let timers = DurableTimers::builder(MemoryStore::new()).start()?;
+    /// let requeued = timers.requeue_all(DurableFilter::dead().route("reminders")).await?;
+    /// # assert_eq!(requeued, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// The store failed. The steps before are done.
+    pub async fn requeue_all(&self, filter: DurableFilter) -> Result<u64, DurableError> {
+        self.for_dead_letters(filter, |id, answer| Request::Requeue { id, answer }).await
+    }
+
+    /// Removes the dead letters that match a filter, and returns their number. Only dead letters are concerned,
+    /// whatever state the filter names.
+    ///
+    /// They are removed in steps, as in [`requeue_all`](Self::requeue_all).
+    ///
+    /// # Errors
+    /// The store failed. The steps before are done.
+    pub async fn discard_all(&self, filter: DurableFilter) -> Result<u64, DurableError> {
+        self.for_dead_letters(filter, |id, answer| Request::Discard { id, answer }).await
+    }
+
+    /// Makes a request for each dead letter that matches a filter, and returns the number of successes.
+    async fn for_dead_letters(
+        &self,
+        filter: DurableFilter,
+        request: impl Fn(DurableId, Answer<bool>) -> Request + Copy,
+    ) -> Result<u64, DurableError> {
+        let began = DueTime::reached_at(self.wall());
+        let until = filter.until.map(|until| until.min(began));
+        let mut filter = DurableFilter { part: Part::Dead, until, ..filter };
+        let is_old = |info: &DurableInfo| matches!(info.state, DurableState::Dead { since, .. } if since <= began);
+        let (mut done, mut of_this_millisecond) = (0, HashSet::<DurableId>::new());
+        loop {
+            let page = self.list(filter.clone()).await?;
+            let mut ids: Vec<_> = page.timers.iter().filter(|info| is_old(info)).map(|info| info.id).collect();
+            ids.retain(|id| !of_this_millisecond.contains(id));
+            // If one of them fails again at once, it looks like one that failed before the call.
+            if DueTime::reached_at(self.wall()) == began {
+                of_this_millisecond.extend(&ids);
+            }
+            // Made together, they share a commit.
+            let requests = ids.into_iter().map(|id| self.0.committer.ask(move |answer| request(id, answer)));
+            for result in join_all(requests).await {
+                done += u64::from(answered(result)?);
+            }
+            match page.next {
+                Some(next) => filter = filter.after(next),
+                None => return Ok(done),
+            }
+        }
     }
 
     /// Returns the numbers of timers in the store: pending, parked, and dead letters. A timer cancelled while its
@@ -462,7 +580,17 @@ impl DurableTimers {
         Ok(())
     }
 
-    /// Stops the durable timers: delivers nothing more, waits up to 30 seconds for the handlers in progress, writes
+    /// Stops the durable timers of this node without a pause for the others: gives up its shards at once, which other
+    /// nodes adopt, then waits for its handlers in progress as long as they take, writes their outcomes, and closes the
+    /// store. In a store for one process nobody adopts them, and their timers wait for the next start.
+    ///
+    /// # Errors
+    /// As [`stop`](Self::stop).
+    pub async fn drain(&self) -> Result<(), DurableError> {
+        self.stop_within(Duration::MAX).await
+    }
+
+    /// Stops the durable timers: delivers nothing more, gives up its shards to other nodes, if any, waits up to 30 seconds for the handlers in progress, writes
     /// their outcomes, and closes the store. From then on every request fails with [`DurableError::Closed`], and the
     /// files can be opened again.
     ///
@@ -485,21 +613,26 @@ impl DurableTimers {
     }
 }
 
+/// Returns the result of a request for a timer with this id.
+const fn scheduled(id: DurableId, result: ledger::Scheduled) -> Scheduled {
+    match result {
+        ledger::Scheduled::Created => Scheduled::Created(id),
+        ledger::Scheduled::Exists(other) => Scheduled::Exists(other),
+        ledger::Scheduled::Replaced { id: old, in_progress } => Scheduled::Replaced { id, old, in_progress },
+    }
+}
+
+/// Returns the error of a batch that is larger than the limit.
+fn too_large(size: usize, unit: &'static str, limit: usize) -> Option<DurableError> {
+    (size > limit).then_some(DurableError::BatchTooLarge { size, unit, limit })
+}
+
 fn answered<T>(answered: Answered<T>) -> Result<T, DurableError> {
     answered.map_err(rejected)
 }
 
 fn rejected(error: Arc<StoreError>) -> DurableError {
     if matches!(*error, StoreError::Closed) { DurableError::Closed } else { DurableError::Store(error) }
-}
-
-fn listed(filter: &DurableFilter, listed: &Listed) -> DurablePage {
-    let seen = listed.seen.iter().filter(|seen| filter.matches(&seen.found.record));
-    DurablePage {
-        timers: seen.map(|seen| DurableInfo::of_found(&seen.found, seen.in_progress)).collect(),
-        next: listed.next.map(Cursor),
-        damaged: listed.damaged,
-    }
 }
 
 impl fmt::Debug for DurableTimers {

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::due_time::DueTime;
+use super::headers::Headers;
 use super::id::DurableId;
 use super::key;
 use super::message::{DecodeError, DurableMessage};
+use super::payload_codec::Codec;
 use super::record::{Record, RecordState, StoredRepeat};
 use super::store::{Found, Part, Position};
 
@@ -52,12 +54,17 @@ pub struct DurableInfo {
     pub progress: RecordState,
     /// The repetition, if any.
     pub repeat: Option<StoredRepeat>,
-    /// The encoded message.
+    /// The headers.
+    pub headers: Headers,
+    /// The id of the [codec](super::PayloadCodec) that has encoded the payload, if any.
+    pub payload_codec: Option<Arc<str>>,
+    /// The encoded message, as stored.
     pub payload: Arc<[u8]>,
+    codec: Codec,
 }
 
 impl DurableInfo {
-    pub(super) fn new(record: &Record, state: DurableState) -> Self {
+    fn new(record: &Record, state: DurableState, codec: &Codec) -> Self {
         Self {
             id: record.id,
             state,
@@ -67,19 +74,22 @@ impl DurableInfo {
             key: record.key.as_deref().map(|kept| key::of_user(kept).to_owned()),
             progress: record.progress,
             repeat: record.repeat.clone(),
+            headers: record.headers.clone(),
+            payload_codec: record.payload_codec.clone(),
             payload: Arc::clone(&record.payload),
+            codec: codec.clone(),
         }
     }
 
     /// Creates the data from a record in the store. The caller knows whether it is in flight.
-    pub(super) fn of_found(found: &Found, in_flight: bool) -> Self {
+    pub(super) fn of_found(found: &Found, in_flight: bool, codec: &Codec) -> Self {
         let state = match (&found.dead_letter, found.part) {
             (Some((reason, since)), _) => DurableState::Dead { reason: Arc::clone(reason), since: *since },
             (None, Part::Parked) => DurableState::Parked,
             (None, _) if in_flight => DurableState::InFlight,
             (None, _) => DurableState::Pending,
         };
-        Self::new(&found.record, state)
+        Self::new(&found.record, state, codec)
     }
 
     /// Returns its next due time.
@@ -95,7 +105,8 @@ impl DurableInfo {
         if *self.message_type != *M::NAME {
             return Err(DecodeError::OtherType { found: self.message_type.to_string(), wanted: M::NAME });
         }
-        M::decode(self.message_version, &self.payload)
+        let payload = self.codec.decode(self.payload_codec.as_deref(), &self.payload)?;
+        M::decode(self.message_version, &payload)
     }
 }
 
@@ -221,6 +232,8 @@ pub struct DurablePage {
     pub next: Option<Cursor>,
     /// Timers in damaged locations of the store, which cannot be read.
     pub damaged: usize,
+    /// Timers that a newer version of this crate has written, which this one cannot read. They are kept for it.
+    pub newer: usize,
 }
 
 /// Writes the number of timers; there may be many.

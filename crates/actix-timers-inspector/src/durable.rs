@@ -277,7 +277,7 @@ async fn list(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
     let matching = page.timers.into_iter().filter(|info| state.is_none_or(|state| state_of(info) == state));
     let rows: Vec<Row> = matching.map(|info| Row::new(info, now, inspector.ids())).collect();
     let next = page.next.map(|next| stores.cursors.text_of(next));
-    ok(&json!({ "durable": store.name, "timers": rows, "next": next, "damaged": page.damaged }))
+    ok(&json!({ "durable": store.name, "timers": rows, "next": next, "damaged": page.damaged, "newer": page.newer }))
 }
 
 /// A durable timer with the name of its durable timers.

@@ -10,7 +10,8 @@
 //! 2. `replay`: starts the timer actor and the airports, and waits for the end.
 //! 3. `clock`: time that runs through the dates of the file.
 //! 4. `flight` and `input`: the flights; `log` and `check`: the events, and their comparison with the file.
-//! 5. `durable`: the same with durable timers, `--store DIR`: killed at any moment and started again, it continues.
+//! 5. `durable`: the same with durable timers, `--store DIR`: killed at any moment and started again, it continues; or,
+//!    `--store postgres://... --node N`, by several nodes, some of which may be killed.
 //! 6. `metrics`: the endpoint for Prometheus; `progress` and `report`: the output; `args`: the command line.
 
 mod airport;
@@ -35,6 +36,8 @@ use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+#[cfg(not(feature = "postgres"))]
+use crate::args::Store;
 use crate::args::{Options, Request};
 use crate::check::{Findings, Tally};
 use crate::flight::Flight;
@@ -108,9 +111,14 @@ fn replay_and_report(flights: &[Flight], options: &Options) -> Result<bool, Fail
             let facts = report::facts(&replay, &total, span, options.speed);
             (tallies, total, facts, findings)
         }
+        #[cfg(not(feature = "postgres"))]
+        Some(Store::Database { .. }) => {
+            let why = "--store postgres://... needs cargo run --release --features postgres --example departures";
+            return Err(Failure::Misused(why.to_owned()));
+        }
         #[cfg(feature = "durable")]
-        Some(directory) => {
-            let place = durable::Place::take(directory, flights, span).map_err(Failure::Misused)?;
+        Some(store) => {
+            let place = durable::Place::take(store, flights, span).map_err(Failure::Misused)?;
             complain(&format!("{} flights from {} airports", report::grouped(expected.flights), airports.len()));
             let display = Display::of(&progress);
             let replay = durable::run(place, &airports, span, options.speed, &progress);
@@ -122,7 +130,7 @@ fn replay_and_report(flights: &[Flight], options: &Options) -> Result<bool, Fail
             (tallies, total, facts, findings)
         }
         #[cfg(not(feature = "durable"))]
-        Some(_) => {
+        Some(Store::Directory(_)) => {
             let why = "--store needs durable timers: cargo run --release --features durable --example departures";
             return Err(Failure::Misused(why.to_owned()));
         }

@@ -43,6 +43,13 @@ fn durable_timers_need_a_directory_and_the_feature() {
 }
 
 #[test]
+fn a_database_needs_its_feature() {
+    let parsed = parse(&["--store", "postgres://shop@db/shop"]);
+    assert_eq!(parsed.is_ok(), cfg!(feature = "postgres"), "{parsed:?}");
+    assert!(args::is_database("postgresql://shop@db/shop") && !args::is_database("postgres"));
+}
+
+#[test]
 fn every_incident_is_offered_and_explained() {
     let readme = include_str!("../../../dashboards/README.md");
     for &incident in Incident::ALL {

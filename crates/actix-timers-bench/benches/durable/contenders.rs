@@ -40,6 +40,8 @@ impl Timer {
             key: None,
             repeat: None,
             retry: None,
+            headers: Default::default(),
+            payload_codec: None,
             payload: [self.number as u8; PAYLOAD].into(),
         }
     }

@@ -103,6 +103,8 @@ pub(crate) fn fill(store: &mut EmbeddedStore, fence: Fence, count: u64, first_du
             key: None,
             repeat: None,
             retry: None,
+            headers: Default::default(),
+            payload_codec: None,
             payload: payload.clone(),
         })
     };

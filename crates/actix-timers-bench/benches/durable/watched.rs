@@ -29,10 +29,6 @@ impl TimerStore for Watched {
         self.store.acquire(shard)
     }
 
-    fn renew(&mut self, fence: Fence) -> Result<(), StoreError> {
-        self.store.renew(fence)
-    }
-
     fn release(&mut self, fence: Fence) -> Result<(), StoreError> {
         self.store.release(fence)
     }

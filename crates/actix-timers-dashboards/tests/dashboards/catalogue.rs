@@ -12,9 +12,10 @@ const OF_THE_SCRAPE: [&str; 2] = ["job", "instance"];
 /// Metrics counted mostly before the first scrape of a process, where a rate misses them; panels show their value.
 const SINCE_THE_START: [&str; 1] = ["actix_timers_recovered_total"];
 
-/// Returns all metrics: of timer actors and of durable timers.
+/// Returns all metrics: of timer actors, of durable timers, and of nodes on PostgreSQL.
 fn catalogue() -> impl Iterator<Item = &'static Metric> {
-    CATALOGUE.iter().chain(actix_timers_durable::metrics::CATALOGUE)
+    let durable = actix_timers_durable::metrics::CATALOGUE.iter().chain(actix_timers_postgres::metrics::CATALOGUE);
+    CATALOGUE.iter().chain(durable)
 }
 
 /// Collects all selectors of an expression, each with whether it is inside a rate.
@@ -98,7 +99,7 @@ fn every_expression_of_the_dashboards_is_of_the_catalogue() {
 #[test]
 fn every_rule_is_of_the_catalogue() {
     let (recorded, alerts) = (files::rules("record"), files::rules("alert"));
-    assert_eq!((recorded.len(), alerts.len()), (9, 16));
+    assert_eq!((recorded.len(), alerts.len()), (9, 20));
     for (name, expression) in recorded.into_iter().chain(alerts) {
         check(&name, &expression, name == "actix_timers:accounts:drift" || name == "ActixTimersDown", &[]);
     }

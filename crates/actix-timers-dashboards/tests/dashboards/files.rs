@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use saphyr::{LoadableYamlNode, Scalar, Yaml};
 use serde_json::Value;
 
-pub(crate) const DASHBOARDS: [&str; 3] =
-    ["actix-timers-durable.json", "actix-timers-overview.json", "actix-timers-wheel.json"];
+pub(crate) const DASHBOARDS: [&str; 4] =
+    ["actix-timers-durable.json", "actix-timers-nodes.json", "actix-timers-overview.json", "actix-timers-wheel.json"];
 
 /// The regular expression of "all" in a selector.
 pub(crate) const ANY: &str = ".+";

@@ -17,9 +17,10 @@ use crate::files;
 /// longer.
 const PATIENCE: Duration = Duration::from_secs(100);
 
-/// The jobs. Each has data for every expression, except that only `observe` has durable timers.
+/// The jobs. Each has data for every expression, except that only `observe` has durable timers on disk, and only `nodes`
+/// nodes that share a database.
 const JOBS: [&str; 2] = ["departures", "observe"];
-const DURABLE: (&str, &str) = ("actix-timers-durable.json", "observe");
+const ONLY: [(&str, &str); 2] = [("actix-timers-durable.json", "observe"), ("actix-timers-nodes.json", "nodes")];
 
 /// Returns an address from the environment, if the program was started.
 fn started(variable: &str) -> Option<String> {
@@ -85,8 +86,9 @@ fn parts(name: String, expression: &str) -> Vec<(String, String)> {
 /// Returns every expression that is sent to a Prometheus, with its origin.
 fn expressions() -> Vec<(String, String)> {
     let mut all = Vec::new();
-    let pairs = files::DASHBOARDS.into_iter().flat_map(|name| JOBS.map(|job| (name, job)));
-    for (name, job) in pairs.filter(|(name, job)| *name != DURABLE.0 || *job == DURABLE.1) {
+    let of_all = |name: &&str| ONLY.iter().all(|(only, _)| only != name);
+    let pairs = files::DASHBOARDS.into_iter().filter(of_all).flat_map(|name| JOBS.map(|job| (name, job)));
+    for (name, job) in pairs.chain(ONLY) {
         let dashboard = files::dashboard(name);
         for (title, expression) in files::expressions(&dashboard) {
             all.push((format!("{name}, {title}, {job}"), files::filled_in(&expression, job)));

@@ -164,6 +164,10 @@ fn list(store: &mut EmbeddedStore, part: Part, limit: usize, out: &mut dyn Write
             }
             writeln!(out)?;
         }
+        for newer in &page.newer {
+            let (due, id) = (time(newer.at.due), newer.at.id);
+            writeln!(out, "{due} {id} was written by a newer version (record version {})", newer.version)?;
+        }
         if page.next.is_some() {
             writeln!(out, "and more in shard {shard}")?;
         }
@@ -243,6 +247,8 @@ pub(crate) fn fill_with(store: &mut EmbeddedStore, key: &str, reason: &str) -> R
             key: Some(format!("{key}-{number}").into()),
             repeat: None,
             retry: None,
+            headers: Default::default(),
+            payload_codec: None,
             payload: format!(r#"{{"order":{number}}}"#).into_bytes().into(),
         };
         Change::Put { record: Arc::new(record), on_key: OnKey::KeepExisting }

@@ -24,9 +24,9 @@ struct Published {
 }
 
 impl Gauges {
-    pub(super) fn register(name: &str) -> Self {
+    pub(super) fn register(name: &str, is_shared: bool) -> Self {
         let (published, failed_copies) = (Mutex::default(), Arc::default());
-        Self { meters: DurableMeters::register(name), published, failed_copies }
+        Self { meters: DurableMeters::register(name, is_shared), published, failed_copies }
     }
 
     pub(super) const fn meters(&self) -> &DurableMeters {

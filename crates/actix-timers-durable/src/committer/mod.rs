@@ -1,10 +1,12 @@
-//! The committer: runs the ledger and accepts requests from any thread.
+//! The committer: runs the ledgers and accepts requests from any thread.
 //!
-//! On a [thread of its own](Committer::start_thread) (`queue`, `thread`) it takes all requests together that were
-//! queued during the last commit, so that many share one fsync. [Inline](Committer::inline) each request is a turn of
-//! its own on the caller's thread: deterministic, for virtual time. `gauges`: its metrics.
+//! On a [thread of its own](Committer::start_thread) (`queue`, `thread`) it takes all requests together that were queued
+//! during the last commit, and waits for their callers to come back (`patience`), so that many share one fsync.
+//! [Inline](Committer::inline) each request is a turn of its own on the caller's thread: deterministic, for virtual time.
+//! `gauges`: its metrics.
 
 mod gauges;
+mod patience;
 mod queue;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::expect_used)]
@@ -18,7 +20,7 @@ use std::time::Duration;
 
 use actix_timers::integration::{PublishPass, Publisher, register_publisher, try_publish};
 
-use super::ledger::{Answer, Answered, Horizon, Ledger, Note, Reading, Replies, Request};
+use super::ledger::{Answer, Answered, Horizon, Ledgers, Note, Reading, Replies, Request};
 use super::store::StoreError;
 use crate::metrics::{DurableMeters, DurableReport};
 use gauges::Gauges;
@@ -27,10 +29,10 @@ use queue::SharedQueue;
 /// The clock of a committer.
 pub(crate) type CommitterClock = Arc<dyn Fn() -> Reading + Send + Sync>;
 
-/// A handle to a ledger. Cheap to clone; usable from any thread.
+/// A handle to the ledgers of a node. Cheap to clone; usable from any thread.
 ///
-/// When the last one is dropped the ledger ends after all earlier requests, without giving up its shard, as in a crash.
-/// [`Request::Close`] ends it cleanly.
+/// When the last one is dropped the ledgers end after all earlier requests, without giving up their shards, as in a
+/// crash. [`Request::Close`] ends them cleanly.
 #[derive(Clone)]
 pub(crate) struct Committer {
     shared: Arc<Shared>,
@@ -49,7 +51,7 @@ enum Runner {
     Inline(Mutex<Box<dyn Turn>>),
 }
 
-/// A ledger with any horizon.
+/// Ledgers with any horizon.
 trait Turn: Send {
     fn commit(&mut self, clock: &dyn Fn() -> Reading, requests: &mut VecDeque<Request>, replies: &mut Replies)
     -> usize;
@@ -58,7 +60,7 @@ trait Turn: Send {
     fn report(&mut self, now: Reading) -> DurableReport;
 }
 
-impl<H: Horizon> Turn for Ledger<H> {
+impl<H: Horizon> Turn for Ledgers<H> {
     fn commit(
         &mut self,
         clock: &dyn Fn() -> Reading,
@@ -82,23 +84,23 @@ impl<H: Horizon> Turn for Ledger<H> {
 }
 
 impl Committer {
-    /// Starts a thread that runs the ledger. `name` is that of the timer actor, for the label of the metrics and for
+    /// Starts a thread that runs the ledgers. `name` is that of the timer actor, for the label of the metrics and for
     /// the log.
     ///
     /// # Errors
     /// The system has no more threads.
-    pub(crate) fn start_thread<H: Horizon>(ledger: Ledger<H>, clock: CommitterClock, name: &str) -> io::Result<Self> {
-        let gauges = Arc::new(Gauges::register(name));
+    pub(crate) fn start_thread<H: Horizon>(ledgers: Ledgers<H>, clock: CommitterClock, name: &str) -> io::Result<Self> {
+        let gauges = Arc::new(Gauges::register(name, ledgers.is_shared()));
         let queue = Arc::new(SharedQueue::default());
-        thread::start(ledger, Arc::clone(&queue), Arc::clone(&clock), Arc::clone(&gauges), name)?;
+        thread::start(ledgers, Arc::clone(&queue), Arc::clone(&clock), Arc::clone(&gauges), name)?;
         Ok(Self::of(Shared { runner: Runner::Thread(queue), clock, gauges, name: name.into() }))
     }
 
-    /// Runs the ledger on the calling threads. It loads and arms at once. `name` is that of the timer actor, for the
+    /// Runs the ledgers on the calling threads. They load and arm at once. `name` is that of the timer actor, for the
     /// label of the metrics and for the log.
-    pub(crate) fn inline<H: Horizon>(ledger: Ledger<H>, clock: CommitterClock, name: &str) -> Self {
-        let runner = Runner::Inline(Mutex::new(Box::new(ledger)));
-        let gauges = Arc::new(Gauges::register(name));
+    pub(crate) fn inline<H: Horizon>(ledgers: Ledgers<H>, clock: CommitterClock, name: &str) -> Self {
+        let gauges = Arc::new(Gauges::register(name, ledgers.is_shared()));
+        let runner = Runner::Inline(Mutex::new(Box::new(ledgers)));
         let committer = Self::of(Shared { runner, clock, gauges, name: name.into() });
         committer.submit(Request::Recheck);
         committer
@@ -137,10 +139,8 @@ impl Committer {
     pub(crate) async fn ask<T: Send + 'static>(&self, request: impl FnOnce(Answer<T>) -> Request) -> Answered<T> {
         let (answer, answered) = Answer::awaited();
         let request = request(answer);
-        if let Runner::Thread(queue) = &self.shared.runner
-            && !request.is_of_deliveries()
-        {
-            queue.wait_for_a_permit().await;
+        if let Runner::Thread(queue) = &self.shared.runner {
+            queue.wait_for_permits(request.places()).await;
         }
         self.shared.push(request);
         answered.await.unwrap_or_else(|_| Err(Arc::new(StoreError::Closed)))
@@ -158,19 +158,19 @@ impl Shared {
     fn push(&self, request: Request) {
         match &self.runner {
             Runner::Thread(queue) => queue.push(request),
-            Runner::Inline(ledger) => {
+            Runner::Inline(ledgers) => {
                 let (mut requests, mut replies) = (VecDeque::from([request]), Replies::default());
-                let mut ledger = Self::lock(ledger);
+                let mut ledgers = Self::lock(ledgers);
                 loop {
-                    ledger.commit(&*self.clock, &mut requests, &mut replies);
-                    if !ledger.maintain((self.clock)()) {
+                    ledgers.commit(&*self.clock, &mut requests, &mut replies);
+                    if !ledgers.maintain((self.clock)()) {
                         break;
                     }
                 }
-                let notes = ledger.take_notes();
+                let notes = ledgers.take_notes();
                 let now = (self.clock)();
-                let report = self.gauges.is_due(now.time).then(|| ledger.report(now));
-                drop(ledger);
+                let report = self.gauges.is_due(now.time).then(|| ledgers.report(now));
+                drop(ledgers);
                 self.gauges.wrote(&mut replies);
                 notes.iter().for_each(|note| note.say(&self.name));
                 replies.send(|copy| copy());
@@ -181,8 +181,8 @@ impl Shared {
         }
     }
 
-    fn lock<'a>(ledger: &'a Mutex<Box<dyn Turn>>) -> MutexGuard<'a, Box<dyn Turn>> {
-        ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock<'a>(ledgers: &'a Mutex<Box<dyn Turn>>) -> MutexGuard<'a, Box<dyn Turn>> {
+        ledgers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -191,8 +191,8 @@ impl Publisher for Shared {
         let now = (self.clock)();
         match &self.runner {
             Runner::Thread(queue) => self.gauges.publish(queue.lag(now.time), pass),
-            Runner::Inline(ledger) => {
-                let report = Self::lock(ledger).report(now);
+            Runner::Inline(ledgers) => {
+                let report = Self::lock(ledgers).report(now);
                 self.gauges.take(report);
                 self.gauges.publish(Duration::ZERO, pass);
             }

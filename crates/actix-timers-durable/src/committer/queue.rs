@@ -6,12 +6,15 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
-use crate::ledger::Request;
+use crate::ledger::{MAX_BATCH, Request};
 use crate::store::StoreError;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
 /// Maximum number of callers' requests in progress; more wait.
 pub(super) const MAX_REQUESTS: usize = 16_384;
+
+// A request for more room than there is would wait forever.
+const _: () = assert!(MAX_BATCH <= MAX_REQUESTS);
 
 pub(super) struct SharedQueue {
     queue: Mutex<Queue>,
@@ -19,14 +22,21 @@ pub(super) struct SharedQueue {
     permits: Semaphore,
 }
 
-#[derive(Default)]
 struct Queue {
     requests: VecDeque<Request>,
+    /// The number of requests for which the thread waits.
+    wanted: usize,
     /// All handles are dropped.
     is_left: bool,
     /// The reason for the end of the committer.
     closed: Option<Arc<StoreError>>,
     work: Work,
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        Self { requests: VecDeque::new(), wanted: 1, is_left: false, closed: None, work: Work::default() }
+    }
 }
 
 /// The waiting time of requests, as far as known without reading a clock for each.
@@ -61,11 +71,14 @@ impl SharedQueue {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for room for a request; it is returned when the request is committed.
-    pub(super) async fn wait_for_a_permit(&self) {
+    /// Waits for this much room; it is returned when the request is committed.
+    pub(super) async fn wait_for_permits(&self, places: usize) {
+        let places = u32::try_from(places).unwrap_or(u32::MAX);
         // Fails after the end, when no room is needed.
-        if let Ok(permit) = self.permits.acquire().await {
-            permit.forget();
+        if places > 0
+            && let Ok(permits) = self.permits.acquire_many(places).await
+        {
+            permits.forget();
         }
     }
 
@@ -75,10 +88,10 @@ impl SharedQueue {
             drop(queue);
             return request.reject(&error);
         }
-        let was_empty = queue.requests.is_empty();
         queue.requests.push_back(request);
+        let is_wanted = queue.requests.len() == queue.wanted;
         drop(queue);
-        if was_empty {
+        if is_wanted {
             self.called.notify_one();
         }
     }
@@ -111,6 +124,19 @@ impl SharedQueue {
         }
         std::mem::swap(&mut queue.requests, into);
         Taken::Requests
+    }
+
+    /// Waits for more requests, at most for `limit`, until this many are taken. Returns whether they are.
+    pub(super) fn take_more(&self, into: &mut VecDeque<Request>, wanted: usize, limit: Duration) -> bool {
+        let more = wanted.saturating_sub(into.len());
+        let mut queue = self.queue();
+        if queue.requests.len() < more && !queue.is_left {
+            queue.wanted = more;
+            (queue, _) = self.called.wait_timeout(queue, limit).unwrap_or_else(PoisonError::into_inner);
+            queue.wanted = 1;
+        }
+        into.append(&mut queue.requests);
+        into.len() >= wanted
     }
 
     /// Notes that the thread begins with the requests it took.

@@ -9,8 +9,8 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 
 use super::*;
 use crate::ledger::tests::world::{FakeHorizon, Random, at};
-use crate::ledger::{Cancellation, LedgerConfig, Scheduled, Verdict};
-use crate::store::{Counts, MemoryDisk, OnKey, TimerStore};
+use crate::ledger::{Cancellation, LedgerConfig, Ledgers, Scheduled, Verdict};
+use crate::store::{Counts, MemoryDisk, Node, OnKey, TimerStore};
 use crate::{DueTime, DurableId, Record, RecordState};
 
 /// A clock that the test moves: milliseconds, the same for wall-clock and monotonic time.
@@ -31,18 +31,13 @@ impl Hands {
     }
 }
 
-fn ledger(store: impl TimerStore) -> Ledger<FakeHorizon> {
-    Ledger::open(
-        Box::new(store),
-        LedgerConfig::default(),
-        Box::new(|_, _| Some(Default::default())),
-        FakeHorizon::default(),
-    )
-    .unwrap()
+fn ledgers(store: impl TimerStore) -> Ledgers<FakeHorizon> {
+    let policy_of = Arc::new(|_: &str, _: &str| Some(Default::default()));
+    Ledgers::open(Box::new(store), Node::default(), LedgerConfig::default(), policy_of, FakeHorizon::default).unwrap()
 }
 
 fn threaded(disk: &MemoryDisk, hands: &Hands) -> Committer {
-    Committer::start_thread(ledger(disk.open()), hands.clock(), "T").unwrap()
+    Committer::start_thread(ledgers(disk.open()), hands.clock(), "T").unwrap()
 }
 
 fn record(due: u64) -> Arc<Record> {
@@ -56,6 +51,8 @@ fn record(due: u64) -> Arc<Record> {
         key: None,
         repeat: None,
         retry: None,
+        headers: Default::default(),
+        payload_codec: None,
         payload: Arc::new([1, 2, 3]),
     })
 }
@@ -257,7 +254,7 @@ fn without_callers_the_thread_ends_after_the_pending_requests() {
 fn inline_everything_is_done_when_the_call_returns() {
     let hands = Hands::default();
     let disk = MemoryDisk::new();
-    let committer = Committer::inline(ledger(disk.open()), hands.clock(), "T");
+    let committer = Committer::inline(ledgers(disk.open()), hands.clock(), "T");
     let new = record(50);
     let id = new.id;
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
@@ -320,7 +317,7 @@ impl TimerStore for Broken {
 
 #[test]
 fn if_the_thread_dies_all_requests_fail() {
-    let committer = Committer::start_thread(ledger(Broken(MemoryDisk::new())), Hands::default().clock(), "T").unwrap();
+    let committer = Committer::start_thread(ledgers(Broken(MemoryDisk::new())), Hands::default().clock(), "T").unwrap();
     for due in 0..3 {
         let error = block_on(committer.ask(schedule(record(due)))).unwrap_err();
         assert!(matches!(*error, StoreError::Closed));
@@ -361,7 +358,7 @@ fn events_are_counted_and_a_scrape_shows_them() {
     let page = recorder.handle();
     let (disk, hands) = (MemoryDisk::new(), Hands::default());
     let committer =
-        metrics::with_local_recorder(&recorder, || Committer::inline(ledger(disk.open()), hands.clock(), "T"));
+        metrics::with_local_recorder(&recorder, || Committer::inline(ledgers(disk.open()), hands.clock(), "T"));
     let ask = |due| block_on(committer.ask(schedule(record(due)))).unwrap();
     (0..3).for_each(|due| _ = ask(due));
     disk.reject_commits(1);

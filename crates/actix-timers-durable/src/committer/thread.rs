@@ -9,13 +9,14 @@ use actix_timers::integration::PUBLISH_EVERY;
 
 use super::CommitterClock;
 use super::gauges::Gauges;
+use super::patience::Patience;
 use super::queue::{SharedQueue, Taken};
-use crate::ledger::{Horizon, Ledger, Replies};
+use crate::ledger::{Horizon, Ledgers, Replies};
 use crate::store::StoreError;
 use crate::sync::spawn;
 
 pub(super) fn start<H: Horizon>(
-    ledger: Ledger<H>,
+    ledgers: Ledgers<H>,
     shared: Arc<SharedQueue>,
     clock: CommitterClock,
     gauges: Arc<Gauges>,
@@ -25,7 +26,7 @@ pub(super) fn start<H: Horizon>(
     let run = move || {
         // Replies to all waiting callers also if the thread panics.
         let mut end = End { shared: &shared, why: Arc::new(StoreError::Closed) };
-        if let Some(why) = run(ledger, &shared, &clock, &gauges, &timer) {
+        if let Some(why) = run(ledgers, &shared, &clock, &gauges, &timer) {
             end.why = why;
         }
     };
@@ -43,10 +44,10 @@ impl Drop for End<'_> {
     }
 }
 
-/// Runs until the ledger is closed or the shard is lost, and returns the reason; or, without one, until the last handle
+/// Runs until the ledgers are closed or their only shard is lost, and returns the reason; or, without one, until the last handle
 /// is dropped.
 fn run<H: Horizon>(
-    mut ledger: Ledger<H>,
+    mut ledgers: Ledgers<H>,
     shared: &SharedQueue,
     clock: &CommitterClock,
     gauges: &Gauges,
@@ -54,29 +55,36 @@ fn run<H: Horizon>(
 ) -> Option<Arc<StoreError>> {
     let mut requests = VecDeque::new();
     let mut replies = Replies::default();
+    let mut patience = Patience::default();
     let (mut has_more, mut is_published) = (true, false);
     loop {
         if requests.is_empty() {
             match shared.take(&mut requests, has_more, (!is_published).then_some(PUBLISH_EVERY)) {
-                Taken::Requests => {}
+                Taken::Requests => {
+                    if let Some((wanted, limit)) = patience.wanted().filter(|_| !has_more) {
+                        patience.have_come(shared.take_more(&mut requests, wanted, limit));
+                    }
+                }
                 Taken::Nothing => {
                     let now = clock();
-                    is_published = gauges.report(ledger.report(now), shared.lag(now.time));
+                    is_published = gauges.report(ledgers.report(now), shared.lag(now.time));
                     continue;
                 }
                 Taken::Left => return None,
             }
         }
-        shared.begin(clock().time);
-        let permits = ledger.commit(&**clock, &mut requests, &mut replies);
+        let begun = clock().time;
+        shared.begin(begun);
+        let permits = ledgers.commit(&**clock, &mut requests, &mut replies);
+        patience.committed(permits, clock().time.saturating_sub(begun));
         shared.done(permits);
         gauges.wrote(&mut replies);
         replies.send(aside);
         let now = clock();
-        has_more = ledger.maintain(now);
-        ledger.take_notes().iter().for_each(|note| note.say(name));
-        is_published = gauges.is_due(now.time) && gauges.report(ledger.report(now), shared.lag(now.time));
-        if let Some(why) = ledger.end_reason() {
+        has_more = ledgers.maintain(now);
+        ledgers.take_notes().iter().for_each(|note| note.say(name));
+        is_published = gauges.is_due(now.time) && gauges.report(ledgers.report(now), shared.lag(now.time));
+        if let Some(why) = ledgers.end_reason() {
             requests.into_iter().for_each(|request| request.reject(why));
             return Some(Arc::clone(why));
         }

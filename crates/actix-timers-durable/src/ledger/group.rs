@@ -1,23 +1,20 @@
-//! A group of requests: the commit of their changes, and the reply to each.
+//! The changes of a shard in one commit, and the reply to each.
 
-use std::collections::VecDeque;
-use std::io;
 use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
 
-use super::closed::Closed;
 use super::health::{Health, Trouble};
 use super::internal_changes::InternalChange;
 use super::note::Note;
-use super::request::{Answer, Answered, Cancellation, Request, Rescheduling, Scheduled};
-use super::table::State;
+use super::ownership::Role;
+use super::request::{Answer, Cancellation, Rescheduling, Scheduled};
 use super::{Horizon, Ledger, Reading, Replies};
 use crate::due_time::DueTime;
 use crate::id::DurableId;
 use crate::metrics::StoreOp;
 use crate::record::Record;
-use crate::store::{Change, ChangeOutcome, StoreError};
+use crate::store::{self, Change, ChangeOutcome, StoreError};
 
 /// Maximum number of the ledger's own changes in one commit.
 const OWN: usize = 8192;
@@ -26,27 +23,17 @@ const OWN_ON_TRIAL: usize = 256;
 /// The stored lower bound on due times is renewed when it is this many milliseconds behind.
 const ADVANCE_MILLIS: u64 = 1000;
 
-/// Requests taken from the queue together.
+/// Requests of a shard taken from the queue together.
 #[derive(Default)]
 pub(super) struct Group {
     /// Callers' changes, in the order of their requests.
     pub(super) wanted: Vec<(Change, Step)>,
     /// Timers in flight whose cancel is among the changes.
     pub(super) cancelled_in_flight: FxHashSet<DurableId>,
-    /// Queries, answered when the changes are written.
-    pub(super) queries: Vec<Request>,
-    pub(super) closing: Option<Answer<()>>,
     /// Changes for the store: first the ledger's own, then those of callers.
     changes: Vec<Change>,
     own: Vec<InternalChange>,
     steps: Vec<Step>,
-}
-
-impl Group {
-    /// Returns whether a caller waits for a write.
-    const fn is_waited_for(&self) -> bool {
-        !self.wanted.is_empty() || self.closing.is_some()
-    }
 }
 
 /// The caller that waits for a change.
@@ -76,50 +63,23 @@ pub(super) enum Step {
 }
 
 impl<H: Horizon> Ledger<H> {
-    /// Takes a group of requests from the front of the queue, commits their changes together with pending internal
-    /// ones, and puts the replies into `replies`.
-    ///
-    /// `clock` is read before and after a commit. Returns the number of callers' requests.
-    pub(crate) fn commit(
-        &mut self,
-        clock: &dyn Fn() -> Reading,
-        requests: &mut VecDeque<Request>,
-        replies: &mut Replies,
-    ) -> usize {
-        let now = clock();
-        self.renumber_interrupted(now);
-        let mut group = std::mem::take(&mut self.group);
-        let of_callers = self.prepare(now, requests, &mut group, replies);
-        if group.closing.is_some() {
-            self.exonerate_at_close();
-        }
-        self.write(now, clock, &mut group, replies);
-        for query in group.queries.drain(..) {
-            self.look_up(query, replies);
-        }
-        if let Some(answer) = group.closing.take() {
-            while self.internal_changes.len() > 0 && matches!(self.health, Health::Well) {
-                self.write(now, clock, &mut group, replies);
-            }
-            let closed = self.close();
-            replies.put(answer, closed);
-        }
-        self.group = group;
-        of_callers
-    }
-
-    /// Commits callers' changes and internal ones.
-    fn write(&mut self, now: Reading, clock: &dyn Fn() -> Reading, group: &mut Group, replies: &mut Replies) {
+    /// Collects callers' changes and internal ones for the next commit, unless nothing is to be written. A rejecting
+    /// store is tried before its time for callers, and at the end.
+    pub(super) fn collect(&mut self, now: Reading, is_closing: bool) {
+        let group = &mut self.group;
         let own = match &self.health {
             Health::Well => OWN,
-            Health::Rejecting(trouble) if now.time >= trouble.again || group.is_waited_for() => OWN_ON_TRIAL,
+            Health::Rejecting(trouble) if now.time >= trouble.again || !group.wanted.is_empty() || is_closing => {
+                OWN_ON_TRIAL
+            }
             Health::Rejecting(_) | Health::Failed(_) | Health::Lost(_) => 0,
         };
         if group.wanted.is_empty() && (own == 0 || self.internal_changes.len() == 0) {
             return;
         }
-        let advance = self.advance();
-        group.changes.extend(advance.map(|to| Change::Advance { to }));
+        self.advancing = self.advance();
+        let group = &mut self.group;
+        group.changes.extend(self.advancing.map(|to| Change::Advance { to }));
         for (change, internal_change) in self.internal_changes.take(own) {
             group.changes.push(change);
             group.own.push(internal_change);
@@ -128,39 +88,53 @@ impl<H: Horizon> Ledger<H> {
             group.changes.push(change);
             group.steps.push(step);
         }
-        let before = clock().time;
-        let written = self.store.commit(self.fence, &group.changes);
-        let bookkeeping = |change: &&Change| matches!(change, Change::Advance { .. } | Change::EndClaim { .. });
-        let requests = group.changes.len() - group.changes.iter().filter(bookkeeping).count();
-        replies.wrote(requests, clock().time.saturating_sub(before));
-        let written = written.and_then(|outcomes| {
-            let is_whole = outcomes.len() == group.changes.len();
-            let broken = || StoreError::Failed(io::Error::other("the store did not return one outcome per change"));
-            if is_whole { Ok(outcomes) } else { Err(broken()) }
-        });
-        match written {
-            Ok(outcomes) => {
-                self.cursor = advance.unwrap_or(self.cursor);
-                self.written(group, outcomes.into_iter().skip(advance.iter().len()), replies);
-            }
-            Err(error) => self.not_written(now, group, advance.iter().len(), Arc::new(error), replies),
-        }
-        group.changes.clear();
+    }
+
+    /// Returns the collected changes, if any.
+    pub(super) fn collected(&self) -> Option<store::Group<'_>> {
+        let changes = &*self.group.changes;
+        (!changes.is_empty()).then(|| store::Group { right: self.right(), changes })
+    }
+
+    /// Returns whether internal changes can be written now.
+    pub(super) fn has_changes_to_write(&self) -> bool {
+        matches!(self.health, Health::Well) && self.internal_changes.len() > 0
+    }
+
+    /// Returns the error of a shard with another owner.
+    pub(super) const fn fenced(&self) -> StoreError {
+        StoreError::Fenced { shard: self.fence.shard }
+    }
+
+    /// Returns whether the shard has another owner.
+    pub(super) const fn is_lost(&self) -> bool {
+        self.health.lost().is_some()
     }
 
     /// Returns a new lower bound on due times, if it is worth a write.
     fn advance(&self) -> Option<DueTime> {
-        if !self.internal_changes.leaving().is_empty() {
+        if !self.internal_changes.leaving().is_empty() || self.role != Role::Owner {
             return None;
         }
-        let first = self.table.first_due().unwrap_or(DueTime::MAX).min(self.frontier.bound()).min(self.first_left());
+        let in_memory = self.table.first_due().unwrap_or(DueTime::MAX);
+        let elsewhere = self.first_left().min(self.held.first_due());
+        let elsewhere = elsewhere.min(self.skipped.first_due());
+        let first = in_memory.min(elsewhere).min(self.frontier.bound());
         (first.as_millis() >= self.cursor.as_millis().saturating_add(ADVANCE_MILLIS)).then_some(first)
     }
 
-    fn written(&mut self, group: &mut Group, mut outcomes: impl Iterator<Item = ChangeOutcome>, replies: &mut Replies) {
+    /// Follows up written changes.
+    pub(super) fn written(&mut self, outcomes: Vec<ChangeOutcome>, replies: &mut Replies) {
         if self.health.trouble().is_some() {
             self.health = Health::Well;
             self.note(Note::WritesAgain);
+        }
+        let mut group = std::mem::take(&mut self.group);
+        group.changes.clear();
+        let mut outcomes = outcomes.into_iter();
+        if let Some(to) = self.advancing.take() {
+            self.cursor = to;
+            outcomes.next();
         }
         for (internal_change, outcome) in group.own.drain(..).zip(outcomes.by_ref()) {
             self.finish_change(internal_change, outcome, replies);
@@ -168,14 +142,32 @@ impl<H: Horizon> Ledger<H> {
         for (step, outcome) in group.steps.drain(..).zip(outcomes) {
             self.step(step, outcome, replies);
         }
+        self.group = group;
         self.end_claims();
     }
 
     fn finish_change(&mut self, internal_change: InternalChange, outcome: ChangeOutcome, replies: &mut Replies) {
         self.internal_changes.written(&internal_change);
         match internal_change {
-            InternalChange::Claim { cleared, answer } => return replies.put(answer, Ok(cleared)),
+            InternalChange::Claim { mut cleared, answer } => {
+                if let ChangeOutcome::Claimed { missing } = outcome {
+                    cleared.retain(|record| !missing.contains(&record.id));
+                    missing.iter().for_each(|id| self.forget(*id));
+                    self.vanished.extend(missing);
+                }
+                return replies.put(answer, Ok(cleared));
+            }
+            InternalChange::Handover => {
+                if let ChangeOutcome::Claimed { missing } = outcome {
+                    missing.into_iter().for_each(|id| self.removed(id));
+                }
+                return;
+            }
             InternalChange::Bookkeeping => return,
+            InternalChange::Expired => {
+                self.counters.expired += u64::from(outcome == ChangeOutcome::Removed);
+                return;
+            }
             // It is in memory with its new number, or will be when it is loaded.
             InternalChange::Renumbered(id) => return self.recovery.is_renumbered(id),
             // Unless a caller has moved it in the meantime.
@@ -195,8 +187,9 @@ impl<H: Horizon> Ledger<H> {
             }
             (Step::Schedule { record, answer }, outcome) => {
                 let mut scheduled = Scheduled::Created;
-                if let ChangeOutcome::Replaced(id) = outcome {
-                    let in_progress = self.table.get(id).is_some_and(|entry| !entry.state.is_pending());
+                if let ChangeOutcome::Replaced(id) | ChangeOutcome::ReplacedInFlight(id) = outcome {
+                    let is_here = self.table.get(id).is_some_and(|entry| !entry.state.is_pending());
+                    let in_progress = is_here || matches!(outcome, ChangeOutcome::ReplacedInFlight(_));
                     self.counters.cancelled += 1;
                     self.removed(id);
                     scheduled = Scheduled::Replaced { id, in_progress };
@@ -205,20 +198,32 @@ impl<H: Horizon> Ledger<H> {
                 self.admit(record);
                 replies.schedule(answer, Ok(scheduled));
             }
+            (Step::Cancel { answer, .. }, ChangeOutcome::Newer { id, version }) => {
+                replies.cancel(answer, Err(Arc::new(StoreError::newer_record(id, version))));
+            }
             (Step::Cancel { id, is_in_flight, answer }, outcome) => {
                 self.removed(id);
-                let is_removed = outcome == ChangeOutcome::Removed;
+                let is_elsewhere = outcome == ChangeOutcome::RemovedInFlight;
+                let is_removed = is_elsewhere || outcome == ChangeOutcome::Removed;
                 self.counters.cancelled += u64::from(is_removed);
-                let cancellation = match (is_in_flight, is_removed) {
+                let cancellation = match (is_in_flight || is_elsewhere, is_removed) {
                     (true, _) => Cancellation::InProgress,
                     (false, true) => Cancellation::Cancelled,
                     (false, false) => Cancellation::NotFound,
                 };
                 replies.cancel(answer, Ok(cancellation));
             }
+            (Step::Reschedule { id, answer }, ChangeOutcome::InFlight) => {
+                self.arm_again(id);
+                replies.put(answer, Ok(Rescheduling::InProgress));
+            }
             (Step::Reschedule { id, answer }, outcome) => {
                 self.forget(id);
                 let mut rescheduled = Rescheduling::NotFound;
+                if outcome == ChangeOutcome::Done {
+                    self.counters.rescheduled += 1;
+                    rescheduled = Rescheduling::Rescheduled;
+                }
                 if let ChangeOutcome::Moved(record) = outcome {
                     self.counters.rescheduled += 1;
                     self.admit(record);
@@ -227,65 +232,54 @@ impl<H: Horizon> Ledger<H> {
                 replies.put(answer, Ok(rescheduled));
             }
             (Step::Aside, _) => {}
+            (Step::Requeue { answer } | Step::Discard { answer }, ChangeOutcome::Newer { id, version }) => {
+                replies.put(answer, Err(Arc::new(StoreError::newer_record(id, version))));
+            }
             (Step::Requeue { answer }, ChangeOutcome::Moved(record)) => {
                 self.admit(record);
                 replies.put(answer, Ok(true));
             }
-            (Step::Requeue { answer }, _) => replies.put(answer, Ok(false)),
+            (Step::Requeue { answer }, outcome) => replies.put(answer, Ok(outcome == ChangeOutcome::Done)),
             (Step::Discard { answer }, outcome) => replies.put(answer, Ok(outcome == ChangeOutcome::Removed)),
         }
     }
 
-    fn not_written(
-        &mut self,
-        now: Reading,
-        group: &mut Group,
-        before: usize,
-        error: Arc<StoreError>,
-        replies: &mut Replies,
-    ) {
+    /// Follows up changes that the store has rejected.
+    pub(super) fn not_written(&mut self, now: Reading, error: &Arc<StoreError>, replies: &mut Replies) {
         self.counters.failed(StoreOp::Commit);
-        self.sicken(now, &error);
+        self.sicken(now, error);
         let is_over = self.health.end().is_some();
+        let mut group = std::mem::take(&mut self.group);
+        let before = self.advancing.take().iter().len();
         for (internal_change, change) in group.own.drain(..).zip(group.changes.drain(before..)).rev() {
             let internal_change = match internal_change {
-                InternalChange::Claim { cleared, answer } => {
+                InternalChange::Claim { cleared, answer } if !self.is_shared || is_over => {
                     // Delivery at least once is guaranteed without the claim on disk; only the attempt number is not.
                     let is_lost = self.health.lost().is_some();
                     let is_of_suspect = cleared.iter().any(|record| self.used_up(record).is_some());
-                    replies.put(answer, if is_lost { Err(Arc::clone(&error)) } else { Ok(cleared) });
+                    replies.put(answer, if is_lost { Err(Arc::clone(error)) } else { Ok(cleared) });
                     if is_of_suspect {
                         // Written late, the note could stay in the store after the end of its delivery.
                         continue;
                     }
                     InternalChange::Claim { cleared: Vec::new(), answer: Answer::Nobody }
                 }
+                // The next sweep finds it again.
+                InternalChange::Expired => continue,
                 other => other,
             };
             if !is_over {
                 self.internal_changes.put_back(change, internal_change);
             }
         }
+        group.changes.clear();
         for step in group.steps.drain(..) {
-            self.fail(step, &error, replies);
-        }
-    }
-
-    fn fail(&mut self, step: Step, error: &Arc<StoreError>, replies: &mut Replies) {
-        let error = Arc::clone(error);
-        match step {
-            Step::Schedule { answer, .. } => replies.schedule(answer, Err(error)),
-            Step::Cancel { id, answer, .. } => {
-                self.arm_again(id);
-                replies.cancel(answer, Err(error));
+            if let Step::Cancel { id, .. } | Step::Reschedule { id, .. } = &step {
+                self.arm_again(*id);
             }
-            Step::Reschedule { id, answer } => {
-                self.arm_again(id);
-                replies.put(answer, Err(error));
-            }
-            Step::Aside => {}
-            Step::Requeue { answer } | Step::Discard { answer } => replies.put(answer, Err(error)),
+            step.fail(error, replies);
         }
+        self.group = group;
     }
 
     /// Records a failed write.
@@ -295,9 +289,10 @@ impl<H: Horizon> Ledger<H> {
                 self.health = Health::Failed(Arc::clone(error));
                 self.note(Note::Ended(Arc::clone(error)));
             }
-            StoreError::Fenced { .. } | StoreError::Closed => {
-                self.note(Note::Ended(Arc::clone(error)));
-                self.give_up(Arc::clone(error));
+            StoreError::Fenced { .. } | StoreError::Closed | StoreError::Unknown(_) => {
+                let shard = self.fence.shard;
+                self.note(if self.is_shared { Note::ShardLost(shard) } else { Note::Ended(Arc::clone(error)) });
+                self.end(error);
             }
             _ => {
                 let before = self.health.trouble();
@@ -311,28 +306,31 @@ impl<H: Horizon> Ledger<H> {
     }
 
     /// Stops all deliveries.
-    fn give_up(&mut self, why: Arc<StoreError>) {
-        for entry in self.table.drain() {
-            if let State::Pending { handle: Some(handle), .. } = entry.state {
-                self.horizon.disarm(handle);
-            }
-        }
-        self.health = Health::Lost(why);
+    pub(super) fn end(&mut self, why: &Arc<StoreError>) {
+        self.lose();
+        self.health = Health::Lost(Arc::clone(why));
     }
 
-    /// Gives up the shard and closes the store.
-    fn close(&mut self) -> Answered<()> {
-        let unsettled = match &self.health {
+    /// Returns why internal changes could not be written, if some could not.
+    pub(super) fn unsettled(&self) -> Option<Arc<StoreError>> {
+        match &self.health {
             _ if self.internal_changes.len() == 0 => None,
             Health::Rejecting(trouble) => Some(Arc::clone(&trouble.error)),
             health => health.end().cloned(),
-        };
-        let released = self.store.release(self.fence).map_err(Arc::new);
-        if released.is_err() {
-            self.counters.failed(StoreOp::Lease);
         }
-        self.store = Box::new(Closed);
-        self.give_up(Arc::new(StoreError::Closed));
-        unsettled.map_or(released, Err)
+    }
+}
+
+impl Step {
+    /// Replies with an error.
+    pub(super) fn fail(self, error: &Arc<StoreError>, replies: &mut Replies) {
+        let error = Arc::clone(error);
+        match self {
+            Self::Schedule { answer, .. } => replies.schedule(answer, Err(error)),
+            Self::Cancel { answer, .. } => replies.cancel(answer, Err(error)),
+            Self::Reschedule { answer, .. } => replies.put(answer, Err(error)),
+            Self::Aside => {}
+            Self::Requeue { answer } | Self::Discard { answer } => replies.put(answer, Err(error)),
+        }
     }
 }

@@ -19,6 +19,8 @@ pub(super) enum InternalChange {
         /// The reply to the dispatcher.
         answer: Answer<Vec<Arc<Record>>>,
     },
+    /// A claim names only the deliveries that go on when the shard is given up.
+    Handover,
     /// No follow-up.
     Bookkeeping,
     /// The change after the delivery of a record in the table.
@@ -27,6 +29,8 @@ pub(super) enum InternalChange {
     Left(DurableId),
     /// A parked record is pending again.
     Unparked,
+    /// An expired dead letter is discarded.
+    Expired,
     /// A delivery that the previous process began has its number.
     Renumbered(DurableId),
 }

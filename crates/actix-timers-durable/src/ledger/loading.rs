@@ -4,17 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::frontier::Frontier;
-use super::health::{Health, Trouble};
+use super::health::Trouble;
 use super::internal_changes::InternalChange;
 use super::note::Note;
 use super::repeat;
 use super::table::{State, Turn};
-use super::{Horizon, Ledger, Reading};
+use super::{Horizon, Ledger, LedgerConfig, Reading};
 use crate::due_time::DueTime;
 use crate::id::DurableId;
 use crate::metrics::StoreOp;
 use crate::record::Record;
-use crate::store::{Change, Page, Part, Position};
+use crate::store::{Change, Page, Part, Position, StoreError, TimerStore};
 
 /// Maximum number of records in a page; fewer if they are large.
 const PAGE: usize = 256;
@@ -28,22 +28,24 @@ const UNSETTLED: usize = 16_384;
 impl<H: Horizon> Ledger<H> {
     /// Arms new records of the near future, loads the next ones, and continues the recovery. Returns whether more can
     /// be done at once: a [`commit`](Self::commit), perhaps without requests, and then this again.
-    pub(crate) fn maintain(&mut self, now: Reading) -> bool {
+    pub(super) fn maintain(&mut self, now: Reading, store: &mut dyn TimerStore) -> bool {
         if self.health.lost().is_some() {
             return false;
         }
         let may_read = self.load_trouble.as_ref().is_none_or(|trouble| now.time >= trouble.again);
         // After the end of the store loaded records are delivered, but no more are loaded: none could be ended on disk.
-        let may_load = self.health.end().is_none() && self.internal_changes.len() < UNSETTLED;
+        let may_load = self.may_change() && self.health.end().is_none() && self.internal_changes.len() < UNSETTLED;
         if may_read && may_load {
-            self.take_back(now);
-            self.load(now);
+            self.look_for_vanished(store);
+            self.take_back(now, store);
+            self.load(now, store);
         }
+        let is_sweeping = may_load && self.discard_expired(now, store);
         self.evict();
         self.arm();
         self.recheck(now);
         let has_more = may_load && self.load_trouble.is_none() && (self.is_filling || self.recovery.is_under_way());
-        has_more || matches!(self.health, Health::Well) && self.internal_changes.len() > 0
+        has_more || is_sweeping || self.has_changes_to_write()
     }
 
     /// Takes a stored or moved record into memory if it belongs there.
@@ -56,7 +58,7 @@ impl<H: Horizon> Ledger<H> {
 
     /// Takes a record into memory if this build knows its type and its route has a recipient. Returns whether it did.
     fn take_in(&mut self, record: Arc<Record>) -> bool {
-        if self.is_left(&record) {
+        if !self.is_owner() || self.held.contains(record.id) || self.is_left(&record) {
             return false;
         }
         let (id, at) = (record.id, Some(record.progress.due));
@@ -107,7 +109,7 @@ impl<H: Horizon> Ledger<H> {
         }
     }
 
-    fn load(&mut self, now: Reading) {
+    fn load(&mut self, now: Reading, store: &mut dyn TimerStore) {
         let until = now.wall.saturating_add(self.config.horizon);
         if !self.is_filling {
             let half = self.config.horizon / 2 + Duration::from_millis(1);
@@ -123,7 +125,7 @@ impl<H: Horizon> Ledger<H> {
             }
             let until = until.max(self.frontier.bound());
             let position = self.frontier.position();
-            let Some(page) = self.read(now, Part::Pending, position, until, room.min(self.page)) else { return };
+            let Some(page) = self.read(now, store, Part::Pending, position, until, room.min(self.page)) else { return };
             loaded += page.found.len().max(1);
             self.frontier = page.next.map_or(Frontier::at(until), Frontier::within);
             self.is_filling = page.next.is_some();
@@ -175,32 +177,39 @@ impl<H: Horizon> Ledger<H> {
     pub(super) fn read(
         &mut self,
         now: Reading,
+        store: &mut dyn TimerStore,
         part: Part,
         after: Option<Position>,
         until: DueTime,
         limit: usize,
     ) -> Option<Page> {
-        match self.store.load(part, self.config.shard, after, until, limit) {
+        match store.load(part, self.fence.shard, after, until, limit) {
             Ok(page) => {
                 self.load_trouble = None;
-                let bytes: usize = page.found.iter().map(|found| found.record.payload.len()).sum();
+                let bytes: usize = page.found.iter().map(|found| found.record.size()).sum();
                 self.page = if bytes > PAGE_BYTES { self.page / 2 } else { self.page * 2 }.clamp(1, PAGE);
                 for damaged in &page.damaged {
                     self.counters.failed(StoreOp::Decode);
                     self.note(Note::Damaged(*damaged));
                 }
+                page.newer.iter().for_each(|newer| self.skip_newer(part, *newer));
                 Some(page)
             }
             Err(error) => {
-                self.counters.failed(StoreOp::Load);
-                let error = Arc::new(error);
-                if self.load_trouble.is_none() {
-                    self.note(Note::CannotRead(Arc::clone(&error)));
-                }
-                self.load_trouble = Some(Trouble::after(self.load_trouble.as_ref(), error, now.time));
+                self.cannot_read(now, StoreOp::Load, error);
                 None
             }
         }
+    }
+
+    /// Waits for the next attempt to read.
+    pub(super) fn cannot_read(&mut self, now: Reading, of: StoreOp, error: StoreError) {
+        self.counters.failed(of);
+        let error = Arc::new(error);
+        if self.load_trouble.is_none() {
+            self.note(Note::CannotRead(Arc::clone(&error)));
+        }
+        self.load_trouble = Some(Trouble::after(self.load_trouble.as_ref(), error, now.time));
     }
 
     /// Evicts the records due last while limits are exceeded. One always stays, regardless of its size, to ensure
@@ -240,6 +249,17 @@ impl<H: Horizon> Ledger<H> {
             *handle = Some(self.horizon.arm(&entry.record));
         }
         self.to_arm = later;
+    }
+
+    /// Limits the memory to this ledger's share of the limits of a node with so many shards.
+    pub(super) fn limit_to_share(&mut self, of_node: &LedgerConfig, shards: usize) {
+        self.config.loaded = (of_node.loaded / shards.max(1)).max(1);
+        self.config.loaded_bytes = (of_node.loaded_bytes / shards.max(1)).max(1);
+    }
+
+    /// Notes that the time of the next work may have come. Another event may have caused the call.
+    pub(super) const fn recheck_now(&mut self) {
+        self.recheck_at = None;
     }
 
     /// Requests a call at the time of the next work without a request.

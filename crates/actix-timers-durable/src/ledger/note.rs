@@ -41,6 +41,8 @@ pub(crate) enum Note {
     CannotRead(Arc<StoreError>),
     /// The store will not write any more.
     Ended(Arc<StoreError>),
+    /// A shard has another owner.
+    ShardLost(u16),
     /// Timers of this route and type are parked. Reported once for each.
     Parked { route: Arc<str>, message_type: Arc<str> },
     /// A record becomes a dead letter.
@@ -52,6 +54,8 @@ pub(crate) enum Note {
     },
     /// A record cannot be read, and is skipped.
     Damaged(Option<DurableId>),
+    /// A newer version has written a record, which is skipped.
+    Newer { id: DurableId, version: u8 },
 }
 
 impl Note {
@@ -75,6 +79,7 @@ impl Note {
             Self::WritesAgain => info!(target: TARGET, "the store of durable timers writes again"),
             Self::CannotRead(error) => warn!(target: TARGET, %error, "durable timers cannot be loaded"),
             Self::Ended(error) => error!(target: TARGET, %error, "nothing more is kept of durable timers"),
+            Self::ShardLost(shard) => info!(target: TARGET, shard, "another node owns a shard of the durable timers"),
             Self::Parked { route, message_type } => {
                 let [route, message_type] = [Shown(route), Shown(message_type)];
                 warn!(target: TARGET, %route, %message_type, "durable timers are set aside: this build does not know their route or type");
@@ -100,12 +105,30 @@ impl Note {
                 let id = id.map(|id| id.to_string());
                 error!(target: TARGET, id, "the record of a durable timer is damaged");
             }
+            Self::Newer { id, version } => {
+                let id = tracing::field::display(id);
+                warn!(target: TARGET, id, version, "a durable timer is skipped: a newer version has written it");
+            }
         }
     }
 
     /// Does nothing without the feature `tracing`.
     #[cfg(not(feature = "tracing"))]
     pub(crate) const fn say(&self, _: &str) {}
+}
+
+/// Keeps one of several equal reports of the ledgers of a node about their common store.
+pub(super) fn once_for_all_shards(notes: &mut Vec<Note>) {
+    let mut seen = [false; 3];
+    notes.retain(|note| {
+        let kind = match note {
+            Note::Rejected(_) => 0,
+            Note::WritesAgain => 1,
+            Note::CannotRead(_) => 2,
+            _ => return true,
+        };
+        !std::mem::replace(&mut seen[kind], true)
+    });
 }
 
 /// Limits warnings about dead letters, by route and message type; bounded, since only known routes have dead letters.

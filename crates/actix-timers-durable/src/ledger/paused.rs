@@ -21,10 +21,11 @@ impl Paused {
 }
 
 impl<H: Horizon> Ledger<H> {
-    pub(super) fn pause(&mut self, route: Arc<str>, message_type: Arc<str>) {
-        if self.paused.iter().any(|paused| paused.is_of(&route, &message_type)) {
+    pub(super) fn pause(&mut self, route: &Arc<str>, message_type: &Arc<str>) {
+        if self.paused.iter().any(|paused| paused.is_of(route, message_type)) {
             return;
         }
+        let (route, message_type) = (Arc::clone(route), Arc::clone(message_type));
         let mut paused = Paused { route, message_type, since: DueTime::MAX };
         for waiting in self.table.waiting(|record| paused.is_of(&record.route, &record.message_type)) {
             paused.since = paused.since.min(waiting.due);

@@ -1,12 +1,13 @@
 //! The changes of a request, as far as known before they are written.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::group::{Group, Step};
+use super::batch::gather;
+use super::group::Step;
 use super::health::Health;
 use super::internal_changes::InternalChange;
 use super::note::Note;
+use super::ownership::Role;
 use super::repeat;
 use super::request::{Answer, Answered, Cancellation, Request, Rescheduling, Scheduled, Verdict};
 use super::table::State;
@@ -15,90 +16,97 @@ use crate::due_time::DueTime;
 use crate::id::DurableId;
 use crate::metrics::{DeliveryOutcome, StoreOp};
 use crate::record::{Record, RecordState};
-use crate::store::{Change, Claim, OnKey, Part, StoreError};
-
-/// Bytes of payload in one commit.
-const GROUP_BYTES: usize = 4 << 20;
+use crate::store::{Change, Claim, OnKey, Part, StoreError, TimerStore};
 
 impl<H: Horizon> Ledger<H> {
-    /// Takes requests from the front of the queue, as many as fit one commit. Returns the number of callers' requests.
+    /// Prepares the changes of a request.
     pub(super) fn prepare(
         &mut self,
         now: Reading,
-        requests: &mut VecDeque<Request>,
-        group: &mut Group,
+        request: Request,
+        store: &mut dyn TimerStore,
         replies: &mut Replies,
-    ) -> usize {
-        let (mut bytes, mut of_callers) = (0, 0);
-        group.cancelled_in_flight.clear();
-        for _ in 0..self.config.group.max(1) {
-            if bytes > GROUP_BYTES || group.closing.is_some() {
-                break;
-            }
-            // The change after a delivery depends on whether the cancel before its end is written.
-            if let Some(Request::Ended { id, .. }) = requests.front()
-                && group.cancelled_in_flight.contains(id)
-            {
-                break;
-            }
-            let Some(request) = requests.pop_front() else { break };
-            of_callers += usize::from(!request.is_of_deliveries());
-            if let Request::Schedule { record, .. } = &request {
-                bytes += record.payload.len();
-            }
-            match (self.health.lost(), self.health.end()) {
-                (Some(error), _) => replies.reject(request, error),
-                (None, Some(error)) if request.is_change() => replies.reject(request, error),
-                _ => self.prepare_one(now, request, group, replies),
-            }
+    ) {
+        match (self.health.lost(), self.health.end()) {
+            (Some(error), _) => return replies.reject(request, error),
+            (None, Some(error)) if request.is_change() => return replies.reject(request, error),
+            _ => {}
         }
-        of_callers
-    }
-
-    fn prepare_one(&mut self, now: Reading, request: Request, group: &mut Group, replies: &mut Replies) {
         match request {
-            Request::Schedule { record, on_key, answer } => {
-                self.prepare_schedule(now, record, on_key, answer, group, replies);
+            Request::Schedule { record, on_key, answer } => match self.admit_new(&record, store) {
+                Ok(()) => self.prepare_schedule(record, on_key, answer),
+                Err(error) => replies.schedule(answer, Err(error)),
+            },
+            Request::ScheduleAll { timers, answer } => {
+                match timers.iter().try_for_each(|(record, _)| self.admit_new(record, store)) {
+                    Ok(()) if timers.is_empty() => replies.put(answer, Ok(Vec::new())),
+                    Ok(()) => {
+                        let answers = gather(timers.len(), answer);
+                        for ((record, on_key), answer) in timers.into_iter().zip(answers) {
+                            self.prepare_schedule(record, on_key, answer);
+                        }
+                    }
+                    Err(error) => replies.put(answer, Err(error)),
+                }
             }
-            Request::Cancel { id, answer } => self.prepare_cancel(id, answer, group, replies),
-            Request::Reschedule { id, due, answer } => match self.prepare_reschedule(id, due, group) {
-                Ok(change) => group.wanted.push((change, Step::Reschedule { id, answer })),
+            Request::Cancel { id, answer } => self.prepare_cancel(id, answer, replies),
+            Request::Reschedule { id, answer, .. } if self.recovery.is_interrupted_late(id) => {
+                replies.put(answer, Ok(Rescheduling::InProgress));
+            }
+            Request::Reschedule { id, due, answer } => match self.prepare_reschedule(id, due, store) {
+                Ok(change) => self.group.wanted.push((change, Step::Reschedule { id, answer })),
                 Err(answered) => replies.put(answer, answered),
             },
             // Its timer may be cancelled and still be with its handler.
             Request::Requeue { id, answer } if self.is_in_flight(id) => replies.put(answer, Ok(false)),
             Request::Requeue { id, answer } => {
-                group.wanted.push((Change::Requeue { id, due: now.wall }, Step::Requeue { answer }));
+                self.group.wanted.push((Change::Requeue { id, due: now.wall }, Step::Requeue { answer }));
             }
-            Request::Discard { id, answer } => group.wanted.push((Change::Discard { id }, Step::Discard { answer })),
-            Request::Get { .. }
-            | Request::FindKey { .. }
-            | Request::List { .. }
-            | Request::Counts { .. }
-            | Request::BackUp { .. } => group.queries.push(request),
+            Request::Discard { id, answer } => {
+                self.group.wanted.push((Change::Discard { id }, Step::Discard { answer }));
+            }
             Request::Claim { ids, answer } => self.prepare_claim(now, &ids, answer, replies),
             Request::Ended { id, progress, verdict } => self.prepare_ending(now, id, progress, verdict),
-            Request::Overrun => self.exonerate(),
-            Request::Pause { route, message_type } => self.pause(route, message_type),
-            Request::Resume { route, message_type } => self.resume(&route, &message_type),
-            // Another event may have caused it.
-            Request::Recheck => self.recheck_at = None,
-            Request::Close { answer } => group.closing = Some(answer),
+            _ => debug_assert!(false, "not a request for one timer"),
         }
     }
 
-    fn prepare_schedule(
-        &mut self,
-        now: Reading,
-        mut record: Arc<Record>,
-        on_key: OnKey,
-        answer: Answer<Scheduled>,
-        group: &mut Group,
-        replies: &mut Replies,
-    ) {
+    /// Begins the next group of requests.
+    pub(super) fn begin_group(&mut self) {
+        self.group.cancelled_in_flight.clear();
+    }
+
+    /// Returns the largest sequence number of its loaded records.
+    pub(super) const fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Returns whether the node owns the shard, and keeps it.
+    pub(super) fn is_owner(&self) -> bool {
+        self.role == Role::Owner
+    }
+
+    /// Returns whether the ledger decides about all timers of the shard: it keeps the shard, and knows the interrupted
+    /// deliveries of its predecessor.
+    pub(super) fn may_change(&self) -> bool {
+        self.is_owner() && self.recovery.has_begun()
+    }
+
+    /// Returns whether a timer is with its handler here.
+    pub(super) fn is_delivering(&self, id: DurableId) -> bool {
+        self.table.contains(id)
+    }
+
+    /// Returns whether a caller's request before the next commit cancels a timer in flight.
+    pub(super) fn is_cancelled_in_flight(&self, id: DurableId) -> bool {
+        self.group.cancelled_in_flight.contains(&id)
+    }
+
+    /// Rejects a new timer that cannot be stored.
+    fn admit_new(&mut self, record: &Record, store: &dyn TimerStore) -> Result<(), Arc<StoreError>> {
         let shard = record.id.shard();
-        let is_ours = shard == self.config.shard;
-        let admitted = if is_ours { self.store.admits(&record) } else { Err(StoreError::Fenced { shard }) };
+        let is_ours = shard == self.fence.shard;
+        let admitted = if is_ours { store.admits(record) } else { Err(StoreError::Fenced { shard }) };
         if let Err(error) = admitted {
             let error = Arc::new(error);
             if matches!(*error, StoreError::Rejected(_)) {
@@ -107,22 +115,17 @@ impl<H: Horizon> Ledger<H> {
                     self.note(Note::Rejected(Arc::clone(&error)));
                 }
             }
-            return replies.schedule(answer, Err(error));
+            return Err(error);
         }
         if std::mem::take(&mut self.has_no_room) {
             self.note(Note::WritesAgain);
         }
-        Arc::make_mut(&mut record).sequence = self.next_sequence(now);
-        let step = Step::Schedule { record: Arc::clone(&record), answer };
-        group.wanted.push((Change::Put { record, on_key }, step));
+        Ok(())
     }
 
-    /// Returns a number larger than all earlier ones, also if the clock goes back; across processes only if it does
-    /// not.
-    fn next_sequence(&mut self, now: Reading) -> u64 {
-        let of_now = now.wall.as_millis() << (u64::BITS - DueTime::BITS);
-        self.sequence = self.sequence.saturating_add(1).max(of_now);
-        self.sequence
+    fn prepare_schedule(&mut self, record: Arc<Record>, on_key: OnKey, answer: Answer<Scheduled>) {
+        let step = Step::Schedule { record: Arc::clone(&record), answer };
+        self.group.wanted.push((Change::Put { record, on_key }, step));
     }
 
     fn is_in_flight(&self, id: DurableId) -> bool {
@@ -131,22 +134,16 @@ impl<H: Horizon> Ledger<H> {
 
     /// Prepares a cancel. A delivery in progress is not stopped, but nothing follows it: no repetition, no retry and no
     /// dead letter.
-    fn prepare_cancel(
-        &mut self,
-        id: DurableId,
-        answer: Answer<Cancellation>,
-        group: &mut Group,
-        replies: &mut Replies,
-    ) {
+    fn prepare_cancel(&mut self, id: DurableId, answer: Answer<Cancellation>, replies: &mut Replies) {
         if self.table.get(id).is_some_and(|entry| entry.state.is_removed()) {
             return replies.cancel(answer, Ok(Cancellation::InProgress));
         }
         let is_in_flight = self.is_in_flight(id);
         if is_in_flight {
-            group.cancelled_in_flight.insert(id);
+            self.group.cancelled_in_flight.insert(id);
         }
         let at = self.begin_change(id);
-        group.wanted.push((Change::Remove { id, at }, Step::Cancel { id, is_in_flight, answer }));
+        self.group.wanted.push((Change::Remove { id, at }, Step::Cancel { id, is_in_flight, answer }));
     }
 
     /// Begins a caller's change: a pending timer is not delivered until the change is decided. Returns its location, if
@@ -166,28 +163,32 @@ impl<H: Horizon> Ledger<H> {
         &mut self,
         id: DurableId,
         due: DueTime,
-        group: &mut Group,
+        store: &mut dyn TimerStore,
     ) -> Result<Change, Answered<Rescheduling>> {
         if self.is_in_flight(id) {
             return Err(Ok(Rescheduling::InProgress));
         }
         let at = self.begin_change(id);
-        let found = self.progress_of(id, group).map_err(|error| Err(Arc::new(error)))?;
+        let found = self.progress_of(id, store).map_err(|error| Err(Arc::new(error)))?;
         let (progress, part) = found.ok_or(Ok(Rescheduling::NotFound))?;
         if part == Part::Parked {
             // If its route is still unknown, it is parked again when loaded.
-            group.wanted.push((Change::Unpark { id }, Step::Aside));
+            self.group.wanted.push((Change::Unpark { id }, Step::Aside));
         }
         Ok(Change::Move { id, at, to: RecordState { due, nominal: due, ..progress } })
     }
 
     /// Returns the state and location of a timer after all earlier decisions and requests are written; none if it is
     /// neither pending nor parked then.
-    fn progress_of(&mut self, id: DurableId, group: &Group) -> Result<Option<(RecordState, Part)>, StoreError> {
+    fn progress_of(
+        &mut self,
+        id: DurableId,
+        store: &mut dyn TimerStore,
+    ) -> Result<Option<(RecordState, Part)>, StoreError> {
         let (mut living, mut dead) = (None, None);
         if let Some(entry) = self.table.get(id) {
             living = Some((entry.record.progress, Part::Pending));
-        } else if let Some(found) = self.store.get(id).inspect_err(|_| self.counters.failed(StoreOp::Read))? {
+        } else if let Some(found) = store.get(id).inspect_err(|_| self.counters.failed(StoreOp::Read))? {
             match found.part {
                 Part::Dead => dead = Some(found.record.progress),
                 part => living = Some((self.recovery.renumbered(found.record).progress, part)),
@@ -207,7 +208,7 @@ impl<H: Horizon> Ledger<H> {
             return Ok(living);
         }
         // Requested in the same group.
-        Ok(group.wanted.iter().rev().find_map(|(change, _)| match change {
+        Ok(self.group.wanted.iter().rev().find_map(|(change, _)| match change {
             Change::Put { record, .. } if record.id == id => Some((record.progress, Part::Pending)),
             Change::Requeue { id: requeued, due } if *requeued == id => {
                 dead.map(|progress| (RecordState { due: *due, attempt: 1, ..progress }, Part::Pending))
@@ -244,7 +245,7 @@ impl<H: Horizon> Ledger<H> {
         self.table.open_claim(number, cleared.len());
         let member = |record: &Arc<Record>| (record.id, record.progress.due, record.progress.attempt);
         let claim = Change::Claim(Claim { number, members: cleared.iter().map(member).collect() });
-        if matches!(self.health, Health::Well) {
+        if self.is_shared || matches!(self.health, Health::Well) {
             self.internal_changes.push(claim, InternalChange::Claim { cleared, answer });
         } else {
             // The delivery must not wait for a store that rejects writes. A suspect's claim is on disk before its

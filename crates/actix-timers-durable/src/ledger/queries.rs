@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use super::request::{Answer, Listed, Query, Request, Seen};
-use super::{Horizon, Ledger, Replies, frontier};
+use super::{Horizon, Ledger, Ledgers, Replies, frontier};
 use crate::id::DurableId;
 use crate::metrics::StoreOp;
+use crate::record::Record;
 use crate::store::{Found, Part, Position, StoreError};
 
 /// Maximum number of records that one request examines, and bytes of their payload: it delays all others.
@@ -15,16 +16,15 @@ const BYTES: usize = 8 << 20;
 const FIRST_PAGE: usize = 8;
 const PAGE: usize = 64;
 
-impl<H: Horizon> Ledger<H> {
+impl<H: Horizon> Ledgers<H> {
     pub(super) fn look_up(&mut self, request: Request, replies: &mut Replies) {
-        let shard = self.config.shard;
         match request {
             Request::Get { id, answer } => {
                 let seen = self.see(id);
                 self.answer(answer, seen, replies);
             }
             Request::FindKey { key, answer } => {
-                let found = self.store.find_key(shard, &key);
+                let found = self.store.find_key(0, &key);
                 self.answer(answer, found, replies);
             }
             Request::List { query, answer } => {
@@ -32,7 +32,7 @@ impl<H: Horizon> Ledger<H> {
                 self.answer(answer, page, replies);
             }
             Request::Counts { answer } => {
-                let counts = self.store.counts(shard);
+                let counts = self.store.total();
                 self.answer(answer, counts, replies);
             }
             Request::BackUp { directory, answer } => match self.store.back_up(&directory) {
@@ -54,8 +54,9 @@ impl<H: Horizon> Ledger<H> {
     }
 
     fn see(&mut self, id: DurableId) -> Result<Option<Seen>, StoreError> {
-        if let Some(entry) = self.table.get(id).filter(|entry| entry.state.is_removed()) {
-            let found = Found { record: Arc::clone(&entry.record), part: Part::Pending, dead_letter: None };
+        let removed = self.ledger_of(id).and_then(|ledger| ledger.removed_in_flight(id));
+        if let Some(record) = removed {
+            let found = Found { record, part: Part::Pending, dead_letter: None, is_claimed: true };
             return Ok(Some(Seen { found, in_progress: true }));
         }
         let found = self.store.get(id)?;
@@ -63,7 +64,9 @@ impl<H: Horizon> Ledger<H> {
     }
 
     fn is_in_progress(&self, found: &Found) -> bool {
-        found.part == Part::Pending && self.table.get(found.record.id).is_some_and(|entry| !entry.state.is_pending())
+        let id = found.record.id;
+        let is_here = || self.ledger_of(id).is_some_and(|ledger| ledger.is_busy(id));
+        found.part == Part::Pending && (found.is_claimed || is_here())
     }
 
     fn list(&mut self, query: &Query) -> Result<Listed, StoreError> {
@@ -71,15 +74,16 @@ impl<H: Horizon> Ledger<H> {
         let mut listed = Listed { next: query.after.max(frontier::start_of(query.from)), ..Listed::default() };
         let (mut examined, mut bytes, mut page_size) = (0, 0, FIRST_PAGE);
         while listed.seen.len() < limit && examined < MAX_EXAMINED && bytes < BYTES {
-            let page = self.store.load(query.part, self.config.shard, listed.next, query.until, page_size)?;
+            let page = self.store.list(query.part, listed.next, query.until, page_size)?;
             examined += page_size;
-            let size: usize = page.found.iter().map(|found| found.record.payload.len()).sum();
+            let size: usize = page.found.iter().map(|found| found.record.size()).sum();
             bytes += size;
             if size * 2 <= BYTES {
                 page_size = (page_size * 2).min(PAGE);
             }
             page.damaged.iter().for_each(|_| self.counters.failed(StoreOp::Decode));
             listed.damaged += page.damaged.len();
+            listed.newer += page.newer.len();
             listed.next = page.next;
             for found in page.found {
                 if listed.seen.len() == limit {
@@ -96,5 +100,18 @@ impl<H: Horizon> Ledger<H> {
             }
         }
         Ok(listed)
+    }
+}
+
+impl<H: Horizon> Ledger<H> {
+    /// Returns a timer that is with its handler, and was removed from the store.
+    fn removed_in_flight(&self, id: DurableId) -> Option<Arc<Record>> {
+        let entry = self.table.get(id).filter(|entry| entry.state.is_removed())?;
+        Some(Arc::clone(&entry.record))
+    }
+
+    /// Returns whether a timer is with its handler, or the change after that is not written.
+    fn is_busy(&self, id: DurableId) -> bool {
+        self.table.get(id).is_some_and(|entry| !entry.state.is_pending())
     }
 }

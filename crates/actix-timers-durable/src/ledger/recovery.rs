@@ -7,21 +7,26 @@ use rustc_hash::FxHashMap;
 
 use super::internal_changes::InternalChange;
 use super::note::Note;
+use super::ownership::Role;
 use super::request::Verdict;
 use super::{Horizon, Ledger, Reading, repeat, suspects};
 use crate::due_time::DueTime;
 use crate::id::DurableId;
 use crate::metrics::{DeliveryOutcome, StoreOp};
 use crate::record::{Record, RecordState};
-use crate::store::{Change, Claim, Part, Position};
+use crate::store::{Change, Claim, Part, Position, StoreError, TimerStore};
 
 /// A long recovery reports its progress after each of this many records.
 const SAY_EVERY: u64 = 100_000;
 
 pub(super) struct Recovery {
     stage: Stage,
+    /// Claims of former owners that have died meanwhile.
+    late: Vec<Claim>,
     /// Interrupted records with their next numbers, until these are written.
     renumbered: FxHashMap<DurableId, RecordState>,
+    /// The previous owner died with claims in other shards, too.
+    has_other_claims: bool,
     /// Position of the search for parked records that this build knows. None: finished.
     aside: Option<Aside>,
     overdue: u64,
@@ -43,14 +48,25 @@ enum Aside {
 }
 
 impl Recovery {
-    pub(super) fn from(interrupted: Vec<Claim>) -> Self {
+    pub(super) fn from(interrupted: Vec<Claim>, has_other_claims: bool) -> Self {
         let stage = Stage::Started(interrupted);
-        Self { stage, renumbered: FxHashMap::default(), aside: Some(Aside::FromStart), overdue: 0 }
+        let aside = Some(Aside::FromStart);
+        Self { stage, late: Vec::new(), renumbered: FxHashMap::default(), has_other_claims, aside, overdue: 0 }
     }
 
     /// Returns whether recovery needs work besides loading.
     pub(super) const fn is_under_way(&self) -> bool {
         self.aside.is_some()
+    }
+
+    /// Returns whether the interrupted records of the previous owner are known.
+    pub(super) const fn has_begun(&self) -> bool {
+        !matches!(self.stage, Stage::Started(_))
+    }
+
+    /// Returns whether a timer has no next attempt number yet.
+    pub(super) fn is_interrupted_late(&self, id: DurableId) -> bool {
+        self.late.iter().flat_map(|claim| &claim.members).any(|(member, ..)| *member == id)
     }
 
     pub(super) fn is_renumbered(&mut self, id: DurableId) {
@@ -70,45 +86,104 @@ fn is_next(progress: RecordState, next: RecordState) -> bool {
     RecordState { attempt: next.attempt, ..progress } == next && next.attempt == progress.attempt.saturating_add(1)
 }
 
+/// A claim with those of its members that are pending as they were claimed.
+struct ReadClaim {
+    claim: Claim,
+    records: Vec<Arc<Record>>,
+    /// Whether all members could be read.
+    is_whole: bool,
+}
+
 impl<H: Horizon> Ledger<H> {
     /// Gives interrupted records their next numbers, before any request: a moved record would not be found any more.
-    pub(super) fn renumber_interrupted(&mut self, now: Reading) {
-        let Stage::Started(claims) = &mut self.recovery.stage else { return };
-        let claims = std::mem::take(claims);
-        self.recovery.stage = Stage::Loading(now.wall);
-        let interrupted = claims.iter().map(|claim| claim.members.len() as u64).sum();
-        let pending = self.store.counts(self.config.shard).map_or(0, |counts| counts.pending);
-        if pending > 0 {
-            self.note(Note::Recovering { pending, interrupted });
+    /// While a shared store cannot be read, the ledger waits: nothing is loaded.
+    pub(super) fn renumber_interrupted(&mut self, now: Reading, store: &mut dyn TimerStore) {
+        let is_waiting = self.load_trouble.as_ref().is_some_and(|trouble| now.time < trouble.again);
+        let has_claims = !self.recovery.has_begun() || !self.recovery.late.is_empty();
+        if !has_claims || is_waiting || self.role == Role::Former {
+            return;
         }
-        let is_of_one = suspects::is_of_one_delivery(&claims);
-        claims.into_iter().for_each(|claim| self.renumber(now, claim, is_of_one));
+        if let Stage::Started(claims) = &mut self.recovery.stage {
+            let claims = std::mem::take(claims);
+            let is_of_one = suspects::is_of_one_delivery(&claims) && !self.recovery.has_other_claims;
+            let interrupted = claims.iter().map(|claim| claim.members.len() as u64).sum();
+            let claims = match self.read_claims(now, claims, store) {
+                Ok(claims) => claims,
+                Err(claims) => return self.recovery.stage = Stage::Started(claims),
+            };
+            self.recovery.stage = Stage::Loading(now.wall);
+            let pending = store.counts(self.fence.shard).map_or(0, |counts| counts.pending);
+            if pending > 0 {
+                self.note(Note::Recovering { pending, interrupted });
+            }
+            claims.into_iter().for_each(|claim| self.renumber(now, claim, is_of_one));
+        }
+        let late = std::mem::take(&mut self.recovery.late);
+        match self.read_claims(now, late, store) {
+            Ok(claims) => {
+                for claim in claims {
+                    self.take_over(&claim.claim);
+                    self.renumber(now, claim, false);
+                }
+            }
+            Err(late) => self.recovery.late = late,
+        }
+    }
+
+    /// Renumbers the deliveries of a former owner that has died meanwhile.
+    pub(super) fn interrupted_late(&mut self, claim: Claim) {
+        self.recovery.late.push(claim);
+    }
+
+    /// Reads the members of claims. Returns the claims alone if a shared store cannot be read now.
+    fn read_claims(
+        &mut self,
+        now: Reading,
+        claims: Vec<Claim>,
+        store: &mut dyn TimerStore,
+    ) -> Result<Vec<ReadClaim>, Vec<Claim>> {
+        let mut read = Vec::with_capacity(claims.len());
+        for claim in &claims {
+            let mut records = Vec::with_capacity(claim.members.len());
+            let mut is_whole = true;
+            for &(id, due, attempt) in &claim.members {
+                match store.get(id) {
+                    Ok(found) => {
+                        let pending = found.filter(|found| found.part == Part::Pending).map(|found| found.record);
+                        let is_it =
+                            |record: &Arc<Record>| (record.progress.due, record.progress.attempt) == (due, attempt);
+                        records.extend(pending.filter(is_it));
+                    }
+                    Err(error @ StoreError::Unavailable(_)) if self.is_shared => {
+                        self.cannot_read(now, StoreOp::Read, error);
+                        return Err(claims);
+                    }
+                    Err(error) => {
+                        self.counters.failed(StoreOp::Read);
+                        self.note(Note::CannotRead(Arc::new(error)));
+                        is_whole = false;
+                    }
+                }
+            }
+            read.push((records, is_whole));
+        }
+        let with = |(claim, (records, is_whole))| ReadClaim { claim, records, is_whole };
+        Ok(claims.into_iter().zip(read).map(with).collect())
     }
 
     /// Renumbers a claim: each of its pending members may have been tried once. A suspect that was alone becomes a
     /// dead letter.
-    fn renumber(&mut self, now: Reading, claim: Claim, is_alone: bool) {
-        let mut is_whole = true;
-        for (id, due, attempt) in claim.members {
-            let found = match self.store.get(id) {
-                Ok(found) => found.filter(|found| found.part == Part::Pending),
-                Err(error) => {
-                    self.counters.failed(StoreOp::Read);
-                    self.note(Note::CannotRead(Arc::new(error)));
-                    is_whole = false;
-                    continue;
-                }
-            };
-            let is_it = |record: &Record| (record.progress.due, record.progress.attempt) == (due, attempt);
-            let Some(record) = found.map(|found| found.record).filter(|record| is_it(record)) else { continue };
+    fn renumber(&mut self, now: Reading, claim: ReadClaim, is_alone: bool) {
+        let ReadClaim { claim, records, is_whole } = claim;
+        for record in records {
             if is_alone && self.dead_letter_suspect(now, &record) {
                 continue;
             }
-            let progress = record.progress;
-            let to = RecordState { attempt: attempt.saturating_add(1), ..progress };
+            let (id, progress) = (record.id, record.progress);
+            let to = RecordState { attempt: progress.attempt.saturating_add(1), ..progress };
             self.counters.interrupted += 1;
             self.recovery.renumbered.insert(id, to);
-            self.queue_internal(Change::Move { id, at: Some(due), to }, InternalChange::Renumbered(id));
+            self.queue_internal(Change::Move { id, at: Some(progress.due), to }, InternalChange::Renumbered(id));
         }
         // Else the next process checks again.
         if is_whole {
@@ -129,13 +204,13 @@ impl<H: Horizon> Ledger<H> {
     }
 
     /// Examines a page of parked records.
-    pub(super) fn take_back(&mut self, now: Reading) {
+    pub(super) fn take_back(&mut self, now: Reading, store: &mut dyn TimerStore) {
         let after = match self.recovery.aside {
             None => return,
             Some(Aside::FromStart) => None,
             Some(Aside::After(position)) => Some(position),
         };
-        let Some(page) = self.read(now, Part::Parked, after, DueTime::MAX, self.page) else { return };
+        let Some(page) = self.read(now, store, Part::Parked, after, DueTime::MAX, self.page) else { return };
         for found in page.found {
             if self.is_known(&found.record) {
                 self.queue_internal(Change::Unpark { id: found.record.id }, InternalChange::Unparked);

@@ -97,6 +97,8 @@ mod tests {
             key: None,
             repeat: Some(repeat),
             retry: None::<RetryPolicy>,
+            headers: Default::default(),
+            payload_codec: None,
             payload: Arc::new([]),
         }
     }

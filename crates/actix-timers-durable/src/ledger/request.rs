@@ -26,6 +26,12 @@ pub(crate) enum Request {
         on_key: OnKey,
         answer: Answer<Scheduled>,
     },
+    /// Store new timers, all or none. The ledger sets each `sequence`.
+    ScheduleAll {
+        /// The timers, in the state [`RecordState::first`], each with the action if a pending timer has its key.
+        timers: Vec<(Arc<Record>, OnKey)>,
+        answer: Answer<Vec<Scheduled>>,
+    },
     /// Remove a pending or parked timer.
     Cancel { id: DurableId, answer: Answer<Cancellation> },
     /// Move a timer to another due time. A repetition continues from there.
@@ -60,7 +66,7 @@ pub(crate) enum Request {
         /// Sent when the copy is made.
         answer: Answer<()>,
     },
-    /// Claim due timers for delivery. Replies with the cleared ones, in this order; the others need no action: they
+    /// Claim due timers of one shard for delivery. Replies with the cleared ones, in this order; the others need no action: they
     /// were cancelled or moved, or are not due yet, or will be reported again.
     ///
     /// Each cleared timer must be [ended](Self::Ended).
@@ -83,9 +89,11 @@ pub(crate) enum Request {
     Pause { route: Arc<str>, message_type: Arc<str> },
     /// Resume a route and type: its due records are reported, in order.
     Resume { route: Arc<str>, message_type: Arc<str> },
-    /// Load more, or retry failed writes.
+    /// Load more, retry failed writes, or learn of the changes of other nodes.
     Recheck,
-    /// Give up the shard and close the store. Answered when the files are closed; later requests fail with
+    /// Give up all shards in favour of other nodes, and acquire no others. Deliveries in progress go on.
+    Leave,
+    /// Give up the shards and close the store. Answered when the files are closed; later requests fail with
     /// [`StoreError::Closed`].
     Close { answer: Answer<()> },
 }
@@ -161,6 +169,8 @@ pub(crate) struct Listed {
     pub(crate) next: Option<Position>,
     /// Records that cannot be read.
     pub(crate) damaged: usize,
+    /// Records of a newer version.
+    pub(crate) newer: usize,
 }
 
 /// A query of timers.
@@ -218,11 +228,29 @@ impl Request {
         !self.is_change() && !self.is_query()
     }
 
+    /// Returns the number of places that it takes among the requests of callers: none on the delivery side.
+    pub(crate) fn places(&self) -> usize {
+        match self {
+            Self::ScheduleAll { timers, .. } => timers.len().max(1),
+            request => usize::from(!request.is_of_deliveries()),
+        }
+    }
+
+    /// Returns the bytes of new timers.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Schedule { record, .. } => record.size(),
+            Self::ScheduleAll { timers, .. } => timers.iter().map(|(record, _)| record.size()).sum(),
+            _ => 0,
+        }
+    }
+
     /// Returns whether it is a caller's change.
     pub(super) const fn is_change(&self) -> bool {
         matches!(
             self,
             Self::Schedule { .. }
+                | Self::ScheduleAll { .. }
                 | Self::Cancel { .. }
                 | Self::Reschedule { .. }
                 | Self::Requeue { .. }
@@ -238,11 +266,37 @@ impl Request {
         )
     }
 
+    /// Returns a timer of the request, if those of the request are of one shard.
+    pub(super) fn timer(&self) -> Option<DurableId> {
+        match self {
+            Self::Schedule { record, .. } => Some(record.id),
+            // If they are of several shards, they are stored as those of other nodes, in one group.
+            Self::ScheduleAll { timers, .. } => {
+                let (first, _) = timers.first()?;
+                timers.iter().all(|(record, _)| record.id.shard() == first.id.shard()).then_some(first.id)
+            }
+            Self::Cancel { id, .. }
+            | Self::Reschedule { id, .. }
+            | Self::Requeue { id, .. }
+            | Self::Discard { id, .. }
+            | Self::Get { id, .. }
+            | Self::Ended { id, .. } => Some(*id),
+            Self::Claim { ids, .. } => ids.first().copied(),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the request ends a delivery.
+    pub(super) const fn is_end(&self) -> bool {
+        matches!(self, Self::Ended { .. })
+    }
+
     /// Replies with an error. A request without a reply is dropped.
     pub(crate) fn reject(self, error: &Arc<StoreError>) {
         let error = || Arc::clone(error);
         match self {
             Self::Schedule { answer, .. } => answer.give(Err(error())),
+            Self::ScheduleAll { answer, .. } => answer.give(Err(error())),
             Self::Cancel { answer, .. } => answer.give(Err(error())),
             Self::Reschedule { answer, .. } => answer.give(Err(error())),
             Self::Requeue { answer, .. } | Self::Discard { answer, .. } => answer.give(Err(error())),
@@ -252,7 +306,12 @@ impl Request {
             Self::Counts { answer } => answer.give(Err(error())),
             Self::Claim { answer, .. } => answer.give(Err(error())),
             Self::BackUp { answer, .. } | Self::Close { answer } => answer.give(Err(error())),
-            Self::Ended { .. } | Self::Overrun | Self::Pause { .. } | Self::Resume { .. } | Self::Recheck => {}
+            Self::Ended { .. }
+            | Self::Overrun
+            | Self::Pause { .. }
+            | Self::Resume { .. }
+            | Self::Recheck
+            | Self::Leave => {}
         }
     }
 }

@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 use crate::due_time::DueTime;
 use crate::id::DurableId;
 use crate::record::Record;
+use crate::store::Claim;
 
 /// The order of deliveries: by due time; within a millisecond by due time without retries, then by order of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,7 +69,7 @@ impl<T> State<T> {
 pub(super) struct Table<T> {
     entries: FxHashMap<DurableId, Entry<T>>,
     order: BTreeSet<Turn>,
-    /// Bytes of payload.
+    /// Bytes of payload and headers.
     bytes: usize,
     in_flight: Claims,
 }
@@ -83,7 +84,7 @@ impl<T> Table<T> {
         self.entries.len()
     }
 
-    /// Returns the bytes of payload in memory.
+    /// Returns the bytes of payload and headers in memory.
     pub(super) const fn bytes(&self) -> usize {
         self.bytes
     }
@@ -118,7 +119,7 @@ impl<T> Table<T> {
 
     /// Adds a new record that waits for its time and is not armed.
     pub(super) fn insert(&mut self, record: Arc<Record>) {
-        self.bytes += record.payload.len();
+        self.bytes += record.size();
         self.order.insert(Turn::of(&record));
         let state = State::Pending { handle: None, is_changing: false };
         self.entries.insert(record.id, Entry { record, state });
@@ -127,7 +128,7 @@ impl<T> Table<T> {
     /// Removes a record, also from its claim.
     pub(super) fn remove(&mut self, id: DurableId) -> Option<Entry<T>> {
         let entry = self.entries.remove(&id)?;
-        self.bytes -= entry.record.payload.len();
+        self.bytes -= entry.record.size();
         self.order.remove(&Turn::of(&entry.record));
         if let State::InFlight { claim, .. } = entry.state {
             self.in_flight.release(claim);
@@ -169,6 +170,18 @@ impl<T> Table<T> {
             }
             State::Ending => None,
         }
+    }
+
+    /// Returns the open claims, with their members in flight.
+    pub(super) fn claims(&self) -> impl Iterator<Item = Claim> + use<T> {
+        let mut claims: FxHashMap<u64, Claim> = FxHashMap::default();
+        for Entry { record, state } in self.entries.values() {
+            if let State::InFlight { claim: number, .. } = *state {
+                let claim = claims.entry(number).or_insert_with(|| Claim { number, members: Vec::new() });
+                claim.members.push((record.id, record.progress.due, record.progress.attempt));
+            }
+        }
+        claims.into_values()
     }
 
     /// Returns a claim whose deliveries have all ended, each once.

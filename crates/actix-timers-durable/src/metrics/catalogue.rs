@@ -32,7 +32,8 @@ macro_rules! catalogue {
     ($($name:ident = $metric:expr;)+) => {
         $(pub(crate) const $name: Metric = $metric;)+
 
-        /// All metrics of durable timers. The core's catalogue has those of timer actors.
+        /// All metrics of durable timers. The core's catalogue has those of timer actors. Only stores that several nodes
+        /// share have those about shards.
         pub const CATALOGUE: &[Metric] = &[$($name),+];
     };
 }
@@ -48,13 +49,19 @@ catalogue! {
     STORE_LAG = gauge("actix_timers_store_lag_seconds", Unit::Seconds, &[], "Time that the oldest request not yet on disk has waited; 0 if none waits");
     STORE_OVERDUE = gauge("actix_timers_store_overdue_seconds", Unit::Seconds, &[], "Time since the oldest unfinished durable timer fell due; 0 if none is due");
     STORE_FAILED = gauge("actix_timers_store_failed", Unit::Count, &[], "1 if the store has failed and acknowledges no more requests, else 0");
-    STORE_ERRORS = counter("actix_timers_store_errors_total", &["op"], "Failed operations of the store: commit, load, read, decode, lease or back_up");
+    STORE_ERRORS = counter("actix_timers_store_errors_total", &["op"], "Failed operations of the store: commit, load, read, decode, version (a record of a newer version is skipped), lease or back_up");
     RECOVERED = counter("actix_timers_recovered_total", &[], "Durable timers that were overdue or being delivered when the process started, and have been loaded");
     DUPLICATES_SUPPRESSED = counter("actix_timers_duplicates_suppressed_total", &[], "Requests answered with the id of the timer that already has their key");
     DURABLE_SCHEDULED = counter("actix_timers_durable_scheduled_total", &[], "Durable timers acknowledged, which are on disk");
     DURABLE_RESCHEDULED = counter("actix_timers_durable_rescheduled_total", &[], "Durable timers moved to another due time on request");
     DURABLE_CANCELLED = counter("actix_timers_durable_cancelled_total", &[], "Durable timers cancelled, including timers replaced by another one with their key");
     DURABLE_DELIVERIES = counter("actix_timers_durable_deliveries_total", &["outcome"], "Deliveries of durable timers that have ended: complete, retry, dead_letter, undelivered or parked");
+    DURABLE_EXPIRED = counter("actix_timers_durable_dead_letters_expired_total", &[], "Dead letters of durable timers discarded because they were older than they are kept");
+    STORE_SHARDS_OWNED = gauge("actix_timers_store_shards_owned", Unit::Count, &[], "Shards of a shared store that this node owns: it delivers their timers");
+    STORE_SHARDS_GAINED = counter("actix_timers_store_shards_gained_total", &[], "Shards of a shared store that this node has begun to own");
+    STORE_SHARDS_LOST = counter("actix_timers_store_shards_lost_total", &["reason"], "Shards of a shared store that this node has ceased to own: given_up (to balance the nodes, or at its end) or lost (another node has taken over, or the lease has ended)");
+    STORE_FENCED = counter("actix_timers_store_fenced_total", &[], "Groups of changes rejected because their shard has another owner: nothing of them was written");
+    STORE_ARRIVALS = counter("actix_timers_store_arrivals_total", &[], "Timers in shards of this node that other nodes have stored, moved or let go");
     STORE_WRITE = histogram("actix_timers_store_write_seconds", Unit::Seconds, WRITE_BUCKETS, "Duration of one commit, until it is on disk");
     STORE_GROUP = histogram("actix_timers_store_group_requests", Unit::Count, GROUP_BUCKETS, "Requests written in one commit");
     DURABLE_LAG = histogram("actix_timers_durable_lag_seconds", Unit::Seconds, DURABLE_LAG_BUCKETS, "Time from the due time of a durable timer to its delivery, including the claim on disk");

@@ -22,6 +22,8 @@ pub(crate) enum StoreOp {
     Read,
     /// Decode a record: it is damaged.
     Decode,
+    /// Decode a record: a newer version has written it.
+    Version,
     /// Give up the shard.
     Lease,
     /// Back up the store.
@@ -29,7 +31,8 @@ pub(crate) enum StoreOp {
 }
 
 impl StoreOp {
-    const ALL: [Self; 6] = [Self::Commit, Self::Load, Self::Read, Self::Decode, Self::Lease, Self::BackUp];
+    const ALL: [Self; 7] =
+        [Self::Commit, Self::Load, Self::Read, Self::Decode, Self::Version, Self::Lease, Self::BackUp];
 
     const fn name(self) -> &'static str {
         match self {
@@ -37,6 +40,7 @@ impl StoreOp {
             Self::Load => "load",
             Self::Read => "read",
             Self::Decode => "decode",
+            Self::Version => "version",
             Self::Lease => "lease",
             Self::BackUp => "back_up",
         }
@@ -72,6 +76,26 @@ impl DeliveryOutcome {
     }
 }
 
+/// Ways in which a node ceases to own a shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ShardLoss {
+    /// It has given up the shard.
+    GivenUp,
+    /// The lease has ended, or another node has taken over.
+    Lost,
+}
+
+impl ShardLoss {
+    const ALL: [Self; 2] = [Self::GivenUp, Self::Lost];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::GivenUp => "given_up",
+            Self::Lost => "lost",
+        }
+    }
+}
+
 /// Counters since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct DurableCounters {
@@ -83,10 +107,19 @@ pub(crate) struct DurableCounters {
     pub(crate) cancelled: u64,
     /// Requests to schedule whose key was taken.
     pub(crate) duplicates: u64,
+    /// Dead letters discarded because of their age.
+    pub(crate) expired: u64,
     /// Timers loaded that were overdue or being delivered at start.
     pub(crate) recovered: u64,
     /// Deliveries that the last process had begun.
     pub(crate) interrupted: u64,
+    /// Shards that the node has begun to own.
+    pub(crate) gained: u64,
+    /// Groups of changes that a shared store has rejected because of their shards.
+    pub(crate) fenced: u64,
+    /// Timers of other nodes' writes.
+    pub(crate) arrivals: u64,
+    losses: [u64; ShardLoss::ALL.len()],
     deliveries: [u64; DeliveryOutcome::ALL.len()],
     errors: [u64; StoreOp::ALL.len()],
 }
@@ -95,6 +128,53 @@ impl DurableCounters {
     /// Counts the end of a delivery.
     pub(crate) const fn ended(&mut self, how: DeliveryOutcome) {
         self.deliveries[how as usize] += 1;
+    }
+
+    /// Counts shards that the node has ceased to own.
+    pub(crate) const fn ceased(&mut self, how: ShardLoss, shards: u64) {
+        self.losses[how as usize] += shards;
+    }
+
+    /// Returns the number of shards that the node has ceased to own.
+    #[cfg(test)]
+    pub(crate) const fn has_ceased(&self, how: ShardLoss) -> u64 {
+        self.losses[how as usize]
+    }
+
+    /// Adds the counters of another ledger.
+    pub(crate) fn add(&mut self, other: &Self) {
+        let Self {
+            scheduled,
+            rescheduled,
+            cancelled,
+            duplicates,
+            expired,
+            recovered,
+            interrupted,
+            gained,
+            fenced,
+            arrivals,
+            losses,
+            deliveries,
+            errors,
+        } = self;
+        for (sum, more) in [
+            (scheduled, other.scheduled),
+            (rescheduled, other.rescheduled),
+            (cancelled, other.cancelled),
+            (duplicates, other.duplicates),
+            (expired, other.expired),
+            (recovered, other.recovered),
+            (interrupted, other.interrupted),
+            (gained, other.gained),
+            (fenced, other.fenced),
+            (arrivals, other.arrivals),
+        ] {
+            *sum += more;
+        }
+        losses.iter_mut().zip(other.losses).for_each(|(sum, more)| *sum += more);
+        deliveries.iter_mut().zip(other.deliveries).for_each(|(sum, more)| *sum += more);
+        errors.iter_mut().zip(other.errors).for_each(|(sum, more)| *sum += more);
     }
 
     /// Counts a failure of the store.
@@ -111,6 +191,8 @@ pub(crate) struct DurableReport {
     pub(crate) pending: u64,
     pub(crate) parked: u64,
     pub(crate) dead_letters: u64,
+    /// Shards that the node owns.
+    pub(crate) shards: u64,
     /// Timers in memory.
     pub(crate) loaded: u64,
     /// Deliveries that have begun.
@@ -123,6 +205,23 @@ pub(crate) struct DurableReport {
     pub(crate) overdue: Duration,
     /// Whether the store has failed: it acknowledges no more changes.
     pub(crate) has_failed: bool,
+}
+
+impl DurableReport {
+    /// Adds the report of another shard.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.counters.add(&other.counters);
+        self.pending += other.pending;
+        self.parked += other.parked;
+        self.dead_letters += other.dead_letters;
+        self.shards += other.shards;
+        self.loaded += other.loaded;
+        self.in_flight += other.in_flight;
+        self.loaded_ahead = self.loaded_ahead.min(other.loaded_ahead);
+        self.lag = self.lag.max(other.lag);
+        self.overdue = self.overdue.max(other.overdue);
+        self.has_failed |= other.has_failed;
+    }
 }
 
 /// The metric handles of one store of durable timers.
@@ -138,6 +237,7 @@ struct Board {
     rescheduled: Tally,
     cancelled: Tally,
     duplicates: Tally,
+    expired: Tally,
     recovered: Tally,
     deliveries: [Tally; DeliveryOutcome::ALL.len()],
     errors: [Tally; StoreOp::ALL.len()],
@@ -151,11 +251,22 @@ struct Board {
     lag: Gauge,
     overdue: Gauge,
     failed: Gauge,
+    /// Of a store that several nodes share.
+    shards: Option<ShardBoard>,
+}
+
+struct ShardBoard {
+    owned: Level,
+    gained: Tally,
+    losses: [Tally; ShardLoss::ALL.len()],
+    fenced: Tally,
+    arrivals: Tally,
 }
 
 impl DurableMeters {
     /// Registers all metrics for the durable timers with this name, so that they exist, as zero, from the first scrape.
-    pub(crate) fn register(timer: &str) -> Self {
+    /// Those about shards only if other nodes share the store.
+    pub(crate) fn register(timer: &str, is_shared: bool) -> Self {
         describe(CATALOGUE);
         let timer = || ("timer", timer.to_owned());
         let plain = |name: &'static str| Tally::new(counter!(name, &[timer()]));
@@ -173,6 +284,7 @@ impl DurableMeters {
                 rescheduled: plain(names::DURABLE_RESCHEDULED.name),
                 cancelled: plain(names::DURABLE_CANCELLED.name),
                 duplicates: plain(names::DUPLICATES_SUPPRESSED.name),
+                expired: plain(names::DURABLE_EXPIRED.name),
                 recovered: plain(names::RECOVERED.name),
                 deliveries: DeliveryOutcome::ALL
                     .map(|how| Tally::new(labelled(names::DURABLE_DELIVERIES.name, "outcome", how.name()))),
@@ -187,6 +299,14 @@ impl DurableMeters {
                 lag: plain_gauge(names::STORE_LAG.name),
                 overdue: plain_gauge(names::STORE_OVERDUE.name),
                 failed: plain_gauge(names::STORE_FAILED.name),
+                shards: is_shared.then(|| ShardBoard {
+                    owned: level(names::STORE_SHARDS_OWNED.name),
+                    gained: plain(names::STORE_SHARDS_GAINED.name),
+                    losses: ShardLoss::ALL
+                        .map(|how| Tally::new(labelled(names::STORE_SHARDS_LOST.name, "reason", how.name()))),
+                    fenced: plain(names::STORE_FENCED.name),
+                    arrivals: plain(names::STORE_ARRIVALS.name),
+                }),
             }),
         };
         meters.publish(&DurableReport::default());
@@ -217,6 +337,7 @@ impl Board {
         self.rescheduled.show(counters.rescheduled);
         self.cancelled.show(counters.cancelled);
         self.duplicates.show(counters.duplicates);
+        self.expired.show(counters.expired);
         self.recovered.show(counters.recovered);
         self.interrupted.show(counters.interrupted);
         self.deliveries.iter_mut().zip(counters.deliveries).for_each(|(tally, counted)| _ = tally.show(counted));
@@ -230,6 +351,13 @@ impl Board {
         self.lag.set(report.lag.as_secs_f64());
         self.overdue.set(report.overdue.as_secs_f64());
         self.failed.set(f64::from(u8::from(report.has_failed)));
+        if let Some(shards) = &mut self.shards {
+            shards.owned.show(report.shards);
+            shards.gained.show(counters.gained);
+            shards.losses.iter_mut().zip(counters.losses).for_each(|(tally, counted)| _ = tally.show(counted));
+            shards.fenced.show(counters.fenced);
+            shards.arrivals.show(counters.arrivals);
+        }
     }
 }
 
@@ -248,21 +376,39 @@ mod tests {
     #[test]
     fn all_is_there_as_zero_from_the_first_scrape() {
         let recorder = PrometheusBuilder::new().build_recorder();
-        let _meters = metrics::with_local_recorder(&recorder, || DurableMeters::register("T"));
+        let _meters = metrics::with_local_recorder(&recorder, || DurableMeters::register("T", true));
         let page = recorder.handle().render();
         for metric in CATALOGUE {
             assert!(page.contains(&format!("# TYPE {} ", metric.name)), "{}", metric.name);
         }
         let series: Vec<_> = page.lines().filter(|line| line.starts_with("actix_timers_")).collect();
         let plain = series.iter().filter(|line| !line.contains("quantile")).count();
-        assert_eq!(plain, 10 + 5 + StoreOp::ALL.len() + DeliveryOutcome::ALL.len() + 3 * 2, "{page}");
+        let labelled = StoreOp::ALL.len() + DeliveryOutcome::ALL.len() + ShardLoss::ALL.len();
+        assert_eq!(plain, 11 + 9 + labelled + 3 * 2, "{page}");
         assert!(series.iter().all(|line| line.ends_with(" 0")), "{page}");
+    }
+
+    #[test]
+    fn a_store_of_one_node_has_no_metrics_about_shards() {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let meters = metrics::with_local_recorder(&recorder, || DurableMeters::register("T", false));
+        meters.publish(&DurableReport { shards: 1, ..DurableReport::default() });
+        let page = recorder.handle().render();
+        let missing = CATALOGUE.iter().filter(|metric| !page.contains(metric.name)).map(|metric| metric.name);
+        let about_shards = [
+            names::STORE_SHARDS_OWNED,
+            names::STORE_SHARDS_GAINED,
+            names::STORE_SHARDS_LOST,
+            names::STORE_FENCED,
+            names::STORE_ARRIVALS,
+        ];
+        assert_eq!(missing.collect::<Vec<_>>(), about_shards.map(|metric| metric.name));
     }
 
     #[test]
     fn everything_reported_is_published_under_its_name_and_labels() {
         let recorder = PrometheusBuilder::new().build_recorder();
-        let meters = metrics::with_local_recorder(&recorder, || DurableMeters::register("T"));
+        let meters = metrics::with_local_recorder(&recorder, || DurableMeters::register("T", true));
         let mut counters = DurableCounters {
             scheduled: 1,
             rescheduled: 2,
@@ -270,6 +416,10 @@ mod tests {
             duplicates: 4,
             recovered: 5,
             interrupted: 6,
+            expired: 27,
+            gained: 28,
+            fenced: 29,
+            arrivals: 30,
             ..DurableCounters::default()
         };
         for (times, how) in (7..).zip(DeliveryOutcome::ALL) {
@@ -278,16 +428,20 @@ mod tests {
         for (times, op) in (12..).zip(StoreOp::ALL) {
             (0..times).for_each(|_| counters.failed(op));
         }
+        for (shards, how) in (31..).zip(ShardLoss::ALL) {
+            counters.ceased(how, shards);
+        }
         let report = DurableReport {
             counters,
-            pending: 18,
-            parked: 19,
-            dead_letters: 20,
-            loaded: 21,
-            in_flight: 22,
-            loaded_ahead: Duration::from_secs(23),
-            lag: Duration::from_secs(24),
-            overdue: Duration::from_secs(25),
+            shards: 33,
+            pending: 19,
+            parked: 20,
+            dead_letters: 21,
+            loaded: 22,
+            in_flight: 23,
+            loaded_ahead: Duration::from_secs(24),
+            lag: Duration::from_secs(25),
+            overdue: Duration::from_secs(26),
             has_failed: true,
         };
         // Published twice, counted once.
@@ -316,6 +470,7 @@ mod tests {
             op("load"),
             op("read"),
             op("decode"),
+            op("version"),
             op("lease"),
             op("back_up"),
             (names::STORE_PENDING, String::new()),
@@ -326,6 +481,13 @@ mod tests {
             (names::STORE_LOADED_AHEAD, String::new()),
             (names::STORE_LAG, String::new()),
             (names::STORE_OVERDUE, String::new()),
+            (names::DURABLE_EXPIRED, String::new()),
+            (names::STORE_SHARDS_GAINED, String::new()),
+            (names::STORE_FENCED, String::new()),
+            (names::STORE_ARRIVALS, String::new()),
+            labelled(names::STORE_SHARDS_LOST, "reason", "given_up"),
+            labelled(names::STORE_SHARDS_LOST, "reason", "lost"),
+            (names::STORE_SHARDS_OWNED, String::new()),
         ];
         for (number, (metric, label)) in (1u32..).zip(expected) {
             assert_eq!(value(&page, metric.name, &label), Some(f64::from(number)), "{}{label}", metric.name);
@@ -342,5 +504,6 @@ mod tests {
             |help: &str, word: &str| help.split(|c: char| !c.is_alphanumeric() && c != '_').any(|had| had == word);
         assert!(StoreOp::ALL.iter().all(|op| has(names::STORE_ERRORS.help, op.name())));
         assert!(DeliveryOutcome::ALL.iter().all(|how| has(names::DURABLE_DELIVERIES.help, how.name())));
+        assert!(ShardLoss::ALL.iter().all(|how| has(names::STORE_SHARDS_LOST.help, how.name())));
     }
 }

@@ -5,8 +5,8 @@
 //!
 //! | field | form |
 //! |---|---|
-//! | version | one byte, 1 |
-//! | flags | one byte: 1 key, 2 repeat, 4 retry, 8 nominal, 16 attempt, 32 repetition |
+//! | version | one byte: 2 with flag 64 or 128, else 1 |
+//! | flags | one byte: 1 key, 2 repeat, 4 retry, 8 nominal, 16 attempt, 32 repetition, 64 headers, 128 codec of the payload |
 //! | key | text, if flag 1 |
 //! | sequence, message version | two numbers |
 //! | route, message type | two texts |
@@ -15,15 +15,20 @@
 //! | repetition | number, if flag 32; else it is 1 |
 //! | repeat | if flag 2: a byte for the mode (0 to 2: fixed rate and `Skip`, `Burst`, `Delay`; 3: cron), period (seconds, nanoseconds) or expression and zone, then `times` plus one or 0, then `until` plus one or 0 |
 //! | retry | if flag 4: attempts, three durations (first delay, longest delay, time-out; each seconds and nanoseconds), a byte for the jitter |
+//! | headers | if flag 64: their number, then name and value of each, as texts |
+//! | payload codec | text, if flag 128 |
 //! | payload | the rest |
 //!
-//! The decoder trusts nothing: for arbitrary bytes it returns a record or an error, and allocates no more than their
+//! A record without headers and codec has version 1, so that a store without them can be read by versions that do not
+//! know them.
+//!
+//! The decoder trusts nothing: for arbitrary bytes it returns a record or an error, and allocates little more than their
 //! number.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{DueTime, DurableId, Missed, Record, RecordState, RepeatMode, RetryPolicy, StoredRepeat};
+use crate::{DueTime, DurableId, Headers, Missed, Record, RecordState, RepeatMode, RetryPolicy, StoredRepeat};
 
 /// The error of bytes that are not a record of a supported version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -32,23 +37,34 @@ pub enum DecodeError {
     /// The bytes end too early.
     #[error("the record is cut short")]
     Short,
-    /// The version is not supported.
-    #[error("the record has version {0}, and this version of actix-timers knows version {VERSION}")]
+    /// The version is not supported: the record is not damaged, but a newer version has written it.
+    #[error("the record has version {0}, and this version of actix-timers knows versions up to {NEWEST}")]
     Version(u8),
     /// A field has a value that no record contains.
     #[error("the record has an impossible {0}")]
     Impossible(&'static str),
 }
 
-const VERSION: u8 = 1;
+/// The version of records without headers and codec.
+const PLAIN: u8 = 1;
+/// The newest version that can be decoded.
+pub const NEWEST: u8 = 2;
 const KEY: u8 = 1;
 const REPEAT: u8 = 2;
 const RETRY: u8 = 4;
 const NOMINAL: u8 = 8;
 const ATTEMPT: u8 = 16;
 const REPETITION: u8 = 32;
-const ALL_FLAGS: u8 = 63;
+const HEADERS: u8 = 64;
+const CODEC: u8 = 128;
+/// Flags of version 1.
+const PLAIN_FLAGS: u8 = 63;
 const CRON: u8 = 3;
+
+/// Returns the version in which [`encode`] writes a record: the oldest one that has all its fields.
+pub const fn version(record: &Record) -> u8 {
+    if record.headers.is_empty() && record.payload_codec.is_none() { PLAIN } else { NEWEST }
+}
 
 /// Appends a record, without its id and due time.
 ///
@@ -67,6 +83,8 @@ const CRON: u8 = 3;
 ///     key: None,
 ///     repeat: None,
 ///     retry: None,
+///     headers: Default::default(),
+///     payload_codec: None,
 ///     payload: b"{}".as_slice().into(),
 /// };
 /// let mut bytes = Vec::new();
@@ -78,15 +96,16 @@ const CRON: u8 = 3;
 pub fn encode(record: &Record, out: &mut Vec<u8>) {
     let RecordState { due, nominal, attempt, repetition } = record.progress;
     let flag = |is_set: bool, flag| if is_set { flag } else { 0 };
-    out.push(VERSION);
-    out.push(
-        flag(record.key.is_some(), KEY)
-            | flag(record.repeat.is_some(), REPEAT)
-            | flag(record.retry.is_some(), RETRY)
-            | flag(nominal != due, NOMINAL)
-            | flag(attempt != 1, ATTEMPT)
-            | flag(repetition != 1, REPETITION),
-    );
+    let flags = flag(record.key.is_some(), KEY)
+        | flag(record.repeat.is_some(), REPEAT)
+        | flag(record.retry.is_some(), RETRY)
+        | flag(nominal != due, NOMINAL)
+        | flag(attempt != 1, ATTEMPT)
+        | flag(repetition != 1, REPETITION)
+        | flag(!record.headers.is_empty(), HEADERS)
+        | flag(record.payload_codec.is_some(), CODEC);
+    out.push(version(record));
+    out.push(flags);
     if let Some(key) = &record.key {
         put_text(key, out);
     }
@@ -112,6 +131,16 @@ pub fn encode(record: &Record, out: &mut Vec<u8>) {
             put_duration(duration, out);
         }
         out.push(retry.jitter_percent);
+    }
+    if !record.headers.is_empty() {
+        put_number(record.headers.len() as u64, out);
+        for (name, value) in record.headers.iter() {
+            put_text(name, out);
+            put_text(value, out);
+        }
+    }
+    if let Some(codec) = &record.payload_codec {
+        put_text(codec, out);
     }
     out.extend_from_slice(&record.payload);
 }
@@ -144,6 +173,8 @@ pub(super) fn decode_named(
     let repetition = if has(REPETITION) { input.number()? } else { 1 };
     let repeat = if has(REPEAT) { Some(input.repeat()?) } else { None };
     let retry = if has(RETRY) { Some(input.retry()?) } else { None };
+    let headers = if has(HEADERS) { input.headers()? } else { Headers::new() };
+    let payload_codec = if has(CODEC) { Some(name(input.text()?)) } else { None };
     Ok(Record {
         id,
         progress: RecordState { due, nominal, attempt, repetition },
@@ -154,8 +185,15 @@ pub(super) fn decode_named(
         key,
         repeat,
         retry,
+        headers,
+        payload_codec,
         payload: input.0.into(),
     })
+}
+
+/// Returns the version of a record that this build cannot decode because it does not know that version.
+pub(super) fn unknown_version(bytes: &[u8]) -> Option<u8> {
+    bytes.first().copied().filter(|version| *version > NEWEST)
 }
 
 /// Returns the key of a record, without decoding the rest.
@@ -261,12 +299,14 @@ impl<'a> Input<'a> {
 
     /// Checks the version and returns the flags.
     fn head(&mut self) -> Result<u8, DecodeError> {
-        let version = self.byte()?;
-        if version != VERSION {
-            return Err(DecodeError::Version(version));
-        }
+        let known = match self.byte()? {
+            PLAIN => PLAIN_FLAGS,
+            NEWEST => u8::MAX,
+            0 => return Err(DecodeError::Impossible("version")),
+            version => return Err(DecodeError::Version(version)),
+        };
         let flags = self.byte()?;
-        if flags & !ALL_FLAGS == 0 { Ok(flags) } else { Err(DecodeError::Impossible("flag")) }
+        if flags & !known == 0 { Ok(flags) } else { Err(DecodeError::Impossible("flag")) }
     }
 
     fn repeat(&mut self) -> Result<StoredRepeat, DecodeError> {
@@ -296,6 +336,15 @@ impl<'a> Input<'a> {
         }
         Ok(RetryPolicy { attempts, initial_delay, max_delay, jitter_percent, timeout })
     }
+
+    fn headers(&mut self) -> Result<Headers, DecodeError> {
+        let count = self.number()?;
+        if count > Headers::MAX_COUNT as u64 {
+            return Err(DecodeError::Impossible("number of headers"));
+        }
+        let texts = (0..count).map(|_| Ok((self.text()?, self.text()?))).collect::<Result<Vec<_>, DecodeError>>()?;
+        Headers::of(texts).map_err(|_| DecodeError::Impossible("header"))
+    }
 }
 
 #[cfg(test)]
@@ -319,6 +368,8 @@ mod tests {
             key: None,
             repeat: None,
             retry: None,
+            headers: Default::default(),
+            payload_codec: None,
             payload: [7; 300].into(),
         }
     }
@@ -331,17 +382,26 @@ mod tests {
             fixed(Missed::Delay),
             RepeatMode::Cron { expression: "0 9 * * *".to_owned(), zone: "Europe/Zürich".to_owned() },
         ];
-        let mut samples = vec![plain(), Record { payload: [].into(), ..plain() }];
+        let with_headers = Record { headers: headers(), payload: [].into(), ..plain() };
+        let with_codec = Record { payload_codec: Some("".into()), ..plain() };
+        let mut samples = vec![plain(), Record { payload: [].into(), ..plain() }, with_headers, with_codec];
         for mode in modes {
             for (times, until) in [(None, None), (Some(0), Some(DueTime::MIN)), (Some(9), Some(DueTime::MAX))] {
                 let repeat = Some(StoredRepeat { mode: mode.clone(), times, until });
                 let progress =
                     RecordState { attempt: u32::MAX, repetition: u64::MAX, nominal: due(5), ..plain().progress };
                 let retry = Some(RetryPolicy::default().jitter_percent(100).timeout(Duration::MAX));
-                samples.push(Record { repeat, progress, retry, key: Some("Schlüssel".into()), ..plain() });
+                let full = Record { repeat, progress, retry, key: Some("Schlüssel".into()), ..plain() };
+                let payload_codec = times.map(|_| "sealed/2".into());
+                samples.push(Record { headers: headers(), payload_codec, ..full.clone() });
+                samples.push(full);
             }
         }
         samples
+    }
+
+    fn headers() -> Headers {
+        Headers::of([("traceparent", "00-4bf9"), ("tenant", "Zürich"), ("e", "")]).unwrap()
     }
 
     fn encoded(record: &Record) -> Vec<u8> {
@@ -376,6 +436,8 @@ mod tests {
                 until: Some(self::due(1)),
             }),
             retry: Some(RetryPolicy::default()),
+            headers: Headers::new(),
+            payload_codec: None,
             payload: b"{}".as_slice().into(),
         };
         let expected: &[&[u8]] = &[
@@ -389,6 +451,44 @@ mod tests {
             b"{}",
         ];
         assert_eq!(encoded(&record), expected.concat());
+    }
+
+    /// Builds that do not know these read a store without any.
+    #[test]
+    fn only_a_record_with_headers_or_a_codec_has_version_2() {
+        for record in samples() {
+            let is_plain = record.headers.is_empty() && record.payload_codec.is_none();
+            assert_eq!(encoded(&record)[0], if is_plain { 1 } else { 2 });
+        }
+    }
+
+    #[test]
+    fn the_bytes_of_version_2_stay_as_they_are() {
+        let due = due(1_000);
+        let record = Record {
+            id: DurableId::from_parts(0, due, 0),
+            progress: RecordState::first(due),
+            sequence: 1,
+            route: "r".into(),
+            message_type: "M".into(),
+            headers: Headers::of([("a", "b"), ("c", "")]).unwrap(),
+            payload_codec: Some("z".into()),
+            payload: b"{}".as_slice().into(),
+            message_version: 1,
+            ..plain()
+        };
+        let expected: &[&[u8]] = &[&[2, 192, 1, 1], b"\x01r\x01M", b"\x02\x01a\x01b\x01c\x00", b"\x01z", b"{}"];
+        assert_eq!(encoded(&record), expected.concat());
+    }
+
+    #[test]
+    fn headers_that_no_timer_has_are_rejected() {
+        let id = plain().id;
+        let decoded = |headers: &[u8]| decode(id, DueTime::MIN, &[&[2, 64, 1, 1, 0, 0], headers].concat());
+        assert!(decoded(&[1, 1, b'a', 0]).is_ok());
+        assert_eq!(decoded(&[65]), Err(DecodeError::Impossible("number of headers")));
+        assert_eq!(decoded(&[1, 0, 0]), Err(DecodeError::Impossible("header")), "without a name");
+        assert_eq!(decoded(&[2, 1, b'a', 0]), Err(DecodeError::Short));
     }
 
     #[test]
@@ -408,7 +508,9 @@ mod tests {
                 }
             }
         }
-        assert_eq!(decode(id, DueTime::MIN, &[2, 0]), Err(DecodeError::Version(2)));
+        assert_eq!(decode(id, DueTime::MIN, &[3, 0]), Err(DecodeError::Version(3)));
+        assert_eq!(decode(id, DueTime::MIN, &[0, 0]), Err(DecodeError::Impossible("version")));
+        assert_eq!([&[][..], &[0], &[1], &[2], &[3, 1]].map(unknown_version), [None, None, None, None, Some(3)]);
         assert_eq!(decode(id, DueTime::MIN, &[1, 64]), Err(DecodeError::Impossible("flag")));
         assert_eq!(Input(&[0xFF; 10]).number(), Err(DecodeError::Impossible("number")));
         assert_eq!(Input(&[0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 1]).number(), Ok(u64::MAX));

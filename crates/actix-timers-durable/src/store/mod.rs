@@ -6,6 +6,8 @@
 //!
 //! - [`Change`] and [`ChangeOutcome`]: a change of a record, and its outcome.
 //! - [`TimerStore`]: commit, load, look up.
+//! - [`Node`], [`Standing`], [`Group`], [`Arrivals`] (`nodes`): a store that several processes share.
+//! - [`RecordBuilder`]: records for a store that schedules by itself.
 //! - [`StoreError`]: failures, and their effects on commits.
 //!
 //! Two stores exist: [`EmbeddedStore`] (`embedded`) on disk, and [`MemoryStore`] (`memory`), which lasts as long as the
@@ -14,19 +16,23 @@
 pub mod codec;
 mod embedded;
 mod memory;
+mod nodes;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::due_time::DueTime;
 use super::id::DurableId;
 use super::record::{Record, RecordState, RepeatMode, StoredRepeat};
 use crate::shown::shown;
 
+pub use super::new_timer::RecordBuilder;
 #[cfg(fuzzing)]
 pub use embedded::fuzzing;
 pub use embedded::{CheckIssue, EmbeddedOptions, EmbeddedStore, ShardStatistics, Statistics};
 pub use memory::{CommitGate, FsyncOutcome, MemoryDisk, MemoryStore};
+pub use nodes::{Arrivals, Committed, Group, Node, OneShard, Placement, Right, Standing, StoreClock};
 
 /// A change of the timers of a shard.
 ///
@@ -47,7 +53,8 @@ pub enum Change {
         on_key: OnKey,
     },
     /// Removes a timer, because it was cancelled or is complete: a pending one, or, without `at`, also a parked one.
-    /// Outcome: [`ChangeOutcome::Removed`] or [`ChangeOutcome::Missing`].
+    /// Outcome: [`ChangeOutcome::Removed`] or [`ChangeOutcome::Missing`]; [`ChangeOutcome::RemovedInFlight`] if it is
+    /// removed, and another live node has claimed it.
     Remove {
         /// The id of the timer.
         id: DurableId,
@@ -55,7 +62,8 @@ pub enum Change {
         at: Option<DueTime>,
     },
     /// Gives a pending timer another state, atomically: retried, repeated, rescheduled. Outcome:
-    /// [`ChangeOutcome::Moved`] with the new record, or [`ChangeOutcome::Missing`].
+    /// [`ChangeOutcome::Moved`] with the new record, or [`ChangeOutcome::Missing`]; [`ChangeOutcome::InFlight`] if
+    /// another live node has claimed it.
     Move {
         /// The id of the timer.
         id: DurableId,
@@ -65,7 +73,8 @@ pub enum Change {
         to: RecordState,
     },
     /// Records that deliveries are about to begin, so that they are known after a crash. Outcome:
-    /// [`ChangeOutcome::Done`].
+    /// [`ChangeOutcome::Done`]; or [`ChangeOutcome::Claimed`] if other nodes have removed or moved members: the claim is
+    /// kept without them. It replaces a claim with its number.
     Claim(Claim),
     /// Removes a claim whose deliveries have all ended. Outcome: [`ChangeOutcome::Done`].
     EndClaim {
@@ -156,8 +165,27 @@ pub enum ChangeOutcome {
     Moved(Arc<Record>),
     /// The timer does not exist, and nothing was changed.
     Missing,
-    /// The change was made.
+    /// The change was made. Of a moved timer: and others have changed it since.
     Done,
+    /// The record of the timer was written by a newer version of this crate, and nothing was changed: this version
+    /// knows only parts of it.
+    Newer {
+        /// The id of the timer.
+        id: DurableId,
+        /// The version of the record.
+        version: u8,
+    },
+    /// The timer is removed. Another node has claimed it, so its last delivery may be in progress.
+    RemovedInFlight,
+    /// The new timer has replaced this one, which another node has claimed, or this one in another shard.
+    ReplacedInFlight(DurableId),
+    /// Another node has claimed the timer, and nothing was changed.
+    InFlight,
+    /// The claim was made without these members: other nodes have removed or moved them.
+    Claimed {
+        /// Members without a pending timer.
+        missing: Vec<DurableId>,
+    },
 }
 
 /// The right to write to a shard, held by its owner until another one acquires it.
@@ -176,8 +204,20 @@ pub struct Lease {
     pub fence: Fence,
     /// Lower bound on due times of pending timers.
     pub cursor: DueTime,
-    /// Deliveries that the previous owner had begun and not ended.
+    /// Deliveries that the previous owner had begun and not ended when it died.
     pub claims: Vec<Claim>,
+    /// Deliveries in progress on other nodes that have given up the shard and live. Their timers must not be delivered
+    /// before they are [released](Arrivals::released).
+    pub held: Vec<Claim>,
+    /// Whether the previous owner left claims in other shards, too, when it died.
+    pub has_other_claims: bool,
+}
+
+impl Lease {
+    /// Creates the lease of a shard that no other node has had.
+    pub const fn new(fence: Fence, cursor: DueTime, claims: Vec<Claim>) -> Self {
+        Self { fence, cursor, claims, held: Vec::new(), has_other_claims: false }
+    }
 }
 
 /// The parts of a shard.
@@ -216,6 +256,8 @@ pub struct Found {
     pub part: Part,
     /// Reason and time of a dead letter.
     pub dead_letter: Option<(Arc<str>, DueTime)>,
+    /// Whether a node has claimed the timer, if the store knows better than the nodes, since there are several.
+    pub is_claimed: bool,
 }
 
 /// A page of records of a part, in the order of their positions.
@@ -227,6 +269,17 @@ pub struct Page {
     pub next: Option<Position>,
     /// Ids of damaged records (wrong checksum). They stay in the store, and are skipped.
     pub damaged: Vec<Option<DurableId>>,
+    /// Records that a newer version of this crate has written. They are sound, stay in the store, and are skipped.
+    pub newer: Vec<Newer>,
+}
+
+/// A record that a newer version of this crate has written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Newer {
+    /// The position of the record.
+    pub at: Position,
+    /// The version of the record.
+    pub version: u8,
 }
 
 /// The numbers of timers in a shard: exact, and maintained with each change.
@@ -240,7 +293,7 @@ pub struct Counts {
     pub dead: u64,
 }
 
-/// Maximum size of a record in the stores of this crate, in bytes of payload, names and key together.
+/// Maximum size of a record in the stores of this crate, in bytes of payload, names, key and headers together.
 pub const MAX_RECORD_LEN: usize = 1 << 20;
 /// Maximum length of an idempotency key in the stores of this crate, in bytes.
 pub const MAX_KEY_LEN: usize = 1024;
@@ -257,6 +310,29 @@ pub enum StoreError {
         "the store has failed ({0}) and acknowledges nothing any more: restart the process when the cause is fixed"
     )]
     Failed(#[source] std::io::Error),
+    /// The store on the network cannot be reached, or does not accept writes.
+    #[error(
+        "the store cannot be reached ({0}): nothing of the request was kept; it is accepted again when the store is back"
+    )]
+    Unavailable(String),
+    /// A node of an older version of this crate lives, which could not read the record.
+    #[error(
+        "the node {node:?} reads records up to version {reads}, and headers or a payload codec need version {needs}: upgrade \
+         that node first, or schedule without them"
+    )]
+    OlderNode {
+        /// The label of the node.
+        node: String,
+        /// The newest version that it reads.
+        reads: u8,
+        /// The version of the record.
+        needs: u8,
+    },
+    /// The connection broke before the reply.
+    #[error(
+        "the store did not reply in time ({0}), so the request may or may not have been kept: repeat it with an idempotency key"
+    )]
+    Unknown(String),
     /// Another owner has the shard.
     #[error("the shard {shard} belongs to another owner now")]
     Fenced {
@@ -320,6 +396,19 @@ pub enum StoreError {
         /// The reason.
         reason: String,
     },
+    /// A newer version of this crate has written the record. It is kept, and nothing was changed.
+    #[error(
+        "the timer {id} has a record of version {found}, and this version of actix-timers knows versions up to {known}: it is \
+         kept; use a newer version"
+    )]
+    NewerRecord {
+        /// The id of the timer.
+        id: DurableId,
+        /// The version of the record.
+        found: u8,
+        /// The newest known version.
+        known: u8,
+    },
     /// A record is larger than the store accepts.
     #[error(
         "a record of {size} bytes is larger than the {limit} bytes that the store takes: keep large data elsewhere"
@@ -360,15 +449,6 @@ pub trait TimerStore: Send + 'static {
     /// [`StoreError::Fenced`] if another owner has it.
     fn acquire(&mut self, shard: u16) -> Result<Lease, StoreError>;
 
-    /// Renews the lease of a shard.
-    ///
-    /// # Errors
-    /// [`StoreError::Fenced`] if another owner has it.
-    fn renew(&mut self, fence: Fence) -> Result<(), StoreError> {
-        let _ = fence;
-        Ok(())
-    }
-
     /// Releases a shard.
     ///
     /// # Errors
@@ -376,14 +456,6 @@ pub trait TimerStore: Send + 'static {
     fn release(&mut self, fence: Fence) -> Result<(), StoreError> {
         let _ = fence;
         Ok(())
-    }
-
-    /// Returns the time of the store's own clock, if its users must follow that instead of theirs.
-    ///
-    /// # Errors
-    /// The clock cannot be read.
-    fn now(&mut self) -> Result<Option<DueTime>, StoreError> {
-        Ok(None)
     }
 
     /// Checks that a new record can be stored. Called for each record before several callers' requests are grouped: in
@@ -411,7 +483,7 @@ pub trait TimerStore: Send + 'static {
     /// order.
     ///
     /// # Errors
-    /// Nothing can be read. Single damaged records are no error: see [`Page::damaged`].
+    /// Nothing can be read. Single records that cannot be read are no error: see [`Page::damaged`] and [`Page::newer`].
     fn load(
         &mut self,
         part: Part,
@@ -425,10 +497,11 @@ pub trait TimerStore: Send + 'static {
     /// record.
     ///
     /// # Errors
-    /// The record cannot be read.
+    /// The record cannot be read. [`StoreError::NewerRecord`] if a newer version has written it.
     fn get(&mut self, id: DurableId) -> Result<Option<Found>, StoreError>;
 
-    /// Returns the pending or parked timer that has this key. None if the key is longer than any stored one.
+    /// Returns the pending or parked timer that has this key, in a shared store of any shard. None if the key is longer
+    /// than any stored one.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -439,6 +512,85 @@ pub trait TimerStore: Send + 'static {
     /// # Errors
     /// The store cannot be read.
     fn counts(&mut self, shard: u16) -> Result<Counts, StoreError>;
+
+    /// Joins the nodes that share the store, and returns the shards that this one owns at first. Called once, before
+    /// other calls. By default the store has one node, which acquires shard 0.
+    ///
+    /// # Errors
+    /// As [`acquire`](Self::acquire).
+    fn join(&mut self, node: &Node) -> Result<Standing, StoreError> {
+        let _ = node;
+        Ok(Standing { gained: vec![self.acquire(0)?], ..Standing::default() })
+    }
+
+    /// Returns the interval at which [`standing`](Self::standing) and [`arrivals`](Self::arrivals) must be called, if
+    /// other nodes can write to the store. Then a delivery also begins only after its claim was committed.
+    fn poll_interval(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Returns the changes of ownership since the last call, without waiting for anything.
+    fn standing(&mut self) -> Standing {
+        Standing::default()
+    }
+
+    /// Acquires no more shards from now on.
+    fn retire(&mut self) {}
+
+    /// Gives up shards in favour of other nodes. Deliveries in progress may still be ended, as
+    /// [`Right::Claimant`].
+    ///
+    /// # Errors
+    /// As [`commit`](Self::commit).
+    fn give_up(&mut self, shards: &[u16]) -> Result<(), StoreError> {
+        let _ = shards;
+        Ok(())
+    }
+
+    /// Commits several groups together. The groups that are not fenced are all kept, or none.
+    ///
+    /// # Errors
+    /// As [`commit`](Self::commit), except for fenced groups; [`StoreError::Unavailable`] if nothing was kept;
+    /// [`StoreError::Unknown`] if the effect cannot be found out: then all shards are lost at the next
+    /// [`standing`](Self::standing).
+    fn commit_groups(&mut self, groups: &[Group<'_>]) -> Result<Vec<Committed>, StoreError> {
+        commit_one_by_one(self, groups)
+    }
+
+    /// Returns events in owned shards since the last call, a bounded number. Timers that other nodes have removed are
+    /// not among them: a claim reports these as missing.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    fn arrivals(&mut self) -> Result<Arrivals, StoreError> {
+        Ok(Arrivals::default())
+    }
+
+    /// Returns timers of all shards; else as [`load`](Self::load).
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    fn list(&mut self, part: Part, after: Option<Position>, until: DueTime, limit: usize) -> Result<Page, StoreError> {
+        self.load(part, 0, after, until, limit)
+    }
+
+    /// Returns the numbers of timers in all shards, which may be an estimate.
+    ///
+    /// # Errors
+    /// As [`counts`](Self::counts).
+    fn total(&mut self) -> Result<Counts, StoreError> {
+        self.counts(0)
+    }
+
+    /// Returns the chooser of shards for new timers.
+    fn placement(&self) -> Arc<dyn Placement> {
+        Arc::new(OneShard)
+    }
+
+    /// Returns the wall clock that all nodes follow, if that is not the system's.
+    fn clock(&self) -> Option<StoreClock> {
+        None
+    }
 
     /// Prepares a copy of all committed data in a new directory, which can be opened as a store itself.
     ///
@@ -451,6 +603,25 @@ pub trait TimerStore: Send + 'static {
         let _ = directory;
         Err(StoreError::Unsupported("backup into a directory"))
     }
+}
+
+impl StoreError {
+    /// Creates the error of a record of a newer version.
+    pub const fn newer_record(id: DurableId, version: u8) -> Self {
+        Self::NewerRecord { id, found: version, known: codec::NEWEST }
+    }
+}
+
+/// Commits the groups of the owner of the only shard.
+fn commit_one_by_one<S: TimerStore + ?Sized>(
+    store: &mut S,
+    groups: &[Group<'_>],
+) -> Result<Vec<Committed>, StoreError> {
+    let commit = |group: &Group<'_>| match group.right {
+        Right::Owner(fence) => store.commit(fence, group.changes).map(Committed::Outcomes),
+        Right::Claimant { .. } | Right::Anyone => Ok(Committed::Fenced),
+    };
+    groups.iter().map(commit).collect()
 }
 
 /// A prepared copy of a store: see [`TimerStore::back_up`]. It blocks; disk space of data removed meanwhile is not
@@ -470,8 +641,11 @@ fn admit_all(store: &impl TimerStore, fence: Fence, changes: &[Change]) -> Resul
     Ok(())
 }
 
-/// Rejects a record that cannot be stored.
-fn admit(record: &Record) -> Result<(), StoreError> {
+/// Checks the lengths of a record: the part of [`TimerStore::admits`] that is the same in all stores.
+///
+/// # Errors
+/// [`StoreError::TooLarge`], [`StoreError::KeyTooLong`].
+pub fn check_lengths(record: &Record) -> Result<(), StoreError> {
     let size = record_size(record);
     if size > MAX_RECORD_LEN {
         return Err(StoreError::TooLarge { size, limit: MAX_RECORD_LEN });
@@ -482,12 +656,13 @@ fn admit(record: &Record) -> Result<(), StoreError> {
     }
 }
 
-/// Returns the bytes of a record that depend on its user: payload, names, key.
+/// Returns the bytes of a record that depend on its user: payload, names, key, headers.
 fn record_size(record: &Record) -> usize {
     let repeat = match &record.repeat {
         Some(StoredRepeat { mode: RepeatMode::Cron { expression, zone }, .. }) => expression.len() + zone.len(),
         _ => 0,
     };
     let key = record.key.as_ref().map_or(0, |key| key.len());
-    record.payload.len() + record.route.len() + record.message_type.len() + key + repeat
+    let codec = record.payload_codec.as_ref().map_or(0, |codec| codec.len());
+    record.payload.len() + record.route.len() + record.message_type.len() + key + codec + repeat + record.headers.size()
 }

@@ -52,6 +52,7 @@ fn a_handle_can_be_shared_among_threads_and_its_futures_sent() {
         is_sent(&timers.cancel(scheduling.id()));
         is_sent(&timers.reschedule_after(scheduling.id(), ms(1)));
         is_sent(&timers.list(DurableFilter::new()));
+        is_sent(&timers.schedule_all(vec![Schedule::after(ROUTE, ms(5), Note(2))]));
         is_sent(&timers.stop());
     });
 }

@@ -188,7 +188,7 @@ fn twice() -> RouteOptions {
 fn live(plant: &mut Plant, start: u64, most: u32, options: RouteOptions) -> u32 {
     for kills in 0..most {
         let is_killed = life(start + u64::from(kills) * 1000, async |clock| {
-            let timers = plant.start(&clock, options);
+            let timers = plant.start(&clock, options.clone());
             clock.settle().await;
             for _ in 0..20 {
                 plant.go.notify_waiters();
@@ -519,7 +519,7 @@ fn exactly_the_messages_that_end_the_process_become_dead_letters() {
         };
         let (mut start, mut kills, mut from_outside) = (0, 0, 0);
         life(start, async |clock| {
-            let timers = plant.start(&clock, options);
+            let timers = plant.start(&clock, options.clone());
             for note in 0..count {
                 let due = random.below(2) * random.below(4000);
                 let _ = timers.schedule_at(ROUTE, at(due), Note(note)).await.unwrap();
@@ -533,7 +533,7 @@ fn exactly_the_messages_that_end_the_process_become_dead_letters() {
         for _ in 0..1000 {
             start += 1 + random.below(1500);
             let is_over = life(start, async |clock| {
-                let timers = plant.start(&clock, options);
+                let timers = plant.start(&clock, options.clone());
                 clock.settle().await;
                 for _ in 0..random.below(40) {
                     if plant.is_killed() {
@@ -576,7 +576,7 @@ fn exactly_the_messages_that_end_the_process_become_dead_letters() {
             assert!(delivery.attempt <= attempts || delivery.others == 0, "seed {seed}: {delivery:?} is alone");
         }
         let dead = life(start + 100_000, async |clock| {
-            let timers = plant.start(&clock, options);
+            let timers = plant.start(&clock, options.clone());
             clock.settle().await;
             assert_eq!(timers.counts().await.unwrap().pending, 0, "seed {seed}");
             dead(&timers).await

@@ -1,14 +1,20 @@
 //! Durable timers on both stores.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod batches;
 mod calls;
+mod codecs;
 mod crashes;
+mod dead_letters;
 mod delivery;
 mod errors;
+mod headers;
 mod internals;
+mod nodes;
 mod queues;
 mod random;
 mod repeating;
 mod restarts;
 mod scenarios;
 mod stop;
+mod time_outs;

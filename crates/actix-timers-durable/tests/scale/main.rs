@@ -143,6 +143,8 @@ fn fill(directory: &Path, from: SystemTime, numbers: std::ops::Range<u32>, due: 
             key: None,
             repeat: None,
             retry: None,
+            headers: Default::default(),
+            payload_codec: None,
             payload: Shot::new(number).encode().unwrap().into(),
         };
         Change::Put { record: Arc::new(record), on_key: OnKey::KeepExisting }

@@ -6,7 +6,9 @@ use std::time::Duration;
 use actix_timers_durable::store::{
     Change, ChangeOutcome, Claim, Counts, Found, MAX_KEY_LEN, MAX_RECORD_LEN, Part, StoreError, TimerStore,
 };
-use actix_timers_durable::{DueTime, DurableId, Missed, Record, RecordState, RepeatMode, RetryPolicy, StoredRepeat};
+use actix_timers_durable::{
+    DueTime, DurableId, Headers, Missed, Record, RecordState, RepeatMode, RetryPolicy, StoredRepeat,
+};
 
 use crate::records::{Owned, at, dead_letter, id, keyed, put, record, remove, replace};
 use crate::subject::Subject;
@@ -14,6 +16,34 @@ use crate::subject::Subject;
 fn repeating(due: u64, number: u64) -> Record {
     let mode = RepeatMode::FixedRate { period: Duration::from_millis(100), missed: Missed::Delay };
     Record { repeat: Some(StoredRepeat { mode, times: Some(9), until: None }), ..record(due, number) }
+}
+
+fn with_headers(due: u64, number: u64) -> Record {
+    let headers = [("traceparent", "00-4bf9-00f0-01"), ("tenant", "Zürich"), ("empty", "")];
+    Record { headers: Headers::of(headers).unwrap(), ..keyed(due, number, "key") }
+}
+
+pub(crate) fn headers_stay_with_their_timer<S: Subject>() {
+    let subject = S::new();
+    let mut store = Owned::new(subject.open());
+    let record = with_headers(5, 1);
+    let id = record.id;
+    store.does(put(record.clone()));
+    let to = RecordState { due: at(9), attempt: 2, ..record.progress };
+    let expect_moved = |outcome: ChangeOutcome| {
+        let ChangeOutcome::Moved(moved) = outcome else { panic!("{outcome:?}") };
+        assert_eq!(moved.headers, record.headers);
+    };
+    expect_moved(store.does(Change::Move { id, at: None, to }));
+    store.does(Change::Park { id, at: None });
+    assert_eq!(store.all(Part::Parked, 9)[0].record.headers, record.headers);
+    expect_moved(store.does(Change::Unpark { id }));
+    store.does(dead_letter(id, None));
+    drop(store);
+    let mut store = Owned::new(subject.open());
+    assert_eq!(store.all(Part::Dead, 9)[0].record.headers, record.headers);
+    expect_moved(store.does(Change::Requeue { id, due: at(20) }));
+    assert_eq!(store.all(Part::Pending, 9)[0].record.headers, record.headers);
 }
 
 pub(crate) fn a_record_comes_back_as_it_was_put<S: Subject>() {
@@ -31,13 +61,15 @@ pub(crate) fn a_record_comes_back_as_it_was_put<S: Subject>() {
             message_version: u32::MAX,
             ..record(9, 5)
         },
+        with_headers(10, 6),
     ];
     for record in &records {
         assert_eq!(store.does(put(record.clone())), ChangeOutcome::Created);
     }
     let check = |store: &mut Owned<S::Store>| {
         for record in &records {
-            let expected = Found { record: Arc::new(record.clone()), part: Part::Pending, dead_letter: None };
+            let expected =
+                Found { record: Arc::new(record.clone()), part: Part::Pending, dead_letter: None, is_claimed: false };
             assert_eq!(store.store.get(record.id).unwrap(), Some(expected));
         }
         assert_eq!(store.all(Part::Pending, 2).len(), records.len());
@@ -196,8 +228,12 @@ pub(crate) fn a_failed_timer_is_a_dead_letter_until_it_is_requeued_or_discarded<
     store.commit(&[put(original.clone()), put(record(6, 2))]);
     let id = original.id;
     assert_eq!(store.does(dead_letter(id, None)), ChangeOutcome::Removed);
-    let dead =
-        Found { record: Arc::new(original.clone()), part: Part::Dead, dead_letter: Some(("it failed".into(), at(77))) };
+    let dead = Found {
+        record: Arc::new(original.clone()),
+        part: Part::Dead,
+        dead_letter: Some(("it failed".into(), at(77))),
+        is_claimed: false,
+    };
     assert_eq!(store.all(Part::Dead, 5), std::slice::from_ref(&dead));
     assert_eq!(store.store.get(id).unwrap(), Some(dead));
     assert_eq!(store.store.counts(0).unwrap(), Counts { pending: 1, parked: 0, dead: 1 });
@@ -341,8 +377,6 @@ pub(crate) fn only_the_present_owner_of_a_shard_may_write<S: Subject>() {
     assert!(lease.fence.epoch > store.fence.epoch);
     let old = store.store.commit(store.fence, &[put(record(5, 1))]);
     assert!(matches!(old, Err(StoreError::Fenced { shard: 0 })), "{old:?}");
-    assert!(matches!(store.store.renew(store.fence), Err(StoreError::Fenced { shard: 0 })));
-    store.store.renew(lease.fence).unwrap();
     assert_eq!(store.store.commit(lease.fence, &[put(record(5, 1))]).unwrap(), [ChangeOutcome::Created]);
     // A record of another shard.
     let elsewhere = Record { id: DurableId::from_parts(3, at(5), 1), ..record(5, 1) };

@@ -24,6 +24,7 @@ macro_rules! stores {
     ($($name:ident: $subject:ty),* $(,)?) => {
         $(contract!($name, $subject, [
             changes::a_record_comes_back_as_it_was_put,
+            changes::headers_stay_with_their_timer,
             changes::every_change_of_an_absent_record_returns_missing,
             changes::a_removed_timer_is_gone_with_its_key,
             changes::a_moved_timer_is_found_by_its_id_and_its_new_time_alone,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix_timers_durable::store::{Change, ChangeOutcome, Claim, Counts, Found, OnKey, Part, TimerStore};
-use actix_timers_durable::{DueTime, DurableId, Missed, Record, RecordState, RepeatMode, StoredRepeat};
+use actix_timers_durable::{DueTime, DurableId, Headers, Missed, Record, RecordState, RepeatMode, StoredRepeat};
 
 use crate::records::{Owned, at, id, record};
 use crate::subject::Subject;
@@ -42,7 +42,7 @@ impl Model {
     fn add(&mut self, record: &Record, lowest: &mut DueTime) -> Arc<Record> {
         let record = Arc::new(record.clone());
         *lowest = (*lowest).min(record.progress.due);
-        self.found.push(Found { record: record.clone(), part: Part::Pending, dead_letter: None });
+        self.found.push(Found { record: record.clone(), part: Part::Pending, dead_letter: None, is_claimed: false });
         record
     }
 
@@ -81,7 +81,12 @@ impl Model {
                 let Some(found) = self.take(self.pending(*id, *at)) else { return ChangeOutcome::Missing };
                 self.take(self.dead(*id));
                 let dead_letter = Some((reason.clone(), *dead_at));
-                self.found.push(Found { record: found.record.clone(), part: Part::Dead, dead_letter });
+                self.found.push(Found {
+                    record: found.record.clone(),
+                    part: Part::Dead,
+                    dead_letter,
+                    is_claimed: false,
+                });
                 match then {
                     Some(to) => {
                         ChangeOutcome::Moved(self.add(&Record { progress: *to, ..(*found.record).clone() }, lowest))
@@ -175,7 +180,10 @@ impl Chance {
         let mode = RepeatMode::FixedRate { period: Duration::from_millis(9), missed: Missed::Skip };
         let repeat = StoredRepeat { mode, times: Some(3), until: None };
         let place = self.progress();
+        let headers = [("number", self.put.to_string()), ("name", "v".repeat(self.random.index(3000)))];
+        let headers = Headers::of(headers.into_iter().take(self.random.index(3))).unwrap();
         Record {
+            headers,
             key: self.random.one_in(3).then(|| KEYS[self.random.index(3)].into()),
             payload: vec![self.put as u8; size as usize].into(),
             repeat: self.random.one_in(3).then_some(repeat),

@@ -25,6 +25,8 @@ pub(crate) fn record(due: u64, number: u64) -> Record {
         key: None,
         repeat: None,
         retry: None,
+        headers: Default::default(),
+        payload_codec: None,
         payload: [number as u8; 20].into(),
     }
 }

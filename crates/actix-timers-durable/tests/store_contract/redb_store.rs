@@ -252,7 +252,7 @@ fn found(part_number: u8, due: DueTime, timer: DurableId, row: &[u8]) -> Found {
     } else {
         (None, row)
     };
-    Found { record: codec::decode(timer, due, row).unwrap().into(), part, dead_letter }
+    Found { record: codec::decode(timer, due, row).unwrap().into(), part, dead_letter, is_claimed: false }
 }
 
 fn claim(number: u64, row: &[u8]) -> Claim {
@@ -265,6 +265,13 @@ fn claim(number: u64, row: &[u8]) -> Claim {
     Claim { number, members: row.chunks(28).map(member).collect() }
 }
 
+impl RedbStore {
+    fn owned(&self, Fence { shard, epoch }: Fence) -> Result<(), StoreError> {
+        let present = self.read(|tables| tables.shard(shard).0);
+        if present == epoch { Ok(()) } else { Err(StoreError::Fenced { shard }) }
+    }
+}
+
 impl TimerStore for RedbStore {
     fn acquire(&mut self, shard: u16) -> Result<Lease, StoreError> {
         let transaction = self.0.begin_write().unwrap();
@@ -275,17 +282,13 @@ impl TimerStore for RedbStore {
         let claims = claims.map(|(key, row)| claim(key.value().1, row.value())).collect();
         drop(tables);
         transaction.commit().unwrap();
-        Ok(Lease { fence: Fence { shard, epoch }, cursor: time(cursor), claims })
-    }
-
-    fn renew(&mut self, Fence { shard, epoch }: Fence) -> Result<(), StoreError> {
-        let present = self.read(|tables| tables.shard(shard).0);
-        if present == epoch { Ok(()) } else { Err(StoreError::Fenced { shard }) }
+        Ok(Lease::new(Fence { shard, epoch }, time(cursor), claims))
     }
 
     fn admits(&self, record: &Record) -> Result<(), StoreError> {
         let key = record.key.as_ref().map_or(0, |key| key.len());
-        let size = record.payload.len() + record.route.len() + record.message_type.len() + key;
+        let headers: usize = record.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+        let size = record.payload.len() + record.route.len() + record.message_type.len() + key + headers;
         if size > MAX_RECORD_LEN {
             return Err(StoreError::TooLarge { size, limit: MAX_RECORD_LEN });
         }
@@ -293,7 +296,7 @@ impl TimerStore for RedbStore {
     }
 
     fn commit(&mut self, fence: Fence, changes: &[Change]) -> Result<Vec<ChangeOutcome>, StoreError> {
-        self.renew(fence)?;
+        self.owned(fence)?;
         for change in changes {
             if let Change::Put { record, .. } = change {
                 self.admits(record)?;

@@ -27,6 +27,8 @@ pub(crate) fn record(number: u64, payload: usize) -> Record {
         key: None,
         repeat: None,
         retry: None,
+        headers: Default::default(),
+        payload_codec: None,
         payload: vec![number as u8; payload].into(),
     }
 }

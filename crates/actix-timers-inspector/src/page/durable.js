@@ -69,7 +69,7 @@ const durable = {
     } while (this.cursor !== null && this.rows.length < before + 100);
   },
 
-  show({ durable, next, damaged }) {
+  show({ durable, next, damaged, newer }) {
     this.listed = durable;
     this.cursor = next;
     const rows = this.rows.map(timer => this.row(timer));
@@ -80,7 +80,8 @@ const durable = {
     }
     byId("durable-rows").replaceChildren(...rows);
     byId("durable-more").hidden = next === null;
-    const unread = damaged ? ` ${count(damaged)} damaged records cannot be read.` : "";
+    const unread = (damaged ? ` ${count(damaged)} damaged records cannot be read.` : "")
+      + (newer ? ` ${count(newer)} records are of a newer version.` : "");
     say(byId("durable-found"), `${count(this.rows.length)} shown.${unread}`);
   },
 

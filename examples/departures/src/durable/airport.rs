@@ -9,7 +9,7 @@ use actix_timers_durable::{Durable, DurableError, DurableTimers, HandlerError};
 use jiff::Timestamp;
 
 use super::clock::StepClock;
-use super::logbook::{Line, Logbook};
+use super::logbook::{Journal, Line};
 use super::messages::{BoardingCall, Cancellation, Delay};
 use crate::flight::{BOARDING, Flight};
 use crate::log::Event;
@@ -19,7 +19,7 @@ pub(super) struct Airport {
     pub(super) flights: Arc<[Flight]>,
     pub(super) timers: DurableTimers,
     pub(super) clock: StepClock,
-    pub(super) logbook: Rc<Logbook>,
+    pub(super) logbook: Rc<dyn Journal>,
     pub(super) progress: Arc<Progress>,
 }
 
@@ -34,22 +34,26 @@ impl Airport {
     }
 
     /// Logs the handling of a message.
-    fn note(&self, flight: usize, event: Event, attempt: u32) -> Result<(), HandlerError> {
-        let unknown = || HandlerError::permanent(format!("there is no flight {flight} here"));
-        let line = self.flights.get(flight).ok_or_else(unknown)?.line;
-        let at = self.clock.date();
-        self.logbook.write(&Line { at, flight: line, attempt, event })?;
-        self.progress.happened(event, at);
-        Ok(())
+    fn note(&self, flight: usize, event: Event, attempt: u32) -> Noted {
+        let unknown = move || HandlerError::permanent(format!("there is no flight {flight} here"));
+        let line = self.flights.get(flight).map(|flight| flight.line).ok_or_else(unknown);
+        let (at, logbook, progress) = (self.clock.date(), Rc::clone(&self.logbook), Arc::clone(&self.progress));
+        Box::pin(async move {
+            logbook.write(Line { at, flight: line?, attempt, event }).await?;
+            progress.happened(event, at);
+            Ok(())
+        })
     }
 }
+
+type Noted = ResponseFuture<Result<(), HandlerError>>;
 
 impl Actor for Airport {
     type Context = Context<Self>;
 }
 
 impl Handler<Durable<BoardingCall>> for Airport {
-    type Result = Result<(), HandlerError>;
+    type Result = Noted;
 
     fn handle(&mut self, call: Durable<BoardingCall>, _: &mut Self::Context) -> Self::Result {
         self.note(call.flight, Event::Called, call.attempt)
@@ -62,10 +66,10 @@ impl Handler<Durable<Cancellation>> for Airport {
     fn handle(&mut self, news: Durable<Cancellation>, _: &mut Self::Context) -> Self::Result {
         let (timers, call) = (self.timers.clone(), news.call);
         let cancelled = async move { timers.cancel(call).await }.into_actor(self);
-        Box::pin(
-            cancelled
-                .map(move |outcome, airport, _| airport.note(news.flight, Event::Cancelled(outcome?), news.attempt)),
-        )
+        Box::pin(cancelled.then(move |outcome, airport, _| {
+            let noted = outcome.map(|outcome| airport.note(news.flight, Event::Cancelled(outcome), news.attempt));
+            async move { noted?.await }.into_actor(airport)
+        }))
     }
 }
 
@@ -78,10 +82,9 @@ impl Handler<Durable<Delay>> for Airport {
             let departs = Timestamp::try_from(departs).map_err(io::Error::other)?;
             Ok::<_, HandlerError>(timers.reschedule_at(call, departs - BOARDING).await?)
         };
-        Box::pin(
-            rescheduled
-                .into_actor(self)
-                .map(move |outcome, airport, _| airport.note(news.flight, Event::Rescheduled(outcome?), news.attempt)),
-        )
+        Box::pin(rescheduled.into_actor(self).then(move |outcome, airport, _| {
+            let noted = outcome.map(|outcome| airport.note(news.flight, Event::Rescheduled(outcome), news.attempt));
+            async move { noted?.await }.into_actor(airport)
+        }))
     }
 }

@@ -1,48 +1,84 @@
 //! The clock of a durable replay.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use actix_timers::{Alarm, Clock, ManualClock};
+use actix_timers::{Alarm, Clock};
 use jiff::Timestamp;
-use tokio::time::Instant;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
 
-/// A clock that stands at a date until it is advanced.
-///
-/// It wraps a manual clock without reporting itself as one: time advances in steps, but the committer works in real
-/// time and lets many requests share a commit.
+/// A clock that is advanced in steps. Between two steps it runs like any other, but its date does not pass the end of
+/// the step.
 #[derive(Clone)]
-pub(super) struct StepClock(ManualClock);
+pub(super) struct StepClock(Arc<Works>);
+
+struct Works {
+    origin: Timestamp,
+    began: Instant,
+    steps: watch::Sender<Steps>,
+}
+
+#[derive(Clone, Copy)]
+struct Steps {
+    /// The time skipped so far.
+    skipped: Duration,
+    /// The last date of the present step.
+    end: Timestamp,
+}
 
 impl StepClock {
+    /// Creates a clock that stands at a date until the first step.
     pub(super) fn at(date: Timestamp) -> Self {
-        Self(ManualClock::starting_at(date))
+        let steps = watch::Sender::new(Steps { skipped: Duration::ZERO, end: date });
+        Self(Arc::new(Works { origin: date, began: Instant::now(), steps }))
     }
 
     /// Returns the date that the clock shows.
     pub(super) fn date(&self) -> Timestamp {
-        Timestamp::try_from(self.wall()).unwrap_or(Timestamp::MAX)
+        let steps = *self.0.steps.borrow();
+        self.running(steps).min(steps.end)
     }
 
-    /// Advances the clock to a date; never moves it back.
-    pub(super) fn go_to(&self, date: Timestamp) {
-        self.0.jump(Duration::try_from(date.duration_since(self.date())).unwrap_or_default());
+    /// Advances the clock to a date, from where it runs up to another one; never moves it back.
+    pub(super) fn go_to(&self, date: Timestamp, end: Timestamp) {
+        self.0.steps.send_modify(|steps| {
+            let wait = Duration::try_from(date.duration_since(self.running(*steps))).unwrap_or_default();
+            *steps = Steps { skipped: steps.skipped.saturating_add(wait), end: end.max(steps.end) };
+        });
+    }
+
+    fn running(&self, steps: Steps) -> Timestamp {
+        let passed = self.0.began.elapsed().saturating_add(steps.skipped);
+        self.0.origin.checked_add(passed).unwrap_or(Timestamp::MAX)
     }
 }
 
 impl Clock for StepClock {
     fn now(&self) -> Duration {
-        self.0.now()
+        let skipped = self.0.steps.borrow().skipped;
+        self.0.began.elapsed().saturating_add(skipped)
     }
 
     fn wall(&self) -> SystemTime {
-        self.0.wall()
+        self.date().into()
     }
 
     fn since(&self, instant: Instant) -> Duration {
-        self.0.since(instant)
+        instant.elapsed().min(self.now())
     }
 
     fn alarm(&self, time: Duration) -> Alarm {
-        self.0.alarm(time)
+        let (clock, mut steps) = (self.clone(), self.0.steps.subscribe());
+        Box::pin(async move {
+            loop {
+                let wait = time.saturating_sub(clock.now());
+                if wait.is_zero() {
+                    return;
+                }
+                // A step, or the time itself.
+                let _ = timeout(wait, steps.changed()).await;
+            }
+        })
     }
 }

@@ -88,7 +88,7 @@ impl Home {
 }
 
 /// Returns a mark of the input: FNV-1a of all flights and their lines.
-fn mark(flights: &[Flight]) -> String {
+pub(super) fn mark(flights: &[Flight]) -> String {
     const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x100_0000_01b3;
     let add = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(PRIME);

@@ -1,4 +1,4 @@
-//! The log of all starts: an append-only file.
+//! The log of all starts: an append-only file, or a table of the [database](super::database).
 //!
 //! A line is written before its handler completes. It survives the death of the process, the subject of this example;
 //! to survive a power cut the file would need a sync as well.
@@ -6,8 +6,10 @@
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, OpenOptions};
+use std::future::ready;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 
 use actix_timers::{CancelOutcome, RescheduleOutcome};
 use jiff::Timestamp;
@@ -25,6 +27,18 @@ pub(super) struct Line {
     pub(super) event: Event,
 }
 
+/// The future of a written line.
+pub(super) type Written = Pin<Box<dyn Future<Output = io::Result<()>>>>;
+
+/// A log to append to.
+pub(super) trait Journal {
+    /// Appends a line.
+    fn write(&self, line: Line) -> Written;
+
+    /// Returns the reason why nothing more can be written.
+    fn broken(&self) -> Option<String>;
+}
+
 /// The events of durable timers, with their words in the log.
 const EVENTS: [(Event, &str); 7] = [
     (Event::Called, "called"),
@@ -37,14 +51,14 @@ const EVENTS: [(Event, &str); 7] = [
 ];
 
 impl Line {
-    fn written(&self) -> io::Result<String> {
+    pub(super) fn written(&self) -> io::Result<String> {
         let Self { at, flight, attempt, event } = self;
         let known = EVENTS.iter().find(|(known, _)| known == event);
         let (_, word) = known.ok_or_else(|| io::Error::other(format!("{event:?} cannot be written")))?;
-        Ok(format!("{at},{flight},{attempt},{word}\n"))
+        Ok(format!("{at},{flight},{attempt},{word}"))
     }
 
-    fn read(text: &str) -> Option<Self> {
+    pub(super) fn read(text: &str) -> Option<Self> {
         let fields: Vec<&str> = text.split(',').collect();
         let [at, flight, attempt, word] = fields[..] else { return None };
         let (event, _) = EVENTS.iter().find(|(_, known)| *known == word)?;
@@ -94,20 +108,25 @@ impl Logbook {
     /// Appends a line.
     ///
     /// # Errors
-    /// From then on the log is [broken](Self::broken): nothing may follow a partly written line.
-    pub(super) fn write(&self, line: &Line) -> io::Result<()> {
+    /// From then on the log is [broken](Journal::broken): nothing may follow a partly written line.
+    fn append(&self, line: &Line) -> io::Result<()> {
         if let Some(why) = self.broken() {
             return Err(io::Error::other(why));
         }
-        let written = line.written().and_then(|text| (&self.file).write_all(text.as_bytes()));
+        let written = line.written().and_then(|text| (&self.file).write_all(format!("{text}\n").as_bytes()));
         written.inspect_err(|wrong| {
             self.broken.get_or_init(|| format!("{}: {wrong}", self.path.display()));
         })
     }
+}
 
-    /// Returns the reason why nothing more can be written.
-    pub(super) fn broken(&self) -> Option<&str> {
-        self.broken.get().map(String::as_str)
+impl Journal for Logbook {
+    fn write(&self, line: Line) -> Written {
+        Box::pin(ready(self.append(&line)))
+    }
+
+    fn broken(&self) -> Option<String> {
+        self.broken.get().cloned()
     }
 }
 

@@ -1,14 +1,17 @@
-//! The replay with durable timers, `--store DIR`: killed at any moment and started again, it continues.
+//! The replay with durable timers. `--store DIR`: killed at any moment and started again, it continues.
+//! `--store postgres://... --node N`: started on several nodes it is one replay, and goes on while one of them lives.
 //!
 //! Reading order:
 //!
 //! 1. `messages` and `airport`: all that an application needs of durable timers; compare with the volatile `airport`.
 //! 2. `schedule`: schedules everything by keys, so that a killed start can be repeated.
 //! 3. `pace`: advances time when all earlier messages are done. `clock`: the clock that it advances.
-//! 4. `home`: the directory; `logbook`: the log of all starts.
+//! 4. `home`: the directory; `logbook`: the log of all starts; `database`: both for several nodes.
 
 mod airport;
 mod clock;
+#[cfg(feature = "postgres")]
+mod database;
 mod home;
 mod logbook;
 mod messages;
@@ -16,28 +19,32 @@ mod pace;
 mod schedule;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use actix::prelude::*;
 use actix_timers_durable::store::Counts;
-use actix_timers_durable::{DurableTimers, EmbeddedStore};
+use actix_timers_durable::{DurableTimers, EmbeddedStore, TimerStore};
+#[cfg(feature = "postgres")]
+use actix_timers_postgres::PostgresStore;
 use jiff::Timestamp;
+use tokio::runtime::Runtime;
 
+use crate::args;
 use crate::check::Tally;
 use crate::clock::Speed;
 use crate::flight::Flight;
-use crate::log::Log;
 use crate::progress::Progress;
 use crate::replay::{Airports, RUN_UP, Span};
 use crate::report::{self, Fact, grouped};
 
 use airport::Airport;
 use clock::StepClock;
+#[cfg(feature = "postgres")]
+use database::Database;
 use home::Home;
-use logbook::{Line, Logbook};
+use logbook::{Journal, Line, Logbook};
 use messages::{BoardingCall, Cancellation, Delay};
 use pace::Pace;
 
@@ -47,12 +54,16 @@ const HORIZON: Duration = Duration::from_secs(60 * 60);
 /// The outcome of a replay.
 pub(crate) struct Replay {
     /// The log of each airport, over all starts.
-    pub(crate) logs: BTreeMap<String, Log>,
+    pub(crate) logs: BTreeMap<String, crate::log::Log>,
     /// The counts of the store at the end.
     left: Counts,
     begin: Begin,
+    nodes: Nodes,
     took: Duration,
 }
+
+/// The number of lines of each node in the log.
+type Nodes = BTreeMap<String, u64>;
 
 /// The state found by this start.
 #[derive(Debug, Clone, Copy)]
@@ -65,29 +76,120 @@ enum Begin {
     End,
 }
 
-/// An opened and locked directory, fit for the replay.
+/// An opened place of durable timers, fit for the replay.
 pub(crate) struct Place {
-    home: Home,
-    store: EmbeddedStore,
-    logbook: Option<(Logbook, Vec<Line>)>,
+    store: Store,
+    log: Log,
+    /// The lines of earlier starts and other nodes; `None` until all is scheduled.
+    handled: Option<Vec<Line>>,
+    /// The sessions of a database run there.
+    runtime: Runtime,
+}
+
+#[allow(clippy::large_enum_variant, reason = "there is one for each process")]
+enum Store {
+    Embedded(EmbeddedStore),
+    #[cfg(feature = "postgres")]
+    Postgres(PostgresStore),
+}
+
+/// The place of the log.
+enum Log {
+    /// A locked directory, with the log if all is scheduled.
+    Directory(Home, Option<Logbook>),
+    /// A database that several nodes share.
+    #[cfg(feature = "postgres")]
+    Database(Database),
 }
 
 impl Place {
-    /// Opens a directory for a new replay of these flights, or to continue one.
+    /// Opens a directory or a database for a new replay of these flights, or to continue one.
     ///
     /// # Errors
-    /// Names the reason why the directory cannot be used.
-    pub(crate) fn take(directory: &Path, flights: &[Flight], span: Span) -> Result<Self, String> {
-        let misused = |wrong: String| format!("--store '{}': {wrong}", directory.display());
+    /// Names the reason why it cannot be used.
+    pub(crate) fn take(place: &args::Store, flights: &[Flight], span: Span) -> Result<Self, String> {
+        let misused = |wrong: String| match place {
+            args::Store::Directory(directory) => format!("--store '{}': {wrong}", directory.display()),
+            // The address may contain a password.
+            args::Store::Database { .. } => format!("--store postgres://...: {wrong}"),
+        };
         // Durable timers treat times before 1970 as 1970.
         if span.first < Timestamp::UNIX_EPOCH + RUN_UP {
             return Err(misused(
                 "durable timers know no times before 1970, and there are flights before it".to_owned(),
             ));
         }
-        let (home, store) = Home::open(directory, flights).map_err(misused)?;
-        let logbook = home.logbook().map_err(misused)?;
-        Ok(Self { home, store, logbook })
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|why| misused(format!("no runtime: {why}")))?;
+        let (store, log, handled) = match place {
+            args::Store::Directory(directory) => {
+                let (home, store) = Home::open(directory, flights).map_err(misused)?;
+                let (logbook, handled) = home.logbook().map_err(misused)?.unzip();
+                (Store::Embedded(store), Log::Directory(home, logbook), handled)
+            }
+            #[cfg(feature = "postgres")]
+            args::Store::Database { url, node } => {
+                let connected = runtime.block_on(async {
+                    let (database, store) = Database::connect(url, node, flights).await?;
+                    let handled = database.lines().await?;
+                    Ok((database, store, handled))
+                });
+                let (database, store, handled) = connected.map_err(misused)?;
+                let handled = handled.map(|lines| lines.into_iter().map(|(_, line)| line).collect());
+                (Store::Postgres(store), Log::Database(database), handled)
+            }
+            #[cfg(not(feature = "postgres"))]
+            args::Store::Database { .. } => return Err(misused("needs the feature postgres".to_owned())),
+        };
+        Ok(Self { store, log, handled, runtime })
+    }
+}
+
+impl Log {
+    /// Schedules everything unless it is done, and opens the log.
+    async fn open(&mut self, timers: &DurableTimers, airports: &Airports) -> Result<Rc<dyn Journal>, String> {
+        match self {
+            Self::Directory(home, logbook) => match logbook.take() {
+                Some(logbook) => Ok(Rc::new(logbook)),
+                None => {
+                    schedule::all(timers, airports).await?;
+                    Ok(Rc::new(home.begin_logbook()?))
+                }
+            },
+            #[cfg(feature = "postgres")]
+            Self::Database(database) => {
+                database.schedule(schedule::all(timers, airports)).await?;
+                Ok(Rc::new(database.log()))
+            }
+        }
+    }
+
+    /// Reads the log back: its lines, and how many are of each node.
+    async fn read(&self) -> Result<(Vec<Line>, Nodes), String> {
+        match self {
+            Self::Directory(home, _) => {
+                let lines = home.logbook()?.map(|(_, lines)| lines);
+                Ok((lines.unwrap_or_default(), Nodes::new()))
+            }
+            #[cfg(feature = "postgres")]
+            Self::Database(database) => {
+                let mut nodes = Nodes::new();
+                let lines = database.lines().await?.unwrap_or_default().into_iter().map(|(node, line)| {
+                    *nodes.entry(node).or_default() += 1;
+                    line
+                });
+                Ok((lines.collect(), nodes))
+            }
+        }
+    }
+
+    /// The pause between two looks at the first timer. On one node a reply comes after the commit in progress.
+    const fn pause(&self) -> Option<Duration> {
+        match self {
+            Self::Directory(..) => None,
+            #[cfg(feature = "postgres")]
+            Self::Database(_) => Some(Duration::from_millis(5)),
+        }
     }
 }
 
@@ -102,13 +204,15 @@ pub(crate) fn run(
     speed: Option<Speed>,
     progress: &Arc<Progress>,
 ) -> Result<Replay, String> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|why| format!("no runtime: {why}"))?;
-    System::with_tokio_rt(move || runtime).block_on(replay(place, airports, span, speed, progress))
+    let Place { store, log, handled, runtime } = place;
+    let replay = replay(store, log, handled, airports, span, speed, progress);
+    System::with_tokio_rt(move || runtime).block_on(replay)
 }
 
 async fn replay(
-    Place { home, store, logbook }: Place,
+    store: Store,
+    mut log: Log,
+    handled: Option<Vec<Line>>,
     airports: &Airports,
     span: Span,
     speed: Option<Speed>,
@@ -116,28 +220,27 @@ async fn replay(
 ) -> Result<Replay, String> {
     let began = Instant::now();
     // Time continues where it was, so that pending messages need not hurry.
-    let handled = logbook.as_ref().map_or(&[][..], |(_, lines)| lines);
+    let is_scheduled = handled.is_some();
+    let handled = handled.unwrap_or_default();
     let latest = handled.iter().map(|line| line.at).max();
     let clock = StepClock::at(latest.unwrap_or(span.first - RUN_UP));
-    for line in handled {
+    for line in &handled {
         progress.happened(line.event, line.at);
     }
-    let timers = timers(store, airports, &clock)?;
+    let timers = match store {
+        Store::Embedded(store) => timers(store, airports, &clock),
+        #[cfg(feature = "postgres")]
+        Store::Postgres(store) => timers(store, airports, &clock),
+    };
+    let timers = timers?;
     let pending = timers.counts().await.map_err(|why| why.to_string())?.pending;
     let begin = match latest {
-        _ if logbook.is_some() && pending == 0 => Begin::End,
+        _ if is_scheduled && pending == 0 => Begin::End,
         Some(latest) => Begin::Within(handled.len(), latest),
         None => Begin::New,
     };
     crate::complain(&begin.to_string());
-    let logbook = match logbook {
-        Some((logbook, _)) => logbook,
-        None => {
-            schedule::all(&timers, airports).await?;
-            home.begin_logbook()?
-        }
-    };
-    let logbook = Rc::new(logbook);
+    let logbook = log.open(&timers, airports).await?;
     for (name, flights) in airports {
         let airport = Airport {
             flights: Arc::clone(flights),
@@ -148,19 +251,19 @@ async fn replay(
         };
         airport.open(name).map_err(|why| format!("airport {name}: {why}"))?;
     }
-    let replayed = Pace::new(&clock, speed).run(&timers, &logbook).await;
+    let replayed = Pace::new(&clock, speed, log.pause()).run(&timers, &*logbook).await;
     let left = timers.counts().await;
     let stopped = timers.stop().await;
     replayed?;
     let left = left.map_err(|why| why.to_string())?;
     stopped.map_err(|why| why.to_string())?;
-    // The check reads the log back from the file.
-    let lines = home.logbook()?.map(|(_, lines)| lines).unwrap_or_default();
-    Ok(Replay { logs: logbook::by_airport(&lines, airports)?, left, begin, took: began.elapsed() })
+    // The check reads the log back.
+    let (lines, nodes) = log.read().await?;
+    Ok(Replay { logs: logbook::by_airport(&lines, airports)?, left, begin, nodes, took: began.elapsed() })
 }
 
 /// Starts durable timers with routes that are opened later, since the airports need the timers first.
-fn timers(store: EmbeddedStore, airports: &Airports, clock: &StepClock) -> Result<DurableTimers, String> {
+fn timers(store: impl TimerStore, airports: &Airports, clock: &StepClock) -> Result<DurableTimers, String> {
     let builder = DurableTimers::builder(store).name("departures").clock(clock.clone()).horizon(HORIZON);
     let builder = airports.keys().fold(builder, |builder, airport| {
         builder.open_route::<BoardingCall>(airport).open_route::<Cancellation>(airport).open_route::<Delay>(airport)
@@ -187,6 +290,10 @@ impl Replay {
             ("this start", self.begin.to_string()),
             ("handled again", format!("{repeated} messages")),
         ];
+        if !self.nodes.is_empty() {
+            let nodes = self.nodes.iter().map(|(node, lines)| format!("{node}: {}", grouped(*lines)));
+            facts.push(("handled by node", nodes.collect::<Vec<_>>().join(", ")));
+        }
         facts.extend(report::facts_of_time(span, speed, self.took));
         facts.push(("store", format!("{pending} pending, {parked} set aside, {dead} dead letters")));
         facts

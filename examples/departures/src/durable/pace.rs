@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
 use super::clock::StepClock;
-use super::logbook::Logbook;
+use super::logbook::Journal;
 use crate::clock::Speed;
 
 /// The maximum by which time advances beyond the deadline of an unfinished message. It is shorter than the time from
@@ -21,32 +21,42 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub(super) struct Pace<'a> {
     clock: &'a StepClock,
     speed: Option<Speed>,
+    /// Where other nodes work, the pause between two looks.
+    pause: Option<Duration>,
     began: Instant,
     /// The date at the beginning.
     origin: Timestamp,
 }
 
 impl<'a> Pace<'a> {
-    pub(super) fn new(clock: &'a StepClock, speed: Option<Speed>) -> Self {
-        Self { clock, speed, began: Instant::now(), origin: clock.date() }
+    pub(super) fn new(clock: &'a StepClock, speed: Option<Speed>, pause: Option<Duration>) -> Self {
+        Self { clock, speed, pause, began: Instant::now(), origin: clock.date() }
     }
 
     /// Advances time until no timer is pending.
     ///
     /// # Errors
     /// The store fails, the log cannot be written, or there is no progress.
-    pub(super) async fn run(&self, timers: &DurableTimers, logbook: &Logbook) -> Result<(), String> {
+    pub(super) async fn run(&self, timers: &DurableTimers, logbook: &dyn Journal) -> Result<(), String> {
         let mut first: Option<(DurableId, DueTime)> = None;
         let mut since = Instant::now();
         loop {
             if let Some(why) = logbook.broken() {
-                return Err(why.to_owned());
+                return Err(why);
             }
             // Nothing is scheduled before the timer that is first now.
             let from = first.map_or(DueTime::MIN, |(_, due)| due);
             let filter = DurableFilter::new().due(from.to_system_time()..).limit(1);
             // The reply comes after the commit in progress.
-            let page = timers.list(filter).await.map_err(|why| why.to_string())?;
+            let page = match timers.list(filter).await {
+                Ok(page) => page,
+                // The server may be back soon.
+                Err(_) if self.pause.is_some() && since.elapsed() < PATIENCE => {
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    continue;
+                }
+                Err(why) => return Err(why.to_string()),
+            };
             let Some(timer) = page.timers.first() else { return Ok(()) };
             if first.replace((timer.id, timer.due())) != first {
                 since = Instant::now();
@@ -56,6 +66,8 @@ impl<'a> Pace<'a> {
                 since = Instant::now();
             } else if since.elapsed() > PATIENCE {
                 return Err(format!("timer {} was due at {}, and nothing has come of it", timer.id, self.clock.date()));
+            } else if let Some(pause) = self.pause {
+                tokio::time::sleep(pause).await;
             } else {
                 tokio::task::yield_now().await;
             }
@@ -67,7 +79,7 @@ impl<'a> Pace<'a> {
         let due = Timestamp::try_from(due.to_system_time()).map_err(|why| why.to_string())?;
         let step = due.checked_add(STEP).unwrap_or(due);
         let Some(speed) = self.speed else {
-            self.clock.go_to(step);
+            self.clock.go_to(step, step);
             return Ok(());
         };
         let wait = speed.real(Duration::try_from(due.duration_since(self.origin)).unwrap_or_default());
@@ -77,7 +89,7 @@ impl<'a> Pace<'a> {
         }
         let passed = SignedDuration::try_from(speed.replayed(self.began.elapsed())).unwrap_or(SignedDuration::MAX);
         let date = self.origin.checked_add(passed).unwrap_or(Timestamp::MAX);
-        self.clock.go_to(date.clamp(due, step));
+        self.clock.go_to(date.clamp(due, step), step);
         Ok(())
     }
 }

@@ -3,6 +3,8 @@
 
 #[cfg(feature = "metrics")]
 mod metrics;
+#[cfg(feature = "postgres")]
+mod nodes;
 mod output;
 mod program;
 #[cfg(feature = "durable")]

@@ -171,6 +171,8 @@ fn wrong_options_are_named() {
         (&["--speed"], "--speed needs a value"),
         (&["--input"], "--input needs a value"),
         (&["--metrics"], "--metrics needs a value"),
+        (&["--store", "a", "--node", "1"], "--node needs a database"),
+        (&["--store", "postgres://nobody@127.0.0.1:1/nowhere"], "needs the name of this node: --node N"),
         (&["--store"], "--store needs a value"),
         (&["--store=a", "--store", "b"], "--store is given twice"),
         (&["--speed", "2", "--speed=3"], "--speed is given twice"),
@@ -212,11 +214,21 @@ fn a_store_without_durable_timers_is_rejected() {
 }
 
 #[test]
+#[cfg(all(feature = "durable", not(feature = "postgres")))]
+fn a_database_without_its_feature_is_rejected() {
+    crate::program::build();
+    let arguments = ["--store", "postgres://nobody@127.0.0.1:1/nowhere", "--node", "1"];
+    assert_misuse(&arguments, &["--store postgres://... needs", "--features postgres"]);
+}
+
+#[test]
 fn help_is_given() {
     for option in ["--help", "-h"] {
         let Finished { code, stdout, stderr } = run(&["--speed", "5", option]);
         assert_eq!((code, stderr.as_str()), (Some(0), ""));
-        for word in ["--input FILE", "--speed N", "--store DIR", "--metrics ADDR", "Exit code"] {
+        for word in
+            ["--input FILE", "--speed N", "--store DIR", "--store URL", "--node N", "--metrics ADDR", "Exit code"]
+        {
             assert!(stdout.contains(word), "{stdout}");
         }
     }

@@ -1,5 +1,6 @@
 //! Runs the example as users do.
 
+use std::ffi::OsStr;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -45,8 +46,9 @@ pub(crate) fn example() -> Command {
 /// build it.
 fn built_example() -> PathBuf {
     let example = profile().join("examples").join(format!("departures{}", std::env::consts::EXE_SUFFIX));
-    let sources = ["../../src", "../../crates/actix-timers-durable/src", "src"]
-        .map(|folder| Path::new(env!("CARGO_MANIFEST_DIR")).join(folder));
+    let sources =
+        ["../../src", "../../crates/actix-timers-durable/src", "../../crates/actix-timers-postgres/src", "src"]
+            .map(|folder| Path::new(env!("CARGO_MANIFEST_DIR")).join(folder));
     let changed = sources.iter().filter_map(|folder| newest(folder)).max();
     if modified(&example).is_none_or(|built| Some(built) < changed) || lacks_features(&example) {
         build();
@@ -66,16 +68,20 @@ const FEATURES: &[&str] = &[
     "durable",
     #[cfg(feature = "metrics")]
     "metrics",
+    #[cfg(feature = "postgres")]
+    "postgres",
 ];
 
 /// Returns whether the example was built with fewer features than this test.
 fn lacks_features(example: &Path) -> bool {
     let nowhere = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml").join("below a file");
-    let lacks = |option: &str, feature: &str| {
-        let asked = Command::new(example).arg(option).arg(&nowhere).output().expect("the example runs").stderr;
+    let lacks = |arguments: &[&OsStr], feature: &str| {
+        let asked = Command::new(example).args(arguments).output().expect("the example runs").stderr;
         FEATURES.contains(&feature) && String::from_utf8_lossy(&asked).contains(&format!("--features {feature}"))
     };
-    lacks("--store", "durable") || lacks("--metrics", "metrics")
+    lacks(&["--store".as_ref(), nowhere.as_ref()], "durable")
+        || lacks(&["--metrics".as_ref(), nowhere.as_ref()], "metrics")
+        || lacks(&["--store=postgres://nobody@127.0.0.1:1/nowhere".as_ref(), "--node=1".as_ref()], "postgres")
 }
 
 fn newest(folder: &Path) -> Option<SystemTime> {
@@ -119,7 +125,11 @@ fn read_all(mut pipe: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
 }
 
 pub(crate) fn run(arguments: &[&str]) -> Finished {
-    let mut running = start(arguments);
+    finish(start(arguments))
+}
+
+/// Waits for the end of a process.
+pub(crate) fn finish(mut running: Running) -> Finished {
     let stdout = read_all(running.0.stdout.take().expect("stdout is piped"));
     let stderr = read_all(running.0.stderr.take().expect("stderr is piped"));
     let [stdout, stderr] = [stdout, stderr].map(|pipe| {

@@ -18,14 +18,14 @@ fn text(path: &Path) -> &str {
 
 /// The totals expected from an input.
 #[derive(Default)]
-struct Wanted {
-    calls: usize,
-    cancelled: usize,
-    rescheduled: usize,
+pub(crate) struct Wanted {
+    pub(crate) calls: usize,
+    pub(crate) cancelled: usize,
+    pub(crate) rescheduled: usize,
 }
 
 impl Wanted {
-    fn by(input: &str) -> Self {
+    pub(crate) fn by(input: &str) -> Self {
         let mut wanted = Self::default();
         for line in input.lines().skip(1) {
             let fields: Vec<&str> = line.split(',').collect();
@@ -42,11 +42,10 @@ impl Wanted {
     }
 }
 
-/// Returns the attempts in the log, by line of the input and kind of message.
-fn handled(home: &Path) -> BTreeMap<(usize, String), Vec<u32>> {
-    let log = fs::read_to_string(home.join("log")).expect("a log");
+/// Returns the attempts in a log, by line of the input and kind of message.
+fn handled<'a>(log: impl IntoIterator<Item = &'a str>) -> BTreeMap<(usize, String), Vec<u32>> {
     let mut handled: BTreeMap<_, Vec<u32>> = BTreeMap::new();
-    for line in log.lines() {
+    for line in log {
         let fields: Vec<&str> = line.split(',').collect();
         let [_, flight, attempt, what] = fields[..] else { panic!("{line:?}") };
         // A cancel done by a killed attempt is not found by the next one.
@@ -93,15 +92,21 @@ fn kill_when(mut running: Running, has_got_there: impl Fn() -> bool) -> bool {
 }
 
 /// Returns the month, or a part of it that a debug build replays in reasonable time.
-fn input() -> String {
+pub(crate) fn input() -> String {
     let lines = if cfg!(debug_assertions) { 1500 } else { usize::MAX };
     JULY.lines().take(lines).map(|line| format!("{line}\n")).collect()
 }
 
 fn assert_done(home: &Path, finished: &Finished, wanted: &Wanted) {
+    let log = fs::read_to_string(home.join("log")).expect("a log");
+    assert_replayed(log.lines(), finished, wanted);
+}
+
+/// Checks the log and the report of a replay.
+pub(crate) fn assert_replayed<'a>(log: impl IntoIterator<Item = &'a str>, finished: &Finished, wanted: &Wanted) {
     assert_eq!(finished.code, Some(0), "{}\n{}", finished.stdout, finished.stderr);
     assert!(finished.stdout.ends_with("\nchecked against the file: ok\n"), "{}", finished.stdout);
-    let handled = handled(home);
+    let handled = handled(log);
     let count = |what: &str| handled.keys().filter(|(_, kind)| kind == what).count();
     assert_eq!(count("called"), wanted.calls);
     assert_eq!(count("cancelled"), wanted.cancelled);

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::world::{World, coming, complete};
-use crate::ledger::{Cancellation, Ledger, Request, Rescheduling, Scheduled, Verdict};
+use crate::ledger::{Cancellation, Ledgers, Request, Rescheduling, Scheduled, Verdict};
 use crate::store::{
-    Change, ChangeOutcome, Counts, Fence, Found, FsyncOutcome, Lease, MemoryStore, OnKey, Page, Part, Position,
+    Change, ChangeOutcome, Counts, Fence, Found, FsyncOutcome, Lease, MemoryStore, Node, OnKey, Page, Part, Position,
     StoreError, TimerStore,
 };
 use crate::{DueTime, DurableId, Record};
@@ -236,7 +236,8 @@ impl Worn {
         world.reopen_quietly();
         let store = Box::new(Self { store: world.disk.open(), scratched, is_nearly_full });
         let (config, horizon) = (world.config.clone(), world.horizon.clone());
-        world.ledger = Ledger::open(store, config, Box::new(|_, _| Some(Default::default())), horizon).unwrap();
+        let policy_of = Arc::new(|_: &str, _: &str| Some(Default::default()));
+        world.ledger = Ledgers::open(store, Node::default(), config, policy_of, move || horizon.clone()).unwrap();
         world.recheck();
     }
 }

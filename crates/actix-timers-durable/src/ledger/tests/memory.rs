@@ -138,7 +138,7 @@ fn over_many_crashes_every_timer_is_delivered_and_the_cursor_advances() {
     let end = world.wall.as_millis() + 200_000;
     delivered.extend(world.run_to(end).into_iter().map(|(_, id, _)| id));
     assert!(delivered == expected, "{} of {}", delivered.len(), expected.len());
-    assert!(world.ledger.cursor > at(end - 300_000), "{} is far behind {end}", world.ledger.cursor);
+    assert!(world.ledger.only().cursor > at(end - 300_000), "{} is far behind {end}", world.ledger.only().cursor);
 }
 
 #[test]
@@ -152,15 +152,15 @@ fn payloads_in_memory_are_bounded_in_bytes() {
         let record = Record { payload, ..world.record(nth as u64 / 3) };
         expected.push(record.id);
         world.schedule_record(record, OnKey::KeepExisting).unwrap();
-        assert!(world.ledger.table.bytes() <= 100_000);
+        assert!(world.ledger.only().table.bytes() <= 100_000);
     }
     let mut delivered = vec![];
     for due in 0..100 {
         delivered.extend(world.run_to(due).into_iter().map(|(_, id, _)| id));
-        assert!(world.ledger.table.bytes() <= 100_000);
+        assert!(world.ledger.only().table.bytes() <= 100_000);
     }
     assert!(delivered == expected);
-    assert_eq!(world.ledger.table.bytes(), 0);
+    assert_eq!(world.ledger.only().table.bytes(), 0);
 }
 
 fn of_route(world: &mut World, route: &str, due: u64) -> DurableId {

@@ -5,6 +5,8 @@ mod in_flight;
 mod life;
 mod memory;
 mod model;
+mod newer;
+mod nodes;
 mod parking;
 mod race;
 mod scenarios;

@@ -27,7 +27,7 @@ fn about_to_be_parked(by_its_message: bool) -> (World, DurableId) {
     world.restart();
     world.pass(999_000);
     world.maintain();
-    assert_eq!(world.ledger.internal_changes.len(), 1, "it is about to be parked");
+    assert_eq!(world.ledger.only().internal_changes.len(), 1, "it is about to be parked");
     (world, id)
 }
 
@@ -120,7 +120,7 @@ fn about_to_be_taken_back() -> (World, DurableId) {
     world.disk.power_off();
     world.reopen_quietly();
     world.maintain();
-    assert_eq!(world.ledger.internal_changes.len(), 1, "it is about to be unparked");
+    assert_eq!(world.ledger.only().internal_changes.len(), 1, "it is about to be unparked");
     (world, id)
 }
 

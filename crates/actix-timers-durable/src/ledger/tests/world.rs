@@ -8,11 +8,11 @@ use crate::ledger::closed::Closed;
 use crate::ledger::health::{Health, Trouble};
 use crate::ledger::internal_changes::InternalChange;
 use crate::ledger::{
-    Answer, Answered, Cancellation, Horizon, Ledger, LedgerConfig, Note, Reading, Replies, Request, Rescheduling,
+    Answer, Answered, Cancellation, Horizon, LedgerConfig, Ledgers, Note, Reading, Replies, Request, Rescheduling,
     Scheduled, Verdict,
 };
 use crate::metrics::DurableCounters;
-use crate::store::{Change, Counts, EmbeddedStore, MemoryDisk, OnKey, StoreError, TimerStore};
+use crate::store::{Change, Counts, EmbeddedStore, MemoryDisk, Node, OnKey, StoreError, TimerStore};
 use crate::{DueTime, DurableId, Record, RecordState, RetryPolicy};
 
 pub(crate) fn at(millis: u64) -> DueTime {
@@ -51,9 +51,9 @@ pub(crate) struct FakeHorizon(Arc<Mutex<Armed>>);
 
 #[derive(Default)]
 pub(crate) struct Armed {
-    now: DueTime,
-    count: u64,
-    armed: BTreeMap<(DueTime, u64), Arc<Record>>,
+    pub(crate) now: DueTime,
+    pub(crate) count: u64,
+    pub(crate) armed: BTreeMap<(DueTime, u64), Arc<Record>>,
     pub(crate) recheck_at: Option<DueTime>,
     pub(crate) recheck_after: Option<Duration>,
 }
@@ -100,9 +100,9 @@ impl<T> Coming<T> {
 pub(crate) struct World {
     /// The disk in memory, unless the timers are in files.
     pub(crate) disk: MemoryDisk,
-    files: Option<tempfile::TempDir>,
+    pub(super) files: Option<tempfile::TempDir>,
     pub(crate) config: LedgerConfig,
-    pub(crate) ledger: Ledger<FakeHorizon>,
+    pub(crate) ledger: Ledgers<FakeHorizon>,
     pub(crate) horizon: FakeHorizon,
     pub(crate) wall: DueTime,
     pub(crate) time: Duration,
@@ -211,7 +211,7 @@ impl World {
             replies.send(|copy| copy());
             let has_more = self.ledger.maintain(now);
             let most = self.config.loaded.max(self.in_flight());
-            assert!(self.ledger.table.len() <= most, "{} in memory", self.ledger.table.len());
+            assert!(self.ledger.only().table.len() <= most, "{} in memory", self.ledger.only().table.len());
             if !has_more && requests.is_empty() {
                 return;
             }
@@ -232,9 +232,10 @@ impl World {
     /// Simulates rejections until the next group is written before pending internal changes.
     pub(crate) fn settle_late(&mut self) {
         let rejected = Arc::new(StoreError::Rejected(std::io::ErrorKind::StorageFull.into()));
-        self.ledger.health = Health::Rejecting(Trouble::after(None, rejected, self.time));
+        self.ledger.only().health = Health::Rejecting(Trouble::after(None, rejected, self.time));
         for number in 0..1000 {
             self.ledger
+                .only()
                 .internal_changes
                 .put_back(Change::EndClaim { number: u64::MAX - number }, InternalChange::Bookkeeping);
         }
@@ -243,13 +244,13 @@ impl World {
     /// Returns the number of claims in the store that have not ended.
     pub(crate) fn open_claims(&mut self) -> usize {
         let lease = self.ledger.store.acquire(0).unwrap();
-        self.ledger.fence = lease.fence;
+        self.ledger.only().fence = lease.fence;
         lease.claims.len()
     }
 
     /// Returns the number of records that cannot be evicted.
-    fn in_flight(&self) -> usize {
-        self.ledger.table.busy()
+    fn in_flight(&mut self) -> usize {
+        self.ledger.only().table.busy()
     }
 
     pub(crate) fn ask<T: Send + 'static>(&mut self, request: impl FnOnce(Answer<T>) -> Request) -> Answered<T> {
@@ -270,6 +271,8 @@ impl World {
             key: None,
             repeat: None,
             retry: None,
+            headers: Default::default(),
+            payload_codec: None,
             payload: self.names.to_be_bytes().into(),
         }
     }
@@ -369,11 +372,11 @@ impl World {
     }
 
     pub(crate) fn counters(&self) -> DurableCounters {
-        self.ledger.counters
+        self.ledger.counters()
     }
 
-    pub(crate) fn loaded(&self) -> usize {
-        self.ledger.table.len()
+    pub(crate) fn loaded(&mut self) -> usize {
+        self.ledger.only().table.len()
     }
 }
 
@@ -400,7 +403,8 @@ fn open(
     horizon: &FakeHorizon,
     unknown: &'static [&'static str],
     retry: RetryPolicy,
-) -> Ledger<FakeHorizon> {
-    let policy_of = move |route: &str, _: &str| (!unknown.contains(&route)).then_some(retry);
-    Ledger::open(store, config.clone(), Box::new(policy_of), horizon.clone()).unwrap()
+) -> Ledgers<FakeHorizon> {
+    let policy_of = Arc::new(move |route: &str, _: &str| (!unknown.contains(&route)).then_some(retry));
+    let horizon = horizon.clone();
+    Ledgers::open(store, Node::default(), config.clone(), policy_of, move || horizon.clone()).unwrap()
 }

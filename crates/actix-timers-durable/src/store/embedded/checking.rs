@@ -11,7 +11,7 @@ use super::layout::{
     read_tagged_id,
 };
 use super::{EmbeddedStore, scan};
-use crate::store::{Counts, Found, Part, Position, StoreError};
+use crate::store::{Counts, Found, Part, Position, StoreError, codec};
 use crate::{DueTime, DurableId};
 
 /// An inconsistency of a store.
@@ -24,6 +24,14 @@ pub enum CheckIssue {
         what: &'static str,
         /// The timer, if known.
         id: Option<DurableId>,
+    },
+    /// A newer version of this crate has written the record of a timer. It is sound, and kept for a build that knows
+    /// it.
+    Newer {
+        /// The id of the timer.
+        id: DurableId,
+        /// The version of the record.
+        version: u8,
     },
     /// An index entry of a timer is missing or wrong.
     Lost {
@@ -60,6 +68,9 @@ impl fmt::Display for CheckIssue {
         match self {
             Self::Damaged { id: Some(id), .. } => write!(f, "damaged: the timer {id} cannot be read"),
             Self::Damaged { what, id: None } => write!(f, "damaged: some {what} cannot be read"),
+            Self::Newer { id, version } => {
+                write!(f, "newer: the timer {id} has a record of a newer version ({version}), and is kept")
+            }
             Self::Lost { what, id } => write!(f, "lost: {what} does not lead to {id}"),
             Self::Stale { what, id } => write!(f, "stale: {what} leads to {id}, which is not there or cannot be read"),
             Self::Miscounted { shard, kept, counted } => write!(
@@ -110,7 +121,8 @@ impl EmbeddedStore {
             };
             match claim {
                 Ok(_) => Ok(()),
-                Err(ReadError::Damaged) => {
+                // Claims have no version.
+                Err(ReadError::Damaged | ReadError::Newer(_)) => {
                     issues.push(CheckIssue::Damaged { what: "claims", id: None });
                     Ok(())
                 }
@@ -149,7 +161,9 @@ impl EmbeddedStore {
         loop {
             let page = scan::page(engine, &mut self.names, (part, shard), lower, DueTime::MAX, STEP)?;
             issues.extend(page.damaged.iter().map(|id| CheckIssue::Damaged { what: RECORD, id: *id }));
-            count += page.found.len() as u64;
+            let newer = page.newer.iter().map(|newer| CheckIssue::Newer { id: newer.at.id, version: newer.version });
+            issues.extend(newer);
+            count += (page.found.len() + page.newer.len()) as u64;
             for found in &page.found {
                 check_record(engine, found, state, issues)?;
             }
@@ -226,14 +240,15 @@ fn check_record(
     Ok(())
 }
 
-/// Returns whether a pending or parked timer has this key. Reads no more of it.
+/// Returns whether a pending or parked timer has this key. Reads no more of it. The key of a record of a newer version
+/// is unknown, and taken to be this one.
 fn has_key(engine: &Engine, id: DurableId, key: &str) -> Result<bool, ReadError> {
     let position = engine.space(Space::Index).get(key_of_position(id))?.and_then(|row| read_position_value(&row));
     let (part, due) = position.unwrap_or((Part::Pending, id.first_due()));
     let region = Region::new(part, id.shard());
     let Some(row) = engine.space(region.space).get(region.key(Position { due, id }))? else { return Ok(false) };
     let (_, head) = read_first_piece(&row)?;
-    Ok(key_of_record(head) == Some(key))
+    Ok(codec::unknown_version(head).is_some() || key_of_record(head) == Some(key))
 }
 
 /// Checks that each piece belongs to a value.
@@ -249,7 +264,7 @@ fn check_pieces(engine: &Engine, issues: &mut Vec<CheckIssue>) -> Result<(), Rea
                 Ok(Some(row)) => read_first_piece(&row).is_ok_and(|(pieces, _)| number < pieces),
                 Ok(None) => false,
                 // Its damage is already reported.
-                Err(ReadError::Damaged) => true,
+                Err(ReadError::Damaged | ReadError::Newer(_)) => true,
                 Err(error) => return Err(error),
             },
             None => false,
@@ -264,7 +279,7 @@ fn check_pieces(engine: &Engine, issues: &mut Vec<CheckIssue>) -> Result<(), Rea
 fn is_there(engine: &Engine, space: Space, key: &[u8]) -> Result<bool, ReadError> {
     match engine.space(space).contains_key(key).map_err(ReadError::from) {
         // Its damage is already reported.
-        Err(ReadError::Damaged) => Ok(true),
+        Err(ReadError::Damaged | ReadError::Newer(_)) => Ok(true),
         other => other,
     }
 }

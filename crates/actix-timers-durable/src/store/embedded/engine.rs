@@ -226,6 +226,8 @@ pub(super) fn join(
 pub(super) enum ReadError {
     /// The data differ from those written.
     Damaged,
+    /// A newer version has written the record, in this version of its encoding.
+    Newer(u8),
     /// The disk cannot be read.
     Io(io::Error),
 }
@@ -245,7 +247,10 @@ impl From<fjall::Error> for ReadError {
 }
 
 impl From<DecodeError> for ReadError {
-    fn from(_: DecodeError) -> Self {
-        Self::Damaged
+    fn from(error: DecodeError) -> Self {
+        match error {
+            DecodeError::Version(version) => Self::Newer(version),
+            _ => Self::Damaged,
+        }
     }
 }

@@ -69,6 +69,8 @@ fn put(number: u64) -> Change {
         key: None,
         repeat: None,
         retry: None,
+        headers: Default::default(),
+        payload_codec: None,
         payload: [].into(),
     };
     Change::Put { record: Arc::new(record), on_key: OnKey::KeepExisting }

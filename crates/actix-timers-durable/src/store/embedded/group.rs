@@ -8,37 +8,46 @@ use fjall::Slice;
 
 use super::engine::{Engine, ReadError, Rows, Value, join};
 use super::layout::{
-    PIECE, Region, ShardState, Space, first_piece, id_value, key_of_claim, key_of_dead_letter, key_of_holder,
-    key_of_piece, key_of_position, key_of_record, key_of_state, position_value, put_claim, put_dead_letter, read_id,
-    read_position_value, read_record,
+    PIECE, Region, ShardState, Space, first_piece_after_byte, id_value, key_of_claim, key_of_dead_letter,
+    key_of_holder, key_of_piece, key_of_position, key_of_record, key_of_state, position_value, put_claim,
+    put_dead_letter, read_id, read_position_value, read_record,
 };
 use super::names::Names;
+use super::recent::Recent;
+use crate::store::codec::DecodeError;
 use crate::store::{Change, ChangeOutcome, OnKey, Part, Position, codec};
 use crate::{DueTime, DurableId, Record, RecordState};
 
 /// The rows of a commit, as far as it is prepared.
 pub(super) struct Group<'a> {
     engine: &'a Engine,
+    recent: &'a Recent,
     names: &'a mut Names,
     shard: u16,
     pub(super) state: ShardState,
     pub(super) rows: Rows,
     /// The earliest due time of timers made pending.
     lowest: DueTime,
-    /// Buffer for assembling values.
+    /// Buffer for assembling values, after one byte for the number of further pieces.
     scratch: Vec<u8>,
 }
 
 impl<'a> Group<'a> {
-    pub(super) fn new(engine: &'a Engine, names: &'a mut Names, shard: u16, state: ShardState, size: usize) -> Self {
+    pub(super) fn new(
+        (engine, recent): (&'a Engine, &'a Recent),
+        names: &'a mut Names,
+        (shard, state): (u16, ShardState),
+        size: usize,
+    ) -> Self {
         let rows = Rows::with_capacity_and_hasher(size + 1, Default::default());
-        Self { engine, names, shard, state, rows, lowest: DueTime::MAX, scratch: Vec::new() }
+        Self { engine, recent, names, shard, state, rows, lowest: DueTime::MAX, scratch: Vec::new() }
     }
 
     /// Applies all changes, and counts the commit.
     ///
     /// # Errors
-    /// The disk cannot be read. Damaged records are no error: changes treat them as missing.
+    /// The disk cannot be read. Damaged records are no error: changes treat them as missing. Records of a newer version
+    /// are left as they are.
     pub(super) fn apply(&mut self, changes: &[Change]) -> Result<Vec<ChangeOutcome>, ReadError> {
         let outcomes = changes.iter().map(|change| self.change(change)).collect::<Result<_, _>>()?;
         self.state.cursor = self.state.cursor.min(self.lowest);
@@ -51,10 +60,13 @@ impl<'a> Group<'a> {
         Ok(match change {
             Change::Put { record, on_key } => self.put(record, *on_key)?,
             Change::Remove { id, at } => match self.find(*id, *at)? {
-                Some(found) => {
-                    self.remove(*id, &found)?;
-                    ChangeOutcome::Removed
-                }
+                Some(found) => match found.unknown_version() {
+                    Some(version) => ChangeOutcome::Newer { id: *id, version },
+                    None => {
+                        self.remove(*id, &found)?;
+                        ChangeOutcome::Removed
+                    }
+                },
                 None => ChangeOutcome::Missing,
             },
             Change::Move { id, at, to } => match self.take_pending(*id, *at)? {
@@ -62,7 +74,7 @@ impl<'a> Group<'a> {
                 None => ChangeOutcome::Missing,
             },
             Change::Claim(claim) => {
-                self.scratch.clear();
+                self.begin_value();
                 put_claim(claim, &mut self.scratch);
                 self.write(Space::State, key_of_claim(self.shard, claim.number));
                 ChangeOutcome::Done
@@ -86,8 +98,9 @@ impl<'a> Group<'a> {
             },
             Change::Requeue { id, due } => self.requeue(*id, *due)?,
             Change::Discard { id } => match self.take_dead_letter(*id)? {
-                Some(_) => ChangeOutcome::Removed,
-                None => ChangeOutcome::Missing,
+                Taken::Record(_) => ChangeOutcome::Removed,
+                Taken::Newer { version, .. } => ChangeOutcome::Newer { id: *id, version },
+                Taken::Nothing => ChangeOutcome::Missing,
             },
             Change::Park { id, at } => match self.take_pending(*id, *at)? {
                 Some(record) => {
@@ -125,7 +138,9 @@ impl<'a> Group<'a> {
                     }
                     replaced = Some(holder);
                 }
-                (OnKey::KeepExisting, Some(found)) if self.record(holder, &found).is_some() => {
+                (OnKey::KeepExisting, Some(found))
+                    if found.unknown_version().is_some() || self.record(holder, &found).is_some() =>
+                {
                     return Ok(ChangeOutcome::Exists(holder));
                 }
                 // The holder is damaged and will never be delivered: it must not block a timer that will.
@@ -140,13 +155,17 @@ impl<'a> Group<'a> {
         if self.find(id, None)?.is_some() {
             return Ok(ChangeOutcome::Missing);
         }
-        let Some(dead) = self.take_dead_letter(id)? else { return Ok(ChangeOutcome::Missing) };
+        let dead = match self.take_dead_letter(id)? {
+            Taken::Record(dead) => dead,
+            Taken::Newer { version, .. } => return Ok(ChangeOutcome::Newer { id, version }),
+            Taken::Nothing => return Ok(ChangeOutcome::Missing),
+        };
         let key = match dead.key {
-            Some(key) if self.holder(&key)?.is_none() => Some(key),
+            Some(ref key) if self.holder(key)?.is_none() => Some(Arc::clone(key)),
             _ => None,
         };
         let progress = RecordState { due, attempt: 1, ..dead.progress };
-        let record = Record { progress, repeat: None, key, ..dead };
+        let record = Record { progress, repeat: None, key, ..*dead };
         self.insert(Part::Pending, &record);
         Ok(ChangeOutcome::Moved(Arc::new(record)))
     }
@@ -221,18 +240,21 @@ impl<'a> Group<'a> {
             self.rows.insert((Space::Index, key_of_position(record.id)), Some(position_value(part, due)));
         }
         *self.count(part) += 1;
-        self.scratch.clear();
+        self.begin_value();
         codec::encode(record, &mut self.scratch);
         let region = Region::new(part, self.shard);
         self.write(region.space, region.key(Position { due, id: record.id }));
     }
 
     fn dead_letter(&mut self, record: &Record, reason: &str, dead_at: DueTime) -> Result<(), ReadError> {
-        self.take_dead_letter(record.id)?;
+        // The new one replaces an earlier one of any version.
+        if let Taken::Newer { key, pieces, .. } = self.take_dead_letter(record.id)? {
+            self.erase_dead_letter(record.id, key, pieces);
+        }
         let due = record.progress.due;
         self.rows.insert((Space::Index, key_of_dead_letter(record.id)), Some(position_value(Part::Dead, due)));
         self.state.counts.dead += 1;
-        self.scratch.clear();
+        self.begin_value();
         put_dead_letter(reason, dead_at, &mut self.scratch);
         codec::encode(record, &mut self.scratch);
         self.write(Space::Aside, Region::new(Part::Dead, self.shard).key(Position { due, id: record.id }));
@@ -240,23 +262,29 @@ impl<'a> Group<'a> {
     }
 
     /// Removes a dead letter, if a readable one exists.
-    fn take_dead_letter(&mut self, id: DurableId) -> Result<Option<Record>, ReadError> {
+    fn take_dead_letter(&mut self, id: DurableId) -> Result<Taken, ReadError> {
         if id.shard() != self.shard {
-            return Ok(None);
+            return Ok(Taken::Nothing);
         }
-        let dead_letter = key_of_dead_letter(id);
-        let Some(row) = self.row(Space::Index, &dead_letter)? else { return Ok(None) };
-        let Some((_, due)) = read_position_value(&row) else { return Ok(None) };
+        let Some(row) = self.row(Space::Index, &key_of_dead_letter(id))? else { return Ok(Taken::Nothing) };
+        let Some((_, due)) = read_position_value(&row) else { return Ok(Taken::Nothing) };
         let key = Region::new(Part::Dead, self.shard).key(Position { due, id });
-        let Some(value) = self.read(Space::Aside, &key)? else { return Ok(None) };
+        let Some(value) = self.read(Space::Aside, &key)? else { return Ok(Taken::Nothing) };
         let names = &mut *self.names;
-        let Ok(found) = read_record(Part::Dead, Position { due, id }, &value.bytes, &mut |name| names.get(name)) else {
-            return Ok(None);
-        };
-        self.rows.insert((Space::Index, dead_letter), None);
+        match read_record(Part::Dead, Position { due, id }, &value.bytes, &mut |name| names.get(name)) {
+            Ok(found) => {
+                self.erase_dead_letter(id, key, value.pieces);
+                Ok(Taken::Record(Box::new(Arc::unwrap_or_clone(found.record))))
+            }
+            Err(DecodeError::Version(version)) => Ok(Taken::Newer { version, key, pieces: value.pieces }),
+            Err(_) => Ok(Taken::Nothing),
+        }
+    }
+
+    fn erase_dead_letter(&mut self, id: DurableId, key: Slice, pieces: u16) {
+        self.rows.insert((Space::Index, key_of_dead_letter(id)), None);
         self.state.counts.dead = self.state.counts.dead.saturating_sub(1);
-        self.erase(Space::Aside, key, value.pieces);
-        Ok(Some(Arc::unwrap_or_clone(found.record)))
+        self.erase(Space::Aside, key, pieces);
     }
 
     /// Returns the timer that has a key.
@@ -274,10 +302,13 @@ impl<'a> Group<'a> {
 
     /// Returns the present row of a key; none if it is damaged.
     fn row(&self, space: Space, key: &Slice) -> Result<Option<Slice>, ReadError> {
-        match self.rows.get(&(space, key.clone())) {
-            Some(row) => Ok(row.clone()),
-            None => self.engine.space(space).get(key).map_err(ReadError::from).or_else(damaged(None)),
+        if let Some(row) = self.rows.get(&(space, key.clone())) {
+            return Ok(row.clone());
         }
+        if let Some(row) = self.recent.row(space, key) {
+            return Ok(Some(row));
+        }
+        self.engine.space(space).get(key).map_err(ReadError::from).or_else(damaged(None))
     }
 
     /// Returns the whole value of a key.
@@ -286,14 +317,19 @@ impl<'a> Group<'a> {
         join((space, key), row, |piece| self.row(Space::Pieces, &piece)).map(Some).or_else(damaged(None))
     }
 
+    fn begin_value(&mut self) {
+        self.scratch.clear();
+        self.scratch.push(0);
+    }
+
     /// Writes the value assembled in `scratch`.
     fn write(&mut self, space: Space, key: Slice) {
-        let rest = self.scratch.get(PIECE..).unwrap_or_default();
+        let rest = self.scratch.get(1 + PIECE..).unwrap_or_default();
         for (number, piece) in rest.chunks(PIECE).enumerate() {
             let piece_key = key_of_piece(space, &key, number as u16);
             self.rows.insert((Space::Pieces, piece_key), Some(Slice::new(piece)));
         }
-        self.rows.insert((space, key), Some(first_piece(&self.scratch)));
+        self.rows.insert((space, key), Some(first_piece_after_byte(&mut self.scratch)));
     }
 
     fn erase(&mut self, space: Space, key: Slice, pieces: u16) {
@@ -312,10 +348,29 @@ struct Living {
     value: Value,
 }
 
+impl Living {
+    /// Returns the version of its record, if a newer version of this crate has written it.
+    fn unknown_version(&self) -> Option<u8> {
+        codec::unknown_version(&self.value.bytes)
+    }
+}
+
+/// A dead letter that was to be removed.
+enum Taken {
+    Record(Box<Record>),
+    /// It is still there: a newer version of this crate has written it.
+    Newer {
+        version: u8,
+        key: Slice,
+        pieces: u16,
+    },
+    Nothing,
+}
+
 /// Returns `instead` for damaged data, and other errors unchanged.
 fn damaged<T>(instead: T) -> impl FnOnce(ReadError) -> Result<T, ReadError> {
     move |error| match error {
         ReadError::Damaged => Ok(instead),
-        ReadError::Io(_) => Err(error),
+        ReadError::Io(_) | ReadError::Newer(_) => Err(error),
     }
 }

@@ -24,6 +24,8 @@ fn record(number: u64, key: &str, payload: usize) -> Record {
         key: Some(key.into()),
         repeat: None,
         retry: None,
+        headers: Default::default(),
+        payload_codec: None,
         payload: vec![7; payload].into(),
     }
 }

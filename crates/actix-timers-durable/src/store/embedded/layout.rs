@@ -54,30 +54,36 @@ impl Space {
 pub(super) struct Region {
     pub(super) space: Space,
     /// The prefix of each key: the tag of the part in its space, and the shard.
-    prefix: Vec<u8>,
+    prefix: [u8; 3],
+    has_tag: bool,
 }
 
 impl Region {
     pub(super) fn new(part: Part, shard: u16) -> Self {
         let (space, tag) = match part {
-            Part::Pending => (Space::Pending, None),
-            Part::Parked => (Space::Aside, Some(PARKED)),
-            Part::Dead => (Space::Aside, Some(DEAD)),
+            Part::Pending => (Space::Pending, 0),
+            Part::Parked => (Space::Aside, PARKED),
+            Part::Dead => (Space::Aside, DEAD),
         };
-        Self { space, prefix: tag.into_iter().chain(shard.to_be_bytes()).collect() }
+        let [high, low] = shard.to_be_bytes();
+        Self { space, prefix: [tag, high, low], has_tag: part != Part::Pending }
+    }
+
+    fn prefix(&self) -> &[u8] {
+        &self.prefix[usize::from(!self.has_tag)..]
     }
 
     /// Returns the key of the record at a position.
     pub(super) fn key(&self, at: Position) -> Slice {
-        let mut key = Vec::with_capacity(24);
-        key.extend_from_slice(&self.prefix);
-        push_position(at, &mut key);
-        key.into()
+        let mut key = KeyBuffer::default();
+        key.extend(self.prefix());
+        key.push_position(at);
+        key.bytes[..key.length].into()
     }
 
     /// Returns the lower bound on keys of records due at `due` or later.
     pub(super) fn from(&self, due: u64) -> Vec<u8> {
-        let mut key = self.prefix.clone();
+        let mut key = self.prefix().to_vec();
         key.extend_from_slice(&due.to_be_bytes()[2..]);
         key
     }
@@ -85,33 +91,51 @@ impl Region {
     /// Returns the position of the record with this key, if it belongs to this region.
     pub(super) fn position(&self, key: &[u8]) -> Option<Position> {
         let shard = u16::from_be_bytes(*self.prefix.last_chunk()?);
-        read_position(shard, key.strip_prefix(&*self.prefix)?)
+        read_position(shard, key.strip_prefix(self.prefix())?)
     }
 }
 
 const PARKED: u8 = b'P';
 const DEAD: u8 = b'D';
 
-/// Appends a position without its shard: due time (6 bytes), its difference from the time of the id, random bits (8
-/// bytes).
-///
-/// The difference is one byte, `0x80`, for timers that were never moved. Otherwise the number of following bytes is
-/// added to it or subtracted from it; those bytes are the difference, complemented if the id's time is the earlier one:
-/// so keys are in the order of positions.
-fn push_position(Position { due, id }: Position, key: &mut Vec<u8>) {
-    key.extend_from_slice(&due.as_millis().to_be_bytes()[2..]);
-    let first = id.first_due().as_millis();
-    let magnitude = first.abs_diff(due.as_millis());
-    let length = (71 - magnitude.leading_zeros()) as usize / 8;
-    let bytes = &magnitude.to_be_bytes()[8 - length..];
-    if first >= due.as_millis() {
-        key.push(0x80 + length as u8);
-        key.extend_from_slice(bytes);
-    } else {
-        key.push(0x80 - length as u8);
-        key.extend(bytes.iter().map(|byte| !byte));
+/// A key that is being assembled: of 3 + 6 + 1 + 6 + 8 bytes at most.
+#[derive(Default)]
+struct KeyBuffer {
+    bytes: [u8; 24],
+    length: usize,
+}
+
+impl KeyBuffer {
+    fn extend(&mut self, bytes: &[u8]) {
+        self.bytes[self.length..][..bytes.len()].copy_from_slice(bytes);
+        self.length += bytes.len();
     }
-    key.extend_from_slice(&id.random().to_be_bytes());
+
+    /// Appends a position without its shard: due time (6 bytes), its difference from the time of the id, random bits (8
+    /// bytes).
+    ///
+    /// The difference is one byte, `0x80`, for timers that were never moved. Otherwise the number of following bytes is
+    /// added to it or subtracted from it; those bytes are the difference, complemented if the id's time is the earlier
+    /// one: so keys are in the order of positions.
+    fn push_position(&mut self, Position { due, id }: Position) {
+        self.extend(&due.as_millis().to_be_bytes()[2..]);
+        let first = id.first_due().as_millis();
+        let magnitude = first.abs_diff(due.as_millis());
+        let length = (71 - magnitude.leading_zeros()) as usize / 8;
+        if first >= due.as_millis() {
+            self.extend(&[0x80 + length as u8]);
+            self.extend(&magnitude.to_be_bytes()[8 - length..]);
+        } else {
+            self.extend(&[0x80 - length as u8]);
+            self.extend(&(!magnitude).to_be_bytes()[8 - length..]);
+        }
+        self.extend(&id.random().to_be_bytes());
+    }
+}
+
+/// Returns whether the pending record with this key is due at `until` or earlier.
+pub(super) fn is_due_by(key: &[u8], until: DueTime) -> bool {
+    key.get(2..8).is_some_and(|due| due <= &until.as_millis().to_be_bytes()[2..])
 }
 
 fn read_position(shard: u16, bytes: &[u8]) -> Option<Position> {
@@ -297,10 +321,11 @@ pub(super) fn read_record(
     if record.key.as_ref().is_some_and(|key| key.len() > MAX_KEY_LEN) {
         return Err(DecodeError::Impossible("key"));
     }
-    Ok(Found { record: record.into(), part, dead_letter })
+    Ok(Found { record: record.into(), part, dead_letter, is_claimed: false })
 }
 
-/// Returns the idempotency key in the value, or its first piece, of a pending or parked timer.
+/// Returns the idempotency key in the value, or its first piece, of a pending or parked timer. None if a newer version
+/// has written the record.
 pub(super) fn key_of_record(value: &[u8]) -> Option<&str> {
     codec::key_of(value).ok().flatten().filter(|key| key.len() <= MAX_KEY_LEN)
 }
@@ -308,6 +333,20 @@ pub(super) fn key_of_record(value: &[u8]) -> Option<&str> {
 /// Returns the key of a piece of a long value.
 pub(super) fn key_of_piece(space: Space, key: &[u8], piece: u16) -> Slice {
     [&[space as u8], key, &piece.to_be_bytes()].concat().into()
+}
+
+/// Returns the row of a value: the number of further pieces, then the first bytes. `value` begins with another byte, which
+/// is overwritten.
+pub(super) fn first_piece_after_byte(value: &mut [u8]) -> Slice {
+    let length = value.len().saturating_sub(1);
+    let pieces = length.saturating_sub(PIECE).div_ceil(PIECE);
+    match (value.first_mut(), u8::try_from(pieces)) {
+        (Some(head), Ok(pieces)) if pieces < 0x80 => {
+            *head = pieces;
+            value[..=length.min(PIECE)].into()
+        }
+        _ => first_piece(value.get(1..).unwrap_or_default()),
+    }
 }
 
 /// Returns the row of a value: the number of further pieces, then the first bytes.
@@ -355,6 +394,10 @@ mod tests {
             assert!(keys.is_sorted_by_key(|(_, at)| *at));
             for (key, at) in keys {
                 assert_eq!(region.position(&key), Some(at));
+                let before = DueTime::from_millis(at.due.as_millis().saturating_sub(1)).unwrap();
+                assert!(
+                    part != Part::Pending || is_due_by(&key, at.due) && (before == at.due || !is_due_by(&key, before))
+                );
                 assert!(*key >= *region.from(at.due.as_millis()) && *key < *region.from(at.due.as_millis() + 1));
                 for length in 0..key.len() {
                     let _ = region.position(&key[..length]);

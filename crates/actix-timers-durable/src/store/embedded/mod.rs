@@ -3,7 +3,7 @@
 //! Reading order:
 //!
 //! 1. `layout`: the format: keys and values.
-//! 2. `group`: the row changes of a commit; `engine` writes those at once, and syncs them.
+//! 2. `group`: the row changes of a commit; `engine` writes those at once, and syncs them; `recent` rows.
 //! 3. `scan`: pages of records, around damage.
 //! 4. `directory`: the files, their lock and their format; `modes`: their access rights; `holders`: open directories.
 //! 5. `journals`, behind a fence: the private files of the database, examined and cut before it opens them.
@@ -24,6 +24,9 @@ mod journals;
 mod layout;
 mod modes;
 mod names;
+#[cfg(test)]
+mod newer;
+mod recent;
 mod room;
 mod scan;
 
@@ -31,7 +34,7 @@ use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime};
 
 pub use checking::CheckIssue;
 use copying::Lent;
@@ -45,14 +48,18 @@ use layout::{
     read_id, read_key_of_claim, read_key_of_state, read_position_value,
 };
 use names::Names;
+use recent::Recent;
 use room::Pause;
 
 use super::{
     BackUp, Change, ChangeOutcome, Counts, Fence, Found, Lease, MAX_KEY_LEN, Page, Part, Position, StoreError,
-    TimerStore, admit,
+    TimerStore, check_lengths,
 };
 use crate::shown::shown;
 use crate::{DueTime, DurableId, Record};
+
+/// The time ahead for which written rows are kept in memory.
+const SOON: Duration = Duration::from_secs(10);
 
 /// A store of durable timers in a directory, for one process at a time.
 ///
@@ -79,6 +86,7 @@ pub struct EmbeddedStore {
     options: EmbeddedOptions,
     shards: HashMap<u16, ShardState>,
     names: Names,
+    recent: Recent,
     has_failed: bool,
     /// The engine lent to backups.
     lent: Lent,
@@ -223,6 +231,7 @@ impl EmbeddedStore {
             options,
             shards: HashMap::new(),
             names: Names::default(),
+            recent: Recent::default(),
             has_failed: false,
             lent: Lent::default(),
             pause: None,
@@ -316,6 +325,9 @@ impl EmbeddedStore {
         match error {
             ReadError::Io(error) => unreadable(self.directory.path(), &error),
             ReadError::Damaged => unreadable(self.directory.path(), &"a checksum does not fit, or a part is missing"),
+            ReadError::Newer(version) => {
+                unreadable(self.directory.path(), &format!("a newer version has written it, in version {version}"))
+            }
         }
     }
 
@@ -394,6 +406,7 @@ impl EmbeddedStore {
     /// Closes the engine, which ends backups that have it.
     fn close_engine(&mut self) {
         self.lent.take_back();
+        self.recent.clear();
         self.engine = None;
     }
 
@@ -568,15 +581,11 @@ impl TimerStore for EmbeddedStore {
         let state = ShardState { epoch: state.epoch + 1, commits: state.commits + 1, ..state };
         let rows = std::iter::once(((Space::State, key_of_state(shard)), Some(state.value()))).collect();
         self.write(shard, state, &rows)?;
-        Ok(Lease { fence: Fence { shard, epoch: state.epoch }, cursor: state.cursor, claims })
-    }
-
-    fn renew(&mut self, fence: Fence) -> Result<(), StoreError> {
-        self.owned(fence).map(drop)
+        Ok(Lease::new(Fence { shard, epoch: state.epoch }, state.cursor, claims))
     }
 
     fn admits(&self, record: &Record) -> Result<(), StoreError> {
-        admit(record)?;
+        check_lengths(record)?;
         self.check_room_for_new()
     }
 
@@ -589,16 +598,26 @@ impl TimerStore for EmbeddedStore {
         self.recover()?;
         let state = self.owned(fence)?;
         let engine = self.engine()?.clone();
-        let mut group = Group::new(&engine, &mut self.names, fence.shard, state, changes.len());
+        let from = (&*engine, &self.recent);
+        let mut group = Group::new(from, &mut self.names, (fence.shard, state), changes.len());
         let outcomes = group.apply(changes).map_err(|error| match error {
             ReadError::Io(error) => StoreError::Rejected(error),
-            ReadError::Damaged => StoreError::Rejected(io::Error::from(io::ErrorKind::InvalidData)),
+            ReadError::Damaged | ReadError::Newer(_) => {
+                StoreError::Rejected(io::Error::from(io::ErrorKind::InvalidData))
+            }
         })?;
         let (state, rows) = (group.state, group.rows);
         // Otherwise it could not be reopened.
         drop(engine);
-        self.write(fence.shard, state, &rows)?;
-        Ok(outcomes)
+        let written = self.write(fence.shard, state, &rows);
+        match written {
+            Ok(()) => {
+                let until = DueTime::reached_at(SystemTime::now()).saturating_add(SOON);
+                self.recent.follow(&rows, until);
+            }
+            Err(_) => self.recent.clear(),
+        }
+        written.map(|()| outcomes)
     }
 
     fn load(
@@ -625,7 +644,10 @@ impl TimerStore for EmbeddedStore {
     fn get(&mut self, id: DurableId) -> Result<Option<Found>, StoreError> {
         self.recover_to_read()?;
         let engine = self.engine()?.clone();
-        self.look_up(&engine, id).map_err(|error| self.unreadable(error))
+        self.look_up(&engine, id).map_err(|error| match error {
+            ReadError::Newer(version) => StoreError::newer_record(id, version),
+            error => self.unreadable(error),
+        })
     }
 
     fn find_key(&mut self, shard: u16, key: &str) -> Result<Option<DurableId>, StoreError> {

@@ -12,7 +12,7 @@ use super::engine::{Engine, ReadError, join};
 use super::layout::{Region, Space, read_record};
 use super::names::Names;
 use crate::DueTime;
-use crate::store::{Found, Page, Part, Position};
+use crate::store::{Found, Newer, Page, Part, Position};
 
 /// Returns rows of a space in the order of their keys, from `lower` up to `upper` (exclusive), at most `limit`. Damaged
 /// rows are skipped and counted.
@@ -30,7 +30,8 @@ pub(super) fn rows(
         match read_range(engine, space, lower.clone()..upper.to_vec(), limit, &mut found) {
             Ok(()) => return Ok(found),
             Err(ReadError::Io(error)) => return Err(ReadError::Io(error)),
-            Err(ReadError::Damaged) => {
+            // No row is decoded here.
+            Err(ReadError::Damaged | ReadError::Newer(_)) => {
                 *damaged += 1;
                 if let Some((last, _)) = found.last() {
                     lower = successor(last);
@@ -108,7 +109,7 @@ fn skip(
 fn is_readable(result: Result<(), ReadError>) -> Result<bool, ReadError> {
     match result {
         Ok(()) => Ok(true),
-        Err(ReadError::Damaged) => Ok(false),
+        Err(ReadError::Damaged | ReadError::Newer(_)) => Ok(false),
         Err(error) => Err(error),
     }
 }
@@ -205,6 +206,7 @@ pub(super) fn page(
         match record(engine, names, part, at, (region.space, &key), row) {
             Ok(found) => page.found.push(found),
             Err(ReadError::Damaged) => page.damaged.push(Some(at.id)),
+            Err(ReadError::Newer(version)) => page.newer.push(Newer { at, version }),
             Err(error) => return Err(error),
         }
     }

@@ -4,11 +4,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
 
+use super::nodes::Shared;
 use crate::store::{Change, ChangeOutcome, Claim, Counts, Found, OnKey, Page, Part, Position};
 use crate::{DueTime, DurableId, Record, RecordState};
 
+/// The timers of a shard.
 #[derive(Debug, Default)]
 pub(super) struct Shard {
+    pub(super) shared: Shared,
     /// The epoch of the present owner.
     pub(super) epoch: u64,
     /// Lower bound on due times of pending timers.
@@ -42,6 +45,29 @@ impl Shard {
         let outcomes = changes.iter().map(|change| self.change(change, &mut lowest)).collect();
         self.cursor = self.cursor.min(lowest);
         outcomes
+    }
+
+    /// Applies one change.
+    pub(super) fn apply_one(&mut self, change: &Change) -> ChangeOutcome {
+        let mut lowest = DueTime::MAX;
+        let outcome = self.change(change, &mut lowest);
+        self.cursor = self.cursor.min(lowest);
+        outcome
+    }
+
+    /// Returns a pending timer.
+    pub(super) fn pending(&self, id: DurableId) -> Option<Arc<Record>> {
+        self.get(id).filter(|found| found.part == Part::Pending).map(|found| found.record)
+    }
+
+    /// Sets the due times of a pending or parked timer, which is pending then.
+    pub(super) fn reschedule(&mut self, id: DurableId, due: DueTime) -> Option<Arc<Record>> {
+        let record = self.take(id, None, &[Part::Pending, Part::Parked])?;
+        let progress = RecordState { due, nominal: due, ..record.progress };
+        let mut lowest = DueTime::MAX;
+        let record = self.advance(&record, progress, &mut lowest);
+        self.cursor = self.cursor.min(lowest);
+        Some(record)
     }
 
     /// Applies a change; `lowest` becomes the earliest due time of timers made pending.
@@ -159,7 +185,12 @@ impl Shard {
         let living = |records, limit| {
             upto(records, after, until)
                 .take(limit)
-                .map(|record: &Arc<Record>| Found { record: record.clone(), part, dead_letter: None })
+                .map(|record: &Arc<Record>| Found {
+                    record: record.clone(),
+                    part,
+                    dead_letter: None,
+                    is_claimed: false,
+                })
                 .collect::<Vec<_>>()
         };
         // One more than requested shows whether more follow.
@@ -172,7 +203,7 @@ impl Shard {
         let is_more = found.len() > limit;
         found.truncate(limit);
         let next = if is_more { found.last().map(|last| position(&last.record)).or(after) } else { None };
-        Page { found, next, damaged: Vec::new() }
+        Page { found, next, ..Page::default() }
     }
 
     pub(super) fn get(&self, id: DurableId) -> Option<Found> {
@@ -180,7 +211,7 @@ impl Shard {
             Some(&(part, due)) => {
                 let records = if part == Part::Parked { &self.parked } else { &self.pending };
                 let record = records.get(&Position { due, id })?.clone();
-                Some(Found { record, part, dead_letter: None })
+                Some(Found { record, part, dead_letter: None, is_claimed: false })
             }
             None => {
                 let due = *self.dead_letters.get(&id)?;
@@ -200,7 +231,7 @@ fn position(record: &Record) -> Position {
 }
 
 fn dead((record, reason, dead_at): &(Arc<Record>, Arc<str>, DueTime)) -> Found {
-    Found { record: record.clone(), part: Part::Dead, dead_letter: Some((reason.clone(), *dead_at)) }
+    Found { record: record.clone(), part: Part::Dead, dead_letter: Some((reason.clone(), *dead_at)), is_claimed: false }
 }
 
 /// Returns the records after a position, due up to `until`.

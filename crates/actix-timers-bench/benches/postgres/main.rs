@@ -1,0 +1,106 @@
+//! The store on PostgreSQL beside other ways to keep timers there, in one run on one private server.
+//!
+//! ```text
+//! cargo bench --features postgres --bench postgres                        with a million pending timers
+//! cargo bench --features postgres --bench postgres -- --pinned 600        the long form of the pinned snapshot
+//! cargo bench --features postgres --bench postgres -- --check             one short pass that verifies the work
+//! cargo bench --features postgres --bench postgres -- --help              lists the options
+//! ```
+//!
+//! The output is a table as in the bench `peers`, with medians and the ratio of ours to the others, round by round, and
+//! a table of the targets; `--json FILE` also writes the rows to a file. PostgreSQL must be installed; server and
+//! clients share two cores.
+//!
+//! # Reading order
+//!
+//! 1. `server`, `sql`: the private server, and sessions with it. `timer`: the timers, and the book of them.
+//! 2. `contenders`: tables of others, and the ways to use them. `store`: ours, through the trait and through the actor.
+//! 3. `workloads`: `groups` of new and due timers; `lifecycle` through the actor; one `caller`; timers of other nodes
+//!    (`foreign`); a steady load with a snapshot `pinned`; `memory`.
+//! 4. `targets`; `settings`: the command line. Rows are those of the bench `peers`.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod contenders;
+mod server;
+mod settings;
+mod sql;
+mod store;
+mod targets;
+mod timer;
+mod workloads;
+
+use std::process::ExitCode;
+
+use bench::rows::Rows;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use server::Server;
+use settings::Settings;
+use workloads::{caller, foreign, groups, lifecycle, memory, pinned};
+
+type Workload = fn(&Settings, &str, &mut Rows);
+
+/// The cores of server and clients together.
+const CORES: usize = 2;
+
+fn main() -> ExitCode {
+    bench::start_at_the_root();
+    let settings = match Settings::parse(std::env::args().skip(1)) {
+        Ok(Some(settings)) => settings,
+        Ok(None) => {
+            print!("{}", settings::HELP);
+            return ExitCode::SUCCESS;
+        }
+        Err(wrong) => {
+            eprintln!("{wrong}");
+            return ExitCode::FAILURE;
+        }
+    };
+    if let (Some(schema), Some(url)) = (&settings.only, &settings.url) {
+        memory::run_one(&settings, url, schema);
+        return ExitCode::SUCCESS;
+    }
+    share_cores();
+    let server = match Server::start(&settings.directory, if settings.check { "128MB" } else { "2GB" }) {
+        Ok(server) => server,
+        Err(wrong) => {
+            eprintln!("{wrong}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let workloads: [(&str, Workload); 6] = [
+        ("groups", groups::run),
+        ("lifecycle", lifecycle::run),
+        ("caller", caller::run),
+        ("foreign", foreign::run),
+        ("pinned", pinned::run),
+        ("memory", memory::run),
+    ];
+    let mut rows = Rows::default();
+    for (name, run) in workloads {
+        if settings.wants(name) {
+            run(&settings, server.url(), &mut rows);
+        }
+    }
+    drop(server);
+    rows.print_table();
+    if !settings.check {
+        targets::print(&settings, &rows);
+    }
+    match settings.json.as_deref().map_or(Ok(()), |path| rows.write_json(path)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(wrong) => {
+            eprintln!("the rows could not be written: {wrong}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Limits this process, and with it the server, to some of its cores.
+fn share_cores() {
+    let Ok(mine) = sched_getaffinity(None) else { return };
+    let mut shared = CpuSet::new();
+    (0..CpuSet::MAX_CPU).filter(|core| mine.is_set(*core)).take(CORES).for_each(|core| shared.set(core));
+    if let Err(error) = sched_setaffinity(None, &shared) {
+        eprintln!("all cores are used: {error}");
+    }
+}

@@ -1,0 +1,555 @@
+//! Several nodes on one disk: any node schedules, cancels and moves; owners deliver; others adopt the shards of the dead.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::world::{Coming, FakeHorizon, Random, at, coming};
+use crate::ledger::{
+    Answer, Answered, Cancellation, LedgerConfig, Ledgers, Reading, Replies, Request, Rescheduling, Scheduled, Verdict,
+};
+use crate::metrics::{DurableCounters, ShardLoss};
+use crate::store::{MemoryDisk, Node, OnKey, TimerStore};
+use crate::{DurableId, Record, RecordState, RetryPolicy};
+
+/// Attempts that reached a handler, in order.
+type Deliveries = HashMap<DurableId, Vec<u32>>;
+
+struct Process {
+    /// Its number among the nodes of the disk.
+    node: u64,
+    ledgers: Ledgers<FakeHorizon>,
+    horizon: FakeHorizon,
+    in_flight: Vec<Arc<Record>>,
+    is_leaving: bool,
+}
+
+struct Cluster {
+    disk: MemoryDisk,
+    processes: Vec<Process>,
+    now: u64,
+    names: u64,
+    nodes: u64,
+    deliveries: Deliveries,
+    cancelled: HashSet<DurableId>,
+}
+
+impl Cluster {
+    fn new(shards: u16, processes: usize) -> Self {
+        let mut cluster = Self {
+            disk: MemoryDisk::shared(shards),
+            processes: Vec::new(),
+            now: 1000,
+            names: 0,
+            nodes: 0,
+            deliveries: HashMap::new(),
+            cancelled: HashSet::new(),
+        };
+        (0..processes).for_each(|_| cluster.start(true));
+        cluster.settle();
+        cluster
+    }
+
+    /// Starts another process, which delivers or only schedules.
+    fn start(&mut self, delivers: bool) {
+        self.start_with(if delivers { &["route"] } else { &[] });
+    }
+
+    /// Starts another process, which delivers these routes.
+    fn start_with(&mut self, routes: &'static [&'static str]) {
+        let horizon = FakeHorizon::default();
+        let (store, of_ledgers) = (Box::new(self.disk.open()), horizon.clone());
+        let of_node = routes.iter().map(|route| ((*route).into(), "type".into())).collect();
+        let node = Node { routes: of_node, ..Node::default() };
+        let policy_of = Arc::new(|route: &str, _: &str| routes.contains(&route).then(RetryPolicy::default));
+        let config = LedgerConfig { horizon: Duration::from_millis(200), ..LedgerConfig::default() };
+        let ledgers = Ledgers::open(store, node, config, policy_of, move || of_ledgers.clone()).unwrap();
+        self.nodes += 1;
+        let node = self.nodes;
+        let process = Process { node, ledgers, horizon, in_flight: Vec::new(), is_leaving: false };
+        self.processes.push(process);
+        let index = self.processes.len() - 1;
+        self.turn(index, Vec::new());
+    }
+
+    /// Lets every process learn of the others' changes.
+    fn settle(&mut self) {
+        for _ in 0..6 {
+            self.pass(100);
+            (0..self.processes.len()).for_each(|index| self.turn(index, vec![Request::Recheck]));
+        }
+    }
+
+    fn pass(&mut self, millis: u64) {
+        self.now += millis;
+        self.processes.iter().for_each(|process| process.horizon.get().now = at(self.now));
+    }
+
+    fn turn(&mut self, index: usize, requests: Vec<Request>) {
+        let now = Reading { wall: at(self.now), time: Duration::from_millis(self.now) };
+        let process = &mut self.processes[index];
+        let (mut requests, mut replies) = (VecDeque::from(requests), Replies::default());
+        loop {
+            process.ledgers.commit(&|| now, &mut requests, &mut replies);
+            replies.send(|copy| copy());
+            if !process.ledgers.maintain(now) && requests.is_empty() {
+                return;
+            }
+        }
+    }
+
+    fn ask<T: Send + 'static>(&mut self, index: usize, request: impl FnOnce(Answer<T>) -> Request) -> Answered<T> {
+        let (request, coming): (_, Coming<T>) = coming(request);
+        self.turn(index, vec![request]);
+        coming.get()
+    }
+
+    fn schedule(&mut self, index: usize, shard: u16, due: u64, key: Option<&str>) -> (DurableId, Scheduled) {
+        self.schedule_on("route", index, shard, due, key)
+    }
+
+    fn schedule_on(
+        &mut self,
+        route: &str,
+        index: usize,
+        shard: u16,
+        due: u64,
+        key: Option<&str>,
+    ) -> (DurableId, Scheduled) {
+        self.names += 1;
+        let record = Record {
+            id: DurableId::from_parts(shard, at(due), self.names.wrapping_mul(0x9E37_79B9_7F4A_7C15)),
+            progress: RecordState::first(at(due)),
+            sequence: 0,
+            route: route.into(),
+            message_type: "type".into(),
+            message_version: 1,
+            key: key.map(Into::into),
+            repeat: None,
+            retry: None,
+            headers: Default::default(),
+            payload_codec: None,
+            payload: [].into(),
+        };
+        let (id, record) = (record.id, Arc::new(record));
+        let on_key = OnKey::Replace;
+        let scheduled = self.ask(index, |answer| Request::Schedule { record, on_key, answer }).unwrap();
+        (id, scheduled)
+    }
+
+    fn cancel(&mut self, index: usize, id: DurableId) -> Cancellation {
+        let cancelled = self.ask(index, |answer| Request::Cancel { id, answer }).unwrap();
+        if cancelled == Cancellation::Cancelled {
+            self.cancelled.insert(id);
+        }
+        cancelled
+    }
+
+    fn reschedule(&mut self, index: usize, id: DurableId, due: u64) -> Rescheduling {
+        self.ask(index, |answer| Request::Reschedule { id, due: at(due), answer }).unwrap()
+    }
+
+    /// Claims the due timers of a process, and gives them to its handlers.
+    fn deliver(&mut self, index: usize) {
+        self.turn(index, vec![Request::Recheck]);
+        let mut by_shard: BTreeMap<u16, Vec<DurableId>> = BTreeMap::new();
+        {
+            let mut horizon = self.processes[index].horizon.get();
+            let later = horizon.armed.split_off(&(at(self.now + 1), 0));
+            for record in std::mem::replace(&mut horizon.armed, later).into_values() {
+                by_shard.entry(record.id.shard()).or_default().push(record.id);
+            }
+        }
+        for ids in by_shard.into_values() {
+            let (request, coming): (_, Coming<Vec<Arc<Record>>>) = coming(|answer| Request::Claim { ids, answer });
+            self.turn(index, vec![request]);
+            for record in coming.get().unwrap_or_default() {
+                let id = record.id;
+                assert!(record.progress.due <= at(self.now), "never early");
+                assert!(!self.cancelled.contains(&id), "{id} was cancelled");
+                let attempts = self.deliveries.entry(id).or_default();
+                assert!(attempts.last().is_none_or(|last| *last < record.progress.attempt), "{id}: {attempts:?}");
+                attempts.push(record.progress.attempt);
+                self.processes[index].in_flight.push(record);
+            }
+        }
+    }
+
+    /// Ends a delivery.
+    fn end(&mut self, index: usize, at_index: usize, fails: bool) {
+        let record = self.processes[index].in_flight.swap_remove(at_index);
+        let verdict = if fails { Verdict::Retry { due: at(self.now + 50) } } else { Verdict::Complete };
+        self.turn(index, vec![Request::Ended { id: record.id, progress: record.progress, verdict }]);
+    }
+
+    fn kill(&mut self, index: usize) {
+        let process = self.processes.swap_remove(index);
+        self.disk.end_lease(process.node);
+    }
+
+    fn leave(&mut self, index: usize) {
+        self.processes[index].is_leaving = true;
+        self.turn(index, vec![Request::Leave]);
+    }
+
+    /// Delivers everything, with handlers that succeed.
+    fn run_dry(&mut self) {
+        for _ in 0..40 {
+            self.settle();
+            for index in 0..self.processes.len() {
+                self.deliver(index);
+                while !self.processes[index].in_flight.is_empty() {
+                    self.end(index, 0, false);
+                }
+            }
+        }
+    }
+
+    fn pending(&self) -> u64 {
+        self.disk.open().total().unwrap().pending
+    }
+
+    /// Returns the counters of a process, which account for its shards.
+    fn counters(&mut self, index: usize) -> DurableCounters {
+        let process = &mut self.processes[index];
+        let now = Reading { wall: at(self.now), time: Duration::from_millis(self.now) };
+        let (owned, report) = (process.ledgers.owned().count() as u64, process.ledgers.report(now));
+        assert_eq!(report.shards, owned);
+        let ceased = [ShardLoss::GivenUp, ShardLoss::Lost].map(|how| report.counters.has_ceased(how));
+        assert_eq!(report.counters.gained, owned + ceased.iter().sum::<u64>(), "gained = owned + given up + lost");
+        report.counters
+    }
+}
+
+#[test]
+fn shards_are_divided_evenly_and_again_when_a_node_joins_or_dies() {
+    let mut cluster = Cluster::new(8, 1);
+    let owned =
+        |cluster: &Cluster| cluster.processes.iter().map(|process| process.ledgers.owned().count()).collect::<Vec<_>>();
+    assert_eq!(owned(&cluster), [8]);
+    cluster.start(true);
+    cluster.settle();
+    assert_eq!(owned(&cluster), [4, 4]);
+    cluster.start(true);
+    cluster.start(false);
+    cluster.settle();
+    let mut of_three = owned(&cluster);
+    assert_eq!(of_three.pop(), Some(0), "it serves no route");
+    of_three.sort_unstable();
+    assert_eq!(of_three, [2, 3, 3]);
+    cluster.kill(0);
+    cluster.settle();
+    assert_eq!(owned(&cluster).iter().sum::<usize>(), 8);
+}
+
+#[test]
+fn shards_gained_given_up_and_lost_and_fenced_writes_are_counted() {
+    let mut cluster = Cluster::new(4, 1);
+    let due = cluster.now + 10;
+    cluster.schedule(0, 0, due, None);
+    cluster.pass(20);
+    cluster.deliver(0);
+    cluster.start(true);
+    cluster.settle();
+    let counters = cluster.counters(0);
+    assert_eq!((counters.gained, counters.has_ceased(ShardLoss::GivenUp), counters.fenced), (4, 2, 0), "balanced");
+    assert_eq!(cluster.counters(1).gained, 2);
+    // Shards 0 and 1 stay with the first, so this arrives from the second.
+    cluster.schedule(1, 1, due, None);
+    cluster.settle();
+    assert_eq!((cluster.counters(0).arrivals, cluster.counters(1).arrivals), (1, 0));
+    let node = cluster.processes[0].node;
+    cluster.disk.end_lease(node);
+    cluster.end(0, 0, false);
+    let counters = cluster.counters(0);
+    assert_eq!((counters.has_ceased(ShardLoss::Lost), counters.fenced), (1, 1), "the shard of the rejected write");
+    cluster.settle();
+    assert_eq!((cluster.counters(0).has_ceased(ShardLoss::Lost), cluster.counters(1).gained), (2, 4));
+}
+
+#[test]
+fn a_timer_of_another_node_is_delivered_by_the_owner_of_its_shard() {
+    let mut cluster = Cluster::new(2, 2);
+    cluster.start(false);
+    let due = cluster.now + 10;
+    let ids = [0, 1].map(|shard| cluster.schedule(2, shard, due, None).0);
+    cluster.settle();
+    (0..3).for_each(|index| cluster.deliver(index));
+    assert_eq!(cluster.deliveries.keys().copied().collect::<HashSet<_>>(), HashSet::from(ids));
+    assert!(cluster.processes[2].in_flight.is_empty(), "it only schedules");
+    cluster.run_dry();
+    assert_eq!(cluster.pending(), 0);
+}
+
+#[test]
+fn a_cancel_from_another_node_is_exact_before_and_after_the_claim() {
+    let mut cluster = Cluster::new(1, 1);
+    cluster.start(false);
+    let due = cluster.now + 10;
+    let [first, second] = [(); 2].map(|()| cluster.schedule(1, 0, due, None).0);
+    assert_eq!(cluster.cancel(1, first), Cancellation::Cancelled);
+    cluster.settle();
+    cluster.deliver(0);
+    assert_eq!(cluster.deliveries.keys().collect::<Vec<_>>(), [&second]);
+    assert_eq!(cluster.reschedule(1, second, due + 5), Rescheduling::InProgress);
+    assert_eq!(cluster.cancel(1, second), Cancellation::InProgress);
+    cluster.end(0, 0, true);
+    cluster.run_dry();
+    assert_eq!((cluster.pending(), cluster.deliveries[&second].len()), (0, 1), "nothing follows");
+}
+
+#[test]
+fn a_timer_cancelled_elsewhere_after_it_was_loaded_is_not_delivered() {
+    let mut cluster = Cluster::new(1, 1);
+    cluster.start(false);
+    let due = cluster.now + 150;
+    let [cancelled, moved, kept] = [(); 3].map(|()| cluster.schedule(0, 0, due, None).0);
+    assert_eq!(cluster.cancel(1, cancelled), Cancellation::Cancelled);
+    assert_eq!(cluster.reschedule(1, moved, due + 5000), Rescheduling::Rescheduled);
+    cluster.pass(200);
+    cluster.deliver(0);
+    assert_eq!(cluster.deliveries.keys().collect::<Vec<_>>(), [&kept]);
+    cluster.pass(5000);
+    cluster.run_dry();
+    assert!(cluster.deliveries.contains_key(&moved) && cluster.pending() == 0);
+}
+
+#[test]
+fn a_key_is_unique_over_all_shards() {
+    let mut cluster = Cluster::new(4, 2);
+    let due = cluster.now + 10_000;
+    let (first, _) = cluster.schedule(0, 0, due, Some("key"));
+    let (second, replaced) = cluster.schedule(1, 3, due, Some("key"));
+    assert_eq!(replaced, Scheduled::Replaced { id: first, in_progress: false });
+    let found = cluster.ask(0, |answer| Request::FindKey { key: "key".into(), answer });
+    assert_eq!(found.unwrap(), Some(second));
+    assert_eq!(cluster.pending(), 1);
+}
+
+#[test]
+fn a_node_that_was_stopped_beyond_its_lease_delivers_nothing_and_its_writes_change_nothing() {
+    let mut cluster = Cluster::new(2, 1);
+    let due = cluster.now + 10;
+    let ids = [0, 1].map(|shard| cluster.schedule(0, shard, due, None).0);
+    cluster.pass(20);
+    cluster.deliver(0);
+    assert_eq!(cluster.processes[0].in_flight.len(), 2);
+    let node = cluster.processes[0].node;
+    cluster.start(true);
+    cluster.disk.end_lease(node);
+    // The old one runs on, and does not know it yet.
+    cluster.end(0, 0, false);
+    cluster.nodes += 1;
+    cluster.run_dry();
+    for id in ids {
+        assert_eq!(cluster.deliveries[&id], [1, 2], "repeated by the node that adopted it");
+    }
+    assert_eq!(cluster.pending(), 0);
+}
+
+#[test]
+fn a_node_that_leaves_ends_its_deliveries_and_others_wait_for_them() {
+    let mut cluster = Cluster::new(2, 1);
+    let due = cluster.now + 10;
+    let ids = [0, 1, 0].map(|shard| cluster.schedule(0, shard, due, None).0);
+    let later = cluster.schedule(0, 0, due + 1000, None).0;
+    cluster.pass(20);
+    cluster.deliver(0);
+    cluster.start(true);
+    cluster.leave(0);
+    cluster.settle();
+    assert_eq!(cluster.processes.iter().map(|process| process.ledgers.owned().count()).collect::<Vec<_>>(), [0, 2]);
+    cluster.pass(1000);
+    cluster.deliver(1);
+    assert_eq!(cluster.deliveries.keys().filter(|id| **id == later).count(), 1, "the new owner delivers at once");
+    assert_eq!(cluster.processes[1].in_flight.len(), 1, "but not the messages with their handlers elsewhere");
+    cluster.end(0, 0, false);
+    cluster.end(0, 0, true);
+    // It dies with the last one.
+    cluster.kill(0);
+    cluster.run_dry();
+    let mut attempts: Vec<_> = ids.iter().map(|id| cluster.deliveries[id].clone()).collect();
+    attempts.sort_unstable();
+    assert_eq!(attempts, [vec![1], vec![1, 2], vec![1, 2]], "a retry, and an interrupted one");
+    assert_eq!(cluster.pending(), 0);
+}
+
+#[test]
+fn a_timer_of_a_new_route_goes_to_a_node_that_knows_it_with_its_shard() {
+    let mut cluster = Cluster::new(4, 2);
+    cluster.start_with(&["route", "new"]);
+    cluster.settle();
+    let owned =
+        |cluster: &Cluster| cluster.processes.iter().map(|process| process.ledgers.owned().count()).collect::<Vec<_>>();
+    assert_eq!(owned(&cluster).iter().sum::<usize>(), 4);
+    let due = cluster.now + 1000;
+    let ids: Vec<_> = (0..4).flat_map(|shard| ["new", "route"].map(|route| (route, shard))).collect();
+    let ids: Vec<_> = ids.into_iter().map(|(route, shard)| cluster.schedule_on(route, 0, shard, due, None).0).collect();
+    cluster.settle();
+    cluster.settle();
+    assert_eq!(owned(&cluster), [0, 0, 4], "the shards with timers of the new route");
+    cluster.run_dry();
+    assert!(ids.iter().all(|id| cluster.deliveries[id] == [1]), "{:?}", cluster.deliveries);
+    assert_eq!(cluster.disk.open().total().unwrap(), Default::default());
+    // When all know the route, all own shards again.
+    cluster.start_with(&["new", "route"]);
+    cluster.leave(0);
+    cluster.settle();
+    cluster.leave(1);
+    cluster.settle();
+    let mut shards = owned(&cluster);
+    shards.sort_unstable();
+    assert_eq!(shards, [0, 0, 2, 2]);
+}
+
+#[test]
+fn a_timer_of_a_route_that_no_node_knows_waits_for_one_that_does() {
+    let mut cluster = Cluster::new(2, 1);
+    let due = cluster.now + 10;
+    let ids = [0, 1].map(|shard| cluster.schedule_on("new", 0, shard, due, None).0);
+    cluster.run_dry();
+    assert!(cluster.deliveries.is_empty());
+    let commits = cluster.disk.commits();
+    cluster.run_dry();
+    assert_eq!(cluster.disk.commits(), commits, "nothing goes on meanwhile");
+    assert_eq!(cluster.disk.open().total().unwrap().parked, 2);
+    cluster.start_with(&["new"]);
+    cluster.run_dry();
+    assert!(ids.iter().all(|id| cluster.deliveries[id] == [1]));
+    // The node that knows it dies: the other one goes on with its own.
+    cluster.kill(1);
+    let due = cluster.now + 10;
+    let (own, other) = (cluster.schedule(0, 0, due, None).0, cluster.schedule_on("new", 0, 0, due, None).0);
+    cluster.run_dry();
+    assert!(cluster.deliveries.contains_key(&own) && !cluster.deliveries.contains_key(&other));
+    assert_eq!(cluster.disk.open().total().unwrap().parked, 1);
+}
+
+#[test]
+fn interrupted_deliveries_have_their_next_attempt_though_the_store_cannot_be_read_at_first() {
+    for outlives_its_shard in [false, true] {
+        let mut cluster = Cluster::new(1, 1);
+        let due = cluster.now + 10;
+        let id = cluster.schedule(0, 0, due, None).0;
+        cluster.pass(20);
+        cluster.deliver(0);
+        cluster.start(true);
+        if outlives_its_shard {
+            cluster.leave(0);
+            cluster.settle();
+        }
+        cluster.disk.reject_reads(3);
+        cluster.kill(0);
+        cluster.pass(100);
+        cluster.turn(0, vec![Request::Recheck]);
+        cluster.disk.reject_reads(0);
+        assert_eq!(cluster.reschedule(0, id, due + 5000), Rescheduling::InProgress, "of its claim");
+        cluster.run_dry();
+        assert_eq!(cluster.deliveries[&id], [1, 2], "outlives its shard: {outlives_its_shard}");
+        assert_eq!(cluster.pending(), 0);
+    }
+}
+
+#[test]
+fn deliveries_go_on_though_the_reply_to_giving_up_their_shard_is_lost() {
+    let mut cluster = Cluster::new(1, 1);
+    let due = cluster.now + 10;
+    let ids = [(); 2].map(|()| cluster.schedule(0, 0, due, None).0);
+    cluster.pass(20);
+    cluster.deliver(0);
+    cluster.start(true);
+    cluster.disk.lose_give_ups(1);
+    cluster.leave(0);
+    // Before and after the node learns that the shard is not its own any more.
+    cluster.end(0, 0, false);
+    cluster.settle();
+    cluster.end(0, 0, true);
+    cluster.run_dry();
+    let mut attempts = ids.map(|id| cluster.deliveries[&id].clone());
+    attempts.sort_unstable();
+    assert_eq!(attempts, [vec![1], vec![1, 2]], "the second one is a retry");
+    assert_eq!(cluster.pending(), 0);
+}
+
+/// Random operations of several nodes, some of which die, leave or are stopped: nothing is lost or cancelled in vain, and
+/// no attempt is made twice.
+#[test]
+fn nodes_that_come_and_go_lose_and_repeat_nothing() {
+    let seeds = std::env::var("ACTIX_TIMERS_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(300);
+    for seed in 0..seeds {
+        let mut random = Random(seed);
+        let shards = 1 + random.below(5) as u16;
+        let mut cluster = Cluster::new(shards, 1 + random.below(3) as usize);
+        let mut ids = Vec::new();
+        for _ in 0..120 {
+            let running: Vec<_> =
+                (0..cluster.processes.len()).filter(|index| !cluster.processes[*index].is_leaving).collect();
+            let Some(index) = random.pick(&running) else {
+                cluster.start(true);
+                continue;
+            };
+            match random.below(20) {
+                0..5 => {
+                    let due = cluster.now + random.below(400);
+                    let key = random.once_in(4).then(|| format!("key {}", random.below(3)));
+                    let shard = random.below(shards.into()) as u16;
+                    let (id, scheduled) = cluster.schedule(index, shard, due, key.as_deref());
+                    ids.push(id);
+                    match scheduled {
+                        Scheduled::Replaced { id, in_progress: false } => _ = cluster.cancelled.insert(id),
+                        Scheduled::Replaced { .. } | Scheduled::Created => {}
+                        Scheduled::Exists(_) => panic!("keys are replaced"),
+                    }
+                }
+                5..7 => {
+                    if let Some(id) = random.pick(&ids) {
+                        cluster.cancel(index, id);
+                    }
+                }
+                7..9 => {
+                    let due = cluster.now + random.below(400);
+                    if let Some(id) = random.pick(&ids) {
+                        cluster.reschedule(index, id, due);
+                    }
+                }
+                9..13 => cluster.deliver(index),
+                13..16 => {
+                    let index = random.below(cluster.processes.len() as u64) as usize;
+                    let count = cluster.processes[index].in_flight.len();
+                    if count > 0 {
+                        let fails = random.once_in(3);
+                        cluster.end(index, random.below(count as u64) as usize, fails);
+                    }
+                }
+                16 => cluster.start(!random.once_in(4)),
+                17 if random.once_in(2) => {
+                    cluster.kill(index);
+                    // The heirs cannot read everything at once.
+                    cluster.disk.reject_reads(random.below(6));
+                    (0..cluster.processes.len()).for_each(|index| cluster.turn(index, vec![Request::Recheck]));
+                    cluster.disk.reject_reads(0);
+                }
+                17 => {
+                    cluster.disk.lose_give_ups(random.below(2));
+                    cluster.leave(index);
+                    cluster.disk.lose_give_ups(0);
+                }
+                _ => cluster.pass(random.below(120)),
+            }
+            if random.once_in(3) {
+                let index = random.below(cluster.processes.len().max(1) as u64) as usize;
+                if index < cluster.processes.len() {
+                    cluster.turn(index, vec![Request::Recheck]);
+                }
+            }
+        }
+        cluster.start(true);
+        cluster.run_dry();
+        (0..cluster.processes.len()).for_each(|index| _ = cluster.counters(index));
+        assert_eq!(cluster.pending(), 0, "seed {seed}");
+        assert!(
+            ids.iter().all(|id| cluster.deliveries.contains_key(id) || cluster.cancelled.contains(id)),
+            "seed {seed}"
+        );
+    }
+}

@@ -1,0 +1,136 @@
+//! Codecs of payloads: the stored bytes, and timers that outlive a codec.
+
+use actix_timers::ManualClock;
+use actix_timers_durable::store::MemoryDisk;
+use actix_timers_durable::{
+    DecodeError, DurableError, DurableFilter, DurableTimers, EncodeError, PayloadCodec, RouteOptions,
+};
+
+use support::durable::{Diary, Files, Medium, Note, ROUTE, at, life, ms, on_every_store, quick, run_to};
+
+on_every_store! {
+    a_codec_transforms_the_stored_payload_alone
+    timers_stored_without_a_codec_are_delivered_when_there_is_one
+    timers_of_an_unknown_codec_are_parked_for_a_start_that_knows_it
+    a_codec_that_fails_or_panics_loses_no_message
+}
+
+/// Adds a number to each byte, and knows the codec before it.
+struct Shifted(u8);
+
+impl PayloadCodec for Shifted {
+    fn id(&self) -> &str {
+        ["", "shifted/1", "shifted/2"][usize::from(self.0)]
+    }
+
+    fn encode(&self, payload: Vec<u8>) -> Result<Vec<u8>, EncodeError> {
+        if payload == b"13" {
+            return Err(EncodeError::new("no thirteen"));
+        }
+        Ok(payload.iter().map(|byte| byte.wrapping_add(self.0)).collect())
+    }
+
+    fn decode(&self, id: &str, payload: &[u8]) -> Result<Vec<u8>, DecodeError> {
+        assert_ne!(payload, b"14".map(|byte| byte + 1), "a payload that ends the decoder");
+        let by = (1..=self.0).find(|by| Shifted(*by).id() == id).ok_or_else(|| DecodeError::unknown_codec(id))?;
+        Ok(payload.iter().map(|byte| byte.wrapping_sub(by)).collect())
+    }
+}
+
+fn timers(diary: &Diary, medium: &impl Medium, clock: &ManualClock, codec: Option<u8>) -> DurableTimers {
+    let builder = DurableTimers::builder(medium.open()).clock(clock.clone());
+    let builder = match codec {
+        Some(number) => builder.payload_codec(Shifted(number)),
+        None => builder,
+    };
+    let options = RouteOptions::new().retry(quick());
+    builder.route_with::<Note>(ROUTE, diary.writer(clock), options).start().unwrap()
+}
+
+fn a_codec_transforms_the_stored_payload_alone(medium: impl Medium) {
+    let diary = Diary::default();
+    life(0, async |clock| {
+        let timers = timers(&diary, &medium, &clock, Some(1));
+        let id = timers.schedule_after(ROUTE, ms(10), Note(7)).await.unwrap().id();
+        let info = timers.get(id).await.unwrap().unwrap();
+        assert_eq!((&*info.payload, info.payload_codec.as_deref()), (&b"8"[..], Some("shifted/1")));
+        assert_eq!((&*info.route, &*info.message_type), (ROUTE, "note"));
+        assert_eq!(info.message(), Ok(Note(7)));
+        let listed = timers.list(DurableFilter::new()).await.unwrap().timers;
+        assert_eq!(listed, [info]);
+        run_to(&clock, 10).await;
+        assert_eq!(diary.deliveries(), [(10, 7)]);
+    });
+}
+
+fn timers_stored_without_a_codec_are_delivered_when_there_is_one(medium: impl Medium) {
+    let diary = Diary::default();
+    life(0, async |clock| {
+        let timers = timers(&diary, &medium, &clock, None);
+        let _ = timers.schedule_at(ROUTE, at(1000), Note(1)).await.unwrap();
+        timers.stop().await.unwrap();
+    });
+    life(0, async |clock| {
+        let timers = timers(&diary, &medium, &clock, Some(1));
+        let _ = timers.schedule_at(ROUTE, at(1001), Note(2)).await.unwrap();
+        timers.stop().await.unwrap();
+    });
+    // Another codec that knows the last one.
+    life(0, async |clock| {
+        let timers = timers(&diary, &medium, &clock, Some(2));
+        let _ = timers.schedule_at(ROUTE, at(1002), Note(3)).await.unwrap();
+        run_to(&clock, 2000).await;
+        assert_eq!(diary.deliveries(), [(1000, 1), (1001, 2), (1002, 3)]);
+        timers.stop().await.unwrap();
+    });
+}
+
+fn timers_of_an_unknown_codec_are_parked_for_a_start_that_knows_it(medium: impl Medium) {
+    let diary = Diary::default();
+    life(0, async |clock| {
+        let timers = timers(&diary, &medium, &clock, Some(2));
+        let _ = timers.schedule_at(ROUTE, at(10), Note(1)).await.unwrap();
+        timers.stop().await.unwrap();
+    });
+    for codec in [None, Some(1)] {
+        life(100, async |clock| {
+            let timers = timers(&diary, &medium, &clock, codec);
+            run_to(&clock, 200).await;
+            let parked = timers.list(DurableFilter::parked()).await.unwrap().timers;
+            let unknown = DecodeError::UnknownCodec { found: "shifted/2".to_owned() };
+            assert_eq!((parked.len(), parked[0].message::<Note>()), (1, Err(unknown)));
+            timers.stop().await.unwrap();
+        });
+    }
+    life(300, async |clock| {
+        let timers = timers(&diary, &medium, &clock, Some(2));
+        run_to(&clock, 400).await;
+        assert_eq!(diary.attempts(), [(300, 1, 1)], "no attempt was used up");
+        timers.stop().await.unwrap();
+    });
+}
+
+fn a_codec_that_fails_or_panics_loses_no_message(medium: impl Medium) {
+    let diary = Diary::default();
+    life(0, async |clock| {
+        let timers = timers(&diary, &medium, &clock, Some(1));
+        let error = timers.schedule_after(ROUTE, ms(1), Note(13)).await.unwrap_err();
+        assert!(matches!(&error.reason, DurableError::Encode { error, .. } if error.to_string() == "no thirteen"));
+        assert_eq!(error.into_message(), Note(13));
+        let _ = timers.schedule_after(ROUTE, ms(1), Note(14)).await.unwrap();
+        let _ = timers.schedule_after(ROUTE, ms(2), Note(15)).await.unwrap();
+        run_to(&clock, 100).await;
+        assert_eq!(diary.deliveries(), [(2, 15)]);
+        assert_eq!(timers.counts().await.unwrap().parked, 1);
+    });
+}
+
+#[test]
+fn a_codec_without_a_valid_id_encodes_nothing() {
+    let diary = Diary::default();
+    life(0, async |clock| {
+        let timers = timers(&diary, &MemoryDisk::new(), &clock, Some(0));
+        let error = timers.schedule_after(ROUTE, ms(1), Note(1)).await.unwrap_err();
+        assert!(error.to_string().ends_with("has 1 to 255 bytes and no control characters"), "{error}");
+    });
+}

@@ -1,0 +1,190 @@
+//! Errors of connecting, and of statements.
+
+use std::error::Error;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use actix_timers_durable::StoreError;
+use tokio_postgres::error::{DbError, Severity, SqlState};
+
+/// A server that cannot be used, or options that no store can have.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The address cannot be parsed.
+    #[error("not an address of a PostgreSQL server ({0}): write postgres://user:password@host:5432/database")]
+    Address(String),
+    /// The name of the schema is impossible.
+    #[error("{0:?} cannot be the name of a schema: use 1 to 63 bytes without $ that do not begin with pg_")]
+    SchemaName(String),
+    /// The number of shards is impossible.
+    #[error("{0} shards are impossible: choose 1 to 4096")]
+    ShardNumber(u16),
+    /// The lease is too short.
+    #[error(
+        "a lease of {0:?} is too short: choose at least 2 s, so that a short pause does not cost a node its shards"
+    )]
+    ShortLease(Duration),
+    /// The time limit is impossible.
+    #[error("a time limit of {0:?} is impossible: choose 10 ms to an hour")]
+    TimeLimit(Duration),
+    /// The server cannot be reached, or does not let the user in.
+    #[error(
+        "PostgreSQL cannot be reached ({0}): check address, network, user, password and pg_hba.conf, and that it runs"
+    )]
+    Unreachable(String),
+    /// The server only speaks the protocol.
+    #[error("the server is {0}, not PostgreSQL: its locks and snapshots may differ, so use PostgreSQL 14 or later")]
+    NotPostgres(String),
+    /// The server is too old.
+    #[error("the server is PostgreSQL {0}: upgrade it to 14 or later")]
+    TooOld(String),
+    /// The server is a standby.
+    #[error("the server is a standby, which cannot write: connect to the primary, or name all hosts in the address")]
+    Standby,
+    /// The session is read-only.
+    #[error("the session is read-only: unset default_transaction_read_only for this user and database")]
+    ReadOnly,
+    /// Commits do not survive a power cut.
+    #[error(
+        "the setting {0} is off, so acknowledged timers could be lost: turn it on for this server, user and database"
+    )]
+    NotDurable(&'static str),
+    /// A pooler gives statements of one session to several servers' sessions.
+    #[error("a pooler in transaction or statement mode is between: connect directly, or through one in session mode")]
+    Pooled,
+    /// The user may not do something.
+    #[error(
+        "the user lacks a right ({0}): let it create the schema, or grant it all on the schema, its tables and functions"
+    )]
+    MissingRight(String),
+    /// The schema contains other tables.
+    #[error("the schema {schema:?} holds objects of something else ({reason}): choose another schema, or drop it")]
+    ForeignSchema {
+        /// The schema.
+        schema: String,
+        /// The reason.
+        reason: String,
+    },
+    /// The store was created with another number of shards.
+    #[error(
+        "the store has {found} shards for each pool, not {wanted}: set `shards({found})`; the number is chosen for ever"
+    )]
+    OtherShards {
+        /// The number in the store.
+        found: i32,
+        /// The number in the options.
+        wanted: u16,
+    },
+    /// The store was written by a later version.
+    #[error(
+        "the store has format {found}, and this version knows formats up to {known}: use a newer actix-timers-postgres"
+    )]
+    NewerFormat {
+        /// The format of the store.
+        found: i32,
+        /// The newest supported format.
+        known: i32,
+    },
+    /// The store has records of a later version.
+    #[error(
+        "the store has records of version {found}, and this version reads records up to {known}: use a newer actix-timers-postgres"
+    )]
+    NewerRecords {
+        /// The newest version of records in the store.
+        found: i16,
+        /// The newest version that is supported.
+        known: u8,
+    },
+    /// A statement failed, or took too long.
+    #[error("the server did not complete the set-up ({0}): fix the cause, and connect again")]
+    Failed(String),
+    /// The system has no more threads.
+    #[error("no thread can be started ({0})")]
+    Thread(std::io::Error),
+}
+
+/// The failure of a statement.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Not sent: there is no connection.
+    NotSent(String),
+    /// The server reports an error; the transaction is rolled back.
+    Reported { state: SqlState, text: String },
+    /// No reply: the connection broke, or the time is over.
+    NoReply(String),
+}
+
+impl Failure {
+    /// Classifies the error of a statement that was sent.
+    pub(crate) fn of(error: &tokio_postgres::Error) -> Self {
+        match error.as_db_error() {
+            // A session that is ended may have committed before.
+            Some(reported) if !is_fatal(reported) => {
+                Self::Reported { state: reported.code().clone(), text: text(error) }
+            }
+            _ => Self::NoReply(text(error)),
+        }
+    }
+
+    /// Returns whether the transaction failed because of others running at the same time, and may be repeated.
+    pub(crate) fn is_collision(&self) -> bool {
+        matches!(self, Self::Reported { state, .. }
+            if *state == SqlState::T_R_DEADLOCK_DETECTED || *state == SqlState::T_R_SERIALIZATION_FAILURE)
+    }
+
+    pub(crate) fn has_state(&self, wanted: &str) -> bool {
+        matches!(self, Self::Reported { state, .. } if state.code() == wanted)
+    }
+
+    /// Returns the error of a request of which nothing was kept.
+    pub(crate) fn into_error(self) -> StoreError {
+        match self {
+            Self::NotSent(text) | Self::NoReply(text) => StoreError::Unavailable(text),
+            Self::Reported { state, text } => match state.code().get(..2) {
+                // Insufficient resources, limits, data that cannot be stored.
+                Some("53" | "54" | "22" | "23") => StoreError::Rejected(std::io::Error::other(text)),
+                _ => StoreError::Unavailable(text),
+            },
+        }
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NotSent(text) | Self::Reported { text, .. } | Self::NoReply(text) => f.write_str(text),
+        }
+    }
+}
+
+/// Returns the error of data that this crate cannot have written.
+pub(crate) fn unreadable(reason: &str) -> StoreError {
+    StoreError::Unreadable { path: PathBuf::from("postgres"), reason: reason.to_owned() }
+}
+
+/// Returns whether an error has ended the session. The text of the severity is in the language of the server.
+fn is_fatal(reported: &DbError) -> bool {
+    matches!(reported.parsed_severity(), None | Some(Severity::Fatal | Severity::Panic))
+}
+
+/// Returns the text of an error with its causes.
+pub(crate) fn text(error: &tokio_postgres::Error) -> String {
+    if let Some(reported) = error.as_db_error() {
+        return match reported.hint() {
+            Some(hint) => format!("{} ({})", reported.message(), hint),
+            None => reported.message().to_owned(),
+        };
+    }
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,46 @@
+#![cfg_attr(docsrs, feature(doc_cfg))]
+// Of two definitions of a link the first one counts: those of rustdoc precede the README's.
+#![cfg_attr(all(doc, not(doctest)), doc = include!("links.in"))]
+#![doc = include_str!("../README.md")]
+//!
+//! # The code
+//!
+//! In reading order:
+//!
+//! 1. `sql/tables.sql`, and the functions in `sql/*.sql`: all that happens on the server. `sql` puts the schema into them.
+//! 2. [`PostgresOptions`] (`options`), [`ConnectError`] (`error`), `connect`: checks, and the creation of the tables.
+//! 3. `plan`: the changes of a commit as arrays, cut into steps; `outcomes`: back from the results.
+//! 4. `session` on a connection (`dial`), and the thread of the sessions (`io`): `commit`, `reads` and `arrivals` run there.
+//! 5. `keeper`: the lease (on the `boot_clock`), dead nodes, balance. It reports through `shared`.
+//! 6. [`metrics`]: what the keeper and the sessions count and measure.
+//! 7. [`PostgresStore`] (`store`, with `ownership`): the trait, on the caller's thread. `placement`: shards of new timers.
+//!    `transaction`: timers in transactions of users.
+
+mod arrivals;
+mod boot_clock;
+mod commit;
+mod connect;
+mod dial;
+mod error;
+#[cfg(doc)]
+pub mod guide;
+mod io;
+mod keeper;
+pub mod metrics;
+mod options;
+mod outcomes;
+mod ownership;
+mod placement;
+mod plan;
+mod reads;
+mod rows;
+mod session;
+mod shared;
+mod snapshot;
+mod sql;
+mod store;
+mod transaction;
+
+pub use error::ConnectError;
+pub use options::PostgresOptions;
+pub use store::PostgresStore;

@@ -1,0 +1,134 @@
+//! Options of a store.
+
+use std::time::Duration;
+
+use crate::ConnectError;
+
+/// The shortest lease.
+pub(crate) const MIN_LEASE: Duration = Duration::from_secs(2);
+/// Maximum number of shards of all pools.
+pub(crate) const MAX_SHARDS: u16 = 4096;
+
+/// Options of a [`PostgresStore`](crate::PostgresStore).
+///
+/// ```
+/// use std::time::Duration;
+/// use actix_timers_postgres::PostgresOptions;
+///
+/// let options = PostgresOptions::new().schema("timers").node("shop-3").shards(64).lease(Duration::from_secs(10));
+/// # let _ = options;
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PostgresOptions {
+    pub(crate) schema: String,
+    pub(crate) node: String,
+    pub(crate) shards: u16,
+    pub(crate) lease: Duration,
+    pub(crate) timeout: Duration,
+    pub(crate) poll_interval: Duration,
+}
+
+impl Default for PostgresOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl PostgresOptions {
+    /// Creates the default options: schema `timers`, 64 shards, a lease of 10 s, 5 s for a statement.
+    pub fn new() -> Self {
+        Self {
+            schema: "timers".to_owned(),
+            node: "node".to_owned(),
+            shards: 64,
+            lease: Duration::from_secs(10),
+            timeout: Duration::from_secs(5),
+            poll_interval: Duration::from_millis(100),
+        }
+    }
+
+    /// Sets the schema of the tables, which is created if it does not exist.
+    #[must_use]
+    pub fn schema(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.schema);
+        self
+    }
+
+    /// Sets the name of this node, for people: it need not be unique.
+    #[must_use]
+    pub fn node(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.node);
+        self
+    }
+
+    /// Sets the number of shards of each pool, from 1 to 4096: the maximum number of nodes that deliver its timers. It
+    /// is chosen for ever by the first node that connects.
+    #[must_use]
+    pub const fn shards(mut self, shards: u16) -> Self {
+        self.shards = shards;
+        self
+    }
+
+    /// Sets the lease, at least 2 s. When a node has not been heard of for as long, others take over its shards.
+    #[must_use]
+    pub const fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// Sets the time limit of a statement, and of connecting.
+    #[must_use]
+    pub const fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Sets the interval at which a node looks for timers that other nodes have stored for it, default 100 ms.
+    #[must_use]
+    pub const fn poll_interval(mut self, interval: Duration) -> Self {
+        self.poll_interval = interval;
+        self
+    }
+
+    /// Checks the values.
+    pub(crate) fn check(&self) -> Result<(), ConnectError> {
+        if self.schema.is_empty()
+            || self.schema.len() > 63
+            || self.schema.contains(['\0', '$'])
+            || self.schema.starts_with("pg_")
+        {
+            return Err(ConnectError::SchemaName(self.schema.clone()));
+        }
+        if self.shards == 0 || self.shards > MAX_SHARDS {
+            return Err(ConnectError::ShardNumber(self.shards));
+        }
+        if self.lease < MIN_LEASE {
+            return Err(ConnectError::ShortLease(self.lease));
+        }
+        if self.timeout < Duration::from_millis(10) || self.timeout > Duration::from_secs(3600) {
+            return Err(ConnectError::TimeLimit(self.timeout));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn impossible_options_are_rejected() {
+        let options = PostgresOptions::new;
+        options().check().unwrap();
+        for name in ["", "pg_timers", "a\0b", &"x".repeat(64)] {
+            assert!(matches!(options().schema(name).check(), Err(ConnectError::SchemaName(_))), "{name:?}");
+        }
+        for shards in [0, 4097] {
+            assert!(matches!(options().shards(shards).check(), Err(ConnectError::ShardNumber(_))));
+        }
+        let lease = Duration::from_millis(1999);
+        assert!(matches!(options().lease(lease).check(), Err(ConnectError::ShortLease(_))));
+        assert!(matches!(options().timeout(Duration::ZERO).check(), Err(ConnectError::TimeLimit(_))));
+    }
+}

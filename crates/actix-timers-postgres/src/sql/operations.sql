@@ -1,0 +1,275 @@
+-- Changes of existing timers, each at most once: the operations with the numbers in `pick`, which are in the order of ids.
+--
+-- Kinds: 1 remove, 2 move, 3 dead letter, 4 park, 5 unpark, 6 requeue, 7 discard, 8 dead letter that continues. Bits of
+-- `p_flags`: 1 << kind; 512 if there are rights of the kinds 2 and 3.
+-- Rights: 0 owner, 1 claimant, 2 anyone, 3 owner of a shard with claims of former owners.
+--
+-- A timer is looked for at its known or first due time, then, in a later statement with a new snapshot, by its id among
+-- the moved ones. Rows are locked in the order of ids. Keys are locked after timers.
+CREATE OR REPLACE FUNCTION @schema@.apply_operations(
+    p_node bigint, p_flags int, pick int[],
+    o_ord int[], o_kind smallint[], o_right smallint[], o_shard smallint[], o_id uuid[], o_first bigint[], o_at bigint[],
+    o_due bigint[], o_nominal bigint[], o_attempt int[], o_repetition bigint[], o_dead_at bigint[], o_reason bytea[]
+) RETURNS @schema@.outcome[] LANGUAGE plpgsql AS $$
+DECLARE
+    results @schema@.outcome[] := '{}';
+    made @schema@.outcome[];
+    these int[];
+    hits int[];
+    others int[];
+    again int[];
+    blocked int[] := '{}';
+    at_dues bigint[];
+    freed bytea[];
+    freed_ids uuid[];
+    more bytea[];
+    more_ids uuid[];
+    kept uuid[];
+BEGIN
+    IF p_flags & 2 <> 0 THEN
+        these := ARRAY(SELECT i FROM unnest(pick) AS i WHERE o_kind[i] = 1);
+        WITH gone AS (
+            DELETE FROM @schema@.timers t USING unnest(these) AS o(i)
+            WHERE t.shard = o_shard[o.i] AND t.due = coalesce(o_at[o.i], o_first[o.i]) AND t.id = o_id[o.i]
+            RETURNING o.i, t.id, @schema@.key_of(t.record, t.stripped) AS key
+        )
+        SELECT coalesce(array_agg(g.i), '{}'), array_agg(g.key) FILTER (WHERE g.key IS NOT NULL),
+            array_agg(g.id) FILTER (WHERE g.key IS NOT NULL)
+        INTO hits, freed, freed_ids FROM gone g;
+        IF cardinality(hits) < cardinality(these) THEN
+            again := ARRAY(SELECT i FROM unnest(these) AS i WHERE o_at[i] IS NULL EXCEPT SELECT unnest(hits) ORDER BY 1);
+            WITH moved AS (
+                DELETE FROM @schema@.timers t USING unnest(again) AS o(i)
+                WHERE t.moved AND t.id = o_id[o.i] AND t.shard = o_shard[o.i]
+                RETURNING o.i, t.id, @schema@.key_of(t.record, t.stripped) AS key
+            ), aside AS (
+                DELETE FROM @schema@.parked p USING unnest(again) AS o(i)
+                WHERE p.id = o_id[o.i] AND p.shard = o_shard[o.i]
+                RETURNING o.i, p.id, @schema@.key_of(p.record, p.stripped) AS key
+            )
+            SELECT hits || coalesce(array_agg(g.i), '{}'), array_agg(g.key) FILTER (WHERE g.key IS NOT NULL),
+                array_agg(g.id) FILTER (WHERE g.key IS NOT NULL)
+            INTO hits, more, more_ids FROM (SELECT * FROM moved UNION ALL SELECT * FROM aside) g;
+            freed := freed || more;
+            freed_ids := freed_ids || more_ids;
+            results := results || ARRAY(
+                SELECT ROW(o_ord[i], 4, NULL, NULL, NULL, NULL, NULL, NULL, NULL)::@schema@.outcome
+                FROM (SELECT unnest(these) AS i EXCEPT SELECT unnest(hits)) missing
+            );
+        END IF;
+        IF freed IS NOT NULL THEN
+            DELETE FROM @schema@.keys k
+            USING (SELECT f.key, f.id FROM unnest(freed, freed_ids) AS f(key, id) ORDER BY f.key) f
+            WHERE k.key = f.key AND k.id = f.id;
+        END IF;
+        -- After the rows were locked: a claim of an owner names the timer, or that owner will find it missing.
+        IF p_flags & 512 <> 0 THEN
+            results := results || ARRAY(
+                SELECT ROW(o_ord[i], 5, NULL, NULL, NULL, NULL, NULL, NULL, NULL)::@schema@.outcome
+                FROM unnest(hits) AS i
+                WHERE o_right[i] IN (2, 3) AND EXISTS (
+                    SELECT FROM @schema@.claims c
+                    WHERE c.shard = o_shard[i] AND (o_right[i] = 2 OR c.node <> p_node) AND o_id[i] = ANY (c.ids)
+                )
+            );
+        END IF;
+    END IF;
+
+    -- Moves, dead letters, parking: locate and lock.
+    IF p_flags & (4 | 8 | 16 | 256) <> 0 THEN
+        these := ARRAY(SELECT i FROM unnest(pick) AS i WHERE o_kind[i] IN (2, 3, 4, 8));
+        SELECT coalesce(array_agg(x.i), '{}'), coalesce(array_agg(x.due), '{}') INTO hits, at_dues FROM (
+            SELECT o.i, t.due FROM unnest(these) AS o(i) JOIN @schema@.timers t
+                ON t.shard = o_shard[o.i] AND t.due = coalesce(o_at[o.i], o_first[o.i]) AND t.id = o_id[o.i]
+            FOR UPDATE OF t
+        ) x;
+        IF cardinality(hits) < cardinality(these) THEN
+            again := ARRAY(SELECT i FROM unnest(these) AS i WHERE o_at[i] IS NULL EXCEPT SELECT unnest(hits) ORDER BY 1);
+            SELECT hits || coalesce(array_agg(x.i), '{}'), at_dues || coalesce(array_agg(x.due), '{}')
+            INTO hits, at_dues FROM (
+                SELECT o.i, t.due FROM unnest(again) AS o(i) JOIN @schema@.timers t
+                    ON t.moved AND t.id = o_id[o.i] AND t.shard = o_shard[o.i]
+                FOR UPDATE OF t
+            ) x;
+        END IF;
+        IF p_flags & 512 <> 0 THEN
+            blocked := ARRAY(
+                SELECT i FROM unnest(these) AS i
+                WHERE o_kind[i] = 2 AND o_right[i] IN (2, 3) AND EXISTS (
+                    SELECT FROM @schema@.claims c
+                    WHERE c.shard = o_shard[i] AND (o_right[i] = 2 OR c.node <> p_node) AND o_id[i] = ANY (c.ids)
+                )
+            );
+            IF blocked <> '{}' THEN
+                results := results || ARRAY(
+                    SELECT ROW(o_ord[i], 6, NULL, NULL, NULL, NULL, NULL, NULL, NULL)::@schema@.outcome
+                    FROM unnest(blocked) AS i
+                );
+                SELECT coalesce(array_agg(h.i), '{}'), coalesce(array_agg(h.due), '{}') INTO hits, at_dues
+                FROM unnest(hits, at_dues) AS h(i, due) WHERE h.i <> ALL (blocked);
+            END IF;
+        END IF;
+        IF p_flags & (8 | 256) <> 0 THEN
+            INSERT INTO @schema@.dead_letters
+                (due, nominal, repetition, dead_at, id, attempt, shard, stripped, reason, record)
+            SELECT t.due, t.nominal, t.repetition, o_dead_at[h.i], t.id, t.attempt, t.shard, t.stripped, o_reason[h.i], t.record
+            FROM unnest(hits, at_dues) AS h(i, due) JOIN @schema@.timers t
+                ON t.shard = o_shard[h.i] AND t.due = h.due AND t.id = o_id[h.i]
+            WHERE o_kind[h.i] IN (3, 8)
+            ON CONFLICT (id) DO UPDATE SET due = EXCLUDED.due, nominal = EXCLUDED.nominal,
+                repetition = EXCLUDED.repetition, dead_at = EXCLUDED.dead_at, attempt = EXCLUDED.attempt,
+                shard = EXCLUDED.shard, stripped = EXCLUDED.stripped, reason = EXCLUDED.reason, record = EXCLUDED.record;
+        END IF;
+        IF p_flags & (4 | 256) <> 0 THEN
+            WITH changed AS (
+                UPDATE @schema@.timers t SET
+                    due = o_due[h.i],
+                    nominal = CASE WHEN o_right[h.i] = 2 THEN NULL ELSE o_nominal[h.i] END,
+                    attempt = CASE WHEN o_right[h.i] = 2 THEN t.attempt ELSE o_attempt[h.i] END,
+                    repetition = CASE WHEN o_right[h.i] = 2 THEN t.repetition ELSE o_repetition[h.i] END,
+                    moved = o_due[h.i] <> o_first[h.i],
+                    arrived = CASE WHEN o_right[h.i] IN (1, 2) THEN pg_current_xact_id() END
+                FROM unnest(hits, at_dues) AS h(i, due)
+                WHERE o_kind[h.i] IN (2, 8) AND t.shard = o_shard[h.i] AND t.due = h.due AND t.id = o_id[h.i]
+                RETURNING h.i, t.id, t.due, t.nominal, t.attempt, t.repetition, t.stripped, t.record
+            )
+            SELECT array_agg(ROW(o_ord[c.i], 7, c.id, c.due, c.nominal, c.attempt, c.repetition, c.stripped, c.record)::@schema@.outcome)
+            INTO made FROM changed c;
+            results := results || made;
+        END IF;
+        -- Any node may move a parked timer, which is pending then.
+        IF p_flags & 512 <> 0 THEN
+            again := ARRAY(
+                SELECT i FROM unnest(these) AS i WHERE o_kind[i] = 2 AND o_right[i] = 2
+                EXCEPT SELECT unnest(hits || blocked) ORDER BY 1
+            );
+            IF again <> '{}' THEN
+                WITH gone AS (
+                    DELETE FROM @schema@.parked p USING unnest(again) AS o(i)
+                    WHERE p.id = o_id[o.i] AND p.shard = o_shard[o.i]
+                    RETURNING o.i, p.*
+                ), back AS (
+                    INSERT INTO @schema@.timers (due, nominal, repetition, arrived, id, attempt, shard, stripped, moved, record)
+                    SELECT o_due[g.i], NULL, g.repetition, pg_current_xact_id(), g.id, g.attempt, g.shard, g.stripped,
+                        o_due[g.i] <> o_first[g.i], g.record
+                    FROM gone g
+                )
+                SELECT array_agg(ROW(o_ord[g.i], 7, g.id, o_due[g.i], NULL, g.attempt, g.repetition, g.stripped, g.record)::@schema@.outcome),
+                    hits || coalesce(array_agg(g.i), '{}')
+                INTO made, hits FROM gone g;
+                results := results || made;
+            END IF;
+        END IF;
+        IF p_flags & 8 <> 0 THEN
+            WITH gone AS (
+                DELETE FROM @schema@.timers t USING unnest(hits, at_dues) AS h(i, due)
+                WHERE o_kind[h.i] = 3 AND t.shard = o_shard[h.i] AND t.due = h.due AND t.id = o_id[h.i]
+                RETURNING t.id, @schema@.key_of(t.record, t.stripped) AS key
+            )
+            SELECT array_agg(g.key), array_agg(g.id) INTO freed, freed_ids FROM gone g WHERE g.key IS NOT NULL;
+            DELETE FROM @schema@.keys k
+            USING (SELECT f.key, f.id FROM unnest(freed, freed_ids) AS f(key, id) ORDER BY f.key) f
+            WHERE k.key = f.key AND k.id = f.id;
+        END IF;
+        IF p_flags & 16 <> 0 THEN
+            WITH gone AS (
+                DELETE FROM @schema@.timers t USING unnest(hits, at_dues) AS h(i, due)
+                WHERE o_kind[h.i] = 4 AND t.shard = o_shard[h.i] AND t.due = h.due AND t.id = o_id[h.i]
+                RETURNING t.*
+            ), wanted AS (
+                INSERT INTO @schema@.wanted_routes (shard, route)
+                SELECT DISTINCT g.shard, @schema@.route_of(g.record) FROM gone g
+                ON CONFLICT DO NOTHING
+            )
+            INSERT INTO @schema@.parked (due, nominal, repetition, id, attempt, shard, stripped, record)
+            SELECT g.due, g.nominal, g.repetition, g.id, g.attempt, g.shard, g.stripped, g.record FROM gone g;
+        END IF;
+        IF cardinality(hits) + cardinality(blocked) < cardinality(these) THEN
+            results := results || ARRAY(
+                SELECT ROW(o_ord[i], 4, NULL, NULL, NULL, NULL, NULL, NULL, NULL)::@schema@.outcome
+                FROM (SELECT unnest(these) AS i EXCEPT SELECT unnest(hits || blocked)) missing
+            );
+        END IF;
+    END IF;
+
+    IF p_flags & 32 <> 0 THEN
+        these := ARRAY(SELECT i FROM unnest(pick) AS i WHERE o_kind[i] = 5);
+        WITH gone AS (
+            DELETE FROM @schema@.parked p USING unnest(these) AS o(i)
+            WHERE p.id = o_id[o.i] AND p.shard = o_shard[o.i]
+            RETURNING o.i, p.*
+        ), back AS (
+            INSERT INTO @schema@.timers (due, nominal, repetition, id, attempt, shard, stripped, moved, record)
+            SELECT g.due, g.nominal, g.repetition, g.id, g.attempt, g.shard, g.stripped, g.due <> o_first[g.i], g.record
+            FROM gone g
+        )
+        SELECT array_agg(ROW(o_ord[g.i], 7, g.id, g.due, g.nominal, g.attempt, g.repetition, g.stripped, g.record)::@schema@.outcome),
+            coalesce(array_agg(g.i), '{}')
+        INTO made, hits FROM gone g;
+        results := results || made || ARRAY(
+            SELECT ROW(o_ord[i], 4, NULL, NULL, NULL, NULL, NULL, NULL, NULL)::@schema@.outcome
+            FROM (SELECT unnest(these) AS i EXCEPT SELECT unnest(hits)) missing
+        );
+    END IF;
+
+    IF p_flags & 128 <> 0 THEN
+        these := ARRAY(SELECT i FROM unnest(pick) AS i WHERE o_kind[i] = 7);
+        WITH gone AS (
+            DELETE FROM @schema@.dead_letters d USING unnest(these) AS o(i)
+            WHERE d.id = o_id[o.i] AND d.shard = o_shard[o.i]
+            RETURNING o.i
+        )
+        SELECT coalesce(array_agg(g.i), '{}') INTO hits FROM gone g;
+        results := results || ARRAY(
+            SELECT ROW(o_ord[i], 4, NULL, NULL, NULL, NULL, NULL, NULL, NULL)::@schema@.outcome
+            FROM (SELECT unnest(these) AS i EXCEPT SELECT unnest(hits)) missing
+        );
+    END IF;
+
+    -- A dead letter returns with its key, if that is free, and without its repetition.
+    IF p_flags & 64 <> 0 THEN
+        these := ARRAY(SELECT i FROM unnest(pick) AS i WHERE o_kind[i] = 6 ORDER BY o_ord[i]);
+        again := ARRAY(
+            SELECT i FROM unnest(these) AS i WHERE NOT EXISTS (
+                SELECT FROM @schema@.timers t WHERE t.shard = o_shard[i] AND t.due = o_first[i] AND t.id = o_id[i]
+            ) AND NOT EXISTS (SELECT FROM @schema@.timers t WHERE t.moved AND t.id = o_id[i])
+            AND NOT EXISTS (SELECT FROM @schema@.parked p WHERE p.id = o_id[i])
+        );
+        SELECT coalesce(array_agg(x.i), '{}') INTO again FROM (
+            SELECT o.i FROM unnest(again) AS o(i) JOIN @schema@.dead_letters d ON d.id = o_id[o.i] AND d.shard = o_shard[o.i]
+            FOR UPDATE OF d
+        ) x;
+        WITH new AS (
+            INSERT INTO @schema@.keys (key, id)
+            SELECT f.key, f.id FROM (
+                SELECT @schema@.key_of(d.record, d.stripped) AS key, d.id, o_ord[o.i] AS ord
+                FROM unnest(again) AS o(i) JOIN @schema@.dead_letters d ON d.id = o_id[o.i]
+            ) f WHERE f.key IS NOT NULL ORDER BY f.key, f.ord
+            ON CONFLICT (key) DO NOTHING
+            RETURNING id
+        )
+        SELECT coalesce(array_agg(n.id), '{}') INTO kept FROM new n;
+        WITH gone AS (
+            DELETE FROM @schema@.dead_letters d USING unnest(again) AS o(i)
+            WHERE d.id = o_id[o.i] AND d.shard = o_shard[o.i]
+            RETURNING o.i, d.id, d.shard, d.repetition, nullif(coalesce(d.nominal, d.due), o_due[o.i]) AS nominal, d.record,
+                (coalesce(d.stripped, 0) | 1 | CASE
+                    WHEN @schema@.key_of(d.record, d.stripped) IS NULL OR d.id = ANY (kept) THEN 0 ELSE 2
+                END)::smallint AS stripped
+        ), back AS (
+            INSERT INTO @schema@.timers (due, nominal, repetition, arrived, id, shard, stripped, moved, record)
+            SELECT o_due[g.i], g.nominal, g.repetition, CASE WHEN o_right[g.i] = 2 THEN pg_current_xact_id() END,
+                g.id, g.shard, g.stripped, o_due[g.i] <> o_first[g.i], g.record
+            FROM gone g
+        )
+        SELECT array_agg(ROW(o_ord[g.i], 7, g.id, o_due[g.i], g.nominal, NULL, g.repetition, g.stripped, g.record)::@schema@.outcome),
+            coalesce(array_agg(g.i), '{}')
+        INTO made, hits FROM gone g;
+        results := results || made || ARRAY(
+            SELECT ROW(o_ord[i], 4, NULL, NULL, NULL, NULL, NULL, NULL, NULL)::@schema@.outcome
+            FROM (SELECT unnest(these) AS i EXCEPT SELECT unnest(hits)) missing
+        );
+    END IF;
+    RETURN results;
+END
+$$;

@@ -1,0 +1,106 @@
+-- Returns whether a pending timer has this place, or was moved and has this id.
+CREATE OR REPLACE FUNCTION @schema@.is_there(p_shard smallint, p_due bigint, p_id uuid) RETURNS bool
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM @schema@.timers t WHERE t.shard = p_shard AND t.due = p_due AND t.id = p_id)
+        OR EXISTS (SELECT FROM @schema@.timers t WHERE t.moved AND t.id = p_id);
+END
+$$;
+
+-- New timers with keys, from `k_from` to `k_to`, which are in the order of these.
+--
+-- For each key: insert it; another statement, with a new snapshot, reads the holders of those not inserted. A holder that
+-- is replaced is removed first, so that timers are locked before keys. If it vanishes meanwhile, the key is tried again.
+-- Bits of `p_flags`: 1024 if some keys are to be replaced; 2048 if some timers may be there already, which stay as they
+-- are.
+CREATE OR REPLACE FUNCTION @schema@.apply_keyed_puts(
+    p_node bigint, p_flags int, k_from int, k_to int,
+    k_ord int[], k_right smallint[], k_shard smallint[], k_id uuid[], k_due bigint[], k_nominal bigint[], k_attempt int[],
+    k_repetition bigint[], k_moved bool[], k_record bytea[], k_key bytea[], k_replace bool[]
+) RETURNS @schema@.outcome[] LANGUAGE plpgsql AS $$
+DECLARE
+    results @schema@.outcome[] := '{}';
+    todo int[];
+    hits int[];
+    gone_of int[];
+    holders uuid[];
+    gone_ids uuid[];
+    fresh uuid[];
+    tries int := 0;
+BEGIN
+    todo := ARRAY(SELECT generate_series(k_from, k_to));
+    LOOP
+        tries := tries + 1;
+        IF tries > 50 THEN
+            RAISE EXCEPTION 'a key changes its holder again and again' USING ERRCODE = 'serialization_failure';
+        END IF;
+        IF p_flags & 1024 <> 0 THEN
+            SELECT coalesce(array_agg(x.i), '{}'), array_agg(x.id) INTO hits, holders FROM (
+                SELECT o.i, k.id FROM unnest(todo) AS o(i) JOIN @schema@.keys k ON k.key = k_key[o.i]
+                WHERE k_replace[o.i] AND k.id <> k_id[o.i] ORDER BY k.id
+            ) x;
+            IF hits <> '{}' THEN
+                WITH gone AS (
+                    DELETE FROM @schema@.timers t USING unnest(hits, holders) AS h(i, id)
+                    WHERE t.shard = @schema@.shard_of(h.id) AND t.due = @schema@.first_due_of(h.id) AND t.id = h.id
+                    RETURNING h.i, h.id
+                )
+                SELECT coalesce(array_agg(g.i), '{}'), coalesce(array_agg(g.id), '{}') INTO gone_of, gone_ids FROM gone g;
+                IF cardinality(gone_of) < cardinality(hits) THEN
+                    WITH moved AS (
+                        DELETE FROM @schema@.timers t USING unnest(hits, holders) AS h(i, id)
+                        WHERE t.moved AND t.id = h.id
+                        RETURNING h.i, h.id
+                    ), aside AS (
+                        DELETE FROM @schema@.parked p USING unnest(hits, holders) AS h(i, id)
+                        WHERE p.id = h.id
+                        RETURNING h.i, h.id
+                    )
+                    SELECT gone_of || coalesce(array_agg(g.i), '{}'), gone_ids || coalesce(array_agg(g.id), '{}')
+                    INTO gone_of, gone_ids FROM (SELECT * FROM moved UNION ALL SELECT * FROM aside) g;
+                END IF;
+                DELETE FROM @schema@.keys k
+                USING (SELECT k_key[g.i] AS key, g.id FROM unnest(gone_of, gone_ids) AS g(i, id) ORDER BY g.i) g
+                WHERE k.key = g.key AND k.id = g.id;
+                results := results || ARRAY(
+                    SELECT ROW(k_ord[g.i], CASE WHEN EXISTS (
+                        SELECT FROM @schema@.claims c
+                        WHERE c.shard = @schema@.shard_of(g.id) AND (k_right[g.i] = 2 OR c.node <> p_node OR c.shard <> k_shard[g.i])
+                            AND g.id = ANY (c.ids)
+                    ) THEN 3 ELSE 2 END, g.id, NULL, NULL, NULL, NULL, NULL, NULL)::@schema@.outcome
+                    FROM unnest(gone_of, gone_ids) AS g(i, id)
+                );
+            END IF;
+        END IF;
+        WITH new AS (
+            INSERT INTO @schema@.keys (key, id) SELECT k_key[i], k_id[i] FROM unnest(todo) AS i
+            ON CONFLICT (key) DO NOTHING
+            RETURNING id
+        )
+        SELECT coalesce(array_agg(n.id), '{}') INTO fresh FROM new n;
+        IF cardinality(fresh) = cardinality(todo) THEN
+            hits := todo;
+        ELSE
+            hits := ARRAY(SELECT i FROM unnest(todo) AS i WHERE k_id[i] IN (SELECT unnest(fresh)));
+        END IF;
+        INSERT INTO @schema@.timers (due, nominal, repetition, arrived, id, attempt, shard, moved, record)
+        SELECT k_due[i], k_nominal[i], k_repetition[i], CASE WHEN k_right[i] = 2 THEN pg_current_xact_id() END,
+            k_id[i], k_attempt[i], k_shard[i], coalesce(k_moved[i], false), k_record[i]
+        FROM unnest(hits) AS i
+        WHERE p_flags & 2048 = 0 OR NOT @schema@.is_there(k_shard[i], k_due[i], k_id[i]);
+        EXIT WHEN cardinality(hits) = cardinality(todo);
+        todo := ARRAY(SELECT unnest(todo) AS i EXCEPT SELECT unnest(hits) ORDER BY 1);
+        SELECT coalesce(array_agg(x.i), '{}'), array_agg(x.id) INTO hits, holders FROM (
+            SELECT o.i, k.id FROM unnest(todo) AS o(i) JOIN @schema@.keys k ON k.key = k_key[o.i]
+            WHERE k.id = k_id[o.i] OR NOT k_replace[o.i]
+        ) x;
+        results := results || ARRAY(
+            SELECT ROW(k_ord[h.i], 1, h.id, NULL, NULL, NULL, NULL, NULL, NULL)::@schema@.outcome
+            FROM unnest(hits, holders) AS h(i, id) WHERE h.id <> k_id[h.i]
+        );
+        EXIT WHEN cardinality(hits) = cardinality(todo);
+        todo := ARRAY(SELECT unnest(todo) AS i EXCEPT SELECT unnest(hits) ORDER BY 1);
+    END LOOP;
+    RETURN results;
+END
+$$;

@@ -1,0 +1,620 @@
+//! The checker of lines: the promises about each timer, from the [lines](crate::lines) of all nodes.
+//!
+//! 1. A stored timer is handled, or in the tables, or was perhaps cancelled.
+//! 2. After `cancelled` its handler does not run again; nor ever for a request that stored nothing.
+//! 3. Each (id, repetition, attempt) reaches a handler at most once, and these numbers rise.
+//! 4. A failed attempt is followed by another one, and a repetition by the next, up to the last.
+//! 5. Nothing is early, by the clock of the machine, which is that of the database.
+//!
+//! A node that was stopped or cut off beyond its lease may have a group of deliveries in memory, which its successor
+//! repeats: these [late deliveries](Absence) may come after the newer ones, at most a window of them for each absence.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Range;
+use std::path::Path;
+use std::time::Duration;
+
+use actix_timers_durable::DurableId;
+
+use crate::lines::{Event, Line, Reader};
+use crate::node::fails;
+
+/// The time in microseconds by which a request without an answer has been committed, or never will be.
+const UNANSWERED: u64 = 10_000_000;
+
+/// A time in which a node was stopped or cut off, in microseconds since 1970, and the number of deliveries that it may
+/// have begun before.
+#[derive(Debug, Clone)]
+pub(crate) struct Absence {
+    pub(crate) node: String,
+    pub(crate) from: u64,
+    pub(crate) window: usize,
+}
+
+/// A delivery.
+#[derive(Debug, Clone)]
+struct Handled {
+    line: u64,
+    at: u64,
+    node: String,
+    /// Repetition and attempt.
+    turn: (u64, u32),
+    due: u64,
+}
+
+/// A request to move a timer.
+#[derive(Debug, Clone)]
+struct Move {
+    asked: u64,
+    done: Option<u64>,
+    is_refused: bool,
+    due: u64,
+}
+
+/// The history of a timer. Events have the numbers of their lines.
+#[derive(Debug, Default)]
+struct Timer {
+    number: u64,
+    /// The number of its repetitions.
+    times: u64,
+    asked_at: u64,
+    /// The last event, in microseconds since 1970.
+    last_at: u64,
+    stored: Option<u64>,
+    stored_at: u64,
+    /// Nothing was stored.
+    refused: bool,
+    /// The timer is perhaps cancelled, or replaced.
+    may_be_gone: bool,
+    cancelled: Option<(u64, u64)>,
+    moves: Vec<Move>,
+    handled: Vec<Handled>,
+}
+
+/// All lines so far, by timer.
+pub(crate) struct Book {
+    reader: Reader,
+    lines: u64,
+    timers: HashMap<DurableId, Timer>,
+    /// Nodes by their events without a timer.
+    started: BTreeSet<String>,
+    done: BTreeSet<String>,
+    stopped: BTreeSet<String>,
+    problems: Vec<(String, String)>,
+    /// Nodes with their numbers of refused and unsure requests.
+    errors: BTreeMap<String, (u64, u64)>,
+    /// Times in which everything may be lost, in microseconds since 1970.
+    void: Option<Range<u64>>,
+    absences: Vec<Absence>,
+    early: Vec<String>,
+    /// The longest time from a request to its answer, in microseconds.
+    longest_wait: u64,
+    keys: HashMap<DurableId, String>,
+}
+
+impl Book {
+    pub(crate) fn open(path: &Path) -> Self {
+        Self {
+            reader: Reader::open(path),
+            lines: 0,
+            timers: HashMap::new(),
+            started: BTreeSet::new(),
+            done: BTreeSet::new(),
+            stopped: BTreeSet::new(),
+            problems: Vec::new(),
+            errors: BTreeMap::new(),
+            void: None,
+            absences: Vec::new(),
+            early: Vec::new(),
+            longest_wait: 0,
+            keys: HashMap::new(),
+        }
+    }
+
+    /// Reads the lines written since the last call.
+    pub(crate) fn read(&mut self) {
+        for line in self.reader.read() {
+            self.lines += 1;
+            self.note(line);
+        }
+    }
+
+    fn note(&mut self, Line { at, node, event }: Line) {
+        let line = self.lines;
+        if let Event::Scheduled { id }
+        | Event::Replaced { id, .. }
+        | Event::Refused { id, .. }
+        | Event::Unsure { id, .. } = &event
+            && let Some(timer) = self.timers.get(id)
+        {
+            self.longest_wait = self.longest_wait.max(at.saturating_sub(timer.asked_at));
+        }
+        match event {
+            Event::Started => _ = self.started.insert(node),
+            Event::Done => _ = self.done.insert(node),
+            Event::Stopped => _ = self.stopped.insert(node),
+            Event::Problem { text } => self.problems.push((node, text)),
+            Event::Asked { id, number, key, times } => {
+                let timer = timer(&mut self.timers, at, id);
+                (timer.number, timer.times, timer.asked_at) = (number, times, at);
+                self.keys.extend(key.map(|key| (id, key)));
+            }
+            Event::Scheduled { id } => timer(&mut self.timers, at, id).store(line, at),
+            Event::Exists { asked, .. } => timer(&mut self.timers, at, asked).refused = true,
+            Event::Replaced { id, old, in_progress } => {
+                timer(&mut self.timers, at, id).store(line, at);
+                let old = timer(&mut self.timers, at, old);
+                old.may_be_gone = true;
+                if !in_progress {
+                    old.cancelled.get_or_insert((line, at));
+                }
+            }
+            Event::Refused { id, .. } => {
+                timer(&mut self.timers, at, id).refused = true;
+                self.errors.entry(node).or_default().0 += 1;
+            }
+            Event::Unsure { id, .. } => {
+                timer(&mut self.timers, at, id).may_be_gone = true;
+                // A replaced timer, too: which one is not known.
+                if let Some(key) = self.keys.get(&id) {
+                    let of_key = self.keys.iter().filter(|(_, other)| *other == key).map(|(id, _)| *id);
+                    for id in of_key.collect::<Vec<_>>() {
+                        self.timers.entry(id).or_default().may_be_gone = true;
+                    }
+                }
+                self.errors.entry(node).or_default().1 += 1;
+            }
+            Event::Cancelling { id } | Event::InProgress { id } => timer(&mut self.timers, at, id).may_be_gone = true,
+            Event::Cancelled { id } => {
+                let timer = timer(&mut self.timers, at, id);
+                timer.may_be_gone = true;
+                timer.cancelled.get_or_insert((line, at));
+            }
+            Event::NotCancelled { .. } => {}
+            Event::Moving { id, due } => {
+                timer(&mut self.timers, at, id).moves.push(Move { asked: line, done: None, is_refused: false, due });
+            }
+            Event::Moved { id, due } => timer(&mut self.timers, at, id).last_move(due).done = Some(line),
+            Event::NotMoved { id, due } => timer(&mut self.timers, at, id).last_move(due).is_refused = true,
+            Event::Handled { id, number, repetition, attempt, due } => {
+                let timer = timer(&mut self.timers, at, id);
+                if timer.number != number || timer.asked_at == 0 {
+                    let text = format!("timer {id} has the message {number} instead of {}", timer.number);
+                    self.problems.push((node.clone(), text));
+                }
+                timer.handled.push(Handled { line, at, node, turn: (repetition, attempt), due });
+                if at < due * 1000 {
+                    self.early.push(format!("timer {id} came {} us early", due * 1000 - at));
+                }
+            }
+            Event::Ended { .. } => {}
+        }
+    }
+
+    /// Notes that everything in this time may be lost or come again: a promoted standby did not have it.
+    pub(crate) fn void(&mut self, times: Range<u64>) {
+        self.void = Some(times);
+    }
+
+    pub(crate) fn absent(&mut self, absence: Absence) {
+        self.absences.push(absence);
+    }
+
+    pub(crate) fn has_started(&self, node: &str) -> bool {
+        self.started.contains(node)
+    }
+
+    pub(crate) fn is_done(&self, node: &str) -> bool {
+        self.done.contains(node)
+    }
+
+    pub(crate) fn has_stopped(&self, node: &str) -> bool {
+        self.stopped.contains(node)
+    }
+
+    /// Returns the failures of calls that are no requests.
+    pub(crate) fn problems(&self) -> &[(String, String)] {
+        &self.problems
+    }
+
+    /// Returns the refused and the unsure requests of a node.
+    pub(crate) fn errors(&self, node: &str) -> (u64, u64) {
+        self.errors.get(node).copied().unwrap_or_default()
+    }
+
+    /// Returns the number of stored timers, and of deliveries.
+    pub(crate) fn totals(&self) -> (usize, usize) {
+        let stored = self.timers.values().filter(|timer| timer.stored.is_some()).count();
+        (stored, self.timers.values().map(|timer| timer.handled.len()).sum())
+    }
+
+    /// Returns the longest time from a request to its answer.
+    pub(crate) const fn longest_wait(&self) -> Duration {
+        Duration::from_micros(self.longest_wait)
+    }
+
+    /// Returns the number of timers stored at or after this time.
+    pub(crate) fn stored_since(&self, at: u64) -> usize {
+        self.timers.values().filter(|timer| timer.stored.is_some() && timer.stored_at >= at).count()
+    }
+
+    /// Returns the node, time and attempt of each delivery of a timer with this number.
+    pub(crate) fn deliveries(&self, number: u64) -> Vec<(String, u64, u32)> {
+        let of_number = self.timers.values().filter(|timer| timer.number == number);
+        let handled = of_number.flat_map(|timer| &timer.handled);
+        handled.map(|handled| (handled.node.clone(), handled.at, handled.turn.1)).collect()
+    }
+
+    /// Returns the id of the timer with this number.
+    pub(crate) fn id(&self, number: u64) -> Option<DurableId> {
+        self.timers.iter().find(|(_, timer)| timer.number == number).map(|(id, _)| *id)
+    }
+
+    /// Returns the number of deliveries by each node.
+    pub(crate) fn by_node(&self) -> BTreeMap<&str, usize> {
+        let mut numbers = BTreeMap::new();
+        for handled in self.timers.values().flat_map(|timer| &timer.handled) {
+            *numbers.entry(&*handled.node).or_insert(0) += 1;
+        }
+        numbers
+    }
+
+    /// Returns the deliveries whose attempt is above that of their failures.
+    pub(crate) fn repeated(&self) -> Vec<String> {
+        let mut repeated = Vec::new();
+        for (id, timer) in &self.timers {
+            for handled in &timer.handled {
+                let (_, attempt) = handled.turn;
+                if attempt > 1 && !fails(timer.number, attempt - 1) {
+                    repeated.push(format!("timer {id} came as {:?}", handled.turn));
+                }
+            }
+        }
+        repeated
+    }
+
+    /// Returns the greatest lateness of first attempts in these times, in microseconds, with the number of deliveries.
+    /// A timer is not late before its request has ended.
+    pub(crate) fn lateness(&self, times: &Range<u64>) -> (u64, usize) {
+        let (mut greatest, mut number) = (0, 0);
+        for timer in self.timers.values() {
+            for handled in timer.handled.iter().filter(|handled| times.contains(&handled.at)) {
+                // A timer that was moved may have been due before the request.
+                if handled.turn != (1, 1) || !timer.moves.is_empty() {
+                    continue;
+                }
+                number += 1;
+                let due = (handled.due * 1000).max(timer.stored_at.min(handled.at)).max(timer.asked_at);
+                greatest = greatest.max(handled.at.saturating_sub(due));
+            }
+        }
+        (greatest, number)
+    }
+
+    /// Returns the pairs of a key and the timers stored under it in their order.
+    pub(crate) fn of_keys(&self) -> BTreeMap<&str, Vec<DurableId>> {
+        let mut of_keys = BTreeMap::<&str, Vec<(u64, DurableId)>>::new();
+        for (id, key) in &self.keys {
+            if let Some(line) = self.timers.get(id).and_then(|timer| timer.stored) {
+                of_keys.entry(key).or_default().push((line, *id));
+            }
+        }
+        let sorted = |(key, mut ids): (_, Vec<_>)| {
+            ids.sort_unstable();
+            (key, ids.into_iter().map(|(_, id)| id).collect())
+        };
+        of_keys.into_iter().map(sorted).collect()
+    }
+
+    /// Returns the ids that must be in the tables if they are not handled later.
+    pub(crate) fn open_timers(&self) -> BTreeSet<DurableId> {
+        let unanswered = self.unanswered();
+        let is_open = |(id, timer): &(&DurableId, &Timer)| {
+            let replaced_until = self.keys.get(id).and_then(|key| unanswered.get(&**key));
+            timer.stored.is_some()
+                && !timer.may_be_gone
+                && !self.is_void(timer)
+                && timer.must_come()
+                && replaced_until.is_none_or(|until| timer.asked_at > *until)
+        };
+        self.timers.iter().filter(is_open).map(|(id, _)| *id).collect()
+    }
+
+    /// Returns the keys of requests without an answer, whose nodes were perhaps killed, with the times by which these
+    /// requests have replaced a timer, or never will.
+    fn unanswered(&self) -> HashMap<&str, u64> {
+        let mut unanswered = HashMap::new();
+        for (id, key) in &self.keys {
+            let timer = &self.timers[id];
+            if timer.stored.is_none() && !timer.refused {
+                let until: &mut u64 = unanswered.entry(&**key).or_default();
+                *until = (*until).max(timer.asked_at + UNANSWERED);
+            }
+        }
+        unanswered
+    }
+
+    /// Returns the ids of the `open` timers that are neither handled by now, nor perhaps gone, nor in the tables.
+    pub(crate) fn lost(&self, open: &BTreeSet<DurableId>, in_tables: &BTreeSet<DurableId>) -> Vec<String> {
+        let still_open = self.open_timers();
+        let lost = open.iter().filter(|id| still_open.contains(id) && !in_tables.contains(id));
+        lost.map(|id| format!("timer {id} is lost: {:?}", self.timers[id])).collect()
+    }
+
+    /// Returns the ids in the tables that were cancelled or never stored.
+    pub(crate) fn revenants(&self, in_tables: &BTreeSet<DurableId>) -> Vec<String> {
+        let is_revenant = |id: &&DurableId| match self.timers.get(id) {
+            Some(timer) => (timer.cancelled.is_some() || timer.refused) && !self.is_void(timer),
+            None => true,
+        };
+        in_tables
+            .iter()
+            .filter(is_revenant)
+            .map(|id| format!("timer {id} is back: {:?}", self.timers.get(id)))
+            .collect()
+    }
+
+    /// Returns the violations in the lines so far.
+    pub(crate) fn violations(&self) -> Vec<String> {
+        let mut violations = self.early.clone();
+        let mut late = vec![0; self.absences.len()];
+        for (id, timer) in &self.timers {
+            if self.is_void(timer) {
+                continue;
+            }
+            let mut found = |text: &str| violations.push(format!("timer {id} {text}: {timer:?}"));
+            if timer.refused && !timer.handled.is_empty() {
+                found("was never stored, and handled");
+            }
+            let mut turns = BTreeSet::new();
+            let mut last: Option<&Handled> = None;
+            for handled in &timer.handled {
+                if !turns.insert(handled.turn) {
+                    found("came twice with the same numbers");
+                }
+                let is_old = last.is_some_and(|last| handled.turn < last.turn);
+                let is_cancelled = timer.cancelled.is_some_and(|(line, _)| line < handled.line);
+                if is_old || is_cancelled {
+                    // The events that made it late.
+                    let cancelled_at = timer.cancelled.filter(|_| is_cancelled).map_or(0, |(_, at)| at);
+                    let since = last.filter(|_| is_old).map_or(0, |last| last.at).max(cancelled_at);
+                    match self.absences.iter().position(|absence| absence.covers(handled, since)) {
+                        Some(index) => late[index] += 1,
+                        None if is_cancelled => found("was cancelled, and handled"),
+                        None => found("came with falling numbers"),
+                    }
+                }
+                if last.is_none_or(|last| last.turn < handled.turn) {
+                    last = Some(handled);
+                }
+                if timer.is_moved_later(handled) {
+                    found("came before the time to which it was moved");
+                }
+            }
+        }
+        for (absence, late) in self.absences.iter().zip(late) {
+            if late > absence.window {
+                violations.push(format!("{late} deliveries were late after {absence:?}"));
+            }
+        }
+        violations
+    }
+
+    fn is_void(&self, timer: &Timer) -> bool {
+        let Some(void) = &self.void else { return false };
+        void.contains(&timer.last_at)
+            || void.contains(&timer.stored_at)
+            || void.contains(&timer.asked_at)
+            || timer.cancelled.is_some_and(|(_, at)| void.contains(&at))
+            || timer.handled.iter().any(|handled| void.contains(&handled.at))
+    }
+}
+
+/// Returns the history of a timer with an event at this time.
+fn timer(timers: &mut HashMap<DurableId, Timer>, at: u64, id: DurableId) -> &mut Timer {
+    let timer = timers.entry(id).or_default();
+    timer.last_at = at;
+    timer
+}
+
+impl Absence {
+    /// Returns whether a delivery on the node may be late because of it, given the time of the newer events.
+    fn covers(&self, handled: &Handled, since: u64) -> bool {
+        handled.node == self.node && self.from <= since && since <= handled.at
+    }
+}
+
+impl Timer {
+    fn store(&mut self, line: u64, at: u64) {
+        (self.stored, self.stored_at) = (Some(line), at);
+    }
+
+    fn last_move(&mut self, due: u64) -> &mut Move {
+        let is_it = |it: &&mut Move| it.due == due && it.done.is_none() && !it.is_refused;
+        self.moves.iter_mut().rev().find(is_it).expect("its line comes after `moving`")
+    }
+
+    /// Returns whether no delivery so far can have been the last.
+    fn must_come(&self) -> bool {
+        match self.handled.iter().max_by_key(|handled| handled.turn) {
+            None => true,
+            Some(Handled { turn: (repetition, attempt), .. }) => {
+                *repetition < self.times || fails(self.number, *attempt)
+            }
+        }
+    }
+
+    /// Returns whether the timer had been moved to a later time, and not moved since.
+    fn is_moved_later(&self, handled: &Handled) -> bool {
+        let Some(last) =
+            self.moves.iter().filter(|it| it.done.is_some_and(|done| done < handled.line)).max_by_key(|it| it.done)
+        else {
+            return false;
+        };
+        // Another request may have come after it, whether or not its reply did.
+        let is_last = self.moves.iter().all(|other| {
+            std::ptr::eq(other, last)
+                || other.is_refused
+                || other.done.is_some_and(|done| done < last.asked)
+                || other.asked > handled.line
+        });
+        is_last && handled.at < last.due * 1000
+    }
+}
+
+/// The checker finds each sort of violation.
+#[cfg(test)]
+mod tests {
+    use actix_timers_durable::DueTime;
+
+    use super::*;
+    use crate::lines::Writer;
+
+    const NUMBER: u64 = 70;
+
+    struct History {
+        directory: tempfile::TempDir,
+        id: DurableId,
+    }
+
+    impl History {
+        fn new() -> Self {
+            Self { directory: tempfile::tempdir().unwrap(), id: DurableId::new(3, DueTime::MIN) }
+        }
+
+        fn note(&self, node: &str, event: Event) -> &Self {
+            Writer::open(&self.directory.path().join("lines"), node).write(event);
+            self
+        }
+
+        fn stored(&self) -> &Self {
+            let id = self.id;
+            self.note("a", Event::Asked { id, number: NUMBER, key: None, times: 1 }).note("a", Event::Scheduled { id })
+        }
+
+        fn handled(&self, node: &str, repetition: u64, attempt: u32) -> &Self {
+            self.note(node, Event::Handled { id: self.id, number: NUMBER, repetition, attempt, due: 0 })
+        }
+
+        fn cancelled(&self) -> &Self {
+            self.note("c", Event::Cancelling { id: self.id }).note("c", Event::Cancelled { id: self.id })
+        }
+
+        fn book(&self) -> Book {
+            let mut book = Book::open(&self.directory.path().join("lines"));
+            book.read();
+            book
+        }
+
+        /// Returns the numbers of lost timers, of revenants and of other violations.
+        fn judge(&self, is_pending: bool) -> (usize, usize, usize) {
+            judge(&self.book(), is_pending.then_some(self.id))
+        }
+    }
+
+    fn judge(book: &Book, pending: Option<DurableId>) -> (usize, usize, usize) {
+        let pending = pending.into_iter().collect();
+        (book.lost(&book.open_timers(), &pending).len(), book.revenants(&pending).len(), book.violations().len())
+    }
+
+    fn absent(history: &History, from: u64, window: usize) -> Book {
+        let mut book = history.book();
+        book.absent(Absence { node: "a".to_owned(), from, window });
+        book
+    }
+
+    #[test]
+    fn a_stored_timer_is_handled_or_pending() {
+        let history = History::new();
+        history.stored();
+        assert_eq!(history.judge(true), (0, 0, 0));
+        assert_eq!(history.judge(false), (1, 0, 0));
+        history.handled("b", 1, 1);
+        assert_eq!(history.judge(false), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_failed_attempt_is_followed_by_another() {
+        let history = History::new();
+        let (id, number) = (history.id, 9);
+        assert!(fails(number, 1) && !fails(number, 3));
+        history.note("a", Event::Asked { id, number, key: None, times: 1 }).note("a", Event::Scheduled { id });
+        history.note("a", Event::Handled { id, number, repetition: 1, attempt: 1, due: 0 });
+        assert_eq!(history.judge(false), (1, 0, 0));
+        history.note("a", Event::Handled { id, number, repetition: 1, attempt: 3, due: 0 });
+        assert_eq!(history.judge(false), (0, 0, 0));
+    }
+
+    #[test]
+    fn all_repetitions_of_a_series_come() {
+        let history = History::new();
+        let id = history.id;
+        history.note("a", Event::Asked { id, number: NUMBER, key: None, times: 2 });
+        history.note("a", Event::Scheduled { id }).handled("a", 1, 1);
+        assert_eq!(history.judge(false), (1, 0, 0));
+        assert_eq!(history.judge(true), (0, 0, 0));
+        history.handled("b", 2, 1);
+        assert_eq!(history.judge(false), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_cancelled_timer_is_neither_handled_nor_pending() {
+        let history = History::new();
+        history.stored().cancelled();
+        assert_eq!(history.judge(false), (0, 0, 0));
+        assert_eq!(history.judge(true), (0, 1, 0));
+        history.handled("a", 1, 1);
+        assert_eq!(history.judge(false), (0, 0, 1));
+        assert_eq!(judge(&absent(&history, 0, 1), None), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_timer_that_was_not_stored_is_neither_handled_nor_pending() {
+        let history = History::new();
+        let id = history.id;
+        history.note("a", Event::Asked { id, number: NUMBER, key: None, times: 1 });
+        history.note("a", Event::Refused { id, why: String::new() });
+        assert_eq!(history.judge(false), (0, 0, 0));
+        assert_eq!(history.judge(true), (0, 1, 0));
+        history.handled("a", 1, 1);
+        assert_eq!(history.judge(false), (0, 0, 1));
+    }
+
+    #[test]
+    fn numbers_of_deliveries_rise() {
+        for (turns, violations) in [
+            (&[(1, 1), (1, 2), (2, 1), (4, 1)][..], 0),
+            (&[(1, 1), (1, 1)], 1),
+            (&[(1, 2), (1, 1)], 1),
+            (&[(2, 1), (1, 3)], 1),
+        ] {
+            let history = History::new();
+            history.stored();
+            turns.iter().for_each(|(repetition, attempt)| _ = history.handled("a", *repetition, *attempt));
+            assert_eq!(history.judge(false), (0, 0, violations), "{turns:?}");
+        }
+    }
+
+    #[test]
+    fn a_window_of_deliveries_may_be_late_on_a_node_that_was_absent() {
+        let history = History::new();
+        history.stored().handled("b", 1, 2).handled("a", 1, 1);
+        assert_eq!(judge(&absent(&history, 0, 1), None).2, 0);
+        assert_eq!(judge(&absent(&history, 0, 0), None).2, 1, "the window is smaller");
+        assert_eq!(judge(&absent(&history, u64::MAX, 1), None).2, 1, "it was absent later");
+        history.handled("c", 1, 1);
+        assert_eq!(judge(&absent(&history, 0, 1), None).2, 2, "another node, and the same numbers");
+    }
+
+    #[test]
+    fn nothing_is_early() {
+        let history = History::new();
+        history.stored();
+        let (id, due) = (history.id, crate::cluster::now() / 1000 + 60_000);
+        history.note("a", Event::Moving { id, due }).note("a", Event::Moved { id, due });
+        history.handled("a", 1, 1);
+        assert_eq!(history.judge(false).2, 1, "before the time to which it was moved");
+        history.note("a", Event::Handled { id, number: NUMBER, repetition: 1, attempt: 2, due });
+        assert_eq!(history.judge(false).2, 3, "before its own due time, too");
+    }
+}

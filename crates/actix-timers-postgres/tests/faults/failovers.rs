@@ -1,0 +1,76 @@
+//! The server ends, and comes back; or a standby that lacks the last seconds takes its place.
+
+use std::time::Duration;
+
+use crate::cluster::{Cluster, in_rounds, now};
+use crate::proxy::{Proxy, Wire};
+use crate::server::Server;
+
+/// The stops of a round.
+const STOPS: u64 = 5;
+
+#[test]
+#[ignore = "starts servers: crates/actix-timers-postgres/tests/server cargo test -p actix-timers-postgres --test faults -- --ignored --test-threads 1"]
+fn timers_outlive_crashes_of_the_server() {
+    in_rounds(|mut random| {
+        let mut server = Server::private(&[]);
+        let (mut cluster, labels) = Cluster::with_nodes(&server, ["a", "b", "c"]);
+        for _ in 0..STOPS {
+            std::thread::sleep(Duration::from_millis(500 + random.below(2000)));
+            labels.iter().for_each(|label| cluster.absent(label));
+            server.stop();
+            std::thread::sleep(Duration::from_millis(random.below(4000)));
+            server.start();
+            let since = now();
+            cluster.wait_balanced();
+            cluster.wait("requests are accepted again", |book, _| book.stored_since(since) > 0);
+            cluster.check();
+        }
+        eprintln!("longest wait {:?}", cluster.book.longest_wait());
+        cluster.finish();
+    });
+}
+
+#[test]
+#[ignore = "starts servers: crates/actix-timers-postgres/tests/server cargo test -p actix-timers-postgres --test faults -- --ignored --test-threads 1"]
+fn after_the_promotion_of_a_standby_that_lacks_the_last_seconds_each_shard_has_one_owner() {
+    in_rounds(|mut random| {
+        let mut primary = Server::private(&["synchronous_standby_names = ''", "max_wal_senders = 4"]);
+        let mut cluster = Cluster::new(&primary);
+        let replication = Proxy::start(cluster.runtime.handle(), primary.address());
+        let standby = primary.standby(replication.port());
+        let labels = ["a", "b", "c"].map(|letter| cluster.start(&primary, letter));
+        cluster.wait_started(&labels);
+        cluster.wait_balanced();
+        std::thread::sleep(Duration::from_secs(2));
+        replication.set(Wire::Stalled { up: true, down: true });
+        // What was sent before may not have been replayed.
+        let from = now() - 1_000_000;
+        std::thread::sleep(Duration::from_millis(500 + random.below(2500)));
+        if random.one_in(2) {
+            // Shards change hands in the lost time, too.
+            cluster.kill(&labels[0]);
+            std::thread::sleep(Duration::from_secs(5));
+        }
+        for label in cluster.labels() {
+            cluster.absent(&label);
+        }
+        primary.stop();
+        replication.set(Wire::Cut);
+        if random.one_in(2) {
+            // Nodes find a server that accepts no writes.
+            cluster.redirect(&standby);
+            std::thread::sleep(Duration::from_millis(random.below(3000)));
+        }
+        standby.promote();
+        cluster.redirect(&standby);
+        cluster.wait_balanced();
+        std::thread::sleep(Duration::from_secs(1));
+        cluster.book.void(from..now());
+        let since = now();
+        cluster.wait("requests are accepted again", |book, _| book.stored_since(since) > 0);
+        std::thread::sleep(Duration::from_secs(3));
+        cluster.check();
+        cluster.finish();
+    });
+}

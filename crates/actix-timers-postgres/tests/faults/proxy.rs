@@ -1,0 +1,286 @@
+//! A TCP proxy between a node and the server, whose connections can be cut and stalled, one way and both.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// The state of the connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wire {
+    /// Data passes.
+    Whole,
+    /// Nothing passes to the server (`up`), or to the node (`down`). It is kept until the connection is whole again.
+    Stalled { up: bool, down: bool },
+    /// So many more bytes pass to the server on each connection, and nothing after them.
+    Half { up: usize },
+    /// Connections are closed, with all that was kept, and so are new ones.
+    Cut,
+}
+
+/// The state that a connection must obey.
+#[derive(Debug, Clone, Copy)]
+struct Order {
+    wire: Wire,
+    /// The only connection concerned, or none for all.
+    only: Option<u64>,
+    /// The number of the order.
+    number: u64,
+    /// The number of the last order that cut all connections.
+    last_cut: u64,
+    /// One connection that was cut, and the number of the order.
+    last_cut_of_one: (u64, u64),
+}
+
+impl Order {
+    /// Returns whether a connection that began at an order was cut since, even if connections are whole again.
+    const fn has_cut(&self, connection: u64, began: u64) -> bool {
+        self.last_cut > began || (self.last_cut_of_one.0 == connection && self.last_cut_of_one.1 > began)
+    }
+}
+
+#[derive(Default)]
+struct Connections {
+    /// The numbers of the open ones.
+    open: BTreeSet<u64>,
+    last: u64,
+}
+
+/// A proxy.
+pub(crate) struct Proxy {
+    port: u16,
+    orders: watch::Sender<Order>,
+    server: Arc<Mutex<SocketAddr>>,
+    connections: Arc<Mutex<Connections>>,
+    task: JoinHandle<()>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    Up,
+    Down,
+}
+
+impl Proxy {
+    /// Starts a proxy in front of a server.
+    pub(crate) fn start(runtime: &Handle, server: SocketAddr) -> Self {
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (orders, watched) =
+            watch::channel(Order { wire: Wire::Whole, only: None, number: 0, last_cut: 0, last_cut_of_one: (0, 0) });
+        let server = Arc::new(Mutex::new(server));
+        let connections = Arc::<Mutex<Connections>>::default();
+        let task = runtime.spawn(accept(listener, Arc::clone(&server), watched, Arc::clone(&connections)));
+        Self { port, orders, server, connections, task }
+    }
+
+    pub(crate) const fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Sets the state of all connections.
+    pub(crate) fn set(&self, wire: Wire) {
+        self.order(wire, None);
+    }
+
+    /// Sets the state of one connection, chosen by any number. The others are whole.
+    pub(crate) fn set_one(&self, wire: Wire, any: u64) {
+        let only = {
+            let connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+            let open = &connections.open;
+            open.iter().nth(any as usize % open.len().max(1)).copied()
+        };
+        self.order(wire, only);
+    }
+
+    fn order(&self, wire: Wire, only: Option<u64>) {
+        self.orders.send_modify(|order| {
+            (order.wire, order.only, order.number) = (wire, only, order.number + 1);
+            match only {
+                _ if wire != Wire::Cut => {}
+                None => order.last_cut = order.number,
+                Some(one) => order.last_cut_of_one = (one, order.number),
+            }
+        });
+    }
+
+    /// Sends new connections to another server.
+    pub(crate) fn redirect(&self, server: SocketAddr) {
+        *self.server.lock().unwrap_or_else(PoisonError::into_inner) = server;
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.task.abort();
+        self.set(Wire::Cut);
+    }
+}
+
+async fn accept(
+    listener: TcpListener,
+    server: Arc<Mutex<SocketAddr>>,
+    orders: watch::Receiver<Order>,
+    connections: Arc<Mutex<Connections>>,
+) {
+    while let Ok((node, _)) = listener.accept().await {
+        let server = *server.lock().unwrap_or_else(PoisonError::into_inner);
+        let orders = orders.clone();
+        let connections = Arc::clone(&connections);
+        tokio::spawn(async move {
+            let number = {
+                let mut connections = connections.lock().unwrap_or_else(PoisonError::into_inner);
+                connections.last += 1;
+                let number = connections.last;
+                connections.open.insert(number);
+                number
+            };
+            let _ = connect(node, server, orders, number).await;
+            connections.lock().unwrap_or_else(PoisonError::into_inner).open.remove(&number);
+        });
+    }
+}
+
+async fn connect(
+    node: TcpStream,
+    server: SocketAddr,
+    orders: watch::Receiver<Order>,
+    number: u64,
+) -> std::io::Result<()> {
+    let began = orders.borrow().number;
+    if state(&orders.borrow(), number) == Wire::Cut {
+        return Ok(());
+    }
+    let server = TcpStream::connect(server).await?;
+    for stream in [&node, &server] {
+        stream.set_nodelay(true)?;
+    }
+    let (from_node, to_node) = node.into_split();
+    let (from_server, to_server) = server.into_split();
+    let mut cut = orders.clone();
+    // The end of either direction closes both.
+    tokio::select! {
+        ended = pump(from_node, to_server, orders.clone(), (number, began), Direction::Up) => ended,
+        ended = pump(from_server, to_node, orders, (number, began), Direction::Down) => ended,
+        _ = cut.wait_for(|order| order.has_cut(number, began)) => Ok(()),
+    }
+}
+
+fn state(order: &Order, number: u64) -> Wire {
+    if order.only.is_none_or(|only| only == number) { order.wire } else { Wire::Whole }
+}
+
+/// Copies one direction of a connection.
+async fn pump(
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    mut orders: watch::Receiver<Order>,
+    (number, began): (u64, u64),
+    direction: Direction,
+) -> std::io::Result<()> {
+    let mut buffer = vec![0; 64 << 10];
+    let (mut last_order, mut passed) = (0, 0);
+    loop {
+        let size = from.read(&mut buffer).await?;
+        if size == 0 {
+            return Ok(());
+        }
+        let mut sent = 0;
+        while sent < size {
+            let order = *orders.borrow_and_update();
+            if order.has_cut(number, began) {
+                return Ok(());
+            }
+            if order.number != last_order {
+                (last_order, passed) = (order.number, 0);
+            }
+            let may_pass = match (state(&order, number), direction) {
+                (Wire::Whole, _) | (Wire::Half { .. }, Direction::Down) => size - sent,
+                (Wire::Half { up }, Direction::Up) => (size - sent).min(up.saturating_sub(passed)),
+                (Wire::Stalled { up, .. }, Direction::Up) if !up => size - sent,
+                (Wire::Stalled { down, .. }, Direction::Down) if !down => size - sent,
+                (Wire::Stalled { .. } | Wire::Cut, _) => 0,
+            };
+            if may_pass == 0 {
+                if orders.changed().await.is_err() {
+                    return Ok(());
+                }
+                continue;
+            }
+            to.write_all(&buffer[sent..sent + may_pass]).await?;
+            sent += may_pass;
+            passed += may_pass;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// A server that sends everything back.
+    async fn echo() -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(async move {
+                    let (mut from, mut to) = stream.into_split();
+                    let _ = tokio::io::copy(&mut from, &mut to).await;
+                });
+            }
+        });
+        address
+    }
+
+    async fn hears(stream: &mut TcpStream, text: &str) -> bool {
+        let mut heard = vec![0; text.len()];
+        let read = tokio::time::timeout(Duration::from_millis(200), stream.read_exact(&mut heard)).await;
+        matches!(read, Ok(Ok(_))) && heard == text.as_bytes()
+    }
+
+    #[test]
+    fn a_proxy_passes_stalls_and_cuts() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let server = runtime.block_on(echo());
+        let proxy = Proxy::start(runtime.handle(), server);
+        runtime.block_on(async {
+            let mut node = TcpStream::connect(("127.0.0.1", proxy.port())).await.unwrap();
+            node.write_all(b"one").await.unwrap();
+            assert!(hears(&mut node, "one").await);
+            for (up, down) in [(true, false), (false, true), (true, true)] {
+                proxy.set(Wire::Stalled { up, down });
+                node.write_all(b"two").await.unwrap();
+                assert!(!hears(&mut node, "two").await);
+                proxy.set(Wire::Whole);
+                assert!(hears(&mut node, "two").await);
+            }
+            proxy.set(Wire::Half { up: 2 });
+            node.write_all(b"three").await.unwrap();
+            assert!(hears(&mut node, "th").await && !hears(&mut node, "ree").await);
+            proxy.set(Wire::Whole);
+            assert!(hears(&mut node, "ree").await);
+            // What was held is lost, although connections are whole again at once.
+            proxy.set(Wire::Stalled { up: false, down: true });
+            node.write_all(b"four").await.unwrap();
+            assert!(!hears(&mut node, "four").await);
+            proxy.set(Wire::Cut);
+            proxy.set(Wire::Whole);
+            assert_eq!(node.read(&mut [0; 8]).await.unwrap_or(0), 0);
+            node = TcpStream::connect(("127.0.0.1", proxy.port())).await.unwrap();
+            node.write_all(b"five").await.unwrap();
+            assert!(hears(&mut node, "five").await);
+            proxy.set(Wire::Cut);
+            assert_eq!(node.read(&mut [0; 8]).await.unwrap_or(0), 0);
+            let mut refused = TcpStream::connect(("127.0.0.1", proxy.port())).await.unwrap();
+            assert_eq!(refused.read(&mut [0; 8]).await.unwrap_or(0), 0);
+        });
+    }
+}

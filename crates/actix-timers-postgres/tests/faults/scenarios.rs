@@ -1,0 +1,124 @@
+//! Scenarios of other schedulers with several nodes.
+
+use std::time::{Duration, Instant};
+
+use crate::cluster::{Cluster, LEASE, NUMBERS, in_rounds};
+use crate::node::{OFFICE, Work};
+use crate::server::Server;
+
+/// O-63: two nodes, ten thousand due timers.
+#[test]
+#[ignore = "starts servers: crates/actix-timers-postgres/tests/server cargo test -p actix-timers-postgres --test faults -- --ignored --test-threads 1"]
+fn two_nodes_deliver_ten_thousand_due_timers_once_each() {
+    in_rounds(|_| {
+        let server = Server::any();
+        let mut cluster = Cluster::new(&server);
+        cluster.settings.window = 10;
+        cluster.settings.work = Work::Nothing;
+        let second = cluster.start(&server, "b");
+        cluster.wait_started(std::slice::from_ref(&second));
+        cluster.settings.work = Work::Burst { route: OFFICE.to_owned(), timers: 10_000, delay: 0 };
+        let first = cluster.start(&server, "a");
+        let began = Instant::now();
+        cluster.wait("all are scheduled", |book, _| book.is_done(&first));
+        cluster.settle();
+        let took = began.elapsed();
+        assert!(took <= Duration::from_secs(30), "it took {took:?}: {}", cluster.evidence());
+        cluster.book.read();
+        let by_node = cluster.book.by_node();
+        eprintln!("{by_node:?} in {took:?}");
+        assert!(by_node.contains_key(&*first) && by_node.contains_key(&*second), "{by_node:?}: {}", cluster.evidence());
+        let repeated = cluster.book.repeated();
+        cluster.assert_none(&repeated);
+        // It asserts that no claim is left.
+        let book = cluster.finish();
+        assert_eq!(book.totals(), (10_000, 10_000));
+        assert!(book.problems().is_empty(), "{:?}", book.problems());
+    });
+}
+
+/// A lease long enough to look at it.
+const LONG_LEASE: Duration = Duration::from_secs(4);
+/// The time with the handler: beyond the lease.
+const LONG: Duration = Duration::from_secs(9);
+
+/// Starts two nodes and a long delivery, and returns the delivering one, the other one and the number of the timer.
+fn with_long_delivery(server: &Server) -> (Cluster, String, String, u64) {
+    let mut cluster = Cluster::new(server);
+    cluster.settings.lease = LONG_LEASE;
+    cluster.settings.work = Work::Nothing;
+    let one = cluster.start(server, "a");
+    let two = cluster.start(server, "b");
+    cluster.wait_started(&[one.clone(), two.clone()]);
+    cluster.wait_balanced();
+    cluster.settings.work = Work::Long { millis: LONG.as_millis() as u64 };
+    cluster.settings.routes = Vec::new();
+    cluster.settings.declared = vec![(OFFICE.to_owned(), None)];
+    cluster.start(server, "c");
+    cluster.settings.routes = vec![OFFICE.to_owned()];
+    cluster.settings.declared = Vec::new();
+    let number = 3 * NUMBERS;
+    cluster.wait("the timer is delivered", |book, _| !book.deliveries(number).is_empty());
+    let (owner, _, attempt) = cluster.book.deliveries(number).remove(0);
+    assert_eq!(attempt, 1);
+    let other = if owner == one { two } else { one };
+    (cluster, owner, other, number)
+}
+
+/// O-64, first part: a dead owner.
+#[test]
+#[ignore = "starts servers: crates/actix-timers-postgres/tests/server cargo test -p actix-timers-postgres --test faults -- --ignored --test-threads 1"]
+fn a_claim_of_a_silent_owner_is_adopted_after_its_lease_and_not_before() {
+    in_rounds(|_| {
+        let server = Server::any();
+        let (mut cluster, owner, other, number) = with_long_delivery(&server);
+        let shard = cluster.book.id(number).unwrap().shard() as i16;
+        let owner_of =
+            |cluster: &Cluster| cluster.owners().into_iter().find(|owner| owner.shard == shard).and_then(|it| it.name);
+        let since = Instant::now();
+        cluster.absent(&owner);
+        cluster.freeze(&owner);
+        // The last renewal was at most a third of the lease before.
+        let early = LONG_LEASE * 2 / 3 - Duration::from_millis(200);
+        while since.elapsed() < early {
+            assert_eq!(owner_of(&cluster).as_ref(), Some(&owner));
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        cluster.book.read();
+        assert_eq!(cluster.book.deliveries(number).len(), 1);
+        let limit = LONG_LEASE + Duration::from_secs(2);
+        cluster.wait("it is delivered again", |book, _| book.deliveries(number).len() == 2);
+        assert!(since.elapsed() <= limit, "it took {:?}", since.elapsed());
+        let (node, _, attempt) = cluster.book.deliveries(number).remove(1);
+        assert_eq!((node, attempt), (other, 2));
+        // The first delivery ends while the second one runs, and changes nothing.
+        cluster.thaw(&owner);
+        std::thread::sleep(LONG - since.elapsed().min(LONG) + Duration::from_secs(1));
+        let id = cluster.book.id(number).unwrap();
+        assert!(cluster.pending().contains(&id), "it was completed by its former owner: {}", cluster.evidence());
+        cluster.settle();
+        cluster.book.read();
+        assert_eq!(cluster.book.deliveries(number).len(), 2);
+        cluster.finish();
+    });
+}
+
+/// O-64, second part: an owner that is only quiet.
+#[test]
+#[ignore = "starts servers: crates/actix-timers-postgres/tests/server cargo test -p actix-timers-postgres --test faults -- --ignored --test-threads 1"]
+fn a_claim_of_an_owner_that_is_quiet_for_less_than_its_lease_is_not_adopted() {
+    in_rounds(|_| {
+        let server = Server::any();
+        let (mut cluster, owner, _, number) = with_long_delivery(&server);
+        let before = cluster.owners();
+        cluster.freeze(&owner);
+        std::thread::sleep(LONG_LEASE / 2);
+        cluster.thaw(&owner);
+        std::thread::sleep(LONG_LEASE + LEASE);
+        assert_eq!(cluster.owners(), before);
+        cluster.settle();
+        cluster.book.read();
+        assert_eq!(cluster.book.deliveries(number).len(), 1);
+        cluster.finish();
+    });
+}

@@ -1,0 +1,274 @@
+//! Timers in transactions of users, beside nodes that deliver them.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use actix::{Actor, Context, Handler, System};
+use actix_timers::CancelOutcome;
+use actix_timers_durable::{
+    DecodeError, Durable, DurableError, DurableInfo, DurableMessage, DurableOptions, DurableTimers, EncodeError,
+    HandlerError, PayloadCodec, Schedule, ScheduleError, Scheduled, StoreError,
+};
+use actix_timers_postgres::{PostgresOptions, PostgresStore};
+use serde::{Deserialize, Serialize};
+use tokio::time::sleep;
+use tokio_postgres::{Client, NoTls};
+
+use crate::server::{address, new_schema};
+use crate::with_server;
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Remind(pub(crate) u32);
+
+impl DurableMessage for Remind {
+    const NAME: &'static str = "remind";
+}
+
+/// Time, number and header of a delivery.
+type Delivery = (Instant, u32, Option<String>);
+
+/// A recipient that keeps a list of deliveries.
+#[derive(Clone, Default)]
+pub(crate) struct Office(Arc<Mutex<Vec<Delivery>>>);
+
+impl Office {
+    pub(crate) fn numbers(&self) -> Vec<u32> {
+        self.0.lock().unwrap().iter().map(|(_, number, _)| *number).collect()
+    }
+
+    pub(crate) async fn until(&self, deliveries: usize) {
+        let end = Instant::now() + Duration::from_secs(10);
+        while self.numbers().len() < deliveries {
+            assert!(Instant::now() < end, "{:?} are not {deliveries} deliveries", self.numbers());
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+impl Actor for Office {
+    type Context = Context<Self>;
+}
+
+impl Handler<Durable<Remind>> for Office {
+    type Result = Result<(), HandlerError>;
+
+    fn handle(&mut self, remind: Durable<Remind>, _: &mut Context<Self>) -> Self::Result {
+        let tenant = remind.header("tenant").map(str::to_owned);
+        self.0.lock().unwrap().push((Instant::now(), remind.0, tenant));
+        Ok(())
+    }
+}
+
+pub(crate) async fn client() -> Client {
+    let (client, connection) = tokio_postgres::connect(&address(), NoTls).await.unwrap();
+    actix::spawn(connection);
+    client
+}
+
+pub(crate) async fn store(schema: &str) -> PostgresStore {
+    let options = PostgresOptions::new().schema(schema).shards(4).lease(Duration::from_secs(2));
+    PostgresStore::connect(&address(), options).await.unwrap()
+}
+
+async fn info(timers: &DurableTimers, scheduled: Scheduled) -> Option<DurableInfo> {
+    timers.get(scheduled.id()).await.unwrap()
+}
+
+fn after(millis: u64, number: u32) -> Schedule<Remind> {
+    Schedule::after("office", Duration::from_millis(millis), Remind(number))
+}
+
+fn keyed(millis: u64, number: u32) -> Schedule<Remind> {
+    after(millis, number).options(DurableOptions::new().if_absent("k"))
+}
+
+const HOUR: u64 = 3_600_000;
+
+with_server! {
+    fn a_committed_timer_is_delivered_and_one_rolled_back_is_gone() {
+        System::new().block_on(async {
+            let store = store(&new_schema()).await;
+            let office = Office::default();
+            let timers = DurableTimers::builder(store.clone()).route::<Remind>("office", office.clone().start()).start().unwrap();
+            let mut client = client().await;
+            let transaction = client.transaction().await.unwrap();
+            let gone = store.schedule_in(&transaction, after(0, 1)).await.unwrap();
+            assert!(gone.is_new());
+            transaction.rollback().await.unwrap();
+            // Also without a transaction of several statements.
+            let _ = store.schedule_in(&client, after(0, 2)).await.unwrap();
+            office.until(1).await;
+            let mut delays = Vec::new();
+            for number in 3..23 {
+                let transaction = client.transaction().await.unwrap();
+                let options = DurableOptions::new().header("tenant", "7");
+                let _ = store.schedule_in(&transaction, after(0, number).options(options)).await.unwrap();
+                // Not before the commit.
+                sleep(Duration::from_millis(if number == 3 { 400 } else { 0 })).await;
+                assert_eq!(office.numbers().len(), (number - 2) as usize);
+                transaction.commit().await.unwrap();
+                let committed = Instant::now();
+                office.until((number - 1) as usize).await;
+                let (delivered, delivery, tenant) = office.0.lock().unwrap().last().unwrap().clone();
+                assert_eq!((delivery, tenant.as_deref()), (number, Some("7")));
+                delays.push(delivered.saturating_duration_since(committed));
+            }
+            // The median, since other tests run at the same time.
+            delays.sort_unstable();
+            assert!(delays[delays.len() / 2] < Duration::from_millis(250), "{delays:?}");
+            assert!(info(&timers, gone).await.is_none());
+            assert!(!office.numbers().contains(&1));
+            timers.stop().await.unwrap();
+        });
+    }
+
+    fn a_key_names_one_timer_in_transactions_as_elsewhere() {
+        System::new().block_on(async {
+            let store = store(&new_schema()).await;
+            let timers = DurableTimers::builder(store.clone()).open_route::<Remind>("office").start().unwrap();
+            let mut client = client().await;
+            let first = timers.schedule(keyed(HOUR, 1)).await.unwrap();
+            let transaction = client.transaction().await.unwrap();
+            assert_eq!(store.schedule_in(&transaction, keyed(HOUR, 2)).await.unwrap(), Scheduled::Exists(first.id()));
+            let replace = |number| after(HOUR, number).options(DurableOptions::new().replace("k"));
+            let second = store.schedule_in(&transaction, replace(3)).await.unwrap();
+            assert_eq!(second, Scheduled::Replaced { id: second.id(), old: first.id(), in_progress: false });
+            transaction.rollback().await.unwrap();
+            assert_eq!(timers.timer_by_key("office", "k").await.unwrap(), Some(first.id()), "as before");
+            let transaction = client.transaction().await.unwrap();
+            let third = store.schedule_in(&transaction, replace(4)).await.unwrap();
+            transaction.commit().await.unwrap();
+            assert_eq!(timers.timer_by_key("office", "k").await.unwrap(), Some(third.id()));
+            assert!(info(&timers, first).await.is_none());
+            assert_eq!(timers.schedule(keyed(HOUR, 5)).await.unwrap(), Scheduled::Exists(third.id()));
+            let other = Schedule::after("other", Duration::from_secs(60), Remind(6)).options(DurableOptions::new().if_absent("k"));
+            assert!(store.schedule_in(&client, other).await.unwrap().is_new(), "keys belong to routes");
+            timers.stop().await.unwrap();
+        });
+    }
+
+    fn two_transactions_with_one_key_schedule_one_timer() {
+        System::new().block_on(async {
+            let store = store(&new_schema()).await;
+            let (mut one, mut other) = (client().await, client().await);
+            for commits in [true, false] {
+                let transaction = one.transaction().await.unwrap();
+                let first = store.schedule_in(&transaction, keyed(HOUR, 1)).await.unwrap();
+                let second = {
+                    let second_transaction = other.transaction().await.unwrap();
+                    let (scheduled, ()) = tokio::join!(store.schedule_in(&second_transaction, keyed(HOUR, 2)), async {
+                        // The second one waits for the end of the first.
+                        sleep(Duration::from_millis(200)).await;
+                        if commits { transaction.commit().await.unwrap() } else { transaction.rollback().await.unwrap() }
+                    });
+                    second_transaction.commit().await.unwrap();
+                    scheduled.unwrap()
+                };
+                assert_eq!(second == Scheduled::Exists(first.id()), commits);
+                assert_eq!(store.cancel_in(&one, second.id()).await.unwrap(), CancelOutcome::Cancelled);
+            }
+        });
+    }
+
+    fn a_cancel_in_a_transaction_rolled_back_keeps_the_timer() {
+        System::new().block_on(async {
+            let store = store(&new_schema()).await;
+            let office = Office::default();
+            let timers = DurableTimers::builder(store.clone()).route::<Remind>("office", office.clone().start()).start().unwrap();
+            let mut client = client().await;
+            let kept = timers.schedule(after(500, 1)).await.unwrap().id();
+            let cancelled = timers.schedule(after(500, 2)).await.unwrap().id();
+            let transaction = client.transaction().await.unwrap();
+            assert_eq!(store.cancel_in(&transaction, kept).await.unwrap(), CancelOutcome::Cancelled);
+            assert_eq!(store.cancel_in(&transaction, kept).await.unwrap(), CancelOutcome::NotFound);
+            transaction.rollback().await.unwrap();
+            let transaction = client.transaction().await.unwrap();
+            assert_eq!(store.cancel_in(&transaction, cancelled).await.unwrap(), CancelOutcome::Cancelled);
+            transaction.commit().await.unwrap();
+            office.until(1).await;
+            sleep(Duration::from_millis(300)).await;
+            assert_eq!(office.numbers(), [1]);
+            timers.stop().await.unwrap();
+        });
+    }
+
+    fn a_message_that_is_not_scheduled_comes_back() {
+        System::new().block_on(async {
+            let store = store(&new_schema()).await;
+            let mut client = client().await;
+            let refused = |result: Result<Scheduled, ScheduleError<Remind>>| {
+                let ScheduleError { message, reason, .. } = result.unwrap_err();
+                assert_eq!(message.0, 7);
+                reason
+            };
+            let transaction = client.transaction().await.unwrap();
+            let named = Schedule::after("a\nb", Duration::ZERO, Remind(7));
+            assert!(matches!(refused(store.schedule_in(&transaction, named).await), DurableError::RouteName(_)));
+            let late = Schedule::after("office", Duration::MAX, Remind(7));
+            assert!(matches!(refused(store.schedule_in(&transaction, late).await), DurableError::OutOfRange(_)));
+            let nowhere = after(0, 7).pool("nowhere");
+            let reason = refused(store.schedule_in(&transaction, nowhere).await);
+            assert!(matches!(&reason, DurableError::UnknownPool { pool } if pool == "nowhere"), "{reason}");
+            // These did not concern the server; a failed statement ends the transaction.
+            transaction.execute("SELECT 1", &[]).await.unwrap();
+            transaction.execute("SELECT 1/0", &[]).await.unwrap_err();
+            let reason = refused(store.schedule_in(&transaction, after(0, 7)).await);
+            assert!(matches!(&reason, DurableError::Store(error) if matches!(**error, StoreError::Rejected(_))), "{reason}");
+            assert!(reason.to_string().contains("transaction is aborted"), "{reason}");
+        });
+    }
+
+    fn a_transaction_uses_pool_repetition_and_codec_of_the_request() {
+        struct Reversed;
+        impl PayloadCodec for Reversed {
+            fn id(&self) -> &str {
+                "reversed"
+            }
+            fn encode(&self, mut payload: Vec<u8>) -> Result<Vec<u8>, EncodeError> {
+                payload.reverse();
+                Ok(payload)
+            }
+            fn decode(&self, id: &str, payload: &[u8]) -> Result<Vec<u8>, DecodeError> {
+                assert_eq!(id, "reversed");
+                Ok(payload.iter().rev().copied().collect())
+            }
+        }
+        System::new().block_on(async {
+            let store = store(&new_schema()).await.payload_codec(Reversed);
+            let office = Office::default();
+            let slow = actix_timers_durable::RouteOptions::new().pool("slow");
+            let timers = DurableTimers::builder(store.clone())
+                .route_with::<Remind>("office", office.clone().start(), slow)
+                .payload_codec(Reversed)
+                .start()
+                .unwrap();
+            let client = client().await;
+            let repeat = actix_timers::Repeat::every(Duration::from_millis(50)).times(3);
+            let request = || Schedule::at_fixed_rate("office", repeat, Remind(1234)).pool("slow");
+            // The pool exists since the node has joined.
+            let scheduled = loop {
+                match store.schedule_in(&client, request()).await {
+                    Ok(scheduled) => break scheduled,
+                    Err(ScheduleError { reason: DurableError::UnknownPool { .. }, .. }) => sleep(Duration::from_millis(20)).await,
+                    Err(error) => panic!("{error}"),
+                }
+            };
+            assert!(scheduled.id().shard() >= 4);
+            office.until(3).await;
+            assert_eq!(office.numbers(), [1234; 3]);
+            timers.stop().await.unwrap();
+        });
+    }
+
+    fn timers_of_a_transaction_follow_the_clock_of_the_server() {
+        System::new().block_on(async {
+            let store = store(&new_schema()).await;
+            let client = client().await;
+            let before = client.query_one("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::int8", &[]).await.unwrap();
+            let scheduled = store.schedule_in(&client, after(HOUR, 1)).await.unwrap();
+            let due = scheduled.id().first_due().as_millis() - HOUR;
+            let before = u64::try_from(before.get::<_, i64>(0)).unwrap();
+            assert!((before.saturating_sub(10)..before + 1000).contains(&due), "{due} {before}");
+        });
+    }
+}
