@@ -471,12 +471,30 @@ fn deliveries_go_on_though_the_reply_to_giving_up_their_shard_is_lost() {
     assert_eq!(cluster.pending(), 0);
 }
 
+/// Names the seed of a test that fails.
+struct Seed(u64);
+
+impl Drop for Seed {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("seed {}", self.0);
+        }
+    }
+}
+
+/// Returns the seeds `0..N` for `N`, and `M..N` for `M..N`.
+fn seeds(of: &str) -> Option<std::ops::Range<u64>> {
+    let (first, end) = of.split_once("..").unwrap_or(("0", of));
+    Some(first.parse().ok()?..end.parse().ok()?)
+}
+
 /// Random operations of several nodes, some of which die, leave or are stopped: nothing is lost or cancelled in vain, and
 /// no attempt is made twice.
 #[test]
 fn nodes_that_come_and_go_lose_and_repeat_nothing() {
-    let seeds = std::env::var("ACTIX_TIMERS_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(300);
-    for seed in 0..seeds {
+    let of_caller = std::env::var("ACTIX_TIMERS_SEEDS").ok().and_then(|of| seeds(&of));
+    for seed in of_caller.unwrap_or(0..300) {
+        let _named = Seed(seed);
         let mut random = Random(seed);
         let shards = 1 + random.below(5) as u16;
         let mut cluster = Cluster::new(shards, 1 + random.below(3) as usize);
@@ -546,10 +564,7 @@ fn nodes_that_come_and_go_lose_and_repeat_nothing() {
         cluster.start(true);
         cluster.run_dry();
         (0..cluster.processes.len()).for_each(|index| _ = cluster.counters(index));
-        assert_eq!(cluster.pending(), 0, "seed {seed}");
-        assert!(
-            ids.iter().all(|id| cluster.deliveries.contains_key(id) || cluster.cancelled.contains(id)),
-            "seed {seed}"
-        );
+        assert_eq!(cluster.pending(), 0);
+        assert!(ids.iter().all(|id| cluster.deliveries.contains_key(id) || cluster.cancelled.contains(id)));
     }
 }
