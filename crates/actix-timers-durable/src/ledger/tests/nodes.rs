@@ -625,15 +625,22 @@ fn nodes_that_come_and_go_lose_and_repeat_nothing() {
                 }
                 17 => {
                     cluster.disk.lose_give_ups(random.below(2));
+                    cluster.disk.reject_reads(random.below(3));
                     cluster.leave(index);
+                    cluster.disk.reject_reads(0);
                     cluster.disk.lose_give_ups(0);
+                    if random.once_in(4) {
+                        cluster.turn(index, vec![Request::Overrun]);
+                    }
                 }
                 _ => cluster.pass(random.below(120)),
             }
             if random.once_in(3) {
                 let index = random.below(cluster.processes.len().max(1) as u64) as usize;
                 if index < cluster.processes.len() {
+                    cluster.disk.reject_reads(random.below(40).saturating_sub(30));
                     cluster.turn(index, vec![Request::Recheck]);
+                    cluster.disk.reject_reads(0);
                 }
             }
         }
