@@ -59,6 +59,8 @@ struct Live {
     /// Whether it has joined, so that other nodes may write.
     is_shared: bool,
     ownership: Ownership,
+    /// Timers whose deliveries on former owners have ended, and that could not be read since.
+    unread: Vec<DurableId>,
     names: Names,
 }
 
@@ -160,7 +162,7 @@ impl PostgresStore {
             shared.set_node(random_node(), Duration::MAX);
             let io = Io::start(&self.server, &shared).map_err(|error| StoreError::Unavailable(error.to_string()))?;
             let (ownership, names) = (Ownership::default(), Names::default());
-            self.live = Some(Live { io, shared, is_shared: false, ownership, names });
+            self.live = Some(Live { io, shared, is_shared: false, ownership, unread: Vec::new(), names });
         }
         self.live.as_mut().ok_or(StoreError::Closed)
     }
@@ -320,26 +322,30 @@ impl PostgresStore {
     /// Looks whether deliveries of former owners have ended.
     fn look_at_held(&mut self, arrivals: &mut Arrivals) -> Result<(), StoreError> {
         let asked = self.live()?.ownership.held();
-        if asked.is_empty() {
+        if !asked.is_empty() {
+            let wanted = asked.clone();
+            let now = self.read(move |session| Box::pin(async move { arrivals::held(session, &wanted).await }))?;
+            let live = self.live()?;
+            let (released, interrupted) = live.ownership.compare_held(&asked, now);
+            live.unread.extend(&released);
+            arrivals.released.extend(released);
+            arrivals.interrupted.extend(interrupted);
+        }
+        let ids = self.live()?.unread.clone();
+        if ids.is_empty() {
             return Ok(());
         }
-        let wanted = asked.clone();
-        let now = self.read(move |session| Box::pin(async move { arrivals::held(session, &wanted).await }))?;
-        let (released, interrupted) = self.live()?.ownership.compare_held(&asked, now);
-        if !released.is_empty() {
-            let ids = released.clone();
-            let rows = self.read(move |session| Box::pin(async move { arrivals::pending(session, &ids).await }));
-            let live = self.live()?;
-            // They are loaded late at worst.
-            for row in rows.unwrap_or_default() {
-                let Some(id) = id(&row, 0) else { continue };
-                let Ok(record) = record(&mut live.names, id, &row, 1) else { continue };
-                live.ownership.arrived(id, record.progress.due);
-                arrivals.records.push(record);
-            }
+        let rows = self.read(move |session| Box::pin(async move { arrivals::pending(session, &ids).await }));
+        let live = self.live()?;
+        // Else they are read the next time: perhaps a look has found them before.
+        let Ok(rows) = rows else { return Ok(()) };
+        live.unread.clear();
+        for row in rows {
+            let Some(id) = id(&row, 0) else { continue };
+            let Ok(record) = record(&mut live.names, id, &row, 1) else { continue };
+            live.ownership.arrived(id, record.progress.due);
+            arrivals.records.push(record);
         }
-        arrivals.released.extend(released);
-        arrivals.interrupted.extend(interrupted);
         Ok(())
     }
 
@@ -568,8 +574,12 @@ impl TimerStore for PostgresStore {
         self.look_at_held(&mut arrivals)?;
         for _ in 0..SWEEPS {
             let Some(sweep) = self.live()?.ownership.next_sweep() else { break };
-            if !self.sweep(sweep, &mut arrivals)? || self.live()?.ownership.has_one_snapshot() {
-                break;
+            match self.sweep(sweep, &mut arrivals) {
+                Ok(true) if !self.live()?.ownership.has_one_snapshot() => {}
+                Ok(_) => break,
+                // These events are reported once. The next look meets the error again.
+                Err(_) if arrivals != Arrivals::default() => break,
+                Err(error) => return Err(error),
             }
         }
         Ok(arrivals)

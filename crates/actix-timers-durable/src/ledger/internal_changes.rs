@@ -66,6 +66,17 @@ impl InternalChanges {
         self.queue.push_back((change, internal_change));
     }
 
+    /// Keeps the changes that end deliveries, and returns the others.
+    pub(super) fn keep_ends(&mut self) -> Vec<InternalChange> {
+        let is_end = |(change, internal_change): &(Change, InternalChange)| {
+            matches!(internal_change, InternalChange::Ended(_)) || matches!(change, Change::EndClaim { .. })
+        };
+        let (ends, others): (VecDeque<_>, VecDeque<_>) = self.queue.drain(..).partition(is_end);
+        self.queue = ends;
+        self.leaving.clear();
+        others.into_iter().map(|(_, internal_change)| internal_change).collect()
+    }
+
     /// Takes up to `count` changes from the front.
     pub(super) fn take(&mut self, count: usize) -> impl Iterator<Item = (Change, InternalChange)> {
         self.queue.drain(..count.min(self.queue.len()))

@@ -135,9 +135,18 @@ impl<H: Horizon> Ledger<H> {
         self.role == Role::Leaving && self.internal_changes.len() == 0
     }
 
-    /// Notes that the shard was given up.
-    pub(super) const fn given_up(&mut self) {
+    /// Notes that the shard was given up. All but the ends of the deliveries is left to the next owner: none of it may
+    /// be written under the right of their claims.
+    pub(super) fn given_up(&mut self) {
         self.role = Role::Former;
+        for internal_change in self.internal_changes.keep_ends() {
+            if let InternalChange::Claim { cleared, answer } = internal_change {
+                cleared.iter().for_each(|record| self.forget(record.id));
+                // It is not in the store.
+                while self.table.next_ended_claim().is_some() {}
+                answer.give(Ok(Vec::new()));
+            }
+        }
     }
 
     /// Returns whether the last delivery after giving up has ended.

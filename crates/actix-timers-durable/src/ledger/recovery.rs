@@ -100,7 +100,8 @@ impl<H: Horizon> Ledger<H> {
     pub(super) fn renumber_interrupted(&mut self, now: Reading, store: &mut dyn TimerStore) {
         let is_waiting = self.load_trouble.as_ref().is_some_and(|trouble| now.time < trouble.again);
         let has_claims = !self.recovery.has_begun() || !self.recovery.late.is_empty();
-        if !has_claims || is_waiting || self.role == Role::Former {
+        // The next owner does it. Perhaps there is one already: the reply to giving the shard up may be lost.
+        if !has_claims || is_waiting || self.role != Role::Owner {
             return;
         }
         if let Stage::Started(claims) = &mut self.recovery.stage {

@@ -54,7 +54,7 @@ pub enum Change {
     },
     /// Removes a timer, because it was cancelled or is complete: a pending one, or, without `at`, also a parked one.
     /// Outcome: [`ChangeOutcome::Removed`] or [`ChangeOutcome::Missing`]; [`ChangeOutcome::RemovedInFlight`] if it is
-    /// removed, and another live node has claimed it.
+    /// removed, and another node has claimed it.
     Remove {
         /// The id of the timer.
         id: DurableId,
@@ -63,7 +63,8 @@ pub enum Change {
     },
     /// Gives a pending timer another state, atomically: retried, repeated, rescheduled. Outcome:
     /// [`ChangeOutcome::Moved`] with the new record, or [`ChangeOutcome::Missing`]; [`ChangeOutcome::InFlight`] if
-    /// another live node has claimed it.
+    /// another node has claimed it. A claim of a dead node counts until the owner of the shard knows of its end, from
+    /// its [lease](Lease::claims) or as [interrupted](Arrivals::interrupted).
     Move {
         /// The id of the timer.
         id: DurableId,
@@ -76,7 +77,8 @@ pub enum Change {
     /// [`ChangeOutcome::Done`]; or [`ChangeOutcome::Claimed`] if other nodes have removed or moved members: the claim is
     /// kept without them. It replaces a claim with its number.
     Claim(Claim),
-    /// Removes a claim whose deliveries have all ended. Outcome: [`ChangeOutcome::Done`].
+    /// Removes a claim whose deliveries have all ended. Outcome: [`ChangeOutcome::Done`]. Under
+    /// [`Right::Claimant`] a claim of another node stays.
     EndClaim {
         /// The number of the claim.
         number: u64,

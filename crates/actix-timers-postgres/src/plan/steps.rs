@@ -242,7 +242,8 @@ impl<'a> Steps<'a> {
             Change::Discard { id } => (kind::DISCARD, *id, None),
             _ => return true,
         };
-        let right = self.right;
+        // A timer at a known location is not in delivery on a former owner that lives.
+        let right = if self.right == right::OWNER_WITH_HELD && at.is_some() { right::OWNER } else { self.right };
         let shard = if right == right::ANYONE { id.shard() } else { self.shard };
         let step = &mut self.steps[self.at];
         if !step.ids.insert(id) {

@@ -129,14 +129,18 @@ BEGIN
             INTO mine_only, not_mine FROM @schema@.suitable_owners(p_pools) o;
         END IF;
         surplus := not_mine;
-        -- Also beyond the share: no other node may own them.
+        -- Also beyond the share, unless another node that may own them has fewer shards.
         IF mine_only <> '{}' THEN
             UPDATE @schema@.shards s SET owner = p_node, epoch = s.epoch + 1
             FROM (
-                SELECT f.shard FROM @schema@.shards f
+                SELECT f.shard FROM @schema@.shards f JOIN @schema@.suitable_owners(p_pools) o ON o.shard = f.shard
                 WHERE f.shard = ANY (mine_only)
                     AND (f.owner IS NULL OR NOT EXISTS (SELECT FROM @schema@.nodes n WHERE n.id = f.owner))
-                ORDER BY f.shard FOR UPDATE SKIP LOCKED
+                    AND (SELECT count(*) FROM @schema@.shards x WHERE x.pool = f.pool AND x.owner = p_node) <= ALL (
+                        SELECT (SELECT count(*) FROM @schema@.shards x WHERE x.pool = f.pool AND x.owner = other)
+                        FROM unnest(o.nodes) AS other
+                    )
+                ORDER BY f.shard FOR UPDATE OF f SKIP LOCKED
             ) free WHERE s.shard = free.shard;
         END IF;
         FOREACH wanted IN ARRAY p_pools LOOP
@@ -161,9 +165,10 @@ BEGIN
                         AND (s.shard <> ALL (mine_only) OR EXISTS (
                             SELECT FROM @schema@.suitable_owners(ARRAY[wanted]) o CROSS JOIN unnest(o.nodes) AS other
                             WHERE o.shard = s.shard AND other <> p_node
-                                AND (SELECT count(*) FROM @schema@.shards x WHERE x.pool = wanted AND x.owner = other) < share
+                                AND (SELECT count(*) FROM @schema@.shards x WHERE x.pool = wanted AND x.owner = other) + 1 < mine
                         ))
-                    ORDER BY s.shard DESC LIMIT mine - share
+                    -- One by one, if others may own only some.
+                    ORDER BY s.shard DESC LIMIT CASE WHEN mine_only = '{}' THEN mine - share ELSE 1 END
                 );
             END IF;
         END LOOP;

@@ -236,6 +236,79 @@ with_server! {
         outcomes(&mut new, 0, &[Change::EndClaim { number: 3 }]);
     }
 
+    fn ended_and_interrupted_deliveries_are_reported_though_timers_cannot_be_read_meanwhile() {
+        let schema = new_schema();
+        let store = store(&schema, 1);
+        let mut old = Member::join(store.clone(), &serving());
+        let timers: Vec<_> = (0..2).map(|number| record(10 + number, number)).collect();
+        outcomes(&mut old, 0, &timers.iter().cloned().map(put).collect::<Vec<_>>());
+        let claim = |number: u64| {
+            let record = &timers[number as usize];
+            Claim { number, members: vec![(record.id, record.progress.due, 1)] }
+        };
+        outcomes(&mut old, 0, &[Change::Claim(claim(0)), Change::Claim(claim(1))]);
+        old.store.retire();
+        old.store.give_up(&[0]).unwrap();
+        old.leases.clear();
+        let mut new = Member::join(store, &serving());
+        until("taken", Duration::from_secs(5), || {
+            new.look();
+            (new.leases.len() == 1).then_some(())
+        });
+        let to = RecordState { attempt: 2, ..RecordState::first(at(50)) };
+        let ends = [Change::Move { id: timers[0].id, at: Some(at(10)), to }, Change::EndClaim { number: 0 }];
+        assert!(matches!(commit(&mut old, Right::Claimant { shard: 0 }, &ends), Committed::Outcomes(_)));
+        let admin = Session::open();
+        admin.run(&format!("ALTER TABLE {schema}.timers RENAME TO elsewhere"));
+        assert_eq!(new.store.arrivals().unwrap().released, [timers[0].id]);
+        assert!(new.store.arrivals().is_err(), "nothing else to report");
+        drop(old);
+        let interrupted = until("interrupted", LEASE + Duration::from_secs(3), || {
+            new.look();
+            new.store.arrivals().ok()?.interrupted.pop()
+        });
+        assert_eq!(interrupted, claim(1));
+        admin.run(&format!("ALTER TABLE {schema}.elsewhere RENAME TO timers"));
+        let records = new.store.arrivals().unwrap().records;
+        assert!(records.iter().any(|record| record.id == timers[0].id && record.progress == to));
+    }
+
+    fn an_heir_renumbers_a_delivery_though_another_one_goes_on_on_a_former_owner() {
+        let schema = new_schema();
+        let store = store(&schema, 1);
+        let mut former = Member::join(store.clone(), &serving());
+        let timers: Vec<_> = (0..2).map(|number| record(10 + number, number)).collect();
+        outcomes(&mut former, 0, &timers.iter().cloned().map(put).collect::<Vec<_>>());
+        let claim = |number: u64| {
+            let record = &timers[number as usize];
+            Claim { number, members: vec![(record.id, record.progress.due, 1)] }
+        };
+        outcomes(&mut former, 0, &[Change::Claim(claim(0))]);
+        former.store.retire();
+        former.store.give_up(&[0]).unwrap();
+        former.leases.clear();
+        let gain = |member: &mut Member| {
+            until("taken", LEASE + Duration::from_secs(5), || {
+                member.look();
+                (member.leases.len() == 1).then_some(())
+            });
+        };
+        let mut dead = Member::join(store.clone(), &serving());
+        gain(&mut dead);
+        outcomes(&mut dead, 0, &[Change::Claim(claim(1))]);
+        let mut heir = Member::join(store, &serving());
+        drop(dead);
+        gain(&mut heir);
+        assert_eq!((&heir.lease(0).held, &heir.lease(0).claims), (&vec![claim(0)], &vec![claim(1)]));
+        // The end of the claim may be of a later commit.
+        let renumber = |number: usize, at| {
+            let progress = timers[number].progress;
+            Change::Move { id: timers[number].id, at, to: RecordState { attempt: 2, ..progress } }
+        };
+        let moved = outcomes(&mut heir, 0, &[renumber(1, Some(at(11))), renumber(0, None)]);
+        assert!(matches!(moved[..], [ChangeOutcome::Moved(_), ChangeOutcome::InFlight]), "{moved:?}");
+    }
+
     fn a_lost_reply_is_found_out() {
         let schema = new_schema();
         let store = store(&schema, 1);

@@ -9,7 +9,7 @@ use crate::ledger::{
     Answer, Answered, Cancellation, LedgerConfig, Ledgers, Reading, Replies, Request, Rescheduling, Scheduled, Verdict,
 };
 use crate::metrics::{DurableCounters, ShardLoss};
-use crate::store::{MemoryDisk, Node, OnKey, TimerStore};
+use crate::store::{Change, Group, MemoryDisk, Node, OnKey, Right, TimerStore};
 use crate::{DurableId, Record, RecordState, RetryPolicy};
 
 /// Attempts that reached a handler, in order.
@@ -471,12 +471,106 @@ fn deliveries_go_on_though_the_reply_to_giving_up_their_shard_is_lost() {
     assert_eq!(cluster.pending(), 0);
 }
 
+#[test]
+fn an_interrupted_delivery_is_not_moved_before_the_owner_of_its_shard_knows_of_it() {
+    let mut cluster = Cluster::new(1, 1);
+    let due = cluster.now + 10;
+    let [moved, cancelled] = [(); 2].map(|()| cluster.schedule(0, 0, due, None).0);
+    cluster.pass(20);
+    cluster.deliver(0);
+    cluster.start(true);
+    cluster.leave(0);
+    cluster.settle();
+    cluster.kill(0);
+    assert_eq!(
+        cluster.reschedule(0, moved, due + 500),
+        Rescheduling::InProgress,
+        "else its attempt has no next number"
+    );
+    assert_eq!(cluster.cancel(0, cancelled), Cancellation::InProgress, "it has reached its handler");
+    cluster.run_dry();
+    assert_eq!((&cluster.deliveries[&moved], &cluster.deliveries[&cancelled]), (&vec![1, 2], &vec![1]));
+    assert_eq!(cluster.pending(), 0);
+}
+
+#[test]
+fn a_node_that_leaves_ends_its_deliveries_though_it_learned_of_others_when_the_shard_was_not_its_own() {
+    let mut cluster = Cluster::new(1, 1);
+    let due = cluster.now + 10;
+    let interrupted = cluster.schedule(0, 0, due, None).0;
+    cluster.pass(20);
+    cluster.deliver(0);
+    cluster.start(true);
+    cluster.leave(0);
+    cluster.settle();
+    let due = cluster.now + 10;
+    let [ended, late] = [(); 2].map(|()| cluster.schedule(1, 0, due, None).0);
+    cluster.pass(20);
+    cluster.deliver(1);
+    cluster.start(true);
+    cluster.disk.reject_reads(u64::MAX);
+    cluster.kill(0);
+    cluster.pass(100);
+    // The last one is at index 0 now.
+    cluster.turn(1, vec![Request::Recheck]);
+    cluster.disk.lose_give_ups(1);
+    cluster.leave(1);
+    cluster.disk.reject_reads(0);
+    cluster.pass(5000);
+    cluster.turn(1, vec![Request::Overrun]);
+    cluster.end(1, 0, false);
+    cluster.settle();
+    cluster.end(1, 0, true);
+    cluster.run_dry();
+    let mut attempts = [ended, late].map(|id| cluster.deliveries[&id].clone());
+    attempts.sort_unstable();
+    assert_eq!(attempts, [vec![1], vec![1, 2]], "the second one is a retry");
+    assert_eq!(cluster.deliveries[&interrupted], [1, 2]);
+    assert_eq!(cluster.pending(), 0);
+}
+
+#[test]
+fn a_node_that_gave_a_shard_up_ends_no_claim_of_another_with_the_same_number() {
+    let mut cluster = Cluster::new(1, 1);
+    let due = cluster.now + 10;
+    let id = cluster.schedule(0, 0, due, None).0;
+    cluster.pass(20);
+    cluster.deliver(0);
+    let mut other = cluster.disk.open();
+    other.join(&Node::default()).unwrap();
+    cluster.nodes += 1;
+    let (right, changes) = (Right::Claimant { shard: 0 }, [Change::EndClaim { number: 0 }]);
+    other.commit_groups(&[Group { right, changes: &changes }]).unwrap();
+    cluster.kill(0);
+    cluster.start(true);
+    cluster.run_dry();
+    assert_eq!(cluster.deliveries[&id], [1, 2]);
+}
+
+/// Names the seed of a test that fails.
+struct Seed(u64);
+
+impl Drop for Seed {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("seed {}", self.0);
+        }
+    }
+}
+
+/// Returns the seeds `0..N` for `N`, and `M..N` for `M..N`.
+fn seeds(of: &str) -> Option<std::ops::Range<u64>> {
+    let (first, end) = of.split_once("..").unwrap_or(("0", of));
+    Some(first.parse().ok()?..end.parse().ok()?)
+}
+
 /// Random operations of several nodes, some of which die, leave or are stopped: nothing is lost or cancelled in vain, and
 /// no attempt is made twice.
 #[test]
 fn nodes_that_come_and_go_lose_and_repeat_nothing() {
-    let seeds = std::env::var("ACTIX_TIMERS_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(300);
-    for seed in 0..seeds {
+    let of_caller = std::env::var("ACTIX_TIMERS_SEEDS").ok().and_then(|of| seeds(&of));
+    for seed in of_caller.unwrap_or(0..300) {
+        let _named = Seed(seed);
         let mut random = Random(seed);
         let shards = 1 + random.below(5) as u16;
         let mut cluster = Cluster::new(shards, 1 + random.below(3) as usize);
@@ -531,25 +625,29 @@ fn nodes_that_come_and_go_lose_and_repeat_nothing() {
                 }
                 17 => {
                     cluster.disk.lose_give_ups(random.below(2));
+                    cluster.disk.reject_reads(random.below(3));
                     cluster.leave(index);
+                    cluster.disk.reject_reads(0);
                     cluster.disk.lose_give_ups(0);
+                    if random.once_in(4) {
+                        cluster.turn(index, vec![Request::Overrun]);
+                    }
                 }
                 _ => cluster.pass(random.below(120)),
             }
             if random.once_in(3) {
                 let index = random.below(cluster.processes.len().max(1) as u64) as usize;
                 if index < cluster.processes.len() {
+                    cluster.disk.reject_reads(random.below(40).saturating_sub(30));
                     cluster.turn(index, vec![Request::Recheck]);
+                    cluster.disk.reject_reads(0);
                 }
             }
         }
         cluster.start(true);
         cluster.run_dry();
         (0..cluster.processes.len()).for_each(|index| _ = cluster.counters(index));
-        assert_eq!(cluster.pending(), 0, "seed {seed}");
-        assert!(
-            ids.iter().all(|id| cluster.deliveries.contains_key(id) || cluster.cancelled.contains(id)),
-            "seed {seed}"
-        );
+        assert_eq!(cluster.pending(), 0);
+        assert!(ids.iter().all(|id| cluster.deliveries.contains_key(id) || cluster.cancelled.contains(id)));
     }
 }

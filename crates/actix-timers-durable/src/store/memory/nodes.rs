@@ -280,6 +280,10 @@ impl Division<'_> {
         // A claim of an owner is no obstacle for itself.
         let is_obstacle = |shard: &Shard, id| shard.is_claimed(id, Some(node).filter(|_| right != Right::Anyone));
         if let (Right::Claimant { .. }, Change::EndClaim { number }) = (right, change) {
+            // Another one may have the number since.
+            if shard.shared.claimants.get(number) != Some(&node) {
+                return ChangeOutcome::Done;
+            }
             shard.release_all(*number);
         }
         let outcome = match change {
@@ -347,12 +351,16 @@ impl Shard {
         claims.flat_map(|claim| claim.members).map(|(id, ..)| id).collect()
     }
 
-    /// Returns whether a claim names a timer: any claim, or for its owner one of another live node. (The owner renumbers
-    /// the deliveries of the dead.)
+    /// Returns whether a claim names a timer: any claim, or for its owner one of another node that lives, or has died
+    /// unknown to the owner. (The owner renumbers the deliveries of the dead.)
     fn is_claimed(&self, id: DurableId, owner: Option<u64>) -> bool {
+        let is_unknown = |number| self.shared.arrivals.interrupted.iter().any(|claim| claim.number == number);
         let of_others = |claim: &&Claim| match owner {
             None => true,
-            Some(owner) => self.shared.claimants.get(&claim.number).is_some_and(|claimant| *claimant != owner),
+            Some(owner) => {
+                let claimant = self.shared.claimants.get(&claim.number);
+                claimant.is_some_and(|claimant| *claimant != owner) || is_unknown(claim.number)
+            }
         };
         self.claims().iter().filter(of_others).any(|claim| claim.members.iter().any(|(member, ..)| *member == id))
     }
