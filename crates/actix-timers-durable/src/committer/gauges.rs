@@ -7,13 +7,15 @@ use std::time::Duration;
 use actix_timers::integration::{PUBLISH_EVERY, PublishPass, try_publish};
 
 use crate::ledger::Replies;
-use crate::metrics::{DurableMeters, DurableReport, StoreOp};
+use crate::metrics::{DurableCounters, DurableMeters, DurableReport, StoreOp};
 
 /// The metrics of one committer.
 pub(super) struct Gauges {
     meters: DurableMeters,
     published: Mutex<Published>,
     failed_copies: Arc<AtomicU64>,
+    /// Counters of the reader's thread.
+    of_reads: Mutex<DurableCounters>,
 }
 
 #[derive(Default)]
@@ -25,8 +27,12 @@ struct Published {
 
 impl Gauges {
     pub(super) fn register(name: &str, is_shared: bool) -> Self {
-        let (published, failed_copies) = (Mutex::default(), Arc::default());
-        Self { meters: DurableMeters::register(name, is_shared), published, failed_copies }
+        Self {
+            meters: DurableMeters::register(name, is_shared),
+            published: Mutex::default(),
+            failed_copies: Arc::default(),
+            of_reads: Mutex::default(),
+        }
     }
 
     pub(super) const fn meters(&self) -> &DurableMeters {
@@ -39,6 +45,13 @@ impl Gauges {
             self.meters.wrote(requests, took);
         }
         replies.count_failed_copies(&self.failed_copies);
+    }
+
+    /// Counts the failures of a read beside the commits.
+    pub(super) fn read(&self, counters: &DurableCounters) {
+        if *counters != DurableCounters::default() {
+            self.of_reads().add(counters);
+        }
     }
 
     /// Returns whether a report is due; true once per period.
@@ -63,16 +76,22 @@ impl Gauges {
     }
 
     /// Replaces the report to publish.
-    pub(super) fn take(&self, mut report: DurableReport) {
-        for _ in 0..self.failed_copies.load(Ordering::Relaxed) {
-            report.counters.failed(StoreOp::BackUp);
-        }
+    pub(super) fn take(&self, report: DurableReport) {
         self.published().report = report;
     }
 
     /// Publishes the last report with the current waiting time of requests.
     pub(super) fn publish(&self, lag: Duration, _: &PublishPass) {
-        self.meters.publish(&DurableReport { lag, ..self.published().report });
+        let mut report = DurableReport { lag, ..self.published().report };
+        for _ in 0..self.failed_copies.load(Ordering::Relaxed) {
+            report.counters.failed(StoreOp::BackUp);
+        }
+        report.counters.add(&self.of_reads());
+        self.meters.publish(&report);
+    }
+
+    fn of_reads(&self) -> MutexGuard<'_, DurableCounters> {
+        self.of_reads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn published(&self) -> MutexGuard<'_, Published> {

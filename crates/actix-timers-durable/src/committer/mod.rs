@@ -1,13 +1,15 @@
 //! The committer: runs the ledgers and accepts requests from any thread.
 //!
 //! On a [thread of its own](Committer::start_thread) (`queue`, `thread`) it takes all requests together that were queued
-//! during the last commit, and waits for their callers to come back (`patience`), so that many share one fsync.
+//! during the last commit, and waits for their callers to come back (`patience`), so that many share one fsync. Queries go to a thread beside it if the store can be read there
+//! (`reading`).
 //! [Inline](Committer::inline) each request is a turn of its own on the caller's thread: deterministic, for virtual time.
 //! `gauges`: its metrics.
 
 mod gauges;
 mod patience;
 mod queue;
+mod reading;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::expect_used)]
 mod tests;
@@ -24,7 +26,7 @@ use super::ledger::{Answer, Answered, Horizon, Ledgers, Note, Reading, Replies, 
 use super::store::StoreError;
 use crate::metrics::{DurableMeters, DurableReport};
 use gauges::Gauges;
-use queue::SharedQueue;
+use queue::Queues;
 
 /// The clock of a committer.
 pub(crate) type CommitterClock = Arc<dyn Fn() -> Reading + Send + Sync>;
@@ -47,7 +49,7 @@ pub(super) struct Shared {
 }
 
 enum Runner {
-    Thread(Arc<SharedQueue>),
+    Threads(Queues),
     Inline(Mutex<Box<dyn Turn>>),
 }
 
@@ -84,16 +86,25 @@ impl<H: Horizon> Turn for Ledgers<H> {
 }
 
 impl Committer {
-    /// Starts a thread that runs the ledgers. `name` is that of the timer actor, for the label of the metrics and for
+    /// Starts a thread that runs the ledgers, and another one if the store can be read there. `name` is that of the timer actor, for the label of the metrics and for
     /// the log.
     ///
     /// # Errors
     /// The system has no more threads.
-    pub(crate) fn start_thread<H: Horizon>(ledgers: Ledgers<H>, clock: CommitterClock, name: &str) -> io::Result<Self> {
+    pub(crate) fn start_thread<H: Horizon>(
+        mut ledgers: Ledgers<H>,
+        clock: CommitterClock,
+        name: &str,
+    ) -> io::Result<Self> {
         let gauges = Arc::new(Gauges::register(name, ledgers.is_shared()));
-        let queue = Arc::new(SharedQueue::default());
-        thread::start(ledgers, Arc::clone(&queue), Arc::clone(&clock), Arc::clone(&gauges), name)?;
-        Ok(Self::of(Shared { runner: Runner::Thread(queue), clock, gauges, name: name.into() }))
+        let reader = ledgers.reader().map_err(io::Error::other)?;
+        let queues = Queues { requests: Arc::default(), queries: reader.is_some().then(Arc::default) };
+        if let (Some(reader), Some(queries)) = (reader, &queues.queries) {
+            reading::start(reader, Arc::clone(queries), Arc::clone(&gauges), name)?;
+        }
+        let started = thread::start(ledgers, queues.clone(), Arc::clone(&clock), Arc::clone(&gauges), name);
+        started.inspect_err(|_| queues.leave())?;
+        Ok(Self::of(Shared { runner: Runner::Threads(queues), clock, gauges, name: name.into() }))
     }
 
     /// Runs the ledgers on the calling threads. They load and arm at once. `name` is that of the timer actor, for the
@@ -115,7 +126,7 @@ impl Committer {
 
     /// Returns whether the ledger has a thread of its own.
     pub(crate) fn has_a_thread(&self) -> bool {
-        matches!(self.shared.runner, Runner::Thread(_))
+        matches!(self.shared.runner, Runner::Threads(_))
     }
 
     /// Returns the meters that record the lateness of deliveries.
@@ -139,8 +150,8 @@ impl Committer {
     pub(crate) async fn ask<T: Send + 'static>(&self, request: impl FnOnce(Answer<T>) -> Request) -> Answered<T> {
         let (answer, answered) = Answer::awaited();
         let request = request(answer);
-        if let Runner::Thread(queue) = &self.shared.runner {
-            queue.wait_for_permits(request.places()).await;
+        if let Runner::Threads(queues) = &self.shared.runner {
+            queues.of(&request).wait_for_permits(request.places()).await;
         }
         self.shared.push(request);
         answered.await.unwrap_or_else(|_| Err(Arc::new(StoreError::Closed)))
@@ -157,7 +168,7 @@ impl Committer {
 impl Shared {
     fn push(&self, request: Request) {
         match &self.runner {
-            Runner::Thread(queue) => queue.push(request),
+            Runner::Threads(queues) => queues.of(&request).push(request),
             Runner::Inline(ledgers) => {
                 let (mut requests, mut replies) = (VecDeque::from([request]), Replies::default());
                 let mut ledgers = Self::lock(ledgers);
@@ -190,7 +201,7 @@ impl Publisher for Shared {
     fn publish(&self, pass: &PublishPass) {
         let now = (self.clock)();
         match &self.runner {
-            Runner::Thread(queue) => self.gauges.publish(queue.lag(now.time), pass),
+            Runner::Threads(queues) => self.gauges.publish(queues.requests.lag(now.time), pass),
             Runner::Inline(ledgers) => {
                 let report = Self::lock(ledgers).report(now);
                 self.gauges.take(report);
@@ -202,8 +213,8 @@ impl Publisher for Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        if let Runner::Thread(queue) = &self.runner {
-            queue.leave();
+        if let Runner::Threads(queues) = &self.runner {
+            queues.leave();
         }
     }
 }

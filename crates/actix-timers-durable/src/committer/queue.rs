@@ -1,4 +1,4 @@
-//! The queue of requests between callers and the committer's thread.
+//! The queues of requests between callers and the committer's threads.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError};
@@ -16,6 +16,48 @@ pub(super) const MAX_REQUESTS: usize = 16_384;
 // A request for more room than there is would wait forever.
 const _: () = assert!(MAX_BATCH <= MAX_REQUESTS);
 
+/// The queues of a committer, one for each thread.
+#[derive(Clone)]
+pub(super) struct Queues {
+    pub(super) requests: Arc<SharedQueue>,
+    /// Queries that are answered beside the commits.
+    pub(super) queries: Option<Arc<SharedQueue>>,
+}
+
+impl Queues {
+    /// Returns the queue for a request.
+    pub(super) fn of(&self, request: &Request) -> &SharedQueue {
+        self.queries.as_deref().filter(|_| request.is_read()).unwrap_or(&self.requests)
+    }
+
+    /// Notes that the last handle is dropped.
+    pub(super) fn leave(&self) {
+        self.all().for_each(SharedQueue::leave);
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &SharedQueue> {
+        std::iter::once(&self.requests).chain(&self.queries).map(|queue| &**queue)
+    }
+}
+
+/// Rejects all requests to queues when it is dropped, also if their thread panics.
+pub(super) struct End<'a> {
+    pub(super) queues: Vec<&'a SharedQueue>,
+    pub(super) why: Arc<StoreError>,
+}
+
+impl<'a> End<'a> {
+    pub(super) fn of(queues: impl IntoIterator<Item = &'a SharedQueue>) -> Self {
+        Self { queues: queues.into_iter().collect(), why: Arc::new(StoreError::Closed) }
+    }
+}
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.queues.iter().for_each(|queue| queue.close(&self.why));
+    }
+}
+
 pub(super) struct SharedQueue {
     queue: Mutex<Queue>,
     called: Condvar,
@@ -26,7 +68,7 @@ struct Queue {
     requests: VecDeque<Request>,
     /// The number of requests for which the thread waits.
     wanted: usize,
-    /// All handles are dropped.
+    /// All handles are dropped, or the committer has ended.
     is_left: bool,
     /// The reason for the end of the committer.
     closed: Option<Arc<StoreError>>,
@@ -56,7 +98,7 @@ pub(super) enum Taken {
     Requests,
     /// The pause has passed without a request.
     Nothing,
-    /// All handles are dropped.
+    /// All handles are dropped, or the committer has ended.
     Left,
 }
 
@@ -96,8 +138,7 @@ impl SharedQueue {
         }
     }
 
-    /// Notes that the last handle is dropped.
-    pub(super) fn leave(&self) {
+    fn leave(&self) {
         self.queue().is_left = true;
         self.called.notify_one();
     }
@@ -160,13 +201,15 @@ impl SharedQueue {
         work.under_way.or(waiting).map_or(Duration::ZERO, |since| now.saturating_sub(since))
     }
 
-    /// Rejects all requests, from now on.
+    /// Rejects all requests, from now on, and ends the thread.
     pub(super) fn close(&self, error: &Arc<StoreError>) {
         let mut queue = self.queue();
         queue.closed = Some(Arc::clone(error));
+        queue.is_left = true;
         queue.work = Work { is_idle: true, ..Work::default() };
         let left = std::mem::take(&mut queue.requests);
         drop(queue);
+        self.called.notify_one();
         self.permits.close();
         left.into_iter().for_each(|request| request.reject(error));
     }

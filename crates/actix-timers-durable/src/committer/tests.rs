@@ -40,6 +40,14 @@ fn threaded(disk: &MemoryDisk, hands: &Hands) -> Committer {
     Committer::start_thread(ledgers(disk.open()), hands.clock(), "T").unwrap()
 }
 
+/// Starts a node that has joined.
+fn node(disk: &MemoryDisk) -> Committer {
+    let committer = threaded(disk, &Hands::default());
+    let id = record(0).id;
+    while block_on(committer.ask(|answer| Request::Cancel { id, answer })).is_err() {}
+    committer
+}
+
 fn record(due: u64) -> Arc<Record> {
     Arc::new(Record {
         id: DurableId::new(0, at(due)),
@@ -125,7 +133,8 @@ fn requests_that_come_during_a_commit_share_the_next_one() {
 fn callers_wait_for_a_place_while_the_queue_is_full_and_deliveries_do_not() {
     let disk = MemoryDisk::new();
     let committer = threaded(&disk, &Hands::default());
-    let Runner::Thread(queue) = &committer.shared.runner else { panic!("it has a thread") };
+    let Runner::Threads(queues) = &committer.shared.runner else { panic!("it has a thread") };
+    let queue = &queues.requests;
     let held = disk.hold_commits();
     let asked: Vec<_> =
         (0..queue::MAX_REQUESTS + 10).map(|due| begin(committer.ask(schedule(record(due as u64))))).collect();
@@ -324,6 +333,50 @@ fn if_the_thread_dies_all_requests_fail() {
     }
 }
 
+#[test]
+fn queries_of_a_shared_store_do_not_wait_for_commits() {
+    let disk = MemoryDisk::shared(4);
+    let committer = node(&disk);
+    let (first, second) = (record(5), record(6));
+    let id = first.id;
+    block_on(committer.ask(schedule(first))).unwrap();
+    let held = disk.hold_commits();
+    let asked = begin(committer.ask(schedule(Arc::clone(&second))));
+    wait_for_commit(&disk);
+    assert_eq!(counts(&committer).pending, 1);
+    let seen = block_on(committer.ask(|answer| Request::Get { id, answer })).unwrap().unwrap();
+    assert!(seen.found.record.id == id && !seen.in_progress);
+    drop(held);
+    block_on(asked).unwrap();
+    let seen = block_on(committer.ask(|answer| Request::Get { id: second.id, answer })).unwrap();
+    assert!(seen.is_some(), "it sees all that was answered");
+    close(&committer).unwrap();
+    let error = block_on(committer.ask(|answer| Request::Counts { answer })).unwrap_err();
+    assert!(matches!(*error, StoreError::Closed));
+}
+
+#[test]
+fn failed_queries_of_a_shared_store_are_counted() {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let page = recorder.handle();
+    let disk = MemoryDisk::shared(1);
+    let committer = metrics::with_local_recorder(&recorder, || node(&disk));
+    let id = record(5).id;
+    let get = || block_on(committer.ask(|answer| Request::Get { id, answer }));
+    let held = disk.hold_commits();
+    let asked = begin(committer.ask(schedule(record(8))));
+    wait_for_commit(&disk);
+    disk.reject_reads(1);
+    assert!(matches!(*get().unwrap_err(), StoreError::Unavailable(_)));
+    assert_eq!(get().unwrap(), None);
+    drop(held);
+    block_on(asked).unwrap();
+    close(&committer).unwrap();
+    committer.publish();
+    let errors = "store_errors_total{timer=\"T\",op=\"read\"}";
+    assert_eq!(value(&page, errors), 1.0, "{}", page.render());
+}
+
 fn value(page: &PrometheusHandle, name: &str) -> f64 {
     let (page, start) = (page.render(), format!("actix_timers_{name} "));
     page.lines().find_map(|line| line.strip_prefix(&start)?.parse().ok()).unwrap_or_else(|| panic!("{name}"))
@@ -401,7 +454,7 @@ fn a_million_pushes_are_not_lost_when_the_thread_goes_to_sleep() {
 #[test]
 fn a_push_wakes_a_thread_that_has_nothing_else_to_wake_it() {
     const ROUNDS: usize = 1000;
-    let shared = SharedQueue::default();
+    let shared = queue::SharedQueue::default();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut taken = VecDeque::new();

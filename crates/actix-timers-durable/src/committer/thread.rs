@@ -10,38 +10,26 @@ use actix_timers::integration::PUBLISH_EVERY;
 use super::CommitterClock;
 use super::gauges::Gauges;
 use super::patience::Patience;
-use super::queue::{SharedQueue, Taken};
+use super::queue::{End, Queues, SharedQueue, Taken};
 use crate::ledger::{Horizon, Ledgers, Replies};
 use crate::store::StoreError;
 use crate::sync::spawn;
 
 pub(super) fn start<H: Horizon>(
     ledgers: Ledgers<H>,
-    shared: Arc<SharedQueue>,
+    queues: Queues,
     clock: CommitterClock,
     gauges: Arc<Gauges>,
     name: &str,
 ) -> io::Result<()> {
     let timer = name.to_owned();
     let run = move || {
-        // Replies to all waiting callers also if the thread panics.
-        let mut end = End { shared: &shared, why: Arc::new(StoreError::Closed) };
-        if let Some(why) = run(ledgers, &shared, &clock, &gauges, &timer) {
+        let mut end = End::of(queues.all());
+        if let Some(why) = run(ledgers, &queues.requests, &clock, &gauges, &timer) {
             end.why = why;
         }
     };
     spawn(format!("{name} committer"), run).map(drop)
-}
-
-struct End<'a> {
-    shared: &'a SharedQueue,
-    why: Arc<StoreError>,
-}
-
-impl Drop for End<'_> {
-    fn drop(&mut self) {
-        self.shared.close(&self.why);
-    }
 }
 
 /// Runs until the ledgers are closed or their only shard is lost, and returns the reason; or, without one, until the last handle

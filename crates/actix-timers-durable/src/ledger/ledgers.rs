@@ -10,12 +10,15 @@ use super::foreign::Foreign;
 use super::health::Trouble;
 use super::note::{self, Note};
 use super::ownership::{Arrival, by_shard};
+use super::queries::{InFlight, Queries};
 use super::request::{Answer, Answered, Request};
 use super::{Horizon, Ledger, LedgerConfig, PolicyOf, Reading, Replies};
 use crate::id::DurableId;
 use crate::metrics::{DurableCounters, DurableReport, ShardLoss, StoreOp};
 use crate::new_timer::next_sequence;
-use crate::store::{Arrivals, Change, Committed, Counts, Group, Node, Right, Standing, StoreError, TimerStore};
+use crate::store::{
+    Arrivals, Between, Change, Committed, Counts, Group, Node, Right, Standing, StoreError, TimerReader, TimerStore,
+};
 
 /// Bytes of payload in one commit.
 const GROUP_BYTES: usize = 4 << 20;
@@ -107,6 +110,14 @@ impl<H: Horizon> Ledgers<H> {
     /// Returns whether other nodes share the store.
     pub(crate) const fn is_shared(&self) -> bool {
         self.poll.is_some()
+    }
+
+    /// Returns a reader for queries, if they are to be answered beside the commits.
+    ///
+    /// # Errors
+    /// The system has no more threads.
+    pub(crate) fn reader(&mut self) -> Result<Option<Box<dyn TimerReader>>, StoreError> {
+        self.store.reader()
     }
 
     /// Takes a group of requests from the front of the queue, commits their changes together with pending internal
@@ -521,10 +532,18 @@ impl<H: Horizon> Ledgers<H> {
         }
     }
 
-    /// Returns the ledger of a timer in memory, if its shard is here.
-    pub(super) fn ledger_of(&self, id: DurableId) -> Option<&Ledger<H>> {
-        let former = || self.former.iter().find(|ledger| ledger.is_delivering(id));
-        self.owned.get(&id.shard()).or_else(former)
+    /// Answers queries between two commits.
+    pub(super) fn queries<T>(&mut self, ask: impl FnOnce(Queries<'_>) -> T) -> T {
+        // The ledger of a timer in memory, if its shard is here.
+        let ledger_of = |id: DurableId| {
+            let former = || self.former.iter().find(|ledger| ledger.is_delivering(id));
+            self.owned.get(&id.shard()).or_else(former)
+        };
+        let in_flight = InFlight {
+            is_busy: &|id| ledger_of(id).is_some_and(|ledger| ledger.is_busy(id)),
+            removed: &|id| ledger_of(id)?.removed_in_flight(id),
+        };
+        ask(Queries { reader: &mut Between(&mut *self.store), counters: &mut self.counters, in_flight })
     }
 
     /// Returns the sums of the counters.

@@ -89,6 +89,7 @@ pub(crate) use batch::{MAX_BATCH, MAX_BATCH_BYTES};
 pub(crate) use horizon::Horizon;
 pub(crate) use ledgers::Ledgers;
 pub(crate) use note::Note;
+pub(crate) use queries::{InFlight, Queries};
 pub(crate) use replies::Replies;
 pub(crate) use request::{Answer, Answered, Cancellation, Query, Request, Rescheduling, Scheduled, Seen, Verdict};
 

@@ -1,13 +1,13 @@
-//! Queries: answered from the store, after their group is written.
+//! Queries: answered from the store, after their group is written, or beside the commits.
 
 use std::sync::Arc;
 
 use super::request::{Answer, Listed, Query, Request, Seen};
 use super::{Horizon, Ledger, Ledgers, Replies, frontier};
 use crate::id::DurableId;
-use crate::metrics::StoreOp;
+use crate::metrics::{DurableCounters, StoreOp};
 use crate::record::Record;
-use crate::store::{Found, Part, Position, StoreError};
+use crate::store::{Found, Part, Position, StoreError, TimerReader};
 
 /// Maximum number of records that one request examines, and bytes of their payload: it delays all others.
 const MAX_EXAMINED: usize = 4096;
@@ -17,24 +17,9 @@ const FIRST_PAGE: usize = 8;
 const PAGE: usize = 64;
 
 impl<H: Horizon> Ledgers<H> {
+    /// Answers a query between two commits.
     pub(super) fn look_up(&mut self, request: Request, replies: &mut Replies) {
         match request {
-            Request::Get { id, answer } => {
-                let seen = self.see(id);
-                self.answer(answer, seen, replies);
-            }
-            Request::FindKey { key, answer } => {
-                let found = self.store.find_key(0, &key);
-                self.answer(answer, found, replies);
-            }
-            Request::List { query, answer } => {
-                let page = self.list(&query);
-                self.answer(answer, page, replies);
-            }
-            Request::Counts { answer } => {
-                let counts = self.store.total();
-                self.answer(answer, counts, replies);
-            }
             Request::BackUp { directory, answer } => match self.store.back_up(&directory) {
                 Ok(copy) => replies.copy(answer, copy),
                 Err(error) => {
@@ -42,11 +27,56 @@ impl<H: Horizon> Ledgers<H> {
                     replies.put(answer, Err(Arc::new(error)));
                 }
             },
+            query => self.queries(|mut queries| queries.answer(query, replies)),
+        }
+    }
+}
+
+/// The deliveries that a ledger knows besides the claims in the store.
+#[derive(Clone, Copy)]
+pub(crate) struct InFlight<'a> {
+    pub(super) is_busy: &'a dyn Fn(DurableId) -> bool,
+    /// Timers that were removed from the store.
+    pub(super) removed: &'a dyn Fn(DurableId) -> Option<Arc<Record>>,
+}
+
+impl InFlight<'_> {
+    /// Beside the commits: the claims in the store are all.
+    pub(crate) const CLAIMS: Self = Self { is_busy: &|_| false, removed: &|_| None };
+}
+
+/// See the [module](self).
+pub(crate) struct Queries<'a> {
+    pub(crate) reader: &'a mut dyn TimerReader,
+    pub(crate) counters: &'a mut DurableCounters,
+    pub(crate) in_flight: InFlight<'a>,
+}
+
+impl Queries<'_> {
+    /// Puts the answer into `replies`.
+    pub(crate) fn answer(&mut self, query: Request, replies: &mut Replies) {
+        match query {
+            Request::Get { id, answer } => {
+                let seen = self.see(id);
+                self.reply(answer, seen, replies);
+            }
+            Request::FindKey { key, answer } => {
+                let found = self.reader.find_key(&key);
+                self.reply(answer, found, replies);
+            }
+            Request::List { query, answer } => {
+                let page = self.list(&query);
+                self.reply(answer, page, replies);
+            }
+            Request::Counts { answer } => {
+                let counts = self.reader.total();
+                self.reply(answer, counts, replies);
+            }
             _ => debug_assert!(false, "not a query"),
         }
     }
 
-    fn answer<T: Send + 'static>(&mut self, answer: Answer<T>, found: Result<T, StoreError>, replies: &mut Replies) {
+    fn reply<T: Send + 'static>(&mut self, answer: Answer<T>, found: Result<T, StoreError>, replies: &mut Replies) {
         if found.is_err() {
             self.counters.failed(StoreOp::Read);
         }
@@ -54,19 +84,16 @@ impl<H: Horizon> Ledgers<H> {
     }
 
     fn see(&mut self, id: DurableId) -> Result<Option<Seen>, StoreError> {
-        let removed = self.ledger_of(id).and_then(|ledger| ledger.removed_in_flight(id));
-        if let Some(record) = removed {
+        if let Some(record) = (self.in_flight.removed)(id) {
             let found = Found { record, part: Part::Pending, dead_letter: None, is_claimed: true };
             return Ok(Some(Seen { found, in_progress: true }));
         }
-        let found = self.store.get(id)?;
+        let found = self.reader.get(id)?;
         Ok(found.map(|found| Seen { in_progress: self.is_in_progress(&found), found }))
     }
 
     fn is_in_progress(&self, found: &Found) -> bool {
-        let id = found.record.id;
-        let is_here = || self.ledger_of(id).is_some_and(|ledger| ledger.is_busy(id));
-        found.part == Part::Pending && (found.is_claimed || is_here())
+        found.part == Part::Pending && (found.is_claimed || (self.in_flight.is_busy)(found.record.id))
     }
 
     fn list(&mut self, query: &Query) -> Result<Listed, StoreError> {
@@ -74,7 +101,7 @@ impl<H: Horizon> Ledgers<H> {
         let mut listed = Listed { next: query.after.max(frontier::start_of(query.from)), ..Listed::default() };
         let (mut examined, mut bytes, mut page_size) = (0, 0, FIRST_PAGE);
         while listed.seen.len() < limit && examined < MAX_EXAMINED && bytes < BYTES {
-            let page = self.store.list(query.part, listed.next, query.until, page_size)?;
+            let page = self.reader.list(query.part, listed.next, query.until, page_size)?;
             examined += page_size;
             let size: usize = page.found.iter().map(|found| found.record.size()).sum();
             bytes += size;
@@ -105,13 +132,13 @@ impl<H: Horizon> Ledgers<H> {
 
 impl<H: Horizon> Ledger<H> {
     /// Returns a timer that is with its handler, and was removed from the store.
-    fn removed_in_flight(&self, id: DurableId) -> Option<Arc<Record>> {
+    pub(super) fn removed_in_flight(&self, id: DurableId) -> Option<Arc<Record>> {
         let entry = self.table.get(id).filter(|entry| entry.state.is_removed())?;
         Some(Arc::clone(&entry.record))
     }
 
     /// Returns whether a timer is with its handler, or the change after that is not written.
-    fn is_busy(&self, id: DurableId) -> bool {
+    pub(super) fn is_busy(&self, id: DurableId) -> bool {
         self.table.get(id).is_some_and(|entry| !entry.state.is_pending())
     }
 }

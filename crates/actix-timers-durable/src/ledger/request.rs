@@ -16,7 +16,7 @@ pub(crate) type Answered<T> = Result<T, Arc<StoreError>>;
 /// A request to the ledger. Changes are answered when they are on disk.
 ///
 /// Requests are handled in the order in which they were made. A query sees at least the effects of all earlier
-/// requests.
+/// requests; if it is [answered beside the commits](crate::store::TimerReader), of all that were answered.
 pub(crate) enum Request {
     /// Store a new timer. The ledger sets its `sequence`.
     Schedule {
@@ -264,6 +264,11 @@ impl Request {
             self,
             Self::Get { .. } | Self::FindKey { .. } | Self::List { .. } | Self::Counts { .. } | Self::BackUp { .. }
         )
+    }
+
+    /// Returns whether it is a query that a reader can answer.
+    pub(crate) const fn is_read(&self) -> bool {
+        self.is_query() && !matches!(self, Self::BackUp { .. })
     }
 
     /// Returns a timer of the request, if those of the request are of one shard.

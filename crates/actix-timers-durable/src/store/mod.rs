@@ -5,7 +5,7 @@
 //! failures) are made in one module above it, so that a store is simple to implement correctly.
 //!
 //! - [`Change`] and [`ChangeOutcome`]: a change of a record, and its outcome.
-//! - [`TimerStore`]: commit, load, look up.
+//! - [`TimerStore`]: commit, load, look up; [`TimerReader`] (`reader`): look up beside the commits.
 //! - [`Node`], [`Standing`], [`Group`], [`Arrivals`] (`nodes`): a store that several processes share.
 //! - [`RecordBuilder`]: records for a store that schedules by itself.
 //! - [`StoreError`]: failures, and their effects on commits.
@@ -17,6 +17,7 @@ pub mod codec;
 mod embedded;
 mod memory;
 mod nodes;
+mod reader;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,6 +34,8 @@ pub use embedded::fuzzing;
 pub use embedded::{CheckIssue, EmbeddedOptions, EmbeddedStore, ShardStatistics, Statistics};
 pub use memory::{CommitGate, FsyncOutcome, MemoryDisk, MemoryStore};
 pub use nodes::{Arrivals, Committed, Group, Node, OneShard, Placement, Right, Standing, StoreClock};
+pub(crate) use reader::Between;
+pub use reader::TimerReader;
 
 /// A change of the timers of a shard.
 ///
@@ -582,6 +585,15 @@ pub trait TimerStore: Send + 'static {
     /// As [`counts`](Self::counts).
     fn total(&mut self) -> Result<Counts, StoreError> {
         self.counts(0)
+    }
+
+    /// Returns a reader for queries, which then neither wait for commits nor delay them. By default they are answered
+    /// between commits.
+    ///
+    /// # Errors
+    /// The system has no more threads.
+    fn reader(&mut self) -> Result<Option<Box<dyn TimerReader>>, StoreError> {
+        Ok(None)
     }
 
     /// Returns the chooser of shards for new timers.

@@ -15,7 +15,7 @@ use shard::Shard;
 
 use super::{
     Arrivals, Change, ChangeOutcome, Committed, Counts, Fence, Found, Group, Lease, Node, OneShard, Page, Part,
-    Placement, Position, Standing, StoreError, TimerStore,
+    Placement, Position, Standing, StoreError, TimerReader, TimerStore,
 };
 use crate::{DueTime, DurableId, Record};
 
@@ -380,10 +380,26 @@ impl TimerStore for MemoryStore {
         if self.poll_interval().is_some() { Arc::new(self.disk.clone()) } else { Arc::new(OneShard) }
     }
 
+    fn reader(&mut self) -> Result<Option<Box<dyn TimerReader>>, StoreError> {
+        if self.poll_interval().is_none() {
+            return Ok(None);
+        }
+        let mut store = self.disk.open();
+        store.life = self.life;
+        Ok(Some(Box::new(MemoryReader(store))))
+    }
+
     fn list(&mut self, part: Part, after: Option<Position>, until: DueTime, limit: usize) -> Result<Page, StoreError> {
         let state = self.state()?;
-        let pages = state.shards.values().map(|shard| shard.load(part, after, until, limit.saturating_add(1)));
-        let mut found: Vec<_> = pages.flat_map(|page| page.found).collect();
+        let is_shared = state.nodes.is_some() && part == Part::Pending;
+        let of_shard = |shard: &Shard| {
+            let mut page = shard.load(part, after, until, limit.saturating_add(1));
+            page.found
+                .iter_mut()
+                .for_each(|found| found.is_claimed = is_shared && shard.is_claimed_at_all(found.record.id));
+            page.found
+        };
+        let mut found: Vec<_> = state.shards.values().flat_map(of_shard).collect();
         found.sort_by_key(|found| Position::of(&found.record));
         let is_more = found.len() > limit;
         found.truncate(limit);
@@ -431,6 +447,27 @@ impl TimerStore for MemoryStore {
 
     fn counts(&mut self, shard: u16) -> Result<Counts, StoreError> {
         Ok(self.state()?.shards.get(&shard).map(Shard::counts).unwrap_or_default())
+    }
+}
+
+/// The reads of a store that is no node.
+struct MemoryReader(MemoryStore);
+
+impl TimerReader for MemoryReader {
+    fn get(&mut self, id: DurableId) -> Result<Option<Found>, StoreError> {
+        self.0.get(id)
+    }
+
+    fn find_key(&mut self, key: &str) -> Result<Option<DurableId>, StoreError> {
+        self.0.find_key(0, key)
+    }
+
+    fn list(&mut self, part: Part, after: Option<Position>, until: DueTime, limit: usize) -> Result<Page, StoreError> {
+        self.0.list(part, after, until, limit)
+    }
+
+    fn total(&mut self) -> Result<Counts, StoreError> {
+        self.0.total()
     }
 }
 

@@ -1,0 +1,53 @@
+//! Reads beside the commits.
+
+use super::{Counts, Found, Page, Part, Position, StoreError, TimerStore};
+use crate::due_time::DueTime;
+use crate::id::DurableId;
+
+/// Reads timers of all shards beside the store that made it, on another thread. It sees all commits that have returned.
+pub trait TimerReader: Send {
+    /// As [`TimerStore::get`].
+    ///
+    /// # Errors
+    /// As [`TimerStore::get`].
+    fn get(&mut self, id: DurableId) -> Result<Option<Found>, StoreError>;
+
+    /// As [`TimerStore::find_key`], in all shards.
+    ///
+    /// # Errors
+    /// As [`TimerStore::find_key`].
+    fn find_key(&mut self, key: &str) -> Result<Option<DurableId>, StoreError>;
+
+    /// As [`TimerStore::list`].
+    ///
+    /// # Errors
+    /// As [`TimerStore::list`].
+    fn list(&mut self, part: Part, after: Option<Position>, until: DueTime, limit: usize) -> Result<Page, StoreError>;
+
+    /// As [`TimerStore::total`].
+    ///
+    /// # Errors
+    /// As [`TimerStore::total`].
+    fn total(&mut self) -> Result<Counts, StoreError>;
+}
+
+/// The reads of a store, between its commits.
+pub(crate) struct Between<'a>(pub(crate) &'a mut dyn TimerStore);
+
+impl TimerReader for Between<'_> {
+    fn get(&mut self, id: DurableId) -> Result<Option<Found>, StoreError> {
+        self.0.get(id)
+    }
+
+    fn find_key(&mut self, key: &str) -> Result<Option<DurableId>, StoreError> {
+        self.0.find_key(0, key)
+    }
+
+    fn list(&mut self, part: Part, after: Option<Position>, until: DueTime, limit: usize) -> Result<Page, StoreError> {
+        self.0.list(part, after, until, limit)
+    }
+
+    fn total(&mut self) -> Result<Counts, StoreError> {
+        self.0.total()
+    }
+}
