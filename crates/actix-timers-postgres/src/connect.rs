@@ -312,7 +312,7 @@ async fn set_clock(client: &Client, clock: &StoreClock) -> Result<(), ConnectErr
 async fn read_pools(client: &Client, server: &Server) -> Result<Found, ConnectError> {
     let sql = server.schema.sql("SELECT s.pool, s.shard FROM @schema@.shards s ORDER BY s.shard");
     let rows = client.query(&sql, &[]).await.map_err(|error| failed(&error))?;
-    Ok(Found { pools: rows.iter().map(|row| (row.get(0), crate::keeper::shard(row.get(1)))).collect() })
+    Ok(Found { pools: rows.iter().map(|row| (row.get(0), crate::rows::shard(row.get(1)))).collect() })
 }
 
 #[cfg(test)]

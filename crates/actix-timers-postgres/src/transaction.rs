@@ -120,7 +120,7 @@ impl PostgresStore {
             if rows.is_empty() {
                 return Err(DurableError::UnknownPool { pool: pool.to_owned() });
             }
-            self.places.add_pool(pool, rows.iter().map(|row| crate::keeper::shard(row.get(0))));
+            self.places.add_pool(pool, rows.iter().map(|row| crate::rows::shard(row.get(0))));
         }
         Ok(self.places.shard(pool))
     }
