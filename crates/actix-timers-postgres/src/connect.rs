@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use actix_timers_durable::store::{StoreClock, codec};
 use tokio::task::{LocalSet, spawn_local};
@@ -13,7 +13,7 @@ use tokio_postgres::{Client, Error, SimpleQueryMessage};
 use crate::error::text;
 use crate::session::Server;
 use crate::sql::{FORMAT, TABLES};
-use crate::{ConnectError, PostgresOptions};
+use crate::{ConnectError, PostgresOptions, server_clock};
 
 /// The oldest supported version.
 const OLDEST: i32 = 140_000;
@@ -300,12 +300,10 @@ async fn check_rights(client: &Client, server: &Server) -> Result<(), ConnectErr
 }
 
 async fn set_clock(client: &Client, clock: &StoreClock) -> Result<(), ConnectError> {
-    let sql = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8";
-    // Prepared before, for a quick reply. The time is that before the reply, so that nothing is early.
-    let statement = client.prepare(sql).await.map_err(|error| failed(&error))?;
+    // Prepared before, for a quick reply.
+    let statement = client.prepare(server_clock::SQL).await.map_err(|error| failed(&error))?;
     let row = client.query_one(&statement, &[]).await.map_err(|error| failed(&error))?;
-    let micros = u64::try_from(row.get::<_, i64>(0)).unwrap_or(0);
-    clock.set(std::time::Instant::now(), SystemTime::UNIX_EPOCH + Duration::from_micros(micros));
+    server_clock::follow(clock, row.get(0));
     Ok(())
 }
 

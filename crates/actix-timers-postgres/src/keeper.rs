@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use actix_timers::integration::register_publisher;
 use actix_timers_durable::store::{Node, codec};
@@ -12,14 +12,13 @@ use actix_timers_durable::{DueTime, DurableId, StoreError};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, timeout_at};
 
-use crate::boot_clock;
 use crate::error::Failure;
 use crate::leases::leases;
 use crate::metrics::{Measured, NodeMeters, Snapshots, snapshots};
-use crate::reads;
 use crate::rows::shard;
 use crate::session::Session;
 use crate::shared::{Event, lock};
+use crate::{boot_clock, reads, server_clock};
 
 /// The longest time between two looks for dead nodes and free shards.
 const LOOK: Duration = Duration::from_millis(250);
@@ -156,10 +155,9 @@ impl Membership {
         };
         session.shared.extend(before + self.lease);
         let took = boot_clock::now().saturating_sub(before);
-        // A slow reply says little about the clock. The time is that before the reply, so that nothing is early.
+        // A slow reply says little about the clock.
         if took < Duration::from_millis(200) {
-            let store = SystemTime::UNIX_EPOCH + Duration::from_micros(u64::try_from(micros).unwrap_or(0));
-            session.shared.clock.set(std::time::Instant::now(), store);
+            server_clock::follow(&session.shared.clock, micros);
         }
         self.look(session).await
     }
