@@ -64,7 +64,7 @@ async fn check(server: &Server, options: &PostgresOptions, clock: &StoreClock) -
     let other = open(server).await?;
     within(limit, check_session(&client, &other, server.timeout / 2)).await?;
     drop(other);
-    within(limit, set_limits(&client, server.timeout)).await?;
+    within(limit, set_up(&client, server)).await?;
     // A migration may wait for that of another node.
     within(limit * 2, migrate(&client, server, options)).await?;
     within(limit, check_rights(&client, server)).await?;
@@ -160,12 +160,8 @@ async fn check_session(client: &Client, other: &Client, limit: Duration) -> Resu
     Ok(())
 }
 
-async fn set_limits(client: &Client, timeout: Duration) -> Result<(), ConnectError> {
-    let millis = timeout.as_millis();
-    let sql = format!(
-        "SET statement_timeout = {millis}; SET lock_timeout = {millis}; SET idle_in_transaction_session_timeout = {millis}; \
-         SET search_path = pg_catalog; SET client_min_messages = warning"
-    );
+async fn set_up(client: &Client, server: &Server) -> Result<(), ConnectError> {
+    let sql = format!("{}; SET client_min_messages = warning", server.settings());
     client.batch_execute(&sql).await.map_err(|error| failed(&error))
 }
 
