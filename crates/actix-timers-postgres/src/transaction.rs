@@ -31,9 +31,9 @@ impl PostgresStore {
     /// Schedules a durable timer in a transaction of yours: committed with it, gone with it. No durable timers need run
     /// in this process.
     ///
-    /// `client` is a `Transaction` on the database of the store, or a
-    /// `Client` of `tokio_postgres`. Its role needs the rights that the SQL functions need. The due time is of the
-    /// server's clock, counted from the call that made the request, not from the commit.
+    /// `client` is a `Transaction` or a `Client` of `tokio_postgres` on the database of the store. Its role needs the
+    /// rights that the SQL functions need. The due time is of the server's clock, counted from the call that made the
+    /// request, not from the commit.
     ///
     /// The route is not checked: if no node delivers it, its timers wait for one. A route with a pool of its own needs
     /// [`Schedule::pool`].
