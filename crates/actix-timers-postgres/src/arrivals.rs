@@ -11,9 +11,8 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use crate::error::Failure;
-use crate::keeper::{claim, shard};
 use crate::plan;
-use crate::rows::COLUMNS;
+use crate::rows::{COLUMNS, claim, shard};
 use crate::session::Session;
 use crate::snapshot::Snapshot;
 

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use actix_timers_durable::store::{StoreClock, codec};
 use tokio::task::{LocalSet, spawn_local};
@@ -13,7 +13,7 @@ use tokio_postgres::{Client, Error, SimpleQueryMessage};
 use crate::error::text;
 use crate::session::Server;
 use crate::sql::{FORMAT, TABLES};
-use crate::{ConnectError, PostgresOptions};
+use crate::{ConnectError, PostgresOptions, server_clock};
 
 /// The oldest supported version.
 const OLDEST: i32 = 140_000;
@@ -64,7 +64,7 @@ async fn check(server: &Server, options: &PostgresOptions, clock: &StoreClock) -
     let other = open(server).await?;
     within(limit, check_session(&client, &other, server.timeout / 2)).await?;
     drop(other);
-    within(limit, set_limits(&client, server.timeout)).await?;
+    within(limit, set_up(&client, server)).await?;
     // A migration may wait for that of another node.
     within(limit * 2, migrate(&client, server, options)).await?;
     within(limit, check_rights(&client, server)).await?;
@@ -160,12 +160,8 @@ async fn check_session(client: &Client, other: &Client, limit: Duration) -> Resu
     Ok(())
 }
 
-async fn set_limits(client: &Client, timeout: Duration) -> Result<(), ConnectError> {
-    let millis = timeout.as_millis();
-    let sql = format!(
-        "SET statement_timeout = {millis}; SET lock_timeout = {millis}; SET idle_in_transaction_session_timeout = {millis}; \
-         SET search_path = pg_catalog; SET client_min_messages = warning"
-    );
+async fn set_up(client: &Client, server: &Server) -> Result<(), ConnectError> {
+    let sql = format!("{}; SET client_min_messages = warning", server.settings());
     client.batch_execute(&sql).await.map_err(|error| failed(&error))
 }
 
@@ -300,19 +296,17 @@ async fn check_rights(client: &Client, server: &Server) -> Result<(), ConnectErr
 }
 
 async fn set_clock(client: &Client, clock: &StoreClock) -> Result<(), ConnectError> {
-    let sql = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8";
-    // Prepared before, for a quick reply. The time is that before the reply, so that nothing is early.
-    let statement = client.prepare(sql).await.map_err(|error| failed(&error))?;
+    // Prepared before, for a quick reply.
+    let statement = client.prepare(server_clock::SQL).await.map_err(|error| failed(&error))?;
     let row = client.query_one(&statement, &[]).await.map_err(|error| failed(&error))?;
-    let micros = u64::try_from(row.get::<_, i64>(0)).unwrap_or(0);
-    clock.set(std::time::Instant::now(), SystemTime::UNIX_EPOCH + Duration::from_micros(micros));
+    server_clock::follow(clock, row.get(0));
     Ok(())
 }
 
 async fn read_pools(client: &Client, server: &Server) -> Result<Found, ConnectError> {
     let sql = server.schema.sql("SELECT s.pool, s.shard FROM @schema@.shards s ORDER BY s.shard");
     let rows = client.query(&sql, &[]).await.map_err(|error| failed(&error))?;
-    Ok(Found { pools: rows.iter().map(|row| (row.get(0), crate::keeper::shard(row.get(1)))).collect() })
+    Ok(Found { pools: rows.iter().map(|row| (row.get(0), crate::rows::shard(row.get(1)))).collect() })
 }
 
 #[cfg(test)]

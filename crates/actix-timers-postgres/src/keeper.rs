@@ -1,25 +1,24 @@
 //! The keeper: renews the lease, takes over from dead nodes, balances the shards, and keeps the clock.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use actix_timers::integration::register_publisher;
-use actix_timers_durable::store::{Claim, Counts, Fence, Lease, Node, codec};
+use actix_timers_durable::store::{Node, codec};
 use actix_timers_durable::{DueTime, DurableId, StoreError};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, timeout_at};
-use tokio_postgres::Row;
-use uuid::Uuid;
 
-use crate::boot_clock;
 use crate::error::Failure;
+use crate::leases::leases;
 use crate::metrics::{Measured, NodeMeters, Snapshots, snapshots};
-use crate::plan;
+use crate::rows::shard;
 use crate::session::Session;
-use crate::shared::{Event, Gained, lock};
+use crate::shared::{Event, lock};
+use crate::{boot_clock, reads, server_clock};
 
 /// The longest time between two looks for dead nodes and free shards.
 const LOOK: Duration = Duration::from_millis(250);
@@ -29,9 +28,6 @@ const RARE: u64 = 32;
 const OFTEN: u64 = 8;
 /// Outcomes that are kept.
 const OUTCOMES: i64 = 4;
-/// The largest number of timers that is counted exactly.
-const COUNTED: f32 = 100_000.0;
-
 /// A request to the keeper.
 pub(crate) enum Order {
     /// Joins; the reply comes after the first shards are taken.
@@ -159,10 +155,9 @@ impl Membership {
         };
         session.shared.extend(before + self.lease);
         let took = boot_clock::now().saturating_sub(before);
-        // A slow reply says little about the clock. The time is that before the reply, so that nothing is early.
+        // A slow reply says little about the clock.
         if took < Duration::from_millis(200) {
-            let store = SystemTime::UNIX_EPOCH + Duration::from_micros(u64::try_from(micros).unwrap_or(0));
-            session.shared.clock.set(std::time::Instant::now(), store);
+            server_clock::follow(&session.shared.clock, micros);
         }
         self.look(session).await
     }
@@ -282,7 +277,7 @@ impl Membership {
                 AND NOT EXISTS (SELECT FROM @schema@.nodes n WHERE n.id = c.node)",
         );
         session.execute(&sql, &[&node]).await?;
-        let counts = counts(session).await?;
+        let counts = reads::counts_by_shard(session).await?;
         *lock(&session.shared.counts) = counts;
         Ok(())
     }
@@ -298,106 +293,6 @@ pub(crate) fn random_node() -> i64 {
     i64::try_from(random).unwrap_or(i64::MAX).max(1)
 }
 
-pub(crate) fn interval(duration: Duration) -> String {
+fn interval(duration: Duration) -> String {
     format!("{} milliseconds", duration.as_millis())
 }
-
-pub(crate) fn shard(column: i16) -> u16 {
-    u16::try_from(column).unwrap_or(0)
-}
-
-pub(crate) fn due(column: i64) -> DueTime {
-    DueTime::from_millis(u64::try_from(column).unwrap_or(0)).unwrap_or(DueTime::MAX)
-}
-
-/// Returns the state of shards that the node has acquired. Claims are those of dead nodes, or, on a `single` node, all.
-pub(crate) async fn leases(session: &mut Session, shards: &[u16], single: bool) -> Result<Vec<Gained>, Failure> {
-    let node = session.shared.node();
-    let columns: Vec<_> = shards.iter().map(|shard| plan::shard(*shard)).collect();
-    let sql = session.sql("SELECT l.shard, l.epoch, l.stored, l.bound, l.seen FROM @schema@.leases($1, $2) l");
-    let rows = session.query(&sql, &[&node, &columns]).await?;
-    // After the leases: a claim that ends in between is found at the next look.
-    let sql = session.sql(
-        "SELECT c.shard, c.number, n.id IS NOT NULL, c.ids, c.dues, c.attempts
-            FROM @schema@.claims c LEFT JOIN @schema@.nodes n ON n.id = c.node
-            WHERE c.shard = ANY ($1) OR (n.id IS NULL AND c.ids <> '{}')",
-    );
-    let of_all = session.query(&sql, &[&columns]).await?;
-    let mut claims: BTreeMap<u16, (Vec<Claim>, Vec<Claim>)> = BTreeMap::new();
-    for row in &of_all {
-        let (dead, held) = claims.entry(shard(row.get(0))).or_default();
-        let of_kind = if row.get(2) && !single { held } else { dead };
-        of_kind.push(claim(row, 3, row.get(1)));
-    }
-    let mut gained = Vec::new();
-    for row in &rows {
-        let shard = shard(row.get(0));
-        let has_other_claims = !single
-            && claims
-                .iter()
-                .any(|(other, (dead, _))| *other != shard && dead.iter().any(|claim| !claim.members.is_empty()));
-        let (mut dead, held) = claims.get(&shard).cloned().unwrap_or_default();
-        dead.sort_by_key(|claim| claim.number);
-        let fence = Fence { shard, epoch: row.get::<_, i64>(1).cast_unsigned() };
-        let lease = Lease { held, has_other_claims, ..Lease::new(fence, due(row.get(3)), dead) };
-        let Ok(seen) = row.get::<_, &str>(4).parse() else {
-            return Err(Failure::NotSent("the server returned no snapshot".to_owned()));
-        };
-        gained.push(Gained { lease, stored: due(row.get(2)), seen });
-    }
-    Ok(gained)
-}
-
-/// Reads ids, dues and attempts from three columns.
-pub(crate) fn claim(row: &Row, first: usize, number: i64) -> Claim {
-    let (ids, dues, attempts) =
-        (row.get::<_, Vec<Uuid>>(first), row.get::<_, Vec<i64>>(first + 1), row.get::<_, Vec<i32>>(first + 2));
-    let members = ids.into_iter().zip(dues).zip(attempts);
-    let members = members
-        .filter_map(|((id, at), attempt)| Some((DurableId::from_uuid(id).ok()?, due(at), attempt.cast_unsigned())));
-    Claim { number: number.cast_unsigned(), members: members.collect() }
-}
-
-/// Counts the timers of each shard: exactly if there are few, else by the statistics of the server.
-async fn counts(session: &mut Session) -> Result<HashMap<u16, Counts>, Failure> {
-    let mut counts: HashMap<u16, Counts> = HashMap::new();
-    let set: [fn(&mut Counts, u64); 3] = [
-        |counts, number| counts.pending = number,
-        |counts, number| counts.parked = number,
-        |counts, number| counts.dead = number,
-    ];
-    for (table, set) in ["timers", "parked", "dead_letters"].into_iter().zip(set) {
-        let estimate = estimate(session, table).await?;
-        let sql = if estimate < COUNTED {
-            format!("SELECT t.shard, count(*) FROM @schema@.{table} t GROUP BY t.shard")
-        } else {
-            "SELECT s.shard, ($1::float4 / count(*) OVER ())::bigint FROM @schema@.shards s".to_owned()
-        };
-        let sql = session.sql(&sql);
-        let rows = if estimate < COUNTED {
-            session.query(&sql, &[]).await?
-        } else {
-            session.query(&sql, &[&estimate]).await?
-        };
-        for row in rows {
-            let number = u64::try_from(row.get::<_, i64>(1)).unwrap_or(0);
-            set(counts.entry(shard(row.get(0))).or_default(), number);
-        }
-    }
-    Ok(counts)
-}
-
-/// Returns the number of rows of a table by the statistics of the server.
-pub(crate) async fn estimate(session: &mut Session, table: &str) -> Result<f32, Failure> {
-    let name = session.sql(&format!("@schema@.{table}"));
-    // The number of rows at the last vacuum, for the pages of today.
-    let sql = "SELECT CASE WHEN c.relpages > 0 AND c.reltuples >= 0
-            THEN c.reltuples / c.relpages * (pg_relation_size(c.oid) / current_setting('block_size')::int)
-            ELSE pg_relation_size(c.oid) / 200.0 END::float4
-        FROM pg_class c WHERE c.oid = $1::text::regclass";
-    let rows = session.query(sql, &[&name]).await?;
-    Ok(rows.first().map_or(0.0, |row| row.get(0)))
-}
-
-/// The number of timers up to which a total is exact.
-pub(crate) const EXACT_TOTAL: f32 = COUNTED;

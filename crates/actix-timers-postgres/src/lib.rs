@@ -11,7 +11,8 @@
 //! 2. [`PostgresOptions`] (`options`), [`ConnectError`] (`error`), `connect`: checks, and the creation of the tables.
 //! 3. `plan`: the changes of a commit as arrays, cut into steps; `outcomes`: back from the results.
 //! 4. `session` on a connection (`dial`), and the thread of the sessions (`io`): `commit`, `reads` and `arrivals` run there.
-//! 5. `keeper`: the lease (on the `boot_clock`), dead nodes, balance. It reports through `shared`.
+//! 5. `keeper`: the lease (on the `boot_clock`), dead nodes, balance, `server_clock`. It reports through `shared`.
+//!    `leases`: the state of new shards.
 //! 6. [`metrics`]: what the keeper and the sessions count and measure.
 //! 7. [`PostgresStore`] (`store`, with `ownership`): the trait, on the caller's thread. `placement`: shards of new timers.
 //!    `transaction`: timers in transactions of users.
@@ -26,6 +27,7 @@ mod error;
 pub mod guide;
 mod io;
 mod keeper;
+mod leases;
 pub mod metrics;
 mod options;
 mod outcomes;
@@ -34,6 +36,7 @@ mod placement;
 mod plan;
 mod reads;
 mod rows;
+mod server_clock;
 mod session;
 mod shared;
 mod snapshot;

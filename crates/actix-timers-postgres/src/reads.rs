@@ -1,15 +1,19 @@
 //! Reads: pages, single timers, keys, numbers.
 
+use std::collections::HashMap;
+
 use actix_timers_durable::store::{Counts, Found, Page, Part, Position};
 use actix_timers_durable::{DueTime, DurableId};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
 use crate::error::Failure;
-use crate::keeper::{EXACT_TOTAL, due, estimate};
 use crate::plan;
-use crate::rows::{COLUMNS, Names, id, record};
+use crate::rows::{COLUMNS, Names, due, id, record, shard};
 use crate::session::Session;
+
+/// The largest number of timers that is counted exactly.
+const COUNTED: f32 = 100_000.0;
 
 /// The request for a page.
 #[derive(Debug, Clone, Copy)]
@@ -140,12 +144,41 @@ pub(crate) async fn counts(session: &mut Session, shard: u16) -> Result<Counts, 
     Ok(Counts { pending: number(0), parked: number(1), dead: number(2) })
 }
 
+/// Counts the timers of each shard: exactly if there are few, else by the statistics of the server.
+pub(crate) async fn counts_by_shard(session: &mut Session) -> Result<HashMap<u16, Counts>, Failure> {
+    let mut counts: HashMap<u16, Counts> = HashMap::new();
+    let set: [fn(&mut Counts, u64); 3] = [
+        |counts, number| counts.pending = number,
+        |counts, number| counts.parked = number,
+        |counts, number| counts.dead = number,
+    ];
+    for (table, set) in ["timers", "parked", "dead_letters"].into_iter().zip(set) {
+        let estimate = estimate(session, table).await?;
+        let sql = if estimate < COUNTED {
+            format!("SELECT t.shard, count(*) FROM @schema@.{table} t GROUP BY t.shard")
+        } else {
+            "SELECT s.shard, ($1::float4 / count(*) OVER ())::bigint FROM @schema@.shards s".to_owned()
+        };
+        let sql = session.sql(&sql);
+        let rows = if estimate < COUNTED {
+            session.query(&sql, &[]).await?
+        } else {
+            session.query(&sql, &[&estimate]).await?
+        };
+        for row in rows {
+            let number = u64::try_from(row.get::<_, i64>(1)).unwrap_or(0);
+            set(counts.entry(shard(row.get(0))).or_default(), number);
+        }
+    }
+    Ok(counts)
+}
+
 /// Counts all timers: exactly if there are few, else by the statistics of the server.
 pub(crate) async fn total(session: &mut Session) -> Result<Counts, Failure> {
     let mut numbers = [0; 3];
     for (number, table) in numbers.iter_mut().zip(["timers", "parked", "dead_letters"]) {
         let estimate = estimate(session, table).await?;
-        *number = if estimate < EXACT_TOTAL {
+        *number = if estimate < COUNTED {
             let sql = session.sql(&format!("SELECT count(*) FROM @schema@.{table} t"));
             let rows = session.query(&sql, &[]).await?;
             rows.first().map_or(0, |row| u64::try_from(row.get::<_, i64>(0)).unwrap_or(0))
@@ -155,4 +188,16 @@ pub(crate) async fn total(session: &mut Session) -> Result<Counts, Failure> {
     }
     let [pending, parked, dead] = numbers;
     Ok(Counts { pending, parked, dead })
+}
+
+/// Returns the number of rows of a table by the statistics of the server.
+async fn estimate(session: &mut Session, table: &str) -> Result<f32, Failure> {
+    let name = session.sql(&format!("@schema@.{table}"));
+    // The number of rows at the last vacuum, for the pages of today.
+    let sql = "SELECT CASE WHEN c.relpages > 0 AND c.reltuples >= 0
+            THEN c.reltuples / c.relpages * (pg_relation_size(c.oid) / current_setting('block_size')::int)
+            ELSE pg_relation_size(c.oid) / 200.0 END::float4
+        FROM pg_class c WHERE c.oid = $1::text::regclass";
+    let rows = session.query(sql, &[&name]).await?;
+    Ok(rows.first().map_or(0.0, |row| row.get(0)))
 }

@@ -1,14 +1,13 @@
-//! Records in rows of the server.
+//! Records, claims and other values in rows of the server.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use actix_timers_durable::store::Claim;
 use actix_timers_durable::store::codec::{self, DecodeError};
-use actix_timers_durable::{DurableId, Record, RecordState};
+use actix_timers_durable::{DueTime, DurableId, Record, RecordState};
 use tokio_postgres::Row;
 use uuid::Uuid;
-
-use crate::keeper::due;
 
 /// Maximum number of shared names.
 const NAMES: usize = 4096;
@@ -45,7 +44,7 @@ pub(crate) fn record(names: &mut Names, id: DurableId, row: &Row, first: usize) 
     names.share(&mut record.message_type);
     record.progress = RecordState {
         due,
-        nominal: nominal.map_or(due, crate::keeper::due),
+        nominal: nominal.map_or(due, self::due),
         attempt: attempt.map_or(1, i32::cast_unsigned),
         repetition: repetition.map_or(1, i64::cast_unsigned),
     };
@@ -61,4 +60,24 @@ pub(crate) fn record(names: &mut Names, id: DurableId, row: &Row, first: usize) 
 /// Reads an id; none if it was not made by this crate.
 pub(crate) fn id(row: &Row, column: usize) -> Option<DurableId> {
     row.get::<_, Option<Uuid>>(column).and_then(|id| DurableId::from_uuid(id).ok())
+}
+
+/// Reads the number of a shard.
+pub(crate) fn shard(column: i16) -> u16 {
+    u16::try_from(column).unwrap_or(0)
+}
+
+/// Reads a due time.
+pub(crate) fn due(column: i64) -> DueTime {
+    DueTime::from_millis(u64::try_from(column).unwrap_or(0)).unwrap_or(DueTime::MAX)
+}
+
+/// Reads ids, dues and attempts from three columns.
+pub(crate) fn claim(row: &Row, first: usize, number: i64) -> Claim {
+    let (ids, dues, attempts) =
+        (row.get::<_, Vec<Uuid>>(first), row.get::<_, Vec<i64>>(first + 1), row.get::<_, Vec<i32>>(first + 2));
+    let members = ids.into_iter().zip(dues).zip(attempts);
+    let members = members
+        .filter_map(|((id, at), attempt)| Some((DurableId::from_uuid(id).ok()?, due(at), attempt.cast_unsigned())));
+    Claim { number: number.cast_unsigned(), members: members.collect() }
 }

@@ -31,6 +31,17 @@ pub(crate) struct Server {
     pub(crate) timeout: Duration,
 }
 
+impl Server {
+    /// Returns the settings of all sessions: each statement ends in time, and names are those of `pg_catalog` alone.
+    pub(crate) fn settings(&self) -> String {
+        let millis = self.timeout.as_millis();
+        format!(
+            "SET statement_timeout = {millis}; SET lock_timeout = {millis}; \
+             SET idle_in_transaction_session_timeout = {millis}; SET search_path = pg_catalog"
+        )
+    }
+}
+
 /// The use of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
@@ -198,15 +209,14 @@ impl Session {
     }
 
     async fn set_up(&self, client: &Client) -> Result<(), String> {
-        let millis = self.server.timeout.as_millis();
         // Sets are small or looked up by an index. Reports of the others join larger ones.
         let of_role =
             if self.role == Role::Writer { "; SET enable_hashjoin = off; SET enable_mergejoin = off" } else { "" };
         let settings = format!(
-            "SET statement_timeout = {millis}; SET lock_timeout = {millis}; \
-             SET idle_in_transaction_session_timeout = {millis}; SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD'; \
-             SET search_path = pg_catalog; SET jit = off; SET default_transaction_isolation = 'read committed'; \
-             SET enable_seqscan = off; SET enable_bitmapscan = off; SET plan_cache_mode = force_generic_plan{of_role}"
+            "{}; SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD'; SET jit = off; \
+             SET default_transaction_isolation = 'read committed'; SET enable_seqscan = off; \
+             SET enable_bitmapscan = off; SET plan_cache_mode = force_generic_plan{of_role}",
+            self.server.settings()
         );
         client.batch_execute(&settings).await.map_err(|error| text(&error))?;
         let facts = client.query_one(FACTS, &[]).await.map_err(|error| text(&error))?;

@@ -19,14 +19,15 @@ use crate::commit::{Commit, Reply};
 use crate::dial::{Dial, LocalFuture};
 use crate::error::{Failure, unreadable};
 use crate::io::Io;
-use crate::keeper::{self, Order, leases, random_node};
+use crate::keeper::{Order, random_node};
+use crate::leases::leases;
 use crate::metrics::{NodeMeters, Resent};
 use crate::outcomes::Results;
 use crate::ownership::Ownership;
 use crate::placement::Places;
 use crate::plan::{self, Manner, Plan, is_allowed};
 use crate::reads::{self, PageRequest, decode_found, decode_page};
-use crate::rows::{Names, id, record};
+use crate::rows::{Names, id, record, shard};
 use crate::session::{Role, Server, Session};
 use crate::shared::{Shared, lock};
 use crate::sql::Schema;
@@ -312,7 +313,7 @@ impl PostgresStore {
         }
         if let Some(last) = seen.rows.last() {
             let xid = last.get::<_, &str>(9).parse().unwrap_or(0);
-            sweep.after = Some((keeper::shard(last.get(8)), xid, last.get(1)));
+            sweep.after = Some((shard(last.get(8)), xid, last.get(1)));
         }
         sweep.first = Some(first);
         live.ownership.continue_later(sweep);
@@ -505,7 +506,7 @@ impl TimerStore for PostgresStore {
             Box::pin(async move {
                 let sql = session.sql("SELECT s.pool, s.shard FROM @schema@.shards s ORDER BY s.shard");
                 let rows = session.query(&sql, &[]).await?;
-                Ok(rows.iter().map(|row| (row.get(0), keeper::shard(row.get(1)))).collect::<Vec<(String, u16)>>())
+                Ok(rows.iter().map(|row| (row.get(0), shard(row.get(1)))).collect::<Vec<(String, u16)>>())
             })
         })?;
         self.places.set_pools(pools);

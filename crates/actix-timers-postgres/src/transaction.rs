@@ -1,7 +1,7 @@
 //! Timers in a transaction of the user: committed with it, or gone with it.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use actix_timers::CancelOutcome;
 use actix_timers_durable::store::{OnKey, Placement};
@@ -12,10 +12,9 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{GenericClient, Row};
 use uuid::Uuid;
 
-use crate::PostgresStore;
 use crate::error::{Failure, unreadable};
 use crate::outcomes::code;
-use crate::plan;
+use crate::{PostgresStore, plan, server_clock};
 
 /// The clock is read again when it was last read this long ago: a store of a node that has joined reads it regularly.
 const MAX_CLOCK_AGE: Duration = Duration::from_secs(30);
@@ -32,9 +31,9 @@ impl PostgresStore {
     /// Schedules a durable timer in a transaction of yours: committed with it, gone with it. No durable timers need run
     /// in this process.
     ///
-    /// `client` is a `Transaction` on the database of the store, or a
-    /// `Client` of `tokio_postgres`. Its role needs the rights that the SQL functions need. The due time is of the
-    /// server's clock, counted from the call that made the request, not from the commit.
+    /// `client` is a `Transaction` or a `Client` of `tokio_postgres` on the database of the store. Its role needs the
+    /// rights that the SQL functions need. The due time is of the server's clock, counted from the call that made the
+    /// request, not from the commit.
     ///
     /// The route is not checked: if no node delivers it, its timers wait for one. A route with a pool of its own needs
     /// [`Schedule::pool`].
@@ -107,11 +106,9 @@ impl PostgresStore {
     /// Reads the clock and the shards of the pool, unless they are known. Returns a shard.
     async fn prepare_in(&self, client: &impl GenericClient, pool: &str) -> Result<u16, DurableError> {
         if self.clock.age(Instant::now()).is_none_or(|age| age > MAX_CLOCK_AGE) {
-            let sql = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8";
-            let rows = query(client, sql, &[]).await?;
-            // The time is that before the reply, so that nothing is early.
-            if let Some(micros) = rows.first().and_then(|row| u64::try_from(row.get::<_, i64>(0)).ok()) {
-                self.clock.set(Instant::now(), SystemTime::UNIX_EPOCH + Duration::from_micros(micros));
+            let rows = query(client, server_clock::SQL, &[]).await?;
+            if let Some(row) = rows.first() {
+                server_clock::follow(&self.clock, row.get(0));
             }
         }
         if !self.places.contains(pool) {
@@ -120,7 +117,7 @@ impl PostgresStore {
             if rows.is_empty() {
                 return Err(DurableError::UnknownPool { pool: pool.to_owned() });
             }
-            self.places.add_pool(pool, rows.iter().map(|row| crate::keeper::shard(row.get(0))));
+            self.places.add_pool(pool, rows.iter().map(|row| crate::rows::shard(row.get(0))));
         }
         Ok(self.places.shard(pool))
     }
