@@ -12,14 +12,15 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::LocalSet;
 
 use crate::dial::LocalFuture;
+use crate::error::Failure;
 use crate::keeper::{self, Order};
 use crate::session::{Role, Seat, Server, Session};
 use crate::shared::Shared;
 
 type Job = Box<dyn for<'a> FnOnce(&'a mut Session) -> LocalFuture<'a, ()> + Send>;
 
-/// A handle to the thread, which ends when it is dropped.
-#[derive(Debug)]
+/// A handle to the thread, which ends when the last one is dropped.
+#[derive(Debug, Clone)]
 pub(crate) struct Io {
     writer: UnboundedSender<Job>,
     reader: UnboundedSender<Job>,
@@ -74,6 +75,19 @@ impl Io {
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => Some(Err(StoreError::Closed)),
         }
+    }
+
+    /// Runs statements in the session of writes or of reads, and waits for them up to `limit`.
+    pub(crate) fn run<T: Send + 'static>(
+        &self,
+        role: Role,
+        limit: Duration,
+        work: impl for<'a> FnOnce(&'a mut Session) -> LocalFuture<'a, Result<T, Failure>> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let result = self.call(role, limit, move |session| {
+            Box::pin(async move { work(session).await.map_err(Failure::into_error) })
+        });
+        result.unwrap_or_else(|| Err(StoreError::Unavailable(format!("no reply within {limit:?}"))))
     }
 
     /// Gives an order to the keeper.

@@ -57,17 +57,20 @@ pub(crate) async fn page(session: &mut Session, request: PageRequest) -> Result<
         }
         None => {
             let sql = format!(
-                "SELECT t.* FROM @schema@.shards s CROSS JOIN LATERAL (
-                    SELECT t.id, {COLUMNS}, {dead} FROM @schema@.{table} t WHERE t.shard = s.shard AND {range}
-                ) t ORDER BY t.due, t.id LIMIT $4"
+                "SELECT t.*, EXISTS (SELECT FROM @schema@.claims c WHERE c.shard = t.shard AND t.id = ANY (c.ids)) FROM (
+                    SELECT t.* FROM @schema@.shards s CROSS JOIN LATERAL (
+                        SELECT t.id, {COLUMNS}, {dead}, t.shard FROM @schema@.{table} t WHERE t.shard = s.shard AND {range}
+                    ) t ORDER BY t.due, t.id LIMIT $4
+                ) t ORDER BY t.due, t.id"
             );
             session.query(&session.sql(&sql), &[&after_due, &after_id, &until, &limit]).await
         }
     }
 }
 
-/// Decodes the rows of a page.
-pub(crate) fn decode_page(names: &mut Names, rows: &[Row], request: PageRequest) -> Page {
+/// Decodes the rows of a page. Claims count in a list of all shards: the owner of one knows them.
+pub(crate) fn decode_page(names: &mut Names, rows: &[Row], request: PageRequest, is_shared: bool) -> Page {
+    let has_claims = is_shared && request.shard.is_none() && request.part == Part::Pending;
     let mut page = Page::default();
     let taken = &rows[..rows.len().min(request.limit)];
     for row in taken {
@@ -77,8 +80,8 @@ pub(crate) fn decode_page(names: &mut Names, rows: &[Row], request: PageRequest)
         };
         match record(names, id, row, 1) {
             Ok(record) => {
-                let dead_letter = dead_letter(row, 7);
-                page.found.push(Found { record, part: request.part, dead_letter, is_claimed: false });
+                let (dead_letter, is_claimed) = (dead_letter(row, 7), has_claims && row.get(10));
+                page.found.push(Found { record, part: request.part, dead_letter, is_claimed });
             }
             Err(_) => page.damaged.push(Some(id)),
         }

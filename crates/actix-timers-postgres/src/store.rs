@@ -7,8 +7,8 @@ use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use actix_timers_durable::store::{
-    Arrivals, Change, ChangeOutcome, Committed, Counts, Fence, Found, Group, Lease, MAX_KEY_LEN, Node, Page, Part,
-    Placement, Position, RecordBuilder, Right, Standing, StoreClock, check_lengths, codec,
+    Arrivals, Change, ChangeOutcome, Committed, Counts, Fence, Found, Group, Lease, Node, Page, Part, Placement,
+    Position, RecordBuilder, Right, Standing, StoreClock, TimerReader, check_lengths, codec,
 };
 use actix_timers_durable::{DueTime, DurableId, Record, StoreError, TimerStore};
 use tokio_postgres::tls::MakeTlsConnect;
@@ -26,7 +26,8 @@ use crate::outcomes::Results;
 use crate::ownership::Ownership;
 use crate::placement::Places;
 use crate::plan::{self, Manner, Plan, is_allowed};
-use crate::reads::{self, PageRequest, decode_found, decode_page};
+use crate::reader::Reader;
+use crate::reads::{self, PageRequest};
 use crate::rows::{Names, id, record, shard};
 use crate::session::{Role, Server, Session};
 use crate::shared::{Shared, lock};
@@ -55,14 +56,11 @@ pub struct PostgresStore {
 
 /// A store with sessions.
 struct Live {
-    io: Io,
+    reader: Reader,
     shared: Arc<Shared>,
-    /// Whether it has joined, so that other nodes may write.
-    is_shared: bool,
     ownership: Ownership,
     /// Timers whose deliveries on former owners have ended, and that could not be read since.
     unread: Vec<DurableId>,
-    names: Names,
 }
 
 impl Live {
@@ -71,7 +69,7 @@ impl Live {
         if needs <= self.shared.record_version.load(Ordering::Acquire) {
             return Ok(());
         }
-        let older = self.io.call(Role::Writer, limit, move |session| {
+        let older = self.reader.io.call(Role::Writer, limit, move |session| {
             Box::pin(async move {
                 let sql = session.sql("SELECT o.name, o.reads FROM @schema@.older_node($1) o");
                 let rows = session.query(&sql, &[&i16::from(needs)]).await.map_err(Failure::into_error)?;
@@ -90,7 +88,7 @@ impl Live {
     /// Returns whether the lease has ended. Then the keeper begins another one, although a renewal may arrive yet: the
     /// caller regards all shards as lost.
     fn is_over(&self) -> bool {
-        let is_over = self.is_shared && self.shared.is_over();
+        let is_over = self.reader.is_shared && self.shared.is_over();
         if is_over {
             self.shared.rejoin();
         }
@@ -153,7 +151,7 @@ impl PostgresStore {
 
     /// Returns the id of the node in the table `nodes`, if it has joined.
     pub fn node(&self) -> Option<i64> {
-        self.live.as_ref().filter(|live| live.is_shared).map(|live| live.shared.node())
+        self.live.as_ref().filter(|live| live.reader.is_shared).map(|live| live.shared.node())
     }
 
     fn live(&mut self) -> Result<&mut Live, StoreError> {
@@ -162,8 +160,9 @@ impl PostgresStore {
             // Also before it joins: outcomes are kept by node.
             shared.set_node(random_node(), Duration::MAX);
             let io = Io::start(&self.server, &shared).map_err(|error| StoreError::Unavailable(error.to_string()))?;
-            let (ownership, names) = (Ownership::default(), Names::default());
-            self.live = Some(Live { io, shared, is_shared: false, ownership, unread: Vec::new(), names });
+            // It is shared, so that other nodes may write, when it has joined.
+            let reader = Reader { io, limit: self.read_limit(), names: Names::default(), is_shared: false };
+            self.live = Some(Live { reader, shared, ownership: Ownership::default(), unread: Vec::new() });
         }
         self.live.as_mut().ok_or(StoreError::Closed)
     }
@@ -178,8 +177,7 @@ impl PostgresStore {
         &mut self,
         work: impl for<'a> FnOnce(&'a mut Session) -> LocalFuture<'a, Result<T, Failure>> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let limit = self.read_limit();
-        self.run(Role::Reader, limit, work)
+        self.live()?.reader.call(work)
     }
 
     fn run<T: Send + 'static>(
@@ -188,11 +186,7 @@ impl PostgresStore {
         limit: Duration,
         work: impl for<'a> FnOnce(&'a mut Session) -> LocalFuture<'a, Result<T, Failure>> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let io = &self.live()?.io;
-        let result = io.call(role, limit, move |session| {
-            Box::pin(async move { work(session).await.map_err(Failure::into_error) })
-        });
-        result.unwrap_or_else(|| Err(StoreError::Unavailable(format!("no reply within {limit:?}"))))
+        self.live()?.reader.io.run(role, limit, work)
     }
 
     /// Sends a commit.
@@ -200,10 +194,10 @@ impl PostgresStore {
         let (timeout, patience) = (self.options.timeout, self.options.lease);
         let live = self.live()?;
         let number = live.shared.number.fetch_add(1, Ordering::AcqRel) + 1;
-        let (node, is_shared) = (live.shared.node(), live.is_shared);
+        let (node, is_shared) = (live.shared.node(), live.reader.is_shared);
         let commit = Commit { node, number, arrays: std::mem::take(&mut plan.arrays), is_shared, patience };
         let limit = timeout * 4 + patience + MARGIN;
-        let reply = live.io.call(Role::Writer, limit, move |session| Box::pin(commit.send(session)));
+        let reply = live.reader.io.call(Role::Writer, limit, move |session| Box::pin(commit.send(session)));
         reply.unwrap_or_else(|| {
             live.shared.rejoin();
             Err(StoreError::Unknown(format!("no reply within {limit:?}")))
@@ -276,7 +270,7 @@ impl PostgresStore {
             let other = id(row, 2);
             let moved = match (row.get::<_, i16>(1), other) {
                 (crate::outcomes::code::MOVED, Some(id)) => {
-                    Some(record(&mut live.names, id, row, 3).map_err(|error| unreadable(&error.to_string()))?)
+                    Some(record(&mut live.reader.names, id, row, 3).map_err(|error| unreadable(&error.to_string()))?)
                 }
                 _ => None,
             };
@@ -302,7 +296,7 @@ impl PostgresStore {
         for row in &seen.rows {
             let Some(id) = id(row, 1) else { continue };
             // A damaged record is reported when it is loaded.
-            let Ok(record) = record(&mut live.names, id, row, 2) else { continue };
+            let Ok(record) = record(&mut live.reader.names, id, row, 2) else { continue };
             live.ownership.arrived(id, record.progress.due);
             arrivals.records.push(record);
         }
@@ -343,16 +337,11 @@ impl PostgresStore {
         live.unread.clear();
         for row in rows {
             let Some(id) = id(&row, 0) else { continue };
-            let Ok(record) = record(&mut live.names, id, &row, 1) else { continue };
+            let Ok(record) = record(&mut live.reader.names, id, &row, 1) else { continue };
             live.ownership.arrived(id, record.progress.due);
             arrivals.records.push(record);
         }
         Ok(())
-    }
-
-    fn page(&mut self, request: PageRequest) -> Result<Page, StoreError> {
-        let rows = self.read(move |session| Box::pin(reads::page(session, request)))?;
-        Ok(decode_page(&mut self.live()?.names, &rows, request))
     }
 
     fn owned_changed(&mut self) {
@@ -437,7 +426,7 @@ impl TimerStore for PostgresStore {
     fn admits(&self, record: &Record) -> Result<(), StoreError> {
         check_lengths(record)?;
         match &self.live {
-            Some(live) if live.is_shared => live.allow(codec::version(record), self.read_limit()),
+            Some(live) if live.reader.is_shared => live.allow(codec::version(record), self.read_limit()),
             _ => Ok(()),
         }
     }
@@ -445,7 +434,7 @@ impl TimerStore for PostgresStore {
     fn commit(&mut self, fence: Fence, changes: &[Change]) -> Result<Vec<ChangeOutcome>, StoreError> {
         let group = Group { right: Right::Owner(fence), changes };
         check_group(&group)?;
-        let is_loose = !self.live()?.is_shared;
+        let is_loose = !self.live()?.reader.is_shared;
         match self.commit_all(&[group], is_loose)?.pop() {
             Some(Committed::Outcomes(outcomes)) => Ok(outcomes),
             _ => Err(StoreError::Fenced { shard: fence.shard }),
@@ -460,28 +449,21 @@ impl TimerStore for PostgresStore {
         until: DueTime,
         limit: usize,
     ) -> Result<Page, StoreError> {
-        self.page(PageRequest { part, shard: Some(shard), after, until, limit })
+        self.live()?.reader.page(PageRequest { part, shard: Some(shard), after, until, limit })
     }
 
     fn get(&mut self, id: DurableId) -> Result<Option<Found>, StoreError> {
-        let rows = self.read(move |session| Box::pin(reads::get(session, id)))?;
-        let live = self.live()?;
-        let Some(row) = rows.first() else { return Ok(None) };
-        decode_found(&mut live.names, id, row, live.is_shared).map(Some).map_err(|reason| unreadable(&reason))
+        self.live()?.reader.get(id)
     }
 
     fn find_key(&mut self, _: u16, key: &str) -> Result<Option<DurableId>, StoreError> {
-        if key.len() > MAX_KEY_LEN {
-            return Ok(None);
-        }
-        let key = key.to_owned();
-        self.read(move |session| Box::pin(async move { reads::find_key(session, &key).await }))
+        self.live()?.reader.find_key(key)
     }
 
     /// Of a node that has joined: as of some seconds ago, and estimates if there are many timers.
     fn counts(&mut self, shard: u16) -> Result<Counts, StoreError> {
         let live = self.live()?;
-        if live.is_shared {
+        if live.reader.is_shared {
             return Ok(lock(&live.shared.counts).get(&shard).copied().unwrap_or_default());
         }
         self.read(move |session| Box::pin(reads::counts(session, shard)))
@@ -497,11 +479,11 @@ impl TimerStore for PostgresStore {
         let live = self.live()?;
         let meters = Arc::new(NodeMeters::register(&node.name, Arc::clone(&live.shared), lease));
         let (reply, replied) = sync_channel(1);
-        live.io.order(Order::Join { node: node.clone(), lease, meters, reply });
+        live.reader.io.order(Order::Join { node: node.clone(), lease, meters, reply });
         replied
             .recv_timeout(limit)
             .unwrap_or_else(|_| Err(StoreError::Unavailable(format!("no reply within {limit:?}"))))?;
-        live.is_shared = true;
+        live.reader.is_shared = true;
         let pools = self.read(|session| {
             Box::pin(async move {
                 let sql = session.sql("SELECT s.pool, s.shard FROM @schema@.shards s ORDER BY s.shard");
@@ -520,13 +502,13 @@ impl TimerStore for PostgresStore {
     fn standing(&mut self) -> Standing {
         let Some(live) = &mut self.live else { return Standing::default() };
         let mut events = live.shared.take_events();
-        if live.is_shared
+        if live.reader.is_shared
             && live.is_over()
             && !events.iter().any(|event| matches!(event, crate::shared::Event::LostAll))
         {
             // Before the keeper says so: it may have no connection.
             events.push(crate::shared::Event::LostAll);
-            live.io.order(Order::Look);
+            live.reader.io.order(Order::Look);
         }
         let standing = live.ownership.follow(events);
         if standing != Standing::default() {
@@ -538,7 +520,7 @@ impl TimerStore for PostgresStore {
     fn retire(&mut self) {
         if let Some(live) = &self.live {
             live.shared.has_retired.store(true, Ordering::Release);
-            live.io.order(Order::Look);
+            live.reader.io.order(Order::Look);
         }
     }
 
@@ -563,13 +545,13 @@ impl TimerStore for PostgresStore {
     }
 
     fn commit_groups(&mut self, groups: &[Group<'_>]) -> Result<Vec<Committed>, StoreError> {
-        let is_loose = !self.live()?.is_shared;
+        let is_loose = !self.live()?.reader.is_shared;
         self.commit_all(groups, is_loose)
     }
 
     fn arrivals(&mut self) -> Result<Arrivals, StoreError> {
         let mut arrivals = Arrivals::default();
-        if !self.live()?.is_shared {
+        if !self.live()?.reader.is_shared {
             return Ok(arrivals);
         }
         self.look_at_held(&mut arrivals)?;
@@ -587,11 +569,15 @@ impl TimerStore for PostgresStore {
     }
 
     fn list(&mut self, part: Part, after: Option<Position>, until: DueTime, limit: usize) -> Result<Page, StoreError> {
-        self.page(PageRequest { part, shard: None, after, until, limit })
+        self.live()?.reader.list(part, after, until, limit)
     }
 
     fn total(&mut self) -> Result<Counts, StoreError> {
-        self.read(|session| Box::pin(reads::total(session)))
+        self.live()?.reader.total()
+    }
+
+    fn reader(&mut self) -> Result<Option<Box<dyn TimerReader>>, StoreError> {
+        Ok(Some(Box::new(self.live()?.reader.another())))
     }
 
     fn placement(&self) -> Arc<dyn Placement> {

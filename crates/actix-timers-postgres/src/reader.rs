@@ -1,0 +1,68 @@
+//! Reads in the reader's session, which the store and the queries beside its commits share.
+
+use std::time::Duration;
+
+use actix_timers_durable::store::{Counts, Found, MAX_KEY_LEN, Page, Part, Position, TimerReader};
+use actix_timers_durable::{DueTime, DurableId, StoreError};
+
+use crate::dial::LocalFuture;
+use crate::error::{Failure, unreadable};
+use crate::io::Io;
+use crate::reads::{self, PageRequest, decode_found, decode_page};
+use crate::rows::Names;
+use crate::session::{Role, Session};
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(crate) struct Reader {
+    pub(crate) io: Io,
+    /// The time limit of a call.
+    pub(crate) limit: Duration,
+    pub(crate) names: Names,
+    /// Whether claims of other nodes count.
+    pub(crate) is_shared: bool,
+}
+
+impl Reader {
+    /// Returns a reader for another thread.
+    pub(crate) fn another(&self) -> Self {
+        Self { io: self.io.clone(), limit: self.limit, names: Names::default(), is_shared: true }
+    }
+
+    /// Runs work in the reader's session.
+    pub(crate) fn call<T: Send + 'static>(
+        &self,
+        work: impl for<'a> FnOnce(&'a mut Session) -> LocalFuture<'a, Result<T, Failure>> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.io.run(Role::Reader, self.limit, work)
+    }
+
+    pub(crate) fn page(&mut self, request: PageRequest) -> Result<Page, StoreError> {
+        let rows = self.call(move |session| Box::pin(reads::page(session, request)))?;
+        Ok(decode_page(&mut self.names, &rows, request, self.is_shared))
+    }
+}
+
+impl TimerReader for Reader {
+    fn get(&mut self, id: DurableId) -> Result<Option<Found>, StoreError> {
+        let rows = self.call(move |session| Box::pin(reads::get(session, id)))?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        decode_found(&mut self.names, id, row, self.is_shared).map(Some).map_err(|reason| unreadable(&reason))
+    }
+
+    fn find_key(&mut self, key: &str) -> Result<Option<DurableId>, StoreError> {
+        if key.len() > MAX_KEY_LEN {
+            return Ok(None);
+        }
+        let key = key.to_owned();
+        self.call(move |session| Box::pin(async move { reads::find_key(session, &key).await }))
+    }
+
+    fn list(&mut self, part: Part, after: Option<Position>, until: DueTime, limit: usize) -> Result<Page, StoreError> {
+        self.page(PageRequest { part, shard: None, after, until, limit })
+    }
+
+    fn total(&mut self) -> Result<Counts, StoreError> {
+        self.call(|session| Box::pin(reads::total(session)))
+    }
+}
