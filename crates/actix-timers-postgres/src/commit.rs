@@ -57,12 +57,10 @@ impl Commit {
             match session.query(&sql, &params).await {
                 Ok(rows) => return Ok(Reply::Rows(rows)),
                 Err(failure) if failure.has_state("ATU01") => return Ok(Reply::Unfold),
-                // A new timer is there already.
-                Err(failure) if failure.has_state("23505") && attempt < ATTEMPTS => {
-                    self.arrays.expect_known_timers();
-                    attempt += 1;
-                }
                 Err(failure) if failure.is_collision() && attempt < ATTEMPTS => {
+                    if failure.finds_known_timer() {
+                        self.arrays.expect_known_timers();
+                    }
                     session.shared.activity.resent(Resent::Collision);
                     attempt += 1;
                 }

@@ -127,10 +127,15 @@ impl Failure {
         }
     }
 
-    /// Returns whether the transaction failed because of others running at the same time, and may be repeated.
+    /// Returns whether the transaction failed because of others, running or committed, and may be repeated.
     pub(crate) fn is_collision(&self) -> bool {
-        matches!(self, Self::Reported { state, .. }
-            if *state == SqlState::T_R_DEADLOCK_DETECTED || *state == SqlState::T_R_SERIALIZATION_FAILURE)
+        let states = [SqlState::T_R_DEADLOCK_DETECTED, SqlState::T_R_SERIALIZATION_FAILURE];
+        matches!(self, Self::Reported { state, .. } if states.contains(state)) || self.finds_known_timer()
+    }
+
+    /// Returns whether a new timer is there already.
+    pub(crate) fn finds_known_timer(&self) -> bool {
+        matches!(self, Self::Reported { state, .. } if *state == SqlState::UNIQUE_VIOLATION)
     }
 
     pub(crate) fn has_state(&self, wanted: &str) -> bool {

@@ -14,7 +14,7 @@ use crate::shared::{Shared, lock};
 /// Reasons to send a commit again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Resent {
-    /// Another transaction was in the way.
+    /// Another transaction was in the way, or a new timer is there already.
     Collision,
     /// Some groups are of lost shards.
     Fenced,

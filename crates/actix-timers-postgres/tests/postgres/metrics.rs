@@ -151,6 +151,19 @@ with_server! {
         node.until("replies_lost_total", "", equals(1));
     }
 
+    fn a_commit_with_a_timer_that_is_there_already_is_counted() {
+        let schema = new_schema();
+        let mut node = Observed::join(connect(options(&schema, 2)).unwrap(), &serving());
+        let fence = node.member.lease(0).fence;
+        for sent_again in 0..2 {
+            node.member.store.commit(fence, &[put(record(5, 1))]).unwrap();
+            node.until("commits_resent_total", "collision", equals(sent_again));
+        }
+        for other in ["fenced", "folded"] {
+            assert!(equals(0)(node.value("commits_resent_total", other)), "{other}");
+        }
+    }
+
     fn a_commit_without_the_groups_of_lost_shards_is_counted() {
         let schema = new_schema();
         let mut node = Observed::join(connect(options(&schema, 2)).unwrap(), &serving());
