@@ -170,6 +170,20 @@ pub(crate) fn a_key_belongs_to_one_timer<S: Subject>() {
     assert_eq!(store.does(put(keyed(9, 8, "k"))), ChangeOutcome::Created);
 }
 
+pub(crate) fn a_key_belongs_to_one_timer_of_its_shard_or_of_a_shared_store<S: Subject>() {
+    let subject = S::new();
+    let mut store = subject.open();
+    let [zero, last] = [0, S::LAST_SHARD].map(|shard| store.acquire(shard).unwrap().fence);
+    let here = keyed(5, 1, "k");
+    let there = Record { id: DurableId::from_parts(last.shard, at(5), 1), ..here.clone() };
+    assert_eq!(store.commit(zero, &[put(here.clone())]).unwrap(), [ChangeOutcome::Created]);
+    let (outcome, holder) =
+        if S::IS_SHARED { (ChangeOutcome::Exists(here.id), here.id) } else { (ChangeOutcome::Created, there.id) };
+    assert_eq!(store.commit(last, &[put(there)]).unwrap(), [outcome]);
+    assert_eq!(store.find_key(0, "k").unwrap(), Some(here.id));
+    assert_eq!(store.find_key(last.shard, "k").unwrap(), Some(holder));
+}
+
 pub(crate) fn changes_of_a_group_see_the_changes_before_them<S: Subject>() {
     let subject = S::new();
     let mut store = Owned::new(subject.open());
@@ -389,14 +403,14 @@ pub(crate) fn only_the_present_owner_of_a_shard_may_write<S: Subject>() {
 pub(crate) fn shards_do_not_see_each_other<S: Subject>() {
     let subject = S::new();
     let mut store = subject.open();
-    let [zero, last] = [0, DurableId::MAX_SHARD].map(|shard| store.acquire(shard).unwrap().fence);
+    let [zero, last] = [0, S::LAST_SHARD].map(|shard| store.acquire(shard).unwrap().fence);
     let here = keyed(5, 1, "k");
-    let there = Record { id: DurableId::from_parts(last.shard, at(5), 1), ..here.clone() };
+    let there = Record { id: DurableId::from_parts(last.shard, at(5), 1), ..keyed(5, 1, "l") };
     assert_eq!(store.commit(zero, &[put(here.clone())]).unwrap(), [ChangeOutcome::Created]);
     assert_eq!(store.commit(last, &[put(there.clone())]).unwrap(), [ChangeOutcome::Created]);
     assert_eq!(store.commit(zero, &[remove(there.id)]).unwrap(), [ChangeOutcome::Missing]);
     for (fence, record) in [(zero, here), (last, there)] {
-        assert_eq!(store.find_key(fence.shard, "k").unwrap(), Some(record.id));
+        assert_eq!(store.find_key(fence.shard, record.key.as_ref().unwrap()).unwrap(), Some(record.id));
         let page = store.load(Part::Pending, fence.shard, None, DueTime::MAX, 9).unwrap();
         assert_eq!(page.found.len(), 1);
         assert_eq!(*page.found[0].record, record);

@@ -1,7 +1,7 @@
 //! The stores under the contract, and how each is opened, closed, and cut off.
 
-use actix_timers_durable::TimerStore;
 use actix_timers_durable::store::{EmbeddedStore, MemoryDisk, MemoryStore};
+use actix_timers_durable::{DurableId, TimerStore};
 use tempfile::TempDir;
 
 use crate::redb_store::RedbStore;
@@ -10,6 +10,11 @@ use support::copies::copy_directory;
 /// A medium on which a store keeps its records, and which outlives the store.
 pub(crate) trait Subject {
     type Store: TimerStore;
+
+    /// The last shard of the store.
+    const LAST_SHARD: u16 = DurableId::MAX_SHARD;
+    /// Whether nodes share the store: a key then belongs to one timer of all shards.
+    const IS_SHARED: bool = false;
 
     fn new() -> Self;
 

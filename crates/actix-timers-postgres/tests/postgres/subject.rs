@@ -9,6 +9,9 @@ use crate::server::{connect, new_schema};
 pub(crate) trait Subject {
     type Store: TimerStore;
 
+    const LAST_SHARD: u16;
+    const IS_SHARED: bool;
+
     fn new() -> Self;
 
     fn open(&self) -> Self::Store;
@@ -21,8 +24,11 @@ pub(crate) struct Postgres(PostgresStore);
 impl Subject for Postgres {
     type Store = PostgresStore;
 
+    const LAST_SHARD: u16 = 1;
+    const IS_SHARED: bool = true;
+
     fn new() -> Self {
-        Self(connect(PostgresOptions::new().schema(&new_schema()).shards(1)).unwrap())
+        Self(connect(PostgresOptions::new().schema(&new_schema()).shards(Self::LAST_SHARD + 1)).unwrap())
     }
 
     fn open(&self) -> PostgresStore {
