@@ -30,7 +30,7 @@ pub enum ConnectError {
     TimeLimit(Duration),
     /// The server cannot be reached, or does not let the user in.
     #[error(
-        "PostgreSQL cannot be reached ({0}): check address, network, user, password and pg_hba.conf, and that it runs"
+        "PostgreSQL cannot be reached ({0}): check address, network, TLS, user, password and pg_hba.conf, and that it runs"
     )]
     Unreachable(String),
     /// The server only speaks the protocol.

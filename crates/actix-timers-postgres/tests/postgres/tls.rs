@@ -1,121 +1,59 @@
-//! The TLS of the user: all sessions go through it.
-//!
-//! The test encrypts nothing: a proxy agrees to TLS in the name of the server, and the connector of the test counts the
-//! connections.
+//! The TLS of the user: all sessions are encrypted, and the certificate of the server is checked.
 
-use std::future::{Ready, ready};
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::pin::Pin;
+use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll};
-use std::thread;
 
 use actix_timers_durable::TimerStore;
-use actix_timers_postgres::{PostgresOptions, PostgresStore};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
-use tokio_postgres::{Config, Socket};
+use actix_timers_postgres::{ConnectError, PostgresOptions, PostgresStore};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
+use tokio::runtime::Builder;
+use tokio_postgres::Config;
+use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::server::{address, new_schema, serving};
+use crate::server::{Session, address, connect_to, new_schema, serving};
 use crate::with_server;
 
-/// Counts connections, and passes bytes.
-#[derive(Clone, Default)]
-struct Connector(Arc<AtomicUsize>);
-
-struct Plain(Socket);
-
-impl MakeTlsConnect<Socket> for Connector {
-    type Stream = Plain;
-    type TlsConnect = Self;
-    type Error = std::io::Error;
-
-    fn make_tls_connect(&mut self, domain: &str) -> Result<Self, Self::Error> {
-        assert_eq!(domain, "127.0.0.1");
-        Ok(self.clone())
-    }
+/// Returns the file of the server's certificate.
+fn certificate() -> PathBuf {
+    std::env::var_os("DATABASE_CERTIFICATE").expect("DATABASE_CERTIFICATE: the file of the server's certificate").into()
 }
 
-impl TlsConnect<Socket> for Connector {
-    type Stream = Plain;
-    type Error = std::io::Error;
-    type Future = Ready<Result<Plain, Self::Error>>;
-
-    fn connect(self, stream: Socket) -> Self::Future {
-        self.0.fetch_add(1, Ordering::Relaxed);
-        ready(Ok(Plain(stream)))
-    }
-}
-
-impl TlsStream for Plain {
-    fn channel_binding(&self) -> ChannelBinding {
-        ChannelBinding::none()
-    }
-}
-
-impl AsyncRead for Plain {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(context, buffer)
-    }
-}
-
-impl AsyncWrite for Plain {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(context, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(context)
-    }
-}
-
-/// Agrees to TLS, then passes bytes to the server.
-fn agree(mut client: TcpStream, server: &str) -> std::io::Result<()> {
-    let mut request = [0; 8];
-    client.read_exact(&mut request)?;
-    assert_eq!(request, [0, 0, 0, 8, 4, 210, 22, 47], "a request for TLS");
-    client.write_all(b"S")?;
-    let mut server = TcpStream::connect(server)?;
-    let (mut from_server, mut to_client) = (server.try_clone()?, client.try_clone()?);
-    thread::spawn(move || std::io::copy(&mut from_server, &mut to_client));
-    std::io::copy(&mut client, &mut server).map(drop)
+/// Connects by TLS alone, with one root.
+fn connect_with_root(certificate: PathBuf, schema: &str) -> Result<PostgresStore, ConnectError> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(certificate).unwrap()).unwrap();
+    let tls = MakeRustlsConnect::new(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth());
+    let config = Config::from_str(&format!("{}?sslmode=require", address())).unwrap();
+    let options = PostgresOptions::new().schema(schema).shards(2);
+    Builder::new_current_thread().build().unwrap().block_on(PostgresStore::connect_with(config, tls, options))
 }
 
 with_server! {
     fn all_sessions_use_the_tls_of_the_user() {
-        let config = Config::from_str(&address()).unwrap();
-        let server = format!("127.0.0.1:{}", config.get_ports()[0]);
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let server = server.clone();
-                thread::spawn(move || agree(stream, &server));
-            }
-        });
-        let user = config.get_user().unwrap();
-        let config = Config::from_str(&format!("postgres://{user}@127.0.0.1:{port}/postgres?sslmode=require")).unwrap();
-        let (connector, options) = (Connector::default(), PostgresOptions::new().schema(&new_schema()).shards(2));
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let connecting = PostgresStore::connect_with(config.clone(), connector.clone(), options.clone());
-        let mut store = runtime.block_on(connecting).unwrap();
-        let checks = connector.0.load(Ordering::Relaxed);
-        assert!(checks >= 1);
+        let schema = new_schema();
+        let mut store = connect_with_root(certificate(), &schema).unwrap();
         assert_eq!(store.join(&serving()).unwrap().gained.len(), 2);
-        assert_eq!(connector.0.load(Ordering::Relaxed), checks + 3, "writer, reader and keeper");
-        // A server that does not agree is not used.
-        let error = runtime.block_on(PostgresStore::connect(&format!("{}?sslmode=require", address()), options)).unwrap_err();
-        println!("{error}");
+        let pids = format!("SELECT unnest(n.pids) FROM {schema}.nodes n");
+        let encrypted = format!("SELECT s.ssl FROM pg_stat_ssl s WHERE s.pid IN ({pids})");
+        let admin = Session::open();
+        let encrypted: Vec<bool> = admin.query(&encrypted).iter().map(|row| row.get(0)).collect();
+        assert_eq!(encrypted, [true; 3], "writer, reader and keeper");
+        let own = "SELECT s.ssl FROM pg_stat_ssl s WHERE s.pid = pg_backend_pid()";
+        assert!(!admin.query(own)[0].get::<_, bool>(0), "a session without TLS");
+    }
+
+    fn a_server_with_a_certificate_of_another_root_is_not_used() {
+        let error = connect_with_root(certificate().with_file_name("other.crt"), &new_schema()).unwrap_err();
+        let text = error.to_string();
+        assert!(matches!(error, ConnectError::Unreachable(_)), "{text}");
+        assert!(text.contains("certificate") && text.contains("check address, network, TLS"), "{text}");
+    }
+
+    fn an_address_that_requires_tls_is_not_used_without() {
+        let options = PostgresOptions::new().schema(&new_schema());
+        let error = connect_to(&format!("{}?sslmode=require", address()), options).unwrap_err();
+        assert!(matches!(&error, ConnectError::Unreachable(reason) if reason.contains("TLS")), "{error}");
     }
 }
