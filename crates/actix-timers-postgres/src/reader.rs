@@ -6,7 +6,7 @@ use actix_timers_durable::store::{Counts, Found, MAX_KEY_LEN, Page, Part, Positi
 use actix_timers_durable::{DueTime, DurableId, StoreError};
 
 use crate::dial::LocalFuture;
-use crate::error::{Failure, unreadable};
+use crate::error::Failure;
 use crate::io::Io;
 use crate::reads::{self, PageRequest, decode_found, decode_page};
 use crate::rows::Names;
@@ -47,7 +47,7 @@ impl TimerReader for Reader {
     fn get(&mut self, id: DurableId) -> Result<Option<Found>, StoreError> {
         let rows = self.call(move |session| Box::pin(reads::get(session, id)))?;
         let Some(row) = rows.first() else { return Ok(None) };
-        decode_found(&mut self.names, id, row, self.is_shared).map(Some).map_err(|reason| unreadable(&reason))
+        decode_found(&mut self.names, id, row, self.is_shared).map(Some)
     }
 
     fn find_key(&mut self, key: &str) -> Result<Option<DurableId>, StoreError> {

@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 
-use actix_timers_durable::store::{Counts, Found, Page, Part, Position};
-use actix_timers_durable::{DueTime, DurableId};
+use actix_timers_durable::store::codec::DecodeError;
+use actix_timers_durable::store::{Counts, Found, Newer, Page, Part, Position};
+use actix_timers_durable::{DueTime, DurableId, StoreError};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use crate::error::Failure;
+use crate::error::{Failure, unreadable};
 use crate::plan;
 use crate::rows::{COLUMNS, Names, due, id, record, shard};
 use crate::session::Session;
@@ -83,6 +84,9 @@ pub(crate) fn decode_page(names: &mut Names, rows: &[Row], request: PageRequest,
                 let (dead_letter, is_claimed) = (dead_letter(row, 7), has_claims && row.get(10));
                 page.found.push(Found { record, part: request.part, dead_letter, is_claimed });
             }
+            Err(DecodeError::Version(version)) => {
+                page.newer.push(Newer { at: Position { due: due(row.get(1)), id }, version });
+            }
             Err(_) => page.damaged.push(Some(id)),
         }
     }
@@ -118,13 +122,16 @@ pub(crate) async fn get(session: &mut Session, id: DurableId) -> Result<Vec<Row>
 }
 
 /// Decodes the row of a timer.
-pub(crate) fn decode_found(names: &mut Names, id: DurableId, row: &Row, is_shared: bool) -> Result<Found, String> {
+pub(crate) fn decode_found(names: &mut Names, id: DurableId, row: &Row, is_shared: bool) -> Result<Found, StoreError> {
     let part = match row.get::<_, i32>(0) {
         0 => Part::Pending,
         1 => Part::Parked,
         _ => Part::Dead,
     };
-    let record = record(names, id, row, 1).map_err(|error| error.to_string())?;
+    let record = record(names, id, row, 1).map_err(|error| match error {
+        DecodeError::Version(version) => StoreError::newer_record(id, version),
+        error => unreadable(&error.to_string()),
+    })?;
     Ok(Found { record, part, dead_letter: dead_letter(row, 7), is_claimed: is_shared && row.get(9) })
 }
 

@@ -30,6 +30,7 @@ mod metrics;
 mod nodes;
 mod oracle;
 mod outages;
+mod reads;
 mod routes;
 mod server;
 mod set_up;

@@ -12,7 +12,7 @@ use super::{EmbeddedOptions, EmbeddedStore};
 use crate::store::{Change, ChangeOutcome, MAX_KEY_LEN, Part, Position, StoreError, codec};
 use crate::{DueTime, DurableId, Record, RecordState, TimerStore};
 
-fn record(number: u64, key: &str, payload: usize) -> Record {
+pub(super) fn record(number: u64, key: &str, payload: usize) -> Record {
     let due = DueTime::from_millis(1000 + number).unwrap();
     Record {
         id: DurableId::from_parts(0, due, number),
@@ -43,7 +43,7 @@ fn rows(record: &Record) -> Rows {
     rows
 }
 
-fn open(path: &Path) -> EmbeddedStore {
+pub(super) fn open(path: &Path) -> EmbeddedStore {
     EmbeddedOptions::default().reserve(0).open(path).unwrap()
 }
 

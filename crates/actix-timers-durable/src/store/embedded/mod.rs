@@ -34,7 +34,7 @@ use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Instant;
 
 pub use checking::CheckIssue;
 use copying::Lent;
@@ -57,9 +57,6 @@ use super::{
 };
 use crate::shown::shown;
 use crate::{DueTime, DurableId, Record};
-
-/// The time ahead for which written rows are kept in memory.
-const SOON: Duration = Duration::from_secs(10);
 
 /// A store of durable timers in a directory, for one process at a time.
 ///
@@ -611,10 +608,7 @@ impl TimerStore for EmbeddedStore {
         drop(engine);
         let written = self.write(fence.shard, state, &rows);
         match written {
-            Ok(()) => {
-                let until = DueTime::reached_at(SystemTime::now()).saturating_add(SOON);
-                self.recent.follow(&rows, until);
-            }
+            Ok(()) => self.recent.follow(changes, &rows),
             Err(_) => self.recent.clear(),
         }
         written.map(|()| outcomes)

@@ -10,12 +10,13 @@ use actix_timers::ManualClock;
 use fjall::Slice;
 
 use super::checking::CheckIssue;
+use super::hostile::open;
 use super::layout::{Region, read_dead_letter};
-use super::{EmbeddedOptions, EmbeddedStore};
+use super::{EmbeddedStore, hostile};
 use crate::store::{Change, ChangeOutcome, Counts, Newer, OnKey, Part, Position, StoreError};
 use crate::{
-    DueTime, Durable, DurableError, DurableFilter, DurableId, DurableMessage, DurableTimers, HandlerError, Record,
-    RecordState, TimerStore,
+    DueTime, Durable, DurableError, DurableFilter, DurableMessage, DurableTimers, HandlerError, Record, RecordState,
+    TimerStore,
 };
 
 impl EmbeddedStore {
@@ -34,26 +35,8 @@ impl EmbeddedStore {
     }
 }
 
-fn open(path: &Path) -> EmbeddedStore {
-    EmbeddedOptions::default().reserve(0).open(path).unwrap()
-}
-
 fn record(number: u64) -> Record {
-    let due = DueTime::from_millis(1000 + number).unwrap();
-    Record {
-        id: DurableId::from_parts(0, due, number),
-        progress: RecordState::first(due),
-        sequence: number,
-        route: "route".into(),
-        message_type: "Message".into(),
-        message_version: 1,
-        key: Some(format!("key {number}").into()),
-        repeat: None,
-        retry: None,
-        headers: Default::default(),
-        payload_codec: None,
-        payload: [7; 20].into(),
-    }
+    hostile::record(number, &format!("key {number}"), 20)
 }
 
 fn put(record: Record, on_key: OnKey) -> Change {
