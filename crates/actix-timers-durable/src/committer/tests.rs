@@ -10,7 +10,7 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use super::*;
 use crate::ledger::tests::world::{FakeHorizon, Random, at};
 use crate::ledger::{Cancellation, LedgerConfig, Ledgers, Scheduled, Verdict};
-use crate::store::{Counts, MemoryDisk, Node, OnKey, TimerStore};
+use crate::store::{Counts, Found, MemoryDisk, Node, OnKey, Page, Part, Position, TimerReader, TimerStore};
 use crate::{DueTime, DurableId, Record, RecordState};
 
 /// A clock that the test moves: milliseconds, the same for wall-clock and monotonic time.
@@ -353,6 +353,74 @@ fn queries_of_a_shared_store_do_not_wait_for_commits() {
     close(&committer).unwrap();
     let error = block_on(committer.ask(|answer| Request::Counts { answer })).unwrap_err();
     assert!(matches!(*error, StoreError::Closed));
+}
+
+#[test]
+fn when_the_close_is_answered_queries_of_a_shared_store_fail() {
+    let committer = node(&MemoryDisk::shared(1));
+    let (asks_again, (asked, answers)) = (committer.clone(), std::sync::mpsc::channel());
+    let answer = Answer::to(move |_: Answered<()>| {
+        asked.send(block_on(asks_again.ask(|answer| Request::Counts { answer }))).unwrap();
+    });
+    committer.submit(Request::Close { answer });
+    assert!(matches!(*answers.recv().unwrap().unwrap_err(), StoreError::Closed));
+}
+
+/// A reader whose counts call a function.
+struct Calls<F: FnMut() + Send>(F, std::sync::mpsc::Sender<()>);
+
+impl<F: FnMut() + Send> TimerReader for Calls<F> {
+    fn get(&mut self, _: DurableId) -> Result<Option<Found>, StoreError> {
+        Ok(None)
+    }
+
+    fn find_key(&mut self, _: &str) -> Result<Option<DurableId>, StoreError> {
+        Ok(None)
+    }
+
+    fn list(&mut self, _: Part, _: Option<Position>, _: DueTime, _: usize) -> Result<Page, StoreError> {
+        Ok(Page::default())
+    }
+
+    fn total(&mut self) -> Result<Counts, StoreError> {
+        (self.0)();
+        Ok(Counts::default())
+    }
+}
+
+impl<F: FnMut() + Send> Drop for Calls<F> {
+    fn drop(&mut self) {
+        self.1.send(()).unwrap();
+    }
+}
+
+/// Makes two queries that are taken together, and waits for the end of their thread.
+fn two_queries_of(call: impl FnOnce(&queue::SharedQueue) + Clone + Send + 'static) -> [Answered<Counts>; 2] {
+    let queries = Arc::new(queue::SharedQueue::default());
+    let asked = [(); 2].map(|()| {
+        let (answer, answered) = Answer::awaited();
+        queries.push(Request::Counts { answer });
+        answered
+    });
+    let (has_ended, ended) = std::sync::mpsc::channel();
+    let of_reader = Arc::clone(&queries);
+    let reader = Calls(move || (call.clone())(&of_reader), has_ended);
+    reading::start(Box::new(reader), queries, Arc::new(Gauges::register("T", true)), "T").unwrap();
+    let answers = asked.map(|answered| block_on(answered).unwrap_or_else(|_| Err(Arc::new(StoreError::Closed))));
+    ended.recv().unwrap();
+    answers
+}
+
+#[test]
+fn the_end_of_the_store_rejects_queries_that_were_taken_before() {
+    let answers = two_queries_of(|queries| queries.close(&Arc::new(StoreError::Closed)));
+    assert!(matches!(&answers, [Ok(_), Err(why)] if matches!(**why, StoreError::Closed)), "{answers:?}");
+}
+
+#[test]
+fn if_the_reader_dies_all_queries_fail() {
+    let answers = two_queries_of(|_| panic!("a reader with a bug"));
+    assert!(answers.iter().all(|answer| matches!(answer, Err(why) if matches!(**why, StoreError::Closed))));
 }
 
 #[test]
