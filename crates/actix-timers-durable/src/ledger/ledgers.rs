@@ -475,6 +475,7 @@ impl<H: Horizon> Ledgers<H> {
     /// Gives up all shards and closes the store.
     fn close(&mut self) -> Answered<()> {
         let unsettled = self.owned.values().chain(&self.former).find_map(Ledger::unsettled);
+        self.store.retire();
         let mut released = Ok(());
         for ledger in self.owned.values() {
             if let Err(error) = self.store.release(ledger.fence) {

@@ -268,6 +268,15 @@ fn shards_gained_given_up_and_lost_and_fenced_writes_are_counted() {
 }
 
 #[test]
+fn shards_of_a_node_that_closes_its_store_do_not_come_back_to_it() {
+    let mut cluster = Cluster::new(4, 2);
+    cluster.ask(0, |answer| Request::Close { answer }).unwrap();
+    // Given up and acquired once after the first owner: when it joined or now. This acquires each once more.
+    let epochs = [0, 1, 2, 3].map(|shard| cluster.disk.open().acquire(shard).unwrap().fence.epoch);
+    assert_eq!(epochs, [4; 4]);
+}
+
+#[test]
 fn a_timer_of_another_node_is_delivered_by_the_owner_of_its_shard() {
     let mut cluster = Cluster::new(2, 2);
     cluster.start(false);
