@@ -338,8 +338,11 @@ pub enum StoreError {
         "the store did not reply in time ({0}), so the request may or may not have been kept: repeat it with an idempotency key"
     )]
     Unknown(String),
-    /// Another owner has the shard.
-    #[error("the shard {shard} belongs to another owner now")]
+    /// Another owner has the shard. Nothing of the request was kept.
+    #[error(
+        "the shard {shard} belongs to another owner now: nothing of the request was kept; repeat it if nodes share the \
+         store, else open it again"
+    )]
     Fenced {
         /// The shard.
         shard: u16,
