@@ -366,6 +366,16 @@ fn when_the_close_is_answered_queries_of_a_shared_store_fail() {
     assert!(matches!(*answers.recv().unwrap().unwrap_err(), StoreError::Closed));
 }
 
+#[test]
+fn a_store_that_gives_no_reader_does_not_start() {
+    let disk = MemoryDisk::shared(1);
+    let ledgers = ledgers(disk.open());
+    disk.reject_reads(1);
+    let error = Committer::start_thread(ledgers, Hands::default().clock(), "T").err().unwrap();
+    let DurableBuildError::Store(error) = error else { panic!("{error}") };
+    assert!(matches!(*error, StoreError::Unavailable(_)), "{error}");
+}
+
 /// A reader whose counts call a function.
 struct Calls<F: FnMut() + Send>(F, std::sync::mpsc::Sender<()>);
 

@@ -115,7 +115,7 @@ impl<H: Horizon> Ledgers<H> {
     /// Returns a reader for queries, if they are to be answered beside the commits.
     ///
     /// # Errors
-    /// The system has no more threads.
+    /// The store cannot be read.
     pub(crate) fn reader(&mut self) -> Result<Option<Box<dyn TimerReader>>, StoreError> {
         self.store.reader()
     }

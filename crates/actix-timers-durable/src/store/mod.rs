@@ -594,7 +594,8 @@ pub trait TimerStore: Send + 'static {
     /// between commits.
     ///
     /// # Errors
-    /// The system has no more threads.
+    /// The store cannot be read: then durable timers do not start, with
+    /// [`DurableBuildError::Store`](crate::DurableBuildError::Store).
     fn reader(&mut self) -> Result<Option<Box<dyn TimerReader>>, StoreError> {
         Ok(None)
     }

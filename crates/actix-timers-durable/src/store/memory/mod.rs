@@ -384,6 +384,7 @@ impl TimerStore for MemoryStore {
         if self.poll_interval().is_none() {
             return Ok(None);
         }
+        drop(self.read()?);
         let mut store = self.disk.open();
         store.life = self.life;
         Ok(Some(Box::new(MemoryReader(store))))
