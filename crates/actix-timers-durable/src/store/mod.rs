@@ -261,7 +261,9 @@ pub struct Found {
     pub part: Part,
     /// Reason and time of a dead letter.
     pub dead_letter: Option<(Arc<str>, DueTime)>,
-    /// Whether a node has claimed the timer, if the store knows better than the nodes, since there are several.
+    /// Whether a claim in the store names the pending timer, so that it is in flight on some node. A store that several
+    /// nodes share, or that gives a [`TimerReader`], must set it in [`get`](TimerStore::get) and
+    /// [`list`](TimerStore::list). Other stores leave it false: their only node knows its deliveries.
     pub is_claimed: bool,
 }
 
@@ -590,8 +592,9 @@ pub trait TimerStore: Send + 'static {
         self.counts(0)
     }
 
-    /// Returns a reader for queries, which then neither wait for commits nor delay them. By default they are answered
-    /// between commits.
+    /// Returns a reader for queries, which then do not wait for commits. By default they are answered between commits.
+    ///
+    /// A store that gives a reader must set [`Found::is_claimed`]: see [`TimerReader`].
     ///
     /// # Errors
     /// The store cannot be read: then durable timers do not start, with
