@@ -9,7 +9,7 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 
 use super::*;
 use crate::ledger::tests::world::{FakeHorizon, Random, at};
-use crate::ledger::{Cancellation, LedgerConfig, Ledgers, Scheduled, Verdict};
+use crate::ledger::{Cancellation, LedgerConfig, Ledgers, Query, Scheduled, Verdict};
 use crate::store::{Counts, Found, MemoryDisk, Node, OnKey, Page, Part, Position, TimerReader, TimerStore};
 use crate::{DueTime, DurableId, Record, RecordState};
 
@@ -440,19 +440,26 @@ fn failed_queries_of_a_shared_store_are_counted() {
     let disk = MemoryDisk::shared(1);
     let committer = metrics::with_local_recorder(&recorder, || node(&disk));
     let id = record(5).id;
-    let get = || block_on(committer.ask(|answer| Request::Get { id, answer }));
+    let get = || block_on(committer.ask(|answer| Request::Get { id, answer })).map(drop);
+    let find_key = || block_on(committer.ask(|answer| Request::FindKey { key: "key".into(), answer })).map(drop);
+    let query = Query { part: Part::Pending, route: None, from: at(0), until: at(9), after: None, limit: 1 };
+    let list = || block_on(committer.ask(|answer| Request::List { query: query.clone(), answer })).map(drop);
+    let count = || block_on(committer.ask(|answer| Request::Counts { answer })).map(drop);
+    let queries: [&dyn Fn() -> Answered<()>; 4] = [&get, &find_key, &list, &count];
     let held = disk.hold_commits();
     let asked = begin(committer.ask(schedule(record(8))));
     wait_for_commit(&disk);
-    disk.reject_reads(1);
-    assert!(matches!(*get().unwrap_err(), StoreError::Unavailable(_)));
-    assert_eq!(get().unwrap(), None);
+    for query in queries {
+        disk.reject_reads(1);
+        assert!(matches!(*query().unwrap_err(), StoreError::Unavailable(_)));
+        query().unwrap();
+    }
     drop(held);
     block_on(asked).unwrap();
     close(&committer).unwrap();
     committer.publish();
     let errors = "store_errors_total{timer=\"T\",op=\"read\"}";
-    assert_eq!(value(&page, errors), 1.0, "{}", page.render());
+    assert_eq!(value(&page, errors), 4.0, "{}", page.render());
 }
 
 fn value(page: &PrometheusHandle, name: &str) -> f64 {

@@ -391,7 +391,7 @@ impl TimerStore for MemoryStore {
     }
 
     fn list(&mut self, part: Part, after: Option<Position>, until: DueTime, limit: usize) -> Result<Page, StoreError> {
-        let state = self.state()?;
+        let state = self.read()?;
         let is_shared = state.nodes.is_some() && part == Part::Pending;
         let of_shard = |shard: &Shard| {
             let mut page = shard.load(part, after, until, limit.saturating_add(1));
@@ -410,7 +410,7 @@ impl TimerStore for MemoryStore {
 
     fn total(&mut self) -> Result<Counts, StoreError> {
         let mut total = Counts::default();
-        for Counts { pending, parked, dead } in self.state()?.shards.values().map(Shard::counts) {
+        for Counts { pending, parked, dead } in self.read()?.shards.values().map(Shard::counts) {
             total.pending += pending;
             total.parked += parked;
             total.dead += dead;
@@ -439,7 +439,7 @@ impl TimerStore for MemoryStore {
     }
 
     fn find_key(&mut self, shard: u16, key: &str) -> Result<Option<DurableId>, StoreError> {
-        let state = self.state()?;
+        let state = self.read()?;
         if state.nodes.is_some() {
             return Ok(state.shards.values().find_map(|shard| shard.find_key(key)));
         }
