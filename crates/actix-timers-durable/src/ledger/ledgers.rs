@@ -17,7 +17,7 @@ use crate::id::DurableId;
 use crate::metrics::{DurableCounters, DurableReport, ShardLoss, StoreOp};
 use crate::new_timer::next_sequence;
 use crate::store::{
-    Arrivals, Between, Change, Committed, Counts, Group, Node, Right, Standing, StoreError, TimerReader, TimerStore,
+    Arrivals, Change, Committed, Counts, Group, Node, ReadsOf, Right, Standing, StoreError, TimerReader, TimerStore,
 };
 
 /// Bytes of payload in one commit.
@@ -544,7 +544,7 @@ impl<H: Horizon> Ledgers<H> {
             is_busy: &|id| ledger_of(id).is_some_and(|ledger| ledger.is_busy(id)),
             removed: &|id| ledger_of(id)?.removed_in_flight(id),
         };
-        ask(Queries { reader: &mut Between(&mut *self.store), counters: &mut self.counters, in_flight })
+        ask(Queries { reader: &mut ReadsOf(&mut *self.store), counters: &mut self.counters, in_flight })
     }
 
     /// Returns the sums of the counters.

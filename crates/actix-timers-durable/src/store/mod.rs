@@ -34,7 +34,7 @@ pub use embedded::fuzzing;
 pub use embedded::{CheckIssue, EmbeddedOptions, EmbeddedStore, ShardStatistics, Statistics};
 pub use memory::{CommitGate, FsyncOutcome, MemoryDisk, MemoryStore};
 pub use nodes::{Arrivals, Committed, Group, Node, OneShard, Placement, Right, Standing, StoreClock};
-pub(crate) use reader::Between;
+pub(crate) use reader::ReadsOf;
 pub use reader::TimerReader;
 
 /// A change of the timers of a shard.

@@ -1,5 +1,7 @@
 //! Reads beside the commits.
 
+use std::ops::DerefMut;
+
 use super::{Counts, Found, Page, Part, Position, StoreError, TimerStore};
 use crate::due_time::DueTime;
 use crate::id::DurableId;
@@ -46,10 +48,10 @@ pub trait TimerReader: Send {
     fn total(&mut self) -> Result<Counts, StoreError>;
 }
 
-/// The reads of a store, between its commits.
-pub(crate) struct Between<'a>(pub(crate) &'a mut dyn TimerStore);
+/// The reads of a store as a reader: between its commits, or of another store on the same disk.
+pub(crate) struct ReadsOf<S>(pub(crate) S);
 
-impl TimerReader for Between<'_> {
+impl<S: DerefMut<Target: TimerStore> + Send> TimerReader for ReadsOf<S> {
     fn get(&mut self, id: DurableId) -> Result<Option<Found>, StoreError> {
         self.0.get(id)
     }
