@@ -1,5 +1,5 @@
 //! Rows of pending timers that were written lately and are due soon: they are the next to be removed, and then need not be
-//! looked up in the engine. The claims tell the time.
+//! looked up in the engine. The reference time is the latest due time of the last claim.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
