@@ -35,8 +35,8 @@ fn run(mut reader: Box<dyn TimerReader>, queries: &SharedQueue, gauges: &Gauges)
             }
             let places = query.places();
             let mut counters = DurableCounters::default();
-            let in_flight = InFlight::CLAIMS;
-            Queries { reader: &mut *reader, counters: &mut counters, in_flight }.answer(query, &mut replies);
+            Queries { reader: &mut *reader, counters: &mut counters, in_flight: InFlight::CLAIMS }
+                .answer(query, &mut replies);
             queries.done(places);
             gauges.read(&counters);
             replies.send(|copy| copy());
