@@ -139,6 +139,10 @@ impl<H: Horizon> Ledgers<H> {
             self.owned.values_mut().chain(&mut self.former).for_each(Ledger::exonerate_at_close);
         }
         self.write(now, clock, replies);
+        // Requests in shards that turned out to be lost: any node may make them.
+        if !self.foreign.changes.is_empty() {
+            self.write(now, clock, replies);
+        }
         for query in std::mem::take(&mut self.queries) {
             self.look_up(query, replies);
         }
@@ -256,6 +260,7 @@ impl<H: Horizon> Ledgers<H> {
         let is_request = |change: &&Change| !matches!(change, Change::Advance { .. } | Change::EndClaim { .. });
         let requests = groups.iter().flat_map(|group| group.changes).filter(is_request).count();
         replies.wrote(requests, clock().time.saturating_sub(before));
+        let (is_shared, mut wanted) = (self.is_shared(), Vec::new());
         let ledgers = self.owned.values_mut().chain(&mut self.former).filter(|ledger| ledger.collected().is_some());
         match committed {
             Ok(committed) => {
@@ -271,6 +276,9 @@ impl<H: Horizon> Ledgers<H> {
                         }
                         Committed::Fenced => {
                             self.counters.fenced += 1;
+                            if is_shared {
+                                wanted.extend(ledger.take_wanted());
+                            }
                             ledger.not_written(now, &Arc::new(ledger.fenced()), replies);
                         }
                     }
@@ -295,6 +303,7 @@ impl<H: Horizon> Ledgers<H> {
                 self.foreign.not_written(&error, replies);
             }
         }
+        self.foreign.adopt(now, wanted, &mut self.counters, &mut *self.store, replies);
         self.drop_lost();
     }
 
