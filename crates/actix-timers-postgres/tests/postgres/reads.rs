@@ -1,11 +1,14 @@
 //! Reads beside the commits: on another thread, of all shards.
 
+use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-use actix_timers_durable::store::{Change, Claim, Committed, Group, Newer, Part, Position, Right};
-use actix_timers_durable::{DueTime, StoreError, TimerStore};
+use actix_timers_durable::store::{
+    Change, ChangeOutcome, Claim, Committed, Group, Newer, OnKey, Part, Position, Right,
+};
+use actix_timers_durable::{DueTime, Record, RecordState, StoreError, TimerStore};
 use actix_timers_postgres::PostgresOptions;
 
 use crate::records::{at, keyed, put, record};
@@ -18,32 +21,52 @@ with_server! {
         let mut owner = Member::join(store.clone(), &serving());
         let mut web = Member::join(store, &scheduling());
         let (claimed, pending, parked) = (record(10, 1), keyed(11, 2, "k"), record(12, 3));
-        let claim = Claim { number: 1, members: vec![(claimed.id, at(10), 1)] };
-        let changes = [
-            put(claimed.clone()),
-            put(pending.clone()),
-            put(parked.clone()),
-            Change::Claim(claim),
-            Change::Park { id: parked.id, at: None },
-        ];
+        let retried = [record(13, 4), record(14, 5), keyed(15, 6, "r")];
+        let members = [&claimed].into_iter().chain(&retried).map(|record| (record.id, record.progress.due, 1)).collect();
+        let retry = |record: &Record| {
+            let to = RecordState { attempt: 2, ..record.progress };
+            Change::Move { id: record.id, at: None, to }
+        };
+        let mut changes: Vec<_> = [&claimed, &pending, &parked].into_iter().chain(&retried).cloned().map(put).collect();
+        changes.extend([Change::Claim(Claim { number: 1, members }), Change::Park { id: parked.id, at: None }]);
+        // The attempts of these have ended; their claim ends with its last member.
+        changes.extend(retried.iter().map(retry));
         let right = Right::Owner(owner.lease(0).fence);
         let committed = owner.store.commit_groups(&[Group { right, changes: &changes }]).unwrap();
         assert!(matches!(committed[..], [Committed::Outcomes(_)]));
         for member in [&mut owner, &mut web] {
-            let mut reader = member.store.reader().unwrap().unwrap();
+            let (mut reader, retried_id) = (member.store.reader().unwrap().unwrap(), retried[0].id);
             let seen = thread::spawn(move || {
                 let one = |id| reader.get(id).unwrap().map(|found| (found.part, found.is_claimed));
-                let singles = [claimed.id, pending.id, parked.id].map(one);
+                let singles = [claimed.id, pending.id, parked.id, retried_id].map(one);
                 let page = reader.list(Part::Pending, None, DueTime::MAX, 10).unwrap();
                 let listed: Vec<_> = page.found.iter().map(|found| (found.record.id, found.is_claimed)).collect();
                 (singles, listed, reader.find_key("k").unwrap(), reader.total().unwrap())
             });
             let (singles, listed, key_holder, total) = seen.join().unwrap();
-            assert_eq!(singles, [(Part::Pending, true), (Part::Pending, false), (Part::Parked, false)].map(Some));
-            assert_eq!(listed, [(claimed.id, true), (pending.id, false)]);
+            let pending_only = (Part::Pending, false);
+            assert_eq!(singles, [(Part::Pending, true), pending_only, (Part::Parked, false), pending_only].map(Some));
+            let others = [&pending, &retried[0], &retried[1], &retried[2]].map(|record| (record.id, false));
+            assert_eq!(listed, [&[(claimed.id, true)][..], &others].concat());
             assert_eq!(key_holder, Some(pending.id));
-            assert_eq!((total.pending, total.parked, total.dead), (2, 1, 0));
+            assert_eq!((total.pending, total.parked, total.dead), (5, 1, 0));
         }
+        let to = RecordState::first(at(50));
+        let replacement = Change::Put { record: Arc::new(keyed(60, 7, "r")), on_key: OnKey::Replace };
+        let changes = [
+            Change::Move { id: claimed.id, at: None, to },
+            Change::Remove { id: claimed.id, at: None },
+            Change::Remove { id: retried[0].id, at: None },
+            Change::Move { id: retried[1].id, at: None, to },
+            replacement,
+        ];
+        let committed = web.store.commit_groups(&[Group { right: Right::Anyone, changes: &changes }]).unwrap().remove(0);
+        let Committed::Outcomes(outcomes) = committed else { panic!("fenced") };
+        let [ChangeOutcome::InFlight, ChangeOutcome::RemovedInFlight, ChangeOutcome::Removed, moved, replaced] = &outcomes[..] else {
+            panic!("{outcomes:?}")
+        };
+        assert!(matches!(moved, ChangeOutcome::Moved(record) if record.progress.attempt == 2), "{moved:?}");
+        assert_eq!(*replaced, ChangeOutcome::Replaced(retried[2].id));
     }
 
     fn a_record_of_a_newer_version_is_listed_as_such() {
