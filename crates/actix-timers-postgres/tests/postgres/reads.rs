@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use actix_timers_durable::store::{
     Change, ChangeOutcome, Claim, Committed, Group, Newer, OnKey, Part, Position, Right,
@@ -12,7 +12,7 @@ use actix_timers_durable::{DueTime, Record, RecordState, StoreError, TimerStore}
 use actix_timers_postgres::PostgresOptions;
 
 use crate::records::{at, keyed, put, record};
-use crate::server::{Member, Session, connect, new_schema, scheduling, serving};
+use crate::server::{Member, Session, connect, new_schema, scheduling, serving, until};
 use crate::with_server;
 
 with_server! {
@@ -107,5 +107,44 @@ with_server! {
         blocker.run("COMMIT");
         let _owner = writer.join().unwrap();
         assert_eq!(reader.total().unwrap().pending, 2);
+    }
+    fn commits_and_arrivals_do_not_wait_for_a_query() {
+        let schema = new_schema();
+        let store = connect(PostgresOptions::new().schema(&schema).shards(1)).unwrap();
+        let mut web = Member::join(store.clone(), &scheduling());
+        let mut owner = Member::join(store, &serving());
+        let mut reader = owner.store.reader().unwrap().unwrap();
+        let blocker = Session::open();
+        blocker.run(&format!("BEGIN; LOCK TABLE {schema}.dead_letters"));
+        let query = thread::spawn(move || {
+            let dead = reader.list(Part::Dead, None, DueTime::MAX, 10).unwrap();
+            (dead, reader)
+        });
+        thread::sleep(Duration::from_millis(200));
+        let began = Instant::now();
+        let (mine, arrived) = (record(10, 1), record(11, 2));
+        let right = Right::Owner(owner.lease(0).fence);
+        owner.store.commit_groups(&[Group { right, changes: &[put(mine)] }]).unwrap();
+        web.store.commit_groups(&[Group { right: Right::Anyone, changes: &[put(arrived.clone())] }]).unwrap();
+        assert!(owner.store.arrivals().unwrap().records.iter().any(|record| record.id == arrived.id));
+        assert_eq!(owner.store.load(Part::Pending, 0, None, DueTime::MAX, 10).unwrap().found.len(), 2);
+        assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+        assert!(!query.is_finished());
+        blocker.run("COMMIT");
+        assert_eq!(query.join().unwrap().0.found, []);
+    }
+
+    fn a_reader_does_not_keep_a_node_alive() {
+        let schema = new_schema();
+        let web = Member::join(connect(PostgresOptions::new().schema(&schema).shards(1)).unwrap(), &scheduling());
+        let mut store = web.store;
+        let mut reader = store.reader().unwrap().unwrap();
+        assert_eq!(reader.total().unwrap().pending, 0);
+        drop(store);
+        let nodes = format!("SELECT count(*) FROM {schema}.nodes");
+        until("the node leaves", Duration::from_secs(5), || {
+            (Session::open().query(&nodes)[0].get::<_, i64>(0) == 0).then_some(())
+        });
+        assert_eq!(reader.total().unwrap().pending, 0, "it still reads");
     }
 }
