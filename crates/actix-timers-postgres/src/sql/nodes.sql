@@ -106,13 +106,15 @@ DECLARE
     mine_only smallint[] := '{}';
     not_mine smallint[] := '{}';
 BEGIN
-    FOR dead IN
-        SELECT n.id, n.pids, n.started FROM @schema@.nodes n
-        WHERE n.lease_until < clock_timestamp() AND n.id <> p_node ORDER BY n.id FOR UPDATE SKIP LOCKED
-    LOOP
-        -- A session that was stopped within a statement would hold its locks.
+    -- A session that was stopped within a statement would hold its locks, also that of its node's row.
+    FOR dead IN SELECT n.pids, n.started FROM @schema@.nodes n WHERE n.lease_until < clock_timestamp() AND n.id <> p_node LOOP
         PERFORM pg_terminate_backend(a.pid) FROM pg_stat_activity a
         JOIN unnest(dead.pids, dead.started) AS s(pid, started) ON a.pid = s.pid AND a.backend_start = s.started;
+    END LOOP;
+    FOR dead IN
+        SELECT n.id FROM @schema@.nodes n
+        WHERE n.lease_until < clock_timestamp() AND n.id <> p_node ORDER BY n.id FOR UPDATE SKIP LOCKED
+    LOOP
         UPDATE @schema@.shards s SET epoch = s.epoch + 1, owner = CASE
             WHEN p_serves AND s.pool = ANY (p_pools)
                 AND NOT EXISTS (SELECT FROM @schema@.wanted_routes w WHERE w.shard = s.shard) THEN p_node
