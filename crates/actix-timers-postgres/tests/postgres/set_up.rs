@@ -31,7 +31,7 @@ fn an_address_without_a_server_is_an_error_with_advice() {
     let (unreachable, text) = error(connect_to("postgres://timers@127.0.0.1:9/x", options()));
     assert!(matches!(unreachable, ConnectError::Unreachable(_)) && text.contains("check address"));
     let (short, _) = error(connect_to("postgres://timers@127.0.0.1:9/x", options().lease(Duration::from_secs(1))));
-    assert!(matches!(short, ConnectError::ShortLease(_)));
+    assert!(matches!(short, ConnectError::Lease(_)));
 }
 
 with_server! {
