@@ -101,6 +101,21 @@ with_server! {
         }
     }
 
+    fn functions_of_another_revision_are_replaced_by_a_newer_version_only() {
+        let (admin, schema) = (Session::open(), new_schema());
+        let options = || PostgresOptions::new().schema(&schema).shards(1);
+        connect(options()).unwrap();
+        let revision = || admin.query(&format!("SELECT m.revision FROM {schema}.meta m"))[0].get::<_, i32>(0);
+        let present = revision();
+        let broken = format!("CREATE OR REPLACE FUNCTION {schema}.shard_of(id uuid) RETURNS smallint LANGUAGE sql AS 'SELECT 7::int2'");
+        let shard = || admin.query(&format!("SELECT {schema}.shard_of(gen_random_uuid())"))[0].get::<_, i16>(0);
+        for (set, found, is_kept) in [(present, present, true), (present + 1, present + 1, true), (present - 1, present, false)] {
+            admin.run(&format!("{broken}; UPDATE {schema}.meta SET revision = {set}"));
+            connect(options()).unwrap();
+            assert_eq!((revision(), (0..9).all(|_| shard() == 7)), (found, is_kept), "{set}");
+        }
+    }
+
     fn a_user_without_rights_hears_which_one_is_missing() {
         let admin = Session::open();
         let user = format!("guest_{}", new_schema());
