@@ -70,14 +70,14 @@ impl Live {
         if needs <= self.shared.record_version.load(Ordering::Acquire) {
             return Ok(());
         }
-        let older = self.io.writer.call(limit, move |session| {
+        let older = self.io.writer.run(limit, move |session| {
             Box::pin(async move {
                 let sql = session.sql("SELECT o.name, o.reads FROM @schema@.older_node($1) o");
-                let rows = session.query(&sql, &[&i16::from(needs)]).await.map_err(Failure::into_error)?;
+                let rows = session.query(&sql, &[&i16::from(needs)]).await?;
                 Ok(rows.first().map(|row| (row.get::<_, String>(0), row.get::<_, i16>(1))))
             })
         });
-        match older.unwrap_or_else(|| Err(StoreError::Unavailable(format!("no reply within {limit:?}"))))? {
+        match older? {
             Some((node, reads)) => Err(StoreError::OlderNode { node, reads: u8::try_from(reads).unwrap_or(0), needs }),
             None => {
                 self.shared.record_version.store(needs, Ordering::Release);
