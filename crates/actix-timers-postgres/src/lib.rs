@@ -14,7 +14,7 @@
 //!    `reader`: reads in the session of the store, and in another one for queries from any thread.
 //! 5. `keeper`: the lease (on the `boot_clock`), dead nodes, balance, `server_clock`. It reports through `shared`.
 //!    `leases`: the state of new shards.
-//! 6. [`metrics`]: what the keeper and the sessions count and measure.
+//! 6. [`metrics`]: the counters of the sessions, and the measurements of the keeper.
 //! 7. [`PostgresStore`] (`store`, with `ownership`): the trait, on the caller's thread. `placement`: shards of new timers.
 //!    `transaction`: timers in transactions of users.
 

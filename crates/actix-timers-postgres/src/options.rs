@@ -68,7 +68,8 @@ impl PostgresOptions {
         self
     }
 
-    /// Sets the lease, from 2 s to an hour, default 10 s. When a node has not been heard of for as long, others take over its shards.
+    /// Sets the lease, from 2 s to an hour, default 10 s. When a node has not been heard of for as long, others take over
+    /// its shards.
     #[must_use]
     pub const fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;

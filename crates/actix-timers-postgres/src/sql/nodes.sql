@@ -65,7 +65,8 @@ END
 $$;
 
 -- Returns the nodes that may own a shard, of shards that not every node of the pool may own: parked timers are of routes that
--- some of its nodes know. Those that know all of these, if there are such; else each that knows some, in turn for 10 s.
+-- some of its nodes know. They are the nodes that know all of these, if there are such; else one that knows some, in turn
+-- for 10 s.
 CREATE OR REPLACE FUNCTION @schema@.suitable_owners(p_pools text[]) RETURNS TABLE (shard smallint, nodes bigint[])
 LANGUAGE sql STABLE AS $$
     WITH known AS (
