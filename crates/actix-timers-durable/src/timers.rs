@@ -547,7 +547,7 @@ impl DurableTimers {
     }
 
     /// Returns the numbers of timers in the store: pending, parked, and dead letters. A timer cancelled while its
-    /// handler runs is none of them.
+    /// handler runs is none of them. A store that nodes share may estimate large numbers.
     ///
     /// # Errors
     /// The store cannot be read.

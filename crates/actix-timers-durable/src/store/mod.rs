@@ -289,7 +289,7 @@ pub struct Newer {
     pub version: u8,
 }
 
-/// The numbers of timers in a shard: exact, and maintained with each change.
+/// The numbers of timers: exact in the stores of this crate; a store that nodes share may estimate large ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     /// Pending timers.
