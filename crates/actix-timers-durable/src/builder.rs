@@ -319,7 +319,7 @@ impl DurableTimersBuilder {
         let committer = if timers.clock().wall_is_steady() {
             Committer::inline(ledgers, reading, &name)
         } else {
-            Committer::start_thread(ledgers, reading, &name).map_err(DurableBuildError::Thread)?
+            Committer::start_thread(ledgers, reading, &name)?
         };
         let _ = committer_cell.set(committer.clone());
         let durable = DurableTimers::new(committer, routes, placement, timers, actor.clone());

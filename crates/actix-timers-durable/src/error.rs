@@ -173,7 +173,7 @@ pub enum DurableBuildError {
     /// The store cannot be read, or has another owner.
     #[error(transparent)]
     Store(Arc<StoreError>),
-    /// The committer's thread cannot be started.
-    #[error("the thread that writes to the store cannot be started: {0}")]
+    /// A thread for the store cannot be started.
+    #[error("a thread of the store cannot be started: {0}")]
     Thread(#[source] std::io::Error),
 }

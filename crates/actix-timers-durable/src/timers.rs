@@ -202,7 +202,8 @@ impl DurableTimers {
     /// # actix::System::new().block_on(async {
     /// let timers = DurableTimers::builder(MemoryStore::new()).open_route::<Remind>("reminders").start()?;
     /// let request = |text| {
-    ///     Schedule::after("reminders", Duration::from_secs(60), Remind(text)).options(DurableOptions::new().if_absent("order-7"))
+    ///     let options = DurableOptions::new().if_absent("order-7");
+    ///     Schedule::after("reminders", Duration::from_secs(60), Remind(text)).options(options)
     /// };
     /// let first = timers.schedule(request(1)).await?;
     /// assert_eq!(timers.schedule(request(2)).await?, Scheduled::Exists(first.id()));
@@ -546,7 +547,7 @@ impl DurableTimers {
     }
 
     /// Returns the numbers of timers in the store: pending, parked, and dead letters. A timer cancelled while its
-    /// handler runs is none of them.
+    /// handler runs is none of them. A store that nodes share may estimate large numbers.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -590,9 +591,9 @@ impl DurableTimers {
         self.stop_within(Duration::MAX).await
     }
 
-    /// Stops the durable timers: delivers nothing more, gives up its shards to other nodes, if any, waits up to 30 seconds for the handlers in progress, writes
-    /// their outcomes, and closes the store. From then on every request fails with [`DurableError::Closed`], and the
-    /// files can be opened again.
+    /// Stops the durable timers: delivers nothing more, gives up its shards to other nodes, if any, waits up to 30
+    /// seconds for the handlers in progress, writes their outcomes, and closes the store. From then on every request
+    /// fails with [`DurableError::Closed`], and the files can be opened again.
     ///
     /// # Errors
     /// The last outcomes could not be written: those deliveries will be repeated.

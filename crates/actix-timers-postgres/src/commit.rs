@@ -101,7 +101,7 @@ impl Commit {
         );
         let rows = session.query(&sql, &[&self.node, &self.number]).await?;
         let Some(row) = rows.first() else { return Ok(None) };
-        // Another server may lack the last commits, and who takes over from a node removes its outcomes.
+        // Another server may lack the last commits, and a node that takes over removes the outcomes of the dead one.
         if self.is_shared && (session.shared.must_rejoin() || !row.get::<_, bool>(0)) {
             return Ok(Some(Look::CannotTell));
         }

@@ -12,7 +12,7 @@ use tokio_postgres::{Client, Error, SimpleQueryMessage};
 
 use crate::error::text;
 use crate::session::Server;
-use crate::sql::{FORMAT, TABLES};
+use crate::sql::{FORMAT, REVISION, TABLES};
 use crate::{ConnectError, PostgresOptions, server_clock};
 
 /// The oldest supported version.
@@ -165,7 +165,7 @@ async fn set_up(client: &Client, server: &Server) -> Result<(), ConnectError> {
     client.batch_execute(&sql).await.map_err(|error| failed(&error))
 }
 
-/// Creates the tables, or checks that they are those of this version.
+/// Creates the tables, or checks that they are those of this version, and replaces older functions.
 async fn migrate(client: &Client, server: &Server, options: &PostgresOptions) -> Result<(), ConnectError> {
     let schema = &server.schema;
     client.batch_execute("BEGIN").await.map_err(|error| failed(&error))?;
@@ -211,10 +211,13 @@ async fn migrate_alone(client: &Client, server: &Server, options: &PostgresOptio
         if is_there.get::<_, i64>(0) > 0 {
             return Err(Migration::Collides("it contains tables, and no table meta".to_owned()));
         }
-        client.batch_execute(&schema.definitions()).await?;
+        client.batch_execute(&(schema.tables() + &schema.functions())).await?;
         let shards = i32::from(options.shards);
         client
-            .execute(&schema.sql("INSERT INTO @schema@.meta (format, shards) VALUES ($1, $2)"), &[&FORMAT, &shards])
+            .execute(
+                &schema.sql("INSERT INTO @schema@.meta (format, revision, shards) VALUES ($1, $2, $3)"),
+                &[&FORMAT, &REVISION, &shards],
+            )
             .await?;
         let sql = schema.sql(
             "WITH s AS (INSERT INTO @schema@.shards (shard, pool)
@@ -224,8 +227,9 @@ async fn migrate_alone(client: &Client, server: &Server, options: &PostgresOptio
         client.execute(&sql, &[&shards]).await?;
         return mark_system(client, server).await.map(drop);
     }
-    let meta =
-        client.query_opt(&schema.sql("SELECT m.format, m.shards, m.record_version FROM @schema@.meta m"), &[]).await;
+    let meta = client
+        .query_opt(&schema.sql("SELECT m.format, m.shards, m.record_version, m.revision FROM @schema@.meta m"), &[])
+        .await;
     let meta = meta.map_err(|error| match error.code() {
         Some(state) if *state == SqlState::UNDEFINED_COLUMN => Migration::Collides(text(&error)),
         _ => Migration::from(error),
@@ -241,6 +245,10 @@ async fn migrate_alone(client: &Client, server: &Server, options: &PostgresOptio
     }
     if shards != i32::from(options.shards) {
         return Err(Migration::Failed(ConnectError::OtherShards { found: shards, wanted: options.shards }));
+    }
+    if meta.get::<_, i32>(3) < REVISION {
+        client.batch_execute(&schema.functions()).await?;
+        client.execute(&schema.sql("UPDATE @schema@.meta SET revision = $1"), &[&REVISION]).await?;
     }
     if mark_system(client, server).await? {
         forget_transactions(client, server).await?;

@@ -20,11 +20,15 @@ pub enum ConnectError {
     /// The number of shards is impossible.
     #[error("{0} shards are impossible: choose 1 to 4096")]
     ShardNumber(u16),
-    /// The lease is too short.
+    /// The lease is impossible.
     #[error(
-        "a lease of {0:?} is too short: choose at least 2 s, so that a short pause does not cost a node its shards"
+        "a lease of {0:?} is impossible: choose 2 s to an hour; a short pause must not cost a node its shards, and a dead \
+         node's timers are late by the lease"
     )]
-    ShortLease(Duration),
+    Lease(Duration),
+    /// The poll interval is impossible.
+    #[error("a poll interval of {0:?} is impossible: choose 1 ms up to the lease")]
+    PollInterval(Duration),
     /// The time limit is impossible.
     #[error("a time limit of {0:?} is impossible: choose 10 ms to an hour")]
     TimeLimit(Duration),

@@ -19,19 +19,25 @@ use crate::shared::Shared;
 
 type Job = Box<dyn for<'a> FnOnce(&'a mut Session) -> LocalFuture<'a, ()> + Send>;
 
-/// A handle to the thread, which ends when the last one is dropped.
-#[derive(Debug, Clone)]
+/// A handle to the thread, which ends with the last one and the last way to its sessions.
+#[derive(Debug)]
 pub(crate) struct Io {
-    writer: UnboundedSender<Job>,
-    reader: UnboundedSender<Job>,
+    pub(crate) writer: Jobs,
+    pub(crate) reader: Jobs,
+    pub(crate) queries: Jobs,
     keeper: UnboundedSender<Order>,
 }
+
+/// The way to a session.
+#[derive(Debug, Clone)]
+pub(crate) struct Jobs(UnboundedSender<Job>);
 
 impl Io {
     /// Starts the thread. Nothing connects before the first call.
     pub(crate) fn start(server: &Arc<Server>, shared: &Arc<Shared>) -> std::io::Result<Self> {
         let (writer, writes) = unbounded_channel();
         let (reader, reads) = unbounded_channel();
+        let (asker, queries) = unbounded_channel();
         let (keeper, orders) = unbounded_channel();
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let (server, shared) = (Arc::clone(server), Arc::clone(shared));
@@ -41,21 +47,29 @@ impl Io {
             let tasks = LocalSet::new();
             let writes = tasks.spawn_local(serve(session(Role::Writer), writes));
             let reads = tasks.spawn_local(serve(session(Role::Reader), reads));
+            let queries = tasks.spawn_local(serve(session(Role::Query), queries));
             let keeping = tasks.spawn_local(keeper::run(session(Role::Keeper), orders));
             runtime.block_on(tasks.run_until(async move {
                 _ = writes.await;
                 _ = reads.await;
+                _ = queries.await;
                 _ = keeping.await;
             }));
         };
         Builder::new().name("timers postgres".to_owned()).spawn(run)?;
-        Ok(Self { writer, reader, keeper })
+        Ok(Self { writer: Jobs(writer), reader: Jobs(reader), queries: Jobs(asker), keeper })
     }
 
-    /// Runs work in the session of writes or of reads, and waits for it up to `limit`; then `None`.
+    /// Gives an order to the keeper.
+    pub(crate) fn order(&self, order: Order) {
+        _ = self.keeper.send(order);
+    }
+}
+
+impl Jobs {
+    /// Runs work in the session, and waits for it up to `limit`; then `None`.
     pub(crate) fn call<T: Send + 'static>(
         &self,
-        role: Role,
         limit: Duration,
         work: impl for<'a> FnOnce(&'a mut Session) -> LocalFuture<'a, Result<T, StoreError>> + Send + 'static,
     ) -> Option<Result<T, StoreError>> {
@@ -66,8 +80,7 @@ impl Io {
                 _ = reply.send(result);
             })
         });
-        let jobs = if role == Role::Writer { &self.writer } else { &self.reader };
-        if jobs.send(job).is_err() {
+        if self.0.send(job).is_err() {
             return Some(Err(StoreError::Closed));
         }
         match replied.recv_timeout(limit) {
@@ -77,22 +90,15 @@ impl Io {
         }
     }
 
-    /// Runs statements in the session of writes or of reads, and waits for them up to `limit`.
+    /// Runs statements in the session, and waits for them up to `limit`.
     pub(crate) fn run<T: Send + 'static>(
         &self,
-        role: Role,
         limit: Duration,
         work: impl for<'a> FnOnce(&'a mut Session) -> LocalFuture<'a, Result<T, Failure>> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let result = self.call(role, limit, move |session| {
-            Box::pin(async move { work(session).await.map_err(Failure::into_error) })
-        });
+        let result =
+            self.call(limit, move |session| Box::pin(async move { work(session).await.map_err(Failure::into_error) }));
         result.unwrap_or_else(|| Err(StoreError::Unavailable(format!("no reply within {limit:?}"))))
-    }
-
-    /// Gives an order to the keeper.
-    pub(crate) fn order(&self, order: Order) {
-        _ = self.keeper.send(order);
     }
 }
 

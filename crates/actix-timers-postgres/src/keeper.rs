@@ -28,6 +28,7 @@ const RARE: u64 = 32;
 const OFTEN: u64 = 8;
 /// Outcomes that are kept.
 const OUTCOMES: i64 = 4;
+
 /// A request to the keeper.
 pub(crate) enum Order {
     /// Joins; the reply comes after the first shards are taken.

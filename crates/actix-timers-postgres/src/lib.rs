@@ -11,10 +11,10 @@
 //! 2. [`PostgresOptions`] (`options`), [`ConnectError`] (`error`), `connect`: checks, and the creation of the tables.
 //! 3. `plan`: the changes of a commit as arrays, cut into steps; `outcomes`: back from the results.
 //! 4. `session` on a connection (`dial`), and the thread of the sessions (`io`): `commit`, `reads` and `arrivals` run there.
-//!    `reader`: reads from any thread.
+//!    `reader`: reads in the session of the store, and in another one for queries from any thread.
 //! 5. `keeper`: the lease (on the `boot_clock`), dead nodes, balance, `server_clock`. It reports through `shared`.
 //!    `leases`: the state of new shards.
-//! 6. [`metrics`]: what the keeper and the sessions count and measure.
+//! 6. [`metrics`]: the counters of the sessions, and the measurements of the keeper.
 //! 7. [`PostgresStore`] (`store`, with `ownership`): the trait, on the caller's thread. `placement`: shards of new timers.
 //!    `transaction`: timers in transactions of users.
 

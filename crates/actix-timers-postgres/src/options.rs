@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use crate::ConnectError;
 
-/// The shortest lease.
-pub(crate) const MIN_LEASE: Duration = Duration::from_secs(2);
+const HOUR: Duration = Duration::from_secs(3600);
 /// Maximum number of shards of all pools.
 pub(crate) const MAX_SHARDS: u16 = 4096;
 
@@ -69,21 +68,23 @@ impl PostgresOptions {
         self
     }
 
-    /// Sets the lease, at least 2 s. When a node has not been heard of for as long, others take over its shards.
+    /// Sets the lease, from 2 s to an hour, default 10 s. When a node has not been heard of for as long, others take over
+    /// its shards.
     #[must_use]
     pub const fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
 
-    /// Sets the time limit of a statement, and of connecting.
+    /// Sets the time limit of a statement, and of connecting: from 10 ms to an hour, default 5 s.
     #[must_use]
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Sets the interval at which a node looks for timers that other nodes have stored for it, default 100 ms.
+    /// Sets the interval at which a node looks for timers that other nodes have stored for it: from 1 ms to
+    /// the lease, default 100 ms.
     #[must_use]
     pub const fn poll_interval(mut self, interval: Duration) -> Self {
         self.poll_interval = interval;
@@ -102,11 +103,14 @@ impl PostgresOptions {
         if self.shards == 0 || self.shards > MAX_SHARDS {
             return Err(ConnectError::ShardNumber(self.shards));
         }
-        if self.lease < MIN_LEASE {
-            return Err(ConnectError::ShortLease(self.lease));
+        if !(Duration::from_secs(2)..=HOUR).contains(&self.lease) {
+            return Err(ConnectError::Lease(self.lease));
         }
-        if self.timeout < Duration::from_millis(10) || self.timeout > Duration::from_secs(3600) {
+        if !(Duration::from_millis(10)..=HOUR).contains(&self.timeout) {
             return Err(ConnectError::TimeLimit(self.timeout));
+        }
+        if !(Duration::from_millis(1)..=self.lease).contains(&self.poll_interval) {
+            return Err(ConnectError::PollInterval(self.poll_interval));
         }
         Ok(())
     }
@@ -127,8 +131,14 @@ mod tests {
         for shards in [0, 4097] {
             assert!(matches!(options().shards(shards).check(), Err(ConnectError::ShardNumber(_))));
         }
-        let lease = Duration::from_millis(1999);
-        assert!(matches!(options().lease(lease).check(), Err(ConnectError::ShortLease(_))));
-        assert!(matches!(options().timeout(Duration::ZERO).check(), Err(ConnectError::TimeLimit(_))));
+        for lease in [Duration::from_millis(1999), HOUR + Duration::from_nanos(1), Duration::MAX] {
+            assert!(matches!(options().lease(lease).check(), Err(ConnectError::Lease(_))), "{lease:?}");
+        }
+        for timeout in [Duration::ZERO, Duration::MAX] {
+            assert!(matches!(options().timeout(timeout).check(), Err(ConnectError::TimeLimit(_))));
+        }
+        for interval in [Duration::ZERO, Duration::from_secs(11)] {
+            assert!(matches!(options().poll_interval(interval).check(), Err(ConnectError::PollInterval(_))));
+        }
     }
 }

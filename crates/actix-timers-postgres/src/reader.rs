@@ -1,4 +1,4 @@
-//! Reads in the reader's session, which the store and the queries beside its commits share.
+//! Reads in a session: that of the store, or the one of the queries beside its commits.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use actix_timers_durable::{DueTime, DurableId, StoreError};
 
 use crate::dial::LocalFuture;
 use crate::error::Failure;
-use crate::io::Io;
+use crate::io::Jobs;
 use crate::reads::{self, PageRequest, decode_found, decode_page};
 use crate::rows::Names;
-use crate::session::{Role, Session};
+use crate::session::Session;
 
 /// See the [module](self).
 #[derive(Debug)]
 pub(crate) struct Reader {
-    pub(crate) io: Io,
+    pub(crate) session: Jobs,
     /// The time limit of a call.
     pub(crate) limit: Duration,
     pub(crate) names: Names,
@@ -24,17 +24,12 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// Returns a reader for another thread.
-    pub(crate) fn another(&self) -> Self {
-        Self { io: self.io.clone(), limit: self.limit, names: Names::default(), is_shared: true }
-    }
-
-    /// Runs work in the reader's session.
+    /// Runs work in the session.
     pub(crate) fn call<T: Send + 'static>(
         &self,
         work: impl for<'a> FnOnce(&'a mut Session) -> LocalFuture<'a, Result<T, Failure>> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.io.run(Role::Reader, self.limit, work)
+        self.session.run(self.limit, work)
     }
 
     pub(crate) fn page(&mut self, request: PageRequest) -> Result<Page, StoreError> {

@@ -16,6 +16,9 @@ use crate::session::Session;
 /// The largest number of timers that is counted exactly.
 const COUNTED: f32 = 100_000.0;
 
+/// Whether any node has claimed the timer `t` as it is, if that is pending.
+const CLAIMED: &str = "@schema@.is_claimed(t.shard, t.id, t.due, coalesce(t.attempt, 1), NULL)";
+
 /// The request for a page.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PageRequest {
@@ -57,8 +60,9 @@ pub(crate) async fn page(session: &mut Session, request: PageRequest) -> Result<
             session.query(&session.sql(&sql), &[&after_due, &after_id, &until, &limit, &plan::shard(shard)]).await
         }
         None => {
+            let claimed = if request.part == Part::Pending { CLAIMED } else { "false" };
             let sql = format!(
-                "SELECT t.*, EXISTS (SELECT FROM @schema@.claims c WHERE c.shard = t.shard AND t.id = ANY (c.ids)) FROM (
+                "SELECT t.*, {claimed} FROM (
                     SELECT t.* FROM @schema@.shards s CROSS JOIN LATERAL (
                         SELECT t.id, {COLUMNS}, {dead}, t.shard FROM @schema@.{table} t WHERE t.shard = s.shard AND {range}
                     ) t ORDER BY t.due, t.id LIMIT $4
@@ -71,7 +75,7 @@ pub(crate) async fn page(session: &mut Session, request: PageRequest) -> Result<
 
 /// Decodes the rows of a page. Claims count in a list of all shards: the owner of one knows them.
 pub(crate) fn decode_page(names: &mut Names, rows: &[Row], request: PageRequest, is_shared: bool) -> Page {
-    let has_claims = is_shared && request.shard.is_none() && request.part == Part::Pending;
+    let has_claims = is_shared && request.shard.is_none();
     let mut page = Page::default();
     let taken = &rows[..rows.len().min(request.limit)];
     for row in taken {
@@ -106,11 +110,11 @@ fn dead_letter(row: &Row, first: usize) -> Option<(std::sync::Arc<str>, DueTime)
 pub(crate) async fn get(session: &mut Session, id: DurableId) -> Result<Vec<Row>, Failure> {
     let select = |part: Part, filter: &str| {
         let (table, dead, number) = (table(part), dead_columns(part), part as u8);
-        format!("SELECT {number} AS part, {COLUMNS}, {dead} FROM @schema@.{table} t WHERE {filter}")
+        format!("SELECT {number} AS part, t.id, t.shard, {COLUMNS}, {dead} FROM @schema@.{table} t WHERE {filter}")
     };
     let sql = format!(
         "SELECT t.part, t.due, t.nominal, t.attempt, t.repetition, t.stripped, t.record, t.reason, t.dead_at,
-            EXISTS (SELECT FROM @schema@.claims c WHERE c.shard = $2 AND $1 = ANY (c.ids))
+            t.part = 0 AND {CLAIMED}
         FROM ({} UNION ALL {} UNION ALL {} UNION ALL {}) t ORDER BY t.part LIMIT 1",
         select(Part::Pending, "t.shard = $2 AND t.due = $3 AND t.id = $1"),
         select(Part::Pending, "t.moved AND t.id = $1"),

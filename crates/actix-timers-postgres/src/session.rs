@@ -48,13 +48,19 @@ pub(crate) enum Role {
     Writer,
     Reader,
     Keeper,
+    /// Queries beside the commits, connected at the first one.
+    Query,
+}
+
+impl Role {
+    pub(crate) const ALL: [Self; 4] = [Self::Writer, Self::Reader, Self::Keeper, Self::Query];
 }
 
 /// Facts about the sessions of a node, on their thread.
 #[derive(Default)]
 pub(crate) struct Seat {
     /// The process of each session on the server, and the start time of that.
-    processes: RefCell<[Option<(i32, String)>; 3]>,
+    processes: RefCell<[Option<(i32, String)>; Role::ALL.len()]>,
     /// The timeline of the server that the node has joined: another one may lack the last seconds.
     pub(crate) timeline: RefCell<Option<String>>,
     last_timeline: RefCell<String>,

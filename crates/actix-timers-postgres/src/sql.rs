@@ -3,9 +3,14 @@
 /// The format of the tables.
 pub(crate) const FORMAT: i32 = 1;
 
-/// All definitions, in the order in which they depend on each other.
-const DEFINITIONS: [&str; 7] = [
-    include_str!("sql/tables.sql"),
+/// The revision of the functions: to be increased with each change after a release. Nodes replace older ones, which
+/// must suit the nodes that run: parameters and results stay as they are, or the function has a new name.
+pub(crate) const REVISION: i32 = 1;
+
+const TABLE_DEFINITIONS: &str = include_str!("sql/tables.sql");
+
+/// The functions, in the order in which they depend on each other.
+const FUNCTIONS: [&str; 6] = [
     include_str!("sql/ids.sql"),
     include_str!("sql/operations.sql"),
     include_str!("sql/puts.sql"),
@@ -46,9 +51,14 @@ impl Schema {
         text.replace("@schema@", &self.quoted)
     }
 
-    /// Returns the statements that create all tables and functions.
-    pub(crate) fn definitions(&self) -> String {
-        self.sql(&DEFINITIONS.concat())
+    /// Returns the statements that create the tables.
+    pub(crate) fn tables(&self) -> String {
+        self.sql(TABLE_DEFINITIONS)
+    }
+
+    /// Returns the statements that create or replace the functions.
+    pub(crate) fn functions(&self) -> String {
+        self.sql(&FUNCTIONS.concat())
     }
 }
 
@@ -60,6 +70,6 @@ mod tests {
     fn a_name_is_quoted_whatever_it_contains() {
         let schema = Schema::new("a\"; DROP TABLE x; --");
         assert_eq!(schema.sql("SELECT FROM @schema@.t"), "SELECT FROM \"a\"\"; DROP TABLE x; --\".t");
-        assert!(!schema.definitions().contains("@schema@"));
+        assert!(!(schema.tables() + &schema.functions()).contains("@schema@"));
     }
 }

@@ -29,7 +29,7 @@ use crate::plan::{self, Manner, Plan, is_allowed};
 use crate::reader::Reader;
 use crate::reads::{self, PageRequest};
 use crate::rows::{Names, id, record, shard};
-use crate::session::{Role, Server, Session};
+use crate::session::{Server, Session};
 use crate::shared::{Shared, lock};
 use crate::sql::Schema;
 use crate::{ConnectError, PostgresOptions, connect};
@@ -56,6 +56,7 @@ pub struct PostgresStore {
 
 /// A store with sessions.
 struct Live {
+    io: Io,
     reader: Reader,
     shared: Arc<Shared>,
     ownership: Ownership,
@@ -69,14 +70,14 @@ impl Live {
         if needs <= self.shared.record_version.load(Ordering::Acquire) {
             return Ok(());
         }
-        let older = self.reader.io.call(Role::Writer, limit, move |session| {
+        let older = self.io.writer.run(limit, move |session| {
             Box::pin(async move {
                 let sql = session.sql("SELECT o.name, o.reads FROM @schema@.older_node($1) o");
-                let rows = session.query(&sql, &[&i16::from(needs)]).await.map_err(Failure::into_error)?;
+                let rows = session.query(&sql, &[&i16::from(needs)]).await?;
                 Ok(rows.first().map(|row| (row.get::<_, String>(0), row.get::<_, i16>(1))))
             })
         });
-        match older.unwrap_or_else(|| Err(StoreError::Unavailable(format!("no reply within {limit:?}"))))? {
+        match older? {
             Some((node, reads)) => Err(StoreError::OlderNode { node, reads: u8::try_from(reads).unwrap_or(0), needs }),
             None => {
                 self.shared.record_version.store(needs, Ordering::Release);
@@ -161,8 +162,9 @@ impl PostgresStore {
             shared.set_node(random_node(), Duration::MAX);
             let io = Io::start(&self.server, &shared).map_err(|error| StoreError::Unavailable(error.to_string()))?;
             // It is shared, so that other nodes may write, when it has joined.
-            let reader = Reader { io, limit: self.read_limit(), names: Names::default(), is_shared: false };
-            self.live = Some(Live { reader, shared, ownership: Ownership::default(), unread: Vec::new() });
+            let session = io.reader.clone();
+            let reader = Reader { session, limit: self.read_limit(), names: Names::default(), is_shared: false };
+            self.live = Some(Live { io, reader, shared, ownership: Ownership::default(), unread: Vec::new() });
         }
         self.live.as_mut().ok_or(StoreError::Closed)
     }
@@ -172,7 +174,6 @@ impl PostgresStore {
         self.options.timeout * 3 + MARGIN
     }
 
-    /// Runs work in the reader's session.
     fn read<T: Send + 'static>(
         &mut self,
         work: impl for<'a> FnOnce(&'a mut Session) -> LocalFuture<'a, Result<T, Failure>> + Send + 'static,
@@ -180,13 +181,12 @@ impl PostgresStore {
         self.live()?.reader.call(work)
     }
 
-    fn run<T: Send + 'static>(
+    fn write<T: Send + 'static>(
         &mut self,
-        role: Role,
-        limit: Duration,
         work: impl for<'a> FnOnce(&'a mut Session) -> LocalFuture<'a, Result<T, Failure>> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.live()?.reader.io.run(role, limit, work)
+        let limit = self.read_limit();
+        self.live()?.io.writer.run(limit, work)
     }
 
     /// Sends a commit.
@@ -197,7 +197,7 @@ impl PostgresStore {
         let (node, is_shared) = (live.shared.node(), live.reader.is_shared);
         let commit = Commit { node, number, arrays: std::mem::take(&mut plan.arrays), is_shared, patience };
         let limit = timeout * 4 + patience + MARGIN;
-        let reply = live.reader.io.call(Role::Writer, limit, move |session| Box::pin(commit.send(session)));
+        let reply = live.io.writer.call(limit, move |session| Box::pin(commit.send(session)));
         reply.unwrap_or_else(|| {
             live.shared.rejoin();
             Err(StoreError::Unknown(format!("no reply within {limit:?}")))
@@ -396,9 +396,7 @@ fn check_group(group: &Group<'_>) -> Result<(), StoreError> {
 
 impl TimerStore for PostgresStore {
     fn acquire(&mut self, shard: u16) -> Result<Lease, StoreError> {
-        let limit = self.read_limit();
-        self.live()?;
-        let gained = self.run(Role::Writer, limit, move |session| {
+        let gained = self.write(move |session| {
             Box::pin(async move {
                 let sql =
                     session.sql("UPDATE @schema@.shards s SET owner = $1, epoch = s.epoch + 1 WHERE s.shard = $2");
@@ -470,16 +468,14 @@ impl TimerStore for PostgresStore {
     }
 
     fn join(&mut self, node: &Node) -> Result<Standing, StoreError> {
-        let limit = self.read_limit();
         // The keeper names their processes, so that others can end them.
-        for role in [Role::Writer, Role::Reader] {
-            self.run(role, limit, |session| Box::pin(session.connect()))?;
-        }
+        self.write(|session| Box::pin(session.connect()))?;
+        self.read(|session| Box::pin(session.connect()))?;
         let (lease, limit) = (self.options.lease, self.options.timeout * 8 + MARGIN);
         let live = self.live()?;
         let meters = Arc::new(NodeMeters::register(&node.name, Arc::clone(&live.shared), lease));
         let (reply, replied) = sync_channel(1);
-        live.reader.io.order(Order::Join { node: node.clone(), lease, meters, reply });
+        live.io.order(Order::Join { node: node.clone(), lease, meters, reply });
         replied
             .recv_timeout(limit)
             .unwrap_or_else(|_| Err(StoreError::Unavailable(format!("no reply within {limit:?}"))))?;
@@ -508,7 +504,7 @@ impl TimerStore for PostgresStore {
         {
             // Before the keeper says so: it may have no connection.
             events.push(crate::shared::Event::LostAll);
-            live.reader.io.order(Order::Look);
+            live.io.order(Order::Look);
         }
         let standing = live.ownership.follow(events);
         if standing != Standing::default() {
@@ -520,14 +516,13 @@ impl TimerStore for PostgresStore {
     fn retire(&mut self) {
         if let Some(live) = &self.live {
             live.shared.has_retired.store(true, Ordering::Release);
-            live.reader.io.order(Order::Look);
+            live.io.order(Order::Look);
         }
     }
 
     fn give_up(&mut self, shards: &[u16]) -> Result<(), StoreError> {
-        let limit = self.read_limit();
         let columns: Vec<_> = shards.iter().map(|shard| plan::shard(*shard)).collect();
-        self.run(Role::Writer, limit, move |session| {
+        self.write(move |session| {
             Box::pin(async move {
                 let sql = session.sql(
                     "UPDATE @schema@.shards s SET owner = NULL, epoch = s.epoch + 1 WHERE s.owner = $1 AND s.shard = ANY ($2)",
@@ -577,7 +572,8 @@ impl TimerStore for PostgresStore {
     }
 
     fn reader(&mut self) -> Result<Option<Box<dyn TimerReader>>, StoreError> {
-        Ok(Some(Box::new(self.live()?.reader.another())))
+        let (limit, session) = (self.read_limit(), self.live()?.io.queries.clone());
+        Ok(Some(Box::new(Reader { session, limit, names: Names::default(), is_shared: true })))
     }
 
     fn placement(&self) -> Arc<dyn Placement> {

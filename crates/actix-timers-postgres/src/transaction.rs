@@ -70,7 +70,9 @@ impl PostgresStore {
     ///
     /// # Errors
     /// The message, with the reason: the due time is out of range, the message cannot be encoded or is too large, the
-    /// pool is unknown, or a statement failed. A failed statement has aborted the transaction.
+    /// pool is unknown, or a statement failed. A failed statement has aborted the transaction; it is
+    /// [`StoreError::Rejected`], whose [`get_ref`](std::io::Error::get_ref) is a
+    /// [`DbError`](tokio_postgres::error::DbError) with the code.
     pub async fn schedule_in<M: DurableMessage>(
         &self,
         client: &impl GenericClient,
@@ -92,7 +94,7 @@ impl PostgresStore {
     /// The outcomes are those of [`DurableTimers::cancel`](actix_timers_durable::DurableTimers::cancel).
     ///
     /// # Errors
-    /// A statement failed, and has aborted the transaction.
+    /// A statement failed, and has aborted the transaction: as [`schedule_in`](Self::schedule_in).
     pub async fn cancel_in(&self, client: &impl GenericClient, id: DurableId) -> Result<CancelOutcome, DurableError> {
         let sql = self.sql("SELECT @schema@.cancel($1)");
         let rows = query(client, &sql, &[(&Uuid::from(id), Type::UUID)]).await?;
@@ -161,10 +163,10 @@ type Param<'a> = (&'a (dyn ToSql + Sync), Type);
 /// Runs a statement in one round trip.
 async fn query(client: &impl GenericClient, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, DurableError> {
     client.query_typed(sql, params).await.map_err(|error| {
-        store_error(match Failure::of(&error) {
-            Failure::Reported { text, .. } => StoreError::Rejected(std::io::Error::other(text)),
+        store_error(match (Failure::of(&error), error.as_db_error()) {
+            (Failure::Reported { .. }, Some(reported)) => StoreError::Rejected(std::io::Error::other(reported.clone())),
             // Without a transaction it may have been executed.
-            Failure::NotSent(text) | Failure::NoReply(text) => StoreError::Unknown(text),
+            (failure, _) => StoreError::Unknown(failure.to_string()),
         })
     })
 }

@@ -1,8 +1,8 @@
 //! The committer: runs the ledgers and accepts requests from any thread.
 //!
 //! On a [thread of its own](Committer::start_thread) (`queue`, `thread`) it takes all requests together that were queued
-//! during the last commit, and waits for their callers to come back (`patience`), so that many share one fsync. Queries go to a thread beside it if the store can be read there
-//! (`reading`).
+//! during the last commit, and waits for their callers to come back (`patience`), so that many share one fsync. Queries
+//! go to a thread beside it if the store can be read there (`reading`).
 //! [Inline](Committer::inline) each request is a turn of its own on the caller's thread: deterministic, for virtual time.
 //! `gauges`: its metrics.
 
@@ -16,12 +16,12 @@ mod tests;
 mod thread;
 
 use std::collections::VecDeque;
-use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use actix_timers::integration::{PublishPass, Publisher, register_publisher, try_publish};
 
+use super::error::DurableBuildError;
 use super::ledger::{Answer, Answered, Horizon, Ledgers, Note, Reading, Replies, Request};
 use super::store::StoreError;
 use crate::metrics::{DurableMeters, DurableReport};
@@ -86,24 +86,25 @@ impl<H: Horizon> Turn for Ledgers<H> {
 }
 
 impl Committer {
-    /// Starts a thread that runs the ledgers, and another one if the store can be read there. `name` is that of the timer actor, for the label of the metrics and for
-    /// the log.
+    /// Starts a thread that runs the ledgers, and another one if the store can be read there. `name` is that of the
+    /// timer actor, for the label of the metrics and for the log.
     ///
     /// # Errors
-    /// The system has no more threads.
+    /// The store cannot give a reader, or the system has no more threads.
     pub(crate) fn start_thread<H: Horizon>(
         mut ledgers: Ledgers<H>,
         clock: CommitterClock,
         name: &str,
-    ) -> io::Result<Self> {
+    ) -> Result<Self, DurableBuildError> {
         let gauges = Arc::new(Gauges::register(name, ledgers.is_shared()));
-        let reader = ledgers.reader().map_err(io::Error::other)?;
+        let reader = ledgers.reader().map_err(|error| DurableBuildError::Store(Arc::new(error)))?;
         let queues = Queues { requests: Arc::default(), queries: reader.is_some().then(Arc::default) };
         if let (Some(reader), Some(queries)) = (reader, &queues.queries) {
-            reading::start(reader, Arc::clone(queries), Arc::clone(&gauges), name)?;
+            let started = reading::start(reader, Arc::clone(queries), Arc::clone(&gauges), name);
+            started.map_err(DurableBuildError::Thread)?;
         }
         let started = thread::start(ledgers, queues.clone(), Arc::clone(&clock), Arc::clone(&gauges), name);
-        started.inspect_err(|_| queues.leave())?;
+        started.inspect_err(|_| queues.leave()).map_err(DurableBuildError::Thread)?;
         Ok(Self::of(Shared { runner: Runner::Threads(queues), clock, gauges, name: name.into() }))
     }
 

@@ -35,26 +35,23 @@ impl Queues {
         self.all().for_each(SharedQueue::leave);
     }
 
+    /// Rejects all requests from now on, and ends the threads.
+    pub(super) fn close(&self, why: &Arc<StoreError>) {
+        self.all().for_each(|queue| queue.close(why));
+    }
+
     pub(super) fn all(&self) -> impl Iterator<Item = &SharedQueue> {
         std::iter::once(&self.requests).chain(&self.queries).map(|queue| &**queue)
     }
 }
 
 /// Rejects all requests to queues when it is dropped, also if their thread panics.
-pub(super) struct End<'a> {
-    pub(super) queues: Vec<&'a SharedQueue>,
-    pub(super) why: Arc<StoreError>,
-}
-
-impl<'a> End<'a> {
-    pub(super) fn of(queues: impl IntoIterator<Item = &'a SharedQueue>) -> Self {
-        Self { queues: queues.into_iter().collect(), why: Arc::new(StoreError::Closed) }
-    }
-}
+pub(super) struct End<'a>(pub(super) Vec<&'a SharedQueue>);
 
 impl Drop for End<'_> {
     fn drop(&mut self) {
-        self.queues.iter().for_each(|queue| queue.close(&self.why));
+        let why = Arc::new(StoreError::Closed);
+        self.0.iter().for_each(|queue| queue.close(&why));
     }
 }
 
@@ -201,10 +198,15 @@ impl SharedQueue {
         work.under_way.or(waiting).map_or(Duration::ZERO, |since| now.saturating_sub(since))
     }
 
-    /// Rejects all requests, from now on, and ends the thread.
+    /// Returns the reason for the end of the committer.
+    pub(super) fn end_reason(&self) -> Option<Arc<StoreError>> {
+        self.queue().closed.clone()
+    }
+
+    /// Rejects all requests, from now on, and ends the thread. The first reason stays.
     pub(super) fn close(&self, error: &Arc<StoreError>) {
         let mut queue = self.queue();
-        queue.closed = Some(Arc::clone(error));
+        queue.closed.get_or_insert_with(|| Arc::clone(error));
         queue.is_left = true;
         queue.work = Work { is_idle: true, ..Work::default() };
         let left = std::mem::take(&mut queue.requests);

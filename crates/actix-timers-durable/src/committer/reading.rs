@@ -18,7 +18,7 @@ pub(super) fn start(
     name: &str,
 ) -> io::Result<()> {
     let run = move || {
-        let _end = End::of([&*queries]);
+        let _end = End(vec![&*queries]);
         run(reader, &queries, &gauges);
     };
     spawn(format!("{name} reader"), run).map(drop)
@@ -29,10 +29,14 @@ fn run(mut reader: Box<dyn TimerReader>, queries: &SharedQueue, gauges: &Gauges)
     let (mut taken, mut replies) = (VecDeque::new(), Replies::default());
     while !matches!(queries.take(&mut taken, false, None), Taken::Left) {
         for query in taken.drain(..) {
+            if let Some(why) = queries.end_reason() {
+                query.reject(&why);
+                continue;
+            }
             let places = query.places();
             let mut counters = DurableCounters::default();
-            let in_flight = InFlight::CLAIMS;
-            Queries { reader: &mut *reader, counters: &mut counters, in_flight }.answer(query, &mut replies);
+            Queries { reader: &mut *reader, counters: &mut counters, in_flight: InFlight::CLAIMS }
+                .answer(query, &mut replies);
             queries.done(places);
             gauges.read(&counters);
             replies.send(|copy| copy());

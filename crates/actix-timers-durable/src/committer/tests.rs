@@ -9,8 +9,8 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 
 use super::*;
 use crate::ledger::tests::world::{FakeHorizon, Random, at};
-use crate::ledger::{Cancellation, LedgerConfig, Ledgers, Scheduled, Verdict};
-use crate::store::{Counts, MemoryDisk, Node, OnKey, TimerStore};
+use crate::ledger::{Cancellation, LedgerConfig, Ledgers, Query, Scheduled, Verdict};
+use crate::store::{Counts, Found, MemoryDisk, Node, OnKey, Page, Part, Position, TimerReader, TimerStore};
 use crate::{DueTime, DurableId, Record, RecordState};
 
 /// A clock that the test moves: milliseconds, the same for wall-clock and monotonic time.
@@ -356,25 +356,110 @@ fn queries_of_a_shared_store_do_not_wait_for_commits() {
 }
 
 #[test]
+fn when_the_close_is_answered_queries_of_a_shared_store_fail() {
+    let committer = node(&MemoryDisk::shared(1));
+    let (asks_again, (asked, answers)) = (committer.clone(), std::sync::mpsc::channel());
+    let answer = Answer::to(move |_: Answered<()>| {
+        asked.send(block_on(asks_again.ask(|answer| Request::Counts { answer }))).unwrap();
+    });
+    committer.submit(Request::Close { answer });
+    assert!(matches!(*answers.recv().unwrap().unwrap_err(), StoreError::Closed));
+}
+
+#[test]
+fn a_store_that_gives_no_reader_does_not_start() {
+    let disk = MemoryDisk::shared(1);
+    let ledgers = ledgers(disk.open());
+    disk.reject_reads(1);
+    let error = Committer::start_thread(ledgers, Hands::default().clock(), "T").err().unwrap();
+    let DurableBuildError::Store(error) = error else { panic!("{error}") };
+    assert!(matches!(*error, StoreError::Unavailable(_)), "{error}");
+}
+
+/// A reader whose counts call a function.
+struct Calls<F: FnMut() + Send>(F, std::sync::mpsc::Sender<()>);
+
+impl<F: FnMut() + Send> TimerReader for Calls<F> {
+    fn get(&mut self, _: DurableId) -> Result<Option<Found>, StoreError> {
+        Ok(None)
+    }
+
+    fn find_key(&mut self, _: &str) -> Result<Option<DurableId>, StoreError> {
+        Ok(None)
+    }
+
+    fn list(&mut self, _: Part, _: Option<Position>, _: DueTime, _: usize) -> Result<Page, StoreError> {
+        Ok(Page::default())
+    }
+
+    fn total(&mut self) -> Result<Counts, StoreError> {
+        (self.0)();
+        Ok(Counts::default())
+    }
+}
+
+impl<F: FnMut() + Send> Drop for Calls<F> {
+    fn drop(&mut self) {
+        self.1.send(()).unwrap();
+    }
+}
+
+/// Makes two queries that are taken together, and waits for the end of their thread.
+fn two_queries_of(call: impl FnOnce(&queue::SharedQueue) + Clone + Send + 'static) -> [Answered<Counts>; 2] {
+    let queries = Arc::new(queue::SharedQueue::default());
+    let asked = [(); 2].map(|()| {
+        let (answer, answered) = Answer::awaited();
+        queries.push(Request::Counts { answer });
+        answered
+    });
+    let (has_ended, ended) = std::sync::mpsc::channel();
+    let of_reader = Arc::clone(&queries);
+    let reader = Calls(move || (call.clone())(&of_reader), has_ended);
+    reading::start(Box::new(reader), queries, Arc::new(Gauges::register("T", true)), "T").unwrap();
+    let answers = asked.map(|answered| block_on(answered).unwrap_or_else(|_| Err(Arc::new(StoreError::Closed))));
+    ended.recv().unwrap();
+    answers
+}
+
+#[test]
+fn the_end_of_the_store_rejects_queries_that_were_taken_before() {
+    let answers = two_queries_of(|queries| queries.close(&Arc::new(StoreError::Closed)));
+    assert!(matches!(&answers, [Ok(_), Err(why)] if matches!(**why, StoreError::Closed)), "{answers:?}");
+}
+
+#[test]
+fn if_the_reader_dies_all_queries_fail() {
+    let answers = two_queries_of(|_| panic!("a reader with a bug"));
+    assert!(answers.iter().all(|answer| matches!(answer, Err(why) if matches!(**why, StoreError::Closed))));
+}
+
+#[test]
 fn failed_queries_of_a_shared_store_are_counted() {
     let recorder = PrometheusBuilder::new().build_recorder();
     let page = recorder.handle();
     let disk = MemoryDisk::shared(1);
     let committer = metrics::with_local_recorder(&recorder, || node(&disk));
     let id = record(5).id;
-    let get = || block_on(committer.ask(|answer| Request::Get { id, answer }));
+    let get = || block_on(committer.ask(|answer| Request::Get { id, answer })).map(drop);
+    let find_key = || block_on(committer.ask(|answer| Request::FindKey { key: "key".into(), answer })).map(drop);
+    let query = Query { part: Part::Pending, route: None, from: at(0), until: at(9), after: None, limit: 1 };
+    let list = || block_on(committer.ask(|answer| Request::List { query: query.clone(), answer })).map(drop);
+    let count = || block_on(committer.ask(|answer| Request::Counts { answer })).map(drop);
+    let queries: [&dyn Fn() -> Answered<()>; 4] = [&get, &find_key, &list, &count];
     let held = disk.hold_commits();
     let asked = begin(committer.ask(schedule(record(8))));
     wait_for_commit(&disk);
-    disk.reject_reads(1);
-    assert!(matches!(*get().unwrap_err(), StoreError::Unavailable(_)));
-    assert_eq!(get().unwrap(), None);
+    for query in queries {
+        disk.reject_reads(1);
+        assert!(matches!(*query().unwrap_err(), StoreError::Unavailable(_)));
+        query().unwrap();
+    }
     drop(held);
     block_on(asked).unwrap();
     close(&committer).unwrap();
     committer.publish();
     let errors = "store_errors_total{timer=\"T\",op=\"read\"}";
-    assert_eq!(value(&page, errors), 1.0, "{}", page.render());
+    assert_eq!(value(&page, errors), 4.0, "{}", page.render());
 }
 
 fn value(page: &PrometheusHandle, name: &str) -> f64 {

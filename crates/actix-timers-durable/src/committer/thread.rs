@@ -10,9 +10,8 @@ use actix_timers::integration::PUBLISH_EVERY;
 use super::CommitterClock;
 use super::gauges::Gauges;
 use super::patience::Patience;
-use super::queue::{End, Queues, SharedQueue, Taken};
+use super::queue::{End, Queues, Taken};
 use crate::ledger::{Horizon, Ledgers, Replies};
-use crate::store::StoreError;
 use crate::sync::spawn;
 
 pub(super) fn start<H: Horizon>(
@@ -24,23 +23,15 @@ pub(super) fn start<H: Horizon>(
 ) -> io::Result<()> {
     let timer = name.to_owned();
     let run = move || {
-        let mut end = End::of(queues.all());
-        if let Some(why) = run(ledgers, &queues.requests, &clock, &gauges, &timer) {
-            end.why = why;
-        }
+        let _end = End(queues.all().collect());
+        run(ledgers, &queues, &clock, &gauges, &timer);
     };
     spawn(format!("{name} committer"), run).map(drop)
 }
 
-/// Runs until the ledgers are closed or their only shard is lost, and returns the reason; or, without one, until the last handle
-/// is dropped.
-fn run<H: Horizon>(
-    mut ledgers: Ledgers<H>,
-    shared: &SharedQueue,
-    clock: &CommitterClock,
-    gauges: &Gauges,
-    name: &str,
-) -> Option<Arc<StoreError>> {
+/// Runs until the ledgers are closed, their only shard is lost, or the last handle is dropped.
+fn run<H: Horizon>(mut ledgers: Ledgers<H>, queues: &Queues, clock: &CommitterClock, gauges: &Gauges, name: &str) {
+    let shared = &queues.requests;
     let mut requests = VecDeque::new();
     let mut replies = Replies::default();
     let mut patience = Patience::default();
@@ -58,7 +49,7 @@ fn run<H: Horizon>(
                     is_published = gauges.report(ledgers.report(now), shared.lag(now.time));
                     continue;
                 }
-                Taken::Left => return None,
+                Taken::Left => return,
             }
         }
         let begun = clock().time;
@@ -67,14 +58,17 @@ fn run<H: Horizon>(
         patience.committed(permits, clock().time.saturating_sub(begun));
         shared.done(permits);
         gauges.wrote(&mut replies);
+        // Before the reply to the close: all requests after it fail.
+        if let Some(why) = ledgers.end_reason() {
+            queues.close(why);
+        }
         replies.send(aside);
         let now = clock();
         has_more = ledgers.maintain(now);
         ledgers.take_notes().iter().for_each(|note| note.say(name));
         is_published = gauges.is_due(now.time) && gauges.report(ledgers.report(now), shared.lag(now.time));
         if let Some(why) = ledgers.end_reason() {
-            requests.into_iter().for_each(|request| request.reject(why));
-            return Some(Arc::clone(why));
+            return requests.into_iter().for_each(|request| request.reject(why));
         }
     }
 }

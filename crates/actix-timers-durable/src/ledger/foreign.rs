@@ -70,6 +70,32 @@ impl Foreign {
         self.steps.push(step);
     }
 
+    /// Prepares the callers' changes of a shard that turned out to be another node's.
+    pub(super) fn adopt(
+        &mut self,
+        now: Reading,
+        wanted: Vec<(Change, Step)>,
+        counters: &mut DurableCounters,
+        store: &mut dyn TimerStore,
+        replies: &mut Replies,
+    ) {
+        for (change, step) in wanted {
+            let (change, step) = match (change, step) {
+                // The other node may have delivered it: it goes on from its present state.
+                (Change::Move { to, .. }, Step::Reschedule { id, answer }) => {
+                    let request = Request::Reschedule { id, due: to.due, answer };
+                    self.prepare(now, request, counters, store, replies);
+                    continue;
+                }
+                (_, Step::Aside) => continue,
+                (Change::Remove { id, .. }, step) => (Change::Remove { id, at: None }, step),
+                other => other,
+            };
+            self.changes.push(change);
+            self.steps.push(step);
+        }
+    }
+
     /// Replies to all callers.
     pub(super) fn written(
         &mut self,
@@ -102,10 +128,10 @@ impl Foreign {
                     }
                     replies.schedule(answer, Ok(scheduled));
                 }
-                Step::Cancel { answer, .. } => {
+                Step::Cancel { is_in_flight, answer, .. } => {
                     let cancellation = match outcome {
-                        ChangeOutcome::Removed => Cancellation::Cancelled,
-                        ChangeOutcome::RemovedInFlight => Cancellation::InProgress,
+                        ChangeOutcome::Removed if !is_in_flight => Cancellation::Cancelled,
+                        ChangeOutcome::Removed | ChangeOutcome::RemovedInFlight => Cancellation::InProgress,
                         _ => Cancellation::NotFound,
                     };
                     counters.cancelled += u64::from(cancellation != Cancellation::NotFound);

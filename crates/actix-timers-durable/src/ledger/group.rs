@@ -244,6 +244,13 @@ impl<H: Horizon> Ledger<H> {
         }
     }
 
+    /// Takes callers' changes out of a group that the store has rejected.
+    pub(super) fn take_wanted(&mut self) -> impl Iterator<Item = (Change, Step)> {
+        let group = &mut self.group;
+        let wanted = group.changes.split_off(group.changes.len() - group.steps.len());
+        wanted.into_iter().zip(group.steps.drain(..))
+    }
+
     /// Follows up changes that the store has rejected.
     pub(super) fn not_written(&mut self, now: Reading, error: &Arc<StoreError>, replies: &mut Replies) {
         self.counters.failed(StoreOp::Commit);

@@ -55,7 +55,8 @@ impl InternalChanges {
 
     /// Returns the change of a record that is leaving, or whose delivery has ended. Scans all unwritten changes.
     pub(super) fn change_of(&self, record: DurableId) -> Option<&Change> {
-        let is_it = |internal_change: &InternalChange| matches!(internal_change, InternalChange::Ended(id) | InternalChange::Left(id) if *id == record);
+        use InternalChange::{Ended, Left};
+        let is_it = |change: &InternalChange| matches!(change, Ended(id) | Left(id) if *id == record);
         self.queue.iter().rev().find(|(_, internal_change)| is_it(internal_change)).map(|(change, _)| change)
     }
 

@@ -17,7 +17,7 @@ use crate::id::DurableId;
 use crate::metrics::{DurableCounters, DurableReport, ShardLoss, StoreOp};
 use crate::new_timer::next_sequence;
 use crate::store::{
-    Arrivals, Between, Change, Committed, Counts, Group, Node, Right, Standing, StoreError, TimerReader, TimerStore,
+    Arrivals, Change, Committed, Counts, Group, Node, ReadsOf, Right, Standing, StoreError, TimerReader, TimerStore,
 };
 
 /// Bytes of payload in one commit.
@@ -115,7 +115,7 @@ impl<H: Horizon> Ledgers<H> {
     /// Returns a reader for queries, if they are to be answered beside the commits.
     ///
     /// # Errors
-    /// The system has no more threads.
+    /// The store cannot be read.
     pub(crate) fn reader(&mut self) -> Result<Option<Box<dyn TimerReader>>, StoreError> {
         self.store.reader()
     }
@@ -139,6 +139,10 @@ impl<H: Horizon> Ledgers<H> {
             self.owned.values_mut().chain(&mut self.former).for_each(Ledger::exonerate_at_close);
         }
         self.write(now, clock, replies);
+        // Requests in shards that turned out to be lost: any node may make them.
+        if !self.foreign.changes.is_empty() {
+            self.write(now, clock, replies);
+        }
         for query in std::mem::take(&mut self.queries) {
             self.look_up(query, replies);
         }
@@ -256,6 +260,7 @@ impl<H: Horizon> Ledgers<H> {
         let is_request = |change: &&Change| !matches!(change, Change::Advance { .. } | Change::EndClaim { .. });
         let requests = groups.iter().flat_map(|group| group.changes).filter(is_request).count();
         replies.wrote(requests, clock().time.saturating_sub(before));
+        let (is_shared, mut wanted) = (self.is_shared(), Vec::new());
         let ledgers = self.owned.values_mut().chain(&mut self.former).filter(|ledger| ledger.collected().is_some());
         match committed {
             Ok(committed) => {
@@ -271,6 +276,9 @@ impl<H: Horizon> Ledgers<H> {
                         }
                         Committed::Fenced => {
                             self.counters.fenced += 1;
+                            if is_shared {
+                                wanted.extend(ledger.take_wanted());
+                            }
                             ledger.not_written(now, &Arc::new(ledger.fenced()), replies);
                         }
                     }
@@ -295,6 +303,7 @@ impl<H: Horizon> Ledgers<H> {
                 self.foreign.not_written(&error, replies);
             }
         }
+        self.foreign.adopt(now, wanted, &mut self.counters, &mut *self.store, replies);
         self.drop_lost();
     }
 
@@ -475,6 +484,7 @@ impl<H: Horizon> Ledgers<H> {
     /// Gives up all shards and closes the store.
     fn close(&mut self) -> Answered<()> {
         let unsettled = self.owned.values().chain(&self.former).find_map(Ledger::unsettled);
+        self.store.retire();
         let mut released = Ok(());
         for ledger in self.owned.values() {
             if let Err(error) = self.store.release(ledger.fence) {
@@ -543,7 +553,7 @@ impl<H: Horizon> Ledgers<H> {
             is_busy: &|id| ledger_of(id).is_some_and(|ledger| ledger.is_busy(id)),
             removed: &|id| ledger_of(id)?.removed_in_flight(id),
         };
-        ask(Queries { reader: &mut Between(&mut *self.store), counters: &mut self.counters, in_flight })
+        ask(Queries { reader: &mut ReadsOf(&mut *self.store), counters: &mut self.counters, in_flight })
     }
 
     /// Returns the sums of the counters.

@@ -66,8 +66,8 @@ pub(crate) enum Request {
         /// Sent when the copy is made.
         answer: Answer<()>,
     },
-    /// Claim due timers of one shard for delivery. Replies with the cleared ones, in this order; the others need no action: they
-    /// were cancelled or moved, or are not due yet, or will be reported again.
+    /// Claim due timers of one shard for delivery. Replies with the cleared ones, in this order; the others need no
+    /// action: they were cancelled or moved, or are not due yet, or will be reported again.
     ///
     /// Each cleared timer must be [ended](Self::Ended).
     Claim {

@@ -34,7 +34,7 @@ pub use embedded::fuzzing;
 pub use embedded::{CheckIssue, EmbeddedOptions, EmbeddedStore, ShardStatistics, Statistics};
 pub use memory::{CommitGate, FsyncOutcome, MemoryDisk, MemoryStore};
 pub use nodes::{Arrivals, Committed, Group, Node, OneShard, Placement, Right, Standing, StoreClock};
-pub(crate) use reader::Between;
+pub(crate) use reader::ReadsOf;
 pub use reader::TimerReader;
 
 /// A change of the timers of a shard.
@@ -261,7 +261,9 @@ pub struct Found {
     pub part: Part,
     /// Reason and time of a dead letter.
     pub dead_letter: Option<(Arc<str>, DueTime)>,
-    /// Whether a node has claimed the timer, if the store knows better than the nodes, since there are several.
+    /// Whether a claim in the store names the pending timer, so that it is in flight on some node. A store that several
+    /// nodes share, or that gives a [`TimerReader`], must set it in [`get`](TimerStore::get) and
+    /// [`list`](TimerStore::list). Other stores leave it false: their only node knows its deliveries.
     pub is_claimed: bool,
 }
 
@@ -287,7 +289,7 @@ pub struct Newer {
     pub version: u8,
 }
 
-/// The numbers of timers in a shard: exact, and maintained with each change.
+/// The numbers of timers: exact in the stores of this crate; a store that nodes share may estimate large ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     /// Pending timers.
@@ -338,8 +340,11 @@ pub enum StoreError {
         "the store did not reply in time ({0}), so the request may or may not have been kept: repeat it with an idempotency key"
     )]
     Unknown(String),
-    /// Another owner has the shard.
-    #[error("the shard {shard} belongs to another owner now")]
+    /// Another owner has the shard. Nothing of the request was kept.
+    #[error(
+        "the shard {shard} belongs to another owner now: nothing of the request was kept; repeat it if nodes share the \
+         store, else open it again"
+    )]
     Fenced {
         /// The shard.
         shard: u16,
@@ -587,11 +592,13 @@ pub trait TimerStore: Send + 'static {
         self.counts(0)
     }
 
-    /// Returns a reader for queries, which then neither wait for commits nor delay them. By default they are answered
-    /// between commits.
+    /// Returns a reader for queries, which then do not wait for commits. By default they are answered between commits.
+    ///
+    /// A store that gives a reader must set [`Found::is_claimed`]: see [`TimerReader`].
     ///
     /// # Errors
-    /// The system has no more threads.
+    /// The store cannot be read: then durable timers do not start, with
+    /// [`DurableBuildError::Store`](crate::DurableBuildError::Store).
     fn reader(&mut self) -> Result<Option<Box<dyn TimerReader>>, StoreError> {
         Ok(None)
     }

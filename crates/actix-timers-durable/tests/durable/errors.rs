@@ -211,6 +211,7 @@ fn a_store_with_another_owner_is_rejected_at_the_start_or_when_it_is_lost() {
         let error = timers.schedule_at(ROUTE, at(100), Note(2)).await.unwrap_err();
         let DurableError::Store(store) = &error.reason else { panic!("{error}") };
         assert!(matches!(**store, StoreError::Fenced { shard: 0 }), "{error}");
+        assert!(error.to_string().contains("nothing of the request was kept; repeat it"), "{error}");
         let _ = others.schedule_at(ROUTE, at(100), Note(3)).await.unwrap();
         run_to(&clock, 1000).await;
         let mut notes: Vec<u32> = diary.deliveries().iter().map(|(_, note)| *note).collect();

@@ -22,6 +22,7 @@ macro_rules! contract_tests {
             pages::pages_are_in_the_order_of_positions,
             pages::a_page_ends_with_its_time_and_its_limit,
             pages::the_ends_of_time_are_loaded,
+            pages::a_reader_sees_all_that_was_committed,
             pages::the_cursor_never_passes_pending_records,
             model::random_changes_leave_the_state_of_the_model,
         ]);

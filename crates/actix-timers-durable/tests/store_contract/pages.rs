@@ -1,9 +1,9 @@
 //! The order of loading records, and its limits on both ends.
 
-use actix_timers_durable::store::{Change, Part, Position, TimerStore};
+use actix_timers_durable::store::{Change, Claim, Counts, MAX_KEY_LEN, Part, Position, TimerStore};
 use actix_timers_durable::{DueTime, DurableId, RecordState};
 
-use crate::records::{Owned, at, id, put, record, remove};
+use crate::records::{Owned, at, dead_letter, id, keyed, put, record, remove};
 use crate::subject::Subject;
 
 pub(crate) fn pages_are_in_the_order_of_positions<S: Subject>() {
@@ -59,6 +59,32 @@ pub(crate) fn the_ends_of_time_are_loaded<S: Subject>() {
         assert!(store.store.get(id).unwrap().is_some());
     }
     assert_eq!(store.ids(Part::Pending).len(), 3);
+}
+
+/// Of stores that give one.
+pub(crate) fn a_reader_sees_all_that_was_committed<S: Subject>() {
+    let subject = S::new();
+    let mut store = Owned::new(subject.open());
+    let Some(mut reader) = store.store.reader().unwrap() else { return };
+    let [free, claimed, dead] = [keyed(5, 1, "k"), record(6, 2), record(7, 3)];
+    store.commit(&[free.clone(), claimed.clone(), dead.clone()].map(put));
+    store.does(dead_letter(dead.id, None));
+    let members = vec![(claimed.id, claimed.progress.due, claimed.progress.attempt)];
+    store.does(Change::Claim(Claim { number: 1, members }));
+    let mut claims = || {
+        let page = reader.list(Part::Pending, None, DueTime::MAX, 9).unwrap();
+        let listed: Vec<_> = page.found.iter().map(|found| (found.record.id, found.is_claimed)).collect();
+        let gotten = [free.id, claimed.id].map(|id| (id, reader.get(id).unwrap().unwrap().is_claimed));
+        assert_eq!(listed, gotten);
+        gotten.map(|(_, is_claimed)| is_claimed)
+    };
+    assert_eq!(claims(), [false, true]);
+    store.does(Change::EndClaim { number: 1 });
+    assert_eq!(claims(), [false, false]);
+    assert_eq!(reader.list(Part::Dead, None, DueTime::MAX, 9).unwrap().found[0].record.id, dead.id);
+    assert_eq!(reader.find_key("k").unwrap(), Some(free.id));
+    assert_eq!(reader.find_key(&"k".repeat(MAX_KEY_LEN + 1)).unwrap(), None);
+    assert_eq!(reader.total().unwrap(), Counts { pending: 2, parked: 0, dead: 1 });
 }
 
 pub(crate) fn the_cursor_never_passes_pending_records<S: Subject>() {

@@ -44,6 +44,30 @@ impl Subject for InMemory {
     }
 }
 
+/// A disk for several nodes.
+pub(crate) struct SharedMemory(MemoryDisk);
+
+impl Subject for SharedMemory {
+    type Store = MemoryStore;
+
+    const LAST_SHARD: u16 = 3;
+    const IS_SHARED: bool = true;
+
+    fn new() -> Self {
+        Self(MemoryDisk::shared(Self::LAST_SHARD + 1))
+    }
+
+    fn open(&self) -> MemoryStore {
+        self.0.open()
+    }
+
+    fn crash(self, store: MemoryStore) -> Self {
+        self.0.power_off();
+        drop(store);
+        self
+    }
+}
+
 pub(crate) struct Embedded(TempDir);
 
 impl Subject for Embedded {

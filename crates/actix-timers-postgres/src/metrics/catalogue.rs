@@ -29,7 +29,7 @@ catalogue! {
     SHARDS = gauge("actix_timers_postgres_shards", Unit::Count, "Shards of the store, in all pools");
     SHARDS_UNOWNED = gauge("actix_timers_postgres_shards_unowned", Unit::Count, "Shards of the store without an owner that has a lease: nobody delivers their timers");
     OLDEST_SNAPSHOT = gauge("actix_timers_postgres_oldest_snapshot_seconds", Unit::Seconds, "Age of the oldest snapshot of the database, of a transaction, a prepared transaction or a replication slot: vacuum keeps all rows deleted since");
-    RECONNECTIONS = counter("actix_timers_postgres_reconnections_total", &["session"], "Connections opened because the previous one was broken, by session: writer, reader or keeper");
+    RECONNECTIONS = counter("actix_timers_postgres_reconnections_total", &["session"], "Connections opened because the previous one was broken, by session: writer, reader, keeper or query");
     COMMITS_RESENT = counter("actix_timers_postgres_commits_resent_total", &["reason"], "Commits sent again: collision (with another transaction, or a timer is there already), fenced (without the groups of lost shards) or folded (one by one, since a key was in use elsewhere)");
     REPLIES_LOST = counter("actix_timers_postgres_replies_lost_total", &[], "Commits without a reply, whose result was then looked up");
 }

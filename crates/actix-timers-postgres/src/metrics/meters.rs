@@ -35,13 +35,12 @@ impl Resent {
 }
 
 impl Role {
-    const ALL: [Self; 3] = [Self::Writer, Self::Reader, Self::Keeper];
-
     const fn name(self) -> &'static str {
         match self {
             Self::Writer => "writer",
             Self::Reader => "reader",
             Self::Keeper => "keeper",
+            Self::Query => "query",
         }
     }
 }
@@ -233,11 +232,11 @@ mod tests {
         for (times, role) in (4..).zip(Role::ALL) {
             (0..times).for_each(|_| activity.reconnected(role));
         }
-        for (times, why) in (7..).zip(Resent::ALL) {
+        for (times, why) in (8..).zip(Resent::ALL) {
             (0..times).for_each(|_| activity.resent(why));
         }
-        let oldest_snapshot = Duration::from_secs(13);
-        activity.measured(Measured { nodes: 10, shards: 11, unowned: 12, oldest_snapshot });
+        let oldest_snapshot = Duration::from_secs(14);
+        activity.measured(Measured { nodes: 11, shards: 12, unowned: 13, oldest_snapshot });
         // Published twice, counted once.
         meters.publish_now();
         meters.publish_now();
@@ -252,6 +251,7 @@ mod tests {
             session(Role::Writer),
             session(Role::Reader),
             session(Role::Keeper),
+            session(Role::Query),
             reason(Resent::Collision),
             reason(Resent::Fenced),
             reason(Resent::Folded),

@@ -65,7 +65,8 @@ END
 $$;
 
 -- Returns the nodes that may own a shard, of shards that not every node of the pool may own: parked timers are of routes that
--- some of its nodes know. Those that know all of these, if there are such; else each that knows some, in turn for 10 s.
+-- some of its nodes know. They are the nodes that know all of these, if there are such; else one that knows some, in turn
+-- for 10 s.
 CREATE OR REPLACE FUNCTION @schema@.suitable_owners(p_pools text[]) RETURNS TABLE (shard smallint, nodes bigint[])
 LANGUAGE sql STABLE AS $$
     WITH known AS (
@@ -106,13 +107,15 @@ DECLARE
     mine_only smallint[] := '{}';
     not_mine smallint[] := '{}';
 BEGIN
-    FOR dead IN
-        SELECT n.id, n.pids, n.started FROM @schema@.nodes n
-        WHERE n.lease_until < clock_timestamp() AND n.id <> p_node ORDER BY n.id FOR UPDATE SKIP LOCKED
-    LOOP
-        -- A session that was stopped within a statement would hold its locks.
+    -- A session that was stopped within a statement would hold its locks, also that of its node's row.
+    FOR dead IN SELECT n.pids, n.started FROM @schema@.nodes n WHERE n.lease_until < clock_timestamp() AND n.id <> p_node LOOP
         PERFORM pg_terminate_backend(a.pid) FROM pg_stat_activity a
         JOIN unnest(dead.pids, dead.started) AS s(pid, started) ON a.pid = s.pid AND a.backend_start = s.started;
+    END LOOP;
+    FOR dead IN
+        SELECT n.id FROM @schema@.nodes n
+        WHERE n.lease_until < clock_timestamp() AND n.id <> p_node ORDER BY n.id FOR UPDATE SKIP LOCKED
+    LOOP
         UPDATE @schema@.shards s SET epoch = s.epoch + 1, owner = CASE
             WHEN p_serves AND s.pool = ANY (p_pools)
                 AND NOT EXISTS (SELECT FROM @schema@.wanted_routes w WHERE w.shard = s.shard) THEN p_node

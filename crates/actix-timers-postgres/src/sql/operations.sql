@@ -1,3 +1,18 @@
+-- Returns whether a node other than `p_but`, or any if that is null, has claimed this attempt of a pending timer. A claim
+-- also names members whose attempts have ended, until the last one's end.
+CREATE OR REPLACE FUNCTION @schema@.is_claimed(p_shard smallint, p_id uuid, p_due bigint, p_attempt int, p_but bigint)
+RETURNS bool LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN EXISTS (
+        SELECT FROM @schema@.claims c
+        WHERE c.shard = p_shard AND c.node IS DISTINCT FROM p_but AND p_id = ANY (c.ids) AND EXISTS (
+            SELECT FROM unnest(c.ids, c.dues, c.attempts) AS m(id, due, attempt)
+            WHERE (m.id, m.due, m.attempt) = (p_id, p_due, p_attempt)
+        )
+    );
+END
+$$;
+
 -- Changes of existing timers, each at most once: the operations with the numbers in `pick`, which are in the order of ids.
 --
 -- Kinds: 1 remove, 2 move, 3 dead letter, 4 park, 5 unpark, 6 requeue, 7 discard, 8 dead letter that continues. Bits of
@@ -20,6 +35,7 @@ DECLARE
     again int[];
     blocked int[] := '{}';
     at_dues bigint[];
+    at_attempts int[];
     freed bytea[];
     freed_ids uuid[];
     more bytea[];
@@ -31,25 +47,28 @@ BEGIN
         WITH gone AS (
             DELETE FROM @schema@.timers t USING unnest(these) AS o(i)
             WHERE t.shard = o_shard[o.i] AND t.due = coalesce(o_at[o.i], o_first[o.i]) AND t.id = o_id[o.i]
-            RETURNING o.i, t.id, @schema@.key_of(t.record, t.stripped) AS key
+            RETURNING o.i, t.id, t.due, coalesce(t.attempt, 1) AS attempt, @schema@.key_of(t.record, t.stripped) AS key
         )
         SELECT coalesce(array_agg(g.i), '{}'), array_agg(g.key) FILTER (WHERE g.key IS NOT NULL),
-            array_agg(g.id) FILTER (WHERE g.key IS NOT NULL)
-        INTO hits, freed, freed_ids FROM gone g;
+            array_agg(g.id) FILTER (WHERE g.key IS NOT NULL),
+            array_agg(g.due) FILTER (WHERE p_flags & 512 <> 0), array_agg(g.attempt) FILTER (WHERE p_flags & 512 <> 0)
+        INTO hits, freed, freed_ids, at_dues, at_attempts FROM gone g;
         IF cardinality(hits) < cardinality(these) THEN
             again := ARRAY(SELECT i FROM unnest(these) AS i WHERE o_at[i] IS NULL EXCEPT SELECT unnest(hits) ORDER BY 1);
             WITH moved AS (
                 DELETE FROM @schema@.timers t USING unnest(again) AS o(i)
                 WHERE t.moved AND t.id = o_id[o.i] AND t.shard = o_shard[o.i]
-                RETURNING o.i, t.id, @schema@.key_of(t.record, t.stripped) AS key
+                RETURNING o.i, t.id, t.due, coalesce(t.attempt, 1) AS attempt, @schema@.key_of(t.record, t.stripped) AS key
             ), aside AS (
                 DELETE FROM @schema@.parked p USING unnest(again) AS o(i)
                 WHERE p.id = o_id[o.i] AND p.shard = o_shard[o.i]
-                RETURNING o.i, p.id, @schema@.key_of(p.record, p.stripped) AS key
+                RETURNING o.i, p.id, NULL::bigint AS due, NULL::int AS attempt, @schema@.key_of(p.record, p.stripped) AS key
             )
             SELECT hits || coalesce(array_agg(g.i), '{}'), array_agg(g.key) FILTER (WHERE g.key IS NOT NULL),
-                array_agg(g.id) FILTER (WHERE g.key IS NOT NULL)
-            INTO hits, more, more_ids FROM (SELECT * FROM moved UNION ALL SELECT * FROM aside) g;
+                array_agg(g.id) FILTER (WHERE g.key IS NOT NULL),
+                at_dues || array_agg(g.due) FILTER (WHERE p_flags & 512 <> 0),
+                at_attempts || array_agg(g.attempt) FILTER (WHERE p_flags & 512 <> 0)
+            INTO hits, more, more_ids, at_dues, at_attempts FROM (SELECT * FROM moved UNION ALL SELECT * FROM aside) g;
             freed := freed || more;
             freed_ids := freed_ids || more_ids;
             results := results || ARRAY(
@@ -65,11 +84,10 @@ BEGIN
         -- After the rows were locked: a claim of an owner names the timer, or that owner will find it missing.
         IF p_flags & 512 <> 0 THEN
             results := results || ARRAY(
-                SELECT ROW(o_ord[i], 5, NULL, NULL, NULL, NULL, NULL, NULL, NULL)::@schema@.outcome
-                FROM unnest(hits) AS i
-                WHERE o_right[i] IN (2, 3) AND EXISTS (
-                    SELECT FROM @schema@.claims c
-                    WHERE c.shard = o_shard[i] AND (o_right[i] = 2 OR c.node <> p_node) AND o_id[i] = ANY (c.ids)
+                SELECT ROW(o_ord[h.i], 5, NULL, NULL, NULL, NULL, NULL, NULL, NULL)::@schema@.outcome
+                FROM unnest(hits, at_dues, at_attempts) AS h(i, due, attempt)
+                WHERE o_right[h.i] IN (2, 3) AND @schema@.is_claimed(
+                    o_shard[h.i], o_id[h.i], h.due, h.attempt, CASE o_right[h.i] WHEN 3 THEN p_node END
                 )
             );
         END IF;
@@ -94,10 +112,10 @@ BEGIN
         END IF;
         IF p_flags & 512 <> 0 THEN
             blocked := ARRAY(
-                SELECT i FROM unnest(these) AS i
-                WHERE o_kind[i] = 2 AND o_right[i] IN (2, 3) AND EXISTS (
-                    SELECT FROM @schema@.claims c
-                    WHERE c.shard = o_shard[i] AND (o_right[i] = 2 OR c.node <> p_node) AND o_id[i] = ANY (c.ids)
+                SELECT h.i FROM unnest(hits, at_dues) AS h(i, due) JOIN @schema@.timers t
+                    ON t.shard = o_shard[h.i] AND t.due = h.due AND t.id = o_id[h.i]
+                WHERE o_kind[h.i] = 2 AND o_right[h.i] IN (2, 3) AND @schema@.is_claimed(
+                    t.shard, t.id, t.due, coalesce(t.attempt, 1), CASE o_right[h.i] WHEN 3 THEN p_node END
                 )
             );
             IF blocked <> '{}' THEN

@@ -25,6 +25,8 @@ DECLARE
     gone_of int[];
     holders uuid[];
     gone_ids uuid[];
+    gone_dues bigint[];
+    gone_attempts int[];
     fresh uuid[];
     tries int := 0;
 BEGIN
@@ -43,32 +45,33 @@ BEGIN
                 WITH gone AS (
                     DELETE FROM @schema@.timers t USING unnest(hits, holders) AS h(i, id)
                     WHERE t.shard = @schema@.shard_of(h.id) AND t.due = @schema@.first_due_of(h.id) AND t.id = h.id
-                    RETURNING h.i, h.id
+                    RETURNING h.i, h.id, t.due, coalesce(t.attempt, 1) AS attempt
                 )
-                SELECT coalesce(array_agg(g.i), '{}'), coalesce(array_agg(g.id), '{}') INTO gone_of, gone_ids FROM gone g;
+                SELECT coalesce(array_agg(g.i), '{}'), array_agg(g.id), array_agg(g.due), array_agg(g.attempt)
+                INTO gone_of, gone_ids, gone_dues, gone_attempts FROM gone g;
                 IF cardinality(gone_of) < cardinality(hits) THEN
                     WITH moved AS (
                         DELETE FROM @schema@.timers t USING unnest(hits, holders) AS h(i, id)
                         WHERE t.moved AND t.id = h.id
-                        RETURNING h.i, h.id
+                        RETURNING h.i, h.id, t.due, coalesce(t.attempt, 1) AS attempt
                     ), aside AS (
                         DELETE FROM @schema@.parked p USING unnest(hits, holders) AS h(i, id)
                         WHERE p.id = h.id
-                        RETURNING h.i, h.id
+                        RETURNING h.i, h.id, NULL::bigint AS due, NULL::int AS attempt
                     )
-                    SELECT gone_of || coalesce(array_agg(g.i), '{}'), gone_ids || coalesce(array_agg(g.id), '{}')
-                    INTO gone_of, gone_ids FROM (SELECT * FROM moved UNION ALL SELECT * FROM aside) g;
+                    SELECT gone_of || coalesce(array_agg(g.i), '{}'), gone_ids || array_agg(g.id),
+                        gone_dues || array_agg(g.due), gone_attempts || array_agg(g.attempt)
+                    INTO gone_of, gone_ids, gone_dues, gone_attempts FROM (SELECT * FROM moved UNION ALL SELECT * FROM aside) g;
                 END IF;
                 DELETE FROM @schema@.keys k
                 USING (SELECT k_key[g.i] AS key, g.id FROM unnest(gone_of, gone_ids) AS g(i, id) ORDER BY g.i) g
                 WHERE k.key = g.key AND k.id = g.id;
                 results := results || ARRAY(
-                    SELECT ROW(k_ord[g.i], CASE WHEN EXISTS (
-                        SELECT FROM @schema@.claims c
-                        WHERE c.shard = @schema@.shard_of(g.id) AND (k_right[g.i] = 2 OR c.node <> p_node OR c.shard <> k_shard[g.i])
-                            AND g.id = ANY (c.ids)
+                    SELECT ROW(k_ord[g.i], CASE WHEN @schema@.is_claimed(
+                        @schema@.shard_of(g.id), g.id, g.due, g.attempt,
+                        CASE WHEN k_right[g.i] = 2 OR @schema@.shard_of(g.id) <> k_shard[g.i] THEN NULL ELSE p_node END
                     ) THEN 3 ELSE 2 END, g.id, NULL, NULL, NULL, NULL, NULL, NULL)::@schema@.outcome
-                    FROM unnest(gone_of, gone_ids) AS g(i, id)
+                    FROM unnest(gone_of, gone_ids, gone_dues, gone_attempts) AS g(i, id, due, attempt)
                 );
             END IF;
         END IF;

@@ -2,6 +2,8 @@
 
 CREATE TABLE @schema@.meta (
     format int NOT NULL,
+    -- The revision of the functions.
+    revision int NOT NULL,
     -- Shards of each pool.
     shards int NOT NULL,
     created timestamptz NOT NULL DEFAULT now(),

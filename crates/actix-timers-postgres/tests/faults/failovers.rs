@@ -44,7 +44,7 @@ fn after_the_promotion_of_a_standby_that_lacks_the_last_seconds_each_shard_has_o
         cluster.wait_balanced();
         std::thread::sleep(Duration::from_secs(2));
         replication.set(Wire::Stalled { up: true, down: true });
-        // What was sent before may not have been replayed.
+        // Earlier records may not have been replayed.
         let from = now() - 1_000_000;
         std::thread::sleep(Duration::from_millis(500 + random.below(2500)));
         if random.one_in(2) {

@@ -267,7 +267,7 @@ mod tests {
             assert!(hears(&mut node, "th").await && !hears(&mut node, "ree").await);
             proxy.set(Wire::Whole);
             assert!(hears(&mut node, "ree").await);
-            // What was held is lost, although connections are whole again at once.
+            // Held bytes are lost, although connections are whole again at once.
             proxy.set(Wire::Stalled { up: false, down: true });
             node.write_all(b"four").await.unwrap();
             assert!(!hears(&mut node, "four").await);

@@ -170,6 +170,24 @@ with_server! {
         assert!(node.store.get(elsewhere).unwrap().is_none());
     }
 
+    fn a_dead_node_is_taken_over_though_its_session_has_locked_its_row() {
+        let schema = new_schema();
+        let store = store(&schema, 2);
+        let dead = Session::open();
+        dead.run(&format!(
+            "INSERT INTO {schema}.nodes (id, name, version, reads, routes, pools, serves, pids, started, lease_until)
+                SELECT 5, 'dead', '0', 1, '{{}}', '{{default}}', true, ARRAY[a.pid], ARRAY[a.backend_start], now()
+                FROM pg_stat_activity a WHERE a.pid = pg_backend_pid();
+            UPDATE {schema}.shards SET owner = 5"
+        ));
+        dead.run(&format!("BEGIN; SELECT FROM {schema}.nodes WHERE id = 5 FOR UPDATE"));
+        let mut heir = Member::join(store, &serving());
+        until("taken over", Duration::from_secs(3), || {
+            heir.look();
+            (heir.leases.len() == 2).then_some(())
+        });
+    }
+
     fn two_adopters_divide_the_shards_of_a_dead_node() {
         for _ in 0..3 {
             let schema = new_schema();

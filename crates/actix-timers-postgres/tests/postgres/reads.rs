@@ -1,15 +1,18 @@
 //! Reads beside the commits: on another thread, of all shards.
 
+use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use actix_timers_durable::store::{Change, Claim, Committed, Group, Newer, Part, Position, Right};
-use actix_timers_durable::{DueTime, StoreError, TimerStore};
+use actix_timers_durable::store::{
+    Change, ChangeOutcome, Claim, Committed, Group, Newer, OnKey, Part, Position, Right,
+};
+use actix_timers_durable::{DueTime, Record, RecordState, StoreError, TimerStore};
 use actix_timers_postgres::PostgresOptions;
 
 use crate::records::{at, keyed, put, record};
-use crate::server::{Member, Session, connect, new_schema, scheduling, serving};
+use crate::server::{Member, Session, connect, new_schema, scheduling, serving, until};
 use crate::with_server;
 
 with_server! {
@@ -18,32 +21,52 @@ with_server! {
         let mut owner = Member::join(store.clone(), &serving());
         let mut web = Member::join(store, &scheduling());
         let (claimed, pending, parked) = (record(10, 1), keyed(11, 2, "k"), record(12, 3));
-        let claim = Claim { number: 1, members: vec![(claimed.id, at(10), 1)] };
-        let changes = [
-            put(claimed.clone()),
-            put(pending.clone()),
-            put(parked.clone()),
-            Change::Claim(claim),
-            Change::Park { id: parked.id, at: None },
-        ];
+        let retried = [record(13, 4), record(14, 5), keyed(15, 6, "r")];
+        let members = [&claimed].into_iter().chain(&retried).map(|record| (record.id, record.progress.due, 1)).collect();
+        let retry = |record: &Record| {
+            let to = RecordState { attempt: 2, ..record.progress };
+            Change::Move { id: record.id, at: None, to }
+        };
+        let mut changes: Vec<_> = [&claimed, &pending, &parked].into_iter().chain(&retried).cloned().map(put).collect();
+        changes.extend([Change::Claim(Claim { number: 1, members }), Change::Park { id: parked.id, at: None }]);
+        // The attempts of these have ended; their claim ends with its last member.
+        changes.extend(retried.iter().map(retry));
         let right = Right::Owner(owner.lease(0).fence);
         let committed = owner.store.commit_groups(&[Group { right, changes: &changes }]).unwrap();
         assert!(matches!(committed[..], [Committed::Outcomes(_)]));
         for member in [&mut owner, &mut web] {
-            let mut reader = member.store.reader().unwrap().unwrap();
+            let (mut reader, retried_id) = (member.store.reader().unwrap().unwrap(), retried[0].id);
             let seen = thread::spawn(move || {
                 let one = |id| reader.get(id).unwrap().map(|found| (found.part, found.is_claimed));
-                let singles = [claimed.id, pending.id, parked.id].map(one);
+                let singles = [claimed.id, pending.id, parked.id, retried_id].map(one);
                 let page = reader.list(Part::Pending, None, DueTime::MAX, 10).unwrap();
                 let listed: Vec<_> = page.found.iter().map(|found| (found.record.id, found.is_claimed)).collect();
                 (singles, listed, reader.find_key("k").unwrap(), reader.total().unwrap())
             });
             let (singles, listed, key_holder, total) = seen.join().unwrap();
-            assert_eq!(singles, [(Part::Pending, true), (Part::Pending, false), (Part::Parked, false)].map(Some));
-            assert_eq!(listed, [(claimed.id, true), (pending.id, false)]);
+            let pending_only = (Part::Pending, false);
+            assert_eq!(singles, [(Part::Pending, true), pending_only, (Part::Parked, false), pending_only].map(Some));
+            let others = [&pending, &retried[0], &retried[1], &retried[2]].map(|record| (record.id, false));
+            assert_eq!(listed, [&[(claimed.id, true)][..], &others].concat());
             assert_eq!(key_holder, Some(pending.id));
-            assert_eq!((total.pending, total.parked, total.dead), (2, 1, 0));
+            assert_eq!((total.pending, total.parked, total.dead), (5, 1, 0));
         }
+        let to = RecordState::first(at(50));
+        let replacement = Change::Put { record: Arc::new(keyed(60, 7, "r")), on_key: OnKey::Replace };
+        let changes = [
+            Change::Move { id: claimed.id, at: None, to },
+            Change::Remove { id: claimed.id, at: None },
+            Change::Remove { id: retried[0].id, at: None },
+            Change::Move { id: retried[1].id, at: None, to },
+            replacement,
+        ];
+        let committed = web.store.commit_groups(&[Group { right: Right::Anyone, changes: &changes }]).unwrap().remove(0);
+        let Committed::Outcomes(outcomes) = committed else { panic!("fenced") };
+        let [ChangeOutcome::InFlight, ChangeOutcome::RemovedInFlight, ChangeOutcome::Removed, moved, replaced] = &outcomes[..] else {
+            panic!("{outcomes:?}")
+        };
+        assert!(matches!(moved, ChangeOutcome::Moved(record) if record.progress.attempt == 2), "{moved:?}");
+        assert_eq!(*replaced, ChangeOutcome::Replaced(retried[2].id));
     }
 
     fn a_record_of_a_newer_version_is_listed_as_such() {
@@ -84,5 +107,44 @@ with_server! {
         blocker.run("COMMIT");
         let _owner = writer.join().unwrap();
         assert_eq!(reader.total().unwrap().pending, 2);
+    }
+    fn commits_and_arrivals_do_not_wait_for_a_query() {
+        let schema = new_schema();
+        let store = connect(PostgresOptions::new().schema(&schema).shards(1)).unwrap();
+        let mut web = Member::join(store.clone(), &scheduling());
+        let mut owner = Member::join(store, &serving());
+        let mut reader = owner.store.reader().unwrap().unwrap();
+        let blocker = Session::open();
+        blocker.run(&format!("BEGIN; LOCK TABLE {schema}.dead_letters"));
+        let query = thread::spawn(move || {
+            let dead = reader.list(Part::Dead, None, DueTime::MAX, 10).unwrap();
+            (dead, reader)
+        });
+        thread::sleep(Duration::from_millis(200));
+        let began = Instant::now();
+        let (mine, arrived) = (record(10, 1), record(11, 2));
+        let right = Right::Owner(owner.lease(0).fence);
+        owner.store.commit_groups(&[Group { right, changes: &[put(mine)] }]).unwrap();
+        web.store.commit_groups(&[Group { right: Right::Anyone, changes: &[put(arrived.clone())] }]).unwrap();
+        assert!(owner.store.arrivals().unwrap().records.iter().any(|record| record.id == arrived.id));
+        assert_eq!(owner.store.load(Part::Pending, 0, None, DueTime::MAX, 10).unwrap().found.len(), 2);
+        assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+        assert!(!query.is_finished());
+        blocker.run("COMMIT");
+        assert_eq!(query.join().unwrap().0.found, []);
+    }
+
+    fn a_reader_does_not_keep_a_node_alive() {
+        let schema = new_schema();
+        let web = Member::join(connect(PostgresOptions::new().schema(&schema).shards(1)).unwrap(), &scheduling());
+        let mut store = web.store;
+        let mut reader = store.reader().unwrap().unwrap();
+        assert_eq!(reader.total().unwrap().pending, 0);
+        drop(store);
+        let nodes = format!("SELECT count(*) FROM {schema}.nodes");
+        until("the node leaves", Duration::from_secs(5), || {
+            (Session::open().query(&nodes)[0].get::<_, i64>(0) == 0).then_some(())
+        });
+        assert_eq!(reader.total().unwrap().pending, 0, "it still reads");
     }
 }

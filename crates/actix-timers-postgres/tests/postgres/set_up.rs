@@ -31,7 +31,7 @@ fn an_address_without_a_server_is_an_error_with_advice() {
     let (unreachable, text) = error(connect_to("postgres://timers@127.0.0.1:9/x", options()));
     assert!(matches!(unreachable, ConnectError::Unreachable(_)) && text.contains("check address"));
     let (short, _) = error(connect_to("postgres://timers@127.0.0.1:9/x", options().lease(Duration::from_secs(1))));
-    assert!(matches!(short, ConnectError::ShortLease(_)));
+    assert!(matches!(short, ConnectError::Lease(_)));
 }
 
 with_server! {
@@ -98,6 +98,21 @@ with_server! {
             admin.run(&format!("CREATE SCHEMA {schema}; {}", tables.replace('@', &schema)));
             let (foreign, _) = error(connect(PostgresOptions::new().schema(&schema)));
             assert!(matches!(foreign, ConnectError::ForeignSchema { .. }));
+        }
+    }
+
+    fn functions_of_another_revision_are_replaced_by_a_newer_version_only() {
+        let (admin, schema) = (Session::open(), new_schema());
+        let options = || PostgresOptions::new().schema(&schema).shards(1);
+        connect(options()).unwrap();
+        let revision = || admin.query(&format!("SELECT m.revision FROM {schema}.meta m"))[0].get::<_, i32>(0);
+        let present = revision();
+        let broken = format!("CREATE OR REPLACE FUNCTION {schema}.shard_of(id uuid) RETURNS smallint LANGUAGE sql AS 'SELECT 7::int2'");
+        let shard = || admin.query(&format!("SELECT {schema}.shard_of(gen_random_uuid())"))[0].get::<_, i16>(0);
+        for (set, found, is_kept) in [(present, present, true), (present + 1, present + 1, true), (present - 1, present, false)] {
+            admin.run(&format!("{broken}; UPDATE {schema}.meta SET revision = {set}"));
+            connect(options()).unwrap();
+            assert_eq!((revision(), (0..9).all(|_| shard() == 7)), (found, is_kept), "{set}");
         }
     }
 

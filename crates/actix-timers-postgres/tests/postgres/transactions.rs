@@ -12,6 +12,7 @@ use actix_timers_durable::{
 use actix_timers_postgres::{PostgresOptions, PostgresStore};
 use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
+use tokio_postgres::error::{DbError, SqlState};
 use tokio_postgres::{Client, NoTls};
 
 use crate::server::{address, new_schema};
@@ -167,6 +168,33 @@ with_server! {
                 assert_eq!(second == Scheduled::Exists(first.id()), commits);
                 assert_eq!(store.cancel_in(&one, second.id()).await.unwrap(), CancelOutcome::Cancelled);
             }
+        });
+    }
+
+    fn a_deadlock_of_two_transactions_is_reported_with_its_code() {
+        System::new().block_on(async {
+            let store = store(&new_schema()).await;
+            let (mut one, mut other) = (client().await, client().await);
+            let (one, other) = (one.transaction().await.unwrap(), other.transaction().await.unwrap());
+            let with = |key: &str| after(HOUR, 1).options(DurableOptions::new().if_absent(key));
+            assert!(store.schedule_in(&one, with("a")).await.unwrap().is_new());
+            assert!(store.schedule_in(&other, with("b")).await.unwrap().is_new());
+            let waiting = async {
+                let waiting = store.schedule_in(&one, with("b")).await;
+                one.rollback().await.unwrap();
+                waiting
+            };
+            let meeting = async {
+                let meeting = store.schedule_in(&other, with("a")).await;
+                other.rollback().await.unwrap();
+                meeting
+            };
+            let (waiting, meeting) = tokio::join!(waiting, meeting);
+            let failed = [waiting, meeting].into_iter().find_map(Result::err).unwrap();
+            let DurableError::Store(error) = failed.reason else { panic!("{}", failed.reason) };
+            let StoreError::Rejected(error) = &*error else { panic!("{error}") };
+            let error = error.get_ref().unwrap().downcast_ref::<DbError>().unwrap();
+            assert_eq!(*error.code(), SqlState::T_R_DEADLOCK_DETECTED);
         });
     }
 

@@ -10,7 +10,7 @@ use crate::ledger::{
 };
 use crate::metrics::{DurableCounters, ShardLoss};
 use crate::store::{Change, Group, MemoryDisk, Node, OnKey, Right, TimerStore};
-use crate::{DurableId, Record, RecordState, RetryPolicy};
+use crate::{DueTime, DurableId, Record, RecordState, RetryPolicy};
 
 /// Attempts that reached a handler, in order.
 type Deliveries = HashMap<DurableId, Vec<u32>>;
@@ -145,6 +145,25 @@ impl Cluster {
         cancelled
     }
 
+    /// Cancels a timer and moves another one, in one group.
+    fn change_both(
+        &mut self,
+        index: usize,
+        cancelled: DurableId,
+        moved: DurableId,
+        due: DueTime,
+    ) -> (Cancellation, Rescheduling) {
+        let (cancel, cancellation) = coming(|answer| Request::Cancel { id: cancelled, answer });
+        let (reschedule, rescheduling) = coming(|answer| Request::Reschedule { id: moved, due, answer });
+        self.turn(index, vec![cancel, reschedule]);
+        let (cancellation, rescheduling): (Answered<_>, Answered<_>) = (cancellation.get(), rescheduling.get());
+        let (cancellation, rescheduling) = (cancellation.unwrap(), rescheduling.unwrap());
+        if cancellation == Cancellation::Cancelled {
+            self.cancelled.insert(cancelled);
+        }
+        (cancellation, rescheduling)
+    }
+
     fn reschedule(&mut self, index: usize, id: DurableId, due: u64) -> Rescheduling {
         self.ask(index, |answer| Request::Reschedule { id, due: at(due), answer }).unwrap()
     }
@@ -185,6 +204,14 @@ impl Cluster {
     fn kill(&mut self, index: usize) {
         let process = self.processes.swap_remove(index);
         self.disk.end_lease(process.node);
+    }
+
+    /// Lets a process learn that its lease has ended.
+    fn join_again(&mut self, index: usize) {
+        self.pass(100);
+        self.turn(index, vec![Request::Recheck]);
+        self.nodes += 1;
+        self.processes[index].node = self.nodes;
     }
 
     fn leave(&mut self, index: usize) {
@@ -268,6 +295,15 @@ fn shards_gained_given_up_and_lost_and_fenced_writes_are_counted() {
 }
 
 #[test]
+fn shards_of_a_node_that_closes_its_store_do_not_come_back_to_it() {
+    let mut cluster = Cluster::new(4, 2);
+    cluster.ask(0, |answer| Request::Close { answer }).unwrap();
+    // Given up and acquired once after the first owner: when it joined or now. This acquires each once more.
+    let epochs = [0, 1, 2, 3].map(|shard| cluster.disk.open().acquire(shard).unwrap().fence.epoch);
+    assert_eq!(epochs, [4; 4]);
+}
+
+#[test]
 fn a_timer_of_another_node_is_delivered_by_the_owner_of_its_shard() {
     let mut cluster = Cluster::new(2, 2);
     cluster.start(false);
@@ -345,6 +381,37 @@ fn a_node_that_was_stopped_beyond_its_lease_delivers_nothing_and_its_writes_chan
         assert_eq!(cluster.deliveries[&id], [1, 2], "repeated by the node that adopted it");
     }
     assert_eq!(cluster.pending(), 0);
+}
+
+#[test]
+fn requests_to_a_node_that_has_lost_their_shard_and_does_not_know_it_are_made_nevertheless() {
+    for is_in_flight in [false, true] {
+        let mut cluster = Cluster::new(1, 1);
+        let (soon, later) = (cluster.now + 100, cluster.now + 700);
+        let cancelled = cluster.schedule(0, 0, if is_in_flight { soon } else { later }, None).0;
+        let moved = cluster.schedule(0, 0, later, None).0;
+        cluster.settle();
+        cluster.deliver(0);
+        cluster.start(true);
+        cluster.disk.end_lease(cluster.processes[0].node);
+        cluster.pass(100);
+        cluster.deliver(1);
+        while !cluster.processes[1].in_flight.is_empty() {
+            cluster.end(1, 0, true);
+        }
+        let before = cluster.deliveries.clone();
+        assert_eq!(before.len(), 2, "each has failed");
+        // The second one: before its first attempt, as far as the node knows.
+        let due = at(cluster.now + 500);
+        let cancellation = if is_in_flight { Cancellation::InProgress } else { Cancellation::Cancelled };
+        let changed = cluster.change_both(0, cancelled, moved, due);
+        assert_eq!(changed, (cancellation, Rescheduling::Rescheduled));
+        assert_eq!(cluster.counters(0).fenced, 1);
+        cluster.run_dry();
+        assert_eq!(cluster.deliveries[&cancelled], before[&cancelled]);
+        assert_eq!(cluster.deliveries[&moved], [1, 2]);
+        assert_eq!(cluster.pending(), 0);
+    }
 }
 
 #[test]
@@ -632,6 +699,14 @@ fn nodes_that_come_and_go_lose_and_repeat_nothing() {
                     if random.once_in(4) {
                         cluster.turn(index, vec![Request::Overrun]);
                     }
+                }
+                18 if random.once_in(3) => {
+                    cluster.disk.end_lease(cluster.processes[index].node);
+                    if let Some((cancelled, moved)) = random.pick(&ids).zip(random.pick(&ids)) {
+                        let due = at(cluster.now + random.below(400));
+                        cluster.change_both(index, cancelled, moved, due);
+                    }
+                    cluster.join_again(index);
                 }
                 _ => cluster.pass(random.below(120)),
             }

@@ -15,7 +15,7 @@ use shard::Shard;
 
 use super::{
     Arrivals, Change, ChangeOutcome, Committed, Counts, Fence, Found, Group, Lease, Node, OneShard, Page, Part,
-    Placement, Position, Standing, StoreError, TimerReader, TimerStore,
+    Placement, Position, ReadsOf, Standing, StoreError, TimerReader, TimerStore,
 };
 use crate::{DueTime, DurableId, Record};
 
@@ -384,13 +384,15 @@ impl TimerStore for MemoryStore {
         if self.poll_interval().is_none() {
             return Ok(None);
         }
+        drop(self.read()?);
         let mut store = self.disk.open();
         store.life = self.life;
-        Ok(Some(Box::new(MemoryReader(store))))
+        // It is no node.
+        Ok(Some(Box::new(ReadsOf(Box::new(store)))))
     }
 
     fn list(&mut self, part: Part, after: Option<Position>, until: DueTime, limit: usize) -> Result<Page, StoreError> {
-        let state = self.state()?;
+        let state = self.read()?;
         let is_shared = state.nodes.is_some() && part == Part::Pending;
         let of_shard = |shard: &Shard| {
             let mut page = shard.load(part, after, until, limit.saturating_add(1));
@@ -409,7 +411,7 @@ impl TimerStore for MemoryStore {
 
     fn total(&mut self) -> Result<Counts, StoreError> {
         let mut total = Counts::default();
-        for Counts { pending, parked, dead } in self.state()?.shards.values().map(Shard::counts) {
+        for Counts { pending, parked, dead } in self.read()?.shards.values().map(Shard::counts) {
             total.pending += pending;
             total.parked += parked;
             total.dead += dead;
@@ -438,7 +440,7 @@ impl TimerStore for MemoryStore {
     }
 
     fn find_key(&mut self, shard: u16, key: &str) -> Result<Option<DurableId>, StoreError> {
-        let state = self.state()?;
+        let state = self.read()?;
         if state.nodes.is_some() {
             return Ok(state.shards.values().find_map(|shard| shard.find_key(key)));
         }
@@ -447,27 +449,6 @@ impl TimerStore for MemoryStore {
 
     fn counts(&mut self, shard: u16) -> Result<Counts, StoreError> {
         Ok(self.state()?.shards.get(&shard).map(Shard::counts).unwrap_or_default())
-    }
-}
-
-/// The reads of a store that is no node.
-struct MemoryReader(MemoryStore);
-
-impl TimerReader for MemoryReader {
-    fn get(&mut self, id: DurableId) -> Result<Option<Found>, StoreError> {
-        self.0.get(id)
-    }
-
-    fn find_key(&mut self, key: &str) -> Result<Option<DurableId>, StoreError> {
-        self.0.find_key(0, key)
-    }
-
-    fn list(&mut self, part: Part, after: Option<Position>, until: DueTime, limit: usize) -> Result<Page, StoreError> {
-        self.0.list(part, after, until, limit)
-    }
-
-    fn total(&mut self) -> Result<Counts, StoreError> {
-        self.0.total()
     }
 }
 

@@ -351,8 +351,8 @@ impl Shard {
         claims.flat_map(|claim| claim.members).map(|(id, ..)| id).collect()
     }
 
-    /// Returns whether a claim names a timer: any claim, or for its owner one of another node that lives, or has died
-    /// unknown to the owner. (The owner renumbers the deliveries of the dead.)
+    /// Returns whether a claim names the present attempt of a pending timer: any claim, or for its owner one of another
+    /// node that lives, or has died unknown to the owner. (The owner renumbers the deliveries of the dead.)
     fn is_claimed(&self, id: DurableId, owner: Option<u64>) -> bool {
         let is_unknown = |number| self.shared.arrivals.interrupted.iter().any(|claim| claim.number == number);
         let of_others = |claim: &&Claim| match owner {
@@ -362,10 +362,11 @@ impl Shard {
                 claimant.is_some_and(|claimant| *claimant != owner) || is_unknown(claim.number)
             }
         };
-        self.claims().iter().filter(of_others).any(|claim| claim.members.iter().any(|(member, ..)| *member == id))
+        let Some(now) = self.pending(id).map(|record| record.progress) else { return false };
+        self.claims().iter().filter(of_others).any(|claim| claim.members.contains(&(id, now.due, now.attempt)))
     }
 
-    /// Returns whether any claim names a timer.
+    /// Returns whether any claim names the present attempt of a pending timer.
     pub(super) fn is_claimed_at_all(&self, id: DurableId) -> bool {
         self.is_claimed(id, None)
     }
