@@ -72,7 +72,7 @@ impl PostgresStore {
     /// The message, with the reason: the due time is out of range, the message cannot be encoded or is too large, the
     /// pool is unknown, or a statement failed. A failed statement has aborted the transaction; it is
     /// [`StoreError::Rejected`], whose [`get_ref`](std::io::Error::get_ref) is a
-    /// [`DbError`](tokio_postgres::error::DbError) with the code.
+    /// `tokio_postgres::error::DbError` with the code.
     pub async fn schedule_in<M: DurableMessage>(
         &self,
         client: &impl GenericClient,

@@ -11,7 +11,7 @@ cargo bench --features postgres --bench postgres -- [OPTIONS]
   --pending COUNT    timers that are pending meanwhile (1000000), but for memory
   --many COUNT       timers that are pending for memory, beside 10000 (10000000)
   --rounds COUNT     of each, after one that does not count (7)
-  --pinned SECONDS   how long a snapshot is pinned (60); 600 is the long form
+  --pinned SECONDS   how long a snapshot is pinned (60); 600 is the long form. Beside SKIP LOCKED at most 60
   --dir DIR          where the server's files are made, in a directory of their own (the system's for temporary files)
   --json FILE        write the rows there
   --check            one short pass, without a comparison

@@ -22,6 +22,8 @@ use bench::rows::{OURS, Row, Rows};
 const RATE: u64 = 8000;
 /// The most new timers of a turn, and the most delivered by a statement with `SKIP LOCKED`.
 const GROUP: usize = 256;
+/// The longest time of a snapshot beside `SKIP LOCKED`, which no target concerns.
+const OF_OTHERS: Duration = Duration::from_secs(60);
 /// Records of a page.
 const PAGE: usize = 1024;
 /// The time from one page of a shard to the next.
@@ -50,7 +52,8 @@ pub(crate) fn run(settings: &Settings, url: &str, rows: &mut Rows) {
     let fill = Way { workload: SCHEDULE, subject: SKIP_LOCKED, how: How::Groups(4096) };
     queue.schedule(fill, &Book::new(settings.pending).schedule(settings.pending as usize));
     queue.settle();
-    measure(settings, url, SKIP_LOCKED, &mut queue, rows);
+    let of_others = Settings { pinned: settings.pinned.min(OF_OTHERS), ..settings.clone() };
+    measure(&of_others, url, SKIP_LOCKED, &mut queue, rows);
     drop(queue);
     let place = Place::new(settings, url, "pinned");
     store::fill(&place, Book::new(settings.pending).schedule(settings.pending as usize).into_iter());
