@@ -52,7 +52,8 @@ pub(crate) fn run(settings: &Settings, url: &str, rows: &mut Rows) {
     let fill = Way { workload: SCHEDULE, subject: SKIP_LOCKED, how: How::Groups(4096) };
     queue.schedule(fill, &Book::new(settings.pending).schedule(settings.pending as usize));
     queue.settle();
-    let of_others = Settings { pinned: settings.pinned.min(OF_OTHERS), ..settings.clone() };
+    let mut of_others = settings.clone();
+    of_others.pinned = settings.pinned.min(OF_OTHERS);
     measure(&of_others, url, SKIP_LOCKED, &mut queue, rows);
     drop(queue);
     let place = Place::new(settings, url, "pinned");
