@@ -161,7 +161,7 @@ async fn check_session(client: &Client, other: &Client, limit: Duration) -> Resu
 }
 
 async fn set_up(client: &Client, server: &Server) -> Result<(), ConnectError> {
-    let sql = format!("{}; SET client_min_messages = warning", server.settings());
+    let sql = format!("{}; SET client_min_messages = warning", server.settings(server.timeout));
     client.batch_execute(&sql).await.map_err(|error| failed(&error))
 }
 

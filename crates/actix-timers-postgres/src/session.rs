@@ -29,14 +29,15 @@ pub(crate) struct Server {
     pub(crate) node_name: String,
     /// Time limit of a statement, and of connecting.
     pub(crate) timeout: Duration,
+    pub(crate) lease: Duration,
 }
 
 impl Server {
     /// Returns the settings of all sessions: each statement ends in time, and names are those of `pg_catalog` alone.
-    pub(crate) fn settings(&self) -> String {
-        let millis = self.timeout.as_millis();
+    pub(crate) fn settings(&self, lock_limit: Duration) -> String {
+        let (millis, lock_millis) = (self.timeout.as_millis(), lock_limit.as_millis());
         format!(
-            "SET statement_timeout = {millis}; SET lock_timeout = {millis}; \
+            "SET statement_timeout = {millis}; SET lock_timeout = {lock_millis}; \
              SET idle_in_transaction_session_timeout = {millis}; SET search_path = pg_catalog"
         )
     }
@@ -204,6 +205,12 @@ impl Session {
         }
     }
 
+    /// The keeper renews the lease between its other statements, so a locked table must not stop one for long.
+    fn lock_limit(&self) -> Duration {
+        let limit = self.server.timeout;
+        if self.role == Role::Keeper { limit.min(self.server.lease / 4) } else { limit }
+    }
+
     async fn open(&self) -> Result<Live, String> {
         let limit = self.server.timeout;
         let dialled = timeout(limit, self.server.dial.dial(&self.server.config)).await;
@@ -222,7 +229,7 @@ impl Session {
             "{}; SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD'; SET jit = off; \
              SET default_transaction_isolation = 'read committed'; SET enable_seqscan = off; \
              SET enable_bitmapscan = off; SET plan_cache_mode = force_generic_plan{of_role}",
-            self.server.settings()
+            self.server.settings(self.lock_limit())
         );
         client.batch_execute(&settings).await.map_err(|error| text(&error))?;
         let facts = client.query_one(FACTS, &[]).await.map_err(|error| text(&error))?;

@@ -137,6 +137,7 @@ impl PostgresStore {
             schema: Schema::new(&options.schema),
             node_name: options.node.clone(),
             timeout: options.timeout,
+            lease: options.lease,
         });
         let clock = StoreClock::default();
         let found = connect::connect(Arc::clone(&server), options.clone(), clock.clone()).await?;
@@ -569,6 +570,10 @@ impl TimerStore for PostgresStore {
 
     fn total(&mut self) -> Result<Counts, StoreError> {
         self.live()?.reader.total()
+    }
+
+    fn exact_total(&mut self) -> Result<Counts, StoreError> {
+        self.live()?.reader.exact_total()
     }
 
     fn reader(&mut self) -> Result<Option<Box<dyn TimerReader>>, StoreError> {

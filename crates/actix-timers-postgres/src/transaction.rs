@@ -71,8 +71,7 @@ impl PostgresStore {
     /// # Errors
     /// The message, with the reason: the due time is out of range, the message cannot be encoded or is too large, the
     /// pool is unknown, or a statement failed. A failed statement has aborted the transaction; it is
-    /// [`StoreError::Rejected`], whose [`get_ref`](std::io::Error::get_ref) is a
-    /// `tokio_postgres::error::DbError` with the code.
+    /// [`StoreError::Aborted`] with the `tokio_postgres::error::DbError`, which has the code.
     pub async fn schedule_in<M: DurableMessage>(
         &self,
         client: &impl GenericClient,
@@ -164,7 +163,7 @@ type Param<'a> = (&'a (dyn ToSql + Sync), Type);
 async fn query(client: &impl GenericClient, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, DurableError> {
     client.query_typed(sql, params).await.map_err(|error| {
         store_error(match (Failure::of(&error), error.as_db_error()) {
-            (Failure::Reported { .. }, Some(reported)) => StoreError::Rejected(std::io::Error::other(reported.clone())),
+            (Failure::Reported { .. }, Some(reported)) => StoreError::Aborted(Box::new(reported.clone())),
             // Without a transaction it may have been executed.
             (failure, _) => StoreError::Unknown(failure.to_string()),
         })
