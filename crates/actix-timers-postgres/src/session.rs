@@ -29,15 +29,14 @@ pub(crate) struct Server {
     pub(crate) node_name: String,
     /// Time limit of a statement, and of connecting.
     pub(crate) timeout: Duration,
-    pub(crate) lease: Duration,
 }
 
 impl Server {
     /// Returns the settings of all sessions: each statement ends in time, and names are those of `pg_catalog` alone.
-    pub(crate) fn settings(&self, lock_limit: Duration) -> String {
-        let (millis, lock_millis) = (self.timeout.as_millis(), lock_limit.as_millis());
+    pub(crate) fn settings(&self) -> String {
+        let millis = self.timeout.as_millis();
         format!(
-            "SET statement_timeout = {millis}; SET lock_timeout = {lock_millis}; \
+            "SET statement_timeout = {millis}; SET lock_timeout = {millis}; \
              SET idle_in_transaction_session_timeout = {millis}; SET search_path = pg_catalog"
         )
     }
@@ -169,6 +168,12 @@ impl Session {
         self.query(sql, params).await.map(drop)
     }
 
+    /// Sets the time limit of the next statements, up to that of the server's.
+    pub(crate) async fn limit(&mut self, limit: Duration) -> Result<(), Failure> {
+        let millis = limit.min(self.server.timeout).as_millis().to_string();
+        self.execute("SELECT set_config('statement_timeout', $1, false)", &[&millis]).await
+    }
+
     /// Drops a connection whose state is unknown.
     fn break_off(&mut self) {
         if self.live.take().is_some() {
@@ -205,12 +210,6 @@ impl Session {
         }
     }
 
-    /// The keeper renews the lease between its other statements, so a locked table must not stop one for long.
-    fn lock_limit(&self) -> Duration {
-        let limit = self.server.timeout;
-        if self.role == Role::Keeper { limit.min(self.server.lease / 4) } else { limit }
-    }
-
     async fn open(&self) -> Result<Live, String> {
         let limit = self.server.timeout;
         let dialled = timeout(limit, self.server.dial.dial(&self.server.config)).await;
@@ -229,7 +228,7 @@ impl Session {
             "{}; SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD'; SET jit = off; \
              SET default_transaction_isolation = 'read committed'; SET enable_seqscan = off; \
              SET enable_bitmapscan = off; SET plan_cache_mode = force_generic_plan{of_role}",
-            self.server.settings(self.lock_limit())
+            self.server.settings()
         );
         client.batch_execute(&settings).await.map_err(|error| text(&error))?;
         let facts = client.query_one(FACTS, &[]).await.map_err(|error| text(&error))?;

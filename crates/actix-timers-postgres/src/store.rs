@@ -137,7 +137,6 @@ impl PostgresStore {
             schema: Schema::new(&options.schema),
             node_name: options.node.clone(),
             timeout: options.timeout,
-            lease: options.lease,
         });
         let clock = StoreClock::default();
         let found = connect::connect(Arc::clone(&server), options.clone(), clock.clone()).await?;

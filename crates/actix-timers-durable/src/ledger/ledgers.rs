@@ -270,6 +270,7 @@ impl<H: Horizon> Ledgers<H> {
                         Committed::Outcomes(outcomes) => ledger.written(outcomes, replies),
                         // The reply to giving it up was lost. If not, the right of its claims is lost, too.
                         Committed::Fenced if ledger.is_leaving() => {
+                            wanted.extend(ledger.take_wanted());
                             let error = StoreError::Unavailable("the shard is being given up".to_owned());
                             ledger.not_written(now, &Arc::new(error), replies);
                             ledger.given_up();

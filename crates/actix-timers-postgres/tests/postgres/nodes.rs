@@ -207,6 +207,8 @@ with_server! {
             assert_eq!((owned(&node).len(), &node.lost[..]), (4, &[][..]));
             std::thread::sleep(LEASE / 20);
         }
+        // Another one that has not counted yet joins.
+        let _other = Member::join(node.store.clone(), &serving());
         assert_eq!(node.lease(0).fence.epoch, before);
     }
 

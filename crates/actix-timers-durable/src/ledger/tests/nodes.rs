@@ -116,8 +116,16 @@ impl Cluster {
         due: u64,
         key: Option<&str>,
     ) -> (DurableId, Scheduled) {
+        let record = self.new_record(route, shard, due, key);
+        let id = record.id;
+        let on_key = OnKey::Replace;
+        let scheduled = self.ask(index, |answer| Request::Schedule { record, on_key, answer }).unwrap();
+        (id, scheduled)
+    }
+
+    fn new_record(&mut self, route: &str, shard: u16, due: u64, key: Option<&str>) -> Arc<Record> {
         self.names += 1;
-        let record = Record {
+        Arc::new(Record {
             id: DurableId::from_parts(shard, at(due), self.names.wrapping_mul(0x9E37_79B9_7F4A_7C15)),
             progress: RecordState::first(at(due)),
             sequence: 0,
@@ -130,11 +138,7 @@ impl Cluster {
             headers: Default::default(),
             payload_codec: None,
             payload: [].into(),
-        };
-        let (id, record) = (record.id, Arc::new(record));
-        let on_key = OnKey::Replace;
-        let scheduled = self.ask(index, |answer| Request::Schedule { record, on_key, answer }).unwrap();
-        (id, scheduled)
+        })
     }
 
     fn cancel(&mut self, index: usize, id: DurableId) -> Cancellation {
@@ -412,6 +416,46 @@ fn requests_to_a_node_that_has_lost_their_shard_and_does_not_know_it_are_made_ne
         assert_eq!(cluster.deliveries[&moved], [1, 2]);
         assert_eq!(cluster.pending(), 0);
     }
+}
+
+#[test]
+fn a_timer_is_moved_in_the_group_that_schedules_it_whoever_owns_its_shard() {
+    // Its shard is another node's from the beginning, or since a moment that the node does not know of.
+    for has_lost in [false, true] {
+        let mut cluster = Cluster::new(1, 1);
+        cluster.start(has_lost);
+        let index = if has_lost { 0 } else { 1 };
+        if has_lost {
+            cluster.disk.end_lease(cluster.processes[0].node);
+        }
+        let record = cluster.new_record("route", 0, cluster.now + 100, None);
+        let (id, due) = (record.id, at(cluster.now + 500));
+        let (schedule, scheduled) = coming(|answer| Request::Schedule { record, on_key: OnKey::Replace, answer });
+        let (reschedule, rescheduled) = coming(|answer| Request::Reschedule { id, due, answer });
+        cluster.turn(index, vec![schedule, reschedule]);
+        assert_eq!(scheduled.get().unwrap(), Scheduled::Created);
+        let rescheduled: Answered<_> = rescheduled.get();
+        assert_eq!(rescheduled.unwrap(), Rescheduling::Rescheduled);
+        let found = cluster.disk.open().get(id).unwrap().unwrap();
+        assert_eq!(found.record.progress.due, due);
+        cluster.run_dry();
+        assert_eq!(cluster.deliveries[&id], [1]);
+    }
+}
+
+#[test]
+fn a_request_for_a_shard_that_was_lost_is_made_though_the_node_leaves_in_that_moment() {
+    let mut cluster = Cluster::new(1, 1);
+    cluster.start(true);
+    cluster.disk.end_lease(cluster.processes[0].node);
+    let record = cluster.new_record("route", 0, cluster.now + 100, None);
+    let id = record.id;
+    let (schedule, scheduled) = coming(|answer| Request::Schedule { record, on_key: OnKey::Replace, answer });
+    cluster.processes[0].is_leaving = true;
+    cluster.turn(0, vec![schedule, Request::Leave]);
+    assert_eq!(scheduled.get().unwrap(), Scheduled::Created);
+    cluster.run_dry();
+    assert_eq!(cluster.deliveries[&id], [1]);
 }
 
 #[test]
