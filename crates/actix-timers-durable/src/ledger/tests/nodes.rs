@@ -486,6 +486,29 @@ fn a_node_that_leaves_ends_its_deliveries_and_others_wait_for_them() {
 }
 
 #[test]
+fn a_late_report_of_a_delivery_in_a_shard_that_was_given_up_and_is_here_again_holds_up_no_other() {
+    let mut cluster = Cluster::new(2, 1);
+    let due = cluster.now + 10;
+    let delivered = [0, 1].map(|shard| cluster.schedule(0, shard, due, None).0);
+    cluster.pass(20);
+    cluster.deliver(0);
+    cluster.start(true);
+    cluster.settle();
+    assert_eq!(cluster.processes[0].ledgers.owned().count(), 1);
+    cluster.kill(1);
+    cluster.settle();
+    assert_eq!(cluster.processes[0].ledgers.owned().count(), 2);
+    for late in delivered {
+        let due = cluster.now;
+        let other = cluster.schedule(0, late.shard(), due, None).0;
+        let (request, cleared) = coming(|answer| Request::Claim { ids: vec![late, other], answer });
+        cluster.turn(0, vec![request]);
+        let cleared: Answered<Vec<Arc<Record>>> = cleared.get();
+        assert_eq!(cleared.unwrap().iter().map(|record| record.id).collect::<Vec<_>>(), [other]);
+    }
+}
+
+#[test]
 fn a_timer_of_a_new_route_goes_to_a_node_that_knows_it_with_its_shard() {
     let mut cluster = Cluster::new(4, 2);
     cluster.start_with(&["route", "new"]);
