@@ -90,6 +90,7 @@ struct Cleared {
 #[rtype(result = "()")]
 struct Answered {
     id: DurableId,
+    progress: RecordState,
     answer: HandlerAnswer,
 }
 
@@ -343,14 +344,13 @@ impl DurableTimerActor {
         if let Some(committer) = self.committer.get() {
             committer.meters().delivered(self.now().saturating_since(record.progress.due));
         }
-        let (dispatcher, id) = (ctx.address(), record.id);
+        let (dispatcher, id, progress) = (ctx.address(), record.id, record.progress);
         let (answering, withdrawal) = withdrawable(answering);
         actix::spawn(async move {
             if let Some(answer) = answering.await {
-                dispatcher.do_send(Answered { id, answer });
+                dispatcher.do_send(Answered { id, progress, answer });
             }
         });
-        let progress = record.progress;
         self.in_flight.insert(id, Delivery { route, is_alone, progress, retry, deadline, withdrawal });
         if let Some(deadline) = deadline {
             self.timeouts.insert((deadline, id));
@@ -534,8 +534,11 @@ impl Handler<Cleared> for DurableTimerActor {
 impl Handler<Answered> for DurableTimerActor {
     type Result = ();
 
-    fn handle(&mut self, Answered { id, answer }: Answered, ctx: &mut Context<Self>) {
-        self.end(id, Ok(answer));
+    fn handle(&mut self, Answered { id, progress, answer }: Answered, ctx: &mut Context<Self>) {
+        // Else a later delivery has replaced it.
+        if self.in_flight.get(&id).is_some_and(|delivery| delivery.progress == progress) {
+            self.end(id, Ok(answer));
+        }
         self.flush_later(ctx);
         self.stop_if_done(ctx);
     }

@@ -113,7 +113,9 @@ impl<H: Horizon> Ledger<H> {
 
     /// Returns a new lower bound on due times, if it is worth a write.
     fn advance(&self) -> Option<DueTime> {
-        if !self.internal_changes.leaving().is_empty() || self.role != Role::Owner {
+        let is_complete =
+            self.internal_changes.leaving().is_empty() && self.vanished.is_empty() && !self.has_passed_over;
+        if !is_complete || self.role != Role::Owner {
             return None;
         }
         let in_memory = self.table.first_due().unwrap_or(DueTime::MAX);
@@ -172,6 +174,10 @@ impl<H: Horizon> Ledger<H> {
             InternalChange::Renumbered(id) => return self.recovery.is_renumbered(id),
             // Unless a caller has moved it in the meantime.
             InternalChange::Ended(id) if self.table.is_ending(id) => self.forget(id),
+            // Another node has moved it meanwhile, or a caller has cancelled it.
+            InternalChange::Left(id) if self.is_shared && outcome == ChangeOutcome::Missing => {
+                return self.vanished.push(id);
+            }
             InternalChange::Ended(_) | InternalChange::Left(_) | InternalChange::Unparked => {}
         }
         if let ChangeOutcome::Moved(record) = outcome {
@@ -188,7 +194,9 @@ impl<H: Horizon> Ledger<H> {
             (Step::Schedule { record, answer }, outcome) => {
                 let mut scheduled = Scheduled::Created;
                 if let ChangeOutcome::Replaced(id) | ChangeOutcome::ReplacedInFlight(id) = outcome {
-                    let is_here = self.table.get(id).is_some_and(|entry| !entry.state.is_pending());
+                    let is_in_table = self.table.get(id).is_some_and(|entry| !entry.state.is_pending());
+                    // Of this node's own, the store does not tell.
+                    let is_here = is_in_table || self.held.names(id);
                     let in_progress = is_here || matches!(outcome, ChangeOutcome::ReplacedInFlight(_));
                     self.counters.cancelled += 1;
                     self.removed(id);

@@ -58,7 +58,7 @@ impl<H: Horizon> Ledger<H> {
 
     /// Takes a record into memory if this build knows its type and its route has a recipient. Returns whether it did.
     fn take_in(&mut self, record: Arc<Record>) -> bool {
-        if !self.is_owner() || self.held.contains(record.id) || self.is_left(&record) {
+        if !self.is_owner() || self.held.contains(&record) || self.is_left(&record) {
             return false;
         }
         let (id, at) = (record.id, Some(record.progress.due));
@@ -157,7 +157,12 @@ impl<H: Horizon> Ledger<H> {
     /// next time, so that all are delivered in the order of the requests.
     fn leave_incomplete(&mut self) {
         let Some(due) = self.frontier.incomplete() else { return };
-        let of_it: Vec<_> = self.to_arm.iter().filter(|turn| turn.due == due).map(|turn| turn.id).collect();
+        // A timer may have been moved or claimed since.
+        let waits = |id: DurableId| {
+            self.table.get(id).is_some_and(|entry| entry.state.is_pending() && entry.record.progress.due == due)
+        };
+        let of_it = self.to_arm.iter().filter(|turn| turn.due == due && waits(turn.id));
+        let of_it: Vec<_> = of_it.map(|turn| turn.id).collect();
         if of_it.len() < self.table.len() / 2 {
             of_it.into_iter().for_each(|id| self.leave_on_disk(id, due));
         }

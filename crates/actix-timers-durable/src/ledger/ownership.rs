@@ -34,16 +34,22 @@ pub(super) enum Role {
     Former,
 }
 
-/// Timers in delivery on former owners of the shard, with their due times: they are not in memory.
+/// Timers in delivery on former owners of the shard, with their due times and attempts: they are not in memory.
 #[derive(Debug, Default)]
-pub(super) struct Held(FxHashMap<DurableId, DueTime>);
+pub(super) struct Held(FxHashMap<DurableId, (DueTime, u32)>);
 
 impl Held {
     pub(super) fn of(claims: &[Claim]) -> Self {
-        Self(claims.iter().flat_map(|claim| &claim.members).map(|&(id, due, _)| (id, due)).collect())
+        Self(claims.iter().flat_map(|claim| &claim.members).map(|&(id, due, attempt)| (id, (due, attempt))).collect())
     }
 
-    pub(super) fn contains(&self, id: DurableId) -> bool {
+    /// Returns whether this attempt is in delivery. A claim also names members whose attempts have ended.
+    pub(super) fn contains(&self, record: &Record) -> bool {
+        self.0.get(&record.id) == Some(&(record.progress.due, record.progress.attempt))
+    }
+
+    /// Returns whether a claim names the timer.
+    pub(super) fn names(&self, id: DurableId) -> bool {
         self.0.contains_key(&id)
     }
 
@@ -53,7 +59,7 @@ impl Held {
 
     /// Returns the earliest due time.
     pub(super) fn first_due(&self) -> DueTime {
-        self.0.values().min().copied().unwrap_or(DueTime::MAX)
+        self.0.values().map(|(due, _)| *due).min().unwrap_or(DueTime::MAX)
     }
 }
 
@@ -61,14 +67,18 @@ impl<H: Horizon> Ledger<H> {
     /// Takes in timers that other nodes have stored or moved, or whose deliveries elsewhere have ended.
     pub(super) fn arrive(&mut self, record: Arc<Record>) {
         let id = record.id;
-        if self.role != Role::Owner || self.held.contains(id) || self.internal_changes.leaving().contains(&id) {
+        if self.role != Role::Owner || self.held.contains(&record) {
             return;
         }
         if !self.recovery.has_begun() {
             return self.vanished.push(id);
         }
+        let is_leaving = self.internal_changes.leaving().contains(&id);
         match self.table.get(id) {
-            Some(entry) if !entry.state.is_pending() || entry.record.progress == record.progress => return,
+            Some(entry) if entry.record.progress == record.progress => return,
+            // The outcome of its claim, or of leaving, tells whether it was moved before.
+            Some(entry) if !entry.state.is_pending() => return self.has_passed_over = true,
+            None if is_leaving => return self.has_passed_over = true,
             Some(_) => self.forget(id),
             None => {}
         }
@@ -87,6 +97,9 @@ impl<H: Horizon> Ledger<H> {
                     self.vanished.push(id);
                 }
             }
+        }
+        if self.vanished.is_empty() && self.internal_changes.len() == 0 {
+            self.has_passed_over = false;
         }
     }
 

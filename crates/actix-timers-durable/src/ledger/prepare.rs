@@ -152,7 +152,8 @@ impl<H: Horizon> Ledger<H> {
         let entry = self.table.get_mut(id)?;
         match &mut entry.state {
             State::Pending { is_changing, .. } => {
-                let is_certain = !std::mem::replace(is_changing, true);
+                // Another node may have moved it.
+                let is_certain = !std::mem::replace(is_changing, true) && !self.is_shared;
                 is_certain.then_some(entry.record.progress.due)
             }
             State::InFlight { .. } | State::Ending => None,
@@ -224,6 +225,9 @@ impl<H: Horizon> Ledger<H> {
         answer: Answer<Vec<Arc<Record>>>,
         replies: &mut Replies,
     ) {
+        if self.is_shared && self.health.end().is_some() {
+            return replies.put(answer, Ok(Vec::new()));
+        }
         let number = self.table.next_claim();
         let mut cleared = Vec::with_capacity(ids.len());
         for &id in ids {

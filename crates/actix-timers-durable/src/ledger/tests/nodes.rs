@@ -146,6 +146,7 @@ impl Cluster {
         if cancelled == Cancellation::Cancelled {
             self.cancelled.insert(id);
         }
+        self.assert_absent(cancelled == Cancellation::NotFound, id);
         cancelled
     }
 
@@ -169,7 +170,15 @@ impl Cluster {
     }
 
     fn reschedule(&mut self, index: usize, id: DurableId, due: u64) -> Rescheduling {
-        self.ask(index, |answer| Request::Reschedule { id, due: at(due), answer }).unwrap()
+        let rescheduling = self.ask(index, |answer| Request::Reschedule { id, due: at(due), answer }).unwrap();
+        self.assert_absent(rescheduling == Rescheduling::NotFound, id);
+        rescheduling
+    }
+
+    /// A timer that was not found is not pending.
+    fn assert_absent(&self, is_absent: bool, id: DurableId) {
+        let found = self.disk.open().get(id).unwrap();
+        assert!(!is_absent || found.is_none(), "{id} was not found, and is in the store: {found:?}");
     }
 
     /// Claims the due timers of a process, and gives them to its handlers.
@@ -483,6 +492,117 @@ fn a_node_that_leaves_ends_its_deliveries_and_others_wait_for_them() {
     attempts.sort_unstable();
     assert_eq!(attempts, [vec![1], vec![1, 2], vec![1, 2]], "a retry, and an interrupted one");
     assert_eq!(cluster.pending(), 0);
+}
+
+#[test]
+fn a_timer_that_another_node_has_moved_a_moment_ago_is_cancelled_and_moved_by_its_owner() {
+    let mut cluster = Cluster::new(1, 1);
+    cluster.start(true);
+    cluster.settle();
+    let owner = if cluster.processes[0].ledgers.owned().count() == 1 { 0 } else { 1 };
+    let due = cluster.now + 50;
+    let [cancelled, moved] = [(); 2].map(|()| cluster.schedule(owner, 0, due, None).0);
+    cluster.processes[1 - owner].ledgers.maintain(Reading { wall: at(cluster.now), time: Duration::ZERO });
+    let later = cluster.now + 100;
+    for id in [cancelled, moved] {
+        assert_eq!(cluster.reschedule(1 - owner, id, later), Rescheduling::Rescheduled);
+    }
+    assert_eq!(cluster.cancel(owner, cancelled), Cancellation::Cancelled);
+    assert_eq!(cluster.reschedule(owner, moved, later + 100), Rescheduling::Rescheduled);
+    cluster.run_dry();
+    assert_eq!(cluster.deliveries.keys().copied().collect::<Vec<_>>(), [moved]);
+    assert_eq!(cluster.pending(), 0);
+}
+
+#[test]
+fn a_timer_moved_by_another_node_while_its_owner_cannot_set_it_aside_is_set_aside_later() {
+    let mut cluster = Cluster::new(1, 1);
+    cluster.start(false);
+    let due = cluster.now + 50;
+    let id = cluster.schedule_on("new", 1, 0, due, None).0;
+    cluster.disk.reject_commits(1);
+    cluster.pass(100);
+    cluster.turn(0, vec![Request::Recheck]);
+    assert_eq!(cluster.pending(), 1);
+    assert_eq!(cluster.reschedule(1, id, due + 60), Rescheduling::Rescheduled);
+    // It learns of the move before it can write again.
+    cluster.disk.reject_commits(1);
+    cluster.pass(2000);
+    cluster.turn(0, vec![Request::Recheck]);
+    (0..20).for_each(|_| cluster.settle());
+    let counts = cluster.disk.open().total().unwrap();
+    assert_eq!((counts.pending, counts.parked), (0, 1));
+}
+
+#[test]
+fn a_timer_moved_back_by_another_node_while_its_claim_is_rejected_outlives_its_owner() {
+    let mut cluster = Cluster::new(1, 1);
+    cluster.start(false);
+    cluster.pass(20_000);
+    let due = cluster.now + 10;
+    let id = cluster.schedule(0, 0, due, None).0;
+    cluster.pass(20);
+    cluster.disk.reject_commits(1);
+    let (claim, _cleared): (_, Coming<Vec<Arc<Record>>>) = coming(|answer| Request::Claim { ids: vec![id], answer });
+    cluster.turn(0, vec![claim]);
+    assert_eq!(cluster.reschedule(1, id, due - 10_000), Rescheduling::Rescheduled);
+    // The owner learns of the move, is told that its claim missed the timer, and dies.
+    cluster.disk.reject_commits(1);
+    cluster.pass(2000);
+    cluster.turn(0, vec![Request::Recheck]);
+    cluster.pass(5000);
+    cluster.turn(0, vec![Request::Recheck]);
+    assert_eq!(cluster.pending(), 1);
+    cluster.kill(0);
+    cluster.start(true);
+    cluster.run_dry();
+    assert_eq!(cluster.deliveries[&id], [1]);
+}
+
+#[test]
+fn a_retry_decided_while_its_shard_is_given_up_does_not_wait_for_the_rest_of_its_claim() {
+    let mut cluster = Cluster::new(1, 1);
+    let due = cluster.now + 10;
+    let ids = [(); 2].map(|()| cluster.schedule(0, 0, due, None).0);
+    cluster.pass(20);
+    cluster.deliver(0);
+    cluster.start(true);
+    let failed = cluster.processes[0].in_flight.swap_remove(0);
+    let verdict = Verdict::Retry { due: at(cluster.now + 50) };
+    let ended = Request::Ended { id: failed.id, progress: failed.progress, verdict };
+    cluster.processes[0].is_leaving = true;
+    cluster.turn(0, vec![Request::Leave, ended]);
+    cluster.settle();
+    cluster.pass(100);
+    cluster.deliver(1);
+    assert_eq!(cluster.deliveries[&failed.id], [1, 2], "although the other one is with its handler");
+    cluster.end(0, 0, false);
+    cluster.run_dry();
+    assert!(ids.iter().all(|id| cluster.deliveries.contains_key(id)));
+    assert_eq!(cluster.pending(), 0);
+}
+
+#[test]
+fn deliveries_that_end_as_the_node_closes_are_written_though_another_goes_on() {
+    let mut cluster = Cluster::new(1, 1);
+    let due = cluster.now + 10;
+    let ids = [(); 2].map(|()| cluster.schedule(0, 0, due, None).0);
+    cluster.pass(20);
+    cluster.deliver(0);
+    cluster.start(true);
+    cluster.leave(0);
+    cluster.settle();
+    let ended = cluster.processes[0].in_flight.swap_remove(0);
+    let (close, closed) = coming(|answer| Request::Close { answer });
+    let end = Request::Ended { id: ended.id, progress: ended.progress, verdict: Verdict::Complete };
+    cluster.turn(0, vec![end, close]);
+    let closed: Answered<()> = closed.get();
+    closed.unwrap();
+    assert_eq!(cluster.pending(), 1);
+    cluster.kill(0);
+    cluster.run_dry();
+    assert_eq!(cluster.deliveries[&ended.id], [1]);
+    assert!(ids.iter().all(|id| cluster.deliveries.contains_key(id)));
 }
 
 #[test]
