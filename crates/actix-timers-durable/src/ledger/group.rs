@@ -173,12 +173,16 @@ impl<H: Horizon> Ledger<H> {
             // It is in memory with its new number, or will be when it is loaded.
             InternalChange::Renumbered(id) => return self.recovery.is_renumbered(id),
             // Unless a caller has moved it in the meantime.
-            InternalChange::Ended(id) if self.table.is_ending(id) => self.forget(id),
-            // Another node has moved it meanwhile, or a caller has cancelled it.
-            InternalChange::Left(id) if self.is_shared && outcome == ChangeOutcome::Missing => {
-                return self.vanished.push(id);
+            InternalChange::Ended(id) | InternalChange::Left(id) => {
+                if self.table.is_ending(id) {
+                    self.forget(id);
+                }
+                // Cancelled, or other nodes have moved or requeued it meanwhile.
+                if self.is_shared && outcome == ChangeOutcome::Missing {
+                    self.vanished.push(id);
+                }
             }
-            InternalChange::Ended(_) | InternalChange::Left(_) | InternalChange::Unparked => {}
+            InternalChange::Unparked => {}
         }
         if let ChangeOutcome::Moved(record) = outcome {
             self.admit(record);
@@ -196,7 +200,7 @@ impl<H: Horizon> Ledger<H> {
                 if let ChangeOutcome::Replaced(id) | ChangeOutcome::ReplacedInFlight(id) = outcome {
                     let is_in_table = self.table.get(id).is_some_and(|entry| !entry.state.is_pending());
                     // Of this node's own, the store does not tell.
-                    let is_here = is_in_table || self.held.names(id);
+                    let is_here = is_in_table || self.held.contains(id);
                     let in_progress = is_here || matches!(outcome, ChangeOutcome::ReplacedInFlight(_));
                     self.counters.cancelled += 1;
                     self.removed(id);

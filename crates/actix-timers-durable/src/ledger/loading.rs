@@ -58,7 +58,7 @@ impl<H: Horizon> Ledger<H> {
 
     /// Takes a record into memory if this build knows its type and its route has a recipient. Returns whether it did.
     fn take_in(&mut self, record: Arc<Record>) -> bool {
-        if !self.is_owner() || self.held.contains(&record) || self.is_left(&record) {
+        if !self.is_owner() || self.held.contains(record.id) || self.is_left(&record) {
             return false;
         }
         let (id, at) = (record.id, Some(record.progress.due));

@@ -21,7 +21,7 @@ use crate::due_time::DueTime;
 use crate::id::DurableId;
 use crate::metrics::StoreOp;
 use crate::record::Record;
-use crate::store::{Arrivals, Change, Claim, Part, TimerStore};
+use crate::store::{Arrivals, Change, Claim, Part, StoreError, TimerStore};
 
 /// The relation of a ledger to its shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,22 +34,16 @@ pub(super) enum Role {
     Former,
 }
 
-/// Timers in delivery on former owners of the shard, with their due times and attempts: they are not in memory.
+/// Timers in delivery on former owners of the shard, with their due times: they are not in memory.
 #[derive(Debug, Default)]
-pub(super) struct Held(FxHashMap<DurableId, (DueTime, u32)>);
+pub(super) struct Held(FxHashMap<DurableId, DueTime>);
 
 impl Held {
     pub(super) fn of(claims: &[Claim]) -> Self {
-        Self(claims.iter().flat_map(|claim| &claim.members).map(|&(id, due, attempt)| (id, (due, attempt))).collect())
+        Self(claims.iter().flat_map(|claim| &claim.members).map(|&(id, due, _)| (id, due)).collect())
     }
 
-    /// Returns whether this attempt is in delivery. A claim also names members whose attempts have ended.
-    pub(super) fn contains(&self, record: &Record) -> bool {
-        self.0.get(&record.id) == Some(&(record.progress.due, record.progress.attempt))
-    }
-
-    /// Returns whether a claim names the timer.
-    pub(super) fn names(&self, id: DurableId) -> bool {
+    pub(super) fn contains(&self, id: DurableId) -> bool {
         self.0.contains_key(&id)
     }
 
@@ -59,7 +53,7 @@ impl Held {
 
     /// Returns the earliest due time.
     pub(super) fn first_due(&self) -> DueTime {
-        self.0.values().map(|(due, _)| *due).min().unwrap_or(DueTime::MAX)
+        self.0.values().min().copied().unwrap_or(DueTime::MAX)
     }
 }
 
@@ -67,7 +61,7 @@ impl<H: Horizon> Ledger<H> {
     /// Takes in timers that other nodes have stored or moved, or whose deliveries elsewhere have ended.
     pub(super) fn arrive(&mut self, record: Arc<Record>) {
         let id = record.id;
-        if self.role != Role::Owner || self.held.contains(&record) {
+        if self.role != Role::Owner || self.held.contains(id) {
             return;
         }
         if !self.recovery.has_begun() {
@@ -92,9 +86,12 @@ impl<H: Horizon> Ledger<H> {
             match store.get(id) {
                 Ok(Some(found)) if found.part == Part::Pending => self.arrive(found.record),
                 Ok(_) => {}
-                Err(_) => {
+                Err(error) => {
                     self.counters.failed(StoreOp::Read);
-                    self.vanished.push(id);
+                    // A damaged record stays so.
+                    if matches!(error, StoreError::Unavailable(_)) {
+                        self.vanished.push(id);
+                    }
                 }
             }
         }
@@ -131,6 +128,16 @@ impl<H: Horizon> Ledger<H> {
         }
         self.to_arm.clear();
         self.is_filling = false;
+    }
+
+    /// Takes a delivery that has ended out of its claim, while the shard is about to be given up: the next owner would
+    /// wait for the rest of the claim.
+    pub(super) fn leave_claim(&mut self, number: u64) {
+        if self.role == Role::Leaving
+            && let Some(rest) = self.table.claims().find(|claim| claim.number == number)
+        {
+            self.queue_internal(Change::Claim(rest), InternalChange::Handover);
+        }
     }
 
     /// Returns whether the shard is about to be given up.

@@ -268,6 +268,10 @@ impl<H: Horizon> Ledger<H> {
                 self.counters.ended(DeliveryOutcome::Complete);
             }
             self.forget(id);
+            // Another node may have requeued its dead letter.
+            if self.is_shared {
+                self.vanished.push(id);
+            }
             return self.end_claims();
         }
         let needs_no_claim = matches!(verdict, Verdict::Undelivered { .. } | Verdict::Park);
@@ -287,6 +291,7 @@ impl<H: Horizon> Ledger<H> {
             Verdict::Park => DeliveryOutcome::Parked,
         });
         let record = Arc::clone(&entry.record);
+        let claim = if let State::InFlight { claim, .. } = entry.state { Some(claim) } else { None };
         if let Verdict::DeadLetter { reason } = &verdict {
             self.note_dead_letter(now, &record, reason);
         }
@@ -295,6 +300,7 @@ impl<H: Horizon> Ledger<H> {
             self.horizon.disarm(handle);
         }
         self.queue_internal(change, InternalChange::Ended(id));
+        claim.into_iter().for_each(|number| self.leave_claim(number));
         self.end_claims();
     }
 

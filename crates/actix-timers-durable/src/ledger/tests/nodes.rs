@@ -209,9 +209,14 @@ impl Cluster {
 
     /// Ends a delivery.
     fn end(&mut self, index: usize, at_index: usize, fails: bool) {
+        let ended = self.ending(index, at_index, fails);
+        self.turn(index, vec![ended]);
+    }
+
+    fn ending(&mut self, index: usize, at_index: usize, fails: bool) -> Request {
         let record = self.processes[index].in_flight.swap_remove(at_index);
         let verdict = if fails { Verdict::Retry { due: at(self.now + 50) } } else { Verdict::Complete };
-        self.turn(index, vec![Request::Ended { id: record.id, progress: record.progress, verdict }]);
+        Request::Ended { id: record.id, progress: record.progress, verdict }
     }
 
     fn kill(&mut self, index: usize) {
@@ -230,6 +235,13 @@ impl Cluster {
     fn leave(&mut self, index: usize) {
         self.processes[index].is_leaving = true;
         self.turn(index, vec![Request::Leave]);
+    }
+
+    /// Leaves, and ends a delivery in the same group.
+    fn leave_ending(&mut self, index: usize, at_index: usize, fails: bool) {
+        let ended = self.ending(index, at_index, fails);
+        self.processes[index].is_leaving = true;
+        self.turn(index, vec![Request::Leave, ended]);
     }
 
     /// Delivers everything, with handlers that succeed.
@@ -567,16 +579,21 @@ fn a_retry_decided_while_its_shard_is_given_up_does_not_wait_for_the_rest_of_its
     cluster.pass(20);
     cluster.deliver(0);
     cluster.start(true);
-    let failed = cluster.processes[0].in_flight.swap_remove(0);
-    let verdict = Verdict::Retry { due: at(cluster.now + 50) };
-    let ended = Request::Ended { id: failed.id, progress: failed.progress, verdict };
-    cluster.processes[0].is_leaving = true;
-    cluster.turn(0, vec![Request::Leave, ended]);
+    let failed = Arc::clone(&cluster.processes[0].in_flight[0]);
+    cluster.leave_ending(0, 0, true);
     cluster.settle();
     cluster.pass(100);
     cluster.deliver(1);
     assert_eq!(cluster.deliveries[&failed.id], [1, 2], "although the other one is with its handler");
+    // The shard goes on, and the second attempt is not repeated when the first claim ends.
+    cluster.start(true);
+    cluster.leave(1);
+    cluster.settle();
     cluster.end(0, 0, false);
+    cluster.settle();
+    cluster.deliver(2);
+    assert_eq!(cluster.deliveries[&failed.id], [1, 2]);
+    cluster.end(1, 0, false);
     cluster.run_dry();
     assert!(ids.iter().all(|id| cluster.deliveries.contains_key(id)));
     assert_eq!(cluster.pending(), 0);
@@ -880,7 +897,13 @@ fn nodes_that_come_and_go_lose_and_repeat_nothing() {
                 17 => {
                     cluster.disk.lose_give_ups(random.below(2));
                     cluster.disk.reject_reads(random.below(3));
-                    cluster.leave(index);
+                    match cluster.processes[index].in_flight.len() as u64 {
+                        count @ 1.. if random.once_in(2) => {
+                            let at_index = random.below(count) as usize;
+                            cluster.leave_ending(index, at_index, random.once_in(2));
+                        }
+                        _ => cluster.leave(index),
+                    }
                     cluster.disk.reject_reads(0);
                     cluster.disk.lose_give_ups(0);
                     if random.once_in(4) {
