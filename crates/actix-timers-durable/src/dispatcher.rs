@@ -90,6 +90,7 @@ struct Cleared {
 #[rtype(result = "()")]
 struct Answered {
     id: DurableId,
+    progress: RecordState,
     answer: HandlerAnswer,
 }
 
@@ -284,20 +285,12 @@ impl DurableTimerActor {
 
     /// Notes the claim of a message. Returns whether it can be sent: its recipient exists.
     fn begin_claim(&mut self, route: usize, record: &Arc<Record>, is_alone: bool, ctx: &mut Context<Self>) -> bool {
-        let id = record.id;
-        let is_same = |delivery: &Delivery| delivery.progress == record.progress;
-        // A timer that was moved there and back is reported due twice.
-        if let Some(claiming) = self.claiming.get_mut(&id) {
+        // A timer that was moved is reported due twice. With its handler, it is not cleared again.
+        if let Some(claiming) = self.claiming.get_mut(&record.id) {
             claiming.again = Some(Arc::clone(record));
             self.return_slot(route, is_alone);
             return false;
         }
-        if self.in_flight.get(&id).is_some_and(is_same) {
-            self.return_slot(route, is_alone);
-            return false;
-        }
-        // Its shard was lost during the delivery, and is here again.
-        self.forget(id);
         if !self.routes.all()[route].is_connected() {
             self.return_slot(route, is_alone);
             self.pause(route);
@@ -305,7 +298,7 @@ impl DurableTimerActor {
             self.look_for_recipients_later(ctx);
             return false;
         }
-        self.claiming.insert(id, Claiming { route, is_alone, again: None });
+        self.claiming.insert(record.id, Claiming { route, is_alone, again: None });
         true
     }
 
@@ -351,14 +344,13 @@ impl DurableTimerActor {
         if let Some(committer) = self.committer.get() {
             committer.meters().delivered(self.now().saturating_since(record.progress.due));
         }
-        let (dispatcher, id) = (ctx.address(), record.id);
+        let (dispatcher, id, progress) = (ctx.address(), record.id, record.progress);
         let (answering, withdrawal) = withdrawable(answering);
         actix::spawn(async move {
             if let Some(answer) = answering.await {
-                dispatcher.do_send(Answered { id, answer });
+                dispatcher.do_send(Answered { id, progress, answer });
             }
         });
-        let progress = record.progress;
         self.in_flight.insert(id, Delivery { route, is_alone, progress, retry, deadline, withdrawal });
         if let Some(deadline) = deadline {
             self.timeouts.insert((deadline, id));
@@ -514,6 +506,8 @@ impl Handler<Cleared> for DurableTimerActor {
         for record in &cleared {
             let Some(claiming) = self.claiming.remove(&record.id) else { continue };
             if self.stopping.is_none() {
+                // Its shard was lost during a delivery, and is here again.
+                self.forget(record.id);
                 self.deliver(record, claiming, ctx);
                 continue;
             }
@@ -540,8 +534,11 @@ impl Handler<Cleared> for DurableTimerActor {
 impl Handler<Answered> for DurableTimerActor {
     type Result = ();
 
-    fn handle(&mut self, Answered { id, answer }: Answered, ctx: &mut Context<Self>) {
-        self.end(id, Ok(answer));
+    fn handle(&mut self, Answered { id, progress, answer }: Answered, ctx: &mut Context<Self>) {
+        // Else a later delivery has replaced it.
+        if self.in_flight.get(&id).is_some_and(|delivery| delivery.progress == progress) {
+            self.end(id, Ok(answer));
+        }
         self.flush_later(ctx);
         self.stop_if_done(ctx);
     }

@@ -547,12 +547,26 @@ impl DurableTimers {
     }
 
     /// Returns the numbers of timers in the store: pending, parked, and dead letters. A timer cancelled while its
-    /// handler runs is none of them. A store that nodes share may estimate large numbers.
+    /// handler runs is none of them. A store that nodes share may estimate large numbers; it counts them in
+    /// [`exact_counts`](Self::exact_counts).
     ///
     /// # Errors
     /// The store cannot be read.
     pub async fn counts(&self) -> Result<Counts, DurableError> {
-        answered(self.0.committer.ask(|answer| Request::Counts { answer }).await)
+        self.count(false).await
+    }
+
+    /// Counts the timers in the store: as [`counts`](Self::counts), and never an estimate. A shared store may read all
+    /// of them, which takes seconds for ten million: not for a page that is loaded often.
+    ///
+    /// # Errors
+    /// The store cannot be read, or not within its time limit.
+    pub async fn exact_counts(&self) -> Result<Counts, DurableError> {
+        self.count(true).await
+    }
+
+    async fn count(&self, exact: bool) -> Result<Counts, DurableError> {
+        answered(self.0.committer.ask(|answer| Request::Counts { exact, answer }).await)
     }
 
     /// Copies the store into a new directory, which can be opened as a store itself. Other requests continue; their

@@ -9,6 +9,7 @@ use tokio::task::{LocalSet, spawn_local};
 use tokio::{runtime, time};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error, SimpleQueryMessage};
+use uuid::Uuid;
 
 use crate::error::text;
 use crate::session::Server;
@@ -65,8 +66,7 @@ async fn check(server: &Server, options: &PostgresOptions, clock: &StoreClock) -
     within(limit, check_session(&client, &other, server.timeout / 2)).await?;
     drop(other);
     within(limit, set_up(&client, server)).await?;
-    // A migration may wait for that of another node.
-    within(limit * 2, migrate(&client, server, options)).await?;
+    migrate(&client, server, options, limit).await?;
     within(limit, check_rights(&client, server)).await?;
     within(limit, set_clock(&client, clock)).await?;
     within(limit, read_pools(&client, server)).await
@@ -166,17 +166,34 @@ async fn set_up(client: &Client, server: &Server) -> Result<(), ConnectError> {
 }
 
 /// Creates the tables, or checks that they are those of this version, and replaces older functions.
-async fn migrate(client: &Client, server: &Server, options: &PostgresOptions) -> Result<(), ConnectError> {
-    let schema = &server.schema;
-    client.batch_execute("BEGIN").await.map_err(|error| failed(&error))?;
-    let result = migrate_alone(client, server, options).await;
-    let end = if result.is_ok() { "COMMIT" } else { "ROLLBACK" };
-    let ended = client.batch_execute(end).await.map_err(|error| failed(&error));
-    match result {
-        Ok(()) => ended,
-        Err(Migration::Failed(error)) => Err(error),
-        Err(Migration::Collides(reason)) => Err(ConnectError::ForeignSchema { schema: schema.name.clone(), reason }),
+///
+/// On an error the transaction ends with the connection.
+async fn migrate(
+    client: &Client,
+    server: &Server,
+    options: &PostgresOptions,
+    limit: Duration,
+) -> Result<(), ConnectError> {
+    let run = |sql| within(limit, async move { client.batch_execute(sql).await.map_err(|error| failed(&error)) });
+    run("BEGIN").await?;
+    let migrated = async {
+        migrate_alone(client, server, options).await.map_err(|migration| match migration {
+            Migration::Failed(error) => error,
+            Migration::Collides(reason) => ConnectError::ForeignSchema { schema: server.schema.name.clone(), reason },
+        })
+    };
+    // It may wait for that of another node.
+    if within(limit * 2, migrated).await? == Contents::Restored {
+        forget_transactions(client, server, limit).await?;
     }
+    run("COMMIT").await
+}
+
+#[derive(PartialEq, Eq)]
+enum Contents {
+    OfThisServer,
+    /// A copy of the tables of another server.
+    Restored,
 }
 
 enum Migration {
@@ -195,7 +212,7 @@ impl From<Error> for Migration {
     }
 }
 
-async fn migrate_alone(client: &Client, server: &Server, options: &PostgresOptions) -> Result<(), Migration> {
+async fn migrate_alone(client: &Client, server: &Server, options: &PostgresOptions) -> Result<Contents, Migration> {
     let schema = &server.schema;
     client
         .execute("SELECT pg_advisory_xact_lock(hashtextextended('actix-timers ' || $1::text, 0))", &[&schema.name])
@@ -225,7 +242,8 @@ async fn migrate_alone(client: &Client, server: &Server, options: &PostgresOptio
             INSERT INTO @schema@.progress (shard) SELECT s.shard FROM s",
         );
         client.execute(&sql, &[&shards]).await?;
-        return mark_system(client, server).await.map(drop);
+        mark_system(client, server).await?;
+        return Ok(Contents::OfThisServer);
     }
     let meta = client
         .query_opt(&schema.sql("SELECT m.format, m.shards, m.record_version, m.revision FROM @schema@.meta m"), &[])
@@ -250,17 +268,14 @@ async fn migrate_alone(client: &Client, server: &Server, options: &PostgresOptio
         client.batch_execute(&schema.functions()).await?;
         client.execute(&schema.sql("UPDATE @schema@.meta SET revision = $1"), &[&REVISION]).await?;
     }
-    if mark_system(client, server).await? {
-        forget_transactions(client, server).await?;
-    }
-    Ok(())
+    mark_system(client, server).await
 }
 
-/// Notes the server in `meta`; returns whether another one was noted there.
-async fn mark_system(client: &Client, server: &Server) -> Result<bool, Migration> {
+/// Notes the server in `meta`.
+async fn mark_system(client: &Client, server: &Server) -> Result<Contents, Migration> {
     let is_known = "SELECT has_function_privilege('pg_catalog.pg_control_system()', 'EXECUTE')";
     if !client.query_one(is_known, &[]).await?.get::<_, bool>(0) {
-        return Ok(false);
+        return Ok(Contents::OfThisServer);
     }
     let sql = "SELECT m.system, s.system_identifier FROM @schema@.meta m, pg_control_system() s";
     let row = client.query_one(&server.schema.sql(sql), &[]).await?;
@@ -269,15 +284,33 @@ async fn mark_system(client: &Client, server: &Server) -> Result<bool, Migration
         let sql = "UPDATE @schema@.meta m SET system = $1";
         client.execute(&server.schema.sql(sql), &[&present]).await?;
     }
-    Ok(noted.is_some_and(|noted| noted != present))
+    let is_restored = noted.is_some_and(|noted| noted != present);
+    Ok(if is_restored { Contents::Restored } else { Contents::OfThisServer })
 }
 
 /// Makes all timers old: in a restored copy the numbers of transactions and the snapshots mean nothing. No node runs.
-async fn forget_transactions(client: &Client, server: &Server) -> Result<(), Migration> {
-    let sql = "SET LOCAL statement_timeout = 0;
-        UPDATE @schema@.timers SET arrived = NULL WHERE arrived IS NOT NULL;
-        UPDATE @schema@.progress SET cursor = 0, seen = '1:1:'";
-    Ok(client.batch_execute(&server.schema.sql(sql)).await?)
+async fn forget_transactions(client: &Client, server: &Server, limit: Duration) -> Result<(), ConnectError> {
+    let sql = server.schema.sql(
+        "WITH part AS (
+            SELECT t.shard, t.due, t.id, t.arrived FROM @schema@.timers t
+            WHERE t.arrived IS NOT NULL AND (t.shard, t.arrived, t.id) > ($1, $2::text::xid8, $3)
+            ORDER BY t.shard, t.arrived, t.id LIMIT 10000
+        ), forgotten AS (
+            UPDATE @schema@.timers t SET arrived = NULL FROM part p
+            WHERE t.shard = p.shard AND t.due = p.due AND t.id = p.id
+        )
+        SELECT p.shard, p.arrived::text, p.id FROM part p ORDER BY p.shard DESC, p.arrived DESC, p.id DESC LIMIT 1",
+    );
+    let mut last = (-1_i16, "0".to_owned(), Uuid::nil());
+    // Each part within the limit, however many there are.
+    while let Some(row) = {
+        let part = async { client.query_opt(&sql, &[&last.0, &last.1, &last.2]).await.map_err(|error| failed(&error)) };
+        within(limit, part).await?
+    } {
+        last = (row.get(0), row.get(1), row.get(2));
+    }
+    let cursors = server.schema.sql("UPDATE @schema@.progress SET cursor = 0, seen = '1:1:'");
+    within(limit, async { client.batch_execute(&cursors).await.map_err(|error| failed(&error)) }).await
 }
 
 async fn check_rights(client: &Client, server: &Server) -> Result<(), ConnectError> {

@@ -58,12 +58,15 @@ pub(crate) async fn run(mut session: Session, mut orders: UnboundedReceiver<Orde
         match timeout_at(next, orders.recv()).await {
             Ok(None) => break,
             Ok(Some(Order::Join { node, lease, meters, reply })) => {
+                if let Some(mut late) = membership.take() {
+                    // The caller had stopped waiting for it.
+                    _ = late.end(&mut session).await;
+                }
                 let mut new = Membership::new(node, lease, meters);
-                let joined = match new.join(&mut session).await {
-                    Ok(()) => new.look(&mut session).await,
-                    Err(failure) => Err(failure),
-                };
+                let joined = new.join(&mut session).await;
                 if joined.is_ok() {
+                    // If it fails, the next one gains the shards: the node has joined, and others count it.
+                    _ = new.look(&mut session).await;
                     new.meters.publish_now();
                     // As a weak one, so that it ends with the membership.
                     let publisher: Weak<NodeMeters> = Arc::downgrade(&new.meters);
@@ -168,16 +171,21 @@ impl Membership {
         if std::mem::take(&mut self.has_lease) {
             session.shared.activity.lost_lease();
         }
-        if !self.owned.is_empty() || session.shared.node() != 0 {
+        self.end(session).await?;
+        self.join(session).await?;
+        self.look(session).await
+    }
+
+    /// Gives all shards up, and removes the node's row.
+    async fn end(&mut self, session: &mut Session) -> Result<(), Failure> {
+        let node = session.shared.node();
+        if !self.owned.is_empty() || node != 0 {
             session.shared.rejoin();
             session.shared.push(Event::LostAll);
             self.owned.clear();
         }
-        let node = session.shared.node();
         let sql = session.sql("SELECT @schema@.leave($1)");
-        session.execute(&sql, &[&node]).await?;
-        self.join(session).await?;
-        self.look(session).await
+        session.execute(&sql, &[&node]).await
     }
 
     /// Takes over and balances, and reports gained and lost shards.
@@ -217,12 +225,16 @@ impl Membership {
             session.shared.push(Event::Surplus(surplus));
         }
         self.looks += 1;
-        if self.looks % RARE == 1 {
-            self.tidy(session).await?;
-        }
         if self.looks % OFTEN == 1 {
-            // The values may be hidden from this user. A broken connection shows itself at the next statement.
+            // The lease is renewed between statements, so none of these may take long, or wait for a locked table.
+            session.limit(self.lease / 4).await?;
+            // They are no reason to fail, and values may be hidden from this user. A broken connection shows itself at
+            // the next statement.
             _ = self.measure(session).await;
+            if self.looks % RARE == 1 {
+                _ = self.tidy(session).await;
+            }
+            session.limit(Duration::MAX).await?;
         }
         Ok(())
     }

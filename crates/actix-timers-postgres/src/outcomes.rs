@@ -90,6 +90,8 @@ impl Results {
             Some((code::MISSING, _)) => return Ok(ChangeOutcome::Missing),
             Some((code::REMOVED_IN_FLIGHT, _)) => return Ok(ChangeOutcome::RemovedInFlight),
             Some((code::IN_FLIGHT, _)) => return Ok(ChangeOutcome::InFlight),
+            // Its record is damaged, as its next load reports.
+            Some((code::MOVED, _)) => return Ok(ChangeOutcome::Done),
             _ => {}
         }
         Ok(match change {

@@ -60,4 +60,8 @@ impl TimerReader for Reader {
     fn total(&mut self) -> Result<Counts, StoreError> {
         self.call(|session| Box::pin(reads::total(session)))
     }
+
+    fn exact_total(&mut self) -> Result<Counts, StoreError> {
+        self.call(|session| Box::pin(reads::exact_total(session)))
+    }
 }

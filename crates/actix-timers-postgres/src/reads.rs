@@ -6,6 +6,7 @@ use actix_timers_durable::store::codec::DecodeError;
 use actix_timers_durable::store::{Counts, Found, Newer, Page, Part, Position};
 use actix_timers_durable::{DueTime, DurableId, StoreError};
 use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use crate::error::{Failure, unreadable};
@@ -148,12 +149,21 @@ pub(crate) async fn find_key(session: &mut Session, key: &str) -> Result<Option<
 
 /// Counts the timers of a shard.
 pub(crate) async fn counts(session: &mut Session, shard: u16) -> Result<Counts, Failure> {
-    let sql = session.sql(
-        "SELECT (SELECT count(*) FROM @schema@.timers t WHERE t.shard = $1),
-            (SELECT count(*) FROM @schema@.parked t WHERE t.shard = $1),
-            (SELECT count(*) FROM @schema@.dead_letters t WHERE t.shard = $1)",
-    );
-    let rows = session.query(&sql, &[&plan::shard(shard)]).await?;
+    count(session, "WHERE t.shard = $1", &[&plan::shard(shard)]).await
+}
+
+/// Counts all timers, in one snapshot.
+pub(crate) async fn exact_total(session: &mut Session) -> Result<Counts, Failure> {
+    count(session, "", &[]).await
+}
+
+async fn count(session: &mut Session, of: &str, params: &[&(dyn ToSql + Sync)]) -> Result<Counts, Failure> {
+    let sql = session.sql(&format!(
+        "SELECT (SELECT count(*) FROM @schema@.timers t {of}),
+            (SELECT count(*) FROM @schema@.parked t {of}),
+            (SELECT count(*) FROM @schema@.dead_letters t {of})"
+    ));
+    let rows = session.query(&sql, params).await?;
     let number = |column| rows.first().map_or(0, |row| u64::try_from(row.get::<_, i64>(column)).unwrap_or(0));
     Ok(Counts { pending: number(0), parked: number(1), dead: number(2) })
 }

@@ -168,6 +168,12 @@ impl Session {
         self.query(sql, params).await.map(drop)
     }
 
+    /// Sets the time limit of the next statements, up to that of the server's.
+    pub(crate) async fn limit(&mut self, limit: Duration) -> Result<(), Failure> {
+        let millis = limit.min(self.server.timeout).as_millis().to_string();
+        self.execute("SELECT set_config('statement_timeout', $1, false)", &[&millis]).await
+    }
+
     /// Drops a connection whose state is unknown.
     fn break_off(&mut self) {
         if self.live.take().is_some() {

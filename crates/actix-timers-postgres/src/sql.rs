@@ -72,4 +72,14 @@ mod tests {
         assert_eq!(schema.sql("SELECT FROM @schema@.t"), "SELECT FROM \"a\"\"; DROP TABLE x; --\".t");
         assert!(!(schema.tables() + &schema.functions()).contains("@schema@"));
     }
+
+    #[test]
+    fn changed_functions_have_another_revision() {
+        // FNV-1a, 64 bits.
+        let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        let functions = FUNCTIONS.concat().bytes().fold(0xcbf2_9ce4_8422_2325, hash);
+        let why =
+            "nodes replace functions of an older revision only: increase REVISION after a release, and copy the hash";
+        assert_eq!((REVISION, format!("{functions:016x}")), (1, "c18f55cf769e2232".to_owned()), "{why}");
+    }
 }

@@ -17,7 +17,7 @@ use tokio_postgres::{Config, NoTls, Row, Socket};
 use crate::arrivals::{self, Sweep};
 use crate::commit::{Commit, Reply};
 use crate::dial::{Dial, LocalFuture};
-use crate::error::{Failure, unreadable};
+use crate::error::Failure;
 use crate::io::Io;
 use crate::keeper::{Order, random_node};
 use crate::leases::leases;
@@ -269,9 +269,7 @@ impl PostgresStore {
         for row in rows {
             let other = id(row, 2);
             let moved = match (row.get::<_, i16>(1), other) {
-                (crate::outcomes::code::MOVED, Some(id)) => {
-                    Some(record(&mut live.reader.names, id, row, 3).map_err(|error| unreadable(&error.to_string()))?)
-                }
+                (crate::outcomes::code::MOVED, Some(id)) => record(&mut live.reader.names, id, row, 3).ok(),
                 _ => None,
             };
             results.add(row.get(0), row.get(1), other, moved);
@@ -521,14 +519,19 @@ impl TimerStore for PostgresStore {
     }
 
     fn give_up(&mut self, shards: &[u16]) -> Result<(), StoreError> {
-        let columns: Vec<_> = shards.iter().map(|shard| plan::shard(*shard)).collect();
+        let live = self.live()?;
+        let owned = shards.iter().filter_map(|shard| Some((plan::shard(*shard), live.ownership.epoch(*shard)?)));
+        let (columns, epochs): (Vec<_>, Vec<_>) = owned.map(|(shard, epoch)| (shard, epoch.cast_signed())).unzip();
         self.write(move |session| {
             Box::pin(async move {
+                // With the epoch, so that a statement of a broken session that comes late frees no shard that is back.
                 let sql = session.sql(
-                    "UPDATE @schema@.shards s SET owner = NULL, epoch = s.epoch + 1 WHERE s.owner = $1 AND s.shard = ANY ($2)",
+                    "UPDATE @schema@.shards s SET owner = NULL, epoch = s.epoch + 1
+                        FROM unnest($2::int2[], $3::int8[]) AS g(shard, epoch)
+                        WHERE s.owner = $1 AND s.shard = g.shard AND s.epoch = g.epoch",
                 );
                 let node = session.shared.node();
-                session.execute(&sql, &[&node, &columns]).await
+                session.execute(&sql, &[&node, &columns, &epochs]).await
             })
         })?;
         let live = self.live()?;
@@ -569,6 +572,10 @@ impl TimerStore for PostgresStore {
 
     fn total(&mut self) -> Result<Counts, StoreError> {
         self.live()?.reader.total()
+    }
+
+    fn exact_total(&mut self) -> Result<Counts, StoreError> {
+        self.live()?.reader.exact_total()
     }
 
     fn reader(&mut self) -> Result<Option<Box<dyn TimerReader>>, StoreError> {

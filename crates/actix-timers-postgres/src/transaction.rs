@@ -40,7 +40,8 @@ impl PostgresStore {
     ///
     /// A key is locked until the transaction ends: others that schedule with it wait, the nodes included. Keep the
     /// transaction short, and schedule in the order of keys. At the isolation levels `REPEATABLE READ` and
-    /// `SERIALIZABLE` a key that another transaction has used since the first statement is a serialization failure.
+    /// `SERIALIZABLE` a key that another transaction has used since the first statement is a serialization failure, and
+    /// a replaced timer that is due within a minute counts as in progress.
     ///
     /// ```no_run
     /// use std::time::Duration;
@@ -71,8 +72,7 @@ impl PostgresStore {
     /// # Errors
     /// The message, with the reason: the due time is out of range, the message cannot be encoded or is too large, the
     /// pool is unknown, or a statement failed. A failed statement has aborted the transaction; it is
-    /// [`StoreError::Rejected`], whose [`get_ref`](std::io::Error::get_ref) is a
-    /// `tokio_postgres::error::DbError` with the code.
+    /// [`StoreError::Aborted`] with the `tokio_postgres::error::DbError`, which has the code.
     pub async fn schedule_in<M: DurableMessage>(
         &self,
         client: &impl GenericClient,
@@ -91,7 +91,9 @@ impl PostgresStore {
     /// Cancels a durable timer in a transaction of yours: if that is rolled back, the timer stays. Until it ends, the
     /// timer is not delivered, and its owner may wait for it: keep the transaction short.
     ///
-    /// The outcomes are those of [`DurableTimers::cancel`](actix_timers_durable::DurableTimers::cancel).
+    /// The outcomes are those of [`DurableTimers::cancel`](actix_timers_durable::DurableTimers::cancel). At the isolation
+    /// levels `REPEATABLE READ` and `SERIALIZABLE` a timer that is due within a minute is
+    /// [`InProgress`](CancelOutcome::InProgress), since they hide whether its delivery has begun.
     ///
     /// # Errors
     /// A statement failed, and has aborted the transaction: as [`schedule_in`](Self::schedule_in).
@@ -164,7 +166,7 @@ type Param<'a> = (&'a (dyn ToSql + Sync), Type);
 async fn query(client: &impl GenericClient, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, DurableError> {
     client.query_typed(sql, params).await.map_err(|error| {
         store_error(match (Failure::of(&error), error.as_db_error()) {
-            (Failure::Reported { .. }, Some(reported)) => StoreError::Rejected(std::io::Error::other(reported.clone())),
+            (Failure::Reported { .. }, Some(reported)) => StoreError::Aborted(Box::new(reported.clone())),
             // Without a transaction it may have been executed.
             (failure, _) => StoreError::Unknown(failure.to_string()),
         })

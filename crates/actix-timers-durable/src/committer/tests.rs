@@ -89,7 +89,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
 }
 
 fn counts(committer: &Committer) -> Counts {
-    block_on(committer.ask(|answer| Request::Counts { answer })).unwrap()
+    block_on(committer.ask(|answer| Request::Counts { exact: false, answer })).unwrap()
 }
 
 fn close(committer: &Committer) -> Answered<()> {
@@ -351,7 +351,7 @@ fn queries_of_a_shared_store_do_not_wait_for_commits() {
     let seen = block_on(committer.ask(|answer| Request::Get { id: second.id, answer })).unwrap();
     assert!(seen.is_some(), "it sees all that was answered");
     close(&committer).unwrap();
-    let error = block_on(committer.ask(|answer| Request::Counts { answer })).unwrap_err();
+    let error = block_on(committer.ask(|answer| Request::Counts { exact: false, answer })).unwrap_err();
     assert!(matches!(*error, StoreError::Closed));
 }
 
@@ -360,7 +360,7 @@ fn when_the_close_is_answered_queries_of_a_shared_store_fail() {
     let committer = node(&MemoryDisk::shared(1));
     let (asks_again, (asked, answers)) = (committer.clone(), std::sync::mpsc::channel());
     let answer = Answer::to(move |_: Answered<()>| {
-        asked.send(block_on(asks_again.ask(|answer| Request::Counts { answer }))).unwrap();
+        asked.send(block_on(asks_again.ask(|answer| Request::Counts { exact: false, answer }))).unwrap();
     });
     committer.submit(Request::Close { answer });
     assert!(matches!(*answers.recv().unwrap().unwrap_err(), StoreError::Closed));
@@ -409,7 +409,7 @@ fn two_queries_of(call: impl FnOnce(&queue::SharedQueue) + Clone + Send + 'stati
     let queries = Arc::new(queue::SharedQueue::default());
     let asked = [(); 2].map(|()| {
         let (answer, answered) = Answer::awaited();
-        queries.push(Request::Counts { answer });
+        queries.push(Request::Counts { exact: false, answer });
         answered
     });
     let (has_ended, ended) = std::sync::mpsc::channel();
@@ -444,7 +444,7 @@ fn failed_queries_of_a_shared_store_are_counted() {
     let find_key = || block_on(committer.ask(|answer| Request::FindKey { key: "key".into(), answer })).map(drop);
     let query = Query { part: Part::Pending, route: None, from: at(0), until: at(9), after: None, limit: 1 };
     let list = || block_on(committer.ask(|answer| Request::List { query: query.clone(), answer })).map(drop);
-    let count = || block_on(committer.ask(|answer| Request::Counts { answer })).map(drop);
+    let count = || block_on(committer.ask(|answer| Request::Counts { exact: false, answer })).map(drop);
     let queries: [&dyn Fn() -> Answered<()>; 4] = [&get, &find_key, &list, &count];
     let held = disk.hold_commits();
     let asked = begin(committer.ask(schedule(record(8))));
@@ -552,7 +552,7 @@ fn a_push_wakes_a_thread_that_has_nothing_else_to_wake_it() {
         });
         for _ in 0..ROUNDS {
             let (answer, answered) = Answer::awaited();
-            shared.push(Request::Counts { answer });
+            shared.push(Request::Counts { exact: false, answer });
             assert!(block_on(answered).unwrap().is_err());
         }
     });

@@ -6,9 +6,10 @@ use super::batch::gather;
 use super::group::Step;
 use super::request::{Cancellation, Request, Rescheduling, Scheduled};
 use super::{Reading, Replies};
+use crate::id::DurableId;
 use crate::metrics::{DurableCounters, StoreOp};
 use crate::record::RecordState;
-use crate::store::{Change, ChangeOutcome, Part, StoreError, TimerStore};
+use crate::store::{Change, ChangeOutcome, Found, Part, StoreError, TimerStore};
 
 /// Changes of timers in shards of other nodes, with their callers.
 #[derive(Default)]
@@ -49,12 +50,12 @@ impl Foreign {
             Request::Cancel { id, answer } => {
                 (Change::Remove { id, at: None }, Step::Cancel { id, is_in_flight: false, answer })
             }
-            Request::Reschedule { id, due, answer } => match store.get(id) {
-                Ok(Some(found)) if found.part != Part::Dead => {
-                    let to = RecordState { due, nominal: due, ..found.record.progress };
+            Request::Reschedule { id, due, answer } => match store.get(id).map(|found| self.progress_of(id, found)) {
+                Ok(Some(progress)) => {
+                    let to = RecordState { due, nominal: due, ..progress };
                     (Change::Move { id, at: None, to }, Step::Reschedule { id, answer })
                 }
-                Ok(_) => return replies.put(answer, Ok(Rescheduling::NotFound)),
+                Ok(None) => return replies.put(answer, Ok(Rescheduling::NotFound)),
                 Err(error) => {
                     counters.failed(StoreOp::Read);
                     return replies.put(answer, Err(Arc::new(error)));
@@ -68,6 +69,21 @@ impl Foreign {
         };
         self.changes.push(change);
         self.steps.push(step);
+    }
+
+    /// Returns the progress of a timer that is in the store, or requested in the same group.
+    fn progress_of(&self, id: DurableId, found: Option<Found>) -> Option<RecordState> {
+        let (progress, is_dead) = found.map(|found| (found.record.progress, found.part == Part::Dead)).unzip();
+        if is_dead == Some(false) {
+            return progress;
+        }
+        self.changes.iter().rev().find_map(|change| match change {
+            Change::Put { record, .. } if record.id == id => Some(record.progress),
+            Change::Requeue { id: requeued, due } if *requeued == id => {
+                progress.map(|progress| RecordState { due: *due, attempt: 1, ..progress })
+            }
+            _ => None,
+        })
     }
 
     /// Prepares the callers' changes of a shard that turned out to be another node's.

@@ -113,7 +113,9 @@ impl<H: Horizon> Ledger<H> {
 
     /// Returns a new lower bound on due times, if it is worth a write.
     fn advance(&self) -> Option<DueTime> {
-        if !self.internal_changes.leaving().is_empty() || self.role != Role::Owner {
+        let is_complete =
+            self.internal_changes.leaving().is_empty() && self.vanished.is_empty() && !self.has_passed_over;
+        if !is_complete || self.role != Role::Owner {
             return None;
         }
         let in_memory = self.table.first_due().unwrap_or(DueTime::MAX);
@@ -171,8 +173,16 @@ impl<H: Horizon> Ledger<H> {
             // It is in memory with its new number, or will be when it is loaded.
             InternalChange::Renumbered(id) => return self.recovery.is_renumbered(id),
             // Unless a caller has moved it in the meantime.
-            InternalChange::Ended(id) if self.table.is_ending(id) => self.forget(id),
-            InternalChange::Ended(_) | InternalChange::Left(_) | InternalChange::Unparked => {}
+            InternalChange::Ended(id) | InternalChange::Left(id) => {
+                if self.table.is_ending(id) {
+                    self.forget(id);
+                }
+                // Cancelled, or other nodes have moved or requeued it meanwhile.
+                if self.is_shared && outcome == ChangeOutcome::Missing {
+                    self.vanished.push(id);
+                }
+            }
+            InternalChange::Unparked => {}
         }
         if let ChangeOutcome::Moved(record) = outcome {
             self.admit(record);
@@ -188,7 +198,9 @@ impl<H: Horizon> Ledger<H> {
             (Step::Schedule { record, answer }, outcome) => {
                 let mut scheduled = Scheduled::Created;
                 if let ChangeOutcome::Replaced(id) | ChangeOutcome::ReplacedInFlight(id) = outcome {
-                    let is_here = self.table.get(id).is_some_and(|entry| !entry.state.is_pending());
+                    let is_in_table = self.table.get(id).is_some_and(|entry| !entry.state.is_pending());
+                    // Of this node's own, the store does not tell.
+                    let is_here = is_in_table || self.held.contains(id);
                     let in_progress = is_here || matches!(outcome, ChangeOutcome::ReplacedInFlight(_));
                     self.counters.cancelled += 1;
                     self.removed(id);

@@ -219,10 +219,10 @@ impl<H: Horizon> Ledgers<H> {
                     _ if self.poll.is_none() => self.owned.values_mut().next(),
                     None => None,
                     Some(id) => {
-                        let is_end = request.is_end();
+                        let (is_end, is_claim) = (request.is_end(), matches!(request, Request::Claim { .. }));
                         let delivers = |ledger: &&mut Ledger<H>| is_end && ledger.is_delivering(id);
                         // A shard may be here again while its former ledger ends a delivery: its claim decides.
-                        let is_former_s = self.former.iter().any(|ledger| ledger.is_delivering(id));
+                        let is_former_s = !is_claim && self.former.iter().any(|ledger| ledger.is_delivering(id));
                         let former = self.former.iter_mut().find(delivers);
                         let owned = self.owned.get_mut(&id.shard());
                         former.or(owned.filter(|ledger| is_end || (ledger.may_change() && !is_former_s)))
@@ -270,6 +270,7 @@ impl<H: Horizon> Ledgers<H> {
                         Committed::Outcomes(outcomes) => ledger.written(outcomes, replies),
                         // The reply to giving it up was lost. If not, the right of its claims is lost, too.
                         Committed::Fenced if ledger.is_leaving() => {
+                            wanted.extend(ledger.take_wanted());
                             let error = StoreError::Unavailable("the shard is being given up".to_owned());
                             ledger.not_written(now, &Arc::new(error), replies);
                             ledger.given_up();

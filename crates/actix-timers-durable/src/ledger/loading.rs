@@ -157,7 +157,12 @@ impl<H: Horizon> Ledger<H> {
     /// next time, so that all are delivered in the order of the requests.
     fn leave_incomplete(&mut self) {
         let Some(due) = self.frontier.incomplete() else { return };
-        let of_it: Vec<_> = self.to_arm.iter().filter(|turn| turn.due == due).map(|turn| turn.id).collect();
+        // A timer may have been moved or claimed since.
+        let waits = |id: DurableId| {
+            self.table.get(id).is_some_and(|entry| entry.state.is_pending() && entry.record.progress.due == due)
+        };
+        let of_it = self.to_arm.iter().filter(|turn| turn.due == due && waits(turn.id));
+        let of_it: Vec<_> = of_it.map(|turn| turn.id).collect();
         if of_it.len() < self.table.len() / 2 {
             of_it.into_iter().for_each(|id| self.leave_on_disk(id, due));
         }

@@ -153,6 +153,8 @@ pub(crate) struct Ledger<H: Horizon> {
     held: Held,
     /// Timers that other nodes have moved or delivered: perhaps into the near future.
     vanished: Vec<DurableId>,
+    /// A timer that another node has moved, perhaps to before the cursor, is to be found after the unwritten changes.
+    has_passed_over: bool,
     /// The cursor in the commit being written.
     advancing: Option<DueTime>,
     internal_changes: InternalChanges,
@@ -202,6 +204,7 @@ impl<H: Horizon> Ledger<H> {
             sequence: 0,
             held: Held::of(&held),
             vanished: Vec::new(),
+            has_passed_over: false,
             advancing: None,
             internal_changes: InternalChanges::default(),
             table: Table::new(next_claim),

@@ -21,7 +21,7 @@ use crate::due_time::DueTime;
 use crate::id::DurableId;
 use crate::metrics::StoreOp;
 use crate::record::Record;
-use crate::store::{Arrivals, Change, Claim, Part, TimerStore};
+use crate::store::{Arrivals, Change, Claim, Part, StoreError, TimerStore};
 
 /// The relation of a ledger to its shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,14 +61,18 @@ impl<H: Horizon> Ledger<H> {
     /// Takes in timers that other nodes have stored or moved, or whose deliveries elsewhere have ended.
     pub(super) fn arrive(&mut self, record: Arc<Record>) {
         let id = record.id;
-        if self.role != Role::Owner || self.held.contains(id) || self.internal_changes.leaving().contains(&id) {
+        if self.role != Role::Owner || self.held.contains(id) {
             return;
         }
         if !self.recovery.has_begun() {
             return self.vanished.push(id);
         }
+        let is_leaving = self.internal_changes.leaving().contains(&id);
         match self.table.get(id) {
-            Some(entry) if !entry.state.is_pending() || entry.record.progress == record.progress => return,
+            Some(entry) if entry.record.progress == record.progress => return,
+            // The outcome of its claim, or of leaving, tells whether it was moved before.
+            Some(entry) if !entry.state.is_pending() => return self.has_passed_over = true,
+            None if is_leaving => return self.has_passed_over = true,
             Some(_) => self.forget(id),
             None => {}
         }
@@ -82,11 +86,17 @@ impl<H: Horizon> Ledger<H> {
             match store.get(id) {
                 Ok(Some(found)) if found.part == Part::Pending => self.arrive(found.record),
                 Ok(_) => {}
-                Err(_) => {
+                Err(error) => {
                     self.counters.failed(StoreOp::Read);
-                    self.vanished.push(id);
+                    // A damaged record stays so.
+                    if matches!(error, StoreError::Unavailable(_)) {
+                        self.vanished.push(id);
+                    }
                 }
             }
+        }
+        if self.vanished.is_empty() && self.internal_changes.len() == 0 {
+            self.has_passed_over = false;
         }
     }
 
@@ -118,6 +128,16 @@ impl<H: Horizon> Ledger<H> {
         }
         self.to_arm.clear();
         self.is_filling = false;
+    }
+
+    /// Takes a delivery that has ended out of its claim, while the shard is about to be given up: the next owner would
+    /// wait for the rest of the claim.
+    pub(super) fn leave_claim(&mut self, number: u64) {
+        if self.role == Role::Leaving
+            && let Some(rest) = self.table.claims().find(|claim| claim.number == number)
+        {
+            self.queue_internal(Change::Claim(rest), InternalChange::Handover);
+        }
     }
 
     /// Returns whether the shard is about to be given up.

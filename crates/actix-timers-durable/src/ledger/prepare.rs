@@ -152,7 +152,8 @@ impl<H: Horizon> Ledger<H> {
         let entry = self.table.get_mut(id)?;
         match &mut entry.state {
             State::Pending { is_changing, .. } => {
-                let is_certain = !std::mem::replace(is_changing, true);
+                // Another node may have moved it.
+                let is_certain = !std::mem::replace(is_changing, true) && !self.is_shared;
                 is_certain.then_some(entry.record.progress.due)
             }
             State::InFlight { .. } | State::Ending => None,
@@ -224,6 +225,9 @@ impl<H: Horizon> Ledger<H> {
         answer: Answer<Vec<Arc<Record>>>,
         replies: &mut Replies,
     ) {
+        if self.is_shared && self.health.end().is_some() {
+            return replies.put(answer, Ok(Vec::new()));
+        }
         let number = self.table.next_claim();
         let mut cleared = Vec::with_capacity(ids.len());
         for &id in ids {
@@ -264,6 +268,10 @@ impl<H: Horizon> Ledger<H> {
                 self.counters.ended(DeliveryOutcome::Complete);
             }
             self.forget(id);
+            // Another node may have requeued its dead letter.
+            if self.is_shared {
+                self.vanished.push(id);
+            }
             return self.end_claims();
         }
         let needs_no_claim = matches!(verdict, Verdict::Undelivered { .. } | Verdict::Park);
@@ -283,6 +291,7 @@ impl<H: Horizon> Ledger<H> {
             Verdict::Park => DeliveryOutcome::Parked,
         });
         let record = Arc::clone(&entry.record);
+        let claim = if let State::InFlight { claim, .. } = entry.state { Some(claim) } else { None };
         if let Verdict::DeadLetter { reason } = &verdict {
             self.note_dead_letter(now, &record, reason);
         }
@@ -291,6 +300,7 @@ impl<H: Horizon> Ledger<H> {
             self.horizon.disarm(handle);
         }
         self.queue_internal(change, InternalChange::Ended(id));
+        claim.into_iter().for_each(|number| self.leave_claim(number));
         self.end_claims();
     }
 

@@ -68,8 +68,8 @@ impl Queries<'_> {
                 let page = self.list(&query);
                 self.reply(answer, page, replies);
             }
-            Request::Counts { answer } => {
-                let counts = self.reader.total();
+            Request::Counts { exact, answer } => {
+                let counts = if exact { self.reader.exact_total() } else { self.reader.total() };
                 self.reply(answer, counts, replies);
             }
             _ => debug_assert!(false, "not a query"),

@@ -59,7 +59,7 @@ pub(crate) enum Request {
         answer: Answer<Listed>,
     },
     /// Count the timers.
-    Counts { answer: Answer<Counts> },
+    Counts { exact: bool, answer: Answer<Counts> },
     /// Copy the store into a new directory.
     BackUp {
         directory: PathBuf,
@@ -308,7 +308,7 @@ impl Request {
             Self::Get { answer, .. } => answer.give(Err(error())),
             Self::FindKey { answer, .. } => answer.give(Err(error())),
             Self::List { answer, .. } => answer.give(Err(error())),
-            Self::Counts { answer } => answer.give(Err(error())),
+            Self::Counts { answer, .. } => answer.give(Err(error())),
             Self::Claim { answer, .. } => answer.give(Err(error())),
             Self::BackUp { answer, .. } | Self::Close { answer } => answer.give(Err(error())),
             Self::Ended { .. }

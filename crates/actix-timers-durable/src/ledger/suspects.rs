@@ -45,7 +45,10 @@ impl<H: Horizon> Ledger<H> {
     /// Records at closing that deliveries in progress will be repeated, and their process has not died.
     pub(super) fn exonerate_at_close(&mut self) {
         if self.table.in_flight() > 0 {
-            self.exonerate();
+            // After the shard was given up, only its owner may add a claim.
+            if !self.is_former() {
+                self.exonerate();
+            }
         } else if let Some(number) = self.exoneration.take() {
             self.queue_internal(Change::EndClaim { number }, InternalChange::Bookkeeping);
         }

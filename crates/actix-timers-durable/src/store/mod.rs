@@ -340,6 +340,12 @@ pub enum StoreError {
         "the store did not reply in time ({0}), so the request may or may not have been kept: repeat it with an idempotency key"
     )]
     Unknown(String),
+    /// A statement in a transaction of the caller failed.
+    #[error(
+        "a statement in the transaction failed ({0}), which aborts the transaction: roll it back, and repeat it when the cause \
+         is fixed"
+    )]
+    Aborted(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// Another owner has the shard. Nothing of the request was kept.
     #[error(
         "the shard {shard} belongs to another owner now: nothing of the request was kept; repeat it if nodes share the \
@@ -590,6 +596,14 @@ pub trait TimerStore: Send + 'static {
     /// As [`counts`](Self::counts).
     fn total(&mut self) -> Result<Counts, StoreError> {
         self.counts(0)
+    }
+
+    /// Counts the timers in all shards: as [`total`](Self::total), and never an estimate.
+    ///
+    /// # Errors
+    /// As [`counts`](Self::counts).
+    fn exact_total(&mut self) -> Result<Counts, StoreError> {
+        self.total()
     }
 
     /// Returns a reader for queries, which then do not wait for commits. By default they are answered between commits.

@@ -46,6 +46,14 @@ pub trait TimerReader: Send {
     /// # Errors
     /// As [`TimerStore::total`].
     fn total(&mut self) -> Result<Counts, StoreError>;
+
+    /// As [`TimerStore::exact_total`].
+    ///
+    /// # Errors
+    /// As [`TimerStore::exact_total`].
+    fn exact_total(&mut self) -> Result<Counts, StoreError> {
+        self.total()
+    }
 }
 
 /// The reads of a store as a reader: between its commits, or of another store on the same disk.
@@ -66,5 +74,9 @@ impl<S: DerefMut<Target: TimerStore> + Send> TimerReader for ReadsOf<S> {
 
     fn total(&mut self) -> Result<Counts, StoreError> {
         self.0.total()
+    }
+
+    fn exact_total(&mut self) -> Result<Counts, StoreError> {
+        self.0.exact_total()
     }
 }

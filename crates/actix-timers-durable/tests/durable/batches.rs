@@ -108,6 +108,7 @@ fn a_batch_is_bounded(medium: impl Medium) {
         assert_eq!(timers.counts().await.unwrap().pending, 0);
         assert_eq!(timers.schedule_all(notes(0..most)).await.unwrap().len(), 4096);
         assert_eq!(timers.counts().await.unwrap().pending, 4096);
+        assert_eq!(timers.exact_counts().await.unwrap().pending, 4096);
     });
 }
 

@@ -30,6 +30,7 @@ on_every_store! {
     a_route_without_a_recipient_keeps_no_other_waiting_however_much_is_due
     a_due_timer_waiting_for_a_recipient_can_be_cancelled_and_moved
     a_timer_moved_while_queued_is_delivered_once_in_its_new_state
+    a_timer_moved_to_an_earlier_time_while_queued_ends_though_its_old_report_comes_during_its_delivery
     no_more_than_the_window_is_under_way_and_the_rest_keeps_its_order
     a_step_of_the_wall_clock_delivers_nothing_early_and_nothing_twice
     a_clock_set_back_between_due_time_and_delivery_delivers_nothing_early
@@ -342,6 +343,42 @@ fn a_timer_moved_while_queued_is_delivered_once_in_its_new_state(medium: impl Me
         clock.settle().await;
         assert_eq!(diary.attempts()[2..], [(1000, 3, 1)]);
         assert_eq!(diary.entries()[2].due, 20);
+        // Both places in the window are free.
+        for note in 4..=6 {
+            diary.script(note, [Act::Hang]);
+            let _ = timers.schedule_at("two", at(1000), Note(note)).await.unwrap();
+        }
+        clock.settle().await;
+        assert_eq!(diary.len(), 5);
+    });
+}
+
+fn a_timer_moved_to_an_earlier_time_while_queued_ends_though_its_old_report_comes_during_its_delivery(
+    medium: impl Medium,
+) {
+    let diary = Diary::default();
+    life(0, async |clock| {
+        let two = RouteOptions::new().window(2).retry(quick());
+        let timers =
+            diary.builder(&medium, &clock).route_with::<Note>("two", diary.writer(&clock), two).start().unwrap();
+        let mut ends = Vec::new();
+        for note in 1..=3 {
+            ends.push(diary.hold(note));
+        }
+        let mut ids = Vec::new();
+        for (note, due) in [(1, 1), (2, 1), (3, 20)] {
+            ids.push(timers.schedule_at("two", at(due), Note(note)).await.unwrap().id());
+        }
+        run_to(&clock, 1000).await;
+        assert!(timers.reschedule_at(ids[2], at(10)).await.unwrap().is_rescheduled());
+        clock.settle().await;
+        // The first one makes room for its delivery, the second one for the old report.
+        for end in ends {
+            end.send(()).unwrap();
+            clock.settle().await;
+        }
+        assert_eq!(diary.attempts()[2..], [(1000, 3, 1)]);
+        assert_eq!(timers.counts().await.unwrap().pending, 0);
         // Both places in the window are free.
         for note in 4..=6 {
             diary.script(note, [Act::Hang]);

@@ -85,6 +85,7 @@ pub(crate) fn a_reader_sees_all_that_was_committed<S: Subject>() {
     assert_eq!(reader.find_key("k").unwrap(), Some(free.id));
     assert_eq!(reader.find_key(&"k".repeat(MAX_KEY_LEN + 1)).unwrap(), None);
     assert_eq!(reader.total().unwrap(), Counts { pending: 2, parked: 0, dead: 1 });
+    assert_eq!(reader.exact_total().unwrap(), reader.total().unwrap());
 }
 
 pub(crate) fn the_cursor_never_passes_pending_records<S: Subject>() {

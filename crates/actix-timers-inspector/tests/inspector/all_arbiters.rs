@@ -21,6 +21,10 @@ const IDLE: Duration = Duration::from_secs(1800);
 #[rtype(result = "()")]
 struct Expire;
 
+#[derive(Message)]
+#[rtype(result = "()")]
+struct IsOpen;
+
 /// A session that ends when its time is over.
 struct Session(Arc<AtomicU64>);
 
@@ -42,11 +46,17 @@ impl Handler<Expire> for Session {
     }
 }
 
+impl Handler<IsOpen> for Session {
+    type Result = ();
+
+    fn handle(&mut self, _: IsOpen, _: &mut Self::Context) {}
+}
+
 /// Starts a session on the worker that serves the request. Returns the name of its timer actor.
 async fn open(expired: Data<AtomicU64>) -> String {
-    Session(expired.into_inner()).start();
-    // The session starts in a turn of its own.
-    tokio::task::yield_now().await;
+    let session = Session(expired.into_inner()).start();
+    // The session starts in a turn of its own; it answers after that.
+    session.send(IsOpen).await.unwrap();
     Timers::current().unwrap().name().to_owned()
 }
 

@@ -1,8 +1,15 @@
 -- Returns whether a node other than `p_but`, or any if that is null, has claimed this attempt of a pending timer. A claim
 -- also names members whose attempts have ended, until the last one's end.
+--
+-- Above READ COMMITTED the snapshot may be older than a claim, which does not change the row. A timer that is due by now,
+-- or in a minute on an owner whose estimate of this clock is wrong, counts as claimed there.
 CREATE OR REPLACE FUNCTION @schema@.is_claimed(p_shard smallint, p_id uuid, p_due bigint, p_attempt int, p_but bigint)
 RETURNS bool LANGUAGE plpgsql STABLE AS $$
 BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed'
+        AND p_due <= extract(epoch FROM clock_timestamp()) * 1000 + 60000 THEN
+        RETURN true;
+    END IF;
     RETURN EXISTS (
         SELECT FROM @schema@.claims c
         WHERE c.shard = p_shard AND c.node IS DISTINCT FROM p_but AND p_id = ANY (c.ids) AND EXISTS (

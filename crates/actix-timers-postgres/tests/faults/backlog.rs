@@ -26,6 +26,7 @@ fn overdue_timers_are_delivered_once_each_by_all_nodes() {
             cluster.wait_end(label);
         }
         cluster.settings.routes = vec![OFFICE.to_owned()];
+        cluster.settings.window = 1024;
         cluster.settings.declared = Vec::new();
         cluster.settings.work = Work::Nothing;
         let labels = ["a", "b", "c"].map(|letter| cluster.start(&server, letter));

@@ -1,7 +1,8 @@
 //! The checker of lines: the promises about each timer, from the [lines](crate::lines) of all nodes.
 //!
 //! 1. A stored timer is handled, or in the tables, or was perhaps cancelled.
-//! 2. After `cancelled` its handler does not run again; nor ever for a request that stored nothing.
+//! 2. After `cancelled` its handler does not run again, nor after its timer was not found; nor ever for a request that
+//!    stored nothing.
 //! 3. Each (id, repetition, attempt) reaches a handler at most once, and these numbers rise.
 //! 4. A failed attempt is followed by another one, and a repetition by the next, up to the last.
 //! 5. Nothing is early, by the clock of the machine, which is that of the database.
@@ -67,6 +68,8 @@ struct Timer {
     /// The timer is perhaps cancelled, or replaced.
     may_be_gone: bool,
     cancelled: Option<(u64, u64)>,
+    /// A cancel did not find it.
+    missed: Option<(u64, u64)>,
     moves: Vec<Move>,
     handled: Vec<Handled>,
 }
@@ -171,6 +174,12 @@ impl Book {
                 timer.cancelled.get_or_insert((line, at));
             }
             Event::NotCancelled { .. } => {}
+            Event::NotFound { id } => {
+                let timer = timer(&mut self.timers, at, id);
+                if timer.stored.is_some() {
+                    timer.missed.get_or_insert((line, at));
+                }
+            }
             Event::Moving { id, due } => {
                 timer(&mut self.timers, at, id).moves.push(Move { asked: line, done: None, is_refused: false, due });
             }
@@ -373,14 +382,16 @@ impl Book {
                     found("came twice with the same numbers");
                 }
                 let is_old = last.is_some_and(|last| handled.turn < last.turn);
-                let is_cancelled = timer.cancelled.is_some_and(|(line, _)| line < handled.line);
-                if is_old || is_cancelled {
+                let before = |event: &(u64, u64)| event.0 < handled.line;
+                let (cancelled, missed) = (timer.cancelled.filter(before), timer.missed.filter(before));
+                if is_old || cancelled.is_some() || missed.is_some() {
                     // The events that made it late.
-                    let cancelled_at = timer.cancelled.filter(|_| is_cancelled).map_or(0, |(_, at)| at);
-                    let since = last.filter(|_| is_old).map_or(0, |last| last.at).max(cancelled_at);
+                    let gone_at = cancelled.into_iter().chain(missed).map(|(_, at)| at).max().unwrap_or(0);
+                    let since = last.filter(|_| is_old).map_or(0, |last| last.at).max(gone_at);
                     match self.absences.iter().position(|absence| absence.covers(handled, since)) {
                         Some(index) => late[index] += 1,
-                        None if is_cancelled => found("was cancelled, and handled"),
+                        None if cancelled.is_some() => found("was cancelled, and handled"),
+                        None if missed.is_some() => found("was not found, and handled"),
                         None => found("came with falling numbers"),
                     }
                 }
@@ -405,7 +416,7 @@ impl Book {
         void.contains(&timer.last_at)
             || void.contains(&timer.stored_at)
             || void.contains(&timer.asked_at)
-            || timer.cancelled.is_some_and(|(_, at)| void.contains(&at))
+            || timer.cancelled.into_iter().chain(timer.missed).any(|(_, at)| void.contains(&at))
             || timer.handled.iter().any(|handled| void.contains(&handled.at))
     }
 }
@@ -564,6 +575,16 @@ mod tests {
         assert_eq!(history.judge(false), (0, 0, 0));
         assert_eq!(history.judge(true), (0, 1, 0));
         history.handled("a", 1, 1);
+        assert_eq!(history.judge(false), (0, 0, 1));
+        assert_eq!(judge(&absent(&history, 0, 1), None), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_timer_that_was_not_found_is_not_handled_afterwards() {
+        let history = History::new();
+        history.stored().handled("a", 1, 1).note("c", Event::NotFound { id: history.id });
+        assert_eq!(history.judge(false), (0, 0, 0));
+        history.handled("a", 1, 2);
         assert_eq!(history.judge(false), (0, 0, 1));
         assert_eq!(judge(&absent(&history, 0, 1), None), (0, 0, 0));
     }

@@ -37,6 +37,8 @@ pub(crate) enum Event {
     InProgress { id: DurableId },
     /// Nothing was cancelled.
     NotCancelled { id: DurableId },
+    /// Nothing was cancelled, since there is no such timer.
+    NotFound { id: DurableId },
     /// A timer is about to be moved, to a time in milliseconds since 1970.
     Moving { id: DurableId, due: u64 },
     /// The timer has its new due time.

@@ -204,7 +204,7 @@ impl Requests {
         match self.timers.cancel(id).await {
             Ok(CancelOutcome::Cancelled) => self.writer.write(Event::Cancelled { id }),
             Ok(CancelOutcome::InProgress) => self.writer.write(Event::InProgress { id }),
-            Ok(_) => self.writer.write(Event::NotCancelled { id }),
+            Ok(_) => self.writer.write(Event::NotFound { id }),
             // Without a line it counts as perhaps cancelled.
             Err(error) if changed_nothing(&error) => self.writer.write(Event::NotCancelled { id }),
             Err(_) => {}

@@ -188,6 +188,30 @@ with_server! {
         });
     }
 
+    fn a_locked_table_does_not_cost_a_node_its_lease() {
+        let schema = new_schema();
+        let options = PostgresOptions::new().schema(&schema).shards(4).lease(LEASE).timeout(Duration::from_secs(30));
+        let mut node = Member::join(connect(options).unwrap(), &serving());
+        let before = node.lease(0).fence.epoch;
+        let blocker = Session::open();
+        blocker.run(&format!("BEGIN; LOCK TABLE {schema}.dead_letters"));
+        let waiting = format!(
+            "SELECT count(*) FROM pg_locks l WHERE NOT l.granted AND l.relation = '{schema}.dead_letters'::regclass"
+        );
+        until("the keeper, which counts the timers, waits for the table", Duration::from_secs(12), || {
+            (blocker.query(&waiting)[0].get::<_, i64>(0) > 0).then_some(())
+        });
+        let began = Instant::now();
+        while began.elapsed() < LEASE * 2 {
+            node.look();
+            assert_eq!((owned(&node).len(), &node.lost[..]), (4, &[][..]));
+            std::thread::sleep(LEASE / 20);
+        }
+        // Another one that has not counted yet joins.
+        let _other = Member::join(node.store.clone(), &serving());
+        assert_eq!(node.lease(0).fence.epoch, before);
+    }
+
     fn two_adopters_divide_the_shards_of_a_dead_node() {
         for _ in 0..3 {
             let schema = new_schema();

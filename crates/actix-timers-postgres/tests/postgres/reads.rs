@@ -69,6 +69,25 @@ with_server! {
         assert_eq!(*replaced, ChangeOutcome::Replaced(retried[2].id));
     }
 
+    fn large_numbers_are_counted_on_request_and_else_estimated() {
+        let schema = new_schema();
+        let mut owner = Member::join(connect(PostgresOptions::new().schema(&schema).shards(1)).unwrap(), &serving());
+        let right = Right::Owner(owner.lease(0).fence);
+        let changes = [record(10, 1), record(11, 2)].map(put);
+        owner.store.commit_groups(&[Group { right, changes: &changes }]).unwrap();
+        let mut reader = owner.store.reader().unwrap().unwrap();
+        assert_eq!((owner.store.total().unwrap().pending, reader.total().unwrap().pending), (2, 2));
+        // As after a vacuum of many timers.
+        let many = format!("UPDATE pg_class SET relpages = 1, reltuples = 200000 WHERE oid = '{schema}.timers'::regclass");
+        Session::open().run(&many);
+        for counts in [owner.store.total(), reader.total()] {
+            assert_eq!(counts.unwrap().pending, 200_000);
+        }
+        for counts in [owner.store.exact_total(), reader.exact_total()] {
+            assert_eq!(counts.unwrap().pending, 2);
+        }
+    }
+
     fn a_record_of_a_newer_version_is_listed_as_such() {
         let schema = new_schema();
         let mut owner = Member::join(connect(PostgresOptions::new().schema(&schema).shards(1)).unwrap(), &serving());

@@ -146,6 +146,9 @@ with_server! {
         let options = || PostgresOptions::new().schema(&schema).shards(1);
         connect(options()).unwrap();
         let schedule = || admin.run(&format!("SELECT {schema}.schedule('route', 'Message', '{{}}'::json, now())"));
+        // More than one statement forgets.
+        let many = "SELECT 2000000000000 + i, pg_current_xact_id(), gen_random_uuid(), 0, false, '' FROM generate_series(1, 25000) i";
+        admin.run(&format!("INSERT INTO {schema}.timers (due, arrived, id, shard, moved, record) {many}"));
         schedule();
         let advanced = format!("UPDATE {schema}.progress SET cursor = 1 << 40, seen = '1000000000:1000000000:'");
         admin.run(&advanced);
@@ -156,7 +159,7 @@ with_server! {
         let mut store = connect(options()).unwrap();
         assert_eq!((seen("seen::text"), seen("cursor::text")), ("1:1:".to_owned(), "0".to_owned()));
         let sql = format!("SELECT count(*) FROM {schema}.timers WHERE arrived IS NULL");
-        assert_eq!(admin.query(&sql)[0].get::<_, i64>(0), 1);
+        assert_eq!(admin.query(&sql)[0].get::<_, i64>(0), 25_001);
         schedule();
         let standing = store.join(&serving()).unwrap();
         assert!(standing.gained[0].cursor.as_millis() < 1 << 40, "{standing:?}");

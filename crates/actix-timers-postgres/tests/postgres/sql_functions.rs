@@ -2,12 +2,13 @@
 
 use std::time::{Duration, SystemTime};
 
-use actix_timers_durable::store::{Change, ChangeOutcome, Part};
+use actix_timers_durable::store::{Change, ChangeOutcome, Claim, Group, Part, Right};
 use actix_timers_durable::{DueTime, DurableId, RecordState, TimerStore};
 use actix_timers_postgres::PostgresOptions;
 use uuid::Uuid;
 
-use crate::server::{Session, connect, new_schema};
+use crate::records::{put, record};
+use crate::server::{Member, Session, connect, new_schema, serving};
 use crate::with_server;
 
 with_server! {
@@ -46,6 +47,28 @@ with_server! {
         let ids: std::collections::BTreeSet<_> = (0..200).map(|_| schedule("'r', 'M', ''::bytea, now()")).collect();
         assert_eq!(ids.len(), 200);
         assert_eq!(ids.iter().map(|id| id.shard()).collect::<std::collections::BTreeSet<_>>(), (0..3).collect());
+    }
+
+    fn above_read_committed_a_timer_whose_claim_may_be_hidden_is_in_progress() {
+        let schema = new_schema();
+        let store = connect(PostgresOptions::new().schema(&schema).shards(1)).unwrap();
+        let mut owner = Member::join(store, &serving());
+        let right = Right::Owner(owner.lease(0).fence);
+        let session = Session::open();
+        for (number, level) in [(1, "REPEATABLE READ"), (2, "SERIALIZABLE")] {
+            let (due, later) = (record(10, number), record(1 << 45, number));
+            let changes = [put(due.clone()), put(later.clone())];
+            owner.store.commit_groups(&[Group { right, changes: &changes }]).unwrap();
+            session.run(&format!("BEGIN ISOLATION LEVEL {level}; SELECT FROM {schema}.meta"));
+            let claim = Change::Claim(Claim { number, members: vec![(due.id, due.progress.due, 1)] });
+            owner.store.commit_groups(&[Group { right, changes: &[claim] }]).unwrap();
+            let cancel = |id: DurableId| {
+                session.query(&format!("SELECT {schema}.cancel('{}')", Uuid::from(id)))[0].get::<_, String>(0)
+            };
+            assert_eq!(cancel(due.id), "in_progress", "its claim is later than the snapshot");
+            assert_eq!(cancel(later.id), "cancelled", "it is not due");
+            session.run("COMMIT");
+        }
     }
 
     fn a_timer_belongs_to_the_transaction() {

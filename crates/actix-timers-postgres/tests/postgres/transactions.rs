@@ -192,8 +192,8 @@ with_server! {
             let (waiting, meeting) = tokio::join!(waiting, meeting);
             let failed = [waiting, meeting].into_iter().find_map(Result::err).unwrap();
             let DurableError::Store(error) = failed.reason else { panic!("{}", failed.reason) };
-            let StoreError::Rejected(error) = &*error else { panic!("{error}") };
-            let error = error.get_ref().unwrap().downcast_ref::<DbError>().unwrap();
+            let StoreError::Aborted(error) = &*error else { panic!("{error}") };
+            let error = error.downcast_ref::<DbError>().unwrap();
             assert_eq!(*error.code(), SqlState::T_R_DEADLOCK_DETECTED);
         });
     }
@@ -241,8 +241,8 @@ with_server! {
             transaction.execute("SELECT 1", &[]).await.unwrap();
             transaction.execute("SELECT 1/0", &[]).await.unwrap_err();
             let reason = refused(store.schedule_in(&transaction, after(0, 7)).await);
-            assert!(matches!(&reason, DurableError::Store(error) if matches!(**error, StoreError::Rejected(_))), "{reason}");
-            assert!(reason.to_string().contains("transaction is aborted"), "{reason}");
+            assert!(matches!(&reason, DurableError::Store(error) if matches!(**error, StoreError::Aborted(_))), "{reason}");
+            assert!(reason.to_string().contains("current transaction is aborted"), "{reason}");
         });
     }
 

@@ -318,7 +318,7 @@ fn after_it_was_closed_everything_is_rejected() {
     assert!(world.ledger.end_reason().is_some());
     let closed = |error: Arc<StoreError>| matches!(*error, StoreError::Closed);
     assert!(closed(world.cancel(id).unwrap_err()));
-    assert!(closed(world.ask(|answer| Request::Counts { answer }).unwrap_err()));
+    assert!(closed(world.ask(|answer| Request::Counts { exact: false, answer }).unwrap_err()));
     assert!(closed(world.ask(|answer| Request::Claim { ids: vec![id], answer }).unwrap_err()));
     assert!(closed(world.ask(|answer| Request::Close { answer }).unwrap_err()));
     world.pass(100);

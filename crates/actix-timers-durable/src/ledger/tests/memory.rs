@@ -282,6 +282,26 @@ fn one_that_is_larger_than_all_that_may_be_in_memory_is_delivered_alone() {
     assert_eq!(world.run_to(20), expected);
 }
 
+/// The memory is full after the first part of the millisecond 70 000.
+#[test]
+fn a_timer_moved_out_of_a_millisecond_that_is_partly_loaded_is_not_left_on_disk() {
+    let mut world = World::holding(4096);
+    let early: Vec<_> = (0..3000).map(|_| world.schedule(69_000)).collect();
+    let crowded: Vec<_> = (0..2000).map(|_| world.schedule(70_000)).collect();
+    let moved = *crowded.iter().min().unwrap();
+    world.crash();
+    world.pass(60_000);
+    world.reopen_quietly();
+    world.maintain();
+    let due = world.wall.as_millis() + 100;
+    assert!(due < 69_000);
+    assert_eq!(world.reschedule(moved, due).unwrap(), Rescheduling::Rescheduled);
+    let log = world.run_to(200_000);
+    assert_eq!(log.iter().filter(|(_, id, _)| *id == moved).count(), 1);
+    assert_eq!(log.len(), early.len() + crowded.len());
+    assert_eq!(world.counts().pending, 0);
+}
+
 #[test]
 fn overdue_timers_of_a_resumed_route_do_not_wait_for_later_ones() {
     let mut world = World::holding(20);

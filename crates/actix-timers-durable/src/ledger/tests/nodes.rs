@@ -116,8 +116,16 @@ impl Cluster {
         due: u64,
         key: Option<&str>,
     ) -> (DurableId, Scheduled) {
+        let record = self.new_record(route, shard, due, key);
+        let id = record.id;
+        let on_key = OnKey::Replace;
+        let scheduled = self.ask(index, |answer| Request::Schedule { record, on_key, answer }).unwrap();
+        (id, scheduled)
+    }
+
+    fn new_record(&mut self, route: &str, shard: u16, due: u64, key: Option<&str>) -> Arc<Record> {
         self.names += 1;
-        let record = Record {
+        Arc::new(Record {
             id: DurableId::from_parts(shard, at(due), self.names.wrapping_mul(0x9E37_79B9_7F4A_7C15)),
             progress: RecordState::first(at(due)),
             sequence: 0,
@@ -130,11 +138,7 @@ impl Cluster {
             headers: Default::default(),
             payload_codec: None,
             payload: [].into(),
-        };
-        let (id, record) = (record.id, Arc::new(record));
-        let on_key = OnKey::Replace;
-        let scheduled = self.ask(index, |answer| Request::Schedule { record, on_key, answer }).unwrap();
-        (id, scheduled)
+        })
     }
 
     fn cancel(&mut self, index: usize, id: DurableId) -> Cancellation {
@@ -142,6 +146,7 @@ impl Cluster {
         if cancelled == Cancellation::Cancelled {
             self.cancelled.insert(id);
         }
+        self.assert_absent(cancelled == Cancellation::NotFound, id);
         cancelled
     }
 
@@ -165,7 +170,15 @@ impl Cluster {
     }
 
     fn reschedule(&mut self, index: usize, id: DurableId, due: u64) -> Rescheduling {
-        self.ask(index, |answer| Request::Reschedule { id, due: at(due), answer }).unwrap()
+        let rescheduling = self.ask(index, |answer| Request::Reschedule { id, due: at(due), answer }).unwrap();
+        self.assert_absent(rescheduling == Rescheduling::NotFound, id);
+        rescheduling
+    }
+
+    /// A timer that was not found is not pending.
+    fn assert_absent(&self, is_absent: bool, id: DurableId) {
+        let found = self.disk.open().get(id).unwrap();
+        assert!(!is_absent || found.is_none(), "{id} was not found, and is in the store: {found:?}");
     }
 
     /// Claims the due timers of a process, and gives them to its handlers.
@@ -196,9 +209,14 @@ impl Cluster {
 
     /// Ends a delivery.
     fn end(&mut self, index: usize, at_index: usize, fails: bool) {
+        let ended = self.ending(index, at_index, fails);
+        self.turn(index, vec![ended]);
+    }
+
+    fn ending(&mut self, index: usize, at_index: usize, fails: bool) -> Request {
         let record = self.processes[index].in_flight.swap_remove(at_index);
         let verdict = if fails { Verdict::Retry { due: at(self.now + 50) } } else { Verdict::Complete };
-        self.turn(index, vec![Request::Ended { id: record.id, progress: record.progress, verdict }]);
+        Request::Ended { id: record.id, progress: record.progress, verdict }
     }
 
     fn kill(&mut self, index: usize) {
@@ -217,6 +235,13 @@ impl Cluster {
     fn leave(&mut self, index: usize) {
         self.processes[index].is_leaving = true;
         self.turn(index, vec![Request::Leave]);
+    }
+
+    /// Leaves, and ends a delivery in the same group.
+    fn leave_ending(&mut self, index: usize, at_index: usize, fails: bool) {
+        let ended = self.ending(index, at_index, fails);
+        self.processes[index].is_leaving = true;
+        self.turn(index, vec![Request::Leave, ended]);
     }
 
     /// Delivers everything, with handlers that succeed.
@@ -415,6 +440,46 @@ fn requests_to_a_node_that_has_lost_their_shard_and_does_not_know_it_are_made_ne
 }
 
 #[test]
+fn a_timer_is_moved_in_the_group_that_schedules_it_whoever_owns_its_shard() {
+    // Its shard is another node's from the beginning, or since a moment that the node does not know of.
+    for has_lost in [false, true] {
+        let mut cluster = Cluster::new(1, 1);
+        cluster.start(has_lost);
+        let index = if has_lost { 0 } else { 1 };
+        if has_lost {
+            cluster.disk.end_lease(cluster.processes[0].node);
+        }
+        let record = cluster.new_record("route", 0, cluster.now + 100, None);
+        let (id, due) = (record.id, at(cluster.now + 500));
+        let (schedule, scheduled) = coming(|answer| Request::Schedule { record, on_key: OnKey::Replace, answer });
+        let (reschedule, rescheduled) = coming(|answer| Request::Reschedule { id, due, answer });
+        cluster.turn(index, vec![schedule, reschedule]);
+        assert_eq!(scheduled.get().unwrap(), Scheduled::Created);
+        let rescheduled: Answered<_> = rescheduled.get();
+        assert_eq!(rescheduled.unwrap(), Rescheduling::Rescheduled);
+        let found = cluster.disk.open().get(id).unwrap().unwrap();
+        assert_eq!(found.record.progress.due, due);
+        cluster.run_dry();
+        assert_eq!(cluster.deliveries[&id], [1]);
+    }
+}
+
+#[test]
+fn a_request_for_a_shard_that_was_lost_is_made_though_the_node_leaves_in_that_moment() {
+    let mut cluster = Cluster::new(1, 1);
+    cluster.start(true);
+    cluster.disk.end_lease(cluster.processes[0].node);
+    let record = cluster.new_record("route", 0, cluster.now + 100, None);
+    let id = record.id;
+    let (schedule, scheduled) = coming(|answer| Request::Schedule { record, on_key: OnKey::Replace, answer });
+    cluster.processes[0].is_leaving = true;
+    cluster.turn(0, vec![schedule, Request::Leave]);
+    assert_eq!(scheduled.get().unwrap(), Scheduled::Created);
+    cluster.run_dry();
+    assert_eq!(cluster.deliveries[&id], [1]);
+}
+
+#[test]
 fn a_node_that_leaves_ends_its_deliveries_and_others_wait_for_them() {
     let mut cluster = Cluster::new(2, 1);
     let due = cluster.now + 10;
@@ -439,6 +504,145 @@ fn a_node_that_leaves_ends_its_deliveries_and_others_wait_for_them() {
     attempts.sort_unstable();
     assert_eq!(attempts, [vec![1], vec![1, 2], vec![1, 2]], "a retry, and an interrupted one");
     assert_eq!(cluster.pending(), 0);
+}
+
+#[test]
+fn a_timer_that_another_node_has_moved_a_moment_ago_is_cancelled_and_moved_by_its_owner() {
+    let mut cluster = Cluster::new(1, 1);
+    cluster.start(true);
+    cluster.settle();
+    let owner = if cluster.processes[0].ledgers.owned().count() == 1 { 0 } else { 1 };
+    let due = cluster.now + 50;
+    let [cancelled, moved] = [(); 2].map(|()| cluster.schedule(owner, 0, due, None).0);
+    cluster.processes[1 - owner].ledgers.maintain(Reading { wall: at(cluster.now), time: Duration::ZERO });
+    let later = cluster.now + 100;
+    for id in [cancelled, moved] {
+        assert_eq!(cluster.reschedule(1 - owner, id, later), Rescheduling::Rescheduled);
+    }
+    assert_eq!(cluster.cancel(owner, cancelled), Cancellation::Cancelled);
+    assert_eq!(cluster.reschedule(owner, moved, later + 100), Rescheduling::Rescheduled);
+    cluster.run_dry();
+    assert_eq!(cluster.deliveries.keys().copied().collect::<Vec<_>>(), [moved]);
+    assert_eq!(cluster.pending(), 0);
+}
+
+#[test]
+fn a_timer_moved_by_another_node_while_its_owner_cannot_set_it_aside_is_set_aside_later() {
+    let mut cluster = Cluster::new(1, 1);
+    cluster.start(false);
+    let due = cluster.now + 50;
+    let id = cluster.schedule_on("new", 1, 0, due, None).0;
+    cluster.disk.reject_commits(1);
+    cluster.pass(100);
+    cluster.turn(0, vec![Request::Recheck]);
+    assert_eq!(cluster.pending(), 1);
+    assert_eq!(cluster.reschedule(1, id, due + 60), Rescheduling::Rescheduled);
+    // It learns of the move before it can write again.
+    cluster.disk.reject_commits(1);
+    cluster.pass(2000);
+    cluster.turn(0, vec![Request::Recheck]);
+    (0..20).for_each(|_| cluster.settle());
+    let counts = cluster.disk.open().total().unwrap();
+    assert_eq!((counts.pending, counts.parked), (0, 1));
+}
+
+#[test]
+fn a_timer_moved_back_by_another_node_while_its_claim_is_rejected_outlives_its_owner() {
+    let mut cluster = Cluster::new(1, 1);
+    cluster.start(false);
+    cluster.pass(20_000);
+    let due = cluster.now + 10;
+    let id = cluster.schedule(0, 0, due, None).0;
+    cluster.pass(20);
+    cluster.disk.reject_commits(1);
+    let (claim, _cleared): (_, Coming<Vec<Arc<Record>>>) = coming(|answer| Request::Claim { ids: vec![id], answer });
+    cluster.turn(0, vec![claim]);
+    assert_eq!(cluster.reschedule(1, id, due - 10_000), Rescheduling::Rescheduled);
+    // The owner learns of the move, is told that its claim missed the timer, and dies.
+    cluster.disk.reject_commits(1);
+    cluster.pass(2000);
+    cluster.turn(0, vec![Request::Recheck]);
+    cluster.pass(5000);
+    cluster.turn(0, vec![Request::Recheck]);
+    assert_eq!(cluster.pending(), 1);
+    cluster.kill(0);
+    cluster.start(true);
+    cluster.run_dry();
+    assert_eq!(cluster.deliveries[&id], [1]);
+}
+
+#[test]
+fn a_retry_decided_while_its_shard_is_given_up_does_not_wait_for_the_rest_of_its_claim() {
+    let mut cluster = Cluster::new(1, 1);
+    let due = cluster.now + 10;
+    let ids = [(); 2].map(|()| cluster.schedule(0, 0, due, None).0);
+    cluster.pass(20);
+    cluster.deliver(0);
+    cluster.start(true);
+    let failed = Arc::clone(&cluster.processes[0].in_flight[0]);
+    cluster.leave_ending(0, 0, true);
+    cluster.settle();
+    cluster.pass(100);
+    cluster.deliver(1);
+    assert_eq!(cluster.deliveries[&failed.id], [1, 2], "although the other one is with its handler");
+    // The shard goes on, and the second attempt is not repeated when the first claim ends.
+    cluster.start(true);
+    cluster.leave(1);
+    cluster.settle();
+    cluster.end(0, 0, false);
+    cluster.settle();
+    cluster.deliver(2);
+    assert_eq!(cluster.deliveries[&failed.id], [1, 2]);
+    cluster.end(1, 0, false);
+    cluster.run_dry();
+    assert!(ids.iter().all(|id| cluster.deliveries.contains_key(id)));
+    assert_eq!(cluster.pending(), 0);
+}
+
+#[test]
+fn deliveries_that_end_as_the_node_closes_are_written_though_another_goes_on() {
+    let mut cluster = Cluster::new(1, 1);
+    let due = cluster.now + 10;
+    let ids = [(); 2].map(|()| cluster.schedule(0, 0, due, None).0);
+    cluster.pass(20);
+    cluster.deliver(0);
+    cluster.start(true);
+    cluster.leave(0);
+    cluster.settle();
+    let ended = cluster.processes[0].in_flight.swap_remove(0);
+    let (close, closed) = coming(|answer| Request::Close { answer });
+    let end = Request::Ended { id: ended.id, progress: ended.progress, verdict: Verdict::Complete };
+    cluster.turn(0, vec![end, close]);
+    let closed: Answered<()> = closed.get();
+    closed.unwrap();
+    assert_eq!(cluster.pending(), 1);
+    cluster.kill(0);
+    cluster.run_dry();
+    assert_eq!(cluster.deliveries[&ended.id], [1]);
+    assert!(ids.iter().all(|id| cluster.deliveries.contains_key(id)));
+}
+
+#[test]
+fn a_late_report_of_a_delivery_in_a_shard_that_was_given_up_and_is_here_again_holds_up_no_other() {
+    let mut cluster = Cluster::new(2, 1);
+    let due = cluster.now + 10;
+    let delivered = [0, 1].map(|shard| cluster.schedule(0, shard, due, None).0);
+    cluster.pass(20);
+    cluster.deliver(0);
+    cluster.start(true);
+    cluster.settle();
+    assert_eq!(cluster.processes[0].ledgers.owned().count(), 1);
+    cluster.kill(1);
+    cluster.settle();
+    assert_eq!(cluster.processes[0].ledgers.owned().count(), 2);
+    for late in delivered {
+        let due = cluster.now;
+        let other = cluster.schedule(0, late.shard(), due, None).0;
+        let (request, cleared) = coming(|answer| Request::Claim { ids: vec![late, other], answer });
+        cluster.turn(0, vec![request]);
+        let cleared: Answered<Vec<Arc<Record>>> = cleared.get();
+        assert_eq!(cleared.unwrap().iter().map(|record| record.id).collect::<Vec<_>>(), [other]);
+    }
 }
 
 #[test]
@@ -693,7 +897,13 @@ fn nodes_that_come_and_go_lose_and_repeat_nothing() {
                 17 => {
                     cluster.disk.lose_give_ups(random.below(2));
                     cluster.disk.reject_reads(random.below(3));
-                    cluster.leave(index);
+                    match cluster.processes[index].in_flight.len() as u64 {
+                        count @ 1.. if random.once_in(2) => {
+                            let at_index = random.below(count) as usize;
+                            cluster.leave_ending(index, at_index, random.once_in(2));
+                        }
+                        _ => cluster.leave(index),
+                    }
                     cluster.disk.reject_reads(0);
                     cluster.disk.lose_give_ups(0);
                     if random.once_in(4) {

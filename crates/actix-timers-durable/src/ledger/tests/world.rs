@@ -368,7 +368,7 @@ impl World {
     }
 
     pub(crate) fn counts(&mut self) -> Counts {
-        self.ask(|answer| Request::Counts { answer }).unwrap()
+        self.ask(|answer| Request::Counts { exact: false, answer }).unwrap()
     }
 
     pub(crate) fn counters(&self) -> DurableCounters {
