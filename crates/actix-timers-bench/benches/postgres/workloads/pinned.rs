@@ -26,6 +26,8 @@ const GROUP: usize = 256;
 const OF_OTHERS: Duration = Duration::from_secs(60);
 /// Records of a page.
 const PAGE: usize = 1024;
+/// Parts of a measured time.
+const TENTHS: u32 = 10;
 /// The time from one page of a shard to the next.
 const ROUND_OF_SHARDS: Duration = Duration::from_millis(500);
 
@@ -91,15 +93,14 @@ struct Load<'a> {
 }
 
 impl Load<'_> {
-    /// Runs for a while. Returns nanoseconds per delivered timer, for each second of it.
+    /// Runs for a while. Returns nanoseconds per delivered timer, for each tenth of it.
     fn run(&mut self, duration: Duration) -> Vec<f64> {
-        let seconds = duration.as_secs().max(1);
-        (0..seconds).map(|_| self.run_a_second()).collect()
+        (0..TENTHS).map(|_| self.run_a_part(duration / TENTHS)).collect()
     }
 
-    fn run_a_second(&mut self) -> f64 {
+    fn run_a_part(&mut self, duration: Duration) -> f64 {
         let (before, started) = (self.delivered, Instant::now());
-        while started.elapsed() < Duration::from_secs(1) {
+        while started.elapsed() < duration {
             let expected = (self.started.elapsed().as_micros() * u128::from(RATE) / 1_000_000) as u64;
             let new = (expected - self.scheduled).min(GROUP as u64);
             self.turn(new);
@@ -142,9 +143,7 @@ fn measure(settings: &Settings, url: &str, name: &str, subject: &mut dyn Steady,
     let mut pages_before = load.subject.take_pages();
     sessions.execute("BEGIN ISOLATION LEVEL REPEATABLE READ");
     sessions.number("SELECT count(*) FROM pg_class");
-    load.run(settings.pinned.saturating_sub(window));
-    load.subject.take_pages();
-    let pinned = load.run(window);
+    let pinned = load.run(settings.pinned);
     let mut pages_pinned = load.subject.take_pages();
     sessions.execute("COMMIT");
     sessions.execute("VACUUM");
