@@ -65,8 +65,8 @@ struct Timer {
     stored_at: u64,
     /// Nothing was stored.
     refused: bool,
-    /// The timer is perhaps cancelled, or replaced.
-    may_be_gone: bool,
+    /// The timer is perhaps cancelled, or replaced: the number of requests that may have removed it.
+    removals: u64,
     cancelled: Option<(u64, u64)>,
     /// A cancel did not find it.
     missed: Option<(u64, u64)>,
@@ -147,7 +147,7 @@ impl Book {
             Event::Replaced { id, old, in_progress } => {
                 timer(&mut self.timers, at, id).store(line, at);
                 let old = timer(&mut self.timers, at, old);
-                old.may_be_gone = true;
+                old.removals += 1;
                 if !in_progress {
                     old.cancelled.get_or_insert((line, at));
                 }
@@ -157,26 +157,28 @@ impl Book {
                 self.errors.entry(node).or_default().0 += 1;
             }
             Event::Unsure { id, .. } => {
-                timer(&mut self.timers, at, id).may_be_gone = true;
+                timer(&mut self.timers, at, id).removals += 1;
                 // A replaced timer, too: which one is not known.
                 if let Some(key) = self.keys.get(&id) {
                     let of_key = self.keys.iter().filter(|(_, other)| *other == key).map(|(id, _)| *id);
                     for id in of_key.collect::<Vec<_>>() {
-                        self.timers.entry(id).or_default().may_be_gone = true;
+                        self.timers.entry(id).or_default().removals += 1;
                     }
                 }
                 self.errors.entry(node).or_default().1 += 1;
             }
-            Event::Cancelling { id } | Event::InProgress { id } => timer(&mut self.timers, at, id).may_be_gone = true,
+            Event::Cancelling { id } => timer(&mut self.timers, at, id).removals += 1,
+            Event::InProgress { .. } => {}
             Event::Cancelled { id } => {
                 let timer = timer(&mut self.timers, at, id);
-                timer.may_be_gone = true;
                 timer.cancelled.get_or_insert((line, at));
             }
             Event::NotCancelled { .. } => {}
             Event::NotFound { id } => {
                 let timer = timer(&mut self.timers, at, id);
-                if timer.stored.is_some() {
+                // Else another request may have removed it, during a delivery that goes on.
+                let is_alone = timer.removals == 1 && !self.keys.contains_key(&id);
+                if timer.stored.is_some() && is_alone {
                     timer.missed.get_or_insert((line, at));
                 }
             }
@@ -321,7 +323,7 @@ impl Book {
         let is_open = |(id, timer): &(&DurableId, &Timer)| {
             let replaced_until = self.keys.get(id).and_then(|key| unanswered.get(&**key));
             timer.stored.is_some()
-                && !timer.may_be_gone
+                && timer.removals == 0
                 && !self.is_void(timer)
                 && timer.must_come()
                 && replaced_until.is_none_or(|until| timer.asked_at > *until)
@@ -582,7 +584,8 @@ mod tests {
     #[test]
     fn a_timer_that_was_not_found_is_not_handled_afterwards() {
         let history = History::new();
-        history.stored().handled("a", 1, 1).note("c", Event::NotFound { id: history.id });
+        let id = history.id;
+        history.stored().handled("a", 1, 1).note("c", Event::Cancelling { id }).note("c", Event::NotFound { id });
         assert_eq!(history.judge(false), (0, 0, 0));
         history.handled("a", 1, 2);
         assert_eq!(history.judge(false), (0, 0, 1));

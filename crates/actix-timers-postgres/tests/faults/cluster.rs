@@ -344,9 +344,10 @@ impl Cluster {
         self.query(sql, &[])[0].get(0)
     }
 
-    /// Returns the ids of pending timers.
+    /// Returns the ids of pending timers, and of those set aside by nodes that do not know their route.
     pub(crate) fn pending(&self) -> BTreeSet<DurableId> {
-        let rows = self.query("SELECT id::text FROM {schema}.timers", &[]);
+        let sql = "SELECT id::text FROM {schema}.timers UNION ALL SELECT id::text FROM {schema}.parked";
+        let rows = self.query(sql, &[]);
         let ids: Vec<DurableId> = rows.iter().map(|row| row.get::<_, &str>(0).parse().unwrap()).collect();
         let distinct: BTreeSet<_> = ids.iter().copied().collect();
         assert_eq!(ids.len(), distinct.len(), "a timer is there twice: {}", self.evidence());

@@ -41,5 +41,6 @@ mod scenarios;
 mod server;
 mod shortages;
 mod skew;
+mod stalls;
 mod upgrades;
 mod wires;

@@ -10,6 +10,7 @@ use tokio_postgres::Client;
 use crate::cluster::{Cluster, LEASE, in_rounds, now};
 use crate::samples::client;
 use crate::server::{Server, open_directory, run};
+use crate::stalls::Stalls;
 
 /// The longest time to the answer of a request, whatever the server does.
 const ANSWER: Duration = Duration::from_secs(30);
@@ -148,21 +149,6 @@ fn timers_outlive_a_full_disk_of_the_server() {
     });
 }
 
-/// Writes to the log of the server for so long, and returns the longest time of a commit: a stall of the disk, which
-/// holds up all.
-fn longest_commit(cluster: &Cluster, during: Duration) -> Duration {
-    let client = cluster.client();
-    let run = |sql: &str| cluster.runtime.block_on(client.batch_execute(sql)).unwrap();
-    let (began, mut longest) = (Instant::now(), Duration::ZERO);
-    while began.elapsed() < during {
-        let before = Instant::now();
-        run("SELECT pg_logical_emit_message(true, 'stall', '')");
-        longest = longest.max(before.elapsed());
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    longest
-}
-
 /// The sizes of tables grow; nothing else changes.
 #[test]
 #[ignore = "starts servers: crates/actix-timers-postgres/tests/server cargo test -p actix-timers-postgres --test faults -- --ignored --test-threads 1"]
@@ -175,10 +161,11 @@ fn a_pinned_snapshot_makes_nothing_late() {
         cluster.runtime.block_on(pin.batch_execute(begin)).unwrap();
         std::thread::sleep(Duration::from_secs(1));
         let from = now();
-        let stall = longest_commit(&cluster, Duration::from_secs(20));
+        let stalls = Stalls::watch(&cluster);
+        std::thread::sleep(Duration::from_secs(20));
         cluster.check();
         let (lateness, number) = cluster.book.lateness(&(from..now()));
-        let lateness = Duration::from_micros(lateness);
+        let (lateness, stall) = (Duration::from_micros(lateness), stalls.longest());
         eprintln!("{number} deliveries, the latest by {lateness:?}; the longest commit of another client {stall:?}");
         let limit = Duration::from_secs(1) + stall;
         assert!(lateness <= limit, "a delivery was {lateness:?} late: {}", cluster.evidence());
