@@ -89,7 +89,7 @@ pub(crate) async fn held(session: &mut Session, wanted: &[(u16, u64)]) -> Result
     let sql = session.sql(
         "SELECT c.shard, c.number, n.id IS NOT NULL, c.ids, c.dues, c.attempts
             FROM unnest($1::int2[], $2::int8[]) AS w(shard, number)
-            JOIN @schema@.claims c ON c.shard = w.shard AND c.number = w.number
+            JOIN @schema@.claims c ON c.shard = ANY (ARRAY[w.shard]) AND c.number = w.number
             LEFT JOIN @schema@.nodes n ON n.id = c.node",
     );
     let rows = session.query(&sql, &[&shards, &numbers]).await?;
@@ -104,9 +104,10 @@ pub(crate) async fn pending(session: &mut Session, ids: &[DurableId]) -> Result<
     let dues: Vec<_> = ids.iter().map(|id| plan::time(id.first_due())).collect();
     let sql = session.sql(&format!(
         "SELECT t.id, {COLUMNS} FROM unnest($1::uuid[], $2::int2[], $3::int8[]) AS w(id, shard, due)
-            JOIN @schema@.timers t ON t.shard = w.shard AND t.due = w.due AND t.id = w.id
+            JOIN @schema@.timers t ON t.shard = ANY (ARRAY[w.shard]) AND t.due = w.due AND t.id = w.id
         UNION ALL
-        SELECT t.id, {COLUMNS} FROM unnest($1::uuid[]) AS w(id) JOIN @schema@.timers t ON t.moved AND t.id = w.id"
+        SELECT t.id, {COLUMNS} FROM unnest($1::uuid[]) AS w(id)
+            CROSS JOIN LATERAL (SELECT * FROM @schema@.timers t WHERE t.moved AND t.id = w.id OFFSET 0) t"
     ));
     session.query(&sql, &[&uuids, &shards, &dues]).await
 }

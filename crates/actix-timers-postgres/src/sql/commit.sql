@@ -85,7 +85,7 @@ BEGIN
         flags := s_flags[step];
         IF s_e[step] > e_at THEN
             DELETE FROM @schema@.claims c USING generate_series(e_at + 1, s_e[step]) AS i
-            WHERE c.shard = e_shard[i] AND c.number = e_number[i] AND (e_right[i] IS DISTINCT FROM 1 OR c.node = p_node);
+            WHERE c.shard = ANY (ARRAY[e_shard[i]]) AND c.number = e_number[i] AND (e_right[i] IS DISTINCT FROM 1 OR c.node = p_node);
         END IF;
         pick := '{}';
         late := '{}';
@@ -95,7 +95,7 @@ BEGIN
         -- A change of the holder of a key that comes after the new timer with this key.
         IF s_k[step] > k_at AND pick <> '{}' THEN
             SELECT array_agg(k_ord[j]), array_agg(k_first[j]), array_agg(k.id) INTO key_ords, key_firsts, key_ids
-            FROM generate_series(k_at + 1, s_k[step]) AS j JOIN @schema@.keys k ON k.key = k_key[j];
+            FROM generate_series(k_at + 1, s_k[step]) AS j JOIN @schema@.keys k ON k.key = ANY (ARRAY[k_key[j]]);
             again := ARRAY(SELECT i FROM unnest(pick) AS i WHERE o_id[i] IN (SELECT unnest(key_ids)));
             IF again <> '{}' THEN
                 IF EXISTS (
@@ -123,9 +123,12 @@ BEGIN
                 again := ARRAY(
                     SELECT m.i FROM generate_series(c_at + 1, s_c[step]) AS c(n)
                         CROSS JOIN generate_series(coalesce(c_last[c.n - 1], 0) + 1, c_last[c.n]) AS m(i)
-                        JOIN @schema@.timers t ON t.shard = c_shard[c.n] AND t.due = m_due[m.i] AND t.id = m_id[m.i]
-                            AND coalesce(t.attempt, 1) = m_attempt[m.i]
-                    FOR NO KEY UPDATE OF t
+                        CROSS JOIN LATERAL (
+                            SELECT FROM @schema@.timers t
+                            WHERE t.shard = c_shard[c.n] AND t.due = m_due[m.i] AND t.id = m_id[m.i]
+                                AND coalesce(t.attempt, 1) = m_attempt[m.i]
+                            FOR NO KEY UPDATE
+                        ) t
                 );
                 m_from := coalesce(c_last[c_at], 0);
                 IF cardinality(again) < c_last[s_c[step]] - m_from THEN
@@ -180,12 +183,14 @@ BEGIN
             WHERE m.id <> ALL (named)
         )
         WHERE c.node = p_node AND c.ids && named
-            AND c.shard IN (SELECT g.shard FROM unnest(g_right, g_shard) AS g("right", shard) WHERE g."right" = 1);
+            AND c.shard = ANY (ARRAY(
+                SELECT g.shard FROM unnest(g_right, g_shard) AS g("right", shard) WHERE g."right" = 1
+            ));
     END IF;
 
     IF a_shard <> '{}' THEN
         UPDATE @schema@.progress p SET cursor = a_cursor[i], seen = a_seen[i]::pg_snapshot
-        FROM generate_series(1, cardinality(a_shard)) AS i WHERE p.shard = a_shard[i];
+        FROM generate_series(1, cardinality(a_shard)) AS i WHERE p.shard = ANY (ARRAY[a_shard[i]]);
     END IF;
     -- Timers of owners that became pending before the cursor.
     IF p_is_lowering THEN
@@ -201,7 +206,7 @@ BEGIN
                 SELECT @schema@.shard_of(r.other), r.due FROM unnest(results) AS r WHERE r.code = 7
             ) AS l(shard, due)
             WHERE l.shard = ANY (held) GROUP BY l.shard
-        ) low WHERE p.shard = low.shard AND p.cursor > low.due;
+        ) low WHERE p.shard = ANY (ARRAY[low.shard]) AND p.cursor > low.due;
     END IF;
     IF cardinality(results) = 0 THEN
         INSERT INTO @schema@.outcomes (node, number) VALUES (p_node, p_number);

@@ -20,6 +20,13 @@ BEGIN
 END
 $$;
 
+-- How tables are joined with elements of arrays. A plan is kept until the next ANALYZE, and may be for a table with three
+-- rows: it would read all of an index, in each commit, also after a million rows have come, or were removed behind an old
+-- snapshot. PostgreSQL reads all of an index only for its order, for the sake of a merge join, or if the index has all
+-- columns that count. So conditions on the first column are `column = ANY (ARRAY[element])`, which no merge join can use;
+-- or the table is in a subquery that locks or has an offset, which every plan runs for each element. Partial indexes and
+-- those with all columns need the latter.
+
 -- Changes of existing timers, each at most once: the operations with the numbers in `pick`, which are in the order of ids.
 --
 -- Kinds: 1 remove, 2 move, 3 dead letter, 4 park, 5 unpark, 6 requeue, 7 discard, 8 dead letter that continues. Bits of
@@ -39,6 +46,7 @@ DECLARE
     these int[];
     hits int[];
     others int[];
+    other_dues bigint[];
     again int[];
     blocked int[] := '{}';
     at_dues bigint[];
@@ -53,7 +61,7 @@ BEGIN
         these := ARRAY(SELECT i FROM unnest(pick) AS i WHERE o_kind[i] = 1);
         WITH gone AS (
             DELETE FROM @schema@.timers t USING unnest(these) AS o(i)
-            WHERE t.shard = o_shard[o.i] AND t.due = coalesce(o_at[o.i], o_first[o.i]) AND t.id = o_id[o.i]
+            WHERE t.shard = ANY (ARRAY[o_shard[o.i]]) AND t.due = coalesce(o_at[o.i], o_first[o.i]) AND t.id = o_id[o.i]
             RETURNING o.i, t.id, t.due, coalesce(t.attempt, 1) AS attempt, @schema@.key_of(t.record, t.stripped) AS key
         )
         SELECT coalesce(array_agg(g.i), '{}'), array_agg(g.key) FILTER (WHERE g.key IS NOT NULL),
@@ -62,13 +70,19 @@ BEGIN
         INTO hits, freed, freed_ids, at_dues, at_attempts FROM gone g;
         IF cardinality(hits) < cardinality(these) THEN
             again := ARRAY(SELECT i FROM unnest(these) AS i WHERE o_at[i] IS NULL EXCEPT SELECT unnest(hits) ORDER BY 1);
+            SELECT array_agg(x.i), array_agg(x.due) INTO others, other_dues FROM (
+                SELECT o.i, t.due FROM unnest(again) AS o(i) CROSS JOIN LATERAL (
+                    SELECT t.due FROM @schema@.timers t
+                    WHERE t.moved AND t.id = o_id[o.i] AND t.shard IS NOT DISTINCT FROM o_shard[o.i] FOR UPDATE
+                ) t
+            ) x;
             WITH moved AS (
-                DELETE FROM @schema@.timers t USING unnest(again) AS o(i)
-                WHERE t.moved AND t.id = o_id[o.i] AND t.shard = o_shard[o.i]
+                DELETE FROM @schema@.timers t USING unnest(others, other_dues) AS o(i, due)
+                WHERE t.shard = ANY (ARRAY[o_shard[o.i]]) AND t.due = o.due AND t.id = o_id[o.i]
                 RETURNING o.i, t.id, t.due, coalesce(t.attempt, 1) AS attempt, @schema@.key_of(t.record, t.stripped) AS key
             ), aside AS (
                 DELETE FROM @schema@.parked p USING unnest(again) AS o(i)
-                WHERE p.id = o_id[o.i] AND p.shard = o_shard[o.i]
+                WHERE p.id = ANY (ARRAY[o_id[o.i]]) AND p.shard IS NOT DISTINCT FROM o_shard[o.i]
                 RETURNING o.i, p.id, NULL::bigint AS due, NULL::int AS attempt, @schema@.key_of(p.record, p.stripped) AS key
             )
             SELECT hits || coalesce(array_agg(g.i), '{}'), array_agg(g.key) FILTER (WHERE g.key IS NOT NULL),
@@ -86,7 +100,7 @@ BEGIN
         IF freed IS NOT NULL THEN
             DELETE FROM @schema@.keys k
             USING (SELECT f.key, f.id FROM unnest(freed, freed_ids) AS f(key, id) ORDER BY f.key) f
-            WHERE k.key = f.key AND k.id = f.id;
+            WHERE k.key = ANY (ARRAY[f.key]) AND k.id = f.id;
         END IF;
         -- After the rows were locked: a claim of an owner names the timer, or that owner will find it missing.
         IF p_flags & 512 <> 0 THEN
@@ -104,23 +118,26 @@ BEGIN
     IF p_flags & (4 | 8 | 16 | 256) <> 0 THEN
         these := ARRAY(SELECT i FROM unnest(pick) AS i WHERE o_kind[i] IN (2, 3, 4, 8));
         SELECT coalesce(array_agg(x.i), '{}'), coalesce(array_agg(x.due), '{}') INTO hits, at_dues FROM (
-            SELECT o.i, t.due FROM unnest(these) AS o(i) JOIN @schema@.timers t
-                ON t.shard = o_shard[o.i] AND t.due = coalesce(o_at[o.i], o_first[o.i]) AND t.id = o_id[o.i]
-            FOR UPDATE OF t
+            SELECT o.i, t.due FROM unnest(these) AS o(i) CROSS JOIN LATERAL (
+                SELECT t.due FROM @schema@.timers t
+                WHERE t.shard = o_shard[o.i] AND t.due = coalesce(o_at[o.i], o_first[o.i]) AND t.id = o_id[o.i]
+                FOR UPDATE
+            ) t
         ) x;
         IF cardinality(hits) < cardinality(these) THEN
             again := ARRAY(SELECT i FROM unnest(these) AS i WHERE o_at[i] IS NULL EXCEPT SELECT unnest(hits) ORDER BY 1);
             SELECT hits || coalesce(array_agg(x.i), '{}'), at_dues || coalesce(array_agg(x.due), '{}')
             INTO hits, at_dues FROM (
-                SELECT o.i, t.due FROM unnest(again) AS o(i) JOIN @schema@.timers t
-                    ON t.moved AND t.id = o_id[o.i] AND t.shard = o_shard[o.i]
-                FOR UPDATE OF t
+                SELECT o.i, t.due FROM unnest(again) AS o(i) CROSS JOIN LATERAL (
+                    SELECT t.due FROM @schema@.timers t
+                    WHERE t.moved AND t.id = o_id[o.i] AND t.shard IS NOT DISTINCT FROM o_shard[o.i] FOR UPDATE
+                ) t
             ) x;
         END IF;
         IF p_flags & 512 <> 0 THEN
             blocked := ARRAY(
                 SELECT h.i FROM unnest(hits, at_dues) AS h(i, due) JOIN @schema@.timers t
-                    ON t.shard = o_shard[h.i] AND t.due = h.due AND t.id = o_id[h.i]
+                    ON t.shard = ANY (ARRAY[o_shard[h.i]]) AND t.due = h.due AND t.id = o_id[h.i]
                 WHERE o_kind[h.i] = 2 AND o_right[h.i] IN (2, 3) AND @schema@.is_claimed(
                     t.shard, t.id, t.due, coalesce(t.attempt, 1), CASE o_right[h.i] WHEN 3 THEN p_node END
                 )
@@ -139,7 +156,7 @@ BEGIN
                 (due, nominal, repetition, dead_at, id, attempt, shard, stripped, reason, record)
             SELECT t.due, t.nominal, t.repetition, o_dead_at[h.i], t.id, t.attempt, t.shard, t.stripped, o_reason[h.i], t.record
             FROM unnest(hits, at_dues) AS h(i, due) JOIN @schema@.timers t
-                ON t.shard = o_shard[h.i] AND t.due = h.due AND t.id = o_id[h.i]
+                ON t.shard = ANY (ARRAY[o_shard[h.i]]) AND t.due = h.due AND t.id = o_id[h.i]
             WHERE o_kind[h.i] IN (3, 8)
             ON CONFLICT (id) DO UPDATE SET due = EXCLUDED.due, nominal = EXCLUDED.nominal,
                 repetition = EXCLUDED.repetition, dead_at = EXCLUDED.dead_at, attempt = EXCLUDED.attempt,
@@ -155,7 +172,7 @@ BEGIN
                     moved = o_due[h.i] <> o_first[h.i],
                     arrived = CASE WHEN o_right[h.i] IN (1, 2) THEN pg_current_xact_id() END
                 FROM unnest(hits, at_dues) AS h(i, due)
-                WHERE o_kind[h.i] IN (2, 8) AND t.shard = o_shard[h.i] AND t.due = h.due AND t.id = o_id[h.i]
+                WHERE o_kind[h.i] IN (2, 8) AND t.shard = ANY (ARRAY[o_shard[h.i]]) AND t.due = h.due AND t.id = o_id[h.i]
                 RETURNING h.i, t.id, t.due, t.nominal, t.attempt, t.repetition, t.stripped, t.record
             )
             SELECT array_agg(ROW(o_ord[c.i], 7, c.id, c.due, c.nominal, c.attempt, c.repetition, c.stripped, c.record)::@schema@.outcome)
@@ -171,7 +188,7 @@ BEGIN
             IF again <> '{}' THEN
                 WITH gone AS (
                     DELETE FROM @schema@.parked p USING unnest(again) AS o(i)
-                    WHERE p.id = o_id[o.i] AND p.shard = o_shard[o.i]
+                    WHERE p.id = ANY (ARRAY[o_id[o.i]]) AND p.shard IS NOT DISTINCT FROM o_shard[o.i]
                     RETURNING o.i, p.*
                 ), back AS (
                     INSERT INTO @schema@.timers (due, nominal, repetition, arrived, id, attempt, shard, stripped, moved, record)
@@ -188,18 +205,18 @@ BEGIN
         IF p_flags & 8 <> 0 THEN
             WITH gone AS (
                 DELETE FROM @schema@.timers t USING unnest(hits, at_dues) AS h(i, due)
-                WHERE o_kind[h.i] = 3 AND t.shard = o_shard[h.i] AND t.due = h.due AND t.id = o_id[h.i]
+                WHERE o_kind[h.i] = 3 AND t.shard = ANY (ARRAY[o_shard[h.i]]) AND t.due = h.due AND t.id = o_id[h.i]
                 RETURNING t.id, @schema@.key_of(t.record, t.stripped) AS key
             )
             SELECT array_agg(g.key), array_agg(g.id) INTO freed, freed_ids FROM gone g WHERE g.key IS NOT NULL;
             DELETE FROM @schema@.keys k
             USING (SELECT f.key, f.id FROM unnest(freed, freed_ids) AS f(key, id) ORDER BY f.key) f
-            WHERE k.key = f.key AND k.id = f.id;
+            WHERE k.key = ANY (ARRAY[f.key]) AND k.id = f.id;
         END IF;
         IF p_flags & 16 <> 0 THEN
             WITH gone AS (
                 DELETE FROM @schema@.timers t USING unnest(hits, at_dues) AS h(i, due)
-                WHERE o_kind[h.i] = 4 AND t.shard = o_shard[h.i] AND t.due = h.due AND t.id = o_id[h.i]
+                WHERE o_kind[h.i] = 4 AND t.shard = ANY (ARRAY[o_shard[h.i]]) AND t.due = h.due AND t.id = o_id[h.i]
                 RETURNING t.*
             ), wanted AS (
                 INSERT INTO @schema@.wanted_routes (shard, route)
@@ -221,7 +238,7 @@ BEGIN
         these := ARRAY(SELECT i FROM unnest(pick) AS i WHERE o_kind[i] = 5);
         WITH gone AS (
             DELETE FROM @schema@.parked p USING unnest(these) AS o(i)
-            WHERE p.id = o_id[o.i] AND p.shard = o_shard[o.i]
+            WHERE p.id = ANY (ARRAY[o_id[o.i]]) AND p.shard IS NOT DISTINCT FROM o_shard[o.i]
             RETURNING o.i, p.*
         ), back AS (
             INSERT INTO @schema@.timers (due, nominal, repetition, id, attempt, shard, stripped, moved, record)
@@ -241,7 +258,7 @@ BEGIN
         these := ARRAY(SELECT i FROM unnest(pick) AS i WHERE o_kind[i] = 7);
         WITH gone AS (
             DELETE FROM @schema@.dead_letters d USING unnest(these) AS o(i)
-            WHERE d.id = o_id[o.i] AND d.shard = o_shard[o.i]
+            WHERE d.id = ANY (ARRAY[o_id[o.i]]) AND d.shard IS NOT DISTINCT FROM o_shard[o.i]
             RETURNING o.i
         )
         SELECT coalesce(array_agg(g.i), '{}') INTO hits FROM gone g;
@@ -255,20 +272,20 @@ BEGIN
     IF p_flags & 64 <> 0 THEN
         these := ARRAY(SELECT i FROM unnest(pick) AS i WHERE o_kind[i] = 6 ORDER BY o_ord[i]);
         again := ARRAY(
-            SELECT i FROM unnest(these) AS i WHERE NOT EXISTS (
-                SELECT FROM @schema@.timers t WHERE t.shard = o_shard[i] AND t.due = o_first[i] AND t.id = o_id[i]
-            ) AND NOT EXISTS (SELECT FROM @schema@.timers t WHERE t.moved AND t.id = o_id[i])
-            AND NOT EXISTS (SELECT FROM @schema@.parked p WHERE p.id = o_id[i])
+            SELECT i FROM unnest(these) AS i WHERE NOT @schema@.is_there(o_shard[i], o_first[i], o_id[i])
+                AND NOT EXISTS (SELECT FROM @schema@.parked p WHERE p.id = o_id[i] OFFSET 0)
         );
         SELECT coalesce(array_agg(x.i), '{}') INTO again FROM (
-            SELECT o.i FROM unnest(again) AS o(i) JOIN @schema@.dead_letters d ON d.id = o_id[o.i] AND d.shard = o_shard[o.i]
-            FOR UPDATE OF d
+            SELECT o.i FROM unnest(again) AS o(i) CROSS JOIN LATERAL (
+                SELECT FROM @schema@.dead_letters d
+                WHERE d.id = o_id[o.i] AND d.shard IS NOT DISTINCT FROM o_shard[o.i] FOR UPDATE
+            ) d
         ) x;
         WITH new AS (
             INSERT INTO @schema@.keys (key, id)
             SELECT f.key, f.id FROM (
                 SELECT @schema@.key_of(d.record, d.stripped) AS key, d.id, o_ord[o.i] AS ord
-                FROM unnest(again) AS o(i) JOIN @schema@.dead_letters d ON d.id = o_id[o.i]
+                FROM unnest(again) AS o(i) JOIN @schema@.dead_letters d ON d.id = ANY (ARRAY[o_id[o.i]])
             ) f WHERE f.key IS NOT NULL ORDER BY f.key, f.ord
             ON CONFLICT (key) DO NOTHING
             RETURNING id
@@ -276,7 +293,7 @@ BEGIN
         SELECT coalesce(array_agg(n.id), '{}') INTO kept FROM new n;
         WITH gone AS (
             DELETE FROM @schema@.dead_letters d USING unnest(again) AS o(i)
-            WHERE d.id = o_id[o.i] AND d.shard = o_shard[o.i]
+            WHERE d.id = ANY (ARRAY[o_id[o.i]]) AND d.shard IS NOT DISTINCT FROM o_shard[o.i]
             RETURNING o.i, d.id, d.shard, d.repetition, nullif(coalesce(d.nominal, d.due), o_due[o.i]) AS nominal, d.record,
                 (coalesce(d.stripped, 0) | 1 | CASE
                     WHEN @schema@.key_of(d.record, d.stripped) IS NULL OR d.id = ANY (kept) THEN 0 ELSE 2

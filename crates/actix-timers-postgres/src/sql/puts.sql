@@ -24,6 +24,9 @@ DECLARE
     hits int[];
     gone_of int[];
     holders uuid[];
+    others int[];
+    other_ids uuid[];
+    other_dues bigint[];
     gone_ids uuid[];
     gone_dues bigint[];
     gone_attempts int[];
@@ -38,25 +41,30 @@ BEGIN
         END IF;
         IF p_flags & 1024 <> 0 THEN
             SELECT coalesce(array_agg(x.i), '{}'), array_agg(x.id) INTO hits, holders FROM (
-                SELECT o.i, k.id FROM unnest(todo) AS o(i) JOIN @schema@.keys k ON k.key = k_key[o.i]
+                SELECT o.i, k.id FROM unnest(todo) AS o(i) JOIN @schema@.keys k ON k.key = ANY (ARRAY[k_key[o.i]])
                 WHERE k_replace[o.i] AND k.id <> k_id[o.i] ORDER BY k.id
             ) x;
             IF hits <> '{}' THEN
                 WITH gone AS (
                     DELETE FROM @schema@.timers t USING unnest(hits, holders) AS h(i, id)
-                    WHERE t.shard = @schema@.shard_of(h.id) AND t.due = @schema@.first_due_of(h.id) AND t.id = h.id
+                    WHERE t.shard = ANY (ARRAY[@schema@.shard_of(h.id)]) AND t.due = @schema@.first_due_of(h.id) AND t.id = h.id
                     RETURNING h.i, h.id, t.due, coalesce(t.attempt, 1) AS attempt
                 )
                 SELECT coalesce(array_agg(g.i), '{}'), array_agg(g.id), array_agg(g.due), array_agg(g.attempt)
                 INTO gone_of, gone_ids, gone_dues, gone_attempts FROM gone g;
                 IF cardinality(gone_of) < cardinality(hits) THEN
+                    SELECT array_agg(x.i), array_agg(x.id), array_agg(x.due) INTO others, other_ids, other_dues FROM (
+                        SELECT h.i, h.id, t.due FROM unnest(hits, holders) AS h(i, id) CROSS JOIN LATERAL (
+                            SELECT t.due FROM @schema@.timers t WHERE t.moved AND t.id = h.id FOR UPDATE
+                        ) t
+                    ) x;
                     WITH moved AS (
-                        DELETE FROM @schema@.timers t USING unnest(hits, holders) AS h(i, id)
-                        WHERE t.moved AND t.id = h.id
+                        DELETE FROM @schema@.timers t USING unnest(others, other_ids, other_dues) AS h(i, id, due)
+                        WHERE t.shard = ANY (ARRAY[@schema@.shard_of(h.id)]) AND t.due = h.due AND t.id = h.id
                         RETURNING h.i, h.id, t.due, coalesce(t.attempt, 1) AS attempt
                     ), aside AS (
                         DELETE FROM @schema@.parked p USING unnest(hits, holders) AS h(i, id)
-                        WHERE p.id = h.id
+                        WHERE p.id = ANY (ARRAY[h.id])
                         RETURNING h.i, h.id, NULL::bigint AS due, NULL::int AS attempt
                     )
                     SELECT gone_of || coalesce(array_agg(g.i), '{}'), gone_ids || array_agg(g.id),
@@ -65,7 +73,7 @@ BEGIN
                 END IF;
                 DELETE FROM @schema@.keys k
                 USING (SELECT k_key[g.i] AS key, g.id FROM unnest(gone_of, gone_ids) AS g(i, id) ORDER BY g.i) g
-                WHERE k.key = g.key AND k.id = g.id;
+                WHERE k.key = ANY (ARRAY[g.key]) AND k.id = g.id;
                 results := results || ARRAY(
                     SELECT ROW(k_ord[g.i], CASE WHEN @schema@.is_claimed(
                         @schema@.shard_of(g.id), g.id, g.due, g.attempt,
@@ -94,7 +102,7 @@ BEGIN
         EXIT WHEN cardinality(hits) = cardinality(todo);
         todo := ARRAY(SELECT unnest(todo) AS i EXCEPT SELECT unnest(hits) ORDER BY 1);
         SELECT coalesce(array_agg(x.i), '{}'), array_agg(x.id) INTO hits, holders FROM (
-            SELECT o.i, k.id FROM unnest(todo) AS o(i) JOIN @schema@.keys k ON k.key = k_key[o.i]
+            SELECT o.i, k.id FROM unnest(todo) AS o(i) JOIN @schema@.keys k ON k.key = ANY (ARRAY[k_key[o.i]])
             WHERE k.id = k_id[o.i] OR NOT k_replace[o.i]
         ) x;
         results := results || ARRAY(

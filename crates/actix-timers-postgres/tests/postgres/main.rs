@@ -30,6 +30,7 @@ mod metrics;
 mod nodes;
 mod oracle;
 mod outages;
+mod plans;
 mod reads;
 mod routes;
 mod server;
