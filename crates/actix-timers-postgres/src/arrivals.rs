@@ -52,10 +52,10 @@ pub(crate) async fn look(session: &mut Session, sweep: &Sweep) -> Result<Seen, F
         "SELECT n.now, t.id, {COLUMNS}, t.shard, t.arrived::text FROM (SELECT pg_current_snapshot()::text AS now) n
         LEFT JOIN LATERAL (
             SELECT f.* FROM unnest($1::int2[]) AS s(shard) CROSS JOIN LATERAL (
-                SELECT t.* FROM @schema@.timers t WHERE t.shard = s.shard AND t.arrived >= $2::text::xid8
+                SELECT t.* FROM @schema@.timers t WHERE t.shard::int = s.shard AND t.arrived >= $2::text::xid8
                     AND (s.shard > $4 OR (t.arrived, t.id) > ($5::text::xid8, $6::uuid))
                 UNION ALL
-                SELECT t.* FROM @schema@.timers t WHERE t.shard = s.shard AND t.arrived = ANY ($3::text[]::xid8[])
+                SELECT t.* FROM @schema@.timers t WHERE t.shard::int = s.shard AND t.arrived = ANY ($3::text[]::xid8[])
                     AND (s.shard > $4 OR (t.arrived, t.id) > ($5::text::xid8, $6::uuid))
                 ORDER BY arrived, id LIMIT $7
             ) f LIMIT $7

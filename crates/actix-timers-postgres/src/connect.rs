@@ -293,8 +293,8 @@ async fn forget_transactions(client: &Client, server: &Server, limit: Duration) 
     let sql = server.schema.sql(
         "WITH part AS (
             SELECT t.shard, t.due, t.id, t.arrived FROM @schema@.timers t
-            WHERE t.arrived IS NOT NULL AND (t.shard, t.arrived, t.id) > ($1, $2::text::xid8, $3)
-            ORDER BY t.shard, t.arrived, t.id LIMIT 10000
+            WHERE t.arrived IS NOT NULL AND (t.shard::int, t.arrived, t.id) > ($1::int2, $2::text::xid8, $3)
+            ORDER BY t.shard::int, t.arrived, t.id LIMIT 10000
         ), forgotten AS (
             UPDATE @schema@.timers t SET arrived = NULL FROM part p
             WHERE t.shard = p.shard AND t.due = p.due AND t.id = p.id

@@ -152,12 +152,12 @@ impl Membership {
         }
         let before = boot_clock::now();
         let (node, serves, lease) = (session.shared.node(), self.serves(session), interval(self.lease));
-        let sql = session.sql("SELECT @schema@.renew($1, $2::text::interval, $3)");
+        let sql = session.sql("SELECT r.now, r.rest FROM @schema@.renew($1, $2::text::interval, $3) r");
         let rows = session.query(&sql, &[&node, &lease, &serves]).await?;
-        let Some(micros) = rows.first().and_then(|row| row.get::<_, Option<i64>>(0)) else {
+        let Some((micros, rest)) = rows.first().map(|row| (row.get(0), row.get::<_, i64>(1))) else {
             return self.rejoin(session).await;
         };
-        session.shared.extend(before + self.lease);
+        session.shared.extend(before + Duration::from_micros(u64::try_from(rest).unwrap_or(0)).min(self.lease));
         let took = boot_clock::now().saturating_sub(before);
         // A slow reply says little about the clock.
         if took < Duration::from_millis(200) {

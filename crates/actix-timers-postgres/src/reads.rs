@@ -16,6 +16,8 @@ use crate::session::Session;
 
 /// The largest number of timers that is counted exactly.
 const COUNTED: f32 = 100_000.0;
+/// The largest index that is read for this, in bytes: of some 600 000 timers, removed ones included.
+const COUNTED_INDEX: i64 = 32 << 20;
 
 /// Whether any node has claimed the timer `t` as it is, if that is pending.
 const CLAIMED: &str = "@schema@.is_claimed(t.shard, t.id, t.due, coalesce(t.attempt, 1), NULL)";
@@ -177,17 +179,15 @@ pub(crate) async fn counts_by_shard(session: &mut Session) -> Result<HashMap<u16
         |counts, number| counts.dead = number,
     ];
     for (table, set) in ["timers", "parked", "dead_letters"].into_iter().zip(set) {
-        let estimate = estimate(session, table).await?;
-        let sql = if estimate < COUNTED {
-            format!("SELECT t.shard, count(*) FROM @schema@.{table} t GROUP BY t.shard")
-        } else {
-            "SELECT s.shard, ($1::float4 / count(*) OVER ())::bigint FROM @schema@.shards s".to_owned()
-        };
-        let sql = session.sql(&sql);
-        let rows = if estimate < COUNTED {
-            session.query(&sql, &[]).await?
-        } else {
-            session.query(&sql, &[&estimate]).await?
+        let rows = match estimate(session, table).await? {
+            None => {
+                let sql = format!("SELECT t.shard, count(*) FROM @schema@.{table} t GROUP BY t.shard");
+                session.query(&session.sql(&sql), &[]).await?
+            }
+            Some(estimate) => {
+                let sql = "SELECT s.shard, ($1::float4 / count(*) OVER ())::bigint FROM @schema@.shards s";
+                session.query(&session.sql(sql), &[&estimate]).await?
+            }
         };
         for row in rows {
             let number = u64::try_from(row.get::<_, i64>(1)).unwrap_or(0);
@@ -201,27 +201,30 @@ pub(crate) async fn counts_by_shard(session: &mut Session) -> Result<HashMap<u16
 pub(crate) async fn total(session: &mut Session) -> Result<Counts, Failure> {
     let mut numbers = [0; 3];
     for (number, table) in numbers.iter_mut().zip(["timers", "parked", "dead_letters"]) {
-        let estimate = estimate(session, table).await?;
-        *number = if estimate < COUNTED {
-            let sql = session.sql(&format!("SELECT count(*) FROM @schema@.{table} t"));
-            let rows = session.query(&sql, &[]).await?;
-            rows.first().map_or(0, |row| u64::try_from(row.get::<_, i64>(0)).unwrap_or(0))
-        } else {
-            estimate as u64
+        *number = match estimate(session, table).await? {
+            None => {
+                let sql = session.sql(&format!("SELECT count(*) FROM @schema@.{table} t"));
+                let rows = session.query(&sql, &[]).await?;
+                rows.first().map_or(0, |row| u64::try_from(row.get::<_, i64>(0)).unwrap_or(0))
+            }
+            Some(estimate) => estimate as u64,
         };
     }
     let [pending, parked, dead] = numbers;
     Ok(Counts { pending, parked, dead })
 }
 
-/// Returns the number of rows of a table by the statistics of the server.
-async fn estimate(session: &mut Session, table: &str) -> Result<f32, Failure> {
-    let name = session.sql(&format!("@schema@.{table}"));
+/// Returns the number of rows of a table by the statistics of the server; none if they are few enough to be counted, with
+/// the removed ones that vacuum has to keep.
+async fn estimate(session: &mut Session, table: &str) -> Result<Option<f32>, Failure> {
+    let [table, index] =
+        [table.to_owned(), format!("{table}_pkey")].map(|name| session.sql(&format!("@schema@.{name}")));
     // The number of rows at the last vacuum, for the pages of today.
     let sql = "SELECT CASE WHEN c.relpages > 0 AND c.reltuples >= 0
             THEN c.reltuples / c.relpages * (pg_relation_size(c.oid) / current_setting('block_size')::int)
-            ELSE pg_relation_size(c.oid) / 200.0 END::float4
+            ELSE pg_relation_size(c.oid) / 200.0 END::float4, pg_relation_size($2::text::regclass)
         FROM pg_class c WHERE c.oid = $1::text::regclass";
-    let rows = session.query(sql, &[&name]).await?;
-    Ok(rows.first().map_or(0.0, |row| row.get(0)))
+    let rows = session.query(sql, &[&table, &index]).await?;
+    let found = rows.first().map(|row| (row.get(0), row.get::<_, i64>(1)));
+    Ok(found.filter(|(rows, index)| *rows >= COUNTED || *index > COUNTED_INDEX).map(|(rows, _)| rows))
 }

@@ -54,13 +54,19 @@ BEGIN
 END
 $$;
 
--- Renews the lease of a node; returns the time in microseconds, or null if the lease has ended.
-CREATE OR REPLACE FUNCTION @schema@.renew(p_node bigint, p_lease interval, p_serves bool) RETURNS bigint
-LANGUAGE plpgsql AS $$
+-- Renews the lease of a node after a quarter of it; returns the time and the rest of the lease in microseconds, or no row
+-- if the lease has ended. Each renewal leaves a version of the row that others step over, as long as it is visible to the
+-- oldest snapshot.
+CREATE OR REPLACE FUNCTION @schema@.renew(p_node bigint, p_lease interval, p_serves bool)
+RETURNS TABLE (now bigint, rest bigint) LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE @schema@.nodes n SET lease_until = clock_timestamp() + p_lease, serves = p_serves
-    WHERE n.id = p_node AND n.lease_until > clock_timestamp();
-    RETURN CASE WHEN FOUND THEN (extract(epoch FROM clock_timestamp()) * 1000000)::bigint END;
+    WHERE n.id = p_node AND n.lease_until > clock_timestamp() AND (
+        n.serves <> p_serves
+        OR n.lease_until NOT BETWEEN clock_timestamp() + p_lease * 0.75 AND clock_timestamp() + p_lease
+    );
+    RETURN QUERY SELECT (extract(epoch FROM c.now) * 1000000)::bigint, (extract(epoch FROM n.lease_until - c.now) * 1000000)::bigint
+        FROM (SELECT clock_timestamp() AS now) c JOIN @schema@.nodes n ON n.lease_until > c.now WHERE n.id = p_node;
 END
 $$;
 
@@ -196,10 +202,10 @@ CREATE OR REPLACE FUNCTION @schema@.leases(p_node bigint, p_shards smallint[])
 RETURNS TABLE (shard smallint, epoch bigint, stored bigint, bound bigint, seen text) LANGUAGE sql STABLE AS $$
     SELECT s.shard, s.epoch, p.cursor, least(p.cursor, (
         SELECT CASE WHEN count(*) > 10000 THEN 0 ELSE min(u.due) END FROM (
-            SELECT t.due FROM @schema@.timers t WHERE t.shard = s.shard AND t.arrived >= pg_snapshot_xmax(p.seen)
+            SELECT t.due FROM @schema@.timers t WHERE t.shard::int = s.shard AND t.arrived >= pg_snapshot_xmax(p.seen)
             UNION ALL
             SELECT t.due FROM @schema@.timers t
-            WHERE t.shard = s.shard AND t.arrived = ANY (ARRAY(SELECT pg_snapshot_xip(p.seen)))
+            WHERE t.shard::int = s.shard AND t.arrived = ANY (ARRAY(SELECT pg_snapshot_xip(p.seen)))
             LIMIT 10001
         ) u
     )), pg_current_snapshot()::text

@@ -20,12 +20,15 @@ BEGIN
 END
 $$;
 
--- How tables are joined with elements of arrays. A plan is kept until the next ANALYZE, and may be for a table with three
--- rows: it would read all of an index, in each commit, also after a million rows have come, or were removed behind an old
--- snapshot. PostgreSQL reads all of an index only for its order, for the sake of a merge join, or if the index has all
--- columns that count. So conditions on the first column are `column = ANY (ARRAY[element])`, which no merge join can use;
--- or the table is in a subquery that locks or has an offset, which every plan runs for each element. Partial indexes and
--- those with all columns need the latter.
+-- How tables are joined with elements of arrays. A plan is kept until the next VACUUM or ANALYZE, and may be for a table
+-- with three rows: it would read all of an index, in each commit, also after many rows have come, or were removed behind
+-- an old snapshot. Without a condition on it PostgreSQL reads an index for its order, which a merge join could use, or if
+-- the index has all columns that count, or if it is partial and has the rows in question. So conditions on the first
+-- column are `column = ANY (ARRAY[element])`, which no merge join can use. In the other two cases the table is in a
+-- subquery that locks or has an offset, which every plan runs for each element.
+--
+-- A filter beside a look-up by another index is `IS NOT DISTINCT FROM`, which no index can use: `=` may be taken for a look
+-- at a whole shard.
 
 -- Changes of existing timers, each at most once: the operations with the numbers in `pick`, which are in the order of ids.
 --

@@ -78,7 +78,7 @@ fn a_claim_of_a_silent_owner_is_adopted_after_its_lease_and_not_before() {
         let since = Instant::now();
         cluster.absent(&owner);
         cluster.freeze(&owner);
-        // The last renewal was at most a third of the lease before.
+        // The last renewal was at most a quarter of the lease and a look before.
         let early = LONG_LEASE * 2 / 3 - Duration::from_millis(200);
         while since.elapsed() < early {
             assert_eq!(owner_of(&cluster).as_ref(), Some(&owner));

@@ -70,6 +70,38 @@ with_server! {
         assert!(slow.store.placement().shard("default") < 8);
     }
 
+    fn a_lease_is_renewed_after_a_quarter_of_it_and_not_at_each_look() {
+        let schema = new_schema();
+        let store = connect(PostgresOptions::new().schema(&schema).shards(2).lease(Duration::from_secs(3600))).unwrap();
+        let session = Session::open();
+        let row = || -> (String, f64) {
+            let sql = "SELECT ctid::text, extract(epoch FROM lease_until - clock_timestamp())::float8 FROM";
+            let rows = session.query(&format!("{sql} {schema}.nodes ORDER BY joined LIMIT 1"));
+            (rows[0].get(0), rows[0].get(1))
+        };
+        let mut first = Member::join(store.clone(), &serving());
+        let joined = row();
+        // Its keeper looks, so that the second one gets a shard.
+        let mut second = Member::join(store, &serving());
+        balance(&mut [&mut first, &mut second], &[1, 1]);
+        assert_eq!(row().0, joined.0);
+        session.run(&format!("UPDATE {schema}.nodes SET lease_until = lease_until - interval '890 seconds'"));
+        let early = row();
+        second.store.retire();
+        let shards: Vec<_> = owned(&second).into_iter().collect();
+        second.store.give_up(&shards).unwrap();
+        until("the shards are taken over", Duration::from_secs(10), || {
+            first.look();
+            (first.leases.len() == 2).then_some(())
+        });
+        assert_eq!(row().0, early.0);
+        session.run(&format!("UPDATE {schema}.nodes SET lease_until = lease_until - interval '20 seconds'"));
+        until("renewed", Duration::from_secs(10), || (row().1 > 3590.0).then_some(()));
+        // The clock was set back.
+        session.run(&format!("UPDATE {schema}.nodes SET lease_until = lease_until + interval '1000 seconds'"));
+        until("renewed from the new time", Duration::from_secs(10), || (row().1 < 3601.0).then_some(()));
+    }
+
     fn new_timers_that_are_there_already_stay_as_they_are_beside_others() {
         let schema = new_schema();
         let mut node = Member::join(store(&schema, 4), &serving());

@@ -1,13 +1,14 @@
-//! A commit reads the rows that it changes, whatever the tables have become since its statements were planned.
+//! A commit reads the rows that it changes, and a query those that it returns, whatever the tables have become since
+//! their statements were planned.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use actix_timers_durable::store::{Change, ChangeOutcome, Claim, Committed, Group, Right};
+use actix_timers_durable::store::{Change, ChangeOutcome, Claim, Committed, Group, Part, Right};
 use actix_timers_durable::{DurableId, Record, RecordState, TimerStore};
 use actix_timers_postgres::PostgresOptions;
 
-use crate::records::{at, dead_letter, keyed, put, record, replace};
+use crate::records::{at, dead_letter, id, keyed, put, record, replace};
 use crate::server::{Member, Session, connect, new_schema, serving, until};
 use crate::with_server;
 
@@ -16,7 +17,7 @@ const MANY: usize = 5000;
 /// Turns of all changes after that.
 const TURNS: u64 = 30;
 /// The most rows that these may read by one index: some for each change.
-const FEW: i64 = 5000;
+const FEW: i64 = 4 * MANY as i64;
 
 fn one(node: &mut Member, right: Right, change: Change) -> ChangeOutcome {
     match node.store.commit_groups(&[Group { right, changes: &[change] }]).unwrap().remove(0) {
@@ -25,8 +26,15 @@ fn one(node: &mut Member, right: Right, change: Change) -> ChangeOutcome {
     }
 }
 
-/// Makes each change of a timer in a commit of its own, by the owner and by others.
+/// Looks for timers, and makes each change of a timer in a commit of its own, by the owner and by others.
 fn turn(node: &mut Member, turn: u64) {
+    node.store.arrivals().unwrap();
+    for part in [Part::Pending, Part::Parked, Part::Dead] {
+        assert!(node.store.load(part, 0, None, at(900_000), 10).unwrap().found.is_empty());
+        assert!(node.store.list(part, None, at(900_000), 10).unwrap().found.is_empty());
+    }
+    assert_eq!(node.store.find_key(0, "no key").unwrap(), None);
+    assert_eq!(node.store.get(id(1000, turn)).unwrap(), None);
     let owner = Right::Owner(node.lease(0).fence);
     let of = |number: u64| record(1000 + turn, turn * 16 + number);
     let key = format!("key {turn}");
@@ -95,12 +103,13 @@ fn add(session: &Session, schema: &str, rows: usize) {
         INSERT INTO {schema}.keys (key, id)
             SELECT uuid_send(gen_random_uuid()), gen_random_uuid() FROM generate_series(1, {rows}) AS i;
         INSERT INTO {schema}.claims (shard, number, node, ids, dues, attempts)
-            SELECT 1, 1000000 + count(*) OVER () * 10 + i, 0, '{{}}', '{{}}', '{{}}' FROM generate_series(1, {rows}) AS i;"
+            SELECT 1, 1000000 + count(*) OVER () * 10 + i, n.id, '{{}}', '{{}}', '{{}}'
+            FROM {schema}.nodes n, generate_series(1, {rows}) AS i;"
     ));
 }
 
 with_server! {
-    fn a_commit_reads_the_rows_that_it_changes_also_with_plans_for_small_tables() {
+    fn commits_and_queries_read_the_rows_concerned_also_with_plans_for_small_tables() {
         let schema = new_schema();
         let session = Session::open();
         let mut node = Member::join(connect(PostgresOptions::new().schema(&schema)).unwrap(), &serving());

@@ -88,6 +88,24 @@ with_server! {
         }
     }
 
+    fn removed_timers_that_vacuum_has_kept_are_not_read_for_an_estimate() {
+        let schema = new_schema();
+        let mut owner = Member::join(connect(PostgresOptions::new().schema(&schema).shards(1)).unwrap(), &serving());
+        let session = Session::open();
+        session.run(&format!(
+            "ALTER TABLE {schema}.timers SET (autovacuum_enabled = off);
+            INSERT INTO {schema}.timers (due, id, shard, moved, record)
+                SELECT 1000000 + i, gen_random_uuid(), 0, false, '' FROM generate_series(1, 700000) AS i"
+        ));
+        session.run(&format!(
+            "DELETE FROM {schema}.timers;
+            UPDATE pg_class SET relpages = pg_relation_size(oid) / 8192, reltuples = 7
+                WHERE oid = '{schema}.timers'::regclass"
+        ));
+        assert_eq!(owner.store.total().unwrap().pending, 7);
+        assert_eq!(owner.store.exact_total().unwrap().pending, 0);
+    }
+
     fn a_record_of_a_newer_version_is_listed_as_such() {
         let schema = new_schema();
         let mut owner = Member::join(connect(PostgresOptions::new().schema(&schema).shards(1)).unwrap(), &serving());
