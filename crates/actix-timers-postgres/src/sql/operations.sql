@@ -36,8 +36,9 @@ $$;
 -- `p_flags`: 1 << kind; 512 if there are rights of the kinds 2 and 3.
 -- Rights: 0 owner, 1 claimant, 2 anyone, 3 owner of a shard with claims of former owners.
 --
--- A timer is looked for at its known or first due time, then, in a later statement with a new snapshot, by its id among
--- the moved ones. Rows are locked in the order of ids. Keys are locked after timers.
+-- A timer is looked for at its known or first due time; then, in a later statement with a new snapshot, by its id among
+-- the moved ones and the parked ones; then again, since it may have been taken from one place to another between two
+-- looks. Rows are locked in the order of ids. Keys are locked after timers.
 CREATE OR REPLACE FUNCTION @schema@.apply_operations(
     p_node bigint, p_flags int, pick int[],
     o_ord int[], o_kind smallint[], o_right smallint[], o_shard smallint[], o_id uuid[], o_first bigint[], o_at bigint[],
@@ -47,7 +48,7 @@ DECLARE
     results @schema@.outcome[] := '{}';
     made @schema@.outcome[];
     these int[];
-    hits int[];
+    hits int[] := '{}';
     others int[];
     other_dues bigint[];
     again int[];
@@ -56,23 +57,25 @@ DECLARE
     at_attempts int[];
     freed bytea[];
     freed_ids uuid[];
-    more bytea[];
-    more_ids uuid[];
     kept uuid[];
 BEGIN
     IF p_flags & 2 <> 0 THEN
         these := ARRAY(SELECT i FROM unnest(pick) AS i WHERE o_kind[i] = 1);
-        WITH gone AS (
-            DELETE FROM @schema@.timers t USING unnest(these) AS o(i)
-            WHERE t.shard = ANY (ARRAY[o_shard[o.i]]) AND t.due = coalesce(o_at[o.i], o_first[o.i]) AND t.id = o_id[o.i]
-            RETURNING o.i, t.id, t.due, coalesce(t.attempt, 1) AS attempt, @schema@.key_of(t.record, t.stripped) AS key
-        )
-        SELECT coalesce(array_agg(g.i), '{}'), array_agg(g.key) FILTER (WHERE g.key IS NOT NULL),
-            array_agg(g.id) FILTER (WHERE g.key IS NOT NULL),
-            array_agg(g.due) FILTER (WHERE p_flags & 512 <> 0), array_agg(g.attempt) FILTER (WHERE p_flags & 512 <> 0)
-        INTO hits, freed, freed_ids, at_dues, at_attempts FROM gone g;
-        IF cardinality(hits) < cardinality(these) THEN
+        again := these;
+        FOR pass IN 1 .. 2 LOOP
+            WITH gone AS (
+                DELETE FROM @schema@.timers t USING unnest(again) AS o(i)
+                WHERE t.shard = ANY (ARRAY[o_shard[o.i]]) AND t.due = coalesce(o_at[o.i], o_first[o.i]) AND t.id = o_id[o.i]
+                RETURNING o.i, t.id, t.due, coalesce(t.attempt, 1) AS attempt, @schema@.key_of(t.record, t.stripped) AS key
+            )
+            SELECT hits || coalesce(array_agg(g.i), '{}'), freed || array_agg(g.key) FILTER (WHERE g.key IS NOT NULL),
+                freed_ids || array_agg(g.id) FILTER (WHERE g.key IS NOT NULL),
+                at_dues || array_agg(g.due) FILTER (WHERE p_flags & 512 <> 0),
+                at_attempts || array_agg(g.attempt) FILTER (WHERE p_flags & 512 <> 0)
+            INTO hits, freed, freed_ids, at_dues, at_attempts FROM gone g;
+            EXIT WHEN cardinality(hits) = cardinality(these);
             again := ARRAY(SELECT i FROM unnest(these) AS i WHERE o_at[i] IS NULL EXCEPT SELECT unnest(hits) ORDER BY 1);
+            EXIT WHEN again = '{}';
             SELECT array_agg(x.i), array_agg(x.due) INTO others, other_dues FROM (
                 SELECT o.i, t.due FROM unnest(again) AS o(i) CROSS JOIN LATERAL (
                     SELECT t.due FROM @schema@.timers t
@@ -88,13 +91,15 @@ BEGIN
                 WHERE p.id = ANY (ARRAY[o_id[o.i]]) AND p.shard IS NOT DISTINCT FROM o_shard[o.i]
                 RETURNING o.i, p.id, NULL::bigint AS due, NULL::int AS attempt, @schema@.key_of(p.record, p.stripped) AS key
             )
-            SELECT hits || coalesce(array_agg(g.i), '{}'), array_agg(g.key) FILTER (WHERE g.key IS NOT NULL),
-                array_agg(g.id) FILTER (WHERE g.key IS NOT NULL),
+            SELECT hits || coalesce(array_agg(g.i), '{}'), freed || array_agg(g.key) FILTER (WHERE g.key IS NOT NULL),
+                freed_ids || array_agg(g.id) FILTER (WHERE g.key IS NOT NULL),
                 at_dues || array_agg(g.due) FILTER (WHERE p_flags & 512 <> 0),
                 at_attempts || array_agg(g.attempt) FILTER (WHERE p_flags & 512 <> 0)
-            INTO hits, more, more_ids, at_dues, at_attempts FROM (SELECT * FROM moved UNION ALL SELECT * FROM aside) g;
-            freed := freed || more;
-            freed_ids := freed_ids || more_ids;
+            INTO hits, freed, freed_ids, at_dues, at_attempts FROM (SELECT * FROM moved UNION ALL SELECT * FROM aside) g;
+            again := ARRAY(SELECT i FROM unnest(again) AS i EXCEPT SELECT unnest(hits) ORDER BY 1);
+            EXIT WHEN again = '{}';
+        END LOOP;
+        IF cardinality(hits) < cardinality(these) THEN
             results := results || ARRAY(
                 SELECT ROW(o_ord[i], 4, NULL, NULL, NULL, NULL, NULL, NULL, NULL)::@schema@.outcome
                 FROM (SELECT unnest(these) AS i EXCEPT SELECT unnest(hits)) missing
@@ -120,15 +125,21 @@ BEGIN
     -- Moves, dead letters, parking: locate and lock.
     IF p_flags & (4 | 8 | 16 | 256) <> 0 THEN
         these := ARRAY(SELECT i FROM unnest(pick) AS i WHERE o_kind[i] IN (2, 3, 4, 8));
-        SELECT coalesce(array_agg(x.i), '{}'), coalesce(array_agg(x.due), '{}') INTO hits, at_dues FROM (
-            SELECT o.i, t.due FROM unnest(these) AS o(i) CROSS JOIN LATERAL (
-                SELECT t.due FROM @schema@.timers t
-                WHERE t.shard = o_shard[o.i] AND t.due = coalesce(o_at[o.i], o_first[o.i]) AND t.id = o_id[o.i]
-                FOR UPDATE
-            ) t
-        ) x;
-        IF cardinality(hits) < cardinality(these) THEN
+        again := these;
+        hits := '{}';
+        at_dues := '{}';
+        FOR pass IN 1 .. 2 LOOP
+            SELECT hits || coalesce(array_agg(x.i), '{}'), at_dues || coalesce(array_agg(x.due), '{}')
+            INTO hits, at_dues FROM (
+                SELECT o.i, t.due FROM unnest(again) AS o(i) CROSS JOIN LATERAL (
+                    SELECT t.due FROM @schema@.timers t
+                    WHERE t.shard = o_shard[o.i] AND t.due = coalesce(o_at[o.i], o_first[o.i]) AND t.id = o_id[o.i]
+                    FOR UPDATE
+                ) t
+            ) x;
+            EXIT WHEN cardinality(hits) = cardinality(these);
             again := ARRAY(SELECT i FROM unnest(these) AS i WHERE o_at[i] IS NULL EXCEPT SELECT unnest(hits) ORDER BY 1);
+            EXIT WHEN again = '{}';
             SELECT hits || coalesce(array_agg(x.i), '{}'), at_dues || coalesce(array_agg(x.due), '{}')
             INTO hits, at_dues FROM (
                 SELECT o.i, t.due FROM unnest(again) AS o(i) CROSS JOIN LATERAL (
@@ -136,7 +147,17 @@ BEGIN
                     WHERE t.moved AND t.id = o_id[o.i] AND t.shard IS NOT DISTINCT FROM o_shard[o.i] FOR UPDATE
                 ) t
             ) x;
-        END IF;
+            -- Parked ones stay so until they are looked for below.
+            again := ARRAY(
+                SELECT i FROM unnest(again) AS i EXCEPT SELECT unnest(hits) EXCEPT SELECT o.i FROM unnest(again) AS o(i)
+                    CROSS JOIN LATERAL (
+                        SELECT FROM @schema@.parked p
+                        WHERE p.id = o_id[o.i] AND p.shard IS NOT DISTINCT FROM o_shard[o.i] FOR UPDATE
+                    ) p
+                ORDER BY 1
+            );
+            EXIT WHEN again = '{}';
+        END LOOP;
         IF p_flags & 512 <> 0 THEN
             blocked := ARRAY(
                 SELECT h.i FROM unnest(hits, at_dues) AS h(i, due) JOIN @schema@.timers t

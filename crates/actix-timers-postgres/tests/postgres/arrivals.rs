@@ -165,4 +165,33 @@ with_server! {
             owner(&mut node, 0, &[Change::EndClaim { number: 1 }]);
         }
     }
+
+    fn a_timer_that_is_taken_back_while_a_request_of_another_node_waits_is_found() {
+        let schema = new_schema();
+        let (mut node, mut web) = two(&schema, 1);
+        let user = Session::open();
+        let waits = format!("SELECT FROM pg_locks WHERE NOT granted AND pid IN (SELECT unnest(pids) FROM {schema}.nodes)");
+        for number in [0, 8] {
+            let (locked, aside) = (record(10, number), record(10, number + 1));
+            owner(&mut node, 0, &[put(locked.clone()), put(aside.clone()), Change::Park { id: aside.id, at: None }]);
+            user.run(&format!("BEGIN; SELECT FROM {schema}.timers WHERE id = '{}' FOR UPDATE", locked.id));
+            let changes = [&locked, &aside].map(|record| match number {
+                0 => Change::Remove { id: record.id, at: None },
+                _ => Change::Move { id: record.id, at: None, to: RecordState { due: at(20), ..record.progress } },
+            });
+            let requests = std::thread::spawn(move || {
+                let outcomes = anyone(&mut web, &changes);
+                (web, outcomes)
+            });
+            let look = Session::open();
+            until("it waits", Duration::from_secs(10), || (!look.query(&waits).is_empty()).then_some(()));
+            let back = owner(&mut node, 0, &[Change::Unpark { id: aside.id }]);
+            assert!(matches!(back[..], [ChangeOutcome::Moved(_)]), "{back:?}");
+            user.run("COMMIT");
+            let outcomes;
+            (web, outcomes) = requests.join().unwrap();
+            let is_found = |outcome: &_| matches!(outcome, ChangeOutcome::Removed | ChangeOutcome::Moved(_));
+            assert!(outcomes.iter().all(is_found), "{outcomes:?}");
+        }
+    }
 }
