@@ -16,7 +16,8 @@ use crate::with_server;
 const MANY: usize = 5000;
 /// Turns of all changes after that.
 const TURNS: u64 = 30;
-/// The most rows that these may read by one index: some for each change.
+/// The most rows that these may read by one index. The keeper may read all of a table now and then, to count it; plans that
+/// read all of it for each change read 150 000.
 const FEW: i64 = 4 * MANY as i64;
 
 fn one(node: &mut Member, right: Right, change: Change) -> ChangeOutcome {
