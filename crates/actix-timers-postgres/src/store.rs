@@ -204,7 +204,7 @@ impl PostgresStore {
         })
     }
 
-    /// Commits groups: those that are fenced are left out.
+    /// Commits the groups that are not fenced.
     fn commit_all(&mut self, groups: &[Group<'_>], is_loose: bool) -> Result<Vec<Committed>, StoreError> {
         let live = self.live()?;
         let is_over = live.is_over();

@@ -109,7 +109,7 @@ impl Shared {
         (taken > 0).then_some(taken)
     }
 
-    /// Returns what was taken in vain.
+    /// Returns a number that was taken in vain.
     fn put_back(&self, count: usize) {
         self.left.set(self.left.get() + count);
     }

@@ -113,7 +113,7 @@ impl Division<'_> {
         }
     }
 
-    /// Returns the nodes that may own a shard: those that know the routes of parked timers, as far as any node knows
+    /// Returns the nodes that may own a shard: the ones that know the routes of parked timers, as far as any node knows
     /// them. If none knows all, each may.
     fn suitable(&self, shard: &Shard, serving: &[u64]) -> Vec<u64> {
         let knows = |node: &u64, route| self.nodes.live.get(node).is_some_and(|seat| seat.routes.contains(route));
@@ -125,7 +125,7 @@ impl Division<'_> {
     }
 
     /// Gives free shards to the nodes with the fewest, and asks nodes with more than their share for the surplus, and
-    /// those that do not know the routes of parked timers for these shards.
+    /// nodes that do not know the routes of parked timers for these shards.
     fn divide(&mut self) {
         let serving: Vec<_> = self.nodes.live.iter().filter(|(_, seat)| seat.serves).map(|(node, _)| *node).collect();
         if serving.is_empty() {
