@@ -3,6 +3,7 @@
 //! A timer actor knows its remaining work, and [`Idleness`] whether a task of this thread is ready. Both are asked in
 //! turn until nothing changes: after the tasks of this thread have run, no timer actor has work left.
 
+use std::cell::Cell;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,23 @@ use crate::service::state::Service;
 
 /// The time after which work on another thread, or an actor that is kept from its work, counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+std::thread_local! {
+    static GIVEN_UP: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Returns how often virtual time has run into its patience on this thread: work seemed to be left, and nothing
+/// happened.
+pub fn given_up_settling() -> u64 {
+    GIVEN_UP.get()
+}
+
+/// Whether it is time to give up; counts that.
+fn gives_up(since: Instant) -> bool {
+    let gives_up = since.elapsed() >= PATIENCE;
+    GIVEN_UP.set(GIVEN_UP.get() + u64::from(gives_up));
+    gives_up
+}
 
 /// Waits for the selected timer actors and for the tasks of this thread.
 pub(crate) struct Settling<C> {
@@ -48,7 +66,7 @@ impl<C: Fn(&Service) -> bool> Settling<C> {
                 continue;
             }
             unchanged += if is_idle { 1 } else { TURNS };
-            if since.elapsed() >= PATIENCE {
+            if gives_up(since) {
                 return;
             }
             if now.iter().all(|activity| activity.may_last(unchanged >= TURNS)) {
@@ -73,7 +91,7 @@ impl<C: Fn(&Service) -> bool> Settling<C> {
                 return false;
             }
             let mut both = now.iter().zip(&self.last);
-            if both.all(|(now, last)| now.has_had_turn_since(last)) || since.elapsed() >= PATIENCE {
+            if both.all(|(now, last)| now.has_had_turn_since(last)) || gives_up(since) {
                 break;
             }
         }

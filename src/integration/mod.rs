@@ -16,6 +16,7 @@
 //! | [`next_on_grid`] | one arithmetic for missed ticks |
 //! | [`unguessable`] | ids and nonces come from one source of randomness, checked once |
 //! | [`Shown`] | external text is escaped in one way in all errors and logs |
+//! | [`given_up_settling`] | tests require that virtual time never waits in vain |
 //! | `LogLimit` (feature `tracing`) | one rate limit for the warnings of all crates |
 
 mod internal_timers;
@@ -23,6 +24,7 @@ mod survey;
 
 pub use self::internal_timers::{ExternalWork, InternalTimers, builder_on_clock_of};
 pub use self::survey::Survey;
+pub use crate::api::settling::given_up_settling;
 pub use crate::engine::next_on_grid;
 pub use crate::metrics::catalogue::describe;
 pub use crate::metrics::gate::{Pass as PublishPass, try_enter as try_publish};

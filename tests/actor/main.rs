@@ -37,6 +37,7 @@ mod scenarios_threads;
 mod selection;
 #[cfg(feature = "serde")]
 mod serialized;
+mod settling;
 mod time;
 mod tracked;
 mod user_code;

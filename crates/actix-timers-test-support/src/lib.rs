@@ -52,9 +52,10 @@ pub const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Runs a system whose tokio clock is paused.
+/// Runs a system whose tokio clock is paused. Fails if virtual time has waited for work that was not there.
 pub fn paused<F: Future>(test: F) -> F::Output {
-    System::with_tokio_rt(|| {
+    let before = actix_timers::integration::given_up_settling();
+    let output = System::with_tokio_rt(|| {
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap()
     })
     .block_on(async {
@@ -62,7 +63,9 @@ pub fn paused<F: Future>(test: F) -> F::Output {
         // that. From here on the two agree, however long the machine took in between.
         tokio::time::sleep(ms(1)).await;
         test.await
-    })
+    });
+    assert_eq!(actix_timers::integration::given_up_settling(), before, "virtual time has waited in vain");
+    output
 }
 
 /// Runs a test twice, in each kind of virtual time, with a timer actor of these settings installed.

@@ -114,8 +114,11 @@ impl Service {
         let publish = state.reports.published.ask_to_publish();
         let idle = state.queues.note_answer(mailbox, answered);
         let removed = state.remove_queue(mailbox, false);
-        drop(state);
         let has_ended = removed.is_some();
+        if !has_ended {
+            state.queues.mark_ready(mailbox);
+        }
+        drop(state);
         self.drop_contained((idle, removed));
         if let Some((key, after_reply)) = after_reply {
             self.contain(|| self.after_reply(key, after_reply));

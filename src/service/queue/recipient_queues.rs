@@ -156,7 +156,7 @@ impl RecipientQueue {
 #[derive(Default)]
 pub(crate) struct RecipientQueues {
     by_mailbox: FxHashMap<MailboxId, RecipientQueue>,
-    /// Queues that may be able to move.
+    /// Queues that may be able to move; those that were removed since are skipped.
     ready: Vec<MailboxId>,
     /// Since when the list has had an entry.
     pub(crate) ready_since: Option<Duration>,
@@ -218,16 +218,19 @@ impl RecipientQueues {
     }
 
     pub(crate) fn has_ready(&self) -> bool {
-        !self.ready.is_empty()
+        self.ready.iter().rev().any(|mailbox| self.by_mailbox.get(mailbox).is_some_and(|queue| queue.is_marked_ready))
     }
 
     /// Takes one of the marked queues.
     pub(crate) fn take_ready(&mut self) -> Option<MailboxId> {
-        let mailbox = self.ready.pop()?;
-        if let Some(queue) = self.by_mailbox.get_mut(&mailbox) {
-            queue.is_marked_ready = false;
+        while let Some(mailbox) = self.ready.pop() {
+            if let Some(queue) = self.by_mailbox.get_mut(&mailbox)
+                && std::mem::take(&mut queue.is_marked_ready)
+            {
+                return Some(mailbox);
+            }
         }
-        Some(mailbox)
+        None
     }
 
     /// Notes that the mailbox of a queue was full.
@@ -290,9 +293,7 @@ impl RecipientQueues {
                 queue.has_request = false;
             }
         }
-        let idle = queue.take_idle_senders();
-        self.mark_ready(mailbox);
-        idle
+        queue.take_idle_senders()
     }
 
     /// Stops all sending, and takes out all senders.
@@ -371,7 +372,9 @@ impl State {
         if is_needed {
             return None;
         }
-        self.engine.remove_queue(queue.queue_owner);
+        let queue_owner = queue.queue_owner;
+        self.unlist_slow(queue_owner);
+        self.engine.remove_queue(queue_owner);
         let queue = self.queues.by_mailbox.remove(&mailbox)?;
         self.queues.forget_retry(mailbox, &queue);
         Some(queue)
