@@ -393,3 +393,31 @@ fn a_drain_that_leaves_time_delivers_a_message_due_at_its_end() {
     world.poll_listener();
     assert_eq!((world.log(), returned.len()), (vec![1], 1));
 }
+
+/// While one recipient is stuck, nothing is kept of actors that have taken their messages and ended since.
+#[test]
+fn ended_actors_are_forgotten_behind_a_stuck_one() {
+    let mut world = World::new();
+    world.own(10, number(0));
+    world.clock.jump(ms(10));
+    world.poll_driver();
+    for n in 1..=100 {
+        let mut other = Ear::new();
+        other.addr.do_send(After(10, number(n)));
+        other.poll();
+        let queue = Ear::new();
+        world.timers.schedule_after(Target::from(&queue.addr).window(1), ms(10), number(n));
+        world.poll_driver();
+        world.clock.jump(ms(10));
+        world.poll_driver();
+        other.poll();
+        assert_eq!(other.log(), [n]);
+        drop((other, queue));
+        world.poll_driver();
+    }
+    while world.driver_called.take() > 0 {
+        world.poll_driver();
+    }
+    let listed = world.service.state().queues.slow.listed();
+    assert!(listed <= 2, "{listed} are listed");
+}

@@ -364,7 +364,7 @@ impl Service {
         let owner_state = state.engine.owner_mut(owner)?;
         let waker = owner_state.signal();
         let (is_without_inbox, is_watched) = (owner_state.without_inbox, owner_state.is_watched);
-        if !owner_state.is_slow {
+        if owner_state.slow_since.is_none() {
             state.list_as_slow(owner);
         }
         if is_without_inbox {

@@ -22,6 +22,7 @@ impl State {
         if let Some(owner_state) = self.engine.owner_mut(owner) {
             owner_state.ended = true;
         }
+        self.unlist_slow(owner);
         self.owners.forget_send(owner);
         self.owners.asked.remove(&owner);
         self.owners.ended.push(owner);

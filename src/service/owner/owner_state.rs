@@ -13,6 +13,7 @@ use crate::service::deliver::message_stores::{Route, StateGuard};
 use crate::service::owner::accepting::Accepting;
 use crate::service::owner::wake_flag::WakeFlag;
 use crate::service::state::Service;
+use crate::timing::Tick;
 
 /// The state of an owner, or of a queue.
 pub(crate) struct OwnerState {
@@ -30,8 +31,8 @@ pub(crate) struct OwnerState {
     pub(crate) is_watched: bool,
     /// Whether the inbox has taken a message since the watchdog's last check.
     pub(crate) moved: bool,
-    /// Whether it is listed among the slow recipients.
-    pub(crate) is_slow: bool,
+    /// The deadline by which it is listed among the slow recipients.
+    pub(crate) slow_since: Option<Tick>,
     pub(crate) mailbox: MailboxId,
     /// `None` for a queue.
     pub(crate) link: Option<OwnerLink>,
@@ -100,7 +101,7 @@ impl OwnerState {
             ended: false,
             is_watched: false,
             moved: false,
-            is_slow: false,
+            slow_since: None,
             mailbox,
             link: None,
         }

@@ -87,8 +87,9 @@ impl Subscribers {
 }
 
 impl Service {
-    /// Subscribes `recipient` to dead letters.
+    /// Subscribes `recipient` to dead letters, and forgets subscribers that have stopped.
     pub(crate) fn subscribe(&self, recipient: &Recipient<DeadLetter>) {
+        self.drop_contained(self.subscribers.reachable());
         let mailbox = MailboxId::of(recipient);
         let subscriber = Subscriber { recipient: recipient.downgrade(), mailbox };
         self.subscribers.change(|list| {
@@ -177,5 +178,15 @@ mod tests {
         assert_eq!(actor.service().subscribers.reachable().len(), 0);
         assert!(!actor.service().subscribers.any.load(Ordering::Acquire));
         drop(addr);
+    }
+
+    #[test]
+    fn stopped_subscribers_do_not_wait_for_a_letter() {
+        let actor = TimerActorBuilder::default().build().unwrap();
+        for _ in 0..100 {
+            actor.service().subscribe(&Context::<Clerk>::new().address().recipient());
+        }
+        let listed = actor.service().subscribers.change(|list| list.len());
+        assert!(listed <= 1, "{listed} are listed");
     }
 }

@@ -8,8 +8,7 @@
 //! warns, and does so again whenever the wait has doubled: a recipient that stays stuck costs next to nothing. Other
 //! stuck recipients follow when it takes messages again.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::engine::OwnerId;
@@ -33,7 +32,7 @@ pub(crate) struct OldestWaiting {
 #[derive(Default)]
 pub(crate) struct SlowRecipients {
     /// Each listed recipient, once; never later than its first message is due.
-    by_deadline: BinaryHeap<Reverse<(Tick, OwnerId)>>,
+    by_deadline: BTreeSet<(Tick, OwnerId)>,
     /// The recipient found stuck last.
     stuck: Option<Stuck>,
     /// The earliest time of the next finding.
@@ -48,6 +47,12 @@ struct Stuck {
 }
 
 impl SlowRecipients {
+    /// The number of listed recipients.
+    #[cfg(test)]
+    pub(crate) fn listed(&self) -> usize {
+        self.by_deadline.len()
+    }
+
     /// Whether `owner`, whose message has `waited`, is found stuck now.
     fn is_newly_stuck(&mut self, owner: OwnerId, now: Duration, waited: Duration, stuck_after: Duration) -> bool {
         if waited < stuck_after {
@@ -72,7 +77,7 @@ impl State {
     /// Notes that a message may have begun to wait for a recipient.
     #[inline]
     pub(crate) fn note_waiting(&mut self, owner: OwnerId) {
-        if self.engine.owner(owner).is_some_and(|owner_state| !owner_state.is_slow) {
+        if self.engine.owner(owner).is_some_and(|owner_state| owner_state.slow_since.is_none()) {
             self.list_as_slow(owner);
         }
     }
@@ -88,8 +93,15 @@ impl State {
     pub(crate) fn list_as_slow(&mut self, owner: OwnerId) {
         let Some((deadline, _)) = self.first_waiting(owner) else { return };
         if let Some(owner_state) = self.engine.owner_mut(owner) {
-            owner_state.is_slow = true;
-            self.queues.slow.by_deadline.push(Reverse((deadline, owner)));
+            owner_state.slow_since = Some(deadline);
+            self.queues.slow.by_deadline.insert((deadline, owner));
+        }
+    }
+
+    /// Takes a recipient that ends off the list.
+    pub(crate) fn unlist_slow(&mut self, owner: OwnerId) {
+        if let Some(deadline) = self.engine.owner_mut(owner).and_then(|owner_state| owner_state.slow_since.take()) {
+            self.queues.slow.by_deadline.remove(&(deadline, owner));
         }
     }
 
@@ -97,15 +109,16 @@ impl State {
     /// waits, or if all checked recipients have taken theirs.
     pub(crate) fn oldest_waiting(&mut self, budget: usize) -> Option<OldestWaiting> {
         for _ in 0..budget {
-            let Reverse((listed, owner)) = *self.queues.slow.by_deadline.peek()?;
+            let (listed, owner) = *self.queues.slow.by_deadline.first()?;
             match self.first_waiting(owner) {
                 Some((deadline, key)) if deadline <= listed => return Some(OldestWaiting { deadline, key, owner }),
                 first => {
-                    self.queues.slow.by_deadline.pop();
+                    self.queues.slow.by_deadline.pop_first();
+                    let first = first.map(|(deadline, _)| deadline);
                     if let Some(owner_state) = self.engine.owner_mut(owner) {
-                        owner_state.is_slow = first.is_some();
+                        owner_state.slow_since = first;
                     }
-                    self.queues.slow.by_deadline.extend(first.map(|(deadline, _)| Reverse((deadline, owner))));
+                    self.queues.slow.by_deadline.extend(first.map(|deadline| (deadline, owner)));
                 }
             }
         }
