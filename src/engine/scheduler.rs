@@ -171,6 +171,11 @@ impl<P: Copy, O> Engine<P, O> {
         Ok(key)
     }
 
+    /// Returns the number of timers that the capacity still allows.
+    pub(crate) const fn room(&self) -> u64 {
+        (self.config.capacity as u64).saturating_sub(self.counters.pending)
+    }
+
     /// Counts a rejected timer, and returns the reason.
     #[cold]
     pub(crate) fn reject(&mut self, reason: RejectReason) -> RejectReason {

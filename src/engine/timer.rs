@@ -51,6 +51,11 @@ pub(crate) enum Stage {
 }
 
 impl Stage {
+    /// Returns whether the end of its owner is the end of the timer: it is not under way, and not foreign.
+    pub(crate) const fn ends_with_owner(self) -> bool {
+        matches!(self, Self::Waiting | Self::Due | Self::Between)
+    }
+
     /// Returns whether the timer is in an inbox.
     pub(crate) const fn is_in_inbox(self) -> bool {
         matches!(self, Self::Due | Self::Foreign)

@@ -7,7 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use actix::prelude::*;
-use actix_timers::{CancelOutcome, ScheduleError, TimerActor, TimerContext, TimerId, TimerOptions, Timers};
+use actix_timers::{
+    CancelOutcome, Drain, RescheduleOutcome, ScheduleError, TimerActor, TimerContext, TimerFilter, TimerId,
+    TimerOptions, Timers,
+};
 use support::{
     Census, Log, Note, OnDrop, Probe, Recluse, Run, StopWatch, Way, World, count_panics, idle, in_virtual_time, ms,
     panic_on_purpose, paused, run,
@@ -535,4 +538,58 @@ fn a_second_system_on_a_thread_has_a_timer_actor_of_its_own() {
         second
     });
     assert_ne!(first.name(), second.name());
+}
+
+/// While the timers of a stopped actor are freed, a few in each turn, no caller finds them any more.
+#[test]
+fn timers_of_an_ended_life_are_found_by_no_caller() {
+    in_virtual_time(
+        || TimerActor::builder().expiry_budget(1),
+        |world| async move {
+            let (addr, _log) = world.probe::<u64>();
+            let ids = run(&addr, |_, ctx| {
+                let group = || TimerOptions::new().group("g");
+                (0..300).map(|n| ctx.timer(group()).after(ms(1000), Note(n))).collect::<Vec<_>>()
+            })
+            .await;
+            addr.do_send(Run(Box::new(|_, ctx| ctx.stop())));
+            while world.pending() == 300 {
+                tokio::task::yield_now().await;
+            }
+            let pending = world.pending();
+            assert!(pending > 0, "some are not freed yet");
+            for id in ids {
+                assert_eq!(world.timers.reschedule_after(id, ms(10)), RescheduleOutcome::NotFound);
+                assert_eq!(world.timers.cancel(id), CancelOutcome::NotFound);
+                assert!(world.timers.get(id).is_none());
+            }
+            assert_eq!(world.timers.list(&TimerFilter::new()).len(), 0);
+            assert_eq!(world.timers.list(&TimerFilter::new().group("g")).len(), 0);
+            assert_eq!((world.timers.group_len("g"), world.timers.cancel_group("g")), (0, 0));
+            assert_eq!(world.timers.cancel_for(&addr), 0);
+            assert_eq!(world.pending(), pending, "they are freed in the driver's turns");
+            let returned = world.timers.addr().send(Drain::now()).await.unwrap();
+            assert_eq!(returned.len(), 0);
+            let counters = world.timers.snapshot().counters;
+            assert_eq!((counters.accepted, counters.cancelled, counters.returned, counters.pending), (300, 300, 0, 0));
+        },
+    );
+}
+
+/// At full capacity an actor restarts, and its new life schedules before the timers of the old one are freed.
+#[test]
+fn a_new_life_has_the_room_of_the_old_one() {
+    in_virtual_time(
+        || TimerActor::builder().capacity(3),
+        |world| async move {
+            let (addr, log) = supervised(&world, |_| ());
+            run(&addr, |_, ctx| [1, 2].map(|n| ctx.schedule_after(ms(50_000), Note(n)))).await;
+            assert_eq!(world.pending(), 3);
+            addr.do_send(Run(Box::new(|_, ctx| ctx.stop())));
+            world.run_to(2000).await;
+            assert_eq!(log.names().len(), 1, "the first timer of the new life");
+            let counters = world.timers.snapshot().counters;
+            assert_eq!((counters.rejected_capacity, counters.pending), (0, 0));
+        },
+    );
 }

@@ -8,6 +8,7 @@ use crate::service::deliver::message_stores::StateGuard;
 use crate::service::deliver::turns::TurnBy;
 use crate::service::owner::owner_state::ActorRef;
 use crate::service::state::{Service, State};
+use crate::timing::Key;
 use crate::trace;
 
 /// The interval of checks for stopped actors that nothing else reports; see `Service::check_detached`.
@@ -29,6 +30,20 @@ impl State {
         if self.engine.has_foreign(owner) {
             self.owners.orphaned.push_back(owner);
         }
+    }
+
+    /// Whether a timer has ended with its actor, and only waits to be freed: nobody finds it any more.
+    #[inline(always)]
+    pub(crate) fn has_ended(&self, timer: Key) -> bool {
+        !self.owners.ended.is_empty() && self.has_ended_with_owner(timer)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn has_ended_with_owner(&self, timer: Key) -> bool {
+        let view = self.engine.view(timer).filter(|view| view.stage.ends_with_owner());
+        let owner = view.and_then(|view| self.engine.owner(view.owner?));
+        owner.is_some_and(|owner_state| owner_state.ended)
     }
 
     /// Lists an owner without an inbox in its context.
@@ -66,6 +81,23 @@ impl Service {
                     guard = self.state();
                 }
             }
+        }
+        guard
+    }
+
+    /// Frees timers of ended owners as far as `timers` new ones need their places.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn make_room<'a>(&'a self, mut guard: StateGuard<'a>, timers: usize) -> StateGuard<'a> {
+        for _ in 0..timers {
+            let state = &mut *guard;
+            if state.engine.room() >= timers as u64 {
+                break;
+            }
+            let freed = state.owners.ended.iter().rev().find_map(|owner| state.engine.cancel_one_of(*owner));
+            let Some(payload) = freed else { break };
+            self.discard(guard, payload);
+            guard = self.state();
         }
         guard
     }

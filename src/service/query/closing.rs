@@ -132,8 +132,12 @@ impl Service {
         let mut guard = self.state();
         let state = &mut *guard;
         state.engine.close();
-        let mut emptied = Vec::new();
+        let (mut emptied, mut ended) = (Vec::new(), Vec::new());
         for (deadline, key) in state.engine.unfinished() {
+            if state.has_ended(key) {
+                ended.extend(state.engine.cancel(key).ok());
+                continue;
+            }
             let description = describe(state, key, deadline);
             if state.engine.is_posted(key) {
                 // Its token is not needed any more; a message that the driver is sending may take its place.
@@ -150,7 +154,7 @@ impl Service {
         let senders = state.queues.close();
         // The waiting drains have nothing left to wait for.
         let over = std::mem::take(&mut state.driver.wind_downs);
-        drop(guard);
+        self.discard_all(guard, ended);
         drop(over);
         self.drop_contained(senders);
         self.end_all_spans();

@@ -92,7 +92,7 @@ impl State {
 impl Service {
     /// Describes a pending timer. Counts preceding messages in an inbox or queue up to `most`.
     pub(crate) fn info(&self, state: &State, key: Key, now: Duration, most: usize) -> Option<TimerInfo> {
-        let view = state.engine.view(key)?;
+        let view = state.engine.view(key).filter(|_| !state.has_ended(key))?;
         let payload = state.engine.payload(key)?;
         let store = state.stores.store(payload.store);
         let deadline = self.tick.time_of(view.deadline);

@@ -138,6 +138,9 @@ impl Listing {
 impl State {
     /// Whether a timer belongs to the actor or is for it.
     fn is_of(&self, timer: Key, subject: Subject) -> bool {
+        if self.has_ended(timer) {
+            return false;
+        }
         let Some(payload) = self.engine.payload(timer) else { return false };
         match self.stores.mailbox_of(payload) {
             Some(mailbox) => mailbox == subject.mailbox,
@@ -196,7 +199,12 @@ impl Service {
 
     /// Returns the number of pending timers in a group.
     pub(crate) fn group_len(&self, group: &TimerGroup) -> usize {
-        self.state().engine.group_len(group)
+        let state = self.state();
+        if state.owners.ended.is_empty() {
+            return state.engine.group_len(group);
+        }
+        drop(state);
+        self.timers_of_group(group).len()
     }
 
     /// Cancels the given timers as far as possible, and returns the number cancelled.
@@ -230,14 +238,15 @@ impl Service {
         let end = state.engine.groups_joined();
         let (mut timers, mut next) = (Vec::with_capacity(state.engine.group_len(group)), 0);
         loop {
-            let before = timers.len();
+            let mut visited = 0;
             for (number, timer) in state.engine.group_members(group, next).take(PAGE) {
                 next = number + 1;
-                if number < end {
+                visited += 1;
+                if number < end && !state.has_ended(timer) {
                     timers.push(timer);
                 }
             }
-            if timers.len() < before + PAGE {
+            if visited < PAGE {
                 return timers;
             }
             drop(state);

@@ -84,13 +84,14 @@ impl Service {
         self.state().engine.named(id.as_uuid().as_u128()).is_some()
     }
 
-    /// Returns the key behind an id; it is dead if the timer has ended.
+    /// Returns the key behind an id; it is dead if the timer has ended, and `None` if it has ended with its actor.
     #[inline]
     pub(crate) fn find(&self, state: &State, id: TimerId) -> Option<Key> {
-        match id.actor_number() {
+        let key = match id.actor_number() {
             None => state.engine.named(id.as_uuid().as_u128()),
             Some(number) => (number == self.number).then(|| id.key()),
-        }
+        };
+        key.filter(|key| !state.has_ended(*key))
     }
 
     pub(crate) fn id_of(&self, state: &State, key: Key) -> TimerId {
