@@ -174,6 +174,13 @@ impl<M> std::ops::Deref for Durable<M> {
 ///
 /// assert!(!read("x").unwrap_err().is_permanent());
 /// assert_eq!(HandlerError::new("no connection").to_string(), "no connection");
+///
+/// fn fetch() -> Result<(), HandlerError> {
+///     Err(anyhow::anyhow!("no reply"))?;
+///     Ok(())
+/// }
+///
+/// assert_eq!(fetch().unwrap_err().to_string(), "no reply");
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct HandlerError {
@@ -212,9 +219,10 @@ impl fmt::Debug for HandlerError {
     }
 }
 
-/// `HandlerError` does not implement `Error`, so that all errors can be converted.
-impl<E: std::error::Error> From<E> for HandlerError {
+/// `HandlerError` does not implement `Error`, so that all errors can be converted: those of the standard library's
+/// trait, texts, boxed errors, and error types that convert into these, such as `anyhow::Error`.
+impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> From<E> for HandlerError {
     fn from(error: E) -> Self {
-        Self::new(error)
+        Self::new(error.into())
     }
 }

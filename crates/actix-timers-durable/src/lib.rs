@@ -24,6 +24,7 @@
 mod builder;
 mod calendar;
 mod committer;
+mod contain;
 mod context;
 mod dispatcher;
 mod due_time;

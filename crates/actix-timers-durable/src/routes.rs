@@ -4,7 +4,6 @@ use std::any::{Any, TypeId};
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -14,6 +13,7 @@ use actix::{MailboxError, Recipient};
 use futures_util::FutureExt;
 use tokio::task::unconstrained;
 
+use super::contain::contain;
 use super::envelope::{Delivery, Durable, Extend, HandlerError};
 use super::error::{DurableBuildError, DurableError};
 use super::key;
@@ -167,11 +167,12 @@ impl<M: DurableMessage> End for TypedEnd<M> {
     ) -> Result<Option<Box<dyn Addressed>>, DecodeError> {
         let Some(recipient) = self.recipient() else { return Ok(None) };
         // User code.
-        let decode = AssertUnwindSafe(|| {
+        let decoded = contain(|| {
             let payload = codec.decode(record.payload_codec.as_deref(), &record.payload)?;
             M::decode(record.message_version, &payload)
         });
-        let message = catch_unwind(decode).unwrap_or_else(|_| Err(DecodeError::malformed("the decoder panicked")))?;
+        let panicked = |text| Err(DecodeError::malformed(format_args!("the decoder panicked: {text}")));
+        let message = decoded.unwrap_or_else(panicked)?;
         let progress = record.progress;
         let durable = Durable {
             id: record.id,
@@ -342,7 +343,7 @@ impl Routes {
         if let Some(TypedEnd(there)) = end.downcast_ref::<TypedEnd<M>>() {
             let before = there.write().unwrap_or_else(PoisonError::into_inner).replace(recipient);
             // It may contain the last address of an actor.
-            let _ = catch_unwind(AssertUnwindSafe(|| drop(before)));
+            let _ = contain(|| drop(before));
         }
         Ok(index)
     }

@@ -17,7 +17,7 @@ use actix_timers_durable::{
 };
 use tokio::sync::Notify;
 
-use support::durable::{Note, ROUTE, at, life, ms, quick, run_to};
+use support::durable::{Diary, Note, ROUTE, at, life, ms, quick, run_to};
 
 /// The behaviour of a note's handler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -592,4 +592,21 @@ fn exactly_the_messages_that_end_the_process_become_dead_letters() {
             assert!(plant.log().iter().any(|delivery| delivery.note == note), "seed {seed}: {note} was delivered");
         }
     }
+}
+
+/// The recipe of the guide: the power goes off, the dead life is stopped, and another one starts on the same clock.
+#[test]
+fn a_life_without_power_that_is_stopped_delivers_nothing() {
+    System::new().block_on(async {
+        let (disk, clock, diary) = (MemoryDisk::new(), ManualClock::starting_at(at(0)), Diary::default());
+        let timers = diary.timers(&disk, &clock);
+        let _ = timers.schedule_at(ROUTE, at(1000), Note(1)).await.unwrap();
+        clock.settle().await;
+        disk.power_off();
+        timers.stop().await.ok();
+        let timers = diary.timers(&disk, &clock);
+        run_to(&clock, 5000).await;
+        assert_eq!(diary.attempts(), [(1000, 1, 1)]);
+        timers.stop().await.unwrap();
+    });
 }

@@ -1,0 +1,48 @@
+//! Panics of user code: caught, with their text.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Runs user code, and returns the text of its panic. The panic's payload is the user's, too: its destructor may panic
+/// again.
+pub(super) fn contain<R>(user_code: impl FnOnce() -> R) -> Result<R, String> {
+    catch_unwind(AssertUnwindSafe(user_code)).map_err(|panic| {
+        let text = text_of(&*panic);
+        if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+            std::mem::forget(again);
+        }
+        text
+    })
+}
+
+/// Returns the text of a panic, as `panic!` has formatted it.
+fn text_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no text").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_caught_with_its_text() {
+        assert_eq!(contain(|| 1), Ok(1));
+        assert_eq!(contain(|| panic!("text")), Err::<(), _>("text".to_owned()));
+        assert_eq!(contain(|| panic!("number {}", 1)), Err::<(), _>("number 1".to_owned()));
+        assert_eq!(contain(|| std::panic::panic_any(1)), Err::<(), _>("no text".to_owned()));
+    }
+
+    #[test]
+    fn a_panic_in_the_destructor_of_a_panic_is_caught() {
+        struct Bomb(u32);
+        impl Drop for Bomb {
+            fn drop(&mut self) {
+                if self.0 > 0 {
+                    std::panic::panic_any(Self(self.0 - 1));
+                }
+            }
+        }
+        assert_eq!(contain(|| std::panic::panic_any(Bomb(3))), Err::<(), _>("no text".to_owned()));
+    }
+}
