@@ -6,6 +6,8 @@
 // On docs.rs items show the features that they need, except the default one.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(docsrs, doc(auto_cfg(hide(feature = "actix"))))]
+// Examples are read as code to copy: they compile without a warning in a program that uses what they define.
+#![doc(test(attr(deny(warnings), allow(dead_code))))]
 
 #[cfg(feature = "actix")]
 mod api;

@@ -153,7 +153,7 @@ impl Handler<Answer> for Shop {
 
     fn handle(&mut self, answer: Answer, _: &mut Context<Self>) {
         // Too late if the timeout was due already.
-        let _ = self.timers.cancel(answer.timeout);
+        self.timers.cancel(answer.timeout);
         self.answered();
     }
 }

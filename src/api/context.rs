@@ -48,21 +48,19 @@ use crate::service::schedule::plan::RepeatSchedule;
 /// ```
 /// use std::time::Duration;
 /// use actix::prelude::*;
-/// use actix_timers::{TimerContext, TimerId};
+/// use actix_timers::TimerContext;
 ///
 /// #[derive(Message)]
 /// #[rtype(result = "()")]
 /// struct Expire;
 ///
-/// struct Session {
-///     expiry: Option<TimerId>,
-/// }
+/// struct Session;
 ///
 /// impl Actor for Session {
 ///     type Context = Context<Self>;
 ///
 ///     fn started(&mut self, ctx: &mut Self::Context) {
-///         self.expiry = Some(ctx.schedule_after(Duration::from_secs(1800), Expire));
+///         ctx.schedule_after(Duration::from_secs(1800), Expire);
 ///     }
 /// }
 ///
@@ -73,7 +71,7 @@ use crate::service::schedule::plan::RepeatSchedule;
 ///         ctx.stop();
 ///     }
 /// }
-/// # System::new().block_on(async { Session { expiry: None }.start(); });
+/// # System::new().block_on(async { Session.start(); });
 /// ```
 pub trait TimerContext<A>: AsyncContext<A> + AsyncContextParts<A> + Sized
 where

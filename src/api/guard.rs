@@ -55,7 +55,7 @@ impl TimerGuard {
 impl Drop for TimerGuard {
     fn drop(&mut self) {
         if !self.kept {
-            let _ = cancel(self.id);
+            cancel(self.id);
         }
     }
 }

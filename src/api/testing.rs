@@ -18,7 +18,7 @@ use crate::service::state::Service;
 /// ```
 /// use std::time::Duration;
 /// use actix::prelude::*;
-/// use actix_timers::{Timers, TimerContext, testing};
+/// use actix_timers::{TimerContext, testing};
 ///
 /// #[derive(Message)]
 /// #[rtype(result = "()")]

@@ -171,11 +171,10 @@ pub enum BuildError {
     AlreadyStarted(String),
 }
 
-/// The outcome of a cancel.
+/// The outcome of a cancel. Only [`Cancelled`](Self::Cancelled) means that the message will not be delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
-#[must_use = "only `Cancelled` means that the message will not be delivered"]
 pub enum CancelOutcome {
     /// The handler will never run with this message. The message has been dropped.
     Cancelled,

@@ -11,10 +11,15 @@ use crate::model::actor_id::{ActorId, ActorTag};
 ///
 /// ```
 /// use std::time::Duration;
-/// use actix_timers::TimerFilter;
+/// use actix_timers::{TimerFilter, Timers};
 ///
+/// # fn list(timers: &Timers) {
 /// // The ten that come next of a campaign, if they come within a minute.
 /// let next = TimerFilter::new().group("campaign-7").due_within(Duration::from_secs(60)).limit(10);
+/// for timer in timers.list(&next) {
+///     println!("{}", timer.id);
+/// }
+/// # }
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[must_use = "a filter does nothing until timers are listed with it"]

@@ -324,7 +324,7 @@ async fn live_through(policy: MailboxPolicy, capacity: usize, answers: bool, end
             world.clock.jump(ms(5));
             for id in ids {
                 tokio::task::yield_now().await;
-                let _ = timers.cancel(id);
+                timers.cancel(id);
             }
         }
         End::CancelAll => {

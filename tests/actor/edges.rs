@@ -258,7 +258,7 @@ struct Caller;
 
 impl std::task::Wake for Caller {
     fn wake(self: Arc<Self>) {
-        let _ = cancel(TimerId::new());
+        cancel(TimerId::new());
     }
 }
 

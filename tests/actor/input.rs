@@ -79,7 +79,7 @@ fn no_delay_panics() {
                 }
             }
             for id in ids {
-                let _ = world.timers.cancel(id);
+                world.timers.cancel(id);
             }
             world.timers.drain();
             assert_eq!(world.pending(), 0);

@@ -405,7 +405,7 @@ fn the_counters_always_balance() {
             assert!(counters.balance(), "{counters:?}");
             // The last ones mostly wait, the first ones are mostly delivered.
             for id in [actor.ids.pop(), actor.ids.first().copied()].into_iter().flatten() {
-                let _ = cancel(id);
+                cancel(id);
             }
         }));
         let delivered = actor.delivered();

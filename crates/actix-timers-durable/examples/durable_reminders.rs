@@ -110,7 +110,7 @@ async fn schedule_and_send(directory: &Path) -> Result<(), Box<dyn Error>> {
     let soon = SystemTime::now() + Duration::from_millis(200);
     for invoice in 0..REMINDERS {
         // Returns when it is on disk.
-        let _ = timers.schedule_at("office", soon + STEP * invoice, Remind { invoice }).await?;
+        timers.schedule_at("office", soon + STEP * invoice, Remind { invoice }).await?;
     }
     println!("all scheduled");
     std::future::pending().await

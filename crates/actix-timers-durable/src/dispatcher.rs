@@ -418,7 +418,7 @@ impl DurableTimerActor {
         let Some(stopping) = self.stopping.as_mut().filter(|stopping| is_idle && !stopping.closes) else { return };
         stopping.closes = true;
         // It may have fired.
-        let _ = self.timers.cancel(stopping.grace);
+        self.timers.cancel(stopping.grace);
         let dispatcher = ctx.address();
         let working = self.timers.begin_work();
         let answer = Answer::to(move |closed| {

@@ -37,7 +37,7 @@ impl WheelHorizon {
     fn cancel(&self, timer: Option<TimerId>) {
         if let Some(timer) = timer {
             // The timer may have fired.
-            let _ = self.timers.cancel(timer);
+            self.timers.cancel(timer);
         }
     }
 }

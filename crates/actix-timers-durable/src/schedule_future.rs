@@ -10,7 +10,6 @@ use super::id::DurableId;
 
 /// The result of a schedule request. In each case it is on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[must_use = "with a key, the pending timer may be an earlier one, and nothing was scheduled"]
 pub enum Scheduled {
     /// A new timer exists.
     Created(DurableId),

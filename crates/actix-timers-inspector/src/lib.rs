@@ -2,6 +2,8 @@
 #![cfg_attr(all(doc, not(doctest)), doc = include!("links.in"))]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![doc = include_str!("../README.md")]
+// Examples are read as code to copy: they compile without a warning in a program that uses what they define.
+#![doc(test(attr(deny(warnings), allow(dead_code))))]
 //!
 //! # The code
 //!

@@ -2,6 +2,8 @@
 // Of two definitions of a link the first one counts: those of rustdoc precede the README's.
 #![cfg_attr(all(doc, not(doctest)), doc = include!("links.in"))]
 #![doc = include_str!("../README.md")]
+// Examples are read as code to copy: they compile without a warning in a program that uses what they define.
+#![doc(test(attr(deny(warnings), allow(dead_code))))]
 //!
 //! # The code
 //!

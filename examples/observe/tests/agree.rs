@@ -54,7 +54,7 @@ fn compare() {
             }
             if step.is_multiple_of(3) {
                 let id = pending.swap_remove(step as usize * 31 % pending.len());
-                let _ = timers.cancel(id);
+                timers.cancel(id);
             } else if step.is_multiple_of(4) {
                 let _ = timers.reschedule_after(pending[step as usize * 17 % pending.len()], HOUR * step as u32);
             }

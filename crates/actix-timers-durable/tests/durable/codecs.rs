@@ -117,8 +117,8 @@ fn a_codec_that_fails_or_panics_loses_no_message(medium: impl Medium) {
         let error = timers.schedule_after(ROUTE, ms(1), Note(13)).await.unwrap_err();
         assert!(matches!(&error.reason, DurableError::Encode { error, .. } if error.to_string() == "no thirteen"));
         assert_eq!(error.into_message(), Note(13));
-        let _ = timers.schedule_after(ROUTE, ms(1), Note(14)).await.unwrap();
-        let _ = timers.schedule_after(ROUTE, ms(2), Note(15)).await.unwrap();
+        timers.schedule_after(ROUTE, ms(1), Note(14)).await.unwrap();
+        timers.schedule_after(ROUTE, ms(2), Note(15)).await.unwrap();
         run_to(&clock, 100).await;
         assert_eq!(diary.deliveries(), [(2, 15)]);
         assert_eq!(timers.counts().await.unwrap().parked, 1);

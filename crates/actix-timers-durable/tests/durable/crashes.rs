@@ -379,7 +379,7 @@ fn a_suspect_waits_for_handlers_whose_timers_were_cancelled_or_replaced() {
         let keyed = |note| Schedule::at(ROUTE, at(0), Note(note)).options(DurableOptions::new().replace("key"));
         let _ = timers.schedule(keyed(3)).await.unwrap();
         clock.settle().await;
-        let _ = timers.cancel(cancelled).await.unwrap();
+        timers.cancel(cancelled).await.unwrap();
         let _ = timers.schedule(keyed(4)).await.unwrap();
         clock.advance(ms(500)).await;
         assert_eq!(plant.attempts(1), [1, 2], "not alone yet");

@@ -704,7 +704,7 @@ fn on_the_real_clock_a_thread_of_its_own_writes() {
         diary.script(0, [Act::Fail]);
         let tell = diary.hold(99);
         for note in 0..100 {
-            let _ = timers.schedule_after(ROUTE, ms(1), Note(note)).await.unwrap();
+            timers.schedule_after(ROUTE, ms(1), Note(note)).await.unwrap();
         }
         let elsewhere = timers.clone();
         let counted = std::thread::spawn(move || {
@@ -762,7 +762,7 @@ async fn with_a_claim_that_is_written(disk: &MemoryDisk, diary: &Diary) -> (Dura
         .open_route_with::<Note>(ROUTE, RouteOptions::new().retry(quick()))
         .start()
         .unwrap();
-    let _ = timers.schedule_after(ROUTE, ms(0), Note(1)).await.unwrap();
+    timers.schedule_after(ROUTE, ms(0), Note(1)).await.unwrap();
     let held = disk.hold_commits();
     timers.connect::<Note>(ROUTE, writer.clone()).unwrap();
     while disk.held() == 0 {

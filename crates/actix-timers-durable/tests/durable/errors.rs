@@ -97,7 +97,7 @@ fn the_edges_of_the_range_are_taken(medium: impl Medium) {
         let timers = diary.timers(&medium, &clock);
         let _ = timers.schedule_at(ROUTE, std::time::SystemTime::UNIX_EPOCH, Note(1)).await.unwrap();
         let _ = timers.schedule_at(ROUTE, DueTime::MAX, Note(2)).await.unwrap();
-        let _ = timers.schedule_after(ROUTE, Duration::ZERO, Note(3)).await.unwrap();
+        timers.schedule_after(ROUTE, Duration::ZERO, Note(3)).await.unwrap();
         let key = "k".repeat(DurableOptions::MAX_KEY_LEN);
         let request = Schedule::after(ROUTE, ms(0), Note(4)).options(DurableOptions::new().replace(key));
         let _ = timers.schedule(request).await.unwrap();
@@ -195,7 +195,7 @@ fn after_a_failed_fsync_nothing_is_acknowledged_and_loaded_timers_still_come() {
         clock.settle().await;
         assert_eq!(diary.len(), 2);
         assert_eq!(diary.deliveries()[1], (20_000, 1));
-        let _ = timers.schedule_after(ROUTE, ms(1), Note(5)).await.unwrap();
+        timers.schedule_after(ROUTE, ms(1), Note(5)).await.unwrap();
         assert_eq!(clock.wall(), at(20_000));
     });
 }

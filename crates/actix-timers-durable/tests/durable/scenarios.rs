@@ -22,7 +22,7 @@ fn timers_live_through_a_clean_restart(medium: impl Medium) {
     life(0, async |clock| {
         let timers = diary.timers(&medium, &clock);
         for note in 0..125 {
-            let _ = timers.schedule_after(ROUTE, ms(5000), Note(note)).await.unwrap();
+            timers.schedule_after(ROUTE, ms(5000), Note(note)).await.unwrap();
         }
         for note in 125..250 {
             let _ = timers.schedule_at(ROUTE, at(5000), Note(note)).await.unwrap();

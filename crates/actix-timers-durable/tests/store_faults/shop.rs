@@ -129,7 +129,7 @@ async fn order(timers: &DurableTimers, number: u64) -> Told {
     };
     let request = Schedule::after(ROUTE, delay, Order::new(number));
     if fate(number) == Fate::Kept {
-        let _ = timers.schedule(request.options(DurableOptions::new().replace(key(customer)))).await?;
+        timers.schedule(request.options(DurableOptions::new().replace(key(customer)))).await?;
         say(format_args!("kept {customer} {number}"));
         return Ok(());
     }

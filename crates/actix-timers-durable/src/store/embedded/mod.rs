@@ -67,7 +67,7 @@ use crate::{DueTime, DurableId, Record};
 /// # let directory = tempfile::tempdir()?;
 /// # let path = directory.path().join("timers");
 /// let mut store = EmbeddedStore::open(&path)?;
-/// let lease = store.acquire(0)?;
+/// store.acquire(0)?;
 /// assert_eq!(store.counts(0)?.pending, 0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -24,7 +24,7 @@ use crate::{DueTime, DurableId, Record};
 ///
 /// ```
 /// use actix_timers_durable::TimerStore;
-/// use actix_timers_durable::store::{Change, MemoryDisk, MemoryStore};
+/// use actix_timers_durable::store::MemoryStore;
 ///
 /// let mut store = MemoryStore::new();
 /// let lease = store.acquire(0)?;
