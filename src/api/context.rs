@@ -37,10 +37,11 @@ use crate::service::schedule::plan::RepeatSchedule;
 /// [capacity](crate::TimerActorBuilder::capacity) is used up, or the timer actor was drained or has stopped; a
 /// repeating timer also for a period of zero, and if nothing would ever be due. The message is then a
 /// [dead letter](crate::DeadLetter) with the reason [`Rejected`](crate::DeadLetterReason::Rejected), and the id is that
-/// of no timer. A closure, and a message that is not `Send`, is dropped. To have it back, use the methods of
+/// of no timer. A closure, and a message that is not `Send`, is dropped. If nobody subscribes to dead letters or reads
+/// warnings, the first rejection of each thread is printed on standard error. To have the message back, use the methods of
 /// [`timer`](Self::timer) with the prefix `try_`.
 ///
-/// Where there can be no timer actor, the message is dropped with a warning, printed if nobody reads warnings: no actix
+/// Where there can be no timer actor, the message is dropped with a warning, printed likewise: no actix
 /// system runs on this thread, or a timer actor with its own clock was started here and none installed.
 ///
 /// If you poll a context manually, do not move it between polls: its timers are keyed by its address.

@@ -49,10 +49,10 @@ pub(crate) struct StuckRecipient {
     pub(crate) behind: usize,
 }
 
-/// Prints the first such loss of a thread: there is no timer actor that could count it, and a test whose timers never
-/// fire has to give a reason.
+/// Prints the first rejection of a thread that nobody else learns of: a program without a subscriber, and a test whose
+/// timers never fire, have to give a reason.
 #[allow(clippy::print_stderr)]
-fn print_lost(message_type: &'static str, rejected: &ScheduleError<()>) {
+pub(crate) fn print_lost(message_type: &'static str, rejected: &ScheduleError<()>) {
     thread_local! {
         static PRINTED: Cell<bool> = const { Cell::new(false) };
     }

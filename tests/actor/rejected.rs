@@ -6,10 +6,10 @@ use std::time::{Duration, SystemTime};
 
 use actix::prelude::*;
 use actix_timers::{
-    CancelOutcome, DeadLetter, DeadLetterReason, MessageSource, Repeat, TimerActor, TimerContext, TimerId,
-    TimerOptions, Timers,
+    CancelOutcome, DeadLetter, DeadLetterReason, MessageSource, Repeat, ScheduleError, TimerActor, TimerContext,
+    TimerId, TimerOptions, Timers,
 };
-use support::{Census, Counted, Log, Note, Probe, World, in_virtual_time, listen, ms, run};
+use support::{Census, Counted, Log, Note, Probe, StopWatch, World, in_virtual_time, listen, ms, run};
 
 type Ctx = Context<Probe<u32>>;
 
@@ -191,6 +191,67 @@ fn few_letters_about_rejected_messages_are_kept() {
         world.run_to(500).await;
         assert_eq!(letters.try_iter().count(), 1024);
         assert_eq!(world.timers.snapshot().counters.rejected, 2000);
+    });
+}
+
+/// Standard error belongs to the process.
+#[test]
+fn unread_rejections_are_printed_once_a_thread() {
+    let output = support::in_own_process!(unread_rejections_are_printed_once_a_thread, || {
+        for reject in [reject_zero_periods, reject_beyond_the_capacity, reject_after_a_drain, tell_a_subscriber] {
+            std::thread::spawn(reject).join().unwrap();
+        }
+    });
+    let Some(output) = output else { return };
+    let printed: Vec<&str> = output.lines().filter(|line| line.starts_with("actix-timers: ")).collect();
+    let message = ();
+    let errors = [
+        ScheduleError::ZeroPeriod { message },
+        ScheduleError::CapacityReached { capacity: 1, message },
+        ScheduleError::Stopped { message },
+    ];
+    assert_eq!(printed.len(), errors.len(), "{output}");
+    for (line, error) in printed.iter().zip(errors) {
+        assert!(line.ends_with(&error.to_string()), "{line}");
+    }
+}
+
+fn in_a_system(test: impl AsyncFnOnce(Timers, Addr<Probe<u32>>)) {
+    System::new().block_on(async {
+        let timers = TimerActor::builder().capacity(1).install().unwrap();
+        test(timers, Probe::new(StopWatch::Source(Default::default())).start()).await;
+    });
+}
+
+fn reject_zero_periods() {
+    in_a_system(async |_, addr| {
+        run(&addr, |_, ctx| {
+            ctx.run_every(Duration::ZERO, |_, _| {});
+            ctx.schedule_at_fixed_rate(Duration::ZERO, Note(1));
+        })
+        .await;
+    });
+}
+
+fn reject_beyond_the_capacity() {
+    in_a_system(async |timers, addr| {
+        run(&addr, |_, ctx| (0..3).for_each(|name| _ = ctx.schedule_after(ms(3_600_000), Note(name)))).await;
+        timers.schedule_after(&addr, ms(3_600_000), Note(4));
+    });
+}
+
+fn reject_after_a_drain() {
+    in_a_system(async |timers, addr| {
+        drop(timers.drain());
+        (0..2).for_each(|name| _ = timers.schedule_after(&addr, ms(10), Note(name)));
+    });
+}
+
+/// A subscriber learns of rejections by letters.
+fn tell_a_subscriber() {
+    in_a_system(async |timers, addr| {
+        let (_listener, _letters) = listen(&timers);
+        timers.schedule_at_fixed_rate(&addr, Duration::ZERO, Note(1));
     });
 }
 

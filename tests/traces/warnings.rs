@@ -135,6 +135,22 @@ fn of_a_capacity_that_is_nearly_used_up_when_it_gets_so() {
     });
 }
 
+/// No driver is left that could emit it.
+#[test]
+fn of_a_message_for_a_timer_actor_that_has_stopped() {
+    let _alone = super::alone();
+    let witness = Witness::default();
+    let layer = witness.clone().with_filter(LevelFilter::WARN);
+    let _guard = tracing::subscriber::set_default(Registry::default().with(layer));
+    let (timers, addr) = System::new().block_on(async {
+        let world = World::manual(TimerActor::builder().name("stopped"));
+        (world.timers.clone(), world.probe::<u32>().0)
+    });
+    (0..3).for_each(|name| _ = timers.schedule_after(&addr, ms(10), Note(name)));
+    witness.the(DEAD, &["timer=\"stopped\"", "reason=\"rejected\"", "suppressed=0"]);
+    witness.nothing_else();
+}
+
 #[test]
 fn of_timers_that_were_rejected() {
     witnessed(of_ten, |world, witness| async move {

@@ -8,6 +8,7 @@ use crate::service::deliver::wakeup::Wakeup;
 use crate::service::owner::subscribers::DeadLetterEvent;
 use crate::service::schedule::plan::Plan;
 use crate::service::state::Service;
+use crate::trace;
 
 impl Service {
     /// Makes the message of a rejected timer a dead letter, and returns an id that no timer has. A message bound to its
@@ -36,16 +37,32 @@ impl Service {
         } else {
             rest = Some(packed);
         }
-        let error = self.has_subscribers().then(|| error.to_string().into());
-        let letter = DeadLetterEvent { id, deadline: None, reason, message_type, message, error };
+        let text = self.has_subscribers().then(|| error.to_string().into());
+        let letter = DeadLetterEvent { id, deadline: None, reason, message_type, message, error: text };
         let mut state = self.state();
         state.engine.lose_rejected();
         state.reports.published.ask_to_publish();
         let wanted = self.has_subscribers() && !self.is_stopped();
-        let refused = if wanted { state.reports.rejected.add(letter) } else { Some(letter) };
+        let mut refused = if wanted { state.reports.rejected.add(letter) } else { Some(letter) };
         drop(state);
+        if let (false, Some(letter)) = (wanted, &mut refused) {
+            self.report_unsent(&error, letter);
+        }
         self.notify(Wakeup { poke: true, ..Wakeup::default() });
         self.drop_contained((refused, rest));
         id
+    }
+
+    /// Reports a rejection of which no subscriber gets a letter: a warning, printed if nobody reads warnings.
+    fn report_unsent(&self, error: &ScheduleError<()>, letter: &mut DeadLetterEvent) {
+        // The subscriber of `tracing` and the clock may be user code.
+        self.contain(|| {
+            if trace::reads_dead_letters() {
+                letter.error.get_or_insert_with(|| error.to_string().into());
+                self.report_dead_letter(self.clock.now(), letter);
+            } else {
+                trace::print_lost(letter.message_type, error);
+            }
+        });
     }
 }
