@@ -221,6 +221,10 @@ impl TimerActorBuilder {
     /// [installed](Self::install) keeps it. Other actix systems of the process are not affected, so tests that run in
     /// one process are independent of each other.
     ///
+    /// `actix_test::start` runs its server in a system of its own, which settings of the test do not reach. Its workers
+    /// call the factory of the application in that system: call this function there, too. The first worker's call
+    /// counts, the others return [`BuildError::AlreadyInstalledForAllArbiters`].
+    ///
     /// Each timer actor has the whole [capacity](Self::capacity). A [name](Self::name) is followed by a hyphen and the
     /// lowest number from 1 on that no running one of them has, so that each has series of its own in the metrics.
     /// All run on the same [clock](Self::clock); but if that is the [`SystemClock`](crate::SystemClock), each has its

@@ -234,3 +234,50 @@ fn a_survey_of_a_system_finds_every_kind_of_timer_actor_but_internal_ones() {
         drop((installed, started));
     });
 }
+
+/// As a server for tests does, which starts a system of its own on another thread: its workers call the factory of the
+/// application.
+#[test]
+fn workers_of_another_system_install_the_settings_themselves() {
+    System::new().block_on(async {
+        let clock = ManualClock::new();
+        let shared = clock.clone();
+        let install = move || web().clock(shared.clone()).install_for_all_arbiters();
+        install().unwrap();
+        let (tell, told) = oneshot::channel();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let server = std::thread::spawn(move || {
+            System::new().block_on(async {
+                let workers = [Arbiter::new(), Arbiter::new()];
+                let mut installed = Vec::new();
+                for worker in &workers {
+                    installed.push(on(worker, install.clone()).await);
+                }
+                let names = [on(&workers[0], name).await, on(&workers[1], name).await];
+                let arbiter = workers[1].handle();
+                let addr =
+                    Probe::start_in_arbiter(&arbiter, |_| Probe::<u8>::new(StopWatch::Source(Default::default())));
+                run(&addr, |_, ctx| ctx.schedule_after(ms(60_000), Note(1))).await;
+                let timers = on(&workers[1], || Timers::current().unwrap()).await;
+                tell.send((installed, names, timers)).unwrap();
+                let _ = stopped.await;
+            });
+        });
+        let (installed, names, timers) = told.await.unwrap();
+        assert_eq!(installed, [Ok(()), Err(BuildError::AlreadyInstalledForAllArbiters)]);
+        assert_eq!(names, ["web-1", "web-2"]);
+        clock.advance(ms(60_000)).await;
+        assert_eq!(timers.snapshot().counters.delivered, 1, "the clock waits for them, too");
+        drop(stop);
+        server.join().unwrap();
+    });
+}
+
+#[test]
+fn settings_do_not_reach_a_system_of_another_thread() {
+    System::new().block_on(async {
+        web().install_for_all_arbiters().unwrap();
+        let there = std::thread::spawn(|| System::new().block_on(async { on(&Arbiter::new(), name).await }));
+        assert!(there.join().unwrap().starts_with("timers-"));
+    });
+}
