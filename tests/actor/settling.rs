@@ -10,6 +10,7 @@ use actix_timers::{
 use support::{Note, Probe, World, ms, paused, run};
 
 type Subject = Addr<Probe<u32>>;
+type Schedule = fn(&Timers, &Subject);
 
 fn with_policy(addr: &Subject, policy: MailboxPolicy) -> Target<Note<u32>> {
     Target::from(addr).mailbox_policy(policy)
@@ -20,7 +21,7 @@ fn schedule(timers: &Timers, target: impl Into<Target<Note<u32>>>) {
 }
 
 /// Each kind of target; its message is due after 1 ms.
-const TARGETS: [(&str, fn(&Timers, &Subject)); 10] = [
+const TARGETS: [(&str, Schedule); 10] = [
     ("plain", |timers, addr| schedule(timers, addr)),
     ("strong", |timers, addr| schedule(timers, Target::strong(addr.clone().recipient()))),
     ("tracked", |timers, addr| schedule(timers, Target::tracked(addr))),
@@ -40,7 +41,7 @@ const TARGETS: [(&str, fn(&Timers, &Subject)); 10] = [
     }),
     ("cancelled", |timers, addr| {
         let id = timers.schedule_after(Target::tracked(addr), Duration::ZERO, Note(1));
-        let _ = timers.cancel(id);
+        timers.cancel(id);
     }),
 ];
 
@@ -68,7 +69,9 @@ async fn never_waits_in_vain(world: &World, advance: impl AsyncFn(Duration)) {
     advance(ms(20)).await;
     assert_eq!(given_up_settling(), before, "own messages and closures");
     let mut batch = ScheduleBatch::with_capacity(300);
-    (0..300).for_each(|name| drop(batch.after(&addr, ms(1), Note(name))));
+    for name in 0..300 {
+        batch.after(&addr, ms(1), Note(name));
+    }
     timers.addr().do_send(batch);
     advance(ms(20)).await;
     assert_eq!(given_up_settling(), before, "a batch");
