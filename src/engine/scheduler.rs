@@ -171,9 +171,9 @@ impl<P: Copy, O> Engine<P, O> {
         Ok(key)
     }
 
-    /// Returns the number of timers that the capacity still allows.
-    pub(crate) const fn room(&self) -> u64 {
-        (self.config.capacity as u64).saturating_sub(self.counters.pending)
+    /// Returns whether the capacity is used up.
+    pub(crate) const fn is_full(&self) -> bool {
+        self.counters.pending >= self.config.capacity as u64
     }
 
     /// Counts a rejected timer, and returns the reason.

@@ -46,6 +46,16 @@ impl State {
         owner.is_some_and(|owner_state| owner_state.ended)
     }
 
+    /// Cancels a timer of an ended owner if the capacity is used up: a new one takes its place.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn make_room(&mut self) {
+        if self.engine.is_full() {
+            let freed = self.owners.ended.iter().rev().find_map(|owner| self.engine.cancel_one_of(*owner));
+            self.owners.freed.extend(freed);
+        }
+    }
+
     /// Lists an owner without an inbox in its context.
     fn note_detached(&mut self, owner: OwnerId) {
         if let Some(owner_state) = self.engine.owner_mut(owner)
@@ -61,6 +71,11 @@ impl Service {
     pub(crate) fn free_ended<'a>(self: &'a Arc<Self>, mut guard: StateGuard<'a>, left: usize) -> StateGuard<'a> {
         let share = self.settings.expiry_budget.div_ceil(8);
         for _ in 0..left.max(share) {
+            if let Some(payload) = guard.owners.freed.pop() {
+                self.discard(guard, payload);
+                guard = self.state();
+                continue;
+            }
             let Some(owner) = guard.owners.ended.last().copied() else { break };
             guard.reports.published.ask_to_publish();
             match guard.engine.cancel_one_of(owner) {
@@ -81,23 +96,6 @@ impl Service {
                     guard = self.state();
                 }
             }
-        }
-        guard
-    }
-
-    /// Frees timers of ended owners as far as `timers` new ones need their places.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn make_room<'a>(&'a self, mut guard: StateGuard<'a>, timers: usize) -> StateGuard<'a> {
-        for _ in 0..timers {
-            let state = &mut *guard;
-            if state.engine.room() >= timers as u64 {
-                break;
-            }
-            let freed = state.owners.ended.iter().rev().find_map(|owner| state.engine.cancel_one_of(*owner));
-            let Some(payload) = freed else { break };
-            self.discard(guard, payload);
-            guard = self.state();
         }
         guard
     }

@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 use crate::engine::OwnerId;
 use crate::model::mailbox_id::MailboxId;
 use crate::model::reply::{BoxedReply, ReplyFuture};
+use crate::service::deliver::message_ref::MessageRef;
 use crate::service::owner::accepting::Accepting;
 use crate::timing::Key;
 
@@ -17,6 +18,8 @@ pub(crate) struct Owners {
     pub(crate) by_mailbox: FxHashMap<MailboxId, OwnerId>,
     /// Owners that have ended, with timers still to be freed.
     pub(crate) ended: Vec<OwnerId>,
+    /// Messages of timers of ended owners whose places new ones have taken: the driver's next turn drops them.
+    pub(crate) freed: Vec<MessageRef>,
     /// Ended owners with foreign messages in their inboxes, in the order of their ends. These messages leave before any
     /// other.
     pub(crate) orphaned: VecDeque<OwnerId>,

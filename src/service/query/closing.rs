@@ -132,7 +132,7 @@ impl Service {
         let mut guard = self.state();
         let state = &mut *guard;
         state.engine.close();
-        let (mut emptied, mut ended) = (Vec::new(), Vec::new());
+        let (mut emptied, mut ended) = (Vec::new(), std::mem::take(&mut state.owners.freed));
         for (deadline, key) in state.engine.unfinished() {
             if state.has_ended(key) {
                 ended.extend(state.engine.cancel(key).ok());

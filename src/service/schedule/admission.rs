@@ -23,7 +23,6 @@ use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::delivery::OwnHandler;
 use crate::service::deliver::job::{Job, Own, Queued};
 use crate::service::deliver::message_ref::MessageRef;
-use crate::service::deliver::message_stores::StateGuard;
 use crate::service::deliver::wakeup::Wakeup;
 use crate::service::schedule::deadline::{DueTime, Schedule};
 use crate::service::schedule::plan::{Impossible, Plan};
@@ -304,7 +303,7 @@ impl Service {
             options,
         };
         let mut wakeup = Wakeup::default();
-        let mut state = self.state_with_room_for(1);
+        let mut state = self.state();
         let admission = to.admit::<P, C>(&mut state, self.settings.mailbox_policy, &timer, packed, &mut wakeup);
         match admission.as_ref().ok().and_then(|admitted| admitted.replaced) {
             Some(payload) => self.discard(state, payload),
@@ -332,7 +331,7 @@ impl Service {
             })
             .collect();
         let (mut wakeup, mut replaced) = (Wakeup::default(), Vec::new());
-        let mut state = self.state_with_room_for(prepared.len());
+        let mut state = self.state();
         let admissions: Vec<_> = prepared
             .into_iter()
             .map(|(target, due_time, options, message)| {
@@ -353,13 +352,6 @@ impl Service {
                 .into_iter()
                 .map(|(delay, admission)| unpacked::<Schedule, C>(self.answer(delay, None, admission))),
         );
-    }
-
-    /// Takes the lock. Timers of ended actors that are not freed yet leave their places to new ones.
-    #[inline(always)]
-    fn state_with_room_for(&self, timers: usize) -> StateGuard<'_> {
-        let state = self.state();
-        if state.owners.ended.is_empty() { state } else { self.make_room(state, timers) }
     }
 
     /// Answers a request.
@@ -451,6 +443,9 @@ impl State {
             && self.engine.named(name).is_some_and(|key| self.engine.view(key).is_some())
         {
             return Err(NotAdmitted { reason: NotAdmittedReason::Duplicate(id), to, packed });
+        }
+        if !self.owners.ended.is_empty() {
+            self.make_room();
         }
         // Admission and rejection both change the counters to publish.
         wakeup.poke |= self.reports.published.ask_to_publish();
