@@ -150,15 +150,19 @@ impl AllowedHosts {
     /// Checks the origin, which a browser sends with each request that is not a `GET` or a `HEAD`; programs need not.
     fn check_origin(&self, request: &HttpRequest, authority: &Authority) -> Result<(), Rejection> {
         let mut is_configured = false;
+        let own_scheme = if request.app_config().secure() { HTTPS } else { HTTP };
         for origin in request.headers().get_all(header::ORIGIN) {
             let text = String::from_utf8_lossy(origin.as_bytes());
             let rejection = || Rejection::OriginNotAllowed(text.chars().take(MAX_NAME_LEN).collect());
-            let (origin, default_port) = origin_of(&text).ok_or_else(rejection)?;
+            let (origin, scheme) = origin_of(&text).ok_or_else(rejection)?;
+            let default_port = scheme.default_port;
             is_configured = self.0.iter().any(|allowed| {
                 allowed.host == origin.host
                     && allowed.port.unwrap_or(default_port) == origin.port.unwrap_or(default_port)
             });
-            let is_own = origin.host == authority.host
+            // A page over another scheme is another origin. Behind a proxy the host in its address bar is configured.
+            let is_own = scheme == own_scheme
+                && origin.host == authority.host
                 && origin.port.unwrap_or(default_port) == authority.port.unwrap_or(default_port);
             if !is_own && !is_configured {
                 return Err(rejection());
@@ -172,15 +176,21 @@ impl AllowedHosts {
     }
 }
 
-/// Returns the authority of an origin, and the default port of its scheme.
-fn origin_of(text: &str) -> Option<(Authority, u16)> {
-    let (scheme, authority) = text.split_once("://")?;
-    let default_port = match scheme {
-        "http" => 80,
-        "https" => 443,
-        _ => return None,
-    };
-    Some((authority.parse().ok()?, default_port))
+/// A scheme of origins that may change timers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Scheme {
+    name: &'static str,
+    default_port: u16,
+}
+
+const HTTP: Scheme = Scheme { name: "http", default_port: 80 };
+const HTTPS: Scheme = Scheme { name: "https", default_port: 443 };
+
+/// Returns the authority of an origin, and its scheme.
+fn origin_of(text: &str) -> Option<(Authority, Scheme)> {
+    let (name, authority) = text.split_once("://")?;
+    let scheme = [HTTP, HTTPS].into_iter().find(|scheme| scheme.name == name)?;
+    Some((authority.parse().ok()?, scheme))
 }
 
 #[cfg(test)]

@@ -604,13 +604,14 @@ fn a_cancel_comes_from_the_page_itself_or_from_a_program() {
         let (addr, _log) = world.probe::<u64>();
         let inspector = Inspector::new(&world.timers).allow_cancel(true);
         let app = serve(&inspector.allow_host("timers.example.org").unwrap()).await;
-        let rejected: [&[(&str, &str)]; 10] = [
+        let rejected: [&[(&str, &str)]; 11] = [
             &[("Origin", "http://evil.example")],
             &[("Origin", "null")],
             &[("Origin", "")],
             &[("Origin", "http://localhost:3000")],
             &[("Origin", "http://localhost")],
             &[("Origin", "file://localhost:8080")],
+            &[("Origin", "https://localhost:8080")],
             &[("Origin", "https://timers.example.org:444")],
             &[("Origin", "http://localhost:8080"), ("Origin", "http://evil.example")],
             &[("Sec-Fetch-Site", "cross-site")],
