@@ -1,13 +1,13 @@
-//! Memory: a cancelled timer is freed at the cancel, every payload is dropped once, and the cost of an actor's ordinary
-//! messages and its timers does not depend on the number of pending timers. The allocator counts per thread: each test
-//! runs its whole system on its own thread.
+//! Memory: a cancelled timer is freed at the cancel, every payload is dropped once, ended queues and actors leave nothing
+//! behind, and the cost of an actor's ordinary messages and its timers does not depend on the number of pending timers.
+//! The allocator counts per thread: each test runs its whole system on its own thread.
 
 use std::alloc::{GlobalAlloc, Layout, System as Heap};
 use std::cell::Cell;
 use std::future::Future;
 
 use actix::prelude::*;
-use actix_timers::{Cancel, CancelOutcome, ScheduleAfter, TimerActor, TimerContext, TimerOptions};
+use actix_timers::{Cancel, CancelOutcome, ScheduleAfter, Target, TimerActor, TimerContext, TimerOptions};
 use support::{Census, Counted, Note, Probe, Run, Way, World, in_virtual_time, ms, paused, run};
 
 thread_local! {
@@ -59,6 +59,7 @@ async fn allocations(work: impl Future<Output = ()>) -> usize {
     ALLOCATIONS.get() - before
 }
 
+const KIB: isize = 1 << 10;
 const MIB: isize = 1 << 20;
 const HOUR: u64 = 3_600_000;
 
@@ -72,7 +73,7 @@ fn a_million_schedule_and_cancel_without_a_tick() {
             let census = Census::default();
             let (addr, _log) = world.probe::<u8>();
             world.settle().await;
-            let target = actix_timers::Target::from(&addr);
+            let target = Target::from(&addr);
             let start = bytes();
             for _ in 0..kept {
                 world.timers.schedule_after(&target, ms(HOUR), census.payload());
@@ -291,6 +292,68 @@ fn an_ordinary_message_costs_the_same_however_many_timers_the_actor_has() {
     });
 }
 
+/// Returns the bytes that stay after 800 times `work`, once there is room for it.
+async fn retained(mut work: impl AsyncFnMut()) -> isize {
+    for _ in 0..100 {
+        work().await;
+    }
+    let before = bytes();
+    for _ in 0..800 {
+        work().await;
+    }
+    bytes() - before
+}
+
+/// Each message begins a queue of its recipient and ends it.
+#[test]
+fn messages_one_after_another_leave_nothing_behind() {
+    for kind in ["plain", "window", "tracked"] {
+        paused(async {
+            let world = World::paused(TimerActor::builder());
+            let (addr, log) = world.probe::<u32>();
+            let target = match kind {
+                "plain" => Target::from(&addr),
+                "window" => Target::from(&addr).window(1),
+                _ => Target::tracked(&addr),
+            };
+            let retained = retained(async || {
+                world.timers.schedule_after(&target, ms(1), Note(0));
+                world.run_to(world.now() + 2).await;
+                assert_eq!(log.take().len(), 1);
+            })
+            .await;
+            assert!(retained < KIB, "{kind}: {retained} bytes");
+        });
+    }
+}
+
+#[test]
+fn ended_actors_leave_nothing_behind_a_stuck_one() {
+    for kind in ["own", "window", "tracked"] {
+        paused(async {
+            let world = World::paused(TimerActor::builder());
+            let (stuck, _log) = world.probe::<u32>();
+            run(&stuck, |_, ctx| {
+                ctx.schedule_after(ms(1), Note(0));
+                ctx.wait(actix::fut::wrap_future(std::future::pending::<()>()));
+            })
+            .await;
+            let retained = retained(async || {
+                let (addr, log) = world.probe::<u32>();
+                match kind {
+                    "own" => run(&addr, |_, ctx| _ = ctx.schedule_after(ms(1), Note(0))).await,
+                    "window" => _ = world.timers.schedule_after(Target::from(&addr).window(1), ms(1), Note(0)),
+                    _ => _ = world.timers.schedule_after(Target::tracked(&addr), ms(1), Note(0)),
+                }
+                world.run_to(world.now() + 2).await;
+                assert_eq!(log.take().len(), 1);
+            })
+            .await;
+            assert!(retained < KIB, "{kind}: {retained} bytes");
+        });
+    }
+}
+
 /// Once there is room, scheduling and cancelling allocate nothing, however many timers are pending.
 #[test]
 fn schedule_and_cancel_allocate_nothing_however_many_timers_are_pending() {
@@ -304,7 +367,7 @@ fn schedule_and_cancel_allocate_nothing_however_many_timers_are_pending() {
                 calm(&world).await;
                 let timers = world.timers.clone();
                 let pairs = move |ctx: &mut Context<Probe<u32>>| {
-                    let target = actix_timers::Target::from(ctx.address());
+                    let target = Target::from(ctx.address());
                     let before = ALLOCATIONS.get();
                     for name in 0..1000 {
                         let id = match way {

@@ -87,18 +87,13 @@ impl Service {
         let round = guard.queues.next_to_check(CHECKED_PER_QUEUE);
         drop(guard);
         let mut gone = Vec::new();
-        let mut there = Vec::new();
         for (mailbox, pin) in round {
-            let is_alive = self.contain(|| pin.is_alive()).unwrap_or(false);
-            if is_alive { there.push(mailbox) } else { gone.push(mailbox) }
-        }
-        let mut guard = self.state();
-        let removed: Vec<_> = gone.iter().filter_map(|mailbox| guard.remove_queue(*mailbox, true)).collect();
-        for mailbox in there.into_iter().chain(gone) {
-            if guard.queues.get_mut(mailbox).is_some() {
-                guard.queues.check_again(mailbox);
+            if !self.contain(|| pin.is_alive()).unwrap_or(false) {
+                gone.push(mailbox);
             }
         }
+        let mut guard = self.state();
+        let removed: Vec<_> = gone.into_iter().filter_map(|mailbox| guard.remove_queue(mailbox, true)).collect();
         drop(guard);
         self.drop_contained(removed);
         self.state()

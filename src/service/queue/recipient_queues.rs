@@ -162,8 +162,9 @@ pub(crate) struct RecipientQueues {
     pub(crate) ready_since: Option<Duration>,
     /// Queues with a full mailbox, by the time of the next try.
     retry_times: BTreeSet<(Duration, MailboxId)>,
-    /// All queues, in the order in which new ones cause them to be checked.
-    rounds: VecDeque<MailboxId>,
+    /// All queues, in the order in which new ones cause them to be checked; those that were removed since are skipped,
+    /// also if their mailbox has a new one.
+    rounds: VecDeque<(MailboxId, OwnerId)>,
     dispatches: u64,
     /// The number of tries after a full mailbox.
     retries: u64,
@@ -302,22 +303,20 @@ impl RecipientQueues {
         self.by_mailbox.values_mut().flat_map(|queue| std::mem::take(&mut queue.senders)).collect()
     }
 
-    /// Returns the next few queues to check. Only a look reveals that a recipient has gone.
+    /// Returns the next few queues to check, each once. Only a look reveals that a recipient has gone.
     pub(crate) fn next_to_check(&mut self, how_many: usize) -> Vec<(MailboxId, Arc<dyn MailboxPin>)> {
         let mut looked_at = Vec::new();
-        while looked_at.len() < how_many
-            && let Some(mailbox) = self.rounds.pop_front()
-        {
-            if let Some(queue) = self.by_mailbox.get(&mailbox) {
+        for _ in 0..self.rounds.len() {
+            if looked_at.len() == how_many {
+                break;
+            }
+            let Some((mailbox, queue_owner)) = self.rounds.pop_front() else { break };
+            if let Some(queue) = self.by_mailbox.get(&mailbox).filter(|queue| queue.queue_owner == queue_owner) {
                 looked_at.push((mailbox, Arc::clone(&queue.pin)));
+                self.rounds.push_back((mailbox, queue_owner));
             }
         }
         looked_at
-    }
-
-    /// Puts the queue into a later round.
-    pub(crate) fn check_again(&mut self, mailbox: MailboxId) {
-        self.rounds.push_back(mailbox);
     }
 }
 
@@ -348,7 +347,7 @@ impl State {
             pause: Duration::ZERO,
         };
         self.queues.by_mailbox.insert(mailbox, queue);
-        self.queues.rounds.push_back(mailbox);
+        self.queues.rounds.push_back((mailbox, queue_owner));
         Some(queue_owner)
     }
 
