@@ -146,15 +146,20 @@ impl World {
         self.wall_start + ms(millis)
     }
 
-    /// Lets everything happen that can happen without time passing.
+    /// Lets everything happen that can happen without time passing, and then settles as users do: see [`paused`].
     pub async fn settle(&self) {
         match &self.watch {
             StopWatch::Paused(_) => {
                 for _ in 0..YIELDS {
                     tokio::task::yield_now().await;
                 }
+                actix_timers::testing::settle().await;
             }
-            _ => idle().await,
+            StopWatch::Manual(clock) => {
+                idle().await;
+                clock.settle().await;
+            }
+            StopWatch::Source(_) => unreachable!("a world is paused or manual"),
         }
     }
 
@@ -482,6 +487,13 @@ impl WatchedClock {
     /// Returns the number of clock readings.
     pub fn reads(&self) -> u64 {
         self.seen.reads.load(Ordering::SeqCst)
+    }
+
+    /// Settles; the readings by which it finds that nothing is left do not count.
+    async fn settle(&self) {
+        let reads = self.reads();
+        self.hands.settle().await;
+        self.seen.reads.store(reads, Ordering::SeqCst);
     }
 
     /// Returns the number of alarms set.
