@@ -474,3 +474,18 @@ fn a_request_counts_from_when_it_was_made() {
         assert_eq!(times(&log), [start + 25, start + 30, start + 40], "one for the missed ones");
     });
 }
+
+/// A closure that was scheduled before the last delivery of a repetition precedes the next one, due with it.
+#[test]
+fn a_repetition_takes_its_place_at_each_delivery() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, log) = world.probe::<u64>();
+        run(&addr, |_, ctx| {
+            ctx.run_every(ms(5), |probe, _| probe.log.push(1, 0));
+            ctx.run_after(ms(10), |probe, _| probe.log.push(2, 0));
+        })
+        .await;
+        world.run_to(10).await;
+        assert_eq!(log.names(), [1, 2, 1]);
+    });
+}
