@@ -16,6 +16,7 @@ use super::horizon::WheelHorizon;
 use super::ledger::{LedgerConfig, Ledgers, Reading};
 use super::message::DurableMessage;
 use super::payload_codec::{Codec, PayloadCodec};
+use super::reply::note_panics;
 use super::routes::{Role, RouteOptions, Routes};
 use super::store::TimerStore;
 use super::store_wall::StoreWall;
@@ -262,11 +263,16 @@ impl DurableTimersBuilder {
     /// Starts the durable timers on the arbiter of this thread. Overdue messages are delivered at once, in the order of
     /// due times.
     ///
+    /// The first start of a process adds a panic hook, which calls the one before it: the dead letter of a message
+    /// whose handler panicked has the panic's text. A hook that is set later, and does not call the one before it, loses
+    /// the texts.
+    ///
     /// # Errors
     /// A route is registered twice, a bound is zero, no actix system runs on this thread, the store has another owner
     /// or cannot be read.
     pub fn start(self) -> Result<DurableTimers, DurableBuildError> {
         actix::Arbiter::try_current().ok_or(BuildError::NoSystem)?;
+        note_panics();
         let Self { store, name, clock, routes, codec, only_schedules, config } = self;
         let mut routes = routes?;
         routes.set_codec(codec);

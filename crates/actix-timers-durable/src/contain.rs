@@ -3,6 +3,9 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+/// Maximum length of a panic's text, in characters.
+const MAX_TEXT: usize = 400;
+
 /// Runs user code, and returns the text of its panic. The panic's payload is the user's, too: its destructor may panic
 /// again.
 pub(super) fn contain<R>(user_code: impl FnOnce() -> R) -> Result<R, String> {
@@ -15,10 +18,16 @@ pub(super) fn contain<R>(user_code: impl FnOnce() -> R) -> Result<R, String> {
     })
 }
 
-/// Returns the text of a panic, as `panic!` has formatted it.
-fn text_of(panic: &(dyn Any + Send)) -> String {
+/// Drops a value of the user, and catches a panic.
+pub(super) fn drop_contained<T>(value: T) {
+    let _ = contain(|| drop(value));
+}
+
+/// Returns the text of a panic, as `panic!` has formatted it; its beginning, if it is long.
+pub(super) fn text_of(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no text").to_owned()
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no text");
+    text.chars().take(MAX_TEXT).collect()
 }
 
 #[cfg(test)]
@@ -31,6 +40,8 @@ mod tests {
         assert_eq!(contain(|| panic!("text")), Err::<(), _>("text".to_owned()));
         assert_eq!(contain(|| panic!("number {}", 1)), Err::<(), _>("number 1".to_owned()));
         assert_eq!(contain(|| std::panic::panic_any(1)), Err::<(), _>("no text".to_owned()));
+        let long = contain(|| panic!("{}", "ä".repeat(10_000)));
+        assert_eq!(long, Err::<(), _>("ä".repeat(MAX_TEXT)));
     }
 
     #[test]

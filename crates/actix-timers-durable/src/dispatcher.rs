@@ -26,8 +26,9 @@ use super::envelope::Extend;
 use super::id::DurableId;
 use super::ledger::{Answer, Request, Verdict};
 use super::record::{Record, RecordState, RetryPolicy};
+use super::reply::{Answer as HandlerAnswer, Withdrawal, withdrawable};
 use super::route_queues::RouteQueue;
-use super::routes::{Answer as HandlerAnswer, Route, Routes, Withdrawal, withdrawable};
+use super::routes::{Route, Routes};
 use super::store::StoreError;
 use super::timers::DurableTimers;
 use super::trace;
@@ -670,7 +671,7 @@ fn verdict(
     let (reason, permanent) = match answer {
         Ok(Ok(Ok(()))) => return Verdict::Complete,
         Ok(Ok(Err(error))) => (error.to_string(), error.is_permanent()),
-        Ok(Err(_)) => ("the recipient panicked or stopped before it had answered".to_owned(), false),
+        Ok(Err(lost)) => (lost.to_string(), false),
         Err(Overdue) => (format!("the handler had not ended after {:?}", retry.timeout), false),
     };
     if permanent || progress.attempt >= retry.attempts {

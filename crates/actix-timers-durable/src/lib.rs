@@ -14,7 +14,7 @@
 //! 2. [`TimerStore`] (`store`): the narrow trait in front of the records, and the changes it commits.
 //! 3. `ledger`: makes all decisions; `committer`: runs it and accepts requests from any thread.
 //! 4. [`DurableMessage`] (`message`), [`PayloadCodec`] (`payload_codec`), [`Durable`] (`envelope`), `routes`: from a
-//!    record to a message for a live actor.
+//!    record to a message for a live actor; `reply`: its handler's result.
 //! 5. `horizon`: the near future in the wheel; `dispatcher`, `route_queues`: from a due record to the end of its
 //!    handler.
 //! 6. [`DurableTimers`] (`timers`, configured by `builder`): the requests, with `request`, `options`, `key`,
@@ -46,6 +46,7 @@ mod new_timer;
 mod options;
 mod payload_codec;
 mod record;
+mod reply;
 mod request;
 mod route_queues;
 mod routes;

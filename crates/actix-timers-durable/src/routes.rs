@@ -1,25 +1,21 @@
 //! Routes: from the names in a record to a live actor and a message type.
 
 use std::any::{Any, TypeId};
-use std::cell::Cell;
 use std::collections::HashMap;
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
-use std::rc::Rc;
 use std::sync::{Arc, PoisonError, RwLock};
-use std::task::{Poll, Waker};
 
-use actix::{MailboxError, Recipient};
+use actix::Recipient;
 use futures_util::FutureExt;
 use tokio::task::unconstrained;
 
-use super::contain::contain;
-use super::envelope::{Delivery, Durable, Extend, HandlerError};
+use super::contain::{contain, drop_contained};
+use super::envelope::{Delivery, Durable, Extend};
 use super::error::{DurableBuildError, DurableError};
 use super::key;
 use super::message::{DecodeError, DurableMessage};
 use super::payload_codec::Codec;
 use super::record::{Record, RetryPolicy};
+use super::reply::{Answering, Reply};
 use super::store::Node;
 
 /// Options of a route: how its messages are delivered.
@@ -77,50 +73,6 @@ impl Default for RouteOptions {
     fn default() -> Self {
         Self::new()
     }
-}
-
-/// A handler's result, or the reason for its absence.
-pub(super) type Answer = Result<Result<(), HandlerError>, MailboxError>;
-/// A pending handler result. Dropping it withdraws the message if its handler has not begun.
-pub(super) type Answering = Pin<Box<dyn Future<Output = Answer> + Send>>;
-
-/// Takes back a message whose handler has not begun.
-pub(super) struct Withdrawal(Rc<Cell<Waiting>>);
-
-#[derive(Default)]
-enum Waiting {
-    /// No result is expected: it was received, or the message withdrawn.
-    #[default]
-    Over,
-    ForAnswer(Answering, Option<Waker>),
-}
-
-impl Withdrawal {
-    /// Withdraws the message: from now on its handler does not begin. (Aborting the task would allow it until the task
-    /// is next polled.)
-    pub(super) fn withdraw(self) {
-        if let Waiting::ForAnswer(answering, waker) = self.0.take() {
-            drop(answering);
-            waker.into_iter().for_each(Waker::wake);
-        }
-    }
-}
-
-/// Waits for a handler's result; none when the message is withdrawn.
-pub(super) fn withdrawable(answering: Answering) -> (impl Future<Output = Option<Answer>>, Withdrawal) {
-    let waiting = Rc::new(Cell::new(Waiting::ForAnswer(answering, None)));
-    let withdrawal = Withdrawal(Rc::clone(&waiting));
-    let answer = poll_fn(move |cx| match waiting.take() {
-        Waiting::Over => Poll::Ready(None),
-        Waiting::ForAnswer(mut answering, _) => match answering.as_mut().poll(cx) {
-            Poll::Ready(answer) => Poll::Ready(Some(answer)),
-            Poll::Pending => {
-                waiting.set(Waiting::ForAnswer(answering, Some(cx.waker().clone())));
-                Poll::Pending
-            }
-        },
-    });
-    (answer, withdrawal)
 }
 
 /// A decoded message with its recipient.
@@ -193,7 +145,7 @@ impl<M: DurableMessage> Addressed for (Recipient<Durable<M>>, Durable<M>) {
         if !recipient.connected() {
             return None;
         }
-        let mut request = Box::pin(unconstrained(recipient.send(durable)));
+        let mut request = Box::pin(Reply::to(Box::pin(unconstrained(recipient.send(durable)))));
         // A full mailbox accepts a request that is polled for its reply. Polling here keeps the order of sending.
         match (&mut request).now_or_never() {
             Some(answer) => Some(Box::pin(std::future::ready(answer))),
@@ -343,7 +295,7 @@ impl Routes {
         if let Some(TypedEnd(there)) = end.downcast_ref::<TypedEnd<M>>() {
             let before = there.write().unwrap_or_else(PoisonError::into_inner).replace(recipient);
             // It may contain the last address of an actor.
-            let _ = contain(|| drop(before));
+            drop_contained(before);
         }
         Ok(index)
     }

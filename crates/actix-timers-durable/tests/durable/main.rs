@@ -11,6 +11,7 @@ mod errors;
 mod headers;
 mod internals;
 mod nodes;
+mod panics;
 mod queues;
 mod random;
 mod repeating;

@@ -1,0 +1,174 @@
+//! The reply of a handler: awaited, withdrawn, or lost.
+//!
+//! actix calls the handlers, and tokio catches their panics: the text of a panic reaches nobody who waits for the
+//! reply. But the panic hook sees it, and the sender of the reply is dropped while the panic unwinds its thread, which
+//! wakes the receiver there: [`ReplyWaker`] keeps the text.
+
+use std::cell::Cell;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::panic;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::{Arc, Once, OnceLock};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+
+use actix::MailboxError;
+use futures_util::task::AtomicWaker;
+
+use super::contain::{contain, drop_contained, text_of};
+use super::envelope::HandlerError;
+
+/// A handler's result, or the reason for its absence.
+pub(super) type Answer = Result<Result<(), HandlerError>, LostReply>;
+/// A pending handler result. Dropping it withdraws the message if its handler has not begun.
+pub(super) type Answering = Pin<Box<dyn Future<Output = Answer> + Send>>;
+
+/// The reason for a missing result.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct LostReply {
+    /// The text of the panic that dropped the reply, if known.
+    panic: Option<String>,
+}
+
+impl fmt::Display for LostReply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.panic {
+            Some(text) => write!(f, "the recipient panicked: {text}"),
+            None => f.write_str("the recipient panicked or stopped before it had answered"),
+        }
+    }
+}
+
+thread_local! {
+    /// The text of the last panic of this thread.
+    static LAST_PANIC: Cell<Option<String>> = const { Cell::new(None) };
+}
+
+/// Notes the texts of panics from now on, before the present panic hook.
+pub(super) fn note_panics() {
+    static NOTED: Once = Once::new();
+    // The hook cannot be changed then.
+    if thread::panicking() {
+        return;
+    }
+    NOTED.call_once(|| {
+        let next = panic::take_hook();
+        panic::set_hook(Box::new(move |panic| {
+            let text = text_of(panic.payload());
+            // It fails at the end of the thread.
+            let _ = LAST_PANIC.try_with(|last| last.set(Some(text)));
+            next(panic);
+        }));
+    });
+}
+
+/// Returns the text of the panic that unwinds this thread, if any.
+fn unwinding_text() -> Option<String> {
+    let text = LAST_PANIC.try_with(|last| {
+        let text = last.take();
+        // A panic that was caught, and is over.
+        if !thread::panicking() {
+            return None;
+        }
+        // The same panic may drop several replies.
+        last.set(text.clone());
+        text
+    });
+    text.ok().flatten()
+}
+
+/// The waker of a reply's receiver. Its sender calls it, with the reply or without one.
+#[derive(Default)]
+struct ReplyWaker {
+    task: AtomicWaker,
+    panic: OnceLock<String>,
+}
+
+impl Wake for ReplyWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if let Some(text) = unwinding_text() {
+            let _ = self.panic.set(text);
+        }
+        self.task.wake();
+    }
+}
+
+/// The result of a request, or the reason for its absence.
+pub(super) struct Reply<F> {
+    request: F,
+    shared: Arc<ReplyWaker>,
+    waker: Waker,
+}
+
+impl<F> Reply<F> {
+    pub(super) fn to(request: F) -> Self {
+        let shared = Arc::<ReplyWaker>::default();
+        Self { request, waker: Waker::from(Arc::clone(&shared)), shared }
+    }
+}
+
+impl<F> Future for Reply<F>
+where
+    F: Future<Output = Result<Result<(), HandlerError>, MailboxError>> + Unpin,
+{
+    type Output = Answer;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Answer> {
+        let Self { request, shared, waker } = &mut *self;
+        shared.task.register(cx.waker());
+        // The hook does not see a panic that is only resumed: an earlier text must not be taken for its text.
+        let _ = unwinding_text();
+        // A message that a closed mailbox does not take is dropped here.
+        match contain(|| Pin::new(request).poll(&mut Context::from_waker(waker))) {
+            Ok(Poll::Pending) => Poll::Pending,
+            Ok(Poll::Ready(Ok(result))) => Poll::Ready(Ok(result)),
+            Ok(Poll::Ready(Err(_))) => Poll::Ready(Err(LostReply { panic: shared.panic.get().cloned() })),
+            Err(_) => Poll::Ready(Err(LostReply::default())),
+        }
+    }
+}
+
+/// Takes back a message whose handler has not begun.
+pub(super) struct Withdrawal(Rc<Cell<Waiting>>);
+
+#[derive(Default)]
+enum Waiting {
+    /// No result is expected: it was received, or the message withdrawn.
+    #[default]
+    Over,
+    ForAnswer(Answering, Option<Waker>),
+}
+
+impl Withdrawal {
+    /// Withdraws the message: from now on its handler does not begin. (Aborting the task would allow it until the task
+    /// is next polled.)
+    pub(super) fn withdraw(self) {
+        if let Waiting::ForAnswer(answering, waker) = self.0.take() {
+            drop_contained(answering);
+            waker.into_iter().for_each(Waker::wake);
+        }
+    }
+}
+
+/// Waits for a handler's result; none when the message is withdrawn.
+pub(super) fn withdrawable(answering: Answering) -> (impl Future<Output = Option<Answer>>, Withdrawal) {
+    let waiting = Rc::new(Cell::new(Waiting::ForAnswer(answering, None)));
+    let withdrawal = Withdrawal(Rc::clone(&waiting));
+    let answer = poll_fn(move |cx| match waiting.take() {
+        Waiting::Over => Poll::Ready(None),
+        Waiting::ForAnswer(mut answering, _) => match answering.as_mut().poll(cx) {
+            Poll::Ready(answer) => Poll::Ready(Some(answer)),
+            Poll::Pending => {
+                waiting.set(Waiting::ForAnswer(answering, Some(cx.waker().clone())));
+                Poll::Pending
+            }
+        },
+    });
+    (answer, withdrawal)
+}
