@@ -21,6 +21,7 @@ use actix_timers::integration::InternalTimers;
 use tokio::sync::oneshot;
 
 use super::committer::Committer;
+use super::contain::contain;
 use super::due_time::DueTime;
 use super::envelope::Extend;
 use super::id::DurableId;
@@ -341,7 +342,10 @@ impl DurableTimerActor {
         };
         let retry = record.retry_policy(self.routes.all()[route].options.retry);
         let deadline = self.timers.clock().now().checked_add(retry.timeout);
-        let Some(answering) = addressed.send() else { return self.not_delivered(route, is_alone, record) };
+        // The destructor of a message that is not accepted is user code.
+        let Some(answering) = contain(|| addressed.send()).unwrap_or_default() else {
+            return self.not_delivered(route, is_alone, record);
+        };
         if let Some(committer) = self.committer.get() {
             committer.meters().delivered(self.now().saturating_since(record.progress.due));
         }

@@ -48,7 +48,8 @@ pub trait DurableMessage: Serialize + DeserializeOwned + Send + 'static {
     /// Encodes the message.
     ///
     /// # Errors
-    /// [`EncodeError`] if it cannot be encoded. It is not scheduled then, and is returned to the caller.
+    /// [`EncodeError`] if it cannot be encoded. It is not scheduled then, and is returned to the caller; so it is after
+    /// a panic.
     fn encode(&self) -> Result<Vec<u8>, EncodeError> {
         serde_json::to_vec(self).map_err(EncodeError::new)
     }

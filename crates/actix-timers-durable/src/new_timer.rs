@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use actix_timers::Clock;
 
+use super::contain::contain;
 use super::due_time::DueTime;
 use super::error::{DurableError, ScheduleError};
 use super::headers::Headers;
 use super::id::DurableId;
 use super::key;
-use super::message::DurableMessage;
+use super::message::{DurableMessage, EncodeError};
 use super::options::DurableOptions;
 use super::payload_codec::{Codec, PayloadCodec};
 use super::record::{Record, RecordState};
@@ -45,7 +46,10 @@ impl<M: DurableMessage> Schedule<M> {
             Some((key, on_key)) => (Some(key::kept(&route, key).into()), *on_key),
         };
         let headers = Headers::of(options.headers.iter().map(|(name, value)| (name, value)))?;
-        let encoded = message.encode().and_then(|payload| codec.encode(payload));
+        // User code, which may run in the actor of the durable timers.
+        let encoded = contain(|| message.encode().and_then(|payload| codec.encode(payload)));
+        let panicked = |text| Err(EncodeError::new(format_args!("the encoder panicked: {text}")));
+        let encoded = encoded.unwrap_or_else(panicked);
         let (payload_codec, payload) =
             encoded.map_err(|error| DurableError::Encode { message_type: M::NAME, error })?;
         let record = Record {

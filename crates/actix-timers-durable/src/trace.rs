@@ -1,27 +1,31 @@
-//! Events for `tracing`, with that feature.
+//! Events for `tracing`, with that feature. A panic of the subscriber, which is user code, is caught.
 
 #[cfg(feature = "tracing")]
 use actix_timers::integration::Shown;
 
+#[cfg(feature = "tracing")]
+use super::contain::contain;
 use super::message::DecodeError;
 use super::record::Record;
 
 #[cfg(feature = "tracing")]
 pub(super) fn undecodable(record: &Record, error: &DecodeError) {
-    tracing::warn!(
-        target: "actix_timers",
-        id = tracing::field::display(record.id),
-        route = &*record.route,
-        message_type = &*record.message_type,
-        version = record.message_version,
-        error = tracing::field::display(Shown(error)),
-        "set aside: the message of a durable timer cannot be read"
-    );
+    let _ = contain(|| {
+        tracing::warn!(
+            target: "actix_timers",
+            id = tracing::field::display(record.id),
+            route = &*record.route,
+            message_type = &*record.message_type,
+            version = record.message_version,
+            error = tracing::field::display(Shown(error)),
+            "set aside: the message of a durable timer cannot be read"
+        );
+    });
 }
 
 #[cfg(feature = "tracing")]
 pub(super) fn route_without_recipient(route: &str) {
-    tracing::warn!(target: "actix_timers", route, "a route has no recipient: its messages wait");
+    let _ = contain(|| tracing::warn!(target: "actix_timers", route, "a route has no recipient: its messages wait"));
 }
 
 #[cfg(not(feature = "tracing"))]

@@ -59,9 +59,14 @@ pub(crate) enum Note {
 }
 
 impl Note {
-    /// Emits the event. `timer` is the name of the durable timers.
+    /// Emits the event. `timer` is the name of the durable timers. A panic of the subscriber is caught.
     #[cfg(feature = "tracing")]
     pub(crate) fn say(&self, timer: &str) {
+        let _ = crate::contain::contain(|| self.emit(timer));
+    }
+
+    #[cfg(feature = "tracing")]
+    fn emit(&self, timer: &str) {
         use tracing::{debug, error, info, warn};
 
         use actix_timers::integration::Shown;

@@ -196,7 +196,26 @@ pub(crate) enum Answer<T> {
     /// A future.
     Waiting(oneshot::Sender<Answered<T>>),
     /// A function, called on the committer's thread or the requester's: it must not block.
-    Call(Box<dyn FnOnce(Answered<T>) + Send>),
+    Call(Call<T>),
+}
+
+/// A function that receives a reply: [`StoreError::Closed`] if the committer ends before, as by a panic of the store.
+pub(crate) struct Call<T>(Option<Box<dyn FnOnce(Answered<T>) + Send>>);
+
+impl<T> Call<T> {
+    fn give(&mut self, answered: Answered<T>) {
+        if let Some(call) = self.0.take() {
+            call(answered);
+        }
+    }
+}
+
+impl<T> Drop for Call<T> {
+    fn drop(&mut self) {
+        if self.0.is_some() {
+            self.give(Err(Arc::new(StoreError::Closed)));
+        }
+    }
 }
 
 impl<T> Answer<T> {
@@ -208,7 +227,7 @@ impl<T> Answer<T> {
 
     /// Creates a reply that a function receives.
     pub(crate) fn to(call: impl FnOnce(Answered<T>) + Send + 'static) -> Self {
-        Self::Call(Box::new(call))
+        Self::Call(Call(Some(Box::new(call))))
     }
 
     pub(super) fn give(self, answered: Answered<T>) {
@@ -216,7 +235,7 @@ impl<T> Answer<T> {
             Self::Nobody => {}
             // The receiver may be gone.
             Self::Waiting(sender) => drop(sender.send(answered)),
-            Self::Call(call) => call(answered),
+            Self::Call(mut call) => call.give(answered),
         }
     }
 }

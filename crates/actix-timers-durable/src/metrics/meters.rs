@@ -1,7 +1,7 @@
 //! The metric handles of durable timers, and how they are fed.
 //!
 //! As with timer actors: histograms are recorded as events happen; everything else is published together, from
-//! counters.
+//! counters. The recorder is user code: a panic of it is caught, and its metrics miss an update.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -10,6 +10,7 @@ use actix_timers::integration::{Level, Tally, describe};
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
 use super::catalogue::{self as names, CATALOGUE};
+use crate::contain::contain;
 
 /// Operations of a store that can fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -315,18 +316,20 @@ impl DurableMeters {
 
     /// Records a commit: its number of requests and its duration.
     pub(crate) fn wrote(&self, requests: usize, took: Duration) {
-        self.write.record(took.as_secs_f64());
-        self.group.record(requests as f64);
+        let _ = contain(|| {
+            self.write.record(took.as_secs_f64());
+            self.group.record(requests as f64);
+        });
     }
 
     /// Records the lateness of a delivery.
     pub(crate) fn delivered(&self, late: Duration) {
-        self.lateness.record(late.as_secs_f64());
+        let _ = contain(|| self.lateness.record(late.as_secs_f64()));
     }
 
     /// Publishes a report.
     pub(crate) fn publish(&self, report: &DurableReport) {
-        self.board.lock().unwrap_or_else(PoisonError::into_inner).publish(report);
+        let _ = contain(|| self.board.lock().unwrap_or_else(PoisonError::into_inner).publish(report));
     }
 }
 

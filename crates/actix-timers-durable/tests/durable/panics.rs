@@ -1,15 +1,23 @@
 //! Panics of user code: their texts are kept, and deliveries go on.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use actix::prelude::*;
 use actix_timers::ManualClock;
-use actix_timers_durable::store::MemoryDisk;
+use actix_timers_durable::store::{
+    Change, ChangeOutcome, Counts, Fence, Found, Lease, MemoryDisk, Page, Part, Position,
+};
 use actix_timers_durable::{
-    Durable, DurableId, DurableMessage, DurableState, DurableTimers, HandlerError, RouteOptions,
+    DecodeError, DueTime, Durable, DurableError, DurableId, DurableMessage, DurableState, DurableTimers, EncodeError,
+    HandlerError, PayloadCodec, RouteOptions, Schedule, StoreError, TimerStore,
+};
+use metrics::{
+    Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
 };
 use serde::{Deserialize, Serialize};
-use support::durable::{at, life, ms, quick, run_to};
+#[cfg(feature = "tracing")]
+use support::durable::Act;
+use support::durable::{Diary, Note, ROUTE, at, life, ms, quick, run_to};
 use support::in_own_process;
 use tokio::sync::oneshot;
 
@@ -155,7 +163,8 @@ fn a_dead_letter_has_the_text_of_a_panic_in_a_future_and_on_another_arbiter() {
         let on_here = timers.schedule_after("here", ms(1), Mishap::Formatted).await.unwrap().id();
         let on_there = timers.schedule_after("there", ms(1), Mishap::Literal).await.unwrap().id();
         run_to(&clock, 100).await;
-        [tell_here, tell_there].map(|tell| tell.send(()).unwrap());
+        tell_here.send(()).unwrap();
+        tell_there.send(()).unwrap();
         while timers.counts().await.unwrap().dead < 2 {
             tokio::task::yield_now().await;
         }
@@ -190,5 +199,361 @@ fn the_panic_hook_of_the_program_is_called_as_before() {
         });
         let seen = SEEN.lock().unwrap();
         assert_eq!(seen.iter().filter(|text| text.contains("no paper")).count(), 3, "{seen:?}");
+    });
+}
+
+/// The payload of a panic whose destructor panics.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("the destructor of a panic");
+    }
+}
+
+/// A message that cannot be encoded, nor dropped if it was decoded.
+#[derive(Serialize, Deserialize)]
+struct Fragile {
+    encodes: bool,
+    #[serde(skip)]
+    is_decoded: bool,
+}
+
+/// The arbiter of the recipient, which ends while the message is decoded.
+static GOES: Mutex<Option<(Arbiter, Recipient<Durable<Fragile>>)>> = Mutex::new(None);
+
+impl DurableMessage for Fragile {
+    const NAME: &'static str = "fragile";
+
+    fn encode(&self) -> Result<Vec<u8>, EncodeError> {
+        if !self.encodes {
+            std::panic::panic_any(Bomb);
+        }
+        serde_json::to_vec(self).map_err(EncodeError::new)
+    }
+
+    fn decode(version: u32, payload: &[u8]) -> Result<Self, DecodeError> {
+        if let Some((arbiter, recipient)) = GOES.lock().unwrap().take() {
+            arbiter.stop();
+            while recipient.connected() {
+                std::thread::yield_now();
+            }
+        }
+        Ok(Self { is_decoded: true, ..Self::decode_json(version, payload)? })
+    }
+}
+
+impl Drop for Fragile {
+    fn drop(&mut self) {
+        if self.is_decoded {
+            std::panic::panic_any(Bomb);
+        }
+    }
+}
+
+impl Handler<Durable<Fragile>> for Unlucky {
+    type Result = Result<(), HandlerError>;
+
+    fn handle(&mut self, _: Durable<Fragile>, _: &mut Context<Self>) -> Self::Result {
+        unreachable!("it has stopped")
+    }
+}
+
+/// Asserts that the durable timers still deliver.
+async fn assert_delivers(timers: &DurableTimers, diary: &Diary, clock: &ManualClock) {
+    let before = diary.len();
+    let request = Schedule::after(ROUTE, ms(1), Note(1));
+    let _ = timers.addr().send(request).await.expect("their actor lives").unwrap();
+    clock.advance(ms(10)).await;
+    assert_eq!(diary.len(), before + 1);
+}
+
+#[test]
+fn an_encoder_that_panics_in_a_request_ends_no_deliveries() {
+    let diary = Diary::default();
+    life(0, async |clock| {
+        let timers = diary.builder(&MemoryDisk::new(), &clock).open_route::<Fragile>("shelf").start().unwrap();
+        let request = || Schedule::after("shelf", ms(1), Fragile { encodes: false, is_decoded: false });
+        for error in [timers.addr().send(request()).await.expect("their actor lives"), timers.schedule(request()).await]
+        {
+            let error = error.unwrap_err();
+            assert!(matches!(&error.reason, DurableError::Encode { message_type: "fragile", .. }), "{error}");
+            assert!(error.to_string().ends_with("the encoder panicked: no text"), "{error}");
+            assert!(!error.message.encodes, "it comes back");
+        }
+        assert_delivers(&timers, &diary, &clock).await;
+    });
+}
+
+/// A codec that panics.
+struct Broken {
+    in_id: bool,
+}
+
+impl PayloadCodec for Broken {
+    fn id(&self) -> &str {
+        if self.in_id { panic!("no id") } else { "broken" }
+    }
+
+    fn encode(&self, payload: Vec<u8>) -> Result<Vec<u8>, EncodeError> {
+        if self.in_id { Ok(payload) } else { panic!("no key") }
+    }
+
+    fn decode(&self, _: &str, _: &[u8]) -> Result<Vec<u8>, DecodeError> {
+        panic!("no key")
+    }
+}
+
+#[test]
+fn a_codec_that_panics_in_a_request_ends_no_requests() {
+    for (in_id, text) in [(false, "no key"), (true, "no id")] {
+        life(0, async |clock| {
+            let builder = Diary::default().builder(&MemoryDisk::new(), &clock).payload_codec(Broken { in_id });
+            let timers = builder.start().unwrap();
+            for _ in 0..2 {
+                let error =
+                    timers.addr().send(Schedule::after(ROUTE, ms(1), Note(1))).await.expect("their actor lives");
+                let error = error.unwrap_err();
+                assert!(error.to_string().ends_with(&format!("the encoder panicked: {text}")), "{error}");
+            }
+        });
+    }
+}
+
+#[test]
+fn a_message_whose_destructor_panics_after_its_recipient_has_stopped_ends_no_deliveries() {
+    let diary = Diary::default();
+    life(0, async |clock| {
+        let arbiter = Arbiter::new();
+        let recipient = Unlucky::start_in_arbiter(&arbiter.handle(), |_| Unlucky).recipient();
+        let builder = diary.builder(&MemoryDisk::new(), &clock);
+        let timers = builder.route::<Fragile>("shelf", recipient.clone()).start().unwrap();
+        *GOES.lock().unwrap() = Some((arbiter, recipient));
+        let fragile = Fragile { encodes: true, is_decoded: false };
+        let id = timers.schedule_after("shelf", ms(1), fragile).await.unwrap().id();
+        clock.advance(ms(10)).await;
+        assert_delivers(&timers, &diary, &clock).await;
+        let info = timers.get(id).await.unwrap().unwrap();
+        assert_eq!((info.state, info.progress.attempt), (DurableState::Pending, 1));
+    });
+}
+
+/// A subscriber that panics over each event.
+#[cfg(feature = "tracing")]
+struct Touchy;
+
+#[cfg(feature = "tracing")]
+impl tracing::Subscriber for Touchy {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        TOLD.lock().unwrap().push(event.metadata().line());
+        std::panic::panic_any(Bomb);
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+/// The lines of the events.
+#[cfg(feature = "tracing")]
+static TOLD: Mutex<Vec<Option<u32>>> = Mutex::new(Vec::new());
+
+#[cfg(feature = "tracing")]
+#[test]
+fn a_subscriber_that_panics_ends_no_deliveries() {
+    let _subscribed = tracing::subscriber::set_default(Touchy);
+    let diary = Diary::default();
+    life(0, async |clock| {
+        let builder = diary.builder(&MemoryDisk::new(), &clock).open_route::<Mishap>("nobody").payload_codec(Mute);
+        let timers = builder.start().unwrap();
+        let nobody = timers.schedule_after("nobody", ms(1), Mishap::Literal).await.unwrap().id();
+        diary.script(2, [Act::FailForGood]);
+        let dead = timers.schedule_after(ROUTE, ms(1), Note(2)).await.unwrap().id();
+        let unreadable = timers.schedule_after(ROUTE, ms(1), Note(3)).await.unwrap().id();
+        clock.advance(ms(10)).await;
+        let state = async |id| timers.get(id).await.unwrap().unwrap().state;
+        assert_eq!(state(nobody).await, DurableState::Pending);
+        assert!(matches!(state(dead).await, DurableState::Dead { .. }));
+        assert_eq!(state(unreadable).await, DurableState::Parked);
+        assert_delivers(&timers, &diary, &clock).await;
+    });
+    let mut told = TOLD.lock().unwrap().clone();
+    told.sort_unstable();
+    told.dedup();
+    assert!(told.len() >= 3, "route, dead letter, decoder: {told:?}");
+}
+
+/// A codec that cannot decode the note 3.
+#[cfg(feature = "tracing")]
+struct Mute;
+
+#[cfg(feature = "tracing")]
+impl PayloadCodec for Mute {
+    fn id(&self) -> &str {
+        "mute"
+    }
+
+    fn encode(&self, payload: Vec<u8>) -> Result<Vec<u8>, EncodeError> {
+        Ok(payload)
+    }
+
+    fn decode(&self, _: &str, payload: &[u8]) -> Result<Vec<u8>, DecodeError> {
+        if payload == b"3" { Err(DecodeError::malformed("mute")) } else { Ok(payload.to_vec()) }
+    }
+}
+
+/// A recorder whose metrics of durable timers panic.
+struct Sealed;
+
+/// A metric that panics.
+struct Meter;
+
+fn meter(key: &Key) -> Option<Arc<Meter>> {
+    let is_ours = key.name().starts_with("actix_timers_durable") || key.name().starts_with("actix_timers_store");
+    is_ours.then(|| Arc::new(Meter))
+}
+
+impl Recorder for Sealed {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        meter(key).map_or_else(Counter::noop, Counter::from_arc)
+    }
+
+    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+        meter(key).map_or_else(Gauge::noop, Gauge::from_arc)
+    }
+
+    fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
+        meter(key).map_or_else(Histogram::noop, Histogram::from_arc)
+    }
+}
+
+impl CounterFn for Meter {
+    fn increment(&self, _: u64) {
+        std::panic::panic_any(Bomb);
+    }
+
+    fn absolute(&self, _: u64) {
+        std::panic::panic_any(Bomb);
+    }
+}
+
+impl GaugeFn for Meter {
+    fn increment(&self, _: f64) {
+        std::panic::panic_any(Bomb);
+    }
+
+    fn decrement(&self, _: f64) {
+        std::panic::panic_any(Bomb);
+    }
+
+    fn set(&self, _: f64) {
+        std::panic::panic_any(Bomb);
+    }
+}
+
+impl HistogramFn for Meter {
+    fn record(&self, _: f64) {
+        std::panic::panic_any(Bomb);
+    }
+}
+
+#[test]
+fn a_recorder_that_panics_ends_no_deliveries() {
+    let diary = Diary::default();
+    life(0, async |clock| {
+        let builder = diary.builder(&MemoryDisk::new(), &clock);
+        let timers = metrics::with_local_recorder(&Sealed, || builder.start()).unwrap();
+        for _ in 0..3 {
+            assert_delivers(&timers, &diary, &clock).await;
+        }
+    });
+}
+
+#[test]
+fn a_recorder_that_panics_ends_no_thread() {
+    System::new().block_on(async {
+        let diary = Diary::default();
+        let recipient = diary.writer(&ManualClock::starting_at(at(0)));
+        let builder = DurableTimers::builder(MemoryDisk::new().open()).route::<Note>(ROUTE, recipient);
+        let timers = metrics::with_local_recorder(&Sealed, || builder.start()).unwrap();
+        for round in 0..3 {
+            let _ = timers.schedule_after(ROUTE, ms(1), Note(1)).await.unwrap();
+            while diary.len() == round {
+                actix::clock::sleep(ms(1)).await;
+            }
+        }
+        timers.stop().await.unwrap();
+    });
+}
+
+/// A store that panics when a delivery is claimed.
+struct Cracked<S>(S);
+
+impl<S: TimerStore> TimerStore for Cracked<S> {
+    fn acquire(&mut self, shard: u16) -> Result<Lease, StoreError> {
+        self.0.acquire(shard)
+    }
+
+    fn commit(&mut self, fence: Fence, changes: &[Change]) -> Result<Vec<ChangeOutcome>, StoreError> {
+        assert!(!changes.iter().any(|change| matches!(change, Change::Claim(_))), "the store is broken");
+        self.0.commit(fence, changes)
+    }
+
+    fn load(
+        &mut self,
+        part: Part,
+        shard: u16,
+        after: Option<Position>,
+        until: DueTime,
+        limit: usize,
+    ) -> Result<Page, StoreError> {
+        self.0.load(part, shard, after, until, limit)
+    }
+
+    fn get(&mut self, id: DurableId) -> Result<Option<Found>, StoreError> {
+        self.0.get(id)
+    }
+
+    fn find_key(&mut self, shard: u16, key: &str) -> Result<Option<DurableId>, StoreError> {
+        self.0.find_key(shard, key)
+    }
+
+    fn counts(&mut self, shard: u16) -> Result<Counts, StoreError> {
+        self.0.counts(shard)
+    }
+}
+
+#[test]
+fn a_store_that_panics_closes_the_durable_timers_and_their_stop_returns() {
+    System::new().block_on(async {
+        let diary = Diary::default();
+        let recipient = diary.writer(&ManualClock::starting_at(at(0)));
+        let builder = DurableTimers::builder(Cracked(MemoryDisk::new().open())).route::<Note>(ROUTE, recipient);
+        let timers = builder.start().unwrap();
+        let _ = timers.schedule_after(ROUTE, ms(1), Note(1)).await.unwrap();
+        while timers.counts().await.is_ok() {
+            actix::clock::sleep(ms(1)).await;
+        }
+        timers.stop_within(ms(1)).await.ok();
+        let error = timers.schedule_after(ROUTE, ms(1), Note(1)).await.unwrap_err();
+        assert!(matches!(error.reason, DurableError::Closed), "{error}");
     });
 }
