@@ -11,13 +11,14 @@
 //! - [`StoreError`]: failures, and their effects on commits.
 //!
 //! Two stores exist: [`EmbeddedStore`] (`embedded`) on disk, and [`MemoryStore`] (`memory`), which lasts as long as the
-//! process, with injected faults. [`codec`] is the encoding of a record.
+//! process, with injected faults. `safe_directory`: directories that no other user controls. [`codec`] is the encoding of a record.
 
 pub mod codec;
 mod embedded;
 mod memory;
 mod nodes;
 mod reader;
+mod safe_directory;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,6 +37,7 @@ pub use memory::{CommitGate, FsyncOutcome, MemoryDisk, MemoryStore};
 pub use nodes::{Arrivals, Committed, Group, Node, OneShard, Placement, Right, Standing, StoreClock};
 pub(crate) use reader::ReadsOf;
 pub use reader::TimerReader;
+pub use safe_directory::Distrust;
 
 /// A change of the timers of a shard.
 ///
@@ -373,6 +375,14 @@ pub enum StoreError {
         path: PathBuf,
         /// The mode of the directory.
         mode: u32,
+    },
+    /// Another user of the machine may control the directory or a part of it. Nothing was opened or changed.
+    #[error("{path} cannot be trusted: {reason}", path = shown(path))]
+    Untrusted {
+        /// The directory, or the file or link in it or on the path to it.
+        path: PathBuf,
+        /// The reason, with the remedy.
+        reason: Distrust,
     },
     /// A backup into the directory was interrupted.
     #[error(

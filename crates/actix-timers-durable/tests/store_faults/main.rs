@@ -16,6 +16,7 @@ mod kills;
 #[cfg(target_os = "linux")]
 mod machine;
 mod modes;
+mod owners;
 #[cfg(target_os = "linux")]
 mod power_cuts;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]

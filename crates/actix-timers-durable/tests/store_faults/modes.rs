@@ -90,6 +90,9 @@ fn a_store_and_its_backups_are_private_with_any_umask() {
         assert!(output.status.success(), "umask {umask}: {}", String::from_utf8_lossy(&output.stdout));
         assert_private(&directory.path().join("above/store"));
         assert_private(&directory.path().join("backups/one"));
+        for above in ["above", "backups"] {
+            assert_eq!(mode(&directory.path().join(above)) & 0o022, 0, "others could replace the store");
+        }
     }
 }
 
@@ -102,13 +105,16 @@ fn a_store_that_an_older_build_left_open_to_all_is_closed_to_them_when_it_is_ope
     drop(store);
     let others = directory.path().join("others");
     fs::write(&others, "theirs").unwrap();
-    symlink(&others, path.join("data/link")).unwrap();
+    let link = path.join("data/link");
+    symlink(&others, &link).unwrap();
     for file in [&others].into_iter().chain(&all(&path)) {
         set_mode(file, if file.is_dir() { 0o755 } else { 0o644 });
     }
+    assert!(matches!(open(&path), Err(StoreError::Untrusted { path, .. }) if path == link));
+    assert_eq!((mode(&others), mode(&path)), (0o644, 0o755), "a link is not followed, and nothing was changed");
+    fs::remove_file(link).unwrap();
     let mut store = open(&path).unwrap();
     assert_private(&path);
-    assert_eq!(mode(&others), 0o644, "a link is not followed");
     assert_eq!(pending(&mut store).unwrap().0.len(), 1);
     // An open file does not keep a new one from being created like that either.
     drop(store);

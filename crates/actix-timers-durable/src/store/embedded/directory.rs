@@ -7,7 +7,7 @@
 //! | `data` | the database; created as `data.new`, and renamed once there is a format file |
 //! | `unfinished-backup` | marks a backup that has not ended and has no format file yet |
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File, Metadata, TryLockError};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -15,9 +15,9 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::holders::{self, Holder};
 use super::layout::{FORMAT, Space};
-use super::modes;
 use crate::shown::shown;
 use crate::store::StoreError;
+use crate::store::safe_directory::{self, Refused};
 
 const FORMAT_FILE: &str = "format";
 const LOCK_FILE: &str = "lock";
@@ -33,7 +33,10 @@ const TITLE: &str = "actix-timers store";
 /// A directory that is locked for this process, and holds a store of a supported format.
 #[derive(Debug)]
 pub(super) struct Directory {
+    /// As it was named.
     path: PathBuf,
+    /// Without links.
+    place: PathBuf,
     lock: File,
     // Dropped after unlocking.
     holder: Holder,
@@ -42,7 +45,7 @@ pub(super) struct Directory {
 impl Drop for Directory {
     fn drop(&mut self) {
         // Files of the database that did not inherit their modes. On failure the next open repeats this.
-        let _ = modes::tighten_all(&self.data());
+        let _ = safe_directory::tighten_all(&self.data());
         // Closing the file is not enough: a child process that another thread is just starting has it open, too, until
         // it executes its program, and would keep the lock.
         let _ = self.lock.unlock();
@@ -55,20 +58,17 @@ impl Directory {
         path: &Path,
         fill: impl FnOnce(&Path) -> Result<(), StoreError>,
     ) -> Result<Self, StoreError> {
-        modes::create_directory(path).map_err(|error| unreadable(path, &error))?;
-        reject_exposed(path)?;
-        if read_format(path)?.is_none() {
-            reject_unfinished_backup(path)?;
-            reject_foreign(path)?;
+        let refused = |refused: Refused| refused.or(|error| unreadable(path, &error));
+        let place = safe_directory::create(path).map_err(refused)?;
+        if read_format(path, &place)?.is_none() {
+            reject_unfinished_backup(path, &place)?;
+            reject_foreign(path, &place)?;
         }
-        let directory = Self::lock(path)?;
+        let directory = Self::lock(path, place)?;
         // Another process may have created one before this lock.
-        if read_format(path)?.is_none() {
-            reject_unfinished_backup(path)?;
-            directory.create(fill).map_err(|error| match error {
-                CreateError::Io(error) => unreadable(path, &error),
-                CreateError::Store(error) => error,
-            })?;
+        if read_format(path, &directory.place)?.is_none() {
+            reject_unfinished_backup(path, &directory.place)?;
+            directory.create(fill).map_err(refused)?;
         }
         directory.check()
     }
@@ -80,58 +80,59 @@ impl Directory {
         path: &Path,
         fill: impl FnOnce(&Path) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        modes::create_directory(path).map_err(|error| not_written(path, error))?;
-        reject_exposed(path)?;
-        reject_store(path)?;
-        reject_foreign(path)?;
-        mark_unfinished(path).map_err(|error| not_written(path, error))?;
-        let directory = Self::lock(path)?;
-        reject_store(path)?;
+        let refused = |refused: Refused| refused.or(|error| not_written(path, error));
+        let place = safe_directory::create(path).map_err(refused)?;
+        reject_store(path, &place)?;
+        reject_foreign(path, &place)?;
+        safe_directory::check_contents(&place, &[NOT_OURS]).map_err(refused)?;
+        mark_unfinished(&place).map_err(|error| not_written(path, error))?;
+        let directory = Self::lock(path, place)?;
+        reject_store(path, &directory.place)?;
         directory.create(fill).map_err(|error| {
             // Frees the space of a full disk. The marker stays.
             let _ = directory.remove_unfinished();
-            match error {
-                CreateError::Io(error) => not_written(path, error),
-                CreateError::Store(error) => error,
-            }
+            refused(error)
         })?;
         directory.check().map(drop)
     }
 
     /// Locks an existing store.
     pub(super) fn open(path: &Path) -> Result<Self, StoreError> {
-        if path.is_dir() {
-            reject_exposed(path)?;
+        let place = safe_directory::find(path).map_err(|refused| refused.or(|error| unreadable(path, &error)))?;
+        if let Some(place) = place {
+            if read_format(path, &place)?.is_some() {
+                return Self::lock(path, place)?.check();
+            }
+            reject_unfinished_backup(path, &place)?;
         }
-        if read_format(path)?.is_none() {
-            reject_unfinished_backup(path)?;
-            let reason = "there is no file named format".to_owned();
-            return Err(StoreError::Foreign { path: path.to_owned(), reason });
-        }
-        Self::lock(path)?.check()
+        let reason = "there is no file named format".to_owned();
+        Err(StoreError::Foreign { path: path.to_owned(), reason })
     }
 
     /// Returns the path of the database.
     pub(super) fn data(&self) -> PathBuf {
-        self.path.join(DATA)
+        self.place.join(DATA)
     }
 
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    fn lock(path: &Path) -> Result<Self, StoreError> {
+    /// Locks a directory that is safe itself, if its contents are, too.
+    fn lock(path: &Path, place: PathBuf) -> Result<Self, StoreError> {
+        safe_directory::check_contents(&place, &[NOT_OURS])
+            .map_err(|refused| refused.or(|error| unreadable(path, &error)))?;
         // The directory first: other users can lock each file that they can open.
-        let file = modes::tighten(path).and_then(|()| modes::open_or_create(&path.join(LOCK_FILE)));
+        let file =
+            safe_directory::tighten(&place).and_then(|()| safe_directory::open_or_create(&place.join(LOCK_FILE)));
         let file = file.map_err(|error| unreadable(path, &error))?;
         let try_lock = || file.try_lock();
         let mut result = try_lock();
-        let place = path.canonicalize().map_err(|error| unreadable(path, &error))?;
         if matches!(result, Err(TryLockError::WouldBlock)) && holders::wait(&place) {
             result = try_lock();
         }
         match result {
-            Ok(()) => Ok(Self { path: path.to_owned(), lock: file, holder: Holder::new(place) }),
+            Ok(()) => Ok(Self { path: path.to_owned(), lock: file, holder: Holder::new(place.clone()), place }),
             Err(TryLockError::WouldBlock) => Err(StoreError::InUse(path.to_owned())),
             Err(TryLockError::Error(error)) => Err(unreadable(path, &error)),
         }
@@ -143,47 +144,47 @@ impl Directory {
     }
 
     /// Creates the database under another name, and writes the format file when it is complete.
-    fn create(&self, fill: impl FnOnce(&Path) -> Result<(), StoreError>) -> Result<(), CreateError> {
+    fn create(&self, fill: impl FnOnce(&Path) -> Result<(), StoreError>) -> Result<(), Refused> {
         self.remove_unfinished()?;
-        let unfinished = self.path.join(UNFINISHED_DATA);
-        modes::create_directory(&unfinished)?;
-        modes::tighten_all(&unfinished)?;
-        fill(&unfinished).map_err(CreateError::Store)?;
-        modes::tighten_all(&unfinished)?;
-        let draft = self.path.join(UNFINISHED_FORMAT);
-        let mut file = modes::open_or_create(&draft)?;
+        let unfinished = self.place.join(UNFINISHED_DATA);
+        safe_directory::create(&unfinished)?;
+        safe_directory::tighten_all(&unfinished)?;
+        fill(&unfinished).map_err(Refused::Store)?;
+        safe_directory::tighten_all(&unfinished)?;
+        let draft = self.place.join(UNFINISHED_FORMAT);
+        let mut file = safe_directory::open_or_create(&draft)?;
         writeln!(file, "{TITLE}\nformat {FORMAT}")?;
         file.sync_all()?;
-        sync_directory(&self.path)?;
-        fs::rename(draft, self.path.join(FORMAT_FILE))?;
-        sync_directory(&self.path)?;
-        sync_directory_above(&self.path)?;
+        sync_directory(&self.place)?;
+        fs::rename(draft, self.place.join(FORMAT_FILE))?;
+        sync_directory(&self.place)?;
+        sync_directory_above(&self.place)?;
         Ok(())
     }
 
     /// Removes the files of an unfinished database.
     fn remove_unfinished(&self) -> io::Result<()> {
-        let unfinished = self.path.join(UNFINISHED_DATA);
+        let unfinished = self.place.join(UNFINISHED_DATA);
         if unfinished.exists() {
             fs::remove_dir_all(unfinished)?;
         }
-        remove_file(&self.path.join(UNFINISHED_FORMAT))
+        remove_file(&self.place.join(UNFINISHED_FORMAT))
     }
 
     /// Renames the database if that was not done: with a format file it is complete.
     fn finish(&self) -> io::Result<()> {
-        let unfinished = self.path.join(UNFINISHED_DATA);
+        let unfinished = self.place.join(UNFINISHED_DATA);
         if unfinished.exists() && !self.data().exists() {
             fs::rename(unfinished, self.data())?;
-            sync_directory(&self.path)?;
+            sync_directory(&self.place)?;
         }
-        remove_file(&self.path.join(UNFINISHED_BACKUP))
+        remove_file(&self.place.join(UNFINISHED_BACKUP))
     }
 
     fn check(self) -> Result<Self, StoreError> {
         self.finish()
-            .and_then(|()| modes::tighten_all(&self.data()))
-            .and_then(|()| modes::open_or_create(&self.path.join(FORMAT_FILE)).map(drop))
+            .and_then(|()| safe_directory::tighten_all(&self.data()))
+            .and_then(|()| safe_directory::open_or_create(&self.place.join(FORMAT_FILE)).map(drop))
             .map_err(|error| unreadable(&self.path, &error))?;
         check_database(&self.data()).map_err(|reason| StoreError::Unreadable { path: self.path.clone(), reason })?;
         Ok(self)
@@ -191,22 +192,19 @@ impl Directory {
 }
 
 /// Returns the format of the store in a directory; none without a format file.
-fn read_format(path: &Path) -> Result<Option<u32>, StoreError> {
+fn read_format(path: &Path, place: &Path) -> Result<Option<u32>, StoreError> {
     let foreign = |reason: &str| StoreError::Foreign { path: path.to_owned(), reason: reason.to_owned() };
-    let file = path.join(FORMAT_FILE);
-    if !file.exists() {
-        return Ok(None);
-    }
-    // Reading a pipe, for example, could block forever.
-    if !file.is_file() {
-        return Err(foreign("its file named format is not a file"));
+    let file = place.join(FORMAT_FILE);
+    match find_entry(path, &file)? {
+        None => return Ok(None),
+        Some(found) if !found.is_file() => return Err(foreign("its file named format is not a file")),
+        Some(_) => {}
     }
     let mut text = String::new();
-    File::open(file).and_then(|file| file.take(1024).read_to_string(&mut text)).map_err(|error| {
-        match error.kind() {
-            io::ErrorKind::InvalidData => foreign("its file named format is not a text"),
-            _ => unreadable(path, &error),
-        }
+    let read = safe_directory::open(&file).and_then(|file| file.take(1024).read_to_string(&mut text));
+    read.map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidData => foreign("its file named format is not a text"),
+        _ => unreadable(path, &error),
     })?;
     let mut lines = text.lines();
     if lines.next() != Some(TITLE) {
@@ -220,35 +218,32 @@ fn read_format(path: &Path) -> Result<Option<u32>, StoreError> {
     }
 }
 
-/// Rejects a directory to which other users may have written.
-fn reject_exposed(path: &Path) -> Result<(), StoreError> {
-    match modes::writable_by_others(path).map_err(|error| unreadable(path, &error))? {
-        Some(mode) => Err(StoreError::Exposed { path: path.to_owned(), mode }),
-        None => Ok(()),
-    }
+/// Returns what is in a directory under this path, if anything.
+fn find_entry(path: &Path, entry: &Path) -> Result<Option<Metadata>, StoreError> {
+    safe_directory::find_entry(entry).map_err(|refused| refused.or(|error| unreadable(path, &error)))
 }
 
-fn reject_store(path: &Path) -> Result<(), StoreError> {
-    if !path.join(FORMAT_FILE).exists() {
+fn reject_store(path: &Path, place: &Path) -> Result<(), StoreError> {
+    if find_entry(path, &place.join(FORMAT_FILE))?.is_none() {
         return Ok(());
     }
     Err(StoreError::Foreign { path: path.to_owned(), reason: "it holds a store already".to_owned() })
 }
 
-fn reject_unfinished_backup(path: &Path) -> Result<(), StoreError> {
-    if path.join(UNFINISHED_BACKUP).exists() {
-        return Err(StoreError::UnfinishedBackup(path.to_owned()));
+fn reject_unfinished_backup(path: &Path, place: &Path) -> Result<(), StoreError> {
+    if find_entry(path, &place.join(UNFINISHED_BACKUP))?.is_none() {
+        return Ok(());
     }
-    Ok(())
+    Err(StoreError::UnfinishedBackup(path.to_owned()))
 }
 
 /// Writes the marker of an unfinished backup, before any other file.
-fn mark_unfinished(path: &Path) -> io::Result<()> {
-    let mut file = modes::open_or_create(&path.join(UNFINISHED_BACKUP))?;
+fn mark_unfinished(place: &Path) -> io::Result<()> {
+    let mut file = safe_directory::open_or_create(&place.join(UNFINISHED_BACKUP))?;
     writeln!(file, "{TITLE}\nA backup into this directory has not ended: make it again, or remove the directory.")?;
     file.sync_all()?;
-    sync_directory(path)?;
-    sync_directory_above(path)
+    sync_directory(place)?;
+    sync_directory_above(place)
 }
 
 /// Removes a file if it exists.
@@ -256,17 +251,6 @@ fn remove_file(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         done => done,
-    }
-}
-
-enum CreateError {
-    Io(io::Error),
-    Store(StoreError),
-}
-
-impl From<io::Error> for CreateError {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
     }
 }
 
@@ -280,8 +264,8 @@ pub(super) fn not_written(path: &Path, error: io::Error) -> StoreError {
 }
 
 /// Without a format file rejects all files except those of an unfinished store or backup.
-fn reject_foreign(path: &Path) -> Result<(), StoreError> {
-    for entry in fs::read_dir(path).map_err(|error| unreadable(path, &error))? {
+fn reject_foreign(path: &Path, place: &Path) -> Result<(), StoreError> {
+    for entry in fs::read_dir(place).map_err(|error| unreadable(path, &error))? {
         let name = entry.map_err(|error| unreadable(path, &error))?.file_name();
         if ![LOCK_FILE, UNFINISHED_DATA, UNFINISHED_FORMAT, UNFINISHED_BACKUP, NOT_OURS]
             .iter()
@@ -332,7 +316,7 @@ fn check_tables(keyspace: &Path) -> Result<(), String> {
     let mut bytes = Vec::with_capacity(LENGTH + 1);
     if current.is_file() {
         // One byte more than expected proves a wrong length.
-        let read = File::open(&current).and_then(|file| file.take(LENGTH as u64 + 1).read_to_end(&mut bytes));
+        let read = safe_directory::open(&current).and_then(|file| file.take(LENGTH as u64 + 1).read_to_end(&mut bytes));
         read.map_err(|error| format!("{}: {error}", shown(&current)))?;
     }
     if bytes.is_empty() {
@@ -354,7 +338,7 @@ fn checksum_of(path: &Path) -> io::Result<u128> {
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a file"));
     }
-    let mut file = BufReader::with_capacity(1 << 16, File::open(path)?);
+    let mut file = BufReader::with_capacity(1 << 16, safe_directory::open(path)?);
     let mut checksum = Xxh3::new();
     loop {
         let available = file.fill_buf()?;
@@ -389,12 +373,13 @@ mod tests {
     #[test]
     fn it_is_unlocked_while_a_process_that_is_being_started_still_has_its_files() {
         let there = tempfile::tempdir().unwrap();
-        let directory = Directory::lock(there.path()).unwrap();
+        let lock = || Directory::lock(there.path(), there.path().canonicalize().unwrap());
+        let directory = lock().unwrap();
         // As a fork leaves it.
         let inherited = directory.lock.try_clone().unwrap();
-        assert!(matches!(Directory::lock(there.path()), Err(StoreError::InUse(_))));
+        assert!(matches!(lock(), Err(StoreError::InUse(_))));
         drop(directory);
-        Directory::lock(there.path()).unwrap();
+        lock().unwrap();
         drop(inherited);
     }
 }

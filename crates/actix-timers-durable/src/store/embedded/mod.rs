@@ -5,7 +5,8 @@
 //! 1. `layout`: the format: keys and values.
 //! 2. `group`: the row changes of a commit; `engine` writes those at once, and syncs them; `recent` rows.
 //! 3. `scan`: pages of records, around damage.
-//! 4. `directory`: the files, their lock and their format; `modes`: their access rights; `holders`: open directories.
+//! 4. `directory`: the files, their lock and their format, in a [safe directory](super::safe_directory); `holders`: open
+//!    directories.
 //! 5. `journals`, behind a fence: the private files of the database, examined and cut before it opens them.
 //! 6. `room`: pauses while the disk is full.
 //! 7. `copying`: backups; `checking`: the check of a store that is not open.
@@ -22,7 +23,6 @@ mod holders;
 mod hostile;
 mod journals;
 mod layout;
-mod modes;
 mod names;
 #[cfg(test)]
 mod newer;
@@ -149,8 +149,8 @@ impl EmbeddedOptions {
     /// [`EmbeddedStore::open`] does.
     ///
     /// # Errors
-    /// [`StoreError::InUse`], [`StoreError::Foreign`], [`StoreError::Exposed`], [`StoreError::UnfinishedBackup`],
-    /// [`StoreError::NewerFormat`], [`StoreError::Unreadable`].
+    /// [`StoreError::InUse`], [`StoreError::Foreign`], [`StoreError::Untrusted`], [`StoreError::Exposed`],
+    /// [`StoreError::UnfinishedBackup`], [`StoreError::NewerFormat`], [`StoreError::Unreadable`].
     pub fn open(self, directory: impl AsRef<Path>) -> Result<EmbeddedStore, StoreError> {
         let path = directory.as_ref();
         let fill = |data: &Path| {
@@ -199,8 +199,8 @@ impl EmbeddedStore {
     /// await it before you open the store again.
     ///
     /// # Errors
-    /// [`StoreError::InUse`], [`StoreError::Foreign`], [`StoreError::Exposed`], [`StoreError::UnfinishedBackup`],
-    /// [`StoreError::NewerFormat`], [`StoreError::Unreadable`].
+    /// [`StoreError::InUse`], [`StoreError::Foreign`], [`StoreError::Untrusted`], [`StoreError::Exposed`],
+    /// [`StoreError::UnfinishedBackup`], [`StoreError::NewerFormat`], [`StoreError::Unreadable`].
     pub fn open(directory: impl AsRef<Path>) -> Result<Self, StoreError> {
         EmbeddedOptions::default().open(directory)
     }

@@ -1,9 +1,11 @@
 //! Room on the disk: free space, and the time of the next attempt after there was none.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
+
+use crate::store::safe_directory;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 /// Maximum delay until new room is noticed.
@@ -42,11 +44,8 @@ impl Pause {
 /// Writes a trial file next to the database, and removes it.
 pub(super) fn try_out(directory: &Path) -> io::Result<()> {
     let path = directory.join(TRIAL_FILE);
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let tried = options.open(&path).and_then(|mut file| {
+    let file = safe_directory::options().write(true).create(true).truncate(true).open(&path);
+    let tried = file.and_then(|mut file| {
         file.write_all(&TRIAL)?;
         file.sync_data()
     });

@@ -5,12 +5,13 @@
 //! the system may then consider its pages clean, and a later fsync would skip them. So its bytes are written again, in
 //! place, and synced. If that fails the group is cut off.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use super::examine::group;
 use super::journals;
+use crate::store::safe_directory;
 
 /// As [`settle`](super::settle), for journals of a known form.
 pub(super) fn settle(data: &Path, entry: &[u8]) -> io::Result<bool> {
@@ -18,7 +19,7 @@ pub(super) fn settle(data: &Path, entry: &[u8]) -> io::Result<bool> {
     if !last.bytes.windows(entry.len()).any(|window| window == entry) {
         return Ok(false);
     }
-    let mut file = OpenOptions::new().write(true).open(&last.path)?;
+    let mut file = safe_directory::options().write(true).open(&last.path)?;
     let again = file.seek(SeekFrom::Start(last.from)).and_then(|_| file.write_all(&last.bytes));
     match again.and_then(|()| file.sync_all()) {
         Ok(()) => Ok(true),
@@ -41,7 +42,8 @@ fn last_group(data: &Path) -> io::Result<Option<Last>> {
     let mut journals = journals(data)?;
     journals.sort_unstable();
     for (_, path) in journals.into_iter().rev() {
-        let mut file = Copying { file: BufReader::with_capacity(1 << 16, File::open(&path)?), bytes: Vec::new() };
+        let mut file =
+            Copying { file: BufReader::with_capacity(1 << 16, safe_directory::open(&path)?), bytes: Vec::new() };
         let (mut from, mut last) = (0, None);
         while group(&mut file)?.is_some() {
             let bytes = std::mem::take(&mut file.bytes);

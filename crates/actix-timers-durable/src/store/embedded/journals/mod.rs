@@ -21,14 +21,14 @@ mod doubt;
 mod examine;
 mod version;
 
-use std::fs::{self, File, OpenOptions};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use self::examine::{MAX_ENTRY_LEN, State, examine};
 use super::layout::PIECE;
 use crate::shown::shown;
-use crate::store::MAX_KEY_LEN;
+use crate::store::{MAX_KEY_LEN, safe_directory};
 
 /// Access for the fuzz target.
 #[cfg(fuzzing)]
@@ -60,7 +60,7 @@ pub(super) fn prepare(data: &Path) -> Result<(), String> {
     let active = journals.pop();
     let sealed = journals.iter().map(|journal| (journal, true)).chain(active.iter().map(|journal| (journal, false)));
     for ((_, path), is_sealed) in sealed {
-        let done = File::open(path).and_then(examine).and_then(|state| match state {
+        let done = safe_directory::open(path).and_then(examine).and_then(|state| match state {
             State::Whole => Ok(None),
             State::Torn { from } if !is_sealed => cut(path, from).map(|()| None),
             State::Torn { from } | State::Damaged { from } => Ok(Some(from)),
@@ -80,7 +80,7 @@ pub(super) fn prepare(data: &Path) -> Result<(), String> {
 }
 
 fn cut(path: &Path, from: u64) -> io::Result<()> {
-    let file = OpenOptions::new().write(true).open(path)?;
+    let file = safe_directory::options().write(true).open(path)?;
     file.set_len(from)?;
     file.sync_all()
 }

@@ -1,0 +1,107 @@
+//! Directories that no other user of the machine controls: checked before anything in them is opened or changed.
+//!
+//! In the directory of another user a link could lead a process to a file that this user may not touch: root would
+//! change, read or replace it. The rules, on Unix:
+//!
+//! - The directory is of the process's user or of root, and nobody else may write to it.
+//! - A symbolic link that leads to it is of the process's user or of root: a data directory on another disk is usual,
+//!   and the owner of a link can let it lead anywhere later.
+//! - Below a directory to which all may write, such as `/tmp`, each directory and link of the path has one of these
+//!   owners: others may have been there first. Elsewhere the owner of a directory decides about its entries, and the
+//!   directories above are the administrator's to protect.
+//! - Everything in the directory is a directory or a file with one name, and has one of these owners.
+//!
+//! Then only the process's user and root can change anything between the checks and the use. Other systems have no such
+//! owners, and nothing is checked.
+//!
+//! Nothing here knows the database. `modes` restricts directories and files to their owner.
+
+mod modes;
+#[cfg(not(unix))]
+mod other;
+#[cfg(unix)]
+mod unix;
+
+use std::io;
+use std::path::PathBuf;
+
+pub(super) use modes::{open, open_or_create, options, tighten, tighten_all};
+#[cfg(not(unix))]
+pub(super) use other::{check_contents, create, find, find_entry};
+#[cfg(unix)]
+pub(super) use unix::{check_contents, create, find, find_entry};
+
+use super::StoreError;
+
+/// The reason why a directory, a file or a link is not trusted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Distrust {
+    /// Another user owns it.
+    #[error(
+        "the user {owner} owns it, and this process runs as the user {user}: run it as that user, or `chown` it if you \
+         trust its content, or choose another directory"
+    )]
+    Owner {
+        /// The id of the owner.
+        owner: u32,
+        /// The id of the process's user.
+        user: u32,
+    },
+    /// It is a symbolic link of another user, who could let it lead anywhere.
+    #[error(
+        "it is a symbolic link of the user {owner}, and this process runs as the user {user}: name the directory itself, or \
+         let this user or root make the link"
+    )]
+    Link {
+        /// The id of the link's owner.
+        owner: u32,
+        /// The id of the process's user.
+        user: u32,
+    },
+    /// It is a symbolic link in a store.
+    #[error("it is a symbolic link, which no store has: put its target there, or remove it if it is not yours")]
+    LinkInside,
+    /// It is a file with several names, at least one of them elsewhere.
+    #[error("it has {names} names (hard links): put a copy there, or remove it if it is not yours")]
+    HardLinks {
+        /// The number of its names.
+        names: u64,
+    },
+    /// It is a pipe, a socket or a device.
+    #[error("it is neither a file nor a directory: remove it")]
+    Kind,
+}
+
+/// The reason why a directory is not used.
+#[derive(Debug)]
+pub(super) enum Refused {
+    Io(io::Error),
+    Store(StoreError),
+}
+
+impl Refused {
+    /// Returns the error of the store, with this one for a failed call.
+    pub(super) fn or(self, failed: impl FnOnce(io::Error) -> StoreError) -> StoreError {
+        match self {
+            Self::Io(error) => failed(error),
+            Self::Store(error) => error,
+        }
+    }
+
+    fn untrusted(path: impl Into<PathBuf>, reason: Distrust) -> Self {
+        Self::Store(StoreError::Untrusted { path: path.into(), reason })
+    }
+}
+
+impl From<io::Error> for Refused {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<StoreError> for Refused {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
