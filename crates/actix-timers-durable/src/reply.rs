@@ -1,6 +1,6 @@
 //! The reply of a handler: awaited, withdrawn, or lost.
 //!
-//! actix calls the handlers, and tokio catches their panics: the text of a panic reaches nobody who waits for the
+//! actix calls the handlers, and tokio catches their panics: the text of a panic does not reach the receiver of the
 //! reply. But the panic hook sees it, and the sender of the reply is dropped while the panic unwinds its thread, which
 //! wakes the receiver there: [`ReplyWaker`] keeps the text.
 

@@ -218,7 +218,7 @@ fn read_format(path: &Path, place: &Path) -> Result<Option<u32>, StoreError> {
     }
 }
 
-/// Returns what is in a directory under this path, if anything.
+/// Returns the metadata of an entry of the store `path`, if there is one.
 fn find_entry(path: &Path, entry: &Path) -> Result<Option<Metadata>, StoreError> {
     safe_directory::find_entry(entry).map_err(|refused| refused.or(|error| unreadable(path, &error)))
 }

@@ -1,7 +1,7 @@
 //! Directories that no other user of the machine controls: checked before anything in them is opened or changed.
 //!
-//! In the directory of another user a link could lead a process to a file that this user may not touch: root would
-//! change, read or replace it. The rules, on Unix:
+//! In the directory of another user a link could lead a process to a file out of that user's reach: root would read,
+//! change or replace it. The rules, on Unix:
 //!
 //! - The directory is of the process's user or of root, and nobody else may write to it.
 //! - A symbolic link that leads to it is of the process's user or of root: a data directory on another disk is usual,
@@ -23,7 +23,6 @@ mod other;
 mod unix;
 
 use std::io;
-use std::path::PathBuf;
 
 pub(super) use modes::{open, open_or_create, options, tighten, tighten_all};
 #[cfg(not(unix))]
@@ -48,7 +47,7 @@ pub enum Distrust {
         /// The id of the process's user.
         user: u32,
     },
-    /// It is a symbolic link of another user, who could let it lead anywhere.
+    /// It is a symbolic link of another user, which could lead anywhere later.
     #[error(
         "it is a symbolic link of the user {owner}, and this process runs as the user {user}: name the directory itself, or \
          let this user or root make the link"
@@ -87,10 +86,6 @@ impl Refused {
             Self::Io(error) => failed(error),
             Self::Store(error) => error,
         }
-    }
-
-    fn untrusted(path: impl Into<PathBuf>, reason: Distrust) -> Self {
-        Self::Store(StoreError::Untrusted { path: path.into(), reason })
     }
 }
 

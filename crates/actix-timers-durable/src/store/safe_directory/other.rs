@@ -25,7 +25,7 @@ pub(crate) fn check_contents(_: &Path, _: &[&str]) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Returns what a directory has under this path, if anything.
+/// Returns the metadata of an entry of a directory, if there is one.
 pub(crate) fn find_entry(path: &Path) -> Result<Option<Metadata>, Refused> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),

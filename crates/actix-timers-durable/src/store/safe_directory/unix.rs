@@ -32,7 +32,7 @@ pub(crate) fn find(path: &Path) -> Result<Option<PathBuf>, Refused> {
     walk(path, |_, _| Ok(false))
 }
 
-/// Checks all below a safe directory, except what is in the directories named `except`.
+/// Checks all below a safe directory, except the contents of the directories named `except`.
 ///
 /// # Errors
 /// Something is not safe, or cannot be read.
@@ -51,21 +51,21 @@ pub(crate) fn check_contents(directory: &Path, except: &[&str]) -> Result<(), Re
     Ok(())
 }
 
-/// Returns what a safe directory has under this path, if anything.
+/// Returns the metadata of an entry of a safe directory, if there is one.
 ///
 /// # Errors
 /// It is not safe, or cannot be read.
 pub(crate) fn find_entry(path: &Path) -> Result<Option<Metadata>, Refused> {
     let Some(found) = metadata(path)? else { return Ok(None) };
     if found.is_symlink() {
-        return Err(Refused::untrusted(path, Distrust::LinkInside));
+        return Err(untrusted(path, Distrust::LinkInside));
     }
     check_owner(path, &found)?;
     if found.is_file() && found.nlink() > 1 {
-        return Err(Refused::untrusted(path, Distrust::HardLinks { names: found.nlink() }));
+        return Err(untrusted(path, Distrust::HardLinks { names: found.nlink() }));
     }
     if !found.is_file() && !found.is_dir() {
-        return Err(Refused::untrusted(path, Distrust::Kind));
+        return Err(untrusted(path, Distrust::Kind));
     }
     Ok(Some(found))
 }
@@ -89,7 +89,7 @@ fn walk(path: &Path, make: fn(&Path, bool) -> io::Result<bool>) -> Result<Option
         let is_open_to_all = fs::symlink_metadata(&at)?.mode() & 0o002 != 0;
         if found.is_symlink() {
             if !is_trusted(&found) && (is_open_to_all || rest.is_empty()) {
-                return Err(Refused::untrusted(next, Distrust::Link { owner: found.uid(), user: user() }));
+                return Err(untrusted(next, Distrust::Link { owner: found.uid(), user: user() }));
             }
             links += 1;
             if links > MAX_LINKS {
@@ -147,6 +147,10 @@ fn metadata(path: &Path) -> io::Result<Option<Metadata>> {
     }
 }
 
+fn untrusted(path: impl Into<PathBuf>, reason: Distrust) -> Refused {
+    StoreError::Untrusted { path: path.into(), reason }.into()
+}
+
 fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
@@ -159,5 +163,5 @@ fn check_owner(path: &Path, found: &Metadata) -> Result<(), Refused> {
     if is_trusted(found) {
         return Ok(());
     }
-    Err(Refused::untrusted(path, Distrust::Owner { owner: found.uid(), user: user() }))
+    Err(untrusted(path, Distrust::Owner { owner: found.uid(), user: user() }))
 }
