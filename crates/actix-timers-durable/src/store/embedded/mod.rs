@@ -5,7 +5,7 @@
 //! 1. `layout`: the format: keys and values.
 //! 2. `group`: the row changes of a commit; `engine` writes those at once, and syncs them; `recent` rows.
 //! 3. `scan`: pages of records, around damage.
-//! 4. `directory`: the files, their lock and their format, in a [safe directory](super::safe_directory); `holders`: open
+//! 4. `directory`: the files, their lock and their format, in a safe directory (`store::safe_directory`); `holders`: open
 //!    directories.
 //! 5. `journals`, behind a fence: the private files of the database, examined and cut before it opens them.
 //! 6. `room`: pauses while the disk is full.
