@@ -2,7 +2,8 @@
 //!
 //! actix calls the handlers, and tokio catches their panics: the text of a panic does not reach the receiver of the
 //! reply. But the panic hook sees it, and the sender of the reply is dropped while the panic unwinds its thread, which
-//! wakes the receiver there: [`ReplyWaker`] keeps the text.
+//! wakes the receiver there: [`ReplyWaker`] keeps the text. There is none if a handler on another thread panics before
+//! its reply is first polled, right after the message was sent.
 
 use std::cell::Cell;
 use std::fmt;
