@@ -81,7 +81,7 @@ impl Shop {
         let shop = Self {
             timers: timers.clone(),
             shipments: Target::from(&warehouse).mailbox_policy(MailboxPolicy::Wait { window: 64 }),
-            prices: Target::from(&board).mailbox_policy(MailboxPolicy::Drop),
+            prices: Target::from(&board).mailbox_policy(MailboxPolicy::Discard { window: 16 }),
             warehouse,
             board,
             debtors: VecDeque::new(),

@@ -6,8 +6,8 @@
 pub enum DeadLetterReason {
     /// The recipient had stopped, or was dropped, when its message was due.
     RecipientStopped,
-    /// The mailbox of the recipient was full, and its policy was to drop the message.
-    MailboxFull,
+    /// The recipient's window was full, and its policy was to discard the message.
+    WindowFull,
     /// The timer service stopped without being drained.
     ServiceStopped,
     /// The message source of a repeating timer panicked.
@@ -20,13 +20,13 @@ pub enum DeadLetterReason {
 impl DeadLetterReason {
     /// All reasons.
     pub const ALL: [Self; 5] =
-        [Self::RecipientStopped, Self::MailboxFull, Self::ServiceStopped, Self::SourcePanicked, Self::Rejected];
+        [Self::RecipientStopped, Self::WindowFull, Self::ServiceStopped, Self::SourcePanicked, Self::Rejected];
 
     /// Returns the reason as a metric label.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::RecipientStopped => "recipient_stopped",
-            Self::MailboxFull => "mailbox_full",
+            Self::WindowFull => "window_full",
             Self::ServiceStopped => "service_stopped",
             Self::SourcePanicked => "source_panicked",
             Self::Rejected => "rejected",
@@ -64,8 +64,8 @@ pub struct Counters {
     pub cancelled: u64,
     /// Messages whose recipient had stopped.
     pub recipient_stopped: u64,
-    /// Messages dropped because the mailbox of their recipient was full.
-    pub mailbox_full: u64,
+    /// Messages discarded because the window of their recipient was full.
+    pub window_full: u64,
     /// Messages lost because the service stopped without being drained.
     pub service_stopped: u64,
     /// Messages never made because their source panicked.
@@ -89,14 +89,14 @@ pub struct Counters {
 impl Counters {
     /// Returns the number of all messages that could not be delivered.
     pub const fn dead_lettered(&self) -> u64 {
-        self.recipient_stopped + self.mailbox_full + self.service_stopped + self.source_panicked + self.rejected
+        self.recipient_stopped + self.window_full + self.service_stopped + self.source_panicked + self.rejected
     }
 
     /// Returns the number of dead letters with one reason.
     pub const fn dead_letters(&self, reason: DeadLetterReason) -> u64 {
         match reason {
             DeadLetterReason::RecipientStopped => self.recipient_stopped,
-            DeadLetterReason::MailboxFull => self.mailbox_full,
+            DeadLetterReason::WindowFull => self.window_full,
             DeadLetterReason::ServiceStopped => self.service_stopped,
             DeadLetterReason::SourcePanicked => self.source_panicked,
             DeadLetterReason::Rejected => self.rejected,
@@ -144,27 +144,12 @@ impl Counters {
         self.count(Outcome::DeadLettered(reason));
     }
 
-    /// Takes back a delivery: its timer is pending again.
-    pub(crate) fn take_back(&mut self) {
-        let Some(delivered) = self.delivered.checked_sub(1) else { return };
-        self.delivered = delivered;
-        self.pending += 1;
-    }
-
-    /// Takes back a delivered repetition, and the next one that was accepted with it.
-    pub(crate) fn take_repetition_back(&mut self) {
-        let (Some(delivered), Some(accepted)) = (self.delivered.checked_sub(1), self.accepted.checked_sub(1)) else {
-            return;
-        };
-        (self.delivered, self.accepted) = (delivered, accepted);
-    }
-
     fn count(&mut self, outcome: Outcome) {
         match outcome {
             Outcome::Delivered => self.delivered += 1,
             Outcome::Cancelled => self.cancelled += 1,
             Outcome::DeadLettered(DeadLetterReason::RecipientStopped) => self.recipient_stopped += 1,
-            Outcome::DeadLettered(DeadLetterReason::MailboxFull) => self.mailbox_full += 1,
+            Outcome::DeadLettered(DeadLetterReason::WindowFull) => self.window_full += 1,
             Outcome::DeadLettered(DeadLetterReason::ServiceStopped) => self.service_stopped += 1,
             Outcome::DeadLettered(DeadLetterReason::SourcePanicked) => self.source_panicked += 1,
             Outcome::DeadLettered(DeadLetterReason::Rejected) => self.rejected += 1,

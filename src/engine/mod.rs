@@ -11,8 +11,8 @@
 //! 7. `key` and `group`: labels that callers give timers, with their `text`; `labels`: their tables; `shards` and
 //!    `side_table`: the parts of such tables.
 //! 8. `scheduler`: the [`Engine`], which ties them together around one [`Wheel`](crate::timing::Wheel). Its other
-//!    operations: `queries` read only, `labelled` acts on timers by key, group or owner, `queues` serves deliveries
-//!    that take time, and `sending` sends that may be rejected.
+//!    operations: `queries` read only, `labelled` acts on timers by key, group or owner, and `queues` serves
+//!    deliveries that take time.
 //!
 //! The life of a timer:
 //!
@@ -59,7 +59,6 @@ mod random_model;
 mod recurrence;
 mod repeating;
 mod scheduler;
-mod sending;
 mod shards;
 mod side_table;
 mod text;

@@ -130,6 +130,13 @@ impl Book {
 
 const CAPACITY: usize = 60;
 
+/// The payload of a timer in the model is its sequence, which rises when it is moved.
+fn set_payload<P: Copy, O>(engine: &mut Engine<P, O>, key: Key, payload: P) {
+    if let Some(timer) = engine.wheel.get_mut(key) {
+        timer.payload = payload;
+    }
+}
+
 struct Run {
     engine: Engine<u64, &'static str>,
     book: Book,
@@ -302,7 +309,7 @@ impl Run {
         let nth = self.rng.below(count);
         let Some(timer) = self.book.timers.iter().filter(making).nth(nth).copied() else { return };
         assert!(self.engine.is_making(timer.key));
-        match self.rng.below(8) {
+        match self.rng.below(7) {
             0 => {
                 let reason = Outcome::DeadLettered(DeadLetterReason::SourcePanicked);
                 assert_eq!(self.engine.finish(timer.key, reason), Some(timer.sequence));
@@ -316,8 +323,7 @@ impl Run {
                 self.book.timers[at].is_making = false;
                 assert!(self.engine.is_posted(timer.key));
             }
-            3 if timer.owner.is_none() => self.send_repetition(timer),
-            4 => self.set_off(timer),
+            3 => self.set_off(timer),
             _ => self.repeat(timer),
         }
         assert!(!self.engine.is_making(timer.key));
@@ -340,61 +346,6 @@ impl Run {
             assert_eq!(self.engine.cancel(key), Err(NotPending::InFlight));
         }
         is_cancelled
-    }
-
-    /// A repetition is sent in a way that may be rejected: until then it counts as delivered, and the next as accepted.
-    fn send_repetition(&mut self, timer: Known) {
-        let Repeats { mode, due, left, is_stopped } = timer.repeats.unwrap();
-        let now = at(self.now);
-        let next = self.engine.recurrence(timer.key).unwrap().after_this(now, false);
-        self.engine.plan(timer.key, next);
-        let before = self.engine.counters();
-        assert!(self.engine.begin_send(timer.key));
-        let after = self.engine.counters();
-        assert!(after.balance());
-        let is_last = left == 1 || is_stopped;
-        assert_eq!((after.delivered, after.pending), (before.delivered + 1, before.pending - u64::from(is_last)));
-        assert!(!self.engine.begin_send(timer.key), "once for each repetition");
-        let is_cancelled = self.stop_in_flight(timer.key);
-        let position = self.book.position(timer.key).unwrap();
-        match self.rng.below(3) {
-            0 => {
-                let arrived = self.engine.commit_send(timer.key, now);
-                if is_last || is_cancelled {
-                    assert_eq!(arrived, Repeated::Last(timer.sequence));
-                    self.book.end(timer.key, if is_last { Outcome::Delivered } else { Outcome::Cancelled });
-                    self.book.repeated += u64::from(!is_last);
-                    return;
-                }
-                let due = match mode {
-                    RepeatMode::FixedRate { period, missed } => {
-                        next_on_grid(due.min(now.time), period, missed, now.time)
-                    }
-                    RepeatMode::FixedDelay { period } => now.time + period,
-                    RepeatMode::Calendar => unreachable!("the model schedules no calendar"),
-                };
-                self.book.repeated += 1;
-                let known = &mut self.book.timers[position];
-                known.repeats = Some(Repeats { mode, due, left: left - 1, is_stopped });
-                known.is_making = false;
-                self.wait_again(timer.key, due);
-                assert_eq!(arrived, Repeated::Armed(self.engine.view(timer.key).unwrap().deadline));
-            }
-            1 => {
-                self.engine.requeue_send(timer.key);
-                let known = &mut self.book.timers[position];
-                known.is_making = false;
-                known.repeats = Some(Repeats { is_stopped: is_stopped || is_cancelled, ..timer.repeats.unwrap() });
-                assert!(self.engine.is_posted(timer.key));
-            }
-            _ => {
-                let reason = DeadLetterReason::RecipientStopped;
-                assert_eq!(self.engine.reject_send(timer.key, reason), Some(timer.sequence));
-                self.book.end(timer.key, Outcome::DeadLettered(reason));
-            }
-        }
-        assert_eq!(self.engine.commit_send(timer.key, now), Repeated::Gone);
-        assert_eq!(self.engine.reject_send(timer.key, DeadLetterReason::MailboxFull), None);
     }
 
     /// Delivers the message of a timer.
@@ -451,7 +402,7 @@ impl Run {
         timer.sequence = self.book.sequence;
         timer.deadline = (due.as_millis() as Tick).max(self.now);
         timer.state = TimerState::Waiting;
-        self.engine.set_payload(key, timer.sequence);
+        set_payload(&mut self.engine, key, timer.sequence);
         self.book.timers.push(timer);
     }
 
@@ -535,7 +486,7 @@ impl Run {
                 // A reset is a new request: it goes behind the timers of the same tick.
                 self.book.sequence += 1;
                 timer.sequence = self.book.sequence;
-                self.engine.set_payload(key, timer.sequence);
+                set_payload(&mut self.engine, key, timer.sequence);
                 timer.deadline = deadline;
                 timer.state = TimerState::Waiting;
                 let due = Duration::from_millis(deadline);
@@ -606,7 +557,7 @@ impl Run {
     /// Ends a timer in flight at once, or leaves it there for some time.
     fn finish(&mut self, key: Key) {
         let at = self.book.position(key).unwrap();
-        match self.rng.below(5) {
+        match self.rng.below(4) {
             0 => return,
             1 | 2 if self.book.timers[at].owner.is_none() => {
                 self.engine.post(key);
@@ -614,7 +565,6 @@ impl Run {
                 assert!(self.engine.is_posted(key));
                 return;
             }
-            3 if self.book.timers[at].owner.is_none() => return self.send(key),
             _ => {}
         }
         let delivered = self.rng.below(2) == 0;
@@ -623,32 +573,6 @@ impl Run {
         self.engine.finish(key, outcome);
         self.book.end(key, outcome);
         self.engine.finish(key, Outcome::Delivered);
-    }
-
-    /// A send that may be rejected: until then it counts as delivered.
-    fn send(&mut self, key: Key) {
-        let before = self.engine.counters();
-        assert!(self.engine.begin_send(key));
-        let after = self.engine.counters();
-        assert!(after.balance());
-        assert_eq!((after.pending, after.delivered), (before.pending - 1, before.delivered + 1));
-        assert_eq!(self.engine.cancel(key), Err(NotPending::InFlight));
-        match self.rng.below(3) {
-            0 => {
-                assert!(matches!(self.engine.commit_send(key, at(self.now)), Repeated::Last(_)));
-                assert_eq!(self.engine.commit_send(key, at(self.now)), Repeated::Gone);
-                self.book.end(key, Outcome::Delivered);
-            }
-            1 => {
-                self.engine.requeue_send(key);
-                let at = self.book.position(key).unwrap();
-                self.book.timers[at].state = TimerState::Due;
-            }
-            _ => {
-                assert!(self.engine.reject_send(key, DeadLetterReason::RecipientStopped).is_some());
-                self.book.end(key, Outcome::DeadLettered(DeadLetterReason::RecipientStopped));
-            }
-        }
     }
 
     /// A token of any timer is handled.
@@ -1107,41 +1031,6 @@ fn upcoming_messages_of_each_chunk_are_all_messages() {
     assert_eq!(fetched, taken, "each once");
     engine.remove_owner(owner).unwrap();
     assert_eq!(engine.upcoming_chunk(owner), None);
-}
-
-/// A cancel or close during a tried repetition applies to the next attempt, whose counters are those of a last one.
-#[test]
-fn a_repetition_that_was_turned_back_and_cancelled_meanwhile_is_the_last() {
-    for (is_closed, is_cancelled) in [(false, true), (true, false)] {
-        let mut engine: Engine<u8, ()> = Engine::new(EngineConfig::default());
-        let key = engine.schedule(tag(), 0, 10, None, Timer::new(1, Marks::NONE), None).unwrap();
-        let mode = RepeatMode::FixedDelay { period: Duration::from_millis(10) };
-        assert!(engine.set_recurrence(key, Recurrence::new(mode, Duration::from_millis(10))));
-        assert!(matches!(engine.expire(10, None, &mut 9), Due::Recipient(_)));
-        let plan = |engine: &mut Engine<u8, ()>| {
-            let next = engine.recurrence(key).unwrap().after_this(at(10), false);
-            engine.plan(key, next);
-            assert!(engine.begin_send(key));
-            let counters = engine.counters();
-            assert!(counters.balance());
-            (counters.accepted, counters.delivered, counters.pending)
-        };
-        assert_eq!(plan(&mut engine), (2, 1, 1));
-        if is_cancelled {
-            assert_eq!(engine.cancel(key), Err(NotPending::InFlight));
-        }
-        engine.requeue_send(key);
-        assert_eq!((engine.counters().accepted, engine.counters().pending), (1, 1));
-        if is_closed {
-            engine.close();
-        }
-        assert!(engine.begin(key).is_some() && engine.is_making(key));
-        assert_eq!(plan(&mut engine), (1, 1, 0));
-        assert_eq!(engine.commit_send(key, at(10)), Repeated::Last(1));
-        assert_eq!(engine.cancel(key), Err(NotPending::Delivered));
-        let counters = engine.counters();
-        assert_eq!((counters.accepted, counters.delivered, counters.cancelled, counters.pending), (1, 1, 0, 0));
-    }
 }
 
 /// However they end; and a timer that takes another place in its owner's list still keeps its actor alive.

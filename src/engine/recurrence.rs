@@ -277,18 +277,6 @@ impl Recurrence {
         self.rare_mut().asked = Some(next);
     }
 
-    /// Replaces the plan by a step requested during an earlier attempt to hand the present repetition over.
-    pub(super) fn adopt_plan(&mut self) {
-        if let Some(rare) = &mut self.rare {
-            rare.planned = rare.asked.take().or(rare.planned);
-        }
-    }
-
-    /// Returns whether no repetition is planned after the present one.
-    pub(super) fn ends_with_this(&self) -> bool {
-        self.is_last() || self.planned() == NextRun::Never
-    }
-
     /// Returns the step after the present repetition, which has been delivered, and takes it: the requested one, if
     /// any, instead of `next`.
     pub(super) fn advance(&mut self, mut next: NextRun) -> NextRun {

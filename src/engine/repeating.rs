@@ -84,7 +84,7 @@ impl<P: Copy, O> Engine<P, O> {
     /// Counts the message of a timer as delivered, to be handed over now, and takes the step `next`, accepting the next
     /// repetition whatever the capacity. Once the engine is closed no repetition follows.
     pub(crate) fn repeat(&mut self, key: Key, next: NextRun, now: ClockReading) -> Repeated<P> {
-        match self.take_next(key, Some(next)) {
+        match self.take_next(key, next) {
             None => Repeated::Gone,
             Some(NextRun::Never) => match self.end(key, Outcome::Delivered) {
                 Some(payload) => Repeated::Last(payload),
@@ -103,18 +103,24 @@ impl<P: Copy, O> Engine<P, O> {
         planned.map_or(Repeated::Gone, |planned| self.repeat(key, planned, now))
     }
 
-    /// Returns the step after a repetition in production or in flight, by default the planned one; `None` if there is
-    /// none.
-    pub(super) fn take_next(&mut self, key: Key, next: Option<NextRun>) -> Option<NextRun> {
+    /// Puts a repeating timer in flight after its message was produced, for a handler whose end will be known: it is in
+    /// flight until [`repeat`](Self::repeat). Returns false if the timer was cancelled meanwhile.
+    pub(crate) fn set_off(&mut self, key: Key) -> bool {
+        let Some(timer) = self.wheel.get_mut(key).filter(|timer| timer.stage == Stage::Making) else { return false };
+        timer.stage = Stage::InFlight;
+        true
+    }
+
+    /// Takes the step after a repetition in production or in flight; `None` if there is none.
+    fn take_next(&mut self, key: Key, next: NextRun) -> Option<NextRun> {
         let under_way = self.wheel.get(key).is_some_and(|timer| matches!(timer.stage, Stage::Making | Stage::InFlight));
         let is_closed = self.closed;
         let recurrence = self.recurrence_mut(key).filter(|_| under_way)?;
-        let next = next.unwrap_or_else(|| recurrence.planned());
         Some(if is_closed { NextRun::Never } else { recurrence.advance(next) })
     }
 
     /// Takes the step to another repetition, which is already counted.
-    pub(super) fn set_next(&mut self, key: Key, next: NextRun, now: ClockReading) -> Repeated<P> {
+    fn set_next(&mut self, key: Key, next: NextRun, now: ClockReading) -> Repeated<P> {
         match next {
             NextRun::At { due, wall } => Repeated::Armed(self.arm(key, due, wall, now)),
             NextRun::AfterHandler | NextRun::Never => {

@@ -470,14 +470,6 @@ impl<P: Copy, O> Engine<P, O> {
         }
     }
 
-    /// Replaces the payload of a pending timer.
-    #[inline]
-    pub(crate) fn set_payload(&mut self, key: Key, payload: P) {
-        if let Some(timer) = self.wheel.get_mut(key) {
-            timer.payload = payload;
-        }
-    }
-
     pub(super) fn pass(&mut self, now: Tick) {
         self.now = self.now.max(now);
     }

@@ -84,7 +84,6 @@ catalogue! {
     DEAD_LETTERS = counter("actix_timers_dead_letters_total", &["reason"], "Messages that could not be handed over");
     RETURNED = counter("actix_timers_returned_total", &[], "Timers returned by a drain");
     ABANDONED = counter("actix_timers_abandoned_total", &[], "Cancelled timers that ended with their actor after its last address was dropped");
-    RETRIES = counter("actix_timers_retries_total", &[], "Retries of a recipient whose mailbox had been full");
     CASCADES = counter("actix_timers_cascades_total", &["from_level"], "Buckets of this level whose timers moved to the level below");
     CASCADED = counter("actix_timers_cascaded_entries_total", &["from_level"], "Timers moved from this level to the level below");
     WAKEUPS = counter("actix_timers_wakeups_total", &["reason"], "Runs of the driver, by cause: its alarm, a call, or the watchdog in place of a late driver");

@@ -80,7 +80,6 @@ impl Published {
 pub(crate) struct Report {
     pub(crate) number: u64,
     /// Retries of full mailboxes.
-    pub(crate) retries: u64,
     pub(crate) counters: Counters,
     pub(crate) levels: Vec<LevelStats>,
     pub(crate) horizon: Duration,
@@ -115,7 +114,6 @@ struct Board {
     abandoned: Tally,
     rejected_capacity: Tally,
     rejected_stopped: Tally,
-    retries: Tally,
     wheel_depth: Gauge,
     horizon: Gauge,
     delay_queue: Gauge,
@@ -186,7 +184,6 @@ impl Meters {
                 abandoned: tally(names::ABANDONED.name),
                 rejected_capacity: Tally::new(reason(names::REJECTED.name, "capacity")),
                 rejected_stopped: Tally::new(reason(names::REJECTED.name, "stopped")),
-                retries: tally(names::RETRIES.name),
                 wheel_depth: plain_gauge(names::WHEEL_DEPTH.name),
                 horizon: plain_gauge(names::HORIZON.name),
                 delay_queue: plain_gauge(names::DELAY_QUEUE.name),
@@ -228,7 +225,6 @@ impl Board {
         self.abandoned.show(report.counters.abandoned);
         self.rejected_capacity.show(report.counters.rejected_capacity);
         self.rejected_stopped.show(report.counters.rejected_closed);
-        self.retries.show(report.retries);
         self.wheel_depth.set(report.levels.len() as f64);
         self.horizon.set(report.horizon.as_secs_f64());
         self.delay_queue.set(report.queued_buckets as f64);

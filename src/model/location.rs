@@ -43,10 +43,8 @@ pub enum TimerLocation {
         length: usize,
         /// Messages before this one, if counted: see [`TimerInfo::location`].
         ahead: Option<usize>,
-        /// Messages in the mailbox or the handler of the recipient that are not known to be handled.
+        /// Messages in the mailbox or the handler of the recipient.
         under_way: u64,
-        /// Its mailbox was full at the last attempt; the next one follows within 128 ms.
-        mailbox_full: bool,
     },
     /// Due, in the mailbox of its recipient, represented there by a token of tracked delivery.
     Mailbox {
@@ -121,14 +119,12 @@ impl TimerInfo {
                 let position = QueuePosition { length: *length, ahead: *ahead };
                 format!("Due, in the inbox of its actor, {position}. The actor, or the thread it runs on, is busy.{way}")
             }
-            TimerLocation::Queue { length, ahead, under_way, mailbox_full } => {
+            TimerLocation::Queue { length, ahead, under_way } => {
                 let position = QueuePosition { length: *length, ahead: *ahead };
-                let reason = if *mailbox_full {
-                    "the mailbox of the recipient was full, and is tried again soon"
-                } else {
-                    "the recipient has not handled these"
-                };
-                format!("Due, in the queue of its recipient, {position}. Messages under way to it: {under_way}; {reason}.")
+                format!(
+                    "Due, in the queue of its recipient, {position}. Messages under way to it, which it has not handled: \
+                     {under_way}."
+                )
             }
             TimerLocation::Mailbox { under_way } => {
                 format!("Due, and in the mailbox of its recipient, which has not handled it yet. Messages there: {under_way}.")

@@ -3,9 +3,9 @@
 /// The treatment of due messages whose recipient is behind. Set it for a [timer
 /// actor](crate::TimerActorBuilder::mailbox_policy), or for one [`Target`](crate::Target::mailbox_policy).
 ///
-/// An actix mailbox of *n* slots takes *n* messages, and one more from every address: a sender's own slot is never
-/// rejected. Here, "room" means the *n* slots. A policy other than [`Unbounded`](Self::Unbounded) needs a reply from
-/// the recipient now and then; the first message after one goes into the sender's own slot if the others are full.
+/// A window bounds the messages of this timer actor that are in the recipient's mailbox or being handled, whatever
+/// others send: each counts from its send to the end of its handler or, if that returns a future, of the future. A
+/// window of 0 counts as 1. Targets of one recipient share its window, and should have the same.
 ///
 /// An actor's own timers wait in the timer actor instead of its mailbox, whatever the policy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -16,16 +16,24 @@ pub enum MailboxPolicy {
     /// Messages go into the mailbox as soon as they are due, past its capacity if necessary, as with `do_send`.
     #[default]
     Unbounded,
-    /// At most `window` messages of this timer actor are in the mailbox and unhandled, and never more than there is
-    /// room for. The others wait in the timer actor, in order, and can be cancelled exactly. A window of 0 counts as 1.
-    ///
-    /// A plain message counts as handled once the recipient has taken it and replied to it or to a later one. Under
-    /// [tracked delivery](crate::Tracked) the count is exact: each message counts until its handler, or the future that
-    /// it returned, has ended. Targets of one recipient share the queue, and should have the same window.
+    /// Messages beyond the window wait in the timer actor, in order, and can be cancelled exactly.
     Wait {
         /// The maximum number of messages under way to one recipient.
         window: usize,
     },
-    /// Messages without room in the mailbox are dropped, as dead letters with the reason `mailbox_full`.
-    Drop,
+    /// Messages beyond the window are dropped, as dead letters with the reason `window_full`. A repeating timer goes on.
+    Discard {
+        /// The maximum number of messages under way to one recipient.
+        window: usize,
+    },
+}
+
+impl MailboxPolicy {
+    /// Whether one more message may leave for a recipient to which this number is under way.
+    pub(crate) fn admits(self, under_way: usize) -> bool {
+        match self {
+            Self::Unbounded => true,
+            Self::Wait { window } | Self::Discard { window } => under_way < window.max(1),
+        }
+    }
 }

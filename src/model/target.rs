@@ -213,16 +213,6 @@ where
         self.is_tracked() || self.0.policy.unwrap_or(default) != MailboxPolicy::Unbounded
     }
 
-    /// Keeps the address of the mailbox from being reused, but not the actor alive.
-    pub(crate) fn pin(&self) -> Arc<dyn MailboxPin> {
-        match &self.0.address {
-            Address::Weak(recipient) => Arc::new(recipient.clone()),
-            Address::Strong(recipient) => Arc::new(recipient.downgrade()),
-            Address::WeakTracked(recipient) => Arc::new(recipient.clone()),
-            Address::StrongTracked(recipient) => Arc::new(recipient.downgrade()),
-        }
-    }
-
     /// Returns the recipient for tokens; see [`open`](Self::open).
     pub(crate) fn open_tracked(&self) -> Option<Recipient<Tracked<M>>> {
         match &self.0.address {
@@ -257,21 +247,6 @@ where
             Address::Strong(recipient) => Some(recipient.clone()),
             Address::WeakTracked(_) | Address::StrongTracked(_) => None,
         }
-    }
-}
-
-/// Keeps the address of a mailbox from being reused, and knows whether its actor is alive.
-pub(crate) trait MailboxPin: Send + Sync {
-    /// To be called without a lock: the temporary address may be the last one.
-    fn is_alive(&self) -> bool;
-}
-
-impl<M> MailboxPin for WeakRecipient<M>
-where
-    M: TimerMessage,
-{
-    fn is_alive(&self) -> bool {
-        self.upgrade().is_some_and(|recipient| recipient.connected())
     }
 }
 

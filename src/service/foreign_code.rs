@@ -244,7 +244,7 @@ impl World {
             Target::from(addr),
             Target::strong(addr.clone()),
             Target::from(addr).window(2),
-            Target::from(addr).mailbox_policy(MailboxPolicy::Drop),
+            Target::from(addr).mailbox_policy(MailboxPolicy::Discard { window: 2 }),
             Target::strong(addr.clone()).window(1),
             Target::tracked(addr),
             Target::tracked(addr).window(1),
@@ -372,7 +372,7 @@ async fn live_through(policy: MailboxPolicy, capacity: usize, answers: bool, end
 
 #[test]
 fn no_code_of_the_user_runs_under_the_lock() {
-    let policies = [MailboxPolicy::Unbounded, MailboxPolicy::Wait { window: 2 }, MailboxPolicy::Drop];
+    let policies = [MailboxPolicy::Unbounded, MailboxPolicy::Wait { window: 2 }, MailboxPolicy::Discard { window: 2 }];
     let ends = [
         End::Delivery,
         End::CancelBefore,

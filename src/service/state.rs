@@ -227,7 +227,6 @@ impl Service {
         let next = state.engine.next_expiration().map(|tick| self.tick.time_of(tick));
         Report {
             number: state.reports.published.number(),
-            retries: state.queues.retries(),
             counters: state.engine.counters(),
             levels: state.engine.level_stats().collect(),
             horizon: self.tick.time_of(state.engine.horizon()),

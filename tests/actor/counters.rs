@@ -195,7 +195,7 @@ impl Scrape {
             delivered: self.total("delivered_total"),
             cancelled: self.total("cancelled_total"),
             recipient_stopped: self.sum("dead_letters_total", "recipient_stopped") as u64,
-            mailbox_full: self.sum("dead_letters_total", "mailbox_full") as u64,
+            window_full: self.sum("dead_letters_total", "window_full") as u64,
             source_panicked: self.sum("dead_letters_total", "source_panicked") as u64,
             service_stopped: self.sum("dead_letters_total", "service_stopped") as u64,
             rejected: self.sum("dead_letters_total", "rejected") as u64,

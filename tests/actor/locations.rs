@@ -104,40 +104,14 @@ fn a_timer_waiting_for_its_recipient_shows_its_place_in_the_queue() {
         let ids: Vec<TimerId> = (0..5).map(|name| world.after(target.clone(), 10, name)).collect();
         world.run_to(15).await;
         assert_eq!((world.timers.get(ids[0]), world.timers.get(ids[1])), (None, None), "delivered into the mailbox");
-        let line = |ahead| TimerLocation::Queue { length: 3, ahead: Some(ahead), under_way: 2, mailbox_full: false };
+        let line = |ahead| TimerLocation::Queue { length: 3, ahead: Some(ahead), under_way: 2 };
         assert_eq!([2, 3, 4].map(|n| at(&world, ids[n]).location), [line(0), line(1), line(2)]);
         let why = at(&world, ids[3]).explain();
-        let expected = "Due, in the queue of its recipient, behind 1 of 3. Messages under way to it: 2; the recipient has not \
-                        handled these.";
+        let expected = "Due, in the queue of its recipient, behind 1 of 3. Messages under way to it, which it has not handled: \
+                        2.";
         assert_eq!(why, expected);
         go.send(()).unwrap();
         world.run_to(20).await;
-        assert_eq!(world.pending(), 0);
-    });
-}
-
-#[test]
-fn one_that_found_the_mailbox_full_is_the_first_of_its_line() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, _log) = world.probe_with(|probe: &mut Probe<u32>| {
-            probe.on_start = Box::new(|ctx| ctx.set_mailbox_capacity(1));
-        });
-        let target = Target::from(&addr).window(100);
-        let go = block(&addr).await;
-        let ids: Vec<TimerId> = (0..10).map(|name| world.after(target.clone(), 10, name)).collect();
-        world.run_to(12).await;
-        let waiting: Vec<TimerInfo> = ids.iter().filter_map(|id| world.timers.get(*id)).collect();
-        let length = waiting.len();
-        assert!((1..10).contains(&length), "some found room: {length}");
-        for (place, info) in waiting.iter().enumerate() {
-            let TimerLocation::Queue { length: of, ahead, mailbox_full, .. } = info.location else {
-                panic!("{info:?}")
-            };
-            assert_eq!((of, ahead, mailbox_full), (length, Some(place), true));
-        }
-        assert!(waiting[0].explain().contains("the mailbox of the recipient was full"), "{}", waiting[0].explain());
-        go.send(()).unwrap();
-        world.run_to(1000).await;
         assert_eq!(world.pending(), 0);
     });
 }

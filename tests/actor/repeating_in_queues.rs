@@ -12,9 +12,7 @@ use actix_timers::{
     RescheduleOutcome, Target, TimerActor, TimerId, TimerState, impl_tracked,
 };
 use support::repeat::times;
-use support::{
-    Census, Counted, Log, Note, Probe, Random, StopWatch, World, eventually, in_virtual_time, listen, ms, run,
-};
+use support::{Census, Log, Note, Probe, Random, StopWatch, World, eventually, in_virtual_time, listen, ms, run};
 use tokio::sync::oneshot;
 
 /// Returns a source of notes with the numbers 0, 1, 2 …
@@ -246,45 +244,12 @@ fn a_repetition_waiting_in_the_queue_is_cancelled_before_its_message_is_made() {
     });
 }
 
-/// One message per slot and one more is in the mailbox; the next has been made and waits for room.
 #[test]
-fn a_message_for_which_there_is_no_room_is_kept_and_can_be_cancelled_or_given_back() {
-    for is_cancelled in [true, false] {
-        in_virtual_time(TimerActor::builder, |world| async move {
-            let census = Census::default();
-            let (addr, _) = narrow(&world, 1);
-            let go = block(&addr).await;
-            let made = census.clone();
-            let target = Target::from(&addr).mailbox_policy(MailboxPolicy::Wait { window: 100 });
-            let source = MessageSource::from_fn(move || made.payload());
-            let timer = world.timers.schedule_at_fixed_rate(&target, ms(10), source);
-            world.run_to(100).await;
-            let delivered = world.timers.snapshot().counters.delivered;
-            assert!(delivered < 9, "the mailbox is full");
-            assert_eq!((census.made(), world.pending()), (delivered as i64 + 1, 1));
-            assert_eq!(world.timers.get(timer).unwrap().state, TimerState::Due);
-            if is_cancelled {
-                assert_eq!(world.timers.cancel(timer), CancelOutcome::Cancelled);
-                assert_eq!(census.dropped(), 1);
-            } else {
-                let returned = world.timers.addr().send(Drain::now()).await.unwrap();
-                assert_eq!((returned.len(), returned[0].id), (1, timer));
-                assert!(returned.into_iter().all(|one| one.message::<Counted>().is_some()));
-                assert_eq!(census.made(), delivered as i64 + 1, "it is the one already made");
-            }
-            go.send(()).unwrap();
-            world.run_to(300).await;
-            assert_eq!((census.live(), world.pending()), (0, 0));
-        });
-    }
-}
-
-#[test]
-fn a_message_for_which_there_was_no_room_is_delivered_once_when_there_is_and_the_grid_goes_on() {
+fn a_repetition_beyond_the_window_comes_once_when_there_is_room_and_the_grid_goes_on() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log) = narrow(&world, 1);
         let go = block(&addr).await;
-        let target = Target::from(&addr).mailbox_policy(MailboxPolicy::Wait { window: 100 });
+        let target = Target::from(&addr).window(2);
         let every = Repeat::every(ms(10)).times(7);
         let timer = world.timers.schedule_at_fixed_rate(&target, every, numbered());
         world.run_to(65).await;
@@ -305,44 +270,23 @@ fn a_message_for_which_there_was_no_room_is_delivered_once_when_there_is_and_the
 }
 
 #[test]
-fn a_message_that_waits_for_room_is_in_the_letter_if_its_recipient_stops() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (_listener, receiver) = listen(&world.timers);
-        let (addr, log) = world.probe_with(|probe| {
-            probe.on_start = Box::new(|ctx| ctx.set_mailbox_capacity(1));
-            probe.hook = Box::new(|_, ctx| ctx.stop());
-        });
-        let go = block(&addr).await;
-        let target = Target::from(&addr).mailbox_policy(MailboxPolicy::Wait { window: 100 });
-        world.timers.schedule_at_fixed_rate(&target, ms(10), numbered());
-        world.run_to(65).await;
-        let waiting = u32::try_from(world.timers.snapshot().counters.delivered).unwrap();
-        go.send(()).unwrap();
-        world.run_to(200).await;
-        assert_eq!(log.names(), [0]);
-        assert_eq!(letters(&receiver), [(Some(waiting), DeadLetterReason::RecipientStopped)]);
-        assert_eq!(world.pending(), 0);
-    });
-}
-
-#[test]
-fn a_full_mailbox_makes_a_repetition_a_dead_letter_and_its_timer_goes_on() {
+fn a_full_window_makes_a_repetition_a_dead_letter_and_its_timer_goes_on() {
     for is_tracked in [false, true] {
         in_virtual_time(TimerActor::builder, |world| async move {
             let (_listener, receiver) = listen(&world.timers);
             let (addr, log) = narrow(&world, 1);
             let go = block(&addr).await;
             let target = if is_tracked { Target::tracked(&addr) } else { Target::from(&addr) };
-            let target = target.mailbox_policy(MailboxPolicy::Drop);
-            // Under tracked delivery only one token of a timer is in the mailbox: other messages fill the room.
+            let target = target.mailbox_policy(MailboxPolicy::Discard { window: 2 });
+            // Under tracked delivery only one token of a timer is in the mailbox: other messages fill the window.
             for n in 0..if is_tracked { 2 } else { 0 } {
                 world.after(&target, 5, 100 + n);
             }
             let timer = world.timers.schedule_at_fixed_rate(&target, ms(10), numbered());
             world.run_to(65).await;
             let dead = letters(&receiver);
-            assert!(!dead.is_empty() && dead.iter().all(|(_, reason)| *reason == DeadLetterReason::MailboxFull));
-            assert!(world.timers.get(timer).is_some(), "a full mailbox is not a dead one");
+            assert!(!dead.is_empty() && dead.iter().all(|(_, reason)| *reason == DeadLetterReason::WindowFull));
+            assert!(world.timers.get(timer).is_some(), "a full window is no end");
             go.send(()).unwrap();
             world.run_to(85).await;
             let numbers = log.names().into_iter().filter(|n| *n < 100);
@@ -351,7 +295,7 @@ fn a_full_mailbox_makes_a_repetition_a_dead_letter_and_its_timer_goes_on() {
             all.sort_unstable();
             assert_eq!(all, (0..8).collect::<Vec<_>>(), "each is handled or a dead letter");
             let counters = world.timers.snapshot().counters;
-            assert_eq!((counters.mailbox_full, world.pending()), (dead.len() as u64, 1));
+            assert_eq!((counters.window_full, world.pending()), (dead.len() as u64, 1));
         });
     }
 }
@@ -362,10 +306,10 @@ fn a_last_repetition_without_room_is_a_dead_letter_and_the_end() {
         let (_listener, receiver) = listen(&world.timers);
         let (addr, _) = narrow(&world, 1);
         let _go = block(&addr).await;
-        let target = Target::from(&addr).mailbox_policy(MailboxPolicy::Drop);
+        let target = Target::from(&addr).mailbox_policy(MailboxPolicy::Discard { window: 2 });
         let timer = world.timers.schedule_at_fixed_rate(&target, Repeat::every(ms(10)).times(5), numbered());
         world.run_to(100).await;
-        assert_eq!(letters(&receiver).last(), Some(&(Some(4), DeadLetterReason::MailboxFull)));
+        assert_eq!(letters(&receiver).last(), Some(&(Some(4), DeadLetterReason::WindowFull)));
         assert_eq!((world.timers.cancel(timer), world.pending()), (CancelOutcome::NotFound, 0));
     });
 }
@@ -411,7 +355,7 @@ fn a_stopped_recipient_with_a_policy_or_tracked_ends_the_timer_with_one_dead_let
         let (addr, _) = world.probe::<u32>();
         let targets: [Target<Note<u32>>; 4] = [
             Target::from(&addr).window(3),
-            Target::from(&addr).mailbox_policy(MailboxPolicy::Drop),
+            Target::from(&addr).mailbox_policy(MailboxPolicy::Discard { window: 2 }),
             Target::tracked(&addr),
             Target::tracked(&addr).window(3),
         ];
@@ -559,29 +503,6 @@ fn the_place_of_a_cancelled_repetition_in_the_window_is_free_at_once_and_only_it
     });
 }
 
-#[test]
-fn messages_that_found_no_room_do_not_take_the_window() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log) = narrow(&world, 2);
-        let go = block(&addr).await;
-        let target = Target::from(&addr).window(4);
-        let timer = world.timers.schedule_at_fixed_rate(&target, ms(10), numbered());
-        world.run_to(200).await;
-        let before = delivered(&world);
-        assert_eq!(before, 2, "there is room for two, and for no more of four");
-        assert_eq!(world.timers.cancel(timer), CancelOutcome::Cancelled);
-        go.send(()).unwrap();
-        world.settle().await;
-        assert_eq!(log.names(), [0, 1]);
-        let _go = block(&addr).await;
-        for n in 0..2 {
-            world.after(&target, 10, n);
-        }
-        world.run_to(220).await;
-        assert_eq!(delivered(&world), 4);
-    });
-}
-
 /// While the second message is made the first is answered: the queue has nothing in progress then, and stays.
 #[test]
 fn a_line_stays_while_the_message_is_made_that_is_next_in_it() {
@@ -698,7 +619,7 @@ fn delivered_messages_were_handled_once_despite_full_mailboxes() {
                 let target = match n % 3 {
                     0 => target.window(2),
                     1 => target.window(1000),
-                    _ => target.mailbox_policy(MailboxPolicy::Drop),
+                    _ => target.mailbox_policy(MailboxPolicy::Discard { window: 2 }),
                 };
                 let every = Repeat::every(ms(1 + random.below(3))).missed_ticks(MissedTickBehavior::Burst);
                 timers.schedule_at_fixed_rate(target, every, numbered())

@@ -122,7 +122,7 @@ fn a_configuration_is_checked_like_a_builder() {
     let config: TimerActorConfig = serde_json::from_str(text).unwrap();
     assert_eq!(config.mailbox_policy, MailboxPolicy::Wait { window: 4 });
     assert_eq!(through_json(&config)["mailbox_policy"], json!({ "wait": { "window": 4 } }));
-    assert_eq!(through_json(&MailboxPolicy::Drop), json!("drop"));
+    assert_eq!(through_json(&MailboxPolicy::Discard { window: 4 }), json!({ "discard": { "window": 4 } }));
     let unknown = serde_json::from_str::<TimerActorConfig>(r#"{ "tik": "1ms" }"#).unwrap_err();
     assert!(unknown.to_string().contains("unknown field `tik`"), "{unknown}");
     for (text, expected) in [

@@ -27,7 +27,7 @@ const TARGETS: [(&str, Schedule); 10] = [
     ("tracked", |timers, addr| schedule(timers, Target::tracked(addr))),
     ("tracked with a window", |timers, addr| schedule(timers, Target::tracked(addr).window(1))),
     ("a window", |timers, addr| schedule(timers, Target::from(addr).window(2))),
-    ("dropped without room", |timers, addr| schedule(timers, with_policy(addr, MailboxPolicy::Drop))),
+    ("discarded", |timers, addr| schedule(timers, with_policy(addr, MailboxPolicy::Discard { window: 1 }))),
     ("repeating, tracked", |timers, addr| {
         timers.schedule_at_fixed_rate(Target::tracked(addr), ms(5), Note(1));
     }),

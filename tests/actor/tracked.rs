@@ -442,10 +442,11 @@ fn order_is_kept_with_cheap_messages_and_with_the_recipients_own_timers() {
 }
 
 #[test]
-fn tracked_messages_without_room_are_dropped_or_wait_as_the_policy_says() {
+fn tracked_messages_beyond_the_window_are_discarded_or_wait_as_the_policy_says() {
+    const DISCARD: MailboxPolicy = MailboxPolicy::Discard { window: 2 };
     in_virtual_time(TimerActor::builder, |world| async move {
         let (_listener, receiver) = listen(&world.timers);
-        for policy in [MailboxPolicy::Drop, MailboxPolicy::Wait { window: 100 }, MailboxPolicy::Unbounded] {
+        for policy in [DISCARD, MailboxPolicy::Wait { window: 100 }, MailboxPolicy::Unbounded] {
             let (addr, log) =
                 world.probe_with(|probe: &mut Probe<u32>| probe.on_start = Box::new(|ctx| ctx.set_mailbox_capacity(2)));
             let go = block(&addr).await;
@@ -453,13 +454,13 @@ fn tracked_messages_without_room_are_dropped_or_wait_as_the_policy_says() {
             let ids: Vec<TimerId> = (0..6).map(|n| world.after(&target, 10, n)).collect();
             world.run_to(world.now() + 20).await;
             let lost: Vec<u32> = letters(&receiver).into_iter().map(|letter| letter.0).collect();
-            assert_eq!(lost, if policy == MailboxPolicy::Drop { vec![2, 3, 4, 5] } else { vec![] });
+            assert_eq!(lost, if policy == DISCARD { vec![2, 3, 4, 5] } else { vec![] });
             assert_eq!(world.timers.cancel(ids[1]), CancelOutcome::Cancelled);
             let moved = world.timers.reschedule_after(ids[2], ms(30));
-            assert_eq!(moved.is_rescheduled(), policy != MailboxPolicy::Drop);
+            assert_eq!(moved.is_rescheduled(), policy != DISCARD);
             go.send(()).unwrap();
             world.run_to(world.now() + 40).await;
-            assert_eq!(log.names(), if policy == MailboxPolicy::Drop { vec![0] } else { vec![0, 3, 4, 5, 2] });
+            assert_eq!(log.names(), if policy == DISCARD { vec![0] } else { vec![0, 3, 4, 5, 2] });
             assert_eq!((world.pending(), world.timers.snapshot().owners), (0, 0));
         }
     });
@@ -554,7 +555,7 @@ async fn random_operations(world: World, seed: u64) {
                 let target = Target::tracked(addr);
                 let target = match random.below(4) {
                     0 => target,
-                    1 => target.mailbox_policy(MailboxPolicy::Drop),
+                    1 => target.mailbox_policy(MailboxPolicy::Discard { window: 2 }),
                     _ => target.window(1 + which),
                 };
                 timers.push((world.after(target, random.below(12), made), made));

@@ -136,12 +136,14 @@ fn ways<const N: usize>() -> Vec<(&'static str, Step<N>)> {
         }),
         ("window", |world| (0..3).for_each(|_| world.after::<N>(world.target().window(1)))),
         ("drop", |world| {
-            (0..40).for_each(|_| world.after::<N>(world.target().mailbox_policy(MailboxPolicy::Drop)));
+            (0..40).for_each(|_| world.after::<N>(world.target().mailbox_policy(MailboxPolicy::Discard { window: 8 })));
         }),
         ("tracked", |world| world.after::<N>(Target::tracked(&world.sink))),
         ("repeating", |world| world.repeat::<N>(world.target())),
         ("repeating, window", |world| world.repeat::<N>(world.target().window(1))),
-        ("repeating, drop", |world| world.repeat::<N>(world.target().mailbox_policy(MailboxPolicy::Drop))),
+        ("repeating, discard", |world| {
+            world.repeat::<N>(world.target().mailbox_policy(MailboxPolicy::Discard { window: 8 }))
+        }),
         ("repeating, tracked", |world| world.repeat::<N>(Target::tracked(&world.sink))),
         ("request", |world| {
             world.timers.addr().do_send(ScheduleAfter::new(world.target::<N>(), SOON, large::<N>()));
@@ -258,7 +260,7 @@ fn floor(way: &str) -> usize {
     match way {
         "own" | "own, with options" | "tracked" => 192,
         "own, at a fixed rate" | "own, with a fixed delay" | "repeating, tracked" | "cancel" => 160,
-        "window" | "drop" | "repeating, window" | "repeating, drop" => 64,
+        "window" | "drop" | "repeating, window" | "repeating, discard" => 64,
         _ => 96,
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use actix_timers::{
-    MailboxPolicy, ManualClock, MessageSource, Repeat, ScheduleError, Target, TimerActor, TimerActorBuilder,
-    TimerContext, TimerId, TimerOptions, Timers, scrape,
+    ManualClock, MessageSource, Repeat, ScheduleError, TimerActor, TimerActorBuilder, TimerContext, TimerId,
+    TimerOptions, Timers, scrape,
 };
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 
@@ -243,39 +243,6 @@ fn messages_waiting_for_their_recipient_are_seen() {
         drop(answer);
         clock.settle().await;
         assert_eq!(seen(), [0.0, 0.0, 0.0]);
-    });
-}
-
-/// A mailbox that stays full is tried again after 1 ms, 2 ms, 4 ms and so on, at last every 128 ms.
-#[test]
-fn every_retry_is_counted() {
-    let (recorder, handle) = recorder();
-    System::new().block_on(async {
-        let clock = ManualClock::new();
-        // The timer actor of this arbiter, for the timer of the bell's context.
-        let settings = TimerActor::builder().clock(clock.clone());
-        let timers = metrics::with_local_recorder(&recorder, || settings.install()).unwrap();
-        let (answer, waiting) = tokio::sync::oneshot::channel();
-        let bell = Bell.start();
-        bell.send(Wait(waiting)).await.unwrap();
-        // More than the mailbox has room for, which is 16 and one for the sender.
-        for _ in 0..20 {
-            let target = Target::from(&bell).mailbox_policy(MailboxPolicy::Wait { window: 100 });
-            timers.schedule_after(target, Duration::ZERO, Ring);
-        }
-        clock.settle().await;
-        let retries = || sum(&scrape(|| handle.render()), "retries_total", "");
-        assert_eq!(retries(), 0.0);
-        clock.advance(Duration::from_millis(1)).await;
-        assert_eq!(retries(), 1.0);
-        clock.advance(Duration::from_millis(254)).await;
-        assert_eq!(retries(), 8.0, "at 1, 3, 7, 15, 31, 63, 127 and 255 ms");
-        clock.advance(Duration::from_millis(10 * 128)).await;
-        assert_eq!(retries(), 18.0);
-        drop(answer);
-        clock.advance(Duration::from_secs(60)).await;
-        assert_eq!(retries(), 19.0, "one more was set already, and found room");
-        assert_eq!(sum(&scrape(|| handle.render()), "pending", ""), 0.0);
     });
 }
 

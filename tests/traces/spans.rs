@@ -275,7 +275,7 @@ fn spans_end_however_messages_are_delivered_or_lost() {
     let ways: [Way; 4] = [
         |addr| Target::from(addr),
         |addr| Target::from(addr).window(1),
-        |addr| Target::from(addr).mailbox_policy(MailboxPolicy::Drop),
+        |addr| Target::from(addr).mailbox_policy(MailboxPolicy::Discard { window: 1 }),
         |addr| Target::tracked(addr),
     ];
     for target in ways {

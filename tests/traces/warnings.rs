@@ -193,11 +193,7 @@ const WAYS: [Schedule; 4] = [
     |world, addr| (1..=2).for_each(|name| _ = world.after(Target::tracked(addr).window(1), 100, name)),
     // The first is in the mailbox, and so delivered.
     |world, addr| (1..=2).for_each(|name| _ = world.after(Target::from(addr).window(1), 100, name)),
-    // More than there is room for in the mailbox.
-    |world, addr| {
-        let policy = MailboxPolicy::Wait { window: usize::MAX };
-        (0..40).for_each(|name| _ = world.after(Target::from(addr).mailbox_policy(policy), 100, name));
-    },
+    |world, addr| (0..40).for_each(|name| _ = world.after(Target::from(addr).window(16), 100, name)),
 ];
 
 #[test]
@@ -466,9 +462,11 @@ fn of_messages_that_became_dead_letters() {
 
         let (addr, _log) = world.probe();
         let _answer = keep_waiting(&addr).await;
-        (0..40).for_each(|name| _ = world.after(Target::from(&addr).mailbox_policy(MailboxPolicy::Drop), 100, name));
+        (0..40).for_each(|name| {
+            _ = world.after(Target::from(&addr).mailbox_policy(MailboxPolicy::Discard { window: 8 }), 100, name)
+        });
         world.run_to(12 * SECOND).await;
-        witness.the(DEAD, &["reason=\"mailbox_full\"", "suppressed=0"]);
+        witness.the(DEAD, &["reason=\"window_full\"", "suppressed=0"]);
     });
 }
 

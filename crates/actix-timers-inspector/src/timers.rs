@@ -62,8 +62,6 @@ struct Location {
     by_mailbox: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     under_way: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    mailbox_full: Option<bool>,
 }
 
 fn as_text<S: Serializer>(tick: &Option<Tick>, serializer: S) -> Result<S::Ok, S::Error> {
@@ -85,14 +83,9 @@ impl From<&TimerLocation> for Location {
             TimerLocation::Inbox { length, ahead, by_mailbox } => {
                 Self { kind, length: Some(length), ahead, by_mailbox: Some(by_mailbox), ..Self::default() }
             }
-            TimerLocation::Queue { length, ahead, under_way, mailbox_full } => Self {
-                kind,
-                length: Some(length),
-                ahead,
-                under_way: Some(under_way),
-                mailbox_full: Some(mailbox_full),
-                ..Self::default()
-            },
+            TimerLocation::Queue { length, ahead, under_way } => {
+                Self { kind, length: Some(length), ahead, under_way: Some(under_way), ..Self::default() }
+            }
             TimerLocation::Mailbox { under_way } => Self { kind, under_way: Some(under_way), ..Self::default() },
             // Source, flight and handler have no further fields.
             _ => Self { kind, ..Self::default() },

@@ -269,7 +269,7 @@ impl Service {
         guard = run.post(self, guard);
         guard.driver.run = run.messages;
         let more_in_queues;
-        (guard, more_in_queues) = self.flush_ready(guard, now, by);
+        (guard, more_in_queues) = self.flush_ready(guard, by);
         if by == TurnBy::Driver {
             guard = self.free_ended(guard, budget);
         }
@@ -382,9 +382,8 @@ impl Service {
         state.driver.armed = next.unwrap_or(NEVER);
         let detached = (!state.owners.detached.is_empty()).then_some(state.owners.detached_check_at);
         let wind_down = state.driver.wind_down_at();
-        let retry = state.queues.next_retry();
         let next = next.map(|tick| self.tick.time_of(tick));
-        let first = [next, detached, wind_down, retry].into_iter().chain(looks).flatten().min();
+        let first = [next, detached, wind_down].into_iter().chain(looks).flatten().min();
         // The end of time stands for all times beyond: a clock that shows it has not reached the tick.
         first.filter(|time| *time < Duration::MAX)
     }

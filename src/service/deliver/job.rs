@@ -16,7 +16,7 @@
 
 use actix::Recipient;
 
-use crate::engine::{ClockReading, DeadLetterReason, DueTimer, Outcome};
+use crate::engine::{DeadLetterReason, DueTimer, Outcome};
 use crate::model::carried::Carried;
 use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
@@ -29,7 +29,7 @@ use crate::service::schedule::repeating::Clocks;
 use crate::service::state::{Service, State};
 
 pub(crate) const STOPPED: DeadLetterReason = DeadLetterReason::RecipientStopped;
-pub(crate) const FULL: DeadLetterReason = DeadLetterReason::MailboxFull;
+pub(crate) const WINDOW_FULL: DeadLetterReason = DeadLetterReason::WindowFull;
 
 /// The way of a message to its handler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,9 +46,6 @@ pub(crate) enum Via {
 pub(crate) trait Destination<M: TimerMessage>: Send + Sized + 'static {
     /// Returns the recipient; `None` for the timer's owner.
     fn target(&self) -> Option<&Target<M>>;
-
-    /// Notes the dispatch of its message, which is the next of a queue.
-    fn set_dispatch_id(&mut self, _: DispatchId) {}
 }
 
 /// The timer's owner as destination.
@@ -60,7 +57,7 @@ where
     M: TimerMessage,
 {
     pub(crate) target: Target<M>,
-    /// Its token in the mailbox, or its position as the next of its queue.
+    /// Its token in the mailbox.
     pub(crate) dispatch_id: Option<DispatchId>,
 }
 
@@ -88,10 +85,6 @@ impl<M: TimerMessage> Destination<M> for Target<M> {
 impl<M: TimerMessage> Destination<M> for Queued<M> {
     fn target(&self) -> Option<&Target<M>> {
         Some(&self.target)
-    }
-
-    fn set_dispatch_id(&mut self, dispatch_id: DispatchId) {
-        self.dispatch_id = Some(dispatch_id);
     }
 }
 
@@ -140,9 +133,6 @@ pub(crate) trait Job: Send + Sized + 'static {
     /// Step 2 without a message: the timer is to end.
     fn give_up(taken: Self::Taken, outcome: Outcome) -> Self::Produced;
 
-    /// Returns the time of production, if there is a message to hand over.
-    fn produced_at(produced: &Self::Produced) -> Option<ClockReading>;
-
     /// Step 3: counts the outcome.
     fn commit(
         produced: Self::Produced,
@@ -152,24 +142,12 @@ pub(crate) trait Job: Send + Sized + 'static {
         wakeup: &mut Wakeup,
     ) -> Committed<Self>;
 
-    /// Step 3 for a message whose timer stays in flight until its handler has ended, or its mailbox has taken it.
+    /// Step 3 for a message whose timer stays in flight until its handler has ended.
     fn send_off(produced: Self::Produced, state: &mut State, ticket: Ticket)
     -> (Option<Self::Carried>, Deferred<Self>);
 
-    /// Stores a message that found no room as the next of its queue. Hands it back if that is not possible.
-    fn put_back(
-        state: &mut State,
-        ticket: Ticket,
-        dispatch_id: DispatchId,
-        message: Self::Carried,
-        deferred: &mut Deferred<Self>,
-    ) -> Result<(), Self::Carried>;
-
     /// Returns the message of a timer that ends before its time, to be given back or dropped.
     fn take_boxed(self) -> Option<BoxedMessage>;
-
-    /// Takes the rest of an ended timer out of its store.
-    fn take_rest(state: &mut State, payload: MessageRef) -> Option<Self::Rest>;
 }
 
 /// A message whose outcome has been counted.

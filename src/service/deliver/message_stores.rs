@@ -218,14 +218,6 @@ impl MessageStores {
         self.stores.get(store as usize)
     }
 
-    /// Stores a job in `store`; hands it back if the store is full.
-    pub(crate) fn put<S: Send + 'static>(&mut self, store: u32, stored: S) -> Result<MessageRef, S> {
-        match self.slab::<S>(store) {
-            Some(slab) => slab.put(stored).map(|slot| MessageRef { store, slot }),
-            None => Err(stored),
-        }
-    }
-
     #[inline(always)]
     pub(crate) fn take<S: 'static>(&mut self, payload: MessageRef) -> Option<S> {
         self.slab::<S>(payload.store)?.take(payload.slot)

@@ -1,12 +1,11 @@
 //! The message of a timer that does not repeat, as it is stored.
 
-use crate::engine::{ClockReading, DueTimer, Outcome};
+use crate::engine::{DueTimer, Outcome};
 use crate::model::carried::Carried;
 use crate::model::target::Target;
 use crate::service::deliver::job::{Committed, Deferred, Destination, Job, Via};
 use crate::service::deliver::message_ref::{BoxedContents, BoxedMessage, MessageRef, Ticket};
 use crate::service::deliver::wakeup::Wakeup;
-use crate::service::queue::dispatch_id::DispatchId;
 use crate::service::state::{Service, State};
 
 /// A message and its destination.
@@ -14,9 +13,6 @@ pub(crate) struct Once<C, D> {
     pub(crate) to: D,
     pub(crate) message: C,
 }
-
-/// The time of production of a stored message, which is never read.
-const UNREAD: ClockReading = ClockReading { time: std::time::Duration::ZERO, wall: None };
 
 impl<C, D> Job for Once<C, D>
 where
@@ -68,11 +64,6 @@ where
     }
 
     #[inline(always)]
-    fn produced_at((_, outcome): &Self::Produced) -> Option<ClockReading> {
-        outcome.is_none().then_some(UNREAD)
-    }
-
-    #[inline(always)]
     fn commit(
         (Self { to, message }, outcome): Self::Produced,
         state: &mut State,
@@ -98,32 +89,7 @@ where
         (Some(message), Deferred { rest: Some(to), ..Deferred::NONE })
     }
 
-    fn put_back(
-        state: &mut State,
-        Ticket { due, .. }: Ticket,
-        dispatch_id: DispatchId,
-        message: C,
-        deferred: &mut Deferred<Self>,
-    ) -> Result<(), C> {
-        let Some(mut to) = deferred.rest.take() else { return Err(message) };
-        to.set_dispatch_id(dispatch_id);
-        match state.stores.put(due.payload.store, Self { to, message }) {
-            Ok(payload) => {
-                state.engine.set_payload(due.key, payload);
-                Ok(())
-            }
-            Err(Self { to, message }) => {
-                deferred.rest = Some(to);
-                Err(message)
-            }
-        }
-    }
-
     fn take_boxed(self) -> Option<BoxedMessage> {
         Some(BoxedMessage { contents: BoxedContents::Message(self.message.into_any()), rest: Box::new(self.to) })
-    }
-
-    fn take_rest(_: &mut State, _: MessageRef) -> Option<D> {
-        None
     }
 }

@@ -8,7 +8,6 @@ use crate::model::target::Target;
 use crate::service::deliver::job::{Committed, Deferred, Destination, Job, Via};
 use crate::service::deliver::message_ref::{BoxedContents, BoxedMessage, MessageRef, Ticket};
 use crate::service::deliver::wakeup::Wakeup;
-use crate::service::queue::dispatch_id::DispatchId;
 use crate::service::schedule::calendar::Calendar;
 use crate::service::schedule::repeating::Clocks;
 use crate::service::state::{Service, State};
@@ -27,8 +26,6 @@ pub(crate) struct Producer<C: Carried> {
     pub(crate) source: C::Source,
     /// Boxed, since it is large, and few timers follow one.
     pub(crate) calendar: Option<Box<Calendar>>,
-    /// A produced message for which there was no room.
-    pub(crate) ready: Option<C>,
 }
 
 /// A due repetition.
@@ -57,7 +54,7 @@ struct WithNext<C> {
 
 impl<C: Carried> Producer<C> {
     fn next(&mut self) -> C {
-        self.ready.take().unwrap_or_else(|| C::next_of(&mut self.source))
+        C::next_of(&mut self.source)
     }
 
     fn after_this(&self, recurrence: &Recurrence, now: ClockReading, via: Via) -> NextRun {
@@ -134,10 +131,6 @@ where
         Produced { clocks: Clocks::of(&recurrence), producer, target, result: Err(outcome) }
     }
 
-    fn produced_at(produced: &Produced<C>) -> Option<ClockReading> {
-        produced.result.as_ref().ok().map(|ready| ready.now)
-    }
-
     /// Sets the next repetition, unless the timer was cancelled meanwhile.
     fn commit(
         produced: Produced<C>,
@@ -189,36 +182,12 @@ where
         (None, deferred)
     }
 
-    fn put_back(
-        state: &mut State,
-        ticket: Ticket,
-        dispatch_id: DispatchId,
-        message: C,
-        _: &mut Deferred<Self>,
-    ) -> Result<(), C> {
-        let Some(series) = state.stores.stored_mut::<Self>(ticket.due.payload) else { return Err(message) };
-        let Some(producer) = &mut series.producer else { return Err(message) };
-        producer.ready = Some(message);
-        series.to.set_dispatch_id(dispatch_id);
-        Ok(())
-    }
-
     /// Takes the next message of the series.
     fn take_boxed(self) -> Option<BoxedMessage> {
         let Self { to, producer } = self;
-        let Producer { mut source, ready, .. } = producer?;
-        if let Some(message) = ready {
-            return Some(BoxedMessage {
-                contents: BoxedContents::Message(message.into_any()),
-                rest: Box::new((to, source)),
-            });
-        }
+        let mut source = producer?.source;
         let source = Box::new(move || C::next_of(&mut source).into_any());
         Some(BoxedMessage { contents: BoxedContents::Source(source), rest: Box::new(to) })
-    }
-
-    fn take_rest(state: &mut State, payload: MessageRef) -> Option<Self> {
-        state.stores.take(payload)
     }
 }
 
@@ -239,16 +208,9 @@ where
     C: Carried,
     D: Destination<C::Message>,
 {
-    let ready = deferred.producer.as_mut().and_then(|producer| producer.ready.take());
-    match (state.engine.finish(ticket.due.key, outcome), outcome) {
-        (Some(payload), Outcome::DeadLettered(reason)) => {
-            deferred.rest = state.stores.take(payload);
-            deferred.lose(ticket, reason, ready);
-        }
-        (Some(payload), _) => {
-            deferred.rest = state.stores.take(payload);
-            deferred.message = ready;
-        }
-        (None, _) => deferred.message = ready,
+    let Some(payload) = state.engine.finish(ticket.due.key, outcome) else { return };
+    deferred.rest = state.stores.take(payload);
+    if let Outcome::DeadLettered(reason) = outcome {
+        deferred.lose(ticket, reason, None);
     }
 }

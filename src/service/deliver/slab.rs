@@ -24,13 +24,6 @@ impl<S> Slab<S> {
         Self { pages: Vec::new(), free: FreeSlots::new(), slots: 0 }
     }
 
-    /// Stores `value`; hands it back if all 2³² − 1 slots are taken.
-    pub(crate) fn put(&mut self, value: S) -> Result<u32, S> {
-        let Some(slot) = self.reserve() else { return Err(value) };
-        self.fill(slot, value);
-        Ok(slot)
-    }
-
     /// Reserves a slot, to be filled or given back before the next one is reserved. `None` if all 2³² − 1 are taken.
     #[inline]
     pub(crate) fn reserve(&mut self) -> Option<u32> {
@@ -102,6 +95,15 @@ mod tests {
     use std::rc::Rc;
 
     use super::*;
+
+    impl<S> Slab<S> {
+        /// Stores `value`; hands it back if all 2³² − 1 slots are taken.
+        fn put(&mut self, value: S) -> Result<u32, S> {
+            let Some(slot) = self.reserve() else { return Err(value) };
+            self.fill(slot, value);
+            Ok(slot)
+        }
+    }
 
     #[test]
     fn a_value_is_taken_out_once_and_its_slot_is_reused() {

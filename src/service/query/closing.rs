@@ -151,12 +151,10 @@ impl Service {
             }
         }
         state.reports.published.ask_to_publish();
-        let senders = state.queues.close();
         // The waiting drains have nothing left to wait for.
         let over = std::mem::take(&mut state.driver.wind_downs);
         self.discard_all(guard, ended);
         drop(over);
-        self.drop_contained(senders);
         self.end_all_spans();
         // There are counters to publish, and queues have become empty.
         self.turns.wake_driver();

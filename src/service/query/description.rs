@@ -43,17 +43,6 @@ impl State {
 
     fn location_of(&self, key: Key, view: &TimerView, service: &Service, now: Duration, most: usize) -> TimerLocation {
         let queue = || self.queues.get(self.stores.mailbox_of(self.engine.payload(key)?)?);
-        let in_queue = |ahead: Option<usize>| {
-            let queue = queue()?;
-            // A held message is the first, and not in the queue any more.
-            let held = usize::from(queue.held.is_some());
-            Some(TimerLocation::Queue {
-                length: self.engine.inbox_len(queue.queue_owner) + held,
-                ahead,
-                under_way: queue.under_way(),
-                mailbox_full: queue.is_full(),
-            })
-        };
         let in_inbox = |owner| TimerLocation::Inbox {
             length: self.engine.inbox_len(owner),
             ahead: self.engine.position_in_inbox(owner, key, most),
@@ -68,19 +57,16 @@ impl State {
             }
             (Stage::Due, Some(owner)) => in_inbox(owner),
             (Stage::Foreign, Some(queue_owner)) => match queue() {
-                Some(queue) if queue.queue_owner == queue_owner => {
-                    let held = usize::from(queue.held.is_some());
-                    let ahead = self.engine.position_in_inbox(queue_owner, key, most).map(|ahead| ahead + held);
-                    in_queue(ahead).unwrap_or(TimerLocation::Flight)
-                }
+                Some(queue) if queue.queue_owner == queue_owner => TimerLocation::Queue {
+                    length: self.engine.inbox_len(queue_owner),
+                    ahead: self.engine.position_in_inbox(queue_owner, key, most),
+                    under_way: queue.under_way() as u64,
+                },
                 _ => in_inbox(queue_owner),
             },
-            (Stage::Posted, _) => match queue() {
-                Some(queue) if queue.held.is_some_and(|held| held.key == key) => {
-                    in_queue(Some(0)).unwrap_or(TimerLocation::Flight)
-                }
-                queue => TimerLocation::Mailbox { under_way: queue.map_or(1, |queue| queue.under_way()) },
-            },
+            (Stage::Posted, _) => {
+                TimerLocation::Mailbox { under_way: queue().map_or(1, |queue| queue.under_way() as u64) }
+            }
             (Stage::Making, _) => TimerLocation::Source,
             // A timer in an inbox always has an owner.
             (Stage::InFlight | Stage::Due | Stage::Foreign, _) => TimerLocation::Flight,

@@ -13,25 +13,17 @@ use crate::service::state::Service;
 use crate::sync::Mutex;
 use crate::timing::Key;
 
-/// The event that a finished waiter acknowledges.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Answered {
-    /// The handler of the message that a token stood for has ended.
-    Token(Key),
-    /// This number of plain messages has been handled, the latest by a request.
-    Request(u64),
-}
-
 /// Acknowledges on drop, however the waiter ends: also if a handler panics.
 pub(crate) struct Acknowledgement {
     pub(crate) service: Arc<Service>,
     pub(crate) mailbox: MailboxId,
-    pub(crate) answered: Answered,
+    /// The timer whose token was handled; `None` for a request.
+    pub(crate) token: Option<Key>,
 }
 
 impl Drop for Acknowledgement {
     fn drop(&mut self) {
-        self.service.acknowledge(self.mailbox, self.answered);
+        self.service.acknowledge(self.mailbox, self.token);
     }
 }
 

@@ -137,13 +137,13 @@ impl State {
 
     /// Returns the first message that has left the engine's queue and has not been handled.
     fn first_of_queue(&mut self, mailbox: MailboxId) -> Option<Key> {
-        while let Some(Dispatched { key, number }) = self.queues.get_mut(mailbox)?.first_token() {
+        loop {
+            let Dispatched { key, number } = self.queues.get_mut(mailbox)?.first_token()?;
             if self.dispatch_number_of(key) == Some(number) {
                 return Some(key);
             }
             self.queues.get_mut(mailbox)?.forget_tokens_to(number);
         }
-        self.queues.get_mut(mailbox)?.held.map(|held| held.key)
     }
 }
 

@@ -1,14 +1,10 @@
 //! Tracked delivery: a token goes to the recipient, and its message stays in the store until the token is handled.
 
 use std::sync::Arc;
-use std::time::Duration;
-
-use actix::prelude::SendError;
 
 use crate::engine::{DeadLetterReason, DueTimer};
 use crate::model::carried::{Boxed, Carried, is_large};
 use crate::model::mailbox_id::MailboxId;
-use crate::model::mailbox_policy::MailboxPolicy;
 use crate::model::reply::ReplyFuture;
 use crate::model::timer_message::TimerMessage;
 use crate::model::tracked::{TokenHost, Tracked};
@@ -18,65 +14,38 @@ use crate::service::deliver::message_stores::StateGuard;
 use crate::service::deliver::once::Once;
 use crate::service::deliver::series::Series;
 use crate::service::queue::dispatch_id::{DispatchId, Dispatched};
-use crate::service::queue::reply_waiter::{Acknowledgement, Answered, wait_for};
+use crate::service::queue::reply_waiter::{Acknowledgement, wait_for};
 use crate::service::state::Service;
 use crate::timing::Key;
 use crate::trace::Delivering;
 
-/// Sends a token for a message to its recipient. Returns false if the message has to wait.
+/// Sends a token for a message to its recipient, unlocking meanwhile.
 pub(super) fn send_token<'a, J: Job<To = Queued<MessageOf<J>>>>(
     service: &'a Arc<Service>,
     mut guard: StateGuard<'a>,
     mailbox: MailboxId,
     due: DueTimer<MessageRef>,
-    policy: MailboxPolicy,
-) -> (StateGuard<'a>, bool) {
+) -> StateGuard<'a> {
     let state = &mut *guard;
     let number = state.queues.next_number();
-    let Some(queued) = state.stores.stored_mut::<J>(due.payload).map(J::to_mut) else { return (guard, true) };
+    let Some(queued) = state.stores.stored_mut::<J>(due.payload).map(J::to_mut) else { return guard };
     queued.dispatch_id = Some(DispatchId { mailbox, number });
     let target = queued.target.clone();
-    let Some(queue) = state.queues.get_mut(mailbox) else { return (guard, false) };
-    queue.count_token(Dispatched { key: due.key, number });
+    if let Some(queue) = state.queues.get_mut(mailbox) {
+        queue.count_token(Dispatched { key: due.key, number });
+    }
     state.engine.post(due.key);
-    let asks_for_room = policy != MailboxPolicy::Unbounded;
-    let kept = if asks_for_room { queue.take_sender::<Tracked<MessageOf<J>>>() } else { None };
-    let recipient = kept.or_else(|| target.open_tracked());
+    let recipient = target.open_tracked();
     drop(guard);
+    // If the mailbox is closed, the drop of the token makes a dead letter.
     let token = Tracked::<MessageOf<J>>::new(service.clone(), due.key, number);
-    let rejected = match &recipient {
-        Some(recipient) => service.contain(|| recipient.try_send(token)).and_then(Result::err),
-        // The drop of the token makes a dead letter.
-        None => {
-            drop(token);
-            None
-        }
-    };
-    let mut is_held = false;
-    match rejected {
-        Some(SendError::Full(mut token)) if policy != MailboxPolicy::Drop => {
-            token.close();
-            is_held = true;
-        }
-        Some(SendError::Full(mut token)) => token.give_up(DeadLetterReason::MailboxFull),
-        // Its drop makes a dead letter, too.
-        Some(SendError::Closed(token)) => drop(token),
-        None => {}
+    if let Some(recipient) = &recipient {
+        service.contain(|| recipient.do_send(token));
+    } else {
+        drop(token);
     }
-    let now = if is_held { service.read_clock() } else { Duration::ZERO };
-    let mut guard = service.state();
-    let state = &mut *guard;
-    if is_held && state.dispatch_number_of(due.key) == Some(number) {
-        if let Some(queue) = state.queues.get_mut(mailbox) {
-            queue.uncount_token();
-        }
-        state.hold_for_room(mailbox, due.key, number, now);
-    }
-    let spare =
-        recipient.and_then(|sender| if asks_for_room { state.keep_sender(mailbox, sender) } else { Some(sender) });
-    drop(guard);
-    service.drop_contained((spare, target));
-    (service.state(), !is_held)
+    service.drop_contained((recipient, target));
+    service.state()
 }
 
 impl Service {
@@ -119,7 +88,9 @@ impl Service {
         let mailbox = state.stores.stored_mut::<J>(due.payload)?.to_mut().dispatch_id.take()?.mailbox;
         let ticket = Ticket { due, id: self.id_for_dead_letter(state, due.key) };
         let taken = J::take(state, due);
-        let was_full = state.queues.pass_token(mailbox, number);
+        if let Some(queue) = state.queues.get_mut(mailbox) {
+            queue.forget_tokens_to(number);
+        }
         // A stored message does not need the lock a second time.
         let mut sent_off = None;
         let to_produce = match J::PRODUCES {
@@ -131,11 +102,7 @@ impl Service {
         };
         drop(guard);
         // From here on its drop gives the token back, whatever happens to the message.
-        let answered = Answered::Token(due.key);
-        let acknowledgement = Acknowledgement { service: Arc::clone(self), mailbox, answered };
-        if was_full {
-            self.request_flush();
-        }
+        let acknowledgement = Acknowledgement { service: Arc::clone(self), mailbox, token: Some(due.key) };
         if let Some(taken) = to_produce {
             let produced = J::produce(taken, self, Via::Handler);
             let mut state = self.state();

@@ -109,7 +109,7 @@ impl<M: TimerMessage> Plan<M> for RepeatSchedule {
     type Job<C: Carried<Message = M>, D: Destination<M>> = Series<C, D>;
 
     fn pack<C: Carried<Message = M>>(source: MessageSource<M>) -> Producer<C> {
-        Producer { source: C::pack_source(source), calendar: None, ready: None }
+        Producer { source: C::pack_source(source), calendar: None }
     }
 
     fn unpack<C: Carried<Message = M>>(producer: Producer<C>) -> MessageSource<M> {

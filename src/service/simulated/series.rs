@@ -398,12 +398,9 @@ impl Log {
         if let Some(next) = series.next {
             self.entries[next].moves = false;
         }
-        // A produced message may be waiting for room: then the moved one is not the next.
-        let is_kept = |last: usize| self.entries[last].handled.is_none() && !self.entries[last].dropped;
-        let is_sure = is_same && (kind != Kind::Windowed || !series.last_made.is_some_and(is_kept));
         let (earliest, latest) = (began.1 + delay, now + delay);
         match outcome {
-            RescheduleOutcome::Rescheduled if is_sure => {
+            RescheduleOutcome::Rescheduled if is_same => {
                 let entry = &mut self.entries[from];
                 (entry.called, entry.returned, entry.returned_at) = (began.0, Some(step), now);
                 (entry.least, entry.most, entry.at_once) = (earliest, latest, delay == 0);

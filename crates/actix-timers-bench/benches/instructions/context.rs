@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use actix::prelude::*;
-use actix_timers::{ManualClock, TimerActor, TimerActorBuilder, TimerContext, TimerId, Timers};
+use actix_timers::{ManualClock, Target, TimerActor, TimerActorBuilder, TimerContext, TimerId, Timers, impl_tracked};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 use tokio::sync::oneshot;
 
@@ -13,6 +13,9 @@ use crate::Operation;
 use bench::random::Random;
 
 const TIMERS: usize = 20_000;
+
+/// Messages under way to a recipient with a window.
+const WINDOW: usize = 64;
 
 pub(crate) fn operations() -> Vec<Operation> {
     let operation = |name, counted, work| Operation { name, counted, entries: TIMERS as u64, work };
@@ -24,11 +27,13 @@ pub(crate) fn operations() -> Vec<Operation> {
         operation("closure start", "counted_run_after", start_closures),
         operation("closure stop", "counted_cancel", stop_closures),
         operation("closure fire", "counted_delivery", fire_closures),
-        operation("recipient fire", "counted_delivery", send),
+        operation("recipient fire", "counted_delivery", || send(|addr| Target::from(addr))),
+        operation("windowed fire", "counted_delivery", || send(|addr| Target::from(addr).window(WINDOW))),
+        operation("tracked fire", "counted_delivery", || send(|addr| Target::tracked(addr))),
         operation("recorded start", "counted_schedule", || recorded(start)),
         operation("recorded stop", "counted_cancel", || recorded(stop)),
         operation("recorded fire", "counted_delivery", || recorded(fire)),
-        operation("recorded recipient fire", "counted_delivery", || recorded(send)),
+        operation("recorded recipient fire", "counted_delivery", || recorded(|| send(|addr| Target::from(addr)))),
     ]
 }
 
@@ -88,6 +93,8 @@ impl Owner {
 impl Actor for Owner {
     type Context = Context<Self>;
 }
+
+impl_tracked!(Owner: Note);
 
 impl Handler<Do> for Owner {
     type Result = ();
@@ -210,12 +217,12 @@ fn fire_closures() {
 }
 
 /// The same for messages sent to the actor as a recipient.
-fn send() {
+fn send(target: fn(&Addr<Owner>) -> Target<Note>) {
     let clock = ManualClock::new();
     let mut world = World::new(TimerActor::builder().clock(clock.clone()));
     let mut random = Random::new(1);
     for number in 0..TIMERS as u64 {
-        world.timers.schedule_after(&world.owner, random.delay(), Note([number; 4]));
+        world.timers.schedule_after(target(&world.owner), random.delay(), Note([number; 4]));
     }
     let sum = counted_delivery(&mut world, &clock);
     assert_eq!(sum, (0..TIMERS as u64).sum::<u64>());

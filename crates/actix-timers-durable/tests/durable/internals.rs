@@ -67,7 +67,7 @@ fn given() -> Vec<(&'static str, Given)> {
     }
     vec![
         ("the defaults", set(|builder| builder)),
-        ("messages are dropped", set(|builder| builder.mailbox_policy(MailboxPolicy::Drop))),
+        ("messages are discarded", set(|builder| builder.mailbox_policy(MailboxPolicy::Discard { window: 1 }))),
         ("one message at a time", set(|builder| builder.mailbox_policy(MailboxPolicy::Wait { window: 1 }))),
         ("a full wheel", Box::new(|builder| with_one_timer(builder.capacity(1).start().unwrap()))),
         ("one entry a turn", set(|builder| builder.expiry_budget(1))),

@@ -89,7 +89,7 @@ const figures = {
   },
 
   showCounters(counters) {
-    const lost = counters.recipient_stopped + counters.mailbox_full + counters.service_stopped + counters.source_panicked
+    const lost = counters.recipient_stopped + counters.window_full + counters.service_stopped + counters.source_panicked
         + counters.rejected;
     pairs(byId("counters"), [
       ["accepted", count(counters.accepted)], ["delivered", count(counters.delivered)], ["cancelled", count(counters.cancelled)],

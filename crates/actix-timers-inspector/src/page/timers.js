@@ -242,7 +242,7 @@ function locationOf({ location, state }) {
   switch (location.kind) {
     case "wheel": return `level ${location.level}`;
     case "inbox": return `in the inbox, ${queue()}`;
-    case "queue": return `queued for recipient, ${queue()}${location.mailbox_full ? ", mailbox full" : ""}`;
+    case "queue": return `queued for recipient, ${queue()}`;
     case "mailbox": return "in the mailbox";
     case "source": return "producing its message";
     case "flight": return "in flight";
