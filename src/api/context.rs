@@ -13,7 +13,7 @@ use crate::engine::TimerGroup;
 #[cfg(feature = "cron")]
 use crate::model::cron::Cron;
 use crate::model::error::{CancelOutcome, RescheduleOutcome};
-use crate::model::handled_by::{AcceptsDueTimers, HandledBy, HandledHere};
+use crate::model::handled_by::{AcceptsDueTimers, HandledBy};
 use crate::model::id::TimerId;
 use crate::model::key_selector::KeySelector;
 use crate::model::options::TimerOptions;
@@ -310,39 +310,6 @@ where
         F: FnMut(&mut A, &mut Self) + 'static,
     {
         ContextScheduler::<A>::new(self).run_repeatedly(RepeatSchedule::FixedRate(repeat.into()), None, run)
-    }
-
-    /// Delivers a message that this actor handles after `delay`. It need not be `Send`, nor have a result that is. In
-    /// all else it is like a closure; see [`run_after`](Self::run_after).
-    ///
-    /// ```
-    /// use std::rc::Rc;
-    /// use std::time::Duration;
-    /// use actix::prelude::*;
-    /// use actix_timers::TimerContext;
-    ///
-    /// #[derive(Message)]
-    /// #[rtype(result = "()")]
-    /// struct Retry(Rc<str>);
-    ///
-    /// struct Client;
-    ///
-    /// impl Actor for Client {
-    ///     type Context = Context<Self>;
-    ///
-    ///     fn started(&mut self, ctx: &mut Self::Context) {
-    ///         ctx.notify_after(Duration::from_secs(3), Retry("login".into()));
-    ///     }
-    /// }
-    /// # impl Handler<Retry> for Client { type Result = (); fn handle(&mut self, _: Retry, _: &mut Context<Self>) {} }
-    /// # System::new().block_on(async { Client.start(); });
-    /// ```
-    #[expect(private_bounds, reason = "implemented for all messages with a handler")]
-    fn notify_after<M>(&mut self, delay: Duration, message: M) -> TimerId
-    where
-        M: HandledHere<A>,
-    {
-        ContextScheduler::<A>::new(self).notify(Schedule::After(delay), None, message)
     }
 
     /// Makes this actor run its due timers on a [request](crate::DueTimers) through its mailbox. To be called in

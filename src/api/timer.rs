@@ -10,11 +10,11 @@ use actix::dev::AsyncContextParts;
 use actix::{Actor, AsyncContext};
 
 use crate::api::registry;
-use crate::model::closure::{Closure, Handled, Repeated, Run, Single};
+use crate::model::closure::{Closure, Repeated, Run, Single};
 #[cfg(feature = "cron")]
 use crate::model::cron::Cron;
 use crate::model::error::ScheduleError;
-use crate::model::handled_by::{HandledBy, HandledHere};
+use crate::model::handled_by::HandledBy;
 use crate::model::id::TimerId;
 use crate::model::options::TimerOptions;
 use crate::model::repeat::Repeat;
@@ -241,49 +241,6 @@ where
         self.scheduler.try_run_once(Schedule::At(at.into()), Some(&self.options), run)
     }
 
-    /// Delivers a message that need not be `Send` after `delay`, counted from now; see
-    /// [`TimerContext::notify_after`](crate::TimerContext::notify_after).
-    #[expect(private_bounds, reason = "implemented for all messages with a handler")]
-    pub fn notify_after<M>(self, delay: Duration, message: M) -> TimerId
-    where
-        M: HandledHere<A>,
-    {
-        self.scheduler.notify(Schedule::After(delay), Some(&self.options), message)
-    }
-
-    /// As [`notify_after`](Self::notify_after), but hands a rejected message back.
-    ///
-    /// # Errors
-    /// As [`try_after`](Self::try_after).
-    #[expect(private_bounds, reason = "implemented for all messages with a handler")]
-    pub fn try_notify_after<M>(self, delay: Duration, message: M) -> Result<TimerId, ScheduleError<M>>
-    where
-        M: HandledHere<A>,
-    {
-        self.scheduler.try_notify(Schedule::After(delay), Some(&self.options), message)
-    }
-
-    /// Delivers a message that need not be `Send` when the wall clock shows `at`; at once if that is past.
-    #[expect(private_bounds, reason = "implemented for all messages with a handler")]
-    pub fn notify_at<M>(self, at: impl Into<SystemTime>, message: M) -> TimerId
-    where
-        M: HandledHere<A>,
-    {
-        self.scheduler.notify(Schedule::At(at.into()), Some(&self.options), message)
-    }
-
-    /// As [`notify_at`](Self::notify_at), but hands a rejected message back.
-    ///
-    /// # Errors
-    /// As [`try_after`](Self::try_after).
-    #[expect(private_bounds, reason = "implemented for all messages with a handler")]
-    pub fn try_notify_at<M>(self, at: impl Into<SystemTime>, message: M) -> Result<TimerId, ScheduleError<M>>
-    where
-        M: HandledHere<A>,
-    {
-        self.scheduler.try_notify(Schedule::At(at.into()), Some(&self.options), message)
-    }
-
     /// Runs a closure in the actor at a fixed rate. Jitter moves all runs by the same time, slack applies to each.
     pub fn run_every<F>(self, repeat: impl Into<Repeat>, run: F) -> TimerId
     where
@@ -359,7 +316,7 @@ impl<S: fmt::Debug> fmt::Debug for TimerBuilder<S> {
     label = "no `Send` message that the recipient handles",
     note = "a message needs a handler: write `impl Handler<{Self}>` for the recipient",
     note = "a closure is run by `run_after`, `run_at` or `run_every`",
-    note = "a message that is not `Send` is delivered to its own actor by `notify_after` or `notify_at`"
+    note = "for a message that is not `Send` to its own actor: `run_after(delay, move |_, ctx| ctx.notify(message))`"
 )]
 pub(crate) trait ScheduledBy<S>: TimerMessage + Sized {
     fn try_schedule_by<P: Plan<Self>>(
@@ -477,13 +434,6 @@ where
         self.run(schedule, options, Single(run), identity)
     }
 
-    pub(crate) fn notify<M>(self, schedule: Schedule, options: Option<&TimerOptions>, message: M) -> TimerId
-    where
-        M: HandledHere<A>,
-    {
-        self.run(schedule, options, Handled(message), identity)
-    }
-
     pub(crate) fn run_repeatedly<F>(self, schedule: RepeatSchedule, options: Option<&TimerOptions>, run: F) -> TimerId
     where
         F: FnMut(&mut A, &mut A::Context) + 'static,
@@ -502,19 +452,6 @@ where
     {
         let scheduled = self.try_run(schedule, options, Single(run), identity, Some);
         scheduled.map_err(|rejected| rejected.map(|Single(run)| run))
-    }
-
-    pub(crate) fn try_notify<M>(
-        self,
-        schedule: Schedule,
-        options: Option<&TimerOptions>,
-        message: M,
-    ) -> Result<TimerId, ScheduleError<M>>
-    where
-        M: HandledHere<A>,
-    {
-        let scheduled = self.try_run(schedule, options, Handled(message), identity, Some);
-        scheduled.map_err(|rejected| rejected.map(|Handled(message)| message))
     }
 
     pub(crate) fn try_run_repeatedly<F>(

@@ -1,54 +1,27 @@
-//! Closures, and messages that are not `Send`, of an actor for itself.
+//! Closures of an actor for itself.
 //!
-//! Both are bound to the thread of their actor, and take the path of a message: [`Closure`] is one, and its handler
+//! They are bound to the thread of their actor, and take the path of a message: [`Closure`] is one, and its handler
 //! runs it.
 
-use std::any::{TypeId, type_name};
+use std::any::type_name;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use actix::{Actor, Message};
 
-use crate::model::handled_by::HandledHere;
 use crate::model::thread_bound::{Home, ThreadBound};
 
 /// Code that runs in an actor.
 pub(crate) trait Run<A: Actor>: 'static {
     fn run(self, actor: &mut A, ctx: &mut A::Context);
 
-    /// Returns the name of the type of the closure, or of the message.
+    /// Returns the name of the type of the closure.
     fn type_name() -> &'static str;
-
-    /// Returns the type by which keys are distinguished: the message's, or one for all closures.
-    fn key_type() -> TypeId {
-        TypeId::of::<AnyClosure>()
-    }
 }
 
 /// All closures, whose keys are not distinguished by their types: a closure in one place replaces that of another.
 pub(crate) struct AnyClosure;
-
-/// A message, which its actor handles.
-pub(crate) struct Handled<M>(pub(crate) M);
-
-impl<A, M> Run<A> for Handled<M>
-where
-    A: Actor,
-    M: HandledHere<A>,
-{
-    fn run(self, actor: &mut A, ctx: &mut A::Context) {
-        self.0.handle_here(actor, ctx);
-    }
-
-    fn type_name() -> &'static str {
-        type_name::<M>()
-    }
-
-    fn key_type() -> TypeId {
-        TypeId::of::<M>()
-    }
-}
 
 /// A closure that runs once.
 pub(crate) struct Single<F>(pub(crate) F);
@@ -104,7 +77,7 @@ impl<F> Clone for Repeated<F> {
     }
 }
 
-/// A closure, one repetition of it, or a message, on its way to its actor.
+/// A closure, or one repetition of it, on its way to its actor.
 pub(crate) struct Closure<R: 'static>(ThreadBound<R>);
 
 impl<R: 'static> Message for Closure<R> {

@@ -5,7 +5,7 @@
 //! the one bound of actix that fails.
 
 use actix::dev::{MessageResponse, ToEnvelope};
-use actix::{Actor, Handler, Message, WeakAddr, WeakRecipient};
+use actix::{Actor, Handler, WeakAddr, WeakRecipient};
 use tokio::task::unconstrained;
 
 use crate::model::due_timers::DueTimers;
@@ -35,7 +35,7 @@ use crate::model::tracked::Tracked;
     label = "no `Send` message that `{A}` handles",
     note = "a message needs a handler: write `impl Handler<{Self}> for {A}`",
     note = "a closure is run by `run_after`, `run_at` or `run_every`",
-    note = "a message that is not `Send` is delivered to its own actor by `notify_after` or `notify_at`"
+    note = "for a message that is not `Send` to its own actor: `run_after(delay, move |_, ctx| ctx.notify(message))`"
 )]
 #[expect(private_bounds, reason = "implemented here for all")]
 pub trait HandledBy<A: Actor>: TimerMessage + Delivered<A> {}
@@ -80,29 +80,6 @@ where
 
     fn recipient(addr: WeakAddr<A>) -> WeakRecipient<M> {
         addr.recipient()
-    }
-}
-
-/// A message that actors of type `A` handle, on the thread where it was made: it need not be `Send`.
-#[diagnostic::on_unimplemented(
-    message = "`{A}` has no handler for `{Self}`",
-    label = "no message that `{A}` handles",
-    note = "write `impl Handler<{Self}> for {A}`",
-    note = "a closure is run by `run_after`, `run_at` or `run_every`"
-)]
-pub(crate) trait HandledHere<A: Actor>: Sized + 'static {
-    /// Runs the handler, whose result is dropped.
-    fn handle_here(self, actor: &mut A, ctx: &mut A::Context);
-}
-
-#[diagnostic::do_not_recommend]
-impl<A, M> HandledHere<A> for M
-where
-    A: Actor + Handler<M>,
-    M: Message + 'static,
-{
-    fn handle_here(self, actor: &mut A, ctx: &mut A::Context) {
-        <A as Handler<M>>::handle(actor, self, ctx).handle(ctx, None);
     }
 }
 

@@ -19,7 +19,7 @@ use actix::Message;
     label = "not a message that a timer can deliver",
     note = "a message is an `actix::Message` and `Send`, with a result that is `Send`: derive `Message`",
     note = "a closure is run by `run_after`, `run_at` or `run_every`",
-    note = "a message that is not `Send` is delivered to its own actor by `notify_after` or `notify_at`"
+    note = "for a message that is not `Send` to its own actor: `run_after(delay, move |_, ctx| ctx.notify(message))`"
 )]
 pub trait TimerMessage: Message<Result: Send> + Send + 'static {}
 

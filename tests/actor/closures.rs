@@ -61,8 +61,10 @@ impl Actor for Keeper {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        ctx.notify_after(ms(10), Local(Rc::new(7)));
-        ctx.timer(TimerOptions::new().key("second")).notify_after(ms(20), Local(Rc::new(8)));
+        let message = Local(Rc::new(7));
+        ctx.run_after(ms(10), move |_, ctx| ctx.notify(message));
+        let message = Local(Rc::new(8));
+        ctx.timer(TimerOptions::new().key("second")).run_after(ms(20), move |_, ctx| ctx.notify(message));
     }
 }
 
@@ -81,8 +83,6 @@ fn a_message_that_is_not_send_is_delivered_and_keeps_its_actor_alive() {
         let seen = Arc::new(Mutex::new(Vec::new()));
         drop(Keeper(Arc::clone(&seen)).start());
         world.settle().await;
-        let types: Vec<_> = world.timers.list(&TimerFilter::new()).into_iter().map(|info| info.message_type).collect();
-        assert_eq!(types, [std::any::type_name::<Local>(); 2]);
         world.run_to(15).await;
         assert_eq!(*seen.lock().unwrap(), [7]);
         world.run_to(100).await;

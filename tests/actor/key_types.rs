@@ -99,8 +99,7 @@ fn closures_have_common_keys_apart_from_those_of_messages() {
             ctx.timer(key("k")).run_every(ms(40), |probe, _| probe.log.push(4, probe.watch.now()));
             assert_eq!(ctx.timer_by_key(KeySelector::of::<Note<u32>>("k")), ctx.timer_by_key("k"));
             assert!(ctx.is_active(KeySelector::closure("k")));
-            // A message has one key, whichever way it takes.
-            ctx.timer(key("k")).notify_after(ms(50), Note(5));
+            ctx.timer(key("k")).after(ms(50), Note(5));
             assert_eq!(ctx.timers().len(), 2);
         })
         .await;

@@ -7,7 +7,7 @@ use actix::{Actor, WeakAddr};
 
 use crate::engine::{DueTimer, Outcome};
 use crate::model::carried::{Carried, send};
-use crate::model::closure::{Closure, Run};
+use crate::model::closure::{AnyClosure, Closure, Run};
 use crate::model::handled_by::{Delivered, HandledBy};
 use crate::model::id::TimerId;
 use crate::model::reply::ReplyFuture;
@@ -126,7 +126,7 @@ where
     }
 
     fn key_type() -> TypeId {
-        R::key_type()
+        TypeId::of::<AnyClosure>()
     }
 
     fn handle(closure: Closure<R>, actor: &mut A, ctx: &mut A::Context) {

@@ -1,7 +1,7 @@
 //! An actor's own message is not `Send`.
 //!
 //! error: a timer cannot deliver `Retry` to `Client`
-//! note: a message that is not `Send` is delivered to its own actor by `notify_after` or `notify_at`
+//! note: for a message that is not `Send` to its own actor: `run_after(delay, move |_, ctx| ctx.notify(message))`
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ impl Actor for Client {
         #[cfg(not(advised))]
         ctx.schedule_after(Duration::from_secs(3), Retry("login".into()));
         #[cfg(advised)]
-        ctx.notify_after(Duration::from_secs(3), Retry("login".into()));
+        ctx.run_after(Duration::from_secs(3), |_, ctx| ctx.notify(Retry("login".into())));
     }
 }
 

@@ -6,9 +6,6 @@
 //! error: a timer cannot deliver `Expire` to the recipient
 //! error: a timer cannot deliver `Expire` to the recipient
 //! error: a timer cannot deliver `Expire` to the recipient
-//! error: `Session` has no handler for `Expire`
-//! error: `Session` has no handler for `Expire`
-//! note: write `impl Handler<Expire> for Session`
 //! note: a message needs a handler: write `impl Handler<Expire>` for the recipient
 
 use std::time::{Duration, SystemTime};
@@ -30,11 +27,9 @@ impl Actor for Session {
         ctx.schedule_at(SystemTime::now(), Expire);
         ctx.schedule_at_fixed_rate(second, Expire);
         ctx.schedule_with_fixed_delay(second, Expire);
-        ctx.notify_after(second, Expire);
         ctx.timer(TimerOptions::new()).after(second, Expire);
         let _ = ctx.timer(TimerOptions::new()).try_after(second, Expire);
         ctx.timer(TimerOptions::new()).at_fixed_rate(second, Expire);
-        ctx.timer(TimerOptions::new()).notify_after(second, Expire);
     }
 }
 
