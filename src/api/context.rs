@@ -83,6 +83,7 @@ where
     ///
     /// Should the timer be rejected, the message becomes a dead letter, and the id is that of no timer: see
     /// [below](TimerContext#rejected-timers).
+    #[doc(alias = "notify_later")]
     fn schedule_after<M>(&mut self, delay: Duration, message: M) -> TimerId
     where
         M: HandledBy<A>,
@@ -264,6 +265,7 @@ where
     /// # let _session = system.block_on(async { Session { name: "Ada".into() }.start() });
     /// # system.run().unwrap();
     /// ```
+    #[doc(alias = "run_later")]
     fn run_after<F>(&mut self, delay: Duration, run: F) -> TimerId
     where
         F: FnOnce(&mut A, &mut Self) + 'static,
@@ -305,6 +307,7 @@ where
     /// }
     /// # System::new().block_on(async { Session { last_heard: Instant::now() }.start(); });
     /// ```
+    #[doc(alias = "run_interval")]
     fn run_every<F>(&mut self, repeat: impl Into<Repeat>, run: F) -> TimerId
     where
         F: FnMut(&mut A, &mut Self) + 'static,

@@ -95,6 +95,7 @@ impl<R: 'static> Closure<R> {
     }
 
     /// Runs the closure. Does nothing on another thread than its own.
+    #[inline(always)]
     pub(crate) fn run<A: Actor>(self, actor: &mut A, ctx: &mut A::Context)
     where
         R: Run<A>,

@@ -26,6 +26,7 @@ impl<T: 'static> ThreadBound<T> {
     }
 
     /// Returns the value; `None` on another thread, where this sends it home.
+    #[inline(always)]
     pub(crate) fn into_inner(mut self) -> Option<T> {
         match self.value.take()?.try_into_inner() {
             Ok(value) => Some(value),

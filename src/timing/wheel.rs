@@ -80,8 +80,7 @@ pub struct Wheel<T> {
     pub(super) entries: Arena<Entry<T>>,
     /// The chunks of all lists: of buckets, and of the caller.
     pub(super) chunks: Chunks,
-    /// The head of the delay queue, if it is known since the last change of the queue.
-    head: Option<Option<Head>>,
+    head: KnownHead,
     /// The chunk whose entries were prefetched last.
     fetched: u32,
 }
@@ -134,11 +133,29 @@ struct Head {
     start: Tick,
 }
 
+/// The head of the delay queue, as far as it is known since the last change of the queue.
+#[derive(Debug, Clone, Copy)]
+enum KnownHead {
+    Unknown,
+    /// `None` if the queue is empty.
+    Known(Option<Head>),
+}
+
+impl KnownHead {
+    #[inline(always)]
+    fn get(self, find: impl FnOnce() -> Option<Head>) -> Option<Head> {
+        match self {
+            Self::Unknown => find(),
+            Self::Known(head) => head,
+        }
+    }
+}
+
 /// Enters a bucket into the delay queue. Out of line, because most entries join others; a function, because the bucket
 /// is borrowed.
 #[inline(never)]
-fn enter(queue: &mut DelayQueue, head: &mut Option<Option<Head>>, ring: usize, bucket: BucketNumber) {
-    *head = None;
+fn enter(queue: &mut DelayQueue, head: &mut KnownHead, ring: usize, bucket: BucketNumber) {
+    *head = KnownHead::Unknown;
     queue.enter(bucket.0 as usize / ring, bucket.0 as usize % ring);
 }
 
@@ -153,7 +170,7 @@ impl<T> Wheel<T> {
             queue: DelayQueue::new(size.ring()),
             entries: Arena::new(),
             chunks: Chunks::new(),
-            head: None,
+            head: KnownHead::Unknown,
             fetched: u32::MAX,
         };
         wheel.add_level();
@@ -332,7 +349,7 @@ impl<T> Wheel<T> {
     #[inline(never)]
     fn turn(&mut self, now: Tick, budget: &mut usize) -> Option<Search> {
         let head = self.head();
-        self.head = Some(head);
+        self.head = KnownHead::Known(head);
         let Some(head) = head.filter(|head| head.start <= now) else {
             self.move_clock(now);
             return Some(Search::Done);
@@ -584,7 +601,7 @@ impl<T> Wheel<T> {
     #[inline]
     fn leave(&mut self, level: usize, slot: usize) {
         self.queue.leave(level, slot);
-        self.head = None;
+        self.head = KnownHead::Unknown;
     }
 
     /// Returns a bucket.
@@ -600,8 +617,8 @@ impl<T> Wheel<T> {
     /// Returns the bucket that expires first.
     #[inline]
     fn head(&self) -> Option<Head> {
-        debug_assert!(self.head.is_none_or(|known| known == self.find_head()));
-        self.head.unwrap_or_else(|| self.find_head())
+        debug_assert_eq!(self.head.get(|| self.find_head()), self.find_head());
+        self.head.get(|| self.find_head())
     }
 
     #[inline(never)]
