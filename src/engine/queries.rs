@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::engine::counters::Counters;
 use crate::engine::owners::OwnerId;
-use crate::engine::scheduler::Engine;
+use crate::engine::scheduler::{DueTimer, Engine};
 use crate::engine::timer::{Mark, Stage, TimerView};
 use crate::timing::{BucketSnapshot, Key, LevelStats, Tick, WheelSnapshot};
 
@@ -61,6 +61,13 @@ impl<P: Copy, O> Engine<P, O> {
     /// Returns the payload of the first message in an owner's inbox.
     pub(crate) fn next_due(&self, id: OwnerId) -> Option<P> {
         self.payload(self.wheel.first_held(&self.owners.get(id)?.inbox)?)
+    }
+
+    /// Returns the first message in an owner's inbox whose payload `is_wanted`, if it is among the first `most`.
+    pub(crate) fn find_due(&self, id: OwnerId, most: usize, is_wanted: impl Fn(P) -> bool) -> Option<DueTimer<P>> {
+        let inbox = self.wheel.held(&self.owners.get(id)?.inbox).take(most);
+        let mut due = inbox.map(|(key, deadline, timer)| DueTimer { key, deadline, payload: timer.payload });
+        due.find(|due| is_wanted(due.payload))
     }
 
     /// Returns the payloads of the first few messages in an owner's inbox, for prefetching. Prefetches the places that

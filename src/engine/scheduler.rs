@@ -494,9 +494,9 @@ impl<P: Copy, O> Engine<P, O> {
         self.wheel.detach(key);
     }
 
-    /// Takes a message out of its inbox and puts it in flight. A foreign one loses its owner, and is produced only now
-    /// if its timer repeats.
-    fn send_off(&mut self, key: Key) -> Option<DueTimer<P>> {
+    /// Takes a message out of its inbox and puts it in flight, until [`finish`](Self::finish) or, if its timer repeats,
+    /// [`repeat`](Self::repeat). A foreign one loses its owner, and is produced only now if its timer repeats.
+    pub(crate) fn send_off(&mut self, key: Key) -> Option<DueTimer<P>> {
         let deadline = self.wheel.deadline(key)?;
         self.take_off_inbox(key);
         let is_foreign = self.is_foreign(key);

@@ -7,8 +7,8 @@ use actix::Message;
 ///
 /// A closure is bound to the thread of its actor, so it cannot be sent through the mailbox as a message can. An actor
 /// whose mailbox never becomes empty would run its closures late, and one that lives on without an address, by other
-/// futures of its own, only while a timer [keeps it alive](crate::TimerOptions::keep_alive). Two lines remove both
-/// limits:
+/// futures of its own, only while a timer [keeps it alive](crate::TimerOptions::keep_alive). Meanwhile late messages go
+/// past them. Two lines remove both limits, and bring messages and closures in order:
 ///
 /// ```
 /// use std::time::Duration;

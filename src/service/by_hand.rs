@@ -613,7 +613,7 @@ fn the_watchdog_sends_nothing_of_an_owner_that_ends_while_it_sends() {
     }));
     let guard = service.state();
     let owner = *guard.owners.by_mailbox.values().next().unwrap();
-    drop(service.deliver_by_mailbox(guard, owner, TurnBy::Watchdog));
+    drop(service.deliver_by_mailbox(guard, owner, TurnBy::Watchdog, Duration::MAX));
     let mut listener = RESTARTS.take().unwrap();
     assert!(listener_called.hook.lock().unwrap().is_none(), "it was restarted while the message was sent");
     poll(&mut listener, &listener_called);
@@ -743,7 +743,7 @@ fn an_inbox_sleeps_while_the_watchdog_makes_a_message_for_its_actor() {
     let owner = *service.state().owners.by_mailbox.values().next().unwrap();
 
     let calls = calls_while(&hook, &mut world, |service| {
-        drop(service.deliver_by_mailbox(service.state(), owner, TurnBy::Watchdog))
+        drop(service.deliver_by_mailbox(service.state(), owner, TurnBy::Watchdog, Duration::MAX))
     });
     assert_eq!(calls, 0);
     assert!(world.listener_called.take() > 0, "the inbox is woken");
@@ -764,7 +764,7 @@ fn an_inbox_sleeps_while_the_watchdog_makes_a_message_of_its_own() {
     let owner = *world.service.state().owners.by_mailbox.values().next().unwrap();
 
     let calls = calls_while(&hook, &mut world, |service| {
-        drop(service.deliver_by_mailbox(service.state(), owner, TurnBy::Watchdog))
+        drop(service.deliver_by_mailbox(service.state(), owner, TurnBy::Watchdog, Duration::MAX))
     });
     assert_eq!(calls, 0);
     assert!(world.listener_called.take() > 0, "the inbox is woken");

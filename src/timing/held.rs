@@ -56,6 +56,15 @@ impl<T> Wheel<T> {
         list.next_few(&self.chunks).filter_map(|index| Some((index, &self.entries.at(index)?.value)))
     }
 
+    /// Returns the entries of a list of the caller, in their order, with their deadlines.
+    #[cfg(feature = "actix")]
+    pub(crate) fn held(&self, list: &List) -> impl Iterator<Item = (Key, Tick, &T)> {
+        list.iter(&self.chunks).filter_map(|index| {
+            let key = self.key_at(index)?;
+            self.entries.get(key).map(|entry| (key, entry.deadline(), &entry.value))
+        })
+    }
+
     /// Returns the number of entries before this one in the list of the caller that holds it; `None` if it is at least
     /// `most`, or the entry is not in the list.
     #[cfg(feature = "actix")]

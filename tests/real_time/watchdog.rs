@@ -78,20 +78,42 @@ fn a_flooded_actor_that_accepts_due_timers_runs_its_closures_in_order() {
     });
 }
 
-/// Without `accept_due_timers` a closure waits for the end of the flood, and messages behind it, too.
+/// Without `accept_due_timers` a closure waits for the end of the flood; messages behind it do not.
 #[test]
 fn a_flooded_actor_runs_its_closures_after_the_flood() {
     System::new().block_on(async {
         let actor = Flooded::new(|actor, ctx| {
-            actor.after(ctx, 10);
-            actor.run_after(ctx, 20);
-            actor.after(ctx, 30);
+            for delay in [10, 20, 30] {
+                actor.after(ctx, delay);
+                actor.run_after(ctx, delay);
+            }
         });
-        let (delivered, began) = (actor.delivered(), Instant::now());
-        let flood = Flood::until(move || delivered.lock().unwrap().len() == 1 && began.elapsed() > ms(200));
+        let delivered = actor.delivered();
+        let flood = Flood::until(move || delivered.lock().unwrap().len() == 3);
         let log = actor.run(&flood).await;
-        assert!(flood.ended_in_time(), "one message came in the flood, and nothing behind it");
-        assert_eq!(log.iter().map(|due| due.delay).collect::<Vec<_>>(), [10, 20, 30]);
+        assert!(flood.ended_in_time(), "the messages came in the flood");
+        assert_eq!(log.iter().map(|due| due.index % 2).collect::<Vec<_>>(), [0, 0, 0, 1, 1, 1]);
+        let counters = settled(&Timers::current().unwrap()).await;
+        assert_eq!((counters.delivered, counters.pending), (6, 0));
+    });
+}
+
+/// The heartbeat of a session beside a message, both periodic.
+#[test]
+fn a_heartbeat_does_not_keep_the_messages_of_a_flooded_actor() {
+    System::new().block_on(async {
+        let actor = Flooded::new(|_, ctx| {
+            ctx.run_every(ms(10), |actor: &mut Flooded, ctx| actor.handle(Due { delay: 0, index: 1 }, ctx));
+            ctx.schedule_at_fixed_rate(ms(10), Due { delay: 10, index: 0 });
+        });
+        let delivered = actor.delivered();
+        let flood = Flood::until(move || delivered.lock().unwrap().len() >= 5);
+        let addr = actor.start();
+        flood.on(&addr);
+        while !flood.ended() {
+            tokio::time::sleep(ms(1)).await;
+        }
+        assert!(flood.ended_in_time(), "the repetitions came in the flood");
     });
 }
 

@@ -10,7 +10,7 @@ impl World {
     /// Sends the first message of the inbox through the mailbox, as the watchdog does.
     fn deliver_by_mailbox(&self) {
         let owner = self.owner();
-        drop(self.service.deliver_by_mailbox(self.service.state(), owner, TurnBy::Watchdog));
+        drop(self.service.deliver_by_mailbox(self.service.state(), owner, TurnBy::Watchdog, Duration::MAX));
     }
 
     /// Lets `by` pass, and the watchdog take a turn.
@@ -184,7 +184,7 @@ fn an_inbox_does_not_overtake_a_message_that_the_watchdog_sends_as_the_one_befor
     world.service.state().reports.published.hurry();
     let (service, owner) = (Arc::clone(&world.service), world.owner());
     *world.driver_called.hook.lock().unwrap() = Some(Box::new(move || {
-        drop(service.deliver_by_mailbox(service.state(), owner, TurnBy::Watchdog));
+        drop(service.deliver_by_mailbox(service.state(), owner, TurnBy::Watchdog, Duration::MAX));
     }));
     world.poll_listener();
     assert!(world.driver_called.hook.lock().unwrap().is_none());
@@ -224,7 +224,7 @@ fn an_inbox_is_called_after_a_message_that_was_handled_while_it_was_sent() {
     }));
     let service = Arc::clone(&world.service);
     let watchdog = std::thread::spawn(move || {
-        drop(service.deliver_by_mailbox(service.state(), owner, TurnBy::Watchdog));
+        drop(service.deliver_by_mailbox(service.state(), owner, TurnBy::Watchdog, Duration::MAX));
         to_actor.send(()).unwrap();
     });
     at_actor.recv().unwrap();
@@ -262,7 +262,7 @@ fn a_restart_in_the_middle_of_a_message_being_sent_takes_that_back() {
     }));
     let guard = service.state();
     let owner = *guard.owners.by_mailbox.values().next().unwrap();
-    drop(service.deliver_by_mailbox(guard, owner, TurnBy::Watchdog));
+    drop(service.deliver_by_mailbox(guard, owner, TurnBy::Watchdog, Duration::MAX));
     let mut listener = RESTARTS.take().unwrap();
     assert!(listener_called.hook.lock().unwrap().is_none(), "it was restarted while the message was sent");
     poll(&mut listener, &listener_called);
@@ -305,7 +305,7 @@ fn a_restart_waits_for_a_message_that_another_thread_is_sending() {
         simulation::spawn("watch", move || {
             let guard = service.state();
             let owner = *guard.owners.by_mailbox.values().next().unwrap();
-            drop(service.deliver_by_mailbox(guard, owner, TurnBy::Watchdog));
+            drop(service.deliver_by_mailbox(guard, owner, TurnBy::Watchdog, Duration::MAX));
         });
         simulation::spawn("arbiter", move || {
             while began.load(Ordering::SeqCst) == 0 {

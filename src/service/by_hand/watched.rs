@@ -99,7 +99,7 @@ fn the_watchdog_looks_at_once_when_a_message_that_it_has_sent_was_handled() {
         world.clock.jump(ms(40));
         assert!(matches!(world.service.turn(TurnBy::Watchdog), TurnResult::Sleep(_)));
         let owner = world.owner();
-        drop(world.service.deliver_by_mailbox(world.service.state(), owner, by));
+        drop(world.service.deliver_by_mailbox(world.service.state(), owner, by, Duration::MAX));
         watchdog.was_told();
         let found = Arc::new(Mutex::new(None));
         let (seen, looks) = (Arc::clone(&found), Arc::clone(&watchdog));
@@ -147,6 +147,91 @@ fn the_watchdog_sends_messages_to_a_flooded_actor_one_after_the_other() {
     assert_eq!(interventions(&recorder), 2);
     world.poll_listener();
     assert_eq!(world.log(), [1, 2]);
+}
+
+impl World {
+    /// Lets the listener schedule a closure that is logged like a message.
+    fn run_after(&mut self, delay: u64, name: u32) {
+        let log = move |listener: &mut Listener, _: &mut Context<Listener>| listener.0.lock().unwrap().push(name);
+        self.run(move |ctx| LAST_OWN.set(Some(ctx.run_after(ms(delay), log))));
+    }
+
+    /// Lets the watchdog check between mailbox and inbox at each poll of the listener.
+    fn flood(&mut self, watchdog: &Arc<Watchdog>) {
+        let (flooded, watchdog) = (Hook::default(), Arc::clone(watchdog));
+        self.addr.do_send(Between(Arc::clone(&flooded)));
+        self.poll_listener();
+        fn checks(hook: &Hook, watchdog: Arc<Watchdog>) {
+            let again = Arc::clone(hook);
+            *hook.lock().unwrap() = Some(Box::new(move || {
+                watchdog.check();
+                checks(&again, watchdog);
+            }));
+        }
+        checks(&flooded, watchdog);
+    }
+
+    fn location(&self, id: TimerId) -> Option<&'static str> {
+        self.timers.get(id).map(|timer| timer.location.as_str())
+    }
+}
+
+/// A closure cannot be sent. Messages behind it go past it, also those that others scheduled for the actor; closures
+/// keep their order, and so do messages.
+#[test]
+fn messages_of_a_flooded_actor_pass_its_closures() {
+    let (mut world, watchdog) = watched();
+    world.flood(&watchdog);
+    let target = world.addr.clone();
+    world.run_after(10, 1);
+    world.own(10, number(2));
+    world.run_after(10, 3);
+    world.timers.schedule_after(&target, ms(10), number(4));
+    world.own(10, number(5));
+    world.run_after(10, 6);
+    world.poll_driver();
+    world.clock.jump(ms(40));
+    watchdog.check();
+    for _ in 0..4 {
+        world.poll_listener();
+    }
+    assert_eq!(world.log(), [2, 4, 5, 1, 3, 6]);
+    let counters = world.timers.snapshot().counters;
+    assert_eq!((counters.delivered, counters.pending), (6, 0));
+}
+
+/// A message that is not late keeps its place behind a closure.
+#[test]
+fn only_a_late_message_passes_a_closure() {
+    for (delay, location) in [(21, "inbox"), (20, "flight")] {
+        let (mut world, watchdog) = watched();
+        world.run_after(5, 1);
+        world.own(delay, number(2));
+        let id = LAST_OWN.take().unwrap();
+        world.poll_driver();
+        world.clock.jump(ms(40));
+        watchdog.check();
+        assert_eq!(world.location(id), Some(location));
+        (0..2).for_each(|_| world.poll_listener());
+        assert_eq!(world.log(), if location == "inbox" { [1, 2] } else { [2, 1] });
+    }
+}
+
+/// The search for a message is bounded, for it holds the lock.
+#[test]
+fn a_message_passes_at_most_256_closures() {
+    for (closures, location) in [(256, "flight"), (257, "inbox")] {
+        let (mut world, watchdog) = watched();
+        (0..closures).for_each(|name| world.run_after(10, name));
+        world.own(10, number(999));
+        let id = LAST_OWN.take().unwrap();
+        world.poll_driver();
+        world.clock.jump(ms(40));
+        // They are due in two turns.
+        (0..2).for_each(|_| drop(world.service.turn(TurnBy::Watchdog)));
+        watchdog.check();
+        assert_eq!(world.location(id), Some(location), "{closures} closures");
+    }
 }
 
 /// The inbox of an actor that was flooded is polled again, and has handled as many messages as one poll may.

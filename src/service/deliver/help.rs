@@ -125,7 +125,7 @@ impl Service {
             state.driver.watched_inboxes.push_back((now, owner));
             let has_moved = std::mem::take(&mut owner_state.moved);
             let is_under_way = state.owners.mailbox_deliveries.contains_key(&owner);
-            if !has_moved && !is_under_way && !state.waits_for_its_actor(owner) {
+            if !has_moved && !is_under_way && !self.waits_for_its_actor(state, owner, now) {
                 guard = self.deliver_late_in_a_row(guard, owner, now);
                 helped = true;
             }
@@ -147,14 +147,14 @@ impl Service {
         now: Duration,
     ) -> StateGuard<'a> {
         for _ in 0..self.settings.expiry_budget {
-            guard = self.deliver_by_mailbox(guard, owner, TurnBy::Watchdog);
+            guard = self.deliver_by_mailbox(guard, owner, TurnBy::Watchdog, now);
             let oldest = guard.engine.oldest_due(owner).map(|tick| self.tick.time_of(tick));
             let is_open = guard
                 .engine
                 .owner(owner)
                 .is_some_and(|owner_state| !owner_state.ended && !owner_state.without_inbox && !owner_state.moved);
             let is_under_way = guard.owners.mailbox_deliveries.contains_key(&owner);
-            if !is_open || is_under_way || guard.waits_for_its_actor(owner) || !is_late(oldest, now) {
+            if !is_open || is_under_way || self.waits_for_its_actor(&guard, owner, now) || !is_late(oldest, now) {
                 break;
             }
         }
@@ -217,7 +217,7 @@ impl State {
     }
 }
 
-fn is_late(time: Option<Duration>, now: Duration) -> bool {
+pub(crate) fn is_late(time: Option<Duration>, now: Duration) -> bool {
     time.is_some_and(|time| time.saturating_add(GRACE) <= now)
 }
 

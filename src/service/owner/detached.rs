@@ -119,7 +119,8 @@ impl Service {
             (guard, is_alive) = self.is_alive(&link.actor, guard);
             if is_alive {
                 guard.note_detached(owner);
-                guard = self.deliver_by_mailbox(guard, owner, by);
+                // No poll comes: all of its messages are late.
+                guard = self.deliver_by_mailbox(guard, owner, by, Duration::MAX);
             } else if by == TurnBy::Driver {
                 guard = self.end_detached(guard, owner, &link.actor);
             } else {

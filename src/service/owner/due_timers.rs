@@ -4,6 +4,7 @@
 //! the inbox does, so a cancel stays exact until a handler begins. An actor accepts the request once for its type.
 
 use std::sync::PoisonError;
+use std::time::Duration;
 
 use actix::fut::wrap_future;
 use actix::{Actor, AsyncContext};
@@ -25,14 +26,19 @@ impl State {
         link.actor.ask_to_run_due(&self.owners.accepting)
     }
 
-    /// Whether the next message of an inbox is bound to its actor's thread, and nothing can be done for it now.
-    pub(crate) fn waits_for_its_actor(&self, owner: OwnerId) -> bool {
-        let next = self.engine.next_due(owner);
-        next.is_some_and(|next| self.stores.is_thread_bound(next)) && self.ask_of(owner).is_none()
+    /// Whether an owner accepts requests to run its due timers.
+    pub(crate) fn accepts_due_timers(&self, owner: OwnerId) -> bool {
+        let link = self.engine.owner(owner).and_then(|owner_state| owner_state.link.as_ref());
+        link.is_some_and(|link| link.actor.ask_to_run_due(&self.owners.accepting).is_some())
     }
 }
 
 impl Service {
+    /// Whether nothing in an inbox can be sent now, nor its actor be requested to run it.
+    pub(crate) fn waits_for_its_actor(&self, state: &State, owner: OwnerId, now: Duration) -> bool {
+        self.next_for_mailbox(state, owner, now).is_none() && state.ask_of(owner).is_none()
+    }
+
     pub(crate) fn accept_due_timers<A>(&self)
     where
         A: AcceptsDueTimers,

@@ -25,7 +25,8 @@
 //! messages through the mailbox, from its own thread. The message under way cannot be cancelled any more, and a cancel
 //! reports that; all behind it still can. As soon as the inbox is polled again, the rest takes the direct way.
 //!
-//! A closure cannot be sent. An actor that accepts it is requested to run its inbox; see `due_timers`.
+//! A closure cannot be sent. An actor that accepts it is requested to run its inbox; see `due_timers`. In another one
+//! late messages go past it.
 
 use std::any::type_name;
 use std::future::poll_fn;

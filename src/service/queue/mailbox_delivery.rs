@@ -9,12 +9,16 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use crate::engine::{Outcome, OwnerId};
+use crate::service::deliver::help::is_late;
 use crate::service::deliver::message_stores::StateGuard;
 use crate::service::deliver::turns::TurnBy;
 use crate::service::owner::owners::{Again, MailboxDelivery};
-use crate::service::state::Service;
+use crate::service::state::{Service, State};
 use crate::sync;
 use crate::timing::Key;
+
+/// Closures that a message passes at most: the search for it holds the lock.
+const MAX_PASSED: usize = 256;
 
 /// Wakes the sender when the handler has run.
 struct CompletionWaker {
@@ -37,23 +41,39 @@ impl Wake for CompletionWaker {
 }
 
 impl Service {
-    /// Sends the first message of an owner's inbox through its mailbox, if there is one.
+    /// Returns the first message of an inbox that can go through the mailbox. In a starved actor that accepts no request
+    /// to run its due timers, a message that is late at `now` passes closures.
+    pub(crate) fn next_for_mailbox(&self, state: &State, owner: OwnerId, now: Duration) -> Option<Key> {
+        let is_free = |payload| !state.stores.is_thread_bound(payload);
+        let next = state.engine.find_due(owner, MAX_PASSED + 1, is_free)?;
+        if state.engine.first_due(owner) == Some(next.key) {
+            return Some(next.key);
+        }
+        let owner_state = state.engine.owner(owner)?;
+        let is_starved = owner_state.without_inbox || !owner_state.moved;
+        let is_late = is_late(Some(self.tick.time_of(next.deadline)), now);
+        (is_starved && is_late && !state.accepts_due_timers(owner)).then_some(next.key)
+    }
+
+    /// Sends the [next](Self::next_for_mailbox) message of an owner's inbox through its mailbox, if there is one.
     pub(crate) fn deliver_by_mailbox<'a>(
         self: &'a Arc<Self>,
         mut guard: StateGuard<'a>,
         owner: OwnerId,
         by: TurnBy,
+        now: Duration,
     ) -> StateGuard<'a> {
         let due = loop {
             // The owner may have ended while a foreign message was sent. Then the mailbox belongs to the next
             // incarnation.
-            if guard.engine.owner(owner).is_none_or(|owner_state| owner_state.ended) {
+            if guard.engine.owner(owner).is_none_or(|owner_state| owner_state.ended)
+                || guard.engine.inbox_len(owner) == 0
+            {
                 return guard;
             }
-            if guard.engine.next_due(owner).is_some_and(|next| guard.stores.is_thread_bound(next)) {
-                return self.ask_to_run_due(guard, owner);
-            }
-            let Some(due) = guard.engine.take_for_send(owner) else { return guard };
+            let next = self.next_for_mailbox(&guard, owner, now);
+            let Some(next) = next else { return self.ask_to_run_due(guard, owner) };
+            let Some(due) = guard.engine.send_off(next) else { return guard };
             match guard.stores.post_of(due.payload) {
                 // A foreign message: it goes to the mailbox anyway.
                 Some(post) => guard = self.post_before_inbox(guard, post, &mut vec![due]),

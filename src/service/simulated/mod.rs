@@ -9,6 +9,7 @@ mod series;
 mod subject;
 
 use std::cell::Cell;
+use std::future::Future;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -84,6 +85,7 @@ fn run(seed: u64) -> Result<(u64, u64), String> {
     let entered = RUNTIME.enter();
     let simulation = Simulation::new(seed);
     let records = Records::default();
+    records.log().accepts = random(2) == 0;
     let has_watchdog = random(6) > 0;
     let arbiters = 1 + random(2) as usize;
     let watchdog = Arc::new(Watchdog::default());
@@ -126,9 +128,10 @@ fn run(seed: u64) -> Result<(u64, u64), String> {
     let threads: Vec<Arbiter> = contexts
         .into_iter()
         .zip(actors)
-        .map(|(timer, actors)| {
-            let watchdog = Arc::clone(&watchdog);
-            Arbiter::start("arbiter", move || start(timer, &watchdog, actors))
+        .enumerate()
+        .map(|(arbiter, (timer, actors))| {
+            let (watchdog, records) = (Arc::clone(&watchdog), records.clone());
+            Arbiter::start("arbiter", move || start(timer, &watchdog, actors, move || records.driven(arbiter)))
         })
         .collect();
     let scenario = Rc::new(scenario);
@@ -180,15 +183,21 @@ fn simulate(
     records.check()
 }
 
-/// Starts the contexts of an arbiter.
+/// Starts the contexts of an arbiter. `driven` is called at each poll of the driver.
 fn start(
     (service, ctx): (Arc<Service>, Context<TimerActor>),
     watchdog: &Arc<Watchdog>,
     actors: Vec<(Context<Subject>, Subject)>,
+    driven: impl Fn() + 'static,
 ) -> Vec<Task> {
     service.join_watchdog_of(watchdog);
     crate::service::owner::thread_registry::set_current(&service);
-    let mut tasks: Vec<Task> = vec![Box::pin(ctx.into_future(TimerActor::new(service)))];
+    let mut driver = Box::pin(ctx.into_future(TimerActor::new(service)));
+    let driver = std::future::poll_fn(move |cx| {
+        driven();
+        driver.as_mut().poll(cx)
+    });
+    let mut tasks: Vec<Task> = vec![Box::pin(driver)];
     for (ctx, subject) in actors {
         if subject.is_supervised {
             tasks.push(Box::pin(Supervised_(ctx.into_future(subject))));
@@ -354,7 +363,7 @@ fn run_with_a_step(seed: u64) -> Result<(), String> {
         simulation::stall(1_000 * MILLISECOND);
     });
     let blocked = Arbiter::start("blocked", move || {
-        let mut tasks = start((service, driver), &watchdog, Vec::new());
+        let mut tasks = start((service, driver), &watchdog, Vec::new(), || {});
         tasks.push(blocked);
         tasks
     });

@@ -204,7 +204,9 @@ impl Subject {
         let number = note.number;
         let after = Duration::from_nanos(delay);
         let id = if random(3) == 0 {
-            ctx.accept_due_timers();
+            if self.records.closure(number) {
+                ctx.accept_due_timers();
+            }
             let options = TimerOptions::new().keep_alive(random(2) == 0);
             ctx.timer(options).try_run_after(after, move |subject, ctx| subject.handled(&note, ctx)).ok()
         } else {
