@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use actix::prelude::*;
 use actix_timers::{
-    CancelOutcome, Drain, Repeat, ScheduleError, TimerActor, TimerContext, TimerFilter, TimerId, TimerOptions,
-    TimerState,
+    ActorTimers, CancelOutcome, Drain, Repeat, ScheduleError, TimerActor, TimerContext, TimerFilter, TimerId,
+    TimerOptions, TimerState,
 };
 use support::{Note, Probe, Recluse, World, in_virtual_time, ms, paused, run};
 
@@ -362,6 +362,28 @@ fn an_actor_stops_when_the_timer_that_kept_it_alive_is_cancelled_elsewhere() {
         }
         world.run_to(100).await;
         assert_eq!(log.take(), []);
+    });
+}
+
+/// A list visits all timers of an actor, and leaves them as they were.
+#[test]
+fn an_actor_whose_timers_were_listed_stops_when_the_last_closure_is_cancelled() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let handle = Rc::new(RefCell::new(ActorTimers::default()));
+        let kept = Rc::clone(&handle);
+        let (addr, log) = world.probe_with(move |probe: &mut Probe<u64>| {
+            probe.on_start = Box::new(move |ctx| {
+                ctx.run_after(ms(10), note(1));
+                *kept.borrow_mut() = ctx.actor_timers();
+            });
+        });
+        drop(addr);
+        world.settle().await;
+        let timers = handle.borrow().list();
+        assert_eq!((timers.len(), world.timers.snapshot().owners), (1, 1));
+        assert_eq!(world.timers.cancel(timers[0].id), CancelOutcome::Cancelled);
+        world.settle().await;
+        assert_eq!((log.take(), world.timers.snapshot().owners), (vec![], 0));
     });
 }
 

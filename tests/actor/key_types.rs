@@ -1,7 +1,12 @@
 //! Keys and the types of messages: each type has keys of its own, unless they are shared; and the kinds of keys.
 
+use std::cell::Cell;
+use std::rc::Rc;
+
 use actix::prelude::*;
-use actix_timers::{CancelKey, CancelOutcome, KeySelector, TimerActor, TimerContext, TimerId, TimerKey, TimerOptions};
+use actix_timers::{
+    CancelKey, CancelOutcome, KeySelector, Target, TimerActor, TimerContext, TimerId, TimerKey, TimerOptions,
+};
 use support::{Census, Counted, Log, Note, Probe, Way, World, in_virtual_time, ms, run};
 
 type Owner = Addr<Probe<u32>>;
@@ -63,6 +68,33 @@ fn keys_of_messages_of_different_types_do_not_collide() {
             schedule_both(&world, way, &addr, key(7)).await;
             assert_eq!(cancel(&world, way, &addr, 7.into()).await, CancelOutcome::Cancelled);
             assert_eq!((world.pending(), cancel(&world, way, &addr, 7.into()).await), (0, CancelOutcome::NotFound));
+        });
+    }
+}
+
+/// The one cannot be cancelled any more: its handler runs. Keys are visited by type, in the order of the first uses.
+#[test]
+fn a_cancel_of_two_timers_with_a_key_reports_the_one_that_was_cancelled() {
+    for is_running_one_first in [true, false] {
+        in_virtual_time(TimerActor::builder, |world| async move {
+            let (outcome, census) = (Rc::new(Cell::new(None)), Census::default());
+            let (timers, seen) = (world.timers.clone(), Rc::clone(&outcome));
+            let (addr, log): (Owner, _) = world.probe_with(|probe| {
+                probe.hook = Box::new(move |_, ctx| seen.set(Some(timers.cancel_key(&ctx.address(), "k"))));
+            });
+            let running = || _ = world.timers.timer(Target::tracked(&addr), key("k")).after(ms(10), Note(1));
+            let pending = || _ = world.timers.timer(&addr, key("k")).after(ms(20), census.payload());
+            if is_running_one_first {
+                running();
+            }
+            pending();
+            if !is_running_one_first {
+                running();
+            }
+            world.run_to(10).await;
+            assert_eq!(log.take(), [(1, 10)]);
+            assert_eq!(outcome.get(), Some(CancelOutcome::Cancelled));
+            assert_eq!((world.pending(), census.live()), (0, 0));
         });
     }
 }

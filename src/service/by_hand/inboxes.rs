@@ -248,6 +248,38 @@ fn an_inbox_is_called_after_a_message_that_was_handled_while_it_was_sent() {
     assert_eq!(world.log(), [1, 2]);
 }
 
+/// An actor without an address is woken for a message. Before its inbox looks for that, another thread cancels the
+/// message and the last closure, and the watchdog's turn reports the end of the closure.
+#[test]
+fn an_inbox_leaves_when_the_last_closure_ends_during_its_poll() {
+    let World { clock, service, mut driver, driver_called, addr, mut listener, listener_called, .. } = World::new();
+    let ids = Arc::new(Mutex::new(Vec::new()));
+    let known = Arc::clone(&ids);
+    addr.do_send(Between(Hook::default()));
+    addr.do_send(Run(Box::new(move |ctx| {
+        *known.lock().unwrap() = vec![ctx.run_after(ms(1000), |_, _| ()), ctx.schedule_after(ms(10), number(1))];
+    })));
+    poll(&mut listener, &listener_called);
+    drop(addr);
+    let hook = Hook::default();
+    let waker = Waker::from(Arc::new(Last(Arc::clone(&hook))));
+    assert!(Pin::new(&mut *listener).poll(&mut TaskContext::from_waker(&waker)).is_pending());
+    drop(waker);
+    clock.jump(ms(10));
+    poll(&mut driver, &driver_called);
+    let elsewhere = Arc::clone(&service);
+    *hook.lock().unwrap() = Some(Box::new(move || {
+        for id in ids.lock().unwrap().drain(..) {
+            assert_eq!(elsewhere.cancel(id), CancelOutcome::Cancelled);
+        }
+        assert!(matches!(elsewhere.turn(TurnBy::Watchdog), TurnResult::Sleep(_)));
+    }));
+    poll(&mut listener, &listener_called);
+    assert!(hook.lock().unwrap().is_none(), "it was called during the poll");
+    let owner = *service.state().owners.by_mailbox.values().next().unwrap();
+    assert!(service.state().engine.owner(owner).is_some_and(|owner_state| owner_state.without_inbox));
+}
+
 /// The context is restarted during the sending of a message to it, by the waker that the message wakes. The sending
 /// cannot end before the restart, so the restart does not wait for it without end.
 #[test]

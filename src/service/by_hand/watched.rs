@@ -19,9 +19,9 @@ fn runtime() -> &'static Runtime {
 }
 
 /// Returns a world on a manual clock that the watchdog may cover. (It does not by itself, since no runtime is there.)
-fn watchable() -> World {
+fn watchable(builder: TimerActorBuilder) -> World {
     let observed = Observed { hands: ManualClock::new(), reading: Reading::default(), alarms: Arc::default() };
-    let actor = TimerActorBuilder::default().clock(observed.clone()).build().unwrap();
+    let actor = builder.clock(observed.clone()).build().unwrap();
     let settings = Settings { on_system_clock: true, ..actor.service().settings.clone() };
     let service = directory::enter(|number| Service::new(number, settings, Arc::new(observed.clone())));
     World::of(TimerActor::new(service), observed)
@@ -39,7 +39,11 @@ fn watch_of(world: &World) -> Arc<Watchdog> {
 }
 
 fn watched() -> (World, Arc<Watchdog>) {
-    let world = watchable();
+    watched_by(TimerActorBuilder::default())
+}
+
+fn watched_by(builder: TimerActorBuilder) -> (World, Arc<Watchdog>) {
+    let world = watchable(builder);
     let watchdog = watch_of(&world);
     (world, watchdog)
 }
@@ -253,6 +257,32 @@ fn the_watchdog_leaves_an_inbox_alone_that_goes_on() {
     assert!(world.service.state().owners.mailbox_deliveries.is_empty());
 }
 
+/// Queues wait for a driver that has much to do: the watchdog steps in 20 ms after its last turn, not after the answers
+/// that called it.
+#[test]
+fn the_watchdog_leaves_queues_to_a_running_driver() {
+    let (mut world, watchdog) = watched_by(TimerActorBuilder::default().expiry_budget(1));
+    let mut ears = [(); 3].map(|()| Ear::new());
+    for ear in &ears {
+        for n in [1, 2] {
+            world.timers.schedule_after(Target::tracked(&ear.addr).window(1), ms(10), number(n));
+        }
+    }
+    world.clock.jump(ms(10));
+    world.go_on();
+    ears.iter_mut().for_each(Ear::poll);
+    world.clock.jump(ms(15));
+    world.poll_driver();
+    let mut second_ones = |world: &World, passed| {
+        world.clock.jump(ms(passed));
+        watchdog.check();
+        ears.iter_mut().for_each(Ear::poll);
+        ears.iter().filter(|ear| ear.log() == [1, 2]).count()
+    };
+    assert_eq!(second_ones(&world, 19), 1, "the driver has sent one");
+    assert_eq!(second_ones(&world, 1), 2, "the watchdog has sent another");
+}
+
 #[test]
 fn an_idle_watchdog_check_does_not_wake_the_driver() {
     let (mut world, watchdog) = watched();
@@ -267,7 +297,7 @@ fn an_idle_watchdog_check_does_not_wake_the_driver() {
 /// A message will be late in 6 ms, and the driver may still be in time.
 #[test]
 fn the_watchdog_looks_every_ten_milliseconds_at_most() {
-    let mut world = watchable();
+    let mut world = watchable(TimerActorBuilder::default());
     let target = world.addr.clone();
     world.timers.schedule_after(&target, ms(5), number(1));
     world.poll_driver();
