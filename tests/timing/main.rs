@@ -8,6 +8,7 @@ mod scenarios_firing;
 mod scenarios_random;
 mod scenarios_range;
 mod schemes_agree;
+mod seeds;
 mod service;
 mod wheel_calls;
 mod wheel_model;

@@ -11,6 +11,7 @@
 
 use actix_timers::timing::{Advance, Key, MAX_TICK, Step, Tick};
 
+use schemes::HierarchicalWheel;
 use schemes::checked_wheel::{CheckedWheel, Fate};
 use schemes::random::Random;
 
@@ -65,6 +66,15 @@ fn all_seven_schemes_fire_the_same_entries_in_the_same_order() {
     for size in SIZES {
         run(size, operations / SIZES.len() as u64, || schemes::all(size));
     }
+}
+
+#[test]
+fn hierarchies_with_levels_of_different_size_fire_the_same_entries_in_the_same_order() {
+    let hierarchies = || -> Vec<Box<dyn schemes::Scheme>> {
+        let sizes: [(&[usize], usize); 4] = [(&[2, 5, 3], 2), (&[7], 3), (&[3, 64], 2), (&[60, 60], 24)];
+        sizes.map(|(finest, size)| Box::new(HierarchicalWheel::with_sizes(finest, size)) as _).into()
+    };
+    run(8, (operations() / SCHEMES_SHARE).min(4_000_000), hierarchies);
 }
 
 /// The wheel and the list only; every size gets an equal share of the operations.

@@ -22,6 +22,13 @@ impl HashedWheelWithRounds {
         Self { timers, ring, clock: 0 }
     }
 
+    /// Returns the remaining rounds and the slot of an outstanding timer.
+    pub fn rounds_and_slot(&self, handle: Handle) -> Option<(u64, usize)> {
+        let node = self.timers.find(handle)?;
+        let list = self.timers.list_of(node);
+        Some((self.timers.timer(node).rounds, self.ring.iter().position(|bucket| *bucket == list)?))
+    }
+
     fn size(&self) -> u64 {
         self.ring.len() as u64
     }

@@ -3,6 +3,9 @@
 //! A level takes timers due within one turn of it *from now*. When a coarse bucket expires, its timers are started
 //! again, on finer levels.
 //!
+//! Levels can differ in size, as in the paper: 60 seconds, 60 minutes, 24 hours. A bucket is always as wide as one turn
+//! of the level below.
+//!
 //! **The sort.** Take wheels of 20 and a timer A due at 25. At 0 that is more than one turn away, so A goes to the
 //! second level, into the bucket for 20 to 39. At 10 a timer B due at 25 is only 15 away: it goes to the first level at
 //! once. At 20 the coarse bucket is flushed and A is appended to the bucket for 25, *behind* B, though it was started
@@ -19,7 +22,8 @@ use super::{Expiry, Handle, Scheme, Tick};
 #[derive(Debug)]
 pub struct HierarchicalWheel {
     timers: Timers,
-    size: usize,
+    /// Buckets of each level, finest first; all levels above are like the last.
+    sizes: Vec<usize>,
     levels: Vec<Level>,
     /// Buckets by their first tick; of several with the same one the coarsest comes first, so that its timers are in
     /// the finer ones when those expire. A bucket whose timers were all stopped stays, and expires empty.
@@ -38,15 +42,35 @@ struct Level {
 }
 
 impl HierarchicalWheel {
+    /// Returns a hierarchy whose levels all have `size` buckets.
     pub fn new(size: usize) -> Self {
-        let mut wheel = Self { timers: Timers::new(), size, levels: Vec::new(), queue: BTreeMap::new(), clock: 0 };
+        Self::with_sizes(&[], size)
+    }
+
+    /// Returns a hierarchy with `finest` as the sizes of its first levels, and `size` buckets on each level above.
+    pub fn with_sizes(finest: &[usize], size: usize) -> Self {
+        let sizes = finest.iter().copied().chain([size]).collect();
+        let mut wheel = Self { timers: Timers::new(), sizes, levels: Vec::new(), queue: BTreeMap::new(), clock: 0 };
         wheel.add_level(1);
         wheel
     }
 
+    /// Returns the number of levels.
+    pub fn depth(&self) -> usize {
+        self.levels.len()
+    }
+
+    /// Returns the level of an outstanding timer, 0 for the finest, and its slot there.
+    pub fn level_and_slot(&self, handle: Handle) -> Option<(usize, usize)> {
+        let list = self.timers.list_of(self.timers.find(handle)?);
+        let slot_in = |level: &Level| level.ring.iter().position(|bucket| *bucket == list);
+        self.levels.iter().enumerate().find_map(|(number, level)| Some((number, slot_in(level)?)))
+    }
+
     fn add_level(&mut self, width: u64) {
-        let ring = self.timers.add_lists(self.size);
-        self.levels.push(Level { width, span: width.saturating_mul(self.size as u64), ring });
+        let size = self.sizes[self.levels.len().min(self.sizes.len() - 1)];
+        let ring = self.timers.add_lists(size);
+        self.levels.push(Level { width, span: width.saturating_mul(size as u64), ring });
     }
 
     /// Returns the bucket for `deadline`, entered in the queue.

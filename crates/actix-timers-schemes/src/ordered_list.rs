@@ -18,6 +18,11 @@ impl OrderedList {
         let list = timers.add_lists(1)[0];
         Self { timers, list }
     }
+
+    /// Returns the number of timers compared so far, in starts and in ticks.
+    pub const fn steps(&self) -> u64 {
+        self.timers.steps()
+    }
 }
 
 impl Scheme for OrderedList {

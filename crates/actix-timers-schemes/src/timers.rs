@@ -44,6 +44,8 @@ pub(crate) struct Timers {
     free: Vec<usize>,
     started: u64,
     len: usize,
+    /// Timers compared so far, in starts and in ticks.
+    steps: u64,
 }
 
 impl Timers {
@@ -73,7 +75,11 @@ impl Timers {
         let node = self.new_timer(deadline, id);
         // From the end: a new timer is more often due late than early, and equal deadlines stay in the order of starts.
         let mut place = self.nodes[list.0].before;
-        while place != list.0 && self.nodes[place].timer.deadline > deadline {
+        while place != list.0 {
+            self.steps += 1;
+            if self.nodes[place].timer.deadline <= deadline {
+                break;
+            }
             place = self.nodes[place].before;
         }
         self.link_after(place, node);
@@ -82,12 +88,28 @@ impl Timers {
 
     /// Stops the timer of the handle, if it is still outstanding.
     pub(crate) fn stop(&mut self, handle: Handle) -> bool {
+        self.find(handle).map(|node| self.remove(node)).is_some()
+    }
+
+    /// Returns the timer of the handle, if it is still outstanding.
+    pub(crate) fn find(&self, handle: Handle) -> Option<NodeId> {
         let node = handle.at as usize;
-        if self.nodes.get(node).is_none_or(|found| found.timer.order != handle.order) {
-            return false;
+        let found = self.nodes.get(node).is_some_and(|found| found.timer.order == handle.order);
+        found.then_some(NodeId(node))
+    }
+
+    /// Returns the list of a timer: the sentinel at the end of the timers behind it.
+    pub(crate) fn list_of(&self, node: NodeId) -> ListId {
+        let mut at = node.0;
+        while self.nodes[at].timer.order != NO_TIMER.order {
+            at = self.nodes[at].after;
         }
-        self.remove(NodeId(node));
-        true
+        ListId(at)
+    }
+
+    /// Returns the number of timers compared so far.
+    pub(crate) const fn steps(&self) -> u64 {
+        self.steps
     }
 
     /// Removes a timer.
@@ -133,6 +155,7 @@ impl Timers {
         let mut at = self.first(list);
         while let Some(node) = at {
             at = self.next(list, node);
+            self.steps += 1;
             if due(self.timer(node)) {
                 expired.push(self.remove(node).expiry());
             }
@@ -141,7 +164,11 @@ impl Timers {
 
     /// Removes the timers due by `now` from the front of a sorted list.
     pub(crate) fn expire_front(&mut self, list: ListId, expired: &mut Vec<Expiry>, now: Tick) {
-        while let Some(node) = self.first(list).filter(|node| self.timer(*node).deadline <= now) {
+        while let Some(node) = self.first(list) {
+            self.steps += 1;
+            if self.timer(node).deadline > now {
+                break;
+            }
             expired.push(self.remove(node).expiry());
         }
     }
