@@ -9,6 +9,7 @@ use crate::model::clock::Clock;
 use crate::service::deliver::driver::Driver;
 use crate::service::query::directory;
 use crate::service::state::{Service, Settings};
+use crate::trace;
 
 /// The actor that holds timers and delivers their messages.
 ///
@@ -38,7 +39,9 @@ impl TimerActor {
 
     /// Creates a timer actor from settings that were checked.
     pub(crate) fn create(settings: Settings, clock: Arc<dyn Clock>) -> Self {
-        Self { service: directory::enter(|number| Service::new(number, settings, clock)) }
+        let service = directory::enter(|number| Service::new(number, settings, clock));
+        service.contain(|| trace::many_timer_actors(&service.name, directory::len()));
+        Self { service }
     }
 
     pub(crate) const fn service(&self) -> &Arc<Service> {

@@ -28,14 +28,14 @@ mod warnings;
 #[cfg(not(feature = "tracing"))]
 pub(crate) use off::{
     DeadLetterLimiter, Delivering, IS_ON, Panics, PendingWarnings, TimerSpans, Warnings, abandoned, dead_letter,
-    lost_without_timers, reads_dead_letters,
+    lost_without_timers, many_timer_actors, reads_dead_letters,
 };
 #[cfg(feature = "tracing")]
 pub(crate) use on::{Delivering, IS_ON, TimerSpans, abandoned, dead_letter, lost_without_timers, reads_dead_letters};
 #[cfg(feature = "tracing")]
 pub use warnings::Limit;
 #[cfg(feature = "tracing")]
-pub(crate) use warnings::{DeadLetterLimiter, Panics, PendingWarnings, Warnings};
+pub(crate) use warnings::{DeadLetterLimiter, Panics, PendingWarnings, Warnings, many_timer_actors};
 
 /// A recipient that does not take its messages.
 #[derive(Debug, Clone, Copy)]

@@ -1,10 +1,12 @@
 //! Warnings for operators. `docs/guide/operations.md` lists each with the remedy.
 //!
 //! Warnings are collected under the lock, in a turn of the driver or of the watchdog, and emitted after its release: a
-//! subscriber is foreign code. Only dead letters are reported at once. At most one warning of each kind is emitted per
-//! [`EVERY`], by the clock of the timer actor, with the number suppressed since the previous one.
+//! subscriber is foreign code. Only dead letters and many timer actors are reported at once. At most one warning of each
+//! kind is emitted per [`EVERY`], by the clock of the timer actor, with the number suppressed since the previous one; of
+//! many timer actors one per process.
 
 use std::any::Any;
+use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -29,6 +31,9 @@ const STEP: Duration = Duration::from_secs(1);
 /// which it no longer is.
 const NEARLY_FULL: u64 = 80;
 const HAS_ROOM: u64 = 70;
+
+/// The number of timer actors of a process above which more than there are cores are reported, as in Netty.
+const MANY: usize = 64;
 
 /// The maximum length of a panic's text, in characters.
 const TEXT: usize = 200;
@@ -243,6 +248,18 @@ impl DeadLetterLimiter {
         let Some(suppressed) = self.pass(now, reason) else { return };
         let (id, reason) = (display(id), reason.as_str());
         warn!(target: "actix_timers", timer, id, reason, message_type, suppressed, error, "a message became a dead letter");
+    }
+}
+
+/// Warns of the first timer actor above the usual number of a process. Not to be called under a lock.
+pub(crate) fn many_timer_actors(timer: &str, running: usize) {
+    static WARNED: AtomicBool = AtomicBool::new(false);
+    if running <= MANY || WARNED.load(Ordering::Relaxed) {
+        return;
+    }
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    if running > cores && !WARNED.swap(true, Ordering::Relaxed) {
+        warn!(target: "actix_timers", timer, running, cores, "many timer actors run in this process");
     }
 }
 

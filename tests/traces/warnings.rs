@@ -1,6 +1,7 @@
 //! The warnings for a subscriber of `tracing`, in virtual time: once, and then at most every ten seconds.
 
 use std::fmt::{Debug, Write};
+use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -30,6 +31,7 @@ const MISSING: &str = "the driver is blocked, the watchdog runs instead";
 const STEPPED: &str = "the wall clock was stepped";
 const STUCK: &str = "a recipient does not take its messages";
 const PANICKED: &str = "a panic of user code was caught";
+const MANY: &str = "many timer actors run in this process";
 const DEAD: &str = "a message became a dead letter";
 const DURABLE_DEAD: &str = "a durable message became a dead letter";
 
@@ -602,12 +604,40 @@ fn of_each_timer_actor_for_itself() {
     });
 }
 
+/// The warning concerns the process, and tests beside this one have timer actors, too.
+#[test]
+fn of_many_timer_actors_once_in_a_process() {
+    support::in_own_process!(of_many_timer_actors_once_in_a_process, many_timer_actors);
+}
+
+fn many_timer_actors() {
+    let witness = Witness::default();
+    let layer = witness.clone().with_filter(LevelFilter::WARN);
+    let _guard = tracing::subscriber::set_default(Registry::default().with(layer));
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let start = |name: String| TimerActor::builder().name(name).build().unwrap();
+
+    let most = cores.max(64);
+    // A timer actor that is gone does not count.
+    let gone = System::new().block_on(async { TimerActor::builder().start().unwrap() });
+    *witness.timers.lock().unwrap() = Some(gone);
+    let mut actors: Vec<_> = (0..most).map(|number| start(format!("{number}"))).collect();
+    witness.nothing_else();
+    actors.push(start("one too many".to_owned()));
+    witness.the(MANY, &["timer=\"one too many\"", &format!("running={}", most + 1), &format!("cores={cores}")]);
+
+    actors.extend((0..10).map(|number| start(format!("more {number}"))));
+    actors.clear();
+    actors.extend((0..=most).map(|number| start(format!("again {number}"))));
+    witness.nothing_else();
+}
+
 /// Each warning is explained in the operations guide.
 #[test]
 fn every_warning_is_in_the_operations() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/guide/operations.md");
     let operations = std::fs::read_to_string(path).unwrap();
-    for text in [NEARLY_FULL, FULL, LATE, MISSING, STEPPED, STUCK, PANICKED, DEAD, DURABLE_DEAD] {
+    for text in [NEARLY_FULL, FULL, LATE, MISSING, STEPPED, STUCK, PANICKED, MANY, DEAD, DURABLE_DEAD] {
         assert!(operations.contains(&format!("| `{text}` |")), "{text}");
     }
 }

@@ -48,6 +48,11 @@ pub(crate) fn version() -> u64 {
     VERSION.load(Ordering::Acquire)
 }
 
+/// Returns the number of running services, internal ones included.
+pub(crate) fn len() -> usize {
+    DIRECTORY.len()
+}
+
 /// Returns all running services.
 pub(crate) fn running() -> Vec<Arc<Service>> {
     // Collected, so that no lock of the directory is held during calls to a service.
