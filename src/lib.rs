@@ -109,7 +109,7 @@ pub use model::{
     mailbox_policy::MailboxPolicy,
     manual_clock::ManualClock,
     options::TimerOptions,
-    repeat::Repeat,
+    repeat::{Occurrence, Repeat, RepeatTimes},
     request_time::RequestTime,
     source::MessageSource,
     target::Target,

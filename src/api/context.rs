@@ -17,7 +17,7 @@ use crate::model::handled_by::{AcceptsDueTimers, HandledBy};
 use crate::model::id::TimerId;
 use crate::model::key_selector::KeySelector;
 use crate::model::options::TimerOptions;
-use crate::model::repeat::Repeat;
+use crate::model::repeat::{Repeat, RepeatTimes};
 use crate::model::source::MessageSource;
 use crate::model::view::TimerInfo;
 use crate::service::schedule::deadline::Schedule;
@@ -170,11 +170,15 @@ where
     /// # let _sensor = system.block_on(async { Sensor { samples: 0 }.start() });
     /// # system.run().unwrap();
     /// ```
-    fn schedule_at_fixed_rate<M>(&mut self, repeat: impl Into<Repeat>, message: impl Into<MessageSource<M>>) -> TimerId
+    fn schedule_at_fixed_rate<M>(
+        &mut self,
+        repeat: impl Into<RepeatTimes>,
+        message: impl Into<MessageSource<M>>,
+    ) -> TimerId
     where
         M: HandledBy<A>,
     {
-        M::schedule_by(ContextScheduler::<A>::new(self), RepeatSchedule::FixedRate(repeat.into()), None, message.into())
+        M::schedule_by(ContextScheduler::<A>::new(self), RepeatSchedule::from(repeat.into()), None, message.into())
     }
 
     /// Delivers messages to this actor with a fixed delay, counted from the return of the previous message's handler.
@@ -308,11 +312,11 @@ where
     /// # System::new().block_on(async { Session { last_heard: Instant::now() }.start(); });
     /// ```
     #[doc(alias = "run_interval")]
-    fn run_every<F>(&mut self, repeat: impl Into<Repeat>, run: F) -> TimerId
+    fn run_every<F>(&mut self, repeat: impl Into<RepeatTimes>, run: F) -> TimerId
     where
         F: FnMut(&mut A, &mut Self) + 'static,
     {
-        ContextScheduler::<A>::new(self).run_repeatedly(RepeatSchedule::FixedRate(repeat.into()), None, run)
+        ContextScheduler::<A>::new(self).run_repeatedly(RepeatSchedule::from(repeat.into()), None, run)
     }
 
     /// Makes this actor run its due timers on a [request](crate::DueTimers) through its mailbox. To be called in

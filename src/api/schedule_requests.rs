@@ -13,7 +13,7 @@ use crate::model::cron::Cron;
 use crate::model::error::ScheduleError;
 use crate::model::id::TimerId;
 use crate::model::options::TimerOptions;
-use crate::model::repeat::Repeat;
+use crate::model::repeat::{Repeat, RepeatTimes};
 use crate::model::request_time::RequestTime;
 use crate::model::source::MessageSource;
 use crate::model::target::Target;
@@ -182,7 +182,7 @@ request! {
     /// ```
     ScheduleAtFixedRate: RepeatSchedule => MessageSource<M>,
     /// Returns a request to deliver messages to `target` at a fixed rate.
-    new(repeat: impl Into<Repeat>, impl Into<MessageSource<M>>) = RepeatSchedule::FixedRate(repeat.into())
+    new(repeat: impl Into<RepeatTimes>, impl Into<MessageSource<M>>) = RepeatSchedule::from(repeat.into())
 }
 
 request! {

@@ -17,7 +17,7 @@ use crate::model::error::ScheduleError;
 use crate::model::handled_by::HandledBy;
 use crate::model::id::TimerId;
 use crate::model::options::TimerOptions;
-use crate::model::repeat::Repeat;
+use crate::model::repeat::{Repeat, RepeatTimes};
 use crate::model::source::MessageSource;
 use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
@@ -116,11 +116,11 @@ impl<S> TimerBuilder<S> {
     }
 
     /// Delivers messages at a fixed rate. Jitter moves the whole grid, slack applies to each repetition.
-    pub fn at_fixed_rate<M>(self, repeat: impl Into<Repeat>, message: impl Into<MessageSource<M>>) -> TimerId
+    pub fn at_fixed_rate<M>(self, repeat: impl Into<RepeatTimes>, message: impl Into<MessageSource<M>>) -> TimerId
     where
         M: ScheduledBy<S>,
     {
-        M::schedule_by(self.scheduler, RepeatSchedule::FixedRate(repeat.into()), Some(&self.options), message.into())
+        M::schedule_by(self.scheduler, RepeatSchedule::from(repeat.into()), Some(&self.options), message.into())
     }
 
     /// As [`at_fixed_rate`](Self::at_fixed_rate), but hands a rejected message back.
@@ -129,18 +129,13 @@ impl<S> TimerBuilder<S> {
     /// As [`try_after`](Self::try_after); also for a period of zero, and for a schedule without deliveries.
     pub fn try_at_fixed_rate<M>(
         self,
-        repeat: impl Into<Repeat>,
+        repeat: impl Into<RepeatTimes>,
         message: impl Into<MessageSource<M>>,
     ) -> Result<TimerId, ScheduleError<MessageSource<M>>>
     where
         M: ScheduledBy<S>,
     {
-        M::try_schedule_by(
-            self.scheduler,
-            RepeatSchedule::FixedRate(repeat.into()),
-            Some(&self.options),
-            message.into(),
-        )
+        M::try_schedule_by(self.scheduler, RepeatSchedule::from(repeat.into()), Some(&self.options), message.into())
     }
 
     /// Delivers messages with a fixed delay. Jitter applies to the first, slack to each of them.
@@ -242,22 +237,22 @@ where
     }
 
     /// Runs a closure in the actor at a fixed rate. Jitter moves all runs by the same time, slack applies to each.
-    pub fn run_every<F>(self, repeat: impl Into<Repeat>, run: F) -> TimerId
+    pub fn run_every<F>(self, repeat: impl Into<RepeatTimes>, run: F) -> TimerId
     where
         F: FnMut(&mut A, &mut A::Context) + 'static,
     {
-        self.scheduler.run_repeatedly(RepeatSchedule::FixedRate(repeat.into()), Some(&self.options), run)
+        self.scheduler.run_repeatedly(RepeatSchedule::from(repeat.into()), Some(&self.options), run)
     }
 
     /// As [`run_every`](Self::run_every), but hands a rejected closure back.
     ///
     /// # Errors
     /// As [`try_at_fixed_rate`](Self::try_at_fixed_rate).
-    pub fn try_run_every<F>(self, repeat: impl Into<Repeat>, run: F) -> Result<TimerId, ScheduleError<F>>
+    pub fn try_run_every<F>(self, repeat: impl Into<RepeatTimes>, run: F) -> Result<TimerId, ScheduleError<F>>
     where
         F: FnMut(&mut A, &mut A::Context) + 'static,
     {
-        self.scheduler.try_run_repeatedly(RepeatSchedule::FixedRate(repeat.into()), Some(&self.options), run)
+        self.scheduler.try_run_repeatedly(RepeatSchedule::from(repeat.into()), Some(&self.options), run)
     }
 
     /// Runs a closure in the actor with a fixed delay between the end of one run and the next.

@@ -13,7 +13,7 @@ use crate::model::cron::Cron;
 use crate::model::error::{CancelOutcome, RescheduleOutcome};
 use crate::model::id::TimerId;
 use crate::model::options::TimerOptions;
-use crate::model::repeat::Repeat;
+use crate::model::repeat::{Repeat, RepeatTimes};
 use crate::model::request_time::RequestTime;
 use crate::model::source::MessageSource;
 use crate::model::target::Target;
@@ -152,13 +152,13 @@ impl Timers {
     pub fn schedule_at_fixed_rate<M>(
         &self,
         target: impl Into<Target<M>>,
-        repeat: impl Into<Repeat>,
+        repeat: impl Into<RepeatTimes>,
         message: impl Into<MessageSource<M>>,
     ) -> TimerId
     where
         M: TimerMessage,
     {
-        let request = TimerRequest::now(RepeatSchedule::FixedRate(repeat.into()), None);
+        let request = TimerRequest::now(RepeatSchedule::from(repeat.into()), None);
         self.service.schedule(request, target.into(), message.into())
     }
 

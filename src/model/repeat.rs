@@ -1,5 +1,6 @@
 //! The schedule of a repeating timer.
 
+use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use crate::engine::MissedTickBehavior;
@@ -39,6 +40,38 @@ impl Repeat {
         Self { period, first_after: None, times: None, until: None, missed: MissedTickBehavior::Skip }
     }
 
+    /// Returns times that a closure computes one by one, on the wall clock: each from the delivery before it, the first
+    /// from the request. With `None` the timer ends. Calls at a fixed rate and `run_every` take them.
+    ///
+    /// The closure runs when a message is delivered, on the thread that delivers, before the handler, and must not take
+    /// long. If it panics, the timer ends, and the message is a dead letter with the reason `source_panicked`. A `None`
+    /// or a panic at the request rejects that. A time that has passed is due in the next tick.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use actix::prelude::*;
+    /// use actix_timers::{Repeat, TimerContext};
+    /// # #[derive(Clone, Message)]
+    /// # #[rtype(result = "()")]
+    /// # struct Retry;
+    /// # struct Upload;
+    /// # impl Handler<Retry> for Upload { type Result = (); fn handle(&mut self, _: Retry, _: &mut Context<Self>) {} }
+    ///
+    /// impl Actor for Upload {
+    ///     type Context = Context<Self>;
+    ///
+    ///     fn started(&mut self, ctx: &mut Self::Context) {
+    ///         // After 1, 2, 4, 8 and 16 seconds.
+    ///         let mut delays = (0..5).map(|attempt| Duration::from_secs(1 << attempt));
+    ///         ctx.schedule_at_fixed_rate(Repeat::computed(move |last| Some(last.due + delays.next()?)), Retry);
+    ///     }
+    /// }
+    /// # System::new().block_on(async { Upload.start(); });
+    /// ```
+    pub fn computed(next: impl FnMut(Occurrence) -> Option<SystemTime> + Send + 'static) -> RepeatTimes {
+        RepeatTimes(Times::Computed(Box::new(next)))
+    }
+
     /// Sets the time from the call to the first delivery, instead of one period.
     pub const fn first_after(self, delay: Duration) -> Self {
         Self { first_after: Some(delay), ..self }
@@ -63,5 +96,40 @@ impl Repeat {
 impl From<Duration> for Repeat {
     fn from(period: Duration) -> Self {
         Self::every(period)
+    }
+}
+
+/// The delivery after which the next time is [computed](Repeat::computed).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Occurrence {
+    /// Its computed time; before the first delivery the time of the request. Times counted from it do not drift.
+    pub due: SystemTime,
+    /// The present time. It is before `due` if the timer was moved, or the clock stepped.
+    pub now: SystemTime,
+}
+
+/// The times of a repeating timer: a [`Repeat`], or [computed](Repeat::computed) times, which cannot be stored.
+pub struct RepeatTimes(pub(crate) Times);
+
+pub(crate) enum Times {
+    Every(Repeat),
+    Computed(NextTime),
+}
+
+pub(crate) type NextTime = Box<dyn FnMut(Occurrence) -> Option<SystemTime> + Send>;
+
+impl<R: Into<Repeat>> From<R> for RepeatTimes {
+    fn from(repeat: R) -> Self {
+        Self(Times::Every(repeat.into()))
+    }
+}
+
+impl fmt::Debug for RepeatTimes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Times::Every(repeat) => repeat.fmt(f),
+            Times::Computed(_) => f.write_str("Computed"),
+        }
     }
 }

@@ -1,5 +1,5 @@
-//! No user code runs under the lock: messages, their copies and sources, handlers' answers, clocks, wakers and
-//! addresses check at each use and drop whether it is held.
+//! No user code runs under the lock: messages, their copies and sources, computed times, handlers' answers, clocks,
+//! wakers and addresses check at each use and drop whether it is held.
 //!
 //! All runs on one thread, on a clock that the watchdog does not cover: if the lock is held, it is held around this
 //! very call.
@@ -27,7 +27,7 @@ use crate::model::id::TimerId;
 use crate::model::mailbox_policy::MailboxPolicy;
 use crate::model::manual_clock::ManualClock;
 use crate::model::options::TimerOptions;
-use crate::model::repeat::Repeat;
+use crate::model::repeat::{Repeat, RepeatTimes};
 use crate::model::request_time::RequestTime;
 use crate::model::source::MessageSource;
 use crate::model::target::Target;
@@ -70,6 +70,28 @@ impl Drop for Tender {
     fn drop(&mut self) {
         look("the drop of a message");
     }
+}
+
+/// A value of a closure that checks the lock.
+struct Captured;
+
+impl Drop for Captured {
+    fn drop(&mut self) {
+        look("the drop of a computation");
+    }
+}
+
+/// Returns times that a closure computes, without an end or a limited number.
+fn computed(times: Option<usize>) -> RepeatTimes {
+    let (captured, mut left) = (Captured, times);
+    Repeat::computed(move |last| {
+        let _captured = &captured;
+        look("a computation");
+        if let Some(left) = &mut left {
+            *left = left.checked_sub(1)?;
+        }
+        Some(last.due + ms(4))
+    })
 }
 
 /// A handler's answer that checks the lock.
@@ -265,6 +287,12 @@ impl World {
             let until = self.clock.wall() + ms(9);
             ids.push(timers.schedule_at_fixed_rate(target, Repeat::every(ms(4)).until(until), Tender));
             ids.push(timers.schedule_at(target, self.clock.wall() + ms(5), Tender));
+            for times in [Some(0), Some(2), None] {
+                ids.push(timers.schedule_at_fixed_rate(target, computed(times), Tender));
+                timers.addr().do_send(ScheduleAtFixedRate::new(target, computed(times), Tender));
+            }
+            ids.push(keyed().at_fixed_rate(computed(None), Tender));
+            ids.push(keyed().at_fixed_rate(computed(None), Tender));
             timers.addr().do_send(ScheduleAfter::new(target, ms(5), Tender));
             timers.addr().do_send(ScheduleAtFixedRate::new(target, ms(5), Tender));
             timers.addr().do_send(ScheduleWithFixedDelay::new(target, ms(5), Tender));
@@ -280,6 +308,9 @@ impl World {
             ctx.timer(TimerOptions::new().key("k")).after(ms(5), Tender);
             ctx.schedule_at_fixed_rate(ms(4), Tender);
             ctx.schedule_with_fixed_delay(Repeat::every(ms(4)).times(2), Tender);
+            for times in [Some(0), Some(2), None] {
+                ctx.schedule_at_fixed_rate(computed(times), Tender);
+            }
         })));
         give_way().await;
         ids

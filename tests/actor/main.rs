@@ -6,6 +6,7 @@ mod all_arbiters;
 mod batch;
 mod bounds;
 mod closures;
+mod computed_times;
 mod counters;
 #[cfg(feature = "cron")]
 mod cron;

@@ -2,8 +2,8 @@
 
 use actix::prelude::*;
 use actix_timers::{
-    MessageSource, Repeat, ScheduleAtFixedRate, ScheduleError, ScheduleWithFixedDelay, TimerContext, TimerId,
-    TimerOptions,
+    MessageSource, Repeat, RepeatTimes, ScheduleAtFixedRate, ScheduleError, ScheduleWithFixedDelay, TimerContext,
+    TimerId, TimerOptions,
 };
 
 use crate::{Log, Name, Note, Probe, Way, World, run};
@@ -33,20 +33,31 @@ impl World {
         let (repeat, messages) = (repeat.into(), messages.into());
         let options = TimerOptions::new();
         match (way, kind) {
-            (Way::Direct, Kind::Rate) => self.timers.timer(addr, options).try_at_fixed_rate(repeat, messages),
+            (_, Kind::Rate) => self.repeat_at(way, addr, repeat, messages).await,
             (Way::Direct, Kind::Delay) => self.timers.timer(addr, options).try_with_fixed_delay(repeat, messages),
-            (Way::Message, Kind::Rate) => {
-                self.timers.addr().send(ScheduleAtFixedRate::new(addr, repeat, messages)).await.unwrap()
-            }
             (Way::Message, Kind::Delay) => {
                 self.timers.addr().send(ScheduleWithFixedDelay::new(addr, repeat, messages)).await.unwrap()
-            }
-            (Way::Context, Kind::Rate) => {
-                run(addr, move |_, ctx| ctx.timer(options).try_at_fixed_rate(repeat, messages)).await
             }
             (Way::Context, Kind::Delay) => {
                 run(addr, move |_, ctx| ctx.timer(options).try_with_fixed_delay(repeat, messages)).await
             }
+        }
+    }
+
+    /// Schedules a note at any times in one of the three ways.
+    pub async fn repeat_at<N: Name>(
+        &self,
+        way: Way,
+        addr: &Addr<Probe<N>>,
+        times: impl Into<RepeatTimes>,
+        messages: impl Into<MessageSource<Note<N>>>,
+    ) -> Result<TimerId, Rejected<N>> {
+        let (times, messages) = (times.into(), messages.into());
+        let options = TimerOptions::new();
+        match way {
+            Way::Direct => self.timers.timer(addr, options).try_at_fixed_rate(times, messages),
+            Way::Message => self.timers.addr().send(ScheduleAtFixedRate::new(addr, times, messages)).await.unwrap(),
+            Way::Context => run(addr, move |_, ctx| ctx.timer(options).try_at_fixed_rate(times, messages)).await,
         }
     }
 }

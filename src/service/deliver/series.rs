@@ -1,6 +1,6 @@
 //! The producer of the messages of a repeating timer, as it is stored.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use crate::engine::{ClockReading, DeadLetterReason, DueTimer, NextRun, Outcome, Recurrence, Repeated};
 use crate::model::carried::Carried;
@@ -9,6 +9,7 @@ use crate::service::deliver::job::{Committed, Deferred, Destination, Job, Via};
 use crate::service::deliver::message_ref::{BoxedContents, BoxedMessage, MessageRef, Ticket};
 use crate::service::deliver::wakeup::Wakeup;
 use crate::service::schedule::calendar::Calendar;
+use crate::service::schedule::deadline::since_epoch;
 use crate::service::schedule::repeating::Clocks;
 use crate::service::state::{Service, State};
 
@@ -57,19 +58,25 @@ impl<C: Carried> Producer<C> {
         C::next_of(&mut self.source)
     }
 
-    fn after_this(&self, recurrence: &Recurrence, now: ClockReading, via: Via) -> NextRun {
-        let Some(calendar) = &self.calendar else {
+    fn after_this(&mut self, recurrence: &Recurrence, now: ClockReading, via: Via) -> NextRun {
+        let Some(calendar) = &mut self.calendar else {
             return match recurrence.after_this(now, via != Via::Mailbox) {
                 // A message may wait long in a mailbox, and a repetition missed meanwhile is known only afterwards.
                 NextRun::At { .. } if via == Via::OwnMailbox => NextRun::AfterHandler,
                 next => next,
             };
         };
-        // If the wall clock has gone back a little, no time repeats.
-        let last = now.wall.unwrap_or_default().max(recurrence.wall().unwrap_or_default());
-        let next = SystemTime::UNIX_EPOCH.checked_add(last).and_then(|last| calendar.next_after(last));
-        let at = next.and_then(|next| next.duration_since(SystemTime::UNIX_EPOCH).ok());
-        at.map_or(NextRun::Never, |at| recurrence.on_wall_clock(at, now))
+        let wall = now.wall.unwrap_or_default();
+        let [due, wall] =
+            [recurrence.wall().unwrap_or(wall), wall].map(|time| SystemTime::UNIX_EPOCH.checked_add(time));
+        let at = due.zip(wall).and_then(|(due, wall)| calendar.next(due, wall)).map(since_epoch);
+        match at.map_or(NextRun::Never, |at| recurrence.on_wall_clock(at, now)) {
+            // A past time is due in the next tick: past times without end must not stop virtual time.
+            NextRun::At { due, wall } => {
+                NextRun::At { due: due.max(now.time.saturating_add(Duration::from_nanos(1))), wall }
+            }
+            never => never,
+        }
     }
 }
 
@@ -185,9 +192,9 @@ where
     /// Takes the next message of the series.
     fn take_boxed(self) -> Option<BoxedMessage> {
         let Self { to, producer } = self;
-        let mut source = producer?.source;
+        let Producer { mut source, calendar } = producer?;
         let source = Box::new(move || C::next_of(&mut source).into_any());
-        Some(BoxedMessage { contents: BoxedContents::Source(source), rest: Box::new(to) })
+        Some(BoxedMessage { contents: BoxedContents::Source(source), rest: Box::new((to, calendar)) })
     }
 }
 

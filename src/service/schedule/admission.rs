@@ -271,9 +271,13 @@ impl Service {
         M: TimerMessage,
     {
         if const { is_large::<M>() } {
-            return unpacked::<P, Boxed<M>>(self.schedule_packed::<P, R, Boxed<M>>(request, to, P::pack(messages)));
+            return self.unpacked::<P, Boxed<M>>(self.schedule_packed::<P, R, Boxed<M>>(
+                request,
+                to,
+                P::pack(messages),
+            ));
         }
-        unpacked::<P, M>(self.schedule_packed::<P, R, M>(request, to, P::pack(messages)))
+        self.unpacked::<P, M>(self.schedule_packed::<P, R, M>(request, to, P::pack(messages)))
     }
 
     #[inline(always)]
@@ -350,7 +354,7 @@ impl Service {
         answers.extend(
             admissions
                 .into_iter()
-                .map(|(delay, admission)| unpacked::<Schedule, C>(self.answer(delay, None, admission))),
+                .map(|(delay, admission)| self.unpacked::<Schedule, C>(self.answer(delay, None, admission))),
         );
     }
 
@@ -399,30 +403,33 @@ impl Service {
         self.meters.rejected_invalid.increment(1);
         impossible.with(message)
     }
-}
 
-/// Unpacks the messages of a rejected request.
-#[inline(always)]
-fn unpacked<P, C>(answer: Result<TimerId, ScheduleError<P::Packed<C>>>) -> Result<TimerId, ScheduleError<P::Messages>>
-where
-    P: Plan<C::Message>,
-    C: Carried,
-{
-    match answer {
-        Ok(id) => Ok(id),
-        Err(rejected) => Err(unpack_rejected::<P, C>(rejected)),
+    /// Unpacks the messages of a rejected request.
+    #[inline(always)]
+    fn unpacked<P, C>(
+        &self,
+        answer: Result<TimerId, ScheduleError<P::Packed<C>>>,
+    ) -> Result<TimerId, ScheduleError<P::Messages>>
+    where
+        P: Plan<C::Message>,
+        C: Carried,
+    {
+        match answer {
+            Ok(id) => Ok(id),
+            Err(rejected) => Err(self.unpack_rejected::<P, C>(rejected)),
+        }
     }
-}
 
-/// Not inlined, as [`Service::report_rejected`].
-#[cold]
-#[inline(never)]
-fn unpack_rejected<P, C>(rejected: ScheduleError<P::Packed<C>>) -> ScheduleError<P::Messages>
-where
-    P: Plan<C::Message>,
-    C: Carried,
-{
-    rejected.map(P::unpack::<C>)
+    /// Not inlined, as [`Service::report_rejected`].
+    #[cold]
+    #[inline(never)]
+    fn unpack_rejected<P, C>(&self, rejected: ScheduleError<P::Packed<C>>) -> ScheduleError<P::Messages>
+    where
+        P: Plan<C::Message>,
+        C: Carried,
+    {
+        rejected.map(|packed| P::unpack::<C>(self, packed))
+    }
 }
 
 impl State {

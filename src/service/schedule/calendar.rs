@@ -5,29 +5,36 @@ use std::time::{Duration, SystemTime};
 
 #[cfg(feature = "cron")]
 use crate::model::cron::Cron;
+use crate::model::repeat::{NextTime, Occurrence};
 
 /// Wall-clock times, each postponed by the same time.
 pub(crate) struct Calendar {
-    next_after: Box<dyn Fn(SystemTime) -> Option<SystemTime> + Send>,
+    next: NextTime,
     later: Duration,
 }
 
 impl Calendar {
-    /// Returns the next time after `last`; `None` if there is none.
-    pub(crate) fn next_after(&self, last: SystemTime) -> Option<SystemTime> {
-        (self.next_after)(last.checked_sub(self.later)?)?.checked_add(self.later)
+    pub(crate) const fn new(next: NextTime) -> Self {
+        Self { next, later: Duration::ZERO }
+    }
+
+    /// Returns the time after the delivery, at `now`, that was due at `due`; `None` if there is none. Runs user code.
+    pub(crate) fn next(&mut self, due: SystemTime, now: SystemTime) -> Option<SystemTime> {
+        let last = Occurrence { due: due.checked_sub(self.later)?, now: now.checked_sub(self.later)? };
+        (self.next)(last)?.checked_add(self.later)
     }
 
     /// Postpones all times.
-    pub(crate) fn postponed(self, later: Duration) -> Self {
-        Self { later, ..self }
+    pub(crate) fn postponed(self, by: Duration) -> Self {
+        Self { later: self.later.saturating_add(by), ..self }
     }
 }
 
+/// If the wall clock has gone back a little, no time repeats.
 #[cfg(feature = "cron")]
 impl From<Cron> for Calendar {
     fn from(cron: Cron) -> Self {
-        Self { next_after: Box::new(move |last| cron.next_after(last)), later: Duration::ZERO }
+        Self::new(Box::new(move |last: Occurrence| cron.next_after(last.due.max(last.now))))
     }
 }
 

@@ -3,13 +3,13 @@
 //! A [`Schedule`] has one time and takes one message; a [`RepeatSchedule`] has many and takes the source of messages.
 //! Each new kind of schedule is a variant of one of them, or a third [`Plan`].
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::engine::{Recurrence, RepeatMode};
 use crate::model::carried::Carried;
 use crate::model::error::ScheduleError;
 use crate::model::options::TimerOptions;
-use crate::model::repeat::Repeat;
+use crate::model::repeat::{Repeat, RepeatTimes, Times};
 use crate::model::source::MessageSource;
 use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::job::{Destination, Job};
@@ -29,7 +29,8 @@ pub(crate) trait Plan<M: TimerMessage>: Sized {
 
     fn pack<C: Carried<Message = M>>(messages: Self::Messages) -> Self::Packed<C>;
 
-    fn unpack<C: Carried<Message = M>>(packed: Self::Packed<C>) -> Self::Messages;
+    /// Returns the messages of a rejected timer, and drops the rest. Not to be called under the lock.
+    fn unpack<C: Carried<Message = M>>(service: &Service, packed: Self::Packed<C>) -> Self::Messages;
 
     /// Returns the message of a rejected timer, unless it would have to be made.
     fn into_message(messages: Self::Messages) -> Option<M>;
@@ -71,7 +72,7 @@ impl<M: TimerMessage> Plan<M> for Schedule {
     }
 
     #[inline(always)]
-    fn unpack<C: Carried<Message = M>>(message: C) -> M {
+    fn unpack<C: Carried<Message = M>>(_: &Service, message: C) -> M {
         message.unpack()
     }
 
@@ -99,8 +100,19 @@ pub(crate) enum RepeatSchedule {
     /// A period after each delivery.
     FixedDelay(Repeat),
     /// At wall-clock times.
-    #[cfg_attr(not(feature = "cron"), expect(dead_code, reason = "only cron expressions are calendars"))]
+    #[cfg_attr(not(feature = "cron"), expect(dead_code, reason = "only cron expressions are fixed"))]
     Calendar(Calendar),
+    /// At wall-clock times that begin with the request.
+    Computed(Calendar),
+}
+
+impl From<RepeatTimes> for RepeatSchedule {
+    fn from(times: RepeatTimes) -> Self {
+        match times.0 {
+            Times::Every(repeat) => Self::FixedRate(repeat),
+            Times::Computed(next) => Self::Computed(Calendar::new(next)),
+        }
+    }
 }
 
 impl<M: TimerMessage> Plan<M> for RepeatSchedule {
@@ -112,7 +124,8 @@ impl<M: TimerMessage> Plan<M> for RepeatSchedule {
         Producer { source: C::pack_source(source), calendar: None }
     }
 
-    fn unpack<C: Carried<Message = M>>(producer: Producer<C>) -> MessageSource<M> {
+    fn unpack<C: Carried<Message = M>>(service: &Service, producer: Producer<C>) -> MessageSource<M> {
+        service.drop_contained(producer.calendar);
         C::unpack_source(producer.source)
     }
 
@@ -138,13 +151,11 @@ impl<M: TimerMessage> Plan<M> for RepeatSchedule {
             Self::FixedDelay(repeat) => {
                 service.periodic(now, waited, later, repeat, RepeatMode::FixedDelay { period: repeat.period })?
             }
+            // Postponed as a whole: the first time may be one that has passed without jitter.
             Self::Calendar(calendar) => {
-                let calendar = calendar.postponed(later);
-                let at = calendar.next_after(service.clock.wall()).ok_or(Impossible::NeverDue)?;
-                producer.calendar = Some(Box::new(calendar));
-                let due_time = service.due_time(now, Duration::ZERO, Schedule::At(at), None);
-                (due_time, Recurrence::new(RepeatMode::Calendar, due_time.due).at(since_epoch(at)))
+                service.on_calendar(now, waited, calendar.postponed(later), Duration::ZERO, &mut producer.calendar)?
             }
+            Self::Computed(calendar) => service.on_calendar(now, waited, calendar, later, &mut producer.calendar)?,
         };
         let recurrence = recurrence.slack(options.map_or(Duration::ZERO, |options| options.slack));
         let due_time = DueTime { deadline: recurrence.deadline(service.tick, due_time.deadline), ..due_time };
@@ -153,6 +164,28 @@ impl<M: TimerMessage> Plan<M> for RepeatSchedule {
 }
 
 impl Service {
+    /// Returns the time of the first message, postponed by `later`, and the recurrence of a timer with a calendar, which
+    /// moves to its place.
+    fn on_calendar(
+        &self,
+        now: Duration,
+        waited: Duration,
+        mut calendar: Calendar,
+        later: Duration,
+        place: &mut Option<Box<Calendar>>,
+    ) -> Result<(DueTime, Recurrence), Impossible> {
+        let wall = self.clock.wall();
+        let requested = wall.checked_sub(waited).unwrap_or(SystemTime::UNIX_EPOCH);
+        let first = self.contain(|| calendar.next(requested, wall)?.checked_add(later)).flatten();
+        let Some(at) = first else {
+            self.drop_contained(calendar);
+            return Err(Impossible::NeverDue);
+        };
+        *place = Some(Box::new(calendar.postponed(later)));
+        let due_time = self.due_time(now, Duration::ZERO, Schedule::At(at), None);
+        Ok((due_time, Recurrence::new(RepeatMode::Calendar, due_time.due).at(since_epoch(at))))
+    }
+
     /// Returns the time of the first message, postponed by `later`, and the recurrence of a timer with a period.
     fn periodic(
         &self,

@@ -33,7 +33,7 @@ impl Service {
         }
         let (mut message, mut rest) = (None, None);
         if self.has_subscribers() && !self.is_stopped() && !is_thread_bound {
-            message = P::into_message(P::unpack::<C>(packed)).map(|message| Box::new(message) as _);
+            message = P::into_message(P::unpack::<C>(self, packed)).map(|message| Box::new(message) as _);
         } else {
             rest = Some(packed);
         }

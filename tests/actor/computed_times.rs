@@ -1,0 +1,546 @@
+//! Repeating timers whose times a closure computes: on time and late, past and far times, ends, panics, cancels, moves,
+//! steps of the wall clock.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use actix::prelude::*;
+use actix_timers::{
+    CancelOutcome, DeadLetterReason, MailboxPolicy, Occurrence, Repeat, RepeatTimes, RescheduleOutcome,
+    ScheduleAtFixedRate, ScheduleError, Target, TimerActor, TimerContext, TimerId, TimerOptions,
+};
+use support::repeat::times;
+use support::{Census, Note, OnDrop, Way, World, count_panics, in_virtual_time, listen, ms, panic_on_purpose, run};
+
+const HOUR: u64 = 60 * 60 * 1000;
+
+/// Returns a timer's times: `delay` after each other, a number of times.
+fn every(delay: u64, times: usize) -> RepeatTimes {
+    let mut left = times;
+    Repeat::computed(move |last| {
+        left = left.checked_sub(1)?;
+        Some(last.due + ms(delay))
+    })
+}
+
+/// A list of the occurrences that a closure got, in milliseconds since the start of a world.
+#[derive(Clone, Default)]
+struct Seen(Arc<Mutex<Vec<(u64, u64)>>>);
+
+impl Seen {
+    fn push(&self, world_start: SystemTime, last: Occurrence) {
+        let [due, now] = [last.due, last.now].map(|time| time.duration_since(world_start).unwrap().as_millis() as u64);
+        self.0.lock().unwrap().push((due, now));
+    }
+
+    fn take(&self) -> Vec<(u64, u64)> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+/// Returns times computed by `next` from due time and present time, in milliseconds since the start of the world.
+fn computed(world: &World, seen: &Seen, mut next: impl FnMut(u64, u64) -> Option<u64> + Send + 'static) -> RepeatTimes {
+    let (start, seen) = (world.wall_start, seen.clone());
+    Repeat::computed(move |last| {
+        seen.push(start, last);
+        let (due, now) = *seen.0.lock().unwrap().last()?;
+        next(due, now).map(|at| start + ms(at))
+    })
+}
+
+#[test]
+fn each_time_is_computed_from_the_one_before_and_none_ends_the_timer() {
+    in_virtual_time(TimerActor::builder, async |world| {
+        for way in Way::ALL {
+            let (addr, log) = world.probe();
+            let (start, seen, before) = (world.now(), Seen::default(), world.timers.snapshot().counters);
+            let mut delays = [10, 20, 40].into_iter();
+            let doubled = computed(&world, &seen, move |due, _| Some(due + delays.next()?));
+            let id = world.repeat_at(way, &addr, doubled, Note(1)).await.unwrap();
+            assert_eq!(world.timers.get(id).unwrap().period, None);
+            world.run_to(start + 500).await;
+            assert_eq!(times(&log), [10, 30, 70].map(|at| start + at), "{way:?}");
+            assert_eq!(seen.take(), [0, 10, 30, 70].map(|at| (start + at, start + at)));
+            assert_eq!(world.timers.get(id), None);
+            let counters = world.timers.snapshot().counters;
+            assert_eq!((counters.accepted - before.accepted, counters.delivered - before.delivered), (3, 3));
+            assert_eq!(world.pending(), 0);
+        }
+    });
+}
+
+#[test]
+fn a_closure_runs_at_computed_times() {
+    in_virtual_time(TimerActor::builder, async |world| {
+        let (addr, log) = world.probe::<u64>();
+        run(&addr, |_, ctx| ctx.run_every(every(10, 3), |probe, _| probe.log.push(1, probe.watch.now()))).await;
+        run(&addr, |_, ctx| {
+            ctx.timer(TimerOptions::new().key(1)).run_every(every(15, 1), |probe, _| probe.log.push(2, 0));
+        })
+        .await;
+        world.run_to(100).await;
+        assert_eq!(log.take(), [(1, 10), (2, 0), (1, 20), (1, 30)]);
+        assert_eq!(world.pending(), 0);
+    });
+}
+
+#[test]
+fn times_that_are_computed_from_due_times_do_not_drift_and_are_never_early() {
+    in_virtual_time(
+        || TimerActor::builder().tick(ms(10)).wheel_size(8),
+        async |world| {
+            let (addr, log) = world.probe();
+            world.timers.schedule_at_fixed_rate(&addr, every(25, 100), Note(1));
+            world.run_to(3000).await;
+            // The wall clock is not in step with the ticks.
+            let runs = times(&log);
+            assert_eq!(runs.len(), 100);
+            for (run, at) in (1..).zip(runs) {
+                assert!((25 * run..=25 * run + 10).contains(&at), "run {run} at {at}");
+            }
+        },
+    );
+}
+
+/// The closure decides about missed times. A past time is due in the next tick.
+#[test]
+fn missed_times_come_one_in_a_tick_or_are_skipped_as_the_closure_computes_them() {
+    in_virtual_time(TimerActor::builder, async |world| {
+        for way in Way::ALL {
+            let start = world.now();
+            let (each, each_log) = world.probe();
+            let (coming, coming_log) = world.probe();
+            let (seen, ignored) = (Seen::default(), Seen::default());
+            let all = computed(&world, &seen, |due, _| Some(due + 10));
+            let all = world.repeat_at(way, &each, all, Note(1)).await.unwrap();
+            let skip = computed(&world, &ignored, move |due, now| Some(due + 10 * ((now - due) / 10 + 1)));
+            let skip = world.repeat_at(way, &coming, skip, Note(1)).await.unwrap();
+            world.run_to(start + 10).await;
+            world.jump_to(start + 55).await;
+            world.run_to(start + 80).await;
+            assert_eq!(times(&each_log), [10, 55, 56, 57, 58, 60, 70, 80].map(|at| start + at), "{way:?}");
+            assert_eq!(times(&coming_log), [10, 55, 60, 70, 80].map(|at| start + at), "{way:?}");
+            let late = [(0, 0), (10, 10), (20, 55), (30, 56), (40, 57), (50, 58), (60, 60), (70, 70), (80, 80)];
+            assert_eq!(seen.take(), late.map(|(due, now)| (start + due, start + now)));
+            assert!(world.timers.cancel(all).is_cancelled() && world.timers.cancel(skip).is_cancelled());
+        }
+    });
+}
+
+#[test]
+fn a_first_time_that_has_passed_is_due_at_once_and_others_in_the_next_tick() {
+    in_virtual_time(TimerActor::builder, async |world| {
+        let old = [world.wall_start - ms(HOUR), SystemTime::UNIX_EPOCH, SystemTime::UNIX_EPOCH - ms(HOUR)];
+        for (way, past) in Way::ALL.into_iter().flat_map(|way| old.map(|past| (way, past))) {
+            let (addr, log) = world.probe();
+            let start = world.now();
+            let mut left = 4;
+            let always = Repeat::computed(move |last| {
+                left -= 1;
+                assert!(last.due <= last.now);
+                (left >= 0).then_some(past)
+            });
+            world.repeat_at(way, &addr, always, Note(1)).await.unwrap();
+            world.run_to(start + 100).await;
+            assert_eq!(times(&log), [0, 1, 2, 3].map(|at| start + at), "{way:?} {past:?}");
+        }
+    });
+}
+
+/// A closure by mistake does not keep virtual time from passing.
+#[test]
+fn the_same_time_again_and_again_lets_time_pass() {
+    in_virtual_time(TimerActor::builder, async |world| {
+        let (addr, log) = world.probe();
+        for target in [Target::from(&addr), Target::tracked(&addr).window(1)] {
+            world.timers.schedule_at_fixed_rate(target, Repeat::computed(|last| Some(last.due)), Note(1));
+        }
+        run(&addr, |_, ctx| ctx.schedule_at_fixed_rate(Repeat::computed(|last| Some(last.due)), Note(1))).await;
+        world.run_to(50).await;
+        assert_eq!(times(&log).len(), 3 * 51, "one in each tick");
+    });
+}
+
+#[test]
+fn far_times_wait_and_can_be_cancelled() {
+    in_virtual_time(TimerActor::builder, async |world| {
+        let (addr, log) = world.probe();
+        let latest = (0..63).rev().fold(SystemTime::UNIX_EPOCH, |time, power| {
+            time.checked_add(Duration::from_secs(1 << power)).unwrap_or(time)
+        });
+        for (way, far) in
+            Way::ALL.into_iter().flat_map(|way| [latest, world.wall_start + ms(1 << 52)].map(|far| (way, far)))
+        {
+            let start = world.now();
+            let mut near = Some(world.wall(start + 10));
+            let id = world.repeat_at(way, &addr, Repeat::computed(move |_| near.take().or(Some(far))), Note(1)).await;
+            world.run_to(start + 1_000_000).await;
+            assert_eq!(times(&log), [start + 10], "{way:?} {far:?}");
+            assert_eq!(world.timers.cancel(id.unwrap()), CancelOutcome::Cancelled);
+        }
+        // Later than the latest time there is: no time.
+        let latest = Repeat::computed(move |_| Some(latest));
+        let jitter = TimerOptions::new().jitter(ms(HOUR));
+        let rejected = world.timers.timer(&addr, jitter).try_at_fixed_rate(latest, Note(1));
+        assert!(rejected.is_ok() || matches!(rejected, Err(ScheduleError::NeverDue { .. })));
+    });
+}
+
+#[test]
+fn without_a_first_time_the_request_is_rejected_and_its_message_handed_back() {
+    in_virtual_time(TimerActor::builder, async |world| {
+        let before = count_panics();
+        for way in Way::ALL {
+            let (addr, log) = world.probe();
+            let panicking = Repeat::computed(|_| {
+                panic_on_purpose();
+                None
+            });
+            for never in [Repeat::computed(|_| None), panicking] {
+                let rejected = world.repeat_at(way, &addr, never, Note(7)).await.unwrap_err();
+                assert!(matches!(rejected, ScheduleError::NeverDue { .. }), "{way:?}");
+                assert_eq!(rejected.into_message().next_message(), Note(7));
+            }
+            let start = world.now();
+            world.repeat_at(way, &addr, every(10, 1), Note(1)).await.unwrap();
+            world.run_to(start + 20).await;
+            assert_eq!(times(&log), [start + 10], "the timer actor goes on");
+        }
+        assert_eq!(count_panics(), before + Way::ALL.len());
+    });
+}
+
+#[test]
+fn a_computation_that_panics_ends_its_own_timer_and_nothing_else() {
+    in_virtual_time(TimerActor::builder, async |world| {
+        for way in Way::ALL {
+            let (_listener, receiver) = listen(&world.timers);
+            let (before, panics) = (world.timers.snapshot().counters, count_panics());
+            let (addr, log) = world.probe();
+            let start = world.now();
+            let mut runs = 0;
+            let bad = Repeat::computed(move |last| {
+                runs += 1;
+                if runs == 3 {
+                    panic_on_purpose();
+                }
+                Some(last.due + ms(10))
+            });
+            let bad = world.repeat_at(way, &addr, bad, Note(1)).await.unwrap();
+            let good = world.repeat_at(way, &addr, ms(10), Note(2)).await.unwrap();
+            world.run_to(start + 35).await;
+            assert_eq!(log.names(), [1, 2, 2, 2], "{way:?}");
+            assert!(world.timers.cancel(good).is_cancelled());
+            assert_eq!(world.timers.cancel(bad), CancelOutcome::NotFound);
+            let letters: Vec<_> =
+                receiver.try_iter().map(|letter| (letter.id, letter.reason, letter.take::<Note<u64>>())).collect();
+            assert_eq!(letters, [(bad, DeadLetterReason::SourcePanicked, None)]);
+            let counters = world.timers.snapshot().counters;
+            assert_eq!((counters.source_panicked, world.pending()), (before.source_panicked + 1, 0));
+            assert_eq!(count_panics(), panics + 1);
+        }
+    });
+}
+
+#[test]
+fn behind_a_token_or_a_window_the_closure_learns_how_late_its_message_is() {
+    in_virtual_time(TimerActor::builder, async |world| {
+        let (addr, log) = world.probe::<u64>();
+        for target in [
+            Target::from(&addr),
+            Target::from(&addr).window(1),
+            Target::tracked(&addr),
+            Target::tracked(&addr).window(1),
+            Target::strong(addr.clone()).window(2),
+        ] {
+            let (start, seen) = (world.now(), Seen::default());
+            let mut left = 3;
+            let pause = computed(&world, &seen, move |_, now| {
+                left -= 1;
+                (left >= 0).then_some(now + 10)
+            });
+            world.timers.schedule_at_fixed_rate(&target, pause, Note(1));
+            world.run_to(start + 10).await;
+            world.jump_to(start + 25).await;
+            world.run_to(start + 100).await;
+            assert_eq!(times(&log), [10, 25, 35].map(|at| start + at), "{target:?}");
+            assert_eq!(
+                seen.take(),
+                [(0, 0), (10, 10), (20, 25), (35, 35)].map(|(due, now)| (start + due, start + now))
+            );
+            assert_eq!(world.pending(), 0);
+        }
+    });
+}
+
+#[test]
+fn a_computation_that_panics_behind_a_token_or_a_window_leaves_others_their_place() {
+    in_virtual_time(TimerActor::builder, async |world| {
+        count_panics();
+        let (_listener, receiver) = listen(&world.timers);
+        let (addr, log) = world.probe();
+        for target in [Target::tracked(&addr).window(1), Target::from(&addr).window(1)] {
+            let mut first = Some(world.wall(10));
+            let bad = Repeat::computed(move |_| {
+                if first.is_none() {
+                    panic_on_purpose();
+                }
+                first.take()
+            });
+            world.timers.schedule_at_fixed_rate(&target, bad, Note(1));
+            world.after(&target, 10, 7);
+        }
+        world.run_to(50).await;
+        assert_eq!(log.take(), [(7, 10), (7, 10)]);
+        let reasons: Vec<_> = receiver.try_iter().map(|letter| letter.reason).collect();
+        assert_eq!((reasons, world.pending()), (vec![DeadLetterReason::SourcePanicked; 2], 0));
+    });
+}
+
+#[test]
+fn a_cancel_between_two_times_or_while_the_next_is_computed_is_exact() {
+    in_virtual_time(TimerActor::builder, async |world| {
+        for way in Way::ALL {
+            let (addr, log) = world.probe();
+            let start = world.now();
+            let id = world.repeat_at(way, &addr, every(10, 100), Note(1)).await.unwrap();
+            world.run_to(start + 25).await;
+            assert_eq!(world.cancel(way, &addr, id).await, CancelOutcome::Cancelled);
+            world.run_to(start + 100).await;
+            assert_eq!(times(&log), [10, 20].map(|at| start + at), "{way:?}");
+
+            let start = world.now();
+            let own: Arc<Mutex<Option<TimerId>>> = Arc::default();
+            let (id, timers) = (Arc::clone(&own), world.timers.clone());
+            let cancelling = Repeat::computed(move |last| {
+                if let Some(id) = *id.lock().unwrap() {
+                    assert_eq!(timers.reschedule_after(id, ms(1)), RescheduleOutcome::InProgress);
+                    assert_eq!(timers.cancel(id), CancelOutcome::Cancelled);
+                }
+                Some(last.due + ms(10))
+            });
+            let id = world.repeat_at(way, &addr, cancelling, Note(2)).await.unwrap();
+            *own.lock().unwrap() = Some(id);
+            world.run_to(start + 100).await;
+            assert_eq!((log.take(), world.pending()), (vec![], 0), "{way:?}");
+        }
+    });
+}
+
+/// A run that was moved keeps its computed time, so that the next does not come twice.
+#[test]
+fn after_a_move_the_next_time_is_computed_from_both_times() {
+    in_virtual_time(TimerActor::builder, async |world| {
+        for (way, delay) in Way::ALL.into_iter().flat_map(|way| [20, 80].map(|delay| (way, delay))) {
+            let (addr, log) = world.probe();
+            let (start, seen) = (world.now(), Seen::default());
+            let hourly = computed(&world, &seen, |due, now| Some(due.max(now) + 50));
+            let id = world.repeat_at(way, &addr, hourly, Note(1)).await.unwrap();
+            assert!(world.timers.reschedule_after(id, ms(delay)).is_rescheduled());
+            world.run_to(start + 120).await;
+            let second = delay.max(50) + 50;
+            assert_eq!(
+                times(&log),
+                [delay, second].iter().map(|at| start + at).filter(|at| *at <= start + 120).collect::<Vec<_>>()
+            );
+            assert_eq!(seen.take()[..2], [(start, start), (start + 50, start + delay)], "{way:?}");
+            assert!(world.timers.cancel(id).is_cancelled());
+        }
+    });
+}
+
+#[test]
+fn a_handler_that_moves_its_timer_sets_the_next_time() {
+    in_virtual_time(TimerActor::builder, async |world| {
+        for way in Way::ALL {
+            let (addr, log) = world.probe::<u64>();
+            let (start, seen) = (world.now(), Seen::default());
+            let own: Arc<Mutex<Option<TimerId>>> = Arc::default();
+            let (id, mut runs) = (Arc::clone(&own), 0);
+            run(&addr, move |probe, _| {
+                probe.hook = Box::new(move |_, ctx| {
+                    runs += 1;
+                    if runs == 2 {
+                        assert!(ctx.reschedule_timer(id.lock().unwrap().unwrap(), ms(33)).is_rescheduled());
+                    }
+                });
+            })
+            .await;
+            let times_of_it = computed(&world, &seen, |_, now| Some(now + 10));
+            let id = world.repeat_at(way, &addr, times_of_it, Note(1)).await.unwrap();
+            *own.lock().unwrap() = Some(id);
+            world.run_to(start + 70).await;
+            assert_eq!(times(&log), [10, 20, 53, 63].map(|at| start + at), "{way:?}");
+            assert!(world.timers.cancel(id).is_cancelled());
+        }
+    });
+}
+
+#[test]
+fn steps_of_the_wall_clock_are_followed() {
+    in_virtual_time(TimerActor::builder, async |world| {
+        if !world.is_manual() {
+            return;
+        }
+        let (addr, log) = world.probe();
+        let seen = Seen::default();
+        let hourly = computed(&world, &seen, |due, now| Some((due.max(now) / HOUR + 1) * HOUR));
+        world.timers.schedule_at_fixed_rate(&addr, hourly, Note(1));
+        world.run_to(HOUR / 2).await;
+        // Forward over three times: one delivery for all.
+        world.clock().hands.set_wall(world.wall(3 * HOUR + HOUR / 2));
+        world.run_to(HOUR / 2).await;
+        assert_eq!(times(&log), [HOUR / 2]);
+        world.run_to(HOUR).await;
+        assert_eq!(times(&log), [HOUR], "at 4:00");
+        // Back: none repeats.
+        world.clock().hands.set_wall(world.wall(3 * HOUR));
+        world.run_to(3 * HOUR - 1).await;
+        assert_eq!(log.len(), 0);
+        world.run_to(3 * HOUR).await;
+        assert_eq!(times(&log), [3 * HOUR], "at 5:00");
+        let [_, forward, fourth, fifth] = seen.take()[..] else { panic!("four computations") };
+        assert_eq!(forward, (HOUR, 3 * HOUR + HOUR / 2));
+        assert_eq!((fourth, fifth), ((4 * HOUR, 4 * HOUR), (5 * HOUR, 5 * HOUR)));
+    });
+}
+
+#[test]
+fn jitter_postpones_all_times_by_the_same_time_and_the_closure_does_not_see_it() {
+    in_virtual_time(TimerActor::builder, async |world| {
+        let (addr, log) = world.probe::<u64>();
+        let spread = || TimerOptions::new().jitter(ms(1000));
+        let (seen, mut offsets) = (Seen::default(), Vec::new());
+        for _ in 0..10 {
+            let start = world.now();
+            let hourly = computed(&world, &seen, |due, _| Some(due + HOUR));
+            let id = world.timers.timer(&addr, spread()).at_fixed_rate(hourly, Note(1));
+            world.run_to(start + 4 * HOUR - 1).await;
+            let runs = times(&log);
+            assert!(runs.len() == 3 && runs.windows(2).all(|pair| pair[1] - pair[0] == HOUR), "{runs:?}");
+            offsets.push(runs[0] - start - HOUR);
+            let dues: Vec<u64> = seen.take().into_iter().map(|(due, _)| due - start).collect();
+            assert_eq!(dues, [0, 1, 2, 3].map(|hour| hour * HOUR));
+            assert!(world.timers.cancel(id).is_cancelled());
+        }
+        assert!(
+            offsets.iter().all(|offset| *offset <= 1000) && offsets.iter().any(|offset| *offset > 0),
+            "{offsets:?}"
+        );
+    });
+}
+
+#[test]
+fn the_first_time_counts_from_the_request() {
+    in_virtual_time(TimerActor::builder, async |world| {
+        let (addr, log) = world.probe();
+        let (start, seen) = (world.now(), Seen::default());
+        let request = ScheduleAtFixedRate::new(&addr, computed(&world, &seen, |due, _| Some(due + 100)), Note(1));
+        world.run_to(start + 30).await;
+        world.timers.addr().send(request).await.unwrap().unwrap();
+        world.run_to(start + 200).await;
+        assert_eq!(times(&log), [100, 200].map(|at| start + at));
+        assert_eq!(seen.take(), [(0, 30), (100, 100), (200, 200)].map(|(due, now)| (start + due, start + now)));
+        world.timers.cancel_for(&addr);
+    });
+}
+
+#[test]
+fn a_closure_is_freed_with_its_timer_and_a_drain_gives_the_next_message_back() {
+    in_virtual_time(TimerActor::builder, async |world| {
+        let census = Census::default();
+        let counted = |times: usize| {
+            let (payload, mut left) = (census.payload(), times);
+            Repeat::computed(move |last| {
+                let _held = &payload;
+                left = left.checked_sub(1)?;
+                Some(last.due + ms(10))
+            })
+        };
+        for way in Way::ALL {
+            let (addr, _log) = world.probe();
+            world.repeat_at(way, &addr, counted(2), Note(1)).await.unwrap();
+            let cancelled = world.repeat_at(way, &addr, counted(100), Note(1)).await.unwrap();
+            world.repeat_at(way, &addr, counted(0), Note(1)).await.unwrap_err();
+            assert_eq!(census.live(), 2, "{way:?}");
+            world.run_to(world.now() + 30).await;
+            assert_eq!(census.live(), 1);
+            assert!(world.timers.cancel(cancelled).is_cancelled());
+            assert_eq!(census.live(), 0);
+        }
+        let (addr, log) = world.probe();
+        for way in Way::ALL {
+            world.repeat_at(way, &addr, counted(100), Note(7)).await.unwrap();
+        }
+        let returned = world.timers.drain();
+        assert_eq!((returned.len(), census.live()), (3, 0));
+        assert!(returned.iter().all(|returned| returned.message() == Some(&Note(7))));
+        assert_eq!((log.take(), world.pending()), (vec![], 0));
+    });
+}
+
+/// A value of the closure is user code, too.
+#[test]
+fn a_closure_whose_drop_panics_does_not_take_the_timer_actor_down() {
+    in_virtual_time(
+        || TimerActor::builder().capacity(3),
+        async |world| {
+            let before = count_panics();
+            let grenade = |times: usize| {
+                let (grenade, mut left) = (OnDrop::new(panic_on_purpose), times);
+                Repeat::computed(move |last| {
+                    let _held = &grenade;
+                    left = left.checked_sub(1)?;
+                    Some(last.due + ms(10))
+                })
+            };
+            let (addr, log) = world.probe();
+            let alive = world.timers.schedule_at_fixed_rate(&addr, every(10, 100), Note(1));
+            let cancelled = world.repeat_at(Way::Message, &addr, grenade(100), Note(2)).await.unwrap();
+            world.repeat_at(Way::Message, &addr, grenade(1), Note(3)).await.unwrap();
+            // No room, by a request that waits for the answer and by one that does not; and no first time.
+            for times in [100, 0] {
+                let rejected = world.repeat_at(Way::Message, &addr, grenade(times), Note(4)).await;
+                assert!(rejected.is_err());
+                world.timers.addr().do_send(ScheduleAtFixedRate::new(&addr, grenade(times), Note(4)));
+                world.timers.schedule_at_fixed_rate(&addr, grenade(times), Note(4));
+            }
+            world.run_to(15).await;
+            assert!(world.timers.cancel(cancelled).is_cancelled());
+            world.run_to(25).await;
+            assert_eq!(log.take(), [(1, 10), (2, 10), (3, 10), (1, 20)]);
+            assert!(world.timers.cancel(alive).is_cancelled());
+            assert_eq!((world.pending(), count_panics()), (0, before + 8));
+        },
+    );
+}
+
+/// A mailbox that is full makes a message wait, which was produced: its next time is computed once.
+#[test]
+fn a_message_for_which_there_was_no_room_has_its_next_time_computed_once() {
+    in_virtual_time(TimerActor::builder, async |world| {
+        for is_late in [false, true] {
+            let (addr, log) = world.probe_with(|probe| probe.on_start = Box::new(|ctx| ctx.set_mailbox_capacity(1)));
+            let (go, gate) = tokio::sync::oneshot::channel::<()>();
+            run(&addr, |_, ctx| ctx.wait(actix::fut::wrap_future(async { drop(gate.await) }))).await;
+            let target = Target::from(&addr).mailbox_policy(MailboxPolicy::Wait { window: 100 });
+            let (start, seen) = (world.now(), Seen::default());
+            let mut numbers = 1..=7;
+            let grid = computed(&world, &seen, move |_, _| Some(start + 100 * numbers.next()?));
+            world.timers.schedule_at_fixed_rate(&target, grid, Note(1));
+            world.run_to(start + if is_late { 550 } else { 399 }).await;
+            let in_mailbox = world.timers.snapshot().counters.pending;
+            assert_eq!(in_mailbox, 1, "it waits for room");
+            go.send(()).unwrap();
+            world.run_to(start + 1000).await;
+            let computations = seen.take();
+            assert_eq!(computations.len(), 8, "{computations:?}");
+            let dues: Vec<u64> = computations.iter().map(|(due, _)| due - start).collect();
+            assert_eq!(dues, [0, 100, 200, 300, 400, 500, 600, 700]);
+            let runs = times(&log);
+            assert_eq!(runs.len(), 7, "{runs:?}");
+            assert!(runs.ends_with(&[start + 600, start + 700]), "{runs:?}");
+            assert_eq!(world.pending(), 0);
+        }
+    });
+}
