@@ -1,0 +1,64 @@
+//! Settings and start.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use actix::{Actor, Arbiter};
+use actix_timers::Timers;
+
+use crate::error::StartError;
+use crate::expirations::Expirations;
+use crate::purgatory::{Key, Purgatory};
+
+/// The settings of a [`Purgatory`]; created by [`Purgatory::builder`].
+#[must_use = "nothing starts before `start`"]
+pub struct PurgatoryBuilder<K> {
+    name: String,
+    capacity: usize,
+    timers: Option<Timers>,
+    keys: PhantomData<fn(K)>,
+}
+
+impl<K: Key> PurgatoryBuilder<K> {
+    pub(crate) fn new() -> Self {
+        Self { name: "purgatory".to_owned(), capacity: 1_000_000, timers: None, keys: PhantomData }
+    }
+
+    /// Sets the name, the label `purgatory` of its metrics. Default: `purgatory`.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Limits the number of waiting requests. Default: a million.
+    pub const fn capacity(mut self, requests: usize) -> Self {
+        self.capacity = requests;
+        self
+    }
+
+    /// Sets the timer actor of the time-outs, and with it their clock. Default: that of the arbiter.
+    pub fn timers(mut self, timers: &Timers) -> Self {
+        self.timers = Some(timers.clone());
+        self
+    }
+
+    /// Starts the purgatory. An actor on the arbiter of this thread receives the time-outs.
+    ///
+    /// # Errors
+    /// [`StartError`] if no actix system runs on this thread, the arbiter has no timer actor, or the capacity is zero.
+    pub fn start(self) -> Result<Purgatory<K>, StartError> {
+        if self.capacity == 0 {
+            return Err(StartError::ZeroCapacity);
+        }
+        Arbiter::try_current().ok_or(StartError::NoSystem)?;
+        let timers = self.timers.or_else(Timers::current).ok_or(StartError::NotInstalled)?;
+        Ok(Purgatory::new(self.name, self.capacity, timers, Expirations.start()))
+    }
+}
+
+impl<K> fmt::Debug for PurgatoryBuilder<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, capacity, .. } = self;
+        f.debug_struct("PurgatoryBuilder").field("name", name).field("capacity", capacity).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,89 @@
+//! A waiting request, and its end.
+
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use actix_timers::TimerId;
+
+use crate::attempt::{Answer, Attempt, End, Remains};
+use crate::contain::contain;
+use crate::purgatory::{Key, Shared};
+use crate::watchers::Group;
+
+/// A request, whatever its keys, value and condition.
+pub(crate) trait Watched: Send + Sync {
+    /// Its place in the order of all requests.
+    fn number(&self) -> u64;
+    /// Tries its condition. Returns whether this call has completed it.
+    fn try_now(&self) -> bool;
+    /// Ends it for another reason. Returns whether this call has ended it.
+    fn end(&self, end: End) -> bool;
+}
+
+/// A request with this value and condition, whatever its keys.
+pub(crate) trait Answering<V, C>: Watched {
+    fn poll(&self, waker: &Waker) -> Poll<Answer<V, C>>;
+}
+
+pub(crate) struct Request<K, V, C> {
+    pub(crate) shared: Arc<Shared<K>>,
+    pub(crate) number: u64,
+    pub(crate) attempt: Attempt<V, C, Registration<K>>,
+}
+
+/// Its watchers and its timer.
+pub(crate) struct Registration<K> {
+    pub(crate) group: Arc<Group<K>>,
+    pub(crate) timer: TimerId,
+}
+
+impl<K, V, C> Request<K, V, C>
+where
+    K: Key,
+    C: FnMut() -> Option<V>,
+{
+    /// Disposes of the remains of the request, if this call has ended it; returns the end.
+    fn ended(&self, remains: Option<Remains<C, Registration<K>>>) -> Option<End> {
+        let Remains { end, held, waker, condition } = remains?;
+        if let Some(registration) = held {
+            self.shared.withdraw(&registration, self.number, end);
+        }
+        self.shared.release_place();
+        self.shared.meters.count(end);
+        _ = contain(|| drop(condition));
+        if let Some(waker) = waker {
+            _ = contain(|| waker.wake());
+        }
+        Some(end)
+    }
+}
+
+impl<K, V, C> Watched for Request<K, V, C>
+where
+    K: Key,
+    V: Send,
+    C: FnMut() -> Option<V> + Send,
+{
+    fn number(&self) -> u64 {
+        self.number
+    }
+
+    fn try_now(&self) -> bool {
+        self.ended(self.attempt.try_now()) == Some(End::Completed)
+    }
+
+    fn end(&self, end: End) -> bool {
+        self.ended(self.attempt.end(end)).is_some()
+    }
+}
+
+impl<K, V, C> Answering<V, C> for Request<K, V, C>
+where
+    K: Key,
+    V: Send,
+    C: FnMut() -> Option<V> + Send,
+{
+    fn poll(&self, waker: &Waker) -> Poll<Answer<V, C>> {
+        self.attempt.poll(waker)
+    }
+}
