@@ -8,7 +8,8 @@ use actix_timers::Timers;
 
 use crate::error::StartError;
 use crate::expirations::Expirations;
-use crate::purgatory::{Key, Purgatory};
+use crate::keys::Key;
+use crate::purgatory::Purgatory;
 
 /// The settings of a [`Purgatory`]; created by [`Purgatory::builder`].
 #[must_use = "nothing starts before `start`"]

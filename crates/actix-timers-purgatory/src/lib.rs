@@ -6,6 +6,7 @@ mod builder;
 mod contain;
 mod error;
 mod expirations;
+mod keys;
 pub mod metrics;
 mod purgatory;
 mod request;
@@ -15,5 +16,6 @@ mod watchers;
 
 pub use crate::builder::PurgatoryBuilder;
 pub use crate::error::{Outcome, StartError, WaitError};
-pub use crate::purgatory::{Key, Purgatory};
+pub use crate::keys::{Key, Keys};
+pub use crate::purgatory::Purgatory;
 pub use crate::wait::Wait;

@@ -15,18 +15,11 @@ use crate::builder::PurgatoryBuilder;
 use crate::contain::contain;
 use crate::error::{Outcome, StartError, WaitError};
 use crate::expirations::{Expirations, Expire};
+use crate::keys::{Key, Keys};
 use crate::metrics::Meters;
 use crate::request::{Registration, Request, Watched};
 use crate::wait::Wait;
 use crate::watchers::{Group, Watchers};
-
-/// A key under which requests are watched, such as a text, a number or a tuple of them. Implemented for every type with
-/// these traits.
-///
-/// `Hash`, `Eq`, `Clone` and `Drop` of a key must neither call the purgatory nor panic.
-pub trait Key: Hash + Eq + Clone + Send + Sync + 'static {}
-
-impl<K: Hash + Eq + Clone + Send + Sync + 'static> Key for K {}
 
 /// Requests that wait for a condition or their time-out, watched under keys of the type `K`.
 ///
@@ -88,7 +81,7 @@ impl<K: Key> Purgatory<K> {
     ///
     /// The future answers once: with the value of the condition, or [`Outcome::Expired`], or an error. An error of a
     /// request that was refused, because the purgatory is full or closed, contains the condition.
-    pub fn wait<V, C>(&self, keys: impl Into<Arc<[K]>>, timeout: Duration, mut condition: C) -> Wait<V, C>
+    pub fn wait<V, C>(&self, keys: impl Into<Keys<K>>, timeout: Duration, mut condition: C) -> Wait<V, C>
     where
         V: Send + 'static,
         C: FnMut() -> Option<V> + Send + 'static,
@@ -208,8 +201,8 @@ impl<K: Key> Shared<K> {
         }
     }
 
-    fn join(&self, keys: Arc<[K]>, request: Arc<dyn Watched>) -> Arc<Group<K>> {
-        let watchers = keys.len();
+    fn join(&self, keys: Keys<K>, request: Arc<dyn Watched>) -> Arc<Group<K>> {
+        let watchers = keys.as_slice().len();
         let group = self.watchers.join(keys, request);
         self.watched.fetch_add(watchers, Ordering::Relaxed);
         self.meters.watched.increment(watchers as f64);

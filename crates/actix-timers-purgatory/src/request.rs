@@ -7,7 +7,8 @@ use actix_timers::TimerId;
 
 use crate::attempt::{Answer, Attempt, End, Remains};
 use crate::contain::contain;
-use crate::purgatory::{Key, Shared};
+use crate::keys::Key;
+use crate::purgatory::Shared;
 use crate::watchers::Group;
 
 /// A request, whatever its keys, value and condition.

@@ -14,6 +14,7 @@ pub(crate) type ThreadMark = loom::thread::ThreadId;
 /// Returns the mark of this thread. The address of a thread-local costs less than a `ThreadId`, whose handle is
 /// counted.
 #[cfg(not(test))]
+#[inline]
 pub(crate) fn this_thread() -> ThreadMark {
     thread_local! {
         static PLACE: u8 = const { 0 };

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dashmap::{DashMap, Entry};
 
+use crate::keys::{Key, Keys};
 use crate::request::Watched;
 
 type Requests = BTreeMap<u64, Arc<dyn Watched>>;
@@ -21,13 +22,13 @@ type Requests = BTreeMap<u64, Arc<dyn Watched>>;
 pub(crate) struct Group<K> {
     /// The number of its first request.
     number: u64,
-    keys: Arc<[K]>,
+    keys: Keys<K>,
     requests: Mutex<Requests>,
 }
 
 impl<K> Group<K> {
     pub(crate) fn keys(&self) -> usize {
-        self.keys.len()
+        self.keys.as_slice().len()
     }
 
     fn requests(&self) -> MutexGuard<'_, Requests> {
@@ -37,17 +38,17 @@ impl<K> Group<K> {
 
 /// Locks are taken in this order: a shard of `groups`, a shard of `by_key`; or a shard of `groups`, a group.
 pub(crate) struct Watchers<K> {
-    groups: DashMap<Arc<[K]>, Arc<Group<K>>>,
+    groups: DashMap<Keys<K>, Arc<Group<K>>>,
     by_key: DashMap<K, BTreeMap<u64, Arc<Group<K>>>>,
 }
 
-impl<K: Hash + Eq + Clone> Watchers<K> {
+impl<K: Key> Watchers<K> {
     pub(crate) fn new() -> Self {
         Self { groups: DashMap::new(), by_key: DashMap::new() }
     }
 
     /// Watches a request under all of these keys.
-    pub(crate) fn join(&self, keys: Arc<[K]>, request: Arc<dyn Watched>) -> Arc<Group<K>> {
+    pub(crate) fn join(&self, keys: Keys<K>, request: Arc<dyn Watched>) -> Arc<Group<K>> {
         let number = request.number();
         match self.groups.entry(keys) {
             Entry::Occupied(group) => {
@@ -56,9 +57,9 @@ impl<K: Hash + Eq + Clone> Watchers<K> {
             }
             Entry::Vacant(vacant) => {
                 let requests = Mutex::new(Requests::from([(number, request)]));
-                let group = Arc::new(Group { number, keys: Arc::clone(vacant.key()), requests });
+                let group = Arc::new(Group { number, keys: vacant.key().clone(), requests });
                 // Before others can join: they are watched under all keys when they have.
-                for key in &*group.keys {
+                for key in group.keys.as_slice() {
                     self.by_key.entry(key.clone()).or_default().insert(number, Arc::clone(&group));
                 }
                 vacant.insert(Arc::clone(&group));
@@ -76,8 +77,8 @@ impl<K: Hash + Eq + Clone> Watchers<K> {
         if is_empty {
             // Another request may have joined, or its last one has removed the group.
             let is_still = |_: &_, known: &mut _| Arc::ptr_eq(known, group) && group.requests().is_empty();
-            if self.groups.remove_if_mut(&*group.keys, is_still).is_some() {
-                for key in &*group.keys {
+            if self.groups.remove_if_mut(&group.keys, is_still).is_some() {
+                for key in group.keys.as_slice() {
                     self.by_key.remove_if_mut(key, |_, groups| {
                         groups.remove(&group.number);
                         groups.is_empty()

@@ -1,0 +1,168 @@
+//! The CPU time of a purgatory under the load of Kafka's `TestPurgatoryPerformance`.
+//!
+//! ```sh
+//! cargo bench --bench purgatory                        1 M requests at 10 000 a second, in 100 s
+//! cargo bench --bench purgatory -- --requests 100000   a first look
+//! cargo bench --bench purgatory -- --check             one short pass that verifies the work
+//! ```
+//!
+//! As there: requests arrive at random times (exponential intervals), and each is watched under the same keys, drawn at
+//! random from the possible ones. Its condition is met after a random time (log-normal latency), and its time-out is
+//! 100 ms. Other than there, requests have no method that completes them: whenever some conditions have become true,
+//! one of the keys is checked, which tries the conditions of all waiting requests. Each request is awaited by a task.
+//!
+//! CPU time is that of the process: arrivals, conditions and tasks are part of it, as in Kafka's program.
+
+// A bench that cannot measure should fail.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::cell::Cell;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use actix::System;
+use actix_timers_purgatory::{Keys, Outcome, Purgatory};
+use bench::process::cpu;
+use bench::random::Random;
+use bench::rows::{Row, Rows};
+
+/// The load, in requests and milliseconds.
+struct Load {
+    requests: u64,
+    rate: f64,
+    /// Keys of a request, and possible keys.
+    keys: u64,
+    key_space: u64,
+    timeout: u64,
+    /// Percentiles of the latency.
+    median: f64,
+    third_quartile: f64,
+}
+
+/// A uniform number between 0 and 1, never 0.
+fn uniform(random: &mut Random) -> f64 {
+    (random.below(1 << 53) + 1) as f64 / (1_u64 << 53) as f64
+}
+
+impl Load {
+    /// Returns the time between two arrivals.
+    fn interval(&self, random: &mut Random) -> f64 {
+        -uniform(random).ln() * 1000.0 / self.rate
+    }
+
+    /// Returns a latency.
+    fn latency(&self, random: &mut Random) -> u64 {
+        /// The third quartile of the normal distribution.
+        const THIRD_QUARTILE: f64 = 0.674_490;
+        let deviation = (self.third_quartile.ln() - self.median.ln()) / THIRD_QUARTILE;
+        // By Box and Muller.
+        let normal = (-2.0 * uniform(random).ln()).sqrt() * (std::f64::consts::TAU * uniform(random)).cos();
+        (self.median.ln() + deviation * normal).exp() as u64
+    }
+}
+
+/// The ends of the requests.
+#[derive(Default)]
+struct Ends {
+    completed: Cell<u64>,
+    expired: Cell<u64>,
+}
+
+async fn run(load: &Load) -> (Duration, Duration, Rc<Ends>) {
+    let mut random = Random::new(1);
+    // Drawn before, as there.
+    let samples = 1_000_000.min(load.requests as usize);
+    let latencies: Vec<u64> = (0..samples).map(|_| load.latency(&mut random)).collect();
+    let intervals: Vec<f64> = (0..samples).map(|_| load.interval(&mut random)).collect();
+    let keys: Vec<String> = (0..load.keys).map(|_| format!("key{}", random.below(load.key_space))).collect();
+    let key = keys[0].clone();
+    let keys = Keys::from(keys);
+    let purgatory: Purgatory<String> = Purgatory::start().unwrap();
+    let ends = Rc::new(Ends::default());
+    // The time that the conditions see.
+    let clock = Arc::new(AtomicU64::new(0));
+    let mut due = BinaryHeap::new();
+    let (mut arrived, mut arrival) = (0, 0.0);
+    let (cpu_before, start) = (cpu(), Instant::now());
+    while arrived < load.requests || purgatory.delayed() > 0 {
+        let now = start.elapsed().as_millis() as u64;
+        clock.store(now, Ordering::Relaxed);
+        while arrived < load.requests && arrival <= now as f64 {
+            let latency = latencies[random.index(samples)];
+            let met_at = now + latency;
+            if latency < load.timeout {
+                due.push(Reverse(met_at));
+            }
+            let clock = Arc::clone(&clock);
+            let condition = move || (clock.load(Ordering::Relaxed) >= met_at).then_some(());
+            let wait = purgatory.wait(keys.clone(), Duration::from_millis(load.timeout), condition);
+            let ends = Rc::clone(&ends);
+            actix::spawn(async move {
+                let end = match wait.await.unwrap() {
+                    Outcome::Completed(()) => &ends.completed,
+                    Outcome::Expired => &ends.expired,
+                };
+                end.set(end.get() + 1);
+            });
+            arrived += 1;
+            arrival += intervals[random.index(samples)];
+        }
+        let mut is_met = false;
+        while due.peek().is_some_and(|Reverse(met_at)| *met_at <= now) {
+            due.pop();
+            is_met = true;
+        }
+        if is_met {
+            purgatory.check(&key);
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let (cpu, elapsed) = (cpu() - cpu_before, start.elapsed());
+    tokio::task::yield_now().await;
+    assert_eq!((purgatory.delayed(), purgatory.watched()), (0, 0), "no watcher is left");
+    assert_eq!(ends.completed.get() + ends.expired.get(), load.requests, "each request has ended once");
+    (cpu, elapsed, ends)
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.iter().any(|argument| argument == "--test") {
+        return;
+    }
+    let is_check = arguments.iter().any(|argument| argument == "--check");
+    let argument = |name: &str, usual: f64| {
+        let mut arguments = arguments.iter().skip_while(|argument| *argument != name);
+        arguments.nth(1).map_or(usual, |number| number.parse().expect("a number"))
+    };
+    let load = Load {
+        requests: argument("--requests", if is_check { 2_000.0 } else { 1e6 }) as u64,
+        rate: argument("--rate", 10_000.0),
+        keys: argument("--keys", 100.0) as u64,
+        key_space: argument("--key-space", 100.0) as u64,
+        timeout: argument("--timeout", 100.0) as u64,
+        median: argument("--pct50", 20.0),
+        third_quartile: argument("--pct75", 60.0),
+    };
+    let mut rows = Rows::default();
+    let (cpu, elapsed, ends) = System::new().block_on(run(&load));
+    println!(
+        "{} completed, {} expired in {:.1} s; {:.0} ns of CPU time a request",
+        ends.completed.get(),
+        ends.expired.get(),
+        elapsed.as_secs_f64(),
+        cpu.as_nanos() as f64 / load.requests as f64,
+    );
+    rows.push(Row {
+        workload: "purgatory",
+        layer: "whole",
+        subject: bench::rows::OURS.to_owned(),
+        size: load.requests,
+        unit: "CPU s",
+        samples: vec![cpu.as_secs_f64()],
+    });
+    rows.print_table();
+}
