@@ -6,6 +6,8 @@ mod builder;
 mod contain;
 mod error;
 mod expirations;
+#[cfg(test)]
+mod handshakes;
 mod keys;
 pub mod metrics;
 mod purgatory;
