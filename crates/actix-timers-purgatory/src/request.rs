@@ -52,7 +52,7 @@ where
         self.shared.release_place();
         self.shared.meters.count(end);
         _ = contain(|| drop(condition));
-        if let Some(waker) = waker {
+        if let Some(waker) = waker.filter(|_| end != End::Dropped) {
             _ = contain(|| waker.wake());
         }
         Some(end)
