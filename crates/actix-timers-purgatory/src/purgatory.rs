@@ -11,7 +11,7 @@ use actix::Addr;
 use actix_timers::{MailboxPolicy, ScheduleError, Target, TimerOptions, Timers};
 
 use crate::attempt::{Attempt, End};
-use crate::builder::PurgatoryBuilder;
+use crate::builder::{PurgatoryBuilder, Settings};
 use crate::contain::contain;
 use crate::error::{Outcome, StartError, WaitError};
 use crate::expirations::{Expirations, Expire};
@@ -31,6 +31,7 @@ pub struct Purgatory<K>(Arc<Shared<K>>);
 pub(crate) struct Shared<K> {
     name: String,
     capacity: usize,
+    options: TimerOptions,
     timers: Timers,
     target: Target<Expire>,
     /// Keeps the target alive.
@@ -57,11 +58,13 @@ impl<K: Key> Purgatory<K> {
         PurgatoryBuilder::new()
     }
 
-    pub(crate) fn new(name: String, capacity: usize, timers: Timers, expirations: Addr<Expirations>) -> Self {
+    pub(crate) fn new(settings: Settings, timers: Timers, expirations: Addr<Expirations>) -> Self {
+        let Settings { name, capacity, slack } = settings;
         Self(Arc::new(Shared {
             meters: Meters::new(&name, timers.name()),
             name,
             capacity,
+            options: TimerOptions::new().slack(slack),
             timers,
             // A time-out is never dropped for a full mailbox.
             target: Target::from(&expirations).mailbox_policy(MailboxPolicy::Unbounded),
@@ -103,7 +106,7 @@ impl<K: Key> Purgatory<K> {
         }
         let number = shared.next_number.fetch_add(1, Ordering::Relaxed);
         let request = Arc::new(Request { shared: Arc::clone(shared), number, attempt: Attempt::new(condition) });
-        let timer = shared.timers.timer(shared.target.clone(), TimerOptions::new());
+        let timer = shared.timers.timer(shared.target.clone(), shared.options.clone());
         let timer = match timer.try_after(timeout, Expire::new(request.clone())) {
             Ok(timer) => timer,
             Err(error) => return Wait::answered(Err(shared.refused(error, request))),
