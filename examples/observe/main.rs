@@ -13,13 +13,14 @@
 //! directory, it continues with them. With `--features web,postgres` and `--store postgres://...` several processes share
 //! them; when one is killed, the others go on with its part.
 //!
-//! Reading order: `shop` and `clerk`, the actors; `post`, the durable timers; `incident`; `page` and `snapshot`, the
+//! Reading order: `shop` and `clerk`, the actors; `polls`, requests that wait; `post`, the durable timers; `incident`; `page` and `snapshot`, the
 //! HTTP endpoints; `args`, the command line.
 
 mod args;
 mod clerk;
 mod incident;
 mod page;
+mod polls;
 #[cfg(feature = "durable")]
 mod post;
 mod shop;
@@ -38,6 +39,7 @@ use actix_web::{App, HttpServer, web};
 use crate::args::{Options, Request};
 use crate::incident::Scene;
 use crate::page::Pages;
+use crate::polls::Polls;
 use crate::shop::Shop;
 
 /// The capacity: room for some hours of the load, but not for a minute of the incident `overload`.
@@ -91,6 +93,7 @@ async fn run(options: Options) -> Result<(), Box<dyn Error>> {
 
     actix_web::rt::spawn(page::keep_up(recorder));
     let shop = Shop::open(&timers);
+    let _polls = Polls::open(&timers)?;
     if let Some(incident) = options.incident {
         println!("incident: {incident}, after each minute of calm");
         let scene = Scene {

@@ -29,6 +29,7 @@ const CRATES: &[(&str, &str)] = &[
     ("actix-timers-durable", "crates/actix-timers-durable"),
     ("actix-timers-inspector", "crates/actix-timers-inspector"),
     ("actix-timers-postgres", "crates/actix-timers-postgres"),
+    ("actix-timers-purgatory", "crates/actix-timers-purgatory"),
 ];
 
 const UPDATE: &str = "UPDATE_API=1 cargo test -p actix-timers-tests --test layout public_api";

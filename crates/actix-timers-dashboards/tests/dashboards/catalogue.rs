@@ -12,10 +12,10 @@ const OF_THE_SCRAPE: [&str; 2] = ["job", "instance"];
 /// Metrics counted mostly before the first scrape of a process, where a rate misses them; panels show their value.
 const SINCE_THE_START: [&str; 1] = ["actix_timers_recovered_total"];
 
-/// Returns all metrics: of timer actors, of durable timers, and of nodes on PostgreSQL.
+/// Returns all metrics: of timer actors, of purgatories, of durable timers, and of nodes on PostgreSQL.
 fn catalogue() -> impl Iterator<Item = &'static Metric> {
     let durable = actix_timers_durable::metrics::CATALOGUE.iter().chain(actix_timers_postgres::metrics::CATALOGUE);
-    CATALOGUE.iter().chain(durable)
+    CATALOGUE.iter().chain(actix_timers_purgatory::metrics::CATALOGUE).chain(durable)
 }
 
 /// Collects all selectors of an expression, each with whether it is inside a rate.

@@ -18,9 +18,10 @@ use crate::files;
 const PATIENCE: Duration = Duration::from_secs(100);
 
 /// The jobs. Each has data for every expression, except that only `observe` has durable timers on disk, and only `nodes`
-/// nodes that share a database.
+/// nodes that share a database; and only `observe` has a purgatory.
 const JOBS: [&str; 2] = ["departures", "observe"];
 const ONLY: [(&str, &str); 2] = [("actix-timers-durable.json", "observe"), ("actix-timers-nodes.json", "nodes")];
+const ONLY_OBSERVE: &str = "actix_timers_purgatory_";
 
 /// Returns an address from the environment, if the program was started.
 fn started(variable: &str) -> Option<String> {
@@ -91,6 +92,9 @@ fn expressions() -> Vec<(String, String)> {
     for (name, job) in pairs.chain(ONLY) {
         let dashboard = files::dashboard(name);
         for (title, expression) in files::expressions(&dashboard) {
+            if job != "observe" && expression.contains(ONLY_OBSERVE) {
+                continue;
+            }
             all.push((format!("{name}, {title}, {job}"), files::filled_in(&expression, job)));
         }
         for (title, expression) in files::around_the_panels(&dashboard) {
