@@ -77,14 +77,6 @@ impl<V, C: FnMut() -> Option<V>, H> Attempt<V, C, H> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the condition of a request that nobody else knows.
-    pub(crate) fn into_condition(self) -> Option<C> {
-        match self.state.into_inner().unwrap_or_else(PoisonError::into_inner).phase {
-            Phase::Idle(condition) => Some(condition),
-            Phase::Tried(_) | Phase::Ended(_) => None,
-        }
-    }
-
     /// Gives the request something to hold until its end; returns it if that has come already.
     pub(crate) fn hold(&self, held: H) -> Option<H> {
         let mut state = self.lock();
@@ -102,22 +94,21 @@ impl<V, C: FnMut() -> Option<V>, H> Attempt<V, C, H> {
     pub(crate) fn try_now(&self) -> Option<Remains<C, H>> {
         let thread = this_thread();
         let mut state = self.lock();
-        let mut condition = match &mut state.phase {
-            Phase::Ended(_) => return None,
-            Phase::Tried(running) => {
+        let begun = Phase::Tried(Try { thread, again: false, is_echo: false, is_expired: false });
+        let mut condition = match mem::replace(&mut state.phase, begun) {
+            Phase::Idle(condition) => condition,
+            Phase::Tried(mut running) => {
                 let is_echo = running.thread == thread;
                 if !(is_echo && running.is_echo) {
                     running.again = true;
                     running.is_echo = is_echo;
                 }
+                state.phase = Phase::Tried(running);
                 return None;
             }
-            phase @ Phase::Idle(_) => {
-                let running = Try { thread, again: false, is_echo: false, is_expired: false };
-                match mem::replace(phase, Phase::Tried(running)) {
-                    Phase::Idle(condition) => condition,
-                    _ => return None,
-                }
+            ended @ Phase::Ended(_) => {
+                state.phase = ended;
+                return None;
             }
         };
         loop {

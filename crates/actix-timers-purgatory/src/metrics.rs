@@ -7,18 +7,22 @@ use metrics::{Counter, Gauge, Unit, counter, gauge};
 
 use crate::attempt::End;
 
-const fn metric(name: &'static str, kind: Kind, help: &'static str) -> Metric {
+const fn metric(kind: Kind, name: &'static str, help: &'static str) -> Metric {
     Metric { name, kind, unit: Unit::Count, labels: &["purgatory"], help }
 }
 
-const WATCHED: Metric =
-    metric("actix_timers_purgatory_watched", Kind::Gauge, "Watchers: for each waiting request the number of its keys");
-const DELAYED: Metric =
-    metric("actix_timers_purgatory_delayed", Kind::Gauge, "Requests that wait for their condition or time-out");
-const COMPLETED: Metric =
-    metric("actix_timers_purgatory_completed_total", Kind::Counter, "Requests ended by their condition");
-const EXPIRED: Metric =
-    metric("actix_timers_purgatory_expired_total", Kind::Counter, "Requests ended by their time-out");
+const fn gauge(name: &'static str, help: &'static str) -> Metric {
+    metric(Kind::Gauge, name, help)
+}
+
+const fn counter(name: &'static str, help: &'static str) -> Metric {
+    metric(Kind::Counter, name, help)
+}
+
+const WATCHED: Metric = gauge("actix_timers_purgatory_watched", "Watchers: the keys of each waiting request");
+const DELAYED: Metric = gauge("actix_timers_purgatory_delayed", "Requests that wait for their condition or time-out");
+const COMPLETED: Metric = counter("actix_timers_purgatory_completed_total", "Requests ended by their condition");
+const EXPIRED: Metric = counter("actix_timers_purgatory_expired_total", "Requests ended by their time-out");
 
 /// All metrics of purgatories. They have the labels `purgatory`, the name of the purgatory, and `timer`, that of its
 /// timer actor.
@@ -42,18 +46,12 @@ impl Meters {
             }
         }
         let labels = [("timer", timer.to_owned()), ("purgatory", purgatory.to_owned())];
-        let meters = Self {
+        Self {
             watched: gauge!(WATCHED.name, &labels),
             delayed: gauge!(DELAYED.name, &labels),
             completed: counter!(COMPLETED.name, &labels),
             expired: counter!(EXPIRED.name, &labels),
-        };
-        // A recorder may show a series only once it has a value.
-        meters.watched.increment(0.0);
-        meters.delayed.increment(0.0);
-        meters.completed.increment(0);
-        meters.expired.increment(0);
-        meters
+        }
     }
 
     /// Counts the end of a request.

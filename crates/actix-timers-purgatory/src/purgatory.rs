@@ -80,7 +80,7 @@ impl<K: Key> Purgatory<K> {
     /// Waits until `condition` returns a value, but not longer than `timeout`.
     ///
     /// The condition is tried at once, again as soon as it is watched, and then whenever a [`check`](Self::check) names
-    /// one of the keys. The time-out counts from the first try. A key that is given twice is watched once.
+    /// one of the keys. The time-out counts from the first try.
     ///
     /// The future answers once: with the value of the condition, or [`Outcome::Expired`], or an error. An error of a
     /// request that was refused, because the purgatory is full or closed, contains the condition.
@@ -109,7 +109,16 @@ impl<K: Key> Purgatory<K> {
         let timer = shared.timers.timer(shared.target.clone(), shared.options.clone());
         let timer = match timer.try_after(timeout, Expire::new(request.clone())) {
             Ok(timer) => timer,
-            Err(error) => return Wait::answered(Err(shared.refused(error, request))),
+            Err(error) => {
+                let is_full = matches!(error, ScheduleError::CapacityReached { .. });
+                error.into_message().dismiss();
+                shared.release_place();
+                let condition = request.attempt.end(End::Dropped).and_then(|remains| remains.condition);
+                return Wait::answered(Err(match condition {
+                    Some(condition) if is_full => WaitError::Full { condition },
+                    condition => WaitError::Closed { condition },
+                }));
+            }
         };
         let group = shared.join(keys.into(), request.clone());
         match request.attempt.hold(Registration { group, timer }) {
@@ -127,20 +136,18 @@ impl<K: Key> Purgatory<K> {
     ///
     /// Call it after each change that can fulfil a condition. If a condition is being tried by another thread at this
     /// moment, that thread tries it again.
-    pub fn check<Q>(&self, key: &Q) -> usize
+    pub fn check<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> usize
     where
         K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
     {
         self.0.watchers.of(key).iter().filter(|request| request.try_now()).count()
     }
 
     /// Ends the requests that are watched under `key` with [`WaitError::Cancelled`], and returns how many this call has
     /// ended. If a condition is being tried at this moment, its value is dropped.
-    pub fn cancel<Q>(&self, key: &Q) -> usize
+    pub fn cancel<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> usize
     where
         K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
     {
         self.0.watchers.of(key).iter().filter(|request| request.end(End::Cancelled)).count()
     }
@@ -187,21 +194,6 @@ impl<K: Key> Shared<K> {
     pub(crate) fn release_place(&self) {
         self.delayed.fetch_sub(1, Ordering::Relaxed);
         self.meters.delayed.decrement(1.0);
-    }
-
-    /// Takes back a request that has got no timer.
-    fn refused<V, C: FnMut() -> Option<V>>(
-        &self,
-        error: ScheduleError<Expire>,
-        request: Arc<Request<K, V, C>>,
-    ) -> WaitError<C> {
-        let is_full = matches!(error, ScheduleError::CapacityReached { .. });
-        error.into_message().dismiss();
-        self.release_place();
-        match Arc::into_inner(request).and_then(|request| request.attempt.into_condition()) {
-            Some(condition) if is_full => WaitError::Full { condition },
-            condition => WaitError::Closed { condition },
-        }
     }
 
     fn join(&self, keys: Keys<K>, request: Arc<dyn Watched>) -> Arc<Group<K>> {

@@ -38,11 +38,7 @@ pub(crate) struct Registration<K> {
     pub(crate) timer: TimerId,
 }
 
-impl<K, V, C> Request<K, V, C>
-where
-    K: Key,
-    C: FnMut() -> Option<V>,
-{
+impl<K: Key, V, C: FnMut() -> Option<V>> Request<K, V, C> {
     /// Disposes of the remains of the request, if this call has ended it; returns the end.
     fn ended(&self, remains: Option<Remains<C, Registration<K>>>) -> Option<End> {
         let Remains { end, held, waker, condition } = remains?;
@@ -59,12 +55,7 @@ where
     }
 }
 
-impl<K, V, C> Watched for Request<K, V, C>
-where
-    K: Key,
-    V: Send,
-    C: FnMut() -> Option<V> + Send,
-{
+impl<K: Key, V: Send, C: FnMut() -> Option<V> + Send> Watched for Request<K, V, C> {
     fn number(&self) -> u64 {
         self.number
     }
@@ -78,12 +69,7 @@ where
     }
 }
 
-impl<K, V, C> Answering<V, C> for Request<K, V, C>
-where
-    K: Key,
-    V: Send,
-    C: FnMut() -> Option<V> + Send,
-{
+impl<K: Key, V: Send, C: FnMut() -> Option<V> + Send> Answering<V, C> for Request<K, V, C> {
     fn poll(&self, waker: &Waker) -> Poll<Answer<V, C>> {
         self.attempt.poll(waker)
     }

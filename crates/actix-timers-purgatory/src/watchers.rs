@@ -90,10 +90,9 @@ impl<K: Key> Watchers<K> {
     }
 
     /// Returns the requests watched under a key, in their order.
-    pub(crate) fn of<Q>(&self, key: &Q) -> Vec<Arc<dyn Watched>>
+    pub(crate) fn of<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Vec<Arc<dyn Watched>>
     where
         K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
     {
         let groups = self.by_key.get(key).map(|groups| groups.values().cloned().collect());
         requests_of(groups.unwrap_or_default())

@@ -66,6 +66,24 @@ async fn any_time_out_is_accepted() {
 }
 
 #[actix::test]
+async fn with_slack_time_outs_expire_together_and_never_early() {
+    let slack = 64 * MILLISECOND;
+    let world = World::with(|timers| timers, |purgatory| purgatory.slack(slack));
+    let waits: Vec<_> = (1..=60).map(|late| world.purgatory.wait([1], SECOND + late * MILLISECOND, never)).collect();
+    world.clock.advance(SECOND).await;
+    assert_eq!(world.purgatory.delayed(), waits.len());
+    let (mut instants, mut delayed) = (0, waits.len());
+    for late in 1..=60 + 64 {
+        world.clock.advance(MILLISECOND).await;
+        assert!(world.purgatory.delayed() + late >= waits.len(), "none is early");
+        instants += usize::from(world.purgatory.delayed() < delayed);
+        delayed = world.purgatory.delayed();
+    }
+    assert_eq!(delayed, 0);
+    assert!(instants <= 2, "{instants}");
+}
+
+#[actix::test]
 async fn a_request_without_keys_waits_for_its_time_out() {
     let world = World::new();
     let mut wait = world.purgatory.wait([], SECOND, never);

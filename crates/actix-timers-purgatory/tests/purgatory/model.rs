@@ -85,13 +85,11 @@ async fn agrees_with_the_model(seed: u64) {
                 let now = world.clock.now();
                 model.end(|request| request.deadline <= now, |_| Answer::Expired);
             }
-            18 => {
-                if !waits.is_empty() {
-                    let number = random.index_of(&waits);
-                    waits[number] = None;
-                    // Its answer is compared no more.
-                    model.requests[number].answer.get_or_insert(Answer::Closed);
-                }
+            18 if !waits.is_empty() => {
+                let number = random.index_of(&waits);
+                waits[number] = None;
+                // Its answer is compared no more.
+                model.requests[number].answer.get_or_insert(Answer::Closed);
             }
             _ if step > 140 => {
                 let closed = model.end(|_| true, |_| Answer::Closed);
