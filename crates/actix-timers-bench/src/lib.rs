@@ -5,6 +5,7 @@
 
 pub mod plot;
 pub mod process;
+pub mod quad_heap;
 pub mod random;
 pub mod rows;
 

@@ -12,9 +12,11 @@ const DEFAULT_SECONDS: u64 = 10;
 const FEWEST_ROUNDS: usize = 5;
 
 /// The names of all subjects: ours, the peers, and the floors.
-pub(crate) const SUBJECTS: [&str; 12] = [
+pub(crate) const SUBJECTS: [&str; 14] = [
     "actix-timers",
     "delay-queue",
+    "nexus-timer",
+    "quad-heap",
     "hash-wheel-timer",
     "tokio-sleep",
     "notify-later",

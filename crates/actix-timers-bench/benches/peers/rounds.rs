@@ -44,6 +44,11 @@ impl Life<'_> {
         done
     }
 
+    /// Times an operation that is executed this many times.
+    pub(crate) fn each(&mut self, workload: &'static str, operations: usize, mut operation: impl FnMut()) {
+        self.time(workload, operations, || (0..operations).for_each(|_| operation()));
+    }
+
     /// Keeps a time measured elsewhere.
     pub(crate) fn keep(&mut self, workload: &'static str, operations: usize, took: Duration) {
         self.kept.push((workload, took.as_nanos() as f64 / operations as f64));

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::time::{DelayQueue, delay_queue};
 
+use crate::contenders::structure::{self, Structure};
 use crate::rounds::Life;
 use bench::random::Random;
 
@@ -20,51 +21,41 @@ pub(crate) fn live_after(life: &mut Life, size: usize) {
     live(life, size, |queue, _, delay, n| queue.insert([n; 4], delay));
 }
 
-fn live<T>(
-    life: &mut Life,
-    size: usize,
-    insert: impl Fn(&mut DelayQueue<T>, Instant, Duration, u64) -> delay_queue::Key,
-) {
+fn live<T, I>(life: &mut Life, size: usize, insert: I)
+where
+    I: Fn(&mut DelayQueue<T>, Instant, Duration, u64) -> delay_queue::Key,
+{
     // The queue sets a tokio sleep to its first deadline.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let _inside = runtime.enter();
-    let mut random = Random::new(1);
-    let mut queue = DelayQueue::new();
-    let mut keys: Vec<delay_queue::Key> = Vec::with_capacity(size);
-    let origin = Instant::now();
-    life.time("start", size, || {
-        for n in 0..size as u64 {
-            keys.push(insert(&mut queue, origin, random.delay(), n));
-        }
-    });
-    if life.wants("churn") {
-        life.time("churn", size, || {
-            for n in 0..size as u64 {
-                let fresh = insert(&mut queue, origin, random.delay(), n);
-                let old = std::mem::replace(&mut keys[random.index(size)], fresh);
-                black_box(queue.remove(&old));
-            }
-        });
+    structure::live(life, size, &mut Queue { entries: DelayQueue::new(), origin: Instant::now(), insert });
+}
+
+struct Queue<T, I> {
+    entries: DelayQueue<T>,
+    origin: Instant,
+    insert: I,
+}
+
+impl<T, I> Structure for Queue<T, I>
+where
+    I: Fn(&mut DelayQueue<T>, Instant, Duration, u64) -> delay_queue::Key,
+{
+    type Key = delay_queue::Key;
+
+    #[inline]
+    fn insert(&mut self, deadline: u64, number: u64) -> delay_queue::Key {
+        (self.insert)(&mut self.entries, self.origin, Duration::from_millis(deadline), number)
     }
-    if life.wants("steady-start") {
-        random.shuffle(&mut keys);
-        for key in keys.drain(size / 2..) {
-            black_box(queue.remove(&key));
-        }
-        life.time("steady-start", size - size / 2, || {
-            for n in (size / 2) as u64..size as u64 {
-                keys.push(insert(&mut queue, origin, random.delay(), n));
-            }
-        });
+
+    #[inline]
+    fn remove(&mut self, key: delay_queue::Key) {
+        black_box(self.entries.remove(&key));
     }
-    assert_eq!(queue.len(), size);
-    random.shuffle(&mut keys);
-    life.time("stop", size, || {
-        for key in keys.drain(..) {
-            black_box(queue.remove(&key));
-        }
-    });
-    assert!(queue.is_empty());
+
+    fn len(&self) -> usize {
+        self.entries.len()
+    }
 }
 
 /// Entries expire in the order of their deadlines, all of which have passed on an advanced clock.

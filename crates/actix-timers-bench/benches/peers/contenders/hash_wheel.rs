@@ -12,6 +12,7 @@ use hierarchical_hash_wheel_timer::wheels::Skip;
 use hierarchical_hash_wheel_timer::wheels::cancellable::{CancellableTimerEntry, QuadWheelWithOverflow};
 use hierarchical_hash_wheel_timer::{ClosureTimer, OneShotClosureState, PeriodicClosureState, Timer};
 
+use crate::contenders::structure::{self, Structure};
 use crate::rounds::Life;
 use bench::random::Random;
 
@@ -31,31 +32,35 @@ fn insert(wheel: &mut QuadWheelWithOverflow<Payload>, delay: Duration, id: u64) 
     wheel.insert_ref_with_delay(Rc::new(Payload([id; 2])), delay).unwrap();
 }
 
-/// The bare wheel.
+/// The bare wheel. It does not tell the number of its entries, and an unknown id is an error.
 pub(crate) fn live(life: &mut Life, size: usize) {
-    let mut random = Random::new(1);
-    let mut wheel = QuadWheelWithOverflow::new();
-    let mut ids: Vec<u64> = (0..size as u64).collect();
-    life.time("start", size, || {
-        for id in &ids {
-            insert(&mut wheel, random.delay(), *id);
-        }
-    });
-    if life.wants("churn") {
-        life.time("churn", size, || {
-            for id in size as u64..2 * size as u64 {
-                insert(&mut wheel, random.delay(), id);
-                let old = std::mem::replace(&mut ids[random.index(size)], id);
-                wheel.cancel(&old).unwrap();
-            }
-        });
+    structure::live(life, size, &mut Bare { wheel: QuadWheelWithOverflow::new(), entries: 0 });
+}
+
+struct Bare {
+    wheel: QuadWheelWithOverflow<Payload>,
+    entries: usize,
+}
+
+impl Structure for Bare {
+    type Key = u64;
+
+    #[inline]
+    fn insert(&mut self, deadline: u64, number: u64) -> u64 {
+        insert(&mut self.wheel, Duration::from_millis(deadline), number);
+        self.entries += 1;
+        number
     }
-    random.shuffle(&mut ids);
-    life.time("stop", size, || {
-        for id in &ids {
-            wheel.cancel(id).unwrap();
-        }
-    });
+
+    #[inline]
+    fn remove(&mut self, id: u64) {
+        self.wheel.cancel(&id).unwrap();
+        self.entries -= 1;
+    }
+
+    fn len(&self) -> usize {
+        self.entries
+    }
 }
 
 pub(crate) fn expire(life: &mut Life, size: usize) {

@@ -3,7 +3,7 @@
 use actix_timers::timing::WheelSize;
 
 use crate::arguments::Arguments;
-use crate::contenders::{delay_queue, hash_wheel, ours, schemes};
+use crate::contenders::{delay_queue, hash_wheel, nexus, ours, quad_heap, schemes};
 use crate::rounds::{self, Subject};
 use bench::rows::Rows;
 
@@ -23,6 +23,8 @@ fn subjects(size: usize) -> Vec<Subject<'static>> {
     let mut subjects = vec![
         Subject::new("actix-timers", size, move |life| ours::wheel::expire(life, WheelSize::default(), size)),
         Subject::new("delay-queue", size, move |life| delay_queue::expire(life, size)),
+        Subject::new("nexus-timer", size, move |life| nexus::expire(life, size)),
+        Subject::new("quad-heap", size, move |life| quad_heap::expire(life, size)),
     ];
     if size <= MOST_FOR_THE_SLOW {
         subjects.push(Subject::new("hash-wheel-timer", size, move |life| hash_wheel::expire(life, size)));

@@ -10,7 +10,9 @@
 use actix_timers::timing::WheelSize;
 
 use crate::arguments::Arguments;
-use crate::contenders::{delay_queue, do_send, external, hash_wheel, notify_later, ours, schemes, tokio_sleep};
+use crate::contenders::{
+    delay_queue, do_send, external, hash_wheel, nexus, notify_later, ours, quad_heap, schemes, tokio_sleep,
+};
 use crate::rounds::{self, Subject};
 use bench::rows::Rows;
 
@@ -36,6 +38,9 @@ fn on_the_wheel(size: usize) -> Vec<Subject<'static>> {
     let mut subjects = vec![
         Subject::new("actix-timers", size, move |life| ours::wheel::live(life, WheelSize::default(), size)),
         Subject::new("delay-queue", size, move |life| delay_queue::live_at(life, size)),
+        Subject::new("nexus-timer", size, move |life| nexus::live(life, size)),
+        Subject::new("nexus-timer, bounded", size, move |life| nexus::live_bounded(life, size)),
+        Subject::new("quad-heap", size, move |life| quad_heap::live(life, size)),
     ];
     if size <= MOST_FOR_THE_SLOW {
         subjects.push(Subject::new("hash-wheel-timer", size, move |life| hash_wheel::live(life, size)));

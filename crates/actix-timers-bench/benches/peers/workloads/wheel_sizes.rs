@@ -1,4 +1,4 @@
-//! The bare wheel with more and with fewer buckets per level, beside a `DelayQueue`.
+//! The bare wheel with more and with fewer buckets per level, beside a `DelayQueue`. 20 are those of Kafka.
 
 use actix_timers::timing::WheelSize;
 
@@ -7,7 +7,7 @@ use crate::contenders::{delay_queue, ours};
 use crate::rounds::{self, Subject};
 use bench::rows::{OURS, Rows};
 
-const BUCKETS: [usize; 6] = [32, 64, 128, 256, 512, 1024];
+const BUCKETS: [usize; 7] = [20, 32, 64, 128, 256, 512, 1024];
 
 pub(crate) fn run(arguments: &Arguments, rows: &mut Rows) {
     if !arguments.wants_layer("wheel") {

@@ -4,48 +4,32 @@ use std::hint::black_box;
 
 use actix_timers::timing::{Advance, Key, Wheel, WheelSize};
 
+use crate::contenders::structure::{self, Structure};
 use crate::rounds::Life;
 use bench::random::Random;
 
 type Payload = [u64; 2];
 
+impl Structure for Wheel<Payload> {
+    type Key = Key;
+
+    #[inline]
+    fn insert(&mut self, deadline: u64, number: u64) -> Key {
+        self.insert(0, deadline, [number; 2]).unwrap()
+    }
+
+    #[inline]
+    fn remove(&mut self, key: Key) {
+        black_box(self.cancel(key).unwrap());
+    }
+
+    fn len(&self) -> usize {
+        self.len()
+    }
+}
+
 pub(crate) fn live(life: &mut Life, buckets: WheelSize, size: usize) {
-    let mut random = Random::new(1);
-    let mut wheel: Wheel<Payload> = Wheel::new(buckets);
-    let mut keys: Vec<Key> = Vec::with_capacity(size);
-    life.time("start", size, || {
-        for n in 0..size as u64 {
-            keys.push(wheel.insert(0, random.delay_ms(), [n; 2]).unwrap());
-        }
-    });
-    if life.wants("churn") {
-        life.time("churn", size, || {
-            for n in 0..size as u64 {
-                let fresh = wheel.insert(0, random.delay_ms(), [n; 2]).unwrap();
-                let old = std::mem::replace(&mut keys[random.index(size)], fresh);
-                black_box(wheel.cancel(old).unwrap());
-            }
-        });
-    }
-    if life.wants("steady-start") {
-        random.shuffle(&mut keys);
-        for key in keys.drain(size / 2..) {
-            black_box(wheel.cancel(key).unwrap());
-        }
-        life.time("steady-start", size - size / 2, || {
-            for n in (size / 2) as u64..size as u64 {
-                keys.push(wheel.insert(0, random.delay_ms(), [n; 2]).unwrap());
-            }
-        });
-    }
-    assert_eq!(wheel.len(), size);
-    random.shuffle(&mut keys);
-    life.time("stop", size, || {
-        for key in keys.drain(..) {
-            black_box(wheel.cancel(key).unwrap());
-        }
-    });
-    assert!(wheel.is_empty());
+    structure::live(life, size, &mut Wheel::<Payload>::new(buckets));
 }
 
 /// Expires entries as a driver does: in bounded turns, from one wake-up to the next.
