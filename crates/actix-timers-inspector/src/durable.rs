@@ -23,11 +23,11 @@ use tokio::sync::{Mutex, Semaphore};
 use super::Inspector;
 use super::cursors::CursorKey;
 use super::error::Rejection;
+use super::names::Names;
 use super::query::{MAX_LIMIT, Query, bad};
 use super::routes::{Answer, READ, READ_OR_CANCEL, answer, id_in, ok, only, readable};
 use super::timers::Ids;
 use super::turns::MAX_LOOKS;
-use super::unused_name;
 use super::wheel::unix_seconds;
 
 const CHANGE: &str = "POST, DELETE";
@@ -38,6 +38,7 @@ const LIST_PARAMETERS: [&str; 8] = ["durable", "state", "route", "key", "due_wit
 #[derive(Debug, Clone, Default)]
 pub(super) struct Stores {
     stores: Vec<Inspected>,
+    names: Names,
     cursors: CursorKey,
 }
 
@@ -75,7 +76,7 @@ impl Inspected {
 
 impl Stores {
     pub(super) fn add(&mut self, timers: &DurableTimers) {
-        let name = unused_name(timers.name(), |name| self.stores.iter().any(|other| other.name == name));
+        let name = self.names.take(timers.name());
         let queue = Arc::new(Queue { places: Semaphore::new(MAX_LOOKS), turn: Mutex::default() });
         self.stores.push(Inspected { name, timers: timers.clone(), queue });
     }

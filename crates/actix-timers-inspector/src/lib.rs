@@ -11,7 +11,7 @@
 //!
 //! 1. This page: [`Inspector`], which an application mounts.
 //! 2. `routes`: the paths; `page`: the page itself, in one document.
-//! 3. `hosts`: checks of host and origin, so that pages of other sites get nothing.
+//! 3. `hosts`: checks of host and origin, so that pages of other sites get nothing; `names`: unique names.
 //! 4. `query`: the parameters of a request; `error`: responses to rejected ones.
 //! 5. `wheel` and `timers`: the JSON.
 //! 6. `durable`: durable timers in the JSON, with the feature of this name; `cursors`: positions in their lists.
@@ -28,6 +28,7 @@ mod error;
 #[cfg(doc)]
 pub mod guide;
 mod hosts;
+mod names;
 mod page;
 mod query;
 mod routes;
@@ -35,6 +36,7 @@ mod timers;
 mod turns;
 mod wheel;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use actix_timers::Timers;
@@ -44,6 +46,7 @@ use actix_web::rt::System;
 
 use self::hosts::AllowedHosts;
 pub use self::hosts::InvalidHost;
+use self::names::Names;
 use self::turns::Turns;
 
 /// A live page of one or several timer actors, served by an actix-web application under a path of its choice.
@@ -160,14 +163,11 @@ impl Inspector {
     /// Returns the timer actors that exist now: those given first.
     fn inspected(&self) -> Vec<Inspected> {
         let found = self.system.map(Survey::of_system).unwrap_or_default();
-        let is_given = |survey: &Survey| self.given.iter().any(|given| given.number() == survey.number());
-        let all = self.given.iter().cloned().chain(found.into_iter().filter(|survey| !is_given(survey)));
-        let mut inspected = Vec::new();
-        for survey in all {
-            let name = unused_name(survey.name(), |name| inspected.iter().any(|other: &Inspected| other.name == name));
-            inspected.push(Inspected { name, survey });
-        }
-        inspected
+        let given: HashSet<u32> = self.given.iter().map(Survey::number).collect();
+        let found = found.into_iter().filter(|survey| !given.contains(&survey.number()));
+        let mut names = Names::default();
+        let named = |survey: Survey| Inspected { name: names.take(survey.name()), survey };
+        self.given.iter().cloned().chain(found).map(named).collect()
     }
 
     /// Allows a host under which visitors reach the inspector: a name or an address, with any port unless one is given.
@@ -209,10 +209,4 @@ impl Inspector {
     pub fn scope(&self, path: &str) -> Scope {
         routes::under(path, self.clone())
     }
-}
-
-/// Returns this name, followed by a number if it is taken.
-fn unused_name(name: &str, is_taken: impl Fn(&str) -> bool) -> String {
-    let numbered = (2..).map(|number| format!("{name} ({number})"));
-    std::iter::once(name.to_owned()).chain(numbered).find(|name| !is_taken(name)).unwrap_or_default()
 }
