@@ -27,8 +27,10 @@ use super::names::Names;
 use super::query::{MAX_LIMIT, Query, bad};
 use super::routes::{Answer, READ, READ_OR_CANCEL, answer, id_in, ok, only, readable};
 use super::timers::Ids;
-use super::turns::MAX_LOOKS;
 use super::wheel::unix_seconds;
+
+/// Maximum number of requests to one store that wait or are answered.
+const MAX_REQUESTS: usize = 256;
 
 const CHANGE: &str = "POST, DELETE";
 
@@ -77,7 +79,7 @@ impl Inspected {
 impl Stores {
     pub(super) fn add(&mut self, timers: &DurableTimers) {
         let name = self.names.take(timers.name());
-        let queue = Arc::new(Queue { places: Semaphore::new(MAX_LOOKS), turn: Mutex::default() });
+        let queue = Arc::new(Queue { places: Semaphore::new(MAX_REQUESTS), turn: Mutex::default() });
         self.stores.push(Inspected { name, timers: timers.clone(), queue });
     }
 

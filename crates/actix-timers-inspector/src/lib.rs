@@ -16,6 +16,7 @@
 //! 5. `wheel` and `timers`: the JSON.
 //! 6. `durable`: durable timers in the JSON, with the feature of this name; `cursors`: positions in their lists.
 //! 7. `turns`: one step of one request at a time, shared fairly, so that many visitors cause no more load than one.
+//! 8. `unread`: answers on their way, so that clients that never read fill no memory.
 //!
 //! All its data come from a [`Survey`], which never holds the lock of a timer actor for more than some hundred buckets
 //! or timers. Paths, parameters and fields are documented in [inspector].
@@ -34,6 +35,7 @@ mod query;
 mod routes;
 mod timers;
 mod turns;
+mod unread;
 mod wheel;
 
 use std::collections::HashSet;
@@ -48,6 +50,7 @@ use self::hosts::AllowedHosts;
 pub use self::hosts::InvalidHost;
 use self::names::Names;
 use self::turns::Turns;
+use self::unread::UnreadAnswers;
 
 /// A live page of one or several timer actors, served by an actix-web application under a path of its choice.
 ///
@@ -95,6 +98,7 @@ pub struct Inspector {
     allow_cancel: bool,
     hosts: AllowedHosts,
     turns: Arc<Turns>,
+    unread: Arc<UnreadAnswers>,
     #[cfg(feature = "durable")]
     durable: durable::Stores,
 }
@@ -131,6 +135,7 @@ impl Inspector {
             allow_cancel: false,
             hosts: AllowedHosts::default(),
             turns: Arc::default(),
+            unread: Arc::default(),
             #[cfg(feature = "durable")]
             durable: durable::Stores::default(),
         }

@@ -20,6 +20,7 @@ use super::page::page;
 use super::query::{MAX_LIMIT, Query};
 use super::timers::{Ids, MAX_OF_A_BUCKET, next_of};
 use super::turns::Kind;
+use super::unread::UnreadAnswers;
 use super::{Inspected, Inspector};
 
 /// The header that a cancel must have. A form cannot set it, and for a script of another site the browser first asks
@@ -49,7 +50,7 @@ const HEADERS: [(&str, &str); 6] = [
 
 pub(super) fn under(path: &str, inspector: Inspector) -> Scope {
     // The check is in an inner scope, so that the type of the outer one is a plain `Scope`.
-    let hosts = Arc::new(inspector.hosts.clone());
+    let (hosts, unread) = (Arc::new(inspector.hosts.clone()), Arc::clone(&inspector.unread));
     let paths = web::scope("")
         .app_data(Data::new(inspector))
         .service(only(READ, readable("", show_page)))
@@ -64,13 +65,14 @@ pub(super) fn under(path: &str, inspector: Inspector) -> Scope {
     let paths = super::durable::add_paths(paths);
     let inner = paths
         .default_service(web::to(|| async { Answer::Err(Rejection::UnknownPath) }))
-        .wrap(from_fn(move |request, next| guarded(Arc::clone(&hosts), request, next)));
+        .wrap(from_fn(move |request, next| guarded(Arc::clone(&hosts), Arc::clone(&unread), request, next)));
     web::scope(path).service(inner)
 }
 
-/// Rejects requests of other sites before any handler sees them.
+/// Rejects requests of other sites before any handler sees them, and sends answers in parts.
 async fn guarded(
     hosts: Arc<AllowedHosts>,
+    unread: Arc<UnreadAnswers>,
     request: ServiceRequest,
     next: Next<BoxBody>,
 ) -> Result<ServiceResponse, Error> {
@@ -84,7 +86,7 @@ async fn guarded(
             response.headers_mut().insert(name, value);
         }
     }
-    Ok(response)
+    Ok(response.map_body(|_, body| unread.keep(body)))
 }
 
 /// Creates a resource that can be read.
@@ -173,14 +175,15 @@ async fn timer_actors(inspector: Data<Inspector>, request: HttpRequest) -> Answe
 async fn wheel(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
     let query = Query::parse(request.query_string(), &["timer"])?;
     let inspected = inspector.chosen(&query)?;
-    ok(&inspected.wheel(&inspector.turns.look(Kind::Short)?).await?)
+    ok(&inspected.wheel(&inspector.turns.look(Kind::Short).await?).await?)
 }
 
 async fn next(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
     let query = Query::parse(request.query_string(), &["timer", "all", "limit"])?;
-    let inspected = if query.wants_all()? { inspector.inspected() } else { vec![inspector.chosen(&query)?] };
-    let limit = query.limit(MAX_LIMIT)?;
-    ok(&next_of(&inspected, &inspector.turns.look(Kind::Short)?, limit, inspector.ids()).await?)
+    let (all, limit) = (query.wants_all()?, query.limit(MAX_LIMIT)?);
+    let look = inspector.turns.look(Kind::Short).await?;
+    let inspected = if all { inspector.inspected() } else { vec![inspector.chosen(&query)?] };
+    ok(&next_of(&inspected, &look, limit, inspector.ids()).await?)
 }
 
 async fn bucket(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
@@ -188,14 +191,14 @@ async fn bucket(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
     let (inspected, limit) = (inspector.chosen(&query)?, query.limit(MAX_OF_A_BUCKET)?);
     let level = usize::try_from(query.needed("level")?).unwrap_or(usize::MAX);
     let start = query.needed("start_tick")?;
-    ok(&inspected.bucket(&inspector.turns.look(Kind::Short)?, level, start, limit, inspector.ids()).await?)
+    ok(&inspected.bucket(&inspector.turns.look(Kind::Short).await?, level, start, limit, inspector.ids()).await?)
 }
 
 async fn list(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
     let query = Query::parse(request.query_string(), &LIST_PARAMETERS)?;
     let (inspected, limit) = (inspector.chosen(&query)?, query.limit(MAX_LIMIT)?);
     let (filter, cursor) = (query.filter()?, query.number("cursor")?.unwrap_or(0));
-    ok(&inspected.list(&inspector.turns.look(Kind::Search)?, filter, cursor, limit, inspector.ids()).await?)
+    ok(&inspected.list(&inspector.turns.look(Kind::Search).await?, filter, cursor, limit, inspector.ids()).await?)
 }
 
 async fn show(inspector: Data<Inspector>, request: HttpRequest) -> Answer {

@@ -7,18 +7,22 @@
 //! Short looks (the wheel, a bucket, the next timers) go before searches, but not more than [`SHORT_IN_A_ROW`] of their
 //! steps while a search waits. Within each kind the order is round robin: a look that has taken a step queues up behind
 //! the others. So a look waits for its next step for at most one step of each look in progress, and these are bounded:
-//! further ones are rejected. Nothing here depends on the sender of a request, which is unknown behind a proxy.
+//! further ones wait for the end of one, in order, and find nothing meanwhile that would fill memory; beyond
+//! [`MAX_LOOKS`] they are rejected. Nothing here depends on the sender of a request, which is unknown behind a proxy.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::error::Rejection;
 
-/// Maximum number of looks of one kind in progress, and of requests to one store.
-pub(super) const MAX_LOOKS: usize = 256;
+/// Maximum number of looks of one kind in progress or waiting for that.
+const MAX_LOOKS: usize = 1024;
+
+/// Maximum number of looks of one kind in progress.
+const MAX_IN_PROGRESS: usize = 16;
 
 /// Maximum number of consecutive steps of short looks while a search waits.
 const SHORT_IN_A_ROW: usize = 3;
@@ -42,8 +46,20 @@ pub(super) enum Kind {
 }
 
 /// The queue of all looks of an inspector.
-#[derive(Debug, Default)]
-pub(super) struct Turns(Mutex<State>);
+#[derive(Debug)]
+pub(super) struct Turns {
+    state: Mutex<State>,
+    /// One for each look in progress.
+    short: Arc<Semaphore>,
+    searches: Arc<Semaphore>,
+}
+
+impl Default for Turns {
+    fn default() -> Self {
+        let places = || Arc::new(Semaphore::new(MAX_IN_PROGRESS));
+        Self { state: Mutex::default(), short: places(), searches: places() }
+    }
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -87,22 +103,33 @@ impl State {
 }
 
 impl Turns {
-    /// Begins a look.
+    /// Begins a look once there is a place for it.
     ///
     /// # Errors
-    /// [`Rejection::Busy`] if [`MAX_LOOKS`] of its kind are in progress.
-    pub(super) fn look(self: &Arc<Self>, kind: Kind) -> Result<Look, Rejection> {
+    /// [`Rejection::Busy`] if [`MAX_LOOKS`] of its kind are in progress or wait.
+    pub(super) async fn look(self: &Arc<Self>, kind: Kind) -> Result<Look, Rejection> {
+        let mut look = self.enter(kind)?;
+        let places = match kind {
+            Kind::Short => &self.short,
+            Kind::Search => &self.searches,
+        };
+        look.place = Arc::clone(places).acquire_owned().await.ok();
+        Ok(look)
+    }
+
+    /// Counts a look.
+    fn enter(self: &Arc<Self>, kind: Kind) -> Result<Look, Rejection> {
         let mut state = self.state();
         let queue = state.queue(kind);
         if queue.looks >= MAX_LOOKS {
             return Err(Rejection::Busy);
         }
         queue.looks += 1;
-        Ok(Look { turns: Arc::clone(self), kind })
+        Ok(Look { turns: Arc::clone(self), kind, place: None })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Gives the turn to the next look, unless it is taken.
@@ -133,6 +160,8 @@ impl Turns {
 pub(super) struct Look {
     turns: Arc<Turns>,
     kind: Kind,
+    /// Absent as long as it waits.
+    place: Option<OwnedSemaphorePermit>,
 }
 
 impl Drop for Look {
@@ -246,7 +275,7 @@ mod tests {
         }
 
         fn queue_up(&self, kind: Kind) -> Waiting {
-            let look = self.0.look(kind).unwrap();
+            let look = self.0.enter(kind).unwrap();
             let mut waiting: Waiting = Box::pin(async move { look.turn().await.unwrap() });
             assert!(poll(&mut waiting).is_none(), "the turn is taken");
             waiting
@@ -254,7 +283,7 @@ mod tests {
 
         /// Takes the turn, which is free.
         fn first(&self, kind: Kind) -> Turn {
-            let look = self.0.look(kind).unwrap();
+            let look = self.0.enter(kind).unwrap();
             poll(&mut (Box::pin(async move { look.turn().await.unwrap() }) as Waiting)).unwrap()
         }
     }
@@ -360,21 +389,48 @@ mod tests {
     #[test]
     fn looks_beyond_the_bound_are_rejected_until_one_has_ended() {
         let turns = Arc::new(Turns::default());
-        let mut searches: Vec<Look> = (0..MAX_LOOKS).map(|_| turns.look(Kind::Search).unwrap()).collect();
-        assert_eq!(turns.look(Kind::Search).err(), Some(Rejection::Busy));
-        assert!(turns.look(Kind::Short).is_ok(), "searches do not keep short looks out");
+        let mut searches: Vec<Look> = (0..MAX_LOOKS).map(|_| turns.enter(Kind::Search).unwrap()).collect();
+        assert_eq!(turns.enter(Kind::Search).err(), Some(Rejection::Busy));
+        assert!(turns.enter(Kind::Short).is_ok(), "searches do not keep short looks out");
         searches.pop();
-        assert!(turns.look(Kind::Search).is_ok());
+        assert!(turns.enter(Kind::Search).is_ok());
+    }
+
+    #[test]
+    fn few_looks_are_in_progress_and_the_others_begin_in_their_order() {
+        let turns = Arc::new(Turns::default());
+        let mut in_progress: Vec<Look> = (0..MAX_IN_PROGRESS).map(|_| begun(&mut begin(&turns)).unwrap()).collect();
+        let (mut first, mut second) = (begin(&turns), begin(&turns));
+        assert!(begun(&mut first).is_none() && begun(&mut second).is_none());
+        in_progress.pop();
+        assert!(begun(&mut second).is_none());
+        let first = begun(&mut first).unwrap();
+        drop(first);
+        assert!(begun(&mut second).is_some());
+    }
+
+    type Beginning = Pin<Box<dyn Future<Output = Look>>>;
+
+    fn begin(turns: &Arc<Turns>) -> Beginning {
+        let turns = Arc::clone(turns);
+        Box::pin(async move { turns.look(Kind::Search).await.unwrap() })
+    }
+
+    fn begun(beginning: &mut Beginning) -> Option<Look> {
+        match beginning.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(look) => Some(look),
+            Poll::Pending => None,
+        }
     }
 
     #[test]
     fn an_answer_to_a_search_has_the_fewer_steps_the_more_searches_are_under_way() {
         let turns = Arc::new(Turns::default());
-        let first = turns.look(Kind::Search).unwrap();
+        let first = turns.enter(Kind::Search).unwrap();
         assert_eq!(first.max_steps(), 1024);
-        let mut others: Vec<Look> = (1..4).map(|_| turns.look(Kind::Search).unwrap()).collect();
+        let mut others: Vec<Look> = (1..4).map(|_| turns.enter(Kind::Search).unwrap()).collect();
         assert_eq!(first.max_steps(), 256);
-        others.extend((4..MAX_LOOKS).map(|_| turns.look(Kind::Search).unwrap()));
+        others.extend((4..MAX_LOOKS).map(|_| turns.enter(Kind::Search).unwrap()));
         assert_eq!(first.max_steps(), MIN_STEPS);
     }
 }

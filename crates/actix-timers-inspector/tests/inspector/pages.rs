@@ -765,6 +765,30 @@ fn a_viewer_does_not_wait_for_the_searches_of_others() {
     });
 }
 
+/// Clients that never read would otherwise fill the memory with their answers.
+#[test]
+fn answers_that_are_not_read_are_ended_when_there_are_too_many() {
+    paused(async {
+        let world = support::World::paused(TimerActor::builder());
+        let (addr, _log) = world.probe::<u64>();
+        for number in 0..500 {
+            let options = TimerOptions::new().key(format!("{number:01000}")).group("g".repeat(1000));
+            world.timers.timer(&addr, options).after(ms(1000), Note(number));
+        }
+        let app = serve(&Inspector::new(&world.timers)).await;
+        let ask = || app.call(TestRequest::get().uri("/ops/timers/api/timers?limit=500"));
+        let mut unread = Vec::new();
+        for _ in 0..12 {
+            unread.push(ask().await);
+        }
+        let (status, read) = content(ask().await).await;
+        assert_eq!((status, ids(&read).len()), (StatusCode::OK, 500), "a client that reads gets all");
+        assert!(to_bytes(unread.remove(0).into_body()).await.is_err(), "the oldest has been ended");
+        let (status, read) = content(unread.pop().unwrap()).await;
+        assert_eq!((status, ids(&read).len()), (StatusCode::OK, 500), "the latest waits to be read");
+    });
+}
+
 /// For example those of durable timers.
 #[test]
 fn internal_timers_on_the_clock_of_a_timer_actor_are_not_shown() {
