@@ -125,6 +125,7 @@ pub mod __private {
     pub use actix::Handler;
 
     use crate::TimerKey;
+    pub use crate::engine::ToKey;
 
     /// Returns the key of a value with a derived key.
     pub fn derived_key<const N: usize>(name: &'static str, fields: [TimerKey; N]) -> TimerKey {

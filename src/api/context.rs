@@ -452,6 +452,8 @@ where
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no timers of its own",
     label = "no context of an actor that can run futures, such as `Context`",
+    note = "an actor calls it on its context: `ctx.run_after(delay, closure)`, `ctx.schedule_after(delay, message)`",
+    note = "`Timers` deliver messages to any target, and run no closures: `timers.schedule_after(target, delay, message)`",
     note = "an actor in a `SyncContext` only receives messages: schedule for its address with \
             `Timers::schedule_after`"
 )]

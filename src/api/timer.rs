@@ -309,6 +309,7 @@ impl<S: fmt::Debug> fmt::Debug for TimerBuilder<S> {
 #[diagnostic::on_unimplemented(
     message = "a timer cannot deliver `{Self}` to the recipient",
     label = "no `Send` message that the recipient handles",
+    note = "the time comes before the message: `after(delay, message)`",
     note = "a message needs a handler: write `impl Handler<{Self}>` for the recipient",
     note = "a closure is run by `run_after`, `run_at` or `run_every`",
     note = "for a message that is not `Send` to its own actor: `run_after(delay, move |_, ctx| ctx.notify(message))`"

@@ -1,5 +1,6 @@
 //! Groups: timers that are listed and cancelled together.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -34,27 +35,27 @@ impl fmt::Debug for TimerGroup {
     }
 }
 
-impl From<&str> for TimerGroup {
-    fn from(text: &str) -> Self {
-        Self(Text::new(text))
-    }
-}
-
-impl From<&String> for TimerGroup {
-    fn from(text: &String) -> Self {
-        Self(Text::new(text))
+impl<T: AsRef<str> + ?Sized> From<&T> for TimerGroup {
+    fn from(text: &T) -> Self {
+        Self(Text::new(text.as_ref()))
     }
 }
 
 impl From<String> for TimerGroup {
     fn from(text: String) -> Self {
-        Self(Text::of_string(text))
+        Self(Text::new(&text))
+    }
+}
+
+impl From<Cow<'_, str>> for TimerGroup {
+    fn from(text: Cow<'_, str>) -> Self {
+        Self(Text::new(&text))
     }
 }
 
 impl From<Arc<str>> for TimerGroup {
     fn from(text: Arc<str>) -> Self {
-        Self(Text::shared(text))
+        Self(Text::shared(&text))
     }
 }
 
@@ -79,30 +80,4 @@ impl<'de> serde::Deserialize<'de> for TimerGroup {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
-
-    use super::*;
-
-    #[test]
-    fn groups_compare_and_hash_by_their_names() {
-        let hash_of = |group: &TimerGroup| BuildHasherDefault::<DefaultHasher>::default().hash_one(group);
-        let forms = [TimerGroup::from("a"), TimerGroup::from("a".to_owned()), TimerGroup::from(Arc::<str>::from("a"))];
-        let other = TimerGroup::from("b");
-        for group in &forms {
-            assert_eq!((group, hash_of(group)), (&forms[0], hash_of(&forms[0])));
-            assert_ne!(group, &other);
-            assert_ne!(hash_of(group), hash_of(&other), "different groups spread over the tables");
-            assert!(group < &other);
-        }
-    }
-
-    #[test]
-    fn a_group_is_shown_by_its_name() {
-        let group = TimerGroup::from("campaign \"7\"");
-        assert_eq!(
-            (group.to_string(), format!("{group:?}")),
-            ("campaign \"7\"".into(), r#"TimerGroup("campaign \"7\"")"#.into())
-        );
-    }
-}
+mod tests;

@@ -68,7 +68,7 @@ mod wall;
 pub(crate) use counters::Outcome;
 pub use counters::{Counters, DeadLetterReason};
 pub use group::TimerGroup;
-pub use key::TimerKey;
+pub use key::{TimerKey, ToKey};
 pub(crate) use labels::{KeyScope, MessageKind, ScopedKey};
 pub(crate) use owners::OwnerId;
 pub(crate) use recurrence::{ClockReading, NextRun, Recurrence, RepeatMode, within_slack};

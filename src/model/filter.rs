@@ -3,6 +3,8 @@
 use std::any::type_name;
 use std::time::Duration;
 
+use uuid::Uuid;
+
 use crate::engine::{TimerGroup, TimerKey, TimerState};
 use crate::model::actor_id::{ActorId, ActorTag};
 
@@ -99,8 +101,8 @@ impl TimerFilter {
         self
     }
 
-    /// Selects timers whose key is this text, the number that the text prints, or the tuple of such numbers and texts
-    /// with `/` in between.
+    /// Selects timers whose key is this text, the number or UUID that the text prints, or the tuple of such parts with
+    /// `/` in between.
     ///
     /// ```
     /// use actix_timers::TimerFilter;
@@ -112,9 +114,9 @@ impl TimerFilter {
     #[doc(hidden)]
     pub fn key_written_as(mut self, text: impl Into<String>) -> Self {
         let text = text.into();
-        let parts = || text.split('/').map(|part| number_written_as(part).unwrap_or_else(|| part.into()));
+        let parts = || text.split('/').map(|part| value_written_as(part).unwrap_or_else(|| part.into()));
         let tuple = text.contains('/').then(|| TimerKey::tuple(parts()));
-        self.keys = number_written_as(&text).into_iter().chain(tuple).collect();
+        self.keys = value_written_as(&text).into_iter().chain(tuple).collect();
         self.keys.push(text.into());
         self
     }
@@ -169,9 +171,8 @@ impl TimerFilter {
     }
 }
 
-/// Returns the number that a text prints. Only in the form in which numbers are printed: `007` is a text.
-fn number_written_as(text: &str) -> Option<TimerKey> {
-    let natural = text.parse().ok().filter(|number: &u64| number.to_string() == text).map(TimerKey::from);
-    let negative = text.parse().ok().filter(|number: &i64| *number < 0 && number.to_string() == text);
-    natural.or(negative.map(TimerKey::from))
+/// Returns the number or UUID that a text prints. Only in the form in which they are printed: `007` is a text.
+fn value_written_as(text: &str) -> Option<TimerKey> {
+    let number = TimerKey::of_number(text).ok();
+    number.or_else(|| Some(Uuid::parse_str(text).ok()?.into())).filter(|key| key.to_string() == text)
 }

@@ -33,6 +33,7 @@ use crate::model::tracked::Tracked;
 #[diagnostic::on_unimplemented(
     message = "a timer cannot deliver `{Self}` to `{A}`",
     label = "no `Send` message that `{A}` handles",
+    note = "the time comes before the message: `schedule_after(delay, message)`",
     note = "a message needs a handler: write `impl Handler<{Self}> for {A}`",
     note = "a closure is run by `run_after`, `run_at` or `run_every`",
     note = "for a message that is not `Send` to its own actor: `run_after(delay, move |_, ctx| ctx.notify(message))`"

@@ -17,6 +17,7 @@ use actix::Message;
 #[diagnostic::on_unimplemented(
     message = "a timer cannot deliver `{Self}`",
     label = "not a message that a timer can deliver",
+    note = "the time comes before the message: `schedule_after(target, delay, message)`",
     note = "a message is an `actix::Message` and `Send`, with a result that is `Send`: derive `Message`",
     note = "a closure is run by `run_after`, `run_at` or `run_every`",
     note = "for a message that is not `Send` to its own actor: `run_after(delay, move |_, ctx| ctx.notify(message))`"

@@ -1,13 +1,17 @@
 //! Keys and the types of messages: each type has keys of its own, unless they are shared; and the kinds of keys.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use actix::prelude::*;
 use actix_timers::{
-    CancelKey, CancelOutcome, KeySelector, Target, TimerActor, TimerContext, TimerId, TimerKey, TimerOptions,
+    CancelKey, CancelOutcome, KeySelector, Target, TimerActor, TimerContext, TimerFilter, TimerId, TimerKey,
+    TimerOptions,
 };
 use support::{Census, Counted, Log, Note, Probe, Way, World, in_virtual_time, ms, run};
+use uuid::Uuid;
 
 type Owner = Addr<Probe<u32>>;
 
@@ -151,11 +155,106 @@ fn a_tuple_is_a_key() {
         assert_eq!(world.pending(), 3);
         assert_eq!(world.timers.cancel_key(&addr, ("order", 8)), CancelOutcome::Cancelled);
         assert_eq!(world.timers.cancel_key(&addr, "order/7"), CancelOutcome::NotFound);
-        let left = world.timers.list(&actix_timers::TimerFilter::new().key(("order", 7)));
+        let left = world.timers.list(&TimerFilter::new().key(("order", 7)));
         assert_eq!(left[0].key.as_ref().map(ToString::to_string), Some("order/7".to_owned()));
-        let written = actix_timers::TimerFilter::new().key_written_as("order/7");
+        let written = TimerFilter::new().key_written_as("order/7");
         assert_eq!(world.timers.list(&written).len(), 1);
     });
+}
+
+#[test]
+fn references_and_owners_of_a_key_are_the_same_key() {
+    let (text, number) = ("idle", 7_u32);
+    let owned = text.to_owned();
+    let as_key = TimerKey::from(text);
+    for key in [
+        TimerKey::from(&text),
+        TimerKey::from(&&&owned),
+        TimerKey::from(Cow::Borrowed(text)),
+        TimerKey::from(&Cow::<str>::Owned(owned.clone())),
+        TimerKey::from(owned.clone().into_boxed_str()),
+        TimerKey::from(&Arc::<str>::from(text)),
+        TimerKey::from(&&as_key),
+    ] {
+        assert_eq!(key, as_key);
+    }
+    assert_eq!(TimerKey::from(&&number), TimerKey::from(7));
+    assert_eq!(TimerKey::from(&("order", &number)), TimerKey::from(("order", 7)));
+    assert_eq!(TimerKey::from((&as_key, as_key.clone(), &&owned)), TimerKey::from((text, text, text)));
+    assert_eq!((TimerKey::from(true), TimerKey::from(&false)), (TimerKey::from("true"), TimerKey::from("false")));
+}
+
+#[test]
+fn numbers_of_128_bits_are_equal_to_those_of_fewer() {
+    for (wide, narrow) in [(0_u128, 0_u64), (7, 7), (u64::MAX.into(), u64::MAX)] {
+        assert_eq!(TimerKey::from(wide), TimerKey::from(narrow));
+    }
+    assert_eq!(TimerKey::from(i128::from(i64::MIN)), TimerKey::from(i64::MIN));
+    assert_eq!(TimerKey::from(i128::MAX), TimerKey::from(i128::MAX.cast_unsigned()));
+    let beyond = i128::from(u64::MAX) + 1;
+    let mut sorted = [i128::MIN, i128::from(i64::MIN) - 1, i128::from(i64::MIN), -1, 7, beyond, beyond + 1, i128::MAX]
+        .map(TimerKey::from);
+    let texts = sorted.each_ref().map(ToString::to_string);
+    sorted.reverse();
+    sorted.sort();
+    assert_eq!(sorted.each_ref().map(ToString::to_string), texts, "in the order of the numbers");
+    assert_eq!(texts[0], i128::MIN.to_string());
+    assert_eq!(format!("{:?}", TimerKey::from(u128::MAX)), format!("TimerKey({})", u128::MAX));
+    assert_eq!(TimerKey::from(u128::MAX).as_str(), None);
+    assert_eq!(size_of::<TimerKey>(), 24);
+}
+
+#[test]
+fn a_uuid_is_a_key_of_its_own_kind() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, _log): (_, Log<u32>) = world.probe();
+        let order = Uuid::from_u128(7);
+        let written = order.to_string();
+        world.timers.timer(&addr, key(order)).after(ms(10), Note(1));
+        assert_eq!(world.timers.list(&TimerFilter::new().key_written_as(&written)).len(), 1);
+        for other in [TimerKey::from(&written), TimerKey::from(7), TimerKey::from(Uuid::nil())] {
+            assert_eq!(world.timers.cancel_key(&addr, other), CancelOutcome::NotFound);
+        }
+        world.timers.timer(&addr, key(("order", &order))).after(ms(10), Note(1));
+        let tuple = TimerFilter::new().key_written_as(format!("order/{written}"));
+        assert_eq!(world.timers.list(&tuple).len(), 1);
+        assert_eq!(world.timers.cancel_key(&addr, &order), CancelOutcome::Cancelled);
+    });
+}
+
+#[test]
+fn a_number_of_128_bits_is_found_as_it_is_written() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, _log): (_, Log<u32>) = world.probe();
+        world.timers.timer(&addr, key(u128::MAX)).after(ms(10), Note(1));
+        world.timers.timer(&addr, key(i128::MIN)).after(ms(10), Note(1));
+        let found = |text: String| world.timers.list(&TimerFilter::new().key_written_as(text)).len();
+        assert_eq!((found(u128::MAX.to_string()), found(i128::MIN.to_string())), (1, 1));
+        assert_eq!(found(format!("+{}", u128::MAX)), 0, "another text");
+    });
+}
+
+/// A type of the application with its own conversions.
+#[derive(Clone)]
+struct Customer(u32);
+
+impl From<Customer> for TimerKey {
+    fn from(Customer(number): Customer) -> Self {
+        ("customer", number).into()
+    }
+}
+
+impl From<&Customer> for TimerKey {
+    fn from(customer: &Customer) -> Self {
+        customer.clone().into()
+    }
+}
+
+#[test]
+fn a_conversion_of_the_application_makes_keys() {
+    let customer = Customer(7);
+    assert_eq!(TimerKey::from(&customer), TimerKey::from(("customer", 7)));
+    assert_eq!(TimerKey::from(("retry", customer)), TimerKey::from(("retry", "customer", 7)));
 }
 
 #[cfg(feature = "derive")]
@@ -186,6 +285,9 @@ mod derived {
     #[derive(TimerKey)]
     struct Nested<K>(K, Step);
 
+    #[derive(TimerKey)]
+    struct OrderId(Uuid);
+
     #[test]
     fn a_derived_key_has_the_names_and_the_fields() {
         let renew = Step::Renew { user: "ada".to_owned(), round: -1 };
@@ -197,6 +299,8 @@ mod derived {
             (TimerKey::from(r#type::r#loop), TimerKey::from("type::loop")),
             (TimerKey::from(Unit), TimerKey::from("Unit")),
             (TimerKey::from(Nested("a", Step::Retry(1))), TimerKey::from(("Nested", "a", "Step::Retry", 1))),
+            (TimerKey::from(&&OrderId(Uuid::nil())), TimerKey::from(("OrderId", Uuid::nil()))),
+            (TimerKey::from(&("a", &Unit)), TimerKey::from(("a", "Unit"))),
         ] {
             assert_eq!(key, expected);
         }

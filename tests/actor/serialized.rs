@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use serde_test::{Configure, Token, assert_de_tokens_error, assert_tokens};
 use support::{Note, in_virtual_time, ms};
+use uuid::Uuid;
 
 /// Converts to JSON and back.
 fn through_json<T: Serialize + DeserializeOwned + PartialEq + Debug>(value: &T) -> serde_json::Value {
@@ -44,12 +45,21 @@ fn keys_are_texts_numbers_or_sequences_of_them() {
         (TimerKey::from(u64::MAX), json!(u64::MAX)),
         (TimerKey::from(i64::MIN), json!(i64::MIN)),
         (TimerKey::from(("order", 7, -7)), json!(["order", 7, -7])),
+        (TimerKey::from(u128::MAX), json!({ "number": "340282366920938463463374607431768211455" })),
+        (TimerKey::from(i128::MIN), json!({ "number": "-170141183460469231731687303715884105728" })),
+        (TimerKey::from(Uuid::max()), json!({ "uuid": "ffffffff-ffff-ffff-ffff-ffffffffffff" })),
+        (
+            TimerKey::from((1_u128 << 64, Uuid::nil())),
+            json!([{ "number": "18446744073709551616" }, { "uuid": Uuid::nil() }]),
+        ),
     ] {
         assert_eq!(through_json(&key), value);
     }
-    for nonsense in [json!(1.5), json!(null), json!([[1]]), json!([null]), json!({})] {
+    assert_eq!(serde_json::from_value::<TimerKey>(json!({ "number": "7" })).unwrap(), TimerKey::from(7));
+    for nonsense in [json!(1.5), json!(null), json!([[1]]), json!([null]), json!({}), json!({ "number": "x" })] {
         let error = serde_json::from_value::<TimerKey>(nonsense).unwrap_err();
-        assert!(error.to_string().contains("a text, an integer of 64 bits, or a sequence of these"), "{error}");
+        let expected = "a text, an integer of 64 bits, `number` or `uuid` with a text, or a sequence of these";
+        assert!(error.to_string().contains(expected), "{error}");
     }
     let tagged = |variant| Token::NewtypeVariant { name: "Form", variant };
     assert_tokens(&TimerKey::from("a").compact(), &[tagged("Text"), Token::Str("a")]);
@@ -59,6 +69,9 @@ fn keys_are_texts_numbers_or_sequences_of_them() {
     let tuple: Vec<Token> =
         [tagged("Tuple"), Token::Seq { len: Some(2) }].into_iter().chain(parts).chain([Token::SeqEnd]).collect();
     assert_tokens(&TimerKey::from(("a", 7)).compact(), &tuple);
+    let number = "18446744073709551616";
+    assert_tokens(&TimerKey::from(1_u128 << 64).compact(), &[tagged("number"), Token::Str(number)]);
+    assert_tokens(&TimerKey::from(Uuid::nil()).compact(), &[tagged("uuid"), Token::Bytes(&[0; 16])]);
     assert_eq!(through_json(&TimerGroup::from("campaign-7")), json!("campaign-7"));
 }
 

@@ -38,28 +38,19 @@ fn expand(mut input: DeriveInput) -> syn::Result<Tokens> {
         parameter.bounds.push(parse_quote!(::core::convert::Into<::actix_timers::TimerKey>));
     }
     let (parameters, arguments, bounds) = input.generics.split_for_impl();
-    let borrowed = with_lifetime(&input);
-    let (borrowed_parameters, ..) = borrowed.split_for_impl();
     Ok(quote! {
-        impl #borrowed_parameters ::core::convert::From<&'__key #name #arguments> for ::actix_timers::TimerKey #bounds {
-            fn from(key: &'__key #name #arguments) -> Self {
-                match key { #(#arms)* }
+        impl #parameters ::actix_timers::__private::ToKey for #name #arguments #bounds {
+            fn to_key(&self) -> ::actix_timers::TimerKey {
+                match self { #(#arms)* }
             }
         }
 
         impl #parameters ::core::convert::From<#name #arguments> for ::actix_timers::TimerKey #bounds {
             fn from(key: #name #arguments) -> Self {
-                ::core::convert::From::from(&key)
+                ::actix_timers::__private::ToKey::to_key(&key)
             }
         }
     })
-}
-
-/// Returns the generics of the type with a lifetime for a reference to it.
-fn with_lifetime(input: &DeriveInput) -> syn::Generics {
-    let mut generics = input.generics.clone();
-    generics.params.insert(0, parse_quote!('__key));
-    generics
 }
 
 /// Returns the match arm that makes a key of a name and some fields.
