@@ -486,6 +486,8 @@ fn a_context_without_a_system_hands_the_message_back_until_its_actor_has_started
         let addr = Probe::create(|ctx| {
             let rejected = ctx.timer(TimerOptions::new()).try_after(ms(10), Note("created")).unwrap_err();
             assert!(matches!(rejected, ScheduleError::NoSystem { message: Note("created") }));
+            let id = ctx.schedule_after(ms(10), Note("dropped"));
+            assert_eq!(actix_timers::cancel(id), CancelOutcome::NotFound);
             probe
         });
         assert!(Timers::current().is_none());
