@@ -1,8 +1,9 @@
 //! Alarms on the real clock.
 //!
 //! Tokio's timer wakes a task up to two milliseconds late: it rounds up to its own milliseconds, and so does the system
-//! call below it. On Linux a kernel timer is set besides, which fires within some microseconds. Tokio's timer remains
-//! set: it fires where no kernel timer is available, and it advances a clock that is paused later.
+//! call below it; on Windows that waits about 15. On Linux a kernel timer is set besides, which fires within some
+//! microseconds. Tokio's timer remains set: it fires where no kernel timer is available, and it advances a clock that is
+//! paused later.
 //!
 //! A driver has a [`TimerSlot`], which keeps its kernel timer from one alarm to the next.
 

@@ -169,7 +169,7 @@ impl SystemClock {
     }
 
     /// Returns a clock with its origin at the present time, and with tokio's alarms only: up to two milliseconds late
-    /// instead of a fraction of one. Except on Linux, it is the same as [`new`](Self::new).
+    /// (about 15 on Windows) instead of a fraction of one. Except on Linux, it is the same as [`new`](Self::new).
     ///
     /// Use it in runtimes built without I/O (`enable_time` instead of `enable_all`). They cannot poll a kernel timer,
     /// and tokio reports this only by a panic. A clock from `new` catches the panic and continues without kernel

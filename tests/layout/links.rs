@@ -387,7 +387,7 @@ fn normal(path: &Path) -> String {
 }
 
 /// Returns all Markdown files, relative to the repository, without symbolic links to them.
-fn markdown_files() -> Vec<String> {
+pub(crate) fn markdown_files() -> Vec<String> {
     let root = fs::canonicalize(repository()).unwrap();
     let mut files = Vec::new();
     walk(&root, &mut |file| {

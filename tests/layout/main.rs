@@ -3,10 +3,11 @@
 //!
 //! `source` parses a crate into modules without test code, and `expand` applies the macros that generate items. `names`
 //! finds the paths in a module and the items behind them. `exports` finds the public items; `print` renders them, one
-//! line each.
+//! line each. `links` and `claims` read the pages.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod circles;
+mod claims;
 mod expand;
 mod exports;
 mod layers;
