@@ -36,6 +36,16 @@ const CLAIMS: &[Claim] = &[
         &[(HEARTBEAT, "10 000", "run-interval"), (HEARTBEAT, "10 000", "actix-timers")],
     ),
     (
+        "docs/guide/migration.md",
+        "{} and {} bytes an actor, instead of {} and {} with messages here",
+        &[
+            (HEARTBEAT, "10 000", "run-interval"),
+            (TIME_OUT, "10 000", "run-later"),
+            (HEARTBEAT, "10 000", "actix-timers"),
+            (TIME_OUT, "10 000", "actix-timers"),
+        ],
+    ),
+    (
         "docs/guide/benchmarks.md",
         "{} bytes an actor instead of {} with a heartbeat, {} instead of {} with an idle time-out",
         &[
