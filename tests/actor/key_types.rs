@@ -218,7 +218,7 @@ fn a_uuid_is_a_key_of_its_own_kind() {
         world.timers.timer(&addr, key(("order", &order))).after(ms(10), Note(1));
         let tuple = TimerFilter::new().key_written_as(format!("order/{written}"));
         assert_eq!(world.timers.list(&tuple).len(), 1);
-        assert_eq!(world.timers.cancel_key(&addr, &order), CancelOutcome::Cancelled);
+        assert_eq!(world.timers.cancel_key(&addr, order), CancelOutcome::Cancelled);
     });
 }
 
