@@ -1,7 +1,6 @@
 //! The message comes before the delay, as in actix's `notify_later`.
 //!
 //! note: the time comes before the message: `schedule_after(delay, message)`
-//! note: the time comes before the message: `notify_after(delay, message)`
 //! note: the time comes before the message: `schedule_after(target, delay, message)`
 
 use std::time::Duration;
@@ -23,14 +22,12 @@ impl Actor for Session {
         #[cfg(not(advised))]
         {
             ctx.schedule_after(Expire, delay);
-            ctx.notify_after(Expire, delay);
             ctx.timer(TimerOptions::new()).after(Expire, delay);
             self.0.schedule_after(&ctx.address(), Expire, delay);
         }
         #[cfg(advised)]
         {
             ctx.schedule_after(delay, Expire);
-            ctx.notify_after(delay, Expire);
             ctx.timer(TimerOptions::new()).after(delay, Expire);
             self.0.schedule_after(&ctx.address(), delay, Expire);
         }
