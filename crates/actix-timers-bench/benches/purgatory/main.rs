@@ -9,7 +9,7 @@
 //! As there: requests arrive at random times (exponential intervals), and each is watched under the same keys, drawn at
 //! random from the possible ones. Its condition is met after a random time (log-normal latency), and its time-out is
 //! 100 ms. Other than there, requests have no method that completes them: whenever some conditions have become true,
-//! one of the keys is checked, which tries the conditions of all waiting requests. Each request is awaited by a task.
+//! one of the keys is checked, which tries the conditions of all waiting requests. One task awaits all of them.
 //!
 //! CPU time is that of the process: arrivals, conditions and tasks are part of it, as in Kafka's program. The second run
 //! lets time-outs be up to 10 ms late, so that they expire together.
@@ -17,18 +17,21 @@
 // A bench that cannot measure should fail.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::rc::Rc;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use actix::System;
 use actix_timers_purgatory::{Keys, Outcome, Purgatory};
 use bench::process::cpu;
 use bench::random::Random;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 
 /// The load, in requests and milliseconds.
 struct Load {
@@ -82,14 +85,14 @@ async fn run(load: &Load, slack: Duration) -> Run {
     let key = keys[0].clone();
     let keys = Keys::from(keys);
     let purgatory: Purgatory<String> = Purgatory::builder().slack(slack).start().unwrap();
-    // Completed, and expired.
-    let ends = Rc::new([const { Cell::new(0) }; 2]);
+    let mut waits = FuturesUnordered::new();
+    let (mut completed, mut expired) = (0, 0);
     // The time that the conditions see.
     let clock = Arc::new(AtomicU64::new(0));
     let mut due = BinaryHeap::new();
     let (mut arrived, mut arrival) = (0, 0.0);
     let (cpu_before, start) = (cpu(), Instant::now());
-    while arrived < load.requests || purgatory.delayed() > 0 {
+    while completed + expired < load.requests {
         let now = start.elapsed().as_millis() as u64;
         clock.store(now, Ordering::Relaxed);
         while arrived < load.requests && arrival <= now as f64 {
@@ -100,12 +103,7 @@ async fn run(load: &Load, slack: Duration) -> Run {
             }
             let clock = Arc::clone(&clock);
             let condition = move || (clock.load(Ordering::Relaxed) >= met_at).then_some(());
-            let wait = purgatory.wait(keys.clone(), Duration::from_millis(load.timeout), condition);
-            let ends = Rc::clone(&ends);
-            actix::spawn(async move {
-                let end = &ends[usize::from(wait.await.unwrap() == Outcome::Expired)];
-                end.set(end.get() + 1);
-            });
+            waits.push(purgatory.wait(keys.clone(), Duration::from_millis(load.timeout), condition));
             arrived += 1;
             arrival += intervals[random.index(samples)];
         }
@@ -117,13 +115,20 @@ async fn run(load: &Load, slack: Duration) -> Run {
         if is_met {
             purgatory.check(&key);
         }
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        let mut sleep = pin!(tokio::time::sleep(Duration::from_millis(1)));
+        poll_fn(|cx| {
+            while let Poll::Ready(Some(answer)) = waits.poll_next_unpin(cx) {
+                match answer.unwrap() {
+                    Outcome::Completed(()) => completed += 1,
+                    Outcome::Expired => expired += 1,
+                }
+            }
+            sleep.as_mut().poll(cx)
+        })
+        .await;
     }
     let (cpu, elapsed) = (cpu() - cpu_before, start.elapsed());
-    tokio::task::yield_now().await;
     assert_eq!((purgatory.delayed(), purgatory.watched()), (0, 0), "no watcher is left");
-    let [completed, expired] = [ends[0].get(), ends[1].get()];
-    assert_eq!(completed + expired, load.requests, "each request has ended once");
     Run { completed, expired, elapsed, cpu }
 }
 
