@@ -243,6 +243,9 @@ where
     /// Being bound to the actor's thread, a closure cannot be sent through the mailbox of an actor that does not poll
     /// its own timers; [`DueTimers`](crate::DueTimers) states when that matters.
     ///
+    /// Lists, dead letters and warnings show it as [`message_type`](crate::TimerInfo::message_type) with the place of
+    /// this call. A function with `#[track_caller]` that calls this one passes the place of its own call on.
+    ///
     /// ```
     /// use std::rc::Rc;
     /// use std::time::Duration;
@@ -270,6 +273,7 @@ where
     /// # system.run().unwrap();
     /// ```
     #[doc(alias = "run_later")]
+    #[track_caller]
     fn run_after<F>(&mut self, delay: Duration, run: F) -> TimerId
     where
         F: FnOnce(&mut A, &mut Self) + 'static,
@@ -279,6 +283,7 @@ where
 
     /// Runs a closure in this actor when the wall clock shows `at`; at once if that is past. See
     /// [`run_after`](Self::run_after).
+    #[track_caller]
     fn run_at<F>(&mut self, at: impl Into<SystemTime>, run: F) -> TimerId
     where
         F: FnOnce(&mut A, &mut Self) + 'static,
@@ -312,6 +317,7 @@ where
     /// # System::new().block_on(async { Session { last_heard: Instant::now() }.start(); });
     /// ```
     #[doc(alias = "run_interval")]
+    #[track_caller]
     fn run_every<F>(&mut self, repeat: impl Into<RepeatTimes>, run: F) -> TimerId
     where
         F: FnMut(&mut A, &mut Self) + 'static,

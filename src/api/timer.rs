@@ -3,6 +3,7 @@
 use std::any::type_name;
 use std::convert::identity;
 use std::fmt;
+use std::panic::Location;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -199,6 +200,7 @@ where
 {
     /// Runs a closure in the actor after `delay`, counted from now; see
     /// [`TimerContext::run_after`](crate::TimerContext::run_after).
+    #[track_caller]
     pub fn run_after<F>(self, delay: Duration, run: F) -> TimerId
     where
         F: FnOnce(&mut A, &mut A::Context) + 'static,
@@ -210,6 +212,7 @@ where
     ///
     /// # Errors
     /// As [`try_after`](Self::try_after).
+    #[track_caller]
     pub fn try_run_after<F>(self, delay: Duration, run: F) -> Result<TimerId, ScheduleError<F>>
     where
         F: FnOnce(&mut A, &mut A::Context) + 'static,
@@ -218,6 +221,7 @@ where
     }
 
     /// Runs a closure in the actor when the wall clock shows `at`; at once if that is past.
+    #[track_caller]
     pub fn run_at<F>(self, at: impl Into<SystemTime>, run: F) -> TimerId
     where
         F: FnOnce(&mut A, &mut A::Context) + 'static,
@@ -229,6 +233,7 @@ where
     ///
     /// # Errors
     /// As [`try_after`](Self::try_after).
+    #[track_caller]
     pub fn try_run_at<F>(self, at: impl Into<SystemTime>, run: F) -> Result<TimerId, ScheduleError<F>>
     where
         F: FnOnce(&mut A, &mut A::Context) + 'static,
@@ -237,6 +242,7 @@ where
     }
 
     /// Runs a closure in the actor at a fixed rate. Jitter moves all runs by the same time, slack applies to each.
+    #[track_caller]
     pub fn run_every<F>(self, repeat: impl Into<RepeatTimes>, run: F) -> TimerId
     where
         F: FnMut(&mut A, &mut A::Context) + 'static,
@@ -248,6 +254,7 @@ where
     ///
     /// # Errors
     /// As [`try_at_fixed_rate`](Self::try_at_fixed_rate).
+    #[track_caller]
     pub fn try_run_every<F>(self, repeat: impl Into<RepeatTimes>, run: F) -> Result<TimerId, ScheduleError<F>>
     where
         F: FnMut(&mut A, &mut A::Context) + 'static,
@@ -256,6 +263,7 @@ where
     }
 
     /// Runs a closure in the actor with a fixed delay between the end of one run and the next.
+    #[track_caller]
     pub fn run_with_fixed_delay<F>(self, repeat: impl Into<Repeat>, run: F) -> TimerId
     where
         F: FnMut(&mut A, &mut A::Context) + 'static,
@@ -267,6 +275,7 @@ where
     ///
     /// # Errors
     /// As [`try_at_fixed_rate`](Self::try_at_fixed_rate).
+    #[track_caller]
     pub fn try_run_with_fixed_delay<F>(self, repeat: impl Into<Repeat>, run: F) -> Result<TimerId, ScheduleError<F>>
     where
         F: FnMut(&mut A, &mut A::Context) + 'static,
@@ -276,6 +285,7 @@ where
 
     /// Runs a closure in the actor at the times of a cron expression.
     #[cfg(feature = "cron")]
+    #[track_caller]
     pub fn run_cron<F>(self, cron: Cron, run: F) -> TimerId
     where
         F: FnMut(&mut A, &mut A::Context) + 'static,
@@ -288,6 +298,7 @@ where
     /// # Errors
     /// As [`try_cron`](Self::try_cron).
     #[cfg(feature = "cron")]
+    #[track_caller]
     pub fn try_run_cron<F>(self, cron: Cron, run: F) -> Result<TimerId, ScheduleError<F>>
     where
         F: FnMut(&mut A, &mut A::Context) + 'static,
@@ -385,21 +396,24 @@ where
     A::Context: AsyncContext<A> + AsyncContextParts<A>,
 {
     /// Schedules a closure, or a message that is not `Send`: `pack` makes it the messages of the plan.
+    #[track_caller]
     fn run<P, R>(self, plan: P, options: Option<&TimerOptions>, run: R, pack: fn(Closure<R>) -> P::Messages) -> TimerId
     where
         P: Plan<Closure<R>>,
         R: Run<A>,
     {
+        let place = Location::caller();
         match registry::owner_of_context(self.ctx) {
             Ok((service, owner)) => {
                 let closure = pack(Closure::new(run, Arc::clone(&service.home)));
-                service.schedule(TimerRequest::now(plan, options), OwnerOf::<A, ByClosure>::new(owner), closure)
+                service.schedule(TimerRequest::now(plan, options), OwnerOf::<A, ByClosure>::at(place, owner), closure)
             }
-            Err(no_timers) => registry::lost_without_timers(no_timers, R::type_name()),
+            Err(no_timers) => registry::lost_without_timers(no_timers, R::type_name(place)),
         }
     }
 
     /// As [`run`](Self::run), but hands it back if it is rejected.
+    #[track_caller]
     fn try_run<P, R>(
         self,
         plan: P,
@@ -412,17 +426,19 @@ where
         P: Plan<Closure<R>>,
         R: Run<A>,
     {
+        let place = Location::caller();
         let (service, owner) = match registry::owner_of_context(self.ctx) {
             Ok(known) => known,
             Err(no_timers) => return Err(no_timers.reject(run)),
         };
         let closure = pack(Closure::new(run, Arc::clone(&service.home)));
         let request = TimerRequest::now(plan, options);
-        let scheduled = service.try_schedule(request, OwnerOf::<A, ByClosure>::new(owner), closure);
+        let scheduled = service.try_schedule(request, OwnerOf::<A, ByClosure>::at(place, owner), closure);
         let unpacked = |rejected| unpack(rejected).and_then(Closure::into_inner);
         scheduled.map_err(|rejected| rejected.map(|messages| of_this_thread(unpacked(messages))))
     }
 
+    #[track_caller]
     pub(crate) fn run_once<F>(self, schedule: Schedule, options: Option<&TimerOptions>, run: F) -> TimerId
     where
         F: FnOnce(&mut A, &mut A::Context) + 'static,
@@ -430,6 +446,7 @@ where
         self.run(schedule, options, Single(run), identity)
     }
 
+    #[track_caller]
     pub(crate) fn run_repeatedly<F>(self, schedule: RepeatSchedule, options: Option<&TimerOptions>, run: F) -> TimerId
     where
         F: FnMut(&mut A, &mut A::Context) + 'static,
@@ -437,6 +454,7 @@ where
         self.run(schedule, options, Repeated::new(run), MessageSource::from)
     }
 
+    #[track_caller]
     pub(crate) fn try_run_once<F>(
         self,
         schedule: Schedule,
@@ -450,6 +468,7 @@ where
         scheduled.map_err(|rejected| rejected.map(|Single(run)| run))
     }
 
+    #[track_caller]
     pub(crate) fn try_run_repeatedly<F>(
         self,
         schedule: RepeatSchedule,

@@ -5,19 +5,44 @@
 
 use std::any::type_name;
 use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::panic::Location;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use actix::{Actor, Message};
 
 use crate::model::thread_bound::{Home, ThreadBound};
 
+/// The place of a call in the program.
+pub(crate) type Place = &'static Location<'static>;
+
+/// Returns the name of a type; of a closure, whose type has no name of its own, the place of the call and the function
+/// around the closure. It is kept for ever, but once only: their number is that of closures in the program.
+#[cold]
+#[inline(never)]
+fn name_at(name: &'static str, place: Place) -> &'static str {
+    const CLOSURE: &str = "::{{closure}}";
+    static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+    if !name.trim_end_matches('>').ends_with(CLOSURE) {
+        return name;
+    }
+    let name = format!("closure at {}:{} in {}", place.file(), place.line(), name.replace(CLOSURE, ""));
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = names.get(name.as_str()) {
+        return known;
+    }
+    let name = Box::leak(name.into_boxed_str());
+    names.insert(name);
+    name
+}
+
 /// Code that runs in an actor.
 pub(crate) trait Run<A: Actor>: 'static {
     fn run(self, actor: &mut A, ctx: &mut A::Context);
 
-    /// Returns the name of the type of the closure.
-    fn type_name() -> &'static str;
+    /// Returns the name of the closure that was scheduled at this place.
+    fn type_name(place: Place) -> &'static str;
 }
 
 /// All closures, whose keys are not distinguished by their types: a closure in one place replaces that of another.
@@ -35,8 +60,8 @@ where
         (self.0)(actor, ctx);
     }
 
-    fn type_name() -> &'static str {
-        type_name::<F>()
+    fn type_name(place: Place) -> &'static str {
+        name_at(type_name::<F>(), place)
     }
 }
 
@@ -66,8 +91,8 @@ where
         }
     }
 
-    fn type_name() -> &'static str {
-        type_name::<F>()
+    fn type_name(place: Place) -> &'static str {
+        name_at(type_name::<F>(), place)
     }
 }
 

@@ -68,7 +68,7 @@ pub struct DeadLetter {
     pub overdue: Duration,
     /// Time left until the deadline; zero if it had passed.
     pub remaining: Duration,
-    /// The type of the message.
+    /// The type of the message; of a closure its place, as in [`TimerInfo`](crate::TimerInfo::message_type).
     pub message_type: &'static str,
     message: Arc<Mutex<Option<Box<dyn Any + Send>>>>,
 }

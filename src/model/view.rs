@@ -40,7 +40,8 @@ pub struct TimerInfo {
     /// The time between two repetitions; `None` if it does not repeat, or follows a calendar.
     #[cfg_attr(feature = "serde", serde(with = "duration_text::option"))]
     pub period: Option<Duration>,
-    /// The type of its message.
+    /// The type of its message. Of a closure: the place of the call that scheduled the first one of its type, and the
+    /// function around it, as `closure at src/session.rs:42 in shop::Session::open`.
     pub message_type: Cow<'static, str>,
     /// Its actor: the owner, or the recipient.
     pub actor: Option<ActorTag>,
@@ -105,7 +106,7 @@ pub struct Returned {
     pub remaining: Duration,
     /// Whether it was due, but not yet delivered.
     pub overdue: bool,
-    /// The type of the message.
+    /// The type of the message; of a closure its place, as in [`TimerInfo`].
     pub message_type: &'static str,
     pub(crate) message: Box<dyn Any + Send>,
 }

@@ -57,6 +57,6 @@ pub(crate) fn print_lost(message_type: &'static str, rejected: &ScheduleError<()
         static PRINTED: Cell<bool> = const { Cell::new(false) };
     }
     if !PRINTED.replace(true) {
-        eprintln!("actix-timers: a message of the type {message_type} was lost: {rejected}");
+        eprintln!("actix-timers: a message was lost, {message_type}: {rejected}");
     }
 }

@@ -264,9 +264,9 @@ fn closures_end_with_their_actor_and_its_restart() {
     });
 }
 
-/// The type of a closure takes the place of the type of the message.
+/// The place of the call and the function of the closure take the place of the type of the message.
 #[test]
-fn a_closure_is_described_by_its_own_type() {
+fn a_closure_is_described_by_the_place_of_its_call() {
     paused(async {
         let world = World::manual(TimerActor::builder());
         let (addr, _) = world.probe();
@@ -275,6 +275,57 @@ fn a_closure_is_described_by_its_own_type() {
         assert!(info.message_type.contains("closures::note"), "{}", info.message_type);
         let named = TimerFilter::new().message_type_containing("closures::note");
         assert_eq!(world.timers.list(&named).len(), 1);
+
+        fn tick(_: &mut Probe<u64>, _: &mut Ctx) {}
+        let (first, ids) = run(&addr, |_, ctx| {
+            let options = TimerOptions::new;
+            let first = line!() + 1;
+            let ids = [
+                ctx.run_after(ms(10), |_, _| ()),
+                ctx.run_at(std::time::SystemTime::now(), |_, _| ()),
+                ctx.run_every(ms(10), |_, _| ()),
+                ctx.timer(options()).run_after(ms(10), |_, _| ()),
+                ctx.timer(options()).run_at(std::time::SystemTime::now(), |_, _| ()),
+                ctx.timer(options()).run_every(ms(10), |_, _| ()),
+                ctx.timer(options()).run_with_fixed_delay(ms(10), |_, _| ()),
+                ctx.timer(options()).try_run_after(ms(10), |_, _| ()).map_err(drop).unwrap(),
+                ctx.timer(options()).try_run_at(std::time::SystemTime::now(), |_, _| ()).map_err(drop).unwrap(),
+                ctx.timer(options()).try_run_every(ms(10), |_, _| ()).map_err(drop).unwrap(),
+                ctx.timer(options()).try_run_with_fixed_delay(ms(10), |_, _| ()).map_err(drop).unwrap(),
+            ];
+            let boxed = Box::new(|_: &mut Probe<u64>, _: &mut Ctx| ());
+            let named = [ctx.run_after(ms(10), tick), ctx.run_after(ms(10), boxed)];
+            (first, [ids.to_vec(), named.to_vec()].concat())
+        })
+        .await;
+        let described: Vec<_> = ids.iter().map(|id| world.timers.get(*id).unwrap().message_type).collect();
+        let here = module_path!();
+        let function = "a_closure_is_described_by_the_place_of_its_call";
+        let at = |line| format!("closure at {}:{line} in ", file!());
+        for (line, described) in (first + 1..).zip(&described[..11]) {
+            assert_eq!(*described, format!("{}{here}::{function}", at(line)));
+        }
+        assert!(described[11].starts_with(here) && described[11].ends_with("::tick"), "{}", described[11]);
+        assert!(described[12].starts_with(&at(first + 14)), "{}", described[12]);
+        let at_one_place = TimerFilter::new().message_type_containing(format!("closures.rs:{}", first + 3));
+        assert_eq!(world.timers.list(&at_one_place).len(), 1);
+    });
+}
+
+/// An example of a helper of an application.
+#[track_caller]
+fn soon(ctx: &mut Ctx, run: impl FnOnce(&mut Probe<u64>, &mut Ctx) + 'static) -> TimerId {
+    ctx.run_after(ms(10), run)
+}
+
+#[test]
+fn a_helper_names_the_place_of_its_own_call() {
+    paused(async {
+        let world = World::manual(TimerActor::builder());
+        let (addr, _) = world.probe();
+        let (line, id) = run(&addr, |_, ctx| (line!(), soon(ctx, |_, _| ()))).await;
+        let described = world.timers.get(id).unwrap().message_type;
+        assert!(described.starts_with(&format!("closure at {}:{line} in ", file!())), "{described}");
     });
 }
 
@@ -285,6 +336,7 @@ fn a_drain_returns_closures_without_running_them() {
         run_after(&addr, 10, 1).await;
         let returned = world.timers.addr().send(Drain::now()).await.unwrap();
         assert_eq!(returned.len(), 1);
+        assert!(returned[0].message_type.starts_with("closure at "), "{}", returned[0].message_type);
         drop(returned);
         world.run_to(100).await;
         assert_eq!((log.take(), world.pending()), (vec![], 0));

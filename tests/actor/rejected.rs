@@ -119,6 +119,8 @@ fn a_rejected_closure_is_dropped_and_reported() {
             world.run_to(500).await;
             let seen: Vec<DeadLetter> = letters.try_iter().collect();
             assert_eq!(seen.iter().map(|letter| letter.id).collect::<Vec<_>>(), ids);
+            let place = concat!("closure at ", file!(), ":");
+            assert!(seen.iter().all(|letter| letter.message_type.starts_with(place)), "{seen:?}");
             assert!(seen[0].message_type.contains("rejected"), "{seen:?}");
             assert!(seen.iter().all(|letter| letter.take::<Counted>().is_none()));
             assert_eq!(log.take(), []);

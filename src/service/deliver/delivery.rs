@@ -7,7 +7,7 @@ use actix::{Actor, WeakAddr};
 
 use crate::engine::{DueTimer, Outcome};
 use crate::model::carried::{Carried, send};
-use crate::model::closure::{AnyClosure, Closure, Run};
+use crate::model::closure::{AnyClosure, Closure, Place, Run};
 use crate::model::handled_by::{Delivered, HandledBy};
 use crate::model::id::TimerId;
 use crate::model::reply::ReplyFuture;
@@ -25,7 +25,7 @@ use crate::timing::Key;
 
 impl MessageStores {
     /// Returns the store for jobs that an actor of type `A` schedules for itself.
-    pub(crate) fn own<A, H, J>(&mut self) -> u32
+    pub(crate) fn own<A, H, J>(&mut self, place: Option<Place>) -> u32
     where
         A: Actor,
         H: OwnHandler<A, MessageOf<J>>,
@@ -34,7 +34,11 @@ impl MessageStores {
         self.find_or_insert::<fn(A, J)>(|| {
             let route = ContextRoute::<A> { deliver: deliver::<A, H, J>, send_to_owner: H::send_to_owner::<J>() };
             let is_thread_bound = H::IS_THREAD_BOUND;
-            J::store(H::message_type(), discard_stored::<J>, Route::Context { route: Box::new(route), is_thread_bound })
+            J::store(
+                H::message_type(place),
+                discard_stored::<J>,
+                Route::Context { route: Box::new(route), is_thread_bound },
+            )
         })
     }
 
@@ -62,8 +66,8 @@ pub(crate) trait OwnHandler<A: Actor, M: TimerMessage>: 'static {
     /// Whether the messages cannot leave the thread.
     const IS_THREAD_BOUND: bool;
 
-    /// Returns the name of the type of the messages.
-    fn message_type() -> &'static str;
+    /// Returns the name of the type of the messages. That of closures is the place of the first call.
+    fn message_type(place: Option<Place>) -> &'static str;
 
     /// Returns the type by which keys are distinguished.
     fn key_type() -> TypeId;
@@ -88,7 +92,7 @@ where
     const KEEPS_ALIVE: bool = false;
     const IS_THREAD_BOUND: bool = false;
 
-    fn message_type() -> &'static str {
+    fn message_type(_: Option<Place>) -> &'static str {
         type_name::<M>()
     }
 
@@ -121,8 +125,8 @@ where
     const KEEPS_ALIVE: bool = true;
     const IS_THREAD_BOUND: bool = true;
 
-    fn message_type() -> &'static str {
-        R::type_name()
+    fn message_type(place: Option<Place>) -> &'static str {
+        place.map_or(type_name::<R>(), R::type_name)
     }
 
     fn key_type() -> TypeId {

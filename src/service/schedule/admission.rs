@@ -13,6 +13,7 @@ use actix::Actor;
 
 use crate::engine::{KeyScope, Marks, OwnerId, Recurrence, RejectReason, Timer};
 use crate::model::carried::{Boxed, Carried, is_large};
+use crate::model::closure::Place;
 use crate::model::error::ScheduleError;
 use crate::model::id::TimerId;
 use crate::model::mailbox_policy::MailboxPolicy;
@@ -20,7 +21,7 @@ use crate::model::options::TimerOptions;
 use crate::model::request_time::RequestTime;
 use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
-use crate::service::deliver::delivery::OwnHandler;
+use crate::service::deliver::delivery::{ByClosure, ByHandler, OwnHandler};
 use crate::service::deliver::job::{Job, Own, Queued};
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::wakeup::Wakeup;
@@ -103,8 +104,13 @@ pub(crate) trait Addressee<M: TimerMessage>: Sized {
     /// Whether the messages cannot leave the thread.
     const IS_THREAD_BOUND: bool = false;
 
+    /// Returns the place of the call, if it names the type of the messages.
+    fn place(&self) -> Option<Place> {
+        None
+    }
+
     /// Returns the type of the messages, as shown to users.
-    fn message_type() -> &'static str {
+    fn message_type(_: Option<Place>) -> &'static str {
         type_name::<M>()
     }
 
@@ -139,12 +145,19 @@ pub(crate) trait Addressee<M: TimerMessage>: Sized {
 /// The actor of type `A` that schedules, as an owner, and the handler of the messages.
 pub(crate) struct OwnerOf<A, H> {
     id: OwnerId,
+    place: Option<Place>,
     types: PhantomData<fn(A, H)>,
 }
 
-impl<A, H> OwnerOf<A, H> {
+impl<A> OwnerOf<A, ByHandler> {
     pub(crate) const fn new(id: OwnerId) -> Self {
-        Self { id, types: PhantomData }
+        Self { id, place: None, types: PhantomData }
+    }
+}
+
+impl<A> OwnerOf<A, ByClosure> {
+    pub(crate) const fn at(place: Place, id: OwnerId) -> Self {
+        Self { id, place: Some(place), types: PhantomData }
     }
 }
 
@@ -156,8 +169,13 @@ where
 {
     const IS_THREAD_BOUND: bool = H::IS_THREAD_BOUND;
 
-    fn message_type() -> &'static str {
-        H::message_type()
+    #[inline(always)]
+    fn place(&self) -> Option<Place> {
+        self.place
+    }
+
+    fn message_type(place: Option<Place>) -> &'static str {
+        H::message_type(place)
     }
 
     fn key_type() -> TypeId {
@@ -186,7 +204,7 @@ where
         P: Plan<M>,
         C: Carried<Message = M>,
     {
-        let store = state.stores.own::<A, H, P::Job<C, Own>>();
+        let store = state.stores.own::<A, H, P::Job<C, Own>>(self.place);
         let admission = state.admit::<P::Job<C, Own>>(timer, store, Own, packed, wakeup);
         admission.map_err(|NotAdmitted { reason, packed, .. }| NotAdmitted { reason, to: self, packed })
     }
@@ -247,14 +265,16 @@ impl Service {
         R: Addressee<M>,
         M: TimerMessage,
     {
+        let place = to.place();
         if const { is_large::<M>() } {
             let scheduled = self.schedule_packed::<P, R, Boxed<M>>(request, to, P::pack(messages));
             return scheduled.unwrap_or_else(|rejected| {
-                self.lose_rejected::<P, Boxed<M>>(rejected, R::message_type(), R::IS_THREAD_BOUND)
+                self.lose_rejected::<P, Boxed<M>>(rejected, R::message_type(place), R::IS_THREAD_BOUND)
             });
         }
         let scheduled = self.schedule_packed::<P, R, M>(request, to, P::pack(messages));
-        scheduled.unwrap_or_else(|rejected| self.lose_rejected::<P, M>(rejected, R::message_type(), R::IS_THREAD_BOUND))
+        scheduled
+            .unwrap_or_else(|rejected| self.lose_rejected::<P, M>(rejected, R::message_type(place), R::IS_THREAD_BOUND))
     }
 
     /// Schedules the messages of one timer. If it is rejected, the error returns them.

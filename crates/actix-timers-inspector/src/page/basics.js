@@ -96,8 +96,8 @@ function confirming(text, question, task) {
   return button;
 }
 
-// Removes the paths from a type name.
-const shortType = name => name.replace(/(?:\w+::)+/g, "");
+// Removes the paths from a type name, and from the file of a closure.
+const shortType = name => name.replace(/(?:\w+::)+/g, "").replace(/^(closure at )[^:]*[/\\]/, "$1");
 
 // Extrapolates the clock of the timer actor between responses. It may be virtual, and stand still or run.
 const clock = {

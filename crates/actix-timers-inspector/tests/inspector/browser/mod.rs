@@ -130,6 +130,19 @@ fn a_narrow_page_needs_no_scrolling_to_the_side() {
     page.picture("narrow");
 }
 
+/// The paths would take the width of the column.
+#[test]
+#[ignore = "needs a browser: run by .ci/inspector"]
+fn a_closure_is_shown_by_its_file_and_line() {
+    let page = open(&started("ACTIX_TIMERS_INSPECTOR"), DESKTOP);
+    let shown = |name: &str| page.value(&format!("shortType({})", json!(name)));
+    let function = "<shop::Session as actix::actor::Actor>::started";
+    let expected = "closure at session.rs:42 in <Session as Actor>::started";
+    assert_eq!(shown(&format!("closure at shop/src/session.rs:42 in {function}")), expected);
+    assert_eq!(shown(&format!("closure at shop\\src\\session.rs:42 in {function}")), expected);
+    assert_eq!(shown("shop::Batch<shop::Order>"), "Batch<Order>");
+}
+
 /// Everything without a mouse.
 #[test]
 #[ignore = "needs a browser: run by .ci/inspector"]
