@@ -20,6 +20,7 @@ const PUBLISHED: &[Published] = &[
     Published { name: "actix-timers", definitions: &["src/guide/chapters.md", "src/guide/others.in"] },
     Published { name: "actix-timers-durable", definitions: &["crates/actix-timers-durable/src/links.in"] },
     Published { name: "actix-timers-inspector", definitions: &["crates/actix-timers-inspector/src/links.in"] },
+    Published { name: "actix-timers-dashboards", definitions: &["crates/actix-timers-dashboards/src/links.in"] },
     Published { name: "actix-timers-postgres", definitions: &["crates/actix-timers-postgres/src/links.in"] },
     Published { name: "actix-timers-purgatory", definitions: &["crates/actix-timers-purgatory/src/links.in"] },
 ];
@@ -108,8 +109,8 @@ fn links_in_the_documentation_lead_to_pages_and_items() {
     let root = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository().join("target"), PathBuf::from);
     let doc = fs::canonicalize(root.join("doc")).expect("the documentation");
     let mut pages = BTreeMap::new();
-    let crates = ["", "_durable", "_inspector", "_postgres", "_purgatory"].map(|name| format!("actix_timers{name}"));
-    for name in &crates {
+    let crates = ["", "_durable", "_inspector", "_postgres", "_purgatory", "_dashboards"];
+    for name in &crates.map(|name| format!("actix_timers{name}")) {
         walk(&doc.join(name), &mut |file| {
             if file.extension().is_some_and(|extension| extension == "html") {
                 pages.insert(file.to_owned(), Html::read(file));

@@ -28,6 +28,7 @@ const CRATES: &[(&str, &str)] = &[
     ("actix-timers", ""),
     ("actix-timers-durable", "crates/actix-timers-durable"),
     ("actix-timers-inspector", "crates/actix-timers-inspector"),
+    ("actix-timers-dashboards", "crates/actix-timers-dashboards"),
     ("actix-timers-postgres", "crates/actix-timers-postgres"),
     ("actix-timers-purgatory", "crates/actix-timers-purgatory"),
 ];

@@ -83,7 +83,7 @@ fn check_selector(place: &str, name: &str, labels: &Matchers, as_rate: bool) {
 
 #[test]
 fn every_expression_of_the_dashboards_is_of_the_catalogue() {
-    for name in files::DASHBOARDS {
+    for name in files::dashboards() {
         let dashboard = files::dashboard(name);
         for (title, expression) in files::expressions(&dashboard) {
             check(&title, &files::filled_in(&expression, files::ANY), false, &["job", "instance", "timer"]);

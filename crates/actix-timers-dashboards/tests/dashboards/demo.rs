@@ -77,19 +77,6 @@ fn grafana_has_the_data_source_and_the_dashboards() {
     is(&outside(grafana, home), "dashboards/actix-timers-overview.json");
 }
 
-/// Grafana reads every JSON file in the folder.
-#[test]
-fn every_dashboard_is_checked() {
-    let found = files::below(&files::path("dashboards"));
-    let mut found: Vec<_> = found
-        .iter()
-        .filter(|path| path.extension().is_some_and(|end| end == "json"))
-        .map(|path| path.file_name())
-        .collect();
-    found.sort();
-    assert_eq!(found, files::DASHBOARDS.map(|name| Some(name.as_ref())));
-}
-
 #[test]
 fn the_containers_are_pinned_and_stay_on_this_machine() {
     let compose = demo("compose.yml");

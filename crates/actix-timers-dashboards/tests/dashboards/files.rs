@@ -2,11 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
+use actix_timers_dashboards::DASHBOARDS;
 use saphyr::{LoadableYamlNode, Scalar, Yaml};
 use serde_json::Value;
 
-pub(crate) const DASHBOARDS: [&str; 4] =
-    ["actix-timers-durable.json", "actix-timers-nodes.json", "actix-timers-overview.json", "actix-timers-wheel.json"];
+/// Returns the names of the dashboards.
+pub(crate) fn dashboards() -> impl Iterator<Item = &'static str> + Clone {
+    DASHBOARDS.iter().map(|(name, _)| *name)
+}
 
 /// The regular expression of "all" in a selector.
 pub(crate) const ANY: &str = ".+";

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::files;
 
 fn each_dashboard(check: impl Fn(&str, &Value)) {
-    files::DASHBOARDS.iter().for_each(|name| check(name, &files::dashboard(name)));
+    files::dashboards().for_each(|name| check(name, &files::dashboard(name)));
 }
 
 fn is_text(value: &Value) -> bool {

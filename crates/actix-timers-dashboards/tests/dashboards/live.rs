@@ -88,7 +88,7 @@ fn parts(name: String, expression: &str) -> Vec<(String, String)> {
 fn expressions() -> Vec<(String, String)> {
     let mut all = Vec::new();
     let of_all = |name: &&str| ONLY.iter().all(|(only, _)| only != name);
-    let pairs = files::DASHBOARDS.into_iter().filter(of_all).flat_map(|name| JOBS.map(|job| (name, job)));
+    let pairs = files::dashboards().filter(of_all).flat_map(|name| JOBS.map(|job| (name, job)));
     for (name, job) in pairs.chain(ONLY) {
         let dashboard = files::dashboard(name);
         for (title, expression) in files::expressions(&dashboard) {

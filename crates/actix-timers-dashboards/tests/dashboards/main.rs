@@ -6,3 +6,4 @@ mod demo;
 mod files;
 mod lint;
 mod live;
+mod published;
