@@ -79,7 +79,6 @@ impl Published {
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) number: u64,
-    /// Retries of full mailboxes.
     pub(crate) counters: Counters,
     pub(crate) levels: Vec<LevelStats>,
     pub(crate) horizon: Duration,

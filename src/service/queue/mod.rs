@@ -3,7 +3,7 @@
 //!
 //! In reading order:
 //!
-//! 1. `recipient_queues`: the queues, their counts of messages under way, and retries after a full mailbox.
+//! 1. `recipient_queues`: the queues, and their counts of messages under way.
 //! 2. `dispatch_id`: the id of one dispatch from a queue.
 //! 3. `flush`: each queue sends as many messages as its recipient takes.
 //! 4. `dispatch`: the way of a message from the queue to the mailbox.
