@@ -232,7 +232,7 @@ fn a_message_passes_at_most_256_closures() {
         world.poll_driver();
         world.clock.jump(ms(40));
         // They are due in two turns.
-        (0..2).for_each(|_| drop(world.service.turn(TurnBy::Watchdog)));
+        (0..2).for_each(|_| _ = world.service.turn(TurnBy::Watchdog));
         watchdog.check();
         assert_eq!(world.location(id), Some(location), "{closures} closures");
     }
