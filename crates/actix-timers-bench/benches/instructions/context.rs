@@ -29,7 +29,7 @@ pub(crate) fn operations() -> Vec<Operation> {
         operation("closure fire", "counted_delivery", fire_closures),
         operation("recipient fire", "counted_delivery", || send(|addr| Target::from(addr))),
         operation("windowed fire", "counted_delivery", || send(|addr| Target::from(addr).window(WINDOW))),
-        operation("tracked fire", "counted_delivery", || send(|addr| Target::tracked(addr))),
+        operation("tracked fire", "counted_delivery", || send(Target::tracked)),
         operation("recorded start", "counted_schedule", || recorded(start)),
         operation("recorded stop", "counted_cancel", || recorded(stop)),
         operation("recorded fire", "counted_delivery", || recorded(fire)),
