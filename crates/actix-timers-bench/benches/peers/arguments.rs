@@ -12,20 +12,25 @@ const DEFAULT_SECONDS: u64 = 10;
 const FEWEST_ROUNDS: usize = 5;
 
 /// The names of all subjects: ours, the peers, and the floors.
-pub(crate) const SUBJECTS: [&str; 14] = [
+pub(crate) const SUBJECTS: [&str; 19] = [
     "actix-timers",
     "delay-queue",
     "nexus-timer",
     "quad-heap",
     "hash-wheel-timer",
     "tokio-sleep",
+    "tokio-workers",
+    "pingora-timeout",
     "notify-later",
     "run-interval",
     "run-later",
     "schemes",
     "do-send",
     "netty",
+    "jdk",
+    "kafka",
     "go",
+    "go-timingwheel",
     "erlang",
 ];
 

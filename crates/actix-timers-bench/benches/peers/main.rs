@@ -11,14 +11,14 @@
 //! FILE` also writes the rows to a file. For figures measured in rounds the ratio is taken round by round, since a
 //! noisy machine is noisy for both then. Each run verifies that the work was really done.
 //!
-//! Netty, Go and Erlang take part where they are installed, for example by
+//! Peers in other languages take part where they are installed, for example by
 //! `crates/actix-timers-bench/benches/peers/external/install.sh`. The last lines name the missing peers.
 //!
 //! # Reading order
 //!
 //! 1. `workloads`: the measurements, one file each; `mod.rs` lists them.
 //! 2. `contenders`: the subjects, one file each.
-//! 3. `rounds`: nanoseconds per operation, with criterion.
+//! 3. `rounds`: nanoseconds per operation, with criterion; `clock`: percentiles of single operations.
 //! 4. `child`: lateness, sessions, idling and memory, in processes of their own; `senders`: the subjects there.
 //! 5. `rows`: comparison and output of the figures.
 //! 6. `arguments`, `random`, `process`, `threads`, `heap`: helpers.
@@ -26,6 +26,7 @@
 
 mod arguments;
 mod child;
+mod clock;
 mod contenders;
 mod heap;
 mod rounds;
@@ -37,7 +38,7 @@ use std::process::ExitCode;
 
 use arguments::Arguments;
 use bench::rows::Rows;
-use contenders::external;
+use contenders::{external, tokio_workers};
 
 fn main() -> ExitCode {
     if let Some(request) = child::request() {
@@ -63,7 +64,7 @@ fn main() -> ExitCode {
         }
     }
     rows.print_table();
-    for line in external::left_out(&arguments) {
+    for line in external::left_out(&arguments).into_iter().chain(tokio_workers::left_out(&arguments)) {
         println!("\n{line}");
     }
     match arguments.json.as_deref().map_or(Ok(()), |path| rows.write_json(path)) {

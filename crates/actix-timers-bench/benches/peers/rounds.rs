@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use criterion::{Criterion, SamplingMode};
 
 use crate::arguments::Arguments;
+use crate::clock::{Clock, Singles, UNITS};
 use bench::rows::Row;
 
 /// The minimum number of samples that criterion accepts.
@@ -28,12 +29,20 @@ const SHORTEST: Duration = Duration::from_nanos(1);
 const SAMPLE_TIME: Duration = Duration::from_millis(10);
 const RESAMPLES: usize = 2_000;
 
+/// The unit of the mean time of an operation.
+const MEAN: &str = "ns/op";
+
 /// One subject in one round.
 #[derive(Debug)]
 pub(crate) struct Life<'a> {
     wanted: &'a [&'static str],
-    kept: Vec<(&'static str, f64)>,
+    /// Times each operation alone, if there is one.
+    clock: Option<&'a Clock>,
+    kept: Kept,
 }
+
+/// The figures of a life: workload, unit, figure.
+type Kept = Vec<(&'static str, &'static str, f64)>;
 
 impl Life<'_> {
     /// Times `work`, which executes this many operations, and keeps the time per operation.
@@ -44,14 +53,30 @@ impl Life<'_> {
         done
     }
 
-    /// Times an operation that is executed this many times.
+    /// Times an operation that is executed this many times: all together, or each alone.
     pub(crate) fn each(&mut self, workload: &'static str, operations: usize, mut operation: impl FnMut()) {
-        self.time(workload, operations, || (0..operations).for_each(|_| operation()));
+        match self.singles(operations) {
+            None => self.time(workload, operations, || (0..operations).for_each(|_| operation())),
+            Some(mut singles) => {
+                (0..operations).for_each(|_| singles.time(&mut operation));
+                self.keep_singles(workload, operations, singles);
+            }
+        }
+    }
+
+    /// Returns a store for the times of single operations, if each is to be timed alone.
+    pub(crate) fn singles(&self, operations: usize) -> Option<Singles> {
+        Some(Singles::new(self.clock?.clone(), operations))
     }
 
     /// Keeps a time measured elsewhere.
     pub(crate) fn keep(&mut self, workload: &'static str, operations: usize, took: Duration) {
-        self.kept.push((workload, took.as_nanos() as f64 / operations as f64));
+        self.kept.push((workload, MEAN, took.as_nanos() as f64 / operations as f64));
+    }
+
+    pub(crate) fn keep_singles(&mut self, workload: &'static str, operations: usize, singles: Singles) {
+        let units = UNITS.iter().zip(singles.percentiles(operations));
+        self.kept.extend(units.map(|((unit, _), figure)| (workload, *unit, figure)));
     }
 
     /// Returns whether this workload was selected; work that only it needs can be skipped if not.
@@ -73,8 +98,12 @@ impl<'a> Subject<'a> {
         Self { name: name.into(), size, live: Box::new(live) }
     }
 
-    fn live(&mut self, wanted: &[&'static str]) -> Vec<(&'static str, f64)> {
-        let mut life = Life { wanted, kept: Vec::new() };
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn live(&mut self, wanted: &[&'static str], clock: Option<&Clock>) -> Kept {
+        let mut life = Life { wanted, clock, kept: Vec::new() };
         thread::scope(|scope| scope.spawn(|| (self.live)(&mut life)).join())
             .unwrap_or_else(|panic| resume_unwind(panic));
         life.kept
@@ -111,7 +140,39 @@ pub(crate) fn measure(
         });
         group.finish();
         let samples = (1..=rounds).map(|round| replay.sample(round, workload, place)).collect();
-        rows.push(Row { workload, layer, subject, size: size as u64, unit: "ns/op", samples });
+        rows.push(Row { workload, layer, subject, size: size as u64, unit: MEAN, samples });
+    }
+    rows
+}
+
+/// Runs all rounds of the selected subjects with each operation timed alone. Returns the percentiles, in a row for each
+/// unit. A round's percentile is a sample, so criterion has nothing to add.
+pub(crate) fn percentiles(
+    arguments: &Arguments,
+    layer: &'static str,
+    wanted: &[&'static str],
+    mut subjects: Vec<Subject>,
+    clock: &Clock,
+) -> Vec<Row> {
+    subjects.retain(|subject| arguments.wants_peer(&subject.name));
+    let mut rows: Vec<Row> = Vec::new();
+    for round in 0..=arguments.rounds {
+        for subject in &mut subjects {
+            for (workload, unit, figure) in subject.live(wanted, Some(clock)) {
+                let is_of = |row: &&mut Row| (row.workload, row.unit, &row.subject) == (workload, unit, &subject.name);
+                // Round 0 is the warm-up.
+                if round == 0 || !wanted.contains(&workload) {
+                    continue;
+                }
+                match rows.iter_mut().find(is_of) {
+                    Some(row) => row.samples.push(figure),
+                    None => {
+                        let (subject, size) = (subject.name.clone(), subject.size as u64);
+                        rows.push(Row { workload, layer, subject, size, unit, samples: vec![figure] });
+                    }
+                }
+            }
+        }
     }
     rows
 }
@@ -121,16 +182,15 @@ struct Replay<'a> {
     wanted: &'a [&'static str],
     subjects: Vec<Subject<'a>>,
     /// By round and subject.
-    rounds: Vec<Vec<Vec<(&'static str, f64)>>>,
+    rounds: Vec<Vec<Kept>>,
 }
 
 impl Replay<'_> {
     /// Returns the selected workloads, each with the subjects that have it. The warm-up finds them.
     fn benchmarks(&mut self) -> Vec<(&'static str, usize)> {
         self.run_up_to(0);
-        let has = |lives: &[Vec<(&str, f64)>], subject: usize, workload: &str| {
-            lives[subject].iter().any(|(kept, _)| *kept == workload)
-        };
+        let has =
+            |lives: &[Kept], subject: usize, workload: &str| lives[subject].iter().any(|(kept, ..)| *kept == workload);
         let subjects = 0..self.subjects.len();
         let all = self.wanted.iter().flat_map(|workload| subjects.clone().map(move |subject| (*workload, subject)));
         all.filter(|(workload, subject)| has(&self.rounds[0], *subject, workload)).collect()
@@ -139,13 +199,13 @@ impl Replay<'_> {
     fn sample(&mut self, round: usize, workload: &str, subject: usize) -> f64 {
         self.run_up_to(round);
         let kept = &self.rounds[round][subject];
-        let found = kept.iter().find(|(name, _)| *name == workload);
-        found.unwrap_or_else(|| panic!("{} has no {workload} in round {round}", self.subjects[subject].name)).1
+        let found = kept.iter().find(|(name, ..)| *name == workload);
+        found.unwrap_or_else(|| panic!("{} has no {workload} in round {round}", self.subjects[subject].name)).2
     }
 
     fn run_up_to(&mut self, round: usize) {
         while self.rounds.len() <= round {
-            let lives = self.subjects.iter_mut().map(|subject| subject.live(self.wanted)).collect();
+            let lives = self.subjects.iter_mut().map(|subject| subject.live(self.wanted, None)).collect();
             self.rounds.push(lives);
         }
     }

@@ -9,9 +9,10 @@
 //! | `hash_wheel` | `hash-wheel-timer`: the crate `hierarchical_hash_wheel_timer`, bare and with its thread |
 //! | `schemes` | `scheme 1` to `scheme 7`: the classic timer schemes of the tests |
 //! | `notify_later` | `notify-later`: actix's own timers |
-//! | `tokio_sleep` | `tokio-sleep`: a task for each timer |
+//! | `tokio_sleep` | `tokio-sleep`: a task for each timer; `pingora-timeout`: the same with Pingora's sleep |
+//! | `tokio_workers` | `tokio-workers`: a runtime with threads, with one wheel for all, and with one for each thread |
 //! | `do_send` | `do-send`: a message and nothing else, the floor of everything that goes through a mailbox |
-//! | `external` | `netty`, `go`, `erlang`: programs in other languages, where their tools are installed |
+//! | `external` | `netty`, `jdk`, `kafka`, `go`, `go-timingwheel`, `erlang`: programs in other languages, where their tools are installed |
 //!
 //! `structure` is the work of the bare structures. `owner` is the scheduling actor of the subjects that work inside an actor. `run-interval` and `run-later`, actix's
 //! own timers of a session, are beside ours in `workloads/sessions/session.rs`.
@@ -28,3 +29,4 @@ pub(crate) mod quad_heap;
 pub(crate) mod schemes;
 pub(crate) mod structure;
 pub(crate) mod tokio_sleep;
+pub(crate) mod tokio_workers;

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use actix::prelude::*;
 
+use crate::clock::Singles;
+use crate::rounds::Life;
 use bench::random::Random;
 
 /// The delayed message: 32 bytes.
@@ -57,13 +59,26 @@ pub(crate) struct Owner<K: Keeper> {
     ids: Vec<K::Id>,
     random: Random,
     tally: Tally,
+    /// The times of single operations, if each is timed alone.
+    singles: Option<Singles>,
     keeper: PhantomData<fn() -> K>,
 }
 
 impl<K: Keeper> Owner<K> {
     /// Returns an actor with room for this many ids.
     pub(crate) fn with_room_for(size: usize) -> Self {
-        Self { ids: Vec::with_capacity(size), random: Random::new(1), tally: Tally::default(), keeper: PhantomData }
+        let (random, tally) = (Random::new(1), Tally::default());
+        Self { ids: Vec::with_capacity(size), random, tally, singles: None, keeper: PhantomData }
+    }
+
+    fn repeat(&mut self, count: usize, mut operation: impl FnMut(&mut Self)) {
+        match self.singles.take() {
+            None => (0..count).for_each(|_| operation(self)),
+            Some(mut singles) => {
+                (0..count).for_each(|_| singles.time(|| operation(self)));
+                self.singles = Some(singles);
+            }
+        }
     }
 
     fn schedule(&mut self, ctx: &mut Context<Self>) -> K::Id {
@@ -94,27 +109,35 @@ impl<K: Keeper> Handler<Work> for Owner<K> {
 
     fn handle(&mut self, work: Work, ctx: &mut Context<Self>) {
         match work {
-            Work::Start(count) => {
-                for _ in 0..count {
-                    let id = self.schedule(ctx);
-                    self.ids.push(id);
-                }
-            }
-            Work::Churn(count) => {
-                for _ in 0..count {
-                    let fresh = self.schedule(ctx);
-                    let place = self.random.index(self.ids.len());
-                    let old = std::mem::replace(&mut self.ids[place], fresh);
-                    self.cancel(ctx, old);
-                }
-            }
+            Work::Start(count) => self.repeat(count, |owner| {
+                let id = owner.schedule(ctx);
+                owner.ids.push(id);
+            }),
+            Work::Churn(count) => self.repeat(count, |owner| {
+                let fresh = owner.schedule(ctx);
+                let place = owner.random.index(owner.ids.len());
+                let old = std::mem::replace(&mut owner.ids[place], fresh);
+                owner.cancel(ctx, old);
+            }),
             Work::Shuffle => self.random.shuffle(&mut self.ids),
             Work::Stop(count) => {
-                for id in self.ids.split_off(self.ids.len() - count) {
-                    self.cancel(ctx, id);
-                }
+                let mut ids = self.ids.split_off(self.ids.len() - count).into_iter();
+                self.repeat(count, |owner| ids.by_ref().take(1).for_each(|id| owner.cancel(ctx, id)));
             }
         }
+    }
+}
+
+/// Exchanges the store for the times of single operations.
+#[derive(Debug, Message)]
+#[rtype(result = "Option<Singles>")]
+struct Exchange(Option<Singles>);
+
+impl<K: Keeper> Handler<Exchange> for Owner<K> {
+    type Result = Option<Singles>;
+
+    fn handle(&mut self, Exchange(singles): Exchange, _: &mut Context<Self>) -> Option<Singles> {
+        std::mem::replace(&mut self.singles, singles)
     }
 }
 
@@ -123,6 +146,24 @@ impl<K: Keeper> Handler<Report> for Owner<K> {
 
     fn handle(&mut self, _: Report, _: &mut Context<Self>) -> Tally {
         self.tally
+    }
+}
+
+/// Executes `operations`, `at_once` per call of the handler, and keeps their time: with the turns between the calls, or
+/// that of each operation alone.
+pub(crate) async fn keep<K: Keeper>(
+    life: &mut Life<'_>,
+    workload: &'static str,
+    owner: &Addr<Owner<K>>,
+    operations: usize,
+    at_once: usize,
+    kind: fn(usize) -> Work,
+) {
+    owner.send(Exchange(life.singles(operations))).await.unwrap();
+    let took = work(owner, operations, at_once, kind).await;
+    match owner.send(Exchange(None)).await.unwrap() {
+        None => life.keep(workload, operations, took),
+        Some(singles) => life.keep_singles(workload, operations, singles),
     }
 }
 

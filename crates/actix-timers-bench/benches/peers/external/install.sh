@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the tools of the peers outside of Rust from Debian's packages, and prints each step:
-#   netty   io.netty.util.HashedWheelTimer, with a Java compiler and virtual machine
+#   netty   io.netty.util.HashedWheelTimer, with a Java compiler and virtual machine, which `jdk` and `kafka` need, too
 #   go      time.AfterFunc
 #   erlang  erlang:send_after
 # Run as root. Fails if a package cannot be installed; the bench then omits that peer and reports it.
@@ -40,4 +40,4 @@ if [ "${#failed[@]}" -gt 0 ]; then
     echo "not installed: ${failed[*]}" >&2
     exit 1
 fi
-echo "all installed: netty, go and erlang take part in 'cargo bench --bench peers'"
+echo "all installed: netty, jdk, go and erlang take part in 'cargo bench --bench peers'"

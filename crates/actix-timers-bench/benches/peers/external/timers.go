@@ -1,4 +1,5 @@
-// Go's time.AfterFunc and Stop: "timers SIZE".
+// Go's timers, started and stopped: "timers SIZE". The files standard.go and timingwheel.go are the two kinds, of which
+// one is compiled with this file.
 //
 // Each input line requests a round: "pending" for start, churn and stop with SIZE timers pending, "fire SECONDS" for
 // the delivery of SIZE timers within that time. The reply is a line per operation, with the caller's elapsed time and
@@ -52,15 +53,15 @@ func check(holds bool, what string) {
 // A timer's payload, 32 bytes. It must not expire.
 type note [4]uint64
 
-func start(random *splitMix, size, number int) *time.Timer {
+func start(random *splitMix, size, number int) *timer {
 	n := uint64(number)
 	message := note{n, n, n, n}
-	return time.AfterFunc(random.delay(size), func() { panic(message) })
+	return afterFunc(random.delay(size), func() { panic(message) })
 }
 
 func pending(size int) {
 	random := splitMix(1)
-	timers := make([]*time.Timer, size)
+	timers := make([]*timer, size)
 
 	watch := newWatch()
 	for i := range timers {
@@ -108,7 +109,7 @@ func fire(size int, span time.Duration) {
 	begin := time.Now().Add(500*time.Millisecond + time.Duration(size)*5*time.Microsecond)
 	for i := 0; i < size; i++ {
 		due := begin.Add(time.Duration(random.below(uint64(span))))
-		time.AfterFunc(time.Until(due), func() {
+		afterFunc(time.Until(due), func() {
 			now := time.Since(due)
 			late[atomic.AddInt64(&received, 1)-1] = now
 			if atomic.AddInt64(&written, 1) == int64(size) {

@@ -6,17 +6,28 @@
 //!   is timed: new timers take the slots that the cancels have freed, all over the memory, as in a service that has run
 //!   for a while.
 //! - `stop`: cancel all N in shuffled order.
+//!
+//! `percentiles` repeats `start`, `churn` and `stop` with each operation timed alone, for the subjects whose operation is
+//! over when its call returns.
 
 use actix_timers::timing::WheelSize;
 
 use crate::arguments::Arguments;
+use crate::clock::Clock;
+use crate::contenders::tokio_sleep::{Pingora, Tokio};
 use crate::contenders::{
     delay_queue, do_send, external, hash_wheel, nexus, notify_later, ours, quad_heap, schemes, tokio_sleep,
+    tokio_workers,
 };
-use crate::rounds::{self, Subject};
+use crate::rounds::{self, Life, Subject};
 use bench::rows::Rows;
 
 pub(crate) const WORKLOADS: [&str; 4] = ["start", "churn", "steady-start", "stop"];
+
+pub(crate) const PERCENTILES: &str = "percentiles";
+const TIMED_ALONE: [&str; 3] = ["start", "churn", "stop"];
+/// The subjects of `percentiles` inside an actor.
+const COMPLETE_AT_RETURN: [&str; 2] = ["actix-timers", "delay-queue"];
 
 /// The maximum size for subjects that need a kilobyte or a microsecond per timer.
 const MOST_FOR_THE_SLOW: usize = 1_000_000;
@@ -29,6 +40,23 @@ pub(crate) fn run(arguments: &Arguments, rows: &mut Rows) {
             if arguments.wants_layer(layer) {
                 rows.extend(rounds::measure(arguments, layer, &wanted, subjects(size)));
             }
+        }
+    }
+}
+
+pub(crate) fn percentiles(arguments: &Arguments, rows: &mut Rows) {
+    let clock = Clock::new();
+    eprintln!("percentiles: {:.1} ns for reading the clock are subtracted", clock.cost());
+    for size in arguments.sizes.iter().copied() {
+        if arguments.wants_layer("wheel") {
+            let mut subjects = on_the_wheel(size);
+            subjects.retain(|subject| !subject.name().starts_with("scheme "));
+            rows.extend(rounds::percentiles(arguments, "wheel", &TIMED_ALONE, subjects, &clock));
+        }
+        if arguments.wants_layer("context") {
+            let mut subjects = in_an_actor(size);
+            subjects.retain(|subject| COMPLETE_AT_RETURN.contains(&subject.name()));
+            rows.extend(rounds::percentiles(arguments, "context", &TIMED_ALONE, subjects, &clock));
         }
     }
 }
@@ -59,7 +87,13 @@ fn in_an_actor(size: usize) -> Vec<Subject<'static>> {
     ];
     if size <= MOST_FOR_THE_SLOW {
         subjects.push(Subject::new("notify-later", size, move |life| notify_later::live(life, size)));
-        subjects.push(Subject::new("tokio-sleep", size, move |life| tokio_sleep::live(life, size)));
+        subjects.push(Subject::new("tokio-sleep", size, move |life| tokio_sleep::live::<Tokio>(life, size)));
+        subjects.push(Subject::new("pingora-timeout", size, move |life| tokio_sleep::live::<Pingora>(life, size)));
+        subjects.push(Subject::new(tokio_workers::SHARED_WHEEL, size, move |life| tokio_workers::live(life, size)));
+        if tokio_workers::HAS_OWN_WHEELS {
+            let live = move |life: &mut Life| tokio_workers::live_with_own_wheels(life, size);
+            subjects.push(Subject::new(tokio_workers::OWN_WHEELS, size, live));
+        }
         subjects.push(Subject::new("hash-wheel-timer", size, move |life| hash_wheel::live_with_thread(life, size)));
     }
     subjects.extend(external::subjects(size));

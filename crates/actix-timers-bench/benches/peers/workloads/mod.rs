@@ -3,6 +3,7 @@
 //! | words | file | measurement |
 //! |---|---|---|
 //! | `start` `churn` `stop` `steady-start` | `life` | nanoseconds per operation, with N timers pending, on three layers |
+//! | `percentiles` | `life` | p50, p99 and p99.9 of single operations of the same |
 //! | `message-cost` | `message_cost` | an ordinary message to an actor with timers pending |
 //! | `fire` | `fire` | lateness and cost of messages due within two seconds |
 //! | `burst` | `burst` | all due at one moment, and the delay of other messages meanwhile |
@@ -35,8 +36,9 @@ use bench::rows::Rows;
 type Run = fn(&Arguments, &mut Rows);
 
 /// The names on the command line, with the function that runs them, in this order.
-pub(crate) const ALL: [(&[&str], Run); 11] = [
+pub(crate) const ALL: [(&[&str], Run); 12] = [
     (&life::WORKLOADS, life::run),
+    (&[life::PERCENTILES], life::percentiles),
     (&["message-cost"], message_cost::run),
     (&["fire"], fire::run),
     (&["burst"], burst::run),

@@ -1,4 +1,5 @@
-//! Peers that are not written in Rust: Netty's `HashedWheelTimer`, Go's `time.AfterFunc`, Erlang's `send_after`.
+//! Peers that are not written in Rust: Netty's `HashedWheelTimer`, the JDK's `ScheduledThreadPoolExecutor`, Kafka's
+//! `SystemTimer`, Go's `time.AfterFunc` and `timingwheel`, Erlang's `send_after`.
 //!
 //! `benches/peers/external` has a program for each of them, and a script that installs their tools. `program` compiles
 //! and starts a program, and requests rounds from it. This file turns the replies into rows.
@@ -83,7 +84,7 @@ pub(crate) fn left_out(arguments: &Arguments) -> Vec<String> {
         let missing = peer.missing().join(", ");
         if !missing.is_empty() {
             let name = peer.name;
-            lines.push(format!("{name}: not measured, {missing} missing: run crates/actix-timers-bench/benches/peers/external/install.sh"));
+            lines.push(format!("{name}: not measured, {missing} missing: see docs/internals/benchmarking.md"));
         } else if arguments.sizes.iter().any(|size| *size > peer.largest) {
             lines.push(format!("{}: not measured with more than {} pending", peer.name, peer.largest));
         }

@@ -13,11 +13,15 @@ const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/peers/extern
 const COMPILED: &str = env!("CARGO_TARGET_TMPDIR");
 /// Debian's path. The archive contains all that the timer needs.
 const NETTY: &str = "/usr/share/java/netty-common.jar";
+/// A class path with Kafka's `server-common`, its clients and slf4j: no package of Debian contains them.
+const KAFKA: &str = "$KAFKA_SERVER_COMMON";
+/// A GOPATH with the sources of `github.com/RussellLuo/timingwheel`.
+const TIMINGWHEEL: &str = "$TIMINGWHEEL_GOPATH";
 
 /// A peer and its program.
 pub(crate) struct Peer {
     pub(crate) name: &'static str,
-    /// The required commands, and files with a path.
+    /// The required commands, files with a path, and environment variables with a dollar sign.
     needs: &'static [&'static str],
     /// The maximum number of timers.
     pub(crate) largest: usize,
@@ -26,14 +30,14 @@ pub(crate) struct Peer {
     run: fn(usize) -> Command,
 }
 
-pub(crate) static PEERS: [Peer; 4] = [
+pub(crate) static PEERS: [Peer; 7] = [
     Peer {
         name: "netty",
         needs: &["java", "javac", NETTY],
         largest: usize::MAX,
         compiled: Once::new(),
-        compile: javac,
-        run: |size| java(65_536, size),
+        compile: || javac("Netty", NETTY),
+        run: |size| java("Netty", NETTY, size, &["65536"]),
     },
     Peer {
         name: "netty, 512 slots",
@@ -41,16 +45,44 @@ pub(crate) static PEERS: [Peer; 4] = [
         // The default size, for connections with timeouts of seconds: each tick scans a 512th of all timers.
         largest: 1_000_000,
         compiled: Once::new(),
-        compile: javac,
-        run: |size| java(512, size),
+        compile: || javac("Netty", NETTY),
+        run: |size| java("Netty", NETTY, size, &["512"]),
+    },
+    Peer {
+        name: "jdk",
+        needs: &["java", "javac"],
+        largest: usize::MAX,
+        compiled: Once::new(),
+        compile: || javac("Jdk", COMPILED),
+        run: |size| java("Jdk", COMPILED, size, &[]),
+    },
+    Peer {
+        name: "kafka",
+        needs: &["java", "javac", KAFKA],
+        largest: usize::MAX,
+        compiled: Once::new(),
+        compile: || javac("Kafka", &variable(KAFKA)),
+        run: |size| java("Kafka", &variable(KAFKA), size, &[]),
     },
     Peer {
         name: "go",
         needs: &["go"],
         largest: usize::MAX,
         compiled: Once::new(),
-        compile: || command("go", &["build", "-o", &format!("{COMPILED}/timers"), &format!("{SOURCES}/timers.go")]),
+        compile: || go_build("timers", "standard.go"),
         run: |size| command(&format!("{COMPILED}/timers"), &[&size.to_string()]),
+    },
+    Peer {
+        name: "go-timingwheel",
+        needs: &["go", TIMINGWHEEL],
+        largest: usize::MAX,
+        compiled: Once::new(),
+        compile: || {
+            let mut go = go_build("timingwheel", "timingwheel.go");
+            go.env("GO111MODULE", "off").env("GOPATH", variable(TIMINGWHEEL));
+            go
+        },
+        run: |size| command(&format!("{COMPILED}/timingwheel"), &[&size.to_string()]),
     },
     Peer {
         name: "erlang",
@@ -63,19 +95,31 @@ pub(crate) static PEERS: [Peer; 4] = [
     },
 ];
 
-fn javac() -> Command {
-    command("javac", &["-cp", NETTY, "-d", COMPILED, &format!("{SOURCES}/Netty.java")])
+fn javac(class: &str, class_path: &str) -> Command {
+    let source = format!("{SOURCES}/{class}.java");
+    command("javac", &["-cp", class_path, "-sourcepath", SOURCES, "-d", COMPILED, &source])
 }
 
 /// Returns Java at its best: no garbage collection during a round. The parallel collector is used because timers are
 /// linked into lists all over the heap, which makes the default one (G1) several times as slow here; a round fits into
 /// the young generation, and the kernel has provided all of it before the clock is read.
-fn java(slots: usize, size: usize) -> Command {
+fn java(class: &str, class_path: &str, size: usize, arguments: &[&str]) -> Command {
     let megabytes = 512 + size * 480 / 1_000_000;
     let mut java = command("java", &["-XX:+UseParallelGC", "-XX:+AlwaysPreTouch"]);
     java.args([format!("-Xms{megabytes}m"), format!("-Xmx{megabytes}m"), format!("-Xmn{}m", megabytes / 4 * 3)]);
-    java.args(["-cp", &format!("{NETTY}:{COMPILED}"), "Netty", &slots.to_string(), &size.to_string()]);
+    java.args(["-cp", &format!("{class_path}:{COMPILED}"), class, &size.to_string()]).args(arguments);
     java
+}
+
+/// Returns the compilation of the program with one of the two kinds of timers.
+fn go_build(program: &str, kind: &str) -> Command {
+    let sources = [format!("{SOURCES}/timers.go"), format!("{SOURCES}/{kind}")];
+    command("go", &["build", "-o", &format!("{COMPILED}/{program}"), &sources[0], &sources[1]])
+}
+
+/// Returns the value of a requirement that is an environment variable; empty if it is not set.
+fn variable(need: &str) -> String {
+    std::env::var(need.trim_start_matches('$')).unwrap_or_default()
 }
 
 /// Returns Erlang without the busy waiting of idle schedulers, which would count as CPU time.
@@ -106,6 +150,9 @@ impl Peer {
 }
 
 fn is_here(need: &str) -> bool {
+    if need.starts_with('$') {
+        return !variable(need).is_empty();
+    }
     let path = std::env::var_os("PATH").unwrap_or_default();
     // `join` with an absolute path yields that path.
     std::env::split_paths(&path).any(|folder| folder.join(Path::new(need)).is_file())

@@ -5,7 +5,7 @@ use std::time::Duration;
 use actix::prelude::*;
 use actix_timers::{CancelOutcome, TimerActor, TimerContext, TimerId, Timers};
 
-use crate::contenders::owner::{Keeper, Note, Owner, Report, Work, work};
+use crate::contenders::owner::{Keeper, Note, Owner, Report, Work, keep, work};
 use crate::rounds::Life;
 
 /// Operations per call of a handler.
@@ -35,18 +35,18 @@ pub(crate) fn live(life: &mut Life, size: usize) {
     System::new().block_on(async {
         let timers = install();
         let owner = Owner::<Ours>::with_room_for(size).start();
-        life.keep("start", size, work(&owner, size, AT_ONCE, Work::Start).await);
+        keep(life, "start", &owner, size, AT_ONCE, Work::Start).await;
         if life.wants("churn") {
-            life.keep("churn", size, work(&owner, size, AT_ONCE, Work::Churn).await);
+            keep(life, "churn", &owner, size, AT_ONCE, Work::Churn).await;
         }
         if life.wants("steady-start") {
             let half = size - size / 2;
             owner.send(Work::Shuffle).await.unwrap();
             work(&owner, half, AT_ONCE, Work::Stop).await;
-            life.keep("steady-start", half, work(&owner, half, AT_ONCE, Work::Start).await);
+            keep(life, "steady-start", &owner, half, AT_ONCE, Work::Start).await;
         }
         owner.send(Work::Shuffle).await.unwrap();
-        life.keep("stop", size, work(&owner, size, AT_ONCE, Work::Stop).await);
+        keep(life, "stop", &owner, size, AT_ONCE, Work::Stop).await;
 
         let tally = owner.send(Report).await.unwrap();
         assert_eq!(tally.started, tally.cancelled + tally.delivered, "each ends once");
