@@ -14,7 +14,7 @@ impl DueTimers {
         A::Context: AsyncContext<A> + AsyncContextParts<A>,
     {
         if let Some((service, owner)) = registry::known_owner_of_context(ctx) {
-            service.run_due(owner, self.request, actor, ctx);
+            service.run_due(owner, actor, ctx);
         }
     }
 }

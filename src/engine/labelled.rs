@@ -93,8 +93,8 @@ impl<P: Copy, O> Engine<P, O> {
         Some(timer)
     }
 
-    /// Returns the number of an owner's own timers, without the foreign messages in its inbox.
-    pub(crate) fn owned_itself(&self, owner: OwnerId) -> usize {
+    /// Returns the number of an owner's own timers.
+    pub(crate) fn owned(&self, owner: OwnerId) -> usize {
         self.owners.own(owner)
     }
 

@@ -25,7 +25,7 @@
 //!                      |        \
 //!                      |         expire--> InFlight (on its way to a recipient) --finish--> delivered, dead-lettered
 //!                      |                   |  ^
-//!                      |   queue_behind, post  take_for_send, begin
+//!                      |   enqueue, post       take_for_send, begin
 //!                      |                   v  |
 //!                      |                   Due (in a queue, or behind a token) --cancel--> cancelled
 //!                      |

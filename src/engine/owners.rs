@@ -2,7 +2,7 @@
 
 use crate::engine::own_timers::OwnTimers;
 use crate::engine::timer::{Mark, Stage, Timer};
-use crate::timing::{Arena, Chunks, Key, List, Spot};
+use crate::timing::{Arena, Chunks, Key, List};
 
 /// The id of an owner, never used again after the owner has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -13,8 +13,6 @@ pub(crate) struct OwnerId(pub(crate) Key);
 pub(crate) struct Owner<O> {
     /// The slots of its own timers.
     timers: OwnTimers,
-    /// The slots of its foreign timers, which are for a recipient and only queued in its inbox; in the order of that.
-    foreign: List,
     /// Its due timers, first in, first out.
     pub(crate) inbox: List,
     /// The number of own timers that keep its actor alive.
@@ -56,8 +54,7 @@ impl<O> Owners<O> {
     }
 
     pub(crate) fn insert(&mut self, data: O) -> Result<OwnerId, O> {
-        let (timers, foreign, inbox) = (OwnTimers::new(), List::new(), List::new());
-        let owner = Owner { timers, foreign, inbox, keeping: 0, is_held: false, data };
+        let owner = Owner { timers: OwnTimers::new(), inbox: List::new(), keeping: 0, is_held: false, data };
         self.arena.insert(owner).map(OwnerId).map_err(|owner| owner.data)
     }
 
@@ -87,12 +84,7 @@ impl<O> Owners<O> {
         self.arena.len()
     }
 
-    /// Returns the number of an owner's timers, foreign ones included.
-    pub(crate) fn owned(&self, id: OwnerId) -> usize {
-        self.get(id).map_or(0, |owner| owner.timers.len() + owner.foreign.len())
-    }
-
-    /// Returns the number of an owner's timers, without foreign ones.
+    /// Returns the number of an owner's timers, without the messages in a queue.
     pub(crate) fn own(&self, id: OwnerId) -> usize {
         self.get(id).map_or(0, |owner| owner.timers.len())
     }
@@ -102,25 +94,12 @@ impl<O> Owners<O> {
         self.get(id)?.timers.first(&self.chunks)
     }
 
-    /// Returns the slot of the oldest foreign message.
-    pub(crate) fn first_foreign(&self, id: OwnerId) -> Option<u32> {
-        self.get(id)?.foreign.first(&self.chunks)
-    }
-
     /// Returns the list of an owner's own timers, to add one.
     #[inline]
     pub(crate) fn own_list(&mut self, id: OwnerId) -> Option<OwnList<'_>> {
         let owner = self.arena.get_mut(id.0)?;
         let Owner { timers, keeping, .. } = owner;
         Some(OwnList { owner: id.0.index(), timers, keeping, chunks: &mut self.chunks })
-    }
-
-    /// Adds the timer in slot `timer` to an owner's foreign messages, and returns its location in their list.
-    pub(crate) fn join_as_foreign(&mut self, queue_owner: OwnerId, timer: u32) -> Spot {
-        match self.arena.get_mut(queue_owner.0) {
-            Some(queue_owner) => queue_owner.foreign.push_back(&mut self.chunks, timer),
-            None => Spot::NOWHERE,
-        }
     }
 
     /// Returns whether timers keep the owner's actor alive; if so, the end of the last one will be reported.
@@ -136,17 +115,15 @@ impl<O> Owners<O> {
         self.chunks.fetch(timer.owner_spot());
     }
 
-    /// Removes a timer from its owner's own, or from the foreign messages of the owner that it waits with. Returns
-    /// whether it was the last timer that kept its owner's actor alive, and that is to be reported.
+    /// Removes a timer from its owner's own; a queue lists none. Returns whether it was the last timer that kept its
+    /// owner's actor alive, and that is to be reported.
     #[inline]
     pub(crate) fn leave<P>(&mut self, timer: &Timer<P>) -> bool {
         let Some((_, owner)) = self.arena.at_mut(timer.owner) else { return false };
-        let (chunks, spot) = (&mut self.chunks, timer.owner_spot());
-        if timer.stage == Stage::Foreign {
-            owner.foreign.remove(chunks, spot);
-        } else {
-            owner.timers.remove(chunks, spot);
+        if timer.stage == Stage::Queued {
+            return false;
         }
+        owner.timers.remove(&mut self.chunks, timer.owner_spot());
         if !timer.marks.has(Mark::KeepsAlive) {
             return false;
         }

@@ -32,19 +32,9 @@ impl<P: Copy, O> Engine<P, O> {
         self.owners.get(id).map(|owner| &owner.data)
     }
 
-    /// Returns the number of an owner's timers, including the foreign messages in its inbox.
-    pub(crate) fn owned(&self, id: OwnerId) -> usize {
-        self.owners.owned(id)
-    }
-
     /// Returns the number of messages in an owner's inbox.
     pub(crate) fn inbox_len(&self, id: OwnerId) -> usize {
         self.owners.get(id).map_or(0, |owner| owner.inbox.len())
-    }
-
-    /// Returns whether there are foreign messages in an owner's inbox.
-    pub(crate) fn has_foreign(&self, id: OwnerId) -> bool {
-        self.owners.first_foreign(id).is_some()
     }
 
     /// Returns the number of messages before this one in the inbox or queue of an owner; `None` if it is at least

@@ -6,7 +6,7 @@ use crate::engine::timer::{Mark, Stage, Timer};
 use crate::timing::Key;
 
 impl<P: Copy, O> Engine<P, O> {
-    /// Adds a queue for [due messages](Self::queue_behind) of one recipient. It has no timers of its own.
+    /// Adds a queue for [due messages](Self::enqueue) of one recipient. It has no timers of its own.
     ///
     /// # Errors
     /// Returns `data` when 2³² − 1 owners and queues exist.

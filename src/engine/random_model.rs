@@ -44,8 +44,8 @@ struct Known {
     sequence: u64,
     owner: Option<OwnerId>,
     state: TimerState,
-    /// For a recipient, and only queued in the inbox of its owner.
-    is_foreign: bool,
+    /// For a recipient, and in the queue, which is its owner meanwhile.
+    is_queued: bool,
     repeats: Option<Repeats>,
     /// It repeats, and its message is being made.
     is_making: bool,
@@ -141,6 +141,7 @@ struct Run {
     engine: Engine<u64, &'static str>,
     book: Book,
     owners: Vec<OwnerId>,
+    queue: OwnerId,
     issued: Vec<Key>,
     now: Tick,
     rng: Rng,
@@ -156,7 +157,8 @@ impl Run {
         };
         let mut engine = Engine::new(config);
         let owners = (0..3).map(|_| engine.add_owner("owner").unwrap()).collect();
-        Self { engine, book: Book::default(), owners, issued: Vec::new(), now: 0, rng: Rng(seed) }
+        let queue = engine.add_queue("queue").unwrap();
+        Self { engine, book: Book::default(), owners, queue, issued: Vec::new(), now: 0, rng: Rng(seed) }
     }
 
     fn delay(&mut self) -> u64 {
@@ -204,7 +206,7 @@ impl Run {
                     sequence,
                     owner,
                     state: TimerState::Waiting,
-                    is_foreign: false,
+                    is_queued: false,
                     label: None,
                     group: None,
                     is_labelled: false,
@@ -272,7 +274,7 @@ impl Run {
             sequence,
             owner,
             state: TimerState::Waiting,
-            is_foreign: false,
+            is_queued: false,
             label: key,
             group: joins.map(|joins| (joins, number)),
             is_labelled,
@@ -492,7 +494,7 @@ impl Run {
                 let due = Duration::from_millis(deadline);
                 self.engine.set_due(key, due, Duration::ZERO);
                 timer.repeats = timer.repeats.map(|repeats| Repeats { due, ..repeats });
-                if std::mem::take(&mut timer.is_foreign) {
+                if std::mem::take(&mut timer.is_queued) {
                     timer.owner = None;
                 }
                 self.book.timers.push(timer);
@@ -525,7 +527,7 @@ impl Run {
                     self.book.timers[at].state = if repeats { TimerState::Due } else { TimerState::InFlight };
                     self.book.timers[at].is_making = repeats;
                     if self.rng.below(3) == 0 {
-                        self.queue_behind(at);
+                        self.enqueue(at);
                     } else if !repeats {
                         self.finish(first.key);
                     }
@@ -543,15 +545,14 @@ impl Run {
         assert!(budget <= given);
     }
 
-    /// Queues a message for a recipient in the inbox of an owner.
-    fn queue_behind(&mut self, at: usize) {
-        let owner = self.owners[self.rng.below(3)];
+    /// Puts a message for a recipient into the queue.
+    fn enqueue(&mut self, at: usize) {
         let timer = &mut self.book.timers[at];
-        self.engine.queue_behind(timer.key, owner);
-        (timer.state, timer.owner, timer.is_foreign) = (TimerState::Due, Some(owner), true);
+        self.engine.enqueue(timer.key, self.queue);
+        (timer.state, timer.owner, timer.is_queued) = (TimerState::Due, Some(self.queue), true);
         timer.is_making = false;
-        self.book.inboxes.entry(owner).or_default().push(timer.sequence);
-        self.engine.queue_behind(timer.key, owner);
+        self.book.inboxes.entry(self.queue).or_default().push(timer.sequence);
+        self.engine.enqueue(timer.key, self.queue);
     }
 
     /// Ends a timer in flight at once, or leaves it there for some time.
@@ -597,10 +598,8 @@ impl Run {
     fn take_due(&mut self) {
         let owner = self.owners[self.rng.below(3)];
         let first = self.book.inboxes.get(&owner).and_then(|inbox| inbox.first().copied());
-        let is_own =
-            |sequence: &u64| !self.book.timers.iter().any(|timer| timer.sequence == *sequence && timer.is_foreign);
         let taken = self.engine.take_due(owner);
-        assert_eq!(taken.map(|due| due.payload), first.filter(is_own), "a foreign message stays");
+        assert_eq!(taken.map(|due| due.payload), first);
         let Some(due) = taken else { return };
         let at = self.book.position(due.key).unwrap();
         if self.book.timers[at].repeats.is_some() {
@@ -615,13 +614,10 @@ impl Run {
         self.book.inboxes.get_mut(&owner).unwrap().remove(0);
         let timer = &mut self.book.timers[at];
         (timer.state, timer.is_making) = (TimerState::Due, true);
-        if std::mem::take(&mut timer.is_foreign) {
-            timer.owner = None;
-        }
     }
 
     fn take_held(&mut self) {
-        let owner = self.owners[self.rng.below(3)];
+        let owner = self.owners.get(self.rng.below(6)).copied().unwrap_or(self.queue);
         let first = self.book.inboxes.get(&owner).and_then(|inbox| inbox.first().copied());
         let taken = self.engine.take_for_send(owner);
         assert_eq!(taken.map(|due| due.payload), first);
@@ -630,7 +626,7 @@ impl Run {
             let at = self.book.position(due.key).unwrap();
             let timer = &mut self.book.timers[at];
             timer.state = TimerState::InFlight;
-            if std::mem::take(&mut timer.is_foreign) {
+            if std::mem::take(&mut timer.is_queued) {
                 timer.owner = None;
                 if timer.repeats.is_some() {
                     (timer.state, timer.is_making) = (TimerState::Due, true);
@@ -652,24 +648,6 @@ impl Run {
         }
         let at = self.rng.below(3);
         let owner = self.owners[at];
-        let foreign = |timer: &&Known| timer.owner == Some(owner) && timer.is_foreign;
-        let mut waiting: Vec<u64> = self.book.timers.iter().filter(foreign).map(|timer| timer.sequence).collect();
-        let inbox = self.book.inboxes.get(&owner).cloned().unwrap_or_default();
-        waiting.sort_by_key(|foreign| inbox.iter().position(|sequence| sequence == foreign));
-        for foreign in waiting {
-            let due = self.engine.first_foreign(owner).unwrap();
-            assert_eq!(due.payload, foreign, "foreign messages leave in their order");
-            let at = self.book.position(due.key).unwrap();
-            let timer = &mut self.book.timers[at];
-            if timer.repeats.is_some() {
-                (timer.state, timer.is_making, timer.is_foreign, timer.owner) = (TimerState::Due, true, false, None);
-                self.book.inboxes.get_mut(&owner).unwrap().retain(|sequence| *sequence != foreign);
-            } else {
-                self.engine.finish(due.key, Outcome::Delivered);
-                self.book.end(due.key, Outcome::Delivered);
-            }
-        }
-        assert_eq!(self.engine.first_foreign(owner), None);
         while let Some(payload) = self.engine.cancel_one_of(owner) {
             let timer = *self.book.timers.iter().find(|timer| timer.sequence == payload).unwrap();
             assert_eq!(timer.owner, Some(owner));
@@ -710,8 +688,9 @@ impl Run {
             assert_eq!(view.bucket.is_some(), timer.state == TimerState::Waiting);
         }
         self.check_labels();
-        for owner in &self.owners {
-            let owned = self.book.timers.iter().filter(|timer| timer.owner == Some(*owner)).count();
+        for owner in self.owners.iter().chain([&self.queue]) {
+            let is_own = |timer: &&Known| timer.owner == Some(*owner) && !timer.is_queued;
+            let owned = self.book.timers.iter().filter(is_own).count();
             assert_eq!(self.engine.owned(*owner), owned);
             let first = self.book.inboxes.get(owner).and_then(|inbox| inbox.first());
             let first = self.book.timers.iter().find(|timer| Some(&timer.sequence) == first);
@@ -774,27 +753,6 @@ fn the_engine_agrees_with_a_naive_book() {
     }
 }
 
-/// However many own messages an owner has ended with, a foreign message is found past them in one step.
-#[test]
-fn a_foreign_message_leaves_past_the_messages_of_its_host() {
-    let mut engine: Engine<u64, ()> = Engine::new(EngineConfig::default());
-    let host = engine.add_owner(()).unwrap();
-    for own in 0..100 {
-        engine.schedule(tag(), 0, 1, Some(host), Timer::new(own, Marks::NONE), None).unwrap();
-    }
-    for foreign in [100, 101] {
-        let key = engine.schedule(tag(), 0, 2, None, Timer::new(foreign, Marks::NONE), None).unwrap();
-        while engine.expire(2, None, &mut 1000) != Due::Done {}
-        engine.queue_behind(key, host);
-    }
-    assert!(engine.has_foreign(host));
-    assert_eq!(engine.first_foreign(host).map(|due| due.payload), Some(100));
-    assert_eq!((engine.inbox_len(host), engine.owned(host)), (101, 101), "nothing else was touched");
-    assert_eq!(engine.first_foreign(host).map(|due| due.payload), Some(101));
-    assert_eq!((engine.first_foreign(host), engine.has_foreign(host)), (None, false));
-    assert_eq!(engine.take_due(host).map(|due| due.payload), Some(0));
-}
-
 #[test]
 fn a_queue_is_no_owner_and_is_removed_only_when_empty() {
     let mut engine: Engine<u64, &str> = Engine::new(EngineConfig::default());
@@ -803,7 +761,7 @@ fn a_queue_is_no_owner_and_is_removed_only_when_empty() {
     for n in 0..3 {
         let key = engine.schedule(tag(), 0, 1, None, Timer::new(n, Marks::NONE), None).unwrap();
         while engine.expire(1, None, &mut 1000) != Due::Done {}
-        engine.queue_behind(key, queue);
+        engine.enqueue(key, queue);
     }
     assert_eq!(engine.remove_queue(queue), None);
     for n in 0..3 {
@@ -886,7 +844,7 @@ fn a_name_finds_its_timer_and_outlives_it_until_the_slot_is_used_again() {
     assert_eq!(engine.named(77), Some(other));
 }
 
-/// Each call returns the next one, whatever leaves and comes in between; foreign messages are not among them.
+/// Each call returns the next one, whatever leaves and comes in between.
 #[test]
 fn an_owners_timers_are_gone_through_one_at_a_time() {
     let mut engine: Engine<u32, ()> = Engine::new(EngineConfig::default());
@@ -895,7 +853,7 @@ fn an_owners_timers_are_gone_through_one_at_a_time() {
     let timers: Vec<Key> = (0..200)
         .map(|number| engine.schedule(tag(), 0, 10, Some(owner), Timer::new(number, Marks::NONE), None).unwrap())
         .collect();
-    assert_eq!(engine.owned_itself(owner), 200);
+    assert_eq!(engine.owned(owner), 200);
     let first: Vec<Key> = (0..100).filter_map(|_| engine.turn_over(owner)).collect();
     assert_eq!(first, timers[..100]);
     assert_eq!(engine.cancel(timers[100]), Ok(100));
@@ -904,7 +862,7 @@ fn an_owners_timers_are_gone_through_one_at_a_time() {
     let rest: Vec<Key> = (0..199).filter_map(|_| engine.turn_over(owner)).collect();
     let expected: Vec<Key> = timers[101..].iter().chain(&timers[1..100]).chain([&late]).copied().collect();
     assert_eq!(rest, expected);
-    assert_eq!((engine.slots(), engine.owned_itself(owner)), (200, 199));
+    assert_eq!((engine.slots(), engine.owned(owner)), (200, 199));
 }
 
 #[test]

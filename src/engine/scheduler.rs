@@ -11,7 +11,7 @@ use crate::engine::recurrence::{NextRun, Recurrence};
 use crate::engine::side_table::SideTable;
 use crate::engine::timer::{Mark, Marks, NO_OWNER, NotPending, Stage, Timer};
 use crate::engine::wall::{WallTimes, estimate};
-use crate::timing::{Advance, Key, Step, Tick, TickLength, Wheel, WheelSize};
+use crate::timing::{Advance, Key, Spot, Step, Tick, TickLength, Wheel, WheelSize};
 
 /// The configuration of an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -262,7 +262,7 @@ impl<P: Copy, O> Engine<P, O> {
         }
         self.pass(now);
         self.take_off_inbox(key);
-        if self.is_foreign(key) {
+        if self.is_queued(key) {
             self.leave_owner(key);
         }
         self.wheel.reschedule(self.now, key, deadline);
@@ -317,26 +317,24 @@ impl<P: Copy, O> Engine<P, O> {
         }
     }
 
-    /// Appends a message for a recipient to the inbox of an owner, if that is the recipient, or to a
-    /// [queue](Self::add_queue). Only for a message that [`expire`](Self::expire) has just returned. It does not end
-    /// with the owner.
-    pub(crate) fn queue_behind(&mut self, key: Key, owner: OwnerId) {
+    /// Appends a message for a recipient to its [queue](Self::add_queue). Only for a message that
+    /// [`expire`](Self::expire) has just returned.
+    pub(crate) fn enqueue(&mut self, key: Key, queue: OwnerId) {
         let under_way = |timer: &&mut Timer<P>| matches!(timer.stage, Stage::InFlight | Stage::Making);
         let Some(timer) = self.wheel.get_mut(key).filter(under_way) else { return };
-        let spot = self.owners.join_as_foreign(owner, key.index());
-        let Some(queue_owner) = self.owners.get_mut(owner) else { return };
-        timer.stage = Stage::Foreign;
-        timer.belong(owner.0.index(), spot);
+        let Some(queue_owner) = self.owners.get_mut(queue) else { return };
+        timer.stage = Stage::Queued;
+        timer.belong(queue.0.index(), Spot::NOWHERE);
         self.wheel.hold(&mut queue_owner.inbox, key);
         self.in_inboxes += 1;
     }
 
-    /// Takes the first message out of an owner's inbox, if it is the owner's own, and counts it as delivered; a
-    /// repetition only with [`repeat`](Self::repeat). A foreign message stays, to be [sent](Self::take_for_send).
+    /// Takes the first message out of an owner's inbox and counts it as delivered; a repetition only with
+    /// [`repeat`](Self::repeat).
     #[inline]
     pub(crate) fn take_due(&mut self, owner: OwnerId) -> Option<DueTimer<P>> {
         let inbox = &mut self.owners.get_mut(owner)?.inbox;
-        let (key, deadline, timer) = self.wheel.front_held(inbox).filter(|(.., timer)| timer.stage == Stage::Due)?;
+        let (key, deadline, timer) = self.wheel.front_held(inbox)?;
         let due = DueTimer { key, deadline, payload: timer.payload };
         let repeats = timer.marks.has(Mark::Recurrence);
         if repeats {
@@ -397,8 +395,7 @@ impl<P: Copy, O> Engine<P, O> {
     }
 
     /// Cancels any one of an owner's own timers, and returns its payload; `None` when no cancellable timer is left. To
-    /// end an owner take the foreign messages out of its inbox ([`first_foreign`](Self::first_foreign)), call this
-    /// until `None`, in any number of turns, then [`remove_owner`](Self::remove_owner).
+    /// end an owner call this until `None`, in any number of turns, then [`remove_owner`](Self::remove_owner).
     pub(crate) fn cancel_one_of(&mut self, id: OwnerId) -> Option<P> {
         loop {
             let slot = self.owners.any(id)?;
@@ -411,17 +408,9 @@ impl<P: Copy, O> Engine<P, O> {
         }
     }
 
-    /// Takes the first foreign message out of an owner's inbox, past the owner's own, to send it to its recipient. It
-    /// is in flight until [`finish`](Self::finish). For an owner that ends: its own messages end with it, so foreign
-    /// ones need not wait for them.
-    pub(crate) fn first_foreign(&mut self, queue_owner: OwnerId) -> Option<DueTimer<P>> {
-        let key = self.wheel.key_at(self.owners.first_foreign(queue_owner)?)?;
-        self.send_off(key)
-    }
-
-    /// Removes an owner without timers.
+    /// Removes an owner without timers, or an empty queue.
     pub(crate) fn remove_owner(&mut self, id: OwnerId) -> Option<O> {
-        if self.owned(id) > 0 {
+        if self.owned(id) > 0 || self.inbox_len(id) > 0 {
             return None;
         }
         self.owners.remove(id).map(|owner| owner.data)
@@ -495,16 +484,16 @@ impl<P: Copy, O> Engine<P, O> {
     }
 
     /// Takes a message out of its inbox and puts it in flight, until [`finish`](Self::finish) or, if its timer repeats,
-    /// [`repeat`](Self::repeat). A foreign one loses its owner, and is produced only now if its timer repeats.
+    /// [`repeat`](Self::repeat). One from a queue is produced only now if its timer repeats.
     pub(crate) fn send_off(&mut self, key: Key) -> Option<DueTimer<P>> {
         let deadline = self.wheel.deadline(key)?;
         self.take_off_inbox(key);
-        let is_foreign = self.is_foreign(key);
-        if is_foreign {
+        let is_queued = self.is_queued(key);
+        if is_queued {
             self.leave_owner(key);
         }
         let timer = self.wheel.get_mut(key)?;
-        let is_made_later = is_foreign && timer.marks.has(Mark::Recurrence);
+        let is_made_later = is_queued && timer.marks.has(Mark::Recurrence);
         timer.stage = if is_made_later { Stage::Making } else { Stage::InFlight };
         Some(DueTimer { key, deadline, payload: timer.payload })
     }
@@ -569,8 +558,8 @@ impl<P: Copy, O> Engine<P, O> {
         }
     }
 
-    pub(super) fn is_foreign(&self, key: Key) -> bool {
-        self.wheel.get(key).is_some_and(|timer| timer.stage == Stage::Foreign)
+    fn is_queued(&self, key: Key) -> bool {
+        self.wheel.get(key).is_some_and(|timer| timer.stage == Stage::Queued)
     }
 
     pub(super) fn leave_owner(&mut self, key: Key) {

@@ -37,8 +37,8 @@ pub(crate) enum Stage {
     Waiting,
     /// Due, in the inbox of its owner.
     Due,
-    /// Due, for a recipient, and queued last in an inbox or a queue; it does not end with the owner of that.
-    Foreign,
+    /// Due, for a recipient, and in its queue.
+    Queued,
     /// Due, in no inbox any more; a token represents it in the mailbox of its recipient, or soon will.
     Posted,
     /// Repeating, its message in production.
@@ -51,14 +51,14 @@ pub(crate) enum Stage {
 }
 
 impl Stage {
-    /// Returns whether the end of its owner is the end of the timer: it is not under way, and not foreign.
+    /// Returns whether the end of its owner is the end of the timer: it is not under way, and not queued.
     pub(crate) const fn ends_with_owner(self) -> bool {
         matches!(self, Self::Waiting | Self::Due | Self::Between)
     }
 
-    /// Returns whether the timer is in an inbox.
+    /// Returns whether the timer is in an inbox or a queue.
     pub(crate) const fn is_in_inbox(self) -> bool {
-        matches!(self, Self::Due | Self::Foreign)
+        matches!(self, Self::Due | Self::Queued)
     }
 }
 
@@ -66,7 +66,7 @@ impl From<Stage> for TimerState {
     fn from(stage: Stage) -> Self {
         match stage {
             Stage::Waiting => Self::Waiting,
-            Stage::Due | Stage::Foreign | Stage::Posted | Stage::Making => Self::Due,
+            Stage::Due | Stage::Queued | Stage::Posted | Stage::Making => Self::Due,
             Stage::InFlight => Self::InFlight,
             Stage::Between => Self::Between,
         }

@@ -30,9 +30,7 @@ use actix::Message;
 /// # System::new().block_on(async { Session.start(); });
 /// ```
 #[derive(Debug)]
-pub struct DueTimers {
-    pub(crate) request: u64,
-}
+pub struct DueTimers(pub(crate) ());
 
 impl Message for DueTimers {
     type Result = ();

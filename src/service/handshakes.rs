@@ -142,9 +142,6 @@ fn drive(turns: &Turns, due: &Mutex<Due>, expected: usize) {
             if due.sent == expected {
                 return;
             }
-        } else {
-            // An inbox on this thread has its turn afterwards, and does not look for the driver.
-            drop(turns.claim_for_inbox());
         }
         sleep.sleep();
     }
@@ -195,8 +192,8 @@ fn a_driver_that_missed_an_idle_turn_looks_again() {
     });
 }
 
-/// An inbox on the driver's thread and the watchdog send due messages in order, although the state is unlocked in
-/// between. Neither waits for the turn: the inbox tries again, and wakes no one since the driver is on its thread.
+/// The driver and the watchdog send due messages in order, although the state is unlocked in between. Neither waits for
+/// the turn.
 #[test]
 fn the_holder_of_the_turn_sends_alone() {
     model::check(None, || {
@@ -212,7 +209,7 @@ fn the_holder_of_the_turn_sends_alone() {
         };
         let (turns, next, mailbox) = &*shared;
         for _ in 0..2 {
-            if let Some(_claim) = turns.claim_for_inbox() {
+            if let Some(_claim) = turns.claim() {
                 send_next(next, mailbox);
             }
         }

@@ -115,20 +115,6 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Returns the recipient's owner if it has due own messages, which a message to it must not overtake. (An ended
-    /// owner handles none of its own.)
-    pub(crate) fn waiting_before(&self, payload: MessageRef) -> Option<OwnerId> {
-        if self.engine.in_inboxes() == 0 {
-            return None;
-        }
-        self.recipient_owner(payload).filter(|owner| self.engine.inbox_len(*owner) > 0)
-    }
-
-    /// Returns the owner that a message is addressed to, if the recipient is an owner and has not ended.
-    pub(crate) fn recipient_owner(&self, payload: MessageRef) -> Option<OwnerId> {
-        self.owner_at(self.stores.mailbox_of(payload)?)
-    }
-
     /// Returns the owner with this mailbox, if it has not ended.
     pub(crate) fn owner_at(&self, mailbox: MailboxId) -> Option<OwnerId> {
         let owner = *self.owners.by_mailbox.get(&mailbox)?;

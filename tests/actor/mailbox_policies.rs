@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use actix::prelude::*;
 use actix_timers::{
-    CancelOutcome, DeadLetterReason, MailboxPolicy, ScheduleBatch, Target, TimerActor, TimerActorBuilder, TimerContext,
-    TimerId, TimerState,
+    CancelOutcome, DeadLetterReason, MailboxPolicy, ScheduleBatch, Target, TimerActor, TimerActorBuilder, TimerId,
+    TimerState,
 };
-use support::{Listener, Log, Note, PATIENCE, Probe, World, eventually, in_virtual_time, letters, listen, ms, run};
+use support::{Listener, Log, Note, PATIENCE, Probe, World, eventually, in_virtual_time, letters, listen, ms};
 use tokio::sync::oneshot;
 
 const WIDE: MailboxPolicy = MailboxPolicy::Wait { window: 100 };
@@ -421,19 +421,6 @@ fn a_handler_that_answers_with_a_future_is_done_when_that_ends() {
             world.settle().await;
         }
         assert_eq!(world.pending(), 0);
-    });
-}
-
-#[test]
-fn waiting_messages_keep_their_order_with_the_recipients_own_timers() {
-    in_virtual_time(with(MailboxPolicy::Wait { window: 8 }), |world| async move {
-        let (addr, log) = world.probe::<u32>();
-        run(&addr, |_, ctx| ctx.schedule_after(ms(10), Note(0))).await;
-        world.after(&addr, 10, 1);
-        run(&addr, |_, ctx| ctx.schedule_after(ms(10), Note(2))).await;
-        world.after(&addr, 11, 3);
-        world.jump_to(20).await;
-        assert_eq!(log.names(), [0, 1, 2, 3]);
     });
 }
 

@@ -23,7 +23,7 @@ mod lifecycle;
 mod locations;
 mod mailbox_policies;
 mod order_and_cancel;
-mod order_of_both_kinds;
+mod order_per_source;
 mod published;
 mod rejected;
 mod repeating;

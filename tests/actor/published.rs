@@ -155,24 +155,6 @@ fn a_message_that_goes_through_the_mailbox() {
     });
 }
 
-/// They lie in the inbox behind an own message of the actor, and leave it long after the driver has published.
-#[test]
-fn messages_of_others_that_wait_behind_one_of_the_actors_own() {
-    with_metrics(TimerActor::builder(), |timers, scrapes| async move {
-        let bell = Bell.start();
-        assert_eq!(bell.send(Set(HOUR)).await, Ok(true));
-        (0..3).for_each(|_| _ = timers.schedule_after(&bell, HOUR, Ring));
-        tokio::time::sleep(HOUR - Duration::from_secs(1)).await;
-        bell.do_send(Wait(Duration::from_secs(2)));
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        soon().await;
-        assert_eq!(scrapes.counters(), [4, 0, 0, 4], "due, and the actor waits");
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        soon().await;
-        assert_eq!(scrapes.counters(), [4, 4, 0, 0], "delivered");
-    });
-}
-
 #[test]
 fn the_timers_of_an_actor_that_stops() {
     with_metrics(TimerActor::builder(), |_, scrapes| async move {

@@ -38,36 +38,6 @@ fn a_message_is_not_held_up_by_the_inbox_of_another_actor() {
     assert_eq!(other.log(), [3]);
 }
 
-/// Foreign messages in the inbox of a restarted actor go to the next incarnation: a few in each turn, in order, and
-/// none is lost.
-#[test]
-fn messages_of_others_in_an_inbox_survive_its_owner_within_the_budget() {
-    let mut world = World::with(TimerActorBuilder::default().expiry_budget(2), ManualClock::new());
-    let target = world.addr.clone();
-    world.own(10, number(0));
-    for n in 1..=5 {
-        world.timers.schedule_after(&target, ms(10), number(n));
-    }
-    world.clock.jump(ms(10));
-    while world.driver_called.take() > 0 {
-        world.poll_driver();
-    }
-    assert_eq!(world.service.state().engine.in_inboxes(), 6);
-    assert!(world.listener.restart());
-    let mut seen = Vec::new();
-    while world.driver_called.take() > 0 {
-        world.poll_driver();
-        world.poll_listener();
-        seen.push(world.log().len());
-    }
-    seen.dedup();
-    assert_eq!(seen, [2, 4, 5]);
-    assert_eq!(world.log(), [1, 2, 3, 4, 5]);
-    let counters = world.timers.snapshot().counters;
-    assert_eq!((counters.cancelled, counters.delivered, counters.pending), (1, 5, 0));
-    assert_eq!(world.service.state().engine.owners(), 0, "and then it is forgotten");
-}
-
 /// The timer actor ends while a message is on its way through its actor's mailbox: the message is withdrawn.
 #[test]
 fn a_message_under_way_when_the_timer_actor_stops_is_a_dead_letter() {

@@ -1,7 +1,7 @@
 //! Messages that wait until their recipients keep up.
 
+use crate::MessageSource;
 use crate::service::by_hand::*;
-use crate::{MailboxPolicy, MessageSource, TimerLocation};
 
 impl World {
     fn place(&self, id: TimerId) -> Option<&'static str> {
@@ -114,21 +114,6 @@ fn a_message_whose_handler_stops_its_actor_is_delivered() {
     assert!(listener_called.hook.lock().unwrap().is_none());
     let counters = timers.snapshot().counters;
     assert_eq!((counters.delivered, counters.recipient_stopped, counters.pending), (1, 0, 0), "{counters:?}");
-}
-
-/// A plain message for an actor queues in its inbox behind earlier due messages, whatever its queue holds.
-#[test]
-fn a_message_in_an_inbox_is_found_there_although_its_recipient_has_a_line() {
-    let mut world = World::new();
-    let tracked = Target::tracked(&world.addr).mailbox_policy(MailboxPolicy::Wait { window: 1 });
-    world.timers.schedule_after(&tracked, ms(5), number(1));
-    world.own(10, number(2));
-    world.driver_at(5);
-    let plain = world.timers.schedule_after(&world.addr, ms(5), number(3));
-    world.driver_at(5);
-    assert!(world.service.state().queues.get(tracked.mailbox().unwrap()).is_some());
-    let place = world.timers.get(plain).map(|timer| timer.location);
-    assert_eq!(place, Some(TimerLocation::Inbox { length: 2, ahead: Some(1), by_mailbox: false }));
 }
 
 /// While the message of a timer is produced, the timer is cancelled and another one takes its slot.

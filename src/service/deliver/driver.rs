@@ -18,10 +18,9 @@ use crate::engine::{Due, DueTimer, OwnerId};
 use crate::metrics::{WakeupCause, gate};
 use crate::model::alarm::TimerSlot;
 use crate::model::clock::Alarm;
-use crate::model::mailbox_id::MailboxId;
 use crate::service::deliver::driver_state::NEVER;
 use crate::service::deliver::message_ref::MessageRef;
-use crate::service::deliver::message_stores::{SendFn, StateGuard};
+use crate::service::deliver::message_stores::StateGuard;
 use crate::service::deliver::turns::TurnBy;
 use crate::service::deliver::wakeup::Wakeup;
 use crate::service::state::{Service, State};
@@ -136,18 +135,9 @@ where
 /// A run of messages to recipients that are sent together: from one store, and all due before the next other entry.
 struct Run {
     messages: Vec<DueTimer<MessageRef>>,
-    longest: usize,
-    by: TurnBy,
 }
 
 impl Run {
-    /// On the timer actor's thread no inbox can be polled while messages wait in a run. On another thread an inbox
-    /// could be polled, and later messages would overtake the run: there each message is sent at once.
-    fn new(by: TurnBy, buffer: Vec<DueTimer<MessageRef>>) -> Self {
-        let longest = if by == TurnBy::Driver { SENT_TOGETHER } else { 1 };
-        Self { messages: buffer, longest, by }
-    }
-
     /// Adds a message. Sends the run first if the message is in another store, and afterwards if the run is full.
     fn add<'a>(
         &mut self,
@@ -159,16 +149,13 @@ impl Run {
             guard = self.post(service, guard);
         }
         self.messages.push(due);
-        if self.messages.len() >= self.longest { self.post(service, guard) } else { guard }
+        if self.messages.len() >= SENT_TOGETHER { self.post(service, guard) } else { guard }
     }
 
     fn post<'a>(&mut self, service: &'a Arc<Service>, guard: StateGuard<'a>) -> StateGuard<'a> {
         let Some(first) = self.messages.first().map(|first| first.payload) else { return guard };
         let Some(post) = guard.stores.post_of(first) else { return guard };
-        match self.by {
-            TurnBy::Driver => post(service, guard, &mut self.messages),
-            TurnBy::Watchdog => service.post_before_inbox(guard, post, &mut self.messages),
-        }
+        post(service, guard, &mut self.messages)
     }
 }
 
@@ -230,23 +217,10 @@ impl Service {
         self.note_lateness(&mut guard, now, by);
         let wall = self.check_wall_clock(&mut guard, readings);
         let mut budget = self.settings.expiry_budget;
-        if by == TurnBy::Driver {
-            let waiting = std::mem::take(&mut guard.driver.await_turn);
-            wakers.extend(waiting.into_iter().filter_map(|owner| guard.wake_inbox(owner)));
-        }
-        let mut run = Run::new(by, std::mem::take(&mut guard.driver.run));
+        let mut run = Run { messages: std::mem::take(&mut guard.driver.run) };
         // The inbox that was signalled last, while the lock is kept.
         let mut signalled = None;
         let exhausted = loop {
-            if !guard.owners.orphaned.is_empty() {
-                if budget == 0 {
-                    break true;
-                }
-                signalled = None;
-                guard = run.post(self, guard);
-                guard = self.send_foreign(guard, by, &mut budget);
-                continue;
-            }
             match guard.engine.expire(tick, wall, &mut budget) {
                 Due::Inbox(owner) if signalled == Some(owner) => {}
                 Due::Inbox(owner) => {
@@ -255,12 +229,7 @@ impl Service {
                 }
                 Due::Recipient(due) => {
                     signalled = None;
-                    if let Some(owner) = guard.waiting_before(due.payload) {
-                        guard.engine.queue_behind(due.key, owner);
-                        wakers.extend(self.signal_inbox(&mut guard, owner, now, by));
-                    } else {
-                        guard = run.add(self, guard, due);
-                    }
+                    guard = run.add(self, guard, due);
                 }
                 Due::Done => break false,
                 Due::Exhausted => break true,
@@ -269,7 +238,7 @@ impl Service {
         guard = run.post(self, guard);
         guard.driver.run = run.messages;
         let more_in_queues;
-        (guard, more_in_queues) = self.flush_ready(guard, by);
+        (guard, more_in_queues) = self.flush_ready(guard);
         if by == TurnBy::Driver {
             guard = self.free_ended(guard, budget);
         }
@@ -318,49 +287,8 @@ impl Service {
         if more { TurnResult::More } else { TurnResult::Sleep(sleep) }
     }
 
-    /// Sends messages for one recipient, before the messages in its inbox.
-    pub(crate) fn post_before_inbox<'a>(
-        self: &'a Arc<Self>,
-        guard: StateGuard<'a>,
-        post: SendFn,
-        messages: &mut Vec<DueTimer<MessageRef>>,
-    ) -> StateGuard<'a> {
-        let mailbox = messages.first().and_then(|first| guard.stores.mailbox_of(first.payload));
-        self.send_before_inbox(guard, mailbox, |guard| (post(self, guard, messages), ())).0
-    }
-
-    /// Sends a message to a recipient which, if it is an owner, must handle the message before those in its inbox. On
-    /// other threads than the sender's that inbox may be polled meanwhile.
-    pub(crate) fn send_before_inbox<'a, T>(
-        &'a self,
-        mut guard: StateGuard<'a>,
-        mailbox: Option<MailboxId>,
-        send: impl FnOnce(StateGuard<'a>) -> (StateGuard<'a>, T),
-    ) -> (StateGuard<'a>, T) {
-        let Some(mailbox) = mailbox else { return send(guard) };
-        if let Some(owner) = guard.owner_at(mailbox) {
-            guard.owners.send_begins(owner);
-        }
-        let (mut guard, sent) = send(guard);
-        // The recipient may have become an owner meanwhile. Its own messages are not in its inbox yet, since only the
-        // holder of the turn moves them there.
-        if let Some(owner) = guard.owner_at(mailbox) {
-            guard.owners.send_is_done(owner);
-            if let Some(waker) = guard.wake_inbox(owner) {
-                drop(guard);
-                Self::wake_all(vec![waker]);
-                guard = self.state();
-            }
-        }
-        (guard, sent)
-    }
-
     /// Notes a new message in the inbox of `owner`; returns the waker to call.
     fn signal_inbox(&self, state: &mut State, owner: OwnerId, now: Duration, by: TurnBy) -> Option<Waker> {
-        if !state.owners.asked.is_empty() && state.engine.inbox_len(owner) == 1 {
-            // While the inbox was empty, messages for the owner may have been sent behind that request.
-            state.owners.asked.remove(&owner);
-        }
         let owner_state = state.engine.owner_mut(owner)?;
         let waker = owner_state.signal();
         let (is_without_inbox, is_watched) = (owner_state.without_inbox, owner_state.is_watched);
@@ -427,27 +355,5 @@ impl Service {
             state.driver.wall_offset = Some(least);
         }
         Some(wall)
-    }
-
-    /// Sends the foreign messages in the inboxes of ended owners, before any that is due later.
-    fn send_foreign<'a>(
-        self: &'a Arc<Self>,
-        mut guard: StateGuard<'a>,
-        by: TurnBy,
-        budget: &mut usize,
-    ) -> StateGuard<'a> {
-        let mut run = Run::new(by, Vec::new());
-        while *budget > 0
-            && let Some(queue_owner) = guard.owners.orphaned.front().copied()
-        {
-            match guard.engine.first_foreign(queue_owner) {
-                Some(foreign) => {
-                    *budget -= 1;
-                    guard = run.add(self, guard, foreign);
-                }
-                None => drop(guard.owners.orphaned.pop_front()),
-            }
-        }
-        run.post(self, guard)
     }
 }

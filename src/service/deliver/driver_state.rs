@@ -20,8 +20,6 @@ pub(crate) struct DriverState {
     pub(crate) driven: Duration,
     /// The lead of the wall clock over the monotonic clock at the last comparison, in nanoseconds.
     pub(crate) wall_offset: Option<i128>,
-    /// Owners whose inbox found the turn taken by the watchdog. The driver, which is woken after that turn, wakes them.
-    pub(crate) await_turn: Vec<OwnerId>,
     /// Owners with messages in their inbox, and since when they have taken none, for the watchdog.
     pub(crate) watched_inboxes: VecDeque<(Duration, OwnerId)>,
     /// Drains that wait until the timers due soon have ended.
@@ -43,7 +41,6 @@ impl Default for DriverState {
             armed: NEVER,
             driven: Duration::ZERO,
             wall_offset: None,
-            await_turn: Vec::new(),
             watched_inboxes: VecDeque::new(),
             wind_downs: Vec::new(),
             run: Vec::new(),

@@ -3,8 +3,7 @@
 //! Due messages must leave in order, and the state is unlocked while they are sent. So one thread at a time has the
 //! turn, and none waits for it: a driver that finds it taken returns without a look and without an alarm. Hence a
 //! thread that had the turn in the driver's place gives it up and then wakes the driver, which looks itself, unless
-//! nothing changed and no attempt was missed. An inbox that finds the turn taken sleeps until the driver's next turn,
-//! since the watchdog may be running user code, which takes its time.
+//! nothing changed and no attempt was missed.
 
 use std::sync::atomic::fence;
 use std::sync::{PoisonError, TryLockError};
@@ -25,8 +24,8 @@ pub(crate) enum TurnBy {
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
     taken: Mutex<()>,
-    /// Set before each attempt on the driver's thread, and cleared by the driver's turn: if it is set, the driver or an
-    /// inbox may have found the turn taken.
+    /// Set before each attempt of the driver, and cleared by its turn: if it is set, the driver may have found the turn
+    /// taken.
     missed: AtomicBool,
     driver: AtomicWaker,
 }
@@ -52,17 +51,12 @@ impl Turns {
 
     /// Claims the turn for the driver; `None` if it is taken.
     pub(crate) fn claim(&self) -> Option<Claim<'_>> {
-        let claim = self.claim_for_inbox()?;
-        self.missed.store(false, Ordering::SeqCst);
-        Some(claim)
-    }
-
-    /// Claims the turn for an inbox on the driver's thread; `None` if it is taken. The driver's own miss remains.
-    pub(crate) fn claim_for_inbox(&self) -> Option<Claim<'_>> {
         self.missed.store(true, Ordering::SeqCst);
         // Either this thread sees the turn given up, or the thread that gave it up sees the mark.
         fence(Ordering::SeqCst);
-        Some(Claim { turn: Some(self.take()?), elsewhere: None, has_changed: true })
+        let turn = self.take()?;
+        self.missed.store(false, Ordering::SeqCst);
+        Some(Claim { turn: Some(turn), elsewhere: None, has_changed: true })
     }
 
     /// Claims the turn for a thread other than the driver's, which may look for it meanwhile; `None` if it is taken.

@@ -24,12 +24,7 @@ impl State {
             owner_state.ended = true;
         }
         self.unlist_slow(owner);
-        self.owners.forget_send(owner);
-        self.owners.asked.remove(&owner);
         self.owners.ended.push(owner);
-        if self.engine.has_foreign(owner) {
-            self.owners.orphaned.push_back(owner);
-        }
     }
 
     /// Whether a timer has ended with its actor, and only waits to be freed: nobody finds it any more.
@@ -83,8 +78,6 @@ impl Service {
                     self.discard(guard, payload);
                     guard = self.state();
                 }
-                // Its foreign messages have not been sent yet.
-                None if guard.engine.owned(owner) > 0 => break,
                 None => {
                     guard.owners.ended.pop();
                     let owner_state = guard.engine.remove_owner(owner);

@@ -3,7 +3,6 @@
 //! The mailbox then carries a request, [`DueTimers`], to run them. Its handler takes them out of the inbox as a poll of
 //! the inbox does, so a cancel stays exact until a handler begins. An actor accepts the request once for its type.
 
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use actix::fut::wrap_future;
@@ -15,15 +14,20 @@ use crate::model::handled_by::AcceptsDueTimers;
 use crate::service::deliver::message_stores::StateGuard;
 use crate::service::owner::inbox::{MESSAGES_PER_POLL, give_way};
 use crate::service::owner::owner_state::BoxedAsk;
-use crate::service::owner::owners::Again;
 use crate::service::state::{Service, State};
 
 impl State {
     /// Returns the function that requests an owner to run its due timers, unless that is requested already or it does
     /// not accept it.
     fn ask_of(&self, owner: OwnerId) -> Option<BoxedAsk> {
-        let link = self.engine.owner(owner).filter(|_| !self.owners.asked.contains_key(&owner))?.link.as_ref()?;
+        let link = self.engine.owner(owner).filter(|owner_state| !owner_state.asked)?.link.as_ref()?;
         link.actor.ask_to_run_due(&self.owners.accepting)
+    }
+
+    /// Notes whether an owner is requested to run its due timers. Returns whether it was before.
+    fn set_asked(&mut self, owner: OwnerId, asked: bool) -> bool {
+        let owner_state = self.engine.owner_mut(owner);
+        owner_state.is_some_and(|owner_state| std::mem::replace(&mut owner_state.asked, asked))
     }
 
     /// Whether an owner accepts requests to run its due timers.
@@ -50,32 +54,27 @@ impl Service {
     /// accept it.
     pub(crate) fn ask_to_run_due<'a>(&'a self, mut guard: StateGuard<'a>, owner: OwnerId) -> StateGuard<'a> {
         let Some(ask) = guard.ask_of(owner) else { return guard };
-        guard.owners.requests += 1;
-        let request = guard.owners.requests;
-        guard.owners.asked.insert(owner, request);
+        guard.set_asked(owner, true);
         drop(guard);
         // An address is created for this, and may be the last.
-        let is_asked = self.contain(|| ask(DueTimers { request })).unwrap_or(true);
+        let is_asked = self.contain(|| ask(DueTimers(()))).unwrap_or(true);
         let mut guard = self.state();
         if !is_asked {
-            guard.owners.asked.remove(&owner);
+            guard.set_asked(owner, false);
         }
         guard
     }
 
-    /// Runs the first due timers of an actor that was requested to, unless the request is out of date: the owner may
-    /// be the next incarnation, or messages behind the request in the mailbox may precede those in the inbox now.
-    pub(crate) fn run_due<A>(&self, owner: OwnerId, request: u64, actor: &mut A, ctx: &mut A::Context)
+    /// Runs the first due timers of an actor that was requested to. The request may have been meant for an earlier
+    /// incarnation, whose timers have ended; then it is too early, or in vain.
+    pub(crate) fn run_due<A>(&self, owner: OwnerId, actor: &mut A, ctx: &mut A::Context)
     where
         A: Actor,
         A::Context: AsyncContext<A>,
     {
-        let mut state = self.state();
-        if state.owners.asked.get(&owner) != Some(&request) {
+        if !self.state().set_asked(owner, false) {
             return;
         }
-        state.owners.asked.remove(&owner);
-        drop(state);
         let mut left = MESSAGES_PER_POLL;
         // While the context waits for a future it leaves its mailbox alone, too: the next request comes after that.
         while !ctx.waiting() {
@@ -89,36 +88,12 @@ impl Service {
             if state.owners.mailbox_deliveries.contains_key(&owner) {
                 return;
             }
-            match state.owners.send_precedes(owner) {
-                None => {}
-                // That message may be behind this request in the mailbox; it is before the next.
-                Some(Again::AtOnce) => break,
-                // The sender, or the next check of the watchdog, continues.
-                Some(Again::WhenCalled) => return,
-            }
-            let Some(due) = state.engine.take_due(owner) else {
-                // An empty inbox, or a foreign message.
-                return self.send_next(state, owner);
-            };
+            let Some(due) = state.engine.take_due(owner) else { return };
             self.deliver_own(state, due, actor, ctx);
         }
         let state = self.state();
         if state.engine.inbox_len(owner) > 0 {
             drop(self.ask_to_run_due(state, owner));
-        }
-    }
-
-    /// Has the next message of an inbox, if there is one, sent to its owner. It is a foreign one.
-    fn send_next(&self, mut state: StateGuard<'_>, owner: OwnerId) {
-        let Some(key) = state.engine.first_due(owner) else { return };
-        if state.engine.owner(owner).is_some_and(|owner_state| owner_state.without_inbox) {
-            state.owners.without_inbox.push(owner);
-            drop(state);
-            self.turns.wake_driver();
-        } else {
-            drop(state);
-            self.completions.lock().unwrap_or_else(PoisonError::into_inner).push((owner, key));
-            self.wake_watchdog();
         }
     }
 }

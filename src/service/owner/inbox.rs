@@ -285,38 +285,11 @@ where
                     Err(again) => return this.poll_again(again, cx),
                 }
             }
-            if let Some(again) = state.owners.send_precedes(this.owner) {
-                drop(state);
-                return this.poll_again(again, cx);
-            }
             let upcoming = state.engine.upcoming_chunk(this.owner);
             if std::mem::replace(&mut fetched, upcoming) != upcoming {
                 state.stores.fetch(state.engine.upcoming(this.owner));
             }
-            let Some(due) = state.engine.take_due(this.owner) else {
-                let next = state.engine.next_due(this.owner);
-                let Some(post) = next.and_then(|next| state.stores.post_of(next)) else { return Poll::Pending };
-                // A foreign message to this actor. The next poll comes after the mailbox, and continues with the rest.
-                // It is sent only while the watchdog, which might send later messages meanwhile, has no turn.
-                let Some(claim) = this.service.turns.claim_for_inbox() else {
-                    state.driver.await_turn.push(this.owner);
-                    return Poll::Pending;
-                };
-                // It would be behind a request to run due timers, which must not overtake it.
-                state.owners.asked.remove(&this.owner);
-                match state.engine.take_for_send(this.owner) {
-                    Some(due) => {
-                        let publish = state.reports.published.ask_to_publish();
-                        drop(post(&this.service, state, &mut vec![due]));
-                        if publish {
-                            this.service.turns.wake_driver();
-                        }
-                    }
-                    None => drop(state),
-                }
-                drop(claim);
-                return this.poll_again(Again::AtOnce, cx);
-            };
+            let Some(due) = state.engine.take_due(this.owner) else { return Poll::Pending };
             if let Some(owner_state) = state.engine.owner_mut(this.owner) {
                 owner_state.moved = true;
             }

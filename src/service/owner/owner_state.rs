@@ -27,6 +27,8 @@ pub(crate) struct OwnerState {
     pub(crate) detached: bool,
     /// Whether its actor has stopped or was restarted.
     pub(crate) ended: bool,
+    /// Whether it was requested through its mailbox to run its due timers, and has not begun.
+    pub(crate) asked: bool,
     /// Whether the watchdog checks its inbox.
     pub(crate) is_watched: bool,
     /// Whether the inbox has taken a message since the watchdog's last check.
@@ -99,6 +101,7 @@ impl OwnerState {
             without_inbox: false,
             detached: false,
             ended: false,
+            asked: false,
             is_watched: false,
             moved: false,
             slow_since: None,

@@ -20,9 +20,6 @@ pub(crate) struct Owners {
     pub(crate) ended: Vec<OwnerId>,
     /// Messages of timers of ended owners whose places new ones have taken: the driver's next turn drops them.
     pub(crate) freed: Vec<MessageRef>,
-    /// Ended owners with foreign messages in their inboxes, in the order of their ends. These messages leave before any
-    /// other.
-    pub(crate) orphaned: VecDeque<OwnerId>,
     /// Owners whose inbox is to be emptied through the mailbox, or that may have stopped.
     pub(crate) without_inbox: Vec<OwnerId>,
     /// Owners without an inbox in their context, which are checked at `detached_check_at`.
@@ -30,15 +27,7 @@ pub(crate) struct Owners {
     pub(crate) detached_check_at: Duration,
     /// Own messages on their way through the mailbox: at most one per owner, and none may overtake it.
     pub(crate) mailbox_deliveries: FxHashMap<OwnerId, MailboxDelivery>,
-    /// Owners to which some thread sends a message that must precede the messages of their inboxes, and the next
-    /// poll of their inboxes: at once if it is in the mailbox.
-    preceding_sends: FxHashMap<OwnerId, Again>,
     pub(crate) accepting: Accepting,
-    /// Owners that were requested through their mailboxes to run their due timers, and have not begun; with the number
-    /// of the request.
-    pub(crate) asked: FxHashMap<OwnerId, u64>,
-    /// The number of such requests so far.
-    pub(crate) requests: u64,
 }
 
 /// A message on its way through the mailbox of its owner.
@@ -67,35 +56,5 @@ impl Owners {
         if self.by_mailbox.get(&mailbox) == Some(&owner) {
             self.by_mailbox.remove(&mailbox);
         }
-    }
-
-    /// Notes that a thread, usually the watchdog's, starts to send a message to `owner`. Messages that enter the inbox
-    /// meanwhile are due later.
-    pub(crate) fn send_begins(&mut self, owner: OwnerId) {
-        self.preceding_sends.insert(owner, Again::WhenCalled);
-    }
-
-    /// Notes that the message is in the mailbox. The inbox, which may wait for that, is to be woken.
-    pub(crate) fn send_is_done(&mut self, owner: OwnerId) {
-        self.preceding_sends.insert(owner, Again::AtOnce);
-    }
-
-    /// Returns the next poll of a polled inbox that must let such a message go first. A context empties its mailbox
-    /// before it polls its items, so a message in the mailbox at one poll has been handled at the next.
-    pub(crate) fn send_precedes(&mut self, owner: OwnerId) -> Option<Again> {
-        if self.preceding_sends.is_empty() {
-            return None;
-        }
-        let again = *self.preceding_sends.get(&owner)?;
-        if again == Again::AtOnce {
-            self.forget_send(owner);
-            // It may be behind a request to run due timers.
-            self.asked.remove(&owner);
-        }
-        Some(again)
-    }
-
-    pub(crate) fn forget_send(&mut self, owner: OwnerId) {
-        self.preceding_sends.remove(&owner);
     }
 }

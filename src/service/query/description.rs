@@ -56,20 +56,17 @@ impl State {
                 TimerLocation::Wheel { level, bucket, width: service.tick.time_of(ticks), expires_in }
             }
             (Stage::Due, Some(owner)) => in_inbox(owner),
-            (Stage::Foreign, Some(queue_owner)) => match queue() {
-                Some(queue) if queue.queue_owner == queue_owner => TimerLocation::Queue {
-                    length: self.engine.inbox_len(queue_owner),
-                    ahead: self.engine.position_in_inbox(queue_owner, key, most),
-                    under_way: queue.under_way() as u64,
-                },
-                _ => in_inbox(queue_owner),
+            (Stage::Queued, Some(queue_owner)) => TimerLocation::Queue {
+                length: self.engine.inbox_len(queue_owner),
+                ahead: self.engine.position_in_inbox(queue_owner, key, most),
+                under_way: queue().map_or(0, |queue| queue.under_way() as u64),
             },
             (Stage::Posted, _) => {
                 TimerLocation::Mailbox { under_way: queue().map_or(1, |queue| queue.under_way() as u64) }
             }
             (Stage::Making, _) => TimerLocation::Source,
-            // A timer in an inbox always has an owner.
-            (Stage::InFlight | Stage::Due | Stage::Foreign, _) => TimerLocation::Flight,
+            // A timer in an inbox or a queue always has an owner.
+            (Stage::InFlight | Stage::Due | Stage::Queued, _) => TimerLocation::Flight,
             (Stage::Between, _) => TimerLocation::Handler,
         }
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use actix::ResponseFuture;
 use rustc_hash::FxHashSet;
 
-use crate::engine::{KeyScope, OwnerId, Stage, TimerGroup};
+use crate::engine::{KeyScope, OwnerId, TimerGroup};
 use crate::model::actor_id::ActorId;
 use crate::model::error::CancelOutcome;
 use crate::model::filter::TimerFilter;
@@ -257,16 +257,13 @@ impl Service {
     /// Returns an owner's own timers of a group. To be called on its actor's thread.
     pub(crate) fn timers_of_owner_in(&self, owner: OwnerId, group: &TimerGroup) -> Vec<Key> {
         let state = self.state();
-        let is_group_shorter = state.engine.group_len(group) < state.engine.owned_itself(owner);
+        let is_group_shorter = state.engine.group_len(group) < state.engine.owned(owner);
         drop(state);
         let timers = if is_group_shorter { self.timers_of_group(group) } else { self.timers_of_owner(owner) };
         let mut found = Vec::new();
         for page in timers.chunks(PAGE) {
             let state = self.state();
-            let is_own = |timer: Key| {
-                let view = state.engine.view(timer);
-                view.is_some_and(|view| view.owner == Some(owner) && view.stage != Stage::Foreign)
-            };
+            let is_own = |timer: Key| state.engine.view(timer).is_some_and(|view| view.owner == Some(owner));
             let is_in_group = |timer: Key| state.engine.group_of(timer) == Some(group);
             found.extend(page.iter().copied().filter(|timer| is_in_group(*timer) && is_own(*timer)));
         }

@@ -78,7 +78,7 @@ fn enqueue_due<'a, J: Job<To = Queued<MessageOf<J>>>>(
         let queue = mailbox.and_then(|mailbox| Some((mailbox, state.queue_for(mailbox, || target.weak_hold())?)));
         match queue {
             Some((mailbox, queue_owner)) => {
-                state.engine.queue_behind(due.key, queue_owner);
+                state.engine.enqueue(due.key, queue_owner);
                 state = service.flush(state, mailbox).0;
             }
             None => {

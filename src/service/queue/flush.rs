@@ -5,7 +5,6 @@ use std::sync::Arc;
 use crate::engine::Outcome;
 use crate::model::mailbox_id::MailboxId;
 use crate::service::deliver::message_stores::StateGuard;
-use crate::service::deliver::turns::TurnBy;
 use crate::service::state::{Service, State};
 use crate::timing::Key;
 
@@ -42,18 +41,13 @@ impl Service {
     }
 
     /// Flushes the marked queues, within a budget. Returns true if there are more.
-    pub(crate) fn flush_ready<'a>(
-        self: &'a Arc<Self>,
-        mut guard: StateGuard<'a>,
-        by: TurnBy,
-    ) -> (StateGuard<'a>, bool) {
+    pub(crate) fn flush_ready<'a>(self: &'a Arc<Self>, mut guard: StateGuard<'a>) -> (StateGuard<'a>, bool) {
         let mut budget = self.settings.expiry_budget;
         while budget > 0
             && let Some(mailbox) = guard.queues.take_ready()
         {
             let sent;
-            let elsewhere = (by == TurnBy::Watchdog).then_some(mailbox);
-            (guard, sent) = self.send_before_inbox(guard, elsewhere, |guard| self.flush(guard, mailbox));
+            (guard, sent) = self.flush(guard, mailbox);
             budget = budget.saturating_sub(sent.max(1));
             guard.reports.published.ask_to_publish();
         }

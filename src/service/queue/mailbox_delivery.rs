@@ -63,23 +63,12 @@ impl Service {
         by: TurnBy,
         now: Duration,
     ) -> StateGuard<'a> {
-        let due = loop {
-            // The owner may have ended while a foreign message was sent. Then the mailbox belongs to the next
-            // incarnation.
-            if guard.engine.owner(owner).is_none_or(|owner_state| owner_state.ended)
-                || guard.engine.inbox_len(owner) == 0
-            {
-                return guard;
-            }
-            let next = self.next_for_mailbox(&guard, owner, now);
-            let Some(next) = next else { return self.ask_to_run_due(guard, owner) };
-            let Some(due) = guard.engine.send_off(next) else { return guard };
-            match guard.stores.post_of(due.payload) {
-                // A foreign message: it goes to the mailbox anyway.
-                Some(post) => guard = self.post_before_inbox(guard, post, &mut vec![due]),
-                None => break due,
-            }
-        };
+        // In an ended owner's place its mailbox belongs to the next incarnation.
+        if guard.engine.owner(owner).is_none_or(|owner_state| owner_state.ended) || guard.engine.inbox_len(owner) == 0 {
+            return guard;
+        }
+        let Some(next) = self.next_for_mailbox(&guard, owner, now) else { return self.ask_to_run_due(guard, owner) };
+        let Some(due) = guard.engine.send_off(next) else { return guard };
         let send = guard.stores.store(due.payload.store).and_then(|store| {
             let owner_state = guard.engine.owner(owner)?;
             owner_state.link.as_ref()?.actor.send_to_owner(&store.route)

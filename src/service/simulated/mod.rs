@@ -27,7 +27,7 @@ use crate::service::query::directory;
 use crate::service::simulated::records::{Kind, MILLISECOND, Records};
 use crate::service::simulated::series::Plan;
 use crate::service::simulated::subject::{
-    Act, Behind, Flood, Other, Own, Plain, Subject, Supervised_, any_delay, cancel_any, move_any,
+    Act, Busy, Flood, Other, Own, Plain, Subject, Supervised_, any_delay, cancel_any, move_any,
 };
 use crate::service::state::{Service, Settings};
 use crate::simulation::arbiter::{Arbiter, Task, VirtualClock};
@@ -252,10 +252,10 @@ impl Scenario {
             self.records.scheduled(number, id, MILLISECOND);
         }
         for addr in &self.addrs {
-            addr.do_send(Behind(0));
+            addr.do_send(Busy(0));
         }
         for addr in &self.addrs {
-            addr.do_send(Behind((20 + random(6)) * MILLISECOND));
+            addr.do_send(Busy((20 + random(6)) * MILLISECOND));
         }
     }
 

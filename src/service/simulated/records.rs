@@ -41,9 +41,13 @@ impl Kind {
         matches!(self, Self::TrackedInLine | Self::Windowed | Self::WindowedTracked)
     }
 
-    /// Whether a message that is due earlier precedes a later one.
+    /// Whether a message that is due earlier precedes a later one: own timers and timers for a target have an order of
+    /// their own each.
     const fn comes_before(self, later: Self) -> bool {
-        !self.may_wait() || !matches!(later, Self::Own | Self::Plain)
+        match (self, later) {
+            (Self::Own, _) | (_, Self::Own) => matches!((self, later), (Self::Own, Self::Own)),
+            _ => !self.may_wait() || !matches!(later, Self::Plain),
+        }
     }
 }
 
@@ -546,7 +550,7 @@ impl Records {
         self.log().drop_drains = Some(0);
         drop();
         if self.log().drop_drains.take() != Some(1) {
-            self.fail("a drain returned a foreign message".to_owned());
+            self.fail("a drain returned an unknown message".to_owned());
         }
     }
 

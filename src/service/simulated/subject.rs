@@ -111,15 +111,15 @@ impl Handler<Flood> for Subject {
     }
 }
 
-/// A message behind foreign ones: due a little later, in an arbiter that is busy for this time.
+/// Schedules an own message that is due a little later, in an arbiter that is busy for this time.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub(crate) struct Behind(pub(crate) u64);
+pub(crate) struct Busy(pub(crate) u64);
 
-impl Handler<Behind> for Subject {
+impl Handler<Busy> for Subject {
     type Result = ();
 
-    fn handle(&mut self, Behind(time): Behind, ctx: &mut Context<Self>) {
+    fn handle(&mut self, Busy(time): Busy, ctx: &mut Context<Self>) {
         if matches!(ctx.state(), ActorState::Stopping | ActorState::Stopped) {
             return;
         }
