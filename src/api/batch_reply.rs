@@ -15,7 +15,6 @@ use actix::{AsyncContext, Context};
 use crate::api::answer::{drop_parts, send_reply};
 use crate::api::batch::ScheduleBatch;
 use crate::api::timer_actor::TimerActor;
-use crate::model::carried::{Boxed, Carried, is_large};
 use crate::model::error::ScheduleError;
 use crate::model::id::TimerId;
 use crate::model::timer_message::TimerMessage;
@@ -40,15 +39,11 @@ where
 {
     /// Handles one request budget of entries. Returns true if none is left.
     fn take_part(&mut self) -> bool {
-        if const { is_large::<M>() } { self.take_part_as::<Boxed<M>>() } else { self.take_part_as::<M>() }
-    }
-
-    fn take_part_as<C: Carried<Message = M>>(&mut self) -> bool {
         let Self { service, entries, answers } = self;
         let mut left = service.settings.request_budget;
         while left > 0 && !entries.as_slice().is_empty() {
             let most = left.min(ADMITTED_AT_ONCE);
-            service.schedule_batch::<C>(entries.by_ref().take(most).collect(), answers);
+            service.schedule_batch(entries.by_ref().take(most).collect(), answers);
             left -= most;
         }
         self.entries.as_slice().is_empty()

@@ -2,9 +2,8 @@
 //!
 //! Nothing here knows a service or schedules anything. In reading order:
 //!
-//! 1. Messages: `timer_message` is the bound for all of them, `handled_by` that with their actor; `carried` boxes large
-//!    ones; `source` produces the messages of repeating timers. `closure` is a message that runs itself, on the thread
-//!    of its `thread_bound` value.
+//! 1. Messages: `timer_message` is the bound for all of them, `handled_by` that with their actor; `source` produces the
+//!    messages of repeating timers. `closure` is a message that runs itself, on the thread of its `thread_bound` value.
 //! 2. Recipients: `target`, `mailbox_policy`; `tracked` is the token of tracked delivery; `reply` the result of a
 //!    handler.
 //! 3. Time: `clock` with its `alarm`; `manual_clock` for tests; `request_time`, the creation time of a request.
@@ -16,7 +15,6 @@
 
 pub(crate) mod actor_id;
 pub(crate) mod alarm;
-pub(crate) mod carried;
 pub(crate) mod clock;
 pub(crate) mod closure;
 #[cfg(feature = "cron")]

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use actix::{Actor, WeakAddr};
 
 use crate::engine::{DueTimer, Outcome};
-use crate::model::carried::{Carried, send};
 use crate::model::closure::{AnyClosure, Closure, Place, Run};
 use crate::model::handled_by::{Delivered, HandledBy};
 use crate::model::id::TimerId;
@@ -77,8 +76,7 @@ pub(crate) trait OwnHandler<A: Actor, M: TimerMessage>: 'static {
     /// Returns the function that sends a message through the owner's mailbox, if messages can be sent.
     fn send_to_owner<J>() -> Option<SendToOwnerFn<A>>
     where
-        J: Job,
-        J::Carried: Carried<Message = M>;
+        J: Job<Message = M>;
 }
 
 /// The actor's `Handler<M>`.
@@ -106,8 +104,7 @@ where
 
     fn send_to_owner<J>() -> Option<SendToOwnerFn<A>>
     where
-        J: Job,
-        J::Carried: Carried<Message = M>,
+        J: Job<Message = M>,
     {
         Some(send_to_owner::<A, J>)
     }
@@ -166,7 +163,7 @@ fn deliver<A, H, J>(
     deferred.discard(service);
     let Some(message) = message else { return };
     let _delivering = service.contain(|| service.begin_delivery(due.key, due.deadline));
-    H::handle(message.unpack(), actor, ctx);
+    H::handle(message, actor, ctx);
     if let Some(clocks) = resume {
         service.resume(due.key, clocks);
     }
@@ -190,7 +187,7 @@ where
     let (message, deferred) = J::send_off(produced, &mut state, ticket);
     drop(state);
     deferred.discard(service);
-    message?.unpack().request(addr)
+    message?.request(addr)
 }
 
 /// A message for a recipient between two steps.
@@ -260,8 +257,9 @@ fn post<'a, J: Job>(
             // The metrics recorder is foreign code. If it panics, the rest is still sent.
             let _delivering = service.contain(|| service.begin_delivery_at(due.key, due.deadline, now));
             // If a waker panics, the message is in the mailbox all the same.
-            let sent = service.contain(|| send(recipient, message)).unwrap_or(Ok(()));
-            if let Err(message) = sent {
+            let sent = service.contain(|| recipient.try_send(message)).unwrap_or(Ok(()));
+            if let Err(closed) = sent {
+                let message = closed.into_inner();
                 stopped_just_now.push(due.key);
                 match id {
                     Some(id) => letters.push(DeadLetterEvent::of(id, due.deadline, STOPPED, Some(message))),

@@ -17,7 +17,6 @@
 use actix::Recipient;
 
 use crate::engine::{DeadLetterReason, DueTimer, Outcome};
-use crate::model::carried::Carried;
 use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::message_ref::{BoxedMessage, MessageRef, Ticket};
@@ -89,12 +88,12 @@ impl<M: TimerMessage> Destination<M> for Queued<M> {
 }
 
 /// The type of the messages of a job.
-pub(crate) type MessageOf<J> = <<J as Job>::Carried as Carried>::Message;
+pub(crate) type MessageOf<J> = <J as Job>::Message;
 
 /// The stored part of a timer, and the steps of its message.
 pub(crate) trait Job: Send + Sized + 'static {
-    type Carried: Carried;
-    type To: Destination<<Self::Carried as Carried>::Message>;
+    type Message: TimerMessage;
+    type To: Destination<Self::Message>;
     /// The message, or its producer, before it is stored.
     type Packed;
     /// A message that left the store, or its producer.
@@ -144,7 +143,7 @@ pub(crate) trait Job: Send + Sized + 'static {
 
     /// Step 3 for a message whose timer stays in flight until its handler has ended.
     fn send_off(produced: Self::Produced, state: &mut State, ticket: Ticket)
-    -> (Option<Self::Carried>, Deferred<Self>);
+    -> (Option<Self::Message>, Deferred<Self>);
 
     /// Returns the message of a timer that ends before its time, to be given back or dropped.
     fn take_boxed(self) -> Option<BoxedMessage>;
@@ -153,7 +152,7 @@ pub(crate) trait Job: Send + Sized + 'static {
 /// A message whose outcome has been counted.
 pub(crate) struct Committed<J: Job> {
     /// The message; `None` if nothing is to be handed over.
-    pub(crate) message: Option<J::Carried>,
+    pub(crate) message: Option<J::Message>,
     /// Set if the next repetition is counted from the end of the handler.
     pub(crate) resume: Option<Clocks>,
     pub(crate) deferred: Deferred<J>,
@@ -162,7 +161,7 @@ pub(crate) struct Committed<J: Job> {
 /// Values to be dropped, and a dead letter to be emitted, after unlocking.
 pub(crate) struct Deferred<J: Job> {
     /// A message that is not handed over.
-    pub(crate) message: Option<J::Carried>,
+    pub(crate) message: Option<J::Message>,
     pub(crate) producer: Option<J::Producer>,
     pub(crate) rest: Option<J::Rest>,
     /// An address may be the last of its actor.
@@ -176,7 +175,7 @@ impl<J: Job> Deferred<J> {
     pub(crate) const NONE: Self = Self { message: None, producer: None, rest: None, target: None, lost: None };
 
     /// Adds an undeliverable message: as a dead letter if there is a subscriber.
-    pub(crate) fn lose(&mut self, ticket: Ticket, reason: DeadLetterReason, message: Option<J::Carried>) {
+    pub(crate) fn lose(&mut self, ticket: Ticket, reason: DeadLetterReason, message: Option<J::Message>) {
         match ticket.id {
             Some(id) => self.lost = Some(Box::new(DeadLetterEvent::of(id, ticket.due.deadline, reason, message))),
             None => self.message = message,

@@ -1,27 +1,27 @@
 //! The message of a timer that does not repeat, as it is stored.
 
 use crate::engine::{DueTimer, Outcome};
-use crate::model::carried::Carried;
 use crate::model::target::Target;
+use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::job::{Committed, Deferred, Destination, Job, Via};
 use crate::service::deliver::message_ref::{BoxedContents, BoxedMessage, MessageRef, Ticket};
 use crate::service::deliver::wakeup::Wakeup;
 use crate::service::state::{Service, State};
 
 /// A message and its destination.
-pub(crate) struct Once<C, D> {
+pub(crate) struct Once<M, D> {
     pub(crate) to: D,
-    pub(crate) message: C,
+    pub(crate) message: M,
 }
 
-impl<C, D> Job for Once<C, D>
+impl<M, D> Job for Once<M, D>
 where
-    C: Carried,
-    D: Destination<C::Message>,
+    M: TimerMessage,
+    D: Destination<M>,
 {
-    type Carried = C;
+    type Message = M;
     type To = D;
-    type Packed = C;
+    type Packed = M;
     type Taken = Self;
     /// The outcome is set if the message is not to be delivered.
     type Produced = (Self, Option<Outcome>);
@@ -31,7 +31,7 @@ where
     const PRODUCES: bool = false;
 
     #[inline(always)]
-    fn new(to: D, message: C) -> Self {
+    fn new(to: D, message: M) -> Self {
         Self { to, message }
     }
 
@@ -49,7 +49,7 @@ where
     }
 
     #[inline(always)]
-    fn target_of(taken: &Self) -> Option<&Target<C::Message>> {
+    fn target_of(taken: &Self) -> Option<&Target<M>> {
         taken.to.target()
     }
 
@@ -85,11 +85,11 @@ where
     }
 
     #[inline(always)]
-    fn send_off((Self { to, message }, _): Self::Produced, _: &mut State, _: Ticket) -> (Option<C>, Deferred<Self>) {
+    fn send_off((Self { to, message }, _): Self::Produced, _: &mut State, _: Ticket) -> (Option<M>, Deferred<Self>) {
         (Some(message), Deferred { rest: Some(to), ..Deferred::NONE })
     }
 
     fn take_boxed(self) -> Option<BoxedMessage> {
-        Some(BoxedMessage { contents: BoxedContents::Message(self.message.into_any()), rest: Box::new(self.to) })
+        Some(BoxedMessage { contents: BoxedContents::Message(Box::new(self.message)), rest: Box::new(self.to) })
     }
 }

@@ -3,8 +3,9 @@
 use std::time::{Duration, SystemTime};
 
 use crate::engine::{ClockReading, DeadLetterReason, DueTimer, NextRun, Outcome, Recurrence, Repeated};
-use crate::model::carried::Carried;
+use crate::model::source::MessageSource;
 use crate::model::target::Target;
+use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::job::{Committed, Deferred, Destination, Job, Via};
 use crate::service::deliver::message_ref::{BoxedContents, BoxedMessage, MessageRef, Ticket};
 use crate::service::deliver::wakeup::Wakeup;
@@ -16,46 +17,46 @@ use crate::service::state::{Service, State};
 const PANICKED: DeadLetterReason = DeadLetterReason::SourcePanicked;
 
 /// A producer and the destination of its messages.
-pub(crate) struct Series<C: Carried, D> {
+pub(crate) struct Series<M: TimerMessage, D> {
     pub(crate) to: D,
     /// Absent while a message is produced.
-    pub(crate) producer: Option<Producer<C>>,
+    pub(crate) producer: Option<Producer<M>>,
 }
 
 /// Produces the messages of a timer, and its wall-clock times if it follows a calendar.
-pub(crate) struct Producer<C: Carried> {
-    pub(crate) source: C::Source,
+pub(crate) struct Producer<M: TimerMessage> {
+    pub(crate) source: MessageSource<M>,
     /// Boxed, since it is large, and few timers follow one.
     pub(crate) calendar: Option<Box<Calendar>>,
 }
 
 /// A due repetition.
-pub(crate) struct Taken<C: Carried> {
+pub(crate) struct Taken<M: TimerMessage> {
     recurrence: Recurrence,
-    producer: Producer<C>,
-    target: Option<Target<C::Message>>,
+    producer: Producer<M>,
+    target: Option<Target<M>>,
 }
 
 /// A repetition after the production of its message.
-pub(crate) struct Produced<C: Carried> {
+pub(crate) struct Produced<M: TimerMessage> {
     /// The clocks that determine the next repetition.
     clocks: Clocks,
-    producer: Producer<C>,
-    target: Option<Target<C::Message>>,
+    producer: Producer<M>,
+    target: Option<Target<M>>,
     /// The message, or the outcome of the timer.
-    result: Result<WithNext<C>, Outcome>,
+    result: Result<WithNext<M>, Outcome>,
 }
 
 /// A produced message, and the run after it.
-struct WithNext<C> {
-    message: C,
+struct WithNext<M> {
+    message: M,
     next: NextRun,
     now: ClockReading,
 }
 
-impl<C: Carried> Producer<C> {
-    fn next(&mut self) -> C {
-        C::next_of(&mut self.source)
+impl<M: TimerMessage> Producer<M> {
+    fn next(&mut self) -> M {
+        self.source.next_message()
     }
 
     fn after_this(&mut self, recurrence: &Recurrence, now: ClockReading, via: Via) -> NextRun {
@@ -80,22 +81,22 @@ impl<C: Carried> Producer<C> {
     }
 }
 
-impl<C, D> Job for Series<C, D>
+impl<M, D> Job for Series<M, D>
 where
-    C: Carried,
-    D: Destination<C::Message>,
+    M: TimerMessage,
+    D: Destination<M>,
 {
-    type Carried = C;
+    type Message = M;
     type To = D;
-    type Packed = Producer<C>;
-    type Taken = Taken<C>;
-    type Produced = Produced<C>;
-    type Producer = Producer<C>;
+    type Packed = Producer<M>;
+    type Taken = Taken<M>;
+    type Produced = Produced<M>;
+    type Producer = Producer<M>;
     type Rest = Self;
 
     const PRODUCES: bool = true;
 
-    fn new(to: D, producer: Producer<C>) -> Self {
+    fn new(to: D, producer: Producer<M>) -> Self {
         Self { to, producer: Some(producer) }
     }
 
@@ -107,18 +108,18 @@ where
         &mut self.to
     }
 
-    fn take(state: &mut State, due: DueTimer<MessageRef>) -> Option<Taken<C>> {
+    fn take(state: &mut State, due: DueTimer<MessageRef>) -> Option<Taken<M>> {
         let recurrence = state.engine.recurrence(due.key)?.clone();
         let series = state.stores.stored_mut::<Self>(due.payload)?;
         let target = series.to.target().cloned();
         series.producer.take().map(|producer| Taken { recurrence, producer, target })
     }
 
-    fn target_of(taken: &Taken<C>) -> Option<&Target<C::Message>> {
+    fn target_of(taken: &Taken<M>) -> Option<&Target<M>> {
         taken.target.as_ref()
     }
 
-    fn produce(taken: Taken<C>, service: &Service, via: Via) -> Produced<C> {
+    fn produce(taken: Taken<M>, service: &Service, via: Via) -> Produced<M> {
         let Taken { recurrence, mut producer, target } = taken;
         let clocks = Clocks::of(&recurrence);
         let result = service.contain(|| {
@@ -133,14 +134,14 @@ where
         Produced { clocks, producer, target, result }
     }
 
-    fn give_up(taken: Taken<C>, outcome: Outcome) -> Produced<C> {
+    fn give_up(taken: Taken<M>, outcome: Outcome) -> Produced<M> {
         let Taken { recurrence, producer, target } = taken;
         Produced { clocks: Clocks::of(&recurrence), producer, target, result: Err(outcome) }
     }
 
     /// Sets the next repetition, unless the timer was cancelled meanwhile.
     fn commit(
-        produced: Produced<C>,
+        produced: Produced<M>,
         state: &mut State,
         ticket: Ticket,
         _: Via,
@@ -173,7 +174,7 @@ where
         Committed { message: Some(message), resume, deferred }
     }
 
-    fn send_off(produced: Produced<C>, state: &mut State, ticket: Ticket) -> (Option<C>, Deferred<Self>) {
+    fn send_off(produced: Produced<M>, state: &mut State, ticket: Ticket) -> (Option<M>, Deferred<Self>) {
         let Produced { producer, target, result, .. } = produced;
         let due = ticket.due;
         let mut deferred = Deferred { producer: Some(producer), target, ..Deferred::NONE };
@@ -193,27 +194,27 @@ where
     fn take_boxed(self) -> Option<BoxedMessage> {
         let Self { to, producer } = self;
         let Producer { mut source, calendar } = producer?;
-        let source = Box::new(move || C::next_of(&mut source).into_any());
+        let source = Box::new(move || Box::new(source.next_message()) as _);
         Some(BoxedMessage { contents: BoxedContents::Source(source), rest: Box::new((to, calendar)) })
     }
 }
 
 /// Puts a producer back into its series.
-fn return_producer<C, D>(state: &mut State, payload: MessageRef, deferred: &mut Deferred<Series<C, D>>)
+fn return_producer<M, D>(state: &mut State, payload: MessageRef, deferred: &mut Deferred<Series<M, D>>)
 where
-    C: Carried,
-    D: Destination<C::Message>,
+    M: TimerMessage,
+    D: Destination<M>,
 {
-    if let Some(series) = state.stores.stored_mut::<Series<C, D>>(payload) {
+    if let Some(series) = state.stores.stored_mut::<Series<M, D>>(payload) {
         series.producer = deferred.producer.take();
     }
 }
 
 /// Ends a timer without a message, unless it was cancelled meanwhile.
-fn end<C, D>(state: &mut State, ticket: Ticket, outcome: Outcome, deferred: &mut Deferred<Series<C, D>>)
+fn end<M, D>(state: &mut State, ticket: Ticket, outcome: Outcome, deferred: &mut Deferred<Series<M, D>>)
 where
-    C: Carried,
-    D: Destination<C::Message>,
+    M: TimerMessage,
+    D: Destination<M>,
 {
     let Some(payload) = state.engine.finish(ticket.due.key, outcome) else { return };
     deferred.rest = state.stores.take(payload);

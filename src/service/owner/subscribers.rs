@@ -10,10 +10,10 @@ use std::sync::{Mutex, PoisonError};
 use actix::{Recipient, WeakRecipient};
 
 use crate::engine::DeadLetterReason;
-use crate::model::carried::{Carried, send};
 use crate::model::dead_letter::{DeadLetter, DeadLetterDetails};
 use crate::model::id::TimerId;
 use crate::model::mailbox_id::MailboxId;
+use crate::model::timer_message::TimerMessage;
 use crate::service::state::{Service, State};
 use crate::timing::{Key, Tick};
 use crate::trace;
@@ -49,9 +49,14 @@ pub(crate) struct DeadLetterEvent {
 
 impl DeadLetterEvent {
     /// Describes a lost message whose type is known here.
-    pub(crate) fn of<M: Carried>(id: TimerId, deadline: Tick, reason: DeadLetterReason, message: Option<M>) -> Self {
-        let message = message.map(Carried::into_any);
-        Self { id, deadline: Some(deadline), reason, message_type: type_name::<M::Message>(), message, error: None }
+    pub(crate) fn of<M: TimerMessage>(
+        id: TimerId,
+        deadline: Tick,
+        reason: DeadLetterReason,
+        message: Option<M>,
+    ) -> Self {
+        let message = message.map(|message| Box::new(message) as _);
+        Self { id, deadline: Some(deadline), reason, message_type: type_name::<M>(), message, error: None }
     }
 }
 
@@ -139,7 +144,7 @@ impl Service {
             let letter =
                 DeadLetter::new(DeadLetterDetails { id, timer, reason, overdue, remaining, message_type }, message);
             for recipient in self.subscribers.reachable() {
-                self.contain(|| drop(send(&recipient, letter.clone())));
+                self.contain(|| drop(recipient.try_send(letter.clone())));
                 self.drop_contained(recipient);
             }
         });

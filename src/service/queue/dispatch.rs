@@ -10,10 +10,10 @@ use actix::Recipient;
 use tokio::task::unconstrained;
 
 use crate::engine::{DeadLetterReason, DueTimer, Outcome};
-use crate::model::carried::Carried;
 use crate::model::mailbox_id::MailboxId;
 use crate::model::mailbox_policy::MailboxPolicy;
 use crate::model::target::Target;
+use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::job::{Committed, Connection, Job, MessageOf, Queued, STOPPED, Via, WINDOW_FULL, produce};
 use crate::service::deliver::message_ref::{MessageRef, Ticket};
 use crate::service::deliver::message_stores::{MessageStores, QueueRoute, Route, StateGuard};
@@ -193,17 +193,16 @@ fn send_request<M>(
     service: &Arc<Service>,
     mailbox: MailboxId,
     due: &DueTimer<MessageRef>,
-    recipient: &Recipient<M::Message>,
+    recipient: &Recipient<M>,
     message: M,
 ) -> bool
 where
-    M: Carried,
+    M: TimerMessage,
 {
     let _delivering = service.contain(|| service.begin_delivery(due.key, due.deadline));
     let acknowledgement = Acknowledgement { service: Arc::clone(service), mailbox, token: None };
-    let answer = service
-        .contain(|| wait_for(Box::pin(unconstrained(recipient.send(message.unpack()))), acknowledgement))
-        .flatten();
+    let answer =
+        service.contain(|| wait_for(Box::pin(unconstrained(recipient.send(message))), acknowledgement)).flatten();
     let failed = answer.as_ref().is_some_and(Result::is_err);
     service.drop_contained(answer);
     failed && !recipient.connected()

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use crate::engine::{DeadLetterReason, DueTimer};
-use crate::model::carried::{Boxed, Carried, is_large};
 use crate::model::mailbox_id::MailboxId;
 use crate::model::reply::ReplyFuture;
 use crate::model::timer_message::TimerMessage;
@@ -49,32 +48,27 @@ pub(super) fn send_token<'a, J: Job<To = Queued<MessageOf<J>>>>(
 }
 
 impl Service {
-    fn run_token<C: Carried>(
-        self: &Arc<Self>,
-        key: Key,
-        number: u64,
-        handle: &mut dyn FnMut(C::Message) -> ReplyFuture,
-    ) {
-        let Some((message, acknowledgement, _delivering)) = self.begin_token::<C>(key, number) else { return };
-        let reply = handle(message.unpack());
+    fn run_token<M: TimerMessage>(self: &Arc<Self>, key: Key, number: u64, handle: &mut dyn FnMut(M) -> ReplyFuture) {
+        let Some((message, acknowledgement, _delivering)) = self.begin_token::<M>(key, number) else { return };
+        let reply = handle(message);
         drop(wait_for(reply, acknowledgement));
     }
 
     /// Handles a token: takes its message out, if the token still stands for it.
-    fn begin_token<C: Carried>(
+    fn begin_token<M: TimerMessage>(
         self: &Arc<Self>,
         key: Key,
         number: u64,
-    ) -> Option<(C, Acknowledgement, Option<Delivering>)> {
+    ) -> Option<(M, Acknowledgement, Option<Delivering>)> {
         let mut guard = self.state();
         if guard.dispatch_number_of(key) != Some(number) {
             return None;
         }
         let due = guard.engine.begin(key)?;
         if guard.engine.is_making(key) {
-            self.begin_job::<Series<C, Queued<C::Message>>>(guard, due, number)
+            self.begin_job::<Series<M, Queued<M>>>(guard, due, number)
         } else {
-            self.begin_job::<Once<C, Queued<C::Message>>>(guard, due, number)
+            self.begin_job::<Once<M, Queued<M>>>(guard, due, number)
         }
     }
 
@@ -83,7 +77,7 @@ impl Service {
         mut guard: StateGuard<'_>,
         due: DueTimer<MessageRef>,
         number: u64,
-    ) -> Option<(J::Carried, Acknowledgement, Option<Delivering>)> {
+    ) -> Option<(J::Message, Acknowledgement, Option<Delivering>)> {
         let state = &mut *guard;
         let mailbox = state.stores.stored_mut::<J>(due.payload)?.to_mut().dispatch_id.take()?.mailbox;
         let ticket = Ticket { due, id: self.id_for_dead_letter(state, due.key) };
@@ -139,11 +133,7 @@ impl Service {
 
 impl<M: TimerMessage> TokenHost<M> for Service {
     fn run(self: Arc<Self>, key: Key, number: u64, handle: &mut dyn FnMut(M) -> ReplyFuture) {
-        if const { is_large::<M>() } {
-            self.run_token::<Boxed<M>>(key, number, handle);
-        } else {
-            self.run_token::<M>(key, number, handle);
-        }
+        self.run_token(key, number, handle);
     }
 
     fn lose(&self, key: Key, number: u64, reason: DeadLetterReason) {

@@ -12,7 +12,6 @@ use std::time::Duration;
 use actix::Actor;
 
 use crate::engine::{KeyScope, Marks, OwnerId, Recurrence, RejectReason, Timer};
-use crate::model::carried::{Boxed, Carried, is_large};
 use crate::model::closure::Place;
 use crate::model::error::ScheduleError;
 use crate::model::id::TimerId;
@@ -129,17 +128,16 @@ pub(crate) trait Addressee<M: TimerMessage>: Sized {
     }
 
     /// Admits a timer with its messages in the store for this recipient.
-    fn admit<P, C>(
+    fn admit<P>(
         self,
         state: &mut State,
         policy: MailboxPolicy,
         timer: &NewTimer<'_>,
-        packed: P::Packed<C>,
+        packed: P::Packed,
         wakeup: &mut Wakeup,
-    ) -> Admission<Self, P::Packed<C>>
+    ) -> Admission<Self, P::Packed>
     where
-        P: Plan<M>,
-        C: Carried<Message = M>;
+        P: Plan<M>;
 }
 
 /// The actor of type `A` that schedules, as an owner, and the handler of the messages.
@@ -192,20 +190,19 @@ where
     }
 
     #[inline(always)]
-    fn admit<P, C>(
+    fn admit<P>(
         self,
         state: &mut State,
         _: MailboxPolicy,
         timer: &NewTimer<'_>,
-        packed: P::Packed<C>,
+        packed: P::Packed,
         wakeup: &mut Wakeup,
-    ) -> Admission<Self, P::Packed<C>>
+    ) -> Admission<Self, P::Packed>
     where
         P: Plan<M>,
-        C: Carried<Message = M>,
     {
-        let store = state.stores.own::<A, H, P::Job<C, Own>>(self.place);
-        let admission = state.admit::<P::Job<C, Own>>(timer, store, Own, packed, wakeup);
+        let store = state.stores.own::<A, H, P::Job<Own>>(self.place);
+        let admission = state.admit::<P::Job<Own>>(timer, store, Own, packed, wakeup);
         admission.map_err(|NotAdmitted { reason, packed, .. }| NotAdmitted { reason, to: self, packed })
     }
 }
@@ -216,42 +213,41 @@ impl<M: TimerMessage> Addressee<M> for Target<M> {
     }
 
     #[inline(always)]
-    fn admit<P, C>(
+    fn admit<P>(
         self,
         state: &mut State,
         policy: MailboxPolicy,
         timer: &NewTimer<'_>,
-        packed: P::Packed<C>,
+        packed: P::Packed,
         wakeup: &mut Wakeup,
-    ) -> Admission<Self, P::Packed<C>>
+    ) -> Admission<Self, P::Packed>
     where
         P: Plan<M>,
-        C: Carried<Message = M>,
     {
         if self.is_queued(policy) {
-            return admit_queued::<P, C>(self, state, timer, packed, wakeup);
+            return admit_queued::<P, M>(self, state, timer, packed, wakeup);
         }
-        let store = state.stores.plain::<P::Job<C, Self>>();
-        state.admit::<P::Job<C, Self>>(timer, store, self, packed, wakeup)
+        let store = state.stores.plain::<P::Job<Self>>();
+        state.admit::<P::Job<Self>>(timer, store, self, packed, wakeup)
     }
 }
 
 /// Not inlined, so that its code does not burden the other paths.
 #[inline(never)]
-fn admit_queued<P, C>(
-    target: Target<C::Message>,
+fn admit_queued<P, M>(
+    target: Target<M>,
     state: &mut State,
     timer: &NewTimer<'_>,
-    packed: P::Packed<C>,
+    packed: P::Packed,
     wakeup: &mut Wakeup,
-) -> Admission<Target<C::Message>, P::Packed<C>>
+) -> Admission<Target<M>, P::Packed>
 where
-    P: Plan<C::Message>,
-    C: Carried,
+    P: Plan<M>,
+    M: TimerMessage,
 {
-    let store = state.stores.queued::<P::Job<C, Queued<C::Message>>>();
+    let store = state.stores.queued::<P::Job<Queued<M>>>();
     let to = Queued::new(target);
-    let admission = state.admit::<P::Job<C, Queued<C::Message>>>(timer, store, to, packed, wakeup);
+    let admission = state.admit::<P::Job<Queued<M>>>(timer, store, to, packed, wakeup);
     admission.map_err(|NotAdmitted { reason, to, packed }| NotAdmitted { reason, to: to.target, packed })
 }
 
@@ -266,12 +262,6 @@ impl Service {
         M: TimerMessage,
     {
         let place = to.place();
-        if const { is_large::<M>() } {
-            let scheduled = self.schedule_packed::<P, R, Boxed<M>>(request, to, P::pack(messages));
-            return scheduled.unwrap_or_else(|rejected| {
-                self.lose_rejected::<P, Boxed<M>>(rejected, R::message_type(place), R::IS_THREAD_BOUND)
-            });
-        }
         let scheduled = self.schedule_packed::<P, R, M>(request, to, P::pack(messages));
         scheduled
             .unwrap_or_else(|rejected| self.lose_rejected::<P, M>(rejected, R::message_type(place), R::IS_THREAD_BOUND))
@@ -290,27 +280,20 @@ impl Service {
         R: Addressee<M>,
         M: TimerMessage,
     {
-        if const { is_large::<M>() } {
-            return self.unpacked::<P, Boxed<M>>(self.schedule_packed::<P, R, Boxed<M>>(
-                request,
-                to,
-                P::pack(messages),
-            ));
-        }
         self.unpacked::<P, M>(self.schedule_packed::<P, R, M>(request, to, P::pack(messages)))
     }
 
     #[inline(always)]
-    fn schedule_packed<P, R, C>(
+    fn schedule_packed<P, R, M>(
         &self,
         TimerRequest { plan, waited, id, options }: TimerRequest<'_, P>,
         to: R,
-        mut packed: P::Packed<C>,
-    ) -> Result<TimerId, ScheduleError<P::Packed<C>>>
+        mut packed: P::Packed,
+    ) -> Result<TimerId, ScheduleError<P::Packed>>
     where
-        P: Plan<C::Message>,
-        R: Addressee<C::Message>,
-        C: Carried,
+        P: Plan<M>,
+        R: Addressee<M>,
+        M: TimerMessage,
     {
         let (due_time, recurrence) = match plan.first_run(self, waited, options, &mut packed) {
             Ok(first_run) => first_run,
@@ -328,7 +311,7 @@ impl Service {
         };
         let mut wakeup = Wakeup::default();
         let mut state = self.state();
-        let admission = to.admit::<P, C>(&mut state, self.settings.mailbox_policy, &timer, packed, &mut wakeup);
+        let admission = to.admit::<P>(&mut state, self.settings.mailbox_policy, &timer, packed, &mut wakeup);
         match admission.as_ref().ok().and_then(|admitted| admitted.replaced) {
             Some(payload) => self.discard(state, payload),
             None => drop(state),
@@ -338,10 +321,10 @@ impl Service {
     }
 
     /// Schedules some messages, in order, with one reading of the clock and one lock.
-    pub(crate) fn schedule_batch<C: Carried>(
+    pub(crate) fn schedule_batch<M: TimerMessage>(
         &self,
-        entries: Vec<BatchEntry<C::Message>>,
-        answers: &mut Vec<Result<TimerId, ScheduleError<C::Message>>>,
+        entries: Vec<BatchEntry<M>>,
+        answers: &mut Vec<Result<TimerId, ScheduleError<M>>>,
     ) {
         // Before the reading: an age that ends after it would make the message due too early.
         let ages: Vec<_> = entries.iter().map(|entry| self.clock.since_request(entry.requested)).collect();
@@ -351,7 +334,7 @@ impl Service {
             .zip(ages)
             .map(|(BatchEntry { target, schedule, options, message, .. }, waited)| {
                 let due_time = self.due_time(now, waited, schedule, options.as_deref());
-                (target, due_time, options, C::pack(message))
+                (target, due_time, options, message)
             })
             .collect();
         let (mut wakeup, mut replaced) = (Wakeup::default(), Vec::new());
@@ -361,10 +344,10 @@ impl Service {
             .map(|(target, due_time, options, message)| {
                 let (delay, policy) = (due_time.delay, self.settings.mailbox_policy);
                 let (key_scope, options) = (target.key_scope(), options.as_deref());
-                let key_type = TypeId::of::<C::Message>();
+                let key_type = TypeId::of::<M>();
                 let timer =
                     NewTimer { due_time, recurrence: None, key_scope, key_type, keeps_alive: false, id: None, options };
-                let admission = target.admit::<Schedule, C>(&mut state, policy, &timer, message, &mut wakeup);
+                let admission = target.admit::<Schedule>(&mut state, policy, &timer, message, &mut wakeup);
                 replaced.extend(admission.as_ref().ok().and_then(|admitted| admitted.replaced));
                 (delay, admission)
             })
@@ -374,7 +357,7 @@ impl Service {
         answers.extend(
             admissions
                 .into_iter()
-                .map(|(delay, admission)| self.unpacked::<Schedule, C>(self.answer(delay, None, admission))),
+                .map(|(delay, admission)| self.unpacked::<Schedule, M>(self.answer(delay, None, admission))),
         );
     }
 
@@ -426,29 +409,29 @@ impl Service {
 
     /// Unpacks the messages of a rejected request.
     #[inline(always)]
-    fn unpacked<P, C>(
+    fn unpacked<P, M>(
         &self,
-        answer: Result<TimerId, ScheduleError<P::Packed<C>>>,
+        answer: Result<TimerId, ScheduleError<P::Packed>>,
     ) -> Result<TimerId, ScheduleError<P::Messages>>
     where
-        P: Plan<C::Message>,
-        C: Carried,
+        P: Plan<M>,
+        M: TimerMessage,
     {
         match answer {
             Ok(id) => Ok(id),
-            Err(rejected) => Err(self.unpack_rejected::<P, C>(rejected)),
+            Err(rejected) => Err(self.unpack_rejected::<P, M>(rejected)),
         }
     }
 
     /// Not inlined, as [`Service::report_rejected`].
     #[cold]
     #[inline(never)]
-    fn unpack_rejected<P, C>(&self, rejected: ScheduleError<P::Packed<C>>) -> ScheduleError<P::Messages>
+    fn unpack_rejected<P, M>(&self, rejected: ScheduleError<P::Packed>) -> ScheduleError<P::Messages>
     where
-        P: Plan<C::Message>,
-        C: Carried,
+        P: Plan<M>,
+        M: TimerMessage,
     {
-        rejected.map(|packed| P::unpack::<C>(self, packed))
+        rejected.map(|packed| P::unpack(self, packed))
     }
 }
 

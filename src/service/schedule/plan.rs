@@ -6,7 +6,6 @@
 use std::time::{Duration, SystemTime};
 
 use crate::engine::{Recurrence, RepeatMode};
-use crate::model::carried::Carried;
 use crate::model::error::ScheduleError;
 use crate::model::options::TimerOptions;
 use crate::model::repeat::{Repeat, RepeatTimes, Times};
@@ -24,25 +23,25 @@ use crate::service::state::Service;
 pub(crate) trait Plan<M: TimerMessage>: Sized {
     /// The caller's form, which a rejection returns.
     type Messages;
-    type Packed<C: Carried<Message = M>>;
-    type Job<C: Carried<Message = M>, D: Destination<M>>: Job<Carried = C, To = D, Packed = Self::Packed<C>>;
+    type Packed;
+    type Job<D: Destination<M>>: Job<Message = M, To = D, Packed = Self::Packed>;
 
-    fn pack<C: Carried<Message = M>>(messages: Self::Messages) -> Self::Packed<C>;
+    fn pack(messages: Self::Messages) -> Self::Packed;
 
     /// Returns the messages of a rejected timer, and drops the rest. Not to be called under the lock.
-    fn unpack<C: Carried<Message = M>>(service: &Service, packed: Self::Packed<C>) -> Self::Messages;
+    fn unpack(service: &Service, packed: Self::Packed) -> Self::Messages;
 
     /// Returns the message of a rejected timer, unless it would have to be made.
     fn into_message(messages: Self::Messages) -> Option<M>;
 
     /// Returns the time of the first message, and the recurrence if there is one; completes `packed`. Reads clocks: not
     /// to be called under the lock.
-    fn first_run<C: Carried<Message = M>>(
+    fn first_run(
         self,
         service: &Service,
         waited: Duration,
         options: Option<&TimerOptions>,
-        packed: &mut Self::Packed<C>,
+        packed: &mut Self::Packed,
     ) -> Result<(DueTime, Option<Recurrence>), Impossible>;
 }
 
@@ -63,17 +62,17 @@ impl Impossible {
 
 impl<M: TimerMessage> Plan<M> for Schedule {
     type Messages = M;
-    type Packed<C: Carried<Message = M>> = C;
-    type Job<C: Carried<Message = M>, D: Destination<M>> = Once<C, D>;
+    type Packed = M;
+    type Job<D: Destination<M>> = Once<M, D>;
 
     #[inline(always)]
-    fn pack<C: Carried<Message = M>>(message: M) -> C {
-        C::pack(message)
+    fn pack(message: M) -> M {
+        message
     }
 
     #[inline(always)]
-    fn unpack<C: Carried<Message = M>>(_: &Service, message: C) -> M {
-        message.unpack()
+    fn unpack(_: &Service, message: M) -> M {
+        message
     }
 
     fn into_message(message: M) -> Option<M> {
@@ -81,12 +80,12 @@ impl<M: TimerMessage> Plan<M> for Schedule {
     }
 
     #[inline(always)]
-    fn first_run<C: Carried<Message = M>>(
+    fn first_run(
         self,
         service: &Service,
         waited: Duration,
         options: Option<&TimerOptions>,
-        _: &mut C,
+        _: &mut M,
     ) -> Result<(DueTime, Option<Recurrence>), Impossible> {
         Ok((service.due_time(service.clock.now(), waited, self, options), None))
     }
@@ -117,16 +116,16 @@ impl From<RepeatTimes> for RepeatSchedule {
 
 impl<M: TimerMessage> Plan<M> for RepeatSchedule {
     type Messages = MessageSource<M>;
-    type Packed<C: Carried<Message = M>> = Producer<C>;
-    type Job<C: Carried<Message = M>, D: Destination<M>> = Series<C, D>;
+    type Packed = Producer<M>;
+    type Job<D: Destination<M>> = Series<M, D>;
 
-    fn pack<C: Carried<Message = M>>(source: MessageSource<M>) -> Producer<C> {
-        Producer { source: C::pack_source(source), calendar: None }
+    fn pack(source: MessageSource<M>) -> Producer<M> {
+        Producer { source, calendar: None }
     }
 
-    fn unpack<C: Carried<Message = M>>(service: &Service, producer: Producer<C>) -> MessageSource<M> {
+    fn unpack(service: &Service, producer: Producer<M>) -> MessageSource<M> {
         service.drop_contained(producer.calendar);
-        C::unpack_source(producer.source)
+        producer.source
     }
 
     fn into_message(source: MessageSource<M>) -> Option<M> {
@@ -134,12 +133,12 @@ impl<M: TimerMessage> Plan<M> for RepeatSchedule {
     }
 
     /// Jitter postpones all repetitions by the same time; slack applies to each.
-    fn first_run<C: Carried<Message = M>>(
+    fn first_run(
         self,
         service: &Service,
         waited: Duration,
         options: Option<&TimerOptions>,
-        producer: &mut Producer<C>,
+        producer: &mut Producer<M>,
     ) -> Result<(DueTime, Option<Recurrence>), Impossible> {
         let now = service.clock.now();
         let later = service.draw_jitter(options);

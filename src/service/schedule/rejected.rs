@@ -1,9 +1,9 @@
 //! Rejected timers of calls that cannot fail: their messages become dead letters.
 
 use crate::engine::DeadLetterReason;
-use crate::model::carried::Carried;
 use crate::model::error::ScheduleError;
 use crate::model::id::TimerId;
+use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::wakeup::Wakeup;
 use crate::service::owner::subscribers::DeadLetterEvent;
 use crate::service::schedule::plan::Plan;
@@ -15,15 +15,15 @@ impl Service {
     /// thread is dropped here.
     #[cold]
     #[inline(never)]
-    pub(crate) fn lose_rejected<P, C>(
+    pub(crate) fn lose_rejected<P, M>(
         &self,
-        rejected: ScheduleError<P::Packed<C>>,
+        rejected: ScheduleError<P::Packed>,
         message_type: &'static str,
         is_thread_bound: bool,
     ) -> TimerId
     where
-        P: Plan<C::Message>,
-        C: Carried,
+        P: Plan<M>,
+        M: TimerMessage,
     {
         let (id, reason) = (TimerId::new(), DeadLetterReason::Rejected);
         let (error, packed) = rejected.split();
@@ -33,7 +33,7 @@ impl Service {
         }
         let (mut message, mut rest) = (None, None);
         if self.has_subscribers() && !self.is_stopped() && !is_thread_bound {
-            message = P::into_message(P::unpack::<C>(self, packed)).map(|message| Box::new(message) as _);
+            message = P::into_message(P::unpack(self, packed)).map(|message| Box::new(message) as _);
         } else {
             rest = Some(packed);
         }
