@@ -492,7 +492,7 @@ impl Run {
                 timer.deadline = deadline;
                 timer.state = TimerState::Waiting;
                 let due = Duration::from_millis(deadline);
-                self.engine.set_due(key, due, Duration::ZERO);
+                self.engine.set_due(key, due);
                 timer.repeats = timer.repeats.map(|repeats| Repeats { due, ..repeats });
                 if std::mem::take(&mut timer.is_queued) {
                     timer.owner = None;

@@ -92,9 +92,6 @@ pub(crate) struct Recurrence {
 /// The properties of few repeating timers.
 #[derive(Debug, Clone, Copy)]
 struct Rare {
-    /// Time from the due time of the present repetition to the origin of the clock, in nanoseconds, if it was before:
-    /// `due` is zero then.
-    before_origin: u64,
     /// Wall-clock time of the present repetition, if it was bound to one.
     wall: Option<Duration>,
     /// Deliveries left; [`ENDLESS`] if there is no end.
@@ -109,31 +106,17 @@ struct Rare {
 }
 
 impl Rare {
-    const NONE: Self = Self {
-        before_origin: 0,
-        wall: None,
-        left: ENDLESS,
-        until: None,
-        slack: Duration::ZERO,
-        planned: None,
-        asked: None,
-    };
+    const NONE: Self =
+        Self { wall: None, left: ENDLESS, until: None, slack: Duration::ZERO, planned: None, asked: None };
 }
 
-/// Returns the deadline of a timer that is due at `due`, or `before_origin` before the clock's zero, and may be late by
-/// `slack`: at least `first`.
+/// Returns the deadline of a timer that is due at `due` and may be late by `slack`: at least `first`.
 #[inline]
-pub(crate) fn within_slack(
-    tick: TickLength,
-    first: Tick,
-    due: Duration,
-    before_origin: Duration,
-    slack: Duration,
-) -> Tick {
+pub(crate) fn within_slack(tick: TickLength, first: Tick, due: Duration, slack: Duration) -> Tick {
     if slack.is_zero() {
         return first;
     }
-    coalesce(first, tick.round_down(due.saturating_add(slack.saturating_sub(before_origin))))
+    coalesce(first, tick.round_down(due.saturating_add(slack)))
 }
 
 /// "No end".
@@ -153,20 +136,9 @@ impl Recurrence {
         self.rare.get_or_insert_with(|| Box::new(Rare::NONE))
     }
 
-    /// Begins the grid by this time before the origin of the clock, if the first repetition is due at zero.
-    #[must_use]
-    pub(crate) fn before_origin(mut self, by: Duration) -> Self {
-        self.set_due(self.due, by);
-        self
-    }
-
-    /// Moves the present repetition. It is [before the origin](Self::before_origin) of the clock only if `due` is zero.
-    pub(super) fn set_due(&mut self, due: Duration, before_origin: Duration) {
+    /// Moves the present repetition.
+    pub(super) const fn set_due(&mut self, due: Duration) {
         self.due = due;
-        let before_origin = if due.is_zero() { before_origin } else { Duration::ZERO };
-        if self.rare.is_some() || !before_origin.is_zero() {
-            self.rare_mut().before_origin = u64::try_from(before_origin.as_nanos()).unwrap_or(u64::MAX);
-        }
     }
 
     /// Limits the number of deliveries.
@@ -194,7 +166,7 @@ impl Recurrence {
 
     /// Returns the deadline of the present repetition, at least `first`.
     pub(crate) fn deadline(&self, tick: TickLength, first: Tick) -> Tick {
-        within_slack(tick, first, self.due, self.behind(), self.rare().slack)
+        within_slack(tick, first, self.due, self.rare().slack)
     }
 
     /// Binds the first repetition to this wall-clock time.
@@ -229,12 +201,12 @@ impl Recurrence {
 
     /// Returns whether the recurrence ends before its first repetition is due.
     pub(crate) fn is_empty(&self, now: ClockReading) -> bool {
-        self.rare().left == 0 || self.is_after_end(self.due, self.behind(), now, Duration::ZERO)
+        self.rare().left == 0 || self.is_after_end(self.due, now, Duration::ZERO)
     }
 
     /// Returns whether the present repetition, which is due, lies after the end after all: the wall clock was stepped.
     pub(crate) fn is_over(&self, now: ClockReading) -> bool {
-        self.is_after_end(self.due, self.behind(), now, TOLERANCE)
+        self.is_after_end(self.due, now, TOLERANCE)
     }
 
     /// Returns the next step if the present repetition is delivered now. `until_handled`: the end of its handler will
@@ -243,9 +215,9 @@ impl Recurrence {
         if self.is_last() {
             return NextRun::Never;
         }
-        let Some((due, behind)) = self.due_after(now) else { return NextRun::Never };
+        let Some(due) = self.due_after(now) else { return NextRun::Never };
         match self.mode {
-            _ if self.is_after_end(due, behind, now, Duration::ZERO) => NextRun::Never,
+            _ if self.is_after_end(due, now, Duration::ZERO) => NextRun::Never,
             RepeatMode::FixedDelay { .. } if until_handled => NextRun::AfterHandler,
             _ => NextRun::At { due, wall: None },
         }
@@ -280,11 +252,10 @@ impl Recurrence {
     /// Returns the step after the present repetition, which has been delivered, and takes it: the requested one, if
     /// any, instead of `next`.
     pub(super) fn advance(&mut self, mut next: NextRun) -> NextRun {
-        let mut behind = self.behind_next();
         if let Some(rare) = &mut self.rare {
             rare.planned = None;
             if let Some(asked) = rare.asked.take() {
-                (next, behind) = (asked, Duration::ZERO);
+                next = asked;
             }
             match rare.left {
                 ENDLESS => {}
@@ -293,7 +264,7 @@ impl Recurrence {
             }
         }
         if let NextRun::At { due, wall } = next {
-            self.set_due(due, behind);
+            self.due = due;
             if self.rare.is_some() || wall.is_some() {
                 self.rare_mut().wall = wall;
             }
@@ -303,44 +274,26 @@ impl Recurrence {
 
     /// Returns the step after the end of the handler from which it is counted.
     pub(super) fn begin_again(&mut self, now: ClockReading) -> NextRun {
-        let Some((due, behind)) = self.due_after(now) else { return NextRun::Never };
-        self.set_due(due, behind);
-        if self.is_after_end(due, behind, now, Duration::ZERO) {
-            NextRun::Never
-        } else {
-            NextRun::At { due, wall: None }
-        }
+        let Some(due) = self.due_after(now) else { return NextRun::Never };
+        self.due = due;
+        if self.is_after_end(due, now, Duration::ZERO) { NextRun::Never } else { NextRun::At { due, wall: None } }
     }
 
-    /// Returns the due time of the next repetition, and its distance before the origin of the clock, zero if it is
-    /// after.
-    fn due_after(&self, now: ClockReading) -> Option<(Duration, Duration)> {
+    /// Returns the due time of the next repetition.
+    fn due_after(&self, now: ClockReading) -> Option<Duration> {
         match self.mode {
+            // A timer that was moved to a wall-clock time may come before its monotonic time.
             RepeatMode::FixedRate { period, missed } => {
-                // Computed on a clock whose origin is earlier by this distance.
-                let behind = self.behind();
-                // A timer that was moved to a wall-clock time may come before its monotonic time.
-                let next = next_on_grid(self.due.min(now.time), period, missed, now.time.saturating_add(behind));
-                Some((next.saturating_sub(behind), behind.saturating_sub(next)))
+                Some(next_on_grid(self.due.min(now.time), period, missed, now.time))
             }
-            RepeatMode::FixedDelay { period } => Some((now.time.saturating_add(period), Duration::ZERO)),
+            RepeatMode::FixedDelay { period } => Some(now.time.saturating_add(period)),
             RepeatMode::Calendar => None,
         }
     }
 
-    /// Returns the time from the due time of the present repetition to the origin of the clock, zero if it is after.
-    fn behind(&self) -> Duration {
-        self.rare.as_ref().map_or(Duration::ZERO, |rare| Duration::from_nanos(rare.before_origin))
-    }
-
-    /// Returns the same for the next repetition on the grid.
-    fn behind_next(&self) -> Duration {
-        self.behind().saturating_sub(self.period().unwrap_or(Duration::MAX))
-    }
-
-    fn is_after_end(&self, due: Duration, behind: Duration, now: ClockReading, tolerance: Duration) -> bool {
+    fn is_after_end(&self, due: Duration, now: ClockReading, tolerance: Duration) -> bool {
         let (Some(until), Some(wall)) = (self.rare().until, now.wall) else { return false };
-        wall_time(due, now.time.saturating_add(behind), wall) > until.saturating_add(tolerance)
+        wall_time(due, now.time, wall) > until.saturating_add(tolerance)
     }
 }
 

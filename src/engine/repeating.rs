@@ -65,11 +65,10 @@ impl<P: Copy, O> Engine<P, O> {
         }
     }
 
-    /// Sets the due time of a moved timer, from which its deadline was rounded: the next repetitions follow it. For a
-    /// time [before the origin](Recurrence::before_origin) of the clock `due` is zero and `before_origin` the distance.
-    pub(crate) fn set_due(&mut self, key: Key, due: Duration, before_origin: Duration) {
+    /// Sets the due time of a moved timer, from which its deadline was rounded: the next repetitions follow it.
+    pub(crate) fn set_due(&mut self, key: Key, due: Duration) {
         if let Some(recurrence) = self.recurrence_mut(key) {
-            recurrence.set_due(due, before_origin);
+            recurrence.set_due(due);
         }
     }
 

@@ -175,106 +175,24 @@ fn every_age_of_a_request_gives_its_exact_deadline() {
     });
 }
 
-/// A grid that starts at 0; some of its points are past when the clock starts at 300.
+/// A request of 0, whose clock starts at 300: late, never early.
 #[test]
-fn the_grid_of_a_request_older_than_its_clock_does_not_shift() {
-    let behaviors = [
-        (MissedTickBehavior::Skip, 70, vec![300, 350, 420, 490]),
-        (MissedTickBehavior::Burst, 70, vec![300, 300, 300, 300, 350, 420, 490]),
-        (MissedTickBehavior::Delay, 70, vec![300, 370, 440]),
-        (MissedTickBehavior::Skip, 200, vec![300, 400]),
-        (MissedTickBehavior::Burst, 200, vec![300, 400]),
-        (MissedTickBehavior::Delay, 200, vec![300, 400]),
-        (MissedTickBehavior::Skip, 100, vec![300, 400]),
-        (MissedTickBehavior::Burst, 100, vec![300, 300, 300, 400]),
-        (MissedTickBehavior::Delay, 100, vec![300, 400]),
-        (MissedTickBehavior::Skip, 400, vec![400]),
-    ];
-    for (behavior, period, expected) in behaviors {
-        paused(async {
-            let start = Instant::now();
-            let (addr, log) = probe(StopWatch::Paused(start));
-            let request =
-                ScheduleAtFixedRate::new(&addr, Repeat::every(ms(period)).missed_ticks(behavior), Note(period));
-            advance(ms(300)).await;
-            let timers = TimerActor::builder().start().unwrap();
-            timers.addr().do_send(request);
-            run_to(start, 499).await;
-            let times: Vec<u64> = log.take().into_iter().map(|(_, at)| at).collect();
-            assert_eq!(times, expected, "{behavior:?} {period}");
-        });
-    }
-}
-
-/// Repetitions due before the clock started count for the end of the series with their due times.
-#[test]
-fn the_end_of_a_grid_older_than_its_clock_is_the_one_asked_for() {
-    for (until, expected) in [(69, 0), (70, 1), (210, 3), (279, 3), (280, 4), (350, 5)] {
-        paused(async {
-            let start = Instant::now();
-            let (addr, log) = probe(StopWatch::Paused(start));
-            let wall = actix_timers::SystemClock::new().wall();
-            let every = Repeat::every(ms(70)).missed_ticks(MissedTickBehavior::Burst).until(wall + ms(until));
-            let request = ScheduleAtFixedRate::new(&addr, every, Note(0));
-            advance(ms(300)).await;
-            let timers = TimerActor::builder().clock(Shifted::at(wall)).start().unwrap();
-            timers.addr().do_send(request);
-            run_to(start, 1000).await;
-            assert_eq!(log.len(), expected, "{until}");
-        });
-    }
-}
-
-/// A clock that starts now, with the wall clock of the test.
-struct Shifted {
-    origin: Instant,
-    wall: std::time::SystemTime,
-}
-
-impl Shifted {
-    fn at(wall: std::time::SystemTime) -> Self {
-        Self { origin: Instant::now(), wall: wall + ms(300) }
-    }
-}
-
-impl Clock for Shifted {
-    fn now(&self) -> Duration {
-        self.origin.elapsed()
-    }
-
-    fn wall(&self) -> std::time::SystemTime {
-        self.wall + self.now()
-    }
-
-    fn since(&self, instant: Instant) -> Duration {
-        instant.elapsed()
-    }
-
-    fn alarm(&self, time: Duration) -> actix_timers::Alarm {
-        Box::pin(tokio::time::sleep_until(self.origin + time))
-    }
-}
-
-/// Slack counts from the deadline, here 45 ms before the origin of a clock that shows 5 ms.
-#[test]
-fn slack_of_a_request_older_than_its_clock_counts_from_its_deadline() {
-    for (slack, remaining) in [(49, 0), (60, 3), (80, 27), (100, 27), (110, 59)] {
-        paused(async {
-            let (addr, _log) = probe(StopWatch::Source(Default::default()));
-            let timers = TimerActor::builder().clock(Odd { now: ms(5), since: ms(100) }).start().unwrap();
-            let options = TimerOptions::new().slack(ms(slack));
-            let once = ScheduleAfter::new(&addr, ms(50), Note(1)).options(options.clone());
-            let every = Repeat::every(ms(1)).first_after(ms(50)).times(1);
-            let repeating = ScheduleAtFixedRate::new(&addr, every, Note(2)).options(options);
-            let ids = [once.id(), repeating.id()];
-            timers.addr().do_send(once);
-            timers.addr().do_send(repeating);
-            idle().await;
-            for id in ids {
-                let left = timers.get(id).map_or(ms(0), |info| info.remaining);
-                assert_eq!(left, ms(remaining), "{slack}");
-            }
-        });
+fn the_grid_of_a_request_older_than_its_clock_begins_with_the_clock() {
+    for behavior in [MissedTickBehavior::Skip, MissedTickBehavior::Burst, MissedTickBehavior::Delay] {
+        for (period, expected) in [(70, vec![300, 370, 440]), (200, vec![300]), (299, vec![300]), (301, vec![301])] {
+            paused(async {
+                let start = Instant::now();
+                let (addr, log) = probe(StopWatch::Paused(start));
+                let repeat = Repeat::every(ms(period)).missed_ticks(behavior);
+                let request = ScheduleAtFixedRate::new(&addr, repeat, Note(period));
+                advance(ms(300)).await;
+                let timers = TimerActor::builder().start().unwrap();
+                timers.addr().do_send(request);
+                run_to(start, 499).await;
+                let times: Vec<u64> = log.take().into_iter().map(|(_, at)| at).collect();
+                assert_eq!(times, expected, "{behavior:?} {period}");
+            });
+        }
     }
 }
 

@@ -177,7 +177,7 @@ fn a_repetition_knows_its_time_of_day_until_the_next_has_another() {
 fn a_plain_recurrence_takes_48_bytes() {
     assert_eq!(size_of::<Recurrence>(), 48);
     let mode = RepeatMode::FixedRate { period: n(10), missed: MissedTickBehavior::Skip };
-    let mut recurrence = Recurrence::new(mode, n(0)).before_origin(n(0));
+    let mut recurrence = Recurrence::new(mode, n(0));
     for now in [n(0), n(10), n(25)] {
         let next = recurrence.after_this(at(now.as_nanos() as u64), false);
         recurrence.advance(next);

@@ -24,24 +24,10 @@ pub(crate) struct DueTime {
     pub(crate) deadline: Tick,
     /// The time that `deadline` is rounded from.
     pub(crate) due: Duration,
-    /// The distance to the origin of the clock if the deadline lies before it, and `due` is zero: the deadline of a
-    /// request older than the clock.
-    pub(crate) before_origin: Duration,
     /// The wall-clock time, as a duration since the Unix epoch.
     pub(crate) wall: Option<Duration>,
     /// The time from the request to the deadline.
     pub(crate) delay: Duration,
-}
-
-/// Returns the time `delay` after `waited` before `now`, and its distance to the origin of the clock if it lies before.
-#[cold]
-fn after_a_request_before_origin(now: Duration, waited: Duration, delay: Duration) -> (Duration, Duration) {
-    put_off((Duration::ZERO, waited.saturating_sub(now)), delay)
-}
-
-/// Postpones a time that may lie before the origin of the clock.
-fn put_off((due, before_origin): (Duration, Duration), by: Duration) -> (Duration, Duration) {
-    (due.saturating_add(by.saturating_sub(before_origin)), before_origin.saturating_sub(by))
 }
 
 /// Converts a wall-clock time to a duration. A time before the Unix epoch counts as past.
@@ -59,7 +45,8 @@ impl Service {
         }
     }
 
-    /// Returns the time of a message that was requested `waited` before `now`, after jitter and slack.
+    /// Returns the time of a message that was requested `waited` before `now`, after jitter and slack. A time before the
+    /// clock's zero counts as that.
     #[inline(always)]
     pub(crate) fn due_time(
         &self,
@@ -68,32 +55,28 @@ impl Service {
         schedule: Schedule,
         options: Option<&TimerOptions>,
     ) -> DueTime {
-        let (mut exact, mut wall, delay) = match schedule {
+        let (mut due, mut wall, delay) = match schedule {
             Schedule::After(delay) => match now.checked_sub(waited) {
-                Some(requested) => ((requested.saturating_add(delay), Duration::ZERO), None, delay),
-                None => (after_a_request_before_origin(now, waited, delay), None, delay),
+                Some(requested) => (requested.saturating_add(delay), None, delay),
+                None => (delay.saturating_sub(waited - now), None, delay),
             },
             Schedule::At(at) => {
                 let delay = at.duration_since(self.clock.wall()).unwrap_or_default();
-                let wall = since_epoch(at);
-                ((now.saturating_add(delay), Duration::ZERO), Some(wall), delay)
+                (now.saturating_add(delay), Some(since_epoch(at)), delay)
             }
         };
         let later = self.draw_jitter(options);
         if !later.is_zero() {
-            exact = put_off(exact, later);
+            due = due.saturating_add(later);
             wall = wall.map(|wall| wall.saturating_add(later));
         }
-        let (due, before_origin) = exact;
         let now_tick = self.tick.round_down(now);
         // An overdue message does not wait for the next tick.
         let first = if due <= now { now_tick } else { self.tick.round_up(due) };
         let deadline = match options {
-            Some(options) if !options.slack.is_zero() => {
-                within_slack(self.tick, first, due, before_origin, options.slack)
-            }
+            Some(options) if !options.slack.is_zero() => within_slack(self.tick, first, due, options.slack),
             _ => first,
         };
-        DueTime { now: now_tick, deadline, due, before_origin, wall, delay }
+        DueTime { now: now_tick, deadline, due, wall, delay }
     }
 }

@@ -200,7 +200,7 @@ impl Service {
         }
         let delay = first_after.unwrap_or(period).saturating_add(later);
         let due_time = self.due_time(now, waited, Schedule::After(delay), None);
-        let mut recurrence = Recurrence::new(mode, due_time.due).before_origin(due_time.before_origin);
+        let mut recurrence = Recurrence::new(mode, due_time.due);
         if let Some(times) = times {
             recurrence = recurrence.times(times);
         }

@@ -50,7 +50,7 @@ impl Service {
             state.engine.ask_next(key, NextRun::At { due: due_time.due, wall: due_time.wall });
             return reason.into();
         }
-        state.engine.set_due(key, due_time.due, due_time.before_origin);
+        state.engine.set_due(key, due_time.due);
         let makes_room = was_posted && state.recall(key);
         if let Some(wall) = due_time.wall {
             state.engine.set_wall_time(key, wall);
