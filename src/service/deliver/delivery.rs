@@ -3,12 +3,13 @@
 use std::any::{TypeId, type_name};
 use std::sync::Arc;
 
-use actix::{Actor, WeakAddr};
+use actix::{Actor, Recipient, WeakAddr};
 
 use crate::engine::{DueTimer, Outcome};
 use crate::model::closure::{AnyClosure, Closure, Place, Run};
 use crate::model::handled_by::{Delivered, HandledBy};
 use crate::model::id::TimerId;
+use crate::model::mailbox_id::MailboxId;
 use crate::model::reply::ReplyFuture;
 use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
@@ -18,7 +19,6 @@ use crate::service::deliver::message_stores::{
     ContextRoute, MessageStores, Route, SendToOwnerFn, StateGuard, discard_stored,
 };
 use crate::service::deliver::wakeup::Wakeup;
-use crate::service::owner::subscribers::DeadLetterEvent;
 use crate::service::state::Service;
 use crate::timing::Key;
 
@@ -193,28 +193,30 @@ where
 /// A message for a recipient between two steps.
 struct Outgoing<J: Job, S> {
     ticket: Ticket,
-    connection: Connection<MessageOf<J>>,
+    /// The recipient, unless it is that of the message before.
+    recipient: Option<Recipient<MessageOf<J>>>,
+    is_open: bool,
     step: S,
 }
 
 impl<J: Job> Outgoing<J, J::Taken> {
     #[inline(always)]
     fn produce(self, service: &Service) -> Outgoing<J, J::Produced> {
-        let Self { ticket, connection, step } = self;
-        let step = if connection.is_open {
+        let Self { ticket, recipient, is_open, step } = self;
+        let step = if is_open {
             J::produce(step, service, Via::Mailbox)
         } else {
             J::give_up(step, Outcome::DeadLettered(STOPPED))
         };
-        Outgoing { ticket, connection, step }
+        Outgoing { ticket, recipient, is_open, step }
     }
 }
 
 impl<J: Job> Outgoing<J, J::Produced> {
     #[inline(always)]
     fn commit(self, guard: &mut StateGuard<'_>, wakeup: &mut Wakeup) -> Outgoing<J, Committed<J>> {
-        let Self { ticket, connection, step } = self;
-        Outgoing { ticket, connection, step: J::commit(step, guard, ticket, Via::Mailbox, wakeup) }
+        let Self { ticket, recipient, is_open, step } = self;
+        Outgoing { ticket, recipient, is_open, step: J::commit(step, guard, ticket, Via::Mailbox, wakeup) }
     }
 }
 
@@ -232,15 +234,16 @@ fn post<'a, J: Job>(
     guard.stores.fetch_stored::<J>(due.iter().map(|due| due.payload));
     let mut wakeup = Wakeup::default();
     let mut committed = guard.stores.take_buffer::<Outgoing<J, Committed<J>>>(store);
+    let mut last = None;
     if J::PRODUCES {
-        let taken: Vec<_> = due.drain(..).filter_map(|due| take::<J>(service, &mut guard, due)).collect();
+        let taken: Vec<_> = due.drain(..).filter_map(|due| take::<J>(service, &mut guard, due, &mut last)).collect();
         drop(guard);
         let produced: Vec<_> = taken.into_iter().map(|outgoing| outgoing.produce(service)).collect();
         guard = service.state();
         committed.extend(produced.into_iter().map(|outgoing| outgoing.commit(&mut guard, &mut wakeup)));
     } else {
         for due in due.drain(..) {
-            let Some(taken) = take::<J>(service, &mut guard, due) else { continue };
+            let Some(taken) = take::<J>(service, &mut guard, due, &mut last) else { continue };
             committed.push(taken.produce(service).commit(&mut guard, &mut wakeup));
         }
     }
@@ -248,53 +251,46 @@ fn post<'a, J: Job>(
     if J::PRODUCES {
         service.notify(wakeup);
     }
-    let (mut stopped_just_now, mut letters) = (Vec::new(), Vec::new());
     // One reading for all: sending them takes some microseconds.
     let now = service.read_clock();
-    for Outgoing { ticket, connection, step: Committed { message, deferred, .. } } in committed.drain(..) {
-        let Ticket { due, id } = ticket;
-        if let Some((recipient, message)) = connection.recipient.as_ref().zip(message) {
+    let mut open = None;
+    for Outgoing { ticket, recipient, step: Committed { message, deferred, .. }, .. } in committed.drain(..) {
+        if let Some(next) = recipient {
+            service.drop_contained(open.replace(next));
+        }
+        if let Some((recipient, message)) = open.as_ref().zip(message) {
+            let due = ticket.due;
             // The metrics recorder is foreign code. If it panics, the rest is still sent.
             let _delivering = service.contain(|| service.begin_delivery_at(due.key, due.deadline, now));
             // If a waker panics, the message is in the mailbox all the same.
-            let sent = service.contain(|| recipient.try_send(message)).unwrap_or(Ok(()));
-            if let Err(closed) = sent {
-                let message = closed.into_inner();
-                stopped_just_now.push(due.key);
-                match id {
-                    Some(id) => letters.push(DeadLetterEvent::of(id, due.deadline, STOPPED, Some(message))),
-                    None => service.drop_contained(message),
-                }
-            }
+            service.contain(|| recipient.do_send(message));
         }
-        service.drop_contained(connection.recipient);
         deferred.discard(service);
     }
+    service.drop_contained(open);
     let mut guard = service.state();
     guard.stores.keep_buffer(store, committed);
-    for key in stopped_just_now {
-        if let Some(payload) = guard.engine.break_off(key, STOPPED) {
-            service.discard(guard, payload);
-            guard = service.state();
-        }
-    }
-    if letters.is_empty() {
-        return guard;
-    }
-    drop(guard);
-    letters.into_iter().for_each(|lost| service.emit_dead_letter(lost));
-    service.state()
+    guard
 }
 
+/// Takes a message, and opens its recipient, unless that is the `last` one, known with its state.
 #[inline(always)]
 fn take<J: Job>(
     service: &Service,
     guard: &mut StateGuard<'_>,
     due: DueTimer<MessageRef>,
+    last: &mut Option<(MailboxId, bool)>,
 ) -> Option<Outgoing<J, J::Taken>> {
     let step = J::take(guard, due)?;
-    let connection = Connection::to(J::target_of(&step).and_then(Target::open));
-    Some(Outgoing { ticket: Ticket { due, id: service.id_for_dead_letter(guard, due.key) }, connection, step })
+    let target = J::target_of(&step);
+    let mailbox = target.and_then(Target::mailbox);
+    let known = last.filter(|(last, _)| mailbox == Some(*last));
+    let Connection { recipient, is_open } = match known {
+        Some((_, is_open)) => Connection { recipient: None, is_open },
+        None => Connection::to(target.and_then(Target::open)),
+    };
+    *last = mailbox.map(|mailbox| (mailbox, is_open));
+    Some(Outgoing { ticket: Ticket { due, id: service.id_for_dead_letter(guard, due.key) }, recipient, is_open, step })
 }
 
 impl Service {
