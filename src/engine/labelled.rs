@@ -75,22 +75,15 @@ impl<P: Copy, O> Engine<P, O> {
         self.labels.joined()
     }
 
-    /// Returns the first of an owner's own timers.
-    pub(crate) fn first_own(&self, owner: OwnerId) -> Option<Key> {
-        self.wheel.key_at(self.owners.any(owner)?)
+    /// Returns the slots of an owner's own timers, oldest first. A slot may be another timer's once this is unlocked: see
+    /// [`own_timer_in`](Self::own_timer_in).
+    pub(crate) fn own_slots(&self, owner: OwnerId) -> Vec<u32> {
+        self.owners.own_slots(owner).collect()
     }
 
-    /// Returns the first of an owner's own timers and moves it to the end of their list: as many calls as there are
-    /// timers return each of them once, if none ends meanwhile.
-    pub(crate) fn turn_over(&mut self, owner: OwnerId) -> Option<Key> {
-        let timer = self.first_own(owner)?;
-        let record = self.wheel.get_mut(timer)?;
-        let is_released = self.owners.leave(record);
-        self.owners.own_list(owner)?.add(timer.index(), record);
-        if is_released {
-            self.owners.hold(owner);
-        }
-        Some(timer)
+    /// Returns the timer in a slot, if it is an owner's own.
+    pub(crate) fn own_timer_in(&self, slot: u32, owner: OwnerId) -> Option<Key> {
+        self.wheel.key_at(slot).filter(|timer| self.view(*timer).is_some_and(|view| view.owner == Some(owner)))
     }
 
     /// Returns the number of an owner's own timers.

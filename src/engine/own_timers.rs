@@ -34,6 +34,13 @@ impl OwnTimers {
         }
     }
 
+    /// Returns the slots of all timers, oldest first.
+    pub(crate) fn iter<'a>(&self, chunks: &'a Chunks) -> impl Iterator<Item = u32> + use<'a> {
+        let newest = (self.oldest + 1) % 2;
+        let first = [self.oldest, newest].map(|position| self.first[usize::from(position % 2)]);
+        first.into_iter().filter(|slot| *slot != NONE).chain(self.others.iter(chunks))
+    }
+
     /// Appends the timer in this slot, and returns its location.
     #[inline]
     pub(crate) fn push_back(&mut self, chunks: &mut Chunks, slot: u32) -> Spot {
@@ -93,6 +100,7 @@ mod tests {
     fn check(timers: &OwnTimers, chunks: &Chunks, model: &[(u32, Spot)]) {
         assert_eq!(timers.len(), model.len());
         assert_eq!(timers.first(chunks), model.first().map(|(slot, _)| *slot));
+        assert!(timers.iter(chunks).eq(model.iter().map(|(slot, _)| *slot)));
     }
 
     /// A timer that is replaced again and again, the new one accepted before the old one ends.

@@ -94,6 +94,11 @@ impl<O> Owners<O> {
         self.get(id)?.timers.first(&self.chunks)
     }
 
+    /// Returns the slots of its own timers, oldest first.
+    pub(crate) fn own_slots(&self, id: OwnerId) -> impl Iterator<Item = u32> {
+        self.get(id).into_iter().flat_map(|owner| owner.timers.iter(&self.chunks))
+    }
+
     /// Returns the list of an owner's own timers, to add one.
     #[inline]
     pub(crate) fn own_list(&mut self, id: OwnerId) -> Option<OwnList<'_>> {

@@ -844,25 +844,27 @@ fn a_name_finds_its_timer_and_outlives_it_until_the_slot_is_used_again() {
     assert_eq!(engine.named(77), Some(other));
 }
 
-/// Each call returns the next one, whatever leaves and comes in between.
 #[test]
-fn an_owners_timers_are_gone_through_one_at_a_time() {
+fn an_owners_timers_are_listed_in_the_order_of_scheduling() {
     let mut engine: Engine<u32, ()> = Engine::new(EngineConfig::default());
-    let owner = engine.add_owner(()).unwrap();
-    assert_eq!(engine.turn_over(owner), None);
-    let timers: Vec<Key> = (0..200)
+    let (owner, other) = (engine.add_owner(()).unwrap(), engine.add_owner(()).unwrap());
+    assert!(engine.own_slots(owner).is_empty());
+    let mut timers: Vec<Key> = (0..200)
         .map(|number| engine.schedule(tag(), 0, 10, Some(owner), Timer::new(number, Marks::NONE), None).unwrap())
         .collect();
-    assert_eq!(engine.owned(owner), 200);
-    let first: Vec<Key> = (0..100).filter_map(|_| engine.turn_over(owner)).collect();
-    assert_eq!(first, timers[..100]);
-    assert_eq!(engine.cancel(timers[100]), Ok(100));
-    assert_eq!(engine.cancel(timers[0]), Ok(0));
-    let late = engine.schedule(tag(), 0, 10, Some(owner), Timer::new(999, Marks::NONE), None).unwrap();
-    let rest: Vec<Key> = (0..199).filter_map(|_| engine.turn_over(owner)).collect();
-    let expected: Vec<Key> = timers[101..].iter().chain(&timers[1..100]).chain([&late]).copied().collect();
-    assert_eq!(rest, expected);
-    assert_eq!((engine.slots(), engine.owned(owner)), (200, 199));
+    let slots = engine.own_slots(owner);
+    let listed = |engine: &Engine<u32, ()>, slots: &[u32]| -> Vec<Key> {
+        slots.iter().filter_map(|slot| engine.own_timer_in(*slot, owner)).collect()
+    };
+    assert_eq!(listed(&engine, &slots), timers);
+    for (at, takes_its_slot) in [(100, false), (0, true)] {
+        assert!(engine.cancel(timers.remove(at)).is_ok());
+        if takes_its_slot {
+            engine.schedule(tag(), 0, 10, Some(other), Timer::new(999, Marks::NONE), None).unwrap();
+        }
+    }
+    assert_eq!(listed(&engine, &slots), timers, "one has ended, and one slot is another owner's");
+    assert_eq!(listed(&engine, &engine.own_slots(owner)), timers);
 }
 
 #[test]
@@ -1007,9 +1009,6 @@ fn the_end_of_the_last_timer_that_keeps_its_actor_alive_is_reported_if_it_was_as
     let [cancelled, delivered] = [schedule(&mut engine, true), schedule(&mut engine, true)];
     assert!(engine.keeps_alive(owner));
     assert_eq!(engine.cancel(cancelled), Ok(0));
-    for _ in 0..3 {
-        engine.turn_over(owner);
-    }
     assert!(!engine.has_released() && engine.keeps_alive(owner), "there is another one");
     while engine.expire(10, None, &mut 9) != Due::Done {}
     assert_eq!(engine.take_due(owner).map(|due| due.key), Some(other));

@@ -212,28 +212,3 @@ fn strays_are_looked_after_once_in_five_seconds() {
         assert_eq!(world.service.state().owners.detached_check_at, ms(first_look), "{detached}");
     }
 }
-
-/// Another thread cancels timers of the first page before the second is read.
-#[test]
-fn an_actor_lists_each_of_its_timers_once_while_others_end() {
-    let mut world = World::new();
-    let ids: Vec<_> = (0..600)
-        .map(|n| {
-            world.own(1000, number(n));
-            LAST_OWN.take().unwrap()
-        })
-        .collect();
-    let (owner, mut timers, mut seen) = (world.owner(), Vec::new(), Default::default());
-    let mut pages = 0;
-    while world.service.state().next_of_owner(owner, &mut timers, &mut seen) {
-        for id in &ids[100 * pages..100 * pages + 100] {
-            assert!(world.timers.cancel(*id).is_cancelled());
-        }
-        pages += 1;
-    }
-    assert_eq!(pages, 2);
-    let state = world.service.state();
-    assert_eq!(timers.iter().collect::<std::collections::HashSet<_>>().len(), timers.len(), "none twice");
-    let pending = timers.iter().filter(|timer| state.engine.payload(**timer).is_some()).count();
-    assert_eq!(pending, 400, "and none is missing");
-}

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::ResponseFuture;
-use rustc_hash::FxHashSet;
 
 use crate::engine::{KeyScope, OwnerId, TimerGroup};
 use crate::model::actor_id::ActorId;
@@ -149,20 +148,6 @@ impl State {
     }
 }
 
-impl State {
-    /// Adds the next page of an owner's own timers, which move to the end of their list. Returns false if these were
-    /// the last: one that was `seen` is the first again.
-    pub(crate) fn next_of_owner(&mut self, owner: OwnerId, timers: &mut Vec<Key>, seen: &mut FxHashSet<Key>) -> bool {
-        for _ in 0..PAGE {
-            if self.engine.first_own(owner).is_none_or(|first| !seen.insert(first)) {
-                return false;
-            }
-            timers.extend(self.engine.turn_over(owner));
-        }
-        true
-    }
-}
-
 impl Service {
     /// Cancels the timers with a key. Returns [`Cancelled`](CancelOutcome::Cancelled) if one of them was cancelled.
     pub(crate) fn cancel_key(&self, scope: KeyScope, selector: &KeySelector) -> CancelOutcome {
@@ -224,11 +209,14 @@ impl Service {
         })
     }
 
-    /// Returns an owner's own timers. To be called on its actor's thread: two calls at a time would disturb each other.
+    /// Returns an owner's own timers, oldest first. To be called on its actor's thread, which schedules none meanwhile.
     pub(crate) fn timers_of_owner(&self, owner: OwnerId) -> Vec<Key> {
-        let mut timers = Vec::new();
-        let mut seen = FxHashSet::default();
-        while self.state().next_of_owner(owner, &mut timers, &mut seen) {}
+        let slots = self.state().engine.own_slots(owner);
+        let mut timers = Vec::with_capacity(slots.len());
+        for page in slots.chunks(PAGE) {
+            let state = self.state();
+            timers.extend(page.iter().filter_map(|slot| state.engine.own_timer_in(*slot, owner)));
+        }
         timers
     }
 
