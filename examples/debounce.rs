@@ -52,7 +52,7 @@ impl Handler<Typed> for Editor {
     fn handle(&mut self, Typed { note, character }: Typed, ctx: &mut Self::Context) {
         self.notes.entry(note).or_default().push(character);
         let by_note = TimerOptions::new().key(note);
-        if let Err(rejected) = ctx.timer(by_note).try_after(QUIET, Save(note)) {
+        if let Err(rejected) = ctx.timer(by_note).try_schedule(QUIET, Save(note)) {
             // No timer available: save now rather than never.
             self.handle(rejected.into_message(), ctx);
         }

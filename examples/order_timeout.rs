@@ -132,7 +132,7 @@ fn main() -> ExitCode {
             let placed = Instant::now();
             let timer = timers
                 .timer(&target, TimerOptions::new())
-                .try_after(TIME_TO_PAY, Release(number))
+                .try_schedule(TIME_TO_PAY, Release(number))
                 .map_err(|error| format!("order {number} was not taken: {error}"))?;
             place.send(Order { number, placed, timer }).map_err(|_| "the cashier has gone")?;
             if number % GROUP == GROUP - 1 {

@@ -69,7 +69,7 @@ impl Handler<Parcel> for Courier {
             let options = TimerOptions::new().jitter(pause / 2);
             // A timer of the courier itself would end with it; this one becomes a dead letter.
             let again = Target::from(ctx.address());
-            if let Err(rejected) = self.timers.timer(again, options).try_after(pause, parcel) {
+            if let Err(rejected) = self.timers.timer(again, options).try_schedule(pause, parcel) {
                 self.depot.do_send(Ended(rejected.into_message(), End::BackInTheDepot));
             }
         }

@@ -60,7 +60,7 @@ impl Handler<Request> for Sessions {
 
     fn handle(&mut self, Request { user }: Request, ctx: &mut Self::Context) {
         *self.open.entry(user).or_default() += 1;
-        let refreshed = ctx.timer(TimerOptions::new().key(user)).try_after(IDLE, Expire { user });
+        let refreshed = ctx.timer(TimerOptions::new().key(user)).try_schedule(IDLE, Expire { user });
         if let Err(rejected) = refreshed {
             eprintln!("the session of {user} cannot be timed, so it ends: {rejected}");
             self.open.remove(&user);

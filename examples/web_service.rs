@@ -86,7 +86,7 @@ async fn schedule(service: Data<Service>, request: Json<Value>) -> HttpResponse 
     };
     let options = TimerOptions::new().key(about.to_owned());
     let delay = Duration::from_millis(in_ms);
-    match service.timers.timer(&service.postman, options).try_after(delay, Remind(about.to_owned())) {
+    match service.timers.timer(&service.postman, options).try_schedule(delay, Remind(about.to_owned())) {
         Ok(id) => HttpResponse::Created().json(json!({"id": id.to_string()})),
         Err(error) => HttpResponse::ServiceUnavailable().json(json!({"error": error.to_string()})),
     }

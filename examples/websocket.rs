@@ -81,7 +81,7 @@ impl Session {
     /// Begins the idle time again: this timer replaces the one with the same key.
     fn expect_message(ctx: &mut Context<Self>) {
         let idle = ctx.timer(TimerOptions::new().key("idle"));
-        idle.run_after(IDLE, |session, ctx| session.end(CloseCode::Normal, "idle", ctx));
+        idle.run(IDLE, |session, ctx| session.end(CloseCode::Normal, "idle", ctx));
     }
 
     fn echo(&mut self, message: actix_ws::Message, ctx: &mut Context<Self>) {

@@ -57,7 +57,7 @@ mod trace;
 ///
 ///     fn started(&mut self, ctx: &mut Self::Context) {
 ///         let retry = TimerOptions::new().key(Step::Retry { order: 7 });
-///         ctx.timer(retry).run_after(Duration::from_secs(1), |_, _| println!("again"));
+///         ctx.timer(retry).run(Duration::from_secs(1), |_, _| println!("again"));
 ///         assert!(ctx.is_active(Step::Retry { order: 7 }));
 ///         assert!(!ctx.is_active(Step::Retry { order: 8 }) && !ctx.is_active(&Step::Idle));
 ///         # System::current().stop();

@@ -99,7 +99,7 @@ impl Shop {
         self.orders += 1;
         if !self.orders.is_multiple_of(UNANSWERED) {
             let soon = TimerOptions::new().jitter(Duration::from_millis(300));
-            self.timers.timer(&me, soon).after(Duration::from_millis(5), Answer { timeout });
+            self.timers.timer(&me, soon).schedule(Duration::from_millis(5), Answer { timeout });
         }
         if self.orders.is_multiple_of(REMINDED) {
             self.remind(me);
@@ -109,7 +109,7 @@ impl Shop {
     fn remind(&mut self, customer: impl Into<Target<Remind>>) {
         let kind = (self.orders / REMINDED) as usize % REMINDERS.len();
         let ahead = REMINDERS[kind];
-        let reminder = self.timers.timer(customer, TimerOptions::new().jitter(ahead)).after(ahead, Remind);
+        let reminder = self.timers.timer(customer, TimerOptions::new().jitter(ahead)).schedule(ahead, Remind);
         if kind >= REMINDERS.len() / 2 {
             self.debtors.push_back(reminder);
         }
@@ -129,10 +129,10 @@ impl Shop {
         let later = || TimerOptions::new().jitter(Duration::from_millis(200));
         self.answers += 1;
         if self.answers.is_multiple_of(SHIPPED) {
-            self.timers.timer(self.shipments.clone(), later()).after(Duration::from_millis(50), Ship);
+            self.timers.timer(self.shipments.clone(), later()).schedule(Duration::from_millis(50), Ship);
         }
         if self.answers.is_multiple_of(SHOWN) {
-            self.timers.timer(self.prices.clone(), later()).after(Duration::from_millis(50), Show);
+            self.timers.timer(self.prices.clone(), later()).schedule(Duration::from_millis(50), Show);
         }
     }
 }
@@ -165,7 +165,7 @@ impl Handler<NotAnswered> for Shop {
         let pause = Duration::from_millis(500 << attempt.min(6));
         let options = TimerOptions::new().jitter(pause / 2);
         let again = TryAgain { attempt: attempt.saturating_add(1) };
-        self.timers.timer(ctx.address(), options).after(pause, again);
+        self.timers.timer(ctx.address(), options).schedule(pause, again);
     }
 }
 

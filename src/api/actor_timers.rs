@@ -54,7 +54,7 @@ use crate::service::owner::thread_registry::{self, LocalService};
 ///     fn started(&mut self, ctx: &mut Self::Context) {
 ///         self.timers = ctx.actor_timers();
 ///         assert!(self.is_open());
-///         ctx.timer(TimerOptions::new().key("refill")).after(Duration::from_secs(1), Refill);
+///         ctx.timer(TimerOptions::new().key("refill")).schedule(Duration::from_secs(1), Refill);
 ///         assert!(self.wait().is_some_and(|wait| wait <= Duration::from_millis(1001)));
 ///         # System::current().stop();
 ///     }

@@ -21,7 +21,6 @@ use crate::model::repeat::{Repeat, RepeatTimes};
 use crate::model::source::MessageSource;
 use crate::model::view::TimerInfo;
 use crate::service::schedule::deadline::Schedule;
-use crate::service::schedule::plan::RepeatSchedule;
 
 /// Methods for delayed messages of an actor to itself, on any actix context that can run futures: `Context` and the
 /// contexts of actix-web-actors.
@@ -99,7 +98,7 @@ where
         M::schedule_by(ContextScheduler::<A>::new(self), Schedule::At(at.into()), None, message)
     }
 
-    /// Returns a timer with options, to be completed by a time: `ctx.timer(options).after(delay, message)`.
+    /// Returns a timer with options, to be completed by a time: `ctx.timer(options).schedule(delay, message)`.
     ///
     /// ```
     /// use std::time::Duration;
@@ -118,7 +117,7 @@ where
     ///     fn started(&mut self, ctx: &mut Self::Context) {
     ///         // Between a minute and a minute and a half, so that many caches do not refresh at once.
     ///         let spread = TimerOptions::new().jitter(Duration::from_secs(30));
-    ///         ctx.timer(spread).after(Duration::from_secs(60), Refresh);
+    ///         ctx.timer(spread).schedule(Duration::from_secs(60), Refresh);
     ///     }
     /// }
     /// # impl Handler<Refresh> for Cache { type Result = (); fn handle(&mut self, _: Refresh, _: &mut Context<Self>) {} }
@@ -178,7 +177,7 @@ where
     where
         M: HandledBy<A>,
     {
-        M::schedule_by(ContextScheduler::<A>::new(self), RepeatSchedule::from(repeat.into()), None, message.into())
+        M::schedule_by(ContextScheduler::<A>::new(self), repeat.into(), None, message.into())
     }
 
     /// Delivers messages to this actor with a fixed delay, counted from the return of the previous message's handler.
@@ -191,12 +190,7 @@ where
     where
         M: HandledBy<A>,
     {
-        M::schedule_by(
-            ContextScheduler::<A>::new(self),
-            RepeatSchedule::FixedDelay(repeat.into()),
-            None,
-            message.into(),
-        )
+        M::schedule_by(ContextScheduler::<A>::new(self), repeat.into().with_fixed_delay(), None, message.into())
     }
 
     /// Delivers messages to this actor at the times of a cron expression, on the wall clock: if the clock is stepped
@@ -231,7 +225,7 @@ where
     where
         M: HandledBy<A>,
     {
-        M::schedule_by(ContextScheduler::<A>::new(self), RepeatSchedule::Calendar(cron.into()), None, message.into())
+        M::schedule_by(ContextScheduler::<A>::new(self), RepeatTimes::from(cron), None, message.into())
     }
 
     /// Runs a closure in this actor after `delay`, counted from now, and returns the timer's id at once.
@@ -291,8 +285,8 @@ where
         ContextScheduler::<A>::new(self).run_once(Schedule::At(at.into()), None, run)
     }
 
-    /// Runs a closure in this actor at a fixed rate, on a grid that starts now; as
-    /// [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate) does with messages. See [`run_after`](Self::run_after).
+    /// Runs a closure in this actor at a fixed rate, on a grid that starts now, or at other
+    /// [times](RepeatTimes). See [`run_after`](Self::run_after).
     ///
     /// ```
     /// use std::time::{Duration, Instant};
@@ -322,7 +316,7 @@ where
     where
         F: FnMut(&mut A, &mut Self) + 'static,
     {
-        ContextScheduler::<A>::new(self).run_repeatedly(RepeatSchedule::from(repeat.into()), None, run)
+        ContextScheduler::<A>::new(self).run_repeatedly(repeat.into(), None, run)
     }
 
     /// Makes this actor run its due timers on a [request](crate::DueTimers) through its mailbox. To be called in
@@ -367,7 +361,7 @@ where
     ///     type Context = Context<Self>;
     ///
     ///     fn started(&mut self, ctx: &mut Self::Context) {
-    ///         ctx.timer(TimerOptions::new().key("answer")).after(Duration::from_secs(30), GiveUp);
+    ///         ctx.timer(TimerOptions::new().key("answer")).schedule(Duration::from_secs(30), GiveUp);
     ///         assert!(ctx.is_active("answer"));
     ///         assert_eq!(ctx.timers()[0].key, Some("answer".into()));
     ///         assert!(ctx.cancel_key("answer").is_cancelled());
@@ -408,7 +402,7 @@ where
     ///     fn started(&mut self, ctx: &mut Self::Context) {
     ///         for _ in 0..3 {
     ///             let check = TimerOptions::new().group("checks");
-    ///             ctx.timer(check).run_every(Duration::from_secs(60), |_, _| println!("check"));
+    ///             ctx.timer(check).run_repeatedly(Duration::from_secs(60), |_, _| println!("check"));
     ///         }
     ///         assert_eq!(ctx.cancel_group("checks"), 3);
     ///     }

@@ -20,7 +20,7 @@ use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
 use crate::service::schedule::admission::TimerRequest;
 use crate::service::schedule::deadline::Schedule;
-use crate::service::schedule::plan::{Plan, RepeatSchedule};
+use crate::service::schedule::plan::Plan;
 use crate::service::state::Service;
 
 /// The contents of each request below.
@@ -180,9 +180,9 @@ request! {
     /// # Ok::<(), MailboxError>(())
     /// # }).unwrap();
     /// ```
-    ScheduleAtFixedRate: RepeatSchedule => MessageSource<M>,
+    ScheduleAtFixedRate: RepeatTimes => MessageSource<M>,
     /// Returns a request to deliver messages to `target` at a fixed rate.
-    new(repeat: impl Into<RepeatTimes>, impl Into<MessageSource<M>>) = RepeatSchedule::from(repeat.into())
+    new(repeat: impl Into<RepeatTimes>, impl Into<MessageSource<M>>) = repeat.into()
 }
 
 request! {
@@ -217,9 +217,9 @@ request! {
     /// # Ok::<(), MailboxError>(())
     /// # }).unwrap();
     /// ```
-    ScheduleWithFixedDelay: RepeatSchedule => MessageSource<M>,
+    ScheduleWithFixedDelay: RepeatTimes => MessageSource<M>,
     /// Returns a request to deliver messages to `target` with a fixed delay.
-    new(repeat: impl Into<Repeat>, impl Into<MessageSource<M>>) = RepeatSchedule::FixedDelay(repeat.into())
+    new(repeat: impl Into<Repeat>, impl Into<MessageSource<M>>) = repeat.into().with_fixed_delay()
 }
 
 #[cfg(feature = "cron")]
@@ -248,7 +248,7 @@ request! {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # }).unwrap();
     /// ```
-    ScheduleCron: RepeatSchedule => MessageSource<M>,
+    ScheduleCron: RepeatTimes => MessageSource<M>,
     /// Returns a request to deliver messages to `target` at the times of `cron`.
-    new(cron: Cron, impl Into<MessageSource<M>>) = RepeatSchedule::Calendar(cron.into())
+    new(cron: Cron, impl Into<MessageSource<M>>) = RepeatTimes::from(cron)
 }

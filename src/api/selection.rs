@@ -36,8 +36,8 @@ impl Timers {
     /// let timers = TimerActor::builder().start()?;
     /// let customer = Customer.start();
     /// let order_7 = TimerOptions::new().key("order 7");
-    /// let first = timers.timer(&customer, order_7.clone()).after(Duration::from_secs(60), Remind(1));
-    /// let second = timers.timer(&customer, order_7).after(Duration::from_secs(90), Remind(2));
+    /// let first = timers.timer(&customer, order_7.clone()).schedule(Duration::from_secs(60), Remind(1));
+    /// let second = timers.timer(&customer, order_7).schedule(Duration::from_secs(90), Remind(2));
     /// assert_eq!(timers.get(first), None, "the second has replaced the first");
     /// assert_eq!(timers.timer_by_key(&customer, "order 7"), Some(second));
     /// assert_eq!(timers.cancel_key(&customer, "order 7"), CancelOutcome::Cancelled);
@@ -106,7 +106,7 @@ impl Timers {
     /// # let timers = TimerActor::builder().start()?;
     /// let campaign = TimerOptions::new().group("campaign-7");
     /// for customer in [Customer.start(), Customer.start()] {
-    ///     timers.timer(&customer, campaign.clone()).after(Duration::from_secs(60), Offer);
+    ///     timers.timer(&customer, campaign.clone()).schedule(Duration::from_secs(60), Offer);
     /// }
     /// assert_eq!(timers.group_len("campaign-7"), 2);
     /// assert_eq!(timers.cancel_group("campaign-7"), 2);

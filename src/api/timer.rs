@@ -12,20 +12,18 @@ use actix::{Actor, AsyncContext};
 
 use crate::api::registry;
 use crate::model::closure::{Closure, Repeated, Run, Single};
-#[cfg(feature = "cron")]
-use crate::model::cron::Cron;
 use crate::model::error::ScheduleError;
 use crate::model::handled_by::HandledBy;
 use crate::model::id::TimerId;
 use crate::model::options::TimerOptions;
-use crate::model::repeat::{Repeat, RepeatTimes};
+use crate::model::repeat::RepeatTimes;
 use crate::model::source::MessageSource;
 use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::delivery::{ByClosure, ByHandler};
 use crate::service::schedule::admission::{OwnerOf, TimerRequest};
 use crate::service::schedule::deadline::Schedule;
-use crate::service::schedule::plan::{Plan, RepeatSchedule};
+use crate::service::schedule::plan::Plan;
 use crate::service::state::Service;
 
 /// A timer with options; created by [`ctx.timer`](crate::TimerContext::timer) for an actor's messages to itself, by
@@ -42,17 +40,45 @@ impl<S> TimerBuilder<S> {
     }
 }
 
-#[expect(private_bounds, reason = "implemented for both kinds of schedulers")]
+#[expect(private_bounds, reason = "implemented for both kinds of schedulers, and for all times")]
 impl<S> TimerBuilder<S> {
-    /// Delivers `message` after `delay`, counted from now.
-    pub fn after<M>(self, delay: Duration, message: M) -> TimerId
+    /// Delivers `message` once: after a `Duration`, counted from now, or when the wall clock shows a time that converts
+    /// into `SystemTime`; at once if that is past.
+    ///
+    /// ```
+    /// use std::time::{Duration, SystemTime};
+    /// use actix::prelude::*;
+    /// use actix_timers::{TimerContext, TimerOptions};
+    ///
+    /// #[derive(Message)]
+    /// #[rtype(result = "()")]
+    /// struct Close;
+    ///
+    /// struct Auction {
+    ///     end: SystemTime,
+    /// }
+    ///
+    /// impl Actor for Auction {
+    ///     type Context = Context<Self>;
+    ///
+    ///     fn started(&mut self, ctx: &mut Self::Context) {
+    ///         ctx.timer(TimerOptions::new().key("lot")).schedule(Duration::from_secs(60), Close);
+    ///         ctx.timer(TimerOptions::new().key("all")).schedule(self.end, Close);
+    ///     }
+    /// }
+    /// # impl Handler<Close> for Auction { type Result = (); fn handle(&mut self, _: Close, _: &mut Context<Self>) {} }
+    /// # System::new().block_on(async { Auction { end: SystemTime::now() }.start(); });
+    /// ```
+    #[doc(alias = "after")]
+    #[doc(alias = "at")]
+    pub fn schedule<M, T>(self, when: impl When<T>, message: M) -> TimerId
     where
         M: ScheduledBy<S>,
     {
-        M::schedule_by(self.scheduler, Schedule::After(delay), Some(&self.options), message)
+        M::schedule_by(self.scheduler, when.into_schedule(), Some(&self.options), message)
     }
 
-    /// As [`after`](Self::after), but hands a rejected message back.
+    /// As [`schedule`](Self::schedule), but hands a rejected message back.
     ///
     /// ```
     /// use std::time::Duration;
@@ -70,8 +96,8 @@ impl<S> TimerBuilder<S> {
     ///
     ///     fn started(&mut self, ctx: &mut Self::Context) {
     ///         let second = Duration::from_secs(1);
-    ///         ctx.timer(TimerOptions::new()).try_after(second, Retry(1)).unwrap();
-    ///         let rejected = ctx.timer(TimerOptions::new()).try_after(second, Retry(2)).unwrap_err();
+    ///         ctx.timer(TimerOptions::new()).try_schedule(second, Retry(1)).unwrap();
+    ///         let rejected = ctx.timer(TimerOptions::new()).try_schedule(second, Retry(2)).unwrap_err();
     ///         assert_eq!(rejected.into_message().0, 2);
     ///         # System::current().stop();
     ///     }
@@ -90,220 +116,182 @@ impl<S> TimerBuilder<S> {
     /// # Errors
     /// [`ScheduleError`] returns the message: the capacity is used up, the timer actor was drained or has stopped, no
     /// actix system runs on this thread, or a timer actor with its own clock was started here and none installed.
-    pub fn try_after<M>(self, delay: Duration, message: M) -> Result<TimerId, ScheduleError<M>>
+    pub fn try_schedule<M, T>(self, when: impl When<T>, message: M) -> Result<TimerId, ScheduleError<M>>
     where
         M: ScheduledBy<S>,
     {
-        M::try_schedule_by(self.scheduler, Schedule::After(delay), Some(&self.options), message)
+        M::try_schedule_by(self.scheduler, when.into_schedule(), Some(&self.options), message)
     }
 
-    /// Delivers `message` when the wall clock shows `at`; at once if that is past.
-    pub fn at<M>(self, at: impl Into<SystemTime>, message: M) -> TimerId
+    /// Delivers messages repeatedly: at a fixed rate, with a [fixed delay](crate::Repeat::with_fixed_delay), at
+    /// [computed](crate::Repeat::computed) times or those of a `Cron` expression.
+    ///
+    /// Slack applies to each message. Jitter moves all by the same time, with a fixed delay the first only.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use actix::prelude::*;
+    /// use actix_timers::{Repeat, TimerContext, TimerOptions};
+    ///
+    /// #[derive(Clone, Message)]
+    /// #[rtype(result = "()")]
+    /// struct Poll;
+    ///
+    /// struct Feed;
+    ///
+    /// impl Actor for Feed {
+    ///     type Context = Context<Self>;
+    ///
+    ///     fn started(&mut self, ctx: &mut Self::Context) {
+    ///         let second = Duration::from_secs(1);
+    ///         let by_key = |key| TimerOptions::new().key(key);
+    ///         ctx.timer(by_key("grid")).repeat(second, Poll);
+    ///         ctx.timer(by_key("thrice")).repeat(Repeat::every(second).times(3), Poll);
+    ///         ctx.timer(by_key("pause")).repeat(Repeat::every(second).with_fixed_delay(), Poll);
+    ///     }
+    /// }
+    /// # impl Handler<Poll> for Feed { type Result = (); fn handle(&mut self, _: Poll, _: &mut Context<Self>) {} }
+    /// # System::new().block_on(async { Feed.start(); });
+    /// ```
+    #[doc(alias = "at_fixed_rate")]
+    #[doc(alias = "with_fixed_delay")]
+    #[doc(alias = "cron")]
+    pub fn repeat<M>(self, times: impl Into<RepeatTimes>, message: impl Into<MessageSource<M>>) -> TimerId
     where
         M: ScheduledBy<S>,
     {
-        M::schedule_by(self.scheduler, Schedule::At(at.into()), Some(&self.options), message)
+        M::schedule_by(self.scheduler, times.into(), Some(&self.options), message.into())
     }
 
-    /// As [`at`](Self::at), but hands a rejected message back.
+    /// As [`repeat`](Self::repeat), but hands a rejected message back.
     ///
     /// # Errors
-    /// As [`try_after`](Self::try_after).
-    pub fn try_at<M>(self, at: impl Into<SystemTime>, message: M) -> Result<TimerId, ScheduleError<M>>
-    where
-        M: ScheduledBy<S>,
-    {
-        M::try_schedule_by(self.scheduler, Schedule::At(at.into()), Some(&self.options), message)
-    }
-
-    /// Delivers messages at a fixed rate. Jitter moves the whole grid, slack applies to each repetition.
-    pub fn at_fixed_rate<M>(self, repeat: impl Into<RepeatTimes>, message: impl Into<MessageSource<M>>) -> TimerId
-    where
-        M: ScheduledBy<S>,
-    {
-        M::schedule_by(self.scheduler, RepeatSchedule::from(repeat.into()), Some(&self.options), message.into())
-    }
-
-    /// As [`at_fixed_rate`](Self::at_fixed_rate), but hands a rejected message back.
-    ///
-    /// # Errors
-    /// As [`try_after`](Self::try_after); also for a period of zero, and for a schedule without deliveries.
-    pub fn try_at_fixed_rate<M>(
+    /// As [`try_schedule`](Self::try_schedule); also for a period of zero, and for times without a delivery.
+    pub fn try_repeat<M>(
         self,
-        repeat: impl Into<RepeatTimes>,
+        times: impl Into<RepeatTimes>,
         message: impl Into<MessageSource<M>>,
     ) -> Result<TimerId, ScheduleError<MessageSource<M>>>
     where
         M: ScheduledBy<S>,
     {
-        M::try_schedule_by(self.scheduler, RepeatSchedule::from(repeat.into()), Some(&self.options), message.into())
-    }
-
-    /// Delivers messages with a fixed delay. Jitter applies to the first, slack to each of them.
-    pub fn with_fixed_delay<M>(self, repeat: impl Into<Repeat>, message: impl Into<MessageSource<M>>) -> TimerId
-    where
-        M: ScheduledBy<S>,
-    {
-        M::schedule_by(self.scheduler, RepeatSchedule::FixedDelay(repeat.into()), Some(&self.options), message.into())
-    }
-
-    /// As [`with_fixed_delay`](Self::with_fixed_delay), but hands a rejected message back.
-    ///
-    /// # Errors
-    /// As [`try_at_fixed_rate`](Self::try_at_fixed_rate).
-    pub fn try_with_fixed_delay<M>(
-        self,
-        repeat: impl Into<Repeat>,
-        message: impl Into<MessageSource<M>>,
-    ) -> Result<TimerId, ScheduleError<MessageSource<M>>>
-    where
-        M: ScheduledBy<S>,
-    {
-        M::try_schedule_by(
-            self.scheduler,
-            RepeatSchedule::FixedDelay(repeat.into()),
-            Some(&self.options),
-            message.into(),
-        )
-    }
-
-    /// Delivers messages at the times of a cron expression. Jitter moves all of them by the same time.
-    #[cfg(feature = "cron")]
-    pub fn cron<M>(self, cron: Cron, message: impl Into<MessageSource<M>>) -> TimerId
-    where
-        M: ScheduledBy<S>,
-    {
-        M::schedule_by(self.scheduler, RepeatSchedule::Calendar(cron.into()), Some(&self.options), message.into())
-    }
-
-    /// As [`cron`](Self::cron), but hands a rejected message back.
-    ///
-    /// # Errors
-    /// As [`try_after`](Self::try_after); also for an expression without a future time.
-    #[cfg(feature = "cron")]
-    pub fn try_cron<M>(
-        self,
-        cron: Cron,
-        message: impl Into<MessageSource<M>>,
-    ) -> Result<TimerId, ScheduleError<MessageSource<M>>>
-    where
-        M: ScheduledBy<S>,
-    {
-        M::try_schedule_by(self.scheduler, RepeatSchedule::Calendar(cron.into()), Some(&self.options), message.into())
+        M::try_schedule_by(self.scheduler, times.into(), Some(&self.options), message.into())
     }
 }
 
+#[expect(private_bounds, reason = "implemented for all times")]
 impl<A> TimerBuilder<ContextScheduler<'_, A>>
 where
     A: Actor,
     A::Context: AsyncContext<A> + AsyncContextParts<A>,
 {
-    /// Runs a closure in the actor after `delay`, counted from now; see
+    /// Runs a closure in the actor once, at a time as in [`schedule`](Self::schedule); see
     /// [`TimerContext::run_after`](crate::TimerContext::run_after).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use actix::prelude::*;
+    /// use actix_timers::{TimerContext, TimerOptions};
+    ///
+    /// struct Session;
+    ///
+    /// impl Actor for Session {
+    ///     type Context = Context<Self>;
+    ///
+    ///     fn started(&mut self, ctx: &mut Self::Context) {
+    ///         ctx.timer(TimerOptions::new().key("idle")).run(Duration::from_secs(60), |_, ctx| ctx.stop());
+    ///     }
+    /// }
+    /// # System::new().block_on(async { Session.start(); });
+    /// ```
+    #[doc(alias = "run_after")]
+    #[doc(alias = "run_at")]
     #[track_caller]
-    pub fn run_after<F>(self, delay: Duration, run: F) -> TimerId
+    pub fn run<F, T>(self, when: impl When<T>, run: F) -> TimerId
     where
         F: FnOnce(&mut A, &mut A::Context) + 'static,
     {
-        self.scheduler.run_once(Schedule::After(delay), Some(&self.options), run)
+        self.scheduler.run_once(when.into_schedule(), Some(&self.options), run)
     }
 
-    /// As [`run_after`](Self::run_after), but hands a rejected closure back.
+    /// As [`run`](Self::run), but hands a rejected closure back.
     ///
     /// # Errors
-    /// As [`try_after`](Self::try_after).
+    /// As [`try_schedule`](Self::try_schedule).
     #[track_caller]
-    pub fn try_run_after<F>(self, delay: Duration, run: F) -> Result<TimerId, ScheduleError<F>>
+    pub fn try_run<F, T>(self, when: impl When<T>, run: F) -> Result<TimerId, ScheduleError<F>>
     where
         F: FnOnce(&mut A, &mut A::Context) + 'static,
     {
-        self.scheduler.try_run_once(Schedule::After(delay), Some(&self.options), run)
+        self.scheduler.try_run_once(when.into_schedule(), Some(&self.options), run)
     }
 
-    /// Runs a closure in the actor when the wall clock shows `at`; at once if that is past.
+    /// Runs a closure in the actor repeatedly, at times as in [`repeat`](Self::repeat).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use actix::prelude::*;
+    /// use actix_timers::{Repeat, TimerContext, TimerOptions};
+    ///
+    /// struct Checker;
+    ///
+    /// impl Actor for Checker {
+    ///     type Context = Context<Self>;
+    ///
+    ///     fn started(&mut self, ctx: &mut Self::Context) {
+    ///         let pause = Repeat::every(Duration::from_secs(60)).with_fixed_delay();
+    ///         ctx.timer(TimerOptions::new().group("checks")).run_repeatedly(pause, |_, _| println!("check"));
+    ///     }
+    /// }
+    /// # System::new().block_on(async { Checker.start(); });
+    /// ```
+    #[doc(alias = "run_every")]
+    #[doc(alias = "run_with_fixed_delay")]
+    #[doc(alias = "run_cron")]
     #[track_caller]
-    pub fn run_at<F>(self, at: impl Into<SystemTime>, run: F) -> TimerId
+    pub fn run_repeatedly<F>(self, times: impl Into<RepeatTimes>, run: F) -> TimerId
     where
-        F: FnOnce(&mut A, &mut A::Context) + 'static,
+        F: FnMut(&mut A, &mut A::Context) + 'static,
     {
-        self.scheduler.run_once(Schedule::At(at.into()), Some(&self.options), run)
+        self.scheduler.run_repeatedly(times.into(), Some(&self.options), run)
     }
 
-    /// As [`run_at`](Self::run_at), but hands a rejected closure back.
+    /// As [`run_repeatedly`](Self::run_repeatedly), but hands a rejected closure back.
     ///
     /// # Errors
-    /// As [`try_after`](Self::try_after).
+    /// As [`try_repeat`](Self::try_repeat).
     #[track_caller]
-    pub fn try_run_at<F>(self, at: impl Into<SystemTime>, run: F) -> Result<TimerId, ScheduleError<F>>
-    where
-        F: FnOnce(&mut A, &mut A::Context) + 'static,
-    {
-        self.scheduler.try_run_once(Schedule::At(at.into()), Some(&self.options), run)
-    }
-
-    /// Runs a closure in the actor at a fixed rate. Jitter moves all runs by the same time, slack applies to each.
-    #[track_caller]
-    pub fn run_every<F>(self, repeat: impl Into<RepeatTimes>, run: F) -> TimerId
+    pub fn try_run_repeatedly<F>(self, times: impl Into<RepeatTimes>, run: F) -> Result<TimerId, ScheduleError<F>>
     where
         F: FnMut(&mut A, &mut A::Context) + 'static,
     {
-        self.scheduler.run_repeatedly(RepeatSchedule::from(repeat.into()), Some(&self.options), run)
+        self.scheduler.try_run_repeatedly(times.into(), Some(&self.options), run)
     }
+}
 
-    /// As [`run_every`](Self::run_every), but hands a rejected closure back.
-    ///
-    /// # Errors
-    /// As [`try_at_fixed_rate`](Self::try_at_fixed_rate).
-    #[track_caller]
-    pub fn try_run_every<F>(self, repeat: impl Into<RepeatTimes>, run: F) -> Result<TimerId, ScheduleError<F>>
-    where
-        F: FnMut(&mut A, &mut A::Context) + 'static,
-    {
-        self.scheduler.try_run_repeatedly(RepeatSchedule::from(repeat.into()), Some(&self.options), run)
+/// The time of one message. `T` is the type that it is given in: without it, an implementation for all that convert
+/// into `SystemTime` would overlap with that for `Duration`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no time for a timer",
+    label = "neither a `Duration` nor a wall-clock time",
+    note = "a time is a `Duration`, counted from now, or converts into `SystemTime`"
+)]
+pub(crate) trait When<T> {
+    fn into_schedule(self) -> Schedule;
+}
+
+impl When<Duration> for Duration {
+    #[inline(always)]
+    fn into_schedule(self) -> Schedule {
+        Schedule::After(self)
     }
+}
 
-    /// Runs a closure in the actor with a fixed delay between the end of one run and the next.
-    #[track_caller]
-    pub fn run_with_fixed_delay<F>(self, repeat: impl Into<Repeat>, run: F) -> TimerId
-    where
-        F: FnMut(&mut A, &mut A::Context) + 'static,
-    {
-        self.scheduler.run_repeatedly(RepeatSchedule::FixedDelay(repeat.into()), Some(&self.options), run)
-    }
-
-    /// As [`run_with_fixed_delay`](Self::run_with_fixed_delay), but hands a rejected closure back.
-    ///
-    /// # Errors
-    /// As [`try_at_fixed_rate`](Self::try_at_fixed_rate).
-    #[track_caller]
-    pub fn try_run_with_fixed_delay<F>(self, repeat: impl Into<Repeat>, run: F) -> Result<TimerId, ScheduleError<F>>
-    where
-        F: FnMut(&mut A, &mut A::Context) + 'static,
-    {
-        self.scheduler.try_run_repeatedly(RepeatSchedule::FixedDelay(repeat.into()), Some(&self.options), run)
-    }
-
-    /// Runs a closure in the actor at the times of a cron expression.
-    #[cfg(feature = "cron")]
-    #[track_caller]
-    pub fn run_cron<F>(self, cron: Cron, run: F) -> TimerId
-    where
-        F: FnMut(&mut A, &mut A::Context) + 'static,
-    {
-        self.scheduler.run_repeatedly(RepeatSchedule::Calendar(cron.into()), Some(&self.options), run)
-    }
-
-    /// As [`run_cron`](Self::run_cron), but hands a rejected closure back.
-    ///
-    /// # Errors
-    /// As [`try_cron`](Self::try_cron).
-    #[cfg(feature = "cron")]
-    #[track_caller]
-    pub fn try_run_cron<F>(self, cron: Cron, run: F) -> Result<TimerId, ScheduleError<F>>
-    where
-        F: FnMut(&mut A, &mut A::Context) + 'static,
-    {
-        self.scheduler.try_run_repeatedly(RepeatSchedule::Calendar(cron.into()), Some(&self.options), run)
+#[diagnostic::do_not_recommend]
+impl<T: Into<SystemTime>> When<SystemTime> for T {
+    #[inline(always)]
+    fn into_schedule(self) -> Schedule {
+        Schedule::At(self.into())
     }
 }
 
@@ -320,10 +308,10 @@ impl<S: fmt::Debug> fmt::Debug for TimerBuilder<S> {
 #[diagnostic::on_unimplemented(
     message = "a timer cannot deliver `{Self}` to the recipient",
     label = "no `Send` message that the recipient handles",
-    note = "the time comes before the message: `after(delay, message)`",
+    note = "the time comes before the message: `schedule(delay, message)`",
     note = "a message needs a handler: write `impl Handler<{Self}>` for the recipient",
-    note = "a closure is run by `run_after`, `run_at` or `run_every`",
-    note = "for a message that is not `Send` to its own actor: `run_after(delay, move |_, ctx| ctx.notify(message))`"
+    note = "a closure is run by `run` or `run_repeatedly`",
+    note = "for a message that is not `Send` to its own actor: `run(delay, move |_, ctx| ctx.notify(message))`"
 )]
 pub(crate) trait ScheduledBy<S>: TimerMessage + Sized {
     fn try_schedule_by<P: Plan<Self>>(
@@ -447,11 +435,11 @@ where
     }
 
     #[track_caller]
-    pub(crate) fn run_repeatedly<F>(self, schedule: RepeatSchedule, options: Option<&TimerOptions>, run: F) -> TimerId
+    pub(crate) fn run_repeatedly<F>(self, times: RepeatTimes, options: Option<&TimerOptions>, run: F) -> TimerId
     where
         F: FnMut(&mut A, &mut A::Context) + 'static,
     {
-        self.run(schedule, options, Repeated::new(run), MessageSource::from)
+        self.run(times, options, Repeated::new(run), MessageSource::from)
     }
 
     #[track_caller]
@@ -471,7 +459,7 @@ where
     #[track_caller]
     pub(crate) fn try_run_repeatedly<F>(
         self,
-        schedule: RepeatSchedule,
+        times: RepeatTimes,
         options: Option<&TimerOptions>,
         run: F,
     ) -> Result<TimerId, ScheduleError<F>>
@@ -479,7 +467,7 @@ where
         F: FnMut(&mut A, &mut A::Context) + 'static,
     {
         let repeated = Repeated::new(run);
-        let scheduled = self.try_run(schedule, options, repeated, MessageSource::from, MessageSource::into_original);
+        let scheduled = self.try_run(times, options, repeated, MessageSource::from, MessageSource::into_original);
         scheduled.map_err(|rejected| rejected.map(|repeated| of_this_thread(repeated.into_closure())))
     }
 }

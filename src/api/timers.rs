@@ -23,7 +23,6 @@ use crate::service::owner::thread_registry;
 use crate::service::query::directory;
 use crate::service::schedule::admission::TimerRequest;
 use crate::service::schedule::deadline::Schedule;
-use crate::service::schedule::plan::RepeatSchedule;
 use crate::service::state::Service;
 
 /// A handle to a timer actor, which schedules and cancels directly, from any thread.
@@ -80,7 +79,7 @@ impl Timers {
     /// A timer is rejected if the [capacity](crate::TimerActorBuilder::capacity) is used up, or the timer actor was
     /// drained or has stopped. The message is then a [dead letter](crate::DeadLetter) with the reason
     /// [`Rejected`](crate::DeadLetterReason::Rejected), and the id is that of no timer. To have the message back, use
-    /// [`timer`](Self::timer) and [`try_after`](TimerBuilder::try_after).
+    /// [`timer`](Self::timer) and [`try_schedule`](TimerBuilder::try_schedule).
     pub fn schedule_after<M>(&self, target: impl Into<Target<M>>, delay: Duration, message: M) -> TimerId
     where
         M: TimerMessage,
@@ -97,7 +96,7 @@ impl Timers {
     }
 
     /// Returns a timer with options for `target`, to be completed by a time: `timers.timer(target,
-    /// options).after(delay, message)`.
+    /// options).schedule(delay, message)`.
     ///
     /// ```
     /// use std::time::Duration;
@@ -114,7 +113,7 @@ impl Timers {
     /// let timers = TimerActor::builder().start()?;
     /// let customer = Customer.start();
     /// let spread = TimerOptions::new().jitter(Duration::from_secs(600));
-    /// let id = timers.timer(&customer, spread).after(Duration::from_secs(3600), Remind);
+    /// let id = timers.timer(&customer, spread).schedule(Duration::from_secs(3600), Remind);
     /// assert!(timers.get(id).unwrap().remaining <= Duration::from_secs(4201));
     /// # Ok::<(), actix_timers::BuildError>(())
     /// # }).unwrap();
@@ -158,7 +157,7 @@ impl Timers {
     where
         M: TimerMessage,
     {
-        let request = TimerRequest::now(RepeatSchedule::from(repeat.into()), None);
+        let request = TimerRequest::now(repeat.into(), None);
         self.service.schedule(request, target.into(), message.into())
     }
 
@@ -173,7 +172,7 @@ impl Timers {
     where
         M: TimerMessage,
     {
-        let request = TimerRequest::now(RepeatSchedule::FixedDelay(repeat.into()), None);
+        let request = TimerRequest::now(repeat.into().with_fixed_delay(), None);
         self.service.schedule(request, target.into(), message.into())
     }
 
@@ -189,7 +188,7 @@ impl Timers {
     where
         M: TimerMessage,
     {
-        let request = TimerRequest::now(RepeatSchedule::Calendar(cron.into()), None);
+        let request = TimerRequest::now(RepeatTimes::from(cron), None);
         self.service.schedule(request, target.into(), message.into())
     }
 

@@ -13,7 +13,7 @@ pub enum DeadLetterReason {
     /// The message source of a repeating timer panicked.
     SourcePanicked,
     /// The timer was rejected, and the call could not hand the message back. To schedule it again, use a method with
-    /// the prefix `try_`, such as [`try_after`](crate::TimerBuilder::try_after): another call may be rejected as well.
+    /// the prefix `try_`, such as [`try_schedule`](crate::TimerBuilder::try_schedule): another call may be rejected as well.
     Rejected,
 }
 

@@ -30,8 +30,8 @@ use crate::model::closure::AnyClosure;
 ///
 ///     fn started(&mut self, ctx: &mut Self::Context) {
 ///         let of_peer = TimerOptions::new().key(7);
-///         ctx.timer(of_peer.clone()).after(Duration::from_secs(1), Check);
-///         ctx.timer(of_peer).after(Duration::from_secs(5), Reconnect);
+///         ctx.timer(of_peer.clone()).schedule(Duration::from_secs(1), Check);
+///         ctx.timer(of_peer).schedule(Duration::from_secs(5), Reconnect);
 ///         assert!(ctx.cancel_key(KeySelector::of::<Check>(7)).is_cancelled());
 ///         assert!(ctx.is_active(7) && !ctx.is_active(KeySelector::of::<Check>(7)));
 ///         assert!(ctx.cancel_key(7).is_cancelled());

@@ -79,7 +79,7 @@ impl TimerOptions {
     ///     type Context = Context<Self>;
     ///
     ///     fn started(&mut self, ctx: &mut Self::Context) {
-    ///         ctx.timer(TimerOptions::new().keep_alive(true)).after(Duration::from_millis(2), Report);
+    ///         ctx.timer(TimerOptions::new().keep_alive(true)).schedule(Duration::from_millis(2), Report);
     ///     }
     /// }
     ///
@@ -127,7 +127,7 @@ impl TimerOptions {
     /// impl Editor {
     ///     /// Saves two seconds after the last keystroke.
     ///     fn typed(&mut self, ctx: &mut Context<Self>) {
-    ///         ctx.timer(TimerOptions::new().key("save")).after(Duration::from_secs(2), Save);
+    ///         ctx.timer(TimerOptions::new().key("save")).schedule(Duration::from_secs(2), Save);
     ///     }
     /// }
     /// # impl Actor for Editor { type Context = Context<Self>; fn started(&mut self, ctx: &mut Self::Context) { self.typed(ctx); } }
@@ -164,8 +164,8 @@ impl TimerOptions {
     ///     fn started(&mut self, ctx: &mut Self::Context) {
     ///         // The next step, whichever it is.
     ///         let step = TimerOptions::new().shared_key("step");
-    ///         ctx.timer(step.clone()).after(Duration::from_secs(5), Probe);
-    ///         ctx.timer(step).after(Duration::from_secs(30), GiveUp);
+    ///         ctx.timer(step.clone()).schedule(Duration::from_secs(5), Probe);
+    ///         ctx.timer(step).schedule(Duration::from_secs(30), GiveUp);
     ///         assert_eq!(ctx.timers().len(), 1);
     ///         # System::current().stop();
     ///     }

@@ -4,6 +4,8 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use crate::engine::MissedTickBehavior;
+#[cfg(feature = "cron")]
+use crate::model::cron::Cron;
 
 /// The schedule of a repeating timer: period, first delivery, end. A plain `Duration` is a period without an end.
 ///
@@ -41,7 +43,7 @@ impl Repeat {
     }
 
     /// Returns times that a closure computes one by one, on the wall clock: each from the delivery before it, the first
-    /// from the request. With `None` the timer ends. Calls at a fixed rate and `run_every` take them.
+    /// from the request. With `None` the timer ends.
     ///
     /// The closure runs when a message is delivered, on the thread that delivers, before the handler, and must not take
     /// long. If it panics, the timer ends, and the message is a dead letter with the reason `source_panicked`. A `None`
@@ -87,6 +89,29 @@ impl Repeat {
         Self { until: Some(end.into()), ..self }
     }
 
+    /// Returns times with a fixed delay instead of a fixed rate: the period counts from the end of the previous
+    /// message's handler. For a target that is not [tracked](crate::Target::tracked) it counts from the delivery.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use actix::prelude::*;
+    /// use actix_timers::{Repeat, TimerContext};
+    /// # struct Upload;
+    ///
+    /// impl Actor for Upload {
+    ///     type Context = Context<Self>;
+    ///
+    ///     fn started(&mut self, ctx: &mut Self::Context) {
+    ///         let pause = Repeat::every(Duration::from_secs(5)).with_fixed_delay();
+    ///         ctx.run_every(pause, |_, _| println!("five seconds after the end of the last run"));
+    ///     }
+    /// }
+    /// # System::new().block_on(async { Upload.start(); });
+    /// ```
+    pub const fn with_fixed_delay(self) -> RepeatTimes {
+        RepeatTimes(Times::FixedDelay(self))
+    }
+
     /// Sets the treatment of missed deliveries at a fixed rate. A fixed delay misses none.
     pub const fn missed_ticks(self, behavior: MissedTickBehavior) -> Self {
         Self { missed: behavior, ..self }
@@ -109,11 +134,20 @@ pub struct Occurrence {
     pub now: SystemTime,
 }
 
-/// The times of a repeating timer: a [`Repeat`], or [computed](Repeat::computed) times, which cannot be stored.
+/// The times of a repeating timer: a [`Repeat`] at a fixed rate or [with a fixed delay](Repeat::with_fixed_delay),
+/// [computed](Repeat::computed) times, or those of a `Cron` expression.
+#[must_use = "times do nothing until a timer is scheduled with them"]
 pub struct RepeatTimes(pub(crate) Times);
 
 pub(crate) enum Times {
-    Every(Repeat),
+    /// On a grid that begins with the request.
+    FixedRate(Repeat),
+    /// A period after each delivery.
+    FixedDelay(Repeat),
+    /// At wall-clock times.
+    #[cfg(feature = "cron")]
+    Cron(NextTime),
+    /// At wall-clock times that begin with the request.
     Computed(NextTime),
 }
 
@@ -121,14 +155,25 @@ pub(crate) type NextTime = Box<dyn FnMut(Occurrence) -> Option<SystemTime> + Sen
 
 impl<R: Into<Repeat>> From<R> for RepeatTimes {
     fn from(repeat: R) -> Self {
-        Self(Times::Every(repeat.into()))
+        Self(Times::FixedRate(repeat.into()))
+    }
+}
+
+/// If the wall clock has gone back a little, no time repeats.
+#[cfg(feature = "cron")]
+impl From<Cron> for RepeatTimes {
+    fn from(cron: Cron) -> Self {
+        Self(Times::Cron(Box::new(move |last: Occurrence| cron.next_after(last.due.max(last.now)))))
     }
 }
 
 impl fmt::Debug for RepeatTimes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Times::Every(repeat) => repeat.fmt(f),
+            Times::FixedRate(repeat) => repeat.fmt(f),
+            Times::FixedDelay(repeat) => f.debug_tuple("FixedDelay").field(repeat).finish(),
+            #[cfg(feature = "cron")]
+            Times::Cron(_) => f.write_str("Cron"),
             Times::Computed(_) => f.write_str("Computed"),
         }
     }

@@ -276,8 +276,8 @@ impl World {
                 ids.push(timers.schedule_after(target, ms(5), Tender));
             }
             let keyed = || timers.timer(target, TimerOptions::new().key("k").group("g"));
-            ids.push(keyed().after(ms(5), Tender));
-            ids.push(keyed().after(ms(6), Tender));
+            ids.push(keyed().schedule(ms(5), Tender));
+            ids.push(keyed().schedule(ms(6), Tender));
             let made = MessageSource::from_fn(|| {
                 look("a source");
                 Tender
@@ -291,8 +291,8 @@ impl World {
                 ids.push(timers.schedule_at_fixed_rate(target, computed(times), Tender));
                 timers.addr().do_send(ScheduleAtFixedRate::new(target, computed(times), Tender));
             }
-            ids.push(keyed().at_fixed_rate(computed(None), Tender));
-            ids.push(keyed().at_fixed_rate(computed(None), Tender));
+            ids.push(keyed().repeat(computed(None), Tender));
+            ids.push(keyed().repeat(computed(None), Tender));
             timers.addr().do_send(ScheduleAfter::new(target, ms(5), Tender));
             timers.addr().do_send(ScheduleAtFixedRate::new(target, ms(5), Tender));
             timers.addr().do_send(ScheduleWithFixedDelay::new(target, ms(5), Tender));
@@ -304,8 +304,8 @@ impl World {
             for _ in 0..70 {
                 ctx.schedule_after(ms(5), Tender);
             }
-            ctx.timer(TimerOptions::new().key("k")).after(ms(5), Tender);
-            ctx.timer(TimerOptions::new().key("k")).after(ms(5), Tender);
+            ctx.timer(TimerOptions::new().key("k")).schedule(ms(5), Tender);
+            ctx.timer(TimerOptions::new().key("k")).schedule(ms(5), Tender);
             ctx.schedule_at_fixed_rate(ms(4), Tender);
             ctx.schedule_with_fixed_delay(Repeat::every(ms(4)).times(2), Tender);
             for times in [Some(0), Some(2), None] {

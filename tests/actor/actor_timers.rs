@@ -10,7 +10,7 @@ async fn handle(addr: &Addr<Probe<u32>>) -> ActorTimers {
 }
 
 async fn schedule(addr: &Addr<Probe<u32>>, delay: u64, name: u32, options: TimerOptions) {
-    run(addr, move |_, ctx| _ = ctx.timer(options).after(ms(delay), Note(name))).await;
+    run(addr, move |_, ctx| _ = ctx.timer(options).schedule(ms(delay), Note(name))).await;
 }
 
 fn key(key: &str) -> TimerOptions {
@@ -35,7 +35,7 @@ fn a_handle_finds_and_cancels_the_actors_own_timers_and_no_others() {
         let timers = handle(&addr).await;
         assert_empty(&timers);
         schedule(&other, 30, 100, key("k").group("g")).await;
-        world.timers.timer(&addr, key("k").group("g")).after(ms(30), Note(101));
+        world.timers.timer(&addr, key("k").group("g")).schedule(ms(30), Note(101));
         assert_empty(&timers);
         schedule(&addr, 10, 1, key("k")).await;
         schedule(&addr, 20, 2, TimerOptions::new().group("g")).await;

@@ -49,7 +49,7 @@ fn every_arbiter_starts_its_timer_actor_with_the_settings_also_later_ones() {
             Probe::start_in_arbiter(&earlier.handle(), |_| Probe::<u8>::new(StopWatch::Source(Default::default())));
         let capacity = run(&there, |_, ctx| {
             (0..7).for_each(|note| _ = ctx.schedule_after(ms(60_000), Note(note)));
-            ctx.timer(TimerOptions::new()).try_after(ms(60_000), Note(8)).unwrap_err()
+            ctx.timer(TimerOptions::new()).try_schedule(ms(60_000), Note(8)).unwrap_err()
         });
         assert!(matches!(capacity.await, ScheduleError::CapacityReached { capacity: 7, .. }));
         assert_eq!(on(&Arbiter::new(), name).await, "web-3");

@@ -300,7 +300,7 @@ fn the_capacity_holds_against_several_threads() {
                     begin.wait();
                     for name in 0..500 {
                         let name = thread * 500 + name;
-                        match timers.timer(&addr, TimerOptions::new()).try_after(ms(HOUR), Note(name)) {
+                        match timers.timer(&addr, TimerOptions::new()).try_schedule(ms(HOUR), Note(name)) {
                             Ok(_) => assert!(timers.snapshot().pending() <= CAPACITY),
                             Err(ScheduleError::CapacityReached { message, .. }) => {
                                 assert_eq!(message, Note(name));

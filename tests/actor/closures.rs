@@ -64,7 +64,7 @@ impl Actor for Keeper {
         let message = Local(Rc::new(7));
         ctx.run_after(ms(10), move |_, ctx| ctx.notify(message));
         let message = Local(Rc::new(8));
-        ctx.timer(TimerOptions::new().key("second")).run_after(ms(20), move |_, ctx| ctx.notify(message));
+        ctx.timer(TimerOptions::new().key("second")).run(ms(20), move |_, ctx| ctx.notify(message));
     }
 }
 
@@ -133,8 +133,8 @@ fn a_closure_repeats_with_a_fixed_delay() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log) = world.probe();
         run(&addr, |_, ctx| {
-            let repeat = Repeat::every(ms(10)).times(2);
-            ctx.timer(TimerOptions::new()).run_with_fixed_delay(repeat, note(7))
+            let pause = Repeat::every(ms(10)).times(2).with_fixed_delay();
+            ctx.run_every(pause, note(7))
         })
         .await;
         world.run_to(100).await;
@@ -173,8 +173,8 @@ fn a_shared_key_names_closures_and_messages_alike() {
         let (addr, log) = world.probe();
         run(&addr, |_, ctx| {
             let keyed = || TimerOptions::new().shared_key("expiry").group("g");
-            ctx.timer(keyed()).after(ms(10), Note(1));
-            ctx.timer(keyed()).run_after(ms(20), note(2));
+            ctx.timer(keyed()).schedule(ms(10), Note(1));
+            ctx.timer(keyed()).run(ms(20), note(2));
             assert!(ctx.is_active("expiry"));
         })
         .await;
@@ -207,8 +207,8 @@ fn the_captures_of_a_closure_cancelled_on_another_thread_are_dropped_on_their_ow
                 .map(|witness| move |_: &mut Probe<u64>, _: &mut Ctx| assert!(Rc::strong_count(&witness.0) > 0));
             let one = ctx.run_after(ms(10), closures.next().unwrap());
             let grouped = || TimerOptions::new().group("g");
-            ctx.timer(grouped()).run_after(ms(10), closures.next().unwrap());
-            ctx.timer(grouped()).run_every(ms(10), closures.next().unwrap());
+            ctx.timer(grouped()).run(ms(10), closures.next().unwrap());
+            ctx.timer(grouped()).run_repeatedly(ms(10), closures.next().unwrap());
             (one, shared.as_ref() as *const () as usize)
         })
         .await;
@@ -233,13 +233,13 @@ fn a_rejected_closure_is_returned() {
                 ctx.run_after(ms(10), note(1));
                 let once = ctx
                     .timer(TimerOptions::new())
-                    .try_run_after(ms(10), |probe: &mut Probe<u64>, _: &mut Ctx| probe.log.push(2, probe.watch.now()));
+                    .try_run(ms(10), |probe: &mut Probe<u64>, _: &mut Ctx| probe.log.push(2, probe.watch.now()));
                 let Err(rejected @ ScheduleError::CapacityReached { .. }) = once else { panic!("{once:?}") };
                 rejected.into_message()(probe, ctx);
-                let many = ctx.timer(TimerOptions::new()).try_run_every(ms(10), note(3));
+                let many = ctx.timer(TimerOptions::new()).try_run_repeatedly(ms(10), note(3));
                 let Err(rejected @ ScheduleError::CapacityReached { .. }) = many else { panic!("{many:?}") };
                 rejected.into_message()(probe, ctx);
-                let never = ctx.timer(TimerOptions::new()).try_run_every(ms(0), note(4));
+                let never = ctx.timer(TimerOptions::new()).try_run_repeatedly(ms(0), note(4));
                 assert!(matches!(never, Err(ScheduleError::ZeroPeriod { .. })));
             })
             .await;
@@ -284,14 +284,10 @@ fn a_closure_is_described_by_the_place_of_its_call() {
                 ctx.run_after(ms(10), |_, _| ()),
                 ctx.run_at(std::time::SystemTime::now(), |_, _| ()),
                 ctx.run_every(ms(10), |_, _| ()),
-                ctx.timer(options()).run_after(ms(10), |_, _| ()),
-                ctx.timer(options()).run_at(std::time::SystemTime::now(), |_, _| ()),
-                ctx.timer(options()).run_every(ms(10), |_, _| ()),
-                ctx.timer(options()).run_with_fixed_delay(ms(10), |_, _| ()),
-                ctx.timer(options()).try_run_after(ms(10), |_, _| ()).map_err(drop).unwrap(),
-                ctx.timer(options()).try_run_at(std::time::SystemTime::now(), |_, _| ()).map_err(drop).unwrap(),
-                ctx.timer(options()).try_run_every(ms(10), |_, _| ()).map_err(drop).unwrap(),
-                ctx.timer(options()).try_run_with_fixed_delay(ms(10), |_, _| ()).map_err(drop).unwrap(),
+                ctx.timer(options()).run(ms(10), |_, _| ()),
+                ctx.timer(options()).run_repeatedly(ms(10), |_, _| ()),
+                ctx.timer(options()).try_run(ms(10), |_, _| ()).map_err(drop).unwrap(),
+                ctx.timer(options()).try_run_repeatedly(ms(10), |_, _| ()).map_err(drop).unwrap(),
             ];
             let boxed = Box::new(|_: &mut Probe<u64>, _: &mut Ctx| ());
             let named = [ctx.run_after(ms(10), tick), ctx.run_after(ms(10), boxed)];
@@ -302,11 +298,11 @@ fn a_closure_is_described_by_the_place_of_its_call() {
         let here = module_path!();
         let function = "a_closure_is_described_by_the_place_of_its_call";
         let at = |line| format!("closure at {}:{line} in ", file!());
-        for (line, described) in (first + 1..).zip(&described[..11]) {
+        for (line, described) in (first + 1..).zip(&described[..7]) {
             assert_eq!(*described, format!("{}{here}::{function}", at(line)));
         }
-        assert!(described[11].starts_with(here) && described[11].ends_with("::tick"), "{}", described[11]);
-        assert!(described[12].starts_with(&at(first + 14)), "{}", described[12]);
+        assert!(described[7].starts_with(here) && described[7].ends_with("::tick"), "{}", described[7]);
+        assert!(described[8].starts_with(&at(first + 10)), "{}", described[8]);
         let at_one_place = TimerFilter::new().message_type_containing(format!("closures.rs:{}", first + 3));
         assert_eq!(world.timers.list(&at_one_place).len(), 1);
     });
@@ -358,8 +354,8 @@ fn a_pending_closure_keeps_its_actor_alive_and_a_message_does_not() {
                 let (addr, log) = world.probe_with(move |probe: &mut Probe<u64>| {
                     *stop.lock().unwrap() = Some(Arc::clone(&probe.stopped));
                     probe.on_start = Box::new(move |ctx| {
-                        ctx.timer(options.clone()).run_after(ms(10), note(1));
-                        ctx.timer(options.clone()).run_every(Repeat::every(ms(20)).times(1), note(2));
+                        ctx.timer(options.clone()).run(ms(10), note(1));
+                        ctx.timer(options.clone()).run_repeatedly(Repeat::every(ms(20)).times(1), note(2));
                         ctx.schedule_after(ms(40), Note(3));
                     });
                 });
@@ -379,7 +375,7 @@ fn a_message_keeps_its_actor_alive_if_asked_to() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log) = world.probe_with(|probe: &mut Probe<u64>| {
             probe.on_start = Box::new(|ctx| {
-                ctx.timer(TimerOptions::new().keep_alive(true)).after(ms(10), Note(1));
+                ctx.timer(TimerOptions::new().keep_alive(true)).schedule(ms(10), Note(1));
                 ctx.schedule_after(ms(5), Note(0));
                 ctx.schedule_after(ms(15), Note(2));
             });
@@ -399,8 +395,8 @@ fn an_actor_stops_when_the_timer_that_kept_it_alive_is_cancelled_elsewhere() {
         let known = Arc::clone(&ids);
         let (addr, log) = world.probe_with(move |probe: &mut Probe<u64>| {
             probe.on_start = Box::new(move |ctx| {
-                known.lock().unwrap().extend(ctx.timer(TimerOptions::new()).try_run_after(ms(10), note(1)));
-                known.lock().unwrap().extend(ctx.timer(TimerOptions::new()).try_run_after(ms(20), note(2)));
+                known.lock().unwrap().extend(ctx.timer(TimerOptions::new()).try_run(ms(10), note(1)));
+                known.lock().unwrap().extend(ctx.timer(TimerOptions::new()).try_run(ms(20), note(2)));
             });
         });
         drop(addr);
@@ -451,11 +447,11 @@ fn closures_of_an_actor_without_an_address_run_if_it_accepts_due_timers() {
                     ctx.accept_due_timers();
                 }
                 let weak = || TimerOptions::new().keep_alive(false);
-                ctx.timer(weak()).run_after(ms(10), note(1));
-                ctx.timer(weak()).run_after(ms(10), note(2));
+                ctx.timer(weak()).run(ms(10), note(1));
+                ctx.timer(weak()).run(ms(10), note(2));
                 ctx.schedule_after(ms(10), Note(3));
                 for name in 4..100 {
-                    ctx.timer(weak()).run_after(ms(30), note(name));
+                    ctx.timer(weak()).run(ms(30), note(name));
                 }
             })
             .await;
@@ -492,8 +488,8 @@ fn a_request_to_run_due_timers_is_not_lost_while_the_actor_waits() {
                     }
                 }));
             };
-            ctx.timer(weak()).run_after(ms(10), wait);
-            ctx.timer(weak()).run_after(ms(10), note(2));
+            ctx.timer(weak()).run(ms(10), wait);
+            ctx.timer(weak()).run(ms(10), note(2));
             ctx.schedule_after(ms(10), Note(3));
         })
         .await;
@@ -514,13 +510,13 @@ fn other_actors_have_their_turn_between_many_due_closures() {
             ctx.accept_due_timers();
             let weak = || TimerOptions::new().keep_alive(false);
             let tell = move |_: &mut Probe<u64>, _: &mut Ctx| other.do_send(Note(0));
-            ctx.timer(weak()).run_after(ms(10), tell);
+            ctx.timer(weak()).run(ms(10), tell);
             for name in 1..500 {
                 let (log_of_other, note) = (log_of_other.clone(), name);
                 let count = move |probe: &mut Probe<u64>, _: &mut Ctx| {
                     probe.log.push(note, log_of_other.len() as u64);
                 };
-                ctx.timer(weak()).run_after(ms(10), count);
+                ctx.timer(weak()).run(ms(10), count);
             }
         })
         .await;

@@ -75,7 +75,7 @@ fn a_closure_runs_at_computed_times() {
         let (addr, log) = world.probe::<u64>();
         run(&addr, |_, ctx| ctx.run_every(every(10, 3), |probe, _| probe.log.push(1, probe.watch.now()))).await;
         run(&addr, |_, ctx| {
-            ctx.timer(TimerOptions::new().key(1)).run_every(every(15, 1), |probe, _| probe.log.push(2, 0));
+            ctx.timer(TimerOptions::new().key(1)).run_repeatedly(every(15, 1), |probe, _| probe.log.push(2, 0));
         })
         .await;
         world.run_to(100).await;
@@ -181,7 +181,7 @@ fn far_times_wait_and_can_be_cancelled() {
         // Later than the latest time there is: no time.
         let latest = Repeat::computed(move |_| Some(latest));
         let jitter = TimerOptions::new().jitter(ms(HOUR));
-        let rejected = world.timers.timer(&addr, jitter).try_at_fixed_rate(latest, Note(1));
+        let rejected = world.timers.timer(&addr, jitter).try_repeat(latest, Note(1));
         assert!(rejected.is_ok() || matches!(rejected, Err(ScheduleError::NeverDue { .. })));
     });
 }
@@ -414,7 +414,7 @@ fn jitter_postpones_all_times_by_the_same_time_and_the_closure_does_not_see_it()
         for _ in 0..10 {
             let start = world.now();
             let hourly = computed(&world, &seen, |due, _| Some(due + HOUR));
-            let id = world.timers.timer(&addr, spread()).at_fixed_rate(hourly, Note(1));
+            let id = world.timers.timer(&addr, spread()).repeat(hourly, Note(1));
             world.run_to(start + 4 * HOUR - 1).await;
             let runs = times(&log);
             assert!(runs.len() == 3 && runs.windows(2).all(|pair| pair[1] - pair[0] == HOUR), "{runs:?}");

@@ -86,7 +86,7 @@ fn the_counters_add_up_at_every_moment() {
                             if world
                                 .timers
                                 .timer(&addr, TimerOptions::new())
-                                .try_after(ms(random.below(50)), OnDrop::new(move || _ = look()))
+                                .try_schedule(ms(random.below(50)), OnDrop::new(move || _ = look()))
                                 .is_ok()
                             {
                                 counted.lock().unwrap().accepted += 1;
@@ -269,7 +269,7 @@ fn the_counters_users_see_balance_at_every_scrape() {
             world.after(&addr, delay, 0);
         }
         assert_eq!(world.timers.drain().len(), 2);
-        assert!(world.timers.timer(&addr, TimerOptions::new()).try_after(ms(1), Note(0)).is_err());
+        assert!(world.timers.timer(&addr, TimerOptions::new()).try_schedule(ms(1), Note(0)).is_err());
         world.run_to(world.now() + 1000).await;
         metrics.scrape().assert_shows(&world.timers.snapshot().counters);
     });
@@ -315,7 +315,7 @@ fn nothing_that_happened_stays_unpublished() {
         quiet("delivered without an address").await;
         world.timers.drain();
         quiet("drained").await;
-        assert!(world.timers.timer(&addr, TimerOptions::new()).try_after(ms(1), Note(1)).is_err());
+        assert!(world.timers.timer(&addr, TimerOptions::new()).try_schedule(ms(1), Note(1)).is_err());
         quiet("rejected, closed").await;
     });
     recorded(|metrics| {
@@ -324,7 +324,7 @@ fn nothing_that_happened_stays_unpublished() {
             let (addr, _log) = world.probe();
             world.after(&addr, HOUR, 1);
             world.run_to(1000).await;
-            assert!(world.timers.timer(&addr, TimerOptions::new()).try_after(ms(1), Note(1)).is_err());
+            assert!(world.timers.timer(&addr, TimerOptions::new()).try_schedule(ms(1), Note(1)).is_err());
             world.run_to(2000).await;
             metrics.scrape().assert_shows(&world.timers.snapshot().counters);
         });

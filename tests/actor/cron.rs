@@ -169,9 +169,9 @@ async fn schedule(
 ) -> Result<TimerId, Rejected<u64>> {
     let messages = messages.into();
     match way {
-        Way::Direct => world.timers.timer(addr, TimerOptions::new()).try_cron(cron, messages),
+        Way::Direct => world.timers.timer(addr, TimerOptions::new()).try_repeat(cron, messages),
         Way::Message => world.timers.addr().send(ScheduleCron::new(addr, cron, messages)).await.unwrap(),
-        Way::Context => run(addr, move |_, ctx| ctx.timer(TimerOptions::new()).try_cron(cron, messages)).await,
+        Way::Context => run(addr, move |_, ctx| ctx.timer(TimerOptions::new()).try_repeat(cron, messages)).await,
     }
 }
 
@@ -293,9 +293,9 @@ fn jitter_moves_all_times_of_day_by_the_same_time() {
         let (addr, log) = world.probe::<u64>();
         let spread = || TimerOptions::new().jitter(ms(30_000));
         let minutely = Cron::new("* * * * *").unwrap();
-        world.timers.timer(&addr, spread()).cron(minutely.clone(), Note(1));
+        world.timers.timer(&addr, spread()).repeat(minutely.clone(), Note(1));
         let own = minutely.clone();
-        run(&addr, move |_, ctx| ctx.timer(spread()).cron(own, Note(2))).await;
+        run(&addr, move |_, ctx| ctx.timer(spread()).repeat(own, Note(2))).await;
         let request = ScheduleCron::new(&addr, minutely, Note(3)).options(spread());
         let id = request.id();
         assert_eq!(world.timers.addr().send(request).await.unwrap().unwrap(), id);

@@ -49,7 +49,7 @@ fn a_drain_accepts_no_timers_but_pending_ones_can_be_cancelled() {
         let id = world.after(&addr, 50, 1);
         let draining = drain(&world.timers, 100);
         world.settle().await;
-        let rejected = world.timers.timer(&addr, TimerOptions::new()).try_after(ms(1), Note(2));
+        let rejected = world.timers.timer(&addr, TimerOptions::new()).try_schedule(ms(1), Note(2));
         assert!(matches!(rejected, Err(ScheduleError::Stopped { message: Note(2) })));
         assert_eq!(world.timers.cancel(id), CancelOutcome::Cancelled);
         world.settle().await;
@@ -103,7 +103,7 @@ fn an_abandoned_drain_leaves_the_timer_actor_closed_and_delivering() {
         draining.abort();
         world.run_to(20).await;
         assert_eq!(log.take(), [(1, 10)]);
-        assert!(world.timers.timer(&addr, TimerOptions::new()).try_after(ms(1), Note(2)).is_err());
+        assert!(world.timers.timer(&addr, TimerOptions::new()).try_schedule(ms(1), Note(2)).is_err());
     });
 }
 

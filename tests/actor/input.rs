@@ -293,12 +293,16 @@ fn a_closed_service_hands_messages_back() {
         let rejected = world.timers.addr().send(ScheduleAt::new(&addr, at, Note(8))).await.unwrap().unwrap_err();
         assert_eq!(rejected.into_message(), Note(8));
         assert_eq!(
-            world.timers.timer(&addr, TimerOptions::new()).try_at(at, Note(9)).unwrap_err().into_message(),
+            world.timers.timer(&addr, TimerOptions::new()).try_schedule(at, Note(9)).unwrap_err().into_message(),
             Note(9)
         );
         assert_eq!(
-            run(&addr, move |_, ctx| ctx.timer(TimerOptions::new()).try_at(at, Note(10)).unwrap_err().into_message())
-                .await,
+            run(&addr, move |_, ctx| ctx
+                .timer(TimerOptions::new())
+                .try_schedule(at, Note(10))
+                .unwrap_err()
+                .into_message())
+            .await,
             Note(10)
         );
         assert_unknown(&world, own).await;
@@ -323,9 +327,9 @@ fn a_stopped_timer_actor_hands_messages_back() {
         arbiter.stop();
         arbiter.join().unwrap();
 
-        let rejected = timers.timer(&addr, TimerOptions::new()).try_after(ms(1), Note(2)).unwrap_err();
+        let rejected = timers.timer(&addr, TimerOptions::new()).try_schedule(ms(1), Note(2)).unwrap_err();
         assert!(matches!(rejected, ScheduleError::Stopped { message: Note(2) }));
-        let rejected = timers.timer(&addr, TimerOptions::new()).try_at(SystemTime::now(), Note(3)).unwrap_err();
+        let rejected = timers.timer(&addr, TimerOptions::new()).try_schedule(SystemTime::now(), Note(3)).unwrap_err();
         assert!(matches!(rejected, ScheduleError::Stopped { message: Note(3) }));
         assert_eq!(timers.cancel(id), CancelOutcome::NotFound);
         assert_eq!(timers.reschedule_after(id, ms(1)), RescheduleOutcome::NotFound);
@@ -355,7 +359,7 @@ fn a_timer_actor_for_a_stopped_arbiter_is_a_stopped_one() {
         arbiter.join().unwrap();
         let timers = TimerActor::builder().start_on(&handle).unwrap();
         let addr = Probe::new(StopWatch::Source(std::sync::Arc::default())).start();
-        let rejected = timers.timer(&addr, TimerOptions::new()).try_after(ms(1), Note(2)).unwrap_err();
+        let rejected = timers.timer(&addr, TimerOptions::new()).try_schedule(ms(1), Note(2)).unwrap_err();
         assert!(matches!(rejected, ScheduleError::Stopped { message: Note(2) }));
         assert!(matches!(timers.addr().send(GetSnapshot).await, Err(MailboxError::Closed)));
     });
@@ -416,7 +420,7 @@ fn a_system_that_never_runs_loses_nothing_silently() {
     let counters = timers.snapshot().counters;
     assert_eq!((counters.accepted, counters.service_stopped, counters.pending), (1, 1, 0));
     assert!(matches!(
-        timers.timer(&addr, TimerOptions::new()).try_after(ms(1), Note("rejected")),
+        timers.timer(&addr, TimerOptions::new()).try_schedule(ms(1), Note("rejected")),
         Err(ScheduleError::Stopped { .. })
     ));
 }

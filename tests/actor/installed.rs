@@ -16,21 +16,18 @@ fn timers_of_contexts_are_rejected_where_a_clock_of_its_own_was_started_and_none
         let timers = TimerActor::builder().clock(ManualClock::new()).start().unwrap();
         let addr = probe();
         run(&addr, |_, ctx| {
-            let rejected = ctx.timer(TimerOptions::new()).try_after(ms(1), Note(1)).unwrap_err();
+            let rejected = ctx.timer(TimerOptions::new()).try_schedule(ms(1), Note(1)).unwrap_err();
             assert!(matches!(rejected, ScheduleError::NotInstalled { message: Note(1) }), "{rejected:?}");
             assert!(rejected.to_string().contains("`TimerActorBuilder::install`"), "{rejected}");
             let at = std::time::SystemTime::now();
             assert!(matches!(
-                ctx.timer(TimerOptions::new()).try_at(at, Note(2)),
+                ctx.timer(TimerOptions::new()).try_schedule(at, Note(2)),
                 Err(ScheduleError::NotInstalled { message: Note(2) })
             ));
             let options = TimerOptions::new().key("k");
-            assert!(matches!(ctx.timer(options).try_after(ms(1), Note(3)), Err(ScheduleError::NotInstalled { .. })));
-            let mut repeated = ctx
-                .timer(TimerOptions::new())
-                .try_at_fixed_rate(Repeat::every(ms(1)), Note(4))
-                .unwrap_err()
-                .into_message();
+            assert!(matches!(ctx.timer(options).try_schedule(ms(1), Note(3)), Err(ScheduleError::NotInstalled { .. })));
+            let mut repeated =
+                ctx.timer(TimerOptions::new()).try_repeat(Repeat::every(ms(1)), Note(4)).unwrap_err().into_message();
             assert_eq!(repeated.next_message(), Note(4));
         })
         .await;
@@ -46,14 +43,16 @@ fn timers_of_contexts_are_rejected_also_where_the_timer_actor_was_started_in_ano
         let timers = TimerActor::builder().clock(ManualClock::new()).start_on(&arbiter).unwrap();
         timers.addr().send(GetSnapshot).await.unwrap();
         let addr = probe();
-        let rejected = run(&addr, |_, ctx| ctx.timer(TimerOptions::new()).try_after(ms(1), Note(1)).unwrap_err()).await;
+        let rejected =
+            run(&addr, |_, ctx| ctx.timer(TimerOptions::new()).try_schedule(ms(1), Note(1)).unwrap_err()).await;
         assert!(matches!(rejected, ScheduleError::NotInstalled { .. }));
     });
     System::new().block_on(async {
         let actor = TimerActor::builder().clock(ManualClock::new()).build().unwrap().start();
         actor.send(GetSnapshot).await.unwrap();
         let addr = probe();
-        let rejected = run(&addr, |_, ctx| ctx.timer(TimerOptions::new()).try_after(ms(1), Note(1)).unwrap_err()).await;
+        let rejected =
+            run(&addr, |_, ctx| ctx.timer(TimerOptions::new()).try_schedule(ms(1), Note(1)).unwrap_err()).await;
         assert!(matches!(rejected, ScheduleError::NotInstalled { .. }));
     });
 }
@@ -103,7 +102,7 @@ fn a_timer_actor_that_has_stopped_is_forgotten() {
         let name = timers.name().to_owned();
         drop(timers);
         let addr = probe();
-        let scheduled = || run(&addr, |_, ctx| ctx.timer(TimerOptions::new()).try_after(ms(5), Note(1)).is_ok());
+        let scheduled = || run(&addr, |_, ctx| ctx.timer(TimerOptions::new()).try_schedule(ms(5), Note(1)).is_ok());
         let mut is_scheduled = false;
         for _ in 0..1000 {
             tokio::task::yield_now().await;
@@ -159,7 +158,7 @@ fn after_a_drain_the_timers_of_another_one_can_be_used() {
         let addr = probe();
         for _ in 0..2 {
             let rejected =
-                run(&addr, |_, ctx| ctx.timer(TimerOptions::new()).try_after(ms(1), Note(1)).unwrap_err()).await;
+                run(&addr, |_, ctx| ctx.timer(TimerOptions::new()).try_schedule(ms(1), Note(1)).unwrap_err()).await;
             assert!(matches!(rejected, ScheduleError::Stopped { .. }));
             assert!(rejected.to_string().contains("the `Timers` of another one"), "{rejected}");
             another.schedule_after(&addr, ms(1), rejected.into_message());

@@ -27,8 +27,8 @@ fn jitter_spreads_deadlines_and_is_never_early_in_any_way() {
         let (addr, log) = world.probe::<&str>();
         let target = Target::from(&addr);
         for _ in 0..40 {
-            world.timers.timer(&addr, jitter(100)).after(ms(50), Note("direct"));
-            world.timers.timer(&addr, jitter(100)).at(world.wall(50), Note("direct at"));
+            world.timers.timer(&addr, jitter(100)).schedule(ms(50), Note("direct"));
+            world.timers.timer(&addr, jitter(100)).schedule(world.wall(50), Note("direct at"));
             let after = ScheduleAfter::new(&addr, ms(50), Note("message")).options(jitter(100));
             world.timers.addr().send(after).await.unwrap().unwrap();
             let at = ScheduleAt::new(&addr, world.wall(50), Note("message at")).options(jitter(100));
@@ -37,8 +37,8 @@ fn jitter_spreads_deadlines_and_is_never_early_in_any_way() {
         let wall = world.wall(50);
         run(&addr, move |_, ctx| {
             for _ in 0..40 {
-                ctx.timer(jitter(100)).after(ms(50), Note("context"));
-                ctx.timer(jitter(100)).at(wall, Note("context at"));
+                ctx.timer(jitter(100)).schedule(ms(50), Note("context"));
+                ctx.timer(jitter(100)).schedule(wall, Note("context at"));
             }
         })
         .await;
@@ -67,7 +67,7 @@ fn jitter_spreads_deadlines_and_is_never_early_in_any_way() {
 async fn deadlines_with(builder: TimerActorBuilder) -> Vec<Duration> {
     let world = World::manual(builder);
     let (addr, _log) = world.probe::<u64>();
-    let ids = (0..50).map(|name| world.timers.timer(&addr, jitter(10_000)).after(ms(5), Note(name)));
+    let ids = (0..50).map(|name| world.timers.timer(&addr, jitter(10_000)).schedule(ms(5), Note(name)));
     ids.map(|id| world.timers.get(id).unwrap().remaining).collect()
 }
 
@@ -87,9 +87,9 @@ fn extreme_jitter_and_slack_saturate() {
         for span in [Duration::ZERO, Duration::from_nanos(1), Duration::MAX] {
             for delay in [Duration::ZERO, ms(1), Duration::MAX] {
                 let options = TimerOptions::new().jitter(span).slack(span);
-                let id = world.timers.timer(&addr, options.clone()).after(delay, Note(0));
+                let id = world.timers.timer(&addr, options.clone()).schedule(delay, Note(0));
                 assert!(world.timers.get(id).unwrap().remaining >= delay.min(ms(1_000_000)));
-                world.timers.timer(&addr, options).at(world.wall(0), Note(1));
+                world.timers.timer(&addr, options).schedule(world.wall(0), Note(1));
             }
         }
         world.run_to(100).await;
@@ -109,7 +109,7 @@ fn slack_brings_wake_ups_together() {
             let mut random = Random::new(5);
             for _ in 0..1000 {
                 let delay = 1 + random.below(1000);
-                world.timers.timer(&addr, slack(most)).after(ms(delay), Note(delay));
+                world.timers.timer(&addr, slack(most)).schedule(ms(delay), Note(delay));
             }
             let before = world.clock().rung();
             world.run_to(2000).await;
@@ -129,11 +129,11 @@ fn slack_brings_wake_ups_together() {
 fn with_slack_the_order_is_that_of_the_resulting_deadlines() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log) = world.probe::<&str>();
-        world.timers.timer(&addr, slack(100)).after(ms(30), Note("first, at 128"));
+        world.timers.timer(&addr, slack(100)).schedule(ms(30), Note("first, at 128"));
         world.after(&addr, 127, "asked for 127");
-        world.timers.timer(&addr, slack(20)).after(ms(120), Note("second, at 128"));
+        world.timers.timer(&addr, slack(20)).schedule(ms(120), Note("second, at 128"));
         world.after(&addr, 128, "asked for 128");
-        world.timers.timer(&addr, slack(3)).after(ms(129), Note("at 132"));
+        world.timers.timer(&addr, slack(3)).schedule(ms(129), Note("at 132"));
         world.run_to(1000).await;
         let expected = [
             ("asked for 127", 127),
@@ -154,7 +154,7 @@ fn slack_is_not_exceeded_by_rounding() {
         |world| async move {
             let (addr, log) = world.probe::<u64>();
             for (delay, most) in [(11, 5), (11, 8), (11, 9), (11, 28), (11, 29), (20, 60), (25, 4)] {
-                world.timers.timer(&addr, slack(most)).after(ms(delay), Note(most));
+                world.timers.timer(&addr, slack(most)).schedule(ms(delay), Note(most));
             }
             world.run_to(1000).await;
             let expected = [(5, 20), (8, 20), (9, 20), (28, 20), (4, 30), (29, 40), (60, 80)];

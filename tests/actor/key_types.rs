@@ -25,14 +25,14 @@ async fn schedule_both(world: &World, way: Way, addr: &Owner, options: TimerOpti
     match way {
         Way::Context => {
             run(addr, move |_, ctx| {
-                let note = ctx.timer(options.clone()).after(ms(10), Note(1));
-                [note, ctx.timer(options).after(ms(5), counted)]
+                let note = ctx.timer(options.clone()).schedule(ms(10), Note(1));
+                [note, ctx.timer(options).schedule(ms(5), counted)]
             })
             .await
         }
         _ => {
-            let note = world.timers.timer(addr, options.clone()).after(ms(10), Note(1));
-            [note, world.timers.timer(addr, options).after(ms(5), counted)]
+            let note = world.timers.timer(addr, options.clone()).schedule(ms(10), Note(1));
+            [note, world.timers.timer(addr, options).schedule(ms(5), counted)]
         }
     }
 }
@@ -86,8 +86,8 @@ fn a_cancel_of_two_timers_with_a_key_reports_the_one_that_was_cancelled() {
             let (addr, log): (Owner, _) = world.probe_with(|probe| {
                 probe.hook = Box::new(move |_, ctx| seen.set(Some(timers.cancel_key(&ctx.address(), "k"))));
             });
-            let running = || _ = world.timers.timer(Target::tracked(&addr), key("k")).after(ms(10), Note(1));
-            let pending = || _ = world.timers.timer(&addr, key("k")).after(ms(20), census.payload());
+            let running = || _ = world.timers.timer(Target::tracked(&addr), key("k")).schedule(ms(10), Note(1));
+            let pending = || _ = world.timers.timer(&addr, key("k")).schedule(ms(20), census.payload());
             if is_running_one_first {
                 running();
             }
@@ -127,15 +127,15 @@ fn closures_have_common_keys_apart_from_those_of_messages() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log) = world.probe();
         run(&addr, |_, ctx: &mut Context<Probe<u32>>| {
-            ctx.timer(key("k")).run_after(ms(10), |probe, _| probe.log.push(1, probe.watch.now()));
-            ctx.timer(key("k")).after(ms(20), Note(2));
+            ctx.timer(key("k")).run(ms(10), |probe, _| probe.log.push(1, probe.watch.now()));
+            ctx.timer(key("k")).schedule(ms(20), Note(2));
             // Of another type, although it does the same.
-            ctx.timer(key("k")).run_after(ms(30), |probe, _| probe.log.push(3, probe.watch.now()));
+            ctx.timer(key("k")).run(ms(30), |probe, _| probe.log.push(3, probe.watch.now()));
             assert_eq!(ctx.timers().len(), 2);
-            ctx.timer(key("k")).run_every(ms(40), |probe, _| probe.log.push(4, probe.watch.now()));
+            ctx.timer(key("k")).run_repeatedly(ms(40), |probe, _| probe.log.push(4, probe.watch.now()));
             assert_eq!(ctx.timer_by_key(KeySelector::of::<Note<u32>>("k")), ctx.timer_by_key("k"));
             assert!(ctx.is_active(KeySelector::closure("k")));
-            ctx.timer(key("k")).after(ms(50), Note(5));
+            ctx.timer(key("k")).schedule(ms(50), Note(5));
             assert_eq!(ctx.timers().len(), 2);
         })
         .await;
@@ -150,7 +150,7 @@ fn a_tuple_is_a_key() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, _log): (_, Log<u32>) = world.probe();
         for order in [("order", 7), ("order", 8), ("offer", 7), ("order", 7)] {
-            world.timers.timer(&addr, key(order)).after(ms(10), Note(1));
+            world.timers.timer(&addr, key(order)).schedule(ms(10), Note(1));
         }
         assert_eq!(world.pending(), 3);
         assert_eq!(world.timers.cancel_key(&addr, ("order", 8)), CancelOutcome::Cancelled);
@@ -210,12 +210,12 @@ fn a_uuid_is_a_key_of_its_own_kind() {
         let (addr, _log): (_, Log<u32>) = world.probe();
         let order = Uuid::from_u128(7);
         let written = order.to_string();
-        world.timers.timer(&addr, key(order)).after(ms(10), Note(1));
+        world.timers.timer(&addr, key(order)).schedule(ms(10), Note(1));
         assert_eq!(world.timers.list(&TimerFilter::new().key_written_as(&written)).len(), 1);
         for other in [TimerKey::from(&written), TimerKey::from(7), TimerKey::from(Uuid::nil())] {
             assert_eq!(world.timers.cancel_key(&addr, other), CancelOutcome::NotFound);
         }
-        world.timers.timer(&addr, key(("order", &order))).after(ms(10), Note(1));
+        world.timers.timer(&addr, key(("order", &order))).schedule(ms(10), Note(1));
         let tuple = TimerFilter::new().key_written_as(format!("order/{written}"));
         assert_eq!(world.timers.list(&tuple).len(), 1);
         assert_eq!(world.timers.cancel_key(&addr, order), CancelOutcome::Cancelled);
@@ -226,8 +226,8 @@ fn a_uuid_is_a_key_of_its_own_kind() {
 fn a_number_of_128_bits_is_found_as_it_is_written() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, _log): (_, Log<u32>) = world.probe();
-        world.timers.timer(&addr, key(u128::MAX)).after(ms(10), Note(1));
-        world.timers.timer(&addr, key(i128::MIN)).after(ms(10), Note(1));
+        world.timers.timer(&addr, key(u128::MAX)).schedule(ms(10), Note(1));
+        world.timers.timer(&addr, key(i128::MIN)).schedule(ms(10), Note(1));
         let found = |text: String| world.timers.list(&TimerFilter::new().key_written_as(text)).len();
         assert_eq!((found(u128::MAX.to_string()), found(i128::MIN.to_string())), (1, 1));
         assert_eq!(found(format!("+{}", u128::MAX)), 0, "another text");
@@ -311,7 +311,7 @@ mod derived {
         in_virtual_time(TimerActor::builder, |world| async move {
             let (addr, _log): (_, Log<u32>) = world.probe();
             for retry in [7, 8, 7] {
-                world.timers.timer(&addr, key(Step::Retry(retry))).after(ms(10), Note(1));
+                world.timers.timer(&addr, key(Step::Retry(retry))).schedule(ms(10), Note(1));
             }
             assert_eq!(world.pending(), 2);
             assert_eq!(world.timers.cancel_key(&addr, Step::Retry(8)), CancelOutcome::Cancelled);

@@ -16,12 +16,12 @@ fn key(key: impl Into<TimerKey>) -> TimerOptions {
 /// Schedules a note under a key in one of the three ways.
 async fn keyed(world: &World, way: Way, addr: &Addr<Probe<u64>>, delay: u64, name: u64) -> TimerId {
     match way {
-        Way::Direct => world.timers.timer(addr, key("k")).after(ms(delay), Note(name)),
+        Way::Direct => world.timers.timer(addr, key("k")).schedule(ms(delay), Note(name)),
         Way::Message => {
             let request = ScheduleAfter::new(addr, ms(delay), Note(name)).options(key("k"));
             world.timers.addr().send(request).await.unwrap().unwrap()
         }
-        Way::Context => run(addr, move |_, ctx| ctx.timer(key("k")).after(ms(delay), Note(name))).await,
+        Way::Context => run(addr, move |_, ctx| ctx.timer(key("k")).schedule(ms(delay), Note(name))).await,
     }
 }
 
@@ -67,13 +67,13 @@ fn the_old_message_is_suppressed_although_it_is_due() {
         let (addr, log) = world.probe_with(|probe: &mut Probe<&str>| {
             probe.on_start = Box::new(|ctx| {
                 ctx.schedule_after(ms(10), Note("slow"));
-                ctx.timer(key("T")).after(ms(10), Note("tick 1"));
+                ctx.timer(key("T")).schedule(ms(10), Note("tick 1"));
             });
             probe.hook = Box::new(move |name, ctx| {
                 if *name == "slow" {
                     let old = ctx.timer_by_key("T").unwrap();
                     *saw.lock().unwrap() = actix_timers::get(old).map(|info| info.state);
-                    ctx.timer(key("T")).after(ms(10), Note("tick 2"));
+                    ctx.timer(key("T")).schedule(ms(10), Note("tick 2"));
                     assert!(ctx.is_active("T"));
                 }
             });
@@ -94,7 +94,7 @@ fn a_repeating_timer_is_replaced_while_its_old_message_waits() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (unblock, blocked) = tokio::sync::oneshot::channel::<()>();
         let (addr, log) = world.probe();
-        run(&addr, |_, ctx| ctx.timer(key("T").group("ticks")).at_fixed_rate(ms(10), Note("tick 1"))).await;
+        run(&addr, |_, ctx| ctx.timer(key("T").group("ticks")).repeat(ms(10), Note("tick 1"))).await;
         world.run_to(11).await;
         assert_eq!(log.take(), [("tick 1", 10)]);
         assert_eq!((world.timers.group_len("ticks"), world.pending()), (1, 1), "labels stay from tick to tick");
@@ -103,7 +103,7 @@ fn a_repeating_timer_is_replaced_while_its_old_message_waits() {
             ctx.wait(slow.map(|(), _, ctx: &mut Context<_>| {
                 let old = ctx.timer_by_key("T").unwrap();
                 assert_eq!(actix_timers::get(old).unwrap().state, TimerState::Due);
-                ctx.timer(key("T")).at_fixed_rate(ms(10), Note("tick 2"));
+                ctx.timer(key("T")).repeat(ms(10), Note("tick 2"));
             }));
         })
         .await;
@@ -131,7 +131,7 @@ fn a_first_tick_now_is_replaced_by_that_of_the_next_timer_under_its_key() {
                 let ticks = [(1, every(0)), (2, every(0)), (3, every(last))];
                 match way {
                     Way::Direct => ticks.map(|(name, every)| {
-                        world.timers.timer(&addr, key("k")).at_fixed_rate(every, Note(name));
+                        world.timers.timer(&addr, key("k")).repeat(every, Note(name));
                     }),
                     Way::Message => ticks.map(|(name, every)| {
                         let request = ScheduleAtFixedRate::new(&addr, every, Note(name)).options(key("k"));
@@ -140,7 +140,7 @@ fn a_first_tick_now_is_replaced_by_that_of_the_next_timer_under_its_key() {
                     Way::Context => {
                         run(&addr, move |_, ctx| {
                             ticks.map(|(name, every)| {
-                                ctx.timer(key("k")).at_fixed_rate(every, Note(name));
+                                ctx.timer(key("k")).repeat(every, Note(name));
                             })
                         })
                         .await
@@ -165,12 +165,12 @@ fn a_first_tick_now_that_waits_for_its_actor_is_replaced() {
         let (addr, log) = world.probe();
         let now = Repeat::every(ms(10)).first_after(ms(0));
         run(&addr, move |_, ctx| {
-            ctx.timer(key("T")).at_fixed_rate(now, Note("tick 1"));
+            ctx.timer(key("T")).repeat(now, Note("tick 1"));
             let slow = actix::fut::wrap_future::<_, Probe<&str>>(async move { blocked.await.unwrap() });
             ctx.wait(slow.map(move |(), _, ctx: &mut Context<_>| {
                 let old = ctx.timer_by_key("T").unwrap();
                 assert_eq!(actix_timers::get(old).unwrap().state, TimerState::Due);
-                ctx.timer(key("T")).at_fixed_rate(now, Note("tick 2"));
+                ctx.timer(key("T")).repeat(now, Note("tick 2"));
             }));
         })
         .await;
@@ -192,11 +192,11 @@ fn the_handler_of_a_repeating_timer_can_replace_it() {
             |world| async move {
                 let (addr, log) = world.probe_with(|probe: &mut Probe<u64>| {
                     probe.on_start = Box::new(|ctx| {
-                        ctx.timer(key("T")).at_fixed_rate(ms(10), Note(1));
+                        ctx.timer(key("T")).repeat(ms(10), Note(1));
                     });
                     probe.hook = Box::new(move |name, ctx| {
                         if *name == 1 && replaces {
-                            ctx.timer(key("T")).after(ms(15), Note(2));
+                            ctx.timer(key("T")).schedule(ms(15), Note(2));
                         } else if *name == 1 {
                             assert_eq!(ctx.cancel_key("T"), CancelOutcome::Cancelled);
                         }
@@ -216,7 +216,7 @@ fn the_handler_of_a_repeating_timer_can_replace_it() {
 fn a_repeating_timer_for_a_target_is_replaced() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log) = world.probe();
-        world.timers.timer(&addr, key("k")).with_fixed_delay(ms(10), Note(1));
+        world.timers.timer(&addr, key("k")).repeat(Repeat::every(ms(10)).with_fixed_delay(), Note(1));
         world.run_to(25).await;
         keyed(&world, Way::Message, &addr, 30, 2).await;
         world.run_to(200).await;
@@ -233,7 +233,7 @@ fn under_tracked_delivery_a_message_is_replaced_until_its_handler_begins() {
         let (addr, log) = world.probe();
         let target: Target<Note<u64>> = Target::tracked(&addr);
         run(&addr, |_, ctx| ctx.wait(actix::fut::wrap_future(async move { blocked.await.unwrap() }))).await;
-        let schedule = |name| world.timers.timer(&target, key("k")).after(ms(10), Note(name));
+        let schedule = |name| world.timers.timer(&target, key("k")).schedule(ms(10), Note(name));
         let first = schedule(1);
         world.run_to(15).await;
         assert_eq!(world.timers.get(first).unwrap().state, TimerState::Due);
@@ -255,7 +255,7 @@ fn the_message_that_is_replaced_is_freed_at_once() {
         let census = Census::default();
         let (addr, _log): (_, Log<u64>) = world.probe();
         for _ in 0..5 {
-            world.timers.timer(&addr, key(1)).after(ms(10), census.payload());
+            world.timers.timer(&addr, key(1)).schedule(ms(10), census.payload());
             assert_eq!(census.live(), 1);
         }
         let mut batch = ScheduleBatch::new();
@@ -279,7 +279,7 @@ fn a_key_is_unique_for_its_owner_only() {
         {
             keyed(&world, way, addr, 10, name).await;
         }
-        world.timers.timer(&one, key("another")).after(ms(10), Note(5));
+        world.timers.timer(&one, key("another")).schedule(ms(10), Note(5));
         assert_eq!(world.pending(), 5);
         let target = Target::strong(one.clone().recipient::<Note<u64>>());
         let same = [ActorId::from(&one), ActorId::from(&one.downgrade()), ActorId::from(&target)];
@@ -328,9 +328,9 @@ fn replacing_succeeds_at_full_capacity() {
                 let (addr, log) = world.probe();
                 keyed(&world, way, &addr, 10, 1).await;
                 world.after(&addr, 20, 9);
-                let full = world.timers.timer(&addr, TimerOptions::new()).try_after(ms(1), Note(8)).unwrap_err();
+                let full = world.timers.timer(&addr, TimerOptions::new()).try_schedule(ms(1), Note(8)).unwrap_err();
                 assert!(matches!(full, ScheduleError::CapacityReached { capacity: 2, .. }));
-                let other = world.timers.timer(&addr, key("other")).try_after(ms(1), Note(7)).unwrap_err();
+                let other = world.timers.timer(&addr, key("other")).try_schedule(ms(1), Note(7)).unwrap_err();
                 assert!(matches!(other, ScheduleError::CapacityReached { .. }), "a new key needs room");
                 for name in 2..5 {
                     keyed(&world, way, &addr, 10, name).await;
@@ -355,7 +355,7 @@ fn after_a_drain_no_key_is_left() {
         for way in [Way::Direct, Way::Context] {
             assert_eq!(holder(&world, way, &addr).await, None);
         }
-        let closed = world.timers.timer(&addr, key("k")).try_after(ms(1), census.payload()).unwrap_err();
+        let closed = world.timers.timer(&addr, key("k")).try_schedule(ms(1), census.payload()).unwrap_err();
         assert!(matches!(closed, ScheduleError::Stopped { .. }));
         assert_eq!(census.live(), 1, "the message comes back");
     });
@@ -380,7 +380,7 @@ fn a_message_under_way_is_not_replaced_and_arrives() {
                     .run(move |_, ctx| {
                         let wait = actix::fut::wrap_future::<_, Probe<u64>>(async move { blocked.await.unwrap() });
                         ctx.wait(wait.map(move |(), _, ctx: &mut Context<_>| {
-                            let new = ctx.timer(key("k")).try_after(ms(10), Note(2));
+                            let new = ctx.timer(key("k")).try_schedule(ms(10), Note(2));
                             *answer.lock().unwrap() = Some((new.ok(), ctx.timer_by_key("k")));
                         }));
                     })
@@ -435,7 +435,7 @@ fn a_target_that_is_gone_has_no_keys() {
         let gone = [world.probe::<u64>().0.downgrade(), world.probe::<u64>().0.downgrade()];
         world.settle().await;
         for target in &gone {
-            world.timers.timer::<Note<u64>>(target.clone(), key("k")).after(ms(5), Note(1));
+            world.timers.timer::<Note<u64>>(target.clone(), key("k")).schedule(ms(5), Note(1));
             assert!(!world.timers.is_active(target, "k"));
         }
         world.run_to(10).await;
@@ -453,7 +453,7 @@ fn of_many_keys_each_delivers_the_message_scheduled_last() {
         let mut last = std::collections::BTreeMap::new();
         for round in 0..5_000 {
             let (name, delay) = (random.below(300), 1 + random.below(100));
-            world.timers.timer(&addr, key(name)).after(ms(delay), Note(round));
+            world.timers.timer(&addr, key(name)).schedule(ms(delay), Note(round));
             last.insert(name, round);
         }
         assert_eq!(world.pending(), last.len() as u64);

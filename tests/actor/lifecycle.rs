@@ -484,7 +484,7 @@ fn a_context_without_a_system_hands_the_message_back_until_its_actor_has_started
         probe.on_start = Box::new(|ctx| _ = ctx.schedule_after(ms(10), Note("started")));
         let log = probe.log.clone();
         let addr = Probe::create(|ctx| {
-            let rejected = ctx.timer(TimerOptions::new()).try_after(ms(10), Note("created")).unwrap_err();
+            let rejected = ctx.timer(TimerOptions::new()).try_schedule(ms(10), Note("created")).unwrap_err();
             assert!(matches!(rejected, ScheduleError::NoSystem { message: Note("created") }));
             let id = ctx.schedule_after(ms(10), Note("dropped"));
             assert_eq!(actix_timers::cancel(id), CancelOutcome::NotFound);
@@ -534,7 +534,7 @@ fn a_second_system_on_a_thread_has_a_timer_actor_of_its_own() {
         tokio::time::sleep(ms(20)).await;
         assert_eq!(log.take(), [(1, 10)]);
         assert!(matches!(
-            first.timer(&addr, TimerOptions::new()).try_after(ms(1), Note(2)),
+            first.timer(&addr, TimerOptions::new()).try_schedule(ms(1), Note(2)),
             Err(ScheduleError::Stopped { .. })
         ));
         second
@@ -551,7 +551,7 @@ fn timers_of_an_ended_life_are_found_by_no_caller() {
             let (addr, _log) = world.probe::<u64>();
             let ids = run(&addr, |_, ctx| {
                 let group = || TimerOptions::new().group("g");
-                (0..300).map(|n| ctx.timer(group()).after(ms(1000), Note(n))).collect::<Vec<_>>()
+                (0..300).map(|n| ctx.timer(group()).schedule(ms(1000), Note(n))).collect::<Vec<_>>()
             })
             .await;
             addr.do_send(Run(Box::new(|_, ctx| ctx.stop())));

@@ -152,7 +152,7 @@ fn timers_are_found_by_their_visible_properties() {
         let (other, _others) = world.probe::<u64>();
         let keyed = |key: actix_timers::TimerKey, delay| {
             let options = TimerOptions::new().key(key);
-            world.timers.timer(&addr, options).after(ms(delay), Note(1_u32))
+            world.timers.timer(&addr, options).schedule(ms(delay), Note(1_u32))
         };
         let (number, text, negative) = (keyed(7.into(), 10), keyed("7".into(), 20), keyed((-7).into(), 300));
         let own = run(&addr, |_, ctx| ctx.schedule_after(ms(400), Note(2))).await;

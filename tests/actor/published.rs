@@ -43,7 +43,7 @@ impl Handler<Set> for Bell {
     type Result = bool;
 
     fn handle(&mut self, Set(delay): Set, ctx: &mut Context<Self>) -> bool {
-        ctx.timer(TimerOptions::new()).try_after(delay, Ring).is_ok()
+        ctx.timer(TimerOptions::new()).try_schedule(delay, Ring).is_ok()
     }
 }
 

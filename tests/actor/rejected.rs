@@ -17,27 +17,25 @@ type Ctx = Context<Probe<u32>>;
 type OwnCall = fn(&mut Ctx, u32) -> TimerId;
 type Call = fn(&Timers, &Addr<Probe<u32>>, u32) -> TimerId;
 
-const OWN_CALLS: [OwnCall; 9] = [
+const OWN_CALLS: [OwnCall; 8] = [
     |ctx, name| ctx.schedule_after(ms(10), Note(name)),
     |ctx, name| ctx.schedule_at(SystemTime::now(), Note(name)),
     |ctx, name| ctx.schedule_at_fixed_rate(ms(10), Note(name)),
     |ctx, name| ctx.schedule_with_fixed_delay(ms(10), Note(name)),
     |ctx, name| ctx.schedule_at_fixed_rate(Repeat::every(Duration::ZERO), Note(name)),
-    |ctx, name| ctx.timer(TimerOptions::new().key("k")).after(ms(10), Note(name)),
-    |ctx, name| ctx.timer(TimerOptions::new()).at(SystemTime::now(), Note(name)),
-    |ctx, name| ctx.timer(TimerOptions::new()).at_fixed_rate(ms(10), Note(name)),
-    |ctx, name| ctx.timer(TimerOptions::new()).with_fixed_delay(ms(10), Note(name)),
+    |ctx, name| ctx.timer(TimerOptions::new().key("k")).schedule(ms(10), Note(name)),
+    |ctx, name| ctx.timer(TimerOptions::new()).schedule(SystemTime::now(), Note(name)),
+    |ctx, name| ctx.timer(TimerOptions::new()).repeat(ms(10), Note(name)),
 ];
 
-const CALLS: [Call; 8] = [
+const CALLS: [Call; 7] = [
     |timers, addr, name| timers.schedule_after(addr, ms(10), Note(name)),
     |timers, addr, name| timers.schedule_at(addr, SystemTime::now(), Note(name)),
     |timers, addr, name| timers.schedule_at_fixed_rate(addr, ms(10), Note(name)),
     |timers, addr, name| timers.schedule_with_fixed_delay(addr, ms(10), Note(name)),
-    |timers, addr, name| timers.timer(addr, TimerOptions::new().key("k")).after(ms(10), Note(name)),
-    |timers, addr, name| timers.timer(addr, TimerOptions::new()).at(SystemTime::now(), Note(name)),
-    |timers, addr, name| timers.timer(addr, TimerOptions::new()).at_fixed_rate(ms(10), Note(name)),
-    |timers, addr, name| timers.timer(addr, TimerOptions::new()).with_fixed_delay(ms(10), Note(name)),
+    |timers, addr, name| timers.timer(addr, TimerOptions::new().key("k")).schedule(ms(10), Note(name)),
+    |timers, addr, name| timers.timer(addr, TimerOptions::new()).schedule(SystemTime::now(), Note(name)),
+    |timers, addr, name| timers.timer(addr, TimerOptions::new()).repeat(ms(10), Note(name)),
 ];
 
 type Told = (TimerId, DeadLetterReason, Duration, Duration, Option<Note<u32>>);

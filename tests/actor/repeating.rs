@@ -355,7 +355,8 @@ fn each_repetition_is_accepted_when_the_one_before_is_delivered() {
                     assert_eq!(counters.delivered - before.delivered, number);
                     assert_eq!((counters.accepted - before.accepted, counters.pending), (number + 1, 1));
                 }
-                let rejected = world.timers.timer(&addr, TimerOptions::new()).try_after(ms(1), Note(())).unwrap_err();
+                let rejected =
+                    world.timers.timer(&addr, TimerOptions::new()).try_schedule(ms(1), Note(())).unwrap_err();
                 assert!(matches!(rejected, ScheduleError::CapacityReached { .. }), "the room is held all the while");
                 let info = world.timers.get(id).unwrap();
                 assert_eq!((info.state, info.remaining, info.period), (TimerState::Waiting, ms(10), Some(ms(10))));
@@ -407,9 +408,9 @@ fn jitter_moves_the_whole_grid_by_one_time_and_slack_is_for_each_repetition() {
                 let spread = TimerOptions::new().jitter(ms(500));
                 let start = world.now();
                 let id = if own {
-                    run(&addr, move |_, ctx| ctx.timer(spread).at_fixed_rate(ms(100), Note(()))).await
+                    run(&addr, move |_, ctx| ctx.timer(spread).repeat(ms(100), Note(()))).await
                 } else {
-                    world.timers.timer(&addr, spread).at_fixed_rate(ms(100), Note(()))
+                    world.timers.timer(&addr, spread).repeat(ms(100), Note(()))
                 };
                 world.run_to(start + 2000).await;
                 let at = times(&log);

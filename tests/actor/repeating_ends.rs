@@ -394,9 +394,8 @@ fn a_repetition_of_the_previous_incarnation_is_discarded_with_all_that_follow() 
 fn a_periodic_timer_is_replaced_while_its_message_waits() {
     in_virtual_time(TimerActor::builder, async |world| {
         let (addr, log) = world.probe::<u64>();
-        let start = |ctx: &mut Context<Probe<u64>>, name| {
-            ctx.timer(TimerOptions::new().key("T")).at_fixed_rate(ms(10), Note(name))
-        };
+        let start =
+            |ctx: &mut Context<Probe<u64>>, name| ctx.timer(TimerOptions::new().key("T")).repeat(ms(10), Note(name));
         run(&addr, move |_, ctx| start(ctx, 1)).await;
         world.run_to(11).await;
         let (unblock, blocked) = tokio::sync::oneshot::channel::<()>();
@@ -634,7 +633,7 @@ fn messages_and_sources_are_freed_with_their_timer() {
         // A message replaced under its key is freed at once.
         let (target, key) = (world.probe::<u64>().0, TimerOptions::new().key("K"));
         for _ in 0..3 {
-            world.timers.timer(&target, key.clone()).at_fixed_rate(ms(10), source());
+            world.timers.timer(&target, key.clone()).repeat(ms(10), source());
             assert_eq!((census.live(), world.pending()), (1, 1));
         }
         assert_eq!(world.timers.cancel_key(&target, "K"), CancelOutcome::Cancelled);

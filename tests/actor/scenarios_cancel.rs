@@ -160,7 +160,7 @@ fn cancelled_inside_the_very_tick_that_fires_it() {
         for _ in 0..11 {
             timers.schedule_after(&addr, ms(3_600_000), Numbered(11));
         }
-        let rejected = timers.timer(&addr, TimerOptions::new()).try_after(ms(3_600_000), Numbered(12)).unwrap_err();
+        let rejected = timers.timer(&addr, TimerOptions::new()).try_schedule(ms(3_600_000), Numbered(12)).unwrap_err();
         assert!(matches!(rejected, ScheduleError::CapacityReached { capacity: 11, message: Numbered(12) }));
         for arbiter in [service, blocked_arbiter, arbiter] {
             arbiter.stop();
@@ -376,8 +376,10 @@ fn re_arming_without_end_on_the_real_clock_lets_a_drain_through() {
 
         fn handle(&mut self, _: Numbered, ctx: &mut Self::Context) {
             self.rounds += 1;
-            if let Err(ScheduleError::Stopped { message: Numbered(round) }) =
-                self.timers.timer(ctx.address(), TimerOptions::new()).try_after(Duration::ZERO, Numbered(self.rounds))
+            if let Err(ScheduleError::Stopped { message: Numbered(round) }) = self
+                .timers
+                .timer(ctx.address(), TimerOptions::new())
+                .try_schedule(Duration::ZERO, Numbered(self.rounds))
             {
                 self.rejected.take().unwrap().send(round).unwrap();
             }

@@ -228,7 +228,7 @@ fn schedule_until_rejected(timers: &Timers, addr: &Addr<Counter>, delay: u64) ->
             // On a busy machine, gives the stop a chance to come before the millionth request.
             std::thread::sleep(Duration::from_micros(100));
         }
-        match timers.timer(addr, TimerOptions::new()).try_after(ms(delay), Note(request)) {
+        match timers.timer(addr, TimerOptions::new()).try_schedule(ms(delay), Note(request)) {
             Ok(_) => {
                 assert_eq!(rejected, 0, "accepted after a rejection");
                 accepted += 1;

@@ -36,7 +36,7 @@ fn an_actor_cancels_all_its_own_timers_including_due_ones() {
         run(&addr, move |_, ctx| {
             ctx.schedule_after(ms(10), Note(0));
             (1..=100).for_each(|name| _ = ctx.schedule_after(ms(10), Note(name)));
-            ctx.timer(TimerOptions::new().key("k").group("g")).after(ms(20), Note(1));
+            ctx.timer(TimerOptions::new().key("k").group("g")).schedule(ms(20), Note(1));
             (0..1000).for_each(|_| _ = ctx.schedule_after(ms(1000), payloads.payload()));
         })
         .await;
@@ -92,8 +92,8 @@ fn timers_scheduled_meanwhile_are_not_cancelled() {
         let (addr, log) = world.probe::<u64>();
         for name in 0..10 {
             let (timers, target) = (world.timers.clone(), addr.clone());
-            let again = move || _ = timers.timer(&target, of("g")).after(ms(5), Note(name));
-            world.timers.timer(&addr, of("g")).after(ms(50), OnDrop::new(again));
+            let again = move || _ = timers.timer(&target, of("g")).schedule(ms(5), Note(name));
+            world.timers.timer(&addr, of("g")).schedule(ms(50), OnDrop::new(again));
         }
         assert_eq!(world.timers.cancel_group("g"), 10);
         assert_eq!(world.timers.group_len("g"), 10);
@@ -112,13 +112,13 @@ fn an_actor_cancels_its_own_timers_of_a_group_and_no_others() {
             for addr in [&one, &two] {
                 run(addr, move |_, ctx| {
                     for name in 0..3 {
-                        ctx.timer(of("g")).after(ms(10), Note(name));
-                        ctx.timer(of("other")).after(ms(10), Note(10 + name));
+                        ctx.timer(of("g")).schedule(ms(10), Note(name));
+                        ctx.timer(of("other")).schedule(ms(10), Note(10 + name));
                     }
                     (0..others).for_each(|name| _ = ctx.schedule_after(ms(20), Note(100 + name)));
                 })
                 .await;
-                world.timers.timer(addr, of("g")).after(ms(10), Note(5));
+                world.timers.timer(addr, of("g")).schedule(ms(10), Note(5));
             }
             assert_eq!(run(&one, |_, ctx| (ctx.cancel_group("g"), ctx.cancel_group("g"))).await, (3, 0));
             assert_eq!(run(&one, |_, ctx| ctx.cancel_group("nobody's")).await, 0);
@@ -197,11 +197,11 @@ fn requests_after_a_cancel_of_many_are_not_affected_by_it() {
 fn a_group_is_counted_listed_and_cancelled_together() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log) = world.probe::<u64>();
-        world.timers.timer(&addr, of("g")).after(ms(30), Note(1));
-        run(&addr, |_, ctx| ctx.timer(of("g")).after(ms(20), Note(2))).await;
+        world.timers.timer(&addr, of("g")).schedule(ms(30), Note(1));
+        run(&addr, |_, ctx| ctx.timer(of("g")).schedule(ms(20), Note(2))).await;
         let at = ScheduleAt::new(&addr, world.wall(10), Note(3)).options(of("g"));
         world.timers.addr().send(at).await.unwrap().unwrap();
-        world.timers.timer(&addr, of("other")).after(ms(5), Note(4));
+        world.timers.timer(&addr, of("other")).schedule(ms(5), Note(4));
         assert_eq!(
             (world.timers.group_len("g"), world.timers.group_len("other"), world.timers.group_len("")),
             (3, 1, 0)
@@ -230,11 +230,11 @@ fn when_an_actor_stops_its_own_timers_leave_their_groups() {
         let payloads = census.clone();
         run(&addr, move |_, ctx| {
             (0..500u64).for_each(|key| {
-                ctx.timer(of("own").key(key)).after(ms(1_000_000), payloads.payload());
+                ctx.timer(of("own").key(key)).schedule(ms(1_000_000), payloads.payload());
             });
         })
         .await;
-        world.timers.timer(&addr, of("for it").key(1)).after(ms(1000), census.payload());
+        world.timers.timer(&addr, of("for it").key(1)).schedule(ms(1000), census.payload());
         let actor = ActorId::from(&addr);
         run(&addr, |_, ctx| ctx.stop()).await;
         world.settle().await;
@@ -255,9 +255,9 @@ fn a_filter_selects_timers_that_meet_all_its_criteria() {
         let ((one, log), (other, _other)) = (world.probe::<u64>(), world.probe::<u64>());
         let census = Census::default();
         let keyed = |key: u64| TimerOptions::new().key(key);
-        let a = world.timers.timer(&one, keyed(1).group("g")).after(ms(40), Note(1));
-        let b = world.timers.timer(&other, keyed(1)).after(ms(30), Note(2));
-        let c = run(&one, move |_, ctx| ctx.timer(keyed(1)).after(ms(20), Note(3))).await;
+        let a = world.timers.timer(&one, keyed(1).group("g")).schedule(ms(40), Note(1));
+        let b = world.timers.timer(&other, keyed(1)).schedule(ms(30), Note(2));
+        let c = run(&one, move |_, ctx| ctx.timer(keyed(1)).schedule(ms(20), Note(3))).await;
         let d = world.timers.schedule_after(&one, ms(10), census.payload());
         let list = |filter: TimerFilter| ids(&world.timers.list(&filter));
         let all = TimerFilter::new;
@@ -304,7 +304,7 @@ fn a_list_of_many_timers_is_complete_and_sorted() {
         let mut expected: Vec<(u64, TimerId)> = Vec::new();
         for name in 0..5000 {
             let delay = 1 + random.below(100_000);
-            let id = world.timers.timer(&addr, of("g")).after(ms(delay), Note(name));
+            let id = world.timers.timer(&addr, of("g")).schedule(ms(delay), Note(name));
             if name % 3 == 0 {
                 assert!(world.timers.cancel(id).is_cancelled());
             } else {
@@ -334,7 +334,7 @@ fn other_actors_go_on_while_many_timers_are_cancelled_or_listed() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, _log) = world.probe::<u64>();
         for _ in 0..5 {
-            (0..2000).for_each(|name| _ = world.timers.timer(&addr, of("g")).after(ms(1000), Note(name)));
+            (0..2000).for_each(|name| _ = world.timers.timer(&addr, of("g")).schedule(ms(1000), Note(name)));
             let is_over = Arc::new(AtomicBool::new(false));
             let turns = Arc::new(std::sync::atomic::AtomicUsize::new(0));
             let (over, counted) = (Arc::clone(&is_over), Arc::clone(&turns));

@@ -105,7 +105,7 @@ fn the_info_of_a_timer_is_serialized_and_read_back() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, _log) = world.probe();
         let options = TimerOptions::new().key(7).group("g");
-        let id = world.timers.timer(&addr, options).after(ms(1250), Note(1));
+        let id = world.timers.timer(&addr, options).schedule(ms(1250), Note(1));
         let info: TimerInfo = world.timers.get(id).unwrap();
         let json = through_json(&info);
         assert_eq!(json["id"], json!(id));
@@ -166,7 +166,7 @@ fn every_setting_of_a_configuration_takes_effect() {
             let (addr, log) = world.probe();
             assert_eq!((world.timers.name(), world.timers.snapshot().tick), ("configured", ms(20)));
             world.after(&addr, 5, 1);
-            assert!(world.timers.timer(&addr, TimerOptions::new()).try_after(ms(5), Note(2)).is_err());
+            assert!(world.timers.timer(&addr, TimerOptions::new()).try_schedule(ms(5), Note(2)).is_err());
             world.run_to(100).await;
             assert_eq!(log.take(), [(1, 20)]);
         },

@@ -36,7 +36,7 @@ const TARGETS: [(&str, Schedule); 10] = [
     }),
     ("replaced by its key", |timers, addr| {
         for _ in 0..2 {
-            timers.timer(Target::tracked(addr), TimerOptions::new().key(1)).after(ms(1), Note(1));
+            timers.timer(Target::tracked(addr), TimerOptions::new().key(1)).schedule(ms(1), Note(1));
         }
     }),
     ("cancelled", |timers, addr| {

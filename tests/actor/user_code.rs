@@ -236,7 +236,9 @@ fn a_message_whose_drop_calls_the_timers_at_shutdown_does_not_lock_up() {
             let (timers, target, answers) = (world.timers.clone(), addr.clone(), log.clone());
             let message = OnDrop::new(move || {
                 assert_eq!(timers.cancel(other), CancelOutcome::NotFound);
-                assert!(timers.timer(target, TimerOptions::new()).try_after(Duration::ZERO, Note("rejected")).is_err());
+                assert!(
+                    timers.timer(target, TimerOptions::new()).try_schedule(Duration::ZERO, Note("rejected")).is_err()
+                );
                 assert_eq!(timers.snapshot().pending(), 0);
                 answers.push("dropped", 0);
             });

@@ -152,7 +152,7 @@ fn every_payload_is_dropped_exactly_once() {
                     world
                         .timers
                         .timer(&addr, TimerOptions::new())
-                        .try_after(ms(1), census.payload())
+                        .try_schedule(ms(1), census.payload())
                         .unwrap_err()
                         .into_message()
                 })
@@ -210,7 +210,10 @@ fn every_payload_of_an_actors_own_is_dropped_exactly_once() {
                 (0..20).for_each(|_| _ = after(HOUR));
                 let rejected = (0..10)
                     .map(|_| {
-                        ctx.timer(TimerOptions::new()).try_after(ms(1), counted.payload()).unwrap_err().into_message()
+                        ctx.timer(TimerOptions::new())
+                            .try_schedule(ms(1), counted.payload())
+                            .unwrap_err()
+                            .into_message()
                     })
                     .collect();
                 for id in cancelled {

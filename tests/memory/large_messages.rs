@@ -116,7 +116,7 @@ fn ways<const N: usize>() -> Vec<(&'static str, Step<N>)> {
         ("own", World::own::<N>),
         ("own, with options", |world| {
             world.sink.do_send(Run(|ctx| {
-                ctx.timer(TimerOptions::new().key("k")).after(SOON, large::<N>());
+                ctx.timer(TimerOptions::new().key("k")).schedule(SOON, large::<N>());
             }));
         }),
         ("own, at a fixed rate", |world| {
@@ -132,7 +132,7 @@ fn ways<const N: usize>() -> Vec<(&'static str, Step<N>)> {
         ("target", |world| world.after::<N>(world.target())),
         ("target, with options", |world| {
             let options = TimerOptions::new().group("g");
-            world.timers.timer(world.target::<N>(), options).after(SOON, large::<N>());
+            world.timers.timer(world.target::<N>(), options).schedule(SOON, large::<N>());
         }),
         ("window", |world| (0..3).for_each(|_| world.after::<N>(world.target().window(1)))),
         ("drop", |world| {

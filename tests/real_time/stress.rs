@@ -92,7 +92,7 @@ impl Handler<Burst> for Worker {
             let Some(number) = self.fates.claim() else { return };
             let fate = &self.fates.all[number];
             fate.own.store(true, Ordering::SeqCst);
-            if let Ok(id) = ctx.timer(TimerOptions::new()).try_after(delay(&mut self.random), Numbered(number)) {
+            if let Ok(id) = ctx.timer(TimerOptions::new()).try_schedule(delay(&mut self.random), Numbered(number)) {
                 fate.accepted.store(true, Ordering::SeqCst);
                 fate.id.set(id).unwrap();
             }
@@ -134,7 +134,7 @@ fn rampage(fates: &Fates, timers: &Timers, recipients: &[Addr<Worker>], owners: 
                 let Some(number) = fates.claim() else { return };
                 let fate = &fates.all[number];
                 let target = &targets[random.index_of(&targets)];
-                match timers.timer(target, TimerOptions::new()).try_after(delay(&mut random), Numbered(number)) {
+                match timers.timer(target, TimerOptions::new()).try_schedule(delay(&mut random), Numbered(number)) {
                     Ok(id) => {
                         fate.accepted.store(true, Ordering::SeqCst);
                         fate.id.set(id).unwrap();

@@ -274,13 +274,12 @@ fn every_rejection_has_its_reason() {
         let timers = install(&recorder, TimerActor::builder().capacity(1));
         let bell = Bell.start();
         let never = Repeat::every(Duration::ZERO);
-        let invalid =
-            timers.timer(&bell, TimerOptions::new()).try_at_fixed_rate(never, MessageSource::from_fn(|| Ring));
+        let invalid = timers.timer(&bell, TimerOptions::new()).try_repeat(never, MessageSource::from_fn(|| Ring));
         assert!(matches!(invalid, Err(ScheduleError::ZeroPeriod { .. })));
         timers.schedule_after(&bell, HOUR, Ring);
-        assert!(timers.timer(&bell, TimerOptions::new()).try_after(HOUR, Ring).is_err(), "no room");
+        assert!(timers.timer(&bell, TimerOptions::new()).try_schedule(HOUR, Ring).is_err(), "no room");
         timers.drain();
-        assert!(timers.timer(&bell, TimerOptions::new()).try_after(HOUR, Ring).is_err(), "drained");
+        assert!(timers.timer(&bell, TimerOptions::new()).try_schedule(HOUR, Ring).is_err(), "drained");
         let page = scrape(|| handle.render());
         for reason in ["invalid", "capacity", "stopped"] {
             assert_eq!(sum(&page, "rejected_total", reason), 1.0, "{reason}");

@@ -251,11 +251,11 @@ fn spans_end_with_their_timers_in_every_way() {
     });
     spans_end(|world, addr| {
         for name in 0..10 {
-            world.timers.timer(addr, TimerOptions::new().key("key")).after(ms(50), Note(name));
+            world.timers.timer(addr, TimerOptions::new().key("key")).schedule(ms(50), Note(name));
         }
     });
     spans_end(|world, addr| {
-        world.timers.timer(addr, TimerOptions::new().group("group")).after(ms(50), Note(1));
+        world.timers.timer(addr, TimerOptions::new().group("group")).schedule(ms(50), Note(1));
         world.timers.cancel_group("group");
     });
     // With their actor.
@@ -423,8 +423,8 @@ fn an_actor_that_stops_with_timers_since_its_last_address_is_gone_leaves_an_even
             let (addr, _) = world.probe::<u32>();
             run(&addr, move |_, ctx| {
                 let options = || TimerOptions::new().keep_alive(keeps_alive);
-                ctx.timer(options()).after(ms(10), Note(1));
-                ctx.timer(options()).after(ms(20), Note(2));
+                ctx.timer(options()).schedule(ms(10), Note(1));
+                ctx.timer(options()).schedule(ms(20), Note(2));
             })
             .await;
             drop(addr);

@@ -158,7 +158,7 @@ fn of_timers_that_were_rejected() {
     witnessed(of_ten, |world, witness| async move {
         let (addr, _log) = world.probe();
         (0..10).for_each(|name| _ = world.after(&addr, HOUR, name));
-        let reject = || assert!(world.timers.timer(&addr, TimerOptions::new()).try_after(ms(1), Note(11)).is_err());
+        let reject = || assert!(world.timers.timer(&addr, TimerOptions::new()).try_schedule(ms(1), Note(11)).is_err());
         reject();
         reject();
         world.settle().await;

@@ -107,7 +107,7 @@ impl<K: Key> Purgatory<K> {
         let number = shared.next_number.fetch_add(1, Ordering::Relaxed);
         let request = Arc::new(Request { shared: Arc::clone(shared), number, attempt: Attempt::new(condition) });
         let timer = shared.timers.timer(shared.target.clone(), shared.options.clone());
-        let timer = match timer.try_after(timeout, Expire::new(request.clone())) {
+        let timer = match timer.try_schedule(timeout, Expire::new(request.clone())) {
             Ok(timer) => timer,
             Err(error) => {
                 let is_full = matches!(error, ScheduleError::CapacityReached { .. });

@@ -234,9 +234,11 @@ impl World {
         name: N,
     ) -> Result<TimerId, ScheduleError<Note<N>>> {
         match way {
-            Way::Direct => self.timers.timer(addr, TimerOptions::new()).try_after(delay, Note(name)),
+            Way::Direct => self.timers.timer(addr, TimerOptions::new()).try_schedule(delay, Note(name)),
             Way::Message => self.timers.addr().send(ScheduleAfter::new(addr, delay, Note(name))).await.unwrap(),
-            Way::Context => run(addr, move |_, ctx| ctx.timer(TimerOptions::new()).try_after(delay, Note(name))).await,
+            Way::Context => {
+                run(addr, move |_, ctx| ctx.timer(TimerOptions::new()).try_schedule(delay, Note(name))).await
+            }
         }
     }
 

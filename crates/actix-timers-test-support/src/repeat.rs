@@ -30,17 +30,13 @@ impl World {
         repeat: impl Into<Repeat>,
         messages: impl Into<MessageSource<Note<N>>>,
     ) -> Result<TimerId, Rejected<N>> {
-        let (repeat, messages) = (repeat.into(), messages.into());
-        let options = TimerOptions::new();
+        let repeat = repeat.into();
         match (way, kind) {
             (_, Kind::Rate) => self.repeat_at(way, addr, repeat, messages).await,
-            (Way::Direct, Kind::Delay) => self.timers.timer(addr, options).try_with_fixed_delay(repeat, messages),
             (Way::Message, Kind::Delay) => {
                 self.timers.addr().send(ScheduleWithFixedDelay::new(addr, repeat, messages)).await.unwrap()
             }
-            (Way::Context, Kind::Delay) => {
-                run(addr, move |_, ctx| ctx.timer(options).try_with_fixed_delay(repeat, messages)).await
-            }
+            (_, Kind::Delay) => self.repeat_at(way, addr, repeat.with_fixed_delay(), messages).await,
         }
     }
 
@@ -55,9 +51,9 @@ impl World {
         let (times, messages) = (times.into(), messages.into());
         let options = TimerOptions::new();
         match way {
-            Way::Direct => self.timers.timer(addr, options).try_at_fixed_rate(times, messages),
+            Way::Direct => self.timers.timer(addr, options).try_repeat(times, messages),
             Way::Message => self.timers.addr().send(ScheduleAtFixedRate::new(addr, times, messages)).await.unwrap(),
-            Way::Context => run(addr, move |_, ctx| ctx.timer(options).try_at_fixed_rate(times, messages)).await,
+            Way::Context => run(addr, move |_, ctx| ctx.timer(options).try_repeat(times, messages)).await,
         }
     }
 }

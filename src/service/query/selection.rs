@@ -405,7 +405,7 @@ mod tests {
             let target = Target::from(Context::<Bell>::new().address());
             for number in 0..2 * size {
                 let options = TimerOptions::new().group(if number % 2 == 0 { "even" } else { "odd" });
-                timers.timer(&target, options).after(Duration::from_secs(60), Ring);
+                timers.timer(&target, options).schedule(Duration::from_secs(60), Ring);
             }
             assert_eq!(timers.list(&TimerFilter::new().group("even")).len(), size);
             let found = timers.service().timers_of_group(&"odd".into());
@@ -418,7 +418,7 @@ mod tests {
         let actor = TimerActorBuilder::default().clock(ManualClock::new()).build().unwrap();
         let timers = Timers::new(Arc::clone(actor.service()), Context::<TimerActor>::new().address());
         let target = Target::from(Context::<Bell>::new().address());
-        let join = || timers.timer(&target, TimerOptions::new().group("g")).after(Duration::from_secs(60), Ring);
+        let join = || timers.timer(&target, TimerOptions::new().group("g")).schedule(Duration::from_secs(60), Ring);
         let first = join();
         let mut listing = actor.service().begin_list(TimerFilter::new().group("g"));
         join();

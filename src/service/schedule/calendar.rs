@@ -3,8 +3,6 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-#[cfg(feature = "cron")]
-use crate::model::cron::Cron;
 use crate::model::repeat::{NextTime, Occurrence};
 
 /// Wall-clock times, each postponed by the same time.
@@ -27,14 +25,6 @@ impl Calendar {
     /// Postpones all times.
     pub(crate) fn postponed(self, by: Duration) -> Self {
         Self { later: self.later.saturating_add(by), ..self }
-    }
-}
-
-/// If the wall clock has gone back a little, no time repeats.
-#[cfg(feature = "cron")]
-impl From<Cron> for Calendar {
-    fn from(cron: Cron) -> Self {
-        Self::new(Box::new(move |last: Occurrence| cron.next_after(last.due.max(last.now))))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Plans: the times of a new timer, which determine the form of its messages.
 //!
-//! A [`Schedule`] has one time and takes one message; a [`RepeatSchedule`] has many and takes the source of messages.
+//! A [`Schedule`] has one time and takes one message; a [`RepeatTimes`] are many and take the source of messages.
 //! Each new kind of schedule is a variant of one of them, or a third [`Plan`].
 
 use std::time::{Duration, SystemTime};
@@ -91,30 +91,7 @@ impl<M: TimerMessage> Plan<M> for Schedule {
     }
 }
 
-/// The requested times of repeated messages.
-#[derive(Debug)]
-pub(crate) enum RepeatSchedule {
-    /// On a grid that begins with the request.
-    FixedRate(Repeat),
-    /// A period after each delivery.
-    FixedDelay(Repeat),
-    /// At wall-clock times.
-    #[cfg_attr(not(feature = "cron"), expect(dead_code, reason = "only cron expressions are fixed"))]
-    Calendar(Calendar),
-    /// At wall-clock times that begin with the request.
-    Computed(Calendar),
-}
-
-impl From<RepeatTimes> for RepeatSchedule {
-    fn from(times: RepeatTimes) -> Self {
-        match times.0 {
-            Times::Every(repeat) => Self::FixedRate(repeat),
-            Times::Computed(next) => Self::Computed(Calendar::new(next)),
-        }
-    }
-}
-
-impl<M: TimerMessage> Plan<M> for RepeatSchedule {
+impl<M: TimerMessage> Plan<M> for RepeatTimes {
     type Messages = MessageSource<M>;
     type Packed = Producer<M>;
     type Job<D: Destination<M>> = Series<M, D>;
@@ -142,19 +119,23 @@ impl<M: TimerMessage> Plan<M> for RepeatSchedule {
     ) -> Result<(DueTime, Option<Recurrence>), Impossible> {
         let now = service.clock.now();
         let later = service.draw_jitter(options);
-        let (due_time, recurrence) = match self {
-            Self::FixedRate(repeat) => {
+        let (due_time, recurrence) = match self.0 {
+            Times::FixedRate(repeat) => {
                 let mode = RepeatMode::FixedRate { period: repeat.period, missed: repeat.missed };
                 service.periodic(now, waited, later, repeat, mode)?
             }
-            Self::FixedDelay(repeat) => {
+            Times::FixedDelay(repeat) => {
                 service.periodic(now, waited, later, repeat, RepeatMode::FixedDelay { period: repeat.period })?
             }
             // Postponed as a whole: the first time may be one that has passed without jitter.
-            Self::Calendar(calendar) => {
-                service.on_calendar(now, waited, calendar.postponed(later), Duration::ZERO, &mut producer.calendar)?
+            #[cfg(feature = "cron")]
+            Times::Cron(next) => {
+                let calendar = Calendar::new(next).postponed(later);
+                service.on_calendar(now, waited, calendar, Duration::ZERO, &mut producer.calendar)?
             }
-            Self::Computed(calendar) => service.on_calendar(now, waited, calendar, later, &mut producer.calendar)?,
+            Times::Computed(next) => {
+                service.on_calendar(now, waited, Calendar::new(next), later, &mut producer.calendar)?
+            }
         };
         let recurrence = recurrence.slack(options.map_or(Duration::ZERO, |options| options.slack));
         let due_time = DueTime { deadline: recurrence.deadline(service.tick, due_time.deadline), ..due_time };

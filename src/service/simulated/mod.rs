@@ -248,7 +248,7 @@ impl Scenario {
         for (place, addr) in self.addrs.iter().enumerate() {
             let note = self.records.schedule(Kind::Plain, service, place, MILLISECOND);
             let (number, after) = (note.number, Duration::from_nanos(MILLISECOND));
-            let id = self.timers[service].timer(addr, TimerOptions::new()).try_after(after, Plain(note)).ok();
+            let id = self.timers[service].timer(addr, TimerOptions::new()).try_schedule(after, Plain(note)).ok();
             self.records.scheduled(number, id, MILLISECOND);
         }
         for addr in &self.addrs {
@@ -272,9 +272,9 @@ impl Scenario {
         let note = self.records.schedule(kind, service, place, delay);
         let (number, after) = (note.number, Duration::from_nanos(delay));
         let id = if is_other {
-            timers.timer(target::<Other>(kind, addr), TimerOptions::new()).try_after(after, Other(note)).ok()
+            timers.timer(target::<Other>(kind, addr), TimerOptions::new()).try_schedule(after, Other(note)).ok()
         } else {
-            timers.timer(target::<Plain>(kind, addr), TimerOptions::new()).try_after(after, Plain(note)).ok()
+            timers.timer(target::<Plain>(kind, addr), TimerOptions::new()).try_schedule(after, Plain(note)).ok()
         };
         self.records.scheduled(number, id, delay);
     }

@@ -7,7 +7,9 @@ use actix::Message;
 
 use crate::service::simulated::records::{Entry, Kind, Log, MILLISECOND, Note, Records, tell};
 use crate::simulation::{self, random, seeds};
-use crate::{MessageSource, MissedTickBehavior, Repeat, RescheduleOutcome, Target, TimerId, TimerOptions, Timers};
+use crate::{
+    MessageSource, MissedTickBehavior, Repeat, RepeatTimes, RescheduleOutcome, Target, TimerId, TimerOptions, Timers,
+};
 
 /// The most by which a repetition may be set late if its message went through its owner's mailbox: the driver, or the
 /// watchdog, has to notice the end of its handler.
@@ -42,20 +44,18 @@ impl Plan {
         }
     }
 
-    pub(crate) fn every(self) -> Repeat {
+    pub(crate) fn every(self) -> RepeatTimes {
         let repeat =
             Repeat::every(Duration::from_nanos(self.period)).first_after(Duration::from_nanos(self.first_after));
-        repeat.times(self.times).missed_ticks(self.missed)
+        let repeat = repeat.times(self.times).missed_ticks(self.missed);
+        if self.is_delay { repeat.with_fixed_delay() } else { repeat.into() }
     }
 
     pub(crate) fn schedule<M>(self, timers: &Timers, target: Target<M>, source: MessageSource<M>) -> Option<TimerId>
     where
         M: Message<Result = ()> + Send + 'static,
     {
-        match self.is_delay {
-            false => timers.timer(target, TimerOptions::new()).try_at_fixed_rate(self.every(), source).ok(),
-            true => timers.timer(target, TimerOptions::new()).try_with_fixed_delay(self.every(), source).ok(),
-        }
+        timers.timer(target, TimerOptions::new()).try_repeat(self.every(), source).ok()
     }
 
     /// Returns the earliest time of the repetition after one that is due at `least` or later and produced at `made`.

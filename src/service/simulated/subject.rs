@@ -192,10 +192,7 @@ impl Subject {
         let source = self.records.schedule_series(Kind::Own, self.arbiter, self.number, plan);
         let number = source.first;
         let source = MessageSource::from_fn(move || Own(source.make()));
-        let id = match plan.is_delay {
-            false => ctx.timer(TimerOptions::new()).try_at_fixed_rate(plan.every(), source).ok(),
-            true => ctx.timer(TimerOptions::new()).try_with_fixed_delay(plan.every(), source).ok(),
-        };
+        let id = ctx.timer(TimerOptions::new()).try_repeat(plan.every(), source).ok();
         self.records.scheduled(number, id, plan.first_after);
     }
 
@@ -208,9 +205,9 @@ impl Subject {
                 ctx.accept_due_timers();
             }
             let options = TimerOptions::new().keep_alive(random(2) == 0);
-            ctx.timer(options).try_run_after(after, move |subject, ctx| subject.handled(&note, ctx)).ok()
+            ctx.timer(options).try_run(after, move |subject, ctx| subject.handled(&note, ctx)).ok()
         } else {
-            ctx.timer(TimerOptions::new()).try_after(after, Own(note)).ok()
+            ctx.timer(TimerOptions::new()).try_schedule(after, Own(note)).ok()
         };
         self.records.scheduled(number, id, delay);
     }

@@ -1,11 +1,12 @@
 //! A closure is given to `schedule_after`, as to actix's `run_later`.
 //!
 //! note: a closure is run by `run_after`, `run_at` or `run_every`
+//! note: a closure is run by `run` or `run_repeatedly`
 
 use std::time::Duration;
 
 use actix::prelude::*;
-use actix_timers::TimerContext;
+use actix_timers::{TimerContext, TimerOptions};
 
 struct Session;
 
@@ -14,8 +15,14 @@ impl Actor for Session {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         #[cfg(not(advised))]
-        ctx.schedule_after(Duration::from_secs(30), |_: &mut Self, _: &mut Context<Self>| {});
+        {
+            ctx.schedule_after(Duration::from_secs(30), |_: &mut Self, _: &mut Context<Self>| {});
+            ctx.timer(TimerOptions::new()).schedule(Duration::from_secs(30), |_: &mut Self, _: &mut Context<Self>| {});
+        }
         #[cfg(advised)]
-        ctx.run_after(Duration::from_secs(30), |_, _| {});
+        {
+            ctx.run_after(Duration::from_secs(30), |_, _| {});
+            ctx.timer(TimerOptions::new()).run(Duration::from_secs(30), |_, _| {});
+        }
     }
 }

@@ -27,9 +27,9 @@ impl Actor for Session {
         ctx.schedule_at(SystemTime::now(), Expire);
         ctx.schedule_at_fixed_rate(second, Expire);
         ctx.schedule_with_fixed_delay(second, Expire);
-        ctx.timer(TimerOptions::new()).after(second, Expire);
-        let _ = ctx.timer(TimerOptions::new()).try_after(second, Expire);
-        ctx.timer(TimerOptions::new()).at_fixed_rate(second, Expire);
+        ctx.timer(TimerOptions::new()).schedule(second, Expire);
+        let _ = ctx.timer(TimerOptions::new()).try_schedule(second, Expire);
+        ctx.timer(TimerOptions::new()).repeat(second, Expire);
     }
 }
 

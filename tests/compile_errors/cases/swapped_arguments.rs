@@ -1,6 +1,7 @@
 //! The message comes before the delay, as in actix's `notify_later`.
 //!
 //! note: the time comes before the message: `schedule_after(delay, message)`
+//! note: the time comes before the message: `schedule(delay, message)`
 //! note: the time comes before the message: `schedule_after(target, delay, message)`
 
 use std::time::Duration;
@@ -22,13 +23,13 @@ impl Actor for Session {
         #[cfg(not(advised))]
         {
             ctx.schedule_after(Expire, delay);
-            ctx.timer(TimerOptions::new()).after(Expire, delay);
+            ctx.timer(TimerOptions::new()).schedule(Expire, delay);
             self.0.schedule_after(&ctx.address(), Expire, delay);
         }
         #[cfg(advised)]
         {
             ctx.schedule_after(delay, Expire);
-            ctx.timer(TimerOptions::new()).after(delay, Expire);
+            ctx.timer(TimerOptions::new()).schedule(delay, Expire);
             self.0.schedule_after(&ctx.address(), delay, Expire);
         }
     }

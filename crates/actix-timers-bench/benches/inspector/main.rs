@@ -89,7 +89,7 @@ fn serve(pending: u64) -> (SocketAddr, Timers, Arc<Mutex<Vec<Duration>>>) {
                 let delay = Duration::from_secs(3600 + number.wrapping_mul(0x9E37_79B9_7F4A_7C15) % 10_000_000);
                 if number.is_multiple_of(LABELLED) {
                     let options = TimerOptions::new().key(number).group("bench");
-                    timers.timer(target.clone(), options).after(delay, Far);
+                    timers.timer(target.clone(), options).schedule(delay, Far);
                 } else {
                     timers.schedule_after(target.clone(), delay, Far);
                 }

@@ -39,7 +39,7 @@ impl Handler<Schedule> for Idler {
     type Result = Result<(), String>;
 
     fn handle(&mut self, _: Schedule, ctx: &mut Context<Self>) -> Self::Result {
-        ctx.timer(TimerOptions::new()).try_after(ms(1), Nothing).map(drop).map_err(|rejected| rejected.to_string())
+        ctx.timer(TimerOptions::new()).try_schedule(ms(1), Nothing).map(drop).map_err(|rejected| rejected.to_string())
     }
 }
 

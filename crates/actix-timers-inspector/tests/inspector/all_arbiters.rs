@@ -33,7 +33,7 @@ impl Actor for Session {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         let options = TimerOptions::new().group("sessions").keep_alive(true);
-        ctx.timer(options).after(IDLE, Expire);
+        ctx.timer(options).schedule(IDLE, Expire);
     }
 }
 

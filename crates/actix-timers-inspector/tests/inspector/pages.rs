@@ -168,7 +168,7 @@ fn timers_are_found_by_filters_and_paged() {
         for number in 0..1000_u64 {
             let options =
                 TimerOptions::new().key(format!("k{number}")).group(if number % 2 == 0 { "even" } else { "odd" });
-            let timer = world.timers.timer(&addr, options).after(ms(1000 + number * 10), Note(number));
+            let timer = world.timers.timer(&addr, options).schedule(ms(1000 + number * 10), Note(number));
             all.insert(timer);
         }
         let own = run(&addr, |_, ctx| ctx.schedule_after(ms(50), Note(1))).await;
@@ -490,7 +490,7 @@ fn hostile_names_stay_texts() {
         let (addr, _log): (Addr<Probe<u64>>, _) = world.probe();
         let hostile = "</script><script>alert(1)</script>\u{2028}\"\\\u{0}";
         let options = TimerOptions::new().key(hostile).group(hostile);
-        world.timers.timer(&addr, options).after(ms(1000), Note(1));
+        world.timers.timer(&addr, options).schedule(ms(1000), Note(1));
         let app = serve(&Inspector::new(&world.timers)).await;
         let response = app.call(TestRequest::get().uri("/ops/timers/api/timers")).await;
         assert_eq!(response.headers().get("x-content-type-options").unwrap(), "nosniff");
@@ -773,7 +773,7 @@ fn answers_that_are_not_read_are_ended_when_there_are_too_many() {
         let (addr, _log) = world.probe::<u64>();
         for number in 0..500 {
             let options = TimerOptions::new().key(format!("{number:01000}")).group("g".repeat(1000));
-            world.timers.timer(&addr, options).after(ms(1000), Note(number));
+            world.timers.timer(&addr, options).schedule(ms(1000), Note(number));
         }
         let app = serve(&Inspector::new(&world.timers)).await;
         let ask = || app.call(TestRequest::get().uri("/ops/timers/api/timers?limit=500"));

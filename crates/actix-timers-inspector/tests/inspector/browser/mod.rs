@@ -63,10 +63,10 @@ fn serve() -> (SocketAddr, Timers) {
             let customer = Customer.start();
             for number in 0..300_u64 {
                 let options = TimerOptions::new().key(format!("order {number}")).group("orders");
-                timers.timer(&customer, options).after(Duration::from_secs(1000 + number * 60), Remind);
+                timers.timer(&customer, options).schedule(Duration::from_secs(1000 + number * 60), Remind);
             }
             let hostile = TimerOptions::new().key(HOSTILE).group(HOSTILE);
-            timers.timer(&customer, hostile).after(Duration::from_secs(500), Remind);
+            timers.timer(&customer, hostile).schedule(Duration::from_secs(500), Remind);
             let second = TimerActor::builder().name("second").start().unwrap();
             let look = Inspector::new(&timers).add_timers(&second);
             let cancel = Inspector::new(&timers).allow_cancel(true);
@@ -398,7 +398,7 @@ fn the_wheel_is_live_while_a_store_hangs() {
     let page = Browser::open(&started("ACTIX_TIMERS_CHROMEDRIVER"), DESKTOP);
     page.go_to(&format!("http://{address}/look"));
     for pending in 1..=3 {
-        timers.timer(&customer, TimerOptions::new()).after(Duration::from_secs(1000), Remind);
+        timers.timer(&customer, TimerOptions::new()).schedule(Duration::from_secs(1000), Remind);
         let shown = format!("document.querySelector('#centre-count').textContent === '{pending}'");
         page.wait_for("the timer", &shown);
     }

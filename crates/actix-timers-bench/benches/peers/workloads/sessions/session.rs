@@ -146,7 +146,7 @@ impl Timer for ByKey {
     }
 
     fn reset(&mut self, ctx: &mut Context<Session<Self>>, span: Duration) {
-        ctx.timer(TimerOptions::new().key("idle")).after(span, Fire);
+        ctx.timer(TimerOptions::new().key("idle")).schedule(span, Fire);
     }
 }
 
