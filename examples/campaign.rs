@@ -78,16 +78,17 @@ fn main() -> Result<(), Box<dyn Error>> {
                 return Err(rejected.to_string().into());
             }
         }
-        println!("08:00  {} offers wait for 09:00 to 09:10", timers.group_len("autumn sale"));
+        let of_sale = TimerFilter::new().group("autumn sale");
+        println!("08:00  {} offers wait for 09:00 to 09:10", timers.list(&of_sale).len());
 
         clock.advance(HOUR / 2).await;
         customers.truncate(CUSTOMERS - UNSUBSCRIBED);
         clock.advance(HOUR / 2).await;
         for minute in 1..=10 {
             clock.advance(MINUTE).await;
-            let next = timers.list(&TimerFilter::new().group("autumn sale").limit(1));
-            let next = next.first().map_or("none is left".to_owned(), |info| format!("next in {:?}", info.remaining));
-            println!("09:{minute:02}  {} to go, {next}", timers.group_len("autumn sale"));
+            let left = timers.list(&of_sale);
+            let next = left.first().map_or("none is left".to_owned(), |info| format!("next in {:?}", info.remaining));
+            println!("09:{minute:02}  {} to go, {next}", left.len());
         }
         clock.advance(5 * MINUTE).await;
         let called_off = timers.addr().send(CancelGroup::new("last chance")).await?;

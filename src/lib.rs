@@ -58,8 +58,9 @@ mod trace;
 ///     fn started(&mut self, ctx: &mut Self::Context) {
 ///         let retry = TimerOptions::new().key(Step::Retry { order: 7 });
 ///         ctx.timer(retry).run(Duration::from_secs(1), |_, _| println!("again"));
-///         assert!(ctx.is_active(Step::Retry { order: 7 }));
-///         assert!(!ctx.is_active(Step::Retry { order: 8 }) && !ctx.is_active(&Step::Idle));
+///         let timers = ctx.actor_timers();
+///         assert!(timers.get(Step::Retry { order: 7 }).is_some());
+///         assert!(timers.get(Step::Retry { order: 8 }).is_none() && timers.get(&Step::Idle).is_none());
 ///         # System::current().stop();
 ///     }
 /// }

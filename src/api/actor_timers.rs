@@ -7,7 +7,6 @@ use std::sync::Arc;
 use actix::dev::AsyncContextParts;
 use actix::{Actor, AsyncContext};
 
-use crate::api::registry;
 use crate::api::timers::cancel;
 use crate::engine::{KeyScope, OwnerId, TimerGroup};
 use crate::model::error::CancelOutcome;
@@ -40,7 +39,7 @@ use crate::service::owner::thread_registry::{self, LocalService};
 ///
 /// impl Limiter {
 ///     fn is_open(&self) -> bool {
-///         !self.timers.is_active("refill")
+///         self.timers.get("refill").is_none()
 ///     }
 ///
 ///     fn wait(&self) -> Option<Duration> {
@@ -85,33 +84,27 @@ impl ActorTimers {
         Self(mailbox.map(|id| ActorMailbox { id, _address: Arc::new(address.downgrade()) }))
     }
 
-    fn own(&self) -> Own {
-        Own(self.0.as_ref().and_then(|mailbox| {
-            let service = thread_registry::current()?;
-            let owner = service.state().owner_at(mailbox.id)?;
-            Some((service, owner))
-        }))
+    /// Returns the owner for the actor, if it has had timers, with its service.
+    fn own(&self) -> Option<(LocalService, OwnerId)> {
+        let mailbox = self.0.as_ref()?;
+        let service = thread_registry::current()?;
+        let owner = service.state().owner_at(mailbox.id)?;
+        Some((service, owner))
     }
 
-    /// Returns true if the actor has a pending own timer with this [key](crate::TimerOptions::key).
-    pub fn is_active(&self, key: impl Into<KeySelector>) -> bool {
-        self.timer_by_key(key).is_some()
-    }
-
-    /// Returns the id of the actor's own pending timer with this key; of several, the one due first.
-    pub fn timer_by_key(&self, key: impl Into<KeySelector>) -> Option<TimerId> {
-        self.own().by_key(&key.into())
-    }
-
-    /// Returns the description of the actor's own pending timer with this key; of several, the one due first.
+    /// Returns the description of the actor's own pending timer with this [key](crate::TimerOptions::key); of several,
+    /// the one due first.
+    #[doc(alias = "is_active")]
+    #[doc(alias = "timer_by_key")]
     pub fn get(&self, key: impl Into<KeySelector>) -> Option<TimerInfo> {
-        let own = self.own();
-        own.0.as_ref()?.0.get(own.by_key(&key.into())?)
+        let (service, owner) = self.own()?;
+        service.get_by_key(KeyScope::Owner(owner), &key.into())
     }
 
-    /// Returns the actor's own pending timers, by deadline.
+    /// Returns the actor's own pending timers, by deadline. Timers that others scheduled for it are not included; see
+    /// [`Timers::list`](crate::Timers::list).
     pub fn list(&self) -> Vec<TimerInfo> {
-        self.own().list()
+        self.own().map_or_else(Vec::new, |(service, owner)| service.list_own(owner))
     }
 
     /// Cancels a timer: an own one of the actor, or any other whose id is known; see
@@ -122,17 +115,43 @@ impl ActorTimers {
 
     /// Cancels the actor's own timer with this key; see [`TimerContext::cancel_key`](crate::TimerContext::cancel_key).
     pub fn cancel_key(&self, key: impl Into<KeySelector>) -> CancelOutcome {
-        self.own().cancel_key(&key.into())
+        cancel_own_key(self.own(), &key.into())
     }
 
-    /// Cancels the actor's own timers of a group, also due ones, and returns their number.
+    /// Cancels the actor's own timers of a [group](crate::TimerOptions::group), also due ones, and returns their
+    /// number. The group may have timers of other actors, which continue;
+    /// [`Timers::cancel_group`](crate::Timers::cancel_group) cancels all.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use actix::prelude::*;
+    /// use actix_timers::{TimerContext, TimerOptions};
+    ///
+    /// struct Checker;
+    ///
+    /// impl Actor for Checker {
+    ///     type Context = Context<Self>;
+    ///
+    ///     fn started(&mut self, ctx: &mut Self::Context) {
+    ///         for _ in 0..3 {
+    ///             let check = TimerOptions::new().group("checks");
+    ///             ctx.timer(check).run_repeatedly(Duration::from_secs(60), |_, _| println!("check"));
+    ///         }
+    ///         assert_eq!(ctx.actor_timers().cancel_group("checks"), 3);
+    ///     }
+    /// }
+    /// # System::new().block_on(async { Checker.start(); });
+    /// ```
     pub fn cancel_group(&self, group: impl Into<TimerGroup>) -> usize {
-        self.own().cancel_group(&group.into())
+        let Some((service, owner)) = self.own() else { return 0 };
+        service.cancel_all(&service.timers_of_owner_in(owner, &group.into()))
     }
 
-    /// Cancels all own timers of the actor, also due ones, and returns their number.
+    /// Cancels all own timers of the actor, also due ones, and returns their number. Only a message on its way through
+    /// the mailbox, because the actor was not polled in time, still arrives.
+    #[doc(alias = "cancel_timers")]
     pub fn cancel_all(&self) -> usize {
-        self.own().cancel_all()
+        self.own().map_or(0, |(service, owner)| service.cancel_all(&service.timers_of_owner(owner)))
     }
 }
 
@@ -142,39 +161,7 @@ impl fmt::Debug for ActorTimers {
     }
 }
 
-/// The owner for an actor, if it has ever had timers, with its service.
-pub(crate) struct Own(Option<(LocalService, OwnerId)>);
-
-impl Own {
-    pub(crate) fn of_context<A, C>(ctx: &mut C) -> Self
-    where
-        A: Actor<Context = C>,
-        C: AsyncContext<A> + AsyncContextParts<A>,
-    {
-        Self(registry::known_owner_of_context(ctx))
-    }
-
-    pub(crate) fn by_key(&self, key: &KeySelector) -> Option<TimerId> {
-        let (service, owner) = self.0.as_ref()?;
-        service.timer_by_key(KeyScope::Owner(*owner), key)
-    }
-
-    pub(crate) fn list(&self) -> Vec<TimerInfo> {
-        self.0.as_ref().map_or_else(Vec::new, |(service, owner)| service.list_own(*owner))
-    }
-
-    pub(crate) fn cancel_key(&self, key: &KeySelector) -> CancelOutcome {
-        match &self.0 {
-            Some((service, owner)) => service.cancel_key(KeyScope::Owner(*owner), key),
-            None => CancelOutcome::NotFound,
-        }
-    }
-
-    pub(crate) fn cancel_group(&self, group: &TimerGroup) -> usize {
-        self.0.as_ref().map_or(0, |(service, owner)| service.cancel_all(&service.timers_of_owner_in(*owner, group)))
-    }
-
-    pub(crate) fn cancel_all(&self) -> usize {
-        self.0.as_ref().map_or(0, |(service, owner)| service.cancel_all(&service.timers_of_owner(*owner)))
-    }
+/// Cancels an actor's own timers with this key.
+pub(crate) fn cancel_own_key(own: Option<(LocalService, OwnerId)>, key: &KeySelector) -> CancelOutcome {
+    own.map_or(CancelOutcome::NotFound, |(service, owner)| service.cancel_key(KeyScope::Owner(owner), key))
 }

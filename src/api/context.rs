@@ -5,11 +5,10 @@ use std::time::{Duration, SystemTime};
 use actix::dev::AsyncContextParts;
 use actix::{Actor, AsyncContext};
 
-use crate::api::actor_timers::{ActorTimers, Own};
+use crate::api::actor_timers::{ActorTimers, cancel_own_key};
 use crate::api::registry;
 use crate::api::timer::{ContextScheduler, ScheduledBy, TimerBuilder};
 use crate::api::timers::{cancel, reschedule};
-use crate::engine::TimerGroup;
 #[cfg(feature = "cron")]
 use crate::model::cron::Cron;
 use crate::model::error::{CancelOutcome, RescheduleOutcome};
@@ -19,7 +18,6 @@ use crate::model::key_selector::KeySelector;
 use crate::model::options::TimerOptions;
 use crate::model::repeat::{Repeat, RepeatTimes};
 use crate::model::source::MessageSource;
-use crate::model::view::TimerInfo;
 use crate::service::schedule::deadline::Schedule;
 
 /// Methods for delayed messages of an actor to itself, on any actix context that can run futures: `Context` and the
@@ -362,70 +360,42 @@ where
     ///
     ///     fn started(&mut self, ctx: &mut Self::Context) {
     ///         ctx.timer(TimerOptions::new().key("answer")).schedule(Duration::from_secs(30), GiveUp);
-    ///         assert!(ctx.is_active("answer"));
-    ///         assert_eq!(ctx.timers()[0].key, Some("answer".into()));
     ///         assert!(ctx.cancel_key("answer").is_cancelled());
-    ///         assert_eq!(ctx.timer_by_key("answer"), None);
+    ///         assert!(!ctx.cancel_key("answer").is_cancelled());
     ///     }
     /// }
     /// # impl Handler<GiveUp> for Call { type Result = (); fn handle(&mut self, _: GiveUp, _: &mut Context<Self>) {} }
     /// # System::new().block_on(async { Call.start(); });
     /// ```
     fn cancel_key(&mut self, key: impl Into<KeySelector>) -> CancelOutcome {
-        Own::of_context(self).cancel_key(&key.into())
+        cancel_own_key(registry::known_owner_of_context(self), &key.into())
     }
 
-    /// Returns true if this actor has a pending own timer with this key.
-    fn is_active(&mut self, key: impl Into<KeySelector>) -> bool {
-        self.timer_by_key(key).is_some()
-    }
-
-    /// Returns the id of this actor's own pending timer with this key; of several, the one due first.
-    fn timer_by_key(&mut self, key: impl Into<KeySelector>) -> Option<TimerId> {
-        Own::of_context(self).by_key(&key.into())
-    }
-
-    /// Cancels this actor's own timers of a [group](TimerOptions::group), also due ones, and returns their number. The
-    /// group may have timers of other actors, which continue; [`Timers::cancel_group`](crate::Timers::cancel_group)
-    /// cancels all.
+    /// Returns a handle to this actor's own timers, which looks at them and cancels many at a time. Keep it in the actor
+    /// for code without a context.
     ///
     /// ```
     /// use std::time::Duration;
     /// use actix::prelude::*;
     /// use actix_timers::{TimerContext, TimerOptions};
     ///
-    /// struct Checker;
+    /// struct Game;
     ///
-    /// impl Actor for Checker {
+    /// impl Actor for Game {
     ///     type Context = Context<Self>;
     ///
     ///     fn started(&mut self, ctx: &mut Self::Context) {
-    ///         for _ in 0..3 {
-    ///             let check = TimerOptions::new().group("checks");
-    ///             ctx.timer(check).run_repeatedly(Duration::from_secs(60), |_, _| println!("check"));
-    ///         }
-    ///         assert_eq!(ctx.cancel_group("checks"), 3);
+    ///         ctx.timer(TimerOptions::new().key("turn")).run(Duration::from_secs(30), |_, ctx| ctx.stop());
+    ///         let timers = ctx.actor_timers();
+    ///         assert!(timers.get("turn").is_some());
+    ///         assert_eq!(timers.list().len(), 1);
+    ///         assert_eq!(timers.cancel_all(), 1);
     ///     }
     /// }
-    /// # System::new().block_on(async { Checker.start(); });
+    /// # System::new().block_on(async { Game.start(); });
     /// ```
-    fn cancel_group(&mut self, group: impl Into<TimerGroup>) -> usize {
-        Own::of_context(self).cancel_group(&group.into())
-    }
-
-    /// Cancels all own timers of this actor, also due ones, and returns their number. Only a message on its way through
-    /// the mailbox, because the actor was not polled in time, still arrives.
-    fn cancel_timers(&mut self) -> usize {
-        Own::of_context(self).cancel_all()
-    }
-
-    /// Returns this actor's own pending timers, by deadline. Timers that others scheduled for it are not included; see
-    /// [`Timers::list`](crate::Timers::list).
-    fn timers(&mut self) -> Vec<TimerInfo> {
-        Own::of_context(self).list()
-    }
-
-    /// Returns a handle to this actor's own timers, for code that has the actor but not its context.
+    #[doc(alias = "timers")]
+    #[doc(alias = "is_active")]
     fn actor_timers(&mut self) -> ActorTimers {
         ActorTimers::of(self)
     }

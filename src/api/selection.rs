@@ -10,7 +10,6 @@ use crate::engine::TimerGroup;
 use crate::model::actor_id::ActorId;
 use crate::model::error::CancelOutcome;
 use crate::model::filter::TimerFilter;
-use crate::model::id::TimerId;
 use crate::model::key_selector::KeySelector;
 use crate::model::view::TimerInfo;
 
@@ -39,24 +38,14 @@ impl Timers {
     /// let first = timers.timer(&customer, order_7.clone()).schedule(Duration::from_secs(60), Remind(1));
     /// let second = timers.timer(&customer, order_7).schedule(Duration::from_secs(90), Remind(2));
     /// assert_eq!(timers.get(first), None, "the second has replaced the first");
-    /// assert_eq!(timers.timer_by_key(&customer, "order 7"), Some(second));
+    /// assert!(timers.get(second).is_some());
     /// assert_eq!(timers.cancel_key(&customer, "order 7"), CancelOutcome::Cancelled);
-    /// assert!(!timers.is_active(&customer, "order 7"));
+    /// assert_eq!(timers.get(second), None);
     /// # Ok::<(), actix_timers::BuildError>(())
     /// # }).unwrap();
     /// ```
     pub fn cancel_key(&self, actor: impl Into<ActorId>, key: impl Into<KeySelector>) -> CancelOutcome {
         self.service().cancel_key_of(&actor.into(), &key.into())
-    }
-
-    /// Returns true if a timer for an actor with this key is pending.
-    pub fn is_active(&self, actor: impl Into<ActorId>, key: impl Into<KeySelector>) -> bool {
-        self.timer_by_key(actor, key).is_some()
-    }
-
-    /// Returns the id of the pending timer for an actor that has this key; of several, the one due first.
-    pub fn timer_by_key(&self, actor: impl Into<ActorId>, key: impl Into<KeySelector>) -> Option<TimerId> {
-        self.service().timer_by_key(actor.into().mailbox()?.into(), &key.into())
     }
 
     /// Cancels all timers of an actor that were pending at the call: its own, and timers that others scheduled for it.
@@ -108,7 +97,6 @@ impl Timers {
     /// for customer in [Customer.start(), Customer.start()] {
     ///     timers.timer(&customer, campaign.clone()).schedule(Duration::from_secs(60), Offer);
     /// }
-    /// assert_eq!(timers.group_len("campaign-7"), 2);
     /// assert_eq!(timers.cancel_group("campaign-7"), 2);
     /// # Ok::<(), actix_timers::BuildError>(())
     /// # }).unwrap();
@@ -117,15 +105,11 @@ impl Timers {
         self.service().cancel_all(&self.service().timers_of_group(&group.into()))
     }
 
-    /// Returns the number of pending timers in a group.
-    pub fn group_len(&self, group: impl Into<TimerGroup>) -> usize {
-        self.service().group_len(&group.into())
-    }
-
     /// Returns the pending timers that match a filter, by deadline.
     ///
     /// Other calls proceed while the list is built, a few timers at a time. Each timer that is pending throughout, and
-    /// is not moved, is in the list; each timer in it was as described at some moment during the call.
+    /// is not moved, is in the list; each timer in it was as described at some moment during the call. A filter by group,
+    /// or by actor and key, finds its timers without a visit of the others.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -147,9 +131,13 @@ impl Timers {
     /// let next = timers.list(&TimerFilter::new().actor(&customer).limit(2));
     /// let seconds: Vec<u64> = next.iter().map(|info| info.remaining.as_secs_f64().round() as u64).collect();
     /// assert_eq!(seconds, [10, 20]);
+    /// assert!(timers.list(&TimerFilter::new().actor(&customer).key("order 7")).is_empty());
     /// # Ok::<(), actix_timers::BuildError>(())
     /// # }).unwrap();
     /// ```
+    #[doc(alias = "is_active")]
+    #[doc(alias = "timer_by_key")]
+    #[doc(alias = "group_len")]
     pub fn list(&self, filter: &TimerFilter) -> Vec<TimerInfo> {
         let service = self.service();
         let mut listing = service.begin_list(filter.clone());

@@ -33,7 +33,7 @@ use crate::model::closure::AnyClosure;
 ///         ctx.timer(of_peer.clone()).schedule(Duration::from_secs(1), Check);
 ///         ctx.timer(of_peer).schedule(Duration::from_secs(5), Reconnect);
 ///         assert!(ctx.cancel_key(KeySelector::of::<Check>(7)).is_cancelled());
-///         assert!(ctx.is_active(7) && !ctx.is_active(KeySelector::of::<Check>(7)));
+///         assert!(ctx.actor_timers().get(KeySelector::of::<Check>(7)).is_none());
 ///         assert!(ctx.cancel_key(7).is_cancelled());
 ///         # System::current().stop();
 ///     }

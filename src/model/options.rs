@@ -166,7 +166,7 @@ impl TimerOptions {
     ///         let step = TimerOptions::new().shared_key("step");
     ///         ctx.timer(step.clone()).schedule(Duration::from_secs(5), Probe);
     ///         ctx.timer(step).schedule(Duration::from_secs(30), GiveUp);
-    ///         assert_eq!(ctx.timers().len(), 1);
+    ///         assert_eq!(ctx.actor_timers().list().len(), 1);
     ///         # System::current().stop();
     ///     }
     /// }

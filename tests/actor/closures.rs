@@ -175,7 +175,7 @@ fn a_shared_key_names_closures_and_messages_alike() {
             let keyed = || TimerOptions::new().shared_key("expiry").group("g");
             ctx.timer(keyed()).schedule(ms(10), Note(1));
             ctx.timer(keyed()).run(ms(20), note(2));
-            assert!(ctx.is_active("expiry"));
+            assert!(ctx.actor_timers().get("expiry").is_some());
         })
         .await;
         assert_eq!(world.pending(), 1);

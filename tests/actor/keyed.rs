@@ -7,7 +7,7 @@ use actix_timers::{
     ActorId, CancelKey, CancelOutcome, Repeat, ScheduleAfter, ScheduleAtFixedRate, ScheduleBatch, ScheduleError,
     Target, TimerActor, TimerContext, TimerId, TimerKey, TimerOptions, TimerState,
 };
-use support::{Census, Log, Note, Probe, Recluse, Way, World, in_virtual_time, ms, paused, run};
+use support::{Census, Log, Name, Note, Probe, Recluse, Way, World, in_virtual_time, ms, paused, run};
 
 fn key(key: impl Into<TimerKey>) -> TimerOptions {
     TimerOptions::new().key(key)
@@ -25,14 +25,17 @@ async fn keyed(world: &World, way: Way, addr: &Addr<Probe<u64>>, delay: u64, nam
     }
 }
 
+/// Returns the actor's own timer that has the key.
+fn own<N: Name>(ctx: &mut Context<Probe<N>>, key: &str) -> Option<TimerId> {
+    Some(ctx.actor_timers().get(key)?.id)
+}
+
 /// Returns the timer that has the key, queried in one of two ways.
 async fn holder(world: &World, way: Way, addr: &Addr<Probe<u64>>) -> Option<TimerId> {
-    let (holder, is_active) = match way {
-        Way::Context => run(addr, |_, ctx| (ctx.timer_by_key("k"), ctx.is_active("k"))).await,
-        _ => (world.timers.timer_by_key(addr, "k"), world.timers.is_active(addr, "k")),
-    };
-    assert_eq!(is_active, holder.is_some());
-    holder
+    match way {
+        Way::Context => run(addr, |_, ctx| own(ctx, "k")).await,
+        _ => world.by_key(addr, "k"),
+    }
 }
 
 #[test]
@@ -71,10 +74,10 @@ fn the_old_message_is_suppressed_although_it_is_due() {
             });
             probe.hook = Box::new(move |name, ctx| {
                 if *name == "slow" {
-                    let old = ctx.timer_by_key("T").unwrap();
+                    let old = own(ctx, "T").unwrap();
                     *saw.lock().unwrap() = actix_timers::get(old).map(|info| info.state);
                     ctx.timer(key("T")).schedule(ms(10), Note("tick 2"));
-                    assert!(ctx.is_active("T"));
+                    assert!(own(ctx, "T").is_some());
                 }
             });
         });
@@ -97,11 +100,11 @@ fn a_repeating_timer_is_replaced_while_its_old_message_waits() {
         run(&addr, |_, ctx| ctx.timer(key("T").group("ticks")).repeat(ms(10), Note("tick 1"))).await;
         world.run_to(11).await;
         assert_eq!(log.take(), [("tick 1", 10)]);
-        assert_eq!((world.timers.group_len("ticks"), world.pending()), (1, 1), "labels stay from tick to tick");
+        assert_eq!((world.group_len("ticks"), world.pending()), (1, 1), "labels stay from tick to tick");
         run(&addr, move |_, ctx| {
             let slow = actix::fut::wrap_future::<_, Probe<&str>>(async move { blocked.await.unwrap() });
             ctx.wait(slow.map(|(), _, ctx: &mut Context<_>| {
-                let old = ctx.timer_by_key("T").unwrap();
+                let old = own(ctx, "T").unwrap();
                 assert_eq!(actix_timers::get(old).unwrap().state, TimerState::Due);
                 ctx.timer(key("T")).repeat(ms(10), Note("tick 2"));
             }));
@@ -113,7 +116,7 @@ fn a_repeating_timer_is_replaced_while_its_old_message_waits() {
         world.run_to(30).await;
         assert_eq!((log.take(), world.pending()), (vec![], 1));
         world.run_to(31).await;
-        assert_eq!((log.take(), world.timers.group_len("ticks")), (vec![("tick 2", 31)], 0));
+        assert_eq!((log.take(), world.group_len("ticks")), (vec![("tick 2", 31)], 0));
         assert_eq!(run(&addr, |_, ctx| ctx.cancel_key("T")).await, CancelOutcome::Cancelled);
         world.run_to(100).await;
         assert_eq!((log.take(), world.pending()), (vec![], 0));
@@ -168,7 +171,7 @@ fn a_first_tick_now_that_waits_for_its_actor_is_replaced() {
             ctx.timer(key("T")).repeat(now, Note("tick 1"));
             let slow = actix::fut::wrap_future::<_, Probe<&str>>(async move { blocked.await.unwrap() });
             ctx.wait(slow.map(move |(), _, ctx: &mut Context<_>| {
-                let old = ctx.timer_by_key("T").unwrap();
+                let old = own(ctx, "T").unwrap();
                 assert_eq!(actix_timers::get(old).unwrap().state, TimerState::Due);
                 ctx.timer(key("T")).repeat(now, Note("tick 2"));
             }));
@@ -239,7 +242,7 @@ fn under_tracked_delivery_a_message_is_replaced_until_its_handler_begins() {
         assert_eq!(world.timers.get(first).unwrap().state, TimerState::Due);
         schedule(2);
         assert_eq!((world.timers.get(first), world.pending()), (None, 1));
-        assert!(world.timers.is_active(&addr, "k"), "all targets of one mailbox share its keys");
+        assert!(world.by_key(&addr, "k").is_some(), "all targets of one mailbox share its keys");
         unblock.send(()).unwrap();
         world.run_to(100).await;
         assert_eq!(log.take(), [(2, 25)]);
@@ -263,7 +266,7 @@ fn the_message_that_is_replaced_is_freed_at_once() {
         (0..200).for_each(|_| _ = batch.after(&addr, ms(10), census.payload()));
         let ids = world.timers.addr().send(batch).await.unwrap();
         assert_eq!((census.live(), world.pending()), (1, 1));
-        assert_eq!(world.timers.timer_by_key(&addr, 1), ids.into_iter().next_back().unwrap().ok());
+        assert_eq!(world.by_key(&addr, 1), ids.into_iter().next_back().unwrap().ok());
         world.run_to(20).await;
         assert_eq!((census.live(), world.pending()), (0, 0));
     });
@@ -284,10 +287,10 @@ fn a_key_is_unique_for_its_owner_only() {
         let target = Target::strong(one.clone().recipient::<Note<u64>>());
         let same = [ActorId::from(&one), ActorId::from(&one.downgrade()), ActorId::from(&target)];
         for actor in same {
-            assert!(world.timers.is_active(actor, "k"));
+            assert!(world.by_key(actor, "k").is_some());
         }
-        assert!(world.timers.is_active(&one.clone().recipient::<Note<u64>>(), "k"));
-        assert!(world.timers.is_active(&one.clone().recipient::<Note<u64>>().downgrade(), "k"));
+        assert!(world.by_key(&one.clone().recipient::<Note<u64>>(), "k").is_some());
+        assert!(world.by_key(&one.clone().recipient::<Note<u64>>().downgrade(), "k").is_some());
         assert_eq!(world.timers.cancel_key(&one, "k"), CancelOutcome::Cancelled);
         assert_eq!(world.timers.cancel_key(&one, "k"), CancelOutcome::NotFound);
         assert_eq!(run(&other, |_, ctx| ctx.cancel_key("k")).await, CancelOutcome::Cancelled);
@@ -381,7 +384,7 @@ fn a_message_under_way_is_not_replaced_and_arrives() {
                         let wait = actix::fut::wrap_future::<_, Probe<u64>>(async move { blocked.await.unwrap() });
                         ctx.wait(wait.map(move |(), _, ctx: &mut Context<_>| {
                             let new = ctx.timer(key("k")).try_schedule(ms(10), Note(2));
-                            *answer.lock().unwrap() = Some((new.ok(), ctx.timer_by_key("k")));
+                            *answer.lock().unwrap() = Some((new.ok(), own(ctx, "k")));
                         }));
                     })
                     .await;
@@ -436,7 +439,7 @@ fn a_target_that_is_gone_has_no_keys() {
         world.settle().await;
         for target in &gone {
             world.timers.timer::<Note<u64>>(target.clone(), key("k")).schedule(ms(5), Note(1));
-            assert!(!world.timers.is_active(target, "k"));
+            assert!(world.by_key(target, "k").is_none());
         }
         world.run_to(10).await;
         assert_eq!(world.timers.snapshot().counters.recipient_stopped, 2);

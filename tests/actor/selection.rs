@@ -26,12 +26,12 @@ fn an_actor_cancels_all_its_own_timers_including_due_ones() {
         let (addr, log): (_, Log<u64>) = world.probe_with(|probe: &mut Probe<u64>| {
             probe.hook = Box::new(|name, ctx| {
                 if *name == 0 {
-                    assert_eq!(ctx.cancel_timers(), 1 + 100 + 1000);
-                    assert_eq!(ctx.cancel_timers(), 0);
+                    assert_eq!(ctx.actor_timers().cancel_all(), 1 + 100 + 1000);
+                    assert_eq!(ctx.actor_timers().cancel_all(), 0);
                 }
             });
         });
-        assert_eq!(run(&addr, |_, ctx| ctx.cancel_timers()).await, 0, "an actor without timers");
+        assert_eq!(run(&addr, |_, ctx| ctx.actor_timers().cancel_all()).await, 0, "an actor without timers");
         let payloads = census.clone();
         run(&addr, move |_, ctx| {
             ctx.schedule_after(ms(10), Note(0));
@@ -45,8 +45,8 @@ fn an_actor_cancels_all_its_own_timers_including_due_ones() {
         run(&other, |_, ctx| ctx.schedule_after(ms(10), Note(5))).await;
         world.run_to(10).await;
         assert_eq!(census.live(), 0);
-        assert!(!run(&addr, |_, ctx| ctx.is_active("k")).await);
-        assert_eq!(world.timers.group_len("g"), 0);
+        assert!(run(&addr, |_, ctx| ctx.actor_timers().get("k").is_none()).await);
+        assert_eq!(world.group_len("g"), 0);
         world.run_to(2000).await;
         let mut came = log.names();
         came.sort_unstable();
@@ -69,9 +69,9 @@ fn a_message_under_way_is_not_cancelled_with_the_others() {
             .run(move |_, ctx| {
                 let wait = actix::fut::wrap_future::<_, Probe<u64>>(async move { blocked.await.unwrap() });
                 ctx.wait(wait.map(move |(), _, ctx: &mut Context<_>| {
-                    let before = ctx.timers().len();
-                    let cancelled = ctx.cancel_timers();
-                    let states: Vec<TimerState> = ctx.timers().iter().map(|info| info.state).collect();
+                    let before = ctx.actor_timers().list().len();
+                    let cancelled = ctx.actor_timers().cancel_all();
+                    let states: Vec<TimerState> = ctx.actor_timers().list().iter().map(|info| info.state).collect();
                     let _ = answer.send((before, cancelled, states));
                 }));
             })
@@ -96,7 +96,7 @@ fn timers_scheduled_meanwhile_are_not_cancelled() {
             world.timers.timer(&addr, of("g")).schedule(ms(50), OnDrop::new(again));
         }
         assert_eq!(world.timers.cancel_group("g"), 10);
-        assert_eq!(world.timers.group_len("g"), 10);
+        assert_eq!(world.group_len("g"), 10);
         world.run_to(10).await;
         assert_eq!(log.names(), (0..10).collect::<Vec<_>>());
     });
@@ -120,8 +120,8 @@ fn an_actor_cancels_its_own_timers_of_a_group_and_no_others() {
                 .await;
                 world.timers.timer(addr, of("g")).schedule(ms(10), Note(5));
             }
-            assert_eq!(run(&one, |_, ctx| (ctx.cancel_group("g"), ctx.cancel_group("g"))).await, (3, 0));
-            assert_eq!(run(&one, |_, ctx| ctx.cancel_group("nobody's")).await, 0);
+            assert_eq!(run(&one, |_, ctx| [(); 2].map(|()| ctx.actor_timers().cancel_group("g"))).await, [3, 0]);
+            assert_eq!(run(&one, |_, ctx| ctx.actor_timers().cancel_group("nobody's")).await, 0);
             world.run_to(10).await;
             assert_eq!(log.names(), [5, 10, 11, 12]);
             assert_eq!(log_of_two.names(), [5, 0, 10, 1, 11, 2, 12]);
@@ -202,19 +202,16 @@ fn a_group_is_counted_listed_and_cancelled_together() {
         let at = ScheduleAt::new(&addr, world.wall(10), Note(3)).options(of("g"));
         world.timers.addr().send(at).await.unwrap().unwrap();
         world.timers.timer(&addr, of("other")).schedule(ms(5), Note(4));
-        assert_eq!(
-            (world.timers.group_len("g"), world.timers.group_len("other"), world.timers.group_len("")),
-            (3, 1, 0)
-        );
+        assert_eq!((world.group_len("g"), world.group_len("other"), world.group_len("")), (3, 1, 0));
         let members = world.timers.list(&TimerFilter::new().group("g"));
         let remaining: Vec<_> = members.iter().map(|info| info.remaining).collect();
         assert_eq!(remaining, [ms(10), ms(20), ms(30)]);
         assert!(members.iter().all(|info| info.group == Some("g".into())));
         world.run_to(10).await;
-        assert_eq!((log.names(), world.timers.group_len("g")), (vec![4, 3], 2));
+        assert_eq!((log.names(), world.group_len("g")), (vec![4, 3], 2));
         assert_eq!(world.timers.addr().send(CancelGroup::new("g")).await, Ok(2));
         assert_eq!(world.timers.addr().send(CancelGroup::new("g")).await, Ok(0));
-        assert_eq!((world.timers.group_len("g"), world.timers.group_len("other"), world.pending()), (0, 0, 0));
+        assert_eq!((world.group_len("g"), world.group_len("other"), world.pending()), (0, 0, 0));
         world.run_to(100).await;
         assert_eq!(log.take(), []);
     });
@@ -238,12 +235,12 @@ fn when_an_actor_stops_its_own_timers_leave_their_groups() {
         let actor = ActorId::from(&addr);
         run(&addr, |_, ctx| ctx.stop()).await;
         world.settle().await;
-        assert_eq!((world.timers.group_len("own"), world.timers.group_len("for it"), census.live()), (0, 1, 1));
-        assert!(world.timers.is_active(&actor, 1));
+        assert_eq!((world.group_len("own"), world.group_len("for it"), census.live()), (0, 1, 1));
+        assert!(world.by_key(&actor, 1).is_some());
         drop(addr);
         world.run_to(1000).await;
-        assert_eq!((world.timers.group_len("for it"), census.live(), world.pending()), (0, 0, 0));
-        assert!(!world.timers.is_active(&actor, 1));
+        assert_eq!((world.group_len("for it"), census.live(), world.pending()), (0, 0, 0));
+        assert!(world.by_key(&actor, 1).is_none());
         let counters = world.timers.snapshot().counters;
         assert_eq!((counters.cancelled, counters.recipient_stopped), (500, 1));
     });
@@ -277,8 +274,8 @@ fn a_filter_selects_timers_that_meet_all_its_criteria() {
         assert_eq!(list(all().state(TimerState::Due)), []);
         let listed = world.timers.addr().send(ListTimers(all().actor(&one).limit(2))).await.unwrap();
         assert_eq!(ids(&listed), [d, c]);
-        assert_eq!(ids(&run(&one, |_, ctx| ctx.timers()).await), [c]);
-        assert_eq!(run(&other, |_, ctx| ctx.timers()).await, []);
+        assert_eq!(ids(&run(&one, |_, ctx| ctx.actor_timers().list()).await), [c]);
+        assert_eq!(run(&other, |_, ctx| ctx.actor_timers().list()).await, []);
 
         // Due, but its actor waits.
         let (unblock, blocked) = tokio::sync::oneshot::channel::<()>();

@@ -33,8 +33,8 @@ use std::time::{Duration, SystemTime};
 
 use actix::prelude::*;
 use actix_timers::{
-    Alarm, CancelOutcome, Clock, ManualClock, RequestTime, ScheduleAfter, ScheduleError, SystemClock, Target,
-    TimerActorBuilder, TimerContext, TimerId, TimerOptions, Timers,
+    ActorId, Alarm, CancelOutcome, Clock, ManualClock, RequestTime, ScheduleAfter, ScheduleError, SystemClock, Target,
+    TimerActorBuilder, TimerContext, TimerFilter, TimerId, TimerKey, TimerOptions, Timers,
 };
 
 pub use listener::{Listener, letters, listen};
@@ -255,6 +255,16 @@ impl World {
         let counters = self.timers.snapshot().counters;
         assert!(counters.balance(), "{counters:?}");
         counters.pending
+    }
+
+    /// Returns the number of pending timers in a group.
+    pub fn group_len(&self, group: &str) -> usize {
+        self.timers.list(&TimerFilter::new().group(group)).len()
+    }
+
+    /// Returns the first of an actor's timers, own ones and others, that have this key.
+    pub fn by_key(&self, actor: impl Into<ActorId>, key: impl Into<TimerKey>) -> Option<TimerId> {
+        Some(self.timers.list(&TimerFilter::new().actor(actor).key(key)).first()?.id)
     }
 }
 

@@ -7,15 +7,14 @@ use std::time::Duration;
 
 use actix::ResponseFuture;
 
-use crate::engine::{KeyScope, OwnerId, TimerGroup};
+use crate::engine::{KeyScope, OwnerId, TimerGroup, TimerKey};
 use crate::model::actor_id::ActorId;
 use crate::model::error::CancelOutcome;
 use crate::model::filter::TimerFilter;
-use crate::model::id::TimerId;
 use crate::model::key_selector::KeySelector;
 use crate::model::mailbox_id::MailboxId;
 use crate::model::view::TimerInfo;
-use crate::service::query::description::COUNTED_IN_LISTS;
+use crate::service::query::description::{COUNTED_ALONE, COUNTED_IN_LISTS};
 use crate::service::state::{Service, State};
 use crate::timing::{Key, Tick};
 
@@ -148,6 +147,18 @@ impl State {
     }
 }
 
+impl State {
+    /// Returns the timers of an actor, its own and those for it, that have one of these keys.
+    fn keyed_of(&self, actor: &ActorId, keys: &[TimerKey]) -> Vec<Key> {
+        let Some(mailbox) = actor.mailbox() else { return Vec::new() };
+        let own = self.owners.by_mailbox.get(&mailbox).copied().map(KeyScope::Owner);
+        let scopes = own.into_iter().chain([mailbox.into()]);
+        let keyed =
+            scopes.flat_map(|scope| keys.iter().flat_map(move |key| self.engine.keyed_in(scope, key, 0..u32::MAX)));
+        keyed.map(|(_, timer)| timer).collect()
+    }
+}
+
 impl Service {
     /// Cancels the timers with a key. Returns [`Cancelled`](CancelOutcome::Cancelled) if one of them was cancelled.
     pub(crate) fn cancel_key(&self, scope: KeyScope, selector: &KeySelector) -> CancelOutcome {
@@ -173,23 +184,14 @@ impl Service {
         scope.map_or(CancelOutcome::NotFound, |scope| self.cancel_key(scope, selector))
     }
 
-    /// Returns the id of a timer with a key; of several, the one due first.
-    pub(crate) fn timer_by_key(&self, scope: KeyScope, selector: &KeySelector) -> Option<TimerId> {
+    /// Describes a timer with a key; of several, the one due first.
+    pub(crate) fn get_by_key(&self, scope: KeyScope, selector: &KeySelector) -> Option<TimerInfo> {
+        let now = self.clock.now();
         let state = self.state();
         let kinds = state.key_types.kinds_of(selector);
         let timers = state.engine.keyed_in(scope, &selector.key, kinds).map(|(_, timer)| timer);
         let first = timers.min_by_key(|timer| state.engine.view(*timer).map(|view| view.deadline))?;
-        Some(self.id_of(&state, first))
-    }
-
-    /// Returns the number of pending timers in a group.
-    pub(crate) fn group_len(&self, group: &TimerGroup) -> usize {
-        let state = self.state();
-        if state.owners.ended.is_empty() {
-            return state.engine.group_len(group);
-        }
-        drop(state);
-        self.timers_of_group(group).len()
+        self.info(&state, first, now, COUNTED_ALONE)
     }
 
     /// Cancels the given timers as far as possible, and returns the number cancelled.
@@ -291,9 +293,12 @@ impl Service {
     fn begin_part(&self, filter: TimerFilter, from: u64) -> Listing {
         let now = self.clock.now();
         let state = self.state();
-        let source = match &filter.group {
-            Some(group) => Source::Group(group.clone(), from..state.engine.groups_joined()),
-            None => Source::Slots(from..u64::from(state.engine.slots())),
+        let source = match (&filter.group, &filter.actor) {
+            (Some(group), _) => Source::Group(group.clone(), from..state.engine.groups_joined()),
+            (None, Some(actor)) if !filter.keys.is_empty() => {
+                Source::Timers(state.keyed_of(actor, &filter.keys).into_iter())
+            }
+            (None, _) => Source::Slots(from..u64::from(state.engine.slots())),
         };
         drop(state);
         Listing::new(filter, now, source)
@@ -378,7 +383,7 @@ mod tests {
 
     use super::*;
     use crate::api::timer_actor::TimerActor;
-    use crate::{ManualClock, Target, TimerActorBuilder, TimerOptions, Timers};
+    use crate::{ManualClock, Target, TimerActorBuilder, TimerId, TimerOptions, Timers};
 
     #[derive(Message)]
     #[rtype(result = "()")]
