@@ -15,7 +15,7 @@ use crate::model::tracked::Tracked;
 /// The recipient of a timer's message. Created from an `Addr`, a `Recipient`, a `WeakAddr` or a `WeakRecipient`.
 ///
 /// A target is a weak reference: a pending timer does not keep its recipient alive, and its message becomes a dead
-/// letter if the recipient has stopped. [`Target::strong`] keeps the recipient alive.
+/// letter if the recipient has stopped. [`strong`](Target::strong) keeps the recipient alive.
 ///
 /// Cloning a target costs one `Arc` clone, cloning a `Recipient` several allocations: to schedule many timers for the
 /// same actor, create one target and clone it.
@@ -97,6 +97,10 @@ where
         self
     }
 
+    fn with(&self, address: Address<M>, policy: Option<MailboxPolicy>) -> Self {
+        Self(Arc::new(Inner { address, policy, mailbox: self.0.mailbox, actor_type: self.0.actor_type }))
+    }
+
     /// Returns the same target with its own policy for a recipient that does not keep up, instead of the timer actor's
     /// ([`TimerActorBuilder::mailbox_policy`](crate::TimerActorBuilder::mailbox_policy)).
     ///
@@ -121,9 +125,7 @@ where
     /// ```
     #[must_use = "the policy applies to the returned target only"]
     pub fn mailbox_policy(self, policy: MailboxPolicy) -> Self {
-        let Inner { address, mailbox, actor_type, .. } = &*self.0;
-        let (address, policy) = (address.clone(), Some(policy));
-        Self(Arc::new(Inner { address, policy, mailbox: *mailbox, actor_type: *actor_type }))
+        self.with(self.0.address.clone(), Some(policy))
     }
 
     /// Returns the same target with at most `messages` unhandled messages at a time; short for
@@ -138,11 +140,38 @@ impl<M> Target<M>
 where
     M: TimerMessage,
 {
-    /// Returns a target that keeps the recipient alive as long as a timer for it is pending.
-    pub fn strong(recipient: impl Into<Recipient<M>>) -> Self {
-        let recipient = recipient.into();
-        let mailbox = MailboxId::of(&recipient);
-        Self::from_address(Address::Strong(recipient), mailbox)
+    /// Returns the same target, which keeps the recipient alive as long as a timer for it is pending. A recipient that has
+    /// stopped is not kept.
+    ///
+    /// Create the target from a reference: `Target::from(addr)` gives the address up, and if it was the last, a recipient
+    /// on another thread may stop before this call.
+    ///
+    /// ```
+    /// use actix::prelude::*;
+    /// use actix_timers::Target;
+    /// # #[derive(Message)]
+    /// # #[rtype(result = "()")]
+    /// # struct Remind;
+    /// # struct Customer;
+    /// # impl Actor for Customer { type Context = Context<Self>; }
+    /// # impl Handler<Remind> for Customer { type Result = (); fn handle(&mut self, _: Remind, _: &mut Context<Self>) {} }
+    ///
+    /// # System::new().block_on(async {
+    /// let customer = Customer.start();
+    /// let target: Target<Remind> = Target::from(&customer).window(4).strong();
+    /// drop(customer);
+    /// assert!(target.is_alive());
+    /// # });
+    /// ```
+    #[doc(alias = "tracked_strong")]
+    #[must_use = "the returned target is strong, others are as before"]
+    pub fn strong(self) -> Self {
+        let address = match &self.0.address {
+            Address::Weak(recipient) => recipient.upgrade().map(Address::Strong),
+            Address::WeakTracked(recipient) => recipient.upgrade().map(Address::StrongTracked),
+            Address::Strong(_) | Address::StrongTracked(_) => None,
+        };
+        address.map(|address| self.with(address, self.0.policy)).unwrap_or(self)
     }
 
     /// Returns a target under tracked delivery: the message stays in the timer actor until its handler begins, so that
@@ -183,13 +212,6 @@ where
         let recipient = recipient.into();
         let mailbox = MailboxId::of_weak(&recipient);
         Self::from_address(Address::WeakTracked(recipient), mailbox)
-    }
-
-    /// As [`tracked`](Self::tracked), but keeps the recipient alive as long as a timer for it is pending.
-    pub fn tracked_strong(recipient: impl Into<Recipient<Tracked<M>>>) -> Self {
-        let recipient = recipient.into();
-        let mailbox = MailboxId::of(&recipient);
-        Self::from_address(Address::StrongTracked(recipient), mailbox)
     }
 
     /// Returns true if the recipient is connected.

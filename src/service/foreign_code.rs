@@ -264,10 +264,10 @@ impl World {
         let mut ids = Vec::new();
         let targets = [
             Target::from(addr),
-            Target::strong(addr.clone()),
+            Target::from(addr).strong(),
             Target::from(addr).window(2),
             Target::from(addr).mailbox_policy(MailboxPolicy::Discard { window: 2 }),
-            Target::strong(addr.clone()).window(1),
+            Target::from(addr).strong().window(1),
             Target::tracked(addr),
             Target::tracked(addr).window(1),
         ];

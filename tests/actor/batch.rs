@@ -10,7 +10,7 @@ use support::{Census, Log, Note, Probe, StopWatch, World, in_virtual_time, ms, p
 fn note_target(world: &World) -> (Target<Note<u64>>, Log<u64>) {
     let (addr, log) = world.probe::<u64>();
     // A weak target would not keep the probe alive.
-    (Target::strong(addr.recipient()), log)
+    (Target::from(&addr).strong(), log)
 }
 
 /// Ids are returned in the order of the entries, and each id cancels its own timer. The other messages arrive on time,

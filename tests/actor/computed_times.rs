@@ -251,7 +251,7 @@ fn behind_a_token_or_a_window_the_closure_learns_how_late_its_message_is() {
             Target::from(&addr).window(1),
             Target::tracked(&addr),
             Target::tracked(&addr).window(1),
-            Target::strong(addr.clone()).window(2),
+            Target::from(&addr).strong().window(2),
         ] {
             let (start, seen) = (world.now(), Seen::default());
             let mut left = 3;

@@ -273,7 +273,8 @@ fn the_waker_of_an_actor_may_call_the_timers() {
             let waker = std::task::Waker::from(Arc::new(Caller));
             assert!(actor.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending());
             // The drain drops its last address, and that wakes it.
-            timers.schedule_after(Target::strong(addr.recipient()), ms(1000), Note(1));
+            timers.schedule_after(Target::from(&addr).strong(), ms(1000), Note(1));
+            drop(addr);
             assert_eq!(timers.drain().len(), 1);
         });
     });

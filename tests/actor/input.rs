@@ -203,9 +203,9 @@ fn a_dead_recipient_gets_a_dead_letter() {
             drop(dropped);
             world.settle().await;
             assert!(!Target::<Note<u8>>::from(&stopped).is_alive());
-            assert!(!gone.is_alive());
+            assert!(!gone.is_alive() && !gone.clone().strong().is_alive());
             world.schedule(way, &stopped, ms(10), 1).await.unwrap();
-            world.timers.schedule_after(Target::strong(stopped.clone()), ms(10), Note(1));
+            world.timers.schedule_after(Target::from(&stopped).strong(), ms(10), Note(1));
             world.timers.schedule_after(&gone, ms(10), Note(1));
             assert_eq!(world.pending(), 3);
             world.run_to(10).await;

@@ -284,7 +284,7 @@ fn a_key_is_unique_for_its_owner_only() {
         }
         world.timers.timer(&one, key("another")).schedule(ms(10), Note(5));
         assert_eq!(world.pending(), 5);
-        let target = Target::strong(one.clone().recipient::<Note<u64>>());
+        let target = Target::<Note<u64>>::from(&one).strong();
         let same = [ActorId::from(&one), ActorId::from(&one.downgrade()), ActorId::from(&target)];
         for actor in same {
             assert!(world.by_key(actor, "k").is_some());

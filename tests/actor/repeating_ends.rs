@@ -326,7 +326,8 @@ fn a_strong_target_is_kept_alive_until_the_last_repetition() {
         let mut stopped = Arc::default();
         let (addr, log) = world.probe_with(|probe: &mut Probe<u64>| stopped = Arc::clone(&probe.stopped));
         let every = Repeat::every(ms(10)).times(3);
-        world.timers.schedule_at_fixed_rate(Target::strong(addr), every, Note(1));
+        world.timers.schedule_at_fixed_rate(Target::from(&addr).strong(), every, Note(1));
+        drop(addr);
         world.run_to(29).await;
         assert!(!stopped.load(Ordering::SeqCst));
         world.run_to(30).await;

@@ -141,7 +141,7 @@ fn every_age_of_a_request_gives_its_exact_deadline() {
     let times: Vec<Duration> = times.into_iter().map(ms).chain([Duration::MAX]).collect();
     paused(async {
         let (addr, _log) = probe(StopWatch::Source(Default::default()));
-        let target = actix_timers::Target::strong(addr.clone());
+        let target = actix_timers::Target::from(&addr).strong();
         for now in times.iter().copied() {
             for since in times.iter().copied() {
                 let timers = TimerActor::builder().clock(Odd { now, since }).start().unwrap();

@@ -239,7 +239,8 @@ fn a_strong_target_is_kept_alive_until_its_timer_has_ended() {
         in_virtual_time(TimerActor::builder, |world| async move {
             let mut stopped = Arc::default();
             let (addr, log) = world.probe_with(|probe| stopped = Arc::clone(&probe.stopped));
-            let id = world.after(Target::strong(addr), 100, "strong");
+            let id = world.after(Target::from(&addr).strong(), 100, "strong");
+            drop(addr);
             world.run_to(99).await;
             assert!(!stopped.load(Ordering::SeqCst));
             if cancel {

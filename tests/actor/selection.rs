@@ -139,7 +139,7 @@ fn all_timers_of_an_actor_are_cancelled_from_outside() {
         in_virtual_time(TimerActor::builder, |world| async move {
             let census = Census::default();
             let ((addr, log), (other, others)) = (world.probe::<u64>(), world.probe::<u64>());
-            let target = Target::strong(addr.clone().recipient::<Note<u64>>());
+            let target = Target::<Note<u64>>::from(&addr).strong();
             for name in 0..300 {
                 world.after(&target, 10, name);
                 world.after(&other, 10, name);

@@ -23,7 +23,7 @@ fn schedule(timers: &Timers, target: impl Into<Target<Note<u32>>>) {
 /// Each kind of target; its message is due after 1 ms.
 const TARGETS: [(&str, Schedule); 10] = [
     ("plain", |timers, addr| schedule(timers, addr)),
-    ("strong", |timers, addr| schedule(timers, Target::strong(addr.clone().recipient()))),
+    ("strong", |timers, addr| schedule(timers, Target::from(addr).strong())),
     ("tracked", |timers, addr| schedule(timers, Target::tracked(addr))),
     ("tracked with a window", |timers, addr| schedule(timers, Target::tracked(addr).window(1))),
     ("a window", |timers, addr| schedule(timers, Target::from(addr).window(2))),

@@ -371,7 +371,8 @@ fn a_strong_tracked_target_keeps_its_recipient_until_the_message_was_handled() {
         let mut stopped = None;
         let (addr, log) = world.probe_with(|probe: &mut Probe<u32>| stopped = Some(probe.stopped.clone()));
         let stopped = stopped.unwrap();
-        world.after(Target::tracked_strong(addr), 10, 1);
+        world.after(Target::tracked(&addr).strong(), 10, 1);
+        drop(addr);
         world.run_to(9).await;
         assert!(!stopped.load(Ordering::SeqCst));
         world.run_to(10).await;

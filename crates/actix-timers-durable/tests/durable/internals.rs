@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use actix::prelude::*;
 use actix_timers::{
-    Alarm, CancelOwner, Clock, DeadLetter, Drain, ListTimers, MailboxPolicy, ManualClock, Repeat, TimerActor,
+    Alarm, CancelOwner, Clock, DeadLetter, Drain, ListTimers, MailboxPolicy, ManualClock, Repeat, Target, TimerActor,
     TimerActorBuilder, TimerContext, TimerFilter, TimerGroup, TimerOptions, Timers, scrape,
 };
 use actix_timers_durable::store::{Counts, MemoryDisk};
@@ -46,7 +46,7 @@ impl Handler<Schedule> for Idler {
 /// Adds one of the user's timers, far away, to a timer actor.
 fn with_one_timer(timers: Timers) -> Timers {
     let idler = Idler.start();
-    timers.schedule_after(actix_timers::Target::strong(idler), ms(1_000_000_000), Nothing);
+    timers.schedule_after(Target::from(&idler).strong(), ms(1_000_000_000), Nothing);
     timers
 }
 

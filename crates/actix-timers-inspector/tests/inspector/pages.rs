@@ -812,7 +812,7 @@ fn internal_timers_on_the_clock_of_a_timer_actor_are_not_shown() {
         let given = TimerActor::builder().install().unwrap();
         let internal = InternalTimers::start(builder_on_clock_of(&given)).unwrap();
         for _ in 0..10 {
-            internal.schedule_after(Target::strong(Keeper.start()), ms(1000), Renew);
+            internal.schedule_after(Target::from(&Keeper.start()).strong(), ms(1000), Renew);
         }
         assert_eq!(internal.snapshot().counters.pending, 10);
         let app = serve(&Inspector::new(&given)).await;
