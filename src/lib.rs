@@ -85,7 +85,7 @@ pub use api::{
     messages::{Cancel, GetSnapshot, GetTimer, Reschedule},
     schedule_requests::{ScheduleAfter, ScheduleAt, ScheduleAtFixedRate, ScheduleWithFixedDelay},
     scrape::scrape,
-    selection::{CancelGroup, CancelKey, CancelOwner, ListTimers},
+    selection::{CancelAllFor, CancelGroup, CancelKey, ListTimers},
     testing,
     timer::{ContextScheduler, TargetScheduler, TimerBuilder},
     timer_actor::TimerActor,

@@ -321,8 +321,9 @@ where
     /// `started`; it counts for all actors of this type, as long as the timer actor of this arbiter lives. That one is
     /// started if necessary; without an actix system, or if it had to be
     /// [installed](crate::TimerActorBuilder::install) first, the call does nothing.
+    #[doc(alias = "accept_due_timers")]
     #[expect(private_bounds, reason = "implemented for all that accept the request")]
-    fn accept_due_timers(&mut self)
+    fn enable_due_timers(&mut self)
     where
         A: AcceptsDueTimers,
     {

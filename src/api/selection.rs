@@ -70,11 +70,12 @@ impl Timers {
     /// for minutes in 1..=3 {
     ///     timers.schedule_after(&customer, Duration::from_secs(60 * minutes), Remind);
     /// }
-    /// assert_eq!(timers.cancel_for(&customer), 3);
+    /// assert_eq!(timers.cancel_all_for(&customer), 3);
     /// # Ok::<(), actix_timers::BuildError>(())
     /// # }).unwrap();
     /// ```
-    pub fn cancel_for(&self, actor: impl Into<ActorId>) -> usize {
+    #[doc(alias = "cancel_for")]
+    pub fn cancel_all_for(&self, actor: impl Into<ActorId>) -> usize {
         self.service().cancel_all(&self.service().timers_of(&actor.into()))
     }
 
@@ -167,15 +168,16 @@ impl CancelKey {
 /// A request to cancel all timers of an actor, its own and timers for it, in the timer actor that receives it.
 ///
 /// Replies with the number of cancelled timers. It covers the timers that are pending when it is handled; see
-/// [`Timers::cancel_for`].
+/// [`Timers::cancel_all_for`].
 #[derive(Debug, Clone, PartialEq, Eq, Message)]
 #[rtype(result = "usize")]
+#[doc(alias = "CancelOwner")]
 #[must_use = "a request does nothing until it is sent to a timer actor"]
-pub struct CancelOwner {
+pub struct CancelAllFor {
     actor: ActorId,
 }
 
-impl CancelOwner {
+impl CancelAllFor {
     /// Returns a request to cancel all timers of `actor`.
     pub fn new(actor: impl Into<ActorId>) -> Self {
         Self { actor: actor.into() }
@@ -213,10 +215,10 @@ impl Handler<CancelKey> for TimerActor {
     }
 }
 
-impl Handler<CancelOwner> for TimerActor {
+impl Handler<CancelAllFor> for TimerActor {
     type Result = ResponseFuture<usize>;
 
-    fn handle(&mut self, request: CancelOwner, ctx: &mut Context<Self>) -> Self::Result {
+    fn handle(&mut self, request: CancelAllFor, ctx: &mut Context<Self>) -> Self::Result {
         self.take_in(1, ctx);
         let timers = self.service().timers_of(&request.actor);
         Arc::clone(self.service()).cancel_by_and_by(timers)

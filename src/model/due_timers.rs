@@ -3,7 +3,7 @@
 use actix::Message;
 
 /// A request to an actor to run its own due timers now. The crate sends it through the mailbox of an actor that
-/// [accepts](crate::TimerContext::accept_due_timers) it, where a closure cannot be sent itself.
+/// [accepts](crate::TimerContext::enable_due_timers) it, where a closure cannot be sent itself.
 ///
 /// A closure is bound to the thread of its actor, so it cannot be sent through the mailbox as a message can. An actor
 /// whose mailbox never becomes empty would run its closures late, and one that lives on without an address, by other
@@ -23,7 +23,7 @@ use actix::Message;
 ///     type Context = Context<Self>;
 ///
 ///     fn started(&mut self, ctx: &mut Self::Context) {
-///         ctx.accept_due_timers();
+///         ctx.enable_due_timers();
 ///         ctx.run_after(Duration::from_secs(1800), |_, ctx| ctx.stop());
 ///     }
 /// }

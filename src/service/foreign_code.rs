@@ -360,7 +360,7 @@ async fn live_through(policy: MailboxPolicy, capacity: usize, answers: bool, end
         }
         End::CancelAll => {
             timers.cancel_group("g");
-            timers.cancel_for(&addr);
+            timers.cancel_all_for(&addr);
         }
         End::Reschedule => {
             world.pass(5).await;

@@ -444,7 +444,7 @@ fn closures_of_an_actor_without_an_address_run_if_it_accepts_due_timers() {
             let (addr, log) = world.probe();
             run(&addr, move |_, ctx| {
                 if accepts {
-                    ctx.accept_due_timers();
+                    ctx.enable_due_timers();
                 }
                 let weak = || TimerOptions::new().keep_alive(false);
                 ctx.timer(weak()).run(ms(10), note(1));
@@ -478,7 +478,7 @@ fn a_request_to_run_due_timers_is_not_lost_while_the_actor_waits() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log) = world.probe();
         run(&addr, move |_, ctx| {
-            ctx.accept_due_timers();
+            ctx.enable_due_timers();
             let weak = || TimerOptions::new().keep_alive(false);
             let wait = |probe: &mut Probe<u64>, ctx: &mut Ctx| {
                 probe.log.push(1, probe.watch.now());
@@ -507,7 +507,7 @@ fn other_actors_have_their_turn_between_many_due_closures() {
         let (other, log_of_other) = world.probe::<u64>();
         let (addr, log) = world.probe();
         run(&addr, move |_, ctx| {
-            ctx.accept_due_timers();
+            ctx.enable_due_timers();
             let weak = || TimerOptions::new().keep_alive(false);
             let tell = move |_: &mut Probe<u64>, _: &mut Ctx| other.do_send(Note(0));
             ctx.timer(weak()).run(ms(10), tell);

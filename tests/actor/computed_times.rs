@@ -441,7 +441,7 @@ fn the_first_time_counts_from_the_request() {
         world.run_to(start + 200).await;
         assert_eq!(times(&log), [100, 200].map(|at| start + at));
         assert_eq!(seen.take(), [(0, 30), (100, 100), (200, 200)].map(|(due, now)| (start + due, start + now)));
-        world.timers.cancel_for(&addr);
+        world.timers.cancel_all_for(&addr);
     });
 }
 

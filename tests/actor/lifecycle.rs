@@ -568,7 +568,7 @@ fn timers_of_an_ended_life_are_found_by_no_caller() {
             assert_eq!(world.timers.list(&TimerFilter::new()).len(), 0);
             assert_eq!(world.timers.list(&TimerFilter::new().group("g")).len(), 0);
             assert_eq!((world.group_len("g"), world.timers.cancel_group("g")), (0, 0));
-            assert_eq!(world.timers.cancel_for(&addr), 0);
+            assert_eq!(world.timers.cancel_all_for(&addr), 0);
             assert_eq!(world.pending(), pending, "they are freed in the driver's turns");
             let returned = world.timers.addr().send(Drain::now()).await.unwrap();
             assert_eq!(returned.len(), 0);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use actix::prelude::*;
 use actix_timers::{
-    ActorId, CancelGroup, CancelOwner, ListTimers, ScheduleAt, ScheduleBatch, Target, TimerActor, TimerContext,
+    ActorId, CancelAllFor, CancelGroup, ListTimers, ScheduleAt, ScheduleBatch, Target, TimerActor, TimerContext,
     TimerFilter, TimerId, TimerInfo, TimerOptions, TimerState,
 };
 use support::{Census, Counted, Log, Note, OnDrop, Probe, Recluse, World, in_virtual_time, ms, paused, run};
@@ -149,19 +149,19 @@ fn all_timers_of_an_actor_are_cancelled_from_outside() {
                 run(addr, |_, ctx| (0..300).for_each(|name| _ = ctx.schedule_after(ms(10), Note(name)))).await;
             }
             let cancelled = if by_message {
-                world.timers.addr().send(CancelOwner::new(&addr)).await.unwrap()
+                world.timers.addr().send(CancelAllFor::new(&addr)).await.unwrap()
             } else {
-                world.timers.cancel_for(&addr)
+                world.timers.cancel_all_for(&addr)
             };
             assert_eq!((cancelled, census.live(), world.pending()), (900, 0, 600));
-            assert_eq!(world.timers.cancel_for(&addr.downgrade()), 0);
+            assert_eq!(world.timers.cancel_all_for(&addr.downgrade()), 0);
             world.run_to(100).await;
             assert_eq!((log.len(), others.len()), (0, 600));
             drop(other);
             world.run_to(200).await;
             let gone = ActorId::from(&world.probe::<u64>().0.downgrade());
             world.settle().await;
-            assert_eq!(world.timers.cancel_for(gone), 0);
+            assert_eq!(world.timers.cancel_all_for(gone), 0);
         });
     }
 }
@@ -181,7 +181,7 @@ fn requests_after_a_cancel_of_many_are_not_affected_by_it() {
         timers.do_send(batch(0));
         let group = timers.send(CancelGroup::new("g"));
         timers.do_send(batch(1000));
-        let owner = timers.send(CancelOwner::new(&addr));
+        let owner = timers.send(CancelAllFor::new(&addr));
         let last = timers.send(batch(2000));
         // The second begins before the first is done, and takes a part of its work.
         let (group, owner, answers) = futures_util::future::join3(group, owner, last).await;

@@ -60,7 +60,7 @@ fn a_flood_that_ends_hands_over_to_the_inbox_in_order() {
 fn a_flooded_actor_that_accepts_due_timers_runs_its_closures_in_order() {
     System::new().block_on(async {
         let actor = Flooded::new(|actor, ctx| {
-            ctx.accept_due_timers();
+            ctx.enable_due_timers();
             for _ in 0..100 {
                 actor.run_after(ctx, 10);
                 actor.after(ctx, 10);
@@ -78,7 +78,7 @@ fn a_flooded_actor_that_accepts_due_timers_runs_its_closures_in_order() {
     });
 }
 
-/// Without `accept_due_timers` a closure waits for the end of the flood; messages behind it do not.
+/// Without `enable_due_timers` a closure waits for the end of the flood; messages behind it do not.
 #[test]
 fn a_flooded_actor_runs_its_closures_after_the_flood() {
     System::new().block_on(async {

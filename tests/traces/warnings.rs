@@ -129,7 +129,7 @@ fn of_a_capacity_that_is_nearly_used_up_when_it_gets_so() {
             world.run_to(MINUTE + round * SECOND + SECOND).await;
         }
         witness.the(NEARLY_FULL, &["suppressed=0"]);
-        world.timers.cancel_for(&addr);
+        world.timers.cancel_all_for(&addr);
         world.run_to(2 * MINUTE).await;
         (0..8).for_each(|name| _ = world.after(&addr, HOUR, name));
         world.settle().await;
@@ -436,7 +436,7 @@ fn of_panics_while_answers_are_dropped() {
                 })
             }
         }
-        world.timers.cancel_for(&addr);
+        world.timers.cancel_all_for(&addr);
         world.run_to(20 * SECOND).await;
         let slow = Slow.start();
         world.timers.schedule_after(Target::from(&slow).window(1), ms(10), Ask);

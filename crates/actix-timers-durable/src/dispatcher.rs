@@ -649,7 +649,7 @@ impl Handler<StoreClosed> for DurableTimerActor {
     type Result = ();
 
     fn handle(&mut self, StoreClosed(closed): StoreClosed, ctx: &mut Context<Self>) {
-        self.timers.cancel_for(&ctx.address());
+        self.timers.cancel_all_for(&ctx.address());
         self.handle = None;
         self.extensions = None;
         for done in self.stopping.iter_mut().flat_map(|stopping| stopping.done.drain(..)) {

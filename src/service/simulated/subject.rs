@@ -202,7 +202,7 @@ impl Subject {
         let after = Duration::from_nanos(delay);
         let id = if random(3) == 0 {
             if self.records.closure(number) {
-                ctx.accept_due_timers();
+                ctx.enable_due_timers();
             }
             let options = TimerOptions::new().keep_alive(random(2) == 0);
             ctx.timer(options).try_run(after, move |subject, ctx| subject.handled(&note, ctx)).ok()

@@ -17,6 +17,6 @@ impl Actor for Session {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        ctx.accept_due_timers();
+        ctx.enable_due_timers();
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use actix::prelude::*;
 use actix_timers::{
-    Alarm, CancelOwner, Clock, DeadLetter, Drain, ListTimers, MailboxPolicy, ManualClock, Repeat, Target, TimerActor,
+    Alarm, CancelAllFor, Clock, DeadLetter, Drain, ListTimers, MailboxPolicy, ManualClock, Repeat, Target, TimerActor,
     TimerActorBuilder, TimerContext, TimerFilter, TimerGroup, TimerOptions, Timers, scrape,
 };
 use actix_timers_durable::store::{Counts, MemoryDisk};
@@ -191,8 +191,8 @@ fn users_of_the_given_timer_actor_cannot_cancel_move_or_drain_internal_timers() 
     let meddlers: [fn(&Timers, &DurableTimers, &TimerFilter); 5] = [
         |given, _, all| given.list(all).iter().for_each(|timer| _ = given.cancel(timer.id)),
         |given, _, all| given.list(all).iter().for_each(|timer| _ = given.reschedule_after(timer.id, Duration::MAX)),
-        |given, durable, _| _ = given.cancel_for(durable.addr()),
-        |given, durable, _| given.addr().do_send(CancelOwner::new(durable.addr())),
+        |given, durable, _| _ = given.cancel_all_for(durable.addr()),
+        |given, durable, _| given.addr().do_send(CancelAllFor::new(durable.addr())),
         |given, _, _| drop(given.drain()),
     ];
     let expected = scenario(None, in_peace);
@@ -240,7 +240,7 @@ fn no_list_no_owner_no_drain_and_no_counter_of_the_given_timer_actor_knows_of_in
             assert_eq!(given.list(&TimerFilter::new().actor(timers.addr())), []);
             assert_eq!(given.addr().send(ListTimers(TimerFilter::new())).await.unwrap(), []);
             assert_eq!(TimerActor::from_registry().send(ListTimers(TimerFilter::new())).await.unwrap(), []);
-            assert_eq!(given.cancel_for(timers.addr()), 0);
+            assert_eq!(given.cancel_all_for(timers.addr()), 0);
             assert_eq!(given.cancel_group(TimerGroup::from("durable")), 0);
             let seen = given.snapshot();
             assert_eq!((seen.counters, seen.owners), (Default::default(), 0));
