@@ -372,8 +372,8 @@ where
         cancel_own_key(registry::known_owner_of_context(self), &key.into())
     }
 
-    /// Returns a handle to this actor's own timers, which looks at them and cancels many at a time. Keep it in the actor
-    /// for code without a context.
+    /// Returns a handle to this actor's own timers, which finds, lists and cancels them. An actor can keep it, for code
+    /// without a context.
     ///
     /// ```
     /// use std::time::Duration;

@@ -140,11 +140,11 @@ impl<M> Target<M>
 where
     M: TimerMessage,
 {
-    /// Returns the same target, which keeps the recipient alive as long as a timer for it is pending. A recipient that has
-    /// stopped is not kept.
+    /// Returns the same target, which keeps the recipient alive as long as a timer for it is pending. If the recipient
+    /// has stopped, the target remains weak.
     ///
-    /// Create the target from a reference: `Target::from(addr)` gives the address up, and if it was the last, a recipient
-    /// on another thread may stop before this call.
+    /// Create the target from a reference: `Target::from(addr)` drops the address, and if that was the last one, a
+    /// recipient on another thread may stop before this call.
     ///
     /// ```
     /// use actix::prelude::*;

@@ -1,6 +1,6 @@
 //! Plans: the times of a new timer, which determine the form of its messages.
 //!
-//! A [`Schedule`] has one time and takes one message; a [`RepeatTimes`] are many and take the source of messages.
+//! A [`Schedule`] has one time and takes one message; [`RepeatTimes`] are many and take the source of messages.
 //! Each new kind of schedule is a variant of one of them, or a third [`Plan`].
 
 use std::time::{Duration, SystemTime};
