@@ -336,7 +336,7 @@ where
     ///
     /// For an own timer the outcome is [`Cancelled`](CancelOutcome::Cancelled), even if it was due long ago, with two
     /// exceptions: its handler has run or is running, or it is the one message on its way through the mailbox because
-    /// this actor was not polled in time ([`InProgress`](CancelOutcome::InProgress)).
+    /// this actor was not polled in time ([`AlreadyDelivered`](CancelOutcome::AlreadyDelivered)).
     fn cancel_timer(&mut self, id: TimerId) -> CancelOutcome {
         cancel(id)
     }

@@ -18,7 +18,7 @@ use crate::service::state::Service;
 /// delivers the messages that fall due in the given time. Afterwards nothing is delivered; a second drain returns
 /// nothing.
 ///
-/// A message under way at the end ([`InProgress`](crate::CancelOutcome::InProgress)) still arrives.
+/// A message in a mailbox, or with its handler, at the end still arrives.
 ///
 /// ```
 /// use std::time::Duration;
@@ -67,7 +67,7 @@ impl Timers {
     /// Closes the timer actor and returns all undelivered messages, by deadline. Afterwards nothing is delivered and
     /// every request is rejected; a second drain returns nothing.
     ///
-    /// A message under way at this moment ([`InProgress`](crate::CancelOutcome::InProgress)) still arrives.
+    /// A message in a mailbox, or with its handler, at this moment still arrives.
     pub fn drain(&self) -> Vec<Returned> {
         self.service().drain()
     }

@@ -628,14 +628,9 @@ impl Run {
             timer.state = TimerState::InFlight;
             if std::mem::take(&mut timer.is_queued) {
                 timer.owner = None;
-                if timer.repeats.is_some() {
-                    (timer.state, timer.is_making) = (TimerState::Due, true);
-                    return;
-                }
             }
-            let timer = *timer;
-            if timer.repeats.is_some() && self.rng.below(2) == 0 {
-                self.repeat(timer);
+            if timer.repeats.is_some() {
+                (timer.state, timer.is_making) = (TimerState::Due, true);
             } else {
                 self.finish(due.key);
             }

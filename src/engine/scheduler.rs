@@ -484,17 +484,15 @@ impl<P: Copy, O> Engine<P, O> {
     }
 
     /// Takes a message out of its inbox and puts it in flight, until [`finish`](Self::finish) or, if its timer repeats,
-    /// [`repeat`](Self::repeat). One from a queue is produced only now if its timer repeats.
+    /// [`repeat`](Self::repeat).
     pub(crate) fn send_off(&mut self, key: Key) -> Option<DueTimer<P>> {
         let deadline = self.wheel.deadline(key)?;
         self.take_off_inbox(key);
-        let is_queued = self.is_queued(key);
-        if is_queued {
+        if self.is_queued(key) {
             self.leave_owner(key);
         }
         let timer = self.wheel.get_mut(key)?;
-        let is_made_later = is_queued && timer.marks.has(Mark::Recurrence);
-        timer.stage = if is_made_later { Stage::Making } else { Stage::InFlight };
+        timer.stage = if timer.marks.has(Mark::Recurrence) { Stage::Making } else { Stage::InFlight };
         Some(DueTimer { key, deadline, payload: timer.payload })
     }
 

@@ -5,7 +5,7 @@
 //! the one bound of actix that fails.
 
 use actix::dev::{MessageResponse, ToEnvelope};
-use actix::{Actor, Handler, WeakAddr, WeakRecipient};
+use actix::{Actor, Addr, Handler, WeakAddr, WeakRecipient};
 use tokio::task::unconstrained;
 
 use crate::model::due_timers::DueTimers;
@@ -55,8 +55,8 @@ pub(crate) trait Delivered<A: Actor>: TimerMessage + Sized {
     /// Runs the handler, whose result is dropped.
     fn handle_in(self, actor: &mut A, ctx: &mut A::Context);
 
-    /// Sends the message to the mailbox. Returns `None` if that is closed.
-    fn request(self, addr: &WeakAddr<A>) -> Option<ReplyFuture>;
+    /// Sends the message to the mailbox, as a request.
+    fn request(self, addr: &Addr<A>) -> ReplyFuture;
 
     fn recipient(addr: WeakAddr<A>) -> WeakRecipient<Self>;
 }
@@ -73,10 +73,10 @@ where
         <A as Handler<M>>::handle(actor, self, ctx).handle(ctx, None);
     }
 
-    fn request(self, addr: &WeakAddr<A>) -> Option<ReplyFuture> {
-        let request = addr.upgrade()?.send(self);
+    fn request(self, addr: &Addr<A>) -> ReplyFuture {
+        let request = addr.send(self);
         // The poller knows its reason to wait: tokio's budget would only make a present answer look absent.
-        Some(Box::pin(unconstrained(async move { request.await.ok().map(|answer| Box::new(answer) as BoxedReply) })))
+        Box::pin(unconstrained(async move { request.await.ok().map(|answer| Box::new(answer) as BoxedReply) }))
     }
 
     fn recipient(addr: WeakAddr<A>) -> WeakRecipient<M> {

@@ -32,7 +32,7 @@ use crate::service::reports::Reports;
 use crate::service::schedule::key_types::KeyTypes;
 use crate::service::schedule::random::Random;
 use crate::sync::Mutex;
-use crate::timing::{Key, TickLength};
+use crate::timing::TickLength;
 use crate::trace::{DeadLetterLimiter, Panics, TimerSpans};
 
 /// Closures from other threads that are dropped in one poll of the driver.
@@ -94,7 +94,7 @@ pub(crate) struct Service {
     /// Set once the watchdog covers this service.
     pub(crate) watchdog_entry: OnceLock<WatchdogEntry>,
     /// Messages under way whose handlers have run. Locked last, and briefly.
-    pub(crate) completions: Mutex<Vec<(OwnerId, Key)>>,
+    pub(crate) completions: Mutex<Vec<OwnerId>>,
     /// The thread of closures, which is the driver's.
     pub(crate) home: Arc<Home>,
     pub(crate) state: Mutex<State>,

@@ -55,7 +55,7 @@ fn an_actor_cancels_all_its_own_timers_including_due_ones() {
     });
 }
 
-/// A message on its way through the mailbox is not counted, remains the actor's own, and arrives.
+/// A message in the mailbox was delivered, is not counted, and arrives.
 #[test]
 fn a_message_under_way_is_not_cancelled_with_the_others() {
     in_virtual_time(TimerActor::builder, |world| async move {
@@ -71,14 +71,13 @@ fn a_message_under_way_is_not_cancelled_with_the_others() {
                 ctx.wait(wait.map(move |(), _, ctx: &mut Context<_>| {
                     let before = ctx.actor_timers().list().len();
                     let cancelled = ctx.actor_timers().cancel_all();
-                    let states: Vec<TimerState> = ctx.actor_timers().list().iter().map(|info| info.state).collect();
-                    let _ = answer.send((before, cancelled, states));
+                    let _ = answer.send((before, cancelled, ctx.actor_timers().list().len()));
                 }));
             })
             .await;
         world.run_to(20).await;
         unblock.send(()).unwrap();
-        assert_eq!(seen.await, Ok((5, 4, vec![TimerState::InFlight])));
+        assert_eq!(seen.await, Ok((4, 4, 0)));
         world.run_to(100).await;
         assert_eq!(log.take(), [(0, 20)]);
         drop(recluse);

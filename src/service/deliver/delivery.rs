@@ -3,7 +3,7 @@
 use std::any::{TypeId, type_name};
 use std::sync::Arc;
 
-use actix::{Actor, Recipient, WeakAddr};
+use actix::{Actor, Addr, Recipient, WeakAddr};
 
 use crate::engine::{DueTimer, Outcome};
 use crate::model::closure::{AnyClosure, Closure, Place, Run};
@@ -169,7 +169,8 @@ fn deliver<A, H, J>(
     }
 }
 
-/// Sends a message to its owner through the mailbox.
+/// Sends a message to its owner through the mailbox, where it counts as delivered. Returns `None` if there is nothing to
+/// send, or no actor any more.
 fn send_to_owner<A, J>(
     service: &Service,
     mut state: StateGuard<'_>,
@@ -183,11 +184,20 @@ where
 {
     let taken = J::take(&mut state, due)?;
     let ticket = Ticket { due, id: service.id_if_lost::<J>(&state, due.key) };
-    let (mut state, produced) = produce::<J>(service, state, taken, Via::OwnMailbox);
-    let (message, deferred) = J::send_off(produced, &mut state, ticket);
+    // Dropped after unlocking: it may be the last address.
+    let addr = addr.upgrade();
+    let (mut state, produced) = match addr.as_ref().is_some_and(Addr::connected) {
+        true => produce::<J>(service, state, taken, Via::Mailbox),
+        false => (state, J::give_up(taken, Outcome::Cancelled)),
+    };
+    let mut wakeup = Wakeup::default();
+    let Committed { message, deferred, .. } = J::commit(produced, &mut state, ticket, Via::Mailbox, &mut wakeup);
     drop(state);
+    service.notify(wakeup);
     deferred.discard(service);
-    message?.request(addr)
+    let request = addr.as_ref().zip(message).map(|(addr, message)| message.request(addr));
+    service.drop_contained(addr);
+    request
 }
 
 /// A message for a recipient between two steps.

@@ -206,8 +206,8 @@ impl Service {
         if by == TurnBy::Driver {
             guard.driver.driven = now;
         }
-        for (owner, key) in completions {
-            guard = self.poll_done(guard, owner, key);
+        for owner in completions {
+            guard = self.poll_done(guard, owner);
         }
         let mut wakers = Vec::new();
         if guard.engine.has_released() {

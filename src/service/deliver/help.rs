@@ -94,15 +94,15 @@ impl Service {
         let completions = self.take_completions();
         let now = self.clock.now();
         let mut guard = self.state();
-        for (owner, key) in &completions {
-            guard = self.poll_done(guard, *owner, *key);
-            let oldest = guard.engine.oldest_due(*owner).map(|tick| self.tick.time_of(tick));
+        for owner in completions.iter().copied() {
+            guard = self.poll_done(guard, owner);
+            let oldest = guard.engine.oldest_due(owner).map(|tick| self.tick.time_of(tick));
             let stuck = guard
                 .engine
-                .owner(*owner)
+                .owner(owner)
                 .is_some_and(|owner_state| !owner_state.ended && !owner_state.without_inbox && !owner_state.moved);
-            if stuck && is_late(oldest, now) && !guard.owners.mailbox_deliveries.contains_key(owner) {
-                guard = self.deliver_late_in_a_row(guard, *owner, now);
+            if stuck && is_late(oldest, now) && !guard.owners.mailbox_deliveries.contains_key(&owner) {
+                guard = self.deliver_late_in_a_row(guard, owner, now);
             }
         }
         !completions.is_empty()

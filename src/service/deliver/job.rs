@@ -35,9 +35,7 @@ pub(crate) const WINDOW_FULL: DeadLetterReason = DeadLetterReason::WindowFull;
 pub(crate) enum Via {
     /// The handler runs here, and its end will be known.
     Handler,
-    /// The owner's mailbox; the end of the handler will be known.
-    OwnMailbox,
-    /// The mailbox of a recipient.
+    /// A mailbox.
     Mailbox,
 }
 

@@ -61,11 +61,7 @@ impl<M: TimerMessage> Producer<M> {
 
     fn after_this(&mut self, recurrence: &Recurrence, now: ClockReading, via: Via) -> NextRun {
         let Some(calendar) = &mut self.calendar else {
-            return match recurrence.after_this(now, via != Via::Mailbox) {
-                // A message may wait long in a mailbox, and a repetition missed meanwhile is known only afterwards.
-                NextRun::At { .. } if via == Via::OwnMailbox => NextRun::AfterHandler,
-                next => next,
-            };
+            return recurrence.after_this(now, via == Via::Handler);
         };
         let wall = now.wall.unwrap_or_default();
         let [due, wall] =

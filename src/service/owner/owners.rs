@@ -11,7 +11,6 @@ use crate::model::mailbox_id::MailboxId;
 use crate::model::reply::{BoxedReply, ReplyFuture};
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::owner::accepting::Accepting;
-use crate::timing::Key;
 
 #[derive(Default)]
 pub(crate) struct Owners {
@@ -32,7 +31,6 @@ pub(crate) struct Owners {
 
 /// A message on its way through the mailbox of its owner.
 pub(crate) struct MailboxDelivery {
-    pub(crate) key: Key,
     /// The request for its handling; `None` until the message is in the mailbox.
     pub(crate) request: Option<ReplyFuture>,
     pub(crate) answer: Option<BoxedReply>,

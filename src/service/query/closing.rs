@@ -71,7 +71,6 @@ impl Service {
             false => Outcome::DeadLettered(DeadLetterReason::ServiceStopped),
         };
         let lost = self.empty(outcome, |state, key, deadline| (self.id_for_dead_letter(state, key), Some(deadline)));
-        let withdrawn = self.withdraw_all(outcome);
         self.publish();
         let reason = DeadLetterReason::ServiceStopped;
         for ((id, deadline), message_type, boxed) in lost {
@@ -90,37 +89,11 @@ impl Service {
             self.drop_contained(rest);
         }
         let rejected = self.state().reports.rejected.take_all();
-        withdrawn.into_iter().chain(rejected).for_each(|lost| self.emit_dead_letter(lost));
+        rejected.into_iter().for_each(|lost| self.emit_dead_letter(lost));
         if self.thread.get() == Some(&std::thread::current().id()) {
             while self.drop_returned() {}
         }
         self.warn_for_the_last_time();
-    }
-
-    /// Withdraws all messages under way through their owners' mailboxes, which drops them. Returns their dead letters,
-    /// without the messages, if there is a subscriber.
-    fn withdraw_all(&self, outcome: Outcome) -> Vec<DeadLetterEvent> {
-        let mut letters = Vec::new();
-        let mut guard = self.state();
-        while let Some((owner, key)) =
-            guard.owners.mailbox_deliveries.iter().next().map(|(owner, delivery)| (*owner, delivery.key))
-        {
-            let letter = self.letter_about(&guard, key);
-            let withdrawn;
-            (guard, withdrawn) = self.withdraw_delivery(guard, owner, outcome);
-            if withdrawn {
-                letters.extend(letter);
-            }
-        }
-        letters
-    }
-
-    fn letter_about(&self, state: &State, key: Key) -> Option<DeadLetterEvent> {
-        let id = self.id_for_dead_letter(state, key)?;
-        let deadline = Some(state.engine.view(key)?.deadline);
-        let message_type = state.stores.store(state.engine.payload(key)?.store)?.message_type;
-        let reason = DeadLetterReason::ServiceStopped;
-        Some(DeadLetterEvent { id, deadline, reason, message_type, message: None, error: None })
     }
 
     /// Closes the service and takes out all pending timers.
@@ -165,7 +138,7 @@ impl Service {
     pub(crate) fn end_owner(&self, owner: OwnerId) {
         let mut state = self.state();
         state.end(owner);
-        drop(self.withdraw_delivery(state, owner, Outcome::Cancelled));
+        self.withdraw_delivery(state, owner);
         self.turns.wake_driver();
     }
 }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::engine::Outcome;
 use crate::model::mailbox_id::MailboxId;
 use crate::service::deliver::message_stores::StateGuard;
 use crate::service::state::{Service, State};
@@ -61,7 +60,7 @@ impl Service {
     /// Handles a recipient's answer, to a request or to the `token` of this timer.
     pub(crate) fn acknowledge(&self, mailbox: MailboxId, token: Option<Key>) {
         let mut state = self.state();
-        let after_reply = token.map(|key| (key, state.finish_repetition(key, Outcome::Delivered)));
+        let after_reply = token.map(|key| (key, state.finish_repetition(key)));
         let publish = state.reports.published.ask_to_publish();
         state.queues.uncount(mailbox);
         let removed = state.remove_queue(mailbox);

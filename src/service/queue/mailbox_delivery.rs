@@ -1,8 +1,8 @@
 //! Mailbox deliveries: messages of an actor's own timers on their way through its mailbox; `inbox` gives the reasons.
 //!
-//! One message at a time is under way to an owner, and the inbox does not overtake it. The message can be withdrawn
-//! until its handler begins: actix skips a message whose request was dropped. A withdrawal is certain only where no
-//! handler can begin meanwhile, so messages are withdrawn when the owner or the service ends, not for a cancel.
+//! A message counts as delivered once it is in the mailbox, as one for a target does. One at a time is under way to an
+//! owner, and the inbox does not overtake it. It ends with its incarnation: actix skips a message whose request was
+//! dropped.
 
 use std::sync::{Arc, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
@@ -24,7 +24,6 @@ const MAX_PASSED: usize = 256;
 struct CompletionWaker {
     service: Weak<Service>,
     owner: OwnerId,
-    key: Key,
     by: TurnBy,
 }
 
@@ -32,7 +31,7 @@ impl Wake for CompletionWaker {
     /// Tokio may call this while the state is locked, so it must not lock it.
     fn wake(self: Arc<Self>) {
         let Some(service) = self.service.upgrade() else { return };
-        service.completions.lock().unwrap_or_else(PoisonError::into_inner).push((self.owner, self.key));
+        service.completions.lock().unwrap_or_else(PoisonError::into_inner).push(self.owner);
         service.turns.wake_driver();
         if self.by == TurnBy::Watchdog {
             service.wake_watchdog();
@@ -77,27 +76,27 @@ impl Service {
             guard.engine.finish(due.key, Outcome::Cancelled);
             return guard;
         };
-        let completion_waker = CompletionWaker { service: Arc::downgrade(self), owner, key: due.key, by };
+        let completion_waker = CompletionWaker { service: Arc::downgrade(self), owner, by };
         let completion_waker = Waker::from(Arc::new(completion_waker));
-        let delivery = MailboxDelivery { key: due.key, request: None, answer: None, completion_waker, seen: false };
+        let delivery = MailboxDelivery { request: None, answer: None, completion_waker, seen: false };
         guard.owners.mailbox_deliveries.insert(owner, delivery);
         let sent = self.contain(|| send(self, guard, due)).flatten();
         if sent.is_some() {
             let _ = self.contain(|| self.begin_delivery(due.key, due.deadline));
         }
         let mut guard = self.state();
-        let under_way = guard.owners.mailbox_deliveries.get_mut(&owner).filter(|delivery| delivery.key == due.key);
+        let under_way = guard.owners.mailbox_deliveries.get_mut(&owner);
         match (under_way, sent) {
             (Some(delivery), Some(request)) => {
                 delivery.request = Some(request);
                 let waker = guard.wake_inbox(owner);
-                let guard = self.poll_done(guard, owner, due.key);
+                let guard = self.poll_done(guard, owner);
                 let Some(waker) = waker else { return guard };
                 drop(guard);
                 Self::wake_all(vec![waker]);
                 self.state()
             }
-            (Some(_), None) => self.finish_delivery(guard, owner, Outcome::Cancelled),
+            (Some(_), None) => self.finish_delivery(guard, owner),
             (None, sent) => {
                 drop(guard);
                 self.drop_contained(sent);
@@ -112,24 +111,20 @@ impl Service {
     }
 
     /// Takes the reports of messages whose handlers have run.
-    pub(crate) fn take_completions(&self) -> Vec<(OwnerId, Key)> {
+    pub(crate) fn take_completions(&self) -> Vec<OwnerId> {
         std::mem::take(&mut *self.completions.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Counts the outcome of a message under way if its handler has run. Only a stopped actor does not run it.
-    pub(crate) fn poll_done<'a>(&'a self, mut guard: StateGuard<'a>, owner: OwnerId, key: Key) -> StateGuard<'a> {
-        let Some(delivery) = guard.owners.mailbox_deliveries.get_mut(&owner).filter(|delivery| delivery.key == key)
-        else {
-            return guard;
-        };
+    /// Ends a mailbox delivery if the handler has run, or never will.
+    pub(crate) fn poll_done<'a>(&'a self, mut guard: StateGuard<'a>, owner: OwnerId) -> StateGuard<'a> {
+        let Some(delivery) = guard.owners.mailbox_deliveries.get_mut(&owner) else { return guard };
         // Without a request it is still being sent; the sender polls it afterwards.
         let Some(request) = &mut delivery.request else { return guard };
         match request.as_mut().poll(&mut Context::from_waker(&delivery.completion_waker)) {
             Poll::Pending => guard,
             Poll::Ready(answer) => {
-                let outcome = if answer.is_some() { Outcome::Delivered } else { Outcome::Cancelled };
                 delivery.answer = answer;
-                self.finish_delivery(guard, owner, outcome)
+                self.finish_delivery(guard, owner)
             }
         }
     }
@@ -145,15 +140,12 @@ impl Service {
         mut guard: StateGuard<'a>,
         owner: OwnerId,
     ) -> Result<StateGuard<'a>, Again> {
-        let Some(key) = guard.owners.mailbox_deliveries.get(&owner).map(|delivery| delivery.key) else {
-            return Ok(guard);
-        };
-        guard = self.poll_done(guard, owner, key);
+        guard = self.poll_done(guard, owner);
         if let Some(delivery) = guard.owners.mailbox_deliveries.get_mut(&owner)
             && delivery.request.is_some()
             && std::mem::replace(&mut delivery.seen, true)
         {
-            guard = self.finish_delivery(guard, owner, Outcome::Delivered);
+            guard = self.finish_delivery(guard, owner);
         }
         // The state was unlocked meanwhile, and the watchdog may have sent the next one.
         match guard.owners.mailbox_deliveries.get(&owner).map(|delivery| delivery.request.is_some()) {
@@ -163,24 +155,15 @@ impl Service {
         }
     }
 
-    /// Withdraws the message under way to an owner, so that it will not be handled. Returns whether it ended by this,
-    /// and not before. To be called where no handler of the owner can begin meanwhile.
-    pub(crate) fn withdraw_delivery<'a>(
-        &'a self,
-        mut guard: StateGuard<'a>,
-        owner: OwnerId,
-        outcome: Outcome,
-    ) -> (StateGuard<'a>, bool) {
+    /// Withdraws the message under way to an owner that has ended, so that it will not be handled.
+    pub(crate) fn withdraw_delivery<'a>(&'a self, mut guard: StateGuard<'a>, owner: OwnerId) {
         /// Sending takes microseconds, but user code may be involved if it fails.
         const LONGEST_SEND: Duration = Duration::from_millis(100);
         let began = sync::elapsed();
-        loop {
-            let Some(delivery) = guard.owners.mailbox_deliveries.get(&owner) else { return (guard, false) };
+        while let Some(delivery) = guard.owners.mailbox_deliveries.get(&owner) {
             if delivery.request.is_some() || sync::elapsed().saturating_sub(began) > LONGEST_SEND {
-                let key = delivery.key;
-                guard = self.poll_done(guard, owner, key);
-                let left = guard.owners.mailbox_deliveries.get(&owner).map(|delivery| delivery.key);
-                return (self.finish_delivery(guard, owner, outcome), left == Some(key));
+                drop(self.finish_delivery(guard, owner));
+                return;
             }
             // Another thread is still sending it.
             drop(guard);
@@ -189,11 +172,10 @@ impl Service {
         }
     }
 
-    /// Counts the outcome of the message under way to an owner; the next may follow.
-    fn finish_delivery<'a>(&'a self, mut guard: StateGuard<'a>, owner: OwnerId, outcome: Outcome) -> StateGuard<'a> {
+    /// Ends the mailbox delivery to an owner; the next may follow.
+    fn finish_delivery<'a>(&'a self, mut guard: StateGuard<'a>, owner: OwnerId) -> StateGuard<'a> {
         let state = &mut *guard;
         let Some(delivery) = state.owners.mailbox_deliveries.remove(&owner) else { return guard };
-        let after_reply = state.finish_repetition(delivery.key, outcome);
         let publish = state.reports.published.ask_to_publish();
         let mut waker = None;
         match state.engine.owner_mut(owner) {
@@ -203,9 +185,7 @@ impl Service {
         }
         drop(guard);
         // The request contains the handler's answer, which is user code.
-        let key = delivery.key;
         self.drop_contained(delivery);
-        self.after_reply(key, after_reply);
         Self::wake_all(waker.into_iter().collect());
         if publish {
             self.turns.wake_driver();

@@ -1,7 +1,6 @@
 //! Slow recipients: recipients with waiting due messages, and the one that has let a message wait longest.
 //!
-//! A message waits in the inbox of its owner, on its way through the owner's mailbox (a mailbox delivery), in a queue,
-//! or behind a token. A recipient is listed by the deadline of the first message that it lets wait. Following that
+//! A message waits in the inbox of its owner, in a queue, or behind a token. A recipient is listed by the deadline of the first message that it lets wait. Following that
 //! message would be work for each message; the entry is checked when it comes to the front.
 //!
 //! A slow recipient is *stuck* when its message has waited for the time in the settings. The driver then publishes and
@@ -129,9 +128,8 @@ impl State {
     fn first_waiting(&mut self, owner: OwnerId) -> Option<(Tick, Key)> {
         let mailbox = self.engine.owner(owner).filter(|owner_state| !owner_state.ended)?.mailbox;
         let is_queue = self.queues.get_mut(mailbox).is_some_and(|queue| queue.queue_owner == owner);
-        let under_way = self.owners.mailbox_deliveries.get(&owner).map(|delivery| delivery.key);
-        let key = if is_queue { self.first_of_queue(mailbox) } else { under_way };
-        let key = key.or_else(|| self.engine.first_due(owner))?;
+        let first = if is_queue { self.first_of_queue(mailbox) } else { None };
+        let key = first.or_else(|| self.engine.first_due(owner))?;
         Some((self.engine.view(key)?.deadline, key))
     }
 

@@ -22,8 +22,7 @@ impl Clocks {
     }
 }
 
-/// The work that a repetition [sent through the mailbox](crate::service::queue::mailbox_delivery) leaves for after
-/// unlocking.
+/// The work that a repetition under [tracked delivery](crate::service::queue::tokens) leaves for after unlocking.
 #[must_use]
 pub(crate) enum AfterReply {
     Nothing,
@@ -58,7 +57,7 @@ impl Service {
         self.notify(wakeup);
     }
 
-    /// Finishes the work of a repetition that went through the mailbox.
+    /// Finishes the work of a tracked repetition.
     pub(crate) fn after_reply(&self, key: Key, after_reply: AfterReply) {
         match after_reply {
             AfterReply::Nothing => {}
@@ -76,16 +75,12 @@ impl State {
         self.expect_deadline(deadline, some_follow_wall_clock, wakeup);
     }
 
-    /// Counts the outcome of a message that went through its owner's mailbox.
-    pub(crate) fn finish_repetition(&mut self, key: Key, outcome: Outcome) -> AfterReply {
-        let Some((clocks, payload)) = self.engine.recurrence(key).map(Clocks::of).zip(self.engine.payload(key)) else {
-            self.engine.finish(key, outcome);
+    /// Counts a tracked message whose handler has ended.
+    pub(crate) fn finish_repetition(&mut self, key: Key) -> AfterReply {
+        let Some(clocks) = self.engine.recurrence(key).map(Clocks::of) else {
+            self.engine.finish(key, Outcome::Delivered);
             return AfterReply::Nothing;
         };
-        if outcome != Outcome::Delivered {
-            self.engine.finish(key, outcome);
-            return AfterReply::Ended(payload);
-        }
         // The planned deadline was computed when the message was produced. If it is past, it is due at once, by any
         // clock.
         match self.engine.repeat_as_planned(key, ClockReading { time: Duration::ZERO, wall: None }) {

@@ -290,7 +290,12 @@ impl Log {
         let entry = &mut self.entries[next];
         if kind == Kind::Plain {
             (entry.returned, entry.returned_at) = (Some(step), now);
-        } else if is_delay && kind.is_followed() && series.moves.is_none() && series.asked.is_none() {
+        } else if is_delay
+            && kind.is_followed()
+            && kind != Kind::Own
+            && series.moves.is_none()
+            && series.asked.is_none()
+        {
             entry.least = entry.least.max(now + period);
         }
     }
