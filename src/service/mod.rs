@@ -18,7 +18,8 @@
 //! 7. `reports`: publications to make; spans, warnings and dead letters for a subscriber of `tracing`.
 //!
 //! Tests: `by_hand` polls contexts manually in chosen interleavings; `foreign_code` checks that no user code runs under
-//! the lock; `handshakes` model-checks the lock-free parts; `simulated` runs whole services under a seeded scheduler.
+//! the lock; `handshakes` model-checks the lock-free parts; `simulated` runs whole services under a seeded scheduler;
+//! `lane` decides in one step who may leave, and tries every order of events; the rooms are to call it.
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
@@ -29,6 +30,8 @@ mod foreign_code;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod handshakes;
+#[cfg(test)]
+mod lane;
 pub(crate) mod owner;
 pub(crate) mod query;
 pub(crate) mod queue;
