@@ -16,7 +16,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use actix::prelude::*;
-use actix_timers::{CancelOutcome, Target, TimerActor, TimerId, TimerOptions, Timers, impl_tracked};
+use actix_timers::{CancelOutcome, Target, TimerActor, TimerId, TimerOptions, Timers, impl_due_timers};
 
 const ORDERS: u32 = 2000;
 /// Orders placed together.
@@ -56,7 +56,7 @@ impl Handler<Release> for Warehouse {
 }
 
 // This line makes cancels exact: messages stay in the timer actor until they are handled.
-impl_tracked!(Warehouse: Release);
+impl_due_timers!(Warehouse);
 
 impl Handler<Released> for Warehouse {
     type Result = MessageResult<Released>;

@@ -115,11 +115,10 @@ pub use model::{
     source::MessageSource,
     target::Target,
     timer_message::TimerMessage,
-    tracked::Tracked,
     view::{Returned, Snapshot, TimerInfo},
 };
 
-/// Items for [`impl_tracked!`] and derived keys, which must not depend on its user's imports.
+/// Items for [`impl_due_timers!`] and derived keys, which must not depend on its user's imports.
 #[cfg(feature = "actix")]
 #[doc(hidden)]
 pub mod __private {

@@ -1,20 +1,20 @@
-//! The handling of a request to run due timers.
+//! The handling of a request to run an actor's own due timers.
+
+use std::any::Any;
 
 use actix::dev::AsyncContextParts;
 use actix::{Actor, AsyncContext};
 
 use crate::api::registry;
-use crate::model::due_timers::DueTimers;
 
-impl DueTimers {
-    /// Runs the due timers of the actor, at most 64 of them; another request follows for the rest.
-    pub fn run<A>(self, actor: &mut A, ctx: &mut A::Context)
-    where
-        A: Actor,
-        A::Context: AsyncContext<A> + AsyncContextParts<A>,
-    {
-        if let Some((service, owner)) = registry::known_owner_of_context(ctx) {
-            service.run_due(owner, actor, ctx);
-        }
+/// Runs the due timers of the actor, if it is of type `A`, in its context.
+pub(crate) fn run_own<A>(actor: &mut dyn Any, ctx: &mut dyn Any)
+where
+    A: Actor,
+    A::Context: AsyncContext<A> + AsyncContextParts<A>,
+{
+    let Some((actor, ctx)) = actor.downcast_mut::<A>().zip(ctx.downcast_mut::<A::Context>()) else { return };
+    if let Some((service, owner)) = registry::known_owner_of_context(ctx) {
+        service.run_due(owner, actor, ctx);
     }
 }

@@ -25,9 +25,9 @@
 //!                      |        \
 //!                      |         expire--> InFlight (on its way to a recipient) --finish--> delivered, dead-lettered
 //!                      |                   |  ^
-//!                      |   enqueue, post       take_for_send, begin
+//!                      |           enqueue |  | send_off
 //!                      |                   v  |
-//!                      |                   Due (in a queue, or behind a token) --cancel--> cancelled
+//!                      |                   Due (in a queue) --cancel--> cancelled
 //!                      |
 //!                      +--cancel, end of its owner--> cancelled
 //!                      +--drain--> returned

@@ -48,11 +48,6 @@ impl<P: Copy, O> Engine<P, O> {
         self.in_inboxes
     }
 
-    /// Returns the payload of the first message in an owner's inbox.
-    pub(crate) fn next_due(&self, id: OwnerId) -> Option<P> {
-        self.payload(self.wheel.first_held(&self.owners.get(id)?.inbox)?)
-    }
-
     /// Returns the first message in an owner's inbox whose payload `is_wanted`, if it is among the first `most`.
     pub(crate) fn find_due(&self, id: OwnerId, most: usize, is_wanted: impl Fn(P) -> bool) -> Option<DueTimer<P>> {
         let inbox = self.wheel.held(&self.owners.get(id)?.inbox).take(most);

@@ -183,7 +183,7 @@ impl Run {
             12 => self.take_held(),
             13 | 18 => self.repeat_one(),
             19 => self.resume_one(),
-            20 | 21 => self.begin(),
+            20 | 21 => self.take_held(),
             _ => self.end_owner(),
         }
         self.check();
@@ -319,13 +319,7 @@ impl Run {
                 assert_eq!(self.engine.finish(timer.key, reason), None);
             }
             1 => self.break_off(timer),
-            2 if timer.owner.is_none() => {
-                self.engine.post(timer.key);
-                let at = self.book.position(timer.key).unwrap();
-                self.book.timers[at].is_making = false;
-                assert!(self.engine.is_posted(timer.key));
-            }
-            3 => self.set_off(timer),
+            2 | 3 => self.set_off(timer),
             _ => self.repeat(timer),
         }
         assert!(!self.engine.is_making(timer.key));
@@ -557,16 +551,8 @@ impl Run {
 
     /// Ends a timer in flight at once, or leaves it there for some time.
     fn finish(&mut self, key: Key) {
-        let at = self.book.position(key).unwrap();
-        match self.rng.below(4) {
-            0 => return,
-            1 | 2 if self.book.timers[at].owner.is_none() => {
-                self.engine.post(key);
-                self.book.timers[at].state = TimerState::Due;
-                assert!(self.engine.is_posted(key));
-                return;
-            }
-            _ => {}
+        if self.rng.below(4) == 0 {
+            return;
         }
         let delivered = self.rng.below(2) == 0;
         let outcome =
@@ -574,25 +560,6 @@ impl Run {
         self.engine.finish(key, outcome);
         self.book.end(key, outcome);
         self.engine.finish(key, Outcome::Delivered);
-    }
-
-    /// A token of any timer is handled.
-    fn begin(&mut self) {
-        let Some(key) = self.any_key() else { return };
-        let known = self.book.position(key).map(|at| self.book.timers[at]);
-        let posted = known.filter(|timer| timer.state == TimerState::Due && timer.owner.is_none() && !timer.is_making);
-        assert_eq!(self.engine.is_posted(key), posted.is_some());
-        let begun = self.engine.begin(key);
-        assert_eq!(begun.map(|due| (due.deadline, due.payload)), posted.map(|timer| (timer.deadline, timer.sequence)));
-        if begun.is_some() {
-            let at = self.book.position(key).unwrap();
-            if self.book.timers[at].repeats.is_some() {
-                self.book.timers[at].is_making = true;
-                return;
-            }
-            self.book.timers[at].state = TimerState::InFlight;
-            self.finish(key);
-        }
     }
 
     fn take_due(&mut self) {
@@ -619,7 +586,9 @@ impl Run {
     fn take_held(&mut self) {
         let owner = self.owners.get(self.rng.below(6)).copied().unwrap_or(self.queue);
         let first = self.book.inboxes.get(&owner).and_then(|inbox| inbox.first().copied());
-        let taken = self.engine.take_for_send(owner);
+        let last = self.book.inboxes.get(&owner).and_then(|inbox| inbox.last().copied());
+        assert_eq!(self.engine.last_due(owner).and_then(|key| self.engine.payload(key)), last);
+        let taken = self.engine.first_due(owner).and_then(|key| self.engine.send_off(key));
         assert_eq!(taken.map(|due| due.payload), first);
         if let Some(due) = taken {
             self.book.inboxes.get_mut(&owner).unwrap().remove(0);
@@ -760,7 +729,7 @@ fn a_queue_is_no_owner_and_is_removed_only_when_empty() {
     }
     assert_eq!(engine.remove_queue(queue), None);
     for n in 0..3 {
-        let due = engine.take_for_send(queue).unwrap();
+        let due = engine.first_due(queue).and_then(|key| engine.send_off(key)).unwrap();
         assert_eq!(due.payload, n);
         engine.finish(due.key, Outcome::Delivered);
     }
@@ -974,7 +943,7 @@ fn upcoming_messages_of_each_chunk_are_all_messages() {
     }
     while engine.expire(1, None, &mut 1000) != Due::Done {}
     let (mut chunk, mut fetched, mut taken) = (None, Vec::new(), Vec::new());
-    while let Some(next) = engine.next_due(owner) {
+    while let Some(next) = engine.first_due(owner).and_then(|key| engine.payload(key)) {
         let upcoming = engine.upcoming_chunk(owner);
         if std::mem::replace(&mut chunk, upcoming) != upcoming {
             fetched.extend(engine.upcoming(owner));

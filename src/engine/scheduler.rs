@@ -353,13 +353,6 @@ impl<P: Copy, O> Engine<P, O> {
         self.wheel.deadline(self.first_due(owner)?)
     }
 
-    /// Takes the first message out of an owner's inbox to send it another way. It is in flight until
-    /// [`finish`](Self::finish) or, if its timer repeats, [`repeat`](Self::repeat).
-    pub(crate) fn take_for_send(&mut self, owner: OwnerId) -> Option<DueTimer<P>> {
-        let key = self.first_due(owner)?;
-        self.send_off(key)
-    }
-
     /// Ends a timer that is in flight, or whose message was in production.
     pub(crate) fn finish(&mut self, key: Key, outcome: Outcome) -> Option<P> {
         let under_way = |stage| matches!(stage, Stage::Making | Stage::InFlight);
@@ -477,6 +470,11 @@ impl<P: Copy, O> Engine<P, O> {
         self.wheel.first_held(&self.owners.get(owner)?.inbox)
     }
 
+    /// Returns the last message in a queue.
+    pub(crate) fn last_due(&self, queue: OwnerId) -> Option<Key> {
+        self.wheel.last_held(&self.owners.get(queue)?.inbox)
+    }
+
     /// Takes a timer out of the wheel or its inbox; it stays in the arena.
     fn take_out(&mut self, key: Key) {
         self.take_off_inbox(key);
@@ -556,7 +554,7 @@ impl<P: Copy, O> Engine<P, O> {
         }
     }
 
-    fn is_queued(&self, key: Key) -> bool {
+    pub(crate) fn is_queued(&self, key: Key) -> bool {
         self.wheel.get(key).is_some_and(|timer| timer.stage == Stage::Queued)
     }
 

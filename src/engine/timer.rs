@@ -10,7 +10,7 @@ use crate::timing::{Spot, Tick};
 pub enum TimerState {
     /// In the wheel, before its deadline.
     Waiting,
-    /// Due: in the inbox of its owner, held back until its recipient keeps up, or behind a token in a mailbox; it can
+    /// Due: in the inbox of its owner, or held back until its recipient takes it; it can
     /// still be cancelled. The message of a repeating timer may be in production.
     Due,
     /// On its way to its recipient; it cannot be cancelled any more.
@@ -39,8 +39,6 @@ pub(crate) enum Stage {
     Due,
     /// Due, for a recipient, and in its queue.
     Queued,
-    /// Due, in no inbox any more; a token represents it in the mailbox of its recipient, or soon will.
-    Posted,
     /// Repeating, its message in production.
     Making,
     /// On its way to its recipient. A repeating timer: through the mailbox of its owner, in a handler under tracked
@@ -66,7 +64,7 @@ impl From<Stage> for TimerState {
     fn from(stage: Stage) -> Self {
         match stage {
             Stage::Waiting => Self::Waiting,
-            Stage::Due | Stage::Queued | Stage::Posted | Stage::Making => Self::Due,
+            Stage::Due | Stage::Queued | Stage::Making => Self::Due,
             Stage::InFlight => Self::InFlight,
             Stage::Between => Self::Between,
         }

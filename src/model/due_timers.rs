@@ -1,6 +1,12 @@
 //! The request to an actor to run its due timers.
 
-use actix::Message;
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use actix::{Actor, Message};
+
+use crate::model::mailbox_id::MailboxId;
 
 /// A request to an actor to run its own due timers now. The crate sends it through the mailbox of an actor that
 /// [accepts](crate::TimerContext::enable_due_timers) it, where a closure cannot be sent itself.
@@ -29,8 +35,79 @@ use actix::Message;
 /// }
 /// # System::new().block_on(async { Session.start(); });
 /// ```
-#[derive(Debug)]
-pub struct DueTimers(pub(crate) ());
+///
+/// Under [tracked delivery](crate::Target::tracked) the crate sends one for each due message, which stays in the timer
+/// actor until its handler begins. A request that is dropped instead of [run](Self::run) makes its message a dead letter.
+pub struct DueTimers(Ring);
+
+/// A request to look at a lane.
+enum Ring {
+    /// At the own timers of the actor that handles it.
+    Own(PullOwnFn),
+    /// At the messages for its mailbox.
+    Lane(Bell),
+}
+
+/// Runs the due own timers of an actor, given with its context.
+pub(crate) type PullOwnFn = fn(&mut dyn Any, &mut dyn Any);
+
+/// A bell in a mailbox.
+struct Bell {
+    host: Arc<dyn BellHost>,
+    mailbox: MailboxId,
+    /// The number of messages that had joined the lane when it was rung.
+    joined: u64,
+    is_open: bool,
+}
+
+/// The timer actor that holds the messages of a lane.
+pub(crate) trait BellHost: Send + Sync {
+    /// Handles the first message of the lane, unless it joined after the bell was rung.
+    fn pull(self: Arc<Self>, mailbox: MailboxId, joined: u64, actor: &mut dyn Any, ctx: &mut dyn Any);
+
+    /// Makes a dead letter of the message that a dropped bell would have pulled.
+    fn lose(&self, mailbox: MailboxId, joined: u64);
+}
+
+impl DueTimers {
+    pub(crate) const fn own(pull: PullOwnFn) -> Self {
+        Self(Ring::Own(pull))
+    }
+
+    pub(crate) const fn bell(host: Arc<dyn BellHost>, mailbox: MailboxId, joined: u64) -> Self {
+        Self(Ring::Lane(Bell { host, mailbox, joined, is_open: true }))
+    }
+
+    /// Runs due timers of the actor: at most 64 own ones, for which another request follows if there are more, or the
+    /// handler of one message under tracked delivery.
+    pub fn run<A>(self, actor: &mut A, ctx: &mut A::Context)
+    where
+        A: Actor<Context: 'static>,
+    {
+        match self.0 {
+            Ring::Own(pull) => pull(actor, ctx),
+            Ring::Lane(mut bell) => {
+                bell.is_open = false;
+                Arc::clone(&bell.host).pull(bell.mailbox, bell.joined, actor, ctx);
+            }
+        }
+    }
+}
+
+impl Drop for Bell {
+    /// The mailbox was closed before the bell was handled.
+    fn drop(&mut self) {
+        if std::mem::take(&mut self.is_open) {
+            self.host.lose(self.mailbox, self.joined);
+        }
+    }
+}
+
+impl fmt::Debug for DueTimers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DueTimers")
+    }
+}
 
 impl Message for DueTimers {
     type Result = ();

@@ -4,14 +4,17 @@
 //! the type of the message, and the error can name it. With `do_not_recommend` it reports the text of these traits, not
 //! the one bound of actix that fails.
 
+use std::any::{Any, TypeId};
+
 use actix::dev::{MessageResponse, ToEnvelope};
 use actix::{Actor, Addr, Handler, WeakAddr, WeakRecipient};
+use tokio::sync::oneshot;
+use tokio::sync::oneshot::error::TryRecvError;
 use tokio::task::unconstrained;
 
 use crate::model::due_timers::DueTimers;
 use crate::model::reply::{BoxedReply, ReplyFuture};
 use crate::model::timer_message::TimerMessage;
-use crate::model::tracked::Tracked;
 
 /// A message that a timer can deliver to actors of type `A`, which handle it.
 ///
@@ -100,24 +103,55 @@ where
 {
 }
 
-/// A message that actors of type `A` accept under tracked delivery, by [`impl_tracked!`](crate::impl_tracked).
+/// A message that actors of type `A`, which accept [`DueTimers`], handle under tracked delivery.
 #[diagnostic::on_unimplemented(
     message = "`{A}` does not accept `{Self}` under tracked delivery",
-    label = "the address of an actor without `impl_tracked!`",
-    note = "write `actix_timers::impl_tracked!({A}: {Self});`, beside `impl Handler<{Self}> for {A}`"
+    label = "the address of an actor without `impl_due_timers!`",
+    note = "write `actix_timers::impl_due_timers!({A});`, beside `impl Handler<{Self}> for {A}`"
 )]
 pub(crate) trait TrackedBy<A: Actor>: TimerMessage + Sized {
-    fn tracked_recipient(addr: WeakAddr<A>) -> WeakRecipient<Tracked<Self>>;
+    fn bells(addr: WeakAddr<A>) -> WeakRecipient<DueTimers>;
+
+    fn tracked_handler() -> TrackedHandler<Self>;
 }
+
+/// The handler of messages under tracked delivery, without the type of its actor.
+pub(crate) struct TrackedHandler<M> {
+    pub(crate) actor: TypeId,
+    /// Runs the handler of an actor of this type. Returns its reply, if that is still to come.
+    pub(crate) handle: fn(M, &mut dyn Any, &mut dyn Any) -> Option<ReplyFuture>,
+}
+
+impl<M> Clone for TrackedHandler<M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M> Copy for TrackedHandler<M> {}
 
 #[diagnostic::do_not_recommend]
 impl<A, M> TrackedBy<A> for M
 where
-    A: Actor + Handler<Tracked<M>>,
-    A::Context: ToEnvelope<A, Tracked<M>>,
+    A: Actor<Context: ToEnvelope<A, DueTimers> + 'static> + Handler<M> + Handler<DueTimers>,
     M: TimerMessage,
 {
-    fn tracked_recipient(addr: WeakAddr<A>) -> WeakRecipient<Tracked<M>> {
+    fn bells(addr: WeakAddr<A>) -> WeakRecipient<DueTimers> {
         addr.recipient()
+    }
+
+    fn tracked_handler() -> TrackedHandler<M> {
+        let handle = |message: M, actor: &mut dyn Any, ctx: &mut dyn Any| -> Option<ReplyFuture> {
+            let (actor, ctx) = (actor.downcast_mut::<A>()?, ctx.downcast_mut::<A::Context>()?);
+            let (answer, mut answered) = oneshot::channel();
+            <A as Handler<M>>::handle(actor, message, ctx).handle(ctx, Some(answer));
+            // Most handlers have answered already, and need no future.
+            if !matches!(answered.try_recv(), Err(TryRecvError::Empty)) {
+                return None;
+            }
+            let boxed = async move { answered.await.ok().map(|answer| Box::new(answer) as BoxedReply) };
+            Some(Box::pin(unconstrained(boxed)))
+        };
+        TrackedHandler { actor: TypeId::of::<A>(), handle }
     }
 }

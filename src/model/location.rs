@@ -46,7 +46,7 @@ pub enum TimerLocation {
         /// Messages in the mailbox or the handler of the recipient.
         under_way: u64,
     },
-    /// Due, in the mailbox of its recipient, represented there by a token of tracked delivery.
+    /// Due, in the mailbox of its recipient, represented there by a request of tracked delivery.
     Mailbox {
         /// Messages in the mailbox or the handler of the recipient, this one included.
         under_way: u64,

@@ -29,11 +29,11 @@ pub enum MailboxPolicy {
 }
 
 impl MailboxPolicy {
-    /// Whether one more message may leave for a recipient to which this number is under way.
-    pub(crate) fn admits(self, under_way: usize) -> bool {
+    /// Returns the maximum number of messages under way to one recipient.
+    pub(crate) fn window(self) -> u32 {
         match self {
-            Self::Unbounded => true,
-            Self::Wait { window } | Self::Discard { window } => under_way < window.max(1),
+            Self::Unbounded => u32::MAX,
+            Self::Wait { window } | Self::Discard { window } => u32::try_from(window.max(1)).unwrap_or(u32::MAX),
         }
     }
 }

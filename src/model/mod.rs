@@ -4,7 +4,7 @@
 //!
 //! 1. Messages: `timer_message` is the bound for all of them, `handled_by` that with their actor; `source` produces the
 //!    messages of repeating timers. `closure` is a message that runs itself, on the thread of its `thread_bound` value.
-//! 2. Recipients: `target`, `mailbox_policy`; `tracked` is the token of tracked delivery; `reply` the result of a
+//! 2. Recipients: `target`, `mailbox_policy`; `due_timers` is the request of tracked delivery; `reply` the result of a
 //!    handler.
 //! 3. Time: `clock` with its `alarm`; `manual_clock` for tests; `request_time`, the creation time of a request.
 //! 4. Schedules: `options`, `repeat`, `cron`; `duration_text` is the text form of durations.
@@ -42,5 +42,4 @@ pub(crate) mod source;
 pub(crate) mod target;
 pub(crate) mod thread_bound;
 pub(crate) mod timer_message;
-pub(crate) mod tracked;
 pub(crate) mod view;

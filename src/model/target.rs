@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use actix::{Actor, Addr, Recipient, WeakAddr, WeakRecipient};
 
-use crate::model::handled_by::{HandledBy, TrackedBy};
+use crate::model::due_timers::DueTimers;
+use crate::model::handled_by::{HandledBy, TrackedBy, TrackedHandler};
 use crate::model::mailbox_id::MailboxId;
 use crate::model::mailbox_policy::MailboxPolicy;
 use crate::model::timer_message::TimerMessage;
-use crate::model::tracked::Tracked;
 
 /// The recipient of a timer's message. Created from an `Addr`, a `Recipient`, a `WeakAddr` or a `WeakRecipient`.
 ///
@@ -62,9 +62,9 @@ where
 {
     Weak(WeakRecipient<M>),
     Strong(Recipient<M>),
-    /// Receives tokens first, then fetches the messages.
-    WeakTracked(WeakRecipient<Tracked<M>>),
-    StrongTracked(Recipient<Tracked<M>>),
+    /// Receives bells, and pulls the messages.
+    WeakTracked(WeakRecipient<DueTimers>, TrackedHandler<M>),
+    StrongTracked(Recipient<DueTimers>, TrackedHandler<M>),
 }
 
 impl<M> Clone for Address<M>
@@ -75,8 +75,8 @@ where
         match self {
             Self::Weak(recipient) => Self::Weak(recipient.clone()),
             Self::Strong(recipient) => Self::Strong(recipient.clone()),
-            Self::WeakTracked(recipient) => Self::WeakTracked(recipient.clone()),
-            Self::StrongTracked(recipient) => Self::StrongTracked(recipient.clone()),
+            Self::WeakTracked(recipient, handler) => Self::WeakTracked(recipient.clone(), *handler),
+            Self::StrongTracked(recipient, handler) => Self::StrongTracked(recipient.clone(), *handler),
         }
     }
 }
@@ -168,57 +168,59 @@ where
     pub fn strong(self) -> Self {
         let address = match &self.0.address {
             Address::Weak(recipient) => recipient.upgrade().map(Address::Strong),
-            Address::WeakTracked(recipient) => recipient.upgrade().map(Address::StrongTracked),
-            Address::Strong(_) | Address::StrongTracked(_) => None,
+            Address::WeakTracked(recipient, handler) => {
+                recipient.upgrade().map(|recipient| Address::StrongTracked(recipient, *handler))
+            }
+            Address::Strong(_) | Address::StrongTracked(..) => None,
         };
         address.map(|address| self.with(address, self.0.policy)).unwrap_or(self)
     }
 
     /// Returns a target under tracked delivery: the message stays in the timer actor until its handler begins, so that
-    /// it can be cancelled even when it is due and its token is in the mailbox. The delivery is acknowledged when the
-    /// handler ends. See [`Tracked`].
+    /// it can be cancelled, moved, or returned by a drain even when it is due. Only a request, [`DueTimers`], goes
+    /// through the mailbox. The delivery is acknowledged when the handler ends or, if it returns a future, when that
+    /// ends.
     ///
     /// A repeating timer then never has two repetitions under way, and a fixed delay counts from the acknowledgement.
     /// Its messages are produced just before their handlers begin, on the recipient's thread.
     ///
     /// ```
+    /// use std::time::Duration;
     /// use actix::prelude::*;
-    /// use actix_timers::{Target, impl_tracked};
+    /// use actix_timers::{CancelOutcome, Target, TimerActor, impl_due_timers};
     /// # #[derive(Message)]
     /// # #[rtype(result = "()")]
     /// # struct Remind;
     /// # struct Customer;
     /// # impl Actor for Customer { type Context = Context<Self>; }
     /// # impl Handler<Remind> for Customer { type Result = (); fn handle(&mut self, _: Remind, _: &mut Context<Self>) {} }
-    /// impl_tracked!(Customer: Remind);
+    /// impl_due_timers!(Customer);
     ///
     /// # System::new().block_on(async {
     /// let customer = Customer.start();
-    /// let target: Target<Remind> = Target::tracked(&customer);
-    /// # drop(target);
-    /// # });
+    /// let timers = TimerActor::builder().start()?;
+    /// let target = Target::tracked(&customer).window(4);
+    /// let id = timers.schedule_after(&target, Duration::from_secs(60), Remind);
+    /// assert_eq!(timers.cancel(id), CancelOutcome::Cancelled);
+    /// # Ok::<(), actix_timers::BuildError>(())
+    /// # }).unwrap();
     /// ```
-    #[expect(private_bounds, reason = "implemented for all that accept tokens")]
+    #[expect(private_bounds, reason = "implemented for all that accept `DueTimers`")]
     pub fn tracked<A>(addr: &Addr<A>) -> Self
     where
         A: Actor,
         M: TrackedBy<A>,
     {
-        Self::tracked_recipient(M::tracked_recipient(addr.downgrade())).of_actor::<A>()
-    }
-
-    /// As [`tracked`](Self::tracked), from a `Recipient<Tracked<M>>` or an address, strong or weak.
-    pub fn tracked_recipient(recipient: impl Into<WeakRecipient<Tracked<M>>>) -> Self {
-        let recipient = recipient.into();
-        let mailbox = MailboxId::of_weak(&recipient);
-        Self::from_address(Address::WeakTracked(recipient), mailbox)
+        let bells = M::bells(addr.downgrade());
+        let mailbox = MailboxId::of_weak(&bells);
+        Self::from_address(Address::WeakTracked(bells, M::tracked_handler()), mailbox).of_actor::<A>()
     }
 
     /// Returns true if the recipient is connected.
     pub fn is_alive(&self) -> bool {
         match self.is_tracked() {
             false => self.open().is_some_and(|recipient| recipient.connected()),
-            true => self.open_tracked().is_some_and(|recipient| recipient.connected()),
+            true => self.open_bells().is_some_and(|recipient| recipient.connected()),
         }
     }
 
@@ -227,7 +229,7 @@ where
     }
 
     pub(crate) fn is_tracked(&self) -> bool {
-        matches!(self.0.address, Address::WeakTracked(_) | Address::StrongTracked(_))
+        self.tracked_handler().is_some()
     }
 
     /// Returns true if messages may have to wait in a queue, given the policy of the timer actor.
@@ -235,11 +237,19 @@ where
         self.is_tracked() || self.0.policy.unwrap_or(default) != MailboxPolicy::Unbounded
     }
 
-    /// Returns the recipient for tokens; see [`open`](Self::open).
-    pub(crate) fn open_tracked(&self) -> Option<Recipient<Tracked<M>>> {
+    /// Returns the handler of messages that are pulled; `None` without tracked delivery.
+    pub(crate) fn tracked_handler(&self) -> Option<TrackedHandler<M>> {
+        match self.0.address {
+            Address::WeakTracked(_, handler) | Address::StrongTracked(_, handler) => Some(handler),
+            Address::Weak(_) | Address::Strong(_) => None,
+        }
+    }
+
+    /// Returns the recipient of bells; see [`open`](Self::open).
+    pub(crate) fn open_bells(&self) -> Option<Recipient<DueTimers>> {
         match &self.0.address {
-            Address::WeakTracked(recipient) => recipient.upgrade(),
-            Address::StrongTracked(recipient) => Some(recipient.clone()),
+            Address::WeakTracked(recipient, _) => recipient.upgrade(),
+            Address::StrongTracked(recipient, _) => Some(recipient.clone()),
             Address::Weak(_) | Address::Strong(_) => None,
         }
     }
@@ -256,9 +266,9 @@ where
     /// Keeps the address of the mailbox from being reused, and nothing alive.
     pub(crate) fn weak_hold(&self) -> Arc<dyn Any + Send + Sync> {
         match &self.0.address {
-            Address::Weak(_) | Address::WeakTracked(_) => Arc::clone(&self.0) as _,
+            Address::Weak(_) | Address::WeakTracked(..) => Arc::clone(&self.0) as _,
             Address::Strong(recipient) => Arc::new(recipient.downgrade()),
-            Address::StrongTracked(recipient) => Arc::new(recipient.downgrade()),
+            Address::StrongTracked(recipient, _) => Arc::new(recipient.downgrade()),
         }
     }
 
@@ -267,7 +277,7 @@ where
         match &self.0.address {
             Address::Weak(recipient) => recipient.upgrade(),
             Address::Strong(recipient) => Some(recipient.clone()),
-            Address::WeakTracked(_) | Address::StrongTracked(_) => None,
+            Address::WeakTracked(..) | Address::StrongTracked(..) => None,
         }
     }
 }
@@ -289,8 +299,8 @@ where
         let address = match &self.0.address {
             Address::Weak(_) => "weak",
             Address::Strong(_) => "strong",
-            Address::WeakTracked(_) => "weak, tracked",
-            Address::StrongTracked(_) => "strong, tracked",
+            Address::WeakTracked(..) => "weak, tracked",
+            Address::StrongTracked(..) => "strong, tracked",
         };
         write!(f, "Target<{}>({address})", type_name::<M>())
     }

@@ -441,12 +441,12 @@ fn the_watchdog_calls_the_driver_after_its_turn() {
     assert_eq!(world.driver_called.take(), 1, "by its alarm");
 }
 
-crate::impl_tracked!(Listener: Number, Endless, Run);
+crate::impl_due_timers!(Listener);
 
-/// Two messages are due for a window of one. While the token of the first is being sent, a drain gives that message
-/// back; the second, which the driver is sending, takes its place.
+/// Two messages are due for a window of one. While a bell for the first is being sent, a drain gives it back, and the
+/// second, which the driver is sending, is pulled.
 #[test]
-fn a_drain_frees_the_place_of_a_token_for_a_message_of_the_driver() {
+fn a_drain_leaves_a_bell_to_a_message_of_the_driver() {
     let mut world = World::new();
     let target = Target::tracked(&world.addr).window(1);
     world.timers.schedule_after(&target, ms(10), number(1));

@@ -133,7 +133,7 @@ impl Handler<Tender> for Shop {
     }
 }
 
-crate::impl_tracked!(Shop: Tender);
+crate::impl_due_timers!(Shop);
 
 type Job = Box<dyn FnOnce(&mut Context<Shop>) + Send>;
 

@@ -15,11 +15,11 @@
 //! 4. `queue`: messages for recipients that do not keep up.
 //! 5. `owner`: actors with timers of their own, and their inboxes; dead letters.
 //! 6. `query`: descriptions, lists, cancels of many, drains and stops.
-//! 7. `reports`: publications to make; spans, warnings and dead letters for a subscriber of `tracing`.
+//! 7. `lane`: the decision who may leave a recipient queue, with a model of every order of events.
+//! 8. `reports`: publications to make; spans, warnings and dead letters for a subscriber of `tracing`.
 //!
 //! Tests: `by_hand` polls contexts manually in chosen interleavings; `foreign_code` checks that no user code runs under
-//! the lock; `handshakes` model-checks the lock-free parts; `simulated` runs whole services under a seeded scheduler;
-//! `lane` decides in one step who may leave, and tries every order of events; the rooms are to call it.
+//! the lock; `handshakes` model-checks the lock-free parts; `simulated` runs whole services under a seeded scheduler.
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
@@ -30,8 +30,7 @@ mod foreign_code;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod handshakes;
-#[cfg(test)]
-mod lane;
+pub(crate) mod lane;
 pub(crate) mod owner;
 pub(crate) mod query;
 pub(crate) mod queue;

@@ -35,6 +35,12 @@ impl<T> Wheel<T> {
         self.key_at(list.first(&self.chunks)?)
     }
 
+    /// Returns the last entry of a list of the caller.
+    #[cfg(feature = "actix")]
+    pub(crate) fn last_held(&self, list: &List) -> Option<Key> {
+        self.key_at(list.last(&self.chunks)?)
+    }
+
     /// Returns the first entry of a list of the caller, with its deadline.
     #[cfg(feature = "actix")]
     #[inline]

@@ -209,6 +209,12 @@ impl List {
         chunks.members(self.head).next()
     }
 
+    /// Returns the last member.
+    #[cfg(feature = "actix")]
+    pub(crate) fn last(&self, chunks: &Chunks) -> Option<u32> {
+        chunks.members(self.tail).last()
+    }
+
     /// Returns the chunk of the first member.
     pub(crate) const fn first_chunk(&self) -> u32 {
         self.head

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use actix::prelude::*;
 use actix_timers::{
     CancelOutcome, DeadLetter, DeadLetterReason, Drain, MailboxPolicy, MessageSource, MissedTickBehavior, Repeat,
-    RescheduleOutcome, Target, TimerActor, TimerId, TimerState, impl_tracked,
+    RescheduleOutcome, Target, TimerActor, TimerId, TimerState, impl_due_timers,
 };
 use support::repeat::times;
 use support::{Census, Log, Note, Probe, Random, StopWatch, World, eventually, in_virtual_time, listen, ms, run};
@@ -58,7 +58,7 @@ impl Handler<Note<u32>> for Slow {
     }
 }
 
-impl_tracked!(Slow: Note<u32>);
+impl_due_timers!(Slow);
 
 type Gates = Rc<RefCell<VecDeque<oneshot::Sender<()>>>>;
 
@@ -459,16 +459,17 @@ fn delivered(world: &World) -> u64 {
 }
 
 #[test]
-fn the_place_of_a_cancelled_repetition_in_the_window_is_free_at_once_and_only_its_own() {
+fn the_place_of_a_cancelled_repetition_in_the_window_is_free_and_only_its_own() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, _) = world.probe::<u32>();
-        let _go = block(&addr).await;
+        let go = block(&addr).await;
         let (plain, tracked) = (Target::from(&addr).window(1), Target::tracked(&addr).window(1));
         let timer = world.timers.schedule_at_fixed_rate(&tracked, ms(10), numbered());
         world.after(&plain, 12, 100);
         world.run_to(15).await;
-        assert_eq!(delivered(&world), 0, "the window is taken by a token");
+        assert_eq!(delivered(&world), 0, "the window is taken by a request");
         assert_eq!(world.timers.cancel(timer), CancelOutcome::Cancelled);
+        go.send(()).unwrap();
         world.settle().await;
         assert_eq!(delivered(&world), 1);
     });
@@ -485,7 +486,7 @@ fn the_place_of_a_cancelled_repetition_in_the_window_is_free_at_once_and_only_it
         assert_eq!(delivered(&world), 1);
         assert_eq!(world.timers.cancel(timer), CancelOutcome::Cancelled);
         world.settle().await;
-        assert_eq!(delivered(&world), 1, "the token of another message takes the window");
+        assert_eq!(delivered(&world), 1, "the request for another message takes the window");
     });
     // The same for a message in the mailbox.
     in_virtual_time(TimerActor::builder, |world| async move {

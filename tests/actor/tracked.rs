@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use actix::prelude::*;
 use actix_timers::{
-    CancelOutcome, DeadLetterReason, MailboxPolicy, RescheduleOutcome, Target, TimerActor, TimerId, TimerState,
-    Tracked, impl_tracked,
+    CancelOutcome, DeadLetterReason, DueTimers, MailboxPolicy, RescheduleOutcome, Target, TimerActor, TimerId,
+    TimerState, impl_due_timers,
 };
 use support::{Census, Log, Note, Probe, Random, World, eventually, in_virtual_time, letters, listen, ms, run};
 use tokio::sync::oneshot;
@@ -89,7 +89,7 @@ impl Handler<Note<u32>> for Slow {
     }
 }
 
-impl_tracked!(Slow: Note<u32>);
+impl_due_timers!(Slow);
 
 #[test]
 fn the_end_of_a_future_is_the_acknowledgement_and_opens_the_window() {
@@ -350,7 +350,7 @@ fn a_pending_timer_does_not_keep_its_target_alive() {
                 0 => Target::from(&addr),
                 1 => Target::from(&addr).window(1),
                 2 => Target::tracked(&addr),
-                _ => Target::tracked_recipient(addr.clone().recipient::<Tracked<Note<u32>>>()).window(1),
+                _ => Target::tracked(&addr).window(1),
             };
             world.after(&target, 10, 0);
             world.run_to(world.now() + 10).await;
@@ -456,7 +456,7 @@ fn tracked_messages_beyond_the_window_are_discarded_or_wait_as_the_policy_says()
 }
 
 #[test]
-fn a_token_that_is_not_run_makes_a_dead_letter() {
+fn a_request_that_is_not_run_makes_a_dead_letter() {
     struct Deaf;
     impl Actor for Deaf {
         type Context = Context<Self>;
@@ -465,9 +465,9 @@ fn a_token_that_is_not_run_makes_a_dead_letter() {
         type Result = ();
         fn handle(&mut self, _: Note<u32>, _: &mut Self::Context) {}
     }
-    impl Handler<Tracked<Note<u32>>> for Deaf {
+    impl Handler<DueTimers> for Deaf {
         type Result = ();
-        fn handle(&mut self, _: Tracked<Note<u32>>, _: &mut Self::Context) {}
+        fn handle(&mut self, _: DueTimers, _: &mut Self::Context) {}
     }
     in_virtual_time(TimerActor::builder, |world| async move {
         let (_listener, receiver) = listen(&world.timers);
@@ -480,7 +480,7 @@ fn a_token_that_is_not_run_makes_a_dead_letter() {
 }
 
 #[test]
-fn a_timer_actor_that_ends_takes_back_messages_behind_tokens() {
+fn a_timer_actor_that_ends_takes_back_messages_that_wait_for_their_requests() {
     System::new().block_on(async {
         let arbiter = Arbiter::new();
         let timers = TimerActor::builder().start_on(&arbiter.handle()).unwrap();
@@ -606,7 +606,7 @@ fn a_cancel_on_another_thread_and_a_handler_never_both_have_the_message() {
             self.0[n].fetch_add(1, Ordering::SeqCst);
         }
     }
-    impl_tracked!(Counter: Note<usize>);
+    impl_due_timers!(Counter);
     System::new().block_on(async {
         let timers = TimerActor::builder().start().unwrap();
         let arbiter = Arbiter::new();

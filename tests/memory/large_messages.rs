@@ -46,13 +46,7 @@ impl<const N: usize> Handler<Large<N>> for Sink {
     }
 }
 
-impl<const N: usize> Handler<actix_timers::Tracked<Large<N>>> for Sink {
-    type Result = ();
-
-    fn handle(&mut self, tracked: actix_timers::Tracked<Large<N>>, ctx: &mut Self::Context) {
-        tracked.run(self, ctx);
-    }
-}
+actix_timers::impl_due_timers!(Sink);
 
 impl Handler<DeadLetter> for Sink {
     type Result = ();

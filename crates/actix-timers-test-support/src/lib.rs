@@ -39,7 +39,6 @@ use actix_timers::{
 
 pub use listener::{Listener, letters, listen};
 
-actix_timers::impl_tracked!([N: Name] Probe<N>: Note<N>, Counted);
 actix_timers::impl_due_timers!([N: Name] Probe<N>);
 
 /// The time that a test on the real clock waits for an event before it fails.

@@ -11,7 +11,7 @@
 //!    off**: the timer stays in flight until the end of the handler is known.
 //! 4. **Hand over**, unlocked: to the handler, or into a mailbox.
 //!
-//! `delivery` combines the steps for own messages and plain recipients, `dispatch` for queues, `tokens` for tracked
+//! `delivery` combines the steps for own messages and plain recipients, `dispatch` for queues, `bells` for tracked
 //! delivery.
 
 use actix::Recipient;
@@ -23,7 +23,6 @@ use crate::service::deliver::message_ref::{BoxedMessage, MessageRef, Ticket};
 use crate::service::deliver::message_stores::{DiscardFn, MessageStore, MessageStores, Route, StateGuard};
 use crate::service::deliver::wakeup::Wakeup;
 use crate::service::owner::subscribers::DeadLetterEvent;
-use crate::service::queue::dispatch_id::DispatchId;
 use crate::service::schedule::repeating::Clocks;
 use crate::service::state::{Service, State};
 
@@ -54,8 +53,8 @@ where
     M: TimerMessage,
 {
     pub(crate) target: Target<M>,
-    /// Its token in the mailbox.
-    pub(crate) dispatch_id: Option<DispatchId>,
+    /// The number of messages that had joined its queue when it did, itself included.
+    pub(crate) joined: u64,
 }
 
 impl<M> Queued<M>
@@ -63,7 +62,7 @@ where
     M: TimerMessage,
 {
     pub(crate) const fn new(target: Target<M>) -> Self {
-        Self { target, dispatch_id: None }
+        Self { target, joined: 0 }
     }
 }
 

@@ -11,15 +11,16 @@
 use std::any::{Any, TypeId};
 use std::sync::Arc;
 
-use actix::{Actor, WeakAddr};
+use actix::{Actor, Recipient, WeakAddr};
 use rustc_hash::FxHashMap;
 
 use crate::engine::{DeadLetterReason, DueTimer};
+use crate::model::due_timers::DueTimers;
 use crate::model::mailbox_id::MailboxId;
+use crate::model::mailbox_policy::MailboxPolicy;
 use crate::model::reply::ReplyFuture;
 use crate::service::deliver::message_ref::{BoxedMessage, MessageRef, Ticket};
 use crate::service::deliver::slab::Slab;
-use crate::service::queue::dispatch_id::DispatchId;
 use crate::service::state::{Service, State};
 use crate::sync::MutexGuard;
 
@@ -89,13 +90,29 @@ pub(crate) enum Route {
 /// The operations on jobs in a queue, compiled for their type.
 #[derive(Clone, Copy)]
 pub(crate) struct QueueRoute {
-    pub(crate) dispatch: DispatchFn,
-    pub(crate) dispatch_id: fn(&mut MessageStores, MessageRef) -> Option<&mut Option<DispatchId>>,
+    pub(crate) facts: fn(&MessageStores, MessageRef) -> Option<QueueFacts>,
+    pub(crate) post: PostFn,
+    /// Returns the recipient of bells, if messages are pulled.
+    pub(crate) bells: fn(&MessageStores, MessageRef) -> Option<Recipient<DueTimers>>,
+    pub(crate) pull: PullFn,
     pub(crate) lose: LoseFn,
 }
 
-/// Sends the next message of a queue, unlocking meanwhile. Returns false if it has to wait.
-type DispatchFn = for<'a> fn(&'a Arc<Service>, StateGuard<'a>, MailboxId) -> (StateGuard<'a>, bool);
+/// The facts about a message in a queue that decide when and how it leaves.
+pub(crate) struct QueueFacts {
+    /// The number of messages that had joined the queue when this one did, itself included.
+    pub(crate) joined: u64,
+    /// `None` for the policy of the timer actor.
+    pub(crate) policy: Option<MailboxPolicy>,
+    /// The type of the actor that pulls it; `None` if it is posted.
+    pub(crate) actor: Option<TypeId>,
+}
+
+/// Sends a message to its recipient as a request, unlocking meanwhile.
+type PostFn = for<'a> fn(&'a Arc<Service>, StateGuard<'a>, MailboxId, DueTimer<MessageRef>) -> StateGuard<'a>;
+
+/// Runs the handler of a message on its recipient's thread, unlocked.
+type PullFn = fn(&Arc<Service>, StateGuard<'_>, MailboxId, DueTimer<MessageRef>, &mut dyn Any, &mut dyn Any);
 
 /// Makes a dead letter of a message under way, unlocking meanwhile.
 type LoseFn = for<'a> fn(&'a Service, StateGuard<'a>, Ticket, DeadLetterReason) -> StateGuard<'a>;
@@ -159,6 +176,12 @@ impl MessageStores {
             Route::Recipient { queue, .. } => queue,
             Route::Context { .. } => None,
         }
+    }
+
+    /// Returns the operations on a message in a queue, and the facts about it.
+    pub(crate) fn queue_facts(&self, payload: MessageRef) -> Option<(QueueRoute, QueueFacts)> {
+        let route = self.queue_route(payload)?;
+        Some((route, (route.facts)(self, payload)?))
     }
 
     /// Returns the mailbox of its recipient, if it has one.

@@ -4,9 +4,10 @@
 //! it is *posted* into the mailbox, and has left. For messages that wait to be pulled the mailbox carries *bells*, each a
 //! request to look at the lane.
 //!
-//! 1. `step`: a lane's facts in, one decision out. Nothing but the model calls it yet.
-//! 2. `model`: a small world that acts on these decisions, in every order of events; and again without each rule on which
+//! 1. `step`: a lane's facts in, one decision out. The queues of recipients act on it.
+//! 2. `model_of_lanes`: a small world that acts on these decisions, in every order of events; and again without each rule on which
 //!    they rely.
 
-mod model;
-mod step;
+#[cfg(test)]
+mod model_of_lanes;
+pub(crate) mod step;

@@ -53,11 +53,10 @@ pub(crate) enum Step {
 /// The one that wants to pull.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Puller {
+    #[cfg_attr(not(test), expect(dead_code, reason = "the inbox has a way of its own"))]
     Item,
     /// A bell, with the number of messages that had joined when it was rung.
-    Bell {
-        joined: u64,
-    },
+    Bell { joined: u64 },
 }
 
 impl Lane {

@@ -9,7 +9,7 @@ use actix::fut::wrap_future;
 use actix::{Actor, AsyncContext};
 
 use crate::engine::OwnerId;
-use crate::model::due_timers::DueTimers;
+use crate::model::due_timers::PullOwnFn;
 use crate::model::handled_by::AcceptsDueTimers;
 use crate::service::deliver::message_stores::StateGuard;
 use crate::service::owner::inbox::{MESSAGES_PER_POLL, give_way};
@@ -43,11 +43,11 @@ impl Service {
         self.next_for_mailbox(state, owner, now).is_none() && state.ask_of(owner).is_none()
     }
 
-    pub(crate) fn accept_due_timers<A>(&self)
+    pub(crate) fn accept_due_timers<A>(&self, pull: PullOwnFn)
     where
         A: AcceptsDueTimers,
     {
-        self.state().owners.accepting.accept::<A>();
+        self.state().owners.accepting.accept::<A>(pull);
     }
 
     /// Requests an owner through its mailbox to run its due timers, unless that is requested already or it does not
@@ -57,7 +57,7 @@ impl Service {
         guard.set_asked(owner, true);
         drop(guard);
         // An address is created for this, and may be the last.
-        let is_asked = self.contain(|| ask(DueTimers(()))).unwrap_or(true);
+        let is_asked = self.contain(|| ask()).unwrap_or(true);
         let mut guard = self.state();
         if !is_asked {
             guard.set_asked(owner, false);

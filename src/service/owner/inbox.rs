@@ -70,8 +70,8 @@ impl<A: Actor> ActorRef for TypedActorRef<A> {
     }
 
     fn ask_to_run_due(&self, accepting: &Accepting) -> Option<BoxedAsk> {
-        let (addr, ask) = (self.0.clone(), accepting.of::<A>()?);
-        Some(Box::new(move |due_timers| ask(&addr, due_timers)))
+        let (addr, ask) = (self.0.clone(), accepting.ask_of::<A>()?);
+        Some(Box::new(move || ask(&addr)))
     }
 }
 

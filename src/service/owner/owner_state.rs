@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
 
 use crate::engine::DueTimer;
-use crate::model::due_timers::DueTimers;
 use crate::model::mailbox_id::MailboxId;
 use crate::model::reply::ReplyFuture;
 use crate::service::deliver::message_ref::MessageRef;
@@ -129,7 +128,7 @@ impl OwnerState {
 pub(crate) type BoxedSend = Box<dyn FnOnce(&Service, StateGuard<'_>, DueTimer<MessageRef>) -> Option<ReplyFuture>>;
 
 /// Requests an actor to run its due timers; returns false if it has stopped, or if its mailbox is full.
-pub(crate) type BoxedAsk = Box<dyn FnOnce(DueTimers) -> bool>;
+pub(crate) type BoxedAsk = Box<dyn FnOnce() -> bool>;
 
 /// An owner's actor without its type, which the driver does not know.
 pub(crate) trait ActorRef: Send + Sync + 'static {

@@ -112,10 +112,6 @@ impl Service {
                 continue;
             }
             let description = describe(state, key, deadline);
-            if state.engine.is_posted(key) {
-                // Its token is not needed any more; a message that the driver is sending may take its place.
-                state.recall(key);
-            }
             let Some(handover) = state.engine.give_up(key, outcome) else { continue };
             let store = state.stores.store(handover.payload.store).map(|store| (store.take_boxed, store.message_type));
             if let Some((take_boxed, message_type)) = store {

@@ -56,13 +56,13 @@ impl State {
                 TimerLocation::Wheel { level, bucket, width: service.tick.time_of(ticks), expires_in }
             }
             (Stage::Due, Some(owner)) => in_inbox(owner),
-            (Stage::Queued, Some(queue_owner)) => TimerLocation::Queue {
-                length: self.engine.inbox_len(queue_owner),
-                ahead: self.engine.position_in_inbox(queue_owner, key, most),
-                under_way: queue().map_or(0, |queue| queue.under_way() as u64),
-            },
-            (Stage::Posted, _) => {
-                TimerLocation::Mailbox { under_way: queue().map_or(1, |queue| queue.under_way() as u64) }
+            (Stage::Queued, Some(queue_owner)) => {
+                let ahead = self.engine.position_in_inbox(queue_owner, key, most);
+                let (under_way, bells) = queue().map_or((0, 0), |queue| (queue.under_way(), queue.bells() as usize));
+                match ahead {
+                    Some(ahead) if ahead < bells => TimerLocation::Mailbox { under_way },
+                    _ => TimerLocation::Queue { length: self.engine.inbox_len(queue_owner), ahead, under_way },
+                }
             }
             (Stage::Making, _) => TimerLocation::Source,
             // A timer in an inbox or a queue always has an owner.

@@ -16,11 +16,10 @@ use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::job::{Committed, Connection, Job, MessageOf, Queued, STOPPED, Via, WINDOW_FULL, produce};
 use crate::service::deliver::message_ref::{MessageRef, Ticket};
-use crate::service::deliver::message_stores::{MessageStores, QueueRoute, Route, StateGuard};
+use crate::service::deliver::message_stores::{MessageStores, QueueFacts, QueueRoute, Route, StateGuard};
 use crate::service::deliver::wakeup::Wakeup;
-use crate::service::queue::dispatch_id::DispatchId;
+use crate::service::queue::bells::pull;
 use crate::service::queue::reply_waiter::{Acknowledgement, wait_for};
-use crate::service::queue::tokens::send_token;
 use crate::service::state::Service;
 
 impl MessageStores {
@@ -31,7 +30,13 @@ impl MessageStores {
                 |stores: &Self, payload| stores.stored::<J>(payload).and_then(|job| job.to().target.mailbox());
             let actor_type =
                 |stores: &Self, payload| stores.stored::<J>(payload).and_then(|job| job.to().target.actor_type());
-            let queue = QueueRoute { dispatch: dispatch::<J>, dispatch_id: dispatch_id::<J>, lose: lose_queued::<J> };
+            let facts = |stores: &Self, payload| {
+                let Queued { target, joined } = stores.stored::<J>(payload)?.to();
+                let actor = target.tracked_handler().map(|handler| handler.actor);
+                Some(QueueFacts { joined: *joined, policy: target.policy(), actor })
+            };
+            let bells = |stores: &Self, payload| stores.stored::<J>(payload)?.to().target.open_bells();
+            let queue = QueueRoute { facts, post: post_request::<J>, bells, pull: pull::<J>, lose: lose_queued::<J> };
             J::store(
                 type_name::<MessageOf<J>>(),
                 discard_queued::<J>,
@@ -41,23 +46,17 @@ impl MessageStores {
     }
 }
 
-fn dispatch_id<J: Job<To = Queued<MessageOf<J>>>>(
-    stores: &mut MessageStores,
-    payload: MessageRef,
-) -> Option<&mut Option<DispatchId>> {
-    stores.stored_mut::<J>(payload).map(|job| &mut job.to_mut().dispatch_id)
-}
-
+/// Drops a message. The next one in its queue may have a larger window.
 fn discard_queued<J: Job<To = Queued<MessageOf<J>>>>(
     service: &Service,
     mut state: StateGuard<'_>,
     payload: MessageRef,
 ) {
     let stored = state.stores.take::<J>(payload);
-    let dispatch_id = stored.as_ref().and_then(|stored| stored.to().dispatch_id);
-    let makes_room = dispatch_id.is_some_and(|dispatch_id| state.queues.uncount(dispatch_id.mailbox));
+    let mailbox = stored.as_ref().and_then(|stored| stored.to().target.mailbox());
+    let may_move = mailbox.is_some_and(|mailbox| state.queues.mark_ready(mailbox));
     drop(state);
-    if makes_room {
+    if may_move {
         service.request_flush();
     }
     drop(stored);
@@ -75,9 +74,15 @@ fn enqueue_due<'a, J: Job<To = Queued<MessageOf<J>>>>(
         };
         let mailbox = target.mailbox();
         // Without a mailbox there is no queue.
-        let queue = mailbox.and_then(|mailbox| Some((mailbox, state.queue_for(mailbox, || target.weak_hold())?)));
+        let policy = target.policy().unwrap_or(service.settings.mailbox_policy);
+        let discards = matches!(policy, MailboxPolicy::Discard { .. });
+        let queue =
+            mailbox.and_then(|mailbox| Some((mailbox, state.join_queue(mailbox, discards, || target.weak_hold())?)));
         match queue {
-            Some((mailbox, queue_owner)) => {
+            Some((mailbox, (queue_owner, joined))) => {
+                if let Some(job) = state.stores.stored_mut::<J>(due.payload) {
+                    job.to_mut().joined = joined;
+                }
                 state.engine.enqueue(due.key, queue_owner);
                 state = service.flush(state, mailbox).0;
             }
@@ -120,41 +125,14 @@ fn lose_queued<'a, J: Job<To = Queued<MessageOf<J>>>>(
     service.state()
 }
 
-/// Sends the next message of a queue, unlocking meanwhile. Returns false if it has to wait.
-fn dispatch<'a, J: Job<To = Queued<MessageOf<J>>>>(
+/// Posts a message, as a request, which is accepted unless the mailbox was closed meanwhile.
+fn post_request<'a, J: Job<To = Queued<MessageOf<J>>>>(
     service: &'a Arc<Service>,
     mut guard: StateGuard<'a>,
     mailbox: MailboxId,
-) -> (StateGuard<'a>, bool) {
-    let state = &mut *guard;
-    let Some(payload) = state.next_in_queue(mailbox) else { return (guard, false) };
-    let Some(queued) = state.stores.stored::<J>(payload).map(J::to) else { return (guard, false) };
-    let policy = queued.target.policy().unwrap_or(service.settings.mailbox_policy);
-    let is_tracked = queued.target.is_tracked();
-    let Some(queue) = state.queues.get_mut(mailbox) else { return (guard, false) };
-    let is_admitted = policy.admits(queue.under_way());
-    if !is_admitted && matches!(policy, MailboxPolicy::Wait { .. }) {
-        return (guard, false);
-    }
-    let Some(due) = state.engine.take_for_send(queue.queue_owner) else { return (guard, false) };
-    if is_admitted && is_tracked {
-        return (send_token::<J>(service, guard, mailbox, due), true);
-    }
-    let ticket = Ticket { due, id: service.id_for_dead_letter(&guard, due.key) };
-    let guard = match is_admitted {
-        true => send_message::<J>(service, guard, mailbox, ticket),
-        false => lose_queued::<J>(service, guard, ticket, WINDOW_FULL),
-    };
-    (guard, true)
-}
-
-/// Sends the message itself, as a request, which is accepted unless the mailbox was closed meanwhile.
-fn send_message<'a, J: Job<To = Queued<MessageOf<J>>>>(
-    service: &'a Arc<Service>,
-    mut guard: StateGuard<'a>,
-    mailbox: MailboxId,
-    ticket: Ticket,
+    due: DueTimer<MessageRef>,
 ) -> StateGuard<'a> {
+    let ticket = Ticket { due, id: service.id_for_dead_letter(&guard, due.key) };
     let Some(taken) = J::take(&mut guard, ticket.due) else { return guard };
     let connection = Connection::to(J::target_of(&taken).and_then(Target::open));
     // Under way from here on: its queue stays while the message is produced.
@@ -170,7 +148,7 @@ fn send_message<'a, J: Job<To = Queued<MessageOf<J>>>>(
     let mut wakeup = Wakeup::default();
     let Committed { message, mut deferred, .. } = J::commit(produced, &mut guard, ticket, Via::Mailbox, &mut wakeup);
     if message.is_none() {
-        guard.queues.uncount(mailbox);
+        guard.queues.uncount(mailbox, false);
     }
     drop(guard);
     service.notify(wakeup);
@@ -200,7 +178,7 @@ where
     M: TimerMessage,
 {
     let _delivering = service.contain(|| service.begin_delivery(due.key, due.deadline));
-    let acknowledgement = Acknowledgement { service: Arc::clone(service), mailbox, token: None };
+    let acknowledgement = Acknowledgement { service: Arc::clone(service), mailbox, pulled: None };
     let answer =
         service.contain(|| wait_for(Box::pin(unconstrained(recipient.send(message))), acknowledgement)).flatten();
     let failed = answer.as_ref().is_some_and(Result::is_err);

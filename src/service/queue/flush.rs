@@ -3,9 +3,13 @@
 use std::sync::Arc;
 
 use crate::model::mailbox_id::MailboxId;
-use crate::service::deliver::message_stores::StateGuard;
-use crate::service::state::{Service, State};
-use crate::timing::Key;
+use crate::model::mailbox_policy::MailboxPolicy;
+use crate::service::deliver::job::WINDOW_FULL;
+use crate::service::deliver::message_ref::Ticket;
+use crate::service::deliver::message_stores::{QueueFacts, StateGuard};
+use crate::service::lane::step::Step;
+use crate::service::queue::reply_waiter::Pulled;
+use crate::service::state::Service;
 
 /// Messages that leave one queue before other queues have their turn.
 const FROM_ONE_QUEUE: usize = 64;
@@ -17,26 +21,56 @@ impl Service {
         mut guard: StateGuard<'a>,
         mailbox: MailboxId,
     ) -> (StateGuard<'a>, usize) {
-        for sent in 0..FROM_ONE_QUEUE {
-            let state = &mut *guard;
-            let next = state.next_in_queue(mailbox).and_then(|payload| state.stores.queue_route(payload));
-            let Some(route) = next else {
-                state.note_waiting_in_queue(mailbox);
-                let removed = state.remove_queue(mailbox);
-                drop(guard);
-                self.drop_contained(removed);
-                return (self.state(), sent);
+        let mut sent = 0;
+        let mut rests = false;
+        while sent < FROM_ONE_QUEUE && !rests {
+            let Some((lane, first)) = guard.lane(mailbox, self.settings.mailbox_policy) else { break };
+            let step = lane.step();
+            // Nothing joins meanwhile. With one message left, or a bell for each, nothing else is to be done.
+            rests = match step {
+                Step::Ring => lane.bells + 1 >= lane.due,
+                Step::Post => lane.due == 1,
+                Step::Discard => false,
+                Step::Rest | Step::Wake | Step::End => break,
             };
-            let moved;
-            (guard, moved) = (route.dispatch)(self, guard, mailbox);
-            if !moved {
-                guard.note_waiting_in_queue(mailbox);
-                return (guard, sent);
-            }
+            sent += 1;
+            guard = match step {
+                Step::Ring => self.ring(guard, mailbox, &first),
+                Step::Discard => self.discard_newest(guard, mailbox),
+                _ => match guard.engine.send_off(first.key) {
+                    Some(due) => (first.route.post)(self, guard, mailbox, due),
+                    None => guard,
+                },
+            };
         }
-        guard.queues.mark_ready(mailbox);
+        if sent == FROM_ONE_QUEUE {
+            guard.queues.mark_ready(mailbox);
+        }
         guard.note_waiting_in_queue(mailbox);
-        (guard, FROM_ONE_QUEUE)
+        let Some(removed) = guard.remove_queue(mailbox) else { return (guard, sent) };
+        drop(guard);
+        self.drop_contained(removed);
+        (self.state(), sent)
+    }
+
+    /// Makes a dead letter of the newest message of a queue, which does not fit into its window.
+    fn discard_newest<'a>(&'a self, mut guard: StateGuard<'a>, mailbox: MailboxId) -> StateGuard<'a> {
+        let state = &mut *guard;
+        let Some(queue) = state.queues.get_mut(mailbox) else { return guard };
+        let newest = state.engine.last_due(queue.queue_owner);
+        let facts = newest.and_then(|key| state.stores.queue_facts(state.engine.payload(key)?));
+        let is_discarded = |facts: &QueueFacts| {
+            let policy = facts.policy.unwrap_or(self.settings.mailbox_policy);
+            matches!(policy, MailboxPolicy::Discard { .. })
+        };
+        let (Some(key), Some((route, _))) = (newest, facts.filter(|(_, facts)| is_discarded(facts))) else {
+            // The one that was to be discarded was cancelled, and those before it may wait.
+            queue.discards = false;
+            return guard;
+        };
+        let id = self.id_for_dead_letter(&guard, key);
+        let Some(due) = guard.engine.send_off(key) else { return guard };
+        (route.lose)(self, guard, Ticket { due, id }, WINDOW_FULL)
     }
 
     /// Flushes the marked queues, within a budget. Returns true if there are more.
@@ -57,12 +91,12 @@ impl Service {
         (guard, more)
     }
 
-    /// Handles a recipient's answer, to a request or to the `token` of this timer.
-    pub(crate) fn acknowledge(&self, mailbox: MailboxId, token: Option<Key>) {
+    /// Handles a recipient's answer, to a request or, under tracked delivery, to a message that was `pulled`.
+    pub(crate) fn acknowledge(&self, mailbox: MailboxId, pulled: Option<Pulled>) {
         let mut state = self.state();
-        let after_reply = token.map(|key| (key, state.finish_repetition(key)));
+        let after_reply = pulled.map(|Pulled { key, .. }| (key, state.finish_repetition(key)));
         let publish = state.reports.published.ask_to_publish();
-        state.queues.uncount(mailbox);
+        state.queues.uncount(mailbox, pulled.is_some_and(|pulled| pulled.by_bell));
         let removed = state.remove_queue(mailbox);
         let has_ended = removed.is_some();
         drop(state);
@@ -85,26 +119,5 @@ impl Service {
             self.announce(self.tick.round_down(now));
         }
         self.turns.wake_driver();
-    }
-}
-
-impl State {
-    /// Returns the number of the dispatch under which a message is out of its queue.
-    pub(crate) fn dispatch_number_of(&mut self, key: Key) -> Option<u64> {
-        if !self.engine.is_posted(key) {
-            return None;
-        }
-        let payload = self.engine.payload(key)?;
-        let dispatch_id = self.stores.queue_route(payload)?.dispatch_id;
-        dispatch_id(&mut self.stores, payload)?.map(|dispatch_id| dispatch_id.number)
-    }
-
-    /// Withdraws the token of a [posted](crate::engine::Engine::is_posted) timer that has moved to
-    /// another deadline. Returns true if its queue may move.
-    pub(crate) fn recall(&mut self, key: Key) -> bool {
-        let Some(payload) = self.engine.payload(key) else { return false };
-        let Some(route) = self.stores.queue_route(payload) else { return false };
-        let dispatch_id = (route.dispatch_id)(&mut self.stores, payload).and_then(Option::take);
-        dispatch_id.is_some_and(|dispatch_id| self.queues.uncount(dispatch_id.mailbox))
     }
 }

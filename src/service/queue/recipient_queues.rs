@@ -4,11 +4,10 @@
 //! A queue exists while a message waits in it or is under way from it. Messages leave it one after the other (see
 //! `dispatch`). Messages that must wait, wait in the queue: neither the driver nor another queue waits for them.
 //!
-//! A message leaves as a request or, under tracked delivery, as a token. Both report the end of the handler, so the
-//! number under way is exact, and ends with the mailbox if that is closed.
+//! A message is posted as a request or, under tracked delivery, pulled by a bell in the mailbox. The end of its handler
+//! is reported, so the number under way is exact, and ends with the mailbox if that is closed.
 
-use std::any::Any;
-use std::collections::VecDeque;
+use std::any::{Any, TypeId};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,28 +15,42 @@ use rustc_hash::FxHashMap;
 
 use crate::engine::OwnerId;
 use crate::model::mailbox_id::MailboxId;
+use crate::model::mailbox_policy::MailboxPolicy;
 use crate::service::deliver::message_ref::MessageRef;
+use crate::service::deliver::message_stores::QueueRoute;
+use crate::service::lane::step::Lane;
 use crate::service::owner::owner_state::OwnerState;
-use crate::service::queue::dispatch_id::Dispatched;
 use crate::service::queue::slow_recipients::SlowRecipients;
 use crate::service::state::State;
+use crate::timing::Key;
 
 /// The state of one queue, without its messages: the engine holds their timers in the inbox of `queue_owner`.
 pub(crate) struct RecipientQueue {
     /// The owner in the engine whose inbox is this queue.
     pub(crate) queue_owner: OwnerId,
-    /// Requests and tokens in the mailbox, running handlers of their messages, and a message that is being sent.
-    under_way: usize,
-    /// The messages for which tokens in the mailbox were sent, in that order; includes withdrawn ones.
-    sent_for: VecDeque<Dispatched>,
+    /// Requests in the mailbox, running handlers of messages, and a message that is being sent.
+    under_way: u32,
+    /// Bells in the mailbox, and those whose handlers run.
+    bells: u32,
+    /// The number of messages that have joined so far.
+    joined: u64,
+    /// The value of `joined` in the newest bell.
+    rung: u64,
+    /// Whether the message that joined last is to be discarded beyond the window.
+    pub(crate) discards: bool,
     /// Keeps the address of the mailbox from being reused. It is user code: not to be dropped under the lock.
     _pin: Arc<dyn Any + Send + Sync>,
     is_marked_ready: bool,
 }
 
 impl RecipientQueue {
-    pub(crate) const fn under_way(&self) -> usize {
-        self.under_way
+    /// Returns the number of messages and bells that the recipient has not handled.
+    pub(crate) const fn under_way(&self) -> u64 {
+        self.under_way as u64 + self.bells as u64
+    }
+
+    pub(crate) const fn bells(&self) -> u32 {
+        self.bells
     }
 
     /// Counts a message that leaves the queue.
@@ -45,31 +58,31 @@ impl RecipientQueue {
         self.under_way += 1;
     }
 
-    /// Uncounts a message whose handler has ended, or that needs none any more.
-    pub(crate) fn uncount(&mut self) {
-        self.under_way = self.under_way.saturating_sub(1);
-        if self.under_way == 0 {
-            self.sent_for.clear();
-        }
+    /// Counts a bell that is put into the mailbox. Returns the number of messages that have joined.
+    pub(crate) const fn ring(&mut self) -> u64 {
+        self.bells += 1;
+        self.rung = self.joined;
+        self.joined
     }
 
-    /// Counts a token that is put into the mailbox for a message.
-    pub(crate) fn count_token(&mut self, sent_for: Dispatched) {
-        self.count();
-        self.sent_for.push_back(sent_for);
+    /// Uncounts a bell that was handled or dropped.
+    pub(crate) const fn bell_has_ended(&mut self) {
+        self.bells = self.bells.saturating_sub(1);
     }
 
-    /// Returns the message of the first token in the mailbox.
-    pub(crate) fn first_token(&self) -> Option<Dispatched> {
-        self.sent_for.front().copied()
+    /// Whether nothing is on its way to the recipient.
+    const fn is_idle(&self) -> bool {
+        self.under_way == 0 && self.bells == 0
     }
+}
 
-    /// Forgets the token of this number and earlier ones, which have left the mailbox.
-    pub(crate) fn forget_tokens_to(&mut self, number: u64) {
-        while self.sent_for.front().is_some_and(|first| first.number <= number) {
-            self.sent_for.pop_front();
-        }
-    }
+/// The first message of a queue.
+pub(crate) struct First {
+    pub(crate) key: Key,
+    pub(crate) payload: MessageRef,
+    pub(crate) route: QueueRoute,
+    /// The type of the actor that pulls it; `None` if it is posted.
+    pub(crate) actor: Option<TypeId>,
 }
 
 /// All queues of one timer actor.
@@ -80,7 +93,6 @@ pub(crate) struct RecipientQueues {
     ready: Vec<MailboxId>,
     /// Since when the list has had an entry.
     pub(crate) ready_since: Option<Duration>,
-    dispatches: u64,
     /// Recipients that let a message wait, in a queue or in an inbox.
     pub(crate) slow: SlowRecipients,
 }
@@ -96,22 +108,16 @@ impl RecipientQueues {
 
     /// Counts queues that expect an answer.
     pub(crate) fn waiting(&self) -> usize {
-        self.by_mailbox.values().filter(|queue| queue.under_way > 0).count()
+        self.by_mailbox.values().filter(|queue| !queue.is_idle()).count()
     }
 
-    /// Returns the number of the next dispatch.
-    pub(crate) const fn next_number(&mut self) -> u64 {
-        self.dispatches += 1;
-        self.dispatches
-    }
-
-    /// Marks a queue that may be able to move.
-    pub(crate) fn mark_ready(&mut self, mailbox: MailboxId) {
-        if let Some(queue) = self.by_mailbox.get_mut(&mailbox)
-            && !std::mem::replace(&mut queue.is_marked_ready, true)
-        {
+    /// Marks a queue that may be able to move. Returns false if there is none.
+    pub(crate) fn mark_ready(&mut self, mailbox: MailboxId) -> bool {
+        let Some(queue) = self.by_mailbox.get_mut(&mailbox) else { return false };
+        if !std::mem::replace(&mut queue.is_marked_ready, true) {
             self.ready.push(mailbox);
         }
+        true
     }
 
     pub(crate) fn has_ready(&self) -> bool {
@@ -130,47 +136,74 @@ impl RecipientQueues {
         None
     }
 
-    /// Uncounts a message under way, and marks its queue, which may be able to move. Returns false if there is none.
-    pub(crate) fn uncount(&mut self, mailbox: MailboxId) -> bool {
-        let Some(queue) = self.by_mailbox.get_mut(&mailbox) else { return false };
-        queue.uncount();
+    /// Uncounts a message under way, with its bell if that ends, and marks its queue, which may be able to move.
+    pub(crate) fn uncount(&mut self, mailbox: MailboxId, with_bell: bool) {
+        if let Some(queue) = self.by_mailbox.get_mut(&mailbox) {
+            queue.under_way = queue.under_way.saturating_sub(1);
+            queue.bells = queue.bells.saturating_sub(u32::from(with_bell));
+        }
         self.mark_ready(mailbox);
-        true
     }
 }
 
 impl State {
-    /// Returns the queue for a mailbox, creating it if necessary; `None` if there is no room for one.
-    pub(crate) fn queue_for(
+    /// Counts a message that joins the queue for a mailbox, created if necessary. Returns the queue and the number of the
+    /// message; `None` if there is no room for a queue.
+    pub(crate) fn join_queue(
         &mut self,
         mailbox: MailboxId,
+        discards: bool,
         pin: impl FnOnce() -> Arc<dyn Any + Send + Sync>,
-    ) -> Option<OwnerId> {
-        if let Some(queue) = self.queues.by_mailbox.get(&mailbox) {
-            return Some(queue.queue_owner);
+    ) -> Option<(OwnerId, u64)> {
+        if let Some(queue) = self.queues.by_mailbox.get_mut(&mailbox) {
+            queue.joined += 1;
+            queue.discards = discards;
+            return Some((queue.queue_owner, queue.joined));
         }
         let queue_owner = self.engine.add_queue(OwnerState::of_queue(mailbox)).ok()?;
         let queue = RecipientQueue {
             queue_owner,
             under_way: 0,
-            sent_for: VecDeque::new(),
+            bells: 0,
+            joined: 1,
+            rung: 0,
+            discards,
             _pin: pin(),
             is_marked_ready: false,
         };
         self.queues.by_mailbox.insert(mailbox, queue);
-        Some(queue_owner)
+        Some((queue_owner, 1))
     }
 
-    /// Returns the next message of a queue.
-    pub(crate) fn next_in_queue(&mut self, mailbox: MailboxId) -> Option<MessageRef> {
-        self.engine.next_due(self.queues.by_mailbox.get(&mailbox)?.queue_owner)
+    /// Returns the facts of a queue that decide its next step, and its first message; `None` if it is empty.
+    pub(crate) fn lane(&self, mailbox: MailboxId, default: MailboxPolicy) -> Option<(Lane, First)> {
+        let queue = self.queues.by_mailbox.get(&mailbox)?;
+        let key = self.engine.first_due(queue.queue_owner)?;
+        let payload = self.engine.payload(key)?;
+        let (route, facts) = self.stores.queue_facts(payload)?;
+        let lane = Lane {
+            due: self.engine.inbox_len(queue.queue_owner) as u32,
+            first: facts.joined,
+            joined: queue.joined,
+            rung: queue.rung,
+            bells: queue.bells,
+            under_way: queue.under_way,
+            window: facts.policy.unwrap_or(default).window(),
+            discards: queue.discards,
+            can_be_pulled: facts.actor.is_some(),
+            can_be_posted: facts.actor.is_none(),
+            has_item: false,
+            is_starved: false,
+            is_gone: false,
+        };
+        Some((lane, First { key, payload, route, actor: facts.actor }))
     }
 
     /// Removes a queue that is empty and has nothing under way.
     pub(crate) fn remove_queue(&mut self, mailbox: MailboxId) -> Option<RecipientQueue> {
         let queue = self.queues.by_mailbox.get(&mailbox)?;
         let queue_owner = queue.queue_owner;
-        if queue.under_way > 0 || self.engine.inbox_len(queue_owner) > 0 {
+        if !queue.is_idle() || self.engine.inbox_len(queue_owner) > 0 {
             return None;
         }
         self.unlist_slow(queue_owner);

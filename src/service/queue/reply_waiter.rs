@@ -17,13 +17,21 @@ use crate::timing::Key;
 pub(crate) struct Acknowledgement {
     pub(crate) service: Arc<Service>,
     pub(crate) mailbox: MailboxId,
-    /// The timer whose token was handled; `None` for a request.
-    pub(crate) token: Option<Key>,
+    /// The timer of a pulled message; `None` for a request.
+    pub(crate) pulled: Option<Pulled>,
+}
+
+/// A message that was pulled.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pulled {
+    pub(crate) key: Key,
+    /// Whether its bell ends with it.
+    pub(crate) by_bell: bool,
 }
 
 impl Drop for Acknowledgement {
     fn drop(&mut self) {
-        self.service.acknowledge(self.mailbox, self.token);
+        self.service.acknowledge(self.mailbox, self.pulled);
     }
 }
 

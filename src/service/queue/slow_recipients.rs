@@ -1,6 +1,6 @@
 //! Slow recipients: recipients with waiting due messages, and the one that has let a message wait longest.
 //!
-//! A message waits in the inbox of its owner, in a queue, or behind a token. A recipient is listed by the deadline of the first message that it lets wait. Following that
+//! A message waits in the inbox of its owner or in a queue. A recipient is listed by the deadline of the first message that it lets wait. Following that
 //! message would be work for each message; the entry is checked when it comes to the front.
 //!
 //! A slow recipient is *stuck* when its message has waited for the time in the settings. The driver then publishes and
@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use crate::engine::OwnerId;
 use crate::model::mailbox_id::MailboxId;
-use crate::service::queue::dispatch_id::Dispatched;
 use crate::service::state::{Service, State};
 use crate::timing::{Key, Tick};
 
@@ -125,23 +124,10 @@ impl State {
     }
 
     /// Returns the first message that waits for a recipient, and its deadline.
-    fn first_waiting(&mut self, owner: OwnerId) -> Option<(Tick, Key)> {
-        let mailbox = self.engine.owner(owner).filter(|owner_state| !owner_state.ended)?.mailbox;
-        let is_queue = self.queues.get_mut(mailbox).is_some_and(|queue| queue.queue_owner == owner);
-        let first = if is_queue { self.first_of_queue(mailbox) } else { None };
-        let key = first.or_else(|| self.engine.first_due(owner))?;
+    fn first_waiting(&self, owner: OwnerId) -> Option<(Tick, Key)> {
+        self.engine.owner(owner).filter(|owner_state| !owner_state.ended)?;
+        let key = self.engine.first_due(owner)?;
         Some((self.engine.view(key)?.deadline, key))
-    }
-
-    /// Returns the first message that has left the engine's queue and has not been handled.
-    fn first_of_queue(&mut self, mailbox: MailboxId) -> Option<Key> {
-        loop {
-            let Dispatched { key, number } = self.queues.get_mut(mailbox)?.first_token()?;
-            if self.dispatch_number_of(key) == Some(number) {
-                return Some(key);
-            }
-            self.queues.get_mut(mailbox)?.forget_tokens_to(number);
-        }
     }
 }
 

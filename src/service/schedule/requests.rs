@@ -44,14 +44,17 @@ impl Service {
         let due_time = self.due_time(now, waited, schedule, None);
         let mut state = self.state();
         let Some(key) = self.find(&state, id) else { return RescheduleOutcome::NotFound };
-        let was_posted = state.engine.is_posted(key);
+        let was_queued = state.engine.is_queued(key);
         if let Err(reason) = state.engine.reschedule(due_time.now, key, due_time.deadline) {
             // A repetition takes this time for its next message, after the one that is under way.
             state.engine.ask_next(key, NextRun::At { due: due_time.due, wall: due_time.wall });
             return reason.into();
         }
         state.engine.set_due(key, due_time.due);
-        let makes_room = was_posted && state.recall(key);
+        let mailbox =
+            state.engine.payload(key).filter(|_| was_queued).and_then(|payload| state.stores.mailbox_of(payload));
+        // The next message may have a larger window.
+        let may_move = mailbox.is_some_and(|mailbox| state.queues.mark_ready(mailbox));
         if let Some(wall) = due_time.wall {
             state.engine.set_wall_time(key, wall);
         }
@@ -59,7 +62,7 @@ impl Service {
         state.expect_deadline(due_time.deadline, due_time.wall.is_some(), &mut wakeup);
         drop(state);
         self.notify(wakeup);
-        if makes_room {
+        if may_move {
             self.request_flush();
         }
         RescheduleOutcome::Rescheduled

@@ -313,7 +313,7 @@ impl Scenario {
 fn target<M>(kind: Kind, addr: &Addr<Subject>) -> Target<M>
 where
     M: Message<Result = ()> + Send + 'static,
-    Subject: Handler<M> + Handler<crate::Tracked<M>>,
+    Subject: Handler<M>,
 {
     match kind {
         Kind::Own | Kind::Plain => Target::from(addr),

@@ -132,7 +132,6 @@ impl Handler<Busy> for Subject {
     }
 }
 
-crate::impl_tracked!(Subject: Plain, Other);
 crate::impl_due_timers!(Subject);
 
 impl Subject {

@@ -1,12 +1,12 @@
-//! An actor without `impl_tracked!` becomes a tracked target.
+//! An actor without `impl_due_timers!` becomes a tracked target.
 //!
 //! error: `Customer` does not accept `Remind` under tracked delivery
-//! note: write `actix_timers::impl_tracked!(Customer: Remind);`, beside `impl Handler<Remind> for Customer`
+//! note: write `actix_timers::impl_due_timers!(Customer);`, beside `impl Handler<Remind> for Customer`
 
 use actix::prelude::*;
 use actix_timers::Target;
 #[cfg(advised)]
-use actix_timers::impl_tracked;
+use actix_timers::impl_due_timers;
 
 #[derive(Message)]
 #[rtype(result = "()")]
@@ -25,7 +25,7 @@ impl Handler<Remind> for Customer {
 }
 
 #[cfg(advised)]
-impl_tracked!(Customer: Remind);
+impl_due_timers!(Customer);
 
 pub fn target(customer: &Addr<Customer>) -> Target<Remind> {
     Target::tracked(customer)

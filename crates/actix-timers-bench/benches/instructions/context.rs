@@ -5,7 +5,9 @@
 use std::time::Duration;
 
 use actix::prelude::*;
-use actix_timers::{ManualClock, Target, TimerActor, TimerActorBuilder, TimerContext, TimerId, Timers, impl_tracked};
+use actix_timers::{
+    ManualClock, Target, TimerActor, TimerActorBuilder, TimerContext, TimerId, Timers, impl_due_timers,
+};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 use tokio::sync::oneshot;
 
@@ -94,7 +96,7 @@ impl Actor for Owner {
     type Context = Context<Self>;
 }
 
-impl_tracked!(Owner: Note);
+impl_due_timers!(Owner);
 
 impl Handler<Do> for Owner {
     type Result = ();
