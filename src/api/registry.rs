@@ -32,21 +32,6 @@ struct Here {
     is_installed: bool,
 }
 
-/// The reason why a context has no timers.
-pub(crate) enum NoTimers {
-    NoSystem,
-    NotInstalled,
-}
-
-impl NoTimers {
-    pub(crate) fn reject<M>(self, message: M) -> ScheduleError<M> {
-        match self {
-            Self::NoSystem => ScheduleError::NoSystem { message },
-            Self::NotInstalled => ScheduleError::NotInstalled { message },
-        }
-    }
-}
-
 /// Starts the clock of a timer actor on this arbiter, and records its start.
 pub(crate) fn note_started(service: &Arc<Service>) {
     service.clock.started();
@@ -106,7 +91,7 @@ fn install(actor: TimerActor, is_installed: bool, start: impl FnOnce(TimerActor)
 
 /// Returns the owner for the actor behind `ctx`, created if necessary, and the service of this arbiter.
 #[inline]
-pub(crate) fn owner_of_context<A, C>(ctx: &mut C) -> Result<(LocalService, OwnerId), NoTimers>
+pub(crate) fn owner_of_context<A, C>(ctx: &mut C) -> Result<(LocalService, OwnerId), ScheduleError<()>>
 where
     A: Actor<Context = C>,
     C: AsyncContext<A> + AsyncContextParts<A>,
@@ -120,34 +105,34 @@ where
 
 /// Returns the owner for an actor whose context is not registered.
 #[inline(never)]
-fn owner_of_new_context<A, C>(ctx: &mut C, started: bool) -> Result<(LocalService, OwnerId), NoTimers>
+fn owner_of_new_context<A, C>(ctx: &mut C, started: bool) -> Result<(LocalService, OwnerId), ScheduleError<()>>
 where
     A: Actor<Context = C>,
     C: AsyncContext<A> + AsyncContextParts<A>,
 {
     let service = service_of_context(started)?;
-    let owner = service.owner_with_inbox(ctx).ok_or(NoTimers::NoSystem)?;
+    let owner = service.owner_with_inbox(ctx).ok_or(ScheduleError::NoSystem { message: () })?;
     Ok((service, owner))
 }
 
 /// Returns the service for the contexts of this arbiter, started if necessary. `started`: one of them runs.
-pub(crate) fn service_of_context(started: bool) -> Result<LocalService, NoTimers> {
+pub(crate) fn service_of_context(started: bool) -> Result<LocalService, ScheduleError<()>> {
     match thread_registry::current() {
         Some(service) => Ok(service),
-        None if is_clock_unsettled() => Err(NoTimers::NotInstalled),
+        None if is_clock_unsettled() => Err(ScheduleError::NotInstalled { message: () }),
         None => here()
             .map(|timers| Arc::clone(timers.service()))
             .or_else(|| if started { start_here() } else { None })
             .map(Rc::new)
-            .ok_or(NoTimers::NoSystem),
+            .ok_or(ScheduleError::NoSystem { message: () }),
     }
 }
 
 /// Reports a message that is lost because this thread has no timer actor, and returns an id that no timer has.
 #[cold]
 #[inline(never)]
-pub(crate) fn lost_without_timers(no_timers: NoTimers, message_type: &'static str) -> TimerId {
-    trace::lost_without_timers(message_type, &no_timers.reject(()));
+pub(crate) fn lost_without_timers(reason: &ScheduleError<()>, message_type: &'static str) -> TimerId {
+    trace::lost_without_timers(message_type, reason);
     TimerId::new()
 }
 

@@ -358,7 +358,7 @@ where
             Ok((service, owner)) => {
                 service.try_schedule(TimerRequest::now(plan, options), OwnerOf::<A, ByHandler>::new(owner), messages)
             }
-            Err(no_timers) => Err(no_timers.reject(messages)),
+            Err(reason) => Err(reason.map(|()| messages)),
         }
     }
 
@@ -373,7 +373,7 @@ where
             Ok((service, owner)) => {
                 service.schedule(TimerRequest::now(plan, options), OwnerOf::<A, ByHandler>::new(owner), messages)
             }
-            Err(no_timers) => registry::lost_without_timers(no_timers, type_name::<M>()),
+            Err(reason) => registry::lost_without_timers(&reason, type_name::<M>()),
         }
     }
 }
@@ -396,7 +396,7 @@ where
                 let closure = pack(Closure::new(run, Arc::clone(&service.home)));
                 service.schedule(TimerRequest::now(plan, options), OwnerOf::<A, ByClosure>::at(place, owner), closure)
             }
-            Err(no_timers) => registry::lost_without_timers(no_timers, R::type_name(place)),
+            Err(reason) => registry::lost_without_timers(&reason, R::type_name(place)),
         }
     }
 
@@ -417,7 +417,7 @@ where
         let place = Location::caller();
         let (service, owner) = match registry::owner_of_context(self.ctx) {
             Ok(known) => known,
-            Err(no_timers) => return Err(no_timers.reject(run)),
+            Err(reason) => return Err(reason.map(|()| run)),
         };
         let closure = pack(Closure::new(run, Arc::clone(&service.home)));
         let request = TimerRequest::now(plan, options);

@@ -143,7 +143,6 @@ impl<P: Copy, O> Engine<P, O> {
     }
 
     /// Returns the configuration.
-    #[cfg(test)]
     pub(crate) const fn config(&self) -> &crate::engine::EngineConfig {
         &self.config
     }

@@ -79,16 +79,6 @@ impl<M> ScheduleError<M> {
         }
     }
 
-    /// Returns the error without its message, and the message.
-    pub(crate) fn split(self) -> (ScheduleError<()>, M) {
-        let mut message = None;
-        let error = self.map(|content| message = Some(content));
-        match message {
-            Some(message) => (error, message),
-            None => unreachable!("each error has a message"),
-        }
-    }
-
     /// Converts the message in the error.
     pub(crate) fn map<N>(self, wrap: impl FnOnce(M) -> N) -> ScheduleError<N> {
         match self {

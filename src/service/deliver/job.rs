@@ -23,6 +23,7 @@ use crate::service::deliver::message_ref::{BoxedMessage, MessageRef, Ticket};
 use crate::service::deliver::message_stores::{DiscardFn, MessageStore, MessageStores, Route, StateGuard};
 use crate::service::deliver::wakeup::Wakeup;
 use crate::service::owner::subscribers::DeadLetterEvent;
+use crate::service::schedule::calendar::Calendar;
 use crate::service::schedule::repeating::Clocks;
 use crate::service::state::{Service, State};
 
@@ -91,8 +92,8 @@ pub(crate) type MessageOf<J> = <J as Job>::Message;
 pub(crate) trait Job: Send + Sized + 'static {
     type Message: TimerMessage;
     type To: Destination<Self::Message>;
-    /// The message, or its producer, before it is stored.
-    type Packed;
+    /// The message, or its source, before it is stored.
+    type Messages;
     /// A message that left the store, or its producer.
     type Taken;
     /// A message that was produced.
@@ -111,7 +112,8 @@ pub(crate) trait Job: Send + Sized + 'static {
         MessageStore::new::<Self>(message_type, discard, take_boxed, route)
     }
 
-    fn new(to: Self::To, packed: Self::Packed) -> Self;
+    /// `calendar` is that of the timer, if it has one.
+    fn new(to: Self::To, messages: Self::Messages, calendar: Option<Box<Calendar>>) -> Self;
 
     fn to(&self) -> &Self::To;
 

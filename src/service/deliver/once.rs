@@ -6,6 +6,7 @@ use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::job::{Committed, Deferred, Destination, Job, Via};
 use crate::service::deliver::message_ref::{BoxedContents, BoxedMessage, MessageRef, Ticket};
 use crate::service::deliver::wakeup::Wakeup;
+use crate::service::schedule::calendar::Calendar;
 use crate::service::state::{Service, State};
 
 /// A message and its destination.
@@ -21,7 +22,7 @@ where
 {
     type Message = M;
     type To = D;
-    type Packed = M;
+    type Messages = M;
     type Taken = Self;
     /// The outcome is set if the message is not to be delivered.
     type Produced = (Self, Option<Outcome>);
@@ -31,7 +32,7 @@ where
     const PRODUCES: bool = false;
 
     #[inline(always)]
-    fn new(to: D, message: M) -> Self {
+    fn new(to: D, message: M, _: Option<Box<Calendar>>) -> Self {
         Self { to, message }
     }
 

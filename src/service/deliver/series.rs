@@ -84,7 +84,7 @@ where
 {
     type Message = M;
     type To = D;
-    type Packed = Producer<M>;
+    type Messages = MessageSource<M>;
     type Taken = Taken<M>;
     type Produced = Produced<M>;
     type Producer = Producer<M>;
@@ -92,8 +92,8 @@ where
 
     const PRODUCES: bool = true;
 
-    fn new(to: D, producer: Producer<M>) -> Self {
-        Self { to, producer: Some(producer) }
+    fn new(to: D, source: MessageSource<M>, calendar: Option<Box<Calendar>>) -> Self {
+        Self { to, producer: Some(Producer { source, calendar }) }
     }
 
     fn to(&self) -> &D {

@@ -1,8 +1,10 @@
 //! Admission: a request becomes a timer in the engine and a message in its store, or is rejected with its message.
 //!
-//! All single requests pass [`Service::schedule`]: the [plan](Plan::first_run) computes the deadline, the
-//! [recipient](Addressee::admit) selects the store, and [`State::admit`] admits. [`Service::schedule_batch`] computes
-//! the deadlines of many single messages itself, from one reading of the clock, and admits them under one lock.
+//! A single request passes [`Service::try_schedule`]: the [plan](Plan::first_run) computes the deadline, the
+//! [recipient](Addressee::admit) selects the store, and [`State::admit`] admits. [`Service::schedule_batch`] takes the
+//! same steps with many single messages, from one reading of the clock and under one lock.
+//!
+//! The reason of a rejection is a [`ScheduleError`] without messages, joined with them when the lock is released.
 
 use std::any::{TypeId, type_name};
 use std::marker::PhantomData;
@@ -24,8 +26,9 @@ use crate::service::deliver::delivery::{ByClosure, ByHandler, OwnHandler};
 use crate::service::deliver::job::{Job, Own, Queued};
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::wakeup::Wakeup;
+use crate::service::schedule::calendar::Calendar;
 use crate::service::schedule::deadline::{DueTime, Schedule};
-use crate::service::schedule::plan::{Impossible, Plan};
+use crate::service::schedule::plan::{FirstRun, Plan};
 use crate::service::state::{Service, State};
 use crate::timing::Key;
 
@@ -66,12 +69,7 @@ pub(crate) struct BatchEntry<M: TimerMessage> {
 pub(crate) struct NewTimer<'o> {
     due_time: DueTime,
     recurrence: Option<Recurrence>,
-    /// Contains its owner; see [`Addressee::key_scope`].
-    key_scope: Option<KeyScope>,
-    /// The type of its messages, for its key.
-    key_type: TypeId,
-    /// Whether it keeps its owner's actor alive.
-    keeps_alive: bool,
+    to: To,
     id: Option<TimerId>,
     options: Option<&'o TimerOptions>,
 }
@@ -83,59 +81,46 @@ pub(crate) struct Admitted {
     replaced: Option<MessageRef>,
 }
 
-/// A rejected timer: the reason, and its parts.
-pub(crate) struct NotAdmitted<T, P> {
-    reason: NotAdmittedReason,
-    to: T,
-    packed: P,
-}
+/// An admitted timer; or the reason of its rejection, its recipient and its messages, for use after unlocking.
+type Admission<R, P> = Result<Admitted, (ScheduleError<()>, R, P)>;
 
-enum NotAdmittedReason {
-    Duplicate(TimerId),
-    Engine(RejectReason),
-}
-
-type Admission<T, P> = Result<Admitted, NotAdmitted<T, P>>;
-
-/// The recipient in a request: the actor that schedules, or a target. It selects the store, and the
-/// [`Destination`](crate::service::deliver::job::Destination) to be stored.
-pub(crate) trait Addressee<M: TimerMessage>: Sized {
+/// The facts about a recipient that its timers need.
+#[derive(Clone, Copy)]
+pub(crate) struct To {
+    /// The timers in which a key is unique for each kind of messages. Contains the owner. `None` if the recipient had
+    /// gone before it was named.
+    key_scope: Option<KeyScope>,
+    /// The type by which keys are distinguished.
+    key_type: TypeId,
+    /// Whether timers keep the recipient alive by default, if it is their owner.
+    keeps_alive: bool,
     /// Whether the messages cannot leave the thread.
-    const IS_THREAD_BOUND: bool = false;
-
-    /// Returns the place of the call, if it names the type of the messages.
-    fn place(&self) -> Option<Place> {
-        None
-    }
-
+    is_thread_bound: bool,
+    /// The place of the call, if it names the type of the messages.
+    place: Option<Place>,
     /// Returns the type of the messages, as shown to users.
-    fn message_type(_: Option<Place>) -> &'static str {
-        type_name::<M>()
-    }
+    message_type: fn(Option<Place>) -> &'static str,
+}
 
-    /// Returns the type by which keys are distinguished.
-    fn key_type() -> TypeId {
-        TypeId::of::<M>()
-    }
+/// The recipient in a request: the actor that schedules, or a target.
+pub(crate) trait Addressee<M: TimerMessage>: Sized {
+    /// The recipient of a rejected timer, to be dropped after unlocking.
+    type Rest;
 
-    /// Returns the timers in which a key is unique for each kind of messages; `None` if the recipient had gone before
-    /// it was named.
-    fn key_scope(&self) -> Option<KeyScope>;
+    /// Returns the facts about the recipient.
+    fn to(&self) -> To;
 
-    /// Returns whether a timer keeps the recipient alive, if it is an owner.
-    fn keeps_alive(&self, _: Option<&TimerOptions>) -> bool {
-        false
-    }
-
-    /// Admits a timer with its messages in the store for this recipient.
+    /// Admits a timer with its messages in the store for this recipient, and so selects the
+    /// [`Destination`](crate::service::deliver::job::Destination) to be stored.
     fn admit<P>(
         self,
         state: &mut State,
         policy: MailboxPolicy,
         timer: &NewTimer<'_>,
-        packed: P::Packed,
+        messages: P::Messages,
+        calendar: &mut Option<Box<Calendar>>,
         wakeup: &mut Wakeup,
-    ) -> Admission<Self, P::Packed>
+    ) -> Admission<Self::Rest, P::Messages>
     where
         P: Plan<M>;
 }
@@ -165,28 +150,18 @@ where
     H: OwnHandler<A, M>,
     M: TimerMessage,
 {
-    const IS_THREAD_BOUND: bool = H::IS_THREAD_BOUND;
+    type Rest = Own;
 
     #[inline(always)]
-    fn place(&self) -> Option<Place> {
-        self.place
-    }
-
-    fn message_type(place: Option<Place>) -> &'static str {
-        H::message_type(place)
-    }
-
-    fn key_type() -> TypeId {
-        H::key_type()
-    }
-
-    fn key_scope(&self) -> Option<KeyScope> {
-        Some(KeyScope::Owner(self.id))
-    }
-
-    #[inline(always)]
-    fn keeps_alive(&self, options: Option<&TimerOptions>) -> bool {
-        options.and_then(|options| options.keep_alive).unwrap_or(H::KEEPS_ALIVE)
+    fn to(&self) -> To {
+        To {
+            key_scope: Some(KeyScope::Owner(self.id)),
+            key_type: H::key_type(),
+            keeps_alive: H::KEEPS_ALIVE,
+            is_thread_bound: H::IS_THREAD_BOUND,
+            place: self.place,
+            message_type: H::message_type,
+        }
     }
 
     #[inline(always)]
@@ -195,21 +170,31 @@ where
         state: &mut State,
         _: MailboxPolicy,
         timer: &NewTimer<'_>,
-        packed: P::Packed,
+        messages: P::Messages,
+        calendar: &mut Option<Box<Calendar>>,
         wakeup: &mut Wakeup,
-    ) -> Admission<Self, P::Packed>
+    ) -> Admission<Self::Rest, P::Messages>
     where
         P: Plan<M>,
     {
         let store = state.stores.own::<A, H, P::Job<Own>>(self.place);
-        let admission = state.admit::<P::Job<Own>>(timer, store, Own, packed, wakeup);
-        admission.map_err(|NotAdmitted { reason, packed, .. }| NotAdmitted { reason, to: self, packed })
+        state.admit::<P::Job<Own>>(timer, store, Own, messages, calendar, wakeup)
     }
 }
 
 impl<M: TimerMessage> Addressee<M> for Target<M> {
-    fn key_scope(&self) -> Option<KeyScope> {
-        self.mailbox().map(KeyScope::from)
+    type Rest = Self;
+
+    #[inline(always)]
+    fn to(&self) -> To {
+        To {
+            key_scope: self.mailbox().map(KeyScope::from),
+            key_type: TypeId::of::<M>(),
+            keeps_alive: false,
+            is_thread_bound: false,
+            place: None,
+            message_type: |_| type_name::<M>(),
+        }
     }
 
     #[inline(always)]
@@ -218,17 +203,18 @@ impl<M: TimerMessage> Addressee<M> for Target<M> {
         state: &mut State,
         policy: MailboxPolicy,
         timer: &NewTimer<'_>,
-        packed: P::Packed,
+        messages: P::Messages,
+        calendar: &mut Option<Box<Calendar>>,
         wakeup: &mut Wakeup,
-    ) -> Admission<Self, P::Packed>
+    ) -> Admission<Self::Rest, P::Messages>
     where
         P: Plan<M>,
     {
         if self.is_queued(policy) {
-            return admit_queued::<P, M>(self, state, timer, packed, wakeup);
+            return admit_queued::<P, M>(self, state, timer, messages, calendar, wakeup);
         }
         let store = state.stores.plain::<P::Job<Self>>();
-        state.admit::<P::Job<Self>>(timer, store, self, packed, wakeup)
+        state.admit::<P::Job<Self>>(timer, store, self, messages, calendar, wakeup)
     }
 }
 
@@ -238,41 +224,42 @@ fn admit_queued<P, M>(
     target: Target<M>,
     state: &mut State,
     timer: &NewTimer<'_>,
-    packed: P::Packed,
+    messages: P::Messages,
+    calendar: &mut Option<Box<Calendar>>,
     wakeup: &mut Wakeup,
-) -> Admission<Target<M>, P::Packed>
+) -> Admission<Target<M>, P::Messages>
 where
     P: Plan<M>,
     M: TimerMessage,
 {
     let store = state.stores.queued::<P::Job<Queued<M>>>();
-    let to = Queued::new(target);
-    let admission = state.admit::<P::Job<Queued<M>>>(timer, store, to, packed, wakeup);
-    admission.map_err(|NotAdmitted { reason, to, packed }| NotAdmitted { reason, to: to.target, packed })
+    let admission = state.admit::<P::Job<Queued<M>>>(timer, store, Queued::new(target), messages, calendar, wakeup);
+    admission.map_err(|(reason, to, messages)| (reason, to.target, messages))
 }
 
 impl Service {
     /// Schedules the messages of one timer. If it is rejected, its message becomes a dead letter, and the id is that of
     /// no timer.
     #[inline(always)]
-    pub(crate) fn schedule<P, R, M>(&self, request: TimerRequest<'_, P>, to: R, messages: P::Messages) -> TimerId
+    pub(crate) fn schedule<P, R, M>(&self, request: TimerRequest<'_, P>, recipient: R, messages: P::Messages) -> TimerId
     where
         P: Plan<M>,
         R: Addressee<M>,
         M: TimerMessage,
     {
-        let place = to.place();
-        let scheduled = self.schedule_packed::<P, R, M>(request, to, P::pack(messages));
-        scheduled
-            .unwrap_or_else(|rejected| self.lose_rejected::<P, M>(rejected, R::message_type(place), R::IS_THREAD_BOUND))
+        let To { place, message_type, is_thread_bound, .. } = recipient.to();
+        match self.try_schedule::<P, R, M>(request, recipient, messages) {
+            Ok(id) => id,
+            Err(rejected) => self.lose_rejected::<P, M>(rejected, message_type(place), is_thread_bound),
+        }
     }
 
     /// Schedules the messages of one timer. If it is rejected, the error returns them.
     #[inline(always)]
     pub(crate) fn try_schedule<P, R, M>(
         &self,
-        request: TimerRequest<'_, P>,
-        to: R,
+        TimerRequest { plan, waited, id, options }: TimerRequest<'_, P>,
+        recipient: R,
         messages: P::Messages,
     ) -> Result<TimerId, ScheduleError<P::Messages>>
     where
@@ -280,103 +267,77 @@ impl Service {
         R: Addressee<M>,
         M: TimerMessage,
     {
-        self.unpacked::<P, M>(self.schedule_packed::<P, R, M>(request, to, P::pack(messages)))
-    }
-
-    #[inline(always)]
-    fn schedule_packed<P, R, M>(
-        &self,
-        TimerRequest { plan, waited, id, options }: TimerRequest<'_, P>,
-        to: R,
-        mut packed: P::Packed,
-    ) -> Result<TimerId, ScheduleError<P::Packed>>
-    where
-        P: Plan<M>,
-        R: Addressee<M>,
-        M: TimerMessage,
-    {
-        let (due_time, recurrence) = match plan.first_run(self, waited, options, &mut packed) {
-            Ok(first_run) => first_run,
-            Err(impossible) => return Err(self.report_impossible(impossible, packed)),
-        };
-        let delay = due_time.delay;
-        let timer = NewTimer {
-            due_time,
-            recurrence,
-            key_scope: to.key_scope(),
-            key_type: R::key_type(),
-            keeps_alive: to.keeps_alive(options),
-            id,
-            options,
-        };
+        let FirstRun { due_time, recurrence, mut calendar } =
+            match plan.first_run(self, self.clock.now(), waited, options) {
+                Ok(first_run) => first_run,
+                Err(reason) => return Err(self.reject(reason, messages)),
+            };
+        let timer = NewTimer { due_time, recurrence, to: recipient.to(), id, options };
         let mut wakeup = Wakeup::default();
         let mut state = self.state();
-        let admission = to.admit::<P>(&mut state, self.settings.mailbox_policy, &timer, packed, &mut wakeup);
+        let policy = self.settings.mailbox_policy;
+        let admission = recipient.admit::<P>(&mut state, policy, &timer, messages, &mut calendar, &mut wakeup);
         match admission.as_ref().ok().and_then(|admitted| admitted.replaced) {
             Some(payload) => self.discard(state, payload),
             None => drop(state),
         }
         self.notify(wakeup);
-        self.answer(delay, id, admission)
+        self.drop_contained(calendar);
+        self.answer(timer, admission)
     }
 
     /// Schedules some messages, in order, with one reading of the clock and one lock.
     pub(crate) fn schedule_batch<M: TimerMessage>(
         &self,
-        entries: Vec<BatchEntry<M>>,
+        mut entries: Vec<BatchEntry<M>>,
         answers: &mut Vec<Result<TimerId, ScheduleError<M>>>,
     ) {
         // Before the reading: an age that ends after it would make the message due too early.
         let ages: Vec<_> = entries.iter().map(|entry| self.clock.since_request(entry.requested)).collect();
         let now = self.clock.now();
+        let options: Vec<_> = entries.iter_mut().map(|entry| entry.options.take()).collect();
         let prepared: Vec<_> = entries
             .into_iter()
             .zip(ages)
-            .map(|(BatchEntry { target, schedule, options, message, .. }, waited)| {
-                let due_time = self.due_time(now, waited, schedule, options.as_deref());
-                (target, due_time, options, message)
+            .zip(&options)
+            .map(|((BatchEntry { target, schedule, message, .. }, waited), options)| {
+                let options = options.as_deref();
+                let due_time = self.due_time(now, waited, schedule, options);
+                (NewTimer { due_time, recurrence: None, to: target.to(), id: None, options }, target, message)
             })
             .collect();
         let (mut wakeup, mut replaced) = (Wakeup::default(), Vec::new());
         let mut state = self.state();
         let admissions: Vec<_> = prepared
             .into_iter()
-            .map(|(target, due_time, options, message)| {
-                let (delay, policy) = (due_time.delay, self.settings.mailbox_policy);
-                let (key_scope, options) = (target.key_scope(), options.as_deref());
-                let key_type = TypeId::of::<M>();
-                let timer =
-                    NewTimer { due_time, recurrence: None, key_scope, key_type, keeps_alive: false, id: None, options };
-                let admission = target.admit::<Schedule>(&mut state, policy, &timer, message, &mut wakeup);
+            .map(|(timer, target, message)| {
+                let policy = self.settings.mailbox_policy;
+                let admission = target.admit::<Schedule>(&mut state, policy, &timer, message, &mut None, &mut wakeup);
                 replaced.extend(admission.as_ref().ok().and_then(|admitted| admitted.replaced));
-                (delay, admission)
+                (timer, admission)
             })
             .collect();
         self.discard_all(state, replaced);
         self.notify(wakeup);
-        answers.extend(
-            admissions
-                .into_iter()
-                .map(|(delay, admission)| self.unpacked::<Schedule, M>(self.answer(delay, None, admission))),
-        );
+        answers.extend(admissions.into_iter().map(|(timer, admission)| self.answer(timer, admission)));
     }
 
     /// Answers a request.
     #[inline(always)]
-    fn answer<T, P>(
+    fn answer<R, P>(
         &self,
-        delay: Duration,
-        id: Option<TimerId>,
-        admission: Admission<T, P>,
+        NewTimer { due_time, id, .. }: NewTimer<'_>,
+        admission: Admission<R, P>,
     ) -> Result<TimerId, ScheduleError<P>> {
         match admission {
             Ok(Admitted { key, .. }) => {
+                let delay = due_time.delay;
                 self.meters.schedule_delay.record(delay.as_secs_f64());
                 let id = id.unwrap_or_else(|| TimerId::of_timer(self.number, key));
                 self.begin_span(key, id, delay);
                 Ok(id)
             }
-            Err(NotAdmitted { reason, packed, .. }) => Err(self.report_rejected(reason, packed)),
+            Err((reason, _, messages)) => Err(self.reject(reason, messages)),
         }
     }
 
@@ -384,54 +345,16 @@ impl Service {
     /// piece by piece where they could become part of an error.
     #[cold]
     #[inline(never)]
-    fn report_rejected<P>(&self, reason: NotAdmittedReason, message: P) -> ScheduleError<P> {
+    fn reject<P>(&self, reason: ScheduleError<()>, messages: P) -> ScheduleError<P> {
         match reason {
-            NotAdmittedReason::Duplicate(id) => {
-                self.meters.rejected_duplicate.increment(1);
-                ScheduleError::DuplicateId { id, message }
+            ScheduleError::DuplicateId { .. } => self.meters.rejected_duplicate.increment(1),
+            ScheduleError::ZeroPeriod { .. } | ScheduleError::NeverDue { .. } => {
+                self.meters.rejected_invalid.increment(1);
             }
-            NotAdmittedReason::Engine(RejectReason::Capacity) => {
-                ScheduleError::CapacityReached { capacity: self.settings.engine.capacity, message }
-            }
-            NotAdmittedReason::Engine(RejectReason::Closed | RejectReason::OwnerEnded) => {
-                ScheduleError::Stopped { message }
-            }
+            // The engine has counted it.
+            _ => {}
         }
-    }
-
-    /// Counts a request for an impossible timer, and returns it with the messages.
-    #[cold]
-    #[inline(never)]
-    fn report_impossible<P>(&self, impossible: Impossible, message: P) -> ScheduleError<P> {
-        self.meters.rejected_invalid.increment(1);
-        impossible.with(message)
-    }
-
-    /// Unpacks the messages of a rejected request.
-    #[inline(always)]
-    fn unpacked<P, M>(
-        &self,
-        answer: Result<TimerId, ScheduleError<P::Packed>>,
-    ) -> Result<TimerId, ScheduleError<P::Messages>>
-    where
-        P: Plan<M>,
-        M: TimerMessage,
-    {
-        match answer {
-            Ok(id) => Ok(id),
-            Err(rejected) => Err(self.unpack_rejected::<P, M>(rejected)),
-        }
-    }
-
-    /// Not inlined, as [`Service::report_rejected`].
-    #[cold]
-    #[inline(never)]
-    fn unpack_rejected<P, M>(&self, rejected: ScheduleError<P::Packed>) -> ScheduleError<P::Messages>
-    where
-        P: Plan<M>,
-        M: TimerMessage,
-    {
-        rejected.map(|packed| P::unpack(self, packed))
+        reason.map(|()| messages)
     }
 }
 
@@ -441,48 +364,52 @@ impl State {
     #[inline(always)]
     fn admit<J: Job>(
         &mut self,
-        timer: &NewTimer<'_>,
+        NewTimer { due_time, recurrence, to: facts, id, options }: &NewTimer<'_>,
         store: u32,
         to: J::To,
-        packed: J::Packed,
+        messages: J::Messages,
+        calendar: &mut Option<Box<Calendar>>,
         wakeup: &mut Wakeup,
-    ) -> Admission<J::To, J::Packed> {
-        let NewTimer { due_time, recurrence, key_scope, key_type, keeps_alive, id, options } = timer;
+    ) -> Admission<J::To, J::Messages> {
+        let To { key_scope, key_type, keeps_alive, .. } = *facts;
+        let owner = key_scope.and_then(|scope| scope.owner());
         let name = id.map(|id| id.as_uuid().as_u128());
         if let Some((id, name)) = id.zip(name)
             && self.engine.named(name).is_some_and(|key| self.engine.view(key).is_some())
         {
-            return Err(NotAdmitted { reason: NotAdmittedReason::Duplicate(id), to, packed });
+            return Err((ScheduleError::DuplicateId { id, message: () }, to, messages));
         }
         if !self.owners.ended.is_empty() {
             self.make_room();
         }
         // Admission and rejection both change the counters to publish.
         wakeup.poke |= self.reports.published.ask_to_publish();
-        let scoped = options.zip(*key_scope);
-        let label = scoped.and_then(|(options, scope)| self.key_types.scoped_key(options, scope, *key_type));
+        let scoped = options.zip(key_scope);
+        let label = scoped.and_then(|(options, scope)| self.key_types.scoped_key(options, scope, key_type));
         let old = label.as_ref().and_then(|key| self.engine.keyed(key));
         let slab = self.stores.slab::<J>(store);
         let Some((slab, slot)) = slab.and_then(|slab| slab.reserve().map(|slot| (slab, slot))) else {
-            let reason = self.engine.reject(RejectReason::Capacity);
-            return Err(NotAdmitted { reason: NotAdmittedReason::Engine(reason), to, packed });
+            let rejected = self.engine.reject(RejectReason::Capacity);
+            return Err((self.reason(rejected), to, messages));
         };
         let payload = MessageRef { store, slot };
+        // A recipient that is no owner is not kept alive.
+        let is_kept = options.and_then(|options| options.keep_alive).unwrap_or(keeps_alive) && owner.is_some();
         let key = match self.engine.schedule(
             self.tags.next(),
             due_time.now,
             due_time.deadline,
-            key_scope.and_then(KeyScope::owner),
-            Timer::new(payload, Marks::keeping(*keeps_alive)),
+            owner,
+            Timer::new(payload, Marks::keeping(is_kept)),
             old,
         ) {
             Ok(key) => key,
-            Err(reason) => {
+            Err(rejected) => {
                 slab.give_back(slot);
-                return Err(NotAdmitted { reason: NotAdmittedReason::Engine(reason), to, packed });
+                return Err((self.reason(rejected), to, messages));
             }
         };
-        slab.fill(slot, J::new(to, packed));
+        slab.fill(slot, J::new(to, messages, calendar.take()));
         if let Some(recurrence) = recurrence {
             // There is room for as many recurrences as timers.
             self.engine.set_recurrence(key, recurrence.clone());
@@ -500,6 +427,17 @@ impl State {
         wakeup.poke |= self.engine.counters().accepted.is_multiple_of(POKE_EVERY);
         self.expect_deadline(due_time.deadline, due_time.wall.is_some(), wakeup);
         Ok(Admitted { key, replaced })
+    }
+
+    /// Returns the reason of a rejection by the engine, as shown to users.
+    #[cold]
+    fn reason(&self, rejected: RejectReason) -> ScheduleError<()> {
+        match rejected {
+            RejectReason::Capacity => {
+                ScheduleError::CapacityReached { capacity: self.engine.config().capacity, message: () }
+            }
+            RejectReason::Closed | RejectReason::OwnerEnded => ScheduleError::Stopped { message: () },
+        }
     }
 
     /// Cancels the timer that had the key of a new one. A message that is under way already continues without the key.

@@ -13,67 +13,53 @@ use crate::model::source::MessageSource;
 use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::job::{Destination, Job};
 use crate::service::deliver::once::Once;
-use crate::service::deliver::series::{Producer, Series};
+use crate::service::deliver::series::Series;
 use crate::service::schedule::calendar::Calendar;
 use crate::service::schedule::deadline::{DueTime, Schedule, since_epoch};
 use crate::service::schedule::repeating::Clocks;
 use crate::service::state::Service;
 
-/// The times of a timer, and the form of its messages: passed by the caller, packed on their way, stored as a [`Job`].
+/// The times of a timer, and the form of its messages: passed by the caller, and stored in a [`Job`].
 pub(crate) trait Plan<M: TimerMessage>: Sized {
     /// The caller's form, which a rejection returns.
     type Messages;
-    type Packed;
-    type Job<D: Destination<M>>: Job<Message = M, To = D, Packed = Self::Packed>;
-
-    fn pack(messages: Self::Messages) -> Self::Packed;
-
-    /// Returns the messages of a rejected timer, and drops the rest. Not to be called under the lock.
-    fn unpack(service: &Service, packed: Self::Packed) -> Self::Messages;
+    type Job<D: Destination<M>>: Job<Message = M, To = D, Messages = Self::Messages>;
 
     /// Returns the message of a rejected timer, unless it would have to be made.
     fn into_message(messages: Self::Messages) -> Option<M>;
 
-    /// Returns the time of the first message, and the recurrence if there is one; completes `packed`. Reads clocks: not
-    /// to be called under the lock.
+    /// Returns the first run of a timer that was requested `waited` before `now`. Reads clocks: not to be called under
+    /// the lock.
+    ///
+    /// # Errors
+    /// The timer is impossible.
     fn first_run(
         self,
         service: &Service,
+        now: Duration,
         waited: Duration,
         options: Option<&TimerOptions>,
-        packed: &mut Self::Packed,
-    ) -> Result<(DueTime, Option<Recurrence>), Impossible>;
+    ) -> Result<FirstRun, ScheduleError<()>>;
 }
 
-/// The reason why a timer is impossible.
-pub(crate) enum Impossible {
-    ZeroPeriod,
-    NeverDue,
+/// The time of a timer's first message, and the rule for the times after it.
+pub(crate) struct FirstRun {
+    pub(crate) due_time: DueTime,
+    pub(crate) recurrence: Option<Recurrence>,
+    /// User code, moved into the job of an admitted timer.
+    pub(crate) calendar: Option<Box<Calendar>>,
 }
 
-impl Impossible {
-    pub(crate) fn with<P>(self, message: P) -> ScheduleError<P> {
-        match self {
-            Self::ZeroPeriod => ScheduleError::ZeroPeriod { message },
-            Self::NeverDue => ScheduleError::NeverDue { message },
-        }
+impl FirstRun {
+    /// Returns the only run of a timer.
+    pub(crate) const fn only(due_time: DueTime) -> Self {
+        Self { due_time, recurrence: None, calendar: None }
     }
 }
 
 impl<M: TimerMessage> Plan<M> for Schedule {
     type Messages = M;
-    type Packed = M;
     type Job<D: Destination<M>> = Once<M, D>;
-
-    #[inline(always)]
-    fn pack(message: M) -> M {
-        message
-    }
-
-    #[inline(always)]
-    fn unpack(_: &Service, message: M) -> M {
-        message
-    }
 
     fn into_message(message: M) -> Option<M> {
         Some(message)
@@ -83,27 +69,17 @@ impl<M: TimerMessage> Plan<M> for Schedule {
     fn first_run(
         self,
         service: &Service,
+        now: Duration,
         waited: Duration,
         options: Option<&TimerOptions>,
-        _: &mut M,
-    ) -> Result<(DueTime, Option<Recurrence>), Impossible> {
-        Ok((service.due_time(service.clock.now(), waited, self, options), None))
+    ) -> Result<FirstRun, ScheduleError<()>> {
+        Ok(FirstRun::only(service.due_time(now, waited, self, options)))
     }
 }
 
 impl<M: TimerMessage> Plan<M> for RepeatTimes {
     type Messages = MessageSource<M>;
-    type Packed = Producer<M>;
     type Job<D: Destination<M>> = Series<M, D>;
-
-    fn pack(source: MessageSource<M>) -> Producer<M> {
-        Producer { source, calendar: None }
-    }
-
-    fn unpack(service: &Service, producer: Producer<M>) -> MessageSource<M> {
-        service.drop_contained(producer.calendar);
-        producer.source
-    }
 
     fn into_message(source: MessageSource<M>) -> Option<M> {
         source.into_original()
@@ -113,13 +89,12 @@ impl<M: TimerMessage> Plan<M> for RepeatTimes {
     fn first_run(
         self,
         service: &Service,
+        now: Duration,
         waited: Duration,
         options: Option<&TimerOptions>,
-        producer: &mut Producer<M>,
-    ) -> Result<(DueTime, Option<Recurrence>), Impossible> {
-        let now = service.clock.now();
+    ) -> Result<FirstRun, ScheduleError<()>> {
         let later = service.draw_jitter(options);
-        let (due_time, recurrence) = match self.0 {
+        let (due_time, recurrence, calendar) = match self.0 {
             Times::FixedRate(repeat) => {
                 let mode = RepeatMode::FixedRate { period: repeat.period, missed: repeat.missed };
                 service.periodic(now, waited, later, repeat, mode)?
@@ -130,43 +105,41 @@ impl<M: TimerMessage> Plan<M> for RepeatTimes {
             // Postponed as a whole: the first time may be one that has passed without jitter.
             #[cfg(feature = "cron")]
             Times::Cron(next) => {
-                let calendar = Calendar::new(next).postponed(later);
-                service.on_calendar(now, waited, calendar, Duration::ZERO, &mut producer.calendar)?
+                service.on_calendar(now, waited, Calendar::new(next).postponed(later), Duration::ZERO)?
             }
-            Times::Computed(next) => {
-                service.on_calendar(now, waited, Calendar::new(next), later, &mut producer.calendar)?
-            }
+            Times::Computed(next) => service.on_calendar(now, waited, Calendar::new(next), later)?,
         };
         let recurrence = recurrence.slack(options.map_or(Duration::ZERO, |options| options.slack));
         let due_time = DueTime { deadline: recurrence.deadline(service.tick, due_time.deadline), ..due_time };
-        Ok((due_time, Some(recurrence)))
+        Ok(FirstRun { due_time, recurrence: Some(recurrence), calendar })
     }
 }
 
+/// The parts of the first run of a repeating timer.
+type Repeating = (DueTime, Recurrence, Option<Box<Calendar>>);
+
 impl Service {
-    /// Returns the time of the first message, postponed by `later`, and the recurrence of a timer with a calendar, which
-    /// moves to its place.
+    /// Returns the first run of a timer with a calendar, postponed by `later`.
     fn on_calendar(
         &self,
         now: Duration,
         waited: Duration,
         mut calendar: Calendar,
         later: Duration,
-        place: &mut Option<Box<Calendar>>,
-    ) -> Result<(DueTime, Recurrence), Impossible> {
+    ) -> Result<Repeating, ScheduleError<()>> {
         let wall = self.clock.wall();
         let requested = wall.checked_sub(waited).unwrap_or(SystemTime::UNIX_EPOCH);
         let first = self.contain(|| calendar.next(requested, wall)?.checked_add(later)).flatten();
         let Some(at) = first else {
             self.drop_contained(calendar);
-            return Err(Impossible::NeverDue);
+            return Err(ScheduleError::NeverDue { message: () });
         };
-        *place = Some(Box::new(calendar.postponed(later)));
         let due_time = self.due_time(now, Duration::ZERO, Schedule::At(at), None);
-        Ok((due_time, Recurrence::new(RepeatMode::Calendar, due_time.due).at(since_epoch(at))))
+        let recurrence = Recurrence::new(RepeatMode::Calendar, due_time.due).at(since_epoch(at));
+        Ok((due_time, recurrence, Some(Box::new(calendar.postponed(later)))))
     }
 
-    /// Returns the time of the first message, postponed by `later`, and the recurrence of a timer with a period.
+    /// Returns the first run of a timer with a period, postponed by `later`.
     fn periodic(
         &self,
         now: Duration,
@@ -174,10 +147,10 @@ impl Service {
         later: Duration,
         repeat: Repeat,
         mode: RepeatMode,
-    ) -> Result<(DueTime, Recurrence), Impossible> {
+    ) -> Result<Repeating, ScheduleError<()>> {
         let Repeat { period, first_after, times, until, .. } = repeat;
         if period.is_zero() {
-            return Err(Impossible::ZeroPeriod);
+            return Err(ScheduleError::ZeroPeriod { message: () });
         }
         let delay = first_after.unwrap_or(period).saturating_add(later);
         let due_time = self.due_time(now, waited, Schedule::After(delay), None);
@@ -189,8 +162,8 @@ impl Service {
             recurrence = recurrence.until(since_epoch(until));
         }
         if recurrence.is_empty(self.read(Clocks::of(&recurrence))) {
-            return Err(Impossible::NeverDue);
+            return Err(ScheduleError::NeverDue { message: () });
         }
-        Ok((due_time, recurrence))
+        Ok((due_time, recurrence, None))
     }
 }

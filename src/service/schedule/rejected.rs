@@ -17,7 +17,7 @@ impl Service {
     #[inline(never)]
     pub(crate) fn lose_rejected<P, M>(
         &self,
-        rejected: ScheduleError<P::Packed>,
+        rejected: ScheduleError<P::Messages>,
         message_type: &'static str,
         is_thread_bound: bool,
     ) -> TimerId
@@ -25,20 +25,24 @@ impl Service {
         P: Plan<M>,
         M: TimerMessage,
     {
-        let (id, reason) = (TimerId::new(), DeadLetterReason::Rejected);
-        let (error, packed) = rejected.split();
+        let (id, mut messages) = (TimerId::new(), None);
+        let reason = rejected.map(|content| messages = Some(content));
         if self.settings.internal {
-            self.drop_contained(packed);
+            self.drop_contained(messages);
             return id;
         }
-        let (mut message, mut rest) = (None, None);
+        let mut message = None;
         if self.has_subscribers() && !self.is_stopped() && !is_thread_bound {
-            message = P::into_message(P::unpack(self, packed)).map(|message| Box::new(message) as _);
-        } else {
-            rest = Some(packed);
+            message = messages.take().and_then(P::into_message).map(|message| Box::new(message) as _);
         }
-        let text = self.has_subscribers().then(|| error.to_string().into());
-        let letter = DeadLetterEvent { id, deadline: None, reason, message_type, message, error: text };
+        let letter = DeadLetterEvent {
+            id,
+            deadline: None,
+            reason: DeadLetterReason::Rejected,
+            message_type,
+            message,
+            error: self.has_subscribers().then(|| reason.to_string().into()),
+        };
         let mut state = self.state();
         state.engine.lose_rejected();
         state.reports.published.ask_to_publish();
@@ -46,10 +50,10 @@ impl Service {
         let mut refused = if wanted { state.reports.rejected.add(letter) } else { Some(letter) };
         drop(state);
         if let (false, Some(letter)) = (wanted, &mut refused) {
-            self.report_unsent(&error, letter);
+            self.report_unsent(&reason, letter);
         }
         self.notify(Wakeup { poke: true, ..Wakeup::default() });
-        self.drop_contained((refused, rest));
+        self.drop_contained((refused, messages));
         id
     }
 
