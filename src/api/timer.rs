@@ -1,8 +1,8 @@
 //! The builder of timers: the second half of `ctx.timer` and `Timers::timer`.
 
 use std::any::type_name;
-use std::convert::identity;
 use std::fmt;
+use std::ops::Deref;
 use std::panic::Location;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -21,7 +21,7 @@ use crate::model::source::MessageSource;
 use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::delivery::{ByClosure, ByHandler};
-use crate::service::schedule::admission::{OwnerOf, TimerRequest};
+use crate::service::schedule::admission::{Addressee, OwnerOf, TimerRequest};
 use crate::service::schedule::deadline::Schedule;
 use crate::service::schedule::plan::Plan;
 use crate::service::state::Service;
@@ -314,20 +314,38 @@ impl<S: fmt::Debug> fmt::Debug for TimerBuilder<S> {
     note = "for a message that is not `Send` to its own actor: `run(delay, move |_, ctx| ctx.notify(message))`"
 )]
 pub(crate) trait ScheduledBy<S>: TimerMessage + Sized {
+    /// Returns the timer actor and the recipient.
+    ///
+    /// # Errors
+    /// There is no timer actor.
+    fn recipient(scheduler: S) -> Result<(impl Deref<Target = Arc<Service>>, impl Addressee<Self>), ScheduleError<()>>;
+
+    #[inline(always)]
     fn try_schedule_by<P: Plan<Self>>(
         scheduler: S,
         plan: P,
         options: Option<&TimerOptions>,
         messages: P::Messages,
-    ) -> Result<TimerId, ScheduleError<P::Messages>>;
+    ) -> Result<TimerId, ScheduleError<P::Messages>> {
+        match Self::recipient(scheduler) {
+            Ok((service, recipient)) => service.try_schedule(TimerRequest::now(plan, options), recipient, messages),
+            Err(reason) => Err(reason.map(|()| messages)),
+        }
+    }
 
     /// As [`try_schedule_by`](Self::try_schedule_by), and makes a rejected message a dead letter.
+    #[inline(always)]
     fn schedule_by<P: Plan<Self>>(
         scheduler: S,
         plan: P,
         options: Option<&TimerOptions>,
         messages: P::Messages,
-    ) -> TimerId;
+    ) -> TimerId {
+        match Self::recipient(scheduler) {
+            Ok((service, recipient)) => service.schedule(TimerRequest::now(plan, options), recipient, messages),
+            Err(reason) => registry::lost_without_timers(&reason, type_name::<Self>()),
+        }
+    }
 }
 
 /// Schedules an actor's messages to itself.
@@ -348,33 +366,11 @@ where
     M: HandledBy<A>,
 {
     #[inline(always)]
-    fn try_schedule_by<P: Plan<M>>(
+    fn recipient(
         scheduler: ContextScheduler<'_, A>,
-        plan: P,
-        options: Option<&TimerOptions>,
-        messages: P::Messages,
-    ) -> Result<TimerId, ScheduleError<P::Messages>> {
-        match registry::owner_of_context(scheduler.ctx) {
-            Ok((service, owner)) => {
-                service.try_schedule(TimerRequest::now(plan, options), OwnerOf::<A, ByHandler>::new(owner), messages)
-            }
-            Err(reason) => Err(reason.map(|()| messages)),
-        }
-    }
-
-    #[inline(always)]
-    fn schedule_by<P: Plan<M>>(
-        scheduler: ContextScheduler<'_, A>,
-        plan: P,
-        options: Option<&TimerOptions>,
-        messages: P::Messages,
-    ) -> TimerId {
-        match registry::owner_of_context(scheduler.ctx) {
-            Ok((service, owner)) => {
-                service.schedule(TimerRequest::now(plan, options), OwnerOf::<A, ByHandler>::new(owner), messages)
-            }
-            Err(reason) => registry::lost_without_timers(&reason, type_name::<M>()),
-        }
+    ) -> Result<(impl Deref<Target = Arc<Service>>, impl Addressee<M>), ScheduleError<()>> {
+        let (service, owner) = registry::owner_of_context(scheduler.ctx)?;
+        Ok((service, OwnerOf::<A, ByHandler>::new(owner)))
     }
 }
 
@@ -383,17 +379,17 @@ where
     A: Actor,
     A::Context: AsyncContext<A> + AsyncContextParts<A>,
 {
-    /// Schedules a closure, or a message that is not `Send`: `pack` makes it the messages of the plan.
+    /// Schedules a closure.
     #[track_caller]
-    fn run<P, R>(self, plan: P, options: Option<&TimerOptions>, run: R, pack: fn(Closure<R>) -> P::Messages) -> TimerId
+    fn run<P, R>(self, plan: P, options: Option<&TimerOptions>, run: R) -> TimerId
     where
-        P: Plan<Closure<R>>,
+        P: Plan<Closure<R>, Messages: From<Closure<R>>>,
         R: Run<A>,
     {
         let place = Location::caller();
         match registry::owner_of_context(self.ctx) {
             Ok((service, owner)) => {
-                let closure = pack(Closure::new(run, Arc::clone(&service.home)));
+                let closure = Closure::new(run, Arc::clone(&service.home)).into();
                 service.schedule(TimerRequest::now(plan, options), OwnerOf::<A, ByClosure>::at(place, owner), closure)
             }
             Err(reason) => registry::lost_without_timers(&reason, R::type_name(place)),
@@ -402,16 +398,9 @@ where
 
     /// As [`run`](Self::run), but hands it back if it is rejected.
     #[track_caller]
-    fn try_run<P, R>(
-        self,
-        plan: P,
-        options: Option<&TimerOptions>,
-        run: R,
-        pack: fn(Closure<R>) -> P::Messages,
-        unpack: fn(P::Messages) -> Option<Closure<R>>,
-    ) -> Result<TimerId, ScheduleError<R>>
+    fn try_run<P, R>(self, plan: P, options: Option<&TimerOptions>, run: R) -> Result<TimerId, ScheduleError<R>>
     where
-        P: Plan<Closure<R>>,
+        P: Plan<Closure<R>, Messages: From<Closure<R>>>,
         R: Run<A>,
     {
         let place = Location::caller();
@@ -419,11 +408,11 @@ where
             Ok(known) => known,
             Err(reason) => return Err(reason.map(|()| run)),
         };
-        let closure = pack(Closure::new(run, Arc::clone(&service.home)));
+        let closure = Closure::new(run, Arc::clone(&service.home)).into();
         let request = TimerRequest::now(plan, options);
         let scheduled = service.try_schedule(request, OwnerOf::<A, ByClosure>::at(place, owner), closure);
-        let unpacked = |rejected| unpack(rejected).and_then(Closure::into_inner);
-        scheduled.map_err(|rejected| rejected.map(|messages| of_this_thread(unpacked(messages))))
+        let inner = |messages| P::into_message(messages).and_then(Closure::into_inner);
+        scheduled.map_err(|rejected| rejected.map(|messages| of_this_thread(inner(messages))))
     }
 
     #[track_caller]
@@ -431,7 +420,7 @@ where
     where
         F: FnOnce(&mut A, &mut A::Context) + 'static,
     {
-        self.run(schedule, options, Single(run), identity)
+        self.run(schedule, options, Single(run))
     }
 
     #[track_caller]
@@ -439,7 +428,7 @@ where
     where
         F: FnMut(&mut A, &mut A::Context) + 'static,
     {
-        self.run(times, options, Repeated::new(run), MessageSource::from)
+        self.run(times, options, Repeated::new(run))
     }
 
     #[track_caller]
@@ -452,7 +441,7 @@ where
     where
         F: FnOnce(&mut A, &mut A::Context) + 'static,
     {
-        let scheduled = self.try_run(schedule, options, Single(run), identity, Some);
+        let scheduled = self.try_run(schedule, options, Single(run));
         scheduled.map_err(|rejected| rejected.map(|Single(run)| run))
     }
 
@@ -466,8 +455,7 @@ where
     where
         F: FnMut(&mut A, &mut A::Context) + 'static,
     {
-        let repeated = Repeated::new(run);
-        let scheduled = self.try_run(times, options, repeated, MessageSource::from, MessageSource::into_original);
+        let scheduled = self.try_run(times, options, Repeated::new(run));
         scheduled.map_err(|rejected| rejected.map(|repeated| of_this_thread(repeated.into_closure())))
     }
 }
@@ -486,33 +474,21 @@ impl<A: Actor> fmt::Debug for ContextScheduler<'_, A> {
 
 /// Schedules messages to a target.
 pub struct TargetScheduler<'t, M: TimerMessage> {
-    service: &'t Service,
+    service: &'t Arc<Service>,
     target: Target<M>,
 }
 
 impl<'t, M: TimerMessage> TargetScheduler<'t, M> {
-    pub(crate) const fn new(service: &'t Service, target: Target<M>) -> Self {
+    pub(crate) const fn new(service: &'t Arc<Service>, target: Target<M>) -> Self {
         Self { service, target }
     }
 }
 
 impl<M: TimerMessage> ScheduledBy<TargetScheduler<'_, M>> for M {
-    fn try_schedule_by<P: Plan<M>>(
-        scheduler: TargetScheduler<'_, M>,
-        plan: P,
-        options: Option<&TimerOptions>,
-        messages: P::Messages,
-    ) -> Result<TimerId, ScheduleError<P::Messages>> {
-        scheduler.service.try_schedule(TimerRequest::now(plan, options), scheduler.target, messages)
-    }
-
-    fn schedule_by<P: Plan<M>>(
-        scheduler: TargetScheduler<'_, M>,
-        plan: P,
-        options: Option<&TimerOptions>,
-        messages: P::Messages,
-    ) -> TimerId {
-        scheduler.service.schedule(TimerRequest::now(plan, options), scheduler.target, messages)
+    fn recipient(
+        TargetScheduler { service, target }: TargetScheduler<'_, M>,
+    ) -> Result<(impl Deref<Target = Arc<Service>>, impl Addressee<M>), ScheduleError<()>> {
+        Ok((service, target))
     }
 }
 
