@@ -23,7 +23,7 @@ pub(crate) struct Reports {
 
 impl Reports {
     pub(crate) fn new() -> Self {
-        Self { published: Published::default(), warnings: Warnings::new(), rejected: RejectedLetters::default() }
+        Self { published: Published::default(), warnings: Warnings::default(), rejected: RejectedLetters::default() }
     }
 }
 

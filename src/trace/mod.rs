@@ -10,7 +10,7 @@
 //!
 //! All of it has the target `actix_timers`, and all but the warnings the level `DEBUG`.
 //!
-//! `on` with `warnings`, and `off`, define the same names, so that no other code depends on the feature.
+//! `off` has the names of `tracing` for a build without the feature, so that no other code depends on it.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -18,28 +18,29 @@ use std::time::Duration;
 use crate::model::error::ScheduleError;
 use crate::model::id::TimerId;
 
+#[cfg(feature = "tracing")]
+use ::tracing;
 #[cfg(not(feature = "tracing"))]
-mod off;
-#[cfg(feature = "tracing")]
-mod on;
-#[cfg(feature = "tracing")]
-mod warnings;
+use off as tracing;
 
 #[cfg(not(feature = "tracing"))]
-pub(crate) use off::{
-    DeadLetterLimiter, Delivering, IS_ON, Panics, PendingWarnings, TimerSpans, Warnings, abandoned, dead_letter,
-    lost_without_timers, many_timer_actors, reads_dead_letters,
-};
-#[cfg(feature = "tracing")]
-pub(crate) use on::{Delivering, IS_ON, TimerSpans, abandoned, dead_letter, lost_without_timers, reads_dead_letters};
+mod off;
+#[cfg_attr(not(feature = "tracing"), allow(unused, clippy::drop_non_drop, reason = "for `tracing` only"))]
+mod spans;
+#[cfg_attr(not(feature = "tracing"), allow(unused, unreachable_pub, reason = "for `tracing` only"))]
+mod warnings;
+
+pub(crate) use spans::{Delivering, TimerSpans, abandoned, dead_letter, lost_without_timers, reads_dead_letters};
 #[cfg(feature = "tracing")]
 pub use warnings::Limit;
-#[cfg(feature = "tracing")]
 pub(crate) use warnings::{DeadLetterLimiter, Panics, PendingWarnings, Warnings, many_timer_actors};
+
+/// True if the feature is on. Without it the compiler removes all that would only serve a subscriber.
+pub(crate) const IS_ON: bool = cfg!(feature = "tracing");
 
 /// A recipient that does not take its messages.
 #[derive(Debug, Clone, Copy)]
-#[cfg_attr(not(feature = "tracing"), expect(dead_code, reason = "only tracing warns of it"))]
+#[cfg_attr(not(feature = "tracing"), allow(dead_code, reason = "for `tracing` only"))]
 pub(crate) struct StuckRecipient {
     /// The id of the oldest waiting message.
     pub(crate) id: TimerId,

@@ -11,12 +11,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tracing::field::display;
-use tracing::warn;
-
 use crate::engine::{Counters, DeadLetterReason};
 use crate::model::id::TimerId;
-use crate::trace::StuckRecipient;
+use crate::trace::tracing::warn;
+use crate::trace::{IS_ON, StuckRecipient};
 
 /// The minimum time between two warnings of one kind.
 const EVERY: Duration = Duration::from_secs(10);
@@ -93,13 +91,10 @@ pub(crate) struct Warnings {
 }
 
 impl Warnings {
-    pub(crate) fn new() -> Self {
-        Self::default()
-    }
-
     /// Notes a step of the wall clock.
     pub(crate) fn note_step(&mut self, now: Duration, nanos: i128) {
-        if nanos.unsigned_abs() >= STEP.as_nanos()
+        if IS_ON
+            && nanos.unsigned_abs() >= STEP.as_nanos()
             && let Some(suppressed) = self.stepped.pass(now)
         {
             let seconds = nanos as f64 / 1e9;
@@ -133,6 +128,9 @@ impl Warnings {
         driven: Duration,
         is_blocked: bool,
     ) {
+        if !IS_ON {
+            return;
+        }
         let due = due();
         let since = if is_blocked {
             // Buckets handled by the watchdog are no longer overdue, but their driver is still absent.
@@ -162,6 +160,9 @@ impl Warnings {
         counters: impl FnOnce() -> Counters,
         capacity: usize,
     ) -> PendingWarnings {
+        if !IS_ON {
+            return PendingWarnings::default();
+        }
         self.note_capacity(now, &counters(), capacity);
         if self.panicked.is_open(now)
             && let Some(panicked) = panics.take()
@@ -191,12 +192,11 @@ pub(crate) struct Panics {
 }
 
 impl Panics {
-    pub(crate) fn new() -> Self {
-        Self::default()
-    }
-
-    /// Notes a panic. Returns true: a turn has to emit it.
+    /// Notes a panic. Returns true if a turn has to emit it.
     pub(crate) fn note(&self, panic: &(dyn Any + Send)) -> bool {
+        if !IS_ON {
+            return false;
+        }
         let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref().map(String::as_str));
         let text = text.unwrap_or("it has no text").chars().take(TEXT).collect();
         self.unreported().get_or_insert((0, text)).0 += 1;
@@ -226,10 +226,6 @@ impl Panics {
 pub(crate) struct DeadLetterLimiter(Mutex<[Limit; DeadLetterReason::ALL.len()]>);
 
 impl DeadLetterLimiter {
-    pub(crate) fn new() -> Self {
-        Self::default()
-    }
-
     /// Returns the number suppressed since the last warning, if this one may be emitted.
     fn pass(&self, now: Duration, reason: DeadLetterReason) -> Option<u64> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)[reason as usize].pass(now)
@@ -245,16 +241,16 @@ impl DeadLetterLimiter {
         message_type: &'static str,
         error: Option<&str>,
     ) {
-        let Some(suppressed) = self.pass(now, reason) else { return };
-        let (id, reason) = (display(id), reason.as_str());
-        warn!(target: "actix_timers", timer, id, reason, message_type, suppressed, error, "a message became a dead letter");
+        let Some(suppressed) = IS_ON.then(|| self.pass(now, reason)).flatten() else { return };
+        let reason = reason.as_str();
+        warn!(target: "actix_timers", timer, %id, reason, message_type, suppressed, error, "a message became a dead letter");
     }
 }
 
 /// Warns of the first timer actor above the usual number of a process. Not to be called under a lock.
 pub(crate) fn many_timer_actors(timer: &str, running: usize) {
     static WARNED: AtomicBool = AtomicBool::new(false);
-    if running <= MANY || WARNED.load(Ordering::Relaxed) {
+    if !IS_ON || running <= MANY || WARNED.load(Ordering::Relaxed) {
         return;
     }
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
@@ -283,11 +279,11 @@ fn tell(timer: &str, warning: &Warning) {
             warn!(target: "actix_timers", timer, step_seconds = seconds, suppressed, "the wall clock was stepped");
         }
         Warning::Stuck(StuckRecipient { id, message_type, waited, behind }) => {
-            let (id, waited_seconds) = (display(id), waited.as_secs_f64());
+            let waited_seconds = waited.as_secs_f64();
             warn!(
                 target: "actix_timers",
                 timer,
-                id,
+                %id,
                 message_type,
                 waited_seconds,
                 behind,

@@ -7,17 +7,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustc_hash::FxHashMap;
-use tracing::span::EnteredSpan;
-use tracing::{Level, Span, debug, debug_span, enabled, field, warn};
 
 use crate::engine::DeadLetterReason;
 use crate::model::error::ScheduleError;
 use crate::model::id::TimerId;
 use crate::timing::Key;
-use crate::trace::print_lost;
-
-/// True if the feature is on.
-pub(crate) const IS_ON: bool = true;
+use crate::trace::tracing::span::EnteredSpan;
+use crate::trace::tracing::{Span, debug, debug_span, enabled, warn};
+use crate::trace::{IS_ON, print_lost, tracing};
 
 /// The spans of pending timers. The engine reports timers that have ended.
 #[derive(Debug, Default)]
@@ -27,10 +24,6 @@ pub(crate) struct TimerSpans(Mutex<FxHashMap<Key, Span>>);
 pub(crate) type Delivering = Option<EnteredSpan>;
 
 impl TimerSpans {
-    pub(crate) fn new() -> Self {
-        Self::default()
-    }
-
     fn spans(&self) -> MutexGuard<'_, FxHashMap<Key, Span>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -42,7 +35,7 @@ impl TimerSpans {
 
 /// Returns true if a subscriber reads spans of timers.
 fn is_read() -> bool {
-    enabled!(target: "actix_timers", Level::DEBUG)
+    enabled!(target: "actix_timers", tracing::Level::DEBUG)
 }
 
 impl TimerSpans {
@@ -90,9 +83,10 @@ impl TimerSpans {
     }
 
     /// Closes the spans of timers that have ended.
+    #[inline]
     pub(crate) fn end(&self, ended: &[Key]) {
-        for key in ended {
-            drop(self.remove(*key));
+        if IS_ON {
+            ended.iter().for_each(|key| drop(self.remove(*key)));
         }
     }
 
@@ -117,7 +111,7 @@ impl TimerSpans {
 
 /// Returns true if a subscriber reads dead letters.
 pub(crate) fn reads_dead_letters() -> bool {
-    enabled!(target: "actix_timers", Level::WARN)
+    enabled!(target: "actix_timers", tracing::Level::WARN)
 }
 
 /// Reports timers that ended with their actor after its last address was dropped.
@@ -127,12 +121,12 @@ pub(crate) fn abandoned(timer: &str, actor_type: &'static str, timers: usize) {
 
 /// Reports a message that was lost because this thread has no timer actor.
 pub(crate) fn lost_without_timers(message_type: &'static str, rejected: &ScheduleError<()>) {
-    if !enabled!(target: "actix_timers", Level::WARN) {
+    if !enabled!(target: "actix_timers", tracing::Level::WARN) {
         print_lost(message_type, rejected);
     }
-    warn!(target: "actix_timers", message_type, error = field::display(rejected), "a message was lost without a timer actor");
+    warn!(target: "actix_timers", message_type, error = %rejected, "a message was lost without a timer actor");
 }
 
 pub(crate) fn dead_letter(timer: &str, id: TimerId, reason: DeadLetterReason, message_type: &'static str) {
-    debug!(target: "actix_timers", timer, id = field::display(id), reason = reason.as_str(), message_type, "dead letter");
+    debug!(target: "actix_timers", timer, %id, reason = reason.as_str(), message_type, "dead letter");
 }
