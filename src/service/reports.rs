@@ -88,11 +88,19 @@ impl Service {
         if !trace::IS_ON {
             return;
         }
-        let OldestWaiting { key, owner, .. } = oldest;
-        let store = state.engine.payload(key).and_then(|payload| state.stores.store(payload.store));
-        let message_type = store.map_or("", |store| store.message_type);
-        let behind = state.engine.inbox_len(owner) - usize::from(state.engine.first_due(owner) == Some(key));
-        let id = self.id_of(state, key);
+        let (owner, waiting) = (oldest.owner, state.engine.inbox_len(oldest.owner));
+        let (id, store, behind) = match state.owners.mailbox_deliveries.get(&owner) {
+            Some(delivery) => (delivery.id, Some(delivery.store), waiting),
+            None => {
+                let Some(key) = state.engine.first_due(owner) else { return };
+                (
+                    self.id_of(state, key),
+                    state.engine.payload(key).map(|payload| payload.store),
+                    waiting.saturating_sub(1),
+                )
+            }
+        };
+        let message_type = store.and_then(|store| state.stores.store(store)).map_or("", |store| store.message_type);
         state.reports.warnings.note_stuck(StuckRecipient { id, message_type, waited, behind });
     }
 

@@ -7,10 +7,12 @@ use std::time::Duration;
 use rustc_hash::FxHashMap;
 
 use crate::engine::OwnerId;
+use crate::model::id::TimerId;
 use crate::model::mailbox_id::MailboxId;
 use crate::model::reply::{BoxedReply, ReplyFuture};
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::owner::accepting::Accepting;
+use crate::timing::Tick;
 
 #[derive(Default)]
 pub(crate) struct Owners {
@@ -31,6 +33,10 @@ pub(crate) struct Owners {
 
 /// A message on its way through the mailbox of its owner.
 pub(crate) struct MailboxDelivery {
+    /// Its deadline, id and store, for a warning that the actor is stuck.
+    pub(crate) deadline: Tick,
+    pub(crate) id: TimerId,
+    pub(crate) store: u32,
     /// The request for its handling; `None` until the message is in the mailbox.
     pub(crate) request: Option<ReplyFuture>,
     pub(crate) answer: Option<BoxedReply>,

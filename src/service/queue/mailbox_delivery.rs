@@ -78,7 +78,9 @@ impl Service {
         };
         let completion_waker = CompletionWaker { service: Arc::downgrade(self), owner, by };
         let completion_waker = Waker::from(Arc::new(completion_waker));
-        let delivery = MailboxDelivery { request: None, answer: None, completion_waker, seen: false };
+        let (deadline, id, store) = (due.deadline, self.id_of(&guard, due.key), due.payload.store);
+        let delivery =
+            MailboxDelivery { deadline, id, store, request: None, answer: None, completion_waker, seen: false };
         guard.owners.mailbox_deliveries.insert(owner, delivery);
         let sent = self.contain(|| send(self, guard, due)).flatten();
         if sent.is_some() {

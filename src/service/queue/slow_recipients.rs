@@ -1,6 +1,6 @@
 //! Slow recipients: recipients with waiting due messages, and the one that has let a message wait longest.
 //!
-//! A message waits in the inbox of its owner or in a queue. A recipient is listed by the deadline of the first message that it lets wait. Following that
+//! A message waits in the inbox of its owner, on its way through the owner's mailbox (a mailbox delivery), or in a queue. A recipient is listed by the deadline of the first message that it lets wait. Following that
 //! message would be work for each message; the entry is checked when it comes to the front.
 //!
 //! A slow recipient is *stuck* when its message has waited for the time in the settings. The driver then publishes and
@@ -13,7 +13,7 @@ use std::time::Duration;
 use crate::engine::OwnerId;
 use crate::model::mailbox_id::MailboxId;
 use crate::service::state::{Service, State};
-use crate::timing::{Key, Tick};
+use crate::timing::Tick;
 
 /// The least time between two findings.
 const EVERY: Duration = Duration::from_secs(10);
@@ -22,7 +22,6 @@ const EVERY: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OldestWaiting {
     pub(crate) deadline: Tick,
-    pub(crate) key: Key,
     /// The recipient's owner, or its queue.
     pub(crate) owner: OwnerId,
 }
@@ -89,7 +88,7 @@ impl State {
 
     /// Lists a recipient that is not listed yet, if a message waits for it.
     pub(crate) fn list_as_slow(&mut self, owner: OwnerId) {
-        let Some((deadline, _)) = self.first_waiting(owner) else { return };
+        let Some(deadline) = self.first_waiting(owner) else { return };
         if let Some(owner_state) = self.engine.owner_mut(owner) {
             owner_state.slow_since = Some(deadline);
             self.queues.slow.by_deadline.insert((deadline, owner));
@@ -109,10 +108,9 @@ impl State {
         for _ in 0..budget {
             let (listed, owner) = *self.queues.slow.by_deadline.first()?;
             match self.first_waiting(owner) {
-                Some((deadline, key)) if deadline <= listed => return Some(OldestWaiting { deadline, key, owner }),
+                Some(deadline) if deadline <= listed => return Some(OldestWaiting { deadline, owner }),
                 first => {
                     self.queues.slow.by_deadline.pop_first();
-                    let first = first.map(|(deadline, _)| deadline);
                     if let Some(owner_state) = self.engine.owner_mut(owner) {
                         owner_state.slow_since = first;
                     }
@@ -123,11 +121,11 @@ impl State {
         None
     }
 
-    /// Returns the first message that waits for a recipient, and its deadline.
-    fn first_waiting(&self, owner: OwnerId) -> Option<(Tick, Key)> {
+    /// Returns the deadline of the first message that waits for a recipient, or is in its mailbox alone.
+    fn first_waiting(&self, owner: OwnerId) -> Option<Tick> {
         self.engine.owner(owner).filter(|owner_state| !owner_state.ended)?;
-        let key = self.engine.first_due(owner)?;
-        Some((self.engine.view(key)?.deadline, key))
+        let under_way = self.owners.mailbox_deliveries.get(&owner).map(|delivery| delivery.deadline);
+        under_way.or_else(|| self.engine.oldest_due(owner))
     }
 }
 
@@ -165,6 +163,7 @@ impl Service {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::timing::Key;
 
     #[test]
     fn one_is_found_stuck_whenever_the_time_has_doubled_and_others_in_turn() {
