@@ -57,7 +57,7 @@ impl Service {
         guard.set_asked(owner, true);
         drop(guard);
         // An address is created for this, and may be the last.
-        let is_asked = self.contain(|| ask()).unwrap_or(true);
+        let is_asked = self.contain(ask).unwrap_or(true);
         let mut guard = self.state();
         if !is_asked {
             guard.set_asked(owner, false);
