@@ -137,7 +137,7 @@ where
 
     fn handle(&mut self, batch: ScheduleBatch<M>, ctx: &mut Context<Self>) -> Self::Result {
         let service = Arc::clone(self.service());
-        self.take_in(batch.len().clamp(1, service.settings.request_budget), ctx);
+        self.count_requests(batch.len().clamp(1, service.settings.request_budget), ctx);
         let answers = Vec::with_capacity(batch.len());
         BatchReply { service, entries: batch.entries.into_iter(), answers }
     }

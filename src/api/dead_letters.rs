@@ -16,7 +16,7 @@ impl Handler<SubscribeDeadLetters> for TimerActor {
     type Result = ();
 
     fn handle(&mut self, SubscribeDeadLetters(recipient): SubscribeDeadLetters, ctx: &mut Context<Self>) {
-        self.take_in(1, ctx);
+        self.count_requests(1, ctx);
         self.service().subscribe(&recipient);
         // It may be the last address of its actor.
         self.service().drop_contained(recipient);

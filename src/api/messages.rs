@@ -54,7 +54,7 @@ impl Handler<Cancel> for TimerActor {
     type Result = MessageResult<Cancel>;
 
     fn handle(&mut self, Cancel(id): Cancel, ctx: &mut Context<Self>) -> Self::Result {
-        self.take_in(1, ctx);
+        self.count_requests(1, ctx);
         MessageResult(cancel_from(self.service(), id))
     }
 }
@@ -63,7 +63,7 @@ impl Handler<Reschedule> for TimerActor {
     type Result = MessageResult<Reschedule>;
 
     fn handle(&mut self, request: Reschedule, ctx: &mut Context<Self>) -> Self::Result {
-        self.take_in(1, ctx);
+        self.count_requests(1, ctx);
         MessageResult(reschedule(request.id, request.to, request.requested))
     }
 }
@@ -72,7 +72,7 @@ impl Handler<GetTimer> for TimerActor {
     type Result = MessageResult<GetTimer>;
 
     fn handle(&mut self, GetTimer(id): GetTimer, ctx: &mut Context<Self>) -> Self::Result {
-        self.take_in(1, ctx);
+        self.count_requests(1, ctx);
         MessageResult(get(id))
     }
 }
@@ -81,7 +81,7 @@ impl Handler<GetSnapshot> for TimerActor {
     type Result = MessageResult<GetSnapshot>;
 
     fn handle(&mut self, _: GetSnapshot, ctx: &mut Context<Self>) -> Self::Result {
-        self.take_in(1, ctx);
+        self.count_requests(1, ctx);
         MessageResult(self.service().snapshot())
     }
 }

@@ -93,7 +93,7 @@ macro_rules! request {
             type Result = Answer<$messages>;
 
             fn handle(&mut self, $name(request): $name<M>, ctx: &mut Context<Self>) -> Self::Result {
-                self.take_in(1, ctx);
+                self.count_requests(1, ctx);
                 Answer::new(self.service(), request.schedule(self.service()))
             }
         }

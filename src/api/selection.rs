@@ -210,7 +210,7 @@ impl Handler<CancelKey> for TimerActor {
     type Result = MessageResult<CancelKey>;
 
     fn handle(&mut self, request: CancelKey, ctx: &mut Context<Self>) -> Self::Result {
-        self.take_in(1, ctx);
+        self.count_requests(1, ctx);
         MessageResult(self.service().cancel_key_of(&request.actor, &request.key))
     }
 }
@@ -219,9 +219,9 @@ impl Handler<CancelAllFor> for TimerActor {
     type Result = ResponseFuture<usize>;
 
     fn handle(&mut self, request: CancelAllFor, ctx: &mut Context<Self>) -> Self::Result {
-        self.take_in(1, ctx);
+        self.count_requests(1, ctx);
         let timers = self.service().timers_of(&request.actor);
-        Arc::clone(self.service()).cancel_by_and_by(timers)
+        Arc::clone(self.service()).cancel_in_parts(timers)
     }
 }
 
@@ -229,9 +229,9 @@ impl Handler<CancelGroup> for TimerActor {
     type Result = ResponseFuture<usize>;
 
     fn handle(&mut self, request: CancelGroup, ctx: &mut Context<Self>) -> Self::Result {
-        self.take_in(1, ctx);
+        self.count_requests(1, ctx);
         let timers = self.service().timers_of_group(&request.group);
-        Arc::clone(self.service()).cancel_by_and_by(timers)
+        Arc::clone(self.service()).cancel_in_parts(timers)
     }
 }
 
@@ -239,7 +239,7 @@ impl Handler<ListTimers> for TimerActor {
     type Result = ResponseFuture<Vec<TimerInfo>>;
 
     fn handle(&mut self, ListTimers(filter): ListTimers, ctx: &mut Context<Self>) -> Self::Result {
-        self.take_in(1, ctx);
+        self.count_requests(1, ctx);
         let service = Arc::clone(self.service());
         Box::pin(async move {
             let mut listing = service.begin_list(filter);

@@ -389,7 +389,7 @@ where
         let place = Location::caller();
         match registry::owner_of_context(self.ctx) {
             Ok((service, owner)) => {
-                let closure = Closure::new(run, Arc::clone(&service.home)).into();
+                let closure = Closure::new(run, Arc::clone(&service.returned_values)).into();
                 service.schedule(TimerRequest::now(plan, options), OwnerOf::<A, ByClosure>::at(place, owner), closure)
             }
             Err(reason) => registry::lost_without_timers(&reason, R::type_name(place)),
@@ -408,7 +408,7 @@ where
             Ok(known) => known,
             Err(reason) => return Err(reason.map(|()| run)),
         };
-        let closure = Closure::new(run, Arc::clone(&service.home)).into();
+        let closure = Closure::new(run, Arc::clone(&service.returned_values)).into();
         let request = TimerRequest::now(plan, options);
         let scheduled = service.try_schedule(request, OwnerOf::<A, ByClosure>::at(place, owner), closure);
         let inner = |messages| P::into_message(messages).and_then(Closure::into_inner);

@@ -52,8 +52,8 @@ impl TimerActor {
     /// request.
     ///
     /// actix empties a mailbox before it polls anything else of the actor. Waiting for a future interrupts that.
-    pub(crate) fn take_in(&self, requests: usize, ctx: &mut Context<Self>) {
-        if self.service.take_in(requests) {
+    pub(crate) fn count_requests(&self, requests: usize, ctx: &mut Context<Self>) {
+        if self.service.count_requests(requests) {
             ctx.wait(actix::fut::wrap_future(tokio::task::yield_now()));
         }
     }

@@ -86,12 +86,12 @@ pub(crate) struct Recurrence {
     /// Due time of the present repetition.
     due: Duration,
     /// The other properties; `None` for a timer that has none of them, as most.
-    rare: Option<Box<Rare>>,
+    details: Option<Box<Details>>,
 }
 
 /// The properties of few repeating timers.
 #[derive(Debug, Clone, Copy)]
-struct Rare {
+struct Details {
     /// Wall-clock time of the present repetition, if it was bound to one.
     wall: Option<Duration>,
     /// Deliveries left; [`ENDLESS`] if there is no end.
@@ -105,7 +105,7 @@ struct Rare {
     asked: Option<NextRun>,
 }
 
-impl Rare {
+impl Details {
     const NONE: Self =
         Self { wall: None, left: ENDLESS, until: None, slack: Duration::ZERO, planned: None, asked: None };
 }
@@ -125,15 +125,15 @@ const ENDLESS: u64 = u64::MAX;
 impl Recurrence {
     /// Returns an endless recurrence with its first repetition at `due`.
     pub(crate) const fn new(mode: RepeatMode, due: Duration) -> Self {
-        Self { mode, due, rare: None }
+        Self { mode, due, details: None }
     }
 
-    fn rare(&self) -> &Rare {
-        self.rare.as_deref().unwrap_or(&Rare::NONE)
+    fn details(&self) -> &Details {
+        self.details.as_deref().unwrap_or(&Details::NONE)
     }
 
-    fn rare_mut(&mut self) -> &mut Rare {
-        self.rare.get_or_insert_with(|| Box::new(Rare::NONE))
+    fn details_mut(&mut self) -> &mut Details {
+        self.details.get_or_insert_with(|| Box::new(Details::NONE))
     }
 
     /// Moves the present repetition.
@@ -144,41 +144,41 @@ impl Recurrence {
     /// Limits the number of deliveries.
     #[must_use]
     pub(crate) fn times(mut self, left: u64) -> Self {
-        self.rare_mut().left = left;
+        self.details_mut().left = left;
         self
     }
 
     /// Ends the recurrence: no repetition is due after this wall-clock time.
     #[must_use]
     pub(crate) fn until(mut self, until: Duration) -> Self {
-        self.rare_mut().until = Some(until);
+        self.details_mut().until = Some(until);
         self
     }
 
     /// Allows each repetition a delay, so that timers come due together.
     #[must_use]
     pub(crate) fn slack(mut self, slack: Duration) -> Self {
-        if self.rare.is_some() || !slack.is_zero() {
-            self.rare_mut().slack = slack;
+        if self.details.is_some() || !slack.is_zero() {
+            self.details_mut().slack = slack;
         }
         self
     }
 
     /// Returns the deadline of the present repetition, at least `first`.
     pub(crate) fn deadline(&self, tick: TickLength, first: Tick) -> Tick {
-        within_slack(tick, first, self.due, self.rare().slack)
+        within_slack(tick, first, self.due, self.details().slack)
     }
 
     /// Binds the first repetition to this wall-clock time.
     #[must_use]
     pub(crate) fn at(mut self, wall: Duration) -> Self {
-        self.rare_mut().wall = Some(wall);
+        self.details_mut().wall = Some(wall);
         self
     }
 
     /// Returns the wall-clock time of the present repetition, if it is bound to one.
     pub(crate) fn wall(&self) -> Option<Duration> {
-        self.rare().wall
+        self.details().wall
     }
 
     /// Returns the period; `None` for a timer that follows a calendar.
@@ -191,17 +191,17 @@ impl Recurrence {
 
     /// Returns whether the next step depends on the wall-clock time.
     pub(crate) fn needs_wall_clock(&self) -> bool {
-        self.rare().until.is_some() || matches!(self.mode, RepeatMode::Calendar)
+        self.details().until.is_some() || matches!(self.mode, RepeatMode::Calendar)
     }
 
     /// Returns whether the present repetition is the last.
     pub(crate) fn is_last(&self) -> bool {
-        self.rare().left == 1
+        self.details().left == 1
     }
 
     /// Returns whether the recurrence ends before its first repetition is due.
     pub(crate) fn is_empty(&self, now: ClockReading) -> bool {
-        self.rare().left == 0 || self.is_after_end(self.due, now, Duration::ZERO)
+        self.details().left == 0 || self.is_after_end(self.due, now, Duration::ZERO)
     }
 
     /// Returns whether the present repetition, which is due, lies after the end after all: the wall clock was stepped.
@@ -227,7 +227,7 @@ impl Recurrence {
     /// the end.
     pub(crate) fn on_wall_clock(&self, at: Duration, now: ClockReading) -> NextRun {
         let ahead = at.saturating_sub(now.wall.unwrap_or_default());
-        match self.rare().until {
+        match self.details().until {
             _ if self.is_last() => NextRun::Never,
             Some(until) if at > until => NextRun::Never,
             _ => NextRun::At { due: now.time.saturating_add(ahead), wall: Some(at) },
@@ -236,37 +236,37 @@ impl Recurrence {
 
     /// Keeps the step after the present repetition while that is under way.
     pub(super) fn plan(&mut self, next: NextRun) {
-        self.rare_mut().planned = Some(next);
+        self.details_mut().planned = Some(next);
     }
 
     /// Returns the planned step.
     pub(super) fn planned(&self) -> NextRun {
-        self.rare().planned.unwrap_or(NextRun::Never)
+        self.details().planned.unwrap_or(NextRun::Never)
     }
 
     /// Requests this step, which overrides the plan.
     pub(super) fn ask(&mut self, next: NextRun) {
-        self.rare_mut().asked = Some(next);
+        self.details_mut().asked = Some(next);
     }
 
     /// Returns the step after the present repetition, which has been delivered, and takes it: the requested one, if
     /// any, instead of `next`.
     pub(super) fn advance(&mut self, mut next: NextRun) -> NextRun {
-        if let Some(rare) = &mut self.rare {
-            rare.planned = None;
-            if let Some(asked) = rare.asked.take() {
+        if let Some(details) = &mut self.details {
+            details.planned = None;
+            if let Some(asked) = details.asked.take() {
                 next = asked;
             }
-            match rare.left {
+            match details.left {
                 ENDLESS => {}
                 1 => return NextRun::Never,
-                left => rare.left = left.saturating_sub(1),
+                left => details.left = left.saturating_sub(1),
             }
         }
         if let NextRun::At { due, wall } = next {
             self.due = due;
-            if self.rare.is_some() || wall.is_some() {
-                self.rare_mut().wall = wall;
+            if self.details.is_some() || wall.is_some() {
+                self.details_mut().wall = wall;
             }
         }
         next
@@ -292,7 +292,7 @@ impl Recurrence {
     }
 
     fn is_after_end(&self, due: Duration, now: ClockReading, tolerance: Duration) -> bool {
-        let (Some(until), Some(wall)) = (self.rare().until, now.wall) else { return false };
+        let (Some(until), Some(wall)) = (self.details().until, now.wall) else { return false };
         wall_time(due, now.time, wall) > until.saturating_add(tolerance)
     }
 }

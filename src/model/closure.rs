@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use actix::{Actor, Message};
 
-use crate::model::thread_bound::{Home, ThreadBound};
+use crate::model::thread_bound::{ReturnedValues, ThreadBound};
 
 /// The place of a call in the program.
 pub(crate) type Place = &'static Location<'static>;
@@ -110,8 +110,8 @@ impl<R: 'static> Message for Closure<R> {
 }
 
 impl<R: 'static> Closure<R> {
-    pub(crate) fn new(run: R, home: Arc<Home>) -> Self {
-        Self(ThreadBound::new(run, home))
+    pub(crate) fn new(run: R, returned_values: Arc<ReturnedValues>) -> Self {
+        Self(ThreadBound::new(run, returned_values))
     }
 
     /// Returns the content; `None` on another thread than its own.

@@ -1,8 +1,8 @@
 //! Values of one thread in the state of a service, which all threads share.
 //!
 //! A timer can be cancelled on any thread, but a closure, with all that it captures, may be used and dropped only on
-//! the thread that created it. A [`ThreadBound`] moves freely; dropped elsewhere, it sends its value back
-//! [`Home`], where the driver drops it.
+//! the thread that created it. A [`ThreadBound`] moves freely; dropped elsewhere, it returns its value to that thread,
+//! among the [`ReturnedValues`], which the driver drops.
 
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, PoisonError};
@@ -16,22 +16,22 @@ use crate::sync::{AtomicWaker, Mutex};
 pub(crate) struct ThreadBound<T: 'static> {
     /// `None` once taken, and in a clone made on another thread.
     value: Option<Fragile<T>>,
-    home: Arc<Home>,
+    returned_values: Arc<ReturnedValues>,
 }
 
 impl<T: 'static> ThreadBound<T> {
-    /// Binds `value` to this thread, whose service has this `home`.
-    pub(crate) fn new(value: T, home: Arc<Home>) -> Self {
-        Self { value: Some(Fragile::new(value)), home }
+    /// Binds `value` to this thread, which drops these `returned_values`.
+    pub(crate) fn new(value: T, returned_values: Arc<ReturnedValues>) -> Self {
+        Self { value: Some(Fragile::new(value)), returned_values }
     }
 
-    /// Returns the value; `None` on another thread, where this sends it home.
+    /// Returns the value; `None` on another thread, from where this returns it.
     #[inline(always)]
     pub(crate) fn into_inner(mut self) -> Option<T> {
         match self.value.take()?.try_into_inner() {
             Ok(value) => Some(value),
             Err(value) => {
-                self.home.receive(value);
+                self.returned_values.receive(value);
                 None
             }
         }
@@ -42,7 +42,7 @@ impl<T: Clone + 'static> Clone for ThreadBound<T> {
     /// Clones the value; without one on another thread.
     fn clone(&self) -> Self {
         let value = self.value.as_ref().and_then(|value| value.try_get().ok());
-        Self { value: value.cloned().map(Fragile::new), home: Arc::clone(&self.home) }
+        Self { value: value.cloned().map(Fragile::new), returned_values: Arc::clone(&self.returned_values) }
     }
 }
 
@@ -51,7 +51,7 @@ impl<T: 'static> Drop for ThreadBound<T> {
         let Some(value) = self.value.take() else { return };
         match value.try_into_inner() {
             Ok(value) => drop(value),
-            Err(value) => self.home.receive(value),
+            Err(value) => self.returned_values.receive(value),
         }
     }
 }
@@ -60,42 +60,41 @@ impl<T: 'static> Drop for ThreadBound<T> {
 ///
 /// Without a driver on their thread, after its end, they are leaked.
 #[derive(Default)]
-pub(crate) struct Home {
-    values: Mutex<Vec<Box<dyn Stray>>>,
+pub(crate) struct ReturnedValues {
+    values: Mutex<Vec<Box<dyn ReturnedValue>>>,
     driver: AtomicWaker,
 }
 
-/// A value on its way home. It is leaked unless it is dropped explicitly.
-trait Stray: Send {
+/// A value that has returned. It is leaked unless it is dropped explicitly.
+trait ReturnedValue: Send {
     /// Drops the value, if this is its thread.
-    fn drop_at_home(self: Box<Self>);
+    fn drop_here(self: Box<Self>);
 }
 
-impl<T: 'static> Stray for ManuallyDrop<Fragile<T>> {
-    fn drop_at_home(self: Box<Self>) {
+impl<T: 'static> ReturnedValue for ManuallyDrop<Fragile<T>> {
+    fn drop_here(self: Box<Self>) {
         if self.is_valid() {
             drop(ManuallyDrop::into_inner(*self));
         }
     }
 }
 
-impl Home {
+impl ReturnedValues {
     fn receive<T: 'static>(&self, value: Fragile<T>) {
-        let stray = Box::new(ManuallyDrop::new(value));
-        self.values.lock().unwrap_or_else(PoisonError::into_inner).push(stray);
+        let value = Box::new(ManuallyDrop::new(value));
+        self.values.lock().unwrap_or_else(PoisonError::into_inner).push(value);
         self.driver.wake();
     }
 
-    /// Has `driver` woken for each value that comes home.
+    /// Has `driver` woken for each value that returns.
     pub(crate) fn register(&self, driver: &Waker) {
         self.driver.register(driver);
     }
 
-    /// Drops one value that came home, which is user code. Returns false if there is none. To be called on the thread
-    /// of the values.
+    /// Drops one of them, which is user code. Returns false if there is none. To be called on the thread of the values.
     pub(crate) fn drop_one(&self) -> bool {
-        let stray = self.values.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        stray.map(|stray| stray.drop_at_home()).is_some()
+        let value = self.values.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        value.map(|value| value.drop_here()).is_some()
     }
 }
 
@@ -117,9 +116,9 @@ mod tests {
 
     #[test]
     fn a_value_that_another_thread_drops_or_takes_is_dropped_at_home() {
-        let home = Arc::new(Home::default());
+        let returned_values = Arc::new(ReturnedValues::default());
         let value = Rc::new(());
-        let [dropped, taken] = [(); 2].map(|()| ThreadBound::new(Rc::clone(&value), Arc::clone(&home)));
+        let [dropped, taken] = [(); 2].map(|()| ThreadBound::new(Rc::clone(&value), Arc::clone(&returned_values)));
         let elsewhere = std::thread::spawn(move || {
             assert!(dropped.clone().into_inner().is_none());
             drop(dropped);
@@ -127,7 +126,7 @@ mod tests {
         });
         assert!(elsewhere.join().unwrap());
         assert_eq!(Rc::strong_count(&value), 3);
-        assert!(home.drop_one() && home.drop_one() && !home.drop_one());
+        assert!(returned_values.drop_one() && returned_values.drop_one() && !returned_values.drop_one());
         assert_eq!(Rc::strong_count(&value), 1);
     }
 
@@ -147,9 +146,9 @@ mod tests {
                 self.0.store(true, Ordering::Relaxed);
             }
         }
-        let (home, woken) = (Arc::new(Home::default()), Arc::new(Woken(AtomicBool::new(false))));
-        home.register(&Waker::from(Arc::clone(&woken)));
-        let bound = ThreadBound::new(Rc::new(()), home);
+        let (returned_values, woken) = (Arc::new(ReturnedValues::default()), Arc::new(Woken(AtomicBool::new(false))));
+        returned_values.register(&Waker::from(Arc::clone(&woken)));
+        let bound = ThreadBound::new(Rc::new(()), returned_values);
         std::thread::spawn(move || drop(bound)).join().unwrap();
         assert!(woken.0.load(Ordering::Relaxed));
     }

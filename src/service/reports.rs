@@ -80,7 +80,7 @@ impl Service {
     pub(crate) fn note_lateness(&self, state: &mut State, now: Duration, by: TurnBy) {
         let State { engine, reports, driver, .. } = state;
         let due = || engine.next_expiration().map(|tick| self.tick.time_of(tick));
-        reports.warnings.note_lateness(now, due, driver.driven, by == TurnBy::Watchdog);
+        reports.warnings.note_lateness(now, due, driver.last_turn, by == TurnBy::Watchdog);
     }
 
     /// Records a warning about a recipient that does not take its messages.

@@ -17,7 +17,7 @@ use crate::model::id::Tags;
 use crate::model::mailbox_id::MailboxId;
 use crate::model::mailbox_policy::MailboxPolicy;
 use crate::model::secret::Secret;
-use crate::model::thread_bound::Home;
+use crate::model::thread_bound::ReturnedValues;
 use crate::service::deliver::driver_state::DriverState;
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::message_stores::{MessageStores, StateGuard};
@@ -96,7 +96,7 @@ pub(crate) struct Service {
     /// Messages under way whose handlers have run. Locked last, and briefly.
     pub(crate) completions: Mutex<Vec<OwnerId>>,
     /// The thread of closures, which is the driver's.
-    pub(crate) home: Arc<Home>,
+    pub(crate) returned_values: Arc<ReturnedValues>,
     pub(crate) state: Mutex<State>,
 }
 
@@ -156,7 +156,7 @@ impl Service {
             stopped: AtomicBool::new(false),
             watchdog_entry: OnceLock::new(),
             completions: Mutex::default(),
-            home: Arc::default(),
+            returned_values: Arc::default(),
             state: Mutex::new(State {
                 engine,
                 tags,
@@ -192,7 +192,7 @@ impl Service {
     }
 
     /// Counts requests from the mailbox. Returns true if they use up the budget of one turn.
-    pub(crate) fn take_in(&self, requests: usize) -> bool {
+    pub(crate) fn count_requests(&self, requests: usize) -> bool {
         let full =
             self.requests_this_turn.fetch_add(requests, Ordering::Relaxed) + requests >= self.settings.request_budget;
         if full {
@@ -229,9 +229,9 @@ impl Service {
         catch_unwind(AssertUnwindSafe(user_code)).map_err(|panic| self.note_panic(panic)).ok()
     }
 
-    /// Drops some closures that came home from other threads, and catches panics. Returns true if there may be more.
+    /// Drops some closures that returned from other threads, and catches panics. Returns true if there may be more.
     pub(crate) fn drop_returned(&self) -> bool {
-        (0..RETURNED_AT_ONCE).all(|_| self.contain(|| self.home.drop_one()).unwrap_or(true))
+        (0..RETURNED_AT_ONCE).all(|_| self.contain(|| self.returned_values.drop_one()).unwrap_or(true))
     }
 
     /// Drops a value of the user, and catches a panic.

@@ -120,12 +120,12 @@ impl Warnings {
     }
 
     /// Notes a turn and the time since when its bucket is overdue, if any. `is_blocked` if the watchdog takes the turn
-    /// instead of the driver, whose last turn was at `driven`.
+    /// instead of the driver, whose last turn was at `last_turn`.
     pub(crate) fn note_lateness(
         &mut self,
         now: Duration,
         due: impl FnOnce() -> Option<Duration>,
-        driven: Duration,
+        last_turn: Duration,
         is_blocked: bool,
     ) {
         if !IS_ON {
@@ -134,7 +134,7 @@ impl Warnings {
         let due = due();
         let since = if is_blocked {
             // Buckets handled by the watchdog are no longer overdue, but their driver is still absent.
-            due.map(|due| *self.missing_since.get_or_insert(due.max(driven)))
+            due.map(|due| *self.missing_since.get_or_insert(due.max(last_turn)))
         } else {
             self.missing_since = None;
             due

@@ -182,5 +182,5 @@ fn a_plain_recurrence_takes_48_bytes() {
         let next = recurrence.after_this(at(now.as_nanos() as u64), false);
         recurrence.advance(next);
     }
-    assert!(recurrence.rare.is_none());
+    assert!(recurrence.details.is_none());
 }

@@ -65,22 +65,22 @@ impl Driver {
     }
 
     /// Whether the alarm has fired.
-    fn rang(&mut self, cx: &mut Context<'_>) -> bool {
-        let rang = self.alarm.as_mut().is_some_and(|(_, alarm)| alarm.as_mut().poll(cx).is_ready());
-        if rang {
+    fn has_fired(&mut self, cx: &mut Context<'_>) -> bool {
+        let has_fired = self.alarm.as_mut().is_some_and(|(_, alarm)| alarm.as_mut().poll(cx).is_ready());
+        if has_fired {
             self.alarm = None;
         }
-        rang
+        has_fired
     }
 
     /// Whether the alarm for `time` has fired; sets it if necessary.
-    fn rings(&mut self, time: Duration, cx: &mut Context<'_>) -> bool {
+    fn fires_at(&mut self, time: Duration, cx: &mut Context<'_>) -> bool {
         if self.alarm.as_ref().is_none_or(|(set_for, _)| *set_for != time) {
             // Returns its timer to the slot.
             self.alarm = None;
             self.alarm = Some((time, self.timer.set(|| self.service.clock.alarm(time))));
         }
-        self.rang(cx)
+        self.has_fired(cx)
     }
 }
 
@@ -95,7 +95,7 @@ where
         let this = &mut *self;
         this.service.turns.register_driver(cx.waker());
         this.service.sleep.end();
-        this.service.home.register(cx.waker());
+        this.service.returned_values.register(cx.waker());
         if this.service.drop_returned() {
             cx.waker().wake_by_ref();
         }
@@ -103,8 +103,8 @@ where
             let _ = this.service.thread.set(std::thread::current().id());
             this.service.join_watchdog();
         }
-        let rang = this.rang(cx);
-        this.service.meters.woken(if rang { WakeupCause::Alarm } else { WakeupCause::Call });
+        let has_fired = this.has_fired(cx);
+        this.service.meters.woken(if has_fired { WakeupCause::Alarm } else { WakeupCause::Call });
         this.service.requests_this_turn.store(0, Ordering::Relaxed);
         let more = match this.service.turn(TurnBy::Driver) {
             TurnResult::More => true,
@@ -115,7 +115,7 @@ where
                 this.service.sleep.begin(None);
                 false
             }
-            TurnResult::Sleep(Some(time)) if this.rings(time, cx) => true,
+            TurnResult::Sleep(Some(time)) if this.fires_at(time, cx) => true,
             TurnResult::Sleep(Some(time)) => {
                 this.service.sleep.begin(Some(time));
                 false
@@ -204,7 +204,7 @@ impl Service {
         let completions = self.take_completions();
         let (mut guard, readings) = self.state_and_clocks(now);
         if by == TurnBy::Driver {
-            guard.driver.driven = now;
+            guard.driver.last_turn = now;
         }
         for owner in completions {
             guard = self.poll_done(guard, owner);

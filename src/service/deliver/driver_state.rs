@@ -17,7 +17,7 @@ pub(crate) struct DriverState {
     /// The next tick: the driver's alarm, or an earlier deadline for which it is woken.
     pub(crate) armed: Tick,
     /// The time of the driver's last turn.
-    pub(crate) driven: Duration,
+    pub(crate) last_turn: Duration,
     /// The lead of the wall clock over the monotonic clock at the last comparison, in nanoseconds.
     pub(crate) wall_offset: Option<i128>,
     /// Owners with messages in their inbox, and since when they have taken none, for the watchdog.
@@ -39,7 +39,7 @@ impl Default for DriverState {
     fn default() -> Self {
         Self {
             armed: NEVER,
-            driven: Duration::ZERO,
+            last_turn: Duration::ZERO,
             wall_offset: None,
             watched_inboxes: VecDeque::new(),
             wind_downs: Vec::new(),

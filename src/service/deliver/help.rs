@@ -84,8 +84,8 @@ impl Service {
     /// do, but needs no help.
     fn missing(&self, state: &State) -> Option<Duration> {
         let next = state.engine.next_wake().unwrap_or(NEVER).min(state.driver.armed);
-        let due = (next != NEVER).then(|| self.tick.time_of(next).max(state.driver.driven));
-        let called = state.queues.ready_since.map(|called| called.max(state.driver.driven));
+        let due = (next != NEVER).then(|| self.tick.time_of(next).max(state.driver.last_turn));
+        let called = state.queues.ready_since.map(|called| called.max(state.driver.last_turn));
         due.into_iter().chain(called).min()
     }
 

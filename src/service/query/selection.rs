@@ -200,7 +200,7 @@ impl Service {
     }
 
     /// Like [`cancel_all`](Self::cancel_all), with turns for other actors in between.
-    pub(crate) fn cancel_by_and_by(self: Arc<Self>, timers: Vec<Key>) -> ResponseFuture<usize> {
+    pub(crate) fn cancel_in_parts(self: Arc<Self>, timers: Vec<Key>) -> ResponseFuture<usize> {
         Box::pin(async move {
             let mut cancelled = 0;
             for some in timers.chunks(CANCELLED_AT_ONCE) {
