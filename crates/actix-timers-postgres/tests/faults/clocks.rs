@@ -24,7 +24,7 @@ impl WrongClock {
         clock
     }
 
-    /// Sets the clock ahead by so many microseconds, or back.
+    /// Sets the clock ahead by this many microseconds, or back.
     fn set(&self, ahead: i64) {
         use std::io::Write;
         // In place: nodes have mapped the file.

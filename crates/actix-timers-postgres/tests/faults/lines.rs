@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) enum Event {
     /// The durable timers run.
     Started,
-    /// A timer with this id and number is about to be scheduled, to be delivered so many times.
+    /// A timer with this id and number is about to be scheduled, to be delivered this many times.
     Asked { id: DurableId, number: u64, key: Option<String>, times: u64 },
     /// The timer is stored.
     Scheduled { id: DurableId },

@@ -65,7 +65,7 @@ pub(crate) struct NodeConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Work {
     Nothing,
-    /// All sorts of requests, by this many customers at a time, with pauses of up to so many microseconds.
+    /// All sorts of requests, by this many customers at a time, with pauses of up to this many microseconds.
     Mixed {
         customers: u64,
         pause: u64,
@@ -81,7 +81,7 @@ pub(crate) enum Work {
     Keys {
         keys: u64,
     },
-    /// One timer that is with its handler for so many milliseconds.
+    /// One timer that is with its handler for this many milliseconds.
     Long {
         millis: u64,
     },
