@@ -8,9 +8,11 @@ use actix::{Actor, Message};
 
 use crate::model::mailbox_id::MailboxId;
 
-/// A request to an actor to run its own due timers now. The crate sends it through the mailbox of an actor that
-/// [accepts](crate::TimerContext::enable_due_timers) it, where a closure cannot be sent itself.
+/// A request to an actor to run due timers now: its own, or a message for it under [tracked
+/// delivery](crate::Target::tracked).
 ///
+/// For own timers the crate sends it through the mailbox of an actor that
+/// [accepts](crate::TimerContext::enable_due_timers) it, where a closure cannot be sent itself.
 /// A closure is bound to the thread of its actor, so it cannot be sent through the mailbox as a message can. An actor
 /// whose mailbox never becomes empty would run its closures late, and one that lives on without an address, by other
 /// futures of its own, only while a timer [keeps it alive](crate::TimerOptions::keep_alive). Meanwhile late messages go
@@ -36,7 +38,7 @@ use crate::model::mailbox_id::MailboxId;
 /// # System::new().block_on(async { Session.start(); });
 /// ```
 ///
-/// Under [tracked delivery](crate::Target::tracked) the crate sends one for each due message, which stays in the timer
+/// Under tracked delivery, which needs no such call, the crate sends one for each due message, which stays in the timer
 /// actor until its handler begins. A request that is dropped instead of [run](Self::run) makes its message a dead letter.
 pub struct DueTimers(Ring);
 

@@ -54,7 +54,7 @@ where
     M: TimerMessage,
 {
     pub(crate) target: Target<M>,
-    /// The number of messages that had joined its queue when it did, itself included.
+    /// The number of messages that had joined its queue when it did, itself included; 0 before it joins.
     pub(crate) joined: u64,
 }
 

@@ -9,7 +9,7 @@ use crate::model::mailbox_id::MailboxId;
 use crate::service::deliver::job::{Job, MessageOf, Queued, STOPPED, Via};
 use crate::service::deliver::message_ref::{MessageRef, Ticket};
 use crate::service::deliver::message_stores::StateGuard;
-use crate::service::lane::step::{Lane, Puller};
+use crate::service::lane::step::Puller;
 use crate::service::queue::recipient_queues::First;
 use crate::service::queue::reply_waiter::{Acknowledgement, Pulled, wait_for};
 use crate::service::state::Service;
@@ -54,15 +54,15 @@ impl BellHost for Service {
     fn pull(self: Arc<Self>, mailbox: MailboxId, joined: u64, actor: &mut dyn Any, ctx: &mut dyn Any) {
         let mut guard = self.state();
         let lane = guard.lane(mailbox, self.settings.mailbox_policy);
-        let may_pull = |(lane, _): &(Lane, First)| lane.may_pull(Puller::Bell { joined });
-        if lane.as_ref().filter(|lane| may_pull(lane)).is_some_and(|(_, first)| first.actor != Some((*actor).type_id()))
-        {
+        let Some((_, first)) = lane.filter(|(lane, _)| lane.may_pull(Puller::Bell { joined })) else {
+            return self.bell_has_ended(guard, mailbox);
+        };
+        if first.actor != Some((*actor).type_id()) {
             // Handled by another actor than the recipient.
             drop(guard);
-            return BellHost::lose(&*self, mailbox, joined);
+            return self.lose(mailbox, joined);
         }
-        let pulled = lane.filter(may_pull).and_then(|(_, first)| Some((guard.engine.send_off(first.key)?, first)));
-        let Some((due, first)) = pulled else { return self.bell_has_ended(guard, mailbox) };
+        let Some(due) = guard.engine.send_off(first.key) else { return self.bell_has_ended(guard, mailbox) };
         if let Some(queue) = guard.queues.get_mut(mailbox) {
             queue.count();
         }

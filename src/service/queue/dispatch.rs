@@ -46,14 +46,16 @@ impl MessageStores {
     }
 }
 
-/// Drops a message. The next one in its queue may have a larger window.
+/// Drops a message. If it was in a queue, the next one there may have a larger window.
 fn discard_queued<J: Job<To = Queued<MessageOf<J>>>>(
     service: &Service,
     mut state: StateGuard<'_>,
     payload: MessageRef,
 ) {
     let stored = state.stores.take::<J>(payload);
-    let mailbox = stored.as_ref().and_then(|stored| stored.to().target.mailbox());
+    // Most are cancelled before they join a queue.
+    let queued = stored.as_ref().map(J::to).filter(|queued| queued.joined > 0);
+    let mailbox = queued.and_then(|queued| queued.target.mailbox());
     let may_move = mailbox.is_some_and(|mailbox| state.queues.mark_ready(mailbox));
     drop(state);
     if may_move {
