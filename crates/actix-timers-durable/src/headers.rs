@@ -8,7 +8,7 @@ use actix_timers::integration::Shown;
 /// A name with its value.
 type Header = (Box<str>, Box<str>);
 
-/// Headers of a durable timer: texts by name, for example the context of a trace. They keep their order.
+/// Headers of a durable timer: texts by name, for example the context of a trace, in the order of their names.
 ///
 /// ```
 /// use actix_timers_durable::Headers;
@@ -55,7 +55,7 @@ impl Headers {
         Self(None)
     }
 
-    /// Creates headers from names and values. Of a repeated name the last value counts, at the place of the first.
+    /// Creates headers from names and values. Of a repeated name the last value counts.
     ///
     /// # Errors
     /// [`HeaderError`] if a name is not valid, or there are too many or too large ones.
@@ -88,6 +88,7 @@ impl Headers {
                 return Err(HeaderError::TooLarge(size));
             }
         }
+        kept.sort_unstable();
         Ok(Self((!kept.is_empty()).then(|| kept.into())))
     }
 
@@ -96,7 +97,7 @@ impl Headers {
         self.iter().find_map(|(known, value)| (known == name).then_some(value))
     }
 
-    /// Returns the names and values, in their order.
+    /// Returns the names and values, in the order of the names.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &str)> {
         self.kept().iter().map(|(name, value)| (&**name, &**value))
     }
@@ -133,11 +134,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_keep_their_order_and_the_last_value_of_a_name() {
+    fn headers_are_ordered_by_name_and_have_the_last_value_of_a_name() {
         let headers = Headers::of([("b", "1"), ("a", "2"), ("b", "")]).unwrap();
-        assert_eq!(headers.iter().collect::<Vec<_>>(), [("b", ""), ("a", "2")]);
+        assert_eq!(headers.iter().collect::<Vec<_>>(), [("a", "2"), ("b", "")]);
         assert_eq!((headers.get("a"), headers.get("c"), headers.size()), (Some("2"), None, 3));
-        assert_eq!(format!("{headers:?}"), r#"{"b": "", "a": "2"}"#);
+        assert_eq!(format!("{headers:?}"), r#"{"a": "2", "b": ""}"#);
         assert_eq!(Headers::of::<&str, &str>([]).unwrap(), Headers::new());
     }
 

@@ -77,6 +77,11 @@ impl DurableId {
         self.high() << 62 | self.0.as_u64_pair().1 & LOW
     }
 
+    /// Returns the id that a UUID of this version is.
+    pub(crate) const fn of_uuid(uuid: Uuid) -> Self {
+        Self(uuid)
+    }
+
     /// Returns the id as a UUID.
     pub const fn as_uuid(&self) -> &Uuid {
         &self.0

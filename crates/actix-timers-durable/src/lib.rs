@@ -50,6 +50,8 @@ mod reply;
 mod request;
 mod route_queues;
 mod routes;
+#[doc(hidden)]
+pub mod rows;
 mod schedule_future;
 mod shown;
 #[cfg(all(test, actix_timers_simulation))]

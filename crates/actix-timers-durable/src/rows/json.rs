@@ -1,0 +1,193 @@
+//! The columns that are JSON, the same in all stores: headers, repetition and retry policy.
+//!
+//! ```text
+//! headers  {"tenant": "8", "traceparent": "00-4bf9-00f0-01"}
+//! repeat   {"every_ms": 60000, "missed": "skip", "times": 5, "until_ms": 1767225600000}
+//!          {"cron": "0 12 * * *", "zone": "Europe/Berlin"}
+//! retry    {"initial_ms": 1000, "max_ms": 300000, "jitter_percent": 20, "timeout_ms": 30000}
+//! ```
+//!
+//! Durations are rounded up to whole milliseconds. The number of attempts is a column of its own.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::due_time::DueTime;
+use crate::headers::Headers;
+use crate::record::{Missed, RepeatMode, RetryPolicy, StoredRepeat};
+
+/// The column `repeat`.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RepeatColumn {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    every_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    missed: Option<MissedColumn>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cron: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    zone: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    times: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    until_ms: Option<u64>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum MissedColumn {
+    Burst,
+    Delay,
+    Skip,
+}
+
+/// The column `retry`. Fields that it leaves out are those of the default policy.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RetryColumn {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    initial_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    jitter_percent: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timeout_ms: Option<u64>,
+}
+
+/// Returns the milliseconds of a duration, rounded up.
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+/// Returns the column of the headers; `None` if there are none.
+pub fn headers_to_json(headers: &Headers) -> Option<String> {
+    let map: BTreeMap<&str, &str> = headers.iter().collect();
+    (!map.is_empty()).then(|| text(&map))
+}
+
+/// Returns the headers of a column; `None` if it cannot be read.
+pub fn headers_from_json(json: Option<&str>) -> Option<Headers> {
+    let map: BTreeMap<String, String> = json.map_or(Ok(BTreeMap::new()), serde_json::from_str).ok()?;
+    Headers::of(map).ok()
+}
+
+/// Returns the column of a repetition.
+pub fn repeat_to_json(repeat: &StoredRepeat) -> String {
+    let (times, until_ms) = (repeat.times, repeat.until.map(DueTime::as_millis));
+    let none = RepeatColumn { every_ms: None, missed: None, cron: None, zone: None, times, until_ms };
+    text(&match &repeat.mode {
+        RepeatMode::FixedRate { period, missed } => {
+            let missed = match missed {
+                Missed::Burst => MissedColumn::Burst,
+                Missed::Delay => MissedColumn::Delay,
+                Missed::Skip => MissedColumn::Skip,
+            };
+            RepeatColumn { every_ms: Some(millis(*period)), missed: Some(missed), ..none }
+        }
+        RepeatMode::Cron { expression, zone } => {
+            RepeatColumn { cron: Some(expression.clone()), zone: Some(zone.clone()), ..none }
+        }
+    })
+}
+
+/// Returns the repetition of a column; `None` if it cannot be read.
+pub fn repeat_from_json(json: &str) -> Option<StoredRepeat> {
+    let column: RepeatColumn = serde_json::from_str(json).ok()?;
+    let mode = match column {
+        RepeatColumn { every_ms: Some(period), missed, cron: None, zone: None, .. } => {
+            let missed = match missed {
+                Some(MissedColumn::Burst) => Missed::Burst,
+                Some(MissedColumn::Delay) => Missed::Delay,
+                Some(MissedColumn::Skip) | None => Missed::Skip,
+            };
+            RepeatMode::FixedRate { period: Duration::from_millis(period.max(1)), missed }
+        }
+        RepeatColumn { every_ms: None, missed: None, cron: Some(expression), zone: Some(zone), .. } => {
+            RepeatMode::Cron { expression, zone }
+        }
+        _ => return None,
+    };
+    let until = column.until_ms.map(DueTime::from_millis).transpose().ok()?;
+    Some(StoredRepeat { mode, times: column.times, until })
+}
+
+/// Returns the column of a retry policy, without its number of attempts.
+pub fn retry_to_json(retry: &RetryPolicy) -> String {
+    text(&RetryColumn {
+        initial_ms: Some(millis(retry.initial_delay)),
+        max_ms: Some(millis(retry.max_delay)),
+        jitter_percent: Some(retry.jitter_percent),
+        timeout_ms: Some(millis(retry.timeout)),
+    })
+}
+
+/// Returns the retry policy of its two columns; `None` if they cannot be read.
+pub fn retry_from_json(json: &str, max_attempts: u32) -> Option<RetryPolicy> {
+    let RetryColumn { initial_ms, max_ms, jitter_percent, timeout_ms } = serde_json::from_str(json).ok()?;
+    let default = RetryPolicy::default();
+    let or = |millis: Option<u64>, default| millis.map_or(default, Duration::from_millis);
+    Some(
+        RetryPolicy::default()
+            .max_attempts(max_attempts)
+            .initial_delay(or(initial_ms, default.initial_delay))
+            .max_delay(or(max_ms, default.max_delay))
+            .jitter_percent(jitter_percent.unwrap_or(default.jitter_percent))
+            .timeout(or(timeout_ms, default.timeout)),
+    )
+}
+
+/// Writes JSON. Only a map with keys that are no texts, or a failing writer, could fail.
+fn text(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_documented_and_come_back() {
+        let headers = Headers::of([("traceparent", "00-4bf9-00f0-01"), ("tenant", "8\"\u{1f}é")]).unwrap();
+        let json = headers_to_json(&headers).unwrap();
+        assert_eq!(json, r#"{"tenant":"8\"\u001fé","traceparent":"00-4bf9-00f0-01"}"#);
+        assert_eq!(headers_from_json(Some(&json)), Some(headers));
+        assert_eq!((headers_to_json(&Headers::new()), headers_from_json(None)), (None, Some(Headers::new())));
+
+        let until = Some(DueTime::from_millis(1_767_225_600_000).unwrap());
+        let mode = RepeatMode::FixedRate { period: Duration::from_secs(60), missed: Missed::Burst };
+        let repeat = StoredRepeat { mode, times: Some(5), until };
+        let json = repeat_to_json(&repeat);
+        assert_eq!(json, r#"{"every_ms":60000,"missed":"burst","times":5,"until_ms":1767225600000}"#);
+        assert_eq!(repeat_from_json(&json), Some(repeat));
+
+        let mode = RepeatMode::Cron { expression: "0 12 * * *".to_owned(), zone: "Europe/Berlin".to_owned() };
+        let repeat = StoredRepeat { mode, times: None, until: None };
+        let json = repeat_to_json(&repeat);
+        assert_eq!(json, r#"{"cron":"0 12 * * *","zone":"Europe/Berlin"}"#);
+        assert_eq!(repeat_from_json(&json), Some(repeat));
+
+        let retry = RetryPolicy::default().max_attempts(3).initial_delay(Duration::from_nanos(1));
+        let json = retry_to_json(&retry);
+        assert_eq!(json, r#"{"initial_ms":1,"max_ms":300000,"jitter_percent":20,"timeout_ms":30000}"#);
+        assert_eq!(retry_from_json(&json, 3), Some(retry.initial_delay(Duration::from_millis(1))));
+        assert_eq!(retry_from_json("{}", 10), Some(RetryPolicy::default()));
+    }
+
+    #[test]
+    fn columns_of_unknown_form_are_not_read_as_something_else() {
+        for json in
+            ["", "null", "{}", r#"{"every_ms":1,"cron":"* * * * *"}"#, r#"{"every_ms":-1}"#, r#"{"every_ms":1,"x":2}"#]
+        {
+            assert_eq!(repeat_from_json(json), None, "{json}");
+        }
+        for json in ["", "[]", r#"{"a":1}"#, r#"{"":"no name"}"#] {
+            assert_eq!(headers_from_json(Some(json)), None, "{json}");
+        }
+        assert_eq!(retry_from_json(r#"{"jitter_percent":300}"#, 1), None);
+    }
+}

@@ -1,0 +1,504 @@
+//! Stores of durable timers: the decision about a timer is in its row.
+//!
+//! A store keeps one row for each timer. Everything that is known elsewhere about a timer is a *hint*: id, due time and
+//! route. A wrong hint costs a claim that returns nothing.
+//!
+//! # The life of a row
+//!
+//! ```text
+//!           Put                 Claim                      End(Delete)
+//! (none) --------> pending ----------------> claimed ----------------------> (gone)
+//!                    ^  node is null         node is set, attempt + 1,  |
+//!                    |                       used + 1                   |
+//!                    +------ End(Again): retry, next repetition --------+
+//!                    +------ End(GiveBack): used - 1; End(Release) -----+
+//!                    +------ the claiming node has died ----------------+
+//!                                            End(Dead): a dead letter, and gone or Again
+//!                                            End(Park): nobody may claim it
+//! ```
+//!
+//! A cancel deletes the row in any state: whatever its handler does afterwards, the end finds no row. A move changes only
+//! rows that are not claimed. Whoever writes a due time writes the greater of the wish and the present time, so a look
+//! that begins at the present time misses nothing.
+//!
+//! `record`: the row as a value; `ids`: ids, which begin with the first due time; `json`: the columns that are JSON.
+
+mod ids;
+mod json;
+mod record;
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::due_time::DueTime;
+use crate::id::DurableId;
+use crate::store::{OnKey, StoreClock, StoreError};
+
+pub use ids::{due_of, first_id, id_of};
+pub use json::{headers_from_json, headers_to_json, repeat_from_json, repeat_to_json, retry_from_json, retry_to_json};
+pub use record::{Progress, Record};
+
+/// A change of rows. Each is made wholly or not at all.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Op {
+    /// Stores new timers, all or none. Each sees the previous ones.
+    Put(Vec<NewTimer>),
+    /// Claims pending timers for delivery by this node.
+    Claim(Claim),
+    /// Ends a delivery, if its row is still as it was claimed.
+    End(Delivery, Next),
+    /// Deletes a timer in any state but that of a dead letter.
+    Cancel(DurableId),
+    /// Moves a timer that is not claimed to another due time. A repetition continues from there: `due` and `nominal` are
+    /// set. A parked timer is moved, too, and stays parked.
+    Move(DurableId, DueTime),
+    /// Makes a dead letter a pending timer again, due now, with its whole budget.
+    Requeue(DurableId),
+    /// Deletes a dead letter.
+    Discard(DurableId),
+    /// Deletes at most `limit` dead letters that are older.
+    DiscardOlder {
+        /// The time before which they became dead letters.
+        than: DueTime,
+        /// The maximum number.
+        limit: usize,
+    },
+}
+
+/// A new timer, with the action if another one of its route has its key.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewTimer {
+    /// The row: `attempt` and `used` are 0, `repetition` is 1.
+    pub record: Arc<Record>,
+    /// The action for its key, if it has one.
+    pub on_key: OnKey,
+}
+
+/// A claim of pending timers: each that is still pending, due by the store's clock, not parked, and
+/// [served](Filter). The others are left as they are.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Claim {
+    /// The timers, each once.
+    pub ids: Vec<DurableId>,
+    /// The routes to serve.
+    pub filter: Arc<Filter>,
+    /// The treatment of suspects.
+    pub suspects: Suspects,
+}
+
+/// The treatment of suspects in a claim: timers whose budget was used up by nodes that died.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Suspects {
+    /// Suspects are left.
+    Left,
+    /// Only suspects are claimed, and marked `alone`: if this node dies, the timer is to blame. The claim names one id.
+    Marked,
+    /// Only suspects are claimed, unmarked, since other handlers may still be running.
+    Unmarked,
+}
+
+/// The message types that a node can deliver now. Of timers of other routes, types and newer versions no hint is returned,
+/// and none is claimed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Filter {
+    /// The types by route.
+    pub served: Vec<Served>,
+}
+
+/// A message type that a node delivers on a route.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Served {
+    /// Its number in the node, as in [`Hint::route`].
+    pub index: u16,
+    /// The route.
+    pub route: Arc<str>,
+    /// The name of the message type.
+    pub message_type: Arc<str>,
+    /// The newest version that this build decodes.
+    pub version: u32,
+    /// The budget of timers without their own.
+    pub max_attempts: u32,
+}
+
+/// A delivery, as it was claimed: the fence of its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Delivery {
+    /// The timer.
+    pub id: DurableId,
+    /// The number of the repetition.
+    pub repetition: u64,
+    /// The number of the attempt.
+    pub attempt: u32,
+}
+
+/// The state of a row after a delivery. Each but `Delete` ends the claim, and removes the mark `alone`.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Next {
+    /// The timer is complete.
+    Delete,
+    /// Another attempt or repetition follows.
+    Again(Again),
+    /// The timer is copied to the dead letters, where it replaces an earlier letter of its id, and deleted or, if it repeats,
+    /// continued.
+    Dead {
+        /// The reason.
+        reason: Arc<str>,
+        /// The next repetition.
+        then: Option<Again>,
+    },
+    /// Nobody may claim the timer, until a node joins that serves its type. The budget is as before the claim.
+    Park {
+        /// The reason.
+        reason: Arc<str>,
+    },
+    /// The delivery has not begun: the budget is as before the claim.
+    GiveBack,
+    /// The delivery has begun, and its outcome will not be known: the budget is used.
+    Release,
+}
+
+/// The next delivery of a timer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Again {
+    /// The wish for the due time.
+    pub due: DueTime,
+    /// The due time of the message, retries aside.
+    pub nominal: DueTime,
+    /// The number of the repetition. With a new one `attempt` and `used` begin at 0, else both stay.
+    pub repetition: u64,
+}
+
+/// The outcome of an [`Op`] that was made.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// Of [`Op::Put`], in the order of the timers.
+    Put(Vec<Placed>),
+    /// Of [`Op::Claim`].
+    Claimed {
+        /// The claimed rows, in the order of the ids in the claim. `progress` is that of the delivery.
+        records: Vec<Arc<Record>>,
+        /// Pending rows that are not due yet, and their due times: moved, or the clock was set back.
+        not_due: Vec<(DurableId, DueTime)>,
+        /// Rows whose content differs from what the caller gave: they are parked as damaged.
+        damaged: Vec<DurableId>,
+    },
+    /// Of [`Op::End`]: the row is changed. The due time is that of [`Next::Again`] as written, or of a row that is pending
+    /// again as it was.
+    Ended {
+        /// The due time, if the row is pending.
+        due: Option<DueTime>,
+    },
+    /// Of [`Op::Cancel`], [`Op::Discard`]: it is deleted, and was not claimed.
+    Deleted,
+    /// Of [`Op::Cancel`]: it is deleted, and was claimed. Of [`Op::Move`]: it is claimed, and nothing was changed.
+    InProgress,
+    /// Of [`Op::Move`] and [`Op::Requeue`]: the due time as written.
+    Moved(Hint),
+    /// Of [`Op::Requeue`]: nothing was changed, because this timer has its key now.
+    KeyInUse(DurableId),
+    /// Of [`Op::Requeue`]: nothing was changed, because the timer of the letter is pending or claimed, as one that repeats
+    /// may be.
+    StillPending,
+    /// There is no such row, or no longer in the state that the change needs.
+    NotFound,
+    /// Of [`Op::DiscardOlder`]: the number of deleted dead letters.
+    Discarded(usize),
+}
+
+/// The outcome of one new timer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Placed {
+    /// The timer is new.
+    Created {
+        /// The due time as written.
+        due: DueTime,
+    },
+    /// This timer of the route has the key. Nothing was changed.
+    Exists(DurableId),
+    /// The new timer has replaced this one.
+    Replaced {
+        /// The replaced timer.
+        old: DurableId,
+        /// Whether it was claimed: its last delivery may be in progress.
+        in_progress: bool,
+        /// The due time as written.
+        due: DueTime,
+    },
+}
+
+/// A timer that will be due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hint {
+    /// The timer.
+    pub id: DurableId,
+    /// The due time.
+    pub due: DueTime,
+    /// The due time of the message, retries aside: overdue timers are delivered in this order.
+    pub nominal: DueTime,
+    /// The [number](Served::index) of its route and type in the filter of the look; of [`Outcome::Moved`] 0.
+    pub route: u16,
+    /// Whether its budget was used up by nodes that died.
+    pub is_suspect: bool,
+}
+
+/// A position in the order of looks and lists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Position {
+    /// The due time. Of dead letters: the last one.
+    pub due: DueTime,
+    /// The timer, among those due together.
+    pub id: DurableId,
+}
+
+/// A look at the timers that will be due soon.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Look {
+    /// The position after which the look begins; `None` at the very beginning.
+    pub after: Option<Position>,
+    /// The last due time.
+    pub until: DueTime,
+    /// The routes to look for.
+    pub filter: Arc<Filter>,
+    /// The maximum number of hints.
+    pub limit: usize,
+}
+
+/// A process that joins the nodes of a store.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NodeInfo {
+    /// The name of the durable timers, for people.
+    pub name: String,
+    /// All types that it delivers, whether or not their recipients are connected; empty if it only schedules.
+    pub serves: Filter,
+}
+
+/// The state of the nodes, after a join or a beat.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Beat {
+    /// The time from the beginning of the call for which the claims of this node are its own; `None`: for ever.
+    pub lease: Option<Duration>,
+    /// The part of the timers that this node arms.
+    pub share: Share,
+    /// Rows that were alone on a node that died. They are claimed by this node now, which ends them as failed, without a
+    /// handler.
+    pub blamed: Vec<Arc<Record>>,
+    /// Running deliveries whose rows are gone or another node's.
+    pub lost: Vec<DurableId>,
+    /// Whether rows have become pending that an earlier look would have passed over: looks begin anew.
+    pub looks_begin_anew: bool,
+}
+
+/// The part of the timers that a node arms: of the ids, divided by a hash among the nodes that serve a route. An empty one
+/// is everything.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Share {
+    /// By [route](Served::index): the place of this node among those that serve it, and their number.
+    pub places: Vec<(u16, u16)>,
+}
+
+impl Share {
+    /// Returns whether this node arms a timer.
+    pub fn contains(&self, id: DurableId, route: u16) -> bool {
+        match self.places.get(usize::from(route)) {
+            Some((place, nodes)) if *nodes > 1 => ids::random_of(id) % u64::from(*nodes) == u64::from(*place),
+            _ => true,
+        }
+    }
+}
+
+/// The state of a timer, for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum State {
+    /// It waits for its due time, for room, or for another attempt.
+    Pending,
+    /// A node has claimed it.
+    Claimed,
+    /// Nobody may deliver it.
+    Parked {
+        /// The reason.
+        reason: Arc<str>,
+    },
+    /// It is a dead letter.
+    Dead {
+        /// The reason.
+        reason: Arc<str>,
+        /// The time at which it became a dead letter.
+        since: DueTime,
+    },
+}
+
+/// A row with its state.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Found {
+    /// The row.
+    pub record: Arc<Record>,
+    /// The state.
+    pub state: State,
+}
+
+/// The states of a query.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Part {
+    /// Pending and claimed timers.
+    Pending,
+    /// Parked timers.
+    Parked,
+    /// Dead letters.
+    Dead,
+}
+
+/// A query of timers, in the order of their [positions](Position).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Query {
+    /// The states.
+    pub part: Part,
+    /// Only timers of this route.
+    pub route: Option<Arc<str>>,
+    /// Only timers with this key.
+    pub key: Option<Arc<str>>,
+    /// The first due time.
+    pub from: DueTime,
+    /// The last due time.
+    pub until: DueTime,
+    /// The end of the page before.
+    pub after: Option<Position>,
+    /// The maximum number of timers.
+    pub limit: usize,
+}
+
+/// A page of timers. It may have fewer than the limit, or none, although more follow: a page examines a bounded number of
+/// rows.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Page {
+    /// The timers.
+    pub found: Vec<Found>,
+    /// The position to continue; `None` after the last page.
+    pub next: Option<Position>,
+    /// Rows that cannot be read.
+    pub damaged: usize,
+}
+
+/// Numbers of timers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Pending and claimed timers.
+    pub pending: u64,
+    /// Parked timers.
+    pub parked: u64,
+    /// Dead letters.
+    pub dead: u64,
+    /// Whether a number reached the limit of the count, and may be larger.
+    pub is_limited: bool,
+}
+
+/// A prepared copy of a store. It blocks, on any thread.
+pub type BackUp = Box<dyn FnOnce() -> Result<(), StoreError> + Send>;
+
+/// The queries of a store.
+pub trait Reads: Send + 'static {
+    /// Returns the timer with this id in any state; of a pending timer whose earlier repetition is a dead letter, the
+    /// pending one.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn get(&mut self, id: DurableId) -> Result<Option<Found>, StoreError>;
+
+    /// Returns the timer of a route that has this key, pending, claimed or parked.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn find_key(&mut self, route: &str, key: &str) -> Result<Option<DurableId>, StoreError>;
+
+    /// Returns a page of timers.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn list(&mut self, query: &Query) -> Result<Page, StoreError>;
+
+    /// Counts the timers, each number up to `limit`; `None`: exactly.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn counts(&mut self, limit: Option<u64>) -> Result<Counts, StoreError>;
+}
+
+/// A store of durable timers. Its calls block, and come from one thread at a time.
+///
+/// `now` is the wall-clock time of the caller. A store that nodes share goes by its server's clock instead, and returns it
+/// as [`clock`](Self::clock), which the caller follows.
+pub trait Store: Reads {
+    /// Joins the nodes that share the store. In a store for one process this releases the timers that the last process
+    /// had claimed. Parked timers of types that the node serves become pending. Called once, before all other calls.
+    ///
+    /// # Errors
+    /// The node cannot serve: nothing is claimed.
+    fn join(&mut self, node: &NodeInfo, now: DueTime) -> Result<Beat, StoreError>;
+
+    /// Renews the lease, releases the timers of nodes that died, and own claims that are not among the `running`
+    /// deliveries, which are in ascending order.
+    ///
+    /// # Errors
+    /// The lease is not renewed.
+    fn beat(&mut self, running: &[Delivery], now: DueTime) -> Result<Beat, StoreError> {
+        let _ = (running, now);
+        Ok(Beat::default())
+    }
+
+    /// The interval of looks and the interval of beats, if other nodes can write to the store.
+    fn intervals(&self) -> Option<(Duration, Duration)> {
+        None
+    }
+
+    /// Makes changes, in order where they concern one timer. When it returns, the changes are durable. Returns the outcomes
+    /// in the order of the changes, each with an error of its own if only that change failed.
+    ///
+    /// # Errors
+    /// All changes failed: as [`StoreError::Rejected`] or [`StoreError::Unavailable`] says nothing was changed; after
+    /// [`StoreError::Unknown`] or [`StoreError::Failed`] the changes may or may not have been made.
+    fn apply(&mut self, ops: &[Op], now: DueTime) -> Result<Vec<Result<Outcome, StoreError>>, StoreError>;
+
+    /// Returns the pending timers that a claim with this filter could claim when they are due, in the order of their
+    /// positions.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn look(&mut self, look: &Look, now: DueTime) -> Result<Vec<Hint>, StoreError>;
+
+    /// Returns a reader for queries on another thread. `None`: they are answered between changes.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn reader(&mut self) -> Result<Option<Box<dyn Reads>>, StoreError> {
+        Ok(None)
+    }
+
+    /// Checks that a new timer can be stored, before requests are grouped.
+    ///
+    /// # Errors
+    /// [`StoreError::TooLarge`], [`StoreError::KeyTooLong`].
+    fn admits(&self, record: &Record) -> Result<(), StoreError> {
+        record.check_lengths()
+    }
+
+    /// Returns the wall clock that all nodes follow, if that is not the system's.
+    fn clock(&self) -> Option<StoreClock> {
+        None
+    }
+
+    /// Prepares a copy of the committed data.
+    ///
+    /// # Errors
+    /// [`StoreError::Unsupported`] if the store has backups of its own; else it cannot be read.
+    fn back_up(&mut self, to: &Path) -> Result<BackUp, StoreError> {
+        let _ = to;
+        Err(StoreError::Unsupported("backup into a directory"))
+    }
+}
+
+impl fmt::Debug for dyn Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,101 @@
+//! The row of a timer as a value.
+
+use std::sync::Arc;
+
+use crate::due_time::DueTime;
+use crate::headers::Headers;
+use crate::id::DurableId;
+use crate::record::{RepeatMode, RetryPolicy, StoredRepeat};
+use crate::store::{MAX_KEY_LEN, MAX_RECORD_LEN, StoreError};
+
+use super::Delivery;
+
+/// The row of a timer, without the columns of its claim.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Record {
+    /// The id, stable over retries, moves, repetitions and restarts.
+    pub id: DurableId,
+    /// The columns that change while the timer lives.
+    pub progress: Progress,
+    /// The name of the route.
+    pub route: Arc<str>,
+    /// The name of the message type.
+    pub message_type: Arc<str>,
+    /// The version in which the payload is encoded.
+    pub message_version: u32,
+    /// The idempotency key, if any: at most one timer of the route has it.
+    pub key: Option<Arc<str>>,
+    /// The repetition, if any.
+    pub repeat: Option<StoredRepeat>,
+    /// The budget of attempts, if it differs from that of the retry policy.
+    pub max_attempts: Option<u32>,
+    /// The retry policy, if it differs from the route's.
+    pub retry: Option<RetryPolicy>,
+    /// The headers.
+    pub headers: Headers,
+    /// The id of the [codec](crate::PayloadCodec) that has encoded the payload, if any.
+    pub payload_codec: Option<Arc<str>>,
+    /// The encoded message.
+    pub payload: Arc<[u8]>,
+}
+
+/// The columns of a row that change while the timer lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Progress {
+    /// The time of the next delivery; of a claimed row, of this one.
+    pub due: DueTime,
+    /// The due time of the message, retries aside: of a repetition its time on the grid.
+    pub nominal: DueTime,
+    /// The number of the repetition, from 1. Always 1 without repetition.
+    pub repetition: u64,
+    /// The number of the last delivery of this repetition; 0 before the first.
+    pub attempt: u32,
+    /// The part of the budget that is used up.
+    pub used: u32,
+}
+
+impl Progress {
+    /// Returns the progress of a new timer.
+    pub const fn first(due: DueTime) -> Self {
+        Self { due, nominal: due, repetition: 1, attempt: 0, used: 0 }
+    }
+}
+
+impl Record {
+    /// Returns the delivery of a claimed row.
+    pub const fn delivery(&self) -> Delivery {
+        Delivery { id: self.id, repetition: self.progress.repetition, attempt: self.progress.attempt }
+    }
+
+    /// Returns the retry policy, given its route's.
+    pub fn retry_policy(&self, of_route: RetryPolicy) -> RetryPolicy {
+        let retry = self.retry.unwrap_or(of_route);
+        self.max_attempts.map_or(retry, |attempts| retry.max_attempts(attempts))
+    }
+
+    /// Returns the bytes of its message and headers, by which memory is limited.
+    pub fn size(&self) -> usize {
+        self.payload.len() + self.headers.size()
+    }
+
+    /// Checks the lengths of its texts and bytes together.
+    ///
+    /// # Errors
+    /// [`StoreError::TooLarge`], [`StoreError::KeyTooLong`].
+    pub fn check_lengths(&self) -> Result<(), StoreError> {
+        let repeat = match &self.repeat {
+            Some(StoredRepeat { mode: RepeatMode::Cron { expression, zone }, .. }) => expression.len() + zone.len(),
+            _ => 0,
+        };
+        let key = self.key.as_ref().map_or(0, |key| key.len());
+        let codec = self.payload_codec.as_ref().map_or(0, |codec| codec.len());
+        let size = self.size() + self.route.len() + self.message_type.len() + key + codec + repeat;
+        if size > MAX_RECORD_LEN {
+            return Err(StoreError::TooLarge { size, limit: MAX_RECORD_LEN });
+        }
+        if key > MAX_KEY_LEN {
+            return Err(StoreError::KeyTooLong { size: key, limit: MAX_KEY_LEN });
+        }
+        Ok(())
+    }
+}
