@@ -20,6 +20,8 @@ pub mod durable;
 mod listener;
 pub mod own_process;
 pub mod repeat;
+#[cfg(feature = "durable")]
+pub mod rows;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

@@ -52,9 +52,9 @@ pub enum Op {
     /// Deletes a timer in any state but that of a dead letter.
     Cancel(DurableId),
     /// Moves a timer that is not claimed to another due time. A repetition continues from there: `due` and `nominal` are
-    /// set. A parked timer is moved, too, and stays parked.
+    /// set, `nominal` to the wish. A parked timer is moved, too, and stays parked.
     Move(DurableId, DueTime),
-    /// Makes a dead letter a pending timer again, due now, with its whole budget.
+    /// Makes a dead letter a pending timer again, due now, with its whole budget. `nominal`, `repetition` and `attempt` stay.
     Requeue(DurableId),
     /// Deletes a dead letter.
     Discard(DurableId),
@@ -183,6 +183,8 @@ pub enum Outcome {
         not_due: Vec<(DurableId, DueTime)>,
         /// Rows whose content differs from what the caller gave: they are parked as damaged.
         damaged: Vec<DurableId>,
+        /// Rows that are due and were left because of the [treatment](Suspects) of suspects: they are suspects, or are none.
+        left: Vec<DurableId>,
     },
     /// Of [`Op::End`]: the row is changed. The due time is that of [`Next::Again`] as written, or of a row that is pending
     /// again as it was.
@@ -215,7 +217,8 @@ pub enum Placed {
         /// The due time as written.
         due: DueTime,
     },
-    /// This timer of the route has the key. Nothing was changed.
+    /// This timer of the route has the key. Nothing was changed. The new timer itself, if it was stored before: the request
+    /// was repeated.
     Exists(DurableId),
     /// The new timer has replaced this one.
     Replaced {
@@ -239,7 +242,8 @@ pub struct Hint {
     pub nominal: DueTime,
     /// The [number](Served::index) of its route and type in the filter of the look; of [`Outcome::Moved`] 0.
     pub route: u16,
-    /// Whether its budget was used up by nodes that died.
+    /// Whether its budget was used up by nodes that died. Of [`Outcome::Moved`]: its own budget; that of its route is not
+    /// known there.
     pub is_suspect: bool,
 }
 

@@ -73,6 +73,14 @@ impl Record {
         self.max_attempts.map_or(retry, |attempts| retry.max_attempts(attempts))
     }
 
+    /// Returns the column `max_attempts`: the budget of attempts, if it differs from the route's.
+    pub const fn budget(&self) -> Option<u32> {
+        match (self.max_attempts, &self.retry) {
+            (None, Some(retry)) => Some(retry.attempts),
+            (attempts, _) => attempts,
+        }
+    }
+
     /// Returns the bytes of its message and headers, by which memory is limited.
     pub fn size(&self) -> usize {
         self.payload.len() + self.headers.size()
