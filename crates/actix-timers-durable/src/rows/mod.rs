@@ -21,11 +21,13 @@
 //! rows that are not claimed. Whoever writes a due time writes the greater of the wish and the present time, so a look
 //! that begins at the present time misses nothing.
 //!
-//! `record`: the row as a value; `ids`: ids, which begin with the first due time; `json`: the columns that are JSON.
+//! `record`: the row as a value; `ids`: ids, which begin with the first due time; `json`: the columns that are JSON;
+//! `sqlite`: the store for one process.
 
 mod ids;
 mod json;
 mod record;
+mod sqlite;
 
 use std::fmt;
 use std::path::Path;
@@ -39,6 +41,7 @@ use crate::store::{OnKey, StoreClock, StoreError};
 pub use ids::{due_of, first_id, id_of};
 pub use json::{headers_from_json, headers_to_json, repeat_from_json, repeat_to_json, retry_from_json, retry_to_json};
 pub use record::{Progress, Record};
+pub use sqlite::SqliteStore;
 
 /// A change of rows. Each is made wholly or not at all.
 #[derive(Debug, Clone, PartialEq)]

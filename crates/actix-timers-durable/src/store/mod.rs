@@ -15,10 +15,12 @@
 
 pub mod codec;
 mod embedded;
+pub(crate) mod holders;
 mod memory;
+pub(crate) mod names;
 mod nodes;
 mod reader;
-mod safe_directory;
+pub(crate) mod safe_directory;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::Xxh3;
 
-use super::holders::{self, Holder};
 use super::layout::{FORMAT, Space};
 use crate::shown::shown;
 use crate::store::StoreError;
+use crate::store::holders::{self, Holder};
 use crate::store::safe_directory::{self, Refused};
 
 const FORMAT_FILE: &str = "format";

@@ -12,9 +12,9 @@ use super::layout::{
     key_of_holder, key_of_piece, key_of_position, key_of_record, key_of_state, position_value, put_claim,
     put_dead_letter, read_id, read_position_value, read_record,
 };
-use super::names::Names;
 use super::recent::Recent;
 use crate::store::codec::DecodeError;
+use crate::store::names::Names;
 use crate::store::{Change, ChangeOutcome, OnKey, Part, Position, codec};
 use crate::{DueTime, DurableId, Record, RecordState};
 

@@ -18,12 +18,10 @@ mod engine;
 #[cfg(test)]
 mod faults;
 mod group;
-mod holders;
 #[cfg(test)]
 mod hostile;
 mod journals;
 mod layout;
-mod names;
 #[cfg(test)]
 mod newer;
 mod recent;
@@ -47,10 +45,11 @@ use layout::{
     Region, ShardState, Space, claims_of, key_of_dead_letter, key_of_holder, key_of_position, key_of_state, read_claim,
     read_id, read_key_of_claim, read_key_of_state, read_position_value,
 };
-use names::Names;
+
 use recent::Recent;
 use room::Pause;
 
+use super::names::Names;
 use super::{
     BackUp, Change, ChangeOutcome, Counts, Fence, Found, Lease, MAX_KEY_LEN, Page, Part, Position, StoreError,
     TimerStore, check_lengths,

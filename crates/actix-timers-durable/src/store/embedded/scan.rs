@@ -10,8 +10,8 @@ use fjall::Slice;
 
 use super::engine::{Engine, ReadError, join};
 use super::layout::{Region, Space, read_record};
-use super::names::Names;
 use crate::DueTime;
+use crate::store::names::Names;
 use crate::store::{Found, Newer, Page, Part, Position};
 
 /// Returns rows of a space in the order of their keys, from `lower` up to `upper` (exclusive), at most `limit`. Damaged

@@ -24,11 +24,11 @@ mod unix;
 
 use std::io;
 
-pub(super) use modes::{open, open_or_create, options, tighten, tighten_all};
+pub(crate) use modes::{open, open_or_create, options, tighten, tighten_all};
 #[cfg(not(unix))]
-pub(super) use other::{check_contents, create, find, find_entry};
+pub(crate) use other::{check_contents, create, find, find_entry};
 #[cfg(unix)]
-pub(super) use unix::{check_contents, create, find, find_entry};
+pub(crate) use unix::{check_contents, create, find, find_entry};
 
 use super::StoreError;
 
@@ -74,14 +74,14 @@ pub enum Distrust {
 
 /// The reason why a directory is not used.
 #[derive(Debug)]
-pub(super) enum Refused {
+pub(crate) enum Refused {
     Io(io::Error),
     Store(StoreError),
 }
 
 impl Refused {
     /// Returns the error of the store, with this one for a failed call.
-    pub(super) fn or(self, failed: impl FnOnce(io::Error) -> StoreError) -> StoreError {
+    pub(crate) fn or(self, failed: impl FnOnce(io::Error) -> StoreError) -> StoreError {
         match self {
             Self::Io(error) => failed(error),
             Self::Store(error) => error,

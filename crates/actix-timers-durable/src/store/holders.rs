@@ -28,18 +28,18 @@ fn held() -> MutexGuard<'static, Vec<Held>> {
 
 /// The mark of a directory that this process has locked.
 #[derive(Debug)]
-pub(super) struct Holder(Arc<AtomicBool>);
+pub(crate) struct Holder(Arc<AtomicBool>);
 
 impl Holder {
     /// Marks a locked directory. `path` has no links.
-    pub(super) fn new(path: PathBuf) -> Self {
+    pub(crate) fn new(path: PathBuf) -> Self {
         let is_closing = Arc::<AtomicBool>::default();
         held().push(Held { path, is_closing: Arc::clone(&is_closing) });
         Self(is_closing)
     }
 
     /// Notes that it will be unlocked soon.
-    pub(super) fn is_closing(&self) {
+    pub(crate) fn is_closing(&self) {
         let _held = held();
         self.0.store(true, Ordering::Relaxed);
         CHANGED.notify_all();
@@ -54,7 +54,7 @@ impl Drop for Holder {
 }
 
 /// Waits until this process gives up a directory, for a limited time. Returns whether it has.
-pub(super) fn wait(path: &Path) -> bool {
+pub(crate) fn wait(path: &Path) -> bool {
     let find =
         |held: &[Held]| held.iter().find(|held| held.path == *path).map(|held| held.is_closing.load(Ordering::Relaxed));
     let guard = held();

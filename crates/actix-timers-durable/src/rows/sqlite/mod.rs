@@ -1,0 +1,311 @@
+//! The store for one process: rows in a database of SQLite, on disk or in memory.
+//!
+//! Reading order:
+//!
+//! 1. `schema.sql`: the tables. `columns`: a record as columns, and back.
+//! 2. `changes`: the changes of a transaction; `claims`: of these the claims, and those of an ended process.
+//! 3. `queries`: looks, and queries by people.
+//! 4. `place`: the files, in a safe directory; `checkpoints` from the log to the database, on a thread; `copying`: backups.
+//! 5. `faults`: the meaning of a failure. [`SqliteStore`] reacts to it, and opens the files anew.
+
+mod changes;
+mod checkpoints;
+mod claims;
+mod columns;
+mod copying;
+mod faults;
+mod place;
+#[cfg(test)]
+mod plans;
+mod queries;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rusqlite::Connection;
+use rusqlite::config::DbConfig;
+
+use super::{BackUp, Beat, Counts, Delivery, Found, Hint, Look, NodeInfo, Op, Outcome, Page, Query, Reads, Store};
+use crate::store::StoreError;
+use crate::store::names::Names;
+use crate::{DueTime, DurableId};
+use changes::{Changes, Made};
+use checkpoints::Checkpoints;
+use faults::{Meaning, io_error, meaning};
+use place::Place;
+use queries::{Queries, Reader};
+
+/// A store of durable timers in a directory, for one process at a time, or in memory.
+///
+/// The directory holds one database of SQLite, `timers.db`, that `sqlite3 -readonly` may look at while the service runs.
+/// What [`apply`](Store::apply) has answered is on disk.
+///
+/// After a failed read or write of the files nothing is acknowledged or claimed until the next call has opened them anew.
+#[derive(Debug)]
+pub struct SqliteStore {
+    // In the order in which they are closed.
+    checkpoints: Option<Checkpoints>,
+    connection: Option<Connection>,
+    /// `None` in memory.
+    place: Option<Arc<Place>>,
+    queries: Queries,
+    state: State,
+    /// The number of this process, or of its last sweep.
+    node: i64,
+    /// The first number of this process.
+    joined_as: i64,
+    /// Whether claims may have been made of which the caller does not know.
+    must_sweep: bool,
+}
+
+#[derive(Debug)]
+enum State {
+    Sound,
+    /// The files must be opened anew.
+    Broken(String),
+    /// The files are damaged.
+    Damaged(String),
+}
+
+impl SqliteStore {
+    /// Opens the store in a directory, or creates one in an empty or missing directory.
+    ///
+    /// # Errors
+    /// [`StoreError::InUse`], also after a wait for a store of this process that is being closed;
+    /// [`StoreError::NewerFormat`], [`StoreError::Foreign`], [`StoreError::UnfinishedBackup`]; [`StoreError::Exposed`] and
+    /// [`StoreError::Untrusted`] if other users may have written to it; [`StoreError::Unreadable`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
+        let place = Arc::new(Place::open_or_create(path.as_ref())?);
+        let mut connection = place.connect()?;
+        let checkpoints = start_checkpoints(&place, &mut connection)?;
+        let mut store = Self::with(connection, place.path.clone());
+        (store.checkpoints, store.place) = (Some(checkpoints), Some(place));
+        Ok(store)
+    }
+
+    /// Creates a store in memory. It has no [`reader`](Store::reader) and no [backup](Store::back_up).
+    ///
+    /// # Errors
+    /// [`StoreError::Rejected`] if there is not enough memory.
+    pub fn in_memory() -> Result<Self, StoreError> {
+        let path = Path::new(":memory:");
+        let create = || {
+            let connection = place::create_database(path)?;
+            place::prepare(&connection)?;
+            Ok(connection)
+        };
+        let connection = create().map_err(|error| StoreError::Rejected(io_error(error)))?;
+        Ok(Self::with(connection, path.to_owned()))
+    }
+
+    fn with(connection: Connection, path: PathBuf) -> Self {
+        Self {
+            checkpoints: None,
+            connection: Some(connection),
+            place: None,
+            queries: Queries { path, names: Names::default() },
+            state: State::Sound,
+            node: 0,
+            joined_as: 0,
+            must_sweep: false,
+        }
+    }
+
+    /// Checks a store that is not open: the structure of its database, and that each row is as it was stored. Returns a text
+    /// for each problem.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn integrity_check(path: impl AsRef<Path>) -> Result<Vec<String>, StoreError> {
+        copying::check(&Place::open_or_create(path.as_ref())?)
+    }
+
+    /// Returns the connection, after the files were opened anew if that is necessary.
+    fn connection(&mut self) -> Result<&Connection, StoreError> {
+        if let Some(reason) = self.checkpoints.as_ref().and_then(Checkpoints::failure) {
+            self.close(reason);
+        }
+        match &self.state {
+            State::Sound => {}
+            State::Damaged(reason) => return Err(StoreError::Failed(io::Error::other(reason.clone()))),
+            State::Broken(reason) => {
+                let reason = reason.clone();
+                self.reopen().map_err(|error| StoreError::Unavailable(format!("{reason}; opened anew: {error}")))?;
+            }
+        }
+        self.connection.as_ref().ok_or(StoreError::Closed)
+    }
+
+    /// Closes the files after a failure.
+    fn close(&mut self, reason: String) {
+        self.checkpoints = None;
+        if let Some(connection) = self.connection.take_if(|_| self.place.is_some()) {
+            // The log may be on disk in part only.
+            let _ = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+        }
+        self.must_sweep = true;
+        self.state = State::Broken(reason);
+    }
+
+    fn reopen(&mut self) -> Result<(), StoreError> {
+        if let Some(place) = &self.place {
+            let mut connection = place.connect()?;
+            place.write_log_again(&connection).map_err(|error| place.unreadable(&error))?;
+            self.checkpoints = Some(start_checkpoints(place, &mut connection)?);
+            self.connection = Some(connection);
+        }
+        self.state = State::Sound;
+        Ok(())
+    }
+
+    /// Makes changes in one transaction.
+    fn write<T>(
+        &mut self,
+        now: DueTime,
+        make: impl FnOnce(&mut Changes<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T, WriteError> {
+        let (node, own_from) = (self.node, self.joined_as);
+        self.connection().map_err(WriteError::All)?;
+        let Some(connection) = &self.connection else { return Err(WriteError::All(StoreError::Closed)) };
+        let execute = |sql| connection.prepare_cached(sql)?.execute(()).map(drop);
+        let mut changes = Changes { connection, names: &mut self.queries.names, node, own_from, now };
+        let made = execute("BEGIN IMMEDIATE").and_then(|()| make(&mut changes));
+        let (made, is_known) = match made {
+            Ok(made) => (execute("COMMIT").map(|()| made), false),
+            Err(error) => (Err(error), true),
+        };
+        let made = made.map_err(|error| {
+            // SQLite has rolled back by itself after some errors.
+            let is_rolled_back = connection.is_autocommit() || execute("ROLLBACK").is_ok();
+            (error, is_known && is_rolled_back)
+        });
+        made.map_err(|(error, nothing_kept)| self.failed(error, nothing_kept))
+    }
+
+    /// Returns the error of a transaction, and reacts to it.
+    fn failed(&mut self, error: rusqlite::Error, nothing_kept: bool) -> WriteError {
+        let kind = meaning(&error);
+        WriteError::All(match kind {
+            Meaning::Statement if nothing_kept => return WriteError::Statement(error),
+            Meaning::Full => StoreError::Rejected(io_error(error)),
+            Meaning::Busy => {
+                StoreError::Unavailable(format!("another program writes to {}: {error}", self.queries.path.display()))
+            }
+            Meaning::Damaged => {
+                let reason = format!("{error}: restore a backup");
+                self.close(reason.clone());
+                self.state = State::Damaged(reason.clone());
+                StoreError::Failed(io::Error::other(reason))
+            }
+            Meaning::Io | Meaning::Statement => {
+                let reason = error.to_string();
+                self.close(reason.clone());
+                if nothing_kept { StoreError::Unavailable(reason) } else { StoreError::Unknown(reason) }
+            }
+        })
+    }
+}
+
+/// The failure of a transaction.
+enum WriteError {
+    /// A statement failed for a reason of its own. Nothing was kept.
+    Statement(rusqlite::Error),
+    All(StoreError),
+}
+
+impl From<WriteError> for StoreError {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::Statement(error) => Self::Rejected(io_error(error)),
+            WriteError::All(error) => error,
+        }
+    }
+}
+
+fn start_checkpoints(place: &Place, writer: &mut Connection) -> Result<Checkpoints, StoreError> {
+    Checkpoints::start(writer, place.connect()?).map_err(|error| place.unreadable(&error))
+}
+
+impl Drop for SqliteStore {
+    fn drop(&mut self) {
+        if let Some(place) = &self.place {
+            place.is_closing();
+        }
+    }
+}
+
+impl Reads for SqliteStore {
+    fn get(&mut self, id: DurableId) -> Result<Option<Found>, StoreError> {
+        self.connection()?;
+        self.connection.as_ref().map_or(Ok(None), |connection| self.queries.get(connection, id))
+    }
+
+    fn find_key(&mut self, route: &str, key: &str) -> Result<Option<DurableId>, StoreError> {
+        self.connection()?;
+        self.connection.as_ref().map_or(Ok(None), |connection| self.queries.find_key(connection, route, key))
+    }
+
+    fn list(&mut self, query: &Query) -> Result<Page, StoreError> {
+        self.connection()?;
+        self.connection.as_ref().map_or_else(|| Ok(Page::default()), |connection| self.queries.list(connection, query))
+    }
+
+    fn counts(&mut self, limit: Option<u64>) -> Result<Counts, StoreError> {
+        self.connection()?;
+        self.connection
+            .as_ref()
+            .map_or_else(|| Ok(Counts::default()), |connection| self.queries.counts(connection, limit))
+    }
+}
+
+impl Store for SqliteStore {
+    fn join(&mut self, node: &NodeInfo, now: DueTime) -> Result<Beat, StoreError> {
+        let (number, blamed) = self.write(now, |changes| changes.join(node))?;
+        (self.node, self.joined_as, self.must_sweep) = (number, number, false);
+        Ok(Beat { blamed, ..Beat::default() })
+    }
+
+    fn beat(&mut self, running: &[Delivery], now: DueTime) -> Result<Beat, StoreError> {
+        self.connection()?;
+        if !self.must_sweep {
+            return Ok(Beat::default());
+        }
+        let (number, lost) = self.write(now, |changes| changes.sweep(running))?;
+        (self.node, self.must_sweep) = (number, false);
+        Ok(Beat { lost, looks_begin_anew: true, ..Beat::default() })
+    }
+
+    fn apply(&mut self, ops: &[Op], now: DueTime) -> Result<Vec<Result<Outcome, StoreError>>, StoreError> {
+        if ops.is_empty() {
+            return Ok(Vec::new());
+        }
+        let made: Result<Vec<Made>, _> = self.write(now, |changes| changes.make_all(ops));
+        match made {
+            // Only then each change has a savepoint.
+            Err(WriteError::Statement(_)) => Ok(self.write(now, |changes| changes.make_each(ops))?),
+            made => Ok(made?),
+        }
+    }
+
+    fn look(&mut self, look: &Look, _: DueTime) -> Result<Vec<Hint>, StoreError> {
+        let node = self.node;
+        let hints = queries::look(self.connection()?, look, node);
+        hints.map_err(|error| self.queries.error(&error))
+    }
+
+    fn reader(&mut self) -> Result<Option<Box<dyn Reads>>, StoreError> {
+        let Some(place) = &self.place else { return Ok(None) };
+        let connection = place.connect_to_read().map_err(|error| place.unreadable(&error))?;
+        let queries = Queries { path: place.path.clone(), names: Names::default() };
+        Ok(Some(Box::new(Reader { connection, queries })))
+    }
+
+    fn back_up(&mut self, to: &Path) -> Result<BackUp, StoreError> {
+        self.connection()?;
+        match &self.place {
+            Some(place) => copying::back_up(place, to),
+            None => Err(StoreError::Unsupported("backup into a directory: it is in memory")),
+        }
+    }
+}
