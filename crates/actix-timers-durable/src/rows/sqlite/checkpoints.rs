@@ -11,7 +11,7 @@ use rusqlite::wal::CheckpointMode;
 use super::faults::{Meaning, meaning};
 
 /// Pages of the log after which a checkpoint begins.
-const PAGES: i32 = 2000;
+const PAGES: i32 = 4000;
 /// Pages of the log after which a checkpoint holds the writer up, so that the log begins anew: while transactions follow
 /// each other, no other one ever reaches its end.
 const MAX_PAGES: i32 = 16_000;
@@ -54,6 +54,11 @@ impl Checkpoints {
         Ok(Self { thread: Some(thread), wake, is_over, failure })
     }
 
+    /// Begins a checkpoint: after it the log begins anew, and needs no more room.
+    pub(super) fn begin(&self) {
+        let _ = self.wake.try_send(());
+    }
+
     /// Returns the reason why a checkpoint has failed, once.
     pub(super) fn failure(&self) -> Option<String> {
         lock(&self.failure).take()
@@ -64,7 +69,7 @@ impl Drop for Checkpoints {
     fn drop(&mut self) {
         // The writer's hook has a sender, too.
         self.is_over.store(true, Ordering::Release);
-        let _ = self.wake.try_send(());
+        self.begin();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

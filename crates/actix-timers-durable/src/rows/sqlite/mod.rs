@@ -57,6 +57,8 @@ pub struct SqliteStore {
     joined_as: i64,
     /// Whether claims may have been made of which the caller does not know.
     must_sweep: bool,
+    /// SQLite's number of commits by others, at the last beat.
+    data_version: Option<i64>,
 }
 
 #[derive(Debug)]
@@ -64,6 +66,8 @@ enum State {
     Sound,
     /// The files must be opened anew.
     Broken(String),
+    /// The files must be opened anew and checked: SQLite takes some failures of a read for damage.
+    Suspicious(String),
     /// The files are damaged.
     Damaged(String),
 }
@@ -109,6 +113,7 @@ impl SqliteStore {
             node: 0,
             joined_as: 0,
             must_sweep: false,
+            data_version: None,
         }
     }
 
@@ -129,9 +134,12 @@ impl SqliteStore {
         match &self.state {
             State::Sound => {}
             State::Damaged(reason) => return Err(StoreError::Failed(io::Error::other(reason.clone()))),
-            State::Broken(reason) => {
+            State::Broken(reason) | State::Suspicious(reason) => {
                 let reason = reason.clone();
-                self.reopen().map_err(|error| StoreError::Unavailable(format!("{reason}; opened anew: {error}")))?;
+                self.reopen().map_err(|error| match error {
+                    StoreError::Failed(_) => error,
+                    error => StoreError::Unavailable(format!("{reason}; opened anew: {error}")),
+                })?;
             }
         }
         self.connection.as_ref().ok_or(StoreError::Closed)
@@ -152,6 +160,14 @@ impl SqliteStore {
         if let Some(place) = &self.place {
             let mut connection = place.connect()?;
             place.write_log_again(&connection).map_err(|error| place.unreadable(&error))?;
+            if let State::Suspicious(reason) = &self.state {
+                let check = connection.query_row("PRAGMA quick_check(1)", (), |row| row.get::<_, String>(0));
+                if check.map_err(|error| place.unreadable(&error))? != "ok" {
+                    let reason = format!("{reason}: check the store, and restore a backup");
+                    self.state = State::Damaged(reason.clone());
+                    return Err(StoreError::Failed(io::Error::other(reason)));
+                }
+            }
             self.checkpoints = Some(start_checkpoints(place, &mut connection)?);
             self.connection = Some(connection);
         }
@@ -188,19 +204,19 @@ impl SqliteStore {
         let kind = meaning(&error);
         WriteError::All(match kind {
             Meaning::Statement if nothing_kept => return WriteError::Statement(error),
-            Meaning::Full => StoreError::Rejected(io_error(error)),
+            Meaning::Full => {
+                self.checkpoints.iter().for_each(Checkpoints::begin);
+                StoreError::Rejected(io_error(error))
+            }
             Meaning::Busy => {
                 StoreError::Unavailable(format!("another program writes to {}: {error}", self.queries.path.display()))
             }
-            Meaning::Damaged => {
-                let reason = format!("{error}: restore a backup");
-                self.close(reason.clone());
-                self.state = State::Damaged(reason.clone());
-                StoreError::Failed(io::Error::other(reason))
-            }
-            Meaning::Io | Meaning::Statement => {
+            Meaning::Io | Meaning::Damaged | Meaning::Statement => {
                 let reason = error.to_string();
                 self.close(reason.clone());
+                if kind == Meaning::Damaged {
+                    self.state = State::Suspicious(reason.clone());
+                }
                 if nothing_kept { StoreError::Unavailable(reason) } else { StoreError::Unknown(reason) }
             }
         })
@@ -267,9 +283,15 @@ impl Store for SqliteStore {
     }
 
     fn beat(&mut self, running: &[Delivery], now: DueTime) -> Result<Beat, StoreError> {
-        self.connection()?;
+        // It differs when another program has committed, in a transaction that may have begun before the last looks.
+        let version = self
+            .connection()?
+            .prepare_cached("PRAGMA data_version")
+            .and_then(|mut version| version.query_row((), |row| row.get(0)));
+        let version = version.map_err(|error| self.queries.error(&error))?;
+        let by_hand = self.data_version.replace(version).is_some_and(|before| before != version);
         if !self.must_sweep {
-            return Ok(Beat::default());
+            return Ok(Beat { looks_begin_anew: by_hand, ..Beat::default() });
         }
         let (number, lost) = self.write(now, |changes| changes.sweep(running))?;
         (self.node, self.must_sweep) = (number, false);

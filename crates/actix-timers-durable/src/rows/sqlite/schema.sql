@@ -59,12 +59,12 @@ INSERT INTO node VALUES (1, 0, '');
 -- Changes by hand, which no look of the running service may miss. The service's connection runs no triggers, and costs
 -- nothing by them.
 CREATE TRIGGER by_hand_insert AFTER INSERT ON timers BEGIN
-  UPDATE timers SET due = max(due, CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)) WHERE id = NEW.id;
+  UPDATE timers SET due = max(due, CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) + 1) WHERE id = NEW.id;
   UPDATE timers SET moved = printf('%012X', due) <> substr(hex(id), 1, 12) WHERE id = NEW.id;
 END;
 CREATE TRIGGER by_hand_claimable
 AFTER UPDATE OF id, due, moved, node, parked, ended, route, message_type, message_version ON timers BEGIN
-  UPDATE timers SET due = max(due, CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)) WHERE id = NEW.id;
+  UPDATE timers SET due = max(due, CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) + 1) WHERE id = NEW.id;
   UPDATE timers SET moved = printf('%012X', due) <> substr(hex(id), 1, 12) WHERE id = NEW.id;
 END;
 CREATE TRIGGER by_hand_content
