@@ -26,6 +26,8 @@
 
 mod ids;
 mod json;
+#[cfg(test)]
+mod model_of_rows;
 mod record;
 mod sqlite;
 
