@@ -22,7 +22,8 @@
 //! that begins at the present time misses nothing.
 //!
 //! `record`: the row as a value; `ids`: ids, which begin with the first due time; `json`: the columns that are JSON;
-//! `sqlite`: the store for one process.
+//! `sqlite`: the store for one process;
+//! `model_of_rows`: the protocol of nodes, leases and rows in every order of events, with all rules and without each.
 
 mod ids;
 mod json;

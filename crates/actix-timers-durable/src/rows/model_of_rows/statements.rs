@@ -72,7 +72,7 @@ impl World {
     }
 
     fn lock_node(&self, state: &mut State, index: usize, snapshot: Option<Mask>) -> Result<(), Failure> {
-        // No failure was found where the dead may claim: what they do is released once more.
+        // No failure was found where the dead may claim: such claims are released, too.
         match state.node(state.sessions[index].node).is_some_and(|node| !node.dead) {
             // Only a pause can come between.
             true if self.scenario.budget.pauses == 0 => return self.update(state, index, snapshot),
