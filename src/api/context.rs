@@ -6,7 +6,6 @@ use actix::dev::AsyncContextParts;
 use actix::{Actor, AsyncContext};
 
 use crate::api::actor_timers::{ActorTimers, cancel_own_key};
-use crate::api::due_timers::run_own;
 use crate::api::registry;
 use crate::api::timer::{ContextScheduler, ScheduledBy, TimerBuilder};
 use crate::api::timers::{cancel, reschedule};
@@ -329,7 +328,7 @@ where
         A: AcceptsDueTimers,
     {
         if let Ok(service) = registry::service_of_context(self.parts().started()) {
-            service.accept_due_timers::<A>(run_own::<A>);
+            service.state().lanes.accepting.accept::<A>();
         }
     }
 

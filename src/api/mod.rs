@@ -19,7 +19,6 @@ pub(crate) mod config;
 pub(crate) mod context;
 pub(crate) mod dead_letters;
 pub(crate) mod drain;
-mod due_timers;
 pub(crate) mod guard;
 pub(crate) mod idle;
 pub(crate) mod messages;

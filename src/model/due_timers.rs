@@ -6,17 +6,17 @@ use std::sync::Arc;
 
 use actix::{Actor, Message};
 
-use crate::model::mailbox_id::MailboxId;
+use crate::engine::OwnerId;
 
 /// A request to an actor to run due timers now: its own, or a message for it under [tracked
 /// delivery](crate::Target::tracked).
 ///
-/// For own timers the crate sends it through the mailbox of an actor that
-/// [accepts](crate::TimerContext::enable_due_timers) it, where a closure cannot be sent itself.
+/// For own timers the crate sends it through the mailbox of a starved actor that
+/// [accepts](crate::TimerContext::enable_due_timers) it, instead of the messages, and where a closure cannot be sent.
 /// A closure is bound to the thread of its actor, so it cannot be sent through the mailbox as a message can. An actor
 /// whose mailbox never becomes empty would run its closures late, and one that lives on without an address, by other
-/// futures of its own, only while a timer [keeps it alive](crate::TimerOptions::keep_alive). Meanwhile late messages go
-/// past them. Two lines remove both limits, and bring messages and closures in order:
+/// futures of its own, only while a timer [keeps it alive](crate::TimerOptions::keep_alive). Meanwhile messages go
+/// past them. Two lines remove both limits, keep messages and closures in order, and every cancel exact:
 ///
 /// ```
 /// use std::time::Duration;
@@ -40,23 +40,12 @@ use crate::model::mailbox_id::MailboxId;
 ///
 /// Under tracked delivery, which needs no such call, the crate sends one for each due message, which stays in the timer
 /// actor until its handler begins. A request that is dropped instead of [run](Self::run) makes its message a dead letter.
-pub struct DueTimers(Ring);
-
-/// A request to look at a lane.
-enum Ring {
-    /// At the own timers of the actor that handles it.
-    Own(PullOwnFn),
-    /// At the messages for its mailbox.
-    Lane(Bell),
-}
-
-/// Runs the due own timers of an actor, given with its context.
-pub(crate) type PullOwnFn = fn(&mut dyn Any, &mut dyn Any);
+pub struct DueTimers(Bell);
 
 /// A bell in a mailbox.
 struct Bell {
     host: Arc<dyn BellHost>,
-    mailbox: MailboxId,
+    lane: OwnerId,
     /// The number of messages that had joined the lane when it was rung.
     joined: u64,
     is_open: bool,
@@ -64,20 +53,16 @@ struct Bell {
 
 /// The timer actor that holds the messages of a lane.
 pub(crate) trait BellHost: Send + Sync {
-    /// Handles the first message of the lane, unless it joined after the bell was rung.
-    fn pull(self: Arc<Self>, mailbox: MailboxId, joined: u64, actor: &mut dyn Any, ctx: &mut dyn Any);
+    /// Handles the first message of the lane, unless it joined after the bell was rung; of an own lane several.
+    fn pull(self: Arc<Self>, lane: OwnerId, joined: u64, actor: &mut dyn Any, ctx: &mut dyn Any);
 
-    /// Makes a dead letter of the message that a dropped bell would have pulled.
-    fn lose(&self, mailbox: MailboxId, joined: u64);
+    /// Handles the drop of a bell. The message that it would have pulled becomes a dead letter, unless it is an own one.
+    fn lose(&self, lane: OwnerId, joined: u64);
 }
 
 impl DueTimers {
-    pub(crate) const fn own(pull: PullOwnFn) -> Self {
-        Self(Ring::Own(pull))
-    }
-
-    pub(crate) const fn bell(host: Arc<dyn BellHost>, mailbox: MailboxId, joined: u64) -> Self {
-        Self(Ring::Lane(Bell { host, mailbox, joined, is_open: true }))
+    pub(crate) const fn new(host: Arc<dyn BellHost>, lane: OwnerId, joined: u64) -> Self {
+        Self(Bell { host, lane, joined, is_open: true })
     }
 
     /// Runs due timers of the actor: at most 64 own ones, for which another request follows if there are more, or the
@@ -86,21 +71,17 @@ impl DueTimers {
     where
         A: Actor<Context: 'static>,
     {
-        match self.0 {
-            Ring::Own(pull) => pull(actor, ctx),
-            Ring::Lane(mut bell) => {
-                bell.is_open = false;
-                Arc::clone(&bell.host).pull(bell.mailbox, bell.joined, actor, ctx);
-            }
-        }
+        let Self(mut bell) = self;
+        bell.is_open = false;
+        Arc::clone(&bell.host).pull(bell.lane, bell.joined, actor, ctx);
     }
 }
 
 impl Drop for Bell {
-    /// The mailbox was closed before the bell was handled.
+    /// The mailbox was closed before it was handled, or its handler did not run it.
     fn drop(&mut self) {
         if std::mem::take(&mut self.is_open) {
-            self.host.lose(self.mailbox, self.joined);
+            self.host.lose(self.lane, self.joined);
         }
     }
 }

@@ -19,8 +19,10 @@ use actix::dev::ContextFut;
 use actix::prelude::*;
 
 use crate::api::timer_actor::TimerActor;
+use crate::engine::OwnerId;
 use crate::service::deliver::driver::TurnResult;
 use crate::service::deliver::turns::TurnBy;
+use crate::service::lane::lanes::Progress;
 use crate::service::owner::thread_registry;
 use crate::service::state::Service;
 use crate::{
@@ -358,7 +360,7 @@ impl World {
     }
 
     fn owner(&self) -> crate::engine::OwnerId {
-        *self.service.state().owners.by_mailbox.values().next().unwrap()
+        *self.service.state().lanes.own.values().next().unwrap()
     }
 
     fn poll_driver(&mut self) {
@@ -388,6 +390,13 @@ fn dead_target() -> Target<Number> {
     target
 }
 
+/// Serves the lane of an owner that the watchdog has found starved.
+fn post_own(service: &Arc<Service>, owner: OwnerId) {
+    let mut state = service.state();
+    state.engine.owner_mut(owner).unwrap().progress = Progress::Starved;
+    drop(service.serve(state, owner));
+}
+
 fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
 }
@@ -402,7 +411,7 @@ fn a_driver_that_found_the_turn_taken_is_called_after_it() {
     world.driver_called.take();
 
     let service = Arc::clone(&world.service);
-    let claim = service.turns.claim_elsewhere();
+    let claim = service.turns.claim(TurnBy::Watchdog);
     assert!(claim.is_some());
     world.clock.jump(ms(10));
     assert_eq!(world.driver_called.take(), 1, "by its alarm");
@@ -466,8 +475,7 @@ fn a_drain_leaves_a_bell_to_a_message_of_the_driver() {
     assert_eq!(world.timers.snapshot().pending(), 0);
 }
 
-/// A handler has run before the watchdog notes that its message is sent, so no completion waker reports it. The
-/// watchdog continues with the next late message by itself, and not after another 20 ms.
+/// A handler has run before the watchdog notes that its message is sent. The watchdog continues with the next late message by itself, and not after another 20 ms.
 #[test]
 fn the_watchdog_goes_on_though_a_handler_was_quicker_than_its_sender() {
     let mut world = World::new();
@@ -477,7 +485,7 @@ fn the_watchdog_goes_on_though_a_handler_was_quicker_than_its_sender() {
     world.poll_driver();
     world.clock.jump(ms(40));
     assert!(matches!(world.service.turn(TurnBy::Watchdog), TurnResult::Sleep(_)));
-    let owner = *world.service.state().owners.by_mailbox.values().next().unwrap();
+    let owner = *world.service.state().lanes.own.values().next().unwrap();
     world.service.state().watch_inbox(owner, ms(10));
 
     let called = Arc::clone(&world.listener_called);
@@ -488,7 +496,8 @@ fn the_watchdog_goes_on_though_a_handler_was_quicker_than_its_sender() {
     }));
     let idle = Box::new(Context::new().into_future(Listener(Arc::default())));
     POLLED.set(Some(std::mem::replace(&mut world.listener, idle)));
-    assert!(world.service.deliver_late_by_mailbox());
+    assert!(world.service.find_starved());
+    assert!(matches!(world.service.turn(TurnBy::Watchdog), TurnResult::Sleep(_)));
     world.listener = POLLED.take().unwrap();
     assert_eq!(world.log(), [1]);
     assert_eq!(world.timers.cancel(second), CancelOutcome::AlreadyDelivered, "it is on its way");
@@ -526,10 +535,10 @@ fn an_inbox_sleeps_while_the_watchdog_makes_a_message_of_its_own() {
     world.poll_driver();
     world.clock.jump(ms(40));
     assert!(matches!(world.service.turn(TurnBy::Watchdog), TurnResult::Sleep(_)));
-    let owner = *world.service.state().owners.by_mailbox.values().next().unwrap();
+    let owner = *world.service.state().lanes.own.values().next().unwrap();
 
     let calls = calls_while(&hook, &mut world, |service| {
-        drop(service.deliver_by_mailbox(service.state(), owner, TurnBy::Watchdog, Duration::MAX))
+        post_own(service, owner);
     });
     assert_eq!(calls, 0);
     assert!(world.listener_called.take() > 0, "the inbox is woken");

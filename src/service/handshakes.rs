@@ -7,7 +7,7 @@ use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
 use crate::service::deliver::next_check::{IDLE, NextCheck};
-use crate::service::deliver::turns::Turns;
+use crate::service::deliver::turns::{TurnBy, Turns};
 use crate::service::owner::wake_flag::WakeFlag;
 use crate::simulation::model;
 
@@ -136,7 +136,7 @@ fn drive(turns: &Turns, due: &Mutex<Due>, expected: usize) {
     let waker = Waker::from(std::sync::Arc::clone(&sleep));
     loop {
         turns.register_driver(&waker);
-        if let Some(_claim) = turns.claim() {
+        if let Some(_claim) = turns.claim(TurnBy::Driver) {
             let mut due = due.lock().unwrap();
             due.sent += std::mem::take(&mut due.now);
             if due.sent == expected {
@@ -148,8 +148,8 @@ fn drive(turns: &Turns, due: &Mutex<Due>, expected: usize) {
 }
 
 /// A thread schedules a message and wakes the driver, while this thread has the `watchdog`'s turn.
-fn check_a_turn_beside_the_driver(preemptions: usize, watchdog: fn(&Turns, &Mutex<Due>)) {
-    model::check(Some(preemptions), move || {
+fn check_a_turn_beside_the_driver(watchdog: fn(&Turns, &Mutex<Due>)) {
+    model::check(Some(2), move || {
         let shared = Arc::new((Turns::default(), Mutex::new(Due::default())));
         let driver = {
             let shared = Arc::clone(&shared);
@@ -173,21 +173,10 @@ fn check_a_turn_beside_the_driver(preemptions: usize, watchdog: fn(&Turns, &Mute
 /// afterwards.
 #[test]
 fn a_driver_that_found_the_turn_taken_looks_again() {
-    check_a_turn_beside_the_driver(2, |turns, due| {
-        if let Some(_claim) = turns.claim_elsewhere() {
+    check_a_turn_beside_the_driver(|turns, due| {
+        if let Some(_claim) = turns.claim(TurnBy::Watchdog) {
             let mut due = due.lock().unwrap();
             due.sent += std::mem::take(&mut due.now);
-        }
-    });
-}
-
-/// The watchdog finds nothing to do. It need not wake the driver, unless that missed the turn.
-#[test]
-fn a_driver_that_missed_an_idle_turn_looks_again() {
-    check_a_turn_beside_the_driver(3, |turns, due| {
-        if let Some(mut claim) = turns.claim_elsewhere() {
-            drop(due.lock());
-            claim.has_changed_nothing();
         }
     });
 }
@@ -202,14 +191,14 @@ fn the_holder_of_the_turn_sends_alone() {
             let shared = Arc::clone(&shared);
             thread::spawn(move || {
                 let (turns, next, mailbox) = &*shared;
-                if let Some(_claim) = turns.claim_elsewhere() {
+                if let Some(_claim) = turns.claim(TurnBy::Watchdog) {
                     send_next(next, mailbox);
                 }
             })
         };
         let (turns, next, mailbox) = &*shared;
         for _ in 0..2 {
-            if let Some(_claim) = turns.claim() {
+            if let Some(_claim) = turns.claim(TurnBy::Driver) {
                 send_next(next, mailbox);
             }
         }

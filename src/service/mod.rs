@@ -1,7 +1,7 @@
 //! The service behind a timer actor: schedules, delivers, queues and describes timers, for callers on any thread.
 //!
 //! One lock guards the engine and the messages. Operations under it are short and bounded, and no user code runs under
-//! it (see `deliver::message_stores`). Lists of completed handlers, subscribers, spans and the watchdog's services have
+//! it (see `deliver::message_stores`). Lists of subscribers, spans and the watchdog's services have
 //! small locks of their own. The turn to send is a lock, too, for which no thread waits.
 //!
 //! The driver, on the timer actor's arbiter, delivers due messages; a request with an earlier deadline than its alarm
@@ -12,11 +12,10 @@
 //! 1. `state`: a service, and the state behind its lock, whose parts lie in the rooms.
 //! 2. `schedule`: a request becomes an admitted timer.
 //! 3. `deliver`: a due message leaves its store; driver, turns and watchdog.
-//! 4. `queue`: messages for recipients that do not keep up.
+//! 4. `lane`: due messages of one recipient, and the decision which may leave, with a model of every order of events.
 //! 5. `owner`: actors with timers of their own, and their inboxes; dead letters.
 //! 6. `query`: descriptions, lists, cancels of many, drains and stops.
-//! 7. `lane`: the decision who may leave a recipient queue, with a model of every order of events.
-//! 8. `reports`: publications to make; spans, warnings and dead letters for a subscriber of `tracing`.
+//! 7. `reports`: publications to make; spans, warnings and dead letters for a subscriber of `tracing`.
 //!
 //! Tests: `by_hand` polls contexts manually in chosen interleavings; `foreign_code` checks that no user code runs under
 //! the lock; `handshakes` model-checks the lock-free parts; `simulated` runs whole services under a seeded scheduler.
@@ -33,7 +32,6 @@ mod handshakes;
 pub(crate) mod lane;
 pub(crate) mod owner;
 pub(crate) mod query;
-pub(crate) mod queue;
 mod reports;
 pub(crate) mod schedule;
 #[cfg(test)]

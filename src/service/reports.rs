@@ -5,9 +5,9 @@ use std::time::Duration;
 use crate::metrics::Published;
 use crate::model::id::TimerId;
 use crate::service::deliver::turns::TurnBy;
+use crate::service::lane::slow_recipients::OldestWaiting;
 use crate::service::owner::rejected_letters::RejectedLetters;
 use crate::service::owner::subscribers::DeadLetterEvent;
-use crate::service::queue::slow_recipients::OldestWaiting;
 use crate::service::state::{Service, State};
 use crate::timing::{Key, Tick};
 use crate::trace::{self, Delivering, PendingWarnings, StuckRecipient, Warnings};
@@ -89,8 +89,8 @@ impl Service {
             return;
         }
         let (owner, waiting) = (oldest.owner, state.engine.inbox_len(oldest.owner));
-        let (id, store, behind) = match state.owners.mailbox_deliveries.get(&owner) {
-            Some(delivery) => (delivery.id, Some(delivery.store), waiting),
+        let (id, store, behind) = match state.lanes.posted.get(&owner) {
+            Some(posted) => (posted.id, Some(posted.store), waiting),
             None => {
                 let Some(key) = state.engine.first_due(owner) else { return };
                 (

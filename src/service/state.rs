@@ -24,10 +24,8 @@ use crate::service::deliver::message_stores::{MessageStores, StateGuard};
 use crate::service::deliver::sleep::{ExternalWork, Sleep};
 use crate::service::deliver::turns::Turns;
 use crate::service::deliver::watchdog::WatchdogEntry;
-use crate::service::owner::owner_state::OwnerState;
-use crate::service::owner::owners::Owners;
+use crate::service::lane::lanes::{LaneState, Lanes};
 use crate::service::owner::subscribers::Subscribers;
-use crate::service::queue::recipient_queues::RecipientQueues;
 use crate::service::reports::Reports;
 use crate::service::schedule::key_types::KeyTypes;
 use crate::service::schedule::random::Random;
@@ -93,8 +91,6 @@ pub(crate) struct Service {
     pub(crate) stopped: AtomicBool,
     /// Set once the watchdog covers this service.
     pub(crate) watchdog_entry: OnceLock<WatchdogEntry>,
-    /// Messages under way whose handlers have run. Locked last, and briefly.
-    pub(crate) completions: Mutex<Vec<OwnerId>>,
     /// The thread of closures, which is the driver's.
     pub(crate) returned_values: Arc<ReturnedValues>,
     pub(crate) state: Mutex<State>,
@@ -102,14 +98,12 @@ pub(crate) struct Service {
 
 /// The state behind the lock.
 pub(crate) struct State {
-    pub(crate) engine: Engine<MessageRef, OwnerState>,
+    pub(crate) engine: Engine<MessageRef, LaneState>,
     /// The tags of the next timers.
     pub(crate) tags: Tags,
     pub(crate) key_types: KeyTypes,
     pub(crate) stores: MessageStores,
-    /// Messages that wait until their recipients keep up.
-    pub(crate) queues: RecipientQueues,
-    pub(crate) owners: Owners,
+    pub(crate) lanes: Lanes,
     pub(crate) driver: DriverState,
     pub(crate) reports: Reports,
 }
@@ -117,8 +111,8 @@ pub(crate) struct State {
 impl State {
     /// Returns the owner with this mailbox, if it has not ended.
     pub(crate) fn owner_at(&self, mailbox: MailboxId) -> Option<OwnerId> {
-        let owner = *self.owners.by_mailbox.get(&mailbox)?;
-        self.engine.owner(owner).is_some_and(|owner_state| !owner_state.ended).then_some(owner)
+        let owner = *self.lanes.own.get(&mailbox)?;
+        self.engine.owner(owner).is_some_and(|lane_state| !lane_state.ended).then_some(owner)
     }
 
     /// Requests a poll of `owner`'s inbox. Returns its waker, to be called outside of the lock.
@@ -155,15 +149,13 @@ impl Service {
             thread: OnceLock::new(),
             stopped: AtomicBool::new(false),
             watchdog_entry: OnceLock::new(),
-            completions: Mutex::default(),
             returned_values: Arc::default(),
             state: Mutex::new(State {
                 engine,
                 tags,
                 key_types: KeyTypes::default(),
                 stores: MessageStores::default(),
-                queues: RecipientQueues::default(),
-                owners: Owners::default(),
+                lanes: Lanes::default(),
                 driver: DriverState::default(),
                 reports: Reports::new(),
             }),

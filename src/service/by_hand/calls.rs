@@ -208,7 +208,7 @@ fn strays_are_looked_after_once_in_five_seconds() {
         }
         world.clock.jump(ms(1000));
         world.poll_driver();
-        assert_eq!(world.service.state().owners.detached.len(), detached);
-        assert_eq!(world.service.state().owners.detached_check_at, ms(first_look), "{detached}");
+        assert_eq!(world.service.state().lanes.detached.len(), detached);
+        assert_eq!(world.service.state().lanes.detached_check_at, ms(first_look), "{detached}");
     }
 }

@@ -2,14 +2,14 @@
 
 use crate::service::by_hand::*;
 use crate::service::deliver::turns::TurnBy;
+use crate::service::lane::lanes::Item;
 use crate::simulation::{self, Simulation};
 use crate::sync;
 
 impl World {
     /// Sends the first message of the inbox through the mailbox, as the watchdog does.
-    fn deliver_by_mailbox(&self) {
-        let owner = self.owner();
-        drop(self.service.deliver_by_mailbox(self.service.state(), owner, TurnBy::Watchdog, Duration::MAX));
+    fn post_own(&self) {
+        post_own(&self.service, self.owner());
     }
 
     /// Lets `by` pass, and the watchdog take a turn.
@@ -49,7 +49,7 @@ fn a_message_under_way_when_the_timer_actor_stops_arrives() {
     let mut office = Box::new(office.into_future(clerk));
     world.own(10, number(1));
     world.watch_at(30);
-    world.deliver_by_mailbox();
+    world.post_own();
     world.service.shut_down();
     poll(&mut office, &Arc::default());
     world.poll_listener();
@@ -72,8 +72,8 @@ fn the_inbox_of_an_actor_that_was_without_an_address_returns() {
     drop(addr);
     clock.jump(ms(5));
     poll(&mut listener, &listener_called);
-    let owner = *service.state().owners.by_mailbox.values().next().unwrap();
-    assert!(service.state().engine.owner(owner).is_some_and(|owner_state| owner_state.without_inbox));
+    let owner = *service.state().lanes.own.values().next().unwrap();
+    assert!(service.state().engine.owner(owner).is_some_and(|owner_state| owner_state.item == Item::Left));
     let addr = weak.upgrade().unwrap();
     addr.do_send(After(5, number(2)));
     poll(&mut listener, &listener_called);
@@ -84,7 +84,7 @@ fn the_inbox_of_an_actor_that_was_without_an_address_returns() {
         poll(&mut driver, &driver_called);
     }
     assert_eq!(timers.get(second).map(|timer| timer.location.as_str()), Some("inbox"));
-    assert!(service.state().owners.mailbox_deliveries.is_empty());
+    assert!(service.state().lanes.posted.is_empty());
     assert_eq!(timers.cancel(second), CancelOutcome::Cancelled);
     poll(&mut listener, &listener_called);
     assert_eq!(*log.lock().unwrap(), [1]);
@@ -98,7 +98,7 @@ fn a_handler_whose_answer_never_comes_holds_no_message_back() {
     world.run(|ctx| LAST_OWN.set(Some(ctx.schedule_after(ms(10), Endless(1)))));
     let id = LAST_OWN.take().unwrap();
     world.watch_at(30);
-    world.deliver_by_mailbox();
+    world.post_own();
     assert_eq!(world.timers.cancel(id), CancelOutcome::AlreadyDelivered);
     world.own(10, number(2));
     world.watch_at(30);
@@ -118,13 +118,13 @@ fn an_inbox_does_not_overtake_a_message_that_the_watchdog_sends_as_the_one_befor
     world.own(10, number(2));
     world.own(10, number(3));
     world.watch_at(30);
-    world.deliver_by_mailbox();
+    world.post_own();
     world.poll_driver();
     // From now on each event wakes the driver at once. The first is the end of that message.
     world.service.state().reports.published.hurry();
     let (service, owner) = (Arc::clone(&world.service), world.owner());
     *world.driver_called.hook.lock().unwrap() = Some(Box::new(move || {
-        drop(service.deliver_by_mailbox(service.state(), owner, TurnBy::Watchdog, Duration::MAX));
+        post_own(&service, owner);
     }));
     world.poll_listener();
     assert!(world.driver_called.hook.lock().unwrap().is_none());
@@ -164,7 +164,7 @@ fn an_inbox_is_called_after_a_message_that_was_handled_while_it_was_sent() {
     }));
     let service = Arc::clone(&world.service);
     let watchdog = std::thread::spawn(move || {
-        drop(service.deliver_by_mailbox(service.state(), owner, TurnBy::Watchdog, Duration::MAX));
+        post_own(&service, owner);
         to_actor.send(()).unwrap();
     });
     at_actor.recv().unwrap();
@@ -216,8 +216,8 @@ fn an_inbox_leaves_when_the_last_closure_ends_during_its_poll() {
     }));
     poll(&mut listener, &listener_called);
     assert!(hook.lock().unwrap().is_none(), "it was called during the poll");
-    let owner = *service.state().owners.by_mailbox.values().next().unwrap();
-    assert!(service.state().engine.owner(owner).is_some_and(|owner_state| owner_state.without_inbox));
+    let owner = *service.state().lanes.own.values().next().unwrap();
+    assert!(service.state().engine.owner(owner).is_some_and(|owner_state| owner_state.item == Item::Left));
 }
 
 /// The context is restarted during the sending of a message to it, by the waker that the message wakes. The sending
@@ -232,9 +232,8 @@ fn a_restart_in_the_middle_of_a_message_being_sent_takes_that_back() {
     *listener_called.hook.lock().unwrap() = Some(Box::new(|| {
         assert!(RESTARTS.with_borrow_mut(|listener| listener.as_mut().unwrap().restart()));
     }));
-    let guard = service.state();
-    let owner = *guard.owners.by_mailbox.values().next().unwrap();
-    drop(service.deliver_by_mailbox(guard, owner, TurnBy::Watchdog, Duration::MAX));
+    let owner = *service.state().lanes.own.values().next().unwrap();
+    post_own(&service, owner);
     let mut listener = RESTARTS.take().unwrap();
     assert!(listener_called.hook.lock().unwrap().is_none(), "it was restarted while the message was sent");
     poll(&mut listener, &listener_called);
@@ -275,9 +274,8 @@ fn a_restart_waits_for_a_message_that_another_thread_is_sending() {
         }));
         let simulation = Simulation::new(seed);
         simulation::spawn("watch", move || {
-            let guard = service.state();
-            let owner = *guard.owners.by_mailbox.values().next().unwrap();
-            drop(service.deliver_by_mailbox(guard, owner, TurnBy::Watchdog, Duration::MAX));
+            let owner = *service.state().lanes.own.values().next().unwrap();
+            post_own(&service, owner);
         });
         simulation::spawn("arbiter", move || {
             while began.load(Ordering::SeqCst) == 0 {
@@ -336,7 +334,7 @@ fn virtual_time_waits_for_messages_to_actors_on_other_threads() {
     world.own(10, number(3));
     world.poll_driver();
     world.watch_at(30);
-    world.deliver_by_mailbox();
+    world.post_own();
     world.poll_driver();
     assert!(!may_time_pass(&world), "a message on its way from an inbox to a mailbox");
     for _ in 0..3 {
@@ -390,6 +388,6 @@ fn ended_actors_are_forgotten_behind_a_stuck_one() {
     while world.driver_called.take() > 0 {
         world.poll_driver();
     }
-    let listed = world.service.state().queues.slow.listed();
+    let listed = world.service.state().lanes.slow.listed();
     assert!(listed <= 2, "{listed} are listed");
 }

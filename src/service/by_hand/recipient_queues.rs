@@ -21,10 +21,10 @@ fn a_line_ends_when_all_of_it_has_been_handled() {
     let target = Target::tracked(&world.addr);
     world.timers.schedule_after(&target, ms(10), number(1));
     world.driver_at(10);
-    assert!(world.service.state().queues.get(target.mailbox().unwrap()).is_some());
+    assert!(!world.service.state().lanes.targets.is_empty());
     world.poll_listener();
     assert_eq!(world.log(), [1]);
-    assert!(world.service.state().queues.get(target.mailbox().unwrap()).is_none());
+    assert!(world.service.state().lanes.targets.is_empty());
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use tokio::runtime::Runtime;
 
 use crate::service::by_hand::*;
-use crate::service::deliver::next_check::{AT_ONCE, IDLE, Nanos};
+use crate::service::deliver::next_check::{AT_ONCE, Nanos};
 use crate::service::deliver::turns::TurnBy;
 use crate::service::deliver::watchdog::Watchdog;
 use crate::service::query::directory;
@@ -94,23 +94,22 @@ fn messages_that_the_watchdog_brings_have_waited_since_their_deadline() {
 /// A flooded actor handles a message that the watchdog has sent: the next one is sent at once.
 #[test]
 fn the_watchdog_looks_at_once_when_a_message_that_it_has_sent_was_handled() {
-    for (by, ended) in [(TurnBy::Watchdog, AT_ONCE), (TurnBy::Driver, IDLE)] {
+    for (messages, looks_again) in [(2, true), (1, false)] {
         let (mut world, watchdog) = watched();
         let handled = Hook::default();
         world.addr.do_send(Between(Arc::clone(&handled)));
-        world.own(10, number(1));
+        (0..messages).for_each(|n| world.own(10, number(n)));
         world.poll_driver();
         world.clock.jump(ms(40));
-        assert!(matches!(world.service.turn(TurnBy::Watchdog), TurnResult::Sleep(_)));
-        let owner = world.owner();
-        drop(world.service.deliver_by_mailbox(world.service.state(), owner, by, Duration::MAX));
+        watchdog.check();
         watchdog.was_told();
         let found = Arc::new(Mutex::new(None));
         let (seen, looks) = (Arc::clone(&found), Arc::clone(&watchdog));
         *handled.lock().unwrap() = Some(Box::new(move || *seen.lock().unwrap() = Some(looks.was_told())));
         world.poll_listener();
-        assert_eq!(world.log(), [1]);
-        assert_eq!(*found.lock().unwrap(), Some(ended), "{by:?}");
+        assert_eq!(world.log()[0], 0);
+        let told = found.lock().unwrap().unwrap();
+        assert_eq!(told <= nanos(elapsed() + ms(20)), looks_again, "{messages}");
     }
 }
 
@@ -202,23 +201,6 @@ fn messages_of_a_flooded_actor_pass_its_closures() {
     assert_eq!((counters.delivered, counters.pending), (6, 0));
 }
 
-/// A message that is not late keeps its place behind a closure.
-#[test]
-fn only_a_late_message_passes_a_closure() {
-    for (delay, location) in [(21, Some("inbox")), (20, None)] {
-        let (mut world, watchdog) = watched();
-        world.run_after(5, 1);
-        world.own(delay, number(2));
-        let id = LAST_OWN.take().unwrap();
-        world.poll_driver();
-        world.clock.jump(ms(40));
-        watchdog.check();
-        assert_eq!(world.location(id), location);
-        (0..2).for_each(|_| world.poll_listener());
-        assert_eq!(world.log(), if location.is_some() { [1, 2] } else { [2, 1] });
-    }
-}
-
 /// The search for a message is bounded, for it holds the lock.
 #[test]
 fn a_message_passes_at_most_256_closures() {
@@ -247,12 +229,12 @@ fn the_watchdog_leaves_an_inbox_alone_that_goes_on() {
     world.poll_driver();
     world.clock.jump(ms(40));
     watchdog.check();
-    assert_eq!(world.service.state().owners.mailbox_deliveries.len(), 1);
+    assert_eq!(world.service.state().lanes.posted.len(), 1);
     world.poll_listener();
     assert_eq!(world.log().len(), 1 + 64);
     watchdog.check();
     assert_eq!(world.timers.get(last).map(|timer| timer.location.as_str()), Some("inbox"));
-    assert!(world.service.state().owners.mailbox_deliveries.is_empty());
+    assert!(world.service.state().lanes.posted.is_empty());
 }
 
 /// Queues wait for a driver that has much to do: the watchdog steps in 20 ms after its last turn, not after the answers

@@ -23,6 +23,7 @@ use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::message_stores::StateGuard;
 use crate::service::deliver::turns::TurnBy;
 use crate::service::deliver::wakeup::Wakeup;
+use crate::service::lane::lanes::NOT_SLOW;
 use crate::service::state::{Service, State};
 use crate::timing::Tick;
 
@@ -191,23 +192,15 @@ impl Service {
 
     /// Takes a turn: handles due timers, within the budget.
     pub(crate) fn turn(self: &Arc<Self>, by: TurnBy) -> TurnResult {
-        let claim = match by {
-            TurnBy::Driver => self.turns.claim(),
-            TurnBy::Watchdog => self.turns.claim_elsewhere(),
-        };
-        let Some(_claim) = claim else { return TurnResult::Taken };
+        let Some(_claim) = self.turns.claim(by) else { return TurnResult::Taken };
         let began = std::time::Instant::now();
         let now = self.clock.now();
         let steady = self.clock.wall_is_steady();
         self.update_dead_letter_tracing();
         let tick = self.tick.round_down(now);
-        let completions = self.take_completions();
         let (mut guard, readings) = self.state_and_clocks(now);
         if by == TurnBy::Driver {
             guard.driver.last_turn = now;
-        }
-        for owner in completions {
-            guard = self.poll_done(guard, owner);
         }
         let mut wakers = Vec::new();
         if guard.engine.has_released() {
@@ -237,17 +230,14 @@ impl Service {
         };
         guard = run.post(self, guard);
         guard.driver.run = run.messages;
-        let more_in_queues;
-        (guard, more_in_queues) = self.flush_ready(guard);
+        let more_in_lanes;
+        (guard, more_in_lanes) = self.serve_ready(guard);
         if by == TurnBy::Driver {
             guard = self.free_ended(guard, budget);
-        }
-        guard = self.serve_without_inbox(guard, by);
-        if by == TurnBy::Driver {
             guard = self.check_detached(guard, now);
         }
         let next_slow_check = self.check_slow_recipients(&mut guard, now);
-        let more = exhausted || more_in_queues || (by == TurnBy::Driver && !guard.owners.ended.is_empty());
+        let more = exhausted || more_in_lanes || (by == TurnBy::Driver && !guard.lanes.ended.is_empty());
         let next = guard.engine.next_wake();
         if budget < self.settings.expiry_budget {
             guard.reports.published.ask_to_publish();
@@ -289,14 +279,14 @@ impl Service {
 
     /// Notes a new message in the inbox of `owner`; returns the waker to call.
     fn signal_inbox(&self, state: &mut State, owner: OwnerId, now: Duration, by: TurnBy) -> Option<Waker> {
-        let owner_state = state.engine.owner_mut(owner)?;
-        let waker = owner_state.signal();
-        let (is_without_inbox, is_watched) = (owner_state.without_inbox, owner_state.is_watched);
-        if owner_state.slow_since.is_none() {
+        let lane_state = state.engine.owner_mut(owner)?;
+        let waker = lane_state.signal();
+        let (lacks_item, is_watched) = (lane_state.lacks_item(), lane_state.is_watched);
+        if lane_state.slow_since == NOT_SLOW {
             state.list_as_slow(owner);
         }
-        if is_without_inbox {
-            state.owners.without_inbox.push(owner);
+        if lacks_item {
+            state.mark_ready(owner);
         } else if !is_watched && self.has_watchdog() {
             // A running driver lets inboxes run, too. Only a message that the watchdog brings is stuck already.
             let oldest = state.engine.oldest_due(owner).filter(|_| by == TurnBy::Watchdog);
@@ -308,7 +298,7 @@ impl Service {
     /// Returns the end of the driver's sleep: the earliest of the `next` tick, the `looks` and its own checks.
     fn until(&self, state: &mut State, next: Option<Tick>, looks: [Option<Duration>; 4]) -> Option<Duration> {
         state.driver.armed = next.unwrap_or(NEVER);
-        let detached = (!state.owners.detached.is_empty()).then_some(state.owners.detached_check_at);
+        let detached = (!state.lanes.detached.is_empty()).then_some(state.lanes.detached_check_at);
         let wind_down = state.driver.wind_down_at();
         let next = next.map(|tick| self.tick.time_of(tick));
         let first = [next, detached, wind_down].into_iter().chain(looks).flatten().min();

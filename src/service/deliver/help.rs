@@ -14,6 +14,8 @@ use crate::service::deliver::message_stores::StateGuard;
 use crate::service::deliver::next_check::{AT_ONCE, IDLE, Nanos};
 use crate::service::deliver::turns::TurnBy;
 use crate::service::deliver::watchdog::{GRACE, WATCHDOG, Watchdog, WatchdogClient, WatchdogEntry, now};
+use crate::service::lane::lanes::{Item, Progress};
+use crate::service::lane::step::Step;
 use crate::service::state::{Service, State};
 use crate::sync;
 use crate::sync::{AtomicBool, Mutex, Ordering};
@@ -39,13 +41,6 @@ impl Service {
         }
     }
 
-    /// Wakes the watchdog at once.
-    pub(crate) fn wake_watchdog(&self) {
-        if let Some(entry) = self.watchdog_entry.get() {
-            entry.watchdog.check_at(AT_ONCE);
-        }
-    }
-
     pub(crate) fn has_watchdog(&self) -> bool {
         self.watchdog_entry.get().is_some_and(|entry| !entry.over.load(Ordering::Relaxed))
     }
@@ -68,97 +63,47 @@ impl Service {
         again
     }
 
-    /// Runs `part` while the driver has no turn: messages that the driver is sending must not be overtaken.
-    fn alone(&self, part: impl FnOnce() -> bool) -> bool {
-        self.turns.claim_elsewhere().is_some_and(|mut claim| {
-            let helped = part();
-            if !helped {
-                claim.has_changed_nothing();
-            }
-            helped
-        })
-    }
-
     /// Returns the time since which the driver has been missing, or will be. Never later than the end of its sleep: a
     /// later deadline is not announced to the watchdog. And not before its last turn: a running driver may have much to
     /// do, but needs no help.
     fn missing(&self, state: &State) -> Option<Duration> {
         let next = state.engine.next_wake().unwrap_or(NEVER).min(state.driver.armed);
         let due = (next != NEVER).then(|| self.tick.time_of(next).max(state.driver.last_turn));
-        let called = state.queues.ready_since.map(|called| called.max(state.driver.last_turn));
+        let called = state.lanes.ready_since.map(|called| called.max(state.driver.last_turn));
         due.into_iter().chain(called).min()
     }
 
-    /// Sends, for each handler that has run, the next message of its owner, if the inbox does not.
-    fn deliver_next_by_mailbox(self: &Arc<Self>) -> bool {
-        let completions = self.take_completions();
+    /// Finds lanes whose item has pulled nothing for [`GRACE`]. Returns whether one can move without it.
+    pub(crate) fn find_starved(&self) -> bool {
         let now = self.clock.now();
+        let mut can_move = false;
         let mut guard = self.state();
-        for owner in completions.iter().copied() {
-            guard = self.poll_done(guard, owner);
-            let oldest = guard.engine.oldest_due(owner).map(|tick| self.tick.time_of(tick));
-            let stuck = guard
-                .engine
-                .owner(owner)
-                .is_some_and(|owner_state| !owner_state.ended && !owner_state.without_inbox && !owner_state.moved);
-            if stuck && is_late(oldest, now) && !guard.owners.mailbox_deliveries.contains_key(&owner) {
-                guard = self.deliver_late_in_a_row(guard, owner, now);
+        loop {
+            for _ in 0..self.settings.expiry_budget {
+                let Some(lane) = next_late(&mut guard, now) else { return can_move };
+                can_move |= self.is_found_starved(&mut guard, lane, now);
             }
+            guard = self.let_others_in(guard);
         }
-        !completions.is_empty()
     }
 
-    /// Sends a message to every owner whose inbox has taken none for [`GRACE`].
-    pub(crate) fn deliver_late_by_mailbox(self: &Arc<Self>) -> bool {
-        let now = self.clock.now();
-        let mut budget = self.settings.expiry_budget;
-        let mut helped = false;
-        let mut guard = self.state();
-        while let Some(owner) = next_late(&mut guard, now) {
-            let state = &mut *guard;
-            let empty = state.engine.inbox_len(owner) == 0;
-            let Some(owner_state) = state.engine.owner_mut(owner) else { continue };
-            if empty || owner_state.ended || owner_state.without_inbox {
-                owner_state.is_watched = false;
-                continue;
-            }
-            state.driver.watched_inboxes.push_back((now, owner));
-            let has_moved = std::mem::take(&mut owner_state.moved);
-            let is_under_way = state.owners.mailbox_deliveries.contains_key(&owner);
-            if !has_moved && !is_under_way && !self.waits_for_its_actor(state, owner, now) {
-                guard = self.deliver_late_in_a_row(guard, owner, now);
-                helped = true;
-            }
-            budget -= 1;
-            if budget == 0 {
-                budget = self.settings.expiry_budget;
-                guard = self.let_others_in(guard);
-            }
+    /// Checks the progress of a lane. Returns whether it is starved and can move without its item.
+    fn is_found_starved(&self, state: &mut State, lane: OwnerId, now: Duration) -> bool {
+        let is_empty = state.engine.inbox_len(lane) == 0;
+        let Some(lane_state) = state.engine.owner_mut(lane) else { return false };
+        lane_state.is_watched = !is_empty && !lane_state.ended && lane_state.item != Item::Left;
+        if !lane_state.is_watched {
+            lane_state.progress = Progress::Moved;
+            return false;
         }
-        helped
-    }
-
-    /// Sends the first message of an inbox, and the next ones if they are late. Usually the first is then under way,
-    /// and its completion waker continues. If its handler was quicker than this thread, the loop does.
-    fn deliver_late_in_a_row<'a>(
-        self: &'a Arc<Self>,
-        mut guard: StateGuard<'a>,
-        owner: OwnerId,
-        now: Duration,
-    ) -> StateGuard<'a> {
-        for _ in 0..self.settings.expiry_budget {
-            guard = self.deliver_by_mailbox(guard, owner, TurnBy::Watchdog, now);
-            let oldest = guard.engine.oldest_due(owner).map(|tick| self.tick.time_of(tick));
-            let is_open = guard
-                .engine
-                .owner(owner)
-                .is_some_and(|owner_state| !owner_state.ended && !owner_state.without_inbox && !owner_state.moved);
-            let is_under_way = guard.owners.mailbox_deliveries.contains_key(&owner);
-            if !is_open || is_under_way || self.waits_for_its_actor(&guard, owner, now) || !is_late(oldest, now) {
-                break;
-            }
+        state.driver.watched_inboxes.push_back((now, lane));
+        if lane_state.progress == Progress::Moved {
+            lane_state.progress = Progress::Waits;
+            return false;
         }
-        guard
+        lane_state.progress = Progress::Starved;
+        let facts = state.lane(lane, self.settings.mailbox_policy);
+        facts.is_some_and(|(facts, _)| facts.step() != Step::Rest) && state.mark_ready(lane)
     }
 
     fn let_others_in<'a>(&'a self, guard: StateGuard<'a>) -> StateGuard<'a> {
@@ -177,13 +122,14 @@ impl WatchdogClient for Service {
             entry.leave();
             return IDLE;
         }
-        let mut helped = self.has_completions() && self.alone(|| self.deliver_next_by_mailbox());
         let now = self.clock.now();
         let late = is_late(self.missing(&self.state()), now);
-        let turn = if late { self.contain(|| self.turn(TurnBy::Watchdog)) } else { None };
-        helped |= matches!(turn, Some(TurnResult::More | TurnResult::Sleep(_)));
-        helped |= !self.state().driver.watched_inboxes.is_empty() && self.alone(|| self.deliver_late_by_mailbox());
-        if helped {
+        let mut turn = if late { self.contain(|| self.turn(TurnBy::Watchdog)) } else { None };
+        // A turn may bring messages that have waited already.
+        if self.find_starved() {
+            turn = self.contain(|| self.turn(TurnBy::Watchdog));
+        }
+        if matches!(turn, Some(TurnResult::More | TurnResult::Sleep(_))) {
             self.meters.woken(WakeupCause::Watchdog);
         }
         let next_slow_check = self.next_slow_check();
@@ -209,9 +155,9 @@ impl WatchdogClient for Service {
 impl State {
     /// Lets the watchdog check the inbox of `owner`, in which a message has been waiting `since`.
     pub(crate) fn watch_inbox(&mut self, owner: OwnerId, since: Duration) {
-        let Some(owner_state) = self.engine.owner_mut(owner) else { return };
-        if !std::mem::replace(&mut owner_state.is_watched, true) {
-            owner_state.moved = false;
+        let Some(lane_state) = self.engine.owner_mut(owner) else { return };
+        if !std::mem::replace(&mut lane_state.is_watched, true) {
+            lane_state.progress = Progress::Waits;
             self.driver.watched_inboxes.push_back((since, owner));
         }
     }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use actix::{Actor, Recipient, WeakAddr};
 use rustc_hash::FxHashMap;
 
-use crate::engine::{DeadLetterReason, DueTimer};
+use crate::engine::{DeadLetterReason, DueTimer, OwnerId};
 use crate::model::due_timers::DueTimers;
 use crate::model::mailbox_id::MailboxId;
 use crate::model::mailbox_policy::MailboxPolicy;
@@ -109,10 +109,10 @@ pub(crate) struct QueueFacts {
 }
 
 /// Sends a message to its recipient as a request, unlocking meanwhile.
-type PostFn = for<'a> fn(&'a Arc<Service>, StateGuard<'a>, MailboxId, DueTimer<MessageRef>) -> StateGuard<'a>;
+type PostFn = for<'a> fn(&'a Arc<Service>, StateGuard<'a>, OwnerId, DueTimer<MessageRef>) -> StateGuard<'a>;
 
 /// Runs the handler of a message on its recipient's thread, unlocked.
-type PullFn = fn(&Arc<Service>, StateGuard<'_>, MailboxId, DueTimer<MessageRef>, &mut dyn Any, &mut dyn Any);
+type PullFn = fn(&Arc<Service>, StateGuard<'_>, OwnerId, DueTimer<MessageRef>, &mut dyn Any, &mut dyn Any);
 
 /// Makes a dead letter of a message under way, unlocking meanwhile.
 type LoseFn = for<'a> fn(&'a Service, StateGuard<'a>, Ticket, DeadLetterReason) -> StateGuard<'a>;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::engine::OwnerId;
 use crate::service::deliver::message_stores::StateGuard;
-use crate::service::deliver::turns::TurnBy;
-use crate::service::owner::owner_state::ActorRef;
+use crate::service::lane::lanes::Item;
+use crate::service::owner::actor_link::ActorRef;
 use crate::service::state::{Service, State};
 use crate::timing::Key;
 use crate::trace;
@@ -20,17 +20,17 @@ const DETACHED_PER_TURN: usize = 256;
 impl State {
     /// Ends an owner; its timers are freed later.
     pub(crate) fn end(&mut self, owner: OwnerId) {
-        if let Some(owner_state) = self.engine.owner_mut(owner) {
-            owner_state.ended = true;
+        if let Some(lane_state) = self.engine.owner_mut(owner) {
+            lane_state.ended = true;
         }
         self.unlist_slow(owner);
-        self.owners.ended.push(owner);
+        self.lanes.ended.push(owner);
     }
 
     /// Whether a timer has ended with its actor, and only waits to be freed: nobody finds it any more.
     #[inline(always)]
     pub(crate) fn has_ended(&self, timer: Key) -> bool {
-        !self.owners.ended.is_empty() && self.has_ended_with_owner(timer)
+        !self.lanes.ended.is_empty() && self.has_ended_with_owner(timer)
     }
 
     #[cold]
@@ -38,7 +38,7 @@ impl State {
     fn has_ended_with_owner(&self, timer: Key) -> bool {
         let view = self.engine.view(timer).filter(|view| view.stage.ends_with_owner());
         let owner = view.and_then(|view| self.engine.owner(view.owner?));
-        owner.is_some_and(|owner_state| owner_state.ended)
+        owner.is_some_and(|lane_state| lane_state.ended)
     }
 
     /// Cancels a timer of an ended owner if the capacity is used up: a new one takes its place.
@@ -46,17 +46,17 @@ impl State {
     #[inline(never)]
     pub(crate) fn make_room(&mut self) {
         if self.engine.is_full() {
-            let freed = self.owners.ended.iter().rev().find_map(|owner| self.engine.cancel_one_of(*owner));
-            self.owners.freed.extend(freed);
+            let freed = self.lanes.ended.iter().rev().find_map(|owner| self.engine.cancel_one_of(*owner));
+            self.lanes.freed.extend(freed);
         }
     }
 
     /// Lists an owner without an inbox in its context.
     fn note_detached(&mut self, owner: OwnerId) {
-        if let Some(owner_state) = self.engine.owner_mut(owner)
-            && !std::mem::replace(&mut owner_state.detached, true)
+        if let Some(lane_state) = self.engine.owner_mut(owner)
+            && !std::mem::replace(&mut lane_state.is_detached, true)
         {
-            self.owners.detached.push_back(owner);
+            self.lanes.detached.push_back(owner);
         }
     }
 }
@@ -66,12 +66,12 @@ impl Service {
     pub(crate) fn free_ended<'a>(self: &'a Arc<Self>, mut guard: StateGuard<'a>, left: usize) -> StateGuard<'a> {
         let share = self.settings.expiry_budget.div_ceil(8);
         for _ in 0..left.max(share) {
-            if let Some(payload) = guard.owners.freed.pop() {
+            if let Some(payload) = guard.lanes.freed.pop() {
                 self.discard(guard, payload);
                 guard = self.state();
                 continue;
             }
-            let Some(owner) = guard.owners.ended.last().copied() else { break };
+            let Some(owner) = guard.lanes.ended.last().copied() else { break };
             guard.reports.published.ask_to_publish();
             match guard.engine.cancel_one_of(owner) {
                 Some(payload) => {
@@ -79,13 +79,13 @@ impl Service {
                     guard = self.state();
                 }
                 None => {
-                    guard.owners.ended.pop();
-                    let owner_state = guard.engine.remove_owner(owner);
-                    if let Some(owner_state) = &owner_state {
-                        guard.owners.forget(owner_state.mailbox, owner);
+                    guard.lanes.ended.pop();
+                    let lane_state = guard.engine.remove_owner(owner);
+                    if let Some(lane_state) = &lane_state {
+                        guard.lanes.forget(lane_state.mailbox, owner);
                     }
                     drop(guard);
-                    drop(owner_state);
+                    drop(lane_state);
                     guard = self.state();
                 }
             }
@@ -93,65 +93,47 @@ impl Service {
         guard
     }
 
-    /// Handles owners without an inbox in their context: ends the stopped ones, and sends the messages of the others
-    /// through the mailbox.
-    pub(crate) fn serve_without_inbox<'a>(
-        self: &'a Arc<Self>,
-        mut guard: StateGuard<'a>,
-        by: TurnBy,
-    ) -> StateGuard<'a> {
-        let mut for_the_driver = Vec::new();
-        while let Some(owner) = guard.owners.without_inbox.pop() {
-            let owner_state =
-                guard.engine.owner(owner).filter(|owner_state| owner_state.without_inbox && !owner_state.ended);
-            let Some(link) = owner_state.and_then(|owner_state| owner_state.link.clone()) else { continue };
-            if guard.owners.mailbox_deliveries.contains_key(&owner) {
-                continue;
-            }
-            let is_alive;
-            (guard, is_alive) = self.is_alive(&link.actor, guard);
-            if is_alive {
-                guard.note_detached(owner);
-                // No poll comes: all of its messages are late.
-                guard = self.deliver_by_mailbox(guard, owner, by, Duration::MAX);
-            } else if by == TurnBy::Driver {
-                guard = self.end_detached(guard, owner, &link.actor);
-            } else {
-                // Its timers are freed in the driver's turns.
-                for_the_driver.push(owner);
-            }
+    /// Whether a lane is not that of an actor which has stopped after it had lost its last address: that ends here.
+    pub(crate) fn find_alive<'a>(&'a self, mut guard: StateGuard<'a>, lane: OwnerId) -> (StateGuard<'a>, bool) {
+        let left = guard.engine.owner(lane).filter(|lane_state| lane_state.item == Item::Left && !lane_state.ended);
+        let Some(link) = left.and_then(|lane_state| lane_state.link().cloned()) else { return (guard, true) };
+        let is_alive;
+        (guard, is_alive) = self.is_alive(&link.actor, guard);
+        if is_alive {
+            guard.note_detached(lane);
+        } else {
+            guard = self.end_detached(guard, lane, &link.actor);
         }
-        guard.owners.without_inbox.append(&mut for_the_driver);
-        guard
+        (guard, is_alive)
     }
 
     /// Ends owners without an inbox in their context whose actors have stopped, since nothing else reports it.
     pub(crate) fn check_detached<'a>(&'a self, mut guard: StateGuard<'a>, now: Duration) -> StateGuard<'a> {
-        if guard.owners.detached.is_empty() || now < guard.owners.detached_check_at {
+        if guard.lanes.detached.is_empty() || now < guard.lanes.detached_check_at {
             return guard;
         }
-        let look_at = guard.owners.detached.len().min(DETACHED_PER_TURN);
+        let look_at = guard.lanes.detached.len().min(DETACHED_PER_TURN);
         for _ in 0..look_at {
-            let Some(owner) = guard.owners.detached.pop_front() else { break };
-            let Some(owner_state) = guard.engine.owner_mut(owner).filter(|owner_state| !owner_state.ended) else {
+            let Some(owner) = guard.lanes.detached.pop_front() else { break };
+            let Some(lane_state) = guard.engine.owner_mut(owner).filter(|lane_state| !lane_state.ended) else {
                 continue;
             };
-            if !owner_state.without_inbox {
-                owner_state.detached = false;
+            if lane_state.item != Item::Left {
+                lane_state.is_detached = false;
                 continue;
             }
-            let Some(link) = owner_state.link.clone() else { continue };
+            let Some(link) = lane_state.link().cloned() else { continue };
             let is_alive;
             (guard, is_alive) = self.is_alive(&link.actor, guard);
             if is_alive {
-                guard.owners.detached.push_back(owner);
+                guard.lanes.detached.push_back(owner);
             } else {
                 guard = self.end_detached(guard, owner, &link.actor);
             }
         }
         // The interval covers one check of each.
-        let rounds = (guard.owners.detached.len() / DETACHED_PER_TURN) as u32 + 1;
-        guard.owners.detached_check_at = now.saturating_add(DETACHED_CHECK_INTERVAL / rounds);
+        let rounds = (guard.lanes.detached.len() / DETACHED_PER_TURN) as u32 + 1;
+        guard.lanes.detached_check_at = now.saturating_add(DETACHED_CHECK_INTERVAL / rounds);
         guard
     }
 
@@ -169,7 +151,7 @@ impl Service {
         owner: OwnerId,
         actor_ref: &dyn ActorRef,
     ) -> StateGuard<'a> {
-        if guard.engine.owner(owner).is_none_or(|owner_state| owner_state.ended) {
+        if guard.engine.owner(owner).is_none_or(|lane_state| lane_state.ended) {
             return guard;
         }
         let timers = guard.engine.abandon(owner);

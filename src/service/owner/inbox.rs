@@ -28,7 +28,7 @@
 //! A closure cannot be sent. An actor that accepts it is requested to run its inbox; see `due_timers`. In another one
 //! late messages go past it.
 
-use std::any::type_name;
+use std::any::{Any, type_name};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -36,15 +36,18 @@ use std::task::{Context, Poll, Waker};
 
 use actix::dev::AsyncContextParts;
 use actix::fut::{ActorFuture, wrap_future};
-use actix::{Actor, AsyncContext, WeakAddr};
+use actix::{Actor, AsyncContext, Recipient, WeakAddr};
 
-use crate::engine::{DueTimer, OwnerId};
+use crate::engine::{DueTimer, Outcome, OwnerId};
+use crate::model::due_timers::DueTimers;
 use crate::model::mailbox_id::MailboxId;
+use crate::model::reply::ReplyFuture;
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::message_stores::{ContextRoute, Route, StateGuard};
+use crate::service::lane::lanes::{Item, LaneOf, LaneState, Progress};
+use crate::service::lane::posted::Again;
 use crate::service::owner::accepting::Accepting;
-use crate::service::owner::owner_state::{ActorLink, ActorRef, BoxedAsk, BoxedSend, OwnerLink, OwnerState};
-use crate::service::owner::owners::Again;
+use crate::service::owner::actor_link::{ActorLink, ActorRef, OwnerLink};
 use crate::service::owner::spare::Spare;
 use crate::service::owner::thread_registry;
 use crate::service::state::Service;
@@ -54,7 +57,11 @@ pub(crate) const MESSAGES_PER_POLL: usize = 64;
 
 struct TypedActorRef<A: Actor>(WeakAddr<A>);
 
-impl<A: Actor> ActorRef for TypedActorRef<A> {
+impl<A> ActorRef for TypedActorRef<A>
+where
+    A: Actor,
+    A::Context: AsyncContext<A>,
+{
     fn is_alive(&self) -> bool {
         self.0.upgrade().is_some()
     }
@@ -63,15 +70,27 @@ impl<A: Actor> ActorRef for TypedActorRef<A> {
         type_name::<A>()
     }
 
-    fn send_to_owner(&self, route: &Route) -> Option<BoxedSend> {
-        let route = context_route::<A>(route)?;
-        let (addr, send) = (self.0.clone(), route.send_to_owner?);
-        Some(Box::new(move |service, state, due| send(service, state, due, &addr)))
+    fn post(&self, service: &Service, mut state: StateGuard<'_>, due: DueTimer<MessageRef>) -> Option<ReplyFuture> {
+        let route = state.stores.store(due.payload.store).and_then(|store| context_route::<A>(&store.route));
+        let Some(send) = route.and_then(|route| route.send_to_owner) else {
+            state.engine.finish(due.key, Outcome::Cancelled);
+            return None;
+        };
+        send(service, state, due, &self.0)
     }
 
-    fn ask_to_run_due(&self, accepting: &Accepting) -> Option<BoxedAsk> {
-        let (addr, ask) = (self.0.clone(), accepting.ask_of::<A>()?);
-        Some(Box::new(move || ask(&addr)))
+    fn accepts_bells(&self, accepting: &Accepting) -> bool {
+        accepting.accepts::<A>()
+    }
+
+    fn bells(&self, accepting: &Accepting) -> Option<Recipient<DueTimers>> {
+        accepting.bells(&self.0)
+    }
+
+    fn pull(&self, service: &Service, lane: OwnerId, actor: &mut dyn Any, ctx: &mut dyn Any) {
+        if let Some((actor, ctx)) = actor.downcast_mut::<A>().zip(ctx.downcast_mut::<A::Context>()) {
+            service.pull_own(lane, actor, ctx);
+        }
     }
 }
 
@@ -121,10 +140,10 @@ impl Inbox {
         C: AsyncContext<A> + AsyncContextParts<A>,
     {
         let link: OwnerLink = Arc::new(ActorLink::new(TypedActorRef(ctx.address().downgrade())));
-        let owner_state = OwnerState::of_actor(mailbox, Arc::clone(&link));
+        let lane_state = LaneState::new(mailbox, LaneOf::Own { link: Arc::clone(&link), waker: None });
         let mut state = service.state();
-        let owner = state.engine.add_owner(owner_state).ok()?;
-        state.owners.by_mailbox.insert(mailbox, owner);
+        let owner = state.engine.add_owner(lane_state).ok()?;
+        state.lanes.own.insert(mailbox, owner);
         drop(state);
         Self::enter(service, owner, link, ctx);
         Some(owner)
@@ -156,10 +175,9 @@ impl Inbox {
     fn return_to(service: &Service, owner: OwnerId) -> Option<OwnerLink> {
         let now = service.clock.now();
         let mut state = service.state();
-        let owner_state =
-            state.engine.owner_mut(owner).filter(|owner_state| !owner_state.present && !owner_state.ended)?;
-        owner_state.without_inbox = false;
-        let link = owner_state.link.clone()?;
+        let lane_state = state.engine.owner_mut(owner).filter(|lane| lane.item != Item::Present && !lane.ended)?;
+        lane_state.item = Item::Absent;
+        let link = lane_state.link()?.clone();
         link.wake_flag.set();
         if let Some(oldest) = state.engine.oldest_due(owner)
             && service.has_watchdog()
@@ -184,8 +202,8 @@ impl Inbox {
         A: Actor<Context = C>,
         C: AsyncContext<A> + AsyncContextParts<A>,
     {
-        if let Some(owner_state) = service.state().engine.owner_mut(owner) {
-            owner_state.present = true;
+        if let Some(lane_state) = service.state().engine.owner_mut(owner) {
+            lane_state.item = Item::Present;
         }
         link.inbox.enter();
         let mut inbox = Self { service: Arc::clone(service), owner, link, waker: None, address: 0 };
@@ -197,7 +215,7 @@ impl Inbox {
 
     /// Ends the owner if both items have been dropped: its context has ended or was restarted.
     pub(crate) fn end_unless_present(service: &Service, owner: OwnerId) {
-        if service.state().engine.owner(owner).is_some_and(|owner_state| owner_state.present) {
+        if service.state().engine.owner(owner).is_some_and(|lane_state| lane_state.item == Item::Present) {
             return;
         }
         service.end_owner(owner);
@@ -224,14 +242,18 @@ impl Inbox {
         // A waker is foreign code: none is cloned or dropped under the lock.
         let mut waker = self.waker.clone();
         let mut state = self.service.state();
-        if let Some(owner_state) = state.engine.owner_mut(self.owner) {
+        let is_empty = state.engine.inbox_len(self.owner) == 0 && !state.lanes.posted.contains_key(&self.owner);
+        if let Some(lane_state) = state.engine.owner_mut(self.owner)
+            && let LaneOf::Own { waker: place, .. } = &mut lane_state.of
+        {
             self.link.wake_flag.clear();
-            std::mem::swap(&mut owner_state.waker, &mut waker);
+            std::mem::swap(place, &mut waker);
+            if is_empty {
+                lane_state.progress = Progress::Moved;
+            }
         }
         // The last timer that kept the actor alive may have ended since the beginning of this poll.
-        let rests = state.engine.inbox_len(self.owner) == 0
-            && !state.owners.mailbox_deliveries.contains_key(&self.owner)
-            && (is_connected || state.engine.keeps_alive(self.owner));
+        let rests = is_empty && (is_connected || state.engine.keeps_alive(self.owner));
         drop(state);
         drop(waker);
         rests
@@ -279,7 +301,7 @@ where
                 this.link.inbox.leave();
                 return Poll::Ready(());
             }
-            if state.owners.mailbox_deliveries.contains_key(&this.owner) {
+            if state.lanes.posted.contains_key(&this.owner) {
                 match this.service.try_take_over(state, this.owner) {
                     Ok(unlocked) => state = unlocked,
                     Err(again) => return this.poll_again(again, cx),
@@ -290,8 +312,8 @@ where
                 state.stores.fetch(state.engine.upcoming(this.owner));
             }
             let Some(due) = state.engine.take_due(this.owner) else { return Poll::Pending };
-            if let Some(owner_state) = state.engine.owner_mut(this.owner) {
-                owner_state.moved = true;
+            if let Some(lane_state) = state.engine.owner_mut(this.owner) {
+                lane_state.progress = Progress::Moved;
             }
             this.service.deliver_own(state, due, actor, ctx);
         }
@@ -345,13 +367,14 @@ impl Drop for Inbox {
         let left = self.link.inbox.end();
         let mut state = self.service.state();
         let mut waker = None;
-        if let Some(owner_state) = state.engine.owner_mut(self.owner) {
-            owner_state.present = false;
-            owner_state.without_inbox = left;
-            waker = owner_state.waker.take();
+        if let Some(lane_state) = state.engine.owner_mut(self.owner) {
+            lane_state.item = if left { Item::Left } else { Item::Absent };
+            if let LaneOf::Own { waker: place, .. } = &mut lane_state.of {
+                waker = place.take();
+            }
         }
         if left {
-            state.owners.without_inbox.push(self.owner);
+            state.mark_ready(self.owner);
         }
         drop(state);
         drop(waker);

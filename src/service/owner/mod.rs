@@ -3,20 +3,16 @@
 //! In reading order:
 //!
 //! 1. `inbox`: an owner, and the item in its context that runs the handlers.
-//! 2. `owners`: their part of the state, with the messages on their way through mailboxes; `owner_state`: the state of
-//!    one; `wake_flag`: the signal to its inbox.
+//! 2. `actor_link`: the link between an owner and its actor; `wake_flag`: the signal to its inbox.
 //! 3. `spare`: the item that restores an inbox cancelled by mistake.
 //! 4. `thread_registry`: the owner of each context on a thread.
-//! 5. `detached`: owners that have ended, or whose inbox has left; `due_timers`: the request to run an inbox, and
-//!    `accepting`: the actors that take it.
+//! 5. `detached`: owners that have ended, or whose inbox has left; `accepting`: the actors that accept bells.
 //! 6. `subscribers`: dead letters, and their subscribers; `rejected_letters`: those about rejected timers.
 
 pub(crate) mod accepting;
+pub(crate) mod actor_link;
 pub(crate) mod detached;
-pub(crate) mod due_timers;
 pub(crate) mod inbox;
-pub(crate) mod owner_state;
-pub(crate) mod owners;
 pub(crate) mod rejected_letters;
 pub(crate) mod spare;
 pub(crate) mod subscribers;

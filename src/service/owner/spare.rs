@@ -13,8 +13,8 @@ use actix::fut::ActorFuture;
 use actix::{Actor, AsyncContext};
 
 use crate::engine::OwnerId;
+use crate::service::owner::actor_link::OwnerLink;
 use crate::service::owner::inbox::Inbox;
-use crate::service::owner::owner_state::OwnerLink;
 use crate::service::state::Service;
 
 pub(crate) struct Spare {

@@ -1,7 +1,6 @@
 //! The activity of a service: its remaining work at one moment; see `settling`.
 
 use std::sync::Arc;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use crate::engine::Counters;
@@ -75,7 +74,6 @@ impl Service {
     pub(crate) fn activity(&self) -> Activity {
         // Read before the lock is taken, since the clock may be user code.
         let now = self.tick.round_down(self.clock.now());
-        let arrived = !self.completions.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
         let state = self.state();
         let next_wake = state.engine.next_wake();
         let is_due = next_wake.is_some_and(|next| next <= now);
@@ -90,13 +88,8 @@ impl Service {
             wakeups: self.sleep.wakeups.load(Ordering::Relaxed),
             steps: self.external.steps.load(Ordering::Acquire),
             external,
-            waiting: state.engine.in_inboxes() + state.owners.mailbox_deliveries.len() + state.queues.waiting(),
-            driver: !sleeps
-                || (is_due && !here)
-                || arrived
-                || state.queues.has_ready()
-                || !state.owners.ended.is_empty()
-                || !state.owners.without_inbox.is_empty(),
+            waiting: state.engine.in_inboxes() + state.expecting(),
+            driver: !sleeps || (is_due && !here) || state.has_ready() || !state.lanes.ended.is_empty(),
             alarm: is_due && here,
             here,
             stopped: self.is_stopped(),

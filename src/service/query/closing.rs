@@ -105,7 +105,7 @@ impl Service {
         let mut guard = self.state();
         let state = &mut *guard;
         state.engine.close();
-        let (mut emptied, mut ended) = (Vec::new(), std::mem::take(&mut state.owners.freed));
+        let (mut emptied, mut ended) = (Vec::new(), std::mem::take(&mut state.lanes.freed));
         for (deadline, key) in state.engine.unfinished() {
             if state.has_ended(key) {
                 ended.extend(state.engine.cancel(key).ok());
@@ -134,7 +134,7 @@ impl Service {
     pub(crate) fn end_owner(&self, owner: OwnerId) {
         let mut state = self.state();
         state.end(owner);
-        self.withdraw_delivery(state, owner);
+        self.withdraw_posted(state, owner);
         self.turns.wake_driver();
     }
 }

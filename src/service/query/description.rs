@@ -37,16 +37,15 @@ impl State {
     }
 
     fn actor_type_at(&self, mailbox: MailboxId) -> Option<&'static str> {
-        let owner = *self.owners.by_mailbox.get(&mailbox)?;
-        Some(self.engine.owner(owner)?.link.as_ref()?.actor.actor_type())
+        let owner = *self.lanes.own.get(&mailbox)?;
+        Some(self.engine.owner(owner)?.link()?.actor.actor_type())
     }
 
     fn location_of(&self, key: Key, view: &TimerView, service: &Service, now: Duration, most: usize) -> TimerLocation {
-        let queue = || self.queues.get(self.stores.mailbox_of(self.engine.payload(key)?)?);
         let in_inbox = |owner| TimerLocation::Inbox {
             length: self.engine.inbox_len(owner),
             ahead: self.engine.position_in_inbox(owner, key, most),
-            by_mailbox: self.owners.mailbox_deliveries.contains_key(&owner),
+            by_mailbox: self.lanes.posted.contains_key(&owner),
         };
         match (view.stage, view.owner) {
             (Stage::Waiting, _) => {
@@ -58,7 +57,8 @@ impl State {
             (Stage::Due, Some(owner)) => in_inbox(owner),
             (Stage::Queued, Some(queue_owner)) => {
                 let ahead = self.engine.position_in_inbox(queue_owner, key, most);
-                let (under_way, bells) = queue().map_or((0, 0), |queue| (queue.under_way(), queue.bells() as usize));
+                let lane_state = self.engine.owner(queue_owner);
+                let (under_way, bells) = lane_state.map_or((0, 0), |lane| (lane.under_way(), lane.bells() as usize));
                 match ahead {
                     Some(ahead) if ahead < bells => TimerLocation::Mailbox { under_way },
                     _ => TimerLocation::Queue { length: self.engine.inbox_len(queue_owner), ahead, under_way },

@@ -151,7 +151,7 @@ impl State {
     /// Returns the timers of an actor, its own and those for it, that have one of these keys.
     fn keyed_of(&self, actor: &ActorId, keys: &[TimerKey]) -> Vec<Key> {
         let Some(mailbox) = actor.mailbox() else { return Vec::new() };
-        let own = self.owners.by_mailbox.get(&mailbox).copied().map(KeyScope::Owner);
+        let own = self.lanes.own.get(&mailbox).copied().map(KeyScope::Owner);
         let scopes = own.into_iter().chain([mailbox.into()]);
         let keyed =
             scopes.flat_map(|scope| keys.iter().flat_map(move |key| self.engine.keyed_in(scope, key, 0..u32::MAX)));
@@ -264,7 +264,7 @@ impl Service {
     pub(crate) fn timers_of(&self, actor: &ActorId) -> Vec<Key> {
         let Some(mailbox) = actor.mailbox() else { return Vec::new() };
         let mut state = self.state();
-        let subject = Subject { mailbox, owner: state.owners.by_mailbox.get(&mailbox).copied() };
+        let subject = Subject { mailbox, owner: state.lanes.own.get(&mailbox).copied() };
         let mut timers = Vec::new();
         for slot in 0..state.engine.slots() {
             let timer = state.engine.timer_in(slot);
@@ -357,7 +357,7 @@ impl Service {
         }
         if let Some(actor) = &filter.actor {
             let mailbox = actor.mailbox()?;
-            let subject = Subject { mailbox, owner: state.owners.by_mailbox.get(&mailbox).copied() };
+            let subject = Subject { mailbox, owner: state.lanes.own.get(&mailbox).copied() };
             if !state.is_of(timer, subject) {
                 return None;
             }

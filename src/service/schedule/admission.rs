@@ -379,7 +379,7 @@ impl State {
         {
             return Err((ScheduleError::DuplicateId { id, message: () }, to, messages));
         }
-        if !self.owners.ended.is_empty() {
+        if !self.lanes.ended.is_empty() {
             self.make_room();
         }
         // Admission and rejection both change the counters to publish.

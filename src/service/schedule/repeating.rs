@@ -22,7 +22,7 @@ impl Clocks {
     }
 }
 
-/// The work that a repetition under [tracked delivery](crate::service::queue::bells) leaves for after unlocking.
+/// The work that a repetition under [tracked delivery](crate::service::lane::bells) leaves for after unlocking.
 #[must_use]
 pub(crate) enum AfterReply {
     Nothing,

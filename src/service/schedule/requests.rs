@@ -54,7 +54,7 @@ impl Service {
         let mailbox =
             state.engine.payload(key).filter(|_| was_queued).and_then(|payload| state.stores.mailbox_of(payload));
         // The next message may have a larger window.
-        let may_move = mailbox.is_some_and(|mailbox| state.queues.mark_ready(mailbox));
+        let may_move = mailbox.is_some_and(|mailbox| state.mark_targets_ready(mailbox));
         if let Some(wall) = due_time.wall {
             state.engine.set_wall_time(key, wall);
         }
@@ -63,7 +63,7 @@ impl Service {
         drop(state);
         self.notify(wakeup);
         if may_move {
-            self.request_flush();
+            self.request_turn();
         }
         RescheduleOutcome::Rescheduled
     }

@@ -230,16 +230,15 @@ impl Log {
         self.failure.get_or_insert(failure);
     }
 
-    /// Whether a message that is handled now may pass closures: it is late, and its actor has run none for the
-    /// watchdog's grace period, or since the watchdog was preempted after it had read its clock.
+    /// Whether a message that is handled now may pass closures: its actor has run none for the watchdog's grace period,
+    /// or since the watchdog was preempted after it had read its clock.
     fn may_pass(&self, message: usize) -> bool {
         let (message, grace) = (&self.entries[message], GRACE.as_nanos() as u64);
         let closures = self.entries.iter().filter(|other| other.is_closure && other.handled.is_some());
         let here = closures.filter(|other| (other.recipient, other.service) == (message.recipient, message.service));
         let last = here.map(|other| other.handled_at).max();
         let starves = last.is_none_or(|last| last + grace <= message.handled_at || last <= self.disturbed);
-        let is_late = message.first_tick() * MILLISECOND + grace <= message.handled_at;
-        !self.accepts && !message.is_closure && is_late && starves
+        !self.accepts && !message.is_closure && starves
     }
 }
 

@@ -8,35 +8,41 @@ use std::pin::Pin;
 use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
-use crate::model::mailbox_id::MailboxId;
+use crate::engine::OwnerId;
 use crate::service::state::Service;
 use crate::sync::Mutex;
 use crate::timing::Key;
 
-/// Acknowledges on drop, however the waiter ends: also if a handler panics.
+/// Acknowledges on drop that a message has ended, however that happens: also if a handler panics.
 pub(crate) struct Acknowledgement {
     pub(crate) service: Arc<Service>,
-    pub(crate) mailbox: MailboxId,
-    /// The timer of a pulled message; `None` for a request.
-    pub(crate) pulled: Option<Pulled>,
+    pub(crate) lane: OwnerId,
+    pub(crate) sent: Sent,
 }
 
-/// A message that was pulled.
+/// The way of a message that is under way from its lane.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Pulled {
-    pub(crate) key: Key,
-    /// Whether its bell ends with it.
-    pub(crate) by_bell: bool,
+pub(crate) enum Sent {
+    /// An own message, posted.
+    Own,
+    /// A message for a target, posted as a request.
+    Request,
+    /// Pulled by a bell, which may end with it.
+    Pulled { key: Key, by_bell: bool },
 }
 
 impl Drop for Acknowledgement {
     fn drop(&mut self) {
-        self.service.acknowledge(self.mailbox, self.pulled);
+        match self.sent {
+            Sent::Own => self.service.posted_has_ended(self.lane),
+            Sent::Request => self.service.acknowledge(self.lane, None, false),
+            Sent::Pulled { key, by_bell } => self.service.acknowledge(self.lane, Some(key), by_bell),
+        }
     }
 }
 
 /// The waker and owner of a future, until that is ready.
-struct ReplyWaiter<F: Future + ?Sized> {
+pub(crate) struct ReplyWaiter<F: Future + ?Sized> {
     service: Arc<Service>,
     waiting: Mutex<Option<Waiting<F>>>,
 }
@@ -55,10 +61,7 @@ where
     F: Future + Send + ?Sized + 'static,
     F::Output: Send,
 {
-    let service = Arc::clone(&acknowledgement.service);
-    let waiting = Waiting { answer, acknowledgement };
-    let waiter = Arc::new(ReplyWaiter { service, waiting: Mutex::new(Some(waiting)) });
-    waiter.poke()
+    ReplyWaiter::new(answer, acknowledgement).poke()
 }
 
 impl<F> ReplyWaiter<F>
@@ -66,8 +69,14 @@ where
     F: Future + Send + ?Sized + 'static,
     F::Output: Send,
 {
+    /// Returns a waiter that has not polled yet.
+    pub(crate) fn new(answer: Pin<Box<F>>, acknowledgement: Acknowledgement) -> Arc<Self> {
+        let service = Arc::clone(&acknowledgement.service);
+        Arc::new(Self { service, waiting: Mutex::new(Some(Waiting { answer, acknowledgement })) })
+    }
+
     /// Polls the answer, and acknowledges it if it is there. A concurrent wake waits, and polls again.
-    fn poke(self: &Arc<Self>) -> Option<F::Output> {
+    pub(crate) fn poke(self: &Arc<Self>) -> Option<F::Output> {
         let waker = Waker::from(Arc::clone(self));
         let mut place = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let waiting = place.as_mut()?;
@@ -79,6 +88,12 @@ where
             drop(acknowledgement);
         }
         Some(answer)
+    }
+
+    /// Stops waiting, and acknowledges: actix skips a message whose request is dropped.
+    pub(crate) fn withdraw(&self) {
+        let withdrawn = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(withdrawn);
     }
 }
 

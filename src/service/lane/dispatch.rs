@@ -9,8 +9,7 @@ use std::sync::Arc;
 use actix::Recipient;
 use tokio::task::unconstrained;
 
-use crate::engine::{DeadLetterReason, DueTimer, Outcome};
-use crate::model::mailbox_id::MailboxId;
+use crate::engine::{DeadLetterReason, DueTimer, Outcome, OwnerId};
 use crate::model::mailbox_policy::MailboxPolicy;
 use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
@@ -18,8 +17,8 @@ use crate::service::deliver::job::{Committed, Connection, Job, MessageOf, Queued
 use crate::service::deliver::message_ref::{MessageRef, Ticket};
 use crate::service::deliver::message_stores::{MessageStores, QueueFacts, QueueRoute, Route, StateGuard};
 use crate::service::deliver::wakeup::Wakeup;
-use crate::service::queue::bells::pull;
-use crate::service::queue::reply_waiter::{Acknowledgement, wait_for};
+use crate::service::lane::bells::pull;
+use crate::service::lane::reply_waiter::{Acknowledgement, Sent, wait_for};
 use crate::service::state::Service;
 
 impl MessageStores {
@@ -56,10 +55,10 @@ fn discard_queued<J: Job<To = Queued<MessageOf<J>>>>(
     // Most are cancelled before they join a queue.
     let queued = stored.as_ref().map(J::to).filter(|queued| queued.joined > 0);
     let mailbox = queued.and_then(|queued| queued.target.mailbox());
-    let may_move = mailbox.is_some_and(|mailbox| state.queues.mark_ready(mailbox));
+    let may_move = mailbox.is_some_and(|mailbox| state.mark_targets_ready(mailbox));
     drop(state);
     if may_move {
-        service.request_flush();
+        service.request_turn();
     }
     drop(stored);
 }
@@ -78,15 +77,13 @@ fn enqueue_due<'a, J: Job<To = Queued<MessageOf<J>>>>(
         // Without a mailbox there is no queue.
         let policy = target.policy().unwrap_or(service.settings.mailbox_policy);
         let discards = matches!(policy, MailboxPolicy::Discard { .. });
-        let queue =
-            mailbox.and_then(|mailbox| Some((mailbox, state.join_queue(mailbox, discards, || target.weak_hold())?)));
-        match queue {
-            Some((mailbox, (queue_owner, joined))) => {
+        match mailbox.and_then(|mailbox| state.join(mailbox, discards, || target.weak_hold())) {
+            Some((lane, joined)) => {
                 if let Some(job) = state.stores.stored_mut::<J>(due.payload) {
                     job.to_mut().joined = joined;
                 }
-                state.engine.enqueue(due.key, queue_owner);
-                state = service.flush(state, mailbox).0;
+                state.engine.enqueue(due.key, lane);
+                state = service.serve(state, lane).0;
             }
             None => {
                 let ticket = Ticket { due, id: service.id_for_dead_letter(&state, due.key) };
@@ -131,15 +128,15 @@ fn lose_queued<'a, J: Job<To = Queued<MessageOf<J>>>>(
 fn post_request<'a, J: Job<To = Queued<MessageOf<J>>>>(
     service: &'a Arc<Service>,
     mut guard: StateGuard<'a>,
-    mailbox: MailboxId,
+    lane: OwnerId,
     due: DueTimer<MessageRef>,
 ) -> StateGuard<'a> {
     let ticket = Ticket { due, id: service.id_for_dead_letter(&guard, due.key) };
     let Some(taken) = J::take(&mut guard, ticket.due) else { return guard };
     let connection = Connection::to(J::target_of(&taken).and_then(Target::open));
-    // Under way from here on: its queue stays while the message is produced.
-    if let Some(queue) = guard.queues.get_mut(mailbox) {
-        queue.count();
+    // Under way from here on: its lane stays while the message is produced.
+    if let Some(lane_state) = guard.engine.owner_mut(lane) {
+        lane_state.count();
     }
     let produced;
     if connection.is_open {
@@ -150,12 +147,12 @@ fn post_request<'a, J: Job<To = Queued<MessageOf<J>>>>(
     let mut wakeup = Wakeup::default();
     let Committed { message, mut deferred, .. } = J::commit(produced, &mut guard, ticket, Via::Mailbox, &mut wakeup);
     if message.is_none() {
-        guard.queues.uncount(mailbox, false);
+        guard.uncount(lane, false);
     }
     drop(guard);
     service.notify(wakeup);
     let outgoing = connection.recipient.as_ref().zip(message);
-    if outgoing.is_some_and(|(recipient, message)| send_request(service, mailbox, &ticket.due, recipient, message)) {
+    if outgoing.is_some_and(|(recipient, message)| send_request(service, lane, &ticket.due, recipient, message)) {
         let mut guard = service.state();
         match guard.engine.break_off(ticket.due.key, STOPPED) {
             Some(payload) => service.discard(guard, payload),
@@ -171,7 +168,7 @@ fn post_request<'a, J: Job<To = Queued<MessageOf<J>>>>(
 /// Puts a request into the mailbox. Returns true if that was closed meanwhile, and the message is lost.
 fn send_request<M>(
     service: &Arc<Service>,
-    mailbox: MailboxId,
+    lane: OwnerId,
     due: &DueTimer<MessageRef>,
     recipient: &Recipient<M>,
     message: M,
@@ -180,7 +177,7 @@ where
     M: TimerMessage,
 {
     let _delivering = service.contain(|| service.begin_delivery(due.key, due.deadline));
-    let acknowledgement = Acknowledgement { service: Arc::clone(service), mailbox, pulled: None };
+    let acknowledgement = Acknowledgement { service: Arc::clone(service), lane, sent: Sent::Request };
     let answer =
         service.contain(|| wait_for(Box::pin(unconstrained(recipient.send(message))), acknowledgement)).flatten();
     let failed = answer.as_ref().is_some_and(Result::is_err);

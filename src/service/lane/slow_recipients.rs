@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::engine::OwnerId;
-use crate::model::mailbox_id::MailboxId;
+use crate::service::lane::lanes::NOT_SLOW;
 use crate::service::state::{Service, State};
 use crate::timing::Tick;
 
@@ -74,15 +74,8 @@ impl State {
     /// Notes that a message may have begun to wait for a recipient.
     #[inline]
     pub(crate) fn note_waiting(&mut self, owner: OwnerId) {
-        if self.engine.owner(owner).is_some_and(|owner_state| owner_state.slow_since.is_none()) {
+        if self.engine.owner(owner).is_some_and(|owner_state| owner_state.slow_since == NOT_SLOW) {
             self.list_as_slow(owner);
-        }
-    }
-
-    /// Like [`note_waiting`](Self::note_waiting), for the recipient of a queue.
-    pub(crate) fn note_waiting_in_queue(&mut self, mailbox: MailboxId) {
-        if let Some(queue_owner) = self.queues.get_mut(mailbox).map(|queue| queue.queue_owner) {
-            self.note_waiting(queue_owner);
         }
     }
 
@@ -90,15 +83,16 @@ impl State {
     pub(crate) fn list_as_slow(&mut self, owner: OwnerId) {
         let Some(deadline) = self.first_waiting(owner) else { return };
         if let Some(owner_state) = self.engine.owner_mut(owner) {
-            owner_state.slow_since = Some(deadline);
-            self.queues.slow.by_deadline.insert((deadline, owner));
+            owner_state.slow_since = deadline;
+            self.lanes.slow.by_deadline.insert((deadline, owner));
         }
     }
 
     /// Takes a recipient that ends off the list.
     pub(crate) fn unlist_slow(&mut self, owner: OwnerId) {
-        if let Some(deadline) = self.engine.owner_mut(owner).and_then(|owner_state| owner_state.slow_since.take()) {
-            self.queues.slow.by_deadline.remove(&(deadline, owner));
+        if let Some(owner_state) = self.engine.owner_mut(owner) {
+            let deadline = std::mem::replace(&mut owner_state.slow_since, NOT_SLOW);
+            self.lanes.slow.by_deadline.remove(&(deadline, owner));
         }
     }
 
@@ -106,15 +100,15 @@ impl State {
     /// waits, or if all checked recipients have taken theirs.
     pub(crate) fn oldest_waiting(&mut self, budget: usize) -> Option<OldestWaiting> {
         for _ in 0..budget {
-            let (listed, owner) = *self.queues.slow.by_deadline.first()?;
+            let (listed, owner) = *self.lanes.slow.by_deadline.first()?;
             match self.first_waiting(owner) {
                 Some(deadline) if deadline <= listed => return Some(OldestWaiting { deadline, owner }),
                 first => {
-                    self.queues.slow.by_deadline.pop_first();
+                    self.lanes.slow.by_deadline.pop_first();
                     if let Some(owner_state) = self.engine.owner_mut(owner) {
-                        owner_state.slow_since = first;
+                        owner_state.slow_since = first.unwrap_or(NOT_SLOW);
                     }
-                    self.queues.slow.by_deadline.extend(first.map(|deadline| (deadline, owner)));
+                    self.lanes.slow.by_deadline.extend(first.map(|deadline| (deadline, owner)));
                 }
             }
         }
@@ -124,7 +118,7 @@ impl State {
     /// Returns the deadline of the first message that waits for a recipient, or is in its mailbox alone.
     fn first_waiting(&self, owner: OwnerId) -> Option<Tick> {
         self.engine.owner(owner).filter(|owner_state| !owner_state.ended)?;
-        let under_way = self.owners.mailbox_deliveries.get(&owner).map(|delivery| delivery.deadline);
+        let under_way = self.lanes.posted.get(&owner).map(|posted| posted.deadline);
         under_way.or_else(|| self.engine.oldest_due(owner))
     }
 }
@@ -140,18 +134,18 @@ impl Service {
     pub(crate) fn check_slow_recipients(&self, state: &mut State, now: Duration) -> Option<Duration> {
         let stuck_after = self.settings.stuck_after;
         let Some(oldest) = state.oldest_waiting(self.check_budget()) else {
-            state.queues.slow.stuck = None;
+            state.lanes.slow.stuck = None;
             // Other recipients could not be checked yet.
-            return (!state.queues.slow.by_deadline.is_empty()).then_some(now);
+            return (!state.lanes.slow.by_deadline.is_empty()).then_some(now);
         };
         let since = self.tick.time_of(oldest.deadline);
         let waited = now.saturating_sub(since);
-        if state.queues.slow.is_newly_stuck(oldest.owner, now, waited, stuck_after) {
+        if state.lanes.slow.is_newly_stuck(oldest.owner, now, waited, stuck_after) {
             state.reports.published.ask_to_publish();
             self.note_stuck(state, oldest, waited);
         }
-        let again = since.saturating_add(state.queues.slow.patience(oldest.owner, stuck_after));
-        Some(again.max(state.queues.slow.not_before))
+        let again = since.saturating_add(state.lanes.slow.patience(oldest.owner, stuck_after));
+        Some(again.max(state.lanes.slow.not_before))
     }
 
     /// Twice as many as one turn can list, so that few of the listed have taken their message.

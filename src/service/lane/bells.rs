@@ -1,0 +1,189 @@
+//! Bells: a message waits in its lane until a bell in the mailbox is handled, and pulls it.
+//!
+//! Under tracked delivery each message has its bell. A starved actor that accepts bells for its own messages has one at a
+//! time, which pulls as many as a poll of the inbox: also messages that are bound to the thread, and cannot be posted.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use actix::fut::wrap_future;
+use actix::{Actor, AsyncContext};
+
+use crate::engine::{DueTimer, OwnerId};
+use crate::model::due_timers::{BellHost, DueTimers};
+use crate::service::deliver::job::{Job, MessageOf, Queued, STOPPED, Via};
+use crate::service::deliver::message_ref::{MessageRef, Ticket};
+use crate::service::deliver::message_stores::StateGuard;
+use crate::service::deliver::wakeup::Wakeup;
+use crate::service::lane::lanes::Next;
+use crate::service::lane::reply_waiter::{Acknowledgement, Sent, wait_for};
+use crate::service::lane::step::Puller;
+use crate::service::owner::inbox::{MESSAGES_PER_POLL, give_way};
+use crate::service::state::Service;
+
+impl Service {
+    /// Puts a bell for a lane into the mailbox of its next message, unlocking meanwhile.
+    pub(super) fn ring<'a>(
+        self: &'a Arc<Self>,
+        mut guard: StateGuard<'a>,
+        lane: OwnerId,
+        next: &Next,
+    ) -> StateGuard<'a> {
+        let state = &mut *guard;
+        let Some(lane_state) = state.engine.owner_mut(lane) else { return guard };
+        let recipient = match (next.route, lane_state.link()) {
+            (Some(route), _) => (route.bells)(&state.stores, next.payload),
+            (None, Some(link)) => link.actor.bells(&state.lanes.accepting),
+            (None, None) => None,
+        };
+        let joined = lane_state.ring();
+        drop(guard);
+        let bell = DueTimers::new(Arc::clone(self) as _, lane, joined);
+        // If the mailbox is closed, the drop of the bell makes a dead letter.
+        match recipient.as_ref().filter(|recipient| recipient.connected()) {
+            Some(recipient) => drop(self.contain(|| recipient.do_send(bell))),
+            None => drop(bell),
+        }
+        self.drop_contained(recipient);
+        self.state()
+    }
+
+    /// Uncounts a bell. The lane may be able to move, or has ended.
+    pub(super) fn bell_has_ended(&self, mut state: StateGuard<'_>, lane: OwnerId) {
+        let Some(lane_state) = state.engine.owner_mut(lane) else { return };
+        lane_state.bell_has_ended();
+        if lane_state.link().is_some() {
+            let mut wakeup = Wakeup::default();
+            state.mark_without_item(lane, &mut wakeup);
+            drop(state);
+            return self.notify(wakeup);
+        }
+        let may_move = state.engine.inbox_len(lane) > 0 && state.mark_ready(lane);
+        let removed = state.remove_lane(lane);
+        drop(state);
+        self.drop_contained(removed);
+        if may_move {
+            self.request_turn();
+        }
+    }
+
+    /// Pulls own messages for a bell that was handled by the actor of their lane, as a poll of the inbox does: a cancel
+    /// stays exact until a handler begins.
+    pub(crate) fn pull_own<A>(&self, lane: OwnerId, actor: &mut A, ctx: &mut A::Context)
+    where
+        A: Actor,
+        A::Context: AsyncContext<A>,
+    {
+        for _ in 0..MESSAGES_PER_POLL {
+            if ctx.waiting() {
+                // While the context waits for a future it leaves its mailbox alone, too: the next bell comes after that.
+                return;
+            }
+            let mut state = self.state();
+            if state.lanes.posted.contains_key(&lane) {
+                return;
+            }
+            let Some(due) = state.engine.take_due(lane) else { return };
+            self.deliver_own(state, due, actor, ctx);
+        }
+        // As after a poll of the inbox, others have their turn.
+        ctx.wait(wrap_future(give_way()));
+    }
+}
+
+impl BellHost for Service {
+    fn pull(self: Arc<Self>, lane: OwnerId, joined: u64, actor: &mut dyn Any, ctx: &mut dyn Any) {
+        let mut guard = self.state();
+        let own = guard.engine.owner(lane).and_then(|lane_state| Some((lane_state.link()?.clone(), lane_state.ended)));
+        if let Some((link, has_ended)) = own {
+            drop(guard);
+            if !has_ended {
+                link.actor.pull(&self, lane, actor, ctx);
+            }
+            return self.bell_has_ended(self.state(), lane);
+        }
+        let facts = guard.lane(lane, self.settings.mailbox_policy);
+        let Some((_, next)) = facts.filter(|(facts, _)| facts.may_pull(Puller::Bell { joined })) else {
+            return self.bell_has_ended(guard, lane);
+        };
+        if next.actor != Some((*actor).type_id()) {
+            // Handled by another actor than the recipient.
+            drop(guard);
+            return self.lose(lane, joined);
+        }
+        let (Some(route), Some(due)) = (next.route, guard.engine.send_off(next.key)) else {
+            return self.bell_has_ended(guard, lane);
+        };
+        if let Some(lane_state) = guard.engine.owner_mut(lane) {
+            lane_state.count();
+        }
+        (route.pull)(&self, guard, lane, due, actor, ctx);
+    }
+
+    fn lose(&self, lane: OwnerId, joined: u64) {
+        let mut guard = self.state();
+        if let Some(lane_state) = guard.engine.owner_mut(lane)
+            && lane_state.link().is_some()
+        {
+            // The actor ends, or does not want it. The next message, or the watchdog, rings again.
+            return lane_state.bell_has_ended();
+        }
+        if let Some((facts, next)) = guard.lane(lane, self.settings.mailbox_policy)
+            && let Some(route) = next.route
+            && facts.can_be_pulled
+            && facts.first <= joined
+        {
+            let id = self.id_for_dead_letter(&guard, next.key);
+            if let Some(due) = guard.engine.send_off(next.key) {
+                guard = (route.lose)(self, guard, Ticket { due, id }, STOPPED);
+            }
+        }
+        self.bell_has_ended(guard, lane);
+    }
+}
+
+/// Takes a message out and runs its handler, whose end is acknowledged.
+pub(super) fn pull<J: Job<To = Queued<MessageOf<J>>>>(
+    service: &Arc<Service>,
+    mut guard: StateGuard<'_>,
+    lane: OwnerId,
+    due: DueTimer<MessageRef>,
+    actor: &mut dyn Any,
+    ctx: &mut dyn Any,
+) {
+    let state = &mut *guard;
+    let handler = state.stores.stored::<J>(due.payload).and_then(|job| job.to().target.tracked_handler());
+    let ticket = Ticket { due, id: service.id_for_dead_letter(state, due.key) };
+    let taken = J::take(state, due);
+    // A stored message does not need the lock a second time.
+    let mut sent_off = None;
+    let to_produce = match J::PRODUCES {
+        true => taken,
+        false => {
+            sent_off = taken.map(|taken| J::send_off(J::produce(taken, service, Via::Handler), state, ticket));
+            None
+        }
+    };
+    drop(guard);
+    // From here on its drop uncounts message and bell, whatever happens to them.
+    let sent = Sent::Pulled { key: due.key, by_bell: true };
+    let mut acknowledgement = Acknowledgement { service: Arc::clone(service), lane, sent };
+    if let Some(taken) = to_produce {
+        let produced = J::produce(taken, service, Via::Handler);
+        let mut state = service.state();
+        let (mut message, mut deferred) = J::send_off(produced, &mut state, ticket);
+        if !state.engine.set_off(due.key) {
+            deferred.message = deferred.message.or(message.take());
+        }
+        sent_off = Some((message, deferred));
+    }
+    let Some((message, deferred)) = sent_off else { return };
+    deferred.discard(service);
+    let Some((message, handler)) = message.zip(handler) else { return };
+    let _delivering = service.contain(|| service.begin_delivery(due.key, due.deadline));
+    if let Some(reply) = (handler.handle)(message, actor, ctx) {
+        acknowledgement.sent = Sent::Pulled { key: due.key, by_bell: false };
+        service.bell_has_ended(service.state(), lane);
+        drop(wait_for(reply, acknowledgement));
+    }
+}

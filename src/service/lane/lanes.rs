@@ -1,0 +1,356 @@
+//! Lanes: due messages of one recipient, first in, first out.
+//!
+//! A mailbox has up to two: the own messages of its current incarnation, and those for targets. An own lane exists as
+//! long as its owner. A lane for targets exists while a message waits in it or is under way from it. Messages that must
+//! wait, wait in their lane: neither the driver nor another lane waits for them.
+//!
+//! The end of a message that was posted as a request, or pulled by a bell, is reported, so the number under way is exact,
+//! and ends with the mailbox if that is closed.
+
+use std::any::{Any, TypeId};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+use rustc_hash::FxHashMap;
+
+use crate::engine::OwnerId;
+use crate::model::mailbox_id::MailboxId;
+use crate::model::mailbox_policy::MailboxPolicy;
+use crate::service::deliver::message_ref::MessageRef;
+use crate::service::deliver::message_stores::QueueRoute;
+use crate::service::lane::posted::Posted;
+use crate::service::lane::slow_recipients::SlowRecipients;
+use crate::service::lane::step::Lane;
+use crate::service::owner::accepting::Accepting;
+use crate::service::owner::actor_link::OwnerLink;
+use crate::service::state::State;
+use crate::timing::{Key, Tick};
+
+/// Closures that a message passes at most: the search for it holds the lock.
+const MAX_PASSED: usize = 256;
+
+/// "Not listed among the slow recipients".
+pub(crate) const NOT_SLOW: Tick = Tick::MAX;
+
+const _: () = assert!(size_of::<LaneState>() <= 64, "each actor with a timer has one");
+
+/// The state of one lane, without its messages: the engine holds their timers in the inbox of the same id.
+pub(crate) struct LaneState {
+    pub(crate) mailbox: MailboxId,
+    pub(crate) of: LaneOf,
+    /// The deadline by which it is listed among the slow recipients; [`NOT_SLOW`] if it is not.
+    pub(crate) slow_since: Tick,
+    /// Messages for targets in the mailbox or in a handler, and one that is being sent.
+    under_way: u32,
+    /// Bells in the mailbox, and those whose handlers run.
+    bells: u32,
+    is_marked_ready: bool,
+    /// Whether the last message that joined is to be discarded beyond the window.
+    pub(crate) discards: bool,
+    pub(crate) item: Item,
+    pub(crate) progress: Progress,
+    /// Whether the watchdog checks its progress.
+    pub(crate) is_watched: bool,
+    /// Whether it is listed in `Lanes::detached` while the item is away.
+    pub(crate) is_detached: bool,
+    /// Whether its actor has stopped or was restarted.
+    pub(crate) ended: bool,
+}
+
+/// The messages of a lane.
+pub(crate) enum LaneOf {
+    /// An actor's own.
+    Own {
+        link: OwnerLink,
+        /// Wakes the actor's context; `None` until its item has been polled, and from a wake to the next poll.
+        waker: Option<Waker>,
+    },
+    /// Those for targets.
+    Targets(Box<Targets>),
+}
+
+/// The part of a lane for targets that others do not have: the state of actors with a timer stays at 64 bytes.
+pub(crate) struct Targets {
+    /// The number of messages that have joined so far.
+    joined: u64,
+    /// The value of `joined` in the newest bell.
+    rung: u64,
+    /// Keeps the address of the mailbox from being reused. It is user code: not to be dropped under the lock.
+    _pin: Arc<dyn Any + Send + Sync>,
+}
+
+/// The item in an actor's context that pulls own messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Item {
+    /// Not there yet, or dropped. The spare restores it, unless the lane ends.
+    Absent,
+    Present,
+    /// It has left with the last address of the actor.
+    Left,
+}
+
+/// The item's progress, as the watchdog sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// It has pulled a message since the last check, or found none.
+    Moved,
+    Waits,
+    /// It has pulled nothing for the watchdog's grace period.
+    Starved,
+}
+
+impl LaneState {
+    pub(crate) fn new(mailbox: MailboxId, of: LaneOf) -> Self {
+        Self {
+            mailbox,
+            of,
+            slow_since: NOT_SLOW,
+            under_way: 0,
+            bells: 0,
+            is_marked_ready: false,
+            discards: false,
+            item: Item::Absent,
+            progress: Progress::Moved,
+            is_watched: false,
+            is_detached: false,
+            ended: false,
+        }
+    }
+
+    /// Returns the link to its actor, if the messages are the actor's own.
+    pub(crate) fn link(&self) -> Option<&OwnerLink> {
+        match &self.of {
+            LaneOf::Own { link, .. } => Some(link),
+            LaneOf::Targets(_) => None,
+        }
+    }
+
+    /// Whether no item will pull its messages soon.
+    pub(crate) fn lacks_item(&self) -> bool {
+        self.item == Item::Left || self.progress == Progress::Starved
+    }
+
+    /// Notes that a message is due, or may be. Returns the waker of the item if it does not know yet.
+    pub(crate) fn signal(&mut self) -> Option<Waker> {
+        match &mut self.of {
+            LaneOf::Own { link, waker } if link.wake_flag.set() => waker.take(),
+            _ => None,
+        }
+    }
+
+    /// Has the item polled. Returns its waker.
+    pub(crate) fn wake(&mut self) -> Option<Waker> {
+        let LaneOf::Own { link, waker } = &mut self.of else { return None };
+        link.wake_flag.set();
+        waker.take()
+    }
+
+    /// Returns the number of messages and bells that the recipient has not handled.
+    pub(crate) const fn under_way(&self) -> u64 {
+        self.under_way as u64 + self.bells as u64
+    }
+
+    pub(crate) const fn bells(&self) -> u32 {
+        self.bells
+    }
+
+    /// Counts a message for a target that leaves the lane.
+    pub(crate) const fn count(&mut self) {
+        self.under_way += 1;
+    }
+
+    /// Counts a bell that is put into the mailbox. Returns the number of messages that have joined.
+    pub(crate) fn ring(&mut self) -> u64 {
+        self.bells += 1;
+        match &mut self.of {
+            LaneOf::Own { .. } => 0,
+            LaneOf::Targets(targets) => {
+                targets.rung = targets.joined;
+                targets.joined
+            }
+        }
+    }
+
+    /// Uncounts a bell that was handled or dropped.
+    pub(crate) const fn bell_has_ended(&mut self) {
+        self.bells = self.bells.saturating_sub(1);
+    }
+
+    /// Whether nothing is on its way to the recipient.
+    const fn is_idle(&self) -> bool {
+        self.under_way == 0 && self.bells == 0
+    }
+}
+
+/// The message of a lane that would leave next.
+pub(crate) struct Next {
+    pub(crate) key: Key,
+    pub(crate) payload: MessageRef,
+    /// `None` for an own message.
+    pub(crate) route: Option<QueueRoute>,
+    /// The type of the actor that pulls it; `None` if it is posted.
+    pub(crate) actor: Option<TypeId>,
+}
+
+/// All lanes of one timer actor.
+#[derive(Default)]
+pub(crate) struct Lanes {
+    /// The lanes of own messages. Some may have ended.
+    pub(crate) own: FxHashMap<MailboxId, OwnerId>,
+    /// Those for targets.
+    pub(crate) targets: FxHashMap<MailboxId, OwnerId>,
+    /// Lanes that may be able to move; those that were removed since are skipped.
+    ready: Vec<OwnerId>,
+    /// Since when the list has had an entry.
+    pub(crate) ready_since: Option<Duration>,
+    /// Recipients that let a message wait.
+    pub(crate) slow: SlowRecipients,
+    /// Own messages on their way through the mailbox: at most one per lane, and none may overtake it.
+    pub(crate) posted: FxHashMap<OwnerId, Posted>,
+    pub(crate) accepting: Accepting,
+    /// Lanes of own messages that have ended, with timers still to be freed.
+    pub(crate) ended: Vec<OwnerId>,
+    /// Messages of timers of ended lanes whose places new ones have taken: the driver's next turn drops them.
+    pub(crate) freed: Vec<MessageRef>,
+    /// Lanes whose item has left, which are checked at `detached_check_at`.
+    pub(crate) detached: VecDeque<OwnerId>,
+    pub(crate) detached_check_at: Duration,
+}
+
+impl Lanes {
+    /// Removes a freed lane of own messages, unless its mailbox belongs to the next incarnation already.
+    pub(crate) fn forget(&mut self, mailbox: MailboxId, lane: OwnerId) {
+        if self.own.get(&mailbox) == Some(&lane) {
+            self.own.remove(&mailbox);
+        }
+    }
+}
+
+impl State {
+    /// Counts lanes that expect an answer.
+    pub(crate) fn expecting(&self) -> usize {
+        let is_idle = |lane: &OwnerId| self.engine.owner(*lane).is_none_or(LaneState::is_idle);
+        let targets = self.lanes.targets.values().filter(|lane| !is_idle(lane));
+        targets.count() + self.lanes.posted.len()
+    }
+
+    /// Marks a lane that may be able to move. Returns false if there is none.
+    pub(crate) fn mark_ready(&mut self, lane: OwnerId) -> bool {
+        let Some(lane_state) = self.engine.owner_mut(lane) else { return false };
+        if !std::mem::replace(&mut lane_state.is_marked_ready, true) {
+            self.lanes.ready.push(lane);
+        }
+        true
+    }
+
+    /// Marks the lane of a mailbox for targets.
+    pub(crate) fn mark_targets_ready(&mut self, mailbox: MailboxId) -> bool {
+        self.lanes.targets.get(&mailbox).copied().is_some_and(|lane| self.mark_ready(lane))
+    }
+
+    pub(crate) fn has_ready(&self) -> bool {
+        self.lanes.ready.iter().rev().any(|lane| self.engine.owner(*lane).is_some_and(|state| state.is_marked_ready))
+    }
+
+    /// Takes one of the marked lanes.
+    pub(crate) fn take_ready(&mut self) -> Option<OwnerId> {
+        while let Some(lane) = self.lanes.ready.pop() {
+            if let Some(lane_state) = self.engine.owner_mut(lane)
+                && std::mem::take(&mut lane_state.is_marked_ready)
+            {
+                return Some(lane);
+            }
+        }
+        None
+    }
+
+    /// Uncounts a message under way, with its bell if that ends, and marks its lane, which may be able to move.
+    pub(crate) fn uncount(&mut self, lane: OwnerId, with_bell: bool) {
+        if let Some(lane_state) = self.engine.owner_mut(lane) {
+            lane_state.under_way = lane_state.under_way.saturating_sub(1);
+            lane_state.bells = lane_state.bells.saturating_sub(u32::from(with_bell));
+        }
+        self.mark_ready(lane);
+    }
+
+    /// Counts a message that joins the lane of a mailbox for targets, created if necessary. Returns the lane and the
+    /// number of the message; `None` if there is no room for a lane.
+    pub(crate) fn join(
+        &mut self,
+        mailbox: MailboxId,
+        discards: bool,
+        pin: impl FnOnce() -> Arc<dyn Any + Send + Sync>,
+    ) -> Option<(OwnerId, u64)> {
+        let known = self.lanes.targets.get(&mailbox).copied();
+        if let Some(lane) = known
+            && let Some(lane_state) = self.engine.owner_mut(lane)
+            && let LaneOf::Targets(targets) = &mut lane_state.of
+        {
+            targets.joined += 1;
+            lane_state.discards = discards;
+            return Some((lane, targets.joined));
+        }
+        let of = LaneOf::Targets(Box::new(Targets { joined: 1, rung: 0, _pin: pin() }));
+        let lane = self.engine.add_queue(LaneState { discards, ..LaneState::new(mailbox, of) }).ok()?;
+        self.lanes.targets.insert(mailbox, lane);
+        Some((lane, 1))
+    }
+
+    /// Returns the facts that decide the next step of a lane, and its next message; `None` if it is empty.
+    pub(crate) fn lane(&self, lane: OwnerId, default: MailboxPolicy) -> Option<(Lane, Next)> {
+        let lane_state = self.engine.owner(lane)?;
+        let key = self.engine.first_due(lane)?;
+        let payload = self.engine.payload(key)?;
+        let mut facts = Lane {
+            due: self.engine.inbox_len(lane) as u32,
+            first: 0,
+            joined: 0,
+            rung: 0,
+            bells: lane_state.bells,
+            under_way: lane_state.under_way,
+            window: 1,
+            discards: lane_state.discards,
+            can_be_pulled: false,
+            can_be_posted: false,
+            has_item: false,
+            is_starved: lane_state.progress == Progress::Starved,
+            is_gone: lane_state.ended,
+        };
+        let mut next = Next { key, payload, route: None, actor: None };
+        match &lane_state.of {
+            LaneOf::Own { link, .. } => {
+                facts.under_way = u32::from(self.lanes.posted.contains_key(&lane));
+                facts.has_item = lane_state.item != Item::Left;
+                facts.can_be_pulled = link.actor.accepts_bells(&self.lanes.accepting);
+                // A message on the way through the mailbox passes closures, which cannot go this way.
+                let is_free = |payload| !self.stores.is_thread_bound(payload);
+                let free = lane_state.lacks_item().then(|| self.engine.find_due(lane, MAX_PASSED + 1, is_free));
+                if let Some(free) = free.flatten() {
+                    (facts.can_be_posted, next.key, next.payload) = (true, free.key, free.payload);
+                }
+            }
+            LaneOf::Targets(targets) => {
+                let (route, of_message) = self.stores.queue_facts(payload)?;
+                (facts.first, facts.joined, facts.rung) = (of_message.joined, targets.joined, targets.rung);
+                facts.window = of_message.policy.unwrap_or(default).window();
+                facts.can_be_pulled = of_message.actor.is_some();
+                facts.can_be_posted = of_message.actor.is_none();
+                (next.route, next.actor) = (Some(route), of_message.actor);
+            }
+        }
+        Some((facts, next))
+    }
+
+    /// Removes a lane for targets that is empty and has nothing under way.
+    pub(crate) fn remove_lane(&mut self, lane: OwnerId) -> Option<LaneState> {
+        let lane_state = self.engine.owner(lane)?;
+        if lane_state.link().is_some() || !lane_state.is_idle() || self.engine.inbox_len(lane) > 0 {
+            return None;
+        }
+        self.lanes.targets.remove(&lane_state.mailbox);
+        self.unlist_slow(lane);
+        self.engine.remove_queue(lane)
+    }
+}

@@ -1,0 +1,132 @@
+//! Posted own messages: on their way through the mailbox of their actor; `inbox` gives the reasons.
+//!
+//! A message counts as delivered once it is in the mailbox, as one for a target does. One at a time is under way to an
+//! owner, and the inbox does not overtake it. It ends with its incarnation: actix skips a message whose request was
+//! dropped.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::OwnerId;
+use crate::model::id::TimerId;
+use crate::model::reply::Reply;
+use crate::service::deliver::message_stores::StateGuard;
+use crate::service::deliver::wakeup::Wakeup;
+use crate::service::lane::reply_waiter::{Acknowledgement, ReplyWaiter, Sent};
+use crate::service::owner::actor_link::OwnerLink;
+use crate::service::state::Service;
+use crate::sync;
+use crate::timing::{Key, Tick};
+
+/// An own message on its way through the mailbox of its actor.
+pub(crate) struct Posted {
+    /// Its deadline, id and store, for a warning that the actor is stuck.
+    pub(crate) deadline: Tick,
+    pub(crate) id: TimerId,
+    pub(crate) store: u32,
+    /// Waits for its end; `None` until the message is in the mailbox.
+    waiter: Option<Arc<ReplyWaiter<Reply>>>,
+    /// Whether the inbox was polled while the message was in the mailbox.
+    is_seen: bool,
+}
+
+/// The time of the next poll of an inbox that must not overtake a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Again {
+    /// The message is in the mailbox.
+    AtOnce,
+    /// Another thread is sending it, or has just found its end, and wakes the inbox afterwards.
+    WhenCalled,
+}
+
+impl Service {
+    /// Sends a due message of an own lane through the mailbox of its actor.
+    pub(super) fn post_own<'a>(
+        self: &'a Arc<Self>,
+        mut guard: StateGuard<'a>,
+        lane: OwnerId,
+        link: &OwnerLink,
+        key: Key,
+    ) -> StateGuard<'a> {
+        let Some(due) = guard.engine.send_off(key) else { return guard };
+        let (deadline, id, store) = (due.deadline, self.id_of(&guard, key), due.payload.store);
+        guard.lanes.posted.insert(lane, Posted { deadline, id, store, waiter: None, is_seen: false });
+        let acknowledgement = Acknowledgement { service: Arc::clone(self), lane, sent: Sent::Own };
+        let Some(request) = self.contain(|| link.actor.post(self, guard, due)).flatten() else {
+            drop(acknowledgement);
+            return self.state();
+        };
+        let _ = self.contain(|| self.begin_delivery(due.key, due.deadline));
+        let waiter = ReplyWaiter::new(request, acknowledgement);
+        let mut guard = self.state();
+        let waker = match guard.lanes.posted.get_mut(&lane) {
+            Some(posted) => {
+                posted.waiter = Some(Arc::clone(&waiter));
+                guard.wake_inbox(lane)
+            }
+            None => None,
+        };
+        let is_withdrawn = !guard.lanes.posted.contains_key(&lane);
+        drop(guard);
+        Self::wake_all(waker.into_iter().collect());
+        self.contain(|| if is_withdrawn { waiter.withdraw() } else { drop(waiter.poke()) });
+        self.state()
+    }
+
+    /// Notes the end of a posted own message; the next may follow.
+    pub(super) fn posted_has_ended(&self, lane: OwnerId) {
+        let mut state = self.state();
+        let Some(posted) = state.lanes.posted.remove(&lane) else { return };
+        let publish = state.reports.published.ask_to_publish();
+        let mut wakeup = Wakeup { poke: publish, ..Wakeup::default() };
+        let waker = state.wake_inbox(lane);
+        state.mark_without_item(lane, &mut wakeup);
+        drop(state);
+        drop(posted);
+        Self::wake_all(waker.into_iter().collect());
+        self.notify(wakeup);
+    }
+
+    /// Returns the guard to a polled inbox if no message is under way any more. Otherwise returns when to poll the
+    /// inbox again. A send may take long if user code produces the message.
+    ///
+    /// A context empties its mailbox before it polls its items. So if the message was in the mailbox at one poll of the
+    /// inbox, its handler has been called at the next, even if the answer, perhaps a future, is still to come.
+    pub(crate) fn try_take_over<'a>(
+        &'a self,
+        mut guard: StateGuard<'a>,
+        lane: OwnerId,
+    ) -> Result<StateGuard<'a>, Again> {
+        let Some(posted) = guard.lanes.posted.get_mut(&lane) else { return Ok(guard) };
+        let Some(waiter) = posted.waiter.clone() else { return Err(Again::WhenCalled) };
+        if !std::mem::replace(&mut posted.is_seen, true) {
+            return Err(Again::AtOnce);
+        }
+        drop(guard);
+        self.contain(|| waiter.withdraw());
+        // The state was unlocked meanwhile, and the watchdog may have sent the next one.
+        let guard = self.state();
+        if guard.lanes.posted.contains_key(&lane) { Err(Again::AtOnce) } else { Ok(guard) }
+    }
+
+    /// Withdraws the message under way to an owner that has ended, so that it will not be handled.
+    pub(crate) fn withdraw_posted<'a>(&'a self, mut guard: StateGuard<'a>, lane: OwnerId) {
+        /// Sending takes microseconds, but user code may be involved if it fails.
+        const LONGEST_SEND: Duration = Duration::from_millis(100);
+        let began = sync::elapsed();
+        while let Some(posted) = guard.lanes.posted.get(&lane) {
+            if sync::elapsed().saturating_sub(began) > LONGEST_SEND {
+                guard.lanes.posted.remove(&lane);
+                return;
+            }
+            let waiter = posted.waiter.clone();
+            drop(guard);
+            match waiter {
+                Some(waiter) => drop(self.contain(|| waiter.withdraw())),
+                // Another thread is still sending it.
+                None => sync::yield_now(),
+            }
+            guard = self.state();
+        }
+    }
+}

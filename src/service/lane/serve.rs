@@ -1,0 +1,148 @@
+//! Serving lanes: messages leave a lane as far as its [step](crate::service::lane::step) allows, when a message joins or
+//! an answer makes room.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::OwnerId;
+use crate::model::mailbox_policy::MailboxPolicy;
+use crate::service::deliver::job::WINDOW_FULL;
+use crate::service::deliver::message_ref::Ticket;
+use crate::service::deliver::message_stores::{QueueFacts, StateGuard};
+use crate::service::deliver::wakeup::Wakeup;
+use crate::service::lane::lanes::{Item, Progress};
+use crate::service::lane::step::Step;
+use crate::service::state::{Service, State};
+use crate::timing::Key;
+
+/// Messages that leave one lane before other lanes have their turn.
+const FROM_ONE_LANE: usize = 64;
+
+impl State {
+    /// Marks an own lane whose item will not look at it soon: the driver does, or the watchdog at once, since the
+    /// driver may be on the thread of a starved actor.
+    pub(crate) fn mark_without_item(&mut self, lane: OwnerId, wakeup: &mut Wakeup) {
+        let Some(lane_state) = self.engine.owner(lane).filter(|lane_state| !lane_state.ended) else { return };
+        let is_starved = lane_state.progress == Progress::Starved && self.engine.inbox_len(lane) > 0;
+        // One that has left may have been the last reason of its actor to live.
+        if is_starved || lane_state.item == Item::Left {
+            wakeup.poke = true;
+            self.mark_ready(lane);
+        }
+        if is_starved {
+            wakeup.first_deadline = Some(0);
+            self.lanes.ready_since = Some(Duration::ZERO);
+        }
+    }
+}
+
+impl Service {
+    /// Lets the messages of a lane leave as far as possible. Returns the number of messages that have left it.
+    pub(crate) fn serve<'a>(self: &'a Arc<Self>, mut guard: StateGuard<'a>, lane: OwnerId) -> (StateGuard<'a>, usize) {
+        let mut sent = 0;
+        let mut rests = false;
+        while sent < FROM_ONE_LANE && !rests {
+            let Some((facts, next)) = guard.lane(lane, self.settings.mailbox_policy) else { break };
+            let step = facts.step();
+            // Nothing joins meanwhile. With one message left, or a bell for each, nothing else is to be done.
+            rests = match step {
+                // An own lane has one bell.
+                Step::Ring => next.route.is_none() || facts.bells + 1 >= facts.due,
+                Step::Post => facts.due == 1,
+                Step::Discard => false,
+                // An item that is there was woken when the message joined.
+                Step::Rest | Step::Wake | Step::End => break,
+            };
+            sent += 1;
+            let link = guard.engine.owner(lane).and_then(|lane_state| lane_state.link().cloned());
+            guard = match (step, next.route, link) {
+                (Step::Ring, ..) => self.ring(guard, lane, &next),
+                (Step::Discard, ..) => self.discard_newest(guard, lane),
+                (_, Some(route), _) => match guard.engine.send_off(next.key) {
+                    Some(due) => (route.post)(self, guard, lane, due),
+                    None => guard,
+                },
+                (_, None, Some(link)) => self.post_own(guard, lane, &link, next.key),
+                (_, None, None) => break,
+            };
+        }
+        if sent == FROM_ONE_LANE {
+            guard.mark_ready(lane);
+        }
+        guard.note_waiting(lane);
+        let Some(removed) = guard.remove_lane(lane) else { return (guard, sent) };
+        drop(guard);
+        self.drop_contained(removed);
+        (self.state(), sent)
+    }
+
+    /// Makes a dead letter of the newest message of a lane, which does not fit into its window.
+    fn discard_newest<'a>(&'a self, mut guard: StateGuard<'a>, lane: OwnerId) -> StateGuard<'a> {
+        let state = &mut *guard;
+        let newest = state.engine.last_due(lane);
+        let facts = newest.and_then(|key| state.stores.queue_facts(state.engine.payload(key)?));
+        let is_discarded = |facts: &QueueFacts| {
+            let policy = facts.policy.unwrap_or(self.settings.mailbox_policy);
+            matches!(policy, MailboxPolicy::Discard { .. })
+        };
+        let (Some(key), Some((route, _))) = (newest, facts.filter(|(_, facts)| is_discarded(facts))) else {
+            // The one that was to be discarded was cancelled, and those before it may wait.
+            if let Some(lane_state) = state.engine.owner_mut(lane) {
+                lane_state.discards = false;
+            }
+            return guard;
+        };
+        let id = self.id_for_dead_letter(&guard, key);
+        let Some(due) = guard.engine.send_off(key) else { return guard };
+        (route.lose)(self, guard, Ticket { due, id }, WINDOW_FULL)
+    }
+
+    /// Serves the marked lanes, within a budget. Returns true if there are more.
+    pub(crate) fn serve_ready<'a>(self: &'a Arc<Self>, mut guard: StateGuard<'a>) -> (StateGuard<'a>, bool) {
+        let mut budget = self.settings.expiry_budget;
+        while budget > 0
+            && let Some(lane) = guard.take_ready()
+        {
+            let (is_alive, sent);
+            (guard, is_alive) = self.find_alive(guard, lane);
+            (guard, sent) = if is_alive { self.serve(guard, lane) } else { (guard, 1) };
+            budget = budget.saturating_sub(sent.max(1));
+            guard.reports.published.ask_to_publish();
+        }
+        let more = guard.has_ready();
+        if !more {
+            guard.lanes.ready_since = None;
+        }
+        (guard, more)
+    }
+
+    /// Handles the end of a message for a target, which is the timer `pulled` under tracked delivery.
+    pub(crate) fn acknowledge(&self, lane: OwnerId, pulled: Option<Key>, with_bell: bool) {
+        let mut state = self.state();
+        let after_reply = pulled.map(|key| (key, state.finish_repetition(key)));
+        let publish = state.reports.published.ask_to_publish();
+        state.uncount(lane, with_bell);
+        let removed = state.remove_lane(lane);
+        let has_ended = removed.is_some();
+        drop(state);
+        self.drop_contained(removed);
+        if let Some((key, after_reply)) = after_reply {
+            self.contain(|| self.after_reply(key, after_reply));
+        }
+        if !has_ended {
+            self.request_turn();
+        } else if publish {
+            self.turns.wake_driver();
+        }
+    }
+
+    /// Wakes the driver to serve the marked lanes.
+    pub(crate) fn request_turn(&self) {
+        if self.has_watchdog() {
+            let now = self.read_clock();
+            self.state().lanes.ready_since.get_or_insert(now);
+            self.announce(self.tick.round_down(now));
+        }
+        self.turns.wake_driver();
+    }
+}
