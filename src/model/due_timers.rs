@@ -57,7 +57,7 @@ pub(crate) trait BellHost: Send + Sync {
     fn pull(self: Arc<Self>, lane: OwnerId, joined: u64, actor: &mut dyn Any, ctx: &mut dyn Any);
 
     /// Handles the drop of a bell. The message that it would have pulled becomes a dead letter, unless it is an own one.
-    fn lose(&self, lane: OwnerId, joined: u64);
+    fn lose(self: Arc<Self>, lane: OwnerId, joined: u64);
 }
 
 impl DueTimers {
@@ -81,7 +81,7 @@ impl Drop for Bell {
     /// The mailbox was closed before it was handled, or its handler did not run it.
     fn drop(&mut self) {
         if std::mem::take(&mut self.is_open) {
-            self.host.lose(self.lane, self.joined);
+            Arc::clone(&self.host).lose(self.lane, self.joined);
         }
     }
 }

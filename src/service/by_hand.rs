@@ -24,7 +24,7 @@ use crate::service::deliver::driver::TurnResult;
 use crate::service::deliver::turns::TurnBy;
 use crate::service::lane::lanes::Progress;
 use crate::service::owner::thread_registry;
-use crate::service::state::Service;
+use crate::service::state::{Service, Session};
 use crate::{
     Alarm, CancelOutcome, Clock, DeadLetter, ManualClock, MessageSource, Repeat, RequestTime, Target,
     TimerActorBuilder, TimerContext, TimerId, Timers,
@@ -392,9 +392,8 @@ fn dead_target() -> Target<Number> {
 
 /// Serves the lane of an owner that the watchdog has found starved.
 fn post_own(service: &Arc<Service>, owner: OwnerId) {
-    let mut state = service.state();
-    state.engine.owner_mut(owner).unwrap().progress = Progress::Starved;
-    drop(service.serve(state, owner));
+    service.state().engine.owner_mut(owner).unwrap().progress = Progress::Starved;
+    Session::new(service).serve(owner);
 }
 
 fn ms(milliseconds: u64) -> Duration {

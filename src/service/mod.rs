@@ -9,7 +9,8 @@
 //!
 //! In reading order:
 //!
-//! 1. `state`: a service, and the state behind its lock, whose parts lie in the rooms.
+//! 1. `state`: a service, and the state behind its lock, whose parts lie in the rooms; and the session of work
+//!    that gives up the lock in between.
 //! 2. `schedule`: a request becomes an admitted timer.
 //! 3. `deliver`: a due message leaves its store; driver, turns and watchdog.
 //! 4. `lane`: due messages of one recipient, and the decision which may leave, with a model of every order of events.

@@ -256,3 +256,47 @@ impl Service {
         wakers.into_iter().for_each(Waker::wake);
     }
 }
+
+/// Access to the state for work that gives up the lock in between, because it meets user code. Whoever calls such work
+/// finds the state changed.
+pub(crate) struct Session<'s> {
+    pub(crate) service: &'s Arc<Service>,
+    guard: Option<StateGuard<'s>>,
+}
+
+impl<'s> Session<'s> {
+    /// Returns a session that has not locked yet.
+    pub(crate) const fn new(service: &'s Arc<Service>) -> Self {
+        Self { service, guard: None }
+    }
+
+    #[inline(always)]
+    pub(crate) const fn with(service: &'s Arc<Service>, guard: StateGuard<'s>) -> Self {
+        Self { service, guard: Some(guard) }
+    }
+
+    /// Returns the state, locked again if necessary.
+    #[inline(always)]
+    pub(crate) fn state(&mut self) -> &mut State {
+        self.guard.get_or_insert_with(|| self.service.state())
+    }
+
+    /// Gives up the lock, if it is held.
+    #[inline(always)]
+    pub(crate) fn unlocked(&mut self) -> &'s Arc<Service> {
+        self.guard = None;
+        self.service
+    }
+
+    /// Drops the message of an ended timer, unlocked.
+    pub(crate) fn discard(&mut self, payload: MessageRef) {
+        let guard = self.guard.take().unwrap_or_else(|| self.service.state());
+        self.service.discard(guard, payload);
+    }
+
+    /// Returns the lock, taken again if necessary.
+    #[inline(always)]
+    pub(crate) fn into_guard(self) -> StateGuard<'s> {
+        self.guard.unwrap_or_else(|| self.service.state())
+    }
+}

@@ -1,7 +1,6 @@
 //! Own messages and messages for plain recipients: the steps of a [`Job`] on the way to a handler or a mailbox.
 
 use std::any::{TypeId, type_name};
-use std::sync::Arc;
 
 use actix::{Actor, Addr, Recipient, WeakAddr};
 
@@ -15,11 +14,9 @@ use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::job::{Committed, Connection, Job, MessageOf, STOPPED, Via, produce};
 use crate::service::deliver::message_ref::{MessageRef, Ticket};
-use crate::service::deliver::message_stores::{
-    ContextRoute, MessageStores, Route, SendToOwnerFn, StateGuard, discard_stored,
-};
+use crate::service::deliver::message_stores::{ContextRoute, MessageStores, Route, SendToOwnerFn, discard_stored};
 use crate::service::deliver::wakeup::Wakeup;
-use crate::service::state::Service;
+use crate::service::state::{Service, Session, State};
 use crate::timing::Key;
 
 impl MessageStores {
@@ -140,23 +137,20 @@ where
 }
 
 /// Runs the owner's handler.
-fn deliver<A, H, J>(
-    service: &Service,
-    mut state: StateGuard<'_>,
-    due: DueTimer<MessageRef>,
-    actor: &mut A,
-    ctx: &mut A::Context,
-) where
+fn deliver<A, H, J>(mut session: Session<'_>, due: DueTimer<MessageRef>, actor: &mut A, ctx: &mut A::Context)
+where
     A: Actor,
     H: OwnHandler<A, MessageOf<J>>,
     J: Job,
 {
-    let Some(taken) = J::take(&mut state, due) else { return };
-    let ticket = Ticket { due, id: service.id_if_lost::<J>(&state, due.key) };
+    let service = session.service;
+    let Some(taken) = J::take(session.state(), due) else { return };
+    let ticket = Ticket { due, id: service.id_if_lost::<J>(session.state(), due.key) };
     let mut wakeup = Wakeup::default();
-    let (mut state, produced) = produce::<J>(service, state, taken, Via::Handler);
-    let Committed { message, resume, deferred } = J::commit(produced, &mut state, ticket, Via::Handler, &mut wakeup);
-    drop(state);
+    let produced = produce::<J>(&mut session, taken, Via::Handler);
+    let Committed { message, resume, deferred } =
+        J::commit(produced, session.state(), ticket, Via::Handler, &mut wakeup);
+    drop(session);
     if J::PRODUCES {
         service.notify(wakeup);
     }
@@ -171,28 +165,23 @@ fn deliver<A, H, J>(
 
 /// Sends a message to its owner through the mailbox, where it counts as delivered. Returns `None` if there is nothing to
 /// send, or no actor any more.
-fn send_to_owner<A, J>(
-    service: &Service,
-    mut state: StateGuard<'_>,
-    due: DueTimer<MessageRef>,
-    addr: &WeakAddr<A>,
-) -> Option<ReplyFuture>
+fn send_to_owner<A, J>(session: &mut Session<'_>, due: DueTimer<MessageRef>, addr: &WeakAddr<A>) -> Option<ReplyFuture>
 where
     A: Actor,
     MessageOf<J>: HandledBy<A>,
     J: Job,
 {
-    let taken = J::take(&mut state, due)?;
-    let ticket = Ticket { due, id: service.id_if_lost::<J>(&state, due.key) };
+    let taken = J::take(session.state(), due)?;
+    let ticket = Ticket { due, id: session.service.id_if_lost::<J>(session.state(), due.key) };
     // Dropped after unlocking: it may be the last address.
     let addr = addr.upgrade();
-    let (mut state, produced) = match addr.as_ref().is_some_and(Addr::connected) {
-        true => produce::<J>(service, state, taken, Via::Mailbox),
-        false => (state, J::give_up(taken, Outcome::Cancelled)),
+    let produced = match addr.as_ref().is_some_and(Addr::connected) {
+        true => produce::<J>(session, taken, Via::Mailbox),
+        false => J::give_up(taken, Outcome::Cancelled),
     };
     let mut wakeup = Wakeup::default();
-    let Committed { message, deferred, .. } = J::commit(produced, &mut state, ticket, Via::Mailbox, &mut wakeup);
-    drop(state);
+    let Committed { message, deferred, .. } = J::commit(produced, session.state(), ticket, Via::Mailbox, &mut wakeup);
+    let service = session.unlocked();
     service.notify(wakeup);
     deferred.discard(service);
     let request = addr.as_ref().zip(message).map(|(addr, message)| message.request(addr));
@@ -224,9 +213,9 @@ impl<J: Job> Outgoing<J, J::Taken> {
 
 impl<J: Job> Outgoing<J, J::Produced> {
     #[inline(always)]
-    fn commit(self, guard: &mut StateGuard<'_>, wakeup: &mut Wakeup) -> Outgoing<J, Committed<J>> {
+    fn commit(self, state: &mut State, wakeup: &mut Wakeup) -> Outgoing<J, Committed<J>> {
         let Self { ticket, recipient, is_open, step } = self;
-        Outgoing { ticket, recipient, is_open, step: J::commit(step, guard, ticket, Via::Mailbox, wakeup) }
+        Outgoing { ticket, recipient, is_open, step: J::commit(step, state, ticket, Via::Mailbox, wakeup) }
     }
 }
 
@@ -235,29 +224,27 @@ impl<J: Job> Outgoing<J, J::Produced> {
 ///
 /// All are committed before the first is sent. A recipient on another arbiter then finds the next message when it has
 /// handled one, and is not woken for each.
-fn post<'a, J: Job>(
-    service: &'a Arc<Service>,
-    mut guard: StateGuard<'a>,
-    due: &mut Vec<DueTimer<MessageRef>>,
-) -> StateGuard<'a> {
-    let Some(store) = due.first().map(|first| first.payload.store) else { return guard };
-    guard.stores.fetch_stored::<J>(due.iter().map(|due| due.payload));
+fn post<J: Job>(session: &mut Session<'_>, due: &mut Vec<DueTimer<MessageRef>>) {
+    let Some(store) = due.first().map(|first| first.payload.store) else { return };
+    let service = session.service;
+    let state = session.state();
+    state.stores.fetch_stored::<J>(due.iter().map(|due| due.payload));
     let mut wakeup = Wakeup::default();
-    let mut committed = guard.stores.take_buffer::<Outgoing<J, Committed<J>>>(store);
+    let mut committed = state.stores.take_buffer::<Outgoing<J, Committed<J>>>(store);
     let mut last = None;
     if J::PRODUCES {
-        let taken: Vec<_> = due.drain(..).filter_map(|due| take::<J>(service, &mut guard, due, &mut last)).collect();
-        drop(guard);
+        let taken: Vec<_> = due.drain(..).filter_map(|due| take::<J>(service, state, due, &mut last)).collect();
+        session.unlocked();
         let produced: Vec<_> = taken.into_iter().map(|outgoing| outgoing.produce(service)).collect();
-        guard = service.state();
-        committed.extend(produced.into_iter().map(|outgoing| outgoing.commit(&mut guard, &mut wakeup)));
+        let state = session.state();
+        committed.extend(produced.into_iter().map(|outgoing| outgoing.commit(state, &mut wakeup)));
     } else {
         for due in due.drain(..) {
-            let Some(taken) = take::<J>(service, &mut guard, due, &mut last) else { continue };
-            committed.push(taken.produce(service).commit(&mut guard, &mut wakeup));
+            let Some(taken) = take::<J>(service, state, due, &mut last) else { continue };
+            committed.push(taken.produce(service).commit(state, &mut wakeup));
         }
     }
-    drop(guard);
+    session.unlocked();
     if J::PRODUCES {
         service.notify(wakeup);
     }
@@ -278,20 +265,18 @@ fn post<'a, J: Job>(
         deferred.discard(service);
     }
     service.drop_contained(open);
-    let mut guard = service.state();
-    guard.stores.keep_buffer(store, committed);
-    guard
+    session.state().stores.keep_buffer(store, committed);
 }
 
 /// Takes a message, and opens its recipient, unless that is the `last` one, known with its state.
 #[inline(always)]
 fn take<J: Job>(
     service: &Service,
-    guard: &mut StateGuard<'_>,
+    state: &mut State,
     due: DueTimer<MessageRef>,
     last: &mut Option<(MailboxId, bool)>,
 ) -> Option<Outgoing<J, J::Taken>> {
-    let step = J::take(guard, due)?;
+    let step = J::take(state, due)?;
     let target = J::target_of(&step);
     let mailbox = target.and_then(Target::mailbox);
     let known = last.filter(|(last, _)| mailbox == Some(*last));
@@ -300,13 +285,13 @@ fn take<J: Job>(
         None => Connection::to(target.and_then(Target::open)),
     };
     *last = mailbox.map(|mailbox| (mailbox, is_open));
-    Some(Outgoing { ticket: Ticket { due, id: service.id_for_dead_letter(guard, due.key) }, recipient, is_open, step })
+    Some(Outgoing { ticket: Ticket { due, id: service.id_for_dead_letter(state, due.key) }, recipient, is_open, step })
 }
 
 impl Service {
     /// Returns the id of an owner's timer whose message may get lost, which happens only where it is produced.
     #[inline(always)]
-    fn id_if_lost<J: Job>(&self, guard: &StateGuard<'_>, key: Key) -> Option<TimerId> {
-        if J::PRODUCES { self.id_for_dead_letter(guard, key) } else { None }
+    fn id_if_lost<J: Job>(&self, state: &State, key: Key) -> Option<TimerId> {
+        if J::PRODUCES { self.id_for_dead_letter(state, key) } else { None }
     }
 }

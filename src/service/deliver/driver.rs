@@ -20,11 +20,10 @@ use crate::model::alarm::TimerSlot;
 use crate::model::clock::Alarm;
 use crate::service::deliver::driver_state::NEVER;
 use crate::service::deliver::message_ref::MessageRef;
-use crate::service::deliver::message_stores::StateGuard;
 use crate::service::deliver::turns::TurnBy;
 use crate::service::deliver::wakeup::Wakeup;
 use crate::service::lane::lanes::NOT_SLOW;
-use crate::service::state::{Service, State};
+use crate::service::state::{Service, Session, State};
 use crate::timing::Tick;
 
 /// Smaller steps of the wall clock are left to the check of each timer at its expiration.
@@ -140,23 +139,21 @@ struct Run {
 
 impl Run {
     /// Adds a message. Sends the run first if the message is in another store, and afterwards if the run is full.
-    fn add<'a>(
-        &mut self,
-        service: &'a Arc<Service>,
-        mut guard: StateGuard<'a>,
-        due: DueTimer<MessageRef>,
-    ) -> StateGuard<'a> {
+    fn add(&mut self, session: &mut Session<'_>, due: DueTimer<MessageRef>) {
         if self.messages.first().is_some_and(|first| first.payload.store != due.payload.store) {
-            guard = self.post(service, guard);
+            self.post(session);
         }
         self.messages.push(due);
-        if self.messages.len() >= SENT_TOGETHER { self.post(service, guard) } else { guard }
+        if self.messages.len() >= SENT_TOGETHER {
+            self.post(session);
+        }
     }
 
-    fn post<'a>(&mut self, service: &'a Arc<Service>, guard: StateGuard<'a>) -> StateGuard<'a> {
-        let Some(first) = self.messages.first().map(|first| first.payload) else { return guard };
-        let Some(post) = guard.stores.post_of(first) else { return guard };
-        post(service, guard, &mut self.messages)
+    fn post(&mut self, session: &mut Session<'_>) {
+        let Some(first) = self.messages.first().map(|first| first.payload) else { return };
+        if let Some(post) = session.state().stores.post_of(first) {
+            post(session, &mut self.messages);
+        }
     }
 }
 
@@ -198,44 +195,47 @@ impl Service {
         let steady = self.clock.wall_is_steady();
         self.update_dead_letter_tracing();
         let tick = self.tick.round_down(now);
-        let (mut guard, readings) = self.state_and_clocks(now);
+        let mut session = Session::new(self);
+        let readings = self.read_both_clocks(&mut session, now);
+        let state = session.state();
         if by == TurnBy::Driver {
-            guard.driver.last_turn = now;
+            state.driver.last_turn = now;
         }
         let mut wakers = Vec::new();
-        if guard.engine.has_released() {
-            let released = guard.engine.released();
-            wakers.extend(released.into_iter().filter_map(|owner| guard.wake_inbox(owner)));
+        if state.engine.has_released() {
+            let released = state.engine.released();
+            wakers.extend(released.into_iter().filter_map(|owner| state.wake_inbox(owner)));
         }
-        self.note_lateness(&mut guard, now, by);
-        let wall = self.check_wall_clock(&mut guard, readings);
+        self.note_lateness(state, now, by);
+        let wall = self.check_wall_clock(state, readings);
         let mut budget = self.settings.expiry_budget;
-        let mut run = Run { messages: std::mem::take(&mut guard.driver.run) };
+        let mut run = Run { messages: std::mem::take(&mut state.driver.run) };
         // The inbox that was signalled last, while the lock is kept.
         let mut signalled = None;
         let exhausted = loop {
-            match guard.engine.expire(tick, wall, &mut budget) {
+            let state = session.state();
+            match state.engine.expire(tick, wall, &mut budget) {
                 Due::Inbox(owner) if signalled == Some(owner) => {}
                 Due::Inbox(owner) => {
                     signalled = Some(owner);
-                    wakers.extend(self.signal_inbox(&mut guard, owner, now, by));
+                    wakers.extend(self.signal_inbox(state, owner, now, by));
                 }
                 Due::Recipient(due) => {
                     signalled = None;
-                    guard = run.add(self, guard, due);
+                    run.add(&mut session, due);
                 }
                 Due::Done => break false,
                 Due::Exhausted => break true,
             }
         };
-        guard = run.post(self, guard);
-        guard.driver.run = run.messages;
-        let more_in_lanes;
-        (guard, more_in_lanes) = self.serve_ready(guard);
+        run.post(&mut session);
+        session.state().driver.run = run.messages;
+        let more_in_lanes = session.serve_ready();
         if by == TurnBy::Driver {
-            guard = self.free_ended(guard, budget);
-            guard = self.check_detached(guard, now);
+            session.free_ended(budget);
+            session.check_detached(now);
         }
+        let mut guard = session.into_guard();
         let next_slow_check = self.check_slow_recipients(&mut guard, now);
         let more = exhausted || more_in_lanes || (by == TurnBy::Driver && !guard.lanes.ended.is_empty());
         let next = guard.engine.next_wake();
@@ -306,18 +306,15 @@ impl Service {
         first.filter(|time| *time < Duration::MAX)
     }
 
-    /// Returns the lock, and readings of both clocks if timers follow the wall clock. The clocks may be user code, so
-    /// they are read before.
-    fn state_and_clocks(&self, now: Duration) -> (StateGuard<'_>, Option<Readings>) {
-        let state = self.state();
-        if state.engine.wall_timers() == 0 {
-            return (state, None);
+    /// Returns readings of both clocks if timers follow the wall clock. The clocks may be user code.
+    fn read_both_clocks(&self, session: &mut Session<'_>, now: Duration) -> Option<Readings> {
+        if session.state().engine.wall_timers() == 0 {
+            return None;
         }
-        drop(state);
+        session.unlocked();
         let before = now.max(self.clock.now());
         let wall = self.clock.wall();
-        let readings = Readings { before, wall, after: self.clock.now() };
-        (self.state(), Some(readings))
+        Some(Readings { before, wall, after: self.clock.now() })
     }
 
     /// Returns the wall-clock time if timers follow it; moves them if the wall clock was stepped.

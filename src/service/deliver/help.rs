@@ -10,7 +10,6 @@ use crate::metrics::WakeupCause;
 use crate::model::clock;
 use crate::service::deliver::driver::TurnResult;
 use crate::service::deliver::driver_state::NEVER;
-use crate::service::deliver::message_stores::StateGuard;
 use crate::service::deliver::next_check::{AT_ONCE, IDLE, Nanos};
 use crate::service::deliver::turns::TurnBy;
 use crate::service::deliver::watchdog::{GRACE, WATCHDOG, Watchdog, WatchdogClient, WatchdogEntry, now};
@@ -77,13 +76,14 @@ impl Service {
     pub(crate) fn find_starved(&self) -> bool {
         let now = self.clock.now();
         let mut can_move = false;
-        let mut guard = self.state();
         loop {
+            let mut state = self.state();
             for _ in 0..self.settings.expiry_budget {
-                let Some(lane) = next_late(&mut guard, now) else { return can_move };
-                can_move |= self.is_found_starved(&mut guard, lane, now);
+                let Some(lane) = next_late(&mut state, now) else { return can_move };
+                can_move |= self.is_found_starved(&mut state, lane, now);
             }
-            guard = self.let_others_in(guard);
+            drop(state);
+            sync::yield_now();
         }
     }
 
@@ -104,12 +104,6 @@ impl Service {
         lane_state.progress = Progress::Starved;
         let facts = state.lane(lane, self.settings.mailbox_policy);
         facts.is_some_and(|(facts, _)| facts.step() != Step::Rest) && state.mark_ready(lane)
-    }
-
-    fn let_others_in<'a>(&'a self, guard: StateGuard<'a>) -> StateGuard<'a> {
-        drop(guard);
-        sync::yield_now();
-        self.state()
     }
 }
 

@@ -20,12 +20,12 @@ use crate::engine::{DeadLetterReason, DueTimer, Outcome};
 use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::message_ref::{BoxedMessage, MessageRef, Ticket};
-use crate::service::deliver::message_stores::{DiscardFn, MessageStore, MessageStores, Route, StateGuard};
+use crate::service::deliver::message_stores::{DiscardFn, MessageStore, MessageStores, Route};
 use crate::service::deliver::wakeup::Wakeup;
 use crate::service::owner::subscribers::DeadLetterEvent;
 use crate::service::schedule::calendar::Calendar;
 use crate::service::schedule::repeating::Clocks;
-use crate::service::state::{Service, State};
+use crate::service::state::{Service, Session, State};
 
 pub(crate) const STOPPED: DeadLetterReason = DeadLetterReason::RecipientStopped;
 pub(crate) const WINDOW_FULL: DeadLetterReason = DeadLetterReason::WindowFull;
@@ -197,19 +197,9 @@ impl<J: Job> Deferred<J> {
 
 /// Runs step 2, and gives up the lock for a producer.
 #[inline(always)]
-pub(crate) fn produce<'a, J: Job>(
-    service: &'a Service,
-    guard: StateGuard<'a>,
-    taken: J::Taken,
-    via: Via,
-) -> (StateGuard<'a>, J::Produced) {
-    if J::PRODUCES {
-        drop(guard);
-        let produced = J::produce(taken, service, via);
-        (service.state(), produced)
-    } else {
-        (guard, J::produce(taken, service, via))
-    }
+pub(crate) fn produce<J: Job>(session: &mut Session<'_>, taken: J::Taken, via: Via) -> J::Produced {
+    let service = if J::PRODUCES { session.unlocked() } else { session.service };
+    J::produce(taken, service, via)
 }
 
 /// A connection to a recipient, and whether it is open. A stopped recipient is kept, too: its address may be the last,

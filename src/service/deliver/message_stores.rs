@@ -5,11 +5,10 @@
 //! wait in a queue have stores of their own. The engine knows a message as store and slot. Each operation on a message
 //! (drop it, box it, hand it over) is a function that is compiled for the job's type and kept in the store.
 //!
-//! These functions take the lock's guard and give it up before a message meets user code: its handler, or its `Drop`.
-//! So user code never runs under the lock, and may call the timers again.
+//! These functions take the lock, as a guard or in a session, and give it up before a message meets user code: its handler,
+//! or its `Drop`. So user code never runs under the lock, and may call the timers again.
 
 use std::any::{Any, TypeId};
-use std::sync::Arc;
 
 use actix::{Actor, Recipient, WeakAddr};
 use rustc_hash::FxHashMap;
@@ -21,7 +20,7 @@ use crate::model::mailbox_policy::MailboxPolicy;
 use crate::model::reply::ReplyFuture;
 use crate::service::deliver::message_ref::{BoxedMessage, MessageRef, Ticket};
 use crate::service::deliver::slab::Slab;
-use crate::service::state::{Service, State};
+use crate::service::state::{Service, Session, State};
 use crate::sync::MutexGuard;
 
 pub(crate) type StateGuard<'a> = MutexGuard<'a, State>;
@@ -32,17 +31,16 @@ type PrefetchFn = fn(&MessageStores, &[MessageRef]);
 pub(crate) type DiscardFn = fn(&Service, StateGuard<'_>, MessageRef);
 /// Takes a message out, boxed.
 type TakeBoxedFn = fn(&mut MessageStores, MessageRef) -> Option<BoxedMessage>;
-/// Counts the outcome of messages of one store and sends them to their recipients, unlocking meanwhile.
-pub(crate) type SendFn = for<'a> fn(&'a Arc<Service>, StateGuard<'a>, &mut Vec<DueTimer<MessageRef>>) -> StateGuard<'a>;
+/// Counts the outcome of messages of one store and sends them to their recipients.
+pub(crate) type SendFn = fn(&mut Session<'_>, &mut Vec<DueTimer<MessageRef>>);
 /// Returns the mailbox that a message is for; `None` if it was gone before the message was scheduled.
 type MailboxOfFn = fn(&MessageStores, MessageRef) -> Option<MailboxId>;
 /// Returns the name of the type of the actor that a message is for, if its target knows it.
 type ActorTypeOfFn = fn(&MessageStores, MessageRef) -> Option<&'static str>;
 /// Runs the owner's handler with the message, after unlocking.
-type DeliverFn<A> = fn(&Service, StateGuard<'_>, DueTimer<MessageRef>, &mut A, &mut <A as Actor>::Context);
-/// Sends a message to its owner through the mailbox, after unlocking.
-pub(crate) type SendToOwnerFn<A> =
-    fn(&Service, StateGuard<'_>, DueTimer<MessageRef>, &WeakAddr<A>) -> Option<ReplyFuture>;
+type DeliverFn<A> = fn(Session<'_>, DueTimer<MessageRef>, &mut A, &mut <A as Actor>::Context);
+/// Sends a message to its owner through the mailbox.
+pub(crate) type SendToOwnerFn<A> = fn(&mut Session<'_>, DueTimer<MessageRef>, &WeakAddr<A>) -> Option<ReplyFuture>;
 
 /// Messages that are prefetched at once: as many as a chunk of an inbox has.
 const FETCHED_TOGETHER: usize = 32;
@@ -108,14 +106,14 @@ pub(crate) struct QueueFacts {
     pub(crate) actor: Option<TypeId>,
 }
 
-/// Sends a message to its recipient as a request, unlocking meanwhile.
-type PostFn = for<'a> fn(&'a Arc<Service>, StateGuard<'a>, OwnerId, DueTimer<MessageRef>) -> StateGuard<'a>;
+/// Sends a message to its recipient as a request.
+type PostFn = fn(&mut Session<'_>, OwnerId, DueTimer<MessageRef>);
 
 /// Runs the handler of a message on its recipient's thread, unlocked.
-type PullFn = fn(&Arc<Service>, StateGuard<'_>, OwnerId, DueTimer<MessageRef>, &mut dyn Any, &mut dyn Any);
+type PullFn = fn(Session<'_>, OwnerId, DueTimer<MessageRef>, &mut dyn Any, &mut dyn Any);
 
-/// Makes a dead letter of a message under way, unlocking meanwhile.
-type LoseFn = for<'a> fn(&'a Service, StateGuard<'a>, Ticket, DeadLetterReason) -> StateGuard<'a>;
+/// Makes a dead letter of a message under way.
+type LoseFn = fn(&mut Session<'_>, Ticket, DeadLetterReason);
 
 /// The operations on jobs of an actor's own, compiled for its type.
 pub(crate) struct ContextRoute<A: Actor> {

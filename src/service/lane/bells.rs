@@ -19,35 +19,32 @@ use crate::service::lane::lanes::Next;
 use crate::service::lane::reply_waiter::{Acknowledgement, Sent, wait_for};
 use crate::service::lane::step::Puller;
 use crate::service::owner::inbox::{MESSAGES_PER_POLL, give_way};
-use crate::service::state::Service;
+use crate::service::state::{Service, Session};
 
-impl Service {
-    /// Puts a bell for a lane into the mailbox of its next message, unlocking meanwhile.
-    pub(super) fn ring<'a>(
-        self: &'a Arc<Self>,
-        mut guard: StateGuard<'a>,
-        lane: OwnerId,
-        next: &Next,
-    ) -> StateGuard<'a> {
-        let state = &mut *guard;
-        let Some(lane_state) = state.engine.owner_mut(lane) else { return guard };
+impl Session<'_> {
+    /// Puts a bell for a lane into the mailbox of its next message.
+    pub(super) fn ring(&mut self, lane: OwnerId, next: &Next) {
+        let service = self.service;
+        let state = self.state();
+        let Some(lane_state) = state.engine.owner_mut(lane) else { return };
         let recipient = match (next.route, lane_state.link()) {
             (Some(route), _) => (route.bells)(&state.stores, next.payload),
             (None, Some(link)) => link.actor.bells(&state.lanes.accepting),
             (None, None) => None,
         };
         let joined = lane_state.ring();
-        drop(guard);
-        let bell = DueTimers::new(Arc::clone(self) as _, lane, joined);
+        self.unlocked();
+        let bell = DueTimers::new(Arc::clone(service) as _, lane, joined);
         // If the mailbox is closed, the drop of the bell makes a dead letter.
         match recipient.as_ref().filter(|recipient| recipient.connected()) {
-            Some(recipient) => drop(self.contain(|| recipient.do_send(bell))),
+            Some(recipient) => drop(service.contain(|| recipient.do_send(bell))),
             None => drop(bell),
         }
-        self.drop_contained(recipient);
-        self.state()
+        service.drop_contained(recipient);
     }
+}
 
+impl Service {
     /// Uncounts a bell. The lane may be able to move, or has ended.
     pub(super) fn bell_has_ended(&self, mut state: StateGuard<'_>, lane: OwnerId) {
         let Some(lane_state) = state.engine.owner_mut(lane) else { return };
@@ -69,7 +66,7 @@ impl Service {
 
     /// Pulls own messages for a bell that was handled by the actor of their lane, as a poll of the inbox does: a cancel
     /// stays exact until a handler begins.
-    pub(crate) fn pull_own<A>(&self, lane: OwnerId, actor: &mut A, ctx: &mut A::Context)
+    pub(crate) fn pull_own<A>(self: &Arc<Self>, lane: OwnerId, actor: &mut A, ctx: &mut A::Context)
     where
         A: Actor,
         A::Context: AsyncContext<A>,
@@ -117,41 +114,42 @@ impl BellHost for Service {
         if let Some(lane_state) = guard.engine.owner_mut(lane) {
             lane_state.count();
         }
-        (route.pull)(&self, guard, lane, due, actor, ctx);
+        (route.pull)(Session::with(&self, guard), lane, due, actor, ctx);
     }
 
-    fn lose(&self, lane: OwnerId, joined: u64) {
-        let mut guard = self.state();
-        if let Some(lane_state) = guard.engine.owner_mut(lane)
+    fn lose(self: Arc<Self>, lane: OwnerId, joined: u64) {
+        let mut session = Session::new(&self);
+        let state = session.state();
+        if let Some(lane_state) = state.engine.owner_mut(lane)
             && lane_state.link().is_some()
         {
             // The actor ends, or does not want it. The next message, or the watchdog, rings again.
             return lane_state.bell_has_ended();
         }
-        if let Some((facts, next)) = guard.lane(lane, self.settings.mailbox_policy)
+        if let Some((facts, next)) = state.lane(lane, self.settings.mailbox_policy)
             && let Some(route) = next.route
             && facts.can_be_pulled
             && facts.first <= joined
         {
-            let id = self.id_for_dead_letter(&guard, next.key);
-            if let Some(due) = guard.engine.send_off(next.key) {
-                guard = (route.lose)(self, guard, Ticket { due, id }, STOPPED);
+            let id = self.id_for_dead_letter(state, next.key);
+            if let Some(due) = state.engine.send_off(next.key) {
+                (route.lose)(&mut session, Ticket { due, id }, STOPPED);
             }
         }
-        self.bell_has_ended(guard, lane);
+        self.bell_has_ended(session.into_guard(), lane);
     }
 }
 
 /// Takes a message out and runs its handler, whose end is acknowledged.
 pub(super) fn pull<J: Job<To = Queued<MessageOf<J>>>>(
-    service: &Arc<Service>,
-    mut guard: StateGuard<'_>,
+    mut session: Session<'_>,
     lane: OwnerId,
     due: DueTimer<MessageRef>,
     actor: &mut dyn Any,
     ctx: &mut dyn Any,
 ) {
-    let state = &mut *guard;
+    let service = session.service;
+    let state = session.state();
     let handler = state.stores.stored::<J>(due.payload).and_then(|job| job.to().target.tracked_handler());
     let ticket = Ticket { due, id: service.id_for_dead_letter(state, due.key) };
     let taken = J::take(state, due);
@@ -164,18 +162,19 @@ pub(super) fn pull<J: Job<To = Queued<MessageOf<J>>>>(
             None
         }
     };
-    drop(guard);
+    session.unlocked();
     // From here on its drop uncounts message and bell, whatever happens to them.
     let sent = Sent::Pulled { key: due.key, by_bell: true };
     let mut acknowledgement = Acknowledgement { service: Arc::clone(service), lane, sent };
     if let Some(taken) = to_produce {
         let produced = J::produce(taken, service, Via::Handler);
-        let mut state = service.state();
-        let (mut message, mut deferred) = J::send_off(produced, &mut state, ticket);
+        let state = session.state();
+        let (mut message, mut deferred) = J::send_off(produced, state, ticket);
         if !state.engine.set_off(due.key) {
             deferred.message = deferred.message.or(message.take());
         }
         sent_off = Some((message, deferred));
+        session.unlocked();
     }
     let Some((message, deferred)) = sent_off else { return };
     deferred.discard(service);

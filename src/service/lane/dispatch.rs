@@ -19,7 +19,7 @@ use crate::service::deliver::message_stores::{MessageStores, QueueFacts, QueueRo
 use crate::service::deliver::wakeup::Wakeup;
 use crate::service::lane::bells::pull;
 use crate::service::lane::reply_waiter::{Acknowledgement, Sent, wait_for};
-use crate::service::state::Service;
+use crate::service::state::{Service, Session};
 
 impl MessageStores {
     /// Returns the store for jobs whose messages may have to wait in their recipient's queue.
@@ -63,18 +63,16 @@ fn discard_queued<J: Job<To = Queued<MessageOf<J>>>>(
     drop(stored);
 }
 
-/// Moves due jobs to their recipients' queues, and flushes the queues.
-fn enqueue_due<'a, J: Job<To = Queued<MessageOf<J>>>>(
-    service: &'a Arc<Service>,
-    mut state: StateGuard<'a>,
-    due: &mut Vec<DueTimer<MessageRef>>,
-) -> StateGuard<'a> {
+/// Moves due jobs to the lanes of their recipients, and serves these.
+fn enqueue_due<J: Job<To = Queued<MessageOf<J>>>>(session: &mut Session<'_>, due: &mut Vec<DueTimer<MessageRef>>) {
+    let service = session.service;
     for due in due.drain(..) {
+        let state = session.state();
         let Some(target) = state.stores.stored::<J>(due.payload).map(|job| job.to().target.clone()) else {
             continue;
         };
         let mailbox = target.mailbox();
-        // Without a mailbox there is no queue.
+        // Without a mailbox there is no lane.
         let policy = target.policy().unwrap_or(service.settings.mailbox_policy);
         let discards = matches!(policy, MailboxPolicy::Discard { .. });
         match mailbox.and_then(|mailbox| state.join(mailbox, discards, || target.weak_hold())) {
@@ -83,86 +81,73 @@ fn enqueue_due<'a, J: Job<To = Queued<MessageOf<J>>>>(
                     job.to_mut().joined = joined;
                 }
                 state.engine.enqueue(due.key, lane);
-                state = service.serve(state, lane).0;
+                session.serve(lane);
             }
             None => {
-                let ticket = Ticket { due, id: service.id_for_dead_letter(&state, due.key) };
-                state = lose_queued::<J>(service, state, ticket, STOPPED);
+                let ticket = Ticket { due, id: service.id_for_dead_letter(state, due.key) };
+                lose_queued::<J>(session, ticket, STOPPED);
             }
         }
-        drop(state);
-        service.drop_contained(target);
-        state = service.state();
+        session.unlocked().drop_contained(target);
     }
-    state
 }
 
-/// Makes a dead letter of a message under way, unlocking meanwhile. Beyond a window a repeating timer goes on.
-fn lose_queued<'a, J: Job<To = Queued<MessageOf<J>>>>(
-    service: &'a Service,
-    mut guard: StateGuard<'a>,
-    ticket: Ticket,
-    reason: DeadLetterReason,
-) -> StateGuard<'a> {
-    let Some(taken) = J::take(&mut guard, ticket.due) else { return guard };
-    let produced;
-    if reason == WINDOW_FULL {
-        (guard, produced) = produce::<J>(service, guard, taken, Via::Mailbox);
-    } else {
-        produced = J::give_up(taken, Outcome::DeadLettered(reason));
-    }
+/// Makes a dead letter of a message under way. Beyond a window a repeating timer goes on.
+fn lose_queued<J: Job<To = Queued<MessageOf<J>>>>(session: &mut Session<'_>, ticket: Ticket, reason: DeadLetterReason) {
+    let Some(taken) = J::take(session.state(), ticket.due) else { return };
+    let produced = match reason == WINDOW_FULL {
+        true => produce::<J>(session, taken, Via::Mailbox),
+        false => J::give_up(taken, Outcome::DeadLettered(reason)),
+    };
     let mut wakeup = Wakeup::default();
-    let Committed { message, mut deferred, .. } = J::commit(produced, &mut guard, ticket, Via::Mailbox, &mut wakeup);
+    let state = session.state();
+    let Committed { message, mut deferred, .. } = J::commit(produced, state, ticket, Via::Mailbox, &mut wakeup);
     if message.is_some() {
-        guard.engine.bounce(ticket.due.key, reason);
+        state.engine.bounce(ticket.due.key, reason);
         deferred.lose(ticket, reason, message);
     }
-    guard.reports.published.ask_to_publish();
-    drop(guard);
+    state.reports.published.ask_to_publish();
+    let service = session.unlocked();
     service.notify(wakeup);
     deferred.discard(service);
-    service.state()
 }
 
 /// Posts a message, as a request, which is accepted unless the mailbox was closed meanwhile.
-fn post_request<'a, J: Job<To = Queued<MessageOf<J>>>>(
-    service: &'a Arc<Service>,
-    mut guard: StateGuard<'a>,
+fn post_request<J: Job<To = Queued<MessageOf<J>>>>(
+    session: &mut Session<'_>,
     lane: OwnerId,
     due: DueTimer<MessageRef>,
-) -> StateGuard<'a> {
-    let ticket = Ticket { due, id: service.id_for_dead_letter(&guard, due.key) };
-    let Some(taken) = J::take(&mut guard, ticket.due) else { return guard };
+) {
+    let service = session.service;
+    let state = session.state();
+    let ticket = Ticket { due, id: service.id_for_dead_letter(state, due.key) };
+    let Some(taken) = J::take(state, ticket.due) else { return };
     let connection = Connection::to(J::target_of(&taken).and_then(Target::open));
     // Under way from here on: its lane stays while the message is produced.
-    if let Some(lane_state) = guard.engine.owner_mut(lane) {
+    if let Some(lane_state) = state.engine.owner_mut(lane) {
         lane_state.count();
     }
-    let produced;
-    if connection.is_open {
-        (guard, produced) = produce::<J>(service, guard, taken, Via::Mailbox);
-    } else {
-        produced = J::give_up(taken, Outcome::DeadLettered(STOPPED));
-    }
+    let produced = match connection.is_open {
+        true => produce::<J>(session, taken, Via::Mailbox),
+        false => J::give_up(taken, Outcome::DeadLettered(STOPPED)),
+    };
     let mut wakeup = Wakeup::default();
-    let Committed { message, mut deferred, .. } = J::commit(produced, &mut guard, ticket, Via::Mailbox, &mut wakeup);
+    let state = session.state();
+    let Committed { message, mut deferred, .. } = J::commit(produced, state, ticket, Via::Mailbox, &mut wakeup);
     if message.is_none() {
-        guard.uncount(lane, false);
+        state.uncount(lane, false);
     }
-    drop(guard);
-    service.notify(wakeup);
+    session.unlocked().notify(wakeup);
     let outgoing = connection.recipient.as_ref().zip(message);
     if outgoing.is_some_and(|(recipient, message)| send_request(service, lane, &ticket.due, recipient, message)) {
-        let mut guard = service.state();
-        match guard.engine.break_off(ticket.due.key, STOPPED) {
-            Some(payload) => service.discard(guard, payload),
-            None => drop(guard),
+        if let Some(payload) = session.state().engine.break_off(ticket.due.key, STOPPED) {
+            session.discard(payload);
         }
+        session.unlocked();
         deferred.lose(ticket, STOPPED, None);
     }
     deferred.discard(service);
     service.drop_contained(connection.recipient);
-    service.state()
 }
 
 /// Puts a request into the mailbox. Returns true if that was closed meanwhile, and the message is lost.

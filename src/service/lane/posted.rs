@@ -13,8 +13,7 @@ use crate::model::reply::Reply;
 use crate::service::deliver::message_stores::StateGuard;
 use crate::service::deliver::wakeup::Wakeup;
 use crate::service::lane::reply_waiter::{Acknowledgement, ReplyWaiter, Sent};
-use crate::service::owner::actor_link::OwnerLink;
-use crate::service::state::Service;
+use crate::service::state::{Service, Session};
 use crate::sync;
 use crate::timing::{Key, Tick};
 
@@ -39,40 +38,48 @@ pub(crate) enum Again {
     WhenCalled,
 }
 
-impl Service {
+impl Session<'_> {
     /// Sends a due message of an own lane through the mailbox of its actor.
-    pub(super) fn post_own<'a>(
-        self: &'a Arc<Self>,
-        mut guard: StateGuard<'a>,
-        lane: OwnerId,
-        link: &OwnerLink,
-        key: Key,
-    ) -> StateGuard<'a> {
-        let Some(due) = guard.engine.send_off(key) else { return guard };
-        let (deadline, id, store) = (due.deadline, self.id_of(&guard, key), due.payload.store);
-        guard.lanes.posted.insert(lane, Posted { deadline, id, store, waiter: None, is_seen: false });
-        let acknowledgement = Acknowledgement { service: Arc::clone(self), lane, sent: Sent::Own };
-        let Some(request) = self.contain(|| link.actor.post(self, guard, due)).flatten() else {
-            drop(acknowledgement);
-            return self.state();
-        };
-        let _ = self.contain(|| self.begin_delivery(due.key, due.deadline));
+    pub(super) fn post_own(&mut self, lane: OwnerId, key: Key) {
+        let service = self.service;
+        let state = self.state();
+        let Some(link) = state.engine.owner(lane).and_then(|lane_state| lane_state.link().cloned()) else { return };
+        let Some(due) = state.engine.send_off(key) else { return };
+        let (deadline, id, store) = (due.deadline, service.id_of(state, key), due.payload.store);
+        state.lanes.posted.insert(lane, Posted { deadline, id, store, waiter: None, is_seen: false });
+        let acknowledgement = Acknowledgement { service: Arc::clone(service), lane, sent: Sent::Own };
+        let request = service.contain(|| link.actor.post(self, due)).flatten();
+        self.unlocked();
+        let Some(request) = request else { return drop(acknowledgement) };
+        let _ = service.contain(|| service.begin_delivery(due.key, due.deadline));
         let waiter = ReplyWaiter::new(request, acknowledgement);
-        let mut guard = self.state();
-        let waker = match guard.lanes.posted.get_mut(&lane) {
-            Some(posted) => {
-                posted.waiter = Some(Arc::clone(&waiter));
-                guard.wake_inbox(lane)
-            }
-            None => None,
-        };
-        let is_withdrawn = !guard.lanes.posted.contains_key(&lane);
-        drop(guard);
-        Self::wake_all(waker.into_iter().collect());
-        self.contain(|| if is_withdrawn { waiter.withdraw() } else { drop(waiter.poke()) });
-        self.state()
+        let state = self.state();
+        let posted = state.lanes.posted.get_mut(&lane).map(|posted| posted.waiter = Some(Arc::clone(&waiter)));
+        let waker = posted.and_then(|()| state.wake_inbox(lane));
+        self.unlocked();
+        Service::wake_all(waker.into_iter().collect());
+        // Its owner may have ended meanwhile.
+        service.contain(|| if posted.is_some() { drop(waiter.poke()) } else { waiter.withdraw() });
     }
 
+    /// Whether no message is under way any more to an inbox that is polled. Otherwise returns when to poll the inbox
+    /// again. A send may take long if user code produces the message.
+    ///
+    /// A context empties its mailbox before it polls its items. So if the message was in the mailbox at one poll of the
+    /// inbox, its handler has been called at the next, even if the answer, perhaps a future, is still to come.
+    pub(crate) fn try_take_over(&mut self, lane: OwnerId) -> Result<(), Again> {
+        let Some(posted) = self.state().lanes.posted.get_mut(&lane) else { return Ok(()) };
+        let Some(waiter) = posted.waiter.clone() else { return Err(Again::WhenCalled) };
+        if !std::mem::replace(&mut posted.is_seen, true) {
+            return Err(Again::AtOnce);
+        }
+        self.unlocked().contain(|| waiter.withdraw());
+        // The state was unlocked meanwhile, and the watchdog may have sent the next one.
+        if self.state().lanes.posted.contains_key(&lane) { Err(Again::AtOnce) } else { Ok(()) }
+    }
+}
+
+impl Service {
     /// Notes the end of a posted own message; the next may follow.
     pub(super) fn posted_has_ended(&self, lane: OwnerId) {
         let mut state = self.state();
@@ -85,28 +92,6 @@ impl Service {
         drop(posted);
         Self::wake_all(waker.into_iter().collect());
         self.notify(wakeup);
-    }
-
-    /// Returns the guard to a polled inbox if no message is under way any more. Otherwise returns when to poll the
-    /// inbox again. A send may take long if user code produces the message.
-    ///
-    /// A context empties its mailbox before it polls its items. So if the message was in the mailbox at one poll of the
-    /// inbox, its handler has been called at the next, even if the answer, perhaps a future, is still to come.
-    pub(crate) fn try_take_over<'a>(
-        &'a self,
-        mut guard: StateGuard<'a>,
-        lane: OwnerId,
-    ) -> Result<StateGuard<'a>, Again> {
-        let Some(posted) = guard.lanes.posted.get_mut(&lane) else { return Ok(guard) };
-        let Some(waiter) = posted.waiter.clone() else { return Err(Again::WhenCalled) };
-        if !std::mem::replace(&mut posted.is_seen, true) {
-            return Err(Again::AtOnce);
-        }
-        drop(guard);
-        self.contain(|| waiter.withdraw());
-        // The state was unlocked meanwhile, and the watchdog may have sent the next one.
-        let guard = self.state();
-        if guard.lanes.posted.contains_key(&lane) { Err(Again::AtOnce) } else { Ok(guard) }
     }
 
     /// Withdraws the message under way to an owner that has ended, so that it will not be handled.

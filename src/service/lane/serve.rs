@@ -1,18 +1,17 @@
 //! Serving lanes: messages leave a lane as far as its [step](crate::service::lane::step) allows, when a message joins or
 //! an answer makes room.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::OwnerId;
 use crate::model::mailbox_policy::MailboxPolicy;
 use crate::service::deliver::job::WINDOW_FULL;
 use crate::service::deliver::message_ref::Ticket;
-use crate::service::deliver::message_stores::{QueueFacts, StateGuard};
+use crate::service::deliver::message_stores::QueueFacts;
 use crate::service::deliver::wakeup::Wakeup;
 use crate::service::lane::lanes::{Item, Progress};
 use crate::service::lane::step::Step;
-use crate::service::state::{Service, State};
+use crate::service::state::{Service, Session, State};
 use crate::timing::Key;
 
 /// Messages that leave one lane before other lanes have their turn.
@@ -36,13 +35,14 @@ impl State {
     }
 }
 
-impl Service {
+impl Session<'_> {
     /// Lets the messages of a lane leave as far as possible. Returns the number of messages that have left it.
-    pub(crate) fn serve<'a>(self: &'a Arc<Self>, mut guard: StateGuard<'a>, lane: OwnerId) -> (StateGuard<'a>, usize) {
+    pub(crate) fn serve(&mut self, lane: OwnerId) -> usize {
         let mut sent = 0;
         let mut rests = false;
         while sent < FROM_ONE_LANE && !rests {
-            let Some((facts, next)) = guard.lane(lane, self.settings.mailbox_policy) else { break };
+            let policy = self.service.settings.mailbox_policy;
+            let Some((facts, next)) = self.state().lane(lane, policy) else { break };
             let step = facts.step();
             // Nothing joins meanwhile. With one message left, or a bell for each, nothing else is to be done.
             rests = match step {
@@ -54,35 +54,36 @@ impl Service {
                 Step::Rest | Step::Wake | Step::End => break,
             };
             sent += 1;
-            let link = guard.engine.owner(lane).and_then(|lane_state| lane_state.link().cloned());
-            guard = match (step, next.route, link) {
-                (Step::Ring, ..) => self.ring(guard, lane, &next),
-                (Step::Discard, ..) => self.discard_newest(guard, lane),
-                (_, Some(route), _) => match guard.engine.send_off(next.key) {
-                    Some(due) => (route.post)(self, guard, lane, due),
-                    None => guard,
-                },
-                (_, None, Some(link)) => self.post_own(guard, lane, &link, next.key),
-                (_, None, None) => break,
-            };
+            match (step, next.route) {
+                (Step::Ring, _) => self.ring(lane, &next),
+                (Step::Discard, _) => self.discard_newest(lane),
+                (_, None) => self.post_own(lane, next.key),
+                (_, Some(route)) => {
+                    if let Some(due) = self.state().engine.send_off(next.key) {
+                        (route.post)(self, lane, due);
+                    }
+                }
+            }
         }
+        let state = self.state();
         if sent == FROM_ONE_LANE {
-            guard.mark_ready(lane);
+            state.mark_ready(lane);
         }
-        guard.note_waiting(lane);
-        let Some(removed) = guard.remove_lane(lane) else { return (guard, sent) };
-        drop(guard);
-        self.drop_contained(removed);
-        (self.state(), sent)
+        state.note_waiting(lane);
+        if let Some(removed) = state.remove_lane(lane) {
+            self.unlocked().drop_contained(removed);
+        }
+        sent
     }
 
     /// Makes a dead letter of the newest message of a lane, which does not fit into its window.
-    fn discard_newest<'a>(&'a self, mut guard: StateGuard<'a>, lane: OwnerId) -> StateGuard<'a> {
-        let state = &mut *guard;
+    fn discard_newest(&mut self, lane: OwnerId) {
+        let service = self.service;
+        let state = self.state();
         let newest = state.engine.last_due(lane);
         let facts = newest.and_then(|key| state.stores.queue_facts(state.engine.payload(key)?));
         let is_discarded = |facts: &QueueFacts| {
-            let policy = facts.policy.unwrap_or(self.settings.mailbox_policy);
+            let policy = facts.policy.unwrap_or(service.settings.mailbox_policy);
             matches!(policy, MailboxPolicy::Discard { .. })
         };
         let (Some(key), Some((route, _))) = (newest, facts.filter(|(_, facts)| is_discarded(facts))) else {
@@ -90,32 +91,34 @@ impl Service {
             if let Some(lane_state) = state.engine.owner_mut(lane) {
                 lane_state.discards = false;
             }
-            return guard;
+            return;
         };
-        let id = self.id_for_dead_letter(&guard, key);
-        let Some(due) = guard.engine.send_off(key) else { return guard };
-        (route.lose)(self, guard, Ticket { due, id }, WINDOW_FULL)
+        let id = service.id_for_dead_letter(state, key);
+        if let Some(due) = state.engine.send_off(key) {
+            (route.lose)(self, Ticket { due, id }, WINDOW_FULL);
+        }
     }
 
     /// Serves the marked lanes, within a budget. Returns true if there are more.
-    pub(crate) fn serve_ready<'a>(self: &'a Arc<Self>, mut guard: StateGuard<'a>) -> (StateGuard<'a>, bool) {
-        let mut budget = self.settings.expiry_budget;
+    pub(crate) fn serve_ready(&mut self) -> bool {
+        let mut budget = self.service.settings.expiry_budget;
         while budget > 0
-            && let Some(lane) = guard.take_ready()
+            && let Some(lane) = self.state().take_ready()
         {
-            let (is_alive, sent);
-            (guard, is_alive) = self.find_alive(guard, lane);
-            (guard, sent) = if is_alive { self.serve(guard, lane) } else { (guard, 1) };
+            let sent = if self.is_alive(lane) { self.serve(lane) } else { 0 };
             budget = budget.saturating_sub(sent.max(1));
-            guard.reports.published.ask_to_publish();
+            self.state().reports.published.ask_to_publish();
         }
-        let more = guard.has_ready();
+        let state = self.state();
+        let more = state.has_ready();
         if !more {
-            guard.lanes.ready_since = None;
+            state.lanes.ready_since = None;
         }
-        (guard, more)
+        more
     }
+}
 
+impl Service {
     /// Handles the end of a message for a target, which is the timer `pulled` under tracked delivery.
     pub(crate) fn acknowledge(&self, lane: OwnerId, pulled: Option<Key>, with_bell: bool) {
         let mut state = self.state();

@@ -10,10 +10,9 @@ use crate::engine::{DueTimer, OwnerId};
 use crate::model::due_timers::DueTimers;
 use crate::model::reply::ReplyFuture;
 use crate::service::deliver::message_ref::MessageRef;
-use crate::service::deliver::message_stores::StateGuard;
 use crate::service::owner::accepting::Accepting;
 use crate::service::owner::wake_flag::WakeFlag;
-use crate::service::state::Service;
+use crate::service::state::{Service, Session};
 
 /// The link between an owner and its actor, without the actor's type.
 pub(crate) type OwnerLink = Arc<ActorLink<dyn ActorRef>>;
@@ -69,8 +68,8 @@ pub(crate) trait ActorRef: Send + Sync + 'static {
     /// Returns the name of the actor's type.
     fn actor_type(&self) -> &'static str;
 
-    /// Sends a message through the mailbox, after unlocking; returns `None` if the actor has stopped.
-    fn post(&self, service: &Service, state: StateGuard<'_>, due: DueTimer<MessageRef>) -> Option<ReplyFuture>;
+    /// Sends a message through the mailbox; returns `None` if the actor has stopped.
+    fn post(&self, session: &mut Session<'_>, due: DueTimer<MessageRef>) -> Option<ReplyFuture>;
 
     /// Whether actors of its type accept bells for own messages.
     fn accepts_bells(&self, accepting: &Accepting) -> bool;
@@ -79,5 +78,5 @@ pub(crate) trait ActorRef: Send + Sync + 'static {
     fn bells(&self, accepting: &Accepting) -> Option<Recipient<DueTimers>>;
 
     /// Pulls own messages for a bell that this actor handles in its context.
-    fn pull(&self, service: &Service, lane: OwnerId, actor: &mut dyn Any, ctx: &mut dyn Any);
+    fn pull(&self, service: &Arc<Service>, lane: OwnerId, actor: &mut dyn Any, ctx: &mut dyn Any);
 }

@@ -1,13 +1,11 @@
 //! Owners that have ended, and owners without an inbox in their context: each turn of the driver handles some of them.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::OwnerId;
-use crate::service::deliver::message_stores::StateGuard;
-use crate::service::lane::lanes::Item;
+use crate::service::lane::lanes::{Item, LaneState};
 use crate::service::owner::actor_link::ActorRef;
-use crate::service::state::{Service, State};
+use crate::service::state::{Session, State};
 use crate::timing::Key;
 use crate::trace;
 
@@ -61,107 +59,82 @@ impl State {
     }
 }
 
-impl Service {
+impl Session<'_> {
     /// Frees timers of ended owners: the rest of the turn's budget, but at least an eighth of the whole.
-    pub(crate) fn free_ended<'a>(self: &'a Arc<Self>, mut guard: StateGuard<'a>, left: usize) -> StateGuard<'a> {
-        let share = self.settings.expiry_budget.div_ceil(8);
+    pub(crate) fn free_ended(&mut self, left: usize) {
+        let share = self.service.settings.expiry_budget.div_ceil(8);
         for _ in 0..left.max(share) {
-            if let Some(payload) = guard.lanes.freed.pop() {
-                self.discard(guard, payload);
-                guard = self.state();
+            let state = self.state();
+            if let Some(payload) = state.lanes.freed.pop() {
+                self.discard(payload);
                 continue;
             }
-            let Some(owner) = guard.lanes.ended.last().copied() else { break };
-            guard.reports.published.ask_to_publish();
-            match guard.engine.cancel_one_of(owner) {
-                Some(payload) => {
-                    self.discard(guard, payload);
-                    guard = self.state();
-                }
-                None => {
-                    guard.lanes.ended.pop();
-                    let lane_state = guard.engine.remove_owner(owner);
-                    if let Some(lane_state) = &lane_state {
-                        guard.lanes.forget(lane_state.mailbox, owner);
-                    }
-                    drop(guard);
-                    drop(lane_state);
-                    guard = self.state();
-                }
+            let Some(owner) = state.lanes.ended.last().copied() else { break };
+            state.reports.published.ask_to_publish();
+            if let Some(payload) = state.engine.cancel_one_of(owner) {
+                self.discard(payload);
+                continue;
             }
+            state.lanes.ended.pop();
+            let lane_state = state.engine.remove_owner(owner);
+            if let Some(lane_state) = &lane_state {
+                state.lanes.forget(lane_state.mailbox, owner);
+            }
+            self.unlocked();
+            drop(lane_state);
         }
-        guard
     }
 
     /// Whether a lane is not that of an actor which has stopped after it had lost its last address: that ends here.
-    pub(crate) fn find_alive<'a>(&'a self, mut guard: StateGuard<'a>, lane: OwnerId) -> (StateGuard<'a>, bool) {
-        let left = guard.engine.owner(lane).filter(|lane_state| lane_state.item == Item::Left && !lane_state.ended);
-        let Some(link) = left.and_then(|lane_state| lane_state.link().cloned()) else { return (guard, true) };
-        let is_alive;
-        (guard, is_alive) = self.is_alive(&link.actor, guard);
+    pub(crate) fn is_alive(&mut self, lane: OwnerId) -> bool {
+        let left = |lane_state: &&LaneState| lane_state.item == Item::Left && !lane_state.ended;
+        let lane_state = self.state().engine.owner(lane).filter(left);
+        let Some(link) = lane_state.and_then(|lane_state| lane_state.link().cloned()) else { return true };
+        // The address created for this may be its last.
+        self.unlocked();
+        let is_alive = link.actor.is_alive();
         if is_alive {
-            guard.note_detached(lane);
+            self.state().note_detached(lane);
         } else {
-            guard = self.end_detached(guard, lane, &link.actor);
+            self.end_detached(lane, &link.actor);
         }
-        (guard, is_alive)
+        is_alive
     }
 
     /// Ends owners without an inbox in their context whose actors have stopped, since nothing else reports it.
-    pub(crate) fn check_detached<'a>(&'a self, mut guard: StateGuard<'a>, now: Duration) -> StateGuard<'a> {
-        if guard.lanes.detached.is_empty() || now < guard.lanes.detached_check_at {
-            return guard;
+    pub(crate) fn check_detached(&mut self, now: Duration) {
+        let lanes = &mut self.state().lanes;
+        if lanes.detached.is_empty() || now < lanes.detached_check_at {
+            return;
         }
-        let look_at = guard.lanes.detached.len().min(DETACHED_PER_TURN);
+        let look_at = lanes.detached.len().min(DETACHED_PER_TURN);
         for _ in 0..look_at {
-            let Some(owner) = guard.lanes.detached.pop_front() else { break };
-            let Some(lane_state) = guard.engine.owner_mut(owner).filter(|lane_state| !lane_state.ended) else {
-                continue;
-            };
-            if lane_state.item != Item::Left {
+            let state = self.state();
+            let Some(lane) = state.lanes.detached.pop_front() else { break };
+            if let Some(lane_state) = state.engine.owner_mut(lane) {
                 lane_state.is_detached = false;
-                continue;
-            }
-            let Some(link) = lane_state.link().cloned() else { continue };
-            let is_alive;
-            (guard, is_alive) = self.is_alive(&link.actor, guard);
-            if is_alive {
-                guard.lanes.detached.push_back(owner);
-            } else {
-                guard = self.end_detached(guard, owner, &link.actor);
+                // Listed again if it is to be checked again.
+                self.is_alive(lane);
             }
         }
         // The interval covers one check of each.
-        let rounds = (guard.lanes.detached.len() / DETACHED_PER_TURN) as u32 + 1;
-        guard.lanes.detached_check_at = now.saturating_add(DETACHED_CHECK_INTERVAL / rounds);
-        guard
-    }
-
-    /// Whether an actor is still alive. The address created for this may be its last, so this is done after unlocking.
-    fn is_alive<'a>(&'a self, actor_ref: &dyn ActorRef, guard: StateGuard<'a>) -> (StateGuard<'a>, bool) {
-        drop(guard);
-        let is_alive = actor_ref.is_alive();
-        (self.state(), is_alive)
+        let lanes = &mut self.state().lanes;
+        let rounds = (lanes.detached.len() / DETACHED_PER_TURN) as u32 + 1;
+        lanes.detached_check_at = now.saturating_add(DETACHED_CHECK_INTERVAL / rounds);
     }
 
     /// Ends the owner of a stopped actor that had no address any more, and reports the timers that end with it.
-    fn end_detached<'a>(
-        &'a self,
-        mut guard: StateGuard<'a>,
-        owner: OwnerId,
-        actor_ref: &dyn ActorRef,
-    ) -> StateGuard<'a> {
-        if guard.engine.owner(owner).is_none_or(|lane_state| lane_state.ended) {
-            return guard;
+    fn end_detached(&mut self, owner: OwnerId, actor_ref: &dyn ActorRef) {
+        let state = self.state();
+        if state.engine.owner(owner).is_none_or(|lane_state| lane_state.ended) {
+            return;
         }
-        let timers = guard.engine.abandon(owner);
-        guard.end(owner);
-        if timers == 0 {
-            return guard;
+        let timers = state.engine.abandon(owner);
+        state.end(owner);
+        if timers > 0 {
+            state.reports.published.ask_to_publish();
+            let service = self.unlocked();
+            service.contain(|| trace::abandoned(&service.name, actor_ref.actor_type(), timers));
         }
-        guard.reports.published.ask_to_publish();
-        drop(guard);
-        self.contain(|| trace::abandoned(&self.name, actor_ref.actor_type(), timers));
-        self.state()
     }
 }

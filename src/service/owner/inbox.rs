@@ -50,7 +50,7 @@ use crate::service::owner::accepting::Accepting;
 use crate::service::owner::actor_link::{ActorLink, ActorRef, OwnerLink};
 use crate::service::owner::spare::Spare;
 use crate::service::owner::thread_registry;
-use crate::service::state::Service;
+use crate::service::state::{Service, Session};
 
 /// Handlers run in one poll of an actor; then other actors have their turn.
 pub(crate) const MESSAGES_PER_POLL: usize = 64;
@@ -70,13 +70,14 @@ where
         type_name::<A>()
     }
 
-    fn post(&self, service: &Service, mut state: StateGuard<'_>, due: DueTimer<MessageRef>) -> Option<ReplyFuture> {
+    fn post(&self, session: &mut Session<'_>, due: DueTimer<MessageRef>) -> Option<ReplyFuture> {
+        let state = session.state();
         let route = state.stores.store(due.payload.store).and_then(|store| context_route::<A>(&store.route));
         let Some(send) = route.and_then(|route| route.send_to_owner) else {
             state.engine.finish(due.key, Outcome::Cancelled);
             return None;
         };
-        send(service, state, due, &self.0)
+        send(session, due, &self.0)
     }
 
     fn accepts_bells(&self, accepting: &Accepting) -> bool {
@@ -87,7 +88,7 @@ where
         accepting.bells(&self.0)
     }
 
-    fn pull(&self, service: &Service, lane: OwnerId, actor: &mut dyn Any, ctx: &mut dyn Any) {
+    fn pull(&self, service: &Arc<Service>, lane: OwnerId, actor: &mut dyn Any, ctx: &mut dyn Any) {
         if let Some((actor, ctx)) = actor.downcast_mut::<A>().zip(ctx.downcast_mut::<A::Context>()) {
             service.pull_own(lane, actor, ctx);
         }
@@ -302,10 +303,12 @@ where
                 return Poll::Ready(());
             }
             if state.lanes.posted.contains_key(&this.owner) {
-                match this.service.try_take_over(state, this.owner) {
-                    Ok(unlocked) => state = unlocked,
-                    Err(again) => return this.poll_again(again, cx),
+                let mut session = Session::with(&this.service, state);
+                if let Err(again) = session.try_take_over(this.owner) {
+                    drop(session);
+                    return this.poll_again(again, cx);
                 }
+                state = session.into_guard();
             }
             let upcoming = state.engine.upcoming_chunk(this.owner);
             if std::mem::replace(&mut fetched, upcoming) != upcoming {
@@ -329,7 +332,7 @@ impl Service {
     /// Runs the handler of an own message that was taken from the inbox.
     #[inline]
     pub(crate) fn deliver_own<A: Actor>(
-        &self,
+        self: &Arc<Self>,
         mut state: StateGuard<'_>,
         due: DueTimer<MessageRef>,
         actor: &mut A,
@@ -338,7 +341,7 @@ impl Service {
         let publish = state.reports.published.ask_to_publish();
         let route = state.stores.store(due.payload.store).and_then(|store| context_route::<A>(&store.route));
         match route {
-            Some(route) => (route.deliver)(self, state, due, actor, ctx),
+            Some(route) => (route.deliver)(Session::with(self, state), due, actor, ctx),
             None => drop(state),
         }
         if publish {
