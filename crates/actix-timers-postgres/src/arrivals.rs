@@ -10,9 +10,9 @@ use actix_timers_durable::store::Claim;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
+use crate::columns::{COLUMNS, claim, shard};
 use crate::error::Failure;
 use crate::plan;
-use crate::rows::{COLUMNS, claim, shard};
 use crate::session::Session;
 use crate::snapshot::Snapshot;
 

@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// The call of the function.
 static STATEMENT: LazyLock<String> = LazyLock::new(|| {
     let values: Vec<_> = (1..=61).map(|number| format!("${number}")).collect();
-    let (columns, values) = (crate::rows::COLUMNS, values.join(", "));
+    let (columns, values) = (crate::columns::COLUMNS, values.join(", "));
     format!("SELECT t.ord, t.code, t.other, {columns} FROM @schema@.commit({values}) t")
 });
 

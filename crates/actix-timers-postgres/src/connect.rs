@@ -43,12 +43,15 @@ pub(crate) async fn connect(
 }
 
 /// Bounds a step.
-async fn within<T>(limit: Duration, step: impl Future<Output = Result<T, ConnectError>>) -> Result<T, ConnectError> {
+pub(crate) async fn within<T>(
+    limit: Duration,
+    step: impl Future<Output = Result<T, ConnectError>>,
+) -> Result<T, ConnectError> {
     let over = || ConnectError::Failed(format!("no reply within {limit:?}"));
     time::timeout(limit, step).await.unwrap_or_else(|_| Err(over()))
 }
 
-async fn open(server: &Server) -> Result<Client, ConnectError> {
+pub(crate) async fn open(server: &Server) -> Result<Client, ConnectError> {
     let limit = server.timeout;
     let dialled = time::timeout(limit, server.dial.dial(&server.config)).await;
     let dialled = dialled.map_err(|_| ConnectError::Unreachable(format!("no reply within {limit:?}")))?;
@@ -72,7 +75,7 @@ async fn check(server: &Server, options: &PostgresOptions, clock: &StoreClock) -
     within(limit, read_pools(&client, server)).await
 }
 
-fn failed(error: &Error) -> ConnectError {
+pub(crate) fn failed(error: &Error) -> ConnectError {
     match error.code() {
         Some(state) if *state == SqlState::INSUFFICIENT_PRIVILEGE => ConnectError::MissingRight(text(error)),
         Some(state) if *state == SqlState::READ_ONLY_SQL_TRANSACTION => ConnectError::ReadOnly,
@@ -81,7 +84,7 @@ fn failed(error: &Error) -> ConnectError {
 }
 
 /// Returns the only value of a simple query.
-async fn value(client: &Client, sql: &str) -> Result<String, Error> {
+pub(crate) async fn value(client: &Client, sql: &str) -> Result<String, Error> {
     let messages = client.simple_query(sql).await?;
     let value = messages.iter().find_map(|message| match message {
         SimpleQueryMessage::Row(row) => row.get(0),
@@ -90,7 +93,7 @@ async fn value(client: &Client, sql: &str) -> Result<String, Error> {
     Ok(value.unwrap_or_default().to_owned())
 }
 
-async fn check_product(client: &Client) -> Result<(), ConnectError> {
+pub(crate) async fn check_product(client: &Client) -> Result<(), ConnectError> {
     let version = value(client, "SELECT version()").await;
     let version = version.map_err(|error| ConnectError::NotPostgres(format!("unknown: {}", text(&error))))?;
     check_version_text(&version)?;
@@ -115,7 +118,7 @@ fn check_version_text(version: &str) -> Result<(), ConnectError> {
     }
 }
 
-async fn check_settings(client: &Client) -> Result<(), ConnectError> {
+pub(crate) async fn check_settings(client: &Client) -> Result<(), ConnectError> {
     let is = |sql: &'static str, wrong: &'static str| async move {
         Ok::<_, ConnectError>(value(client, sql).await.map_err(|error| failed(&error))? == wrong)
     };
@@ -139,7 +142,7 @@ const POOLER_CHECKS: u32 = 4;
 
 /// Finds out whether a session stays with one process of the server, which the other one never has, while that is busy
 /// or not. A pooler with a single connection to the server lets it wait for the other one, beyond a limit.
-async fn check_session(client: &Client, other: &Client, limit: Duration) -> Result<(), ConnectError> {
+pub(crate) async fn check_session(client: &Client, other: &Client, limit: Duration) -> Result<(), ConnectError> {
     let failed = |error: Error| failed(&error);
     let pid = "SELECT pg_backend_pid()";
     let (first, others) = (value(client, pid).await.map_err(failed)?, value(other, pid).await.map_err(failed)?);
@@ -347,7 +350,7 @@ async fn set_clock(client: &Client, clock: &StoreClock) -> Result<(), ConnectErr
 async fn read_pools(client: &Client, server: &Server) -> Result<Found, ConnectError> {
     let sql = server.schema.sql("SELECT s.pool, s.shard FROM @schema@.shards s ORDER BY s.shard");
     let rows = client.query(&sql, &[]).await.map_err(|error| failed(&error))?;
-    Ok(Found { pools: rows.iter().map(|row| (row.get(0), crate::rows::shard(row.get(1)))).collect() })
+    Ok(Found { pools: rows.iter().map(|row| (row.get(0), crate::columns::shard(row.get(1)))).collect() })
 }
 
 #[cfg(test)]

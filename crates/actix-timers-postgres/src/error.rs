@@ -54,6 +54,9 @@ pub enum ConnectError {
         "the setting {0} is off, so acknowledged timers could be lost: turn it on for this server, user and database"
     )]
     NotDurable(&'static str),
+    /// The database does not store every text.
+    #[error("the database has the encoding {0}, which does not hold every name and key: use one with UTF8")]
+    Encoding(String),
     /// A pooler gives statements of one session to several servers' sessions.
     #[error("a pooler in transaction or statement mode is between: connect directly, or through one in session mode")]
     Pooled,

@@ -12,10 +12,10 @@ use actix_timers_durable::{DueTime, DurableId, StoreError};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, timeout_at};
 
+use crate::columns::shard;
 use crate::error::Failure;
 use crate::leases::leases;
 use crate::metrics::{Measured, NodeMeters, Snapshots, snapshots};
-use crate::rows::shard;
 use crate::session::Session;
 use crate::shared::{Event, lock};
 use crate::{boot_clock, reads, server_clock};

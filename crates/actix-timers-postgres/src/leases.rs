@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use actix_timers_durable::store::{Claim, Fence, Lease};
 
+use crate::columns::{claim, due, shard};
 use crate::error::Failure;
 use crate::plan;
-use crate::rows::{claim, due, shard};
 use crate::session::Session;
 use crate::shared::Gained;
 

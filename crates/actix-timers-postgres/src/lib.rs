@@ -22,6 +22,7 @@
 
 mod arrivals;
 mod boot_clock;
+mod columns;
 mod commit;
 mod connect;
 mod dial;
@@ -39,7 +40,8 @@ mod placement;
 mod plan;
 mod reader;
 mod reads;
-mod rows;
+#[doc(hidden)]
+pub mod rows;
 mod server_clock;
 mod session;
 mod shared;

@@ -25,6 +25,8 @@ pub struct PostgresOptions {
     pub(crate) lease: Duration,
     pub(crate) timeout: Duration,
     pub(crate) poll_interval: Duration,
+    pub(crate) late_look_interval: Duration,
+    pub(crate) migrate: bool,
 }
 
 impl Default for PostgresOptions {
@@ -43,6 +45,8 @@ impl PostgresOptions {
             lease: Duration::from_secs(10),
             timeout: Duration::from_secs(5),
             poll_interval: Duration::from_millis(100),
+            late_look_interval: Duration::from_secs(60),
+            migrate: true,
         }
     }
 
@@ -88,6 +92,22 @@ impl PostgresOptions {
     #[must_use]
     pub const fn poll_interval(mut self, interval: Duration) -> Self {
         self.poll_interval = interval;
+        self
+    }
+
+    /// Sets the interval at which a node looks again for timers whose transactions took long, so that they were committed
+    /// after their due time: default a minute.
+    #[must_use]
+    pub const fn late_look_interval(mut self, interval: Duration) -> Self {
+        self.late_look_interval = interval;
+        self
+    }
+
+    /// Sets whether connecting creates the tables and brings them up to date, default true. Without it an administrator
+    /// does, and nodes need no right to create anything.
+    #[must_use]
+    pub const fn migrate(mut self, migrate: bool) -> Self {
+        self.migrate = migrate;
         self
     }
 

@@ -5,11 +5,11 @@ use std::time::Duration;
 use actix_timers_durable::store::{Counts, Found, MAX_KEY_LEN, Page, Part, Position, TimerReader};
 use actix_timers_durable::{DueTime, DurableId, StoreError};
 
+use crate::columns::Names;
 use crate::dial::LocalFuture;
 use crate::error::Failure;
 use crate::io::Jobs;
 use crate::reads::{self, PageRequest, decode_found, decode_page};
-use crate::rows::Names;
 use crate::session::Session;
 
 /// See the [module](self).

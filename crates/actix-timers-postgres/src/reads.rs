@@ -9,9 +9,9 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
+use crate::columns::{COLUMNS, Names, due, id, record, shard};
 use crate::error::{Failure, unreadable};
 use crate::plan;
-use crate::rows::{COLUMNS, Names, due, id, record, shard};
 use crate::session::Session;
 
 /// The largest number of timers that is counted exactly.

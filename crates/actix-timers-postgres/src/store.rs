@@ -15,6 +15,7 @@ use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{Config, NoTls, Row, Socket};
 
 use crate::arrivals::{self, Sweep};
+use crate::columns::{Names, id, record, shard};
 use crate::commit::{Commit, Reply};
 use crate::dial::{Dial, LocalFuture};
 use crate::error::Failure;
@@ -28,7 +29,6 @@ use crate::placement::Places;
 use crate::plan::{self, Manner, Plan, is_allowed};
 use crate::reader::Reader;
 use crate::reads::{self, PageRequest};
-use crate::rows::{Names, id, record, shard};
 use crate::session::{Server, Session};
 use crate::shared::{Shared, lock};
 use crate::sql::Schema;
@@ -350,7 +350,7 @@ impl PostgresStore {
 }
 
 /// Sets the limits of a connection that the user has left open.
-fn prepared(mut config: Config, options: &PostgresOptions) -> Config {
+pub(crate) fn prepared(mut config: Config, options: &PostgresOptions) -> Config {
     if config.get_connect_timeout().is_none() {
         config.connect_timeout(options.timeout);
     }

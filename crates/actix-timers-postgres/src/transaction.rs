@@ -121,7 +121,7 @@ impl PostgresStore {
             if rows.is_empty() {
                 return Err(DurableError::UnknownPool { pool: pool.to_owned() });
             }
-            self.places.add_pool(pool, rows.iter().map(|row| crate::rows::shard(row.get(0))));
+            self.places.add_pool(pool, rows.iter().map(|row| crate::columns::shard(row.get(0))));
         }
         Ok(self.places.shard(pool))
     }
@@ -147,7 +147,7 @@ impl PostgresStore {
         let sql = self.sql("SELECT p.code, p.other FROM @schema@.put_timer($1, $2, $3, $4, $5, $6) p");
         let rows = query(client, &sql, &params).await?;
         let Some(row) = rows.first() else { return Ok(Scheduled::Created(id)) };
-        let Some(other) = crate::rows::id(row, 1) else { return Err(store_error(unreadable("the id of a key"))) };
+        let Some(other) = crate::columns::id(row, 1) else { return Err(store_error(unreadable("the id of a key"))) };
         Ok(match row.get(0) {
             code::EXISTS => Scheduled::Exists(other),
             code => Scheduled::Replaced { id, old: other, in_progress: code == code::REPLACED_IN_FLIGHT },

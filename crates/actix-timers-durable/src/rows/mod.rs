@@ -298,6 +298,9 @@ pub struct Beat {
     pub lost: Vec<DurableId>,
     /// Whether rows have become pending that an earlier look would have passed over: looks begin anew.
     pub looks_begin_anew: bool,
+    /// Rows that are due from this time on may have been committed so late that an earlier look passed over them: they are
+    /// looked for once more.
+    pub look_again_from: Option<DueTime>,
 }
 
 /// The part of the timers that a node arms: of the ids, divided by a hash among the nodes that serve a route. An empty one

@@ -183,11 +183,11 @@ pub fn nothing_claimed() -> Outcome {
 }
 
 /// Defines the tests of a store: `contract_tests!(memory, || SqliteStore::in_memory().unwrap())`. The expression is a
-/// [`Subject`].
+/// [`Subject`]. Attributes before the name are those of each test.
 #[macro_export]
 macro_rules! contract_tests {
-    ($name:ident, $subject:expr) => {
-        $crate::contract_tests!($name, $subject, [
+    ($(#[$attribute:meta])* $name:ident, $subject:expr) => {
+        $crate::contract_tests!($(#[$attribute])* $name, $subject, [
             named: a_timer_is_claimed_when_it_is_due_and_ends,
             named: every_column_comes_back,
             named: overdue_timers_are_due_now,
@@ -214,14 +214,21 @@ macro_rules! contract_tests {
             random: a_reader_agrees_with_its_store,
         ]);
     };
-    ($name:ident, $subject:expr, [$($module:ident: $test:ident),* $(,)?]) => {
+    ($(#[$attribute:meta])* $name:ident, $subject:expr, [$($module:ident: $test:ident),* $(,)?]) => {
+        $crate::contract_tests!(@tests [$(#[$attribute])*] $name, $subject, [$($module: $test),*]);
+    };
+    (@tests $attributes:tt $name:ident, $subject:expr, [$($module:ident: $test:ident),*]) => {
         mod $name {
             #[allow(unused_imports)]
             use super::*;
-            $(#[test]
-            fn $test() {
-                $crate::rows::$module::$test(&mut $subject);
-            })*
+            $($crate::contract_tests!(@test $attributes $module $test $subject);)*
+        }
+    };
+    (@test [$(#[$attribute:meta])*] $module:ident $test:ident $subject:expr) => {
+        $(#[$attribute])*
+        #[test]
+        fn $test() {
+            $crate::rows::$module::$test(&mut $subject);
         }
     };
 }

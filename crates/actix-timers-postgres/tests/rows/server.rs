@@ -1,0 +1,85 @@
+//! The server of the tests, and sessions on it.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use actix_timers_postgres::rows::PostgresStore;
+use actix_timers_postgres::{ConnectError, PostgresOptions};
+use tokio::runtime::{Builder, Runtime};
+use tokio_postgres::{Client, NoTls, Row};
+
+/// Returns the address of the server.
+pub(crate) fn address() -> String {
+    std::env::var("DATABASE_URL").expect("DATABASE_URL: run the test by crates/actix-timers-postgres/tests/server")
+}
+
+/// Returns a new name of a schema.
+pub(crate) fn new_schema() -> String {
+    static LAST: AtomicU32 = AtomicU32::new(0);
+    format!("r{}_{}", std::process::id(), LAST.fetch_add(1, Ordering::Relaxed))
+}
+
+pub(crate) fn options(schema: &str) -> PostgresOptions {
+    PostgresOptions::new().schema(schema).lease(Duration::from_secs(2))
+}
+
+pub(crate) fn connect(options: PostgresOptions) -> Result<PostgresStore, ConnectError> {
+    connect_to(&address(), options)
+}
+
+pub(crate) fn connect_to(address: &str, options: PostgresOptions) -> Result<PostgresStore, ConnectError> {
+    Builder::new_current_thread().build().unwrap().block_on(PostgresStore::connect(address, options))
+}
+
+/// A session without a store.
+pub(crate) struct Session {
+    runtime: Runtime,
+    client: Client,
+}
+
+impl Session {
+    pub(crate) fn open() -> Self {
+        Self::open_at(&address())
+    }
+
+    pub(crate) fn open_at(address: &str) -> Self {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let client = runtime.block_on(async {
+            let (client, connection) = tokio_postgres::connect(address, NoTls).await.unwrap();
+            tokio::spawn(connection);
+            client
+        });
+        Self { runtime, client }
+    }
+
+    /// Runs statements.
+    pub(crate) fn run(&self, sql: &str) {
+        self.runtime.block_on(self.client.batch_execute(sql)).unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+    }
+
+    pub(crate) fn query(&self, sql: &str) -> Vec<Row> {
+        self.runtime.block_on(self.client.query(sql, &[])).unwrap_or_else(|error| panic!("{sql}: {error:?}"))
+    }
+
+    /// Returns the only value of a query.
+    pub(crate) fn value<T: for<'a> tokio_postgres::types::FromSql<'a>>(&self, sql: &str) -> T {
+        self.query(sql)[0].get(0)
+    }
+
+    pub(crate) fn error(&self, sql: &str) -> String {
+        let error = self.runtime.block_on(self.client.batch_execute(sql)).expect_err(sql);
+        error.as_db_error().map_or_else(|| error.to_string(), |error| error.message().to_owned())
+    }
+}
+
+/// Repeats until there is a result.
+pub(crate) fn until<T>(what: &str, limit: Duration, mut poll: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + limit;
+    loop {
+        if let Some(found) = poll() {
+            return found;
+        }
+        assert!(Instant::now() < end, "{what}: not within {limit:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
