@@ -118,13 +118,14 @@ impl Member {
         i64::try_from(self.lease.as_millis()).unwrap_or(i64::MAX)
     }
 
-    /// Follows the server's clock. It was read last before the reply, so half of the round trip errs to late. Slow replies
-    /// say little about it. Returns whether it was set back.
+    /// Follows the server's clock, which was read last before the reply. The reply has taken up to the round trip without
+    /// the way to the server, half of the shortest one: so the clock errs to late. Slow replies say little about it. Returns
+    /// whether the server's was set back.
     fn follow(&mut self, micros: i64, sent: Duration, received: Duration) -> bool {
         let round_trip = received.saturating_sub(sent);
         if round_trip <= self.round_trip.saturating_mul(2).saturating_add(Duration::from_millis(1)) {
-            self.round_trip = round_trip;
-            set_clock(&self.clock, micros, round_trip);
+            self.round_trip = self.round_trip.min(round_trip);
+            set_clock(&self.clock, micros, round_trip.saturating_sub(self.round_trip / 2));
         } else {
             self.round_trip = self.round_trip.saturating_mul(5) / 4;
         }
@@ -160,9 +161,9 @@ impl Member {
     }
 }
 
-/// Sets the clock of the store to a reading of the server's that has just arrived.
-pub(super) fn set_clock(clock: &StoreClock, micros: i64, round_trip: Duration) {
-    let since_epoch = Duration::from_micros(u64::try_from(micros).unwrap_or(0)) + round_trip / 2;
+/// Sets the clock of the store to a reading of the server's that has just arrived, and was so long on its way.
+pub(super) fn set_clock(clock: &StoreClock, micros: i64, way: Duration) {
+    let since_epoch = Duration::from_micros(u64::try_from(micros).unwrap_or(0)) + way;
     clock.set(Instant::now(), SystemTime::UNIX_EPOCH + since_epoch);
 }
 

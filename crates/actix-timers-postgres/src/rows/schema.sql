@@ -119,9 +119,9 @@ CREATE FUNCTION @schema@.paused(p_node bigint) RETURNS text[] LANGUAGE sql VOLAT
     FROM @schema@.pauses p WHERE p.until IS NULL OR p.until > @schema@.server_now()
 $$;
 
--- Whether nodes that died have used up the budget of a timer. A timer without an end is a suspect after 10 deliveries.
+-- Whether nodes that died have used up the budget of a timer. Of one without an end failures do not count, and 10 such nodes do.
 CREATE FUNCTION @schema@.is_suspect(p_used int, p_own int, p_of_route int) RETURNS boolean LANGUAGE sql IMMUTABLE AS
-    'SELECT p_used >= coalesce(nullif(coalesce(p_own, p_of_route), 2147483647), 10)';
+    'SELECT p_used >= coalesce(nullif(p_own, 2147483647), CASE WHEN p_own IS NULL THEN p_of_route ELSE 10 END)';
 
 -- To be called after the commit of a pause: when it returns, nothing is claimed any more that the pause excludes.
 CREATE FUNCTION @schema@.pause_settled() RETURNS void LANGUAGE sql AS
@@ -157,9 +157,9 @@ BEGIN
         END IF;
     END IF;
     RETURN QUERY WITH held AS MATERIALIZED (
-        SELECT t.id FROM unnest(p_ids) AS w(id) JOIN @schema@.timers t ON t.id = w.id
+        SELECT t.id FROM @schema@.timers t
             CROSS JOIN LATERAL (SELECT array_position(p_types, t.route || chr(31) || t.message_type) AS at OFFSET 0) s
-        WHERE coalesce(t.node, 0) = 0 AND coalesce(t.parked, '') = '' AND coalesce(t.ended, 0) = 0 AND t.due <= v_now
+        WHERE t.id = ANY (p_ids) AND coalesce(t.node, 0) = 0 AND coalesce(t.parked, '') = '' AND coalesce(t.ended, 0) = 0 AND t.due <= v_now
             AND t.message_version <= p_versions[s.at] AND t.route <> ALL (v_paused)
             AND p_suspects = @schema@.is_suspect(t.used, t.max_attempts, p_budgets[s.at])
         ORDER BY t.id FOR NO KEY UPDATE OF t SKIP LOCKED
@@ -171,8 +171,8 @@ BEGIN
         RETURN;
     END IF;
     FOR v_row IN
-        SELECT t.* FROM unnest(p_ids) AS w(id) JOIN @schema@.timers t ON t.id = w.id
-        WHERE coalesce(t.node, 0) = 0 AND coalesce(t.parked, '') = '' AND coalesce(t.ended, 0) = 0 AND t.route <> ALL (v_paused)
+        SELECT t.* FROM @schema@.timers t
+        WHERE t.id = ANY (p_ids) AND coalesce(t.node, 0) = 0 AND coalesce(t.parked, '') = '' AND coalesce(t.ended, 0) = 0 AND t.route <> ALL (v_paused)
             AND t.message_version <= p_versions[array_position(p_types, t.route || chr(31) || t.message_type)]
     LOOP
         v_suspect := @schema@.is_suspect(v_row.used, v_row.max_attempts,
@@ -269,8 +269,8 @@ BEGIN
     END IF;
     UPDATE @schema@.nodes n SET dead = true WHERE n.id = p_gone AND NOT n.dead;
     RETURN QUERY WITH held AS MATERIALIZED (
-        SELECT t.id FROM @schema@.claimed_by(p_gone, 10000) w JOIN @schema@.timers t ON t.id = w.id
-        WHERE coalesce(t.node, 0) = p_gone ORDER BY t.id FOR NO KEY UPDATE OF t SKIP LOCKED
+        SELECT t.id FROM @schema@.timers t
+        WHERE t.id = ANY (ARRAY(SELECT w.id FROM @schema@.claimed_by(p_gone, 10000) w)) AND coalesce(t.node, 0) = p_gone ORDER BY t.id FOR NO KEY UPDATE OF t SKIP LOCKED
     ), released AS (
         UPDATE @schema@.timers t SET node = CASE WHEN t.alone THEN p_node END FROM held h WHERE t.id = h.id RETURNING t.*
     )
@@ -326,9 +326,10 @@ DECLARE
     v_held uuid[];
 BEGIN
     v_held := ARRAY(
-        SELECT t.id FROM unnest(p_ids, p_repetitions, p_attempts) AS d(id, repetition, attempt)
+        SELECT t.id FROM (SELECT d.*, p_node AS node
+                FROM unnest(p_ids, p_repetitions, p_attempts) AS d(id, repetition, attempt) OFFSET 0) d
             JOIN @schema@.timers t ON t.id = d.id
-        WHERE coalesce(t.node, 0) = p_node AND t.repetition = d.repetition AND t.attempt = d.attempt
+        WHERE coalesce(t.node, 0) = d.node AND t.repetition = d.repetition AND t.attempt = d.attempt
         ORDER BY t.id FOR UPDATE OF t SKIP LOCKED
     );
     DELETE FROM @schema@.dead_letters l WHERE l.id = ANY (v_held);

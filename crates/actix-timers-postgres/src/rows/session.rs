@@ -111,7 +111,7 @@ struct Trouble {
 }
 
 /// Returns the settings of all sessions. Their statements are not subject to defaults of the server, the database or the
-/// user; sets are small or looked up by an index, whatever the tables were when a statement was planned.
+/// user; statements are planned at each execution, since a plan for an empty table reads all of a large one.
 pub(super) fn settings(server: &Server) -> String {
     let millis = server.timeout.as_millis();
     format!(
@@ -119,7 +119,7 @@ pub(super) fn settings(server: &Server) -> String {
         SET standard_conforming_strings = on; SET search_path = pg_catalog; SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD';
         SET default_transaction_isolation = 'read committed'; SET default_transaction_deferrable = off; SET jit = off;
         SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off;
-        SET plan_cache_mode = force_generic_plan;
+        SET plan_cache_mode = force_custom_plan;
         SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') <> 'remote_apply'"
     )
 }

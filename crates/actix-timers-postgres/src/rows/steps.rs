@@ -2,6 +2,9 @@
 //!
 //! Ends of deliveries come first in a transaction, and only they wait for locked rows, all of them the node's own; the others
 //! leave a locked row out. So two transactions never wait for each other.
+//!
+//! Conditions on the rows of arrays compare with columns beside the arrays: the planner takes a condition with a value for
+//! one that hardly any row meets, and would read the whole table first.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,25 +21,30 @@ use super::row::{NODE, Types, columns, due, id, record, time};
 use super::session::Call;
 
 const DELETE: &str = "
-    DELETE FROM @schema@.timers t USING unnest($2::uuid[], $3::bigint[], $4::int[]) AS d(id, repetition, attempt)
-    WHERE t.id = d.id AND t.node IS NOT DISTINCT FROM $1::bigint AND t.repetition = d.repetition AND t.attempt = d.attempt
+    DELETE FROM @schema@.timers t USING (
+        SELECT d.*, $1::bigint AS node FROM unnest($2::uuid[], $3::bigint[], $4::int[]) AS d(id, repetition, attempt) OFFSET 0
+    ) d
+    WHERE t.id = d.id AND t.node IS NOT DISTINCT FROM d.node AND t.repetition = d.repetition AND t.attempt = d.attempt
     RETURNING t.id, NULL::bigint";
 
 const AGAIN: &str = "
     UPDATE @schema@.timers t SET due = greatest(d.due, n.now), moved = true, nominal = d.nominal, repetition = d.next,
         attempt = CASE WHEN d.next = t.repetition THEN t.attempt ELSE 0 END,
-        used = CASE WHEN d.next = t.repetition THEN t.used ELSE 0 END, node = NULL, alone = false
+        used = CASE WHEN d.next = t.repetition AND t.max_attempts IS DISTINCT FROM 2147483647 THEN t.used ELSE 0 END,
+        node = NULL, alone = false
     FROM (SELECT @schema@.server_now() AS now OFFSET 0) n CROSS JOIN
-        unnest($2::uuid[], $3::bigint[], $4::int[], $5::bigint[], $6::bigint[], $7::bigint[])
-        AS d(id, repetition, attempt, due, nominal, next)
-    WHERE t.id = d.id AND t.node IS NOT DISTINCT FROM $1::bigint AND t.repetition = d.repetition AND t.attempt = d.attempt
+        (SELECT d.*, $1::bigint AS node
+        FROM unnest($2::uuid[], $3::bigint[], $4::int[], $5::bigint[], $6::bigint[], $7::bigint[])
+            AS d(id, repetition, attempt, due, nominal, next) OFFSET 0) d
+    WHERE t.id = d.id AND t.node IS NOT DISTINCT FROM d.node AND t.repetition = d.repetition AND t.attempt = d.attempt
     RETURNING t.id, t.due";
 
 /// Gives deliveries back, `used` with them or not, and parks them or not.
 pub(super) const BACK: &str = "
     UPDATE @schema@.timers t SET node = NULL, alone = false, used = t.used - d.returned, parked = d.parked
-    FROM unnest($2::uuid[], $3::bigint[], $4::int[], $5::int[], $6::text[]) AS d(id, repetition, attempt, returned, parked)
-    WHERE t.id = d.id AND t.node IS NOT DISTINCT FROM $1::bigint AND t.repetition = d.repetition AND t.attempt = d.attempt
+    FROM (SELECT d.*, $1::bigint AS node FROM unnest($2::uuid[], $3::bigint[], $4::int[], $5::int[], $6::text[])
+        AS d(id, repetition, attempt, returned, parked) OFFSET 0) d
+    WHERE t.id = d.id AND t.node IS NOT DISTINCT FROM d.node AND t.repetition = d.repetition AND t.attempt = d.attempt
     RETURNING t.id, CASE WHEN d.parked IS NULL THEN t.due END";
 
 const DEAD: &str = "SELECT b.id, b.due FROM @schema@.bury($1, $2, $3, $4, $5, $6, $7, $8) b";
@@ -44,39 +52,39 @@ const DEAD: &str = "SELECT b.id, b.due FROM @schema@.bury($1, $2, $3, $4, $5, $6
 /// Own claimed rows that a stranger's transaction has locked.
 pub(super) const LOCKED: &str = "
     WITH free AS MATERIALIZED (
-        SELECT t.id FROM unnest($1::uuid[]) AS d(id) JOIN @schema@.timers t ON t.id = d.id
-        ORDER BY t.id FOR UPDATE OF t SKIP LOCKED
+        SELECT t.id FROM @schema@.timers t WHERE t.id = ANY ($1::uuid[]) ORDER BY t.id FOR UPDATE SKIP LOCKED
     )
-    SELECT t.id FROM unnest($1::uuid[]) AS d(id) JOIN @schema@.timers t ON t.id = d.id
-    WHERE NOT EXISTS (SELECT FROM free f WHERE f.id = t.id)";
+    SELECT t.id FROM @schema@.timers t
+    WHERE t.id = ANY ($1::uuid[]) AND NOT EXISTS (SELECT FROM free f WHERE f.id = t.id)";
 
 /// Whether the timer was claimed; null: its row is locked.
 const CANCEL: &str = "
     WITH held AS MATERIALIZED (
-        SELECT t.id FROM unnest($1::uuid[]) AS d(id) JOIN @schema@.timers t ON t.id = d.id
-        WHERE coalesce(t.ended, 0) = 0 ORDER BY t.id FOR UPDATE OF t SKIP LOCKED
+        SELECT t.id FROM @schema@.timers t
+        WHERE t.id = ANY ($1::uuid[]) AND coalesce(t.ended, 0) = 0 ORDER BY t.id FOR UPDATE SKIP LOCKED
     ), gone AS (
         DELETE FROM @schema@.timers t USING held h WHERE t.id = h.id RETURNING t.id, t.node IS NOT NULL AS claimed
     )
     SELECT g.id, g.claimed FROM gone g UNION ALL
-    SELECT t.id, NULL FROM unnest($1::uuid[]) AS d(id) JOIN @schema@.timers t ON t.id = d.id
-    WHERE coalesce(t.ended, 0) = 0 AND NOT EXISTS (SELECT FROM held h WHERE h.id = t.id)";
+    SELECT t.id, NULL FROM @schema@.timers t
+    WHERE t.id = ANY ($1::uuid[]) AND coalesce(t.ended, 0) = 0 AND NOT EXISTS (SELECT FROM held h WHERE h.id = t.id)";
 
 /// Whether the timer was claimed, and not moved; null: its row is locked.
 const MOVE: &str = "
     WITH held AS MATERIALIZED (
         SELECT t.id, d.due, t.node IS NOT NULL AS claimed
-        FROM unnest($1::uuid[], $2::bigint[]) AS d(id, due) JOIN @schema@.timers t ON t.id = d.id
-        WHERE coalesce(t.ended, 0) = 0 ORDER BY t.id FOR NO KEY UPDATE OF t SKIP LOCKED
+        FROM (SELECT d.*, 0::bigint AS none FROM unnest($1::uuid[], $2::bigint[]) AS d(id, due) OFFSET 0) d
+            JOIN @schema@.timers t ON t.id = d.id
+        WHERE coalesce(t.ended, 0) = d.none ORDER BY t.id FOR NO KEY UPDATE OF t SKIP LOCKED
     ), moved AS (
         UPDATE @schema@.timers t SET due = greatest(h.due, n.now), moved = true, nominal = h.due
         FROM (SELECT @schema@.server_now() AS now OFFSET 0) n CROSS JOIN held h WHERE t.id = h.id AND NOT h.claimed
-        RETURNING t.id, t.due, t.nominal, t.used >= coalesce(t.max_attempts, 2147483647) AS is_suspect
+        RETURNING t.id, t.due, t.nominal, @schema@.is_suspect(t.used, t.max_attempts, 2147483647) AS is_suspect
     )
     SELECT m.id, false, m.due, m.nominal, m.is_suspect FROM moved m UNION ALL
     SELECT h.id, true, 0, 0, false FROM held h WHERE h.claimed UNION ALL
-    SELECT t.id, NULL, 0, 0, false FROM unnest($1::uuid[]) AS d(id) JOIN @schema@.timers t ON t.id = d.id
-    WHERE coalesce(t.ended, 0) = 0 AND NOT EXISTS (SELECT FROM held h WHERE h.id = t.id)";
+    SELECT t.id, NULL, 0, 0, false FROM @schema@.timers t
+    WHERE t.id = ANY ($1::uuid[]) AND coalesce(t.ended, 0) = 0 AND NOT EXISTS (SELECT FROM held h WHERE h.id = t.id)";
 
 const REQUEUE: &str = "
     SELECT d.id, r.is_placed, r.other, r.due, r.nominal

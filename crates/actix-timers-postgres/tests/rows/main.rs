@@ -4,9 +4,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod contract;
+mod plans;
 mod rules;
 mod server;
 mod sql;
+mod throughput;
+mod wires;
 
 /// Defines tests that need a server.
 macro_rules! with_server {

@@ -1,0 +1,157 @@
+//! Each statement reads the rows that it concerns, whatever the table was when it was planned: empty, bloated, or pinned by an old
+//! snapshot. Read pages are counted, which shows any other plan.
+
+use actix_timers_durable::rows::{Record, first_id};
+use support::rows::put;
+
+use crate::rules::{Node, due_in, timer};
+use crate::server::{Session, new_schema};
+use crate::with_server;
+
+const GROUP: u64 = 64;
+/// The rows of others.
+const MANY: u64 = 20_000;
+
+/// A session that has planned the statements while the table was empty, as one of a node.
+struct Planner {
+    session: Session,
+    schema: String,
+}
+
+impl Planner {
+    fn new(schema: &str) -> Self {
+        let session = Session::open();
+        session.run(
+            "SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off;
+            SET plan_cache_mode = force_custom_plan; SET jit = off",
+        );
+        let planner = Self { session, schema: schema.to_owned() };
+        let s = schema;
+        planner.session.run(&format!(
+            "PREPARE claim (bigint, uuid[]) AS SELECT * FROM {s}.claim($1, $2, ARRAY['a' || chr(31) || 'Order'], '{{2}}', '{{3}}', false, false);
+            PREPARE remove (bigint, uuid[]) AS DELETE FROM {s}.timers t USING (SELECT d.*, $1 AS node FROM unnest($2) AS d(id) OFFSET 0) d
+                WHERE t.id = d.id AND t.node IS NOT DISTINCT FROM d.node;
+            PREPARE look (bigint, uuid, bigint, uuid, bigint) AS
+                SELECT * FROM {s}.look($1, ARRAY['a' || chr(31) || 'Order'], '{{2}}', '{{3}}', $2, $3, $4, $5, 64);
+            PREPARE claimed (bigint) AS SELECT * FROM {s}.claimed_by($1, 10000);
+            PREPARE cancel (uuid) AS SELECT {s}.cancel($1);
+            PREPARE find (text) AS SELECT t.id FROM {s}.timers t WHERE t.route = 'a' AND t.key = $1"
+        ));
+        planner
+    }
+
+    /// Runs a statement, and returns the pages that it has read.
+    fn pages(&self, call: &str) -> i64 {
+        let sql = format!("EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, TIMING OFF, SUMMARY OFF) EXECUTE {call}");
+        let lines: Vec<String> = self.session.query(&sql).iter().map(|row| row.get(0)).collect();
+        let buffers =
+            lines.iter().find(|line| line.trim_start().starts_with("Buffers:")).unwrap_or_else(|| panic!("{lines:?}"));
+        let number = |name: &str| -> i64 {
+            let found = buffers.split_whitespace().find_map(|part| part.strip_prefix(name));
+            found.map_or(0, |number| number.parse().unwrap())
+        };
+        number("hit=") + number("read=")
+    }
+
+    /// Runs all statements for timers, and returns the pages of each.
+    fn all(&self, node: &mut Node, timers: &[Record]) -> Vec<(&'static str, i64)> {
+        node.try_apply(&timers.iter().map(put).collect::<Vec<_>>());
+        let ids: Vec<_> = timers.iter().map(|timer| timer.id.to_string()).collect();
+        let (ids, id) = (format!("'{{{}}}'", ids.join(",")), node.store.node());
+        let first = timers.iter().map(|timer| timer.progress.due).min().unwrap();
+        let before = first_id(first);
+        let look = format!("look({id}, '{before}', {first}, '{before}', {})", due_in(120_000));
+        let mut pages = vec![("look", self.pages(&look))];
+        self.session.run(&format!(
+            "CREATE OR REPLACE FUNCTION {}.server_now() RETURNS bigint LANGUAGE sql VOLATILE AS 'SELECT {}'",
+            self.schema,
+            due_in(200_000)
+        ));
+        pages.push(("claim", self.pages(&format!("claim({id}, {ids})"))));
+        pages.push(("claimed", self.pages(&format!("claimed({id})"))));
+        pages.push(("remove", self.pages(&format!("remove({id}, {ids})"))));
+        self.session.run(&format!(
+            "CREATE OR REPLACE FUNCTION {}.server_now() RETURNS bigint LANGUAGE sql VOLATILE AS
+            'SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint'",
+            self.schema
+        ));
+        pages.push(("cancel", self.pages(&format!("cancel('{}')", timers[0].id))));
+        pages.push(("find", self.pages("find('no key')")));
+        assert_eq!(node.store_count(), 0, "all of them are removed");
+        pages
+    }
+}
+
+impl Node {
+    /// Returns the number of timers that the plans are about.
+    fn store_count(&mut self) -> u64 {
+        use actix_timers_durable::rows::{Part, Query, Reads};
+        let query = Query {
+            part: Part::Pending,
+            route: Some("a".into()),
+            key: None,
+            from: due_in(-60_000),
+            until: due_in(150_000),
+            after: None,
+            limit: 1000,
+        };
+        self.store.list(&query).unwrap().found.len() as u64
+    }
+}
+
+fn group(first: u64) -> Vec<Record> {
+    (0..GROUP).map(|number| timer(first + number, 100_000)).collect()
+}
+
+/// Checks that pages are read for the rows concerned only.
+fn check(state: &str, pages: &[(&'static str, i64)], beside: i64) {
+    println!("{state}: {pages:?}");
+    for (statement, read) in pages {
+        let most = match *statement {
+            // Index and row, a version of it, the visibility of the old one, the toast of none.
+            "claim" => 40 * GROUP.cast_signed(),
+            "remove" | "look" => 20 * GROUP.cast_signed(),
+            "claimed" => 20 * GROUP.cast_signed() + beside,
+            _ => 60,
+        };
+        assert!(*read <= most, "{state}: {statement} read {read} pages, not up to {most}");
+    }
+}
+
+with_server! {
+    fn statements_read_the_rows_concerned_whatever_the_table_has_become() {
+        let (schema, session) = (new_schema(), Session::open());
+        let mut node = Node::join(&schema);
+        session.run(&format!("ALTER TABLE {schema}.timers SET (autovacuum_enabled = off)"));
+        session.run(&format!("VACUUM (ANALYZE) {schema}.timers"));
+        let planner = Planner::new(&schema);
+        check("empty", &planner.all(&mut node, &group(1)), 0);
+        // Timers of others, due tomorrow; half of them moved there, some parked, some with keys.
+        session.run(&format!(
+            "INSERT INTO {schema}.timers (id, due, moved, nominal, route, message_type, payload, key, parked)
+            SELECT overlay({schema}.first_id({due} + i)::text PLACING lpad(to_hex(i), 12, '0') FROM 25)::uuid, {due} + i, i % 2 = 0, 0,
+                'a', 'Order', '', CASE WHEN i % 5 = 0 THEN i::text END, CASE WHEN i % 7 = 0 THEN 'x' END
+            FROM generate_series(1, {MANY}) AS i", due = due_in(86_400_000)
+        ));
+        check("grown", &planner.all(&mut node, &group(1000)), 0);
+        // Dead versions of timers that were due, which a snapshot pins.
+        let pinned = Session::open();
+        pinned.run("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class");
+        for round in 0..20 {
+            let timers: Vec<_> = (0..1000).map(|number| timer(10_000 + round * 1000 + number, -1000)).collect();
+            node.try_apply(&timers.iter().map(put).collect::<Vec<_>>());
+            let ids: Vec<_> = timers.iter().map(|timer| timer.id).collect();
+            let claimed = node.claim(&ids);
+            let ends = claimed.iter().map(|delivery| {
+                actix_timers_durable::rows::Op::End(*delivery, actix_timers_durable::rows::Next::Delete)
+            });
+            node.try_apply(&ends.collect::<Vec<_>>());
+        }
+        // The search for claims begins at the beginning, and so reads what is pinned.
+        check("pinned", &planner.all(&mut node, &group(2000)), 300_000);
+        pinned.run("COMMIT");
+        check("bloated", &planner.all(&mut node, &group(3000)), 300_000);
+        session.run(&format!("ANALYZE {schema}.timers"));
+        check("analyzed", &planner.all(&mut node, &group(4000)), 300_000);
+    }
+}
