@@ -20,6 +20,7 @@
 //! 6. [`DurableTimers`] (`timers`, configured by `builder`): the requests, with `request`, `options`, `key`,
 //!    `new_timer` (from a request to a record) and `schedule_future`; as `messages`, and from a `context`. `view`: the replies, `error`: the errors.
 //! 7. [`metrics`]: metrics of stores and deliveries.
+//! 8. `rows`: the stores that will take the place of `store` and `ledger`, not used by [`DurableTimers`] yet.
 //!
 //! Stores and ledger do not depend on actix and read no clock: wall-clock times are arguments.
 

@@ -19,6 +19,7 @@
 //! 6. [`metrics`]: the counters of the sessions, and the measurements of the keeper.
 //! 7. [`PostgresStore`] (`store`, with `ownership`): the trait, on the caller's thread. `placement`: shards of new timers.
 //!    `transaction`: timers in transactions of users.
+//! 8. `rows`: the store that will take its place, not used by durable timers yet. `columns`: columns of today's one as values.
 
 mod arrivals;
 mod boot_clock;

@@ -60,7 +60,8 @@ pub enum Op {
     /// Moves a timer that is not claimed to another due time. A repetition continues from there: `due` and `nominal` are
     /// set, `nominal` to the wish. A parked timer is moved, too, and stays parked.
     Move(DurableId, DueTime),
-    /// Makes a dead letter a pending timer again, due now, with its whole budget. `nominal`, `repetition` and `attempt` stay.
+    /// Makes a dead letter a pending timer again, due now, with its whole budget. `nominal`, `repetition` and `attempt` stay;
+    /// no further repetition follows, since its series has gone on, or has ended.
     Requeue(DurableId),
     /// Deletes a dead letter.
     Discard(DurableId),

@@ -43,7 +43,7 @@ pub(super) struct Slots {
     /// Changes whose rows are locked.
     pub(super) locked: Vec<usize>,
     pub(super) damaged: Vec<DurableId>,
-    /// What was paused for a claim.
+    /// The routes that were paused for a claim.
     pub(super) paused: Vec<String>,
     pub(super) names: Names,
 }

@@ -244,7 +244,7 @@ pub(super) async fn beat(session: &mut Session, running: &[Delivery]) -> Result<
     Ok(beat)
 }
 
-/// Begins another lease under another id: what the node had claimed is another's.
+/// Begins another lease under another id: the earlier claims of the node are another's.
 async fn rejoin(session: &mut Session, running: &[Delivery]) -> Result<Beat, StoreError> {
     enter(session).await.map_err(|failure| error_of(&failure))?;
     let mut beat = Box::pin(beat(session, &[])).await?;
@@ -272,7 +272,7 @@ fn observe(session: &mut Session, row: &Row, sent: Duration, received: Duration)
 }
 
 /// Releases the timers of nodes that left or died: their leases are over by the server's clock, and have not changed for a whole
-/// lease by this node's. What fails is repeated at the next beat.
+/// lease by this node's. A failed step is repeated at the next beat.
 async fn release(session: &mut Session, row: &Row, beat: &mut Beat) {
     let (own, now) = (session.node(), boot_clock::now());
     let (ids, states): (Vec<i64>, Vec<i32>) = (row.get(1), row.get(3));

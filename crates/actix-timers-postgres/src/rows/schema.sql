@@ -1,7 +1,7 @@
 -- The tables and functions of durable timers, version 1. `@schema@` stands for the quoted name of the schema.
 --
 -- Times are milliseconds since 1970 by the clock of this server. A timer is one row of `timers`; all that is decided about it is
--- in its row. Who wants to know what waits:
+-- in its row. The timers that wait, by route:
 --
 --     SELECT route, count(*), to_timestamp(min(due) / 1000.0) FROM timers WHERE node IS NULL AND ended IS NULL GROUP BY 1
 
@@ -99,7 +99,7 @@ CREATE FUNCTION @schema@.first_id(p_due bigint) RETURNS uuid LANGUAGE sql IMMUTA
 CREATE FUNCTION @schema@.first_due(p_id uuid) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE AS
     $$SELECT ('x' || left(replace(p_id::text, '-', ''), 12))::bit(48)::bigint$$;
 
--- What a hand writes into `due` is found by looks, too, and by the release of the node that has claimed the row.
+-- A due time that is written by hand is found by looks, too, and by the release of the node that has claimed the row.
 CREATE FUNCTION @schema@.keep_due() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     NEW.due := greatest(least(NEW.due, 70368744177663), @schema@.server_now());
@@ -127,9 +127,9 @@ CREATE FUNCTION @schema@.is_suspect(p_used int, p_own int, p_of_route int) RETUR
 CREATE FUNCTION @schema@.pause_settled() RETURNS void LANGUAGE sql AS
     'SELECT FROM (SELECT FROM @schema@.nodes n ORDER BY n.id FOR UPDATE) n LIMIT 0';
 
--- Claims those of the timers that are pending, due and served, and returns them; after these, with `node` null, pending ones that
--- are not due, and with `node` -1 those that are left because they are suspects, or are none. A row without an id, before all others,
--- names what is paused in `parked`: the node looks anew when that ends. `p_types` are route and type with the character 31 between, beside their newest versions and budgets.
+-- Claims the timers that are pending, due and served, and returns them; after these, with `node` null, pending ones that
+-- are not due, and with `node` -1 timers that are left because they are suspects, or are none. A row without an id, before all others,
+-- names the paused routes in `parked`: the node looks anew when that ends. `p_types` are route and type with the character 31 between, beside their newest versions and budgets.
 --
 -- The node's row is locked before and in a statement of its own: a claim after the release of the node finds that row gone.
 -- `coalesce` keeps the planner from all indexes but the primary key.
@@ -189,7 +189,7 @@ END
 $$;
 
 -- Returns pending timers after a position and due up to a time, in the order of due time and id: unmoved ones by the primary key,
--- moved ones by their index. `p_from` is the position for the former. A row without an id names what is paused.
+-- moved ones by their index. `p_from` is the position for the former. A row without an id names the paused routes.
 CREATE FUNCTION @schema@.look(
     p_node bigint, p_types text[], p_versions int[], p_budgets int[], p_from uuid, p_after_due bigint, p_after_id uuid,
     p_until bigint, p_limit bigint
@@ -245,7 +245,7 @@ END
 $$;
 
 -- Ends the sessions of a node, and of transactions that complete its timers, which hold a shared advisory lock with its number.
--- Returns whether all have ended. This session is not ended: a node may release what it was before.
+-- Returns whether all have ended. This session is not ended: a node may release its earlier self.
 CREATE FUNCTION @schema@.end_sessions(p_node bigint, p_wait_ms bigint) RETURNS boolean LANGUAGE sql AS $$
     SELECT coalesce(bool_and(pg_terminate_backend(f.pid, p_wait_ms)), true) FROM (
         SELECT a.pid FROM @schema@.nodes n
@@ -365,7 +365,7 @@ BEGIN
     INSERT INTO @schema@.timers AS t (id, due, moved, nominal, route, message_type, message_version, payload, codec, headers, key,
         attempt, max_attempts, retry, repetition, repeat)
     SELECT l.id, @schema@.server_now(), true, l.nominal, l.route, l.message_type, l.message_version, l.payload, l.codec, l.headers,
-        l.key, l.attempt, l.max_attempts, l.retry, l.repetition, l.repeat FROM (SELECT v_letter.*) l
+        l.key, l.attempt, l.max_attempts, l.retry, l.repetition, NULL FROM (SELECT v_letter.*) l
     ON CONFLICT DO NOTHING RETURNING true, NULL, t.due, t.nominal INTO is_placed, other, due, nominal;
     IF FOUND THEN
         DELETE FROM @schema@.dead_letters l WHERE l.id = p_id;

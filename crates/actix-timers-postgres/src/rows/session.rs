@@ -45,7 +45,7 @@ struct Process {
 pub(super) struct Shared {
     /// The id of the node, 0 before it joins.
     pub(super) node: AtomicI64,
-    /// What has been left out of looks and claims because it was paused: routes, and the character 30 for the node.
+    /// Routes that looks and claims have left out because they were paused; the character 30 stands for the node.
     paused: Mutex<HashSet<String>>,
 }
 
@@ -54,7 +54,7 @@ impl Shared {
         self.node.load(Ordering::Acquire)
     }
 
-    /// Notes what is paused, separated by the character 31.
+    /// Notes the paused routes, separated by the character 31.
     pub(super) fn paused(&self, names: &str) {
         self.lock().extend(names.split('\u{1f}').map(str::to_owned));
     }

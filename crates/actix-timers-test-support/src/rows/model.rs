@@ -172,6 +172,8 @@ impl Model {
         }
         record.progress.used = 0;
         record.progress.due = now;
+        // The series goes on without it.
+        record.repeat = None;
         let moved = Outcome::Moved(hint(&record, 0, u32::MAX));
         self.letters.remove(&id);
         self.rows.insert(id, Row { record, is_claimed: false, is_alone: false, parked: None });

@@ -17,11 +17,12 @@ const LETTER: &str = concat!(
     record_columns!(),
     ", ?5, ?6 FROM timers WHERE id = ?1 AND node = ?2 AND repetition = ?3 AND attempt = ?4"
 );
+/// The letter of a series makes no further repetition. Its sum was one of the columns with a repetition.
 const REQUEUE: &str = concat!(
     "INSERT INTO timers (",
     record_columns!(),
-    ", moved) SELECT id, ?2, nominal, repetition, attempt, 0, max_attempts, crc, route, message_type, message_version, key, \
-     codec, headers, retry, repeat, payload, ?3 FROM dead_letters WHERE id = ?1"
+    ", moved) SELECT id, ?2, nominal, repetition, attempt, 0, max_attempts, iif(repeat IS NULL, crc, NULL), route, message_type, message_version, key, \
+     codec, headers, retry, NULL, payload, ?3 FROM dead_letters WHERE id = ?1"
 );
 
 /// A statement on the row of a delivery, while it is as it was claimed.

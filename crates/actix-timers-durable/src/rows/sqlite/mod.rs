@@ -39,7 +39,7 @@ use queries::{Queries, Reader};
 /// A store of durable timers in a directory, for one process at a time, or in memory.
 ///
 /// The directory holds one database of SQLite, `timers.db`, that `sqlite3 -readonly` may look at while the service runs.
-/// What [`apply`](Store::apply) has answered is on disk.
+/// Changes that [`apply`](Store::apply) has answered are on disk.
 ///
 /// After a failed read or write of the files nothing is acknowledged or claimed until the next call has opened them anew.
 #[derive(Debug)]
