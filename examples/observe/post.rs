@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use actix::prelude::*;
 use actix_timers_durable::{
     Durable, DurableBuildError, DurableError, DurableFilter, DurableId, DurableMessage, DurableOptions, DurableTimers,
-    EmbeddedStore, HandlerError, RetryPolicy, RouteOptions, Schedule, TimerStore,
+    EmbeddedStore, HandlerError, RetryPolicy, RouteOptions, Schedule, Store,
 };
 use actix_web::rt::task::JoinHandle;
 use actix_web::rt::time::{interval, sleep};
@@ -115,7 +115,7 @@ impl Post {
     }
 }
 
-pub(crate) fn start(store: impl TimerStore) -> Result<DurableTimers, DurableBuildError> {
+pub(crate) fn start(store: impl Store) -> Result<DurableTimers, DurableBuildError> {
     let patient = RouteOptions::new().retry(RetryPolicy::default().initial_delay(Duration::from_secs(2)));
     DurableTimers::builder(store).name("post").route_with::<Letter>(ROUTE, Postman.start(), patient).start()
 }

@@ -226,10 +226,13 @@ fn is_hidden(attributes: &[Attribute]) -> bool {
     })
 }
 
-/// Returns the conditions of a module and its parents.
+/// Returns the conditions of a module and its parents. A hidden one hides the paths through it, and no item that is exported
+/// elsewhere.
 pub(crate) fn conditions_of(krate: &Crate, module: &[String]) -> Conditions {
     let parents = (1..=module.len()).filter_map(|at| krate.modules.get(&module[..at]));
-    parents.fold(BTreeSet::new(), |all, module| joined(&all, &module.attrs))
+    let mut all = parents.fold(BTreeSet::new(), |all, module| joined(&all, &module.attrs));
+    all.remove(HIDDEN);
+    all
 }
 
 /// Marks items that rustdoc hides: they are reachable, but no part of the API for applications.

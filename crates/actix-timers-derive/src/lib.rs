@@ -1,4 +1,7 @@
-//! The derive macro of [`actix-timers`](https://docs.rs/actix-timers), which re-exports it.
+//! The derive macros of [`actix-timers`](https://docs.rs/actix-timers) and
+//! [`actix-timers-durable`](https://docs.rs/actix-timers-durable), which re-export them.
+
+mod durable;
 
 use proc_macro::TokenStream;
 use proc_macro2::TokenStream as Tokens;
@@ -11,6 +14,12 @@ use syn::{Data, DeriveInput, Error, Fields, Ident, Member, parse_macro_input, pa
 pub fn derive_timer_key(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
     expand(input).unwrap_or_else(Error::into_compile_error).into()
+}
+
+/// Makes a type a message of durable timers; see `actix_timers_durable::DurableMessage`.
+#[proc_macro_derive(DurableMessage, attributes(durable))]
+pub fn derive_durable_message(input: TokenStream) -> TokenStream {
+    durable::expand(parse_macro_input!(input as DeriveInput)).unwrap_or_else(Error::into_compile_error).into()
 }
 
 /// Returns the conversions of the type, owned and borrowed, into a key.

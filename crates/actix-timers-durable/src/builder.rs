@@ -7,20 +7,20 @@ use actix::{Actor, Recipient};
 use actix_timers::integration::{InternalTimers, builder_on_clock_of};
 use actix_timers::{BuildError, Clock, TimerActor, TimerActorBuilder, Timers};
 
-use super::committer::{Committer, CommitterClock};
-use super::dispatcher::{Begin, DurableTimerActor};
+use super::committer::{Committer, CommitterClock, Listener, Reading, Setup};
+use super::deliveries::{Begin, DeliveryConfig, DurableTimerActor, Reported};
 use super::due_time::DueTime;
 use super::envelope::Durable;
 use super::error::DurableBuildError;
-use super::horizon::WheelHorizon;
-use super::ledger::{LedgerConfig, Ledgers, Reading};
 use super::message::DurableMessage;
 use super::payload_codec::{Codec, PayloadCodec};
 use super::reply::note_panics;
+use super::route::Route;
 use super::routes::{Role, RouteOptions, Routes};
-use super::store::TimerStore;
+use super::store::Store;
 use super::store_wall::StoreWall;
 use super::timers::DurableTimers;
+use super::trace;
 
 /// A builder of durable timers; see [`DurableTimers::builder`].
 ///
@@ -53,13 +53,15 @@ use super::timers::DurableTimers;
 /// ```
 #[must_use = "a builder does nothing until `start`"]
 pub struct DurableTimersBuilder {
-    store: Box<dyn TimerStore>,
+    store: Box<dyn Store>,
     name: String,
     clock: ClockOf,
     routes: Result<Routes, DurableBuildError>,
     codec: Codec,
     only_schedules: bool,
-    config: LedgerConfig,
+    /// The maximum number of changes in one commit.
+    group: usize,
+    config: DeliveryConfig,
 }
 
 /// The clock of the internal timers.
@@ -74,7 +76,7 @@ enum ClockOf {
 
 impl DurableTimers {
     /// Returns a builder of durable timers that are kept in `store`.
-    pub fn builder(store: impl TimerStore) -> DurableTimersBuilder {
+    pub fn builder(store: impl Store) -> DurableTimersBuilder {
         DurableTimersBuilder {
             store: Box::new(store),
             name: "durable".to_owned(),
@@ -82,7 +84,8 @@ impl DurableTimers {
             routes: Ok(Routes::default()),
             codec: Codec::default(),
             only_schedules: false,
-            config: LedgerConfig::default(),
+            group: 4096,
+            config: DeliveryConfig::default(),
         }
     }
 }
@@ -100,14 +103,18 @@ impl DurableTimersBuilder {
     /// Unlike targets of volatile timers, the recipient is held strongly: its actor lives as long as the durable timers
     /// run. If it stops nevertheless, its messages wait without using up attempts until the route is
     /// [connected](DurableTimers::connect) to another recipient.
-    pub fn route<M: DurableMessage>(self, name: &str, recipient: impl Into<Recipient<Durable<M>>>) -> Self {
+    pub fn route<M: DurableMessage>(
+        self,
+        name: impl Into<Route<M>>,
+        recipient: impl Into<Recipient<Durable<M>>>,
+    ) -> Self {
         self.route_with(name, recipient, RouteOptions::new())
     }
 
     /// Registers a route with options.
     pub fn route_with<M: DurableMessage>(
         self,
-        name: &str,
+        name: impl Into<Route<M>>,
         recipient: impl Into<Recipient<Durable<M>>>,
         options: RouteOptions,
     ) -> Self {
@@ -116,27 +123,18 @@ impl DurableTimersBuilder {
 
     /// Registers a route whose recipient is [connected](DurableTimers::connect) later, for an actor that is created
     /// with a handle to the durable timers. Timers can be scheduled; due messages wait.
-    pub fn open_route<M: DurableMessage>(self, name: &str) -> Self {
+    pub fn open_route<M: DurableMessage>(self, name: impl Into<Route<M>>) -> Self {
         self.open_route_with::<M>(name, RouteOptions::new())
     }
 
     /// Registers a route with options, whose recipient is [connected](DurableTimers::connect) later.
-    pub fn open_route_with<M: DurableMessage>(self, name: &str, options: RouteOptions) -> Self {
+    pub fn open_route_with<M: DurableMessage>(self, name: impl Into<Route<M>>, options: RouteOptions) -> Self {
         self.register::<M>(name, options, Role::Delivers(None))
     }
 
     /// Declares a route that other nodes of a shared store deliver, so that timers can be scheduled on it here.
-    ///
-    /// Name its [pool](RouteOptions::pool), if it has one, with [`declare_with`](Self::declare_with). Nodes that deliver
-    /// different routes should serve different pools: in a common one the shards gather on the nodes that know all
-    /// routes in use.
-    pub fn declare<M: DurableMessage>(self, name: &str) -> Self {
-        self.declare_with::<M>(name, RouteOptions::new())
-    }
-
-    /// Declares a route with options; only its [pool](RouteOptions::pool) matters here.
-    pub fn declare_with<M: DurableMessage>(self, name: &str, options: RouteOptions) -> Self {
-        self.register::<M>(name, options, Role::Declares)
+    pub fn declare<M: DurableMessage>(self, name: impl Into<Route<M>>) -> Self {
+        self.register::<M>(name, RouteOptions::new(), Role::Declares)
     }
 
     /// Delivers nothing: this node only schedules, cancels, moves and lists timers in a shared store. Its routes are
@@ -146,10 +144,10 @@ impl DurableTimersBuilder {
         self
     }
 
-    fn register<M: DurableMessage>(mut self, name: &str, options: RouteOptions, role: Role<M>) -> Self {
+    fn register<M: DurableMessage>(mut self, name: impl Into<Route<M>>, options: RouteOptions, role: Role<M>) -> Self {
         // `start` returns the first error.
         if let Ok(routes) = &mut self.routes
-            && let Err(error) = routes.register(name, options, role)
+            && let Err(error) = routes.register(&name.into(), options, role)
         {
             self.routes = Err(error);
         }
@@ -224,29 +222,22 @@ impl DurableTimersBuilder {
         self
     }
 
-    /// Sets how far ahead timers are loaded into memory, default one minute. Later ones are in the store only.
+    /// Sets how far ahead timers are looked for, default ten seconds; in a store that nodes share at most one second.
     pub const fn horizon(mut self, horizon: Duration) -> Self {
         self.config.horizon = horizon;
         self
     }
 
-    /// Limits the number of timers in memory, regardless of the number due within the [horizon](Self::horizon). Default
-    /// 262 144.
+    /// Limits the number of timers that memory knows before they are due, regardless of the number due within the
+    /// [horizon](Self::horizon). Default 65 536, of some hundred bytes each, without their messages.
     pub const fn loaded(mut self, timers: usize) -> Self {
         self.config.loaded = timers;
         self
     }
 
-    /// Limits the bytes of messages in memory, besides those being delivered, default 256 MiB. A single larger message
-    /// is loaded nevertheless.
-    pub const fn loaded_bytes(mut self, bytes: usize) -> Self {
-        self.config.loaded_bytes = bytes;
-        self
-    }
-
     /// Limits the number of requests that share one commit, default 4096.
     pub const fn group(mut self, requests: usize) -> Self {
-        self.config.group = requests;
+        self.group = requests;
         self
     }
 
@@ -273,13 +264,13 @@ impl DurableTimersBuilder {
     pub fn start(self) -> Result<DurableTimers, DurableBuildError> {
         actix::Arbiter::try_current().ok_or(BuildError::NoSystem)?;
         note_panics();
-        let Self { store, name, clock, routes, codec, only_schedules, config } = self;
+        let Self { mut store, name, clock, routes, codec, only_schedules, group, config } = self;
         let mut routes = routes?;
         routes.set_codec(codec);
         if only_schedules {
             routes.only_declare();
         }
-        if store.poll_interval().is_none() && routes.are_declared(only_schedules) {
+        if store.intervals().is_none() && routes.are_declared(only_schedules) {
             return Err(DurableBuildError::NotShared);
         }
         let routes = Arc::new(routes);
@@ -289,9 +280,7 @@ impl DurableTimersBuilder {
         if config.keep_dead_letters.is_some_and(|time| time.is_zero()) {
             return Err(DurableBuildError::Zero("keep_dead_letters"));
         }
-        for (value, setting) in
-            [(config.loaded, "loaded"), (config.loaded_bytes, "loaded_bytes"), (config.group, "group")]
-        {
+        for (value, setting) in [(config.loaded, "loaded"), (group, "group")] {
             if value == 0 {
                 return Err(DurableBuildError::Zero(setting));
             }
@@ -310,26 +299,29 @@ impl DurableTimersBuilder {
         };
         let timers = InternalTimers::start(builder)?;
         let committer_cell = Arc::new(OnceLock::new());
-        let actor = DurableTimerActor::new(Arc::clone(&routes), timers.clone(), Arc::clone(&committer_cell)).start();
-        let known = Arc::clone(&routes);
-        let policy_of = Arc::new(move |route: &str, message_type: &str| {
-            known.delivered(route, message_type).map(|route| route.options.retry)
-        });
-        let horizon = WheelHorizon::new(timers.clone(), &actor);
-        let placement = store.placement();
-        let ledgers = Ledgers::open(store, routes.node(&name), config, policy_of, move || horizon.another())
-            .map_err(|error| DurableBuildError::Store(Arc::new(error)))?;
+        let actor = DurableTimerActor::new(
+            Arc::clone(&routes),
+            config,
+            store.intervals(),
+            store.lease(),
+            timers.clone(),
+            Arc::clone(&committer_cell),
+        )
+        .start();
         let time = Arc::clone(timers.clock());
-        let reading: CommitterClock =
+        let clock: CommitterClock =
             Arc::new(move || Reading { wall: DueTime::reached_at(time.wall()), time: time.now() });
-        let committer = if timers.clock().wall_is_steady() {
-            Committer::inline(ledgers, reading, &name)
-        } else {
-            Committer::start_thread(ledgers, reading, &name)?
-        };
+        let beat =
+            store.join(&routes.node(&name), clock().wall).map_err(|error| DurableBuildError::Store(Arc::new(error)))?;
+        trace::joined(beat.released, beat.blamed.len());
+        let (work, to) = (timers.clone(), actor.clone());
+        let listener: Listener = Arc::new(move |report| to.do_send(Reported(report, work.begin_work())));
+        let setup = Setup { store, routes: Arc::clone(&routes), group, clock, listener, name };
+        let committer =
+            if timers.clock().wall_is_steady() { Committer::inline(setup) } else { Committer::start_thread(setup)? };
         let _ = committer_cell.set(committer.clone());
-        let durable = DurableTimers::new(committer, routes, placement, timers, actor.clone());
-        actor.do_send(Begin(durable.clone()));
+        let durable = DurableTimers::new(committer, routes, timers, actor.clone());
+        actor.do_send(Begin(durable.clone(), beat));
         Ok(durable)
     }
 }

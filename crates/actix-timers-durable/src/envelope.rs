@@ -10,7 +10,7 @@ use super::due_time::DueTime;
 use super::headers::Headers;
 use super::id::DurableId;
 use super::message::DurableMessage;
-use super::record::RecordState;
+use super::store::Delivery;
 
 /// A message of a durable timer, as its handler receives it.
 ///
@@ -67,13 +67,13 @@ pub struct Durable<M> {
     pub headers: Headers,
     /// The message.
     pub message: M,
-    pub(super) delivery: Delivery,
+    pub(super) extender: Extender,
 }
 
 /// One delivery, and the way to extend its time-out.
 #[derive(Clone)]
-pub(super) struct Delivery {
-    pub(super) progress: RecordState,
+pub(super) struct Extender {
+    pub(super) delivery: Delivery,
     pub(super) extensions: Arc<Recipient<Extend>>,
 }
 
@@ -81,24 +81,21 @@ pub(super) struct Delivery {
 #[derive(Debug, Clone, Copy, Message)]
 #[rtype(result = "bool")]
 pub(super) struct Extend {
-    pub(super) id: DurableId,
-    /// The state of the delivered record.
-    pub(super) progress: RecordState,
-    /// The time from now, at least.
+    pub(super) delivery: Delivery,
     pub(super) by: Duration,
 }
 
-impl PartialEq for Delivery {
+impl PartialEq for Extender {
     fn eq(&self, other: &Self) -> bool {
-        self.progress == other.progress
+        self.delivery == other.delivery
     }
 }
 
-impl Eq for Delivery {}
+impl Eq for Extender {}
 
-impl fmt::Debug for Delivery {
+impl fmt::Debug for Extender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Delivery").finish_non_exhaustive()
+        f.debug_struct("Extender").finish_non_exhaustive()
     }
 }
 
@@ -144,9 +141,8 @@ impl<M> Durable<M> {
     /// }
     /// ```
     pub fn extend(&self, by: Duration) -> impl Future<Output = bool> + Send + use<M> {
-        let Delivery { progress, extensions } = self.delivery.clone();
-        let id = self.id;
-        async move { extensions.send(Extend { id, progress, by }).await.unwrap_or(false) }
+        let Extender { delivery, extensions } = self.extender.clone();
+        async move { extensions.send(Extend { delivery, by }).await.unwrap_or(false) }
     }
 }
 

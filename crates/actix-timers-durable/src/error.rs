@@ -25,14 +25,6 @@ pub enum DurableError {
     /// No route can have this name.
     #[error("{0:?} cannot name a route: a name has 1 to 255 bytes and no control characters")]
     RouteName(String),
-    /// The store has no shards for the pool.
-    #[error(
-        "no node has joined the pool {pool:?}: start one that delivers a route of it, or name another pool with `Schedule::pool`"
-    )]
-    UnknownPool {
-        /// The name of the pool.
-        pool: String,
-    },
     /// The route is not registered for this message type.
     #[error(
         "the route {route:?} takes no messages of type {message_type:?}: register it for them, too, with `DurableTimersBuilder::route`"

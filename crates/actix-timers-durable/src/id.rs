@@ -1,8 +1,10 @@
-//! Ids of durable timers: unguessable UUIDs that contain the location of the record.
+//! Ids of durable timers: unguessable UUIDs that begin with the first due time.
 //!
-//! An id is an RFC 9562 UUID of version 8, with 122 bits of its own: 12 for the shard, 46 for the first due time, and
-//! 64 random ones. So the record of a timer that was never moved is found without a second index.
+//! An id is an RFC 9562 UUID of version 8: 48 bits of milliseconds, the version, 10 bits of a counter that orders the timers
+//! of one process due together, and 64 random bits around the variant. So the primary key of the rows is the index of due
+//! times.
 
+use std::cell::Cell;
 use std::fmt;
 use std::str::FromStr;
 
@@ -19,7 +21,7 @@ use super::due_time::DueTime;
 /// ```
 /// use actix_timers_durable::{DueTime, DurableId};
 ///
-/// let id = DurableId::new(0, DueTime::from_millis(1_700_000_000_000)?);
+/// let id = DurableId::new(DueTime::from_millis(1_700_000_000_000)?);
 /// assert_eq!(id.to_string().parse::<DurableId>()?, id);
 /// assert_eq!(id.first_due().as_millis(), 1_700_000_000_000);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -43,44 +45,36 @@ const VERSION_8: u64 = 8 << 12;
 const VARIANT: u64 = 0b10 << 62;
 const LOW: u64 = u64::MAX >> 2;
 
+const COUNTER: u64 = (1 << 10) - 1;
+
 impl DurableId {
-    /// Width of the shard in bits.
-    const SHARD_BITS: u32 = 12;
-    /// The largest shard.
-    pub const MAX_SHARD: u16 = (1 << Self::SHARD_BITS) - 1;
-
-    /// Creates an id for a timer that is due at `due`. Shards above [`MAX_SHARD`](Self::MAX_SHARD) wrap around.
-    pub fn new(shard: u16, due: DueTime) -> Self {
-        Self::from_parts(shard, due, unguessable())
+    /// Creates an id for a timer that is first due at `due`.
+    ///
+    /// Of the ids that one thread creates for the same millisecond each is larger than the previous ones, up to 1024 of
+    /// them.
+    pub fn new(due: DueTime) -> Self {
+        Self::from_parts(due, next_count(due), unguessable())
     }
 
-    /// Creates an id from its parts.
-    pub fn from_parts(shard: u16, due: DueTime, random: u64) -> Self {
-        let position = u64::from(shard & Self::MAX_SHARD) << DueTime::BITS | due.as_millis();
-        let high = position << 2 | random >> 62;
-        Self(Uuid::from_u64_pair((high >> 12) << 16 | VERSION_8 | high & 0xFFF, VARIANT | random & LOW))
-    }
-
-    /// Returns the shard of the timer.
-    pub fn shard(self) -> u16 {
-        (self.high() >> (2 + DueTime::BITS)) as u16
+    /// Creates an id from its parts; of `counter` the lower 10 bits.
+    pub fn from_parts(due: DueTime, counter: u64, random: u64) -> Self {
+        let high = due.as_millis() << 16 | VERSION_8 | (counter & COUNTER) << 2 | random >> 62;
+        Self(Uuid::from_u64_pair(high, VARIANT | random & LOW))
     }
 
     /// Returns the due time at scheduling. A timer that repeats, was retried or moved is due at another time.
     pub fn first_due(self) -> DueTime {
-        let millis = self.high() >> 2 & DueTime::MAX.as_millis();
-        DueTime::from_millis(millis).unwrap_or(DueTime::MAX)
+        DueTime::from_millis(self.0.as_u64_pair().0 >> 16).unwrap_or(DueTime::MAX)
     }
 
     /// Returns the random bits.
     pub fn random(self) -> u64 {
-        self.high() << 62 | self.0.as_u64_pair().1 & LOW
+        let (high, low) = self.0.as_u64_pair();
+        high << 62 | low & LOW
     }
 
-    /// Returns the id that a UUID of this version is.
-    pub(crate) const fn of_uuid(uuid: Uuid) -> Self {
-        Self(uuid)
-    }
+    /// The last id in order.
+    pub(crate) const MAX: Self = Self(Uuid::max());
 
     /// Returns the id as a UUID.
     pub const fn as_uuid(&self) -> &Uuid {
@@ -95,12 +89,24 @@ impl DurableId {
         let is_ours = uuid.get_version_num() == 8 && uuid.get_variant() == uuid::Variant::RFC4122;
         if is_ours { Ok(Self(uuid)) } else { Err(ParseDurableIdError::OtherVersion(uuid)) }
     }
+}
 
-    /// Returns the 60 bits of the first half without the version.
-    fn high(self) -> u64 {
-        let high = self.0.as_u64_pair().0;
-        (high >> 16) << 12 | high & 0xFFF
+/// Returns the number of ids that this thread has created for this millisecond. Of rare milliseconds it is forgotten.
+fn next_count(due: DueTime) -> u64 {
+    thread_local! {
+        /// The last of the milliseconds that share a place, with its count.
+        static COUNTS: [Cell<(u64, u64)>; 256] = const { [const { Cell::new((0, 0)) }; 256] };
     }
+    let millis = due.as_millis();
+    let count = COUNTS.try_with(|counts| {
+        let place = &counts[(millis % 256) as usize];
+        let (last, count) = place.get();
+        let count = if last == millis { count + 1 } else { 0 };
+        place.set((millis, count));
+        count
+    });
+    // At the end of the thread any order will do.
+    count.unwrap_or(0)
 }
 
 impl fmt::Display for DurableId {
@@ -159,12 +165,12 @@ mod tests {
 
     #[test]
     fn an_id_is_a_valid_uuid_and_carries_its_parts() {
-        for shard in [0, 1, 63, DurableId::MAX_SHARD] {
-            for millis in [0, 1, 1_700_000_000_123, DueTime::MAX.as_millis()] {
+        for millis in [0, 1, 1_700_000_000_123, DueTime::MAX.as_millis()] {
+            for counter in [0, 1, COUNTER, COUNTER + 1, u64::MAX] {
                 for random in [0, 1, LOW, 1 << 62, u64::MAX] {
                     let due = DueTime::from_millis(millis).unwrap();
-                    let id = DurableId::from_parts(shard, due, random);
-                    assert_eq!((id.shard(), id.first_due(), id.random()), (shard, due, random));
+                    let id = DurableId::from_parts(due, counter, random);
+                    assert_eq!((id.first_due(), id.random()), (due, random));
                     assert_eq!(id.as_uuid().get_version_num(), 8);
                     assert_eq!(id.as_uuid().get_variant(), uuid::Variant::RFC4122);
                     assert_eq!(id.to_string().parse(), Ok(id));
@@ -174,8 +180,16 @@ mod tests {
     }
 
     #[test]
+    fn ids_are_in_the_order_of_due_times_and_then_of_the_counter() {
+        let at = |millis| DueTime::from_millis(millis).unwrap();
+        let ids = [(0, 0, u64::MAX), (0, 1, 0), (0, COUNTER, 9), (1, 0, 0), (1, 0, 1), (1 << 40, 5, 0)];
+        let ids = ids.map(|(due, counter, random)| DurableId::from_parts(at(due), counter, random));
+        assert!(ids.is_sorted() && ids[5] < DurableId::MAX);
+    }
+
+    #[test]
     fn ids_do_not_repeat_on_one_thread_or_several() {
-        let make = || (0..50_000).map(|_| DurableId::new(0, DueTime::MIN)).collect::<Vec<_>>();
+        let make = || (0..50_000).map(|_| DurableId::new(DueTime::MIN)).collect::<Vec<_>>();
         let elsewhere = std::thread::spawn(make).join().unwrap();
         let all: HashSet<_> = make().into_iter().chain(elsewhere).collect();
         assert_eq!(all.len(), 100_000);

@@ -9,37 +9,35 @@
 //!
 //! In reading order:
 //!
-//! 1. [`DueTime`] (`due_time`), [`DurableId`] (`id`), [`Headers`] (`headers`) and [`Record`] (`record`): the data of a
-//!    timer.
-//! 2. [`TimerStore`] (`store`): the narrow trait in front of the records, and the changes it commits.
-//! 3. `ledger`: makes all decisions; `committer`: runs it and accepts requests from any thread.
-//! 4. [`DurableMessage`] (`message`), [`PayloadCodec`] (`payload_codec`), [`Durable`] (`envelope`), `routes`: from a
-//!    record to a message for a live actor; `reply`: its handler's result.
-//! 5. `horizon`: the near future in the wheel; `dispatcher`, `route_queues`: from a due record to the end of its
-//!    handler.
-//! 6. [`DurableTimers`] (`timers`, configured by `builder`): the requests, with `request`, `options`, `key`,
-//!    `new_timer` (from a request to a record) and `schedule_future`; as `messages`, and from a `context`. `view`: the replies, `error`: the errors.
-//! 7. [`metrics`]: metrics of stores and deliveries.
-//! 8. `rows`: the stores that will take the place of `store` and `ledger`, not used by [`DurableTimers`] yet.
+//! 1. [`store`]: a row for each timer, which decides about it, and the narrow trait [`Store`] in front of the rows. Its
+//!    data: [`DueTime`] (`due_time`), [`DurableId`] (`id`), [`Headers`] (`headers`), [`RetryPolicy`] (`record`).
+//! 2. [`DurableTimers`] (`timers`, configured by `builder`): the requests, with `request`, `options`, `new_timer` (from a
+//!    request to a row) and `schedule_future`; as `messages`, and from a `context`. `view`: the replies, `error`: the
+//!    errors.
+//! 3. `committer`: the thread of the store, which takes requests from any thread, many in one commit.
+//! 4. `hints`: the timers that will be due soon; `deliveries`: from a hint to the end of a handler; `ends`: the row after
+//!    it, with `calendar`.
+//! 5. [`DurableMessage`] (`message`), [`PayloadCodec`] (`payload_codec`), [`Durable`] (`envelope`), `routes`: from a row to a
+//!    message for a live actor; `reply`: its handler's result.
+//! 6. [`metrics`]: metrics of stores and deliveries; `trace`: events.
 //!
-//! Stores and ledger do not depend on actix and read no clock: wall-clock times are arguments.
+//! Stores do not depend on actix, and those for one process read no clock: wall-clock times are arguments.
 
 mod builder;
 mod calendar;
 mod committer;
 mod contain;
 mod context;
-mod dispatcher;
+mod deliveries;
 mod due_time;
+mod ends;
 mod envelope;
 mod error;
 #[cfg(doc)]
 pub mod guide;
 mod headers;
-mod horizon;
+mod hints;
 mod id;
-mod key;
-mod ledger;
 mod message;
 mod messages;
 pub mod metrics;
@@ -49,10 +47,8 @@ mod payload_codec;
 mod record;
 mod reply;
 mod request;
-mod route_queues;
+mod route;
 mod routes;
-#[doc(hidden)]
-pub mod rows;
 mod schedule_future;
 mod shown;
 #[cfg(all(test, actix_timers_simulation))]
@@ -70,6 +66,7 @@ mod simulated {
         );
     }
 }
+#[doc(hidden)]
 pub mod store;
 mod store_wall;
 mod sync;
@@ -77,9 +74,11 @@ mod timers;
 mod trace;
 mod view;
 
+#[cfg(feature = "derive")]
+pub use actix_timers_derive::DurableMessage;
 pub use builder::DurableTimersBuilder;
 pub use context::DurableContext;
-pub use dispatcher::DurableTimerActor;
+pub use deliveries::DurableTimerActor;
 pub use due_time::{DueTime, OutOfRange};
 pub use envelope::{Durable, HandlerError};
 pub use error::{DurableBuildError, DurableError, ScheduleError};
@@ -89,10 +88,13 @@ pub use message::{DecodeError, DurableMessage, EncodeError};
 pub use messages::{CancelDurable, GetDurable, ListDurable};
 pub use options::DurableOptions;
 pub use payload_codec::PayloadCodec;
-pub use record::{Missed, Record, RecordState, RepeatMode, RetryPolicy, StoredRepeat};
+pub use record::{Missed, RecordState, RepeatMode, RetryPolicy, StoredRepeat};
 pub use request::Schedule;
+pub use route::Route;
 pub use routes::RouteOptions;
 pub use schedule_future::{ScheduleFuture, Scheduled};
-pub use store::{EmbeddedStore, MemoryStore, StoreError, TimerStore};
+#[doc(hidden)]
+pub use store::Store;
+pub use store::{CommitGate, Distrust, EmbeddedStore, FsyncOutcome, MemoryDisk, MemoryStore, StoreError};
 pub use timers::DurableTimers;
 pub use view::{Cursor, DurableFilter, DurableInfo, DurablePage, DurableState};

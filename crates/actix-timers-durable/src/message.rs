@@ -37,6 +37,26 @@ use serde::de::DeserializeOwned;
 /// assert!(matches!(Remind::decode(3, b"{}"), Err(DecodeError::NewerVersion { found: 3, known: 2, .. })));
 /// # Ok::<(), DecodeError>(())
 /// ```
+///
+/// The derive macro writes the constants, for the default encoding:
+///
+#[cfg_attr(feature = "derive", doc = "```")]
+#[cfg_attr(not(feature = "derive"), doc = "```ignore")]
+/// use actix_timers_durable::DurableMessage;
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Serialize, Deserialize, DurableMessage)]
+/// #[durable("order_paid", version = 2, alias = "paid")]
+/// struct OrderPaid {
+///     order: u64,
+///     #[serde(default)]
+///     currency: Option<String>,
+/// }
+///
+/// assert_eq!((OrderPaid::NAME, OrderPaid::VERSION, OrderPaid::ALIASES), ("order_paid", 2, &["paid"][..]));
+/// assert_eq!(OrderPaid::decode(1, br#"{"order":7}"#)?.currency, None);
+/// # Ok::<(), actix_timers_durable::DecodeError>(())
+/// ```
 pub trait DurableMessage: Serialize + DeserializeOwned + Send + 'static {
     /// The name of the type in the store. It must stay the same when the type is renamed or moved, and no two types of
     /// one route may share it.
@@ -44,6 +64,9 @@ pub trait DurableMessage: Serialize + DeserializeOwned + Send + 'static {
 
     /// The version of the encoding. Messages of later versions are kept until a build knows them.
     const VERSION: u32 = 1;
+
+    /// Former names of the type, whose messages it decodes, too.
+    const ALIASES: &'static [&'static str] = &[];
 
     /// Encodes the message.
     ///

@@ -3,7 +3,7 @@
 use actix::{Context, Handler, Message, ResponseFuture};
 use actix_timers::CancelOutcome;
 
-use super::dispatcher::DurableTimerActor;
+use super::deliveries::DurableTimerActor;
 use super::error::{DurableError, ScheduleError};
 use super::id::DurableId;
 use super::message::DurableMessage;
@@ -38,7 +38,7 @@ impl<M: DurableMessage> Handler<Schedule<M>> for DurableTimerActor {
 /// # System::new().block_on(async {
 /// let timers = DurableTimers::builder(MemoryStore::new()).start()?;
 /// let office: Recipient<CancelDurable> = timers.addr().clone().recipient();
-/// let unknown = DurableId::new(0, DueTime::MIN);
+/// let unknown = DurableId::new(DueTime::MIN);
 /// assert_eq!(office.send(CancelDurable(unknown)).await??, CancelOutcome::NotFound);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # }).unwrap();

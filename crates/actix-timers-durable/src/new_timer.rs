@@ -2,48 +2,45 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use actix_timers::Clock;
 
 use super::contain::contain;
-use super::due_time::DueTime;
 use super::error::{DurableError, ScheduleError};
 use super::headers::Headers;
 use super::id::DurableId;
-use super::key;
 use super::message::{DurableMessage, EncodeError};
 use super::options::DurableOptions;
 use super::payload_codec::{Codec, PayloadCodec};
-use super::record::{Record, RecordState};
 use super::request::Schedule;
-use super::store::{self, OnKey, StoreClock};
+use super::routes::is_route_name;
+use super::store::{NewTimer, Progress, Record};
+use super::store::{OnKey, StoreClock};
 use super::store_wall::StoreWall;
 
-/// The route and the shard of a new timer.
+/// The route and the message type of a new timer.
 pub(super) struct Destination {
     pub(super) route: Arc<str>,
     pub(super) message_type: Arc<str>,
-    pub(super) shard: u16,
 }
 
 impl<M: DurableMessage> Schedule<M> {
-    /// Creates the record of the request, with the action for its key. The sequence number is 0.
-    pub(super) fn record(
+    /// Creates the row of the request, with the action for its key.
+    pub(super) fn new_timer(
         &self,
         clock: &dyn Clock,
         codec: &Codec,
         destination: impl FnOnce() -> Result<Destination, DurableError>,
-    ) -> Result<(Record, OnKey), DurableError> {
+    ) -> Result<NewTimer, DurableError> {
         let Self { when, options, message, .. } = self;
         let (due, repeat) = when.resolve(clock)?;
-        let Destination { route, message_type, shard } = destination()?;
+        let Destination { route, message_type } = destination()?;
         let (key, on_key) = match &options.key {
             None => (None, OnKey::KeepExisting),
             Some((key, _)) if key.len() > DurableOptions::MAX_KEY_LEN => {
                 return Err(DurableError::KeyTooLong { size: key.len() });
             }
-            Some((key, on_key)) => (Some(key::kept(&route, key).into()), *on_key),
+            Some((key, on_key)) => (Some(key.as_str().into()), *on_key),
         };
         let headers = Headers::of(options.headers.iter().map(|(name, value)| (name, value)))?;
         // User code, which may run in the actor of the durable timers.
@@ -53,20 +50,20 @@ impl<M: DurableMessage> Schedule<M> {
         let (payload_codec, payload) =
             encoded.map_err(|error| DurableError::Encode { message_type: M::NAME, error })?;
         let record = Record {
-            id: DurableId::new(shard, due),
-            progress: RecordState::first(due),
-            sequence: 0,
+            id: DurableId::new(due),
+            progress: Progress::first(due),
             route,
             message_type,
             message_version: M::VERSION,
             key,
             repeat,
+            max_attempts: options.retry.map(|retry| retry.attempts),
             retry: options.retry,
             headers,
             payload_codec,
             payload: payload.into(),
         };
-        Ok((record, on_key))
+        Ok(NewTimer { record: Arc::new(record), on_key })
     }
 
     /// Returns the message in an error.
@@ -75,14 +72,7 @@ impl<M: DurableMessage> Schedule<M> {
     }
 }
 
-/// A number larger than all earlier ones, also if the clock goes back; across processes only if it does not.
-pub(super) const fn next_sequence(last: u64, wall: DueTime) -> u64 {
-    let of_now = wall.as_millis() << (u64::BITS - DueTime::BITS);
-    let next = last.saturating_add(1);
-    if next > of_now { next } else { of_now }
-}
-
-/// Makes the records of requests for a shared store that schedules in transactions of its users, without durable
+/// Makes the rows of requests for a shared store that schedules in transactions of its users, without durable
 /// timers: the same records as [`DurableTimers::schedule`](crate::DurableTimers::schedule).
 ///
 /// ```
@@ -94,21 +84,20 @@ pub(super) const fn next_sequence(last: u64, wall: DueTime) -> u64 {
 /// # impl DurableMessage for Remind { const NAME: &'static str = "remind"; }
 ///
 /// let builder = RecordBuilder::new(StoreClock::default());
-/// let (record, _) = builder.record(&Schedule::after("reminders", Duration::from_secs(3600), Remind(7)), 5)?;
-/// assert_eq!((&*record.route, record.id.shard()), ("reminders", 5));
+/// let timer = builder.new_timer(&Schedule::after("reminders", Duration::from_secs(3600), Remind(7)))?;
+/// assert_eq!(&*timer.record.route, "reminders");
 /// # Ok::<(), actix_timers_durable::DurableError>(())
 /// ```
 #[derive(Clone)]
 pub struct RecordBuilder {
     clock: Arc<StoreWall>,
     codec: Codec,
-    sequence: Arc<AtomicU64>,
 }
 
 impl RecordBuilder {
     /// Creates a builder that follows the clock of a store.
     pub fn new(clock: StoreClock) -> Self {
-        Self { clock: Arc::new(StoreWall::new(clock)), codec: Codec::default(), sequence: Arc::default() }
+        Self { clock: Arc::new(StoreWall::new(clock)), codec: Codec::default() }
     }
 
     /// Sets the codec of all messages, as
@@ -118,27 +107,19 @@ impl RecordBuilder {
         Self { codec: Codec::new(codec), ..self }
     }
 
-    /// Creates the record of a request in a shard, with the action for its key. No route need be registered.
+    /// Creates the row of a request, with the action for its key. No route need be registered.
     ///
     /// # Errors
     /// No route can have this name, the due time is out of range, the message cannot be encoded or is too large.
-    pub fn record<M: DurableMessage>(
-        &self,
-        request: &Schedule<M>,
-        shard: u16,
-    ) -> Result<(Record, OnKey), DurableError> {
-        let (mut record, on_key) = request.record(&*self.clock, &self.codec, || {
-            if !key::is_route_name(&request.route) {
-                return Err(DurableError::RouteName(request.route.clone()));
+    pub fn new_timer<M: DurableMessage>(&self, request: &Schedule<M>) -> Result<NewTimer, DurableError> {
+        let timer = request.new_timer(&*self.clock, &self.codec, || {
+            if !is_route_name(&request.route) {
+                return Err(DurableError::RouteName(request.route.clone().into_owned()));
             }
-            Ok(Destination { route: request.route.as_str().into(), message_type: M::NAME.into(), shard })
+            Ok(Destination { route: (*request.route).into(), message_type: M::NAME.into() })
         })?;
-        store::check_lengths(&record).map_err(|error| DurableError::Store(Arc::new(error)))?;
-        let wall = DueTime::reached_at(self.clock.wall());
-        let next = |last| Some(next_sequence(last, wall));
-        let last = self.sequence.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
-        record.sequence = next_sequence(last.unwrap_or_else(|last| last), wall);
-        Ok((record, on_key))
+        timer.record.check_lengths().map_err(|error| DurableError::Store(Arc::new(error)))?;
+        Ok(timer)
     }
 }
 

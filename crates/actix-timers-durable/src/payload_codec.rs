@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use super::key;
 use super::message::{DecodeError, EncodeError};
+use super::routes::is_route_name;
 
 /// Transforms the encoded messages of durable timers before they are stored, and back: compression, encryption. See
 /// [`DurableTimersBuilder::payload_codec`](super::DurableTimersBuilder::payload_codec).
@@ -80,7 +80,7 @@ impl Codec {
         let Some(codec) = &self.0 else { return Ok((None, payload)) };
         let encoded = codec.encode(payload)?;
         let id = codec.id();
-        if !key::is_route_name(id) {
+        if !is_route_name(id) {
             return Err(EncodeError::new("the id of a payload codec has 1 to 255 bytes and no control characters"));
         }
         Ok((Some(id.into()), encoded))

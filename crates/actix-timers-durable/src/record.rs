@@ -1,61 +1,10 @@
-//! The data that a store keeps of a durable timer.
+//! Progress, repetition and retry policy of a durable timer.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::due_time::DueTime;
-use super::headers::Headers;
-use super::id::DurableId;
 
-/// A pending durable timer, as stored.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Record {
-    /// The id, stable over retries, reschedules, repetitions and restarts.
-    pub id: DurableId,
-    /// The progress of its deliveries, and the next due time.
-    pub progress: RecordState,
-    /// The number of its request: of two timers due in the same millisecond the one with the smaller number comes
-    /// first.
-    pub sequence: u64,
-    /// The name of the route.
-    pub route: Arc<str>,
-    /// The name of the message type.
-    pub message_type: Arc<str>,
-    /// The version of the message type in which the payload is encoded.
-    pub message_version: u32,
-    /// The idempotency key, if any: at most one pending timer of a shard has it.
-    pub key: Option<Arc<str>>,
-    /// The repetition, if any.
-    pub repeat: Option<StoredRepeat>,
-    /// The retry policy, if it differs from the route's.
-    pub retry: Option<RetryPolicy>,
-    /// The headers.
-    pub headers: Headers,
-    /// The id of the [codec](crate::PayloadCodec) that has encoded the payload, if any.
-    pub payload_codec: Option<Arc<str>>,
-    /// The encoded message.
-    pub payload: Arc<[u8]>,
-}
-
-impl Record {
-    /// Returns the bytes of its message and headers, by which memory is limited.
-    pub(crate) fn size(&self) -> usize {
-        self.payload.len() + self.headers.size()
-    }
-
-    /// Returns the retry policy, given its route's.
-    pub(crate) fn retry_policy(&self, of_route: RetryPolicy) -> RetryPolicy {
-        self.retry.unwrap_or(of_route)
-    }
-
-    /// Returns whether its attempts are used up before this delivery. Failures alone never do that, since they make it
-    /// a dead letter: processes ended while it was with its handler.
-    pub(crate) fn is_suspect(&self, of_route: RetryPolicy) -> bool {
-        self.progress.attempt > self.retry_policy(of_route).attempts
-    }
-}
-
-/// The part of a record that changes while the timer lives.
+/// The progress of a timer's deliveries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordState {
     /// The time of the next delivery.
@@ -66,13 +15,6 @@ pub struct RecordState {
     pub attempt: u32,
     /// The number of the repetition, from 1. Always 1 without repetition.
     pub repetition: u64,
-}
-
-impl RecordState {
-    /// Creates the state of a message before its first attempt.
-    pub const fn first(due: DueTime) -> Self {
-        Self { due, nominal: due, attempt: 1, repetition: 1 }
-    }
 }
 
 /// The repetition of a durable timer.

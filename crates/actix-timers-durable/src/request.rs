@@ -1,5 +1,6 @@
 //! The request to schedule a durable timer, as a value.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
@@ -11,7 +12,7 @@ use super::due_time::{DueTime, OutOfRange};
 use super::error::DurableError;
 use super::options::DurableOptions;
 use super::record::{RepeatMode, StoredRepeat};
-use super::routes::DEFAULT_POOL;
+use super::route::Route;
 
 /// A request to schedule a durable timer: a message, its route and its time.
 ///
@@ -32,11 +33,9 @@ use super::routes::DEFAULT_POOL;
 /// ```
 #[must_use = "a request does nothing until it is given to durable timers"]
 pub struct Schedule<M> {
-    pub(super) route: String,
+    pub(super) route: Cow<'static, str>,
     pub(super) when: DueSpec,
     pub(super) options: DurableOptions,
-    /// The pool, where the route is not registered.
-    pub(super) pool: Option<String>,
     pub(super) message: M,
 }
 
@@ -57,30 +56,30 @@ pub(super) enum DueSpec {
 }
 
 impl<M> Schedule<M> {
-    fn new(route: impl Into<String>, when: DueSpec, message: M) -> Self {
-        Self { route: route.into(), when, options: DurableOptions::new(), pool: None, message }
+    fn new(route: impl Into<Route<M>>, when: DueSpec, message: M) -> Self {
+        Self { route: route.into().into_name(), when, options: DurableOptions::new(), message }
     }
 
     /// Schedules a message after `delay`, counted from this call.
-    pub fn after(route: impl Into<String>, delay: Duration, message: M) -> Self {
+    pub fn after(route: impl Into<Route<M>>, delay: Duration, message: M) -> Self {
         Self::new(route, DueSpec::After { delay, requested: RequestTime::now() }, message)
     }
 
     /// Schedules a message at the wall-clock time `at`; at once if that is past.
-    pub fn at(route: impl Into<String>, at: impl Into<SystemTime>, message: M) -> Self {
+    pub fn at(route: impl Into<Route<M>>, at: impl Into<SystemTime>, message: M) -> Self {
         Self::new(route, DueSpec::At(at.into()), message)
     }
 
     /// Schedules messages at a fixed rate, on a grid of wall-clock times that begins one period after this call, or at
     /// the first time of `repeat`. `repeat` decides about missed repetitions, also while no process runs: by default
     /// one delivery replaces them.
-    pub fn at_fixed_rate(route: impl Into<String>, repeat: impl Into<Repeat>, message: M) -> Self {
+    pub fn at_fixed_rate(route: impl Into<Route<M>>, repeat: impl Into<Repeat>, message: M) -> Self {
         Self::new(route, DueSpec::FixedRate { repeat: repeat.into(), requested: RequestTime::now() }, message)
     }
 
     /// Schedules messages at the times of a cron expression. One delivery replaces all missed ones.
     #[cfg(feature = "cron")]
-    pub fn cron(route: impl Into<String>, cron: Cron, message: M) -> Self {
+    pub fn cron(route: impl Into<Route<M>>, cron: Cron, message: M) -> Self {
         Self::new(route, DueSpec::Cron(Box::new(cron)), message)
     }
 
@@ -89,20 +88,9 @@ impl<M> Schedule<M> {
         Self { options, ..self }
     }
 
-    /// Names the pool of the route, where that is not registered: in a transaction of your own. Durable timers know the
-    /// [pools](super::RouteOptions::pool) of their routes, and ignore this one.
-    pub fn pool(self, name: impl Into<String>) -> Self {
-        Self { pool: Some(name.into()), ..self }
-    }
-
     /// Returns the message of a request that was not made.
     pub fn into_message(self) -> M {
         self.message
-    }
-
-    /// Returns the name of the pool, `default` by default.
-    pub fn pool_name(&self) -> &str {
-        self.pool.as_deref().unwrap_or(DEFAULT_POOL)
     }
 }
 
@@ -112,7 +100,6 @@ impl<M> fmt::Debug for Schedule<M> {
             .field("route", &self.route)
             .field("when", &self.when)
             .field("options", &self.options)
-            .field("pool", &self.pool)
             .finish_non_exhaustive()
     }
 }

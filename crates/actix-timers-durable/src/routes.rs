@@ -1,7 +1,7 @@
 //! Routes: from the names in a record to a live actor and a message type.
 
 use std::any::{Any, TypeId};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use actix::Recipient;
@@ -9,14 +9,19 @@ use futures_util::FutureExt;
 use tokio::task::unconstrained;
 
 use super::contain::{contain, drop_contained};
-use super::envelope::{Delivery, Durable, Extend};
+use super::envelope::{Durable, Extend, Extender};
 use super::error::{DurableBuildError, DurableError};
-use super::key;
 use super::message::{DecodeError, DurableMessage};
 use super::payload_codec::Codec;
-use super::record::{Record, RetryPolicy};
+use super::record::RetryPolicy;
 use super::reply::{Answering, Reply};
-use super::store::Node;
+use super::route::Route;
+use super::store::{Filter, NodeInfo, Record, Served};
+
+/// Returns whether a route can have this name: 1 to 255 bytes without control characters.
+pub(super) fn is_route_name(name: &str) -> bool {
+    (1..=255).contains(&name.len()) && !name.chars().any(char::is_control)
+}
 
 /// Options of a route: how its messages are delivered.
 ///
@@ -31,28 +36,13 @@ use super::store::Node;
 pub struct RouteOptions {
     pub(super) window: usize,
     pub(super) retry: RetryPolicy,
-    /// The pool of shards; none for the default pool.
-    pub(super) pool: Option<Arc<str>>,
+    pub(super) aliases: Vec<Arc<str>>,
 }
-
-/// The pool of routes without their own.
-pub(super) const DEFAULT_POOL: &str = "default";
 
 impl RouteOptions {
     /// Creates the default options: 256 deliveries in flight, and the default [`RetryPolicy`].
     pub fn new() -> Self {
-        Self { window: 256, retry: RetryPolicy::default(), pool: None }
-    }
-
-    /// Sets the pool of a shared store whose shards keep the timers of this route, default `default`. Only nodes that
-    /// deliver a route of the pool own its shards. In a store for one process it has no effect.
-    pub fn pool(self, name: &str) -> Self {
-        Self { pool: Some(name.into()), ..self }
-    }
-
-    /// Returns the name of the pool.
-    pub(super) fn pool_name(&self) -> &str {
-        self.pool.as_deref().unwrap_or(DEFAULT_POOL)
+        Self { window: 256, retry: RetryPolicy::default(), aliases: Vec::new() }
     }
 
     /// Limits the messages with the handler and not answered; others wait in the order of their due times. With 1 a
@@ -65,6 +55,12 @@ impl RouteOptions {
     /// Sets the retry policy for timers without their own.
     pub const fn retry(mut self, policy: RetryPolicy) -> Self {
         self.retry = policy;
+        self
+    }
+
+    /// Delivers timers that name the route by this former name, too.
+    pub fn alias(mut self, former: &str) -> Self {
+        self.aliases.push(former.into());
         self
     }
 }
@@ -133,7 +129,7 @@ impl<M: DurableMessage> End for TypedEnd<M> {
             repetition: progress.repetition,
             headers: record.headers.clone(),
             message,
-            delivery: Delivery { progress, extensions: Arc::clone(extensions) },
+            extender: Extender { delivery: record.delivery(), extensions: Arc::clone(extensions) },
         };
         Ok(Some(Box::new((recipient, durable))))
     }
@@ -155,11 +151,13 @@ impl<M: DurableMessage> Addressed for (Recipient<Durable<M>>, Durable<M>) {
 }
 
 /// A route for one name and one message type.
-pub(super) struct Route {
+pub(super) struct Registered {
     pub(super) name: Arc<str>,
     pub(super) message_type: Arc<str>,
     pub(super) options: RouteOptions,
     rust_type: TypeId,
+    /// The newest version of the message type that this build decodes.
+    version: u32,
     /// Whether this node delivers it.
     delivers: bool,
     end: Box<dyn End>,
@@ -173,7 +171,7 @@ pub(super) enum Role<M: DurableMessage> {
     Declares,
 }
 
-impl Route {
+impl Registered {
     /// Returns whether the route has a recipient.
     pub(super) fn is_connected(&self) -> bool {
         self.end.is_connected()
@@ -183,34 +181,47 @@ impl Route {
 /// All routes of one store, fixed when the durable timers start. Only their recipients can change.
 #[derive(Default)]
 pub(super) struct Routes {
-    all: Vec<Route>,
+    all: Vec<Registered>,
     codec: Codec,
-    indices: HashMap<Arc<str>, HashMap<Arc<str>, usize>>,
+    indices: BTreeMap<Arc<str>, BTreeMap<Arc<str>, usize>>,
 }
 
 impl Routes {
     /// Adds a route.
     pub(super) fn register<M: DurableMessage>(
         &mut self,
-        name: &str,
+        name: &Route<M>,
         options: RouteOptions,
         role: Role<M>,
     ) -> Result<(), DurableBuildError> {
-        if !key::is_route_name(name) {
-            return Err(DurableBuildError::RouteName(name.to_owned()));
+        let name = name.name();
+        let names = || std::iter::once(name).chain(options.aliases.iter().map(AsRef::as_ref));
+        if let Some(impossible) = names().find(|name| !is_route_name(name)) {
+            return Err(DurableBuildError::RouteName(impossible.to_owned()));
         }
-        if self.route_index(name, M::NAME).is_some() {
-            return Err(DurableBuildError::RouteTwice { route: name.to_owned(), message_type: M::NAME });
+        let types = || std::iter::once(M::NAME).chain(M::ALIASES.iter().copied());
+        let all: Vec<_> = names().flat_map(|name| types().map(move |of| (name, of))).collect();
+        for (name, message_type) in all {
+            let types = self.indices.entry(name.into()).or_default();
+            if types.insert(message_type.into(), self.all.len()).is_some() {
+                return Err(DurableBuildError::RouteTwice { route: name.to_owned(), message_type });
+            }
         }
-        let name: Arc<str> = self.indices.get_key_value(name).map_or_else(|| name.into(), |(name, _)| Arc::clone(name));
-        let message_type: Arc<str> = M::NAME.into();
-        self.indices.entry(Arc::clone(&name)).or_default().insert(Arc::clone(&message_type), self.all.len());
+        let (name, message_type) = (name.into(), M::NAME.into());
         let (delivers, recipient) = match role {
             Role::Delivers(recipient) => (true, recipient),
             Role::Declares => (false, None),
         };
         let end = Box::new(TypedEnd(RwLock::new(recipient)));
-        self.all.push(Route { name, message_type, options, rust_type: TypeId::of::<M>(), delivers, end });
+        self.all.push(Registered {
+            name,
+            message_type,
+            options,
+            rust_type: TypeId::of::<M>(),
+            version: M::VERSION,
+            delivers,
+            end,
+        });
         Ok(())
     }
 
@@ -230,27 +241,50 @@ impl Routes {
     }
 
     /// Returns a route that this node delivers.
-    pub(super) fn delivered(&self, name: &str, message_type: &str) -> Option<&Route> {
+    pub(super) fn delivered(&self, name: &str, message_type: &str) -> Option<&Registered> {
         self.route_index(name, message_type).map(|index| &self.all[index]).filter(|route| route.delivers)
     }
 
     /// Returns the node that delivers these routes.
-    pub(super) fn node(&self, name: &str) -> Node {
-        let mut node = Node { name: name.to_owned(), ..Node::default() };
-        for Route { name, message_type, options, delivers, .. } in &self.all {
-            if *delivers {
-                node.routes.push((Arc::clone(name), Arc::clone(message_type)));
-            }
-            let pools = if *delivers { &mut node.pools } else { &mut node.declared };
-            if !pools.iter().any(|pool| **pool == *options.pool_name()) {
-                pools.push(options.pool_name().into());
-            }
-        }
-        node
+    pub(super) fn node(&self, name: &str) -> NodeInfo {
+        NodeInfo { name: name.to_owned(), serves: (*self.filter(|_| true)).clone() }
+    }
+
+    /// Returns the windows of the routes, by index; none for those of other nodes.
+    pub(super) fn windows(&self) -> impl Iterator<Item = Option<usize>> {
+        self.all.iter().map(|route| route.delivers.then_some(route.options.window))
+    }
+
+    /// Returns the number of the route of a timer, if this node delivers it.
+    pub(super) fn number_of(&self, record: &Record) -> Option<u16> {
+        let index = self.route_index(&record.route, &record.message_type)?;
+        let route = &self.all[index];
+        let is_served = route.delivers && record.message_version <= route.version;
+        u16::try_from(index).ok().filter(|_| is_served)
+    }
+
+    /// Returns a filter of the delivered routes for which this holds.
+    pub(super) fn filter(&self, is_wanted: impl Fn(u16) -> bool) -> Arc<Filter> {
+        let number = |index: &usize| u16::try_from(*index).ok().filter(|number| is_wanted(*number));
+        let names =
+            self.indices.iter().flat_map(|(name, types)| types.iter().map(move |(of, index)| (name, of, index)));
+        let served = names.filter_map(|(name, message_type, at)| {
+            let (index, route) = (number(at)?, &self.all[*at]);
+            route.delivers.then(|| Served {
+                index,
+                route: Arc::clone(name),
+                message_type: Arc::clone(message_type),
+                version: route.version,
+                max_attempts: route.options.retry.attempts,
+            })
+        });
+        let mut served: Vec<_> = served.collect();
+        served.sort_by_key(|served| served.index);
+        Arc::new(Filter { served })
     }
 
     /// Returns the routes, by index.
-    pub(super) fn all(&self) -> &[Route] {
+    pub(super) fn all(&self) -> &[Registered] {
         &self.all
     }
 
@@ -275,7 +309,7 @@ impl Routes {
     }
 
     /// Returns the route for a message type.
-    pub(super) fn of<M: DurableMessage>(&self, name: &str) -> Result<(usize, &Route), DurableError> {
+    pub(super) fn of<M: DurableMessage>(&self, name: &str) -> Result<(usize, &Registered), DurableError> {
         let types = self.indices.get(name).ok_or_else(|| DurableError::UnknownRoute { route: name.to_owned() })?;
         let index = types.get(M::NAME).copied();
         index
@@ -287,10 +321,10 @@ impl Routes {
     /// Connects a route to another recipient, and returns the index of the route.
     pub(super) fn connect<M: DurableMessage>(
         &self,
-        name: &str,
+        name: &Route<M>,
         recipient: Recipient<Durable<M>>,
     ) -> Result<usize, DurableError> {
-        let (index, route) = self.of::<M>(name)?;
+        let (index, route) = self.of::<M>(name.name())?;
         let end: &dyn Any = &*route.end;
         if let Some(TypedEnd(there)) = end.downcast_ref::<TypedEnd<M>>() {
             let before = there.write().unwrap_or_else(PoisonError::into_inner).replace(recipient);

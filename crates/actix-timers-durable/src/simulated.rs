@@ -1,6 +1,6 @@
 //! Durable timers under the deterministic scheduler of the [simulation](actix_timers::simulation): the committer on its
-//! thread, a store in memory, the dispatcher, the wheel and clients on threads of their own, checked against a model.
-//! Handlers fail and are retried, timers repeat, and the store rejects commits for a while or fails for good.
+//! thread, a store in memory, the deliveries, the wheel and clients on threads of their own, checked against a model.
+//! Handlers fail and are retried, timers repeat, the store rejects commits for a while, a sync fails, and the power is cut.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -17,16 +17,14 @@ use serde::{Deserialize, Serialize};
 use tokio::runtime::Runtime;
 use tokio::task::LocalSet;
 
-use super::committer::{Committer, CommitterClock};
-use super::dispatcher::{Begin, DurableTimerActor};
-use super::horizon::WheelHorizon;
-use super::ledger::{LedgerConfig, Ledgers, Reading};
+use super::committer::{Committer, CommitterClock, Listener, Reading, Setup};
+use super::deliveries::{Begin, DeliveryConfig, DurableTimerActor, Reported};
 use super::routes::{Role, RouteOptions, Routes};
-use super::store::{FsyncOutcome, MemoryDisk, Node, OneShard};
+use super::store::{FsyncOutcome, MemoryDisk, Store};
 use super::{DueTime, Durable, DurableId, DurableMessage, DurableTimers, HandlerError, RetryPolicy};
 
 const MILLISECOND: u64 = 1_000_000;
-/// All timers are due within this time. (The ledger always has later work: it renews its lease.)
+/// All timers are due within this time.
 const LONG: u64 = 10_000 * MILLISECOND;
 
 /// Tokio's own timers are created but never fire: nothing drives this runtime.
@@ -110,7 +108,7 @@ impl Entry {
         self.failed = fails;
         if fails && attempt < ATTEMPTS {
             let delay = FIRST_DELAY << (attempt - 1);
-            self.least = if self.moves { 0 } else { simulation::now() + delay - delay / 5 };
+            self.least = if self.moves { 0 } else { simulation::now() + delay };
         } else {
             self.ended = self.ended.max(repetition);
             self.nominal = if self.moves { 0 } else { self.nominal + self.period };
@@ -126,8 +124,9 @@ type Log = (BTreeMap<u64, Entry>, Option<String>);
 const ATTEMPTS: u32 = 3;
 const FIRST_DELAY: u64 = 40 * MILLISECOND;
 
+/// Without jitter, which depends on the ids: a seed replays the same run.
 fn retries() -> RetryPolicy {
-    RetryPolicy::default().max_attempts(ATTEMPTS).initial_delay(Duration::from_nanos(FIRST_DELAY))
+    RetryPolicy::default().max_attempts(ATTEMPTS).initial_delay(Duration::from_nanos(FIRST_DELAY)).jitter_percent(0)
 }
 
 #[derive(Clone, Default)]
@@ -167,10 +166,12 @@ struct Office {
 #[derive(Clone)]
 struct Faults {
     disk: MemoryDisk,
-    /// It has rejected commits, or failed: outcomes of handlers may be missing there.
+    /// It has had a fault: outcomes of handlers may be missing there, and claims may be there that nobody knows of.
     any: Rc<Cell<bool>>,
-    /// It has failed for good.
-    failed: Rc<Cell<bool>>,
+    /// A sync has failed, so that a change may or may not have been made.
+    is_unsure: Rc<Cell<bool>>,
+    /// The power is cut until the next life.
+    is_off: Rc<Cell<bool>>,
 }
 
 impl Actor for Office {
@@ -205,31 +206,33 @@ fn start(faults: &Faults, records: Records, shared: &Shared) -> Vec<Task> {
     let options = RouteOptions::new().window(1 + random(3) as usize).retry(retries());
     let role = Role::Delivers(Some(office.address().recipient()));
     routes.register::<Note>("office", options, role).unwrap();
-    let (routes, committer_cell) = (Arc::new(routes), Arc::new(OnceLock::new()));
-    let dispatcher = Context::<DurableTimerActor>::new();
-    let addr = dispatcher.address();
-    let actor = DurableTimerActor::new(Arc::clone(&routes), timers.clone(), Arc::clone(&committer_cell));
-    let horizon = WheelHorizon::new(timers.clone(), &addr);
-    let config = LedgerConfig {
+    let (routes, cell) = (Arc::new(routes), Arc::new(OnceLock::new()));
+    let deliveries = Context::<DurableTimerActor>::new();
+    let addr = deliveries.address();
+    let config = DeliveryConfig {
         horizon: Duration::from_millis([20, 200, 60_000][random(3) as usize]),
-        loaded: [1, 2, 262_144][random(3) as usize],
-        group: [1, 3, 4096][random(3) as usize],
-        ..LedgerConfig::default()
+        loaded: [1, 2, 65_536][random(3) as usize],
+        keep_dead_letters: None,
     };
-    let (store, policy_of) = (Box::new(faults.disk.open()), Arc::new(|_: &str, _: &str| Some(retries())));
-    let ledgers = Ledgers::open(store, Node::default(), config, policy_of, move || horizon.another()).unwrap();
+    let actor = DurableTimerActor::new(Arc::clone(&routes), config, None, timers.clone(), Arc::clone(&cell));
     let clock: CommitterClock = Arc::new(|| {
         let time = Duration::from_nanos(simulation::now());
         Reading { wall: DueTime::reached_at(SystemTime::UNIX_EPOCH + time), time }
     });
-    let committer = Committer::start_thread(ledgers, clock, "simulated").unwrap();
-    let _ = committer_cell.set(committer.clone());
-    let durable = DurableTimers::new(committer, routes, Arc::new(OneShard), timers.clone(), addr.clone());
-    addr.do_send(Begin(durable.clone()));
+    let mut store = Box::new(faults.disk.open());
+    let beat = store.join(&routes.node("simulated"), clock().wall).unwrap();
+    let (work, to) = (timers.clone(), addr.clone());
+    let listener: Listener = Arc::new(move |report| to.do_send(Reported(report, work.begin_work())));
+    let (group, name) = ([1, 3, 4096][random(3) as usize], "simulated".to_owned());
+    let setup = Setup { store, routes: Arc::clone(&routes), group, clock, listener, name };
+    let committer = Committer::start_thread(setup).unwrap();
+    let _ = cell.set(committer.clone());
+    let durable = DurableTimers::new(committer, routes, timers, addr.clone());
+    addr.do_send(Begin(durable.clone(), beat));
     shared.replace(Some(durable));
     // Deliveries are spawned.
     let local = LocalSet::new();
-    local.spawn_local(dispatcher.into_future(actor));
+    local.spawn_local(deliveries.into_future(actor));
     vec![timer, Box::pin(local), Box::pin(office.into_future(Office { records, disk: faults.clone() }))]
 }
 
@@ -303,8 +306,7 @@ fn cancel(durable: &DurableTimers, records: &Records, faults: &Faults) {
                 (entry.is_open() && entry.cancels == 0).then_some("not found, but it goes on")
             }
             Err(_) => {
-                // Rejected changes were not kept; those of a failed disk are unknown.
-                entry.unsure |= faults.failed.get();
+                entry.unsure |= faults.is_unsure.get();
                 None
             }
         }
@@ -337,16 +339,24 @@ fn reschedule(delay: u64, durable: &DurableTimers, records: &Records) {
     });
 }
 
-/// Makes the disk reject some commits, or fail for good.
+/// Makes the disk reject some commits or a sync fail, or cuts its power.
 fn disturb(faults: &Faults) {
-    simulation::rest(random(100) * MILLISECOND);
-    if random(4) == 0 {
-        faults.failed.set(true);
-        faults.disk.fail_next_fsync([FsyncOutcome::All, FsyncOutcome::Nothing][random(2) as usize]);
-    } else {
-        faults.disk.reject_commits(1 + random(4));
+    simulation::rest(random(400) * MILLISECOND);
+    match random(4) {
+        0 | 1 => faults.disk.reject_commits(1 + random(4)),
+        2 => {
+            faults.is_unsure.set(true);
+            faults.disk.fail_next_fsync([FsyncOutcome::All, FsyncOutcome::Nothing][random(2) as usize]);
+        }
+        _ => {
+            faults.is_off.set(true);
+            faults.disk.power_off();
+        }
     }
     faults.any.set(true);
+    if seeds::is_replay() {
+        println!("{:>12} fault: unsure {}, off {}", simulation::now(), faults.is_unsure.get(), faults.is_off.get());
+    }
 }
 
 /// Returns a timer that can be cancelled or moved.
@@ -386,8 +396,7 @@ fn live(simulation: &Simulation, faults: &Faults, records: &Records, clients: u6
     let Some(durable) = shared.take() else { return Err("it did not start".to_owned()) };
     let open = records.open();
     let stopper = records.clone();
-    // After a failure no request is accepted, and timers only on disk are not loaded.
-    let is_whole = !stops && !faults.failed.get();
+    let is_whole = !stops && !faults.is_off.get();
     if is_whole && !open.is_empty() {
         return Err(format!("never handled: {open:?} {:?}", records.with(|entries| format!("{entries:?}"))));
     }
@@ -409,7 +418,8 @@ fn run(seed: u64) -> Result<(u64, u64), String> {
     let entered = RUNTIME.enter();
     let simulation = Simulation::new(seed);
     let records = Records::default();
-    let faults = Faults { disk: MemoryDisk::new(), any: Rc::default(), failed: Rc::default() };
+    let faults =
+        Faults { disk: MemoryDisk::new(), any: Rc::default(), is_unsure: Rc::default(), is_off: Rc::default() };
     let stops = random(2) == 0;
     if random(3) == 0 {
         let faults = faults.clone();
@@ -418,7 +428,7 @@ fn run(seed: u64) -> Result<(u64, u64), String> {
     let lives = || {
         live(&simulation, &faults, &records, 1 + random(3), stops)?;
         // Timers on disk at the stop are delivered in the next life, on a healthy disk.
-        if !stops && !faults.failed.replace(false) {
+        if !stops && !faults.is_off.replace(false) {
             return Ok(());
         }
         live(&simulation, &faults, &records, 0, false)

@@ -15,25 +15,30 @@ use actix_timers::{CancelOutcome, Repeat, RescheduleOutcome};
 use futures_util::future::join_all;
 use tokio::sync::oneshot;
 
-use super::committer::Committer;
-use super::dispatcher::{Connected, DurableTimerActor, Stop};
+use super::committer::{self, Answered, Committer};
+use super::deliveries::{Connected, DurableTimerActor, Stop};
 use super::due_time::DueTime;
 use super::envelope::Durable;
 use super::error::{DurableError, ScheduleError};
 use super::id::DurableId;
-use super::key;
-use super::ledger::{self, Answer, Answered, Cancellation, Query, Request, Rescheduling, Seen};
 use super::message::DurableMessage;
 use super::new_timer::Destination;
-use super::record::Record;
 use super::request::{Schedule, due_after};
+use super::route::Route;
 use super::routes::Routes;
 use super::schedule_future::{ScheduleFuture, Scheduled};
-use super::store::{Counts, OnKey, Part, Placement, StoreError};
+use super::store::StoreError;
+use super::store::{Counts, NewTimer, Op, Outcome, Part, Placed, Query};
 use super::view::{Cursor, DurableFilter, DurableInfo, DurablePage, DurableState};
 
 /// Maximum wait of a [stop](DurableTimers::stop) for deliveries in progress.
 const GRACE: Duration = Duration::from_secs(30);
+
+/// The number up to which [`counts`](DurableTimers::counts) counts.
+const COUNT_LIMIT: u64 = 100_000;
+
+// A request for more room than there is would wait forever.
+const _: () = assert!(DurableTimers::MAX_BATCH <= committer::MAX_REQUESTS);
 
 /// A handle to durable timers: schedules, cancels and queries, from any thread. Cheap to clone.
 ///
@@ -95,7 +100,6 @@ pub struct DurableTimers(Arc<Parts>);
 struct Parts {
     committer: Committer,
     routes: Arc<Routes>,
-    placement: Arc<dyn Placement>,
     /// Internal timers, not to be exposed.
     timers: InternalTimers,
     actor: Addr<DurableTimerActor>,
@@ -103,18 +107,17 @@ struct Parts {
 
 impl DurableTimers {
     /// Maximum number of timers in one call of [`schedule_all`](Self::schedule_all).
-    pub const MAX_BATCH: usize = ledger::MAX_BATCH;
+    pub const MAX_BATCH: usize = 4096;
     /// Maximum bytes of encoded messages and headers in one call of [`schedule_all`](Self::schedule_all).
-    pub const MAX_BATCH_BYTES: usize = ledger::MAX_BATCH_BYTES;
+    pub const MAX_BATCH_BYTES: usize = 4 << 20;
 
     pub(super) fn new(
         committer: Committer,
         routes: Arc<Routes>,
-        placement: Arc<dyn Placement>,
         timers: InternalTimers,
         actor: Addr<DurableTimerActor>,
     ) -> Self {
-        Self(Arc::new(Parts { committer, routes, placement, timers, actor }))
+        Self(Arc::new(Parts { committer, routes, timers, actor }))
     }
 
     /// Returns the address of the actor, to send it requests as messages: [`Schedule`],
@@ -140,7 +143,7 @@ impl DurableTimers {
     /// not registered, the due time is out of range, the message cannot be encoded or is too large, or the store fails.
     pub fn schedule_after<M: DurableMessage>(
         &self,
-        route: impl Into<String>,
+        route: impl Into<Route<M>>,
         delay: Duration,
         message: M,
     ) -> ScheduleFuture<M> {
@@ -153,7 +156,7 @@ impl DurableTimers {
     /// As [`schedule_after`](Self::schedule_after).
     pub fn schedule_at<M: DurableMessage>(
         &self,
-        route: impl Into<String>,
+        route: impl Into<Route<M>>,
         at: impl Into<SystemTime>,
         message: M,
     ) -> ScheduleFuture<M> {
@@ -169,7 +172,7 @@ impl DurableTimers {
     /// would never be due.
     pub fn schedule_at_fixed_rate<M: DurableMessage>(
         &self,
-        route: impl Into<String>,
+        route: impl Into<Route<M>>,
         repeat: impl Into<Repeat>,
         message: M,
     ) -> ScheduleFuture<M> {
@@ -184,7 +187,7 @@ impl DurableTimers {
     #[cfg(feature = "cron")]
     pub fn schedule_cron<M: DurableMessage>(
         &self,
-        route: impl Into<String>,
+        route: impl Into<Route<M>>,
         cron: Cron,
         message: M,
     ) -> ScheduleFuture<M> {
@@ -214,13 +217,13 @@ impl DurableTimers {
     /// # Errors
     /// As [`schedule_after`](Self::schedule_after).
     pub fn schedule<M: DurableMessage>(&self, request: Schedule<M>) -> ScheduleFuture<M> {
-        match self.record(&request, |pool| self.0.placement.shard(pool)) {
-            Err(reason) => ScheduleFuture::rejected(DurableId::new(0, DueTime::MAX), request.message, reason),
-            Ok((record, on_key)) => {
-                let (id, committer) = (record.id, self.0.committer.clone());
+        match self.new_timer(&request) {
+            Err(reason) => ScheduleFuture::rejected(DurableId::new(DueTime::MAX), request.message, reason),
+            Ok(timer) => {
+                let (id, committer) = (timer.record.id, self.0.committer.clone());
                 let committing = async move {
-                    let ask = |answer| Request::Schedule { record: Arc::new(record), on_key, answer };
-                    Ok(scheduled(id, answered(committer.ask(ask).await)?))
+                    let scheduled = placed(&[id], answered(committer.change(Op::Put(vec![timer])).await)?);
+                    Ok(scheduled.first().copied().unwrap_or(Scheduled::Created(id)))
                 };
                 ScheduleFuture::under_way(id, request.message, Box::pin(committing))
             }
@@ -259,15 +262,13 @@ impl DurableTimers {
     ) -> Result<Vec<Scheduled>, ScheduleError<Vec<M>>> {
         let (size, mut bytes) = (requests.len(), 0);
         let mut failure = too_large(size, "timers", Self::MAX_BATCH);
-        let (mut timers, mut messages) = (Vec::new(), Vec::with_capacity(size));
-        let mut shards = Vec::new();
+        let (mut timers, mut messages) = (Vec::with_capacity(size), Vec::with_capacity(size));
         for request in requests {
             if failure.is_none() {
-                let record = self.record(&request, |pool| self.shard_in(&mut shards, pool));
-                failure = match record {
-                    Ok((record, on_key)) => {
-                        bytes += record.size();
-                        timers.push((Arc::new(record), on_key));
+                failure = match self.new_timer(&request) {
+                    Ok(timer) => {
+                        bytes += timer.record.size();
+                        timers.push(timer);
                         too_large(bytes, "bytes of messages and headers", Self::MAX_BATCH_BYTES)
                     }
                     Err(reason) => Some(reason),
@@ -278,34 +279,24 @@ impl DurableTimers {
         if let Some(reason) = failure {
             return Err(ScheduleError { message: messages, reason });
         }
-        let ids: Vec<_> = timers.iter().map(|(record, _)| record.id).collect();
-        match answered(self.0.committer.ask(|answer| Request::ScheduleAll { timers, answer }).await) {
-            Ok(results) => Ok(ids.into_iter().zip(results).map(|(id, result)| scheduled(id, result)).collect()),
+        if timers.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ids: Vec<_> = timers.iter().map(|timer| timer.record.id).collect();
+        match answered(self.0.committer.change(Op::Put(timers)).await) {
+            Ok(outcome) => Ok(placed(&ids, outcome)),
             Err(reason) => Err(ScheduleError { message: messages, reason }),
         }
     }
 
-    /// Returns the shard for the timers of a batch in this pool: the same for all.
-    fn shard_in(&self, shards: &mut Vec<(String, u16)>, pool: &str) -> u16 {
-        if let Some((_, shard)) = shards.iter().find(|(known, _)| known == pool) {
-            return *shard;
-        }
-        let shard = self.0.placement.shard(pool);
-        shards.push((pool.to_owned(), shard));
-        shard
-    }
-
-    /// Creates the record of a request; `shard` chooses a shard of the pool of its route.
-    fn record<M: DurableMessage>(
-        &self,
-        request: &Schedule<M>,
-        shard: impl FnOnce(&str) -> u16,
-    ) -> Result<(Record, OnKey), DurableError> {
-        request.record(&**self.0.timers.clock(), self.0.routes.codec(), || {
+    /// Creates the row of a request.
+    fn new_timer<M: DurableMessage>(&self, request: &Schedule<M>) -> Result<NewTimer, DurableError> {
+        let timer = request.new_timer(&**self.0.timers.clock(), self.0.routes.codec(), || {
             let (_, route) = self.0.routes.of::<M>(&request.route)?;
-            let shard = shard(route.options.pool_name());
-            Ok(Destination { route: Arc::clone(&route.name), message_type: Arc::clone(&route.message_type), shard })
-        })
+            Ok(Destination { route: Arc::clone(&route.name), message_type: Arc::clone(&route.message_type) })
+        })?;
+        timer.record.check_lengths().map_err(|error| DurableError::Store(Arc::new(error)))?;
+        Ok(timer)
     }
 
     /// Cancels a timer. [`Cancelled`](CancelOutcome::Cancelled): this is on disk, and the handler will not run with
@@ -316,11 +307,10 @@ impl DurableTimers {
     /// # Errors
     /// The store failed.
     pub async fn cancel(&self, id: DurableId) -> Result<CancelOutcome, DurableError> {
-        let cancelled = self.0.committer.ask(|answer| Request::Cancel { id, answer }).await;
-        Ok(match answered(cancelled)? {
-            Cancellation::Cancelled => CancelOutcome::Cancelled,
-            Cancellation::InProgress => CancelOutcome::InProgress,
-            Cancellation::NotFound => CancelOutcome::NotFound,
+        Ok(match answered(self.0.committer.change(Op::Cancel(id)).await)? {
+            Outcome::Deleted => CancelOutcome::Cancelled,
+            Outcome::InProgress => CancelOutcome::InProgress,
+            _ => CancelOutcome::NotFound,
         })
     }
 
@@ -340,8 +330,8 @@ impl DurableTimers {
     /// # Errors
     /// The store cannot be read.
     pub async fn timer_by_key(&self, route: &str, key: &str) -> Result<Option<DurableId>, DurableError> {
-        let key: Arc<str> = key::kept(route, key).into();
-        answered(self.0.committer.ask(|answer| Request::FindKey { key, answer }).await)
+        let (route, key) = (route.to_owned(), key.to_owned());
+        answered(self.0.committer.read(move |reads| reads.find_key(&route, &key)).await)
     }
 
     /// Moves the due time of a timer to `delay` from now. A repetition continues from there.
@@ -372,11 +362,10 @@ impl DurableTimers {
     }
 
     async fn reschedule(&self, id: DurableId, due: DueTime) -> Result<RescheduleOutcome, DurableError> {
-        let moved = self.0.committer.ask(|answer| Request::Reschedule { id, due, answer }).await;
-        Ok(match answered(moved)? {
-            Rescheduling::Rescheduled => RescheduleOutcome::Rescheduled,
-            Rescheduling::InProgress => RescheduleOutcome::InProgress,
-            Rescheduling::NotFound => RescheduleOutcome::NotFound,
+        Ok(match answered(self.0.committer.change(Op::Move(id, due)).await)? {
+            Outcome::Moved(_) => RescheduleOutcome::Rescheduled,
+            Outcome::InProgress => RescheduleOutcome::InProgress,
+            _ => RescheduleOutcome::NotFound,
         })
     }
 
@@ -386,8 +375,8 @@ impl DurableTimers {
     /// # Errors
     /// The store cannot be read.
     pub async fn get(&self, id: DurableId) -> Result<Option<DurableInfo>, DurableError> {
-        let seen = answered(self.0.committer.ask(|answer| Request::Get { id, answer }).await)?;
-        Ok(seen.map(|seen| self.info(&seen)))
+        let found = answered(self.0.committer.read(move |reads| reads.get(id)).await)?;
+        Ok(found.map(|found| DurableInfo::of_found(&found, self.0.routes.codec())))
     }
 
     /// Returns the timers that match a filter, by due time, a page at a time.
@@ -420,49 +409,21 @@ impl DurableTimers {
     /// The store cannot be read.
     pub async fn list(&self, filter: DurableFilter) -> Result<DurablePage, DurableError> {
         let Some(until) = filter.until.filter(|until| *until >= filter.from) else { return Ok(DurablePage::default()) };
-        if let (Part::Pending, Some(route), Some(key)) = (filter.part, &filter.route, &filter.key) {
-            return self.list_key(&filter, route, key, until).await;
-        }
         let query = Query {
             part: filter.part,
             route: filter.route.as_deref().map(Arc::from),
+            key: filter.key.as_deref().map(Arc::from),
             from: filter.from,
             until,
             after: filter.after,
             limit: filter.limit,
         };
-        let page = answered(self.0.committer.ask(|answer| Request::List { query, answer }).await)?;
-        let seen = page.seen.iter().filter(|seen| filter.matches(&seen.found.record));
+        let page = answered(self.0.committer.read(move |reads| reads.list(&query)).await)?;
         Ok(DurablePage {
-            timers: seen.map(|seen| self.info(seen)).collect(),
+            timers: page.found.iter().map(|found| DurableInfo::of_found(found, self.0.routes.codec())).collect(),
             next: page.next.map(Cursor),
             damaged: page.damaged,
-            newer: page.newer,
         })
-    }
-
-    fn info(&self, seen: &Seen) -> DurableInfo {
-        DurableInfo::of_found(&seen.found, seen.in_progress, self.0.routes.codec())
-    }
-
-    /// Lists the timer with a key; there is at most one.
-    async fn list_key(
-        &self,
-        filter: &DurableFilter,
-        route: &str,
-        key: &str,
-        until: DueTime,
-    ) -> Result<DurablePage, DurableError> {
-        let mut page = DurablePage::default();
-        if filter.after.is_none()
-            && let Some(id) = self.timer_by_key(route, key).await?
-            && let Some(seen) = answered(self.0.committer.ask(|answer| Request::Get { id, answer }).await)?
-            && seen.found.part == Part::Pending
-            && (filter.from..=until).contains(&seen.found.record.progress.due)
-        {
-            page.timers.push(self.info(&seen));
-        }
-        Ok(page)
     }
 
     /// Makes a dead letter pending again: due now, with all its attempts. Returns false if there is no such dead
@@ -471,7 +432,7 @@ impl DurableTimers {
     /// # Errors
     /// The store failed.
     pub async fn requeue(&self, id: DurableId) -> Result<bool, DurableError> {
-        answered(self.0.committer.ask(|answer| Request::Requeue { id, answer }).await)
+        answered(self.change_dead(Op::Requeue(id)).await)
     }
 
     /// Removes a dead letter. Returns false if there is none.
@@ -479,7 +440,13 @@ impl DurableTimers {
     /// # Errors
     /// The store failed.
     pub async fn discard(&self, id: DurableId) -> Result<bool, DurableError> {
-        answered(self.0.committer.ask(|answer| Request::Discard { id, answer }).await)
+        answered(self.change_dead(Op::Discard(id)).await)
+    }
+
+    /// Changes a dead letter. Returns false if nothing was changed.
+    async fn change_dead(&self, op: Op) -> Answered<bool> {
+        let outcome = self.0.committer.change(op).await?;
+        Ok(matches!(outcome, Outcome::Moved(_) | Outcome::Deleted))
     }
 
     /// Makes the dead letters that match a filter pending again, as [`requeue`](Self::requeue) does, and returns their
@@ -501,7 +468,7 @@ impl DurableTimers {
     /// # Errors
     /// The store failed. The steps before are done.
     pub async fn requeue_all(&self, filter: DurableFilter) -> Result<u64, DurableError> {
-        self.for_dead_letters(filter, |id, answer| Request::Requeue { id, answer }).await
+        self.for_dead_letters(filter, Op::Requeue).await
     }
 
     /// Removes the dead letters that match a filter, and returns their number. Only dead letters are concerned,
@@ -512,15 +479,11 @@ impl DurableTimers {
     /// # Errors
     /// The store failed. The steps before are done.
     pub async fn discard_all(&self, filter: DurableFilter) -> Result<u64, DurableError> {
-        self.for_dead_letters(filter, |id, answer| Request::Discard { id, answer }).await
+        self.for_dead_letters(filter, Op::Discard).await
     }
 
-    /// Makes a request for each dead letter that matches a filter, and returns the number of successes.
-    async fn for_dead_letters(
-        &self,
-        filter: DurableFilter,
-        request: impl Fn(DurableId, Answer<bool>) -> Request + Copy,
-    ) -> Result<u64, DurableError> {
+    /// Changes each dead letter that matches a filter, and returns the number of successes.
+    async fn for_dead_letters(&self, filter: DurableFilter, change: fn(DurableId) -> Op) -> Result<u64, DurableError> {
         let began = DueTime::reached_at(self.wall());
         let until = filter.until.map(|until| until.min(began));
         let mut filter = DurableFilter { part: Part::Dead, until, ..filter };
@@ -535,7 +498,7 @@ impl DurableTimers {
                 of_this_millisecond.extend(&ids);
             }
             // Made together, they share a commit.
-            let requests = ids.into_iter().map(|id| self.0.committer.ask(move |answer| request(id, answer)));
+            let requests = ids.into_iter().map(|id| self.change_dead(change(id)));
             for result in join_all(requests).await {
                 done += u64::from(answered(result)?);
             }
@@ -566,7 +529,8 @@ impl DurableTimers {
     }
 
     async fn count(&self, exact: bool) -> Result<Counts, DurableError> {
-        answered(self.0.committer.ask(|answer| Request::Counts { exact, answer }).await)
+        let limit = (!exact).then_some(COUNT_LIMIT);
+        answered(self.0.committer.read(move |reads| reads.counts(limit)).await)
     }
 
     /// Copies the store into a new directory, which can be opened as a store itself. Other requests continue; their
@@ -576,7 +540,7 @@ impl DurableTimers {
     /// [`StoreError::Unsupported`] if this store cannot be copied; else it cannot be read or written.
     pub async fn back_up(&self, directory: impl Into<PathBuf> + Send) -> Result<(), DurableError> {
         let directory = directory.into();
-        answered(self.0.committer.ask(|answer| Request::BackUp { directory, answer }).await)
+        answered(self.0.committer.back_up(directory).await)
     }
 
     /// Connects a route to another recipient for messages of this type, for all deliveries that have not begun: after
@@ -587,17 +551,17 @@ impl DurableTimers {
     /// The route does not exist.
     pub fn connect<M: DurableMessage>(
         &self,
-        route: &str,
+        route: impl Into<Route<M>>,
         recipient: impl Into<Recipient<Durable<M>>>,
     ) -> Result<(), DurableError> {
-        let index = self.0.routes.connect(route, recipient.into())?;
+        let index = self.0.routes.connect(&route.into(), recipient.into())?;
         self.0.actor.do_send(Connected(index));
         Ok(())
     }
 
-    /// Stops the durable timers of this node without a pause for the others: gives up its shards at once, which other
-    /// nodes adopt, then waits for its handlers in progress as long as they take, writes their outcomes, and closes the
-    /// store. In a store for one process nobody adopts them, and their timers wait for the next start.
+    /// Stops the durable timers of this node: claims nothing more, so that other nodes of a shared store deliver its
+    /// timers at once, waits for its handlers in progress as long as they take, writes their outcomes, and closes the
+    /// store. In a store for one process the timers wait for the next start.
     ///
     /// # Errors
     /// As [`stop`](Self::stop).
@@ -605,7 +569,7 @@ impl DurableTimers {
         self.stop_within(Duration::MAX).await
     }
 
-    /// Stops the durable timers: delivers nothing more, gives up its shards to other nodes, if any, waits up to 30
+    /// Stops the durable timers: delivers nothing more, leaves its timers to other nodes, if any, waits up to 30
     /// seconds for the handlers in progress, writes their outcomes, and closes the store. From then on every request
     /// fails with [`DurableError::Closed`], and the files can be opened again.
     ///
@@ -628,13 +592,15 @@ impl DurableTimers {
     }
 }
 
-/// Returns the result of a request for a timer with this id.
-const fn scheduled(id: DurableId, result: ledger::Scheduled) -> Scheduled {
-    match result {
-        ledger::Scheduled::Created => Scheduled::Created(id),
-        ledger::Scheduled::Exists(other) => Scheduled::Exists(other),
-        ledger::Scheduled::Replaced { id: old, in_progress } => Scheduled::Replaced { id, old, in_progress },
-    }
+/// Returns the results of a request for timers with these ids.
+fn placed(ids: &[DurableId], outcome: Outcome) -> Vec<Scheduled> {
+    let Outcome::Put(placed) = outcome else { return Vec::new() };
+    let one = |(id, placed): (&DurableId, Placed)| match placed {
+        Placed::Created { .. } => Scheduled::Created(*id),
+        Placed::Exists(other) => Scheduled::Exists(other),
+        Placed::Replaced { old, in_progress, .. } => Scheduled::Replaced { id: *id, old, in_progress },
+    };
+    ids.iter().zip(placed).map(one).collect()
 }
 
 /// Returns the error of a batch that is larger than the limit.

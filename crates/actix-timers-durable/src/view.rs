@@ -8,11 +8,10 @@ use std::time::SystemTime;
 use super::due_time::DueTime;
 use super::headers::Headers;
 use super::id::DurableId;
-use super::key;
 use super::message::{DecodeError, DurableMessage};
 use super::payload_codec::Codec;
-use super::record::{Record, RecordState, StoredRepeat};
-use super::store::{Found, Part, Position};
+use super::record::{RecordState, StoredRepeat};
+use super::store::{Found, Part, Position, State};
 
 /// The state of a durable timer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,8 +21,11 @@ pub enum DurableState {
     Pending,
     /// The message is with its handler.
     InFlight,
-    /// No route, message type or version of this build fits the timer. A build with a fitting one delivers it.
-    Parked,
+    /// The message cannot be decoded, or its row is damaged. A node that starts with its message type tries again.
+    Parked {
+        /// The reason.
+        reason: Arc<str>,
+    },
     /// The timer failed for good, and waits to be [requeued](super::DurableTimers::requeue) or
     /// [discarded](super::DurableTimers::discard).
     Dead {
@@ -64,32 +66,32 @@ pub struct DurableInfo {
 }
 
 impl DurableInfo {
-    fn new(record: &Record, state: DurableState, codec: &Codec) -> Self {
+    /// Creates the data from a row.
+    pub(super) fn of_found(found: &Found, codec: &Codec) -> Self {
+        let Found { record, state } = found;
+        let state = match state {
+            State::Pending => DurableState::Pending,
+            State::Claimed => DurableState::InFlight,
+            State::Parked { reason } => DurableState::Parked { reason: Arc::clone(reason) },
+            State::Dead { reason, since } => DurableState::Dead { reason: Arc::clone(reason), since: *since },
+        };
+        let row = record.progress;
+        let is_begun = matches!(state, DurableState::InFlight | DurableState::Dead { .. });
+        let attempt = if is_begun { row.attempt } else { row.attempt.saturating_add(1) };
         Self {
             id: record.id,
             state,
             route: Arc::clone(&record.route),
             message_type: Arc::clone(&record.message_type),
             message_version: record.message_version,
-            key: record.key.as_deref().map(|kept| key::of_user(kept).to_owned()),
-            progress: record.progress,
+            key: record.key.as_deref().map(str::to_owned),
+            progress: RecordState { due: row.due, nominal: row.nominal, attempt, repetition: row.repetition },
             repeat: record.repeat.clone(),
             headers: record.headers.clone(),
             payload_codec: record.payload_codec.clone(),
             payload: Arc::clone(&record.payload),
             codec: codec.clone(),
         }
-    }
-
-    /// Creates the data from a record in the store. The caller knows whether it is in flight.
-    pub(super) fn of_found(found: &Found, in_flight: bool, codec: &Codec) -> Self {
-        let state = match (&found.dead_letter, found.part) {
-            (Some((reason, since)), _) => DurableState::Dead { reason: Arc::clone(reason), since: *since },
-            (None, Part::Parked) => DurableState::Parked,
-            (None, _) if in_flight => DurableState::InFlight,
-            (None, _) => DurableState::Pending,
-        };
-        Self::new(&found.record, state, codec)
     }
 
     /// Returns its next due time.
@@ -191,11 +193,6 @@ impl DurableFilter {
         self.after = Some(page.0);
         self
     }
-
-    pub(super) fn matches(&self, record: &Record) -> bool {
-        self.route.as_deref().is_none_or(|route| *record.route == *route)
-            && self.key.as_deref().is_none_or(|wanted| record.key.as_deref().map(key::of_user) == Some(wanted))
-    }
 }
 
 impl Default for DurableFilter {
@@ -232,8 +229,6 @@ pub struct DurablePage {
     pub next: Option<Cursor>,
     /// Timers in damaged locations of the store, which cannot be read.
     pub damaged: usize,
-    /// Timers that a newer version of this crate has written, which this one cannot read. They are kept for it.
-    pub newer: usize,
 }
 
 /// Writes the number of timers; there may be many.

@@ -59,7 +59,8 @@ impl CursorKey {
         self.hash(&position)
     }
 
-    /// Exchanges the last 62 bits of an id, which are random, for others, and back.
+    /// Exchanges the last 62 bits of an id, which are random, for others, and back. The other two random bits stay: a
+    /// visitor sees them in a short id, too.
     fn masked(&self, id: u128, due: u64, tag: u64) -> u128 {
         let mut seed = [0; 16];
         seed[..8].copy_from_slice(&due.to_le_bytes());
@@ -83,7 +84,7 @@ mod tests {
 
     fn cursor(random: u64) -> Cursor {
         let due = DueTime::from_millis(1_700_000_000_000).unwrap();
-        Position { due, id: DurableId::from_parts(7, due, random) }.into()
+        Position { due, id: DurableId::from_parts(due, 7, random) }.into()
     }
 
     #[test]

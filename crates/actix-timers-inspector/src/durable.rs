@@ -131,6 +131,8 @@ struct Summary<'a> {
     pending: Option<u64>,
     parked: Option<u64>,
     dead_letters: Option<u64>,
+    /// Whether the store has counted up to its limit only, and the numbers may be larger.
+    is_limited: bool,
 }
 
 /// A durable timer.
@@ -159,7 +161,7 @@ fn state_of(info: &DurableInfo) -> &'static str {
     match info.state {
         DurableState::Pending if info.progress.attempt > 1 => "retry",
         DurableState::InFlight => "in_flight",
-        DurableState::Parked => "parked",
+        DurableState::Parked { .. } => "parked",
         DurableState::Dead { .. } => "dead",
         _ => "pending",
     }
@@ -171,6 +173,7 @@ impl Row {
         let wall_seconds = unix_seconds(info.due().to_system_time());
         let (reason, since) = match &info.state {
             DurableState::Dead { reason, since } => (Some(reason.to_string()), Some(*since)),
+            DurableState::Parked { reason } => (Some(reason.to_string()), None),
             _ => (None, None),
         };
         Self {
@@ -259,6 +262,7 @@ async fn stores(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
             pending: counts.map(|counts| counts.pending),
             parked: counts.map(|counts| counts.parked),
             dead_letters: counts.map(|counts| counts.dead),
+            is_limited: counts.is_some_and(|counts| counts.is_limited),
         });
     }
     ok(&json!({ "durable": all }))
@@ -280,7 +284,7 @@ async fn list(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
     let matching = page.timers.into_iter().filter(|info| state.is_none_or(|state| state_of(info) == state));
     let rows: Vec<Row> = matching.map(|info| Row::new(info, now, inspector.ids())).collect();
     let next = page.next.map(|next| stores.cursors.text_of(next));
-    ok(&json!({ "durable": store.name, "timers": rows, "next": next, "damaged": page.damaged, "newer": page.newer }))
+    ok(&json!({ "durable": store.name, "timers": rows, "next": next, "damaged": page.damaged }))
 }
 
 /// A durable timer with the name of its durable timers.

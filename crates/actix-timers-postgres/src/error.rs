@@ -17,13 +17,10 @@ pub enum ConnectError {
     /// The name of the schema is impossible.
     #[error("{0:?} cannot be the name of a schema: use 1 to 63 bytes without $ that do not begin with pg_")]
     SchemaName(String),
-    /// The number of shards is impossible.
-    #[error("{0} shards are impossible: choose 1 to 4096")]
-    ShardNumber(u16),
     /// The lease is impossible.
     #[error(
-        "a lease of {0:?} is impossible: choose 2 s to an hour; a short pause must not cost a node its shards, and a dead \
-         node's timers are late by the lease"
+        "a lease of {0:?} is impossible: choose 2 s to an hour; a short pause must not cost a node its deliveries, and \
+         those of a dead node come again after the lease"
     )]
     Lease(Duration),
     /// The poll interval is impossible.
@@ -50,9 +47,7 @@ pub enum ConnectError {
     #[error("the session is read-only: unset default_transaction_read_only for this user and database")]
     ReadOnly,
     /// Commits do not survive a power cut.
-    #[error(
-        "the setting {0} is off, so acknowledged timers could be lost: turn it on for this server, user and database"
-    )]
+    #[error("the setting {0} is off, so acknowledged timers could be lost: turn it on")]
     NotDurable(&'static str),
     /// The database does not store every text.
     #[error("the database has the encoding {0}, which does not hold every name and key: use one with UTF8")]
@@ -73,16 +68,6 @@ pub enum ConnectError {
         /// The reason.
         reason: String,
     },
-    /// The store was created with another number of shards.
-    #[error(
-        "the store has {found} shards for each pool, not {wanted}: set `shards({found})`; the number is chosen for ever"
-    )]
-    OtherShards {
-        /// The number in the store.
-        found: i32,
-        /// The number in the options.
-        wanted: u16,
-    },
     /// The store was written by a later version.
     #[error(
         "the store has format {found}, and this version knows formats up to {known}: use a newer actix-timers-postgres"
@@ -92,16 +77,6 @@ pub enum ConnectError {
         found: i32,
         /// The newest supported format.
         known: i32,
-    },
-    /// The store has records of a later version.
-    #[error(
-        "the store has records of version {found}, and this version reads records up to {known}: use a newer actix-timers-postgres"
-    )]
-    NewerRecords {
-        /// The newest version of records in the store.
-        found: i16,
-        /// The newest version that is supported.
-        known: u8,
     },
     /// A statement failed, or took too long.
     #[error("the server did not complete the set-up ({0}): fix the cause, and connect again")]
@@ -132,12 +107,6 @@ impl Failure {
             }
             _ => Self::NoReply(text(error)),
         }
-    }
-
-    /// Returns whether the transaction failed because of others, running or committed, and may be repeated.
-    pub(crate) fn is_collision(&self) -> bool {
-        let states = [SqlState::T_R_DEADLOCK_DETECTED, SqlState::T_R_SERIALIZATION_FAILURE];
-        matches!(self, Self::Reported { state, .. } if states.contains(state)) || self.finds_known_timer()
     }
 
     /// Returns whether a new timer is there already.

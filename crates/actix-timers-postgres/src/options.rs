@@ -5,8 +5,6 @@ use std::time::Duration;
 use crate::ConnectError;
 
 const HOUR: Duration = Duration::from_secs(3600);
-/// Maximum number of shards of all pools.
-pub(crate) const MAX_SHARDS: u16 = 4096;
 
 /// Options of a [`PostgresStore`](crate::PostgresStore).
 ///
@@ -14,14 +12,13 @@ pub(crate) const MAX_SHARDS: u16 = 4096;
 /// use std::time::Duration;
 /// use actix_timers_postgres::PostgresOptions;
 ///
-/// let options = PostgresOptions::new().schema("timers").node("shop-3").shards(64).lease(Duration::from_secs(10));
+/// let options = PostgresOptions::new().schema("timers").node("shop-3").lease(Duration::from_secs(10));
 /// # let _ = options;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PostgresOptions {
     pub(crate) schema: String,
     pub(crate) node: String,
-    pub(crate) shards: u16,
     pub(crate) lease: Duration,
     pub(crate) timeout: Duration,
     pub(crate) poll_interval: Duration,
@@ -36,12 +33,11 @@ impl Default for PostgresOptions {
 }
 
 impl PostgresOptions {
-    /// Creates the default options: schema `timers`, 64 shards, a lease of 10 s, 5 s for a statement.
+    /// Creates the default options: schema `timers`, a lease of 10 s, 5 s for a statement.
     pub fn new() -> Self {
         Self {
             schema: "timers".to_owned(),
             node: "node".to_owned(),
-            shards: 64,
             lease: Duration::from_secs(10),
             timeout: Duration::from_secs(5),
             poll_interval: Duration::from_millis(100),
@@ -64,16 +60,8 @@ impl PostgresOptions {
         self
     }
 
-    /// Sets the number of shards of each pool, from 1 to 4096: the maximum number of nodes that deliver its timers. It
-    /// is chosen for ever by the first node that connects.
-    #[must_use]
-    pub const fn shards(mut self, shards: u16) -> Self {
-        self.shards = shards;
-        self
-    }
-
     /// Sets the lease, from 2 s to an hour, default 10 s. When a node has not been heard of for as long, others take over
-    /// its shards.
+    /// its deliveries.
     #[must_use]
     pub const fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
@@ -87,7 +75,7 @@ impl PostgresOptions {
         self
     }
 
-    /// Sets the interval at which a node looks for timers that other nodes have stored for it: from 1 ms to
+    /// Sets the interval at which a node looks for timers that will be due soon, also those of other nodes: from 1 ms to
     /// the lease, default 100 ms.
     #[must_use]
     pub const fn poll_interval(mut self, interval: Duration) -> Self {
@@ -120,9 +108,6 @@ impl PostgresOptions {
         {
             return Err(ConnectError::SchemaName(self.schema.clone()));
         }
-        if self.shards == 0 || self.shards > MAX_SHARDS {
-            return Err(ConnectError::ShardNumber(self.shards));
-        }
         if !(Duration::from_secs(2)..=HOUR).contains(&self.lease) {
             return Err(ConnectError::Lease(self.lease));
         }
@@ -147,9 +132,6 @@ mod tests {
         options().check().unwrap();
         for name in ["", "pg_timers", "a\0b", &"x".repeat(64)] {
             assert!(matches!(options().schema(name).check(), Err(ConnectError::SchemaName(_))), "{name:?}");
-        }
-        for shards in [0, 4097] {
-            assert!(matches!(options().shards(shards).check(), Err(ConnectError::ShardNumber(_))));
         }
         for lease in [Duration::from_millis(1999), HOUR + Duration::from_nanos(1), Duration::MAX] {
             assert!(matches!(options().lease(lease).check(), Err(ConnectError::Lease(_))), "{lease:?}");

@@ -4,27 +4,71 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use actix_timers::CancelOutcome;
-use actix_timers_durable::store::{OnKey, Placement};
+use actix_timers_durable::store::{NewTimer, OnKey, headers_to_json, repeat_to_json, retry_to_json};
 use actix_timers_durable::{
-    DurableError, DurableId, DurableMessage, PayloadCodec, Record, Schedule, ScheduleError, Scheduled, StoreError,
+    DurableError, DurableId, DurableMessage, PayloadCodec, Schedule, ScheduleError, Scheduled, StoreError,
 };
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{GenericClient, Row};
 use uuid::Uuid;
 
+use crate::boot_clock;
 use crate::error::{Failure, unreadable};
-use crate::outcomes::code;
-use crate::{PostgresStore, plan, server_clock};
+use crate::store::{PostgresStore, set_clock};
 
 /// The clock is read again when it was last read this long ago: a store of a node that has joined reads it regularly.
 const MAX_CLOCK_AGE: Duration = Duration::from_secs(30);
+
+const CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8";
+
+const SCHEDULE: &str = "
+    SELECT s.id, s.outcome, s.other FROM @schema@.schedule(
+        route => $1, message_type => $2, payload => $3::bytea, due => to_timestamp($4::bigint / 1000.0), key => $5,
+        replace => $6, message_version => $7, headers => $8::text::jsonb, max_attempts => $9, retry => $10::text::jsonb,
+        repeat => $11::text::jsonb, codec => $12) s";
+
+/// A statement that schedules a timer, for any client of PostgreSQL: its text, and the values of `$1` to `$12` in the order
+/// of the fields.
+///
+/// It returns one row: `id` of type `uuid`, `outcome` (`created`, `exists`, `replaced` or `replaced_in_progress`), and
+/// `other`, the id of a replaced timer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ScheduleStatement {
+    /// The text.
+    pub sql: String,
+    /// `$1`, a text.
+    pub route: String,
+    /// `$2`, a text.
+    pub message_type: String,
+    /// `$3`, `bytea`.
+    pub payload: Vec<u8>,
+    /// `$4`, `bigint`: milliseconds since 1970 by the server's clock.
+    pub due: i64,
+    /// `$5`, a text or null.
+    pub key: Option<String>,
+    /// `$6`, `boolean`.
+    pub replace: bool,
+    /// `$7`, `int`.
+    pub message_version: i32,
+    /// `$8`, a text or null.
+    pub headers: Option<String>,
+    /// `$9`, `int` or null.
+    pub max_attempts: Option<i32>,
+    /// `$10`, a text or null.
+    pub retry: Option<String>,
+    /// `$11`, a text or null.
+    pub repeat: Option<String>,
+    /// `$12`, a text or null.
+    pub codec: Option<String>,
+}
 
 impl PostgresStore {
     /// Sets the codec of the messages that [`schedule_in`](Self::schedule_in) stores: the same as
     /// [`payload_codec`](actix_timers_durable::DurableTimersBuilder::payload_codec) of the nodes that deliver them.
     #[must_use]
     pub fn payload_codec(mut self, codec: impl PayloadCodec) -> Self {
-        self.records = self.records.payload_codec(codec);
+        self.records = self.records.clone().payload_codec(codec);
         self
     }
 
@@ -35,8 +79,7 @@ impl PostgresStore {
     /// rights that the SQL functions need. The due time is of the server's clock, counted from the call that made the
     /// request, not from the commit.
     ///
-    /// The route is not checked: if no node delivers it, its timers wait for one. A route with a pool of its own needs
-    /// [`Schedule::pool`].
+    /// The route is not checked: if no node delivers it, its timers wait for one.
     ///
     /// A key is locked until the transaction ends: others that schedule with it wait, the nodes included. Keep the
     /// transaction short, and schedule in the order of keys. At the isolation levels `REPEATABLE READ` and
@@ -70,22 +113,49 @@ impl PostgresStore {
     /// ```
     ///
     /// # Errors
-    /// The message, with the reason: the due time is out of range, the message cannot be encoded or is too large, the
-    /// pool is unknown, or a statement failed. A failed statement has aborted the transaction; it is
+    /// The message, with the reason: the due time is out of range, the message cannot be encoded or is too large, or a
+    /// statement failed. A failed statement has aborted the transaction; it is
     /// [`StoreError::Aborted`] with the `tokio_postgres::error::DbError`, which has the code.
     pub async fn schedule_in<M: DurableMessage>(
         &self,
         client: &impl GenericClient,
         request: Schedule<M>,
     ) -> Result<Scheduled, ScheduleError<M>> {
-        let pool = request.pool_name().to_owned();
-        let prepared = self.prepare_in(client, &pool).await;
-        let record = prepared.and_then(|shard| self.records.record(&request, shard));
-        let scheduled = match record {
-            Ok((record, on_key)) => self.put_in(client, &record, on_key).await,
+        let scheduled = match self.prepare_in(client).await {
+            Ok(()) => match self.records.new_timer(&request) {
+                Ok(timer) => self.put_in(client, &timer).await,
+                Err(reason) => Err(reason),
+            },
             Err(reason) => Err(reason),
         };
         scheduled.map_err(|reason| ScheduleError::new(request.into_message(), reason))
+    }
+
+    /// Returns the statement of [`schedule_in`](Self::schedule_in) with its values, for a transaction of another client of
+    /// PostgreSQL. A delay is counted by the server's clock as it was last read: at the connect, or by the durable timers of
+    /// this store.
+    ///
+    /// With sqlx:
+    ///
+    /// ```text
+    /// let timer = store.schedule_statement(Schedule::after("office", delay, Remind { order }))?;
+    /// sqlx::query(&timer.sql)
+    ///     .bind(timer.route).bind(timer.message_type).bind(timer.payload).bind(timer.due).bind(timer.key)
+    ///     .bind(timer.replace).bind(timer.message_version).bind(timer.headers).bind(timer.max_attempts)
+    ///     .bind(timer.retry).bind(timer.repeat).bind(timer.codec)
+    ///     .fetch_one(&mut *transaction).await?;
+    /// ```
+    ///
+    /// # Errors
+    /// The message, with the reason: the due time is out of range, the message cannot be encoded or is too large.
+    pub fn schedule_statement<M: DurableMessage>(
+        &self,
+        request: Schedule<M>,
+    ) -> Result<ScheduleStatement, ScheduleError<M>> {
+        match self.records.new_timer(&request) {
+            Ok(timer) => Ok(self.statement(&timer)),
+            Err(reason) => Err(ScheduleError::new(request.into_message(), reason)),
+        }
     }
 
     /// Cancels a durable timer in a transaction of yours: if that is rolled back, the timer stays. Until it ends, the
@@ -98,7 +168,7 @@ impl PostgresStore {
     /// # Errors
     /// A statement failed, and has aborted the transaction: as [`schedule_in`](Self::schedule_in).
     pub async fn cancel_in(&self, client: &impl GenericClient, id: DurableId) -> Result<CancelOutcome, DurableError> {
-        let sql = self.sql("SELECT @schema@.cancel($1)");
+        let sql = self.server.schema.sql("SELECT @schema@.cancel($1)");
         let rows = query(client, &sql, &[(&Uuid::from(id), Type::UUID)]).await?;
         match rows.first().map(|row| row.get(0)) {
             Some("cancelled") => Ok(CancelOutcome::Cancelled),
@@ -107,55 +177,66 @@ impl PostgresStore {
         }
     }
 
-    /// Reads the clock and the shards of the pool, unless they are known. Returns a shard.
-    async fn prepare_in(&self, client: &impl GenericClient, pool: &str) -> Result<u16, DurableError> {
+    /// Reads the clock, unless it is known.
+    async fn prepare_in(&self, client: &impl GenericClient) -> Result<(), DurableError> {
         if self.clock.age(Instant::now()).is_none_or(|age| age > MAX_CLOCK_AGE) {
-            let rows = query(client, server_clock::SQL, &[]).await?;
+            let sent = boot_clock::now();
+            let rows = query(client, CLOCK, &[]).await?;
             if let Some(row) = rows.first() {
-                server_clock::follow(&self.clock, row.get(0));
+                set_clock(&self.clock, row.get(0), boot_clock::now().saturating_sub(sent));
             }
         }
-        if !self.places.contains(pool) {
-            let sql = self.sql("SELECT s.shard FROM @schema@.shards s WHERE s.pool = $1 ORDER BY s.shard");
-            let rows = query(client, &sql, &[(&pool, Type::TEXT)]).await?;
-            if rows.is_empty() {
-                return Err(DurableError::UnknownPool { pool: pool.to_owned() });
-            }
-            self.places.add_pool(pool, rows.iter().map(|row| crate::columns::shard(row.get(0))));
-        }
-        Ok(self.places.shard(pool))
+        Ok(())
     }
 
-    async fn put_in(
-        &self,
-        client: &impl GenericClient,
-        record: &Record,
-        on_key: OnKey,
-    ) -> Result<Scheduled, DurableError> {
-        let id = record.id;
-        let (uuid, shard, due) = (Uuid::from(id), plan::shard(id.shard()), plan::time(record.progress.due));
-        let (bytes, key) = (plan::encode(record), record.key.as_ref().map(|key| key.as_bytes()));
-        let replaces = on_key == OnKey::Replace;
-        let params: [Param<'_>; 6] = [
-            (&shard, Type::INT2),
-            (&uuid, Type::UUID),
-            (&due, Type::INT8),
-            (&bytes, Type::BYTEA),
-            (&key, Type::BYTEA),
-            (&replaces, Type::BOOL),
+    fn statement(&self, NewTimer { record, on_key }: &NewTimer) -> ScheduleStatement {
+        let text = |text: &Option<Arc<str>>| text.as_deref().map(str::to_owned);
+        ScheduleStatement {
+            sql: self.server.schema.sql(SCHEDULE),
+            route: record.route.to_string(),
+            message_type: record.message_type.to_string(),
+            payload: record.payload.to_vec(),
+            due: record.progress.due.as_millis().cast_signed(),
+            key: text(&record.key),
+            replace: *on_key == OnKey::Replace,
+            message_version: record.message_version.cast_signed(),
+            headers: headers_to_json(&record.headers),
+            max_attempts: record.budget().map(|attempts| i32::try_from(attempts).unwrap_or(i32::MAX)),
+            retry: record.retry.as_ref().map(retry_to_json),
+            repeat: record.repeat.as_ref().map(repeat_to_json),
+            codec: text(&record.payload_codec),
+        }
+    }
+
+    async fn put_in(&self, client: &impl GenericClient, timer: &NewTimer) -> Result<Scheduled, DurableError> {
+        let timer = self.statement(timer);
+        let params: [Param<'_>; 12] = [
+            (&timer.route, Type::TEXT),
+            (&timer.message_type, Type::TEXT),
+            (&timer.payload, Type::BYTEA),
+            (&timer.due, Type::INT8),
+            (&timer.key, Type::TEXT),
+            (&timer.replace, Type::BOOL),
+            (&timer.message_version, Type::INT4),
+            (&timer.headers, Type::TEXT),
+            (&timer.max_attempts, Type::INT4),
+            (&timer.retry, Type::TEXT),
+            (&timer.repeat, Type::TEXT),
+            (&timer.codec, Type::TEXT),
         ];
-        let sql = self.sql("SELECT p.code, p.other FROM @schema@.put_timer($1, $2, $3, $4, $5, $6) p");
-        let rows = query(client, &sql, &params).await?;
-        let Some(row) = rows.first() else { return Ok(Scheduled::Created(id)) };
-        let Some(other) = crate::columns::id(row, 1) else { return Err(store_error(unreadable("the id of a key"))) };
-        Ok(match row.get(0) {
-            code::EXISTS => Scheduled::Exists(other),
-            code => Scheduled::Replaced { id, old: other, in_progress: code == code::REPLACED_IN_FLIGHT },
-        })
-    }
-
-    fn sql(&self, text: &str) -> String {
-        self.server.schema.sql(text)
+        let rows = query(client, &timer.sql, &params).await?;
+        let id = |row: &Row, column| DurableId::from_uuid(row.get::<_, Option<Uuid>>(column)?).ok();
+        let scheduled = rows.first().and_then(|row| {
+            Some(match row.get(1) {
+                "exists" => Scheduled::Exists(id(row, 0)?),
+                "created" => Scheduled::Created(id(row, 0)?),
+                outcome => {
+                    let in_progress = outcome == "replaced_in_progress";
+                    Scheduled::Replaced { id: id(row, 0)?, old: id(row, 2)?, in_progress }
+                }
+            })
+        });
+        scheduled.ok_or_else(|| store_error(unreadable("the outcome of a request")))
     }
 }
 

@@ -12,10 +12,12 @@ use std::time::{Duration, SystemTime};
 
 use actix::prelude::*;
 use actix_timers::{ManualClock, scrape};
-use actix_timers_durable::store::MemoryDisk;
+use actix_timers_durable::store::{
+    Beat, Counts, Delivery, Found, Hint, Look, MemoryDisk, NodeInfo, Op, Outcome, Page, Query, Reads,
+};
 use actix_timers_durable::{
-    Durable, DurableId, DurableMessage, DurableTimers, DurableTimersBuilder, EmbeddedStore, HandlerError, RetryPolicy,
-    RouteOptions, TimerStore,
+    DueTime, Durable, DurableId, DurableMessage, DurableTimers, DurableTimersBuilder, EmbeddedStore, HandlerError,
+    RetryPolicy, RouteOptions, Store, StoreError,
 };
 use metrics_exporter_prometheus::PrometheusBuilder;
 use serde::{Deserialize, Serialize};
@@ -54,7 +56,7 @@ pub async fn run_to(clock: &ManualClock, time: u64) {
 
 /// Storage that outlives a process.
 pub trait Medium {
-    type Store: TimerStore;
+    type Store: Store;
     /// Opens a store on the medium.
     fn open(&self) -> Self::Store;
     /// Simulates the death of the process: its unwritten changes never reach the medium.
@@ -125,6 +127,46 @@ impl Medium for Files {
         let dying = self.directory();
         self.lives += 1;
         copy_directory(&dying, &self.directory());
+    }
+}
+
+/// A store that calls a function before each commit.
+pub struct Watched<S, F>(pub S, pub F);
+
+impl<S: Store, F: Send + 'static> Reads for Watched<S, F> {
+    fn get(&mut self, id: DurableId) -> Result<Option<Found>, StoreError> {
+        self.0.get(id)
+    }
+
+    fn find_key(&mut self, route: &str, key: &str) -> Result<Option<DurableId>, StoreError> {
+        self.0.find_key(route, key)
+    }
+
+    fn list(&mut self, query: &Query) -> Result<Page, StoreError> {
+        self.0.list(query)
+    }
+
+    fn counts(&mut self, limit: Option<u64>) -> Result<Counts, StoreError> {
+        self.0.counts(limit)
+    }
+}
+
+impl<S: Store, F: FnMut(&[Op]) + Send + 'static> Store for Watched<S, F> {
+    fn join(&mut self, node: &NodeInfo, now: DueTime) -> Result<Beat, StoreError> {
+        self.0.join(node, now)
+    }
+
+    fn beat(&mut self, running: &[Delivery], now: DueTime) -> Result<Beat, StoreError> {
+        self.0.beat(running, now)
+    }
+
+    fn apply(&mut self, ops: &[Op], now: DueTime) -> Result<Vec<Result<Outcome, StoreError>>, StoreError> {
+        (self.1)(ops);
+        self.0.apply(ops, now)
+    }
+
+    fn look(&mut self, look: &Look, now: DueTime) -> Result<Vec<Hint>, StoreError> {
+        self.0.look(look, now)
     }
 }
 

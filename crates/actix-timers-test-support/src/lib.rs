@@ -21,7 +21,7 @@ mod listener;
 pub mod own_process;
 pub mod repeat;
 #[cfg(feature = "durable")]
-pub mod rows;
+pub mod store;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

@@ -5,9 +5,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use actix_timers_durable::store::{Change, EmbeddedStore, Fence, OnKey, TimerStore, codec};
-use actix_timers_durable::{DueTime, DurableId, Record, RecordState};
-use fjall::{Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode};
+use actix_timers_durable::store::{
+    Claim, Delivery, EmbeddedStore, Filter, NewTimer, Next, OnKey, Op, Outcome, Progress, Reads as _, Record, Served,
+    Store as _, Suspects,
+};
+use actix_timers_durable::{DueTime, DurableId};
+use rusqlite::Connection;
 
 /// A timer of the bench: its number, and its due time in milliseconds.
 #[derive(Debug, Clone, Copy)]
@@ -16,53 +19,56 @@ pub(crate) struct Timer {
     pub(crate) due: u64,
 }
 
-/// Bytes of each timer's message. With the names of route and type a record takes some 120 bytes.
+/// Bytes of each timer's message. With id, due time and the names of route and type these are 135 bytes.
 pub(crate) const PAYLOAD: usize = 96;
+const ROUTE: &str = "reminders";
+const MESSAGE_TYPE: &str = "Remind";
 
 impl Timer {
     pub(crate) fn id(self) -> DurableId {
         // Consecutive numbers are poor random bits, so they are mixed.
-        DurableId::from_parts(0, self.due(), self.number.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+        DurableId::from_parts(self.due(), self.number, self.number.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
     fn due(self) -> DueTime {
         DueTime::from_millis(1_700_000_000_000 + self.due).unwrap()
     }
 
-    pub(crate) fn record(self) -> Record {
+    fn record(self) -> Record {
         Record {
             id: self.id(),
-            progress: RecordState::first(self.due()),
-            sequence: self.number,
-            route: "reminders".into(),
-            message_type: "Remind".into(),
+            progress: Progress::first(self.due()),
+            route: ROUTE.into(),
+            message_type: MESSAGE_TYPE.into(),
             message_version: 1,
             key: None,
             repeat: None,
+            max_attempts: None,
             retry: None,
             headers: Default::default(),
             payload_codec: None,
-            payload: [self.number as u8; PAYLOAD].into(),
+            payload: self.payload().into(),
         }
     }
 
-    /// Returns the key of 24 bytes: shard, due time, random bits.
-    fn key(self) -> [u8; 24] {
-        let mut key = [0; 24];
-        key[2..10].copy_from_slice(&self.due().as_millis().to_be_bytes());
-        key[10..18].copy_from_slice(&self.id().random().to_be_bytes());
-        key
+    fn payload(self) -> [u8; PAYLOAD] {
+        [self.number as u8; PAYLOAD]
     }
 
-    fn value(self) -> Vec<u8> {
-        let mut value = Vec::with_capacity(128);
-        codec::encode(&self.record(), &mut value);
-        value
+    /// Appends the bytes that a file without structure stores for it.
+    fn append_to(self, buffer: &mut Vec<u8>) {
+        buffer.extend_from_slice(self.id().as_uuid().as_bytes());
+        buffer.extend_from_slice(&self.due().as_millis().to_le_bytes());
+        buffer.extend_from_slice(ROUTE.as_bytes());
+        buffer.extend_from_slice(MESSAGE_TYPE.as_bytes());
+        buffer.extend_from_slice(&self.payload());
     }
 
     /// Returns the minimum number of bytes that a subject has to store for it.
     pub(crate) fn bytes(self) -> usize {
-        24 + self.value().len()
+        let mut bytes = Vec::new();
+        self.append_to(&mut bytes);
+        bytes.len()
     }
 }
 
@@ -83,16 +89,16 @@ pub(crate) trait Subject {
 }
 
 /// The names of the subjects: ours first, then the ones it is compared with.
-pub(crate) const NAMES: [&str; 4] = [STORE, FJALL, LOG, WRITE_AND_SYNC];
+pub(crate) const NAMES: [&str; 4] = [STORE, SQLITE, LOG, WRITE_AND_SYNC];
 pub(crate) const STORE: &str = "actix-timers, store alone";
-pub(crate) const FJALL: &str = "fjall";
+pub(crate) const SQLITE: &str = "SQLite";
 pub(crate) const LOG: &str = "append-only log";
 pub(crate) const WRITE_AND_SYNC: &str = "write and fdatasync";
 
 /// Returns the subject of this name, with its files in a directory.
 pub(crate) fn named(name: &str, directory: &Path) -> Box<dyn Subject> {
     match name {
-        FJALL => Box::new(BareFjall::new(directory)),
+        SQLITE => Box::new(BareSqlite::new(directory)),
         LOG => Box::new(AppendOnlyLog::new(directory)),
         WRITE_AND_SYNC => Box::new(WriteAndSync::new(directory)),
         STORE => Box::new(Store::new(directory)),
@@ -116,13 +122,15 @@ impl Subject for WriteAndSync {
 
     fn commit(&mut self, put: &[Timer], _: &[Timer]) {
         for timer in put {
-            self.0.write_all(&timer.key().into_iter().chain(timer.value()).collect::<Vec<_>>()).unwrap();
+            let mut bytes = Vec::new();
+            timer.append_to(&mut bytes);
+            self.0.write_all(&bytes).unwrap();
             self.0.sync_data().unwrap();
         }
     }
 }
 
-/// A log: one write of the whole group, and `fdatasync`. A removal is a key.
+/// A log: one write of the whole group, and `fdatasync`. A removal is an id.
 struct AppendOnlyLog {
     file: File,
     buffer: Vec<u8>,
@@ -143,55 +151,58 @@ impl Subject for AppendOnlyLog {
     fn commit(&mut self, put: &[Timer], remove: &[Timer]) {
         self.buffer.clear();
         for timer in put {
-            self.buffer.extend_from_slice(&timer.key());
-            codec::encode(&timer.record(), &mut self.buffer);
+            timer.append_to(&mut self.buffer);
         }
         for timer in remove {
-            self.buffer.extend_from_slice(&timer.key());
+            self.buffer.extend_from_slice(timer.id().as_uuid().as_bytes());
         }
         self.file.write_all(&self.buffer).unwrap();
         self.file.sync_data().unwrap();
     }
 }
 
-/// The engine below the store, with the same settings and without the store's extra work: no counts, no reads, no
-/// second change of a key.
-struct BareFjall {
-    db: Database,
-    timers: Keyspace,
+/// The engine below the store: rows of the data alone, inserted and deleted. No claims, keys, indexes or checksums.
+struct BareSqlite {
+    connection: Connection,
     path: PathBuf,
 }
 
-impl BareFjall {
+impl BareSqlite {
     fn new(directory: &Path) -> Self {
-        let path = directory.join("fjall");
-        let db = Database::builder(&path)
-            .worker_threads(2)
-            .max_journaling_size(128 << 20)
-            .manual_journal_persist(true)
-            .open()
-            .unwrap();
-        let options = || KeyspaceCreateOptions::default().max_memtable_size(16 << 20).manual_journal_persist(true);
-        let timers = db.keyspace("timers", options).unwrap();
-        Self { db, timers, path }
+        let path = directory.join("sqlite");
+        std::fs::create_dir(&path).unwrap();
+        let connection = Connection::open(path.join("bare.db")).unwrap();
+        let create = "PRAGMA page_size = 2048; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
+            CREATE TABLE timers (id BLOB PRIMARY KEY, due INTEGER NOT NULL, route TEXT NOT NULL, message_type TEXT NOT NULL,
+              payload BLOB NOT NULL) STRICT, WITHOUT ROWID";
+        connection.execute_batch(create).unwrap();
+        Self { connection, path }
     }
 }
 
-impl Subject for BareFjall {
+impl Subject for BareSqlite {
     fn name(&self) -> &'static str {
-        FJALL
+        SQLITE
     }
 
     fn commit(&mut self, put: &[Timer], remove: &[Timer]) {
-        let mut batch = OwnedWriteBatch::with_capacity(self.db.clone(), put.len() + remove.len())
-            .durability(Some(PersistMode::SyncData));
+        let transaction = self.connection.transaction().unwrap();
+        let mut insert = transaction.prepare_cached("INSERT INTO timers VALUES (?1, ?2, ?3, ?4, ?5)").unwrap();
         for timer in put {
-            batch.insert(&self.timers, timer.key(), timer.value());
+            let (id, due) = (timer.id(), timer.due().as_millis().cast_signed());
+            insert.execute((id.as_uuid().as_bytes(), due, ROUTE, MESSAGE_TYPE, timer.payload())).unwrap();
         }
+        let mut delete = transaction.prepare_cached("DELETE FROM timers WHERE id = ?1").unwrap();
         for timer in remove {
-            batch.remove(&self.timers, timer.key());
+            assert_eq!(delete.execute([timer.id().as_uuid().as_bytes()]).unwrap(), 1);
         }
-        batch.commit().unwrap();
+        drop((insert, delete));
+        transaction.commit().unwrap();
+    }
+
+    fn pending(&mut self) -> Option<u64> {
+        let count = self.connection.query_row("SELECT count(*) FROM timers", (), |row| row.get::<_, i64>(0));
+        Some(count.unwrap().cast_unsigned())
     }
 
     fn disk_bytes(&mut self) -> Option<u64> {
@@ -199,18 +210,23 @@ impl Subject for BareFjall {
     }
 }
 
-/// Ours.
+/// Ours. Timers to be removed are claimed, and end with the next group, as those of an application do.
 struct Store {
     store: EmbeddedStore,
-    fence: Fence,
-    changes: Vec<Change>,
+    path: PathBuf,
+    filter: Arc<Filter>,
+    claimed: Vec<Delivery>,
+    now: DueTime,
 }
 
 impl Store {
     fn new(directory: &Path) -> Self {
-        let mut store = EmbeddedStore::open(directory.join("store")).unwrap();
-        let fence = store.acquire(0).unwrap().fence;
-        Self { store, fence, changes: Vec::new() }
+        let path = directory.join("store");
+        let mut store = EmbeddedStore::open(&path).unwrap();
+        store.join(&Default::default(), DueTime::MIN).unwrap();
+        let (route, message_type) = (ROUTE.into(), MESSAGE_TYPE.into());
+        let filter = Filter { served: vec![Served { index: 0, route, message_type, version: 1, max_attempts: 10 }] };
+        Self { store, path, filter: Arc::new(filter), claimed: Vec::new(), now: DueTime::MIN }
     }
 }
 
@@ -220,19 +236,28 @@ impl Subject for Store {
     }
 
     fn commit(&mut self, put: &[Timer], remove: &[Timer]) {
-        self.changes.clear();
-        let put = put.iter().map(|timer| Change::Put { record: Arc::new(timer.record()), on_key: OnKey::KeepExisting });
-        self.changes.extend(put);
-        self.changes.extend(remove.iter().map(|timer| Change::Remove { id: timer.id(), at: Some(timer.due()) }));
-        self.store.commit(self.fence, &self.changes).unwrap();
+        let new = |timer: &Timer| NewTimer { record: Arc::new(timer.record()), on_key: OnKey::KeepExisting };
+        let mut ops = vec![Op::Put(put.iter().map(new).collect())];
+        ops.extend(self.claimed.drain(..).map(|delivery| Op::End(delivery, Next::Delete)));
+        if let Some(due) = remove.iter().map(|timer| timer.due()).max() {
+            self.now = self.now.max(due);
+            let ids = remove.iter().map(|timer| timer.id()).collect();
+            ops.push(Op::Claim(Claim { ids, filter: Arc::clone(&self.filter), suspects: Suspects::Left }));
+        }
+        for outcome in self.store.apply(&ops, self.now).unwrap() {
+            if let Outcome::Claimed { records, .. } = outcome.unwrap() {
+                self.claimed.extend(records.iter().map(|record| record.delivery()));
+            }
+        }
+        assert_eq!(self.claimed.len(), remove.len());
     }
 
     fn pending(&mut self) -> Option<u64> {
-        Some(self.store.counts(0).unwrap().pending)
+        Some(self.store.counts(None).unwrap().pending - self.claimed.len() as u64)
     }
 
     fn disk_bytes(&mut self) -> Option<u64> {
-        Some(self.store.statistics().unwrap().disk_bytes)
+        Some(size_on_disk(&self.path))
     }
 }
 

@@ -6,10 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::prelude::*;
-use actix_timers_durable::store::{Change, EmbeddedStore, Fence, OnKey, TimerStore};
-use actix_timers_durable::{
-    DueTime, Durable, DurableId, DurableMessage, DurableTimers, HandlerError, Record, RecordState,
-};
+use actix_timers_durable::store::{EmbeddedStore, NewTimer, OnKey, Op, Progress, Record, Store};
+use actix_timers_durable::{DueTime, Durable, DurableId, DurableMessage, DurableTimers, HandlerError};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
@@ -59,7 +57,7 @@ impl Handler<Durable<Remind>> for Office {
     }
 }
 
-pub(crate) fn start(store: impl TimerStore, delivered: &Rc<Delivered>) -> DurableTimers {
+pub(crate) fn start(store: impl Store, delivered: &Rc<Delivered>) -> DurableTimers {
     let office = Office { delivered: delivered.clone() }.start();
     DurableTimers::builder(store).route::<Remind>(ROUTE, office).start().unwrap()
 }
@@ -88,20 +86,20 @@ pub(crate) fn many_callers(
 }
 
 /// Fills a store before use: ten timers for each millisecond from `first_due` on.
-pub(crate) fn fill(store: &mut EmbeddedStore, fence: Fence, count: u64, first_due: DueTime) {
+pub(crate) fn fill(store: &mut EmbeddedStore, count: u64, first_due: DueTime) {
     let (route, message_type): (Arc<str>, Arc<str>) = (ROUTE.into(), Remind::NAME.into());
     let payload: Arc<[u8]> = remind().encode().unwrap().into();
     let record = |number| {
         let due = first_due.saturating_add(Duration::from_millis(number / 10));
         Arc::new(Record {
-            id: DurableId::new(0, due),
-            progress: RecordState::first(due),
-            sequence: number,
+            id: DurableId::new(due),
+            progress: Progress::first(due),
             route: route.clone(),
             message_type: message_type.clone(),
             message_version: 1,
             key: None,
             repeat: None,
+            max_attempts: None,
             retry: None,
             headers: Default::default(),
             payload_codec: None,
@@ -110,7 +108,8 @@ pub(crate) fn fill(store: &mut EmbeddedStore, fence: Fence, count: u64, first_du
     };
     for start in (0..count).step_by(4096) {
         let group = start..count.min(start + 4096);
-        let put = group.map(|number| Change::Put { record: record(number), on_key: OnKey::KeepExisting });
-        store.commit(fence, &put.collect::<Vec<_>>()).unwrap();
+        let put = group.map(|number| NewTimer { record: record(number), on_key: OnKey::KeepExisting });
+        // A store stores no timer as due before the present time.
+        store.apply(&[Op::Put(put.collect())], DueTime::MIN).unwrap();
     }
 }

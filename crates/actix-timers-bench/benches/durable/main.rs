@@ -13,7 +13,7 @@
 //!
 //! # Reading order
 //!
-//! 1. `contenders`: the writers: a bare file, a log, a bare fjall, the store. `fixture`: ours through the actor.
+//! 1. `contenders`: the writers: a bare file, a log, bare rows in SQLite, the store. `fixture`: ours through the actor.
 //! 2. `commits`: groups of new timers, without the actor. `calls`: the same through the actor, by one caller and by
 //!    many.
 //! 3. `lifecycle`: timers that come and go while many are pending, with the latency of commits (`watched`), bytes

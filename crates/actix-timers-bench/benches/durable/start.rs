@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use actix::prelude::*;
 use actix_timers_durable::DueTime;
-use actix_timers_durable::store::{EmbeddedStore, TimerStore};
+use actix_timers_durable::store::EmbeddedStore;
 
 use crate::fixture::{self, Delivered};
 use crate::settings::Settings;
@@ -65,12 +65,11 @@ pub(crate) fn run_one(settings: &Settings, what: &str) {
 
 fn fill(path: &Path, pending: u64) {
     let mut store = EmbeddedStore::open(path).unwrap();
-    let fence = store.acquire(0).unwrap().fence;
-    fixture::fill(&mut store, fence, pending, DueTime::MIN);
+    fixture::fill(&mut store, pending, DueTime::MIN);
     say();
     loop {
         // Runs until it is killed.
-        fixture::fill(&mut store, fence, 256, DueTime::MIN);
+        fixture::fill(&mut store, 256, DueTime::MIN);
     }
 }
 

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use actix_timers_durable::store::{
-    BackUp, Change, ChangeOutcome, Counts, EmbeddedStore, Fence, Found, Lease, Page, Part, Position, StoreError,
-    TimerStore,
+    BackUp, Beat, Counts, Delivery, EmbeddedStore, Found, Hint, Look, NodeInfo, Op, Outcome, Page, Query, Reads,
+    Record, Store, StoreError,
 };
-use actix_timers_durable::{DueTime, DurableId, Record};
+use actix_timers_durable::{DueTime, DurableId};
 
 /// The durations of commits, shared with the observer.
 pub(crate) type Commits = Arc<Mutex<Vec<Duration>>>;
@@ -24,50 +24,53 @@ impl Watched {
     }
 }
 
-impl TimerStore for Watched {
-    fn acquire(&mut self, shard: u16) -> Result<Lease, StoreError> {
-        self.store.acquire(shard)
+impl Reads for Watched {
+    fn get(&mut self, id: DurableId) -> Result<Option<Found>, StoreError> {
+        self.store.get(id)
     }
 
-    fn release(&mut self, fence: Fence) -> Result<(), StoreError> {
-        self.store.release(fence)
+    fn find_key(&mut self, route: &str, key: &str) -> Result<Option<DurableId>, StoreError> {
+        self.store.find_key(route, key)
+    }
+
+    fn list(&mut self, query: &Query) -> Result<Page, StoreError> {
+        self.store.list(query)
+    }
+
+    fn counts(&mut self, limit: Option<u64>) -> Result<Counts, StoreError> {
+        self.store.counts(limit)
+    }
+}
+
+impl Store for Watched {
+    fn join(&mut self, node: &NodeInfo, now: DueTime) -> Result<Beat, StoreError> {
+        self.store.join(node, now)
+    }
+
+    fn beat(&mut self, running: &[Delivery], now: DueTime) -> Result<Beat, StoreError> {
+        self.store.beat(running, now)
+    }
+
+    fn apply(&mut self, ops: &[Op], now: DueTime) -> Result<Vec<Result<Outcome, StoreError>>, StoreError> {
+        let started = Instant::now();
+        let outcomes = self.store.apply(ops, now);
+        self.commits.lock().unwrap().push(started.elapsed());
+        outcomes
+    }
+
+    fn look(&mut self, look: &Look, now: DueTime) -> Result<Vec<Hint>, StoreError> {
+        self.store.look(look, now)
+    }
+
+    fn reader(&mut self) -> Result<Option<Box<dyn Reads>>, StoreError> {
+        self.store.reader()
     }
 
     fn admits(&self, record: &Record) -> Result<(), StoreError> {
         self.store.admits(record)
     }
 
-    fn commit(&mut self, fence: Fence, changes: &[Change]) -> Result<Vec<ChangeOutcome>, StoreError> {
-        let started = Instant::now();
-        let outcomes = self.store.commit(fence, changes);
-        self.commits.lock().unwrap().push(started.elapsed());
-        outcomes
-    }
-
-    fn load(
-        &mut self,
-        part: Part,
-        shard: u16,
-        after: Option<Position>,
-        until: DueTime,
-        limit: usize,
-    ) -> Result<Page, StoreError> {
-        self.store.load(part, shard, after, until, limit)
-    }
-
-    fn get(&mut self, id: DurableId) -> Result<Option<Found>, StoreError> {
-        self.store.get(id)
-    }
-
-    fn find_key(&mut self, shard: u16, key: &str) -> Result<Option<DurableId>, StoreError> {
-        self.store.find_key(shard, key)
-    }
-
-    fn counts(&mut self, shard: u16) -> Result<Counts, StoreError> {
-        self.store.counts(shard)
-    }
-
-    fn back_up(&mut self, directory: &Path) -> Result<BackUp, StoreError> {
-        self.store.back_up(directory)
+    fn back_up(&mut self, to: &Path) -> Result<BackUp, StoreError> {
+        self.store.back_up(to)
     }
 }

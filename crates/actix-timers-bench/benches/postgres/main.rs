@@ -8,24 +8,25 @@
 //! ```
 //!
 //! The output is a table as in the bench `peers`, with medians and the ratio of ours to the others, round by round, and
-//! a table of the targets; `--json FILE` also writes the rows to a file. PostgreSQL must be installed; server and
+//! a table of rates; `--json FILE` also writes the rows to a file. PostgreSQL must be installed; server and
 //! clients share two cores.
 //!
 //! # Reading order
 //!
-//! 1. `server`, `sql`: the private server, and sessions with it. `timer`: the timers, and the book of them.
-//! 2. `contenders`: tables of others, and the ways to use them. `store`: ours, through the trait and through the actor.
-//! 3. `workloads`: `groups` of new and due timers; `lifecycle` through the actor; one `caller`; timers of other nodes
-//!    (`foreign`); a steady load with a snapshot `pinned`; `memory`.
-//! 4. `targets`; `settings`: the command line. Rows are those of the bench `peers`.
+//! 1. `server`, `sql`: the private server, and sessions with it. `timer`: the timers.
+//! 2. `plain`: a table and workers with `SKIP LOCKED`. `node`: ours through the store's trait; `office`: ours through actors.
+//! 3. `workloads`: `groups` of new and due timers; `loads` that move due times; deliveries through `actors`; one `caller`;
+//!    timers of an `other` node; the `takeover` from a killed node; an `idle` one; a `steady` load, with a snapshot pinned.
+//! 4. `ratios`; `settings`: the command line. Rows are those of the bench `peers`.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod contenders;
+mod node;
+mod office;
+mod plain;
+mod ratios;
 mod server;
 mod settings;
 mod sql;
-mod store;
-mod targets;
 mod timer;
 mod workloads;
 
@@ -35,7 +36,7 @@ use bench::rows::Rows;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use server::Server;
 use settings::Settings;
-use workloads::{caller, foreign, groups, lifecycle, memory, pinned};
+use workloads::{actors, caller, groups, idle, loads, other, steady, takeover};
 
 type Workload = fn(&Settings, &str, &mut Rows);
 
@@ -55,9 +56,8 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    if let (Some(schema), Some(url)) = (&settings.only, &settings.url) {
-        memory::run_one(&settings, url, schema);
-        return ExitCode::SUCCESS;
+    if let Some(url) = &settings.victim {
+        takeover::victim(url);
     }
     share_cores();
     let server = match Server::start(&settings.directory, if settings.check { "128MB" } else { "2GB" }) {
@@ -67,13 +67,15 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let workloads: [(&str, Workload); 6] = [
+    let workloads: [(&str, Workload); 8] = [
         ("groups", groups::run),
-        ("lifecycle", lifecycle::run),
+        ("loads", loads::run),
+        ("actors", actors::run),
         ("caller", caller::run),
-        ("foreign", foreign::run),
-        ("pinned", pinned::run),
-        ("memory", memory::run),
+        ("other", other::run),
+        ("takeover", takeover::run),
+        ("idle", idle::run),
+        ("steady", steady::run),
     ];
     let mut rows = Rows::default();
     for (name, run) in workloads {
@@ -84,7 +86,7 @@ fn main() -> ExitCode {
     drop(server);
     rows.print_table();
     if !settings.check {
-        targets::print(&settings, &rows);
+        ratios::print(&settings, &rows);
     }
     match settings.json.as_deref().map_or(Ok(()), |path| rows.write_json(path)) {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,17 +1,16 @@
 //! The command line.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
 pub(crate) const HELP: &str = "\
 cargo bench --features postgres --bench postgres -- [OPTIONS]
 
-  --workloads NAMES  groups, lifecycle, caller, foreign, pinned, memory; separated by commas (all)
-  --pending COUNT    timers that are pending meanwhile (1000000), but for memory
-  --many COUNT       timers that are pending for memory, beside 10000 (10000000)
+  --workloads NAMES  groups, loads, actors, caller, other, takeover, idle, steady; separated by commas (all)
+  --pending COUNT    timers that are pending meanwhile (1000000)
+  --timers COUNT     timers of a round of groups, loads and actors (40960)
   --rounds COUNT     of each, after one that does not count (7)
-  --pinned SECONDS   how long a snapshot is pinned (60); 600 is the long form. Beside SKIP LOCKED at most 60
+  --pinned SECONDS   how long a snapshot is pinned (60); 600 is the long form
   --dir DIR          where the server's files are made, in a directory of their own (the system's for temporary files)
   --json FILE        write the rows there
   --check            one short pass, without a comparison
@@ -22,16 +21,14 @@ cargo bench --features postgres --bench postgres -- [OPTIONS]
 pub(crate) struct Settings {
     workloads: Option<Vec<String>>,
     pub(crate) pending: u64,
-    pub(crate) many: u64,
+    pub(crate) timers: usize,
     pub(crate) rounds: usize,
     pub(crate) pinned: Duration,
     pub(crate) directory: PathBuf,
     pub(crate) json: Option<PathBuf>,
     pub(crate) check: bool,
-    /// The schema of a child process that measures its own memory.
-    pub(crate) only: Option<String>,
-    /// The server of a child process.
-    pub(crate) url: Option<String>,
+    /// The server of a child process that will be killed.
+    pub(crate) victim: Option<String>,
 }
 
 impl Settings {
@@ -40,31 +37,29 @@ impl Settings {
         let mut settings = Self {
             workloads: None,
             pending: 1_000_000,
-            many: 10_000_000,
+            timers: 40_960,
             rounds: 7,
             pinned: Duration::from_secs(60),
             directory: std::env::temp_dir(),
             json: None,
             check: false,
-            only: None,
-            url: None,
+            victim: None,
         };
         while let Some(argument) = arguments.next() {
             let mut value = || arguments.next().ok_or_else(|| format!("{argument} needs a value; see --help"));
             match argument.as_str() {
                 "--workloads" => settings.workloads = Some(value()?.split(',').map(str::to_owned).collect()),
                 "--pending" => settings.pending = number(&value()?)?.max(1),
-                "--many" => settings.many = number(&value()?)?,
+                "--timers" => settings.timers = number(&value()?)?.max(1) as usize,
                 "--rounds" => settings.rounds = number(&value()?)?.max(1) as usize,
                 "--pinned" => settings.pinned = Duration::from_secs(number(&value()?)?),
                 "--dir" => settings.directory = value()?.into(),
                 "--json" => settings.json = Some(value()?.into()),
                 "--check" => {
                     let pinned = Duration::from_secs(1);
-                    settings = Self { check: true, pending: 2000, many: 2000, rounds: 1, pinned, ..settings };
+                    settings = Self { check: true, pending: 2000, timers: 2048, rounds: 1, pinned, ..settings };
                 }
-                "--only" => settings.only = Some(value()?),
-                "--url" => settings.url = Some(value()?),
+                "--victim" => settings.victim = Some(value()?),
                 "--help" => return Ok(None),
                 // Added by cargo.
                 "--bench" => {}
@@ -74,19 +69,8 @@ impl Settings {
         Ok(Some(settings))
     }
 
-    /// Returns the command line of a child process that measures its memory as a node.
-    pub(crate) fn for_child(&self, schema: &str, url: &str) -> Vec<OsString> {
-        let check = self.check.then(|| "--check".into());
-        check.into_iter().chain(["--only", schema, "--url", url].map(OsString::from)).collect()
-    }
-
     pub(crate) fn wants(&self, workload: &str) -> bool {
         self.workloads.as_ref().is_none_or(|names| names.iter().any(|name| name == workload))
-    }
-
-    /// Returns the lease of the nodes.
-    pub(crate) fn lease(&self) -> Duration {
-        Duration::from_secs(if self.check { 2 } else { 10 })
     }
 
     /// Returns one of two counts: that of a measurement, or that of a short pass.

@@ -1,50 +1,46 @@
 //! Sessions with the server.
 
-use std::future::Future;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Config, NoTls};
 
-/// Sessions of one client process. A single thread runs all of them, which costs less than one for each.
-pub(crate) struct Sessions {
+/// A session beside the subjects.
+pub(crate) struct Session {
     runtime: Runtime,
-    pub(crate) clients: Vec<Client>,
+    client: Client,
 }
 
-impl Sessions {
-    pub(crate) fn open(url: &str, count: usize) -> Self {
+impl Session {
+    pub(crate) fn open(url: &str) -> Self {
         let runtime = runtime();
-        let mut clients = Vec::new();
-        for _ in 0..count {
-            clients.push(runtime.block_on(connect(url)));
-        }
-        Self { runtime, clients }
-    }
-
-    /// Runs a future, and the sessions meanwhile.
-    pub(crate) fn run<T>(&self, work: impl Future<Output = T>) -> T {
-        self.runtime.block_on(work)
+        let client = runtime.block_on(connect(url));
+        Self { runtime, client }
     }
 
     /// Executes statements without arguments.
     pub(crate) fn execute(&self, statements: &str) {
-        self.run(self.clients[0].batch_execute(statements)).unwrap();
+        self.runtime.block_on(self.client.batch_execute(statements)).unwrap();
+    }
+
+    /// Returns the result of a query for one number.
+    pub(crate) fn number(&self, query: &str) -> u64 {
+        self.runtime.block_on(number(&self.client, query))
+    }
+
+    /// Removes dead rows, collects statistics for the planner, and makes a checkpoint.
+    pub(crate) fn settle(&self, table: &str) {
+        self.execute(&format!("VACUUM (ANALYZE) {table}"));
+        self.execute("CHECKPOINT");
     }
 
     /// Drops a schema. Nodes that have just left may still tidy up in it.
     pub(crate) fn drop_schema(&self, name: &str) {
         let sql = format!("DROP SCHEMA {name} CASCADE");
-        let is_deadlock = |error: &tokio_postgres::Error| error.code() == Some(&SqlState::T_R_DEADLOCK_DETECTED);
-        while let Err(error) = self.run(self.clients[0].batch_execute(&sql)) {
-            assert!(is_deadlock(&error), "{error:?}");
+        while let Err(error) = self.runtime.block_on(self.client.batch_execute(&sql)) {
+            assert_eq!(error.code(), Some(&SqlState::T_R_DEADLOCK_DETECTED), "{error:?}");
         }
-    }
-
-    /// Returns the result of a query for one number.
-    pub(crate) fn number(&self, query: &str) -> u64 {
-        self.run(number(&self.clients[0], query))
     }
 }
 

@@ -4,34 +4,60 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use actix_timers::integration::{PUBLISH_EVERY, PublishPass, try_publish};
+use actix_timers::integration::{PUBLISH_EVERY, PublishPass};
 
-use crate::ledger::Replies;
-use crate::metrics::{DurableCounters, DurableMeters, DurableReport, StoreOp};
+use super::writer::{Replies, Writer};
+use crate::due_time::DueTime;
+use crate::metrics::{DurableMeters, DurableReport, StoreOp};
+use crate::store::{Counts, Reads};
+
+/// The least time between counts of the timers for the metrics; they take at most a fiftieth of it.
+pub(super) const COUNT_EVERY: Duration = Duration::from_secs(1);
+/// The same in a store that nodes share: each of them counts all timers.
+pub(super) const COUNT_SHARED_EVERY: Duration = Duration::from_secs(5);
+
+/// The number up to which timers are counted for the metrics.
+const COUNT_LIMIT: u64 = 1_000_000;
+
+/// The progress of the deliveries.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Progress {
+    /// Timers in memory.
+    pub(crate) loaded: u64,
+    /// Deliveries that have begun.
+    pub(crate) in_flight: u64,
+    /// The first due time of a timer in memory that has not ended.
+    pub(crate) first_due: Option<DueTime>,
+    /// The time up to which all timers are known.
+    pub(crate) known_until: DueTime,
+}
 
 /// The metrics of one committer.
 pub(super) struct Gauges {
     meters: DurableMeters,
     published: Mutex<Published>,
     failed_copies: Arc<AtomicU64>,
-    /// Counters of the reader's thread.
-    of_reads: Mutex<DurableCounters>,
+    failed_reads: AtomicU64,
 }
 
 #[derive(Default)]
 struct Published {
     at: Option<Duration>,
-    /// Set by the committer's thread, the only one that can ask the ledger.
+    /// Set by the thread of the store.
     report: DurableReport,
+    counts: Counts,
+    /// Whether another thread counts the timers.
+    is_counted: bool,
+    progress: Progress,
 }
 
 impl Gauges {
-    pub(super) fn register(name: &str, is_shared: bool) -> Self {
+    pub(super) fn register(name: &str) -> Self {
         Self {
-            meters: DurableMeters::register(name, is_shared),
+            meters: DurableMeters::register(name),
             published: Mutex::default(),
             failed_copies: Arc::default(),
-            of_reads: Mutex::default(),
+            failed_reads: AtomicU64::new(0),
         }
     }
 
@@ -39,18 +65,28 @@ impl Gauges {
         &self.meters
     }
 
-    /// Records the commits of a turn.
+    pub(super) fn note_progress(&self, progress: Progress) {
+        self.published().progress = progress;
+    }
+
+    /// Records the commit and the looks of a turn.
     pub(super) fn wrote(&self, replies: &mut Replies) {
-        for (requests, took) in replies.take_written() {
+        if let Some((requests, took)) = replies.written.take() {
             self.meters.wrote(requests, took);
         }
+        replies.looks.drain(..).for_each(|took| self.meters.looked(took));
         replies.count_failed_copies(&self.failed_copies);
     }
 
-    /// Counts the failures of a read beside the commits.
-    pub(super) fn read(&self, counters: &DurableCounters) {
-        if *counters != DurableCounters::default() {
-            self.of_reads().add(counters);
+    /// Counts the timers, on a thread beside the commits.
+    pub(super) fn count(&self, reads: &mut dyn Reads) {
+        match reads.counts(Some(COUNT_LIMIT)) {
+            Ok(counts) => {
+                let mut published = self.published();
+                published.counts = counts;
+                published.is_counted = true;
+            }
+            Err(_) => _ = self.failed_reads.fetch_add(1, Ordering::Relaxed),
         }
     }
 
@@ -64,34 +100,38 @@ impl Gauges {
         is_due
     }
 
-    /// Takes a new report, and publishes it unless a scrape is running: a turn does not wait for one. Returns whether
-    /// it was published.
-    pub(super) fn report(&self, report: DurableReport, lag: Duration) -> bool {
-        self.take(report);
-        let pass = try_publish();
-        if let Some(pass) = &pass {
-            self.publish(lag, pass);
+    /// Takes the values to publish.
+    pub(super) fn take(&self, writer: &mut Writer) {
+        let (counters, has_failed, store) = (*writer.counters(), writer.has_failed(), writer.store_gauges());
+        if !self.published().is_counted
+            && let Some(Ok(counts)) = writer.reads().map(|reads| reads.counts(Some(COUNT_LIMIT)))
+        {
+            self.published().counts = counts;
         }
-        pass.is_some()
+        self.published().report = DurableReport { counters, has_failed, store, ..DurableReport::default() };
     }
 
-    /// Replaces the report to publish.
-    pub(super) fn take(&self, report: DurableReport) {
-        self.published().report = report;
-    }
-
-    /// Publishes the last report with the current waiting time of requests.
-    pub(super) fn publish(&self, lag: Duration, _: &PublishPass) {
-        let mut report = DurableReport { lag, ..self.published().report };
+    /// Publishes the last values with the current waiting time of requests.
+    pub(super) fn publish(&self, lag: Duration, now: DueTime, _: &PublishPass) {
+        let Published { report, counts, progress, .. } = &*self.published();
+        let mut report = DurableReport {
+            pending: counts.pending,
+            parked: counts.parked,
+            dead_letters: counts.dead,
+            loaded: progress.loaded,
+            in_flight: progress.in_flight,
+            loaded_ahead: progress.known_until.saturating_since(now),
+            overdue: now.saturating_since(progress.first_due.unwrap_or(DueTime::MAX)),
+            lag,
+            ..*report
+        };
         for _ in 0..self.failed_copies.load(Ordering::Relaxed) {
             report.counters.failed(StoreOp::BackUp);
         }
-        report.counters.add(&self.of_reads());
+        for _ in 0..self.failed_reads.load(Ordering::Relaxed) {
+            report.counters.failed(StoreOp::Read);
+        }
         self.meters.publish(&report);
-    }
-
-    fn of_reads(&self) -> MutexGuard<'_, DurableCounters> {
-        self.of_reads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn published(&self) -> MutexGuard<'_, Published> {

@@ -1,121 +1,107 @@
-//! The committer: runs the ledgers and accepts requests from any thread.
+//! The committer: runs the store, and accepts requests from any thread.
 //!
 //! On a [thread of its own](Committer::start_thread) (`queue`, `thread`) it takes all requests together that were queued
-//! during the last commit, and waits for their callers to come back (`patience`), so that many share one fsync. Queries
+//! during the last commit, and waits for their callers to come back (`patience`), so that many share one sync. Queries
 //! go to a thread beside it if the store can be read there (`reading`).
 //! [Inline](Committer::inline) each request is a turn of its own on the caller's thread: deterministic, for virtual time.
-//! `gauges`: its metrics.
+//! `request`: requests and replies; `writer`: a turn; `gauges`: the metrics.
 
 mod gauges;
 mod patience;
 mod queue;
 mod reading;
-#[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::expect_used)]
-mod tests;
+mod request;
 mod thread;
+mod writer;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use actix_timers::integration::{PublishPass, Publisher, register_publisher, try_publish};
+use tokio::sync::oneshot;
 
 use super::error::DurableBuildError;
-use super::ledger::{Answer, Answered, Horizon, Ledgers, Note, Reading, Replies, Request};
+use super::routes::Routes;
 use super::store::StoreError;
-use crate::metrics::{DurableMeters, DurableReport};
-use gauges::Gauges;
+use super::store::{Op, Outcome, Reads, Store};
+use crate::metrics::DurableMeters;
+use gauges::{COUNT_EVERY, COUNT_SHARED_EVERY, Gauges};
 use queue::Queues;
+use writer::{Replies, Writer};
+
+pub(crate) use gauges::Progress;
+pub(crate) use queue::MAX_REQUESTS;
+pub(crate) use request::{Answer, Answered, Claimed, Ended, Report, Request};
+pub(crate) use writer::Reading;
 
 /// The clock of a committer.
 pub(crate) type CommitterClock = Arc<dyn Fn() -> Reading + Send + Sync>;
 
-/// A handle to the ledgers of a node. Cheap to clone; usable from any thread.
+/// The receiver of reports about deliveries. Called without a lock.
+pub(crate) type Listener = Arc<dyn Fn(Report) + Send + Sync>;
+
+/// A handle to the store of a node. Cheap to clone; usable from any thread.
 ///
-/// When the last one is dropped the ledgers end after all earlier requests, without giving up their shards, as in a
-/// crash. [`Request::Close`] ends them cleanly.
+/// When the last one is dropped the thread ends after all earlier requests, as in a crash. [`Request::Close`] ends it
+/// cleanly.
 #[derive(Clone)]
 pub(crate) struct Committer {
     shared: Arc<Shared>,
 }
 
+/// The parts of a committer.
+pub(crate) struct Setup {
+    pub(crate) store: Box<dyn Store>,
+    pub(crate) routes: Arc<Routes>,
+    /// The maximum number of changes in one commit.
+    pub(crate) group: usize,
+    pub(crate) clock: CommitterClock,
+    pub(crate) listener: Listener,
+    /// The name of the timer actor, for the label of the metrics and for the log.
+    pub(crate) name: String,
+}
+
 pub(super) struct Shared {
     runner: Runner,
     clock: CommitterClock,
+    listener: Listener,
     gauges: Arc<Gauges>,
-    /// The name of the timer actor.
-    name: Box<str>,
 }
 
 enum Runner {
     Threads(Queues),
-    Inline(Mutex<Box<dyn Turn>>),
-}
-
-/// Ledgers with any horizon.
-trait Turn: Send {
-    fn commit(&mut self, clock: &dyn Fn() -> Reading, requests: &mut VecDeque<Request>, replies: &mut Replies)
-    -> usize;
-    fn maintain(&mut self, now: Reading) -> bool;
-    fn take_notes(&mut self) -> Vec<Note>;
-    fn report(&mut self, now: Reading) -> DurableReport;
-}
-
-impl<H: Horizon> Turn for Ledgers<H> {
-    fn commit(
-        &mut self,
-        clock: &dyn Fn() -> Reading,
-        requests: &mut VecDeque<Request>,
-        replies: &mut Replies,
-    ) -> usize {
-        Self::commit(self, clock, requests, replies)
-    }
-
-    fn maintain(&mut self, now: Reading) -> bool {
-        Self::maintain(self, now)
-    }
-
-    fn take_notes(&mut self) -> Vec<Note> {
-        Self::take_notes(self)
-    }
-
-    fn report(&mut self, now: Reading) -> DurableReport {
-        Self::report(self, now)
-    }
+    Inline(Box<Mutex<Writer>>),
 }
 
 impl Committer {
-    /// Starts a thread that runs the ledgers, and another one if the store can be read there. `name` is that of the
-    /// timer actor, for the label of the metrics and for the log.
+    /// Starts a thread that runs the store, and another one if the store can be read there.
     ///
     /// # Errors
     /// The store cannot give a reader, or the system has no more threads.
-    pub(crate) fn start_thread<H: Horizon>(
-        mut ledgers: Ledgers<H>,
-        clock: CommitterClock,
-        name: &str,
-    ) -> Result<Self, DurableBuildError> {
-        let gauges = Arc::new(Gauges::register(name, ledgers.is_shared()));
-        let reader = ledgers.reader().map_err(|error| DurableBuildError::Store(Arc::new(error)))?;
+    pub(crate) fn start_thread(setup: Setup) -> Result<Self, DurableBuildError> {
+        let Setup { mut store, routes, group, clock, listener, name } = setup;
+        let gauges = Arc::new(Gauges::register(&name));
+        let reader = store.reader().map_err(|error| DurableBuildError::Store(Arc::new(error)))?;
         let queues = Queues { requests: Arc::default(), queries: reader.is_some().then(Arc::default) };
         if let (Some(reader), Some(queries)) = (reader, &queues.queries) {
-            let started = reading::start(reader, Arc::clone(queries), Arc::clone(&gauges), name);
+            let count_every = if store.intervals().is_some() { COUNT_SHARED_EVERY } else { COUNT_EVERY };
+            let started = reading::start(reader, Arc::clone(queries), Arc::clone(&gauges), count_every, &name);
             started.map_err(DurableBuildError::Thread)?;
         }
-        let started = thread::start(ledgers, queues.clone(), Arc::clone(&clock), Arc::clone(&gauges), name);
+        let shared = Shared { runner: Runner::Threads(queues.clone()), clock, listener, gauges };
+        let writer = Writer::new(store, routes, group);
+        let (clock, listener) = (Arc::clone(&shared.clock), Arc::clone(&shared.listener));
+        let started = thread::start(writer, queues.clone(), clock, listener, Arc::clone(&shared.gauges), &name);
         started.inspect_err(|_| queues.leave()).map_err(DurableBuildError::Thread)?;
-        Ok(Self::of(Shared { runner: Runner::Threads(queues), clock, gauges, name: name.into() }))
+        Ok(Self::of(shared))
     }
 
-    /// Runs the ledgers on the calling threads. They load and arm at once. `name` is that of the timer actor, for the
-    /// label of the metrics and for the log.
-    pub(crate) fn inline<H: Horizon>(ledgers: Ledgers<H>, clock: CommitterClock, name: &str) -> Self {
-        let gauges = Arc::new(Gauges::register(name, ledgers.is_shared()));
-        let runner = Runner::Inline(Mutex::new(Box::new(ledgers)));
-        let committer = Self::of(Shared { runner, clock, gauges, name: name.into() });
-        committer.submit(Request::Recheck);
-        committer
+    /// Runs the store on the calling threads.
+    pub(crate) fn inline(setup: Setup) -> Self {
+        let Setup { store, routes, group, clock, listener, name } = setup;
+        let runner = Runner::Inline(Box::new(Mutex::new(Writer::new(store, routes, group))));
+        Self::of(Shared { runner, clock, listener, gauges: Arc::new(Gauges::register(&name)) })
     }
 
     fn of(shared: Shared) -> Self {
@@ -125,7 +111,7 @@ impl Committer {
         Self { shared }
     }
 
-    /// Returns whether the ledger has a thread of its own.
+    /// Returns whether the store has a thread of its own.
     pub(crate) fn has_a_thread(&self) -> bool {
         matches!(self.shared.runner, Runner::Threads(_))
     }
@@ -133,6 +119,11 @@ impl Committer {
     /// Returns the meters that record the lateness of deliveries.
     pub(crate) fn meters(&self) -> &DurableMeters {
         self.shared.gauges.meters()
+    }
+
+    /// Takes note of the progress of the deliveries, for the metrics.
+    pub(crate) fn note_progress(&self, progress: Progress) {
+        self.shared.gauges.note_progress(progress);
     }
 
     /// Publishes the metrics. This also happens after a turn, at most every 250 ms, and at a scrape; periodic calls in
@@ -144,24 +135,55 @@ impl Committer {
         }
     }
 
-    /// Makes a request and waits for the reply; a caller's request first waits for room in the queue.
+    /// Makes a change and waits for its outcome, after room in the queue.
     ///
     /// # Errors
     /// The failure of the store; [`StoreError::Closed`] if the committer has ended.
-    pub(crate) async fn ask<T: Send + 'static>(&self, request: impl FnOnce(Answer<T>) -> Request) -> Answered<T> {
-        let (answer, answered) = Answer::awaited();
-        let request = request(answer);
+    pub(crate) async fn change(&self, op: Op) -> Answered<Outcome> {
+        let (answer, answered) = oneshot::channel();
+        self.push_when_there_is_room(Request::Change { op, answer }).await;
+        answered.await.unwrap_or_else(|_| Err(Arc::new(StoreError::Closed)))
+    }
+
+    /// Makes a query and waits for its result, after room in the queue.
+    ///
+    /// # Errors
+    /// The failure of the store; [`StoreError::Closed`] if the committer has ended.
+    pub(crate) async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&mut dyn Reads) -> Result<T, StoreError> + Send + 'static,
+    ) -> Answered<T> {
+        let (answer, answered) = oneshot::channel();
+        let query = move |reads: Answered<&mut dyn Reads>| -> request::Reply {
+            let result = reads.and_then(|reads| read(reads).map_err(Arc::new));
+            // The receiver may be gone.
+            Box::new(move || drop(answer.send(result)))
+        };
+        self.push_when_there_is_room(Request::Read(Box::new(query))).await;
+        answered.await.unwrap_or_else(|_| Err(Arc::new(StoreError::Closed)))
+    }
+
+    async fn push_when_there_is_room(&self, request: Request) {
         if let Runner::Threads(queues) = &self.shared.runner {
             queues.of(&request).wait_for_permits(request.places()).await;
         }
         self.shared.push(request);
+    }
+
+    /// Copies the store, and waits until the copy is made.
+    ///
+    /// # Errors
+    /// The failure of the store; [`StoreError::Closed`] if the committer has ended.
+    pub(crate) async fn back_up(&self, to: std::path::PathBuf) -> Answered<()> {
+        let (answer, answered) = oneshot::channel();
+        self.push_when_there_is_room(Request::BackUp { to, answer: Answer::Waiting(answer) }).await;
         answered.await.unwrap_or_else(|_| Err(Arc::new(StoreError::Closed)))
     }
 
-    /// Makes a request of the delivery side ([`Request::is_of_deliveries`]) without waiting for room: such requests are
-    /// bounded by the deliveries in flight.
+    /// Makes a request of the delivery side without waiting for room: such requests are bounded by the deliveries in
+    /// flight.
     pub(crate) fn submit(&self, request: Request) {
-        debug_assert!(request.is_of_deliveries(), "callers wait for a permit");
+        debug_assert_eq!(request.places(), 0, "callers wait for room");
         self.shared.push(request);
     }
 }
@@ -170,31 +192,33 @@ impl Shared {
     fn push(&self, request: Request) {
         match &self.runner {
             Runner::Threads(queues) => queues.of(&request).push(request),
-            Runner::Inline(ledgers) => {
+            Runner::Inline(writer) => {
                 let (mut requests, mut replies) = (VecDeque::from([request]), Replies::default());
-                let mut ledgers = Self::lock(ledgers);
-                loop {
-                    ledgers.commit(&*self.clock, &mut requests, &mut replies);
-                    if !ledgers.maintain((self.clock)()) {
-                        break;
-                    }
+                let mut writer = Self::lock(writer);
+                writer.turn(&*self.clock, &mut requests, &mut replies);
+                let is_due = self.gauges.is_due((self.clock)().time);
+                if is_due {
+                    self.gauges.take(&mut writer);
                 }
-                let notes = ledgers.take_notes();
-                let now = (self.clock)();
-                let report = self.gauges.is_due(now.time).then(|| ledgers.report(now));
-                drop(ledgers);
+                drop(writer);
                 self.gauges.wrote(&mut replies);
-                notes.iter().for_each(|note| note.say(&self.name));
                 replies.send(|copy| copy());
-                if let Some(report) = report {
-                    self.gauges.report(report, Duration::ZERO);
+                self.tell(replies);
+                if is_due && let Some(pass) = try_publish() {
+                    self.gauges.publish(Duration::ZERO, (self.clock)().wall, &pass);
                 }
             }
         }
     }
 
-    fn lock<'a>(ledgers: &'a Mutex<Box<dyn Turn>>) -> MutexGuard<'a, Box<dyn Turn>> {
-        ledgers.lock().unwrap_or_else(PoisonError::into_inner)
+    fn tell(&self, replies: Replies) {
+        if !replies.report.is_empty() {
+            (self.listener)(replies.report);
+        }
+    }
+
+    fn lock(writer: &Mutex<Writer>) -> MutexGuard<'_, Writer> {
+        writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -202,11 +226,10 @@ impl Publisher for Shared {
     fn publish(&self, pass: &PublishPass) {
         let now = (self.clock)();
         match &self.runner {
-            Runner::Threads(queues) => self.gauges.publish(queues.requests.lag(now.time), pass),
-            Runner::Inline(ledgers) => {
-                let report = Self::lock(ledgers).report(now);
-                self.gauges.take(report);
-                self.gauges.publish(Duration::ZERO, pass);
+            Runner::Threads(queues) => self.gauges.publish(queues.requests.lag(now.time), now.wall, pass),
+            Runner::Inline(writer) => {
+                self.gauges.take(&mut Self::lock(writer));
+                self.gauges.publish(Duration::ZERO, now.wall, pass);
             }
         }
     }
@@ -219,3 +242,7 @@ impl Drop for Shared {
         }
     }
 }
+
+#[cfg(all(test, not(actix_timers_simulation)))]
+#[allow(clippy::unwrap_used)]
+mod tests;

@@ -6,15 +6,12 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
-use crate::ledger::{MAX_BATCH, Request};
+use super::request::Request;
 use crate::store::StoreError;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
 /// Maximum number of callers' requests in progress; more wait.
-pub(super) const MAX_REQUESTS: usize = 16_384;
-
-// A request for more room than there is would wait forever.
-const _: () = assert!(MAX_BATCH <= MAX_REQUESTS);
+pub(crate) const MAX_REQUESTS: usize = 16_384;
 
 /// The queues of a committer, one for each thread.
 #[derive(Clone)]
@@ -27,7 +24,7 @@ pub(super) struct Queues {
 impl Queues {
     /// Returns the queue for a request.
     pub(super) fn of(&self, request: &Request) -> &SharedQueue {
-        self.queries.as_deref().filter(|_| request.is_read()).unwrap_or(&self.requests)
+        self.queries.as_deref().filter(|_| matches!(request, Request::Read(_))).unwrap_or(&self.requests)
     }
 
     /// Notes that the last handle is dropped.
@@ -216,7 +213,7 @@ impl SharedQueue {
         left.into_iter().for_each(|request| request.reject(error));
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, not(actix_timers_simulation)))]
     pub(super) fn permits(&self) -> usize {
         self.permits.available_permits()
     }

@@ -1,72 +1,88 @@
-//! Tests of the committer with many callers and one ledger.
+//! Tests of the committer with many callers and one store.
 
 use std::collections::HashSet;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, channel};
 
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use schemes::random::Random;
 
 use super::*;
-use crate::ledger::tests::world::{FakeHorizon, Random, at};
-use crate::ledger::{Cancellation, LedgerConfig, Ledgers, Query, Scheduled, Verdict};
-use crate::store::{Counts, Found, MemoryDisk, Node, OnKey, Page, Part, Position, TimerReader, TimerStore};
-use crate::{DueTime, DurableId, Record, RecordState};
+use crate::store::{
+    BackUp, Beat, Claim, Counts, Delivery, Filter, Found, Hint, Look, MemoryDisk, MemoryStore, NewTimer, Next,
+    NodeInfo, OnKey, Page, Placed, Progress, Query, Record, Served, Suspects,
+};
+use crate::{DueTime, DurableId};
+
+fn at(millis: u64) -> DueTime {
+    DueTime::from_millis(millis).unwrap()
+}
 
 /// A clock that the test moves: milliseconds, the same for wall-clock and monotonic time.
 #[derive(Clone, Default)]
 struct Hands(Arc<AtomicU64>);
 
 impl Hands {
-    fn clock(&self) -> CommitterClock {
-        let hands = Arc::clone(&self.0);
-        Arc::new(move || {
-            let millis = hands.load(Ordering::SeqCst);
-            Reading { wall: at(millis), time: Duration::from_millis(millis) }
-        })
-    }
-
     fn set(&self, millis: u64) {
         self.0.store(millis, Ordering::SeqCst);
     }
 }
 
-fn ledgers(store: impl TimerStore) -> Ledgers<FakeHorizon> {
-    let policy_of = Arc::new(|_: &str, _: &str| Some(Default::default()));
-    Ledgers::open(Box::new(store), Node::default(), LedgerConfig::default(), policy_of, FakeHorizon::default).unwrap()
+/// Returns the parts of a committer, and its reports.
+fn setup(store: impl Store, hands: &Hands) -> (Setup, Receiver<Report>) {
+    let (reported, reports) = channel();
+    let reported = Mutex::new(reported);
+    let hands = hands.clone();
+    let setup = Setup {
+        store: Box::new(store),
+        routes: Arc::default(),
+        group: 4096,
+        clock: Arc::new(move || {
+            let millis = hands.0.load(Ordering::SeqCst);
+            Reading { wall: at(millis), time: Duration::from_millis(millis) }
+        }),
+        // The test may have ended.
+        listener: Arc::new(move |report| _ = reported.lock().unwrap().send(report)),
+        name: "T".to_owned(),
+    };
+    (setup, reports)
 }
 
-fn threaded(disk: &MemoryDisk, hands: &Hands) -> Committer {
-    Committer::start_thread(ledgers(disk.open()), hands.clock(), "T").unwrap()
+fn threaded(disk: &MemoryDisk) -> (Committer, Receiver<Report>) {
+    let (setup, reports) = setup(disk.open(), &Hands::default());
+    (Committer::start_thread(setup).unwrap(), reports)
 }
 
-/// Starts a node that has joined.
-fn node(disk: &MemoryDisk) -> Committer {
-    let committer = threaded(disk, &Hands::default());
-    let id = record(0).id;
-    while block_on(committer.ask(|answer| Request::Cancel { id, answer })).is_err() {}
-    committer
-}
-
-fn record(due: u64) -> Arc<Record> {
-    Arc::new(Record {
-        id: DurableId::new(0, at(due)),
-        progress: RecordState::first(at(due)),
-        sequence: 0,
+fn record(due: u64) -> Record {
+    Record {
+        id: DurableId::new(at(due)),
+        progress: Progress::first(at(due)),
         route: "route".into(),
         message_type: "type".into(),
         message_version: 1,
         key: None,
         repeat: None,
+        max_attempts: None,
         retry: None,
         headers: Default::default(),
         payload_codec: None,
         payload: Arc::new([1, 2, 3]),
-    })
+    }
 }
 
-fn schedule(record: Arc<Record>) -> impl FnOnce(Answer<Scheduled>) -> Request {
-    move |answer| Request::Schedule { record, on_key: OnKey::KeepExisting, answer }
+fn put(record: Record) -> Op {
+    Op::Put(vec![NewTimer { record: Arc::new(record), on_key: OnKey::KeepExisting }])
+}
+
+fn claim(id: DurableId) -> Request {
+    let (route, message_type) = ("route".into(), "type".into());
+    let served = vec![Served { index: 0, route, message_type, version: 1, max_attempts: 3 }];
+    Request::Claim(Claim { ids: vec![id], filter: Arc::new(Filter { served }), suspects: Suspects::Left })
+}
+
+fn is_created(outcome: &Answered<Outcome>) -> bool {
+    matches!(outcome, Ok(Outcome::Put(placed)) if matches!(placed[..], [Placed::Created { .. }]))
 }
 
 /// Runs a future on this thread, without a runtime.
@@ -88,12 +104,18 @@ fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-fn counts(committer: &Committer) -> Counts {
-    block_on(committer.ask(|answer| Request::Counts { exact: false, answer })).unwrap()
+fn counts(committer: &Committer) -> Answered<Counts> {
+    block_on(committer.read(|reads| reads.counts(None)))
+}
+
+fn pending(committer: &Committer) -> u64 {
+    counts(committer).unwrap().pending
 }
 
 fn close(committer: &Committer) -> Answered<()> {
-    block_on(committer.ask(|answer| Request::Close { answer }))
+    let (answer, answered) = oneshot::channel();
+    committer.submit(Request::Close { unfinished: Vec::new(), answer: Answer::Waiting(answer) });
+    block_on(answered).unwrap()
 }
 
 /// Makes a request without waiting for the reply.
@@ -111,41 +133,48 @@ fn wait_for_commit(disk: &MemoryDisk) {
     }
 }
 
+/// Returns the claimed records of the next report of a claim.
+fn claimed(reports: &Receiver<Report>) -> Vec<Arc<Record>> {
+    let claims = reports.iter().map(|report| report.claims).find(|claims| !claims.is_empty()).unwrap();
+    claims.into_iter().flat_map(|claimed| claimed.result.unwrap().records).collect()
+}
+
+fn ended(reports: &Receiver<Report>) -> Vec<(Delivery, Outcome)> {
+    let ended = reports.iter().map(|report| report.ended).find(|ended| !ended.is_empty()).unwrap();
+    ended.into_iter().map(|end| (end.delivery, end.outcome)).collect()
+}
+
 #[test]
 fn requests_that_come_during_a_commit_share_the_next_one() {
     let disk = MemoryDisk::new();
-    let committer = threaded(&disk, &Hands::default());
-    counts(&committer);
+    let (committer, _reports) = threaded(&disk);
+    pending(&committer);
     let before = disk.commits();
     let held = disk.hold_commits();
-    let mut asked = vec![begin(committer.ask(schedule(record(0))))];
+    let mut asked = vec![begin(committer.change(put(record(0))))];
     wait_for_commit(&disk);
-    asked.extend((1..100).map(|due| begin(committer.ask(schedule(record(due))))));
+    asked.extend((1..100).map(|due| begin(committer.change(put(record(due))))));
     drop(held);
-    for request in asked {
-        assert_eq!(block_on(request).unwrap(), Scheduled::Created);
-    }
+    assert!(asked.into_iter().all(|request| is_created(&block_on(request))));
     assert_eq!(disk.commits() - before, 2);
-    assert_eq!(counts(&committer).pending, 100);
+    assert_eq!(pending(&committer), 100);
 }
 
 #[test]
 fn callers_wait_for_a_place_while_the_queue_is_full_and_deliveries_do_not() {
     let disk = MemoryDisk::new();
-    let committer = threaded(&disk, &Hands::default());
+    let (committer, reports) = threaded(&disk);
     let Runner::Threads(queues) = &committer.shared.runner else { panic!("it has a thread") };
     let queue = &queues.requests;
     let held = disk.hold_commits();
-    let asked: Vec<_> =
-        (0..queue::MAX_REQUESTS + 10).map(|due| begin(committer.ask(schedule(record(due as u64))))).collect();
+    let asked: Vec<_> = (0..MAX_REQUESTS + 10).map(|due| begin(committer.change(put(record(due as u64))))).collect();
     assert_eq!(queue.permits(), 0);
-    committer.submit(Request::Recheck);
+    committer.submit(Request::Beat);
     drop(held);
-    for request in asked {
-        assert_eq!(block_on(request).unwrap(), Scheduled::Created);
-    }
-    assert_eq!(counts(&committer).pending, queue::MAX_REQUESTS as u64 + 10);
-    assert_eq!(queue.permits(), queue::MAX_REQUESTS);
+    assert!(asked.into_iter().all(|request| is_created(&block_on(request))));
+    assert!(reports.iter().any(|report| report.beat.is_some()));
+    assert_eq!(pending(&committer), MAX_REQUESTS as u64 + 10);
+    assert_eq!(queue.permits(), MAX_REQUESTS);
 }
 
 /// Callers come and go on many threads while it is closed at a random moment.
@@ -153,27 +182,27 @@ fn callers_wait_for_a_place_while_the_queue_is_full_and_deliveries_do_not() {
 fn every_request_is_answered_once_and_acknowledged_ones_are_on_disk_after_any_close() {
     for seed in 0..30 {
         let disk = MemoryDisk::new();
-        let committer = threaded(&disk, &Hands::default());
+        let (committer, _reports) = threaded(&disk);
         let kept = Mutex::new(HashSet::new());
         let done = AtomicU64::new(0);
         std::thread::scope(|scope| {
             for thread in 0..4 {
                 let (committer, kept, done) = (committer.clone(), &kept, &done);
                 scope.spawn(move || {
-                    let mut random = Random(seed * 10 + thread);
+                    let mut random = Random::new(seed * 10 + thread);
                     let mut mine = vec![];
                     for _ in 0..500 {
                         let new = record(1_000_000 + random.below(100));
                         let id = new.id;
-                        match block_on(committer.ask(schedule(new))) {
+                        match block_on(committer.change(put(new))) {
                             Ok(_) => mine.push(id),
                             Err(error) => assert!(matches!(*error, StoreError::Closed)),
                         }
-                        if random.once_in(3)
+                        if random.one_in(3)
                             && let Some(id) = mine.pop()
                         {
-                            match block_on(committer.ask(|answer| Request::Cancel { id, answer })) {
-                                Ok(outcome) => assert_eq!(outcome, Cancellation::Cancelled),
+                            match block_on(committer.change(Op::Cancel(id))) {
+                                Ok(outcome) => assert_eq!(outcome, Outcome::Deleted),
                                 Err(_) => mine.push(id),
                             }
                         }
@@ -190,12 +219,10 @@ fn every_request_is_answered_once_and_acknowledged_ones_are_on_disk_after_any_cl
                 close(&committer).unwrap();
             });
         });
-        let error = close(&committer).unwrap_err();
-        assert!(matches!(*error, StoreError::Closed));
-        let again = threaded(&disk, &Hands::default());
+        assert!(matches!(*close(&committer).unwrap_err(), StoreError::Closed));
+        let mut store = disk.open();
         for id in kept.into_inner().unwrap() {
-            let seen = block_on(again.ask(|answer| Request::Get { id, answer })).unwrap();
-            assert!(seen.is_some(), "{id} was acknowledged");
+            assert!(Reads::get(&mut store, id).unwrap().is_some(), "{id} was acknowledged");
         }
     }
 }
@@ -203,263 +230,298 @@ fn every_request_is_answered_once_and_acknowledged_ones_are_on_disk_after_any_cl
 #[test]
 fn a_timer_with_an_acknowledged_cancel_is_never_delivered() {
     let rounds: u64 = if cfg!(debug_assertions) { 5_000 } else { 100_000 };
-    let committer = threaded(&MemoryDisk::new(), &Hands::default());
-    let (to_claim, claims) = std::sync::mpsc::channel::<DurableId>();
-    let (cleared, deliveries) = std::sync::mpsc::channel::<Vec<Arc<Record>>>();
-    let dispatcher = {
+    let (committer, reports) = threaded(&MemoryDisk::new());
+    let (to_claim, claims) = channel::<DurableId>();
+    let deliveries = {
         let committer = committer.clone();
-        std::thread::spawn(move || {
-            for id in claims {
-                let cleared = cleared.clone();
-                let answer = Answer::to(move |answered: Answered<_>| drop(cleared.send(answered.unwrap())));
-                committer.submit(Request::Claim { ids: vec![id], answer });
-            }
-        })
+        std::thread::spawn(move || claims.into_iter().for_each(|id| committer.submit(claim(id))))
     };
-    let mut won = [0, 0];
     for round in 0..rounds {
         let new = record(0);
         let id = new.id;
-        assert_eq!(block_on(committer.ask(schedule(new))).unwrap(), Scheduled::Created);
+        assert!(is_created(&block_on(committer.change(put(new)))));
         to_claim.send(id).unwrap();
         (0..round % 7).for_each(|_| std::thread::yield_now());
-        let cancelled = block_on(committer.ask(|answer| Request::Cancel { id, answer })).unwrap();
-        let cleared = deliveries.recv().unwrap();
-        let expected = if cleared.is_empty() { Cancellation::Cancelled } else { Cancellation::InProgress };
-        assert_eq!(cancelled, expected);
-        won[usize::from(cleared.is_empty())] += 1;
-        for record in cleared {
-            committer.submit(Request::Ended { id, progress: record.progress, verdict: Verdict::Complete });
+        let cancelled = block_on(committer.change(Op::Cancel(id))).unwrap();
+        let claimed = claimed(&reports);
+        assert_eq!(cancelled, if claimed.is_empty() { Outcome::Deleted } else { Outcome::InProgress });
+        for record in claimed {
+            committer.submit(Request::End(record.delivery(), Next::Delete));
+            assert_eq!(ended(&reports), [(record.delivery(), Outcome::NotFound)]);
         }
     }
     drop(to_claim);
-    dispatcher.join().unwrap();
-    assert_eq!(counts(&committer).pending, 0);
-    assert_eq!(won[0] + won[1], rounds);
+    deliveries.join().unwrap();
+    assert_eq!(pending(&committer), 0);
+}
+
+/// The result of a claim reaches the deliveries later than the store's thread.
+#[test]
+fn a_sweep_after_a_failed_sync_releases_the_unknown_claim_and_no_other() {
+    let disk = MemoryDisk::new();
+    let (committer, reports) = threaded(&disk);
+    let [known, unknown] = [(); 2].map(|()| {
+        let new = record(0);
+        let id = new.id;
+        block_on(committer.change(put(new))).unwrap();
+        id
+    });
+    committer.submit(claim(known));
+    let [delivery] = claimed(&reports).iter().map(|record| record.delivery()).collect::<Vec<_>>()[..] else {
+        panic!("one is claimed")
+    };
+    disk.fail_next_fsync(crate::store::FsyncOutcome::All);
+    committer.submit(claim(unknown));
+    let failed = reports.iter().flat_map(|report| report.claims).next().unwrap();
+    assert!(matches!(*failed.result.err().unwrap(), StoreError::Unknown(_)));
+    committer.submit(claim(unknown));
+    assert!(claimed(&reports).is_empty(), "it is claimed already");
+    committer.submit(Request::Beat);
+    let beat = reports.iter().find_map(|report| report.beat).unwrap().unwrap();
+    assert!(beat.looks_begin_anew && beat.lost.is_empty(), "{beat:?}");
+    committer.submit(claim(known));
+    assert!(claimed(&reports).is_empty());
+    committer.submit(claim(unknown));
+    assert_eq!(claimed(&reports)[0].progress.attempt, 2);
+    committer.submit(Request::End(delivery, Next::Delete));
+    assert_eq!(ended(&reports), [(delivery, Outcome::Ended { due: None })]);
+}
+
+#[test]
+fn an_end_that_cannot_be_written_is_kept_until_it_is_or_the_store_is_closed() {
+    let disk = MemoryDisk::new();
+    let (committer, reports) = threaded(&disk);
+    for closes in [false, true] {
+        let new = record(0);
+        let id = new.id;
+        block_on(committer.change(put(new))).unwrap();
+        committer.submit(claim(id));
+        let delivery = claimed(&reports)[0].delivery();
+        disk.reject_commits(2);
+        committer.submit(Request::End(delivery, Next::Delete));
+        assert!(reports.iter().next().unwrap().is_behind);
+        committer.submit(Request::Retry);
+        assert!(reports.iter().next().unwrap().is_behind, "the disk is still full");
+        if closes {
+            close(&committer).unwrap();
+            assert_eq!(Reads::get(&mut disk.open(), id).unwrap(), None);
+        } else {
+            committer.submit(Request::Retry);
+            assert_eq!(ended(&reports), [(delivery, Outcome::Ended { due: None })]);
+        }
+    }
 }
 
 #[test]
 fn without_callers_the_thread_ends_after_the_pending_requests() {
     let disk = MemoryDisk::new();
-    let hands = Hands::default();
-    let committer = threaded(&disk, &hands);
+    let (committer, _reports) = threaded(&disk);
     let held = disk.hold_commits();
     let answers: Vec<_> = (0..10)
         .map(|due| {
-            let (answer, answered) = Answer::awaited();
-            committer.shared.push(schedule(record(due))(answer));
+            let (answer, answered) = oneshot::channel();
+            committer.shared.push(Request::Change { op: put(record(due)), answer });
             answered
         })
         .collect();
     drop(committer);
     drop(held);
-    for answer in answers {
-        assert_eq!(block_on(answer).unwrap().unwrap(), Scheduled::Created);
-    }
-    assert_eq!(counts(&threaded(&disk, &hands)).pending, 10);
+    assert!(answers.into_iter().all(|answer| is_created(&block_on(answer).unwrap())));
+    assert_eq!(disk.open().counts(None).unwrap().pending, 10);
 }
 
 #[test]
 fn inline_everything_is_done_when_the_call_returns() {
-    let hands = Hands::default();
-    let disk = MemoryDisk::new();
-    let committer = Committer::inline(ledgers(disk.open()), hands.clock(), "T");
+    let (hands, disk) = (Hands::default(), MemoryDisk::new());
+    let (setup, reports) = setup(disk.open(), &hands);
+    let committer = Committer::inline(setup);
     let new = record(50);
     let id = new.id;
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-    let scheduled = std::pin::pin!(committer.ask(schedule(new))).poll(&mut context);
-    assert!(matches!(scheduled, std::task::Poll::Ready(Ok(Scheduled::Created))));
+    let scheduled = std::pin::pin!(committer.change(put(new))).poll(&mut context);
+    assert!(matches!(scheduled, std::task::Poll::Ready(scheduled) if is_created(&scheduled)));
     hands.set(50);
-    let cleared = Arc::new(Mutex::new(vec![]));
-    let there = Arc::clone(&cleared);
-    let asks_again = committer.clone();
-    let answer = Answer::to(move |answered: Answered<Vec<Arc<Record>>>| {
-        // A reply's closure may make the next request.
-        asks_again.submit(Request::Recheck);
-        there.lock().unwrap().extend(answered.unwrap());
-    });
-    committer.submit(Request::Claim { ids: vec![id], answer });
-    assert_eq!(cleared.lock().unwrap().len(), 1);
+    committer.submit(claim(id));
+    assert_eq!(reports.try_iter().map(|report| report.claims.len()).sum::<usize>(), 1);
     close(&committer).unwrap();
     assert!(matches!(*close(&committer).unwrap_err(), StoreError::Closed));
 }
 
-/// A store whose every commit panics.
-struct Broken(MemoryDisk);
+/// A store with a reader, or without one that it should have, or whose commits panic, or whose rows others lock.
+struct Odd(MemoryStore, Oddity);
 
-impl TimerStore for Broken {
-    fn acquire(&mut self, shard: u16) -> Result<crate::store::Lease, StoreError> {
-        self.0.open().acquire(shard)
+enum Oddity {
+    HasReader,
+    GivesNoReader,
+    Panics,
+    Locks(Arc<Mutex<HashSet<DurableId>>>),
+}
+
+impl Reads for Odd {
+    fn get(&mut self, id: DurableId) -> Result<Option<Found>, StoreError> {
+        self.0.get(id)
     }
 
-    fn commit(
-        &mut self,
-        _: crate::store::Fence,
-        _: &[crate::store::Change],
-    ) -> Result<Vec<crate::store::ChangeOutcome>, StoreError> {
-        panic!("a store with a bug")
+    fn find_key(&mut self, route: &str, key: &str) -> Result<Option<DurableId>, StoreError> {
+        self.0.find_key(route, key)
     }
 
-    fn load(
-        &mut self,
-        _: crate::store::Part,
-        _: u16,
-        _: Option<crate::store::Position>,
-        _: DueTime,
-        _: usize,
-    ) -> Result<crate::store::Page, StoreError> {
-        Ok(crate::store::Page::default())
+    fn list(&mut self, query: &Query) -> Result<Page, StoreError> {
+        self.0.list(query)
     }
 
-    fn get(&mut self, _: DurableId) -> Result<Option<crate::store::Found>, StoreError> {
-        Ok(None)
+    fn counts(&mut self, limit: Option<u64>) -> Result<Counts, StoreError> {
+        self.0.counts(limit)
+    }
+}
+
+impl Store for Odd {
+    fn join(&mut self, node: &NodeInfo, now: DueTime) -> Result<Beat, StoreError> {
+        self.0.join(node, now)
     }
 
-    fn find_key(&mut self, _: u16, _: &str) -> Result<Option<DurableId>, StoreError> {
-        Ok(None)
+    fn apply(&mut self, ops: &[Op], now: DueTime) -> Result<Vec<Result<Outcome, StoreError>>, StoreError> {
+        let locked = match &self.1 {
+            Oddity::Panics => panic!("a store with a bug"),
+            Oddity::Locks(locked) => locked.lock().unwrap().clone(),
+            _ => HashSet::new(),
+        };
+        let is_locked = |op: &Op| match op {
+            Op::End(Delivery { id, .. }, _) | Op::Cancel(id) => locked.contains(id),
+            _ => false,
+        };
+        let free: Vec<Op> = ops.iter().filter(|op| !is_locked(op)).cloned().collect();
+        let mut outcomes = self.0.apply(&free, now)?.into_iter();
+        Ok(ops
+            .iter()
+            .map(|op| if is_locked(op) { Err(StoreError::Locked) } else { outcomes.next().unwrap() })
+            .collect())
     }
 
-    fn counts(&mut self, _: u16) -> Result<Counts, StoreError> {
-        Ok(Counts::default())
+    fn look(&mut self, look: &Look, now: DueTime) -> Result<Vec<Hint>, StoreError> {
+        self.0.look(look, now)
+    }
+
+    fn reader(&mut self) -> Result<Option<Box<dyn Reads>>, StoreError> {
+        match self.1 {
+            Oddity::HasReader => Ok(Some(Box::new(self.0.disk().open()))),
+            Oddity::GivesNoReader => Err(StoreError::Unavailable("no reader".to_owned())),
+            Oddity::Panics | Oddity::Locks(_) => Ok(None),
+        }
+    }
+
+    fn back_up(&mut self, to: &Path) -> Result<BackUp, StoreError> {
+        self.0.back_up(to)
     }
 }
 
 #[test]
-fn if_the_thread_dies_all_requests_fail() {
-    let committer = Committer::start_thread(ledgers(Broken(MemoryDisk::new())), Hands::default().clock(), "T").unwrap();
+fn changes_of_locked_rows_wait_and_hold_up_nothing() {
+    let (disk, hands, locked) = (MemoryDisk::new(), Hands::default(), Arc::<Mutex<HashSet<_>>>::default());
+    let (setup, reports) = setup(Odd(disk.open(), Oddity::Locks(Arc::clone(&locked))), &hands);
+    let committer = Committer::start_thread(setup).unwrap();
+    let [delivery, other] = [(); 2].map(|()| {
+        let new = record(0);
+        let id = new.id;
+        block_on(committer.change(put(new))).unwrap();
+        committer.submit(claim(id));
+        claimed(&reports)[0].delivery()
+    });
+    locked.lock().unwrap().extend([delivery.id, other.id]);
+    for delivery in [delivery, other] {
+        committer.submit(Request::End(delivery, Next::Delete));
+    }
+    let cancel = begin(committer.change(Op::Cancel(delivery.id)));
+    for millis in [150, 300, 1099] {
+        hands.set(millis);
+        assert!(is_created(&block_on(committer.change(put(record(millis))))), "others go on");
+    }
+    hands.set(1300);
+    assert!(matches!(*block_on(cancel).unwrap_err(), StoreError::Locked), "the caller hears of it");
+    hands.set(60_000);
+    assert!(is_created(&block_on(committer.change(put(record(1))))));
+    assert!(reports.try_iter().all(|report| report.ended.is_empty() && !report.is_behind));
+    locked.lock().unwrap().remove(&delivery.id);
+    hands.set(60_200);
+    // Without another request.
+    assert_eq!(ended(&reports), [(delivery, Outcome::Ended { due: None })]);
+    assert!(matches!(*close(&committer).unwrap_err(), StoreError::Locked), "one end is not written");
+}
+
+fn odd(disk: &MemoryDisk, oddity: Oddity) -> (Result<Committer, DurableBuildError>, Receiver<Report>) {
+    let (setup, reports) = setup(Odd(disk.open(), oddity), &Hands::default());
+    (Committer::start_thread(setup), reports)
+}
+
+#[test]
+fn if_the_thread_dies_all_requests_fail_and_the_deliveries_learn_it() {
+    let (committer, reports) = odd(&MemoryDisk::new(), Oddity::Panics);
+    let committer = committer.unwrap();
     for due in 0..3 {
-        let error = block_on(committer.ask(schedule(record(due)))).unwrap_err();
+        let error = block_on(committer.change(put(record(due)))).unwrap_err();
         assert!(matches!(*error, StoreError::Closed));
     }
+    assert!(reports.iter().any(|report| report.is_closed));
 }
 
 #[test]
-fn queries_of_a_shared_store_do_not_wait_for_commits() {
-    let disk = MemoryDisk::shared(4);
-    let committer = node(&disk);
-    let (first, second) = (record(5), record(6));
-    let id = first.id;
-    block_on(committer.ask(schedule(first))).unwrap();
+fn queries_do_not_wait_for_commits_and_fail_after_the_close() {
+    let disk = MemoryDisk::new();
+    let (committer, _reports) = odd(&disk, Oddity::HasReader);
+    let committer = committer.unwrap();
+    block_on(committer.change(put(record(5)))).unwrap();
     let held = disk.hold_commits();
-    let asked = begin(committer.ask(schedule(Arc::clone(&second))));
+    let second = record(6);
+    let id = second.id;
+    let asked = begin(committer.change(put(second)));
     wait_for_commit(&disk);
-    assert_eq!(counts(&committer).pending, 1);
-    let seen = block_on(committer.ask(|answer| Request::Get { id, answer })).unwrap().unwrap();
-    assert!(seen.found.record.id == id && !seen.in_progress);
+    assert_eq!(pending(&committer), 1);
     drop(held);
     block_on(asked).unwrap();
-    let seen = block_on(committer.ask(|answer| Request::Get { id: second.id, answer })).unwrap();
-    assert!(seen.is_some(), "it sees all that was answered");
-    close(&committer).unwrap();
-    let error = block_on(committer.ask(|answer| Request::Counts { exact: false, answer })).unwrap_err();
-    assert!(matches!(*error, StoreError::Closed));
-}
-
-#[test]
-fn when_the_close_is_answered_queries_of_a_shared_store_fail() {
-    let committer = node(&MemoryDisk::shared(1));
-    let (asks_again, (asked, answers)) = (committer.clone(), std::sync::mpsc::channel());
-    let answer = Answer::to(move |_: Answered<()>| {
-        asked.send(block_on(asks_again.ask(|answer| Request::Counts { exact: false, answer }))).unwrap();
-    });
-    committer.submit(Request::Close { answer });
+    assert!(block_on(committer.read(move |reads| reads.get(id))).unwrap().is_some(), "it sees all that was answered");
+    // Also a query that is made when the close is answered.
+    let (asks_again, (asked, answers)) = (committer.clone(), channel());
+    let answer = Answer::to(move |_: Answered<()>| asked.send(counts(&asks_again)).unwrap());
+    committer.submit(Request::Close { unfinished: Vec::new(), answer });
     assert!(matches!(*answers.recv().unwrap().unwrap_err(), StoreError::Closed));
 }
 
 #[test]
 fn a_store_that_gives_no_reader_does_not_start() {
-    let disk = MemoryDisk::shared(1);
-    let ledgers = ledgers(disk.open());
-    disk.reject_reads(1);
-    let error = Committer::start_thread(ledgers, Hands::default().clock(), "T").err().unwrap();
+    let error = odd(&MemoryDisk::new(), Oddity::GivesNoReader).0.err().unwrap();
     let DurableBuildError::Store(error) = error else { panic!("{error}") };
     assert!(matches!(*error, StoreError::Unavailable(_)), "{error}");
 }
 
-/// A reader whose counts call a function.
-struct Calls<F: FnMut() + Send>(F, std::sync::mpsc::Sender<()>);
-
-impl<F: FnMut() + Send> TimerReader for Calls<F> {
-    fn get(&mut self, _: DurableId) -> Result<Option<Found>, StoreError> {
-        Ok(None)
-    }
-
-    fn find_key(&mut self, _: &str) -> Result<Option<DurableId>, StoreError> {
-        Ok(None)
-    }
-
-    fn list(&mut self, _: Part, _: Option<Position>, _: DueTime, _: usize) -> Result<Page, StoreError> {
-        Ok(Page::default())
-    }
-
-    fn total(&mut self) -> Result<Counts, StoreError> {
-        (self.0)();
-        Ok(Counts::default())
-    }
-}
-
-impl<F: FnMut() + Send> Drop for Calls<F> {
-    fn drop(&mut self) {
-        self.1.send(()).unwrap();
-    }
-}
-
-/// Makes two queries that are taken together, and waits for the end of their thread.
-fn two_queries_of(call: impl FnOnce(&queue::SharedQueue) + Clone + Send + 'static) -> [Answered<Counts>; 2] {
+/// Makes two queries that are taken together, of which the first calls a function, and waits for their thread to end.
+fn two_queries_of(call: impl FnOnce(&queue::SharedQueue) + Send + 'static) -> [Answered<()>; 2] {
     let queries = Arc::new(queue::SharedQueue::default());
+    let mut call = Some(call);
     let asked = [(); 2].map(|()| {
-        let (answer, answered) = Answer::awaited();
-        queries.push(Request::Counts { exact: false, answer });
+        let (answer, answered) = oneshot::channel();
+        let (call, of_query) = (call.take(), Arc::clone(&queries));
+        let query = move |reads: Answered<&mut dyn Reads>| -> request::Reply {
+            let read = reads.map(|_| call.into_iter().for_each(|call| call(&of_query)));
+            Box::new(move || drop(answer.send(read)))
+        };
+        queries.push(Request::Read(Box::new(query)));
         answered
     });
-    let (has_ended, ended) = std::sync::mpsc::channel();
-    let of_reader = Arc::clone(&queries);
-    let reader = Calls(move || (call.clone())(&of_reader), has_ended);
-    reading::start(Box::new(reader), queries, Arc::new(Gauges::register("T", true)), "T").unwrap();
-    let answers = asked.map(|answered| block_on(answered).unwrap_or_else(|_| Err(Arc::new(StoreError::Closed))));
-    ended.recv().unwrap();
-    answers
+    let gauges = Arc::new(Gauges::register("T"));
+    reading::start(Box::new(MemoryStore::new()), queries, gauges, COUNT_EVERY, "T").unwrap();
+    asked.map(|answered| block_on(answered).unwrap_or_else(|_| Err(Arc::new(StoreError::Closed))))
 }
 
 #[test]
 fn the_end_of_the_store_rejects_queries_that_were_taken_before() {
     let answers = two_queries_of(|queries| queries.close(&Arc::new(StoreError::Closed)));
-    assert!(matches!(&answers, [Ok(_), Err(why)] if matches!(**why, StoreError::Closed)), "{answers:?}");
+    assert!(matches!(&answers, [Ok(()), Err(why)] if matches!(**why, StoreError::Closed)), "{answers:?}");
 }
 
 #[test]
 fn if_the_reader_dies_all_queries_fail() {
     let answers = two_queries_of(|_| panic!("a reader with a bug"));
     assert!(answers.iter().all(|answer| matches!(answer, Err(why) if matches!(**why, StoreError::Closed))));
-}
-
-#[test]
-fn failed_queries_of_a_shared_store_are_counted() {
-    let recorder = PrometheusBuilder::new().build_recorder();
-    let page = recorder.handle();
-    let disk = MemoryDisk::shared(1);
-    let committer = metrics::with_local_recorder(&recorder, || node(&disk));
-    let id = record(5).id;
-    let get = || block_on(committer.ask(|answer| Request::Get { id, answer })).map(drop);
-    let find_key = || block_on(committer.ask(|answer| Request::FindKey { key: "key".into(), answer })).map(drop);
-    let query = Query { part: Part::Pending, route: None, from: at(0), until: at(9), after: None, limit: 1 };
-    let list = || block_on(committer.ask(|answer| Request::List { query: query.clone(), answer })).map(drop);
-    let count = || block_on(committer.ask(|answer| Request::Counts { exact: false, answer })).map(drop);
-    let queries: [&dyn Fn() -> Answered<()>; 4] = [&get, &find_key, &list, &count];
-    let held = disk.hold_commits();
-    let asked = begin(committer.ask(schedule(record(8))));
-    wait_for_commit(&disk);
-    for query in queries {
-        disk.reject_reads(1);
-        assert!(matches!(*query().unwrap_err(), StoreError::Unavailable(_)));
-        query().unwrap();
-    }
-    drop(held);
-    block_on(asked).unwrap();
-    close(&committer).unwrap();
-    committer.publish();
-    let errors = "store_errors_total{timer=\"T\",op=\"read\"}";
-    assert_eq!(value(&page, errors), 4.0, "{}", page.render());
 }
 
 fn value(page: &PrometheusHandle, name: &str) -> f64 {
@@ -472,11 +534,12 @@ fn a_commit_that_does_not_end_is_seen_as_growing_lag() {
     let recorder = PrometheusBuilder::new().build_recorder();
     let page = recorder.handle();
     let (disk, hands) = (MemoryDisk::new(), Hands::default());
-    let committer = metrics::with_local_recorder(&recorder, || threaded(&disk, &hands));
-    counts(&committer);
+    let (setup, _reports) = setup(disk.open(), &hands);
+    let committer = metrics::with_local_recorder(&recorder, || Committer::start_thread(setup)).unwrap();
+    pending(&committer);
     hands.set(1000);
     let held = disk.hold_commits();
-    let asked = begin(committer.ask(schedule(record(5))));
+    let asked = begin(committer.change(put(record(5))));
     wait_for_commit(&disk);
     hands.set(8000);
     committer.publish();
@@ -495,18 +558,25 @@ fn events_are_counted_and_a_scrape_shows_them() {
     let recorder = PrometheusBuilder::new().build_recorder();
     let page = recorder.handle();
     let (disk, hands) = (MemoryDisk::new(), Hands::default());
-    let committer =
-        metrics::with_local_recorder(&recorder, || Committer::inline(ledgers(disk.open()), hands.clock(), "T"));
-    let ask = |due| block_on(committer.ask(schedule(record(due)))).unwrap();
-    (0..3).for_each(|due| _ = ask(due));
+    let (setup, _reports) = setup(disk.open(), &hands);
+    let committer = metrics::with_local_recorder(&recorder, || Committer::inline(setup));
+    let ask = |due| block_on(committer.change(put(record(due))));
+    (0..3).for_each(|due| _ = ask(due).unwrap());
     disk.reject_commits(1);
-    assert!(block_on(committer.ask(schedule(record(9)))).is_err());
+    assert!(ask(9).is_err());
     hands.set(10_000);
-    let copied = block_on(committer.ask(|answer| Request::BackUp { directory: "nowhere".into(), answer }));
+    let copied = block_on(committer.back_up("nowhere".into()));
     assert!(matches!(*copied.unwrap_err(), StoreError::Unsupported(_)));
+    committer.note_progress(super::Progress {
+        loaded: 3,
+        in_flight: 1,
+        first_due: Some(at(0)),
+        known_until: at(12_000),
+    });
     actix_timers::scrape(|| {
         assert_eq!(value(&page, "store_pending{timer=\"T\"}"), 3.0);
         assert_eq!(value(&page, "store_loaded{timer=\"T\"}"), 3.0);
+        assert_eq!(value(&page, "store_loaded_ahead_seconds{timer=\"T\"}"), 2.0);
         assert_eq!(value(&page, "store_overdue_seconds{timer=\"T\"}"), 10.0);
         assert_eq!(value(&page, "durable_scheduled_total{timer=\"T\"}"), 3.0);
         assert_eq!(value(&page, "store_errors_total{timer=\"T\",op=\"commit\"}"), 1.0);
@@ -518,17 +588,15 @@ fn events_are_counted_and_a_scrape_shows_them() {
 #[test]
 fn a_million_pushes_are_not_lost_when_the_thread_goes_to_sleep() {
     let rounds = if cfg!(debug_assertions) { 20_000 } else { 1_000_000 };
-    let committer = threaded(&MemoryDisk::new(), &Hands::default());
+    let (committer, _reports) = threaded(&MemoryDisk::new());
     let seen = Arc::new(AtomicBool::new(false));
     for _ in 0..rounds {
         let (there, here) = (Arc::clone(&seen), std::thread::current());
-        committer.submit(Request::Claim {
-            ids: vec![],
-            answer: Answer::to(move |_: Answered<Vec<Arc<Record>>>| {
-                there.store(true, Ordering::SeqCst);
-                here.unpark();
-            }),
-        });
+        let query = move |_: Answered<&mut dyn Reads>| -> request::Reply {
+            there.store(true, Ordering::SeqCst);
+            Box::new(move || here.unpark())
+        };
+        committer.shared.push(Request::Read(Box::new(query)));
         while !seen.swap(false, Ordering::SeqCst) {
             std::thread::park();
         }
@@ -551,8 +619,8 @@ fn a_push_wakes_a_thread_that_has_nothing_else_to_wake_it() {
             }
         });
         for _ in 0..ROUNDS {
-            let (answer, answered) = Answer::awaited();
-            shared.push(Request::Counts { exact: false, answer });
+            let (answer, answered) = oneshot::channel();
+            shared.push(Request::Change { op: put(record(0)), answer });
             assert!(block_on(answered).unwrap().is_err());
         }
     });

@@ -1,52 +1,78 @@
-//! The committer's thread.
+//! The thread of the store.
 
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, mpsc};
 use std::thread::Builder;
 
-use actix_timers::integration::PUBLISH_EVERY;
+use actix_timers::integration::{PUBLISH_EVERY, try_publish};
 
-use super::CommitterClock;
 use super::gauges::Gauges;
 use super::patience::Patience;
 use super::queue::{End, Queues, Taken};
-use crate::ledger::{Horizon, Ledgers, Replies};
+use super::writer::{Replies, Writer};
+use super::{CommitterClock, Listener, Reading};
+use crate::store::StoreError;
 use crate::sync::spawn;
 
-pub(super) fn start<H: Horizon>(
-    ledgers: Ledgers<H>,
+pub(super) fn start(
+    writer: Writer,
     queues: Queues,
     clock: CommitterClock,
+    listener: Listener,
     gauges: Arc<Gauges>,
     name: &str,
 ) -> io::Result<()> {
-    let timer = name.to_owned();
     let run = move || {
+        let _reported = ReportEnd(&listener);
         let _end = End(queues.all().collect());
-        run(ledgers, &queues, &clock, &gauges, &timer);
+        run(writer, &queues, &*clock, &*listener, &gauges);
     };
     spawn(format!("{name} committer"), run).map(drop)
 }
 
-/// Runs until the ledgers are closed, their only shard is lost, or the last handle is dropped.
-fn run<H: Horizon>(mut ledgers: Ledgers<H>, queues: &Queues, clock: &CommitterClock, gauges: &Gauges, name: &str) {
+/// Reports the end of the thread when it is dropped, also if the store panics.
+struct ReportEnd<'a>(&'a Listener);
+
+impl Drop for ReportEnd<'_> {
+    fn drop(&mut self) {
+        (self.0)(super::Report { is_closed: true, ..super::Report::default() });
+    }
+}
+
+/// Runs until the store is closed, or the last handle is dropped.
+fn run(
+    mut writer: Writer,
+    queues: &Queues,
+    clock: &dyn Fn() -> Reading,
+    listener: &dyn Fn(super::Report),
+    gauges: &Gauges,
+) {
     let shared = &queues.requests;
     let mut requests = VecDeque::new();
-    let mut replies = Replies::default();
     let mut patience = Patience::default();
-    let (mut has_more, mut is_published) = (true, false);
+    let mut is_published = false;
+    let publish = |writer: &mut Writer, now: Reading| {
+        gauges.take(writer);
+        let pass = try_publish();
+        if let Some(pass) = &pass {
+            gauges.publish(shared.lag(now.time), now.wall, pass);
+        }
+        pass.is_some()
+    };
     loop {
         if requests.is_empty() {
-            match shared.take(&mut requests, has_more, (!is_published).then_some(PUBLISH_EVERY)) {
+            let pause = writer.pause(clock().time);
+            let pause = pause.into_iter().chain((!is_published).then_some(PUBLISH_EVERY)).min();
+            match shared.take(&mut requests, false, pause) {
+                Taken::Nothing if writer.pause(clock().time).is_some_and(|pause| pause.is_zero()) => {}
                 Taken::Requests => {
-                    if let Some((wanted, limit)) = patience.wanted().filter(|_| !has_more) {
+                    if let Some((wanted, limit)) = patience.wanted() {
                         patience.have_come(shared.take_more(&mut requests, wanted, limit));
                     }
                 }
                 Taken::Nothing => {
-                    let now = clock();
-                    is_published = gauges.report(ledgers.report(now), shared.lag(now.time));
+                    is_published = publish(&mut writer, clock());
                     continue;
                 }
                 Taken::Left => return,
@@ -54,22 +80,26 @@ fn run<H: Horizon>(mut ledgers: Ledgers<H>, queues: &Queues, clock: &CommitterCl
         }
         let begun = clock().time;
         shared.begin(begun);
-        let permits = ledgers.commit(&**clock, &mut requests, &mut replies);
-        patience.committed(permits, clock().time.saturating_sub(begun));
-        shared.done(permits);
+        let mut replies = Replies::default();
+        let places = writer.turn(clock, &mut requests, &mut replies);
+        let now = clock();
+        patience.committed(places, now.time.saturating_sub(begun));
+        shared.done(places);
         gauges.wrote(&mut replies);
-        // Before the reply to the close: all requests after it fail.
-        if let Some(why) = ledgers.end_reason() {
-            queues.close(why);
+        if writer.is_closed() {
+            // Before the reply to the close: all requests after it fail.
+            let why = Arc::new(StoreError::Closed);
+            queues.close(&why);
+            requests.drain(..).for_each(|request| request.reject(&why));
         }
         replies.send(aside);
-        let now = clock();
-        has_more = ledgers.maintain(now);
-        ledgers.take_notes().iter().for_each(|note| note.say(name));
-        is_published = gauges.is_due(now.time) && gauges.report(ledgers.report(now), shared.lag(now.time));
-        if let Some(why) = ledgers.end_reason() {
-            return requests.into_iter().for_each(|request| request.reject(why));
+        if !replies.report.is_empty() {
+            listener(replies.report);
         }
+        if writer.is_closed() {
+            return;
+        }
+        is_published = gauges.is_due(now.time) && publish(&mut writer, now);
     }
 }
 

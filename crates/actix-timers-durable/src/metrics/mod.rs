@@ -22,5 +22,5 @@
 mod catalogue;
 mod meters;
 
-pub use catalogue::{CATALOGUE, DURABLE_LAG_BUCKETS, GROUP_BUCKETS, WRITE_BUCKETS, histogram_buckets};
-pub(crate) use meters::{DeliveryOutcome, DurableCounters, DurableMeters, DurableReport, ShardLoss, StoreOp};
+pub use catalogue::{CATALOGUE, DURABLE_LAG_BUCKETS, GROUP_BUCKETS, LOOK_BUCKETS, WRITE_BUCKETS, histogram_buckets};
+pub(crate) use meters::{DeliveryOutcome, DurableCounters, DurableMeters, DurableReport, StoreOp};

@@ -1,144 +1,93 @@
-//! Persistence of durable timers: a narrow trait, and the changes that are committed through it.
+//! Stores of durable timers: the decision about a timer is in its row.
 //!
-//! A store keeps *records* by shard, due time and id. It delivers nothing itself: it commits changes, a group at a time
-//! and atomically, and returns records in the order of due times. All other decisions (due times, loading, reactions to
-//! failures) are made in one module above it, so that a store is simple to implement correctly.
+//! A store keeps one row for each timer. Everything that is known elsewhere about a timer is a *hint*: id, due time and
+//! route. A wrong hint costs a claim that returns nothing.
 //!
-//! - [`Change`] and [`ChangeOutcome`]: a change of a record, and its outcome.
-//! - [`TimerStore`]: commit, load, look up; [`TimerReader`] (`reader`): look up beside the commits.
-//! - [`Node`], [`Standing`], [`Group`], [`Arrivals`] (`nodes`): a store that several processes share.
-//! - [`RecordBuilder`]: records for a store that schedules by itself.
-//! - [`StoreError`]: failures, and their effects on commits.
+//! # The life of a row
 //!
-//! Two stores exist: [`EmbeddedStore`] (`embedded`) on disk, and [`MemoryStore`] (`memory`), which lasts as long as the
-//! process, with injected faults. `safe_directory`: directories that no other user controls. [`codec`] is the encoding of a record.
+//! ```text
+//!           Put                 Claim                      End(Delete)
+//! (none) --------> pending ----------------> claimed ----------------------> (gone)
+//!                    ^  node is null         node is set, attempt + 1,  |
+//!                    |                       used + 1                   |
+//!                    +------ End(Again): retry, next repetition --------+
+//!                    +------ End(GiveBack): used - 1; End(Release) -----+
+//!                    +------ the claiming node has died ----------------+
+//!                                            End(Dead): a dead letter, and gone or Again
+//!                                            End(Park): nobody may claim it
+//! ```
+//!
+//! A cancel deletes the row in any state: whatever its handler does afterwards, the end finds no row. A move changes only
+//! rows that are not claimed. Whoever writes a due time writes the greater of the wish and the present time, so a look
+//! that begins at the present time misses nothing.
+//!
+//! `record`: the row as a value; `json`: the columns that are JSON; `error`: failures; `embedded`: the store for one process, on
+//! SQLite; `memory`: the same without files; `clock`: that of a store that nodes share. Of the embedded store: `safe_directory`
+//! (directories that no other user controls), `holders` (its lock within a process), `names`. `model_of_rows`: the protocol of nodes,
+//! leases and rows in every order of events, with all rules and without each.
 
-pub mod codec;
+mod clock;
 mod embedded;
-pub(crate) mod holders;
+mod error;
+mod holders;
+mod json;
 mod memory;
-pub(crate) mod names;
-mod nodes;
-mod reader;
-pub(crate) mod safe_directory;
+mod names;
+mod record;
+mod safe_directory;
 
-use std::path::{Path, PathBuf};
+use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::due_time::DueTime;
-use super::id::DurableId;
-use super::record::{Record, RecordState, RepeatMode, StoredRepeat};
-use crate::shown::shown;
+use crate::due_time::DueTime;
+use crate::id::DurableId;
 
 pub use super::new_timer::RecordBuilder;
-#[cfg(fuzzing)]
-pub use embedded::fuzzing;
-pub use embedded::{CheckIssue, EmbeddedOptions, EmbeddedStore, ShardStatistics, Statistics};
+pub use clock::StoreClock;
+pub use embedded::EmbeddedStore;
+pub use error::StoreError;
+pub use json::{headers_from_json, headers_to_json, repeat_from_json, repeat_to_json, retry_from_json, retry_to_json};
 pub use memory::{CommitGate, FsyncOutcome, MemoryDisk, MemoryStore};
-pub use nodes::{Arrivals, Committed, Group, Node, OneShard, Placement, Right, Standing, StoreClock};
-pub(crate) use reader::ReadsOf;
-pub use reader::TimerReader;
+pub use record::{Progress, Record};
 pub use safe_directory::Distrust;
 
-/// A change of the timers of a shard.
-///
-/// `at` is the known due time of the pending record (its `progress.due`); with `None` the store looks for it. If no
-/// pending record is there, the outcome is [`ChangeOutcome::Missing`].
-///
-/// A key belongs to its timer while that is pending or parked, so that a repeated request finds it then, too.
+/// A change of rows. Each is made wholly or not at all.
 #[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub enum Change {
-    /// Stores a new timer. Outcome: [`ChangeOutcome::Created`], [`ChangeOutcome::Exists`] or
-    /// [`ChangeOutcome::Replaced`].
-    Put {
-        /// The timer. Its id is [new](DurableId::new), and of the shard of the commit: stores do not check whether they
-        /// already have it.
-        record: Arc<Record>,
-        /// The action if another timer has its key.
-        on_key: OnKey,
-    },
-    /// Removes a timer, because it was cancelled or is complete: a pending one, or, without `at`, also a parked one.
-    /// Outcome: [`ChangeOutcome::Removed`] or [`ChangeOutcome::Missing`]; [`ChangeOutcome::RemovedInFlight`] if it is
-    /// removed, and another node has claimed it.
-    Remove {
-        /// The id of the timer.
-        id: DurableId,
-        /// The due time of the timer, or none if unknown.
-        at: Option<DueTime>,
-    },
-    /// Gives a pending timer another state, atomically: retried, repeated, rescheduled. Outcome:
-    /// [`ChangeOutcome::Moved`] with the new record, or [`ChangeOutcome::Missing`]; [`ChangeOutcome::InFlight`] if
-    /// another node has claimed it. A claim of a dead node counts until the owner of the shard knows of its end, from
-    /// its [lease](Lease::claims) or as [interrupted](Arrivals::interrupted).
-    Move {
-        /// The id of the timer.
-        id: DurableId,
-        /// The due time of the timer, or none if unknown.
-        at: Option<DueTime>,
-        /// The new state of the timer.
-        to: RecordState,
-    },
-    /// Records that deliveries are about to begin, so that they are known after a crash. Outcome:
-    /// [`ChangeOutcome::Done`]; or [`ChangeOutcome::Claimed`] if other nodes have removed or moved members: the claim is
-    /// kept without them. It replaces a claim with its number.
+pub enum Op {
+    /// Stores new timers, all or none. Each sees the previous ones.
+    Put(Vec<NewTimer>),
+    /// Claims pending timers for delivery by this node.
     Claim(Claim),
-    /// Removes a claim whose deliveries have all ended. Outcome: [`ChangeOutcome::Done`]. Under
-    /// [`Right::Claimant`] a claim of another node stays.
-    EndClaim {
-        /// The number of the claim.
-        number: u64,
+    /// Ends a delivery, if its row is still as it was claimed.
+    End(Delivery, Next),
+    /// Deletes a timer in any state but that of a dead letter.
+    Cancel(DurableId),
+    /// Moves a timer that is not claimed to another due time. A repetition continues from there: `due` and `nominal` are
+    /// set, `nominal` to the wish. A parked timer is moved, too, and stays parked.
+    Move(DurableId, DueTime),
+    /// Makes a dead letter a pending timer again, due now, with its whole budget. `nominal`, `repetition` and `attempt` stay;
+    /// no further repetition follows, since its series has gone on, or has ended.
+    Requeue(DurableId),
+    /// Deletes a dead letter.
+    Discard(DurableId),
+    /// Deletes at most `limit` dead letters that are older.
+    DiscardOlder {
+        /// The time before which they became dead letters.
+        than: DueTime,
+        /// The maximum number.
+        limit: usize,
     },
-    /// Copies a pending timer to the dead letters, and removes the timer or, with `then`, lets it continue. A timer has
-    /// at most one dead letter: that of a repetition replaces an earlier one. Outcome: [`ChangeOutcome::Moved`] if it
-    /// continues, else [`ChangeOutcome::Removed`]; or [`ChangeOutcome::Missing`].
-    DeadLetter {
-        /// The id of the timer.
-        id: DurableId,
-        /// The due time of the timer, or none if unknown.
-        at: Option<DueTime>,
-        /// The reason.
-        reason: Arc<str>,
-        /// The time at which it became a dead letter.
-        dead_at: DueTime,
-        /// The next state of a timer that repeats.
-        then: Option<RecordState>,
-    },
-    /// Makes a dead letter a pending timer again: due at `due`, attempt 1, no further repetition, with its key if no
-    /// other timer has that by now. Outcome: [`ChangeOutcome::Moved`], or [`ChangeOutcome::Missing`] if there is no
-    /// such dead letter or its timer is pending or parked (as one that repeats may be).
-    Requeue {
-        /// The id of the timer.
-        id: DurableId,
-        /// The new due time of the timer.
-        due: DueTime,
-    },
-    /// Removes a dead letter. Outcome: [`ChangeOutcome::Removed`] or [`ChangeOutcome::Missing`].
-    Discard {
-        /// The id of the timer.
-        id: DurableId,
-    },
-    /// Parks a pending timer for which this build has no route or decoder. Outcome: [`ChangeOutcome::Removed`] or
-    /// [`ChangeOutcome::Missing`].
-    Park {
-        /// The id of the timer.
-        id: DurableId,
-        /// The due time of the timer, or none if unknown.
-        at: Option<DueTime>,
-    },
-    /// Makes a parked timer pending again, unchanged. Outcome: [`ChangeOutcome::Moved`] or [`ChangeOutcome::Missing`].
-    Unpark {
-        /// The id of the timer.
-        id: DurableId,
-    },
-    /// Raises the cursor, so that loading need not look before it. A change of the same or a later commit that makes an
-    /// earlier timer pending lowers it again. Outcome: [`ChangeOutcome::Done`].
-    Advance {
-        /// The new lower bound on due times of pending timers.
-        to: DueTime,
-    },
+    /// Stores a row of another store as it was found there, unless a row has its id: a claimed one as pending. It is due now
+    /// if it is overdue.
+    Restore(Arc<Found>),
 }
+
+/// Maximum size of a record in the stores of this crate, in bytes of payload, names, key and headers together.
+pub const MAX_RECORD_LEN: usize = 1 << 20;
+/// Maximum length of an idempotency key in the stores of this crate, in bytes.
+pub const MAX_KEY_LEN: usize = 1024;
 
 /// The action for a new timer whose key another timer has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -149,489 +98,451 @@ pub enum OnKey {
     Replace,
 }
 
-/// A set of deliveries that are about to begin.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Claim {
-    /// The number of the claim, unique in its shard while it is kept.
-    pub number: u64,
-    /// The id, due time and attempt of each delivery.
-    pub members: Vec<(DurableId, DueTime, u32)>,
+/// A new timer, with the action if another one of its route has its key.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewTimer {
+    /// The row: `attempt` and `used` are 0, `repetition` is 1.
+    pub record: Arc<Record>,
+    /// The action for its key, if it has one.
+    pub on_key: OnKey,
 }
 
-/// The outcome of a [`Change`].
+/// A claim of pending timers: each that is still pending, due by the store's clock, not parked, and
+/// [served](Filter). The others are left as they are.
 #[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub enum ChangeOutcome {
+pub struct Claim {
+    /// The timers, each once.
+    pub ids: Vec<DurableId>,
+    /// The routes to serve.
+    pub filter: Arc<Filter>,
+    /// The treatment of suspects.
+    pub suspects: Suspects,
+}
+
+/// The treatment of suspects in a claim: timers whose budget was used up by nodes that died.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Suspects {
+    /// Suspects are left.
+    Left,
+    /// Only suspects are claimed, and marked `alone`: if this node dies, the timer is to blame. The claim names one id.
+    Marked,
+    /// Only suspects are claimed, unmarked, since other handlers may still be running.
+    Unmarked,
+}
+
+/// The message types that a node can deliver now. Of timers of other routes, types and newer versions no hint is returned,
+/// and none is claimed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Filter {
+    /// The types by route.
+    pub served: Vec<Served>,
+}
+
+/// A message type that a node delivers on a route.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Served {
+    /// Its number in the node, as in [`Hint::route`].
+    pub index: u16,
+    /// The route.
+    pub route: Arc<str>,
+    /// The name of the message type.
+    pub message_type: Arc<str>,
+    /// The newest version that this build decodes.
+    pub version: u32,
+    /// The budget of timers without their own.
+    pub max_attempts: u32,
+}
+
+/// A delivery, as it was claimed: the fence of its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Delivery {
+    /// The timer.
+    pub id: DurableId,
+    /// The number of the repetition.
+    pub repetition: u64,
+    /// The number of the attempt.
+    pub attempt: u32,
+}
+
+/// The state of a row after a delivery. Each but `Delete` ends the claim, and removes the mark `alone`.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Next {
+    /// The timer is complete.
+    Delete,
+    /// Another attempt or repetition follows.
+    Again(Again),
+    /// The timer is copied to the dead letters, where it replaces an earlier letter of its id, and deleted or, if it repeats,
+    /// continued.
+    Dead {
+        /// The reason.
+        reason: Arc<str>,
+        /// The next repetition.
+        then: Option<Again>,
+    },
+    /// Nobody may claim the timer, until a node joins that serves its type. The budget is as before the claim.
+    Park {
+        /// The reason.
+        reason: Arc<str>,
+    },
+    /// The delivery has not begun: the budget is as before the claim.
+    GiveBack,
+    /// The delivery has begun, and its outcome will not be known: the budget is used.
+    Release,
+}
+
+/// The next delivery of a timer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Again {
+    /// The wish for the due time.
+    pub due: DueTime,
+    /// The due time of the message, retries aside.
+    pub nominal: DueTime,
+    /// The number of the repetition. With a new one `attempt` and `used` begin at 0, else both stay.
+    pub repetition: u64,
+}
+
+/// The outcome of an [`Op`] that was made.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// Of [`Op::Put`], in the order of the timers.
+    Put(Vec<Placed>),
+    /// Of [`Op::Claim`].
+    Claimed {
+        /// The claimed rows, in the order of the ids in the claim. `progress` is that of the delivery.
+        records: Vec<Arc<Record>>,
+        /// Pending rows that are not due yet, and their due times: moved, or the clock was set back.
+        not_due: Vec<(DurableId, DueTime)>,
+        /// Rows whose content differs from what the caller gave: they are parked as damaged.
+        damaged: Vec<DurableId>,
+        /// Rows that are due and were left because of the [treatment](Suspects) of suspects: they are suspects, or are none.
+        left: Vec<DurableId>,
+    },
+    /// Of [`Op::End`]: the row is changed. The due time is that of [`Next::Again`] as written, or of a row that is pending
+    /// again as it was.
+    Ended {
+        /// The due time, if the row is pending.
+        due: Option<DueTime>,
+    },
+    /// Of [`Op::Cancel`], [`Op::Discard`]: it is deleted, and was not claimed.
+    Deleted,
+    /// Of [`Op::Cancel`]: it is deleted, and was claimed. Of [`Op::Move`]: it is claimed, and nothing was changed.
+    InProgress,
+    /// Of [`Op::Move`] and [`Op::Requeue`]: the due time as written.
+    Moved(Hint),
+    /// Of [`Op::Requeue`]: nothing was changed, because this timer has its key now.
+    KeyInUse(DurableId),
+    /// Of [`Op::Requeue`]: nothing was changed, because the timer of the letter is pending or claimed, as one that repeats
+    /// may be.
+    StillPending,
+    /// There is no such row, or no longer in the state that the change needs.
+    NotFound,
+    /// Of [`Op::DiscardOlder`]: the number of deleted dead letters.
+    Discarded(usize),
+}
+
+/// The outcome of one new timer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Placed {
     /// The timer is new.
-    Created,
-    /// This timer has the key. Nothing was changed.
+    Created {
+        /// The due time as written.
+        due: DueTime,
+    },
+    /// This timer of the route has the key. Nothing was changed. The new timer itself, if it was stored before: the request
+    /// was repeated.
     Exists(DurableId),
     /// The new timer has replaced this one.
-    Replaced(DurableId),
-    /// The timer is removed.
-    Removed,
-    /// The timer has this new state.
-    Moved(Arc<Record>),
-    /// The timer does not exist, and nothing was changed.
-    Missing,
-    /// The change was made. Of a moved timer: and others have changed it since.
-    Done,
-    /// The record of the timer was written by a newer version of this crate, and nothing was changed: this version
-    /// knows only parts of it.
-    Newer {
-        /// The id of the timer.
-        id: DurableId,
-        /// The version of the record.
-        version: u8,
-    },
-    /// The timer is removed. Another node has claimed it, so its last delivery may be in progress.
-    RemovedInFlight,
-    /// The new timer has replaced this one, which another node has claimed, or this one in another shard.
-    ReplacedInFlight(DurableId),
-    /// Another node has claimed the timer, and nothing was changed.
-    InFlight,
-    /// The claim was made without these members: other nodes have removed or moved them.
-    Claimed {
-        /// Members without a pending timer.
-        missing: Vec<DurableId>,
+    Replaced {
+        /// The replaced timer.
+        old: DurableId,
+        /// Whether it was claimed: its last delivery may be in progress.
+        in_progress: bool,
+        /// The due time as written.
+        due: DueTime,
     },
 }
 
-/// The right to write to a shard, held by its owner until another one acquires it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Fence {
-    /// The shard.
-    pub shard: u16,
-    /// The number of the ownership, which increases with each new owner. A store rejects a commit with an older one.
-    pub epoch: u64,
+/// A timer that will be due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hint {
+    /// The timer.
+    pub id: DurableId,
+    /// The due time.
+    pub due: DueTime,
+    /// The due time of the message, retries aside: overdue timers are delivered in this order.
+    pub nominal: DueTime,
+    /// The [number](Served::index) of its route and type in the filter of the look; of [`Outcome::Moved`] 0.
+    pub route: u16,
+    /// Whether its budget was used up by nodes that died. Of [`Outcome::Moved`]: its own budget; that of its route is not
+    /// known there.
+    pub is_suspect: bool,
 }
 
-/// The state of a shard that a new owner receives.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lease {
-    /// The fence for each commit.
-    pub fence: Fence,
-    /// Lower bound on due times of pending timers.
-    pub cursor: DueTime,
-    /// Deliveries that the previous owner had begun and not ended when it died.
-    pub claims: Vec<Claim>,
-    /// Deliveries in progress on other nodes that have given up the shard and live. Their timers must not be delivered
-    /// before they are [released](Arrivals::released).
-    pub held: Vec<Claim>,
-    /// Whether the previous owner left claims in other shards, too, when it died.
-    pub has_other_claims: bool,
+/// A position in the order of looks and lists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Position {
+    /// The due time. Of dead letters: the last one.
+    pub due: DueTime,
+    /// The timer, among those due together.
+    pub id: DurableId,
 }
 
-impl Lease {
-    /// Creates the lease of a shard that no other node has had.
-    pub const fn new(fence: Fence, cursor: DueTime, claims: Vec<Claim>) -> Self {
-        Self { fence, cursor, claims, held: Vec::new(), has_other_claims: false }
+/// A look at the timers that will be due soon.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Look {
+    /// The position after which the look begins; `None` at the very beginning.
+    pub after: Option<Position>,
+    /// The last due time.
+    pub until: DueTime,
+    /// The routes to look for.
+    pub filter: Arc<Filter>,
+    /// The maximum number of hints.
+    pub limit: usize,
+}
+
+/// Tells whether the claims of a node are still its own. Called before each delivery, on any thread.
+pub type LeaseCheck = Arc<dyn Fn() -> bool + Send + Sync>;
+
+/// A process that joins the nodes of a store.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NodeInfo {
+    /// The name of the durable timers, for people.
+    pub name: String,
+    /// All types that it delivers, whether or not their recipients are connected; empty if it only schedules.
+    pub serves: Filter,
+}
+
+/// The state of the nodes, after a join or a beat.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Beat {
+    /// The part of the timers that this node arms.
+    pub share: Share,
+    /// Rows that were alone on a node that died. They are claimed by this node now, which ends them as failed, without a
+    /// handler.
+    pub blamed: Vec<Arc<Record>>,
+    /// The number of claims of nodes that died, which were released.
+    pub released: u64,
+    /// Running deliveries whose rows are gone or another node's.
+    pub lost: Vec<DurableId>,
+    /// Whether rows have become pending that an earlier look would have passed over: looks begin anew.
+    pub looks_begin_anew: bool,
+    /// Rows that are due from this time on may have been committed so late that an earlier look passed over them: they are
+    /// looked for once more.
+    pub look_again_from: Option<DueTime>,
+}
+
+/// The part of the timers that a node arms: of the ids, divided by a hash among the nodes that serve a route. An empty one
+/// is everything.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Share {
+    /// By [route](Served::index): the place of this node among those that serve it, and their number.
+    pub places: Vec<(u16, u16)>,
+}
+
+impl Share {
+    /// Returns whether this node arms a timer.
+    pub fn contains(&self, id: DurableId, route: u16) -> bool {
+        match self.places.get(usize::from(route)) {
+            Some((place, nodes)) if *nodes > 1 => id.random() % u64::from(*nodes) == u64::from(*place),
+            _ => true,
+        }
     }
 }
 
-/// The parts of a shard.
+/// The state of a timer, for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum State {
+    /// It waits for its due time, for room, or for another attempt.
+    Pending,
+    /// A node has claimed it.
+    Claimed,
+    /// Nobody may deliver it.
+    Parked {
+        /// The reason.
+        reason: Arc<str>,
+    },
+    /// It is a dead letter.
+    Dead {
+        /// The reason.
+        reason: Arc<str>,
+        /// The time at which it became a dead letter.
+        since: DueTime,
+    },
+}
+
+/// A row with its state.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Found {
+    /// The row.
+    pub record: Arc<Record>,
+    /// The state.
+    pub state: State,
+}
+
+/// The states of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Part {
-    /// Pending timers.
+    /// Pending and claimed timers.
     Pending,
-    /// Timers for which this or an earlier build had no route or decoder.
+    /// Parked timers.
     Parked,
     /// Dead letters.
     Dead,
 }
 
-/// The position of a record in its part of a shard, which is in this order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Position {
-    /// The due time. For dead letters: the last one.
-    pub due: DueTime,
-    /// The id, which distinguishes timers due together.
-    pub id: DurableId,
-}
-
-impl Position {
-    /// Returns the position of a record.
-    pub fn of(record: &Record) -> Self {
-        Self { due: record.progress.due, id: record.id }
-    }
-}
-
-/// A record with its location.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Found {
-    /// The record.
-    pub record: Arc<Record>,
-    /// The part of the shard.
+/// A query of timers, in the order of their [positions](Position).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Query {
+    /// The states.
     pub part: Part,
-    /// Reason and time of a dead letter.
-    pub dead_letter: Option<(Arc<str>, DueTime)>,
-    /// Whether a claim in the store names the pending timer, so that it is in flight on some node. A store that several
-    /// nodes share, or that gives a [`TimerReader`], must set it in [`get`](TimerStore::get) and
-    /// [`list`](TimerStore::list). Other stores leave it false: their only node knows its deliveries.
-    pub is_claimed: bool,
+    /// Only timers of this route.
+    pub route: Option<Arc<str>>,
+    /// Only timers with this key.
+    pub key: Option<Arc<str>>,
+    /// The first due time.
+    pub from: DueTime,
+    /// The last due time.
+    pub until: DueTime,
+    /// The end of the page before.
+    pub after: Option<Position>,
+    /// The maximum number of timers.
+    pub limit: usize,
 }
 
-/// A page of records of a part, in the order of their positions.
+/// A page of timers. It may have fewer than the limit, or none, although more follow: a page examines a bounded number of
+/// rows.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Page {
-    /// The records.
+    /// The timers.
     pub found: Vec<Found>,
-    /// The position to continue; none if no more are due up to the requested time.
+    /// The position to continue; `None` after the last page.
     pub next: Option<Position>,
-    /// Ids of damaged records (wrong checksum). They stay in the store, and are skipped.
-    pub damaged: Vec<Option<DurableId>>,
-    /// Records that a newer version of this crate has written. They are sound, stay in the store, and are skipped.
-    pub newer: Vec<Newer>,
+    /// Rows that cannot be read.
+    pub damaged: usize,
 }
 
-/// A record that a newer version of this crate has written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Newer {
-    /// The position of the record.
-    pub at: Position,
-    /// The version of the record.
-    pub version: u8,
-}
-
-/// The numbers of timers: exact in the stores of this crate; a store that nodes share may estimate large ones.
+/// Numbers of timers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
-    /// Pending timers.
+    /// Pending and claimed timers.
     pub pending: u64,
     /// Parked timers.
     pub parked: u64,
     /// Dead letters.
     pub dead: u64,
+    /// Whether a number reached the limit of the count, and may be larger.
+    pub is_limited: bool,
 }
 
-/// Maximum size of a record in the stores of this crate, in bytes of payload, names, key and headers together.
-pub const MAX_RECORD_LEN: usize = 1 << 20;
-/// Maximum length of an idempotency key in the stores of this crate, in bytes.
-pub const MAX_KEY_LEN: usize = 1024;
-
-/// The failure of a store.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StoreError {
-    /// Nothing of the group was kept, and the store continues; for example on a full disk.
-    #[error("the store cannot write ({0}): nothing of the request was kept; free space or fix the cause, and retry")]
-    Rejected(#[source] std::io::Error),
-    /// An fsync failed: the group may or may not be kept, and the store accepts nothing more.
-    #[error(
-        "the store has failed ({0}) and acknowledges nothing any more: restart the process when the cause is fixed"
-    )]
-    Failed(#[source] std::io::Error),
-    /// The store on the network cannot be reached, or does not accept writes.
-    #[error(
-        "the store cannot be reached ({0}): nothing of the request was kept; it is accepted again when the store is back"
-    )]
-    Unavailable(String),
-    /// A node of an older version of this crate lives, which could not read the record.
-    #[error(
-        "the node {node:?} reads records up to version {reads}, and headers or a payload codec need version {needs}: upgrade \
-         that node first, or schedule without them"
-    )]
-    OlderNode {
-        /// The label of the node.
-        node: String,
-        /// The newest version that it reads.
-        reads: u8,
-        /// The version of the record.
-        needs: u8,
-    },
-    /// The connection broke before the reply.
-    #[error(
-        "the store did not reply in time ({0}), so the request may or may not have been kept: repeat it with an idempotency key"
-    )]
-    Unknown(String),
-    /// A statement in a transaction of the caller failed.
-    #[error(
-        "a statement in the transaction failed ({0}), which aborts the transaction: roll it back, and repeat it when the cause \
-         is fixed"
-    )]
-    Aborted(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// Another owner has the shard. Nothing of the request was kept.
-    #[error(
-        "the shard {shard} belongs to another owner now: nothing of the request was kept; repeat it if nodes share the \
-         store, else open it again"
-    )]
-    Fenced {
-        /// The shard.
-        shard: u16,
-    },
-    /// Another process, or another store of this one, has the files open.
-    #[error(
-        "the store {} is in use: close the other process, or choose another directory; if this process had it open, it is not \
-         closed yet: await `DurableTimers::stop` before, or the end of a backup, or retry later",
-        shown(.0)
-    )]
-    InUse(PathBuf),
-    /// Other users of the machine may have written to the directory.
-    #[error(
-        "other users can write to the directory of the store {path} (mode {mode:o}), so its content may be theirs: if you \
-         trust it, run `chmod 700` on it; else choose another directory",
-        path = shown(path)
-    )]
-    Exposed {
-        /// The directory.
-        path: PathBuf,
-        /// The mode of the directory.
-        mode: u32,
-    },
-    /// Another user of the machine may control the directory or a part of it. Nothing was opened or changed.
-    #[error("{path} cannot be trusted: {reason}", path = shown(path))]
-    Untrusted {
-        /// The directory, or the file or link in it or on the path to it.
-        path: PathBuf,
-        /// The reason, with the remedy.
-        reason: Distrust,
-    },
-    /// A backup into the directory was interrupted.
-    #[error(
-        "{} holds a backup that was not finished, which is no store: back up into it again, or remove it and restore another one",
-        shown(.0)
-    )]
-    UnfinishedBackup(PathBuf),
-    /// The directory holds other files.
-    #[error("{path} is not a timer store ({reason}): choose another directory, or an empty one", path = shown(path))]
-    Foreign {
-        /// The directory.
-        path: PathBuf,
-        /// The reason.
-        reason: String,
-    },
-    /// The store was written by a later version.
-    #[error(
-        "the store {path} has format {found}, and this version knows formats up to {known}: use a newer version of actix-timers",
-        path = shown(path)
-    )]
-    NewerFormat {
-        /// The directory.
-        path: PathBuf,
-        /// The format of the store.
-        found: u32,
-        /// The newest supported format.
-        known: u32,
-    },
-    /// The files cannot be opened or read.
-    #[error(
-        "the store {path} cannot be read ({reason}): check its permissions; if it is damaged restore a backup",
-        path = shown(path)
-    )]
-    Unreadable {
-        /// The directory.
-        path: PathBuf,
-        /// The reason.
-        reason: String,
-    },
-    /// A newer version of this crate has written the record. It is kept, and nothing was changed.
-    #[error(
-        "the timer {id} has a record of version {found}, and this version of actix-timers knows versions up to {known}: it is \
-         kept; use a newer version"
-    )]
-    NewerRecord {
-        /// The id of the timer.
-        id: DurableId,
-        /// The version of the record.
-        found: u8,
-        /// The newest known version.
-        known: u8,
-    },
-    /// A record is larger than the store accepts.
-    #[error(
-        "a record of {size} bytes is larger than the {limit} bytes that the store takes: keep large data elsewhere"
-    )]
-    TooLarge {
-        /// The size of the record in bytes.
-        size: usize,
-        /// The maximum size in bytes.
-        limit: usize,
-    },
-    /// An idempotency key is longer than the store accepts.
-    #[error(
-        "an idempotency key of {size} bytes is longer than the {limit} bytes that the store takes: use a digest of it"
-    )]
-    KeyTooLong {
-        /// The length of the key in bytes.
-        size: usize,
-        /// The maximum length in bytes.
-        limit: usize,
-    },
-    /// The store does not support the operation.
-    #[error("this store has no {0}")]
-    Unsupported(&'static str),
-    /// The store was closed.
-    #[error("the store is closed: the durable timers have been stopped")]
-    Closed,
+/// Values of a store for the metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StoreGauges {
+    /// The size of the write-ahead log.
+    pub log_bytes: u64,
+    /// The time for which a reader has kept the log from beginning anew.
+    pub log_held: Duration,
+    /// Claims of processes that ended during the delivery, which were released or claimed again.
+    pub interrupted: u64,
 }
 
-/// A store of durable timers.
-///
-/// Calls block; they come from one thread at a time. A store on the network waits by itself.
-///
-/// Every implementation must pass the same contract suite.
-pub trait TimerStore: Send + 'static {
-    /// Acquires a shard. On a single node this always succeeds.
-    ///
-    /// # Errors
-    /// [`StoreError::Fenced`] if another owner has it.
-    fn acquire(&mut self, shard: u16) -> Result<Lease, StoreError>;
+/// A prepared copy of a store. It blocks, on any thread.
+pub type BackUp = Box<dyn FnOnce() -> Result<(), StoreError> + Send>;
 
-    /// Releases a shard.
+/// The queries of a store.
+pub trait Reads: Send + 'static {
+    /// Returns the timer with this id in any state; of a pending timer whose earlier repetition is a dead letter, the
+    /// pending one.
     ///
     /// # Errors
-    /// As [`commit`](Self::commit).
-    fn release(&mut self, fence: Fence) -> Result<(), StoreError> {
-        let _ = fence;
-        Ok(())
-    }
-
-    /// Checks that a new record can be stored. Called for each record before several callers' requests are grouped: in
-    /// a commit one unacceptable record rejects the whole group, with the completions in it.
-    ///
-    /// # Errors
-    /// [`StoreError::TooLarge`], [`StoreError::KeyTooLong`]; [`StoreError::Rejected`] if there is no room for new
-    /// records.
-    fn admits(&self, record: &Record) -> Result<(), StoreError> {
-        let _ = record;
-        Ok(())
-    }
-
-    /// Applies all changes or none, in their order, each seeing the previous ones. When it returns they are on disk.
-    ///
-    /// Returns the outcomes in the order of the changes.
-    ///
-    /// # Errors
-    /// [`StoreError::Rejected`] if nothing was kept and the next commit may succeed; [`StoreError::Failed`] if the
-    /// effect is unknown, and from then on always; [`StoreError::Fenced`], also for a new record of another shard; the
-    /// errors of [`admits`](Self::admits) for a new record. After the latter two nothing was kept.
-    fn commit(&mut self, fence: Fence, changes: &[Change]) -> Result<Vec<ChangeOutcome>, StoreError>;
-
-    /// Returns records of a part after a position (exclusive), due up to `until` (inclusive), at most `limit`, in
-    /// order.
-    ///
-    /// # Errors
-    /// Nothing can be read. Single records that cannot be read are no error: see [`Page::damaged`] and [`Page::newer`].
-    fn load(
-        &mut self,
-        part: Part,
-        shard: u16,
-        after: Option<Position>,
-        until: DueTime,
-        limit: usize,
-    ) -> Result<Page, StoreError>;
-
-    /// Returns the record with this id, in any part; if a repetition of a pending timer is a dead letter, the pending
-    /// record.
-    ///
-    /// # Errors
-    /// The record cannot be read. [`StoreError::NewerRecord`] if a newer version has written it.
+    /// The store cannot be read.
     fn get(&mut self, id: DurableId) -> Result<Option<Found>, StoreError>;
 
-    /// Returns the pending or parked timer that has this key, in a shared store of any shard. None if the key is longer
-    /// than any stored one.
+    /// Returns the timer of a route that has this key, pending, claimed or parked.
     ///
     /// # Errors
     /// The store cannot be read.
-    fn find_key(&mut self, shard: u16, key: &str) -> Result<Option<DurableId>, StoreError>;
+    fn find_key(&mut self, route: &str, key: &str) -> Result<Option<DurableId>, StoreError>;
 
-    /// Returns the numbers of timers in a shard.
+    /// Returns a page of timers.
     ///
     /// # Errors
     /// The store cannot be read.
-    fn counts(&mut self, shard: u16) -> Result<Counts, StoreError>;
+    fn list(&mut self, query: &Query) -> Result<Page, StoreError>;
 
-    /// Joins the nodes that share the store, and returns the shards that this one owns at first. Called once, before
-    /// other calls. By default the store has one node, which acquires shard 0.
+    /// Counts the timers, each number up to `limit`; `None`: exactly.
     ///
     /// # Errors
-    /// As [`acquire`](Self::acquire).
-    fn join(&mut self, node: &Node) -> Result<Standing, StoreError> {
-        let _ = node;
-        Ok(Standing { gained: vec![self.acquire(0)?], ..Standing::default() })
+    /// The store cannot be read.
+    fn counts(&mut self, limit: Option<u64>) -> Result<Counts, StoreError>;
+}
+
+/// A store of durable timers. Its calls block, and come from one thread at a time.
+///
+/// `now` is the wall-clock time of the caller. A store that nodes share goes by its server's clock instead, and returns it
+/// as [`clock`](Self::clock), which the caller follows.
+pub trait Store: Reads {
+    /// Joins the nodes that share the store. In a store for one process this releases the timers that the last process
+    /// had claimed. Parked timers of types that the node serves become pending. Called once, before all other calls.
+    ///
+    /// # Errors
+    /// The node cannot serve: nothing is claimed.
+    fn join(&mut self, node: &NodeInfo, now: DueTime) -> Result<Beat, StoreError>;
+
+    /// Renews the lease, releases the timers of nodes that died, and own claims that are not among the `running`
+    /// deliveries, which are in ascending order.
+    ///
+    /// # Errors
+    /// The lease is not renewed.
+    fn beat(&mut self, running: &[Delivery], now: DueTime) -> Result<Beat, StoreError> {
+        let _ = (running, now);
+        Ok(Beat::default())
     }
 
-    /// Returns the interval at which [`standing`](Self::standing) and [`arrivals`](Self::arrivals) must be called, if
-    /// other nodes can write to the store. Then a delivery also begins only after its claim was committed.
-    fn poll_interval(&self) -> Option<Duration> {
+    /// Claims nothing more: the other nodes take over the share of this one.
+    fn retire(&mut self, now: DueTime) {
+        let _ = now;
+    }
+
+    /// The check of the lease, by a clock that runs while the machine is suspended; `None`: claims are this process's for ever.
+    fn lease(&self) -> Option<LeaseCheck> {
         None
     }
 
-    /// Returns the changes of ownership since the last call, without waiting for anything.
-    fn standing(&mut self) -> Standing {
-        Standing::default()
+    /// The interval of looks and the interval of beats, if other nodes can write to the store.
+    fn intervals(&self) -> Option<(Duration, Duration)> {
+        None
     }
 
-    /// Acquires no more shards from now on.
-    fn retire(&mut self) {}
-
-    /// Gives up shards in favour of other nodes. Deliveries in progress may still be ended, as
-    /// [`Right::Claimant`].
+    /// Makes changes, in order where they concern one timer. When it returns, the changes are durable. Returns the outcomes
+    /// in the order of the changes, each with an error of its own if only that change failed. It waits for no transaction of
+    /// others: a change of a row that is locked is [`StoreError::Locked`], and the caller repeats it.
     ///
     /// # Errors
-    /// As [`commit`](Self::commit).
-    fn give_up(&mut self, shards: &[u16]) -> Result<(), StoreError> {
-        let _ = shards;
-        Ok(())
-    }
+    /// All changes failed: as [`StoreError::Rejected`] or [`StoreError::Unavailable`] says nothing was changed; after
+    /// [`StoreError::Unknown`] or [`StoreError::Failed`] the changes may or may not have been made.
+    fn apply(&mut self, ops: &[Op], now: DueTime) -> Result<Vec<Result<Outcome, StoreError>>, StoreError>;
 
-    /// Commits several groups together. The groups that are not fenced are all kept, or none.
+    /// Returns the pending timers that a claim with this filter could claim when they are due, in the order of their
+    /// positions.
     ///
     /// # Errors
-    /// As [`commit`](Self::commit), except for fenced groups; [`StoreError::Unavailable`] if nothing was kept;
-    /// [`StoreError::Unknown`] if the effect cannot be found out: then all shards are lost at the next
-    /// [`standing`](Self::standing).
-    fn commit_groups(&mut self, groups: &[Group<'_>]) -> Result<Vec<Committed>, StoreError> {
-        commit_one_by_one(self, groups)
-    }
+    /// The store cannot be read.
+    fn look(&mut self, look: &Look, now: DueTime) -> Result<Vec<Hint>, StoreError>;
 
-    /// Returns events in owned shards since the last call, a bounded number. Timers that other nodes have removed are
-    /// not among them: a claim reports these as missing.
+    /// Returns a reader for queries on another thread. `None`: they are answered between changes.
     ///
     /// # Errors
-    /// As [`load`](Self::load).
-    fn arrivals(&mut self) -> Result<Arrivals, StoreError> {
-        Ok(Arrivals::default())
-    }
-
-    /// Returns timers of all shards; else as [`load`](Self::load).
-    ///
-    /// # Errors
-    /// As [`load`](Self::load).
-    fn list(&mut self, part: Part, after: Option<Position>, until: DueTime, limit: usize) -> Result<Page, StoreError> {
-        self.load(part, 0, after, until, limit)
-    }
-
-    /// Returns the numbers of timers in all shards, which may be an estimate.
-    ///
-    /// # Errors
-    /// As [`counts`](Self::counts).
-    fn total(&mut self) -> Result<Counts, StoreError> {
-        self.counts(0)
-    }
-
-    /// Counts the timers in all shards: as [`total`](Self::total), and never an estimate.
-    ///
-    /// # Errors
-    /// As [`counts`](Self::counts).
-    fn exact_total(&mut self) -> Result<Counts, StoreError> {
-        self.total()
-    }
-
-    /// Returns a reader for queries, which then do not wait for commits. By default they are answered between commits.
-    ///
-    /// A store that gives a reader must set [`Found::is_claimed`]: see [`TimerReader`].
-    ///
-    /// # Errors
-    /// The store cannot be read: then durable timers do not start, with
-    /// [`DurableBuildError::Store`](crate::DurableBuildError::Store).
-    fn reader(&mut self) -> Result<Option<Box<dyn TimerReader>>, StoreError> {
+    /// The store cannot be read.
+    fn reader(&mut self) -> Result<Option<Box<dyn Reads>>, StoreError> {
         Ok(None)
     }
 
-    /// Returns the chooser of shards for new timers.
-    fn placement(&self) -> Arc<dyn Placement> {
-        Arc::new(OneShard)
+    /// Checks that a new timer can be stored, before requests are grouped.
+    ///
+    /// # Errors
+    /// [`StoreError::TooLarge`], [`StoreError::KeyTooLong`].
+    fn admits(&self, record: &Record) -> Result<(), StoreError> {
+        record.check_lengths()
     }
 
     /// Returns the wall clock that all nodes follow, if that is not the system's.
@@ -639,77 +550,26 @@ pub trait TimerStore: Send + 'static {
         None
     }
 
-    /// Prepares a copy of all committed data in a new directory, which can be opened as a store itself.
-    ///
-    /// The returned function makes the copy, and may be called on any thread. Commits continue meanwhile, and are not
-    /// in the copy.
+    /// Returns the values for the metrics.
+    fn gauges(&self) -> StoreGauges {
+        StoreGauges::default()
+    }
+
+    /// Prepares a copy of the committed data.
     ///
     /// # Errors
     /// [`StoreError::Unsupported`] if the store has backups of its own; else it cannot be read.
-    fn back_up(&mut self, directory: &Path) -> Result<BackUp, StoreError> {
-        let _ = directory;
+    fn back_up(&mut self, to: &Path) -> Result<BackUp, StoreError> {
+        let _ = to;
         Err(StoreError::Unsupported("backup into a directory"))
     }
 }
 
-impl StoreError {
-    /// Creates the error of a record of a newer version.
-    pub const fn newer_record(id: DurableId, version: u8) -> Self {
-        Self::NewerRecord { id, found: version, known: codec::NEWEST }
+impl fmt::Debug for dyn Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").finish_non_exhaustive()
     }
 }
 
-/// Commits the groups of the owner of the only shard.
-fn commit_one_by_one<S: TimerStore + ?Sized>(
-    store: &mut S,
-    groups: &[Group<'_>],
-) -> Result<Vec<Committed>, StoreError> {
-    let commit = |group: &Group<'_>| match group.right {
-        Right::Owner(fence) => store.commit(fence, group.changes).map(Committed::Outcomes),
-        Right::Claimant { .. } | Right::Anyone => Ok(Committed::Fenced),
-    };
-    groups.iter().map(commit).collect()
-}
-
-/// A prepared copy of a store: see [`TimerStore::back_up`]. It blocks; disk space of data removed meanwhile is not
-/// freed before it ends.
-pub type BackUp = Box<dyn FnOnce() -> Result<(), StoreError> + Send>;
-
-/// Rejects a commit with a record that cannot be stored, or of another shard.
-fn admit_all(store: &impl TimerStore, fence: Fence, changes: &[Change]) -> Result<(), StoreError> {
-    for change in changes {
-        if let Change::Put { record, .. } = change {
-            store.admits(record)?;
-            if record.id.shard() != fence.shard {
-                return Err(StoreError::Fenced { shard: record.id.shard() });
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Checks the lengths of a record: the part of [`TimerStore::admits`] that is the same in all stores.
-///
-/// # Errors
-/// [`StoreError::TooLarge`], [`StoreError::KeyTooLong`].
-pub fn check_lengths(record: &Record) -> Result<(), StoreError> {
-    let size = record_size(record);
-    if size > MAX_RECORD_LEN {
-        return Err(StoreError::TooLarge { size, limit: MAX_RECORD_LEN });
-    }
-    match &record.key {
-        Some(key) if key.len() > MAX_KEY_LEN => Err(StoreError::KeyTooLong { size: key.len(), limit: MAX_KEY_LEN }),
-        _ => Ok(()),
-    }
-}
-
-/// Returns the bytes of a record that depend on its user: payload, names, key, headers.
-fn record_size(record: &Record) -> usize {
-    let repeat = match &record.repeat {
-        Some(StoredRepeat { mode: RepeatMode::Cron { expression, zone }, .. }) => expression.len() + zone.len(),
-        _ => 0,
-    };
-    let key = record.key.as_ref().map_or(0, |key| key.len());
-    let codec = record.payload_codec.as_ref().map_or(0, |codec| codec.len());
-    record.payload.len() + record.route.len() + record.message_type.len() + key + codec + repeat + record.headers.size()
-}
+#[cfg(test)]
+mod model_of_rows;

@@ -128,7 +128,7 @@ fn a_batch_is_one_commit_and_fails_as_a_whole() {
         timers.schedule_all(notes(20..30)).await.unwrap();
         disk.fail_next_fsync(FsyncOutcome::Nothing);
         let error = timers.schedule_all(notes(30..40)).await.unwrap_err();
-        assert!(matches!(&error.reason, DurableError::Store(reason) if matches!(**reason, StoreError::Failed(_))));
+        assert!(matches!(&error.reason, DurableError::Store(reason) if matches!(**reason, StoreError::Unknown(_))));
         run_to(&clock, 1000).await;
         assert_eq!(diary.deliveries().len(), 20);
     });

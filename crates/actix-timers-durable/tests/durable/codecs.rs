@@ -105,7 +105,7 @@ fn timers_of_an_unknown_codec_are_parked_for_a_start_that_knows_it(medium: impl 
     life(300, async |clock| {
         let timers = timers(&diary, &medium, &clock, Some(2));
         run_to(&clock, 400).await;
-        assert_eq!(diary.attempts(), [(300, 1, 1)], "no attempt was used up");
+        assert_eq!(diary.attempts(), [(300, 1, 3)], "each start has tried it");
         timers.stop().await.unwrap();
     });
 }

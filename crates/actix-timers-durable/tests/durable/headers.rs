@@ -90,7 +90,7 @@ fn headers_stay_with_every_repetition_and_with_a_dead_letter(medium: impl Medium
         assert_eq!(dead[0].headers, headers);
         assert!(timers.requeue(id).await.unwrap());
         run_to(&clock, 2000).await;
-        assert_eq!(reader.seen()[2], (1, headers));
+        assert_eq!(reader.seen()[2], (2, headers));
     });
 }
 

@@ -142,7 +142,10 @@ struct Timer {
     route: usize,
     due: u64,
     nominal: u64,
+    /// The number of the next attempt.
     attempt: u32,
+    /// The attempts of the budget that are used up.
+    used: u32,
     repetition: u64,
     repeats: Option<Repeats>,
     key: Option<String>,
@@ -194,9 +197,9 @@ impl Model {
         if matches!(answer, Answer::Cancels { .. }) {
             return;
         }
-        if answer == Answer::Fails && timer.attempt < 3 {
-            let due = now + (100 << (timer.attempt - 1));
-            return self.insert(id, Timer { due, attempt: timer.attempt + 1, ..timer });
+        if answer == Answer::Fails && timer.used < 2 {
+            let due = now + (100 << timer.used);
+            return self.insert(id, Timer { due, attempt: timer.attempt + 1, used: timer.used + 1, ..timer });
         }
         let next = timer.repeats.as_ref().and_then(|repeats| next(repeats, &timer, now));
         if answer != Answer::Done {
@@ -204,7 +207,7 @@ impl Model {
         }
         if let Some(due) = next {
             let repetition = timer.repetition + 1;
-            self.insert(id, Timer { due, nominal: due, attempt: 1, repetition, ..timer });
+            self.insert(id, Timer { due: due.max(now), nominal: due, attempt: 1, used: 0, repetition, ..timer });
         }
     }
 }
@@ -255,7 +258,6 @@ impl<M: Medium> Test<M> {
                 .clock(clock.clone())
                 .horizon(Duration::from_millis(horizon))
                 .loaded(1 + self.random.below(30) as usize)
-                .loaded_bytes(1 + self.random.below(3000) as usize)
                 .group(1 + self.random.below(5) as usize);
             let mut is_known = [false; 3];
             self.model.served = [false; 3];
@@ -346,7 +348,7 @@ impl<M: Medium> Test<M> {
                 let due = (self.now + self.random.below(10_000)).saturating_sub(self.random.below(1500));
                 let expected = match self.model.pending.get_mut(&id) {
                     Some(timer) => {
-                        (timer.due, timer.nominal) = (due, due);
+                        (timer.due, timer.nominal) = (due.max(self.now), due);
                         RescheduleOutcome::Rescheduled
                     }
                     None => RescheduleOutcome::NotFound,
@@ -366,12 +368,14 @@ impl<M: Medium> Test<M> {
                     return;
                 }
                 let is_requeued = timers.requeue(id).await.unwrap();
-                assert_eq!(is_requeued, !self.model.pending.contains_key(&id));
+                let timer = &self.model.dead[&id];
+                let key = timer.key.clone().map(|key| (timer.route, key));
+                let is_taken = key.is_some_and(|key| self.model.keys.contains_key(&key));
+                assert_eq!(is_requeued, !is_taken && !self.model.pending.contains_key(&id));
                 if is_requeued {
                     let timer = self.model.dead.remove(&id).unwrap();
-                    let key =
-                        timer.key.clone().filter(|key| !self.model.keys.contains_key(&(timer.route, key.clone())));
-                    self.model.insert(id, Timer { due: self.now, attempt: 1, repeats: None, key, ..timer });
+                    let attempt = timer.attempt + 1;
+                    self.model.insert(id, Timer { due: self.now, attempt, used: 0, repeats: None, ..timer });
                 }
             }
             _ => {
@@ -427,7 +431,20 @@ impl<M: Medium> Test<M> {
             None => assert_eq!(scheduled, Scheduled::Created(id)),
         }
         self.ids.push(id);
-        self.model.insert(id, Timer { number, route, due, nominal: due, attempt: 1, repetition: 1, repeats, key });
+        self.model.insert(
+            id,
+            Timer {
+                number,
+                route,
+                due: due.max(self.now),
+                nominal: due,
+                attempt: 1,
+                used: 0,
+                repetition: 1,
+                repeats,
+                key,
+            },
+        );
     }
 
     /// Checks the deliveries since the last call.

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use actix::prelude::*;
-use actix_timers_durable::store::{EmbeddedStore, StoreError};
 use actix_timers_durable::{Durable, DurableMessage, DurableTimers, HandlerError};
+use actix_timers_durable::{EmbeddedStore, StoreError};
 
 #[derive(serde::Serialize, serde::Deserialize)]
 struct Remind(u32);
@@ -31,7 +31,7 @@ impl Handler<Durable<Remind>> for Office {
 /// A system that ends without a stop, with timers in its wheel.
 fn life(path: &Path, number: u32) {
     System::new().block_on(async {
-        let store = EmbeddedStore::options().reserve(0).open(path).unwrap();
+        let store = EmbeddedStore::open(path).unwrap();
         let timers = DurableTimers::builder(store).route::<Remind>("office", Office.start()).start().unwrap();
         let id = timers.schedule_after("office", Duration::from_secs(30), Remind(number)).await.unwrap().id();
         assert!(timers.get(id).await.unwrap().is_some());

@@ -130,6 +130,7 @@ fn after_a_stop_every_request_is_answered_with_closed(medium: impl Medium) {
     life(0, async |clock| {
         let (timers, in_the_wheel) = start_counted(diary.builder(&medium, &clock));
         let id = timers.schedule_at(ROUTE, at(1000), Note(1)).await.unwrap().id();
+        clock.settle().await;
         assert!(in_the_wheel() > 0);
         let early = timers.schedule_at(ROUTE, at(1000), Note(2));
         let by_post: Recipient<CancelDurable> = timers.addr().clone().recipient();

@@ -11,10 +11,9 @@ use std::time::{Duration, SystemTime};
 
 use actix::prelude::*;
 use actix_timers::CancelOutcome;
-use actix_timers_durable::store::{Change, MemoryDisk, OnKey};
+use actix_timers_durable::store::{NewTimer, NodeInfo, OnKey, Op, Progress, Record};
 use actix_timers_durable::{
-    DueTime, Durable, DurableId, DurableMessage, DurableTimers, EmbeddedStore, HandlerError, Record, RecordState,
-    TimerStore,
+    DueTime, Durable, DurableId, DurableMessage, DurableTimers, EmbeddedStore, HandlerError, MemoryStore, Store,
 };
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
@@ -62,7 +61,7 @@ impl Handler<Durable<Shot>> for Target {
 
 const ROUTE: &str = "range";
 
-fn start(store: impl TimerStore, target: &Target) -> DurableTimers {
+fn start(store: impl Store, target: &Target) -> DurableTimers {
     // Few enough in memory that there is no room for all of them.
     let builder = DurableTimers::builder(store).loaded(20_000);
     builder.route::<Shot>(ROUTE, target.clone().start()).start().unwrap()
@@ -74,7 +73,7 @@ async fn all_done(timers: &DurableTimers, left: u64) {
 }
 
 /// Cancels each timer during its delivery, or just before, or just after.
-fn cancel_while_it_fires(store: impl TimerStore) {
+fn cancel_while_it_fires(store: impl Store) {
     const ROUND: u32 = 2000;
     /// More than enough turns of the arbiter for messages in a mailbox.
     const LOOKS: u32 = 10_000;
@@ -118,7 +117,7 @@ fn cancel_while_it_fires(store: impl TimerStore) {
 
 #[test]
 fn of_a_million_cancels_that_race_with_delivery_each_is_true() {
-    cancel_while_it_fires(MemoryDisk::new().open());
+    cancel_while_it_fires(MemoryStore::new());
 }
 
 #[test]
@@ -130,28 +129,29 @@ fn of_a_million_cancels_in_files_that_race_with_delivery_each_is_true() {
 /// Puts timers into a store, due at these times after `from`.
 fn fill(directory: &Path, from: SystemTime, numbers: std::ops::Range<u32>, due: impl Fn(u32) -> Duration) {
     let mut store = EmbeddedStore::open(directory).unwrap();
-    let fence = store.acquire(0).unwrap().fence;
+    let now = DueTime::reached_at(from);
+    store.join(&NodeInfo::default(), now).unwrap();
     let put = |number: u32| {
         let due = DueTime::at_or_after(from + due(number)).unwrap();
         let record = Record {
-            id: DurableId::new(0, due),
-            progress: RecordState::first(due),
-            sequence: number.into(),
+            id: DurableId::new(due),
+            progress: Progress::first(due),
             route: ROUTE.into(),
             message_type: Shot::NAME.into(),
             message_version: Shot::VERSION,
             key: None,
             repeat: None,
+            max_attempts: None,
             retry: None,
             headers: Default::default(),
             payload_codec: None,
             payload: Shot::new(number).encode().unwrap().into(),
         };
-        Change::Put { record: Arc::new(record), on_key: OnKey::KeepExisting }
+        NewTimer { record: Arc::new(record), on_key: OnKey::KeepExisting }
     };
     for start in numbers.clone().step_by(4096) {
-        let group: Vec<_> = (start..numbers.end.min(start + 4096)).map(put).collect();
-        store.commit(fence, &group).unwrap();
+        let group = (start..numbers.end.min(start + 4096)).map(put).collect();
+        assert!(store.apply(&[Op::Put(group)], now).unwrap()[0].is_ok());
     }
 }
 
@@ -196,10 +196,10 @@ fn in_the_process_that_is_measured() {
     println!("peak {}", peak - (hits.capacity() * size_of::<(DueTime, u32)>()) as u64);
 }
 
-/// The memory a store may use, however much is on disk: its cache, tables that are being written, journals of up to 128
-/// MiB that are read when it is opened, and filters. The timers themselves in memory would need four times as much.
+/// The memory that durable timers may use, however many are on disk: the cache of the database, the index of its log, a
+/// group of changes, hints. The timers themselves would need ten times as much.
 #[cfg(target_os = "linux")]
-const MOST: u64 = 320 << 20;
+const MOST: u64 = 120 << 20;
 
 #[cfg(target_os = "linux")]
 #[test]

@@ -1,49 +1,35 @@
-//! The contract of stores: the required behaviour of every implementation of `TimerStore`.
+//! The contract of stores: the required behaviour of every implementation of `Store`.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod changes;
-mod list;
-mod model;
-mod pages;
-mod records;
-mod redb_store;
-mod subject;
+use actix_timers_durable::store::EmbeddedStore;
+use support::store::Subject;
 
-/// Defines all tests for one store.
-macro_rules! contract {
-    ($name:ident, $subject:ty, [$($module:ident :: $test:ident),* $(,)?]) => {
-        mod $name {
-            $(#[test]
-            fn $test() {
-                crate::$module::$test::<$subject>();
-            })*
-        }
-    };
+/// A store in a directory, which the next process opens again.
+struct OnDisk(tempfile::TempDir, u32);
+
+impl OnDisk {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap(), 0)
+    }
+
+    fn open(&self) -> EmbeddedStore {
+        EmbeddedStore::open(self.0.path().join(self.1.to_string())).unwrap()
+    }
 }
 
-macro_rules! stores {
-    ($($name:ident: $subject:ty),* $(,)?) => {
-        $(list::contract_tests!(contract, $name, $subject,);)*
-    };
+impl Subject for OnDisk {
+    type Store = EmbeddedStore;
+
+    fn create(&mut self) -> EmbeddedStore {
+        self.1 += 1;
+        self.open()
+    }
+
+    fn restart(&mut self, store: EmbeddedStore) -> Option<EmbeddedStore> {
+        drop(store);
+        Some(self.open())
+    }
 }
 
-stores! {
-    memory: crate::subject::InMemory,
-    embedded: crate::subject::Embedded,
-    redb: crate::subject::Redb,
-}
-
-// Keys of several shards are up to nodes: see the ledger's tests.
-contract!(
-    shared_memory,
-    crate::subject::SharedMemory,
-    [
-        changes::claims_are_there_until_they_end,
-        changes::only_the_present_owner_of_a_shard_may_write,
-        changes::shards_do_not_see_each_other,
-        pages::pages_are_in_the_order_of_positions,
-        pages::a_page_ends_with_its_time_and_its_limit,
-        pages::a_reader_sees_all_that_was_committed,
-        pages::the_cursor_never_passes_pending_records,
-    ]
-);
+support::contract_tests!(in_memory, || EmbeddedStore::in_memory().unwrap());
+support::contract_tests!(on_disk, OnDisk::new());

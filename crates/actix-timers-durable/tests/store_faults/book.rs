@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use actix_timers_durable::store::Part;
-use actix_timers_durable::{DueTime, DurableMessage, TimerStore};
+use actix_timers_durable::DurableMessage;
+use actix_timers_durable::store::{Part, Reads};
 
 use crate::shop::{CUSTOMERS, Fate, Order, SERIES, fate};
-use crate::workshop::open;
+use crate::workshop::{all, assert_sound, open};
 
 /// The maximum number of times that a service is stopped before it may finish.
 const LIVES: u32 = 5;
@@ -65,23 +65,15 @@ impl Book {
 
     /// Asserts that the disk matches the reports.
     pub(crate) fn compare(&self, path: &Path) {
+        assert_sound(path);
         let mut store = open(path).unwrap();
-        assert_eq!(store.check().unwrap(), []);
-        let counts = store.counts(0).unwrap();
+        let counts = store.counts(None).unwrap();
         assert_eq!((counts.parked, counts.dead), (0, 0));
         let mut pending = BTreeSet::new();
-        let mut after = None;
-        loop {
-            let page = store.load(Part::Pending, 0, after, DueTime::MAX, 100).unwrap();
-            for found in page.found {
-                let order = Order::decode(found.record.message_version, &found.record.payload).unwrap();
-                assert!(order.is_whole());
-                assert!(pending.insert(order.number), "order {} is there twice", order.number);
-            }
-            match page.next {
-                Some(next) => after = Some(next),
-                None => break,
-            }
+        for found in all(&mut store, Part::Pending).unwrap() {
+            let order = Order::decode(found.record.message_version, &found.record.payload).unwrap();
+            assert!(order.is_whole());
+            assert!(pending.insert(order.number), "order {} is there twice", order.number);
         }
         let missing: Vec<_> = self.scheduled.difference(&pending).filter(|it| !self.may_be_gone.contains(it)).collect();
         assert!(missing.is_empty(), "scheduled, and not there: {missing:?}");

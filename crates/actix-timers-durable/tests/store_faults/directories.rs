@@ -2,39 +2,28 @@
 
 use std::fs;
 
-use actix_timers_durable::store::{EmbeddedStore, StoreError};
+use actix_timers_durable::StoreError;
+use actix_timers_durable::store::{EmbeddedStore, Reads};
+use rusqlite::{Connection, OpenFlags};
 
-use crate::workshop::{open, open_owned, pending, put};
-use actix_timers_durable::TimerStore;
+use crate::workshop::{apply, open, pending, put};
+
+fn make(path: &std::path::Path) {
+    apply(&mut open(path).unwrap(), &[put(1, 10)]).unwrap();
+}
+
+fn error(path: &std::path::Path) -> StoreError {
+    open(path).map(drop).unwrap_err()
+}
 
 #[test]
 fn a_store_is_made_in_an_empty_or_missing_directory_and_opened_again() {
     let directory = tempfile::tempdir().unwrap();
     for path in [directory.path().join("a/b/c"), directory.path().join("empty")] {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        let (mut store, fence) = open_owned(&path);
-        store.commit(fence, &[put(1, 10)]).unwrap();
-        drop(store);
-        assert_eq!(pending(&mut open(&path).unwrap()).unwrap().0.len(), 1);
+        make(&path);
+        assert_eq!(pending(&mut open(&path).unwrap()).unwrap(), [1].into());
     }
-}
-
-#[test]
-fn a_directory_with_something_else_is_left_alone() {
-    let directory = tempfile::tempdir().unwrap();
-    for (name, content) in [("notes.txt", "mine"), ("data/0.jnl", "mine"), ("format", "mine"), ("format", "\u{fffd}")] {
-        let path = directory.path().join("foreign");
-        let file = path.join(name);
-        fs::create_dir_all(file.parent().unwrap()).unwrap();
-        fs::write(&file, content).unwrap();
-        let error = open(&path).unwrap_err();
-        assert!(matches!(error, StoreError::Foreign { .. }), "{name}: {error}");
-        assert_eq!(fs::read_to_string(&file).unwrap(), content);
-        fs::remove_dir_all(path).unwrap();
-    }
-    let missing = EmbeddedStore::open_existing(directory.path().join("nothing")).unwrap_err();
-    assert!(matches!(missing, StoreError::Foreign { .. }), "{missing}");
-    assert!(!directory.path().join("nothing").exists());
 }
 
 #[test]
@@ -43,53 +32,86 @@ fn a_path_that_is_a_file_or_not_writable_is_rejected() {
     let file = directory.path().join("file");
     fs::write(&file, "mine").unwrap();
     for path in [file.clone(), file.join("below"), "/proc/timers".into()] {
-        let error = open(&path).unwrap_err();
+        let error = error(&path);
         assert!(matches!(error, StoreError::Unreadable { .. }), "{}: {error}", path.display());
     }
     assert_eq!(fs::read_to_string(file).unwrap(), "mine");
 }
 
 #[test]
-fn a_newer_format_is_rejected_and_left_alone() {
+fn a_second_store_is_refused_while_a_reader_may_look() {
     let directory = tempfile::tempdir().unwrap();
-    let (mut store, fence) = open_owned(directory.path());
-    store.commit(fence, &[put(1, 10)]).unwrap();
+    let path = directory.path().join("store");
+    let mut store = open(&path).unwrap();
+    apply(&mut store, &[put(1, 10)]).unwrap();
+    (0..3).for_each(|_| assert!(matches!(error(&path), StoreError::InUse(used) if used == path)));
+    assert!(matches!(EmbeddedStore::integrity_check(&path), Err(StoreError::InUse(_))));
+    let reader = Connection::open_with_flags(path.join("timers.db"), OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+    let count = || reader.query_row("SELECT count(*) FROM timers WHERE node IS NULL", (), |row| row.get::<_, i64>(0));
+    assert_eq!(count().unwrap(), 1);
+    apply(&mut store, &[put(2, 10)]).unwrap();
+    assert_eq!(count().unwrap(), 2);
     drop(store);
-    let file = directory.path().join("format");
-    let text = fs::read_to_string(&file).unwrap();
-    assert_eq!(text, "actix-timers store\nformat 1\n");
-    fs::write(&file, text.replace('1', "2")).unwrap();
-    match open(directory.path()).unwrap_err() {
-        StoreError::NewerFormat { found: 2, known: 1, .. } => {}
-        other => panic!("{other}"),
-    }
-    fs::write(&file, text).unwrap();
-    assert_eq!(pending(&mut open(directory.path()).unwrap()).unwrap().0.len(), 1);
+    let mut store = open(&path).unwrap();
+    assert_eq!(store.counts(None).unwrap().pending, 2);
 }
 
 #[test]
-fn a_store_is_open_once_and_free_again_when_it_is_closed() {
+fn newer_foreign_and_damaged_files_are_refused_and_not_changed() {
     let directory = tempfile::tempdir().unwrap();
-    let store = open(directory.path()).unwrap();
-    for _ in 0..3 {
-        let error = open(directory.path()).unwrap_err();
-        assert!(matches!(&error, StoreError::InUse(path) if path == directory.path()), "{error}");
+    let path = directory.path().join("store");
+    make(&path);
+    let database = path.join("timers.db");
+    let original = fs::read(&database).unwrap();
+    let refusal = |bytes: &[u8]| {
+        fs::write(&database, bytes).unwrap();
+        let error = error(&path);
+        assert_eq!(fs::read(&database).unwrap(), bytes, "{error}");
+        error
+    };
+    let with = |at: usize, byte: u8| {
+        let mut bytes = original.clone();
+        bytes[at] = byte;
+        bytes
+    };
+    let newer = refusal(&with(63, 9));
+    assert!(matches!(newer, StoreError::NewerFormat { found: 9, known: 1, .. }), "{newer}");
+    let other = refusal(&with(70, 0));
+    assert!(matches!(&other, StoreError::Foreign { reason, .. } if reason.contains("another application")), "{other}");
+    let no_database = refusal(&[7; 5000]);
+    assert!(matches!(&no_database, StoreError::Foreign { .. }), "{no_database}");
+    for short in [0, 1, 99] {
+        let cut = refusal(&original[..short]);
+        assert!(matches!(&cut, StoreError::Unreadable { .. }), "{cut}");
     }
-    drop(store);
-    open(directory.path()).unwrap();
+    fs::write(&database, &original).unwrap();
+    assert_eq!(open(&path).unwrap().counts(None).unwrap().pending, 1);
+    // A newer version may have left its format in the log.
+    let later = Connection::open(&database).unwrap();
+    later.pragma_update(None, "user_version", 4).unwrap();
+    let newer = error(&path);
+    assert!(matches!(newer, StoreError::NewerFormat { found: 4, .. }), "{newer}");
 }
 
 #[test]
-fn a_store_that_was_not_finished_is_made_again() {
+fn a_directory_with_other_files_is_refused() {
+    for name in ["notes.txt", "timers.db-wal", "data"] {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join(name), "mine").unwrap();
+        let error = error(directory.path());
+        assert!(matches!(&error, StoreError::Foreign { reason, .. } if reason.contains(name)), "{error}");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+}
+
+#[test]
+fn an_unfinished_store_is_made_again_and_an_unfinished_backup_is_none() {
     let directory = tempfile::tempdir().unwrap();
-    drop(open(directory.path()).unwrap());
-    // As if it had ended before the format file existed.
-    fs::remove_file(directory.path().join("format")).unwrap();
-    fs::rename(directory.path().join("data"), directory.path().join("data.new")).unwrap();
-    fs::remove_file(directory.path().join("data.new/version")).unwrap();
-    drop(open(directory.path()).unwrap());
-    // As if it had ended between the format file and the name of the database.
-    fs::rename(directory.path().join("data"), directory.path().join("data.new")).unwrap();
-    let (mut store, fence) = open_owned(directory.path());
-    store.commit(fence, &[put(1, 10)]).unwrap();
+    for name in ["timers.db.new", "timers.db.new-journal"] {
+        fs::write(directory.path().join(name), "torn").unwrap();
+    }
+    make(directory.path());
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("timers.db.backup"), "torn").unwrap();
+    assert!(matches!(error(directory.path()), StoreError::UnfinishedBackup(_)));
 }

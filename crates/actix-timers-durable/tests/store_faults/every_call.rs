@@ -4,19 +4,20 @@
 //! the N-th call fails: once, a few times, or until the script ends the cause. The process reports the store's answers;
 //! this module compares them with the disk, where no call fails.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use actix_timers_durable::store::{EmbeddedStore, Fence, Part, StoreError};
-use actix_timers_durable::{DueTime, TimerStore};
+use actix_timers_durable::StoreError;
+use actix_timers_durable::store::{EmbeddedStore, Op, Part, Store};
+use support::copies::copy_directory;
+use support::store::at;
 
 use crate::script::{changes, contents, expected};
 use crate::talking::Talking;
-use support::copies::copy_directory;
+use crate::workshop::{all, apply, open, process_of, puts, say};
 
 const ROOT: &str = "ACTIX_TIMERS_FAULTS_ROOT";
 const TEMPLATE: &str = "template";
@@ -29,6 +30,8 @@ const PARTS: [std::ops::Range<u64>; 6] = [0..3, 3..5, 5..8, 8..9, 9..12, 12..14]
 const FEW: u64 = 10;
 /// The runs of the long tests; this variable sets another number, such as one larger than that of all calls.
 const MANY: (u64, &str) = (60, "ACTIX_TIMERS_FAULTS_MANY");
+/// Timers that fill the log, and are gone at the end of their group.
+const FILL: u64 = 1 << 30;
 const WORKERS: usize = 2;
 /// A store that has not recovered by then never will, however busy the machine is.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -48,45 +51,31 @@ struct Faults {
     dies: bool,
     /// Whether the store is only created. Otherwise it exists, and the rest of the script runs.
     creates: bool,
+    /// Whether the log is filled, so that a checkpoint runs beside the groups.
+    fills: bool,
 }
 
 impl Faults {
-    fn few(self) -> u64 {
-        let Self { kind, files, crashes, .. } = self;
-        if (kind, files, crashes) == ("full", JOURNALS, false) { LASTING } else { FEW }
-    }
-
     fn may_die(self) -> bool {
         self.kind == "kill" || self.dies
     }
 }
 
 const EVERYTHING: &str = "/";
-const JOURNALS: &str = ".jnl";
+const LOG: &str = "-wal";
 
 /// Until the script ends the cause.
 const LASTING: u64 = 1 << 40;
-
-fn say(words: std::fmt::Arguments<'_>) {
-    // Past the harness, and in one piece.
-    std::io::stderr().write_all(format!("{words}\n").replace('\r', " ").as_bytes()).unwrap();
-}
 
 fn control(command: &str) -> String {
     let answer = std::fs::read_link(format!("/faults/{command}")).expect("the interposer is loaded");
     answer.to_string_lossy().into_owned()
 }
 
-fn open(path: &Path) -> Result<(EmbeddedStore, Fence), StoreError> {
-    let mut store = EmbeddedStore::options().reserve(0).memtable(16 << 10).open(path)?;
-    let fence = store.acquire(0)?.fence;
-    Ok((store, fence))
-}
-
 /// A store, if it could be opened, and the reports of its answers.
 struct Subject {
     path: PathBuf,
-    store: Option<(EmbeddedStore, Fence)>,
+    store: Option<EmbeddedStore>,
 }
 
 impl Subject {
@@ -98,21 +87,20 @@ impl Subject {
     }
 
     fn commit(&mut self, group: u64) -> Option<Result<(), StoreError>> {
-        let (store, fence) = self.store.as_mut()?;
+        let store = self.store.as_mut()?;
         say(format_args!("trying {group}"));
-        let done = store.commit(*fence, &changes(group)).map(drop);
+        let done = apply(store, &changes(group)).map(drop);
         match &done {
             Ok(()) => say(format_args!("acknowledged {group}")),
-            Err(StoreError::Rejected(error)) => say(format_args!("rejected {group} {error}")),
-            Err(StoreError::Failed(error)) => say(format_args!("failed {group} {error}")),
+            Err(StoreError::Rejected(_) | StoreError::Unavailable(_)) => say(format_args!("rejected {group} {done:?}")),
+            Err(StoreError::Unknown(error)) => say(format_args!("unknown {group} {error}")),
             Err(other) => say(format_args!("odd {group} {other}")),
         }
         Some(done)
     }
 
     fn read(&mut self) {
-        let Some((store, _)) = &mut self.store else { return };
-        if let Err(error) = store.load(Part::Pending, 0, None, DueTime::MAX, 20) {
+        if let Some(Err(error)) = self.store.as_mut().map(|store| all(store, Part::Pending)) {
             say(format_args!("unread {error}"));
         }
     }
@@ -121,7 +109,7 @@ impl Subject {
     fn run(&mut self, faults: Faults) -> String {
         self.open();
         if !faults.creates {
-            self.go_through();
+            self.go_through(faults.fills);
         }
         let calls = control("disarm");
         self.go_on();
@@ -131,10 +119,18 @@ impl Subject {
         calls
     }
 
-    fn go_through(&mut self) {
+    fn go_through(&mut self, fills: bool) {
+        if let (true, Some(store)) = (fills, &mut self.store) {
+            // Twice, since a checkpoint begins after a commit.
+            for numbers in [FILL..FILL + 9, FILL..FILL + 1] {
+                let ops: Vec<_> = puts(numbers.clone(), 1_000_000);
+                let cancels = numbers.map(crate::workshop::id).map(Op::Cancel);
+                _ = store.apply(&ops.into_iter().chain(cancels).collect::<Vec<_>>(), at(0));
+            }
+        }
         PARTS[1].clone().for_each(|group| _ = self.commit(group));
         let backup = self.path.with_extension("backup");
-        let copying = self.store.as_mut().and_then(|(store, _)| store.back_up(&backup).ok()).map(std::thread::spawn);
+        let copying = self.store.as_mut().and_then(|store| store.back_up(&backup).ok()).map(std::thread::spawn);
         if copying.is_some() {
             say(format_args!("copying"));
         }
@@ -159,16 +155,10 @@ impl Subject {
             loop {
                 match self.commit(group) {
                     Some(Ok(())) => break,
-                    Some(Err(StoreError::Rejected(_))) if began.elapsed() < PATIENCE => {}
-                    Some(Err(StoreError::Rejected(error))) => panic!("it does not go on: {error}"),
-                    Some(Err(StoreError::Failed(_))) | None => {
-                        self.store = None;
-                        self.store = Some(open(&self.path).expect("nothing fails any more"));
-                    }
-                    Some(Err(other)) => panic!("{other}"),
+                    Some(Err(StoreError::Rejected(_) | StoreError::Unavailable(_))) if began.elapsed() < PATIENCE => {}
+                    Some(Err(error)) => panic!("it does not go on: {error}"),
+                    None => self.store = Some(open(&self.path).expect("nothing fails any more")),
                 }
-                // Background work of the engine does not report its end.
-                std::thread::sleep(Duration::from_millis(5));
             }
         }
     }
@@ -179,11 +169,11 @@ impl Subject {
 fn in_the_process_whose_calls_fail() {
     let (Ok(root), Ok(runs)) = (std::env::var(ROOT), std::env::var(RUNS)) else { return };
     let words: Vec<_> = runs.split(' ').collect();
-    let [kind, length, files, crashes, dies, creates, first, last, step] = words[..] else { panic!("{runs}") };
+    let [kind, length, files, crashes, dies, creates, fills, first, last, step] = words[..] else { panic!("{runs}") };
     let kind: &'static str = ["full", "short", "io", "kill"].into_iter().find(|known| *known == kind).unwrap();
-    let [crashes, dies, creates] = [crashes, dies, creates].map(|word| word.parse().unwrap());
-    let files: &'static str = [EVERYTHING, JOURNALS].into_iter().find(|known| *known == files).unwrap();
-    let faults = Faults { kind, length: length.parse().unwrap(), files, crashes, dies, creates };
+    let [crashes, dies, creates, fills] = [crashes, dies, creates, fills].map(|word| word.parse().unwrap());
+    let files: &'static str = [EVERYTHING, LOG].into_iter().find(|known| *known == files).unwrap();
+    let faults = Faults { kind, length: length.parse().unwrap(), files, crashes, dies, creates, fills };
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         say(format_args!("panic {}", info.to_string().replace('\n', " ")));
@@ -251,23 +241,19 @@ fn place_with_store(template: &Path) -> tempfile::TempDir {
 /// Makes a store with the first groups.
 fn template() -> tempfile::TempDir {
     let place = place();
-    let (mut store, fence) = open(place.path()).unwrap();
-    PARTS[0].clone().for_each(|group| _ = store.commit(fence, &changes(group)).unwrap());
+    let mut store = open(place.path()).unwrap();
+    PARTS[0].clone().for_each(|group| _ = apply(&mut store, &changes(group)).unwrap());
     drop(store);
-    // Opened once more, its journal is no longer than its contents.
-    drop(open(place.path()).unwrap());
     place
 }
 
 fn child(library: &Path, root: &Path, faults: Faults, (first, last, step): (u64, u64, u64)) -> Command {
-    let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", "every_call::in_the_process_whose_calls_fail", "--nocapture"]);
-    let Faults { kind, length, files, crashes, dies, creates } = faults;
+    let mut child = process_of("every_call::in_the_process_whose_calls_fail");
+    let Faults { kind, length, files, crashes, dies, creates, fills } = faults;
     child
         .env(ROOT, root)
-        .env(RUNS, format!("{kind} {length} {files} {crashes} {dies} {creates} {first} {last} {step}"));
+        .env(RUNS, format!("{kind} {length} {files} {crashes} {dies} {creates} {fills} {first} {last} {step}"));
     child.env("LD_PRELOAD", library).env("FAULTS_BELOW", root);
-    child.stdout(Stdio::null()).stderr(Stdio::piped());
     child
 }
 
@@ -311,7 +297,6 @@ impl Said {
                     groups.push(group);
                 }
                 ("rejected", Some(group)) => unknown.retain(|unknown| *unknown != group),
-                ("failed", Some(_)) if faults.kind != "io" => return Err("it failed for good".to_owned()),
                 ("copying", None) => at_backup = Some(groups.clone()),
                 ("copied", None) => is_copied = true,
                 ("panic" | "odd", _) => return Err(line.clone()),
@@ -322,8 +307,10 @@ impl Said {
             return Err("it did not end".to_owned());
         }
         let path = root.join(self.at.to_string());
-        let found = open(&path).and_then(|(mut store, _)| Ok((contents(&mut store)?, store.check()?)));
-        let (found, issues) = found.map_err(|error| format!("afterwards: {error}"))?;
+        let found = open(&path).and_then(|mut store| contents(&mut store));
+        let issues = EmbeddedStore::integrity_check(&path);
+        let (found, issues) =
+            found.and_then(|found| Ok((found, issues?))).map_err(|error| format!("afterwards: {error}"))?;
         if !issues.is_empty() {
             return Err(format!("{issues:?}"));
         }
@@ -340,7 +327,7 @@ impl Said {
             return Err(format!("{groups:?}, perhaps {unknown:?}: missing {missing:?}, extra {extra:?}"));
         }
         if let (true, Some(groups)) = (is_copied, at_backup) {
-            let copy = open(&path.with_extension("backup")).and_then(|(mut store, _)| contents(&mut store));
+            let copy = open(&path.with_extension("backup")).and_then(|mut store| contents(&mut store));
             let copy = copy.map_err(|error| format!("backup: {error}"))?;
             if copy != expected(groups) {
                 return Err("the backup has something else".to_owned());
@@ -403,7 +390,7 @@ fn many() -> u64 {
 }
 
 const fn faults(kind: &'static str, length: u64, crashes: bool) -> Faults {
-    Faults { kind, length, files: EVERYTHING, crashes, dies: false, creates: false }
+    Faults { kind, length, files: EVERYTHING, crashes, dies: false, creates: false, fills: false }
 }
 
 /// Each test is named after its failure: at a few calls, the same ones each time, or at many, different ones each time.
@@ -412,7 +399,7 @@ macro_rules! sweeps {
         $(
             #[test]
             fn $name() {
-                sweep($faults, $faults.few(), 0);
+                sweep($faults, FEW, 0);
             }
         )*
 
@@ -438,11 +425,12 @@ sweeps! {
     a_disk_that_is_full_in_the_middle_of_a_write: faults("short", 20, true);
     a_disk_that_fails_once: faults("io", 1, true);
     a_disk_that_fails_from_then_on: faults("io", LASTING, false);
-    a_journal_that_has_no_room_for_one_call: Faults { files: JOURNALS, ..faults("full", 1, false) };
-    a_journal_that_has_no_room_for_one_call_before_a_crash: Faults { files: JOURNALS, ..faults("full", 1, true) };
-    a_journal_that_has_room_for_half_a_write: Faults { files: JOURNALS, ..faults("short", 3, true) };
-    a_journal_that_fails_once: Faults { files: JOURNALS, ..faults("io", 1, true) };
-    a_process_that_is_killed_after_its_journal_had_no_room: Faults { files: JOURNALS, dies: true, ..faults("full", 1, true) };
+    a_log_that_has_no_room_for_one_call: Faults { files: LOG, ..faults("full", 1, false) };
+    a_log_that_has_room_for_half_a_write: Faults { files: LOG, ..faults("short", 3, true) };
+    a_log_that_fails_for_a_while: Faults { files: LOG, ..faults("io", 5, true) };
+    a_process_that_is_killed_after_its_log_had_no_room: Faults { files: LOG, dies: true, ..faults("full", 1, true) };
+    a_checkpoint_on_a_disk_that_fails_once: Faults { fills: true, ..faults("io", 1, true) };
+    a_checkpoint_on_a_disk_that_is_full: Faults { fills: true, ..faults("full", LASTING, false) };
     a_process_that_is_killed_while_its_disk_is_full: Faults { dies: true, ..faults("full", LASTING, true) };
     a_process_that_is_killed_after_its_disk_was_full: Faults { dies: true, ..faults("full", 3, true) };
     a_process_that_is_killed_after_its_disk_failed: Faults { dies: true, ..faults("io", 1, true) };

@@ -1,17 +1,18 @@
 //! A service in a process of its own, some of whose messages end it: they become dead letters, and no others.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use actix::prelude::*;
 use actix_timers_durable::{
-    Durable, DurableFilter, DurableMessage, DurableState, DurableTimers, HandlerError, RetryPolicy, RouteOptions,
+    Durable, DurableFilter, DurableMessage, DurableState, DurableTimers, EmbeddedStore, HandlerError, RetryPolicy,
+    RouteOptions,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::talking::Talking;
-use crate::workshop::open;
+use crate::workshop;
 
 const STORE: &str = "ACTIX_TIMERS_KILLERS_STORE";
 const ROUTE: &str = "work";
@@ -61,7 +62,7 @@ impl Handler<Durable<Job>> for Worker {
 
 async fn serve(path: &Path) {
     let options = RouteOptions::new().retry(RetryPolicy::default().max_attempts(ATTEMPTS));
-    let builder = DurableTimers::builder(open(path).unwrap());
+    let builder = DurableTimers::builder(EmbeddedStore::open(path).unwrap());
     let seeded = path.with_extension("seeded");
     if !seeded.exists() {
         // Nothing is delivered before the next process.
@@ -98,9 +99,8 @@ fn process(path: &Path) -> Command {
 }
 
 fn process_of(test: &str, path: &Path) -> Command {
-    let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", test, "--nocapture"]);
-    child.env(STORE, path).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = workshop::process_of(test);
+    child.env(STORE, path);
     child
 }
 
@@ -135,7 +135,7 @@ fn in_a_process_that_ends_with_its_system() {
     let system = System::new();
     system.block_on(async {
         let options = RouteOptions::new().retry(RetryPolicy::default().max_attempts(1));
-        let builder = DurableTimers::builder(open(Path::new(&path)).unwrap());
+        let builder = DurableTimers::builder(EmbeddedStore::open(Path::new(&path)).unwrap());
         let timers = builder.route_with::<Job>(ROUTE, Worker.start(), options).start().unwrap();
         let counts = timers.counts().await.unwrap();
         eprintln!("pending {} dead {}", counts.pending, counts.dead);

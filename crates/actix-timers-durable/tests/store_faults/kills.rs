@@ -1,25 +1,24 @@
 //! SIGKILL in the middle of commits, with the checker in another process.
 
-use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Write};
 use std::ops::RangeInclusive;
-use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use actix_timers_durable::RecordState;
-use actix_timers_durable::TimerStore;
-use actix_timers_durable::store::{Change, EmbeddedStore, StoreError};
-
-use crate::workshop::{id, open, open_owned, pending, put};
+use actix_timers_durable::StoreError;
+use actix_timers_durable::store::{EmbeddedStore, Next, Op, Part};
 use schemes::random::Random;
+use support::store::{at, claim};
+
+use crate::talking::Talking;
+use crate::workshop::{all, apply, assert_sound, delivery, id, number_of, open, process_of, put, say};
 
 const STORE: &str = "ACTIX_TIMERS_KILLED_STORE";
 const FIRST: &str = "ACTIX_TIMERS_FIRST_GROUP";
 const SIZE: u64 = 7;
 
-/// Returns the changes of a group: some timers are put, the last one moves, and one of the group before is removed.
-fn changes(group: u64) -> Vec<Change> {
+/// Returns the changes of a group: timers are put, two of them are claimed and one of these ends; of the group before one
+/// is cancelled and one is moved.
+fn changes(group: u64) -> Vec<Op> {
     let first = group * SIZE;
     let payload = |number: u64| match number {
         _ if number.is_multiple_of(43) => 64 << 10,
@@ -28,20 +27,23 @@ fn changes(group: u64) -> Vec<Change> {
         _ => 100,
     };
     let mut changes: Vec<_> = (first..first + SIZE).map(|number| put(number, payload(number))).collect();
-    let moved = id(first + SIZE - 1);
-    let in_place = RecordState { attempt: 2, ..RecordState::first(moved.first_due()) };
-    changes.push(Change::Move { id: moved, at: None, to: in_place });
-    changes.push(Change::Move { id: moved, at: None, to: RecordState::first(moved.first_due()) });
+    changes.push(claim(&[id(first + 1), id(first + 2)]));
+    changes.push(Op::End(delivery(first + 1), Next::Delete));
     if let Some(before) = first.checked_sub(SIZE) {
-        changes.push(Change::Remove { id: id(before), at: None });
+        changes.extend([Op::Cancel(id(before)), Op::Move(id(before + 3), at(9))]);
     }
     changes
 }
 
-/// Returns the timers pending after the groups up to `groups` (exclusive).
-fn expected(groups: u64) -> BTreeSet<u64> {
-    let is_gone = |number: &u64| number.is_multiple_of(SIZE) && number / SIZE + 1 < groups;
-    (0..groups * SIZE).filter(|number| !is_gone(number)).collect()
+/// Returns the timers pending after this many groups, with the numbers of their attempts and whether they were moved.
+fn expected(groups: u64) -> Vec<(u64, u32, bool)> {
+    let is_last = |number: u64| number / SIZE + 1 == groups;
+    let is_there = |number: &u64| match number % SIZE {
+        0 => is_last(*number),
+        step => step != 1,
+    };
+    let row = |number: u64| (number, u32::from(number % SIZE == 2), number % SIZE == 3 && !is_last(number));
+    (0..groups * SIZE).filter(is_there).map(row).collect()
 }
 
 /// The process that is killed: commits group after group, and reports each acknowledgement. Does nothing in an ordinary
@@ -49,73 +51,80 @@ fn expected(groups: u64) -> BTreeSet<u64> {
 #[test]
 fn in_the_process_that_is_killed() {
     let (Ok(path), Ok(first)) = (std::env::var(STORE), std::env::var(FIRST)) else { return };
-    let (mut store, fence) = open_owned(Path::new(&path));
+    let mut store = open(Path::new(&path)).unwrap();
     for group in first.parse().unwrap().. {
-        store.commit(fence, &changes(group)).unwrap();
-        // Past the harness, which would capture it, and in one piece.
-        std::io::stderr().write_all(format!("acknowledged {group}\n").as_bytes()).unwrap();
+        apply(&mut store, &changes(group)).unwrap();
+        say(format_args!("acknowledged {group}"));
     }
 }
 
-/// Returns the number of groups after this report of the child.
-pub(crate) fn groups_after(line: &str) -> Option<u64> {
-    Some(line.strip_prefix("acknowledged ")?.parse::<u64>().unwrap() + 1)
+/// Returns the number of groups after the last of these reports of the child.
+pub(crate) fn groups_after(lines: &[String]) -> Option<u64> {
+    let group = |line: &String| line.strip_prefix("acknowledged ")?.parse::<u64>().ok();
+    lines.iter().filter_map(group).next_back().map(|group| group + 1)
 }
 
 pub(crate) fn child(path: &Path, first: u64) -> Command {
-    let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", "kills::in_the_process_that_is_killed", "--nocapture"]);
-    child.env(STORE, path).env(FIRST, first.to_string()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = process_of("kills::in_the_process_that_is_killed");
+    child.env(STORE, path).env(FIRST, first.to_string());
     child
-}
-
-#[test]
-fn acknowledged_groups_outlive_a_kill_in_mid_commit_and_groups_are_atomic() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut random = Random::new(u64::from(std::process::id()));
-    let mut groups = 0;
-    for round in 0..20 {
-        let mut process = child(directory.path(), groups).spawn().unwrap();
-        let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
-        let wanted = 1 + random.below(30);
-        let mut acknowledged = groups;
-        let mut read = |line: std::io::Result<String>| {
-            if let Some(groups) = groups_after(&line.unwrap()) {
-                acknowledged = groups;
-            }
-        };
-        for _ in 0..wanted {
-            read(lines.next().expect("the child goes on until it is killed"));
-        }
-        process.kill().unwrap();
-        assert_eq!(process.wait().unwrap().signal(), Some(9));
-        // Its reports before the kill.
-        lines.for_each(read);
-        groups = groups_in(directory.path(), acknowledged..=acknowledged + 1, round);
-    }
 }
 
 /// Returns the number of groups in a store, which must be complete and in the `possible` range.
 pub(crate) fn groups_in(path: &Path, possible: RangeInclusive<u64>, round: u64) -> u64 {
+    assert_sound(path);
     let mut store = open(path).unwrap_or_else(|error| panic!("round {round}: {error}"));
-    assert_eq!(store.check().unwrap(), [], "round {round}");
-    let (found, _) = pending(&mut store).unwrap();
+    let mut found: Vec<_> = all(&mut store, Part::Pending).unwrap().into_iter().map(|found| found.record).collect();
+    found.sort_unstable_by_key(|record| number_of(record));
+    let whole = |record: &actix_timers_durable::store::Record| {
+        record.payload[8..].iter().all(|byte| *byte == number_of(record) as u8)
+    };
+    assert!(found.iter().all(|record| whole(record)), "round {round}");
+    let found: Vec<_> =
+        found.iter().map(|record| (number_of(record), record.progress.attempt, record.progress.due == at(9))).collect();
     let groups = possible.clone().find(|groups| found == expected(*groups));
     groups.unwrap_or_else(|| panic!("round {round}: there are not {possible:?} groups, but {found:?}"))
+}
+
+fn acknowledged_groups_outlive(kills: u64) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store");
+    let mut random = Random::new(u64::from(std::process::id()));
+    let mut groups = 0;
+    for round in 0..kills {
+        let talking = Talking::start(child(&path, groups));
+        let mut said = talking.listen(&mut random);
+        said.extend(talking.kill());
+        let acknowledged = groups_after(&said).unwrap_or(groups);
+        groups = groups_in(&path, acknowledged..=acknowledged + 1, round);
+    }
+    assert!(groups > kills, "only {groups} groups");
+}
+
+#[test]
+fn acknowledged_groups_outlive_kills_in_mid_commit_and_groups_are_atomic() {
+    acknowledged_groups_outlive(20);
+}
+
+#[test]
+#[ignore = "takes long; `.ci/run` runs it"]
+fn acknowledged_groups_outlive_a_hundred_kills() {
+    acknowledged_groups_outlive(100);
 }
 
 #[test]
 fn a_second_process_is_rejected_as_long_as_the_first_one_lives() {
     let directory = tempfile::tempdir().unwrap();
-    let mut process = child(directory.path(), 0).spawn().unwrap();
-    let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
-    lines.next().expect("it reports something").unwrap();
+    let first = Talking::start(child(directory.path(), 0));
+    first.next();
     for _ in 0..2 {
-        let error = open(directory.path()).unwrap_err();
-        assert!(matches!(error, StoreError::InUse(_)), "{error}");
-        assert!(matches!(EmbeddedStore::open_existing(directory.path()), Err(StoreError::InUse(_))));
+        for error in [
+            open(directory.path()).map(drop).unwrap_err(),
+            EmbeddedStore::integrity_check(directory.path()).map(drop).unwrap_err(),
+        ] {
+            assert!(matches!(&error, StoreError::InUse(path) if path == directory.path()), "{error}");
+        }
     }
-    process.kill().unwrap();
-    process.wait().unwrap();
-    assert!(!pending(&mut open(directory.path()).unwrap()).unwrap().0.is_empty());
+    let acknowledged = groups_after(&first.kill()).unwrap_or(1);
+    groups_in(directory.path(), acknowledged..=acknowledged + 1, 0);
 }

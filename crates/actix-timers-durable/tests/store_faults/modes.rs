@@ -5,10 +5,14 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use actix_timers_durable::TimerStore;
-use actix_timers_durable::store::{EmbeddedStore, StoreError};
+use actix_timers_durable::StoreError;
+use actix_timers_durable::store::{EmbeddedStore, Store};
 
-use crate::workshop::{open, open_owned, pending, put};
+use crate::workshop::{apply, open, pending, put, puts};
+
+fn make(path: &Path) {
+    apply(&mut open(path).unwrap(), &[put(1, 10)]).unwrap();
+}
 
 const PLACE: &str = "ACTIX_TIMERS_PLACE";
 
@@ -48,35 +52,19 @@ fn assert_private(store: &Path) {
 fn in_the_process_with_another_umask() {
     let Ok(place) = std::env::var(PLACE) else { return };
     let (path, target) = (Path::new(&place).join("above/store"), Path::new(&place).join("backups/one"));
-    let (mut store, fence) = open_owned(&path);
+    let mut store = open(&path).unwrap();
     assert_private(&path);
-    let before = all(&path).len();
-    // Enough for a table.
-    for group in (0..12_000).collect::<Vec<_>>().chunks(1000) {
-        store.commit(fence, &group.iter().map(|number| put(*number, 1900)).collect::<Vec<_>>()).unwrap();
+    // Enough for a checkpoint.
+    for first in (0..12_000).step_by(1000) {
+        apply(&mut store, &puts(first..first + 1000, 1900)).unwrap();
     }
-    while all(&path).len() == before {
-        std::thread::yield_now();
-    }
-    if inherits(&path.join("data")) {
-        assert_private(&path);
-    }
+    assert!(path.join("timers.db-wal").exists() && path.join("timers.db-shm").exists());
+    assert_private(&path);
     store.back_up(&target).unwrap()().unwrap();
     assert_private(&target);
     drop(store);
     assert_private(&path);
-    assert_eq!(pending(&mut open(&target).unwrap()).unwrap().0.len(), 12_000);
-}
-
-/// Returns whether files inherit read permissions in this file system.
-#[cfg(target_os = "linux")]
-fn inherits(directory: &Path) -> bool {
-    rustix::fs::getxattr(directory, "system.posix_acl_default", &mut [0u8; 64][..]).is_ok()
-}
-
-#[cfg(not(target_os = "linux"))]
-fn inherits(_: &Path) -> bool {
-    false
+    assert_eq!(pending(&mut open(&target).unwrap()).unwrap().len(), 12_000);
 }
 
 #[test]
@@ -100,12 +88,10 @@ fn a_store_and_its_backups_are_private_with_any_umask() {
 fn a_store_that_an_older_build_left_open_to_all_is_closed_to_them_when_it_is_opened() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
-    let (mut store, fence) = open_owned(&path);
-    store.commit(fence, &[put(1, 10)]).unwrap();
-    drop(store);
+    make(&path);
     let others = directory.path().join("others");
     fs::write(&others, "theirs").unwrap();
-    let link = path.join("data/link");
+    let link = path.join("link");
     symlink(&others, &link).unwrap();
     for file in [&others].into_iter().chain(&all(&path)) {
         set_mode(file, if file.is_dir() { 0o755 } else { 0o644 });
@@ -115,11 +101,11 @@ fn a_store_that_an_older_build_left_open_to_all_is_closed_to_them_when_it_is_ope
     fs::remove_file(link).unwrap();
     let mut store = open(&path).unwrap();
     assert_private(&path);
-    assert_eq!(pending(&mut store).unwrap().0.len(), 1);
+    assert_eq!(pending(&mut store).unwrap().len(), 1);
     // An open file does not keep a new one from being created like that either.
     drop(store);
     set_mode(&path.join("lock"), 0o666);
-    let _store = EmbeddedStore::open_existing(&path).unwrap();
+    let _store = open(&path).unwrap();
     assert_private(&path);
 }
 
@@ -128,15 +114,13 @@ fn a_store_that_an_older_build_left_open_to_all_is_closed_to_them_when_it_is_ope
 fn a_store_whose_files_its_owner_may_only_read_is_opened() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
-    let (mut store, fence) = open_owned(&path);
-    store.commit(fence, &[put(1, 10)]).unwrap();
-    drop(store);
+    make(&path);
     for file in all(&path).into_iter().rev() {
         set_mode(&file, if file.is_dir() { 0o500 } else { 0o400 });
     }
     let mut store = open(&path).unwrap();
     assert_private(&path);
-    assert_eq!(pending(&mut store).unwrap().0.len(), 1);
+    assert_eq!(pending(&mut store).unwrap().len(), 1);
 }
 
 /// Also where another process has it open.
@@ -155,7 +139,7 @@ fn the_directory_is_closed_to_others_before_it_is_locked() {
 #[test]
 fn a_directory_that_others_can_write_to_is_rejected_and_left_alone() {
     let directory = tempfile::tempdir().unwrap();
-    let (mut source, _) = open_owned(&directory.path().join("source"));
+    let mut source = open(&directory.path().join("source")).unwrap();
     let [empty, store] = ["empty", "store"].map(|name| directory.path().join(name));
     fs::create_dir(&empty).unwrap();
     drop(open(&store).unwrap());
@@ -164,7 +148,7 @@ fn a_directory_that_others_can_write_to_is_rejected_and_left_alone() {
         for exposed in [0o777, 0o775, 0o757, 0o720, 0o1777] {
             set_mode(path, exposed);
             let back_up = source.back_up(path).and_then(|back_up| back_up());
-            let opened = [open(path).map(drop), EmbeddedStore::open_existing(path).map(drop)];
+            let opened = [open(path).map(drop), EmbeddedStore::integrity_check(path).map(drop)];
             for rejected in [back_up].into_iter().chain(opened) {
                 let error = rejected.unwrap_err();
                 let text = error.to_string();

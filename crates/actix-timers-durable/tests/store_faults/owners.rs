@@ -6,11 +6,11 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
 use std::path::{Path, PathBuf};
 
-use actix_timers_durable::TimerStore;
-use actix_timers_durable::store::{EmbeddedStore, StoreError};
+use actix_timers_durable::StoreError;
+use actix_timers_durable::store::{EmbeddedStore, Store};
 use tempfile::TempDir;
 
-use crate::workshop::{open, open_owned, pending, put};
+use crate::workshop::{apply, open, pending, put};
 
 /// The user `nobody`.
 const OTHER: u32 = 65534;
@@ -36,8 +36,7 @@ fn foreign_directory(path: &Path, mode: u32) {
 
 /// Makes a store with a timer.
 fn make_store(path: &Path) {
-    let (mut store, fence) = open_owned(path);
-    store.commit(fence, &[put(1, 10)]).unwrap();
+    apply(&mut open(path).unwrap(), &[put(1, 10)]).unwrap();
 }
 
 /// Returns all below a directory, and the directory itself, with modes, owners, sizes and times of the last change.
@@ -51,12 +50,12 @@ fn state(path: &Path) -> Vec<(PathBuf, u32, u32, u64, i64)> {
     all
 }
 
-/// Tries all that opens a directory: a store, an existing one, a backup.
+/// Tries all that opens a directory: a store, a check, a backup.
 fn attempts(path: &Path) -> [Result<(), StoreError>; 3] {
     let source = tempfile::tempdir().unwrap();
-    let (mut source, _) = open_owned(&source.path().join("source"));
+    let mut source = open(&source.path().join("source")).unwrap();
     let backed_up = source.back_up(path).and_then(|back_up| back_up());
-    [open(path).map(drop), EmbeddedStore::open_existing(path).map(drop), backed_up]
+    [open(path).map(drop), EmbeddedStore::integrity_check(path).map(drop), backed_up]
 }
 
 /// Asserts that `path` is not opened because of `culprit`, and that nothing below `watched` has changed.
@@ -92,7 +91,7 @@ fn a_directory_of_another_user_is_rejected_and_left_alone() {
     give_away(&store);
     assert_untrusted(&store, &store, "`chown`", home.path());
     chown(&store, Some(0), None).unwrap();
-    assert_eq!(pending(&mut open(&store).unwrap()).unwrap().0.len(), 1);
+    assert_eq!(pending(&mut open(&store).unwrap()).unwrap().len(), 1);
 }
 
 #[test]
@@ -126,15 +125,14 @@ fn a_link_of_ones_own_is_followed() {
     symlink("disk/timers", &link).unwrap();
     make_store(&link);
     let mut store = open(&link).unwrap();
-    assert_eq!(store.path(), link);
-    assert_eq!(pending(&mut store).unwrap().0.len(), 1);
+    assert_eq!(pending(&mut store).unwrap().len(), 1);
     for name in [&link, &target.join("timers"), &home.path().join("disk/../link")] {
         assert!(matches!(open(name), Err(StoreError::InUse(path)) if path == *name));
     }
     let copy = home.path().join("copy");
     symlink(target.join("backup"), &copy).unwrap();
     store.back_up(&copy).unwrap()().unwrap();
-    assert_eq!(pending(&mut open(&target.join("backup")).unwrap()).unwrap().0.len(), 1);
+    assert_eq!(pending(&mut open(&target.join("backup")).unwrap()).unwrap().len(), 1);
     // It is a circle.
     let circle = home.path().join("circle");
     symlink("circle", &circle).unwrap();
@@ -179,29 +177,28 @@ fn links_in_a_directory_are_not_followed() {
     set_mode(&elsewhere, 0o755);
     for (name, target) in [
         ("lock", &victim),
-        ("format", &victim),
-        ("format.new", &victim),
-        ("unfinished-backup", &victim),
+        ("timers.db", &victim),
+        ("timers.db.new", &victim),
+        ("timers.db.new-journal", &victim),
+        ("timers.db.backup", &victim),
+        ("timers.db-wal", &victim),
         ("data", &elsewhere),
-        ("data.new", &elsewhere),
     ] {
         let path = home.path().join("empty");
         fs::create_dir(&path).unwrap();
         let link = path.join(name);
         symlink(target, &link).unwrap();
         let before = state(home.path());
-        for (attempt, rejected) in attempts(&path).into_iter().enumerate() {
+        for rejected in attempts(&path) {
             let error = rejected.expect_err("it is not trusted");
-            // There is no store, or something else.
-            let is_foreign = matches!(error, StoreError::Foreign { .. }) && (attempt == 1 || name == "data");
+            // There is no store, but something else.
+            let is_foreign = matches!(error, StoreError::Foreign { .. }) && ["data", "timers.db-wal"].contains(&name);
             assert!(format!("{error:?}").starts_with("Untrusted") || is_foreign, "{name}: {error:?}");
         }
         assert_eq!(state(home.path()), before, "{name}");
         fs::remove_dir_all(path).unwrap();
     }
-    for name in
-        ["lock", "format", "room", "data", "data/0.jnl", "data/version", "data/keyspaces/1/current", "data/keyspaces/2"]
-    {
+    for name in ["lock", "timers.db", "timers.db-wal", "timers.db-shm", "timers.db-journal", "other"] {
         let path = home.path().join("store");
         make_store(&path);
         let place = path.join(name);
@@ -213,7 +210,7 @@ fn links_in_a_directory_are_not_followed() {
             symlink(&victim, &place).unwrap();
         }
         let before = state(home.path());
-        for rejected in [open(&path).map(drop), EmbeddedStore::open_existing(&path).map(drop)] {
+        for rejected in [open(&path).map(drop), EmbeddedStore::integrity_check(&path).map(drop)] {
             let error = rejected.expect_err("it is not trusted");
             let text = error.to_string();
             assert!(text.contains(&format!("{} cannot be trusted", place.display())), "{text}");
@@ -235,7 +232,7 @@ fn files_with_a_second_name_or_of_another_kind_are_rejected_and_left_alone() {
     make_store(&path);
     let assert_rejected = |place: &Path, reason: &str| {
         let before = state(home.path());
-        for rejected in [open(&path).map(drop), EmbeddedStore::open_existing(&path).map(drop)] {
+        for rejected in [open(&path).map(drop), EmbeddedStore::integrity_check(&path).map(drop)] {
             let text = rejected.expect_err("it is not trusted").to_string();
             assert!(text.contains(&format!("{} cannot be trusted", place.display())), "{text}");
             assert!(text.contains(reason), "{text}");
@@ -243,17 +240,17 @@ fn files_with_a_second_name_or_of_another_kind_are_rejected_and_left_alone() {
         assert_eq!(state(home.path()), before);
         fs::remove_file(place).unwrap();
     };
-    for name in ["lock", "data/lock", "data/5.jnl"] {
+    for name in ["lock", "timers.db-wal", "timers.db-journal"] {
         let place = path.join(name);
         let _ = fs::remove_file(&place);
         fs::hard_link(&victim, &place).unwrap();
         assert_rejected(&place, "it has 2 names");
     }
-    let pipe = path.join("data/pipe");
+    let pipe = path.join("pipe");
     rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::from(0o644)).unwrap();
     assert_rejected(&pipe, "neither a file nor a directory");
     if is_root() {
-        let place = path.join("data/5.jnl");
+        let place = path.join("timers.db-wal");
         fs::write(&place, "").unwrap();
         give_away(&place);
         assert_rejected(&place, "the user 65534 owns it");
@@ -301,7 +298,7 @@ fn a_user_follows_links_of_root_and_no_others() {
     make_store(&of_root);
     as_other(|| {
         make_store(&by_root);
-        assert_eq!(pending(&mut open(&disk.join("timers")).unwrap()).unwrap().0.len(), 1);
+        assert_eq!(pending(&mut open(&disk.join("timers")).unwrap()).unwrap().len(), 1);
         let error = open(&by_third).unwrap_err();
         assert!(error.to_string().contains("a symbolic link of the user 4321"), "{error}");
         // Of root, and closed to others.

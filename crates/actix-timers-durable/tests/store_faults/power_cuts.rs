@@ -45,10 +45,9 @@ fn groups_outlive_a_power_cut_whole_or_not_at_all() {
         let mut groups = 0;
         for cut in 0..CUTS {
             let said = run_into_a_power_cut(&mut machine, kills::child(&path, groups), &mut random);
-            let last = |lines: &[String]| lines.iter().rev().find_map(|line| kills::groups_after(line));
-            let certain = last(&said.before).unwrap_or(groups);
+            let certain = kills::groups_after(&said.before).unwrap_or(groups);
             // One more may have reached the disk without an answer.
-            let possible = last(&said.after).unwrap_or(certain) + 1;
+            let possible = kills::groups_after(&said.after).unwrap_or(certain) + 1;
             groups = kills::groups_in(&path, certain..=possible, cut);
         }
     }

@@ -11,20 +11,19 @@
 //! | `rejected WHY` | every customer was rejected, one of them for this reason; later requests fail, too |
 //! | `left n` | at the very end: it is due much later |
 
-use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use actix::prelude::*;
 use actix_timers::{CancelOutcome, Repeat, RescheduleOutcome};
 use actix_timers_durable::{
-    Durable, DurableFilter, DurableMessage, DurableOptions, DurableTimers, HandlerError, RetryPolicy, RouteOptions,
-    Schedule,
+    Durable, DurableFilter, DurableMessage, DurableOptions, DurableTimers, EmbeddedStore, HandlerError, RetryPolicy,
+    RouteOptions, Schedule,
 };
 use serde::{Deserialize, Serialize};
 
-use crate::workshop::open;
+use crate::workshop::{process_of, say};
 
 const STORE: &str = "ACTIX_TIMERS_SHOP_STORE";
 const FIRST: &str = "ACTIX_TIMERS_SHOP_FIRST";
@@ -86,11 +85,6 @@ fn key(customer: u64) -> String {
     format!("customer {customer}")
 }
 
-/// Writes a line to stderr in one piece, bypassing the harness, which would capture it.
-fn say(line: std::fmt::Arguments<'_>) {
-    std::io::stderr().write_all(format!("{line}\n").as_bytes()).unwrap();
-}
-
 struct Shop;
 
 impl Actor for Shop {
@@ -115,7 +109,10 @@ impl Handler<Durable<Order>> for Shop {
 fn start(path: &Path) -> DurableTimers {
     let retry = RetryPolicy::default().max_attempts(1000).initial_delay(Duration::from_millis(5));
     let options = RouteOptions::new().retry(retry);
-    DurableTimers::builder(open(path).unwrap()).route_with::<Order>(ROUTE, Shop.start(), options).start().unwrap()
+    DurableTimers::builder(EmbeddedStore::open(path).unwrap())
+        .route_with::<Order>(ROUTE, Shop.start(), options)
+        .start()
+        .unwrap()
 }
 
 type Told = Result<(), Box<dyn std::error::Error>>;
@@ -222,8 +219,7 @@ pub(crate) fn serving(path: &Path, first: u64) -> Command {
 
 /// Returns a service that handles the existing orders.
 pub(crate) fn finishing(path: &Path) -> Command {
-    let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", "shop::in_the_process_of_the_service", "--nocapture"]);
-    child.env(STORE, path).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = process_of("shop::in_the_process_of_the_service");
+    child.env(STORE, path);
     child
 }

@@ -25,7 +25,7 @@ impl Talking {
         Self { process, lines }
     }
 
-    fn next(&self) -> String {
+    pub(crate) fn next(&self) -> String {
         self.lines.recv_timeout(PATIENCE).expect("it goes on until it is stopped")
     }
 

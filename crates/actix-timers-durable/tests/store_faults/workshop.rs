@@ -1,82 +1,97 @@
-//! Stores for tests, and tools for their files.
+//! Stores for tests, and their contents.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
-use actix_timers_durable::store::{Change, EmbeddedStore, Fence, OnKey, Part, StoreError};
-use actix_timers_durable::{DueTime, DurableId, Record, RecordState, TimerStore};
+use actix_timers_durable::store::{
+    Delivery, EmbeddedStore, Found, NodeInfo, Op, Outcome, Part, Query, Reads, Record, Store,
+};
+use actix_timers_durable::{DueTime, DurableId, StoreError};
+use support::store::{at, record};
+
+/// Opens a store for a process that serves no route, so that parked timers stay as they are.
+pub(crate) fn open(path: &Path) -> Result<EmbeddedStore, StoreError> {
+    let mut store = EmbeddedStore::open(path)?;
+    store.join(&NodeInfo::default(), at(0))?;
+    Ok(store)
+}
+
+/// Makes changes of which none fails.
+pub(crate) fn apply(store: &mut impl Store, ops: &[Op]) -> Result<Vec<Outcome>, StoreError> {
+    store.apply(ops, at(0))?.into_iter().collect()
+}
+
+/// Returns a timer of this number, due before the start, with a payload of the number and this many bytes of it.
+pub(crate) fn timer(number: u64, payload: usize) -> Record {
+    let mut timer = record(number, (number % 2000) as i64 - 2000);
+    timer.payload = number.to_le_bytes().into_iter().chain(std::iter::repeat_n(number as u8, payload)).collect();
+    timer
+}
 
 pub(crate) fn id(number: u64) -> DurableId {
-    DurableId::from_parts(0, due(number), number)
+    timer(number, 0).id
 }
 
-fn due(number: u64) -> DueTime {
-    DueTime::from_millis(1_700_000_000_000 + number).unwrap()
+pub(crate) fn put(number: u64, payload: usize) -> Op {
+    support::store::put(&timer(number, payload))
 }
 
-pub(crate) fn record(number: u64, payload: usize) -> Record {
-    Record {
-        id: id(number),
-        progress: RecordState::first(due(number)),
-        sequence: number,
-        route: "route".into(),
-        message_type: "Message".into(),
-        message_version: 1,
-        key: None,
-        repeat: None,
-        retry: None,
-        headers: Default::default(),
-        payload_codec: None,
-        payload: vec![number as u8; payload].into(),
-    }
+pub(crate) fn puts(numbers: std::ops::Range<u64>, payload: usize) -> Vec<Op> {
+    numbers.map(|number| put(number, payload)).collect()
 }
 
-pub(crate) fn put(number: u64, payload: usize) -> Change {
-    Change::Put { record: Arc::new(record(number, payload)), on_key: OnKey::KeepExisting }
+/// The first delivery of a timer.
+pub(crate) fn delivery(number: u64) -> Delivery {
+    Delivery { id: id(number), repetition: 1, attempt: 1 }
 }
 
-pub(crate) fn open(path: &Path) -> Result<EmbeddedStore, StoreError> {
-    // Test machines may have little room.
-    EmbeddedStore::options().reserve(0).open(path)
+pub(crate) fn number_of(record: &Record) -> u64 {
+    u64::from_le_bytes(record.payload[..8].try_into().unwrap())
 }
 
-pub(crate) fn open_owned(path: &Path) -> (EmbeddedStore, Fence) {
-    let mut store = open(path).unwrap();
-    let fence = store.acquire(0).unwrap().fence;
-    (store, fence)
-}
-
-/// Returns the numbers of the pending timers, and how many records are unreadable.
-pub(crate) fn pending(store: &mut EmbeddedStore) -> Result<(BTreeSet<u64>, usize), StoreError> {
-    let mut numbers = BTreeSet::new();
-    let mut damaged = 0;
-    let mut after = None;
+/// Returns all timers of a part.
+pub(crate) fn all(store: &mut impl Reads, part: Part) -> Result<Vec<Found>, StoreError> {
+    let mut query =
+        Query { part, route: None, key: None, from: DueTime::MIN, until: DueTime::MAX, after: None, limit: 500 };
+    let mut all = vec![];
     loop {
-        let page = store.load(Part::Pending, 0, after, DueTime::MAX, 100)?;
-        damaged += page.damaged.len();
-        for found in page.found {
-            let number = found.record.sequence;
-            assert_eq!(*found.record, record(number, found.record.payload.len()), "a record is another one");
-            assert!(numbers.insert(number), "{number} comes twice");
-        }
-        match page.next {
-            Some(next) => after = Some(next),
-            None => return Ok((numbers, damaged)),
+        let page = store.list(&query)?;
+        assert_eq!(page.damaged, 0);
+        all.extend(page.found);
+        query.after = page.next;
+        if page.next.is_none() {
+            return Ok(all);
         }
     }
 }
 
-/// Returns the path of a small store's journal.
-pub(crate) fn journal(store: &Path) -> PathBuf {
-    store.join("data").join("0.jnl")
+/// Returns the numbers of the pending timers, each of which is as it was stored.
+pub(crate) fn pending(store: &mut impl Reads) -> Result<BTreeSet<u64>, StoreError> {
+    let mut numbers = BTreeSet::new();
+    for Found { record, .. } in all(store, Part::Pending)? {
+        let number = number_of(&record);
+        let stored = Record { progress: record.progress, ..timer(number, record.payload.len() - 8) };
+        assert_eq!(*record, stored, "a timer is another one");
+        assert!(numbers.insert(number), "{number} comes twice");
+    }
+    Ok(numbers)
 }
 
-/// Returns the contents of a journal, without the zeros after them.
-pub(crate) fn journal_bytes(store: &Path) -> Vec<u8> {
-    let mut bytes = fs::read(journal(store)).unwrap();
-    let length = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-    bytes.truncate(length);
-    bytes
+#[track_caller]
+pub(crate) fn assert_sound(path: &Path) {
+    assert_eq!(EmbeddedStore::integrity_check(path).unwrap(), [] as [String; 0]);
+}
+
+/// Returns a process that runs one test of this binary, and reports to its standard error.
+pub(crate) fn process_of(test: &str) -> Command {
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", test, "--nocapture"]).stdout(Stdio::null()).stderr(Stdio::piped());
+    child
+}
+
+/// Writes a line to the standard error in one piece, past the harness, which would capture it.
+pub(crate) fn say(line: std::fmt::Arguments<'_>) {
+    use std::io::Write;
+    std::io::stderr().write_all(format!("{line}\n").replace('\r', " ").as_bytes()).unwrap();
 }

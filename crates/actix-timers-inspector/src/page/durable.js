@@ -36,7 +36,9 @@ const durable = {
   async count() {
     const { durable: [store] } = await ask("durable", { durable: this.store });
     if (store?.durable !== this.store) return;
-    const number = value => value === null ? "–" : count(value);
+    // A count that has reached the store's limit is the largest, or as large.
+    const limit = store.is_limited ? Math.max(store.pending, store.parked, store.dead_letters) : Infinity;
+    const number = value => value === null ? "–" : (value === limit ? "at least " : "") + count(value);
     pairs(byId("durable-counts"), [
       ["pending", number(store.pending)], ["parked", number(store.parked)], ["dead letters", number(store.dead_letters)], ["store", store.state],
     ]);
@@ -69,7 +71,7 @@ const durable = {
     } while (this.cursor !== null && this.rows.length < before + 100);
   },
 
-  show({ durable, next, damaged, newer }) {
+  show({ durable, next, damaged }) {
     this.listed = durable;
     this.cursor = next;
     const rows = this.rows.map(timer => this.row(timer));
@@ -80,8 +82,7 @@ const durable = {
     }
     byId("durable-rows").replaceChildren(...rows);
     byId("durable-more").hidden = next === null;
-    const unread = (damaged ? ` ${count(damaged)} damaged records cannot be read.` : "")
-      + (newer ? ` ${count(newer)} records are of a newer version.` : "");
+    const unread = damaged ? ` ${count(damaged)} damaged records cannot be read.` : "";
     say(byId("durable-found"), `${count(this.rows.length)} shown.${unread}`);
   },
 

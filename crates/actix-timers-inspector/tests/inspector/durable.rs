@@ -9,8 +9,8 @@ use actix::prelude::*;
 use actix_timers::{ManualClock, TimerActor};
 use actix_timers_durable::store::MemoryDisk;
 use actix_timers_durable::{
-    Durable, DurableId, DurableMessage, DurableOptions, DurableTimers, HandlerError, MemoryStore, RetryPolicy,
-    RouteOptions, Schedule,
+    DecodeError, Durable, DurableId, DurableMessage, DurableOptions, DurableTimers, HandlerError, MemoryStore,
+    RetryPolicy, RouteOptions, Schedule,
 };
 use actix_timers_inspector::Inspector;
 use actix_web::test::TestRequest;
@@ -26,10 +26,19 @@ enum Work {
     Fail,
     FailForGood,
     Hang,
+    /// Cannot be decoded.
+    Garble,
 }
 
 impl DurableMessage for Work {
     const NAME: &'static str = "work";
+
+    fn decode(version: u32, payload: &[u8]) -> Result<Self, DecodeError> {
+        match Self::decode_json(version, payload)? {
+            Self::Garble => Err(DecodeError::malformed("<i>no letter</i>")),
+            work => Ok(work),
+        }
+    }
 }
 
 struct Worker;
@@ -43,7 +52,7 @@ impl Handler<Durable<Work>> for Worker {
 
     fn handle(&mut self, work: Durable<Work>, _: &mut Context<Self>) -> Self::Result {
         let outcome = match &*work {
-            Work::Succeed => Ok(()),
+            Work::Succeed | Work::Garble => Ok(()),
             Work::Fail => Err(HandlerError::new("no connection")),
             Work::FailForGood => Err(HandlerError::permanent("<b>no address</b>")),
             Work::Hang => return Box::pin(std::future::pending()),
@@ -96,6 +105,7 @@ fn durable_timers_are_listed_by_their_states() {
         let hanging = schedule(&timers, Work::Hang, ms(1)).await;
         let dead = schedule(&timers, Work::FailForGood, ms(1)).await;
         schedule(&timers, Work::Succeed, ms(1)).await;
+        let parked = schedule(&timers, Work::Garble, ms(1)).await;
         clock.advance(ms(1000)).await;
         let keyed = Schedule::at_fixed_rate("mail", Duration::from_secs(3600), Work::Succeed)
             .options(DurableOptions::new().if_absent("order 7"));
@@ -104,7 +114,7 @@ fn durable_timers_are_listed_by_their_states() {
         let app = serve(&Inspector::of_all_arbiters().add_durable(&timers)).await;
 
         assert_eq!(get(&app, "timer-actors").await["durable"], json!(["reminders"]));
-        let counts = json!({ "durable": "reminders", "state": "open", "pending": 4, "parked": 0, "dead_letters": 1 });
+        let counts = json!({ "durable": "reminders", "state": "open", "pending": 4, "parked": 1, "dead_letters": 1, "is_limited": false });
         assert_eq!(get(&app, "durable").await["durable"], json!([counts]));
 
         let all = get(&app, "durable/timers").await;
@@ -115,7 +125,7 @@ fn durable_timers_are_listed_by_their_states() {
             ("state=retry", vec![failing]),
             ("state=pending", vec![keyed, other]),
             ("state=dead", vec![dead]),
-            ("state=parked", vec![]),
+            ("state=parked", vec![parked]),
             ("route=post", vec![other]),
             ("key=order+7", vec![keyed]),
             ("route=mail&key=order+7", vec![keyed]),
@@ -139,6 +149,9 @@ fn durable_timers_are_listed_by_their_states() {
         );
         let letter = get(&app, &format!("durable/timers/{dead}")).await;
         assert_eq!((&letter["state"], &letter["reason"]), (&json!("dead"), &json!("<b>no address</b>")));
+        let parked = get(&app, &format!("durable/timers/{parked}")).await;
+        assert_eq!((&parked["state"], &parked["dead_since_seconds"]), (&json!("parked"), &Value::Null));
+        assert!(parked["reason"].as_str().unwrap().contains("<i>no letter</i>"), "{parked}");
     });
 }
 

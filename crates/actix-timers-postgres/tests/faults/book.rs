@@ -47,7 +47,8 @@ struct Handled {
 #[derive(Debug, Clone)]
 struct Move {
     asked: u64,
-    done: Option<u64>,
+    asked_at: u64,
+    done: Option<(u64, u64)>,
     is_refused: bool,
     due: u64,
 }
@@ -183,9 +184,15 @@ impl Book {
                 }
             }
             Event::Moving { id, due } => {
-                timer(&mut self.timers, at, id).moves.push(Move { asked: line, done: None, is_refused: false, due });
+                timer(&mut self.timers, at, id).moves.push(Move {
+                    asked: line,
+                    asked_at: at,
+                    done: None,
+                    is_refused: false,
+                    due,
+                });
             }
-            Event::Moved { id, due } => timer(&mut self.timers, at, id).last_move(due).done = Some(line),
+            Event::Moved { id, due } => timer(&mut self.timers, at, id).last_move(due).done = Some((line, at)),
             Event::NotMoved { id, due } => timer(&mut self.timers, at, id).last_move(due).is_refused = true,
             Event::Handled { id, number, repetition, attempt, due } => {
                 let timer = timer(&mut self.timers, at, id);
@@ -244,6 +251,14 @@ impl Book {
         Duration::from_micros(self.longest_wait)
     }
 
+    /// Returns the time from the first request to move a timer to the last reply.
+    pub(crate) fn time_of_moves(&self) -> Duration {
+        let moves = || self.timers.values().flat_map(|timer| &timer.moves);
+        let first = moves().map(|it| it.asked_at).min().unwrap_or(0);
+        let last = moves().filter_map(|it| it.done.map(|(_, at)| at)).max().unwrap_or(0);
+        Duration::from_micros(last.saturating_sub(first))
+    }
+
     /// Returns the number of timers stored at or after this time.
     pub(crate) fn stored_since(&self, at: u64) -> usize {
         self.timers.values().filter(|timer| timer.stored.is_some() && timer.stored_at >= at).count()
@@ -254,6 +269,11 @@ impl Book {
         let of_number = self.timers.values().filter(|timer| timer.number == number);
         let handled = of_number.flat_map(|timer| &timer.handled);
         handled.map(|handled| (handled.node.clone(), handled.at, handled.turn.1)).collect()
+    }
+
+    /// Returns the number of timers with numbers from this one on that have reached a handler.
+    pub(crate) fn of_numbers_from(&self, number: u64) -> usize {
+        self.timers.values().filter(|timer| timer.number >= number && !timer.handled.is_empty()).count()
     }
 
     /// Returns the id of the timer with this number.
@@ -284,22 +304,49 @@ impl Book {
         repeated
     }
 
+    /// Returns the deliveries that follow a successful one of the same repetition.
+    pub(crate) fn handled_again(&self) -> Vec<String> {
+        let mut again = Vec::new();
+        for (id, timer) in &self.timers {
+            let mut done = BTreeSet::new();
+            for Handled { turn: (repetition, attempt), .. } in &timer.handled {
+                if done.contains(repetition) {
+                    again.push(format!("timer {id} was handled again: {timer:?}"));
+                }
+                if !fails(timer.number, *attempt) {
+                    done.insert(*repetition);
+                }
+            }
+        }
+        again
+    }
+
     /// Returns the greatest lateness of first attempts in these times, in microseconds, with the number of deliveries.
     /// A timer is not late before its request has ended.
     pub(crate) fn lateness(&self, times: &Range<u64>) -> (u64, usize) {
-        let (mut greatest, mut number) = (0, 0);
-        for timer in self.timers.values() {
+        self.lateness_without(times, &[])
+    }
+
+    /// As [`lateness`](Self::lateness), without these timers.
+    pub(crate) fn lateness_without(&self, times: &Range<u64>, without: &[DurableId]) -> (u64, usize) {
+        let all = self.latenesses(times, without);
+        (all.iter().copied().max().unwrap_or(0), all.len())
+    }
+
+    /// Returns the latenesses of all these deliveries.
+    pub(crate) fn latenesses(&self, times: &Range<u64>, without: &[DurableId]) -> Vec<u64> {
+        let mut latenesses = Vec::new();
+        for timer in self.timers.iter().filter(|(id, _)| !without.contains(id)).map(|(_, timer)| timer) {
             for handled in timer.handled.iter().filter(|handled| times.contains(&handled.at)) {
                 // A timer that was moved may have been due before the request.
                 if handled.turn != (1, 1) || !timer.moves.is_empty() {
                     continue;
                 }
-                number += 1;
                 let due = (handled.due * 1000).max(timer.stored_at.min(handled.at)).max(timer.asked_at);
-                greatest = greatest.max(handled.at.saturating_sub(due));
+                latenesses.push(handled.at.saturating_sub(due));
             }
         }
-        (greatest, number)
+        latenesses
     }
 
     /// Returns the pairs of a key and the timers stored under it in their order.
@@ -459,8 +506,11 @@ impl Timer {
 
     /// Returns whether the timer had been moved to a later time, and not moved since.
     fn is_moved_later(&self, handled: &Handled) -> bool {
-        let Some(last) =
-            self.moves.iter().filter(|it| it.done.is_some_and(|done| done < handled.line)).max_by_key(|it| it.done)
+        let Some(last) = self
+            .moves
+            .iter()
+            .filter(|it| it.done.is_some_and(|(done, _)| done < handled.line))
+            .max_by_key(|it| it.done)
         else {
             return false;
         };
@@ -468,7 +518,7 @@ impl Timer {
         let is_last = self.moves.iter().all(|other| {
             std::ptr::eq(other, last)
                 || other.is_refused
-                || other.done.is_some_and(|done| done < last.asked)
+                || other.done.is_some_and(|(done, _)| done < last.asked)
                 || other.asked > handled.line
         });
         is_last && handled.at < last.due * 1000
@@ -492,7 +542,7 @@ mod tests {
 
     impl History {
         fn new() -> Self {
-            Self { directory: tempfile::tempdir().unwrap(), id: DurableId::new(3, DueTime::MIN) }
+            Self { directory: tempfile::tempdir().unwrap(), id: DurableId::new(DueTime::MIN) }
         }
 
         fn note(&self, node: &str, event: Event) -> &Self {
@@ -616,6 +666,25 @@ mod tests {
             history.stored();
             turns.iter().for_each(|(repetition, attempt)| _ = history.handled("a", *repetition, *attempt));
             assert_eq!(history.judge(false), (0, 0, violations), "{turns:?}");
+        }
+    }
+
+    #[test]
+    fn a_successful_delivery_is_not_repeated() {
+        for (number, turns, again) in [
+            (9, &[(1, 1), (1, 2), (1, 3), (2, 3)][..], 0),
+            (70, &[(1, 1), (2, 1)], 0),
+            (70, &[(1, 1), (1, 2)], 1),
+            (9, &[(1, 3), (1, 4)], 1),
+        ] {
+            let history = History::new();
+            let id = history.id;
+            history.note("a", Event::Asked { id, number, key: None, times: 1 }).note("a", Event::Scheduled { id });
+            for (repetition, attempt) in turns {
+                let (repetition, attempt) = (*repetition, *attempt);
+                history.note("a", Event::Handled { id, number, repetition, attempt, due: 0 });
+            }
+            assert_eq!(history.book().handled_again().len(), again, "{turns:?}");
         }
     }
 

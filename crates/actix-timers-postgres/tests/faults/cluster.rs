@@ -17,17 +17,17 @@ use tokio_postgres::{Client, Row};
 
 use crate::book::{Absence, Book};
 use crate::clocks::WrongClock;
-use crate::lines::micros;
+use crate::lines::{Writer, micros};
 use crate::node::{NODE, NodeConfig, OFFICE, Work};
 use crate::proxy::{Proxy, Wire};
-use crate::samples::{Owner, Sample, Sampler, client};
+use crate::samples::{Sampler, client};
 use crate::server::Server;
 use schemes::random::Random;
 
 /// The lease of nodes, the shortest possible.
 pub(crate) const LEASE: Duration = Duration::from_secs(2);
-/// The time after the end of a lease within which others adopt the shards.
-const ADOPTION: Duration = Duration::from_secs(2);
+/// The time after a lease within which others release what a dead node had claimed.
+const RELEASE: Duration = Duration::from_secs(2);
 /// Anything that has not happened by then never will, however busy the machine is.
 const PATIENCE: Duration = Duration::from_secs(90);
 /// The largest number of deliveries in progress on a node.
@@ -65,8 +65,6 @@ struct NodeProcess {
     commands: Option<ChildStdin>,
     proxy: Proxy,
     makes_requests: bool,
-    /// Whether it may have ended.
-    may_end: bool,
 }
 
 impl Drop for NodeProcess {
@@ -79,25 +77,27 @@ impl Drop for NodeProcess {
 /// The settings of the nodes to be started.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
-    pub(crate) shards: u16,
     pub(crate) lease: Duration,
     pub(crate) work: Work,
     pub(crate) window: usize,
     pub(crate) routes: Vec<String>,
-    pub(crate) declared: Vec<(String, Option<String>)>,
-    pub(crate) connects_once: bool,
+    pub(crate) declared: Vec<String>,
+    /// The version of its messages.
+    pub(crate) version: u32,
+    /// The time from a node to the server.
+    pub(crate) way: Duration,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            shards: 16,
             lease: LEASE,
             work: Work::mixed(),
             window: WINDOW,
             routes: vec![OFFICE.to_owned()],
             declared: Vec::new(),
-            connects_once: false,
+            version: 1,
+            way: Duration::ZERO,
         }
     }
 }
@@ -144,8 +144,13 @@ impl Cluster {
         let mut cluster = Self::new(server);
         let labels = letters.map(|letter| cluster.start(server, letter));
         cluster.wait_started(&labels);
-        cluster.wait_balanced();
+        cluster.wait_joined();
         (cluster, labels)
+    }
+
+    /// Returns a writer of lines about what a user does without a node.
+    pub(crate) fn user(&self) -> Writer {
+        Writer::open(&lines(self.directory.path()), "user")
     }
 
     pub(crate) fn schema(&self) -> &str {
@@ -160,22 +165,21 @@ impl Cluster {
     pub(crate) fn start_with_clock(&mut self, server: &Server, letter: &str, clock: Option<&WrongClock>) -> String {
         self.started += 1;
         let label = format!("{letter}{}", self.started);
-        let proxy = Proxy::start(self.runtime.handle(), server.address());
-        let Settings { shards, lease, work, window, routes, declared, connects_once } = self.settings.clone();
+        let proxy = Proxy::start_far(self.runtime.handle(), server.address(), self.settings.way);
+        let Settings { lease, work, window, routes, declared, version, .. } = self.settings.clone();
         let makes_requests = work != Work::Nothing;
         let config = NodeConfig {
             url: server.url_through(proxy.port()),
             schema: self.schema.clone(),
             label: label.clone(),
             lines: lines(self.directory.path()),
-            shards,
             lease_ms: lease.as_millis() as u64,
             routes,
             declared,
+            version,
             window,
             work,
             first: self.started * NUMBERS,
-            connects_once,
         };
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "node::in_the_process_of_a_node", "--nocapture"]);
@@ -187,14 +191,7 @@ impl Cluster {
         }
         let mut process = command.spawn().unwrap();
         let commands = process.stdin.take();
-        self.nodes.push(NodeProcess {
-            label: label.clone(),
-            process,
-            commands,
-            proxy,
-            makes_requests,
-            may_end: connects_once,
-        });
+        self.nodes.push(NodeProcess { label: label.clone(), process, commands, proxy, makes_requests });
         label
     }
 
@@ -244,6 +241,25 @@ impl Cluster {
         self.node(label).proxy.set_one(wire, any);
     }
 
+    /// Cuts the session of a node that writes and renews its lease, and lets it get no other one. The rest of its sessions
+    /// goes on.
+    pub(crate) fn cut_writer(&mut self, label: &str) {
+        let sql = "SELECT a.client_port FROM {schema}.nodes n
+            CROSS JOIN jsonb_to_recordset(n.sessions) AS s(pid int) JOIN pg_stat_activity a ON a.pid = s.pid
+            WHERE split_part(n.name, ' ', 1) = $1 AND NOT n.dead";
+        let port = self.query(sql, &[&label]).first().expect("it has a session").get::<_, i32>(0);
+        let proxy = &self.node(label).proxy;
+        proxy.refuse(true);
+        proxy.cut_port(port as u16);
+    }
+
+    /// Lets a node get sessions again, and returns the number of those that it has kept.
+    pub(crate) fn allow_sessions(&mut self, label: &str) -> usize {
+        let proxy = &self.node(label).proxy;
+        proxy.refuse(false);
+        proxy.ports().len()
+    }
+
     /// Sends all nodes to another server, when they connect again.
     pub(crate) fn redirect(&mut self, server: &Server) {
         // Samples are those of the other server from the first time on, also before it accepts writes.
@@ -286,38 +302,38 @@ impl Cluster {
         self.wait("nodes start", |book, _| labels.iter().all(|label| book.has_started(label)));
     }
 
-    /// Waits until each running node that delivers owns its part of the shards.
-    pub(crate) fn wait_balanced(&mut self) {
-        let labels = self.labels();
-        self.wait("shards are balanced", |_, sampler| is_balanced(sampler, &labels));
+    /// Waits until the running nodes live, have seen each other, and no other node is left.
+    pub(crate) fn wait_joined(&mut self) {
+        let (labels, lease) = (self.labels(), self.settings.lease);
+        self.wait("all nodes join", |_, sampler| {
+            sampler.last().is_some_and(|sample| sample.is_joined_by(&labels, lease))
+        });
     }
 
-    /// Waits until no shard belongs to an ended or stopped node, and returns the time. Its lease and the time to adopt
-    /// must suffice.
-    pub(crate) fn wait_adopted(&mut self, label: &str, since: Instant) -> Duration {
-        let limit = self.settings.lease + ADOPTION;
-        let others: Vec<_> = self.labels().into_iter().filter(|other| other != label).collect();
+    /// Waits until the claims of an ended or stopped node are released, and returns the time. Its lease and the time to
+    /// release must suffice.
+    pub(crate) fn wait_released(&mut self, label: &str, since: Instant) -> Duration {
+        self.wait_released_within(label, since, self.settings.lease + RELEASE, 0)
+    }
+
+    /// As [`wait_released`](Self::wait_released), with this limit, but for this many claims.
+    pub(crate) fn wait_released_within(&mut self, label: &str, since: Instant, limit: Duration, most: i64) -> Duration {
         let began = now() - since.elapsed().as_micros() as u64;
-        let mut adopted = None;
-        self.wait("shards are adopted", |_, sampler| {
-            adopted = sampler.first(began, |sample| are_owned_by(sample, &others));
-            adopted.is_some()
+        let mut released = None;
+        self.wait("claims are released", |_, sampler| {
+            released = sampler.first(began, |sample| sample.is_released_but_for(label, most));
+            released.is_some()
         });
-        let took = Duration::from_micros(adopted.unwrap_or(began) - began);
-        assert!(took <= limit, "the shards of {label} were adopted after {took:?}: {}", self.evidence());
+        let took = Duration::from_micros(released.unwrap_or(began) - began);
+        assert!(took <= limit, "the claims of {label} were released after {took:?}: {}", self.evidence());
         took
     }
 
-    /// Returns the last sample.
-    pub(crate) fn owners(&self) -> Vec<Owner> {
-        self.sampler.last().map(|sample| sample.owners).unwrap_or_default()
-    }
-
-    /// Returns the node that owns most shards.
-    pub(crate) fn main_owner(&self) -> String {
-        let owners = self.owners();
-        let number = |label: &String| owners.iter().filter(|owner| owner.name.as_ref() == Some(label)).count();
-        self.labels().into_iter().max_by_key(number).expect("nodes run")
+    /// Returns the label of the node that has claimed a timer.
+    pub(crate) fn claimer(&self, id: DurableId) -> Option<String> {
+        let sql = "SELECT split_part(n.name, ' ', 1) FROM {schema}.timers t JOIN {schema}.nodes n ON n.id = t.node
+            WHERE t.id::text = $1";
+        self.query(sql, &[&id.to_string()]).first().map(|row| row.get(0))
     }
 
     pub(crate) fn client(&self) -> Client {
@@ -344,9 +360,9 @@ impl Cluster {
         self.query(sql, &[])[0].get(0)
     }
 
-    /// Returns the ids of pending timers, and of those set aside by nodes that do not know their route.
+    /// Returns the ids of the timers in the tables, claimed and parked ones, too.
     pub(crate) fn pending(&self) -> BTreeSet<DurableId> {
-        let sql = "SELECT id::text FROM {schema}.timers UNION ALL SELECT id::text FROM {schema}.parked";
+        let sql = "SELECT id::text FROM {schema}.timers WHERE ended IS NULL";
         let rows = self.query(sql, &[]);
         let ids: Vec<DurableId> = rows.iter().map(|row| row.get::<_, &str>(0).parse().unwrap()).collect();
         let distinct: BTreeSet<_> = ids.iter().copied().collect();
@@ -371,6 +387,7 @@ impl Cluster {
     pub(crate) fn finish(mut self) -> Book {
         self.quiet();
         self.settle();
+        self.wait_joined();
         self.check();
         let revenants = self.book.revenants(&self.pending());
         self.assert_none(&revenants);
@@ -386,10 +403,11 @@ impl Cluster {
         let mut violations = self.book.lost(&open, &in_tables);
         violations.extend(self.book.revenants(&in_tables));
         violations.extend(self.book.violations());
-        for table in ["parked", "dead_letters", "claims"] {
-            let left = self.count(&format!("SELECT count(*) FROM {{schema}}.{table}"));
+        let rows = ["timers WHERE parked IS NOT NULL", "timers WHERE node IS NOT NULL", "dead_letters", "nodes"];
+        for rows in rows {
+            let left = self.count(&format!("SELECT count(*) FROM {{schema}}.{rows}"));
             if left != 0 {
-                violations.push(format!("{left} rows are left in {table}"));
+                violations.push(format!("{left} rows are left in {rows}"));
             }
         }
         self.assert_none(&violations);
@@ -417,7 +435,7 @@ impl Cluster {
         loop {
             let began = Instant::now();
             let due = self.query("SELECT count(*) FROM {schema}.timers WHERE due < $1", &[&until])[0].get::<_, i64>(0);
-            let claims = self.count("SELECT count(*) FROM {schema}.claims");
+            let claims = self.count("SELECT count(*) FROM {schema}.timers WHERE node IS NOT NULL");
             if due == 0 && claims == 0 {
                 return;
             }
@@ -427,10 +445,10 @@ impl Cluster {
             self.assert_alive();
             if last.elapsed() > PATIENCE {
                 let rows = self.query(
-                    "SELECT id::text, shard, due FROM {schema}.timers WHERE due < $1 ORDER BY due LIMIT 20",
+                    "SELECT id::text, node, due FROM {schema}.timers WHERE due < $1 ORDER BY due LIMIT 20",
                     &[&until],
                 );
-                let rows: Vec<(String, i16, i64)> =
+                let rows: Vec<(String, Option<i64>, i64)> =
                     rows.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect();
                 panic!("{due} timers and {claims} claims are left: {rows:?}, at {}: {}", now() / 1000, self.evidence());
             }
@@ -444,7 +462,7 @@ impl Cluster {
         for node in &mut self.nodes {
             let ended = node.process.try_wait().unwrap();
             let output = std::fs::read_to_string(self.directory.path().join(&node.label)).unwrap_or_default();
-            let is_well = (ended.is_none() || node.may_end) && !output.contains("panicked");
+            let is_well = ended.is_none() && !output.contains("panicked");
             assert!(is_well, "{} has ended ({ended:?}): {output}", node.label);
         }
     }
@@ -464,7 +482,7 @@ impl Cluster {
             let _ = std::fs::copy(entry.path(), place.join(entry.file_name()));
         }
         let samples = format!("{:#?}", self.sampler.last());
-        let _ = std::fs::write(place.join("owners"), samples);
+        let _ = std::fs::write(place.join("nodes"), samples);
         let problems = self.book.problems();
         let last = &problems[problems.len().saturating_sub(5)..];
         format!("the lines are kept in {}; the last problems are {last:?}", place.display())
@@ -473,19 +491,4 @@ impl Cluster {
 
 fn lines(directory: &Path) -> PathBuf {
     directory.join("lines")
-}
-
-/// Returns whether each shard belongs to one of these nodes.
-fn are_owned_by(sample: &Sample, labels: &[String]) -> bool {
-    !sample.owners.is_empty()
-        && sample.owners.iter().all(|owner| owner.name.as_ref().is_some_and(|name| labels.contains(name)))
-}
-
-fn is_balanced(sampler: &Sampler, labels: &[String]) -> bool {
-    let Some(sample) = sampler.last() else { return false };
-    // All others have the largest part.
-    let shards = sample.owners.len();
-    let least = shards.saturating_sub(shards.div_ceil(labels.len()) * (labels.len() - 1));
-    let number = |label: &String| sample.owners.iter().filter(|owner| owner.name.as_ref() == Some(label)).count();
-    are_owned_by(&sample, labels) && labels.iter().all(|label| number(label) >= least)
 }

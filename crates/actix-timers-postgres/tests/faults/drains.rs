@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::cluster::{Cluster, in_rounds, now};
+use crate::node::{OFFICE, Work};
 use crate::server::Server;
 use crate::stalls::Stalls;
 
@@ -36,12 +37,13 @@ fn a_drain_under_load_makes_nothing_late_and_repeats_nothing() {
                 labels[turn % 3] = cluster.start(&server, letter);
                 cluster.wait_started(std::slice::from_ref(&labels[turn % 3]));
             }
-            cluster.wait_balanced();
+            cluster.wait_joined();
             cluster.check();
         }
         let (lateness, number) = cluster.book.lateness(&(from..now()));
-        let repeated = cluster.book.repeated();
-        cluster.assert_none(&repeated);
+        // A claim that is given back has a number of its own, without a delivery.
+        let again = cluster.book.handled_again();
+        cluster.assert_none(&again);
         let (lateness, stall) = (Duration::from_micros(lateness), stalls.longest());
         eprintln!("{number} deliveries, the latest by {lateness:?}; the longest commit of another client {stall:?}");
         assert!(lateness <= LATENESS + stall, "a delivery was {lateness:?} late: {}", cluster.evidence());
@@ -51,5 +53,39 @@ fn a_drain_under_load_makes_nothing_late_and_repeats_nothing() {
         }
         let book = cluster.finish();
         assert!(book.problems().is_empty(), "{:?}", book.problems());
+    });
+}
+
+/// The time with the handler of some timers.
+const HELD: Duration = Duration::from_secs(8);
+/// A timer that any node may take since its own one does not is at least so late.
+const LATE: Duration = Duration::from_millis(200);
+
+#[test]
+#[ignore = "starts servers: crates/actix-timers-postgres/tests/server cargo test -p actix-timers-postgres --test faults -- --ignored --test-threads 1"]
+fn a_node_that_waits_for_its_handlers_leaves_its_share_to_the_others() {
+    in_rounds(|_| {
+        let server = Server::any();
+        let (mut cluster, labels) = Cluster::with_nodes(&server, ["a", "b", "c"]);
+        cluster.settings.routes = Vec::new();
+        cluster.settings.declared = vec![OFFICE.to_owned()];
+        cluster.settings.work = Work::Held { timers: 40, millis: HELD.as_millis() as u64 };
+        let scheduler = cluster.start(&server, "s");
+        cluster.wait("all are scheduled", |book, _| book.is_done(&scheduler));
+        std::thread::sleep(Duration::from_millis(500));
+        cluster.command(&labels[0], "drain");
+        // The others hear of it with their next beats.
+        std::thread::sleep(Duration::from_millis(1500));
+        let from = now();
+        std::thread::sleep(Duration::from_secs(4));
+        cluster.book.read();
+        assert!(!cluster.book.has_stopped(&labels[0]), "it still has handlers: {}", cluster.evidence());
+        let latenesses = cluster.book.latenesses(&(from..now()), &[]);
+        let late = latenesses.iter().filter(|by| **by > LATE.as_micros() as u64).count();
+        eprintln!("{late} of {} deliveries were late", latenesses.len());
+        // A third would be.
+        assert!(late * 5 < latenesses.len(), "{late} of {} are late: {}", latenesses.len(), cluster.evidence());
+        cluster.wait_end(&labels[0]);
+        cluster.finish();
     });
 }

@@ -22,7 +22,7 @@ fn timers_outlive_crashes_of_the_server() {
             std::thread::sleep(Duration::from_millis(random.below(4000)));
             server.start();
             let since = now();
-            cluster.wait_balanced();
+            cluster.wait_joined();
             cluster.wait("requests are accepted again", |book, _| book.stored_since(since) > 0);
             cluster.check();
         }
@@ -33,7 +33,7 @@ fn timers_outlive_crashes_of_the_server() {
 
 #[test]
 #[ignore = "starts servers: crates/actix-timers-postgres/tests/server cargo test -p actix-timers-postgres --test faults -- --ignored --test-threads 1"]
-fn after_the_promotion_of_a_standby_that_lacks_the_last_seconds_each_shard_has_one_owner() {
+fn nodes_go_on_after_the_promotion_of_a_standby_that_lacks_the_last_seconds() {
     in_rounds(|mut random| {
         let mut primary = Server::private(&["synchronous_standby_names = ''", "max_wal_senders = 4"]);
         let mut cluster = Cluster::new(&primary);
@@ -41,14 +41,14 @@ fn after_the_promotion_of_a_standby_that_lacks_the_last_seconds_each_shard_has_o
         let standby = primary.standby(replication.port());
         let labels = ["a", "b", "c"].map(|letter| cluster.start(&primary, letter));
         cluster.wait_started(&labels);
-        cluster.wait_balanced();
+        cluster.wait_joined();
         std::thread::sleep(Duration::from_secs(2));
         replication.set(Wire::Stalled { up: true, down: true });
         // Earlier records may not have been replayed.
         let from = now() - 1_000_000;
         std::thread::sleep(Duration::from_millis(500 + random.below(2500)));
         if random.one_in(2) {
-            // Shards change hands in the lost time, too.
+            // Claims are released in the lost time, too.
             cluster.kill(&labels[0]);
             std::thread::sleep(Duration::from_secs(5));
         }
@@ -64,7 +64,7 @@ fn after_the_promotion_of_a_standby_that_lacks_the_last_seconds_each_shard_has_o
         }
         standby.promote();
         cluster.redirect(&standby);
-        cluster.wait_balanced();
+        cluster.wait_joined();
         std::thread::sleep(Duration::from_secs(1));
         cluster.book.void(from..now());
         let since = now();

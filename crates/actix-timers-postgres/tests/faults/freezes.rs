@@ -1,4 +1,4 @@
-//! Nodes stop beyond their lease, and continue: others have their shards by then.
+//! Nodes stop beyond their lease, and continue: others have their timers by then.
 
 use std::time::{Duration, Instant};
 
@@ -23,28 +23,28 @@ fn a_node_that_stops_beyond_its_lease_changes_nothing_when_it_continues() {
             cluster.absent(label);
             let since = Instant::now();
             cluster.freeze(label);
-            cluster.wait_adopted(label, since);
+            cluster.wait_released(label, since);
             std::thread::sleep(Duration::from_millis(random.below(2000)));
             cluster.check();
             cluster.thaw(label);
-            cluster.wait_balanced();
+            cluster.wait_joined();
             cluster.check();
         }
         cluster.finish();
     });
 }
 
-/// The server waits for the rest of a statement, whose locks must not stop the adoption.
+/// The server waits for the rest of a statement, whose locks must not stop the release.
 #[test]
 #[ignore = "starts servers: crates/actix-timers-postgres/tests/server cargo test -p actix-timers-postgres --test faults -- --ignored --test-threads 1"]
-fn a_node_that_stops_in_mid_send_does_not_stop_the_adoption_of_its_shards() {
+fn a_node_that_stops_in_mid_send_does_not_stop_the_release_of_its_claims() {
     in_rounds(|mut random| {
         let server = Server::any();
         let mut cluster = Cluster::new(&server);
         cluster.settings.work = Work::Mixed { customers: 32, pause: 10_000, sizes: vec![100, 20_000, 60_000] };
         let labels = ["a", "b", "c"].map(|letter| cluster.start(&server, letter));
         cluster.wait_started(&labels);
-        cluster.wait_balanced();
+        cluster.wait_joined();
         for _ in 0..STOPS {
             std::thread::sleep(Duration::from_millis(500 + random.below(1000)));
             let label = &labels[random.index(labels.len())];
@@ -53,12 +53,12 @@ fn a_node_that_stops_in_mid_send_does_not_stop_the_adoption_of_its_shards() {
             cluster.wire(label, Wire::Half { up: random.index(200_000) });
             std::thread::sleep(Duration::from_millis(random.below(300)));
             cluster.freeze(label);
-            cluster.wait_adopted(label, since);
+            cluster.wait_released(label, since);
             cluster.check();
             cluster.thaw(label);
             std::thread::sleep(Duration::from_millis(random.below(500)));
             cluster.wire(label, Wire::Whole);
-            cluster.wait_balanced();
+            cluster.wait_joined();
             cluster.check();
         }
         cluster.finish();

@@ -2,26 +2,30 @@
 
 use std::time::{Duration, Instant};
 
-use crate::cluster::{Cluster, in_rounds};
+use crate::cluster::{Cluster, in_rounds, now};
 use crate::server::Server;
+use crate::stalls::Stalls;
 
 /// The kills of a round.
 const KILLS: u64 = 20;
+/// The greatest lateness of a timer that no dead node had claimed.
+const LATENESS: Duration = Duration::from_millis(500);
 
 #[test]
 #[ignore = "starts servers: crates/actix-timers-postgres/tests/server cargo test -p actix-timers-postgres --test faults -- --ignored --test-threads 1"]
-fn timers_outlive_kills_of_their_nodes_and_shards_are_adopted_in_time() {
+fn timers_outlive_kills_of_their_nodes_and_claims_are_released_in_time() {
     in_rounds(|mut random| {
         let server = Server::any();
         let (mut cluster, _) = Cluster::with_nodes(&server, ["a", "b", "c"]);
         let mut longest = Duration::ZERO;
+        let (from, stalls) = (now(), Stalls::watch(&cluster));
         for _ in 0..KILLS {
             std::thread::sleep(Duration::from_millis(random.below(2500)));
             let labels = cluster.labels();
             let label = &labels[random.index(labels.len())];
             let since = Instant::now();
             cluster.kill(label);
-            longest = longest.max(cluster.wait_adopted(label, since));
+            longest = longest.max(cluster.wait_released(label, since));
             cluster.check();
             let next = cluster.start(&server, &label[..1]);
             // The next one may be killed while this one joins.
@@ -29,7 +33,13 @@ fn timers_outlive_kills_of_their_nodes_and_shards_are_adopted_in_time() {
                 cluster.wait_started(&[next]);
             }
         }
-        eprintln!("adopted after {longest:?} at most");
+        eprintln!("released after {longest:?} at most");
+        // What the dead had not claimed was delivered by others, without a wait for the end of a lease.
+        let (lateness, number) = cluster.book.lateness(&(from..now()));
+        let (lateness, stall) = (Duration::from_micros(lateness), stalls.longest());
+        eprintln!("{number} deliveries, the latest by {lateness:?}; the longest commit of another client {stall:?}");
+        // A commit in progress, and the one of the claim.
+        assert!(lateness <= LATENESS + 2 * stall, "a delivery was {lateness:?} late: {}", cluster.evidence());
         cluster.finish();
     });
 }

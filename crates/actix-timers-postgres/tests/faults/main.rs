@@ -1,5 +1,5 @@
 //! Faults of nodes, their connections, their clocks and their server, each with the outside checker: the
-//! [lines](lines) of all nodes ([book]) and the owners of all shards ([samples]).
+//! [lines](lines) of all nodes ([book]) and the nodes in the tables ([samples]).
 //!
 //! Each test makes one round. A full run makes ten in a row:
 //!
@@ -15,11 +15,14 @@
 //! | 3 | connections cut and stalled, one way and both, and between COMMIT and reply | `wires` |
 //! | 4 | immediate stop of the server; promotion of a standby that lacks the last seconds | `failovers` |
 //! | 5 | wall clocks an hour off | `skew` |
-//! | 6 | two adopters at once; one key from two nodes | `rivals` |
+//! | 6 | two nodes release a dead one; one key from two nodes | `rivals` |
 //! | 7 | no free connection, full disk, pinned snapshot, locked tables | `shortages` |
 //! | 8 | drain under load | `drains` |
-//! | 9 | old and new nodes together | `upgrades` |
+//! | 9 | a new route and a new message version while old nodes run | `upgrades` |
 //! | 10 | a million overdue timers when all nodes start | `backlog` |
+//! | 11 | the session that writes is gone, and the others live | `partial` |
+//! | 12 | users' transactions that lock rows | `users` |
+//! | 13 | a distant server, while a node with thousands of timers dies | `latency` |
 //! | | scenarios O-63 and O-64 | `scenarios` |
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -32,8 +35,10 @@ mod drains;
 mod failovers;
 mod freezes;
 mod kills;
+mod latency;
 mod lines;
 mod node;
+mod partial;
 mod proxy;
 mod rivals;
 mod samples;
@@ -43,4 +48,5 @@ mod shortages;
 mod skew;
 mod stalls;
 mod upgrades;
+mod users;
 mod wires;

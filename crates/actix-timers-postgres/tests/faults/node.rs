@@ -46,19 +46,18 @@ pub(crate) struct NodeConfig {
     /// Unique for each process.
     pub(crate) label: String,
     pub(crate) lines: PathBuf,
-    pub(crate) shards: u16,
     pub(crate) lease_ms: u64,
     /// Delivered routes.
     pub(crate) routes: Vec<String>,
-    /// Routes that are only declared, with their pool.
-    pub(crate) declared: Vec<(String, Option<String>)>,
+    /// Routes that are only declared.
+    pub(crate) declared: Vec<String>,
+    /// The version of its messages: 1 or 2.
+    pub(crate) version: u32,
     /// The largest number of deliveries in progress for each route.
     pub(crate) window: usize,
     pub(crate) work: Work,
     /// The first number of its timers; also the seed of its random numbers.
     pub(crate) first: u64,
-    /// Whether it ends at a failure to connect, instead of trying again.
-    pub(crate) connects_once: bool,
 }
 
 /// The requests of a node.
@@ -74,6 +73,16 @@ pub(crate) enum Work {
     /// So many timers of a route, due after a delay in milliseconds, 256 requests at a time. Their handlers do not fail.
     Burst {
         route: String,
+        timers: u64,
+        delay: u64,
+    },
+    /// So many timers that are with their handlers for this many milliseconds.
+    Held {
+        timers: u64,
+        millis: u64,
+    },
+    /// So many timers, all of which are moved at once, to a delay in milliseconds.
+    Moves {
         timers: u64,
         delay: u64,
     },
@@ -122,6 +131,32 @@ impl DurableMessage for Job {
     const NAME: &'static str = "job";
 }
 
+/// The same message in a newer version.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct NewJob(Job);
+
+impl DurableMessage for NewJob {
+    const NAME: &'static str = "job";
+    const VERSION: u32 = 2;
+}
+
+/// A message of any version.
+trait AnyJob: DurableMessage {
+    fn job(&self) -> &Job;
+}
+
+impl AnyJob for Job {
+    fn job(&self) -> &Job {
+        self
+    }
+}
+
+impl AnyJob for NewJob {
+    fn job(&self) -> &Job {
+        &self.0
+    }
+}
+
 /// Returns whether the handler fails at this attempt.
 pub(crate) fn fails(number: u64, attempt: u32) -> bool {
     number % 7 == 2 && attempt <= 2
@@ -133,12 +168,13 @@ impl Actor for Office {
     type Context = Context<Self>;
 }
 
-impl Handler<Durable<Job>> for Office {
+impl<M: AnyJob> Handler<Durable<M>> for Office {
     type Result = ResponseFuture<Result<(), HandlerError>>;
 
-    fn handle(&mut self, job: Durable<Job>, _: &mut Context<Self>) -> Self::Result {
+    fn handle(&mut self, job: Durable<M>, _: &mut Context<Self>) -> Self::Result {
         let Durable { id, attempt, repetition, due, .. } = job;
-        let Job { number, millis, .. } = job.message;
+        let job = job.message.job();
+        let Job { number, millis, .. } = *job;
         let event = Event::Handled { id, number, repetition, attempt, due: due.as_millis() };
         self.0.write(event);
         if !job.is_whole() {
@@ -176,7 +212,7 @@ impl Requests {
         self.ask(schedule(Job::new(number, size)), number, key).await
     }
 
-    async fn ask(&self, request: Schedule<Job>, number: u64, key: Option<&str>) -> Option<DurableId> {
+    async fn ask<M: AnyJob>(&self, request: Schedule<M>, number: u64, key: Option<&str>) -> Option<DurableId> {
         let asking = self.timers.schedule(request);
         let id = asking.id();
         let times = if key.is_some_and(|key| key.starts_with("series")) { SERIES } else { 1 };
@@ -299,7 +335,8 @@ impl Requests {
             Work::Nothing => 0,
             Work::Long { .. } => 1,
             Work::Mixed { customers, .. } => *customers,
-            Work::Burst { .. } => 256,
+            Work::Burst { .. } | Work::Held { .. } => 256,
+            Work::Moves { timers, .. } => *timers,
             Work::Keys { .. } => 8,
         };
         let run = |customer| {
@@ -314,8 +351,27 @@ impl Requests {
                     Work::Burst { route, timers, delay } => {
                         let delay = Duration::from_millis(*delay);
                         for number in (customer..*timers).step_by(customers as usize) {
-                            let request = |job| Schedule::after(&**route, delay, job);
-                            _ = requests.schedule(first + 7 * number, 30, request, None).await;
+                            let number = first + 7 * number;
+                            let job = Job::new(number, 30);
+                            _ = if requests.config.version == 1 {
+                                requests.ask(Schedule::after(&**route, delay, job), number, None).await
+                            } else {
+                                requests.ask(Schedule::after(&**route, delay, NewJob(job)), number, None).await
+                            };
+                        }
+                    }
+                    Work::Held { timers, millis } => {
+                        for number in (customer..*timers).step_by(customers as usize) {
+                            let number = first + 7 * number;
+                            let job = Job { number, millis: *millis, text: text(number, 30) };
+                            _ = requests.ask(Schedule::after(OFFICE, Duration::ZERO, job), number, None).await;
+                        }
+                    }
+                    Work::Moves { delay, .. } => {
+                        let number = first + 7 * customer;
+                        let request = |job| Schedule::after(OFFICE, LATE, job);
+                        if let Some(id) = requests.schedule(number, 30, request, None).await {
+                            requests.move_after(id, Duration::from_millis(*delay)).await;
                         }
                     }
                     Work::Keys { keys } => {
@@ -372,15 +428,11 @@ async fn connect(config: &NodeConfig, writer: &Writer) -> PostgresStore {
         let options = PostgresOptions::new()
             .schema(&config.schema)
             .node(&config.label)
-            .shards(config.shards)
             .lease(Duration::from_millis(config.lease_ms));
         match PostgresStore::connect(&config.url, options).await {
             Ok(store) => return store,
             Err(error) => {
                 writer.write(Event::Problem { text: error.to_string() });
-                if config.connects_once {
-                    std::process::exit(0);
-                }
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
@@ -399,12 +451,15 @@ async fn serve(config: NodeConfig) {
         let mut builder = DurableTimers::builder(connect(&config, &writer).await).name(&*config.label);
         for route in &config.routes {
             let options = RouteOptions::new().window(config.window).retry(retry);
-            builder = builder.route_with::<Job>(route, Office(Arc::clone(&writer)).start(), options);
+            let office = Office(Arc::clone(&writer)).start();
+            builder = if config.version == 1 {
+                builder.route_with::<Job>(route, office, options)
+            } else {
+                builder.route_with::<NewJob>(route, office, options)
+            };
         }
-        for (route, pool) in &config.declared {
-            let options = RouteOptions::new();
-            let options = if let Some(pool) = pool { options.pool(pool) } else { options };
-            builder = builder.declare_with::<Job>(route, options);
+        for route in &config.declared {
+            builder = builder.declare::<Job>(route);
         }
         if config.routes.is_empty() {
             builder = builder.schedule_only();
@@ -413,9 +468,6 @@ async fn serve(config: NodeConfig) {
             Ok(timers) => break timers,
             Err(error) => {
                 writer.write(Event::Problem { text: error.to_string() });
-                if config.connects_once {
-                    std::process::exit(0);
-                }
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }

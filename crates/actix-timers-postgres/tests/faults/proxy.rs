@@ -1,14 +1,17 @@
-//! A TCP proxy between a node and the server, whose connections can be cut and stalled, one way and both.
+//! A TCP proxy between a node and the server, whose connections can be cut and stalled, one way and both. It can refuse
+//! further connections, and delay everything.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 /// The state of the connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +38,8 @@ struct Order {
     last_cut: u64,
     /// One connection that was cut, and the number of the order.
     last_cut_of_one: (u64, u64),
+    /// Whether no new connection is to be had.
+    refuses: bool,
 }
 
 impl Order {
@@ -46,8 +51,8 @@ impl Order {
 
 #[derive(Default)]
 struct Connections {
-    /// The numbers of the open ones.
-    open: BTreeSet<u64>,
+    /// The numbers of the open ones, with their ports towards the server, once they have one.
+    open: BTreeMap<u64, Option<u16>>,
     last: u64,
 }
 
@@ -69,13 +74,19 @@ enum Direction {
 impl Proxy {
     /// Starts a proxy in front of a server.
     pub(crate) fn start(runtime: &Handle, server: SocketAddr) -> Self {
+        Self::start_far(runtime, server, Duration::ZERO)
+    }
+
+    /// Starts a proxy in front of a server that is so far away, one way.
+    pub(crate) fn start_far(runtime: &Handle, server: SocketAddr, way: Duration) -> Self {
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let port = listener.local_addr().unwrap().port();
-        let (orders, watched) =
-            watch::channel(Order { wire: Wire::Whole, only: None, number: 0, last_cut: 0, last_cut_of_one: (0, 0) });
+        let order =
+            Order { wire: Wire::Whole, only: None, number: 0, last_cut: 0, last_cut_of_one: (0, 0), refuses: false };
+        let (orders, watched) = watch::channel(order);
         let server = Arc::new(Mutex::new(server));
         let connections = Arc::<Mutex<Connections>>::default();
-        let task = runtime.spawn(accept(listener, Arc::clone(&server), watched, Arc::clone(&connections)));
+        let task = runtime.spawn(accept(listener, Arc::clone(&server), watched, Arc::clone(&connections), way));
         Self { port, orders, server, connections, task }
     }
 
@@ -93,9 +104,29 @@ impl Proxy {
         let only = {
             let connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
             let open = &connections.open;
-            open.iter().nth(any as usize % open.len().max(1)).copied()
+            open.keys().nth(any as usize % open.len().max(1)).copied()
         };
         self.order(wire, only);
+    }
+
+    /// Cuts the connection that has this port towards the server, if there is one.
+    pub(crate) fn cut_port(&self, port: u16) {
+        let only = {
+            let connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+            connections.open.iter().find(|(_, of)| **of == Some(port)).map(|(number, _)| *number)
+        };
+        only.into_iter().for_each(|only| self.order(Wire::Cut, Some(only)));
+    }
+
+    /// Returns the ports of the connections towards the server.
+    pub(crate) fn ports(&self) -> Vec<u16> {
+        let connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        connections.open.values().copied().flatten().collect()
+    }
+
+    /// Sets whether new connections are refused.
+    pub(crate) fn refuse(&self, refuses: bool) {
+        self.orders.send_modify(|order| order.refuses = refuses);
     }
 
     fn order(&self, wire: Wire, only: Option<u64>) {
@@ -127,20 +158,28 @@ async fn accept(
     server: Arc<Mutex<SocketAddr>>,
     orders: watch::Receiver<Order>,
     connections: Arc<Mutex<Connections>>,
+    way: Duration,
 ) {
     while let Ok((node, _)) = listener.accept().await {
         let server = *server.lock().unwrap_or_else(PoisonError::into_inner);
         let orders = orders.clone();
+        if orders.borrow().refuses {
+            continue;
+        }
+        // In the order of the connections, which their tasks need not have.
+        let number = {
+            let mut connections = connections.lock().unwrap_or_else(PoisonError::into_inner);
+            connections.last += 1;
+            let number = connections.last;
+            connections.open.insert(number, None);
+            number
+        };
         let connections = Arc::clone(&connections);
         tokio::spawn(async move {
-            let number = {
-                let mut connections = connections.lock().unwrap_or_else(PoisonError::into_inner);
-                connections.last += 1;
-                let number = connections.last;
-                connections.open.insert(number);
-                number
+            let has_port = |port| {
+                connections.lock().unwrap_or_else(PoisonError::into_inner).open.insert(number, Some(port));
             };
-            let _ = connect(node, server, orders, number).await;
+            let _ = connect(node, server, orders, number, way, has_port).await;
             connections.lock().unwrap_or_else(PoisonError::into_inner).open.remove(&number);
         });
     }
@@ -151,17 +190,21 @@ async fn connect(
     server: SocketAddr,
     orders: watch::Receiver<Order>,
     number: u64,
+    way: Duration,
+    has_port: impl FnOnce(u16),
 ) -> std::io::Result<()> {
     let began = orders.borrow().number;
     if state(&orders.borrow(), number) == Wire::Cut {
         return Ok(());
     }
     let server = TcpStream::connect(server).await?;
+    has_port(server.local_addr()?.port());
     for stream in [&node, &server] {
         stream.set_nodelay(true)?;
     }
     let (from_node, to_node) = node.into_split();
     let (from_server, to_server) = server.into_split();
+    let (from_node, from_server) = (delayed(from_node, way), delayed(from_server, way));
     let mut cut = orders.clone();
     // The end of either direction closes both.
     tokio::select! {
@@ -169,6 +212,41 @@ async fn connect(
         ended = pump(from_server, to_node, orders, (number, began), Direction::Down) => ended,
         _ = cut.wait_for(|order| order.has_cut(number, began)) => Ok(()),
     }
+}
+
+/// Returns what arrives, so much later.
+fn delayed(mut from: impl AsyncRead + Unpin + Send + 'static, way: Duration) -> Box<dyn AsyncRead + Unpin + Send> {
+    if way.is_zero() {
+        return Box::new(from);
+    }
+    let (far, near) = tokio::io::duplex(64 << 10);
+    let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
+    let arrive = async move {
+        let mut buffer = vec![0; 64 << 10];
+        while let Ok(size @ 1..) = from.read(&mut buffer).await {
+            if sender.send((Instant::now() + way, buffer[..size].to_vec())).is_err() {
+                return;
+            }
+        }
+    };
+    let pass = async move {
+        let (_, mut to) = tokio::io::split(far);
+        while let Some((at, bytes)) = receiver.recv().await {
+            tokio::time::sleep_until(at).await;
+            if to.write_all(&bytes).await.is_err() {
+                return;
+            }
+        }
+        let _ = to.shutdown().await;
+    };
+    // They end together with the connection.
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = pass => {}
+            () = async { arrive.await; std::future::pending().await } => {}
+        }
+    });
+    Box::new(near)
 }
 
 fn state(order: &Order, number: u64) -> Wire {
@@ -221,8 +299,6 @@ async fn pump(
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     /// A server that sends everything back.
@@ -244,6 +320,34 @@ mod tests {
         let mut heard = vec![0; text.len()];
         let read = tokio::time::timeout(Duration::from_millis(200), stream.read_exact(&mut heard)).await;
         matches!(read, Ok(Ok(_))) && heard == text.as_bytes()
+    }
+
+    #[test]
+    fn a_proxy_cuts_one_connection_and_refuses_others() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let server = runtime.block_on(echo());
+        let proxy = Proxy::start_far(runtime.handle(), server, Duration::from_millis(30));
+        runtime.block_on(async {
+            let connect = || TcpStream::connect(("127.0.0.1", proxy.port()));
+            let (mut one, mut two) = (connect().await.unwrap(), connect().await.unwrap());
+            for node in [&mut one, &mut two] {
+                let began = Instant::now();
+                node.write_all(b"one").await.unwrap();
+                assert!(hears(node, "one").await && began.elapsed() >= Duration::from_millis(60));
+            }
+            let ports = proxy.ports();
+            assert_eq!(ports.len(), 2);
+            proxy.refuse(true);
+            proxy.cut_port(ports[0]);
+            assert_eq!(one.read(&mut [0; 8]).await.unwrap_or(0), 0);
+            assert_eq!(connect().await.unwrap().read(&mut [0; 8]).await.unwrap_or(0), 0);
+            two.write_all(b"two").await.unwrap();
+            assert!(hears(&mut two, "two").await);
+            proxy.refuse(false);
+            let mut one = connect().await.unwrap();
+            one.write_all(b"again").await.unwrap();
+            assert!(hears(&mut one, "again").await);
+        });
     }
 
     #[test]

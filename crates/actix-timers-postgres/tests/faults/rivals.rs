@@ -1,4 +1,4 @@
-//! Two nodes want the same: the shards of a dead one, or a key.
+//! Two nodes want the same: the timers of a dead one, or a key.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use crate::server::Server;
 
 #[test]
 #[ignore = "starts servers: crates/actix-timers-postgres/tests/server cargo test -p actix-timers-postgres --test faults -- --ignored --test-threads 1"]
-fn shards_of_a_dead_node_go_to_one_of_several_adopters_each() {
+fn timers_of_a_dead_node_are_released_once_by_several_others() {
     in_rounds(|mut random| {
         let server = Server::any();
         let mut cluster = Cluster::new(&server);
@@ -16,14 +16,15 @@ fn shards_of_a_dead_node_go_to_one_of_several_adopters_each() {
         let first = cluster.start(&server, "a");
         cluster.wait_started(&[first]);
         for _ in 0..6 {
-            // The others may be about to get their parts.
+            // The others may be about to join.
             let labels = ["b", "c", "d"].map(|letter| cluster.start(&server, letter));
             cluster.wait_started(&labels);
             if random.one_in(2) {
-                cluster.wait_balanced();
+                cluster.wait_joined();
             }
             std::thread::sleep(Duration::from_millis(random.below(300)));
-            let dead = cluster.main_owner();
+            let labels = cluster.labels();
+            let dead = labels[random.index(labels.len())].clone();
             let since = Instant::now();
             cluster.kill(&dead);
             if random.one_in(2) {
@@ -31,7 +32,7 @@ fn shards_of_a_dead_node_go_to_one_of_several_adopters_each() {
                 let labels = cluster.labels();
                 cluster.kill(&labels[random.index(labels.len())]);
             }
-            cluster.wait_adopted(&dead, since);
+            cluster.wait_released(&dead, since);
             cluster.check();
             for label in cluster.labels().into_iter().skip(1) {
                 cluster.command(&label, "stop");
@@ -54,7 +55,7 @@ fn a_key_names_one_timer_although_two_nodes_use_it_at_once() {
         std::thread::sleep(Duration::from_millis(1000 + random.below(3000)));
         let since = Instant::now();
         cluster.kill(&labels[2]);
-        cluster.wait_adopted(&labels[2], since);
+        cluster.wait_released(&labels[2], since);
         cluster.quiet();
         cluster.book.read();
         let pending = cluster.pending();

@@ -50,38 +50,36 @@ fn with_long_delivery(server: &Server) -> (Cluster, String, String, u64) {
     let one = cluster.start(server, "a");
     let two = cluster.start(server, "b");
     cluster.wait_started(&[one.clone(), two.clone()]);
-    cluster.wait_balanced();
+    cluster.wait_joined();
     cluster.settings.work = Work::Long { millis: LONG.as_millis() as u64 };
     cluster.settings.routes = Vec::new();
-    cluster.settings.declared = vec![(OFFICE.to_owned(), None)];
+    cluster.settings.declared = vec![OFFICE.to_owned()];
     cluster.start(server, "c");
     cluster.settings.routes = vec![OFFICE.to_owned()];
     cluster.settings.declared = Vec::new();
     let number = 3 * NUMBERS;
     cluster.wait("the timer is delivered", |book, _| !book.deliveries(number).is_empty());
-    let (owner, _, attempt) = cluster.book.deliveries(number).remove(0);
+    let (claimer, _, attempt) = cluster.book.deliveries(number).remove(0);
     assert_eq!(attempt, 1);
-    let other = if owner == one { two } else { one };
-    (cluster, owner, other, number)
+    let other = if claimer == one { two } else { one };
+    (cluster, claimer, other, number)
 }
 
-/// O-64, first part: a dead owner.
+/// O-64, first part: a silent node.
 #[test]
 #[ignore = "starts servers: crates/actix-timers-postgres/tests/server cargo test -p actix-timers-postgres --test faults -- --ignored --test-threads 1"]
-fn a_claim_of_a_silent_owner_is_adopted_after_its_lease_and_not_before() {
+fn a_claim_of_a_silent_node_is_released_after_its_lease_and_not_before() {
     in_rounds(|_| {
         let server = Server::any();
-        let (mut cluster, owner, other, number) = with_long_delivery(&server);
-        let shard = cluster.book.id(number).unwrap().shard() as i16;
-        let owner_of =
-            |cluster: &Cluster| cluster.owners().into_iter().find(|owner| owner.shard == shard).and_then(|it| it.name);
+        let (mut cluster, claimer, other, number) = with_long_delivery(&server);
+        let id = cluster.book.id(number).unwrap();
         let since = Instant::now();
-        cluster.absent(&owner);
-        cluster.freeze(&owner);
+        cluster.absent(&claimer);
+        cluster.freeze(&claimer);
         // The last renewal was at most a quarter of the lease and a look before.
         let early = LONG_LEASE * 2 / 3 - Duration::from_millis(200);
         while since.elapsed() < early {
-            assert_eq!(owner_of(&cluster).as_ref(), Some(&owner));
+            assert_eq!(cluster.claimer(id).as_ref(), Some(&claimer));
             std::thread::sleep(Duration::from_millis(100));
         }
         cluster.book.read();
@@ -92,10 +90,9 @@ fn a_claim_of_a_silent_owner_is_adopted_after_its_lease_and_not_before() {
         let (node, _, attempt) = cluster.book.deliveries(number).remove(1);
         assert_eq!((node, attempt), (other, 2));
         // The first delivery ends while the second one runs, and changes nothing.
-        cluster.thaw(&owner);
+        cluster.thaw(&claimer);
         std::thread::sleep(LONG - since.elapsed().min(LONG) + Duration::from_secs(1));
-        let id = cluster.book.id(number).unwrap();
-        assert!(cluster.pending().contains(&id), "it was completed by its former owner: {}", cluster.evidence());
+        assert!(cluster.pending().contains(&id), "it was completed by its former claimer: {}", cluster.evidence());
         cluster.settle();
         cluster.book.read();
         assert_eq!(cluster.book.deliveries(number).len(), 2);
@@ -103,19 +100,19 @@ fn a_claim_of_a_silent_owner_is_adopted_after_its_lease_and_not_before() {
     });
 }
 
-/// O-64, second part: an owner that is only quiet.
+/// O-64, second part: a node that is only quiet.
 #[test]
 #[ignore = "starts servers: crates/actix-timers-postgres/tests/server cargo test -p actix-timers-postgres --test faults -- --ignored --test-threads 1"]
-fn a_claim_of_an_owner_that_is_quiet_for_less_than_its_lease_is_not_adopted() {
+fn a_claim_of_a_node_that_is_quiet_for_less_than_its_lease_is_not_released() {
     in_rounds(|_| {
         let server = Server::any();
-        let (mut cluster, owner, _, number) = with_long_delivery(&server);
-        let before = cluster.owners();
-        cluster.freeze(&owner);
+        let (mut cluster, claimer, _, number) = with_long_delivery(&server);
+        let id = cluster.book.id(number).unwrap();
+        cluster.freeze(&claimer);
         std::thread::sleep(LONG_LEASE / 2);
-        cluster.thaw(&owner);
+        cluster.thaw(&claimer);
         std::thread::sleep(LONG_LEASE + LEASE);
-        assert_eq!(cluster.owners(), before);
+        assert_eq!(cluster.claimer(id).as_ref(), Some(&claimer));
         cluster.settle();
         cluster.book.read();
         assert_eq!(cluster.book.deliveries(number).len(), 1);

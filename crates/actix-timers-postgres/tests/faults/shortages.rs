@@ -24,7 +24,7 @@ fn assert_bounded(cluster: &Cluster) {
 /// Waits until the cluster accepts requests again.
 fn recover(cluster: &mut Cluster) {
     let since = now();
-    cluster.wait_balanced();
+    cluster.wait_joined();
     cluster.wait("requests are accepted again", |book, _| book.stored_since(since) > 0);
     cluster.check();
 }
@@ -171,11 +171,11 @@ fn a_pinned_snapshot_makes_nothing_late() {
         assert!(lateness <= limit, "a delivery was {lateness:?} late: {}", cluster.evidence());
         let repeated = cluster.book.repeated();
         cluster.assert_none(&repeated);
-        // A node dies, and its shards are adopted, all the same.
+        // A node dies, and its claims are released, all the same.
         let label = cluster.labels().remove(0);
         let since = Instant::now();
         cluster.kill(&label);
-        cluster.wait_adopted(&label, since);
+        cluster.wait_released(&label, since);
         cluster.finish();
         drop(pin);
     });
@@ -187,7 +187,7 @@ fn nodes_recover_when_locked_tables_are_free_again() {
     in_rounds(|mut random| {
         let server = Server::any();
         let (mut cluster, labels) = Cluster::with_nodes(&server, ["a", "b", "c"]);
-        for table in ["timers", "nodes", "shards", "claims", "keys", "progress"] {
+        for table in ["timers", "nodes", "routes", "pauses", "dead_letters"] {
             std::thread::sleep(Duration::from_millis(500));
             labels.iter().for_each(|label| cluster.absent(label));
             let locker = cluster.client();

@@ -25,7 +25,7 @@ fn nodes_with_clocks_an_hour_off_deliver_nothing_early_and_nothing_late() {
             .map(|(letter, clock)| cluster.start_with_clock(&server, letter, Some(clock)))
             .collect();
         cluster.wait_started(&labels);
-        cluster.wait_balanced();
+        cluster.wait_joined();
         std::thread::sleep(Duration::from_secs(1));
         let from = now();
         std::thread::sleep(Duration::from_secs(6));
@@ -54,7 +54,7 @@ fn nodes_whose_clocks_are_set_while_they_run_deliver_nothing_early() {
             .map(|(letter, clock)| cluster.start_with_clock(&server, letter, Some(clock)))
             .collect();
         cluster.wait_started(&labels);
-        cluster.wait_balanced();
+        cluster.wait_joined();
         for step in 0..9 {
             std::thread::sleep(Duration::from_millis(300 + random.below(1000)));
             let clock = &clocks[step % 3];

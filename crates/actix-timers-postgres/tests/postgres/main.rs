@@ -1,19 +1,7 @@
-//! The store on PostgreSQL: the contract of all stores, random changes beside the store in memory, several nodes, wrong
-//! set-ups.
+//! The store on PostgreSQL: the contract of all stores, the rules of the protocol with several nodes, wrong set-ups.
 //!
 //! All but a few tests need a server: `tests/server` starts one.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
-
-#[path = "../../../actix-timers-durable/tests/store_contract/changes.rs"]
-mod changes;
-#[path = "../../../actix-timers-durable/tests/store_contract/list.rs"]
-mod list;
-#[path = "../../../actix-timers-durable/tests/store_contract/model.rs"]
-mod model;
-#[path = "../../../actix-timers-durable/tests/store_contract/pages.rs"]
-mod pages;
-#[path = "../../../actix-timers-durable/tests/store_contract/records.rs"]
-mod records;
 
 #[path = "../faults/proxy.rs"]
 #[allow(dead_code)]
@@ -24,22 +12,22 @@ mod proxy;
 #[allow(dead_code)]
 mod private;
 
-mod arrivals;
+mod contract;
 mod engines;
 mod metrics;
 mod nodes;
-mod oracle;
 mod outages;
 mod plans;
 mod reads;
-mod routes;
+mod rules;
 mod server;
+mod services;
 mod set_up;
-mod sql_functions;
-mod subject;
+mod sql;
 mod throughput;
 mod tls;
 mod transactions;
+mod wires;
 #[cfg(target_os = "linux")]
 mod wrong_servers;
 
@@ -53,13 +41,3 @@ macro_rules! with_server {
     };
 }
 pub(crate) use with_server;
-
-mod contract {
-    macro_rules! contract {
-        ([$($module:ident :: $test:ident),* $(,)?]) => {
-            crate::with_server! { $(fn $test() { crate::$module::$test::<crate::subject::Postgres>(); })* }
-        };
-    }
-
-    crate::list::contract_tests!(contract,);
-}

@@ -1,144 +1,162 @@
-//! A commit reads the rows that it changes, and a query those that it returns, whatever the tables have become since
-//! their statements were planned.
+//! Each statement reads the rows that it concerns, whatever the table was when it was planned: empty, bloated, or pinned by an old
+//! snapshot. Read pages are counted, which shows any other plan.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use actix_timers_durable::store::{Change, ChangeOutcome, Claim, Committed, Group, Part, Right};
-use actix_timers_durable::{DurableId, Record, RecordState, TimerStore};
-use actix_timers_postgres::PostgresOptions;
+use actix_timers_durable::store::Record;
+use support::store::put;
 
-use crate::records::{at, dead_letter, id, keyed, put, record, replace};
-use crate::server::{Member, Session, connect, new_schema, serving, until};
+use crate::rules::{Node, due_in, timer};
+use crate::server::{Session, new_schema, options};
 use crate::with_server;
 
-/// Rows of other timers that come after the first commits.
-const MANY: usize = 5000;
-/// Turns of all changes after that.
-const TURNS: u64 = 30;
-/// The most rows that these may read by one index. The keeper may read all of a table now and then, to count it; plans that
-/// read all of it for each change read 150 000.
-const FEW: i64 = 4 * MANY as i64;
+const GROUP: u64 = 64;
+/// The rows of others.
+const MANY: u64 = 20_000;
 
-fn one(node: &mut Member, right: Right, change: Change) -> ChangeOutcome {
-    match node.store.commit_groups(&[Group { right, changes: &[change] }]).unwrap().remove(0) {
-        Committed::Outcomes(mut outcomes) => outcomes.remove(0),
-        Committed::Fenced => panic!("fenced"),
+/// A session that has planned the statements while the table was empty, as one of a node.
+struct Planner {
+    session: Session,
+    schema: String,
+}
+
+impl Planner {
+    fn new(schema: &str) -> Self {
+        let session = Session::open();
+        session.run(
+            "SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off;
+            SET plan_cache_mode = force_custom_plan; SET jit = off",
+        );
+        let planner = Self { session, schema: schema.to_owned() };
+        let s = schema;
+        planner.session.run(&format!(
+            "PREPARE claim (bigint, uuid[]) AS SELECT * FROM {s}.claim($1, $2, ARRAY['a' || chr(31) || 'Order'], '{{2}}', '{{3}}', false, false);
+            PREPARE remove (bigint, uuid[]) AS DELETE FROM {s}.timers t USING (SELECT d.*, $1 AS node FROM unnest($2) AS d(id) OFFSET 0) d
+                WHERE t.id = d.id AND t.node IS NOT DISTINCT FROM d.node;
+            PREPARE look (bigint, uuid, bigint, uuid, bigint) AS
+                SELECT * FROM {s}.look($1, ARRAY['a' || chr(31) || 'Order'], '{{2}}', '{{3}}', $2, $3, $4, $5, 64);
+            PREPARE claimed (bigint) AS SELECT * FROM {s}.claimed_by($1, 10000);
+            PREPARE cancel (uuid) AS SELECT {s}.cancel($1);
+            PREPARE find (text) AS SELECT t.id FROM {s}.timers t WHERE t.route = 'a' AND t.key = $1"
+        ));
+        planner
+    }
+
+    /// Runs a statement, and returns the pages that it has read.
+    fn pages(&self, call: &str) -> i64 {
+        let sql = format!("EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, TIMING OFF, SUMMARY OFF) EXECUTE {call}");
+        let lines: Vec<String> = self.session.query(&sql).iter().map(|row| row.get(0)).collect();
+        let buffers =
+            lines.iter().find(|line| line.trim_start().starts_with("Buffers:")).unwrap_or_else(|| panic!("{lines:?}"));
+        let number = |name: &str| -> i64 {
+            let found = buffers.split_whitespace().find_map(|part| part.strip_prefix(name));
+            found.map_or(0, |number| number.parse().unwrap())
+        };
+        number("hit=") + number("read=")
+    }
+
+    /// Runs all statements for timers, and returns the pages of each.
+    fn all(&self, node: &mut Node, timers: &[Record]) -> Vec<(&'static str, i64)> {
+        node.try_apply(&timers.iter().map(put).collect::<Vec<_>>());
+        let ids: Vec<_> = timers.iter().map(|timer| timer.id.to_string()).collect();
+        let (ids, id) = (format!("'{{{}}}'", ids.join(",")), node.store.node());
+        let first = timers.iter().map(|timer| timer.progress.due).min().unwrap();
+        let before = actix_timers_durable::DurableId::from_parts(first, 0, 0);
+        let look = format!("look({id}, '{before}', {first}, '{before}', {})", due_in(120_000));
+        // The first call of a session reads the catalogue of all tables.
+        self.pages(&look);
+        let mut pages = vec![("look", self.pages(&look))];
+        self.session.run(&format!(
+            "CREATE OR REPLACE FUNCTION {}.server_now() RETURNS bigint LANGUAGE sql VOLATILE AS 'SELECT {}'",
+            self.schema,
+            due_in(200_000)
+        ));
+        pages.push(("claim", self.pages(&format!("claim({id}, {ids})"))));
+        pages.push(("claimed", self.pages(&format!("claimed({id})"))));
+        pages.push(("remove", self.pages(&format!("remove({id}, {ids})"))));
+        self.session.run(&format!(
+            "CREATE OR REPLACE FUNCTION {}.server_now() RETURNS bigint LANGUAGE sql VOLATILE AS
+            'SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint'",
+            self.schema
+        ));
+        pages.push(("cancel", self.pages(&format!("cancel('{}')", timers[0].id))));
+        pages.push(("find", self.pages("find('no key')")));
+        assert_eq!(node.store_count(), 0, "all of them are removed");
+        pages
     }
 }
 
-/// Looks for timers, and makes each change of a timer in a commit of its own, by the owner and by others.
-fn turn(node: &mut Member, turn: u64) {
-    node.store.arrivals().unwrap();
-    for part in [Part::Pending, Part::Parked, Part::Dead] {
-        assert!(node.store.load(part, 0, None, at(900_000), 10).unwrap().found.is_empty());
-        assert!(node.store.list(part, None, at(900_000), 10).unwrap().found.is_empty());
-    }
-    assert_eq!(node.store.find_key(0, "no key").unwrap(), None);
-    assert_eq!(node.store.get(id(1000, turn)).unwrap(), None);
-    let owner = Right::Owner(node.lease(0).fence);
-    let of = |number: u64| record(1000 + turn, turn * 16 + number);
-    let key = format!("key {turn}");
-    let with_key = |number: u64| keyed(1000 + turn, turn * 16 + number, &key);
-    let moved = |record: &Record, due| RecordState { due: at(due), ..record.progress };
-    let mut does = |right, change: Change, is_expected: fn(&ChangeOutcome) -> bool| {
-        let text = format!("{change:?}");
-        let outcome = one(node, right, change);
-        assert!(is_expected(&outcome), "{text}: {outcome:?}");
-    };
-    let remove = |id: DurableId| Change::Remove { id, at: None };
-    let moves = |record: &Record, due| Change::Move { id: record.id, at: None, to: moved(record, due) };
-    let is_created: fn(&_) -> _ = |outcome| matches!(outcome, ChangeOutcome::Created);
-    let is_removed: fn(&_) -> _ = |outcome| matches!(outcome, ChangeOutcome::Removed);
-    let is_moved: fn(&_) -> _ = |outcome| matches!(outcome, ChangeOutcome::Moved(_));
-    let is_replaced: fn(&_) -> _ = |outcome| matches!(outcome, ChangeOutcome::Replaced(_));
-
-    let delivered = of(0);
-    does(owner, put(delivered.clone()), is_created);
-    does(owner, Change::Claim(Claim { number: turn, members: vec![(delivered.id, at(1000 + turn), 1)] }), |_| true);
-    does(owner, Change::Remove { id: delivered.id, at: Some(at(1000 + turn)) }, is_removed);
-    does(owner, Change::EndClaim { number: turn }, |_| true);
-    does(owner, Change::Advance { to: at(10 + turn) }, |_| true);
-
-    for right in [owner, Right::Anyone] {
-        let (known, wandering, aside) = (of(1), of(2), of(3));
-        for record in [&known, &wandering, &aside] {
-            does(right, put(record.clone()), is_created);
-        }
-        does(right, remove(known.id), is_removed);
-        does(right, moves(&wandering, 2000), is_moved);
-        does(right, moves(&wandering, 3000), is_moved);
-        does(right, remove(wandering.id), is_removed);
-        does(owner, Change::Park { id: aside.id, at: None }, is_removed);
-        if right == owner {
-            does(owner, Change::Unpark { id: aside.id }, is_moved);
-        } else {
-            does(right, moves(&aside, 2000), is_moved);
-        }
-        does(owner, Change::Park { id: aside.id, at: None }, is_removed);
-        does(right, remove(aside.id), is_removed);
-
-        does(right, put(with_key(4)), is_created);
-        does(right, put(with_key(5)), |outcome| matches!(outcome, ChangeOutcome::Exists(_)));
-        does(right, replace(with_key(6)), is_replaced);
-        does(right, moves(&with_key(6), 2000), is_moved);
-        does(right, replace(with_key(7)), is_replaced);
-        does(owner, Change::Park { id: with_key(7).id, at: None }, is_removed);
-        does(right, replace(with_key(8)), is_replaced);
-        does(owner, dead_letter(with_key(8).id, None), is_removed);
-        does(right, Change::Requeue { id: with_key(8).id, due: at(2000) }, is_moved);
-        does(owner, dead_letter(with_key(8).id, None), is_removed);
-        does(right, Change::Discard { id: with_key(8).id }, is_removed);
+impl Node {
+    /// Returns the number of timers that the plans are about.
+    fn store_count(&mut self) -> u64 {
+        use actix_timers_durable::store::{Part, Query, Reads};
+        let query = Query {
+            part: Part::Pending,
+            route: Some("a".into()),
+            key: None,
+            from: due_in(-60_000),
+            until: due_in(150_000),
+            after: None,
+            limit: 1000,
+        };
+        self.store.list(&query).unwrap().found.len() as u64
     }
 }
 
-/// Adds rows of other timers to all tables.
-fn add(session: &Session, schema: &str, rows: usize) {
-    session.run(&format!(
-        "INSERT INTO {schema}.timers (due, id, shard, moved, record)
-            SELECT 1000000 + i, gen_random_uuid(), 0, i % 2 = 0, '\\x0100' FROM generate_series(1, {rows}) AS i;
-        INSERT INTO {schema}.parked (due, id, shard, record)
-            SELECT 1000000 + i, gen_random_uuid(), 0, '\\x0100' FROM generate_series(1, {rows}) AS i;
-        INSERT INTO {schema}.dead_letters (due, dead_at, id, shard, reason, record)
-            SELECT 1000000 + i, 0, gen_random_uuid(), 0, '', '\\x0100' FROM generate_series(1, {rows}) AS i;
-        INSERT INTO {schema}.keys (key, id)
-            SELECT uuid_send(gen_random_uuid()), gen_random_uuid() FROM generate_series(1, {rows}) AS i;
-        INSERT INTO {schema}.claims (shard, number, node, ids, dues, attempts)
-            SELECT 1, 1000000 + count(*) OVER () * 10 + i, n.id, '{{}}', '{{}}', '{{}}'
-            FROM {schema}.nodes n, generate_series(1, {rows}) AS i;"
-    ));
+fn group(first: u64) -> Vec<Record> {
+    (0..GROUP).map(|number| timer(first + number, 100_000)).collect()
+}
+
+/// Checks that pages are read for the rows concerned only.
+fn check(state: &str, pages: &[(&'static str, i64)], beside: i64) {
+    println!("{state}: {pages:?}");
+    for (statement, read) in pages {
+        let most = match *statement {
+            // Index and row, a version of it, the visibility of the old one, the toast of none.
+            "claim" => 40 * GROUP.cast_signed(),
+            "remove" | "look" => 20 * GROUP.cast_signed(),
+            "claimed" => 20 * GROUP.cast_signed() + beside,
+            _ => 60,
+        };
+        assert!(*read <= most, "{state}: {statement} read {read} pages, not up to {most}");
+    }
 }
 
 with_server! {
-    fn commits_and_queries_read_the_rows_concerned_also_with_plans_for_small_tables() {
-        let schema = new_schema();
-        let session = Session::open();
-        let mut node = Member::join(connect(PostgresOptions::new().schema(&schema)).unwrap(), &serving());
-        let tables = ["timers", "parked", "dead_letters", "keys", "claims"];
-        for table in tables {
-            session.run(&format!("ALTER TABLE {schema}.{table} SET (autovacuum_enabled = off)"));
+    fn statements_read_the_rows_concerned_whatever_the_table_has_become() {
+        let (schema, session) = (new_schema(), Session::open());
+        // It does not beat.
+        let mut node = Node::join_with(options(&schema).lease(Duration::from_secs(600)));
+        session.run(&format!("ALTER TABLE {schema}.timers SET (autovacuum_enabled = off)"));
+        session.run(&format!("VACUUM (ANALYZE) {schema}.timers"));
+        let planner = Planner::new(&schema);
+        check("empty", &planner.all(&mut node, &group(1)), 0);
+        // Timers of others, due tomorrow; half of them moved there, some parked, some with keys.
+        session.run(&format!(
+            "INSERT INTO {schema}.timers (id, due, moved, nominal, route, message_type, payload, key, parked)
+            SELECT overlay({schema}.first_id({due} + i)::text PLACING lpad(to_hex(i), 12, '0') FROM 25)::uuid, {due} + i, i % 2 = 0, 0,
+                'a', 'Order', '', CASE WHEN i % 5 = 0 THEN i::text END, CASE WHEN i % 7 = 0 THEN 'x' END
+            FROM generate_series(1, {MANY}) AS i", due = due_in(86_400_000)
+        ));
+        check("grown", &planner.all(&mut node, &group(1000)), 0);
+        // Dead versions of timers that were due, which a snapshot pins.
+        let pinned = Session::open();
+        pinned.run("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class");
+        for round in 0..20 {
+            let timers: Vec<_> = (0..1000).map(|number| timer(10_000 + round * 1000 + number, -1000)).collect();
+            node.try_apply(&timers.iter().map(put).collect::<Vec<_>>());
+            let ids: Vec<_> = timers.iter().map(|timer| timer.id).collect();
+            let claimed = node.claim(&ids);
+            let ends = claimed.iter().map(|delivery| {
+                actix_timers_durable::store::Op::End(*delivery, actix_timers_durable::store::Next::Delete)
+            });
+            node.try_apply(&ends.collect::<Vec<_>>());
         }
-        add(&session, &schema, 1);
-        // Plans of the first turn are for tables with one row.
-        session.run(&tables.map(|table| format!("ANALYZE {schema}.{table}")).join(";"));
-        turn(&mut node, 0);
-        add(&session, &schema, MANY);
-        (1..=TURNS).for_each(|number| turn(&mut node, number));
-
-        // A session that ends reports its statistics.
-        let pids: Vec<i32> = session.query(&format!("SELECT pids FROM {schema}.nodes"))[0].get(0);
-        drop(node);
-        let alive = format!("SELECT FROM pg_stat_activity WHERE pid = ANY ('{{{}}}')", pids.iter().map(i32::to_string).collect::<Vec<_>>().join(","));
-        until("its sessions end", Duration::from_secs(10), || session.query(&alive).is_empty().then_some(()));
-        let reads = format!(
-            "SELECT relname || ' ' || indexrelname, idx_scan, idx_tup_read FROM pg_stat_user_indexes
-            WHERE schemaname = '{schema}' AND relname = ANY ('{{{}}}')", tables.join(",")
-        );
-        let reads: BTreeMap<String, i64> = until("the statistics are there", Duration::from_secs(10), || {
-            let rows = session.query(&reads);
-            let scans: i64 = rows.iter().map(|row| row.get::<_, i64>(1)).sum();
-            (scans >= TURNS.cast_signed() * 40).then(|| rows.iter().map(|row| (row.get(0), row.get(2))).collect())
-        });
-        assert!(reads.values().all(|read| *read < FEW), "{reads:?}");
+        // The search for claims begins at the beginning, and so reads what is pinned.
+        check("pinned", &planner.all(&mut node, &group(2000)), 300_000);
+        pinned.run("COMMIT");
+        check("bloated", &planner.all(&mut node, &group(3000)), 300_000);
+        session.run(&format!("ANALYZE {schema}.timers"));
+        check("analyzed", &planner.all(&mut node, &group(4000)), 300_000);
     }
 }

@@ -1,187 +1,136 @@
-//! Reads beside the commits: on another thread, of all shards.
+//! Queries: beside the changes, on another thread, of any node.
 
-use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use actix_timers_durable::store::{
-    Change, ChangeOutcome, Claim, Committed, Group, Newer, OnKey, Part, Position, Right,
-};
-use actix_timers_durable::{DueTime, Record, RecordState, StoreError, TimerStore};
-use actix_timers_postgres::PostgresOptions;
+use actix_timers_durable::DueTime;
+use actix_timers_durable::store::{Next, NodeInfo, Op, Part, Query, Reads, State, Store};
+use support::store::put;
 
-use crate::records::{at, keyed, put, record};
-use crate::server::{Member, Session, connect, new_schema, scheduling, serving, until};
+use crate::rules::{Node, keyed, timer};
+use crate::server::{Session, connect, new_schema, options, until};
 use crate::with_server;
 
+fn query(part: Part) -> Query {
+    Query { part, route: None, key: None, from: DueTime::MIN, until: DueTime::MAX, after: None, limit: 100 }
+}
+
 with_server! {
-    fn a_reader_of_any_node_sees_all_shards_and_the_deliveries_in_progress() {
-        let store = connect(PostgresOptions::new().schema(&new_schema()).shards(4)).unwrap();
-        let mut owner = Member::join(store.clone(), &serving());
-        let mut web = Member::join(store, &scheduling());
-        let (claimed, pending, parked) = (record(10, 1), keyed(11, 2, "k"), record(12, 3));
-        let retried = [record(13, 4), record(14, 5), keyed(15, 6, "r")];
-        let members = [&claimed].into_iter().chain(&retried).map(|record| (record.id, record.progress.due, 1)).collect();
-        let retry = |record: &Record| {
-            let to = RecordState { attempt: 2, ..record.progress };
-            Change::Move { id: record.id, at: None, to }
-        };
-        let mut changes: Vec<_> = [&claimed, &pending, &parked].into_iter().chain(&retried).cloned().map(put).collect();
-        changes.extend([Change::Claim(Claim { number: 1, members }), Change::Park { id: parked.id, at: None }]);
-        // The attempts of these have ended; their claim ends with its last member.
-        changes.extend(retried.iter().map(retry));
-        let right = Right::Owner(owner.lease(0).fence);
-        let committed = owner.store.commit_groups(&[Group { right, changes: &changes }]).unwrap();
-        assert!(matches!(committed[..], [Committed::Outcomes(_)]));
-        for member in [&mut owner, &mut web] {
-            let (mut reader, retried_id) = (member.store.reader().unwrap().unwrap(), retried[0].id);
+    fn a_reader_of_any_node_sees_all_timers_and_the_deliveries_in_progress() {
+        let schema = new_schema();
+        let mut node = Node::join(&schema);
+        let mut web = Node::join_as(connect(options(&schema)).unwrap(), &NodeInfo::default());
+        let (claimed, pending, parked, dead) = (timer(1, -40), keyed(2, "k"), timer(3, -20), timer(4, -10));
+        [&claimed, &pending, &parked, &dead].into_iter().for_each(|timer| node.put(timer));
+        let deliveries = node.claim(&[claimed.id, parked.id, dead.id]);
+        let of = |id| *deliveries.iter().find(|delivery| delivery.id == id).unwrap();
+        node.apply(Op::End(of(parked.id), Next::Park { reason: "no handler".into() }));
+        node.apply(Op::End(of(dead.id), Next::Dead { reason: "failed".into(), then: None }));
+        for member in [&mut node, &mut web] {
+            let mut reader = member.store.reader().unwrap().unwrap();
+            let ids = [claimed.id, pending.id, parked.id, dead.id];
             let seen = thread::spawn(move || {
-                let one = |id| reader.get(id).unwrap().map(|found| (found.part, found.is_claimed));
-                let singles = [claimed.id, pending.id, parked.id, retried_id].map(one);
-                let page = reader.list(Part::Pending, None, DueTime::MAX, 10).unwrap();
-                let listed: Vec<_> = page.found.iter().map(|found| (found.record.id, found.is_claimed)).collect();
-                (singles, listed, reader.find_key("k").unwrap(), reader.total().unwrap())
+                let states = ids.map(|id| reader.get(id).unwrap().unwrap().state);
+                let listed = reader.list(&query(Part::Pending)).unwrap().found;
+                let listed: Vec<_> = listed.iter().map(|found| (found.record.id, found.state.clone())).collect();
+                (states, listed, reader.find_key("a", "k").unwrap(), reader.counts(None).unwrap())
             });
-            let (singles, listed, key_holder, total) = seen.join().unwrap();
-            let pending_only = (Part::Pending, false);
-            assert_eq!(singles, [(Part::Pending, true), pending_only, (Part::Parked, false), pending_only].map(Some));
-            let others = [&pending, &retried[0], &retried[1], &retried[2]].map(|record| (record.id, false));
-            assert_eq!(listed, [&[(claimed.id, true)][..], &others].concat());
+            let ([first, second, third, fourth], listed, key_holder, counts) = seen.join().unwrap();
+            assert_eq!((first, second), (State::Claimed, State::Pending));
+            assert_eq!(third, State::Parked { reason: "no handler".into() });
+            assert!(matches!(fourth, State::Dead { reason, .. } if &*reason == "failed"));
+            assert_eq!(listed, [(claimed.id, State::Claimed), (pending.id, State::Pending)]);
             assert_eq!(key_holder, Some(pending.id));
-            assert_eq!((total.pending, total.parked, total.dead), (5, 1, 0));
-        }
-        let to = RecordState::first(at(50));
-        let replacement = Change::Put { record: Arc::new(keyed(60, 7, "r")), on_key: OnKey::Replace };
-        let changes = [
-            Change::Move { id: claimed.id, at: None, to },
-            Change::Remove { id: claimed.id, at: None },
-            Change::Remove { id: retried[0].id, at: None },
-            Change::Move { id: retried[1].id, at: None, to },
-            replacement,
-        ];
-        let committed = web.store.commit_groups(&[Group { right: Right::Anyone, changes: &changes }]).unwrap().remove(0);
-        let Committed::Outcomes(outcomes) = committed else { panic!("fenced") };
-        let [ChangeOutcome::InFlight, ChangeOutcome::RemovedInFlight, ChangeOutcome::Removed, moved, replaced] = &outcomes[..] else {
-            panic!("{outcomes:?}")
-        };
-        assert!(matches!(moved, ChangeOutcome::Moved(record) if record.progress.attempt == 2), "{moved:?}");
-        assert_eq!(*replaced, ChangeOutcome::Replaced(retried[2].id));
-    }
-
-    fn large_numbers_are_counted_on_request_and_else_estimated() {
-        let schema = new_schema();
-        let mut owner = Member::join(connect(PostgresOptions::new().schema(&schema).shards(1)).unwrap(), &serving());
-        let right = Right::Owner(owner.lease(0).fence);
-        let changes = [record(10, 1), record(11, 2)].map(put);
-        owner.store.commit_groups(&[Group { right, changes: &changes }]).unwrap();
-        let mut reader = owner.store.reader().unwrap().unwrap();
-        assert_eq!((owner.store.total().unwrap().pending, reader.total().unwrap().pending), (2, 2));
-        // As after a vacuum of many timers.
-        let many = format!("UPDATE pg_class SET relpages = 1, reltuples = 200000 WHERE oid = '{schema}.timers'::regclass");
-        Session::open().run(&many);
-        for counts in [owner.store.total(), reader.total()] {
-            assert_eq!(counts.unwrap().pending, 200_000);
-        }
-        for counts in [owner.store.exact_total(), reader.exact_total()] {
-            assert_eq!(counts.unwrap().pending, 2);
+            assert_eq!((counts.pending, counts.parked, counts.dead, counts.is_limited), (2, 1, 1, false));
         }
     }
 
-    fn removed_timers_that_vacuum_has_kept_are_not_read_for_an_estimate() {
-        let schema = new_schema();
-        let mut owner = Member::join(connect(PostgresOptions::new().schema(&schema).shards(1)).unwrap(), &serving());
-        let session = Session::open();
+    fn counts_read_up_to_their_limit() {
+        let (schema, session) = (new_schema(), Session::open());
+        let mut node = Node::join(&schema);
         session.run(&format!(
-            "ALTER TABLE {schema}.timers SET (autovacuum_enabled = off);
-            INSERT INTO {schema}.timers (due, id, shard, moved, record)
-                SELECT 1000000 + i, gen_random_uuid(), 0, false, '' FROM generate_series(1, 700000) AS i"
+            "INSERT INTO {schema}.timers (id, due, nominal, route, message_type, payload)
+            SELECT {schema}.first_id(2000000000000 + i), 2000000000000 + i, 0, 'a', 'Order', '' FROM generate_series(1, 50000) AS i"
         ));
-        session.run(&format!(
-            "DELETE FROM {schema}.timers;
-            UPDATE pg_class SET relpages = pg_relation_size(oid) / 8192, reltuples = 7
-                WHERE oid = '{schema}.timers'::regclass"
-        ));
-        assert_eq!(owner.store.total().unwrap().pending, 7);
-        assert_eq!(owner.store.exact_total().unwrap().pending, 0);
+        let counts = node.store.counts(Some(100)).unwrap();
+        assert_eq!((counts.pending, counts.dead, counts.is_limited), (100, 0, true));
+        let counts = node.store.counts(None).unwrap();
+        assert_eq!((counts.pending, counts.is_limited), (50_000, false));
     }
 
-    fn a_record_of_a_newer_version_is_listed_as_such() {
+    fn a_reader_does_not_wait_for_a_change() {
         let schema = new_schema();
-        let mut owner = Member::join(connect(PostgresOptions::new().schema(&schema).shards(1)).unwrap(), &serving());
-        let (newer, other) = (record(10, 1), record(11, 2));
-        let right = Right::Owner(owner.lease(0).fence);
-        owner.store.commit_groups(&[Group { right, changes: &[put(newer.clone()), put(other.clone())] }]).unwrap();
-        Session::open().run(&format!("UPDATE {schema}.timers SET record = set_byte(record, 0, 9) WHERE due = 10"));
-        let page = owner.store.list(Part::Pending, None, DueTime::MAX, 10).unwrap();
-        assert_eq!(page.newer, [Newer { at: Position { due: at(10), id: newer.id }, version: 9 }]);
-        assert_eq!(page.found.iter().map(|found| found.record.id).collect::<Vec<_>>(), [other.id]);
-        assert!(page.damaged.is_empty());
-        let error = owner.store.get(newer.id).unwrap_err();
-        assert!(matches!(error, StoreError::NewerRecord { found: 9, .. }), "{error}");
-    }
-
-    fn a_reader_does_not_wait_for_a_commit() {
-        let schema = new_schema();
-        let mut store = connect(PostgresOptions::new().schema(&schema).shards(1)).unwrap();
-        let mut reader = store.reader().unwrap().unwrap();
-        let mut owner = Member::join(store, &serving());
-        let (first, second) = (record(10, 1), record(11, 2));
-        let right = Right::Owner(owner.lease(0).fence);
-        owner.store.commit_groups(&[Group { right, changes: &[put(first.clone())] }]).unwrap();
+        let mut node = Node::join(&schema);
+        let mut reader = node.store.reader().unwrap().unwrap();
+        let (first, second) = (timer(1, 60_000), keyed(2, "k"));
+        node.put(&first);
         let blocker = Session::open();
-        blocker.run(&format!("BEGIN; SELECT FROM {schema}.shards FOR UPDATE"));
-        let (done, committed) = channel();
+        blocker.run(&format!("BEGIN; SELECT {schema}.schedule('a', 'Order', ''::bytea, now(), key => 'k')"));
+        let (done, changed) = channel();
         let writer = thread::spawn(move || {
-            owner.store.commit_groups(&[Group { right, changes: &[put(second)] }]).unwrap();
+            _ = node.try_apply(&[put(&second)]);
             done.send(()).unwrap();
-            owner
+            node
         });
-        assert_eq!(committed.recv_timeout(Duration::from_millis(100)), Err(RecvTimeoutError::Timeout), "it waits");
+        assert_eq!(changed.recv_timeout(Duration::from_millis(30)), Err(RecvTimeoutError::Timeout), "it waits");
         assert!(reader.get(first.id).unwrap().is_some());
-        assert_eq!(reader.total().unwrap().pending, 1);
-        assert_eq!(committed.try_recv().ok(), None, "it still waits");
+        assert_eq!(reader.counts(None).unwrap().pending, 1);
+        assert_eq!(changed.try_recv().ok(), None, "it still waits");
         blocker.run("COMMIT");
-        let _owner = writer.join().unwrap();
-        assert_eq!(reader.total().unwrap().pending, 2);
+        let _node = writer.join().unwrap();
+        assert_eq!(reader.counts(None).unwrap().pending, 2);
     }
-    fn commits_and_arrivals_do_not_wait_for_a_query() {
+
+    fn changes_and_looks_do_not_wait_for_a_query() {
         let schema = new_schema();
-        let store = connect(PostgresOptions::new().schema(&schema).shards(1)).unwrap();
-        let mut web = Member::join(store.clone(), &scheduling());
-        let mut owner = Member::join(store, &serving());
-        let mut reader = owner.store.reader().unwrap().unwrap();
+        let mut node = Node::join(&schema);
+        let mut reader = node.store.reader().unwrap().unwrap();
         let blocker = Session::open();
         blocker.run(&format!("BEGIN; LOCK TABLE {schema}.dead_letters"));
-        let query = thread::spawn(move || {
-            let dead = reader.list(Part::Dead, None, DueTime::MAX, 10).unwrap();
-            (dead, reader)
+        let asking = thread::spawn(move || {
+            (0..10).for_each(|_| _ = reader.list(&query(Part::Dead)));
+            reader
         });
-        thread::sleep(Duration::from_millis(200));
+        thread::sleep(Duration::from_millis(20));
         let began = Instant::now();
-        let (mine, arrived) = (record(10, 1), record(11, 2));
-        let right = Right::Owner(owner.lease(0).fence);
-        owner.store.commit_groups(&[Group { right, changes: &[put(mine)] }]).unwrap();
-        web.store.commit_groups(&[Group { right: Right::Anyone, changes: &[put(arrived.clone())] }]).unwrap();
-        assert!(owner.store.arrivals().unwrap().records.iter().any(|record| record.id == arrived.id));
-        assert_eq!(owner.store.load(Part::Pending, 0, None, DueTime::MAX, 10).unwrap().found.len(), 2);
-        assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
-        assert!(!query.is_finished());
+        node.put(&timer(1, 1000));
+        assert_eq!(node.look(None).len(), 1);
+        node.beat(&[]);
+        assert!(began.elapsed() < Duration::from_millis(200), "{:?}", began.elapsed());
+        assert!(!asking.is_finished());
         blocker.run("COMMIT");
-        assert_eq!(query.join().unwrap().0.found, []);
+        assert_eq!(asking.join().unwrap().list(&query(Part::Dead)).unwrap().found, []);
     }
 
     fn a_reader_does_not_keep_a_node_alive() {
         let schema = new_schema();
-        let web = Member::join(connect(PostgresOptions::new().schema(&schema).shards(1)).unwrap(), &scheduling());
-        let mut store = web.store;
+        let Node { mut store, .. } = Node::join(&schema);
         let mut reader = store.reader().unwrap().unwrap();
-        assert_eq!(reader.total().unwrap().pending, 0);
+        assert_eq!(reader.counts(None).unwrap().pending, 0);
         drop(store);
         let nodes = format!("SELECT count(*) FROM {schema}.nodes");
-        until("the node leaves", Duration::from_secs(5), || {
-            (Session::open().query(&nodes)[0].get::<_, i64>(0) == 0).then_some(())
-        });
-        assert_eq!(reader.total().unwrap().pending, 0, "it still reads");
+        until("the node leaves", Duration::from_secs(5), || (Session::open().value::<i64>(&nodes) == 0).then_some(()));
+    }
+
+    fn a_list_of_a_route_reads_a_bounded_number_of_rows() {
+        let (schema, session) = (new_schema(), Session::open());
+        let mut node = Node::join(&schema);
+        session.run(&format!(
+            "INSERT INTO {schema}.timers (id, due, moved, nominal, route, message_type, payload)
+            SELECT {schema}.first_id(2000000000000 + i), 2000000000000 + i, i % 3 = 0, 0, CASE WHEN i % 30000 = 0 THEN 'rare' ELSE 'a' END,
+                'Order', '' FROM generate_series(1, 60000) AS i"
+        ));
+        session.run(&format!("ANALYZE {schema}.timers"));
+        let mut of_route = Query { route: Some("rare".into()), ..query(Part::Pending) };
+        let (mut pages, mut found) = (0, 0);
+        loop {
+            let page = node.store.list(&of_route).unwrap();
+            (pages, found) = (pages + 1, found + page.found.len());
+            let Some(next) = page.next else { break };
+            of_route.after = Some(next);
+        }
+        assert_eq!(found, 2);
+        assert!((6..10).contains(&pages), "{pages} pages: a page examines 10000 rows");
     }
 }

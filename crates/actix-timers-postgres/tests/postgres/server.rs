@@ -1,13 +1,16 @@
 //! The server of the tests, and sessions on it.
 
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use actix_timers_durable::TimerStore;
-use actix_timers_durable::store::{Lease, Node, Standing};
+use actix_timers_durable::store::NodeInfo;
 use actix_timers_postgres::{ConnectError, PostgresOptions, PostgresStore};
+use support::store::serving;
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::{Client, NoTls, Row};
+
+use crate::proxy::Proxy;
 
 /// Returns the address of the server.
 pub(crate) fn address() -> String {
@@ -20,12 +23,31 @@ pub(crate) fn new_schema() -> String {
     format!("t{}_{}", std::process::id(), LAST.fetch_add(1, Ordering::Relaxed))
 }
 
+pub(crate) fn options(schema: &str) -> PostgresOptions {
+    PostgresOptions::new().schema(schema).lease(Duration::from_secs(2))
+}
+
 pub(crate) fn connect(options: PostgresOptions) -> Result<PostgresStore, ConnectError> {
     connect_to(&address(), options)
 }
 
 pub(crate) fn connect_to(address: &str, options: PostgresOptions) -> Result<PostgresStore, ConnectError> {
     Builder::new_current_thread().build().unwrap().block_on(PostgresStore::connect(address, options))
+}
+
+/// A node that delivers the type `Order` of the routes `a` and `b`.
+pub(crate) fn node() -> NodeInfo {
+    NodeInfo { name: "test".into(), serves: (*serving(&["a", "b"])).clone() }
+}
+
+/// Starts a proxy in front of the server, and returns the address through it.
+pub(crate) fn proxy() -> (Runtime, Proxy, String) {
+    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let config: tokio_postgres::Config = address().parse().unwrap();
+    let server = SocketAddr::from(([127, 0, 0, 1], config.get_ports()[0]));
+    let proxy = Proxy::start(runtime.handle(), server);
+    let address = format!("postgres://{}@127.0.0.1:{}/postgres", config.get_user().unwrap(), proxy.port());
+    (runtime, proxy, address)
 }
 
 /// A session without a store.
@@ -36,9 +58,13 @@ pub(crate) struct Session {
 
 impl Session {
     pub(crate) fn open() -> Self {
+        Self::open_at(&address())
+    }
+
+    pub(crate) fn open_at(address: &str) -> Self {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let client = runtime.block_on(async {
-            let (client, connection) = tokio_postgres::connect(&address(), NoTls).await.unwrap();
+            let (client, connection) = tokio_postgres::connect(address, NoTls).await.unwrap();
             tokio::spawn(connection);
             client
         });
@@ -54,21 +80,25 @@ impl Session {
         self.runtime.block_on(self.client.query(sql, &[])).unwrap_or_else(|error| panic!("{sql}: {error:?}"))
     }
 
+    /// Returns the only value of a query.
+    pub(crate) fn value<T: for<'a> tokio_postgres::types::FromSql<'a>>(&self, sql: &str) -> T {
+        self.query(sql)[0].get(0)
+    }
+
     pub(crate) fn error(&self, sql: &str) -> String {
         let error = self.runtime.block_on(self.client.batch_execute(sql)).expect_err(sql);
         error.as_db_error().map_or_else(|| error.to_string(), |error| error.message().to_owned())
     }
 }
 
-/// A node that delivers one route.
-pub(crate) fn serving() -> Node {
-    let (route, message_type, pool) = ("route".into(), "Message".into(), "default".into());
-    Node { name: "test".to_owned(), routes: vec![(route, message_type)], pools: vec![pool], ..Node::default() }
-}
-
-/// A node that delivers nothing.
-pub(crate) fn scheduling() -> Node {
-    Node { name: "web".to_owned(), declared: vec!["default".into()], ..Node::default() }
+/// Returns the memory of this process in bytes, and from now on the maximum, too.
+pub(crate) fn memory() -> (u64, u64) {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let of = |name: &str| {
+        let line = status.lines().find(|line| line.starts_with(name)).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
+    };
+    (of("VmRSS:"), of("VmHWM:"))
 }
 
 /// Repeats until there is a result.
@@ -80,43 +110,5 @@ pub(crate) fn until<T>(what: &str, limit: Duration, mut poll: impl FnMut() -> Op
         }
         assert!(Instant::now() < end, "{what}: not within {limit:?}");
         std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-/// A store with the leases of its shards.
-pub(crate) struct Member {
-    pub(crate) store: PostgresStore,
-    pub(crate) leases: Vec<Lease>,
-    pub(crate) lost: Vec<u16>,
-}
-
-impl Member {
-    pub(crate) fn join(mut store: PostgresStore, node: &Node) -> Self {
-        let standing = store.join(node).unwrap();
-        let mut member = Self { store, leases: Vec::new(), lost: Vec::new() };
-        member.follow(standing);
-        member
-    }
-
-    fn follow(&mut self, standing: Standing) {
-        let Standing { gained, lost, wanted, .. } = standing;
-        self.leases.retain(|lease| !lost.contains(&lease.fence.shard));
-        self.lost.extend(lost);
-        self.leases.extend(gained);
-        if !wanted.is_empty() {
-            self.store.give_up(&wanted).unwrap();
-            self.leases.retain(|lease| !wanted.contains(&lease.fence.shard));
-        }
-    }
-
-    /// Follows the changes of ownership.
-    pub(crate) fn look(&mut self) {
-        let standing = self.store.standing();
-        self.follow(standing);
-    }
-
-    /// Returns the lease of a shard.
-    pub(crate) fn lease(&self, shard: u16) -> &Lease {
-        self.leases.iter().find(|lease| lease.fence.shard == shard).unwrap()
     }
 }

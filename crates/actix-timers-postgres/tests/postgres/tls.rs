@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use actix_timers_durable::TimerStore;
+use actix_timers_durable::DueTime;
+use actix_timers_durable::store::Store;
 use actix_timers_postgres::{ConnectError, PostgresOptions, PostgresStore};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -12,7 +13,7 @@ use tokio::runtime::Builder;
 use tokio_postgres::Config;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::server::{Session, address, connect_to, new_schema, serving};
+use crate::server::{Session, address, connect_to, new_schema, node};
 use crate::with_server;
 
 /// Returns the file of the server's certificate.
@@ -26,7 +27,7 @@ fn connect_with_root(certificate: PathBuf, schema: &str) -> Result<PostgresStore
     roots.add(CertificateDer::from_pem_file(certificate).unwrap()).unwrap();
     let tls = MakeRustlsConnect::new(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth());
     let config = Config::from_str(&format!("{}?sslmode=require", address())).unwrap();
-    let options = PostgresOptions::new().schema(schema).shards(2);
+    let options = PostgresOptions::new().schema(schema).node(schema);
     Builder::new_current_thread().build().unwrap().block_on(PostgresStore::connect_with(config, tls, options))
 }
 
@@ -34,12 +35,13 @@ with_server! {
     fn all_sessions_use_the_tls_of_the_user() {
         let schema = new_schema();
         let mut store = connect_with_root(certificate(), &schema).unwrap();
-        assert_eq!(store.join(&serving()).unwrap().gained.len(), 2);
-        let pids = format!("SELECT unnest(n.pids) FROM {schema}.nodes n");
+        store.join(&node(), DueTime::MIN).unwrap();
+        let _reader = store.reader().unwrap().unwrap();
+        let pids = format!("SELECT a.pid FROM pg_stat_activity a WHERE a.application_name = 'actix-timers {schema}'");
         let encrypted = format!("SELECT s.ssl FROM pg_stat_ssl s WHERE s.pid IN ({pids})");
         let admin = Session::open();
         let encrypted: Vec<bool> = admin.query(&encrypted).iter().map(|row| row.get(0)).collect();
-        assert_eq!(encrypted, [true; 3], "writer, reader and keeper");
+        assert_eq!(encrypted, [true; 3], "the one that writes, the one that looks, and the one for queries");
         let own = "SELECT s.ssl FROM pg_stat_ssl s WHERE s.pid = pg_backend_pid()";
         assert!(!admin.query(own)[0].get::<_, bool>(0), "a session without TLS");
     }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use actix::{Actor, Context, Handler, System};
+use actix::{Actor, Context, Handler, ResponseFuture, System};
 use actix_timers::CancelOutcome;
 use actix_timers_durable::{
     DecodeError, Durable, DurableError, DurableInfo, DurableMessage, DurableOptions, DurableTimers, EncodeError,
@@ -30,11 +30,23 @@ type Delivery = (Instant, u32, Option<String>);
 
 /// A recipient that keeps a list of deliveries.
 #[derive(Clone, Default)]
-pub(crate) struct Office(Arc<Mutex<Vec<Delivery>>>);
+pub(crate) struct Office {
+    deliveries: Arc<Mutex<Vec<Delivery>>>,
+    takes: Duration,
+}
 
 impl Office {
     pub(crate) fn numbers(&self) -> Vec<u32> {
-        self.0.lock().unwrap().iter().map(|(_, number, _)| *number).collect()
+        self.deliveries.lock().unwrap().iter().map(|(_, number, _)| *number).collect()
+    }
+
+    /// Returns a recipient whose handlers take a while.
+    pub(crate) fn slow(takes: Duration) -> Self {
+        Self { takes, ..Self::default() }
+    }
+
+    pub(crate) fn times(&self) -> Vec<(u32, Instant)> {
+        self.deliveries.lock().unwrap().iter().map(|(at, number, _)| (*number, *at)).collect()
     }
 
     pub(crate) async fn until(&self, deliveries: usize) {
@@ -51,12 +63,18 @@ impl Actor for Office {
 }
 
 impl Handler<Durable<Remind>> for Office {
-    type Result = Result<(), HandlerError>;
+    type Result = ResponseFuture<Result<(), HandlerError>>;
 
     fn handle(&mut self, remind: Durable<Remind>, _: &mut Context<Self>) -> Self::Result {
         let tenant = remind.header("tenant").map(str::to_owned);
-        self.0.lock().unwrap().push((Instant::now(), remind.0, tenant));
-        Ok(())
+        self.deliveries.lock().unwrap().push((Instant::now(), remind.0, tenant));
+        let takes = self.takes;
+        Box::pin(async move {
+            if !takes.is_zero() {
+                sleep(takes).await;
+            }
+            Ok(())
+        })
     }
 }
 
@@ -67,7 +85,7 @@ pub(crate) async fn client() -> Client {
 }
 
 pub(crate) async fn store(schema: &str) -> PostgresStore {
-    let options = PostgresOptions::new().schema(schema).shards(4).lease(Duration::from_secs(2));
+    let options = PostgresOptions::new().schema(schema).lease(Duration::from_secs(2));
     PostgresStore::connect(&address(), options).await.unwrap()
 }
 
@@ -75,7 +93,7 @@ async fn info(timers: &DurableTimers, scheduled: Scheduled) -> Option<DurableInf
     timers.get(scheduled.id()).await.unwrap()
 }
 
-fn after(millis: u64, number: u32) -> Schedule<Remind> {
+pub(crate) fn after(millis: u64, number: u32) -> Schedule<Remind> {
     Schedule::after("office", Duration::from_millis(millis), Remind(number))
 }
 
@@ -110,13 +128,15 @@ with_server! {
                 transaction.commit().await.unwrap();
                 let committed = Instant::now();
                 office.until((number - 1) as usize).await;
-                let (delivered, delivery, tenant) = office.0.lock().unwrap().last().unwrap().clone();
+                let (delivered, delivery, tenant) = office.deliveries.lock().unwrap().last().unwrap().clone();
                 assert_eq!((delivery, tenant.as_deref()), (number, Some("7")));
                 delays.push(delivered.saturating_duration_since(committed));
             }
             // The median, since other tests run at the same time.
             delays.sort_unstable();
             assert!(delays[delays.len() / 2] < Duration::from_millis(250), "{delays:?}");
+            // Also of a transaction that a look has passed over.
+            assert!(delays[delays.len() - 1] < Duration::from_secs(3), "{delays:?}");
             assert!(info(&timers, gone).await.is_none());
             assert!(!office.numbers().contains(&1));
             timers.stop().await.unwrap();
@@ -234,9 +254,6 @@ with_server! {
             assert!(matches!(refused(store.schedule_in(&transaction, named).await), DurableError::RouteName(_)));
             let late = Schedule::after("office", Duration::MAX, Remind(7));
             assert!(matches!(refused(store.schedule_in(&transaction, late).await), DurableError::OutOfRange(_)));
-            let nowhere = after(0, 7).pool("nowhere");
-            let reason = refused(store.schedule_in(&transaction, nowhere).await);
-            assert!(matches!(&reason, DurableError::UnknownPool { pool } if pool == "nowhere"), "{reason}");
             // These did not concern the server; a failed statement ends the transaction.
             transaction.execute("SELECT 1", &[]).await.unwrap();
             transaction.execute("SELECT 1/0", &[]).await.unwrap_err();
@@ -246,7 +263,7 @@ with_server! {
         });
     }
 
-    fn a_transaction_uses_pool_repetition_and_codec_of_the_request() {
+    fn a_transaction_uses_repetition_and_codec_of_the_request() {
         struct Reversed;
         impl PayloadCodec for Reversed {
             fn id(&self) -> &str {
@@ -264,24 +281,14 @@ with_server! {
         System::new().block_on(async {
             let store = store(&new_schema()).await.payload_codec(Reversed);
             let office = Office::default();
-            let slow = actix_timers_durable::RouteOptions::new().pool("slow");
             let timers = DurableTimers::builder(store.clone())
-                .route_with::<Remind>("office", office.clone().start(), slow)
+                .route::<Remind>("office", office.clone().start())
                 .payload_codec(Reversed)
                 .start()
                 .unwrap();
             let client = client().await;
             let repeat = actix_timers::Repeat::every(Duration::from_millis(50)).times(3);
-            let request = || Schedule::at_fixed_rate("office", repeat, Remind(1234)).pool("slow");
-            // The pool exists since the node has joined.
-            let scheduled = loop {
-                match store.schedule_in(&client, request()).await {
-                    Ok(scheduled) => break scheduled,
-                    Err(ScheduleError { reason: DurableError::UnknownPool { .. }, .. }) => sleep(Duration::from_millis(20)).await,
-                    Err(error) => panic!("{error}"),
-                }
-            };
-            assert!(scheduled.id().shard() >= 4);
+            assert!(store.schedule_in(&client, Schedule::at_fixed_rate("office", repeat, Remind(1234))).await.unwrap().is_new());
             office.until(3).await;
             assert_eq!(office.numbers(), [1234; 3]);
             timers.stop().await.unwrap();

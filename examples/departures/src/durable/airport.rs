@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use actix::prelude::*;
-use actix_timers_durable::{Durable, DurableError, DurableTimers, HandlerError};
+use actix_timers_durable::{DueTime, Durable, DurableError, DurableTimers, HandlerError};
 use jiff::Timestamp;
 
 use super::clock::StepClock;
@@ -34,11 +34,14 @@ impl Airport {
     }
 
     /// Logs the handling of a message.
-    fn note(&self, flight: usize, event: Event, attempt: u32) -> Noted {
+    fn note(&self, flight: usize, event: Event, due: DueTime, attempt: u32) -> Noted {
         let unknown = move || HandlerError::permanent(format!("there is no flight {flight} here"));
         let line = self.flights.get(flight).map(|flight| flight.line).ok_or_else(unknown);
-        let (at, logbook, progress) = (self.clock.date(), Rc::clone(&self.logbook), Arc::clone(&self.progress));
+        // The clock of another node may be ahead.
+        let at = self.clock.date_of(due).map(|due| due.max(self.clock.date()));
+        let (logbook, progress) = (Rc::clone(&self.logbook), Arc::clone(&self.progress));
         Box::pin(async move {
+            let at = at.map_err(io::Error::other)?;
             logbook.write(Line { at, flight: line?, attempt, event }).await?;
             progress.happened(event, at);
             Ok(())
@@ -56,7 +59,7 @@ impl Handler<Durable<BoardingCall>> for Airport {
     type Result = Noted;
 
     fn handle(&mut self, call: Durable<BoardingCall>, _: &mut Self::Context) -> Self::Result {
-        self.note(call.flight, Event::Called, call.attempt)
+        self.note(call.flight, Event::Called, call.due, call.attempt)
     }
 }
 
@@ -67,7 +70,8 @@ impl Handler<Durable<Cancellation>> for Airport {
         let (timers, call) = (self.timers.clone(), news.call);
         let cancelled = async move { timers.cancel(call).await }.into_actor(self);
         Box::pin(cancelled.then(move |outcome, airport, _| {
-            let noted = outcome.map(|outcome| airport.note(news.flight, Event::Cancelled(outcome), news.attempt));
+            let noted =
+                outcome.map(|outcome| airport.note(news.flight, Event::Cancelled(outcome), news.due, news.attempt));
             async move { noted?.await }.into_actor(airport)
         }))
     }
@@ -77,13 +81,14 @@ impl Handler<Durable<Delay>> for Airport {
     type Result = ResponseActFuture<Self, Result<(), HandlerError>>;
 
     fn handle(&mut self, news: Durable<Delay>, _: &mut Self::Context) -> Self::Result {
-        let (timers, call, departs) = (self.timers.clone(), news.call, news.departs);
+        let (timers, clock, call, departs) = (self.timers.clone(), self.clock.clone(), news.call, news.departs);
         let rescheduled = async move {
             let departs = Timestamp::try_from(departs).map_err(io::Error::other)?;
-            Ok::<_, HandlerError>(timers.reschedule_at(call, departs - BOARDING).await?)
+            Ok::<_, HandlerError>(timers.reschedule_at(call, clock.due_at(departs - BOARDING)).await?)
         };
         Box::pin(rescheduled.into_actor(self).then(move |outcome, airport, _| {
-            let noted = outcome.map(|outcome| airport.note(news.flight, Event::Rescheduled(outcome), news.attempt));
+            let noted =
+                outcome.map(|outcome| airport.note(news.flight, Event::Rescheduled(outcome), news.due, news.attempt));
             async move { noted?.await }.into_actor(airport)
         }))
     }

@@ -4,16 +4,21 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use actix_timers::{Alarm, Clock};
-use jiff::Timestamp;
+use actix_timers_durable::DueTime;
+use jiff::{SignedDuration, Timestamp};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 /// A clock that is advanced in steps. Between two steps it runs like any other, but its date does not pass the end of
 /// the step.
+///
+/// Where nodes go by the clock of a server, which cannot be advanced, timers are due long after their dates.
 #[derive(Clone)]
 pub(super) struct StepClock(Arc<Works>);
 
 struct Works {
+    /// The time by which due times are ahead of dates.
+    ahead: SignedDuration,
     origin: Timestamp,
     began: Instant,
     steps: watch::Sender<Steps>,
@@ -29,9 +34,22 @@ struct Steps {
 
 impl StepClock {
     /// Creates a clock that stands at a date until the first step.
-    pub(super) fn at(date: Timestamp) -> Self {
+    pub(super) fn at(date: Timestamp, ahead: SignedDuration) -> Self {
         let steps = watch::Sender::new(Steps { skipped: Duration::ZERO, end: date });
-        Self(Arc::new(Works { origin: date, began: Instant::now(), steps }))
+        Self(Arc::new(Works { ahead, origin: date, began: Instant::now(), steps }))
+    }
+
+    /// Returns the due time of a timer.
+    pub(super) fn due_at(&self, date: Timestamp) -> Timestamp {
+        date.checked_add(self.0.ahead).unwrap_or(Timestamp::MAX)
+    }
+
+    /// Returns the date of a due time.
+    ///
+    /// # Errors
+    /// It has none.
+    pub(super) fn date_of(&self, due: DueTime) -> Result<Timestamp, jiff::Error> {
+        Timestamp::try_from(due.to_system_time())?.checked_sub(self.0.ahead)
     }
 
     /// Returns the date that the clock shows.
@@ -46,6 +64,12 @@ impl StepClock {
             let wait = Duration::try_from(date.duration_since(self.running(*steps))).unwrap_or_default();
             *steps = Steps { skipped: steps.skipped.saturating_add(wait), end: end.max(steps.end) };
         });
+    }
+
+    /// Returns whether a timer may be with its handler.
+    pub(super) fn is_due(&self, date: Timestamp) -> bool {
+        // On a server the timers of a step are due now, ages before the date of any flight.
+        if self.0.ahead.is_zero() { date <= self.date() } else { date < Timestamp::UNIX_EPOCH }
     }
 
     fn running(&self, steps: Steps) -> Timestamp {

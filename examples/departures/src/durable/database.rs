@@ -6,13 +6,15 @@
 //! | `departures.replay` | a mark of the replayed flights, and whether all is scheduled |
 //! | `departures.log` | the log of all nodes and starts |
 //!
-//! Each node advances a clock of its own, by the first timer of all nodes that has not ended. So none is further ahead of
-//! it than a step, and the order of the news about a flight does not depend on the node that delivers each.
+//! Nodes go by the clock of the server, which nobody advances. So timers are due a thousand years after their dates, and
+//! a node that sees nothing else pending makes those of the next step due now. The order of the news about a flight does not
+//! depend on the node that delivers each.
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use actix_timers_durable::DueTime;
 use actix_timers_postgres::{PostgresOptions, PostgresStore};
 use tokio::task::JoinHandle;
 use tokio_postgres::{Client, Error, NoTls};
@@ -23,9 +25,7 @@ use crate::flight::Flight;
 
 /// The time after which other nodes take over from one that was killed.
 const LEASE: Duration = Duration::from_secs(4);
-/// The maximum number of nodes that deliver.
-const SHARDS: u16 = 24;
-/// The interval of looks for timers that other nodes have moved.
+/// The interval of looks for timers that other nodes have made due.
 const POLL: Duration = Duration::from_millis(20);
 /// Any number: it locks the schema of this example.
 const LOCK: i64 = 0x6465_7061_7274;
@@ -36,6 +36,13 @@ const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS departures.log
         (number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, node text NOT NULL, line text NOT NULL);
 ";
+
+/// Ids begin with the first due time. A row that another node has made due meanwhile is left out.
+const ADVANCE: &str = "
+    UPDATE departures_timers.timers t SET due = departures_timers.server_now(), moved = true WHERE t.due >= $1 AND t.id IN (
+        SELECT f.id FROM departures_timers.timers f WHERE NOT f.moved
+            AND f.id BETWEEN departures_timers.first_id($1) AND departures_timers.first_id($2::bigint + 1)
+        UNION ALL SELECT f.id FROM departures_timers.timers f WHERE f.moved AND f.due BETWEEN $1 AND $2)";
 
 pub(super) struct Database {
     client: Arc<Client>,
@@ -59,8 +66,7 @@ impl Database {
     /// # Errors
     /// It cannot be reached or used, or belongs to other flights.
     pub(super) async fn connect(url: &str, node: &str, flights: &[Flight]) -> Result<(Self, PostgresStore), String> {
-        let options = PostgresOptions::new().schema("departures_timers").node(node);
-        let options = options.shards(SHARDS).lease(LEASE).poll_interval(POLL);
+        let options = PostgresOptions::new().schema("departures_timers").node(node).lease(LEASE).poll_interval(POLL);
         let store = PostgresStore::connect(url, options).await.map_err(|error| error.to_string())?;
         let (client, connection) = tokio_postgres::connect(url, NoTls).await.map_err(|error| wrong(&error))?;
         let connection = tokio::spawn(async move {
@@ -162,6 +168,14 @@ impl Journal for Table {
             let line = line.written()?;
             let insert = "INSERT INTO departures.log (node, line) VALUES ($1, $2)";
             client.execute(insert, &[&node, &line]).await.map(drop).map_err(io::Error::other)
+        })
+    }
+
+    fn advance(&self, from: DueTime, until: DueTime) -> Written {
+        let client = Arc::clone(&self.client);
+        Box::pin(async move {
+            let [from, until] = [from, until].map(|due| due.as_millis().cast_signed());
+            client.execute(ADVANCE, &[&from, &until]).await.map(drop).map_err(io::Error::other)
         })
     }
 

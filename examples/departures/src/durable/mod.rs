@@ -5,7 +5,8 @@
 //!
 //! 1. `messages` and `airport`: all that an application needs of durable timers; compare with the volatile `airport`.
 //! 2. `schedule`: schedules everything by keys, so that a killed start can be repeated.
-//! 3. `pace`: advances time when all earlier messages are done. `clock`: the clock that it advances.
+//! 3. `pace`: advances time when all earlier messages are done. `clock`: the clock that it advances; `database`: the same
+//!    where nodes go by the clock of a server.
 //! 4. `home`: the directory; `logbook`: the log of all starts; `database`: both for several nodes.
 
 mod airport;
@@ -25,10 +26,10 @@ use std::time::{Duration, Instant};
 
 use actix::prelude::*;
 use actix_timers_durable::store::Counts;
-use actix_timers_durable::{DurableTimers, EmbeddedStore, TimerStore};
+use actix_timers_durable::{DurableTimers, DurableTimersBuilder, EmbeddedStore};
 #[cfg(feature = "postgres")]
 use actix_timers_postgres::PostgresStore;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use tokio::runtime::Runtime;
 
 use crate::args;
@@ -50,6 +51,10 @@ use pace::Pace;
 
 /// Timers due within this time are in memory: more than time advances at once.
 const HORIZON: Duration = Duration::from_secs(60 * 60);
+
+/// The time by which due times are ahead of dates in a database: more than a replay takes, and no year beyond 4199.
+#[cfg(feature = "postgres")]
+const AHEAD: SignedDuration = SignedDuration::from_hours(24 * 365_250);
 
 /// The outcome of a replay.
 pub(crate) struct Replay {
@@ -91,6 +96,16 @@ enum Store {
     Embedded(EmbeddedStore),
     #[cfg(feature = "postgres")]
     Postgres(PostgresStore),
+}
+
+impl Store {
+    const fn ahead(&self) -> SignedDuration {
+        match self {
+            Self::Embedded(_) => SignedDuration::ZERO,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => AHEAD,
+        }
+    }
 }
 
 /// The place of the log.
@@ -147,18 +162,23 @@ impl Place {
 
 impl Log {
     /// Schedules everything unless it is done, and opens the log.
-    async fn open(&mut self, timers: &DurableTimers, airports: &Airports) -> Result<Rc<dyn Journal>, String> {
+    async fn open(
+        &mut self,
+        timers: &DurableTimers,
+        clock: &StepClock,
+        airports: &Airports,
+    ) -> Result<Rc<dyn Journal>, String> {
         match self {
             Self::Directory(home, logbook) => match logbook.take() {
                 Some(logbook) => Ok(Rc::new(logbook)),
                 None => {
-                    schedule::all(timers, airports).await?;
+                    schedule::all(timers, clock, airports).await?;
                     Ok(Rc::new(home.begin_logbook()?))
                 }
             },
             #[cfg(feature = "postgres")]
             Self::Database(database) => {
-                database.schedule(schedule::all(timers, airports)).await?;
+                database.schedule(schedule::all(timers, clock, airports)).await?;
                 Ok(Rc::new(database.log()))
             }
         }
@@ -223,14 +243,15 @@ async fn replay(
     let is_scheduled = handled.is_some();
     let handled = handled.unwrap_or_default();
     let latest = handled.iter().map(|line| line.at).max();
-    let clock = StepClock::at(latest.unwrap_or(span.first - RUN_UP));
+    let clock = StepClock::at(latest.unwrap_or(span.first - RUN_UP), store.ahead());
     for line in &handled {
         progress.happened(line.event, line.at);
     }
     let timers = match store {
-        Store::Embedded(store) => timers(store, airports, &clock),
+        // The nodes of a database go by its clock.
+        Store::Embedded(store) => timers(DurableTimers::builder(store).clock(clock.clone()).horizon(HORIZON), airports),
         #[cfg(feature = "postgres")]
-        Store::Postgres(store) => timers(store, airports, &clock),
+        Store::Postgres(store) => timers(DurableTimers::builder(store), airports),
     };
     let timers = timers?;
     let pending = timers.counts().await.map_err(|why| why.to_string())?.pending;
@@ -240,7 +261,7 @@ async fn replay(
         None => Begin::New,
     };
     crate::complain(&begin.to_string());
-    let logbook = log.open(&timers, airports).await?;
+    let logbook = log.open(&timers, &clock, airports).await?;
     for (name, flights) in airports {
         let airport = Airport {
             flights: Arc::clone(flights),
@@ -263,9 +284,8 @@ async fn replay(
 }
 
 /// Starts durable timers with routes that are opened later, since the airports need the timers first.
-fn timers(store: impl TimerStore, airports: &Airports, clock: &StepClock) -> Result<DurableTimers, String> {
-    let builder = DurableTimers::builder(store).name("departures").clock(clock.clone()).horizon(HORIZON);
-    let builder = airports.keys().fold(builder, |builder, airport| {
+fn timers(builder: DurableTimersBuilder, airports: &Airports) -> Result<DurableTimers, String> {
+    let builder = airports.keys().fold(builder.name("departures"), |builder, airport| {
         builder.open_route::<BoardingCall>(airport).open_route::<Cancellation>(airport).open_route::<Delay>(airport)
     });
     builder.start().map_err(|why| why.to_string())

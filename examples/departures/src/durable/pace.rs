@@ -44,8 +44,8 @@ impl<'a> Pace<'a> {
             if let Some(why) = logbook.broken() {
                 return Err(why);
             }
-            // Nothing is scheduled before the timer that is first now.
-            let from = first.map_or(DueTime::MIN, |(_, due)| due);
+            // Nothing is scheduled before the timer that is first now, unless another node makes timers due.
+            let from = first.filter(|_| self.pause.is_none()).map_or(DueTime::MIN, |(_, due)| due);
             let filter = DurableFilter::new().due(from.to_system_time()..).limit(1);
             // The reply comes after the commit in progress.
             let page = match timers.list(filter).await {
@@ -61,8 +61,11 @@ impl<'a> Pace<'a> {
             if first.replace((timer.id, timer.due())) != first {
                 since = Instant::now();
             }
-            if DueTime::reached_at(self.clock.date().into()) < timer.due() {
-                self.reach(timer.due()).await?;
+            let date = self.clock.date_of(timer.due()).map_err(|why| why.to_string())?;
+            if !self.clock.is_due(date) {
+                let until = self.reach(date).await;
+                let until = DueTime::at_or_after(self.clock.due_at(until).into()).map_err(|why| why.to_string())?;
+                logbook.advance(timer.due(), until).await.map_err(|why| why.to_string())?;
                 since = Instant::now();
             } else if since.elapsed() > PATIENCE {
                 return Err(format!("timer {} was due at {}, and nothing has come of it", timer.id, self.clock.date()));
@@ -74,13 +77,12 @@ impl<'a> Pace<'a> {
         }
     }
 
-    /// Advances the clock to the deadline, or a step beyond it.
-    async fn reach(&self, due: DueTime) -> Result<(), String> {
-        let due = Timestamp::try_from(due.to_system_time()).map_err(|why| why.to_string())?;
+    /// Advances the clock to the deadline, or a step beyond it. Returns the date.
+    async fn reach(&self, due: Timestamp) -> Timestamp {
         let step = due.checked_add(STEP).unwrap_or(due);
         let Some(speed) = self.speed else {
             self.clock.go_to(step, step);
-            return Ok(());
+            return step;
         };
         let wait = speed.real(Duration::try_from(due.duration_since(self.origin)).unwrap_or_default());
         match self.began.checked_add(wait) {
@@ -89,7 +91,8 @@ impl<'a> Pace<'a> {
         }
         let passed = SignedDuration::try_from(speed.replayed(self.began.elapsed())).unwrap_or(SignedDuration::MAX);
         let date = self.origin.checked_add(passed).unwrap_or(Timestamp::MAX);
-        self.clock.go_to(date.clamp(due, step), step);
-        Ok(())
+        let date = date.clamp(due, step);
+        self.clock.go_to(date, step);
+        date
     }
 }

@@ -6,6 +6,7 @@ use actix_timers_durable::{DurableId, DurableMessage, DurableOptions, DurableTim
 use jiff::Timestamp;
 use tokio::task::JoinSet;
 
+use super::clock::StepClock;
 use super::messages::{BoardingCall, Cancellation, Delay};
 use crate::flight::{BOARDING, CANCELLATION_KNOWN, DELAY_KNOWN, Outcome};
 use crate::replay::Airports;
@@ -18,12 +19,13 @@ use crate::replay::Airports;
 ///
 /// # Errors
 /// The rejection of the store.
-pub(super) async fn all(timers: &DurableTimers, airports: &Airports) -> Result<(), String> {
+pub(super) async fn all(timers: &DurableTimers, clock: &StepClock, airports: &Airports) -> Result<(), String> {
     let mut under_way = JoinSet::new();
     let mut calls = JoinSet::new();
     for (airport, flights) in airports {
         for (flight, facts) in flights.iter().enumerate() {
-            let call = schedule(timers, airport, facts.line, facts.scheduled - BOARDING, BoardingCall { flight });
+            let due = clock.due_at(facts.scheduled - BOARDING);
+            let call = schedule(timers, airport, facts.line, due, BoardingCall { flight });
             let flights = Arc::clone(flights);
             let airport = airport.clone();
             calls.spawn(async move { call.await.map(|call| (airport, flights, flight, call)) });
@@ -35,10 +37,10 @@ pub(super) async fn all(timers: &DurableTimers, airports: &Airports) -> Result<(
         let (line, scheduled) = (facts.line, facts.scheduled);
         if facts.outcome == Outcome::Cancelled {
             let news = Cancellation { flight, call };
-            under_way.spawn(schedule(timers, &airport, line, scheduled - CANCELLATION_KNOWN, news));
+            under_way.spawn(schedule(timers, &airport, line, clock.due_at(scheduled - CANCELLATION_KNOWN), news));
         } else if let Some(departs) = facts.late_departure() {
             let news = Delay { flight, call, departs: departs.into() };
-            under_way.spawn(schedule(timers, &airport, line, scheduled - DELAY_KNOWN, news));
+            under_way.spawn(schedule(timers, &airport, line, clock.due_at(scheduled - DELAY_KNOWN), news));
         }
     }
     while let Some(news) = under_way.join_next().await {

@@ -1,11 +1,11 @@
-//! The example `departures` on three nodes that share a PostgreSQL, two of them killed with SIGKILL.
+//! The example `departures` on three nodes that share a PostgreSQL, killed with SIGKILL.
 
 use std::time::{Duration, Instant};
 
 use tokio_postgres::{Client, NoTls};
 
 use crate::program::{FIVE, Finished, Folder, Running, TOO_LONG, finish, row, run, start};
-use crate::store::{Wanted, assert_replayed, input};
+use crate::store::{KILLS, Seeded, Wanted, assert_replayed, input};
 
 /// A database of a test, removed when dropped.
 struct Database {
@@ -103,6 +103,34 @@ fn on_three_nodes_of_which_two_are_killed_the_totals_are_those_of_one() {
     let again = run(&["--input", &path, "--store", &database.url, "--node", "1"]);
     assert!(again.stderr.contains("departures: this replay is finished, nothing is left to do"), "{}", again.stderr);
     assert_eq!(totals(&again), totals(&alone));
+}
+
+#[test]
+#[ignore = "needs a server: crates/actix-timers-postgres/tests/server cargo test -p departures --all-features -- --ignored"]
+fn on_three_nodes_killed_ten_times_and_started_again_the_totals_are_exact() {
+    let (folder, database, input) = (Folder::new(), Database::new("again"), input());
+    let wanted = Wanted::by(&input);
+    let messages = wanted.calls + wanted.cancelled + wanted.rescheduled;
+    let path = folder.file("july", &input);
+    let node = |name: &str| start(&["--input", &path, "--store", &database.url, "--node", name]);
+    let (names, mut random) = (["1", "2", "3"], Seeded(3));
+    let mut nodes = names.map(node);
+    for kill in 0..KILLS {
+        let share = messages / (KILLS + 1) as usize;
+        let until = share * kill as usize + random.below(share);
+        let began = Instant::now();
+        while database.log().len() < until {
+            assert!(began.elapsed() < TOO_LONG, "kill {kill}: {} messages", database.log().len());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let place = random.below(nodes.len());
+        assert!(nodes[place].0.try_wait().expect("it can be asked").is_none(), "node {place} has ended");
+        // The one that is replaced is killed.
+        nodes[place] = node(names[place]);
+    }
+    let [finished, ..] = nodes.map(finish);
+    let log = database.log();
+    assert_replayed(log.iter().map(|(_, line)| line.as_str()), &finished, &wanted);
 }
 
 #[test]

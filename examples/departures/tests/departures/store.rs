@@ -10,7 +10,7 @@ use crate::program::{FIVE, Finished, Folder, Running, TOO_LONG, row, run, start}
 
 const JULY: &str = include_str!("../../data/nyc-departures-2013-07.csv");
 /// The number of killed starts.
-const KILLS: u64 = 10;
+pub(crate) const KILLS: u64 = 10;
 
 fn text(path: &Path) -> &str {
     path.to_str().expect("a path in UTF-8")
@@ -63,10 +63,10 @@ fn progress(home: &Path) -> Option<usize> {
 }
 
 /// A pseudo-random generator (SplitMix64) with the same numbers in every run.
-struct Seeded(u64);
+pub(crate) struct Seeded(pub(crate) u64);
 
 impl Seeded {
-    fn below(&mut self, end: usize) -> usize {
+    pub(crate) fn below(&mut self, end: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let bits = (self.0 ^ self.0 >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         let bits = (bits ^ bits >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);

@@ -1,60 +1,49 @@
 //! One caller who awaits each reply, beside one row in its own transaction.
 
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use actix::prelude::*;
-
-use super::{of_actor, quantile};
-use crate::contenders::bare::{self, Bare};
-use crate::contenders::{How, SCHEDULE, Table, Way};
-use crate::settings::Settings;
-use crate::sql;
-use crate::store::{self, Place};
-use crate::timer::{Book, ROUTE};
 use bench::rows::{OURS, Rows};
 
-const DELAY: Duration = Duration::from_secs(3600);
+use super::{PENDING, quantile, row};
+use crate::node::Place;
+use crate::office::{self, Handled};
+use crate::plain::{self, INSERT};
+use crate::settings::Settings;
+use crate::timer::{self, HOUR, ROUTE};
+
+pub(crate) const WORKLOAD: &str = "one caller";
+pub(crate) const UNIT: &str = "ns a call (median)";
 
 pub(crate) fn run(settings: &Settings, url: &str, rows: &mut Rows) {
-    let place = Place::new(settings, url, "caller");
-    let (mut of_store, mut of_bare) = (Book::new(settings.pending), Book::new(settings.pending));
-    store::fill(&place, of_store.schedule(settings.pending as usize).into_iter());
-    let mut table = Bare::new(url);
-    let fill = Way { workload: SCHEDULE, subject: bare::UNNEST, how: How::Groups(4096) };
-    table.schedule(fill, &of_bare.schedule(settings.pending as usize));
-    table.settle();
-    let calls = settings.scaled(1000, 5);
-    let (ours, alone) = System::new().block_on(async {
-        let timers = store::start(&place, place.connect("caller").await, &Rc::default()).await;
-        let client = sql::connect(url).await;
-        let insert = client.prepare(bare::INSERT_ONE).await.unwrap();
-        let (mut ours, mut alone) = (Vec::new(), Vec::new());
-        for round in 0..=settings.rounds {
-            let (mut took, mut inserted) = (Vec::new(), Vec::new());
-            // In turns, since disks vary over time.
-            for timer in of_bare.schedule(calls) {
-                let started = Instant::now();
-                let scheduled = timers.schedule_after(ROUTE, DELAY, store::remind(timer.number)).await.unwrap();
-                took.push(started.elapsed());
-                assert!(scheduled.is_new());
-                let started = Instant::now();
-                let row = (timer.shard() as i16, timer.millis(), timer.uuid(), timer.encoded());
-                let stored = client.execute(&insert, &[&row.0, &row.1, &row.2, &row.3]).await.unwrap();
-                inserted.push(started.elapsed());
-                assert_eq!(stored, 1);
+    let pending = timer::pending(PENDING, settings.pending);
+    let place = Place::filled(url, "caller", Duration::from_secs(10), &pending);
+    let worker = plain::workers(url, 1, &pending).remove(0);
+    let calls = settings.scaled(500, 5);
+    let (mut ours, mut plain) = (Vec::new(), Vec::new());
+    for round in 0..=settings.rounds {
+        let timers = timer::spread((round * calls) as u64..((round + 1) * calls) as u64, HOUR, HOUR);
+        let mut took = System::new().block_on(async {
+            let timers = office::start(&place, &Arc::<Handled>::default()).await;
+            let mut took = Vec::new();
+            for number in 0..calls as u64 {
+                let began = Instant::now();
+                assert!(timers.schedule_after(ROUTE, HOUR, office::remind(number)).await.unwrap().is_new());
+                took.push(began.elapsed());
             }
-            if round > 0 {
-                ours.push(quantile(&mut took, 0.5).as_nanos() as f64);
-                alone.push(quantile(&mut inserted, 0.5).as_nanos() as f64);
-            }
-        }
-        let pending = format!("SELECT count(*) FROM {}.timers", place.schema);
-        assert_eq!(sql::number(&client, &pending).await, of_bare.pending());
-        timers.stop().await.unwrap();
-        (ours, alone)
-    });
-    assert_eq!(table.pending(), of_bare.pending());
-    rows.push(of_actor("one caller", OURS, settings.pending, "ns a call (median)", ours));
-    rows.push(of_actor("one caller", bare::INSERT, settings.pending, "ns a call (median)", alone));
+            timers.stop().await.unwrap();
+            took
+        });
+        ours.push(quantile(&mut took, 0.5).as_nanos() as f64);
+        let inserted = |timer: &timer::Timer| {
+            let began = Instant::now();
+            worker.schedule_one(*timer);
+            began.elapsed()
+        };
+        plain.push(quantile(&mut timers.iter().map(inserted).collect::<Vec<_>>(), 0.5).as_nanos() as f64);
+    }
+    assert_eq!(place.rows(), settings.pending + ((settings.rounds + 1) * calls) as u64);
+    rows.push(row(WORKLOAD, OURS, settings.pending, UNIT, ours[1..].to_vec()));
+    rows.push(row(WORKLOAD, INSERT, settings.pending, UNIT, plain[1..].to_vec()));
 }

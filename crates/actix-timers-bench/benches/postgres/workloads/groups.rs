@@ -1,97 +1,81 @@
-//! New timers, and deliveries of the earliest ones, while many are pending: nanoseconds per timer.
-//!
-//! In a round each table does all of its ways, one after the other, and returns to its usual number of timers.
+//! New timers in groups, and deliveries of all due ones, by the store alone beside the plain worker, while many are pending.
 
-use std::time::Instant;
+use std::time::Duration;
 
-use super::each;
-use crate::contenders::bare::Bare;
-use crate::contenders::db_scheduler::DbScheduler;
-use crate::contenders::queue::Queue;
-use crate::contenders::{How, NODES, SCHEDULE, Table, Way};
+use bench::rows::{OURS, Rows};
+
+use super::{GROUP, NODES, PENDING, row};
+use crate::node::{Deliver, Node, Place, complete, measure};
+use crate::plain::{self, INSERT, WORKER, Worker};
 use crate::settings::Settings;
-use crate::store::{Nodes, Place};
-use crate::timer::Book;
-use bench::rows::{Row, Rows};
+use crate::sql::Session;
+use crate::timer::{self, HOUR, due_in};
 
-/// The way in which tables are filled.
-const FILL: Way = Way { workload: SCHEDULE, subject: "", how: How::Groups(4096) };
+pub(crate) const UNIT: &str = "ns a timer";
+pub(crate) const SCHEDULE: [&str; 2] = ["schedule", "schedule, three nodes"];
+pub(crate) const DELIVER: [&str; 2] = ["deliver", "deliver, three nodes"];
 
-/// A table with its timers and its figures.
-struct Measured {
-    table: Box<dyn Table>,
-    book: Book,
-    ways: Vec<(Way, Vec<f64>)>,
+/// The nodes of a schema, with their figures and those of as many workers.
+struct Side {
+    nodes: Vec<Node>,
+    place: Place,
+    schedules: [Vec<f64>; 2],
+    deliveries: [Vec<f64>; 2],
 }
 
 pub(crate) fn run(settings: &Settings, url: &str, rows: &mut Rows) {
-    let nodes = |schema, nodes| Nodes::new(&Place::new(settings, url, schema), nodes);
-    let tables: [Box<dyn Table>; 5] = [
-        Box::new(nodes("one", 1)),
-        Box::new(nodes("three", NODES)),
-        Box::new(Bare::new(url)),
-        Box::new(Queue::new(url)),
-        Box::new(DbScheduler::new(url)),
-    ];
-    let mut tables: Vec<_> = tables.into_iter().map(|table| Measured::new(settings, table)).collect();
+    let pending = timer::pending(PENDING, settings.pending);
+    let mut workers = plain::workers(url, NODES, &pending);
+    let session = Session::open(url);
+    let mut sides = [("one", 1), ("three", NODES)].map(|(schema, nodes)| {
+        // Nodes do not beat while others work.
+        let place = Place::filled(url, schema, Duration::from_secs(3000), &pending);
+        let nodes = (0..nodes).map(|_| Node::join(&place, Deliver::All)).collect();
+        Side { nodes, place, schedules: Default::default(), deliveries: Default::default() }
+    });
     for round in 0..=settings.rounds {
-        for measured in &mut tables {
-            measured.round(settings, round > 0);
+        for side in &mut sides {
+            let first = (round * settings.timers) as u64;
+            side.round(&mut workers, &session, first..first + settings.timers as u64, settings.pending);
         }
     }
-    for Measured { ways, .. } in tables {
-        for (way, samples) in ways {
-            rows.extend(way.how.sizes().into_iter().map(|size| Row {
-                workload: way.workload,
-                layer: "store",
-                subject: way.subject.to_owned(),
-                size: size as u64,
-                unit: "ns a timer",
-                samples: samples.clone(),
-            }));
+    for (place, Side { schedules, deliveries, .. }) in sides.into_iter().enumerate() {
+        for (workload, peer, samples) in [(SCHEDULE[place], INSERT, schedules), (DELIVER[place], WORKER, deliveries)] {
+            // The first round does not count.
+            for (subject, samples) in [OURS, peer].into_iter().zip(samples) {
+                rows.push(row(workload, subject, settings.pending, UNIT, samples[1..].to_vec()));
+            }
         }
     }
 }
 
-impl Measured {
-    fn new(settings: &Settings, mut table: Box<dyn Table>) -> Self {
-        let mut book = Book::new(settings.pending);
-        table.schedule(FILL, &book.schedule(settings.pending as usize));
-        table.settle();
-        let ways = table.ways().into_iter().map(|way| (way, Vec::new())).collect();
-        Self { table, book, ways }
-    }
-
-    fn round(&mut self, settings: &Settings, counts: bool) {
-        let Self { table, book, ways } = self;
-        for (way, samples) in ways.iter_mut() {
-            let timers = if way.how.is_slow() { settings.scaled(8192, 64) } else { settings.scaled(40_960, 512) };
-            let took = if way.workload == SCHEDULE {
-                let timers = book.schedule(timers);
-                let started = Instant::now();
-                table.schedule(*way, &timers);
-                started.elapsed()
-            } else {
-                let started = Instant::now();
-                let numbers = table.deliver(*way, timers);
-                let took = started.elapsed();
-                assert_eq!(numbers.len(), timers, "{way:?}");
-                book.deliver(&numbers);
-                took
-            };
-            if counts {
-                samples.push(each(took, timers));
-            }
-        }
-        if let Some(missing) = book.usual().checked_sub(book.pending()).filter(|missing| *missing > 0) {
-            table.schedule(FILL, &book.schedule(missing as usize));
-        } else if book.pending() > book.usual() {
-            let deliver = ways.iter().map(|(way, _)| *way).filter(|way| way.workload != SCHEDULE);
-            if let Some(way) = deliver.max_by_key(|way| if let How::Groups(size) = way.how { size } else { 0 }) {
-                let surplus = (book.pending() - book.usual()) as usize;
-                book.deliver(&table.deliver(way, surplus));
-            }
-        }
-        assert_eq!(table.pending(), book.pending(), "the rows of {:?}", ways[0].0);
+impl Side {
+    fn round(&mut self, workers: &mut [Worker], session: &Session, numbers: std::ops::Range<u64>, pending: u64) {
+        let Self { nodes, place, schedules, deliveries } = self;
+        let timers = timer::spread(numbers, Duration::from_secs(60), HOUR);
+        let workers = &mut workers[..nodes.len()];
+        let settle = || {
+            place.settle();
+            session.settle("queue");
+        };
+        settle();
+        schedules[1].push(measure(workers, &timers, |worker, timers| {
+            timers.chunks(GROUP).for_each(|timers| worker.schedule(timers))
+        }));
+        settle();
+        schedules[0].push(measure(nodes, &timers, |node, timers| {
+            timers.chunks(GROUP).for_each(|timers| node.schedule(timers))
+        }));
+        settle();
+        let until = due_in(3 * HOUR);
+        deliveries[1]
+            .push(measure(workers, &timers, |worker, _| _ = worker.deliver(until.as_millis().cast_signed(), GROUP)));
+        place.set_clock(2 * HOUR);
+        // All know the shares of all.
+        nodes.iter_mut().for_each(|node| _ = node.beat(&[]));
+        settle();
+        deliveries[0].push(measure(nodes, &timers, |node, _| _ = node.deliver(until, GROUP, complete)));
+        place.set_clock(Duration::ZERO);
+        assert_eq!((place.rows(), session.number("SELECT count(*) FROM queue")), (pending, pending));
     }
 }

@@ -1,109 +1,80 @@
-//! Backups of an open store.
+//! Backups of an open store, and the check of one that is not open.
 
-use std::ops::Bound;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 
-use fjall::{Readable, Slice, Snapshot};
+use rusqlite::Connection;
+use rusqlite::backup::{Backup, StepResult};
 
-use super::directory::{Directory, not_written, unreadable};
-use super::engine::{Engine, MEMTABLE};
-use super::layout::Space;
-use crate::store::{BackUp, StoreError};
+use super::super::BackUp;
+use super::columns::{read, read_id, record_columns};
+use super::place::Place;
+use crate::store::StoreError;
+use crate::store::names::Names;
 
-/// The read cache of a copy, in bytes.
-const CACHE: u64 = 4 << 20;
-/// Rows and bytes that are read at a time.
-const ROWS: usize = 512;
-const BYTES: usize = 1 << 20;
+/// Pages that are copied at a time.
+const PAGES: i32 = 1024;
+/// Problems that a check returns at most.
+const MAX_ISSUES: usize = 100;
 
-/// The engine lent to backups, since the store may have to close it. It is locked while a backup reads, and never while
-/// one writes, so that taking it back waits for no other disk.
-#[derive(Debug, Default)]
-pub(super) struct Lent(Vec<Weak<Source>>);
+/// Prepares a copy of the present state.
+pub(super) fn back_up(place: &Arc<Place>, to: &Path) -> Result<BackUp, StoreError> {
+    let snapshot = || {
+        let connection = place.connect_to_read()?;
+        // A transaction sees the state at its first read.
+        connection.execute_batch("BEGIN")?;
+        connection.query_row("SELECT number FROM node", (), |row| row.get::<_, i64>(0))?;
+        Ok(connection)
+    };
+    let source = snapshot().map_err(|error: rusqlite::Error| place.unreadable(&error))?;
+    let to: PathBuf = to.to_owned();
+    // Kept locked until the copy is finished.
+    let place = Arc::clone(place);
+    Ok(Box::new(move || {
+        let copied = Place::create_backup(&to, |file| copy(&source, file));
+        drop(source);
+        drop(place);
+        copied
+    }))
+}
 
-type Source = Mutex<Option<(Arc<Engine>, Snapshot)>>;
+fn copy(source: &Connection, file: &Path) -> rusqlite::Result<()> {
+    let mut target = Connection::open(file)?;
+    let backup = Backup::new(source, &mut target)?;
+    while backup.step(PAGES)? != StepResult::Done {}
+    drop(backup);
+    target.close().map_err(|(_, error)| error)
+}
 
-impl Lent {
-    /// Copies the present state.
-    pub(super) fn back_up(&mut self, engine: &Arc<Engine>, directory: &Arc<Directory>, target: PathBuf) -> BackUp {
-        let source = Arc::new(Mutex::new(Some((Arc::clone(engine), engine.database().snapshot()))));
-        self.0.retain(|lent| lent.strong_count() > 0);
-        self.0.push(Arc::downgrade(&source));
-        // Kept locked until the copy is finished.
-        let directory = Arc::clone(directory);
-        Box::new(move || {
-            let fill = |data: &Path| {
-                copy(&source, data).map_err(|error| match error {
-                    CopyError::Read(error) => unreadable(directory.path(), &error),
-                    CopyError::Write(fjall::Error::Io(error) | fjall::Error::Storage(fjall::LsmError::Io(error))) => {
-                        not_written(&target, error)
-                    }
-                    CopyError::Write(error) => not_written(&target, std::io::Error::other(error)),
-                    CopyError::TakenBack => StoreError::Rejected(std::io::Error::other(
-                        "its database had to be opened again, as after a full disk, and the backup was given up",
-                    )),
-                })
-            };
-            let copied = Directory::create_backup(&target, fill);
-            // The store may be closed by now: its database must be, too, before its directory is unlocked.
-            drop(source);
-            drop(directory);
-            copied
-        })
-    }
-
-    /// Ends all backups; when this returns, none has the engine.
-    pub(super) fn take_back(&mut self) {
-        for source in self.0.drain(..).filter_map(|lent| lent.upgrade()) {
-            drop(lock(&source).take());
+/// Checks the database: its structure, and each row.
+pub(super) fn check(place: &Place) -> Result<Vec<String>, StoreError> {
+    let connection = place.connect()?;
+    let mut issues = Vec::new();
+    let mut check = || {
+        let mut statement = connection.prepare(&format!("PRAGMA integrity_check({MAX_ISSUES})"))?;
+        let mut rows = statement.query(())?;
+        while let Some(row) = rows.next()? {
+            issues.extend(Some(row.get::<_, String>(0)?).filter(|issue| issue != "ok"));
         }
-    }
-}
-
-fn lock(source: &Source) -> std::sync::MutexGuard<'_, Option<(Arc<Engine>, Snapshot)>> {
-    source.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-enum CopyError {
-    Read(fjall::Error),
-    Write(fjall::Error),
-    TakenBack,
-}
-
-fn copy(source: &Source, data: &Path) -> Result<(), CopyError> {
-    let copy = Engine::create(data, CACHE, MEMTABLE).map_err(CopyError::Write)?;
-    for (space, _) in Space::ALL {
-        let mut page = read(source, space, Bound::Unbounded)?;
-        if page.is_empty() {
-            continue;
-        }
-        let mut tables = copy.space(space).start_ingestion().map_err(CopyError::Write)?;
-        while let Some((last, _)) = page.last() {
-            let after = Bound::Excluded(last.clone());
-            for (key, value) in page {
-                tables.write(key, value).map_err(CopyError::Write)?;
+        let mut names = Names::default();
+        for table in ["timers", "dead_letters"] {
+            let mut statement =
+                connection.prepare(&format!(concat!("SELECT ", record_columns!(), " FROM {}"), table))?;
+            let mut rows = statement.query(())?;
+            while issues.len() < MAX_ISSUES
+                && let Some(row) = rows.next()?
+            {
+                if read(row, &mut names)?.is_err() {
+                    let id = read_id(row.get_ref(0)?).map_or_else(|_| "of no timer".to_owned(), |id| id.to_string());
+                    issues.push(format!("{table}: the row {id} differs from what was stored"));
+                }
             }
-            page = read(source, space, after)?;
         }
-        tables.finish().map_err(CopyError::Write)?;
+        Ok(())
+    };
+    let checked: rusqlite::Result<()> = check();
+    if let Err(error) = checked {
+        issues.push(error.to_string());
     }
-    Ok(())
-}
-
-/// Reads the next rows of a space.
-fn read(source: &Source, space: Space, after: Bound<Slice>) -> Result<Vec<(Slice, Slice)>, CopyError> {
-    let source = lock(source);
-    let Some((engine, snapshot)) = &*source else { return Err(CopyError::TakenBack) };
-    let mut rows = Vec::new();
-    let mut bytes = 0;
-    for row in snapshot.range(engine.space(space), (after, Bound::Unbounded)) {
-        let (key, value) = row.into_inner().map_err(CopyError::Read)?;
-        bytes += key.len() + value.len();
-        rows.push((key, value));
-        if rows.len() == ROWS || bytes >= BYTES {
-            break;
-        }
-    }
-    Ok(rows)
+    Ok(issues)
 }

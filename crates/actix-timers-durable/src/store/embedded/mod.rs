@@ -1,694 +1,363 @@
-//! The store on disk: timers in an embedded database, in a directory of its own.
+//! The store for one process: rows in a database of SQLite, on disk or in memory.
 //!
 //! Reading order:
 //!
-//! 1. `layout`: the format: keys and values.
-//! 2. `group`: the row changes of a commit; `engine` writes those at once, and syncs them; `recent` rows.
-//! 3. `scan`: pages of records, around damage.
-//! 4. `directory`: the files, their lock and their format, in a safe directory (`store::safe_directory`); `holders`: open
-//!    directories.
-//! 5. `journals`, behind a fence: the private files of the database, examined and cut before it opens them.
-//! 6. `room`: pauses while the disk is full.
-//! 7. `copying`: backups; `checking`: the check of a store that is not open.
+//! 1. `schema.sql`: the tables. `columns`: a record as columns, and back.
+//! 2. `changes`: the changes of a transaction; `claims`: of these the claims, and those of an ended process.
+//! 3. `queries`: looks, and queries by people.
+//! 4. `place`: the files, in a safe directory; `checkpoints` from the log to the database, on a thread; `copying`: backups.
+//! 5. `faults`: the meaning of a failure. [`EmbeddedStore`] reacts to it, and opens the files anew.
 
-mod checking;
+mod changes;
+mod checkpoints;
+mod claims;
+mod columns;
 mod copying;
-mod directory;
-mod engine;
-#[cfg(test)]
 mod faults;
-mod group;
-#[cfg(test)]
-mod hostile;
-mod journals;
-mod layout;
-#[cfg(test)]
-mod newer;
-mod recent;
-mod room;
-mod scan;
+mod place;
+mod queries;
 
-use std::collections::HashMap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
 
-pub use checking::CheckIssue;
-use copying::Lent;
-use directory::{Directory, unreadable};
-use engine::{Engine, ReadError, WriteError, is_full, join};
-use group::Group;
-#[cfg(fuzzing)]
-pub use journals::fuzzing;
-use layout::{
-    Region, ShardState, Space, claims_of, key_of_dead_letter, key_of_holder, key_of_position, key_of_state, read_claim,
-    read_id, read_key_of_claim, read_key_of_state, read_position_value,
-};
+use rusqlite::Connection;
+use rusqlite::config::DbConfig;
 
-use recent::Recent;
-use room::Pause;
-
-use super::names::Names;
 use super::{
-    BackUp, Change, ChangeOutcome, Counts, Fence, Found, Lease, MAX_KEY_LEN, Page, Part, Position, StoreError,
-    TimerStore, check_lengths,
+    BackUp, Beat, Counts, Delivery, Found, Hint, Look, NodeInfo, Op, Outcome, Page, Query, Reads, Store, StoreGauges,
 };
-use crate::shown::shown;
-use crate::{DueTime, DurableId, Record};
+use crate::store::StoreError;
+use crate::store::names::Names;
+use crate::{DueTime, DurableId};
+use changes::{Changes, Made};
+use checkpoints::Checkpoints;
+use faults::{Meaning, io_error, meaning};
+use place::Place;
+use queries::{Queries, Reader};
 
-/// A store of durable timers in a directory, for one process at a time.
+/// A store of durable timers in a directory, for one process at a time, or in memory.
 ///
-/// ```
-/// use actix_timers_durable::TimerStore;
-/// use actix_timers_durable::store::EmbeddedStore;
+/// The directory holds one database of SQLite, `timers.db`, that `sqlite3 -readonly` may look at while the service runs.
+/// What [`apply`](Store::apply) has answered is on disk.
 ///
-/// # let directory = tempfile::tempdir()?;
-/// # let path = directory.path().join("timers");
-/// let mut store = EmbeddedStore::open(&path)?;
-/// store.acquire(0)?;
-/// assert_eq!(store.counts(0)?.pending, 0);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-///
-/// A commit is on disk when it returns (`fdatasync`). Records of up to [`MAX_RECORD_LEN`](super::MAX_RECORD_LEN) are
-/// accepted; those up to 2 KiB perform best. Memory: a cache, and up to about 16 MiB for each key space that is being
-/// written to, in practice one or two.
+/// After a failed read or write of the files nothing is acknowledged or claimed until the next call has opened them anew.
 #[derive(Debug)]
 pub struct EmbeddedStore {
-    // Closed before the directory is unlocked.
-    engine: Option<Arc<Engine>>,
-    directory: Arc<Directory>,
-    options: EmbeddedOptions,
-    shards: HashMap<u16, ShardState>,
-    names: Names,
-    recent: Recent,
-    has_failed: bool,
-    /// The engine lent to backups.
-    lent: Lent,
-    /// Set after there was no room.
-    pause: Option<Pause>,
-    /// There was no room since the last failure of background work, a possible cause of it.
-    was_full: bool,
-    /// Free bytes at the last commit, where the system reports them.
-    free: Option<u64>,
-    /// Commits since the engine was reopened after an unexplained failure of its background work, to avoid reopening
-    /// repeatedly.
-    since_reopened: Option<u64>,
-    #[cfg(test)]
-    faults: faults::Faults,
+    // In the order in which they are closed.
+    checkpoints: Option<Checkpoints>,
+    connection: Option<Connection>,
+    /// `None` in memory.
+    place: Option<Arc<Place>>,
+    queries: Queries,
+    state: State,
+    /// The number of this process, or of its last sweep.
+    node: i64,
+    /// The first number of this process.
+    joined_as: i64,
+    /// Whether claims may have been made of which the caller does not know.
+    must_sweep: bool,
+    /// Claims of ended processes that were claimed again.
+    interrupted: u64,
+    /// SQLite's number of commits by others, at the last beat or the join.
+    data_version: Option<i64>,
+}
+
+#[derive(Debug)]
+enum State {
+    Sound,
+    /// The files must be opened anew.
+    Broken(String),
+    /// The files must be opened anew and checked: SQLite takes some failures of a read for damage.
+    Suspicious(String),
+    /// The files are damaged.
+    Damaged(String),
+}
+
+impl EmbeddedStore {
+    /// Opens the store in a directory, or creates one in an empty or missing directory.
+    ///
+    /// # Errors
+    /// [`StoreError::InUse`], also after a wait for a store of this process that is being closed;
+    /// [`StoreError::NewerFormat`], [`StoreError::Foreign`], [`StoreError::UnfinishedBackup`]; [`StoreError::Exposed`] and
+    /// [`StoreError::Untrusted`] if other users may have written to it; [`StoreError::Unreadable`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
+        let place = Arc::new(Place::open_or_create(path.as_ref())?);
+        let mut connection = place.connect()?;
+        let checkpoints = start_checkpoints(&place, &mut connection)?;
+        let mut store = Self::with(connection, place.path.clone());
+        (store.checkpoints, store.place) = (Some(checkpoints), Some(place));
+        Ok(store)
+    }
+
+    /// Creates a store in memory. It has no [`reader`](Store::reader) and no [backup](Store::back_up).
+    ///
+    /// # Errors
+    /// [`StoreError::Rejected`] if there is not enough memory.
+    pub fn in_memory() -> Result<Self, StoreError> {
+        let path = Path::new(":memory:");
+        let create = || {
+            let connection = place::create_database(path)?;
+            place::prepare(&connection)?;
+            Ok(connection)
+        };
+        let connection = create().map_err(|error| StoreError::Rejected(io_error(error)))?;
+        Ok(Self::with(connection, path.to_owned()))
+    }
+
+    fn with(connection: Connection, path: PathBuf) -> Self {
+        Self {
+            checkpoints: None,
+            connection: Some(connection),
+            place: None,
+            queries: Queries { path, names: Names::default() },
+            state: State::Sound,
+            node: 0,
+            joined_as: 0,
+            must_sweep: false,
+            interrupted: 0,
+            data_version: None,
+        }
+    }
+
+    /// Has the next [beat](Store::beat) release the claims of which its caller does not know.
+    pub(crate) const fn forget_claims(&mut self) {
+        self.must_sweep = true;
+    }
+
+    /// Checks a store that is not open: the structure of its database, and that each row is as it was stored. Returns a text
+    /// for each problem.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn integrity_check(path: impl AsRef<Path>) -> Result<Vec<String>, StoreError> {
+        copying::check(&Place::open_or_create(path.as_ref())?)
+    }
+
+    /// Returns the connection, after the files were opened anew if that is necessary.
+    fn connection(&mut self) -> Result<&Connection, StoreError> {
+        if let Some(reason) = self.checkpoints.as_ref().and_then(Checkpoints::failure) {
+            self.close(reason);
+        }
+        match &self.state {
+            State::Sound => {}
+            State::Damaged(reason) => return Err(StoreError::Failed(io::Error::other(reason.clone()))),
+            State::Broken(reason) | State::Suspicious(reason) => {
+                let reason = reason.clone();
+                self.reopen().map_err(|error| match error {
+                    StoreError::Failed(_) => error,
+                    error => StoreError::Unavailable(format!("{reason}; opened anew: {error}")),
+                })?;
+            }
+        }
+        self.connection.as_ref().ok_or(StoreError::Closed)
+    }
+
+    /// Closes the files after a failure.
+    fn close(&mut self, reason: String) {
+        self.checkpoints = None;
+        if let Some(connection) = self.connection.take_if(|_| self.place.is_some()) {
+            // The log may be on disk in part only.
+            let _ = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+        }
+        self.must_sweep = true;
+        self.state = State::Broken(reason);
+    }
+
+    fn reopen(&mut self) -> Result<(), StoreError> {
+        if let Some(place) = &self.place {
+            let mut connection = place.connect()?;
+            place.write_log_again(&connection).map_err(|error| place.unreadable(&error))?;
+            if let State::Suspicious(reason) = &self.state {
+                let check = connection.query_row("PRAGMA quick_check(1)", (), |row| row.get::<_, String>(0));
+                if check.map_err(|error| place.unreadable(&error))? != "ok" {
+                    let reason = format!("{reason}: check the store, and restore a backup");
+                    self.state = State::Damaged(reason.clone());
+                    return Err(StoreError::Failed(io::Error::other(reason)));
+                }
+            }
+            self.checkpoints = Some(start_checkpoints(place, &mut connection)?);
+            self.connection = Some(connection);
+        }
+        self.state = State::Sound;
+        Ok(())
+    }
+
+    /// Notes SQLite's number of commits by others, and returns it.
+    fn note_version(&mut self) -> Result<Option<i64>, StoreError> {
+        let version = self
+            .connection()?
+            .prepare_cached("PRAGMA data_version")
+            .and_then(|mut version| version.query_row((), |row| row.get(0)));
+        self.data_version = Some(version.map_err(|error| self.queries.error(&error))?);
+        Ok(self.data_version)
+    }
+
+    /// Makes changes in one transaction.
+    fn write<T>(
+        &mut self,
+        now: DueTime,
+        make: impl FnOnce(&mut Changes<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T, WriteError> {
+        let (node, own_from) = (self.node, self.joined_as);
+        self.connection().map_err(WriteError::All)?;
+        let Some(connection) = &self.connection else { return Err(WriteError::All(StoreError::Closed)) };
+        let execute = |sql| connection.prepare_cached(sql)?.execute(()).map(drop);
+        let names = &mut self.queries.names;
+        let mut changes = Changes { connection, names, node, own_from, now, interrupted: 0 };
+        let made = execute("BEGIN IMMEDIATE").and_then(|()| make(&mut changes));
+        let interrupted = changes.interrupted;
+        let (made, is_known) = match made {
+            Ok(made) => (execute("COMMIT").map(|()| made), false),
+            Err(error) => (Err(error), true),
+        };
+        let made = made.map_err(|error| {
+            // SQLite has rolled back by itself after some errors.
+            let is_rolled_back = connection.is_autocommit() || execute("ROLLBACK").is_ok();
+            (error, is_known && is_rolled_back)
+        });
+        self.interrupted += if made.is_ok() { interrupted } else { 0 };
+        made.map_err(|(error, nothing_kept)| self.failed(error, nothing_kept))
+    }
+
+    /// Returns the error of a transaction, and reacts to it.
+    fn failed(&mut self, error: rusqlite::Error, nothing_kept: bool) -> WriteError {
+        let kind = meaning(&error);
+        WriteError::All(match kind {
+            Meaning::Statement if nothing_kept => return WriteError::Statement(error),
+            Meaning::Full => {
+                self.checkpoints.iter().for_each(Checkpoints::begin);
+                StoreError::Rejected(io_error(error))
+            }
+            Meaning::Busy => {
+                StoreError::Unavailable(format!("another program writes to {}: {error}", self.queries.path.display()))
+            }
+            Meaning::Io | Meaning::Damaged | Meaning::Statement => {
+                let reason = error.to_string();
+                self.close(reason.clone());
+                if kind == Meaning::Damaged {
+                    self.state = State::Suspicious(reason.clone());
+                }
+                if nothing_kept { StoreError::Unavailable(reason) } else { StoreError::Unknown(reason) }
+            }
+        })
+    }
+}
+
+/// The failure of a transaction.
+enum WriteError {
+    /// A statement failed for a reason of its own. Nothing was kept.
+    Statement(rusqlite::Error),
+    All(StoreError),
+}
+
+impl From<WriteError> for StoreError {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::Statement(error) => Self::Rejected(io_error(error)),
+            WriteError::All(error) => error,
+        }
+    }
+}
+
+fn start_checkpoints(place: &Place, writer: &mut Connection) -> Result<Checkpoints, StoreError> {
+    Checkpoints::start(writer, place.connect()?).map_err(|error| place.unreadable(&error))
 }
 
 impl Drop for EmbeddedStore {
     fn drop(&mut self) {
-        self.directory.is_closing();
+        if let Some(place) = &self.place {
+            place.is_closing();
+        }
     }
 }
 
-/// Settings of an [`EmbeddedStore`].
-#[derive(Debug, Clone)]
-pub struct EmbeddedOptions {
-    cache: u64,
-    memtable: u64,
-    reserve: u64,
-}
-
-impl Default for EmbeddedOptions {
-    fn default() -> Self {
-        Self { cache: 32 << 20, memtable: engine::MEMTABLE, reserve: 64 << 20 }
-    }
-}
-
-impl EmbeddedOptions {
-    /// Sets the size in bytes of the read cache, default 32 MiB.
-    #[must_use]
-    pub const fn cache(mut self, bytes: u64) -> Self {
-        self.cache = bytes;
-        self
-    }
-
-    /// Sets the size in bytes of a memtable, for each key space, when a store is created. For tests of table writes.
-    #[doc(hidden)]
-    #[must_use]
-    pub const fn memtable(mut self, bytes: u64) -> Self {
-        self.memtable = bytes;
-        self
-    }
-
-    /// Sets the free disk space in bytes below which new timers are rejected, and below half of which other changes are,
-    /// so that there is room to complete existing timers. Default 64 MiB. Checked on Linux; elsewhere a store notices
-    /// only a full disk.
-    #[must_use]
-    pub const fn reserve(mut self, bytes: u64) -> Self {
-        self.reserve = bytes;
-        self
-    }
-
-    /// Opens the store in a directory, or creates one if the directory is empty or missing. Blocks its thread as
-    /// [`EmbeddedStore::open`] does.
-    ///
-    /// # Errors
-    /// [`StoreError::InUse`], [`StoreError::Foreign`], [`StoreError::Untrusted`], [`StoreError::Exposed`],
-    /// [`StoreError::UnfinishedBackup`], [`StoreError::NewerFormat`], [`StoreError::Unreadable`].
-    pub fn open(self, directory: impl AsRef<Path>) -> Result<EmbeddedStore, StoreError> {
-        let path = directory.as_ref();
-        let fill = |data: &Path| {
-            Engine::create(data, self.cache, self.memtable).map(drop).map_err(|error| unreadable(path, &error))
-        };
-        let directory = Directory::open_or_create(path, fill)?;
-        EmbeddedStore::in_directory(directory, self)
-    }
-}
-
-/// Sizes of a store.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Statistics {
-    /// The format of the store.
-    pub format: u32,
-    /// The size of all its files in bytes.
-    pub disk_bytes: u64,
-    /// The statistics of its shards.
-    pub shards: Vec<ShardStatistics>,
-}
-
-/// Sizes of a shard.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ShardStatistics {
-    /// The shard.
-    pub shard: u16,
-    /// The numbers of its timers.
-    pub counts: Counts,
-    /// The due time of the first pending timer.
-    pub first_due: Option<DueTime>,
-    /// Lower bound on due times of pending timers.
-    pub cursor: DueTime,
-    /// The number of claims of deliveries in progress.
-    pub claims: u64,
-    /// The number of commits since the store was created.
-    pub commits: u64,
-}
-
-impl EmbeddedStore {
-    /// Opens the store in a directory, or creates one if the directory is empty or missing, with the default settings.
-    ///
-    /// Blocks its thread: for reading, and if this process still has the directory, up to a second while that store is
-    /// used and ten while it is being closed. Closing needs no arbiter, but a [stop](crate::DurableTimers::stop) does:
-    /// await it before you open the store again.
-    ///
-    /// # Errors
-    /// [`StoreError::InUse`], [`StoreError::Foreign`], [`StoreError::Untrusted`], [`StoreError::Exposed`],
-    /// [`StoreError::UnfinishedBackup`], [`StoreError::NewerFormat`], [`StoreError::Unreadable`].
-    pub fn open(directory: impl AsRef<Path>) -> Result<Self, StoreError> {
-        EmbeddedOptions::default().open(directory)
-    }
-
-    /// Opens an existing store. Blocks its thread as [`open`](Self::open) does.
-    ///
-    /// # Errors
-    /// As [`open`](Self::open), and [`StoreError::Foreign`] if there is none.
-    pub fn open_existing(directory: impl AsRef<Path>) -> Result<Self, StoreError> {
-        Self::in_directory(Directory::open(directory.as_ref())?, EmbeddedOptions::default())
-    }
-
-    /// Returns the default settings, to be changed.
-    pub fn options() -> EmbeddedOptions {
-        EmbeddedOptions::default()
-    }
-
-    fn in_directory(directory: Directory, options: EmbeddedOptions) -> Result<Self, StoreError> {
-        journals::prepare(&directory.data()).map_err(|reason| unreadable(directory.path(), &reason))?;
-        let engine =
-            Engine::open(&directory.data(), options.cache).map_err(|error| unreadable(directory.path(), &error))?;
-        let store = Self {
-            engine: Some(Arc::new(engine)),
-            directory: Arc::new(directory),
-            options,
-            shards: HashMap::new(),
-            names: Names::default(),
-            recent: Recent::default(),
-            has_failed: false,
-            lent: Lent::default(),
-            pause: None,
-            was_full: false,
-            free: None,
-            since_reopened: None,
-            #[cfg(test)]
-            faults: faults::Faults::default(),
-        };
-        // Every commit writes the state of its shard. Timers in tables without any state have outlived the journal.
-        if store.shards()?.is_empty() && store.engine()?.space(Space::Pending).iter().next().is_some() {
-            return Err(unreadable(
-                store.path(),
-                &"there are timers, and nothing that was committed: a journal is damaged",
-            ));
-        }
-        Ok(store)
-    }
-
-    /// Returns the path of the directory.
-    pub fn path(&self) -> &Path {
-        self.directory.path()
-    }
-
-    /// Returns the shards with at least one commit.
-    ///
-    /// # Errors
-    /// The store cannot be read.
-    pub fn shards(&self) -> Result<Vec<u16>, StoreError> {
-        let states = self.prefixed(Space::State, b"S")?;
-        Ok(states.iter().filter_map(|(key, _)| read_key_of_state(key)).collect())
-    }
-
-    /// Returns the sizes of the store.
-    ///
-    /// # Errors
-    /// The store cannot be read.
-    pub fn statistics(&mut self) -> Result<Statistics, StoreError> {
-        let mut shards = Vec::new();
-        for shard in self.shards()? {
-            let state = self.shard(shard)?;
-            let first = self.load(Part::Pending, shard, None, DueTime::MAX, 1)?;
-            shards.push(ShardStatistics {
-                shard,
-                counts: state.counts,
-                first_due: first.found.first().map(|first| first.record.progress.due),
-                cursor: state.cursor,
-                claims: self.prefixed(Space::State, &claims_of(shard))?.len() as u64,
-                commits: state.commits,
-            });
-        }
-        Ok(Statistics { format: layout::FORMAT, disk_bytes: size_of_files(&self.directory.data()), shards })
-    }
-
-    fn engine(&self) -> Result<&Arc<Engine>, StoreError> {
-        let closed = "its database is closed, and could not be opened again yet";
-        self.engine.as_ref().ok_or_else(|| unreadable(self.path(), &closed))
-    }
-
-    /// Returns the rows of a space with this key prefix.
-    fn prefixed(&self, space: Space, prefix: &[u8]) -> Result<Vec<(fjall::Slice, fjall::Slice)>, StoreError> {
-        let rows = self.engine()?.space(space).prefix(prefix);
-        rows.map(|row| row.into_inner()).collect::<Result<_, _>>().map_err(|error| self.unreadable(error.into()))
-    }
-
-    /// Returns the state of a shard.
-    fn shard(&mut self, shard: u16) -> Result<ShardState, StoreError> {
-        if let Some(state) = self.shards.get(&shard) {
-            return Ok(*state);
-        }
-        let state = self.read_shard(shard)?;
-        self.shards.insert(shard, state);
-        Ok(state)
-    }
-
-    fn read_shard(&self, shard: u16) -> Result<ShardState, StoreError> {
-        let row = self.engine()?.space(Space::State).get(key_of_state(shard));
-        let row = row.map_err(|error| self.unreadable(error.into()))?;
-        match row {
-            Some(row) => ShardState::read(&row).map_err(|error| self.unreadable(error.into())),
-            None => Ok(ShardState::default()),
-        }
-    }
-
-    fn owned(&mut self, fence: Fence) -> Result<ShardState, StoreError> {
-        let state = self.shard(fence.shard)?;
-        if state.epoch == fence.epoch { Ok(state) } else { Err(StoreError::Fenced { shard: fence.shard }) }
-    }
-
-    fn unreadable(&self, error: ReadError) -> StoreError {
-        match error {
-            ReadError::Io(error) => unreadable(self.directory.path(), &error),
-            ReadError::Damaged => unreadable(self.directory.path(), &"a checksum does not fit, or a part is missing"),
-            ReadError::Newer(version) => {
-                unreadable(self.directory.path(), &format!("a newer version has written it, in version {version}"))
-            }
-        }
-    }
-
-    /// Writes the rows of a commit, after which the shard has this state.
-    fn write(&mut self, shard: u16, state: ShardState, rows: &engine::Rows) -> Result<(), StoreError> {
-        if self.has_failed {
-            return Err(failed());
-        }
-        let done = match self.write_once(rows) {
-            Ok(()) => Ok(()),
-            Err(WriteError::Broken(error)) => Err(self.fail(error)),
-            Err(WriteError::Stalled) => self.write_again(shard, state, rows),
-            Err(WriteError::Full(error)) => self.find_out(shard, state, error),
-        };
-        if done.is_ok() {
-            self.shards.insert(shard, state);
-            self.since_reopened = self.since_reopened.map(|commits| commits + 1);
-            // The group may be kept although the engine could not be reopened.
-            if self.engine.is_some() {
-                self.pause = None;
-            }
-        }
-        done
-    }
-
-    fn write_once(&self, rows: &engine::Rows) -> Result<(), WriteError> {
-        let engine = self.engine.as_ref().ok_or_else(|| WriteError::Broken(io::Error::other("the store is closed")))?;
-        #[cfg(test)]
-        if let Some(fault) = self.faults.strike() {
-            return fault.strike(engine, rows);
-        }
-        engine.write(rows)
-    }
-
-    /// Reopens the engine after an earlier failure of its background work, and writes the group, which was not touched.
-    fn write_again(&mut self, shard: u16, state: ShardState, rows: &engine::Rows) -> Result<(), StoreError> {
-        // A full disk is the usual cause.
-        self.try_out()?;
-        let cause = io::Error::other("background work of the database has failed: check the store when it is closed");
-        // Any other cause is not a passing one: do not reopen repeatedly.
-        if !std::mem::take(&mut self.was_full) {
-            if self.since_reopened.is_some_and(|commits| commits < 1000) {
-                return Err(self.fail(cause));
-            }
-            self.since_reopened = Some(0);
-        }
-        self.reopen()?;
-        match self.write_once(rows) {
-            Ok(()) => Ok(()),
-            Err(WriteError::Full(error)) => self.find_out(shard, state, error),
-            Err(WriteError::Broken(error)) => Err(self.fail(error)),
-            Err(WriteError::Stalled) => Err(self.fail(cause)),
-        }
-    }
-
-    /// Determines from the journal whether a group on a full disk was kept.
-    fn find_out(&mut self, shard: u16, attempted: ShardState, full: io::Error) -> Result<(), StoreError> {
-        self.close_engine();
-        let entry = [&key_of_state(shard)[..], &attempted.value()].concat();
-        let is_kept = match journals::settle(&self.directory.data(), &entry) {
-            Ok(is_kept) => is_kept,
-            Err(error) => return Err(self.fail(error)),
-        };
-        if is_kept {
-            self.shards.insert(shard, attempted);
-        }
-        // If this fails it is retried later: the outcome of the group is known.
-        let reopened = self.reopen();
-        match reopened {
-            Err(StoreError::Failed(error)) => Err(StoreError::Failed(error)),
-            _ if is_kept => Ok(()),
-            _ => Err(self.reject(full)),
-        }
-    }
-
-    /// Closes the engine, which ends backups that have it.
-    fn close_engine(&mut self) {
-        self.lent.take_back();
-        self.recent.clear();
-        self.engine = None;
-    }
-
-    /// Reopens the engine, which then has the state on disk. A failure is retried later.
-    fn reopen(&mut self) -> Result<(), StoreError> {
-        self.close_engine();
-        #[cfg(test)]
-        self.faults.reopened.set(self.faults.reopened.get() + 1);
-        let data = self.directory.data();
-        let prepared = journals::prepare(&data).map_err(|reason| fjall::Error::Io(io::Error::other(reason)));
-        match prepared.and_then(|()| Engine::open(&data, self.options.cache)) {
-            Ok(engine) => self.engine = Some(Arc::new(engine)),
-            Err(fjall::Error::Io(error) | fjall::Error::Storage(fjall::LsmError::Io(error))) => {
-                return Err(self.reject(error));
-            }
-            Err(error) => return Err(self.fail(io::Error::other(error))),
-        }
-        let known: Vec<_> = self.shards.iter().map(|(shard, state)| (*shard, state.commits)).collect();
-        for (shard, commits) in known {
-            match self.read_shard(shard) {
-                Ok(state) if state.commits < commits => {
-                    return Err(self.fail(io::Error::other("the store has lost commits")));
-                }
-                Ok(state) => _ = self.shards.insert(shard, state),
-                Err(error) => {
-                    self.engine = None;
-                    return Err(self.reject(io::Error::other(error)));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Begins a pause, and returns the error.
-    fn reject(&mut self, error: io::Error) -> StoreError {
-        self.was_full = true;
-        self.pause = Some(Pause::after(self.pause.as_ref(), self.time(), self.free_bytes()));
-        StoreError::Rejected(error)
-    }
-
-    /// Returns an error if there is no room even for a small file.
-    fn try_out(&mut self) -> Result<(), StoreError> {
-        #[cfg(test)]
-        if self.faults.is_full.get() {
-            return Err(self.reject(io::ErrorKind::StorageFull.into()));
-        }
-        match room::try_out(self.directory.path()) {
-            Err(error) if is_full(&error) => Err(self.reject(error)),
-            _ => Ok(()),
-        }
-    }
-
-    /// Rejects during a pause; after it, reopens the engine if necessary.
-    fn recover(&mut self) -> Result<(), StoreError> {
-        let Some(pause) = self.pause else { return Ok(()) };
-        if !pause.is_over(self.time(), self.free_bytes()) {
-            let reason = format!("there was no room on the disk of {}", self.path().display());
-            return Err(StoreError::Rejected(io::Error::new(io::ErrorKind::StorageFull, reason)));
-        }
-        self.try_out()?;
-        if self.engine.is_none() { self.reopen() } else { Ok(()) }
-    }
-
-    /// Reopens the engine after a pause if necessary, to read, which needs no room.
-    fn recover_to_read(&mut self) -> Result<(), StoreError> {
-        match self.pause {
-            Some(pause)
-                if self.engine.is_none() && !self.has_failed && pause.is_over(self.time(), self.free_bytes()) =>
-            {
-                self.reopen()
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn time(&self) -> Instant {
-        #[cfg(test)]
-        if let Some(now) = self.faults.now.get() {
-            return now;
-        }
-        Instant::now()
-    }
-
-    fn fail(&mut self, error: io::Error) -> StoreError {
-        self.has_failed = true;
-        StoreError::Failed(error)
-    }
-
-    /// Rejects before the disk is full, while that does no harm yet.
-    fn check_room(&mut self, changes: &[Change]) -> Result<(), StoreError> {
-        let is_new = changes.iter().any(|change| matches!(change, Change::Put { .. }));
-        self.free = self.free_bytes();
-        let has_room = self.needs(self.free, if is_new { self.options.reserve } else { self.options.reserve / 2 });
-        self.was_full |= has_room.is_err();
-        has_room
-    }
-
-    /// Rejects only new timers, before they share a group with changes for which there is room. While there is plenty
-    /// of room the system is not asked for each.
-    fn check_room_for_new(&self) -> Result<(), StoreError> {
-        let plenty = self.options.reserve.saturating_mul(2);
-        if self.free.is_some_and(|free| free >= plenty) {
-            Ok(())
-        } else {
-            self.needs(self.free_bytes(), self.options.reserve)
-        }
-    }
-
-    fn needs(&self, free: Option<u64>, needed: u64) -> Result<(), StoreError> {
-        match free {
-            Some(free) if free < needed => {
-                let reason = format!("{free} bytes are free on the disk of {}", shown(self.path()));
-                Err(StoreError::Rejected(io::Error::new(io::ErrorKind::StorageFull, reason)))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn free_bytes(&self) -> Option<u64> {
-        #[cfg(test)]
-        if let Some(free) = self.faults.free_bytes.get() {
-            return Some(free);
-        }
-        room::free_bytes(self.directory.path())
-    }
-}
-
-/// Returns the disk usage of a directory's files in bytes.
-fn size_of_files(path: &Path) -> u64 {
-    let Ok(entries) = std::fs::read_dir(path) else { return 0 };
-    let sizes = entries.flatten().map(|entry| match entry.metadata() {
-        Ok(metadata) if metadata.is_dir() => size_of_files(&entry.path()),
-        Ok(metadata) => size_on_disk(&metadata),
-        // Removed in the meantime.
-        Err(_) => 0,
-    });
-    sizes.sum()
-}
-
-/// Journals are created at their full length, sparse.
-#[cfg(unix)]
-fn size_on_disk(metadata: &std::fs::Metadata) -> u64 {
-    use std::os::unix::fs::MetadataExt;
-    metadata.blocks().saturating_mul(512)
-}
-
-#[cfg(not(unix))]
-fn size_on_disk(metadata: &std::fs::Metadata) -> u64 {
-    metadata.len()
-}
-
-fn failed() -> StoreError {
-    StoreError::Failed(io::Error::other("an earlier commit failed"))
-}
-
-impl TimerStore for EmbeddedStore {
-    fn acquire(&mut self, shard: u16) -> Result<Lease, StoreError> {
-        if self.has_failed {
-            return Err(failed());
-        }
-        self.recover()?;
-        let state = self.shard(shard)?;
-        let claims = self.prefixed(Space::State, &claims_of(shard))?;
-        let engine = self.engine()?.clone();
-        let read = |(key, row): (fjall::Slice, fjall::Slice)| {
-            // Checked first: the keys of pieces are longer than this one, and the database limits the length of keys.
-            let (_, number) = read_key_of_claim(&key).ok_or(ReadError::Damaged)?;
-            let value = join((Space::State, &key), row, |piece| Ok(engine.space(Space::Pieces).get(piece)?))?;
-            Ok(read_claim(number, &value.bytes)?)
-        };
-        let claims = claims.into_iter().map(read).collect::<Result<_, _>>().map_err(|error| self.unreadable(error))?;
-        let state = ShardState { epoch: state.epoch + 1, commits: state.commits + 1, ..state };
-        let rows = std::iter::once(((Space::State, key_of_state(shard)), Some(state.value()))).collect();
-        self.write(shard, state, &rows)?;
-        Ok(Lease::new(Fence { shard, epoch: state.epoch }, state.cursor, claims))
-    }
-
-    fn admits(&self, record: &Record) -> Result<(), StoreError> {
-        check_lengths(record)?;
-        self.check_room_for_new()
-    }
-
-    fn commit(&mut self, fence: Fence, changes: &[Change]) -> Result<Vec<ChangeOutcome>, StoreError> {
-        if self.has_failed {
-            return Err(failed());
-        }
-        super::admit_all(self, fence, changes)?;
-        self.check_room(changes)?;
-        self.recover()?;
-        let state = self.owned(fence)?;
-        let engine = self.engine()?.clone();
-        let from = (&*engine, &self.recent);
-        let mut group = Group::new(from, &mut self.names, (fence.shard, state), changes.len());
-        let outcomes = group.apply(changes).map_err(|error| match error {
-            ReadError::Io(error) => StoreError::Rejected(error),
-            ReadError::Damaged | ReadError::Newer(_) => {
-                StoreError::Rejected(io::Error::from(io::ErrorKind::InvalidData))
-            }
-        })?;
-        let (state, rows) = (group.state, group.rows);
-        // Otherwise it could not be reopened.
-        drop(engine);
-        let written = self.write(fence.shard, state, &rows);
-        match written {
-            Ok(()) => self.recent.follow(changes, &rows),
-            Err(_) => self.recent.clear(),
-        }
-        written.map(|()| outcomes)
-    }
-
-    fn load(
-        &mut self,
-        part: Part,
-        shard: u16,
-        after: Option<Position>,
-        until: DueTime,
-        limit: usize,
-    ) -> Result<Page, StoreError> {
-        self.recover_to_read()?;
-        let region = Region::new(part, shard);
-        // Before the cursor there are only traces of removed timers.
-        let from = if part == Part::Pending { self.shard(shard)?.cursor } else { DueTime::MIN };
-        let lower = region.from(from.as_millis());
-        let lower = match after {
-            Some(after) => scan::successor(&region.key(after)).max(lower),
-            None => lower,
-        };
-        let engine = self.engine()?.clone();
-        scan::page(&engine, &mut self.names, (part, shard), lower, until, limit).map_err(|error| self.unreadable(error))
-    }
-
+impl Reads for EmbeddedStore {
     fn get(&mut self, id: DurableId) -> Result<Option<Found>, StoreError> {
-        self.recover_to_read()?;
-        let engine = self.engine()?.clone();
-        self.look_up(&engine, id).map_err(|error| match error {
-            ReadError::Newer(version) => StoreError::newer_record(id, version),
-            error => self.unreadable(error),
-        })
+        self.connection()?;
+        self.connection.as_ref().map_or(Ok(None), |connection| self.queries.get(connection, id))
     }
 
-    fn find_key(&mut self, shard: u16, key: &str) -> Result<Option<DurableId>, StoreError> {
-        // No stored key is longer, and the database panics over a much longer one.
-        if key.len() > MAX_KEY_LEN {
-            return Ok(None);
-        }
-        self.recover_to_read()?;
-        let holder = self.engine()?.space(Space::Index).get(key_of_holder(shard, key));
-        let holder = holder.map_err(|error| self.unreadable(error.into()))?;
-        Ok(holder.and_then(|id| read_id(&id)))
+    fn find_key(&mut self, route: &str, key: &str) -> Result<Option<DurableId>, StoreError> {
+        self.connection()?;
+        self.connection.as_ref().map_or(Ok(None), |connection| self.queries.find_key(connection, route, key))
     }
 
-    fn counts(&mut self, shard: u16) -> Result<Counts, StoreError> {
-        Ok(self.shard(shard)?.counts)
+    fn list(&mut self, query: &Query) -> Result<Page, StoreError> {
+        self.connection()?;
+        self.connection.as_ref().map_or_else(|| Ok(Page::default()), |connection| self.queries.list(connection, query))
     }
 
-    fn back_up(&mut self, directory: &Path) -> Result<BackUp, StoreError> {
-        self.recover_to_read()?;
-        let engine = Arc::clone(self.engine()?);
-        Ok(self.lent.back_up(&engine, &self.directory, directory.to_owned()))
+    fn counts(&mut self, limit: Option<u64>) -> Result<Counts, StoreError> {
+        self.connection()?;
+        self.connection
+            .as_ref()
+            .map_or_else(|| Ok(Counts::default()), |connection| self.queries.counts(connection, limit))
     }
 }
 
-impl EmbeddedStore {
-    fn look_up(&mut self, engine: &Engine, id: DurableId) -> Result<Option<Found>, ReadError> {
-        let index = engine.space(Space::Index);
-        let position = index.get(key_of_position(id))?.and_then(|row| read_position_value(&row));
-        let living = position.unwrap_or((Part::Pending, id.first_due()));
-        if let Some(found) = self.read_at(engine, living, id)? {
-            return Ok(Some(found));
+impl Store for EmbeddedStore {
+    fn join(&mut self, node: &NodeInfo, now: DueTime) -> Result<Beat, StoreError> {
+        self.note_version()?;
+        let (number, blamed) = self.write(now, |changes| changes.join(node))?;
+        (self.node, self.joined_as, self.must_sweep) = (number, number, false);
+        Ok(Beat { blamed, ..Beat::default() })
+    }
+
+    fn beat(&mut self, running: &[Delivery], now: DueTime) -> Result<Beat, StoreError> {
+        // The transaction may have begun before the last looks.
+        let before = self.data_version;
+        let by_hand = self.note_version()? != before;
+        if !self.must_sweep {
+            return Ok(Beat { looks_begin_anew: by_hand, ..Beat::default() });
         }
-        match index.get(key_of_dead_letter(id))?.and_then(|row| read_position_value(&row)) {
-            Some((_, due)) => self.read_at(engine, (Part::Dead, due), id),
-            None => Ok(None),
+        let (number, lost) = self.write(now, |changes| changes.sweep(running))?;
+        (self.node, self.must_sweep) = (number, false);
+        Ok(Beat { lost, looks_begin_anew: true, ..Beat::default() })
+    }
+
+    fn apply(&mut self, ops: &[Op], now: DueTime) -> Result<Vec<Result<Outcome, StoreError>>, StoreError> {
+        if ops.is_empty() {
+            return Ok(Vec::new());
+        }
+        let made: Result<Vec<Made>, _> = self.write(now, |changes| changes.make_all(ops));
+        match made {
+            // Only then each change has a savepoint.
+            Err(WriteError::Statement(_)) => Ok(self.write(now, |changes| changes.make_each(ops))?),
+            made => Ok(made?),
         }
     }
 
-    fn read_at(
-        &mut self,
-        engine: &Engine,
-        (part, due): (Part, DueTime),
-        id: DurableId,
-    ) -> Result<Option<Found>, ReadError> {
-        let region = Region::new(part, id.shard());
-        let at = Position { due, id };
-        let key = region.key(at);
-        let Some(row) = engine.space(region.space).get(&key)? else { return Ok(None) };
-        scan::record(engine, &mut self.names, part, at, (region.space, &key), row).map(Some)
+    fn look(&mut self, look: &Look, _: DueTime) -> Result<Vec<Hint>, StoreError> {
+        let node = self.node;
+        let hints = queries::look(self.connection()?, look, node);
+        hints.map_err(|error| self.queries.error(&error))
+    }
+
+    fn reader(&mut self) -> Result<Option<Box<dyn Reads>>, StoreError> {
+        let Some(place) = &self.place else { return Ok(None) };
+        let connection = place.connect_to_read().map_err(|error| place.unreadable(&error))?;
+        let queries = Queries { path: place.path.clone(), names: Names::default() };
+        Ok(Some(Box::new(Reader { connection, queries })))
+    }
+
+    fn gauges(&self) -> StoreGauges {
+        StoreGauges {
+            log_bytes: self.place.as_ref().map_or(0, |place| place.log_size()),
+            log_held: self.checkpoints.as_ref().map(Checkpoints::held).unwrap_or_default(),
+            interrupted: self.interrupted,
+        }
+    }
+
+    fn back_up(&mut self, to: &Path) -> Result<BackUp, StoreError> {
+        self.connection()?;
+        match &self.place {
+            Some(place) => copying::back_up(place, to),
+            None => Err(StoreError::Unsupported("backup into a directory: it is in memory")),
+        }
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

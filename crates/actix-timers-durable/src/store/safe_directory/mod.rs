@@ -10,13 +10,14 @@
 //!   owners: others may have been there first. Elsewhere the owner of a directory decides about its entries, and the
 //!   directories above are the administrator's to protect.
 //! - Everything in the directory is a directory or a file with one name, and has one of these owners.
+//! - The directory is then 0700, which keeps other users from everything below it. Files are 0600 in addition, in case they
+//!   are moved elsewhere; SQLite gives those that it makes the mode of the database.
 //!
 //! Then only the process's user and root can change anything between the checks and the use. Other systems have no such
-//! owners, and nothing is checked.
+//! owners and modes: nothing is checked or set.
 //!
-//! Nothing here knows the database. `modes` restricts directories and files to their owner.
+//! Nothing here knows the database. Modes are set through open files, and no symbolic link is followed to one.
 
-mod modes;
 #[cfg(not(unix))]
 mod other;
 #[cfg(unix)]
@@ -24,11 +25,10 @@ mod unix;
 
 use std::io;
 
-pub(crate) use modes::{open, open_or_create, options, tighten, tighten_all};
 #[cfg(not(unix))]
-pub(crate) use other::{check_contents, create, find, find_entry};
+pub(crate) use other::{check_contents, create, open_or_create, options, tighten};
 #[cfg(unix)]
-pub(crate) use unix::{check_contents, create, find, find_entry};
+pub(crate) use unix::{check_contents, create, open_or_create, options, tighten};
 
 use super::StoreError;
 

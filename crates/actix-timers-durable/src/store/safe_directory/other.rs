@@ -1,34 +1,28 @@
-//! On systems other than Unix nothing is checked.
+//! On systems other than Unix nothing is checked or set.
 
-use std::fs::{self, Metadata};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::Refused;
 
-/// Returns the canonical path of a directory, and creates it unless it exists.
 pub(crate) fn create(path: &Path) -> Result<PathBuf, Refused> {
     fs::create_dir_all(path)?;
     Ok(path.canonicalize()?)
 }
 
-/// Returns the canonical path of a directory, if it exists.
-pub(crate) fn find(path: &Path) -> Result<Option<PathBuf>, Refused> {
-    match path.canonicalize() {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        found => Ok(Some(found?)),
-    }
-}
-
-/// Does nothing.
-pub(crate) fn check_contents(_: &Path, _: &[&str]) -> Result<(), Refused> {
+pub(crate) fn check_contents(_: &Path) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Returns the metadata of an entry of a directory, if there is one.
-pub(crate) fn find_entry(path: &Path) -> Result<Option<Metadata>, Refused> {
-    match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        found => Ok(Some(found?)),
-    }
+pub(crate) fn tighten(_: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+pub(crate) fn options() -> OpenOptions {
+    OpenOptions::new()
+}
+
+pub(crate) fn open_or_create(path: &Path) -> io::Result<File> {
+    options().read(true).write(true).create(true).truncate(false).open(path)
 }

@@ -1,17 +1,21 @@
-//! The checks on Unix.
+//! The checks and modes on Unix.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, DirBuilder, Metadata};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
-use super::modes::{self, DIRECTORY};
+use rustix::fs::OFlags;
+
 use super::{Distrust, Refused};
 use crate::store::StoreError;
 
 /// Directories above a new one: no other user can replace it.
 const ABOVE: u32 = 0o755;
+/// The modes of the directory, and of its files.
+const DIRECTORY: u32 = 0o700;
+const FILE: u32 = 0o600;
 /// Maximum number of symbolic links in a path, as in Linux.
 const MAX_LINKS: u32 = 40;
 
@@ -24,50 +28,80 @@ pub(crate) fn create(path: &Path) -> Result<PathBuf, Refused> {
     found.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound).into())
 }
 
-/// Returns the path of a directory without links, if it exists.
-///
-/// # Errors
-/// It is not safe, or cannot be read.
-pub(crate) fn find(path: &Path) -> Result<Option<PathBuf>, Refused> {
-    walk(path, |_, _| Ok(false))
-}
-
-/// Checks all below a safe directory, except the contents of the directories named `except`.
+/// Checks the entries of a safe directory.
 ///
 /// # Errors
 /// Something is not safe, or cannot be read.
-pub(crate) fn check_contents(directory: &Path, except: &[&str]) -> Result<(), Refused> {
+pub(crate) fn check_contents(directory: &Path) -> Result<(), Refused> {
     for entry in fs::read_dir(directory)? {
-        let entry = entry?;
-        let (path, name) = (entry.path(), entry.file_name());
-        if find_entry(&path)?.is_some_and(|found| found.is_dir()) && !except.iter().any(|except| name == *except) {
-            match check_contents(&path, &[]) {
-                // The store that has it open has removed it in the meantime.
-                Err(Refused::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
-                checked => checked?,
-            }
+        let path = entry?.path();
+        // The store that has it open has removed it in the meantime.
+        let Some(found) = metadata(&path)? else { continue };
+        if found.is_symlink() {
+            return Err(untrusted(path, Distrust::LinkInside));
+        }
+        check_owner(&path, &found)?;
+        if found.is_file() && found.nlink() > 1 {
+            return Err(untrusted(path, Distrust::HardLinks { names: found.nlink() }));
+        }
+        if !found.is_file() && !found.is_dir() {
+            return Err(untrusted(path, Distrust::Kind));
         }
     }
     Ok(())
 }
 
-/// Returns the metadata of an entry of a safe directory, if there is one.
-///
-/// # Errors
-/// It is not safe, or cannot be read.
-pub(crate) fn find_entry(path: &Path) -> Result<Option<Metadata>, Refused> {
-    let Some(found) = metadata(path)? else { return Ok(None) };
-    if found.is_symlink() {
-        return Err(untrusted(path, Distrust::LinkInside));
+/// Restricts a directory of the database and its files to their owner.
+pub(crate) fn tighten(path: &Path) -> io::Result<()> {
+    set_mode(
+        &OpenOptions::new().read(true).custom_flags(flags(OFlags::NOFOLLOW | OFlags::DIRECTORY)).open(path)?,
+        DIRECTORY,
+    )?;
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        let found = entry.metadata().and_then(|found| {
+            let is_open = found.is_file() && found.mode() & 0o7777 != FILE;
+            if is_open { set_mode(&options().read(true).open(entry.path())?, FILE) } else { Ok(()) }
+        });
+        match found {
+            // The database has removed it in the meantime.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            done => done?,
+        }
     }
-    check_owner(path, &found)?;
-    if found.is_file() && found.nlink() > 1 {
-        return Err(untrusted(path, Distrust::HardLinks { names: found.nlink() }));
-    }
-    if !found.is_file() && !found.is_dir() {
-        return Err(untrusted(path, Distrust::Kind));
-    }
-    Ok(Some(found))
+    Ok(())
+}
+
+/// Returns options to open or create a file that is no link.
+pub(crate) fn options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.mode(FILE).custom_flags(flags(OFlags::NOFOLLOW));
+    options
+}
+
+/// Opens a file for reading and writing, and creates it if missing.
+pub(crate) fn open_or_create(path: &Path) -> io::Result<File> {
+    let open = || options().read(true).write(true).create(true).truncate(false).open(path);
+    let file = match open() {
+        // The owner may only be allowed to read it, as in a copy from a read-only medium.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            set_mode(&options().read(true).open(path)?, FILE)?;
+            open()?
+        }
+        opened => opened?,
+    };
+    set_mode(&file, FILE)?;
+    Ok(file)
+}
+
+/// Sets a mode if it differs.
+fn set_mode(file: &File, wanted: u32) -> io::Result<()> {
+    let found = file.metadata()?.mode() & 0o7777;
+    if found == wanted { Ok(()) } else { file.set_permissions(Permissions::from_mode(wanted)) }
+}
+
+fn flags(flags: OFlags) -> i32 {
+    flags.bits().cast_signed()
 }
 
 /// Follows a path to a directory, and checks each step. `make` is called for a missing directory, and whether it is the
@@ -134,7 +168,8 @@ fn make(path: &Path, is_last: bool) -> io::Result<bool> {
     match DirBuilder::new().mode(if is_last { DIRECTORY } else { ABOVE }).create(path) {
         // Another process or thread was first.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(true),
-        Ok(()) if is_last => modes::tighten(path).map(|()| true),
+        // A umask may have taken rights of the owner.
+        Ok(()) if is_last => fs::set_permissions(path, Permissions::from_mode(DIRECTORY)).map(|()| true),
         made => made.map(|()| true),
     }
 }

@@ -1,0 +1,171 @@
+//! Requests to the store's thread, and its replies.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use crate::due_time::DueTime;
+use crate::id::DurableId;
+use crate::store::StoreError;
+use crate::store::{Beat, Claim, Delivery, Hint, Look, Next, Op, Outcome, Reads, Record};
+
+/// A reply, or the failure of the store.
+pub(crate) type Answered<T> = Result<T, Arc<StoreError>>;
+
+/// A query of the store. It returns its reply.
+pub(crate) type Query = Box<dyn FnOnce(Answered<&mut dyn Reads>) -> Reply + Send>;
+
+/// A reply, to be sent when no lock is held: the waker of its receiver is code of others.
+pub(crate) type Reply = Box<dyn FnOnce() + Send>;
+
+/// A request to the store's thread. Requests are made in their order; all that wait share a commit.
+pub(crate) enum Request {
+    /// A change by a caller, answered when it is durable.
+    Change { op: Op, answer: oneshot::Sender<Answered<Outcome>> },
+    /// A query by a caller. It sees at least the effects of all requests that were answered before.
+    Read(Query),
+    /// Claim due timers.
+    Claim(Claim),
+    /// End a delivery. It is kept until the store has written it.
+    End(Delivery, Next),
+    /// Look for timers that will be due soon.
+    Look(Look),
+    /// Renew the lease.
+    Beat,
+    /// Write ends that could not be written.
+    Retry,
+    /// Deliver nothing from now on: other nodes take over.
+    Retire,
+    /// Copy the store.
+    BackUp { to: PathBuf, answer: Answer<()> },
+    /// Release these deliveries, and close the store. Later requests fail with [`StoreError::Closed`].
+    Close { unfinished: Vec<Delivery>, answer: Answer<()> },
+}
+
+/// The results of one turn of the store's thread that concern deliveries.
+#[derive(Default)]
+pub(crate) struct Report {
+    /// New timers of callers that will be due soon.
+    pub(crate) hints: Vec<Hint>,
+    /// The results of claims, in their order.
+    pub(crate) claims: Vec<Claimed>,
+    /// Ended deliveries.
+    pub(crate) ended: Vec<Ended>,
+    /// The result of a look.
+    pub(crate) looked: Option<Answered<Vec<Hint>>>,
+    /// The result of a beat.
+    pub(crate) beat: Option<Answered<Beat>>,
+    /// Whether ends could not be written: a [retry](Request::Retry) is needed.
+    pub(crate) is_behind: bool,
+    /// Whether the thread of the store has ended: no request is made any more.
+    pub(crate) is_closed: bool,
+}
+
+/// The end of a delivery, which is written; or its row was another one by then.
+pub(crate) struct Ended {
+    pub(crate) delivery: Delivery,
+    pub(crate) outcome: Outcome,
+    /// The reason of a dead letter that was made.
+    pub(crate) dead: Option<Arc<str>>,
+}
+
+/// The result of a claim.
+pub(crate) struct Claimed {
+    /// The timers that were asked for.
+    pub(crate) asked: Vec<DurableId>,
+    /// As [`Outcome::Claimed`].
+    pub(crate) result: Answered<ClaimedRows>,
+}
+
+/// As [`Outcome::Claimed`].
+#[derive(Default)]
+pub(crate) struct ClaimedRows {
+    pub(crate) records: Vec<Arc<Record>>,
+    pub(crate) not_due: Vec<(DurableId, DueTime)>,
+    pub(crate) left: Vec<DurableId>,
+}
+
+impl Report {
+    /// Returns whether it reports nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        let Self { hints, claims, ended, looked, beat, is_behind, is_closed } = self;
+        hints.is_empty()
+            && claims.is_empty()
+            && ended.is_empty()
+            && looked.is_none()
+            && beat.is_none()
+            && !is_behind
+            && !is_closed
+    }
+}
+
+/// The receiver of a reply.
+pub(crate) enum Answer<T> {
+    /// A future.
+    Waiting(oneshot::Sender<Answered<T>>),
+    /// A function, called on the store's thread or the requester's: it must not block.
+    Call(Call<T>),
+}
+
+/// A function that receives a reply: [`StoreError::Closed`] if the thread ends before, as by a panic of the store.
+pub(crate) struct Call<T>(Option<Box<dyn FnOnce(Answered<T>) + Send>>);
+
+impl<T> Drop for Call<T> {
+    fn drop(&mut self) {
+        if let Some(call) = self.0.take() {
+            call(Err(Arc::new(StoreError::Closed)));
+        }
+    }
+}
+
+impl<T> Answer<T> {
+    /// Creates a reply that a function receives.
+    pub(crate) fn to(call: impl FnOnce(Answered<T>) + Send + 'static) -> Self {
+        Self::Call(Call(Some(Box::new(call))))
+    }
+
+    pub(crate) fn give(self, answered: Answered<T>) {
+        match self {
+            // The receiver may be gone.
+            Self::Waiting(sender) => drop(sender.send(answered)),
+            Self::Call(mut call) => {
+                if let Some(call) = call.0.take() {
+                    call(answered);
+                }
+            }
+        }
+    }
+}
+
+impl Request {
+    /// Returns the number of places that it takes among the requests of callers: none on the delivery side, which is
+    /// bounded by the deliveries in flight.
+    pub(crate) fn places(&self) -> usize {
+        match self {
+            Self::Change { op: Op::Put(timers), .. } => timers.len().max(1),
+            Self::Change { .. } | Self::Read(_) | Self::BackUp { .. } => 1,
+            _ => 0,
+        }
+    }
+
+    /// Returns the bytes of new timers.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Change { op: Op::Put(timers), .. } => timers.iter().map(|timer| timer.record.size()).sum(),
+            _ => 0,
+        }
+    }
+
+    /// Replies with an error. A request without a reply is dropped.
+    pub(crate) fn reject(self, error: &Arc<StoreError>) {
+        let error = Arc::clone(error);
+        match self {
+            // The receiver may be gone.
+            Self::Change { answer, .. } => drop(answer.send(Err(error))),
+            Self::Read(query) => query(Err(error))(),
+            Self::BackUp { answer, .. } | Self::Close { answer, .. } => answer.give(Err(error)),
+            Self::Claim(_) | Self::End(..) | Self::Look(_) | Self::Beat | Self::Retry | Self::Retire => {}
+        }
+    }
+}

@@ -1,0 +1,954 @@
+//! The actor of durable timers: from a hint to the end of a handler.
+//!
+//! It decides nothing about timers; their rows do. The way of one message:
+//!
+//! 1. A look, or the thread of the store after a request, gives a [`Hint`](super::store::Hint). It waits in [`Hints`] until
+//!    it is due, and then for room in the window of its route.
+//! 2. [`DurableTimerActor::flush`] claims as many timers as the windows allow: in one request, so that all share a commit.
+//!    Timers cancelled or moved meanwhile are not claimed, and forgotten here.
+//! 3. Claimed messages are decoded and sent to their recipients as requests. They are decoded under their claim: a
+//!    decoder that ends the process uses up an attempt, as a handler does.
+//! 4. The handler [replies](Answered), and the window has room again. The end is written, as often as it takes; until then
+//!    the delivery is known here as one that ends.
+//!
+//! All time is that of the internal timer actor's clock. One alarm covers the time-outs of all deliveries, and one all
+//! hints and looks.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, OnceLock, mpsc};
+use std::time::Duration;
+
+use actix::prelude::*;
+use actix_timers::TimerId;
+use actix_timers::integration::{ExternalWork, InternalTimers, PUBLISH_EVERY};
+use tokio::sync::oneshot;
+
+use super::committer::{Answer, Answered as FromStore, Claimed, Committer, Ended, Progress, Report, Request};
+use super::contain::contain;
+use super::due_time::DueTime;
+use super::ends::{self, Overdue};
+use super::envelope::Extend;
+use super::hints::{Hints, Plan};
+use super::id::DurableId;
+use super::record::RetryPolicy;
+use super::reply::{Answer as HandlerAnswer, Withdrawal, withdrawable};
+use super::routes::Routes;
+use super::store::StoreError;
+use super::store::{Beat, Claim, Delivery, Hint, LeaseCheck, Look, Next, Op, Outcome, Record, Suspects};
+use super::timers::DurableTimers;
+use super::trace;
+
+/// Maximum number of deliveries claimed in one request.
+const GROUP: usize = 1024;
+
+/// Time between checks for a stopped recipient.
+const LOOK_FOR_RECIPIENT: Duration = Duration::from_secs(1);
+
+/// Time between beats of a store of one process.
+const NOTICE: Duration = Duration::from_secs(1);
+
+/// Time until a failed operation of the store is repeated.
+const REPEAT: Duration = Duration::from_millis(250);
+
+/// Maximum wait at the end of a system for the store, if a suspect is with its handler: until the store has noted that
+/// the suspect is not to blame, a process that ends looks like a crash.
+const NOTING: Duration = Duration::from_secs(1);
+
+/// Result of closing the store.
+pub(super) type Closed = Result<(), Arc<StoreError>>;
+
+/// Reports that the store is joined, and when that began.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(super) struct Begin(pub(super) DurableTimers, pub(super) Beat);
+
+/// A report of the store, with the work that it is.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(super) struct Reported(pub(super) Report, pub(super) ExternalWork);
+
+/// Hints may be due, or a look is.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Wake;
+
+/// Reports that a route has another recipient.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(super) struct Connected(pub(super) usize);
+
+/// Stop delivering, wait up to `grace` for deliveries in progress, and close the store.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(super) struct Stop {
+    pub(super) grace: Duration,
+    pub(super) done: oneshot::Sender<Closed>,
+}
+
+/// Reports that a handler has replied, or never will.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Answered {
+    delivery: Delivery,
+    answer: HandlerAnswer,
+}
+
+/// Flush the queues, after all messages in the mailbox.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Flush;
+
+/// Check the time-outs of deliveries.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct CheckTimeouts;
+
+/// Check whether closed routes have a recipient.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct LookForRecipients;
+
+/// Repeat operations of the store that failed.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Repeat;
+
+/// Renew the lease, and look for timers of other nodes.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct BeatNow;
+
+/// Discard old dead letters.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct DiscardOld;
+
+/// Reports the end of the grace period.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct GraceIsOver;
+
+/// Reports that the store is closed.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct StoreClosed(Closed);
+
+/// A message that is with its handler, or whose end is being written.
+struct InFlight {
+    hint: Hint,
+    record: Arc<Record>,
+    /// `None` once it ends.
+    handling: Option<Handling>,
+}
+
+/// A message that is with its handler.
+struct Handling {
+    /// Its time-out includes all extensions.
+    retry: RetryPolicy,
+    /// Time-out on the clock of the internal timer actor.
+    deadline: Option<Duration>,
+    withdrawal: Withdrawal,
+}
+
+/// State of a stop in progress.
+struct Stopping {
+    done: Vec<oneshot::Sender<Closed>>,
+    grace: TimerId,
+    closes: bool,
+}
+
+/// The turns of suspects, which are delivered alone: at most half of the time, while other timers are due.
+#[derive(Default)]
+struct Alone {
+    /// The time at which the present suspect was claimed.
+    since: Option<Duration>,
+    /// The end of the time that others have after a suspect.
+    others_until: Duration,
+    /// A handler has exceeded its time-out, and may still run: the end of this process would prove nothing against a
+    /// suspect.
+    is_unproven: bool,
+}
+
+/// The configuration of the deliveries.
+#[derive(Debug, Clone)]
+pub(super) struct DeliveryConfig {
+    /// The time ahead for which timers are looked for.
+    pub(super) horizon: Duration,
+    /// Maximum number of hints that are not due.
+    pub(super) loaded: usize,
+    /// The time after which dead letters are discarded; none: never.
+    pub(super) keep_dead_letters: Option<Duration>,
+}
+
+impl Default for DeliveryConfig {
+    /// Ten seconds, 65 536 hints; dead letters stay.
+    fn default() -> Self {
+        Self { horizon: Duration::from_secs(10), loaded: 65_536, keep_dead_letters: None }
+    }
+}
+
+/// The actor behind [`DurableTimers`]: delivers due messages, and accepts requests as messages.
+///
+/// It is started by [`DurableTimersBuilder::start`](super::DurableTimersBuilder::start), and runs until the durable
+/// timers are [stopped](DurableTimers::stop) or its system is.
+pub struct DurableTimerActor {
+    routes: Arc<Routes>,
+    config: DeliveryConfig,
+    /// The intervals of looks and beats, if nodes share the store.
+    intervals: Option<(Duration, Duration)>,
+    /// The internal timers.
+    timers: InternalTimers,
+    /// Set once the store is open.
+    committer: Arc<OnceLock<Committer>>,
+    /// Set between begin and stop. It contains the actor's own address, which keeps the actor alive.
+    handle: Option<DurableTimers>,
+    /// Accepts extensions of time-outs, from the first delivery on. It contains the actor's own address, too.
+    extensions: Option<Arc<Recipient<Extend>>>,
+    hints: Hints,
+    /// Timers that are being claimed.
+    claiming: HashMap<DurableId, Hint>,
+    /// Claims without a result yet.
+    claims: usize,
+    /// The look without a result yet.
+    looking: Option<Plan>,
+    in_flight: HashMap<DurableId, InFlight>,
+    /// Deliveries that have not ended.
+    handling: usize,
+    timeouts: BTreeSet<(Duration, DurableId)>,
+    alone: Alone,
+    /// In a store that nodes share.
+    lease: Option<LeaseCheck>,
+    next_check: Option<Duration>,
+    next_wake: Option<(DueTime, TimerId)>,
+    looks_for_recipients: bool,
+    /// The store has failed: nothing is claimed or looked for before it is tried again.
+    repeats: bool,
+    /// A `Flush` is pending; it is handled when the mailbox is empty.
+    is_pumping: bool,
+    /// The time of the last progress for the metrics.
+    shown: Option<Duration>,
+    stopping: Option<Stopping>,
+    dead_letter_limits: trace::DeadLetterLimits,
+}
+
+impl DurableTimerActor {
+    pub(super) fn new(
+        routes: Arc<Routes>,
+        config: DeliveryConfig,
+        intervals: Option<(Duration, Duration)>,
+        lease: Option<LeaseCheck>,
+        timers: InternalTimers,
+        committer: Arc<OnceLock<Committer>>,
+    ) -> Self {
+        let hints = Hints::new(routes.windows(), config.loaded, config.horizon, intervals.is_some());
+        Self {
+            routes,
+            config,
+            intervals,
+            timers,
+            committer,
+            handle: None,
+            extensions: None,
+            hints,
+            claiming: HashMap::new(),
+            claims: 0,
+            looking: None,
+            in_flight: HashMap::new(),
+            handling: 0,
+            timeouts: BTreeSet::new(),
+            alone: Alone::default(),
+            lease,
+            next_check: None,
+            next_wake: None,
+            looks_for_recipients: false,
+            repeats: false,
+            is_pumping: false,
+            shown: None,
+            stopping: None,
+            dead_letter_limits: trace::DeadLetterLimits::default(),
+        }
+    }
+
+    fn submit(&self, request: Request) {
+        if let Some(committer) = self.committer.get() {
+            committer.submit(request);
+        }
+    }
+
+    /// Returns the durable timers; none before the store is open and after it is closed.
+    pub(super) const fn durable(&self) -> Option<&DurableTimers> {
+        self.handle.as_ref()
+    }
+
+    fn wall(&self) -> DueTime {
+        DueTime::reached_at(self.timers.clock().wall())
+    }
+
+    fn now(&self) -> Duration {
+        self.timers.clock().now()
+    }
+
+    /// Whether claims of this node are its own. Else their timers may be another node's by now.
+    fn has_lease(&self) -> bool {
+        self.lease.as_ref().is_none_or(|is_held| is_held())
+    }
+
+    /// Whether deliveries may begin.
+    fn is_running(&self) -> bool {
+        self.stopping.is_none() && self.handle.is_some()
+    }
+
+    fn flush_later(&mut self, ctx: &mut Context<Self>) {
+        self.timers.note_progress();
+        if !std::mem::replace(&mut self.is_pumping, true) {
+            ctx.notify(Flush);
+        }
+    }
+
+    /// Claims as many messages as the windows allow, and looks for more.
+    fn flush(&mut self, ctx: &mut Context<Self>) {
+        if self.is_running() && !self.repeats {
+            self.hints.expire(self.wall());
+            self.claim_due(ctx);
+            // A store that nodes share is looked at in intervals.
+            if self.intervals.is_none() {
+                self.look();
+            }
+            self.set_wake(ctx);
+        }
+        self.show_progress();
+    }
+
+    fn claim_due(&mut self, ctx: &mut Context<Self>) {
+        let now = self.now();
+        if self.alone.since.is_some() || !self.has_lease() {
+            return;
+        }
+        if self.hints.has_suspect() && (now >= self.alone.others_until || !self.hints.has_others()) {
+            // Others end first.
+            if self.handling == 0
+                && self.claims == 0
+                && let Some(hint) = self.hints.take_suspect()
+            {
+                self.alone.since = Some(now);
+                let suspects = if self.alone.is_unproven { Suspects::Unmarked } else { Suspects::Marked };
+                self.claim(vec![hint], suspects, ctx);
+            }
+            return;
+        }
+        loop {
+            let due = self.hints.take(GROUP);
+            let is_full = due.len() == GROUP;
+            self.claim(due, Suspects::Left, ctx);
+            if !is_full {
+                return;
+            }
+        }
+    }
+
+    /// Asks the store for timers of connected routes.
+    fn claim(&mut self, due: Vec<Hint>, suspects: Suspects, ctx: &mut Context<Self>) {
+        let mut ids = Vec::with_capacity(due.len());
+        for hint in due {
+            if self.in_flight.contains_key(&hint.id) || self.claiming.contains_key(&hint.id) {
+                // A hint from before its claim.
+                self.hints.return_slot(hint.route);
+            } else if self.routes.all()[usize::from(hint.route)].is_connected() {
+                self.claiming.insert(hint.id, hint);
+                ids.push(hint.id);
+            } else {
+                self.hints.return_slot(hint.route);
+                self.hints.pass_over(hint);
+                self.close_route(hint.route, ctx);
+            }
+        }
+        if ids.is_empty() {
+            self.end_alone(suspects != Suspects::Left);
+            return;
+        }
+        self.claims += 1;
+        self.submit(Request::Claim(Claim { ids, filter: self.routes.filter(|_| true), suspects }));
+    }
+
+    fn end_alone(&mut self, is_alone: bool) {
+        if is_alone && let Some(since) = self.alone.since.take() {
+            let now = self.now();
+            self.alone.others_until = now.saturating_add(now.saturating_sub(since));
+        }
+    }
+
+    fn look(&mut self) {
+        if self.looking.is_none() {
+            self.hints.plan_look(self.wall()).into_iter().for_each(|plan| self.begin_look(plan));
+        }
+    }
+
+    fn begin_look(&mut self, plan: Plan) {
+        let filter = self.routes.filter(|route| plan.routes.contains(&route));
+        let look = Look { after: plan.after, until: plan.until, filter, limit: plan.limit };
+        self.looking = Some(plan);
+        self.submit(Request::Look(look));
+    }
+
+    /// Sets the alarm for the next due hint, and in a store of one process for the next look.
+    fn set_wake(&mut self, ctx: &Context<Self>) {
+        let look = self.hints.next_look().filter(|_| self.intervals.is_none() && self.looking.is_none());
+        let Some(next) = self.hints.next_due().into_iter().chain(look).min() else { return };
+        if let Some((at, timer)) = self.next_wake {
+            if at <= next {
+                return;
+            }
+            // It may have fired.
+            self.timers.cancel(timer);
+        }
+        let timer = self.timers.schedule_at(ctx.address(), next, Wake);
+        self.next_wake = Some((next, timer));
+    }
+
+    /// Stops a route without a recipient: its timers leave the memory until it has one.
+    fn close_route(&mut self, route: u16, ctx: &Context<Self>) {
+        if self.hints.close(route) {
+            trace::route_without_recipient(&self.routes.all()[usize::from(route)].name);
+        }
+        if !std::mem::replace(&mut self.looks_for_recipients, true) {
+            self.alarm(ctx, LOOK_FOR_RECIPIENT, LookForRecipients);
+        }
+    }
+
+    /// Takes the results of a claim.
+    fn claimed(&mut self, Claimed { asked, result }: Claimed, ctx: &mut Context<Self>) {
+        self.claims = self.claims.saturating_sub(1);
+        let now = self.wall();
+        let is_alone = self.alone.since.is_some();
+        match result {
+            Ok(rows) => {
+                for record in rows.records {
+                    let Some(hint) = self.claiming.remove(&record.id) else { continue };
+                    self.deliver(hint, record, ctx);
+                }
+                for (id, due) in rows.not_due {
+                    if let Some(hint) = self.claiming.remove(&id) {
+                        self.hints.return_slot(hint.route);
+                        self.hints.add(Hint { due, ..hint }, now);
+                    }
+                }
+                for id in rows.left {
+                    if let Some(hint) = self.claiming.remove(&id) {
+                        self.hints.return_slot(hint.route);
+                        self.hints.add(Hint { is_suspect: !hint.is_suspect, ..hint }, now);
+                    }
+                }
+                for id in asked {
+                    if let Some(hint) = self.claiming.remove(&id) {
+                        self.hints.return_slot(hint.route);
+                    }
+                }
+            }
+            Err(_) => {
+                for id in asked {
+                    if let Some(hint) = self.claiming.remove(&id) {
+                        self.hints.return_slot(hint.route);
+                        self.hints.add(hint, now);
+                    }
+                }
+                self.repeat_later(ctx);
+            }
+        }
+        if is_alone && self.handling == 0 {
+            self.end_alone(true);
+        }
+    }
+
+    fn deliver(&mut self, hint: Hint, record: Arc<Record>, ctx: &mut Context<Self>) {
+        let delivery = record.delivery();
+        let retry = record.retry_policy(self.routes.all()[usize::from(hint.route)].options.retry);
+        self.in_flight.insert(record.id, InFlight { hint, record: Arc::clone(&record), handling: None });
+        if self.stopping.is_some() || !self.has_lease() {
+            return self.end(delivery, Next::GiveBack);
+        }
+        if let Some(reason) = ends::unknown_repetition(&record) {
+            return self.park(&record, &reason);
+        }
+        let extensions = self.extensions.get_or_insert_with(|| Arc::new(ctx.address().recipient()));
+        let addressed = match self.routes.unpack(usize::from(hint.route), &record, extensions) {
+            Ok(Some(addressed)) => addressed,
+            Ok(None) => return self.not_delivered(hint, delivery, ctx),
+            Err(error) => {
+                trace::undecodable(&record, &error);
+                return self.park(&record, &error.to_string());
+            }
+        };
+        let deadline = self.now().checked_add(retry.timeout);
+        // The destructor of a message that is not accepted is user code.
+        let Some(answering) = contain(|| addressed.send()).unwrap_or_default() else {
+            return self.not_delivered(hint, delivery, ctx);
+        };
+        if let Some(committer) = self.committer.get() {
+            committer.meters().delivered(self.wall().saturating_since(record.progress.due));
+        }
+        let actor = ctx.address();
+        let (answering, withdrawal) = withdrawable(answering);
+        actix::spawn(async move {
+            if let Some(answer) = answering.await {
+                actor.do_send(Answered { delivery, answer });
+            }
+        });
+        if let Some(deadline) = deadline {
+            self.timeouts.insert((deadline, record.id));
+        }
+        self.handling += 1;
+        if let Some(in_flight) = self.in_flight.get_mut(&record.id) {
+            in_flight.handling = Some(Handling { retry, deadline, withdrawal });
+        }
+    }
+
+    fn park(&mut self, record: &Record, reason: &str) {
+        self.end(record.delivery(), ends::parked(reason));
+    }
+
+    /// Gives back a message whose recipient stopped between check and delivery.
+    fn not_delivered(&mut self, hint: Hint, delivery: Delivery, ctx: &Context<Self>) {
+        self.end(delivery, Next::GiveBack);
+        self.close_route(hint.route, ctx);
+    }
+
+    /// Takes a delivery out of the window, and withdraws its message if the handler has not begun.
+    fn stop_handling(&mut self, delivery: Delivery) -> Option<(Arc<Record>, RetryPolicy)> {
+        let in_flight = self.in_flight.get_mut(&delivery.id)?;
+        if in_flight.record.delivery() != delivery {
+            return None;
+        }
+        let Handling { retry, deadline, withdrawal } = in_flight.handling.take()?;
+        let record = Arc::clone(&in_flight.record);
+        if let Some(deadline) = deadline {
+            self.timeouts.remove(&(deadline, delivery.id));
+        }
+        self.handling -= 1;
+        withdrawal.withdraw();
+        if self.handling == 0 {
+            self.end_alone(true);
+        }
+        Some((record, retry))
+    }
+
+    /// Ends a delivery after the answer of its handler, or its time-out.
+    fn answered(&mut self, delivery: Delivery, answer: Result<HandlerAnswer, ()>) {
+        let Some((record, retry)) = self.stop_handling(delivery) else { return };
+        self.alone.is_unproven |= answer.is_err();
+        let answer = answer.map_err(|()| Overdue(retry.timeout));
+        self.end(delivery, ends::after_answer(&record, &retry, answer, self.wall()));
+    }
+
+    /// Has the end of a delivery written, and returns its room in the window.
+    fn end(&mut self, delivery: Delivery, next: Next) {
+        if let Some(InFlight { hint, .. }) = self.in_flight.get_mut(&delivery.id) {
+            self.hints.return_slot(hint.route);
+            match &next {
+                Next::Again(again) => hint.nominal = again.nominal,
+                Next::Dead { then: Some(again), .. } => hint.nominal = again.nominal,
+                _ => {}
+            }
+            hint.is_suspect = false;
+        }
+        self.submit(Request::End(delivery, next));
+    }
+
+    /// Takes note of an end that is written.
+    fn ended(&mut self, Ended { delivery, outcome, dead }: Ended) {
+        let is_this = self.in_flight.get(&delivery.id).is_some_and(|it| it.record.delivery() == delivery);
+        if is_this && let Some(InFlight { hint, record, .. }) = self.in_flight.remove(&delivery.id) {
+            if let Some(reason) = dead {
+                let (now, name) = (self.timers.clock().now(), self.timers.name());
+                trace::dead_letter(&mut self.dead_letter_limits, now, name, hint.route, &record, &reason);
+            }
+            match outcome {
+                Outcome::Ended { due: Some(due) } => self.hints.add(Hint { due, ..hint }, self.wall()),
+                Outcome::Ended { due: None } => {}
+                // It was cancelled; or it is pending, and a hint of that may have been dropped meanwhile.
+                _ => self.hints.pass_over(hint),
+            }
+        }
+    }
+
+    /// Takes note of the state of the nodes.
+    fn beaten(&mut self, beat: Beat) {
+        self.hints.set_share(beat.share);
+        if beat.looks_begin_anew {
+            self.hints.begin_anew();
+        }
+        beat.look_again_from.into_iter().for_each(|due| self.hints.look_again_from(due));
+        for record in beat.blamed {
+            let policy = self.routes.delivered(&record.route, &record.message_type).map(|route| route.options.retry);
+            let retry = record.retry_policy(policy.unwrap_or_default());
+            self.submit(Request::End(record.delivery(), ends::after_blame(&record, &retry, self.wall())));
+        }
+        for id in beat.lost {
+            if let Some(lost) = self.in_flight.get(&id)
+                && lost.handling.is_some()
+            {
+                trace::delivery_lost(id);
+            }
+        }
+    }
+
+    /// Sends this actor a message after a delay.
+    fn alarm<M>(&self, ctx: &Context<Self>, delay: Duration, message: M) -> TimerId
+    where
+        M: Message<Result = ()> + Send + 'static,
+        Self: Handler<M>,
+    {
+        self.timers.schedule_after(ctx.address(), delay, message)
+    }
+
+    fn repeat_later(&mut self, ctx: &Context<Self>) {
+        if !std::mem::replace(&mut self.repeats, true) {
+            self.alarm(ctx, REPEAT, Repeat);
+        }
+    }
+
+    fn set_timeout_alarm(&mut self, ctx: &Context<Self>) {
+        let Some((first, _)) = self.timeouts.first().copied() else { return };
+        // An earlier alarm checks again. Deliveries are mostly short, so it seldom has to.
+        if self.next_check.is_some_and(|next| next <= first) {
+            return;
+        }
+        let delay = first.saturating_sub(self.now());
+        self.next_check = Some(first);
+        self.alarm(ctx, delay, CheckTimeouts);
+    }
+
+    /// Gives the metrics the present numbers.
+    fn show_progress(&mut self) {
+        let Some(committer) = self.committer.get() else { return };
+        let now = self.now();
+        if committer.has_a_thread() && self.shown.is_some_and(|at| now < at.saturating_add(PUBLISH_EVERY)) {
+            return;
+        }
+        self.shown = Some(now);
+        let under_way = self.claiming.values().map(|hint| hint.due);
+        let under_way = under_way.chain(self.in_flight.values().map(|it| it.record.progress.due));
+        committer.note_progress(Progress {
+            loaded: (self.hints.len() + self.claiming.len() + self.in_flight.len()) as u64,
+            in_flight: self.handling as u64,
+            first_due: under_way.chain(self.hints.first_due()).min(),
+            known_until: self.hints.known_until(),
+        });
+    }
+
+    /// Closes the store once no delivery is in progress.
+    fn stop_if_done(&mut self, ctx: &Context<Self>) {
+        let is_idle = self.handling == 0 && self.claims == 0;
+        let Some(stopping) = self.stopping.as_mut().filter(|stopping| is_idle && !stopping.closes) else { return };
+        stopping.closes = true;
+        // It may have fired.
+        self.timers.cancel(stopping.grace);
+        let actor = ctx.address();
+        let working = self.timers.begin_work();
+        let answer = Answer::to(move |closed| {
+            actor.do_send(StoreClosed(closed));
+            drop(working);
+        });
+        self.submit(Request::Close { unfinished: Vec::new(), answer });
+    }
+}
+
+impl Actor for DurableTimerActor {
+    type Context = Context<Self>;
+}
+
+/// The system or arbiter stopped before the durable timers: accepted requests are still written.
+impl Drop for DurableTimerActor {
+    fn drop(&mut self) {
+        if self.stopping.as_ref().is_some_and(|stopping| stopping.closes) {
+            return;
+        }
+        let has_suspect = self.alone.since.is_some();
+        let in_hand = self.in_flight.values().filter(|it| it.handling.is_some()).map(|it| it.record.delivery());
+        let unfinished = if has_suspect { in_hand.collect() } else { Vec::new() };
+        let (held, released) = mpsc::channel::<()>();
+        self.submit(Request::Close { unfinished, answer: Answer::to(move |_| drop(held)) });
+        if has_suspect {
+            let _ = released.recv_timeout(NOTING);
+        }
+    }
+}
+
+impl Handler<Begin> for DurableTimerActor {
+    type Result = ();
+
+    fn handle(&mut self, Begin(handle, beat): Begin, ctx: &mut Context<Self>) {
+        self.handle = Some(handle);
+        self.beaten(beat);
+        if self.committer.get().is_some_and(Committer::has_a_thread) {
+            let show = |actor: &mut Self, _: &mut Context<Self>| {
+                actor.show_progress();
+                actor.committer.get().into_iter().for_each(Committer::publish);
+            };
+            ctx.run_interval(Duration::from_secs(1), show);
+            if self.intervals.is_none() {
+                // Changes by hand are noticed by it.
+                ctx.run_interval(NOTICE, |_, ctx| ctx.notify(BeatNow));
+            }
+        }
+        if let Some((look, beat)) = self.intervals {
+            ctx.run_interval(look, |actor, _| actor.look_again());
+            ctx.run_interval(beat, |_, ctx| ctx.notify(BeatNow));
+            self.look_again();
+        }
+        if self.config.keep_dead_letters.is_some() {
+            ctx.notify(DiscardOld);
+        }
+        self.flush_later(ctx);
+    }
+}
+
+impl DurableTimerActor {
+    /// Looks for timers of other nodes.
+    fn look_again(&mut self) {
+        if self.is_running() && !self.repeats {
+            self.look();
+        }
+    }
+}
+
+impl Handler<Reported> for DurableTimerActor {
+    type Result = ();
+
+    fn handle(&mut self, Reported(report, _working): Reported, ctx: &mut Context<Self>) {
+        let now = self.wall();
+        let Report { hints, claims, ended, looked, beat, is_behind, is_closed } = report;
+        if let Some(looked) = looked
+            && let Some(plan) = self.looking.take()
+        {
+            self.looked(plan, looked, ctx);
+        }
+        for end in ended {
+            self.ended(end);
+        }
+        for hint in hints {
+            self.hints.add(hint, now);
+        }
+        for claimed in claims {
+            self.claimed(claimed, ctx);
+        }
+        if let Some(Ok(beat)) = beat {
+            self.beaten(beat);
+        }
+        if is_behind {
+            self.repeat_later(ctx);
+        }
+        if is_closed {
+            self.claims = 0;
+        }
+        self.set_timeout_alarm(ctx);
+        self.flush_later(ctx);
+        self.stop_if_done(ctx);
+    }
+}
+
+impl DurableTimerActor {
+    fn looked(&mut self, plan: Plan, looked: FromStore<Vec<Hint>>, ctx: &Context<Self>) {
+        match looked {
+            Ok(found) => {
+                if let Some(rest) = self.hints.looked(plan, &found, self.wall()) {
+                    self.begin_look(rest);
+                }
+            }
+            Err(_) => self.repeat_later(ctx),
+        }
+    }
+}
+
+impl Handler<BeatNow> for DurableTimerActor {
+    type Result = ();
+
+    fn handle(&mut self, _: BeatNow, _: &mut Context<Self>) {
+        self.submit(Request::Beat);
+    }
+}
+
+impl Handler<Repeat> for DurableTimerActor {
+    type Result = ();
+
+    fn handle(&mut self, _: Repeat, ctx: &mut Context<Self>) {
+        self.repeats = false;
+        self.submit(Request::Retry);
+        if self.intervals.is_none() {
+            self.submit(Request::Beat);
+        }
+        self.flush_later(ctx);
+    }
+}
+
+impl Handler<DiscardOld> for DurableTimerActor {
+    type Result = ();
+
+    fn handle(&mut self, _: DiscardOld, ctx: &mut Context<Self>) {
+        let Some(keep) = self.config.keep_dead_letters else { return };
+        self.timers.note_progress();
+        if let (Some(committer), true) = (self.committer.get().cloned(), self.is_running()) {
+            // Those that are exactly that old, too.
+            let than = self.wall().saturating_sub(keep).saturating_add(Duration::from_millis(1));
+            let working = self.timers.begin_work();
+            actix::spawn(async move {
+                // It is tried again later.
+                let _ = committer.change(Op::DiscardOlder { than, limit: GROUP }).await;
+                drop(working);
+            });
+            let pause = (keep / 16).clamp(Duration::from_secs(1), Duration::from_secs(3600));
+            self.alarm(ctx, pause, DiscardOld);
+        }
+    }
+}
+
+impl Handler<Wake> for DurableTimerActor {
+    type Result = ();
+
+    fn handle(&mut self, _: Wake, ctx: &mut Context<Self>) {
+        self.next_wake = None;
+        self.flush_later(ctx);
+    }
+}
+
+impl Handler<Flush> for DurableTimerActor {
+    type Result = ();
+
+    fn handle(&mut self, _: Flush, ctx: &mut Context<Self>) {
+        self.is_pumping = false;
+        self.flush(ctx);
+    }
+}
+
+impl Handler<Answered> for DurableTimerActor {
+    type Result = ();
+
+    fn handle(&mut self, Answered { delivery, answer }: Answered, ctx: &mut Context<Self>) {
+        self.answered(delivery, Ok(answer));
+        self.flush_later(ctx);
+        self.stop_if_done(ctx);
+    }
+}
+
+impl Handler<CheckTimeouts> for DurableTimerActor {
+    type Result = ();
+
+    fn handle(&mut self, _: CheckTimeouts, ctx: &mut Context<Self>) {
+        self.next_check = None;
+        let now = self.now();
+        while let Some((deadline, id)) = self.timeouts.first().copied().filter(|(deadline, _)| *deadline <= now) {
+            self.timeouts.remove(&(deadline, id));
+            if let Some(delivery) = self.in_flight.get(&id).map(|it| it.record.delivery()) {
+                self.answered(delivery, Err(()));
+            }
+        }
+        self.set_timeout_alarm(ctx);
+        self.flush_later(ctx);
+        self.stop_if_done(ctx);
+    }
+}
+
+impl Handler<Extend> for DurableTimerActor {
+    type Result = bool;
+
+    fn handle(&mut self, Extend { delivery, by }: Extend, _: &mut Context<Self>) -> bool {
+        self.timers.note_progress();
+        let now = self.now();
+        let in_flight = self.in_flight.get_mut(&delivery.id).filter(|it| it.record.delivery() == delivery);
+        let Some(handling) = in_flight.and_then(|it| it.handling.as_mut()) else { return false };
+        let Some(deadline) = handling.deadline else { return true };
+        // Its time-out is about to be noticed.
+        if deadline <= now {
+            return false;
+        }
+        let extended = now.checked_add(by);
+        if extended.is_none_or(|extended| extended > deadline) {
+            self.timeouts.remove(&(deadline, delivery.id));
+            handling.deadline = extended;
+            if let Some(extended) = extended {
+                handling.retry.timeout = handling.retry.timeout.saturating_add(extended.saturating_sub(deadline));
+                self.timeouts.insert((extended, delivery.id));
+            }
+        }
+        true
+    }
+}
+
+impl Handler<Connected> for DurableTimerActor {
+    type Result = ();
+
+    fn handle(&mut self, Connected(route): Connected, ctx: &mut Context<Self>) {
+        if let Ok(route) = u16::try_from(route) {
+            self.hints.open(route);
+        }
+        self.flush_later(ctx);
+    }
+}
+
+impl Handler<LookForRecipients> for DurableTimerActor {
+    type Result = ();
+
+    fn handle(&mut self, _: LookForRecipients, ctx: &mut Context<Self>) {
+        self.looks_for_recipients = false;
+        let mut is_waiting = false;
+        for (index, route) in (0..).zip(self.routes.all()) {
+            if self.hints.is_closed(index) {
+                if route.is_connected() {
+                    self.hints.open(index);
+                } else {
+                    is_waiting = true;
+                }
+            }
+        }
+        if is_waiting && !std::mem::replace(&mut self.looks_for_recipients, true) {
+            self.alarm(ctx, LOOK_FOR_RECIPIENT, LookForRecipients);
+        }
+        self.flush_later(ctx);
+    }
+}
+
+impl Handler<Stop> for DurableTimerActor {
+    type Result = ();
+
+    fn handle(&mut self, Stop { grace, done }: Stop, ctx: &mut Context<Self>) {
+        self.submit(Request::Retire);
+        let over = self.alarm(ctx, grace, GraceIsOver);
+        match &mut self.stopping {
+            // The shorter grace period applies.
+            Some(stopping) => stopping.done.push(done),
+            none => *none = Some(Stopping { done: vec![done], grace: over, closes: false }),
+        }
+        self.stop_if_done(ctx);
+    }
+}
+
+impl Handler<GraceIsOver> for DurableTimerActor {
+    type Result = ();
+
+    fn handle(&mut self, _: GraceIsOver, ctx: &mut Context<Self>) {
+        // The next start, or another node, delivers them as the next attempt.
+        let unfinished: Vec<_> = self.in_flight.values().filter(|it| it.handling.is_some()).collect();
+        for delivery in unfinished.iter().map(|it| it.record.delivery()).collect::<Vec<_>>() {
+            self.stop_handling(delivery);
+            self.end(delivery, Next::Release);
+        }
+        self.timeouts.clear();
+        // A store that still does not reply.
+        self.claims = 0;
+        self.stop_if_done(ctx);
+    }
+}
+
+impl Handler<StoreClosed> for DurableTimerActor {
+    type Result = ();
+
+    fn handle(&mut self, StoreClosed(closed): StoreClosed, ctx: &mut Context<Self>) {
+        self.timers.cancel_all_for(&ctx.address());
+        self.handle = None;
+        self.extensions = None;
+        for done in self.stopping.iter_mut().flat_map(|stopping| stopping.done.drain(..)) {
+            // The caller may be gone.
+            let _ = done.send(closed.clone());
+        }
+        ctx.stop();
+    }
+}

@@ -1,0 +1,402 @@
+//! Hints in memory: timers that will be due soon, and due ones that wait for room in the window of their route.
+//!
+//! A hint is never a decision: the claim decides. So a hint may be wrong, or be dropped to keep memory bounded; a look
+//! finds its timer again. Each route has a *bound*: of the timers before it, all that can be claimed are known here. Looks
+//! go on from the lowest bound. A route without a recipient, or with many due timers, is left out of looks, and its bound
+//! stays until it takes part again.
+//!
+//! In a store that nodes share, others put timers before the bound at any time. There each look begins at the first timer
+//! that was still pending at the last one, and a node keeps the hints of its [share](Share), and of timers that are late.
+//!
+//! The data structure reads no clock, and knows neither store nor actors.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use rustc_hash::FxHashMap;
+
+use super::due_time::DueTime;
+use super::id::DurableId;
+use super::store::{Hint, Position, Share};
+
+/// The maximum number of hints in one look.
+const PAGE: usize = 4096;
+
+/// The number of due timers of a route from which it is left out of looks.
+const FULL: usize = 4096;
+
+/// The time ahead for which nodes of a shared store look.
+const SHARED_HORIZON: Duration = Duration::from_secs(1);
+
+/// The lateness from which a timer is delivered by any node.
+const ANYBODYS: Duration = Duration::from_millis(250);
+
+/// The time by which looks of a shared store overlap: commits of others take a moment, in which a look passes over their
+/// timers, and the estimate of the server's clock may be ahead of it.
+const OVERLAP: Duration = Duration::from_millis(200);
+
+/// The order of due timers: by due time, retries aside, then by id.
+type Turn = (DueTime, DurableId);
+
+/// See the [module](self).
+pub(super) struct Hints {
+    /// All hints, by timer.
+    known: FxHashMap<DurableId, Hint>,
+    /// Those that are not due yet.
+    later: BTreeMap<(DueTime, DurableId), Hint>,
+    /// Due timers whose budgets were used up by processes that died, of all routes.
+    suspects: BTreeMap<Turn, Hint>,
+    routes: Vec<Route>,
+    /// The first route of the next round, so that none is always the last.
+    first: usize,
+    /// The maximum number of hints that are not due.
+    limit: usize,
+    page: usize,
+    full: usize,
+    horizon: Duration,
+    /// The part of this node in a store that nodes share.
+    share: Option<Share>,
+}
+
+/// The due timers of one route and message type.
+struct Route {
+    due: BTreeMap<Turn, Hint>,
+    window: usize,
+    /// Timers that are being claimed, or with their handlers.
+    under_way: usize,
+    /// Whether this node delivers it, and it has a recipient.
+    is_open: bool,
+    is_full: bool,
+    /// The position before which all timers are known. `None`: nothing is known.
+    bound: Option<Position>,
+}
+
+/// A look to make.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Plan {
+    /// The routes to look for.
+    pub(super) routes: Vec<u16>,
+    /// As [`Look::after`](super::store::Look::after).
+    pub(super) after: Option<Position>,
+    /// As [`Look::until`](super::store::Look::until).
+    pub(super) until: DueTime,
+    /// As [`Look::limit`](super::store::Look::limit).
+    pub(super) limit: usize,
+    /// The time at which the look was planned.
+    begun: DueTime,
+    /// Whether it goes on after the first page of a look.
+    is_rest: bool,
+}
+
+impl Hints {
+    /// Creates hints for routes with these windows; `None` for routes that the node does not deliver.
+    pub(super) fn new(
+        windows: impl Iterator<Item = Option<usize>>,
+        limit: usize,
+        horizon: Duration,
+        is_shared: bool,
+    ) -> Self {
+        let route = |window: Option<usize>| Route {
+            due: BTreeMap::new(),
+            window: window.unwrap_or(0),
+            under_way: 0,
+            is_open: window.is_some(),
+            is_full: false,
+            bound: None,
+        };
+        Self {
+            known: FxHashMap::default(),
+            later: BTreeMap::new(),
+            suspects: BTreeMap::new(),
+            routes: windows.map(route).collect(),
+            first: 0,
+            limit,
+            page: PAGE,
+            full: FULL,
+            horizon: if is_shared { horizon.min(SHARED_HORIZON) } else { horizon },
+            share: is_shared.then(Share::default),
+        }
+    }
+
+    /// Returns the number of hints.
+    pub(super) fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    /// Returns the first due time of a known timer.
+    pub(super) fn first_due(&self) -> Option<DueTime> {
+        let queues = self.routes.iter().map(|route| &route.due).chain([&self.suspects]);
+        let due = queues.filter_map(|due| due.values().next()).map(|hint| hint.due);
+        due.chain(self.later.values().next().map(|hint| hint.due)).min()
+    }
+
+    /// Returns the time up to which all timers are known.
+    pub(super) fn known_until(&self) -> DueTime {
+        self.in_looks()
+            .map(|(_, route)| route.bound.map_or(DueTime::MIN, |bound| bound.due))
+            .min()
+            .unwrap_or(DueTime::MAX)
+    }
+
+    /// Takes note of a timer, in place of an earlier hint, unless a later look finds it.
+    pub(super) fn add(&mut self, hint: Hint, now: DueTime) {
+        let position = Position { due: hint.due, id: hint.id };
+        let Some(route) = self.routes.get_mut(usize::from(hint.route)) else { return };
+        if !route.is_open {
+            route.lower(position);
+            return;
+        }
+        let is_known = match &self.share {
+            None => route.bound.is_some_and(|bound| position <= bound),
+            Some(share) => {
+                let is_soon = hint.due <= now.saturating_add(self.horizon);
+                let is_late = hint.due.saturating_add(ANYBODYS) <= now;
+                is_soon && (is_late || share.contains(hint.id, hint.route))
+            }
+        };
+        if is_known {
+            self.remove(hint.id);
+            self.known.insert(hint.id, hint);
+            self.insert(hint, now);
+            self.evict();
+        }
+    }
+
+    fn insert(&mut self, hint: Hint, now: DueTime) {
+        let (page, full) = (self.page, self.full);
+        let turn = (hint.nominal, hint.id);
+        if hint.due > now {
+            self.later.insert((hint.due, hint.id), hint);
+        } else if hint.is_suspect {
+            self.suspects.insert(turn, hint);
+        } else if let Some(route) = self.routes.get_mut(usize::from(hint.route)) {
+            route.due.insert(turn, hint);
+            route.is_full |= route.due.len() >= full;
+            if route.due.len() > full + page
+                && let Some((_, last)) = route.due.pop_last()
+            {
+                self.known.remove(&last.id);
+                route.lower(Position { due: last.due, id: last.id });
+            }
+        }
+    }
+
+    fn remove(&mut self, id: DurableId) {
+        let Some(hint) = self.known.remove(&id) else { return };
+        let turn = (hint.nominal, id);
+        if self.later.remove(&(hint.due, id)).is_none()
+            && self.suspects.remove(&turn).is_none()
+            && let Some(route) = self.routes.get_mut(usize::from(hint.route))
+        {
+            route.due.remove(&turn);
+        }
+    }
+
+    /// Drops the hints that are due last, beyond the limit. Looks find their timers again.
+    fn evict(&mut self) {
+        while self.later.len() > self.limit {
+            let Some((_, hint)) = self.later.pop_last() else { return };
+            self.known.remove(&hint.id);
+            self.routes[usize::from(hint.route)].lower(Position { due: hint.due, id: hint.id });
+        }
+    }
+
+    /// Moves timers that are due into the queues of their routes.
+    pub(super) fn expire(&mut self, now: DueTime) {
+        while let Some(first) = self.later.first_entry().filter(|first| first.key().0 <= now) {
+            let hint = first.remove();
+            self.insert(hint, now);
+        }
+    }
+
+    /// Takes due timers, as many as the windows have room for, and at most this many. Each occupies its window until
+    /// [`return_slot`](Self::return_slot).
+    pub(super) fn take(&mut self, most: usize) -> Vec<Hint> {
+        let mut taken = Vec::new();
+        let routes = self.routes.len();
+        for step in 0..routes {
+            let route = &mut self.routes[(self.first + step) % routes];
+            while taken.len() < most && route.under_way < route.window {
+                let Some((_, hint)) = route.due.pop_first() else { break };
+                self.known.remove(&hint.id);
+                route.under_way += 1;
+                taken.push(hint);
+            }
+            route.is_full &= route.due.len() > self.full / 2;
+        }
+        self.first = if routes == 0 { 0 } else { (self.first + 1) % routes };
+        taken
+    }
+
+    /// Takes the next due suspect. It occupies the window of its route, however full that is.
+    pub(super) fn take_suspect(&mut self) -> Option<Hint> {
+        let (_, hint) = self.suspects.pop_first()?;
+        self.known.remove(&hint.id);
+        self.routes[usize::from(hint.route)].under_way += 1;
+        Some(hint)
+    }
+
+    /// Returns whether suspects are due.
+    pub(super) fn has_suspect(&self) -> bool {
+        !self.suspects.is_empty()
+    }
+
+    /// Returns whether other timers are due.
+    pub(super) fn has_others(&self) -> bool {
+        self.routes.iter().any(|route| !route.due.is_empty())
+    }
+
+    /// Returns the room in a window, after a delivery or a claim that returned nothing.
+    pub(super) fn return_slot(&mut self, route: u16) {
+        if let Some(route) = self.routes.get_mut(usize::from(route)) {
+            route.under_way = route.under_way.saturating_sub(1);
+        }
+    }
+
+    /// Stops a route that has no recipient. Its hints leave the memory. Returns whether it was open.
+    pub(super) fn close(&mut self, route: u16) -> bool {
+        let Some(closing) = self.routes.get_mut(usize::from(route)) else { return false };
+        let was_open = std::mem::replace(&mut closing.is_open, false);
+        let dropped: Vec<Hint> = self.known.values().filter(|hint| hint.route == route).copied().collect();
+        for hint in dropped {
+            self.remove(hint.id);
+            self.pass_over(hint);
+        }
+        self.routes[usize::from(route)].is_full = false;
+        was_open
+    }
+
+    /// Has a later look find a timer that is not known any more.
+    pub(super) fn pass_over(&mut self, hint: Hint) {
+        if let Some(route) = self.routes.get_mut(usize::from(hint.route)) {
+            route.lower(Position { due: hint.due, id: hint.id });
+        }
+    }
+
+    /// Returns whether a route was closed.
+    pub(super) fn is_closed(&self, route: u16) -> bool {
+        self.routes.get(usize::from(route)).is_some_and(|route| !route.is_open && route.window > 0)
+    }
+
+    /// Returns the first due time of a timer that is not due yet.
+    pub(super) fn next_due(&self) -> Option<DueTime> {
+        self.later.values().next().map(|hint| hint.due)
+    }
+
+    /// Opens a route that has a recipient again. Returns whether it was closed.
+    pub(super) fn open(&mut self, route: u16) -> bool {
+        let Some(route) = self.routes.get_mut(usize::from(route)) else { return false };
+        !std::mem::replace(&mut route.is_open, true)
+    }
+
+    /// Sets the share of this node in a store that nodes share.
+    pub(super) fn set_share(&mut self, share: Share) {
+        if self.share.is_some() {
+            self.share = Some(share);
+        }
+    }
+
+    /// Has looks begin at the very beginning.
+    pub(super) fn begin_anew(&mut self) {
+        self.routes.iter_mut().for_each(|route| route.bound = None);
+    }
+
+    /// Has the next look begin at this time at the latest.
+    pub(super) fn look_again_from(&mut self, due: DueTime) {
+        let from = before(due);
+        self.routes.iter_mut().for_each(|route| route.bound = route.bound.min(from));
+    }
+
+    fn in_looks(&self) -> impl Iterator<Item = (u16, &Route)> {
+        (0..).zip(&self.routes).filter(|(_, route)| route.is_open && !route.is_full)
+    }
+
+    /// Returns the next look to make; none if all timers of the near future are known, or no room is left.
+    pub(super) fn plan_look(&self, now: DueTime) -> Option<Plan> {
+        let mut end = now.saturating_add(self.horizon);
+        let mut limit = self.page.min(self.limit.saturating_sub(self.later.len()));
+        let lowest = self.in_looks().map(|(_, route)| route.bound).min()?;
+        if limit == 0 {
+            // Earlier timers than the last known one take its place.
+            let (last, _) = self.later.last_key_value()?;
+            (limit, end) = (self.page, before(last.0)?.due);
+            if lowest.is_some_and(|bound| bound >= end_of(end)) {
+                return None;
+            }
+        }
+        if self.share.is_some() {
+            let routes = self.in_looks().map(|(index, _)| index).collect();
+            return Some(Plan { routes, after: lowest, until: end, limit, begun: now, is_rest: false });
+        }
+        // Half of the horizon, so that not every passing millisecond needs a look of its own.
+        if lowest.is_some_and(|bound| bound >= end_of(end) || bound.due > now.saturating_add(self.horizon / 2)) {
+            return None;
+        }
+        let routes = self.in_looks().filter(|(_, route)| route.bound == lowest).map(|(index, _)| index).collect();
+        // Routes that are behind come up with the others.
+        let next = self.in_looks().filter_map(|(_, route)| route.bound).filter(|bound| Some(*bound) > lowest).min();
+        let until = next.map_or(end, |next| end.min(next.due));
+        Some(Plan { routes, after: lowest, until, limit, begun: now, is_rest: false })
+    }
+
+    /// Returns the time of the next look in a store of one process, if none is to be made now and no event precedes it.
+    pub(super) fn next_look(&self) -> Option<DueTime> {
+        if self.later.len() >= self.limit {
+            return None;
+        }
+        let lowest = self.in_looks().filter_map(|(_, route)| route.bound).min()?;
+        if lowest.due == DueTime::MAX {
+            return None;
+        }
+        Some(lowest.due.saturating_sub(self.horizon / 2))
+    }
+
+    /// Takes note of the timers that a look found. Returns the rest of the look, if a shared store has more.
+    pub(super) fn looked(&mut self, plan: Plan, found: &[Hint], now: DueTime) -> Option<Plan> {
+        let is_complete = found.len() < plan.limit;
+        let last = found.last().map(|hint| Position { due: hint.due, id: hint.id });
+        let rest = last.filter(|_| !is_complete);
+        let bound = match (&self.share, found.first()) {
+            // The first timer that is still pending, or that others may put from now on; only the first page of a look
+            // begins at the bound.
+            (Some(_), first) => {
+                let begun = plan.begun.saturating_sub(OVERLAP);
+                before(first.map_or(begun, |first| first.due.min(begun)))
+            }
+            (None, _) => Some(rest.unwrap_or_else(|| end_of(plan.until))),
+        };
+        for route in plan.routes.iter().filter(|_| !plan.is_rest) {
+            // A bound that was lowered meanwhile is before a timer that this look did not see.
+            if let Some(route) = self.routes.get_mut(usize::from(*route)).filter(|route| route.bound >= plan.after) {
+                route.bound = bound;
+            }
+        }
+        found.iter().for_each(|hint| self.add(*hint, now));
+        let after = rest.filter(|_| self.share.is_some())?;
+        Some(Plan { after: Some(after), is_rest: true, ..plan })
+    }
+}
+
+impl Route {
+    /// Lowers the bound to before a timer that is not known any more.
+    fn lower(&mut self, position: Position) {
+        if self.bound.is_some_and(|bound| position <= bound) {
+            self.bound = before(position.due);
+        }
+    }
+}
+
+/// Returns the end of the millisecond before a time; `None` is before all positions.
+fn before(due: DueTime) -> Option<Position> {
+    let millis = due.as_millis().checked_sub(1)?;
+    DueTime::from_millis(millis).ok().map(end_of)
+}
+
+/// Returns the last position of a millisecond.
+const fn end_of(due: DueTime) -> Position {
+    Position { due, id: DurableId::MAX }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

@@ -1,0 +1,450 @@
+//! Random requests, looks, claims and closed routes, against a naive store whose reports come late.
+
+use std::collections::VecDeque;
+
+use schemes::random::Random;
+
+use super::*;
+
+const BEGIN: u64 = 1000;
+
+fn at(millis: u64) -> DueTime {
+    DueTime::from_millis(millis).unwrap()
+}
+
+#[derive(Debug, Clone)]
+struct Timer {
+    hint: Hint,
+    is_claimed: bool,
+}
+
+/// A report of the store that has not arrived.
+#[derive(Debug)]
+enum Report {
+    Looked(Vec<Hint>),
+    /// A new or moved timer, or the end of a delivery that leaves it pending.
+    Hint(Hint),
+    Claimed(Vec<(Hint, Claimed)>),
+    LooksBeginAnew,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Claimed {
+    InHand,
+    NotDue(DueTime),
+    Left,
+    Gone,
+    Failed,
+}
+
+struct World {
+    random: Random,
+    now: u64,
+    hints: Hints,
+    windows: Vec<usize>,
+    is_open: Vec<bool>,
+    /// All timers, by id.
+    timers: BTreeMap<DurableId, Timer>,
+    made: u64,
+    reports: VecDeque<Report>,
+    /// The look under way, until its report arrives; and whether the store has made it.
+    looking: Option<(Plan, bool)>,
+    looked_until: DueTime,
+    /// Claims that the store has not made, and whether they are of a suspect.
+    claims: VecDeque<(Vec<Hint>, bool)>,
+    in_hand: Vec<Hint>,
+    suspects: usize,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let windows: Vec<_> = (0..1 + random.index(3)).map(|_| 1 + random.index(4)).collect();
+        let horizon = [1, 20, 1000, u64::MAX][random.index(4)];
+        let limit = 1 + random.index(6);
+        let routes = windows.iter().copied().map(Some);
+        let mut hints = Hints::new(routes, limit, Duration::from_millis(horizon), false);
+        (hints.page, hints.full) = (1 + random.index(6), 1 + random.index(6));
+        let is_open = vec![true; windows.len()];
+        Self {
+            random,
+            now: BEGIN,
+            hints,
+            windows,
+            is_open,
+            timers: BTreeMap::new(),
+            made: 0,
+            reports: VecDeque::new(),
+            looking: None,
+            looked_until: DueTime::MIN,
+            claims: VecDeque::new(),
+            in_hand: vec![],
+            suspects: 0,
+        }
+    }
+
+    fn report(&mut self, hint: Hint) {
+        if hint.due <= self.looked_until {
+            self.reports.push_back(Report::Hint(hint));
+        }
+    }
+
+    fn put(&mut self) {
+        self.made += 1;
+        let wish = self.now - 50 + self.random.below(200);
+        let due = at(wish.max(self.now));
+        let id = DurableId::from_parts(due, self.made, self.random.next());
+        let route = self.random.index(self.windows.len()) as u16;
+        let hint = Hint { id, due, nominal: at(wish), route, is_suspect: self.random.one_in(15) };
+        self.suspects += usize::from(hint.is_suspect);
+        self.timers.insert(id, Timer { hint, is_claimed: false });
+        self.report(hint);
+    }
+
+    fn any(&mut self) -> Option<DurableId> {
+        let ids: Vec<_> = self.timers.iter().filter(|(_, timer)| !timer.is_claimed).map(|(id, _)| *id).collect();
+        (!ids.is_empty()).then(|| ids[self.random.index(ids.len())])
+    }
+
+    fn cancel(&mut self) {
+        let id = self.any();
+        id.map(|id| self.timers.remove(&id));
+    }
+
+    /// Moves a timer; `by_hand` by a program that the store does not know.
+    fn move_one(&mut self, by_hand: bool) {
+        let Some(id) = self.any() else { return };
+        let due = at(self.now + self.random.below(150));
+        let hint = &mut self.timers.get_mut(&id).unwrap().hint;
+        (hint.due, hint.nominal) = (due, due);
+        let hint = *hint;
+        if by_hand {
+            self.reports.push_back(Report::LooksBeginAnew);
+        } else {
+            self.report(hint);
+        }
+    }
+
+    fn plan(&mut self) -> bool {
+        if self.looking.is_some() {
+            return false;
+        }
+        let Some(plan) = self.hints.plan_look(at(self.now)) else { return false };
+        assert!(!plan.routes.is_empty() && plan.limit > 0 && plan.after.is_none_or(|after| after.due <= plan.until));
+        self.looking = Some((plan, false));
+        true
+    }
+
+    /// Has the store make the look.
+    fn look(&mut self) {
+        let Some((plan, is_made @ false)) = &mut self.looking else { return };
+        *is_made = true;
+        let position = |hint: &Hint| Position { due: hint.due, id: hint.id };
+        let is_it = |hint: &Hint| {
+            plan.routes.contains(&hint.route) && plan.after < Some(position(hint)) && hint.due <= plan.until
+        };
+        let pending = self.timers.values().filter(|timer| !timer.is_claimed).map(|timer| timer.hint);
+        let mut found: Vec<_> = pending.filter(is_it).collect();
+        found.sort_unstable_by_key(position);
+        found.truncate(plan.limit);
+        self.looked_until = self.looked_until.max(plan.until);
+        self.reports.push_back(Report::Looked(found));
+    }
+
+    fn take(&mut self) -> bool {
+        let now = at(self.now);
+        self.hints.expire(now);
+        let most = 1 + self.random.index(8);
+        let due = self.hints.take(most);
+        assert!(due.len() <= most && due.iter().all(|hint| hint.due <= now && !hint.is_suspect));
+        let suspect = if due.is_empty() { self.hints.take_suspect() } else { None };
+        let (is_suspect, due) = (suspect.is_some(), suspect.map_or(due, |suspect| vec![suspect]));
+        for (route, window) in self.windows.iter().enumerate() {
+            assert!(is_suspect || due.iter().filter(|hint| usize::from(hint.route) == route).count() <= *window);
+        }
+        let has_taken = !due.is_empty();
+        if has_taken {
+            self.claims.push_back((due, is_suspect));
+        }
+        has_taken
+    }
+
+    /// Has the store make a claim.
+    fn claim(&mut self) {
+        let Some((hints, of_suspect)) = self.claims.pop_front() else { return };
+        let fails = self.random.one_in(10);
+        let claimed = |hint: Hint| {
+            let claimed = match self.timers.get_mut(&hint.id) {
+                _ if fails => Claimed::Failed,
+                Some(timer) if timer.is_claimed => Claimed::Gone,
+                Some(timer) if timer.hint.due > at(self.now) => Claimed::NotDue(timer.hint.due),
+                Some(timer) if timer.hint.is_suspect != of_suspect => Claimed::Left,
+                Some(timer) => {
+                    timer.is_claimed = true;
+                    Claimed::InHand
+                }
+                None => Claimed::Gone,
+            };
+            (hint, claimed)
+        };
+        let claimed = hints.into_iter().map(claimed).collect();
+        self.reports.push_back(Report::Claimed(claimed));
+    }
+
+    /// Ends a delivery.
+    fn end(&mut self, is_last: bool) -> bool {
+        if self.in_hand.is_empty() {
+            return false;
+        }
+        let hint = self.in_hand.swap_remove(self.random.index(self.in_hand.len()));
+        self.hints.return_slot(hint.route);
+        if is_last || self.random.one_in(2) {
+            self.timers.remove(&hint.id);
+        } else {
+            let due = at(self.now + self.random.below(60));
+            let timer = self.timers.get_mut(&hint.id).unwrap();
+            (timer.hint.due, timer.hint.is_suspect, timer.is_claimed) = (due, false, false);
+            // The end of a delivery is always reported.
+            self.reports.push_back(Report::Hint(timer.hint));
+        }
+        true
+    }
+
+    fn arrive(&mut self) -> bool {
+        let now = at(self.now);
+        let Some(report) = self.reports.pop_front() else { return false };
+        match report {
+            Report::Looked(found) => {
+                let (plan, _) = self.looking.take().unwrap();
+                assert_eq!(self.hints.looked(plan, &found, now), None);
+            }
+            Report::Hint(hint) => self.hints.add(hint, now),
+            Report::LooksBeginAnew => self.hints.begin_anew(),
+            Report::Claimed(claimed) => {
+                for (hint, claimed) in claimed {
+                    match claimed {
+                        Claimed::InHand => {
+                            self.in_hand.push(hint);
+                            continue;
+                        }
+                        Claimed::Gone => {}
+                        Claimed::NotDue(due) => self.hints.add(Hint { due, ..hint }, now),
+                        Claimed::Left => self.hints.add(Hint { is_suspect: !hint.is_suspect, ..hint }, now),
+                        Claimed::Failed => self.hints.add(hint, now),
+                    }
+                    self.hints.return_slot(hint.route);
+                }
+            }
+        }
+        true
+    }
+
+    fn step(&mut self) {
+        match self.random.below(20) {
+            0..5 => self.put(),
+            5 => self.cancel(),
+            6 => self.move_one(false),
+            7 if self.random.one_in(4) => self.move_one(true),
+            8..10 => _ = self.plan(),
+            10..12 => self.look(),
+            12..14 => _ = self.take(),
+            14 => self.claim(),
+            15 => _ = self.end(false),
+            16 if self.random.one_in(3) => {
+                let route = self.random.index(self.windows.len());
+                let was_open = std::mem::replace(&mut self.is_open[route], false);
+                assert_eq!(self.hints.close(route as u16), was_open);
+                assert!(self.hints.is_closed(route as u16));
+            }
+            16 => {
+                let route = self.random.index(self.windows.len());
+                let was_open = std::mem::replace(&mut self.is_open[route], true);
+                assert_eq!(self.hints.open(route as u16), !was_open);
+            }
+            17 => self.now += self.random.below(10),
+            _ => _ = self.arrive(),
+        }
+    }
+
+    /// Asserts that no pending timer is forgotten, and that memory is bounded.
+    fn check(&self) {
+        let hints = &self.hints;
+        let is_awaited = |id: DurableId| {
+            let in_report = |report: &Report| match report {
+                Report::Hint(hint) => hint.id == id,
+                Report::Claimed(claimed) => claimed.iter().any(|(hint, _)| hint.id == id),
+                Report::LooksBeginAnew => true,
+                Report::Looked(_) => false,
+            };
+            self.reports.iter().any(in_report)
+                || self.claims.iter().any(|(hints, _)| hints.iter().any(|hint| hint.id == id))
+        };
+        for Timer { hint, .. } in self.timers.values().filter(|timer| !timer.is_claimed) {
+            let route = &hints.routes[usize::from(hint.route)];
+            let is_known = hints.known.get(&hint.id).is_some_and(|known| known.due <= hint.due);
+            let is_ahead = route.bound < Some(Position { due: hint.due, id: hint.id });
+            assert!(route.is_open || !hints.known.contains_key(&hint.id), "a closed route is in memory");
+            assert!(is_known || is_ahead || is_awaited(hint.id), "forgotten: {hint:?}");
+        }
+        let due: Vec<_> = hints.routes.iter().map(|route| route.due.len()).collect();
+        assert!(hints.later.len() <= hints.limit && due.iter().all(|due| *due <= hints.full + hints.page));
+        assert!(hints.suspects.len() <= self.suspects);
+        assert_eq!(hints.len(), hints.later.len() + hints.suspects.len() + due.iter().sum::<usize>());
+    }
+
+    /// Goes on without requests until all timers have ended. Each is claimed at its due time.
+    fn finish(&mut self) {
+        for route in 0..self.windows.len() {
+            self.is_open[route] = true;
+            self.hints.open(route as u16);
+        }
+        for steps in 0.. {
+            assert!(steps < 20_000, "it does not come to rest: {:?}", self.timers);
+            self.look();
+            self.claim();
+            let is_busy = self.arrive() || self.end(true) || self.take() || self.plan();
+            self.check();
+            if is_busy || self.looking.is_some() || !self.claims.is_empty() {
+                continue;
+            }
+            let overdue: Vec<_> = self.timers.values().filter(|timer| timer.hint.due <= at(self.now)).collect();
+            assert!(overdue.is_empty(), "not delivered: {overdue:?}");
+            if self.timers.is_empty() {
+                return;
+            }
+            let wake = self.hints.next_due().into_iter().chain(self.hints.next_look()).min();
+            let wake = wake.expect("an alarm is set while timers are pending").as_millis();
+            assert!(wake > self.now, "it wakes for nothing");
+            self.now = wake;
+        }
+    }
+}
+
+#[test]
+fn no_pending_timer_is_forgotten_and_memory_is_bounded() {
+    let seeds = if cfg!(debug_assertions) { 500 } else { 20_000 };
+    // The last one has a bound within a millisecond, and no room.
+    for seed in (0..seeds).chain([15_853]) {
+        let mut world = World::new(seed);
+        let run = std::panic::AssertUnwindSafe(|| {
+            for _ in 0..200 {
+                world.step();
+                world.check();
+            }
+            world.finish();
+        });
+        assert!(std::panic::catch_unwind(run).is_ok(), "seed {seed}");
+    }
+}
+
+fn hint(number: u64, due: u64) -> Hint {
+    let id = DurableId::from_parts(at(due), number, number);
+    Hint { id, due: at(due), nominal: at(due), route: 0, is_suspect: false }
+}
+
+fn one_route(limit: usize, horizon: Duration) -> Hints {
+    Hints::new([Some(10)].into_iter(), limit, horizon, false)
+}
+
+#[test]
+fn with_the_longest_horizon_one_look_is_enough() {
+    for horizon in [Duration::from_millis(u64::MAX), Duration::MAX] {
+        let mut hints = one_route(1, horizon);
+        let plan = hints.plan_look(at(5)).unwrap();
+        assert_eq!((plan.after, plan.until, plan.limit), (None, DueTime::MAX, 1));
+        assert_eq!(hints.looked(plan, &[], at(5)), None);
+        assert_eq!((hints.plan_look(at(5)), hints.plan_look(DueTime::MAX), hints.next_look()), (None, None, None));
+        hints.add(hint(1, DueTime::MAX.as_millis()), at(5));
+        assert_eq!(hints.next_due(), Some(DueTime::MAX));
+        assert_eq!(hints.known_until(), DueTime::MAX);
+    }
+}
+
+#[test]
+fn of_more_hints_than_the_limit_the_first_ones_stay_and_the_others_are_found_again() {
+    let mut hints = one_route(2, Duration::from_secs(1));
+    let plan = hints.plan_look(at(0)).unwrap();
+    hints.looked(plan, &[], at(0));
+    for due in [50, 30, 40, 20] {
+        hints.add(hint(due, due), at(0));
+    }
+    assert_eq!((hints.len(), hints.next_due()), (2, Some(at(20))));
+    assert_eq!(hints.plan_look(at(0)), None, "there is no room");
+    // But for earlier ones.
+    hints.begin_anew();
+    let plan = hints.plan_look(at(0)).unwrap();
+    assert_eq!((plan.after, plan.until), (None, at(29)));
+    hints.looked(plan, &[hint(20, 20)], at(0));
+    assert_eq!(hints.plan_look(at(0)), None);
+    hints.expire(at(30));
+    let taken: Vec<_> = hints.take(9).iter().map(|hint| hint.due.as_millis()).collect();
+    assert_eq!(taken, [20, 30]);
+    let plan = hints.plan_look(at(30)).unwrap();
+    assert_eq!((plan.after.unwrap().due, plan.limit), (at(29), 2));
+}
+
+#[test]
+fn due_timers_run_in_the_order_of_their_nominal_times_and_no_route_is_always_first() {
+    let mut hints = Hints::new([Some(1), None, Some(1)].into_iter(), 9, Duration::from_secs(1), false);
+    let plan = hints.plan_look(at(0)).unwrap();
+    assert_eq!(plan.routes, [0, 2], "another node delivers the second");
+    let late = |number, nominal, route| Hint { nominal: at(nominal), route, ..hint(number, 20) };
+    let found = [late(1, 7, 0), late(2, 5, 0), late(3, 9, 2), late(4, 1, 2)];
+    hints.looked(plan, &found, at(20));
+    let taken = |hints: &mut Hints, most| {
+        let taken = hints.take(most);
+        taken.iter().for_each(|hint| hints.return_slot(hint.route));
+        taken.iter().map(|hint| hint.nominal.as_millis()).collect::<Vec<_>>()
+    };
+    assert_eq!(taken(&mut hints, 1), [5]);
+    assert_eq!(taken(&mut hints, 1), [1]);
+    assert_eq!(taken(&mut hints, 9), [9, 7]);
+}
+
+/// Nodes of a shared store arm their shares, and those timers of others that are late.
+#[test]
+fn timers_of_a_shared_store_are_taken_once_and_in_time_whichever_nodes_live() {
+    for seed in 0..200 {
+        let mut random = Random::new(seed);
+        let share = |place| Share { places: vec![(place, 2)] };
+        let mut nodes: Vec<_> = (0..2)
+            .map(|place| {
+                let mut hints = Hints::new([Some(1000)].into_iter(), 1000, Duration::from_secs(10), true);
+                hints.page = 1 + random.index(9);
+                hints.set_share(share(place));
+                hints
+            })
+            .collect();
+        let dies = if random.one_in(2) { 3000 } else { u64::MAX };
+        let mut pending: BTreeMap<(DueTime, DurableId), Hint> = BTreeMap::new();
+        for now in (BEGIN..8000).step_by(50) {
+            for number in 0..random.below(8) {
+                let due = now + random.below(1500);
+                let id = DurableId::from_parts(at(due), number, random.next());
+                let new = Hint { id, ..hint(number, due) };
+                pending.insert((new.due, id), new);
+                // The other node learns of it by a look.
+                nodes[random.index(2)].add(new, at(now));
+            }
+            let living = if now >= dies { 1 } else { 2 };
+            for hints in &mut nodes[..living] {
+                let mut next = hints.plan_look(at(now)).filter(|_| now % 100 == 0);
+                while let Some(plan) = next {
+                    let after = plan.after.map(|after| (after.due, after.id));
+                    let all =
+                        pending.iter().filter(|(position, _)| after < Some(**position) && position.0 <= plan.until);
+                    let found: Vec<_> = all.map(|(_, hint)| *hint).take(plan.limit).collect();
+                    next = hints.looked(plan, &found, at(now));
+                }
+                hints.expire(at(now));
+                for hint in hints.take(1000) {
+                    pending.remove(&(hint.due, hint.id));
+                    hints.return_slot(0);
+                }
+            }
+            let latest = if living == 2 { 100 } else { 400 };
+            let late = pending.keys().next().filter(|(due, _)| due.as_millis() + latest < now);
+            assert_eq!(late, None, "seed {seed} at {now}");
+        }
+    }
+}

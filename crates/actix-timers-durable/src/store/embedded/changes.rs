@@ -1,0 +1,271 @@
+//! The changes of a transaction.
+
+use rusqlite::{Connection, OptionalExtension, ToSql};
+
+use super::super::{Again, Delivery, Found, Hint, NewTimer, Next, Op, Outcome, Placed, State};
+use super::columns::{Inserts, blob, is_moved, millis, read_id, read_time, record_columns, run};
+use super::faults::{Meaning, io_error, meaning};
+use crate::store::names::Names;
+use crate::store::{OnKey, StoreError};
+use crate::{DueTime, DurableId};
+
+/// The columns of a letter, in the order of both its statements.
+const LETTER: &str = concat!(
+    "INSERT OR REPLACE INTO dead_letters (",
+    record_columns!(),
+    ", reason, dead_at) SELECT ",
+    record_columns!(),
+    ", ?5, ?6 FROM timers WHERE id = ?1 AND node = ?2 AND repetition = ?3 AND attempt = ?4"
+);
+/// The letter of a series makes no further repetition. Its sum was one of the columns with a repetition.
+const REQUEUE: &str = concat!(
+    "INSERT INTO timers (",
+    record_columns!(),
+    ", moved) SELECT id, ?2, nominal, repetition, attempt, 0, max_attempts, iif(repeat IS NULL, crc, NULL), route, message_type, message_version, key, \
+     codec, headers, retry, NULL, payload, ?3 FROM dead_letters WHERE id = ?1"
+);
+
+/// A statement on the row of a delivery, while it is as it was claimed.
+macro_rules! claimed {
+    ($statement:literal) => {
+        concat!($statement, " WHERE id = ?1 AND node = ?2 AND repetition = ?3 AND attempt = ?4")
+    };
+}
+pub(super) const DELETE: &str = claimed!("DELETE FROM timers");
+pub(super) const AGAIN: &str = claimed!(
+    "UPDATE timers SET due = ?5, moved = ?6, nominal = ?7, repetition = ?8, node = NULL, alone = 0, \
+     attempt = iif(repetition = ?8, attempt, 0), used = iif(repetition = ?8, used, 0)"
+);
+pub(super) const PARK: &str =
+    claimed!("UPDATE timers SET parked = ?5, node = NULL, alone = 0, used = max(used - 1, 0)");
+pub(super) const GIVE_BACK: &str = claimed!("UPDATE timers SET node = NULL, alone = 0, used = max(used - ?5, 0)");
+
+pub(super) const DUE_OF: &str = "SELECT due FROM timers WHERE id = ?1";
+pub(super) const STATE: &str = "SELECT node, used, max_attempts FROM timers WHERE id = ?1 AND ended IS NULL";
+pub(super) const CANCEL: &str = "DELETE FROM timers WHERE id = ?1";
+const SET_PARKED: &str = "UPDATE timers SET parked = ?2 WHERE id = ?1";
+pub(super) const MOVE: &str =
+    "UPDATE timers SET due = ?2, moved = ?3, nominal = ?4, node = NULL, alone = 0 WHERE id = ?1";
+pub(super) const HOLDER: &str =
+    "SELECT id, node, ended IS NOT NULL AND keep_until <= ?3 FROM timers WHERE route = ?1 AND key = ?2";
+pub(super) const LETTER_KEY: &str = "SELECT route, key, nominal FROM dead_letters WHERE id = ?1";
+pub(super) const DISCARD: &str = "DELETE FROM dead_letters WHERE id = ?1";
+pub(super) const DISCARD_OLDER: &str = "DELETE FROM dead_letters WHERE id IN \
+    (SELECT id FROM dead_letters WHERE dead_at < ?1 ORDER BY dead_at, id LIMIT ?2)";
+
+/// The outcome of a change; an error of its own if only this change failed.
+pub(super) type Made = Result<Outcome, StoreError>;
+
+/// A transaction in progress.
+pub(super) struct Changes<'c> {
+    pub(super) connection: &'c Connection,
+    pub(super) names: &'c mut Names,
+    /// The number of this process.
+    pub(super) node: i64,
+    /// Claims with a number from here, and not the present one, were made by this process for handlers that never began.
+    pub(super) own_from: i64,
+    pub(super) now: DueTime,
+    /// Claims of ended processes that were claimed again.
+    pub(super) interrupted: u64,
+}
+
+impl Changes<'_> {
+    /// Makes changes in order. One whose statement fails fails the transaction.
+    pub(super) fn make_all(&mut self, ops: &[Op]) -> rusqlite::Result<Vec<Made>> {
+        ops.iter().map(|op| self.make(op)).collect()
+    }
+
+    /// Makes changes, each with a savepoint: one whose statement fails harms no other.
+    pub(super) fn make_each(&mut self, ops: &[Op]) -> rusqlite::Result<Vec<Made>> {
+        let mut made = Vec::with_capacity(ops.len());
+        for op in ops {
+            run(self.connection, "SAVEPOINT change", &[])?;
+            match self.make(op) {
+                Err(error) if meaning(&error) == Meaning::Statement => {
+                    run(self.connection, "ROLLBACK TO change", &[])?;
+                    made.push(Err(StoreError::Rejected(io_error(error))));
+                }
+                outcome => made.push(outcome?),
+            }
+            run(self.connection, "RELEASE change", &[])?;
+        }
+        Ok(made)
+    }
+
+    fn make(&mut self, op: &Op) -> rusqlite::Result<Made> {
+        Ok(Ok(match op {
+            Op::Put(timers) => {
+                if let Some(error) = timers.iter().find_map(|new| new.record.check_lengths().err()) {
+                    return Ok(Err(error));
+                }
+                self.put_all(timers)?
+            }
+            Op::Claim(claim) => self.claim(claim)?,
+            Op::End(delivery, next) => self.end(*delivery, next)?,
+            Op::Cancel(id) => match self.state(*id)? {
+                None => Outcome::NotFound,
+                Some(state) => {
+                    run(self.connection, CANCEL, &[blob(id)])?;
+                    if state.is_claimed { Outcome::InProgress } else { Outcome::Deleted }
+                }
+            },
+            Op::Move(id, due) => self.move_to(*id, *due)?,
+            Op::Requeue(id) => self.requeue(*id)?,
+            Op::Restore(found) => self.restore(found)?,
+            Op::Discard(id) if run(self.connection, DISCARD, &[blob(id)])? => Outcome::Deleted,
+            Op::Discard(_) => Outcome::NotFound,
+            Op::DiscardOlder { than, limit } => {
+                let limit = i64::try_from(*limit).unwrap_or(i64::MAX);
+                Outcome::Discarded(self.connection.prepare_cached(DISCARD_OLDER)?.execute((millis(*than), limit))?)
+            }
+        }))
+    }
+
+    fn restore(&self, Found { record, state }: &Found) -> rusqlite::Result<Outcome> {
+        let due = record.progress.due.max(self.now);
+        let is_new = match state {
+            State::Dead { reason, since } => {
+                let mut letters = Inserts::of_letters(self.connection)?;
+                letters.insert(record, record.progress.due, &[reason, &millis(*since)])?
+            }
+            State::Pending | State::Claimed => Inserts::new(self.connection)?.insert(record, due, &[])?,
+            State::Parked { reason } => {
+                let is_new = Inserts::new(self.connection)?.insert(record, due, &[])?;
+                is_new && run(self.connection, SET_PARKED, &[blob(&record.id), reason])?
+            }
+        };
+        Ok(Outcome::Put(vec![if is_new { Placed::Created { due } } else { Placed::Exists(record.id) }]))
+    }
+
+    fn put_all(&self, timers: &[NewTimer]) -> rusqlite::Result<Outcome> {
+        let mut inserts = Inserts::new(self.connection)?;
+        let put = timers.iter().map(|NewTimer { record, on_key }| {
+            let due = record.progress.due.max(self.now);
+            let old = match &record.key {
+                Some(key) => self.holder(&record.route, key)?,
+                None => None,
+            };
+            let placed = match old {
+                None => Placed::Created { due },
+                Some((old, _)) if *on_key == OnKey::KeepExisting || old == record.id => return Ok(Placed::Exists(old)),
+                // A repeated request must not remove the timer that replaced its own.
+                Some(_) if self.state(record.id)?.is_some() => return Ok(Placed::Exists(record.id)),
+                Some((old, in_progress)) => {
+                    run(self.connection, CANCEL, &[blob(&old)])?;
+                    Placed::Replaced { old, in_progress, due }
+                }
+            };
+            Ok(if inserts.insert(record, due, &[])? { placed } else { Placed::Exists(record.id) })
+        });
+        put.collect::<rusqlite::Result<_>>().map(Outcome::Put)
+    }
+
+    /// Returns the timer that has the key of a route, and whether it is claimed.
+    fn holder(&self, route: &str, key: &str) -> rusqlite::Result<Option<(DurableId, bool)>> {
+        let mut statement = self.connection.prepare_cached(HOLDER)?;
+        let mut rows = statement.query((route, key, millis(self.now)))?;
+        let Some(row) = rows.next()? else { return Ok(None) };
+        let found = read_id(row.get_ref(0)?);
+        let (is_claimed, is_over) = (row.get::<_, Option<i64>>(1)? == Some(self.node), row.get::<_, bool>(2)?);
+        let bytes: Vec<u8> = row.get(0)?;
+        drop(rows);
+        match found {
+            Ok(id) if !is_over => Ok(Some((id, is_claimed))),
+            // Its key was kept until now; or it was written by hand, and is none that could be delivered.
+            _ => run(self.connection, CANCEL, &[&bytes]).map(|_| None),
+        }
+    }
+
+    fn state(&self, id: DurableId) -> rusqlite::Result<Option<Standing>> {
+        let mut statement = self.connection.prepare_cached(STATE)?;
+        statement
+            .query_row([blob(&id)], |row| {
+                let budget: Option<u32> = row.get(2)?;
+                let used: u32 = row.get(1)?;
+                Ok(Standing {
+                    is_claimed: row.get::<_, Option<i64>>(0)? == Some(self.node),
+                    is_suspect: budget.is_some_and(|budget| used >= budget),
+                })
+            })
+            .optional()
+    }
+
+    fn end(&self, delivery: Delivery, next: &Next) -> rusqlite::Result<Outcome> {
+        let Delivery { id, repetition, attempt } = delivery;
+        let (blob, repetition) = (blob(&id), repetition.cast_signed());
+        let with = |sql: &str, more: &[&dyn ToSql]| {
+            let claim: [&dyn ToSql; 4] = [blob, &self.node, &repetition, &attempt];
+            let mut params = [&None::<i64> as &dyn ToSql; 8];
+            params[..4].copy_from_slice(&claim);
+            params[4..4 + more.len()].copy_from_slice(more);
+            run(self.connection, sql, &params[..4 + more.len()])
+        };
+        let again = |again: &Again| {
+            let due = again.due.max(self.now);
+            let (nominal, repetition) = (millis(again.nominal), again.repetition.cast_signed());
+            let is_there = with(AGAIN, &[&millis(due), &is_moved(id, due), &nominal, &repetition])?;
+            Ok(is_there.then_some(Outcome::Ended { due: Some(due) }))
+        };
+        let delete = || Ok(with(DELETE, &[])?.then_some(Outcome::Ended { due: None }));
+        let outcome: rusqlite::Result<Option<Outcome>> = match next {
+            Next::Delete => delete(),
+            Next::Again(next) => again(next),
+            Next::Dead { reason, then } => {
+                with(LETTER, &[reason, &millis(self.now)])?;
+                then.as_ref().map_or_else(delete, again)
+            }
+            Next::Park { reason } => Ok(with(PARK, &[reason])?.then_some(Outcome::Ended { due: None })),
+            Next::GiveBack | Next::Release => {
+                let returned = i64::from(*next == Next::GiveBack);
+                if with(GIVE_BACK, &[&returned])? { self.ended_as_it_was(id).map(Some) } else { Ok(None) }
+            }
+        };
+        Ok(outcome?.unwrap_or(Outcome::NotFound))
+    }
+
+    fn ended_as_it_was(&self, id: DurableId) -> rusqlite::Result<Outcome> {
+        let due =
+            self.connection.prepare_cached(DUE_OF)?.query_row([blob(&id)], |row| Ok(read_time(row.get_ref(0)?)))?;
+        Ok(Outcome::Ended { due: due.ok() })
+    }
+
+    fn move_to(&self, id: DurableId, wish: DueTime) -> rusqlite::Result<Outcome> {
+        let Some(state) = self.state(id)? else { return Ok(Outcome::NotFound) };
+        if state.is_claimed {
+            return Ok(Outcome::InProgress);
+        }
+        let due = wish.max(self.now);
+        run(self.connection, MOVE, &[blob(&id), &millis(due), &is_moved(id, due), &millis(wish)])?;
+        Ok(Outcome::Moved(Hint { id, due, nominal: wish, route: 0, is_suspect: state.is_suspect }))
+    }
+
+    fn requeue(&self, id: DurableId) -> rusqlite::Result<Outcome> {
+        let mut statement = self.connection.prepare_cached(LETTER_KEY)?;
+        let mut rows = statement.query([blob(&id)])?;
+        let Some(row) = rows.next()? else { return Ok(Outcome::NotFound) };
+        let (route, key): (String, Option<String>) = (row.get(0)?, row.get(1)?);
+        let nominal = read_time(row.get_ref(2)?);
+        drop(rows);
+        if self.state(id)?.is_some() {
+            return Ok(Outcome::StillPending);
+        }
+        if let Some(key) = key
+            && let Some((other, _)) = self.holder(&route, &key)?
+        {
+            return Ok(Outcome::KeyInUse(other));
+        }
+        let due = self.now;
+        run(self.connection, REQUEUE, &[blob(&id), &millis(due), &is_moved(id, due)])?;
+        run(self.connection, DISCARD, &[blob(&id)])?;
+        Ok(Outcome::Moved(Hint { id, due, nominal: nominal.unwrap_or(due), route: 0, is_suspect: false }))
+    }
+}
+
+struct Standing {
+    is_claimed: bool,
+    is_suspect: bool,
+}
+
+#[cfg(test)]
+pub(super) const PER_TIMER: [&str; 12] =
+    [LETTER, REQUEUE, DELETE, AGAIN, PARK, GIVE_BACK, DUE_OF, STATE, CANCEL, MOVE, LETTER_KEY, DISCARD];

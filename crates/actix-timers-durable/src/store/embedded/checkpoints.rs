@@ -1,0 +1,154 @@
+//! Checkpoints on a thread of their own: the log's pages are written to the database beside the transactions.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rusqlite::Connection;
+use rusqlite::wal::CheckpointMode;
+
+use super::faults::{Meaning, meaning};
+use crate::trace;
+
+/// Pages of the log after which a checkpoint begins.
+const PAGES: i32 = 4000;
+/// Pages of the log after which a checkpoint holds the writer up, so that the log begins anew: while transactions follow
+/// each other, no other one ever reaches its end.
+const MAX_PAGES: i32 = 16_000;
+/// Free pages of the file that are kept for new rows, at least; and the part of the file, one in ...
+const SPARE_PAGES: i64 = 4096;
+const SPARE_PART: i64 = 4;
+/// Pages that are given back to the file system at a time.
+const RETURNED: i64 = 512;
+/// Time until a log that a reader holds is looked at again; and until it is reported, again and again.
+const AGAIN: Duration = Duration::from_secs(1);
+const REPORT: Duration = Duration::from_secs(60);
+
+#[derive(Debug)]
+pub(super) struct Checkpoints {
+    thread: Option<JoinHandle<()>>,
+    wake: SyncSender<()>,
+    is_over: Arc<AtomicBool>,
+    findings: Arc<Mutex<Findings>>,
+}
+
+#[derive(Debug, Default)]
+struct Findings {
+    /// The reason why a checkpoint has failed.
+    failure: Option<String>,
+    held: Option<Held>,
+}
+
+/// A reader needs the database as it was before later transactions in the log.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    since: Instant,
+    reported: Instant,
+    /// The pages of the log that precede its transaction.
+    pages: i32,
+}
+
+impl Checkpoints {
+    /// Starts the thread with its connection, for the log of the one that writes.
+    pub(super) fn start(writer: &mut Connection, connection: Connection) -> rusqlite::Result<Self> {
+        // One that waits is enough.
+        let (wake, wakes) = sync_channel(1);
+        let findings = Arc::<Mutex<Findings>>::default();
+        let hook = {
+            let wake = wake.clone();
+            move |_: &mut _, pages: i32| {
+                if pages >= PAGES {
+                    let _ = wake.try_send(());
+                }
+                Ok(())
+            }
+        };
+        writer.wal_hook(Some(hook))?;
+        let is_over = Arc::<AtomicBool>::default();
+        let (found, ends) = (Arc::clone(&findings), Arc::clone(&is_over));
+        let thread = std::thread::Builder::new()
+            .name("timers-checkpoint".to_owned())
+            .spawn(move || run(&connection, &wakes, &ends, &found))
+            .map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;
+        Ok(Self { thread: Some(thread), wake, is_over, findings })
+    }
+
+    /// Begins a checkpoint: after it the log begins anew, and needs no more room.
+    pub(super) fn begin(&self) {
+        let _ = self.wake.try_send(());
+    }
+
+    /// Returns the reason why a checkpoint has failed, once.
+    pub(super) fn failure(&self) -> Option<String> {
+        lock(&self.findings).failure.take()
+    }
+
+    /// Returns the time for which a reader has held the log.
+    pub(super) fn held(&self) -> Duration {
+        lock(&self.findings).held.map_or(Duration::ZERO, |held| held.since.elapsed())
+    }
+}
+
+impl Drop for Checkpoints {
+    fn drop(&mut self) {
+        // The writer's hook has a sender, too.
+        self.is_over.store(true, Ordering::Release);
+        self.begin();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn lock(findings: &Mutex<Findings>) -> MutexGuard<'_, Findings> {
+    findings.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn run(connection: &Connection, wakes: &Receiver<()>, is_over: &AtomicBool, findings: &Mutex<Findings>) {
+    loop {
+        let is_held = lock(findings).held.is_some();
+        let woken = if is_held { wakes.recv_timeout(AGAIN) } else { wakes.recv().map_err(Into::into) };
+        if woken == Err(RecvTimeoutError::Disconnected) || is_over.load(Ordering::Acquire) {
+            return;
+        }
+        // Another failure, such as a full disk, is repeated after the next transaction.
+        if let Err(error) = checkpoint(connection, findings)
+            && matches!(meaning(&error), Meaning::Io | Meaning::Damaged)
+        {
+            lock(findings).failure = Some(format!("a checkpoint failed: {error}"));
+            return;
+        }
+    }
+}
+
+fn checkpoint(connection: &Connection, findings: &Mutex<Findings>) -> rusqlite::Result<()> {
+    let (pages, written) = connection.wal_checkpoint_v2(None::<&str>, CheckpointMode::PASSIVE)?;
+    note_reader(&mut lock(findings).held, (written < pages).then_some(written));
+    // Behind a reader it would hold the writer up in vain.
+    if pages > MAX_PAGES && written == pages {
+        connection.wal_checkpoint_v2(None::<&str>, CheckpointMode::RESTART)?;
+    }
+    let number = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+    if number("freelist_count")? > SPARE_PAGES.max(number("page_count")? / SPARE_PART) {
+        // A row for each page.
+        let mut vacuum = connection.prepare(&format!("PRAGMA incremental_vacuum({RETURNED})"))?;
+        let mut pages = vacuum.query(())?;
+        while pages.next()?.is_some() {}
+    }
+    Ok(())
+}
+
+/// Notes whether a reader holds the log, with the pages that were written before its transaction: another one's differ.
+fn note_reader(held: &mut Option<Held>, pages: Option<i32>) {
+    let now = Instant::now();
+    let before = held.take();
+    let Some(pages) = pages else { return };
+    let mut reader = before.filter(|held| held.pages == pages).unwrap_or(Held { since: now, reported: now, pages });
+    if now >= reader.reported + REPORT {
+        reader.reported = now;
+        trace::log_is_held(now - reader.since);
+    }
+    *held = Some(reader);
+}

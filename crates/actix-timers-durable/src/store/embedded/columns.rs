@@ -1,0 +1,233 @@
+//! A record as columns, and back.
+
+use std::sync::Arc;
+
+use rusqlite::types::ValueRef;
+use rusqlite::{CachedStatement, Connection, Row, ToSql};
+use uuid::Uuid;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::super::{
+    Progress, Record, headers_from_json, headers_to_json, repeat_from_json, repeat_to_json, retry_from_json,
+    retry_to_json,
+};
+use crate::store::names::Names;
+use crate::{DueTime, DurableId, RetryPolicy};
+
+/// The columns of a record, in both tables.
+macro_rules! record_columns {
+    () => {
+        "id, due, nominal, repetition, attempt, used, max_attempts, crc, route, message_type, message_version, key, codec, \
+         headers, retry, repeat, payload"
+    };
+}
+pub(super) use record_columns;
+
+/// The number of the columns of a record: others that are selected follow.
+pub(super) const RECORD_COLUMNS: usize = 17;
+
+const INSERT: &str = "INSERT INTO timers (id, due, moved, nominal, repetition, attempt, used, max_attempts, crc, route, \
+    message_type, message_version, key, codec, headers, retry, repeat, payload) \
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18) ON CONFLICT (id) DO NOTHING";
+const INSERT_LETTER: &str = "INSERT INTO dead_letters (id, due, nominal, repetition, attempt, used, max_attempts, crc, \
+    route, message_type, message_version, key, codec, headers, retry, repeat, payload, reason, dead_at) \
+    VALUES (?1, ?2, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20) ON CONFLICT (id) DO NOTHING";
+
+/// A row that differs from what was written.
+#[derive(Debug)]
+pub(super) struct Damaged;
+
+/// Returns the column of an id.
+pub(super) fn blob(id: &DurableId) -> &[u8; 16] {
+    id.as_uuid().as_bytes()
+}
+
+/// Returns the column of a time, which has 46 bits.
+pub(super) const fn millis(time: DueTime) -> i64 {
+    time.as_millis().cast_signed()
+}
+
+/// Returns whether the index of moved timers has it.
+pub(super) fn is_moved(id: DurableId, due: DueTime) -> bool {
+    id.first_due() != due
+}
+
+pub(super) fn read_id(column: ValueRef<'_>) -> Result<DurableId, Damaged> {
+    let uuid = Uuid::from_slice(column.as_blob().map_err(|_| Damaged)?).map_err(|_| Damaged)?;
+    DurableId::from_uuid(uuid).map_err(|_| Damaged)
+}
+
+pub(super) fn read_time(column: ValueRef<'_>) -> Result<DueTime, Damaged> {
+    DueTime::from_millis(read_number(column)?).map_err(|_| Damaged)
+}
+
+pub(super) fn read_number<N: TryFrom<i64>>(column: ValueRef<'_>) -> Result<N, Damaged> {
+    column.as_i64().ok().and_then(|number| N::try_from(number).ok()).ok_or(Damaged)
+}
+
+pub(super) fn read_text(column: ValueRef<'_>) -> Result<&str, Damaged> {
+    column.as_str().map_err(|_| Damaged)
+}
+
+fn read_optional(column: ValueRef<'_>) -> Result<Option<&str>, Damaged> {
+    column.as_str_or_null().map_err(|_| Damaged)
+}
+
+/// The columns that the caller gives, and the checksum covers.
+struct Given<'a> {
+    id: &'a [u8],
+    version: i64,
+    budget: Option<i64>,
+    /// Route, type, key, codec, headers, retry policy, repetition.
+    texts: [Option<&'a str>; 7],
+    payload: &'a [u8],
+}
+
+impl Given<'_> {
+    fn crc(&self) -> i64 {
+        let number = |number: Option<i64>| number.unwrap_or(i64::MIN).to_le_bytes();
+        let mut sum = xxh3_64_with_seed(self.id, 0);
+        sum = xxh3_64_with_seed(&[number(Some(self.version)), number(self.budget)].concat(), sum);
+        for text in self.texts {
+            // An absent text is another one than the empty text.
+            sum = text.map_or(sum.rotate_left(1), |text| xxh3_64_with_seed(text.as_bytes(), sum));
+        }
+        xxh3_64_with_seed(self.payload, sum).cast_signed()
+    }
+}
+
+/// Inserts new rows.
+pub(super) struct Inserts<'c>(CachedStatement<'c>);
+
+impl<'c> Inserts<'c> {
+    pub(super) fn new(connection: &'c Connection) -> rusqlite::Result<Self> {
+        Ok(Self(connection.prepare_cached(INSERT)?))
+    }
+
+    pub(super) fn of_letters(connection: &'c Connection) -> rusqlite::Result<Self> {
+        Ok(Self(connection.prepare_cached(INSERT_LETTER)?))
+    }
+
+    /// Inserts a row that is due then; false if it is there. `more` are the other columns of a letter.
+    pub(super) fn insert(&mut self, record: &Record, due: DueTime, more: &[&dyn ToSql]) -> rusqlite::Result<bool> {
+        let headers = headers_to_json(&record.headers);
+        let retry = record.retry.as_ref().map(retry_to_json);
+        let repeat = record.repeat.as_ref().map(repeat_to_json);
+        let given = Given {
+            id: blob(&record.id),
+            version: i64::from(record.message_version),
+            budget: record.budget().map(i64::from),
+            texts: [
+                Some(&record.route),
+                Some(&record.message_type),
+                record.key.as_deref(),
+                record.payload_codec.as_deref(),
+                headers.as_deref(),
+                retry.as_deref(),
+                repeat.as_deref(),
+            ],
+            payload: &record.payload,
+        };
+        let Progress { nominal, repetition, attempt, used, .. } = record.progress;
+        let [route, message_type, key, codec, headers, retry, repeat] = given.texts;
+        let columns: [&dyn ToSql; 18] = [
+            &given.id,
+            &millis(due),
+            &is_moved(record.id, due),
+            &millis(nominal),
+            &repetition.cast_signed(),
+            &attempt,
+            &used,
+            &given.budget,
+            &given.crc(),
+            &route,
+            &message_type,
+            &given.version,
+            &key,
+            &codec,
+            &headers,
+            &retry,
+            &repeat,
+            &given.payload,
+        ];
+        let mut all = [&columns[0]; 20].map(|column| *column);
+        all[..18].copy_from_slice(&columns);
+        all[18..18 + more.len()].copy_from_slice(more);
+        Ok(self.0.execute(&all[..18 + more.len()])? > 0)
+    }
+}
+
+/// Reads the columns of a record.
+///
+/// # Errors
+/// They are not as written.
+pub(super) fn read(row: &Row<'_>, names: &mut Names) -> rusqlite::Result<Result<Record, Damaged>> {
+    let mut columns = [ValueRef::Null; RECORD_COLUMNS];
+    for (index, column) in columns.iter_mut().enumerate() {
+        *column = row.get_ref(index)?;
+    }
+    Ok(record(columns, names))
+}
+
+fn record(columns: [ValueRef<'_>; RECORD_COLUMNS], names: &mut Names) -> Result<Record, Damaged> {
+    let [
+        id,
+        due,
+        nominal,
+        repetition,
+        attempt,
+        used,
+        budget,
+        crc,
+        route,
+        kind,
+        version,
+        key,
+        codec,
+        headers,
+        retry,
+        repeat,
+        payload,
+    ] = columns;
+    let id_bytes = id.as_blob().map_err(|_| Damaged)?;
+    let (key, codec, headers) = (read_optional(key)?, read_optional(codec)?, read_optional(headers)?);
+    let (retry, repeat) = (read_optional(retry)?, read_optional(repeat)?);
+    let (route, kind) = (read_text(route)?, read_text(kind)?);
+    let given = Given {
+        id: id_bytes,
+        version: version.as_i64().map_err(|_| Damaged)?,
+        budget: budget.as_i64_or_null().map_err(|_| Damaged)?,
+        texts: [Some(route), Some(kind), key, codec, headers, retry, repeat],
+        payload: payload.as_blob().map_err(|_| Damaged)?,
+    };
+    if crc.as_i64_or_null().map_err(|_| Damaged)?.is_some_and(|crc| crc != given.crc()) {
+        return Err(Damaged);
+    }
+    let max_attempts = given.budget.map(u32::try_from).transpose().map_err(|_| Damaged)?;
+    let attempts = max_attempts.unwrap_or(RetryPolicy::default().attempts);
+    Ok(Record {
+        id: read_id(id)?,
+        progress: Progress {
+            due: read_time(due)?,
+            nominal: read_time(nominal)?,
+            repetition: read_number(repetition)?,
+            attempt: read_number(attempt)?,
+            used: read_number(used)?,
+        },
+        route: names.get(route),
+        message_type: names.get(kind),
+        message_version: read_number(version)?,
+        key: key.map(Arc::from),
+        repeat: repeat.map(|json| repeat_from_json(json).ok_or(Damaged)).transpose()?,
+        max_attempts,
+        retry: retry.map(|json| retry_from_json(json, attempts).ok_or(Damaged)).transpose()?,
+        headers: headers_from_json(headers).ok_or(Damaged)?,
+        payload_codec: codec.map(|codec| names.get(codec)),
+        payload: given.payload.into(),
+    })
+}
+
+/// Executes a statement on the row of an id, and returns whether there was one.
+pub(super) fn run(connection: &Connection, sql: &str, params: &[&dyn ToSql]) -> rusqlite::Result<bool> {
+    Ok(connection.prepare_cached(sql)?.execute(params)? > 0)
+}

@@ -1,0 +1,335 @@
+//! Looks and queries.
+//!
+//! The rows in the order of (due, id) are two branches: those that were not moved, by the primary key, and the index of the
+//! others. Each branch is read up to the limit, and both are merged.
+
+use std::cmp::Ordering;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rusqlite::{Connection, Row, ToSql};
+
+use super::super::{Counts, Found, Hint, Look, Page, Part, Position, Query, Reads, State};
+use super::claims::is_served;
+use super::columns::{
+    Damaged, RECORD_COLUMNS, blob, millis, read, read_id, read_number, read_text, read_time, record_columns,
+};
+use super::faults::{Meaning, meaning};
+use crate::store::names::Names;
+use crate::store::{MAX_KEY_LEN, StoreError};
+use crate::{DueTime, DurableId};
+
+/// Rows that a page examines at most.
+const EXAMINED: usize = 10_000;
+
+/// A statement on each of the branches: after the position (?1, ?2), in the first by the id only, up to the time ?3, in the
+/// first to an id.
+macro_rules! branches {
+    ($columns:literal, $more:literal) => {
+        [
+            concat!(
+                "SELECT id, due, route, ",
+                $columns,
+                " FROM timers \
+                 WHERE NOT moved AND id > ?2 AND id < ?3 AND ended IS NULL ",
+                $more,
+                " ORDER BY id"
+            ),
+            concat!(
+                "SELECT id, due, route, ",
+                $columns,
+                " FROM timers INDEXED BY moved \
+                 WHERE moved AND (due, id) > (?1, ?2) AND due <= ?3 AND ended IS NULL ",
+                $more,
+                " ORDER BY due, id"
+            ),
+        ]
+    };
+}
+pub(super) const LOOK: [&str; 2] = branches!(
+    "message_type, message_version, nominal, used, max_attempts",
+    "AND parked IS NULL AND (node IS NULL OR node <> ?4)"
+);
+pub(super) const PENDING: [&str; 2] = branches!("key", "AND parked IS NULL");
+pub(super) const PARKED: &str = "SELECT id, due, route, key FROM timers INDEXED BY parked \
+    WHERE parked IS NOT NULL AND (due, id) > (?1, ?2) AND due <= ?3 ORDER BY due, id";
+pub(super) const DEAD: &str = "SELECT id, due, route, key FROM dead_letters INDEXED BY letters_by_due \
+    WHERE (due, id) > (?1, ?2) AND due <= ?3 ORDER BY due, id";
+
+pub(super) const GET: &str = concat!(
+    "SELECT ",
+    record_columns!(),
+    ", parked, node IS (SELECT number FROM node) FROM timers WHERE id = ?1 AND ended IS NULL"
+);
+pub(super) const GET_DEAD: &str =
+    concat!("SELECT ", record_columns!(), ", reason, dead_at FROM dead_letters WHERE id = ?1");
+pub(super) const FIND_KEY: &str = "SELECT id FROM timers WHERE route = ?1 AND key = ?2 AND ended IS NULL";
+
+/// The lower bound of a range: rows after a position, or due from a time.
+#[derive(Clone, Copy)]
+enum From {
+    After(Position),
+    Due(DueTime),
+}
+
+impl From {
+    /// Returns the bound of an index of (due, id).
+    fn bound(&self) -> (i64, &[u8]) {
+        match self {
+            // Before all ids.
+            Self::Due(due) => (millis(*due), &[]),
+            Self::After(Position { due, id }) => (millis(*due), blob(id)),
+        }
+    }
+
+    /// Returns the bound of the ids of timers that were not moved.
+    fn id(self) -> Vec<u8> {
+        match self {
+            Self::Due(due) => prefix(due.as_millis()),
+            Self::After(Position { due, id }) => match id.first_due().cmp(&due) {
+                Ordering::Less => prefix(due.as_millis()),
+                Ordering::Equal => blob(&id).to_vec(),
+                Ordering::Greater => prefix(due.as_millis() + 1),
+            },
+        }
+    }
+}
+
+/// Returns the beginning of all ids of a time, which is before them.
+fn prefix(millis: u64) -> Vec<u8> {
+    millis.to_be_bytes()[2..].to_vec()
+}
+
+fn position(row: &Row<'_>) -> rusqlite::Result<Result<Position, Damaged>> {
+    let (id, due) = (row.get_ref(0)?, row.get_ref(1)?);
+    Ok(read_id(id).and_then(|id| Ok(Position { due: read_time(due)?, id })))
+}
+
+/// Looks for timers that will be due.
+pub(super) fn look(connection: &Connection, look: &Look, node: i64) -> rusqlite::Result<Vec<Hint>> {
+    let from = look.after.map_or(From::Due(DueTime::MIN), From::After);
+    let (due, id) = from.bound();
+    let (first_id, last_id) = (from.id(), prefix(look.until.as_millis() + 1));
+    let until = millis(look.until);
+    let params: [[&dyn ToSql; 4]; 2] = [[&due, &first_id, &last_id, &node], [&due, &id, &until, &node]];
+    let mut hints = Vec::new();
+    for (sql, params) in LOOK.iter().zip(params) {
+        let mut statement = connection.prepare_cached(sql)?;
+        let mut rows = statement.query(&params[..])?;
+        let end = hints.len() + look.limit;
+        while hints.len() < end
+            && let Some(row) = rows.next()?
+        {
+            let Some(served) = is_served(&look.filter, row.get_ref(2)?, row.get_ref(3)?, row.get_ref(4)?) else {
+                continue;
+            };
+            let (nominal, used) = (read_time(row.get_ref(5)?), read_number::<u32>(row.get_ref(6)?));
+            let budget = row.get::<_, Option<u32>>(7)?.unwrap_or(served.max_attempts);
+            // A damaged row is found by lists and checks.
+            if let (Ok(Position { due, id }), Ok(nominal), Ok(used)) = (position(row)?, nominal, used) {
+                hints.push(Hint { id, due, nominal, route: served.index, is_suspect: used >= budget });
+            }
+        }
+    }
+    hints.sort_unstable_by_key(|hint| Position { due: hint.due, id: hint.id });
+    hints.truncate(look.limit);
+    Ok(hints)
+}
+
+/// The queries on a connection.
+#[derive(Debug)]
+pub(super) struct Queries {
+    /// The directory, for errors.
+    pub(super) path: PathBuf,
+    pub(super) names: Names,
+}
+
+impl Queries {
+    pub(super) fn error(&self, error: &rusqlite::Error) -> StoreError {
+        let hint = if meaning(error) == Meaning::Busy { ": another program uses it" } else { "" };
+        StoreError::Unreadable { path: self.path.clone(), reason: format!("{error}{hint}") }
+    }
+
+    pub(super) fn get(&mut self, connection: &Connection, id: DurableId) -> Result<Option<Found>, StoreError> {
+        match self.find(connection, id, Part::Pending) {
+            Ok(None) => {}
+            found => return self.check(id, found),
+        }
+        let found = self.find(connection, id, Part::Dead);
+        self.check(id, found)
+    }
+
+    fn check(
+        &self,
+        id: DurableId,
+        found: rusqlite::Result<Option<Result<Found, Damaged>>>,
+    ) -> Result<Option<Found>, StoreError> {
+        let reason = || format!("the row of the timer {id} differs from what was stored");
+        let damaged = |Damaged| StoreError::Unreadable { path: self.path.clone(), reason: reason() };
+        found.map_err(|error| self.error(&error))?.transpose().map_err(damaged)
+    }
+
+    /// Returns a timer, or a letter if the part is that of the dead.
+    fn find(
+        &mut self,
+        connection: &Connection,
+        id: DurableId,
+        part: Part,
+    ) -> rusqlite::Result<Option<Result<Found, Damaged>>> {
+        let mut statement = connection.prepare_cached(if part == Part::Dead { GET_DEAD } else { GET })?;
+        let mut rows = statement.query([blob(&id)])?;
+        let Some(row) = rows.next()? else { return Ok(None) };
+        let (reason, second) = (row.get_ref(RECORD_COLUMNS)?, row.get_ref(RECORD_COLUMNS + 1)?);
+        let state = || match part {
+            Part::Dead => Ok(State::Dead { reason: read_text(reason)?.into(), since: read_time(second)? }),
+            _ if reason != rusqlite::types::ValueRef::Null => Ok(State::Parked { reason: read_text(reason)?.into() }),
+            _ if read_number::<u8>(second)? == 1 => Ok(State::Claimed),
+            _ => Ok(State::Pending),
+        };
+        let record = read(row, &mut self.names)?;
+        Ok(Some(record.and_then(|record| Ok(Found { record: Arc::new(record), state: state()? }))))
+    }
+
+    pub(super) fn find_key(
+        &self,
+        connection: &Connection,
+        route: &str,
+        key: &str,
+    ) -> Result<Option<DurableId>, StoreError> {
+        // No stored key is longer.
+        if key.len() > MAX_KEY_LEN {
+            return Ok(None);
+        }
+        let find = || {
+            let mut statement = connection.prepare_cached(FIND_KEY)?;
+            let mut rows = statement.query((route, key))?;
+            rows.next()?.map_or(Ok(None), |row| Ok(read_id(row.get_ref(0)?).ok()))
+        };
+        find().map_err(|error| self.error(&error))
+    }
+
+    pub(super) fn list(&mut self, connection: &Connection, query: &Query) -> Result<Page, StoreError> {
+        self.page(connection, query).map_err(|error| self.error(&error))
+    }
+
+    fn page(&mut self, connection: &Connection, query: &Query) -> rusqlite::Result<Page> {
+        // Of one state of the database.
+        let _transaction = connection.unchecked_transaction()?;
+        let from = match query.after {
+            Some(after) if after.due >= query.from => From::After(after),
+            _ => From::Due(query.from),
+        };
+        let branches: &[&str] = match query.part {
+            Part::Pending => &PENDING,
+            Part::Parked => &[PARKED],
+            Part::Dead => &[DEAD],
+        };
+        let (mut page, mut positions, mut end) = (Page::default(), Vec::new(), None::<Position>);
+        for sql in branches {
+            let stopped = self.scan(connection, sql, query, from, &mut positions, &mut page.damaged)?;
+            end = stopped.into_iter().chain(end).min();
+        }
+        positions.sort_unstable();
+        positions.retain(|position| end.is_none_or(|end| *position <= end));
+        if positions.len() > query.limit {
+            positions.truncate(query.limit);
+            end = positions.last().copied();
+        }
+        for Position { id, .. } in positions {
+            match self.find(connection, id, query.part)? {
+                Some(Ok(found)) => page.found.push(found),
+                Some(Err(Damaged)) => page.damaged += 1,
+                None => {}
+            }
+        }
+        page.next = end;
+        Ok(page)
+    }
+
+    /// Adds the positions of a branch. Returns the last examined one, if more may follow.
+    fn scan(
+        &self,
+        connection: &Connection,
+        sql: &str,
+        query: &Query,
+        from: From,
+        positions: &mut Vec<Position>,
+        damaged: &mut usize,
+    ) -> rusqlite::Result<Option<Position>> {
+        let (first_id, last_id) = (from.id(), prefix(query.until.as_millis() + 1));
+        let ((due, id), until) = (from.bound(), millis(query.until));
+        let mut statement = connection.prepare_cached(sql)?;
+        let params: [&dyn ToSql; 3] = if sql == PENDING[0] { [&due, &first_id, &last_id] } else { [&due, &id, &until] };
+        let mut rows = statement.query(&params[..])?;
+        let (mut found, mut examined) = (0, 0);
+        while let Some(row) = rows.next()? {
+            let Ok(position) = position(row)? else {
+                *damaged += 1;
+                continue;
+            };
+            let (route, key) = (row.get_ref(2)?.as_str().ok(), row.get_ref(3)?.as_str().ok());
+            if query.route.as_ref().is_none_or(|wanted| route == Some(wanted))
+                && query.key.as_ref().is_none_or(|wanted| key == Some(wanted))
+            {
+                positions.push(position);
+                found += 1;
+            }
+            examined += 1;
+            if found >= query.limit.max(1) || examined >= EXAMINED {
+                return Ok(Some(position));
+            }
+        }
+        Ok(None)
+    }
+
+    pub(super) fn counts(&self, connection: &Connection, limit: Option<u64>) -> Result<Counts, StoreError> {
+        count_all(connection, limit).map_err(|error| self.error(&error))
+    }
+}
+
+fn count_all(connection: &Connection, limit: Option<u64>) -> rusqlite::Result<Counts> {
+    let _transaction = connection.unchecked_transaction()?;
+    let limit = limit.and_then(|limit| i64::try_from(limit).ok());
+    // Without a limit SQLite counts the entries of whole pages.
+    let count = |rows: &str, limit: Option<i64>| -> rusqlite::Result<i64> {
+        let sql = match limit {
+            None => format!("SELECT count(*) FROM {rows}"),
+            Some(limit) => format!("SELECT count(*) FROM (SELECT 1 FROM {rows} LIMIT {limit})"),
+        };
+        connection.prepare_cached(&sql)?.query_row((), |row| row.get(0))
+    };
+    let parked = count("timers INDEXED BY parked WHERE parked IS NOT NULL", None)?;
+    let ended = count("timers INDEXED BY ended WHERE ended IS NOT NULL", None)?;
+    let others = parked + ended;
+    let pending = count("timers", limit.map(|limit| limit.saturating_add(others)))? - others;
+    let dead = count("dead_letters", limit)?;
+    let counts = [pending, parked, dead].map(|number| number.min(limit.unwrap_or(i64::MAX)));
+    let is_limited = limit.is_some_and(|limit| counts.contains(&limit));
+    let [pending, parked, dead] = counts.map(|number| u64::try_from(number).unwrap_or(0));
+    Ok(Counts { pending, parked, dead, is_limited })
+}
+
+/// Queries on a connection of their own.
+#[derive(Debug)]
+pub(super) struct Reader {
+    pub(super) connection: Connection,
+    pub(super) queries: Queries,
+}
+
+impl Reads for Reader {
+    fn get(&mut self, id: DurableId) -> Result<Option<Found>, StoreError> {
+        self.queries.get(&self.connection, id)
+    }
+
+    fn find_key(&mut self, route: &str, key: &str) -> Result<Option<DurableId>, StoreError> {
+        self.queries.find_key(&self.connection, route, key)
+    }
+
+    fn list(&mut self, query: &Query) -> Result<Page, StoreError> {
+        self.queries.list(&self.connection, query)
+    }
+
+    fn counts(&mut self, limit: Option<u64>) -> Result<Counts, StoreError> {
+        self.queries.counts(&self.connection, limit)
+    }
+}

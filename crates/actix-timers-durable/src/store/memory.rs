@@ -1,0 +1,238 @@
+//! The store in memory: the embedded one without files, with injected faults.
+
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::{
+    Beat, Counts, Delivery, EmbeddedStore, Found, Hint, Look, NodeInfo, Op, Outcome, Page, Query, Reads, Store,
+    StoreGauges,
+};
+use crate::due_time::DueTime;
+use crate::id::DurableId;
+use crate::store::StoreError;
+
+/// A store of durable timers in memory that lasts as long as its [`MemoryDisk`]: for tests, and for durable timers
+/// without files.
+///
+/// ```
+/// use std::time::Duration;
+/// use actix_timers_durable::{DurableMessage, DurableTimers, MemoryStore};
+/// # #[derive(serde::Serialize, serde::Deserialize)]
+/// # struct Remind(u32);
+/// # impl DurableMessage for Remind { const NAME: &'static str = "remind"; }
+///
+/// # actix::System::new().block_on(async {
+/// let store = MemoryStore::new();
+/// let disk = store.disk().clone();
+/// let timers = DurableTimers::builder(store).open_route::<Remind>("reminders").start()?;
+/// // The next commit fails, as if the disk were full.
+/// disk.reject_commits(1);
+/// assert!(timers.schedule_after("reminders", Duration::from_secs(60), Remind(7)).await.is_err());
+/// assert!(timers.schedule_after("reminders", Duration::from_secs(60), Remind(7)).await.is_ok());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
+#[derive(Debug)]
+pub struct MemoryStore {
+    disk: MemoryDisk,
+    /// The life of the disk in which it was opened.
+    life: u64,
+}
+
+/// The data that outlive a [`MemoryStore`], as a disk outlives a process. Clones are the same disk.
+///
+/// Open stores on it, let it fail, cut the power, and open another store to inspect the remaining data.
+#[derive(Clone, Default)]
+pub struct MemoryDisk(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    /// A gate was dropped, or the power cut.
+    let_go: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// Created with the first use.
+    rows: Option<EmbeddedStore>,
+    life: u64,
+    commits: u64,
+    to_reject: u64,
+    sync_fails: Option<FsyncOutcome>,
+    holds: usize,
+    waiting: usize,
+}
+
+/// The effect of a failed fsync on its commit, which is unpredictable in reality.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FsyncOutcome {
+    /// The commit reached the disk.
+    All,
+    /// The commit did not reach the disk.
+    Nothing,
+}
+
+/// A gate that holds commits on its disk until it is dropped.
+#[derive(Debug)]
+#[must_use = "commits go on when this is dropped"]
+pub struct CommitGate(MemoryDisk);
+
+impl MemoryDisk {
+    /// Creates an empty disk.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Opens a store on the existing data.
+    pub fn open(&self) -> MemoryStore {
+        MemoryStore { disk: self.clone(), life: self.state().life }
+    }
+
+    /// Rejects the next `commits`, as if the disk were full: nothing of them is kept, and the store continues.
+    pub fn reject_commits(&self, commits: u64) {
+        self.state().to_reject = commits;
+    }
+
+    /// Lets the fsync of the next commit fail: nobody knows whether it was kept.
+    pub fn fail_next_fsync(&self, kept: FsyncOutcome) {
+        self.state().sync_fails = Some(kept);
+    }
+
+    /// Cuts the power: nothing more from open stores reaches the disk. Committed data stay for the next store.
+    pub fn power_off(&self) {
+        self.state().life += 1;
+        self.0.let_go.notify_all();
+    }
+
+    /// Holds commits until the gate is dropped, as if the disk were slow. Only for stores on other threads: one on this
+    /// thread would wait for itself.
+    pub fn hold_commits(&self) -> CommitGate {
+        self.state().holds += 1;
+        CommitGate(self.clone())
+    }
+
+    /// Returns the number of commits being held.
+    pub fn held(&self) -> usize {
+        self.state().waiting
+    }
+
+    /// Returns the number of commits kept since the disk was created.
+    pub fn commits(&self) -> u64 {
+        self.state().commits
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for MemoryDisk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryDisk").field("commits", &self.commits()).finish_non_exhaustive()
+    }
+}
+
+impl Drop for CommitGate {
+    fn drop(&mut self) {
+        self.0.state().holds -= 1;
+        self.0.0.let_go.notify_all();
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl MemoryStore {
+    /// Creates a store on a disk of its own.
+    pub fn new() -> Self {
+        MemoryDisk::new().open()
+    }
+
+    /// Returns its disk.
+    pub fn disk(&self) -> &MemoryDisk {
+        &self.disk
+    }
+
+    /// Uses the rows, if the power was not cut since this store was opened.
+    fn with<T>(&self, use_rows: impl FnOnce(&mut EmbeddedStore) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        self.with_state(self.disk.state(), use_rows)
+    }
+
+    fn with_state<T>(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        use_rows: impl FnOnce(&mut EmbeddedStore) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        if state.life != self.life {
+            return Err(StoreError::Unavailable("the power was cut".to_owned()));
+        }
+        match &mut state.rows {
+            Some(rows) => use_rows(rows),
+            none => use_rows(none.insert(EmbeddedStore::in_memory()?)),
+        }
+    }
+}
+
+impl Reads for MemoryStore {
+    fn get(&mut self, id: DurableId) -> Result<Option<Found>, StoreError> {
+        self.with(|rows| rows.get(id))
+    }
+
+    fn find_key(&mut self, route: &str, key: &str) -> Result<Option<DurableId>, StoreError> {
+        self.with(|rows| rows.find_key(route, key))
+    }
+
+    fn list(&mut self, query: &Query) -> Result<Page, StoreError> {
+        self.with(|rows| rows.list(query))
+    }
+
+    fn counts(&mut self, limit: Option<u64>) -> Result<Counts, StoreError> {
+        self.with(|rows| rows.counts(limit))
+    }
+}
+
+impl Store for MemoryStore {
+    fn join(&mut self, node: &NodeInfo, now: DueTime) -> Result<Beat, StoreError> {
+        self.with(|rows| rows.join(node, now))
+    }
+
+    fn beat(&mut self, running: &[Delivery], now: DueTime) -> Result<Beat, StoreError> {
+        self.with(|rows| rows.beat(running, now))
+    }
+
+    fn apply(&mut self, ops: &[Op], now: DueTime) -> Result<Vec<Result<Outcome, StoreError>>, StoreError> {
+        let mut state = self.disk.state();
+        state.waiting += 1;
+        while state.holds > 0 && state.life == self.life {
+            state = self.disk.0.let_go.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.waiting -= 1;
+        if state.to_reject > 0 {
+            state.to_reject -= 1;
+            return Err(StoreError::Rejected(io::Error::from(io::ErrorKind::StorageFull)));
+        }
+        let sync_fails = state.sync_fails.take();
+        state.commits += u64::from(sync_fails != Some(FsyncOutcome::Nothing));
+        self.with_state(state, |rows| {
+            let Some(kept) = sync_fails else { return rows.apply(ops, now) };
+            rows.forget_claims();
+            if kept == FsyncOutcome::All {
+                rows.apply(ops, now)?;
+            }
+            Err(StoreError::Unknown("the sync of the disk was made to fail".to_owned()))
+        })
+    }
+
+    fn look(&mut self, look: &Look, now: DueTime) -> Result<Vec<Hint>, StoreError> {
+        self.with(|rows| rows.look(look, now))
+    }
+
+    fn gauges(&self) -> StoreGauges {
+        self.with(|rows| Ok(rows.gauges())).unwrap_or_default()
+    }
+}

@@ -1,0 +1,236 @@
+//! Changes by hand, with `sqlite3`, and rows and pages that are not as they were stored.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use actix::prelude::*;
+use actix_timers_durable::store::{
+    EmbeddedStore, Look, Op, Outcome, Part, Position, Query, Reads, Record, State, Store,
+};
+use actix_timers_durable::{DueTime, Durable, DurableId, DurableMessage, DurableTimers, HandlerError, StoreError};
+use rusqlite::Connection;
+use support::store::{at, claim, put, record, serving};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+use crate::workshop::{apply, open, puts};
+
+fn by_hand(path: &Path) -> Connection {
+    Connection::open(path.join("timers.db")).unwrap()
+}
+
+fn now() -> DueTime {
+    DueTime::reached_at(std::time::SystemTime::now())
+}
+
+fn look(store: &mut EmbeddedStore, now: DueTime) -> Vec<DurableId> {
+    let after = Some(Position { due: now, id: record(0, 0).id });
+    let look = Look { after, until: DueTime::MAX, filter: serving(&["a"]), limit: 100 };
+    store.look(&look, now).unwrap().into_iter().map(|hint| hint.id).collect()
+}
+
+#[test]
+fn no_change_by_hand_hides_a_timer_from_the_looks() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = open(directory.path()).unwrap();
+    let hand = by_hand(directory.path());
+    let tomorrow = now().saturating_add(Duration::from_secs(86_400));
+    let timer = |number| {
+        let mut timer = record(number, 0);
+        timer.id = DurableId::from_parts(tomorrow, number, number);
+        timer.progress = actix_timers_durable::store::Progress::first(tomorrow);
+        timer
+    };
+    let timers = [timer(1), timer(2), timer(3), timer(4)];
+    timers.iter().for_each(|timer| _ = store.apply(&[put(timer)], now()).unwrap());
+    let before = now();
+    assert!(!store.beat(&[], before).unwrap().looks_begin_anew);
+    let set = |sql: &str, id: DurableId| {
+        assert_eq!(
+            hand.execute(&format!("UPDATE timers SET {sql} WHERE id = ?1"), [id.as_uuid().as_bytes()]).unwrap(),
+            1
+        );
+    };
+    set("due = 1", timers[0].id);
+    set("due = due + 5, moved = 0", timers[1].id);
+    set("parked = 'by hand'", timers[2].id);
+    let found = look(&mut store, before);
+    assert_eq!(found, [timers[0].id, timers[3].id, timers[1].id]);
+    assert!(store.beat(&[], before).unwrap().looks_begin_anew, "the change may have begun long ago");
+    assert!(!store.beat(&[], before).unwrap().looks_begin_anew);
+    set("parked = NULL, due = 7", timers[2].id);
+    assert_eq!(look(&mut store, before).len(), 4);
+    // A row that was written by hand has no checksum, and is delivered.
+    let id = timer(9).id;
+    let insert =
+        "INSERT INTO timers (id, due, nominal, route, message_type, payload) VALUES (?1, 5, 5, 'a', 'Order', x'7b7d')";
+    hand.execute(insert, [id.as_uuid().as_bytes()]).unwrap();
+    assert!(look(&mut store, before).contains(&id));
+    let later = now().saturating_add(Duration::from_secs(1));
+    set("payload = x'00'", timers[0].id);
+    let ids = [id, timers[0].id];
+    let Outcome::Claimed { records, .. } = store.apply(&[claim(&ids)], later).unwrap().pop().unwrap().unwrap() else {
+        panic!("not a claim")
+    };
+    assert_eq!(records.len(), 2, "what is changed by hand is meant");
+}
+
+#[test]
+fn a_reader_that_holds_the_log_is_seen_and_holds_up_no_transaction() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = open(directory.path()).unwrap();
+    let put_some = |store: &mut EmbeddedStore, first: u64| {
+        (first..first + 10).for_each(|number| _ = apply(store, &puts(number..number + 1, 100_000)).unwrap());
+    };
+    let hand = by_hand(directory.path());
+    put_some(&mut store, 0);
+    hand.execute_batch("BEGIN; SELECT count(*) FROM timers").unwrap();
+    // Beyond the size at which a checkpoint holds the writer up.
+    (1..40).for_each(|round| put_some(&mut store, round * 10));
+    let until = |is_held: bool| {
+        let begun = std::time::Instant::now();
+        while store.gauges().log_held.is_zero() == is_held {
+            assert!(begun.elapsed() < support::PATIENCE, "{:?}", store.gauges());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    until(true);
+    assert!(store.gauges().log_bytes > 39_000_000, "{:?}", store.gauges());
+    hand.execute_batch("COMMIT").unwrap();
+    until(false);
+}
+
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Order;
+
+impl DurableMessage for Order {
+    const NAME: &'static str = "order";
+}
+
+struct Shop(UnboundedSender<()>);
+
+impl Actor for Shop {
+    type Context = Context<Self>;
+}
+
+impl Handler<Durable<Order>> for Shop {
+    type Result = Result<(), HandlerError>;
+
+    fn handle(&mut self, _: Durable<Order>, _: &mut Context<Self>) -> Self::Result {
+        self.0.send(()).unwrap();
+        Ok(())
+    }
+}
+
+#[test]
+fn a_running_service_delivers_what_is_made_due_by_hand() {
+    let directory = tempfile::tempdir().unwrap();
+    System::new().block_on(async {
+        let (sender, mut handled) = unbounded_channel();
+        let store = EmbeddedStore::open(directory.path()).unwrap();
+        let timers = DurableTimers::builder(store).route::<Order>("shop", Shop(sender).start()).start().unwrap();
+        let tomorrow = Duration::from_secs(86_400);
+        timers.schedule_after("shop", tomorrow, Order).await.unwrap();
+        let hand = by_hand(directory.path());
+        // Also right after the start.
+        for _ in 0..2 {
+            assert_eq!(hand.execute("UPDATE timers SET due = 1", ()).unwrap(), 1);
+            tokio::time::timeout(support::PATIENCE, handled.recv()).await.expect("it is noticed").unwrap();
+            timers.schedule_after("shop", tomorrow, Order).await.unwrap();
+            while timers.counts().await.unwrap().pending > 1 {}
+        }
+        timers.stop().await.unwrap();
+    });
+}
+
+#[test]
+fn a_damaged_row_is_parked_and_harms_no_other() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = open(directory.path()).unwrap();
+    let timers: Vec<_> = (0..5).map(|number| record(number, 0)).collect();
+    timers.iter().for_each(|timer| _ = store.apply(&[put(timer)], at(0)).unwrap());
+    drop(store);
+    let hand = by_hand(directory.path());
+    // As a bit that has changed on the disk: no trigger notices.
+    hand.execute_batch("DROP TRIGGER by_hand_content").unwrap();
+    let damage = |sql: &str, number: usize| {
+        hand.execute(&format!("UPDATE timers SET {sql} WHERE id = ?1"), [timers[number].id.as_uuid().as_bytes()])
+            .unwrap();
+    };
+    damage("payload = x'00'", 1);
+    damage("headers = '{'", 2);
+    damage("headers = '{', crc = NULL", 3);
+    damage("message_type = CAST(x'ff' AS TEXT)", 4);
+    drop(hand);
+    assert_eq!(EmbeddedStore::integrity_check(directory.path()).unwrap().len(), 4);
+    let mut store = open(directory.path()).unwrap();
+    let all =
+        |part| Query { part, route: None, key: None, from: DueTime::MIN, until: DueTime::MAX, after: None, limit: 9 };
+    let page = store.list(&all(Part::Pending)).unwrap();
+    assert_eq!((page.found.len(), page.damaged), (1, 4));
+    let error = store.get(timers[1].id).unwrap_err();
+    assert!(matches!(&error, StoreError::Unreadable { reason, .. } if reason.contains("differs")), "{error}");
+    let ids: Vec<_> = timers.iter().map(|timer| timer.id).collect();
+    let later = now().saturating_add(Duration::from_secs(1));
+    let outcome = store.apply(&[claim(&ids)], later).unwrap().pop().unwrap().unwrap();
+    let Outcome::Claimed { records, damaged, .. } = outcome else { panic!("not a claim") };
+    assert_eq!(records.iter().map(|record| record.id).collect::<Vec<_>>(), ids[..1]);
+    assert_eq!(damaged, ids[1..]);
+    assert_eq!(store.counts(None).unwrap().parked, 4);
+    assert_eq!(store.apply(&[Op::Cancel(ids[4])], later).unwrap().pop().unwrap().unwrap(), Outcome::Deleted);
+    assert_eq!(store.get(ids[0]).unwrap().unwrap().state, State::Claimed);
+}
+
+#[test]
+fn a_constraint_of_an_operator_refuses_only_the_change_that_breaks_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = open(directory.path()).unwrap();
+    by_hand(directory.path()).execute_batch("CREATE UNIQUE INDEX mine ON timers (payload)").unwrap();
+    let same = Record { payload: record(1, 0).payload, ..record(2, 0) };
+    let outcomes = store.apply(&[put(&record(1, 0)), put(&same), put(&record(3, 0))], at(0)).unwrap();
+    assert!(outcomes[0].is_ok() && matches!(outcomes[1], Err(StoreError::Rejected(_))) && outcomes[2].is_ok());
+    assert_eq!(store.counts(None).unwrap().pending, 2);
+}
+
+#[test]
+fn a_damaged_database_is_reported_and_never_answers_wrongly() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store");
+    let mut store = open(&path).unwrap();
+    let ops: Vec<_> = (0..2000).map(|number| put(&record(number, 0))).collect();
+    store.apply(&ops, at(0)).unwrap();
+    drop(store);
+    let database = path.join("timers.db");
+    let original = fs::read(&database).unwrap();
+    let pages = original.len() / 2048;
+    let mut random = schemes::random::Random::new(u64::from(std::process::id()));
+    for trial in 0..40 {
+        let mut bytes = original.clone();
+        let page = 3 + random.index(pages - 3);
+        // A whole page, or a bit in it, which may be one that nothing uses.
+        if trial % 3 == 0 {
+            bytes[page * 2048..(page + 1) * 2048].iter_mut().for_each(|byte| *byte ^= 0x5a);
+        } else {
+            bytes[page * 2048 + random.index(2048)] ^= 1 << random.index(8);
+        }
+        fs::write(&database, bytes).unwrap();
+        let issues = EmbeddedStore::integrity_check(&path);
+        assert!(trial % 3 > 0 || issues.as_ref().map_or(true, |issues| !issues.is_empty()), "page {page}");
+        let Ok(mut store) = open(&path) else { continue };
+        let write = |store: &mut EmbeddedStore| store.apply(&ops, at(0)).map(drop);
+        // The first error opens the files anew and checks them; then the store has failed for good.
+        if write(&mut store).is_err() {
+            assert!(matches!(write(&mut store), Err(StoreError::Failed(_))));
+            assert!(matches!(write(&mut store), Err(StoreError::Failed(_))));
+        }
+        drop(store);
+        let Ok(mut store) = open(&path) else { continue };
+        for number in 0..2000 {
+            if let Ok(Some(found)) = store.get(record(number, 0).id) {
+                // The sum of a row has no columns that change.
+                let progress = found.record.progress;
+                assert_eq!(*found.record, Record { progress, ..record(number, 0) });
+            }
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Metrics of a node: its lease, take-overs, the nodes of the store, and the oldest snapshot of its database.
+//!
+//! Like those of durable timers they are registered with the application's recorder, when the durable timers start, and
+//! updated by `actix_timers::scrape`. None is a histogram.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use actix_timers::integration::{PublishPass, Publisher, describe};
+use actix_timers::metrics::{Kind, Metric};
+use metrics::{Counter, Gauge, Unit, counter, gauge};
+
+use crate::boot_clock;
+
+const fn gauge_of(name: &'static str, unit: Unit, help: &'static str) -> Metric {
+    Metric { name, kind: Kind::Gauge, unit, labels: &[], help }
+}
+
+const fn counter_of(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Metric {
+    Metric { name, kind: Kind::Counter, unit: Unit::Count, labels, help }
+}
+
+macro_rules! catalogue {
+    ($($name:ident = $metric:expr;)+) => {
+        $(const $name: Metric = $metric;)+
+
+        /// All metrics of a node. The catalogue of `actix-timers-durable` has those of its durable timers.
+        pub const CATALOGUE: &[Metric] = &[$($name),+];
+    };
+}
+
+catalogue! {
+    LEASE = gauge_of("actix_timers_postgres_lease_seconds", Unit::Seconds, "Lease of this node: the time without a renewal after which others release its timers; 0 after its end");
+    LEASE_REMAINING = gauge_of("actix_timers_postgres_lease_remaining_seconds", Unit::Seconds, "Time until the lease of this node ends unless it is renewed; 0 if it has ended");
+    NODES = gauge_of("actix_timers_postgres_nodes", Unit::Count, "Nodes of the store with a lease");
+    NODES_OVERDUE = gauge_of("actix_timers_postgres_nodes_overdue", Unit::Count, "Nodes whose leases have been over for two leases, and whose timers nobody has released");
+    ROUTES_UNSERVED = gauge_of("actix_timers_postgres_routes_unserved", Unit::Count, "Routes with timers overdue by more than a minute that no node with a lease delivers");
+    OLDEST_SNAPSHOT = gauge_of("actix_timers_postgres_oldest_snapshot_seconds", Unit::Seconds, "Age of the oldest snapshot of the database, of a transaction, a prepared transaction or a replication slot: vacuum keeps all rows deleted since");
+    LEASES_LOST = counter_of("actix_timers_postgres_leases_lost_total", &[], "Leases of this node that have ended; each is followed by another one");
+    RELEASED = counter_of("actix_timers_postgres_released_total", &[], "Deliveries of other nodes that had died or left, which this node has released");
+    TAKEOVERS = counter_of("actix_timers_postgres_takeovers_total", &[], "Nodes whose leases had ended, and whose timers this node has released");
+    RECONNECTIONS = counter_of("actix_timers_postgres_reconnections_total", &["session"], "Connections opened because the previous one was broken, by session: writer, reader or query");
+    REPLIES_LOST = counter_of("actix_timers_postgres_replies_lost_total", &[], "Commits without a reply, whose callers received an error: they may have been made");
+}
+
+/// The session that writes, the one that looks, and the one for queries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    Writer,
+    Reader,
+    Query,
+}
+
+impl Role {
+    const ALL: [Self; 3] = [Self::Writer, Self::Reader, Self::Query];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Writer => "writer",
+            Self::Reader => "reader",
+            Self::Query => "query",
+        }
+    }
+}
+
+/// The metric handles of one node.
+#[derive(Debug)]
+pub(crate) struct Meters {
+    lease: Gauge,
+    remaining: Gauge,
+    pub(crate) nodes: Gauge,
+    pub(crate) overdue: Gauge,
+    pub(crate) unserved: Gauge,
+    pub(crate) oldest_snapshot: Gauge,
+    pub(crate) leases_lost: Counter,
+    pub(crate) released: Counter,
+    pub(crate) takeovers: Counter,
+    pub(crate) replies_lost: Counter,
+    reconnections: [Counter; Role::ALL.len()],
+    /// The lease, and its end.
+    term: Mutex<(Duration, Duration)>,
+}
+
+impl Meters {
+    /// Registers all metrics for the durable timers with this name, so that they exist from the first scrape.
+    pub(crate) fn register(timer: &str) -> Self {
+        describe(CATALOGUE);
+        let timer = || ("timer", timer.to_owned());
+        let gauge = |metric: Metric| gauge!(metric.name, &[timer()]);
+        let counter = |metric: Metric| counter!(metric.name, &[timer()]);
+        Self {
+            lease: gauge(LEASE),
+            remaining: gauge(LEASE_REMAINING),
+            nodes: gauge(NODES),
+            overdue: gauge(NODES_OVERDUE),
+            unserved: gauge(ROUTES_UNSERVED),
+            oldest_snapshot: gauge(OLDEST_SNAPSHOT),
+            leases_lost: counter(LEASES_LOST),
+            released: counter(RELEASED),
+            takeovers: counter(TAKEOVERS),
+            replies_lost: counter(REPLIES_LOST),
+            reconnections: Role::ALL
+                .map(|role| counter!(RECONNECTIONS.name, &[timer(), ("session", role.name().into())])),
+            term: Mutex::default(),
+        }
+    }
+
+    /// Notes a lease and its end by the clock of leases.
+    pub(crate) fn leased(&self, lease: Duration, end: Duration) {
+        *self.term.lock().unwrap_or_else(PoisonError::into_inner) = (lease, end);
+        self.show();
+    }
+
+    /// Counts another connection of a session.
+    pub(crate) fn reconnected(&self, role: Role) {
+        self.reconnections[role as usize].increment(1);
+    }
+
+    fn show(&self) {
+        let (lease, end) = *self.term.lock().unwrap_or_else(PoisonError::into_inner);
+        self.lease.set(lease.as_secs_f64());
+        self.remaining.set(end.saturating_sub(boot_clock::now()).as_secs_f64());
+    }
+}
+
+impl Publisher for Meters {
+    fn publish(&self, _: &PublishPass) {
+        self.show();
+    }
+}
+
+/// Calls the recorder, which is user code: after a panic of it metrics miss an update.
+pub(crate) fn contain(update: impl FnOnce()) {
+    _ = catch_unwind(AssertUnwindSafe(update));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use metrics_exporter_prometheus::PrometheusBuilder;
+
+    use super::*;
+
+    #[test]
+    fn names_follow_the_conventions_of_prometheus() {
+        let others = actix_timers::metrics::CATALOGUE.iter().chain(actix_timers_durable::metrics::CATALOGUE);
+        let mut names: HashSet<_> = others.map(|metric| metric.name).collect();
+        for metric in CATALOGUE {
+            assert!(names.insert(metric.name), "{} is there once", metric.name);
+            assert!(metric.name.starts_with("actix_timers_postgres_"));
+            assert_eq!(metric.kind == Kind::Counter, metric.name.ends_with("_total"), "{}", metric.name);
+            assert_eq!(metric.unit == Unit::Seconds, metric.name.ends_with("_seconds"), "{}", metric.name);
+        }
+        let has =
+            |help: &str, word: &str| help.split(|letter: char| !letter.is_alphanumeric()).any(|other| other == word);
+        assert!(Role::ALL.iter().all(|role| has(RECONNECTIONS.help, role.name())));
+    }
+
+    #[test]
+    fn all_is_there_from_the_first_scrape_and_the_lease_runs_down() {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let meters = metrics::with_local_recorder(&recorder, || Meters::register("T"));
+        let page = recorder.handle().render();
+        for metric in CATALOGUE {
+            assert!(page.contains(&format!("# TYPE {} ", metric.name)), "{}", metric.name);
+        }
+        let series: Vec<_> = page.lines().filter(|line| line.starts_with("actix_timers_")).collect();
+        assert_eq!(series.len(), CATALOGUE.len() - 1 + Role::ALL.len(), "{page}");
+        let remaining = || -> f64 {
+            meters.show();
+            let page = recorder.handle().render();
+            let start = format!("{}{{timer=\"T\"}} ", LEASE_REMAINING.name);
+            page.lines().find_map(|line| line.strip_prefix(&start)).unwrap_or_default().parse().unwrap_or(-1.0)
+        };
+        meters.leased(Duration::from_secs(10), boot_clock::now() + Duration::from_secs(10));
+        let first = remaining();
+        assert!(first > 8.0 && first <= 10.0, "{first}");
+        meters.leased(Duration::from_secs(10), Duration::ZERO);
+        assert!(remaining().abs() < f64::EPSILON);
+    }
+}

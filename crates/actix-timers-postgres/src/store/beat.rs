@@ -1,0 +1,478 @@
+//! A node: joining, its lease, the release of nodes that died, and the claims that it does not know.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant, SystemTime};
+
+use actix_timers_durable::store::StoreClock;
+use actix_timers_durable::store::{Beat, Delivery, NodeInfo, Record, Share};
+use actix_timers_durable::{DueTime, DurableId, StoreError};
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use super::row::{self, NODE, Types, columns, due, id};
+use super::session::{Call, Session, error_of};
+use super::steps::{BACK, LOCKED, fences, uuids};
+use crate::boot_clock;
+use crate::error::Failure;
+
+/// The time between two searches for claims that the node does not know, if no reply was lost.
+const SWEEP: Duration = Duration::from_secs(60);
+/// The time between two readings of the bounds of running transactions.
+const SAMPLE_MS: u64 = 400;
+/// The duration of transactions whose timers are found soon after the commit although a longer one is open.
+const SHORT_MS: u64 = 2000;
+/// Readings that are kept; of older ones every second.
+const SAMPLES: usize = 512;
+/// The time between two readings of the oldest snapshot, which reads the sessions of all.
+const SNAPSHOTS: Duration = Duration::from_secs(2);
+/// Claims that a search returns at most.
+const FOUND: i32 = 10_000;
+
+const BEAT: &str = "
+    SELECT b.rest_ms, b.nodes, b.leases, b.states, b.paused, b.oldest, b.next, b.lost, b.micros, b.overdue, b.needed,
+        b.visible
+    FROM @schema@.beat($1, $2, $3, $4, $5, $6) b";
+const SHARES: &str = "
+    SELECT k.place - 1, count(n.id) FILTER (WHERE n.id < $1), count(n.id)
+    FROM unnest($2::text[]) WITH ORDINALITY AS k(type, place)
+    LEFT JOIN @schema@.nodes n ON k.type = ANY (n.serves) AND NOT n.dead AND n.lease_until > clock_timestamp()
+    GROUP BY k.place ORDER BY k.place";
+const JOIN: &str = "
+    INSERT INTO @schema@.nodes (id, name, lease_until, claimed_until, serves, sessions)
+    SELECT $1, $2, clock_timestamp() + $3::bigint * interval '1 ms', @schema@.server_now() + $3::bigint, $4,
+        (SELECT jsonb_build_array(jsonb_build_object(
+            'pid', a.pid, 'started', a.backend_start, 'server', pg_postmaster_start_time()))
+        FROM pg_stat_activity a WHERE a.pid = pg_backend_pid())";
+const ROUTES: &str = "
+    INSERT INTO @schema@.routes (name) SELECT DISTINCT split_part(k.type, chr(31), 1) FROM unnest($1::text[]) AS k(type)
+    ORDER BY 1 ON CONFLICT DO NOTHING";
+/// Parked timers of served types become pending, a page at a time.
+const UNPARK: &str = "
+    WITH held AS MATERIALIZED (
+        SELECT t.id FROM @schema@.timers t WHERE t.parked IS NOT NULL
+            AND t.message_version <= ($2::int[])[array_position($1::text[], t.route || chr(31) || t.message_type)]
+        ORDER BY t.due, t.id LIMIT 1000 FOR NO KEY UPDATE SKIP LOCKED
+    ), freed AS (
+        UPDATE @schema@.timers t SET parked = NULL, due = greatest(t.due, n.now), moved = true
+        FROM (SELECT @schema@.server_now() AS now OFFSET 0) n CROSS JOIN held h WHERE t.id = h.id RETURNING t.id
+    )
+    SELECT count(*) FROM freed";
+/// Roles of other nodes whose sessions this one may not end.
+const FOREIGN: &str = "
+    SELECT DISTINCT a.usename::text FROM @schema@.nodes n
+        CROSS JOIN jsonb_to_recordset(n.sessions) AS s(pid int, started timestamptz, server timestamptz)
+        JOIN pg_stat_activity a ON a.pid = s.pid
+    WHERE s.server = pg_postmaster_start_time() AND NOT n.dead
+        AND NOT pg_has_role(a.usesysid, 'MEMBER') AND NOT pg_has_role('pg_signal_backend', 'MEMBER')";
+/// Routes with overdue timers that no living node delivers; the search ends after some thousand timers.
+const UNSERVED: &str = "
+    SELECT count(DISTINCT u.route)::float8 FROM (
+        SELECT DISTINCT o.route, o.message_type FROM ((
+            SELECT t.route, t.message_type FROM @schema@.timers t
+            WHERE NOT t.moved AND t.id < @schema@.first_id(@schema@.server_now() - 60000)
+                AND coalesce(t.node, 0) = 0 AND coalesce(t.parked, '') = '' AND coalesce(t.ended, 0) = 0
+            ORDER BY t.id LIMIT 10000
+        ) UNION ALL (
+            SELECT t.route, t.message_type FROM @schema@.timers t
+            WHERE t.moved AND t.due < @schema@.server_now() - 60000
+                AND coalesce(t.node, 0) = 0 AND coalesce(t.parked, '') = '' AND coalesce(t.ended, 0) = 0
+            ORDER BY t.due, t.id LIMIT 10000
+        )) o
+    ) u WHERE NOT EXISTS (SELECT FROM @schema@.nodes n WHERE NOT n.dead AND n.lease_until > clock_timestamp()
+        AND u.route || chr(31) || u.message_type = ANY (n.serves))";
+/// A session that does not end in time is ended at the next beat: this one claims and ends, too.
+const END_SESSIONS: &str = "SELECT @schema@.end_sessions($1, 250)";
+const RELEASE: &str = concat!("SELECT ", columns!(), ", t.alone FROM @schema@.release($1, $2) t");
+const CLAIMED: &str = "SELECT c.id, c.repetition, c.attempt, c.alone FROM @schema@.claimed_by($1, $2) c";
+const RECORDS: &str =
+    concat!("SELECT ", columns!(), " FROM unnest($1::uuid[]) AS d(id) JOIN @schema@.timers t ON t.id = d.id");
+const RETIRE: &str = "UPDATE @schema@.nodes n SET serves = '{}' WHERE n.id = $1";
+const LEAVE: &str = "UPDATE @schema@.nodes n SET dead = true WHERE n.id = $1";
+const LEFT: &str = "
+    DELETE FROM @schema@.nodes n WHERE n.id = $1 AND NOT EXISTS (SELECT FROM @schema@.claimed_by($1, 1))";
+
+/// The state of the node, on the thread of the sessions.
+#[derive(Debug)]
+pub(super) struct Member {
+    name: String,
+    lease: Duration,
+    again_every: Duration,
+    clock: StoreClock,
+    served: Vec<(u16, String)>,
+    types: Types,
+    /// The other nodes with the ends of their leases, and the time at which they were first seen.
+    seen: HashMap<i64, (String, Duration)>,
+    living: Vec<i64>,
+    share: Share,
+    /// The last reading of the server's clock in microseconds, and its arrival.
+    reading: Option<(i64, Duration)>,
+    round_trip: Duration,
+    /// The broken connections at the last search for unknown claims, and its time.
+    pub(super) swept: (u64, Duration),
+    /// The last reading of the oldest snapshot.
+    measured: Duration,
+    /// Times in milliseconds with the number of the next transaction.
+    samples: BTreeMap<u64, i64>,
+    /// Nothing that is due before it could be committed after the last time that looks began again, and the latter.
+    settled: (DueTime, Duration),
+    /// The same by the last beat, in milliseconds and nearly: without the time between a clock and the number of its
+    /// transaction.
+    ended: u64,
+}
+
+impl Member {
+    pub(super) fn new(name: &str, lease: Duration, again_every: Duration, clock: StoreClock) -> Self {
+        Self {
+            name: name.to_owned(),
+            lease,
+            again_every,
+            clock,
+            served: Vec::new(),
+            types: Types::default(),
+            seen: HashMap::new(),
+            living: Vec::new(),
+            share: Share::default(),
+            reading: None,
+            round_trip: Duration::MAX,
+            swept: (0, Duration::ZERO),
+            measured: Duration::ZERO,
+            samples: BTreeMap::new(),
+            settled: (DueTime::MIN, Duration::ZERO),
+            ended: 0,
+        }
+    }
+
+    fn lease_ms(&self) -> i64 {
+        i64::try_from(self.lease.as_millis()).unwrap_or(i64::MAX)
+    }
+
+    /// Returns the age of the oldest snapshot, which needs the rows that a transaction has deleted. Replication slots have no
+    /// time, and that of other users' transactions is hidden; so it is the time since that transaction was the next one.
+    fn age(&self, needed: Option<i64>, visible: Option<f64>, micros: i64) -> f64 {
+        let later = self.samples.iter().find(|(_, next)| needed.is_some_and(|needed| **next > needed));
+        let millis = later.map_or(0, |(millis, _)| u64::try_from(micros / 1000).unwrap_or(0).saturating_sub(*millis));
+        Duration::from_millis(millis).as_secs_f64().max(visible.unwrap_or(0.0))
+    }
+
+    /// Follows the server's clock, which was read last before the reply. The reply may have taken the whole round trip: so
+    /// the estimate is ahead by the way to the server, no timer is early, and claims arrive when their timers are due. Slow
+    /// replies say little about it. Returns whether the server's clock was set back.
+    fn follow(&mut self, micros: i64, sent: Duration, received: Duration) -> bool {
+        let round_trip = received.saturating_sub(sent);
+        if round_trip <= self.round_trip.saturating_mul(2).saturating_add(Duration::from_millis(1)) {
+            self.round_trip = self.round_trip.min(round_trip);
+            set_clock(&self.clock, micros, round_trip);
+        } else {
+            self.round_trip = self.round_trip.saturating_mul(5) / 4;
+        }
+        let (last, at) = self.reading.replace((micros, received)).unwrap_or((micros, received));
+        let least = i64::try_from(sent.saturating_sub(at).as_micros()).unwrap_or(0);
+        micros < last + least - least / 500 - 5000
+    }
+
+    /// Returns the time from which looks begin again, since timers may have been committed late: as late as the transactions
+    /// took that have ended since the last beat, and now and then from the time before which no transaction was open then.
+    fn looks_again(&mut self, oldest: i64, next: i64, micros: i64, now: Duration) -> Option<DueTime> {
+        let millis = u64::try_from(micros / 1000).unwrap_or(0);
+        if self.samples.last_key_value().is_none_or(|(last, _)| last + SAMPLE_MS <= millis || *last > millis) {
+            self.samples.insert(millis, next);
+        }
+        if self.samples.len() > SAMPLES {
+            let mut is_kept = false;
+            self.samples.retain(|_, _| {
+                is_kept = !is_kept;
+                is_kept
+            });
+        }
+        let ended = self.samples.iter().rev().find(|(_, next)| **next <= oldest).map(|(millis, _)| *millis);
+        let last = self.ended;
+        self.ended = ended.unwrap_or(last);
+        let short = millis.saturating_sub(SHORT_MS);
+        let recent = if last < self.ended { last.min(short) } else { short };
+        if now < self.settled.1 + self.again_every {
+            return Some(due(recent.cast_signed()));
+        }
+        // A statement reads the clock a little before its transaction has a number.
+        let settled = ended.map_or(self.settled.0, |millis| due(millis.saturating_sub(1000).cast_signed()));
+        Some(std::mem::replace(&mut self.settled, (settled, now)).0.min(due(recent.cast_signed())))
+    }
+}
+
+/// Sets the clock of the store to a reading of the server's that has just arrived, and was so long on its way.
+pub(crate) fn set_clock(clock: &StoreClock, micros: i64, way: Duration) {
+    let since_epoch = Duration::from_micros(u64::try_from(micros).unwrap_or(0)) + way;
+    clock.set(Instant::now(), SystemTime::UNIX_EPOCH + since_epoch);
+}
+
+/// Returns the member of a session that writes.
+fn member(session: &mut Session) -> Result<&mut Member, StoreError> {
+    session.member.as_mut().ok_or(StoreError::Closed)
+}
+
+fn unavailable(text: String) -> StoreError {
+    StoreError::Unavailable(text)
+}
+
+/// Joins, or says why this node cannot serve.
+pub(super) async fn join(session: &mut Session, node: &NodeInfo) -> Result<Beat, StoreError> {
+    let types = Types::of(&node.serves);
+    let member = member(session)?;
+    member.served = node.serves.served.iter().zip(&types.names).map(|(of, name)| (of.index, name.clone())).collect();
+    member.types = types;
+    if !node.name.is_empty() {
+        member.name = format!("{} {}", member.name, node.name);
+    }
+    enter(session).await.map_err(|failure| error_of(&failure))?;
+    let foreign = session.query(FOREIGN, vec![]).await.map_err(|failure| error_of(&failure))?;
+    if let Some(row) = foreign.first() {
+        leave(session).await;
+        let role: &str = row.get(0);
+        return Err(unavailable(format!(
+            "this node may not end the sessions of the role {role}, as it must when a node of that dies: let all nodes use one \
+             role, or grant pg_signal_backend or the membership in it"
+        )));
+    }
+    beat(session, &[]).await
+}
+
+/// Enters the node under a new id, and makes parked timers pending that it serves.
+async fn enter(session: &mut Session) -> Result<(), Failure> {
+    session.connect().await?;
+    let id = random_node_id();
+    let Some(member) = session.member.as_mut() else { return Ok(()) };
+    let (name, lease, types) = (member.name.clone(), member.lease_ms(), member.types.clone());
+    (member.living, member.reading) = (Vec::new(), None);
+    member.settled.1 = boot_clock::now();
+    let join =
+        Call { sql: JOIN, params: vec![Box::new(id), Box::new(name), Box::new(lease), Box::new(types.names.clone())] };
+    let routes = Call { sql: ROUTES, params: vec![Box::new(types.names.clone())] };
+    session.send(&[join, routes]).await?;
+    session.shared.node.store(id, Ordering::Release);
+    loop {
+        let params: Vec<Box<dyn tokio_postgres::types::ToSql + Sync>> =
+            vec![Box::new(types.names.clone()), Box::new(types.versions.clone())];
+        let rows = match session.query(UNPARK, params).await {
+            // A timer that the server refuses to change must not keep the node from joining.
+            Err(Failure::Reported { .. }) => return Ok(()),
+            rows => rows?,
+        };
+        if rows.first().is_none_or(|row| row.get::<_, i64>(0) == 0) {
+            return Ok(());
+        }
+    }
+}
+
+/// See [`Store::beat`](actix_timers_durable::store::Store::beat).
+pub(super) async fn beat(session: &mut Session, running: &[Delivery]) -> Result<Beat, StoreError> {
+    // Beforehand, so that the time of the reply does not include that of a new connection.
+    session.connect().await.map_err(|failure| error_of(&failure))?;
+    let (sent, of) = (boot_clock::now(), member(session)?);
+    let (lease, measures) = (of.lease_ms(), of.measured == Duration::ZERO || sent >= of.measured + SNAPSHOTS);
+    let mut params = fences(session.node(), running.iter().copied());
+    params.insert(1, Box::new(lease));
+    params.push(Box::new(measures));
+    let rows = session.query(BEAT, params).await.map_err(|failure| error_of(&failure))?;
+    let received = boot_clock::now();
+    let row = rows.first().ok_or_else(|| unavailable("the server has returned no row".to_owned()))?;
+    let Some(rest) = row.get::<_, Option<i64>>(0).and_then(|rest| u64::try_from(rest).ok()) else {
+        return rejoin(session, running).await;
+    };
+    let mut beat = observe(session, row, sent, received)?;
+    let lease = member(session)?.lease;
+    // The server's clock may have been set back since the last renewal.
+    let rest = Duration::from_millis(rest).min(lease);
+    session.shared.leased(lease, sent + rest);
+    measure(session, row, measures.then_some(sent));
+    beat.lost = row.get::<_, Vec<Uuid>>(7).into_iter().filter_map(|id| DurableId::from_uuid(id).ok()).collect();
+    release(session, row, &mut beat).await;
+    sweep(session, running, &mut beat).await;
+    Ok(beat)
+}
+
+/// Shows the nodes and, if it was read, the oldest snapshot.
+fn measure(session: &mut Session, row: &Row, read: Option<Duration>) {
+    let living = row.get::<_, Vec<i32>>(3).iter().filter(|state| matches!(state, 0 | 3)).count();
+    session.shared.metered(|meters| {
+        meters.nodes.set(living as f64);
+        meters.overdue.set(row.get::<_, i64>(9) as f64);
+    });
+    if let (Some(read), Some(member)) = (read, &mut session.member) {
+        member.measured = read;
+        let age = member.age(row.get(10), row.get(11), row.get(8));
+        session.shared.metered(|meters| meters.oldest_snapshot.set(age));
+    }
+}
+
+/// Counts the routes that no node serves.
+pub(super) async fn count_unserved(session: &mut Session) {
+    if let Ok(rows) = session.query(UNSERVED, vec![]).await {
+        let number = rows.first().map_or(0.0, |row| row.get(0));
+        session.shared.metered(|meters| meters.unserved.set(number));
+    }
+}
+
+/// Begins another lease under another id: the earlier claims of the node are another's.
+async fn rejoin(session: &mut Session, running: &[Delivery]) -> Result<Beat, StoreError> {
+    session.shared.leased(Duration::ZERO, Duration::ZERO);
+    session.shared.metered(|meters| meters.leases_lost.increment(1));
+    enter(session).await.map_err(|failure| error_of(&failure))?;
+    let mut beat = Box::pin(beat(session, &[])).await?;
+    beat.lost = running.iter().map(|delivery| delivery.id).collect();
+    beat.looks_begin_anew = true;
+    Ok(beat)
+}
+
+/// Compares the facts with those of the last beat.
+fn observe(session: &mut Session, row: &Row, sent: Duration, received: Duration) -> Result<Beat, StoreError> {
+    let has_resumed = session.shared.has_resumed(row.get(4));
+    let member = member(session)?;
+    let is_first = member.reading.is_none();
+    let was_set_back = member.follow(row.get(8), sent, received);
+    let (ids, leases): (Vec<i64>, Vec<String>) = (row.get(1), row.get(2));
+    let has_gone = member.seen.keys().any(|known| !ids.contains(known));
+    let mut seen = std::mem::take(&mut member.seen);
+    for (id, lease) in ids.into_iter().zip(leases) {
+        let since = seen.remove(&id).filter(|(known, _)| *known == lease).map_or(received, |(_, since)| since);
+        member.seen.insert(id, (lease, since));
+    }
+    let look_again_from = member.looks_again(row.get(5), row.get(6), row.get(8), received);
+    let looks_begin_anew = is_first || was_set_back || has_gone || has_resumed;
+    Ok(Beat { look_again_from, looks_begin_anew, ..Beat::default() })
+}
+
+/// Releases the timers of nodes that left or died: their leases are over by the server's clock, and have not changed for a whole
+/// lease by this node's. A failed step is repeated at the next beat.
+async fn release(session: &mut Session, row: &Row, beat: &mut Beat) {
+    let (own, now) = (session.node(), boot_clock::now());
+    let (ids, states): (Vec<i64>, Vec<i32>) = (row.get(1), row.get(3));
+    let Some(member) = &mut session.member else { return };
+    let lease = member.lease;
+    let is_over = |id: &i64| member.seen.get(id).is_some_and(|(_, since)| now >= *since + lease);
+    let of = |wanted: &dyn Fn(&i64, i32) -> bool| -> Vec<i64> {
+        ids.iter().zip(&states).filter(|(id, state)| wanted(id, **state)).map(|(id, _)| *id).collect()
+    };
+    let gone = of(&|id, state| *id != own && (state == 2 || state == 1 && is_over(id)));
+    let mut living = of(&|_, state| state == 0);
+    living.sort_unstable();
+    for gone in gone {
+        let ended = session.query(END_SESSIONS, vec![Box::new(gone)]).await;
+        if !ended.is_ok_and(|rows| rows.first().is_some_and(|row| row.get(0))) {
+            continue;
+        }
+        if let Ok(rows) = session.query(RELEASE, vec![Box::new(own), Box::new(gone)]).await {
+            beat.looks_begin_anew = true;
+            // The first row says how many were released, and whether the node had died just now.
+            let (released, has_died) = rows.first().map_or((0, false), |row| (row.get::<_, i32>(4), row.get(NODE + 2)));
+            let released = u64::try_from(released).unwrap_or(0);
+            beat.released += released;
+            session.shared.metered(|meters| {
+                meters.released.increment(released);
+                meters.takeovers.increment(u64::from(has_died));
+            });
+            beat.blamed.extend(records(session, &rows));
+        }
+    }
+    share(session, living).await;
+    beat.share = session.member.as_ref().map(|member| member.share.clone()).unwrap_or_default();
+}
+
+fn records(session: &mut Session, rows: &[Row]) -> Vec<Arc<Record>> {
+    rows.iter().filter_map(|row| row::record(&mut session.names, row)).collect()
+}
+
+/// Divides the timers anew if other nodes live.
+async fn share(session: &mut Session, living: Vec<i64>) {
+    let own = session.node();
+    let Some(member) = &session.member else { return };
+    if member.living == living {
+        return;
+    }
+    let rows = session.query(SHARES, vec![Box::new(own), Box::new(member.types.names.clone())]).await;
+    let (Ok(rows), Some(member)) = (rows, &mut session.member) else { return };
+    let mut places = Vec::new();
+    for (row, (index, _)) in rows.iter().zip(&member.served) {
+        let number = |column| u16::try_from(row.get::<_, i64>(column)).unwrap_or(0);
+        let index = usize::from(*index);
+        if places.len() <= index {
+            places.resize(index + 1, (0, 1));
+        }
+        places[index] = (number(1), number(2));
+    }
+    (member.share, member.living) = (Share { places }, living);
+}
+
+/// Gives back claims that the node does not know, since their replies were lost. Timers that were alone on a node that died
+/// are claimed by this one in a reply that was lost.
+async fn sweep(session: &mut Session, running: &[Delivery], beat: &mut Beat) {
+    let (now, breaks, own) = (boot_clock::now(), session.breaks, session.node());
+    let Some(member) = &mut session.member else { return };
+    if member.swept.0 == breaks && now < member.swept.1 + SWEEP {
+        return;
+    }
+    let Ok(rows) = session.query(CLAIMED, vec![Box::new(own), Box::new(FOUND)]).await else { return };
+    let known: HashSet<_> = running.iter().copied().chain(beat.blamed.iter().map(|record| record.delivery())).collect();
+    let (mut lost, mut blamed, mut is_over) = (Vec::new(), Vec::new(), true);
+    for row in &rows {
+        let (Some(id), repetition, attempt) = (id(row, 0), row.get::<_, i64>(1), row.get::<_, i32>(2)) else {
+            continue;
+        };
+        let delivery = Delivery { id, repetition: repetition.cast_unsigned(), attempt: attempt.cast_unsigned() };
+        if !known.contains(&delivery) {
+            let is_blamed = row.get(3) && !session.lost_marks.contains(&id);
+            if is_blamed { &mut blamed } else { &mut lost }.push(delivery);
+        }
+    }
+    if !lost.is_empty() {
+        // A row that somebody has locked must not keep the others.
+        let ids = uuids(lost.iter().map(|delivery| delivery.id));
+        let Ok(rows) = session.query(LOCKED, vec![Box::new(ids)]).await else { return };
+        let locked: HashSet<_> = rows.iter().filter_map(|row| id(row, 0)).collect();
+        is_over = locked.is_empty();
+        lost.retain(|delivery| !locked.contains(&delivery.id));
+        lost.sort_unstable();
+        let mut params = fences(own, lost.iter().copied());
+        params.extend([Box::new(vec![1_i32; lost.len()]) as _, Box::new(vec![None::<String>; lost.len()]) as _]);
+        if session.query(BACK, params).await.is_err() {
+            return;
+        }
+        beat.looks_begin_anew = true;
+    }
+    if !blamed.is_empty() {
+        let ids = uuids(blamed.iter().map(|delivery| delivery.id));
+        let Ok(rows) = session.query(RECORDS, vec![Box::new(ids)]).await else { return };
+        beat.blamed.extend(records(session, &rows));
+    }
+    if !is_over {
+        return;
+    }
+    session.lost_marks.clear();
+    if let Some(member) = &mut session.member {
+        member.swept = (breaks, now);
+    }
+}
+
+/// Serves nothing from now on: other nodes divide the timers among them at their next beats.
+pub(super) async fn retire(session: &mut Session) -> Result<(), StoreError> {
+    let node = session.node();
+    if let Some(member) = &mut session.member {
+        (member.types, member.served) = (Types::default(), Vec::new());
+    }
+    session.query(RETIRE, vec![Box::new(node)]).await.map(drop).map_err(|failure| error_of(&failure))
+}
+
+/// Leaves: other nodes need not wait for the end of the lease.
+pub(super) async fn leave(session: &mut Session) {
+    session.shared.leased(Duration::ZERO, Duration::ZERO);
+    let node = session.shared.node.swap(0, Ordering::AcqRel);
+    if node != 0 && session.query(LEAVE, vec![Box::new(node)]).await.is_ok() {
+        _ = session.query(LEFT, vec![Box::new(node)]).await;
+    }
+}
+
+/// Returns a new id of a node.
+fn random_node_id() -> i64 {
+    let random = DurableId::new(DueTime::MIN).random() >> 1;
+    i64::try_from(random).unwrap_or(i64::MAX).max(1)
+}

@@ -1,0 +1,96 @@
+//! The thread that runs the sessions, and calls to it that wait.
+
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use actix_timers_durable::StoreError;
+use tokio::runtime;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::LocalSet;
+
+use super::beat::{self, Member};
+use super::session::{Session, Shared};
+use crate::dial::LocalFuture;
+use crate::metrics::Role;
+use crate::server::Server;
+
+type Job = Box<dyn for<'a> FnOnce(&'a mut Session) -> LocalFuture<'a, ()> + Send>;
+
+/// The thread, which ends with the last way to its sessions.
+#[derive(Debug)]
+pub(super) struct Io {
+    pub(super) writer: Jobs,
+    pub(super) reader: Jobs,
+    pub(super) queries: Jobs,
+    pub(super) thread: JoinHandle<()>,
+}
+
+/// The way to a session.
+#[derive(Debug, Clone)]
+pub(super) struct Jobs {
+    sender: UnboundedSender<Job>,
+    /// The longest time for a call.
+    limit: Duration,
+}
+
+impl Io {
+    /// Starts the thread. Nothing connects before the first call.
+    pub(super) fn start(server: &Arc<Server>, shared: &Arc<Shared>, member: Member) -> std::io::Result<Self> {
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        let limit = server.timeout * 4 + Duration::from_secs(3);
+        let ((writer, writes), (reader, reads), (queries, asked)) =
+            (unbounded_channel(), unbounded_channel(), unbounded_channel());
+        let (server, shared) = (Arc::clone(server), Arc::clone(shared));
+        let run = move || {
+            let session = |role, member| Session::new(Arc::clone(&server), Arc::clone(&shared), role, member);
+            let tasks = LocalSet::new();
+            let writes = tasks.spawn_local(serve(session(Role::Writer, Some(member)), writes));
+            tasks.spawn_local(serve(session(Role::Reader, None), reads));
+            tasks.spawn_local(serve(session(Role::Query, None), asked));
+            runtime.block_on(tasks.run_until(async move { _ = writes.await }));
+        };
+        let thread = Builder::new().name("timers postgres".to_owned()).spawn(run)?;
+        let jobs = |sender| Jobs { sender, limit };
+        Ok(Self { writer: jobs(writer), reader: jobs(reader), queries: jobs(queries), thread })
+    }
+}
+
+impl Jobs {
+    /// Runs work in the session after all earlier one, and does not wait.
+    pub(super) fn start(&self, work: impl for<'a> FnOnce(&'a mut Session) -> LocalFuture<'a, ()> + Send + 'static) {
+        // After the end of the thread there is nothing to measure.
+        _ = self.sender.send(Box::new(work));
+    }
+
+    /// Runs work in the session, and waits for it.
+    pub(super) fn run<T: Send + 'static>(
+        &self,
+        work: impl for<'a> FnOnce(&'a mut Session) -> LocalFuture<'a, Result<T, StoreError>> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (reply, replied) = sync_channel(1);
+        let job: Job = Box::new(move |session| {
+            Box::pin(async move {
+                let result = work(session).await;
+                _ = reply.send(result);
+            })
+        });
+        self.sender.send(job).map_err(|_| StoreError::Closed)?;
+        match replied.recv_timeout(self.limit) {
+            Ok(result) => result,
+            Err(RecvTimeoutError::Timeout) => Err(StoreError::Unknown(format!("no reply within {:?}", self.limit))),
+            Err(RecvTimeoutError::Disconnected) => Err(StoreError::Closed),
+        }
+    }
+}
+
+/// Runs jobs in their order until the last handle is dropped. Then the node leaves.
+async fn serve(mut session: Session, mut jobs: UnboundedReceiver<Job>) {
+    while let Some(job) = jobs.recv().await {
+        job(&mut session).await;
+    }
+    if session.member.is_some() {
+        beat::leave(&mut session).await;
+    }
+}

@@ -1,0 +1,259 @@
+//! The store of rows on PostgreSQL: the decision about a timer is in its row.
+//!
+//! In reading order: `schema.sql`, the tables, and the functions for all that must be one transaction on the server;
+//! `setup`, which checks a server and migrates; `session` on a connection, and `io`, the thread that runs three of them: one
+//! writes and renews the lease, one looks, one answers queries. `row` and `puts`: records as columns and back. `steps`:
+//! changes as statements; `apply`: statements as transactions, and what follows when one fails. `beat`: the node, its lease,
+//! and the release of others. `reads`: looks and queries.
+
+mod apply;
+mod beat;
+mod io;
+mod puts;
+mod reads;
+mod row;
+mod session;
+mod setup;
+mod steps;
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use actix_timers::integration::{Publisher, register_publisher};
+use actix_timers_durable::store::{
+    Beat, Counts, Delivery, Found, Hint, LeaseCheck, Look, NodeInfo, Op, Outcome, Page, Query, Reads, Record,
+    RecordBuilder, Store, StoreClock,
+};
+use actix_timers_durable::{DueTime, DurableId, StoreError};
+use tokio_postgres::tls::MakeTlsConnect;
+use tokio_postgres::{Config, NoTls, Socket};
+
+use crate::dial::Dial;
+use crate::metrics::Meters;
+use crate::server::Server;
+use crate::server::prepared;
+use crate::sql::Schema;
+use crate::{ConnectError, PostgresOptions};
+
+use beat::Member;
+pub(crate) use beat::set_clock;
+use io::Io;
+use reads::Reader;
+use session::Shared;
+
+/// The longest time between two beats: a dead node's timers are released within its lease and a second, and an idle node makes
+/// less than 12 statements a second.
+const BEAT: Duration = Duration::from_millis(600);
+/// The time between two counts of routes that no node serves.
+const COUNT: Duration = Duration::from_secs(30);
+/// The longest time for which the end of a store waits for the node to leave.
+const LEAVING: Duration = Duration::from_secs(2);
+
+/// A store of rows in a schema of a PostgreSQL database, which several nodes share.
+///
+/// A clone is another store of the same schema, with sessions of its own, which begin when durable timers are started with
+/// it.
+pub struct PostgresStore {
+    pub(crate) server: Arc<Server>,
+    /// Rows of timers in transactions of users.
+    pub(crate) records: RecordBuilder,
+    options: PostgresOptions,
+    pub(crate) clock: StoreClock,
+    shared: Arc<Shared>,
+    /// Begins with the first use.
+    live: Option<Live>,
+    /// The last time that unserved routes were counted.
+    counted: Option<Instant>,
+}
+
+/// The sessions of a store.
+struct Live {
+    io: Io,
+    reader: Reader,
+}
+
+impl fmt::Debug for PostgresStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresStore").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl Clone for PostgresStore {
+    fn clone(&self) -> Self {
+        Self {
+            server: Arc::clone(&self.server),
+            records: self.records.clone(),
+            options: self.options.clone(),
+            clock: self.clock.clone(),
+            shared: Arc::default(),
+            live: None,
+            counted: None,
+        }
+    }
+}
+
+impl PostgresStore {
+    /// Connects to a server, checks it, and brings the tables up to date.
+    ///
+    /// # Errors
+    /// The server cannot be used; the error says why, and what to do.
+    pub async fn connect(address: &str, options: PostgresOptions) -> Result<Self, ConnectError> {
+        let config = Config::from_str(address).map_err(|error| ConnectError::Address(crate::error::text(&error)))?;
+        Self::connect_with(config, NoTls, options).await
+    }
+
+    /// As [`connect`](Self::connect), with any configuration of the connection, and TLS: that of `tokio-postgres-rustls`
+    /// or `postgres-native-tls`.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub async fn connect_with<T>(config: Config, tls: T, options: PostgresOptions) -> Result<Self, ConnectError>
+    where
+        T: MakeTlsConnect<Socket> + Clone + Send + Sync + 'static,
+        T::Stream: 'static,
+    {
+        options.check()?;
+        let server = Arc::new(server(prepared(config, &options), tls, &options));
+        let clock = StoreClock::default();
+        setup::connect(Arc::clone(&server), options.migrate, clock.clone()).await?;
+        let records = RecordBuilder::new(clock.clone());
+        Ok(Self { server, records, options, clock, shared: Arc::default(), live: None, counted: None })
+    }
+
+    /// Returns the statements that create the tables and functions, for an administrator who runs them by hand: with
+    /// [`migrate(false)`](PostgresOptions::migrate) nodes need no right to create them.
+    ///
+    /// # Errors
+    /// The name of the schema is impossible.
+    pub fn migration(options: &PostgresOptions) -> Result<String, ConnectError> {
+        options.check()?;
+        Ok(setup::migration(&server(Config::new(), NoTls, options), 0, false))
+    }
+
+    /// Returns the id of the node in the table `nodes`; 0 if it has not joined.
+    pub fn node(&self) -> i64 {
+        self.shared.node()
+    }
+
+    /// Returns the sessions, begun if necessary.
+    fn live(&mut self) -> Result<&mut Live, StoreError> {
+        match &mut self.live {
+            Some(live) => Ok(live),
+            none => {
+                let Self { options, clock, .. } = self;
+                let member = Member::new(&options.node, options.lease, options.late_look_interval, clock.clone());
+                let io = Io::start(&self.server, &self.shared, member)
+                    .map_err(|error| StoreError::Unavailable(format!("no thread for the sessions: {error}")))?;
+                let reader = Reader(io.reader.clone());
+                Ok(none.insert(Live { io, reader }))
+            }
+        }
+    }
+}
+
+fn server<T>(config: Config, tls: T, options: &PostgresOptions) -> Server
+where
+    T: MakeTlsConnect<Socket> + Clone + Send + Sync + 'static,
+    T::Stream: 'static,
+{
+    Server {
+        config,
+        dial: Box::new(tls) as Box<dyn Dial>,
+        schema: Schema::new(&options.schema),
+        timeout: options.timeout,
+    }
+}
+
+impl Drop for PostgresStore {
+    /// Leaves, and waits for it for a moment.
+    fn drop(&mut self) {
+        let Some(Live { io: Io { writer, reader, queries, thread }, reader: looks }) = self.live.take() else { return };
+        drop((writer, reader, queries, looks));
+        let end = Instant::now() + LEAVING;
+        while !thread.is_finished() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl Reads for PostgresStore {
+    fn get(&mut self, id: DurableId) -> Result<Option<Found>, StoreError> {
+        self.live()?.reader.get(id)
+    }
+
+    fn find_key(&mut self, route: &str, key: &str) -> Result<Option<DurableId>, StoreError> {
+        self.live()?.reader.find_key(route, key)
+    }
+
+    fn list(&mut self, query: &Query) -> Result<Page, StoreError> {
+        self.live()?.reader.list(query)
+    }
+
+    fn counts(&mut self, limit: Option<u64>) -> Result<Counts, StoreError> {
+        self.live()?.reader.counts(limit)
+    }
+}
+
+impl Store for PostgresStore {
+    fn join(&mut self, node: &NodeInfo, _now: DueTime) -> Result<Beat, StoreError> {
+        // A node that could not look or answer later must not begin.
+        self.live()?.reader.check()?;
+        Reader(self.live()?.io.queries.clone()).check()?;
+        let meters = self.shared.meters.get_or_init(|| Arc::new(Meters::register(&node.name)));
+        let publisher: Weak<dyn Publisher> = Arc::downgrade(meters) as _;
+        register_publisher(publisher);
+        let node = node.clone();
+        self.live()?.io.writer.run(move |session| Box::pin(async move { beat::join(session, &node).await }))
+    }
+
+    fn beat(&mut self, running: &[Delivery], _now: DueTime) -> Result<Beat, StoreError> {
+        if self.counted.is_none_or(|at| at.elapsed() >= COUNT) {
+            self.counted = Some(Instant::now());
+            self.live()?.io.queries.start(|session| Box::pin(beat::count_unserved(session)));
+        }
+        let running = running.to_vec();
+        self.live()?.io.writer.run(move |session| Box::pin(async move { beat::beat(session, &running).await }))
+    }
+
+    fn lease(&self) -> Option<LeaseCheck> {
+        let shared = Arc::clone(&self.shared);
+        Some(Arc::new(move || shared.has_lease()))
+    }
+
+    fn retire(&mut self, _now: DueTime) {
+        if let Some(live) = &self.live {
+            // Without it the others deliver the share of this node, too, but late.
+            _ = live.io.writer.run(|session| Box::pin(beat::retire(session)));
+        }
+    }
+
+    fn intervals(&self) -> Option<(Duration, Duration)> {
+        Some((self.options.poll_interval, (self.options.lease / 4).min(BEAT)))
+    }
+
+    fn apply(&mut self, ops: &[Op], _now: DueTime) -> Result<Vec<Result<Outcome, StoreError>>, StoreError> {
+        let ops = ops.to_vec();
+        self.live()?.io.writer.run(move |session| Box::pin(async move { Ok(apply::apply(session, &ops).await) }))
+    }
+
+    fn look(&mut self, look: &Look, _now: DueTime) -> Result<Vec<Hint>, StoreError> {
+        let node = self.node();
+        self.live()?.reader.look(look, node)
+    }
+
+    fn reader(&mut self) -> Result<Option<Box<dyn Reads>>, StoreError> {
+        let reader = Reader(self.live()?.io.queries.clone());
+        reader.check()?;
+        Ok(Some(Box::new(reader)))
+    }
+
+    fn admits(&self, record: &Record) -> Result<(), StoreError> {
+        puts::check(record)
+    }
+
+    fn clock(&self) -> Option<StoreClock> {
+        Some(self.clock.clone())
+    }
+}

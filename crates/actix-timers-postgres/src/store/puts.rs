@@ -1,0 +1,237 @@
+//! New timers as columns.
+
+use std::collections::BTreeMap;
+
+use actix_timers_durable::store::OnKey;
+use actix_timers_durable::store::{
+    Found, NewTimer, Outcome, Placed, Record, State, headers_to_json, repeat_to_json, retry_to_json,
+};
+use actix_timers_durable::{DueTime, StoreError};
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
+
+use super::apply::{Slots, Step};
+use super::row::{due, id, int, time};
+use super::session::Call;
+
+/// Maximum length of the names of routes, message types and codecs.
+const MAX_NAME_LEN: usize = 255;
+
+/// Stores timers without keys, and returns the time before which none is due.
+const PUT: &str = "
+    WITH n AS MATERIALIZED (SELECT @schema@.server_now() AS now), put AS (
+        INSERT INTO @schema@.timers (id, due, moved, nominal, route, message_type, message_version, payload, codec, headers,
+            max_attempts, retry, repeat)
+        SELECT i.id, greatest(i.due, n.now), i.moved OR i.due < n.now, i.nominal, i.route, i.message_type, i.version, i.payload,
+            i.codec, i.headers::jsonb, i.max_attempts, i.retry::jsonb, i.repeat::jsonb
+        FROM n, unnest($1::uuid[], $2::bigint[], $3::boolean[], $4::bigint[], $5::text[], $6::text[], $7::int[], $8::bytea[],
+            $9::text[], $10::text[], $11::int[], $12::text[], $13::text[])
+            AS i(id, due, moved, nominal, route, message_type, version, payload, codec, headers, max_attempts, retry, repeat)
+    )
+    SELECT n.now FROM n";
+
+/// Stores timers without keys and without any of the columns that are seldom used.
+const PUT_PLAIN: &str = "
+    WITH n AS MATERIALIZED (SELECT @schema@.server_now() AS now), put AS (
+        INSERT INTO @schema@.timers (id, due, moved, nominal, route, message_type, message_version, payload)
+        SELECT i.id, greatest(i.due, n.now), i.moved OR i.due < n.now, i.nominal, i.route, i.message_type, i.version, i.payload
+        FROM n, unnest($1::uuid[], $2::bigint[], $3::boolean[], $4::bigint[], $5::text[], $6::text[], $7::int[], $8::bytea[])
+            AS i(id, due, moved, nominal, route, message_type, version, payload)
+    )
+    SELECT n.now FROM n";
+
+/// Stores timers one after the other, each if its key allows.
+const PUT_KEYED: &str = "
+    SELECT i.place, p.other, p.is_placed, p.in_progress, p.due
+    FROM unnest($1::uuid[], $2::bigint[], $3::boolean[], $4::bigint[], $5::text[], $6::text[], $7::int[], $8::bytea[],
+        $9::text[], $10::text[], $11::int[], $12::text[], $13::text[], $14::text[], $15::boolean[])
+        WITH ORDINALITY AS i(id, due, moved, nominal, route, message_type, version, payload, codec, headers, max_attempts,
+            retry, repeat, key, replace, place)
+    CROSS JOIN LATERAL @schema@.put(ROW(i.id, i.due, i.moved, i.nominal, i.route, i.message_type, i.version, i.payload,
+        i.codec, i.headers::jsonb, i.key, 0, 0, i.max_attempts, i.retry::jsonb, 1, i.repeat::jsonb, NULL, false, NULL, NULL,
+        NULL)::@schema@.timers, i.replace) p";
+
+/// The columns of rows of another store.
+macro_rules! restore {
+    ($table:literal, $due:literal, $others:literal, $types:literal) => {
+        concat!(
+            "INSERT INTO @schema@.", $table, " AS t (id, due, moved, nominal, route, message_type, message_version, payload, codec,
+                headers, max_attempts, retry, repeat, key, attempt, used, repetition, ", $others, ")
+            SELECT i.id, ", $due, ", i.due <> @schema@.first_due(i.id) OR i.due < n.now, i.nominal, i.route, i.message_type,
+                i.version, i.payload, i.codec, i.headers::jsonb, i.max_attempts, i.retry::jsonb, i.repeat::jsonb, i.key,
+                i.attempt, i.used, i.repetition, ", $others, "
+            FROM (SELECT @schema@.server_now() AS now OFFSET 0) n,
+                unnest($1::uuid[], $2::bigint[], $3::boolean[], $4::bigint[], $5::text[], $6::text[], $7::int[], $8::bytea[],
+                $9::text[], $10::text[], $11::int[], $12::text[], $13::text[], $14::text[], $15::int[], $16::int[], $17::bigint[], ",
+                $types, ")
+                AS i(id, due, moved, nominal, route, message_type, version, payload, codec, headers, max_attempts, retry, repeat,
+                key, attempt, used, repetition, ", $others, ")
+            ON CONFLICT (id) DO NOTHING RETURNING t.id, t.due"
+        )
+    };
+}
+const RESTORE: &str = restore!("timers", "greatest(i.due, n.now)", "parked", "$18::text[]");
+const RESTORE_LETTERS: &str = restore!("dead_letters", "i.due", "reason, dead_at", "$18::text[], $19::bigint[]");
+/// As [`PUT_KEYED`], without timers whose keys are locked.
+const TRY_KEYED: &str = "
+    SELECT i.place, p.other, p.is_placed, p.in_progress, p.due
+    FROM unnest($1::uuid[], $2::bigint[], $3::boolean[], $4::bigint[], $5::text[], $6::text[], $7::int[], $8::bytea[],
+        $9::text[], $10::text[], $11::int[], $12::text[], $13::text[], $14::text[], $15::boolean[])
+        WITH ORDINALITY AS i(id, due, moved, nominal, route, message_type, version, payload, codec, headers, max_attempts,
+            retry, repeat, key, replace, place)
+    CROSS JOIN LATERAL @schema@.try_put(ROW(i.id, i.due, i.moved, i.nominal, i.route, i.message_type, i.version, i.payload,
+        i.codec, i.headers::jsonb, i.key, 0, 0, i.max_attempts, i.retry::jsonb, 1, i.repeat::jsonb, NULL, false, NULL, NULL,
+        NULL)::@schema@.timers, i.replace) p";
+
+/// Refuses a record that the server could not store.
+pub(super) fn check(record: &Record) -> Result<(), StoreError> {
+    record.check_lengths()?;
+    let names = [Some(&record.route), Some(&record.message_type), record.payload_codec.as_ref()];
+    for name in names.into_iter().flatten() {
+        if name.len() > MAX_NAME_LEN {
+            return Err(StoreError::TooLarge { size: name.len(), limit: MAX_NAME_LEN });
+        }
+    }
+    let refused = |reason: &str| Err(StoreError::Rejected(std::io::Error::other(reason.to_owned())));
+    let mut texts = names.into_iter().flatten().chain(&record.key).map(|text| &**text);
+    if texts.any(|text| text.contains('\0')) || record.headers.iter().any(|(_, value)| value.contains('\0')) {
+        return refused("PostgreSQL stores no text with a NUL character: remove it from names, key and headers");
+    }
+    if i32::try_from(record.message_version).is_err() {
+        return refused("PostgreSQL stores message versions up to 2147483647: choose smaller ones");
+    }
+    Ok(())
+}
+
+type Column<'a> = Box<dyn ToSql + Sync + 'a>;
+
+fn column<'a, T: ToSql + Sync + 'a>(records: &[&'a Record], value: impl Fn(&'a Record) -> T) -> Column<'a> {
+    Box::new(records.iter().map(|record| value(record)).collect::<Vec<_>>())
+}
+
+fn plain_columns<'a>(records: &[&'a Record]) -> Vec<Column<'a>> {
+    vec![
+        column(records, |record| Uuid::from(record.id)),
+        column(records, |record| time(record.progress.due)),
+        column(records, |record| record.id.first_due() != record.progress.due),
+        column(records, |record| time(record.progress.nominal)),
+        column(records, |record| &*record.route),
+        column(records, |record| &*record.message_type),
+        column(records, |record| int(record.message_version)),
+        column(records, |record| &*record.payload),
+    ]
+}
+
+fn seldom_columns<'a>(records: &[&'a Record]) -> Vec<Column<'a>> {
+    vec![
+        column(records, |record| record.payload_codec.as_deref()),
+        column(records, |record| headers_to_json(&record.headers)),
+        column(records, |record| record.budget().map(int)),
+        column(records, |record| record.retry.as_ref().map(retry_to_json)),
+        column(records, |record| record.repeat.as_ref().map(repeat_to_json)),
+    ]
+}
+
+fn is_plain(record: &Record) -> bool {
+    record.payload_codec.is_none()
+        && record.headers.is_empty()
+        && record.budget().is_none()
+        && record.retry.is_none()
+        && record.repeat.is_none()
+}
+
+/// Returns the step of new timers without keys.
+pub(super) fn plain<'a>(puts: Vec<(usize, &'a [NewTimer])>) -> Step<'a> {
+    let records: Vec<&Record> = puts.iter().flat_map(|(_, timers)| timers.iter().map(|timer| &*timer.record)).collect();
+    let (mut sql, mut params) = (PUT_PLAIN, plain_columns(&records));
+    if !records.iter().all(|record| is_plain(record)) {
+        sql = PUT;
+        params.extend(seldom_columns(&records));
+    }
+    let read = move |rows: Vec<Row>, slots: &mut Slots| {
+        let now = rows.first().map_or(DueTime::MIN, |row| due(row.get(0)));
+        for (op, timers) in puts {
+            let placed = timers.iter().map(|timer| Placed::Created { due: timer.record.progress.due.max(now) });
+            slots.done(op, Outcome::Put(placed.collect()));
+        }
+    };
+    Step { call: Call { sql, params }, read: Box::new(read) }
+}
+
+/// Returns the step of rows of another store; none if there are none.
+pub(super) fn restored<'a>(found: Vec<(usize, &'a Found)>, is_dead: bool) -> Option<Step<'a>> {
+    let records: Vec<&Record> = found.iter().map(|(_, found)| &*found.record).collect();
+    let mut params = plain_columns(&records);
+    params.extend(seldom_columns(&records));
+    params.push(column(&records, |record| record.key.as_deref()));
+    params.push(column(&records, |record| int(record.progress.attempt)));
+    params.push(column(&records, |record| int(record.progress.used)));
+    params.push(column(&records, |record| record.progress.repetition.cast_signed()));
+    let reason = |(_, found): &(usize, &'a Found)| match &found.state {
+        State::Parked { reason } | State::Dead { reason, .. } => Some(reason.to_string()),
+        State::Pending | State::Claimed => None,
+    };
+    params.push(Box::new(found.iter().map(reason).collect::<Vec<_>>()));
+    if is_dead {
+        let since =
+            |(_, found): &(usize, &Found)| if let State::Dead { since, .. } = found.state { time(since) } else { 0 };
+        params.push(Box::new(found.iter().map(since).collect::<Vec<_>>()));
+    }
+    let is_empty = found.is_empty();
+    let read = move |rows: Vec<Row>, slots: &mut Slots| {
+        let made: BTreeMap<_, _> = rows.iter().filter_map(|row| Some((id(row, 0)?, due(row.get(1))))).collect();
+        for (op, Found { record, .. }) in found {
+            let placed = made.get(&record.id).map_or(Placed::Exists(record.id), |due| Placed::Created { due: *due });
+            slots.done(op, Outcome::Put(vec![placed]));
+        }
+    };
+    let sql = if is_dead { RESTORE_LETTERS } else { RESTORE };
+    (!is_empty).then(|| Step { call: Call { sql, params }, read: Box::new(read) })
+}
+
+/// Returns the step of new timers with keys: in the order of keys, so that groups of several nodes do not wait for each
+/// other in a circle. Those with the same key keep their order.
+pub(super) fn keyed<'a>(puts: Vec<(usize, &'a [NewTimer])>, is_careful: bool) -> Step<'a> {
+    let timers = puts.iter().enumerate().flat_map(|(put, (_, timers))| timers.iter().map(move |timer| (put, timer)));
+    let mut timers: Vec<(usize, usize, &NewTimer)> =
+        timers.enumerate().map(|(place, (put, timer))| (put, place, timer)).collect();
+    timers.sort_by_key(|(_, _, timer)| (&timer.record.route, &timer.record.key));
+    let records: Vec<&Record> = timers.iter().map(|(_, _, timer)| &*timer.record).collect();
+    let mut params = plain_columns(&records);
+    params.extend(seldom_columns(&records));
+    params.push(column(&records, |record| record.key.as_deref()));
+    params.push(Box::new(timers.iter().map(|(_, _, timer)| timer.on_key == OnKey::Replace).collect::<Vec<_>>()));
+    let puts_are_single = puts.iter().all(|(_, timers)| timers.len() == 1);
+    let places: Vec<_> = timers.into_iter().map(|(put, place, _)| (put, place)).collect();
+    let read = move |rows: Vec<Row>, slots: &mut Slots| {
+        let mut placed: Vec<Vec<(usize, Placed)>> = puts.iter().map(|_| Vec::new()).collect();
+        for row in &rows {
+            let nth = usize::try_from(row.get::<_, i64>(0) - 1).ok();
+            if let Some((put, place)) = nth.and_then(|nth| places.get(nth)) {
+                match row.get(2) {
+                    Some(is_placed) => placed[*put].push((*place, placed_of(row, is_placed))),
+                    None => slots.locked.push(puts[*put].0),
+                }
+            }
+        }
+        for ((op, timers), mut placed) in puts.into_iter().zip(placed) {
+            placed.sort_unstable_by_key(|(place, _)| *place);
+            if placed.len() == timers.len() {
+                slots.done(op, Outcome::Put(placed.into_iter().map(|(_, placed)| placed).collect()));
+            }
+        }
+    };
+    // Several timers are stored together, or none.
+    let is_careful = is_careful && puts_are_single;
+    Step { call: Call { sql: if is_careful { TRY_KEYED } else { PUT_KEYED }, params }, read: Box::new(read) }
+}
+
+fn placed_of(row: &Row, is_placed: bool) -> Placed {
+    let due = due(row.get(4));
+    match (id(row, 1), is_placed) {
+        (Some(other), false) => Placed::Exists(other),
+        (Some(old), true) => Placed::Replaced { old, in_progress: row.get::<_, Option<bool>>(3) == Some(true), due },
+        (None, _) => Placed::Created { due },
+    }
+}

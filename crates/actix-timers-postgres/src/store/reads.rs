@@ -1,0 +1,289 @@
+//! Looks and queries.
+
+use std::sync::Arc;
+
+use actix_timers_durable::store::MAX_KEY_LEN;
+use actix_timers_durable::store::{Counts, Found, Hint, Look, Page, Part, Position, Query, Reads, State};
+use actix_timers_durable::{DueTime, DurableId, StoreError};
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
+
+use super::io::Jobs;
+use super::row::{NODE, Types, columns, due, id, record, time};
+use super::session::{Session, error_of};
+
+/// Rows that a page examines at most if it has a filter.
+const EXAMINED: i64 = 10_000;
+/// Bytes of payloads in a page, unless a single one is larger.
+const PAGE_BYTES: i64 = 8 << 20;
+
+const LOOK: &str = "
+    SELECT l.id, l.due, l.nominal, l.type, l.is_suspect, l.paused FROM @schema@.look($1, $2, $3, $4, $5, $6, $7, $8, $9) l";
+const GET: &str = concat!(
+    "SELECT ",
+    columns!(),
+    ", NULL::text, NULL::bigint FROM @schema@.timers t WHERE t.id = $1 AND coalesce(t.ended, 0) = 0 UNION ALL SELECT ",
+    columns!(),
+    ", t.reason, t.dead_at FROM @schema@.dead_letters t WHERE t.id = $1"
+);
+const FIND_KEY: &str =
+    "SELECT t.id FROM @schema@.timers t WHERE t.route = $1 AND t.key = $2 AND coalesce(t.ended, 0) = 0";
+const COUNT: &str = "
+    SELECT (SELECT count(*) FROM (
+            SELECT FROM @schema@.timers t WHERE coalesce(t.parked, '') = '' AND coalesce(t.ended, 0) = 0 LIMIT $1) p),
+        (SELECT count(*) FROM (SELECT FROM @schema@.timers t WHERE t.parked IS NOT NULL LIMIT $1) p),
+        (SELECT count(*) FROM (SELECT FROM @schema@.dead_letters t LIMIT $1) p)";
+
+/// A part of the tables in the order of positions.
+macro_rules! page {
+    ($ordered:expr, $table:literal, $dead:literal) => {
+        concat!(
+            "WITH seen AS MATERIALIZED (", $ordered, "), wanted AS (
+                SELECT s.id, sum(s.size) OVER (ORDER BY s.due, s.id) - s.size AS before FROM seen s WHERE s.is_wanted AND $1::uuid IS NOT NULL
+                ORDER BY s.due, s.id LIMIT $8
+            )
+            SELECT ", columns!(), $dead, ", (SELECT count(*) FROM seen), l.due, l.id, (SELECT count(*) FROM wanted) FROM (SELECT) one
+            LEFT JOIN (SELECT s.due, s.id FROM seen s ORDER BY s.due DESC, s.id DESC LIMIT 1) l ON true
+            LEFT JOIN (wanted w JOIN @schema@.", $table, " t ON t.id = w.id) ON w.before < $9::bigint
+            ORDER BY t.due, t.id"
+        )
+    };
+}
+
+/// Rows after a position: those whose due time is in the id after `$1`, others after (`$2`, `$3`), all up to `$4`; at most
+/// `$5` are examined, and those wanted have route `$6` and key `$7`.
+macro_rules! rows {
+    ($table:literal, $condition:literal, $order:literal) => {
+        concat!(
+            "(SELECT t.id, t.due, octet_length(t.payload) AS size, ",
+            "coalesce(t.route = $6::text, true) AND ($7::text IS NULL OR coalesce(t.key = $7::text, false)) AS is_wanted
+            FROM @schema@.",
+            $table,
+            " t WHERE ",
+            $condition,
+            " ORDER BY ",
+            $order,
+            " LIMIT $5)"
+        )
+    };
+}
+
+const PAGES: [&str; 3] = [
+    page!(
+        concat!(
+            "SELECT u.* FROM (",
+            rows!(
+                "timers",
+                "NOT t.moved AND t.id > $1::uuid AND t.id < @schema@.first_id($4::bigint + 1) AND coalesce(t.parked, '') = '' \
+                     AND coalesce(t.ended, 0) = 0",
+                "t.id"
+            ),
+            " UNION ALL ",
+            rows!(
+                "timers",
+                "t.moved AND (t.due, t.id) > ($2::bigint, $3::uuid) AND t.due <= $4::bigint AND coalesce(t.parked, '') = '' \
+                     AND coalesce(t.ended, 0) = 0",
+                "t.due, t.id"
+            ),
+            ") u ORDER BY u.due, u.id LIMIT $5"
+        ),
+        "timers",
+        ", NULL::text, NULL::bigint"
+    ),
+    page!(
+        rows!(
+            "timers",
+            "t.parked IS NOT NULL AND (t.due, t.id) > ($2::bigint, $3::uuid) AND t.due <= $4::bigint",
+            "t.due, t.id"
+        ),
+        "timers",
+        ", NULL::text, NULL::bigint"
+    ),
+    page!(
+        rows!("dead_letters", "(t.due, t.id) > ($2::bigint, $3::uuid) AND t.due <= $4::bigint", "t.due, t.id"),
+        "dead_letters",
+        ", t.reason, t.dead_at"
+    ),
+];
+
+/// Queries in a session.
+#[derive(Debug, Clone)]
+pub(super) struct Reader(pub(super) Jobs);
+
+type Params = Vec<Box<dyn ToSql + Sync + Send>>;
+
+impl Reader {
+    /// Runs a statement, and reads its rows on the thread of the session.
+    fn ask<T: Send + 'static>(
+        &self,
+        sql: &'static str,
+        params: Params,
+        read: impl FnOnce(&mut Session, Vec<Row>) -> T + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.0.run(move |session| {
+            Box::pin(async move {
+                let params = params.into_iter().map(|param| param as Box<dyn ToSql + Sync>).collect();
+                let rows = session.query(sql, params).await;
+                // A query whose reply is lost has changed nothing.
+                let rows = rows.map_err(|failure| match error_of(&failure) {
+                    StoreError::Unknown(text) => StoreError::Unavailable(text),
+                    error => error,
+                })?;
+                Ok(read(session, rows))
+            })
+        })
+    }
+
+    /// Connects, and says whether queries are possible.
+    pub(super) fn check(&self) -> Result<(), StoreError> {
+        self.0.run(|session| Box::pin(async { session.connect().await.map_err(|failure| error_of(&failure)) }))
+    }
+
+    /// See [`Store::look`](actix_timers_durable::store::Store::look).
+    pub(super) fn look(&self, look: &Look, node: i64) -> Result<Vec<Hint>, StoreError> {
+        let types = Types::of(&look.filter);
+        let (from, after_due, after_id) = bounds(look.after, DueTime::MIN);
+        let indices: Vec<u16> = look.filter.served.iter().map(|served| served.index).collect();
+        let limit = i64::try_from(look.limit).unwrap_or(i64::MAX);
+        let params: Params = vec![
+            Box::new(node),
+            Box::new(types.names),
+            Box::new(types.versions),
+            Box::new(types.budgets),
+            Box::new(from),
+            Box::new(after_due),
+            Box::new(after_id),
+            Box::new(time(look.until)),
+            Box::new(limit),
+        ];
+        self.ask(LOOK, params, move |session, rows| {
+            let hint = |row: &Row| {
+                if let Some(paused) = row.get::<_, Option<&str>>(5) {
+                    session.shared.paused(paused);
+                    return None;
+                }
+                let place = usize::try_from(row.get::<_, i32>(3)).ok()?.checked_sub(1)?;
+                let (due, nominal, route) = (due(row.get(1)), due(row.get(2)), *indices.get(place)?);
+                Some(Hint { id: id(row, 0)?, due, nominal, route, is_suspect: row.get(4) })
+            };
+            rows.iter().filter_map(hint).collect()
+        })
+    }
+}
+
+/// Returns the position after which rows are read: for those whose due time is in the id, and for others.
+fn bounds(after: Option<Position>, from: DueTime) -> (Uuid, i64, Uuid) {
+    let before = |due| Uuid::from_u128(Uuid::from(DurableId::from_parts(due, 0, 0)).as_u128().saturating_sub(1));
+    match after.filter(|after| after.due >= from) {
+        None => (before(from), time(from) - 1, Uuid::max()),
+        Some(Position { due, id }) => {
+            let from = match id.first_due().cmp(&due) {
+                std::cmp::Ordering::Equal => Uuid::from(id),
+                std::cmp::Ordering::Less => before(due),
+                // Ids of the same due time are smaller.
+                std::cmp::Ordering::Greater => DueTime::from_millis(due.as_millis() + 1).map_or(Uuid::max(), before),
+            };
+            (from, time(due), Uuid::from(id))
+        }
+    }
+}
+
+/// Reads a row with its state; `None` if it is damaged.
+fn found(session: &mut Session, row: &Row) -> Option<Found> {
+    let record = record(&mut session.names, row)?;
+    let state = match (row.get::<_, Option<i64>>(NODE + 2 + 1), row.get::<_, Option<&str>>(NODE + 1)) {
+        (Some(since), _) => {
+            State::Dead { reason: row.get::<_, Option<&str>>(NODE + 2).unwrap_or_default().into(), since: due(since) }
+        }
+        (None, Some(reason)) => State::Parked { reason: Arc::from(reason) },
+        (None, None) if row.get::<_, Option<i64>>(NODE).is_some() => State::Claimed,
+        (None, None) => State::Pending,
+    };
+    Some(Found { record, state })
+}
+
+impl Reads for Reader {
+    fn get(&mut self, id: DurableId) -> Result<Option<Found>, StoreError> {
+        let found =
+            self.ask(GET, vec![Box::new(Uuid::from(id))], |session, rows| rows.first().map(|row| found(session, row)))?;
+        match found {
+            Some(None) => Err(crate::error::unreadable("a column of the timer holds something that is no timer")),
+            found => Ok(found.flatten()),
+        }
+    }
+
+    fn find_key(&mut self, route: &str, key: &str) -> Result<Option<DurableId>, StoreError> {
+        if key.len() > MAX_KEY_LEN || key.contains('\0') || route.contains('\0') {
+            return Ok(None);
+        }
+        let params: Params = vec![Box::new(route.to_owned()), Box::new(key.to_owned())];
+        self.ask(FIND_KEY, params, |_, rows| rows.first().and_then(|row| id(row, 0)))
+    }
+
+    fn list(&mut self, query: &Query) -> Result<Page, StoreError> {
+        let has_filter = query.route.is_some() || query.key.is_some();
+        let limit = i64::try_from(query.limit).unwrap_or(i64::MAX);
+        let examined = if has_filter { EXAMINED.max(limit) } else { limit };
+        let (from, after_due, after_id) = bounds(query.after, query.from);
+        let text = |text: &Option<Arc<str>>| text.as_deref().map(|text| text.replace('\0', "\u{1}"));
+        let params: Params = vec![
+            Box::new(from),
+            Box::new(after_due),
+            Box::new(after_id),
+            Box::new(time(query.until)),
+            Box::new(examined),
+            Box::new(text(&query.route)),
+            Box::new(text(&query.key)),
+            Box::new(limit),
+            Box::new(PAGE_BYTES),
+        ];
+        let sql = PAGES[match query.part {
+            Part::Pending => 0,
+            Part::Parked => 1,
+            Part::Dead => 2,
+        }];
+        // That of the pending ones does not need the position of others.
+        self.ask(sql, params, move |session, rows| page(session, &rows, limit, examined))
+    }
+
+    fn counts(&mut self, limit: Option<u64>) -> Result<Counts, StoreError> {
+        let most = limit.map(|limit| i64::try_from(limit).unwrap_or(i64::MAX));
+        let counted = self.ask(COUNT, vec![Box::new(most)], |_, rows| {
+            let number = |row: &Row, column| u64::try_from(row.get::<_, i64>(column)).unwrap_or(0);
+            rows.first().map(|row| [0, 1, 2].map(|column| number(row, column)))
+        })?;
+        let [pending, parked, dead] = counted.unwrap_or_default();
+        let is_limited = limit.is_some_and(|limit| [pending, parked, dead].contains(&limit));
+        Ok(Counts { pending, parked, dead, is_limited })
+    }
+}
+
+/// Reads a page. Each row also has the number of the examined rows, the position of the last one, and the number of those
+/// wanted, of which the page may hold a part.
+fn page(session: &mut Session, rows: &[Row], limit: i64, examined: i64) -> Page {
+    const SEEN: usize = NODE + 4;
+    let mut page = Page::default();
+    let Some(first) = rows.first() else { return page };
+    let position = |row: &Row, due_at, id_at| {
+        let id = DurableId::from_uuid(row.get::<_, Option<Uuid>>(id_at)?).ok()?;
+        Some(Position { due: due(row.get::<_, Option<i64>>(due_at)?), id })
+    };
+    let (mut held, mut last) = (0, None);
+    for row in rows.iter().filter(|row| row.get::<_, Option<Uuid>>(0).is_some()) {
+        held += 1;
+        last = position(row, 1, 0).or(last);
+        match found(session, row) {
+            Some(found) => page.found.push(found),
+            None => page.damaged += 1,
+        }
+    }
+    page.next = if held == limit || held < first.get(SEEN + 3) {
+        last
+    } else if first.get::<_, i64>(SEEN) == examined {
+        position(first, SEEN + 1, SEEN + 2)
+    } else {
+        None
+    };
+    page
+}

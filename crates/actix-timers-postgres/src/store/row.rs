@@ -1,0 +1,121 @@
+//! Records in rows of the server.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use actix_timers_durable::store::{Filter, Progress, Record, headers_from_json, repeat_from_json, retry_from_json};
+use actix_timers_durable::{DueTime, DurableId};
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+/// The attempts of a policy without a budget.
+const ATTEMPTS: u32 = 10;
+/// Maximum number of shared names.
+const NAMES: usize = 4096;
+
+/// Names of routes and message types, which records share.
+#[derive(Debug, Default)]
+pub(super) struct Names(HashSet<Arc<str>>);
+
+impl Names {
+    fn share(&mut self, name: &str) -> Arc<str> {
+        if let Some(known) = self.0.get(name) {
+            return Arc::clone(known);
+        }
+        let name: Arc<str> = name.into();
+        if self.0.len() < NAMES {
+            self.0.insert(Arc::clone(&name));
+        }
+        name
+    }
+}
+
+/// The columns of a record, and of the state of its row.
+macro_rules! columns {
+    () => {
+        "t.id, t.due, t.nominal, t.repetition, t.attempt, t.used, t.route, t.message_type, t.message_version, t.key,
+        t.repeat::text, t.max_attempts, t.retry::text, t.headers::text, t.codec, t.payload, t.node, t.parked"
+    };
+}
+pub(super) use columns;
+/// The place of `node` among the columns.
+pub(super) const NODE: usize = 16;
+
+/// Reads the columns of a record; `None` if a hand has written something into them that is no record.
+pub(super) fn record(names: &mut Names, row: &Row) -> Option<Arc<Record>> {
+    let text = |column| row.try_get::<_, Option<&str>>(column).ok();
+    let max_attempts: Option<i32> = row.try_get(11).ok()?;
+    let max_attempts = max_attempts.map(u32::try_from).transpose().ok()?;
+    let budget = max_attempts.unwrap_or(ATTEMPTS);
+    let retry = match text(12)? {
+        Some(json) => Some(retry_from_json(json, budget)?),
+        None => None,
+    };
+    let repeat = match text(10)? {
+        Some(json) => Some(repeat_from_json(json)?),
+        None => None,
+    };
+    let progress = Progress {
+        due: due(row.try_get(1).ok()?),
+        nominal: due(row.try_get(2).ok()?),
+        repetition: row.try_get::<_, i64>(3).ok()?.try_into().ok()?,
+        attempt: number(row, 4)?,
+        used: number(row, 5)?,
+    };
+    Some(Arc::new(Record {
+        id: id(row, 0)?,
+        progress,
+        route: names.share(text(6)??),
+        message_type: names.share(text(7)??),
+        message_version: number(row, 8)?,
+        key: text(9)?.map(Arc::from),
+        repeat,
+        max_attempts,
+        retry,
+        headers: headers_from_json(text(13)?)?,
+        payload_codec: text(14)?.map(|codec| names.share(codec)),
+        payload: row.try_get::<_, &[u8]>(15).ok()?.into(),
+    }))
+}
+
+/// Reads a number that is not negative.
+fn number(row: &Row, column: usize) -> Option<u32> {
+    row.try_get::<_, i32>(column).ok()?.try_into().ok()
+}
+
+/// Reads an id; `None` if it was not made by this crate.
+pub(super) fn id(row: &Row, column: usize) -> Option<DurableId> {
+    row.try_get::<_, Option<Uuid>>(column).ok().flatten().and_then(|id| DurableId::from_uuid(id).ok())
+}
+
+/// Reads a due time.
+pub(super) fn due(column: i64) -> DueTime {
+    DueTime::from_millis(u64::try_from(column).unwrap_or(0)).unwrap_or(DueTime::MAX)
+}
+
+/// Returns the column of a due time.
+pub(super) fn time(due: DueTime) -> i64 {
+    due.as_millis().cast_signed()
+}
+
+/// Returns the column of a number; too large ones are the largest.
+pub(super) fn int(number: u32) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}
+
+/// The served types as columns.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Types {
+    pub(super) names: Vec<String>,
+    pub(super) versions: Vec<i32>,
+    pub(super) budgets: Vec<i32>,
+}
+
+impl Types {
+    pub(super) fn of(filter: &Filter) -> Self {
+        let names = filter.served.iter().map(|served| format!("{}\u{1f}{}", served.route, served.message_type));
+        let versions = filter.served.iter().map(|served| int(served.version));
+        let budgets = filter.served.iter().map(|served| int(served.max_attempts));
+        Self { names: names.collect(), versions: versions.collect(), budgets: budgets.collect() }
+    }
+}

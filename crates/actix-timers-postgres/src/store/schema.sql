@@ -1,0 +1,591 @@
+-- The tables and functions of durable timers, version 1. `@schema@` stands for the quoted name of the schema.
+--
+-- Times are milliseconds since 1970 by the clock of this server. A timer is one row of `timers`; all that is decided about it is
+-- in its row. The timers that wait, by route:
+--
+--     SELECT route, count(*), to_timestamp(min(due) / 1000.0) FROM timers WHERE node IS NULL AND ended IS NULL GROUP BY 1
+
+CREATE TABLE @schema@.timers (
+    -- A UUID of version 8: 48 bits of the first due time, a counter, 64 random bits. So the primary key is the index of due times.
+    id uuid PRIMARY KEY,
+    -- The time of the next delivery. Whoever writes it writes at least the present time.
+    due bigint NOT NULL,
+    -- Whether `due` may differ from the time in the id. To be written with each `due`.
+    moved boolean NOT NULL DEFAULT false,
+    -- The due time of the message, retries aside; of a repetition its place on the grid.
+    nominal bigint NOT NULL,
+    route text NOT NULL,
+    message_type text NOT NULL,
+    message_version int NOT NULL DEFAULT 1,
+    payload bytea NOT NULL,
+    codec text,
+    headers jsonb,
+    -- At most one timer of a route has it.
+    key text,
+    -- The number of the last delivery of this repetition. It only rises.
+    attempt int NOT NULL DEFAULT 0,
+    -- The part of the budget of attempts that is used up.
+    used int NOT NULL DEFAULT 0,
+    -- The budget; null: the route's; 2147483647: no end.
+    max_attempts int,
+    retry jsonb,
+    repetition bigint NOT NULL DEFAULT 1,
+    repeat jsonb,
+    -- The node that delivers it now; null: it is pending.
+    node bigint,
+    -- It was claimed while nothing else ran: if its node dies, the timer is to blame. Cleared with `node`.
+    alone boolean NOT NULL DEFAULT false,
+    -- The reason for which nobody may deliver it.
+    parked text,
+    -- The time at which it ended, if its key lives on until `keep_until`. Then `node` is null.
+    ended bigint,
+    keep_until bigint
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 5000);
+-- No index names node, attempt, used or alone: a claim changes no index.
+CREATE INDEX timers_moved ON @schema@.timers (due, id) WHERE moved;
+CREATE UNIQUE INDEX timers_key ON @schema@.timers (route, key) WHERE key IS NOT NULL;
+CREATE INDEX timers_ended ON @schema@.timers (keep_until) WHERE ended IS NOT NULL;
+CREATE INDEX timers_parked ON @schema@.timers (due, id) WHERE parked IS NOT NULL;
+
+-- Timers whose attempts are used up, as they were then. A later letter of a series replaces its earlier one.
+CREATE TABLE @schema@.dead_letters (
+    LIKE @schema@.timers INCLUDING DEFAULTS,
+    reason text NOT NULL,
+    dead_at bigint NOT NULL,
+    PRIMARY KEY (id)
+);
+CREATE INDEX dead_letters_due ON @schema@.dead_letters (due, id);
+CREATE INDEX dead_letters_dead_at ON @schema@.dead_letters (dead_at);
+
+-- Processes that deliver, or only schedule. An id is random, and new at each start.
+CREATE TABLE @schema@.nodes (
+    id bigint PRIMARY KEY,
+    name text NOT NULL,
+    -- It has left or died, and rows may still name it.
+    dead boolean NOT NULL DEFAULT false,
+    lease_until timestamptz NOT NULL,
+    -- No row that is due later has been claimed by it. It never falls.
+    claimed_until bigint NOT NULL,
+    -- Routes and message types, with the character 31 between.
+    serves text[] NOT NULL,
+    -- Its sessions: number and start of the server's process, and the start of the server, since numbers are used again.
+    sessions jsonb NOT NULL,
+    joined timestamptz NOT NULL DEFAULT clock_timestamp()
+) WITH (fillfactor = 20);
+
+-- Routes that a node has served.
+CREATE TABLE @schema@.routes (
+    name text PRIMARY KEY,
+    since timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+-- Routes, and nodes by name, that start nothing until a time, or until the row is deleted.
+CREATE TABLE @schema@.pauses (
+    kind text NOT NULL CHECK (kind IN ('route', 'node')),
+    name text NOT NULL,
+    until bigint,
+    who text,
+    why text,
+    PRIMARY KEY (kind, name)
+);
+
+CREATE FUNCTION @schema@.server_now() RETURNS bigint LANGUAGE sql VOLATILE AS
+    'SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint';
+
+-- The smallest id of a timer that is first due then.
+CREATE FUNCTION @schema@.first_id(p_due bigint) RETURNS uuid LANGUAGE sql IMMUTABLE PARALLEL SAFE AS
+    $$SELECT (lpad(to_hex(least(p_due, 281474976710655)), 12, '0') || '80008000000000000000')::uuid$$;
+
+CREATE FUNCTION @schema@.first_due(p_id uuid) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE AS
+    $$SELECT ('x' || left(replace(p_id::text, '-', ''), 12))::bit(48)::bigint$$;
+
+-- A due time that is written by hand is found by looks, too, and by the release of the node that has claimed the row.
+CREATE FUNCTION @schema@.keep_due() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    NEW.due := greatest(least(NEW.due, 70368744177663), @schema@.server_now());
+    NEW.moved := true;
+    UPDATE @schema@.nodes n SET claimed_until = greatest(n.claimed_until, NEW.due) WHERE n.id = NEW.node;
+    RETURN NEW;
+END
+$$;
+CREATE TRIGGER keep_due BEFORE UPDATE OF due ON @schema@.timers FOR EACH ROW
+    WHEN (NEW.node IS NOT NULL OR NOT NEW.moved OR NEW.due < extract(epoch FROM statement_timestamp()) * 1000 - 1)
+    EXECUTE FUNCTION @schema@.keep_due();
+
+-- The routes that are paused, with the character 30 if the node itself is.
+CREATE FUNCTION @schema@.paused(p_node bigint) RETURNS text[] LANGUAGE sql VOLATILE AS $$
+    SELECT coalesce(array_agg(CASE WHEN p.kind = 'route' THEN p.name ELSE chr(30) END)
+        FILTER (WHERE p.kind = 'route' OR p.name = (SELECT n.name FROM @schema@.nodes n WHERE n.id = p_node)), '{}')
+    FROM @schema@.pauses p WHERE p.until IS NULL OR p.until > @schema@.server_now()
+$$;
+
+-- Whether nodes that died have used up the budget of a timer. Of one without an end failures do not count, and 10 such nodes do.
+CREATE FUNCTION @schema@.is_suspect(p_used int, p_own int, p_of_route int) RETURNS boolean LANGUAGE sql IMMUTABLE AS
+    'SELECT p_used >= coalesce(nullif(p_own, 2147483647), CASE WHEN p_own IS NULL THEN p_of_route ELSE 10 END)';
+
+-- To be called after the commit of a pause: when it returns, nothing is claimed any more that the pause excludes.
+CREATE FUNCTION @schema@.pause_settled() RETURNS void LANGUAGE sql AS
+    $$SELECT FROM (SELECT FROM @schema@.nodes n ORDER BY n.id FOR UPDATE) n LIMIT 0$$;
+
+-- Claims the timers that are pending, due and served, and returns them; after these, with `node` null, pending ones that
+-- are not due, and with `node` -1 timers that are left because they are suspects, or are none. A row without an id, before all others,
+-- names the paused routes in `parked`: the node looks anew when that ends. `p_types` are route and type with the character 31 between, beside their newest versions and budgets.
+--
+-- A claim takes payloads of 8 MiB at most, or one that is larger. Due timers beyond are returned as those that are not due.
+--
+-- The node's row is locked before and in a statement of its own: a claim after the release of the node finds that row gone.
+-- `coalesce` keeps the planner from all indexes but the primary key.
+CREATE FUNCTION @schema@.claim(
+    p_node bigint, p_ids uuid[], p_types text[], p_versions int[], p_budgets int[], p_suspects boolean, p_alone boolean
+) RETURNS SETOF @schema@.timers LANGUAGE plpgsql AS $$
+DECLARE
+    v_now bigint;
+    v_paused text[];
+    v_claimed bigint;
+    v_row @schema@.timers;
+    v_suspect boolean;
+    v_bytes constant bigint := 8388608;
+    v_is_full boolean;
+BEGIN
+    PERFORM FROM @schema@.nodes n WHERE n.id = p_node AND NOT n.dead FOR KEY SHARE;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    v_now := @schema@.server_now();
+    v_paused := @schema@.paused(p_node);
+    IF v_paused <> '{}' THEN
+        v_row.parked := array_to_string(v_paused, chr(31));
+        RETURN NEXT v_row;
+        IF chr(30) = ANY (v_paused) THEN
+            RETURN;
+        END IF;
+    END IF;
+    RETURN QUERY WITH held AS MATERIALIZED (
+        SELECT t.id, octet_length(t.payload) AS size FROM @schema@.timers t
+            CROSS JOIN LATERAL (SELECT array_position(p_types, t.route || chr(31) || t.message_type) AS at OFFSET 0) s
+        WHERE t.id = ANY (p_ids) AND coalesce(t.node, 0) = 0 AND coalesce(t.parked, '') = '' AND coalesce(t.ended, 0) = 0 AND t.due <= v_now
+            AND t.message_version <= p_versions[s.at] AND t.route <> ALL (v_paused)
+            AND p_suspects = @schema@.is_suspect(t.used, t.max_attempts, p_budgets[s.at])
+        ORDER BY t.id FOR NO KEY UPDATE OF t SKIP LOCKED
+    ), taken AS (
+        SELECT h.id FROM (SELECT h.id, sum(h.size) OVER (ROWS UNBOUNDED PRECEDING) - h.size AS before FROM held h) h
+        WHERE h.before < v_bytes
+    )
+    UPDATE @schema@.timers t SET node = p_node, attempt = t.attempt + 1, used = t.used + 1, alone = p_alone
+    FROM taken h WHERE t.id = h.id RETURNING t.*;
+    GET DIAGNOSTICS v_claimed = ROW_COUNT;
+    IF v_claimed = cardinality(p_ids) THEN
+        RETURN;
+    END IF;
+    v_is_full := (SELECT sum(octet_length(t.payload)) >= v_bytes FROM @schema@.timers t
+        WHERE t.id = ANY (p_ids) AND coalesce(t.node, 0) = p_node);
+    FOR v_row IN
+        SELECT t.* FROM @schema@.timers t
+        WHERE t.id = ANY (p_ids) AND coalesce(t.node, 0) = 0 AND coalesce(t.parked, '') = '' AND coalesce(t.ended, 0) = 0 AND t.route <> ALL (v_paused)
+            AND t.message_version <= p_versions[array_position(p_types, t.route || chr(31) || t.message_type)]
+    LOOP
+        v_suspect := @schema@.is_suspect(v_row.used, v_row.max_attempts,
+            p_budgets[array_position(p_types, v_row.route || chr(31) || v_row.message_type)]);
+        IF v_row.due <= v_now THEN
+            -- Another node may be claiming it.
+            CONTINUE WHEN v_suspect = p_suspects AND v_is_full IS NOT TRUE;
+            v_row.node := CASE WHEN v_suspect <> p_suspects THEN -1 END;
+        END IF;
+        v_row.payload := '';
+        RETURN NEXT v_row;
+    END LOOP;
+END
+$$;
+
+-- Returns pending timers after a position and due up to a time, in the order of due time and id: unmoved ones by the primary key,
+-- moved ones by their index. `p_from` is the position for the former. A row without an id names the paused routes.
+CREATE FUNCTION @schema@.look(
+    p_node bigint, p_types text[], p_versions int[], p_budgets int[], p_from uuid, p_after_due bigint, p_after_id uuid,
+    p_until bigint, p_limit bigint
+) RETURNS TABLE (id uuid, due bigint, nominal bigint, type int, is_suspect boolean, paused text) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    v_paused text[] := @schema@.paused(p_node);
+BEGIN
+    IF v_paused <> '{}' THEN
+        paused := array_to_string(v_paused, chr(31));
+        RETURN NEXT;
+        IF chr(30) = ANY (v_paused) THEN
+            RETURN;
+        END IF;
+    END IF;
+    RETURN QUERY
+    SELECT f.id, f.due, f.nominal, f.at, @schema@.is_suspect(f.used, f.max_attempts, p_budgets[f.at]), NULL::text
+    FROM ((
+        SELECT t.id, t.due, t.nominal, t.used, t.max_attempts, s.at FROM @schema@.timers t
+            CROSS JOIN LATERAL (SELECT array_position(p_types, t.route || chr(31) || t.message_type) AS at OFFSET 0) s
+        WHERE NOT t.moved AND t.id > p_from AND t.id < @schema@.first_id(p_until + 1)
+            AND coalesce(t.node, 0) = 0 AND coalesce(t.parked, '') = '' AND coalesce(t.ended, 0) = 0
+            AND t.message_version <= p_versions[s.at] AND t.route <> ALL (v_paused)
+        ORDER BY t.id LIMIT p_limit
+    ) UNION ALL (
+        SELECT t.id, t.due, t.nominal, t.used, t.max_attempts, s.at FROM @schema@.timers t
+            CROSS JOIN LATERAL (SELECT array_position(p_types, t.route || chr(31) || t.message_type) AS at OFFSET 0) s
+        WHERE t.moved AND (t.due, t.id) > (p_after_due, p_after_id) AND t.due <= p_until
+            AND coalesce(t.node, 0) = 0 AND coalesce(t.parked, '') = '' AND coalesce(t.ended, 0) = 0
+            AND t.message_version <= p_versions[s.at] AND t.route <> ALL (v_paused)
+        ORDER BY t.due, t.id LIMIT p_limit
+    )) f ORDER BY f.due, f.id LIMIT p_limit;
+END
+$$;
+
+-- Returns rows that a node has claimed. They are due up to `claimed_until`; no index names the node.
+CREATE FUNCTION @schema@.claimed_by(p_node bigint, p_limit int)
+RETURNS TABLE (id uuid, repetition bigint, attempt int, alone boolean) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    v_until bigint := greatest(@schema@.server_now(), (SELECT n.claimed_until FROM @schema@.nodes n WHERE n.id = p_node));
+BEGIN
+    RETURN QUERY (
+        SELECT t.id, t.repetition, t.attempt, t.alone FROM @schema@.timers t
+        WHERE NOT t.moved AND t.id < @schema@.first_id(v_until + 1) AND coalesce(t.node, 0) = p_node
+        ORDER BY t.id LIMIT p_limit
+    ) UNION ALL (
+        SELECT t.id, t.repetition, t.attempt, t.alone FROM @schema@.timers t
+        WHERE t.moved AND t.due <= v_until AND coalesce(t.node, 0) = p_node
+        ORDER BY t.due, t.id LIMIT p_limit
+    );
+END
+$$;
+
+-- Ends the sessions of a node, and of transactions that complete its timers, which hold a shared advisory lock with its number.
+-- Returns whether all have ended. This session is not ended: a node may release its earlier self.
+CREATE FUNCTION @schema@.end_sessions(p_node bigint, p_wait_ms bigint) RETURNS boolean LANGUAGE sql AS $$
+    SELECT coalesce(bool_and(pg_terminate_backend(f.pid, p_wait_ms)), true) FROM (
+        SELECT a.pid FROM @schema@.nodes n
+            CROSS JOIN jsonb_to_recordset(n.sessions) AS s(pid int, started timestamptz, server timestamptz)
+            JOIN pg_stat_activity a ON a.pid = s.pid AND a.backend_start = s.started
+        WHERE n.id = p_node AND s.server = pg_postmaster_start_time() AND a.pid <> pg_backend_pid()
+        UNION
+        SELECT l.pid FROM pg_locks l WHERE l.locktype = 'advisory' AND l.objsubid = 1
+            AND (l.classid::bigint << 32 | l.objid::bigint) = p_node
+            AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+    ) f
+$$;
+
+-- Releases the rows of a dead node whose sessions have ended. Its row goes when no timer names it; until then the release is
+-- repeated. Returns timers that were alone: `p_node` has claimed them now, and ends them as failed. A row without an id, before all
+-- others, has the number of released timers as `attempt`, and in `alone` whether the node was not known to be dead.
+CREATE FUNCTION @schema@.release(p_node bigint, p_gone bigint) RETURNS SETOF @schema@.timers LANGUAGE plpgsql AS $$
+DECLARE
+    v_row @schema@.timers;
+    v_held uuid[];
+BEGIN
+    PERFORM FROM @schema@.nodes n WHERE n.id = p_gone AND (n.dead OR n.lease_until < clock_timestamp()) FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    UPDATE @schema@.nodes n SET dead = true WHERE n.id = p_gone AND NOT n.dead;
+    v_row.alone := FOUND;
+    v_held := ARRAY(
+        SELECT t.id FROM @schema@.timers t
+        WHERE t.id = ANY (ARRAY(SELECT w.id FROM @schema@.claimed_by(p_gone, 10000) w)) AND coalesce(t.node, 0) = p_gone
+        ORDER BY t.id FOR NO KEY UPDATE OF t SKIP LOCKED
+    );
+    v_row.attempt := cardinality(v_held);
+    RETURN NEXT v_row;
+    RETURN QUERY WITH released AS (
+        UPDATE @schema@.timers t SET node = CASE WHEN t.alone THEN p_node END WHERE t.id = ANY (v_held) RETURNING t.*
+    )
+    SELECT r.* FROM released r WHERE r.alone;
+    IF NOT EXISTS (SELECT FROM @schema@.claimed_by(p_gone, 1)) THEN
+        DELETE FROM @schema@.nodes n WHERE n.id = p_gone;
+    END IF;
+END
+$$;
+
+-- Renews the lease, after a quarter of it, since each renewal leaves a version of the row that claims step over behind an old
+-- snapshot. Returns the facts that a node needs: the rest of its lease (null: it has none any more); all nodes with the ends of
+-- their leases, and whether these deliver (0), have expired (1), are dead (2), or deliver nothing (3); pauses; the bounds of
+-- running transactions; running deliveries that are not the node's any more; and the time in microseconds, read last so that it
+-- errs to late. Also the number of nodes that nobody has released two leases after the end of theirs and, with `p_measures`, of
+-- the snapshots that hold back vacuum the first transaction whose deleted rows are needed, and the visible age in seconds.
+CREATE FUNCTION @schema@.beat(
+    p_node bigint, p_lease_ms bigint, p_running uuid[], p_repetitions bigint[], p_attempts int[], p_measures boolean,
+    OUT rest_ms bigint, OUT nodes bigint[], OUT leases text[], OUT states int[], OUT paused text,
+    OUT oldest bigint, OUT next bigint, OUT lost uuid[], OUT micros bigint,
+    OUT overdue bigint, OUT needed bigint, OUT visible float8
+) LANGUAGE plpgsql AS $$
+DECLARE
+    v_lease interval := p_lease_ms * interval '1 ms';
+BEGIN
+    UPDATE @schema@.nodes n SET lease_until = clock_timestamp() + v_lease,
+        claimed_until = greatest(n.claimed_until, @schema@.server_now() + p_lease_ms)
+    WHERE n.id = p_node AND NOT n.dead
+        AND n.lease_until NOT BETWEEN clock_timestamp() + v_lease * 0.75 AND clock_timestamp() + v_lease;
+    SELECT min(floor(extract(epoch FROM n.lease_until - clock_timestamp()) * 1000)::bigint)
+            FILTER (WHERE n.id = p_node AND NOT n.dead),
+        array_agg(n.id), array_agg(n.lease_until::text),
+        array_agg(CASE WHEN n.dead THEN 2 WHEN n.lease_until < clock_timestamp() THEN 1 WHEN n.serves = '{}' THEN 3 ELSE 0 END),
+        count(*) FILTER (WHERE n.lease_until < clock_timestamp() - v_lease * 2)
+    INTO rest_ms, nodes, leases, states, overdue FROM @schema@.nodes n;
+    paused := array_to_string(@schema@.paused(p_node), chr(31));
+    oldest := pg_snapshot_xmin(pg_current_snapshot())::text::bigint;
+    next := pg_snapshot_xmax(pg_current_snapshot())::text::bigint;
+    IF p_measures THEN
+        -- Sessions of other databases do not hold back vacuum, nor does autovacuum, which has no user.
+        SELECT next - max(s.behind), max(s.seconds) INTO needed, visible FROM (
+            SELECT greatest(age(a.backend_xmin), age(a.backend_xid))::bigint AS behind,
+                extract(epoch FROM clock_timestamp() - a.xact_start)::float8 AS seconds
+            FROM pg_stat_activity a
+            WHERE (a.backend_xmin IS NOT NULL OR a.backend_xid IS NOT NULL) AND a.pid <> pg_backend_pid()
+                AND (a.datname = current_database() OR a.datname IS NULL) AND a.usesysid IS NOT NULL
+            UNION ALL
+            SELECT age(p.transaction)::bigint, extract(epoch FROM clock_timestamp() - p.prepared)::float8
+            FROM pg_prepared_xacts p WHERE p.database = current_database()
+            UNION ALL
+            SELECT age(r.xmin)::bigint, NULL FROM pg_replication_slots r WHERE r.xmin IS NOT NULL
+        ) s;
+    END IF;
+    lost := '{}';
+    -- A table that somebody has locked must not cost the node its lease.
+    BEGIN
+        lost := ARRAY(
+            SELECT r.id FROM unnest(p_running, p_repetitions, p_attempts) AS r(id, repetition, attempt)
+            LEFT JOIN @schema@.timers t ON t.id = r.id
+                AND coalesce(t.node, 0) = p_node AND t.repetition = r.repetition AND t.attempt = r.attempt
+            WHERE t.id IS NULL
+        );
+    EXCEPTION WHEN lock_not_available THEN
+        NULL;
+    END;
+    micros := (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
+END
+$$;
+
+-- Ends deliveries as dead letters: the row goes, or, with `p_dues`, continues. Rows that are locked or no longer as they were
+-- claimed are left out.
+CREATE FUNCTION @schema@.bury(
+    p_node bigint, p_ids uuid[], p_repetitions bigint[], p_attempts int[], p_reasons text[], p_dues bigint[], p_nominals bigint[],
+    p_next_repetitions bigint[]
+) RETURNS TABLE (id uuid, due bigint) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    v_held uuid[];
+BEGIN
+    v_held := ARRAY(
+        SELECT t.id FROM (SELECT d.*, p_node AS node
+                FROM unnest(p_ids, p_repetitions, p_attempts) AS d(id, repetition, attempt) OFFSET 0) d
+            JOIN @schema@.timers t ON t.id = d.id
+        WHERE coalesce(t.node, 0) = d.node AND t.repetition = d.repetition AND t.attempt = d.attempt
+        ORDER BY t.id FOR UPDATE OF t SKIP LOCKED
+    );
+    DELETE FROM @schema@.dead_letters l WHERE l.id = ANY (v_held);
+    INSERT INTO @schema@.dead_letters
+    SELECT t.*, d.reason, @schema@.server_now() FROM unnest(p_ids, p_reasons) AS d(id, reason)
+        JOIN @schema@.timers t ON t.id = d.id WHERE t.id = ANY (v_held);
+    UPDATE @schema@.dead_letters l SET node = NULL, alone = false WHERE l.id = ANY (v_held);
+    DELETE FROM @schema@.timers t USING unnest(p_ids, p_dues) AS d(id, due)
+        WHERE t.id = d.id AND d.due IS NULL AND t.id = ANY (v_held);
+    RETURN QUERY UPDATE @schema@.timers t SET due = greatest(d.due, @schema@.server_now()), moved = true, nominal = d.nominal,
+        repetition = d.repetition, attempt = CASE WHEN d.repetition = t.repetition THEN t.attempt ELSE 0 END,
+        used = CASE WHEN d.repetition = t.repetition THEN t.used ELSE 0 END, node = NULL, alone = false
+    FROM unnest(p_ids, p_dues, p_nominals, p_next_repetitions) AS d(id, due, nominal, repetition)
+    WHERE t.id = d.id AND d.due IS NOT NULL AND t.id = ANY (v_held) RETURNING t.id, t.due;
+    RETURN QUERY SELECT h.id, NULL::bigint FROM unnest(v_held) AS h(id) WHERE NOT EXISTS (SELECT FROM @schema@.timers t WHERE t.id = h.id);
+END
+$$;
+
+-- Makes a dead letter a pending timer, due now. Returns no row if there is no letter, `is_placed` false if its timer lives or,
+-- with `other`, if that has its key.
+CREATE FUNCTION @schema@.requeue(p_id uuid) RETURNS TABLE (is_placed boolean, other uuid, due bigint, nominal bigint)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    v_letter @schema@.dead_letters;
+BEGIN
+    SELECT * INTO v_letter FROM @schema@.dead_letters l WHERE l.id = p_id FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    DELETE FROM @schema@.timers t
+        WHERE t.route = v_letter.route AND t.key = v_letter.key AND t.ended IS NOT NULL AND t.keep_until < @schema@.server_now();
+    INSERT INTO @schema@.timers AS t (id, due, moved, nominal, route, message_type, message_version, payload, codec, headers, key,
+        attempt, max_attempts, retry, repetition, repeat)
+    SELECT l.id, @schema@.server_now(), true, l.nominal, l.route, l.message_type, l.message_version, l.payload, l.codec, l.headers,
+        l.key, l.attempt, l.max_attempts, l.retry, l.repetition, NULL FROM (SELECT v_letter.*) l
+    ON CONFLICT DO NOTHING RETURNING true, NULL, t.due, t.nominal INTO is_placed, other, due, nominal;
+    IF FOUND THEN
+        DELETE FROM @schema@.dead_letters l WHERE l.id = p_id;
+    ELSE
+        is_placed := false;
+        SELECT nullif(t.id, p_id) INTO other FROM @schema@.timers t
+            WHERE t.id = p_id OR t.route = v_letter.route AND t.key = v_letter.key ORDER BY t.id <> p_id LIMIT 1;
+    END IF;
+    RETURN NEXT;
+END
+$$;
+
+-- Stores a new timer. If another one of its route has its key: that stays and is returned as `other`, or is replaced.
+CREATE FUNCTION @schema@.put(
+    p_timer @schema@.timers, p_replace boolean, OUT other uuid, OUT is_placed boolean, OUT in_progress boolean, OUT due bigint
+) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+    p_timer.due := greatest(p_timer.due, @schema@.server_now());
+    p_timer.moved := p_timer.due <> @schema@.first_due(p_timer.id);
+    due := p_timer.due;
+    is_placed := true;
+    in_progress := false;
+    -- The request was repeated.
+    PERFORM FROM @schema@.timers t WHERE t.id = p_timer.id;
+    IF FOUND THEN
+        is_placed := false;
+        other := p_timer.id;
+        RETURN;
+    END IF;
+    IF p_timer.key IS NULL THEN
+        INSERT INTO @schema@.timers VALUES (p_timer.*);
+        RETURN;
+    END IF;
+    -- It begins anew only when another transaction has removed the timer with the key meanwhile.
+    FOR i IN 1..1000 LOOP
+        IF p_replace THEN
+            DELETE FROM @schema@.timers t WHERE t.route = p_timer.route AND t.key = p_timer.key
+                RETURNING CASE WHEN t.ended IS NULL THEN t.id END, t.node IS NOT NULL INTO other, in_progress;
+        ELSE
+            DELETE FROM @schema@.timers t
+                WHERE t.route = p_timer.route AND t.key = p_timer.key AND t.ended IS NOT NULL AND t.keep_until < @schema@.server_now();
+        END IF;
+        INSERT INTO @schema@.timers VALUES (p_timer.*) ON CONFLICT (route, key) WHERE key IS NOT NULL DO NOTHING;
+        IF FOUND THEN
+            RETURN;
+        END IF;
+        IF NOT p_replace THEN
+            SELECT t.id INTO other FROM @schema@.timers t WHERE t.route = p_timer.route AND t.key = p_timer.key;
+            IF FOUND THEN
+                is_placed := false;
+                RETURN;
+            END IF;
+        END IF;
+    END LOOP;
+    RAISE EXCEPTION 'the timer with the key "%" of the route "%" changes all the time: repeat the request', p_timer.key, p_timer.route
+        USING ERRCODE = 'serialization_failure';
+END
+$$;
+
+-- As `put`, but without a result if another transaction has locked the key.
+CREATE FUNCTION @schema@.try_put(
+    p_timer @schema@.timers, p_replace boolean, OUT other uuid, OUT is_placed boolean, OUT in_progress boolean, OUT due bigint
+) LANGUAGE plpgsql AS $$
+BEGIN
+    SELECT p.* INTO other, is_placed, in_progress, due FROM @schema@.put(p_timer, p_replace) p;
+EXCEPTION WHEN lock_not_available THEN
+    NULL;
+END
+$$;
+
+-- Whether a value is absent, or a whole number in a range.
+CREATE FUNCTION @schema@.is_number(p_value jsonb, p_least numeric, p_most numeric) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN p_value IS NULL THEN true WHEN jsonb_typeof(p_value) <> 'number' THEN false
+        ELSE (p_value #>> '{}')::numeric BETWEEN p_least AND p_most AND (p_value #>> '{}')::numeric % 1 = 0 END
+$$;
+
+-- Schedules a timer in the caller's transaction, for any SQL client. `outcome` is `created`, `exists` (a timer with the key stays,
+-- and `id` is that one's), `replaced` or `replaced_in_progress` (then `other` is the replaced timer). With `replace` false the
+-- call may be repeated after a lost reply if it has a key.
+--
+--     SELECT id FROM timers.schedule('office', 'remind', '{"order": 8}'::jsonb, now() + interval '1 hour', key => 'order-8')
+--
+-- headers: an object of texts. retry: {"initial_ms", "max_ms", "jitter_percent", "timeout_ms"}. repeat: {"every_ms", "missed"
+-- ("skip", "burst", "delay")} or {"cron", "zone"}, with "times" and "until_ms".
+CREATE FUNCTION @schema@.schedule(
+    route text, message_type text, payload bytea, due timestamptz, key text DEFAULT NULL, replace boolean DEFAULT false,
+    message_version int DEFAULT 1, headers jsonb DEFAULT NULL, max_attempts int DEFAULT NULL, retry jsonb DEFAULT NULL,
+    repeat jsonb DEFAULT NULL, codec text DEFAULT NULL, OUT id uuid, OUT outcome text, OUT other uuid
+) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
+#variable_conflict use_variable
+DECLARE
+    v_due bigint;
+    v_times constant numeric := 70368744177663;
+    v_wrong text;
+    v_put record;
+BEGIN
+    v_wrong := CASE
+        WHEN route IS NULL OR message_type IS NULL OR payload IS NULL OR due IS NULL OR message_version IS NULL OR replace IS NULL
+            THEN 'route, message type, payload, due time, version and replace must not be null'
+        WHEN NOT isfinite(due) OR due > to_timestamp(v_times / 1000) THEN 'a due time lies before the year 4199'
+        WHEN octet_length(route) NOT BETWEEN 1 AND 255 OR route ~ '[[:cntrl:]]'
+            THEN 'a name of a route has 1 to 255 bytes, and no control characters'
+        WHEN octet_length(message_type) NOT BETWEEN 1 AND 255 OR message_type ~ '[[:cntrl:]]'
+            THEN 'a name of a message type has 1 to 255 bytes, and no control characters'
+        WHEN octet_length(key) > 1024 THEN 'an idempotency key has up to 1024 bytes: use a digest of it'
+        WHEN octet_length(codec) > 255 THEN 'an id of a codec has up to 255 bytes'
+        WHEN message_version < 0 THEN 'a message version is not negative'
+        WHEN max_attempts < 1 THEN 'a budget has at least one attempt'
+        WHEN octet_length(payload) + coalesce(octet_length(headers::text), 0) > 1000000
+            THEN 'payload and headers have up to 1000000 bytes: keep large data elsewhere'
+        WHEN jsonb_typeof(headers) <> 'object' THEN 'headers are an object of texts'
+        WHEN octet_length(headers::text) > 16384 OR (SELECT count(*) FROM jsonb_object_keys(headers)) > 64
+            OR EXISTS (SELECT FROM jsonb_each(headers) h WHERE jsonb_typeof(h.value) <> 'string'
+                OR octet_length(h.key) NOT BETWEEN 1 AND 255 OR h.key ~ '[[:cntrl:]]')
+            THEN 'headers are an object of up to 64 texts, with names of 1 to 255 bytes, of 16384 bytes'
+        WHEN jsonb_typeof(retry) <> 'object' THEN 'retry is an object'
+        WHEN retry - '{initial_ms,max_ms,jitter_percent,timeout_ms}'::text[] <> '{}'::jsonb
+            OR NOT @schema@.is_number(retry -> 'initial_ms', 0, v_times) OR NOT @schema@.is_number(retry -> 'max_ms', 0, v_times)
+            OR NOT @schema@.is_number(retry -> 'jitter_percent', 0, 100) OR NOT @schema@.is_number(retry -> 'timeout_ms', 0, v_times)
+            THEN 'retry has numbers: initial_ms, max_ms, jitter_percent, timeout_ms'
+        WHEN jsonb_typeof(repeat) <> 'object' THEN 'repeat is an object'
+        WHEN repeat - '{every_ms,missed,cron,zone,times,until_ms}'::text[] <> '{}'::jsonb
+            OR (repeat ? 'every_ms') = (repeat ? 'cron') OR (repeat ? 'cron') <> (repeat ? 'zone') OR repeat ?& '{cron,missed}'
+            OR coalesce(repeat ->> 'missed', 'skip') NOT IN ('skip', 'burst', 'delay')
+            OR coalesce(jsonb_typeof(repeat -> 'cron'), 'string') <> 'string' OR octet_length(repeat ->> 'cron') > 255
+            OR coalesce(jsonb_typeof(repeat -> 'zone'), 'string') <> 'string' OR octet_length(repeat ->> 'zone') > 255
+            OR NOT @schema@.is_number(repeat -> 'every_ms', 1, v_times) OR NOT @schema@.is_number(repeat -> 'times', 1, 9223372036854775807)
+            OR NOT @schema@.is_number(repeat -> 'until_ms', 0, v_times)
+            THEN 'repeat is {"every_ms", "missed": "skip"|"burst"|"delay"} or {"cron", "zone"}, with "times" and "until_ms"'
+    END;
+    IF v_wrong IS NOT NULL THEN
+        RAISE EXCEPTION '%', v_wrong USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    -- Not as a setting of this function, which would end before the commit.
+    IF current_setting('synchronous_commit') <> 'remote_apply' THEN
+        PERFORM set_config('synchronous_commit', 'on', true);
+    END IF;
+    v_due := greatest(ceil(extract(epoch FROM due) * 1000)::bigint, @schema@.server_now());
+    id := (lpad(to_hex(v_due), 12, '0') || '8' || right(replace(gen_random_uuid()::text, '-', ''), 19))::uuid;
+    SELECT * INTO v_put FROM @schema@.put(ROW(id, v_due, false, greatest(ceil(extract(epoch FROM due) * 1000), 0)::bigint, route,
+        message_type, message_version, payload, codec, headers, key, 0, 0, max_attempts, retry, 1, repeat, NULL, false, NULL, NULL,
+        NULL)::@schema@.timers, replace);
+    outcome := CASE WHEN NOT v_put.is_placed THEN 'exists' WHEN v_put.other IS NULL THEN 'created'
+        WHEN v_put.in_progress THEN 'replaced_in_progress' ELSE 'replaced' END;
+    IF v_put.is_placed THEN
+        other := v_put.other;
+    ELSE
+        id := v_put.other;
+    END IF;
+END
+$$;
+
+-- Schedules a timer whose message is encoded as JSON.
+CREATE FUNCTION @schema@.schedule(
+    route text, message_type text, payload jsonb, due timestamptz, key text DEFAULT NULL, replace boolean DEFAULT false,
+    message_version int DEFAULT 1, headers jsonb DEFAULT NULL, max_attempts int DEFAULT NULL, retry jsonb DEFAULT NULL,
+    repeat jsonb DEFAULT NULL, codec text DEFAULT NULL, OUT id uuid, OUT outcome text, OUT other uuid
+) LANGUAGE sql AS $$
+    SELECT s.* FROM @schema@.schedule(route, message_type, convert_to(payload::text, 'UTF8'), due, key, replace, message_version,
+        headers, max_attempts, retry, repeat, codec) s
+$$;
+
+-- Cancels a timer: `cancelled`, `in_progress` if its last delivery may have begun, or `not_found`.
+CREATE FUNCTION @schema@.cancel(id uuid) RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+    v_claimed boolean;
+BEGIN
+    IF current_setting('synchronous_commit') <> 'remote_apply' THEN
+        PERFORM set_config('synchronous_commit', 'on', true);
+    END IF;
+    DELETE FROM @schema@.timers t WHERE t.id = cancel.id AND t.ended IS NULL RETURNING t.node IS NOT NULL INTO v_claimed;
+    RETURN CASE WHEN NOT FOUND THEN 'not_found' WHEN v_claimed THEN 'in_progress' ELSE 'cancelled' END;
+END
+$$;
+
+-- A service that may only schedule needs USAGE on the schema and EXECUTE on `schedule` and `cancel`.
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA @schema@ FROM PUBLIC;

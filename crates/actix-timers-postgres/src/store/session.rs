@@ -1,0 +1,365 @@
+//! A session: connects when it is needed, waits longer after each failure, sends statements together, and bounds them.
+
+use std::collections::{HashMap, HashSet};
+use std::future::{Future, poll_fn};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+
+use actix_timers_durable::{DurableId, StoreError};
+use tokio::task::{JoinHandle, spawn_local};
+use tokio::time::{Instant, timeout};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Error, Row, Statement};
+
+use super::apply::Locked;
+use super::beat::Member;
+use super::row::Names;
+use crate::boot_clock;
+use crate::dial::LocalFuture;
+use crate::error::{Failure, text};
+use crate::metrics::{Meters, Role, contain};
+use crate::server::Server;
+
+const FIRST_DELAY: Duration = Duration::from_millis(50);
+const LAST_DELAY: Duration = Duration::from_secs(2);
+/// Time beyond the server's limit for a statement until a session counts as broken.
+const GRACE: Duration = Duration::from_millis(1000);
+/// Time for the end of an earlier session.
+const END_MS: i64 = 1000;
+
+/// A statement with its values.
+pub(super) struct Call<'a> {
+    pub(super) sql: &'static str,
+    pub(super) params: Vec<Box<dyn ToSql + Sync + 'a>>,
+}
+
+/// The process of a session on the server. Numbers are used again: also by another server at the address.
+#[derive(Debug, Clone)]
+struct Process {
+    pid: i32,
+    started: String,
+    server: String,
+}
+
+/// The facts that all sessions of a store need.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    /// The id of the node, 0 before it joins.
+    pub(super) node: AtomicI64,
+    /// The end of the lease by the [boot clock](boot_clock), in nanoseconds.
+    lease_end: AtomicU64,
+    /// Routes that looks and claims have left out because they were paused; the character 30 stands for the node.
+    paused: Mutex<HashSet<String>>,
+    /// Since the durable timers have started.
+    pub(super) meters: OnceLock<Arc<Meters>>,
+}
+
+impl Shared {
+    pub(super) fn node(&self) -> i64 {
+        self.node.load(Ordering::Acquire)
+    }
+
+    /// Notes the lease, and its end by the boot clock.
+    pub(super) fn leased(&self, lease: Duration, end: Duration) {
+        self.lease_end.store(u64::try_from(end.as_nanos()).unwrap_or(u64::MAX), Ordering::Release);
+        self.metered(|meters| meters.leased(lease, end));
+    }
+
+    pub(super) fn has_lease(&self) -> bool {
+        boot_clock::now() < Duration::from_nanos(self.lease_end.load(Ordering::Acquire))
+    }
+
+    /// Updates metrics, if durable timers have started.
+    pub(super) fn metered(&self, update: impl FnOnce(&Meters)) {
+        if let Some(meters) = self.meters.get() {
+            contain(|| update(meters));
+        }
+    }
+
+    /// Notes the paused routes, separated by the character 31.
+    pub(super) fn paused(&self, names: &str) {
+        self.lock().extend(names.split('\u{1f}').map(str::to_owned));
+    }
+
+    /// Returns whether something was left out that is not paused any more.
+    pub(super) fn has_resumed(&self, paused: Option<&str>) -> bool {
+        let paused: HashSet<String> =
+            paused.into_iter().flat_map(|names| names.split('\u{1f}')).map(str::to_owned).collect();
+        let mut left_out = self.lock();
+        let number = left_out.len();
+        left_out.retain(|name| paused.contains(name));
+        left_out.len() < number
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.paused.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// See the [module](self).
+pub(super) struct Session {
+    pub(super) server: Arc<Server>,
+    pub(super) shared: Arc<Shared>,
+    /// Of the session that writes.
+    pub(super) member: Option<Member>,
+    pub(super) names: Names,
+    /// Suspects whose claims were not answered.
+    pub(super) lost_marks: HashSet<DurableId>,
+    pub(super) locked: Locked,
+    /// The number of connections that broke.
+    pub(super) breaks: u64,
+    role: Role,
+    live: Option<Live>,
+    /// That of the last connection, whose statements may still run.
+    process: Option<Process>,
+    trouble: Option<Trouble>,
+}
+
+struct Live {
+    client: Client,
+    task: JoinHandle<()>,
+    statements: HashMap<&'static str, Statement>,
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// A failure to connect.
+struct Trouble {
+    again: Instant,
+    delay: Duration,
+    text: String,
+}
+
+/// Returns the settings of all sessions. Their statements are not subject to defaults of the server, the database or the
+/// user; statements are planned at each execution, since a plan for an empty table reads all of a large one.
+pub(super) fn settings(server: &Server) -> String {
+    let millis = server.timeout.as_millis();
+    format!(
+        "SET statement_timeout = {millis}; SET lock_timeout = 50; SET idle_in_transaction_session_timeout = {millis};
+        SET standard_conforming_strings = on; SET search_path = pg_catalog; SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD';
+        SET default_transaction_isolation = 'read committed'; SET default_transaction_deferrable = off; SET jit = off;
+        SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off;
+        SET plan_cache_mode = force_custom_plan;
+        SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') <> 'remote_apply'"
+    )
+}
+
+impl Session {
+    pub(super) fn new(server: Arc<Server>, shared: Arc<Shared>, role: Role, member: Option<Member>) -> Self {
+        let (names, lost_marks, locked) = (Names::default(), HashSet::new(), Locked::default());
+        Self {
+            server,
+            shared,
+            member,
+            names,
+            lost_marks,
+            locked,
+            breaks: 0,
+            role,
+            live: None,
+            process: None,
+            trouble: None,
+        }
+    }
+
+    pub(super) fn node(&self) -> i64 {
+        self.shared.node()
+    }
+
+    /// Connects, unless it is connected.
+    pub(super) async fn connect(&mut self) -> Result<(), Failure> {
+        self.live().await.map(drop)
+    }
+
+    /// Runs a statement.
+    pub(super) async fn query(
+        &mut self,
+        sql: &'static str,
+        params: Vec<Box<dyn ToSql + Sync + '_>>,
+    ) -> Result<Vec<Row>, Failure> {
+        let rows = self.send(&[Call { sql, params }]).await?;
+        Ok(rows.into_iter().next().unwrap_or_default())
+    }
+
+    /// Runs statements in one transaction and one round trip, and returns their rows.
+    pub(super) async fn send(&mut self, calls: &[Call<'_>]) -> Result<Vec<Vec<Row>>, Failure> {
+        let limit = self.server.timeout + GRACE;
+        let server = Arc::clone(&self.server);
+        let live = self.live().await?;
+        let sent = async {
+            let missing = calls.iter().map(|call| call.sql).filter(|sql| !live.statements.contains_key(sql));
+            let missing: Vec<_> = missing.collect();
+            let texts: Vec<_> = missing.iter().map(|sql| server.schema.sql(sql)).collect();
+            let prepared = all(texts.iter().map(|text| live.client.prepare(text))).await;
+            for (sql, prepared) in missing.into_iter().zip(prepared) {
+                // Nothing was executed.
+                let statement = prepared.map_err(|error| match Failure::of(&error) {
+                    Failure::NoReply(text) => Failure::NotSent(text),
+                    failure => failure,
+                })?;
+                live.statements.insert(sql, statement);
+            }
+            let client = &live.client;
+            let bracket = |sql: &'static str| -> LocalFuture<'_, Result<Vec<Row>, Error>> {
+                Box::pin(async move { client.batch_execute(sql).await.map(|()| Vec::new()) })
+            };
+            let mut flight = Vec::new();
+            for call in calls {
+                let Some(statement) = live.statements.get(call.sql) else { continue };
+                let query: LocalFuture<'_, _> = Box::pin(async move {
+                    let params: Vec<&(dyn ToSql + Sync)> = call.params.iter().map(|param| &**param).collect();
+                    client.query(statement, &params).await
+                });
+                flight.push(query);
+            }
+            let is_group = flight.len() > 1;
+            if is_group {
+                flight.insert(0, bracket("BEGIN"));
+                flight.push(bracket("COMMIT"));
+            }
+            // The first error is the cause of the others.
+            let rows: Result<Vec<_>, _> = all(flight).await.into_iter().collect();
+            let mut rows = rows.map_err(|error| Failure::of(&error))?;
+            if is_group {
+                rows.pop();
+                rows.remove(0);
+            }
+            Ok(rows)
+        };
+        let sent = match timeout(limit, sent).await {
+            Ok(sent) => sent,
+            Err(_) => Err(Failure::NoReply(no_reply(limit))),
+        };
+        match &sent {
+            Err(Failure::NoReply(_) | Failure::NotSent(_)) => self.break_off(),
+            // The server has become a standby.
+            Err(failure) if failure.has_state("25006") => self.break_off(),
+            _ => {}
+        }
+        sent
+    }
+
+    /// Drops a connection whose state is unknown.
+    fn break_off(&mut self) {
+        if self.live.take().is_some() {
+            self.breaks += 1;
+        }
+    }
+
+    async fn live(&mut self) -> Result<&mut Live, Failure> {
+        if self.live.as_ref().is_some_and(|live| live.client.is_closed()) {
+            self.break_off();
+        }
+        if self.live.is_none() {
+            if let Some(trouble) = self.trouble.as_ref().filter(|trouble| Instant::now() < trouble.again) {
+                return Err(Failure::NotSent(trouble.text.clone()));
+            }
+            match self.open().await {
+                Ok(live) => {
+                    if self.breaks > 0 {
+                        self.shared.metered(|meters| meters.reconnected(self.role));
+                    }
+                    self.live = Some(live);
+                    self.trouble = None;
+                }
+                Err(text) => {
+                    let delay = self.trouble.as_ref().map_or(FIRST_DELAY, |last| (last.delay * 2).min(LAST_DELAY));
+                    self.trouble = Some(Trouble { again: Instant::now() + delay, delay, text: text.clone() });
+                    return Err(Failure::NotSent(text));
+                }
+            }
+        }
+        self.live.as_mut().ok_or_else(|| Failure::NotSent("not connected".to_owned()))
+    }
+
+    async fn open(&mut self) -> Result<Live, String> {
+        let limit = self.server.timeout;
+        let dialled = timeout(limit, self.server.dial.dial(&self.server.config)).await;
+        let (client, connection) = dialled.map_err(|_| no_reply(limit))?.map_err(|error| text(&error))?;
+        let task = spawn_local(async move { _ = connection.await });
+        let live = Live { client, task, statements: HashMap::new() };
+        timeout(limit, self.set_up(&live.client)).await.map_err(|_| no_reply(limit))??;
+        Ok(live)
+    }
+
+    async fn set_up(&mut self, client: &Client) -> Result<(), String> {
+        client.batch_execute(&settings(&self.server)).await.map_err(|error| text(&error))?;
+        let facts = client.query_one(FACTS, &[]).await.map_err(|error| text(&error))?;
+        if facts.get(3) {
+            return Err("the server is a standby".to_owned());
+        }
+        if facts.get::<_, String>(4) == "on" {
+            return Err("the session is read-only".to_owned());
+        }
+        let process = Process { pid: facts.get(0), started: facts.get(1), server: facts.get(2) };
+        if self.member.is_some() {
+            if let Some(earlier) = &self.process {
+                // Its last statements may be on their way.
+                let params: [&(dyn ToSql + Sync); 4] = [&earlier.pid, &earlier.started, &earlier.server, &END_MS];
+                let ended = client.query_one(END, &params).await.map_err(|error| text(&error))?;
+                if !ended.get::<_, bool>(0) {
+                    return Err("the earlier session of this node has not ended".to_owned());
+                }
+            }
+            // Before any other statement, so that others can end this session.
+            let sql = self
+                .server
+                .schema
+                .sql(&format!("UPDATE @schema@.nodes n SET sessions = {} WHERE n.id = $1", Session::PROCESSES));
+            client.execute(&sql, &[&self.node()]).await.map_err(|error| text(&error))?;
+        }
+        self.process = Some(process);
+        Ok(())
+    }
+
+    /// The column `sessions` of the node whose only writing session this is.
+    pub(super) const PROCESSES: &str = "(SELECT jsonb_build_array(jsonb_build_object(
+        'pid', a.pid, 'started', a.backend_start, 'server', pg_postmaster_start_time()))
+        FROM pg_stat_activity a WHERE a.pid = pg_backend_pid())";
+}
+
+const FACTS: &str = "SELECT pg_backend_pid(),
+    (SELECT a.backend_start::text FROM pg_stat_activity a WHERE a.pid = pg_backend_pid()),
+    pg_postmaster_start_time()::text, pg_is_in_recovery(), current_setting('transaction_read_only')";
+
+const END: &str = "SELECT coalesce(bool_and(pg_terminate_backend(a.pid, $4)), true) FROM pg_stat_activity a
+    WHERE a.pid = $1 AND a.backend_start = $2::text::timestamptz
+        AND pg_postmaster_start_time() = $3::text::timestamptz";
+
+fn no_reply(limit: Duration) -> String {
+    format!("no reply within {limit:?}")
+}
+
+/// Returns the error of a request of which nothing was kept, or, without a reply, perhaps something.
+pub(super) fn error_of(failure: &Failure) -> StoreError {
+    match failure {
+        Failure::NoReply(text) => StoreError::Unknown(text.clone()),
+        Failure::NotSent(text) => StoreError::Unavailable(text.clone()),
+        Failure::Reported { state, text } => {
+            Failure::Reported { state: state.clone(), text: text.clone() }.into_error()
+        }
+    }
+}
+
+/// Waits for all, and polls them in their order: so they are sent in it.
+async fn all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
+    let mut running: Vec<_> = futures.into_iter().map(|future| (Box::pin(future), None)).collect();
+    poll_fn(|context| {
+        let mut is_pending = false;
+        for (future, output) in running.iter_mut().filter(|(_, output)| output.is_none()) {
+            match future.as_mut().poll(context) {
+                Poll::Ready(ready) => *output = Some(ready),
+                Poll::Pending => is_pending = true,
+            }
+        }
+        if is_pending { Poll::Pending } else { Poll::Ready(()) }
+    })
+    .await;
+    running.into_iter().filter_map(|(_, output)| output).collect()
+}

@@ -1,0 +1,137 @@
+//! Checks of a server, and the migration of the tables.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix_timers_durable::store::StoreClock;
+use tokio::runtime;
+use tokio::task::LocalSet;
+use tokio_postgres::Client;
+use tokio_postgres::error::SqlState;
+
+use super::beat::set_clock;
+use super::session::settings;
+use crate::connect::{check_product, check_session, check_settings, failed, open, value, within};
+use crate::error::text;
+use crate::server::Server;
+use crate::{ConnectError, boot_clock};
+
+/// The definitions of the tables and functions, each with the changes of a version.
+const MIGRATIONS: [&str; 1] = [include_str!("schema.sql")];
+/// Notes the version.
+const VERSION: &str = "
+    CREATE TABLE IF NOT EXISTS @schema@.schema_version (version int NOT NULL, since timestamptz NOT NULL DEFAULT now());
+    INSERT INTO @schema@.schema_version (version) VALUES ";
+const TABLES: [&str; 5] = ["timers", "nodes", "dead_letters", "routes", "pauses"];
+
+/// Returns the statements that bring the tables from a version (0: none) to that of this crate.
+pub(super) fn migration(server: &Server, from: usize, has_schema: bool) -> String {
+    let steps = MIGRATIONS.iter().zip(1..).skip(from);
+    let sql: String = steps.map(|(sql, version)| format!("{sql}\n{VERSION}({version});\n")).collect();
+    // Also if it exists this needs the right to create one.
+    let create = if has_schema { "" } else { "CREATE SCHEMA IF NOT EXISTS @schema@;\n" };
+    server.schema.sql(&format!("{create}{sql}"))
+}
+
+/// Checks the server and brings the tables up to date, on a thread of its own: the caller may have any runtime.
+pub(super) async fn connect(server: Arc<Server>, migrates: bool, clock: StoreClock) -> Result<(), ConnectError> {
+    let (reply, replied) = tokio::sync::oneshot::channel();
+    let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(ConnectError::Thread)?;
+    let run = move || _ = reply.send(LocalSet::new().block_on(&runtime, check(&server, migrates, &clock)));
+    std::thread::Builder::new().name("timers connect".to_owned()).spawn(run).map_err(ConnectError::Thread)?;
+    replied.await.unwrap_or_else(|_| Err(ConnectError::Failed("the thread has ended".to_owned())))
+}
+
+async fn check(server: &Server, migrates: bool, clock: &StoreClock) -> Result<(), ConnectError> {
+    let client = open(server).await?;
+    let limit = server.timeout + Duration::from_secs(1);
+    within(limit, check_product(&client)).await?;
+    let settings = format!("{}; SET lock_timeout = 0; SET client_min_messages = warning", settings(server));
+    within(limit, run(&client, &settings)).await?;
+    within(limit, check_settings(&client)).await?;
+    within(limit, check_encoding(&client)).await?;
+    let other = open(server).await?;
+    within(limit, check_session(&client, &other, server.timeout / 2)).await?;
+    drop(other);
+    within(limit, run(&client, "BEGIN")).await?;
+    // It may wait for that of another node. On an error the transaction ends with the connection.
+    within(limit * 2, migrate(&client, server, migrates)).await?;
+    within(limit, run(&client, "COMMIT")).await?;
+    within(limit, check_rights(&client, server)).await?;
+    let read_clock = async {
+        let sql = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8";
+        let statement = client.prepare(sql).await.map_err(|error| failed(&error))?;
+        let sent = boot_clock::now();
+        let row = client.query_one(&statement, &[]).await.map_err(|error| failed(&error))?;
+        set_clock(clock, row.get(0), boot_clock::now().saturating_sub(sent));
+        Ok(())
+    };
+    within(limit, read_clock).await
+}
+
+async fn run(client: &Client, sql: &str) -> Result<(), ConnectError> {
+    client.batch_execute(sql).await.map_err(|error| failed(&error))
+}
+
+/// Names of routes and keys are any text.
+async fn check_encoding(client: &Client) -> Result<(), ConnectError> {
+    let encoding = value(client, "SHOW server_encoding").await.map_err(|error| failed(&error))?;
+    if encoding == "UTF8" { Ok(()) } else { Err(ConnectError::Encoding(encoding)) }
+}
+
+async fn migrate(client: &Client, server: &Server, migrates: bool) -> Result<(), ConnectError> {
+    let name = &server.schema.name;
+    let foreign = |reason: String| ConnectError::ForeignSchema { schema: name.clone(), reason };
+    let lock = "SELECT pg_advisory_xact_lock(hashtextextended('actix-timers ' || $1::text, 0))";
+    client.execute(lock, &[name]).await.map_err(|error| failed(&error))?;
+    let tables = "SELECT count(c.oid), count(c.oid) FILTER (WHERE c.relname = 'schema_version'), count(*) > 0
+        FROM pg_namespace n LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relkind = 'r' WHERE n.nspname = $1";
+    let tables = client.query_one(tables, &[name]).await.map_err(|error| failed(&error))?;
+    let (all, versions): (i64, i64) = (tables.get(0), tables.get(1));
+    if versions == 0 && all > 0 {
+        return Err(foreign("it contains tables, and no table schema_version".to_owned()));
+    }
+    let found = if versions == 0 {
+        0
+    } else {
+        let sql = server.schema.sql("SELECT max(v.version) FROM @schema@.schema_version v");
+        let row = client.query_one(&sql, &[]).await.map_err(|error| match error.code() {
+            Some(state) if *state == SqlState::UNDEFINED_COLUMN => foreign(text(&error)),
+            _ => failed(&error),
+        })?;
+        row.get::<_, Option<i32>>(0).ok_or_else(|| foreign("its table schema_version is empty".to_owned()))?
+    };
+    let known = i32::try_from(MIGRATIONS.len()).unwrap_or(i32::MAX);
+    if found > known {
+        return Err(ConnectError::NewerFormat { found, known });
+    }
+    if found == known {
+        return Ok(());
+    }
+    if !migrates {
+        return Err(ConnectError::Failed(format!(
+            "the schema {name:?} has version {found} of {known}: run the statements of `PostgresStore::migration` by its owner"
+        )));
+    }
+    let sql = migration(server, usize::try_from(found).unwrap_or(0), tables.get(2));
+    client.batch_execute(&sql).await.map_err(|error| match error.code() {
+        Some(state)
+            if [SqlState::DUPLICATE_TABLE, SqlState::DUPLICATE_FUNCTION, SqlState::DUPLICATE_OBJECT]
+                .contains(state) =>
+        {
+            foreign(text(&error))
+        }
+        _ => failed(&error),
+    })
+}
+
+async fn check_rights(client: &Client, server: &Server) -> Result<(), ConnectError> {
+    let sql = "SELECT r.name || ' on table ' || t.name FROM unnest($2::text[]) AS t(name)
+            CROSS JOIN unnest('{SELECT,INSERT,UPDATE,DELETE}'::text[]) AS r(name)
+        WHERE NOT has_table_privilege(format('%I.%I', $1::text, t.name), r.name)
+        UNION ALL SELECT 'EXECUTE on function ' || p.proname FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+        WHERE n.nspname = $1 AND NOT has_function_privilege(p.oid, 'EXECUTE') LIMIT 1";
+    let tables: &[&str] = &TABLES;
+    let missing = client.query_opt(sql, &[&server.schema.name, &tables]).await.map_err(|error| failed(&error))?;
+    missing.map_or(Ok(()), |row| Err(ConnectError::MissingRight(row.get(0))))
+}

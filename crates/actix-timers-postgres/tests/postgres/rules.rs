@@ -1,0 +1,679 @@
+//! The rules of the protocol, with several nodes in one process.
+
+use std::collections::HashSet;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use actix_timers_durable::store::OnKey;
+use actix_timers_durable::store::{
+    Again, Beat, Delivery, Look, Next, NodeInfo, Op, Outcome, Placed, Position, Progress, Reads, Record, State, Store,
+    Suspects,
+};
+use actix_timers_durable::{DueTime, DurableId, StoreError};
+use actix_timers_postgres::PostgresOptions;
+use actix_timers_postgres::PostgresStore;
+use support::store::{claim, claim_as, new, put, serving};
+
+use crate::server::{Session, connect, new_schema, node, options, until};
+use crate::with_server;
+
+pub(crate) const LEASE: Duration = Duration::from_secs(2);
+
+/// Returns the time of the server, which is this machine's, and a delay.
+pub(crate) fn due_in(millis: i64) -> DueTime {
+    let now = DueTime::reached_at(SystemTime::now()).as_millis();
+    DueTime::from_millis(now.saturating_add_signed(millis)).unwrap()
+}
+
+pub(crate) fn timer(number: u64, delay: i64) -> Record {
+    let due = due_in(delay);
+    let id = DurableId::from_parts(due, number, number.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ due.as_millis() << 20);
+    Record { id, progress: Progress::first(due), ..support::store::record(number, 0) }
+}
+
+pub(crate) fn keyed(number: u64, key: &str) -> Record {
+    Record { key: Some(key.into()), ..timer(number, 60_000) }
+}
+
+pub(crate) struct Node {
+    pub(crate) store: PostgresStore,
+    pub(crate) joined: Beat,
+}
+
+impl Node {
+    pub(crate) fn join(schema: &str) -> Self {
+        Self::join_with(options(schema))
+    }
+
+    pub(crate) fn join_with(options: PostgresOptions) -> Self {
+        Self::join_as(connect(options).unwrap(), &node())
+    }
+
+    pub(crate) fn join_as(mut store: PostgresStore, node: &NodeInfo) -> Self {
+        let joined = store.join(node, DueTime::MIN).unwrap();
+        Self { store, joined }
+    }
+
+    pub(crate) fn try_apply(&mut self, ops: &[Op]) -> Vec<Result<Outcome, StoreError>> {
+        self.store.apply(ops, DueTime::MIN).unwrap()
+    }
+
+    /// Repeats what is locked, as the committer does.
+    fn apply_all(&mut self, ops: &[Op]) -> Vec<Result<Outcome, StoreError>> {
+        let mut outcomes = self.try_apply(ops);
+        let end = Instant::now() + Duration::from_secs(5);
+        while let Some(locked) = outcomes.iter().position(|outcome| matches!(outcome, Err(StoreError::Locked)))
+            && Instant::now() < end
+        {
+            outcomes[locked] = self.try_apply(&ops[locked..=locked]).remove(0);
+        }
+        outcomes
+    }
+
+    pub(crate) fn apply(&mut self, op: Op) -> Outcome {
+        self.try_apply(&[op]).remove(0).unwrap()
+    }
+
+    pub(crate) fn put(&mut self, record: &Record) {
+        let Outcome::Put(placed) = self.apply(put(record)) else { panic!() };
+        assert!(matches!(placed[..], [Placed::Created { .. }]), "{placed:?}");
+    }
+
+    /// Claims timers, all of which are due now or soon.
+    pub(crate) fn claim(&mut self, ids: &[DurableId]) -> Vec<Delivery> {
+        let mut claimed = Vec::new();
+        let mut rest = ids.to_vec();
+        until("all are claimed", Duration::from_secs(3), || {
+            let Outcome::Claimed { records, .. } = self.apply(claim(&rest)) else { panic!() };
+            rest.retain(|id| !records.iter().any(|record| record.id == *id));
+            claimed.extend(records.iter().map(|record| record.delivery()));
+            rest.is_empty().then_some(())
+        });
+        claimed.sort_unstable();
+        claimed
+    }
+
+    pub(crate) fn has_lease(&self) -> bool {
+        self.store.lease().is_some_and(|is_held| is_held())
+    }
+
+    pub(crate) fn beat(&mut self, running: &[Delivery]) -> Beat {
+        self.store.beat(running, DueTime::MIN).unwrap()
+    }
+
+    pub(crate) fn state(&mut self, id: DurableId) -> Option<(State, Progress)> {
+        self.store.get(id).unwrap().map(|found| (found.state, found.record.progress))
+    }
+
+    pub(crate) fn look(&mut self, after: Option<Position>) -> Vec<DurableId> {
+        let look = Look { after, until: due_in(600_000), filter: serving(&["a", "b"]), limit: 1000 };
+        self.store.look(&look, DueTime::MIN).unwrap().iter().map(|hint| hint.id).collect()
+    }
+
+    fn pid(&self, session: &Session, schema: &str) -> i32 {
+        session.value(&format!(
+            "SELECT (sessions -> 0 ->> 'pid')::int FROM {schema}.nodes WHERE id = {}",
+            self.store.node()
+        ))
+    }
+
+    /// Ends the session that writes, as a network does.
+    fn break_off(&self, session: &Session, schema: &str) {
+        let pid = self.pid(session, schema);
+        session.run(&format!("SELECT pg_terminate_backend({pid}, 1000)"));
+    }
+}
+
+/// Returns whether an outcome is an error of which nothing was kept.
+fn is_unavailable(outcome: &Result<Outcome, StoreError>) -> bool {
+    matches!(outcome, Err(StoreError::Unavailable(_) | StoreError::Locked))
+}
+
+with_server! {
+    fn rule_1_a_late_claim_names_no_dead_node() {
+        let (schema, session) = (new_schema(), Session::open());
+        let (mut zombie, mut node) = (Node::join(&schema), Node::join(&schema));
+        let timers = [timer(1, 0), timer(2, 0)];
+        timers.iter().for_each(|timer| node.put(timer));
+        let (zombie_id, nodes) = (zombie.store.node(), format!("SELECT count(*) FROM {schema}.nodes"));
+        // A claim that has begun: the release waits for it, and finds it.
+        let claiming = Session::open();
+        claiming.run(&format!(
+            "BEGIN; SELECT FROM {schema}.claim({zombie_id}, '{{{}}}', ARRAY['a' || chr(31) || 'Order'], '{{2}}', '{{3}}', false, false)",
+            timers[0].id
+        ));
+        session.run("SET lock_timeout = '50ms'");
+        assert!(session.error(&format!("UPDATE {schema}.nodes SET dead = true WHERE id = {zombie_id};
+            SELECT FROM {schema}.nodes WHERE id = {zombie_id} FOR UPDATE")).contains("lock"));
+        session.run(&format!("UPDATE {schema}.nodes SET dead = true, sessions = '[]' WHERE id = {zombie_id}"));
+        node.beat(&[]);
+        assert_eq!(session.value::<i64>(&nodes), 2, "a claim is running");
+        claiming.run("COMMIT");
+        assert_eq!(node.state(timers[0].id).unwrap().0, State::Claimed);
+        assert!(node.beat(&[]).looks_begin_anew);
+        assert_eq!(session.value::<i64>(&nodes), 1);
+        assert_eq!(node.state(timers[0].id).unwrap().0, State::Pending);
+        // A late one.
+        let Outcome::Claimed { records, .. } = zombie.apply(claim(&[timers[1].id])) else { panic!() };
+        assert_eq!(records, []);
+        assert_eq!(node.claim(&[timers[0].id, timers[1].id]).len(), 2);
+    }
+
+    fn rule_2_the_release_of_a_dead_node_finishes() {
+        let (schema, session) = (new_schema(), Session::open());
+        let (mut dead, mut node) = (Node::join(&schema), Node::join(&schema));
+        let timers: Vec<_> = (0..100).map(|number| timer(number, -1000)).collect();
+        timers.iter().for_each(|timer| node.put(timer));
+        let ids: Vec<_> = timers.iter().map(|timer| timer.id).collect();
+        dead.beat(&[]);
+        let claimed = dead.claim(&ids);
+        // It hangs, with a statement half sent, which holds a lock. Its lease ends by the server's clock only.
+        let hanging = Session::open();
+        hanging.run(&format!("BEGIN; SELECT FROM {schema}.timers WHERE id = '{}' FOR UPDATE", ids[7]));
+        let pid: i32 = hanging.value("SELECT pg_backend_pid()");
+        let dead_id = dead.store.node();
+        session.run(&format!(
+            "UPDATE {schema}.nodes SET lease_until = clock_timestamp() - interval '1 hour', sessions = sessions || (
+                SELECT jsonb_build_object('pid', pid, 'started', backend_start, 'server', pg_postmaster_start_time())
+                FROM pg_stat_activity WHERE pid = {pid}) WHERE id = {dead_id}"
+        ));
+        let began = Instant::now();
+        node.beat(&[]);
+        until("it is released", LEASE * 2, || {
+            let beat = node.beat(&[]);
+            assert!(beat.blamed.is_empty());
+            beat.looks_begin_anew.then_some(())
+        });
+        assert!(began.elapsed() >= LEASE, "it was watched for a whole lease: {:?}", began.elapsed());
+        until("its row goes", LEASE, || {
+            node.beat(&[]);
+            (session.value::<i64>(&format!("SELECT count(*) FROM {schema}.nodes WHERE id = {dead_id}")) == 0).then_some(())
+        });
+        assert_eq!(session.value::<i64>(&format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {pid}")), 0);
+        let mut found = node.look(None);
+        found.sort_unstable();
+        let mut all = ids.clone();
+        all.sort_unstable();
+        assert_eq!(found, all);
+        assert_eq!(node.state(ids[7]).unwrap().1.used, 1, "the budget is used");
+        // The zombie changes nothing, and learns it.
+        for outcome in dead.try_apply(&claimed.iter().map(|delivery| Op::End(*delivery, Next::Delete)).collect::<Vec<_>>()) {
+            assert!(matches!(outcome, Ok(Outcome::NotFound) | Err(StoreError::Unavailable(_))), "{outcome:?}");
+        }
+        let beat = until("it connects", Duration::from_secs(3), || dead.store.beat(&claimed, DueTime::MIN).ok());
+        assert_eq!(beat.lost.len(), 100);
+        assert!(beat.looks_begin_anew && dead.store.node() != dead_id);
+    }
+
+    fn rule_2_a_lease_that_is_renewed_is_not_over() {
+        let (schema, _session) = (new_schema(), Session::open());
+        let (mut one, mut other) = (Node::join(&schema), Node::join(&schema));
+        let timer = timer(1, 0);
+        one.put(&timer);
+        let claimed = one.claim(&[timer.id]);
+        let end = Instant::now() + LEASE * 2;
+        while Instant::now() < end {
+            let beat = one.beat(&claimed);
+            assert!(beat.lost.is_empty() && one.has_lease(), "{beat:?}");
+            assert!(other.beat(&[]).blamed.is_empty());
+            thread::sleep(Duration::from_millis(200));
+        }
+        assert_eq!(one.apply(Op::End(claimed[0], Next::Delete)), Outcome::Ended { due: None });
+        // One that leaves is released at once.
+        let timer = self::timer(2, 0);
+        one.put(&timer);
+        one.claim(&[timer.id]);
+        drop(one);
+        assert!(other.beat(&[]).looks_begin_anew);
+        assert_eq!(other.state(timer.id).unwrap().0, State::Pending);
+    }
+
+    fn rule_3_a_lease_is_over_when_it_was_not_renewed() {
+        let schema = new_schema();
+        let mut node = Node::join(&schema);
+        let joined = Instant::now();
+        assert!(node.has_lease());
+        thread::sleep(LEASE.saturating_sub(joined.elapsed()));
+        assert!(!node.has_lease());
+        node.beat(&[]);
+        assert!(node.has_lease());
+    }
+
+    fn rule_3_a_node_whose_row_is_gone_joins_anew() {
+        let (schema, session) = (new_schema(), Session::open());
+        let mut node = Node::join(&schema);
+        assert!(node.joined.looks_begin_anew);
+        let timer = timer(1, 0);
+        node.put(&timer);
+        let claimed = node.claim(&[timer.id]);
+        let before = node.store.node();
+        session.run(&format!("UPDATE {schema}.nodes SET dead = true"));
+        let beat = node.beat(&claimed);
+        assert_eq!(beat.lost, [timer.id]);
+        assert!(beat.looks_begin_anew && node.has_lease() && node.store.node() != before);
+        let (state, progress) = node.state(timer.id).unwrap();
+        assert_eq!((state, progress.used), (State::Pending, 1), "it has released its former self");
+        assert_eq!(node.apply(Op::End(claimed[0], Next::Delete)), Outcome::NotFound);
+        // Once more, since a node has gone.
+        assert!(node.beat(&[]).looks_begin_anew);
+        assert!(!node.beat(&[]).looks_begin_anew);
+    }
+
+    fn rule_4_lost_replies_are_found_out() {
+        let (schema, session) = (new_schema(), Session::open());
+        let mut node = Node::join(&schema);
+        let timers = [timer(1, 0), timer(2, 0), timer(3, 0)];
+        timers.iter().for_each(|timer| node.put(timer));
+        let known = node.claim(&[timers[0].id]);
+        // A claim whose reply is lost.
+        session.run(&format!(
+            "SELECT FROM {schema}.claim({}, '{{{},{}}}', ARRAY['a' || chr(31) || 'Order'], '{{2}}', '{{3}}', false, false)",
+            node.store.node(), timers[1].id, timers[2].id
+        ));
+        assert!(node.beat(&known).lost.is_empty());
+        node.break_off(&session, &schema);
+        let beat = until("it connects", Duration::from_secs(3), || node.store.beat(&known, DueTime::MIN).ok());
+        assert!(beat.looks_begin_anew && beat.lost.is_empty());
+        assert_eq!(node.state(timers[0].id).unwrap().0, State::Claimed);
+        for timer in &timers[1..] {
+            let (state, progress) = node.state(timer.id).unwrap();
+            assert_eq!((state, progress.used, progress.attempt), (State::Pending, 0, 1));
+        }
+        assert_eq!(node.apply(Op::End(known[0], Next::Delete)), Outcome::Ended { due: None });
+        // A put and a cancel without a reply: they may have been made.
+        let other = Session::open();
+        other.run(&format!("BEGIN; LOCK TABLE {schema}.timers"));
+        let pid = node.pid(&session, &schema);
+        let ending = thread::spawn(move || {
+            let session = Session::open();
+            until("it waits", Duration::from_secs(5), || {
+                let sql = format!("SELECT FROM pg_stat_activity WHERE pid = {pid} AND wait_event_type = 'Lock'");
+                if session.query(&sql).is_empty() { return None; }
+                session.run(&format!("SELECT pg_terminate_backend({pid})"));
+                Some(())
+            });
+        });
+        let outcomes = node.try_apply(&[put(&timer(4, 60_000)), Op::Cancel(timers[1].id)]);
+        ending.join().unwrap();
+        assert!(outcomes.iter().all(|outcome| matches!(outcome, Err(StoreError::Unknown(_) | StoreError::Unavailable(_)))), "{outcomes:?}");
+        other.run("ROLLBACK");
+        until("it connects", Duration::from_secs(3), || {
+            matches!(node.try_apply(&[Op::Cancel(timers[1].id)])[0], Ok(Outcome::Deleted)).then_some(())
+        });
+    }
+
+    fn rule_5_only_a_timer_that_was_alone_is_to_blame() {
+        let schema = new_schema();
+        let session = Session::open();
+        let (mut dead, mut node) = (Node::join(&schema), Node::join(&schema));
+        let timers = [1, 2, 3].map(|number| Record { max_attempts: Some(1), ..timer(number, 0) });
+        timers.iter().for_each(|timer| node.put(timer));
+        for timer in &timers[..2] {
+            let delivery = dead.claim(&[timer.id])[0];
+            dead.apply(Op::End(delivery, Next::Release));
+        }
+        // A marked suspect, an unmarked one, and a timer beside them.
+        dead.apply(claim_as(&[timers[0].id], Suspects::Marked));
+        dead.apply(claim_as(&[timers[1].id], Suspects::Unmarked));
+        dead.claim(&[timers[2].id]);
+        let left = dead.store.node();
+        session.run(&format!("UPDATE {schema}.nodes SET dead = true WHERE id = {left}"));
+        let beat = node.beat(&[]);
+        assert_eq!(beat.blamed.iter().map(|record| record.id).collect::<Vec<_>>(), [timers[0].id]);
+        assert_eq!(node.state(timers[0].id).unwrap().0, State::Claimed);
+        assert_eq!(node.state(timers[1].id).unwrap().0, State::Pending);
+        assert_eq!(node.state(timers[2].id).unwrap().0, State::Pending);
+        // The reply is lost: it is told again, until it has ended.
+        node.break_off(&session, &schema);
+        let beat = until("it connects", Duration::from_secs(3), || node.store.beat(&[], DueTime::MIN).ok());
+        assert_eq!(beat.blamed.len(), 1);
+        let end = Op::End(beat.blamed[0].delivery(), Next::Dead { reason: "its node died".into(), then: None });
+        assert_eq!(node.apply(end), Outcome::Ended { due: None });
+        node.break_off(&session, &schema);
+        let beat = until("it connects", Duration::from_secs(3), || node.store.beat(&[], DueTime::MIN).ok());
+        assert_eq!(beat.blamed, []);
+        drop(dead);
+    }
+
+    fn rule_6_batches_in_both_directions_do_not_deadlock() {
+        let (schema, session) = (new_schema(), Session::open());
+        let deadlocks = || session.value::<i64>("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()");
+        let before = deadlocks();
+        let mut nodes = [Node::join(&schema), Node::join(&schema)];
+        for round in 0..180 {
+            let timers: Vec<_> = (0..64).map(|number| timer(round * 64 + number, -1000)).collect();
+            let puts: Vec<_> = timers.iter().map(put).collect();
+            nodes[0].try_apply(&puts);
+            nodes.iter_mut().for_each(|node| _ = node.beat(&[]));
+            let mut all: Vec<Vec<Op>> = Vec::new();
+            for (place, node) in nodes.iter_mut().enumerate() {
+                let own: Vec<_> = timers.iter().skip(place).step_by(2).map(|timer| timer.id).collect();
+                let mut ops: Vec<_> = node.claim(&own).into_iter().map(|delivery| Op::End(delivery, Next::Delete)).collect();
+                // Those of the other one.
+                ops.extend(timers.iter().skip(1 - place).step_by(2).map(|timer| Op::Cancel(timer.id)));
+                if place == 1 {
+                    ops.reverse();
+                }
+                all.push(ops);
+            }
+            let outcomes: Vec<Vec<_>> = thread::scope(|scope| {
+                let running: Vec<_> = nodes.iter_mut().zip(&all).map(|(node, ops)| scope.spawn(|| node.apply_all(ops))).collect();
+                running.into_iter().map(|running| running.join().unwrap()).collect()
+            });
+            let failed: Vec<_> = outcomes.iter().flatten().filter(|outcome| outcome.is_err()).collect();
+            assert!(failed.is_empty(), "round {round}: {failed:?}");
+            let ended = outcomes.iter().flatten().filter(|outcome| !matches!(outcome, Ok(Outcome::NotFound))).count();
+            assert_eq!(ended, 64, "each is ended or cancelled, and by one");
+        }
+        assert_eq!(deadlocks(), before);
+    }
+
+    fn rule_6_a_locked_row_is_left_out() {
+        let (schema, stranger) = (new_schema(), Session::open());
+        let mut node = Node::join(&schema);
+        let timers: Vec<_> = (0..8).map(|number| timer(number, -1000)).collect();
+        timers.iter().for_each(|timer| node.put(timer));
+        let claimed = node.claim(&timers[..3].iter().map(|timer| timer.id).collect::<Vec<_>>());
+        stranger.run(&format!(
+            "BEGIN; SELECT {schema}.cancel('{}'), {schema}.cancel('{}'), {schema}.cancel('{}')",
+            claimed[1].id, timers[3].id, timers[4].id
+        ));
+        let began = Instant::now();
+        let ids: Vec<_> = timers[3..].iter().map(|timer| timer.id).collect();
+        let Outcome::Claimed { records, .. } = node.apply(claim(&ids)) else { panic!() };
+        assert_eq!(records.len(), 3);
+        let ends = node.try_apply(&claimed.iter().map(|delivery| Op::End(*delivery, Next::Delete)).collect::<Vec<_>>());
+        assert!(began.elapsed() < Duration::from_millis(500), "{:?}", began.elapsed());
+        assert!(ends[0].is_ok() && is_unavailable(&ends[1]) && ends[2].is_ok(), "{ends:?}");
+        let ops = [Op::Cancel(timers[3].id), Op::Move(timers[4].id, due_in(0)), Op::Cancel(timers[5].id), put(&timer(9, 60_000))];
+        let outcomes = node.try_apply(&ops);
+        assert!(is_unavailable(&outcomes[0]) && is_unavailable(&outcomes[1]), "{outcomes:?}");
+        assert!(outcomes[2].is_ok() && outcomes[3].is_ok());
+        assert!(began.elapsed() < Duration::from_millis(2000), "{:?}", began.elapsed());
+        stranger.run("ROLLBACK");
+        assert_eq!(node.apply(Op::End(claimed[1], Next::Delete)), Outcome::Ended { due: None });
+        assert_eq!(node.apply(Op::Cancel(timers[3].id)), Outcome::Deleted);
+        // A key that a stranger is about to use.
+        stranger.run(&format!("BEGIN; SELECT FROM {schema}.schedule('a', 'Order', ''::bytea, now() + interval '1 hour', 'k2')"));
+        let outcomes = node.try_apply(&[put(&keyed(11, "k1")), put(&keyed(12, "k2")), put(&keyed(13, "k3"))]);
+        assert!(outcomes[0].is_ok() && is_unavailable(&outcomes[1]) && outcomes[2].is_ok(), "{outcomes:?}");
+        stranger.run("COMMIT");
+        let Outcome::Put(placed) = node.apply(put(&keyed(12, "k2"))) else { panic!() };
+        assert!(matches!(placed[..], [Placed::Exists(_)]));
+    }
+
+    fn rule_6_the_guilty_change_of_a_group_is_alone() {
+        let (schema, session) = (new_schema(), Session::open());
+        let mut node = Node::join(&schema);
+        session.run(&format!("ALTER TABLE {schema}.timers ADD CHECK (route <> 'bad' AND parked <> 'bad')"));
+        let timers: Vec<_> = (0..100).map(|number| timer(number, -1000)).collect();
+        let bad = Record { route: "bad".into(), ..timer(200, 0) };
+        let mut puts: Vec<_> = timers.iter().map(put).collect();
+        puts.insert(61, put(&bad));
+        let outcomes = node.try_apply(&puts);
+        let failed: Vec<_> = (0..outcomes.len()).filter(|place| outcomes[*place].is_err()).collect();
+        assert_eq!(failed, [61], "{:?}", outcomes[61]);
+        let claimed = node.claim(&timers.iter().map(|timer| timer.id).collect::<Vec<_>>());
+        let end = |(place, delivery): (usize, &Delivery)| {
+            Op::End(*delivery, if place == 30 { Next::Park { reason: "bad".into() } } else { Next::Delete })
+        };
+        let outcomes = node.try_apply(&claimed.iter().enumerate().map(end).collect::<Vec<_>>());
+        let failed: Vec<_> = (0..outcomes.len()).filter(|place| outcomes[*place].is_err()).collect();
+        assert_eq!(failed, [30]);
+        // Texts that no server stores are refused before.
+        let nul = Record { message_type: "a\0b".into(), ..timer(300, 0) };
+        assert!(node.store.admits(&nul).is_err());
+        assert!(node.store.admits(&Record { message_type: "t".repeat(2705).into(), ..timer(300, 0) }).is_err());
+        assert!(node.try_apply(&[put(&nul)])[0].is_err());
+        // The reason of another's error is stored, whatever it holds.
+        node.put(&timer(301, -10));
+        let delivery = node.claim(&node_ids(&session, &schema, 301))[0];
+        let end = Op::End(delivery, Next::Dead { reason: format!("a\0{}", "x".repeat(1 << 20)).into(), then: None });
+        assert_eq!(node.apply(end), Outcome::Ended { due: None });
+    }
+
+    fn rule_6_a_timer_whose_claim_the_server_refuses_is_set_aside() {
+        let (schema, session) = (new_schema(), Session::open());
+        let mut node = Node::join(&schema);
+        let timers: Vec<_> = (0..40).map(|number| timer(number, -1000)).collect();
+        timers.iter().for_each(|timer| node.put(timer));
+        let (bad, ids) = (timers[23].id, timers.iter().map(|timer| timer.id).collect::<Vec<_>>());
+        session.run(&format!(
+            "CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''no''; END';
+            CREATE TRIGGER refuse BEFORE UPDATE OF node ON {schema}.timers FOR EACH ROW WHEN (OLD.id = '{bad}')
+                EXECUTE FUNCTION {schema}.refuse()"
+        ));
+        let outcomes = node.try_apply(&[claim(&ids), put(&timer(99, 60_000))]);
+        let Ok(Outcome::Claimed { records, damaged, .. }) = &outcomes[0] else { panic!("{outcomes:?}") };
+        assert_eq!((records.len(), &damaged[..], outcomes[1].is_ok()), (39, &[bad][..], true));
+        assert!(matches!(node.state(bad).unwrap().0, State::Parked { reason } if reason.contains("no")));
+        assert_eq!(node.look(None).len(), 1, "it is not found again");
+        // Not even its parking: others join and claim all the same.
+        session.run(&format!(
+            "UPDATE {schema}.timers SET parked = NULL WHERE id = '{bad}'; DROP TRIGGER refuse ON {schema}.timers;
+            CREATE TRIGGER refuse BEFORE UPDATE ON {schema}.timers FOR EACH ROW WHEN (OLD.id = '{bad}')
+                EXECUTE FUNCTION {schema}.refuse()"
+        ));
+        node.apply(Op::End(records[0].delivery(), Next::GiveBack));
+        let mut other = Node::join(&schema);
+        let Outcome::Claimed { records, .. } = other.apply(claim(&[bad, records[0].id])) else { panic!() };
+        assert_eq!(records.len(), 1);
+        session.run(&format!("DROP TRIGGER refuse ON {schema}.timers"));
+        assert_eq!(other.claim(&[bad]).len(), 1);
+    }
+
+    fn rule_7_looks_find_what_was_moved_retried_and_repeated() {
+        let schema = new_schema();
+        let (mut node, mut other) = (Node::join(&schema), Node::join(&schema));
+        let timers: Vec<_> = (0..4).map(|number| timer(number, -5000)).collect();
+        timers.iter().for_each(|timer| node.put(timer));
+        let claimed = node.claim(&timers.iter().map(|timer| timer.id).collect::<Vec<_>>());
+        // The other one's looks have come to the present time.
+        let bound = Position { due: due_in(0), id: DurableId::from_parts(due_in(0), 0, 0) };
+        assert_eq!(other.look(Some(bound)), []);
+        thread::sleep(Duration::from_millis(5));
+        let again = |repetition| Again { due: timers[0].progress.due, nominal: timers[0].progress.due, repetition };
+        node.apply(Op::End(claimed[0], Next::Again(again(1))));
+        node.apply(Op::End(claimed[1], Next::Again(again(2))));
+        node.apply(Op::End(claimed[2], Next::Dead { reason: "x".into(), then: Some(again(2)) }));
+        node.apply(Op::End(claimed[3], Next::Dead { reason: "x".into(), then: None }));
+        assert!(matches!(node.apply(Op::Requeue(timers[3].id)), Outcome::Moved(_)));
+        let (moved, late) = (timer(10, 60_000), timer(11, -5000));
+        node.put(&moved);
+        assert!(matches!(node.apply(Op::Move(moved.id, due_in(-9000))), Outcome::Moved(_)));
+        node.put(&late);
+        let mut found = other.look(Some(bound));
+        found.sort_unstable();
+        let mut all: Vec<_> = timers.iter().map(|timer| timer.id).chain([moved.id, late.id]).collect();
+        all.sort_unstable();
+        assert_eq!(found, all);
+    }
+
+    fn rule_7_rows_that_are_committed_late_are_looked_for_again() {
+        let (schema, stranger) = (new_schema(), Session::open());
+        let mut node = Node::join_with(options(&schema).late_look_interval(Duration::from_millis(1000)));
+        stranger.run(&format!("BEGIN; SELECT FROM {schema}.schedule('a', 'Order', ''::bytea, now())"));
+        let began = due_in(0);
+        let (end, mut times) = (Instant::now() + Duration::from_secs(4), 0);
+        while Instant::now() < end {
+            times += usize::from(node.beat(&[]).look_again_from.is_some_and(|from| from <= began && from > due_in(-60_000)));
+            thread::sleep(Duration::from_millis(100));
+        }
+        assert!(times >= 3, "{times} times, its transaction is open");
+        stranger.run("COMMIT");
+        // At once, not at the next time of looks for late timers.
+        let from = node.beat(&[]).look_again_from.unwrap();
+        assert!(from <= began);
+        let after = Position { due: from, id: DurableId::from_parts(from, 0, 0) };
+        assert_eq!(node.look(Some(after)).len(), 1);
+        until("the bound goes on", Duration::from_secs(5), || {
+            thread::sleep(Duration::from_millis(1000));
+            node.beat(&[]).look_again_from.filter(|from| *from > began)
+        });
+    }
+
+    fn rule_8_a_pause_that_is_settled_holds() {
+        let (schema, session) = (new_schema(), Session::open());
+        let mut node = Node::join(&schema);
+        let timers = [timer(1, -10), Record { route: "b".into(), ..timer(2, -10) }];
+        timers.iter().for_each(|timer| node.put(timer));
+        session.run(&format!("INSERT INTO {schema}.pauses (kind, name) VALUES ('route', 'a')"));
+        session.run(&format!("SELECT {schema}.pause_settled()"));
+        let ids = timers.each_ref().map(|timer| timer.id);
+        assert_eq!(node.look(None), [ids[1]]);
+        let Outcome::Claimed { records, not_due, .. } = node.apply(claim(&ids)) else { panic!() };
+        assert_eq!((records.len(), records[0].id, not_due), (1, ids[1], vec![]));
+        assert!(!node.beat(&[]).looks_begin_anew);
+        session.run(&format!("DELETE FROM {schema}.pauses"));
+        assert!(node.beat(&[]).looks_begin_anew, "its bound has passed them");
+        assert_eq!(node.claim(&ids[..1]).len(), 1);
+        // A pause waits for claims that are running, and a node is paused by its name.
+        session.run(&format!("INSERT INTO {schema}.pauses (kind, name) SELECT 'node', name FROM {schema}.nodes"));
+        let last = timer(3, -10);
+        node.put(&last);
+        assert_eq!(node.look(None), []);
+        let Outcome::Claimed { records, .. } = node.apply(claim(&[last.id])) else { panic!() };
+        assert_eq!(records, []);
+        session.run(&format!("UPDATE {schema}.pauses SET until = 1"));
+        assert!(node.beat(&[]).looks_begin_anew);
+        assert_eq!(node.look(None), [last.id]);
+    }
+
+    fn rule_10_the_key_of_an_ended_timer_lives_in_its_row() {
+        let (schema, session) = (new_schema(), Session::open());
+        let mut node = Node::join(&schema);
+        let first = keyed(1, "k");
+        node.put(&first);
+        session.run(&format!("UPDATE {schema}.timers SET ended = 1, keep_until = {}", due_in(700)));
+        let Outcome::Put(placed) = node.apply(put(&keyed(2, "k"))) else { panic!() };
+        assert_eq!(placed, [Placed::Exists(first.id)]);
+        assert_eq!(node.look(None), []);
+        assert_eq!(node.store.get(first.id).unwrap(), None);
+        assert_eq!(node.store.find_key("a", "k").unwrap(), None);
+        assert_eq!(node.store.counts(None).unwrap().pending, 0);
+        assert_eq!(node.apply(Op::Cancel(first.id)), Outcome::NotFound);
+        assert_eq!(node.apply(Op::Move(first.id, due_in(0))), Outcome::NotFound);
+        thread::sleep(Duration::from_millis(750));
+        let Outcome::Put(placed) = node.apply(put(&keyed(3, "k"))) else { panic!() };
+        assert!(matches!(placed[..], [Placed::Created { .. }]), "{placed:?}");
+    }
+
+    fn keys_that_are_put_concurrently_are_reported_once() {
+        let schema = new_schema();
+        let nodes = [Node::join(&schema), Node::join(&schema), Node::join(&schema)];
+        let reported: Vec<(Vec<DurableId>, Vec<DurableId>)> = thread::scope(|scope| {
+            let work = |place: u64, mut node: Node| {
+                let (mut created, mut replaced) = (Vec::new(), Vec::new());
+                for round in 0..60 {
+                    let ops: Vec<_> = (0..20_u64)
+                        .map(|number| {
+                            let key = (number * 7 + place * 3) % 20;
+                            let on_key = if (number + round) % 3 == 0 { OnKey::KeepExisting } else { OnKey::Replace };
+                            Op::Put(vec![new(&keyed(place << 32 | round << 8 | number, &format!("k{key}")), on_key)])
+                        })
+                        .collect();
+                    for (op, outcome) in ops.iter().zip(node.apply_all(&ops)) {
+                        let (Op::Put(timers), Outcome::Put(placed)) = (op, outcome.unwrap()) else { panic!() };
+                        match placed[0] {
+                            Placed::Created { .. } => created.push(timers[0].record.id),
+                            Placed::Replaced { old, .. } => {
+                                created.push(timers[0].record.id);
+                                replaced.push(old);
+                            }
+                            Placed::Exists(_) => {}
+                        }
+                    }
+                }
+                (created, replaced)
+            };
+            let running: Vec<_> =
+                nodes.into_iter().zip(0..).map(|(node, place)| scope.spawn(move || work(place, node))).collect();
+            running.into_iter().map(|running| running.join().unwrap()).collect()
+        });
+        let created: HashSet<_> = reported.iter().flat_map(|(created, _)| created).copied().collect();
+        let all: Vec<_> = reported.iter().flat_map(|(_, replaced)| replaced).copied().collect();
+        let replaced: HashSet<_> = all.iter().copied().collect();
+        assert_eq!(all.len(), replaced.len(), "none is reported twice");
+        assert!(replaced.is_subset(&created));
+        let mut node = Node::join(&schema);
+        let mut left = node.look(None);
+        left.sort_unstable();
+        let mut expected: Vec<_> = created.difference(&replaced).copied().collect();
+        expected.sort_unstable();
+        assert_eq!((left.len(), left), (20, expected));
+    }
+
+    fn rule_12_what_a_hand_writes_into_due_is_found() {
+        let (schema, session) = (new_schema(), Session::open());
+        let (mut node, mut dead) = (Node::join(&schema), Node::join(&schema));
+        let timers = [timer(1, 60_000), timer(2, 60_000), timer(3, -10)];
+        timers.iter().for_each(|timer| node.put(timer));
+        dead.claim(&[timers[2].id]);
+        let bound = Position { due: due_in(0), id: DurableId::from_parts(due_in(0), 0, 0) };
+        session.run(&format!("UPDATE {schema}.timers SET due = 5 WHERE id = '{}'", timers[0].id));
+        session.run(&format!("UPDATE {schema}.timers SET due = {} WHERE id = '{}'", due_in(70_000), timers[1].id));
+        assert_eq!(node.look(Some(bound)), [timers[0].id, timers[1].id]);
+        assert_eq!(node.claim(&[timers[0].id]).len(), 1);
+        // Of a claimed row, whose node dies.
+        session.run(&format!("UPDATE {schema}.timers SET due = {} WHERE id = '{}'", due_in(500_000), timers[2].id));
+        session.run(&format!("UPDATE {schema}.nodes SET dead = true WHERE id = {}", dead.store.node()));
+        node.beat(&[]);
+        assert_eq!(node.state(timers[2].id).unwrap().0, State::Pending);
+        assert_eq!(session.value::<i64>(&format!("SELECT count(*) FROM {schema}.nodes")), 1);
+    }
+
+    fn nodes_divide_the_timers() {
+        let schema = new_schema();
+        let mut nodes = [Node::join(&schema), Node::join(&schema), Node::join(&schema)];
+        let shares: Vec<_> = nodes.iter_mut().map(|node| node.beat(&[]).share).collect();
+        let routes: Vec<u16> = serving(&["a", "b"]).served.iter().map(|served| served.index).collect();
+        for number in 0..300 {
+            let id = timer(number, 0).id;
+            for route in &routes {
+                assert_eq!(shares.iter().filter(|share| share.contains(id, *route)).count(), 1);
+            }
+        }
+        let [first, ..] = &mut nodes;
+        assert_eq!(first.beat(&[]).share, shares[0]);
+    }
+
+    fn damaged_rows_are_parked() {
+        let (schema, session) = (new_schema(), Session::open());
+        let mut node = Node::join(&schema);
+        let timers = [timer(1, -10), timer(2, -10)];
+        timers.iter().for_each(|timer| node.put(timer));
+        session.run(&format!("UPDATE {schema}.timers SET headers = '[1]' WHERE id = '{}'", timers[0].id));
+        let ids = timers.each_ref().map(|timer| timer.id);
+        let Outcome::Claimed { records, damaged, .. } = node.apply(claim(&ids)) else { panic!() };
+        assert_eq!((records.len(), damaged), (1, vec![ids[0]]));
+        let parked: Option<String> = session.value(&format!("SELECT parked FROM {schema}.timers WHERE id = '{}'", ids[0]));
+        assert!(parked.unwrap().contains("damaged"));
+        assert!(node.store.get(ids[0]).is_err());
+        let mut reader = node.store.reader().unwrap().unwrap();
+        assert_eq!(reader.counts(None).unwrap().parked, 1);
+    }
+
+    fn a_node_that_retires_gives_up_its_share_and_keeps_its_claims() {
+        let schema = new_schema();
+        let (mut leaving, mut other) = (Node::join(&schema), Node::join(&schema));
+        let record = timer(1, 0);
+        leaving.apply(put(&record));
+        let claimed = leaving.apply(claim(&[record.id]));
+        assert!(matches!(claimed, Outcome::Claimed { records, .. } if records.len() == 1));
+        let delivery = Delivery { id: record.id, repetition: 1, attempt: 1 };
+        let nodes = |beat: Beat| beat.share.places.iter().map(|(_, nodes)| *nodes).max();
+        assert_eq!(nodes(other.beat(&[])), Some(2));
+        leaving.store.retire(DueTime::MIN);
+        assert_eq!(nodes(other.beat(&[])), Some(1));
+        assert!(leaving.beat(&[delivery]).lost.is_empty());
+        assert_eq!(leaving.apply(Op::End(delivery, Next::Delete)), Outcome::Ended { due: None });
+    }
+}
+
+/// Returns the ids of timers with a number as payload.
+fn node_ids(session: &Session, schema: &str, number: u64) -> Vec<DurableId> {
+    let payload: String = number.to_le_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    let rows =
+        session.query(&format!("SELECT id::text FROM {schema}.timers WHERE payload = decode('{payload}', 'hex')"));
+    rows.iter().map(|row| row.get::<_, &str>(0).parse().unwrap()).collect()
+}

@@ -1,0 +1,204 @@
+//! Whole services: what strangers' transactions, large messages and a long way to the server do to deliveries.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use actix::{Actor, Context, Handler, System};
+use actix_timers_durable::{Durable, DurableMessage, DurableTimers, HandlerError, Schedule};
+use actix_timers_postgres::{PostgresOptions, PostgresStore};
+use serde::{Deserialize, Serialize};
+use tokio::time::sleep;
+use tokio_postgres::Client;
+
+use crate::server::{address, memory, new_schema, options};
+use crate::transactions::{Office, Remind, after, client};
+use crate::wires::far_away;
+use crate::with_server;
+
+const MEGABYTE: usize = 990_000;
+
+#[derive(Serialize, Deserialize)]
+struct Large(String);
+
+impl DurableMessage for Large {
+    const NAME: &'static str = "large";
+}
+
+/// A recipient that counts large messages.
+#[derive(Clone, Default)]
+struct Store(Arc<Mutex<usize>>);
+
+impl Actor for Store {
+    type Context = Context<Self>;
+}
+
+impl Handler<Durable<Large>> for Store {
+    type Result = Result<(), HandlerError>;
+
+    fn handle(&mut self, large: Durable<Large>, _: &mut Context<Self>) -> Self::Result {
+        assert_eq!(large.0.len(), MEGABYTE);
+        *self.0.lock().unwrap() += 1;
+        Ok(())
+    }
+}
+
+async fn connect(address: &str, schema: &str) -> PostgresStore {
+    PostgresStore::connect(address, options(schema)).await.unwrap()
+}
+
+async fn run(client: &Client, sql: &str) {
+    client.batch_execute(sql).await.unwrap();
+}
+
+async fn number(client: &Client, sql: &str) -> i64 {
+    client.query_one(sql, &[]).await.unwrap().get(0)
+}
+
+with_server! {
+    fn an_open_transaction_with_a_cancel_or_a_lock_stops_no_other_delivery() {
+        System::new().block_on(async {
+            let (schema, stranger) = (new_schema(), client().await);
+            let office = Office::default();
+            let store = connect(&address(), &schema).await;
+            let timers = DurableTimers::builder(store).route::<Remind>("office", office.clone().start()).start().unwrap();
+            let held = timers.schedule(after(400, 0)).await.unwrap().id();
+            let locked = timers.schedule(after(400, 1)).await.unwrap().id();
+            let later = timers.schedule(after(3_600_000, 2)).await.unwrap().id();
+            run(&stranger, &format!(
+                "BEGIN; SELECT {schema}.cancel('{held}'); SELECT FROM {schema}.timers WHERE id = '{locked}' FOR UPDATE;
+                SELECT {schema}.schedule('office', 'remind', '7'::jsonb, now(), key => 'k'); SELECT {schema}.cancel('{later}')"
+            )).await;
+            let began = Instant::now();
+            for number in 10..60 {
+                let _ = timers.schedule(after(400, number)).await.unwrap();
+            }
+            office.until(50).await;
+            assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+            // A handler has ended, and the row is locked meanwhile.
+            for number in 100..160 {
+                let _ = timers.schedule(after(0, number)).await.unwrap();
+            }
+            office.until(110).await;
+            assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+            run(&stranger, "ROLLBACK").await;
+            office.until(112).await;
+            let mut numbers = office.numbers();
+            numbers.sort_unstable();
+            numbers.dedup();
+            assert_eq!(numbers.len(), 112, "each once");
+            timers.stop().await.unwrap();
+        });
+    }
+
+    fn a_lock_on_a_timer_in_its_handler_stops_no_other_end() {
+        System::new().block_on(async {
+            let (schema, stranger) = (new_schema(), client().await);
+            let office = Office::slow(Duration::from_millis(500));
+            let store = connect(&address(), &schema).await;
+            let timers = DurableTimers::builder(store).route::<Remind>("office", office.clone().start()).start().unwrap();
+            let first = timers.schedule(after(0, 0)).await.unwrap().id();
+            office.until(1).await;
+            run(&stranger, &format!("BEGIN; SELECT FROM {schema}.timers WHERE id = '{first}' FOR UPDATE")).await;
+            for number in 1..40 {
+                let _ = timers.schedule(after(0, number)).await.unwrap();
+            }
+            office.until(40).await;
+            let (looking, rows) = (client().await, format!("SELECT count(*) FROM {schema}.timers"));
+            let end = Instant::now() + Duration::from_secs(4);
+            while number(&looking, &rows).await > 1 {
+                assert!(Instant::now() < end, "the others end");
+                sleep(Duration::from_millis(50)).await;
+            }
+            run(&stranger, "ROLLBACK").await;
+            while number(&looking, &rows).await > 0 {
+                assert!(Instant::now() < end + Duration::from_secs(5), "its end is repeated");
+                sleep(Duration::from_millis(50)).await;
+            }
+            assert_eq!(office.numbers().len(), 40, "and it was handled once");
+            timers.stop().await.unwrap();
+        });
+    }
+
+    #[cfg(target_os = "linux")]
+    fn large_messages_are_looked_for_and_delivered_in_bounded_memory() {
+        const TIMERS: usize = 1200;
+        System::new().block_on(async {
+            let (schema, admin) = (new_schema(), client().await);
+            let store = connect(&address(), &schema).await;
+            run(&admin, &format!(
+                "SELECT count({schema}.schedule('store', 'large', convert_to('\"' || repeat('x', {MEGABYTE}) || '\"', 'UTF8'), now()))
+                FROM generate_series(1, {TIMERS})"
+            )).await;
+            std::fs::write("/proc/self/clear_refs", "5").unwrap();
+            let (before, _) = memory();
+            let arrived = Store::default();
+            let timers = DurableTimers::builder(store).route::<Large>("store", arrived.clone().start()).start().unwrap();
+            let end = Instant::now() + Duration::from_secs(120);
+            while *arrived.0.lock().unwrap() < TIMERS {
+                assert!(Instant::now() < end, "{} delivered", arrived.0.lock().unwrap());
+                sleep(Duration::from_millis(50)).await;
+            }
+            let (_, most) = memory();
+            println!("memory {} to {} MiB", before >> 20, most >> 20);
+            // A window of messages, twice: as they arrive, and as they were received.
+            assert!(most < before + (700 << 20), "{} MiB", (most - before) >> 20);
+            timers.stop().await.unwrap();
+        });
+    }
+
+    fn a_timer_is_never_early_by_the_way_to_the_server_or_back() {
+        const WAY: Duration = Duration::from_millis(80);
+        for (there, back) in [(WAY / 2, WAY / 2), (WAY, Duration::ZERO), (Duration::ZERO, WAY)] {
+            System::new().block_on(async {
+                let schema = new_schema();
+                let store = connect(&far_away(there, back), &schema).await;
+                let office = Office::default();
+                let delay = Duration::from_millis(300);
+                // In a transaction before the node has joined.
+                let user = client().await;
+                let mut called = vec![Instant::now()];
+                let _ = store.schedule_in(&user, after(300, 0)).await.unwrap();
+                let timers = DurableTimers::builder(store).route::<Remind>("office", office.clone().start()).start().unwrap();
+                for number in 1..15 {
+                    called.push(Instant::now());
+                    let _ = timers.schedule(Schedule::after("office", delay, Remind(number))).await.unwrap();
+                    sleep(Duration::from_millis(u64::from(number) * 7)).await;
+                }
+                office.until(15).await;
+                let mut late = Vec::new();
+                for (number, at) in office.times() {
+                    let took = at - called[number as usize];
+                    assert!(took >= delay, "{number}: after {took:?} with {there:?} there and {back:?} back");
+                    late.push(took - delay);
+                }
+                late.sort_unstable();
+                assert!(late[late.len() / 2] < WAY * 6, "{late:?} with {there:?} there and {back:?} back");
+                timers.stop().await.unwrap();
+            });
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    fn an_idle_service_makes_at_most_12_statements_a_second() {
+        let directory = crate::private::open_directory();
+        let server = crate::private::Server::private_in(directory.path(), &["log_statement = all"]);
+        let log = directory.path().join("data/log");
+        let statements = || {
+            let log = std::fs::read_to_string(&log).unwrap();
+            log.matches("LOG:  execute ").count() + log.matches("LOG:  statement: ").count()
+        };
+        System::new().block_on(async {
+            let store = PostgresStore::connect(server.url(), PostgresOptions::new()).await.unwrap();
+            let office = Office::default();
+            let timers = DurableTimers::builder(store).route::<Remind>("office", office.clone().start()).start().unwrap();
+            let _ = timers.schedule(after(3_600_000, 0)).await.unwrap();
+            sleep(Duration::from_secs(3)).await;
+            let (before, began) = (statements(), Instant::now());
+            sleep(Duration::from_secs(10)).await;
+            let rate = (statements() - before) as f64 / began.elapsed().as_secs_f64();
+            println!("{rate} statements a second");
+            assert!(rate > 5.0 && rate <= 12.0, "{rate} statements a second");
+            timers.stop().await.unwrap();
+        });
+    }
+}

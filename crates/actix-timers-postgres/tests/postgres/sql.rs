@@ -1,0 +1,251 @@
+//! The functions for users, wrong servers, and defaults that are not ours.
+
+use std::time::Duration;
+
+use actix_timers_durable::store::OnKey;
+use actix_timers_durable::store::{Next, NodeInfo, Op, Outcome, Placed, Reads, Store};
+use actix_timers_durable::{DueTime, DurableId, Missed, RepeatMode};
+use actix_timers_postgres::PostgresStore;
+use actix_timers_postgres::{ConnectError, PostgresOptions};
+use support::store::{new, put};
+
+use crate::rules::{Node, timer};
+use crate::server::{Session, address, connect, connect_to, new_schema, options, until};
+use crate::with_server;
+
+/// Returns the address for another role.
+fn as_role(role: &str) -> String {
+    address().replace("timers@", &format!("{role}@"))
+}
+
+with_server! {
+    fn schedule_takes_every_option() {
+        let (schema, session) = (new_schema(), Session::open());
+        let mut node = Node::join(&schema);
+        let row = &session.query(&format!(
+            r#"SELECT id::text, outcome FROM {schema}.schedule('a', 'Order', '{{"order": 8}}'::jsonb, now() + interval '1 hour',
+                key => 'k', message_version => 2, headers => '{{"tenant": "8"}}', max_attempts => 4,
+                retry => '{{"initial_ms": 5, "jitter_percent": 0}}',
+                repeat => '{{"every_ms": 60000, "missed": "burst", "times": 3}}', codec => 'json')"#
+        ))[0];
+        assert_eq!(row.get::<_, &str>(1), "created");
+        let id: DurableId = row.get::<_, &str>(0).parse().unwrap();
+        let found = node.store.get(id).unwrap().unwrap().record;
+        assert_eq!((&*found.payload, &*found.route, found.message_version), (&br#"{"order": 8}"#[..], "a", 2));
+        assert_eq!((found.key.as_deref(), found.max_attempts, found.payload_codec.as_deref()), (Some("k"), Some(4), Some("json")));
+        assert_eq!(found.headers.iter().collect::<Vec<_>>(), [("tenant", "8")]);
+        let repeat = found.repeat.clone().unwrap();
+        let period = Duration::from_secs(60);
+        assert_eq!((repeat.mode, repeat.times), (RepeatMode::FixedRate { period, missed: Missed::Burst }, Some(3)));
+        assert!(found.retry.is_some() && found.progress.due == id.first_due());
+        let outcome = |replace| {
+            let sql = format!("SELECT outcome, coalesce(other, id)::text FROM {schema}.schedule('a', 'Order', ''::bytea, now(), key => 'k', replace => {replace})");
+            let row = &session.query(&sql)[0];
+            (row.get::<_, String>(0), row.get::<_, String>(1))
+        };
+        assert_eq!(outcome(false), ("exists".to_owned(), id.to_string()));
+        assert_eq!(outcome(true), ("replaced".to_owned(), id.to_string()));
+        let held = node.store.find_key("a", "k").unwrap().unwrap();
+        node.claim(&[held]);
+        assert_eq!(outcome(true), ("replaced_in_progress".to_owned(), held.to_string()));
+        let held = node.store.find_key("a", "k").unwrap().unwrap();
+        for expected in ["cancelled", "not_found"] {
+            assert_eq!(session.value::<String>(&format!("SELECT {schema}.cancel('{held}')")), expected);
+        }
+    }
+
+    fn what_no_node_could_deliver_is_refused_at_the_door() {
+        let (schema, session) = (new_schema(), Session::open());
+        let _node = Node::join(&schema);
+        let at = "now() + interval '1 hour'";
+        for (arguments, part) in [
+            (format!("'a', repeat('t', 2705), ''::bytea, {at}"), "message type"),
+            (format!("'', 't', ''::bytea, {at}"), "route"),
+            (format!("'a', E't\\n', ''::bytea, {at}"), "control characters"),
+            ("'a', 't', ''::bytea, 'infinity'".to_owned(), "4199"),
+            ("'a', 't', ''::bytea, '9000-01-01'".to_owned(), "4199"),
+            ("'a', 't', ''::bytea, '-infinity'".to_owned(), "4199"),
+            (format!("'a', 't', NULL::bytea, {at}"), "null"),
+            (format!("'a', 't', ''::bytea, {at}, message_version => -1"), "version"),
+            (format!("'a', 't', ''::bytea, {at}, max_attempts => 0"), "budget"),
+            (format!("'a', 't', ''::bytea, {at}, key => repeat('k', 1025)"), "key"),
+            (format!("'a', 't', decode(repeat('00', 1048577), 'hex'), {at}"), "bytes"),
+            (format!("'a', 't', ''::bytea, {at}, headers => '[1]'"), "headers"),
+            (format!("'a', 't', ''::bytea, {at}, headers => '{{\"a\": 1}}'"), "headers"),
+            (format!("'a', 't', ''::bytea, {at}, retry => '{{\"x\": 1}}'"), "retry"),
+            (format!("'a', 't', ''::bytea, {at}, retry => '{{\"initial_ms\": -1}}'"), "retry"),
+            (format!("'a', 't', ''::bytea, {at}, repeat => '{{}}'"), "repeat"),
+            (format!("'a', 't', ''::bytea, {at}, repeat => '{{\"every_ms\": 1.5}}'"), "repeat"),
+            (format!("'a', 't', ''::bytea, {at}, repeat => '{{\"every_ms\": 1, \"cron\": \"* * * * *\", \"zone\": \"UTC\"}}'"), "repeat"),
+            (format!("'a', 't', ''::bytea, {at}, repeat => '{{\"cron\": \"* * * * *\"}}'"), "repeat"),
+        ] {
+            let error = session.error(&format!("SELECT {schema}.schedule({arguments})"));
+            assert!(error.contains(part), "{arguments:.60}: {error}");
+        }
+        for (arguments, part) in [
+            (format!("'a', 't', '{{\"a\": '::jsonb, {at}"), "json"),
+            (format!(r#"'a', 't', '"\u0000"'::jsonb, {at}"#), "Unicode"),
+            (format!("'a', E't\\0', ''::bytea, {at}"), "0x00"),
+        ] {
+            let error = session.error(&format!("SELECT {schema}.schedule({arguments})"));
+            assert!(error.contains(part), "{arguments:.60}: {error}");
+        }
+        // The past is now.
+        session.run(&format!("SELECT {schema}.schedule('a', 't', ''::bytea, '1900-01-01')"));
+    }
+
+    fn a_role_that_may_only_schedule_does_nothing_else() {
+        let (schema, session) = (new_schema(), Session::open());
+        let mut node = Node::join(&schema);
+        let role = format!("scheduler_{schema}");
+        session.run(&format!(
+            "CREATE ROLE {role} LOGIN; GRANT USAGE ON SCHEMA {schema} TO {role};
+            GRANT EXECUTE ON FUNCTION {schema}.cancel TO {role};
+            GRANT EXECUTE ON FUNCTION {schema}.schedule(text, text, bytea, timestamptz, text, boolean, int, jsonb, int, jsonb, jsonb, text) TO {role};
+            GRANT EXECUTE ON FUNCTION {schema}.schedule(text, text, jsonb, timestamptz, text, boolean, int, jsonb, int, jsonb, jsonb, text) TO {role}"
+        ));
+        let scheduler = Session::open_at(&as_role(&role));
+        // Objects of the caller do not come between.
+        scheduler.run("CREATE TEMPORARY TABLE timers (id uuid); CREATE TEMPORARY TABLE pg_class (id uuid); SET synchronous_commit = off");
+        scheduler.run(&format!("BEGIN; SELECT {schema}.schedule('a', 'Order', '8'::jsonb, now() + interval '1 hour', key => 'k')"));
+        assert_eq!(scheduler.value::<String>("SHOW synchronous_commit"), "on", "it lasts to the commit");
+        scheduler.run("COMMIT");
+        let id = node.store.find_key("a", "k").unwrap().unwrap();
+        assert_eq!(scheduler.value::<String>(&format!("SELECT {schema}.cancel('{id}')")), "cancelled");
+        for sql in [
+            format!("SELECT * FROM {schema}.timers"),
+            format!("DELETE FROM {schema}.timers"),
+            format!("UPDATE {schema}.nodes SET dead = true"),
+            format!("SELECT {schema}.claim(1, '{{}}', '{{}}', '{{}}', '{{}}', false, false)"),
+            format!("SELECT {schema}.release(1, 2)"),
+            format!("SELECT {schema}.requeue('{id}')"),
+            format!("SELECT {schema}.pause_settled()"),
+        ] {
+            assert!(scheduler.error(&sql).contains("permission denied"), "{sql}");
+        }
+        session.run(&format!("DROP OWNED BY {role}; DROP ROLE {role}"));
+    }
+
+    fn functions_with_the_rights_of_their_owner_find_no_objects_of_their_callers() {
+        let (schema, session) = (new_schema(), Session::open());
+        connect(options(&schema)).unwrap();
+        let functions = session.query(&format!(
+            "SELECT p.proname::text, array_to_string(p.proconfig, ' ') FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+            WHERE n.nspname = '{schema}' AND p.prosecdef ORDER BY 1"
+        ));
+        let names: Vec<&str> = functions.iter().map(|row| row.get(0)).collect();
+        assert_eq!(names, ["cancel", "schedule"]);
+        for row in &functions {
+            assert!(row.get::<_, &str>(1).contains("search_path=pg_catalog, pg_temp"), "{row:?}");
+        }
+        // Nobody may call anything unless it is granted.
+        let public = session.value::<i64>(&format!(
+            "SELECT count(*) FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+            WHERE n.nspname = '{schema}' AND has_function_privilege('public', p.oid, 'EXECUTE')"
+        ));
+        assert_eq!(public, 0);
+    }
+
+    fn rule_11_defaults_of_the_server_do_not_matter() {
+        let (schema, session) = (new_schema(), Session::open());
+        let role = format!("hostile_{schema}");
+        session.run(&format!(
+            "CREATE ROLE {role} LOGIN SUPERUSER;
+            ALTER ROLE {role} SET standard_conforming_strings = off; ALTER ROLE {role} SET default_transaction_isolation = 'serializable';
+            ALTER ROLE {role} SET search_path = 'nowhere'; ALTER ROLE {role} SET synchronous_commit = off;
+            ALTER ROLE {role} SET default_transaction_deferrable = on; ALTER ROLE {role} SET DateStyle = 'SQL, DMY';
+            ALTER ROLE {role} SET TimeZone = 'Asia/Kathmandu'; ALTER ROLE {role} SET bytea_output = 'escape';
+            ALTER ROLE {role} SET lock_timeout = 1; ALTER ROLE {role} SET statement_timeout = 1"
+        ));
+        let mut store = connect_to(&as_role(&role), options(&schema)).unwrap();
+        let node = NodeInfo { name: String::new(), serves: (*support::store::serving(&["a"])).clone() };
+        let beat = store.join(&node, DueTime::MIN).unwrap();
+        let mut node = Node { store, joined: beat };
+        let timer = timer(1, -10);
+        node.put(&timer);
+        let claimed = node.claim(&[timer.id]);
+        node.beat(&claimed);
+        assert_eq!(node.apply(Op::End(claimed[0], Next::Delete)), Outcome::Ended { due: None });
+        let keyed = actix_timers_durable::store::Record { key: Some("it's \\ \"k\"".into()), ..timer };
+        for expected in ["created", "exists"] {
+            let Outcome::Put(placed) = node.apply(Op::Put(vec![new(&keyed, OnKey::KeepExisting)])) else { panic!() };
+            assert_eq!(matches!(placed[..], [Placed::Created { .. }]), expected == "created");
+        }
+        let settings = session.query(&format!("SELECT count(*) FROM pg_stat_activity WHERE usename = '{role}'"));
+        assert!(settings[0].get::<_, i64>(0) >= 2);
+        // Users' sessions of that role.
+        let user = Session::open_at(&as_role(&role));
+        user.run(&format!("SET statement_timeout = 0; SELECT {schema}.schedule('a', 'Order', ''::bytea, now(), key => 'it''s')"));
+        drop(node);
+        session.run(&format!("DROP OWNED BY {role} CASCADE"));
+    }
+
+    fn starting_means_joined_or_an_error() {
+        let (schema, session) = (new_schema(), Session::open());
+        // No room for the sessions of a node.
+        let role = format!("narrow_{schema}");
+        session.run(&format!("CREATE ROLE {role} LOGIN CONNECTION LIMIT 2; GRANT CREATE ON DATABASE postgres TO {role}"));
+        // For one session of three, and for two.
+        for others in [1, 0] {
+            let mut store = connect_to(&as_role(&role), options(&schema)).unwrap();
+            let _others: Vec<_> = (0..others).map(|_| Session::open_at(&as_role(&role))).collect();
+            let error = store.join(&NodeInfo::default(), DueTime::MIN).unwrap_err();
+            assert!(error.to_string().contains("too many connections"), "{error}");
+            assert_eq!(session.value::<i64>(&format!("SELECT count(*) FROM {schema}.nodes")), 0);
+            drop(store);
+            until("its sessions end", Duration::from_secs(5), || {
+                let sql = format!("SELECT count(*) FROM pg_stat_activity WHERE usename = '{role}'");
+                (session.value::<i64>(&sql) <= others).then_some(())
+            });
+        }
+        session.run(&format!("ALTER ROLE {role} CONNECTION LIMIT 10"));
+        // Sessions that act as another role.
+        session.run(&format!("CREATE ROLE {role}_other; GRANT {role}_other TO {role}; ALTER ROLE {role} SET role = '{role}_other'"));
+        let error = connect_to(&as_role(&role), options(&schema)).unwrap_err();
+        assert!(matches!(error, ConnectError::MissingRight(_)), "{error}");
+        session.run(&format!("ALTER ROLE {role} RESET role"));
+        // A node of another role, whose sessions this one could not end.
+        let _node = Node::join(&{
+            session.run(&format!("GRANT ALL ON SCHEMA {schema} TO timers"));
+            schema.clone()
+        });
+        let mut store = connect_to(&as_role(&role), options(&schema)).unwrap();
+        let error = store.join(&NodeInfo::default(), DueTime::MIN).unwrap_err();
+        assert!(error.to_string().contains("pg_signal_backend"), "{error}");
+        drop(store);
+        // An encoding without all characters.
+        for encoding in ["LATIN1", "SQL_ASCII"] {
+            let database = format!("narrow_{schema}_{encoding}").to_lowercase();
+            session.run(&format!("CREATE DATABASE {database} ENCODING '{encoding}' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'"));
+            let address = address().replace("/postgres", &format!("/{database}"));
+            let error = connect_to(&address, options(&schema)).unwrap_err();
+            assert!(matches!(&error, ConnectError::Encoding(found) if found == encoding), "{error}");
+            session.run(&format!("DROP DATABASE {database} WITH (FORCE)"));
+        }
+    }
+
+    fn an_administrator_can_migrate() {
+        let (schema, session) = (new_schema(), Session::open());
+        let options = |schema: &str| PostgresOptions::new().schema(schema).migrate(false);
+        let error = connect(options(&schema)).unwrap_err().to_string();
+        assert!(error.contains("version 0 of 1"), "{error}");
+        session.run(&PostgresStore::migration(&options(&schema)).unwrap());
+        let role = format!("runner_{schema}");
+        session.run(&format!(
+            "CREATE ROLE {role} LOGIN; GRANT USAGE ON SCHEMA {schema} TO {role};
+            GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {role}"
+        ));
+        let error = connect_to(&as_role(&role), options(&schema)).unwrap_err();
+        assert!(error.to_string().contains("EXECUTE on function"), "{error}");
+        session.run(&format!("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {schema} TO {role}"));
+        let mut store = connect_to(&as_role(&role), options(&schema)).unwrap();
+        store.join(&NodeInfo::default(), DueTime::MIN).unwrap();
+        assert!(store.apply(&[put(&timer(1, 0))], DueTime::MIN).unwrap()[0].is_ok());
+        // Something else is there.
+        let schema = new_schema();
+        session.run(&format!("CREATE SCHEMA {schema}; CREATE TABLE {schema}.timers (x int)"));
+        assert!(matches!(connect(PostgresOptions::new().schema(&schema)), Err(ConnectError::ForeignSchema { .. })));
+        session.run(&format!("DROP TABLE {schema}.timers; CREATE TABLE {schema}.schema_version AS SELECT 2 AS version"));
+        assert!(matches!(connect(PostgresOptions::new().schema(&schema)), Err(ConnectError::NewerFormat { found: 2, known: 1 })));
+    }
+}

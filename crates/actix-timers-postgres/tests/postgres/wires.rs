@@ -1,0 +1,114 @@
+//! A server that is far away.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use actix_timers_durable::store::{Again, Delivery, Next, NodeInfo, Op, Store};
+use actix_timers_durable::{DueTime, DurableId};
+use support::store::{put, serving};
+
+use crate::rules::{Node, due_in, timer};
+use crate::server::{address, connect_to, new_schema, options};
+use crate::with_server;
+
+/// Half of the round trip.
+const DELAY: Duration = Duration::from_millis(50);
+
+/// Returns the address of a proxy that delays everything on the way there, and back.
+pub(crate) fn far_away(there: Duration, back: Duration) -> String {
+    let address = address();
+    let (begin, rest) = address.split_once('@').unwrap();
+    let (server, database) = rest.split_once('/').unwrap();
+    let (server, listener) = (server.to_owned(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for near in listener.incoming().map_while(Result::ok) {
+            let far = TcpStream::connect(&server).unwrap();
+            for stream in [&near, &far] {
+                stream.set_nodelay(true).unwrap();
+            }
+            delay(near.try_clone().unwrap(), far.try_clone().unwrap(), there);
+            delay(far, near, back);
+        }
+    });
+    format!("{begin}@127.0.0.1:{port}/{database}")
+}
+
+fn delay(mut from: TcpStream, mut to: TcpStream, by: Duration) {
+    let (sender, chunks) = channel::<(Instant, Vec<u8>)>();
+    thread::spawn(move || {
+        let mut buffer = vec![0; 1 << 16];
+        while let Ok(read @ 1..) = from.read(&mut buffer) {
+            _ = sender.send((Instant::now() + by, buffer[..read].to_vec()));
+        }
+    });
+    thread::spawn(move || {
+        for (at, chunk) in chunks {
+            thread::sleep(at.saturating_duration_since(Instant::now()));
+            if to.write_all(&chunk).is_err() {
+                break;
+            }
+        }
+        _ = to.shutdown(std::net::Shutdown::Both);
+    });
+}
+
+with_server! {
+    fn a_group_takes_one_round_trip() {
+        let schema = new_schema();
+        let mut store = connect_to(&far_away(DELAY, DELAY), options(&schema)).unwrap();
+        let info = NodeInfo { name: String::new(), serves: (*serving(&["a", "b"])).clone() };
+        let joined = store.join(&info, DueTime::MIN).unwrap();
+        let mut node = Node { store, joined };
+        let timers: Vec<_> = (0..500).map(|number| timer(number, -1000)).collect();
+        node.try_apply(&timers.iter().map(put).collect::<Vec<_>>());
+        let ids: Vec<DurableId> = timers.iter().map(|timer| timer.id).collect();
+        let claimed = node.claim(&ids[..400]);
+        let ops = |claimed: &[Delivery], cancelled: &[DurableId], first: u64| {
+            let next = |place: usize| match place % 5 {
+                0 => Next::Delete,
+                1 => Next::Again(Again { due: due_in(-5), nominal: due_in(0), repetition: 2 }),
+                2 => Next::GiveBack,
+                3 => Next::Park { reason: "x".into() },
+                _ => Next::Dead { reason: "x".into(), then: None },
+            };
+            let ends = claimed.iter().enumerate().map(|(place, delivery)| Op::End(*delivery, next(place)));
+            let cancels = cancelled.iter().enumerate().map(|(place, id)| match place % 2 {
+                0 => Op::Cancel(*id),
+                _ => Op::Move(*id, due_in(1000)),
+            });
+            ends.chain(cancels).chain((0..100).map(|number| put(&timer(first + number, 1000)))).collect::<Vec<_>>()
+        };
+        // The first one prepares the statements.
+        node.try_apply(&ops(&claimed[..200], &ids[400..450], 1000));
+        let began = Instant::now();
+        let outcomes = node.try_apply(&ops(&claimed[200..], &ids[450..], 2000));
+        let took = began.elapsed();
+        assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+        // One round trip is twice the delay, two are four times.
+        assert!(took < DELAY * 4, "{took:?} for 350 changes of all kinds");
+        // A beat, and the release of another node with many claims.
+        let mut dead = Node::join(&schema);
+        let many: Vec<_> = (3000..5000).map(|number| timer(number, -1000)).collect();
+        dead.try_apply(&many.iter().map(put).collect::<Vec<_>>());
+        dead.claim(&many.iter().map(|timer| timer.id).collect::<Vec<_>>());
+        drop(dead);
+        // With preparing.
+        let began = Instant::now();
+        assert!(node.beat(&[]).looks_begin_anew);
+        assert!(began.elapsed() < DELAY * 20, "{:?}", began.elapsed());
+        let began = Instant::now();
+        node.beat(&[]);
+        assert!(began.elapsed() < DELAY * 3, "{:?}", began.elapsed());
+        // The clock of the store is not early, by which `after` counts.
+        let clock = node.store.clock().unwrap();
+        let server = SystemTime::now();
+        let store = clock.wall(Instant::now());
+        let early = server.duration_since(store).unwrap_or_default();
+        assert!(early < Duration::from_millis(2), "{early:?} early");
+        assert!(store.duration_since(server).unwrap_or_default() < Duration::from_millis(60));
+    }
+}

@@ -1,0 +1,277 @@
+//! A naive store: what a store must do, without regard for disks, indexes and speed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use actix_timers_durable::store::OnKey;
+use actix_timers_durable::store::{
+    Again, Claim, Counts, Delivery, Filter, Found, Hint, Look, NewTimer, Next, Op, Outcome, Part, Placed, Position,
+    Query, Record, Served, State, Suspects,
+};
+use actix_timers_durable::{DueTime, DurableId};
+
+#[derive(Debug, Clone)]
+pub struct Row {
+    pub record: Record,
+    pub is_claimed: bool,
+    pub is_alone: bool,
+    pub parked: Option<Arc<str>>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Letter {
+    pub record: Record,
+    pub reason: Arc<str>,
+    pub since: DueTime,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct Model {
+    pub rows: BTreeMap<DurableId, Row>,
+    pub letters: BTreeMap<DurableId, Letter>,
+}
+
+fn served<'f>(filter: &'f Filter, record: &Record) -> Option<&'f Served> {
+    filter.served.iter().find(|served| {
+        served.route == record.route
+            && served.message_type == record.message_type
+            && served.version >= record.message_version
+    })
+}
+
+fn is_suspect(record: &Record, of_route: u32) -> bool {
+    record.progress.used >= record.budget().unwrap_or(of_route)
+}
+
+fn position(record: &Record) -> Position {
+    Position { due: record.progress.due, id: record.id }
+}
+
+impl Model {
+    pub fn apply(&mut self, op: &Op, now: DueTime) -> Outcome {
+        match op {
+            Op::Put(timers) => Outcome::Put(timers.iter().map(|new| self.put(new, now)).collect()),
+            Op::Claim(claim) => self.claim(claim, now),
+            Op::End(delivery, next) => self.end(*delivery, next, now).unwrap_or(Outcome::NotFound),
+            Op::Cancel(id) => match self.rows.remove(id) {
+                Some(row) if row.is_claimed => Outcome::InProgress,
+                Some(_) => Outcome::Deleted,
+                None => Outcome::NotFound,
+            },
+            Op::Move(id, due) => match self.rows.get_mut(id) {
+                Some(row) if row.is_claimed => Outcome::InProgress,
+                Some(Row { record, .. }) => {
+                    record.progress.nominal = *due;
+                    record.progress.due = (*due).max(now);
+                    Outcome::Moved(hint(record, 0, u32::MAX))
+                }
+                None => Outcome::NotFound,
+            },
+            Op::Requeue(id) => self.requeue(*id, now),
+            Op::Discard(id) => self.letters.remove(id).map_or(Outcome::NotFound, |_| Outcome::Deleted),
+            Op::DiscardOlder { than, limit } => {
+                let mut old: Vec<_> = self.letters.values().filter(|letter| letter.since < *than).collect();
+                old.sort_by_key(|letter| (letter.since, letter.record.id));
+                let old: Vec<_> = old.into_iter().take(*limit).map(|letter| letter.record.id).collect();
+                old.iter().for_each(|id| _ = self.letters.remove(id));
+                Outcome::Discarded(old.len())
+            }
+            Op::Restore(found) => Outcome::Put(vec![self.restore(found, now)]),
+        }
+    }
+
+    fn restore(&mut self, Found { record, state }: &Found, now: DueTime) -> Placed {
+        let mut new = Record::clone(record);
+        let due = new.progress.due.max(now);
+        let exists = Placed::Exists(new.id);
+        if let State::Dead { reason, since } = state {
+            let letter = Letter { record: new, reason: Arc::clone(reason), since: *since };
+            let is_there = self.letters.contains_key(&letter.record.id);
+            self.letters.entry(letter.record.id).or_insert(letter);
+            return if is_there { exists } else { Placed::Created { due } };
+        }
+        if self.rows.contains_key(&new.id) {
+            return exists;
+        }
+        new.progress.due = due;
+        let parked = if let State::Parked { reason } = state { Some(reason.clone()) } else { None };
+        self.rows.insert(new.id, Row { record: new, is_claimed: false, is_alone: false, parked });
+        Placed::Created { due }
+    }
+
+    pub fn find_key(&self, route: &str, key: &str) -> Option<DurableId> {
+        let has_it = |row: &&Row| *row.record.route == *route && row.record.key.as_deref() == Some(key);
+        self.rows.values().find(has_it).map(|row| row.record.id)
+    }
+
+    fn put(&mut self, NewTimer { record, on_key }: &NewTimer, now: DueTime) -> Placed {
+        let mut new = Record::clone(record);
+        new.progress.due = new.progress.due.max(now);
+        let due = new.progress.due;
+        if self.rows.contains_key(&new.id) {
+            return Placed::Exists(new.id);
+        }
+        let old = new.key.as_ref().and_then(|key| self.find_key(&new.route, key));
+        let placed = match (old, on_key) {
+            (None, _) => Placed::Created { due },
+            (Some(old), OnKey::KeepExisting) => return Placed::Exists(old),
+            (Some(old), OnKey::Replace) => {
+                let in_progress = self.rows.remove(&old).unwrap().is_claimed;
+                Placed::Replaced { old, in_progress, due }
+            }
+        };
+        self.rows.insert(new.id, Row { record: new, is_claimed: false, is_alone: false, parked: None });
+        placed
+    }
+
+    fn claim(&mut self, claim: &Claim, now: DueTime) -> Outcome {
+        let (mut records, mut not_due, mut left) = (vec![], vec![], vec![]);
+        for id in &claim.ids {
+            let Some(row) = self.rows.get_mut(id).filter(|row| !row.is_claimed && row.parked.is_none()) else {
+                continue;
+            };
+            let Some(served) = served(&claim.filter, &row.record) else { continue };
+            if row.record.progress.due > now {
+                not_due.push((*id, row.record.progress.due));
+                continue;
+            }
+            if is_suspect(&row.record, served.max_attempts) != (claim.suspects != Suspects::Left) {
+                left.push(*id);
+                continue;
+            }
+            row.is_claimed = true;
+            row.is_alone = claim.suspects == Suspects::Marked;
+            row.record.progress.attempt += 1;
+            row.record.progress.used += 1;
+            records.push(Arc::new(row.record.clone()));
+        }
+        Outcome::Claimed { records, not_due, damaged: vec![], left }
+    }
+
+    fn end(&mut self, delivery: Delivery, next: &Next, now: DueTime) -> Option<Outcome> {
+        let row = self.rows.get_mut(&delivery.id).filter(|row| row.is_claimed && row.record.delivery() == delivery)?;
+        let (mut then, mut gone) = (None, false);
+        match next {
+            Next::Delete => gone = true,
+            Next::Again(again) => then = Some(*again),
+            Next::Dead { reason, then: again } => {
+                let letter = Letter { record: row.record.clone(), reason: reason.clone(), since: now };
+                self.letters.insert(delivery.id, letter);
+                (then, gone) = (*again, again.is_none());
+            }
+            Next::Park { reason } => {
+                row.parked = Some(reason.clone());
+                row.record.progress.used -= 1;
+            }
+            Next::GiveBack => row.record.progress.used -= 1,
+            Next::Release => {}
+        }
+        (row.is_claimed, row.is_alone) = (false, false);
+        if gone {
+            self.rows.remove(&delivery.id);
+            return Some(Outcome::Ended { due: None });
+        }
+        if let Some(Again { due, nominal, repetition }) = then {
+            let progress = &mut row.record.progress;
+            if repetition != progress.repetition {
+                (progress.attempt, progress.used) = (0, 0);
+            }
+            (progress.due, progress.nominal, progress.repetition) = (due.max(now), nominal, repetition);
+        }
+        Some(Outcome::Ended { due: row.parked.is_none().then_some(row.record.progress.due) })
+    }
+
+    fn requeue(&mut self, id: DurableId, now: DueTime) -> Outcome {
+        let Some(letter) = self.letters.get(&id) else { return Outcome::NotFound };
+        if self.rows.contains_key(&id) {
+            return Outcome::StillPending;
+        }
+        let mut record = letter.record.clone();
+        if let Some(other) = record.key.as_ref().and_then(|key| self.find_key(&record.route, key)) {
+            return Outcome::KeyInUse(other);
+        }
+        record.progress.used = 0;
+        record.progress.due = now;
+        // The series goes on without it.
+        record.repeat = None;
+        let moved = Outcome::Moved(hint(&record, 0, u32::MAX));
+        self.letters.remove(&id);
+        self.rows.insert(id, Row { record, is_claimed: false, is_alone: false, parked: None });
+        moved
+    }
+
+    /// Joins as the next process, and returns the rows to blame.
+    pub fn restart(&mut self, serves: &Filter, now: DueTime) -> Vec<Arc<Record>> {
+        for row in self.rows.values_mut() {
+            row.is_claimed = row.is_alone;
+            if row.parked.is_some() && served(serves, &row.record).is_some() {
+                row.parked = None;
+                row.record.progress.due = row.record.progress.due.max(now);
+            }
+        }
+        self.rows.values().filter(|row| row.is_alone).map(|row| Arc::new(row.record.clone())).collect()
+    }
+
+    pub fn look(&self, look: &Look) -> Vec<Hint> {
+        let pending = self.rows.values().filter(|row| !row.is_claimed && row.parked.is_none());
+        let hints = pending.filter_map(|row| {
+            let served = served(&look.filter, &row.record)?;
+            Some(hint(&row.record, served.index, served.max_attempts))
+        });
+        let at = |hint: &Hint| Position { due: hint.due, id: hint.id };
+        let mut hints: Vec<_> =
+            hints.filter(|hint| hint.due <= look.until && look.after.is_none_or(|after| at(hint) > after)).collect();
+        hints.sort_by_key(at);
+        hints.truncate(look.limit);
+        hints
+    }
+
+    fn state(row: &Row) -> State {
+        match &row.parked {
+            Some(reason) => State::Parked { reason: reason.clone() },
+            None if row.is_claimed => State::Claimed,
+            None => State::Pending,
+        }
+    }
+
+    pub fn get(&self, id: DurableId) -> Option<Found> {
+        let row = self.rows.get(&id).map(|row| Found { record: Arc::new(row.record.clone()), state: Self::state(row) });
+        row.or_else(|| self.letters.get(&id).map(found_letter))
+    }
+
+    /// Returns all timers that a query finds, in order.
+    pub fn list(&self, query: &Query) -> Vec<Found> {
+        let rows = self.rows.values().filter(|row| row.parked.is_some() == (query.part == Part::Parked));
+        let rows = rows.map(|row| Found { record: Arc::new(row.record.clone()), state: Self::state(row) });
+        let mut found: Vec<_> = match query.part {
+            Part::Dead => self.letters.values().map(found_letter).collect(),
+            Part::Pending | Part::Parked => rows.collect(),
+        };
+        found.retain(|Found { record, .. }| {
+            (query.from..=query.until).contains(&record.progress.due)
+                && query.after.is_none_or(|after| position(record) > after)
+                && query.route.as_ref().is_none_or(|route| *route == record.route)
+                && query.key.as_ref().is_none_or(|key| Some(key) == record.key.as_ref())
+        });
+        found.sort_by_key(|found| position(&found.record));
+        found
+    }
+
+    pub fn counts(&self, limit: Option<u64>) -> Counts {
+        let parked = self.rows.values().filter(|row| row.parked.is_some()).count();
+        let numbers = [self.rows.len() - parked, parked, self.letters.len()].map(|number| number as u64);
+        let [pending, parked, dead] = numbers.map(|number| number.min(limit.unwrap_or(u64::MAX)));
+        Counts { pending, parked, dead, is_limited: [pending, parked, dead].contains(&limit.unwrap_or(u64::MAX)) }
+    }
+}
+
+fn found_letter(letter: &Letter) -> Found {
+    let state = State::Dead { reason: letter.reason.clone(), since: letter.since };
+    Found { record: Arc::new(letter.record.clone()), state }
+}
+
+fn hint(record: &Record, route: u16, budget: u32) -> Hint {
+    let progress = &record.progress;
+    let is_suspect = is_suspect(record, budget);
+    Hint { id: record.id, due: progress.due, nominal: progress.nominal, route, is_suspect }
+}

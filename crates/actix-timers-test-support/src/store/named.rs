@@ -1,0 +1,588 @@
+//! A check for each promise of a store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix_timers_durable::store::{
+    Again, Claim, Delivery, Filter, Found, Look, Next, Op, Outcome, Part, Placed, Position, Query, Reads, Record,
+    State, Store, Suspects,
+};
+use actix_timers_durable::store::{MAX_KEY_LEN, MAX_RECORD_LEN, OnKey};
+use actix_timers_durable::{DueTime, DurableId, Headers, Missed, RepeatMode, RetryPolicy, StoreError, StoredRepeat};
+
+use super::{NEWEST, START, Subject, World, at, claim, claim_as, new, nothing_claimed, put, record, serving};
+
+const DONE: Outcome = Outcome::Ended { due: None };
+
+fn again(offset: i64, repetition: u64) -> Again {
+    Again { due: at(offset), nominal: at(offset - 1), repetition }
+}
+
+fn dead(reason: &str) -> Next {
+    Next::Dead { reason: reason.into(), then: None }
+}
+
+fn all(part: Part) -> Query {
+    Query { part, route: None, key: None, from: DueTime::MIN, until: DueTime::MAX, after: None, limit: 1000 }
+}
+
+fn list<R: Reads + ?Sized>(store: &mut R, query: &Query) -> Vec<DurableId> {
+    store.list(query).unwrap().found.into_iter().map(|found| found.record.id).collect()
+}
+
+pub fn a_timer_is_claimed_when_it_is_due_and_ends<S: Subject>(subject: &mut S) {
+    let mut world = World::new(subject);
+    let timer = record(1, 10);
+    assert_eq!(world.put(&timer), Placed::Created { due: at(10) });
+    assert_eq!(world.look(None, 9, 10), []);
+    assert_eq!(world.look(None, 10, 10), [timer.id]);
+    let Outcome::Claimed { records, not_due, .. } = world.apply(claim(&[timer.id])) else { panic!("no claim") };
+    assert_eq!((records, not_due), (vec![], vec![(timer.id, at(10))]), "never early");
+    world.set(10);
+    let claimed = world.claim(timer.id);
+    let mut expected = timer.clone();
+    (expected.progress.attempt, expected.progress.used) = (1, 1);
+    assert_eq!(*claimed, expected);
+    assert_eq!(world.apply(claim(&[timer.id])), nothing_claimed(), "it is claimed once");
+    assert_eq!(world.look(None, 10, 10), []);
+    let found = world.store.get(timer.id).unwrap().unwrap();
+    assert_eq!((found.state, found.record), (State::Claimed, claimed.clone()));
+    assert_eq!(world.apply(Op::End(claimed.delivery(), Next::Delete)), DONE);
+    assert_eq!(world.apply(Op::End(claimed.delivery(), Next::Delete)), Outcome::NotFound);
+    assert_eq!(world.store.get(timer.id).unwrap(), None);
+    // Due together and before: in the order of the claim.
+    let timers = [record(5, 1), record(4, 2), record(3, 1)];
+    timers.iter().for_each(|timer| _ = world.put(timer));
+    let ids = timers.each_ref().map(|timer| timer.id);
+    let Outcome::Claimed { records, .. } = world.apply(claim(&ids)) else { panic!("no claim") };
+    assert_eq!(records.iter().map(|record| record.id).collect::<Vec<_>>(), ids);
+}
+
+pub fn every_column_comes_back<S: Subject>(subject: &mut S) {
+    let mut world = World::new(subject);
+    let grid = RepeatMode::FixedRate { period: Duration::from_millis(1), missed: Missed::Burst };
+    let cron = RepeatMode::Cron { expression: "0 12 * * *".into(), zone: "Europe/Berlin".into() };
+    let retry = RetryPolicy::never().initial_delay(Duration::from_millis(3)).jitter_percent(7);
+    let full = Record {
+        route: "a".into(),
+        message_version: NEWEST,
+        key: Some("Schlüssel\u{1F512}'\"\\".into()),
+        repeat: Some(StoredRepeat { mode: grid, times: Some(u64::from(u32::MAX)), until: Some(DueTime::MAX) }),
+        max_attempts: Some(1),
+        retry: Some(retry),
+        headers: Headers::of([("traceparent", "00-4bf9"), ("ten'ant", "\"8\"\t\\")]).unwrap(),
+        payload_codec: Some("codec".into()),
+        payload: (0..=u8::MAX).cycle().take(100_000).collect(),
+        ..record(1, 1)
+    };
+    let repeat = Some(StoredRepeat { mode: cron, times: None, until: None });
+    let timers = [
+        full,
+        Record { repeat, max_attempts: Some(i32::MAX.unsigned_abs()), payload: [].into(), ..record(2, 2) },
+        Record { key: Some("".into()), payload_codec: Some("".into()), ..record(3, 3) },
+        Record { payload: vec![0; 1 << 19].into(), ..record(4, 4) },
+    ];
+    world.apply(Op::Put(timers.iter().map(|timer| new(timer, OnKey::KeepExisting)).collect()));
+    let listed = world.store.list(&all(Part::Pending)).unwrap();
+    assert_eq!((listed.next, listed.damaged), (None, 0));
+    for (timer, found) in timers.iter().zip(&listed.found) {
+        assert_eq!(found.record.key, timer.key);
+        assert_eq!(*found.record, *timer);
+        assert_eq!(world.store.get(timer.id).unwrap().as_ref(), Some(found));
+    }
+    assert_eq!(listed.found.len(), timers.len());
+    world.set(4);
+    for mut timer in timers {
+        let claimed = world.claim(timer.id);
+        (timer.progress.attempt, timer.progress.used) = (1, 1);
+        assert_eq!(*claimed, timer);
+        world.apply(Op::End(claimed.delivery(), dead("why\n'not'")));
+        let letter = world.store.get(timer.id).unwrap().unwrap();
+        assert_eq!(letter.state, State::Dead { reason: "why\n'not'".into(), since: at(4) });
+        assert_eq!(*letter.record, timer);
+    }
+}
+
+pub fn rows_of_another_store_are_restored_as_they_were_found<S: Subject>(subject: &mut S) {
+    let mut world = World::new(subject);
+    let found = |number: u64, offset: i64, state: State| {
+        let mut record = record(number, offset);
+        let headers = Headers::of([("tenant", "7")]).unwrap();
+        (record.key, record.headers) = (Some(number.to_string().into()), headers);
+        (record.max_attempts, record.retry) = (Some(5), Some(RetryPolicy::default().max_attempts(5).jitter_percent(7)));
+        record.progress.due = at(offset + 5);
+        (record.progress.repetition, record.progress.attempt, record.progress.used) = (4, 3, 2);
+        Found { record: Arc::new(record), state }
+    };
+    let parked = |reason: &str| State::Parked { reason: reason.into() };
+    let dead = |since| State::Dead { reason: "why".into(), since: at(since) };
+    let rows = [
+        found(1, 50, State::Pending),
+        found(2, 50, State::Claimed),
+        found(3, 60, parked("no decoder")),
+        found(4, 7, dead(9)),
+    ];
+    for row in &rows {
+        let created = Placed::Created { due: row.record.progress.due };
+        assert_eq!(world.apply(Op::Restore(Arc::new(row.clone()))), Outcome::Put(vec![created]));
+        let state = if row.state == State::Claimed { State::Pending } else { row.state.clone() };
+        let there = world.store.get(row.record.id).unwrap().unwrap();
+        assert_eq!((there.state, &there.record), (state, &row.record));
+        let again = world.apply(Op::Restore(Arc::new(row.clone())));
+        assert_eq!(again, Outcome::Put(vec![Placed::Exists(row.record.id)]));
+    }
+    // A series that goes on beside its letter.
+    let series = Found { state: State::Pending, ..rows[3].clone() };
+    world.set(100);
+    let overdue = Outcome::Put(vec![Placed::Created { due: at(100) }]);
+    assert_eq!(world.apply(Op::Restore(Arc::new(series))), overdue);
+    let ids = [1, 2, 4].map(|number| rows[number - 1].record.id);
+    assert_eq!(world.look(None, 100, 10).len(), 3);
+    for id in ids {
+        let claimed = world.claim(id).progress;
+        assert_eq!((claimed.repetition, claimed.attempt, claimed.used), (4, 4, 3));
+    }
+}
+
+pub fn overdue_timers_are_due_now<S: Subject>(subject: &mut S) {
+    let mut world = World::new(subject);
+    world.set(100);
+    let (past, future) = (record(1, 40), record(2, 150));
+    assert_eq!(world.put(&past), Placed::Created { due: at(100) });
+    assert_eq!(world.put(&future), Placed::Created { due: at(150) });
+    // A look that begins at the present time finds it.
+    let before = Position { due: at(99), id: record(u64::MAX, 99).id };
+    assert_eq!(world.look(Some(before), 1000, 10), [past.id, future.id]);
+    let claimed = world.claim(past.id);
+    assert_eq!((claimed.progress.due, claimed.progress.nominal), (at(100), at(40)), "the wish is kept");
+    world.set(200);
+    let Outcome::Ended { due } = world.apply(Op::End(claimed.delivery(), Next::Again(again(120, 1)))) else { panic!() };
+    assert_eq!(due, Some(at(200)));
+    let Outcome::Moved(hint) = world.apply(Op::Move(future.id, at(160))) else { panic!("not moved") };
+    assert_eq!((hint.id, hint.due, hint.nominal), (future.id, at(200), at(160)));
+    let before = Position { due: at(199), id: record(u64::MAX, 199).id };
+    let mut ids = world.look(Some(before), 1000, 10);
+    ids.sort_unstable();
+    assert_eq!(ids, [past.id, future.id]);
+}
+
+pub fn a_repeated_put_is_found<S: Subject>(subject: &mut S) {
+    let mut world = World::new(subject);
+    let timer = Record { key: Some("k".into()), ..record(1, 1) };
+    world.put(&timer);
+    for on_key in [OnKey::KeepExisting, OnKey::Replace] {
+        assert_eq!(world.put_as(&timer, on_key), Placed::Exists(timer.id));
+    }
+    let without_key = record(2, 2);
+    world.put(&without_key);
+    assert_eq!(world.put(&without_key), Placed::Exists(without_key.id));
+    assert_eq!(world.store.counts(None).unwrap().pending, 2);
+}
+
+pub fn a_group_of_new_timers_is_stored_wholly_or_not_at_all<S: Subject>(subject: &mut S) {
+    let mut world = World::new(subject);
+    let large = Record { payload: vec![0; MAX_RECORD_LEN + 1].into(), ..record(2, 2) };
+    let long_key = Record { key: Some("k".repeat(MAX_KEY_LEN + 1).into()), ..record(2, 2) };
+    assert!(matches!(world.store.admits(&large), Err(StoreError::TooLarge { .. })));
+    assert!(matches!(world.store.admits(&long_key), Err(StoreError::KeyTooLong { .. })));
+    for refused in [large, long_key] {
+        let timers = [record(1, 1), refused, record(3, 3)];
+        let timers = timers.iter().map(|timer| new(timer, OnKey::KeepExisting)).collect();
+        let outcome = world.try_apply(&[Op::Put(timers)]).pop().unwrap();
+        assert!(matches!(outcome, Err(StoreError::TooLarge { .. } | StoreError::KeyTooLong { .. })), "{outcome:?}");
+        assert_eq!(world.store.counts(None).unwrap().pending, 0);
+    }
+    // Each sees the previous ones.
+    let keyed = |number| Record { key: Some("k".into()), ..record(number, 1) };
+    let timers = [1, 2, 3].map(|number| new(&keyed(number), OnKey::Replace)).to_vec();
+    let (first, second) = (keyed(1).id, keyed(2).id);
+    let replaced = |old| Placed::Replaced { old, in_progress: false, due: at(1) };
+    let placed = vec![Placed::Created { due: at(1) }, replaced(first), replaced(second)];
+    assert_eq!(world.apply(Op::Put(timers)), Outcome::Put(placed));
+    assert_eq!(world.apply(Op::Put(vec![])), Outcome::Put(vec![]));
+    assert_eq!(world.try_apply(&[]).len(), 0);
+}
+
+pub fn one_refused_change_harms_no_other<S: Subject>(subject: &mut S) {
+    let mut world = World::new(subject);
+    world.put(&record(1, 0));
+    let delivery = world.delivery(record(1, 0).id);
+    let large = Record { payload: vec![0; MAX_RECORD_LEN + 1].into(), ..record(2, 2) };
+    let ops = [put(&record(3, 3)), put(&large), Op::End(delivery, Next::Delete), put(&record(4, 4))];
+    let outcomes = world.try_apply(&ops);
+    assert!(matches!(outcomes[1], Err(StoreError::TooLarge { .. })));
+    for number in [0, 2, 3] {
+        assert!(outcomes[number].is_ok(), "{outcomes:?}");
+    }
+    assert_eq!(list(&mut world.store, &all(Part::Pending)), [record(3, 3).id, record(4, 4).id]);
+}
+
+pub fn keys_are_those_of_a_route<S: Subject>(subject: &mut S) {
+    let mut world = World::new(subject);
+    let keyed = |number, route: &str| Record { key: Some("k".into()), route: route.into(), ..record(number, 0) };
+    let (first, other_route) = (keyed(1, "a"), keyed(2, "b"));
+    world.put(&first);
+    assert_eq!(world.put(&other_route), Placed::Created { due: at(0) });
+    assert_eq!(world.put(&keyed(3, "a")), Placed::Exists(first.id));
+    assert_eq!(world.store.find_key("a", "k").unwrap(), Some(first.id));
+    assert_eq!(world.store.find_key("b", "k").unwrap(), Some(other_route.id));
+    assert_eq!(world.store.find_key("c", "k").unwrap(), None);
+    assert_eq!(world.store.find_key("a", &"k".repeat(1 << 20)).unwrap(), None);
+    // Claimed and parked timers have their keys, dead letters do not.
+    let delivery = world.delivery(first.id);
+    assert_eq!(world.put(&keyed(3, "a")), Placed::Exists(first.id));
+    world.apply(Op::End(delivery, Next::Park { reason: "no decoder".into() }));
+    assert_eq!(world.put(&keyed(3, "a")), Placed::Exists(first.id));
+    let delivery = world.delivery(other_route.id);
+    world.apply(Op::End(delivery, dead("why")));
+    assert_eq!(world.store.find_key("b", "k").unwrap(), None);
+    assert_eq!(world.put(&keyed(4, "b")), Placed::Created { due: at(0) });
+}
+
+pub fn a_replaced_timer_is_gone_and_its_end_finds_nothing<S: Subject>(subject: &mut S) {
+    let mut world = World::new(subject);
+    let keyed = |number| Record { key: Some("k".into()), ..record(number, 0) };
+    world.put(&keyed(1));
+    let delivery = world.delivery(keyed(1).id);
+    let replaced = Placed::Replaced { old: keyed(1).id, in_progress: true, due: at(0) };
+    assert_eq!(world.put_as(&keyed(2), OnKey::Replace), replaced);
+    for next in [Next::Delete, Next::Again(again(5, 1)), dead("why"), Next::GiveBack, Next::Release] {
+        assert_eq!(world.apply(Op::End(delivery, next)), Outcome::NotFound);
+    }
+    assert_eq!(list(&mut world.store, &all(Part::Pending)), [keyed(2).id]);
+    assert_eq!(list(&mut world.store, &all(Part::Dead)), []);
+}
+
+pub fn a_claim_takes_only_served_types<S: Subject>(subject: &mut S) {
+    let mut world = World::new(subject);
+    let timers = [
+        record(1, 0),
+        Record { route: "c".into(), ..record(2, 0) },
+        Record { message_type: "Other".into(), ..record(3, 0) },
+        Record { message_version: NEWEST + 1, ..record(4, 0) },
+        Record { message_version: NEWEST, ..record(5, 0) },
+    ];
+    timers.iter().for_each(|timer| _ = world.put(timer));
+    let ids = timers.each_ref().map(|timer| timer.id);
+    let found = [ids[0], ids[4]];
+    let look = |filter| Look { after: None, until: at(0), filter, limit: 10 };
+    let hints = world.store.look(&look(serving(&["x", "a"])), at(0)).unwrap();
+    assert_eq!(hints.iter().map(|hint| (hint.id, hint.route)).collect::<Vec<_>>(), found.map(|id| (id, 11)));
+    assert_eq!(world.store.look(&look(Arc::new(Filter::default())), at(0)).unwrap(), []);
+    let none = Claim { ids: ids.to_vec(), filter: Arc::new(Filter::default()), suspects: Suspects::Left };
+    assert_eq!(world.apply(Op::Claim(none)), nothing_claimed());
+    let Outcome::Claimed { records, .. } = world.apply(claim(&ids)) else { panic!("no claim") };
+    assert_eq!(records.iter().map(|record| record.id).collect::<Vec<_>>(), found);
+    assert_eq!(world.store.counts(None).unwrap().pending, 5, "the others stay, and use up no attempt");
+    assert_eq!(world.store.get(ids[1]).unwrap().unwrap().record.progress, timers[1].progress);
+}
+
+pub fn an_end_needs_the_delivery_that_was_claimed<S: Subject>(subject: &mut S) {
+    let mut world = World::new(subject);
+    let timer = record(1, 0);
+    world.put(&timer);
+    let pending = Delivery { id: timer.id, repetition: 1, attempt: 0 };
+    assert_eq!(world.apply(Op::End(pending, Next::Delete)), Outcome::NotFound);
+    let first = world.delivery(timer.id);
+    assert_eq!((first.repetition, first.attempt), (1, 1));
+    for wrong in [Delivery { attempt: 2, ..first }, Delivery { repetition: 2, ..first }, pending] {
+        assert_eq!(world.apply(Op::End(wrong, Next::Delete)), Outcome::NotFound);
+    }
+    assert_eq!(world.apply(Op::End(first, Next::Release)), Outcome::Ended { due: Some(at(0)) });
+    assert_eq!(world.apply(Op::End(first, Next::Delete)), Outcome::NotFound, "it is pending");
+    let second = world.delivery(timer.id);
+    assert_eq!(second.attempt, 2);
+    assert_eq!(world.apply(Op::End(first, Next::Delete)), Outcome::NotFound, "it is claimed anew");
+    assert_eq!(world.apply(Op::End(second, Next::Delete)), DONE);
+}
+
+pub fn retries_and_repetitions_keep_count<S: Subject>(subject: &mut S) {
+    let mut world = World::new(subject);
+    let timer = record(1, 0);
+    world.put(&timer);
+    let first = world.delivery(timer.id);
+    assert_eq!(world.apply(Op::End(first, Next::Again(again(20, 1)))), Outcome::Ended { due: Some(at(20)) });
+    assert_eq!(world.look(None, 19, 10), []);
+    assert_eq!(world.look(None, 20, 10), [timer.id]);
+    world.set(20);
+    let progress = world.claim(timer.id).progress;
+    assert_eq!((progress.due, progress.nominal), (at(20), at(19)));
+    assert_eq!((progress.repetition, progress.attempt, progress.used), (1, 2, 2));
+    let second = Delivery { id: timer.id, repetition: 1, attempt: 2 };
+    assert_eq!(world.apply(Op::End(second, Next::Again(again(60, 2)))), Outcome::Ended { due: Some(at(60)) });
+    let progress = world.store.get(timer.id).unwrap().unwrap().record.progress;
+    assert_eq!((progress.repetition, progress.attempt, progress.used), (2, 0, 0));
+    // Back to the time of its id.
+    assert_eq!(world.look(None, 100, 10), [timer.id]);
+    let Outcome::Moved(_) = world.apply(Op::Move(timer.id, at(70))) else { panic!("not moved") };
+    world.set(70);
+    assert_eq!(world.claim(timer.id).delivery(), Delivery { id: timer.id, repetition: 2, attempt: 1 });
+}
+
+pub fn given_back_and_released_timers_are_pending<S: Subject>(subject: &mut S) {
+    let mut world = World::new(subject);
+    let timer = record(1, 0);
+    world.put(&timer);
+    world.set(5);
+    let mut attempts = 0;
+    for (next, used) in [(Next::GiveBack, 0), (Next::GiveBack, 0), (Next::Release, 1), (Next::GiveBack, 1)] {
+        let delivery = world.delivery(timer.id);
+        attempts += 1;
+        assert_eq!(delivery.attempt, attempts, "attempts only rise");
+        assert_eq!(world.apply(Op::End(delivery, next)), Outcome::Ended { due: Some(at(0)) });
+        let found = world.store.get(timer.id).unwrap().unwrap();
+        assert_eq!((found.state, found.record.progress.used), (State::Pending, used));
+    }
+}
+
+pub fn suspects_are_claimed_as_such_only<S: Subject>(subject: &mut S) {
+    let mut world = World::new(subject);
+    let budget = super::BUDGET;
+    let (timer, own_budget) = (record(1, 0), Record { max_attempts: Some(1), ..record(2, 0) });
+    world.put(&timer);
+    world.put(&own_budget);
+    for (timer, attempts) in [(&timer, budget), (&own_budget, 1)] {
+        for _ in 0..attempts {
+            let Outcome::Claimed { left, .. } = world.apply(claim_as(&[timer.id], Suspects::Marked)) else { panic!() };
+            assert_eq!(left, [timer.id], "no suspect yet");
+            let delivery = world.delivery(timer.id);
+            world.apply(Op::End(delivery, Next::Release));
+        }
+        let Outcome::Claimed { records, left, .. } = world.apply(claim(&[timer.id])) else { panic!() };
+        assert_eq!((records, left), (vec![], vec![timer.id]));
+    }
+    let look = Look { after: None, until: at(0), filter: serving(&["a"]), limit: 10 };
+    assert!(world.store.look(&look, at(0)).unwrap().iter().all(|hint| hint.is_suspect));
+    let delivery = world.claim_as(timer.id, Suspects::Unmarked).delivery();
+    assert_eq!(delivery.attempt, budget + 1);
+    // Each end removes the mark.
+    world.apply(Op::End(delivery, Next::GiveBack));
+    let delivery = world.claim_as(timer.id, Suspects::Marked).delivery();
+    world.apply(Op::End(delivery, Next::GiveBack));
+    world.claim_as(timer.id, Suspects::Unmarked);
+    world.claim_as(own_budget.id, Suspects::Marked);
+    let Some((mut world, beat)) = world.restart() else { return };
+    assert_eq!(beat.blamed.iter().map(|record| record.id).collect::<Vec<_>>(), [own_budget.id], "only the marked one");
+    // It is claimed by this process, which ends it.
+    assert_eq!(world.store.get(own_budget.id).unwrap().unwrap().state, State::Claimed);
+    assert_eq!(world.apply(Op::End(beat.blamed[0].delivery(), dead("it ended its process"))), DONE);
+    assert_eq!(world.look(None, 0, 10), [timer.id]);
+    let Some((_, beat)) = world.restart() else { return };
+    assert_eq!(beat.blamed, []);
+}
+
+pub fn cancel_and_move_say_what_they_found<S: Subject>(subject: &mut S) {
+    let mut world = World::new(subject);
+    let [pending, claimed, parked] = [1, 2, 3].map(|number| record(number, 0));
+    [&pending, &claimed, &parked].into_iter().for_each(|timer| _ = world.put(timer));
+    let delivery = world.delivery(claimed.id);
+    let parking = world.delivery(parked.id);
+    world.apply(Op::End(parking, Next::Park { reason: "no decoder".into() }));
+    let Outcome::Moved(hint) = world.apply(Op::Move(pending.id, at(9))) else { panic!("not moved") };
+    assert_eq!((hint.id, hint.due, hint.nominal, hint.route), (pending.id, at(9), at(9), 0));
+    assert_eq!(world.apply(Op::Move(claimed.id, at(9))), Outcome::InProgress);
+    assert_eq!(world.store.get(claimed.id).unwrap().unwrap().record.progress.due, at(0));
+    let Outcome::Moved(_) = world.apply(Op::Move(parked.id, at(9))) else { panic!("not moved") };
+    assert!(matches!(world.store.get(parked.id).unwrap().unwrap().state, State::Parked { .. }));
+    assert_eq!(world.apply(Op::Cancel(pending.id)), Outcome::Deleted);
+    assert_eq!(world.apply(Op::Cancel(claimed.id)), Outcome::InProgress);
+    assert_eq!(world.apply(Op::Cancel(parked.id)), Outcome::Deleted);
+    assert_eq!(world.apply(Op::End(delivery, Next::Again(again(5, 1)))), Outcome::NotFound, "it stays cancelled");
+    for id in [pending.id, claimed.id, parked.id] {
+        assert_eq!(world.apply(Op::Cancel(id)), Outcome::NotFound);
+        assert_eq!(world.apply(Op::Move(id, at(9))), Outcome::NotFound);
+    }
+    // A dead letter is none of their business.
+    world.put(&pending);
+    let delivery = world.delivery(pending.id);
+    world.apply(Op::End(delivery, dead("why")));
+    assert_eq!(world.apply(Op::Cancel(pending.id)), Outcome::NotFound);
+    assert_eq!(world.apply(Op::Move(pending.id, at(9))), Outcome::NotFound);
+    assert_eq!(list(&mut world.store, &all(Part::Dead)), [pending.id]);
+}
+
+pub fn dead_letters_are_kept_and_return<S: Subject>(subject: &mut S) {
+    let mut world = World::new(subject);
+    let keyed = |number| Record { key: Some("k".into()), ..record(number, 0) };
+    world.put(&keyed(1));
+    let delivery = world.delivery(keyed(1).id);
+    world.set(7);
+    assert_eq!(world.apply(Op::End(delivery, dead("it failed"))), DONE);
+    let id = keyed(1).id;
+    let found = world.store.get(id).unwrap().unwrap();
+    assert_eq!(found.state, State::Dead { reason: "it failed".into(), since: at(7) });
+    assert_eq!((found.record.progress.attempt, found.record.progress.used), (1, 1));
+    assert_eq!(world.store.counts(None).unwrap().dead, 1);
+    world.put(&keyed(2));
+    assert_eq!(world.apply(Op::Requeue(id)), Outcome::KeyInUse(keyed(2).id));
+    world.apply(Op::Cancel(keyed(2).id));
+    world.set(9);
+    let Outcome::Moved(hint) = world.apply(Op::Requeue(id)) else { panic!("not requeued") };
+    assert_eq!((hint.id, hint.due, hint.nominal, hint.is_suspect), (id, at(9), at(0), false));
+    assert_eq!(world.apply(Op::Requeue(id)), Outcome::NotFound);
+    assert_eq!(world.store.counts(None).unwrap().dead, 0);
+    let progress = world.claim(id).progress;
+    assert_eq!((progress.due, progress.attempt, progress.used), (at(9), 2, 1), "its whole budget, numbered on");
+    world.apply(Op::End(Delivery { id, repetition: 1, attempt: 2 }, dead("again")));
+    assert_eq!(world.apply(Op::Discard(id)), Outcome::Deleted);
+    assert_eq!(world.apply(Op::Discard(id)), Outcome::NotFound);
+    assert_eq!(world.store.get(id).unwrap(), None);
+}
+
+pub fn old_dead_letters_are_discarded_in_bounds<S: Subject>(subject: &mut S) {
+    let mut world = World::new(subject);
+    for number in 0..5 {
+        world.put(&record(number, 0));
+        world.set(number as i64);
+        let delivery = world.delivery(record(number, 0).id);
+        world.apply(Op::End(delivery, dead("why")));
+    }
+    let discard = |limit| Op::DiscardOlder { than: at(3), limit };
+    assert_eq!(world.apply(discard(2)), Outcome::Discarded(2), "the oldest");
+    let letters = [2, 3, 4].map(|number| record(number, 0).id);
+    assert_eq!(list(&mut world.store, &all(Part::Dead)), letters);
+    assert_eq!(world.apply(discard(2)), Outcome::Discarded(1));
+    assert_eq!(world.apply(discard(2)), Outcome::Discarded(0));
+}
+
+pub fn a_series_leaves_its_latest_letter<S: Subject>(subject: &mut S) {
+    let mut world = World::new(subject);
+    let mode = RepeatMode::FixedRate { period: Duration::from_millis(10), missed: Missed::Skip };
+    let timer = Record { repeat: Some(StoredRepeat { mode, times: None, until: None }), ..record(1, 0) };
+    world.put(&timer);
+    for repetition in 1..=3 {
+        let delivery = world.delivery(timer.id);
+        let next = again(10 * repetition as i64, repetition + 1);
+        let outcome = world.apply(Op::End(delivery, Next::Dead { reason: "why".into(), then: Some(next) }));
+        assert_eq!(outcome, Outcome::Ended { due: Some(next.due) });
+        assert_eq!(world.store.get(timer.id).unwrap().unwrap().state, State::Pending);
+        let letters = world.store.list(&all(Part::Dead)).unwrap().found;
+        assert_eq!(letters.iter().map(|found| found.record.progress.repetition).collect::<Vec<_>>(), [repetition]);
+        assert_eq!(world.apply(Op::Requeue(timer.id)), Outcome::StillPending);
+        world.set(10 * repetition as i64);
+    }
+    assert_eq!(world.apply(Op::Cancel(timer.id)), Outcome::Deleted);
+    assert!(matches!(world.apply(Op::Requeue(timer.id)), Outcome::Moved(_)));
+    assert_eq!(world.delivery(timer.id), Delivery { id: timer.id, repetition: 3, attempt: 2 });
+}
+
+pub fn parked_timers_wait_for_a_node_that_serves_them<S: Subject>(subject: &mut S) {
+    let mut world = World::new(subject);
+    let (served, unserved) = (record(1, 0), record(2, 0));
+    for timer in [&served, &unserved] {
+        world.put(timer);
+        let delivery = world.delivery(timer.id);
+        assert_eq!(world.apply(Op::End(delivery, Next::Park { reason: "no decoder".into() })), DONE);
+        let found = world.store.get(timer.id).unwrap().unwrap();
+        assert_eq!(found.state, State::Parked { reason: "no decoder".into() });
+        assert_eq!(found.record.progress.used, 0, "its budget is as before");
+    }
+    assert_eq!(world.look(None, 0, 10), []);
+    assert_eq!(world.apply(claim(&[served.id])), nothing_claimed());
+    assert_eq!(list(&mut world.store, &all(Part::Parked)), [served.id, unserved.id]);
+    let counts = world.store.counts(None).unwrap();
+    assert_eq!((counts.pending, counts.parked), (0, 2));
+    world.set(5);
+    let Some((mut world, _)) = world.restart() else { return };
+    assert_eq!(world.store.counts(None).unwrap().parked, 0);
+    assert_eq!(world.claim(served.id).progress.due, at(5), "a look that begins now finds it");
+}
+
+pub fn looks_are_in_order_and_pages_miss_nothing<S: Subject>(subject: &mut S) {
+    let mut world = World::new(subject);
+    let mut timers = vec![];
+    for number in 0..300 {
+        let timer = record(number, (number * 7919 % 100) as i64);
+        world.put(&timer);
+        let mut due = timer.progress.due;
+        // Of three in the order of their ids one goes to a later time, one to an earlier one.
+        if number % 3 > 0 {
+            due = at((number * 31 % 100) as i64);
+            world.apply(Op::Move(timer.id, due));
+        }
+        timers.push(Position { due, id: timer.id });
+    }
+    timers.sort_unstable();
+    for limit in [1, 7, 300, 1000] {
+        let (mut after, mut found) = (None, vec![]);
+        loop {
+            let look = Look { after, until: at(99), filter: serving(&["a"]), limit };
+            let hints = world.store.look(&look, world.now).unwrap();
+            found.extend(hints.iter().map(|hint| Position { due: hint.due, id: hint.id }));
+            if hints.len() < limit {
+                break;
+            }
+            after = found.last().copied();
+        }
+        assert_eq!(found, timers, "pages of {limit}");
+    }
+}
+
+pub fn lists_filter_and_continue<S: Subject>(subject: &mut S) {
+    let mut world = World::new(subject);
+    let timers: Vec<_> = (0..40)
+        .map(|number| Record {
+            route: if number % 4 == 0 { "a" } else { "b" }.into(),
+            key: Some(format!("k{}", number / 4).into()).filter(|_| number % 4 < 2),
+            ..record(number, number as i64)
+        })
+        .collect();
+    timers.iter().for_each(|timer| _ = world.put(timer));
+    let ids = |filter: &dyn Fn(&Record) -> bool| {
+        timers.iter().filter(|timer| filter(timer)).map(|timer| timer.id).collect::<Vec<_>>()
+    };
+    let store = &mut world.store;
+    let query = all(Part::Pending);
+    assert_eq!(list(store, &query), ids(&|_| true));
+    let of_route = Query { route: Some("a".into()), ..query.clone() };
+    assert_eq!(list(store, &of_route), ids(&|timer| &*timer.route == "a"));
+    let of_key = Query { key: Some("k3".into()), ..query.clone() };
+    assert_eq!(list(store, &of_key), ids(&|timer| timer.key.as_deref() == Some("k3")));
+    assert_eq!(list(store, &Query { route: Some("a".into()), ..of_key }).len(), 1);
+    let in_time = Query { from: at(10), until: at(20), ..query.clone() };
+    assert_eq!(list(store, &in_time), ids(&|timer| (10..=20).contains(&(timer.progress.due.as_millis() - START))));
+    let (mut page, mut found) = (Query { limit: 3, ..of_route }, vec![]);
+    loop {
+        let next = store.list(&page).unwrap();
+        found.extend(next.found.into_iter().map(|found| found.record.id));
+        page.after = next.next;
+        if next.next.is_none() {
+            break;
+        }
+    }
+    assert_eq!(found, ids(&|timer| &*timer.route == "a"));
+    assert_eq!(list(store, &all(Part::Dead)), []);
+}
+
+pub fn counts_stop_at_their_limit<S: Subject>(subject: &mut S) {
+    let mut world = World::new(subject);
+    (0..6).for_each(|number| _ = world.put(&record(number, 0)));
+    let delivery = world.delivery(record(0, 0).id);
+    world.apply(Op::End(delivery, dead("why")));
+    world.delivery(record(1, 0).id);
+    let mut counts = |limit| {
+        let counts = world.store.counts(limit).unwrap();
+        (counts.pending, counts.parked, counts.dead, counts.is_limited)
+    };
+    assert_eq!(counts(None), (5, 0, 1, false), "claimed ones are among the pending");
+    assert_eq!(counts(Some(6)), (5, 0, 1, false));
+    assert_eq!(counts(Some(5)), (5, 0, 1, true));
+    assert_eq!(counts(Some(2)), (2, 0, 1, true));
+}
+
+pub fn claims_of_an_ended_process_are_released<S: Subject>(subject: &mut S) {
+    let mut world = World::new(subject);
+    let timers = [record(1, 0), record(2, 0), record(3, 50)];
+    timers.iter().for_each(|timer| _ = world.put(timer));
+    let delivery = world.delivery(timers[0].id);
+    let Some((mut world, beat)) = world.restart() else { return };
+    assert_eq!(beat.blamed, []);
+    let found = world.store.get(timers[0].id).unwrap().unwrap();
+    assert_eq!((found.state, found.record.progress.used), (State::Pending, 1), "the budget is used");
+    assert_eq!(world.apply(Op::End(delivery, Next::Delete)), Outcome::NotFound, "the delivery is over");
+    assert_eq!(world.look(None, 100, 10), timers.each_ref().map(|timer| timer.id));
+    assert_eq!(world.delivery(timers[0].id).attempt, 2);
+    let Some((mut world, _)) = world.restart() else { return };
+    assert!(matches!(world.apply(Op::Move(timers[0].id, at(3))), Outcome::Moved(_)), "it is not claimed");
+    assert_eq!(world.apply(Op::Cancel(timers[0].id)), Outcome::Deleted);
+}
