@@ -1,0 +1,233 @@
+//! Looks into stores of durable timers, changes single timers, and copies all of them to another store.
+//!
+//! `stores` opens a store by its address, `copy` copies. The usage is below.
+
+mod copy;
+mod stores;
+
+use std::fmt::{self, Write as _};
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+use actix_timers_durable::store::{EmbeddedStore, Found, Op, Outcome, Part, Query, Record, State, Store, StoreError};
+use actix_timers_durable::{DueTime, DurableId};
+
+use stores::Address;
+
+const USAGE: &str = "\
+usage: actix-timers list STORE [pending|parked|dead] [LIMIT]
+       actix-timers show|cancel|requeue|discard STORE ID
+       actix-timers check DIR
+       actix-timers copy STORE STORE
+
+list     the first timers by due time: pending (if nothing else is named), parked or dead; at most LIMIT (100)
+show     one timer, with its message
+cancel   deletes a timer that is not a dead letter
+requeue  makes a dead letter a pending timer again, due now, with its whole budget
+discard  deletes a dead letter
+check    reads everything, and lists damage
+copy     copies all timers and dead letters from the first store to the second
+
+STORE is a directory that no service has open, or an address such as postgres://user@host/database, with
+--schema NAME for another schema than timers. Stop the services of both stores before a copy.
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    run(&arguments, &mut io::stdout().lock(), &mut io::stderr().lock())
+}
+
+/// The reason for an exit code other than 0.
+enum Problem {
+    Usage(String),
+    Store(StoreError),
+    Output(io::Error),
+    Other(String),
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<io::Error> for Problem {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
+}
+
+/// Writes the answer to `out`, and problems to `wrong`.
+pub(crate) fn run(arguments: &[&str], out: &mut dyn Write, wrong: &mut dyn Write) -> ExitCode {
+    let (problem, code) = match answer(arguments, out) {
+        Ok(()) => return ExitCode::SUCCESS,
+        // The reader has closed the pipe.
+        Err(Problem::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
+        Err(Problem::Usage(reason)) => (format!("{}\n\n{USAGE}", Shown(&reason)), 2),
+        Err(Problem::Store(error)) => (format!("{error}\n"), 1),
+        Err(Problem::Output(error)) => (format!("the answer cannot be written: {error}\n"), 1),
+        Err(Problem::Other(reason)) => (format!("{}\n", Shown(&reason)), 1),
+    };
+    let _ = write!(wrong, "{problem}");
+    ExitCode::from(code)
+}
+
+fn answer(arguments: &[&str], out: &mut dyn Write) -> Result<(), Problem> {
+    let usage = |reason: String| Err(Problem::Usage(reason));
+    let (schema, arguments) = match arguments.iter().position(|argument| *argument == "--schema") {
+        None => (None, arguments.to_vec()),
+        Some(at) => match arguments.get(at + 1) {
+            Some(schema) => (Some(*schema), [&arguments[..at], &arguments[at + 2..]].concat()),
+            None => return usage("the name of the schema is missing".to_owned()),
+        },
+    };
+    let open = |store| Address { store, schema }.open();
+    match *arguments {
+        [] | ["--help" | "-h" | "help", ..] => Ok(write!(out, "{USAGE}")?),
+        ["--version" | "-V"] => Ok(writeln!(out, "actix-timers {}", env!("CARGO_PKG_VERSION"))?),
+        ["list", store, ref rest @ ..] => {
+            let (part, rest) = match *rest {
+                ["pending", ref rest @ ..] => (Part::Pending, rest),
+                ["parked", ref rest @ ..] => (Part::Parked, rest),
+                ["dead", ref rest @ ..] => (Part::Dead, rest),
+                ref rest => (Part::Pending, rest),
+            };
+            match *rest {
+                [] => list(&mut *open(store)?, part, 100, out),
+                [limit] => match limit.parse() {
+                    Ok(limit) => list(&mut *open(store)?, part, limit, out),
+                    Err(_) => usage(format!("{limit} is neither a state nor a number")),
+                },
+                [_, extra, ..] => usage(format!("{extra} is too much")),
+            }
+        }
+        ["check", directory] => check(directory, out),
+        ["copy", from, to] => {
+            let mut from = open(from)?;
+            copy::copy(&mut *from, &mut *Address { store: to, schema }.open_or_create()?, out)
+        }
+        [command @ ("show" | "cancel" | "requeue" | "discard"), store, id] => match id.parse() {
+            Ok(id) if command == "show" => show(&mut *open(store)?, id, out),
+            Ok(id) => change(&mut *open(store)?, command, id, out),
+            Err(error) => usage(error.to_string()),
+        },
+        ["show" | "cancel" | "requeue" | "discard", _] => usage("the id is missing".to_owned()),
+        ["copy", _] => usage("the second store is missing".to_owned()),
+        ["list" | "check" | "copy" | "show" | "cancel" | "requeue" | "discard"] => {
+            usage("the store is missing".to_owned())
+        }
+        ["check", _, extra, ..] | ["copy" | "show" | "cancel" | "requeue" | "discard", _, _, extra, ..] => {
+            usage(format!("{extra} is too much"))
+        }
+        [other, ..] => usage(format!("{other} is not known")),
+    }
+}
+
+fn list(store: &mut dyn Store, part: Part, limit: usize, out: &mut dyn Write) -> Result<(), Problem> {
+    let (from, until) = (DueTime::MIN, DueTime::MAX);
+    let mut query = Query { part, route: None, key: None, from, until, after: None, limit };
+    let mut damaged = 0;
+    loop {
+        let page = store.list(&query)?;
+        damaged += page.damaged;
+        for found in &page.found {
+            writeln!(out, "{}", line(found))?;
+        }
+        query.limit -= page.found.len().min(query.limit);
+        query.after = page.next;
+        match page.next {
+            Some(_) if query.limit > 0 => {}
+            Some(_) => break writeln!(out, "and more")?,
+            None => break,
+        }
+    }
+    if damaged == 0 { Ok(()) } else { Err(Problem::Other(format!("{damaged} rows cannot be read: see check"))) }
+}
+
+fn line(Found { record, state }: &Found) -> String {
+    let Record { id, progress, route, message_type, message_version, key, payload, .. } = &**record;
+    let [route, message_type] = [Shown(route), Shown(message_type)];
+    let mut line = format!("{} {id} {route}/{message_type}.{message_version}", time(progress.due));
+    let _ = write!(line, ", {} attempts, {} bytes", progress.attempt, payload.len());
+    if let Some(key) = key {
+        let _ = write!(line, ", key {}", Shown(key));
+    }
+    let _ = match state {
+        State::Pending | State::Claimed => Ok(()),
+        State::Parked { reason } => write!(line, ", parked: {}", Shown(reason)),
+        State::Dead { reason, since } => write!(line, ", dead since {}: {}", time(*since), Shown(reason)),
+    };
+    line
+}
+
+fn show(store: &mut dyn Store, id: DurableId, out: &mut dyn Write) -> Result<(), Problem> {
+    let Some(found) = store.get(id)? else { return Err(missing(id)) };
+    writeln!(out, "{}", line(&found))?;
+    for (name, value) in found.record.headers.iter() {
+        writeln!(out, "{}: {}", Shown(name), Shown(value))?;
+    }
+    Ok(writeln!(out, "{}", Shown(&String::from_utf8_lossy(&found.record.payload)))?)
+}
+
+fn change(store: &mut dyn Store, command: &str, id: DurableId, out: &mut dyn Write) -> Result<(), Problem> {
+    let op = match command {
+        "cancel" => Op::Cancel(id),
+        "requeue" => Op::Requeue(id),
+        _ => Op::Discard(id),
+    };
+    let now = DueTime::reached_at(SystemTime::now());
+    let done = match made(store, op, now)? {
+        Outcome::Deleted => "deleted".to_owned(),
+        Outcome::InProgress => "deleted; its last delivery is in progress".to_owned(),
+        Outcome::Moved(hint) => format!("due {}", time(hint.due)),
+        Outcome::KeyInUse(other) => return Err(Problem::Other(format!("the timer {other} has its key now"))),
+        Outcome::StillPending => return Err(Problem::Other(format!("the timer {id} is pending"))),
+        _ => return Err(missing(id)),
+    };
+    Ok(writeln!(out, "{id} is {done}")?)
+}
+
+/// Makes one change.
+fn made(store: &mut dyn Store, op: Op, now: DueTime) -> Result<Outcome, StoreError> {
+    store.apply(&[op], now)?.pop().unwrap_or(Ok(Outcome::NotFound))
+}
+
+fn missing(id: DurableId) -> Problem {
+    Problem::Other(format!("no timer in this state has the id {id}"))
+}
+
+fn check(directory: &str, out: &mut dyn Write) -> Result<(), Problem> {
+    stores::find(directory)?;
+    let issues = EmbeddedStore::integrity_check(directory)?;
+    for issue in &issues {
+        writeln!(out, "{}", Shown(issue))?;
+    }
+    if !issues.is_empty() {
+        return Err(Problem::Other(format!("{} issues: restore a backup", issues.len())));
+    }
+    Ok(writeln!(out, "{}: everything can be read, and is as it was stored", Shown(directory))?)
+}
+
+/// Foreign text for a terminal: with an escape in place of each non-printable character.
+struct Shown<'a>(&'a str);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.chars().try_for_each(|character| match character {
+            '"' | '\'' => f.write_char(character),
+            _ => write!(f, "{}", character.escape_debug()),
+        })
+    }
+}
+
+fn time(due: DueTime) -> String {
+    let millis = i64::try_from(due.as_millis()).ok();
+    let time = millis.and_then(|millis| jiff::Timestamp::from_millisecond(millis).ok());
+    time.map_or_else(|| due.to_string(), |time| time.to_string())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

@@ -1,0 +1,59 @@
+//! Stores by their addresses.
+
+use std::path::Path;
+
+use actix_timers_durable::store::{EmbeddedStore, Store};
+
+use crate::Problem;
+
+/// The address of a store: a directory, or that of a database.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Address<'a> {
+    pub(crate) store: &'a str,
+    pub(crate) schema: Option<&'a str>,
+}
+
+impl Address<'_> {
+    /// Opens an existing store. It does not join it: the service that starts next finds all as the last one has left it.
+    pub(crate) fn open(self) -> Result<Box<dyn Store>, Problem> {
+        if !self.is_database() {
+            find(self.store)?;
+        }
+        self.open_or_create()
+    }
+
+    /// Opens a store, and creates its files or tables if they are missing.
+    pub(crate) fn open_or_create(self) -> Result<Box<dyn Store>, Problem> {
+        if self.is_database() { self.connect() } else { Ok(Box::new(EmbeddedStore::open(self.store)?)) }
+    }
+
+    fn is_database(self) -> bool {
+        ["postgres://", "postgresql://"].iter().any(|scheme| self.store.starts_with(scheme))
+    }
+
+    #[cfg(feature = "postgres")]
+    fn connect(self) -> Result<Box<dyn Store>, Problem> {
+        use actix_timers_postgres::{PostgresOptions, PostgresStore};
+
+        let mut options = PostgresOptions::new();
+        if let Some(schema) = self.schema {
+            options = options.schema(schema);
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let store = runtime.block_on(PostgresStore::connect(self.store, options));
+        Ok(Box::new(store.map_err(|error| Problem::Other(error.to_string()))?))
+    }
+
+    #[cfg(not(feature = "postgres"))]
+    fn connect(self) -> Result<Box<dyn Store>, Problem> {
+        Err(Problem::Other("this command was compiled without the feature `postgres`".to_owned()))
+    }
+}
+
+/// Returns an error unless there is a store: opening would create one.
+pub(crate) fn find(directory: &str) -> Result<(), Problem> {
+    if Path::new(directory).join("timers.db").exists() {
+        return Ok(());
+    }
+    Err(Problem::Other(format!("{directory} is not a timer store: it has no timers.db")))
+}

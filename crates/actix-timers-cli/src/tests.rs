@@ -1,0 +1,257 @@
+//! Answers and exit codes.
+
+use std::fs;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use actix_timers_durable::store::{
+    Claim, EmbeddedStore, Filter, Found, NewTimer, Next, OnKey, Op, Outcome, Part, Progress, Query, Record, Served,
+    State, Store, StoreError, Suspects,
+};
+use actix_timers_durable::{DueTime, DurableId};
+
+use crate::stores::Address;
+use crate::{made, run};
+
+/// Returns exit code, answer and problems.
+fn ask(arguments: &[&str]) -> (ExitCode, String, String) {
+    let (mut out, mut wrong) = (Vec::new(), Vec::new());
+    let code = run(arguments, &mut out, &mut wrong);
+    (code, String::from_utf8(out).unwrap(), String::from_utf8(wrong).unwrap())
+}
+
+#[test]
+fn questions_that_are_not_understood_get_the_usage() {
+    for (arguments, reason) in [
+        (&["chekc", "x"][..], "chekc is not known"),
+        (&["check"], "the store is missing"),
+        (&["show", "x"], "the id is missing"),
+        (&["cancel", "x", "7"], "not the id of a durable timer"),
+        (&["check", "x", "y"], "y is too much"),
+        (&["list", "x", "buried"], "buried is neither a state nor a number"),
+        (&["list", "x", "dead", "3", "4"], "4 is too much"),
+    ] {
+        let (code, out, wrong) = ask(arguments);
+        assert_eq!((code, out.as_str()), (ExitCode::from(2), ""));
+        assert!(wrong.starts_with(reason) && wrong.contains("usage: actix-timers list STORE"), "{wrong}");
+    }
+    let (code, out, _) = ask(&["--help"]);
+    assert_eq!(code, ExitCode::SUCCESS);
+    assert!(out.contains("usage: actix-timers list STORE"));
+}
+
+#[test]
+fn a_store_is_inspected_and_other_paths_are_rejected() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store");
+    let text = path.to_str().unwrap();
+    for question in ["check", "list"] {
+        let (code, _, wrong) = ask(&[question, text]);
+        assert_eq!(code, ExitCode::FAILURE);
+        assert!(wrong.contains("is not a timer store"), "{wrong}");
+    }
+    let open = EmbeddedStore::open(&path).unwrap();
+    let (code, _, wrong) = ask(&["check", text]);
+    assert_eq!(code, ExitCode::FAILURE);
+    assert!(wrong.contains("is in use"), "{wrong}");
+    drop(open);
+    assert_eq!(ask(&["check", text]).0, ExitCode::SUCCESS);
+    assert_eq!(ask(&["list", text, "parked", "7"]), (ExitCode::SUCCESS, String::new(), String::new()));
+}
+
+#[test]
+fn timers_are_shown_cancelled_requeued_and_discarded() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().to_str().unwrap();
+    let ids = fill(&mut EmbeddedStore::open(path).unwrap(), "order", "no such customer").unwrap();
+    let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
+    let (code, out, _) = ask(&["show", path, &ids[0]]);
+    assert_eq!(code, ExitCode::SUCCESS);
+    assert!(out.contains(", key order-0\n") && out.ends_with("{\"order\":0}\n"), "{out}");
+
+    let gone = |what: &str, id: &str| {
+        let (code, out, wrong) = ask(&[what, path, id]);
+        assert_eq!((code, out.as_str()), (ExitCode::FAILURE, ""));
+        assert!(wrong.starts_with("no timer in this state has the id"), "{wrong}");
+    };
+    gone("requeue", &ids[0]);
+    gone("discard", &ids[0]);
+    gone("cancel", &ids[3]);
+    for id in [&ids[0], &ids[4]] {
+        assert_eq!(ask(&["cancel", path, id]), (ExitCode::SUCCESS, format!("{id} is deleted\n"), String::new()));
+        gone("cancel", id);
+        gone("show", id);
+    }
+    let (code, out, _) = ask(&["requeue", path, &ids[3]]);
+    assert_eq!(code, ExitCode::SUCCESS);
+    assert!(out.starts_with(&format!("{} is due 20", ids[3])), "{out}");
+    gone("discard", &ids[3]);
+    let (_, pending, _) = ask(&["list", path]);
+    assert!(pending.lines().count() == 3 && pending.contains(&ids[3]), "{pending}");
+    assert_eq!(ask(&["list", path, "dead"]).1, "");
+
+    let ids = fill(&mut EmbeddedStore::open(path).unwrap(), "other", "none").unwrap();
+    let letter = ids[3].to_string();
+    assert_eq!(ask(&["discard", path, &letter]).1, format!("{letter} is deleted\n"));
+    gone("show", &letter);
+}
+
+/// Returns all rows.
+fn rows(store: &mut dyn Store) -> Vec<Found> {
+    let all =
+        |part| Query { part, route: None, key: None, from: DueTime::MIN, until: DueTime::MAX, after: None, limit: 100 };
+    [Part::Pending, Part::Parked, Part::Dead].map(|part| store.list(&all(part)).unwrap().found).concat()
+}
+
+/// Copies a store with timers in all states to an address, twice.
+fn copy_to(address: &[&str]) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().to_str().unwrap();
+    fill(&mut EmbeddedStore::open(path).unwrap(), "order", "no such customer").unwrap();
+    let (code, out, wrong) = ask(&[&["copy", path], address].concat());
+    assert_eq!((code, wrong.as_str()), (ExitCode::SUCCESS, ""));
+    let copied =
+        "pending: 3 copied, 0 were there\nparked: 1 copied, 0 were there\ndead letters: 1 copied, 0 were there\n";
+    assert_eq!(out, copied);
+    let (code, out, _) = ask(&[&["copy", path], address].concat());
+    assert_eq!(code, ExitCode::SUCCESS);
+    assert!(out.starts_with("pending: 0 copied, 3 were there\n"), "{out}");
+    let all = rows(&mut EmbeddedStore::open(path).unwrap());
+    let schema = address.get(2).copied();
+    assert_eq!(rows(&mut *Address { store: address[0], schema }.open().ok().unwrap()), all);
+    assert!(matches!(all[3].state, State::Parked { .. }) && matches!(all[4].state, State::Dead { .. }));
+    assert_eq!((all[4].record.progress.attempt, all[0].record.progress.attempt), (1, 0));
+    // Another timer has the key there.
+    let other = tempfile::tempdir().unwrap();
+    let other = other.path().to_str().unwrap();
+    fill(&mut EmbeddedStore::open(other).unwrap(), "order", "no such customer").unwrap();
+    let (code, out, wrong) = ask(&[&["copy", other], address].concat());
+    assert_eq!(code, ExitCode::FAILURE);
+    assert!(out.contains("pending: 0 copied, 0 were there") && out.contains(" is not stored: "), "{out}");
+    assert_eq!(wrong, "4 timers are missing\n");
+}
+
+#[test]
+fn a_store_is_copied_with_the_state_of_each_timer() {
+    let directory = tempfile::tempdir().unwrap();
+    copy_to(&[directory.path().join("copy").to_str().unwrap()]);
+}
+
+#[cfg(feature = "postgres")]
+#[test]
+#[ignore = "needs PostgreSQL: crates/actix-timers-postgres/tests/server cargo test -p actix-timers-cli -- --include-ignored"]
+fn a_store_is_copied_to_postgresql() {
+    let address = std::env::var("DATABASE_URL").unwrap();
+    copy_to(&[&address, "--schema", &format!("copy_{}", std::process::id())]);
+}
+
+#[test]
+fn damage_is_listed_and_the_exit_code_tells() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let mut store = EmbeddedStore::open(path).unwrap();
+    fill(&mut store, "order", "no such customer").unwrap();
+    let copy = path.join("copy");
+    store.back_up(&copy).unwrap()().unwrap();
+    let database = copy.join("timers.db");
+    let mut bytes = fs::read(&database).unwrap();
+    let place = bytes.windows(11).position(|window| window == br#"{"order":0}"#).unwrap();
+    bytes[place + 9] = b'7';
+    fs::write(database, bytes).unwrap();
+    let (code, out, wrong) = ask(&["check", copy.to_str().unwrap()]);
+    assert_eq!(code, ExitCode::FAILURE);
+    assert!(out.contains("differs from what was stored"), "{out}");
+    assert!(wrong.contains("1 issues"), "{wrong}");
+    let (code, out, wrong) = ask(&["list", copy.to_str().unwrap()]);
+    assert_eq!((code, out.lines().count()), (ExitCode::FAILURE, 2));
+    assert!(wrong.contains("1 rows cannot be read"), "{wrong}");
+}
+
+/// Keys and reasons come from callers and handlers; a path may be anybody's.
+#[test]
+fn nothing_that_is_listed_reaches_the_terminal_as_a_control_character() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = EmbeddedStore::open(directory.path()).unwrap();
+    let (key, reason) = ("\u{1b}[2Jkey\r\nadded \u{202e}\u{9b}", "no\u{7}\nsuch \u{1b}]0;customer");
+    let first = fill(&mut store, key, reason).unwrap()[0].to_string();
+    drop(store);
+    let path = directory.path().to_str().unwrap();
+    let mut shown = String::new();
+    for question in [
+        &["list", path, "pending"][..],
+        &["list", path, "dead"],
+        &["list", path, "parked"],
+        &["show", path, &first],
+        &["check", path],
+    ] {
+        let (code, out, wrong) = ask(question);
+        assert_eq!((code, wrong.as_str()), (ExitCode::SUCCESS, ""));
+        shown += &out;
+    }
+    let nothing_there = directory.path().join("\u{1b}[31m\n");
+    for question in [
+        &["check", nothing_there.to_str().unwrap()][..],
+        &["\u{1b}[31m"],
+        &["list", path, "\u{1b}"],
+        &["show", path, "\u{1b}"],
+    ] {
+        let (_, out, wrong) = ask(question);
+        shown += &(out + &wrong);
+    }
+    fs::create_dir_all(directory.path().join("foreign/\u{1b}[31m\n")).unwrap();
+    let foreign = EmbeddedStore::open(directory.path().join("foreign")).unwrap_err().to_string();
+    shown += &foreign;
+    let raw = |character: &char| character.is_control() && *character != '\n' || *character == '\u{202e}';
+    assert_eq!(shown.chars().find(raw), None, "{shown:?}");
+    for escaped in
+        [r"key \u{1b}[2Jkey\r\nadded \u{202e}\u{9b}", r"no\u{7}\nsuch \u{1b}]0;customer", r"holds \u{1b}[31m\n"]
+    {
+        assert!(shown.contains(escaped), "{escaped} is not in\n{shown}");
+    }
+}
+
+/// Stores five timers, of which one becomes a dead letter, and one is parked.
+fn fill(store: &mut dyn Store, key: &str, reason: &str) -> Result<Vec<DurableId>, StoreError> {
+    let (route, message_type): (Arc<str>, Arc<str>) = ("reminders".into(), "Remind".into());
+    let ids: Vec<DurableId> = (0..5).map(|number| DurableId::new(nine_o_clock(number))).collect();
+    let put = ids.iter().zip(0..).map(|(id, number)| {
+        let record = Record {
+            id: *id,
+            progress: Progress::first(nine_o_clock(number)),
+            route: Arc::clone(&route),
+            message_type: Arc::clone(&message_type),
+            message_version: 1,
+            key: Some(format!("{key}-{number}").into()),
+            repeat: None,
+            max_attempts: None,
+            retry: None,
+            headers: Default::default(),
+            payload_codec: None,
+            payload: format!(r#"{{"order":{number}}}"#).into_bytes().into(),
+        };
+        NewTimer { record: Arc::new(record), on_key: OnKey::KeepExisting }
+    });
+    made(store, Op::Put(put.collect()), DueTime::MIN)?;
+    // The store is joined, as by a service, to deliver two of them.
+    store.join(&Default::default(), DueTime::MIN)?;
+    let served = Served { index: 0, route, message_type, version: 1, max_attempts: 3 };
+    let filter = Arc::new(Filter { served: vec![served] });
+    let claim = Claim { ids: ids[3..].to_vec(), filter, suspects: Suspects::Left };
+    let dead_at = nine_o_clock(9);
+    if let Outcome::Claimed { records, .. } = made(store, Op::Claim(claim), dead_at)? {
+        let nexts = [
+            Next::Dead { reason: reason.into(), then: None },
+            Next::Park { reason: format!("{key}: {reason}").into() },
+        ];
+        for (record, next) in records.iter().zip(nexts) {
+            made(store, Op::End(record.delivery(), next), dead_at)?;
+        }
+    }
+    Ok(ids)
+}
+
+/// Returns a time on the morning of a day in 2033.
+fn nine_o_clock(days_later: u64) -> DueTime {
+    const DAY: u64 = 24 * 3600 * 1000;
+    DueTime::from_millis(2_000_019_600_000 + days_later * DAY).unwrap_or(DueTime::MAX)
+}
