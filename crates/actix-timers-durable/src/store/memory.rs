@@ -178,6 +178,7 @@ impl MemoryStore {
     }
 }
 
+#[doc(hidden)]
 impl Reads for MemoryStore {
     fn get(&mut self, id: DurableId) -> Result<Option<Found>, StoreError> {
         self.with(|rows| rows.get(id))
@@ -196,6 +197,7 @@ impl Reads for MemoryStore {
     }
 }
 
+#[doc(hidden)]
 impl Store for MemoryStore {
     fn join(&mut self, node: &NodeInfo, now: DueTime) -> Result<Beat, StoreError> {
         self.with(|rows| rows.join(node, now))

@@ -50,6 +50,7 @@ pub use embedded::EmbeddedStore;
 pub use error::StoreError;
 pub use json::{headers_from_json, headers_to_json, repeat_from_json, repeat_to_json, retry_from_json, retry_to_json};
 pub use memory::{CommitGate, FsyncOutcome, MemoryDisk, MemoryStore};
+pub use names::Names;
 pub use record::{Progress, Record};
 pub use safe_directory::Distrust;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 /// The names seen so far.
 #[derive(Debug, Default)]
-pub(crate) struct Names(HashSet<Arc<str>>);
+pub struct Names(HashSet<Arc<str>>);
 
 /// Maximum length of a route's name; longer message types are rare.
 const MAX_NAME_LEN: usize = 255;
@@ -14,7 +14,7 @@ const MAX_NAMES: usize = 4096;
 
 impl Names {
     /// Returns the name, shared if it was seen before.
-    pub(crate) fn get(&mut self, name: &str) -> Arc<str> {
+    pub fn get(&mut self, name: &str) -> Arc<str> {
         if name.len() > MAX_NAME_LEN {
             return name.into();
         }

@@ -10,14 +10,13 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix_timers_durable::store::{Claim, Delivery, NewTimer, Op, Outcome, Suspects};
+use actix_timers_durable::store::{Claim, Delivery, Names, NewTimer, Op, Outcome, Suspects};
 use actix_timers_durable::{DurableId, StoreError};
 use tokio::time::{Instant, sleep};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::puts;
-use super::row::Names;
 use super::session::{Call, Session, error_of};
 use super::steps::{LOCKED, claim_step, is_keyed, steps, uuids};
 use crate::error::Failure;

@@ -178,6 +178,7 @@ impl Drop for PostgresStore {
     }
 }
 
+#[doc(hidden)]
 impl Reads for PostgresStore {
     fn get(&mut self, id: DurableId) -> Result<Option<Found>, StoreError> {
         self.live()?.reader.get(id)
@@ -196,6 +197,7 @@ impl Reads for PostgresStore {
     }
 }
 
+#[doc(hidden)]
 impl Store for PostgresStore {
     fn join(&mut self, node: &NodeInfo, _now: DueTime) -> Result<Beat, StoreError> {
         // A node that could not look or answer later must not begin.

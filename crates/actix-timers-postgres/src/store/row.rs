@@ -1,34 +1,16 @@
 //! Records in rows of the server.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
-use actix_timers_durable::store::{Filter, Progress, Record, headers_from_json, repeat_from_json, retry_from_json};
+use actix_timers_durable::store::{
+    Filter, Names, Progress, Record, headers_from_json, repeat_from_json, retry_from_json,
+};
 use actix_timers_durable::{DueTime, DurableId};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
 /// The attempts of a policy without a budget.
 const ATTEMPTS: u32 = 10;
-/// Maximum number of shared names.
-const NAMES: usize = 4096;
-
-/// Names of routes and message types, which records share.
-#[derive(Debug, Default)]
-pub(super) struct Names(HashSet<Arc<str>>);
-
-impl Names {
-    fn share(&mut self, name: &str) -> Arc<str> {
-        if let Some(known) = self.0.get(name) {
-            return Arc::clone(known);
-        }
-        let name: Arc<str> = name.into();
-        if self.0.len() < NAMES {
-            self.0.insert(Arc::clone(&name));
-        }
-        name
-    }
-}
 
 /// The columns of a record, and of the state of its row.
 macro_rules! columns {
@@ -65,15 +47,15 @@ pub(super) fn record(names: &mut Names, row: &Row) -> Option<Arc<Record>> {
     Some(Arc::new(Record {
         id: id(row, 0)?,
         progress,
-        route: names.share(text(6)??),
-        message_type: names.share(text(7)??),
+        route: names.get(text(6)??),
+        message_type: names.get(text(7)??),
         message_version: number(row, 8)?,
         key: text(9)?.map(Arc::from),
         repeat,
         max_attempts,
         retry,
         headers: headers_from_json(text(13)?)?,
-        payload_codec: text(14)?.map(|codec| names.share(codec)),
+        payload_codec: text(14)?.map(|codec| names.get(codec)),
         payload: row.try_get::<_, &[u8]>(15).ok()?.into(),
     }))
 }

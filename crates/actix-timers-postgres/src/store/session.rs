@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
+use actix_timers_durable::store::Names;
 use actix_timers_durable::{DurableId, StoreError};
 use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::{Instant, timeout};
@@ -15,7 +16,6 @@ use tokio_postgres::{Client, Error, Row, Statement};
 
 use super::apply::Locked;
 use super::beat::Member;
-use super::row::Names;
 use crate::boot_clock;
 use crate::dial::LocalFuture;
 use crate::error::{Failure, text};

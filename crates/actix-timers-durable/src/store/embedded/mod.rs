@@ -39,7 +39,7 @@ use queries::{Queries, Reader};
 /// A store of durable timers in a directory, for one process at a time, or in memory.
 ///
 /// The directory holds one database of SQLite, `timers.db`, that `sqlite3 -readonly` may look at while the service runs.
-/// What [`apply`](Store::apply) has answered is on disk.
+/// Acknowledged changes are on disk.
 ///
 /// After a failed read or write of the files nothing is acknowledged or claimed until the next call has opened them anew.
 #[derive(Debug)]
@@ -90,7 +90,7 @@ impl EmbeddedStore {
         Ok(store)
     }
 
-    /// Creates a store in memory. It has no [`reader`](Store::reader) and no [backup](Store::back_up).
+    /// Creates a store in memory. It has no backup.
     ///
     /// # Errors
     /// [`StoreError::Rejected`] if there is not enough memory.
@@ -272,6 +272,7 @@ impl Drop for EmbeddedStore {
     }
 }
 
+#[doc(hidden)]
 impl Reads for EmbeddedStore {
     fn get(&mut self, id: DurableId) -> Result<Option<Found>, StoreError> {
         self.connection()?;
@@ -296,6 +297,7 @@ impl Reads for EmbeddedStore {
     }
 }
 
+#[doc(hidden)]
 impl Store for EmbeddedStore {
     fn join(&mut self, node: &NodeInfo, now: DueTime) -> Result<Beat, StoreError> {
         self.note_version()?;
