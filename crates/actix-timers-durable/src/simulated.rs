@@ -205,7 +205,7 @@ fn start(faults: &Faults, records: Records, shared: &Shared) -> Vec<Task> {
     let mut routes = Routes::default();
     let options = RouteOptions::new().window(1 + random(3) as usize).retry(retries());
     let role = Role::Delivers(Some(office.address().recipient()));
-    routes.register::<Note>("office", options, role).unwrap();
+    routes.register::<Note>(&"office".into(), options, role).unwrap();
     let (routes, cell) = (Arc::new(routes), Arc::new(OnceLock::new()));
     let deliveries = Context::<DurableTimerActor>::new();
     let addr = deliveries.address();
@@ -214,7 +214,7 @@ fn start(faults: &Faults, records: Records, shared: &Shared) -> Vec<Task> {
         loaded: [1, 2, 65_536][random(3) as usize],
         keep_dead_letters: None,
     };
-    let actor = DurableTimerActor::new(Arc::clone(&routes), config, None, timers.clone(), Arc::clone(&cell));
+    let actor = DurableTimerActor::new(Arc::clone(&routes), config, None, None, timers.clone(), Arc::clone(&cell));
     let clock: CommitterClock = Arc::new(|| {
         let time = Duration::from_nanos(simulation::now());
         Reading { wall: DueTime::reached_at(SystemTime::UNIX_EPOCH + time), time }
