@@ -223,6 +223,8 @@ pub struct DurableTimerActor {
     looks_for_recipients: bool,
     /// The store has failed: nothing is claimed or looked for before it is tried again.
     repeats: bool,
+    /// The thread of the store has ended.
+    is_over: bool,
     /// A `Flush` is pending; it is handled when the mailbox is empty.
     is_pumping: bool,
     /// The time of the last progress for the metrics.
@@ -262,6 +264,7 @@ impl DurableTimerActor {
             next_wake: None,
             looks_for_recipients: false,
             repeats: false,
+            is_over: false,
             is_pumping: false,
             shown: None,
             stopping: None,
@@ -295,7 +298,7 @@ impl DurableTimerActor {
 
     /// Whether deliveries may begin.
     fn is_running(&self) -> bool {
-        self.stopping.is_none() && self.handle.is_some()
+        self.stopping.is_none() && self.handle.is_some() && !self.is_over
     }
 
     fn flush_later(&mut self, ctx: &mut Context<Self>) {
@@ -543,11 +546,7 @@ impl DurableTimerActor {
     fn end(&mut self, delivery: Delivery, next: Next) {
         if let Some(InFlight { hint, .. }) = self.in_flight.get_mut(&delivery.id) {
             self.hints.return_slot(hint.route);
-            match &next {
-                Next::Again(again) => hint.nominal = again.nominal,
-                Next::Dead { then: Some(again), .. } => hint.nominal = again.nominal,
-                _ => {}
-            }
+            hint.nominal = ends::nominal_after(&next).unwrap_or(hint.nominal);
             hint.is_suspect = false;
         }
         self.submit(Request::End(delivery, next));
@@ -580,7 +579,18 @@ impl DurableTimerActor {
         for record in beat.blamed {
             let policy = self.routes.delivered(&record.route, &record.message_type).map(|route| route.options.retry);
             let retry = record.retry_policy(policy.unwrap_or_default());
-            self.submit(Request::End(record.delivery(), ends::after_blame(&record, &retry, self.wall())));
+            let next = match ends::unknown_repetition(&record) {
+                Some(reason) => ends::parked(&reason),
+                None => ends::after_blame(&record, &retry, self.wall()),
+            };
+            let delivery = record.delivery();
+            if let Some(route) = self.routes.number_of(&record) {
+                // The next repetition is known when the end is written.
+                let nominal = ends::nominal_after(&next).unwrap_or(record.progress.nominal);
+                let hint = Hint { id: record.id, due: record.progress.due, nominal, route, is_suspect: false };
+                self.in_flight.insert(record.id, InFlight { hint, record, handling: None });
+            }
+            self.submit(Request::End(delivery, next));
         }
         for id in beat.lost {
             if let Some(lost) = self.in_flight.get(&id)
@@ -648,7 +658,7 @@ impl DurableTimerActor {
             actor.do_send(StoreClosed(closed));
             drop(working);
         });
-        self.submit(Request::Close { unfinished: Vec::new(), answer });
+        self.submit(Request::Close { answer });
     }
 }
 
@@ -663,10 +673,8 @@ impl Drop for DurableTimerActor {
             return;
         }
         let has_suspect = self.alone.since.is_some();
-        let in_hand = self.in_flight.values().filter(|it| it.handling.is_some()).map(|it| it.record.delivery());
-        let unfinished = if has_suspect { in_hand.collect() } else { Vec::new() };
         let (held, released) = mpsc::channel::<()>();
-        self.submit(Request::Close { unfinished, answer: Answer::to(move |_| drop(held)) });
+        self.submit(Request::Close { answer: Answer::to(move |_| drop(held)) });
         if has_suspect {
             let _ = released.recv_timeout(NOTING);
         }
@@ -716,7 +724,7 @@ impl Handler<Reported> for DurableTimerActor {
 
     fn handle(&mut self, Reported(report, _working): Reported, ctx: &mut Context<Self>) {
         let now = self.wall();
-        let Report { hints, claims, ended, looked, beat, is_behind, is_closed } = report;
+        let Report { hints, claims, ended, looked, beats, is_behind, is_closed } = report;
         if let Some(looked) = looked
             && let Some(plan) = self.looking.take()
         {
@@ -731,14 +739,14 @@ impl Handler<Reported> for DurableTimerActor {
         for claimed in claims {
             self.claimed(claimed, ctx);
         }
-        if let Some(Ok(beat)) = beat {
+        for beat in beats {
             self.beaten(beat);
         }
         if is_behind {
             self.repeat_later(ctx);
         }
         if is_closed {
-            self.claims = 0;
+            (self.claims, self.is_over) = (0, true);
         }
         self.set_timeout_alarm(ctx);
         self.flush_later(ctx);
@@ -792,7 +800,8 @@ impl Handler<DiscardOld> for DurableTimerActor {
             let working = self.timers.begin_work();
             actix::spawn(async move {
                 // It is tried again later.
-                let _ = committer.change(Op::DiscardOlder { than, limit: GROUP }).await;
+                let discard = || committer.change(Op::DiscardOlder { than, limit: GROUP });
+                while matches!(discard().await, Ok(Outcome::Discarded(GROUP))) {}
                 drop(working);
             });
             let pause = (keep / 16).clamp(Duration::from_secs(1), Duration::from_secs(3600));

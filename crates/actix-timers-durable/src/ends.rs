@@ -106,6 +106,14 @@ const fn mixed(bits: u64) -> u64 {
     bits ^ bits >> 31
 }
 
+/// Returns the due time of the next message, retries aside, if one follows.
+pub(super) fn nominal_after(next: &Next) -> Option<DueTime> {
+    match next {
+        Next::Again(again) | Next::Dead { then: Some(again), .. } => Some(again.nominal),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {

@@ -39,8 +39,8 @@ pub(crate) enum Request {
     Retire,
     /// Copy the store.
     BackUp { to: PathBuf, answer: Answer<()> },
-    /// Release these deliveries, and close the store. Later requests fail with [`StoreError::Closed`].
-    Close { unfinished: Vec<Delivery>, answer: Answer<()> },
+    /// Release all deliveries, and close the store. Later requests fail with [`StoreError::Closed`].
+    Close { answer: Answer<()> },
 }
 
 /// The results of one turn of the store's thread that concern deliveries.
@@ -54,8 +54,8 @@ pub(crate) struct Report {
     pub(crate) ended: Vec<Ended>,
     /// The result of a look.
     pub(crate) looked: Option<Answered<Vec<Hint>>>,
-    /// The result of a beat.
-    pub(crate) beat: Option<Answered<Beat>>,
+    /// The results of beats.
+    pub(crate) beats: Vec<Beat>,
     /// Whether ends could not be written: a [retry](Request::Retry) is needed.
     pub(crate) is_behind: bool,
     /// Whether the thread of the store has ended: no request is made any more.
@@ -89,12 +89,12 @@ pub(crate) struct ClaimedRows {
 impl Report {
     /// Returns whether it reports nothing.
     pub(crate) fn is_empty(&self) -> bool {
-        let Self { hints, claims, ended, looked, beat, is_behind, is_closed } = self;
+        let Self { hints, claims, ended, looked, beats, is_behind, is_closed } = self;
         hints.is_empty()
             && claims.is_empty()
             && ended.is_empty()
             && looked.is_none()
-            && beat.is_none()
+            && beats.is_empty()
             && !is_behind
             && !is_closed
     }

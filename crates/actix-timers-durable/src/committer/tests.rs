@@ -114,7 +114,7 @@ fn pending(committer: &Committer) -> u64 {
 
 fn close(committer: &Committer) -> Answered<()> {
     let (answer, answered) = oneshot::channel();
-    committer.submit(Request::Close { unfinished: Vec::new(), answer: Answer::Waiting(answer) });
+    committer.submit(Request::Close { answer: Answer::Waiting(answer) });
     block_on(answered).unwrap()
 }
 
@@ -172,7 +172,7 @@ fn callers_wait_for_a_place_while_the_queue_is_full_and_deliveries_do_not() {
     committer.submit(Request::Beat);
     drop(held);
     assert!(asked.into_iter().all(|request| is_created(&block_on(request))));
-    assert!(reports.iter().any(|report| report.beat.is_some()));
+    assert!(reports.iter().any(|report| report.beats.len() == 1));
     assert_eq!(pending(&committer), MAX_REQUESTS as u64 + 10);
     assert_eq!(queue.permits(), MAX_REQUESTS);
 }
@@ -277,7 +277,7 @@ fn a_sweep_after_a_failed_sync_releases_the_unknown_claim_and_no_other() {
     committer.submit(claim(unknown));
     assert!(claimed(&reports).is_empty(), "it is claimed already");
     committer.submit(Request::Beat);
-    let beat = reports.iter().find_map(|report| report.beat).unwrap().unwrap();
+    let beat = reports.iter().find_map(|report| report.beats.into_iter().next()).unwrap();
     assert!(beat.looks_begin_anew && beat.lost.is_empty(), "{beat:?}");
     committer.submit(claim(known));
     assert!(claimed(&reports).is_empty());
@@ -482,7 +482,7 @@ fn queries_do_not_wait_for_commits_and_fail_after_the_close() {
     // Also a query that is made when the close is answered.
     let (asks_again, (asked, answers)) = (committer.clone(), channel());
     let answer = Answer::to(move |_: Answered<()>| asked.send(counts(&asks_again)).unwrap());
-    committer.submit(Request::Close { unfinished: Vec::new(), answer });
+    committer.submit(Request::Close { answer });
     assert!(matches!(*answers.recv().unwrap().unwrap_err(), StoreError::Closed));
 }
 

@@ -207,12 +207,11 @@ impl Writer {
                 Request::Claim(claim) => changes.push(Change::new(Op::Claim(claim), Requester::Deliveries)),
                 Request::End(delivery, next) => changes.push(Change::end(delivery, next)),
                 Request::Retry => self.take_unwritten(&mut changes),
-                Request::Close { unfinished, answer } => {
+                Request::Close { answer } => {
                     is_closing = true;
                     changes.append(&mut self.locked);
                     self.take_unwritten(&mut changes);
-                    changes.extend(unfinished.into_iter().map(|delivery| Change::end(delivery, Next::Release)));
-                    others.push(Request::Close { unfinished: Vec::new(), answer });
+                    others.push(Request::Close { answer });
                 }
                 other => others.push(other),
             }
@@ -290,7 +289,13 @@ impl Writer {
             self.report_new(&op, outcome, &mut replies.report.hints);
         }
         match (requester, op) {
-            (Requester::Caller(answer), _) => replies.changes.push((answer, outcome)),
+            (Requester::Caller(answer), _) => {
+                // Rows that no look expects may be there.
+                let is_unknown =
+                    |error: &Arc<StoreError>| matches!(**error, StoreError::Unknown(_) | StoreError::Failed(_));
+                replies.report.is_behind |= outcome.as_ref().is_err_and(is_unknown);
+                replies.changes.push((answer, outcome));
+            }
             (Requester::Deliveries, Op::Claim(claim)) => {
                 let result = outcome.map(|outcome| match outcome {
                     Outcome::Claimed { records, not_due, left, .. } => ClaimedRows { records, not_due, left },
@@ -339,6 +344,8 @@ impl Writer {
             (_, Outcome::Discarded(expired)) => counters.expired += *expired as u64,
             (Op::Claim(claim), Outcome::Claimed { records, left, damaged, .. }) => {
                 counters.claims += claim.ids.len() as u64;
+                let is_recovered = |due| self.began.is_some_and(|began| due <= began);
+                counters.recovered += records.iter().filter(|record| is_recovered(record.progress.due)).count() as u64;
                 counters.empty_claims += claim.ids.len().saturating_sub(records.len() + left.len()) as u64;
                 damaged.iter().for_each(|id| trace::damaged(*id));
                 (0..damaged.len()).for_each(|_| counters.failed(StoreOp::Decode));
@@ -392,10 +399,9 @@ impl Writer {
             Request::Look(look) => {
                 let looked = store.look(&look, now).map_err(Arc::new);
                 match &looked {
-                    Ok(hints) => {
+                    Ok(_) => {
                         self.looked_until = self.looked_until.max(look.until);
-                        let began = *self.began.get_or_insert(now);
-                        self.counters.recovered += hints.iter().filter(|hint| hint.due <= began).count() as u64;
+                        self.began.get_or_insert(now);
                     }
                     Err(error) => {
                         self.counters.failed(StoreOp::Load);
@@ -408,12 +414,14 @@ impl Writer {
             Request::Beat => {
                 let mut running: Vec<_> = self.claimed.values().copied().collect();
                 running.sort_unstable();
-                let beat = store.beat(&running, now).map_err(Arc::new);
-                match &beat {
-                    Ok(beat) => self.released += beat.released,
+                match store.beat(&running, now) {
+                    Ok(beat) => {
+                        self.released += beat.released;
+                        self.claimed.extend(beat.blamed.iter().map(|record| (record.id, record.delivery())));
+                        replies.report.beats.push(beat);
+                    }
                     Err(_) => self.counters.failed(StoreOp::Lease),
                 }
-                replies.report.beat = Some(beat);
             }
             Request::Retire => store.retire(now),
             Request::BackUp { to, answer } => match store.back_up(&to) {
@@ -423,7 +431,13 @@ impl Writer {
                     replies.others.push((answer, Err(Arc::new(error))));
                 }
             },
-            Request::Close { answer, .. } => {
+            Request::Close { answer } => {
+                // A suspect whose handler has not begun is not to blame for the end of this process.
+                let claimed = self.claimed.drain();
+                let ends: Vec<_> = claimed.map(|(_, delivery)| Op::End(delivery, Next::Release)).collect();
+                if !ends.is_empty() {
+                    let _ = store.apply(&ends, now);
+                }
                 self.store = None;
                 let written = self.why_unwritten.take().filter(|_| !self.unwritten.is_empty()).map_or(Ok(()), Err);
                 replies.others.push((answer, written));

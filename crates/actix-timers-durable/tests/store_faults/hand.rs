@@ -76,6 +76,23 @@ fn no_change_by_hand_hides_a_timer_from_the_looks() {
 }
 
 #[test]
+fn an_impossible_budget_by_hand_hides_no_other_timer() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = open(directory.path()).unwrap();
+    let timers = [record(1, 10), record(2, 20), record(3, 30)];
+    timers.iter().for_each(|timer| _ = store.apply(&[put(timer)], at(0)).unwrap());
+    let hand = by_hand(directory.path());
+    for (budget, timer) in [(-1_i64, &timers[0]), (5_000_000_000, &timers[1])] {
+        let id = timer.id.as_uuid();
+        hand.execute("UPDATE timers SET max_attempts = ?1 WHERE id = ?2", (budget, id.as_bytes())).unwrap();
+    }
+    assert!(look(&mut store, at(0)).contains(&timers[2].id));
+    for timer in &timers {
+        assert_eq!(store.apply(&[Op::Cancel(timer.id)], at(0)).unwrap().pop().unwrap().unwrap(), Outcome::Deleted);
+    }
+}
+
+#[test]
 fn a_reader_that_holds_the_log_is_seen_and_holds_up_no_transaction() {
     let directory = tempfile::tempdir().unwrap();
     let mut store = open(directory.path()).unwrap();

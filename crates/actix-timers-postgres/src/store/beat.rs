@@ -395,10 +395,16 @@ async fn share(session: &mut Session, living: Vec<i64>) {
     for (row, (index, _)) in rows.iter().zip(&member.served) {
         let number = |column| u16::try_from(row.get::<_, i64>(column)).unwrap_or(0);
         let index = usize::from(*index);
-        if places.len() <= index {
-            places.resize(index + 1, (0, 1));
+        let place = (number(1), number(2));
+        match places.get(index) {
+            // A route has several names, which not the same nodes know.
+            Some(other) if *other != place => places[index] = (0, 1),
+            Some(_) => {}
+            None => {
+                places.resize(index, (0, 1));
+                places.push(place);
+            }
         }
-        places[index] = (number(1), number(2));
     }
     (member.share, member.living) = (Share { places }, living);
 }

@@ -180,8 +180,7 @@ impl Changes<'_> {
         let mut statement = self.connection.prepare_cached(STATE)?;
         statement
             .query_row([blob(&id)], |row| {
-                let budget: Option<u32> = row.get(2)?;
-                let used: u32 = row.get(1)?;
+                let (used, budget): (i64, Option<i64>) = (row.get(1)?, row.get(2)?);
                 Ok(Standing {
                     is_claimed: row.get::<_, Option<i64>>(0)? == Some(self.node),
                     is_suspect: budget.is_some_and(|budget| used >= budget),

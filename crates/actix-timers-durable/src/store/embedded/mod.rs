@@ -20,6 +20,7 @@ mod queries;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
@@ -35,6 +36,9 @@ use checkpoints::Checkpoints;
 use faults::{Meaning, io_error, meaning};
 use place::Place;
 use queries::{Queries, Reader};
+
+/// The longest time for which a checkpoint holds transactions up.
+const CHECKPOINT_PATIENCE: Duration = Duration::from_millis(50);
 
 /// A store of durable timers in a directory, for one process at a time, or in memory.
 ///
@@ -261,7 +265,10 @@ impl From<WriteError> for StoreError {
 }
 
 fn start_checkpoints(place: &Place, writer: &mut Connection) -> Result<Checkpoints, StoreError> {
-    Checkpoints::start(writer, place.connect()?).map_err(|error| place.unreadable(&error))
+    let connection = place.connect()?;
+    // It waits for readers with the lock of writers, and is repeated.
+    connection.busy_timeout(CHECKPOINT_PATIENCE).map_err(|error| place.unreadable(&error))?;
+    Checkpoints::start(writer, connection).map_err(|error| place.unreadable(&error))
 }
 
 impl Drop for EmbeddedStore {
@@ -340,7 +347,7 @@ impl Store for EmbeddedStore {
         let Some(place) = &self.place else { return Ok(None) };
         let connection = place.connect_to_read().map_err(|error| place.unreadable(&error))?;
         let queries = Queries { path: place.path.clone(), names: Names::default() };
-        Ok(Some(Box::new(Reader { connection, queries })))
+        Ok(Some(Box::new(Reader { connection, queries, _place: Arc::clone(place) })))
     }
 
     fn gauges(&self) -> StoreGauges {

@@ -7,6 +7,7 @@ use std::cmp::Ordering;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row, ToSql};
 
 use super::super::{Counts, Found, Hint, Look, Page, Part, Position, Query, Reads, State};
@@ -15,6 +16,7 @@ use super::columns::{
     Damaged, RECORD_COLUMNS, blob, millis, read, read_id, read_number, read_text, read_time, record_columns,
 };
 use super::faults::{Meaning, meaning};
+use super::place::Place;
 use crate::store::names::Names;
 use crate::store::{MAX_KEY_LEN, StoreError};
 use crate::{DueTime, DurableId};
@@ -124,9 +126,14 @@ pub(super) fn look(connection: &Connection, look: &Look, node: i64) -> rusqlite:
                 continue;
             };
             let (nominal, used) = (read_time(row.get_ref(5)?), read_number::<u32>(row.get_ref(6)?));
-            let budget = row.get::<_, Option<u32>>(7)?.unwrap_or(served.max_attempts);
+            let budget = match row.get_ref(7)? {
+                ValueRef::Null => Ok(served.max_attempts),
+                budget => read_number(budget),
+            };
             // A damaged row is found by lists and checks.
-            if let (Ok(Position { due, id }), Ok(nominal), Ok(used)) = (position(row)?, nominal, used) {
+            if let (Ok(Position { due, id }), Ok(nominal), Ok(used), Ok(budget)) =
+                (position(row)?, nominal, used, budget)
+            {
                 hints.push(Hint { id, due, nominal, route: served.index, is_suspect: used >= budget });
             }
         }
@@ -314,6 +321,9 @@ fn count_all(connection: &Connection, limit: Option<u64>) -> rusqlite::Result<Co
 pub(super) struct Reader {
     pub(super) connection: Connection,
     pub(super) queries: Queries,
+    /// Locked until the connection is closed: a store that is opened meanwhile reads the header of the file, and closing
+    /// that drops all locks of this process on it.
+    pub(super) _place: Arc<Place>,
 }
 
 impl Reads for Reader {
