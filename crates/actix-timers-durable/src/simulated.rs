@@ -73,8 +73,9 @@ impl Entry {
         self.kept && !self.cancelled && !self.unsure && self.ends_after.is_none() && self.ended < self.times
     }
 
-    /// Begins a delivery. `lenient`: the previous delivery's end may be missing on disk.
-    fn begin(&mut self, (repetition, attempt): (u64, u32), lenient: bool) -> Option<&'static str> {
+    /// Begins a delivery. `lenient`: the previous delivery's end may be missing on disk. `has_stopped`: numbers may be left
+    /// out, of claims that a stop has given back; `last` counts without them.
+    fn begin(&mut self, (repetition, attempt): (u64, u32), lenient: bool, has_stopped: bool) -> Option<&'static str> {
         let (last, failed) = (std::mem::replace(&mut self.last, (repetition, attempt)), self.failed);
         self.deliveries += 1;
         let next = if self.deliveries == 1 || failed && last.1 < ATTEMPTS {
@@ -82,6 +83,10 @@ impl Entry {
         } else {
             (last.0 + 1, 1)
         };
+        let is_next = repetition == next.0 && (attempt == next.1 || has_stopped && attempt > next.1);
+        if is_next {
+            self.last = next;
+        }
         let ends_after = self.ends_after.map(|more| more.checked_sub(1));
         self.ends_after = ends_after.map(Option::unwrap_or_default);
         if self.cancelled {
@@ -92,7 +97,7 @@ impl Entry {
             (repetition > self.times).then_some("handled too often")
         } else if self.ended >= self.times {
             Some("handled, but it was complete")
-        } else if (repetition, attempt) != next {
+        } else if !is_next {
             Some("the repetition or the attempt is another one")
         } else if simulation::now() < self.least / MILLISECOND * MILLISECOND {
             // Due times are whole milliseconds.
@@ -172,6 +177,8 @@ struct Faults {
     is_unsure: Rc<Cell<bool>>,
     /// The power is cut until the next life.
     is_off: Rc<Cell<bool>>,
+    /// Durable timers have been stopped.
+    has_stopped: Rc<Cell<bool>>,
 }
 
 impl Actor for Office {
@@ -184,7 +191,8 @@ impl Handler<Durable<Note>> for Office {
     fn handle(&mut self, note: Durable<Note>, _: &mut Context<Self>) -> Self::Result {
         let fails = random(6) == 0;
         let (delivery, lenient) = ((note.repetition, note.attempt), self.disk.any.get());
-        self.records.note(note.message.0, "handled", |entry| entry.begin(delivery, lenient));
+        let has_stopped = self.disk.has_stopped.get();
+        self.records.note(note.message.0, "handled", |entry| entry.begin(delivery, lenient, has_stopped));
         if random(8) == 0 {
             simulation::stall(random(30) * MILLISECOND);
         }
@@ -251,6 +259,7 @@ fn client(name: u64, durable: &DurableTimers, records: &Records, faults: &Faults
         }
     }
     if stops {
+        faults.has_stopped.set(true);
         records.note(u64::MAX, "stop", |_| None);
         let _ = block_on(durable.stop());
         records.note(u64::MAX, "stopped", |_| None);
@@ -418,8 +427,13 @@ fn run(seed: u64) -> Result<(u64, u64), String> {
     let entered = RUNTIME.enter();
     let simulation = Simulation::new(seed);
     let records = Records::default();
-    let faults =
-        Faults { disk: MemoryDisk::new(), any: Rc::default(), is_unsure: Rc::default(), is_off: Rc::default() };
+    let faults = Faults {
+        disk: MemoryDisk::new(),
+        any: Rc::default(),
+        is_unsure: Rc::default(),
+        is_off: Rc::default(),
+        has_stopped: Rc::default(),
+    };
     let stops = random(2) == 0;
     if random(3) == 0 {
         let faults = faults.clone();
