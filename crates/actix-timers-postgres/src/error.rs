@@ -15,7 +15,9 @@ pub enum ConnectError {
     #[error("not an address of a PostgreSQL server ({0}): write postgres://user:password@host:5432/database")]
     Address(String),
     /// The name of the schema is impossible.
-    #[error("{0:?} cannot be the name of a schema: use 1 to 63 bytes without $ that do not begin with pg_")]
+    #[error(
+        "{0:?} cannot be the name of a schema: use 1 to 63 bytes without $ and control characters that do not begin with pg_"
+    )]
     SchemaName(String),
     /// The lease is impossible.
     #[error(

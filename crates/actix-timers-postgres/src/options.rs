@@ -103,7 +103,7 @@ impl PostgresOptions {
     pub(crate) fn check(&self) -> Result<(), ConnectError> {
         if self.schema.is_empty()
             || self.schema.len() > 63
-            || self.schema.contains(['\0', '$'])
+            || self.schema.contains(|letter: char| letter == '$' || letter.is_control())
             || self.schema.starts_with("pg_")
         {
             return Err(ConnectError::SchemaName(self.schema.clone()));

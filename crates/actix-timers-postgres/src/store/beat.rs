@@ -65,7 +65,8 @@ const FOREIGN: &str = "
         CROSS JOIN jsonb_to_recordset(n.sessions) AS s(pid int, started timestamptz, server timestamptz)
         JOIN pg_stat_activity a ON a.pid = s.pid
     WHERE s.server = pg_postmaster_start_time() AND NOT n.dead
-        AND NOT pg_has_role(a.usesysid, 'MEMBER') AND NOT pg_has_role('pg_signal_backend', 'MEMBER')";
+        AND NOT pg_has_role(a.usesysid, 'USAGE')
+        AND NOT (pg_has_role('pg_signal_backend', 'USAGE') AND pg_has_role('pg_read_all_stats', 'USAGE'))";
 /// Routes with overdue timers that no living node delivers; the search ends after some thousand timers.
 const UNSERVED: &str = "
     SELECT count(DISTINCT u.route)::float8 FROM (
@@ -231,7 +232,7 @@ pub(super) async fn join(session: &mut Session, node: &NodeInfo) -> Result<Beat,
         let role: &str = row.get(0);
         return Err(unavailable(format!(
             "this node may not end the sessions of the role {role}, as it must when a node of that dies: let all nodes use one \
-             role, or grant pg_signal_backend or the membership in it"
+             role, or grant pg_signal_backend and pg_read_all_stats, or the membership in it"
         )));
     }
     beat(session, &[]).await
@@ -336,6 +337,11 @@ fn observe(session: &mut Session, row: &Row, sent: Duration, received: Duration)
     for (id, lease) in ids.into_iter().zip(leases) {
         let since = seen.remove(&id).filter(|(known, _)| *known == lease).map_or(received, |(_, since)| since);
         member.seen.insert(id, (lease, since));
+    }
+    if was_set_back {
+        // Later readings were of a clock that is ahead now.
+        member.samples.clear();
+        (member.settled.0, member.ended) = (DueTime::MIN, 0);
     }
     let look_again_from = member.looks_again(row.get(5), row.get(6), row.get(8), received);
     let looks_begin_anew = is_first || was_set_back || has_gone || has_resumed;

@@ -1,4 +1,4 @@
--- The tables and functions of durable timers, version 1. `@schema@` stands for the quoted name of the schema.
+-- The tables and functions of durable timers, version 1. The quoted name of the schema takes the place of its placeholder.
 --
 -- Times are milliseconds since 1970 by the clock of this server. A timer is one row of `timers`; all that is decided about it is
 -- in its row. The timers that wait, by route:
@@ -99,12 +99,16 @@ CREATE FUNCTION @schema@.first_id(p_due bigint) RETURNS uuid LANGUAGE sql IMMUTA
 CREATE FUNCTION @schema@.first_due(p_id uuid) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE AS
     $$SELECT ('x' || left(replace(p_id::text, '-', ''), 12))::bit(48)::bigint$$;
 
--- A due time that is written by hand is found by looks, too, and by the release of the node that has claimed the row.
+-- A due time that is written by hand is found by looks, too. That of a claimed row stays, so that the release of its node finds it.
 CREATE FUNCTION @schema@.keep_due() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
+    IF NEW.node IS NOT NULL THEN
+        NEW.due := OLD.due;
+        NEW.moved := OLD.moved;
+        RETURN NEW;
+    END IF;
     NEW.due := greatest(least(NEW.due, 70368744177663), @schema@.server_now());
     NEW.moved := true;
-    UPDATE @schema@.nodes n SET claimed_until = greatest(n.claimed_until, NEW.due) WHERE n.id = NEW.node;
     RETURN NEW;
 END
 $$;
@@ -124,8 +128,11 @@ CREATE FUNCTION @schema@.is_suspect(p_used int, p_own int, p_of_route int) RETUR
     'SELECT p_used >= coalesce(nullif(p_own, 2147483647), CASE WHEN p_own IS NULL THEN p_of_route ELSE 10 END)';
 
 -- To be called after the commit of a pause: when it returns, nothing is claimed any more that the pause excludes.
-CREATE FUNCTION @schema@.pause_settled() RETURNS void LANGUAGE sql AS
-    $$SELECT FROM (SELECT FROM @schema@.nodes n ORDER BY n.id FOR UPDATE) n LIMIT 0$$;
+CREATE FUNCTION @schema@.pause_settled() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM FROM @schema@.nodes n ORDER BY n.id FOR UPDATE;
+END
+$$;
 
 -- Claims the timers that are pending, due and served, and returns them; after these, with `node` null, pending ones that
 -- are not due, and with `node` -1 timers that are left because they are suspects, or are none. A row without an id, before all others,
@@ -276,6 +283,11 @@ DECLARE
     v_row @schema@.timers;
     v_held uuid[];
 BEGIN
+    -- Nobody would release what a node claims that is gone itself.
+    PERFORM FROM @schema@.nodes n WHERE n.id = p_node AND NOT n.dead FOR KEY SHARE;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
     PERFORM FROM @schema@.nodes n WHERE n.id = p_gone AND (n.dead OR n.lease_until < clock_timestamp()) FOR UPDATE;
     IF NOT FOUND THEN
         RETURN;
@@ -325,11 +337,9 @@ BEGIN
         count(*) FILTER (WHERE n.lease_until < clock_timestamp() - v_lease * 2)
     INTO rest_ms, nodes, leases, states, overdue FROM @schema@.nodes n;
     paused := array_to_string(@schema@.paused(p_node), chr(31));
-    oldest := pg_snapshot_xmin(pg_current_snapshot())::text::bigint;
-    next := pg_snapshot_xmax(pg_current_snapshot())::text::bigint;
     IF p_measures THEN
         -- Sessions of other databases do not hold back vacuum, nor does autovacuum, which has no user.
-        SELECT next - max(s.behind), max(s.seconds) INTO needed, visible FROM (
+        SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint - max(s.behind), max(s.seconds) INTO needed, visible FROM (
             SELECT greatest(age(a.backend_xmin), age(a.backend_xid))::bigint AS behind,
                 extract(epoch FROM clock_timestamp() - a.xact_start)::float8 AS seconds
             FROM pg_stat_activity a
@@ -354,6 +364,8 @@ BEGIN
     EXCEPTION WHEN lock_not_available THEN
         NULL;
     END;
+    oldest := pg_snapshot_xmin(pg_current_snapshot())::text::bigint;
+    next := pg_snapshot_xmax(pg_current_snapshot())::text::bigint;
     micros := (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
 END
 $$;
@@ -427,6 +439,8 @@ CREATE FUNCTION @schema@.put(
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
+    -- Before the clock: looks take a transaction without a number for one that begins later.
+    PERFORM pg_current_xact_id();
     p_timer.due := greatest(p_timer.due, @schema@.server_now());
     p_timer.moved := p_timer.due <> @schema@.first_due(p_timer.id);
     due := p_timer.due;
@@ -548,6 +562,8 @@ BEGIN
     IF current_setting('synchronous_commit') <> 'remote_apply' THEN
         PERFORM set_config('synchronous_commit', 'on', true);
     END IF;
+    -- As in `put`.
+    PERFORM pg_current_xact_id();
     v_due := greatest(ceil(extract(epoch FROM due) * 1000)::bigint, @schema@.server_now());
     id := (lpad(to_hex(v_due), 12, '0') || '8' || right(replace(gen_random_uuid()::text, '-', ''), 19))::uuid;
     SELECT * INTO v_put FROM @schema@.put(ROW(id, v_due, false, greatest(ceil(extract(epoch FROM due) * 1000), 0)::bigint, route,

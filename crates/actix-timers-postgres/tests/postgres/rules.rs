@@ -603,6 +603,32 @@ with_server! {
         assert_eq!((left.len(), left), (20, expected));
     }
 
+    fn rule_8_a_pause_is_settled_once_the_claims_before_it_are_committed() {
+        let (schema, claiming, pausing) = (new_schema(), Session::open(), Session::open());
+        let _node = Node::join(&schema);
+        // As a claim does first.
+        claiming.run(&format!("BEGIN; SELECT FROM {schema}.nodes FOR KEY SHARE"));
+        let error = pausing.error(&format!("SET lock_timeout = 50; SELECT {schema}.pause_settled()"));
+        assert!(error.contains("lock timeout"), "{error}");
+        claiming.run("COMMIT");
+        pausing.run(&format!("SELECT {schema}.pause_settled()"));
+    }
+
+    fn rule_2_a_node_that_is_gone_releases_nothing() {
+        let (schema, session) = (new_schema(), Session::open());
+        let (mut dead, mut node) = (Node::join(&schema), Node::join(&schema));
+        let timer = timer(1, -10);
+        node.put(&timer);
+        dead.claim(&[timer.id]);
+        let gone = dead.store.node();
+        session.run(&format!("UPDATE {schema}.nodes SET dead = true WHERE id = {gone}"));
+        session.run(&format!("SELECT {schema}.release(999, {gone})"));
+        let there: i64 = session.value(&format!("SELECT node FROM {schema}.timers"));
+        assert_eq!(there, gone);
+        node.beat(&[]);
+        assert_eq!(node.state(timer.id).unwrap().0, State::Pending);
+    }
+
     fn rule_12_what_a_hand_writes_into_due_is_found() {
         let (schema, session) = (new_schema(), Session::open());
         let (mut node, mut dead) = (Node::join(&schema), Node::join(&schema));

@@ -124,9 +124,15 @@ fn on_three_nodes_killed_ten_times_and_started_again_the_totals_are_exact() {
             std::thread::sleep(Duration::from_millis(5));
         }
         let place = random.below(nodes.len());
-        assert!(nodes[place].0.try_wait().expect("it can be asked").is_none(), "node {place} has ended");
         // The one that is replaced is killed.
-        nodes[place] = node(names[place]);
+        let mut killed = std::mem::replace(&mut nodes[place], node(names[place]));
+        if killed.0.try_wait().expect("it can be asked").is_some() {
+            let Finished { code, stderr, .. } = finish(killed);
+            panic!(
+                "kill {kill}: node {place} has ended after {} of {messages}: {code:?} {stderr}",
+                database.log().len()
+            );
+        }
     }
     let [finished, ..] = nodes.map(finish);
     let log = database.log();
