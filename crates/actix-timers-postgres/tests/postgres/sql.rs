@@ -155,7 +155,7 @@ with_server! {
             ALTER ROLE {role} SET search_path = 'nowhere'; ALTER ROLE {role} SET synchronous_commit = off;
             ALTER ROLE {role} SET default_transaction_deferrable = on; ALTER ROLE {role} SET DateStyle = 'SQL, DMY';
             ALTER ROLE {role} SET TimeZone = 'Asia/Kathmandu'; ALTER ROLE {role} SET bytea_output = 'escape';
-            ALTER ROLE {role} SET lock_timeout = 1; ALTER ROLE {role} SET statement_timeout = 100"
+            ALTER ROLE {role} SET lock_timeout = 1; ALTER ROLE {role} SET statement_timeout = 1"
         ));
         let mut store = connect_to(&as_role(&role), options(&schema)).unwrap();
         let node = NodeInfo { name: String::new(), serves: (*support::store::serving(&["a"])).clone() };
