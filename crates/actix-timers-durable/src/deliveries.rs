@@ -795,7 +795,7 @@ impl Handler<DiscardOld> for DurableTimerActor {
         let Some(keep) = self.config.keep_dead_letters else { return };
         self.timers.note_progress();
         if let (Some(committer), true) = (self.committer.get().cloned(), self.is_running()) {
-            // Those that are exactly that old, too.
+            // Dead letters that are exactly that old, too.
             let than = self.wall().saturating_sub(keep).saturating_add(Duration::from_millis(1));
             let working = self.timers.begin_work();
             actix::spawn(async move {

@@ -42,7 +42,7 @@ type Turn = (DueTime, DurableId);
 pub(super) struct Hints {
     /// All hints, by timer.
     known: FxHashMap<DurableId, Hint>,
-    /// Those that are not due yet.
+    /// Hints that are not due yet.
     later: BTreeMap<(DueTime, DurableId), Hint>,
     /// Due timers whose budgets were used up by processes that died, of all routes.
     suspects: BTreeMap<Turn, Hint>,

@@ -137,10 +137,10 @@ impl SharedQueue {
         self.called.notify_one();
     }
 
-    /// Takes all requests at once, into an empty queue. Waits for one, at most for `pause`, unless other work is left.
-    pub(super) fn take(&self, into: &mut VecDeque<Request>, has_more: bool, pause: Option<Duration>) -> Taken {
+    /// Takes all requests at once, into an empty queue. Waits for one, at most for `pause`.
+    pub(super) fn take(&self, into: &mut VecDeque<Request>, pause: Option<Duration>) -> Taken {
         let mut queue = self.queue();
-        while queue.requests.is_empty() && !has_more {
+        while queue.requests.is_empty() {
             if queue.is_left {
                 return Taken::Left;
             }

@@ -32,7 +32,7 @@ fn run(mut reader: Box<dyn Reads>, queries: &SharedQueue, gauges: &Gauges, count
     // Until the first count the thread of the commits counts.
     let mut pause = COUNT_EVERY;
     loop {
-        match queries.take(&mut taken, false, Some(pause)) {
+        match queries.take(&mut taken, Some(pause)) {
             Taken::Left => return,
             Taken::Nothing => {
                 let begun = Instant::now();

@@ -613,7 +613,7 @@ fn a_push_wakes_a_thread_that_has_nothing_else_to_wake_it() {
             let mut taken = VecDeque::new();
             for _ in 0..ROUNDS {
                 while taken.is_empty() {
-                    shared.take(&mut taken, false, None);
+                    shared.take(&mut taken, None);
                 }
                 taken.drain(..).for_each(|request| request.reject(&Arc::new(StoreError::Closed)));
             }

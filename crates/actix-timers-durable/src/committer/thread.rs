@@ -64,7 +64,7 @@ fn run(
         if requests.is_empty() {
             let pause = writer.pause(clock().time);
             let pause = pause.into_iter().chain((!is_published).then_some(PUBLISH_EVERY)).min();
-            match shared.take(&mut requests, false, pause) {
+            match shared.take(&mut requests, pause) {
                 Taken::Nothing if writer.pause(clock().time).is_some_and(|pause| pause.is_zero()) => {}
                 Taken::Requests => {
                     if let Some((wanted, limit)) = patience.wanted() {

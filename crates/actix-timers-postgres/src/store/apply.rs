@@ -3,7 +3,7 @@
 //! Changes of different timers are one transaction and one round trip, those with keys another one, since they may wait for a
 //! stranger's key. A group that fails is halved until the guilty change is alone; it gets the error.
 //!
-//! A change whose row or key a stranger's transaction has locked is left out, and the caller repeats it. What was found
+//! A change whose row or key a stranger's transaction has locked is left out, and the caller repeats it. A row or key that was found
 //! locked is tried with care the next time, so that it does not hold up the others again.
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -80,7 +80,7 @@ struct Group {
     is_careful: bool,
 }
 
-/// What strangers' transactions have locked.
+/// Rows and keys that strangers' transactions have locked.
 #[derive(Debug, Default)]
 pub(super) struct Locked {
     /// Deliveries that could not be ended.

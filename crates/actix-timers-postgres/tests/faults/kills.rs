@@ -34,7 +34,7 @@ fn timers_outlive_kills_of_their_nodes_and_claims_are_released_in_time() {
             }
         }
         eprintln!("released after {longest:?} at most");
-        // What the dead had not claimed was delivered by others, without a wait for the end of a lease.
+        // Timers that the dead had not claimed were delivered by others, without a wait for the end of a lease.
         let (lateness, number) = cluster.book.lateness(&(from..now()));
         let (lateness, stall) = (Duration::from_micros(lateness), stalls.longest());
         eprintln!("{number} deliveries, the latest by {lateness:?}; the longest commit of another client {stall:?}");
