@@ -60,6 +60,8 @@ pub(super) struct SharedQueue {
 
 struct Queue {
     requests: VecDeque<Request>,
+    /// A [beat](Request::Beat) is wanted. It goes before all requests: a lease does not wait for them.
+    is_beat_wanted: bool,
     /// The number of requests for which the thread waits.
     wanted: usize,
     /// All handles are dropped, or the committer has ended.
@@ -71,7 +73,14 @@ struct Queue {
 
 impl Default for Queue {
     fn default() -> Self {
-        Self { requests: VecDeque::new(), wanted: 1, is_left: false, closed: None, work: Work::default() }
+        Self {
+            requests: VecDeque::new(),
+            is_beat_wanted: false,
+            wanted: 1,
+            is_left: false,
+            closed: None,
+            work: Work::default(),
+        }
     }
 }
 
@@ -124,8 +133,13 @@ impl SharedQueue {
             drop(queue);
             return request.reject(&error);
         }
-        queue.requests.push_back(request);
-        let is_wanted = queue.requests.len() == queue.wanted;
+        let is_beat = matches!(request, Request::Beat);
+        if is_beat {
+            queue.is_beat_wanted = true;
+        } else {
+            queue.requests.push_back(request);
+        }
+        let is_wanted = is_beat || queue.requests.len() == queue.wanted;
         drop(queue);
         if is_wanted {
             self.called.notify_one();
@@ -140,7 +154,7 @@ impl SharedQueue {
     /// Takes all requests at once, into an empty queue. Waits for one, at most for `pause`.
     pub(super) fn take(&self, into: &mut VecDeque<Request>, pause: Option<Duration>) -> Taken {
         let mut queue = self.queue();
-        while queue.requests.is_empty() {
+        while queue.requests.is_empty() && !queue.is_beat_wanted {
             if queue.is_left {
                 return Taken::Left;
             }
@@ -150,7 +164,8 @@ impl SharedQueue {
                 Some(pause) => {
                     let (queue, timeout) =
                         self.called.wait_timeout(queue, pause).unwrap_or_else(PoisonError::into_inner);
-                    if timeout.timed_out() && queue.requests.is_empty() && !queue.is_left {
+                    let is_empty = queue.requests.is_empty() && !queue.is_beat_wanted;
+                    if timeout.timed_out() && is_empty && !queue.is_left {
                         return Taken::Nothing;
                     }
                     queue
@@ -159,6 +174,11 @@ impl SharedQueue {
         }
         std::mem::swap(&mut queue.requests, into);
         Taken::Requests
+    }
+
+    /// Returns whether a beat is to be made now, and takes note that it is.
+    pub(super) fn takes_beat(&self) -> bool {
+        std::mem::take(&mut self.queue().is_beat_wanted)
     }
 
     /// Waits for more requests, at most for `limit`, until this many are taken. Returns whether they are.

@@ -177,6 +177,37 @@ fn callers_wait_for_a_place_while_the_queue_is_full_and_deliveries_do_not() {
     assert_eq!(queue.permits(), MAX_REQUESTS);
 }
 
+/// Else a node that schedules much would lose its lease.
+#[test]
+fn a_beat_waits_for_the_commit_under_way_and_for_no_other() {
+    let (disk, calls) = (MemoryDisk::new(), Arc::<Mutex<Vec<usize>>>::default());
+    let (committer, reports) = odd(&disk, Oddity::Notes(Arc::clone(&calls)));
+    let committer = committer.unwrap();
+    let held = disk.hold_commits();
+    let mut asked = vec![begin(committer.change(put(record(0))))];
+    wait_for_commit(&disk);
+    asked.extend((1..10_000).map(|due| begin(committer.change(put(record(due))))));
+    for _ in 0..2 {
+        committer.submit(Request::Beat);
+    }
+    drop(held);
+    assert!(asked.into_iter().all(|request| is_created(&block_on(request))));
+    assert_eq!(*calls.lock().unwrap(), [1, 0, 4096, 4096, 1807]);
+    // And between the commits of requests that were taken together; and if there is no other request.
+    calls.lock().unwrap().clear();
+    let held = disk.hold_commits();
+    let asked: Vec<_> = (0..10_000).map(|due| begin(committer.change(put(record(due))))).collect();
+    wait_for_commit(&disk);
+    committer.submit(Request::Beat);
+    drop(held);
+    assert!(asked.into_iter().all(|request| is_created(&block_on(request))));
+    let commits = std::mem::take(&mut *calls.lock().unwrap());
+    assert_eq!(commits.iter().position(|of| *of == 0), Some(1), "{commits:?}");
+    committer.submit(Request::Beat);
+    assert_eq!(reports.iter().filter(|report| !report.beats.is_empty()).take(3).count(), 3);
+    assert_eq!(*calls.lock().unwrap(), [0]);
+}
+
 /// Callers come and go on many threads while it is closed at a random moment.
 #[test]
 fn every_request_is_answered_once_and_acknowledged_ones_are_on_disk_after_any_close() {
@@ -347,7 +378,8 @@ fn inline_everything_is_done_when_the_call_returns() {
     assert!(matches!(*close(&committer).unwrap_err(), StoreError::Closed));
 }
 
-/// A store with a reader, or without one that it should have, or whose commits panic, or whose rows others lock.
+/// A store with a reader, or without one that it should have, or whose commits panic, whose rows others lock, or that notes its
+/// calls.
 struct Odd(MemoryStore, Oddity);
 
 enum Oddity {
@@ -355,6 +387,8 @@ enum Oddity {
     GivesNoReader,
     Panics,
     Locks(Arc<Mutex<HashSet<DurableId>>>),
+    /// The number of changes of each commit, 0 for a beat.
+    Notes(Arc<Mutex<Vec<usize>>>),
 }
 
 impl Reads for Odd {
@@ -380,10 +414,21 @@ impl Store for Odd {
         self.0.join(node, now)
     }
 
+    fn beat(&mut self, running: &[Delivery], now: DueTime) -> Result<Beat, StoreError> {
+        if let Oddity::Notes(calls) = &self.1 {
+            calls.lock().unwrap().push(0);
+        }
+        self.0.beat(running, now)
+    }
+
     fn apply(&mut self, ops: &[Op], now: DueTime) -> Result<Vec<Result<Outcome, StoreError>>, StoreError> {
         let locked = match &self.1 {
             Oddity::Panics => panic!("a store with a bug"),
             Oddity::Locks(locked) => locked.lock().unwrap().clone(),
+            Oddity::Notes(calls) => {
+                calls.lock().unwrap().push(ops.len());
+                HashSet::new()
+            }
             _ => HashSet::new(),
         };
         let is_locked = |op: &Op| match op {
@@ -406,7 +451,7 @@ impl Store for Odd {
         match self.1 {
             Oddity::HasReader => Ok(Some(Box::new(self.0.disk().open()))),
             Oddity::GivesNoReader => Err(StoreError::Unavailable("no reader".to_owned())),
-            Oddity::Panics | Oddity::Locks(_) => Ok(None),
+            Oddity::Panics | Oddity::Locks(_) | Oddity::Notes(_) => Ok(None),
         }
     }
 

@@ -10,6 +10,7 @@ use actix_timers::integration::{PUBLISH_EVERY, try_publish};
 use super::gauges::Gauges;
 use super::patience::Patience;
 use super::queue::{End, Queues, Taken};
+use super::request::Request;
 use super::writer::{Replies, Writer};
 use super::{CommitterClock, Listener, Reading};
 use crate::store::StoreError;
@@ -67,7 +68,9 @@ fn run(
             match shared.take(&mut requests, pause) {
                 Taken::Nothing if writer.pause(clock().time).is_some_and(|pause| pause.is_zero()) => {}
                 Taken::Requests => {
-                    if let Some((wanted, limit)) = patience.wanted() {
+                    if !requests.is_empty()
+                        && let Some((wanted, limit)) = patience.wanted()
+                    {
                         patience.have_come(shared.take_more(&mut requests, wanted, limit));
                     }
                 }
@@ -77,6 +80,9 @@ fn run(
                 }
                 Taken::Left => return,
             }
+        }
+        if shared.takes_beat() {
+            requests.push_front(Request::Beat);
         }
         let begun = clock().time;
         shared.begin(begun);

@@ -184,8 +184,8 @@ impl Writer {
         self.store.as_deref_mut().map(|store| store as &mut dyn Reads)
     }
 
-    /// Makes the first requests: the changes among them in one commit, then the others in their order. Returns the number of
-    /// places that callers' requests took.
+    /// Makes the first requests: a beat at once, the changes among them in one commit, then the others in their order. Returns
+    /// the number of places that callers' requests took.
     pub(super) fn turn(
         &mut self,
         clock: &dyn Fn() -> Reading,
@@ -207,6 +207,7 @@ impl Writer {
                 Request::Claim(claim) => changes.push(Change::new(Op::Claim(claim), Requester::Deliveries)),
                 Request::End(delivery, next) => changes.push(Change::end(delivery, next)),
                 Request::Retry => self.take_unwritten(&mut changes),
+                Request::Beat => self.make(Request::Beat, clock, replies),
                 Request::Close { answer } => {
                     is_closing = true;
                     changes.append(&mut self.locked);
