@@ -1,8 +1,11 @@
 //! Schedules the month durably.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use actix_timers_durable::{DurableId, DurableMessage, DurableOptions, DurableTimers, Schedule};
+use actix_timers_durable::{
+    DurableError, DurableId, DurableMessage, DurableOptions, DurableTimers, Schedule, StoreError,
+};
 use jiff::Timestamp;
 use tokio::task::JoinSet;
 
@@ -10,6 +13,10 @@ use super::clock::StepClock;
 use super::messages::{BoardingCall, Cancellation, Delay};
 use crate::flight::{BOARDING, CANCELLATION_KNOWN, DELAY_KNOWN, Outcome};
 use crate::replay::Airports;
+
+/// Repeats of a request, and the time between them: a server may be away for half a minute.
+const REPEATS: u32 = 60;
+const PAUSE: Duration = Duration::from_millis(500);
 
 /// Schedules the boarding calls of all flights, and the news of their delays and cancellations. All requests run at
 /// once, so that many share a commit.
@@ -49,18 +56,34 @@ pub(super) async fn all(timers: &DurableTimers, clock: &StepClock, airports: &Ai
     Ok(())
 }
 
-/// Schedules a message about the flight of a line, unless it exists already.
+/// Schedules a message about the flight of a line, unless it exists already. While the store cannot be reached, or has not
+/// replied, the request is repeated: its key makes that safe.
 fn schedule<M: DurableMessage>(
     timers: &DurableTimers,
     airport: &str,
     line: usize,
     at: Timestamp,
-    message: M,
+    mut message: M,
 ) -> impl Future<Output = Result<DurableId, String>> + Send + use<M> {
-    let key = DurableOptions::new().if_absent(format!("{} of line {line}", M::NAME));
-    let scheduling = timers.schedule(Schedule::at(airport, at, message).options(key));
+    let (timers, airport) = (timers.clone(), airport.to_owned());
     async move {
-        let scheduled = scheduling.await.map_err(|rejected| format!("the {} of line {line}: {rejected}", M::NAME))?;
-        Ok(scheduled.id())
+        let mut repeats = 0..REPEATS;
+        loop {
+            let key = DurableOptions::new().if_absent(format!("{} of line {line}", M::NAME));
+            let rejected = match timers.schedule(Schedule::at(&airport, at, message).options(key)).await {
+                Ok(scheduled) => return Ok(scheduled.id()),
+                Err(rejected) => rejected,
+            };
+            if !is_passing(&rejected.reason) || repeats.next().is_none() {
+                return Err(format!("the {} of line {line}: {rejected}", M::NAME));
+            }
+            message = rejected.into_message();
+            tokio::time::sleep(PAUSE).await;
+        }
     }
+}
+
+fn is_passing(reason: &DurableError) -> bool {
+    matches!(reason, DurableError::Store(error)
+        if matches!(**error, StoreError::Unavailable(_) | StoreError::Unknown(_) | StoreError::Locked))
 }
