@@ -7,12 +7,13 @@ use actix::{Actor, Context, Handler, ResponseFuture, System};
 use actix_timers::CancelOutcome;
 use actix_timers_durable::{
     DecodeError, Durable, DurableError, DurableInfo, DurableMessage, DurableOptions, DurableTimers, EncodeError,
-    HandlerError, PayloadCodec, Schedule, ScheduleError, Scheduled, StoreError,
+    HandlerError, PayloadCodec, RetryPolicy, Schedule, ScheduleError, Scheduled, StoreError,
 };
 use actix_timers_postgres::{PostgresOptions, PostgresStore};
 use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 use tokio_postgres::error::{DbError, SqlState};
+use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, NoTls};
 
 use crate::server::{address, new_schema};
@@ -104,6 +105,34 @@ fn keyed(millis: u64, number: u32) -> Schedule<Remind> {
 const HOUR: u64 = 3_600_000;
 
 with_server! {
+    /// As a client binds them that knows nothing of this crate.
+    fn the_statement_for_other_clients_takes_its_values_in_the_order_of_its_fields() {
+        System::new().block_on(async {
+            let store = store(&new_schema()).await;
+            let office = Office::default();
+            let retry = RetryPolicy::default().max_attempts(7);
+            let options = DurableOptions::new().replace("k").header("tenant", "it's").retry(retry);
+            let timer = store.schedule_statement(after(50, 1).options(options)).unwrap();
+            let mut client = client().await;
+            for (place, outcome) in ["created", "replaced"].into_iter().enumerate() {
+                let transaction = client.transaction().await.unwrap();
+                let values: [&(dyn ToSql + Sync); 12] = [
+                    &timer.route, &timer.message_type, &timer.payload, &timer.due, &timer.key, &timer.replace,
+                    &timer.message_version, &timer.headers, &timer.max_attempts, &timer.retry, &timer.repeat, &timer.codec,
+                ];
+                let row = transaction.query_one(&timer.sql, &values).await.unwrap();
+                assert_eq!(row.get::<_, &str>("outcome"), outcome);
+                assert_eq!(row.get::<_, Option<uuid::Uuid>>("other").is_some(), place == 1);
+                transaction.commit().await.unwrap();
+            }
+            let timers = DurableTimers::builder(store).route::<Remind>("office", office.clone().start()).start().unwrap();
+            office.until(1).await;
+            assert_eq!(office.deliveries.lock().unwrap()[0].2.as_deref(), Some("it's"));
+            timers.stop().await.unwrap();
+            assert_eq!(office.numbers(), [1]);
+        });
+    }
+
     fn a_committed_timer_is_delivered_and_one_rolled_back_is_gone() {
         System::new().block_on(async {
             let store = store(&new_schema()).await;
