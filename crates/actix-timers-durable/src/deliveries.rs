@@ -15,6 +15,7 @@
 //! hints and looks.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
 
@@ -27,7 +28,7 @@ use super::committer::{Answer, Answered as FromStore, Claimed, Committer, Ended,
 use super::contain::contain;
 use super::due_time::DueTime;
 use super::ends::{self, Overdue};
-use super::envelope::Extend;
+use super::envelope::{Extend, HandlerError, UnderWay};
 use super::hints::{Hints, Plan};
 use super::id::DurableId;
 use super::record::RetryPolicy;
@@ -53,6 +54,9 @@ const REPEAT: Duration = Duration::from_millis(250);
 /// Maximum wait at the end of a system for the store, if a suspect is with its handler: until the store has noted that
 /// the suspect is not to blame, a process that ends looks like a crash.
 const NOTING: Duration = Duration::from_secs(1);
+
+/// The reason of a failure if a transaction that ends the delivery was rolled back.
+const NOT_COMMITTED: &str = "the transaction that ends the delivery was not committed";
 
 /// Result of closing the store.
 pub(super) type Closed = Result<(), Arc<StoreError>>;
@@ -143,6 +147,7 @@ struct InFlight {
 
 /// A message that is with its handler.
 struct Handling {
+    under_way: Arc<UnderWay>,
     /// Its time-out includes all extensions.
     retry: RetryPolicy,
     /// Time-out on the clock of the internal timer actor.
@@ -472,8 +477,10 @@ impl DurableTimerActor {
         if let Some(reason) = ends::unknown_repetition(&record) {
             return self.park(&record, &reason);
         }
-        let extensions = self.extensions.get_or_insert_with(|| Arc::new(ctx.address().recipient()));
-        let addressed = match self.routes.unpack(usize::from(hint.route), &record, extensions) {
+        let extensions = Arc::clone(self.extensions.get_or_insert_with(|| Arc::new(ctx.address().recipient())));
+        let ends_in_transaction = AtomicBool::new(false);
+        let under_way = Arc::new(UnderWay { record: Arc::clone(&record), retry, extensions, ends_in_transaction });
+        let addressed = match self.routes.unpack(usize::from(hint.route), &under_way) {
             Ok(Some(addressed)) => addressed,
             Ok(None) => return self.not_delivered(hint, delivery, ctx),
             Err(error) => {
@@ -501,7 +508,7 @@ impl DurableTimerActor {
         }
         self.handling += 1;
         if let Some(in_flight) = self.in_flight.get_mut(&record.id) {
-            in_flight.handling = Some(Handling { retry, deadline, withdrawal });
+            in_flight.handling = Some(Handling { under_way, retry, deadline, withdrawal });
         }
     }
 
@@ -516,13 +523,12 @@ impl DurableTimerActor {
     }
 
     /// Takes a delivery out of the window, and withdraws its message if the handler has not begun.
-    fn stop_handling(&mut self, delivery: Delivery) -> Option<(Arc<Record>, RetryPolicy)> {
+    fn stop_handling(&mut self, delivery: Delivery) -> Option<(Arc<UnderWay>, RetryPolicy)> {
         let in_flight = self.in_flight.get_mut(&delivery.id)?;
         if in_flight.record.delivery() != delivery {
             return None;
         }
-        let Handling { retry, deadline, withdrawal } = in_flight.handling.take()?;
-        let record = Arc::clone(&in_flight.record);
+        let Handling { under_way, retry, deadline, withdrawal } = in_flight.handling.take()?;
         if let Some(deadline) = deadline {
             self.timeouts.remove(&(deadline, delivery.id));
         }
@@ -531,15 +537,19 @@ impl DurableTimerActor {
         if self.handling == 0 {
             self.end_alone(true);
         }
-        Some((record, retry))
+        Some((under_way, retry))
     }
 
     /// Ends a delivery after the answer of its handler, or its time-out.
     fn answered(&mut self, delivery: Delivery, answer: Result<HandlerAnswer, ()>) {
-        let Some((record, retry)) = self.stop_handling(delivery) else { return };
+        let Some((under_way, retry)) = self.stop_handling(delivery) else { return };
         self.alone.is_unproven |= answer.is_err();
-        let answer = answer.map_err(|()| Overdue(retry.timeout));
-        self.end(delivery, ends::after_answer(&record, &retry, answer, self.wall()));
+        let mut answer = answer.map_err(|()| Overdue(retry.timeout));
+        if under_way.ends_in_transaction.load(Ordering::Acquire) && matches!(answer, Ok(Ok(Ok(())))) {
+            // It counts only if the row is still there.
+            answer = Ok(Ok(Err(HandlerError::new(NOT_COMMITTED))));
+        }
+        self.end(delivery, ends::after_answer(&under_way.record, &retry, answer, self.wall()));
     }
 
     /// Has the end of a delivery written, and returns its room in the window.
@@ -593,9 +603,8 @@ impl DurableTimerActor {
             self.submit(Request::End(delivery, next));
         }
         for id in beat.lost {
-            if let Some(lost) = self.in_flight.get(&id)
-                && lost.handling.is_some()
-            {
+            let handling = self.in_flight.get(&id).and_then(|lost| lost.handling.as_ref());
+            if handling.is_some_and(|handling| !handling.under_way.ends_in_transaction.load(Ordering::Acquire)) {
                 trace::delivery_lost(id);
             }
         }

@@ -2,15 +2,18 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use actix::{Message, Recipient};
 
 use super::due_time::DueTime;
+use super::ends;
 use super::headers::Headers;
 use super::id::DurableId;
 use super::message::DurableMessage;
-use super::store::Delivery;
+use super::record::RetryPolicy;
+use super::store::{Delivery, Next, Record};
 
 /// A message of a durable timer, as its handler receives it.
 ///
@@ -67,14 +70,16 @@ pub struct Durable<M> {
     pub headers: Headers,
     /// The message.
     pub message: M,
-    pub(super) extender: Extender,
+    pub(super) under_way: Arc<UnderWay>,
 }
 
-/// One delivery, and the way to extend its time-out.
-#[derive(Clone)]
-pub(super) struct Extender {
-    pub(super) delivery: Delivery,
+/// A delivery, as its handler and the actor of durable timers know it.
+pub(super) struct UnderWay {
+    pub(super) record: Arc<Record>,
+    pub(super) retry: RetryPolicy,
     pub(super) extensions: Arc<Recipient<Extend>>,
+    /// A transaction of the handler ends the delivery: nobody here knows whether it was committed.
+    pub(super) ends_in_transaction: AtomicBool,
 }
 
 /// Extends the time-out of a delivery. Replies whether it was still under way.
@@ -85,17 +90,17 @@ pub(super) struct Extend {
     pub(super) by: Duration,
 }
 
-impl PartialEq for Extender {
+impl PartialEq for UnderWay {
     fn eq(&self, other: &Self) -> bool {
-        self.delivery == other.delivery
+        self.record.delivery() == other.record.delivery()
     }
 }
 
-impl Eq for Extender {}
+impl Eq for UnderWay {}
 
-impl fmt::Debug for Extender {
+impl fmt::Debug for UnderWay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Extender").finish_non_exhaustive()
+        f.debug_struct("UnderWay").finish_non_exhaustive()
     }
 }
 
@@ -141,8 +146,19 @@ impl<M> Durable<M> {
     /// }
     /// ```
     pub fn extend(&self, by: Duration) -> impl Future<Output = bool> + Send + use<M> {
-        let Extender { delivery, extensions } = self.extender.clone();
+        let (delivery, extensions) = (self.under_way.record.delivery(), Arc::clone(&self.under_way.extensions));
         async move { extensions.send(Extend { delivery, by }).await.unwrap_or(false) }
+    }
+}
+
+#[doc(hidden)]
+impl<M> Durable<M> {
+    /// Returns the delivery and its end after an answer, for a transaction that writes it. From now on whatever the handler
+    /// answers is a failure, unless the transaction was committed: then its row is gone, or is another delivery's.
+    pub fn end_in_transaction(&self, answer: Result<(), HandlerError>, now: DueTime) -> (Delivery, Next) {
+        let UnderWay { record, retry, ends_in_transaction, .. } = &*self.under_way;
+        ends_in_transaction.store(true, Ordering::Release);
+        (record.delivery(), ends::after_answer(record, retry, Ok(Ok(answer)), now))
     }
 }
 

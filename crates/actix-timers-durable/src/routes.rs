@@ -9,7 +9,7 @@ use futures_util::FutureExt;
 use tokio::task::unconstrained;
 
 use super::contain::{contain, drop_contained};
-use super::envelope::{Durable, Extend, Extender};
+use super::envelope::{Durable, UnderWay};
 use super::error::{DurableBuildError, DurableError};
 use super::message::{DecodeError, DurableMessage};
 use super::payload_codec::Codec;
@@ -80,13 +80,8 @@ pub(super) trait Addressed: Send {
 /// The recipient of a route for one message type.
 trait End: Any + Send + Sync {
     fn is_connected(&self) -> bool;
-    /// Decodes the message of a record. None without a recipient.
-    fn unpack(
-        &self,
-        record: &Record,
-        codec: &Codec,
-        extensions: &Arc<Recipient<Extend>>,
-    ) -> Result<Option<Box<dyn Addressed>>, DecodeError>;
+    /// Decodes the message of a delivery. None without a recipient.
+    fn unpack(&self, under_way: &Arc<UnderWay>, codec: &Codec) -> Result<Option<Box<dyn Addressed>>, DecodeError>;
 }
 
 struct TypedEnd<M: DurableMessage>(RwLock<Option<Recipient<Durable<M>>>>);
@@ -107,13 +102,8 @@ impl<M: DurableMessage> End for TypedEnd<M> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(Recipient::connected)
     }
 
-    fn unpack(
-        &self,
-        record: &Record,
-        codec: &Codec,
-        extensions: &Arc<Recipient<Extend>>,
-    ) -> Result<Option<Box<dyn Addressed>>, DecodeError> {
-        let Some(recipient) = self.recipient() else { return Ok(None) };
+    fn unpack(&self, under_way: &Arc<UnderWay>, codec: &Codec) -> Result<Option<Box<dyn Addressed>>, DecodeError> {
+        let (record, Some(recipient)) = (&under_way.record, self.recipient()) else { return Ok(None) };
         // User code.
         let decoded = contain(|| {
             let payload = codec.decode(record.payload_codec.as_deref(), &record.payload)?;
@@ -129,7 +119,7 @@ impl<M: DurableMessage> End for TypedEnd<M> {
             repetition: progress.repetition,
             headers: record.headers.clone(),
             message,
-            extender: Extender { delivery: record.delivery(), extensions: Arc::clone(extensions) },
+            under_way: Arc::clone(under_way),
         };
         Ok(Some(Box::new((recipient, durable))))
     }
@@ -298,14 +288,13 @@ impl Routes {
         &self.codec
     }
 
-    /// Decodes the message of a record for its route. None without a recipient.
+    /// Decodes the message of a delivery for its route. None without a recipient.
     pub(super) fn unpack(
         &self,
         route: usize,
-        record: &Record,
-        extensions: &Arc<Recipient<Extend>>,
+        under_way: &Arc<UnderWay>,
     ) -> Result<Option<Box<dyn Addressed>>, DecodeError> {
-        self.all[route].end.unpack(record, &self.codec, extensions)
+        self.all[route].end.unpack(under_way, &self.codec)
     }
 
     /// Returns the route for a message type.

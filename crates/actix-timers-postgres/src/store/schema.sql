@@ -603,5 +603,41 @@ BEGIN
 END
 $$;
 
+-- Ends a delivery in the transaction of its handler: both are committed, or neither. Without further values the timer is complete;
+-- with a due time it continues then, as the next repetition or again as `next`; with a reason it becomes a dead letter. The call fails
+-- if the delivery has ended otherwise: by a cancel, its time-out, or another node.
+CREATE FUNCTION @schema@.end_delivery(
+    id uuid, repetition bigint, attempt int, due bigint DEFAULT NULL, nominal bigint DEFAULT NULL, next bigint DEFAULT NULL,
+    reason text DEFAULT NULL
+) RETURNS void LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+DECLARE
+    v_node bigint := (SELECT t.node FROM @schema@.timers t WHERE t.id = id AND t.repetition = repetition AND t.attempt = attempt);
+BEGIN
+    IF current_setting('synchronous_commit') <> 'remote_apply' THEN
+        PERFORM set_config('synchronous_commit', 'on', true);
+    END IF;
+    -- So that a release of the node finds this transaction, and ends it: it has locked the row.
+    PERFORM pg_advisory_xact_lock_shared(v_node);
+    IF reason IS NOT NULL THEN
+        PERFORM FROM @schema@.bury(v_node, ARRAY[id], ARRAY[repetition], ARRAY[attempt], ARRAY[reason], ARRAY[due], ARRAY[nominal],
+            ARRAY[next]);
+    ELSIF due IS NULL THEN
+        DELETE FROM @schema@.timers t
+        WHERE t.id = id AND coalesce(t.node, 0) = v_node AND t.repetition = repetition AND t.attempt = attempt;
+    ELSE
+        UPDATE @schema@.timers t SET due = greatest(due, @schema@.server_now()), moved = true, nominal = nominal, repetition = next,
+            attempt = CASE WHEN next = t.repetition THEN t.attempt ELSE 0 END,
+            used = CASE WHEN next = t.repetition AND t.max_attempts IS DISTINCT FROM 2147483647 THEN t.used ELSE 0 END,
+            node = NULL, alone = false
+        WHERE t.id = id AND coalesce(t.node, 0) = v_node AND t.repetition = repetition AND t.attempt = attempt;
+    END IF;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'the delivery % of the timer % has ended otherwise: by a cancel, its time-out, or another node', attempt, id
+            USING ERRCODE = 'no_data_found', HINT = 'Roll the transaction back.';
+    END IF;
+END
+$$;
+
 -- A service that may only schedule needs USAGE on the schema and EXECUTE on `schedule` and `cancel`.
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA @schema@ FROM PUBLIC;

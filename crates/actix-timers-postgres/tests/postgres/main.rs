@@ -13,6 +13,7 @@ mod proxy;
 mod private;
 
 mod contract;
+mod effects;
 mod engines;
 mod metrics;
 mod nodes;
