@@ -15,7 +15,7 @@
 //! hints and looks.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
 
@@ -478,8 +478,7 @@ impl DurableTimerActor {
             return self.park(&record, &reason);
         }
         let extensions = Arc::clone(self.extensions.get_or_insert_with(|| Arc::new(ctx.address().recipient())));
-        let ends_in_transaction = AtomicBool::new(false);
-        let under_way = Arc::new(UnderWay { record: Arc::clone(&record), retry, extensions, ends_in_transaction });
+        let under_way = Arc::new(UnderWay::new(Arc::clone(&record), retry, extensions));
         let addressed = match self.routes.unpack(usize::from(hint.route), &under_way) {
             Ok(Some(addressed)) => addressed,
             Ok(None) => return self.not_delivered(hint, delivery, ctx),

@@ -80,6 +80,21 @@ pub(super) struct UnderWay {
     pub(super) extensions: Arc<Recipient<Extend>>,
     /// A transaction of the handler ends the delivery: nobody here knows whether it was committed.
     pub(super) ends_in_transaction: AtomicBool,
+    #[cfg(feature = "tracing")]
+    span: tracing::Span,
+}
+
+impl UnderWay {
+    pub(super) fn new(record: Arc<Record>, retry: RetryPolicy, extensions: Arc<Recipient<Extend>>) -> Self {
+        Self {
+            #[cfg(feature = "tracing")]
+            span: super::trace::delivery(&record),
+            record,
+            retry,
+            extensions,
+            ends_in_transaction: AtomicBool::new(false),
+        }
+    }
 }
 
 /// Extends the time-out of a delivery. Replies whether it was still under way.
@@ -88,6 +103,14 @@ pub(super) struct UnderWay {
 pub(super) struct Extend {
     pub(super) delivery: Delivery,
     pub(super) by: Duration,
+}
+
+/// The subscriber is user code.
+#[cfg(feature = "tracing")]
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        super::contain::drop_contained(std::mem::replace(&mut self.span, tracing::Span::none()));
+    }
 }
 
 impl PartialEq for UnderWay {
@@ -108,6 +131,37 @@ impl<M> Durable<M> {
     /// Returns the value of a [header](super::DurableOptions::header).
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)
+    }
+
+    /// Returns the span of this delivery, `durable_delivery`, which ends with it. The handler enters it. It is a root, with
+    /// the fields `id`, `route`, `message_type`, `attempt` and `repetition`, and with `traceparent` the header of that name: a
+    /// layer, or `set_parent` of `tracing-opentelemetry`, continues the trace of the call that scheduled the timer.
+    ///
+    /// ```
+    /// # use actix::prelude::*;
+    /// # use actix_timers_durable::{Durable, DurableMessage, HandlerError};
+    /// # #[derive(serde::Serialize, serde::Deserialize)]
+    /// # struct Export { files: u32 }
+    /// # impl DurableMessage for Export { const NAME: &'static str = "export"; }
+    /// # struct Archive;
+    /// # impl Actor for Archive { type Context = Context<Self>; }
+    /// use tracing::Instrument;
+    ///
+    /// impl Handler<Durable<Export>> for Archive {
+    ///     type Result = ResponseFuture<Result<(), HandlerError>>;
+    ///
+    ///     fn handle(&mut self, export: Durable<Export>, _: &mut Self::Context) -> Self::Result {
+    ///         let span = export.span();
+    ///         Box::pin(async move {
+    ///             tracing::info!(files = export.files, "exports");
+    ///             Ok(())
+    ///         }.instrument(span))
+    ///     }
+    /// }
+    /// ```
+    #[cfg(feature = "tracing")]
+    pub fn span(&self) -> tracing::Span {
+        self.under_way.span.clone()
     }
 
     /// Extends the [time-out](super::RetryPolicy::timeout) of this delivery: its handler has at least `by` from now. A
@@ -194,6 +248,18 @@ impl<M> std::ops::Deref for Durable<M> {
 ///
 /// assert_eq!(fetch().unwrap_err().to_string(), "no reply");
 /// ```
+///
+/// Its text is that of the error and of its causes:
+///
+/// ```
+/// # use actix_timers_durable::HandlerError;
+/// fn charge() -> Result<(), HandlerError> {
+///     Err(anyhow::anyhow!("connection refused").context("the bank does not answer"))?;
+///     Ok(())
+/// }
+///
+/// assert_eq!(charge().unwrap_err().to_string(), "the bank does not answer: connection refused");
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct HandlerError {
     reason: String,
@@ -232,9 +298,20 @@ impl fmt::Debug for HandlerError {
 }
 
 /// `HandlerError` does not implement `Error`, so that all errors can be converted: those of the standard library's
-/// trait, texts, boxed errors, and error types that convert into these, such as `anyhow::Error`.
+/// trait, texts, boxed errors, and error types that convert into these, such as `anyhow::Error`. The texts of the causes
+/// follow that of the error.
 impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> From<E> for HandlerError {
     fn from(error: E) -> Self {
-        Self::new(error.into())
+        let error = error.into();
+        let mut reason = error.to_string();
+        for cause in std::iter::successors(error.source(), |cause| cause.source()) {
+            let text = cause.to_string();
+            // Many errors write their causes, too.
+            if !reason.ends_with(&text) {
+                reason.push_str(": ");
+                reason.push_str(&text);
+            }
+        }
+        Self::new(reason)
     }
 }

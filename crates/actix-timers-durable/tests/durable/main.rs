@@ -17,5 +17,7 @@ mod repeating;
 mod restarts;
 mod routes;
 mod scenarios;
+#[cfg(feature = "tracing")]
+mod spans;
 mod stop;
 mod time_outs;
