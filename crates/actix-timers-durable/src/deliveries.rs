@@ -532,6 +532,7 @@ impl DurableTimerActor {
             self.timeouts.remove(&(deadline, delivery.id));
         }
         self.handling -= 1;
+        under_way.cancel();
         withdrawal.withdraw();
         if self.handling == 0 {
             self.end_alone(true);
@@ -548,7 +549,13 @@ impl DurableTimerActor {
             // It counts only if the row is still there.
             answer = Ok(Ok(Err(HandlerError::new(NOT_COMMITTED))));
         }
-        self.end(delivery, ends::after_answer(&under_way.record, &retry, answer, self.wall()));
+        let is_given_up = matches!(&answer, Ok(Ok(Err(error))) if !error.is_permanent());
+        let next = if self.stopping.is_some() && is_given_up {
+            Next::GiveBack
+        } else {
+            ends::after_answer(&under_way.record, &retry, answer, self.wall())
+        };
+        self.end(delivery, next);
     }
 
     /// Has the end of a delivery written, and returns its room in the window.
@@ -602,11 +609,26 @@ impl DurableTimerActor {
             self.submit(Request::End(delivery, next));
         }
         for id in beat.lost {
-            let handling = self.in_flight.get(&id).and_then(|lost| lost.handling.as_ref());
-            if handling.is_some_and(|handling| !handling.under_way.ends_in_transaction.load(Ordering::Acquire)) {
+            if self.cancel_handler(id) {
                 trace::delivery_lost(id);
             }
         }
+    }
+
+    /// Tells a handler that its timer is gone, or another node's. Returns false if there is none, or it knows.
+    fn cancel_handler(&self, id: DurableId) -> bool {
+        let handling = self.in_flight.get(&id).and_then(|it| it.handling.as_ref());
+        let Some(Handling { under_way, .. }) = handling else { return false };
+        // The transaction of a handler may just have ended it.
+        if under_way.ends_in_transaction.load(Ordering::Acquire) || under_way.is_cancelled() {
+            return false;
+        }
+        under_way.cancel();
+        true
+    }
+
+    fn cancel_all_handlers(&self) {
+        self.in_flight.values().filter_map(|it| it.handling.as_ref()).for_each(|it| it.under_way.cancel());
     }
 
     /// Sends this actor a message after a delay.
@@ -732,7 +754,7 @@ impl Handler<Reported> for DurableTimerActor {
 
     fn handle(&mut self, Reported(report, _working): Reported, ctx: &mut Context<Self>) {
         let now = self.wall();
-        let Report { hints, claims, ended, looked, beats, is_behind, is_closed } = report;
+        let Report { hints, claims, ended, looked, cancelled, beats, is_behind, is_closed } = report;
         if let Some(looked) = looked
             && let Some(plan) = self.looking.take()
         {
@@ -746,6 +768,9 @@ impl Handler<Reported> for DurableTimerActor {
         }
         for claimed in claims {
             self.claimed(claimed, ctx);
+        }
+        for id in cancelled {
+            self.cancel_handler(id);
         }
         for beat in beats {
             self.beaten(beat);
@@ -779,6 +804,9 @@ impl Handler<BeatNow> for DurableTimerActor {
     type Result = ();
 
     fn handle(&mut self, _: BeatNow, _: &mut Context<Self>) {
+        if !self.has_lease() {
+            self.cancel_all_handlers();
+        }
         self.submit(Request::Beat);
     }
 }
@@ -928,6 +956,7 @@ impl Handler<Stop> for DurableTimerActor {
 
     fn handle(&mut self, Stop { grace, done }: Stop, ctx: &mut Context<Self>) {
         self.submit(Request::Retire);
+        self.cancel_all_handlers();
         let over = self.alarm(ctx, grace, GraceIsOver);
         match &mut self.stopping {
             // The shorter grace period applies.
@@ -946,7 +975,7 @@ impl Handler<GraceIsOver> for DurableTimerActor {
         let unfinished: Vec<_> = self.in_flight.values().filter(|it| it.handling.is_some()).collect();
         for delivery in unfinished.iter().map(|it| it.record.delivery()).collect::<Vec<_>>() {
             self.stop_handling(delivery);
-            self.end(delivery, Next::Release);
+            self.end(delivery, Next::GiveBack);
         }
         self.timeouts.clear();
         // A store that still does not reply.

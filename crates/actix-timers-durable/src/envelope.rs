@@ -1,11 +1,13 @@
 //! The envelope of a durable message, and its handler's error.
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use actix::{Message, Recipient};
+use tokio::sync::Notify;
 
 use super::due_time::DueTime;
 use super::ends;
@@ -80,6 +82,8 @@ pub(super) struct UnderWay {
     pub(super) extensions: Arc<Recipient<Extend>>,
     /// A transaction of the handler ends the delivery: nobody here knows whether it was committed.
     pub(super) ends_in_transaction: AtomicBool,
+    is_cancelled: AtomicBool,
+    cancelled: Notify,
     #[cfg(feature = "tracing")]
     span: tracing::Span,
 }
@@ -93,7 +97,19 @@ impl UnderWay {
             retry,
             extensions,
             ends_in_transaction: AtomicBool::new(false),
+            is_cancelled: AtomicBool::new(false),
+            cancelled: Notify::new(),
         }
+    }
+
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.is_cancelled.load(Ordering::Acquire)
+    }
+
+    /// Tells the handler that nothing depends on it any more.
+    pub(super) fn cancel(&self) {
+        self.is_cancelled.store(true, Ordering::Release);
+        self.cancelled.notify_waiters();
     }
 }
 
@@ -131,6 +147,52 @@ impl<M> Durable<M> {
     /// Returns the value of a [header](super::DurableOptions::header).
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)
+    }
+
+    /// Returns whether the handler may give up: its timer was cancelled or replaced, on any node; its time-out has passed, or
+    /// another node delivers it, since this one has lost its lease; or the durable timers [stop](super::DurableTimers::stop).
+    /// A cancel on another node is known here within a second.
+    ///
+    /// An error that it returns during a stop uses up no attempt.
+    pub fn is_cancelled(&self) -> bool {
+        self.under_way.is_cancelled()
+    }
+
+    /// Waits until the handler [may give up](Self::is_cancelled).
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use actix::prelude::*;
+    /// # use actix_timers_durable::{Durable, DurableMessage, HandlerError};
+    /// # #[derive(serde::Serialize, serde::Deserialize)]
+    /// # struct Export { files: u32 }
+    /// # impl DurableMessage for Export { const NAME: &'static str = "export"; }
+    /// # struct Archive;
+    /// # impl Actor for Archive { type Context = Context<Self>; }
+    /// # async fn export_all(_: u32) -> Result<(), std::io::Error> { Ok(()) }
+    /// impl Handler<Durable<Export>> for Archive {
+    ///     type Result = ResponseFuture<Result<(), HandlerError>>;
+    ///
+    ///     fn handle(&mut self, export: Durable<Export>, _: &mut Self::Context) -> Self::Result {
+    ///         Box::pin(async move {
+    ///             tokio::select! {
+    ///                 exported = export_all(export.files) => Ok(exported?),
+    ///                 () = export.cancelled() => Err(HandlerError::new("cancelled")),
+    ///             }
+    ///         })
+    ///     }
+    /// }
+    /// ```
+    pub fn cancelled(&self) -> impl Future<Output = ()> + Send + use<M> {
+        let under_way = Arc::clone(&self.under_way);
+        async move {
+            let mut cancelled = pin!(under_way.cancelled.notified());
+            // Before the look at the flag, so that no notification falls in between.
+            cancelled.as_mut().enable();
+            if !under_way.is_cancelled() {
+                cancelled.await;
+            }
+        }
     }
 
     /// Returns the span of this delivery, `durable_delivery`, which ends with it. The handler enters it. It is a root, with

@@ -579,8 +579,9 @@ impl DurableTimers {
         self.stop_within(GRACE).await
     }
 
-    /// Stops as [`stop`](Self::stop), but waits up to `grace`. The next start repeats unfinished deliveries, as the
-    /// next attempt.
+    /// Stops as [`stop`](Self::stop), but waits up to `grace`. Handlers learn of the stop at its beginning by
+    /// [`Durable::cancelled`](super::Durable::cancelled); errors that they return from then on, and deliveries that are unfinished at
+    /// its end, use up no attempt: other nodes, or the next start, deliver these messages again.
     ///
     /// # Errors
     /// As [`stop`](Self::stop).

@@ -54,6 +54,8 @@ pub(crate) struct Report {
     pub(crate) ended: Vec<Ended>,
     /// The result of a look.
     pub(crate) looked: Option<Answered<Vec<Hint>>>,
+    /// Timers that were cancelled or replaced while their handlers may be running.
+    pub(crate) cancelled: Vec<DurableId>,
     /// The results of beats.
     pub(crate) beats: Vec<Beat>,
     /// Whether ends could not be written: a [retry](Request::Retry) is needed.
@@ -89,11 +91,12 @@ pub(crate) struct ClaimedRows {
 impl Report {
     /// Returns whether it reports nothing.
     pub(crate) fn is_empty(&self) -> bool {
-        let Self { hints, claims, ended, looked, beats, is_behind, is_closed } = self;
+        let Self { hints, claims, ended, looked, cancelled, beats, is_behind, is_closed } = self;
         hints.is_empty()
             && claims.is_empty()
             && ended.is_empty()
             && looked.is_none()
+            && cancelled.is_empty()
             && beats.is_empty()
             && !is_behind
             && !is_closed

@@ -288,6 +288,7 @@ impl Writer {
         if let Ok(outcome) = &outcome {
             self.count(&op, outcome);
             self.report_new(&op, outcome, &mut replies.report.hints);
+            report_cancelled(&op, outcome, &mut replies.report.cancelled);
         }
         match (requester, op) {
             (Requester::Caller(answer), _) => {
@@ -445,5 +446,17 @@ impl Writer {
             }
             Request::Change { .. } | Request::Claim(_) | Request::End(..) | Request::Retry => {}
         }
+    }
+}
+
+/// Reports timers that were cancelled or replaced after their claims.
+fn report_cancelled(op: &Op, outcome: &Outcome, cancelled: &mut Vec<DurableId>) {
+    match (op, outcome) {
+        (Op::Cancel(id), Outcome::InProgress) => cancelled.push(*id),
+        (_, Outcome::Put(placed)) => cancelled.extend(placed.iter().filter_map(|placed| match placed {
+            Placed::Replaced { old, in_progress: true, .. } => Some(*old),
+            _ => None,
+        })),
+        _ => {}
     }
 }

@@ -3,6 +3,7 @@
 
 mod batches;
 mod calls;
+mod cancelled;
 mod codecs;
 mod crashes;
 mod dead_letters;
