@@ -161,7 +161,6 @@ impl<M> Durable<M> {
     /// Waits until the handler [may give up](Self::is_cancelled).
     ///
     /// ```
-    /// # use std::time::Duration;
     /// # use actix::prelude::*;
     /// # use actix_timers_durable::{Durable, DurableMessage, HandlerError};
     /// # #[derive(serde::Serialize, serde::Deserialize)]

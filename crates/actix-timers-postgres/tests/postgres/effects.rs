@@ -1,6 +1,6 @@
 //! Ends of deliveries in the transactions of their handlers: effect and end are committed together, or neither is.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -56,6 +56,8 @@ struct Ledger {
     /// Attempts by order.
     attempts: Arc<Mutex<HashMap<i64, u32>>>,
     errors: Arc<Mutex<Vec<String>>>,
+    /// The name of the handlers' sessions.
+    application: String,
     /// Late handlers go on.
     goes_on: Arc<tokio::sync::Semaphore>,
 }
@@ -66,7 +68,8 @@ impl Ledger {
         let sql = format!("CREATE TABLE {table} (order_id bigint NOT NULL, attempt int NOT NULL)");
         client().await.batch_execute(&sql).await.unwrap();
         let goes_on = Arc::new(tokio::sync::Semaphore::new(0));
-        Self { store, table, attempts: Arc::default(), errors: Arc::default(), goes_on }
+        let application = "ledger".to_owned();
+        Self { store, table, attempts: Arc::default(), errors: Arc::default(), application, goes_on }
     }
 
     async fn effects(&self) -> Vec<(i64, i32)> {
@@ -76,7 +79,8 @@ impl Ledger {
 
     async fn charge(&self, charge: Durable<Charge>) -> Result<(), HandlerError> {
         *self.attempts.lock().unwrap().entry(charge.order).or_default() += 1;
-        let (mut client, connection) = tokio_postgres::connect(&address(), NoTls).await?;
+        let mut config: tokio_postgres::Config = address().parse()?;
+        let (mut client, connection) = config.application_name(&self.application).connect(NoTls).await?;
         actix::spawn(async move { _ = connection.await });
         let charged = self.charge_with(&mut client, &charge).await;
         if let Err(error) = &charged {
@@ -127,6 +131,16 @@ fn start(store: PostgresStore, ledger: &Ledger) -> DurableTimers {
     let retry = RetryPolicy::default().max_attempts(3).initial_delay(Duration::from_millis(20)).jitter_percent(0);
     let retry = retry.timeout(Duration::from_secs(20));
     let route = RouteOptions::new().retry(retry);
+    DurableTimers::builder(store).route_with::<Charge>("ledger", ledger.clone().start(), route).start().unwrap()
+}
+
+/// Starts a node whose timers are tried until they succeed.
+fn start_forever(store: PostgresStore, ledger: &Ledger) -> DurableTimers {
+    let retry = RetryPolicy::default()
+        .max_attempts(u32::MAX)
+        .initial_delay(Duration::from_millis(20))
+        .max_delay(Duration::from_millis(100));
+    let route = RouteOptions::new().retry(retry).window(32);
     DurableTimers::builder(store).route_with::<Charge>("ledger", ledger.clone().start(), route).start().unwrap()
 }
 
@@ -256,6 +270,60 @@ with_server! {
             assert_eq!(ledger.effects().await, [(1, 2)]);
             timers.stop().await.unwrap();
             others.stop().await.unwrap();
+        });
+    }
+
+    /// Sessions of handlers and nodes are killed at random points, and nodes are declared dead that go on as zombies. Scaled by
+    /// `ACTIX_TIMERS_KILLS`.
+    fn effects_happen_exactly_once_whatever_is_killed() {
+        let kills: usize = std::env::var("ACTIX_TIMERS_KILLS").map_or(150, |kills| kills.parse().unwrap());
+        System::new().block_on(async {
+            let schema = new_schema();
+            let stores = [store(&schema).await, store(&schema).await];
+            let ledger = Ledger { application: schema.clone(), ..Ledger::new(stores[0].clone(), &schema).await };
+            let nodes = stores.map(|store| start_forever(store, &ledger));
+            let client = client().await;
+            let kill = format!(
+                "SELECT pg_terminate_backend(k.pid) FROM (
+                    SELECT a.pid FROM pg_stat_activity a WHERE a.application_name = '{schema}'
+                    UNION ALL SELECT s.pid FROM \"{schema}\".nodes n, jsonb_to_recordset(n.sessions) AS s(pid int)
+                        WHERE random() < 0.02
+                ) k ORDER BY random() LIMIT 1"
+            );
+            let declare_dead = format!(
+                "UPDATE \"{schema}\".nodes SET dead = true
+                WHERE id = (SELECT n.id FROM \"{schema}\".nodes n WHERE NOT n.dead ORDER BY random() LIMIT 1)"
+            );
+            let (mut killed, mut orders, mut unknown) = (0, 0, HashSet::new());
+            let began = Instant::now();
+            while killed < kills {
+                if orders - ledger.effects().await.len() < 100 {
+                    let way = [Way::Commit, Way::CommitAndFail, Way::RollBack][orders % 3];
+                    if nodes[orders % 2].schedule(charge(orders as i64, way)).await.is_err() {
+                        unknown.insert(orders as i64);
+                    }
+                    orders += 1;
+                }
+                killed += client.query(&kill, &[]).await.unwrap().len();
+                if killed % 200 == 199 {
+                    client.batch_execute(&declare_dead).await.unwrap();
+                }
+                sleep(Duration::from_millis(2)).await;
+            }
+            let effects = async || {
+                let effects = ledger.effects().await;
+                effects.into_iter().map(|(order, _)| order).filter(|order| !unknown.contains(order)).collect::<Vec<_>>()
+            };
+            until("all happen", async || effects().await.len() >= orders - unknown.len()).await;
+            until("all end", async || is_empty(&nodes[0]).await).await;
+            let mut by_order = effects().await;
+            assert_eq!(by_order.len(), orders - unknown.len());
+            by_order.dedup();
+            assert_eq!(by_order.len(), orders - unknown.len(), "each happens once");
+            println!("{killed} kills, {orders} effects, {} unknown, {:?}", unknown.len(), began.elapsed());
+            for timers in nodes {
+                timers.stop().await.unwrap();
+            }
         });
     }
 
