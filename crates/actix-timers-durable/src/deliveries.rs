@@ -8,7 +8,7 @@
 //!    Timers cancelled or moved meanwhile are not claimed, and forgotten here.
 //! 3. Claimed messages are decoded and sent to their recipients as requests. They are decoded under their claim: a
 //!    decoder that ends the process uses up an attempt, as a handler does.
-//! 4. The handler [replies](Answered), and the window has room again. The end is written, as often as it takes; until then
+//! 4. The handler [replies](Event::Answered), and the window has room again. The end is written, as often as it takes; until then
 //!    the delivery is known here as one that ends.
 //!
 //! All time is that of the internal timer actor's clock. One alarm covers the time-outs of all deliveries, and one all
@@ -57,81 +57,39 @@ const NOTING: Duration = Duration::from_secs(1);
 /// Result of closing the store.
 pub(super) type Closed = Result<(), Arc<StoreError>>;
 
-/// Reports that the store is joined, and when that began.
+/// An event in the life of durable timers, as a message to their actor.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub(super) struct Begin(pub(super) DurableTimers, pub(super) Beat);
-
-/// A report of the store, with the work that it is.
-#[derive(Message)]
-#[rtype(result = "()")]
-pub(super) struct Reported(pub(super) Report, pub(super) ExternalWork);
-
-/// Hints may be due, or a look is.
-#[derive(Message)]
-#[rtype(result = "()")]
-struct Wake;
-
-/// Reports that a route has another recipient.
-#[derive(Message)]
-#[rtype(result = "()")]
-pub(super) struct Connected(pub(super) usize);
-
-/// Stop delivering, wait up to `grace` for deliveries in progress, and close the store.
-#[derive(Message)]
-#[rtype(result = "()")]
-pub(super) struct Stop {
-    pub(super) grace: Duration,
-    pub(super) done: oneshot::Sender<Closed>,
+pub(super) enum Event {
+    /// The store is joined.
+    Begin(DurableTimers, Beat),
+    /// The store reports, with the work that this is.
+    Reported(Report, ExternalWork),
+    /// Hints may be due, or a look is.
+    Wake,
+    /// All messages that were in the mailbox are handled.
+    Flush,
+    /// The lease is to be renewed.
+    Beat,
+    /// Operations of the store that failed are to be repeated.
+    Repeat,
+    /// A handler has replied, or never will.
+    Answered(Delivery, HandlerAnswer),
+    /// Time-outs of deliveries may have passed.
+    CheckTimeouts,
+    /// A route has another recipient.
+    Connected(usize),
+    /// Closed routes may have a recipient.
+    LookForRecipients,
+    /// Old dead letters are to be discarded.
+    DiscardOld,
+    /// A stop is wanted, after up to `grace` for deliveries in progress.
+    Stop { grace: Duration, done: oneshot::Sender<Closed> },
+    /// The grace period is over.
+    GraceIsOver,
+    /// The store is closed.
+    StoreClosed(Closed),
 }
-
-/// Reports that a handler has replied, or never will.
-#[derive(Message)]
-#[rtype(result = "()")]
-struct Answered {
-    delivery: Delivery,
-    answer: HandlerAnswer,
-}
-
-/// Flush the queues, after all messages in the mailbox.
-#[derive(Message)]
-#[rtype(result = "()")]
-struct Flush;
-
-/// Check the time-outs of deliveries.
-#[derive(Message)]
-#[rtype(result = "()")]
-struct CheckTimeouts;
-
-/// Check whether closed routes have a recipient.
-#[derive(Message)]
-#[rtype(result = "()")]
-struct LookForRecipients;
-
-/// Repeat operations of the store that failed.
-#[derive(Message)]
-#[rtype(result = "()")]
-struct Repeat;
-
-/// Renew the lease, and look for timers of other nodes.
-#[derive(Message)]
-#[rtype(result = "()")]
-struct BeatNow;
-
-/// Discard old dead letters.
-#[derive(Message)]
-#[rtype(result = "()")]
-struct DiscardOld;
-
-/// Reports the end of the grace period.
-#[derive(Message)]
-#[rtype(result = "()")]
-struct GraceIsOver;
-
-/// Reports that the store is closed.
-#[derive(Message)]
-#[rtype(result = "()")]
-struct StoreClosed(Closed);
 
 /// A message that is with its handler, or whose end is being written.
 struct InFlight {
@@ -304,7 +262,7 @@ impl DurableTimerActor {
     fn flush_later(&mut self, ctx: &mut Context<Self>) {
         self.timers.note_progress();
         if !std::mem::replace(&mut self.is_pumping, true) {
-            ctx.notify(Flush);
+            ctx.notify(Event::Flush);
         }
     }
 
@@ -404,7 +362,7 @@ impl DurableTimerActor {
             // It may have fired.
             self.timers.cancel(timer);
         }
-        let timer = self.timers.schedule_at(ctx.address(), next, Wake);
+        let timer = self.timers.schedule_at(ctx.address(), next, Event::Wake);
         self.next_wake = Some((next, timer));
     }
 
@@ -414,7 +372,7 @@ impl DurableTimerActor {
             trace::route_without_recipient(&self.routes.all()[usize::from(route)].name);
         }
         if !std::mem::replace(&mut self.looks_for_recipients, true) {
-            self.alarm(ctx, LOOK_FOR_RECIPIENT, LookForRecipients);
+            self.alarm(ctx, LOOK_FOR_RECIPIENT, Event::LookForRecipients);
         }
     }
 
@@ -493,7 +451,7 @@ impl DurableTimerActor {
         let (answering, withdrawal) = withdrawable(answering);
         actix::spawn(async move {
             if let Some(answer) = answering.await {
-                actor.do_send(Answered { delivery, answer });
+                actor.do_send(Event::Answered(delivery, answer));
             }
         });
         if let Some(deadline) = deadline {
@@ -601,18 +559,14 @@ impl DurableTimerActor {
         }
     }
 
-    /// Sends this actor a message after a delay.
-    fn alarm<M>(&self, ctx: &Context<Self>, delay: Duration, message: M) -> TimerId
-    where
-        M: Message<Result = ()> + Send + 'static,
-        Self: Handler<M>,
-    {
-        self.timers.schedule_after(ctx.address(), delay, message)
+    /// Sends this actor an event after a delay.
+    fn alarm(&self, ctx: &Context<Self>, delay: Duration, event: Event) -> TimerId {
+        self.timers.schedule_after(ctx.address(), delay, event)
     }
 
     fn repeat_later(&mut self, ctx: &Context<Self>) {
         if !std::mem::replace(&mut self.repeats, true) {
-            self.alarm(ctx, REPEAT, Repeat);
+            self.alarm(ctx, REPEAT, Event::Repeat);
         }
     }
 
@@ -624,7 +578,7 @@ impl DurableTimerActor {
         }
         let delay = first.saturating_sub(self.now());
         self.next_check = Some(first);
-        self.alarm(ctx, delay, CheckTimeouts);
+        self.alarm(ctx, delay, Event::CheckTimeouts);
     }
 
     /// Gives the metrics the present numbers.
@@ -655,7 +609,7 @@ impl DurableTimerActor {
         let actor = ctx.address();
         let working = self.timers.begin_work();
         let answer = Answer::to(move |closed| {
-            actor.do_send(StoreClosed(closed));
+            actor.do_send(Event::StoreClosed(closed));
             drop(working);
         });
         self.submit(Request::Close { answer });
@@ -681,10 +635,42 @@ impl Drop for DurableTimerActor {
     }
 }
 
-impl Handler<Begin> for DurableTimerActor {
+impl Handler<Event> for DurableTimerActor {
     type Result = ();
 
-    fn handle(&mut self, Begin(handle, beat): Begin, ctx: &mut Context<Self>) {
+    fn handle(&mut self, event: Event, ctx: &mut Context<Self>) {
+        match event {
+            Event::Begin(handle, beat) => self.begin(handle, beat, ctx),
+            Event::Reported(report, _working) => self.reported(report, ctx),
+            Event::Wake => self.next_wake = None,
+            Event::Flush => {
+                self.is_pumping = false;
+                return self.flush(ctx);
+            }
+            Event::Beat => return self.submit(Request::Beat),
+            Event::Repeat => {
+                self.repeats = false;
+                self.submit(Request::Retry);
+                if self.intervals.is_none() {
+                    self.submit(Request::Beat);
+                }
+            }
+            Event::Answered(delivery, answer) => self.answered(delivery, Ok(answer)),
+            Event::CheckTimeouts => self.check_timeouts(ctx),
+            Event::Connected(route) => _ = u16::try_from(route).is_ok_and(|route| self.hints.open(route)),
+            Event::LookForRecipients => self.look_for_recipients(ctx),
+            Event::DiscardOld => return self.discard_old(ctx),
+            Event::Stop { grace, done } => self.stop(grace, done, ctx),
+            Event::GraceIsOver => self.release_all(),
+            Event::StoreClosed(closed) => return self.closed(&closed, ctx),
+        }
+        self.flush_later(ctx);
+        self.stop_if_done(ctx);
+    }
+}
+
+impl DurableTimerActor {
+    fn begin(&mut self, handle: DurableTimers, beat: Beat, ctx: &mut Context<Self>) {
         self.handle = Some(handle);
         self.beaten(beat);
         if self.committer.get().is_some_and(Committer::has_a_thread) {
@@ -695,34 +681,27 @@ impl Handler<Begin> for DurableTimerActor {
             ctx.run_interval(Duration::from_secs(1), show);
             if self.intervals.is_none() {
                 // Changes by hand are noticed by it.
-                ctx.run_interval(NOTICE, |_, ctx| ctx.notify(BeatNow));
+                ctx.run_interval(NOTICE, |_, ctx| ctx.notify(Event::Beat));
             }
         }
         if let Some((look, beat)) = self.intervals {
             ctx.run_interval(look, |actor, _| actor.look_again());
-            ctx.run_interval(beat, |_, ctx| ctx.notify(BeatNow));
+            ctx.run_interval(beat, |_, ctx| ctx.notify(Event::Beat));
             self.look_again();
         }
         if self.config.keep_dead_letters.is_some() {
-            ctx.notify(DiscardOld);
+            ctx.notify(Event::DiscardOld);
         }
-        self.flush_later(ctx);
     }
-}
 
-impl DurableTimerActor {
     /// Looks for timers of other nodes.
     fn look_again(&mut self) {
         if self.is_running() && !self.repeats {
             self.look();
         }
     }
-}
 
-impl Handler<Reported> for DurableTimerActor {
-    type Result = ();
-
-    fn handle(&mut self, Reported(report, _working): Reported, ctx: &mut Context<Self>) {
+    fn reported(&mut self, report: Report, ctx: &mut Context<Self>) {
         let now = self.wall();
         let Report { hints, claims, ended, looked, beats, is_behind, is_closed } = report;
         if let Some(looked) = looked
@@ -730,18 +709,10 @@ impl Handler<Reported> for DurableTimerActor {
         {
             self.looked(plan, looked, ctx);
         }
-        for end in ended {
-            self.ended(end);
-        }
-        for hint in hints {
-            self.hints.add(hint, now);
-        }
-        for claimed in claims {
-            self.claimed(claimed, ctx);
-        }
-        for beat in beats {
-            self.beaten(beat);
-        }
+        ended.into_iter().for_each(|end| self.ended(end));
+        hints.into_iter().for_each(|hint| self.hints.add(hint, now));
+        claims.into_iter().for_each(|claimed| self.claimed(claimed, ctx));
+        beats.into_iter().for_each(|beat| self.beaten(beat));
         if is_behind {
             self.repeat_later(ctx);
         }
@@ -749,12 +720,8 @@ impl Handler<Reported> for DurableTimerActor {
             (self.claims, self.is_over) = (0, true);
         }
         self.set_timeout_alarm(ctx);
-        self.flush_later(ctx);
-        self.stop_if_done(ctx);
     }
-}
 
-impl DurableTimerActor {
     fn looked(&mut self, plan: Plan, looked: FromStore<Vec<Hint>>, ctx: &Context<Self>) {
         match looked {
             Ok(found) => {
@@ -765,33 +732,36 @@ impl DurableTimerActor {
             Err(_) => self.repeat_later(ctx),
         }
     }
-}
 
-impl Handler<BeatNow> for DurableTimerActor {
-    type Result = ();
-
-    fn handle(&mut self, _: BeatNow, _: &mut Context<Self>) {
-        self.submit(Request::Beat);
-    }
-}
-
-impl Handler<Repeat> for DurableTimerActor {
-    type Result = ();
-
-    fn handle(&mut self, _: Repeat, ctx: &mut Context<Self>) {
-        self.repeats = false;
-        self.submit(Request::Retry);
-        if self.intervals.is_none() {
-            self.submit(Request::Beat);
+    fn check_timeouts(&mut self, ctx: &Context<Self>) {
+        self.next_check = None;
+        let now = self.now();
+        while let Some((deadline, id)) = self.timeouts.first().copied().filter(|(deadline, _)| *deadline <= now) {
+            self.timeouts.remove(&(deadline, id));
+            if let Some(delivery) = self.in_flight.get(&id).map(|it| it.record.delivery()) {
+                self.answered(delivery, Err(()));
+            }
         }
-        self.flush_later(ctx);
+        self.set_timeout_alarm(ctx);
     }
-}
 
-impl Handler<DiscardOld> for DurableTimerActor {
-    type Result = ();
+    fn look_for_recipients(&mut self, ctx: &Context<Self>) {
+        self.looks_for_recipients = false;
+        for (index, route) in (0..).zip(self.routes.all()) {
+            if self.hints.is_closed(index) {
+                if route.is_connected() {
+                    self.hints.open(index);
+                } else {
+                    self.looks_for_recipients = true;
+                }
+            }
+        }
+        if self.looks_for_recipients {
+            self.alarm(ctx, LOOK_FOR_RECIPIENT, Event::LookForRecipients);
+        }
+    }
 
-    fn handle(&mut self, _: DiscardOld, ctx: &mut Context<Self>) {
+    fn discard_old(&mut self, ctx: &Context<Self>) {
         let Some(keep) = self.config.keep_dead_letters else { return };
         self.timers.note_progress();
         if let (Some(committer), true) = (self.committer.get().cloned(), self.is_running()) {
@@ -805,54 +775,41 @@ impl Handler<DiscardOld> for DurableTimerActor {
                 drop(working);
             });
             let pause = (keep / 16).clamp(Duration::from_secs(1), Duration::from_secs(3600));
-            self.alarm(ctx, pause, DiscardOld);
+            self.alarm(ctx, pause, Event::DiscardOld);
         }
     }
-}
 
-impl Handler<Wake> for DurableTimerActor {
-    type Result = ();
-
-    fn handle(&mut self, _: Wake, ctx: &mut Context<Self>) {
-        self.next_wake = None;
-        self.flush_later(ctx);
-    }
-}
-
-impl Handler<Flush> for DurableTimerActor {
-    type Result = ();
-
-    fn handle(&mut self, _: Flush, ctx: &mut Context<Self>) {
-        self.is_pumping = false;
-        self.flush(ctx);
-    }
-}
-
-impl Handler<Answered> for DurableTimerActor {
-    type Result = ();
-
-    fn handle(&mut self, Answered { delivery, answer }: Answered, ctx: &mut Context<Self>) {
-        self.answered(delivery, Ok(answer));
-        self.flush_later(ctx);
-        self.stop_if_done(ctx);
-    }
-}
-
-impl Handler<CheckTimeouts> for DurableTimerActor {
-    type Result = ();
-
-    fn handle(&mut self, _: CheckTimeouts, ctx: &mut Context<Self>) {
-        self.next_check = None;
-        let now = self.now();
-        while let Some((deadline, id)) = self.timeouts.first().copied().filter(|(deadline, _)| *deadline <= now) {
-            self.timeouts.remove(&(deadline, id));
-            if let Some(delivery) = self.in_flight.get(&id).map(|it| it.record.delivery()) {
-                self.answered(delivery, Err(()));
-            }
+    fn stop(&mut self, grace: Duration, done: oneshot::Sender<Closed>, ctx: &Context<Self>) {
+        self.submit(Request::Retire);
+        let over = self.alarm(ctx, grace, Event::GraceIsOver);
+        match &mut self.stopping {
+            // The shorter grace period applies.
+            Some(stopping) => stopping.done.push(done),
+            none => *none = Some(Stopping { done: vec![done], grace: over, closes: false }),
         }
-        self.set_timeout_alarm(ctx);
-        self.flush_later(ctx);
-        self.stop_if_done(ctx);
+    }
+
+    /// Releases all deliveries: the next start, or another node, delivers them as the next attempt.
+    fn release_all(&mut self) {
+        let unfinished = self.in_flight.values().filter(|it| it.handling.is_some()).map(|it| it.record.delivery());
+        for delivery in unfinished.collect::<Vec<_>>() {
+            self.stop_handling(delivery);
+            self.end(delivery, Next::Release);
+        }
+        self.timeouts.clear();
+        // A store that still does not reply.
+        self.claims = 0;
+    }
+
+    fn closed(&mut self, closed: &Closed, ctx: &mut Context<Self>) {
+        self.timers.cancel_all_for(&ctx.address());
+        self.handle = None;
+        self.extensions = None;
+        for done in self.stopping.iter_mut().flat_map(|stopping| stopping.done.drain(..)) {
+            // The caller may be gone.
+            let _ = done.send(closed.clone());
+        }
+        ctx.stop();
     }
 }
 
@@ -879,85 +836,5 @@ impl Handler<Extend> for DurableTimerActor {
             }
         }
         true
-    }
-}
-
-impl Handler<Connected> for DurableTimerActor {
-    type Result = ();
-
-    fn handle(&mut self, Connected(route): Connected, ctx: &mut Context<Self>) {
-        if let Ok(route) = u16::try_from(route) {
-            self.hints.open(route);
-        }
-        self.flush_later(ctx);
-    }
-}
-
-impl Handler<LookForRecipients> for DurableTimerActor {
-    type Result = ();
-
-    fn handle(&mut self, _: LookForRecipients, ctx: &mut Context<Self>) {
-        self.looks_for_recipients = false;
-        let mut is_waiting = false;
-        for (index, route) in (0..).zip(self.routes.all()) {
-            if self.hints.is_closed(index) {
-                if route.is_connected() {
-                    self.hints.open(index);
-                } else {
-                    is_waiting = true;
-                }
-            }
-        }
-        if is_waiting && !std::mem::replace(&mut self.looks_for_recipients, true) {
-            self.alarm(ctx, LOOK_FOR_RECIPIENT, LookForRecipients);
-        }
-        self.flush_later(ctx);
-    }
-}
-
-impl Handler<Stop> for DurableTimerActor {
-    type Result = ();
-
-    fn handle(&mut self, Stop { grace, done }: Stop, ctx: &mut Context<Self>) {
-        self.submit(Request::Retire);
-        let over = self.alarm(ctx, grace, GraceIsOver);
-        match &mut self.stopping {
-            // The shorter grace period applies.
-            Some(stopping) => stopping.done.push(done),
-            none => *none = Some(Stopping { done: vec![done], grace: over, closes: false }),
-        }
-        self.stop_if_done(ctx);
-    }
-}
-
-impl Handler<GraceIsOver> for DurableTimerActor {
-    type Result = ();
-
-    fn handle(&mut self, _: GraceIsOver, ctx: &mut Context<Self>) {
-        // The next start, or another node, delivers them as the next attempt.
-        let unfinished: Vec<_> = self.in_flight.values().filter(|it| it.handling.is_some()).collect();
-        for delivery in unfinished.iter().map(|it| it.record.delivery()).collect::<Vec<_>>() {
-            self.stop_handling(delivery);
-            self.end(delivery, Next::Release);
-        }
-        self.timeouts.clear();
-        // A store that still does not reply.
-        self.claims = 0;
-        self.stop_if_done(ctx);
-    }
-}
-
-impl Handler<StoreClosed> for DurableTimerActor {
-    type Result = ();
-
-    fn handle(&mut self, StoreClosed(closed): StoreClosed, ctx: &mut Context<Self>) {
-        self.timers.cancel_all_for(&ctx.address());
-        self.handle = None;
-        self.extensions = None;
-        for done in self.stopping.iter_mut().flat_map(|stopping| stopping.done.drain(..)) {
-            // The caller may be gone.
-            let _ = done.send(closed.clone());
-        }
-        ctx.stop();
     }
 }

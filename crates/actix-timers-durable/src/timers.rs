@@ -16,7 +16,7 @@ use futures_util::future::join_all;
 use tokio::sync::oneshot;
 
 use super::committer::{self, Answered, Committer};
-use super::deliveries::{Connected, DurableTimerActor, Stop};
+use super::deliveries::{DurableTimerActor, Event};
 use super::due_time::DueTime;
 use super::envelope::Durable;
 use super::error::{DurableError, ScheduleError};
@@ -555,7 +555,7 @@ impl DurableTimers {
         recipient: impl Into<Recipient<Durable<M>>>,
     ) -> Result<(), DurableError> {
         let index = self.0.routes.connect(&route.into(), recipient.into())?;
-        self.0.actor.do_send(Connected(index));
+        self.0.actor.do_send(Event::Connected(index));
         Ok(())
     }
 
@@ -586,7 +586,7 @@ impl DurableTimers {
     /// As [`stop`](Self::stop).
     pub async fn stop_within(&self, grace: Duration) -> Result<(), DurableError> {
         let (done, stopped) = oneshot::channel();
-        self.0.actor.do_send(Stop { grace, done });
+        self.0.actor.do_send(Event::Stop { grace, done });
         // No reply: it had stopped before.
         stopped.await.unwrap_or(Ok(())).map_err(rejected)
     }
