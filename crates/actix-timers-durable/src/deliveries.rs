@@ -54,6 +54,10 @@ const REPEAT: Duration = Duration::from_millis(250);
 /// the suspect is not to blame, a process that ends looks like a crash.
 const NOTING: Duration = Duration::from_secs(1);
 
+/// Maximum wait of a suspect for the handlers in progress, in which nothing else is claimed. Others run for as long after
+/// it, before the suspect is tried again.
+const ISOLATION: Duration = Duration::from_secs(30);
+
 /// Result of closing the store.
 pub(super) type Closed = Result<(), Arc<StoreError>>;
 
@@ -120,7 +124,9 @@ struct Stopping {
 struct Alone {
     /// The time at which the present suspect was claimed.
     since: Option<Duration>,
-    /// The end of the time that others have after a suspect.
+    /// The time since which the next suspect waits for the handlers in progress.
+    waits_since: Option<Duration>,
+    /// The end of the time that others have after a suspect, or after its wait in vain.
     others_until: Duration,
     /// A handler has exceeded its time-out, and may still run: the end of this process would prove nothing against a
     /// suspect.
@@ -286,17 +292,19 @@ impl DurableTimerActor {
             return;
         }
         if self.hints.has_suspect() && (now >= self.alone.others_until || !self.hints.has_others()) {
-            // Others end first.
             if self.handling == 0
                 && self.claims == 0
                 && let Some(hint) = self.hints.take_suspect()
             {
-                self.alone.since = Some(now);
+                (self.alone.since, self.alone.waits_since) = (Some(now), None);
                 let suspects = if self.alone.is_unproven { Suspects::Unmarked } else { Suspects::Marked };
-                self.claim(vec![hint], suspects, ctx);
+                return self.claim(vec![hint], suspects, ctx);
             }
-            return;
+            if self.suspect_waits(now, ctx) {
+                return;
+            }
         }
+        self.alone.waits_since = None;
         loop {
             let due = self.hints.take(GROUP);
             let is_full = due.len() == GROUP;
@@ -305,6 +313,20 @@ impl DurableTimerActor {
                 return;
             }
         }
+    }
+
+    /// Returns whether a suspect waits on for the handlers in progress, which end first.
+    fn suspect_waits(&mut self, now: Duration, ctx: &Context<Self>) -> bool {
+        let Some(since) = self.alone.waits_since else {
+            self.alone.waits_since = Some(now);
+            self.alarm(ctx, ISOLATION, Event::Wake);
+            return true;
+        };
+        let waits = now.saturating_sub(since) < ISOLATION;
+        if !waits {
+            self.alone.others_until = now.saturating_add(ISOLATION);
+        }
+        waits
     }
 
     /// Asks the store for timers of connected routes.
