@@ -15,21 +15,22 @@
 //! hints and looks.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, OnceLock, mpsc};
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use actix::prelude::*;
 use actix_timers::TimerId;
 use actix_timers::integration::{ExternalWork, InternalTimers, PUBLISH_EVERY};
-use tokio::sync::oneshot;
+use tokio::sync::oneshot::{self, error::TryRecvError};
 
-use super::committer::{Answer, Answered as FromStore, Claimed, Committer, Ended, Progress, Report, Request};
+use super::committer::{Answered as FromStore, Claimed, Committer, Ended, Report, Request, reply};
 use super::contain::contain;
 use super::due_time::DueTime;
 use super::ends::{self, Overdue};
 use super::envelope::Extend;
 use super::hints::{Hints, Plan};
 use super::id::DurableId;
+use super::metrics::Progress;
 use super::record::RetryPolicy;
 use super::reply::{Answer as HandlerAnswer, Withdrawal, withdrawable};
 use super::routes::Routes;
@@ -403,43 +404,39 @@ impl DurableTimerActor {
         self.claims = self.claims.saturating_sub(1);
         let now = self.wall();
         let is_alone = self.alone.since.is_some();
-        match result {
-            Ok(rows) => {
-                for record in rows.records {
-                    let Some(hint) = self.claiming.remove(&record.id) else { continue };
-                    self.deliver(hint, record, ctx);
-                }
-                for (id, due) in rows.not_due {
-                    if let Some(hint) = self.claiming.remove(&id) {
-                        self.hints.return_slot(hint.route);
-                        self.hints.add(Hint { due, ..hint }, now);
-                    }
-                }
-                for id in rows.left {
-                    if let Some(hint) = self.claiming.remove(&id) {
-                        self.hints.return_slot(hint.route);
-                        self.hints.add(Hint { is_suspect: !hint.is_suspect, ..hint }, now);
-                    }
-                }
-                for id in asked {
-                    if let Some(hint) = self.claiming.remove(&id) {
-                        self.hints.return_slot(hint.route);
-                    }
-                }
+        let has_failed = result.is_err();
+        if let Ok(Outcome::Claimed { records, not_due, left, .. }) = result {
+            for record in records {
+                let Some(hint) = self.claiming.remove(&record.id) else { continue };
+                self.deliver(hint, record, ctx);
             }
-            Err(_) => {
-                for id in asked {
-                    if let Some(hint) = self.claiming.remove(&id) {
-                        self.hints.return_slot(hint.route);
-                        self.hints.add(hint, now);
-                    }
-                }
-                self.repeat_later(ctx);
+            for (id, due) in not_due {
+                let hint = self.unclaimed(id);
+                hint.into_iter().for_each(|hint| self.hints.add(Hint { due, ..hint }, now));
             }
+            for id in left {
+                let hint = self.unclaimed(id);
+                let other = |hint: Hint| Hint { is_suspect: !hint.is_suspect, ..hint };
+                hint.map(other).into_iter().for_each(|hint| self.hints.add(hint, now));
+            }
+        }
+        for id in asked {
+            let hint = self.unclaimed(id).filter(|_| has_failed);
+            hint.into_iter().for_each(|hint| self.hints.add(hint, now));
+        }
+        if has_failed {
+            self.repeat_later(ctx);
         }
         if is_alone && self.handling == 0 {
             self.end_alone(true);
         }
+    }
+
+    /// Takes a timer that was not claimed out of the window.
+    fn unclaimed(&mut self, id: DurableId) -> Option<Hint> {
+        let hint = self.claiming.remove(&id)?;
+        self.hints.return_slot(hint.route);
+        Some(hint)
     }
 
     fn deliver(&mut self, hint: Hint, record: Arc<Record>, ctx: &mut Context<Self>) {
@@ -613,12 +610,13 @@ impl DurableTimerActor {
         self.shown = Some(now);
         let under_way = self.claiming.values().map(|hint| hint.due);
         let under_way = under_way.chain(self.in_flight.values().map(|it| it.record.progress.due));
-        committer.note_progress(Progress {
+        let progress = Progress {
             loaded: (self.hints.len() + self.claiming.len() + self.in_flight.len()) as u64,
             in_flight: self.handling as u64,
             first_due: under_way.chain(self.hints.first_due()).min(),
             known_until: self.hints.known_until(),
-        });
+        };
+        committer.meters().levels(|levels| levels.progress = progress);
     }
 
     /// Closes the store once no delivery is in progress.
@@ -630,11 +628,12 @@ impl DurableTimerActor {
         self.timers.cancel(stopping.grace);
         let actor = ctx.address();
         let working = self.timers.begin_work();
-        let answer = Answer::to(move |closed| {
-            actor.do_send(Event::StoreClosed(closed));
+        let (answer, closed) = oneshot::channel();
+        self.submit(Request::Close(answer));
+        actix::spawn(async move {
+            actor.do_send(Event::StoreClosed(reply(closed).await));
             drop(working);
         });
-        self.submit(Request::Close { answer });
     }
 }
 
@@ -648,11 +647,14 @@ impl Drop for DurableTimerActor {
         if self.stopping.as_ref().is_some_and(|stopping| stopping.closes) {
             return;
         }
-        let has_suspect = self.alone.since.is_some();
-        let (held, released) = mpsc::channel::<()>();
-        self.submit(Request::Close { answer: Answer::to(move |_| drop(held)) });
-        if has_suspect {
-            let _ = released.recv_timeout(NOTING);
+        let (answer, mut closed) = oneshot::channel();
+        self.submit(Request::Close(answer));
+        if self.alone.since.is_some() {
+            // A receiver that blocks has no time-out.
+            let end = Instant::now() + NOTING;
+            while matches!(closed.try_recv(), Err(TryRecvError::Empty)) && Instant::now() < end {
+                std::thread::sleep(Duration::from_millis(1));
+            }
         }
     }
 }
@@ -725,7 +727,7 @@ impl DurableTimerActor {
 
     fn reported(&mut self, report: Report, ctx: &mut Context<Self>) {
         let now = self.wall();
-        let Report { hints, claims, ended, looked, beats, is_behind, is_closed } = report;
+        let Report { hints, claims, ended, looked, beats, look_again_from, is_behind, is_closed } = report;
         if let Some(looked) = looked
             && let Some(plan) = self.looking.take()
         {
@@ -735,6 +737,7 @@ impl DurableTimerActor {
         hints.into_iter().for_each(|hint| self.hints.add(hint, now));
         claims.into_iter().for_each(|claimed| self.claimed(claimed, ctx));
         beats.into_iter().for_each(|beat| self.beaten(beat));
+        look_again_from.into_iter().for_each(|due| self.hints.look_again_from(due));
         if is_behind {
             self.repeat_later(ctx);
         }
