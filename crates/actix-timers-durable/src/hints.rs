@@ -360,7 +360,7 @@ impl Hints {
             // The first timer that is still pending, or that others may put from now on; only the first page of a look
             // begins at the bound.
             (Some(_), first) => {
-                let begun = plan.begun.saturating_sub(OVERLAP);
+                let begun = plan.begun.saturating_sub(OVERLAP).min(plan.until);
                 before(first.map_or(begun, |first| first.due.min(begun)))
             }
             (None, _) => Some(rest.unwrap_or_else(|| end_of(plan.until))),
