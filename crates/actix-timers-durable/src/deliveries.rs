@@ -26,13 +26,13 @@ use tokio::sync::oneshot::{self, error::TryRecvError};
 use super::committer::{Answered as FromStore, Claimed, Committer, Ended, Report, Request, reply};
 use super::contain::contain;
 use super::due_time::DueTime;
-use super::ends::{self, Overdue};
+use super::ends;
 use super::envelope::Extend;
 use super::hints::{Hints, Plan};
 use super::id::DurableId;
 use super::metrics::Progress;
 use super::record::RetryPolicy;
-use super::reply::{Answer as HandlerAnswer, Withdrawal, withdrawable};
+use super::reply::{Answer as HandlerAnswer, NoReply, Withdrawal, withdrawable};
 use super::routes::Routes;
 use super::store::StoreError;
 use super::store::{Beat, Claim, Delivery, Hint, LeaseCheck, Look, Next, Op, Outcome, Record, Suspects};
@@ -450,8 +450,8 @@ impl DurableTimerActor {
             return self.park(&record, &reason);
         }
         let extensions = self.extensions.get_or_insert_with(|| Arc::new(ctx.address().recipient()));
-        let addressed = match self.routes.unpack(usize::from(hint.route), &record, extensions) {
-            Ok(Some(addressed)) => addressed,
+        let send = match self.routes.unpack(usize::from(hint.route), &record, extensions) {
+            Ok(Some(send)) => send,
             Ok(None) => return self.not_delivered(hint, delivery, ctx),
             Err(error) => {
                 trace::undecodable(&record, &error);
@@ -460,7 +460,7 @@ impl DurableTimerActor {
         };
         let deadline = self.now().checked_add(retry.timeout);
         // The destructor of a message that is not accepted is user code.
-        let Some(answering) = contain(|| addressed.send()).unwrap_or_default() else {
+        let Some(answering) = contain(send).unwrap_or_default() else {
             return self.not_delivered(hint, delivery, ctx);
         };
         if let Some(committer) = self.committer.get() {
@@ -511,11 +511,11 @@ impl DurableTimerActor {
         Some((record, retry))
     }
 
-    /// Ends a delivery after the answer of its handler, or its time-out.
-    fn answered(&mut self, delivery: Delivery, answer: Result<HandlerAnswer, ()>) {
+    /// Ends a delivery after the answer of its handler; none after its time-out.
+    fn answered(&mut self, delivery: Delivery, answer: Option<HandlerAnswer>) {
         let Some((record, retry)) = self.stop_handling(delivery) else { return };
-        self.alone.is_unproven |= answer.is_err();
-        let answer = answer.map_err(|()| Overdue(retry.timeout));
+        self.alone.is_unproven |= answer.is_none();
+        let answer = answer.unwrap_or(Err(NoReply::Overdue(retry.timeout)));
         self.end(delivery, ends::after_answer(&record, &retry, answer, self.wall()));
     }
 
@@ -679,7 +679,7 @@ impl Handler<Event> for DurableTimerActor {
                     self.submit(Request::Beat);
                 }
             }
-            Event::Answered(delivery, answer) => self.answered(delivery, Ok(answer)),
+            Event::Answered(delivery, answer) => self.answered(delivery, Some(answer)),
             Event::CheckTimeouts => self.check_timeouts(ctx),
             Event::Connected(route) => _ = u16::try_from(route).is_ok_and(|route| self.hints.open(route)),
             Event::LookForRecipients => self.look_for_recipients(ctx),
@@ -764,7 +764,7 @@ impl DurableTimerActor {
         while let Some((deadline, id)) = self.timeouts.first().copied().filter(|(deadline, _)| *deadline <= now) {
             self.timeouts.remove(&(deadline, id));
             if let Some(delivery) = self.in_flight.get(&id).map(|it| it.record.delivery()) {
-                self.answered(delivery, Err(()));
+                self.answered(delivery, None);
             }
         }
         self.set_timeout_alarm(ctx);

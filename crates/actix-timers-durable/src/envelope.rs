@@ -71,7 +71,7 @@ pub struct Durable<M> {
 }
 
 /// One delivery, and the way to extend its time-out.
-#[derive(Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Extender {
     pub(super) delivery: Delivery,
     pub(super) extensions: Arc<Recipient<Extend>>,
@@ -83,20 +83,6 @@ pub(super) struct Extender {
 pub(super) struct Extend {
     pub(super) delivery: Delivery,
     pub(super) by: Duration,
-}
-
-impl PartialEq for Extender {
-    fn eq(&self, other: &Self) -> bool {
-        self.delivery == other.delivery
-    }
-}
-
-impl Eq for Extender {}
-
-impl fmt::Debug for Extender {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Extender").finish_non_exhaustive()
-    }
 }
 
 impl<M> Durable<M> {

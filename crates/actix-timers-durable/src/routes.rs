@@ -14,7 +14,7 @@ use super::error::{DurableBuildError, DurableError};
 use super::message::{DecodeError, DurableMessage};
 use super::payload_codec::Codec;
 use super::record::RetryPolicy;
-use super::reply::{Answering, Reply};
+use super::reply::{Answering, answering};
 use super::route::Route;
 use super::store::{Filter, NodeInfo, Record, Served};
 
@@ -71,11 +71,8 @@ impl Default for RouteOptions {
     }
 }
 
-/// A decoded message with its recipient.
-pub(super) trait Addressed: Send {
-    /// Puts the message into the mailbox. None if that is closed.
-    fn send(self: Box<Self>) -> Option<Answering>;
-}
+/// Puts a decoded message into the mailbox of its recipient. None if that is closed.
+pub(super) type Sending = Box<dyn FnOnce() -> Option<Answering>>;
 
 /// The recipient of a route for one message type.
 trait End: Any + Send + Sync {
@@ -86,7 +83,7 @@ trait End: Any + Send + Sync {
         record: &Record,
         codec: &Codec,
         extensions: &Arc<Recipient<Extend>>,
-    ) -> Result<Option<Box<dyn Addressed>>, DecodeError>;
+    ) -> Result<Option<Sending>, DecodeError>;
 }
 
 struct TypedEnd<M: DurableMessage>(RwLock<Option<Recipient<Durable<M>>>>);
@@ -112,7 +109,7 @@ impl<M: DurableMessage> End for TypedEnd<M> {
         record: &Record,
         codec: &Codec,
         extensions: &Arc<Recipient<Extend>>,
-    ) -> Result<Option<Box<dyn Addressed>>, DecodeError> {
+    ) -> Result<Option<Sending>, DecodeError> {
         let Some(recipient) = self.recipient() else { return Ok(None) };
         // User code.
         let decoded = contain(|| {
@@ -131,22 +128,19 @@ impl<M: DurableMessage> End for TypedEnd<M> {
             message,
             extender: Extender { delivery: record.delivery(), extensions: Arc::clone(extensions) },
         };
-        Ok(Some(Box::new((recipient, durable))))
+        Ok(Some(Box::new(move || send(&recipient, durable))))
     }
 }
 
-impl<M: DurableMessage> Addressed for (Recipient<Durable<M>>, Durable<M>) {
-    fn send(self: Box<Self>) -> Option<Answering> {
-        let (recipient, durable) = *self;
-        if !recipient.connected() {
-            return None;
-        }
-        let mut request = Box::pin(Reply::to(Box::pin(unconstrained(recipient.send(durable)))));
-        // A full mailbox accepts a request that is polled for its reply. Polling here keeps the order of sending.
-        match (&mut request).now_or_never() {
-            Some(answer) => Some(Box::pin(std::future::ready(answer))),
-            None => Some(request),
-        }
+fn send<M: DurableMessage>(recipient: &Recipient<Durable<M>>, durable: Durable<M>) -> Option<Answering> {
+    if !recipient.connected() {
+        return None;
+    }
+    let mut request = answering(Box::pin(unconstrained(recipient.send(durable))));
+    // A full mailbox accepts a request that is polled for its reply. Polling here keeps the order of sending.
+    match (&mut request).now_or_never() {
+        Some(answer) => Some(Box::pin(std::future::ready(answer))),
+        None => Some(Box::pin(request)),
     }
 }
 
@@ -304,7 +298,7 @@ impl Routes {
         route: usize,
         record: &Record,
         extensions: &Arc<Recipient<Extend>>,
-    ) -> Result<Option<Box<dyn Addressed>>, DecodeError> {
+    ) -> Result<Option<Sending>, DecodeError> {
         self.all[route].end.unpack(record, &self.codec, extensions)
     }
 

@@ -94,3 +94,22 @@ impl<M> fmt::Debug for ScheduleFuture<M> {
         f.debug_struct("ScheduleFuture").field("id", &self.id).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::due_time::DueTime;
+
+    #[test]
+    fn after_completion_it_stays_pending() {
+        let id = DurableId::new(DueTime::MIN);
+        for result in [Ok(Scheduled::Created(id)), Err(DurableError::Closed)] {
+            let is_ok = result.is_ok();
+            let mut future = ScheduleFuture::new(id, 7, Box::pin(std::future::ready(result)));
+            let mut context = Context::from_waker(std::task::Waker::noop());
+            let Poll::Ready(first) = Pin::new(&mut future).poll(&mut context) else { panic!("it is ready") };
+            assert_eq!(first.is_ok(), is_ok);
+            assert!(Pin::new(&mut future).poll(&mut context).is_pending());
+        }
+    }
+}
