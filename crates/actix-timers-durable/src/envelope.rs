@@ -273,7 +273,7 @@ impl<M> Durable<M> {
     pub fn end_in_transaction(&self, answer: Result<(), HandlerError>, now: DueTime) -> (Delivery, Next) {
         let UnderWay { record, retry, ends_in_transaction, .. } = &*self.under_way;
         ends_in_transaction.store(true, Ordering::Release);
-        (record.delivery(), ends::after_answer(record, retry, Ok(Ok(answer)), now))
+        (record.delivery(), ends::after_answer(record, retry, Ok(answer), now))
     }
 }
 
