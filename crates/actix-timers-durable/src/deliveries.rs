@@ -15,7 +15,6 @@
 //! hints and looks.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -31,7 +30,7 @@ use super::ends;
 use super::envelope::{Extend, HandlerError, UnderWay};
 use super::hints::{Hints, Plan};
 use super::id::DurableId;
-use super::metrics::Progress;
+use super::metrics::{Counted, Progress};
 use super::record::RetryPolicy;
 use super::reply::{Answer as HandlerAnswer, NoReply, Withdrawal, withdrawable};
 use super::routes::Routes;
@@ -106,6 +105,8 @@ struct InFlight {
     record: Arc<Record>,
     /// `None` once it ends.
     handling: Option<Handling>,
+    /// Its end in a transaction of its handler.
+    in_transaction: Option<Counted>,
 }
 
 /// A message that is with its handler.
@@ -447,7 +448,8 @@ impl DurableTimerActor {
     fn deliver(&mut self, hint: Hint, record: Arc<Record>, ctx: &mut Context<Self>) {
         let delivery = record.delivery();
         let retry = record.retry_policy(self.routes.all()[usize::from(hint.route)].options.retry);
-        self.in_flight.insert(record.id, InFlight { hint, record: Arc::clone(&record), handling: None });
+        self.in_flight
+            .insert(record.id, InFlight { hint, record: Arc::clone(&record), handling: None, in_transaction: None });
         if self.stopping.is_some() || !self.has_lease() {
             return self.end(delivery, Next::GiveBack);
         }
@@ -522,9 +524,12 @@ impl DurableTimerActor {
         let Some((under_way, retry)) = self.stop_handling(delivery) else { return };
         self.alone.is_unproven |= answer.is_none();
         let mut answer = answer.unwrap_or(Err(NoReply::Overdue(retry.timeout)));
-        if under_way.ends_in_transaction.load(Ordering::Acquire) && matches!(answer, Ok(Ok(()))) {
-            // It counts only if the row is still there.
-            answer = Ok(Err(HandlerError::new(NOT_COMMITTED)));
+        if let Some(end) = under_way.in_transaction.get() {
+            self.in_flight.entry(delivery.id).and_modify(|it| it.in_transaction = Some(*end));
+            if matches!(answer, Ok(Ok(()))) {
+                // It counts only if the row is still there.
+                answer = Ok(Err(HandlerError::new(NOT_COMMITTED)));
+            }
         }
         let is_given_up = matches!(&answer, Ok(Err(error)) if !error.is_permanent());
         let next = if self.stopping.is_some() && is_given_up {
@@ -547,7 +552,14 @@ impl DurableTimerActor {
 
     /// Takes note of an end that is written.
     fn ended(&mut self, Ended { delivery, outcome, dead }: Ended) {
-        let is_this = self.in_flight.get(&delivery.id).is_some_and(|it| it.record.delivery() == delivery);
+        let this = self.in_flight.get(&delivery.id).filter(|it| it.record.delivery() == delivery);
+        if outcome == Outcome::NotFound
+            && let Some(committer) = self.committer.get()
+        {
+            let in_transaction = this.and_then(|it| it.in_transaction);
+            committer.meters().count(in_transaction.unwrap_or(Counted::EndLost), 1);
+        }
+        let is_this = this.is_some();
         if is_this && let Some(InFlight { hint, record, .. }) = self.in_flight.remove(&delivery.id) {
             if let Some(reason) = dead {
                 let (now, name) = (self.timers.clock().now(), self.timers.name());
@@ -581,7 +593,7 @@ impl DurableTimerActor {
                 // The next repetition is known when the end is written.
                 let nominal = ends::nominal_after(&next).unwrap_or(record.progress.nominal);
                 let hint = Hint { id: record.id, due: record.progress.due, nominal, route, is_suspect: false };
-                self.in_flight.insert(record.id, InFlight { hint, record, handling: None });
+                self.in_flight.insert(record.id, InFlight { hint, record, handling: None, in_transaction: None });
             }
             self.submit(Request::End(delivery, next));
         }
@@ -597,7 +609,7 @@ impl DurableTimerActor {
         let handling = self.in_flight.get(&id).and_then(|it| it.handling.as_ref());
         let Some(Handling { under_way, .. }) = handling else { return false };
         // The transaction of a handler may just have ended it.
-        if under_way.ends_in_transaction.load(Ordering::Acquire) || under_way.is_cancelled() {
+        if under_way.in_transaction.get().is_some() || under_way.is_cancelled() {
             return false;
         }
         under_way.cancel();

@@ -2,8 +2,8 @@
 
 use std::fmt;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use actix::{Message, Recipient};
@@ -14,6 +14,7 @@ use super::ends;
 use super::headers::Headers;
 use super::id::DurableId;
 use super::message::DurableMessage;
+use super::metrics::Counted;
 use super::record::RetryPolicy;
 use super::store::{Delivery, Next, Record};
 
@@ -80,8 +81,8 @@ pub(super) struct UnderWay {
     pub(super) record: Arc<Record>,
     pub(super) retry: RetryPolicy,
     pub(super) extensions: Arc<Recipient<Extend>>,
-    /// A transaction of the handler ends the delivery: nobody here knows whether it was committed.
-    pub(super) ends_in_transaction: AtomicBool,
+    /// The end of the delivery in a transaction of its handler, of which nobody here knows whether it was committed.
+    pub(super) in_transaction: OnceLock<Counted>,
     is_cancelled: AtomicBool,
     cancelled: Notify,
     #[cfg(feature = "tracing")]
@@ -96,7 +97,7 @@ impl UnderWay {
             record,
             retry,
             extensions,
-            ends_in_transaction: AtomicBool::new(false),
+            in_transaction: OnceLock::new(),
             is_cancelled: AtomicBool::new(false),
             cancelled: Notify::new(),
         }
@@ -271,9 +272,10 @@ impl<M> Durable<M> {
     /// Returns the delivery and its end after an answer, for a transaction that writes it. From now on whatever the handler
     /// answers is a failure, unless the transaction was committed: then its row is gone, or is another delivery's.
     pub fn end_in_transaction(&self, answer: Result<(), HandlerError>, now: DueTime) -> (Delivery, Next) {
-        let UnderWay { record, retry, ends_in_transaction, .. } = &*self.under_way;
-        ends_in_transaction.store(true, Ordering::Release);
-        (record.delivery(), ends::after_answer(record, retry, Ok(answer), now))
+        let UnderWay { record, retry, in_transaction, .. } = &*self.under_way;
+        let (delivery, next) = (record.delivery(), ends::after_answer(record, retry, Ok(answer), now));
+        in_transaction.get_or_init(|| Counted::end(delivery, &next));
+        (delivery, next)
     }
 }
 

@@ -326,18 +326,7 @@ impl Writer {
                 count(Counted::Damaged, damaged.len());
                 damaged.iter().for_each(|id| trace::damaged(*id));
             }
-            (Op::End(delivery, next), Outcome::Ended { .. }) => {
-                let how = match next {
-                    Next::Delete => Counted::Complete,
-                    Next::Again(again) if again.repetition != delivery.repetition => Counted::Complete,
-                    Next::Again(_) | Next::Release => Counted::Retry,
-                    Next::Dead { .. } => Counted::DeadLetter,
-                    Next::Park { .. } => Counted::Parked,
-                    Next::GiveBack => Counted::Undelivered,
-                };
-                count(how, 1);
-            }
-            (Op::End(..), Outcome::NotFound) => count(Counted::EndLost, 1),
+            (Op::End(delivery, next), Outcome::Ended { .. }) => count(Counted::end(*delivery, next), 1),
             _ => {}
         }
     }

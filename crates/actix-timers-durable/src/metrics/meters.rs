@@ -14,7 +14,7 @@ use metrics::{Gauge, Histogram, Label, counter, gauge, histogram};
 use super::catalogue::{self as names, CATALOGUE};
 use crate::contain::contain;
 use crate::due_time::DueTime;
-use crate::store::{Counts, StoreGauges};
+use crate::store::{Counts, Delivery, Next, StoreGauges};
 
 /// Events that are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +59,20 @@ pub(crate) enum Counted {
     BeatFailed,
     /// The store could not be copied.
     BackUpFailed,
+}
+
+impl Counted {
+    /// Returns the end of a delivery.
+    pub(crate) fn end(delivery: Delivery, next: &Next) -> Self {
+        match next {
+            Next::Delete => Self::Complete,
+            Next::Again(again) if again.repetition != delivery.repetition => Self::Complete,
+            Next::Again(_) | Next::Release => Self::Retry,
+            Next::Dead { .. } => Self::DeadLetter,
+            Next::Park { .. } => Self::Parked,
+            Next::GiveBack => Self::Undelivered,
+        }
+    }
 }
 
 /// The series of each event, in the order of [`Counted`]: the metric, with the value of its own label, if any.
