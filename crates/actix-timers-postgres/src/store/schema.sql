@@ -154,11 +154,12 @@ DECLARE
     v_bytes constant bigint := 8388608;
     v_is_full boolean;
 BEGIN
-    PERFORM FROM @schema@.nodes n WHERE n.id = p_node AND NOT n.dead FOR KEY SHARE;
+    SELECT n.claimed_until INTO v_now FROM @schema@.nodes n WHERE n.id = p_node AND NOT n.dead FOR KEY SHARE;
     IF NOT FOUND THEN
         RETURN;
     END IF;
-    v_now := @schema@.server_now();
+    -- Not beyond the bound of the node's claims, which a clock set forward outruns until the next beat.
+    v_now := least(v_now, @schema@.server_now());
     v_paused := @schema@.paused(p_node);
     IF v_paused <> '{}' THEN
         v_row.parked := array_to_string(v_paused, chr(31));
@@ -301,6 +302,10 @@ BEGIN
     );
     v_row.attempt := cardinality(v_held);
     RETURN NEXT v_row;
+    -- What this node takes over may be due later than its own claims.
+    UPDATE @schema@.nodes n SET claimed_until = g.claimed_until FROM @schema@.nodes g
+        WHERE n.id = p_node AND g.id = p_gone AND n.claimed_until < g.claimed_until
+            AND EXISTS (SELECT FROM @schema@.timers t WHERE t.id = ANY (v_held) AND t.alone);
     RETURN QUERY WITH released AS (
         UPDATE @schema@.timers t SET node = CASE WHEN t.alone THEN p_node END WHERE t.id = ANY (v_held) RETURNING t.*
     )

@@ -205,6 +205,32 @@ with_server! {
         assert!(beat.looks_begin_anew && dead.store.node() != dead_id);
     }
 
+    fn rule_2_nothing_is_claimed_beyond_the_bound_of_a_release() {
+        let (schema, session) = (new_schema(), Session::open());
+        let (dead, mut node) = (Node::join(&schema), Node::join(&schema));
+        let timer = timer(1, -10);
+        node.put(&timer);
+        // The clock was set forward by more than the lease, and the node has not beaten since.
+        let (id, gone) = (node.store.node(), dead.store.node());
+        session.run(&format!("UPDATE {schema}.nodes SET claimed_until = {} WHERE id = {id}", due_in(-1000)));
+        let Outcome::Claimed { records, not_due, .. } = node.apply(claim(&[timer.id])) else { panic!() };
+        assert_eq!((records.len(), not_due.len()), (0, 1));
+        session.run(&format!("UPDATE {schema}.nodes SET claimed_until = {} WHERE id = {id}", due_in(1000)));
+        assert_eq!(node.claim(&[timer.id]).len(), 1);
+        // A releaser finds what it has taken over, although it is due later than its own claims.
+        session.run(&format!("UPDATE {schema}.nodes SET claimed_until = {}, dead = true WHERE id = {gone}", due_in(500_000)));
+        session.run(&format!(
+            "INSERT INTO {schema}.timers (id, due, moved, nominal, route, message_type, payload, attempt, used, node, alone)
+            SELECT overlay(id::text PLACING 'ff' FROM 35)::uuid, {}, true, 0, 'a', 'Order', '\\x0100000000000000', 1, 1, {gone}, true FROM {schema}.timers",
+            due_in(400_000)
+        ));
+        assert_eq!(node.beat(&[]).blamed.len(), 1);
+        node.break_off(&session, &schema);
+        let beat = until("it connects", Duration::from_secs(3), || node.store.beat(&[], DueTime::MIN).ok());
+        assert_eq!(beat.blamed.len(), 1);
+        drop(dead);
+    }
+
     fn rule_2_a_lease_that_is_renewed_is_not_over() {
         let (schema, _session) = (new_schema(), Session::open());
         let (mut one, mut other) = (Node::join(&schema), Node::join(&schema));
