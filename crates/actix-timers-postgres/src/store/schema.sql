@@ -375,8 +375,8 @@ BEGIN
 END
 $$;
 
--- Ends deliveries as dead letters: the row goes, or, with `p_dues`, continues. Rows that are locked or no longer as they were
--- claimed are left out.
+-- Ends deliveries as dead letters: the row goes, or, with `p_dues`, continues. Rows that are no longer as they were claimed are left
+-- out. It fails at once if a row or its earlier letter is locked.
 CREATE FUNCTION @schema@.bury(
     p_node bigint, p_ids uuid[], p_repetitions bigint[], p_attempts int[], p_reasons text[], p_dues bigint[], p_nominals bigint[],
     p_next_repetitions bigint[]
@@ -390,8 +390,9 @@ BEGIN
                 FROM unnest(p_ids, p_repetitions, p_attempts) AS d(id, repetition, attempt) OFFSET 0) d
             JOIN @schema@.timers t ON t.id = d.id
         WHERE coalesce(t.node, 0) = d.node AND t.repetition = d.repetition AND t.attempt = d.attempt
-        ORDER BY t.id FOR UPDATE OF t SKIP LOCKED
+        ORDER BY t.id FOR UPDATE OF t NOWAIT
     );
+    PERFORM FROM @schema@.dead_letters l WHERE l.id = ANY (v_held) ORDER BY l.id FOR UPDATE NOWAIT;
     DELETE FROM @schema@.dead_letters l WHERE l.id = ANY (v_held);
     INSERT INTO @schema@.dead_letters
     SELECT t.*, d.reason, @schema@.server_now() FROM unnest(p_ids, p_reasons) AS d(id, reason)
@@ -409,14 +410,14 @@ END
 $$;
 
 -- Makes a dead letter a pending timer, due now. Returns no row if there is no letter, `is_placed` false if its timer lives or,
--- with `other`, if that has its key.
+-- with `other`, if that has its key; null if another transaction has locked the letter or the key.
 CREATE FUNCTION @schema@.requeue(p_id uuid) RETURNS TABLE (is_placed boolean, other uuid, due bigint, nominal bigint)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     v_letter @schema@.dead_letters;
 BEGIN
-    SELECT * INTO v_letter FROM @schema@.dead_letters l WHERE l.id = p_id FOR UPDATE;
+    SELECT * INTO v_letter FROM @schema@.dead_letters l WHERE l.id = p_id FOR UPDATE NOWAIT;
     IF NOT FOUND THEN
         RETURN;
     END IF;
@@ -435,6 +436,8 @@ BEGIN
             WHERE t.id = p_id OR t.route = v_letter.route AND t.key = v_letter.key ORDER BY t.id <> p_id LIMIT 1;
     END IF;
     RETURN NEXT;
+EXCEPTION WHEN lock_not_available THEN
+    RETURN QUERY SELECT NULL::boolean, NULL::uuid, NULL::bigint, NULL::bigint;
 END
 $$;
 

@@ -1,7 +1,7 @@
 //! Changes as statements: one for each kind, with arrays in the order of ids.
 //!
-//! Ends of deliveries come first in a transaction, and only they wait for locked rows, all of them the node's own; the others
-//! leave a locked row out. So two transactions never wait for each other.
+//! Ends of deliveries come first in a transaction, and only they wait for locked rows, all of them the node's own: to lock them in a
+//! pass of their own would cost each end. The others leave a locked row out. So two transactions never wait for each other.
 //!
 //! Conditions on the rows of arrays compare with columns beside the arrays: the planner takes a condition with a value for
 //! one that hardly any row meets, and would read the whole table first.
@@ -90,8 +90,16 @@ const REQUEUE: &str = "
     SELECT d.id, r.is_placed, r.other, r.due, r.nominal
     FROM unnest($1::uuid[]) AS d(id) CROSS JOIN LATERAL @schema@.requeue(d.id) r";
 
-const DISCARD: &str =
-    "DELETE FROM @schema@.dead_letters t USING unnest($1::uuid[]) AS d(id) WHERE t.id = d.id RETURNING t.id";
+/// Whether the letter is gone; null: it is locked.
+const DISCARD: &str = "
+    WITH held AS MATERIALIZED (
+        SELECT l.id FROM @schema@.dead_letters l WHERE l.id = ANY ($1::uuid[]) ORDER BY l.id FOR UPDATE SKIP LOCKED
+    ), gone AS (
+        DELETE FROM @schema@.dead_letters l USING held h WHERE l.id = h.id RETURNING l.id
+    )
+    SELECT g.id, true FROM gone g UNION ALL
+    SELECT l.id, NULL FROM @schema@.dead_letters l
+    WHERE l.id = ANY ($1::uuid[]) AND NOT EXISTS (SELECT FROM held h WHERE h.id = l.id)";
 
 const DISCARD_OLDER: &str = "
     WITH gone AS (
@@ -125,9 +133,11 @@ pub(super) fn steps<'a>(ops: &'a [Op], part: &[usize], node: i64, is_careful: bo
     by_ids(CANCEL, ids_of(|op| matches!(op, Op::Cancel(_))), |row| {
         row.get::<_, Option<bool>>(1).map(|claimed| if claimed { Outcome::InProgress } else { Outcome::Deleted })
     });
-    by_ids(DISCARD, ids_of(|op| matches!(op, Op::Discard(_))), |_| Some(Outcome::Deleted));
+    by_ids(DISCARD, ids_of(|op| matches!(op, Op::Discard(_))), |row| {
+        row.get::<_, Option<bool>>(1).map(|_| Outcome::Deleted)
+    });
     by_ids(REQUEUE, ids_of(|op| matches!(op, Op::Requeue(_))), |row| {
-        Some(match (row.get(1), id(row, 2)) {
+        Some(match (row.get::<_, Option<bool>>(1)?, id(row, 2)) {
             (true, _) => Outcome::Moved(hint(row, 3, false)?),
             (false, Some(other)) => Outcome::KeyInUse(other),
             (false, None) => Outcome::StillPending,
