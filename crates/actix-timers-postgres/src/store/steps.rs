@@ -39,13 +39,21 @@ const AGAIN: &str = "
     WHERE t.id = d.id AND t.node IS NOT DISTINCT FROM d.node AND t.repetition = d.repetition AND t.attempt = d.attempt
     RETURNING t.id, t.due";
 
-/// Gives deliveries back, `used` with them or not, and parks them or not.
+/// Gives deliveries back, `used` with them or not. They are due now, or looks that have passed their due times would not find them.
 pub(super) const BACK: &str = "
-    UPDATE @schema@.timers t SET node = NULL, alone = false, used = t.used - d.returned, parked = d.parked
-    FROM (SELECT d.*, $1::bigint AS node FROM unnest($2::uuid[], $3::bigint[], $4::int[], $5::int[], $6::text[])
-        AS d(id, repetition, attempt, returned, parked) OFFSET 0) d
+    UPDATE @schema@.timers t SET due = greatest(t.due, n.now), moved = true, node = NULL, alone = false, used = t.used - d.returned
+    FROM (SELECT @schema@.server_now() AS now OFFSET 0) n CROSS JOIN
+        (SELECT d.*, $1::bigint AS node
+        FROM unnest($2::uuid[], $3::bigint[], $4::int[], $5::int[]) AS d(id, repetition, attempt, returned) OFFSET 0) d
     WHERE t.id = d.id AND t.node IS NOT DISTINCT FROM d.node AND t.repetition = d.repetition AND t.attempt = d.attempt
-    RETURNING t.id, CASE WHEN d.parked IS NULL THEN t.due END";
+    RETURNING t.id, t.due";
+
+const PARK: &str = "
+    UPDATE @schema@.timers t SET node = NULL, alone = false, used = t.used - 1, parked = d.parked
+    FROM (SELECT d.*, $1::bigint AS node
+        FROM unnest($2::uuid[], $3::bigint[], $4::int[], $5::text[]) AS d(id, repetition, attempt, parked) OFFSET 0) d
+    WHERE t.id = d.id AND t.node IS NOT DISTINCT FROM d.node AND t.repetition = d.repetition AND t.attempt = d.attempt
+    RETURNING t.id, NULL::bigint";
 
 const DEAD: &str = "SELECT b.id, b.due FROM @schema@.bury($1, $2, $3, $4, $5, $6, $7, $8) b";
 
@@ -261,17 +269,21 @@ fn ends<'a>(part: &[(usize, &'a Op)], node: i64, steps: &mut Vec<Step<'a>>) {
     );
     step(
         BACK,
-        |next| matches!(next, Next::GiveBack | Next::Release | Next::Park { .. }),
+        |next| matches!(next, Next::GiveBack | Next::Release),
         |nexts| {
-            let returned: Vec<_> = nexts.iter().map(|next| i32::from(!matches!(next, Next::Release))).collect();
-            let parked: Vec<_> = nexts
-                .iter()
-                .map(|next| match next {
-                    Next::Park { reason } => Some(reason_of(reason)),
-                    _ => None,
-                })
-                .collect();
-            vec![Box::new(returned), Box::new(parked)]
+            let returned: Vec<_> = nexts.iter().map(|next| i32::from(matches!(next, Next::GiveBack))).collect();
+            vec![Box::new(returned)]
+        },
+    );
+    step(
+        PARK,
+        |next| matches!(next, Next::Park { .. }),
+        |nexts| {
+            let reasons = nexts.iter().map(|next| match next {
+                Next::Park { reason } => reason_of(reason),
+                _ => String::new(),
+            });
+            vec![Box::new(reasons.collect::<Vec<_>>())]
         },
     );
     step(

@@ -756,6 +756,19 @@ with_server! {
         assert_eq!(session.value::<i64>(&format!("SELECT count(*) FROM {schema}.nodes")), 1);
     }
 
+    fn rule_12_what_is_given_back_is_found_from_a_bound() {
+        let schema = new_schema();
+        let mut node = Node::join(&schema);
+        let timers = [timer(1, -2000), timer(2, -2000)];
+        timers.iter().for_each(|timer| node.put(timer));
+        let claimed = node.claim(&timers.each_ref().map(|timer| timer.id));
+        let bound = Position { due: due_in(0), id: DurableId::from_parts(due_in(0), 0, 0) };
+        thread::sleep(Duration::from_millis(5));
+        node.apply(Op::End(claimed[0], Next::GiveBack));
+        node.apply(Op::End(claimed[1], Next::Release));
+        assert_eq!(node.look(Some(bound)), [timers[0].id, timers[1].id]);
+    }
+
     fn nodes_divide_the_timers() {
         let schema = new_schema();
         let mut nodes = [Node::join(&schema), Node::join(&schema), Node::join(&schema)];
