@@ -38,7 +38,9 @@ pub(super) const AGAIN: &str = claimed!(
 );
 pub(super) const PARK: &str =
     claimed!("UPDATE timers SET parked = ?5, node = NULL, alone = 0, used = max(used - 1, 0)");
-pub(super) const GIVE_BACK: &str = claimed!("UPDATE timers SET node = NULL, alone = 0, used = max(used - ?5, 0)");
+pub(super) const GIVE_BACK: &str = claimed!(
+    "UPDATE timers SET node = NULL, alone = 0, used = max(used - ?5, 0), moved = max(moved, due < ?6), due = max(due, ?6)"
+);
 
 pub(super) const DUE_OF: &str = "SELECT due FROM timers WHERE id = ?1";
 pub(super) const STATE: &str = "SELECT node, used, max_attempts FROM timers WHERE id = ?1 AND ended IS NULL";
@@ -216,7 +218,11 @@ impl Changes<'_> {
             Next::Park { reason } => Ok(with(PARK, &[reason])?.then_some(Outcome::Ended { due: None })),
             Next::GiveBack | Next::Release => {
                 let returned = i64::from(*next == Next::GiveBack);
-                if with(GIVE_BACK, &[&returned])? { self.ended_as_it_was(id).map(Some) } else { Ok(None) }
+                if with(GIVE_BACK, &[&returned, &millis(self.now)])? {
+                    self.ended_as_it_was(id).map(Some)
+                } else {
+                    Ok(None)
+                }
             }
         };
         Ok(outcome?.unwrap_or(Outcome::NotFound))
