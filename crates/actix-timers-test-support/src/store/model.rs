@@ -163,8 +163,11 @@ impl Model {
                 row.parked = Some(reason.clone());
                 row.record.progress.used -= 1;
             }
-            Next::GiveBack => row.record.progress.used -= 1,
-            Next::Release => {}
+            Next::GiveBack | Next::Release => {
+                let progress = &mut row.record.progress;
+                progress.used -= u32::from(*next == Next::GiveBack);
+                progress.due = progress.due.max(now);
+            }
         }
         (row.is_claimed, row.is_alone) = (false, false);
         if gone {
