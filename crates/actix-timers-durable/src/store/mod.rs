@@ -185,7 +185,8 @@ pub enum Next {
         /// The reason.
         reason: Arc<str>,
     },
-    /// The delivery has not begun: the budget is as before the claim.
+    /// The delivery has not begun: the budget is as before the claim. As with `Release`, an earlier due time becomes the
+    /// present one, so that a look that begins there finds the timer; `nominal` stays.
     GiveBack,
     /// The delivery has begun, and its outcome will not be known: the budget is used.
     Release,
@@ -218,8 +219,8 @@ pub enum Outcome {
         /// Rows that are due and were left because of the [treatment](Suspects) of suspects: they are suspects, or are none.
         left: Vec<DurableId>,
     },
-    /// Of [`Op::End`]: the row is changed. The due time is that of [`Next::Again`] as written, or of a row that is pending
-    /// again as it was.
+    /// Of [`Op::End`]: the row is changed. The due time is that of [`Next::Again`], [`Next::GiveBack`] or [`Next::Release`] as
+    /// written.
     Ended {
         /// The due time, if the row is pending.
         due: Option<DueTime>,

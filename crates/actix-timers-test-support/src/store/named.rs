@@ -330,13 +330,11 @@ pub fn given_back_and_released_timers_are_pending<S: Subject>(subject: &mut S) {
         attempts += 1;
         assert_eq!(delivery.attempt, attempts, "attempts only rise");
         assert_eq!(world.apply(Op::End(delivery, next)), Outcome::Ended { due: Some(at(5)) });
-        assert_eq!(
-            world.look(Some(Position { due: at(4), id: timer.id }), 100, 10),
-            [timer.id],
-            "a look from a bound finds it"
-        );
+        let bound = Position { due: at(4), id: timer.id };
+        assert_eq!(world.look(Some(bound), 5, 10), [timer.id], "a look from a bound finds it");
         let found = world.store.get(timer.id).unwrap().unwrap();
         assert_eq!((found.state, found.record.progress.used), (State::Pending, used));
+        assert_eq!(found.record.progress.nominal, timer.progress.nominal, "its place in the order stays");
     }
 }
 
