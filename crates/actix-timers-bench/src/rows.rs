@@ -188,14 +188,21 @@ impl Spread {
 }
 
 /// Returns the command that started this bench: Cargo adds a hash to the name of the program, and `--bench` to the
-/// arguments.
+/// arguments. The file of the rows is left out.
 fn command(arguments: impl IntoIterator<Item = String>) -> String {
     let mut arguments = arguments.into_iter();
     let program = arguments.next().unwrap_or_default();
     let program = Path::new(&program).file_stem().and_then(|name| name.to_str()).unwrap_or_default();
     let bench = program.rsplit_once('-').map_or(program, |(name, _)| name);
     let features = if matches!(bench, "durable" | "postgres") { format!(" --features {bench}") } else { String::new() };
-    let rest: Vec<String> = arguments.filter(|argument| argument != "--bench").collect();
+    let mut rest = Vec::new();
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--bench" => {}
+            "--json" => drop(arguments.next()),
+            _ => rest.push(argument),
+        }
+    }
     let separator = if rest.is_empty() { "" } else { " -- " };
     format!("cargo bench{features} --bench {bench}{separator}{}", rest.join(" "))
 }
@@ -223,7 +230,8 @@ mod tests {
     #[test]
     fn a_row_names_the_command_that_measured_it() {
         let of = |arguments: &str| command(arguments.split(' ').map(str::to_owned));
-        let peers = of("/target/release/deps/peers-0123456789abcdef --workloads start --sizes 10000 --bench");
+        let peers =
+            of("/target/release/deps/peers-0123456789abcdef --json /rows.json --workloads start --sizes 10000 --bench");
         assert_eq!(peers, "cargo bench --bench peers -- --workloads start --sizes 10000");
         assert_eq!(of("deps/durable-0123 --bench"), "cargo bench --features durable --bench durable");
     }
