@@ -11,7 +11,7 @@
 //! | [testing] | testing actors in virtual time |
 //! | [operations] | metrics, log warnings, runbook for the alerts |
 //! | [inspector] | the live page of the wheel and its JSON API |
-//! | [scaling] | cost model: one arbiter, one machine, a fleet |
+//! | [scaling] | cost of a timer: one arbiter, one machine, a fleet |
 //! | [comparison] | features beside other timers and job schedulers, and the better choice for each case |
 //!
 //! The chapters are the files in `docs/guide`. [Durability] and [inspector] are pages of their crates, [scaling] and
