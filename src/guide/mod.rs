@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [features] | every feature, with the function or type that provides it; settings; Cargo features |
 //! | [semantics] | the guarantees of timers, numbered, and their limits |
-//! | [semantics-fine-print] | their exceptions, rare cases and exact definitions |
+//! | [semantics_fine_print] | their exceptions, rare cases and exact definitions |
 //! | [durability] | timers that survive a crash: use, guarantees, failures, files |
 //! | [migration] | from actix's own timers or tokio-util's `DelayQueue`: calls, differences, patterns |
 //! | [testing] | testing actors in virtual time |
