@@ -85,7 +85,7 @@ impl TimerActorBuilder {
         self
     }
 
-    /// Sets the number of buckets in one turn of a level. Default 256; 2 to 65 536. See `docs/decisions.md` for the
+    /// Sets the number of buckets in one turn of a level. Default 256; 2 to 65 536. See `docs/decisions/wheel.md` for the
     /// choice of the default.
     pub fn wheel_size(mut self, buckets: usize) -> Self {
         self.wheel_size = buckets;

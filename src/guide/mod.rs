@@ -5,12 +5,13 @@
 //! |---|---|
 //! | [features] | every feature, with the function or type that provides it; settings; Cargo features |
 //! | [semantics] | the guarantees of timers, numbered, and their limits |
+//! | [semantics_fine_print] | their exceptions, rare cases and exact definitions |
 //! | [durability] | timers that survive a crash: use, guarantees, failures, files |
 //! | [migration] | from actix's own timers or tokio-util's `DelayQueue`: calls, differences, patterns |
 //! | [testing] | testing actors in virtual time |
 //! | [operations] | metrics, log warnings, runbook for the alerts |
 //! | [inspector] | the live page of the wheel and its JSON API |
-//! | [scaling] | cost model: one arbiter, one machine, a fleet |
+//! | [scaling] | cost of a timer: one arbiter, one machine, a fleet |
 //! | [comparison] | features beside other timers and job schedulers, and the better choice for each case |
 //!
 //! The chapters are the files in `docs/guide`. [Durability] and [inspector] are pages of their crates, [scaling] and
@@ -32,6 +33,7 @@ macro_rules! chapters {
 chapters! {
     features: "features.md";
     semantics: "semantics.md";
+    semantics_fine_print: "semantics-fine-print.md";
     migration: "migration.md";
     testing: "testing.md";
     operations: "operations.md";

@@ -8,7 +8,7 @@
 //!   together, so the heads of a million entries stay in the processor's cache.
 //!
 //! In a list linked through its members, walking and leaving cost a cache miss each, and at a million members these
-//! misses dominate. The price is that a chunk is freed only when its last member has left; see `docs/decisions.md`.
+//! misses dominate. The price is that a chunk is freed only when its last member has left; see `docs/decisions/wheel.md`.
 
 use crate::timing::page::boxed;
 

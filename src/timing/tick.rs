@@ -61,7 +61,7 @@ impl TickLength {
         Ok(Self { nanos: nanos as u64 })
     }
 
-    /// One millisecond, the default. `docs/decisions.md` gives the reason.
+    /// One millisecond, the default. `docs/decisions/wheel.md` gives the reason.
     pub const MILLISECOND: Self = Self { nanos: 1_000_000 };
 
     /// Returns the length as a duration.

@@ -1,95 +1,24 @@
-//! Claims of the pages: a figure that stands in a sentence is that of its table in the benchmarks, and sentences that
-//! were found wrong do not return.
+//! Claims of the pages: a figure that stands in a sentence is that of its file in the benchmarks, and sentences that were
+//! found wrong do not return.
 
+use std::collections::BTreeMap;
 use std::fs;
 
 use crate::links::markdown_files;
 use crate::source::repository;
 
-/// A page, a sentence with figures in braces, and for each the table of the benchmarks, the number of pending timers
-/// and the subject.
-type Claim = (&'static str, &'static str, &'static [(&'static str, &'static str, &'static str)]);
+/// A sentence with figures in braces.
+#[derive(Debug)]
+struct Claim {
+    page: &'static str,
+    sentence: &'static str,
+    figures: Vec<&'static str>,
+}
 
-const BURST: &str = "burst to 1 | whole | ms until all came";
-const HEARTBEAT: &str = "sessions, heartbeat | whole | bytes allocated per session";
-const TIME_OUT: &str = "sessions, time-out | whole | bytes allocated per session";
-const LATE_P50: &str = "fire | whole | p50 ms late";
-const LATE_P99: &str = "fire | whole | p99 ms late";
-const CPU: &str = "fire | whole | CPU s after scheduling";
-const MILLION: &str = "1 000 000";
+/// The columns that name a row.
+const NAMES: [&str; 7] = ["workload", "layer", "pending", "unit", "subject", "target", "operation"];
 
-const CLAIMS: &[Claim] = &[
-    // A million take as many milliseconds as one takes nanoseconds.
-    (
-        "docs/guide/scaling.md",
-        "one tick take N × {} ns until the last is delivered if they are their actors' own, N × {} ns for other recipients",
-        &[(BURST, MILLION, "actix-timers, context"), (BURST, MILLION, "actix-timers, recipient")],
-    ),
-    (
-        "docs/guide/scaling.md",
-        "a million due within two seconds are {} ms late at the median and {} ms at p99",
-        &[(LATE_P50, MILLION, "actix-timers, context"), (LATE_P99, MILLION, "actix-timers, context")],
-    ),
-    (
-        "README.md",
-        "take {} bytes with actix's own `run_interval`, and {} here",
-        &[(HEARTBEAT, "10 000", "run-interval"), (HEARTBEAT, "10 000", "actix-timers")],
-    ),
-    (
-        "docs/guide/migration.md",
-        "{} and {} bytes an actor, instead of {} and {} with messages here",
-        &[
-            (HEARTBEAT, "10 000", "run-interval"),
-            (TIME_OUT, "10 000", "run-later"),
-            (HEARTBEAT, "10 000", "actix-timers"),
-            (TIME_OUT, "10 000", "actix-timers"),
-        ],
-    ),
-    (
-        "docs/guide/benchmarks.md",
-        "{} bytes an actor instead of {} with a heartbeat, {} instead of {} with an idle time-out",
-        &[
-            (HEARTBEAT, "10 000", "run-interval"),
-            (HEARTBEAT, "10 000", "actix-timers"),
-            (TIME_OUT, "10 000", "run-later"),
-            (TIME_OUT, "10 000", "actix-timers"),
-        ],
-    ),
-    (
-        "docs/guide/benchmarks.md",
-        "own messages are {} ms late at the median and {} ms at p99, messages to another actor {} and {} ms, those of a \
-         DelayQueue that sends with `do_send` {} and {} ms",
-        &[
-            (LATE_P50, MILLION, "actix-timers, context"),
-            (LATE_P99, MILLION, "actix-timers, context"),
-            (LATE_P50, MILLION, "actix-timers, recipient"),
-            (LATE_P99, MILLION, "actix-timers, recipient"),
-            (LATE_P50, MILLION, "delay-queue, do_send"),
-            (LATE_P99, MILLION, "delay-queue, do_send"),
-        ],
-    ),
-    (
-        "docs/guide/benchmarks.md",
-        "for {}, {} and {} s of CPU time; Netty's calls {} and {} ms, for {} s",
-        &[
-            (CPU, MILLION, "actix-timers, context"),
-            (CPU, MILLION, "actix-timers, recipient"),
-            (CPU, MILLION, "delay-queue, do_send"),
-            (LATE_P50, MILLION, "netty"),
-            (LATE_P99, MILLION, "netty"),
-            (CPU, MILLION, "netty"),
-        ],
-    ),
-    (
-        "docs/guide/benchmarks.md",
-        "A million due at one tick take {} ms as own messages, {} ms to another actor, and {} ms with that DelayQueue",
-        &[
-            (BURST, MILLION, "actix-timers, context"),
-            (BURST, MILLION, "actix-timers, recipient"),
-            (BURST, MILLION, "delay-queue, do_send"),
-        ],
-    ),
-];
+const FILES: &str = "docs/guide/benchmarks";
 
 /// Phrases that claim too much, with the truth.
 const WRONG: &[(&str, &str)] = &[
@@ -102,19 +31,35 @@ const WRONG: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn figures_in_sentences_are_those_of_the_tables() {
-    let benchmarks = fs::read_to_string(repository().join("docs/guide/benchmarks.md")).unwrap();
+fn figures_in_sentences_are_those_of_the_files() {
     let mut wrong = Vec::new();
-    for (page, sentence, figures) in CLAIMS {
-        let mut expected = (*sentence).to_owned();
-        for (table, pending, subject) in *figures {
-            expected = expected.replacen("{}", &median(&benchmarks, table, pending, subject), 1);
+    for Claim { page, sentence, figures } in claims() {
+        assert_eq!(sentence.matches("{}").count(), figures.len(), "{page}: {sentence}");
+        let mut expected = sentence.to_owned();
+        for name in figures {
+            expected = expected.replacen("{}", &figure(name), 1);
         }
         if !text_of(page).contains(&expected) {
             wrong.push(format!("{page} does not say: {expected}"));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A target names a row, or has the figures itself.
+#[test]
+fn each_target_has_its_figures_in_one_place() {
+    for target in rows("targets") {
+        let name = &target["target"];
+        let keys = ["workload", "layer", "pending", "unit", "subject"];
+        let named = files().into_iter().filter(|file| file != "targets").flat_map(|file| rows(&file)).filter(|row| {
+            keys.iter().all(|key| row.get(*key).is_some_and(|field| *field == target[*key]))
+                && row.get(&target["column"]).is_some_and(|figure| !figure.is_empty())
+        });
+        let expected = if target["column"].is_empty() { 0 } else { 1 };
+        assert_eq!(named.count(), expected, "{name}: rows");
+        assert_eq!(target["median"].is_empty(), expected == 1, "{name}: figures");
+    }
 }
 
 #[test]
@@ -134,18 +79,74 @@ fn text_of(page: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the median in a row of a table.
-fn median(benchmarks: &str, table: &str, pending: &str, subject: &str) -> String {
-    let start = format!("<!-- table: {table} -->");
-    let rows = benchmarks.lines().skip_while(|line| *line != start).take_while(|line| *line != "<!-- end of table -->");
-    let mut of = "";
-    for row in rows {
-        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
-        let [_, number, of_row, median, ..] = cells.as_slice() else { continue };
-        of = if number.is_empty() { of } else { number };
-        if of == pending && of_row.trim_matches('*') == subject {
-            return median.split(" (").next().unwrap_or_default().to_owned();
+/// Reads `figures.txt`.
+fn claims() -> Vec<Claim> {
+    let mut claims: Vec<Claim> = Vec::new();
+    let mut page = "";
+    for line in include_str!("figures.txt").lines().filter(|line| !line.is_empty() && !line.starts_with("//")) {
+        if let Some(name) = line.strip_prefix("# ") {
+            page = name;
+        } else if let Some(figure) = line.strip_prefix("    ") {
+            claims.last_mut().unwrap().figures.push(figure);
+        } else {
+            claims.push(Claim { page, sentence: line, figures: Vec::new() });
         }
     }
-    panic!("no row of {subject} at {pending} in the table {table}");
+    claims
+}
+
+/// Returns a figure as pages write it. Its row is the only one with all the names.
+fn figure(name: &str) -> String {
+    let parts: Vec<&str> = name.split(" | ").collect();
+    let [file, names @ .., column] = parts.as_slice() else { panic!("{name} names no figure") };
+    let of = |row: &Row| {
+        let has = |name: &str| NAMES.iter().any(|column| row.get(*column).is_some_and(|field| field == name));
+        names.iter().all(|name| has(name))
+    };
+    let found: Vec<Row> = rows(file).into_iter().filter(of).collect();
+    let [row] = found.as_slice() else { panic!("{} rows of {name}", found.len()) };
+    grouped(&row[*column])
+}
+
+/// Sets thousands apart: `1 234` for `1234`.
+fn grouped(figure: &str) -> String {
+    if figure.len() < 4 || !figure.bytes().all(|byte| byte.is_ascii_digit()) {
+        return figure.to_owned();
+    }
+    let (thousands, rest) = figure.split_at(figure.len() - 3);
+    format!("{} {rest}", grouped(thousands))
+}
+
+/// The fields of a row, by their columns.
+type Row = BTreeMap<String, String>;
+
+/// Returns the names of all files of the benchmarks.
+fn files() -> Vec<String> {
+    let entries = fs::read_dir(repository().join(FILES)).unwrap();
+    entries.map(|entry| entry.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned()).collect()
+}
+
+fn rows(file: &str) -> Vec<Row> {
+    let text = fs::read_to_string(repository().join(FILES).join(file).with_extension("csv")).unwrap();
+    let mut lines = text.lines().map(fields);
+    let columns = lines.next().unwrap();
+    let row = |fields: Vec<String>| {
+        assert_eq!(fields.len(), columns.len(), "{file}.csv: {fields:?}");
+        columns.iter().cloned().zip(fields).collect()
+    };
+    lines.map(row).collect()
+}
+
+/// Splits a line of comma-separated values. Quoted fields have no quotes inside.
+fn fields(line: &str) -> Vec<String> {
+    let mut fields = vec![String::new()];
+    let mut quoted = false;
+    for character in line.chars() {
+        match character {
+            '"' => quoted = !quoted,
+            ',' if !quoted => fields.push(String::new()),
+            other => fields.last_mut().unwrap().push(other),
+        }
+    }
+    fields
 }

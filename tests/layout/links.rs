@@ -325,7 +325,9 @@ fn address_of(file: &str, anchor: &str, name: &str) -> String {
         return format!("REPOSITORY/{}/HEAD/{file}{anchor}", if is_image { "raw" } else { "blob" });
     };
     let front = format!("https://docs.rs/{publisher}/VERSION/");
-    match file.strip_prefix("docs/guide/").and_then(|file| file.strip_suffix(".md")) {
+    // A chapter is a module with the name of its file.
+    let chapter = file.strip_prefix("docs/guide/").and_then(|file| file.strip_suffix(".md"));
+    match chapter.map(|chapter| chapter.replace('-', "_")) {
         None => front,
         Some(chapter) if publisher == name => format!("crate::guide::{chapter}{anchor}"),
         Some(chapter) => format!("{front}{}/guide/{chapter}/index.html{anchor}", publisher.replace('-', "_")),

@@ -110,6 +110,7 @@ impl Rows {
             "min": min,
             "max": max,
             "best_peer": self.best_peer(row).map(|peer| &peer.subject),
+            "command": command(std::env::args()),
             "ratio": comparison.map(|found| json!({
                 "median": found.ratio.median,
                 "min": found.ratio.min,
@@ -186,6 +187,26 @@ impl Spread {
     }
 }
 
+/// Returns the command that started this bench: Cargo adds a hash to the name of the program, and `--bench` to the
+/// arguments. The file of the rows is left out.
+fn command(arguments: impl IntoIterator<Item = String>) -> String {
+    let mut arguments = arguments.into_iter();
+    let program = arguments.next().unwrap_or_default();
+    let program = Path::new(&program).file_stem().and_then(|name| name.to_str()).unwrap_or_default();
+    let bench = program.rsplit_once('-').map_or(program, |(name, _)| name);
+    let features = if matches!(bench, "durable" | "postgres") { format!(" --features {bench}") } else { String::new() };
+    let mut rest = Vec::new();
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--bench" => {}
+            "--json" => drop(arguments.next()),
+            _ => rest.push(argument),
+        }
+    }
+    let separator = if rest.is_empty() { "" } else { " -- " };
+    format!("cargo bench{features} --bench {bench}{separator}{}", rest.join(" "))
+}
+
 /// Returns the ratio; two zeros are equal.
 fn ratio(ours: f64, peer: f64) -> f64 {
     if ours == peer { 1.0 } else { ours / peer }
@@ -199,5 +220,19 @@ fn short(value: f64) -> String {
         0.001..0.1 => format!("{value:.4}"),
         0.1..10.0 => format!("{value:.3}"),
         _ => format!("{value:.1}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::command;
+
+    #[test]
+    fn a_row_names_the_command_that_measured_it() {
+        let of = |arguments: &str| command(arguments.split(' ').map(str::to_owned));
+        let peers =
+            of("/target/release/deps/peers-0123456789abcdef --json /rows.json --workloads start --sizes 10000 --bench");
+        assert_eq!(peers, "cargo bench --bench peers -- --workloads start --sizes 10000");
+        assert_eq!(of("deps/durable-0123 --bench"), "cargo bench --features durable --bench durable");
     }
 }

@@ -1,4 +1,4 @@
-//! Draws the pictures of `docs/guide/benchmarks.md`, and writes its tables: see [`bench::plot`].
+//! Draws the pictures of `docs/guide/benchmarks.md`, and writes its figures: see [`bench::plot`].
 
 use std::process::ExitCode;
 

@@ -1,9 +1,10 @@
-//! Draws the pictures of `docs/guide/benchmarks.md` from the rows of the bench `peers`, and fills in its tables.
+//! Draws the pictures of `docs/guide/benchmarks.md` from the rows of the bench `peers`, and writes the rows of
+//! all benches as its files of figures, `docs/guide/benchmarks/*.csv`.
 //!
 //! ```text
-//! cargo bench --bench plot -- rows.json docs/images                                  draws the pictures
-//! cargo bench --bench plot -- rows.json docs/images --fill docs/guide/benchmarks.md  and fills in the tables
-//! cargo bench --bench plot -- rows.json --tables                                     prints all tables
+//! cargo bench --bench plot -- rows.json docs/images                              draws the pictures
+//! cargo bench --bench plot -- rows.json docs/images --csv docs/guide/benchmarks  and writes the figures
+//! cargo bench --bench plot -- rows.json --tables                                 prints all tables
 //! ```
 //!
 //! A run in parts has several files. Missing measurements are omitted from the pictures, and listed at the end.
@@ -14,8 +15,9 @@
 //! 2. `pictures`: one file for each kind of picture.
 //! 3. `panel`: lines over the number of timers; `labels`: their names, moved apart; `style`: the look of each subject.
 //! 4. `scale`, `svg`, `numbers`: the primitives.
-//! 5. `tables`: the rows in Markdown.
+//! 5. `tables`: the rows in Markdown. `csv`: the rows as files of figures.
 
+mod csv;
 mod labels;
 mod missing;
 mod numbers;
@@ -37,13 +39,12 @@ use missing::Missing;
 use rows::Rows;
 
 const HELP: &str = "\
-cargo bench --bench plot -- ROWS.json... [DIRECTORY] [--tables] [--fill DOCUMENT.md]
+cargo bench --bench plot -- ROWS.json... [DIRECTORY] [--tables] [--csv DIRECTORY]
 
-  ROWS.json   what `cargo bench --bench peers -- --json ROWS.json` has written; a later file replaces rows of an earlier one
+  ROWS.json   what a bench has written with `--json ROWS.json`; a later file replaces rows of an earlier one
   DIRECTORY   where the pictures go
   --tables    print all tables
-  --fill      write the tables into a document, between its lines `<!-- table: WORKLOAD | LAYER | UNIT -->` and
-              `<!-- end of table -->`
+  --csv       write a file for each workload there, WORKLOAD.csv, which replaces an earlier one
 ";
 
 #[derive(Debug, Default)]
@@ -51,7 +52,7 @@ struct Arguments {
     files: Vec<PathBuf>,
     pictures: Option<PathBuf>,
     tables: bool,
-    documents: Vec<PathBuf>,
+    csv: Option<PathBuf>,
 }
 
 impl Arguments {
@@ -65,7 +66,7 @@ impl Arguments {
                 // Added by cargo to every bench.
                 "--bench" => {}
                 "--tables" => parsed.tables = true,
-                "--fill" => parsed.documents.push(arguments.next().ok_or("--fill needs a document")?.into()),
+                "--csv" => parsed.csv = Some(arguments.next().ok_or("--csv needs a directory")?.into()),
                 file if file.ends_with(".json") => parsed.files.push(file.into()),
                 option if option.starts_with('-') => return Err(format!("unknown argument '{option}'\n\n{HELP}")),
                 directory => {
@@ -76,7 +77,7 @@ impl Arguments {
                 }
             }
         }
-        let idle = parsed.files.is_empty() && parsed.pictures.is_none() && parsed.documents.is_empty();
+        let idle = parsed.files.is_empty() && parsed.pictures.is_none() && parsed.csv.is_none();
         if idle && !parsed.tables {
             return Ok(None);
         }
@@ -117,10 +118,11 @@ fn run(arguments: &Arguments) -> Result<(), String> {
             write(&directory.join(file), &picture)?;
         }
     }
-    for document in &arguments.documents {
-        let text = fs::read_to_string(document).map_err(|wrong| problem(document, &wrong))?;
-        let filled = tables::fill(&text, &rows, &mut missing).map_err(|wrong| problem(document, &wrong))?;
-        write(document, &filled)?;
+    if let Some(directory) = &arguments.csv {
+        fs::create_dir_all(directory).map_err(|wrong| problem(directory, &wrong))?;
+        for (family, text) in csv::files(&rows) {
+            write(&directory.join(family).with_extension("csv"), &text)?;
+        }
     }
     if arguments.tables {
         print!("{}", tables::all(&rows));

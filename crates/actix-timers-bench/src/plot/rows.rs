@@ -1,4 +1,4 @@
-//! The rows written by the bench `peers`.
+//! The rows written by a bench with `--json`.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -29,6 +29,8 @@ pub(crate) struct Row {
     /// The ratio of ours to this subject; for ours, to the best peer.
     pub(crate) ratio: Option<Spread>,
     pub(crate) best_peer: Option<String>,
+    /// The command that measured the row.
+    pub(crate) command: String,
 }
 
 /// All rows, in the order of their measurement.
@@ -86,7 +88,19 @@ impl Row {
             measured: Spread::of(row)?,
             ratio: row.get("ratio").and_then(Spread::of),
             best_peer: text("best_peer"),
+            command: text("command").unwrap_or_default(),
         })
+    }
+
+    /// Returns the name of the file that has the row: its workload without variants, or the bench, if that is not
+    /// `peers`.
+    pub(crate) fn family(&self) -> &str {
+        let bench = self.command.split_once("--bench ").and_then(|(_, rest)| rest.split_whitespace().next());
+        match bench.unwrap_or("peers") {
+            "peers" if self.layer == "wheel sizes" => "wheel-sizes",
+            "peers" => base(&self.workload),
+            bench => bench,
+        }
     }
 
     fn key(&self) -> impl PartialEq {

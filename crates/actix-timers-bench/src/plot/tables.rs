@@ -2,17 +2,8 @@
 
 use std::fmt::Write as _;
 
-use crate::plot::missing::Missing;
 use crate::plot::numbers::{grouped, short};
 use crate::plot::rows::{Row, Rows, Spread};
-
-/// The beginning of a table in a document, with its name: `start | wheel | ns/op`. The text from here to [`END`] is
-/// replaced.
-const BEGIN: &str = "<!-- table: ";
-const BEGIN_END: &str = " -->";
-const END: &str = "<!-- end of table -->";
-
-const NOT_MEASURED: &str = "*Not measured yet.*\n";
 
 /// Returns every table, each below a heading with its name.
 pub(crate) fn all(rows: &Rows) -> String {
@@ -34,45 +25,10 @@ pub(crate) fn all(rows: &Rows) -> String {
     text
 }
 
-/// Returns a document with its tables filled in.
-///
-/// # Errors
-/// A table without an end.
-pub(crate) fn fill(document: &str, rows: &Rows, missing: &mut Missing) -> Result<String, String> {
-    let mut filled = String::new();
-    let mut lines = document.lines();
-    while let Some(line) = lines.next() {
-        filled.push_str(line);
-        filled.push('\n');
-        let Some(name) = line.strip_prefix(BEGIN).and_then(|rest| rest.strip_suffix(BEGIN_END)) else { continue };
-        if !lines.by_ref().any(|line| line == END) {
-            return Err(format!("the table '{name}' does not end: there is no '{END}'"));
-        }
-        let _ = write!(filled, "\n{}\n{END}\n", named(name, rows, missing)?);
-    }
-    Ok(filled)
-}
-
-fn named(name: &str, rows: &Rows, missing: &mut Missing) -> Result<String, String> {
-    let parts: Vec<&str> = name.split('|').map(str::trim).collect();
-    let [workload, layer, unit] = parts[..] else {
-        return Err(format!("a table is named by workload, layer and unit, not by '{name}'"));
-    };
-    let text = table(rows.of(workload, layer, unit));
-    if text.is_empty() {
-        missing.note(format!("table {name}: no rows"));
-        return Ok(NOT_MEASURED.to_owned());
-    }
-    Ok(text)
-}
-
-/// Formats rows by size, and then in the order of their measurement. Empty without rows.
+/// Formats rows by size, and then in the order of their measurement.
 fn table<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
     let mut rows: Vec<&Row> = rows.collect();
     rows.sort_by_key(|row| row.size);
-    if rows.is_empty() {
-        return String::new();
-    }
     let mut text =
         String::from("| pending | subject | median (min to max) | ratio (min to max) |\n|--:|---|--:|--:|\n");
     let mut size = None;

@@ -1,4 +1,4 @@
-//! Tests the pictures and tables of `docs/guide/benchmarks.md`, made by the bench `plot`: the whole, and then each of
+//! Tests the pictures and figures of `docs/guide/benchmarks.md`, made by the bench `plot`: the whole, and then each of
 //! its parts.
 #![allow(clippy::unwrap_used)]
 
@@ -213,51 +213,59 @@ mod of_svg {
     }
 }
 
-mod of_tables {
-    use crate::plot::missing::Missing;
+mod of_figures {
+    use crate::plot::csv::files;
     use crate::plot::rows::Rows;
-    use crate::plot::tables::{all, fill};
+    use crate::plot::tables::all;
 
-    fn rows() -> Rows {
+    const PEERS: &str = "cargo bench --bench peers -- --workloads start,stop";
+    const DURABLE: &str = "cargo bench --features durable --bench durable";
+
+    fn rows(command: &str) -> Rows {
         let mut rows = Rows::default();
         let text = r#"[
             {"workload": "start", "layer": "wheel", "subject": "actix-timers", "size": 10000, "unit": "ns/op",
-             "median": 2, "min": 1, "max": 3, "best_peer": "go", "ratio": {"median": 0.5, "min": 0.4, "max": 0.6}},
-            {"workload": "start", "layer": "wheel", "subject": "go", "size": 10000, "unit": "ns/op",
-             "median": 4, "min": 4, "max": 4, "best_peer": "go", "ratio": {"median": 0.5, "min": 0.4, "max": 0.6}}]"#;
-        rows.parse(text).unwrap();
+             "median": 2000, "min": 1, "max": 3000, "best_peer": "go, own", "command": "COMMAND",
+             "ratio": {"median": 0.5, "min": 0.4, "max": 0.6}},
+            {"workload": "start", "layer": "wheel", "subject": "go, own", "size": 10000, "unit": "ns/op",
+             "median": 4000, "min": 4000, "max": 4000, "best_peer": "go, own", "command": "COMMAND",
+             "ratio": {"median": 0.5, "min": 0.4, "max": 0.6}}]"#;
+        rows.parse(&text.replace("COMMAND", command)).unwrap();
         rows
     }
 
-    const TABLE: &str = "\
-| pending | subject | median (min to max) | ratio (min to max) |
-|--:|---|--:|--:|
-| 10 000 | **actix-timers** | 2.00 (1.00 to 3.00) | 0.50 (0.40 to 0.60) of go |
-|  | go | 4.00 | 0.50 (0.40 to 0.60) |
-";
-
     #[test]
     fn a_table_has_a_line_for_each_row() {
-        assert_eq!(all(&rows()), format!("#### start | wheel | ns/op\n\n{TABLE}\n"));
+        let table = "\
+| pending | subject | median (min to max) | ratio (min to max) |
+|--:|---|--:|--:|
+| 10 000 | **actix-timers** | 2 000 (1.00 to 3 000) | 0.50 (0.40 to 0.60) of go, own |
+|  | go, own | 4 000 | 0.50 (0.40 to 0.60) |
+";
+        assert_eq!(all(&rows(PEERS)), format!("#### start | wheel | ns/op\n\n{table}\n"));
     }
 
     #[test]
-    fn a_document_can_be_filled_again_and_again() {
-        let document = "# Figures\n\n<!-- table: start | wheel | ns/op -->\nold\n<!-- end of table -->\n\nThe end.\n";
-        let expected = format!(
-            "# Figures\n\n<!-- table: start | wheel | ns/op -->\n\n{TABLE}\n<!-- end of table -->\n\nThe end.\n"
-        );
-        let once = fill(document, &rows(), &mut Missing::default()).unwrap();
-        assert_eq!(once, expected);
-        assert_eq!(fill(&once, &rows(), &mut Missing::default()).unwrap(), expected);
+    fn a_file_has_a_line_for_each_row_with_its_command() {
+        let expected = "\
+workload,layer,pending,unit,subject,median,min,max,ratio,ratio_min,ratio_max,ratio_of,command
+start,wheel,10000,ns/op,actix-timers,2000,1.00,3000,0.50,0.40,0.60,\"go, own\",\"COMMAND\"
+start,wheel,10000,ns/op,\"go, own\",4000,4000,4000,0.50,0.40,0.60,,\"COMMAND\"
+"
+        .replace("COMMAND", PEERS);
+        let written = rows(PEERS);
+        let written = files(&written);
+        assert_eq!(written.keys().copied().collect::<Vec<_>>(), ["start"]);
+        assert_eq!(written["start"], expected);
     }
 
     #[test]
-    fn a_table_without_rows_says_so() {
-        let mut missing = Missing::default();
-        let filled = fill("<!-- table: stop | wheel | ns/op -->\n<!-- end of table -->\n", &rows(), &mut missing);
-        assert!(filled.unwrap().contains("*Not measured yet.*"));
-        assert_eq!(missing.into_sentences(), ["table stop | wheel | ns/op: no rows"]);
-        assert!(fill("<!-- table: stop | wheel | ns/op -->\n", &rows(), &mut Missing::default()).is_err());
+    fn other_benches_have_a_file_of_their_own() {
+        assert_eq!(files(&rows(DURABLE)).keys().copied().collect::<Vec<_>>(), ["durable"]);
+        let sizes = rows(PEERS);
+        let mut sizes: Vec<_> = sizes.iter().cloned().collect();
+        sizes[0].layer = "wheel sizes".to_owned();
+        sizes[1].workload = "burst to 1000".to_owned();
+        assert_eq!(sizes.iter().map(|row| row.family()).collect::<Vec<_>>(), ["wheel-sizes", "burst"]);
     }
 }

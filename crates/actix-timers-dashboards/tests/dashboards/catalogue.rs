@@ -113,7 +113,8 @@ fn the_catalogue_and_the_docs_agree() {
         let short = metric.name.strip_prefix("actix_timers_").unwrap();
         assert!(operations.contains(&format!("`{short}`")), "docs/guide/operations.md does not explain {short}");
     }
-    for file in ["README.md", "docs/guide/operations.md", "docs/guide/semantics.md", "dashboards/README.md"] {
+    let guide = ["operations.md", "semantics.md", "semantics-fine-print.md"].map(|page| format!("docs/guide/{page}"));
+    for file in guide.iter().map(String::as_str).chain(["README.md", "dashboards/README.md"]) {
         let text = files::read(file);
         let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == ':';
         let words = text.split(|letter| !is_name(letter)).filter(|word| word.starts_with("actix_timers_"));
