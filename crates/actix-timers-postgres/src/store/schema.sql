@@ -657,5 +657,6 @@ REVOKE ALL ON FUNCTION @schema@.server_now(), @schema@.first_id(bigint), @schema
     @schema@.bury(bigint, uuid[], bigint[], int[], text[], bigint[], bigint[], bigint[]), @schema@.requeue(uuid),
     @schema@.put(@schema@.timers, boolean), @schema@.try_put(@schema@.timers, boolean), @schema@.is_number(jsonb, numeric, numeric),
     @schema@.schedule(text, text, bytea, timestamptz, text, boolean, int, jsonb, int, jsonb, jsonb, text),
-    @schema@.schedule(text, text, jsonb, timestamptz, text, boolean, int, jsonb, int, jsonb, jsonb, text), @schema@.cancel(uuid)
+    @schema@.schedule(text, text, jsonb, timestamptz, text, boolean, int, jsonb, int, jsonb, jsonb, text), @schema@.cancel(uuid),
+    @schema@.end_delivery(uuid, bigint, int, bigint, bigint, bigint, text)
     FROM PUBLIC;
