@@ -27,7 +27,7 @@ use super::committer::{Answered as FromStore, Claimed, Committer, Ended, Report,
 use super::contain::contain;
 use super::due_time::DueTime;
 use super::ends;
-use super::envelope::{Extend, HandlerError, UnderWay};
+use super::envelope::{Extend, HandlerError, Then, UnderWay};
 use super::hints::{Hints, Plan};
 use super::id::DurableId;
 use super::metrics::{Counted, Progress};
@@ -531,7 +531,7 @@ impl DurableTimerActor {
                 answer = Ok(Err(HandlerError::new(NOT_COMMITTED)));
             }
         }
-        let is_given_up = matches!(&answer, Ok(Err(error)) if !error.is_permanent());
+        let is_given_up = matches!(&answer, Ok(Err(error)) if error.then() == Then::Retry);
         let next = if self.stopping.is_some() && is_given_up {
             Next::GiveBack
         } else {

@@ -7,6 +7,7 @@ use actix_timers::integration::next_on_grid;
 
 use super::calendar;
 use super::due_time::DueTime;
+use super::envelope::Then;
 use super::record::{RepeatMode, RetryPolicy};
 use super::reply::Answer;
 use super::store::{Again, Next, Record};
@@ -18,7 +19,11 @@ const MAX_REASON_LEN: usize = 1024;
 pub(super) fn after_answer(record: &Record, retry: &RetryPolicy, answer: Answer, now: DueTime) -> Next {
     let (reason, is_permanent) = match answer {
         Ok(Ok(())) => return next_repetition(record, now).map_or(Next::Delete, Next::Again),
-        Ok(Err(error)) => (error.to_string(), error.is_permanent()),
+        Ok(Err(error)) => match error.then() {
+            Then::SnoozeAfter(delay) => return Next::Snooze(now.saturating_add(delay)),
+            Then::SnoozeUntil(at) => return Next::Snooze(DueTime::at_or_after(at).unwrap_or(DueTime::MAX)),
+            then => (error.to_string(), then == Then::Dead),
+        },
         Err(missing) => (missing.to_string(), false),
     };
     let progress = record.progress;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use actix::{Message, Recipient};
 use tokio::sync::Notify;
@@ -326,23 +326,73 @@ impl<M> std::ops::Deref for Durable<M> {
 #[derive(Clone, PartialEq, Eq)]
 pub struct HandlerError {
     reason: String,
-    permanent: bool,
+    then: Then,
+}
+
+/// The delivery after an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Then {
+    /// By the retry policy.
+    Retry,
+    /// None.
+    Dead,
+    /// After this delay, or at this time. No attempt is used up.
+    SnoozeAfter(Duration),
+    SnoozeUntil(SystemTime),
 }
 
 impl HandlerError {
     /// Creates an error after which the message is delivered again, if attempts are left.
     pub fn new(reason: impl fmt::Display) -> Self {
-        Self { reason: reason.to_string(), permanent: false }
+        Self { reason: reason.to_string(), then: Then::Retry }
     }
 
     /// Creates an error that another attempt cannot fix: the message becomes a dead letter at once.
     pub fn permanent(reason: impl fmt::Display) -> Self {
-        Self { reason: reason.to_string(), permanent: true }
+        Self { reason: reason.to_string(), then: Then::Dead }
+    }
+
+    /// Creates the answer of a handler that wants its message again after `delay`. It uses up no attempt of the retry policy;
+    /// the numbers of attempts rise all the same.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use actix::prelude::*;
+    /// # use actix_timers_durable::{Durable, DurableMessage, HandlerError};
+    /// # #[derive(serde::Serialize, serde::Deserialize)]
+    /// # struct Ship { order: u64 }
+    /// # impl DurableMessage for Ship { const NAME: &'static str = "ship"; }
+    /// # struct Depot;
+    /// # impl Actor for Depot { type Context = Context<Self>; }
+    /// # impl Depot { fn is_open(&self) -> bool { true } fn ship(&mut self, _: u64) {} }
+    /// impl Handler<Durable<Ship>> for Depot {
+    ///     type Result = Result<(), HandlerError>;
+    ///
+    ///     fn handle(&mut self, ship: Durable<Ship>, _: &mut Self::Context) -> Self::Result {
+    ///         if !self.is_open() {
+    ///             return Err(HandlerError::snooze_for(Duration::from_secs(600)));
+    ///         }
+    ///         self.ship(ship.order);
+    ///         Ok(())
+    ///     }
+    /// }
+    /// ```
+    pub fn snooze_for(delay: Duration) -> Self {
+        Self { reason: "again later".to_owned(), then: Then::SnoozeAfter(delay) }
+    }
+
+    /// As [`snooze_for`](Self::snooze_for), at a wall-clock time; at once if that is past.
+    pub fn snooze_until(at: impl Into<SystemTime>) -> Self {
+        Self { reason: "again later".to_owned(), then: Then::SnoozeUntil(at.into()) }
     }
 
     /// Returns whether further attempts are pointless.
     pub const fn is_permanent(&self) -> bool {
-        self.permanent
+        matches!(self.then, Then::Dead)
+    }
+
+    pub(super) const fn then(&self) -> Then {
+        self.then
     }
 }
 
@@ -355,8 +405,7 @@ impl fmt::Display for HandlerError {
 
 impl fmt::Debug for HandlerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = if self.permanent { "permanent" } else { "retryable" };
-        write!(f, "HandlerError({kind}: {})", self.reason)
+        write!(f, "HandlerError({:?}: {})", self.then, self.reason)
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use actix_timers::CancelOutcome;
-use actix_timers_durable::store::{NewTimer, Next, OnKey, headers_to_json, repeat_to_json, retry_to_json};
+use actix_timers_durable::store::{Again, NewTimer, Next, OnKey, headers_to_json, repeat_to_json, retry_to_json};
 use actix_timers_durable::{
     DueTime, Durable, DurableError, DurableId, DurableMessage, HandlerError, PayloadCodec, Schedule, ScheduleError,
     Scheduled, StoreError,
@@ -28,7 +28,7 @@ const SCHEDULE: &str = "
         replace => $6, message_version => $7, headers => $8::text::jsonb, max_attempts => $9, retry => $10::text::jsonb,
         repeat => $11::text::jsonb, codec => $12) s";
 
-const END: &str = "SELECT @schema@.end_delivery($1, $2, $3, $4, $5, $6, $7)";
+const END: &str = "SELECT @schema@.end_delivery($1, $2, $3, $4, $5, $6, $7, $8)";
 
 /// A statement that schedules a timer, for any client of PostgreSQL: its text, and the values of `$1` to `$12` in the order
 /// of the fields.
@@ -66,7 +66,7 @@ pub struct ScheduleStatement {
     pub codec: Option<String>,
 }
 
-/// A statement that ends a delivery, for any client of PostgreSQL: its text, and the values of `$1` to `$7` in the order of the
+/// A statement that ends a delivery, for any client of PostgreSQL: its text, and the values of `$1` to `$8` in the order of the
 /// fields. It returns no value, and fails if the delivery has ended otherwise.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -87,6 +87,8 @@ pub struct EndStatement {
     pub next: Option<i64>,
     /// `$7`, a text or null: the reason of a dead letter.
     pub reason: Option<String>,
+    /// `$8`, `boolean`: whether the attempt is not used up.
+    pub snoozes: bool,
 }
 
 impl PostgresStore {
@@ -256,7 +258,7 @@ impl PostgresStore {
     ) -> Result<(), DurableError> {
         self.prepare_in(client).await?;
         let end = self.end_statement(message, answer);
-        let params: [Param<'_>; 7] = [
+        let params: [Param<'_>; 8] = [
             (&end.id, Type::UUID),
             (&end.repetition, Type::INT8),
             (&end.attempt, Type::INT4),
@@ -264,6 +266,7 @@ impl PostgresStore {
             (&end.nominal, Type::INT8),
             (&end.next, Type::INT8),
             (&end.reason, Type::TEXT),
+            (&end.snoozes, Type::BOOL),
         ];
         query(client, &end.sql, &params).await.map(drop)
     }
@@ -273,8 +276,11 @@ impl PostgresStore {
     pub fn end_statement<M>(&self, message: &Durable<M>, answer: Result<(), HandlerError>) -> EndStatement {
         let now = DueTime::reached_at(self.clock.wall(Instant::now()));
         let (delivery, next) = message.end_in_transaction(answer, now);
+        let snoozes = matches!(next, Next::Snooze(_));
         let (again, reason) = match next {
             Next::Again(again) => (Some(again), None),
+            // The time of the message stays.
+            Next::Snooze(due) => (Some(Again { due, nominal: message.due, repetition: message.repetition }), None),
             Next::Dead { reason, then } => (then, Some(reason.to_string())),
             _ => (None, None),
         };
@@ -287,6 +293,7 @@ impl PostgresStore {
             nominal: again.map(|again| again.nominal.as_millis().cast_signed()),
             next: again.map(|again| again.repetition.cast_signed()),
             reason,
+            snoozes,
         }
     }
 

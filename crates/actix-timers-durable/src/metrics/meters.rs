@@ -41,6 +41,8 @@ pub(crate) enum Counted {
     Complete,
     /// A delivery has ended, and another attempt follows.
     Retry,
+    /// A delivery has ended, and the handler wants the message again later.
+    Snoozed,
     /// A delivery has ended: the timer has failed for good.
     DeadLetter,
     /// A delivery has ended: the route has no recipient.
@@ -71,12 +73,13 @@ impl Counted {
             Next::Dead { .. } => Self::DeadLetter,
             Next::Park { .. } => Self::Parked,
             Next::GiveBack => Self::Undelivered,
+            Next::Snooze(_) => Self::Snoozed,
         }
     }
 }
 
 /// The series of each event, in the order of [`Counted`]: the metric, with the value of its own label, if any.
-const COUNTERS: [(Counted, Metric, &str); 20] = [
+const COUNTERS: [(Counted, Metric, &str); 21] = [
     (Counted::Scheduled, names::DURABLE_SCHEDULED, ""),
     (Counted::Rescheduled, names::DURABLE_RESCHEDULED, ""),
     (Counted::Cancelled, names::DURABLE_CANCELLED, ""),
@@ -88,6 +91,7 @@ const COUNTERS: [(Counted, Metric, &str); 20] = [
     (Counted::EndLost, names::STORE_ENDS_LOST, ""),
     (Counted::Complete, names::DURABLE_DELIVERIES, "complete"),
     (Counted::Retry, names::DURABLE_DELIVERIES, "retry"),
+    (Counted::Snoozed, names::DURABLE_DELIVERIES, "snoozed"),
     (Counted::DeadLetter, names::DURABLE_DELIVERIES, "dead_letter"),
     (Counted::Undelivered, names::DURABLE_DELIVERIES, "undelivered"),
     (Counted::Parked, names::DURABLE_DELIVERIES, "parked"),
@@ -276,7 +280,7 @@ mod tests {
     fn everything_reported_is_published_under_its_name_and_labels() {
         let recorder = PrometheusBuilder::new().build_recorder();
         let meters = metrics::with_local_recorder(&recorder, || DurableMeters::register("T"));
-        let times = (1..=4).chain([26, 5]).chain(27..=29).chain(7..=11).chain(12..=17);
+        let times = (1..=4).chain([26, 5]).chain(27..=29).chain([7, 8, 32]).chain(9..=17);
         COUNTERS.iter().zip(times).for_each(|((event, ..), times)| meters.count(*event, times));
         let (lag, now) = (Duration::from_secs(24), DueTime::from_millis(100_000).unwrap());
         meters.levels(|levels| {
@@ -333,6 +337,7 @@ mod tests {
             (names::STORE_ENDS_LOST, String::new()),
             (names::STORE_LOG, String::new()),
             (names::STORE_OLDEST_READER, String::new()),
+            outcome("snoozed"),
         ];
         for (number, (metric, label)) in (1u32..).zip(expected) {
             assert_eq!(value(&page, metric.name, &label), Some(f64::from(number)), "{}{label}", metric.name);

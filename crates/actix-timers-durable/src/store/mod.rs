@@ -11,7 +11,8 @@
 //!                    ^  node is null         node is set, attempt + 1,  |
 //!                    |                       used + 1                   |
 //!                    +------ End(Again): retry, next repetition --------+
-//!                    +------ End(GiveBack): used - 1; End(Release) -----+
+//!                    +------ End(Snooze), End(GiveBack): used - 1 ------+
+//!                    +------ End(Release) ------------------------------+
 //!                    +------ the claiming node has died ----------------+
 //!                                            End(Dead): a dead letter, and gone or Again
 //!                                            End(Park): nobody may claim it
@@ -188,6 +189,8 @@ pub enum Next {
     /// The delivery has not begun: the budget is as before the claim. As with `Release`, an earlier due time becomes the
     /// present one, so that a look that begins there finds the timer; `nominal` stays.
     GiveBack,
+    /// The handler wants the message again at this time: the budget is as before the claim.
+    Snooze(DueTime),
     /// The delivery has begun, and its outcome will not be known: the budget is used.
     Release,
 }

@@ -455,7 +455,7 @@ async fn sweep(session: &mut Session, running: &[Delivery], beat: &mut Beat) {
         lost.retain(|delivery| !locked.contains(&delivery.id));
         lost.sort_unstable();
         let mut params = fences(own, lost.iter().copied());
-        params.push(Box::new(vec![1_i32; lost.len()]));
+        params.extend([Box::new(vec![1_i32; lost.len()]) as _, Box::new(vec![None::<i64>; lost.len()]) as _]);
         if session.query(BACK, params).await.is_err() {
             return;
         }

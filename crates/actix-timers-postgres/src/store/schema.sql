@@ -612,11 +612,11 @@ END
 $$;
 
 -- Ends a delivery in the transaction of its handler: both are committed, or neither. Without further values the timer is complete;
--- with a due time it continues then, as the next repetition or again as `next`; with a reason it becomes a dead letter. The call fails
+-- with a due time it continues then, as the next repetition or again as `next`, without using up the attempt if it `snoozes`; with a reason it becomes a dead letter. The call fails
 -- if the delivery has ended otherwise: by a cancel, its time-out, or another node.
 CREATE FUNCTION @schema@.end_delivery(
     id uuid, repetition bigint, attempt int, due bigint DEFAULT NULL, nominal bigint DEFAULT NULL, next bigint DEFAULT NULL,
-    reason text DEFAULT NULL
+    reason text DEFAULT NULL, snoozes boolean DEFAULT false
 ) RETURNS void LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 DECLARE
@@ -636,7 +636,7 @@ BEGIN
     ELSE
         UPDATE @schema@.timers t SET due = greatest(due, @schema@.server_now()), moved = true, nominal = nominal, repetition = next,
             attempt = CASE WHEN next = t.repetition THEN t.attempt ELSE 0 END,
-            used = CASE WHEN next = t.repetition AND t.max_attempts IS DISTINCT FROM 2147483647 THEN t.used ELSE 0 END,
+            used = CASE WHEN next = t.repetition AND t.max_attempts IS DISTINCT FROM 2147483647 THEN t.used - snoozes::int ELSE 0 END,
             node = NULL, alone = false
         WHERE t.id = id AND coalesce(t.node, 0) = v_node AND t.repetition = repetition AND t.attempt = attempt;
     END IF;
@@ -658,5 +658,5 @@ REVOKE ALL ON FUNCTION @schema@.server_now(), @schema@.first_id(bigint), @schema
     @schema@.put(@schema@.timers, boolean), @schema@.try_put(@schema@.timers, boolean), @schema@.is_number(jsonb, numeric, numeric),
     @schema@.schedule(text, text, bytea, timestamptz, text, boolean, int, jsonb, int, jsonb, jsonb, text),
     @schema@.schedule(text, text, jsonb, timestamptz, text, boolean, int, jsonb, int, jsonb, jsonb, text), @schema@.cancel(uuid),
-    @schema@.end_delivery(uuid, bigint, int, bigint, bigint, bigint, text)
+    @schema@.end_delivery(uuid, bigint, int, bigint, bigint, bigint, text, boolean)
     FROM PUBLIC;

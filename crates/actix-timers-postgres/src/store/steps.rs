@@ -39,12 +39,14 @@ const AGAIN: &str = "
     WHERE t.id = d.id AND t.node IS NOT DISTINCT FROM d.node AND t.repetition = d.repetition AND t.attempt = d.attempt
     RETURNING t.id, t.due";
 
-/// Gives deliveries back, `used` with them or not. They are due now, or looks that have passed their due times would not find them.
+/// Gives deliveries back, `used` with them or not, to be due at a time. Without one they are due now, or looks that have passed their due times would not find them.
 pub(super) const BACK: &str = "
-    UPDATE @schema@.timers t SET due = greatest(t.due, n.now), moved = true, node = NULL, alone = false, used = t.used - d.returned
+    UPDATE @schema@.timers t SET due = greatest(coalesce(d.due, t.due), n.now), moved = true, node = NULL, alone = false,
+        used = t.used - d.returned
     FROM (SELECT @schema@.server_now() AS now OFFSET 0) n CROSS JOIN
         (SELECT d.*, $1::bigint AS node
-        FROM unnest($2::uuid[], $3::bigint[], $4::int[], $5::int[]) AS d(id, repetition, attempt, returned) OFFSET 0) d
+        FROM unnest($2::uuid[], $3::bigint[], $4::int[], $5::int[], $6::bigint[])
+            AS d(id, repetition, attempt, returned, due) OFFSET 0) d
     WHERE t.id = d.id AND t.node IS NOT DISTINCT FROM d.node AND t.repetition = d.repetition AND t.attempt = d.attempt
     RETURNING t.id, t.due";
 
@@ -269,10 +271,11 @@ fn ends<'a>(part: &[(usize, &'a Op)], node: i64, steps: &mut Vec<Step<'a>>) {
     );
     step(
         BACK,
-        |next| matches!(next, Next::GiveBack | Next::Release),
+        |next| matches!(next, Next::GiveBack | Next::Snooze(_) | Next::Release),
         |nexts| {
-            let returned: Vec<_> = nexts.iter().map(|next| i32::from(matches!(next, Next::GiveBack))).collect();
-            vec![Box::new(returned)]
+            let returned: Vec<_> = nexts.iter().map(|next| i32::from(!matches!(next, Next::Release))).collect();
+            let due = |next: &&Next| if let Next::Snooze(due) = next { Some(time(*due)) } else { None };
+            vec![Box::new(returned), Box::new(nexts.iter().map(due).collect::<Vec<_>>())]
         },
     );
     step(

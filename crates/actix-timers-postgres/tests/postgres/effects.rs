@@ -36,6 +36,8 @@ enum Way {
     RollBack,
     /// The first attempt fails in a transaction that is committed; later ones complete.
     FailIn,
+    /// The first five attempts are put off in transactions that are committed.
+    Snooze,
     /// Becomes a dead letter in its transaction.
     DieIn,
     /// Completes twice in a transaction.
@@ -99,6 +101,9 @@ impl Ledger {
         match charge.way {
             Way::FailIn if charge.attempt == 1 => {
                 self.store.fail_in(&transaction, charge, HandlerError::new("not yet")).await?;
+            }
+            Way::Snooze if charge.attempt <= 5 => {
+                self.store.fail_in(&transaction, charge, HandlerError::snooze_for(Duration::from_millis(20))).await?;
             }
             Way::DieIn => self.store.fail_in(&transaction, charge, HandlerError::permanent("never")).await?,
             _ => self.store.complete_in(&transaction, charge).await?,
@@ -171,13 +176,16 @@ with_server! {
             let store = store(&schema).await;
             let ledger = Ledger::new(store.clone(), &schema).await;
             let timers = start(store, &ledger);
-            let ways = [Way::Commit, Way::CommitAndFail, Way::RollBack, Way::FailIn, Way::DieIn, Way::Twice];
+            let ways =
+                [Way::Commit, Way::CommitAndFail, Way::RollBack, Way::FailIn, Way::DieIn, Way::Twice, Way::Snooze];
             for (order, way) in (0..).zip(ways) {
                 let _ = timers.schedule(charge(order, way)).await.unwrap();
             }
             until("all end", async || is_empty(&timers).await).await;
             // The effect of a failure in its transaction is committed with it.
-            assert_eq!(ledger.effects().await, [(0, 1), (1, 1), (2, 2), (3, 1), (3, 2), (4, 1)]);
+            let snoozed = (1..=6).map(|attempt| (6, attempt));
+            let expected = [(0, 1), (1, 1), (2, 2), (3, 1), (3, 2), (4, 1)].into_iter().chain(snoozed);
+            assert_eq!(ledger.effects().await, expected.collect::<Vec<_>>());
             let attempts = |order| ledger.attempts.lock().unwrap()[&order];
             assert_eq!([0, 1, 2, 3, 4, 5].map(attempts), [1, 1, 2, 2, 1, 3]);
             assert_eq!(dead(&timers).await, 2, "of `DieIn`, and of `Twice`, which never commits");

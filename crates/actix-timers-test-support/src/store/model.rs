@@ -163,10 +163,11 @@ impl Model {
                 row.parked = Some(reason.clone());
                 row.record.progress.used -= 1;
             }
-            Next::GiveBack | Next::Release => {
+            Next::GiveBack | Next::Snooze(_) | Next::Release => {
                 let progress = &mut row.record.progress;
-                progress.used -= u32::from(*next == Next::GiveBack);
-                progress.due = progress.due.max(now);
+                progress.used -= u32::from(*next != Next::Release);
+                let wish = if let Next::Snooze(wish) = next { *wish } else { progress.due };
+                progress.due = wish.max(now);
             }
         }
         (row.is_claimed, row.is_alone) = (false, false);

@@ -40,7 +40,9 @@ pub(super) const PARK: &str =
     claimed!("UPDATE timers SET parked = ?5, node = NULL, alone = 0, used = max(used - 1, 0)");
 /// It is claimable again: a look that begins at the present time finds it.
 pub(super) const GIVE_BACK: &str = concat!(
-    claimed!("UPDATE timers SET due = max(due, ?6), moved = 1, node = NULL, alone = 0, used = max(used - ?5, 0)"),
+    claimed!(
+        "UPDATE timers SET due = max(coalesce(?7, due), ?6), moved = 1, node = NULL, alone = 0, used = max(used - ?5, 0)"
+    ),
     " RETURNING due"
 );
 
@@ -211,10 +213,12 @@ impl Changes<'_> {
                 then.as_ref().map_or_else(delete, again)
             }
             Next::Park { reason } => Ok((with(PARK, &[reason])?, None)),
-            Next::GiveBack | Next::Release => {
-                let returned = i64::from(*next == Next::GiveBack);
+            Next::GiveBack | Next::Snooze(_) | Next::Release => {
+                let returned = i64::from(*next != Next::Release);
+                // Null: its due time.
+                let wish = if let Next::Snooze(wish) = next { Some(millis(*wish)) } else { None };
                 let mut statement = self.connection.prepare_cached(GIVE_BACK)?;
-                let mut rows = statement.query(&[&claim[..], &[&returned, &now]].concat()[..])?;
+                let mut rows = statement.query(&[&claim[..], &[&returned, &now, &wish]].concat()[..])?;
                 match rows.next()? {
                     Some(row) => Ok((true, read_time(row.get_ref(0)?).ok())),
                     None => Ok((false, None)),
