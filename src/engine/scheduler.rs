@@ -580,3 +580,7 @@ impl<P: Copy, O> Engine<P, O> {
         deadline > self.now && self.wheel.reschedule(self.now, key, deadline)
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used)]
+mod tests;
