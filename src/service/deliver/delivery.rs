@@ -16,9 +16,7 @@ use crate::service::deliver::job::{
     Committed, Connection, Content, Job, MessageOf, Own, STOPPED, Taken, TargetJob, Via, produce,
 };
 use crate::service::deliver::message_ref::{MessageRef, Ticket};
-use crate::service::deliver::message_stores::{
-    ContextRoute, MessageStore, MessageStores, Route, SendToOwnerFn, discard_stored,
-};
+use crate::service::deliver::message_stores::{ContextRoute, MessageStores, Route, SendToOwnerFn, discard_stored};
 use crate::service::deliver::wakeup::Wakeup;
 use crate::service::state::{Service, Session, State};
 use crate::timing::Key;
@@ -34,7 +32,7 @@ impl MessageStores {
         self.find_or_insert::<fn(A, C)>(|| {
             let route = ContextRoute::<A> { deliver: deliver::<A, H, C>, send_to_owner: H::send_to_owner::<C>() };
             let is_thread_bound = H::IS_THREAD_BOUND;
-            MessageStore::new::<C, Own>(
+            Job::<C, Own>::store(
                 H::message_type(place),
                 discard_stored::<Job<C, Own>>,
                 Route::Context { route: Box::new(route), is_thread_bound },
@@ -47,7 +45,7 @@ impl MessageStores {
         self.find_or_insert::<fn(TargetJob<C>)>(|| {
             let mailbox = |stores: &Self, payload| stores.stored::<TargetJob<C>>(payload)?.to.mailbox();
             let actor_type = |stores: &Self, payload| stores.stored::<TargetJob<C>>(payload)?.to.actor_type();
-            MessageStore::new::<C, Target<MessageOf<C>>>(
+            TargetJob::<C>::store(
                 type_name::<MessageOf<C>>(),
                 discard_stored::<TargetJob<C>>,
                 Route::Recipient { post: post::<C>, mailbox, actor_type, queue: None },

@@ -21,6 +21,7 @@ use crate::engine::{DeadLetterReason, DueTimer, Outcome};
 use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::message_ref::{BoxedMessage, MessageRef, Ticket};
+use crate::service::deliver::message_stores::{DiscardFn, MessageStore, MessageStores, Route};
 use crate::service::deliver::wakeup::Wakeup;
 use crate::service::owner::subscribers::DeadLetterEvent;
 use crate::service::schedule::repeating::Clocks;
@@ -102,6 +103,17 @@ impl<M: TimerMessage> Destination<M> for Queued<M> {
 pub(crate) struct Job<C, D> {
     pub(crate) to: D,
     pub(crate) content: C,
+}
+
+impl<C: Content, D: Send + 'static> Job<C, D> {
+    /// Returns an empty store for such jobs.
+    pub(crate) fn store(message_type: &'static str, discard: DiscardFn, route: Route) -> MessageStore {
+        let take_boxed = |stores: &mut MessageStores, payload| {
+            let Self { to, content } = stores.take(payload)?;
+            content.boxed(to)
+        };
+        MessageStore::new::<Self>(message_type, discard, take_boxed, route)
+    }
 }
 
 /// The type of the messages of a content.

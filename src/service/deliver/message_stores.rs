@@ -18,7 +18,6 @@ use crate::model::due_timers::DueTimers;
 use crate::model::mailbox_id::MailboxId;
 use crate::model::mailbox_policy::MailboxPolicy;
 use crate::model::reply::ReplyFuture;
-use crate::service::deliver::job::{Content, Job};
 use crate::service::deliver::message_ref::{BoxedMessage, MessageRef, Ticket};
 use crate::service::deliver::slab::Slab;
 use crate::service::state::{Service, Session, State};
@@ -59,20 +58,18 @@ pub(crate) struct MessageStore {
 }
 
 impl MessageStore {
-    /// Returns an empty store for jobs with contents of type `C` and destinations of type `D`.
-    pub(crate) fn new<C: Content, D: Send + 'static>(
+    /// Returns an empty store for jobs of type `J`.
+    pub(crate) fn new<J: Send + 'static>(
         message_type: &'static str,
         discard: DiscardFn,
+        take_boxed: TakeBoxedFn,
         route: Route,
     ) -> Self {
         Self {
-            slab: Box::new(Slab::<Job<C, D>>::new()),
-            fetch: |stores, messages| stores.fetch_stored::<Job<C, D>>(messages.iter().copied()),
+            slab: Box::new(Slab::<J>::new()),
+            fetch: |stores, messages| stores.fetch_stored::<J>(messages.iter().copied()),
             discard,
-            take_boxed: |stores, payload| {
-                let Job { to, content } = stores.take::<Job<C, D>>(payload)?;
-                content.boxed(to)
-            },
+            take_boxed,
             route,
             message_type,
             buffer: None,

@@ -17,7 +17,7 @@ use crate::service::deliver::job::{
     Committed, Connection, Content, MessageOf, Queued, QueuedJob, STOPPED, Via, WINDOW_FULL, produce,
 };
 use crate::service::deliver::message_ref::{MessageRef, Ticket};
-use crate::service::deliver::message_stores::{MessageStore, MessageStores, QueueFacts, QueueRoute, Route, StateGuard};
+use crate::service::deliver::message_stores::{MessageStores, QueueFacts, QueueRoute, Route, StateGuard};
 use crate::service::deliver::wakeup::Wakeup;
 use crate::service::lane::bells::pull;
 use crate::service::lane::reply_waiter::{Acknowledgement, Sent, wait_for};
@@ -36,7 +36,7 @@ impl MessageStores {
             };
             let bells = |stores: &Self, payload| stores.stored::<QueuedJob<C>>(payload)?.to.target.open_bells();
             let queue = QueueRoute { facts, post: post_request::<C>, bells, pull: pull::<C>, lose: lose_queued::<C> };
-            MessageStore::new::<C, Queued<MessageOf<C>>>(
+            QueuedJob::<C>::store(
                 type_name::<MessageOf<C>>(),
                 discard_queued::<C>,
                 Route::Recipient { post: enqueue_due::<C>, mailbox, actor_type, queue: Some(queue) },
