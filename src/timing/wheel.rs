@@ -151,7 +151,9 @@ impl KnownHead {
     }
 }
 
-/// Enters a bucket into the delay queue. A function, because the bucket is borrowed.
+/// Enters a bucket into the delay queue. Out of line, because most entries join others; a function, because the bucket
+/// is borrowed.
+#[inline(never)]
 fn enter(queue: &mut DelayQueue, head: &mut KnownHead, ring: usize, bucket: BucketNumber) {
     *head = KnownHead::Unknown;
     queue.enter(bucket.0 as usize / ring, bucket.0 as usize % ring);
@@ -344,6 +346,7 @@ impl<T> Wheel<T> {
     }
 
     /// Cascades the next bucket that expires by `now`, which is none of level 0. Returns why there is none.
+    #[inline(never)]
     fn turn(&mut self, now: Tick, budget: &mut usize) -> Option<Search> {
         let head = self.head();
         self.head = KnownHead::Known(head);
@@ -495,6 +498,7 @@ impl<T> Wheel<T> {
 
     /// Advances the wheel's clock to `now` if no bucket expires before, so that after an idle time a short delay does
     /// not seem long.
+    #[inline(never)]
     fn catch_up(&mut self, now: Tick) {
         if self.head().is_none_or(|head| head.start > now) {
             self.move_clock(now);
@@ -545,6 +549,7 @@ impl<T> Wheel<T> {
 
     /// Adds levels until one reaches the deadline, and returns the bucket there.
     #[cold]
+    #[inline(never)]
     fn bucket_above(&mut self, deadline: Tick) -> BucketNumber {
         loop {
             self.add_level();
@@ -573,6 +578,7 @@ impl<T> Wheel<T> {
     }
 
     /// Frees a chunk of a bucket after its last entry, which was due at `deadline`.
+    #[inline(never)]
     fn drop_chunk(&mut self, bucket: BucketNumber, chunk: u32, deadline: Tick) {
         let list = &mut self.buckets[bucket.0 as usize];
         list.drop_chunk(&mut self.chunks, chunk);
@@ -615,6 +621,7 @@ impl<T> Wheel<T> {
         self.head.get(|| self.find_head())
     }
 
+    #[inline(never)]
     fn find_head(&self) -> Option<Head> {
         (0..self.levels.len()).find_map(|level| self.first_bucket(level))
     }
