@@ -30,6 +30,8 @@ mod service;
 pub mod simulation;
 #[cfg(feature = "actix")]
 mod sync;
+#[cfg(all(test, feature = "actix"))]
+mod tests;
 pub mod timing;
 #[cfg(feature = "actix")]
 mod trace;

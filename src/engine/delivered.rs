@@ -28,7 +28,6 @@ impl Delivered {
     }
 
     #[cold]
-    #[inline(never)]
     fn add_page(&mut self, timer: Key) {
         let page = timer.index() as usize / PAGE;
         if page >= self.pages.len() {

@@ -53,9 +53,6 @@ mod own_timers;
 mod owners;
 mod queries;
 mod queues;
-#[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::expect_used)]
-mod random_model;
 mod recurrence;
 mod repeating;
 mod scheduler;

@@ -244,7 +244,6 @@ impl<P: Copy, O> Engine<P, O> {
     }
 
     /// Cancels a timer that is not in the wheel.
-    #[inline(never)]
     fn cancel_detached(&mut self, key: Key) -> Result<P, NotPending> {
         self.stoppable(key).inspect_err(|_| self.ask_next(key, NextRun::Never))?;
         self.take_out(key);
@@ -580,3 +579,7 @@ impl<P: Copy, O> Engine<P, O> {
         deadline > self.now && self.wheel.reschedule(self.now, key, deadline)
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used)]
+mod tests;

@@ -67,22 +67,7 @@ mod tests {
     use actix::prelude::*;
 
     use super::*;
-
-    #[derive(Message)]
-    #[rtype(result = "()")]
-    struct Ring;
-
-    struct Bell;
-
-    impl Actor for Bell {
-        type Context = Context<Self>;
-    }
-
-    impl Handler<Ring> for Bell {
-        type Result = ();
-
-        fn handle(&mut self, _: Ring, _: &mut Context<Self>) {}
-    }
+    use crate::tests::fixture::{Bell, Ring};
 
     #[test]
     fn a_mailbox_is_the_same_by_every_address_and_none_once_it_is_gone() {

@@ -13,28 +13,15 @@
 //!    that gives up the lock in between.
 //! 2. `schedule`: a request becomes an admitted timer.
 //! 3. `deliver`: a due message leaves its store; driver, turns and watchdog.
-//! 4. `lane`: due messages of one recipient, and the decision which may leave, with a model of every order of events.
+//! 4. `lane`: due messages of one recipient, and the decision which may leave.
 //! 5. `owner`: actors with timers of their own, and their inboxes; dead letters.
 //! 6. `query`: descriptions, lists, cancels of many, drains and stops.
 //! 7. `reports`: publications to make; spans, warnings and dead letters for a subscriber of `tracing`.
-//!
-//! Tests: `by_hand` polls contexts manually in chosen interleavings; `foreign_code` checks that no user code runs under
-//! the lock; `handshakes` model-checks the lock-free parts; `simulated` runs whole services under a seeded scheduler.
 
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod by_hand;
 pub(crate) mod deliver;
-#[cfg(test)]
-mod foreign_code;
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod handshakes;
 pub(crate) mod lane;
 pub(crate) mod owner;
 pub(crate) mod query;
 mod reports;
 pub(crate) mod schedule;
-#[cfg(test)]
-mod simulated;
 pub(crate) mod state;

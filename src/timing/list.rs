@@ -254,7 +254,6 @@ impl List {
     }
 
     /// Appends a chunk with its first member.
-    #[inline(never)]
     fn extend(&mut self, chunks: &mut Chunks, member: u32) -> Spot {
         let chunk = chunks.take(self.tail, member);
         match chunks.head_mut(self.tail) {
@@ -315,7 +314,6 @@ impl List {
     }
 
     /// Frees a chunk after its last member has left, and joins its neighbours.
-    #[inline(never)]
     pub(crate) fn drop_chunk(&mut self, chunks: &mut Chunks, chunk: u32) {
         let Some((prev, next)) = chunks.give_back(chunk) else { return };
         match chunks.head_mut(prev) {

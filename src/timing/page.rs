@@ -54,7 +54,6 @@ impl FreeSlots {
 
     /// Adds a page with `slot` in its first place.
     #[cold]
-    #[inline(never)]
     fn grow(&mut self, slot: u32) {
         self.pages.push(boxed(vec![slot; PAGE]));
     }

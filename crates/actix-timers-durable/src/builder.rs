@@ -8,7 +8,7 @@ use actix_timers::integration::{InternalTimers, builder_on_clock_of};
 use actix_timers::{BuildError, Clock, TimerActor, TimerActorBuilder, Timers};
 
 use super::committer::{Committer, CommitterClock, Listener, Reading, Setup};
-use super::deliveries::{Begin, DeliveryConfig, DurableTimerActor, Reported};
+use super::deliveries::{DeliveryConfig, DurableTimerActor, Event};
 use super::due_time::DueTime;
 use super::envelope::Durable;
 use super::error::DurableBuildError;
@@ -315,13 +315,13 @@ impl DurableTimersBuilder {
             store.join(&routes.node(&name), clock().wall).map_err(|error| DurableBuildError::Store(Arc::new(error)))?;
         trace::joined(beat.released, beat.blamed.len());
         let (work, to) = (timers.clone(), actor.clone());
-        let listener: Listener = Arc::new(move |report| to.do_send(Reported(report, work.begin_work())));
+        let listener: Listener = Arc::new(move |report| to.do_send(Event::Reported(report, work.begin_work())));
         let setup = Setup { store, routes: Arc::clone(&routes), group, clock, listener, name };
         let committer =
             if timers.clock().wall_is_steady() { Committer::inline(setup) } else { Committer::start_thread(setup)? };
         let _ = committer_cell.set(committer.clone());
         let durable = DurableTimers::new(committer, routes, timers, actor.clone());
-        actor.do_send(Begin(durable.clone(), beat));
+        actor.do_send(Event::Begin(durable.clone(), beat));
         Ok(durable)
     }
 }

@@ -8,30 +8,31 @@
 //!    Timers cancelled or moved meanwhile are not claimed, and forgotten here.
 //! 3. Claimed messages are decoded and sent to their recipients as requests. They are decoded under their claim: a
 //!    decoder that ends the process uses up an attempt, as a handler does.
-//! 4. The handler [replies](Answered), and the window has room again. The end is written, as often as it takes; until then
+//! 4. The handler [replies](Event::Answered), and the window has room again. The end is written, as often as it takes; until then
 //!    the delivery is known here as one that ends.
 //!
 //! All time is that of the internal timer actor's clock. One alarm covers the time-outs of all deliveries, and one all
 //! hints and looks.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, OnceLock, mpsc};
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use actix::prelude::*;
 use actix_timers::TimerId;
 use actix_timers::integration::{ExternalWork, InternalTimers, PUBLISH_EVERY};
-use tokio::sync::oneshot;
+use tokio::sync::oneshot::{self, error::TryRecvError};
 
-use super::committer::{Answer, Answered as FromStore, Claimed, Committer, Ended, Progress, Report, Request};
+use super::committer::{Answered as FromStore, Claimed, Committer, Ended, Report, Request, reply};
 use super::contain::contain;
 use super::due_time::DueTime;
-use super::ends::{self, Overdue};
-use super::envelope::Extend;
+use super::ends;
+use super::envelope::{Extend, HandlerError, Then, UnderWay};
 use super::hints::{Hints, Plan};
 use super::id::DurableId;
+use super::metrics::{Counted, Progress};
 use super::record::RetryPolicy;
-use super::reply::{Answer as HandlerAnswer, Withdrawal, withdrawable};
+use super::reply::{Answer as HandlerAnswer, NoReply, Withdrawal, withdrawable};
 use super::routes::Routes;
 use super::store::StoreError;
 use super::store::{Beat, Claim, Delivery, Hint, LeaseCheck, Look, Next, Op, Outcome, Record, Suspects};
@@ -54,84 +55,49 @@ const REPEAT: Duration = Duration::from_millis(250);
 /// the suspect is not to blame, a process that ends looks like a crash.
 const NOTING: Duration = Duration::from_secs(1);
 
+/// The reason of a failure if a transaction that ends the delivery was rolled back.
+const NOT_COMMITTED: &str = "the transaction that ends the delivery was not committed";
+
+/// Maximum wait of a suspect for the handlers in progress, in which nothing else is claimed. Others run for as long after
+/// it, before the suspect is tried again.
+const ISOLATION: Duration = Duration::from_secs(30);
+
 /// Result of closing the store.
 pub(super) type Closed = Result<(), Arc<StoreError>>;
 
-/// Reports that the store is joined, and when that began.
+/// An event in the life of durable timers, as a message to their actor.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub(super) struct Begin(pub(super) DurableTimers, pub(super) Beat);
-
-/// A report of the store, with the work that it is.
-#[derive(Message)]
-#[rtype(result = "()")]
-pub(super) struct Reported(pub(super) Report, pub(super) ExternalWork);
-
-/// Hints may be due, or a look is.
-#[derive(Message)]
-#[rtype(result = "()")]
-struct Wake;
-
-/// Reports that a route has another recipient.
-#[derive(Message)]
-#[rtype(result = "()")]
-pub(super) struct Connected(pub(super) usize);
-
-/// Stop delivering, wait up to `grace` for deliveries in progress, and close the store.
-#[derive(Message)]
-#[rtype(result = "()")]
-pub(super) struct Stop {
-    pub(super) grace: Duration,
-    pub(super) done: oneshot::Sender<Closed>,
+pub(super) enum Event {
+    /// The store is joined.
+    Begin(DurableTimers, Beat),
+    /// The store reports, with the work that this is.
+    Reported(Report, ExternalWork),
+    /// Hints may be due, or a look is.
+    Wake,
+    /// All messages that were in the mailbox are handled.
+    Flush,
+    /// The lease is to be renewed.
+    Beat,
+    /// Operations of the store that failed are to be repeated.
+    Repeat,
+    /// A handler has replied, or never will.
+    Answered(Delivery, HandlerAnswer),
+    /// Time-outs of deliveries may have passed.
+    CheckTimeouts,
+    /// A route has another recipient.
+    Connected(usize),
+    /// Closed routes may have a recipient.
+    LookForRecipients,
+    /// Old dead letters are to be discarded.
+    DiscardOld,
+    /// A stop is wanted, after up to `grace` for deliveries in progress.
+    Stop { grace: Duration, done: oneshot::Sender<Closed> },
+    /// The grace period is over.
+    GraceIsOver,
+    /// The store is closed.
+    StoreClosed(Closed),
 }
-
-/// Reports that a handler has replied, or never will.
-#[derive(Message)]
-#[rtype(result = "()")]
-struct Answered {
-    delivery: Delivery,
-    answer: HandlerAnswer,
-}
-
-/// Flush the queues, after all messages in the mailbox.
-#[derive(Message)]
-#[rtype(result = "()")]
-struct Flush;
-
-/// Check the time-outs of deliveries.
-#[derive(Message)]
-#[rtype(result = "()")]
-struct CheckTimeouts;
-
-/// Check whether closed routes have a recipient.
-#[derive(Message)]
-#[rtype(result = "()")]
-struct LookForRecipients;
-
-/// Repeat operations of the store that failed.
-#[derive(Message)]
-#[rtype(result = "()")]
-struct Repeat;
-
-/// Renew the lease, and look for timers of other nodes.
-#[derive(Message)]
-#[rtype(result = "()")]
-struct BeatNow;
-
-/// Discard old dead letters.
-#[derive(Message)]
-#[rtype(result = "()")]
-struct DiscardOld;
-
-/// Reports the end of the grace period.
-#[derive(Message)]
-#[rtype(result = "()")]
-struct GraceIsOver;
-
-/// Reports that the store is closed.
-#[derive(Message)]
-#[rtype(result = "()")]
-struct StoreClosed(Closed);
 
 /// A message that is with its handler, or whose end is being written.
 struct InFlight {
@@ -139,10 +105,13 @@ struct InFlight {
     record: Arc<Record>,
     /// `None` once it ends.
     handling: Option<Handling>,
+    /// Its end in a transaction of its handler.
+    in_transaction: Option<Counted>,
 }
 
 /// A message that is with its handler.
 struct Handling {
+    under_way: Arc<UnderWay>,
     /// Its time-out includes all extensions.
     retry: RetryPolicy,
     /// Time-out on the clock of the internal timer actor.
@@ -162,7 +131,9 @@ struct Stopping {
 struct Alone {
     /// The time at which the present suspect was claimed.
     since: Option<Duration>,
-    /// The end of the time that others have after a suspect.
+    /// The time since which the next suspect waits for the handlers in progress.
+    waits_since: Option<Duration>,
+    /// The end of the time that others have after a suspect, or after its wait in vain.
     others_until: Duration,
     /// A handler has exceeded its time-out, and may still run: the end of this process would prove nothing against a
     /// suspect.
@@ -304,7 +275,7 @@ impl DurableTimerActor {
     fn flush_later(&mut self, ctx: &mut Context<Self>) {
         self.timers.note_progress();
         if !std::mem::replace(&mut self.is_pumping, true) {
-            ctx.notify(Flush);
+            ctx.notify(Event::Flush);
         }
     }
 
@@ -328,17 +299,19 @@ impl DurableTimerActor {
             return;
         }
         if self.hints.has_suspect() && (now >= self.alone.others_until || !self.hints.has_others()) {
-            // Others end first.
             if self.handling == 0
                 && self.claims == 0
                 && let Some(hint) = self.hints.take_suspect()
             {
-                self.alone.since = Some(now);
+                (self.alone.since, self.alone.waits_since) = (Some(now), None);
                 let suspects = if self.alone.is_unproven { Suspects::Unmarked } else { Suspects::Marked };
-                self.claim(vec![hint], suspects, ctx);
+                return self.claim(vec![hint], suspects, ctx);
             }
-            return;
+            if self.suspect_waits(now, ctx) {
+                return;
+            }
         }
+        self.alone.waits_since = None;
         loop {
             let due = self.hints.take(GROUP);
             let is_full = due.len() == GROUP;
@@ -347,6 +320,20 @@ impl DurableTimerActor {
                 return;
             }
         }
+    }
+
+    /// Returns whether a suspect waits on for the handlers in progress, which end first.
+    fn suspect_waits(&mut self, now: Duration, ctx: &Context<Self>) -> bool {
+        let Some(since) = self.alone.waits_since else {
+            self.alone.waits_since = Some(now);
+            self.alarm(ctx, ISOLATION, Event::Wake);
+            return true;
+        };
+        let waits = now.saturating_sub(since) < ISOLATION;
+        if !waits {
+            self.alone.others_until = now.saturating_add(ISOLATION);
+        }
+        waits
     }
 
     /// Asks the store for timers of connected routes.
@@ -404,7 +391,7 @@ impl DurableTimerActor {
             // It may have fired.
             self.timers.cancel(timer);
         }
-        let timer = self.timers.schedule_at(ctx.address(), next, Wake);
+        let timer = self.timers.schedule_at(ctx.address(), next, Event::Wake);
         self.next_wake = Some((next, timer));
     }
 
@@ -414,7 +401,7 @@ impl DurableTimerActor {
             trace::route_without_recipient(&self.routes.all()[usize::from(route)].name);
         }
         if !std::mem::replace(&mut self.looks_for_recipients, true) {
-            self.alarm(ctx, LOOK_FOR_RECIPIENT, LookForRecipients);
+            self.alarm(ctx, LOOK_FOR_RECIPIENT, Event::LookForRecipients);
         }
     }
 
@@ -423,58 +410,56 @@ impl DurableTimerActor {
         self.claims = self.claims.saturating_sub(1);
         let now = self.wall();
         let is_alone = self.alone.since.is_some();
-        match result {
-            Ok(rows) => {
-                for record in rows.records {
-                    let Some(hint) = self.claiming.remove(&record.id) else { continue };
-                    self.deliver(hint, record, ctx);
-                }
-                for (id, due) in rows.not_due {
-                    if let Some(hint) = self.claiming.remove(&id) {
-                        self.hints.return_slot(hint.route);
-                        self.hints.add(Hint { due, ..hint }, now);
-                    }
-                }
-                for id in rows.left {
-                    if let Some(hint) = self.claiming.remove(&id) {
-                        self.hints.return_slot(hint.route);
-                        self.hints.add(Hint { is_suspect: !hint.is_suspect, ..hint }, now);
-                    }
-                }
-                for id in asked {
-                    if let Some(hint) = self.claiming.remove(&id) {
-                        self.hints.return_slot(hint.route);
-                    }
-                }
+        let has_failed = result.is_err();
+        if let Ok(Outcome::Claimed { records, not_due, left, .. }) = result {
+            for record in records {
+                let Some(hint) = self.claiming.remove(&record.id) else { continue };
+                self.deliver(hint, record, ctx);
             }
-            Err(_) => {
-                for id in asked {
-                    if let Some(hint) = self.claiming.remove(&id) {
-                        self.hints.return_slot(hint.route);
-                        self.hints.add(hint, now);
-                    }
-                }
-                self.repeat_later(ctx);
+            for (id, due) in not_due {
+                let hint = self.unclaimed(id);
+                hint.into_iter().for_each(|hint| self.hints.add(Hint { due, ..hint }, now));
             }
+            for id in left {
+                let hint = self.unclaimed(id);
+                let other = |hint: Hint| Hint { is_suspect: !hint.is_suspect, ..hint };
+                hint.map(other).into_iter().for_each(|hint| self.hints.add(hint, now));
+            }
+        }
+        for id in asked {
+            let hint = self.unclaimed(id).filter(|_| has_failed);
+            hint.into_iter().for_each(|hint| self.hints.add(hint, now));
+        }
+        if has_failed {
+            self.repeat_later(ctx);
         }
         if is_alone && self.handling == 0 {
             self.end_alone(true);
         }
     }
 
+    /// Takes a timer that was not claimed out of the window.
+    fn unclaimed(&mut self, id: DurableId) -> Option<Hint> {
+        let hint = self.claiming.remove(&id)?;
+        self.hints.return_slot(hint.route);
+        Some(hint)
+    }
+
     fn deliver(&mut self, hint: Hint, record: Arc<Record>, ctx: &mut Context<Self>) {
         let delivery = record.delivery();
         let retry = record.retry_policy(self.routes.all()[usize::from(hint.route)].options.retry);
-        self.in_flight.insert(record.id, InFlight { hint, record: Arc::clone(&record), handling: None });
+        self.in_flight
+            .insert(record.id, InFlight { hint, record: Arc::clone(&record), handling: None, in_transaction: None });
         if self.stopping.is_some() || !self.has_lease() {
             return self.end(delivery, Next::GiveBack);
         }
         if let Some(reason) = ends::unknown_repetition(&record) {
             return self.park(&record, &reason);
         }
-        let extensions = self.extensions.get_or_insert_with(|| Arc::new(ctx.address().recipient()));
-        let addressed = match self.routes.unpack(usize::from(hint.route), &record, extensions) {
-            Ok(Some(addressed)) => addressed,
+        let extensions = Arc::clone(self.extensions.get_or_insert_with(|| Arc::new(ctx.address().recipient())));
+        let under_way = Arc::new(UnderWay::new(Arc::clone(&record), retry, extensions));
+        let send = match self.routes.unpack(usize::from(hint.route), &under_way) {
+            Ok(Some(send)) => send,
             Ok(None) => return self.not_delivered(hint, delivery, ctx),
             Err(error) => {
                 trace::undecodable(&record, &error);
@@ -483,7 +468,7 @@ impl DurableTimerActor {
         };
         let deadline = self.now().checked_add(retry.timeout);
         // The destructor of a message that is not accepted is user code.
-        let Some(answering) = contain(|| addressed.send()).unwrap_or_default() else {
+        let Some(answering) = contain(send).unwrap_or_default() else {
             return self.not_delivered(hint, delivery, ctx);
         };
         if let Some(committer) = self.committer.get() {
@@ -493,7 +478,7 @@ impl DurableTimerActor {
         let (answering, withdrawal) = withdrawable(answering);
         actix::spawn(async move {
             if let Some(answer) = answering.await {
-                actor.do_send(Answered { delivery, answer });
+                actor.do_send(Event::Answered(delivery, answer));
             }
         });
         if let Some(deadline) = deadline {
@@ -501,7 +486,7 @@ impl DurableTimerActor {
         }
         self.handling += 1;
         if let Some(in_flight) = self.in_flight.get_mut(&record.id) {
-            in_flight.handling = Some(Handling { retry, deadline, withdrawal });
+            in_flight.handling = Some(Handling { under_way, retry, deadline, withdrawal });
         }
     }
 
@@ -516,30 +501,43 @@ impl DurableTimerActor {
     }
 
     /// Takes a delivery out of the window, and withdraws its message if the handler has not begun.
-    fn stop_handling(&mut self, delivery: Delivery) -> Option<(Arc<Record>, RetryPolicy)> {
+    fn stop_handling(&mut self, delivery: Delivery) -> Option<(Arc<UnderWay>, RetryPolicy)> {
         let in_flight = self.in_flight.get_mut(&delivery.id)?;
         if in_flight.record.delivery() != delivery {
             return None;
         }
-        let Handling { retry, deadline, withdrawal } = in_flight.handling.take()?;
-        let record = Arc::clone(&in_flight.record);
+        let Handling { under_way, retry, deadline, withdrawal } = in_flight.handling.take()?;
         if let Some(deadline) = deadline {
             self.timeouts.remove(&(deadline, delivery.id));
         }
         self.handling -= 1;
+        under_way.cancel();
         withdrawal.withdraw();
         if self.handling == 0 {
             self.end_alone(true);
         }
-        Some((record, retry))
+        Some((under_way, retry))
     }
 
-    /// Ends a delivery after the answer of its handler, or its time-out.
-    fn answered(&mut self, delivery: Delivery, answer: Result<HandlerAnswer, ()>) {
-        let Some((record, retry)) = self.stop_handling(delivery) else { return };
-        self.alone.is_unproven |= answer.is_err();
-        let answer = answer.map_err(|()| Overdue(retry.timeout));
-        self.end(delivery, ends::after_answer(&record, &retry, answer, self.wall()));
+    /// Ends a delivery after the answer of its handler; none after its time-out.
+    fn answered(&mut self, delivery: Delivery, answer: Option<HandlerAnswer>) {
+        let Some((under_way, retry)) = self.stop_handling(delivery) else { return };
+        self.alone.is_unproven |= answer.is_none();
+        let mut answer = answer.unwrap_or(Err(NoReply::Overdue(retry.timeout)));
+        if let Some(end) = under_way.in_transaction.get() {
+            self.in_flight.entry(delivery.id).and_modify(|it| it.in_transaction = Some(*end));
+            if matches!(answer, Ok(Ok(()))) {
+                // It counts only if the row is still there.
+                answer = Ok(Err(HandlerError::new(NOT_COMMITTED)));
+            }
+        }
+        let is_given_up = matches!(&answer, Ok(Err(error)) if error.then() == Then::Retry);
+        let next = if self.stopping.is_some() && is_given_up {
+            Next::GiveBack
+        } else {
+            ends::after_answer(&under_way.record, &retry, answer, self.wall())
+        };
+        self.end(delivery, next);
     }
 
     /// Has the end of a delivery written, and returns its room in the window.
@@ -554,7 +552,14 @@ impl DurableTimerActor {
 
     /// Takes note of an end that is written.
     fn ended(&mut self, Ended { delivery, outcome, dead }: Ended) {
-        let is_this = self.in_flight.get(&delivery.id).is_some_and(|it| it.record.delivery() == delivery);
+        let this = self.in_flight.get(&delivery.id).filter(|it| it.record.delivery() == delivery);
+        if outcome == Outcome::NotFound
+            && let Some(committer) = self.committer.get()
+        {
+            let in_transaction = this.and_then(|it| it.in_transaction);
+            committer.meters().count(in_transaction.unwrap_or(Counted::EndLost), 1);
+        }
+        let is_this = this.is_some();
         if is_this && let Some(InFlight { hint, record, .. }) = self.in_flight.remove(&delivery.id) {
             if let Some(reason) = dead {
                 let (now, name) = (self.timers.clock().now(), self.timers.name());
@@ -588,31 +593,41 @@ impl DurableTimerActor {
                 // The next repetition is known when the end is written.
                 let nominal = ends::nominal_after(&next).unwrap_or(record.progress.nominal);
                 let hint = Hint { id: record.id, due: record.progress.due, nominal, route, is_suspect: false };
-                self.in_flight.insert(record.id, InFlight { hint, record, handling: None });
+                self.in_flight.insert(record.id, InFlight { hint, record, handling: None, in_transaction: None });
             }
             self.submit(Request::End(delivery, next));
         }
         for id in beat.lost {
-            if let Some(lost) = self.in_flight.get(&id)
-                && lost.handling.is_some()
-            {
+            if self.cancel_handler(id) {
                 trace::delivery_lost(id);
             }
         }
     }
 
-    /// Sends this actor a message after a delay.
-    fn alarm<M>(&self, ctx: &Context<Self>, delay: Duration, message: M) -> TimerId
-    where
-        M: Message<Result = ()> + Send + 'static,
-        Self: Handler<M>,
-    {
-        self.timers.schedule_after(ctx.address(), delay, message)
+    /// Tells a handler that its timer is gone, or another node's. Returns false if there is none, or it knows.
+    fn cancel_handler(&self, id: DurableId) -> bool {
+        let handling = self.in_flight.get(&id).and_then(|it| it.handling.as_ref());
+        let Some(Handling { under_way, .. }) = handling else { return false };
+        // The transaction of a handler may just have ended it.
+        if under_way.in_transaction.get().is_some() || under_way.is_cancelled() {
+            return false;
+        }
+        under_way.cancel();
+        true
+    }
+
+    fn cancel_all_handlers(&self) {
+        self.in_flight.values().filter_map(|it| it.handling.as_ref()).for_each(|it| it.under_way.cancel());
+    }
+
+    /// Sends this actor an event after a delay.
+    fn alarm(&self, ctx: &Context<Self>, delay: Duration, event: Event) -> TimerId {
+        self.timers.schedule_after(ctx.address(), delay, event)
     }
 
     fn repeat_later(&mut self, ctx: &Context<Self>) {
         if !std::mem::replace(&mut self.repeats, true) {
-            self.alarm(ctx, REPEAT, Repeat);
+            self.alarm(ctx, REPEAT, Event::Repeat);
         }
     }
 
@@ -624,7 +639,7 @@ impl DurableTimerActor {
         }
         let delay = first.saturating_sub(self.now());
         self.next_check = Some(first);
-        self.alarm(ctx, delay, CheckTimeouts);
+        self.alarm(ctx, delay, Event::CheckTimeouts);
     }
 
     /// Gives the metrics the present numbers.
@@ -637,12 +652,13 @@ impl DurableTimerActor {
         self.shown = Some(now);
         let under_way = self.claiming.values().map(|hint| hint.due);
         let under_way = under_way.chain(self.in_flight.values().map(|it| it.record.progress.due));
-        committer.note_progress(Progress {
+        let progress = Progress {
             loaded: (self.hints.len() + self.claiming.len() + self.in_flight.len()) as u64,
             in_flight: self.handling as u64,
             first_due: under_way.chain(self.hints.first_due()).min(),
             known_until: self.hints.known_until(),
-        });
+        };
+        committer.meters().levels(|levels| levels.progress = progress);
     }
 
     /// Closes the store once no delivery is in progress.
@@ -654,11 +670,12 @@ impl DurableTimerActor {
         self.timers.cancel(stopping.grace);
         let actor = ctx.address();
         let working = self.timers.begin_work();
-        let answer = Answer::to(move |closed| {
-            actor.do_send(StoreClosed(closed));
+        let (answer, closed) = oneshot::channel();
+        self.submit(Request::Close(answer));
+        actix::spawn(async move {
+            actor.do_send(Event::StoreClosed(reply(closed).await));
             drop(working);
         });
-        self.submit(Request::Close { answer });
     }
 }
 
@@ -672,19 +689,59 @@ impl Drop for DurableTimerActor {
         if self.stopping.as_ref().is_some_and(|stopping| stopping.closes) {
             return;
         }
-        let has_suspect = self.alone.since.is_some();
-        let (held, released) = mpsc::channel::<()>();
-        self.submit(Request::Close { answer: Answer::to(move |_| drop(held)) });
-        if has_suspect {
-            let _ = released.recv_timeout(NOTING);
+        let (answer, mut closed) = oneshot::channel();
+        self.submit(Request::Close(answer));
+        if self.alone.since.is_some() {
+            // A receiver that blocks has no time-out.
+            let end = Instant::now() + NOTING;
+            while matches!(closed.try_recv(), Err(TryRecvError::Empty)) && Instant::now() < end {
+                std::thread::sleep(Duration::from_millis(1));
+            }
         }
     }
 }
 
-impl Handler<Begin> for DurableTimerActor {
+impl Handler<Event> for DurableTimerActor {
     type Result = ();
 
-    fn handle(&mut self, Begin(handle, beat): Begin, ctx: &mut Context<Self>) {
+    fn handle(&mut self, event: Event, ctx: &mut Context<Self>) {
+        match event {
+            Event::Begin(handle, beat) => self.begin(handle, beat, ctx),
+            Event::Reported(report, _working) => self.reported(report, ctx),
+            Event::Wake => self.next_wake = None,
+            Event::Flush => {
+                self.is_pumping = false;
+                return self.flush(ctx);
+            }
+            Event::Beat => {
+                if !self.has_lease() {
+                    self.cancel_all_handlers();
+                }
+                return self.submit(Request::Beat);
+            }
+            Event::Repeat => {
+                self.repeats = false;
+                self.submit(Request::Retry);
+                if self.intervals.is_none() {
+                    self.submit(Request::Beat);
+                }
+            }
+            Event::Answered(delivery, answer) => self.answered(delivery, Some(answer)),
+            Event::CheckTimeouts => self.check_timeouts(ctx),
+            Event::Connected(route) => _ = u16::try_from(route).is_ok_and(|route| self.hints.open(route)),
+            Event::LookForRecipients => self.look_for_recipients(ctx),
+            Event::DiscardOld => return self.discard_old(ctx),
+            Event::Stop { grace, done } => self.stop(grace, done, ctx),
+            Event::GraceIsOver => self.release_all(),
+            Event::StoreClosed(closed) => return self.closed(&closed, ctx),
+        }
+        self.flush_later(ctx);
+        self.stop_if_done(ctx);
+    }
+}
+
+impl DurableTimerActor {
+    fn begin(&mut self, handle: DurableTimers, beat: Beat, ctx: &mut Context<Self>) {
         self.handle = Some(handle);
         self.beaten(beat);
         if self.committer.get().is_some_and(Committer::has_a_thread) {
@@ -695,53 +752,40 @@ impl Handler<Begin> for DurableTimerActor {
             ctx.run_interval(Duration::from_secs(1), show);
             if self.intervals.is_none() {
                 // Changes by hand are noticed by it.
-                ctx.run_interval(NOTICE, |_, ctx| ctx.notify(BeatNow));
+                ctx.run_interval(NOTICE, |_, ctx| ctx.notify(Event::Beat));
             }
         }
         if let Some((look, beat)) = self.intervals {
             ctx.run_interval(look, |actor, _| actor.look_again());
-            ctx.run_interval(beat, |_, ctx| ctx.notify(BeatNow));
+            ctx.run_interval(beat, |_, ctx| ctx.notify(Event::Beat));
             self.look_again();
         }
         if self.config.keep_dead_letters.is_some() {
-            ctx.notify(DiscardOld);
+            ctx.notify(Event::DiscardOld);
         }
-        self.flush_later(ctx);
     }
-}
 
-impl DurableTimerActor {
     /// Looks for timers of other nodes.
     fn look_again(&mut self) {
         if self.is_running() && !self.repeats {
             self.look();
         }
     }
-}
 
-impl Handler<Reported> for DurableTimerActor {
-    type Result = ();
-
-    fn handle(&mut self, Reported(report, _working): Reported, ctx: &mut Context<Self>) {
+    fn reported(&mut self, report: Report, ctx: &mut Context<Self>) {
         let now = self.wall();
-        let Report { hints, claims, ended, looked, beats, is_behind, is_closed } = report;
+        let Report { hints, claims, ended, looked, cancelled, beats, look_again_from, is_behind, is_closed } = report;
         if let Some(looked) = looked
             && let Some(plan) = self.looking.take()
         {
             self.looked(plan, looked, ctx);
         }
-        for end in ended {
-            self.ended(end);
-        }
-        for hint in hints {
-            self.hints.add(hint, now);
-        }
-        for claimed in claims {
-            self.claimed(claimed, ctx);
-        }
-        for beat in beats {
-            self.beaten(beat);
-        }
+        ended.into_iter().for_each(|end| self.ended(end));
+        hints.into_iter().for_each(|hint| self.hints.add(hint, now));
+        claims.into_iter().for_each(|claimed| self.claimed(claimed, ctx));
+        cancelled.into_iter().for_each(|id| _ = self.cancel_handler(id));
+        beats.into_iter().for_each(|beat| self.beaten(beat));
+        look_again_from.into_iter().for_each(|due| self.hints.look_again_from(due));
         if is_behind {
             self.repeat_later(ctx);
         }
@@ -749,12 +793,8 @@ impl Handler<Reported> for DurableTimerActor {
             (self.claims, self.is_over) = (0, true);
         }
         self.set_timeout_alarm(ctx);
-        self.flush_later(ctx);
-        self.stop_if_done(ctx);
     }
-}
 
-impl DurableTimerActor {
     fn looked(&mut self, plan: Plan, looked: FromStore<Vec<Hint>>, ctx: &Context<Self>) {
         match looked {
             Ok(found) => {
@@ -765,33 +805,36 @@ impl DurableTimerActor {
             Err(_) => self.repeat_later(ctx),
         }
     }
-}
 
-impl Handler<BeatNow> for DurableTimerActor {
-    type Result = ();
-
-    fn handle(&mut self, _: BeatNow, _: &mut Context<Self>) {
-        self.submit(Request::Beat);
-    }
-}
-
-impl Handler<Repeat> for DurableTimerActor {
-    type Result = ();
-
-    fn handle(&mut self, _: Repeat, ctx: &mut Context<Self>) {
-        self.repeats = false;
-        self.submit(Request::Retry);
-        if self.intervals.is_none() {
-            self.submit(Request::Beat);
+    fn check_timeouts(&mut self, ctx: &Context<Self>) {
+        self.next_check = None;
+        let now = self.now();
+        while let Some((deadline, id)) = self.timeouts.first().copied().filter(|(deadline, _)| *deadline <= now) {
+            self.timeouts.remove(&(deadline, id));
+            if let Some(delivery) = self.in_flight.get(&id).map(|it| it.record.delivery()) {
+                self.answered(delivery, None);
+            }
         }
-        self.flush_later(ctx);
+        self.set_timeout_alarm(ctx);
     }
-}
 
-impl Handler<DiscardOld> for DurableTimerActor {
-    type Result = ();
+    fn look_for_recipients(&mut self, ctx: &Context<Self>) {
+        self.looks_for_recipients = false;
+        for (index, route) in (0..).zip(self.routes.all()) {
+            if self.hints.is_closed(index) {
+                if route.is_connected() {
+                    self.hints.open(index);
+                } else {
+                    self.looks_for_recipients = true;
+                }
+            }
+        }
+        if self.looks_for_recipients {
+            self.alarm(ctx, LOOK_FOR_RECIPIENT, Event::LookForRecipients);
+        }
+    }
 
-    fn handle(&mut self, _: DiscardOld, ctx: &mut Context<Self>) {
+    fn discard_old(&mut self, ctx: &Context<Self>) {
         let Some(keep) = self.config.keep_dead_letters else { return };
         self.timers.note_progress();
         if let (Some(committer), true) = (self.committer.get().cloned(), self.is_running()) {
@@ -805,54 +848,42 @@ impl Handler<DiscardOld> for DurableTimerActor {
                 drop(working);
             });
             let pause = (keep / 16).clamp(Duration::from_secs(1), Duration::from_secs(3600));
-            self.alarm(ctx, pause, DiscardOld);
+            self.alarm(ctx, pause, Event::DiscardOld);
         }
     }
-}
 
-impl Handler<Wake> for DurableTimerActor {
-    type Result = ();
-
-    fn handle(&mut self, _: Wake, ctx: &mut Context<Self>) {
-        self.next_wake = None;
-        self.flush_later(ctx);
-    }
-}
-
-impl Handler<Flush> for DurableTimerActor {
-    type Result = ();
-
-    fn handle(&mut self, _: Flush, ctx: &mut Context<Self>) {
-        self.is_pumping = false;
-        self.flush(ctx);
-    }
-}
-
-impl Handler<Answered> for DurableTimerActor {
-    type Result = ();
-
-    fn handle(&mut self, Answered { delivery, answer }: Answered, ctx: &mut Context<Self>) {
-        self.answered(delivery, Ok(answer));
-        self.flush_later(ctx);
-        self.stop_if_done(ctx);
-    }
-}
-
-impl Handler<CheckTimeouts> for DurableTimerActor {
-    type Result = ();
-
-    fn handle(&mut self, _: CheckTimeouts, ctx: &mut Context<Self>) {
-        self.next_check = None;
-        let now = self.now();
-        while let Some((deadline, id)) = self.timeouts.first().copied().filter(|(deadline, _)| *deadline <= now) {
-            self.timeouts.remove(&(deadline, id));
-            if let Some(delivery) = self.in_flight.get(&id).map(|it| it.record.delivery()) {
-                self.answered(delivery, Err(()));
-            }
+    fn stop(&mut self, grace: Duration, done: oneshot::Sender<Closed>, ctx: &Context<Self>) {
+        self.submit(Request::Retire);
+        self.cancel_all_handlers();
+        let over = self.alarm(ctx, grace, Event::GraceIsOver);
+        match &mut self.stopping {
+            // The shorter grace period applies.
+            Some(stopping) => stopping.done.push(done),
+            none => *none = Some(Stopping { done: vec![done], grace: over, closes: false }),
         }
-        self.set_timeout_alarm(ctx);
-        self.flush_later(ctx);
-        self.stop_if_done(ctx);
+    }
+
+    /// Gives all deliveries back: the next start, or another node, delivers them.
+    fn release_all(&mut self) {
+        let unfinished = self.in_flight.values().filter(|it| it.handling.is_some()).map(|it| it.record.delivery());
+        for delivery in unfinished.collect::<Vec<_>>() {
+            self.stop_handling(delivery);
+            self.end(delivery, Next::GiveBack);
+        }
+        self.timeouts.clear();
+        // A store that still does not reply.
+        self.claims = 0;
+    }
+
+    fn closed(&mut self, closed: &Closed, ctx: &mut Context<Self>) {
+        self.timers.cancel_all_for(&ctx.address());
+        self.handle = None;
+        self.extensions = None;
+        for done in self.stopping.iter_mut().flat_map(|stopping| stopping.done.drain(..)) {
+            // The caller may be gone.
+            let _ = done.send(closed.clone());
+        }
+        ctx.stop();
     }
 }
 
@@ -879,85 +910,5 @@ impl Handler<Extend> for DurableTimerActor {
             }
         }
         true
-    }
-}
-
-impl Handler<Connected> for DurableTimerActor {
-    type Result = ();
-
-    fn handle(&mut self, Connected(route): Connected, ctx: &mut Context<Self>) {
-        if let Ok(route) = u16::try_from(route) {
-            self.hints.open(route);
-        }
-        self.flush_later(ctx);
-    }
-}
-
-impl Handler<LookForRecipients> for DurableTimerActor {
-    type Result = ();
-
-    fn handle(&mut self, _: LookForRecipients, ctx: &mut Context<Self>) {
-        self.looks_for_recipients = false;
-        let mut is_waiting = false;
-        for (index, route) in (0..).zip(self.routes.all()) {
-            if self.hints.is_closed(index) {
-                if route.is_connected() {
-                    self.hints.open(index);
-                } else {
-                    is_waiting = true;
-                }
-            }
-        }
-        if is_waiting && !std::mem::replace(&mut self.looks_for_recipients, true) {
-            self.alarm(ctx, LOOK_FOR_RECIPIENT, LookForRecipients);
-        }
-        self.flush_later(ctx);
-    }
-}
-
-impl Handler<Stop> for DurableTimerActor {
-    type Result = ();
-
-    fn handle(&mut self, Stop { grace, done }: Stop, ctx: &mut Context<Self>) {
-        self.submit(Request::Retire);
-        let over = self.alarm(ctx, grace, GraceIsOver);
-        match &mut self.stopping {
-            // The shorter grace period applies.
-            Some(stopping) => stopping.done.push(done),
-            none => *none = Some(Stopping { done: vec![done], grace: over, closes: false }),
-        }
-        self.stop_if_done(ctx);
-    }
-}
-
-impl Handler<GraceIsOver> for DurableTimerActor {
-    type Result = ();
-
-    fn handle(&mut self, _: GraceIsOver, ctx: &mut Context<Self>) {
-        // The next start, or another node, delivers them as the next attempt.
-        let unfinished: Vec<_> = self.in_flight.values().filter(|it| it.handling.is_some()).collect();
-        for delivery in unfinished.iter().map(|it| it.record.delivery()).collect::<Vec<_>>() {
-            self.stop_handling(delivery);
-            self.end(delivery, Next::Release);
-        }
-        self.timeouts.clear();
-        // A store that still does not reply.
-        self.claims = 0;
-        self.stop_if_done(ctx);
-    }
-}
-
-impl Handler<StoreClosed> for DurableTimerActor {
-    type Result = ();
-
-    fn handle(&mut self, StoreClosed(closed): StoreClosed, ctx: &mut Context<Self>) {
-        self.timers.cancel_all_for(&ctx.address());
-        self.handle = None;
-        self.extensions = None;
-        for done in self.stopping.iter_mut().flat_map(|stopping| stopping.done.drain(..)) {
-            // The caller may be gone.
-            let _ = done.send(closed.clone());
-        }
-        ctx.stop();
     }
 }

@@ -7,6 +7,7 @@ use actix_timers::integration::next_on_grid;
 
 use super::calendar;
 use super::due_time::DueTime;
+use super::envelope::Then;
 use super::record::{RepeatMode, RetryPolicy};
 use super::reply::Answer;
 use super::store::{Again, Next, Record};
@@ -14,22 +15,16 @@ use super::store::{Again, Next, Record};
 /// The maximum length of a stored reason, which is the text of an arbitrary error.
 const MAX_REASON_LEN: usize = 1024;
 
-/// The time-out of a handler, including its extensions.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Overdue(pub(super) Duration);
-
 /// Returns the state after a delivery whose handler has answered, or exceeded its time-out.
-pub(super) fn after_answer(
-    record: &Record,
-    retry: &RetryPolicy,
-    answer: Result<Answer, Overdue>,
-    now: DueTime,
-) -> Next {
+pub(super) fn after_answer(record: &Record, retry: &RetryPolicy, answer: Answer, now: DueTime) -> Next {
     let (reason, is_permanent) = match answer {
-        Ok(Ok(Ok(()))) => return next_repetition(record, now).map_or(Next::Delete, Next::Again),
-        Ok(Ok(Err(error))) => (error.to_string(), error.is_permanent()),
-        Ok(Err(lost)) => (lost.to_string(), false),
-        Err(Overdue(timeout)) => (format!("the handler had not ended after {timeout:?}"), false),
+        Ok(Ok(())) => return next_repetition(record, now).map_or(Next::Delete, Next::Again),
+        Ok(Err(error)) => match error.then() {
+            Then::SnoozeAfter(delay) => return Next::Snooze(now.saturating_add(delay)),
+            Then::SnoozeUntil(at) => return Next::Snooze(DueTime::at_or_after(at).unwrap_or(DueTime::MAX)),
+            then => (error.to_string(), then == Then::Dead),
+        },
+        Err(missing) => (missing.to_string(), false),
     };
     let progress = record.progress;
     if is_permanent || progress.used >= retry.attempts {
@@ -119,6 +114,7 @@ pub(super) fn nominal_after(next: &Next) -> Option<DueTime> {
 mod tests {
     use super::*;
     use crate::record::{Missed, StoredRepeat};
+    use crate::reply::NoReply;
     use crate::store::Progress;
     use crate::{DurableId, HandlerError};
 
@@ -151,17 +147,17 @@ mod tests {
         Record { repeat: None, ..every(Duration::ZERO, Missed::Skip, None, None) }
     }
 
-    fn after(record: &Record, answer: Result<Answer, Overdue>, now: u64) -> Next {
+    fn after(record: &Record, answer: Answer, now: u64) -> Next {
         let retry = RetryPolicy::default().max_attempts(3).jitter_percent(0);
         after_answer(record, &retry, answer, at(now))
     }
 
-    fn failed(reason: &str) -> Result<Answer, Overdue> {
-        Ok(Ok(Err(HandlerError::new(reason))))
+    fn failed(reason: &str) -> Answer {
+        Ok(Err(HandlerError::new(reason)))
     }
 
     fn due_after(record: &Record, now: u64) -> Option<u64> {
-        match after(record, Ok(Ok(Ok(()))), now) {
+        match after(record, Ok(Ok(())), now) {
             Next::Delete => None,
             Next::Again(again) => {
                 assert_eq!((again.nominal, again.repetition), (again.due, 2));
@@ -203,15 +199,15 @@ mod tests {
         let record = every(Duration::from_secs(1), Missed::Skip, None, None);
         let retried = Next::Again(Again { due: at(3300), nominal: at(1000), repetition: 1 });
         assert_eq!(after(&record, failed("no"), 1300), retried, "the second delay");
-        assert_eq!(after(&record, Err(Overdue(Duration::from_secs(30))), 1300), retried);
-        assert_eq!(after(&record, Ok(Err(Default::default())), 1300), retried);
+        assert_eq!(after(&record, Err(NoReply::Overdue(Duration::from_secs(30))), 1300), retried);
+        assert_eq!(after(&record, Err(NoReply::Lost(None)), 1300), retried);
         let next = Some(Again { due: at(2000), nominal: at(2000), repetition: 2 });
-        let permanent = Ok(Ok(Err(HandlerError::permanent("never"))));
+        let permanent = Ok(Err(HandlerError::permanent("never")));
         assert_eq!(after(&record, permanent, 1300), Next::Dead { reason: "never".into(), then: next });
         let mut used_up = once();
         used_up.progress.used = 3;
         assert_eq!(after(&used_up, failed("no"), 1300), Next::Dead { reason: "no".into(), then: None });
-        let late = Err(Overdue(Duration::from_secs(30)));
+        let late = Err(NoReply::Overdue(Duration::from_secs(30)));
         let Next::Dead { reason, .. } = after(&used_up, late, 1300) else { panic!("it is dead") };
         assert_eq!(&*reason, "the handler had not ended after 30s");
         let Next::Dead { reason, then } = after_blame(&record, &RetryPolicy::default(), at(1300)) else {

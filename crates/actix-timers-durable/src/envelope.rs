@@ -1,16 +1,22 @@
 //! The envelope of a durable message, and its handler's error.
 
 use std::fmt;
-use std::sync::Arc;
-use std::time::Duration;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime};
 
 use actix::{Message, Recipient};
+use tokio::sync::Notify;
 
 use super::due_time::DueTime;
+use super::ends;
 use super::headers::Headers;
 use super::id::DurableId;
 use super::message::DurableMessage;
-use super::store::Delivery;
+use super::metrics::Counted;
+use super::record::RetryPolicy;
+use super::store::{Delivery, Next, Record};
 
 /// A message of a durable timer, as its handler receives it.
 ///
@@ -67,14 +73,45 @@ pub struct Durable<M> {
     pub headers: Headers,
     /// The message.
     pub message: M,
-    pub(super) extender: Extender,
+    pub(super) under_way: Arc<UnderWay>,
 }
 
-/// One delivery, and the way to extend its time-out.
-#[derive(Clone)]
-pub(super) struct Extender {
-    pub(super) delivery: Delivery,
+/// A delivery, as its handler and the actor of durable timers know it.
+pub(super) struct UnderWay {
+    pub(super) record: Arc<Record>,
+    pub(super) retry: RetryPolicy,
     pub(super) extensions: Arc<Recipient<Extend>>,
+    /// The end of the delivery in a transaction of its handler, of which nobody here knows whether it was committed.
+    pub(super) in_transaction: OnceLock<Counted>,
+    is_cancelled: AtomicBool,
+    cancelled: Notify,
+    #[cfg(feature = "tracing")]
+    span: tracing::Span,
+}
+
+impl UnderWay {
+    pub(super) fn new(record: Arc<Record>, retry: RetryPolicy, extensions: Arc<Recipient<Extend>>) -> Self {
+        Self {
+            #[cfg(feature = "tracing")]
+            span: super::trace::delivery(&record),
+            record,
+            retry,
+            extensions,
+            in_transaction: OnceLock::new(),
+            is_cancelled: AtomicBool::new(false),
+            cancelled: Notify::new(),
+        }
+    }
+
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.is_cancelled.load(Ordering::Acquire)
+    }
+
+    /// Tells the handler that nothing depends on it any more.
+    pub(super) fn cancel(&self) {
+        self.is_cancelled.store(true, Ordering::Release);
+        self.cancelled.notify_waiters();
+    }
 }
 
 /// Extends the time-out of a delivery. Replies whether it was still under way.
@@ -85,17 +122,25 @@ pub(super) struct Extend {
     pub(super) by: Duration,
 }
 
-impl PartialEq for Extender {
-    fn eq(&self, other: &Self) -> bool {
-        self.delivery == other.delivery
+/// The subscriber is user code.
+#[cfg(feature = "tracing")]
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        super::contain::drop_contained(std::mem::replace(&mut self.span, tracing::Span::none()));
     }
 }
 
-impl Eq for Extender {}
+impl PartialEq for UnderWay {
+    fn eq(&self, other: &Self) -> bool {
+        self.record.delivery() == other.record.delivery()
+    }
+}
 
-impl fmt::Debug for Extender {
+impl Eq for UnderWay {}
+
+impl fmt::Debug for UnderWay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Extender").finish_non_exhaustive()
+        f.debug_struct("UnderWay").finish_non_exhaustive()
     }
 }
 
@@ -103,6 +148,82 @@ impl<M> Durable<M> {
     /// Returns the value of a [header](super::DurableOptions::header).
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)
+    }
+
+    /// Returns whether the handler may give up: its timer was cancelled or replaced, on any node; its time-out has passed, or
+    /// another node delivers it, since this one has lost its lease; or the durable timers [stop](super::DurableTimers::stop).
+    /// A cancel on another node is known here within a second.
+    ///
+    /// An error that it returns during a stop uses up no attempt.
+    pub fn is_cancelled(&self) -> bool {
+        self.under_way.is_cancelled()
+    }
+
+    /// Waits until the handler [may give up](Self::is_cancelled).
+    ///
+    /// ```
+    /// # use actix::prelude::*;
+    /// # use actix_timers_durable::{Durable, DurableMessage, HandlerError};
+    /// # #[derive(serde::Serialize, serde::Deserialize)]
+    /// # struct Export { files: u32 }
+    /// # impl DurableMessage for Export { const NAME: &'static str = "export"; }
+    /// # struct Archive;
+    /// # impl Actor for Archive { type Context = Context<Self>; }
+    /// # async fn export_all(_: u32) -> Result<(), std::io::Error> { Ok(()) }
+    /// impl Handler<Durable<Export>> for Archive {
+    ///     type Result = ResponseFuture<Result<(), HandlerError>>;
+    ///
+    ///     fn handle(&mut self, export: Durable<Export>, _: &mut Self::Context) -> Self::Result {
+    ///         Box::pin(async move {
+    ///             tokio::select! {
+    ///                 exported = export_all(export.files) => Ok(exported?),
+    ///                 () = export.cancelled() => Err(HandlerError::new("cancelled")),
+    ///             }
+    ///         })
+    ///     }
+    /// }
+    /// ```
+    pub fn cancelled(&self) -> impl Future<Output = ()> + Send + use<M> {
+        let under_way = Arc::clone(&self.under_way);
+        async move {
+            let mut cancelled = pin!(under_way.cancelled.notified());
+            // Before the look at the flag, so that no notification falls in between.
+            cancelled.as_mut().enable();
+            if !under_way.is_cancelled() {
+                cancelled.await;
+            }
+        }
+    }
+
+    /// Returns the span of this delivery, `durable_delivery`, which ends with it. The handler enters it. It is a root, with
+    /// the fields `id`, `route`, `message_type`, `attempt` and `repetition`, and with `traceparent` the header of that name: a
+    /// layer, or `set_parent` of `tracing-opentelemetry`, continues the trace of the call that scheduled the timer.
+    ///
+    /// ```
+    /// # use actix::prelude::*;
+    /// # use actix_timers_durable::{Durable, DurableMessage, HandlerError};
+    /// # #[derive(serde::Serialize, serde::Deserialize)]
+    /// # struct Export { files: u32 }
+    /// # impl DurableMessage for Export { const NAME: &'static str = "export"; }
+    /// # struct Archive;
+    /// # impl Actor for Archive { type Context = Context<Self>; }
+    /// use tracing::Instrument;
+    ///
+    /// impl Handler<Durable<Export>> for Archive {
+    ///     type Result = ResponseFuture<Result<(), HandlerError>>;
+    ///
+    ///     fn handle(&mut self, export: Durable<Export>, _: &mut Self::Context) -> Self::Result {
+    ///         let span = export.span();
+    ///         Box::pin(async move {
+    ///             tracing::info!(files = export.files, "exports");
+    ///             Ok(())
+    ///         }.instrument(span))
+    ///     }
+    /// }
+    /// ```
+    #[cfg(feature = "tracing")]
+    pub fn span(&self) -> tracing::Span {
+        self.under_way.span.clone()
     }
 
     /// Extends the [time-out](super::RetryPolicy::timeout) of this delivery: its handler has at least `by` from now. A
@@ -141,8 +262,20 @@ impl<M> Durable<M> {
     /// }
     /// ```
     pub fn extend(&self, by: Duration) -> impl Future<Output = bool> + Send + use<M> {
-        let Extender { delivery, extensions } = self.extender.clone();
+        let (delivery, extensions) = (self.under_way.record.delivery(), Arc::clone(&self.under_way.extensions));
         async move { extensions.send(Extend { delivery, by }).await.unwrap_or(false) }
+    }
+}
+
+#[doc(hidden)]
+impl<M> Durable<M> {
+    /// Returns the delivery and its end after an answer, for a transaction that writes it. From now on whatever the handler
+    /// answers is a failure, unless the transaction was committed: then its row is gone, or is another delivery's.
+    pub fn end_in_transaction(&self, answer: Result<(), HandlerError>, now: DueTime) -> (Delivery, Next) {
+        let UnderWay { record, retry, in_transaction, .. } = &*self.under_way;
+        let (delivery, next) = (record.delivery(), ends::after_answer(record, retry, Ok(answer), now));
+        in_transaction.get_or_init(|| Counted::end(delivery, &next));
+        (delivery, next)
     }
 }
 
@@ -178,26 +311,88 @@ impl<M> std::ops::Deref for Durable<M> {
 ///
 /// assert_eq!(fetch().unwrap_err().to_string(), "no reply");
 /// ```
+///
+/// Its text is that of the error and of its causes:
+///
+/// ```
+/// # use actix_timers_durable::HandlerError;
+/// fn charge() -> Result<(), HandlerError> {
+///     Err(anyhow::anyhow!("connection refused").context("the bank does not answer"))?;
+///     Ok(())
+/// }
+///
+/// assert_eq!(charge().unwrap_err().to_string(), "the bank does not answer: connection refused");
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct HandlerError {
     reason: String,
-    permanent: bool,
+    then: Then,
+}
+
+/// The delivery after an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Then {
+    /// By the retry policy.
+    Retry,
+    /// None.
+    Dead,
+    /// After this delay, or at this time. No attempt is used up.
+    SnoozeAfter(Duration),
+    SnoozeUntil(SystemTime),
 }
 
 impl HandlerError {
     /// Creates an error after which the message is delivered again, if attempts are left.
     pub fn new(reason: impl fmt::Display) -> Self {
-        Self { reason: reason.to_string(), permanent: false }
+        Self { reason: reason.to_string(), then: Then::Retry }
     }
 
     /// Creates an error that another attempt cannot fix: the message becomes a dead letter at once.
     pub fn permanent(reason: impl fmt::Display) -> Self {
-        Self { reason: reason.to_string(), permanent: true }
+        Self { reason: reason.to_string(), then: Then::Dead }
+    }
+
+    /// Creates the answer of a handler that wants its message again after `delay`. It uses up no attempt of the retry policy;
+    /// the numbers of attempts rise all the same.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use actix::prelude::*;
+    /// # use actix_timers_durable::{Durable, DurableMessage, HandlerError};
+    /// # #[derive(serde::Serialize, serde::Deserialize)]
+    /// # struct Ship { order: u64 }
+    /// # impl DurableMessage for Ship { const NAME: &'static str = "ship"; }
+    /// # struct Depot;
+    /// # impl Actor for Depot { type Context = Context<Self>; }
+    /// # impl Depot { fn is_open(&self) -> bool { true } fn ship(&mut self, _: u64) {} }
+    /// impl Handler<Durable<Ship>> for Depot {
+    ///     type Result = Result<(), HandlerError>;
+    ///
+    ///     fn handle(&mut self, ship: Durable<Ship>, _: &mut Self::Context) -> Self::Result {
+    ///         if !self.is_open() {
+    ///             return Err(HandlerError::snooze_for(Duration::from_secs(600)));
+    ///         }
+    ///         self.ship(ship.order);
+    ///         Ok(())
+    ///     }
+    /// }
+    /// ```
+    pub fn snooze_for(delay: Duration) -> Self {
+        Self { reason: "again later".to_owned(), then: Then::SnoozeAfter(delay) }
+    }
+
+    /// As [`snooze_for`](Self::snooze_for), at a wall-clock time; at once if that is past.
+    pub fn snooze_until(at: impl Into<SystemTime>) -> Self {
+        Self { reason: "again later".to_owned(), then: Then::SnoozeUntil(at.into()) }
     }
 
     /// Returns whether further attempts are pointless.
     pub const fn is_permanent(&self) -> bool {
-        self.permanent
+        matches!(self.then, Then::Dead)
+    }
+
+    pub(super) const fn then(&self) -> Then {
+        self.then
     }
 }
 
@@ -210,15 +405,25 @@ impl fmt::Display for HandlerError {
 
 impl fmt::Debug for HandlerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = if self.permanent { "permanent" } else { "retryable" };
-        write!(f, "HandlerError({kind}: {})", self.reason)
+        write!(f, "HandlerError({:?}: {})", self.then, self.reason)
     }
 }
 
 /// `HandlerError` does not implement `Error`, so that all errors can be converted: those of the standard library's
-/// trait, texts, boxed errors, and error types that convert into these, such as `anyhow::Error`.
+/// trait, texts, boxed errors, and error types that convert into these, such as `anyhow::Error`. The texts of the causes
+/// follow that of the error.
 impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> From<E> for HandlerError {
     fn from(error: E) -> Self {
-        Self::new(error.into())
+        let error = error.into();
+        let mut reason = error.to_string();
+        for cause in std::iter::successors(error.source(), |cause| cause.source()) {
+            let text = cause.to_string();
+            // Many errors write their causes, too.
+            if !reason.ends_with(&text) {
+                reason.push_str(": ");
+                reason.push_str(&text);
+            }
+        }
+        Self::new(reason)
     }
 }

@@ -140,14 +140,12 @@ impl Hints {
 
     /// Takes note of a timer, in place of an earlier hint, unless a later look finds it.
     pub(super) fn add(&mut self, hint: Hint, now: DueTime) {
-        let position = Position { due: hint.due, id: hint.id };
         let Some(route) = self.routes.get_mut(usize::from(hint.route)) else { return };
         if !route.is_open {
-            route.lower(position);
-            return;
+            return route.lower(&hint);
         }
         let is_known = match &self.share {
-            None => route.bound.is_some_and(|bound| position <= bound),
+            None => route.bound.is_some_and(|bound| position(&hint) <= bound),
             Some(share) => {
                 let is_soon = hint.due <= now.saturating_add(self.horizon);
                 let is_late = hint.due.saturating_add(ANYBODYS) <= now;
@@ -176,7 +174,7 @@ impl Hints {
                 && let Some((_, last)) = route.due.pop_last()
             {
                 self.known.remove(&last.id);
-                route.lower(Position { due: last.due, id: last.id });
+                route.lower(&last);
             }
         }
     }
@@ -197,7 +195,7 @@ impl Hints {
         while self.later.len() > self.limit {
             let Some((_, hint)) = self.later.pop_last() else { return };
             self.known.remove(&hint.id);
-            self.routes[usize::from(hint.route)].lower(Position { due: hint.due, id: hint.id });
+            self.pass_over(hint);
         }
     }
 
@@ -269,7 +267,7 @@ impl Hints {
     /// Has a later look find a timer that is not known any more.
     pub(super) fn pass_over(&mut self, hint: Hint) {
         if let Some(route) = self.routes.get_mut(usize::from(hint.route)) {
-            route.lower(Position { due: hint.due, id: hint.id });
+            route.lower(&hint);
         }
     }
 
@@ -354,13 +352,12 @@ impl Hints {
     /// Takes note of the timers that a look found. Returns the rest of the look, if a shared store has more.
     pub(super) fn looked(&mut self, plan: Plan, found: &[Hint], now: DueTime) -> Option<Plan> {
         let is_complete = found.len() < plan.limit;
-        let last = found.last().map(|hint| Position { due: hint.due, id: hint.id });
-        let rest = last.filter(|_| !is_complete);
+        let rest = found.last().map(position).filter(|_| !is_complete);
         let bound = match (&self.share, found.first()) {
             // The first timer that is still pending, or that others may put from now on; only the first page of a look
             // begins at the bound.
             (Some(_), first) => {
-                let begun = plan.begun.saturating_sub(OVERLAP);
+                let begun = plan.begun.saturating_sub(OVERLAP).min(plan.until);
                 before(first.map_or(begun, |first| first.due.min(begun)))
             }
             (None, _) => Some(rest.unwrap_or_else(|| end_of(plan.until))),
@@ -379,11 +376,15 @@ impl Hints {
 
 impl Route {
     /// Lowers the bound to before a timer that is not known any more.
-    fn lower(&mut self, position: Position) {
-        if self.bound.is_some_and(|bound| position <= bound) {
-            self.bound = before(position.due);
+    fn lower(&mut self, hint: &Hint) {
+        if self.bound.is_some_and(|bound| position(hint) <= bound) {
+            self.bound = before(hint.due);
         }
     }
+}
+
+const fn position(hint: &Hint) -> Position {
+    Position { due: hint.due, id: hint.id }
 }
 
 /// Returns the end of the millisecond before a time; `None` is before all positions.

@@ -18,23 +18,17 @@ use super::store::{NewTimer, Progress, Record};
 use super::store::{OnKey, StoreClock};
 use super::store_wall::StoreWall;
 
-/// The route and the message type of a new timer.
-pub(super) struct Destination {
-    pub(super) route: Arc<str>,
-    pub(super) message_type: Arc<str>,
-}
-
 impl<M: DurableMessage> Schedule<M> {
-    /// Creates the row of the request, with the action for its key.
+    /// Creates the row of the request, with the action for its key, given its route and message type.
     pub(super) fn new_timer(
         &self,
         clock: &dyn Clock,
         codec: &Codec,
-        destination: impl FnOnce() -> Result<Destination, DurableError>,
+        names: impl FnOnce() -> Result<(Arc<str>, Arc<str>), DurableError>,
     ) -> Result<NewTimer, DurableError> {
         let Self { when, options, message, .. } = self;
         let (due, repeat) = when.resolve(clock)?;
-        let Destination { route, message_type } = destination()?;
+        let (route, message_type) = names()?;
         let (key, on_key) = match &options.key {
             None => (None, OnKey::KeepExisting),
             Some((key, _)) if key.len() > DurableOptions::MAX_KEY_LEN => {
@@ -63,6 +57,7 @@ impl<M: DurableMessage> Schedule<M> {
             payload_codec,
             payload: payload.into(),
         };
+        record.check_lengths().map_err(|error| DurableError::Store(Arc::new(error)))?;
         Ok(NewTimer { record: Arc::new(record), on_key })
     }
 
@@ -112,14 +107,12 @@ impl RecordBuilder {
     /// # Errors
     /// No route can have this name, the due time is out of range, the message cannot be encoded or is too large.
     pub fn new_timer<M: DurableMessage>(&self, request: &Schedule<M>) -> Result<NewTimer, DurableError> {
-        let timer = request.new_timer(&*self.clock, &self.codec, || {
+        request.new_timer(&*self.clock, &self.codec, || {
             if !is_route_name(&request.route) {
                 return Err(DurableError::RouteName(request.route.clone().into_owned()));
             }
-            Ok(Destination { route: (*request.route).into(), message_type: M::NAME.into() })
-        })?;
-        timer.record.check_lengths().map_err(|error| DurableError::Store(Arc::new(error)))?;
-        Ok(timer)
+            Ok(((*request.route).into(), M::NAME.into()))
+        })
     }
 }
 

@@ -14,6 +14,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Once, OnceLock};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
+use std::time::Duration;
 
 use actix::MailboxError;
 use futures_util::task::AtomicWaker;
@@ -22,22 +23,25 @@ use super::contain::{contain, drop_contained, text_of};
 use super::envelope::HandlerError;
 
 /// A handler's result, or the reason for its absence.
-pub(super) type Answer = Result<Result<(), HandlerError>, LostReply>;
+pub(super) type Answer = Result<Result<(), HandlerError>, NoReply>;
 /// A pending handler result. Dropping it withdraws the message if its handler has not begun.
 pub(super) type Answering = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
 /// The reason for a missing result.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct LostReply {
-    /// The text of the panic that dropped the reply, if known.
-    panic: Option<String>,
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum NoReply {
+    /// The handler's time-out, including its extensions, has passed.
+    Overdue(Duration),
+    /// The reply was dropped, by a panic with this text, if known.
+    Lost(Option<String>),
 }
 
-impl fmt::Display for LostReply {
+impl fmt::Display for NoReply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.panic {
-            Some(text) => write!(f, "the recipient panicked: {text}"),
-            None => f.write_str("the recipient panicked or stopped before it had answered"),
+        match self {
+            Self::Overdue(timeout) => write!(f, "the handler had not ended after {timeout:?}"),
+            Self::Lost(Some(text)) => write!(f, "the recipient panicked: {text}"),
+            Self::Lost(None) => f.write_str("the recipient panicked or stopped before it had answered"),
         }
     }
 }
@@ -100,39 +104,25 @@ impl Wake for ReplyWaker {
     }
 }
 
-/// The result of a request, or the reason for its absence.
-pub(super) struct Reply<F> {
-    request: F,
-    shared: Arc<ReplyWaker>,
-    waker: Waker,
-}
-
-impl<F> Reply<F> {
-    pub(super) fn to(request: F) -> Self {
-        let shared = Arc::<ReplyWaker>::default();
-        Self { request, waker: Waker::from(Arc::clone(&shared)), shared }
-    }
-}
-
-impl<F> Future for Reply<F>
+/// Waits for the result of a request, or the reason for its absence.
+pub(super) fn answering<F>(mut request: F) -> impl Future<Output = Answer> + Unpin
 where
     F: Future<Output = Result<Result<(), HandlerError>, MailboxError>> + Unpin,
 {
-    type Output = Answer;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Answer> {
-        let Self { request, shared, waker } = &mut *self;
+    let shared = Arc::<ReplyWaker>::default();
+    let waker = Waker::from(Arc::clone(&shared));
+    poll_fn(move |cx| {
         shared.task.register(cx.waker());
         // The hook does not see a panic that is only resumed: an earlier text must not be taken for its text.
         let _ = unwinding_text();
         // A message that a closed mailbox does not take is dropped here.
-        match contain(|| Pin::new(request).poll(&mut Context::from_waker(waker))) {
+        match contain(|| Pin::new(&mut request).poll(&mut Context::from_waker(&waker))) {
             Ok(Poll::Pending) => Poll::Pending,
             Ok(Poll::Ready(Ok(result))) => Poll::Ready(Ok(result)),
-            Ok(Poll::Ready(Err(_))) => Poll::Ready(Err(LostReply { panic: shared.panic.get().cloned() })),
-            Err(_) => Poll::Ready(Err(LostReply::default())),
+            Ok(Poll::Ready(Err(_))) => Poll::Ready(Err(NoReply::Lost(shared.panic.get().cloned()))),
+            Err(_) => Poll::Ready(Err(NoReply::Lost(None))),
         }
-    }
+    })
 }
 
 /// Takes back a message whose handler has not begun.

@@ -9,12 +9,12 @@ use futures_util::FutureExt;
 use tokio::task::unconstrained;
 
 use super::contain::{contain, drop_contained};
-use super::envelope::{Durable, Extend, Extender};
+use super::envelope::{Durable, UnderWay};
 use super::error::{DurableBuildError, DurableError};
 use super::message::{DecodeError, DurableMessage};
 use super::payload_codec::Codec;
 use super::record::RetryPolicy;
-use super::reply::{Answering, Reply};
+use super::reply::{Answering, answering};
 use super::route::Route;
 use super::store::{Filter, NodeInfo, Record, Served};
 
@@ -71,22 +71,14 @@ impl Default for RouteOptions {
     }
 }
 
-/// A decoded message with its recipient.
-pub(super) trait Addressed: Send {
-    /// Puts the message into the mailbox. None if that is closed.
-    fn send(self: Box<Self>) -> Option<Answering>;
-}
+/// Puts a decoded message into the mailbox of its recipient. None if that is closed.
+pub(super) type Sending = Box<dyn FnOnce() -> Option<Answering>>;
 
 /// The recipient of a route for one message type.
 trait End: Any + Send + Sync {
     fn is_connected(&self) -> bool;
-    /// Decodes the message of a record. None without a recipient.
-    fn unpack(
-        &self,
-        record: &Record,
-        codec: &Codec,
-        extensions: &Arc<Recipient<Extend>>,
-    ) -> Result<Option<Box<dyn Addressed>>, DecodeError>;
+    /// Decodes the message of a delivery. None without a recipient.
+    fn unpack(&self, under_way: &Arc<UnderWay>, codec: &Codec) -> Result<Option<Sending>, DecodeError>;
 }
 
 struct TypedEnd<M: DurableMessage>(RwLock<Option<Recipient<Durable<M>>>>);
@@ -107,13 +99,8 @@ impl<M: DurableMessage> End for TypedEnd<M> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(Recipient::connected)
     }
 
-    fn unpack(
-        &self,
-        record: &Record,
-        codec: &Codec,
-        extensions: &Arc<Recipient<Extend>>,
-    ) -> Result<Option<Box<dyn Addressed>>, DecodeError> {
-        let Some(recipient) = self.recipient() else { return Ok(None) };
+    fn unpack(&self, under_way: &Arc<UnderWay>, codec: &Codec) -> Result<Option<Sending>, DecodeError> {
+        let (record, Some(recipient)) = (&under_way.record, self.recipient()) else { return Ok(None) };
         // User code.
         let decoded = contain(|| {
             let payload = codec.decode(record.payload_codec.as_deref(), &record.payload)?;
@@ -129,24 +116,21 @@ impl<M: DurableMessage> End for TypedEnd<M> {
             repetition: progress.repetition,
             headers: record.headers.clone(),
             message,
-            extender: Extender { delivery: record.delivery(), extensions: Arc::clone(extensions) },
+            under_way: Arc::clone(under_way),
         };
-        Ok(Some(Box::new((recipient, durable))))
+        Ok(Some(Box::new(move || send(&recipient, durable))))
     }
 }
 
-impl<M: DurableMessage> Addressed for (Recipient<Durable<M>>, Durable<M>) {
-    fn send(self: Box<Self>) -> Option<Answering> {
-        let (recipient, durable) = *self;
-        if !recipient.connected() {
-            return None;
-        }
-        let mut request = Box::pin(Reply::to(Box::pin(unconstrained(recipient.send(durable)))));
-        // A full mailbox accepts a request that is polled for its reply. Polling here keeps the order of sending.
-        match (&mut request).now_or_never() {
-            Some(answer) => Some(Box::pin(std::future::ready(answer))),
-            None => Some(request),
-        }
+fn send<M: DurableMessage>(recipient: &Recipient<Durable<M>>, durable: Durable<M>) -> Option<Answering> {
+    if !recipient.connected() {
+        return None;
+    }
+    let mut request = answering(Box::pin(unconstrained(recipient.send(durable))));
+    // A full mailbox accepts a request that is polled for its reply. Polling here keeps the order of sending.
+    match (&mut request).now_or_never() {
+        Some(answer) => Some(Box::pin(std::future::ready(answer))),
+        None => Some(Box::pin(request)),
     }
 }
 
@@ -298,14 +282,9 @@ impl Routes {
         &self.codec
     }
 
-    /// Decodes the message of a record for its route. None without a recipient.
-    pub(super) fn unpack(
-        &self,
-        route: usize,
-        record: &Record,
-        extensions: &Arc<Recipient<Extend>>,
-    ) -> Result<Option<Box<dyn Addressed>>, DecodeError> {
-        self.all[route].end.unpack(record, &self.codec, extensions)
+    /// Decodes the message of a delivery for its route. None without a recipient.
+    pub(super) fn unpack(&self, route: usize, under_way: &Arc<UnderWay>) -> Result<Option<Sending>, DecodeError> {
+        self.all[route].end.unpack(under_way, &self.codec)
     }
 
     /// Returns the route for a message type.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use super::error::{DurableError, ScheduleError};
 use super::id::DurableId;
@@ -57,16 +57,12 @@ pub(super) type Committing = Pin<Box<dyn Future<Output = Result<Scheduled, Durab
 pub struct ScheduleFuture<M> {
     id: DurableId,
     message: Option<M>,
-    committing: Result<Committing, Option<DurableError>>,
+    committing: Committing,
 }
 
 impl<M> ScheduleFuture<M> {
-    pub(super) const fn under_way(id: DurableId, message: M, committing: Committing) -> Self {
-        Self { id, message: Some(message), committing: Ok(committing) }
-    }
-
-    pub(super) const fn rejected(id: DurableId, message: M, reason: DurableError) -> Self {
-        Self { id, message: Some(message), committing: Err(Some(reason)) }
+    pub(super) const fn new(id: DurableId, message: M, committing: Committing) -> Self {
+        Self { id, message: Some(message), committing }
     }
 
     /// Returns the id that the timer will have, unless a timer with its key [exists](Scheduled::Exists).
@@ -82,26 +78,38 @@ impl<M> Future for ScheduleFuture<M> {
     type Output = Result<Scheduled, ScheduleError<M>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let reason = match &mut self.committing {
-            Ok(committing) => match ready!(committing.as_mut().poll(cx)) {
-                Ok(scheduled) => {
-                    self.message = None;
-                    return Poll::Ready(Ok(scheduled));
-                }
-                Err(reason) => reason,
-            },
-            Err(reason) => reason.take().unwrap_or(DurableError::Closed),
-        };
-        match self.message.take() {
-            Some(message) => Poll::Ready(Err(ScheduleError { message, reason })),
-            // Polled after completion.
-            None => Poll::Pending,
+        // None if it is polled after completion.
+        let Some(message) = self.message.take() else { return Poll::Pending };
+        let polled = self.committing.as_mut().poll(cx);
+        if polled.is_pending() {
+            self.message = Some(message);
+            return Poll::Pending;
         }
+        polled.map_err(|reason| ScheduleError { message, reason })
     }
 }
 
 impl<M> fmt::Debug for ScheduleFuture<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ScheduleFuture").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::due_time::DueTime;
+
+    #[test]
+    fn after_completion_it_stays_pending() {
+        let id = DurableId::new(DueTime::MIN);
+        for result in [Ok(Scheduled::Created(id)), Err(DurableError::Closed)] {
+            let is_ok = result.is_ok();
+            let mut future = ScheduleFuture::new(id, 7, Box::pin(std::future::ready(result)));
+            let mut context = Context::from_waker(std::task::Waker::noop());
+            let Poll::Ready(first) = Pin::new(&mut future).poll(&mut context) else { panic!("it is ready") };
+            assert_eq!(first.is_ok(), is_ok);
+            assert!(Pin::new(&mut future).poll(&mut context).is_pending());
+        }
     }
 }

@@ -18,7 +18,7 @@ use tokio::runtime::Runtime;
 use tokio::task::LocalSet;
 
 use super::committer::{Committer, CommitterClock, Listener, Reading, Setup};
-use super::deliveries::{Begin, DeliveryConfig, DurableTimerActor, Reported};
+use super::deliveries::{DeliveryConfig, DurableTimerActor, Event};
 use super::routes::{Role, RouteOptions, Routes};
 use super::store::{FsyncOutcome, MemoryDisk, Store};
 use super::{DueTime, Durable, DurableId, DurableMessage, DurableTimers, HandlerError, RetryPolicy};
@@ -230,13 +230,13 @@ fn start(faults: &Faults, records: Records, shared: &Shared) -> Vec<Task> {
     let mut store = Box::new(faults.disk.open());
     let beat = store.join(&routes.node("simulated"), clock().wall).unwrap();
     let (work, to) = (timers.clone(), addr.clone());
-    let listener: Listener = Arc::new(move |report| to.do_send(Reported(report, work.begin_work())));
+    let listener: Listener = Arc::new(move |report| to.do_send(Event::Reported(report, work.begin_work())));
     let (group, name) = ([1, 3, 4096][random(3) as usize], "simulated".to_owned());
     let setup = Setup { store, routes: Arc::clone(&routes), group, clock, listener, name };
     let committer = Committer::start_thread(setup).unwrap();
     let _ = cell.set(committer.clone());
     let durable = DurableTimers::new(committer, routes, timers, addr.clone());
-    addr.do_send(Begin(durable.clone(), beat));
+    addr.do_send(Event::Begin(durable.clone(), beat));
     shared.replace(Some(durable));
     // Deliveries are spawned.
     let local = LocalSet::new();

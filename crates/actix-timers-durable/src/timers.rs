@@ -16,13 +16,12 @@ use futures_util::future::join_all;
 use tokio::sync::oneshot;
 
 use super::committer::{self, Answered, Committer};
-use super::deliveries::{Connected, DurableTimerActor, Stop};
+use super::deliveries::{DurableTimerActor, Event};
 use super::due_time::DueTime;
 use super::envelope::Durable;
 use super::error::{DurableError, ScheduleError};
 use super::id::DurableId;
 use super::message::DurableMessage;
-use super::new_timer::Destination;
 use super::request::{Schedule, due_after};
 use super::route::Route;
 use super::routes::Routes;
@@ -218,14 +217,17 @@ impl DurableTimers {
     /// As [`schedule_after`](Self::schedule_after).
     pub fn schedule<M: DurableMessage>(&self, request: Schedule<M>) -> ScheduleFuture<M> {
         match self.new_timer(&request) {
-            Err(reason) => ScheduleFuture::rejected(DurableId::new(DueTime::MAX), request.message, reason),
+            Err(reason) => {
+                let rejected = Box::pin(std::future::ready(Err(reason)));
+                ScheduleFuture::new(DurableId::new(DueTime::MAX), request.message, rejected)
+            }
             Ok(timer) => {
                 let (id, committer) = (timer.record.id, self.0.committer.clone());
                 let committing = async move {
                     let scheduled = placed(&[id], answered(committer.change(Op::Put(vec![timer])).await)?);
                     Ok(scheduled.first().copied().unwrap_or(Scheduled::Created(id)))
                 };
-                ScheduleFuture::under_way(id, request.message, Box::pin(committing))
+                ScheduleFuture::new(id, request.message, Box::pin(committing))
             }
         }
     }
@@ -291,12 +293,10 @@ impl DurableTimers {
 
     /// Creates the row of a request.
     fn new_timer<M: DurableMessage>(&self, request: &Schedule<M>) -> Result<NewTimer, DurableError> {
-        let timer = request.new_timer(&**self.0.timers.clock(), self.0.routes.codec(), || {
+        request.new_timer(&**self.0.timers.clock(), self.0.routes.codec(), || {
             let (_, route) = self.0.routes.of::<M>(&request.route)?;
-            Ok(Destination { route: Arc::clone(&route.name), message_type: Arc::clone(&route.message_type) })
-        })?;
-        timer.record.check_lengths().map_err(|error| DurableError::Store(Arc::new(error)))?;
-        Ok(timer)
+            Ok((Arc::clone(&route.name), Arc::clone(&route.message_type)))
+        })
     }
 
     /// Cancels a timer. [`Cancelled`](CancelOutcome::Cancelled): this is on disk, and the handler will not run with
@@ -408,16 +408,10 @@ impl DurableTimers {
     /// # Errors
     /// The store cannot be read.
     pub async fn list(&self, filter: DurableFilter) -> Result<DurablePage, DurableError> {
-        let Some(until) = filter.until.filter(|until| *until >= filter.from) else { return Ok(DurablePage::default()) };
-        let query = Query {
-            part: filter.part,
-            route: filter.route.as_deref().map(Arc::from),
-            key: filter.key.as_deref().map(Arc::from),
-            from: filter.from,
-            until,
-            after: filter.after,
-            limit: filter.limit,
-        };
+        let DurableFilter(query) = filter;
+        if query.until < query.from {
+            return Ok(DurablePage::default());
+        }
         let page = answered(self.0.committer.read(move |reads| reads.list(&query)).await)?;
         Ok(DurablePage {
             timers: page.found.iter().map(|found| DurableInfo::of_found(found, self.0.routes.codec())).collect(),
@@ -485,8 +479,8 @@ impl DurableTimers {
     /// Changes each dead letter that matches a filter, and returns the number of successes.
     async fn for_dead_letters(&self, filter: DurableFilter, change: fn(DurableId) -> Op) -> Result<u64, DurableError> {
         let began = DueTime::reached_at(self.wall());
-        let until = filter.until.map(|until| until.min(began));
-        let mut filter = DurableFilter { part: Part::Dead, until, ..filter };
+        let DurableFilter(query) = filter;
+        let mut filter = DurableFilter(Query { part: Part::Dead, until: query.until.min(began), ..query });
         let is_old = |info: &DurableInfo| matches!(info.state, DurableState::Dead { since, .. } if since <= began);
         let (mut done, mut of_this_millisecond) = (0, HashSet::<DurableId>::new());
         loop {
@@ -555,7 +549,7 @@ impl DurableTimers {
         recipient: impl Into<Recipient<Durable<M>>>,
     ) -> Result<(), DurableError> {
         let index = self.0.routes.connect(&route.into(), recipient.into())?;
-        self.0.actor.do_send(Connected(index));
+        self.0.actor.do_send(Event::Connected(index));
         Ok(())
     }
 
@@ -579,14 +573,15 @@ impl DurableTimers {
         self.stop_within(GRACE).await
     }
 
-    /// Stops as [`stop`](Self::stop), but waits up to `grace`. The next start repeats unfinished deliveries, as the
-    /// next attempt.
+    /// Stops as [`stop`](Self::stop), but waits up to `grace`. Handlers learn of the stop at its beginning by
+    /// [`Durable::cancelled`](super::Durable::cancelled); errors that they return from then on, and deliveries that are unfinished at
+    /// its end, use up no attempt: other nodes, or the next start, deliver these messages again.
     ///
     /// # Errors
     /// As [`stop`](Self::stop).
     pub async fn stop_within(&self, grace: Duration) -> Result<(), DurableError> {
         let (done, stopped) = oneshot::channel();
-        self.0.actor.do_send(Stop { grace, done });
+        self.0.actor.do_send(Event::Stop { grace, done });
         // No reply: it had stopped before.
         stopped.await.unwrap_or(Ok(())).map_err(rejected)
     }

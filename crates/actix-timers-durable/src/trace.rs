@@ -17,6 +17,25 @@ macro_rules! event {
     };
 }
 
+/// Returns the span of a delivery.
+#[cfg(feature = "tracing")]
+pub(crate) fn delivery(record: &Record) -> tracing::Span {
+    let span = crate::contain::contain(|| {
+        tracing::info_span!(
+            target: "actix_timers",
+            parent: None,
+            "durable_delivery",
+            id = %record.id,
+            route = &*record.route,
+            message_type = &*record.message_type,
+            attempt = record.progress.attempt,
+            repetition = record.progress.repetition,
+            traceparent = record.headers.get("traceparent"),
+        )
+    });
+    span.unwrap_or_else(|_| tracing::Span::none())
+}
+
 pub(crate) fn undecodable(record: &Record, error: &DecodeError) {
     event!(
         warn,

@@ -11,7 +11,7 @@ use super::id::DurableId;
 use super::message::{DecodeError, DurableMessage};
 use super::payload_codec::Codec;
 use super::record::{RecordState, StoredRepeat};
-use super::store::{Found, Part, Position, State};
+use super::store::{Found, Part, Position, Query, State};
 
 /// The state of a durable timer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -125,19 +125,12 @@ impl DurableInfo {
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 #[must_use = "a filter does nothing until timers are listed with it"]
-pub struct DurableFilter {
-    pub(super) part: Part,
-    pub(super) route: Option<String>,
-    pub(super) key: Option<String>,
-    pub(super) from: DueTime,
-    pub(super) until: Option<DueTime>,
-    pub(super) after: Option<Position>,
-    pub(super) limit: usize,
-}
+pub struct DurableFilter(pub(super) Query);
 
 impl DurableFilter {
     const fn of(part: Part) -> Self {
-        Self { part, route: None, key: None, from: DueTime::MIN, until: Some(DueTime::MAX), after: None, limit: 100 }
+        let (from, until) = (DueTime::MIN, DueTime::MAX);
+        Self(Query { part, route: None, key: None, from, until, after: None, limit: 100 })
     }
 
     /// Creates a filter for timers pending or in flight.
@@ -157,12 +150,12 @@ impl DurableFilter {
 
     /// Matches timers of one route.
     pub fn route(self, name: impl Into<String>) -> Self {
-        Self { route: Some(name.into()), ..self }
+        Self(Query { route: Some(name.into().into()), ..self.0 })
     }
 
     /// Matches timers with this key; at most one is pending in each route. (Dead letters keep their keys.)
     pub fn key(self, key: impl Into<String>) -> Self {
-        Self { key: Some(key.into()), ..self }
+        Self(Query { key: Some(key.into().into()), ..self.0 })
     }
 
     /// Matches timers due in this range; dead letters by their last due time.
@@ -180,17 +173,18 @@ impl DurableFilter {
             Bound::Excluded(time) => at(time).as_millis().checked_sub(1).and_then(|ms| DueTime::from_millis(ms).ok()),
             Bound::Unbounded => Some(DueTime::MAX),
         };
-        Self { from, until, ..self }
+        let (from, until) = until.map_or((DueTime::MAX, DueTime::MIN), |until| (from, until));
+        Self(Query { from, until, ..self.0 })
     }
 
     /// Limits the timers of a page, default 100, 1 to 10 000.
     pub fn limit(self, timers: usize) -> Self {
-        Self { limit: timers.clamp(1, 10_000), ..self }
+        Self(Query { limit: timers.clamp(1, 10_000), ..self.0 })
     }
 
     /// Continues after an earlier page: with its [`next`](DurablePage::next).
     pub const fn after(mut self, page: Cursor) -> Self {
-        self.after = Some(page.0);
+        self.0.after = Some(page.0);
         self
     }
 }

@@ -31,4 +31,4 @@ mod transaction;
 pub use error::ConnectError;
 pub use options::PostgresOptions;
 pub use store::PostgresStore;
-pub use transaction::ScheduleStatement;
+pub use transaction::{EndStatement, ScheduleStatement};

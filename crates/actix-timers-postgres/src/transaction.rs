@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use actix_timers::CancelOutcome;
-use actix_timers_durable::store::{NewTimer, OnKey, headers_to_json, repeat_to_json, retry_to_json};
+use actix_timers_durable::store::{Again, NewTimer, Next, OnKey, headers_to_json, repeat_to_json, retry_to_json};
 use actix_timers_durable::{
-    DurableError, DurableId, DurableMessage, PayloadCodec, Schedule, ScheduleError, Scheduled, StoreError,
+    DueTime, Durable, DurableError, DurableId, DurableMessage, HandlerError, PayloadCodec, Schedule, ScheduleError,
+    Scheduled, StoreError,
 };
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{GenericClient, Row};
@@ -26,6 +27,8 @@ const SCHEDULE: &str = "
         route => $1, message_type => $2, payload => $3::bytea, due => to_timestamp($4::bigint / 1000.0), key => $5,
         replace => $6, message_version => $7, headers => $8::text::jsonb, max_attempts => $9, retry => $10::text::jsonb,
         repeat => $11::text::jsonb, codec => $12) s";
+
+const END: &str = "SELECT @schema@.end_delivery($1, $2, $3, $4, $5, $6, $7, $8)";
 
 /// A statement that schedules a timer, for any client of PostgreSQL: its text, and the values of `$1` to `$12` in the order
 /// of the fields.
@@ -61,6 +64,31 @@ pub struct ScheduleStatement {
     pub repeat: Option<String>,
     /// `$12`, a text or null.
     pub codec: Option<String>,
+}
+
+/// A statement that ends a delivery, for any client of PostgreSQL: its text, and the values of `$1` to `$8` in the order of the
+/// fields. It returns no value, and fails if the delivery has ended otherwise.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EndStatement {
+    /// The text.
+    pub sql: String,
+    /// `$1`, `uuid`.
+    pub id: Uuid,
+    /// `$2`, `bigint`.
+    pub repetition: i64,
+    /// `$3`, `int`.
+    pub attempt: i32,
+    /// `$4`, `bigint` or null: the next due time, in milliseconds since 1970 by the server's clock.
+    pub due: Option<i64>,
+    /// `$5`, `bigint` or null: that of the next message, retries aside.
+    pub nominal: Option<i64>,
+    /// `$6`, `bigint` or null: the number of the next repetition.
+    pub next: Option<i64>,
+    /// `$7`, a text or null: the reason of a dead letter.
+    pub reason: Option<String>,
+    /// `$8`, `boolean`: whether the attempt is not used up.
+    pub snoozes: bool,
 }
 
 impl PostgresStore {
@@ -174,6 +202,98 @@ impl PostgresStore {
             Some("cancelled") => Ok(CancelOutcome::Cancelled),
             Some("in_progress") => Ok(CancelOutcome::InProgress),
             _ => Ok(CancelOutcome::NotFound),
+        }
+    }
+
+    /// Completes a durable timer in a transaction of its handler: the effects of the handler and the end of the timer are
+    /// committed together, or neither is. So they happen exactly once, whatever dies in between. A repetition continues with its
+    /// next time.
+    ///
+    /// `client` is a `Transaction` of `tokio_postgres` on the database of the store. The answer of the handler decides no more:
+    /// if the transaction is committed the delivery has ended, and if not it has failed, even if the answer is `Ok`. If the
+    /// reply of the commit is lost, return the error: the message comes again only if nothing was committed.
+    ///
+    /// ```no_run
+    /// use actix_timers_durable::{Durable, HandlerError};
+    /// use actix_timers_postgres::PostgresStore;
+    /// use tokio_postgres::Client;
+    /// # struct Charge { order: i64 }
+    /// # impl Charge { const NAME: &'static str = "charge"; }
+    ///
+    /// async fn charge(client: &mut Client, store: &PostgresStore, charge: &Durable<Charge>) -> Result<(), HandlerError> {
+    ///     let transaction = client.transaction().await?;
+    ///     transaction.execute("INSERT INTO charges (order_id) VALUES ($1)", &[&charge.order]).await?;
+    ///     store.complete_in(&transaction, charge).await?;
+    ///     Ok(transaction.commit().await?)
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// The statement failed, and has aborted the transaction, as of [`schedule_in`](Self::schedule_in): with the code
+    /// `NO_DATA_FOUND` if the delivery has ended otherwise: by a cancel, its time-out, another node, or an earlier call in the
+    /// same transaction.
+    pub async fn complete_in<M>(&self, client: &impl GenericClient, message: &Durable<M>) -> Result<(), DurableError> {
+        self.end_in(client, message, Ok(())).await
+    }
+
+    /// As [`complete_in`](Self::complete_in), but the handler has failed: in the same transaction the timer becomes pending again
+    /// at the time of its next attempt, or a dead letter.
+    ///
+    /// # Errors
+    /// As [`complete_in`](Self::complete_in).
+    pub async fn fail_in<M>(
+        &self,
+        client: &impl GenericClient,
+        message: &Durable<M>,
+        error: HandlerError,
+    ) -> Result<(), DurableError> {
+        self.end_in(client, message, Err(error)).await
+    }
+
+    async fn end_in<M>(
+        &self,
+        client: &impl GenericClient,
+        message: &Durable<M>,
+        answer: Result<(), HandlerError>,
+    ) -> Result<(), DurableError> {
+        self.prepare_in(client).await?;
+        let end = self.end_statement(message, answer);
+        let params: [Param<'_>; 8] = [
+            (&end.id, Type::UUID),
+            (&end.repetition, Type::INT8),
+            (&end.attempt, Type::INT4),
+            (&end.due, Type::INT8),
+            (&end.nominal, Type::INT8),
+            (&end.next, Type::INT8),
+            (&end.reason, Type::TEXT),
+            (&end.snoozes, Type::BOOL),
+        ];
+        query(client, &end.sql, &params).await.map(drop)
+    }
+
+    /// Returns the statement of [`complete_in`](Self::complete_in) or, with an error, [`fail_in`](Self::fail_in) with its values,
+    /// for a transaction of another client of PostgreSQL. Run it, or the delivery counts as failed.
+    pub fn end_statement<M>(&self, message: &Durable<M>, answer: Result<(), HandlerError>) -> EndStatement {
+        let now = DueTime::reached_at(self.clock.wall(Instant::now()));
+        let (delivery, next) = message.end_in_transaction(answer, now);
+        let snoozes = matches!(next, Next::Snooze(_));
+        let (again, reason) = match next {
+            Next::Again(again) => (Some(again), None),
+            // The time of the message stays.
+            Next::Snooze(due) => (Some(Again { due, nominal: message.due, repetition: message.repetition }), None),
+            Next::Dead { reason, then } => (then, Some(reason.to_string())),
+            _ => (None, None),
+        };
+        EndStatement {
+            sql: self.server.schema.sql(END),
+            id: delivery.id.into(),
+            repetition: delivery.repetition.cast_signed(),
+            attempt: delivery.attempt.cast_signed(),
+            due: again.map(|again| again.due.as_millis().cast_signed()),
+            nominal: again.map(|again| again.nominal.as_millis().cast_signed()),
+            next: again.map(|again| again.repetition.cast_signed()),
+            reason,
+            snoozes,
         }
     }
 

@@ -183,6 +183,7 @@ pub enum Act {
     Succeed,
     Fail,
     FailForGood,
+    Snooze(Duration),
     Panic,
     /// It never replies.
     Hang,
@@ -304,6 +305,7 @@ impl Handler<Durable<Note>> for Writer {
         match act.unwrap_or(Act::Succeed) {
             Act::Succeed => Box::pin(async { Ok(()) }),
             Act::Fail => Box::pin(async { Err(HandlerError::new("not now")) }),
+            Act::Snooze(delay) => Box::pin(async move { Err(HandlerError::snooze_for(delay)) }),
             Act::FailForGood => Box::pin(async { Err(HandlerError::permanent("never")) }),
             Act::Panic => panic!("as the script says"),
             Act::Hang => Box::pin(std::future::pending()),

@@ -1,4 +1,4 @@
-//! Own messages and messages for plain recipients: the steps of a [`Job`] on the way to a handler or a mailbox.
+//! Own messages and messages for plain recipients: the steps of a [`Content`] on the way to a handler or a mailbox.
 
 use std::any::{TypeId, type_name};
 
@@ -12,7 +12,9 @@ use crate::model::mailbox_id::MailboxId;
 use crate::model::reply::ReplyFuture;
 use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
-use crate::service::deliver::job::{Committed, Connection, Job, MessageOf, STOPPED, Via, produce};
+use crate::service::deliver::job::{
+    Committed, Connection, Content, Job, MessageOf, Own, STOPPED, Taken, TargetJob, Via, produce,
+};
 use crate::service::deliver::message_ref::{MessageRef, Ticket};
 use crate::service::deliver::message_stores::{ContextRoute, MessageStores, Route, SendToOwnerFn, discard_stored};
 use crate::service::deliver::wakeup::Wakeup;
@@ -21,35 +23,32 @@ use crate::timing::Key;
 
 impl MessageStores {
     /// Returns the store for jobs that an actor of type `A` schedules for itself.
-    pub(crate) fn own<A, H, J>(&mut self, place: Option<Place>) -> u32
+    pub(crate) fn own<A, H, C>(&mut self, place: Option<Place>) -> u32
     where
         A: Actor,
-        H: OwnHandler<A, MessageOf<J>>,
-        J: Job,
+        H: OwnHandler<A, MessageOf<C>>,
+        C: Content,
     {
-        self.find_or_insert::<fn(A, J)>(|| {
-            let route = ContextRoute::<A> { deliver: deliver::<A, H, J>, send_to_owner: H::send_to_owner::<J>() };
+        self.find_or_insert::<fn(A, C)>(|| {
+            let route = ContextRoute::<A> { deliver: deliver::<A, H, C>, send_to_owner: H::send_to_owner::<C>() };
             let is_thread_bound = H::IS_THREAD_BOUND;
-            J::store(
+            Job::<C, Own>::store(
                 H::message_type(place),
-                discard_stored::<J>,
+                discard_stored::<Job<C, Own>>,
                 Route::Context { route: Box::new(route), is_thread_bound },
             )
         })
     }
 
     /// Returns the store for jobs whose messages go to the recipients' mailboxes as soon as they are due.
-    pub(crate) fn plain<J>(&mut self) -> u32
-    where
-        J: Job<To = Target<MessageOf<J>>>,
-    {
-        self.find_or_insert::<fn(J)>(|| {
-            let mailbox = |stores: &Self, payload| stores.stored::<J>(payload).and_then(|job| job.to().mailbox());
-            let actor_type = |stores: &Self, payload| stores.stored::<J>(payload).and_then(|job| job.to().actor_type());
-            J::store(
-                type_name::<MessageOf<J>>(),
-                discard_stored::<J>,
-                Route::Recipient { post: post::<J>, mailbox, actor_type, queue: None },
+    pub(crate) fn plain<C: Content>(&mut self) -> u32 {
+        self.find_or_insert::<fn(TargetJob<C>)>(|| {
+            let mailbox = |stores: &Self, payload| stores.stored::<TargetJob<C>>(payload)?.to.mailbox();
+            let actor_type = |stores: &Self, payload| stores.stored::<TargetJob<C>>(payload)?.to.actor_type();
+            TargetJob::<C>::store(
+                type_name::<MessageOf<C>>(),
+                discard_stored::<TargetJob<C>>,
+                Route::Recipient { post: post::<C>, mailbox, actor_type, queue: None },
             )
         })
     }
@@ -71,9 +70,7 @@ pub(crate) trait OwnHandler<A: Actor, M: TimerMessage>: 'static {
     fn handle(message: M, actor: &mut A, ctx: &mut A::Context);
 
     /// Returns the function that sends a message through the owner's mailbox, if messages can be sent.
-    fn send_to_owner<J>() -> Option<SendToOwnerFn<A>>
-    where
-        J: Job<Message = M>;
+    fn send_to_owner<C: Content<Message = M>>() -> Option<SendToOwnerFn<A>>;
 }
 
 /// The actor's `Handler<M>`.
@@ -99,11 +96,8 @@ where
         message.handle_in(actor, ctx);
     }
 
-    fn send_to_owner<J>() -> Option<SendToOwnerFn<A>>
-    where
-        J: Job<Message = M>,
-    {
-        Some(send_to_owner::<A, J>)
+    fn send_to_owner<C: Content<Message = M>>() -> Option<SendToOwnerFn<A>> {
+        Some(send_to_owner::<A, C>)
     }
 }
 
@@ -131,27 +125,27 @@ where
         closure.run(actor, ctx);
     }
 
-    fn send_to_owner<J: Job>() -> Option<SendToOwnerFn<A>> {
+    fn send_to_owner<C: Content>() -> Option<SendToOwnerFn<A>> {
         None
     }
 }
 
 /// Runs the owner's handler.
-fn deliver<A, H, J>(mut session: Session<'_>, due: DueTimer<MessageRef>, actor: &mut A, ctx: &mut A::Context)
+fn deliver<A, H, C>(mut session: Session<'_>, due: DueTimer<MessageRef>, actor: &mut A, ctx: &mut A::Context)
 where
     A: Actor,
-    H: OwnHandler<A, MessageOf<J>>,
-    J: Job,
+    H: OwnHandler<A, MessageOf<C>>,
+    C: Content,
 {
     let service = session.service;
-    let Some(taken) = J::take(session.state(), due) else { return };
-    let ticket = Ticket { due, id: service.id_if_lost::<J>(session.state(), due.key) };
+    let Some(mut taken) = C::take::<Own>(session.state(), due) else { return };
+    let ticket = Ticket { due, id: service.id_if_lost::<C>(session.state(), due.key) };
     let mut wakeup = Wakeup::default();
-    let produced = produce::<J>(&mut session, taken, Via::Handler);
+    produce(&mut session, &mut taken, Via::Handler);
     let Committed { message, resume, deferred } =
-        J::commit(produced, session.state(), ticket, Via::Handler, &mut wakeup);
+        C::commit::<Own>(taken, None, session.state(), ticket, Via::Handler, &mut wakeup);
     drop(session);
-    if J::PRODUCES {
+    if C::PRODUCES {
         service.notify(wakeup);
     }
     deferred.discard(service);
@@ -165,22 +159,23 @@ where
 
 /// Sends a message to its owner through the mailbox, where it counts as delivered. Returns `None` if there is nothing to
 /// send, or no actor any more.
-fn send_to_owner<A, J>(session: &mut Session<'_>, due: DueTimer<MessageRef>, addr: &WeakAddr<A>) -> Option<ReplyFuture>
+fn send_to_owner<A, C>(session: &mut Session<'_>, due: DueTimer<MessageRef>, addr: &WeakAddr<A>) -> Option<ReplyFuture>
 where
     A: Actor,
-    MessageOf<J>: HandledBy<A>,
-    J: Job,
+    MessageOf<C>: HandledBy<A>,
+    C: Content,
 {
-    let taken = J::take(session.state(), due)?;
-    let ticket = Ticket { due, id: session.service.id_if_lost::<J>(session.state(), due.key) };
+    let mut taken = C::take::<Own>(session.state(), due)?;
+    let ticket = Ticket { due, id: session.service.id_if_lost::<C>(session.state(), due.key) };
     // Dropped after unlocking: it may be the last address.
     let addr = addr.upgrade();
-    let produced = match addr.as_ref().is_some_and(Addr::connected) {
-        true => produce::<J>(session, taken, Via::Mailbox),
-        false => J::give_up(taken, Outcome::Cancelled),
-    };
+    let undelivered = (!addr.as_ref().is_some_and(Addr::connected)).then_some(Outcome::Cancelled);
+    if undelivered.is_none() {
+        produce(session, &mut taken, Via::Mailbox);
+    }
     let mut wakeup = Wakeup::default();
-    let Committed { message, deferred, .. } = J::commit(produced, session.state(), ticket, Via::Mailbox, &mut wakeup);
+    let Committed { message, deferred, .. } =
+        C::commit::<Own>(taken, undelivered, session.state(), ticket, Via::Mailbox, &mut wakeup);
     let service = session.unlocked();
     service.notify(wakeup);
     deferred.discard(service);
@@ -190,32 +185,21 @@ where
 }
 
 /// A message for a recipient between two steps.
-struct Outgoing<J: Job, S> {
+struct Outgoing<C: Content, S> {
     ticket: Ticket,
     /// The recipient, unless it is that of the message before.
-    recipient: Option<Recipient<MessageOf<J>>>,
+    recipient: Option<Recipient<MessageOf<C>>>,
     is_open: bool,
     step: S,
 }
 
-impl<J: Job> Outgoing<J, J::Taken> {
+impl<C: Content> Outgoing<C, Taken<C>> {
     #[inline(always)]
-    fn produce(self, service: &Service) -> Outgoing<J, J::Produced> {
+    fn commit(self, state: &mut State, wakeup: &mut Wakeup) -> Outgoing<C, Committed<C>> {
         let Self { ticket, recipient, is_open, step } = self;
-        let step = if is_open {
-            J::produce(step, service, Via::Mailbox)
-        } else {
-            J::give_up(step, Outcome::DeadLettered(STOPPED))
-        };
+        let undelivered = (!is_open).then_some(Outcome::DeadLettered(STOPPED));
+        let step = C::commit::<Target<MessageOf<C>>>(step, undelivered, state, ticket, Via::Mailbox, wakeup);
         Outgoing { ticket, recipient, is_open, step }
-    }
-}
-
-impl<J: Job> Outgoing<J, J::Produced> {
-    #[inline(always)]
-    fn commit(self, state: &mut State, wakeup: &mut Wakeup) -> Outgoing<J, Committed<J>> {
-        let Self { ticket, recipient, is_open, step } = self;
-        Outgoing { ticket, recipient, is_open, step: J::commit(step, state, ticket, Via::Mailbox, wakeup) }
     }
 }
 
@@ -224,28 +208,30 @@ impl<J: Job> Outgoing<J, J::Produced> {
 ///
 /// All are committed before the first is sent. A recipient on another arbiter then finds the next message when it has
 /// handled one, and is not woken for each.
-fn post<J: Job>(session: &mut Session<'_>, due: &mut Vec<DueTimer<MessageRef>>) {
+fn post<C: Content>(session: &mut Session<'_>, due: &mut Vec<DueTimer<MessageRef>>) {
     let Some(store) = due.first().map(|first| first.payload.store) else { return };
     let service = session.service;
     let state = session.state();
-    state.stores.fetch_stored::<J>(due.iter().map(|due| due.payload));
+    state.stores.fetch_stored::<TargetJob<C>>(due.iter().map(|due| due.payload));
     let mut wakeup = Wakeup::default();
-    let mut committed = state.stores.take_buffer::<Outgoing<J, Committed<J>>>(store);
+    let mut committed = state.stores.take_buffer::<Outgoing<C, Committed<C>>>(store);
     let mut last = None;
-    if J::PRODUCES {
-        let taken: Vec<_> = due.drain(..).filter_map(|due| take::<J>(service, state, due, &mut last)).collect();
+    if C::PRODUCES {
+        let mut taken: Vec<_> = due.drain(..).filter_map(|due| take::<C>(service, state, due, &mut last)).collect();
         session.unlocked();
-        let produced: Vec<_> = taken.into_iter().map(|outgoing| outgoing.produce(service)).collect();
+        for outgoing in taken.iter_mut().filter(|outgoing| outgoing.is_open) {
+            C::produce(&mut outgoing.step.content, service, Via::Mailbox);
+        }
         let state = session.state();
-        committed.extend(produced.into_iter().map(|outgoing| outgoing.commit(state, &mut wakeup)));
+        committed.extend(taken.into_iter().map(|outgoing| outgoing.commit(state, &mut wakeup)));
     } else {
         for due in due.drain(..) {
-            let Some(taken) = take::<J>(service, state, due, &mut last) else { continue };
-            committed.push(taken.produce(service).commit(state, &mut wakeup));
+            let Some(taken) = take::<C>(service, state, due, &mut last) else { continue };
+            committed.push(taken.commit(state, &mut wakeup));
         }
     }
     session.unlocked();
-    if J::PRODUCES {
+    if C::PRODUCES {
         service.notify(wakeup);
     }
     // One reading for all: sending them takes some microseconds.
@@ -270,14 +256,14 @@ fn post<J: Job>(session: &mut Session<'_>, due: &mut Vec<DueTimer<MessageRef>>) 
 
 /// Takes a message, and opens its recipient, unless that is the `last` one, known with its state.
 #[inline(always)]
-fn take<J: Job>(
+fn take<C: Content>(
     service: &Service,
     state: &mut State,
     due: DueTimer<MessageRef>,
     last: &mut Option<(MailboxId, bool)>,
-) -> Option<Outgoing<J, J::Taken>> {
-    let step = J::take(state, due)?;
-    let target = J::target_of(&step);
+) -> Option<Outgoing<C, Taken<C>>> {
+    let step = C::take::<Target<MessageOf<C>>>(state, due)?;
+    let target = step.target.as_ref();
     let mailbox = target.and_then(Target::mailbox);
     let known = last.filter(|(last, _)| mailbox == Some(*last));
     let Connection { recipient, is_open } = match known {
@@ -291,7 +277,7 @@ fn take<J: Job>(
 impl Service {
     /// Returns the id of an owner's timer whose message may get lost, which happens only where it is produced.
     #[inline(always)]
-    fn id_if_lost<J: Job>(&self, state: &State, key: Key) -> Option<TimerId> {
-        if J::PRODUCES { self.id_for_dead_letter(state, key) } else { None }
+    fn id_if_lost<C: Content>(&self, state: &State, key: Key) -> Option<TimerId> {
+        if C::PRODUCES { self.id_for_dead_letter(state, key) } else { None }
     }
 }

@@ -1,8 +1,9 @@
 //! Jobs: the steps by which the message of a due timer leaves its store.
 //!
-//! A timer stores its message ([`Once`](crate::service::deliver::once::Once)) or, if it repeats, the producer of its
-//! messages ([`Series`](crate::service::deliver::series::Series)); for its owner, for a recipient, or for a recipient's
-//! queue ([`Destination`]). In each case, and on each way of the message ([`Via`]), there are four steps:
+//! A timer stores a [`Job`]: its [`Content`] and a [`Destination`]. The content is its message
+//! ([`Once`](crate::service::deliver::once::Once)) or, if it repeats, the producer of its messages
+//! ([`Series`](crate::service::deliver::series::Series)). In each case, and on each way of the message ([`Via`]), there
+//! are four steps:
 //!
 //! 1. **Take**, under the lock: the message, or its producer, leaves the store.
 //! 2. **Produce**, unlocked, since a producer is user code. A stored message is there already.
@@ -23,7 +24,6 @@ use crate::service::deliver::message_ref::{BoxedMessage, MessageRef, Ticket};
 use crate::service::deliver::message_stores::{DiscardFn, MessageStore, MessageStores, Route};
 use crate::service::deliver::wakeup::Wakeup;
 use crate::service::owner::subscribers::DeadLetterEvent;
-use crate::service::schedule::calendar::Calendar;
 use crate::service::schedule::repeating::Clocks;
 use crate::service::state::{Service, Session, State};
 
@@ -43,6 +43,8 @@ pub(crate) enum Via {
 pub(crate) trait Destination<M: TimerMessage>: Send + Sized + 'static {
     /// Returns the recipient; `None` for the timer's owner.
     fn target(&self) -> Option<&Target<M>>;
+
+    fn into_target(self) -> Option<Target<M>>;
 }
 
 /// The timer's owner as destination.
@@ -71,10 +73,18 @@ impl<M: TimerMessage> Destination<M> for Own {
     fn target(&self) -> Option<&Target<M>> {
         None
     }
+
+    fn into_target(self) -> Option<Target<M>> {
+        None
+    }
 }
 
 impl<M: TimerMessage> Destination<M> for Target<M> {
     fn target(&self) -> Option<&Target<M>> {
+        Some(self)
+    }
+
+    fn into_target(self) -> Option<Self> {
         Some(self)
     }
 }
@@ -83,57 +93,59 @@ impl<M: TimerMessage> Destination<M> for Queued<M> {
     fn target(&self) -> Option<&Target<M>> {
         Some(&self.target)
     }
+
+    fn into_target(self) -> Option<Target<M>> {
+        Some(self.target)
+    }
 }
 
-/// The type of the messages of a job.
-pub(crate) type MessageOf<J> = <J as Job>::Message;
+/// The stored part of a timer.
+pub(crate) struct Job<C, D> {
+    pub(crate) to: D,
+    pub(crate) content: C,
+}
 
-/// The stored part of a timer, and the steps of its message.
-pub(crate) trait Job: Send + Sized + 'static {
+impl<C: Content, D: Send + 'static> Job<C, D> {
+    /// Returns an empty store for such jobs.
+    pub(crate) fn store(message_type: &'static str, discard: DiscardFn, route: Route) -> MessageStore {
+        let take_boxed = |stores: &mut MessageStores, payload| {
+            let Self { to, content } = stores.take(payload)?;
+            content.boxed(to)
+        };
+        MessageStore::new::<Self>(message_type, discard, take_boxed, route)
+    }
+}
+
+/// The type of the messages of a content.
+pub(crate) type MessageOf<C> = <C as Content>::Message;
+
+/// A job for a recipient.
+pub(crate) type TargetJob<C> = Job<C, Target<MessageOf<C>>>;
+
+/// A job for a recipient's queue.
+pub(crate) type QueuedJob<C> = Job<C, Queued<MessageOf<C>>>;
+
+/// A message or its producer, and the steps by which a message leaves.
+pub(crate) trait Content: Send + Sized + 'static {
     type Message: TimerMessage;
-    type To: Destination<Self::Message>;
-    /// The message, or its source, before it is stored.
-    type Messages;
-    /// A message that left the store, or its producer.
+    /// The part that leaves the store, until its outcome is counted.
     type Taken;
-    /// A message that was produced.
-    type Produced;
     /// User code that produces messages.
     type Producer: Send + 'static;
-    /// The rest of an ended timer, kept only to be dropped where user code may run.
-    type Rest: Send + 'static;
 
     /// Whether a message is produced by user code.
     const PRODUCES: bool;
 
-    /// Returns an empty store for such jobs.
-    fn store(message_type: &'static str, discard: DiscardFn, route: Route) -> MessageStore {
-        let take_boxed = |stores: &mut MessageStores, payload| stores.take::<Self>(payload)?.take_boxed();
-        MessageStore::new::<Self>(message_type, discard, take_boxed, route)
-    }
-
-    /// `calendar` is that of the timer, if it has one.
-    fn new(to: Self::To, messages: Self::Messages, calendar: Option<Box<Calendar>>) -> Self;
-
-    fn to(&self) -> &Self::To;
-
-    fn to_mut(&mut self) -> &mut Self::To;
-
     /// Step 1. Returns `None` if the timer was cancelled.
-    fn take(state: &mut State, due: DueTimer<MessageRef>) -> Option<Self::Taken>;
+    fn take<D: Destination<Self::Message>>(state: &mut State, due: DueTimer<MessageRef>) -> Option<Taken<Self>>;
 
-    /// Returns the recipient of a taken job.
-    fn target_of(taken: &Self::Taken) -> Option<&Target<MessageOf<Self>>>;
+    /// Step 2: produces the message, unless there is one.
+    fn produce(taken: &mut Self::Taken, service: &Service, via: Via);
 
-    /// Step 2: produces the message.
-    fn produce(taken: Self::Taken, service: &Service, via: Via) -> Self::Produced;
-
-    /// Step 2 without a message: the timer is to end.
-    fn give_up(taken: Self::Taken, outcome: Outcome) -> Self::Produced;
-
-    /// Step 3: counts the outcome.
-    fn commit(
-        produced: Self::Produced,
+    /// Step 3: counts the outcome. That of a message which is not to be delivered is given.
+    fn commit<D: Destination<Self::Message>>(
+        taken: Taken<Self>,
+        undelivered: Option<Outcome>,
         state: &mut State,
         ticket: Ticket,
         via: Via,
@@ -141,40 +153,53 @@ pub(crate) trait Job: Send + Sized + 'static {
     ) -> Committed<Self>;
 
     /// Step 3 for a message whose timer stays in flight until its handler has ended.
-    fn send_off(produced: Self::Produced, state: &mut State, ticket: Ticket)
-    -> (Option<Self::Message>, Deferred<Self>);
+    fn send_off<D: Destination<Self::Message>>(
+        taken: Taken<Self>,
+        state: &mut State,
+        ticket: Ticket,
+    ) -> (Option<Self::Message>, Deferred<Self>);
 
     /// Returns the message of a timer that ends before its time, to be given back or dropped.
-    fn take_boxed(self) -> Option<BoxedMessage>;
+    fn boxed<D: Send + 'static>(self, to: D) -> Option<BoxedMessage>;
+}
+
+/// A content that left its store, and the recipient of its message.
+pub(crate) struct Taken<C: Content> {
+    pub(crate) content: C::Taken,
+    pub(crate) target: Option<Target<MessageOf<C>>>,
 }
 
 /// A message whose outcome has been counted.
-pub(crate) struct Committed<J: Job> {
+pub(crate) struct Committed<C: Content> {
     /// The message; `None` if nothing is to be handed over.
-    pub(crate) message: Option<J::Message>,
+    pub(crate) message: Option<C::Message>,
     /// Set if the next repetition is counted from the end of the handler.
     pub(crate) resume: Option<Clocks>,
-    pub(crate) deferred: Deferred<J>,
+    pub(crate) deferred: Deferred<C>,
 }
 
 /// Values to be dropped, and a dead letter to be emitted, after unlocking.
-pub(crate) struct Deferred<J: Job> {
+pub(crate) struct Deferred<C: Content> {
     /// A message that is not handed over.
-    pub(crate) message: Option<J::Message>,
-    pub(crate) producer: Option<J::Producer>,
-    pub(crate) rest: Option<J::Rest>,
+    pub(crate) message: Option<C::Message>,
+    pub(crate) producer: Option<C::Producer>,
     /// An address may be the last of its actor.
-    pub(crate) target: Option<Target<MessageOf<J>>>,
+    pub(crate) target: Option<Target<MessageOf<C>>>,
+    /// The target that an ended repeating timer had stored.
+    pub(crate) stored_target: Option<Target<MessageOf<C>>>,
     /// The dead letter, if the timer ended without delivery and has a subscriber. Boxed, since it is rare and would
     /// make each message expensive to move.
     pub(crate) lost: Option<Box<DeadLetterEvent>>,
 }
 
-impl<J: Job> Deferred<J> {
-    pub(crate) const NONE: Self = Self { message: None, producer: None, rest: None, target: None, lost: None };
+impl<C: Content> Deferred<C> {
+    /// Returns the rest of a message that is handed over.
+    pub(crate) const fn of(target: Option<Target<MessageOf<C>>>) -> Self {
+        Self { message: None, producer: None, target, stored_target: None, lost: None }
+    }
 
     /// Adds an undeliverable message: as a dead letter if there is a subscriber.
-    pub(crate) fn lose(&mut self, ticket: Ticket, reason: DeadLetterReason, message: Option<J::Message>) {
+    pub(crate) fn lose(&mut self, ticket: Ticket, reason: DeadLetterReason, message: Option<C::Message>) {
         match ticket.id {
             Some(id) => self.lost = Some(Box::new(DeadLetterEvent::of(id, ticket.due.deadline, reason, message))),
             None => self.message = message,
@@ -184,22 +209,23 @@ impl<J: Job> Deferred<J> {
     /// Drops each value separately, so that no panic happens during another.
     #[inline(always)]
     pub(crate) fn discard(self, service: &Service) {
-        let Self { message, producer, rest, target, lost } = self;
+        let Self { message, producer, target, stored_target, lost } = self;
         if let Some(lost) = lost {
             service.emit_dead_letter(*lost);
         }
         message.into_iter().for_each(|message| service.drop_contained(message));
         producer.into_iter().for_each(|producer| service.drop_contained(producer));
-        rest.into_iter().for_each(|rest| service.drop_contained(rest));
         target.into_iter().for_each(|target| service.drop_contained(target));
+        stored_target.into_iter().for_each(|target| service.drop_contained(target));
     }
 }
 
 /// Runs step 2, and gives up the lock for a producer.
 #[inline(always)]
-pub(crate) fn produce<J: Job>(session: &mut Session<'_>, taken: J::Taken, via: Via) -> J::Produced {
-    let service = if J::PRODUCES { session.unlocked() } else { session.service };
-    J::produce(taken, service, via)
+pub(crate) fn produce<C: Content>(session: &mut Session<'_>, taken: &mut Taken<C>, via: Via) {
+    if C::PRODUCES {
+        C::produce(&mut taken.content, session.unlocked(), via);
+    }
 }
 
 /// A connection to a recipient, and whether it is open. A stopped recipient is kept, too: its address may be the last,

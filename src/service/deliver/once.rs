@@ -1,72 +1,34 @@
 //! The message of a timer that does not repeat, as it is stored.
 
 use crate::engine::{DueTimer, Outcome};
-use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
-use crate::service::deliver::job::{Committed, Deferred, Destination, Job, Via};
+use crate::service::deliver::job::{Committed, Content, Deferred, Destination, Job, Taken, Via};
 use crate::service::deliver::message_ref::{BoxedContents, BoxedMessage, MessageRef, Ticket};
 use crate::service::deliver::wakeup::Wakeup;
-use crate::service::schedule::calendar::Calendar;
 use crate::service::state::{Service, State};
 
-/// A message and its destination.
-pub(crate) struct Once<M, D> {
-    pub(crate) to: D,
-    pub(crate) message: M,
-}
+/// A message.
+pub(crate) struct Once<M>(pub(crate) M);
 
-impl<M, D> Job for Once<M, D>
-where
-    M: TimerMessage,
-    D: Destination<M>,
-{
+impl<M: TimerMessage> Content for Once<M> {
     type Message = M;
-    type To = D;
-    type Messages = M;
-    type Taken = Self;
-    /// The outcome is set if the message is not to be delivered.
-    type Produced = (Self, Option<Outcome>);
+    type Taken = M;
     type Producer = ();
-    type Rest = D;
 
     const PRODUCES: bool = false;
 
     #[inline(always)]
-    fn new(to: D, message: M, _: Option<Box<Calendar>>) -> Self {
-        Self { to, message }
+    fn take<D: Destination<M>>(state: &mut State, due: DueTimer<MessageRef>) -> Option<Taken<Self>> {
+        let Job { to, content: Self(message) } = state.stores.take::<Job<Self, D>>(due.payload)?;
+        Some(Taken { content: message, target: to.into_target() })
     }
 
-    fn to(&self) -> &D {
-        &self.to
-    }
-
-    fn to_mut(&mut self) -> &mut D {
-        &mut self.to
-    }
+    fn produce(_: &mut M, _: &Service, _: Via) {}
 
     #[inline(always)]
-    fn take(state: &mut State, due: DueTimer<MessageRef>) -> Option<Self> {
-        state.stores.take(due.payload)
-    }
-
-    #[inline(always)]
-    fn target_of(taken: &Self) -> Option<&Target<M>> {
-        taken.to.target()
-    }
-
-    #[inline(always)]
-    fn produce(taken: Self, _: &Service, _: Via) -> Self::Produced {
-        (taken, None)
-    }
-
-    #[inline(always)]
-    fn give_up(taken: Self, outcome: Outcome) -> Self::Produced {
-        (taken, Some(outcome))
-    }
-
-    #[inline(always)]
-    fn commit(
-        (Self { to, message }, outcome): Self::Produced,
+    fn commit<D: Destination<M>>(
+        Taken { content: message, target }: Taken<Self>,
+        undelivered: Option<Outcome>,
         state: &mut State,
         ticket: Ticket,
         via: Via,
@@ -74,23 +36,27 @@ where
     ) -> Committed<Self> {
         // An own message was counted as delivered when it was taken out of its inbox.
         if via != Via::Handler {
-            state.engine.finish(ticket.due.key, outcome.unwrap_or(Outcome::Delivered));
+            state.engine.finish(ticket.due.key, undelivered.unwrap_or(Outcome::Delivered));
         }
-        let mut deferred = Deferred { rest: Some(to), ..Deferred::NONE };
-        let Some(outcome) = outcome else { return Committed { message: Some(message), resume: None, deferred } };
-        match outcome {
-            Outcome::DeadLettered(reason) => deferred.lose(ticket, reason, Some(message)),
-            _ => deferred.message = Some(message),
+        let mut deferred = Deferred::of(target);
+        match undelivered {
+            None => return Committed { message: Some(message), resume: None, deferred },
+            Some(Outcome::DeadLettered(reason)) => deferred.lose(ticket, reason, Some(message)),
+            Some(_) => deferred.message = Some(message),
         }
         Committed { message: None, resume: None, deferred }
     }
 
     #[inline(always)]
-    fn send_off((Self { to, message }, _): Self::Produced, _: &mut State, _: Ticket) -> (Option<M>, Deferred<Self>) {
-        (Some(message), Deferred { rest: Some(to), ..Deferred::NONE })
+    fn send_off<D: Destination<M>>(
+        Taken { content: message, target }: Taken<Self>,
+        _: &mut State,
+        _: Ticket,
+    ) -> (Option<M>, Deferred<Self>) {
+        (Some(message), Deferred::of(target))
     }
 
-    fn take_boxed(self) -> Option<BoxedMessage> {
-        Some(BoxedMessage { contents: BoxedContents::Message(Box::new(self.message)), rest: Box::new(self.to) })
+    fn boxed<D: Send + 'static>(self, to: D) -> Option<BoxedMessage> {
+        Some(BoxedMessage { contents: BoxedContents::Message(Box::new(self.0)), rest: Box::new(to) })
     }
 }

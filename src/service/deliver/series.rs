@@ -6,7 +6,7 @@ use crate::engine::{ClockReading, DeadLetterReason, DueTimer, NextRun, Outcome, 
 use crate::model::source::MessageSource;
 use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
-use crate::service::deliver::job::{Committed, Deferred, Destination, Job, Via};
+use crate::service::deliver::job::{Committed, Content, Deferred, Destination, Job, Taken, Via};
 use crate::service::deliver::message_ref::{BoxedContents, BoxedMessage, MessageRef, Ticket};
 use crate::service::deliver::wakeup::Wakeup;
 use crate::service::schedule::calendar::Calendar;
@@ -16,12 +16,8 @@ use crate::service::state::{Service, State};
 
 const PANICKED: DeadLetterReason = DeadLetterReason::SourcePanicked;
 
-/// A producer and the destination of its messages.
-pub(crate) struct Series<M: TimerMessage, D> {
-    pub(crate) to: D,
-    /// Absent while a message is produced.
-    pub(crate) producer: Option<Producer<M>>,
-}
+/// The producer of a timer's messages; absent while a message is produced.
+pub(crate) struct Series<M: TimerMessage>(pub(crate) Option<Producer<M>>);
 
 /// Produces the messages of a timer, and its wall-clock times if it follows a calendar.
 pub(crate) struct Producer<M: TimerMessage> {
@@ -31,19 +27,10 @@ pub(crate) struct Producer<M: TimerMessage> {
 }
 
 /// A due repetition.
-pub(crate) struct Taken<M: TimerMessage> {
+pub(crate) struct Repetition<M: TimerMessage> {
     recurrence: Recurrence,
     producer: Producer<M>,
-    target: Option<Target<M>>,
-}
-
-/// A repetition after the production of its message.
-pub(crate) struct Produced<M: TimerMessage> {
-    /// The clocks that determine the next repetition.
-    clocks: Clocks,
-    producer: Producer<M>,
-    target: Option<Target<M>>,
-    /// The message, or the outcome of the timer.
+    /// The message, once it is produced, or the outcome of the timer.
     result: Result<WithNext<M>, Outcome>,
 }
 
@@ -77,79 +64,47 @@ impl<M: TimerMessage> Producer<M> {
     }
 }
 
-impl<M, D> Job for Series<M, D>
-where
-    M: TimerMessage,
-    D: Destination<M>,
-{
+impl<M: TimerMessage> Content for Series<M> {
     type Message = M;
-    type To = D;
-    type Messages = MessageSource<M>;
-    type Taken = Taken<M>;
-    type Produced = Produced<M>;
+    type Taken = Repetition<M>;
     type Producer = Producer<M>;
-    type Rest = Self;
 
     const PRODUCES: bool = true;
 
-    fn new(to: D, source: MessageSource<M>, calendar: Option<Box<Calendar>>) -> Self {
-        Self { to, producer: Some(Producer { source, calendar }) }
-    }
-
-    fn to(&self) -> &D {
-        &self.to
-    }
-
-    fn to_mut(&mut self) -> &mut D {
-        &mut self.to
-    }
-
-    fn take(state: &mut State, due: DueTimer<MessageRef>) -> Option<Taken<M>> {
+    fn take<D: Destination<M>>(state: &mut State, due: DueTimer<MessageRef>) -> Option<Taken<Self>> {
         let recurrence = state.engine.recurrence(due.key)?.clone();
-        let series = state.stores.stored_mut::<Self>(due.payload)?;
-        let target = series.to.target().cloned();
-        series.producer.take().map(|producer| Taken { recurrence, producer, target })
+        let Job { to, content: Self(producer) } = state.stores.stored_mut::<Job<Self, D>>(due.payload)?;
+        let (producer, target) = (producer.take()?, to.target().cloned());
+        Some(Taken { content: Repetition { recurrence, producer, result: Err(Outcome::Cancelled) }, target })
     }
 
-    fn target_of(taken: &Taken<M>) -> Option<&Target<M>> {
-        taken.target.as_ref()
-    }
-
-    fn produce(taken: Taken<M>, service: &Service, via: Via) -> Produced<M> {
-        let Taken { recurrence, mut producer, target } = taken;
-        let clocks = Clocks::of(&recurrence);
-        let result = service.contain(|| {
-            let now = service.read(clocks);
+    fn produce(Repetition { recurrence, producer, result }: &mut Repetition<M>, service: &Service, via: Via) {
+        let produced = service.contain(|| {
+            let now = service.read(Clocks::of(recurrence));
             if recurrence.is_over(now) {
                 return Err(Outcome::Cancelled);
             }
             let message = producer.next();
-            Ok(WithNext { message, next: producer.after_this(&recurrence, now, via), now })
+            Ok(WithNext { message, next: producer.after_this(recurrence, now, via), now })
         });
-        let result = result.unwrap_or(Err(Outcome::DeadLettered(PANICKED)));
-        Produced { clocks, producer, target, result }
-    }
-
-    fn give_up(taken: Taken<M>, outcome: Outcome) -> Produced<M> {
-        let Taken { recurrence, producer, target } = taken;
-        Produced { clocks: Clocks::of(&recurrence), producer, target, result: Err(outcome) }
+        *result = produced.unwrap_or(Err(Outcome::DeadLettered(PANICKED)));
     }
 
     /// Sets the next repetition, unless the timer was cancelled meanwhile.
-    fn commit(
-        produced: Produced<M>,
+    fn commit<D: Destination<M>>(
+        Taken { content: Repetition { recurrence, producer, result }, target }: Taken<Self>,
+        undelivered: Option<Outcome>,
         state: &mut State,
         ticket: Ticket,
         _: Via,
         wakeup: &mut Wakeup,
     ) -> Committed<Self> {
-        let Produced { clocks, producer, target, result } = produced;
         let due = ticket.due;
-        let mut deferred = Deferred { producer: Some(producer), target, ..Deferred::NONE };
-        let WithNext { message, next, now } = match result {
+        let mut deferred = Deferred { producer: Some(producer), ..Deferred::of(target) };
+        let WithNext { message, next, now } = match undelivered.map_or(result, Err) {
             Ok(ready) => ready,
             Err(outcome) => {
-                end(state, ticket, outcome, &mut deferred);
+                end::<M, D>(state, ticket, outcome, &mut deferred);
                 return Committed { message: None, resume: None, deferred };
             }
         };
@@ -159,61 +114,72 @@ where
                 deferred.message = Some(message);
                 return Committed { message: None, resume: None, deferred };
             }
-            Repeated::Last(payload) => deferred.rest = state.stores.take(payload),
-            Repeated::Between => return_producer(state, due.payload, &mut deferred),
+            Repeated::Last(payload) => deferred.stored_target = take_target::<M, D>(state, payload),
+            Repeated::Between => return_producer::<M, D>(state, due.payload, &mut deferred),
             Repeated::Armed(deadline) => {
-                return_producer(state, due.payload, &mut deferred);
+                return_producer::<M, D>(state, due.payload, &mut deferred);
                 state.expect_repetition(deadline, wakeup);
             }
         }
-        let resume = (repeated == Repeated::Between).then_some(clocks);
+        let resume = (repeated == Repeated::Between).then(|| Clocks::of(&recurrence));
         Committed { message: Some(message), resume, deferred }
     }
 
-    fn send_off(produced: Produced<M>, state: &mut State, ticket: Ticket) -> (Option<M>, Deferred<Self>) {
-        let Produced { producer, target, result, .. } = produced;
+    fn send_off<D: Destination<M>>(
+        Taken { content: Repetition { producer, result, .. }, target }: Taken<Self>,
+        state: &mut State,
+        ticket: Ticket,
+    ) -> (Option<M>, Deferred<Self>) {
         let due = ticket.due;
-        let mut deferred = Deferred { producer: Some(producer), target, ..Deferred::NONE };
+        let mut deferred = Deferred { producer: Some(producer), ..Deferred::of(target) };
         match result {
             Ok(ready) if state.engine.payload(due.key) == Some(due.payload) => {
                 state.engine.plan(due.key, ready.next);
-                return_producer(state, due.payload, &mut deferred);
+                return_producer::<M, D>(state, due.payload, &mut deferred);
                 return (Some(ready.message), deferred);
             }
             Ok(ready) => deferred.message = Some(ready.message),
-            Err(outcome) => end(state, ticket, outcome, &mut deferred),
+            Err(outcome) => end::<M, D>(state, ticket, outcome, &mut deferred),
         }
         (None, deferred)
     }
 
     /// Takes the next message of the series.
-    fn take_boxed(self) -> Option<BoxedMessage> {
-        let Self { to, producer } = self;
-        let Producer { mut source, calendar } = producer?;
+    fn boxed<D: Send + 'static>(self, to: D) -> Option<BoxedMessage> {
+        let Producer { mut source, calendar } = self.0?;
         let source = Box::new(move || Box::new(source.next_message()) as _);
         Some(BoxedMessage { contents: BoxedContents::Source(source), rest: Box::new((to, calendar)) })
     }
 }
 
 /// Puts a producer back into its series.
-fn return_producer<M, D>(state: &mut State, payload: MessageRef, deferred: &mut Deferred<Series<M, D>>)
+fn return_producer<M, D>(state: &mut State, payload: MessageRef, deferred: &mut Deferred<Series<M>>)
 where
     M: TimerMessage,
     D: Destination<M>,
 {
-    if let Some(series) = state.stores.stored_mut::<Series<M, D>>(payload) {
-        series.producer = deferred.producer.take();
+    if let Some(job) = state.stores.stored_mut::<Job<Series<M>, D>>(payload) {
+        job.content.0 = deferred.producer.take();
     }
 }
 
+/// Takes the rest of an ended series, whose producer is out, from its store.
+fn take_target<M, D>(state: &mut State, payload: MessageRef) -> Option<Target<M>>
+where
+    M: TimerMessage,
+    D: Destination<M>,
+{
+    state.stores.take::<Job<Series<M>, D>>(payload)?.to.into_target()
+}
+
 /// Ends a timer without a message, unless it was cancelled meanwhile.
-fn end<M, D>(state: &mut State, ticket: Ticket, outcome: Outcome, deferred: &mut Deferred<Series<M, D>>)
+fn end<M, D>(state: &mut State, ticket: Ticket, outcome: Outcome, deferred: &mut Deferred<Series<M>>)
 where
     M: TimerMessage,
     D: Destination<M>,
 {
     let Some(payload) = state.engine.finish(ticket.due.key, outcome) else { return };
-    deferred.rest = state.stores.take(payload);
+    deferred.stored_target = take_target::<M, D>(state, payload);
     if let Outcome::DeadLettered(reason) = outcome {
         deferred.lose(ticket, reason, None);
     }

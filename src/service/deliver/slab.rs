@@ -49,7 +49,6 @@ impl<S> Slab<S> {
 
     /// Adds a page with `value` in its first slot.
     #[cold]
-    #[inline(never)]
     fn add_page(&mut self, value: S) {
         let mut page = Vec::with_capacity(PAGE);
         page.push(Some(value));

@@ -11,7 +11,7 @@ use actix::{Actor, AsyncContext};
 
 use crate::engine::{DueTimer, OwnerId};
 use crate::model::due_timers::{BellHost, DueTimers};
-use crate::service::deliver::job::{Job, MessageOf, Queued, STOPPED, Via};
+use crate::service::deliver::job::{Content, Queued, QueuedJob, STOPPED, Via};
 use crate::service::deliver::message_ref::{MessageRef, Ticket};
 use crate::service::deliver::message_stores::StateGuard;
 use crate::service::deliver::wakeup::Wakeup;
@@ -141,7 +141,7 @@ impl BellHost for Service {
 }
 
 /// Takes a message out and runs its handler, whose end is acknowledged.
-pub(super) fn pull<J: Job<To = Queued<MessageOf<J>>>>(
+pub(super) fn pull<C: Content>(
     mut session: Session<'_>,
     lane: OwnerId,
     due: DueTimer<MessageRef>,
@@ -150,26 +150,22 @@ pub(super) fn pull<J: Job<To = Queued<MessageOf<J>>>>(
 ) {
     let service = session.service;
     let state = session.state();
-    let handler = state.stores.stored::<J>(due.payload).and_then(|job| job.to().target.tracked_handler());
+    let handler = state.stores.stored::<QueuedJob<C>>(due.payload).and_then(|job| job.to.target.tracked_handler());
     let ticket = Ticket { due, id: service.id_for_dead_letter(state, due.key) };
-    let taken = J::take(state, due);
+    let taken = C::take::<Queued<_>>(state, due);
     // A stored message does not need the lock a second time.
-    let mut sent_off = None;
-    let to_produce = match J::PRODUCES {
-        true => taken,
-        false => {
-            sent_off = taken.map(|taken| J::send_off(J::produce(taken, service, Via::Handler), state, ticket));
-            None
-        }
+    let (to_produce, mut sent_off) = match C::PRODUCES {
+        true => (taken, None),
+        false => (None, taken.map(|taken| C::send_off::<Queued<_>>(taken, state, ticket))),
     };
     session.unlocked();
     // From here on its drop uncounts message and bell, whatever happens to them.
     let sent = Sent::Pulled { key: due.key, by_bell: true };
     let mut acknowledgement = Acknowledgement { service: Arc::clone(service), lane, sent };
-    if let Some(taken) = to_produce {
-        let produced = J::produce(taken, service, Via::Handler);
+    if let Some(mut taken) = to_produce {
+        C::produce(&mut taken.content, service, Via::Handler);
         let state = session.state();
-        let (mut message, mut deferred) = J::send_off(produced, state, ticket);
+        let (mut message, mut deferred) = C::send_off::<Queued<_>>(taken, state, ticket);
         if !state.engine.set_off(due.key) {
             deferred.message = deferred.message.or(message.take());
         }

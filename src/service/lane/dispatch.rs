@@ -13,7 +13,9 @@ use crate::engine::{DeadLetterReason, DueTimer, Outcome, OwnerId};
 use crate::model::mailbox_policy::MailboxPolicy;
 use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
-use crate::service::deliver::job::{Committed, Connection, Job, MessageOf, Queued, STOPPED, Via, WINDOW_FULL, produce};
+use crate::service::deliver::job::{
+    Committed, Connection, Content, MessageOf, Queued, QueuedJob, STOPPED, Via, WINDOW_FULL, produce,
+};
 use crate::service::deliver::message_ref::{MessageRef, Ticket};
 use crate::service::deliver::message_stores::{MessageStores, QueueFacts, QueueRoute, Route, StateGuard};
 use crate::service::deliver::wakeup::Wakeup;
@@ -23,37 +25,31 @@ use crate::service::state::{Service, Session};
 
 impl MessageStores {
     /// Returns the store for jobs whose messages may have to wait in their recipient's queue.
-    pub(crate) fn queued<J: Job<To = Queued<MessageOf<J>>>>(&mut self) -> u32 {
-        self.find_or_insert::<fn(J)>(|| {
-            let mailbox =
-                |stores: &Self, payload| stores.stored::<J>(payload).and_then(|job| job.to().target.mailbox());
-            let actor_type =
-                |stores: &Self, payload| stores.stored::<J>(payload).and_then(|job| job.to().target.actor_type());
+    pub(crate) fn queued<C: Content>(&mut self) -> u32 {
+        self.find_or_insert::<fn(QueuedJob<C>)>(|| {
+            let mailbox = |stores: &Self, payload| stores.stored::<QueuedJob<C>>(payload)?.to.target.mailbox();
+            let actor_type = |stores: &Self, payload| stores.stored::<QueuedJob<C>>(payload)?.to.target.actor_type();
             let facts = |stores: &Self, payload| {
-                let Queued { target, joined } = stores.stored::<J>(payload)?.to();
+                let Queued { target, joined } = &stores.stored::<QueuedJob<C>>(payload)?.to;
                 let actor = target.tracked_handler().map(|handler| handler.actor);
                 Some(QueueFacts { joined: *joined, policy: target.policy(), actor })
             };
-            let bells = |stores: &Self, payload| stores.stored::<J>(payload)?.to().target.open_bells();
-            let queue = QueueRoute { facts, post: post_request::<J>, bells, pull: pull::<J>, lose: lose_queued::<J> };
-            J::store(
-                type_name::<MessageOf<J>>(),
-                discard_queued::<J>,
-                Route::Recipient { post: enqueue_due::<J>, mailbox, actor_type, queue: Some(queue) },
+            let bells = |stores: &Self, payload| stores.stored::<QueuedJob<C>>(payload)?.to.target.open_bells();
+            let queue = QueueRoute { facts, post: post_request::<C>, bells, pull: pull::<C>, lose: lose_queued::<C> };
+            QueuedJob::<C>::store(
+                type_name::<MessageOf<C>>(),
+                discard_queued::<C>,
+                Route::Recipient { post: enqueue_due::<C>, mailbox, actor_type, queue: Some(queue) },
             )
         })
     }
 }
 
 /// Drops a message. If it was in a queue, the next one there may have a larger window.
-fn discard_queued<J: Job<To = Queued<MessageOf<J>>>>(
-    service: &Service,
-    mut state: StateGuard<'_>,
-    payload: MessageRef,
-) {
-    let stored = state.stores.take::<J>(payload);
+fn discard_queued<C: Content>(service: &Service, mut state: StateGuard<'_>, payload: MessageRef) {
+    let stored = state.stores.take::<QueuedJob<C>>(payload);
     // Most are cancelled before they join a queue.
-    let queued = stored.as_ref().map(J::to).filter(|queued| queued.joined > 0);
+    let queued = stored.as_ref().map(|job| &job.to).filter(|queued| queued.joined > 0);
     let mailbox = queued.and_then(|queued| queued.target.mailbox());
     let may_move = mailbox.is_some_and(|mailbox| state.mark_targets_ready(mailbox));
     drop(state);
@@ -64,11 +60,11 @@ fn discard_queued<J: Job<To = Queued<MessageOf<J>>>>(
 }
 
 /// Moves due jobs to the lanes of their recipients, and serves these.
-fn enqueue_due<J: Job<To = Queued<MessageOf<J>>>>(session: &mut Session<'_>, due: &mut Vec<DueTimer<MessageRef>>) {
+fn enqueue_due<C: Content>(session: &mut Session<'_>, due: &mut Vec<DueTimer<MessageRef>>) {
     let service = session.service;
     for due in due.drain(..) {
         let state = session.state();
-        let Some(target) = state.stores.stored::<J>(due.payload).map(|job| job.to().target.clone()) else {
+        let Some(target) = state.stores.stored::<QueuedJob<C>>(due.payload).map(|job| job.to.target.clone()) else {
             continue;
         };
         let mailbox = target.mailbox();
@@ -77,15 +73,15 @@ fn enqueue_due<J: Job<To = Queued<MessageOf<J>>>>(session: &mut Session<'_>, due
         let discards = matches!(policy, MailboxPolicy::Discard { .. });
         match mailbox.and_then(|mailbox| state.join(mailbox, discards, || target.weak_hold())) {
             Some((lane, joined)) => {
-                if let Some(job) = state.stores.stored_mut::<J>(due.payload) {
-                    job.to_mut().joined = joined;
+                if let Some(job) = state.stores.stored_mut::<QueuedJob<C>>(due.payload) {
+                    job.to.joined = joined;
                 }
                 state.engine.enqueue(due.key, lane);
                 session.serve(lane);
             }
             None => {
                 let ticket = Ticket { due, id: service.id_for_dead_letter(state, due.key) };
-                lose_queued::<J>(session, ticket, STOPPED);
+                lose_queued::<C>(session, ticket, STOPPED);
             }
         }
         session.unlocked().drop_contained(target);
@@ -93,15 +89,16 @@ fn enqueue_due<J: Job<To = Queued<MessageOf<J>>>>(session: &mut Session<'_>, due
 }
 
 /// Makes a dead letter of a message under way. Beyond a window a repeating timer goes on.
-fn lose_queued<J: Job<To = Queued<MessageOf<J>>>>(session: &mut Session<'_>, ticket: Ticket, reason: DeadLetterReason) {
-    let Some(taken) = J::take(session.state(), ticket.due) else { return };
-    let produced = match reason == WINDOW_FULL {
-        true => produce::<J>(session, taken, Via::Mailbox),
-        false => J::give_up(taken, Outcome::DeadLettered(reason)),
-    };
+fn lose_queued<C: Content>(session: &mut Session<'_>, ticket: Ticket, reason: DeadLetterReason) {
+    let Some(mut taken) = C::take::<Queued<_>>(session.state(), ticket.due) else { return };
+    let undelivered = (reason != WINDOW_FULL).then_some(Outcome::DeadLettered(reason));
+    if undelivered.is_none() {
+        produce(session, &mut taken, Via::Mailbox);
+    }
     let mut wakeup = Wakeup::default();
     let state = session.state();
-    let Committed { message, mut deferred, .. } = J::commit(produced, state, ticket, Via::Mailbox, &mut wakeup);
+    let Committed { message, mut deferred, .. } =
+        C::commit::<Queued<_>>(taken, undelivered, state, ticket, Via::Mailbox, &mut wakeup);
     if message.is_some() {
         state.engine.bounce(ticket.due.key, reason);
         deferred.lose(ticket, reason, message);
@@ -113,27 +110,24 @@ fn lose_queued<J: Job<To = Queued<MessageOf<J>>>>(session: &mut Session<'_>, tic
 }
 
 /// Posts a message, as a request, which is accepted unless the mailbox was closed meanwhile.
-fn post_request<J: Job<To = Queued<MessageOf<J>>>>(
-    session: &mut Session<'_>,
-    lane: OwnerId,
-    due: DueTimer<MessageRef>,
-) {
+fn post_request<C: Content>(session: &mut Session<'_>, lane: OwnerId, due: DueTimer<MessageRef>) {
     let service = session.service;
     let state = session.state();
     let ticket = Ticket { due, id: service.id_for_dead_letter(state, due.key) };
-    let Some(taken) = J::take(state, ticket.due) else { return };
-    let connection = Connection::to(J::target_of(&taken).and_then(Target::open));
+    let Some(mut taken) = C::take::<Queued<_>>(state, ticket.due) else { return };
+    let connection = Connection::to(taken.target.as_ref().and_then(Target::open));
     // Under way from here on: its lane stays while the message is produced.
     if let Some(lane_state) = state.engine.owner_mut(lane) {
         lane_state.count();
     }
-    let produced = match connection.is_open {
-        true => produce::<J>(session, taken, Via::Mailbox),
-        false => J::give_up(taken, Outcome::DeadLettered(STOPPED)),
-    };
+    let undelivered = (!connection.is_open).then_some(Outcome::DeadLettered(STOPPED));
+    if undelivered.is_none() {
+        produce(session, &mut taken, Via::Mailbox);
+    }
     let mut wakeup = Wakeup::default();
     let state = session.state();
-    let Committed { message, mut deferred, .. } = J::commit(produced, state, ticket, Via::Mailbox, &mut wakeup);
+    let Committed { message, mut deferred, .. } =
+        C::commit::<Queued<_>>(taken, undelivered, state, ticket, Via::Mailbox, &mut wakeup);
     if message.is_none() {
         state.uncount(lane, false);
     }

@@ -6,8 +6,8 @@
 //!
 //! In reading order:
 //!
-//! 1. `step`: a lane's facts in, one decision out; `model_of_lanes`: a small world that acts on these decisions, in every
-//!    order of events, and again without each rule on which they rely.
+//! 1. `step`: a lane's facts in, one decision out. `tests::model_of_lanes` acts on these decisions in every order of
+//!    events, and again without each rule on which they rely.
 //! 2. `lanes`: the lanes of a timer actor, and the facts of each.
 //! 3. `serve`: each lane lets as many messages go as its recipient takes.
 //! 4. `dispatch`: requests to recipients with a window; `bells`: messages that are pulled; `posted`: own messages on their
@@ -18,8 +18,6 @@
 pub(crate) mod bells;
 pub(crate) mod dispatch;
 pub(crate) mod lanes;
-#[cfg(test)]
-mod model_of_lanes;
 pub(crate) mod posted;
 pub(crate) mod reply_waiter;
 pub(crate) mod serve;

@@ -32,7 +32,6 @@ impl State {
     }
 
     #[cold]
-    #[inline(never)]
     fn has_ended_with_owner(&self, timer: Key) -> bool {
         let view = self.engine.view(timer).filter(|view| view.stage.ends_with_owner());
         let owner = view.and_then(|view| self.engine.owner(view.owner?));
@@ -41,7 +40,6 @@ impl State {
 
     /// Cancels a timer of an ended owner if the capacity is used up: a new one takes its place.
     #[cold]
-    #[inline(never)]
     pub(crate) fn make_room(&mut self) {
         if self.engine.is_full() {
             let freed = self.lanes.ended.iter().rev().find_map(|owner| self.engine.cancel_one_of(*owner));

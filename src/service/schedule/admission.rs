@@ -23,7 +23,7 @@ use crate::model::request_time::RequestTime;
 use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::delivery::{ByClosure, ByHandler, OwnHandler};
-use crate::service::deliver::job::{Job, Own, Queued};
+use crate::service::deliver::job::{Destination, Job, Own, Queued};
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::wakeup::Wakeup;
 use crate::service::schedule::calendar::Calendar;
@@ -177,8 +177,8 @@ where
     where
         P: Plan<M>,
     {
-        let store = state.stores.own::<A, H, P::Job<Own>>(self.place);
-        state.admit::<P::Job<Own>>(timer, store, Own, messages, calendar, wakeup)
+        let store = state.stores.own::<A, H, P::Content>(self.place);
+        state.admit::<P, M, Own>(timer, store, Own, messages, calendar, wakeup)
     }
 }
 
@@ -213,8 +213,8 @@ impl<M: TimerMessage> Addressee<M> for Target<M> {
         if self.is_queued(policy) {
             return admit_queued::<P, M>(self, state, timer, messages, calendar, wakeup);
         }
-        let store = state.stores.plain::<P::Job<Self>>();
-        state.admit::<P::Job<Self>>(timer, store, self, messages, calendar, wakeup)
+        let store = state.stores.plain::<P::Content>();
+        state.admit::<P, M, Self>(timer, store, self, messages, calendar, wakeup)
     }
 }
 
@@ -232,8 +232,8 @@ where
     P: Plan<M>,
     M: TimerMessage,
 {
-    let store = state.stores.queued::<P::Job<Queued<M>>>();
-    let admission = state.admit::<P::Job<Queued<M>>>(timer, store, Queued::new(target), messages, calendar, wakeup);
+    let store = state.stores.queued::<P::Content>();
+    let admission = state.admit::<P, M, Queued<M>>(timer, store, Queued::new(target), messages, calendar, wakeup);
     admission.map_err(|(reason, to, messages)| (reason, to.target, messages))
 }
 
@@ -362,15 +362,20 @@ impl State {
     /// Admits a timer with its message and labels, in place of the one that had its key. The exchange is atomic: no one
     /// sees both, or neither.
     #[inline(always)]
-    fn admit<J: Job>(
+    fn admit<P, M, D>(
         &mut self,
         NewTimer { due_time, recurrence, to: facts, id, options }: &NewTimer<'_>,
         store: u32,
-        to: J::To,
-        messages: J::Messages,
+        to: D,
+        messages: P::Messages,
         calendar: &mut Option<Box<Calendar>>,
         wakeup: &mut Wakeup,
-    ) -> Admission<J::To, J::Messages> {
+    ) -> Admission<D, P::Messages>
+    where
+        P: Plan<M>,
+        M: TimerMessage,
+        D: Destination<M>,
+    {
         let To { key_scope, key_type, keeps_alive, .. } = *facts;
         let owner = key_scope.and_then(|scope| scope.owner());
         let name = id.map(|id| id.as_uuid().as_u128());
@@ -387,7 +392,7 @@ impl State {
         let scoped = options.zip(key_scope);
         let label = scoped.and_then(|(options, scope)| self.key_types.scoped_key(options, scope, key_type));
         let old = label.as_ref().and_then(|key| self.engine.keyed(key));
-        let slab = self.stores.slab::<J>(store);
+        let slab = self.stores.slab::<Job<P::Content, D>>(store);
         let Some((slab, slot)) = slab.and_then(|slab| slab.reserve().map(|slot| (slab, slot))) else {
             let rejected = self.engine.reject(RejectReason::Capacity);
             return Err((self.reason(rejected), to, messages));
@@ -409,7 +414,7 @@ impl State {
                 return Err((self.reason(rejected), to, messages));
             }
         };
-        slab.fill(slot, J::new(to, messages, calendar.take()));
+        slab.fill(slot, Job { to, content: P::content(messages, calendar.take()) });
         if let Some(recurrence) = recurrence {
             // There is room for as many recurrences as timers.
             self.engine.set_recurrence(key, recurrence.clone());

@@ -11,19 +11,22 @@ use crate::model::options::TimerOptions;
 use crate::model::repeat::{Repeat, RepeatTimes, Times};
 use crate::model::source::MessageSource;
 use crate::model::timer_message::TimerMessage;
-use crate::service::deliver::job::{Destination, Job};
+use crate::service::deliver::job::Content;
 use crate::service::deliver::once::Once;
-use crate::service::deliver::series::Series;
+use crate::service::deliver::series::{Producer, Series};
 use crate::service::schedule::calendar::Calendar;
 use crate::service::schedule::deadline::{DueTime, Schedule, since_epoch};
 use crate::service::schedule::repeating::Clocks;
 use crate::service::state::Service;
 
-/// The times of a timer, and the form of its messages: passed by the caller, and stored in a [`Job`].
+/// The times of a timer, and the form of its messages: passed by the caller, and stored as [`Content`].
 pub(crate) trait Plan<M: TimerMessage>: Sized {
     /// The caller's form, which a rejection returns.
     type Messages;
-    type Job<D: Destination<M>>: Job<Message = M, To = D, Messages = Self::Messages>;
+    type Content: Content<Message = M>;
+
+    /// `calendar` is that of the timer, if it has one.
+    fn content(messages: Self::Messages, calendar: Option<Box<Calendar>>) -> Self::Content;
 
     /// Returns the message of a rejected timer, unless it would have to be made.
     fn into_message(messages: Self::Messages) -> Option<M>;
@@ -59,7 +62,12 @@ impl FirstRun {
 
 impl<M: TimerMessage> Plan<M> for Schedule {
     type Messages = M;
-    type Job<D: Destination<M>> = Once<M, D>;
+    type Content = Once<M>;
+
+    #[inline(always)]
+    fn content(message: M, _: Option<Box<Calendar>>) -> Once<M> {
+        Once(message)
+    }
 
     fn into_message(message: M) -> Option<M> {
         Some(message)
@@ -79,7 +87,11 @@ impl<M: TimerMessage> Plan<M> for Schedule {
 
 impl<M: TimerMessage> Plan<M> for RepeatTimes {
     type Messages = MessageSource<M>;
-    type Job<D: Destination<M>> = Series<M, D>;
+    type Content = Series<M>;
+
+    fn content(source: MessageSource<M>, calendar: Option<Box<Calendar>>) -> Series<M> {
+        Series(Some(Producer { source, calendar }))
+    }
 
     fn into_message(source: MessageSource<M>) -> Option<M> {
         source.into_original()

@@ -4,9 +4,8 @@
 //! during the last commit, and waits for their callers to come back (`patience`), so that many share one sync. Queries
 //! go to a thread beside it if the store can be read there (`reading`).
 //! [Inline](Committer::inline) each request is a turn of its own on the caller's thread: deterministic, for virtual time.
-//! `request`: requests and replies; `writer`: a turn; `gauges`: the metrics.
+//! `request`: requests and replies; `writer`: a turn.
 
-mod gauges;
 mod patience;
 mod queue;
 mod reading;
@@ -26,13 +25,12 @@ use super::routes::Routes;
 use super::store::StoreError;
 use super::store::{Op, Outcome, Reads, Store};
 use crate::metrics::DurableMeters;
-use gauges::{COUNT_EVERY, COUNT_SHARED_EVERY, Gauges};
 use queue::Queues;
+use request::Answer;
 use writer::{Replies, Writer};
 
-pub(crate) use gauges::Progress;
 pub(crate) use queue::MAX_REQUESTS;
-pub(crate) use request::{Answer, Answered, Claimed, Ended, Report, Request};
+pub(crate) use request::{Answered, Claimed, Ended, Report, Request, reply};
 pub(crate) use writer::Reading;
 
 /// The clock of a committer.
@@ -66,7 +64,7 @@ pub(super) struct Shared {
     runner: Runner,
     clock: CommitterClock,
     listener: Listener,
-    gauges: Arc<Gauges>,
+    meters: Arc<DurableMeters>,
 }
 
 enum Runner {
@@ -81,18 +79,18 @@ impl Committer {
     /// The store cannot give a reader, or the system has no more threads.
     pub(crate) fn start_thread(setup: Setup) -> Result<Self, DurableBuildError> {
         let Setup { mut store, routes, group, clock, listener, name } = setup;
-        let gauges = Arc::new(Gauges::register(&name));
+        let meters = Arc::new(DurableMeters::register(&name));
         let reader = store.reader().map_err(|error| DurableBuildError::Store(Arc::new(error)))?;
         let queues = Queues { requests: Arc::default(), queries: reader.is_some().then(Arc::default) };
         if let (Some(reader), Some(queries)) = (reader, &queues.queries) {
-            let count_every = if store.intervals().is_some() { COUNT_SHARED_EVERY } else { COUNT_EVERY };
-            let started = reading::start(reader, Arc::clone(queries), Arc::clone(&gauges), count_every, &name);
+            let is_shared = store.intervals().is_some();
+            let started = reading::start(reader, Arc::clone(queries), Arc::clone(&meters), is_shared, &name);
             started.map_err(DurableBuildError::Thread)?;
         }
-        let shared = Shared { runner: Runner::Threads(queues.clone()), clock, listener, gauges };
-        let writer = Writer::new(store, routes, group);
+        let writer = Writer::new(store, routes, group, Arc::clone(&meters));
+        let shared = Shared { runner: Runner::Threads(queues.clone()), clock, listener, meters };
         let (clock, listener) = (Arc::clone(&shared.clock), Arc::clone(&shared.listener));
-        let started = thread::start(writer, queues.clone(), clock, listener, Arc::clone(&shared.gauges), &name);
+        let started = thread::start(writer, queues.clone(), clock, listener, Arc::clone(&shared.meters), &name);
         started.inspect_err(|_| queues.leave()).map_err(DurableBuildError::Thread)?;
         Ok(Self::of(shared))
     }
@@ -100,8 +98,9 @@ impl Committer {
     /// Runs the store on the calling threads.
     pub(crate) fn inline(setup: Setup) -> Self {
         let Setup { store, routes, group, clock, listener, name } = setup;
-        let runner = Runner::Inline(Box::new(Mutex::new(Writer::new(store, routes, group))));
-        Self::of(Shared { runner, clock, listener, gauges: Arc::new(Gauges::register(&name)) })
+        let meters = Arc::new(DurableMeters::register(&name));
+        let writer = Writer::new(store, routes, group, Arc::clone(&meters));
+        Self::of(Shared { runner: Runner::Inline(Box::new(Mutex::new(writer))), clock, listener, meters })
     }
 
     fn of(shared: Shared) -> Self {
@@ -116,14 +115,9 @@ impl Committer {
         matches!(self.shared.runner, Runner::Threads(_))
     }
 
-    /// Returns the meters that record the lateness of deliveries.
+    /// Returns the metrics, for those of the deliveries.
     pub(crate) fn meters(&self) -> &DurableMeters {
-        self.shared.gauges.meters()
-    }
-
-    /// Takes note of the progress of the deliveries, for the metrics.
-    pub(crate) fn note_progress(&self, progress: Progress) {
-        self.shared.gauges.note_progress(progress);
+        &self.shared.meters
     }
 
     /// Publishes the metrics. This also happens after a turn, at most every 250 ms, and at a scrape; periodic calls in
@@ -140,9 +134,7 @@ impl Committer {
     /// # Errors
     /// The failure of the store; [`StoreError::Closed`] if the committer has ended.
     pub(crate) async fn change(&self, op: Op) -> Answered<Outcome> {
-        let (answer, answered) = oneshot::channel();
-        self.push_when_there_is_room(Request::Change { op, answer }).await;
-        answered.await.unwrap_or_else(|_| Err(Arc::new(StoreError::Closed)))
+        self.ask(|answer| Request::Change { op, answer }).await
     }
 
     /// Makes a query and waits for its result, after room in the queue.
@@ -153,21 +145,14 @@ impl Committer {
         &self,
         read: impl FnOnce(&mut dyn Reads) -> Result<T, StoreError> + Send + 'static,
     ) -> Answered<T> {
-        let (answer, answered) = oneshot::channel();
-        let query = move |reads: Answered<&mut dyn Reads>| -> request::Reply {
-            let result = reads.and_then(|reads| read(reads).map_err(Arc::new));
-            // The receiver may be gone.
-            Box::new(move || drop(answer.send(result)))
-        };
-        self.push_when_there_is_room(Request::Read(Box::new(query))).await;
-        answered.await.unwrap_or_else(|_| Err(Arc::new(StoreError::Closed)))
-    }
-
-    async fn push_when_there_is_room(&self, request: Request) {
-        if let Runner::Threads(queues) = &self.shared.runner {
-            queues.of(&request).wait_for_permits(request.places()).await;
-        }
-        self.shared.push(request);
+        self.ask(|answer| {
+            Request::Read(Box::new(|reads| {
+                let result = read(reads).map_err(Arc::new);
+                // The receiver may be gone.
+                Box::new(|| drop(answer.send(result)))
+            }))
+        })
+        .await
     }
 
     /// Copies the store, and waits until the copy is made.
@@ -175,9 +160,17 @@ impl Committer {
     /// # Errors
     /// The failure of the store; [`StoreError::Closed`] if the committer has ended.
     pub(crate) async fn back_up(&self, to: std::path::PathBuf) -> Answered<()> {
+        self.ask(|answer| Request::BackUp { to, answer }).await
+    }
+
+    async fn ask<T>(&self, request: impl FnOnce(Answer<T>) -> Request) -> Answered<T> {
         let (answer, answered) = oneshot::channel();
-        self.push_when_there_is_room(Request::BackUp { to, answer: Answer::Waiting(answer) }).await;
-        answered.await.unwrap_or_else(|_| Err(Arc::new(StoreError::Closed)))
+        let request = request(answer);
+        if let Runner::Threads(queues) = &self.shared.runner {
+            queues.of(&request).wait_for_permits(request.places()).await;
+        }
+        self.shared.push(request);
+        reply(answered).await
     }
 
     /// Makes a request of the delivery side without waiting for room: such requests are bounded by the deliveries in
@@ -196,24 +189,17 @@ impl Shared {
                 let (mut requests, mut replies) = (VecDeque::from([request]), Replies::default());
                 let mut writer = Self::lock(writer);
                 writer.turn(&*self.clock, &mut requests, &mut replies);
-                let is_due = self.gauges.is_due((self.clock)().time);
-                if is_due {
-                    self.gauges.take(&mut writer);
-                }
+                let is_publishing = writer.is_publishing((self.clock)().time);
                 drop(writer);
-                self.gauges.wrote(&mut replies);
+                replies.record(&self.meters);
                 replies.send(|copy| copy());
-                self.tell(replies);
-                if is_due && let Some(pass) = try_publish() {
-                    self.gauges.publish(Duration::ZERO, (self.clock)().wall, &pass);
+                if !replies.report.is_empty() {
+                    (self.listener)(replies.report);
+                }
+                if is_publishing && let Some(pass) = try_publish() {
+                    self.meters.publish(Duration::ZERO, (self.clock)().wall, &pass);
                 }
             }
-        }
-    }
-
-    fn tell(&self, replies: Replies) {
-        if !replies.report.is_empty() {
-            (self.listener)(replies.report);
         }
     }
 
@@ -225,13 +211,14 @@ impl Shared {
 impl Publisher for Shared {
     fn publish(&self, pass: &PublishPass) {
         let now = (self.clock)();
-        match &self.runner {
-            Runner::Threads(queues) => self.gauges.publish(queues.requests.lag(now.time), now.wall, pass),
+        let lag = match &self.runner {
+            Runner::Threads(queues) => queues.requests.lag(now.time),
             Runner::Inline(writer) => {
-                self.gauges.take(&mut Self::lock(writer));
-                self.gauges.publish(Duration::ZERO, now.wall, pass);
+                Self::lock(writer).show();
+                Duration::ZERO
             }
-        }
+        };
+        self.meters.publish(lag, now.wall, pass);
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Callers that await their replies make their next requests one after the other, right after a commit. Begun with the
 //! first of them, the next commit would leave the others to another one: two syncs for each request of a caller instead
-//! of one. So the thread waits for as many requests as it has just answered, if the last commit took much longer.
+//! of one. So the thread waits for the requests of as many callers as it has just answered, if the last commit took much
+//! longer.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ const MAX_WAIT: Duration = Duration::from_millis(5);
 /// See the [module](self).
 #[derive(Debug, Default)]
 pub(super) struct Patience {
-    /// The number of callers' requests in the last commit, and its duration.
+    /// The number of callers that the last commit has answered, and its duration.
     last: (usize, Duration),
     /// The number of commits to come without a wait.
     skips: u32,
@@ -23,24 +24,24 @@ pub(super) struct Patience {
 
 impl Patience {
     /// Notes a commit.
-    pub(super) const fn committed(&mut self, requests: usize, took: Duration) {
-        self.last = (requests, took);
+    pub(super) const fn committed(&mut self, callers: usize, took: Duration) {
+        self.last = (callers, took);
     }
 
-    /// Returns the number of requests to wait for, and how long.
+    /// Returns the number of callers to wait for, and how long.
     pub(super) fn wanted(&mut self) -> Option<(usize, Duration)> {
-        let (requests, took) = self.last;
-        if requests < 2 {
+        let (callers, took) = self.last;
+        if callers < 2 {
             return None;
         }
         if self.skips > 0 {
             self.skips -= 1;
             return None;
         }
-        Some((requests, (took / 3).min(MAX_WAIT)))
+        Some((callers, (took / 3).min(MAX_WAIT)))
     }
 
-    /// Notes whether all requests have come in time.
+    /// Notes whether all callers have come in time.
     pub(super) fn have_come(&mut self, have_come: bool) {
         self.penalty = if have_come { 0 } else { (2 * self.penalty).clamp(1, MAX_SKIPPED) };
         self.skips = self.penalty;

@@ -7,7 +7,6 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 use super::request::Request;
-use crate::store::StoreError;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
 /// Maximum number of callers' requests in progress; more wait.
@@ -32,9 +31,9 @@ impl Queues {
         self.all().for_each(SharedQueue::leave);
     }
 
-    /// Rejects all requests from now on, and ends the threads.
-    pub(super) fn close(&self, why: &Arc<StoreError>) {
-        self.all().for_each(|queue| queue.close(why));
+    /// Drops all requests from now on, and ends the threads.
+    pub(super) fn close(&self) {
+        self.all().for_each(SharedQueue::close);
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = &SharedQueue> {
@@ -42,13 +41,12 @@ impl Queues {
     }
 }
 
-/// Rejects all requests to queues when it is dropped, also if their thread panics.
+/// Closes queues when it is dropped, also if their thread panics.
 pub(super) struct End<'a>(pub(super) Vec<&'a SharedQueue>);
 
 impl Drop for End<'_> {
     fn drop(&mut self) {
-        let why = Arc::new(StoreError::Closed);
-        self.0.iter().for_each(|queue| queue.close(&why));
+        self.0.iter().for_each(|queue| queue.close());
     }
 }
 
@@ -58,30 +56,18 @@ pub(super) struct SharedQueue {
     permits: Semaphore,
 }
 
+#[derive(Default)]
 struct Queue {
     requests: VecDeque<Request>,
     /// A [beat](Request::Beat) is wanted. It goes before all requests: a lease does not wait for them.
     is_beat_wanted: bool,
-    /// The number of requests for which the thread waits.
-    wanted: usize,
+    /// The number of callers whose requests the thread waits for; with 0 it waits for any request.
+    missing: usize,
     /// All handles are dropped, or the committer has ended.
     is_left: bool,
-    /// The reason for the end of the committer.
-    closed: Option<Arc<StoreError>>,
+    /// The committer has ended.
+    is_closed: bool,
     work: Work,
-}
-
-impl Default for Queue {
-    fn default() -> Self {
-        Self {
-            requests: VecDeque::new(),
-            is_beat_wanted: false,
-            wanted: 1,
-            is_left: false,
-            closed: None,
-            work: Work::default(),
-        }
-    }
 }
 
 /// The waiting time of requests, as far as known without reading a clock for each.
@@ -129,19 +115,25 @@ impl SharedQueue {
 
     pub(super) fn push(&self, request: Request) {
         let mut queue = self.queue();
-        if let Some(error) = queue.closed.clone() {
+        if queue.is_closed {
+            // The waker of a caller is code of others.
             drop(queue);
-            return request.reject(&error);
+            return;
         }
-        let is_beat = matches!(request, Request::Beat);
-        if is_beat {
-            queue.is_beat_wanted = true;
-        } else {
-            queue.requests.push_back(request);
+        let is_awaited = match &request {
+            Request::Beat => true,
+            _ if queue.missing == 0 => queue.requests.is_empty(),
+            request => {
+                queue.missing -= usize::from(request.is_of_a_caller());
+                queue.missing == 0
+            }
+        };
+        match request {
+            Request::Beat => queue.is_beat_wanted = true,
+            request => queue.requests.push_back(request),
         }
-        let is_wanted = is_beat || queue.requests.len() == queue.wanted;
         drop(queue);
-        if is_wanted {
+        if is_awaited {
             self.called.notify_one();
         }
     }
@@ -181,17 +173,16 @@ impl SharedQueue {
         std::mem::take(&mut self.queue().is_beat_wanted)
     }
 
-    /// Waits for more requests, at most for `limit`, until this many are taken. Returns whether they are.
+    /// Waits for more requests, at most for `limit`, until those of this many callers are taken. Returns whether they are.
     pub(super) fn take_more(&self, into: &mut VecDeque<Request>, wanted: usize, limit: Duration) -> bool {
-        let more = wanted.saturating_sub(into.len());
         let mut queue = self.queue();
-        if queue.requests.len() < more && !queue.is_left {
-            queue.wanted = more;
+        let callers = into.iter().chain(&queue.requests).filter(|request| request.is_of_a_caller()).count();
+        queue.missing = wanted.saturating_sub(callers);
+        if queue.missing > 0 && !queue.is_left {
             (queue, _) = self.called.wait_timeout(queue, limit).unwrap_or_else(PoisonError::into_inner);
-            queue.wanted = 1;
         }
         into.append(&mut queue.requests);
-        into.len() >= wanted
+        std::mem::take(&mut queue.missing) == 0
     }
 
     /// Notes that the thread begins with the requests it took.
@@ -215,22 +206,21 @@ impl SharedQueue {
         work.under_way.or(waiting).map_or(Duration::ZERO, |since| now.saturating_sub(since))
     }
 
-    /// Returns the reason for the end of the committer.
-    pub(super) fn end_reason(&self) -> Option<Arc<StoreError>> {
-        self.queue().closed.clone()
+    /// Returns whether the committer has ended.
+    pub(super) fn is_closed(&self) -> bool {
+        self.queue().is_closed
     }
 
-    /// Rejects all requests, from now on, and ends the thread. The first reason stays.
-    pub(super) fn close(&self, error: &Arc<StoreError>) {
+    /// Drops all requests, from now on, and ends the thread.
+    pub(super) fn close(&self) {
         let mut queue = self.queue();
-        queue.closed.get_or_insert_with(|| Arc::clone(error));
-        queue.is_left = true;
+        (queue.is_closed, queue.is_left) = (true, true);
         queue.work = Work { is_idle: true, ..Work::default() };
         let left = std::mem::take(&mut queue.requests);
         drop(queue);
         self.called.notify_one();
         self.permits.close();
-        left.into_iter().for_each(|request| request.reject(error));
+        drop(left);
     }
 
     #[cfg(all(test, not(actix_timers_simulation)))]

@@ -5,29 +5,36 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::gauges::{COUNT_EVERY, Gauges};
 use super::queue::{End, SharedQueue, Taken};
 use super::request::Request;
+use crate::metrics::{Counted, DurableMeters};
 use crate::store::Reads;
-use crate::store::StoreError;
 use crate::sync::spawn;
+
+/// The least time between counts of the timers for the metrics; they take at most a fiftieth of it.
+const COUNT_EVERY: Duration = Duration::from_secs(1);
+/// The same in a store that nodes share: each of them counts all timers.
+const COUNT_SHARED_EVERY: Duration = Duration::from_secs(5);
+/// The number up to which timers are counted for the metrics.
+pub(super) const COUNT_LIMIT: u64 = 1_000_000;
 
 pub(super) fn start(
     reader: Box<dyn Reads>,
     queries: Arc<SharedQueue>,
-    gauges: Arc<Gauges>,
-    count_every: Duration,
+    meters: Arc<DurableMeters>,
+    is_shared: bool,
     name: &str,
 ) -> io::Result<()> {
+    let count_every = if is_shared { COUNT_SHARED_EVERY } else { COUNT_EVERY };
     let run = move || {
         let _end = End(vec![&*queries]);
-        run(reader, &queries, &gauges, count_every);
+        run(reader, &queries, &meters, count_every);
     };
     spawn(format!("{name} reader"), run).map(drop)
 }
 
 /// Runs until the queue is left. While there are no queries it counts the timers for the metrics.
-fn run(mut reader: Box<dyn Reads>, queries: &SharedQueue, gauges: &Gauges, count_every: Duration) {
+fn run(mut reader: Box<dyn Reads>, queries: &SharedQueue, meters: &DurableMeters, count_every: Duration) {
     let mut taken = VecDeque::new();
     // Until the first count the thread of the commits counts.
     let mut pause = COUNT_EVERY;
@@ -36,16 +43,22 @@ fn run(mut reader: Box<dyn Reads>, queries: &SharedQueue, gauges: &Gauges, count
             Taken::Left => return,
             Taken::Nothing => {
                 let begun = Instant::now();
-                gauges.count(&mut *reader);
+                match reader.counts(Some(COUNT_LIMIT)) {
+                    Ok(counts) => {
+                        meters.levels(|levels| (levels.counts, levels.is_counted_aside) = (counts, true));
+                    }
+                    Err(_) => meters.count(Counted::QueryFailed, 1),
+                }
                 pause = count_every.max(50 * begun.elapsed());
             }
             Taken::Requests => {}
         }
         for request in taken.drain(..) {
             let places = request.places();
-            match (queries.end_reason(), request) {
-                (None, Request::Read(query)) => query(Ok(&mut *reader))(),
-                (why, request) => request.reject(&why.unwrap_or_else(|| Arc::new(StoreError::Closed))),
+            if let Request::Read(query) = request
+                && !queries.is_closed()
+            {
+                query(&mut *reader)();
             }
             queries.done(places);
         }

@@ -8,21 +8,30 @@ use tokio::sync::oneshot;
 use crate::due_time::DueTime;
 use crate::id::DurableId;
 use crate::store::StoreError;
-use crate::store::{Beat, Claim, Delivery, Hint, Look, Next, Op, Outcome, Reads, Record};
+use crate::store::{Beat, Claim, Delivery, Hint, Look, Next, Op, Outcome, Reads};
 
 /// A reply, or the failure of the store.
 pub(crate) type Answered<T> = Result<T, Arc<StoreError>>;
 
+/// The way back of a reply. If it is dropped without one, the store is [closed](StoreError::Closed).
+pub(crate) type Answer<T> = oneshot::Sender<Answered<T>>;
+
 /// A query of the store. It returns its reply.
-pub(crate) type Query = Box<dyn FnOnce(Answered<&mut dyn Reads>) -> Reply + Send>;
+pub(crate) type Query = Box<dyn FnOnce(&mut dyn Reads) -> Reply + Send>;
 
 /// A reply, to be sent when no lock is held: the waker of its receiver is code of others.
 pub(crate) type Reply = Box<dyn FnOnce() + Send>;
 
-/// A request to the store's thread. Requests are made in their order; all that wait share a commit.
+/// Waits for a reply.
+pub(crate) async fn reply<T>(answered: oneshot::Receiver<Answered<T>>) -> Answered<T> {
+    answered.await.unwrap_or_else(|_| Err(Arc::new(StoreError::Closed)))
+}
+
+/// A request to the store's thread. Requests are made in their order; all that wait share a commit. After the end of the
+/// store they are dropped, which answers them.
 pub(crate) enum Request {
     /// A change by a caller, answered when it is durable.
-    Change { op: Op, answer: oneshot::Sender<Answered<Outcome>> },
+    Change { op: Op, answer: Answer<Outcome> },
     /// A query by a caller. It sees at least the effects of all requests that were answered before.
     Read(Query),
     /// Claim due timers.
@@ -39,8 +48,8 @@ pub(crate) enum Request {
     Retire,
     /// Copy the store.
     BackUp { to: PathBuf, answer: Answer<()> },
-    /// Release all deliveries, and close the store. Later requests fail with [`StoreError::Closed`].
-    Close { answer: Answer<()> },
+    /// Release all deliveries, and close the store.
+    Close(Answer<()>),
 }
 
 /// The results of one turn of the store's thread that concern deliveries.
@@ -54,8 +63,12 @@ pub(crate) struct Report {
     pub(crate) ended: Vec<Ended>,
     /// The result of a look.
     pub(crate) looked: Option<Answered<Vec<Hint>>>,
+    /// Timers that were cancelled or replaced while their handlers may be running.
+    pub(crate) cancelled: Vec<DurableId>,
     /// The results of beats.
     pub(crate) beats: Vec<Beat>,
+    /// A timer that cannot be reported is due at this time.
+    pub(crate) look_again_from: Option<DueTime>,
     /// Whether ends could not be written: a [retry](Request::Retry) is needed.
     pub(crate) is_behind: bool,
     /// Whether the thread of the store has ended: no request is made any more.
@@ -74,67 +87,23 @@ pub(crate) struct Ended {
 pub(crate) struct Claimed {
     /// The timers that were asked for.
     pub(crate) asked: Vec<DurableId>,
-    /// As [`Outcome::Claimed`].
-    pub(crate) result: Answered<ClaimedRows>,
-}
-
-/// As [`Outcome::Claimed`].
-#[derive(Default)]
-pub(crate) struct ClaimedRows {
-    pub(crate) records: Vec<Arc<Record>>,
-    pub(crate) not_due: Vec<(DurableId, DueTime)>,
-    pub(crate) left: Vec<DurableId>,
+    /// [`Outcome::Claimed`].
+    pub(crate) result: Answered<Outcome>,
 }
 
 impl Report {
     /// Returns whether it reports nothing.
     pub(crate) fn is_empty(&self) -> bool {
-        let Self { hints, claims, ended, looked, beats, is_behind, is_closed } = self;
+        let Self { hints, claims, ended, looked, cancelled, beats, look_again_from, is_behind, is_closed } = self;
         hints.is_empty()
             && claims.is_empty()
             && ended.is_empty()
             && looked.is_none()
+            && cancelled.is_empty()
             && beats.is_empty()
+            && look_again_from.is_none()
             && !is_behind
             && !is_closed
-    }
-}
-
-/// The receiver of a reply.
-pub(crate) enum Answer<T> {
-    /// A future.
-    Waiting(oneshot::Sender<Answered<T>>),
-    /// A function, called on the store's thread or the requester's: it must not block.
-    Call(Call<T>),
-}
-
-/// A function that receives a reply: [`StoreError::Closed`] if the thread ends before, as by a panic of the store.
-pub(crate) struct Call<T>(Option<Box<dyn FnOnce(Answered<T>) + Send>>);
-
-impl<T> Drop for Call<T> {
-    fn drop(&mut self) {
-        if let Some(call) = self.0.take() {
-            call(Err(Arc::new(StoreError::Closed)));
-        }
-    }
-}
-
-impl<T> Answer<T> {
-    /// Creates a reply that a function receives.
-    pub(crate) fn to(call: impl FnOnce(Answered<T>) + Send + 'static) -> Self {
-        Self::Call(Call(Some(Box::new(call))))
-    }
-
-    pub(crate) fn give(self, answered: Answered<T>) {
-        match self {
-            // The receiver may be gone.
-            Self::Waiting(sender) => drop(sender.send(answered)),
-            Self::Call(mut call) => {
-                if let Some(call) = call.0.take() {
-                    call(answered);
-                }
-            }
-        }
     }
 }
 
@@ -149,23 +118,16 @@ impl Request {
         }
     }
 
+    /// Returns whether it takes a place.
+    pub(super) fn is_of_a_caller(&self) -> bool {
+        self.places() > 0
+    }
+
     /// Returns the bytes of new timers.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Change { op: Op::Put(timers), .. } => timers.iter().map(|timer| timer.record.size()).sum(),
             _ => 0,
-        }
-    }
-
-    /// Replies with an error. A request without a reply is dropped.
-    pub(crate) fn reject(self, error: &Arc<StoreError>) {
-        let error = Arc::clone(error);
-        match self {
-            // The receiver may be gone.
-            Self::Change { answer, .. } => drop(answer.send(Err(error))),
-            Self::Read(query) => query(Err(error))(),
-            Self::BackUp { answer, .. } | Self::Close { answer, .. } => answer.give(Err(error)),
-            Self::Claim(_) | Self::End(..) | Self::Look(_) | Self::Beat | Self::Retry | Self::Retire => {}
         }
     }
 }

@@ -114,8 +114,8 @@ fn pending(committer: &Committer) -> u64 {
 
 fn close(committer: &Committer) -> Answered<()> {
     let (answer, answered) = oneshot::channel();
-    committer.submit(Request::Close { answer: Answer::Waiting(answer) });
-    block_on(answered).unwrap()
+    committer.submit(Request::Close(answer));
+    block_on(reply(answered))
 }
 
 /// Makes a request without waiting for the reply.
@@ -136,7 +136,11 @@ fn wait_for_commit(disk: &MemoryDisk) {
 /// Returns the claimed records of the next report of a claim.
 fn claimed(reports: &Receiver<Report>) -> Vec<Arc<Record>> {
     let claims = reports.iter().map(|report| report.claims).find(|claims| !claims.is_empty()).unwrap();
-    claims.into_iter().flat_map(|claimed| claimed.result.unwrap().records).collect()
+    let records = |claimed: Claimed| match claimed.result.unwrap() {
+        Outcome::Claimed { records, .. } => records,
+        other => panic!("{other:?}"),
+    };
+    claims.into_iter().flat_map(records).collect()
 }
 
 fn ended(reports: &Receiver<Report>) -> Vec<(Delivery, Outcome)> {
@@ -378,13 +382,14 @@ fn inline_everything_is_done_when_the_call_returns() {
     assert!(matches!(*close(&committer).unwrap_err(), StoreError::Closed));
 }
 
-/// A store with a reader, or without one that it should have, or whose commits panic, whose rows others lock, or that notes its
-/// calls.
+/// A store with a reader, or without one that it should have, or that cannot be read, whose commits panic, whose rows others
+/// lock, or that notes its calls.
 struct Odd(MemoryStore, Oddity);
 
 enum Oddity {
     HasReader,
     GivesNoReader,
+    CannotBeRead,
     Panics,
     Locks(Arc<Mutex<HashSet<DurableId>>>),
     /// The number of changes of each commit, 0 for a beat.
@@ -393,6 +398,9 @@ enum Oddity {
 
 impl Reads for Odd {
     fn get(&mut self, id: DurableId) -> Result<Option<Found>, StoreError> {
+        if matches!(self.1, Oddity::CannotBeRead) {
+            return Err(StoreError::Unavailable("no row".to_owned()));
+        }
         self.0.get(id)
     }
 
@@ -451,7 +459,7 @@ impl Store for Odd {
         match self.1 {
             Oddity::HasReader => Ok(Some(Box::new(self.0.disk().open()))),
             Oddity::GivesNoReader => Err(StoreError::Unavailable("no reader".to_owned())),
-            Oddity::Panics | Oddity::Locks(_) | Oddity::Notes(_) => Ok(None),
+            Oddity::CannotBeRead | Oddity::Panics | Oddity::Locks(_) | Oddity::Notes(_) => Ok(None),
         }
     }
 
@@ -526,9 +534,55 @@ fn queries_do_not_wait_for_commits_and_fail_after_the_close() {
     assert!(block_on(committer.read(move |reads| reads.get(id))).unwrap().is_some(), "it sees all that was answered");
     // Also a query that is made when the close is answered.
     let (asks_again, (asked, answers)) = (committer.clone(), channel());
-    let answer = Answer::to(move |_: Answered<()>| asked.send(counts(&asks_again)).unwrap());
-    committer.submit(Request::Close { answer });
+    struct AsksWhenWoken(Committer, Mutex<std::sync::mpsc::Sender<Answered<Counts>>>);
+    impl std::task::Wake for AsksWhenWoken {
+        fn wake(self: Arc<Self>) {
+            self.1.lock().unwrap().send(counts(&self.0)).unwrap();
+        }
+    }
+    let waker = Arc::new(AsksWhenWoken(asks_again, Mutex::new(asked))).into();
+    let (answer, mut answered) = oneshot::channel();
+    assert!(std::pin::pin!(&mut answered).poll(&mut std::task::Context::from_waker(&waker)).is_pending());
+    committer.submit(Request::Close(answer));
     assert!(matches!(*answers.recv().unwrap().unwrap_err(), StoreError::Closed));
+}
+
+#[test]
+fn a_moved_timer_whose_row_cannot_be_read_is_looked_for() {
+    let (committer, reports) = odd(&MemoryDisk::new(), Oddity::CannotBeRead);
+    let committer = committer.unwrap();
+    let new = record(90_000);
+    let id = new.id;
+    block_on(committer.change(put(new))).unwrap();
+    let look = |until| Look { after: None, until: at(until), filter: Arc::default(), limit: 1 };
+    committer.submit(Request::Look(look(10_000)));
+    assert!(matches!(block_on(committer.change(Op::Move(id, at(10_001)))), Ok(Outcome::Moved(_))));
+    assert!(matches!(block_on(committer.change(Op::Move(id, at(9_000)))), Ok(Outcome::Moved(_))));
+    drop(committer);
+    let from: Vec<_> = reports.iter().filter_map(|report| report.look_again_from).collect();
+    assert_eq!(from, [at(9_000)], "the first move is beyond the look");
+}
+
+/// The thread of the commits waits for the callers that it has just answered, not for their timers.
+#[test]
+fn a_batch_has_one_caller_and_deliveries_have_none() {
+    let (store, meters) = (Box::new(MemoryStore::new()), Arc::new(DurableMeters::register("T")));
+    let mut writer = Writer::new(store, Arc::default(), 4096, meters);
+    let batch = |timers| {
+        let timers = (0..timers).map(|due| NewTimer { record: Arc::new(record(due)), on_key: OnKey::KeepExisting });
+        Request::Change { op: Op::Put(timers.collect()), answer: oneshot::channel().0 }
+    };
+    let mut replies = Replies::default();
+    let mut requests = VecDeque::from([batch(100), claim(DurableId::new(at(5)))]);
+    let places = writer.turn(&|| Reading { wall: at(0), time: Duration::ZERO }, &mut requests, &mut replies);
+    assert_eq!((places, replies.callers()), (100, 1));
+    let queue = queue::SharedQueue::default();
+    let mut taken = VecDeque::from([batch(100), claim(DurableId::new(at(5))), claim(DurableId::new(at(6)))]);
+    queue.push(claim(DurableId::new(at(7))));
+    assert!(!queue.take_more(&mut taken, 2, Duration::ZERO), "one caller has come");
+    queue.push(batch(1));
+    assert!(queue.take_more(&mut taken, 2, Duration::from_secs(3600)), "two callers have come");
+    assert_eq!(taken.len(), 5);
 }
 
 #[test]
@@ -545,21 +599,21 @@ fn two_queries_of(call: impl FnOnce(&queue::SharedQueue) + Send + 'static) -> [A
     let asked = [(); 2].map(|()| {
         let (answer, answered) = oneshot::channel();
         let (call, of_query) = (call.take(), Arc::clone(&queries));
-        let query = move |reads: Answered<&mut dyn Reads>| -> request::Reply {
-            let read = reads.map(|_| call.into_iter().for_each(|call| call(&of_query)));
-            Box::new(move || drop(answer.send(read)))
+        let query = move |_: &mut dyn Reads| -> request::Reply {
+            call.into_iter().for_each(|call| call(&of_query));
+            Box::new(move || drop(answer.send(Ok(()))))
         };
         queries.push(Request::Read(Box::new(query)));
         answered
     });
-    let gauges = Arc::new(Gauges::register("T"));
-    reading::start(Box::new(MemoryStore::new()), queries, gauges, COUNT_EVERY, "T").unwrap();
-    asked.map(|answered| block_on(answered).unwrap_or_else(|_| Err(Arc::new(StoreError::Closed))))
+    let meters = Arc::new(DurableMeters::register("T"));
+    reading::start(Box::new(MemoryStore::new()), queries, meters, false, "T").unwrap();
+    asked.map(|answered| block_on(reply(answered)))
 }
 
 #[test]
 fn the_end_of_the_store_rejects_queries_that_were_taken_before() {
-    let answers = two_queries_of(|queries| queries.close(&Arc::new(StoreError::Closed)));
+    let answers = two_queries_of(queue::SharedQueue::close);
     assert!(matches!(&answers, [Ok(()), Err(why)] if matches!(**why, StoreError::Closed)), "{answers:?}");
 }
 
@@ -612,12 +666,9 @@ fn events_are_counted_and_a_scrape_shows_them() {
     hands.set(10_000);
     let copied = block_on(committer.back_up("nowhere".into()));
     assert!(matches!(*copied.unwrap_err(), StoreError::Unsupported(_)));
-    committer.note_progress(super::Progress {
-        loaded: 3,
-        in_flight: 1,
-        first_due: Some(at(0)),
-        known_until: at(12_000),
-    });
+    let progress =
+        crate::metrics::Progress { loaded: 3, in_flight: 1, first_due: Some(at(0)), known_until: at(12_000) };
+    committer.meters().levels(|levels| levels.progress = progress);
     actix_timers::scrape(|| {
         assert_eq!(value(&page, "store_pending{timer=\"T\"}"), 3.0);
         assert_eq!(value(&page, "store_loaded{timer=\"T\"}"), 3.0);
@@ -637,7 +688,7 @@ fn a_million_pushes_are_not_lost_when_the_thread_goes_to_sleep() {
     let seen = Arc::new(AtomicBool::new(false));
     for _ in 0..rounds {
         let (there, here) = (Arc::clone(&seen), std::thread::current());
-        let query = move |_: Answered<&mut dyn Reads>| -> request::Reply {
+        let query = move |_: &mut dyn Reads| -> request::Reply {
             there.store(true, Ordering::SeqCst);
             Box::new(move || here.unpark())
         };
@@ -660,13 +711,13 @@ fn a_push_wakes_a_thread_that_has_nothing_else_to_wake_it() {
                 while taken.is_empty() {
                     shared.take(&mut taken, None);
                 }
-                taken.drain(..).for_each(|request| request.reject(&Arc::new(StoreError::Closed)));
+                taken.clear();
             }
         });
         for _ in 0..ROUNDS {
             let (answer, answered) = oneshot::channel();
             shared.push(Request::Change { op: put(record(0)), answer });
-            assert!(block_on(answered).unwrap().is_err());
+            assert!(block_on(reply(answered)).is_err());
         }
     });
 }

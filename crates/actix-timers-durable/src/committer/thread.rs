@@ -7,13 +7,12 @@ use std::thread::Builder;
 
 use actix_timers::integration::{PUBLISH_EVERY, try_publish};
 
-use super::gauges::Gauges;
 use super::patience::Patience;
 use super::queue::{End, Queues, Taken};
-use super::request::Request;
+use super::request::{Reply, Request};
 use super::writer::{Replies, Writer};
 use super::{CommitterClock, Listener, Reading};
-use crate::store::StoreError;
+use crate::metrics::DurableMeters;
 use crate::sync::spawn;
 
 pub(super) fn start(
@@ -21,13 +20,13 @@ pub(super) fn start(
     queues: Queues,
     clock: CommitterClock,
     listener: Listener,
-    gauges: Arc<Gauges>,
+    meters: Arc<DurableMeters>,
     name: &str,
 ) -> io::Result<()> {
     let run = move || {
         let _reported = ReportEnd(&listener);
         let _end = End(queues.all().collect());
-        run(writer, &queues, &*clock, &*listener, &gauges);
+        run(writer, &queues, &*clock, &*listener, &meters);
     };
     spawn(format!("{name} committer"), run).map(drop)
 }
@@ -47,18 +46,15 @@ fn run(
     queues: &Queues,
     clock: &dyn Fn() -> Reading,
     listener: &dyn Fn(super::Report),
-    gauges: &Gauges,
+    meters: &DurableMeters,
 ) {
     let shared = &queues.requests;
     let mut requests = VecDeque::new();
     let mut patience = Patience::default();
     let mut is_published = false;
-    let publish = |writer: &mut Writer, now: Reading| {
-        gauges.take(writer);
+    let publish = |now: Reading| {
         let pass = try_publish();
-        if let Some(pass) = &pass {
-            gauges.publish(shared.lag(now.time), now.wall, pass);
-        }
+        pass.iter().for_each(|pass| meters.publish(shared.lag(now.time), now.wall, pass));
         pass.is_some()
     };
     loop {
@@ -75,7 +71,8 @@ fn run(
                     }
                 }
                 Taken::Nothing => {
-                    is_published = publish(&mut writer, clock());
+                    writer.show();
+                    is_published = publish(clock());
                     continue;
                 }
                 Taken::Left => return,
@@ -89,14 +86,13 @@ fn run(
         let mut replies = Replies::default();
         let places = writer.turn(clock, &mut requests, &mut replies);
         let now = clock();
-        patience.committed(places, now.time.saturating_sub(begun));
+        patience.committed(replies.callers(), now.time.saturating_sub(begun));
         shared.done(places);
-        gauges.wrote(&mut replies);
+        replies.record(meters);
         if writer.is_closed() {
             // Before the reply to the close: all requests after it fail.
-            let why = Arc::new(StoreError::Closed);
-            queues.close(&why);
-            requests.drain(..).for_each(|request| request.reject(&why));
+            queues.close();
+            requests.clear();
         }
         replies.send(aside);
         if !replies.report.is_empty() {
@@ -105,13 +101,13 @@ fn run(
         if writer.is_closed() {
             return;
         }
-        is_published = gauges.is_due(now.time) && publish(&mut writer, now);
+        is_published = writer.is_publishing(now.time) && publish(now);
     }
 }
 
 /// Runs slow work on another thread, or here if none can be started.
-fn aside(work: Box<dyn FnOnce() + Send>) {
-    let (hand_over, handed_over) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
+fn aside(work: Reply) {
+    let (hand_over, handed_over) = mpsc::channel::<Reply>();
     let elsewhere = move || {
         if let Ok(work) = handed_over.recv() {
             work();

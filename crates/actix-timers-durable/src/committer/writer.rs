@@ -2,19 +2,19 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use actix_timers::integration::PUBLISH_EVERY;
 use rustc_hash::FxHashMap;
-use tokio::sync::oneshot;
 
-use super::request::{Answer, Answered, Claimed, ClaimedRows, Ended, Reply, Report, Request};
+use super::reading::COUNT_LIMIT;
+use super::request::{Answer, Answered, Claimed, Ended, Reply, Report, Request};
 use crate::due_time::DueTime;
 use crate::id::DurableId;
-use crate::metrics::{DeliveryOutcome, DurableCounters, StoreOp};
+use crate::metrics::{Counted, DurableMeters};
 use crate::routes::Routes;
 use crate::store::StoreError;
-use crate::store::{BackUp, Delivery, Hint, Next, Op, Outcome, Placed, Reads, Store, StoreGauges};
+use crate::store::{Delivery, Hint, Next, Op, Outcome, Placed, Reads, Record, Store};
 use crate::trace;
 
 /// The time between two tries of changes whose rows are locked.
@@ -45,7 +45,7 @@ pub(super) struct Writer {
     /// Claimed deliveries whose ends are not written. The deliveries learn of a claim later than it is made.
     claimed: FxHashMap<DurableId, Delivery>,
     /// Ends that could not be written.
-    unwritten: Vec<(Delivery, Next)>,
+    unwritten: Vec<Change>,
     /// The reason of the last one.
     why_unwritten: Option<Arc<StoreError>>,
     /// Changes whose rows a transaction of somebody else has locked. They wait here, so that nothing else does.
@@ -56,14 +56,16 @@ pub(super) struct Writer {
     group: usize,
     /// Whether the last commit failed, and the next one may fail for the same reason.
     trouble: Trouble,
-    counters: DurableCounters,
+    meters: Arc<DurableMeters>,
+    /// The time at which the metrics were last published.
+    published: Option<Duration>,
     /// Claims of other nodes that were released.
     released: u64,
 }
 
 /// The result of the last commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Trouble {
+enum Trouble {
     #[default]
     None,
     /// Nothing was written.
@@ -72,16 +74,14 @@ pub(super) enum Trouble {
     Failed,
 }
 
-/// The requester of a change.
-enum Requester {
-    Caller(oneshot::Sender<Answered<Outcome>>),
-    Deliveries,
-}
+/// A change to make, with its requester.
+type Change = (Op, Requester);
 
-/// A change to make.
-struct Change {
-    op: Op,
-    requester: Requester,
+/// The requester of a change.
+#[derive(Default)]
+struct Requester {
+    /// The way back to a caller. None of the deliveries, which get a report.
+    answer: Option<Answer<Outcome>>,
     /// The end of the patience with a locked row, once it was found locked.
     until: Option<Duration>,
 }
@@ -89,55 +89,42 @@ struct Change {
 /// Replies and reports of a turn, to be sent when no lock is held.
 #[derive(Default)]
 pub(super) struct Replies {
-    changes: Vec<(oneshot::Sender<Answered<Outcome>>, Answered<Outcome>)>,
-    copies: Vec<(BackUp, Answer<()>)>,
-    others: Vec<(Answer<()>, Answered<()>)>,
-    reads: Vec<Reply>,
+    changes: Vec<(Answer<Outcome>, Answered<Outcome>)>,
+    /// Copies to make, and the replies to that.
+    copies: Vec<Reply>,
+    others: Vec<Reply>,
     pub(super) report: Report,
-    failed_copies: Arc<AtomicU64>,
     /// The number of requests in the commit, and its duration.
-    pub(super) written: Option<(usize, Duration)>,
+    written: Option<(usize, Duration)>,
     /// The durations of looks.
-    pub(super) looks: Vec<Duration>,
+    looks: Vec<Duration>,
 }
 
 impl Replies {
-    /// Sets the counter of failed copies.
-    pub(super) fn count_failed_copies(&mut self, there: &Arc<AtomicU64>) {
-        self.failed_copies = Arc::clone(there);
+    /// Records the commit and the looks of the turn.
+    pub(super) fn record(&self, meters: &DurableMeters) {
+        self.written.iter().for_each(|(requests, took)| meters.wrote(*requests, *took));
+        self.looks.iter().for_each(|took| meters.looked(*took));
+    }
+
+    /// Returns the number of callers that it answers.
+    pub(super) fn callers(&self) -> usize {
+        self.changes.len() + self.copies.len() + self.others.len()
     }
 
     /// Sends the replies; copies are made by `aside`.
-    pub(super) fn send(&mut self, aside: impl Fn(Box<dyn FnOnce() + Send>)) {
+    pub(super) fn send(&mut self, aside: impl FnMut(Reply)) {
         for (answer, answered) in self.changes.drain(..) {
             // The receiver may be gone.
             let _ = answer.send(answered);
         }
-        for (copy, answer) in self.copies.drain(..) {
-            let failed = Arc::clone(&self.failed_copies);
-            aside(Box::new(move || {
-                let copied = copy().map_err(Arc::new);
-                failed.fetch_add(u64::from(copied.is_err()), Ordering::Relaxed);
-                answer.give(copied);
-            }));
-        }
-        self.reads.drain(..).for_each(|reply| reply());
-        self.others.drain(..).for_each(|(answer, answered)| answer.give(answered));
-    }
-}
-
-impl Change {
-    const fn new(op: Op, requester: Requester) -> Self {
-        Self { op, requester, until: None }
-    }
-
-    const fn end(delivery: Delivery, next: Next) -> Self {
-        Self::new(Op::End(delivery, next), Requester::Deliveries)
+        self.copies.drain(..).for_each(aside);
+        self.others.drain(..).for_each(|reply| reply());
     }
 }
 
 impl Writer {
-    pub(super) fn new(store: Box<dyn Store>, routes: Arc<Routes>, group: usize) -> Self {
+    pub(super) fn new(store: Box<dyn Store>, routes: Arc<Routes>, group: usize, meters: Arc<DurableMeters>) -> Self {
         Self {
             store: Some(store),
             routes,
@@ -150,7 +137,8 @@ impl Writer {
             try_again_at: Duration::ZERO,
             group,
             trouble: Trouble::None,
-            counters: DurableCounters::default(),
+            meters,
+            published: None,
             released: 0,
         }
     }
@@ -164,24 +152,28 @@ impl Writer {
         (!self.locked.is_empty()).then(|| self.try_again_at.saturating_sub(now))
     }
 
-    pub(super) const fn counters(&self) -> &DurableCounters {
-        &self.counters
+    /// Gives the metrics the values of the store if they are to be published now, once per period. Returns whether they are.
+    pub(super) fn is_publishing(&mut self, now: Duration) -> bool {
+        let is_due = self.published.is_none_or(|at| now >= at.saturating_add(PUBLISH_EVERY));
+        if is_due {
+            self.published = Some(now);
+            self.show();
+        }
+        is_due
     }
 
-    /// Returns whether the store has failed.
-    pub(super) fn has_failed(&self) -> bool {
-        self.trouble == Trouble::Failed
-    }
-
-    /// Returns the store's own values.
-    pub(super) fn store_gauges(&self) -> StoreGauges {
-        let gauges = self.store.as_deref().map(Store::gauges).unwrap_or_default();
-        StoreGauges { interrupted: gauges.interrupted + self.released, ..gauges }
-    }
-
-    /// Returns the queries of the store.
-    pub(super) fn reads(&mut self) -> Option<&mut dyn Reads> {
-        self.store.as_deref_mut().map(|store| store as &mut dyn Reads)
+    /// Gives the metrics the values of the store.
+    pub(super) fn show(&mut self) {
+        let mut store = self.store.as_deref().map(Store::gauges).unwrap_or_default();
+        store.interrupted += self.released;
+        let is_counted = self.meters.levels(|levels| levels.is_counted_aside);
+        let counts =
+            self.store.as_deref_mut().filter(|_| !is_counted).and_then(|store| store.counts(Some(COUNT_LIMIT)).ok());
+        self.meters.levels(|levels| {
+            levels.store = store;
+            levels.has_failed = self.trouble == Trouble::Failed;
+            levels.counts = counts.unwrap_or(levels.counts);
+        });
     }
 
     /// Makes the first requests: a beat at once, the changes among them in one commit, then the others in their order. Returns
@@ -203,16 +195,16 @@ impl Writer {
             places += request.places();
             bytes += request.bytes();
             match request {
-                Request::Change { op, answer } => changes.push(Change::new(op, Requester::Caller(answer))),
-                Request::Claim(claim) => changes.push(Change::new(Op::Claim(claim), Requester::Deliveries)),
-                Request::End(delivery, next) => changes.push(Change::end(delivery, next)),
-                Request::Retry => self.take_unwritten(&mut changes),
+                Request::Change { op, answer } => changes.push((op, Requester { answer: Some(answer), until: None })),
+                Request::Claim(claim) => changes.push((Op::Claim(claim), Requester::default())),
+                Request::End(delivery, next) => changes.push((Op::End(delivery, next), Requester::default())),
+                Request::Retry => changes.append(&mut self.unwritten),
                 Request::Beat => self.make(Request::Beat, clock, replies),
-                Request::Close { answer } => {
+                Request::Close(answer) => {
                     is_closing = true;
                     changes.append(&mut self.locked);
-                    self.take_unwritten(&mut changes);
-                    others.push(Request::Close { answer });
+                    changes.append(&mut self.unwritten);
+                    others.push(Request::Close(answer));
                 }
                 other => others.push(other),
             }
@@ -229,14 +221,9 @@ impl Writer {
         places
     }
 
-    fn take_unwritten(&mut self, changes: &mut Vec<Change>) {
-        changes.extend(self.unwritten.drain(..).map(|(delivery, next)| Change::end(delivery, next)));
-    }
-
     fn commit(&mut self, clock: &dyn Fn() -> Reading, changes: Vec<Change>, is_closing: bool, replies: &mut Replies) {
         let begun = clock();
-        let (ops, requesters): (Vec<_>, Vec<_>) =
-            changes.into_iter().map(|Change { op, requester, until }| (op, (requester, until))).unzip();
+        let (ops, requesters): (Vec<_>, Vec<_>) = changes.into_iter().unzip();
         let applied = match &mut self.store {
             Some(store) => store.apply(&ops, begun.wall),
             None => Err(StoreError::Closed),
@@ -244,24 +231,18 @@ impl Writer {
         let now = clock().time;
         replies.written = Some((ops.len(), now.saturating_sub(begun.time)));
         self.note_trouble(applied.as_ref().err());
-        match applied {
-            Ok(outcomes) => {
-                for ((op, (requester, until)), outcome) in ops.into_iter().zip(requesters).zip(outcomes) {
-                    let until = until.unwrap_or(now.saturating_add(PATIENCE));
-                    let may_wait = !is_closing && (now < until || matches!(op, Op::End(..)));
-                    if may_wait && matches!(outcome, Err(StoreError::Locked)) {
-                        self.locked.push(Change { op, requester, until: Some(until) });
-                        self.try_again_at = now.saturating_add(PAUSE);
-                    } else {
-                        self.made(op, requester, outcome.map_err(Arc::new), replies);
-                    }
-                }
-            }
-            Err(error) => {
-                let error = Arc::new(error);
-                for (op, (requester, _)) in ops.into_iter().zip(requesters) {
-                    self.made(op, requester, Err(Arc::clone(&error)), replies);
-                }
+        let outcomes: Vec<Answered<Outcome>> = match applied {
+            Ok(outcomes) => outcomes.into_iter().map(|outcome| outcome.map_err(Arc::new)).collect(),
+            Err(error) => vec![Err(Arc::new(error)); ops.len()],
+        };
+        for ((op, requester), outcome) in ops.into_iter().zip(requesters).zip(outcomes) {
+            let until = requester.until.unwrap_or(now.saturating_add(PATIENCE));
+            let may_wait = !is_closing && (now < until || matches!(op, Op::End(..)));
+            if may_wait && outcome.as_ref().is_err_and(|error| matches!(**error, StoreError::Locked)) {
+                self.locked.push((op, Requester { until: Some(until), ..requester }));
+                self.try_again_at = now.saturating_add(PAUSE);
+            } else {
+                self.made(op, requester.answer, outcome, replies);
             }
         }
     }
@@ -274,7 +255,7 @@ impl Writer {
         };
         let before = std::mem::replace(&mut self.trouble, trouble);
         if let Some(error) = error {
-            self.counters.failed(StoreOp::Commit);
+            self.meters.count(Counted::CommitFailed, 1);
             if before != trouble {
                 trace::store_cannot_write(error);
             }
@@ -284,88 +265,74 @@ impl Writer {
     }
 
     /// Passes the outcome of a change to its requester.
-    fn made(&mut self, op: Op, requester: Requester, outcome: Answered<Outcome>, replies: &mut Replies) {
+    fn made(&mut self, op: Op, answer: Option<Answer<Outcome>>, outcome: Answered<Outcome>, replies: &mut Replies) {
+        let report = &mut replies.report;
         if let Ok(outcome) = &outcome {
             self.count(&op, outcome);
-            self.report_new(&op, outcome, &mut replies.report.hints);
+            report_cancelled(&op, outcome, &mut report.cancelled);
+            self.report_new(&op, outcome, report);
         }
-        match (requester, op) {
-            (Requester::Caller(answer), _) => {
+        match (answer, op) {
+            (Some(answer), _) => {
                 // Rows that no look expects may be there.
                 let is_unknown =
                     |error: &Arc<StoreError>| matches!(**error, StoreError::Unknown(_) | StoreError::Failed(_));
-                replies.report.is_behind |= outcome.as_ref().is_err_and(is_unknown);
+                report.is_behind |= outcome.as_ref().is_err_and(is_unknown);
                 replies.changes.push((answer, outcome));
             }
-            (Requester::Deliveries, Op::Claim(claim)) => {
-                let result = outcome.map(|outcome| match outcome {
-                    Outcome::Claimed { records, not_due, left, .. } => ClaimedRows { records, not_due, left },
-                    _ => ClaimedRows::default(),
-                });
-                let records = result.iter().flat_map(|rows| &rows.records);
-                self.claimed.extend(records.map(|record| (record.id, record.delivery())));
-                replies.report.claims.push(Claimed { asked: claim.ids, result });
+            (None, Op::Claim(claim)) => {
+                if let Ok(Outcome::Claimed { records, .. }) = &outcome {
+                    self.claimed.extend(records.iter().map(|record| (record.id, record.delivery())));
+                }
+                report.claims.push(Claimed { asked: claim.ids, result: outcome });
             }
-            (Requester::Deliveries, Op::End(delivery, next)) => match outcome {
+            (None, Op::End(delivery, next)) => match outcome {
                 Ok(outcome) => {
                     self.claimed.remove(&delivery.id);
                     let is_written = matches!(outcome, Outcome::Ended { .. });
                     let dead =
                         if let (Next::Dead { reason, .. }, true) = (next, is_written) { Some(reason) } else { None };
-                    replies.report.ended.push(Ended { delivery, outcome, dead });
+                    report.ended.push(Ended { delivery, outcome, dead });
                 }
                 Err(error) => {
-                    self.unwritten.push((delivery, next));
+                    self.unwritten.push((Op::End(delivery, next), Requester::default()));
                     self.why_unwritten = Some(error);
-                    replies.report.is_behind = true;
+                    report.is_behind = true;
                 }
             },
-            (Requester::Deliveries, _) => {}
+            (None, _) => {}
         }
     }
 
     /// Counts a change.
-    fn count(&mut self, op: &Op, outcome: &Outcome) {
-        let counters = &mut self.counters;
+    fn count(&self, op: &Op, outcome: &Outcome) {
+        let count = |event, times| self.meters.count(event, times);
         match (op, outcome) {
             (_, Outcome::Put(placed)) => {
-                for placed in placed {
-                    match placed {
-                        Placed::Created { .. } => counters.scheduled += 1,
-                        Placed::Exists(_) => counters.duplicates += 1,
-                        Placed::Replaced { .. } => {
-                            counters.scheduled += 1;
-                            counters.cancelled += 1;
-                        }
-                    }
-                }
+                let replaced = placed.iter().filter(|placed| matches!(placed, Placed::Replaced { .. })).count();
+                let duplicates = placed.iter().filter(|placed| matches!(placed, Placed::Exists(_))).count();
+                count(Counted::Scheduled, placed.len() - duplicates);
+                count(Counted::Duplicate, duplicates);
+                count(Counted::Cancelled, replaced);
             }
-            (Op::Cancel(_), Outcome::Deleted | Outcome::InProgress) => counters.cancelled += 1,
-            (Op::Move(..), Outcome::Moved(_)) => counters.rescheduled += 1,
-            (_, Outcome::Discarded(expired)) => counters.expired += *expired as u64,
+            (Op::Cancel(_), Outcome::Deleted | Outcome::InProgress) => count(Counted::Cancelled, 1),
+            (Op::Move(..), Outcome::Moved(_)) => count(Counted::Rescheduled, 1),
+            (_, Outcome::Discarded(expired)) => count(Counted::Expired, *expired),
             (Op::Claim(claim), Outcome::Claimed { records, left, damaged, .. }) => {
-                counters.claims += claim.ids.len() as u64;
-                let is_recovered = |due| self.began.is_some_and(|began| due <= began);
-                counters.recovered += records.iter().filter(|record| is_recovered(record.progress.due)).count() as u64;
-                counters.empty_claims += claim.ids.len().saturating_sub(records.len() + left.len()) as u64;
+                let is_recovered = |record: &&Arc<Record>| self.began.is_some_and(|began| record.progress.due <= began);
+                count(Counted::Claimed, claim.ids.len());
+                count(Counted::Recovered, records.iter().filter(is_recovered).count());
+                count(Counted::ClaimedInVain, claim.ids.len().saturating_sub(records.len() + left.len()));
+                count(Counted::Damaged, damaged.len());
                 damaged.iter().for_each(|id| trace::damaged(*id));
-                (0..damaged.len()).for_each(|_| counters.failed(StoreOp::Decode));
             }
-            (Op::End(delivery, next), Outcome::Ended { .. }) => counters.ended(match next {
-                Next::Delete => DeliveryOutcome::Complete,
-                Next::Again(again) if again.repetition != delivery.repetition => DeliveryOutcome::Complete,
-                Next::Again(_) | Next::Release => DeliveryOutcome::Retry,
-                Next::Dead { .. } => DeliveryOutcome::DeadLetter,
-                Next::Park { .. } => DeliveryOutcome::Parked,
-                Next::GiveBack => DeliveryOutcome::Undelivered,
-            }),
-            (Op::End(..), Outcome::NotFound) => counters.ends_lost += 1,
+            (Op::End(delivery, next), Outcome::Ended { .. }) => count(Counted::end(*delivery, next), 1),
             _ => {}
         }
     }
 
     /// Reports new timers of callers that are due before the end of the last look.
-    fn report_new(&mut self, op: &Op, outcome: &Outcome, hints: &mut Vec<Hint>) {
+    fn report_new(&mut self, op: &Op, outcome: &Outcome, report: &mut Report) {
         match (op, outcome) {
             (Op::Put(timers), Outcome::Put(placed)) => {
                 for (timer, placed) in timers.iter().zip(placed) {
@@ -374,18 +341,22 @@ impl Writer {
                         && let Some(route) = self.routes.number_of(&timer.record)
                     {
                         let nominal = timer.record.progress.nominal;
-                        hints.push(Hint { id: timer.record.id, due: *due, nominal, route, is_suspect: false });
+                        report.hints.push(Hint { id: timer.record.id, due: *due, nominal, route, is_suspect: false });
                     }
                 }
             }
             // Nobody here knows its route. In a store that nodes share a look finds it in time.
             (Op::Move(..) | Op::Requeue(_), Outcome::Moved(hint)) if hint.due <= self.looked_until => {
-                if let Some(store) = self.store.as_deref_mut()
-                    && store.intervals().is_none()
-                    && let Ok(Some(found)) = store.get(hint.id)
-                    && let Some(route) = self.routes.number_of(&found.record)
-                {
-                    hints.push(Hint { route, ..*hint });
+                let Some(store) = self.store.as_deref_mut().filter(|store| store.intervals().is_none()) else { return };
+                match store.get(hint.id) {
+                    Ok(found) => {
+                        let route = found.and_then(|found| self.routes.number_of(&found.record));
+                        report.hints.extend(route.map(|route| Hint { route, ..*hint }));
+                    }
+                    Err(_) => {
+                        let from = report.look_again_from.map_or(hint.due, |from| from.min(hint.due));
+                        report.look_again_from = Some(from);
+                    }
                 }
             }
             _ => {}
@@ -394,9 +365,9 @@ impl Writer {
 
     fn make(&mut self, request: Request, clock: &dyn Fn() -> Reading, replies: &mut Replies) {
         let Reading { wall: now, time: begun } = clock();
-        let Some(store) = self.store.as_deref_mut() else { return request.reject(&Arc::new(StoreError::Closed)) };
+        let Some(store) = self.store.as_deref_mut() else { return replies.others.push(Box::new(|| drop(request))) };
         match request {
-            Request::Read(query) => replies.reads.push(query(Ok(store as &mut dyn Reads))),
+            Request::Read(query) => replies.others.push(query(store as &mut dyn Reads)),
             Request::Look(look) => {
                 let looked = store.look(&look, now).map_err(Arc::new);
                 match &looked {
@@ -405,7 +376,7 @@ impl Writer {
                         self.began.get_or_insert(now);
                     }
                     Err(error) => {
-                        self.counters.failed(StoreOp::Load);
+                        self.meters.count(Counted::LookFailed, 1);
                         trace::store_cannot_be_read(error);
                     }
                 }
@@ -421,18 +392,20 @@ impl Writer {
                         self.claimed.extend(beat.blamed.iter().map(|record| (record.id, record.delivery())));
                         replies.report.beats.push(beat);
                     }
-                    Err(_) => self.counters.failed(StoreOp::Lease),
+                    Err(_) => self.meters.count(Counted::BeatFailed, 1),
                 }
             }
             Request::Retire => store.retire(now),
-            Request::BackUp { to, answer } => match store.back_up(&to) {
-                Ok(copy) => replies.copies.push((copy, answer)),
-                Err(error) => {
-                    self.counters.failed(StoreOp::BackUp);
-                    replies.others.push((answer, Err(Arc::new(error))));
-                }
-            },
-            Request::Close { answer } => {
+            Request::BackUp { to, answer } => {
+                let (prepared, meters) = (store.back_up(&to), Arc::clone(&self.meters));
+                replies.copies.push(Box::new(move || {
+                    let copied = prepared.and_then(|copy| copy()).map_err(Arc::new);
+                    meters.count(Counted::BackUpFailed, copied.is_err().into());
+                    // The receiver may be gone.
+                    drop(answer.send(copied));
+                }));
+            }
+            Request::Close(answer) => {
                 // A suspect whose handler has not begun is not to blame for the end of this process.
                 let claimed = self.claimed.drain();
                 let ends: Vec<_> = claimed.map(|(_, delivery)| Op::End(delivery, Next::Release)).collect();
@@ -441,9 +414,21 @@ impl Writer {
                 }
                 self.store = None;
                 let written = self.why_unwritten.take().filter(|_| !self.unwritten.is_empty()).map_or(Ok(()), Err);
-                replies.others.push((answer, written));
+                replies.others.push(Box::new(|| drop(answer.send(written))));
             }
             Request::Change { .. } | Request::Claim(_) | Request::End(..) | Request::Retry => {}
         }
+    }
+}
+
+/// Reports timers that were cancelled or replaced after their claims.
+fn report_cancelled(op: &Op, outcome: &Outcome, cancelled: &mut Vec<DurableId>) {
+    match (op, outcome) {
+        (Op::Cancel(id), Outcome::InProgress) => cancelled.push(*id),
+        (_, Outcome::Put(placed)) => cancelled.extend(placed.iter().filter_map(|placed| match placed {
+            Placed::Replaced { old, in_progress: true, .. } => Some(*old),
+            _ => None,
+        })),
+        _ => {}
     }
 }

@@ -401,6 +401,21 @@ fn due_timers_run_in_the_order_of_their_nominal_times_and_no_route_is_always_fir
     assert_eq!(taken(&mut hints, 9), [9, 7]);
 }
 
+/// Without room a look ends before the last known timer, which may be overdue if the node has stood still.
+#[test]
+fn a_look_of_a_shared_store_that_ends_in_the_past_says_nothing_about_later_times() {
+    let mut hints = Hints::new(std::iter::once(Some(1)), 1, Duration::from_secs(1), true);
+    let plan = hints.plan_look(at(1000)).unwrap();
+    let _ = hints.looked(plan, &[hint(1, 1500)], at(1000));
+    let plan = hints.plan_look(at(9000)).unwrap();
+    assert_eq!(plan.until, at(1499));
+    assert_eq!(hints.looked(plan, &[], at(9000)), None);
+    // Another node has put it after the look.
+    hints.expire(at(9100));
+    let plan = hints.plan_look(at(9100)).unwrap();
+    assert!(plan.after < Some(Position { due: at(2000), id: hint(2, 2000).id }), "{plan:?}");
+}
+
 /// Nodes of a shared store arm their shares, and those timers of others that are late.
 #[test]
 fn timers_of_a_shared_store_are_taken_once_and_in_time_whichever_nodes_live() {

@@ -62,7 +62,7 @@ catalogue! {
     DURABLE_SCHEDULED = counter("actix_timers_durable_scheduled_total", &[], "Durable timers acknowledged, which are on disk");
     DURABLE_RESCHEDULED = counter("actix_timers_durable_rescheduled_total", &[], "Durable timers moved to another due time on request");
     DURABLE_CANCELLED = counter("actix_timers_durable_cancelled_total", &[], "Durable timers cancelled, including timers replaced by another one with their key");
-    DURABLE_DELIVERIES = counter("actix_timers_durable_deliveries_total", &["outcome"], "Deliveries of durable timers that have ended: complete, retry, dead_letter, undelivered or parked");
+    DURABLE_DELIVERIES = counter("actix_timers_durable_deliveries_total", &["outcome"], "Deliveries of durable timers that have ended: complete, retry, snoozed, dead_letter, undelivered or parked");
     DURABLE_EXPIRED = counter("actix_timers_durable_dead_letters_expired_total", &[], "Dead letters of durable timers discarded because they were older than they are kept");
     STORE_WRITE = histogram("actix_timers_store_write_seconds", Unit::Seconds, WRITE_BUCKETS, "Duration of one commit, until it is on disk");
     STORE_LOOK = histogram("actix_timers_store_look_seconds", Unit::Seconds, LOOK_BUCKETS, "Duration of one look for timers that will be due soon");

@@ -1,215 +1,209 @@
 //! The metric handles of durable timers, and how they are fed.
 //!
 //! As with timer actors: histograms are recorded as events happen; everything else is published together, from
-//! counters. The recorder is user code: a panic of it is caught, and its metrics miss an update.
+//! counts and levels of our own. The recorder is user code: a panic of it is caught, and its metrics miss an update.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use actix_timers::integration::{Level, Tally, describe};
+use actix_timers::integration::{Level, PublishPass, Tally, describe};
 use actix_timers::metrics::Metric;
-use metrics::{Gauge, Histogram, counter, gauge, histogram};
+use metrics::{Gauge, Histogram, Label, counter, gauge, histogram};
 
 use super::catalogue::{self as names, CATALOGUE};
 use crate::contain::contain;
-use crate::store::StoreGauges;
+use crate::due_time::DueTime;
+use crate::store::{Counts, Delivery, Next, StoreGauges};
 
-/// Operations of a store that can fail.
+/// Events that are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum StoreOp {
-    /// Commit a group of changes.
-    Commit,
-    /// Look for the timers that will be due soon.
-    Load,
-    /// Answer a query.
-    Read,
-    /// Decode a record: it is damaged.
-    Decode,
-    /// Renew the lease of the node.
-    Lease,
-    /// Back up the store.
-    BackUp,
-}
-
-impl StoreOp {
-    const ALL: [Self; 6] = [Self::Commit, Self::Load, Self::Read, Self::Decode, Self::Lease, Self::BackUp];
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Commit => "commit",
-            Self::Load => "load",
-            Self::Read => "read",
-            Self::Decode => "decode",
-            Self::Lease => "lease",
-            Self::BackUp => "back_up",
-        }
-    }
-}
-
-/// Ways in which a delivery ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum DeliveryOutcome {
-    /// The handler succeeded.
+pub(crate) enum Counted {
+    /// A timer was stored.
+    Scheduled,
+    /// A timer was moved to another due time on request.
+    Rescheduled,
+    /// A timer was cancelled or replaced.
+    Cancelled,
+    /// A request to schedule was answered with the timer that has its key.
+    Duplicate,
+    /// A dead letter was discarded because of its age.
+    Expired,
+    /// A claimed timer was overdue or being delivered at the start.
+    Recovered,
+    /// A due timer was asked for.
+    Claimed,
+    /// It was not there any more.
+    ClaimedInVain,
+    /// The row of an ended delivery was gone, or another's.
+    EndLost,
+    /// A delivery has ended: the handler succeeded.
     Complete,
-    /// Another attempt follows.
+    /// A delivery has ended, and another attempt follows.
     Retry,
-    /// The timer has failed for good.
+    /// A delivery has ended, and the handler wants the message again later.
+    Snoozed,
+    /// A delivery has ended: the timer has failed for good.
     DeadLetter,
-    /// The route has no recipient.
+    /// A delivery has ended: the route has no recipient.
     Undelivered,
-    /// The payload cannot be decoded.
+    /// A delivery has ended: the payload cannot be decoded.
     Parked,
+    /// A group of changes could not be committed.
+    CommitFailed,
+    /// A look for timers that will be due soon has failed.
+    LookFailed,
+    /// A query has failed.
+    QueryFailed,
+    /// A row is damaged.
+    Damaged,
+    /// The lease of the node could not be renewed.
+    BeatFailed,
+    /// The store could not be copied.
+    BackUpFailed,
 }
 
-impl DeliveryOutcome {
-    const ALL: [Self; 5] = [Self::Complete, Self::Retry, Self::DeadLetter, Self::Undelivered, Self::Parked];
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Complete => "complete",
-            Self::Retry => "retry",
-            Self::DeadLetter => "dead_letter",
-            Self::Undelivered => "undelivered",
-            Self::Parked => "parked",
+impl Counted {
+    /// Returns the end of a delivery.
+    pub(crate) fn end(delivery: Delivery, next: &Next) -> Self {
+        match next {
+            Next::Delete => Self::Complete,
+            Next::Again(again) if again.repetition != delivery.repetition => Self::Complete,
+            Next::Again(_) | Next::Release => Self::Retry,
+            Next::Dead { .. } => Self::DeadLetter,
+            Next::Park { .. } => Self::Parked,
+            Next::GiveBack => Self::Undelivered,
+            Next::Snooze(_) => Self::Snoozed,
         }
     }
 }
 
-/// Counters since the start.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct DurableCounters {
-    /// Timers stored.
-    pub(crate) scheduled: u64,
-    /// Timers moved to another due time on request.
-    pub(crate) rescheduled: u64,
-    /// Timers cancelled or replaced.
-    pub(crate) cancelled: u64,
-    /// Requests to schedule whose key was taken.
-    pub(crate) duplicates: u64,
-    /// Dead letters discarded because of their age.
-    pub(crate) expired: u64,
-    /// Due timers that the deliveries asked for.
-    pub(crate) claims: u64,
-    /// Of these, the number that was not there any more.
-    pub(crate) empty_claims: u64,
-    /// Ends of deliveries whose rows were gone, or another's.
-    pub(crate) ends_lost: u64,
-    /// Timers loaded that were overdue or being delivered at start.
-    pub(crate) recovered: u64,
-    deliveries: [u64; DeliveryOutcome::ALL.len()],
-    errors: [u64; StoreOp::ALL.len()],
-}
+/// The series of each event, in the order of [`Counted`]: the metric, with the value of its own label, if any.
+const COUNTERS: [(Counted, Metric, &str); 21] = [
+    (Counted::Scheduled, names::DURABLE_SCHEDULED, ""),
+    (Counted::Rescheduled, names::DURABLE_RESCHEDULED, ""),
+    (Counted::Cancelled, names::DURABLE_CANCELLED, ""),
+    (Counted::Duplicate, names::DUPLICATES_SUPPRESSED, ""),
+    (Counted::Expired, names::DURABLE_EXPIRED, ""),
+    (Counted::Recovered, names::RECOVERED, ""),
+    (Counted::Claimed, names::STORE_CLAIMS, ""),
+    (Counted::ClaimedInVain, names::STORE_CLAIMS_EMPTY, ""),
+    (Counted::EndLost, names::STORE_ENDS_LOST, ""),
+    (Counted::Complete, names::DURABLE_DELIVERIES, "complete"),
+    (Counted::Retry, names::DURABLE_DELIVERIES, "retry"),
+    (Counted::Snoozed, names::DURABLE_DELIVERIES, "snoozed"),
+    (Counted::DeadLetter, names::DURABLE_DELIVERIES, "dead_letter"),
+    (Counted::Undelivered, names::DURABLE_DELIVERIES, "undelivered"),
+    (Counted::Parked, names::DURABLE_DELIVERIES, "parked"),
+    (Counted::CommitFailed, names::STORE_ERRORS, "commit"),
+    (Counted::LookFailed, names::STORE_ERRORS, "load"),
+    (Counted::QueryFailed, names::STORE_ERRORS, "read"),
+    (Counted::Damaged, names::STORE_ERRORS, "decode"),
+    (Counted::BeatFailed, names::STORE_ERRORS, "lease"),
+    (Counted::BackUpFailed, names::STORE_ERRORS, "back_up"),
+];
 
-impl DurableCounters {
-    /// Counts the end of a delivery.
-    pub(crate) const fn ended(&mut self, how: DeliveryOutcome) {
-        self.deliveries[how as usize] += 1;
-    }
-
-    /// Counts a failure of the store.
-    pub(crate) const fn failed(&mut self, what: StoreOp) {
-        self.errors[what as usize] += 1;
-    }
-}
-
-/// The published values.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(crate) struct DurableReport {
-    pub(crate) counters: DurableCounters,
-    /// Timers on disk that have not ended.
-    pub(crate) pending: u64,
-    pub(crate) parked: u64,
-    pub(crate) dead_letters: u64,
+/// The progress of the deliveries.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Progress {
     /// Timers in memory.
     pub(crate) loaded: u64,
     /// Deliveries that have begun.
     pub(crate) in_flight: u64,
-    /// The time ahead for which all timers are loaded.
-    pub(crate) loaded_ahead: Duration,
-    /// The wait of the oldest request for its commit.
-    pub(crate) lag: Duration,
-    /// The time since the first due timer that has not ended became due.
-    pub(crate) overdue: Duration,
+    /// The first due time of a timer in memory that has not ended.
+    pub(crate) first_due: Option<DueTime>,
+    /// The time up to which all timers are known.
+    pub(crate) known_until: DueTime,
+}
+
+/// The last known values of the gauges.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Levels {
+    /// The timers on disk.
+    pub(crate) counts: Counts,
+    /// Whether a thread beside the commits counts them.
+    pub(crate) is_counted_aside: bool,
+    pub(crate) progress: Progress,
     /// Whether the store has failed: it acknowledges no more changes.
     pub(crate) has_failed: bool,
     pub(crate) store: StoreGauges,
+    /// The wait of the oldest request for its commit.
+    lag: Duration,
+    /// The wall-clock time at which they are published.
+    now: DueTime,
 }
 
-/// A value of the report.
-type Value<T> = fn(&DurableReport) -> T;
-
-const COUNTERS: [(Metric, Value<u64>); 9] = [
-    (names::DURABLE_SCHEDULED, |report| report.counters.scheduled),
-    (names::DURABLE_RESCHEDULED, |report| report.counters.rescheduled),
-    (names::DURABLE_CANCELLED, |report| report.counters.cancelled),
-    (names::DUPLICATES_SUPPRESSED, |report| report.counters.duplicates),
-    (names::DURABLE_EXPIRED, |report| report.counters.expired),
-    (names::RECOVERED, |report| report.counters.recovered),
-    (names::STORE_CLAIMS, |report| report.counters.claims),
-    (names::STORE_CLAIMS_EMPTY, |report| report.counters.empty_claims),
-    (names::STORE_ENDS_LOST, |report| report.counters.ends_lost),
-];
+/// A value of the levels.
+type Value<T> = fn(&Levels) -> T;
 
 /// Gauges of which several durable timers of one name show the sum.
-const LEVELS: [(Metric, Value<u64>); 6] = [
-    (names::STORE_PENDING, |report| report.pending),
-    (names::STORE_PARKED, |report| report.parked),
-    (names::STORE_DEAD_LETTERS, |report| report.dead_letters),
-    (names::STORE_INTERRUPTED, |report| report.store.interrupted),
-    (names::STORE_LOADED, |report| report.loaded),
-    (names::STORE_IN_FLIGHT, |report| report.in_flight),
+const SUMS: [(Metric, Value<u64>); 6] = [
+    (names::STORE_PENDING, |levels| levels.counts.pending),
+    (names::STORE_PARKED, |levels| levels.counts.parked),
+    (names::STORE_DEAD_LETTERS, |levels| levels.counts.dead),
+    (names::STORE_INTERRUPTED, |levels| levels.store.interrupted),
+    (names::STORE_LOADED, |levels| levels.progress.loaded),
+    (names::STORE_IN_FLIGHT, |levels| levels.progress.in_flight),
 ];
 
 const GAUGES: [(Metric, Value<f64>); 6] = [
-    (names::STORE_LOADED_AHEAD, |report| report.loaded_ahead.as_secs_f64()),
-    (names::STORE_LAG, |report| report.lag.as_secs_f64()),
-    (names::STORE_OVERDUE, |report| report.overdue.as_secs_f64()),
-    (names::STORE_FAILED, |report| f64::from(u8::from(report.has_failed))),
-    (names::STORE_LOG, |report| report.store.log_bytes as f64),
-    (names::STORE_OLDEST_READER, |report| report.store.log_held.as_secs_f64()),
+    (names::STORE_LOADED_AHEAD, |levels| levels.progress.known_until.saturating_since(levels.now).as_secs_f64()),
+    (names::STORE_LAG, |levels| levels.lag.as_secs_f64()),
+    (names::STORE_OVERDUE, |levels| {
+        levels.progress.first_due.map_or(0.0, |due| levels.now.saturating_since(due).as_secs_f64())
+    }),
+    (names::STORE_FAILED, |levels| f64::from(u8::from(levels.has_failed))),
+    (names::STORE_LOG, |levels| levels.store.log_bytes as f64),
+    (names::STORE_OLDEST_READER, |levels| levels.store.log_held.as_secs_f64()),
 ];
 
-/// The metric handles of one store of durable timers.
+/// The metrics of one store of durable timers.
 pub(crate) struct DurableMeters {
     lateness: Histogram,
     write: Histogram,
     look: Histogram,
     group: Histogram,
+    counts: [AtomicU64; COUNTERS.len()],
     board: Mutex<Board>,
 }
 
 struct Board {
     counters: [Tally; COUNTERS.len()],
-    deliveries: [Tally; DeliveryOutcome::ALL.len()],
-    errors: [Tally; StoreOp::ALL.len()],
-    levels: [Level; LEVELS.len()],
+    sums: [Level; SUMS.len()],
     gauges: [Gauge; GAUGES.len()],
+    levels: Levels,
 }
 
 impl DurableMeters {
     /// Registers all metrics for the durable timers with this name, so that they exist, as zero, from the first scrape.
     pub(crate) fn register(timer: &str) -> Self {
         describe(CATALOGUE);
-        let timer = || ("timer", timer.to_owned());
-        let labelled = |metric: Metric, label: &'static str, value: &str| {
-            Tally::new(counter!(metric.name, &[timer(), (label, value.to_owned())]))
+        let timer = || Label::new("timer", timer.to_owned());
+        let counter = |(_, metric, value): (Counted, Metric, &'static str)| {
+            let own = metric.labels.iter().map(|name| Label::new(*name, value));
+            Tally::new(counter!(metric.name, std::iter::once(timer()).chain(own).collect::<Vec<_>>()))
         };
-        let histogram = |metric: Metric| histogram!(metric.name, &[timer()]);
+        let histogram = |metric: Metric| histogram!(metric.name, vec![timer()]);
         let meters = Self {
             lateness: histogram(names::DURABLE_LAG),
             write: histogram(names::STORE_WRITE),
             look: histogram(names::STORE_LOOK),
             group: histogram(names::STORE_GROUP),
+            counts: [const { AtomicU64::new(0) }; COUNTERS.len()],
             board: Mutex::new(Board {
-                counters: COUNTERS.map(|(metric, _)| Tally::new(counter!(metric.name, &[timer()]))),
-                deliveries: DeliveryOutcome::ALL.map(|how| labelled(names::DURABLE_DELIVERIES, "outcome", how.name())),
-                errors: StoreOp::ALL.map(|op| labelled(names::STORE_ERRORS, "op", op.name())),
-                levels: LEVELS.map(|(metric, _)| Level::new(gauge!(metric.name, &[timer()]))),
-                gauges: GAUGES.map(|(metric, _)| gauge!(metric.name, &[timer()])),
+                counters: COUNTERS.map(counter),
+                sums: SUMS.map(|(metric, _)| Level::new(gauge!(metric.name, vec![timer()]))),
+                gauges: GAUGES.map(|(metric, _)| gauge!(metric.name, vec![timer()])),
+                levels: Levels::default(),
             }),
         };
-        meters.publish(&DurableReport::default());
+        meters.show(Duration::ZERO, DueTime::MIN);
         meters
+    }
+
+    /// Counts an event that has happened this often.
+    pub(crate) fn count(&self, event: Counted, times: usize) {
+        self.counts[event as usize].fetch_add(times as u64, Ordering::Relaxed);
     }
 
     /// Records a commit: its number of requests and its duration.
@@ -230,20 +224,29 @@ impl DurableMeters {
         let _ = contain(|| self.lateness.record(late.as_secs_f64()));
     }
 
-    /// Publishes a report.
-    pub(crate) fn publish(&self, report: &DurableReport) {
-        let _ = contain(|| self.board.lock().unwrap_or_else(PoisonError::into_inner).publish(report));
+    /// Changes the levels to publish.
+    pub(crate) fn levels<R>(&self, change: impl FnOnce(&mut Levels) -> R) -> R {
+        change(&mut self.board().levels)
     }
-}
 
-impl Board {
-    fn publish(&mut self, report: &DurableReport) {
-        let counters = COUNTERS.iter().map(|(_, value)| value(report));
-        let counted = counters.chain(report.counters.deliveries).chain(report.counters.errors);
-        let tallies = self.counters.iter_mut().chain(&mut self.deliveries).chain(&mut self.errors);
-        tallies.zip(counted).for_each(|(tally, counted)| _ = tally.show(counted));
-        self.levels.iter_mut().zip(LEVELS).for_each(|(level, (_, value))| level.show(value(report)));
-        self.gauges.iter().zip(GAUGES).for_each(|(gauge, (_, value))| gauge.set(value(report)));
+    /// Publishes all values.
+    pub(crate) fn publish(&self, lag: Duration, now: DueTime, _: &PublishPass) {
+        self.show(lag, now);
+    }
+
+    fn show(&self, lag: Duration, now: DueTime) {
+        let _ = contain(|| {
+            let Board { counters, sums, gauges, levels } = &mut *self.board();
+            (levels.lag, levels.now) = (lag, now);
+            let counts = self.counts.iter().map(|count| count.load(Ordering::Relaxed));
+            counters.iter_mut().zip(counts).for_each(|(tally, count)| _ = tally.show(count));
+            sums.iter_mut().zip(SUMS).for_each(|(sum, (_, value))| sum.show(value(levels)));
+            gauges.iter().zip(GAUGES).for_each(|(gauge, (_, value))| gauge.set(value(levels)));
+        });
+    }
+
+    fn board(&self) -> MutexGuard<'_, Board> {
+        self.board.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -269,8 +272,7 @@ mod tests {
         }
         let series: Vec<_> = page.lines().filter(|line| line.starts_with("actix_timers_")).collect();
         let plain = series.iter().filter(|line| !line.contains("quantile")).count();
-        let labelled = StoreOp::ALL.len() + DeliveryOutcome::ALL.len();
-        assert_eq!(plain, 12 + 9 + labelled + 4 * 2, "{page}");
+        assert_eq!(plain, SUMS.len() + GAUGES.len() + COUNTERS.len() + 4 * 2, "{page}");
         assert!(series.iter().all(|line| line.ends_with(" 0")), "{page}");
     }
 
@@ -278,40 +280,23 @@ mod tests {
     fn everything_reported_is_published_under_its_name_and_labels() {
         let recorder = PrometheusBuilder::new().build_recorder();
         let meters = metrics::with_local_recorder(&recorder, || DurableMeters::register("T"));
-        let mut counters = DurableCounters {
-            scheduled: 1,
-            rescheduled: 2,
-            cancelled: 3,
-            duplicates: 4,
-            recovered: 5,
-            expired: 26,
-            claims: 27,
-            empty_claims: 28,
-            ends_lost: 29,
-            ..DurableCounters::default()
-        };
-        for (times, how) in (7..).zip(DeliveryOutcome::ALL) {
-            (0..times).for_each(|_| counters.ended(how));
-        }
-        for (times, op) in (12..).zip(StoreOp::ALL) {
-            (0..times).for_each(|_| counters.failed(op));
-        }
-        let report = DurableReport {
-            counters,
-            pending: 18,
-            parked: 19,
-            dead_letters: 20,
-            loaded: 21,
-            in_flight: 22,
-            loaded_ahead: Duration::from_secs(23),
-            lag: Duration::from_secs(24),
-            overdue: Duration::from_secs(25),
-            has_failed: true,
-            store: StoreGauges { log_bytes: 30, log_held: Duration::from_secs(31), interrupted: 6 },
-        };
+        let times = (1..=4).chain([26, 5]).chain(27..=29).chain([7, 8, 32]).chain(9..=17);
+        COUNTERS.iter().zip(times).for_each(|((event, ..), times)| meters.count(*event, times));
+        let (lag, now) = (Duration::from_secs(24), DueTime::from_millis(100_000).unwrap());
+        meters.levels(|levels| {
+            levels.counts = Counts { pending: 18, parked: 19, dead: 20, is_limited: false };
+            levels.progress = Progress {
+                loaded: 21,
+                in_flight: 22,
+                first_due: Some(DueTime::from_millis(75_000).unwrap()),
+                known_until: DueTime::from_millis(123_000).unwrap(),
+            };
+            levels.has_failed = true;
+            levels.store = StoreGauges { log_bytes: 30, log_held: Duration::from_secs(31), interrupted: 6 };
+        });
         // Published twice, counted once.
-        meters.publish(&report);
-        meters.publish(&report);
+        meters.show(lag, now);
+        meters.show(lag, now);
         meters.wrote(4, Duration::from_secs(2));
         meters.delivered(Duration::from_secs(3));
         meters.looked(Duration::from_secs(5));
@@ -352,6 +337,7 @@ mod tests {
             (names::STORE_ENDS_LOST, String::new()),
             (names::STORE_LOG, String::new()),
             (names::STORE_OLDEST_READER, String::new()),
+            outcome("snoozed"),
         ];
         for (number, (metric, label)) in (1u32..).zip(expected) {
             assert_eq!(value(&page, metric.name, &label), Some(f64::from(number)), "{}{label}", metric.name);
@@ -368,7 +354,10 @@ mod tests {
     fn the_catalogue_names_all_values_of_labels() {
         let has =
             |help: &str, word: &str| help.split(|c: char| !c.is_alphanumeric() && c != '_').any(|had| had == word);
-        assert!(StoreOp::ALL.iter().all(|op| has(names::STORE_ERRORS.help, op.name())));
-        assert!(DeliveryOutcome::ALL.iter().all(|how| has(names::DURABLE_DELIVERIES.help, how.name())));
+        for (number, (event, metric, label)) in COUNTERS.into_iter().enumerate() {
+            assert_eq!(event as usize, number, "the counters are in the order of the events");
+            assert_eq!(metric.labels.is_empty(), label.is_empty(), "{event:?}");
+            assert!(label.is_empty() || has(metric.help, label), "{event:?}");
+        }
     }
 }

@@ -23,4 +23,4 @@ mod catalogue;
 mod meters;
 
 pub use catalogue::{CATALOGUE, DURABLE_LAG_BUCKETS, GROUP_BUCKETS, LOOK_BUCKETS, WRITE_BUCKETS, histogram_buckets};
-pub(crate) use meters::{DeliveryOutcome, DurableCounters, DurableMeters, DurableReport, StoreOp};
+pub(crate) use meters::{Counted, DurableMeters, Progress};

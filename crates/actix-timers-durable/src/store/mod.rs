@@ -11,7 +11,8 @@
 //!                    ^  node is null         node is set, attempt + 1,  |
 //!                    |                       used + 1                   |
 //!                    +------ End(Again): retry, next repetition --------+
-//!                    +------ End(GiveBack): used - 1; End(Release) -----+
+//!                    +------ End(Snooze), End(GiveBack): used - 1 ------+
+//!                    +------ End(Release) ------------------------------+
 //!                    +------ the claiming node has died ----------------+
 //!                                            End(Dead): a dead letter, and gone or Again
 //!                                            End(Park): nobody may claim it
@@ -185,8 +186,11 @@ pub enum Next {
         /// The reason.
         reason: Arc<str>,
     },
-    /// The delivery has not begun: the budget is as before the claim.
+    /// The delivery has not begun: the budget is as before the claim. As with `Release`, an earlier due time becomes the
+    /// present one, so that a look that begins there finds the timer; `nominal` stays.
     GiveBack,
+    /// The handler wants the message again at this time: the budget is as before the claim.
+    Snooze(DueTime),
     /// The delivery has begun, and its outcome will not be known: the budget is used.
     Release,
 }
@@ -218,8 +222,8 @@ pub enum Outcome {
         /// Rows that are due and were left because of the [treatment](Suspects) of suspects: they are suspects, or are none.
         left: Vec<DurableId>,
     },
-    /// Of [`Op::End`]: the row is changed. The due time is that of [`Next::Again`] as written, or of a row that is pending
-    /// again as it was.
+    /// Of [`Op::End`]: the row is changed. The due time is that of [`Next::Again`], [`Next::GiveBack`] or [`Next::Release`] as
+    /// written.
     Ended {
         /// The due time, if the row is pending.
         due: Option<DueTime>,

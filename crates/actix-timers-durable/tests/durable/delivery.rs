@@ -19,6 +19,7 @@ use support::durable::{
 
 on_every_store! {
     a_failed_message_is_retried_after_growing_delays_and_then_a_dead_letter
+    a_snoozed_message_comes_again_when_its_handler_wants_it_and_keeps_its_attempts
     a_dead_letter_can_be_discarded
     the_policy_of_a_timer_comes_before_that_of_its_route
     a_handler_that_does_not_end_in_time_has_failed
@@ -36,6 +37,22 @@ on_every_store! {
     timers_without_a_route_are_kept_for_a_build_that_has_it
     an_old_version_is_read_by_its_decoder_and_a_newer_one_is_kept
     an_undecodable_message_is_parked_without_an_attempt_even_if_its_decoder_panics
+}
+
+fn a_snoozed_message_comes_again_when_its_handler_wants_it_and_keeps_its_attempts(medium: impl Medium) {
+    let diary = Diary::default();
+    life(0, async |clock| {
+        let timers = diary.timers(&medium, &clock);
+        let snooze = || Act::Snooze(ms(700));
+        diary.script(1, [snooze(), Act::Fail, snooze(), snooze(), Act::Fail, Act::Fail]);
+        let id = timers.schedule_at(ROUTE, at(1000), Note(1)).await.unwrap().id();
+        run_to(&clock, 10_000).await;
+        // Three attempts, the delays of which grow by failures alone.
+        let expected = [(1000, 1, 1), (1700, 1, 2), (1800, 1, 3), (2500, 1, 4), (3200, 1, 5), (3400, 1, 6)];
+        assert_eq!(diary.attempts(), expected);
+        assert!(diary.entries().iter().all(|entry| entry.due == 1000), "the time of the message stays");
+        assert!(matches!(timers.get(id).await.unwrap().unwrap().state, DurableState::Dead { .. }));
+    });
 }
 
 fn a_failed_message_is_retried_after_growing_delays_and_then_a_dead_letter(medium: impl Medium) {

@@ -246,3 +246,23 @@ fn requests_are_answered_after_the_end_of_the_system() {
         assert!(timers.stop().await.is_ok(), "it has stopped");
     });
 }
+
+#[test]
+fn a_handlers_error_has_the_texts_of_its_causes_each_once() {
+    #[derive(Debug, thiserror::Error)]
+    #[error("{text}")]
+    struct Caused {
+        text: &'static str,
+        source: Option<Box<Caused>>,
+    }
+    let caused = |texts: &[&'static str]| {
+        let mut error = None;
+        for text in texts.iter().rev() {
+            error = Some(Box::new(Caused { text, source: error }));
+        }
+        actix_timers_durable::HandlerError::from(error.unwrap()).to_string()
+    };
+    assert_eq!(caused(&["no charge"]), "no charge");
+    assert_eq!(caused(&["no charge", "no answer", "refused"]), "no charge: no answer: refused");
+    assert_eq!(caused(&["no charge: refused", "refused", "code 111"]), "no charge: refused: code 111");
+}

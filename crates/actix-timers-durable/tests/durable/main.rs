@@ -3,6 +3,7 @@
 
 mod batches;
 mod calls;
+mod cancelled;
 mod codecs;
 mod crashes;
 mod dead_letters;
@@ -17,5 +18,7 @@ mod repeating;
 mod restarts;
 mod routes;
 mod scenarios;
+#[cfg(feature = "tracing")]
+mod spans;
 mod stop;
 mod time_outs;

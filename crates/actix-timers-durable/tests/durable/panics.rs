@@ -336,7 +336,7 @@ fn a_message_whose_destructor_panics_after_its_recipient_has_stopped_ends_no_del
     });
 }
 
-/// A subscriber that panics over each event.
+/// A subscriber that panics over each event, and over the end of each span.
 #[cfg(feature = "tracing")]
 struct Touchy;
 
@@ -366,6 +366,10 @@ impl tracing::Subscriber for Touchy {
     fn enter(&self, _: &tracing::span::Id) {}
 
     fn exit(&self, _: &tracing::span::Id) {}
+
+    fn try_close(&self, _: tracing::span::Id) -> bool {
+        std::panic::panic_any(Bomb);
+    }
 }
 
 /// The events.

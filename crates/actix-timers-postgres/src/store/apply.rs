@@ -1,18 +1,18 @@
 //! Changes in transactions: as few as possible, and no change makes another one fail.
 //!
 //! Changes of different timers are one transaction and one round trip, those with keys another one, since they may wait for a
-//! stranger's key. A group that fails is halved until the guilty change is alone; it gets the error.
+//! stranger's key. A group that fails is tried again with care: without ends whose rows are locked, and without puts whose keys are.
+//! If it still fails, it is halved until the guilty change is alone; it gets the error.
 //!
-//! A change whose row or key a stranger's transaction has locked is left out, and the caller repeats it. A row or key that was found
-//! locked is tried with care the next time, so that it does not hold up the others again.
+//! A change whose row or key a stranger's transaction has locked is left out, and the caller repeats it. The call after one that
+//! found something locked begins with care, so that locks do not hold up the others again.
 
-use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::Arc;
+use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
-use actix_timers_durable::store::{Claim, Delivery, Names, NewTimer, Op, Outcome, Suspects};
+use actix_timers_durable::store::{Claim, Names, NewTimer, Op, Outcome, Suspects};
 use actix_timers_durable::{DurableId, StoreError};
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
@@ -21,14 +21,12 @@ use super::session::{Call, Session, error_of};
 use super::steps::{LOCKED, claim_step, is_keyed, steps, uuids};
 use crate::error::Failure;
 
-/// Locked keys that are tried in one call.
-const TRIED: usize = 2;
-/// Time for which a row or key counts as locked after a try.
-const LOCKED_FOR: Duration = Duration::from_secs(1);
-/// Pauses before changes are tried again whose rows or keys were free the last time: other nodes lock them for a moment.
-const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(30)];
-/// The wait for a key that was found locked, or may be.
-const WAIT: &str = "SELECT set_config('lock_timeout', '10', true)";
+/// Changes with keys that are tried together with care.
+const CAREFUL: usize = 128;
+/// The time for which a call tries with care. The rest counts as locked, so that a call does not outlast the lease.
+const CAREFUL_FOR: Duration = Duration::from_millis(500);
+/// The wait for each key of a careful try.
+const WAIT: &str = "SELECT set_config('lock_timeout', '2', true)";
 
 const PARK_DAMAGED: &str = "
     UPDATE @schema@.timers t SET node = NULL, alone = false, used = greatest(t.used - 1, 0),
@@ -76,121 +74,64 @@ struct Group {
     ops: Vec<usize>,
     /// Puts that look at keys, or for themselves.
     is_keyed: bool,
-    /// Whether locked rows were left out, and locked keys are.
+    /// Whether locked rows and keys are left out. That costs more, and follows a failure.
     is_careful: bool,
 }
 
-/// Rows and keys that strangers' transactions have locked.
-#[derive(Debug, Default)]
-pub(super) struct Locked {
-    /// Deliveries that could not be ended.
-    ends: HashSet<Delivery>,
-    /// Timers that could not be changed otherwise, with the time of the last try.
-    ids: HashMap<DurableId, Instant>,
-    /// Routes and keys, with the time of the last try.
-    keys: HashMap<(Arc<str>, Arc<str>), Instant>,
-    /// The number of calls, so that each key has its turn.
-    turn: usize,
-}
-
-impl Locked {
-    /// Takes note of an outcome.
-    fn note(&mut self, op: &Op, is_locked: bool, now: Instant) {
-        match op {
-            Op::End(delivery, _) if is_locked => _ = self.ends.insert(*delivery),
-            Op::End(delivery, _) if !self.ends.is_empty() => _ = self.ends.remove(delivery),
-            Op::Put(timers) if is_locked || !self.keys.is_empty() => {
-                for key in keys(timers) {
-                    if is_locked { _ = self.keys.insert(key, now) } else { _ = self.keys.remove(&key) }
-                }
-            }
-            Op::Cancel(id) | Op::Move(id, _) | Op::Requeue(id) if is_locked => _ = self.ids.insert(*id, now),
-            _ => {}
+impl Group {
+    /// Divides the group for a careful try: a request for several timers is a transaction of its own.
+    fn carefully(self, ops: &[Op], turn: usize) -> Vec<Self> {
+        if !self.is_keyed {
+            return vec![Self { is_careful: true, ..self }];
         }
+        let is_several = |op: &usize| matches!(&ops[*op], Op::Put(timers) if timers.len() > 1);
+        let (several, single): (Vec<_>, Vec<_>) = self.ops.into_iter().partition(is_several);
+        let parts = single.chunks(CAREFUL).chain(several.chunks(1));
+        let mut parts: Vec<_> = parts.map(|ops| Self { ops: ops.to_vec(), is_keyed: true, is_careful: true }).collect();
+        // Another part is the first one in each call, in case that the time is too short for all.
+        let begin = turn.checked_rem(parts.len()).unwrap_or(0);
+        parts.rotate_left(begin);
+        parts
     }
-
-    /// Forgets what was not tried for long.
-    fn forget(&mut self, now: Instant) {
-        self.ids.retain(|_, tried| now < *tried + LOCKED_FOR);
-        self.keys.retain(|_, tried| now < *tried + LOCKED_FOR);
-    }
-
-    /// Returns whether a change is not worth a wait.
-    fn knows(&self, op: &Op) -> bool {
-        match op {
-            Op::End(..) | Op::Claim(_) => true,
-            Op::Cancel(id) | Op::Move(id, _) | Op::Requeue(id) => self.ids.contains_key(id),
-            _ => self.key_of(op).is_some(),
-        }
-    }
-
-    /// Returns the locked key of a change.
-    fn key_of(&self, op: &Op) -> Option<(Arc<str>, Arc<str>)> {
-        let Op::Put(timers) = op else { return None };
-        if self.keys.is_empty() { None } else { keys(timers).find(|key| self.keys.contains_key(key)) }
-    }
-}
-
-fn keys(timers: &[NewTimer]) -> impl Iterator<Item = (Arc<str>, Arc<str>)> {
-    timers.iter().filter_map(|NewTimer { record, .. }| Some((Arc::clone(&record.route), record.key.clone()?)))
 }
 
 /// Makes changes, and returns their outcomes in order.
 pub(super) async fn apply(session: &mut Session, ops: &[Op]) -> Vec<Result<Outcome, StoreError>> {
     let mut slots = Slots { outcomes: ops.iter().map(|_| None).collect(), ..Slots::default() };
     std::mem::swap(&mut slots.names, &mut session.names);
-    session.locked.forget(Instant::now());
-    leave_out_locked_ends(session, ops, &mut slots).await;
-    let (tried, later) = locked_keys(&mut session.locked, ops);
-    let mut patient: Vec<usize> = (0..ops.len()).filter(|op| !session.locked.knows(&ops[*op])).collect();
-    let is_new = |op: &usize| !tried.contains(op) && !later.contains(op);
-    let mut begun = groups(ops, (0..ops.len()).filter(is_new), &mut slots);
-    begun.extend(tried.iter().flat_map(|op| careful(ops, vec![*op])));
-    run(session, ops, begun, &mut slots).await;
-    for pause in PAUSES {
-        patient.retain(|op| matches!(slots.outcomes[*op], Some(Err(StoreError::Locked))));
-        if patient.is_empty() {
-            break;
+    let marked = ops.iter().filter_map(|op| match op {
+        Op::Claim(Claim { ids, suspects: Suspects::Marked, .. }) => Some(ids),
+        _ => None,
+    });
+    session.marked.extend(marked.flatten());
+    session.turn = session.turn.wrapping_add(1);
+    let mut groups = groups(ops, &mut slots);
+    if session.has_locked {
+        groups = groups.into_iter().flat_map(|group| group.carefully(ops, session.turn)).collect();
+    }
+    let mut careful_until = None;
+    while let Some(mut group) = groups.pop_front() {
+        let now = Instant::now();
+        if group.is_careful && now > *careful_until.get_or_insert(now + CAREFUL_FOR) {
+            slots.fail(&group.ops, || StoreError::Locked);
+        } else if let Err(failure) = send(session, ops, &mut group, &mut slots).await {
+            repeat(session, ops, group, &failure, &mut groups, &mut slots).await;
         }
-        sleep(pause).await;
-        patient.iter().for_each(|op| slots.outcomes[*op] = None);
-        let again = groups(ops, patient.iter().copied(), &mut slots);
-        let again =
-            again.into_iter().flat_map(|group| if group.is_keyed { careful(ops, group.ops) } else { vec![group] });
-        run(session, ops, again.collect(), &mut slots).await;
     }
-    // Keys are free if the first change with them succeeded.
-    let (locked, free): (Vec<_>, Vec<_>) = later.into_iter().partition(|op| session.locked.key_of(&ops[*op]).is_some());
-    slots.fail(&locked, || StoreError::Locked);
-    run(session, ops, groups(ops, free.into_iter(), &mut slots), &mut slots).await;
+    session.has_locked = slots.outcomes.iter().any(|outcome| matches!(outcome, Some(Err(StoreError::Locked))));
     slots.paused.iter().for_each(|names| session.shared.paused(names));
-    if !slots.damaged.is_empty() {
-        let (damaged, node) = (uuids(slots.damaged.iter().copied()), session.node());
-        // If it fails, they are given back as claims that nobody knows.
-        _ = session.query(PARK_DAMAGED, vec![Box::new(damaged), Box::new(node)]).await;
-    }
+    park_damaged(session, &slots.damaged).await;
     std::mem::swap(&mut slots.names, &mut session.names);
     distrust_late_claims(session, ops, &mut slots);
     let missing = || Err(StoreError::Unavailable("the server has not answered this request".to_owned()));
     slots.outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(missing)).collect()
 }
 
-/// Runs groups, and takes note of what is locked.
-async fn run(session: &mut Session, ops: &[Op], mut groups: VecDeque<Group>, slots: &mut Slots) {
-    let parts: Vec<usize> = groups.iter().flat_map(|group| group.ops.iter().copied()).collect();
-    while let Some(group) = groups.pop_front() {
-        match send(session, ops, &group, slots).await {
-            Ok(()) => {
-                let locked = std::mem::take(&mut slots.locked);
-                slots.fail(&locked, || StoreError::Locked);
-            }
-            Err(failure) => repeat(session, ops, group, &failure, &mut groups, slots).await,
-        }
-    }
-    let now = Instant::now();
-    for op in parts {
-        let is_locked = matches!(slots.outcomes[op], Some(Err(StoreError::Locked)));
-        session.locked.note(&ops[op], is_locked, now);
+/// Parks claimed timers that cannot be read. If that fails, the sweep of the node finds them again.
+pub(super) async fn park_damaged(session: &mut Session, damaged: &[DurableId]) {
+    if !damaged.is_empty() {
+        let (damaged, node) = (uuids(damaged.iter().copied()), session.node());
+        _ = session.query(PARK_DAMAGED, vec![Box::new(damaged), Box::new(node)]).await;
     }
 }
 
@@ -202,28 +143,12 @@ fn distrust_late_claims(session: &mut Session, ops: &[Op], slots: &mut Slots) {
     }
     let Some(member) = session.member.as_mut() else { return };
     for (op, outcome) in ops.iter().zip(&mut slots.outcomes) {
-        if let (Op::Claim(claim), Some(Ok(Outcome::Claimed { records, .. }))) = (op, &*outcome)
+        if let (Op::Claim(_), Some(Ok(Outcome::Claimed { records, .. }))) = (op, &*outcome)
             && !records.is_empty()
         {
-            if claim.suspects == Suspects::Marked {
-                session.lost_marks.extend(&claim.ids);
-            }
             member.swept.0 = u64::MAX;
             *outcome = Some(Err(StoreError::Unknown("the lease of this node is over".to_owned())));
         }
-    }
-}
-
-/// Leaves out ends of deliveries whose rows were locked, and still are: they would wait for the locks.
-async fn leave_out_locked_ends(session: &mut Session, ops: &[Op], slots: &mut Slots) {
-    if session.locked.ends.is_empty() {
-        return;
-    }
-    let ends: Vec<usize> = (0..ops.len())
-        .filter(|op| matches!(&ops[*op], Op::End(delivery, _) if session.locked.ends.contains(delivery)))
-        .collect();
-    if let Ok(locked) = locked_ends(session, ops, &ends).await {
-        slots.fail(&locked, || StoreError::Locked);
     }
 }
 
@@ -243,40 +168,8 @@ async fn locked_ends(session: &mut Session, ops: &[Op], part: &[usize]) -> Resul
     Ok(part.iter().copied().filter(|op| id(op).is_some_and(|id| locked.contains(&id))).collect())
 }
 
-/// Returns the changes with locked keys: the first ones with some of the keys, which are tried, and all others.
-fn locked_keys(locked: &mut Locked, ops: &[Op]) -> (Vec<usize>, Vec<usize>) {
-    let mut by_key: HashMap<_, Vec<usize>> = HashMap::new();
-    let mut order = Vec::new();
-    let with_key = |(op, change)| Some((op, locked.key_of(change)?)).filter(|_| refused(change).is_none());
-    for (op, key) in ops.iter().enumerate().filter_map(with_key) {
-        let of_key = by_key.entry(key.clone()).or_default();
-        if of_key.is_empty() {
-            order.push(key);
-        }
-        of_key.push(op);
-    }
-    if order.is_empty() {
-        return (Vec::new(), Vec::new());
-    }
-    locked.turn = locked.turn.wrapping_add(TRIED);
-    let begin = locked.turn % order.len();
-    order.rotate_left(begin);
-    let tried: Vec<usize> = order.iter().take(TRIED).map(|key| by_key[key][0]).collect();
-    let mut later: Vec<usize> = by_key.into_values().flatten().filter(|op| !tried.contains(op)).collect();
-    later.sort_unstable();
-    (tried, later)
-}
-
-/// Divides changes with keys for a try that leaves locked keys out: several timers of one request are stored together.
-fn careful(ops: &[Op], part: Vec<usize>) -> Vec<Group> {
-    let is_single = |op: &usize| matches!(&ops[*op], Op::Put(timers) if timers.len() == 1);
-    let (singles, others): (Vec<_>, Vec<_>) = part.into_iter().partition(is_single);
-    let groups = std::iter::once(singles).chain(others.into_iter().map(|op| vec![op]));
-    groups.filter(|ops| !ops.is_empty()).map(|ops| Group { ops, is_keyed: true, is_careful: true }).collect()
-}
-
 /// Divides changes so that those of one timer are in different groups, in order. Refuses what cannot be stored.
-fn groups(ops: &[Op], part: impl Iterator<Item = usize>, slots: &mut Slots) -> VecDeque<Group> {
+fn groups(ops: &[Op], slots: &mut Slots) -> VecDeque<Group> {
     let mut groups = VecDeque::new();
     let (mut plain, mut keyed, mut ids) = (Vec::new(), Vec::new(), HashSet::new());
     let mut close = |plain: &mut Vec<usize>, keyed: &mut Vec<usize>| {
@@ -286,10 +179,7 @@ fn groups(ops: &[Op], part: impl Iterator<Item = usize>, slots: &mut Slots) -> V
             }
         }
     };
-    for (number, op) in part.map(|number| (number, &ops[number])) {
-        if slots.outcomes[number].is_some() {
-            continue;
-        }
+    for (number, op) in ops.iter().enumerate() {
         let of: Vec<DurableId> = match op {
             Op::Put(timers) => timers.iter().map(|timer| timer.record.id).collect(),
             Op::Claim(claim) => claim.ids.clone(),
@@ -322,8 +212,13 @@ fn refused(op: &Op) -> Option<StoreError> {
     }
 }
 
-/// Sends a group, and reads its outcomes.
-async fn send(session: &mut Session, ops: &[Op], group: &Group, slots: &mut Slots) -> Result<(), Failure> {
+/// Sends a group, and reads its outcomes. A careful one loses the ends whose rows are locked.
+async fn send(session: &mut Session, ops: &[Op], group: &mut Group, slots: &mut Slots) -> Result<(), Failure> {
+    if group.is_careful && !group.is_keyed {
+        let locked = locked_ends(session, ops, &group.ops).await?;
+        slots.fail(&locked, || StoreError::Locked);
+        group.ops.retain(|op| !locked.contains(op));
+    }
     let is_careful = group.is_keyed && group.is_careful;
     let mut steps = steps(ops, &group.ops, session.node(), is_careful);
     if is_careful {
@@ -332,6 +227,8 @@ async fn send(session: &mut Session, ops: &[Op], group: &Group, slots: &mut Slot
     let (calls, reads): (Vec<_>, Vec<_>) = steps.into_iter().map(|step| (step.call, step.read)).unzip();
     let rows = session.send(&calls).await?;
     reads.into_iter().zip(rows).for_each(|(read, rows)| read(rows, slots));
+    let locked = std::mem::take(&mut slots.locked);
+    slots.fail(&locked, || StoreError::Locked);
     Ok(())
 }
 
@@ -357,31 +254,17 @@ async fn repeat(
 ) {
     if matches!(failure, Failure::NoReply(_)) {
         session.shared.metered(|meters| meters.replies_lost.increment(1));
-        let marked = group.ops.iter().filter_map(|op| match &ops[*op] {
-            Op::Claim(Claim { ids, suspects: Suspects::Marked, .. }) => Some(ids.iter().copied()),
-            _ => None,
-        });
-        session.lost_marks.extend(marked.flatten());
+    }
+    if group.is_careful && group.is_keyed && failure.has_state("57014") {
+        // The waits for keys were too long together.
+        return slots.fail(&group.ops, || StoreError::Locked);
     }
     if !is_guilt(failure) {
         return slots.fail(&group.ops, || error_of(failure));
     }
-    if is_collision(failure) && !group.is_careful && !group.is_keyed {
-        return match locked_ends(session, ops, &group.ops).await {
-            Ok(locked) => {
-                let free: Vec<_> = group.ops.iter().copied().filter(|op| !locked.contains(op)).collect();
-                slots.fail(&locked, || StoreError::Locked);
-                if !free.is_empty() {
-                    groups.push_front(Group { ops: free, is_careful: true, ..group });
-                }
-            }
-            Err(failure) => slots.fail(&group.ops, || error_of(&failure)),
-        };
-    }
-    if is_collision(failure) && group.is_keyed && !group.is_careful {
-        return careful(ops, group.ops).into_iter().rev().for_each(|group| groups.push_front(group));
-    }
-    if group.ops.len() > 1 {
+    if !group.is_careful {
+        group.carefully(ops, session.turn).into_iter().rev().for_each(|group| groups.push_front(group));
+    } else if group.ops.len() > 1 {
         let (first, second) = group.ops.split_at(group.ops.len() / 2);
         for half in [second, first] {
             groups.push_front(Group { ops: half.to_vec(), ..group });

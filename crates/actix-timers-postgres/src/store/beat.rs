@@ -11,6 +11,7 @@ use actix_timers_durable::{DueTime, DurableId, StoreError};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
+use super::apply::park_damaged;
 use super::row::{self, NODE, Types, columns, due, id};
 use super::session::{Call, Session, error_of};
 use super::steps::{BACK, LOCKED, fences, uuids};
@@ -377,15 +378,24 @@ async fn release(session: &mut Session, row: &Row, beat: &mut Beat) {
                 meters.released.increment(released);
                 meters.takeovers.increment(u64::from(has_died));
             });
-            beat.blamed.extend(records(session, &rows));
+            beat.blamed.extend(blamed(session, &rows).await);
         }
     }
     share(session, living).await;
     beat.share = session.member.as_ref().map(|member| member.share.clone()).unwrap_or_default();
 }
 
-fn records(session: &mut Session, rows: &[Row]) -> Vec<Arc<Record>> {
-    rows.iter().filter_map(|row| row::record(&mut session.names, row)).collect()
+/// Returns the records of blamed timers, and parks those that cannot be read.
+async fn blamed(session: &mut Session, rows: &[Row]) -> Vec<Arc<Record>> {
+    let (mut records, mut damaged) = (Vec::new(), Vec::new());
+    for (id, row) in rows.iter().filter_map(|row| Some((id(row, 0)?, row))) {
+        match row::record(&mut session.names, row) {
+            Some(record) => records.push(record),
+            None => damaged.push(id),
+        }
+    }
+    park_damaged(session, &damaged).await;
+    records
 }
 
 /// Divides the timers anew if other nodes live.
@@ -425,15 +435,15 @@ async fn sweep(session: &mut Session, running: &[Delivery], beat: &mut Beat) {
     }
     let Ok(rows) = session.query(CLAIMED, vec![Box::new(own), Box::new(FOUND)]).await else { return };
     let known: HashSet<_> = running.iter().copied().chain(beat.blamed.iter().map(|record| record.delivery())).collect();
-    let (mut lost, mut blamed, mut is_over) = (Vec::new(), Vec::new(), true);
+    let (mut lost, mut alone, mut is_over) = (Vec::new(), Vec::new(), true);
     for row in &rows {
         let (Some(id), repetition, attempt) = (id(row, 0), row.get::<_, i64>(1), row.get::<_, i32>(2)) else {
             continue;
         };
         let delivery = Delivery { id, repetition: repetition.cast_unsigned(), attempt: attempt.cast_unsigned() };
         if !known.contains(&delivery) {
-            let is_blamed = row.get(3) && !session.lost_marks.contains(&id);
-            if is_blamed { &mut blamed } else { &mut lost }.push(delivery);
+            let is_blamed = row.get(3) && !session.marked.contains(&id);
+            if is_blamed { &mut alone } else { &mut lost }.push(delivery);
         }
     }
     if !lost.is_empty() {
@@ -445,21 +455,21 @@ async fn sweep(session: &mut Session, running: &[Delivery], beat: &mut Beat) {
         lost.retain(|delivery| !locked.contains(&delivery.id));
         lost.sort_unstable();
         let mut params = fences(own, lost.iter().copied());
-        params.extend([Box::new(vec![1_i32; lost.len()]) as _, Box::new(vec![None::<String>; lost.len()]) as _]);
+        params.extend([Box::new(vec![1_i32; lost.len()]) as _, Box::new(vec![None::<i64>; lost.len()]) as _]);
         if session.query(BACK, params).await.is_err() {
             return;
         }
         beat.looks_begin_anew = true;
     }
-    if !blamed.is_empty() {
-        let ids = uuids(blamed.iter().map(|delivery| delivery.id));
+    if !alone.is_empty() {
+        let ids = uuids(alone.iter().map(|delivery| delivery.id));
         let Ok(rows) = session.query(RECORDS, vec![Box::new(ids)]).await else { return };
-        beat.blamed.extend(records(session, &rows));
+        beat.blamed.extend(blamed(session, &rows).await);
     }
     if !is_over {
         return;
     }
-    session.lost_marks.clear();
+    session.marked.clear();
     if let Some(member) = &mut session.member {
         member.swept = (breaks, now);
     }

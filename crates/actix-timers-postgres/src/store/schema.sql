@@ -154,11 +154,12 @@ DECLARE
     v_bytes constant bigint := 8388608;
     v_is_full boolean;
 BEGIN
-    PERFORM FROM @schema@.nodes n WHERE n.id = p_node AND NOT n.dead FOR KEY SHARE;
+    SELECT n.claimed_until INTO v_now FROM @schema@.nodes n WHERE n.id = p_node AND NOT n.dead FOR KEY SHARE;
     IF NOT FOUND THEN
         RETURN;
     END IF;
-    v_now := @schema@.server_now();
+    -- Not beyond the bound of the node's claims, which a clock set forward outruns until the next beat.
+    v_now := least(v_now, @schema@.server_now());
     v_paused := @schema@.paused(p_node);
     IF v_paused <> '{}' THEN
         v_row.parked := array_to_string(v_paused, chr(31));
@@ -301,6 +302,10 @@ BEGIN
     );
     v_row.attempt := cardinality(v_held);
     RETURN NEXT v_row;
+    -- What this node takes over may be due later than its own claims.
+    UPDATE @schema@.nodes n SET claimed_until = g.claimed_until FROM @schema@.nodes g
+        WHERE n.id = p_node AND g.id = p_gone AND n.claimed_until < g.claimed_until
+            AND EXISTS (SELECT FROM @schema@.timers t WHERE t.id = ANY (v_held) AND t.alone);
     RETURN QUERY WITH released AS (
         UPDATE @schema@.timers t SET node = CASE WHEN t.alone THEN p_node END WHERE t.id = ANY (v_held) RETURNING t.*
     )
@@ -370,8 +375,8 @@ BEGIN
 END
 $$;
 
--- Ends deliveries as dead letters: the row goes, or, with `p_dues`, continues. Rows that are locked or no longer as they were
--- claimed are left out.
+-- Ends deliveries as dead letters: the row goes, or, with `p_dues`, continues. Rows that are no longer as they were claimed are left
+-- out. It fails at once if a row or its earlier letter is locked.
 CREATE FUNCTION @schema@.bury(
     p_node bigint, p_ids uuid[], p_repetitions bigint[], p_attempts int[], p_reasons text[], p_dues bigint[], p_nominals bigint[],
     p_next_repetitions bigint[]
@@ -385,8 +390,9 @@ BEGIN
                 FROM unnest(p_ids, p_repetitions, p_attempts) AS d(id, repetition, attempt) OFFSET 0) d
             JOIN @schema@.timers t ON t.id = d.id
         WHERE coalesce(t.node, 0) = d.node AND t.repetition = d.repetition AND t.attempt = d.attempt
-        ORDER BY t.id FOR UPDATE OF t SKIP LOCKED
+        ORDER BY t.id FOR UPDATE OF t NOWAIT
     );
+    PERFORM FROM @schema@.dead_letters l WHERE l.id = ANY (v_held) ORDER BY l.id FOR UPDATE NOWAIT;
     DELETE FROM @schema@.dead_letters l WHERE l.id = ANY (v_held);
     INSERT INTO @schema@.dead_letters
     SELECT t.*, d.reason, @schema@.server_now() FROM unnest(p_ids, p_reasons) AS d(id, reason)
@@ -404,14 +410,14 @@ END
 $$;
 
 -- Makes a dead letter a pending timer, due now. Returns no row if there is no letter, `is_placed` false if its timer lives or,
--- with `other`, if that has its key.
+-- with `other`, if that has its key; null if another transaction has locked the letter or the key.
 CREATE FUNCTION @schema@.requeue(p_id uuid) RETURNS TABLE (is_placed boolean, other uuid, due bigint, nominal bigint)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     v_letter @schema@.dead_letters;
 BEGIN
-    SELECT * INTO v_letter FROM @schema@.dead_letters l WHERE l.id = p_id FOR UPDATE;
+    SELECT * INTO v_letter FROM @schema@.dead_letters l WHERE l.id = p_id FOR UPDATE NOWAIT;
     IF NOT FOUND THEN
         RETURN;
     END IF;
@@ -430,6 +436,8 @@ BEGIN
             WHERE t.id = p_id OR t.route = v_letter.route AND t.key = v_letter.key ORDER BY t.id <> p_id LIMIT 1;
     END IF;
     RETURN NEXT;
+EXCEPTION WHEN lock_not_available THEN
+    RETURN QUERY SELECT NULL::boolean, NULL::uuid, NULL::bigint, NULL::bigint;
 END
 $$;
 
@@ -603,5 +611,52 @@ BEGIN
 END
 $$;
 
+-- Ends a delivery in the transaction of its handler: both are committed, or neither. Without further values the timer is complete;
+-- with a due time it continues then, as the next repetition or again as `next`, without using up the attempt if it `snoozes`; with a reason it becomes a dead letter. The call fails
+-- if the delivery has ended otherwise: by a cancel, its time-out, or another node.
+CREATE FUNCTION @schema@.end_delivery(
+    id uuid, repetition bigint, attempt int, due bigint DEFAULT NULL, nominal bigint DEFAULT NULL, next bigint DEFAULT NULL,
+    reason text DEFAULT NULL, snoozes boolean DEFAULT false
+) RETURNS void LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+DECLARE
+    v_node bigint := (SELECT t.node FROM @schema@.timers t WHERE t.id = id AND t.repetition = repetition AND t.attempt = attempt);
+BEGIN
+    IF current_setting('synchronous_commit') <> 'remote_apply' THEN
+        PERFORM set_config('synchronous_commit', 'on', true);
+    END IF;
+    -- So that a release of the node finds this transaction, and ends it: it has locked the row.
+    PERFORM pg_advisory_xact_lock_shared(v_node);
+    IF reason IS NOT NULL THEN
+        PERFORM FROM @schema@.bury(v_node, ARRAY[id], ARRAY[repetition], ARRAY[attempt], ARRAY[reason], ARRAY[due], ARRAY[nominal],
+            ARRAY[next]);
+    ELSIF due IS NULL THEN
+        DELETE FROM @schema@.timers t
+        WHERE t.id = id AND coalesce(t.node, 0) = v_node AND t.repetition = repetition AND t.attempt = attempt;
+    ELSE
+        UPDATE @schema@.timers t SET due = greatest(due, @schema@.server_now()), moved = true, nominal = nominal, repetition = next,
+            attempt = CASE WHEN next = t.repetition THEN t.attempt ELSE 0 END,
+            used = CASE WHEN next = t.repetition AND t.max_attempts IS DISTINCT FROM 2147483647 THEN t.used - snoozes::int ELSE 0 END,
+            node = NULL, alone = false
+        WHERE t.id = id AND coalesce(t.node, 0) = v_node AND t.repetition = repetition AND t.attempt = attempt;
+    END IF;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'the delivery % of the timer % has ended otherwise: by a cancel, its time-out, or another node', attempt, id
+            USING ERRCODE = 'no_data_found', HINT = 'Roll the transaction back.';
+    END IF;
+END
+$$;
+
 -- A service that may only schedule needs USAGE on the schema and EXECUTE on `schedule` and `cancel`.
-REVOKE ALL ON ALL FUNCTIONS IN SCHEMA @schema@ FROM PUBLIC;
+REVOKE ALL ON FUNCTION @schema@.server_now(), @schema@.first_id(bigint), @schema@.first_due(uuid), @schema@.keep_due(),
+    @schema@.paused(bigint), @schema@.is_suspect(int, int, int), @schema@.pause_settled(),
+    @schema@.claim(bigint, uuid[], text[], int[], int[], boolean, boolean),
+    @schema@.look(bigint, text[], int[], int[], uuid, bigint, uuid, bigint, bigint), @schema@.claimed_by(bigint, int),
+    @schema@.end_sessions(bigint, bigint), @schema@.release(bigint, bigint),
+    @schema@.beat(bigint, bigint, uuid[], bigint[], int[], boolean),
+    @schema@.bury(bigint, uuid[], bigint[], int[], text[], bigint[], bigint[], bigint[]), @schema@.requeue(uuid),
+    @schema@.put(@schema@.timers, boolean), @schema@.try_put(@schema@.timers, boolean), @schema@.is_number(jsonb, numeric, numeric),
+    @schema@.schedule(text, text, bytea, timestamptz, text, boolean, int, jsonb, int, jsonb, jsonb, text),
+    @schema@.schedule(text, text, jsonb, timestamptz, text, boolean, int, jsonb, int, jsonb, jsonb, text), @schema@.cancel(uuid),
+    @schema@.end_delivery(uuid, bigint, int, bigint, bigint, bigint, text, boolean)
+    FROM PUBLIC;

@@ -14,7 +14,6 @@ use tokio::time::{Instant, timeout};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, Row, Statement};
 
-use super::apply::Locked;
 use super::beat::Member;
 use crate::boot_clock;
 use crate::dial::LocalFuture;
@@ -105,9 +104,12 @@ pub(super) struct Session {
     /// Of the session that writes.
     pub(super) member: Option<Member>,
     pub(super) names: Names,
-    /// Suspects whose claims were not answered.
-    pub(super) lost_marks: HashSet<DurableId>,
-    pub(super) locked: Locked,
+    /// Suspects that this node has claimed: they are not to blame if the reply was lost.
+    pub(super) marked: HashSet<DurableId>,
+    /// Whether the last changes found something locked.
+    pub(super) has_locked: bool,
+    /// The number of calls for changes.
+    pub(super) turn: usize,
     /// The number of connections that broke.
     pub(super) breaks: u64,
     role: Role,
@@ -152,14 +154,14 @@ pub(super) fn settings(server: &Server) -> String {
 
 impl Session {
     pub(super) fn new(server: Arc<Server>, shared: Arc<Shared>, role: Role, member: Option<Member>) -> Self {
-        let (names, lost_marks, locked) = (Names::default(), HashSet::new(), Locked::default());
         Self {
             server,
             shared,
             member,
-            names,
-            lost_marks,
-            locked,
+            names: Names::default(),
+            marked: HashSet::new(),
+            has_locked: false,
+            turn: 0,
             breaks: 0,
             role,
             live: None,

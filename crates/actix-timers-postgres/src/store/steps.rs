@@ -1,7 +1,7 @@
 //! Changes as statements: one for each kind, with arrays in the order of ids.
 //!
-//! Ends of deliveries come first in a transaction, and only they wait for locked rows, all of them the node's own; the others
-//! leave a locked row out. So two transactions never wait for each other.
+//! Ends of deliveries come first in a transaction, and only they wait for locked rows, all of them the node's own: to lock them in a
+//! pass of their own would cost each end. The others leave a locked row out. So two transactions never wait for each other.
 //!
 //! Conditions on the rows of arrays compare with columns beside the arrays: the planner takes a condition with a value for
 //! one that hardly any row meets, and would read the whole table first.
@@ -39,13 +39,23 @@ const AGAIN: &str = "
     WHERE t.id = d.id AND t.node IS NOT DISTINCT FROM d.node AND t.repetition = d.repetition AND t.attempt = d.attempt
     RETURNING t.id, t.due";
 
-/// Gives deliveries back, `used` with them or not, and parks them or not.
+/// Gives deliveries back, `used` with them or not, to be due at a time. Without one they are due now, or looks that have passed their due times would not find them.
 pub(super) const BACK: &str = "
-    UPDATE @schema@.timers t SET node = NULL, alone = false, used = t.used - d.returned, parked = d.parked
-    FROM (SELECT d.*, $1::bigint AS node FROM unnest($2::uuid[], $3::bigint[], $4::int[], $5::int[], $6::text[])
-        AS d(id, repetition, attempt, returned, parked) OFFSET 0) d
+    UPDATE @schema@.timers t SET due = greatest(coalesce(d.due, t.due), n.now), moved = true, node = NULL, alone = false,
+        used = t.used - d.returned
+    FROM (SELECT @schema@.server_now() AS now OFFSET 0) n CROSS JOIN
+        (SELECT d.*, $1::bigint AS node
+        FROM unnest($2::uuid[], $3::bigint[], $4::int[], $5::int[], $6::bigint[])
+            AS d(id, repetition, attempt, returned, due) OFFSET 0) d
     WHERE t.id = d.id AND t.node IS NOT DISTINCT FROM d.node AND t.repetition = d.repetition AND t.attempt = d.attempt
-    RETURNING t.id, CASE WHEN d.parked IS NULL THEN t.due END";
+    RETURNING t.id, t.due";
+
+const PARK: &str = "
+    UPDATE @schema@.timers t SET node = NULL, alone = false, used = t.used - 1, parked = d.parked
+    FROM (SELECT d.*, $1::bigint AS node
+        FROM unnest($2::uuid[], $3::bigint[], $4::int[], $5::text[]) AS d(id, repetition, attempt, parked) OFFSET 0) d
+    WHERE t.id = d.id AND t.node IS NOT DISTINCT FROM d.node AND t.repetition = d.repetition AND t.attempt = d.attempt
+    RETURNING t.id, NULL::bigint";
 
 const DEAD: &str = "SELECT b.id, b.due FROM @schema@.bury($1, $2, $3, $4, $5, $6, $7, $8) b";
 
@@ -90,8 +100,16 @@ const REQUEUE: &str = "
     SELECT d.id, r.is_placed, r.other, r.due, r.nominal
     FROM unnest($1::uuid[]) AS d(id) CROSS JOIN LATERAL @schema@.requeue(d.id) r";
 
-const DISCARD: &str =
-    "DELETE FROM @schema@.dead_letters t USING unnest($1::uuid[]) AS d(id) WHERE t.id = d.id RETURNING t.id";
+/// Whether the letter is gone; null: it is locked.
+const DISCARD: &str = "
+    WITH held AS MATERIALIZED (
+        SELECT l.id FROM @schema@.dead_letters l WHERE l.id = ANY ($1::uuid[]) ORDER BY l.id FOR UPDATE SKIP LOCKED
+    ), gone AS (
+        DELETE FROM @schema@.dead_letters l USING held h WHERE l.id = h.id RETURNING l.id
+    )
+    SELECT g.id, true FROM gone g UNION ALL
+    SELECT l.id, NULL FROM @schema@.dead_letters l
+    WHERE l.id = ANY ($1::uuid[]) AND NOT EXISTS (SELECT FROM held h WHERE h.id = l.id)";
 
 const DISCARD_OLDER: &str = "
     WITH gone AS (
@@ -125,9 +143,11 @@ pub(super) fn steps<'a>(ops: &'a [Op], part: &[usize], node: i64, is_careful: bo
     by_ids(CANCEL, ids_of(|op| matches!(op, Op::Cancel(_))), |row| {
         row.get::<_, Option<bool>>(1).map(|claimed| if claimed { Outcome::InProgress } else { Outcome::Deleted })
     });
-    by_ids(DISCARD, ids_of(|op| matches!(op, Op::Discard(_))), |_| Some(Outcome::Deleted));
+    by_ids(DISCARD, ids_of(|op| matches!(op, Op::Discard(_))), |row| {
+        row.get::<_, Option<bool>>(1).map(|_| Outcome::Deleted)
+    });
     by_ids(REQUEUE, ids_of(|op| matches!(op, Op::Requeue(_))), |row| {
-        Some(match (row.get(1), id(row, 2)) {
+        Some(match (row.get::<_, Option<bool>>(1)?, id(row, 2)) {
             (true, _) => Outcome::Moved(hint(row, 3, false)?),
             (false, Some(other)) => Outcome::KeyInUse(other),
             (false, None) => Outcome::StillPending,
@@ -251,17 +271,22 @@ fn ends<'a>(part: &[(usize, &'a Op)], node: i64, steps: &mut Vec<Step<'a>>) {
     );
     step(
         BACK,
-        |next| matches!(next, Next::GiveBack | Next::Release | Next::Park { .. }),
+        |next| matches!(next, Next::GiveBack | Next::Snooze(_) | Next::Release),
         |nexts| {
             let returned: Vec<_> = nexts.iter().map(|next| i32::from(!matches!(next, Next::Release))).collect();
-            let parked: Vec<_> = nexts
-                .iter()
-                .map(|next| match next {
-                    Next::Park { reason } => Some(reason_of(reason)),
-                    _ => None,
-                })
-                .collect();
-            vec![Box::new(returned), Box::new(parked)]
+            let due = |next: &&Next| if let Next::Snooze(due) = next { Some(time(*due)) } else { None };
+            vec![Box::new(returned), Box::new(nexts.iter().map(due).collect::<Vec<_>>())]
+        },
+    );
+    step(
+        PARK,
+        |next| matches!(next, Next::Park { .. }),
+        |nexts| {
+            let reasons = nexts.iter().map(|next| match next {
+                Next::Park { reason } => reason_of(reason),
+                _ => String::new(),
+            });
+            vec![Box::new(reasons.collect::<Vec<_>>())]
         },
     );
     step(

@@ -12,7 +12,9 @@ mod proxy;
 #[allow(dead_code)]
 mod private;
 
+mod cancelled;
 mod contract;
+mod effects;
 mod engines;
 mod metrics;
 mod nodes;

@@ -205,6 +205,32 @@ with_server! {
         assert!(beat.looks_begin_anew && dead.store.node() != dead_id);
     }
 
+    fn rule_2_nothing_is_claimed_beyond_the_bound_of_a_release() {
+        let (schema, session) = (new_schema(), Session::open());
+        let (dead, mut node) = (Node::join(&schema), Node::join(&schema));
+        let timer = timer(1, -10);
+        node.put(&timer);
+        // The clock was set forward by more than the lease, and the node has not beaten since.
+        let (id, gone) = (node.store.node(), dead.store.node());
+        session.run(&format!("UPDATE {schema}.nodes SET claimed_until = {} WHERE id = {id}", due_in(-1000)));
+        let Outcome::Claimed { records, not_due, .. } = node.apply(claim(&[timer.id])) else { panic!() };
+        assert_eq!((records.len(), not_due.len()), (0, 1));
+        session.run(&format!("UPDATE {schema}.nodes SET claimed_until = {} WHERE id = {id}", due_in(1000)));
+        assert_eq!(node.claim(&[timer.id]).len(), 1);
+        // A releaser finds what it has taken over, although it is due later than its own claims.
+        session.run(&format!("UPDATE {schema}.nodes SET claimed_until = {}, dead = true WHERE id = {gone}", due_in(500_000)));
+        session.run(&format!(
+            "INSERT INTO {schema}.timers (id, due, moved, nominal, route, message_type, payload, attempt, used, node, alone)
+            SELECT overlay(id::text PLACING 'ff' FROM 35)::uuid, {}, true, 0, 'a', 'Order', '\\x0100000000000000', 1, 1, {gone}, true FROM {schema}.timers",
+            due_in(400_000)
+        ));
+        assert_eq!(node.beat(&[]).blamed.len(), 1);
+        node.break_off(&session, &schema);
+        let beat = until("it connects", Duration::from_secs(3), || node.store.beat(&[], DueTime::MIN).ok());
+        assert_eq!(beat.blamed.len(), 1);
+        drop(dead);
+    }
+
     fn rule_2_a_lease_that_is_renewed_is_not_over() {
         let (schema, _session) = (new_schema(), Session::open());
         let (mut one, mut other) = (Node::join(&schema), Node::join(&schema));
@@ -335,6 +361,39 @@ with_server! {
         drop(dead);
     }
 
+    fn rule_5_a_node_does_not_blame_what_it_has_claimed_itself() {
+        let (schema, session) = (new_schema(), Session::open());
+        let mut node = Node::join(&schema);
+        let timer = Record { max_attempts: Some(1), ..timer(1, 0) };
+        node.put(&timer);
+        let delivery = node.claim(&[timer.id])[0];
+        node.apply(Op::End(delivery, Next::Release));
+        // The session has the reply, and nobody waits for it any more.
+        node.apply(claim_as(&[timer.id], Suspects::Marked));
+        node.break_off(&session, &schema);
+        let beat = until("it connects", Duration::from_secs(3), || node.store.beat(&[], DueTime::MIN).ok());
+        assert_eq!(beat.blamed, []);
+        assert_eq!(node.state(timer.id).unwrap().0, State::Pending);
+    }
+
+    fn rule_5_a_blamed_timer_that_cannot_be_read_is_parked() {
+        let (schema, session) = (new_schema(), Session::open());
+        let (mut dead, mut node) = (Node::join(&schema), Node::join(&schema));
+        let timers = [1, 2].map(|number| Record { max_attempts: Some(1), ..timer(number, 0) });
+        for timer in &timers {
+            dead.put(timer);
+            let delivery = dead.claim(&[timer.id])[0];
+            dead.apply(Op::End(delivery, Next::Release));
+            dead.apply(claim_as(&[timer.id], Suspects::Marked));
+        }
+        session.run(&format!("UPDATE {schema}.timers SET headers = '[1]' WHERE id = '{}'", timers[0].id));
+        session.run(&format!("UPDATE {schema}.nodes SET dead = true WHERE id = {}", dead.store.node()));
+        let beat = node.beat(&[]);
+        assert_eq!(beat.blamed.iter().map(|record| record.id).collect::<Vec<_>>(), [timers[1].id]);
+        let sql = format!("SELECT node IS NULL AND parked LIKE 'damaged%' FROM {schema}.timers WHERE id = '{}'", timers[0].id);
+        assert_eq!(session.value::<Option<bool>>(&sql), Some(true));
+    }
+
     fn rule_6_batches_in_both_directions_do_not_deadlock() {
         let (schema, session) = (new_schema(), Session::open());
         let deadlocks = || session.value::<i64>("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()");
@@ -400,6 +459,55 @@ with_server! {
         stranger.run("COMMIT");
         let Outcome::Put(placed) = node.apply(put(&keyed(12, "k2"))) else { panic!() };
         assert!(matches!(placed[..], [Placed::Exists(_)]));
+    }
+
+    fn rule_6_many_locked_keys_do_not_hold_up_the_others() {
+        let (schema, stranger) = (new_schema(), Session::open());
+        let mut node = Node::join(&schema);
+        stranger.run(&format!(
+            "BEGIN; SELECT {schema}.schedule('a', 'Order', ''::bytea, now() + interval '1 hour', 'k' || i) FROM generate_series(0, 999) i"
+        ));
+        let mut puts: Vec<_> = (0..1000).map(|number| put(&keyed(number, &format!("k{number}")))).collect();
+        puts.push(put(&keyed(1000, "free")));
+        let call = |node: &mut Node, number: u64| {
+            let other = put(&timer(2000 + number, 60_000));
+            let (began, outcomes) = (Instant::now(), node.try_apply(&[&puts[..], &[other]].concat()));
+            assert!(began.elapsed() < Duration::from_millis(1500), "{:?}", began.elapsed());
+            assert!(outcomes[..1000].iter().all(|outcome| matches!(outcome, Err(StoreError::Locked))));
+            assert!(outcomes[1001].is_ok(), "{:?}", outcomes[1001]);
+            outcomes[1000].is_ok()
+        };
+        assert!((0..16).any(|number| call(&mut node, number)), "each key has its turn");
+        stranger.run("ROLLBACK");
+        let are_stored = |node: &mut Node| node.try_apply(&puts).iter().all(Result::is_ok).then_some(());
+        until("all are stored", Duration::from_secs(5), || are_stored(&mut node));
+    }
+
+    fn rule_6_locked_dead_letters_hold_up_nothing() {
+        let (schema, stranger) = (new_schema(), Session::open());
+        let mut node = Node::join(&schema);
+        let timers: Vec<_> = (0..40).map(|number| timer(number, -1000)).collect();
+        timers.iter().for_each(|timer| node.put(timer));
+        let ids: Vec<_> = timers.iter().map(|timer| timer.id).collect();
+        let dead = |delivery: &Delivery| {
+            let then = Again { due: due_in(0), nominal: due_in(0), repetition: 2 };
+            Op::End(*delivery, Next::Dead { reason: "why".into(), then: (delivery.id == ids[0]).then_some(then) })
+        };
+        let ends: Vec<_> = node.claim(&ids).iter().map(dead).collect();
+        assert!(node.try_apply(&ends).iter().all(Result::is_ok));
+        let delivery = node.claim(&ids[..1])[0];
+        stranger.run(&format!("BEGIN; SELECT FROM {schema}.dead_letters FOR UPDATE"));
+        // A letter of the series replaces its earlier one.
+        let letters = ids[1..].iter().enumerate();
+        let mut ops: Vec<_> = letters.map(|(place, id)| if place % 2 == 0 { Op::Discard(*id) } else { Op::Requeue(*id) }).collect();
+        ops.push(dead(&delivery));
+        let (began, outcomes) = (Instant::now(), node.try_apply(&[&ops[..], &[put(&timer(100, 60_000))]].concat()));
+        assert!(began.elapsed() < Duration::from_millis(500), "{:?}", began.elapsed());
+        assert!(outcomes[..40].iter().all(|outcome| matches!(outcome, Err(StoreError::Locked))), "{outcomes:?}");
+        assert!(outcomes[40].is_ok());
+        stranger.run("ROLLBACK");
+        assert!(node.try_apply(&ops).iter().all(Result::is_ok));
+        assert_eq!(stranger.value::<i64>(&format!("SELECT count(*) FROM {schema}.dead_letters")), 1);
     }
 
     fn rule_6_the_guilty_change_of_a_group_is_alone() {
@@ -646,6 +754,19 @@ with_server! {
         node.beat(&[]);
         assert_eq!(node.state(timers[2].id).unwrap().0, State::Pending);
         assert_eq!(session.value::<i64>(&format!("SELECT count(*) FROM {schema}.nodes")), 1);
+    }
+
+    fn rule_12_what_is_given_back_is_found_from_a_bound() {
+        let schema = new_schema();
+        let mut node = Node::join(&schema);
+        let timers = [timer(1, -2000), timer(2, -2000)];
+        timers.iter().for_each(|timer| node.put(timer));
+        let claimed = node.claim(&timers.each_ref().map(|timer| timer.id));
+        let bound = Position { due: due_in(0), id: DurableId::from_parts(due_in(0), 0, 0) };
+        thread::sleep(Duration::from_millis(5));
+        node.apply(Op::End(claimed[0], Next::GiveBack));
+        node.apply(Op::End(claimed[1], Next::Release));
+        assert_eq!(node.look(Some(bound)), [timers[0].id, timers[1].id]);
     }
 
     fn nodes_divide_the_timers() {

@@ -86,6 +86,15 @@ with_server! {
         assert_eq!(node.claim(&[timer.id]).len(), 1);
     }
 
+    fn the_functions_of_others_in_the_schema_keep_their_rights() {
+        let (schema, admin) = (new_schema(), Session::open());
+        admin.run(&format!("CREATE SCHEMA {schema}; CREATE FUNCTION {schema}.mine() RETURNS int LANGUAGE sql AS 'SELECT 1'"));
+        connect(PostgresOptions::new().schema(&schema)).unwrap();
+        let sql = format!("SELECT string_agg(proname, ' ') FROM pg_proc WHERE pronamespace = '{schema}'::regnamespace
+            AND has_function_privilege('public', oid, 'EXECUTE')");
+        assert_eq!(admin.value::<Option<String>>(&sql).as_deref(), Some("mine"));
+    }
+
     fn a_copy_that_is_restored_on_another_server_is_served() {
         let (schema, admin) = (new_schema(), Session::open());
         let mut gone = Node::join(&schema);

@@ -201,6 +201,7 @@ macro_rules! contract_tests {
             named: an_end_needs_the_delivery_that_was_claimed,
             named: retries_and_repetitions_keep_count,
             named: given_back_and_released_timers_are_pending,
+            named: a_snoozed_timer_is_due_at_its_wish_and_keeps_its_budget,
             named: suspects_are_claimed_as_such_only,
             named: cancel_and_move_say_what_they_found,
             named: dead_letters_are_kept_and_return,

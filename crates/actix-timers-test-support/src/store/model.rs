@@ -163,8 +163,12 @@ impl Model {
                 row.parked = Some(reason.clone());
                 row.record.progress.used -= 1;
             }
-            Next::GiveBack => row.record.progress.used -= 1,
-            Next::Release => {}
+            Next::GiveBack | Next::Snooze(_) | Next::Release => {
+                let progress = &mut row.record.progress;
+                progress.used -= u32::from(*next != Next::Release);
+                let wish = if let Next::Snooze(wish) = next { *wish } else { progress.due };
+                progress.due = wish.max(now);
+            }
         }
         (row.is_claimed, row.is_alone) = (false, false);
         if gone {

@@ -329,10 +329,32 @@ pub fn given_back_and_released_timers_are_pending<S: Subject>(subject: &mut S) {
         let delivery = world.delivery(timer.id);
         attempts += 1;
         assert_eq!(delivery.attempt, attempts, "attempts only rise");
-        assert_eq!(world.apply(Op::End(delivery, next)), Outcome::Ended { due: Some(at(0)) });
+        assert_eq!(world.apply(Op::End(delivery, next)), Outcome::Ended { due: Some(at(5)) });
+        let bound = Position { due: at(4), id: timer.id };
+        assert_eq!(world.look(Some(bound), 5, 10), [timer.id], "a look from a bound finds it");
         let found = world.store.get(timer.id).unwrap().unwrap();
         assert_eq!((found.state, found.record.progress.used), (State::Pending, used));
+        assert_eq!(found.record.progress.nominal, timer.progress.nominal, "its place in the order stays");
     }
+}
+
+pub fn a_snoozed_timer_is_due_at_its_wish_and_keeps_its_budget<S: Subject>(subject: &mut S) {
+    let mut world = World::new(subject);
+    let timer = record(1, 0);
+    world.put(&timer);
+    for (now, wish, due) in [(5, 70, 70), (80, 3, 80)] {
+        world.set(now);
+        let delivery = world.delivery(timer.id);
+        assert_eq!(world.apply(Op::End(delivery, Next::Snooze(at(wish)))), Outcome::Ended { due: Some(at(due)) });
+        let found = world.store.get(timer.id).unwrap().unwrap();
+        let progress = found.record.progress;
+        assert_eq!((found.state, progress.used, progress.due), (State::Pending, 0, at(due)));
+        assert_eq!((progress.attempt, progress.nominal), (delivery.attempt, timer.progress.nominal));
+        let bound = Position { due: at(due - 1), id: timer.id };
+        assert_eq!(world.look(Some(bound), due, 10), [timer.id], "a look from a bound finds it");
+        world.set(due);
+    }
+    assert_eq!(world.delivery(timer.id).attempt, 3, "attempts only rise");
 }
 
 pub fn suspects_are_claimed_as_such_only<S: Subject>(subject: &mut S) {

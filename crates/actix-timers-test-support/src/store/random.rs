@@ -129,11 +129,12 @@ impl<'a, S: Subject> Run<'a, S> {
             4 => Op::Cancel(self.id()),
             5 => Op::Move(self.id(), self.time()),
             _ => {
-                let next = match self.random.below(6) {
+                let next = match self.random.below(7) {
                     0 | 1 => Next::Delete,
                     2 => Next::Again(self.again()),
                     3 => Next::GiveBack,
                     4 => Next::Release,
+                    5 => Next::Snooze(self.time()),
                     _ => Next::Park { reason: "no decoder".into() },
                 };
                 Op::End(self.delivery(), next)

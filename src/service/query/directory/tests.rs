@@ -8,6 +8,7 @@ use actix::prelude::*;
 
 use super::DIRECTORY;
 use crate::api::timer_actor::TimerActor;
+use crate::tests::fixture::{Bell, Ring};
 use crate::{Alarm, Clock, TimerId, get};
 use crate::{CancelOutcome, RescheduleOutcome, cancel};
 
@@ -51,22 +52,6 @@ fn the_clock_of_a_timer_actor_is_not_read_for_an_id_that_is_not_its_own() {
     assert_eq!(get(TimerId::new()), None);
     assert_eq!(clock.0.load(Ordering::Relaxed), 0);
     drop(actor);
-}
-
-#[derive(Message)]
-#[rtype(result = "()")]
-struct Ring;
-
-struct Bell;
-
-impl Actor for Bell {
-    type Context = Context<Self>;
-}
-
-impl Handler<Ring> for Bell {
-    type Result = ();
-
-    fn handle(&mut self, _: Ring, _: &mut Context<Self>) {}
 }
 
 /// No user has such an id, so this cannot be tested from outside.

@@ -38,9 +38,14 @@ pub(super) const AGAIN: &str = claimed!(
 );
 pub(super) const PARK: &str =
     claimed!("UPDATE timers SET parked = ?5, node = NULL, alone = 0, used = max(used - 1, 0)");
-pub(super) const GIVE_BACK: &str = claimed!("UPDATE timers SET node = NULL, alone = 0, used = max(used - ?5, 0)");
+/// It is claimable again: a look that begins at the present time finds it.
+pub(super) const GIVE_BACK: &str = concat!(
+    claimed!(
+        "UPDATE timers SET due = max(coalesce(?7, due), ?6), moved = 1, node = NULL, alone = 0, used = max(used - ?5, 0)"
+    ),
+    " RETURNING due"
+);
 
-pub(super) const DUE_OF: &str = "SELECT due FROM timers WHERE id = ?1";
 pub(super) const STATE: &str = "SELECT node, used, max_attempts FROM timers WHERE id = ?1 AND ended IS NULL";
 pub(super) const CANCEL: &str = "DELETE FROM timers WHERE id = ?1";
 const SET_PARKED: &str = "UPDATE timers SET parked = ?2 WHERE id = ?1";
@@ -189,43 +194,39 @@ impl Changes<'_> {
             .optional()
     }
 
-    fn end(&self, delivery: Delivery, next: &Next) -> rusqlite::Result<Outcome> {
-        let Delivery { id, repetition, attempt } = delivery;
-        let (blob, repetition) = (blob(&id), repetition.cast_signed());
-        let with = |sql: &str, more: &[&dyn ToSql]| {
-            let claim: [&dyn ToSql; 4] = [blob, &self.node, &repetition, &attempt];
-            let mut params = [&None::<i64> as &dyn ToSql; 8];
-            params[..4].copy_from_slice(&claim);
-            params[4..4 + more.len()].copy_from_slice(more);
-            run(self.connection, sql, &params[..4 + more.len()])
-        };
+    fn end(&self, Delivery { id, repetition, attempt }: Delivery, next: &Next) -> rusqlite::Result<Outcome> {
+        let (blob, repetition, now) = (blob(&id), repetition.cast_signed(), millis(self.now));
+        let claim: [&dyn ToSql; 4] = [blob, &self.node, &repetition, &attempt];
+        let with = |sql: &str, more: &[&dyn ToSql]| run(self.connection, sql, &[&claim[..], more].concat());
+        let delete = || Ok((with(DELETE, &[])?, None));
         let again = |again: &Again| {
             let due = again.due.max(self.now);
             let (nominal, repetition) = (millis(again.nominal), again.repetition.cast_signed());
             let is_there = with(AGAIN, &[&millis(due), &is_moved(id, due), &nominal, &repetition])?;
-            Ok(is_there.then_some(Outcome::Ended { due: Some(due) }))
+            Ok((is_there, Some(due)))
         };
-        let delete = || Ok(with(DELETE, &[])?.then_some(Outcome::Ended { due: None }));
-        let outcome: rusqlite::Result<Option<Outcome>> = match next {
+        let ended: rusqlite::Result<(bool, Option<DueTime>)> = match next {
             Next::Delete => delete(),
             Next::Again(next) => again(next),
             Next::Dead { reason, then } => {
-                with(LETTER, &[reason, &millis(self.now)])?;
+                with(LETTER, &[reason, &now])?;
                 then.as_ref().map_or_else(delete, again)
             }
-            Next::Park { reason } => Ok(with(PARK, &[reason])?.then_some(Outcome::Ended { due: None })),
-            Next::GiveBack | Next::Release => {
-                let returned = i64::from(*next == Next::GiveBack);
-                if with(GIVE_BACK, &[&returned])? { self.ended_as_it_was(id).map(Some) } else { Ok(None) }
+            Next::Park { reason } => Ok((with(PARK, &[reason])?, None)),
+            Next::GiveBack | Next::Snooze(_) | Next::Release => {
+                let returned = i64::from(*next != Next::Release);
+                // Null: its due time.
+                let wish = if let Next::Snooze(wish) = next { Some(millis(*wish)) } else { None };
+                let mut statement = self.connection.prepare_cached(GIVE_BACK)?;
+                let mut rows = statement.query(&[&claim[..], &[&returned, &now, &wish]].concat()[..])?;
+                match rows.next()? {
+                    Some(row) => Ok((true, read_time(row.get_ref(0)?).ok())),
+                    None => Ok((false, None)),
+                }
             }
         };
-        Ok(outcome?.unwrap_or(Outcome::NotFound))
-    }
-
-    fn ended_as_it_was(&self, id: DurableId) -> rusqlite::Result<Outcome> {
-        let due =
-            self.connection.prepare_cached(DUE_OF)?.query_row([blob(&id)], |row| Ok(read_time(row.get_ref(0)?)))?;
-        Ok(Outcome::Ended { due: due.ok() })
+        let (is_there, due) = ended?;
+        Ok(if is_there { Outcome::Ended { due } } else { Outcome::NotFound })
     }
 
     fn move_to(&self, id: DurableId, wish: DueTime) -> rusqlite::Result<Outcome> {
@@ -266,5 +267,5 @@ struct Standing {
 }
 
 #[cfg(test)]
-pub(super) const PER_TIMER: [&str; 12] =
-    [LETTER, REQUEUE, DELETE, AGAIN, PARK, GIVE_BACK, DUE_OF, STATE, CANCEL, MOVE, LETTER_KEY, DISCARD];
+pub(super) const PER_TIMER: [&str; 11] =
+    [LETTER, REQUEUE, DELETE, AGAIN, PARK, GIVE_BACK, STATE, CANCEL, MOVE, LETTER_KEY, DISCARD];

@@ -17,11 +17,6 @@ const PAGES: i32 = 4000;
 /// Pages of the log after which a checkpoint holds the writer up, so that the log begins anew: while transactions follow
 /// each other, no other one ever reaches its end.
 const MAX_PAGES: i32 = 16_000;
-/// Free pages of the file that are kept for new rows, at least; and the part of the file, one in ...
-const SPARE_PAGES: i64 = 4096;
-const SPARE_PART: i64 = 4;
-/// Pages that are given back to the file system at a time.
-const RETURNED: i64 = 512;
 /// Time until a log that a reader holds is looked at again; and until it is reported, again and again.
 const AGAIN: Duration = Duration::from_secs(1);
 const REPORT: Duration = Duration::from_secs(60);
@@ -129,13 +124,6 @@ fn checkpoint(connection: &Connection, findings: &Mutex<Findings>) -> rusqlite::
     // Behind a reader it would hold the writer up in vain.
     if pages > MAX_PAGES && written == pages {
         connection.wal_checkpoint_v2(None::<&str>, CheckpointMode::RESTART)?;
-    }
-    let number = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
-    if number("freelist_count")? > SPARE_PAGES.max(number("page_count")? / SPARE_PART) {
-        // A row for each page.
-        let mut vacuum = connection.prepare(&format!("PRAGMA incremental_vacuum({RETURNED})"))?;
-        let mut pages = vacuum.query(())?;
-        while pages.next()?.is_some() {}
     }
     Ok(())
 }

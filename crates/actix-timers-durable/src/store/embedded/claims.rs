@@ -9,7 +9,7 @@ use rusqlite::types::ValueRef;
 
 use super::super::{Claim, Delivery, Filter, NodeInfo, Outcome, Record, Served, Suspects};
 use super::changes::Changes;
-use super::columns::{RECORD_COLUMNS, blob, is_moved, millis, read, read_id, read_time, record_columns, run};
+use super::columns::{Damaged, RECORD_COLUMNS, blob, is_moved, millis, read, read_id, read_time, record_columns, run};
 use crate::DurableId;
 
 pub(super) const FIND: &str =
@@ -18,7 +18,7 @@ pub(super) const CLAIM: &str = "UPDATE timers SET node = ?2, attempt = ?3, used 
 const MARK: &str = "UPDATE timers SET alone = 1 WHERE id = ?1";
 const UNMARK: &str = "UPDATE timers SET alone = 0 WHERE id = ?1";
 const DAMAGED: &str =
-    "UPDATE timers SET parked = 'damaged: it differs from what was stored', node = NULL WHERE id = ?1";
+    "UPDATE timers SET parked = 'damaged: it differs from what was stored', node = NULL, alone = 0 WHERE id = ?1";
 
 const NEXT_NODE: &str = "UPDATE node SET number = number + 1 RETURNING number";
 const NAME: &str = "UPDATE node SET name = ?1";
@@ -95,14 +95,20 @@ impl Changes<'_> {
         let number = self.next_number()?;
         run(self.connection, NAME, &[&node.name])?;
         self.unpark(&node.serves)?;
-        run(self.connection, BLAME, &[&number])?;
         let mut statement = self.connection.prepare(BLAMED)?;
         let mut rows = statement.query(())?;
-        let mut blamed = Vec::new();
+        let (mut blamed, mut damaged) = (Vec::new(), Vec::<Vec<u8>>::new());
         while let Some(row) = rows.next()? {
-            // A damaged one is found by its next claim.
-            blamed.extend(read(row, self.names)?.ok().map(Arc::new));
+            match read(row, self.names)? {
+                Ok(record) => blamed.push(Arc::new(record)),
+                Err(Damaged) => damaged.push(row.get(0)?),
+            }
         }
+        drop(rows);
+        for id in damaged {
+            run(self.connection, DAMAGED, &[&id])?;
+        }
+        run(self.connection, BLAME, &[&number])?;
         Ok((number, blamed))
     }
 

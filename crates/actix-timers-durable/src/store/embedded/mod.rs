@@ -157,6 +157,11 @@ impl EmbeddedStore {
         self.connection.as_ref().ok_or(StoreError::Closed)
     }
 
+    fn reading(&mut self) -> Result<(&Connection, &mut Queries), StoreError> {
+        self.connection()?;
+        Ok((self.connection.as_ref().ok_or(StoreError::Closed)?, &mut self.queries))
+    }
+
     /// Closes the files after a failure.
     fn close(&mut self, reason: String) {
         self.checkpoints = None;
@@ -282,25 +287,23 @@ impl Drop for EmbeddedStore {
 #[doc(hidden)]
 impl Reads for EmbeddedStore {
     fn get(&mut self, id: DurableId) -> Result<Option<Found>, StoreError> {
-        self.connection()?;
-        self.connection.as_ref().map_or(Ok(None), |connection| self.queries.get(connection, id))
+        let (connection, queries) = self.reading()?;
+        queries.get(connection, id)
     }
 
     fn find_key(&mut self, route: &str, key: &str) -> Result<Option<DurableId>, StoreError> {
-        self.connection()?;
-        self.connection.as_ref().map_or(Ok(None), |connection| self.queries.find_key(connection, route, key))
+        let (connection, queries) = self.reading()?;
+        queries.find_key(connection, route, key)
     }
 
     fn list(&mut self, query: &Query) -> Result<Page, StoreError> {
-        self.connection()?;
-        self.connection.as_ref().map_or_else(|| Ok(Page::default()), |connection| self.queries.list(connection, query))
+        let (connection, queries) = self.reading()?;
+        queries.list(connection, query)
     }
 
     fn counts(&mut self, limit: Option<u64>) -> Result<Counts, StoreError> {
-        self.connection()?;
-        self.connection
-            .as_ref()
-            .map_or_else(|| Ok(Counts::default()), |connection| self.queries.counts(connection, limit))
+        let (connection, queries) = self.reading()?;
+        queries.counts(connection, limit)
     }
 }
 
@@ -317,6 +320,12 @@ impl Store for EmbeddedStore {
         // The transaction may have begun before the last looks.
         let before = self.data_version;
         let by_hand = self.note_version()? != before;
+        // A full disk or another program does not end the beat: the next one tries again.
+        if let Err(error) = place::return_pages(self.connection()?)
+            && matches!(meaning(&error), Meaning::Io | Meaning::Damaged)
+        {
+            return Err(self.failed(error, true).into());
+        }
         if !self.must_sweep {
             return Ok(Beat { looks_begin_anew: by_hand, ..Beat::default() });
         }

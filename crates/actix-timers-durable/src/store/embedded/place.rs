@@ -38,6 +38,11 @@ const SCHEMA: &str = include_str!("schema.sql");
 
 /// The time for which a transaction waits for another program, or for a checkpoint.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Free pages of the file that are kept for new rows, at least; and the part of the file, one in ...
+const SPARE_PAGES: i64 = 4096;
+const SPARE_PART: i64 = 4;
+/// Pages that are given back to the file system at a time.
+const RETURNED: i64 = 512;
 /// The page cache of the connection that writes, in KiB.
 const CACHE: i64 = 32 << 10;
 
@@ -248,6 +253,19 @@ pub(super) fn prepare(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "checkpoint_fullfsync", true)?;
     connection.pragma_update(None, "cache_size", -CACHE)?;
     connection.pragma_update_and_check(None, "wal_autocheckpoint", 0, |_| Ok(()))
+}
+
+/// Gives free pages back to the file system, if there are many. Only the connection that writes does: for it a commit of
+/// another one is a change by hand.
+pub(super) fn return_pages(connection: &Connection) -> rusqlite::Result<()> {
+    let number = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+    if number("freelist_count")? > SPARE_PAGES.max(number("page_count")? / SPARE_PART) {
+        // A row for each page.
+        let mut vacuum = connection.prepare(&format!("PRAGMA incremental_vacuum({RETURNED})"))?;
+        let mut pages = vacuum.query(())?;
+        while pages.next()?.is_some() {}
+    }
+    Ok(())
 }
 
 fn rewrite(path: &Path) -> io::Result<()> {

@@ -2,7 +2,9 @@
 
 use rusqlite::Connection;
 
-use super::{changes, claims, place, queries};
+use super::{EmbeddedStore, changes, claims, place, queries};
+use crate::DueTime;
+use crate::store::{NodeInfo, Reads, Store};
 
 fn plan(connection: &Connection, sql: &str) -> Vec<String> {
     let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
@@ -63,4 +65,51 @@ fn every_statement_uses_its_index() {
     check(&connection, "analyzed");
     connection.execute_batch("DELETE FROM timers; DELETE FROM dead_letters; ANALYZE").unwrap();
     check(&connection, "emptied");
+}
+
+#[test]
+fn a_damaged_timer_that_ended_its_process_is_parked() {
+    let mut store = EmbeddedStore::in_memory().unwrap();
+    store.join(&NodeInfo::default(), DueTime::MIN).unwrap();
+    let damaged = "INSERT INTO timers (id, due, nominal, node, alone, attempt, used, crc, route, message_type, payload)
+        SELECT unhex(printf('%012X8000%016X', 1, 1)), 1, 1, number, 1, 1, 1, 7, 'route', 'type', x'00' FROM node";
+    store.connection().unwrap().execute(damaged, ()).unwrap();
+    let beat = store.join(&NodeInfo::default(), DueTime::MIN).unwrap();
+    assert_eq!(beat.blamed, []);
+    let counts = store.counts(None).unwrap();
+    assert_eq!((counts.pending, counts.parked), (0, 1));
+    let mark = "SELECT count(*) FROM timers WHERE alone OR node IS NOT NULL";
+    assert_eq!(store.connection().unwrap().query_row(mark, (), |row| row.get::<_, i64>(0)), Ok(0));
+}
+
+#[test]
+fn returned_pages_are_no_change_by_hand() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = EmbeddedStore::open(directory.path().join("store")).unwrap();
+    store.join(&NodeInfo::default(), DueTime::MIN).unwrap();
+    let connection = store.connection().unwrap();
+    let fill = "WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 20000)
+        INSERT INTO timers (id, due, nominal, route, message_type, payload)
+        SELECT unhex(printf('%012X8000%016X', n, n)), n, n, 'route', 'type', zeroblob(1000) FROM numbers;
+        DELETE FROM timers;";
+    connection.execute_batch(fill).unwrap();
+    let free = |store: &mut EmbeddedStore| {
+        let connection = store.connection().unwrap();
+        connection.pragma_query_value(None, "freelist_count", |row| row.get::<_, i64>(0)).unwrap()
+    };
+    let before = free(&mut store);
+    let mut beats = 0;
+    // All above the spare ones.
+    while free(&mut store) > 4096 {
+        assert!(!store.beat(&[], DueTime::MIN).unwrap().looks_begin_anew);
+        // A checkpoint, too, is none.
+        store.checkpoints.iter().for_each(super::Checkpoints::begin);
+        beats += 1;
+        assert!(beats < 100, "{before} pages were free");
+    }
+    assert!(beats > 1, "{before} pages were free");
+    // Another connection's commit is one.
+    let by_hand = rusqlite::Connection::open(directory.path().join("store/timers.db")).unwrap();
+    by_hand.execute("UPDATE node SET name = 'by hand'", ()).unwrap();
+    assert!(store.beat(&[], DueTime::MIN).unwrap().looks_begin_anew);
 }

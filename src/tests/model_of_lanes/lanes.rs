@@ -1,7 +1,7 @@
 //! The lanes: what each event does to them, as the code around the step is to do it.
 
-use super::super::step::{Lane, Puller, Step};
 use super::{Failure, LaneState, Mail, OWN, Place, Rule, State, TARGETS, Way, World};
+use crate::service::lane::step::{Lane, Puller, Step};
 
 impl World {
     /// The facts of a lane. Some rules are taken away by a false one.

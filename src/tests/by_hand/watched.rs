@@ -4,13 +4,13 @@ use std::sync::OnceLock;
 
 use tokio::runtime::Runtime;
 
-use crate::service::by_hand::*;
 use crate::service::deliver::next_check::{AT_ONCE, Nanos};
 use crate::service::deliver::turns::TurnBy;
 use crate::service::deliver::watchdog::Watchdog;
 use crate::service::query::directory;
 use crate::service::state::Settings;
 use crate::sync::elapsed;
+use crate::tests::by_hand::*;
 
 /// A runtime on the real clock, as the watchdog requires.
 fn runtime() -> &'static Runtime {

@@ -24,14 +24,15 @@ use crate::engine::EngineConfig;
 use crate::model::secret::Secret;
 use crate::service::deliver::watchdog::Watchdog;
 use crate::service::query::directory;
-use crate::service::simulated::records::{Kind, MILLISECOND, Records};
-use crate::service::simulated::series::Plan;
-use crate::service::simulated::subject::{
-    Act, Busy, Flood, Other, Own, Plain, Subject, Supervised_, any_delay, cancel_any, move_any,
-};
 use crate::service::state::{Service, Settings};
 use crate::simulation::arbiter::{Arbiter, Task, VirtualClock};
 use crate::simulation::{self, Simulation, Stillness, random, seeds};
+use crate::tests::fixture::Ring;
+use crate::tests::simulated::records::{Kind, MILLISECOND, Records};
+use crate::tests::simulated::series::Plan;
+use crate::tests::simulated::subject::{
+    Act, Busy, Flood, Other, Own, Plain, Subject, Supervised_, any_delay, cancel_any, move_any,
+};
 use crate::timing::{TickLength, WheelSize};
 use crate::{Alarm, Clock, MailboxPolicy, MessageSource, Target, TimerOptions, Timers};
 
@@ -386,10 +387,6 @@ fn run_with_a_step(seed: u64) -> Result<(), String> {
     let is_right = handled.get().is_some_and(|time| (600..1_200).contains(&(time / MILLISECOND)));
     if is_right { Ok(()) } else { Err(format!("handled at {:?}", handled.get())) }
 }
-
-#[derive(Message)]
-#[rtype(result = "()")]
-struct Ring;
 
 /// Notes the time of a message.
 struct Listener(Rc<Cell<Option<u64>>>);

@@ -8,10 +8,10 @@ use std::time::Duration;
 use actix::dev::ContextFut;
 use actix::prelude::*;
 
-use crate::service::simulated::records::{FLOOD_PACE, Kind, MILLISECOND, Note, Records};
-use crate::service::simulated::series::Plan;
 use crate::simulation::arbiter::VirtualClock;
 use crate::simulation::{self, random};
+use crate::tests::simulated::records::{FLOOD_PACE, Kind, MILLISECOND, Note, Records};
+use crate::tests::simulated::series::Plan;
 use crate::{CancelOutcome, Clock, MessageSource, RescheduleOutcome, TimerContext, TimerId, TimerOptions, Timers};
 
 #[derive(Message)]

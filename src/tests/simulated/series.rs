@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use actix::Message;
 
-use crate::service::simulated::records::{Entry, Kind, Log, MILLISECOND, Note, Records, tell};
 use crate::simulation::{self, random, seeds};
+use crate::tests::simulated::records::{Entry, Kind, Log, MILLISECOND, Note, Records, tell};
 use crate::{
     MessageSource, MissedTickBehavior, Repeat, RepeatTimes, RescheduleOutcome, Target, TimerId, TimerOptions, Timers,
 };
@@ -37,7 +37,7 @@ impl Plan {
         let missed = [MissedTickBehavior::Skip, MissedTickBehavior::Burst, MissedTickBehavior::Delay];
         Self {
             is_delay: random(3) == 0,
-            first_after: if random(3) == 0 { crate::service::simulated::subject::any_delay() } else { period },
+            first_after: if random(3) == 0 { crate::tests::simulated::subject::any_delay() } else { period },
             period,
             times: 1 + random(6),
             missed: missed[random(3) as usize],

@@ -1,6 +1,6 @@
 //! The driver's wake-ups and turns.
 
-use crate::service::by_hand::*;
+use crate::tests::by_hand::*;
 use crate::{MessageSource, Repeat, RescheduleOutcome, ScheduleAfter};
 
 impl World {

@@ -32,6 +32,7 @@ use crate::model::request_time::RequestTime;
 use crate::model::source::MessageSource;
 use crate::model::target::Target;
 use crate::service::state::Service;
+use crate::tests::fixture::ms;
 
 thread_local! {
     static SERVICE: RefCell<Weak<Service>> = const { RefCell::new(Weak::new()) };
@@ -50,10 +51,6 @@ fn look(code: &'static str) {
         // Not the last reference, which would drop the service here.
         drop(service);
     }
-}
-
-fn ms(millis: u64) -> Duration {
-    Duration::from_millis(millis)
 }
 
 /// A message that checks the lock.

@@ -1,7 +1,7 @@
 //! Messages that wait until their recipients keep up.
 
 use crate::MessageSource;
-use crate::service::by_hand::*;
+use crate::tests::by_hand::*;
 
 impl World {
     fn place(&self, id: TimerId) -> Option<&'static str> {

@@ -6,8 +6,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::service::deliver::watchdog::GRACE;
-use crate::service::simulated::series::Series;
 use crate::simulation::{self, seeds};
+use crate::tests::simulated::series::Series;
 use crate::{RescheduleOutcome, TimerId};
 
 pub(crate) const MILLISECOND: u64 = 1_000_000;

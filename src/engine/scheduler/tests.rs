@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::{
+use crate::engine::{
     ClockReading, DeadLetterReason, Due, Engine, EngineConfig, KeyScope, Marks, MessageKind, MissedTickBehavior,
     NextRun, NotPending, Outcome, OwnerId, Recurrence, RejectReason, RepeatMode, Repeated, Resumed, ScopedKey, Timer,
     TimerGroup, TimerKey, TimerState, next_on_grid,

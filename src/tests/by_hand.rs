@@ -25,6 +25,7 @@ use crate::service::deliver::turns::TurnBy;
 use crate::service::lane::lanes::Progress;
 use crate::service::owner::thread_registry;
 use crate::service::state::{Service, Session};
+use crate::tests::fixture::ms;
 use crate::{
     Alarm, CancelOutcome, Clock, DeadLetter, ManualClock, MessageSource, Repeat, RequestTime, Target,
     TimerActorBuilder, TimerContext, TimerId, Timers,
@@ -394,10 +395,6 @@ fn dead_target() -> Target<Number> {
 fn post_own(service: &Arc<Service>, owner: OwnerId) {
     service.state().engine.owner_mut(owner).unwrap().progress = Progress::Starved;
     Session::new(service).serve(owner);
-}
-
-fn ms(milliseconds: u64) -> Duration {
-    Duration::from_millis(milliseconds)
 }
 
 /// The driver finds the turn taken and goes to sleep without an alarm. It must be woken after the turn.

@@ -1,10 +1,10 @@
 //! Own messages of actors, in inboxes and on their way through mailboxes, and the end of their owners.
 
-use crate::service::by_hand::*;
 use crate::service::deliver::turns::TurnBy;
 use crate::service::lane::lanes::Item;
 use crate::simulation::{self, Simulation};
 use crate::sync;
+use crate::tests::by_hand::*;
 
 impl World {
     /// Sends the first message of the inbox through the mailbox, as the watchdog does.

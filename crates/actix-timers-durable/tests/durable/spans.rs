@@ -1,0 +1,119 @@
+//! The span of a delivery: it lasts until the delivery ends, and names the trace that scheduled the timer.
+
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use actix::prelude::*;
+use actix_timers_durable::store::MemoryDisk;
+use actix_timers_durable::{Durable, DurableOptions, DurableTimers, HandlerError, RouteOptions, Schedule};
+use tracing::field::Field;
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Instrument, Metadata, Subscriber, info};
+
+use support::durable::{Note, ROUTE, life, ms, quick};
+
+/// A subscriber that notes the spans of deliveries, and events with the number of their span.
+#[derive(Clone, Default)]
+struct Story(Arc<Mutex<Noted>>);
+
+#[derive(Default)]
+struct Noted {
+    /// Fields and end of each span, by its id less one.
+    spans: Vec<(String, bool)>,
+    entered: Vec<u64>,
+    events: Vec<(String, Option<u64>)>,
+}
+
+impl Story {
+    fn noted(&self) -> MutexGuard<'_, Noted> {
+        self.0.lock().unwrap()
+    }
+}
+
+fn text(note: impl FnOnce(&mut dyn FnMut(&Field, &dyn Debug))) -> String {
+    let mut text = String::new();
+    note(&mut |field, value| text += &format!("{field}={value:?} "));
+    text
+}
+
+impl Subscriber for Story {
+    fn enabled(&self, of: &Metadata<'_>) -> bool {
+        of.name() == "durable_delivery" || of.target() == module_path!()
+    }
+
+    fn new_span(&self, span: &Attributes<'_>) -> Id {
+        assert!(span.is_root());
+        let mut noted = self.noted();
+        noted.spans.push((text(|mut note| span.record(&mut note)), false));
+        Id::from_u64(noted.spans.len() as u64)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut noted = self.noted();
+        let within = noted.entered.last().copied();
+        noted.events.push((text(|mut note| event.record(&mut note)), within));
+    }
+
+    fn enter(&self, id: &Id) {
+        self.noted().entered.push(id.into_u64());
+    }
+
+    fn exit(&self, _: &Id) {
+        self.noted().entered.pop();
+    }
+
+    fn try_close(&self, id: Id) -> bool {
+        self.noted().spans[id.into_u64() as usize - 1].1 = true;
+        true
+    }
+}
+
+struct Traced;
+
+impl Actor for Traced {
+    type Context = Context<Self>;
+}
+
+impl Handler<Durable<Note>> for Traced {
+    type Result = ResponseFuture<Result<(), HandlerError>>;
+
+    fn handle(&mut self, note: Durable<Note>, _: &mut Context<Self>) -> Self::Result {
+        let span = note.span();
+        let handling = async move {
+            info!(attempt = note.attempt, "handles");
+            if note.attempt == 1 { Err(HandlerError::new("not now")) } else { Ok(()) }
+        };
+        Box::pin(handling.instrument(span))
+    }
+}
+
+#[test]
+fn each_delivery_has_a_span_with_the_trace_of_its_headers_in_which_its_handler_runs() {
+    let story = Story::default();
+    let _subscribed = tracing::subscriber::set_default(story.clone());
+    life(0, async |clock| {
+        let route = RouteOptions::new().retry(quick());
+        let builder = DurableTimers::builder(MemoryDisk::new().open()).clock(clock.clone());
+        let timers = builder.route_with::<Note>(ROUTE, Traced.start(), route).start().unwrap();
+        let options = DurableOptions::new().header("traceparent", "00-4bf9-00f0-01");
+        let id = timers.schedule(Schedule::after(ROUTE, ms(10), Note(1)).options(options)).await.unwrap().id();
+        clock.advance(ms(9)).await;
+        assert!(story.noted().spans.is_empty());
+        clock.advance(ms(5000)).await;
+        let noted = story.noted();
+        let [(first, true), (second, true)] = &noted.spans[..] else { panic!("{:?}", noted.spans) };
+        for (attempt, fields) in [(1, first), (2, second)] {
+            let expected = format!(
+                "id={id} route=\"{ROUTE}\" message_type=\"note\" attempt={attempt} repetition=1 \
+                 traceparent=\"00-4bf9-00f0-01\" "
+            );
+            assert_eq!(*fields, expected);
+        }
+        let handled = |attempt: u64| (format!("message=handles attempt={attempt} "), Some(attempt));
+        assert_eq!(noted.events, [handled(1), handled(2)]);
+    });
+}

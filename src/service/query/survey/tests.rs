@@ -1,0 +1,55 @@
+//! Tests of the survey: what a look at the wheel leaves out, and in how many steps it comes.
+
+use super::*;
+use crate::TimerActorBuilder;
+use crate::api::timer_actor::TimerActor;
+use crate::tests::fixture::{Ring, ms, stopped_bell, unstarted};
+
+/// Starts a timer actor with 16 buckets a level and some timers: pairs of their delay in milliseconds and their
+/// number.
+fn filled(timers: &[(u64, usize)]) -> TimerActor {
+    let (actor, handle) = unstarted(TimerActorBuilder::default().wheel_size(16));
+    let target = stopped_bell();
+    for (due, count) in timers {
+        for _ in 0..*count {
+            handle.schedule_after(&target, ms(*due), Ring);
+        }
+    }
+    actor
+}
+
+/// Returns the number of timers found, and whether others may belong to the result.
+fn walked(actor: &TimerActor, mut walk: TimerWalk) -> (usize, bool) {
+    while actor.service().continue_walk(&mut walk) {}
+    let sampled = walk.sampled;
+    (walk.finish().len(), sampled)
+}
+
+#[test]
+fn a_look_says_whether_it_has_left_out_timers_that_may_have_been_wanted() {
+    let due_together = filled(&[(5, 5)]);
+    assert_eq!(walked(&due_together, TimerWalk::to_the_next(3)), (3, false), "any of them may be next");
+    assert_eq!(walked(&due_together, TimerWalk::to_the_next(5)), (5, false));
+    assert_eq!(walked(&due_together, TimerWalk::to_bucket(0, 5, 3)), (3, true), "the bucket is wanted");
+    assert_eq!(walked(&due_together, TimerWalk::to_bucket(0, 5, 5)), (5, false));
+    let far = filled(&[(100, 5)]);
+    assert_eq!(walked(&far, TimerWalk::to_the_next(3)), (3, true), "others of the bucket may be due before them");
+    assert_eq!(walked(&far, TimerWalk::to_the_next(5)), (5, false));
+    let many = filled(&[(5, TIMERS_OF_A_BUCKET + 44)]);
+    assert_eq!(walked(&many, TimerWalk::to_the_next(1000)), (TIMERS_OF_A_BUCKET, true));
+}
+
+#[test]
+fn a_look_at_many_buckets_takes_several_steps() {
+    let buckets: Vec<_> = (1..=100).map(|due| (due * 16, 10)).collect();
+    let actor = filled(&buckets);
+    let mut walk = TimerWalk::to_the_next(1000);
+    let mut found = Vec::new();
+    while actor.service().continue_walk(&mut walk) {
+        found.push(walk.found.len());
+    }
+    let steps: Vec<_> = found.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(found[0] <= TIMERS_OF_A_BUCKET && found.len() >= 3, "{found:?}");
+    assert!(steps.iter().all(|step| *step <= TIMERS_OF_A_BUCKET), "{found:?}");
+    assert_eq!(walk.finish().len(), 1000);
+}
