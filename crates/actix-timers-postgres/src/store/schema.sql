@@ -441,12 +441,22 @@ EXCEPTION WHEN lock_not_available THEN
 END
 $$;
 
--- Stores a new timer. If another one of its route has its key: that stays and is returned as `other`, or is replaced.
+-- Stores a new timer. If another one of its route has its key: that stays and is returned as `other`, or is replaced. A careful call
+-- has no result if another transaction has locked the key.
 CREATE FUNCTION @schema@.put(
-    p_timer @schema@.timers, p_replace boolean, OUT other uuid, OUT is_placed boolean, OUT in_progress boolean, OUT due bigint
+    p_timer @schema@.timers, p_replace boolean, p_is_careful boolean,
+    OUT other uuid, OUT is_placed boolean, OUT in_progress boolean, OUT due bigint
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
+    IF p_is_careful THEN
+        BEGIN
+            SELECT p.* INTO other, is_placed, in_progress, due FROM @schema@.put(p_timer, p_replace, false) p;
+        EXCEPTION WHEN lock_not_available THEN
+            NULL;
+        END;
+        RETURN;
+    END IF;
     -- Before the clock: looks take a transaction without a number for one that begins later.
     PERFORM pg_current_xact_id();
     p_timer.due := greatest(p_timer.due, @schema@.server_now());
@@ -488,17 +498,6 @@ BEGIN
     END LOOP;
     RAISE EXCEPTION 'the timer with the key "%" of the route "%" changes all the time: repeat the request', p_timer.key, p_timer.route
         USING ERRCODE = 'serialization_failure';
-END
-$$;
-
--- As `put`, but without a result if another transaction has locked the key.
-CREATE FUNCTION @schema@.try_put(
-    p_timer @schema@.timers, p_replace boolean, OUT other uuid, OUT is_placed boolean, OUT in_progress boolean, OUT due bigint
-) LANGUAGE plpgsql AS $$
-BEGIN
-    SELECT p.* INTO other, is_placed, in_progress, due FROM @schema@.put(p_timer, p_replace) p;
-EXCEPTION WHEN lock_not_available THEN
-    NULL;
 END
 $$;
 
@@ -576,7 +575,7 @@ BEGIN
     id := (lpad(to_hex(v_due), 12, '0') || '8' || right(replace(gen_random_uuid()::text, '-', ''), 19))::uuid;
     SELECT * INTO v_put FROM @schema@.put(ROW(id, v_due, false, greatest(ceil(extract(epoch FROM due) * 1000), 0)::bigint, route,
         message_type, message_version, payload, codec, headers, key, 0, 0, max_attempts, retry, 1, repeat, NULL, false, NULL, NULL,
-        NULL)::@schema@.timers, replace);
+        NULL)::@schema@.timers, replace, false);
     outcome := CASE WHEN NOT v_put.is_placed THEN 'exists' WHEN v_put.other IS NULL THEN 'created'
         WHEN v_put.in_progress THEN 'replaced_in_progress' ELSE 'replaced' END;
     IF v_put.is_placed THEN
@@ -655,7 +654,7 @@ REVOKE ALL ON FUNCTION @schema@.server_now(), @schema@.first_id(bigint), @schema
     @schema@.end_sessions(bigint, bigint), @schema@.release(bigint, bigint),
     @schema@.beat(bigint, bigint, uuid[], bigint[], int[], boolean),
     @schema@.bury(bigint, uuid[], bigint[], int[], text[], bigint[], bigint[], bigint[]), @schema@.requeue(uuid),
-    @schema@.put(@schema@.timers, boolean), @schema@.try_put(@schema@.timers, boolean), @schema@.is_number(jsonb, numeric, numeric),
+    @schema@.put(@schema@.timers, boolean, boolean), @schema@.is_number(jsonb, numeric, numeric),
     @schema@.schedule(text, text, bytea, timestamptz, text, boolean, int, jsonb, int, jsonb, jsonb, text),
     @schema@.schedule(text, text, jsonb, timestamptz, text, boolean, int, jsonb, int, jsonb, jsonb, text), @schema@.cancel(uuid)
     FROM PUBLIC;
