@@ -9,13 +9,14 @@ use std::time::Duration;
 
 use actix_timers_durable::store::Names;
 use actix_timers_durable::{DurableId, StoreError};
-use tokio::task::{JoinHandle, spawn_local};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, Row, Statement};
 
 use super::beat::Member;
 use crate::boot_clock;
+use crate::connect::{no_reply, open};
 use crate::dial::LocalFuture;
 use crate::error::{Failure, text};
 use crate::metrics::{Meters, Role, contain};
@@ -279,9 +280,7 @@ impl Session {
 
     async fn open(&mut self) -> Result<Live, String> {
         let limit = self.server.timeout;
-        let dialled = timeout(limit, self.server.dial.dial(&self.server.config)).await;
-        let (client, connection) = dialled.map_err(|_| no_reply(limit))?.map_err(|error| text(&error))?;
-        let task = spawn_local(async move { _ = connection.await });
+        let (client, task) = open(&self.server).await?;
         let live = Live { client, task, statements: HashMap::new() };
         timeout(limit, self.set_up(&live.client)).await.map_err(|_| no_reply(limit))??;
         Ok(live)
@@ -314,10 +313,6 @@ impl Session {
 const FACTS: &str = "SELECT pg_is_in_recovery(), current_setting('transaction_read_only')";
 const END: &str = "SELECT @schema@.end_sessions($1, 1000, true)";
 const ENTER: &str = concat!("UPDATE @schema@.nodes n SET sessions = ", this_session!(), " WHERE n.id = $1");
-
-fn no_reply(limit: Duration) -> String {
-    format!("no reply within {limit:?}")
-}
 
 /// Returns the error of a request of which nothing was kept, or, without a reply, perhaps something.
 pub(super) fn error_of(failure: &Failure) -> StoreError {
