@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use tokio::task::spawn_local;
+use tokio::task::{JoinHandle, spawn_local};
 use tokio::time;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error, SimpleQueryMessage};
@@ -20,17 +20,18 @@ pub(crate) async fn within<T>(
     limit: Duration,
     step: impl Future<Output = Result<T, ConnectError>>,
 ) -> Result<T, ConnectError> {
-    let over = || ConnectError::Failed(format!("no reply within {limit:?}"));
-    time::timeout(limit, step).await.unwrap_or_else(|_| Err(over()))
+    time::timeout(limit, step).await.unwrap_or_else(|_| Err(ConnectError::Failed(no_reply(limit))))
 }
 
-pub(crate) async fn open(server: &Server) -> Result<Client, ConnectError> {
-    let limit = server.timeout;
-    let dialled = time::timeout(limit, server.dial.dial(&server.config)).await;
-    let dialled = dialled.map_err(|_| ConnectError::Unreachable(format!("no reply within {limit:?}")))?;
-    let (client, connection) = dialled.map_err(|error| ConnectError::Unreachable(text(&error)))?;
-    spawn_local(async move { _ = connection.await });
-    Ok(client)
+/// Connects. The task ends with the client.
+pub(crate) async fn open(server: &Server) -> Result<(Client, JoinHandle<()>), String> {
+    let dialled = time::timeout(server.timeout, server.dial.dial(&server.config)).await;
+    let (client, connection) = dialled.map_err(|_| no_reply(server.timeout))?.map_err(|error| text(&error))?;
+    Ok((client, spawn_local(async move { _ = connection.await })))
+}
+
+pub(crate) fn no_reply(limit: Duration) -> String {
+    format!("no reply within {limit:?}")
 }
 
 pub(crate) fn failed(error: &Error) -> ConnectError {

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::apply::park_damaged;
 use super::row::{self, NODE, Types, columns, due, id};
-use super::session::{Call, Session, error_of};
+use super::session::{Call, Session, error_of, this_session};
 use super::steps::{BACK, LOCKED, fences, uuids};
 use crate::boot_clock;
 use crate::error::Failure;
@@ -40,12 +40,11 @@ const SHARES: &str = "
     FROM unnest($2::text[]) WITH ORDINALITY AS k(type, place)
     LEFT JOIN @schema@.nodes n ON k.type = ANY (n.serves) AND NOT n.dead AND n.lease_until > clock_timestamp()
     GROUP BY k.place ORDER BY k.place";
-const JOIN: &str = "
-    INSERT INTO @schema@.nodes (id, name, lease_until, claimed_until, serves, sessions)
-    SELECT $1, $2, clock_timestamp() + $3::bigint * interval '1 ms', @schema@.server_now() + $3::bigint, $4,
-        (SELECT jsonb_build_array(jsonb_build_object(
-            'pid', a.pid, 'started', a.backend_start, 'server', pg_postmaster_start_time()))
-        FROM pg_stat_activity a WHERE a.pid = pg_backend_pid())";
+const JOIN: &str = concat!(
+    "INSERT INTO @schema@.nodes (id, name, lease_until, claimed_until, serves, sessions)
+    SELECT $1, $2, clock_timestamp() + $3::bigint * interval '1 ms', @schema@.server_now() + $3::bigint, $4, ",
+    this_session!()
+);
 const ROUTES: &str = "
     INSERT INTO @schema@.routes (name) SELECT DISTINCT split_part(k.type, chr(31), 1) FROM unnest($1::text[]) AS k(type)
     ORDER BY 1 ON CONFLICT DO NOTHING";
@@ -85,7 +84,7 @@ const UNSERVED: &str = "
     ) u WHERE NOT EXISTS (SELECT FROM @schema@.nodes n WHERE NOT n.dead AND n.lease_until > clock_timestamp()
         AND u.route || chr(31) || u.message_type = ANY (n.serves))";
 /// A session that does not end in time is ended at the next beat: this one claims and ends, too.
-const END_SESSIONS: &str = "SELECT @schema@.end_sessions($1, 250)";
+const END_SESSIONS: &str = "SELECT @schema@.end_sessions($1, 250, false)";
 const RELEASE: &str = concat!("SELECT ", columns!(), ", t.alone FROM @schema@.release($1, $2) t");
 const CLAIMED: &str = "SELECT c.id, c.repetition, c.attempt, c.alone FROM @schema@.claimed_by($1, $2) c";
 const RECORDS: &str =

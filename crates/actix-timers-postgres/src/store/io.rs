@@ -12,6 +12,7 @@ use tokio::task::LocalSet;
 
 use super::beat::{self, Member};
 use super::session::{Session, Shared};
+use crate::connect::no_reply;
 use crate::dial::LocalFuture;
 use crate::metrics::Role;
 use crate::server::Server;
@@ -79,7 +80,7 @@ impl Jobs {
         self.sender.send(job).map_err(|_| StoreError::Closed)?;
         match replied.recv_timeout(self.limit) {
             Ok(result) => result,
-            Err(RecvTimeoutError::Timeout) => Err(StoreError::Unknown(format!("no reply within {:?}", self.limit))),
+            Err(RecvTimeoutError::Timeout) => Err(StoreError::Unknown(no_reply(self.limit))),
             Err(RecvTimeoutError::Disconnected) => Err(StoreError::Closed),
         }
     }

@@ -41,7 +41,7 @@ const PUT_PLAIN: &str = "
     )
     SELECT n.now FROM n";
 
-/// Stores timers one after the other, each if its key allows.
+/// Stores timers one after the other, each if its key allows; careful tries leave out those whose keys are locked.
 const PUT_KEYED: &str = "
     SELECT i.place, p.other, p.is_placed, p.in_progress, p.due
     FROM unnest($1::uuid[], $2::bigint[], $3::boolean[], $4::bigint[], $5::text[], $6::text[], $7::int[], $8::bytea[],
@@ -50,7 +50,7 @@ const PUT_KEYED: &str = "
             retry, repeat, key, replace, place)
     CROSS JOIN LATERAL @schema@.put(ROW(i.id, i.due, i.moved, i.nominal, i.route, i.message_type, i.version, i.payload,
         i.codec, i.headers::jsonb, i.key, 0, 0, i.max_attempts, i.retry::jsonb, 1, i.repeat::jsonb, NULL, false, NULL, NULL,
-        NULL)::@schema@.timers, i.replace) p";
+        NULL)::@schema@.timers, i.replace, $16) p";
 
 /// The columns of rows of another store.
 macro_rules! restore {
@@ -73,16 +73,6 @@ macro_rules! restore {
 }
 const RESTORE: &str = restore!("timers", "greatest(i.due, n.now)", "parked", "$18::text[]");
 const RESTORE_LETTERS: &str = restore!("dead_letters", "i.due", "reason, dead_at", "$18::text[], $19::bigint[]");
-/// As [`PUT_KEYED`], without timers whose keys are locked.
-const TRY_KEYED: &str = "
-    SELECT i.place, p.other, p.is_placed, p.in_progress, p.due
-    FROM unnest($1::uuid[], $2::bigint[], $3::boolean[], $4::bigint[], $5::text[], $6::text[], $7::int[], $8::bytea[],
-        $9::text[], $10::text[], $11::int[], $12::text[], $13::text[], $14::text[], $15::boolean[])
-        WITH ORDINALITY AS i(id, due, moved, nominal, route, message_type, version, payload, codec, headers, max_attempts,
-            retry, repeat, key, replace, place)
-    CROSS JOIN LATERAL @schema@.try_put(ROW(i.id, i.due, i.moved, i.nominal, i.route, i.message_type, i.version, i.payload,
-        i.codec, i.headers::jsonb, i.key, 0, 0, i.max_attempts, i.retry::jsonb, 1, i.repeat::jsonb, NULL, false, NULL, NULL,
-        NULL)::@schema@.timers, i.replace) p";
 
 /// Refuses a record that the server could not store.
 pub(super) fn check(record: &Record) -> Result<(), StoreError> {
@@ -202,7 +192,8 @@ pub(super) fn keyed<'a>(puts: Vec<(usize, &'a [NewTimer])>, is_careful: bool) ->
     params.extend(seldom_columns(&records));
     params.push(column(&records, |record| record.key.as_deref()));
     params.push(Box::new(timers.iter().map(|(_, _, timer)| timer.on_key == OnKey::Replace).collect::<Vec<_>>()));
-    let puts_are_single = puts.iter().all(|(_, timers)| timers.len() == 1);
+    // Several timers are stored together, or none.
+    params.push(Box::new(is_careful && puts.iter().all(|(_, timers)| timers.len() == 1)));
     let places: Vec<_> = timers.into_iter().map(|(put, place, _)| (put, place)).collect();
     let read = move |rows: Vec<Row>, slots: &mut Slots| {
         let mut placed: Vec<Vec<(usize, Placed)>> = puts.iter().map(|_| Vec::new()).collect();
@@ -222,9 +213,7 @@ pub(super) fn keyed<'a>(puts: Vec<(usize, &'a [NewTimer])>, is_careful: bool) ->
             }
         }
     };
-    // Several timers are stored together, or none.
-    let is_careful = is_careful && puts_are_single;
-    Step { call: Call { sql: if is_careful { TRY_KEYED } else { PUT_KEYED }, params }, read: Box::new(read) }
+    Step { call: Call { sql: PUT_KEYED, params }, read: Box::new(read) }
 }
 
 fn placed_of(row: &Row, is_placed: bool) -> Placed {

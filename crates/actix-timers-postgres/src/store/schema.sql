@@ -262,15 +262,16 @@ END
 $$;
 
 -- Ends the sessions of a node, and of transactions that complete its timers, which hold a shared advisory lock with its number.
--- Returns whether all have ended. This session is not ended: a node may release its earlier self.
-CREATE FUNCTION @schema@.end_sessions(p_node bigint, p_wait_ms bigint) RETURNS boolean LANGUAGE sql AS $$
+-- Returns whether all have ended. This session is not ended: a node may release its earlier self. With `p_own`, a node that lives ends
+-- its earlier session only.
+CREATE FUNCTION @schema@.end_sessions(p_node bigint, p_wait_ms bigint, p_own boolean) RETURNS boolean LANGUAGE sql AS $$
     SELECT coalesce(bool_and(pg_terminate_backend(f.pid, p_wait_ms)), true) FROM (
         SELECT a.pid FROM @schema@.nodes n
             CROSS JOIN jsonb_to_recordset(n.sessions) AS s(pid int, started timestamptz, server timestamptz)
             JOIN pg_stat_activity a ON a.pid = s.pid AND a.backend_start = s.started
         WHERE n.id = p_node AND s.server = pg_postmaster_start_time() AND a.pid <> pg_backend_pid()
         UNION
-        SELECT l.pid FROM pg_locks l WHERE l.locktype = 'advisory' AND l.objsubid = 1
+        SELECT l.pid FROM pg_locks l WHERE NOT p_own AND l.locktype = 'advisory' AND l.objsubid = 1
             AND (l.classid::bigint << 32 | l.objid::bigint) = p_node
             AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
     ) f
@@ -441,12 +442,22 @@ EXCEPTION WHEN lock_not_available THEN
 END
 $$;
 
--- Stores a new timer. If another one of its route has its key: that stays and is returned as `other`, or is replaced.
+-- Stores a new timer. If another one of its route has its key: that stays and is returned as `other`, or is replaced. A careful call
+-- has no result if another transaction has locked the key.
 CREATE FUNCTION @schema@.put(
-    p_timer @schema@.timers, p_replace boolean, OUT other uuid, OUT is_placed boolean, OUT in_progress boolean, OUT due bigint
+    p_timer @schema@.timers, p_replace boolean, p_is_careful boolean,
+    OUT other uuid, OUT is_placed boolean, OUT in_progress boolean, OUT due bigint
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
+    IF p_is_careful THEN
+        BEGIN
+            SELECT p.* INTO other, is_placed, in_progress, due FROM @schema@.put(p_timer, p_replace, false) p;
+        EXCEPTION WHEN lock_not_available THEN
+            NULL;
+        END;
+        RETURN;
+    END IF;
     -- Before the clock: looks take a transaction without a number for one that begins later.
     PERFORM pg_current_xact_id();
     p_timer.due := greatest(p_timer.due, @schema@.server_now());
@@ -488,17 +499,6 @@ BEGIN
     END LOOP;
     RAISE EXCEPTION 'the timer with the key "%" of the route "%" changes all the time: repeat the request', p_timer.key, p_timer.route
         USING ERRCODE = 'serialization_failure';
-END
-$$;
-
--- As `put`, but without a result if another transaction has locked the key.
-CREATE FUNCTION @schema@.try_put(
-    p_timer @schema@.timers, p_replace boolean, OUT other uuid, OUT is_placed boolean, OUT in_progress boolean, OUT due bigint
-) LANGUAGE plpgsql AS $$
-BEGIN
-    SELECT p.* INTO other, is_placed, in_progress, due FROM @schema@.put(p_timer, p_replace) p;
-EXCEPTION WHEN lock_not_available THEN
-    NULL;
 END
 $$;
 
@@ -576,7 +576,7 @@ BEGIN
     id := (lpad(to_hex(v_due), 12, '0') || '8' || right(replace(gen_random_uuid()::text, '-', ''), 19))::uuid;
     SELECT * INTO v_put FROM @schema@.put(ROW(id, v_due, false, greatest(ceil(extract(epoch FROM due) * 1000), 0)::bigint, route,
         message_type, message_version, payload, codec, headers, key, 0, 0, max_attempts, retry, 1, repeat, NULL, false, NULL, NULL,
-        NULL)::@schema@.timers, replace);
+        NULL)::@schema@.timers, replace, false);
     outcome := CASE WHEN NOT v_put.is_placed THEN 'exists' WHEN v_put.other IS NULL THEN 'created'
         WHEN v_put.in_progress THEN 'replaced_in_progress' ELSE 'replaced' END;
     IF v_put.is_placed THEN
@@ -647,16 +647,10 @@ BEGIN
 END
 $$;
 
--- A service that may only schedule needs USAGE on the schema and EXECUTE on `schedule` and `cancel`.
-REVOKE ALL ON FUNCTION @schema@.server_now(), @schema@.first_id(bigint), @schema@.first_due(uuid), @schema@.keep_due(),
-    @schema@.paused(bigint), @schema@.is_suspect(int, int, int), @schema@.pause_settled(),
-    @schema@.claim(bigint, uuid[], text[], int[], int[], boolean, boolean),
-    @schema@.look(bigint, text[], int[], int[], uuid, bigint, uuid, bigint, bigint), @schema@.claimed_by(bigint, int),
-    @schema@.end_sessions(bigint, bigint), @schema@.release(bigint, bigint),
-    @schema@.beat(bigint, bigint, uuid[], bigint[], int[], boolean),
-    @schema@.bury(bigint, uuid[], bigint[], int[], text[], bigint[], bigint[], bigint[]), @schema@.requeue(uuid),
-    @schema@.put(@schema@.timers, boolean), @schema@.try_put(@schema@.timers, boolean), @schema@.is_number(jsonb, numeric, numeric),
+-- A service that may only schedule needs USAGE on the schema and EXECUTE on `schedule` and `cancel`. Functions of others keep their rights.
+REVOKE ALL ON FUNCTION @schema@.server_now, @schema@.first_id, @schema@.first_due, @schema@.keep_due, @schema@.paused,
+    @schema@.is_suspect, @schema@.pause_settled, @schema@.claim, @schema@.look, @schema@.claimed_by, @schema@.end_sessions,
+    @schema@.release, @schema@.beat, @schema@.bury, @schema@.requeue, @schema@.put, @schema@.is_number,
     @schema@.schedule(text, text, bytea, timestamptz, text, boolean, int, jsonb, int, jsonb, jsonb, text),
-    @schema@.schedule(text, text, jsonb, timestamptz, text, boolean, int, jsonb, int, jsonb, jsonb, text), @schema@.cancel(uuid),
-    @schema@.end_delivery(uuid, bigint, int, bigint, bigint, bigint, text, boolean)
-    FROM PUBLIC;
+    @schema@.schedule(text, text, jsonb, timestamptz, text, boolean, int, jsonb, int, jsonb, jsonb, text), @schema@.cancel,
+    @schema@.end_delivery FROM PUBLIC;

@@ -9,13 +9,14 @@ use std::time::Duration;
 
 use actix_timers_durable::store::Names;
 use actix_timers_durable::{DurableId, StoreError};
-use tokio::task::{JoinHandle, spawn_local};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, Row, Statement};
 
 use super::beat::Member;
 use crate::boot_clock;
+use crate::connect::{no_reply, open};
 use crate::dial::LocalFuture;
 use crate::error::{Failure, text};
 use crate::metrics::{Meters, Role, contain};
@@ -25,21 +26,21 @@ const FIRST_DELAY: Duration = Duration::from_millis(50);
 const LAST_DELAY: Duration = Duration::from_secs(2);
 /// Time beyond the server's limit for a statement until a session counts as broken.
 const GRACE: Duration = Duration::from_millis(1000);
-/// Time for the end of an earlier session.
-const END_MS: i64 = 1000;
+
+/// The column `sessions` of the node whose only writing session this is.
+macro_rules! this_session {
+    () => {
+        "(SELECT jsonb_build_array(jsonb_build_object(
+            'pid', a.pid, 'started', a.backend_start, 'server', pg_postmaster_start_time()))
+        FROM pg_stat_activity a WHERE a.pid = pg_backend_pid())"
+    };
+}
+pub(super) use this_session;
 
 /// A statement with its values.
 pub(super) struct Call<'a> {
     pub(super) sql: &'static str,
     pub(super) params: Vec<Box<dyn ToSql + Sync + 'a>>,
-}
-
-/// The process of a session on the server. Numbers are used again: also by another server at the address.
-#[derive(Debug, Clone)]
-struct Process {
-    pid: i32,
-    started: String,
-    server: String,
 }
 
 /// The facts that all sessions of a store need.
@@ -114,8 +115,6 @@ pub(super) struct Session {
     pub(super) breaks: u64,
     role: Role,
     live: Option<Live>,
-    /// That of the last connection, whose statements may still run.
-    process: Option<Process>,
     trouble: Option<Trouble>,
 }
 
@@ -165,7 +164,6 @@ impl Session {
             breaks: 0,
             role,
             live: None,
-            process: None,
             trouble: None,
         }
     }
@@ -282,9 +280,7 @@ impl Session {
 
     async fn open(&mut self) -> Result<Live, String> {
         let limit = self.server.timeout;
-        let dialled = timeout(limit, self.server.dial.dial(&self.server.config)).await;
-        let (client, connection) = dialled.map_err(|_| no_reply(limit))?.map_err(|error| text(&error))?;
-        let task = spawn_local(async move { _ = connection.await });
+        let (client, task) = open(&self.server).await?;
         let live = Live { client, task, statements: HashMap::new() };
         timeout(limit, self.set_up(&live.client)).await.map_err(|_| no_reply(limit))??;
         Ok(live)
@@ -293,50 +289,30 @@ impl Session {
     async fn set_up(&mut self, client: &Client) -> Result<(), String> {
         client.batch_execute(&settings(&self.server)).await.map_err(|error| text(&error))?;
         let facts = client.query_one(FACTS, &[]).await.map_err(|error| text(&error))?;
-        if facts.get(3) {
+        if facts.get(0) {
             return Err("the server is a standby".to_owned());
         }
-        if facts.get::<_, String>(4) == "on" {
+        if facts.get::<_, String>(1) == "on" {
             return Err("the session is read-only".to_owned());
         }
-        let process = Process { pid: facts.get(0), started: facts.get(1), server: facts.get(2) };
         if self.member.is_some() {
-            if let Some(earlier) = &self.process {
-                // Its last statements may be on their way.
-                let params: [&(dyn ToSql + Sync); 4] = [&earlier.pid, &earlier.started, &earlier.server, &END_MS];
-                let ended = client.query_one(END, &params).await.map_err(|error| text(&error))?;
-                if !ended.get::<_, bool>(0) {
-                    return Err("the earlier session of this node has not ended".to_owned());
-                }
+            let Server { schema, .. } = &*self.server;
+            let (node, error) = (self.node(), |error| text(&error));
+            // The last statements of the earlier session may be on their way.
+            let ended = client.query_one(&schema.sql(END), &[&node]).await.map_err(error)?;
+            if !ended.get::<_, bool>(0) {
+                return Err("the earlier session of this node has not ended".to_owned());
             }
             // Before any other statement, so that others can end this session.
-            let sql = self
-                .server
-                .schema
-                .sql(&format!("UPDATE @schema@.nodes n SET sessions = {} WHERE n.id = $1", Session::PROCESSES));
-            client.execute(&sql, &[&self.node()]).await.map_err(|error| text(&error))?;
+            client.execute(&schema.sql(ENTER), &[&node]).await.map_err(error)?;
         }
-        self.process = Some(process);
         Ok(())
     }
-
-    /// The column `sessions` of the node whose only writing session this is.
-    pub(super) const PROCESSES: &str = "(SELECT jsonb_build_array(jsonb_build_object(
-        'pid', a.pid, 'started', a.backend_start, 'server', pg_postmaster_start_time()))
-        FROM pg_stat_activity a WHERE a.pid = pg_backend_pid())";
 }
 
-const FACTS: &str = "SELECT pg_backend_pid(),
-    (SELECT a.backend_start::text FROM pg_stat_activity a WHERE a.pid = pg_backend_pid()),
-    pg_postmaster_start_time()::text, pg_is_in_recovery(), current_setting('transaction_read_only')";
-
-const END: &str = "SELECT coalesce(bool_and(pg_terminate_backend(a.pid, $4)), true) FROM pg_stat_activity a
-    WHERE a.pid = $1 AND a.backend_start = $2::text::timestamptz
-        AND pg_postmaster_start_time() = $3::text::timestamptz";
-
-fn no_reply(limit: Duration) -> String {
-    format!("no reply within {limit:?}")
-}
+const FACTS: &str = "SELECT pg_is_in_recovery(), current_setting('transaction_read_only')";
+const END: &str = "SELECT @schema@.end_sessions($1, 1000, true)";
+const ENTER: &str = concat!("UPDATE @schema@.nodes n SET sessions = ", this_session!(), " WHERE n.id = $1");
 
 /// Returns the error of a request of which nothing was kept, or, without a reply, perhaps something.
 pub(super) fn error_of(failure: &Failure) -> StoreError {

@@ -43,14 +43,14 @@ pub(super) async fn connect(server: Arc<Server>, migrates: bool, clock: StoreClo
 }
 
 async fn check(server: &Server, migrates: bool, clock: &StoreClock) -> Result<(), ConnectError> {
-    let client = open(server).await?;
+    let (client, _) = open(server).await.map_err(ConnectError::Unreachable)?;
     let limit = server.timeout + Duration::from_secs(1);
     within(limit, check_product(&client)).await?;
     let settings = format!("{}; SET lock_timeout = 0; SET client_min_messages = warning", settings(server));
     within(limit, run(&client, &settings)).await?;
     within(limit, check_settings(&client)).await?;
     within(limit, check_encoding(&client)).await?;
-    let other = open(server).await?;
+    let (other, _) = open(server).await.map_err(ConnectError::Unreachable)?;
     within(limit, check_session(&client, &other, server.timeout / 2)).await?;
     drop(other);
     within(limit, run(&client, "BEGIN")).await?;

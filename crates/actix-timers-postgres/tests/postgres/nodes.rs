@@ -44,6 +44,23 @@ with_server! {
         assert!(row().1 < 3601.0);
     }
 
+    fn a_node_that_connects_again_ends_its_earlier_session_and_no_transaction_of_a_handler() {
+        let (schema, admin, handler, other) = (new_schema(), Session::open(), Session::open(), Session::open());
+        let node = Node::join(&schema);
+        let id = node.store.node();
+        handler.run(&format!("BEGIN; SELECT pg_advisory_xact_lock_shared({id})"));
+        other.run(&format!(
+            "UPDATE {schema}.nodes SET sessions = (SELECT jsonb_build_array(jsonb_build_object('pid', a.pid, 'started', a.backend_start,
+                'server', pg_postmaster_start_time())) FROM pg_stat_activity a WHERE a.pid = pg_backend_pid())"
+        ));
+        assert!(admin.value::<bool>(&format!("SELECT {schema}.end_sessions({id}, 1000, true)")));
+        other.error("SELECT 1");
+        handler.run("COMMIT; BEGIN");
+        handler.run(&format!("SELECT pg_advisory_xact_lock_shared({id})"));
+        assert!(admin.value::<bool>(&format!("SELECT {schema}.end_sessions({id}, 1000, false)")));
+        handler.error("SELECT 1");
+    }
+
     fn the_timers_of_a_dead_node_are_taken_over_with_its_claims() {
         let (schema, (_runtime, proxy, address)) = (new_schema(), proxy());
         let mut dead = Node::join_as(connect_to(&address, options(&schema)).unwrap(), &node());
