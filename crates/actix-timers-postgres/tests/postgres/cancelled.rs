@@ -84,7 +84,8 @@ with_server! {
             client().await.batch_execute(&sql).await.unwrap();
             for number in [1, 2] {
                 let took = waiting.told(number).await.saturating_duration_since(cancelled);
-                assert!(took < Duration::from_millis(1500), "{number}: {took:?}");
+                // A beat, which is 500 ms with this lease, on a machine that does much else.
+                assert!(took < Duration::from_secs(3), "{number}: {took:?}");
             }
             assert_eq!(waiting.cancelled.lock().unwrap().len(), 2, "the third runs");
             timers.stop().await.unwrap();
@@ -104,7 +105,7 @@ with_server! {
             let stalled = Instant::now();
             proxy.set(Wire::Stalled { up: true, down: true });
             let took = waiting.told(1).await.saturating_duration_since(stalled);
-            assert!((Duration::from_millis(1000)..Duration::from_secs(4)).contains(&took), "{took:?}");
+            assert!((Duration::from_millis(1000)..Duration::from_secs(8)).contains(&took), "{took:?}");
             proxy.set(Wire::Whole);
             timers.stop().await.unwrap();
         });

@@ -154,7 +154,7 @@ fn charge(order: i64, way: Way) -> Schedule<Charge> {
 }
 
 async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(20);
+    let end = Instant::now() + Duration::from_secs(60);
     while !is_so().await {
         assert!(Instant::now() < end, "{what}");
         sleep(Duration::from_millis(5)).await;
