@@ -647,10 +647,17 @@ BEGIN
 END
 $$;
 
--- A service that may only schedule needs USAGE on the schema and EXECUTE on `schedule` and `cancel`. Functions of others keep their rights.
-REVOKE ALL ON FUNCTION @schema@.server_now, @schema@.first_id, @schema@.first_due, @schema@.keep_due, @schema@.paused,
-    @schema@.is_suspect, @schema@.pause_settled, @schema@.claim, @schema@.look, @schema@.claimed_by, @schema@.end_sessions,
-    @schema@.release, @schema@.beat, @schema@.bury, @schema@.requeue, @schema@.put, @schema@.is_number,
+-- A service that may only schedule needs USAGE on the schema and EXECUTE on `schedule` and `cancel`. Functions of others keep their
+-- rights, also those of the same names.
+REVOKE ALL ON FUNCTION @schema@.server_now(), @schema@.first_id(bigint), @schema@.first_due(uuid), @schema@.keep_due(),
+    @schema@.paused(bigint), @schema@.is_suspect(int, int, int), @schema@.pause_settled(),
+    @schema@.claim(bigint, uuid[], text[], int[], int[], boolean, boolean),
+    @schema@.look(bigint, text[], int[], int[], uuid, bigint, uuid, bigint, bigint), @schema@.claimed_by(bigint, int),
+    @schema@.end_sessions(bigint, bigint, boolean), @schema@.release(bigint, bigint),
+    @schema@.beat(bigint, bigint, uuid[], bigint[], int[], boolean),
+    @schema@.bury(bigint, uuid[], bigint[], int[], text[], bigint[], bigint[], bigint[]), @schema@.requeue(uuid),
+    @schema@.put(@schema@.timers, boolean, boolean), @schema@.is_number(jsonb, numeric, numeric),
     @schema@.schedule(text, text, bytea, timestamptz, text, boolean, int, jsonb, int, jsonb, jsonb, text),
-    @schema@.schedule(text, text, jsonb, timestamptz, text, boolean, int, jsonb, int, jsonb, jsonb, text), @schema@.cancel,
-    @schema@.end_delivery FROM PUBLIC;
+    @schema@.schedule(text, text, jsonb, timestamptz, text, boolean, int, jsonb, int, jsonb, jsonb, text), @schema@.cancel(uuid),
+    @schema@.end_delivery(uuid, bigint, int, bigint, bigint, bigint, text, boolean)
+    FROM PUBLIC;

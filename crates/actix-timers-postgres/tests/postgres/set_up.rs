@@ -88,11 +88,13 @@ with_server! {
 
     fn the_functions_of_others_in_the_schema_keep_their_rights() {
         let (schema, admin) = (new_schema(), Session::open());
-        admin.run(&format!("CREATE SCHEMA {schema}; CREATE FUNCTION {schema}.mine() RETURNS int LANGUAGE sql AS 'SELECT 1'"));
+        // One has a name that is ours, too.
+        admin.run(&format!("CREATE SCHEMA {schema}; CREATE FUNCTION {schema}.mine() RETURNS int LANGUAGE sql AS 'SELECT 1';
+            CREATE FUNCTION {schema}.release(text) RETURNS int LANGUAGE sql AS 'SELECT 1'"));
         connect(PostgresOptions::new().schema(&schema)).unwrap();
-        let sql = format!("SELECT string_agg(proname, ' ') FROM pg_proc WHERE pronamespace = '{schema}'::regnamespace
+        let sql = format!("SELECT string_agg(proname, ' ' ORDER BY proname) FROM pg_proc WHERE pronamespace = '{schema}'::regnamespace
             AND has_function_privilege('public', oid, 'EXECUTE')");
-        assert_eq!(admin.value::<Option<String>>(&sql).as_deref(), Some("mine"));
+        assert_eq!(admin.value::<Option<String>>(&sql).as_deref(), Some("mine release"));
     }
 
     fn a_copy_that_is_restored_on_another_server_is_served() {
