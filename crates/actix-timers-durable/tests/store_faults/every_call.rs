@@ -297,7 +297,7 @@ impl Said {
                     groups.push(group);
                 }
                 ("rejected", Some(group)) => unknown.retain(|unknown| *unknown != group),
-                ("copying", None) => at_backup = Some(groups.clone()),
+                ("copying", None) => at_backup = Some((groups.clone(), unknown.clone())),
                 ("copied", None) => is_copied = true,
                 ("panic" | "odd", _) => return Err(line.clone()),
                 _ => {}
@@ -314,22 +314,25 @@ impl Said {
         if !issues.is_empty() {
             return Err(format!("{issues:?}"));
         }
-        let is_possible = (0..1u32 << unknown.len()).any(|kept| {
-            let kept = unknown.iter().enumerate().filter(|(bit, _)| kept >> bit & 1 == 1).map(|(_, group)| *group);
-            let mut groups: Vec<_> = groups.iter().copied().chain(kept).collect();
-            groups.sort_unstable();
-            found == expected(groups)
-        });
-        if !is_possible {
+        // Whether all groups, and some of those that are unknown, are these rows.
+        let is_possible = |groups: &[u64], unknown: &[u64], found: &_| {
+            (0..1u32 << unknown.len()).any(|kept| {
+                let kept = unknown.iter().enumerate().filter(|(bit, _)| kept >> bit & 1 == 1).map(|(_, group)| *group);
+                let mut groups: Vec<_> = groups.iter().copied().chain(kept).collect();
+                groups.sort_unstable();
+                *found == expected(groups)
+            })
+        };
+        if !is_possible(&groups, &unknown, &found) {
             let wanted = expected(groups.iter().copied());
             let missing: Vec<_> = wanted.iter().filter(|row| !found.contains(row)).collect();
             let extra: Vec<_> = found.iter().filter(|row| !wanted.contains(row)).collect();
             return Err(format!("{groups:?}, perhaps {unknown:?}: missing {missing:?}, extra {extra:?}"));
         }
-        if let (true, Some(groups)) = (is_copied, at_backup) {
+        if let (true, Some((groups, unknown))) = (is_copied, at_backup) {
             let copy = open(&path.with_extension("backup")).and_then(|mut store| contents(&mut store));
             let copy = copy.map_err(|error| format!("backup: {error}"))?;
-            if copy != expected(groups) {
+            if !is_possible(&groups, &unknown, &copy) {
                 return Err("the backup has something else".to_owned());
             }
         }
