@@ -56,6 +56,9 @@ struct Entry {
     cancelled: bool,
     /// Deliveries that may still begin after a cancel reported one in progress.
     ends_after: Option<u32>,
+    /// A handler has failed while a stop was under way, which gives such deliveries back: due at once, and the attempt does not
+    /// count.
+    returned: bool,
     /// A call has failed with unknown effect.
     unsure: bool,
     /// Deliveries in all.
@@ -93,7 +96,7 @@ impl Entry {
             Some("handled, but it was cancelled")
         } else if ends_after == Some(None) {
             Some("handled, but a cancel had said that nothing follows")
-        } else if lenient {
+        } else if lenient || self.returned {
             (repetition > self.times).then_some("handled too often")
         } else if self.ended >= self.times {
             Some("handled, but it was complete")
@@ -108,9 +111,10 @@ impl Entry {
     }
 
     /// Ends a delivery.
-    fn end(&mut self, fails: bool) {
+    fn end(&mut self, fails: bool, is_stopping: bool) {
         let (repetition, attempt) = self.last;
         self.failed = fails;
+        self.returned |= fails && is_stopping;
         if fails && attempt < ATTEMPTS {
             let delay = FIRST_DELAY << (attempt - 1);
             self.least = if self.moves { 0 } else { simulation::now() + delay };
@@ -179,6 +183,8 @@ struct Faults {
     is_off: Rc<Cell<bool>>,
     /// Durable timers have been stopped.
     has_stopped: Rc<Cell<bool>>,
+    /// The same in this life.
+    is_stopping: Rc<Cell<bool>>,
 }
 
 impl Actor for Office {
@@ -196,8 +202,9 @@ impl Handler<Durable<Note>> for Office {
         if random(8) == 0 {
             simulation::stall(random(30) * MILLISECOND);
         }
+        let is_stopping = self.disk.is_stopping.get();
         self.records.note(note.message.0, if fails { "failed" } else { "done" }, |entry| {
-            entry.end(fails);
+            entry.end(fails, is_stopping);
             None
         });
         if fails { Err(HandlerError::new("not yet")) } else { Ok(()) }
@@ -260,6 +267,7 @@ fn client(name: u64, durable: &DurableTimers, records: &Records, faults: &Faults
     }
     if stops {
         faults.has_stopped.set(true);
+        faults.is_stopping.set(true);
         records.note(u64::MAX, "stop", |_| None);
         let _ = block_on(durable.stop());
         records.note(u64::MAX, "stopped", |_| None);
@@ -433,6 +441,7 @@ fn run(seed: u64) -> Result<(u64, u64), String> {
         is_unsure: Rc::default(),
         is_off: Rc::default(),
         has_stopped: Rc::default(),
+        is_stopping: Rc::default(),
     };
     let stops = random(2) == 0;
     if random(3) == 0 {
@@ -445,6 +454,7 @@ fn run(seed: u64) -> Result<(u64, u64), String> {
         if !stops && !faults.is_off.replace(false) {
             return Ok(());
         }
+        faults.is_stopping.set(false);
         live(&simulation, &faults, &records, 0, false)
     };
     let outcome = lives();
