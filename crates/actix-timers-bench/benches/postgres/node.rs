@@ -45,13 +45,14 @@ impl Place {
         PostgresStore::connect(&self.url, options).await.unwrap()
     }
 
-    /// Lets the server's clock be ahead, so that timers fall due.
+    /// Lets the server's clock be ahead, so that timers fall due. The nodes may claim up to it, as after their next beats if
+    /// their leases followed that clock, too.
     pub(crate) fn set_clock(&self, ahead: Duration) {
+        let (schema, ahead) = (&self.schema, ahead.as_millis());
         self.session.execute(&format!(
-            "CREATE OR REPLACE FUNCTION {}.server_now() RETURNS bigint LANGUAGE sql VOLATILE AS
-             'SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint + {}'",
-            self.schema,
-            ahead.as_millis()
+            "CREATE OR REPLACE FUNCTION {schema}.server_now() RETURNS bigint LANGUAGE sql VOLATILE AS
+             'SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint + {ahead}';
+             UPDATE {schema}.nodes SET claimed_until = greatest(claimed_until, {schema}.server_now() + 3600000)"
         ));
     }
 
