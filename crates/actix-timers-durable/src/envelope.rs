@@ -269,8 +269,8 @@ impl<M> Durable<M> {
 
 #[doc(hidden)]
 impl<M> Durable<M> {
-    /// Returns the delivery and its end after an answer, for a transaction that writes it. From now on whatever the handler
-    /// answers is a failure, unless the transaction was committed: then its row is gone, or is another delivery's.
+    /// Returns the delivery and its end after an answer, for a transaction that writes it. From now on any answer of
+    /// the handler is a failure, unless the transaction was committed: then its row is gone, or is another delivery's.
     pub fn end_in_transaction(&self, answer: Result<(), HandlerError>, now: DueTime) -> (Delivery, Next) {
         let UnderWay { record, retry, in_transaction, .. } = &*self.under_way;
         let (delivery, next) = (record.delivery(), ends::after_answer(record, retry, Ok(answer), now));

@@ -206,7 +206,7 @@ impl PostgresStore {
     }
 
     /// Completes a durable timer in a transaction of its handler: the effects of the handler and the end of the timer are
-    /// committed together, or neither is. So they happen exactly once, whatever dies in between. A repetition continues with its
+    /// committed together, or neither is. So they happen exactly once, also if a process dies in between. A repetition continues with its
     /// next time.
     ///
     /// `client` is a `Transaction` of `tokio_postgres` on the database of the store. The answer of the handler decides no more:

@@ -285,7 +285,7 @@ DECLARE
     v_row @schema@.timers;
     v_held uuid[];
 BEGIN
-    -- Nobody would release what a node claims that is gone itself.
+    -- The claims of a node that is gone itself would never be released.
     PERFORM FROM @schema@.nodes n WHERE n.id = p_node AND NOT n.dead FOR KEY SHARE;
     IF NOT FOUND THEN
         RETURN;

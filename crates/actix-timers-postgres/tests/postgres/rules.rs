@@ -217,7 +217,7 @@ with_server! {
         assert_eq!((records.len(), not_due.len()), (0, 1));
         session.run(&format!("UPDATE {schema}.nodes SET claimed_until = {} WHERE id = {id}", due_in(1000)));
         assert_eq!(node.claim(&[timer.id]).len(), 1);
-        // A releaser finds what it has taken over, although it is due later than its own claims.
+        // A releaser finds timers that it has taken over, although they are due later than its own claims.
         session.run(&format!("UPDATE {schema}.nodes SET claimed_until = {}, dead = true WHERE id = {gone}", due_in(500_000)));
         session.run(&format!(
             "INSERT INTO {schema}.timers (id, due, moved, nominal, route, message_type, payload, attempt, used, node, alone)

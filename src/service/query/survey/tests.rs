@@ -1,4 +1,4 @@
-//! Tests of the survey: what a look at the wheel leaves out, and in how many steps it comes.
+//! Tests of the survey: the timers that a look at the wheel leaves out, and the number of its steps.
 
 use super::*;
 use crate::TimerActorBuilder;
