@@ -39,7 +39,7 @@ fn publisher(file: &str) -> Option<&str> {
         return if file == "README.md" { Some("actix-timers") } else { readme };
     };
     match chapter {
-        "benchmarks.md" | "scaling.md" => None,
+        "benchmarks.md" | "scaling.md" | "tutorial.md" => None,
         "cluster.md" => Some("actix-timers-postgres"),
         "durability.md" => Some("actix-timers-durable"),
         "inspector.md" => Some("actix-timers-inspector"),

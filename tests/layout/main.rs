@@ -16,3 +16,4 @@ mod names;
 mod print;
 mod public_api;
 mod source;
+mod tutorial;
