@@ -36,7 +36,7 @@ pub(super) fn in_phase(first: DueTime, period: Duration, hash: u64) -> Result<Du
 /// Adds a part of `jitter`, from nothing to all of it, which `random` decides.
 pub(super) fn jittered(nominal: DueTime, jitter: Duration, random: u64) -> DueTime {
     let choices = jitter.as_millis().min(DueTime::MAX.as_millis().into()) + 1;
-    nominal.saturating_add(Duration::from_millis((choices * u128::from(random) >> 64) as u64))
+    nominal.saturating_add(Duration::from_millis(((choices * u128::from(random)) >> 64) as u64))
 }
 
 #[cfg(test)]
