@@ -457,7 +457,7 @@ impl DurableTimerActor {
             return self.park(&record, &reason);
         }
         let extensions = Arc::clone(self.extensions.get_or_insert_with(|| Arc::new(ctx.address().recipient())));
-        let under_way = Arc::new(UnderWay::new(Arc::clone(&record), retry, extensions));
+        let under_way = Arc::new(UnderWay::new(Arc::clone(&record), retry, extensions, self.wall()));
         let send = match self.routes.unpack(usize::from(hint.route), &under_way) {
             Ok(Some(send)) => send,
             Ok(None) => return self.not_delivered(hint, delivery, ctx),
@@ -535,7 +535,7 @@ impl DurableTimerActor {
         let next = if self.stopping.is_some() && is_given_up {
             Next::GiveBack
         } else {
-            ends::after_answer(&under_way.record, &retry, answer, self.wall())
+            ends::after_answer(&under_way.record, &retry, answer, under_way.course(), self.wall())
         };
         self.end(delivery, next);
     }

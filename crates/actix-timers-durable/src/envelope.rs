@@ -3,14 +3,14 @@
 use std::fmt;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use actix::{Message, Recipient};
 use tokio::sync::Notify;
 
 use super::due_time::DueTime;
-use super::ends;
+use super::ends::{self, Course, Follow};
 use super::headers::Headers;
 use super::id::DurableId;
 use super::message::DurableMessage;
@@ -83,6 +83,7 @@ pub(super) struct UnderWay {
     pub(super) extensions: Arc<Recipient<Extend>>,
     /// The end of the delivery in a transaction of its handler, of which nobody here knows whether it was committed.
     pub(super) in_transaction: OnceLock<Counted>,
+    course: Mutex<Course>,
     is_cancelled: AtomicBool,
     cancelled: Notify,
     #[cfg(feature = "tracing")]
@@ -90,7 +91,12 @@ pub(super) struct UnderWay {
 }
 
 impl UnderWay {
-    pub(super) fn new(record: Arc<Record>, retry: RetryPolicy, extensions: Arc<Recipient<Extend>>) -> Self {
+    pub(super) fn new(
+        record: Arc<Record>,
+        retry: RetryPolicy,
+        extensions: Arc<Recipient<Extend>>,
+        begun: DueTime,
+    ) -> Self {
         Self {
             #[cfg(feature = "tracing")]
             span: super::trace::delivery(&record),
@@ -98,9 +104,18 @@ impl UnderWay {
             retry,
             extensions,
             in_transaction: OnceLock::new(),
+            course: Mutex::new(Course::begun(begun)),
             is_cancelled: AtomicBool::new(false),
             cancelled: Notify::new(),
         }
+    }
+
+    pub(super) fn course(&self) -> Course {
+        *self.course.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn follow(&self, follow: Follow) {
+        self.course.lock().unwrap_or_else(PoisonError::into_inner).follow = follow;
     }
 
     pub(super) fn is_cancelled(&self) -> bool {
@@ -265,6 +280,49 @@ impl<M> Durable<M> {
         let (delivery, extensions) = (self.under_way.record.delivery(), Arc::clone(&self.under_way.extensions));
         async move { extensions.send(Extend { delivery, by }).await.unwrap_or(false) }
     }
+
+    /// Continues the timer at a wall-clock time that the handler computes, if it succeeds: the message comes again then, as the
+    /// next [repetition](Self::repetition); at once if that is past. A later call replaces an earlier one, and after an error it
+    /// has no effect.
+    ///
+    /// Of a timer that repeats, this time replaces the next one, without jitter, and its grid continues from there; the limits
+    /// [`times`](actix_timers::Repeat::times) and [`until`](actix_timers::Repeat::until) hold. Any other timer thus repeats for
+    /// as long as its handler says so.
+    ///
+    /// ```
+    /// # use std::time::{Duration, SystemTime};
+    /// # use actix::prelude::*;
+    /// # use actix_timers_durable::{Durable, DurableMessage, HandlerError};
+    /// # #[derive(serde::Serialize, serde::Deserialize)]
+    /// # struct Poll { feed: u64 }
+    /// # impl DurableMessage for Poll { const NAME: &'static str = "poll"; }
+    /// # struct Reader;
+    /// # impl Actor for Reader { type Context = Context<Self>; }
+    /// # fn read(_: u64) -> Result<Option<Duration>, std::io::Error> { Ok(None) }
+    /// impl Handler<Durable<Poll>> for Reader {
+    ///     type Result = Result<(), HandlerError>;
+    ///
+    ///     fn handle(&mut self, poll: Durable<Poll>, _: &mut Self::Context) -> Self::Result {
+    ///         // The feed says how long its contents are fresh, if it goes on.
+    ///         match read(poll.feed)? {
+    ///             Some(fresh) => poll.continue_at(SystemTime::now() + fresh),
+    ///             None => poll.end_series(),
+    ///         }
+    ///         Ok(())
+    ///     }
+    /// }
+    /// ```
+    ///
+    /// A handler that ends its delivery in a transaction, by `PostgresStore::complete_in`, calls this before.
+    pub fn continue_at(&self, at: impl Into<SystemTime>) {
+        self.under_way.follow(Follow::At(DueTime::at_or_after(at.into()).unwrap_or(DueTime::MAX)));
+    }
+
+    /// Makes this repetition the last, if the handler succeeds. It replaces an earlier call of
+    /// [`continue_at`](Self::continue_at).
+    pub fn end_series(&self) {
+        self.under_way.follow(Follow::Never);
+    }
 }
 
 #[doc(hidden)]
@@ -273,7 +331,8 @@ impl<M> Durable<M> {
     /// the handler is a failure, unless the transaction was committed: then its row is gone, or is another delivery's.
     pub fn end_in_transaction(&self, answer: Result<(), HandlerError>, now: DueTime) -> (Delivery, Next) {
         let UnderWay { record, retry, in_transaction, .. } = &*self.under_way;
-        let (delivery, next) = (record.delivery(), ends::after_answer(record, retry, Ok(answer), now));
+        let next = ends::after_answer(record, retry, Ok(answer), self.under_way.course(), now);
+        let delivery = record.delivery();
         in_transaction.get_or_init(|| Counted::end(delivery, &next));
         (delivery, next)
     }

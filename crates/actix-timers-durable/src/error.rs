@@ -41,6 +41,14 @@ pub enum DurableError {
     /// The period of a repetition is below a millisecond.
     #[error("a period of {0:?} is below a millisecond, the least for durable timers: choose a longer one")]
     PeriodTooShort(Duration),
+    /// No repetition can have this jitter.
+    #[error(
+        "a jitter of {0:?} does not fit: choose one from a millisecond to less than the period, of a timer that repeats"
+    )]
+    Jitter(Duration),
+    /// A timer without a period cannot be spread over it.
+    #[error("only timers at a fixed rate or with a fixed delay have a period to be spread over: leave out `spread`")]
+    NoPeriod,
     /// A repetition ends before its first due time.
     #[error("nothing would ever be due: the last time comes before the first, or no time is left")]
     NeverDue,

@@ -16,7 +16,7 @@
 //!    errors.
 //! 3. `committer`: the thread of the store, which takes requests from any thread, many in one commit.
 //! 4. `hints`: the timers that will be due soon; `deliveries`: from a hint to the end of a handler; `ends`: the row after
-//!    it, with `calendar`.
+//!    it, with `calendar` and `spread`.
 //! 5. [`DurableMessage`] (`message`), [`PayloadCodec`] (`payload_codec`), [`Durable`] (`envelope`), `routes`: from a row to a
 //!    message for a live actor; `reply`: its handler's result.
 //! 6. [`metrics`]: metrics of stores and deliveries; `trace`: events.
@@ -66,6 +66,7 @@ mod simulated {
         );
     }
 }
+mod spread;
 #[doc(hidden)]
 pub mod store;
 mod store_wall;

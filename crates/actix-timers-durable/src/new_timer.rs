@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use actix_timers::Clock;
+use actix_timers::integration::unguessable;
 
 use super::contain::contain;
 use super::error::{DurableError, ScheduleError};
@@ -14,6 +15,7 @@ use super::options::DurableOptions;
 use super::payload_codec::{Codec, PayloadCodec};
 use super::request::Schedule;
 use super::routes::is_route_name;
+use super::spread::jittered;
 use super::store::{NewTimer, Progress, Record};
 use super::store::{OnKey, StoreClock};
 use super::store_wall::StoreWall;
@@ -26,8 +28,10 @@ impl<M: DurableMessage> Schedule<M> {
         codec: &Codec,
         names: impl FnOnce() -> Result<(Arc<str>, Arc<str>), DurableError>,
     ) -> Result<NewTimer, DurableError> {
-        let Self { when, options, message, .. } = self;
-        let (due, repeat) = when.resolve(clock)?;
+        let Self { route, when, options, message } = self;
+        let (nominal, repeat) = when.resolve(clock, route, options)?;
+        let jitter = repeat.as_ref().and_then(|repeat| repeat.jitter).unwrap_or_default();
+        let due = jittered(nominal, jitter, unguessable());
         let (route, message_type) = names()?;
         let (key, on_key) = match &options.key {
             None => (None, OnKey::KeepExisting),
@@ -45,7 +49,7 @@ impl<M: DurableMessage> Schedule<M> {
             encoded.map_err(|error| DurableError::Encode { message_type: M::NAME, error })?;
         let record = Record {
             id: DurableId::new(due),
-            progress: Progress::first(due),
+            progress: Progress { nominal, ..Progress::first(due) },
             route,
             message_type,
             message_version: M::VERSION,

@@ -1,5 +1,7 @@
 //! Options of a durable timer besides its time and its message.
 
+use std::time::Duration;
+
 use super::record::RetryPolicy;
 use super::store::OnKey;
 
@@ -18,6 +20,8 @@ pub struct DurableOptions {
     pub(crate) key: Option<(String, OnKey)>,
     pub(crate) retry: Option<RetryPolicy>,
     pub(crate) headers: Vec<(String, String)>,
+    pub(crate) jitter: Option<Duration>,
+    pub(crate) spread: bool,
 }
 
 impl DurableOptions {
@@ -26,7 +30,7 @@ impl DurableOptions {
 
     /// Creates empty options.
     pub const fn new() -> Self {
-        Self { key: None, retry: None, headers: Vec::new() }
+        Self { key: None, retry: None, headers: Vec::new(), jitter: None, spread: false }
     }
 
     /// Gives the timer an idempotency key. If a pending timer of the same route has it, that one stays, nothing is
@@ -65,6 +69,43 @@ impl DurableOptions {
     /// ```
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.push((name.into(), value.into()));
+        self
+    }
+
+    /// Makes each repetition later than its time by a random part of `most`, in whole milliseconds. Timers of one cron
+    /// expression are thus due at different times. The times themselves stay, so that nothing drifts.
+    ///
+    /// Only for timers that repeat; from a millisecond to less than a period.
+    pub const fn jitter(mut self, most: Duration) -> Self {
+        self.jitter = Some(most);
+        self
+    }
+
+    /// Spreads timers of one period over it: the first repetition is later by less than a period, and the grid goes on from
+    /// there. The phase of a timer is a hash of its route and [key](Self::if_absent), the same at each call; without a key it is
+    /// random.
+    ///
+    /// Timers that were overdue together return to their phases: at a fixed rate, unless missed repetitions begin a
+    /// new grid ([`Delay`](actix_timers::MissedTickBehavior::Delay)); with a fixed delay after a delivery that began a
+    /// second late or more, which the next one follows after one to two delays.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use actix_timers_durable::{DurableMessage, DurableOptions, Schedule};
+    /// # #[derive(serde::Serialize, serde::Deserialize)]
+    /// # struct Bill(u32);
+    /// # impl DurableMessage for Bill { const NAME: &'static str = "bill"; }
+    ///
+    /// // However many tenants there are, each minute of the hour has its share of them.
+    /// let hour = Duration::from_secs(3600);
+    /// let bill = |tenant: u32| {
+    ///     let options = DurableOptions::new().if_absent(tenant.to_string()).spread();
+    ///     Schedule::at_fixed_rate("office", hour, Bill(tenant)).options(options)
+    /// };
+    /// # let _ = bill;
+    /// ```
+    pub const fn spread(mut self) -> Self {
+        self.spread = true;
         self
     }
 }

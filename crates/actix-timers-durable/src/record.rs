@@ -26,6 +26,8 @@ pub struct StoredRepeat {
     pub times: Option<u64>,
     /// The last possible due time.
     pub until: Option<DueTime>,
+    /// The most by which a repetition is later than its time, by a part of it that differs by timer and repetition.
+    pub jitter: Option<Duration>,
 }
 
 /// The times of a repetition.
@@ -38,6 +40,13 @@ pub enum RepeatMode {
         period: Duration,
         /// The treatment of missed repetitions.
         missed: Missed,
+    },
+    /// Times that are counted from the end of the handler before.
+    FixedDelay {
+        /// The time from there, at least a millisecond.
+        delay: Duration,
+        /// Whether a delivery that began late keeps its [phase](crate::DurableOptions::spread).
+        spread: bool,
     },
     /// Times of a cron expression.
     Cron {

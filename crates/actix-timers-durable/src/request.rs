@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 #[cfg(feature = "cron")]
 use actix_timers::Cron;
+use actix_timers::integration::unguessable;
 use actix_timers::{Clock, Repeat, RequestTime};
 
 use super::due_time::{DueTime, OutOfRange};
@@ -13,6 +14,7 @@ use super::error::DurableError;
 use super::options::DurableOptions;
 use super::record::{RepeatMode, StoredRepeat};
 use super::route::Route;
+use super::spread::{hash_of_key, in_phase};
 
 /// A request to schedule a durable timer: a message, its route and its time.
 ///
@@ -47,9 +49,10 @@ pub(super) enum DueSpec {
         requested: RequestTime,
     },
     At(SystemTime),
-    FixedRate {
+    Every {
         repeat: Repeat,
         requested: RequestTime,
+        is_delay: bool,
     },
     #[cfg(feature = "cron")]
     Cron(Box<Cron>),
@@ -74,7 +77,15 @@ impl<M> Schedule<M> {
     /// the first time of `repeat`. `repeat` decides about missed repetitions, also while no process runs: by default
     /// one delivery replaces them.
     pub fn at_fixed_rate(route: impl Into<Route<M>>, repeat: impl Into<Repeat>, message: M) -> Self {
-        Self::new(route, DueSpec::FixedRate { repeat: repeat.into(), requested: RequestTime::now() }, message)
+        Self::new(route, DueSpec::every(repeat, false), message)
+    }
+
+    /// Schedules messages with a fixed delay: each is due one period after the end of the handler before it, whether
+    /// that succeeded or left a dead letter. The first is due one period after this call, or at the first time of `repeat`.
+    ///
+    /// A delay cannot be missed: [`missed_ticks`](Repeat::missed_ticks) has no effect.
+    pub fn with_fixed_delay(route: impl Into<Route<M>>, repeat: impl Into<Repeat>, message: M) -> Self {
+        Self::new(route, DueSpec::every(repeat, true), message)
     }
 
     /// Schedules messages at the times of a cron expression. One delivery replaces all missed ones.
@@ -105,23 +116,45 @@ impl<M> fmt::Debug for Schedule<M> {
 }
 
 impl DueSpec {
-    /// Returns the first due time, and the repetition.
-    pub(super) fn resolve(&self, clock: &dyn Clock) -> Result<(DueTime, Option<StoredRepeat>), DurableError> {
+    fn every(repeat: impl Into<Repeat>, is_delay: bool) -> Self {
+        Self::Every { repeat: repeat.into(), requested: RequestTime::now(), is_delay }
+    }
+
+    /// Returns the first time, apart from jitter, and the repetition.
+    pub(super) fn resolve(
+        &self,
+        clock: &dyn Clock,
+        route: &str,
+        options: &DurableOptions,
+    ) -> Result<(DueTime, Option<StoredRepeat>), DurableError> {
+        if options.spread && !matches!(self, Self::Every { .. }) {
+            return Err(DurableError::NoPeriod);
+        }
+        if let (Self::After { .. } | Self::At(_), Some(jitter)) = (self, options.jitter) {
+            return Err(DurableError::Jitter(jitter));
+        }
         match *self {
             Self::After { delay, requested } => Ok((due_after(clock, delay, clock.since_request(requested))?, None)),
             Self::At(at) => Ok((DueTime::at_or_after(at)?, None)),
-            Self::FixedRate { repeat, requested } => {
+            Self::Every { repeat, requested, is_delay } => {
                 let Repeat { period, first_after, times, until, missed, .. } = repeat;
                 if period < Duration::from_millis(1) {
                     return Err(DurableError::PeriodTooShort(period));
                 }
                 let waited = clock.since_request(requested);
-                let first = due_after(clock, first_after.unwrap_or(period), waited)?;
-                let repeat = StoredRepeat {
-                    mode: RepeatMode::FixedRate { period, missed },
-                    times,
-                    until: until.map(DueTime::reached_at),
+                let mut first = due_after(clock, first_after.unwrap_or(period), waited)?;
+                if options.spread {
+                    let key = options.key.as_ref();
+                    let hash = key.map_or_else(unguessable, |(key, _)| hash_of_key(route, key));
+                    first = in_phase(first, period, hash)?;
+                }
+                let mode = if is_delay {
+                    RepeatMode::FixedDelay { delay: period, spread: options.spread }
+                } else {
+                    RepeatMode::FixedRate { period, missed }
                 };
+                let until = until.map(DueTime::reached_at);
+                let repeat = StoredRepeat { mode, times, until, jitter: jitter(options, period)? };
                 if times == Some(0) || repeat.until.is_some_and(|until| first > until) {
                     return Err(DurableError::NeverDue);
                 }
@@ -132,11 +165,20 @@ impl DueSpec {
                 let zone = cron.time_zone().ok_or(DurableError::NamelessTimeZone)?.to_owned();
                 let expression = cron.expression().to_owned();
                 let first = cron.next_after(clock.wall()).ok_or(DurableError::NeverDue)?;
-                let repeat = StoredRepeat { mode: RepeatMode::Cron { expression, zone }, times: None, until: None };
+                let mode = RepeatMode::Cron { expression, zone };
+                let jitter = jitter(options, Duration::from_millis(DueTime::MAX.as_millis()))?;
+                let repeat = StoredRepeat { mode, times: None, until: None, jitter };
                 Ok((DueTime::at_or_after(first)?, Some(repeat)))
             }
         }
     }
+}
+
+/// Returns the jitter in whole milliseconds, if it is below a limit.
+fn jitter(options: &DurableOptions, limit: Duration) -> Result<Option<Duration>, DurableError> {
+    let Some(jitter) = options.jitter else { return Ok(None) };
+    let whole = Duration::from_millis(u64::try_from(jitter.as_millis()).unwrap_or(u64::MAX));
+    if whole.is_zero() || whole >= limit { Err(DurableError::Jitter(jitter)) } else { Ok(Some(whole)) }
 }
 
 /// Returns the wall-clock time `delay` after a request that was made `waited` ago. It may be past: a grid begins there

@@ -289,8 +289,10 @@ fn schedule(number: u64, delay: u64, durable: &DurableTimers, records: &Records)
     } else {
         let missed = [MissedTickBehavior::Skip, MissedTickBehavior::Burst, MissedTickBehavior::Delay];
         let repeat = Repeat::every(Duration::from_nanos(period)).first_after(after).times(times);
-        let repeat = repeat.missed_ticks(missed[random(3) as usize]);
-        block_on(durable.schedule_at_fixed_rate("office", repeat, note))
+        match missed.get(random(4) as usize) {
+            Some(missed) => block_on(durable.schedule_at_fixed_rate("office", repeat.missed_ticks(*missed), note)),
+            None => block_on(durable.schedule_with_fixed_delay("office", repeat, note)),
+        }
     };
     records.note(number, if scheduled.is_ok() { "scheduled" } else { "not scheduled" }, |entry| {
         entry.id = scheduled.as_ref().ok().map(|scheduled| scheduled.id());

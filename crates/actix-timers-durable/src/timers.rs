@@ -178,6 +178,33 @@ impl DurableTimers {
         self.schedule(Schedule::at_fixed_rate(route, repeat, message))
     }
 
+    /// Delivers `message` on a route repeatedly, each time one period after the end of the handler before; first one
+    /// period from now. See [`Schedule::with_fixed_delay`].
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use actix_timers_durable::{DurableMessage, DurableTimers, MemoryStore};
+    /// # #[derive(serde::Serialize, serde::Deserialize)]
+    /// # struct Sweep;
+    /// # impl DurableMessage for Sweep { const NAME: &'static str = "sweep"; }
+    /// # actix::System::new().block_on(async {
+    /// let timers = DurableTimers::builder(MemoryStore::new()).open_route::<Sweep>("janitor").start()?;
+    /// let _ = timers.schedule_with_fixed_delay("janitor", Duration::from_secs(60), Sweep).await?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// As [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate).
+    pub fn schedule_with_fixed_delay<M: DurableMessage>(
+        &self,
+        route: impl Into<Route<M>>,
+        repeat: impl Into<Repeat>,
+        message: M,
+    ) -> ScheduleFuture<M> {
+        self.schedule(Schedule::with_fixed_delay(route, repeat, message))
+    }
+
     /// Delivers `message` on a route at the times of a cron expression. One delivery replaces all missed ones.
     ///
     /// # Errors

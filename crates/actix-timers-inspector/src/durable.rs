@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use actix_timers::CancelOutcome;
 use actix_timers_durable::{
-    DurableError, DurableFilter, DurableId, DurableInfo, DurableState, DurableTimers, RepeatMode,
+    DurableError, DurableFilter, DurableId, DurableInfo, DurableState, DurableTimers, RepeatMode, StoredRepeat,
 };
 use actix_web::http::StatusCode;
 use actix_web::web::{self, Data};
@@ -188,15 +188,24 @@ impl Row {
             key: info.key,
             attempt: info.progress.attempt,
             repetition: info.progress.repetition,
-            repeats: info.repeat.map(|repeat| match repeat.mode {
-                RepeatMode::FixedRate { period, .. } => json!({ "period_seconds": period.as_secs_f64() }),
-                RepeatMode::Cron { expression, zone } => json!({ "cron": expression, "time_zone": zone }),
-                _ => json!({}),
-            }),
+            repeats: info.repeat.map(repeats),
             reason,
             dead_since_seconds: since.map(|since| unix_seconds(since.to_system_time())),
         }
     }
+}
+
+fn repeats(repeat: StoredRepeat) -> Value {
+    let mut repeats = match repeat.mode {
+        RepeatMode::FixedRate { period, .. } => json!({ "period_seconds": period.as_secs_f64() }),
+        RepeatMode::FixedDelay { delay, .. } => json!({ "delay_seconds": delay.as_secs_f64() }),
+        RepeatMode::Cron { expression, zone } => json!({ "cron": expression, "time_zone": zone }),
+        _ => json!({}),
+    };
+    if let Some(jitter) = repeat.jitter {
+        repeats["jitter_seconds"] = json!(jitter.as_secs_f64());
+    }
+    repeats
 }
 
 /// Writes an id; without its last group where it must not be enough to cancel.

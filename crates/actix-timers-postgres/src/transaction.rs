@@ -316,7 +316,8 @@ impl PostgresStore {
             route: record.route.to_string(),
             message_type: record.message_type.to_string(),
             payload: record.payload.to_vec(),
-            due: record.progress.due.as_millis().cast_signed(),
+            // The function adds the jitter.
+            due: record.progress.nominal.as_millis().cast_signed(),
             key: text(&record.key),
             replace: *on_key == OnKey::Replace,
             message_version: record.message_version.cast_signed(),

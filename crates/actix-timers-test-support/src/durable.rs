@@ -189,6 +189,8 @@ pub enum Act {
     Hang,
     /// It replies on this signal.
     Wait(oneshot::Receiver<()>),
+    /// It does this with its message.
+    Do(Box<dyn FnOnce(&Durable<Note>) -> Result<(), HandlerError> + Send>),
 }
 
 /// A record of one delivery.
@@ -310,6 +312,7 @@ impl Handler<Durable<Note>> for Writer {
             Act::Panic => panic!("as the script says"),
             Act::Hang => Box::pin(std::future::pending()),
             Act::Wait(told) => Box::pin(async move { Ok(told.await?) }),
+            Act::Do(act) => Box::pin(async move { act(&durable) }),
         }
     }
 }

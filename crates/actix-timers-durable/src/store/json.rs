@@ -3,6 +3,7 @@
 //! ```text
 //! headers  {"tenant": "8", "traceparent": "00-4bf9-00f0-01"}
 //! repeat   {"every_ms": 60000, "missed": "skip", "times": 5, "until_ms": 1767225600000}
+//!          {"delay_ms": 60000, "spread": true, "jitter_ms": 5000}
 //!          {"cron": "0 12 * * *", "zone": "Europe/Berlin"}
 //! retry    {"initial_ms": 1000, "max_ms": 300000, "jitter_percent": 20, "timeout_ms": 30000}
 //! ```
@@ -19,13 +20,17 @@ use crate::headers::Headers;
 use crate::record::{Missed, RepeatMode, RetryPolicy, StoredRepeat};
 
 /// The column `repeat`.
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RepeatColumn {
     #[serde(skip_serializing_if = "Option::is_none")]
     every_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     missed: Option<MissedColumn>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delay_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    spread: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     cron: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -34,6 +39,8 @@ struct RepeatColumn {
     times: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     until_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    jitter_ms: Option<u64>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -78,7 +85,7 @@ pub fn headers_from_json(json: Option<&str>) -> Option<Headers> {
 /// Returns the column of a repetition.
 pub fn repeat_to_json(repeat: &StoredRepeat) -> String {
     let (times, until_ms) = (repeat.times, repeat.until.map(DueTime::as_millis));
-    let none = RepeatColumn { every_ms: None, missed: None, cron: None, zone: None, times, until_ms };
+    let none = RepeatColumn { times, until_ms, jitter_ms: repeat.jitter.map(millis), ..RepeatColumn::default() };
     text(&match &repeat.mode {
         RepeatMode::FixedRate { period, missed } => {
             let missed = match missed {
@@ -87,6 +94,9 @@ pub fn repeat_to_json(repeat: &StoredRepeat) -> String {
                 Missed::Skip => MissedColumn::Skip,
             };
             RepeatColumn { every_ms: Some(millis(*period)), missed: Some(missed), ..none }
+        }
+        RepeatMode::FixedDelay { delay, spread } => {
+            RepeatColumn { delay_ms: Some(millis(*delay)), spread: *spread, ..none }
         }
         RepeatMode::Cron { expression, zone } => {
             RepeatColumn { cron: Some(expression.clone()), zone: Some(zone.clone()), ..none }
@@ -98,7 +108,9 @@ pub fn repeat_to_json(repeat: &StoredRepeat) -> String {
 pub fn repeat_from_json(json: &str) -> Option<StoredRepeat> {
     let column: RepeatColumn = serde_json::from_str(json).ok()?;
     let mode = match column {
-        RepeatColumn { every_ms: Some(period), missed, cron: None, zone: None, .. } => {
+        RepeatColumn {
+            every_ms: Some(period), missed, delay_ms: None, spread: false, cron: None, zone: None, ..
+        } => {
             let missed = match missed {
                 Some(MissedColumn::Burst) => Missed::Burst,
                 Some(MissedColumn::Delay) => Missed::Delay,
@@ -106,13 +118,23 @@ pub fn repeat_from_json(json: &str) -> Option<StoredRepeat> {
             };
             RepeatMode::FixedRate { period: Duration::from_millis(period.max(1)), missed }
         }
-        RepeatColumn { every_ms: None, missed: None, cron: Some(expression), zone: Some(zone), .. } => {
-            RepeatMode::Cron { expression, zone }
-        }
+        RepeatColumn {
+            delay_ms: Some(delay), spread, every_ms: None, missed: None, cron: None, zone: None, ..
+        } => RepeatMode::FixedDelay { delay: Duration::from_millis(delay.max(1)), spread },
+        RepeatColumn {
+            cron: Some(expression),
+            zone: Some(zone),
+            every_ms: None,
+            missed: None,
+            delay_ms: None,
+            spread: false,
+            ..
+        } => RepeatMode::Cron { expression, zone },
         _ => return None,
     };
     let until = column.until_ms.map(DueTime::from_millis).transpose().ok()?;
-    Some(StoredRepeat { mode, times: column.times, until })
+    let jitter = column.jitter_ms.map(Duration::from_millis);
+    Some(StoredRepeat { mode, times: column.times, until, jitter })
 }
 
 /// Returns the column of a retry policy, without its number of attempts.
@@ -160,16 +182,23 @@ mod tests {
 
         let until = Some(DueTime::from_millis(1_767_225_600_000).unwrap());
         let mode = RepeatMode::FixedRate { period: Duration::from_secs(60), missed: Missed::Burst };
-        let repeat = StoredRepeat { mode, times: Some(5), until };
+        let repeat = StoredRepeat { mode, times: Some(5), until, jitter: None };
         let json = repeat_to_json(&repeat);
         assert_eq!(json, r#"{"every_ms":60000,"missed":"burst","times":5,"until_ms":1767225600000}"#);
         assert_eq!(repeat_from_json(&json), Some(repeat));
 
         let mode = RepeatMode::Cron { expression: "0 12 * * *".to_owned(), zone: "Europe/Berlin".to_owned() };
-        let repeat = StoredRepeat { mode, times: None, until: None };
+        let repeat = StoredRepeat { mode, times: None, until: None, jitter: Some(Duration::from_secs(5)) };
         let json = repeat_to_json(&repeat);
-        assert_eq!(json, r#"{"cron":"0 12 * * *","zone":"Europe/Berlin"}"#);
+        assert_eq!(json, r#"{"cron":"0 12 * * *","zone":"Europe/Berlin","jitter_ms":5000}"#);
         assert_eq!(repeat_from_json(&json), Some(repeat));
+
+        for (spread, expected) in [(true, r#"{"delay_ms":60000,"spread":true}"#), (false, r#"{"delay_ms":60000}"#)] {
+            let mode = RepeatMode::FixedDelay { delay: Duration::from_secs(60), spread };
+            let repeat = StoredRepeat { mode, times: None, until: None, jitter: None };
+            assert_eq!(repeat_to_json(&repeat), expected);
+            assert_eq!(repeat_from_json(expected), Some(repeat));
+        }
 
         let retry = RetryPolicy::default().max_attempts(3).initial_delay(Duration::from_nanos(1));
         let json = retry_to_json(&retry);
@@ -180,9 +209,20 @@ mod tests {
 
     #[test]
     fn columns_of_unknown_form_are_not_read_as_something_else() {
-        for json in
-            ["", "null", "{}", r#"{"every_ms":1,"cron":"* * * * *"}"#, r#"{"every_ms":-1}"#, r#"{"every_ms":1,"x":2}"#]
-        {
+        for json in [
+            "",
+            "null",
+            "{}",
+            r#"{"every_ms":1,"cron":"* * * * *"}"#,
+            r#"{"every_ms":-1}"#,
+            r#"{"every_ms":1,"x":2}"#,
+            r#"{"every_ms":1,"delay_ms":1}"#,
+            r#"{"every_ms":1,"spread":true}"#,
+            r#"{"delay_ms":1,"missed":"skip"}"#,
+            r#"{"delay_ms":1,"spread":1}"#,
+            r#"{"delay_ms":1,"jitter_ms":-1}"#,
+            r#"{"cron":"* * * * *","zone":"UTC","spread":true}"#,
+        ] {
             assert_eq!(repeat_from_json(json), None, "{json}");
         }
         for json in ["", "[]", r#"{"a":1}"#, r#"{"":"no name"}"#] {

@@ -18,6 +18,7 @@ mod repeating;
 mod restarts;
 mod routes;
 mod scenarios;
+mod schedules;
 #[cfg(feature = "tracing")]
 mod spans;
 mod stop;

@@ -131,7 +131,8 @@ const ROUTES: [&str; 3] = ["one", "two", "three"];
 #[derive(Debug, Clone)]
 struct Repeats {
     period: u64,
-    missed: Missed,
+    /// None: the period counts from the end of the handler.
+    missed: Option<Missed>,
     times: Option<u64>,
     until: Option<u64>,
 }
@@ -218,10 +219,11 @@ fn next(repeats: &Repeats, timer: &Timer, now: u64) -> Option<u64> {
     }
     let plain = timer.nominal + repeats.period;
     let due = match repeats.missed {
-        _ if plain > now => plain,
-        Missed::Burst => plain,
-        Missed::Delay => now + repeats.period,
-        _ => timer.nominal + ((now - timer.nominal) / repeats.period + 1) * repeats.period,
+        None => now + repeats.period,
+        Some(_) if plain > now => plain,
+        Some(Missed::Burst) => plain,
+        Some(Missed::Delay) => now + repeats.period,
+        Some(_) => timer.nominal + ((now - timer.nominal) / repeats.period + 1) * repeats.period,
     };
     repeats.until.is_none_or(|until| due <= until).then_some(due)
 }
@@ -394,16 +396,19 @@ impl<M: Medium> Test<M> {
         let (request, due, repeats) = if self.random.once_in(5) {
             let period = 100 + self.random.below(4000);
             let first = self.random.below(3000);
-            let missed = [Missed::Skip, Missed::Burst, Missed::Delay][self.random.below(3) as usize];
+            let missed = [Some(Missed::Skip), Some(Missed::Burst), Some(Missed::Delay), None];
+            let missed = missed[self.random.below(4) as usize];
             let times = 1 + self.random.below(5);
             let due = self.now + first;
             let until = self.random.once_in(3).then(|| due + self.random.below(9000));
-            let mut every = Repeat::every(ms(period)).first_after(ms(first)).missed_ticks(missed).times(times);
+            let mut every = Repeat::every(ms(period)).first_after(ms(first)).times(times);
+            every = every.missed_ticks(missed.unwrap_or_default());
             if let Some(until) = until {
                 every = every.until(at(until));
             }
             let repeats = Repeats { period, missed, times: Some(times), until };
-            (Schedule::at_fixed_rate(ROUTES[route], every, message), due, Some(repeats))
+            let schedule = if missed.is_some() { Schedule::at_fixed_rate } else { Schedule::with_fixed_delay };
+            (schedule(ROUTES[route], every, message), due, Some(repeats))
         } else {
             (Schedule::at(ROUTES[route], at(due), message), due, None)
         };

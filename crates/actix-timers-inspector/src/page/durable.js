@@ -146,6 +146,8 @@ function moment(seconds) {
 
 function repetition({ repeats, repetition }) {
   if (!repeats) return "";
-  const times = repeats.period_seconds === undefined ? `by ${repeats.cron} in ${repeats.time_zone}` : `every ${span(repeats.period_seconds)}`;
-  return `, repetition ${count(repetition)}, ${times}`;
+  const later = repeats.jitter_seconds === undefined ? "" : `, up to ${span(repeats.jitter_seconds)} later`;
+  const times = repeats.cron !== undefined ? `by ${repeats.cron} in ${repeats.time_zone}`
+    : repeats.delay_seconds !== undefined ? `${span(repeats.delay_seconds)} after each end` : `every ${span(repeats.period_seconds)}`;
+  return `, repetition ${count(repetition)}, ${times}${later}`;
 }

@@ -156,6 +156,18 @@ fn durable_timers_are_listed_by_their_states() {
 }
 
 #[test]
+fn the_schedule_of_a_timer_is_shown() {
+    with_durable(async |timers, _| {
+        let minute = Duration::from_secs(60);
+        let delay = Schedule::with_fixed_delay("mail", minute, Work::Succeed);
+        let id = timers.schedule(delay.options(DurableOptions::new().jitter(ms(500)).spread())).await.unwrap().id();
+        let app = serve(&Inspector::of_all_arbiters().add_durable(&timers)).await;
+        let shown = get(&app, &format!("durable/timers/{id}")).await;
+        assert_eq!(shown["repeats"], json!({ "delay_seconds": 60.0, "jitter_seconds": 0.5 }));
+    });
+}
+
+#[test]
 fn long_lists_come_in_parts_and_a_cursor_reveals_no_id() {
     with_durable(async |timers, _| {
         let mut all = BTreeSet::new();

@@ -505,7 +505,7 @@ $$;
 -- Whether a value is absent, or a whole number in a range.
 CREATE FUNCTION @schema@.is_number(p_value jsonb, p_least numeric, p_most numeric) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE WHEN p_value IS NULL THEN true WHEN jsonb_typeof(p_value) <> 'number' THEN false
-        ELSE (p_value #>> '{}')::numeric BETWEEN p_least AND p_most AND (p_value #>> '{}')::numeric % 1 = 0 END
+        ELSE (p_value #>> '{}')::numeric BETWEEN p_least AND p_most AND (p_value #>> '{}') ~ '^[0-9]+$' END
 $$;
 
 -- Schedules a timer in the caller's transaction, for any SQL client. `outcome` is `created`, `exists` (a timer with the key stays,
@@ -515,7 +515,9 @@ $$;
 --     SELECT id FROM timers.schedule('office', 'remind', '{"order": 8}'::jsonb, now() + interval '1 hour', key => 'order-8')
 --
 -- headers: an object of texts. retry: {"initial_ms", "max_ms", "jitter_percent", "timeout_ms"}. repeat: {"every_ms", "missed"
--- ("skip", "burst", "delay")} or {"cron", "zone"}, with "times" and "until_ms".
+-- ("skip", "burst", "delay")}, {"delay_ms", "spread"} (after the end of the handler; with true, late ones return to their phase) or
+-- {"cron", "zone"}, with "times", "until_ms" and "jitter_ms" (the first has it, too). A due time of now() + random() *
+-- interval '1 hour' spreads timers over an hour.
 CREATE FUNCTION @schema@.schedule(
     route text, message_type text, payload bytea, due timestamptz, key text DEFAULT NULL, replace boolean DEFAULT false,
     message_version int DEFAULT 1, headers jsonb DEFAULT NULL, max_attempts int DEFAULT NULL, retry jsonb DEFAULT NULL,
@@ -524,6 +526,7 @@ CREATE FUNCTION @schema@.schedule(
 SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_variable
 DECLARE
+    v_nominal bigint;
     v_due bigint;
     v_times constant numeric := 70368744177663;
     v_wrong text;
@@ -554,14 +557,20 @@ BEGIN
             OR NOT @schema@.is_number(retry -> 'jitter_percent', 0, 100) OR NOT @schema@.is_number(retry -> 'timeout_ms', 0, v_times)
             THEN 'retry has numbers: initial_ms, max_ms, jitter_percent, timeout_ms'
         WHEN jsonb_typeof(repeat) <> 'object' THEN 'repeat is an object'
-        WHEN repeat - '{every_ms,missed,cron,zone,times,until_ms}'::text[] <> '{}'::jsonb
-            OR (repeat ? 'every_ms') = (repeat ? 'cron') OR (repeat ? 'cron') <> (repeat ? 'zone') OR repeat ?& '{cron,missed}'
+        WHEN repeat - '{every_ms,missed,delay_ms,spread,cron,zone,times,until_ms,jitter_ms}'::text[] <> '{}'::jsonb
+            OR (repeat ? 'every_ms')::int + (repeat ? 'delay_ms')::int + (repeat ? 'cron')::int <> 1
+            OR (repeat ? 'cron') <> (repeat ? 'zone') OR repeat ? 'missed' AND NOT repeat ? 'every_ms'
+            OR repeat ? 'spread' AND NOT repeat ? 'delay_ms' OR coalesce(jsonb_typeof(repeat -> 'spread'), 'boolean') <> 'boolean'
             OR coalesce(repeat ->> 'missed', 'skip') NOT IN ('skip', 'burst', 'delay')
             OR coalesce(jsonb_typeof(repeat -> 'cron'), 'string') <> 'string' OR octet_length(repeat ->> 'cron') > 255
             OR coalesce(jsonb_typeof(repeat -> 'zone'), 'string') <> 'string' OR octet_length(repeat ->> 'zone') > 255
             OR NOT @schema@.is_number(repeat -> 'every_ms', 1, v_times) OR NOT @schema@.is_number(repeat -> 'times', 1, 9223372036854775807)
+            OR NOT @schema@.is_number(repeat -> 'delay_ms', 1, v_times) OR NOT @schema@.is_number(repeat -> 'jitter_ms', 1, v_times)
             OR NOT @schema@.is_number(repeat -> 'until_ms', 0, v_times)
-            THEN 'repeat is {"every_ms", "missed": "skip"|"burst"|"delay"} or {"cron", "zone"}, with "times" and "until_ms"'
+            THEN 'repeat is {"every_ms", "missed": "skip"|"burst"|"delay"}, {"delay_ms", "spread": true|false} or {"cron", "zone"}, '
+                'with "times", "until_ms" and "jitter_ms"'
+        WHEN (repeat ->> 'jitter_ms')::bigint >= coalesce(repeat ->> 'every_ms', repeat ->> 'delay_ms')::bigint
+            THEN 'the jitter_ms of repeat are less than its period'
     END;
     IF v_wrong IS NOT NULL THEN
         RAISE EXCEPTION '%', v_wrong USING ERRCODE = 'invalid_parameter_value';
@@ -572,11 +581,12 @@ BEGIN
     END IF;
     -- As in `put`.
     PERFORM pg_current_xact_id();
-    v_due := greatest(ceil(extract(epoch FROM due) * 1000)::bigint, @schema@.server_now());
+    v_nominal := greatest(ceil(extract(epoch FROM due) * 1000), 0)::bigint;
+    v_due := least(v_nominal + floor(random() * (coalesce((repeat ->> 'jitter_ms')::bigint, 0) + 1))::bigint, v_times);
+    v_due := greatest(v_due, @schema@.server_now());
     id := (lpad(to_hex(v_due), 12, '0') || '8' || right(replace(gen_random_uuid()::text, '-', ''), 19))::uuid;
-    SELECT * INTO v_put FROM @schema@.put(ROW(id, v_due, false, greatest(ceil(extract(epoch FROM due) * 1000), 0)::bigint, route,
-        message_type, message_version, payload, codec, headers, key, 0, 0, max_attempts, retry, 1, repeat, NULL, false, NULL, NULL,
-        NULL)::@schema@.timers, replace, false);
+    SELECT * INTO v_put FROM @schema@.put(ROW(id, v_due, false, v_nominal, route, message_type, message_version, payload, codec,
+        headers, key, 0, 0, max_attempts, retry, 1, repeat, NULL, false, NULL, NULL, NULL)::@schema@.timers, replace, false);
     outcome := CASE WHEN NOT v_put.is_placed THEN 'exists' WHEN v_put.other IS NULL THEN 'created'
         WHEN v_put.in_progress THEN 'replaced_in_progress' ELSE 'replaced' END;
     IF v_put.is_placed THEN

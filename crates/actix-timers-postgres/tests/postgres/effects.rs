@@ -42,6 +42,8 @@ enum Way {
     DieIn,
     /// Completes twice in a transaction.
     Twice,
+    /// Continues at once, until its third repetition; the first attempt of each rolls back.
+    Continue,
     /// Waits until the delivery has ended otherwise, and completes it then.
     Late,
 }
@@ -98,6 +100,9 @@ impl Ledger {
         if charge.way == Way::Late {
             self.goes_on.acquire().await?.forget();
         }
+        if charge.way == Way::Continue && charge.repetition < 3 {
+            charge.continue_at(std::time::SystemTime::UNIX_EPOCH);
+        }
         match charge.way {
             Way::FailIn if charge.attempt == 1 => {
                 self.store.fail_in(&transaction, charge, HandlerError::new("not yet")).await?;
@@ -111,7 +116,7 @@ impl Ledger {
         if charge.way == Way::Twice {
             self.store.complete_in(&transaction, charge).await?;
         }
-        if charge.way == Way::RollBack && charge.attempt == 1 {
+        if matches!(charge.way, Way::RollBack | Way::Continue) && charge.attempt == 1 {
             return Ok(transaction.rollback().await?);
         }
         transaction.commit().await?;
@@ -207,6 +212,23 @@ with_server! {
             until("all end", async || is_empty(&timers).await).await;
             assert_eq!(ledger.effects().await, [(7, 2); 4]);
             assert_eq!(ledger.attempts.lock().unwrap()[&7], 8);
+            timers.stop().await.unwrap();
+        });
+    }
+
+    fn a_time_of_the_handler_counts_if_its_transaction_is_committed() {
+        System::new().block_on(async {
+            let schema = new_schema();
+            let store = store(&schema).await;
+            let ledger = Ledger::new(store.clone(), &schema).await;
+            let timers = start(store, &ledger);
+            let _ = timers.schedule(charge(7, Way::Continue)).await.unwrap();
+            let hour = Duration::from_secs(3600);
+            let delay = Repeat::every(hour).first_after(Duration::ZERO).times(3);
+            let delay = Schedule::with_fixed_delay("ledger", delay, Charge { order: 8, way: Way::Continue });
+            let _ = timers.schedule(delay).await.unwrap();
+            until("all end", async || is_empty(&timers).await).await;
+            assert_eq!(ledger.effects().await, [(7, 2), (7, 2), (7, 2), (8, 2), (8, 2), (8, 2)]);
             timers.stop().await.unwrap();
         });
     }

@@ -13,6 +13,8 @@ use crate::rules::{Node, timer};
 use crate::server::{Session, address, connect, connect_to, new_schema, options, until};
 use crate::with_server;
 
+const MINUTE: Duration = Duration::from_secs(60);
+
 /// Returns the address for another role.
 fn as_role(role: &str) -> String {
     address().replace("timers@", &format!("{role}@"))
@@ -54,6 +56,37 @@ with_server! {
         }
     }
 
+    fn schedule_takes_fixed_delay_spread_and_jitter() {
+        let (schema, session) = (new_schema(), Session::open());
+        let mut node = Node::join(&schema);
+        for (json, mode, jitter) in [
+            (r#"{"delay_ms": 60000, "spread": true}"#, RepeatMode::FixedDelay { delay: MINUTE, spread: true }, None),
+            (r#"{"delay_ms": 60000, "spread": false, "jitter_ms": 59999}"#, RepeatMode::FixedDelay { delay: MINUTE, spread: false }, Some(59_999)),
+            (r#"{"every_ms": 60000, "jitter_ms": 50000}"#, RepeatMode::FixedRate { period: MINUTE, missed: Missed::Skip }, Some(50_000)),
+            (r#"{"cron": "0 9 * * *", "zone": "UTC", "jitter_ms": 3600000}"#, RepeatMode::Cron { expression: "0 9 * * *".into(), zone: "UTC".into() }, Some(3_600_000)),
+        ] {
+            let mut jitters = Vec::new();
+            for _ in 0..20 {
+                let id = session.value::<String>(&format!(
+                    "SELECT id::text FROM {schema}.schedule('a', 't', ''::bytea, '2100-01-01 00:00Z', repeat => '{json}')"
+                ));
+                let found = node.store.get(id.parse().unwrap()).unwrap().unwrap().record;
+                let repeat = found.repeat.clone().unwrap();
+                assert_eq!((repeat.mode, repeat.jitter), (mode.clone(), jitter.map(Duration::from_millis)));
+                assert_eq!(found.progress.nominal.as_millis(), 4_102_444_800_000, "it keeps its grid");
+                assert_eq!(found.progress.due, found.id.first_due());
+                jitters.push(found.progress.due.as_millis() - found.progress.nominal.as_millis());
+            }
+            let most = jitter.unwrap_or(0);
+            assert!(jitters.iter().all(|jitter| *jitter <= most), "{jitters:?}");
+            assert!(jitters.iter().max().unwrap() - jitters.iter().min().unwrap() >= most / 4, "{jitters:?}");
+        }
+        // At the end of all times.
+        session.run(&format!(
+            "SELECT {schema}.schedule('a', 't', ''::bytea, to_timestamp(70368744177.663), repeat => '{{\"every_ms\": 100000, \"jitter_ms\": 99999}}')"
+        ));
+    }
+
     fn what_no_node_could_deliver_is_refused_at_the_door() {
         let (schema, session) = (new_schema(), Session::open());
         let _node = Node::join(&schema);
@@ -78,6 +111,17 @@ with_server! {
             (format!("'a', 't', ''::bytea, {at}, repeat => '{{\"every_ms\": 1.5}}'"), "repeat"),
             (format!("'a', 't', ''::bytea, {at}, repeat => '{{\"every_ms\": 1, \"cron\": \"* * * * *\", \"zone\": \"UTC\"}}'"), "repeat"),
             (format!("'a', 't', ''::bytea, {at}, repeat => '{{\"cron\": \"* * * * *\"}}'"), "repeat"),
+            (format!("'a', 't', ''::bytea, {at}, repeat => '{{\"every_ms\": 1.0}}'"), "repeat"),
+            (format!("'a', 't', ''::bytea, {at}, repeat => '{{\"every_ms\": 9, \"delay_ms\": 9}}'"), "repeat"),
+            (format!("'a', 't', ''::bytea, {at}, repeat => '{{\"delay_ms\": 0}}'"), "repeat"),
+            (format!("'a', 't', ''::bytea, {at}, repeat => '{{\"delay_ms\": 9, \"missed\": \"skip\"}}'"), "repeat"),
+            (format!("'a', 't', ''::bytea, {at}, repeat => '{{\"delay_ms\": 9, \"spread\": 1}}'"), "repeat"),
+            (format!("'a', 't', ''::bytea, {at}, repeat => '{{\"every_ms\": 9, \"spread\": true}}'"), "repeat"),
+            (format!("'a', 't', ''::bytea, {at}, repeat => '{{\"delay_ms\": 9, \"jitter_ms\": 0}}'"), "repeat"),
+            (format!("'a', 't', ''::bytea, {at}, repeat => '{{\"delay_ms\": 9, \"jitter_ms\": 9}}'"), "repeat"),
+            (format!("'a', 't', ''::bytea, {at}, repeat => '{{\"every_ms\": 9, \"jitter_ms\": 10}}'"), "repeat"),
+            (format!("'a', 't', ''::bytea, {at}, repeat => '{{\"jitter_ms\": 9}}'"), "repeat"),
+            (format!("'a', 't', ''::bytea, {at}, repeat => '{{\"delay_ms\": \"9\"}}'"), "repeat"),
         ] {
             let error = session.error(&format!("SELECT {schema}.schedule({arguments})"));
             assert!(error.contains(part), "{arguments:.60}: {error}");

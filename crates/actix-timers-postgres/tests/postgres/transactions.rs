@@ -105,6 +105,29 @@ fn keyed(millis: u64, number: u32) -> Schedule<Remind> {
 const HOUR: u64 = 3_600_000;
 
 with_server! {
+    fn jitter_in_a_transaction_leaves_the_grid() {
+        System::new().block_on(async {
+            let store = store(&new_schema()).await;
+            let timers = DurableTimers::builder(store.clone()).declare::<Remind>("office").schedule_only().start().unwrap();
+            let client = client().await;
+            let (mut jitters, mut phases) = (Vec::new(), Vec::new());
+            for _ in 0..20 {
+                let hourly = Schedule::at_fixed_rate("office", Duration::from_millis(HOUR), Remind(1));
+                let options = DurableOptions::new().replace("k").spread().jitter(Duration::from_secs(60));
+                let scheduled = store.schedule_in(&client, hourly.options(options)).await.unwrap();
+                let info = info(&timers, scheduled).await.unwrap();
+                let (due, nominal) = (info.progress.due.as_millis(), info.progress.nominal.as_millis());
+                jitters.push(due - nominal);
+                phases.push(nominal % HOUR);
+            }
+            phases.dedup();
+            assert_eq!(phases.len(), 1, "that of the key");
+            assert!(jitters.iter().all(|jitter| *jitter <= 60_000), "{jitters:?}");
+            assert!(jitters.iter().max().unwrap() - jitters.iter().min().unwrap() > 10_000, "{jitters:?}");
+            timers.stop().await.unwrap();
+        });
+    }
+
     /// As a client binds them that knows nothing of this crate.
     fn the_statement_for_other_clients_takes_its_values_in_the_order_of_its_fields() {
         System::new().block_on(async {

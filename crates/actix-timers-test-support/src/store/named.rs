@@ -67,7 +67,12 @@ pub fn every_column_comes_back<S: Subject>(subject: &mut S) {
         route: "a".into(),
         message_version: NEWEST,
         key: Some("Schlüssel\u{1F512}'\"\\".into()),
-        repeat: Some(StoredRepeat { mode: grid, times: Some(u64::from(u32::MAX)), until: Some(DueTime::MAX) }),
+        repeat: Some(StoredRepeat {
+            mode: grid,
+            times: Some(u64::from(u32::MAX)),
+            until: Some(DueTime::MAX),
+            jitter: Some(Duration::from_millis(DueTime::MAX.as_millis())),
+        }),
         max_attempts: Some(1),
         retry: Some(retry),
         headers: Headers::of([("traceparent", "00-4bf9"), ("ten'ant", "\"8\"\t\\")]).unwrap(),
@@ -75,12 +80,19 @@ pub fn every_column_comes_back<S: Subject>(subject: &mut S) {
         payload: (0..=u8::MAX).cycle().take(100_000).collect(),
         ..record(1, 1)
     };
-    let repeat = Some(StoredRepeat { mode: cron, times: None, until: None });
+    let repeats = |mode| Some(StoredRepeat { mode, times: None, until: None, jitter: None });
+    let delay = |spread| RepeatMode::FixedDelay { delay: Duration::from_secs(60), spread };
     let timers = [
         full,
-        Record { repeat, max_attempts: Some(i32::MAX.unsigned_abs()), payload: [].into(), ..record(2, 2) },
-        Record { key: Some("".into()), payload_codec: Some("".into()), ..record(3, 3) },
-        Record { payload: vec![0; 1 << 19].into(), ..record(4, 4) },
+        Record {
+            repeat: repeats(cron),
+            max_attempts: Some(i32::MAX.unsigned_abs()),
+            payload: [].into(),
+            ..record(2, 2)
+        },
+        Record { repeat: repeats(delay(true)), ..record(3, 3) },
+        Record { repeat: repeats(delay(false)), key: Some("".into()), payload_codec: Some("".into()), ..record(4, 4) },
+        Record { payload: vec![0; 1 << 19].into(), ..record(5, 5) },
     ];
     world.apply(Op::Put(timers.iter().map(|timer| new(timer, OnKey::KeepExisting)).collect()));
     let listed = world.store.list(&all(Part::Pending)).unwrap();
@@ -91,14 +103,14 @@ pub fn every_column_comes_back<S: Subject>(subject: &mut S) {
         assert_eq!(world.store.get(timer.id).unwrap().as_ref(), Some(found));
     }
     assert_eq!(listed.found.len(), timers.len());
-    world.set(4);
+    world.set(5);
     for mut timer in timers {
         let claimed = world.claim(timer.id);
         (timer.progress.attempt, timer.progress.used) = (1, 1);
         assert_eq!(*claimed, timer);
         world.apply(Op::End(claimed.delivery(), dead("why\n'not'")));
         let letter = world.store.get(timer.id).unwrap().unwrap();
-        assert_eq!(letter.state, State::Dead { reason: "why\n'not'".into(), since: at(4) });
+        assert_eq!(letter.state, State::Dead { reason: "why\n'not'".into(), since: at(5) });
         assert_eq!(*letter.record, timer);
     }
 }
@@ -470,7 +482,7 @@ pub fn old_dead_letters_are_discarded_in_bounds<S: Subject>(subject: &mut S) {
 pub fn a_series_leaves_its_latest_letter<S: Subject>(subject: &mut S) {
     let mut world = World::new(subject);
     let mode = RepeatMode::FixedRate { period: Duration::from_millis(10), missed: Missed::Skip };
-    let timer = Record { repeat: Some(StoredRepeat { mode, times: None, until: None }), ..record(1, 0) };
+    let timer = Record { repeat: Some(StoredRepeat { mode, times: None, until: None, jitter: None }), ..record(1, 0) };
     world.put(&timer);
     for repetition in 1..=3 {
         let delivery = world.delivery(timer.id);

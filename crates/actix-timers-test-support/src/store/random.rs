@@ -160,8 +160,13 @@ impl<'a, S: Subject> Run<'a, S> {
             record.payload_codec = Some("codec".into());
         }
         if random.below(3) == 0 {
-            let mode = RepeatMode::FixedRate { period: Duration::from_secs(1), missed: Missed::Skip };
-            record.repeat = Some(StoredRepeat { mode, times: Some(9), until: Some(at(99)) });
+            let second = Duration::from_secs(1);
+            let (mode, jitter) = match random.below(3) {
+                0 => (RepeatMode::FixedRate { period: second, missed: Missed::Skip }, None),
+                1 => (RepeatMode::FixedDelay { delay: second, spread: true }, None),
+                _ => (RepeatMode::FixedDelay { delay: second, spread: false }, Some(second / 2)),
+            };
+            record.repeat = Some(StoredRepeat { mode, times: Some(9), until: Some(at(99)), jitter });
         }
         self.ids.push(record.id);
         record
