@@ -107,7 +107,7 @@ with_server! {
             [("a", &[0, 1, 2, 3, 5][..]), ("a%", &[0]), ("a_", &[1]), ("a\\", &[2]), ("ä", &[4, 7]), ("A", &[6]), ("Ä", &[])]
         {
             let query = Query { key_prefix: Some(prefix.into()), ..Query::of(Part::Pending) };
-            let mut found: Vec<_> = node.store.list(&query).unwrap().found.into_iter().map(|found| found.record.key).collect();
+            let mut found: Vec<_> = node.store.list(&query).unwrap().found.into_iter().map(|found| found.record.key.clone()).collect();
             found.sort();
             let mut expected: Vec<_> = expected.iter().map(|place| Some(keys[*place].into())).collect();
             expected.sort();
