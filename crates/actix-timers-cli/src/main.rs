@@ -126,8 +126,7 @@ fn answer(arguments: &[&str], out: &mut dyn Write) -> Result<(), Problem> {
 }
 
 fn list(store: &mut dyn Store, part: Part, limit: usize, out: &mut dyn Write) -> Result<(), Problem> {
-    let (from, until) = (DueTime::MIN, DueTime::MAX);
-    let mut query = Query { part, route: None, key: None, from, until, after: None, limit };
+    let mut query = Query { limit, ..Query::of(part) };
     let mut damaged = 0;
     loop {
         let page = store.list(&query)?;

@@ -98,9 +98,7 @@ fn timers_are_shown_cancelled_requeued_and_discarded() {
 
 /// Returns all rows.
 fn rows(store: &mut dyn Store) -> Vec<Found> {
-    let all =
-        |part| Query { part, route: None, key: None, from: DueTime::MIN, until: DueTime::MAX, after: None, limit: 100 };
-    [Part::Pending, Part::Parked, Part::Dead].map(|part| store.list(&all(part)).unwrap().found).concat()
+    [Part::Pending, Part::Parked, Part::Dead].map(|part| store.list(&Query::of(part)).unwrap().found).concat()
 }
 
 /// Copies a store with timers in all states to an address, twice.

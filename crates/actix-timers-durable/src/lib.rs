@@ -98,4 +98,4 @@ pub use schedule_future::{ScheduleFuture, Scheduled};
 pub use store::Store;
 pub use store::{CommitGate, Distrust, EmbeddedStore, FsyncOutcome, MemoryDisk, MemoryStore, StoreError};
 pub use timers::DurableTimers;
-pub use view::{Cursor, DurableFilter, DurableInfo, DurablePage, DurableState};
+pub use view::{CancelledAll, Cursor, DurableFilter, DurableInfo, DurablePage, DurableState};

@@ -27,14 +27,17 @@ use super::route::Route;
 use super::routes::Routes;
 use super::schedule_future::{ScheduleFuture, Scheduled};
 use super::store::StoreError;
-use super::store::{Counts, NewTimer, Op, Outcome, Part, Placed, Query};
-use super::view::{Cursor, DurableFilter, DurableInfo, DurablePage, DurableState};
+use super::store::{Counts, NewTimer, Op, Outcome, Page, Part, Placed, Query};
+use super::view::{CancelledAll, Cursor, DurableFilter, DurableInfo, DurablePage};
 
 /// Maximum wait of a [stop](DurableTimers::stop) for deliveries in progress.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// The number up to which [`counts`](DurableTimers::counts) counts.
+/// The number up to which [`counts`](DurableTimers::counts) and [`count_matching`](DurableTimers::count_matching) count.
 const COUNT_LIMIT: u64 = 100_000;
+/// The timers that one page of a count examines, and the maximum number of its pages.
+const COUNT_PAGE: usize = 10_000;
+const COUNT_PAGES: usize = 100;
 
 // A request for more room than there is would wait forever.
 const _: () = assert!(DurableTimers::MAX_BATCH <= committer::MAX_REQUESTS);
@@ -435,16 +438,19 @@ impl DurableTimers {
     /// # Errors
     /// The store cannot be read.
     pub async fn list(&self, filter: DurableFilter) -> Result<DurablePage, DurableError> {
-        let DurableFilter(query) = filter;
-        if query.until < query.from {
-            return Ok(DurablePage::default());
-        }
-        let page = answered(self.0.committer.read(move |reads| reads.list(&query)).await)?;
+        let page = self.page(filter.0).await?;
         Ok(DurablePage {
             timers: page.found.iter().map(|found| DurableInfo::of_found(found, self.0.routes.codec())).collect(),
             next: page.next.map(Cursor),
             damaged: page.damaged,
         })
+    }
+
+    async fn page(&self, query: Query) -> Result<Page, DurableError> {
+        if query.until < query.from {
+            return Ok(Page::default());
+        }
+        answered(self.0.committer.read(move |reads| reads.list(&query)).await)
     }
 
     /// Makes a dead letter pending again: due now, with all its attempts. Returns false if there is no such dead
@@ -470,6 +476,50 @@ impl DurableTimers {
         Ok(matches!(outcome, Outcome::Moved(_) | Outcome::Deleted))
     }
 
+    /// Cancels the timers that match a filter, as [`cancel`](Self::cancel) does, and returns their numbers: those
+    /// cancelled, those whose last delivery is in progress, and those left because somebody has locked their rows. A
+    /// timer that repeats ends with its series.
+    ///
+    /// Pending timers are concerned, or parked ones with [`DurableFilter::parked`]; dead letters are not. To know their
+    /// number first, [count](Self::count_matching) them.
+    ///
+    /// They are cancelled in steps of the filter's [limit](DurableFilter::limit), between which other requests are
+    /// served. Timers scheduled after the beginning of the call, to the millisecond, are left alone. One that is
+    /// rescheduled meanwhile to an earlier time may be missed.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use actix_timers_durable::{DurableMessage, DurableOptions, DurableTimers, MemoryStore, Schedule};
+    /// # #[derive(serde::Serialize, serde::Deserialize)]
+    /// # struct Remind(u32);
+    /// # impl DurableMessage for Remind { const NAME: &'static str = "remind"; }
+    /// use actix_timers_durable::DurableFilter;
+    ///
+    /// # actix::System::new().block_on(async {
+    /// # let timers = DurableTimers::builder(MemoryStore::new()).open_route::<Remind>("reminders").start()?;
+    /// for order in 1..=3 {
+    ///     let options = DurableOptions::new().if_absent(format!("order-{order}")).header("tenant", "7");
+    ///     timers.schedule(Schedule::after("reminders", Duration::from_secs(60), Remind(order)).options(options)).await?;
+    /// }
+    /// let of_tenant = DurableFilter::new().route("reminders").key_prefix("order-").header("tenant", "7");
+    /// assert_eq!(timers.count_matching(of_tenant.clone()).await?.pending, 3);
+    /// let outcome = timers.cancel_all(of_tenant).await?;
+    /// assert_eq!((outcome.cancelled, outcome.in_progress, outcome.busy), (3, 0, 0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// The store failed. The steps before are done.
+    pub async fn cancel_all(&self, filter: DurableFilter) -> Result<CancelledAll, DurableError> {
+        // The letter of a series has the id of its timer.
+        if filter.0.part == Part::Dead {
+            return Ok(CancelledAll::default());
+        }
+        let [cancelled, in_progress, busy] = self.change_all(filter.0, Op::Cancel).await?;
+        Ok(CancelledAll { cancelled, in_progress, busy })
+    }
+
     /// Makes the dead letters that match a filter pending again, as [`requeue`](Self::requeue) does, and returns their
     /// number. Only dead letters are concerned, whatever state the filter names.
     ///
@@ -487,9 +537,10 @@ impl DurableTimers {
     /// ```
     ///
     /// # Errors
-    /// The store failed. The steps before are done.
+    /// The store failed; the steps before are done. [`StoreError::Locked`]: somebody has locked some of the letters, and
+    /// the others are requeued.
     pub async fn requeue_all(&self, filter: DurableFilter) -> Result<u64, DurableError> {
-        self.for_dead_letters(filter, Op::Requeue).await
+        self.change_letters(filter, Op::Requeue).await
     }
 
     /// Removes the dead letters that match a filter, and returns their number. Only dead letters are concerned,
@@ -498,36 +549,75 @@ impl DurableTimers {
     /// They are removed in steps, as in [`requeue_all`](Self::requeue_all).
     ///
     /// # Errors
-    /// The store failed. The steps before are done.
+    /// As [`requeue_all`](Self::requeue_all).
     pub async fn discard_all(&self, filter: DurableFilter) -> Result<u64, DurableError> {
-        self.for_dead_letters(filter, Op::Discard).await
+        self.change_letters(filter, Op::Discard).await
     }
 
-    /// Changes each dead letter that matches a filter, and returns the number of successes.
-    async fn for_dead_letters(&self, filter: DurableFilter, change: fn(DurableId) -> Op) -> Result<u64, DurableError> {
-        let began = DueTime::reached_at(self.wall());
-        let DurableFilter(query) = filter;
-        let mut filter = DurableFilter(Query { part: Part::Dead, until: query.until.min(began), ..query });
-        let is_old = |info: &DurableInfo| matches!(info.state, DurableState::Dead { since, .. } if since <= began);
-        let (mut done, mut of_this_millisecond) = (0, HashSet::<DurableId>::new());
+    async fn change_letters(&self, filter: DurableFilter, change: fn(DurableId) -> Op) -> Result<u64, DurableError> {
+        let [done, _, busy] = self.change_all(Query { part: Part::Dead, ..filter.0 }, change).await?;
+        if busy > 0 { Err(rejected(Arc::new(StoreError::Locked))) } else { Ok(done) }
+    }
+
+    /// Changes each timer that matches a query and was written before the call, page by page. Returns the numbers of those
+    /// changed, of those whose last delivery is in progress, and of those that are locked.
+    async fn change_all(&self, mut query: Query, change: fn(DurableId) -> Op) -> Result<[u64; 3], DurableError> {
+        let mut began = DueTime::reached_at(self.wall());
+        let ([mut done, mut in_progress, mut busy], mut of_the_begin) = ([0; 3], HashSet::<DurableId>::new());
         loop {
-            let page = self.list(filter.clone()).await?;
-            let mut ids: Vec<_> = page.timers.iter().filter(|info| is_old(info)).map(|info| info.id).collect();
-            ids.retain(|id| !of_this_millisecond.contains(id));
-            // If one of them fails again at once, it looks like one that failed before the call.
-            if DueTime::reached_at(self.wall()) == began {
-                of_this_millisecond.extend(&ids);
+            let page = self.page(query.clone()).await?;
+            if query.written_until.is_none() {
+                began = page.now.unwrap_or(began);
+                query.written_until = Some(began);
+            }
+            let mut ids: Vec<_> = page.found.iter().map(|found| found.record.id).collect();
+            ids.retain(|id| !of_the_begin.contains(id));
+            // A letter that fails again in the millisecond of the begin looks like one that failed before the call. The
+            // clock of a shared store is known to less than a second.
+            if DueTime::reached_at(self.wall()) <= began.saturating_add(Duration::from_secs(1)) {
+                of_the_begin.extend(&ids);
             }
             // Made together, they share a commit.
-            let requests = ids.into_iter().map(|id| self.change_dead(change(id)));
-            for result in join_all(requests).await {
-                done += u64::from(answered(result)?);
+            for outcome in join_all(ids.into_iter().map(|id| self.0.committer.change(change(id)))).await {
+                match outcome {
+                    Ok(Outcome::Moved(_) | Outcome::Deleted) => done += 1,
+                    Ok(Outcome::InProgress) => in_progress += 1,
+                    Ok(_) => {}
+                    Err(error) if matches!(*error, StoreError::Locked) => busy += 1,
+                    Err(error) => return Err(rejected(error)),
+                }
             }
-            match page.next {
-                Some(next) => filter = filter.after(next),
-                None => return Ok(done),
+            query.after = page.next;
+            if page.next.is_none() {
+                return Ok([done, in_progress, busy]);
             }
         }
+    }
+
+    /// Counts the timers that match a filter: `pending`, `parked` or `dead`, by the filter's state; the others are 0.
+    /// It [says](Counts::is_limited) if there may be more, since it counts up to 100 000 of them, and examines a million
+    /// timers. See [`cancel_all`](Self::cancel_all).
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn count_matching(&self, filter: DurableFilter) -> Result<Counts, DurableError> {
+        let mut query = Query { is_count: true, limit: COUNT_PAGE, ..filter.0 };
+        let (mut counted, mut pages) = (0, 0);
+        loop {
+            let page = self.page(query.clone()).await?;
+            (counted, pages, query.after) = (counted + page.counted as u64, pages + 1, page.next);
+            if page.next.is_none() || counted >= COUNT_LIMIT || pages == COUNT_PAGES {
+                break;
+            }
+        }
+        let is_limited = query.after.is_some() || counted > COUNT_LIMIT;
+        let mut counts = Counts { is_limited, ..Counts::default() };
+        *match query.part {
+            Part::Pending => &mut counts.pending,
+            Part::Parked => &mut counts.parked,
+            Part::Dead => &mut counts.dead,
+        } = counted.min(COUNT_LIMIT);
+        Ok(counts)
     }
 
     /// Returns the numbers of timers in the store: pending, parked, and dead letters. A timer cancelled while its

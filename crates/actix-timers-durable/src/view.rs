@@ -128,24 +128,19 @@ impl DurableInfo {
 pub struct DurableFilter(pub(super) Query);
 
 impl DurableFilter {
-    const fn of(part: Part) -> Self {
-        let (from, until) = (DueTime::MIN, DueTime::MAX);
-        Self(Query { part, route: None, key: None, from, until, after: None, limit: 100 })
-    }
-
     /// Creates a filter for timers pending or in flight.
     pub const fn new() -> Self {
-        Self::of(Part::Pending)
+        Self(Query::of(Part::Pending))
     }
 
     /// Creates a filter for dead letters.
     pub const fn dead() -> Self {
-        Self::of(Part::Dead)
+        Self(Query::of(Part::Dead))
     }
 
     /// Creates a filter for parked timers.
     pub const fn parked() -> Self {
-        Self::of(Part::Parked)
+        Self(Query::of(Part::Parked))
     }
 
     /// Matches timers of one route.
@@ -156,6 +151,21 @@ impl DurableFilter {
     /// Matches timers with this key; at most one is pending in each route. (Dead letters keep their keys.)
     pub fn key(self, key: impl Into<String>) -> Self {
         Self(Query { key: Some(key.into().into()), ..self.0 })
+    }
+
+    /// Matches timers whose keys begin with this text, compared byte by byte: `order-7` begins the key `order-71`, too.
+    pub fn key_prefix(self, prefix: impl Into<String>) -> Self {
+        Self(Query { key_prefix: Some(prefix.into().into()), ..self.0 })
+    }
+
+    /// Matches timers of one message type, by its [name](DurableMessage::NAME).
+    pub fn message_type(self, name: impl Into<String>) -> Self {
+        Self(Query { message_type: Some(name.into().into()), ..self.0 })
+    }
+
+    /// Matches timers that have a header of this name with exactly this value. Of several headers the last one counts.
+    pub fn header(self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        Self(Query { header: Some((name.into().into(), value.into().into())), ..self.0 })
     }
 
     /// Matches timers due in this range; dead letters by their last due time.
@@ -193,6 +203,18 @@ impl Default for DurableFilter {
     fn default() -> Self {
         Self::new()
     }
+}
+
+/// The numbers of timers by the outcomes of [`cancel_all`](super::DurableTimers::cancel_all).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct CancelledAll {
+    /// Timers that were cancelled before a handler had their message: it will not run with that (again).
+    pub cancelled: u64,
+    /// Timers that were cancelled while their message was with its handler: this delivery is their last.
+    pub in_progress: u64,
+    /// Timers that stay: a transaction of somebody else kept their rows locked, over several tries within a second.
+    pub busy: u64,
 }
 
 /// The end of a page.

@@ -14,6 +14,7 @@ use actix_timers_durable::{
     DurableError, DurableFilter, DurableId, DurableInfo, DurableState, DurableTimers, RepeatMode, StoredRepeat,
 };
 use actix_web::http::StatusCode;
+use actix_web::rt::spawn;
 use actix_web::web::{self, Data};
 use actix_web::{HttpRequest, Scope};
 use serde::Serialize;
@@ -34,7 +35,21 @@ const MAX_REQUESTS: usize = 256;
 
 const CHANGE: &str = "POST, DELETE";
 
-const LIST_PARAMETERS: [&str; 8] = ["durable", "state", "route", "key", "due_within", "due_after", "cursor", "limit"];
+/// The parameters of a filter.
+const FILTER: [&str; 10] = [
+    "durable",
+    "state",
+    "route",
+    "message_type",
+    "key",
+    "key_prefix",
+    "header_name",
+    "header_value",
+    "due_within",
+    "due_after",
+];
+/// The timers that a change by filter makes in one commit.
+const CHANGED_TOGETHER: usize = 500;
 
 /// The durable timers of an inspector.
 #[derive(Debug, Clone, Default)]
@@ -235,8 +250,17 @@ fn filter(query: &Query, now: SystemTime) -> Result<(DurableFilter, Option<&str>
     if let Some(route) = query.text("route") {
         filter = filter.route(route);
     }
+    if let Some(message_type) = query.text("message_type") {
+        filter = filter.message_type(message_type);
+    }
     if let Some(key) = query.text("key") {
         filter = filter.key(key);
+    }
+    if let Some(prefix) = query.text("key_prefix") {
+        filter = filter.key_prefix(prefix);
+    }
+    if let Some(name) = query.text("header_name") {
+        filter = filter.header(name, query.text("header_value").unwrap_or_default());
     }
     let (after, within) = (query.seconds("due_after")?, query.seconds("due_within")?);
     let at = |time: Option<Duration>, bound: fn(SystemTime) -> Bound<SystemTime>| {
@@ -249,9 +273,14 @@ fn filter(query: &Query, now: SystemTime) -> Result<(DurableFilter, Option<&str>
 pub(super) fn add_paths(scope: Scope) -> Scope {
     let letter =
         web::resource("/api/durable/dead-letters/{id}").route(web::post().to(requeue)).route(web::delete().to(discard));
+    let letters = web::resource("/api/durable/dead-letters")
+        .route(web::post().to(requeue_all))
+        .route(web::delete().to(discard_all));
     scope
         .service(only(READ, readable("/api/durable", stores)))
-        .service(only(READ, readable("/api/durable/timers", list)))
+        .service(only(READ, readable("/api/durable/count", count)))
+        .service(only(READ_OR_CANCEL, readable("/api/durable/timers", list).route(web::delete().to(cancel_all))))
+        .service(only(CHANGE, letters))
         .service(only(READ_OR_CANCEL, readable("/api/durable/timers/{id}", show).route(web::delete().to(cancel))))
         .service(only(CHANGE, letter))
 }
@@ -278,7 +307,7 @@ async fn stores(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
 }
 
 async fn list(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
-    let query = Query::parse(request.query_string(), &LIST_PARAMETERS)?;
+    let query = Query::parse(request.query_string(), &[&FILTER[..], &["cursor", "limit"]].concat())?;
     let stores = &inspector.durable;
     let (store, limit) = (stores.chosen(&query)?, query.limit(MAX_LIMIT)?);
     let now = store.timers.wall();
@@ -316,37 +345,127 @@ async fn show(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
     }
 }
 
+async fn count(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
+    let query = Query::parse(request.query_string(), &FILTER)?;
+    let store = inspector.durable.chosen(&query)?;
+    let filter = whole_filter(&query, store, &["", "parked", "dead"])?;
+    let (count, is_limited) = counted(store, filter).await?;
+    ok(&json!({ "durable": store.name, "count": count, "is_limited": is_limited }))
+}
+
+/// Returns the number of matching timers, and whether there may be more.
+async fn counted(store: &Inspected, filter: DurableFilter) -> Result<(u64, bool), Rejection> {
+    let counts = store.ask(async |timers| timers.count_matching(filter).await).await?.map_err(failed)?;
+    Ok((counts.pending + counts.parked + counts.dead, counts.is_limited))
+}
+
+/// Returns the filter for all timers of one of these states: those that a store changes together.
+fn whole_filter(query: &Query, store: &Inspected, states: &[&str]) -> Result<DurableFilter, Rejection> {
+    let (filter, state) = filter(query, store.timers.wall())?;
+    if !states.contains(&state.unwrap_or_default()) {
+        return Err(bad(format!("`state` is one of `{}` here", states.join("`, `"))));
+    }
+    Ok(filter.limit(CHANGED_TOGETHER))
+}
+
 async fn cancel(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
     let ask = async |timers: &DurableTimers, id| {
         let outcome = timers.cancel(id).await?;
         Ok((outcome != CancelOutcome::NotFound).then_some(json!(outcome)))
     };
-    change(&inspector, &request, ask).await
+    change(inspector, &request, "cancel", ask).await
 }
 
 async fn requeue(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
     let ask = async |timers: &DurableTimers, id| Ok(timers.requeue(id).await?.then_some(json!("requeued")));
-    change(&inspector, &request, ask).await
+    change(inspector, &request, "requeue", ask).await
 }
 
 async fn discard(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
     let ask = async |timers: &DurableTimers, id| Ok(timers.discard(id).await?.then_some(json!("discarded")));
-    change(&inspector, &request, ask).await
+    change(inspector, &request, "discard", ask).await
 }
 
 /// Changes the timer in the path, if changes are allowed.
 async fn change(
-    inspector: &Inspector,
+    inspector: Data<Inspector>,
     request: &HttpRequest,
-    ask: impl AsyncFn(&DurableTimers, DurableId) -> Result<Option<Value>, DurableError>,
+    action: &'static str,
+    ask: impl AsyncFn(&DurableTimers, DurableId) -> Result<Option<Value>, DurableError> + 'static,
 ) -> Answer {
     inspector.check_change(request)?;
     let query = Query::parse(request.query_string(), &["durable"])?;
-    let (stores, id) = (inspector.durable.asked(&query)?, parsed(id_in(request))?);
-    let Some((_, outcome)) = first(stores, async |timers| ask(timers, id).await).await? else {
+    let id = parsed(id_in(request))?;
+    let stores = inspector.durable.asked(&query)?.to_vec();
+    let made =
+        async move { Ok(first(&stores, async |timers| ask(timers, id).await).await?.map(|(_, outcome)| outcome)) };
+    let Some(outcome) = audited(inspector, request, action, id.to_string(), made).await? else {
         return Err(Rejection::UnknownDurableTimer(id.to_string()));
     };
     let is_late = outcome == json!(CancelOutcome::InProgress);
     let status = if is_late { StatusCode::CONFLICT } else { StatusCode::OK };
     Ok(answer(status, &json!({ "id": id, "outcome": outcome })))
+}
+
+async fn cancel_all(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
+    let ask = async |timers: &DurableTimers, filter| {
+        let done = timers.cancel_all(filter).await?;
+        Ok(json!({ "cancelled": done.cancelled, "in_progress": done.in_progress, "busy": done.busy }))
+    };
+    change_all(inspector, &request, "cancel", &["", "parked"], ask).await
+}
+
+async fn requeue_all(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
+    let ask = async |timers: &DurableTimers, filter| Ok(json!({ "requeued": timers.requeue_all(filter).await? }));
+    change_all(inspector, &request, "requeue", &["dead"], ask).await
+}
+
+async fn discard_all(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
+    let ask = async |timers: &DurableTimers, filter| Ok(json!({ "discarded": timers.discard_all(filter).await? }));
+    change_all(inspector, &request, "discard", &["dead"], ask).await
+}
+
+/// Changes the timers of a filter, if changes are allowed and no more match than the visitor has confirmed. Other requests
+/// to the store need not wait for it.
+async fn change_all(
+    inspector: Data<Inspector>,
+    request: &HttpRequest,
+    action: &'static str,
+    states: &[&str],
+    ask: impl AsyncFnOnce(&DurableTimers, DurableFilter) -> Result<Value, DurableError> + 'static,
+) -> Answer {
+    inspector.check_change(request)?;
+    let query = Query::parse(request.query_string(), &[&FILTER[..], &["count"]].concat())?;
+    let store = inspector.durable.chosen(&query)?.clone();
+    let (filter, confirmed) = (whole_filter(&query, &store, states)?, query.needed("count")?);
+    let (now, _) = counted(&store, filter.clone()).await?;
+    if now > confirmed {
+        return Err(Rejection::MoreThanConfirmed { confirmed, now });
+    }
+    let name = store.name.clone();
+    let made = async move { ask(&store.timers, filter).await.map(Some).map_err(failed) };
+    let outcome = audited(inspector, request, action, request.query_string().to_owned(), made).await?;
+    ok(&json!({ "durable": name, "outcome": outcome }))
+}
+
+/// Makes a change in a task of its own, which a client that leaves does not end, and reports it.
+async fn audited(
+    inspector: Data<Inspector>,
+    request: &HttpRequest,
+    action: &'static str,
+    target: String,
+    made: impl Future<Output = Result<Option<Value>, Rejection>> + 'static,
+) -> Result<Option<Value>, Rejection> {
+    let change = inspector.audit.change(request, action, target);
+    let task = spawn(async move {
+        let made = made.await;
+        match &made {
+            Ok(Some(Value::String(word))) => inspector.audit.report(change, word),
+            Ok(Some(outcome)) => inspector.audit.report(change, outcome),
+            Ok(None) => {}
+            Err(rejection) => inspector.audit.report(change, format_args!("failed: {rejection}")),
+        }
+        made
+    });
+    task.await.unwrap_or_else(|error| Err(Rejection::Store(error.to_string())))
 }

@@ -25,6 +25,9 @@ pub(super) enum Rejection {
     #[error("no durable timer has the id {0}: it is complete, was cancelled or discarded, or it never existed")]
     UnknownDurableTimer(String),
     #[cfg(feature = "durable")]
+    #[error("{now} timers match now, more than the {confirmed} of the confirmation: count them again")]
+    MoreThanConfirmed { confirmed: u64, now: u64 },
+    #[cfg(feature = "durable")]
     #[error("the store cannot answer: {0}")]
     Store(String),
     #[error("nothing is at this path: see `api/timer-actors`, `api/wheel`, `api/next`, `api/bucket` and `api/timers`")]
@@ -73,6 +76,8 @@ impl Rejection {
             #[cfg(feature = "durable")]
             Self::UnknownDurableTimer(_) => "unknown_timer",
             #[cfg(feature = "durable")]
+            Self::MoreThanConfirmed { .. } => "more_than_confirmed",
+            #[cfg(feature = "durable")]
             Self::Store(_) => "store_failed",
             Self::UnknownPath => "unknown_path",
             Self::WrongMethod(_) => "wrong_method",
@@ -95,6 +100,8 @@ impl ResponseError for Rejection {
             }
             #[cfg(feature = "durable")]
             Self::UnknownDurable(_) | Self::UnknownDurableTimer(_) => StatusCode::NOT_FOUND,
+            #[cfg(feature = "durable")]
+            Self::MoreThanConfirmed { .. } => StatusCode::CONFLICT,
             #[cfg(feature = "durable")]
             Self::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::WrongMethod(_) => StatusCode::METHOD_NOT_ALLOWED,

@@ -15,12 +15,14 @@
 //! 4. `query`: the parameters of a request; `error`: responses to rejected ones.
 //! 5. `wheel` and `timers`: the JSON.
 //! 6. `durable`: durable timers in the JSON, with the feature of this name; `cursors`: positions in their lists.
-//! 7. `turns`: one step of one request at a time, shared fairly, so that many visitors cause no more load than one.
-//! 8. `unread`: answers on their way, so that clients that never read fill no memory.
+//! 7. `audit`: changes, with who made them.
+//! 8. `turns`: one step of one request at a time, shared fairly, so that many visitors cause no more load than one.
+//! 9. `unread`: answers on their way, so that clients that never read fill no memory.
 //!
 //! All its data come from a [`Survey`], which never holds the lock of a timer actor for more than some hundred buckets
 //! or timers. Paths, parameters and fields are documented in [inspector].
 
+mod audit;
 #[cfg(feature = "durable")]
 mod cursors;
 #[cfg(feature = "durable")]
@@ -43,9 +45,11 @@ use std::sync::Arc;
 
 use actix_timers::Timers;
 use actix_timers::integration::Survey;
-use actix_web::Scope;
 use actix_web::rt::System;
+use actix_web::{HttpRequest, Scope};
 
+use self::audit::Audit;
+pub use self::audit::Change;
 use self::hosts::AllowedHosts;
 pub use self::hosts::InvalidHost;
 use self::names::Names;
@@ -96,6 +100,7 @@ pub struct Inspector {
     /// The actix system whose timer actors are shown, too.
     system: Option<SystemNumber>,
     allow_cancel: bool,
+    audit: Audit,
     hosts: AllowedHosts,
     turns: Arc<Turns>,
     unread: Arc<UnreadAnswers>,
@@ -133,6 +138,7 @@ impl Inspector {
             given: Vec::new(),
             system: None,
             allow_cancel: false,
+            audit: Audit::default(),
             hosts: AllowedHosts::default(),
             turns: Arc::default(),
             unread: Arc::default(),
@@ -204,6 +210,34 @@ impl Inspector {
     /// false. Only then are ids shown in full.
     pub const fn allow_cancel(mut self, allow: bool) -> Self {
         self.allow_cancel = allow;
+        self
+    }
+
+    /// Names the user of a request that changes timers, as the application's authentication knows it, for
+    /// [`audit`](Self::audit).
+    ///
+    /// ```
+    /// use actix_timers_inspector::Inspector;
+    /// use actix_web::HttpMessage;
+    ///
+    /// /// Set by the application's middleware.
+    /// struct User(String);
+    ///
+    /// let inspector = Inspector::of_all_arbiters()
+    ///     .allow_cancel(true)
+    ///     .user(|request| request.extensions().get::<User>().map(|user| user.0.clone()))
+    ///     .audit(|change| println!("{:?}: {} {}: {}", change.user, change.action, change.target, change.outcome));
+    /// # let _ = inspector;
+    /// ```
+    pub fn user(mut self, user: impl Fn(&HttpRequest) -> Option<String> + Send + Sync + 'static) -> Self {
+        self.audit.user = Some(Arc::new(user));
+        self
+    }
+
+    /// Calls a function after each change that a visitor makes, with its user and outcome. With the feature `tracing`
+    /// each is an event of the target `actix_timers_inspector::audit`, too.
+    pub fn audit(mut self, listener: impl Fn(&Change) + Send + Sync + 'static) -> Self {
+        self.audit.listener = Some(Arc::new(listener));
         self
     }
 

@@ -224,6 +224,9 @@ async fn cancel(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
     let all = inspector.inspected();
     let mut outcomes = all.iter().map(|inspected| inspected.survey.cancel(id));
     let known = outcomes.find(|outcome| *outcome != CancelOutcome::NotFound);
+    if known == Some(CancelOutcome::Cancelled) {
+        inspector.audit.report(inspector.audit.change(&request, "cancel", id.to_string()), "cancelled");
+    }
     match known {
         None => Err(Rejection::UnknownTimer(id.to_string())),
         Some(CancelOutcome::Cancelled) => ok(&json!({ "id": id, "outcome": CancelOutcome::Cancelled })),

@@ -670,6 +670,11 @@ impl Random {
     pub fn index_of<T>(&mut self, slice: &[T]) -> usize {
         usize::try_from(self.below(slice.len() as u64)).unwrap()
     }
+
+    /// Returns an element of a slice.
+    pub fn choose<T: Copy>(&mut self, slice: &[T]) -> T {
+        slice[self.index_of(slice)]
+    }
 }
 
 /// A counter of payloads.

@@ -402,8 +402,16 @@ pub struct Query {
     pub part: Part,
     /// Only timers of this route.
     pub route: Option<Arc<str>>,
+    /// Only timers of this message type.
+    pub message_type: Option<Arc<str>>,
     /// Only timers with this key.
     pub key: Option<Arc<str>>,
+    /// Only timers whose keys begin with these bytes.
+    pub key_prefix: Option<Arc<str>>,
+    /// Only timers with a header of this name and value.
+    pub header: Option<(Arc<str>, Arc<str>)>,
+    /// Only timers that were scheduled up to this time; letters that became dead up to it.
+    pub written_until: Option<DueTime>,
     /// The first due time.
     pub from: DueTime,
     /// The last due time.
@@ -412,6 +420,28 @@ pub struct Query {
     pub after: Option<Position>,
     /// The maximum number of timers.
     pub limit: usize,
+    /// Whether the page has only the number of its timers.
+    pub is_count: bool,
+}
+
+impl Query {
+    /// Creates a query for a page of 100 timers in a state.
+    pub const fn of(part: Part) -> Self {
+        Self {
+            part,
+            route: None,
+            message_type: None,
+            key: None,
+            key_prefix: None,
+            header: None,
+            written_until: None,
+            from: DueTime::MIN,
+            until: DueTime::MAX,
+            after: None,
+            limit: 100,
+            is_count: false,
+        }
+    }
 }
 
 /// A page of timers. It may have fewer than the limit, or none, although more follow: a page examines a bounded number of
@@ -420,6 +450,10 @@ pub struct Query {
 pub struct Page {
     /// The timers.
     pub found: Vec<Found>,
+    /// The number of timers, of a count.
+    pub counted: usize,
+    /// The time of the page by the store's clock, if that is not its caller's.
+    pub now: Option<DueTime>,
     /// The position to continue; `None` after the last page.
     pub next: Option<Position>,
     /// Rows that cannot be read.

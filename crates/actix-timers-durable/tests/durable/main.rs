@@ -3,6 +3,7 @@
 
 mod batches;
 mod calls;
+mod cancel_all;
 mod cancelled;
 mod codecs;
 mod crashes;

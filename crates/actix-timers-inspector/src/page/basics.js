@@ -80,18 +80,28 @@ function options(choice, names) {
   choice.replaceChildren(...names.map(name => make("option", name === ALL ? "all" : name, { value: name })));
 }
 
-// Makes a button whose task runs at the second click.
+// Makes a button whose task runs at the second click. The question may be a function that asks the server for it.
 function confirming(text, question, task) {
   const button = make("button", text, { type: "button", class: "danger" });
-  button.addEventListener("click", () => {
-    if (!button.classList.contains("sure")) {
-      button.classList.add("sure");
-      button.textContent = question;
-      return;
+  let isAsking = false;
+  button.addEventListener("click", () => guarded(async () => {
+    if (isAsking) return;
+    if (button.classList.contains("sure")) {
+      button.disabled = true;
+      return task();
     }
-    button.disabled = true;
-    guarded(task);
-  });
+    button.classList.add("sure");
+    isAsking = true;
+    try {
+      const asked = typeof question === "string" ? question : await question();
+      if (button.classList.contains("sure")) button.textContent = asked;
+    } catch (error) {
+      button.classList.remove("sure");
+      throw error;
+    } finally {
+      isAsking = false;
+    }
+  }));
   button.addEventListener("blur", () => { if (!button.disabled) { button.classList.remove("sure"); button.textContent = text; } });
   return button;
 }

@@ -19,7 +19,7 @@ const durable = {
     const store = this.asked = this.store;
     this.shown(async () => {
       await this.count();
-      if (store === this.store && !this.isLong && !byId("durable-rows").querySelector(".sure")) await this.load();
+      if (store === this.store && !this.isLong && !byId("durable").querySelector(".sure")) await this.load();
     }).finally(() => { if (this.asked === store) this.asked = null; });
   },
 
@@ -45,14 +45,19 @@ const durable = {
   },
 
   wanted() {
-    return { durable: this.store, state: byId("durable-state").value, route: byId("durable-route").value.trim(), key: byId("durable-key").value.trim() };
+    const text = name => byId(`durable-${name}`).value.trim();
+    return {
+      durable: this.store, state: text("state"), route: text("route"), message_type: text("type"), key: text("key"),
+      key_prefix: byId("durable-prefix").value, header_name: text("header"), header_value: byId("durable-value").value,
+    };
   },
 
   // Loads the first part.
   async load() {
-    const run = ++this.run;
-    const part = await ask("durable/timers", { ...this.wanted(), limit: 50 });
+    const run = ++this.run, wanted = this.wanted();
+    const part = await ask("durable/timers", { ...wanted, limit: 50 });
     if (run !== this.run) return;
+    this.offerAll(wanted);
     this.rows = part.timers;
     this.isLong = false;
     this.show(part);
@@ -86,6 +91,22 @@ const durable = {
     say(byId("durable-found"), `${count(this.rows.length)} shown.${unread}`);
   },
 
+  // Offers the changes of all timers of the filter: the confirmation names their number.
+  offerAll(wanted) {
+    const cancels = [["Cancel all", "timers", "DELETE"]];
+    const letters = [["Requeue all", "dead-letters", "POST"], ["Discard all", "dead-letters", "DELETE"]];
+    const offers = timers.cancelAllowed ? { "": cancels, parked: cancels, dead: letters }[wanted.state] ?? [] : [];
+    byId("durable-all").replaceChildren(...offers.map(([text, path, method]) => {
+      let confirmed = null;
+      const question = async () => {
+        const { count: number, is_limited } = await ask("durable/count", wanted);
+        confirmed = number;
+        return `Confirm ${text.toLowerCase()}: ${is_limited ? "at least " : ""}${count(number)}`;
+      };
+      return confirming(text, question, () => this.change({ ...wanted, count: confirmed }, path, method));
+    }));
+  },
+
   row(timer) {
     const row = make("tr", "", { "data-id": timer.id });
     const due = timer.due_in_seconds >= 0 ? span(timer.due_in_seconds) : `late by ${span(-timer.due_in_seconds)}`;
@@ -107,7 +128,7 @@ const durable = {
   actions(timer) {
     const box = make("div", "", { class: "actions" }), store = this.listed;
     const change = (text, path, method) =>
-      confirming(text, `Confirm ${text.toLowerCase()}`, () => this.change(store, `${path}/${timer.id}`, method));
+      confirming(text, `Confirm ${text.toLowerCase()}`, () => this.change({ durable: store }, `${path}/${timer.id}`, method));
     if (timer.state === "dead") {
       box.append(change("Requeue", "dead-letters", "POST"), change("Discard", "dead-letters", "DELETE"));
     } else {
@@ -116,14 +137,15 @@ const durable = {
     return box;
   },
 
-  async change(store, path, method) {
+  async change(parameters, path, method) {
     const said = {
       requeued: "Requeued: it is due now, with all its attempts.", discarded: "Discarded.", cancelled: "Cancelled: its handler will not run.",
       in_progress: "Its handler runs; no further delivery will follow.",
     };
     let text;
     try {
-      text = said[(await ask(`durable/${path}`, { durable: store }, { method, headers: { "X-Actix-Timers": "cancel" } })).outcome];
+      const { outcome } = await ask(`durable/${path}`, parameters, { method, headers: { "X-Actix-Timers": "cancel" } });
+      text = said[outcome] ?? `${Object.entries(outcome).map(([name, number]) => `${count(number)} ${name.replace("_", " ")}`).join(", ")}.`;
     } catch (error) {
       if (!error.status) throw error;
       text = said[error.answer?.outcome] ?? error.message;

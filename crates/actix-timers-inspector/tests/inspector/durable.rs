@@ -13,6 +13,7 @@ use actix_timers_durable::{
     RetryPolicy, RouteOptions, Schedule,
 };
 use actix_timers_inspector::Inspector;
+use actix_web::HttpRequest;
 use actix_web::test::TestRequest;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -257,8 +258,9 @@ fn dead_letters_are_requeued_and_discarded_where_changes_are_allowed() {
         let letter = |id| format!("dead-letters/{id}");
         let (status, body) = change(&app, TestRequest::post(), &letter(first)).await;
         assert_eq!((status, body), (200, json!({ "id": first, "outcome": "requeued" })));
-        let pending = get(&app, &format!("durable/timers/{first}")).await;
-        assert_eq!((&pending["id"], &pending["reason"]), (&json!(first), &Value::Null));
+        clock.advance(ms(10)).await;
+        let again = get(&app, &format!("durable/timers/{first}")).await;
+        assert_eq!((&again["id"], &again["attempt"]), (&json!(first), &json!(2)), "it was delivered again");
         let (status, body) = change(&app, TestRequest::delete(), &letter(second)).await;
         assert_eq!((status, body), (200, json!({ "id": second, "outcome": "discarded" })));
         assert_eq!(change(&app, TestRequest::delete(), &letter(second)).await.0, 404);
@@ -271,6 +273,141 @@ fn dead_letters_are_requeued_and_discarded_where_changes_are_allowed() {
         assert_eq!((status, body), (409, json!({ "id": hanging, "outcome": "in_progress" })));
         let (status, _, message) = rejection(&app, &format!("api/durable/timers/{waiting}")).await;
         assert!(status == 404 && message.starts_with(&format!("no durable timer has the id {waiting}")), "{message}");
+    });
+}
+
+/// Schedules timers of two tenants with keys.
+async fn schedule_keyed(timers: &DurableTimers) {
+    for number in 0..6 {
+        let tenant = if number % 2 == 0 { "7" } else { "8" };
+        let options = DurableOptions::new().if_absent(format!("order%{number}")).header("tenant", tenant);
+        let work = Schedule::after("mail", Duration::from_secs(60 + number), Work::Succeed);
+        timers.schedule(work.options(options)).await.unwrap();
+    }
+}
+
+#[test]
+fn a_cancel_by_filter_needs_the_count_that_was_confirmed() {
+    with_durable(async |timers, clock| {
+        schedule_keyed(&timers).await;
+        let hanging = schedule(&timers, Work::Hang, ms(1)).await;
+        clock.advance(ms(10)).await;
+        let inspector = Inspector::of_all_arbiters().add_durable(&timers);
+        let filter = "timers?header_name=tenant&header_value=7&key_prefix=order%25";
+        let app = serve(&inspector).await;
+        let (status, body) = change(&app, TestRequest::delete(), &format!("{filter}&count=9")).await;
+        assert_eq!((status, &body["error"]), (403, &json!("cancel_not_allowed")));
+        let app = serve(&inspector.allow_cancel(true)).await;
+        let without = TestRequest::delete().uri("/ops/timers/api/durable/timers?count=9");
+        assert_eq!(answer(&app, without).await.1["error"], "no_cancel_header");
+
+        let counted = get(&app, "durable/count?header_name=tenant&header_value=7&key_prefix=order%25").await;
+        assert_eq!(counted, json!({ "durable": "reminders", "count": 3, "is_limited": false }));
+        let (status, body) = change(&app, TestRequest::delete(), filter).await;
+        assert_eq!((status, &body["message"]), (400, &json!("`count` is missing")));
+        let (status, body) = change(&app, TestRequest::delete(), &format!("{filter}&count=2")).await;
+        assert_eq!((status, &body["error"]), (409, &json!("more_than_confirmed")));
+        for state in ["pending", "retry", "in_flight", "dead"] {
+            let (status, body) = change(&app, TestRequest::delete(), &format!("timers?state={state}&count=9")).await;
+            assert_eq!((status, &body["error"]), (400, &json!("bad_request")), "{state}");
+        }
+        assert_eq!(timers.counts().await.unwrap().pending, 7, "nothing has changed");
+
+        let (status, body) = change(&app, TestRequest::delete(), &format!("{filter}&count=3")).await;
+        let outcome = json!({ "cancelled": 3, "in_progress": 0, "busy": 0 });
+        assert_eq!((status, body), (200, json!({ "durable": "reminders", "outcome": outcome })));
+        let (_, body) = change(&app, TestRequest::delete(), "timers?route=mail&message_type=work&count=4").await;
+        assert_eq!(body["outcome"], json!({ "cancelled": 3, "in_progress": 1, "busy": 0 }));
+        assert_eq!(timers.get(hanging).await.unwrap(), None);
+        assert_eq!(timers.counts().await.unwrap(), Default::default());
+    });
+}
+
+#[test]
+fn dead_letters_of_a_filter_are_requeued_and_discarded() {
+    with_durable(async |timers, clock| {
+        for _ in 0..4 {
+            schedule(&timers, Work::FailForGood, ms(1)).await;
+        }
+        clock.advance(ms(10)).await;
+        let app = serve(&Inspector::of_all_arbiters().add_durable(&timers).allow_cancel(true)).await;
+        assert_eq!(get(&app, "durable/count?state=dead").await["count"], 4);
+        assert_eq!(change(&app, TestRequest::post(), "dead-letters?count=4").await.0, 400, "the state is missing");
+        let (status, body) = change(&app, TestRequest::post(), "dead-letters?state=dead&count=4").await;
+        assert_eq!((status, &body["outcome"]), (200, &json!({ "requeued": 4 })));
+        clock.advance(ms(10)).await;
+        let (status, body) = change(&app, TestRequest::delete(), "dead-letters?state=dead&route=mail&count=4").await;
+        assert_eq!((status, &body["outcome"]), (200, &json!({ "discarded": 4 })));
+        assert_eq!(timers.counts().await.unwrap(), Default::default());
+    });
+}
+
+#[test]
+fn each_change_is_reported_with_its_user_and_outcome() {
+    with_durable(async |timers, clock| {
+        let dead = schedule(&timers, Work::FailForGood, ms(1)).await;
+        let hanging = schedule(&timers, Work::Hang, ms(1)).await;
+        clock.advance(ms(10)).await;
+        schedule_keyed(&timers).await;
+        let (tell, told) = std::sync::mpsc::channel();
+        let user = |request: &HttpRequest| Some(request.headers().get("X-User")?.to_str().ok()?.to_owned());
+        let inspector = Inspector::of_all_arbiters().add_durable(&timers).user(user).audit(move |change| {
+            tell.send((change.user.clone(), change.action, change.target.clone(), change.outcome.clone())).unwrap();
+        });
+        let none = || assert!(told.try_recv().is_err(), "nothing has changed");
+        let one = || {
+            let (user, action, target, outcome) = told.try_recv().unwrap();
+            (user.unwrap_or_default(), action, target, outcome)
+        };
+        let by = |request: TestRequest| request.insert_header(("X-User", "Ada"));
+        let letter = format!("dead-letters/{dead}");
+        change(&serve(&inspector).await, by(TestRequest::post()), &letter).await;
+        none();
+        let app = serve(&inspector.allow_cancel(true)).await;
+        change(&app, by(TestRequest::delete()), "timers?key_prefix=order&count=1").await;
+        none();
+        change(&app, by(TestRequest::delete()), &format!("timers/{dead}")).await;
+        none();
+
+        change(&app, by(TestRequest::post()), &letter).await;
+        assert_eq!(one(), ("Ada".to_owned(), "requeue", dead.to_string(), "requeued".to_owned()));
+        change(&app, TestRequest::delete(), &format!("timers/{hanging}")).await;
+        assert_eq!(one(), (String::new(), "cancel", hanging.to_string(), "in_progress".to_owned()));
+        clock.advance(ms(10)).await;
+        change(&app, by(TestRequest::delete()), &letter).await;
+        assert_eq!(one(), ("Ada".to_owned(), "discard", dead.to_string(), "discarded".to_owned()));
+        change(&app, by(TestRequest::delete()), "timers?key_prefix=order%25&count=6").await;
+        let outcome = r#"{"busy":0,"cancelled":6,"in_progress":0}"#.to_owned();
+        assert_eq!(one(), ("Ada".to_owned(), "cancel", "key_prefix=order%25&count=6".to_owned(), outcome));
+        none();
+    });
+}
+
+#[test]
+fn a_change_whose_client_leaves_is_made_and_reported() {
+    System::new().block_on(async {
+        let disk = MemoryDisk::new();
+        let timers = DurableTimers::builder(disk.open()).open_route::<Work>("mail").start().unwrap();
+        schedule(&timers, Work::Succeed, Duration::from_secs(3600)).await;
+        let (tell, told) = tokio::sync::oneshot::channel();
+        let tell = std::sync::Mutex::new(Some(tell));
+        let inspector = Inspector::of_all_arbiters().add_durable(&timers).allow_cancel(true);
+        let inspector = inspector.audit(move |change| {
+            tell.lock().unwrap().take().unwrap().send(change.outcome.clone()).unwrap();
+        });
+        let app = serve(&inspector).await;
+        let held = disk.hold_commits();
+        {
+            let mut cancel = Box::pin(change(&app, TestRequest::delete(), "timers?count=1"));
+            while disk.held() == 0 {
+                assert!(is_pending(cancel.as_mut()));
+                tokio::task::yield_now().await;
+            }
+        }
+        drop(held);
+        assert_eq!(told.await.unwrap(), r#"{"busy":0,"cancelled":1,"in_progress":0}"#);
+        assert_eq!(timers.counts().await.unwrap(), Default::default());
+        timers.stop().await.unwrap();
     });
 }
 

@@ -371,6 +371,27 @@ fn nothing_is_cancelled_unless_that_is_switched_on_and_really_asked_for() {
     });
 }
 
+#[test]
+fn a_cancel_is_reported_with_its_user() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, _log) = world.probe::<u64>();
+        let id = world.after(&addr, 10, 1).to_string();
+        let (tell, told) = std::sync::mpsc::channel();
+        let inspector = Inspector::new(&world.timers).user(|request| Some(request.path().to_owned()));
+        let inspector = inspector.audit(move |change| tell.send(change.clone()).unwrap());
+        assert_eq!(cancel(&serve(&inspector).await, &id, Some("cancel")).await.0, 403);
+        let app = serve(&inspector.allow_cancel(true)).await;
+        assert_eq!(cancel(&app, &id, None).await.0, 403);
+        assert!(told.try_recv().is_err(), "nothing was changed");
+        assert_eq!(cancel(&app, &id, Some("cancel")).await.0, 200);
+        let change = told.try_recv().unwrap();
+        assert_eq!(change.user, Some(format!("/ops/timers/api/timers/{id}")));
+        assert_eq!((change.action, change.target, change.outcome), ("cancel", id.clone(), "cancelled".to_owned()));
+        assert_eq!(cancel(&app, &id, Some("cancel")).await.0, 404);
+        assert!(told.try_recv().is_err());
+    });
+}
+
 /// The scope of the application decides about access.
 #[test]
 fn it_takes_the_middleware_of_the_application_and_any_path() {

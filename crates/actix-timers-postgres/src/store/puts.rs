@@ -22,9 +22,9 @@ const MAX_NAME_LEN: usize = 255;
 const PUT: &str = "
     WITH n AS MATERIALIZED (SELECT @schema@.server_now() AS now), put AS (
         INSERT INTO @schema@.timers (id, due, moved, nominal, route, message_type, message_version, payload, codec, headers,
-            max_attempts, retry, repeat)
+            max_attempts, retry, repeat, created)
         SELECT i.id, greatest(i.due, n.now), i.moved OR i.due < n.now, i.nominal, i.route, i.message_type, i.version, i.payload,
-            i.codec, i.headers::jsonb, i.max_attempts, i.retry::jsonb, i.repeat::jsonb
+            i.codec, i.headers::jsonb, i.max_attempts, i.retry::jsonb, i.repeat::jsonb, n.now
         FROM n, unnest($1::uuid[], $2::bigint[], $3::boolean[], $4::bigint[], $5::text[], $6::text[], $7::int[], $8::bytea[],
             $9::text[], $10::text[], $11::int[], $12::text[], $13::text[])
             AS i(id, due, moved, nominal, route, message_type, version, payload, codec, headers, max_attempts, retry, repeat)
@@ -34,8 +34,8 @@ const PUT: &str = "
 /// Stores timers without keys and without any of the columns that are seldom used.
 const PUT_PLAIN: &str = "
     WITH n AS MATERIALIZED (SELECT @schema@.server_now() AS now), put AS (
-        INSERT INTO @schema@.timers (id, due, moved, nominal, route, message_type, message_version, payload)
-        SELECT i.id, greatest(i.due, n.now), i.moved OR i.due < n.now, i.nominal, i.route, i.message_type, i.version, i.payload
+        INSERT INTO @schema@.timers (id, due, moved, nominal, route, message_type, message_version, payload, created)
+        SELECT i.id, greatest(i.due, n.now), i.moved OR i.due < n.now, i.nominal, i.route, i.message_type, i.version, i.payload, n.now
         FROM n, unnest($1::uuid[], $2::bigint[], $3::boolean[], $4::bigint[], $5::text[], $6::text[], $7::int[], $8::bytea[])
             AS i(id, due, moved, nominal, route, message_type, version, payload)
     )
@@ -50,7 +50,7 @@ const PUT_KEYED: &str = "
             retry, repeat, key, replace, place)
     CROSS JOIN LATERAL @schema@.put(ROW(i.id, i.due, i.moved, i.nominal, i.route, i.message_type, i.version, i.payload,
         i.codec, i.headers::jsonb, i.key, 0, 0, i.max_attempts, i.retry::jsonb, 1, i.repeat::jsonb, NULL, false, NULL, NULL,
-        NULL)::@schema@.timers, i.replace, $16) p";
+        NULL, 0)::@schema@.timers, i.replace, $16) p";
 
 /// The columns of rows of another store.
 macro_rules! restore {

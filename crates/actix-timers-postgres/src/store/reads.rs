@@ -43,7 +43,7 @@ macro_rules! page {
                 SELECT s.id, sum(s.size) OVER (ORDER BY s.due, s.id) - s.size AS before FROM seen s WHERE s.is_wanted AND $1::uuid IS NOT NULL
                 ORDER BY s.due, s.id LIMIT $8
             )
-            SELECT ", columns!(), $dead, ", (SELECT count(*) FROM seen), l.due, l.id, (SELECT count(*) FROM wanted) FROM (SELECT) one
+            SELECT ", columns!(), $dead, ", (SELECT count(*) FROM seen), l.due, l.id, (SELECT count(*) FROM wanted), (SELECT @schema@.server_now()) FROM (SELECT) one
             LEFT JOIN (SELECT s.due, s.id FROM seen s ORDER BY s.due DESC, s.id DESC LIMIT 1) l ON true
             LEFT JOIN (wanted w JOIN @schema@.", $table, " t ON t.id = w.id) ON w.before < $9::bigint
             ORDER BY t.due, t.id"
@@ -52,12 +52,19 @@ macro_rules! page {
 }
 
 /// Rows after a position: those whose due time is in the id after `$1`, others after (`$2`, `$3`), all up to `$4`; at most
-/// `$5` are examined, and those wanted have route `$6` and key `$7`.
+/// `$5` are examined, and those wanted have route `$6`, key `$7`, type `$10`, a key that begins with `$11`, the header `$12` of
+/// the value `$13`, and were written up to `$14`.
 macro_rules! rows {
-    ($table:literal, $condition:literal, $order:literal) => {
+    ($table:literal, $written:literal, $condition:literal, $order:literal) => {
         concat!(
             "(SELECT t.id, t.due, octet_length(t.payload) AS size, ",
-            "coalesce(t.route = $6::text, true) AND ($7::text IS NULL OR coalesce(t.key = $7::text, false)) AS is_wanted
+            "coalesce(t.route = $6::text, true) AND ($7::text IS NULL OR coalesce(t.key = $7::text, false))
+                AND coalesce(t.message_type = $10::text, true)
+                AND ($11::text IS NULL OR coalesce(starts_with(t.key COLLATE \"C\", $11::text), false))
+                AND ($12::text IS NULL OR coalesce(t.headers ->> $12::text = $13::text, false))
+                AND coalesce(t.",
+            $written,
+            " <= $14::bigint, true) AS is_wanted
             FROM @schema@.",
             $table,
             " t WHERE ",
@@ -75,6 +82,7 @@ const PAGES: [&str; 3] = [
             "SELECT u.* FROM (",
             rows!(
                 "timers",
+                "created",
                 "NOT t.moved AND t.id > $1::uuid AND t.id < @schema@.first_id($4::bigint + 1) AND coalesce(t.parked, '') = '' \
                      AND coalesce(t.ended, 0) = 0",
                 "t.id"
@@ -82,6 +90,7 @@ const PAGES: [&str; 3] = [
             " UNION ALL ",
             rows!(
                 "timers",
+                "created",
                 "t.moved AND (t.due, t.id) > ($2::bigint, $3::uuid) AND t.due <= $4::bigint AND coalesce(t.parked, '') = '' \
                      AND coalesce(t.ended, 0) = 0",
                 "t.due, t.id"
@@ -94,6 +103,7 @@ const PAGES: [&str; 3] = [
     page!(
         rows!(
             "timers",
+            "created",
             "t.parked IS NOT NULL AND (t.due, t.id) > ($2::bigint, $3::uuid) AND t.due <= $4::bigint",
             "t.due, t.id"
         ),
@@ -101,7 +111,12 @@ const PAGES: [&str; 3] = [
         ", NULL::text, NULL::bigint"
     ),
     page!(
-        rows!("dead_letters", "(t.due, t.id) > ($2::bigint, $3::uuid) AND t.due <= $4::bigint", "t.due, t.id"),
+        rows!(
+            "dead_letters",
+            "dead_at",
+            "(t.due, t.id) > ($2::bigint, $3::uuid) AND t.due <= $4::bigint",
+            "t.due, t.id"
+        ),
         "dead_letters",
         ", t.reason, t.dead_at"
     ),
@@ -222,21 +237,36 @@ impl Reads for Reader {
     }
 
     fn list(&mut self, query: &Query) -> Result<Page, StoreError> {
-        let has_filter = query.route.is_some() || query.key.is_some();
+        let header = query.header.as_ref();
+        let (name, value) = (header.map(|(name, _)| name), header.map(|(_, value)| value));
+        let (route, kind) = (query.route.as_ref(), query.message_type.as_ref());
+        let texts = [route, query.key.as_ref(), kind, query.key_prefix.as_ref(), name, value];
+        // No stored text has it.
+        if texts.iter().flatten().any(|text| text.contains('\0')) {
+            return Ok(Page::default());
+        }
+        let has_filter = query.is_count || query.written_until.is_some() || texts.iter().any(Option::is_some);
         let limit = i64::try_from(query.limit).unwrap_or(i64::MAX);
         let examined = if has_filter { EXAMINED.max(limit) } else { limit };
         let (from, after_due, after_id) = bounds(query.after, query.from);
-        let text = |text: &Option<Arc<str>>| text.as_deref().map(|text| text.replace('\0', "\u{1}"));
+        let [route, key, kind, prefix, name, value] = texts.map(|text| text.map(|text| text.to_string()));
+        let is_count = query.is_count;
         let params: Params = vec![
             Box::new(from),
             Box::new(after_due),
             Box::new(after_id),
             Box::new(time(query.until)),
             Box::new(examined),
-            Box::new(text(&query.route)),
-            Box::new(text(&query.key)),
+            Box::new(route),
+            Box::new(key),
             Box::new(limit),
-            Box::new(PAGE_BYTES),
+            // Of a count no row is read.
+            Box::new(if is_count { -1 } else { PAGE_BYTES }),
+            Box::new(kind),
+            Box::new(prefix),
+            Box::new(name),
+            Box::new(value),
+            Box::new(query.written_until.map(time)),
         ];
         let sql = PAGES[match query.part {
             Part::Pending => 0,
@@ -244,7 +274,7 @@ impl Reads for Reader {
             Part::Dead => 2,
         }];
         // That of the pending ones does not need the position of others.
-        self.ask(sql, params, move |session, rows| page(session, &rows, limit, examined))
+        self.ask(sql, params, move |session, rows| page(session, &rows, limit, examined, is_count))
     }
 
     fn counts(&mut self, limit: Option<u64>) -> Result<Counts, StoreError> {
@@ -261,7 +291,7 @@ impl Reads for Reader {
 
 /// Reads a page. Each row also has the number of the examined rows, the position of the last one, and the number of those
 /// wanted, of which the page may hold a part.
-fn page(session: &mut Session, rows: &[Row], limit: i64, examined: i64) -> Page {
+fn page(session: &mut Session, rows: &[Row], limit: i64, examined: i64, is_count: bool) -> Page {
     const SEEN: usize = NODE + 4;
     let mut page = Page::default();
     let Some(first) = rows.first() else { return page };
@@ -278,7 +308,10 @@ fn page(session: &mut Session, rows: &[Row], limit: i64, examined: i64) -> Page 
             None => page.damaged += 1,
         }
     }
-    page.next = if held == limit || held < first.get(SEEN + 3) {
+    let wanted: i64 = first.get(SEEN + 3);
+    page.counted = usize::try_from(wanted).unwrap_or(0);
+    page.now = Some(due(first.get(SEEN + 4)));
+    page.next = if !is_count && (held == limit || held < wanted) {
         last
     } else if first.get::<_, i64>(SEEN) == examined {
         position(first, SEEN + 1, SEEN + 2)

@@ -39,7 +39,9 @@ CREATE TABLE @schema@.timers (
     parked text,
     -- The time at which it ended, if its key lives on until `keep_until`. Then `node` is null.
     ended bigint,
-    keep_until bigint
+    keep_until bigint,
+    -- The time at which it was scheduled; 0: not known.
+    created bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 5000);
 -- No index names node, attempt, used or alone: a claim changes no index.
 CREATE INDEX timers_moved ON @schema@.timers (due, id) WHERE moved;
@@ -425,9 +427,9 @@ BEGIN
     DELETE FROM @schema@.timers t
         WHERE t.route = v_letter.route AND t.key = v_letter.key AND t.ended IS NOT NULL AND t.keep_until < @schema@.server_now();
     INSERT INTO @schema@.timers AS t (id, due, moved, nominal, route, message_type, message_version, payload, codec, headers, key,
-        attempt, max_attempts, retry, repetition, repeat)
+        attempt, max_attempts, retry, repetition, repeat, created)
     SELECT l.id, @schema@.server_now(), true, l.nominal, l.route, l.message_type, l.message_version, l.payload, l.codec, l.headers,
-        l.key, l.attempt, l.max_attempts, l.retry, l.repetition, NULL FROM (SELECT v_letter.*) l
+        l.key, l.attempt, l.max_attempts, l.retry, l.repetition, NULL, @schema@.server_now() FROM (SELECT v_letter.*) l
     ON CONFLICT DO NOTHING RETURNING true, NULL, t.due, t.nominal INTO is_placed, other, due, nominal;
     IF FOUND THEN
         DELETE FROM @schema@.dead_letters l WHERE l.id = p_id;
@@ -460,7 +462,8 @@ BEGIN
     END IF;
     -- Before the clock: looks take a transaction without a number for one that begins later.
     PERFORM pg_current_xact_id();
-    p_timer.due := greatest(p_timer.due, @schema@.server_now());
+    p_timer.created := @schema@.server_now();
+    p_timer.due := greatest(p_timer.due, p_timer.created);
     p_timer.moved := p_timer.due <> @schema@.first_due(p_timer.id);
     due := p_timer.due;
     is_placed := true;
@@ -586,7 +589,7 @@ BEGIN
     v_due := greatest(v_due, @schema@.server_now());
     id := (lpad(to_hex(v_due), 12, '0') || '8' || right(replace(gen_random_uuid()::text, '-', ''), 19))::uuid;
     SELECT * INTO v_put FROM @schema@.put(ROW(id, v_due, false, v_nominal, route, message_type, message_version, payload, codec,
-        headers, key, 0, 0, max_attempts, retry, 1, repeat, NULL, false, NULL, NULL, NULL)::@schema@.timers, replace, false);
+        headers, key, 0, 0, max_attempts, retry, 1, repeat, NULL, false, NULL, NULL, NULL, 0)::@schema@.timers, replace, false);
     outcome := CASE WHEN NOT v_put.is_placed THEN 'exists' WHEN v_put.other IS NULL THEN 'created'
         WHEN v_put.in_progress THEN 'replaced_in_progress' ELSE 'replaced' END;
     IF v_put.is_placed THEN

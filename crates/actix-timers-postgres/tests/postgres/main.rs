@@ -12,6 +12,7 @@ mod proxy;
 #[allow(dead_code)]
 mod private;
 
+mod cancel_all;
 mod cancelled;
 mod contract;
 mod effects;

@@ -91,13 +91,11 @@ impl Node {
     fn store_count(&mut self) -> u64 {
         use actix_timers_durable::store::{Part, Query, Reads};
         let query = Query {
-            part: Part::Pending,
             route: Some("a".into()),
-            key: None,
             from: due_in(-60_000),
             until: due_in(150_000),
-            after: None,
             limit: 1000,
+            ..Query::of(Part::Pending)
         };
         self.store.list(&query).unwrap().found.len() as u64
     }

@@ -4,17 +4,12 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use actix_timers_durable::DueTime;
 use actix_timers_durable::store::{Next, NodeInfo, Op, Part, Query, Reads, State, Store};
 use support::store::put;
 
 use crate::rules::{Node, keyed, timer};
 use crate::server::{Session, connect, new_schema, options, until};
 use crate::with_server;
-
-fn query(part: Part) -> Query {
-    Query { part, route: None, key: None, from: DueTime::MIN, until: DueTime::MAX, after: None, limit: 100 }
-}
 
 with_server! {
     fn a_reader_of_any_node_sees_all_timers_and_the_deliveries_in_progress() {
@@ -32,7 +27,7 @@ with_server! {
             let ids = [claimed.id, pending.id, parked.id, dead.id];
             let seen = thread::spawn(move || {
                 let states = ids.map(|id| reader.get(id).unwrap().unwrap().state);
-                let listed = reader.list(&query(Part::Pending)).unwrap().found;
+                let listed = reader.list(&Query::of(Part::Pending)).unwrap().found;
                 let listed: Vec<_> = listed.iter().map(|found| (found.record.id, found.state.clone())).collect();
                 (states, listed, reader.find_key("a", "k").unwrap(), reader.counts(None).unwrap())
             });
@@ -89,7 +84,7 @@ with_server! {
         let blocker = Session::open();
         blocker.run(&format!("BEGIN; LOCK TABLE {schema}.dead_letters"));
         let asking = thread::spawn(move || {
-            (0..10).for_each(|_| _ = reader.list(&query(Part::Dead)));
+            (0..10).for_each(|_| _ = reader.list(&Query::of(Part::Dead)));
             reader
         });
         thread::sleep(Duration::from_millis(20));
@@ -100,7 +95,7 @@ with_server! {
         assert!(began.elapsed() < Duration::from_millis(200), "{:?}", began.elapsed());
         assert!(!asking.is_finished());
         blocker.run("COMMIT");
-        assert_eq!(asking.join().unwrap().list(&query(Part::Dead)).unwrap().found, []);
+        assert_eq!(asking.join().unwrap().list(&Query::of(Part::Dead)).unwrap().found, []);
     }
 
     fn a_reader_does_not_keep_a_node_alive() {
@@ -113,24 +108,31 @@ with_server! {
         until("the node leaves", Duration::from_secs(5), || (Session::open().value::<i64>(&nodes) == 0).then_some(()));
     }
 
-    fn a_list_of_a_route_reads_a_bounded_number_of_rows() {
+    fn a_list_with_a_filter_reads_a_bounded_number_of_rows() {
         let (schema, session) = (new_schema(), Session::open());
         let mut node = Node::join(&schema);
         session.run(&format!(
-            "INSERT INTO {schema}.timers (id, due, moved, nominal, route, message_type, payload)
+            "INSERT INTO {schema}.timers (id, due, moved, nominal, route, message_type, payload, key, headers)
             SELECT {schema}.first_id(2000000000000 + i), 2000000000000 + i, i % 3 = 0, 0, CASE WHEN i % 30000 = 0 THEN 'rare' ELSE 'a' END,
-                'Order', '' FROM generate_series(1, 60000) AS i"
+                'Order', '', i % 30000 || '-' || i, jsonb_build_object('tenant', (i % 30000)::text) FROM generate_series(1, 60000) AS i"
         ));
         session.run(&format!("ANALYZE {schema}.timers"));
-        let mut of_route = Query { route: Some("rare".into()), ..query(Part::Pending) };
-        let (mut pages, mut found) = (0, 0);
-        loop {
-            let page = node.store.list(&of_route).unwrap();
-            (pages, found) = (pages + 1, found + page.found.len());
-            let Some(next) = page.next else { break };
-            of_route.after = Some(next);
+        let all = Query::of(Part::Pending);
+        for mut query in [
+            Query { route: Some("rare".into()), ..all.clone() },
+            Query { key_prefix: Some("0-".into()), ..all.clone() },
+            Query { header: Some(("tenant".into(), "0".into())), ..all.clone() },
+            Query { header: Some(("tenant".into(), "0".into())), is_count: true, limit: 10_000, ..all },
+        ] {
+            let (mut pages, mut found, mut counted) = (0, 0, 0);
+            loop {
+                let page = node.store.list(&query).unwrap();
+                (pages, found, counted) = (pages + 1, found + page.found.len(), counted + page.counted);
+                let Some(next) = page.next else { break };
+                query.after = Some(next);
+            }
+            assert_eq!((found, counted), (if query.is_count { 0 } else { 2 }, 2), "{query:?}");
+            assert!((6..10).contains(&pages), "{pages} pages of {query:?}: a page examines 10000 rows");
         }
-        assert_eq!(found, 2);
-        assert!((6..10).contains(&pages), "{pages} pages: a page examines 10000 rows");
     }
 }

@@ -210,6 +210,8 @@ macro_rules! contract_tests {
             named: parked_timers_wait_for_a_node_that_serves_them,
             named: looks_are_in_order_and_pages_miss_nothing,
             named: lists_filter_and_continue,
+            named: lists_filter_by_bytes_of_keys_and_by_headers,
+            named: lists_leave_out_rows_written_later,
             named: counts_stop_at_their_limit,
             named: claims_of_an_ended_process_are_released,
             random: agrees_with_the_model,

@@ -16,6 +16,7 @@ pub struct Row {
     pub is_claimed: bool,
     pub is_alone: bool,
     pub parked: Option<Arc<str>>,
+    pub created: DueTime,
 }
 
 #[derive(Debug, Clone)]
@@ -95,7 +96,8 @@ impl Model {
         }
         new.progress.due = due;
         let parked = if let State::Parked { reason } = state { Some(reason.clone()) } else { None };
-        self.rows.insert(new.id, Row { record: new, is_claimed: false, is_alone: false, parked });
+        let created = DueTime::MIN;
+        self.rows.insert(new.id, Row { record: new, is_claimed: false, is_alone: false, parked, created });
         Placed::Created { due }
     }
 
@@ -120,7 +122,8 @@ impl Model {
                 Placed::Replaced { old, in_progress, due }
             }
         };
-        self.rows.insert(new.id, Row { record: new, is_claimed: false, is_alone: false, parked: None });
+        let created = now;
+        self.rows.insert(new.id, Row { record: new, is_claimed: false, is_alone: false, parked: None, created });
         placed
     }
 
@@ -200,7 +203,7 @@ impl Model {
         record.repeat = None;
         let moved = Outcome::Moved(hint(&record, 0, u32::MAX));
         self.letters.remove(&id);
-        self.rows.insert(id, Row { record, is_claimed: false, is_alone: false, parked: None });
+        self.rows.insert(id, Row { record, is_claimed: false, is_alone: false, parked: None, created: now });
         moved
     }
 
@@ -246,17 +249,28 @@ impl Model {
     /// Returns all timers that a query finds, in order.
     pub fn list(&self, query: &Query) -> Vec<Found> {
         let rows = self.rows.values().filter(|row| row.parked.is_some() == (query.part == Part::Parked));
-        let rows = rows.map(|row| Found { record: Arc::new(row.record.clone()), state: Self::state(row) });
+        let rows =
+            rows.map(|row| (Found { record: Arc::new(row.record.clone()), state: Self::state(row) }, row.created));
         let mut found: Vec<_> = match query.part {
-            Part::Dead => self.letters.values().map(found_letter).collect(),
+            Part::Dead => self.letters.values().map(|letter| (found_letter(letter), letter.since)).collect(),
             Part::Pending | Part::Parked => rows.collect(),
         };
-        found.retain(|Found { record, .. }| {
+        found.retain(|(Found { record, .. }, written)| {
             (query.from..=query.until).contains(&record.progress.due)
                 && query.after.is_none_or(|after| position(record) > after)
                 && query.route.as_ref().is_none_or(|route| *route == record.route)
                 && query.key.as_ref().is_none_or(|key| Some(key) == record.key.as_ref())
+                && query.message_type.as_ref().is_none_or(|message_type| *message_type == record.message_type)
+                && query.written_until.is_none_or(|until| *written <= until)
+                && query.key_prefix.as_ref().is_none_or(|prefix| {
+                    record.key.as_ref().is_some_and(|key| key.as_bytes().starts_with(prefix.as_bytes()))
+                })
+                && query
+                    .header
+                    .as_ref()
+                    .is_none_or(|(wanted, value)| record.headers.iter().any(|header| header == (&**wanted, &**value)))
         });
+        let mut found: Vec<_> = found.into_iter().map(|(found, _)| found).collect();
         found.sort_by_key(|found| position(&found.record));
         found
     }

@@ -23,7 +23,7 @@ fn dead(reason: &str) -> Next {
 }
 
 fn all(part: Part) -> Query {
-    Query { part, route: None, key: None, from: DueTime::MIN, until: DueTime::MAX, after: None, limit: 1000 }
+    Query { limit: 1000, ..Query::of(part) }
 }
 
 fn list<R: Reads + ?Sized>(store: &mut R, query: &Query) -> Vec<DurableId> {
@@ -586,6 +586,85 @@ pub fn lists_filter_and_continue<S: Subject>(subject: &mut S) {
     }
     assert_eq!(found, ids(&|timer| &*timer.route == "a"));
     assert_eq!(list(store, &all(Part::Dead)), []);
+}
+
+pub fn lists_filter_by_bytes_of_keys_and_by_headers<S: Subject>(subject: &mut S) {
+    let mut world = World::new(subject);
+    let odd = r#"a."b'$\"#;
+    let keys = ["a%b", "a_b", "a\\b", "aXb", "ä", "a\u{308}", "Ä", "A%b", ""];
+    let mut timers: Vec<_> = keys
+        .iter()
+        .zip(1..)
+        .map(|(key, number)| Record { key: Some((*key).into()), ..record(number, number as i64) })
+        .collect();
+    timers.push(record(20, 20));
+    timers[0].headers = Headers::of([(odd, "7"), ("tenant", "7")]).unwrap();
+    timers[1].headers = Headers::of([("tenant", "' OR true --"), ("b", "7")]).unwrap();
+    timers[2].headers = Headers::of([("tenant", "70"), ("0", "7")]).unwrap();
+    timers[3].message_type = "Invoice".into();
+    timers.iter().for_each(|timer| _ = world.put(timer));
+    let places = |found: Vec<DurableId>| -> Vec<usize> {
+        found.iter().map(|id| timers.iter().position(|timer| timer.id == *id).unwrap()).collect()
+    };
+    for (prefix, expected) in [
+        ("a", &[0, 1, 2, 3, 5][..]),
+        ("a%", &[0]),
+        ("a_", &[1]),
+        ("a\\", &[2]),
+        ("ä", &[4]),
+        ("a\u{308}", &[5]),
+        ("A", &[7]),
+        ("", &[0, 1, 2, 3, 4, 5, 6, 7, 8]),
+        ("a\0", &[]),
+        ("a%b%", &[]),
+    ] {
+        let query = Query { key_prefix: Some(prefix.into()), ..all(Part::Pending) };
+        assert_eq!(places(list(&mut world.store, &query)), expected, "{prefix:?}");
+    }
+    for ((name, value), expected) in [
+        (("tenant", "7"), &[0][..]),
+        ((odd, "7"), &[0]),
+        (("tenant", "' OR true --"), &[1]),
+        (("b", "7"), &[1]),
+        (("0", "7"), &[2]),
+        (("tenant", ""), &[]),
+        (("ten\0ant", "7"), &[]),
+        (("a", "7"), &[]),
+    ] {
+        let query = Query { header: Some((name.into(), value.into())), ..all(Part::Pending) };
+        assert_eq!(places(list(&mut world.store, &query)), expected, "{name:?}: {value:?}");
+    }
+    let query = Query { message_type: Some("Invoice".into()), ..all(Part::Pending) };
+    assert_eq!(places(list(&mut world.store, &query)), [3]);
+    let store = &mut world.store;
+    let both = Query { key_prefix: Some("a".into()), message_type: Some("Order".into()), ..query };
+    assert_eq!(store.list(&Query { is_count: true, ..both.clone() }).unwrap().counted, 4);
+    assert_eq!(places(list(store, &both)), [0, 1, 2, 5]);
+}
+
+pub fn lists_leave_out_rows_written_later<S: Subject>(subject: &mut S) {
+    let mut world = World::new(subject);
+    let (old, letter) = (record(1, 100), record(2, 0));
+    world.put(&old);
+    world.put(&letter);
+    let delivery = world.delivery(letter.id);
+    world.set(10);
+    world.apply(Op::End(delivery, dead("why")));
+    let (young, keyed) = (record(3, 50), Record { key: Some("k".into()), ..record(4, 60) });
+    world.put(&young);
+    world.put(&keyed);
+    let until = |part, offset| Query { written_until: Some(at(offset)), ..all(part) };
+    let store = &mut world.store;
+    assert_eq!(list(store, &until(Part::Pending, 9)), [old.id]);
+    assert_eq!(list(store, &until(Part::Pending, 10)), [young.id, keyed.id, old.id]);
+    assert_eq!(list(store, &until(Part::Dead, 9)), []);
+    assert_eq!(list(store, &until(Part::Dead, 10)), [letter.id]);
+    world.set(20);
+    world.apply(Op::Requeue(letter.id));
+    assert!(!list(&mut world.store, &until(Part::Pending, 19)).contains(&letter.id), "it was requeued later");
+    // A move or a retry makes no new timer.
+    world.apply(Op::Move(old.id, at(200)));
+    assert_eq!(list(&mut world.store, &until(Part::Pending, 9)), [old.id]);
 }
 
 pub fn counts_stop_at_their_limit<S: Subject>(subject: &mut S) {

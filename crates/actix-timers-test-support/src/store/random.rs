@@ -18,6 +18,10 @@ const STEPS: u64 = 400;
 /// Times lie within this many ms, so that many are equal, passed or in reverse order.
 const SPAN: u64 = 400;
 
+const KEYS: [&str; 7] = ["k0", "k1", "k%", "k_x", "k\\", "kö", "kÖ"];
+const PREFIXES: [&str; 8] = ["", "k", "k%", "k_", "k\\", "kö", "kO", "k\0"];
+const HEADERS: [(&str, &str); 4] = [("tenant", "8\"é"), ("ten.ant", "8"), ("a\"b'\\", "' OR 1=1 --"), ("ten.ant", "")];
+
 struct Run<'a, S: Subject> {
     world: World<'a, S>,
     model: Model,
@@ -97,7 +101,7 @@ impl<'a, S: Subject> Run<'a, S> {
                 let timers = (0..count).map(|_| {
                     let on_key = if self.random.below(2) == 0 { OnKey::KeepExisting } else { OnKey::Replace };
                     let mut record = self.record();
-                    record.key = (self.random.below(4) > 0).then(|| format!("k{}", self.random.below(6)).into());
+                    record.key = (self.random.below(4) > 0).then(|| self.random.choose(&KEYS).into());
                     new(&record, on_key)
                 });
                 Op::Put(timers.collect())
@@ -149,6 +153,7 @@ impl<'a, S: Subject> Run<'a, S> {
         record.id =
             DurableId::from_parts(at(due as i64), random.below(4), random.below(1 << 30) << 34 | random.below(1 << 30));
         record.route = ["a", "b", "c"][random.below(3) as usize].into();
+        record.message_type = if random.below(8) == 0 { "Invoice" } else { "Order" }.into();
         record.message_version = 1 + random.below(u64::from(NEWEST) + 1) as u32;
         record.payload = vec![7; random.spread(13) as usize].into();
         if random.below(3) == 0 {
@@ -156,7 +161,7 @@ impl<'a, S: Subject> Run<'a, S> {
             record.retry = Some(
                 RetryPolicy::default().max_attempts(record.max_attempts.unwrap()).timeout(Duration::from_millis(7)),
             );
-            record.headers = Headers::of([("tenant", "8\"é")]).unwrap();
+            record.headers = Headers::of([random.choose(&HEADERS), random.choose(&HEADERS)]).unwrap();
             record.payload_codec = Some("codec".into());
         }
         if random.below(3) == 0 {
@@ -225,8 +230,8 @@ fn compare_reads<R: Reads + ?Sized>(
         let id = ids[random.index_of(ids)];
         assert_eq!(store.get(id).unwrap(), model.get(id), "{context}: {id}");
     }
-    let key = format!("k{}", random.below(6));
-    assert_eq!(store.find_key("a", &key).unwrap(), model.find_key("a", &key), "{context}: {key}");
+    let key = random.choose(&KEYS);
+    assert_eq!(store.find_key("a", key).unwrap(), model.find_key("a", key), "{context}: {key}");
     for limit in [None, Some(1 + random.below(5))] {
         assert_eq!(store.counts(limit).unwrap(), model.counts(limit), "{context}: {limit:?}");
     }
@@ -234,11 +239,18 @@ fn compare_reads<R: Reads + ?Sized>(
     let mut query = Query {
         part: [Part::Pending, Part::Parked, Part::Dead][random.below(3) as usize],
         route: (random.below(3) == 0).then(|| "a".into()),
-        key: (random.below(4) == 0).then(|| format!("k{}", random.below(6)).into()),
+        message_type: (random.below(4) == 0).then(|| random.choose(&["Order", "Invoice"]).into()),
+        key: (random.below(4) == 0).then(|| random.choose(&KEYS).into()),
+        key_prefix: (random.below(3) == 0).then(|| random.choose(&PREFIXES).into()),
+        header: (random.below(4) == 0)
+            .then(|| random.choose(&HEADERS))
+            .map(|(name, value)| (name.into(), value.into())),
+        written_until: (random.below(3) == 0).then(|| at(random.below(SPAN) as i64)),
         from: if random.below(2) == 0 { DueTime::MIN } else { one.min(other) },
         until: if random.below(2) == 0 { DueTime::MAX } else { one.max(other) },
         after: (random.below(2) == 0).then(|| some_position(random, ids)),
         limit: 1 + random.spread(6) as usize,
+        is_count: false,
     };
     let (expected, first) = (model.list(&query), query.clone());
     let mut found = vec![];
@@ -253,4 +265,6 @@ fn compare_reads<R: Reads + ?Sized>(
         }
     }
     assert_eq!(found, expected, "{context}: {first:?}");
+    let counted = store.list(&Query { limit: 10_000, is_count: true, ..first.clone() }).unwrap();
+    assert_eq!((counted.counted, counted.found.len()), (expected.len(), 0), "{context}: {first:?}");
 }

@@ -21,8 +21,8 @@ const LETTER: &str = concat!(
 const REQUEUE: &str = concat!(
     "INSERT INTO timers (",
     record_columns!(),
-    ", moved) SELECT id, ?2, nominal, repetition, attempt, 0, max_attempts, iif(repeat IS NULL, crc, NULL), route, message_type, message_version, key, \
-     codec, headers, retry, NULL, payload, ?3 FROM dead_letters WHERE id = ?1"
+    ", moved, created) SELECT id, ?2, nominal, repetition, attempt, 0, max_attempts, iif(repeat IS NULL, crc, NULL), route, message_type, message_version, key, \
+     codec, headers, retry, NULL, payload, ?3, ?2 FROM dead_letters WHERE id = ?1"
 );
 
 /// A statement on the row of a delivery, while it is as it was claimed.
@@ -133,9 +133,9 @@ impl Changes<'_> {
                 let mut letters = Inserts::of_letters(self.connection)?;
                 letters.insert(record, record.progress.due, &[reason, &millis(*since)])?
             }
-            State::Pending | State::Claimed => Inserts::new(self.connection)?.insert(record, due, &[])?,
+            State::Pending | State::Claimed => Inserts::new(self.connection)?.insert(record, due, &[&0])?,
             State::Parked { reason } => {
-                let is_new = Inserts::new(self.connection)?.insert(record, due, &[])?;
+                let is_new = Inserts::new(self.connection)?.insert(record, due, &[&0])?;
                 is_new && run(self.connection, SET_PARKED, &[blob(&record.id), reason])?
             }
         };
@@ -160,7 +160,7 @@ impl Changes<'_> {
                     Placed::Replaced { old, in_progress, due }
                 }
             };
-            Ok(if inserts.insert(record, due, &[])? { placed } else { Placed::Exists(record.id) })
+            Ok(if inserts.insert(record, due, &[&millis(self.now)])? { placed } else { Placed::Exists(record.id) })
         });
         put.collect::<rusqlite::Result<_>>().map(Outcome::Put)
     }

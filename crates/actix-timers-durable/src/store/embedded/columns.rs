@@ -27,8 +27,8 @@ pub(super) use record_columns;
 pub(super) const RECORD_COLUMNS: usize = 17;
 
 const INSERT: &str = "INSERT INTO timers (id, due, moved, nominal, repetition, attempt, used, max_attempts, crc, route, \
-    message_type, message_version, key, codec, headers, retry, repeat, payload) \
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18) ON CONFLICT (id) DO NOTHING";
+    message_type, message_version, key, codec, headers, retry, repeat, payload, created) \
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19) ON CONFLICT (id) DO NOTHING";
 const INSERT_LETTER: &str = "INSERT INTO dead_letters (id, due, nominal, repetition, attempt, used, max_attempts, crc, \
     route, message_type, message_version, key, codec, headers, retry, repeat, payload, reason, dead_at) \
     VALUES (?1, ?2, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20) ON CONFLICT (id) DO NOTHING";
@@ -108,7 +108,8 @@ impl<'c> Inserts<'c> {
         Ok(Self(connection.prepare_cached(INSERT_LETTER)?))
     }
 
-    /// Inserts a row that is due then; false if it is there. `more` are the other columns of a letter.
+    /// Inserts a row that is due then; false if it is there. `more` are the time of its
+    /// scheduling, or reason and time of a letter.
     pub(super) fn insert(&mut self, record: &Record, due: DueTime, more: &[&dyn ToSql]) -> rusqlite::Result<bool> {
         let headers = headers_to_json(&record.headers);
         let retry = record.retry.as_ref().map(retry_to_json);

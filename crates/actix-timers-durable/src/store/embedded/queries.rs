@@ -18,7 +18,7 @@ use super::columns::{
 use super::faults::{Meaning, meaning};
 use super::place::Place;
 use crate::store::names::Names;
-use crate::store::{MAX_KEY_LEN, StoreError};
+use crate::store::{MAX_KEY_LEN, StoreError, headers_from_json};
 use crate::{DueTime, DurableId};
 
 /// Rows that a page examines at most.
@@ -52,10 +52,12 @@ pub(super) const LOOK: [&str; 2] = branches!(
     "message_type, message_version, nominal, used, max_attempts",
     "AND parked IS NULL AND (node IS NULL OR node <> ?4)"
 );
-pub(super) const PENDING: [&str; 2] = branches!("key", "AND parked IS NULL");
-pub(super) const PARKED: &str = "SELECT id, due, route, key FROM timers INDEXED BY parked \
+/// Headers may be long: they are read if ?4 says so.
+pub(super) const PENDING: [&str; 2] =
+    branches!("key, message_type, created, iif(?4, headers, NULL)", "AND parked IS NULL");
+pub(super) const PARKED: &str = "SELECT id, due, route, key, message_type, created, iif(?4, headers, NULL) FROM timers INDEXED BY parked \
     WHERE parked IS NOT NULL AND (due, id) > (?1, ?2) AND due <= ?3 ORDER BY due, id";
-pub(super) const DEAD: &str = "SELECT id, due, route, key FROM dead_letters INDEXED BY letters_by_due \
+pub(super) const DEAD: &str = "SELECT id, due, route, key, message_type, dead_at, iif(?4, headers, NULL) FROM dead_letters INDEXED BY letters_by_due \
     WHERE (due, id) > (?1, ?2) AND due <= ?3 ORDER BY due, id";
 
 pub(super) const GET: &str = concat!(
@@ -242,7 +244,8 @@ impl Queries {
             positions.truncate(query.limit);
             end = positions.last().copied();
         }
-        for Position { id, .. } in positions {
+        page.counted = positions.len();
+        for Position { id, .. } in positions.into_iter().filter(|_| !query.is_count) {
             match self.find(connection, id, query.part)? {
                 Some(Ok(found)) => page.found.push(found),
                 Some(Err(Damaged)) => page.damaged += 1,
@@ -266,7 +269,11 @@ impl Queries {
         let (first_id, last_id) = (from.id(), prefix(query.until.as_millis() + 1));
         let ((due, id), until) = (from.bound(), millis(query.until));
         let mut statement = connection.prepare_cached(sql)?;
-        let params: [&dyn ToSql; 3] = if sql == PENDING[0] { [&due, &first_id, &last_id] } else { [&due, &id, &until] };
+        let has_header = query.header.is_some();
+        let params: [&dyn ToSql; 4] = match sql == PENDING[0] {
+            true => [&due, &first_id, &last_id, &has_header],
+            false => [&due, &id, &until, &has_header],
+        };
         let mut rows = statement.query(&params[..])?;
         let (mut found, mut examined) = (0, 0);
         while let Some(row) = rows.next()? {
@@ -274,10 +281,7 @@ impl Queries {
                 *damaged += 1;
                 continue;
             };
-            let (route, key) = (row.get_ref(2)?.as_str().ok(), row.get_ref(3)?.as_str().ok());
-            if query.route.as_ref().is_none_or(|wanted| route == Some(wanted))
-                && query.key.as_ref().is_none_or(|wanted| key == Some(wanted))
-            {
+            if is_wanted(query, row)? {
                 positions.push(position);
                 found += 1;
             }
@@ -292,6 +296,22 @@ impl Queries {
     pub(super) fn counts(&self, connection: &Connection, limit: Option<u64>) -> Result<Counts, StoreError> {
         count_all(connection, limit).map_err(|error| self.error(&error))
     }
+}
+
+/// Returns whether a row of a scan matches a query.
+fn is_wanted(query: &Query, row: &Row<'_>) -> rusqlite::Result<bool> {
+    let [route, key, message_type, headers] =
+        [row.get_ref(2)?, row.get_ref(3)?, row.get_ref(4)?, row.get_ref(6)?].map(|column| column.as_str().ok());
+    let written = row.get_ref(5)?;
+    let is = |wanted: &Option<Arc<str>>, text: Option<&str>| wanted.is_none() || wanted.as_deref() == text;
+    Ok(is(&query.route, route)
+        && is(&query.key, key)
+        && is(&query.message_type, message_type)
+        && query.key_prefix.as_deref().is_none_or(|prefix| key.is_some_and(|key| key.starts_with(prefix)))
+        && query.written_until.is_none_or(|until| written.as_i64().is_ok_and(|written| written <= millis(until)))
+        && query.header.as_ref().is_none_or(|(name, value)| {
+            headers_from_json(headers).is_some_and(|headers| headers.get(name) == Some(value))
+        }))
 }
 
 fn count_all(connection: &Connection, limit: Option<u64>) -> rusqlite::Result<Counts> {

@@ -23,6 +23,7 @@ CREATE TABLE timers (
   parked TEXT,                        -- why nobody may deliver it
   ended INTEGER,                      -- it ended, but its key is kept until `keep_until`
   keep_until INTEGER,
+  created INTEGER NOT NULL DEFAULT 0, -- the time at which it was scheduled; 0: not known
   crc INTEGER,                        -- checksum of what the caller gave; null: written by hand
   route TEXT NOT NULL,
   message_type TEXT NOT NULL,
