@@ -22,6 +22,19 @@ pub enum DurableError {
         /// The name of the route.
         route: String,
     },
+    /// No node has this name.
+    #[error(
+        "there is no node {node:?}: a store for one process names it by `DurableTimersBuilder::name`, a shared one in its table of nodes"
+    )]
+    UnknownNode {
+        /// The name of the node.
+        node: String,
+    },
+    /// The pause of a timer has an end.
+    #[error(
+        "the pause of a timer does not end by itself: move the timer with `DurableTimers::reschedule_at`, or resume it then"
+    )]
+    TimerPausedUntil,
     /// No route can have this name.
     #[error("{0:?} cannot name a route: a name has 1 to 255 bytes and no control characters")]
     RouteName(String),

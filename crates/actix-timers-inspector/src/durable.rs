@@ -11,9 +11,9 @@ use std::time::{Duration, SystemTime};
 
 use actix_timers::CancelOutcome;
 use actix_timers_durable::{
-    DurableError, DurableFilter, DurableId, DurableInfo, DurableState, DurableTimers, RepeatMode,
+    DurableError, DurableFilter, DurableId, DurableInfo, DurableState, DurableTimers, Pause, RepeatMode,
 };
-use actix_web::http::StatusCode;
+use actix_web::http::{Method, StatusCode};
 use actix_web::web::{self, Data};
 use actix_web::{HttpRequest, Scope};
 use serde::Serialize;
@@ -133,6 +133,7 @@ struct Summary<'a> {
     dead_letters: Option<u64>,
     /// Whether the store has counted up to its limit only, and the numbers may be larger.
     is_limited: bool,
+    pauses: Vec<Value>,
 }
 
 /// A durable timer.
@@ -240,21 +241,24 @@ fn filter(query: &Query, now: SystemTime) -> Result<(DurableFilter, Option<&str>
 pub(super) fn add_paths(scope: Scope) -> Scope {
     let letter =
         web::resource("/api/durable/dead-letters/{id}").route(web::post().to(requeue)).route(web::delete().to(discard));
+    let pauses = web::resource("/api/durable/pauses").route(web::post().to(pause)).route(web::delete().to(pause));
     scope
         .service(only(READ, readable("/api/durable", stores)))
         .service(only(READ, readable("/api/durable/timers", list)))
         .service(only(READ_OR_CANCEL, readable("/api/durable/timers/{id}", show).route(web::delete().to(cancel))))
         .service(only(CHANGE, letter))
+        .service(only(CHANGE, pauses))
 }
 
 async fn stores(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
     let query = Query::parse(request.query_string(), &["durable"])?;
     let mut all = Vec::new();
     for store in inspector.durable.asked(&query)? {
-        let (state, counts) = match store.ask(async |timers| timers.counts().await).await? {
-            Ok(counts) => ("open", Some(counts)),
-            Err(DurableError::Closed) => ("closed", None),
-            Err(_) => ("failed", None),
+        let asked = store.ask(async |timers| Ok((timers.counts().await?, timers.pauses().await?))).await?;
+        let (state, counts, pauses) = match asked {
+            Ok((counts, pauses)) => ("open", Some(counts), pauses.iter().map(paused).collect()),
+            Err(DurableError::Closed) => ("closed", None, vec![]),
+            Err(_) => ("failed", None, vec![]),
         };
         all.push(Summary {
             durable: &store.name,
@@ -263,9 +267,40 @@ async fn stores(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
             parked: counts.map(|counts| counts.parked),
             dead_letters: counts.map(|counts| counts.dead),
             is_limited: counts.is_some_and(|counts| counts.is_limited),
+            pauses,
         });
     }
     ok(&json!({ "durable": all }))
+}
+
+fn paused(pause: &Pause) -> Value {
+    let (kind, name) = pause.target.row().unwrap_or(("timer", ""));
+    let until = pause.until.map(|until| unix_seconds(until.to_system_time()));
+    json!({ "kind": kind, "name": name, "until_seconds": until, "who": pause.who, "why": pause.why })
+}
+
+/// Pauses a route or a node, or ends that.
+async fn pause(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
+    inspector.check_change(&request)?;
+    let query = Query::parse(request.query_string(), &["durable", "kind", "name", "why"])?;
+    let (kind, name) = (query.text("kind").unwrap_or_default(), query.text("name").unwrap_or_default());
+    if !["route", "node"].contains(&kind) {
+        return Err(bad("`kind` is route or node".to_owned()));
+    }
+    let pause =
+        Pause::of_row(kind, name, None, [Some("inspector"), query.text("why")].map(|text| text.map(str::to_owned)));
+    let ends = request.method() == Method::DELETE;
+    let change = async |timers: &DurableTimers| match ends {
+        true => timers.resume(&pause.target).await,
+        false => timers.pause(pause.clone()).await,
+    };
+    match inspector.durable.chosen(&query)?.ask(change).await? {
+        Ok(had) => ok(&json!({ "outcome": if !ends { "paused" } else if had { "resumed" } else { "not_paused" } })),
+        Err(error @ (DurableError::UnknownRoute { .. } | DurableError::UnknownNode { .. })) => {
+            Err(bad(error.to_string()))
+        }
+        Err(error) => Err(failed(error)),
+    }
 }
 
 async fn list(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
