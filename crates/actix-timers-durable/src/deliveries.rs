@@ -31,7 +31,7 @@ use super::envelope::{Extend, HandlerError, Then, UnderWay};
 use super::hints::{Hints, Plan};
 use super::id::DurableId;
 use super::metrics::{Counted, Progress};
-use super::pause::{Pause, PauseTarget};
+use super::pause::Pause;
 use super::record::RetryPolicy;
 use super::reply::{Answer as HandlerAnswer, NoReply, Withdrawal, withdrawable};
 use super::routes::Routes;
@@ -605,10 +605,7 @@ impl DurableTimerActor {
         let (limit, now) = (route.options.pause_after, DueTime::reached_at(self.timers.clock().wall()));
         if limit > 0
             && *failures >= limit
-            && !self
-                .paused
-                .iter()
-                .any(|pause| pause.target == PauseTarget::Route(Arc::clone(&route.name)) && pause.holds(now))
+            && !self.paused.iter().any(|pause| pause.is_of(&route.name) && pause.holds(now))
             && let Some(timers) = self.handle.clone()
         {
             // If the pause fails, as many more failures try it again.

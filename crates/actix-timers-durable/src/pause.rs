@@ -86,6 +86,11 @@ impl Pause {
         self.until.is_none_or(|until| until > now)
     }
 
+    /// Returns whether it concerns a route, if it concerns the node.
+    pub(crate) fn is_of(&self, route: &str) -> bool {
+        !matches!(&self.target, PauseTarget::Route(other) if **other != *route)
+    }
+
     /// Returns whether it concerns a node.
     pub(crate) fn concerns(&self, node: &str) -> bool {
         !matches!(&self.target, PauseTarget::Node(name) if **name != *node)

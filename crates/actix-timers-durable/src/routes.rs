@@ -60,8 +60,8 @@ impl RouteOptions {
         self
     }
 
-    /// [Pauses](super::DurableTimers::pause) the route, on all nodes, after so many failures in a row without a success between
-    /// them on one node: retried ones and dead letters, whatever their timers. It stays paused until it is
+    /// [Pauses](super::DurableTimers::pause) the route on all nodes after this number of failures, without a success between
+    /// them, on one node: retried ones and dead letters, whatever their timers. It stays paused until it is
     /// [resumed](super::DurableTimers::resume). With 0, the default, it is never paused.
     pub const fn pause_after_failures(mut self, failures: u32) -> Self {
         self.pause_after = failures;

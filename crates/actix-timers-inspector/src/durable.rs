@@ -290,9 +290,8 @@ async fn pause(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
     let pause =
         Pause::of_row(kind, name, None, [Some("inspector"), query.text("why")].map(|text| text.map(str::to_owned)));
     let ends = request.method() == Method::DELETE;
-    let change = async |timers: &DurableTimers| match ends {
-        true => timers.resume(&pause.target).await,
-        false => timers.pause(pause.clone()).await,
+    let change = async |timers: &DurableTimers| {
+        if ends { timers.resume(&pause.target).await } else { timers.pause(pause.clone()).await }
     };
     match inspector.durable.chosen(&query)?.ask(change).await? {
         Ok(had) => ok(&json!({ "outcome": if !ends { "paused" } else if had { "resumed" } else { "not_paused" } })),

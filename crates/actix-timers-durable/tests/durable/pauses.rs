@@ -190,9 +190,9 @@ fn failures_in_a_row_pause_their_route(medium: impl Medium) {
         run_to(&clock, 2000).await;
         assert_eq!(timers.pauses().await.unwrap(), []);
         assert_eq!(diary.len(), 7);
-        // Of different timers, retried or dead letters, and a panic and a time-out are failures, too.
+        // Of different timers, retried or dead letters; a time-out is a failure, too.
         diary.script(5, [Act::FailForGood]);
-        diary.script(6, [Act::Panic]);
+        diary.script(6, [Act::Fail]);
         diary.script(7, [Act::Hang]);
         for note in 5..=8 {
             let _ = timers.schedule_after(ROUTE, ms(u64::from(note)), Note(note)).await.unwrap();

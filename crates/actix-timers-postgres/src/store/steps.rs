@@ -339,23 +339,15 @@ fn reason_of(reason: &str) -> String {
 
 /// Returns the step that sets or, without a pause, ends that of a target.
 fn pause_step<'a>(number: usize, target: &'a PauseTarget, pause: Option<&'a Pause>) -> Step<'a> {
-    let mut params: Vec<Column<'_>> = Vec::new();
-    let sql = match target.row() {
-        Ok((kind, name)) => {
-            params.extend([Box::new(kind) as Column<'_>, Box::new(name)]);
-            if let Some(Pause { until, who, why, .. }) = pause {
-                params.extend([
-                    Box::new(until.map(time)) as Column<'_>,
-                    Box::new(who.as_deref()),
-                    Box::new(why.as_deref()),
-                ]);
-            }
-            if pause.is_some() { PAUSE } else { RESUME }
+    let (sql, params): (_, Vec<Column<'_>>) = match (target.row(), pause) {
+        (Ok((kind, name)), None) => (RESUME, vec![Box::new(kind), Box::new(name)]),
+        (Ok((kind, name)), Some(Pause { until, who, why, .. })) => {
+            let (until, who, why) = (until.map(time), who.as_deref(), why.as_deref());
+            (PAUSE, vec![Box::new(kind), Box::new(name), Box::new(until), Box::new(who), Box::new(why)])
         }
-        Err(id) => {
+        (Err(id), _) => {
             let reason = pause.map(|pause| reason_of(&pause.reason()));
-            params.extend([Box::new(Uuid::from(id)) as Column<'_>, Box::new(reason)]);
-            PAUSE_TIMER
+            (PAUSE_TIMER, vec![Box::new(Uuid::from(id)), Box::new(reason)])
         }
     };
     let done = if pause.is_some() { Outcome::Paused } else { Outcome::Deleted };

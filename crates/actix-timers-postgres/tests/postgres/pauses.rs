@@ -1,6 +1,6 @@
 //! Pauses of routes, nodes and timers, with several nodes, and by SQL.
 
-use actix_timers_durable::store::{Next, Op, Outcome, Reads, State, Store};
+use actix_timers_durable::store::{Next, Op, Outcome, Reads, State};
 use actix_timers_durable::{DueTime, Pause, PauseTarget, StoreError};
 use support::store::claim;
 

@@ -40,7 +40,7 @@ impl Held {
 
     /// Returns whether nothing of a route may be delivered.
     pub(super) fn has(&self, route: &str) -> bool {
-        self.0.iter().any(|pause| !matches!(&pause.target, PauseTarget::Route(other) if **other != *route))
+        self.0.iter().any(|pause| pause.is_of(route))
     }
 }
 
