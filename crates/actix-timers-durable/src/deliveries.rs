@@ -31,6 +31,7 @@ use super::envelope::{Extend, HandlerError, Then, UnderWay};
 use super::hints::{Hints, Plan};
 use super::id::DurableId;
 use super::metrics::{Counted, Progress};
+use super::pause::Pause;
 use super::record::RetryPolicy;
 use super::reply::{Answer as HandlerAnswer, NoReply, Withdrawal, withdrawable};
 use super::routes::Routes;
@@ -187,6 +188,12 @@ pub struct DurableTimerActor {
     handling: usize,
     timeouts: BTreeSet<(Duration, DurableId)>,
     alone: Alone,
+    /// As of the last [`Beat`].
+    paused: Vec<Pause>,
+    /// The first end of one of these.
+    pauses_end: Option<DueTime>,
+    /// Failures since the last success, by route.
+    failures: Vec<u32>,
     /// In a store that nodes share.
     lease: Option<LeaseCheck>,
     next_check: Option<Duration>,
@@ -213,6 +220,7 @@ impl DurableTimerActor {
         timers: InternalTimers,
         committer: Arc<OnceLock<Committer>>,
     ) -> Self {
+        let failures = vec![0; routes.all().len()];
         let hints = Hints::new(routes.windows(), config.loaded, config.horizon, intervals.is_some());
         Self {
             routes,
@@ -230,6 +238,9 @@ impl DurableTimerActor {
             handling: 0,
             timeouts: BTreeSet::new(),
             alone: Alone::default(),
+            paused: Vec::new(),
+            pauses_end: None,
+            failures,
             lease,
             next_check: None,
             next_wake: None,
@@ -380,10 +391,10 @@ impl DurableTimerActor {
         self.submit(Request::Look(look));
     }
 
-    /// Sets the alarm for the next due hint, and in a store of one process for the next look.
+    /// Sets the alarm for the next due hint, and in a store of one process for the next look or end of a pause.
     fn set_wake(&mut self, ctx: &Context<Self>) {
         let look = self.hints.next_look().filter(|_| self.intervals.is_none() && self.looking.is_none());
-        let Some(next) = self.hints.next_due().into_iter().chain(look).min() else { return };
+        let Some(next) = self.hints.next_due().into_iter().chain(look).chain(self.pauses_end).min() else { return };
         if let Some((at, timer)) = self.next_wake {
             if at <= next {
                 return;
@@ -524,6 +535,11 @@ impl DurableTimerActor {
         let Some((under_way, retry)) = self.stop_handling(delivery) else { return };
         self.alone.is_unproven |= answer.is_none();
         let mut answer = answer.unwrap_or(Err(NoReply::Overdue(retry.timeout)));
+        let failure = match &answer {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(missing) => Some(missing.to_string()),
+        };
         if let Some(end) = under_way.in_transaction.get() {
             self.in_flight.entry(delivery.id).and_modify(|it| it.in_transaction = Some(*end));
             if matches!(answer, Ok(Ok(()))) {
@@ -537,6 +553,9 @@ impl DurableTimerActor {
         } else {
             ends::after_answer(&under_way.record, &retry, answer, under_way.course(), self.wall())
         };
+        let in_transaction = under_way.in_transaction.get().filter(|_| failure.is_none());
+        let end = in_transaction.copied().unwrap_or_else(|| Counted::end(delivery, &next));
+        self.judge(&under_way.record, end, failure.as_deref().unwrap_or("in its own transaction"));
         self.end(delivery, next);
     }
 
@@ -574,6 +593,44 @@ impl DurableTimerActor {
         }
     }
 
+    /// Counts failures in a row, and pauses the route after as many as it says.
+    fn judge(&mut self, record: &Record, end: Counted, failure: &str) {
+        let Some(index) = self.routes.number_of(record).map(usize::from) else { return };
+        let (failures, route) = (&mut self.failures[index], &self.routes.all()[index]);
+        *failures = match end {
+            Counted::Complete => 0,
+            Counted::Retry | Counted::DeadLetter => failures.saturating_add(1),
+            _ => return,
+        };
+        let (limit, now) = (route.options.pause_after, DueTime::reached_at(self.timers.clock().wall()));
+        if limit > 0
+            && *failures >= limit
+            && !self.paused.iter().any(|pause| pause.is_of(&route.name) && pause.holds(now))
+            && let Some(timers) = self.handle.clone()
+        {
+            // If the pause fails, as many more failures try it again.
+            *failures = 0;
+            let why = format!("{limit} failures in a row, the last: {failure}");
+            trace::route_pauses(&route.name, &why);
+            let pause = Pause::route(Arc::clone(&route.name)).by(timers.name()).because(why);
+            let working = self.timers.begin_work();
+            actix::spawn(async move {
+                _ = timers.pause(pause).await;
+                drop(working);
+            });
+        }
+    }
+
+    /// Takes note of the pauses. Looks begin anew if they are not those of the last beat.
+    fn note_pauses(&mut self, paused: Vec<Pause>) {
+        let now = self.wall();
+        if self.paused != paused {
+            self.hints.begin_anew();
+        }
+        self.pauses_end = paused.iter().filter_map(|pause| pause.until).filter(|until| *until > now).min();
+        self.paused = paused;
+    }
+
     /// Takes note of the state of the nodes.
     fn beaten(&mut self, beat: Beat) {
         self.hints.set_share(beat.share);
@@ -581,6 +638,7 @@ impl DurableTimerActor {
             self.hints.begin_anew();
         }
         beat.look_again_from.into_iter().for_each(|due| self.hints.look_again_from(due));
+        self.note_pauses(beat.paused);
         for record in beat.blamed {
             let policy = self.routes.delivered(&record.route, &record.message_type).map(|route| route.options.retry);
             let retry = record.retry_policy(policy.unwrap_or_default());
@@ -657,6 +715,7 @@ impl DurableTimerActor {
             in_flight: self.handling as u64,
             first_due: under_way.chain(self.hints.first_due()).min(),
             known_until: self.hints.known_until(),
+            paused: self.paused.iter().filter(|pause| pause.holds(self.wall())).count() as u64,
         };
         committer.meters().levels(|levels| levels.progress = progress);
     }
@@ -708,7 +767,15 @@ impl Handler<Event> for DurableTimerActor {
         match event {
             Event::Begin(handle, beat) => self.begin(handle, beat, ctx),
             Event::Reported(report, _working) => self.reported(report, ctx),
-            Event::Wake => self.next_wake = None,
+            Event::Wake => {
+                self.next_wake = None;
+                let now = self.wall();
+                if self.pauses_end.take_if(|end| *end <= now).is_some() {
+                    // Looks before the beat have left out what was paused: it is another state after it.
+                    self.paused.clear();
+                    self.submit(Request::Beat);
+                }
+            }
             Event::Flush => {
                 self.is_pumping = false;
                 return self.flush(ctx);

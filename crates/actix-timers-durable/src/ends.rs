@@ -8,6 +8,7 @@ use actix_timers::integration::next_on_grid;
 use super::calendar;
 use super::due_time::DueTime;
 use super::envelope::Then;
+use super::pause::PAUSED;
 use super::record::{Missed, RepeatMode, RetryPolicy};
 use super::reply::Answer;
 use super::spread::{jittered, mixed, whole_period};
@@ -81,7 +82,9 @@ pub(super) fn unknown_repetition(record: &Record) -> Option<Arc<str>> {
 
 /// Returns the state of a timer that is parked.
 pub(super) fn parked(reason: &str) -> Next {
-    Next::Park { reason: shortened(reason) }
+    // A start makes it pending, unlike a paused one.
+    let mark = if reason.starts_with(PAUSED) { "undecodable: " } else { "" };
+    Next::Park { reason: shortened(&format!("{mark}{reason}")) }
 }
 
 fn dead(record: &Record, reason: &str, begun: DueTime, now: DueTime) -> Next {
@@ -133,7 +136,7 @@ const fn millis(due: DueTime) -> Duration {
 }
 
 /// Returns a reason of bounded length that all stores can keep.
-fn shortened(reason: &str) -> Arc<str> {
+pub(super) fn shortened(reason: &str) -> Arc<str> {
     let end = (0..=MAX_REASON_LEN.min(reason.len())).rev().find(|end| reason.is_char_boundary(*end)).unwrap_or(0);
     reason[..end].replace('\0', "\u{fffd}").into()
 }
@@ -413,5 +416,6 @@ mod tests {
         let odd = shortened(&format!("x{}", "ä".repeat(MAX_REASON_LEN)));
         assert_eq!(odd.len(), MAX_REASON_LEN - 1);
         assert_eq!(parked("a\0b"), Next::Park { reason: "a\u{fffd}b".into() });
+        assert_eq!(parked("paused?"), Next::Park { reason: "undecodable: paused?".into() }, "nobody has paused it");
     }
 }

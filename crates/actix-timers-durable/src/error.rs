@@ -22,6 +22,15 @@ pub enum DurableError {
         /// The name of the route.
         route: String,
     },
+    /// No node has this name.
+    #[error("there is no node {node:?}: use the name in the table of nodes or, for one process, of the builder")]
+    UnknownNode {
+        /// The name of the node.
+        node: String,
+    },
+    /// The pause of a timer has an end.
+    #[error("the pause of a timer has no end: resume it then, or move it with `DurableTimers::reschedule_at`")]
+    TimerPausedUntil,
     /// No route can have this name.
     #[error("{0:?} cannot name a route: a name has 1 to 255 bytes and no control characters")]
     RouteName(String),

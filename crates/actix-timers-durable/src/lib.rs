@@ -12,7 +12,7 @@
 //! 1. [`store`]: a row for each timer, which decides about it, and the narrow trait [`Store`] in front of the rows. Its
 //!    data: [`DueTime`] (`due_time`), [`DurableId`] (`id`), [`Headers`] (`headers`), [`RetryPolicy`] (`record`).
 //! 2. [`DurableTimers`] (`timers`, configured by `builder`): the requests, with `request`, `options`, `new_timer` (from a
-//!    request to a row) and `schedule_future`; as `messages`, and from a `context`. `view`: the replies, `error`: the
+//!    request to a row), `pause` and `schedule_future`; as `messages`, and from a `context`. `view`: the replies, `error`: the
 //!    errors.
 //! 3. `committer`: the thread of the store, which takes requests from any thread, many in one commit.
 //! 4. `hints`: the timers that will be due soon; `deliveries`: from a hint to the end of a handler; `ends`: the row after
@@ -43,6 +43,7 @@ mod messages;
 pub mod metrics;
 mod new_timer;
 mod options;
+mod pause;
 mod payload_codec;
 mod record;
 mod reply;
@@ -88,6 +89,7 @@ pub use id::{DurableId, ParseDurableIdError};
 pub use message::{DecodeError, DurableMessage, EncodeError};
 pub use messages::{CancelDurable, GetDurable, ListDurable};
 pub use options::DurableOptions;
+pub use pause::{Pause, PauseTarget};
 pub use payload_codec::PayloadCodec;
 pub use record::{Missed, RecordState, RepeatMode, RetryPolicy, StoredRepeat};
 pub use request::Schedule;

@@ -37,12 +37,14 @@ pub struct RouteOptions {
     pub(super) window: usize,
     pub(super) retry: RetryPolicy,
     pub(super) aliases: Vec<Arc<str>>,
+    /// 0: never.
+    pub(super) pause_after: u32,
 }
 
 impl RouteOptions {
     /// Creates the default options: 256 deliveries in flight, and the default [`RetryPolicy`].
     pub fn new() -> Self {
-        Self { window: 256, retry: RetryPolicy::default(), aliases: Vec::new() }
+        Self { window: 256, retry: RetryPolicy::default(), aliases: Vec::new(), pause_after: 0 }
     }
 
     /// Limits the messages with the handler and not answered; others wait in the order of their due times. With 1 a
@@ -55,6 +57,14 @@ impl RouteOptions {
     /// Sets the retry policy for timers without their own.
     pub const fn retry(mut self, policy: RetryPolicy) -> Self {
         self.retry = policy;
+        self
+    }
+
+    /// [Pauses](super::DurableTimers::pause) the route on all nodes after this number of failures, without a success between
+    /// them, on one node: retried ones and dead letters, whatever their timers. It stays paused until it is
+    /// [resumed](super::DurableTimers::resume). With 0, the default, it is never paused.
+    pub const fn pause_after_failures(mut self, failures: u32) -> Self {
+        self.pause_after = failures;
         self
     }
 
@@ -265,6 +275,14 @@ impl Routes {
         let mut served: Vec<_> = served.collect();
         served.sort_by_key(|served| served.index);
         Arc::new(Filter { served })
+    }
+
+    /// Returns the names that stand for the same routes as this one, with itself.
+    pub(super) fn names_of(&self, name: &Arc<str>) -> Vec<Arc<str>> {
+        let Some(types) = self.indices.get(name) else { return vec![Arc::clone(name)] };
+        let is_same =
+            |other: &BTreeMap<Arc<str>, usize>| other.values().any(|index| types.values().any(|it| it == index));
+        self.indices.iter().filter(|(_, other)| is_same(other)).map(|(name, _)| Arc::clone(name)).collect()
     }
 
     /// Returns the routes, by index.

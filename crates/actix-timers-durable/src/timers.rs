@@ -22,6 +22,7 @@ use super::envelope::Durable;
 use super::error::{DurableError, ScheduleError};
 use super::id::DurableId;
 use super::message::DurableMessage;
+use super::pause::{Pause, PauseTarget};
 use super::request::{Schedule, due_after};
 use super::route::Route;
 use super::routes::Routes;
@@ -397,6 +398,82 @@ impl DurableTimers {
             Outcome::InProgress => RescheduleOutcome::InProgress,
             _ => RescheduleOutcome::NotFound,
         })
+    }
+
+    /// Pauses a route, a node or a timer: nothing of it is delivered until it is [resumed](Self::resume), or until the
+    /// [end](Pause::until) of the pause. Replaces an earlier pause.
+    ///
+    /// When this returns it is on disk, and in force on all nodes; it survives restarts. Messages that were with their handlers, or
+    /// on their way to them, are handled. Due timers wait; a timer that is paused itself is
+    /// [parked](super::DurableState::Parked) for a reason that tells who and why. After the pause all that is overdue is delivered,
+    /// and missed repetitions follow [`Repeat::missed_ticks`].
+    ///
+    /// Returns false if the timer is complete, a dead letter or cancelled, or never existed.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use actix_timers_durable::{DurableError, DurableMessage, DurableTimers, MemoryStore, Pause};
+    /// # #[derive(serde::Serialize, serde::Deserialize)]
+    /// # struct Remind(u32);
+    /// # impl DurableMessage for Remind { const NAME: &'static str = "remind"; }
+    /// # actix::System::new().block_on(async {
+    /// let timers = DurableTimers::builder(MemoryStore::new()).open_route::<Remind>("reminders").start()?;
+    /// timers.pause(Pause::route("reminders").by("ops").because("the mail server is down")).await?;
+    /// for pause in timers.pauses().await? {
+    ///     println!("{:?}: {:?} by {:?} until {:?}", pause.target, pause.why, pause.who, pause.until);
+    ///     assert!(timers.resume(&pause.target).await?);
+    /// }
+    /// let unknown = timers.pause(Pause::route("remainders")).await;
+    /// assert!(matches!(unknown, Err(DurableError::UnknownRoute { .. })));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// [`DurableError::UnknownRoute`], [`DurableError::UnknownNode`], [`DurableError::TimerPausedUntil`]; the store failed, and the
+    /// pause may or may not be in force.
+    pub async fn pause(&self, pause: Pause) -> Result<bool, DurableError> {
+        let target = pause.target.clone();
+        if pause.until.is_some() && target.row().is_err() {
+            return Err(DurableError::TimerPausedUntil);
+        }
+        let op = |target| Op::Pause(Pause { target, ..pause.clone() });
+        match (self.change_pauses(&target, op).await?, target) {
+            (false, PauseTarget::Route(route)) => Err(DurableError::UnknownRoute { route: route.to_string() }),
+            (false, PauseTarget::Node(node)) => Err(DurableError::UnknownNode { node: node.to_string() }),
+            (is_there, _) => Ok(is_there),
+        }
+    }
+
+    /// Ends a [pause](Self::pause). Returns false if there is none.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn resume(&self, target: &PauseTarget) -> Result<bool, DurableError> {
+        self.change_pauses(target, Op::Resume).await
+    }
+
+    /// Changes the pause of a target, of a route under all its names. Returns whether the store had it.
+    async fn change_pauses(&self, target: &PauseTarget, op: impl Fn(PauseTarget) -> Op) -> Result<bool, DurableError> {
+        let targets = match target {
+            PauseTarget::Route(name) => self.0.routes.names_of(name).into_iter().map(PauseTarget::Route).collect(),
+            other => vec![other.clone()],
+        };
+        let outcomes = join_all(targets.into_iter().map(|target| self.0.committer.change(op(target)))).await;
+        // The deliveries learn of it.
+        self.0.actor.do_send(Event::Beat);
+        outcomes.into_iter().try_fold(false, |had, outcome| Ok(answered(outcome)? != Outcome::NotFound || had))
+    }
+
+    /// Returns the pauses of routes and nodes. Paused timers are [parked](DurableFilter::parked).
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn pauses(&self) -> Result<Vec<Pause>, DurableError> {
+        let now = DueTime::reached_at(self.wall());
+        let mut pauses = answered(self.0.committer.read(|reads| reads.pauses()).await)?;
+        pauses.retain(|pause| pause.holds(now));
+        Ok(pauses)
     }
 
     /// Returns the data of a timer that is pending, in flight, parked or a dead letter; none if it is complete or

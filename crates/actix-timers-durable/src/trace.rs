@@ -56,6 +56,10 @@ pub(crate) fn route_without_recipient(route: &str) {
     event!(warn, route, "a route has no recipient: its messages wait");
 }
 
+pub(crate) fn route_pauses(route: &str, why: &str) {
+    event!(error, route, why, "a route is paused until it is resumed");
+}
+
 pub(crate) fn store_cannot_write(error: &StoreError) {
     event!(error, error = %Shown(error), "the store of durable timers cannot write");
 }

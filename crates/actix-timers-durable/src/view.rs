@@ -21,7 +21,8 @@ pub enum DurableState {
     Pending,
     /// The message is with its handler.
     InFlight,
-    /// The message cannot be decoded, or its row is damaged. A node that starts with its message type tries again.
+    /// The message cannot be decoded, or its row is damaged: a node that starts with its message type tries again. Or it is
+    /// [paused](super::DurableTimers::pause): then the reason begins so.
     Parked {
         /// The reason.
         reason: Arc<str>,

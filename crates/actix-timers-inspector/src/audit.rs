@@ -15,9 +15,9 @@ pub struct Change {
     pub user: Option<String>,
     /// The address of the client; behind a proxy that of the proxy.
     pub peer: Option<SocketAddr>,
-    /// `cancel`, `requeue` or `discard`.
+    /// `cancel`, `requeue`, `discard`, `pause` or `resume`.
     pub action: &'static str,
-    /// The id of a timer; or the parameters of a filter, as in the request.
+    /// The id of a timer; or the parameters of a filter, as in the request; or `route` or `node` with the name.
     pub target: String,
     /// The outcome, as in the response; `failed: ` and the reason if not all of it is known to be done.
     pub outcome: String,
@@ -34,10 +34,14 @@ pub(super) struct Audit {
 }
 
 impl Audit {
+    /// Returns the user of a request, as the application names it.
+    pub(super) fn user(&self, request: &HttpRequest) -> Option<String> {
+        self.user.as_ref().and_then(|user| user(request))
+    }
+
     /// Begins a change of this request.
     pub(super) fn change(&self, request: &HttpRequest, action: &'static str, target: String) -> Change {
-        let user = self.user.as_ref().and_then(|user| user(request));
-        Change { user, peer: request.peer_addr(), action, target, outcome: String::new() }
+        Change { user: self.user(request), peer: request.peer_addr(), action, target, outcome: String::new() }
     }
 
     /// Reports a change with its outcome.

@@ -11,9 +11,9 @@ use std::time::{Duration, SystemTime};
 
 use actix_timers::CancelOutcome;
 use actix_timers_durable::{
-    DurableError, DurableFilter, DurableId, DurableInfo, DurableState, DurableTimers, RepeatMode, StoredRepeat,
+    DurableError, DurableFilter, DurableId, DurableInfo, DurableState, DurableTimers, Pause, RepeatMode, StoredRepeat,
 };
-use actix_web::http::StatusCode;
+use actix_web::http::{Method, StatusCode};
 use actix_web::rt::spawn;
 use actix_web::web::{self, Data};
 use actix_web::{HttpRequest, Scope};
@@ -148,6 +148,7 @@ struct Summary<'a> {
     dead_letters: Option<u64>,
     /// Whether the store has counted up to its limit only, and the numbers may be larger.
     is_limited: bool,
+    pauses: Vec<Value>,
 }
 
 /// A durable timer.
@@ -276,6 +277,7 @@ pub(super) fn add_paths(scope: Scope) -> Scope {
     let letters = web::resource("/api/durable/dead-letters")
         .route(web::post().to(requeue_all))
         .route(web::delete().to(discard_all));
+    let pauses = web::resource("/api/durable/pauses").route(web::post().to(pause)).route(web::delete().to(pause));
     scope
         .service(only(READ, readable("/api/durable", stores)))
         .service(only(READ, readable("/api/durable/count", count)))
@@ -283,16 +285,18 @@ pub(super) fn add_paths(scope: Scope) -> Scope {
         .service(only(CHANGE, letters))
         .service(only(READ_OR_CANCEL, readable("/api/durable/timers/{id}", show).route(web::delete().to(cancel))))
         .service(only(CHANGE, letter))
+        .service(only(CHANGE, pauses))
 }
 
 async fn stores(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
     let query = Query::parse(request.query_string(), &["durable"])?;
     let mut all = Vec::new();
     for store in inspector.durable.asked(&query)? {
-        let (state, counts) = match store.ask(async |timers| timers.counts().await).await? {
-            Ok(counts) => ("open", Some(counts)),
-            Err(DurableError::Closed) => ("closed", None),
-            Err(_) => ("failed", None),
+        let asked = store.ask(async |timers| Ok((timers.counts().await?, timers.pauses().await?))).await?;
+        let (state, counts, pauses) = match asked {
+            Ok((counts, pauses)) => ("open", Some(counts), pauses.iter().map(paused).collect()),
+            Err(DurableError::Closed) => ("closed", None, vec![]),
+            Err(_) => ("failed", None, vec![]),
         };
         all.push(Summary {
             durable: &store.name,
@@ -301,9 +305,44 @@ async fn stores(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
             parked: counts.map(|counts| counts.parked),
             dead_letters: counts.map(|counts| counts.dead),
             is_limited: counts.is_some_and(|counts| counts.is_limited),
+            pauses,
         });
     }
     ok(&json!({ "durable": all }))
+}
+
+fn paused(pause: &Pause) -> Value {
+    let (kind, name) = pause.target.row().unwrap_or(("timer", ""));
+    let until = pause.until.map(|until| unix_seconds(until.to_system_time()));
+    json!({ "kind": kind, "name": name, "until_seconds": until, "who": pause.who, "why": pause.why })
+}
+
+/// Pauses a route or a node, or ends that.
+async fn pause(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
+    inspector.check_change(&request)?;
+    let query = Query::parse(request.query_string(), &["durable", "kind", "name", "why"])?;
+    let (kind, name) = (query.text("kind").unwrap_or_default(), query.text("name").unwrap_or_default());
+    if !["route", "node"].contains(&kind) {
+        return Err(bad("`kind` is route or node".to_owned()));
+    }
+    let user = inspector.audit.user(&request).unwrap_or_else(|| "inspector".to_owned());
+    let pause = Pause::of_row(kind, name, None, [Some(user), query.text("why").map(str::to_owned)]);
+    let (ends, store) = (request.method() == Method::DELETE, inspector.durable.chosen(&query)?.clone());
+    let made = async move {
+        let change = async |timers: &DurableTimers| {
+            if ends { timers.resume(&pause.target).await } else { timers.pause(pause.clone()).await }
+        };
+        match store.ask(change).await? {
+            Ok(had) => Ok(Some(json!(if !ends { "paused" } else if had { "resumed" } else { "not_paused" }))),
+            Err(error @ (DurableError::UnknownRoute { .. } | DurableError::UnknownNode { .. })) => {
+                Err(bad(error.to_string()))
+            }
+            Err(error) => Err(failed(error)),
+        }
+    };
+    let (action, target) = (if ends { "resume" } else { "pause" }, format!("{kind} {name}"));
+    let outcome = audited(inspector, &request, action, target, made).await?;
+    ok(&json!({ "outcome": outcome }))
 }
 
 async fn list(inspector: Data<Inspector>, request: HttpRequest) -> Answer {

@@ -17,7 +17,7 @@ use actix_timers_durable::store::{
 };
 use actix_timers_durable::{
     DueTime, Durable, DurableId, DurableMessage, DurableTimers, DurableTimersBuilder, EmbeddedStore, HandlerError,
-    RetryPolicy, RouteOptions, Store, StoreError,
+    Pause, RetryPolicy, RouteOptions, Store, StoreError,
 };
 use metrics_exporter_prometheus::PrometheusBuilder;
 use serde::{Deserialize, Serialize};
@@ -148,6 +148,10 @@ impl<S: Store, F: Send + 'static> Reads for Watched<S, F> {
 
     fn counts(&mut self, limit: Option<u64>) -> Result<Counts, StoreError> {
         self.0.counts(limit)
+    }
+
+    fn pauses(&mut self) -> Result<Vec<Pause>, StoreError> {
+        self.0.pauses()
     }
 }
 

@@ -8,7 +8,7 @@ use actix_timers_durable::store::{
     BackUp, Beat, Counts, Delivery, EmbeddedStore, Found, Hint, Look, NodeInfo, Op, Outcome, Page, Query, Reads,
     Record, Store, StoreError,
 };
-use actix_timers_durable::{DueTime, DurableId};
+use actix_timers_durable::{DueTime, DurableId, Pause};
 
 /// The durations of commits, shared with the observer.
 pub(crate) type Commits = Arc<Mutex<Vec<Duration>>>;
@@ -39,6 +39,10 @@ impl Reads for Watched {
 
     fn counts(&mut self, limit: Option<u64>) -> Result<Counts, StoreError> {
         self.store.counts(limit)
+    }
+
+    fn pauses(&mut self) -> Result<Vec<Pause>, StoreError> {
+        self.store.pauses()
     }
 }
 

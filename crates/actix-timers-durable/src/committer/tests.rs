@@ -415,6 +415,10 @@ impl Reads for Odd {
     fn counts(&mut self, limit: Option<u64>) -> Result<Counts, StoreError> {
         self.0.counts(limit)
     }
+
+    fn pauses(&mut self) -> Result<Vec<crate::Pause>, StoreError> {
+        self.0.pauses()
+    }
 }
 
 impl Store for Odd {

@@ -345,6 +345,8 @@ impl Writer {
                     }
                 }
             }
+            // Looks have left out, or will.
+            (Op::Pause(_) | Op::Resume(_), _) => report.look_again_from = Some(DueTime::MIN),
             // Nobody here knows its route. In a store that nodes share a look finds it in time.
             (Op::Move(..) | Op::Requeue(_), Outcome::Moved(hint)) if hint.due <= self.looked_until => {
                 let Some(store) = self.store.as_deref_mut().filter(|store| store.intervals().is_none()) else { return };

@@ -45,7 +45,8 @@ catalogue! {
     STORE_LOADED = gauge("actix_timers_store_loaded", Unit::Count, &[], "Durable timers that memory knows: due soon, or being delivered");
     STORE_LOADED_AHEAD = gauge("actix_timers_store_loaded_ahead_seconds", Unit::Seconds, &[], "Time from now up to which memory knows all durable timers; 0 if looks are behind");
     STORE_IN_FLIGHT = gauge("actix_timers_store_in_flight", Unit::Count, &[], "Deliveries of durable timers under way");
-    STORE_PARKED = gauge("actix_timers_store_parked", Unit::Count, &[], "Durable timers that nobody delivers, because their messages cannot be decoded or their rows are damaged");
+    STORE_PARKED = gauge("actix_timers_store_parked", Unit::Count, &[], "Durable timers that nobody delivers, because their messages cannot be decoded, their rows are damaged, or they are paused");
+    STORE_PAUSED = gauge("actix_timers_store_paused", Unit::Count, &[], "Paused routes; and 1 more while the node itself is paused");
     STORE_DEAD_LETTERS = gauge("actix_timers_store_dead_letters", Unit::Count, &[], "Dead letters in the store");
     STORE_INTERRUPTED = gauge("actix_timers_store_interrupted", Unit::Count, &[], "Deliveries that had begun when the last process ended and were repeated with the next attempt number");
     STORE_LAG = gauge("actix_timers_store_lag_seconds", Unit::Seconds, &[], "Time that the oldest request not yet on disk has waited; 0 if none waits");

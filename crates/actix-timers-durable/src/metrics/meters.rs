@@ -114,6 +114,8 @@ pub(crate) struct Progress {
     pub(crate) first_due: Option<DueTime>,
     /// The time up to which all timers are known.
     pub(crate) known_until: DueTime,
+    /// Paused routes, and the paused node.
+    pub(crate) paused: u64,
 }
 
 /// The last known values of the gauges.
@@ -137,13 +139,14 @@ pub(crate) struct Levels {
 type Value<T> = fn(&Levels) -> T;
 
 /// Gauges of which several durable timers of one name show the sum.
-const SUMS: [(Metric, Value<u64>); 6] = [
+const SUMS: [(Metric, Value<u64>); 7] = [
     (names::STORE_PENDING, |levels| levels.counts.pending),
     (names::STORE_PARKED, |levels| levels.counts.parked),
     (names::STORE_DEAD_LETTERS, |levels| levels.counts.dead),
     (names::STORE_INTERRUPTED, |levels| levels.store.interrupted),
     (names::STORE_LOADED, |levels| levels.progress.loaded),
     (names::STORE_IN_FLIGHT, |levels| levels.progress.in_flight),
+    (names::STORE_PAUSED, |levels| levels.progress.paused),
 ];
 
 const GAUGES: [(Metric, Value<f64>); 6] = [
@@ -290,6 +293,7 @@ mod tests {
                 in_flight: 22,
                 first_due: Some(DueTime::from_millis(75_000).unwrap()),
                 known_until: DueTime::from_millis(123_000).unwrap(),
+                paused: 33,
             };
             levels.has_failed = true;
             levels.store = StoreGauges { log_bytes: 30, log_held: Duration::from_secs(31), interrupted: 6 };
@@ -338,6 +342,7 @@ mod tests {
             (names::STORE_LOG, String::new()),
             (names::STORE_OLDEST_READER, String::new()),
             outcome("snoozed"),
+            (names::STORE_PAUSED, String::new()),
         ];
         for (number, (metric, label)) in (1u32..).zip(expected) {
             assert_eq!(value(&page, metric.name, &label), Some(f64::from(number)), "{}{label}", metric.name);

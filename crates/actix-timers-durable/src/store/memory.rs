@@ -10,6 +10,7 @@ use super::{
 };
 use crate::due_time::DueTime;
 use crate::id::DurableId;
+use crate::pause::Pause;
 use crate::store::StoreError;
 
 /// A store of durable timers in memory that lasts as long as its [`MemoryDisk`]: for tests, and for durable timers
@@ -194,6 +195,10 @@ impl Reads for MemoryStore {
 
     fn counts(&mut self, limit: Option<u64>) -> Result<Counts, StoreError> {
         self.with(|rows| rows.counts(limit))
+    }
+
+    fn pauses(&mut self) -> Result<Vec<Pause>, StoreError> {
+        self.with(EmbeddedStore::pauses)
     }
 }
 

@@ -44,6 +44,7 @@ use std::time::Duration;
 
 use crate::due_time::DueTime;
 use crate::id::DurableId;
+use crate::pause::{Pause, PauseTarget};
 
 pub use super::new_timer::RecordBuilder;
 pub use clock::StoreClock;
@@ -84,6 +85,11 @@ pub enum Op {
     /// Stores a row of another store as it was found there, unless a row has its id: a claimed one as pending. It is due now
     /// if it is overdue.
     Restore(Arc<Found>),
+    /// Pauses a route or a node that the store knows, or parks a timer in any state but that of a dead letter: a running
+    /// handler runs on. Replaces an earlier pause. When it is made, no node claims anything any more that it excludes.
+    Pause(Pause),
+    /// Ends a pause. A timer is due now if it is overdue.
+    Resume(PauseTarget),
 }
 
 /// Maximum size of a record in the stores of this crate, in bytes of payload, names, key and headers together.
@@ -181,7 +187,7 @@ pub enum Next {
         /// The next repetition.
         then: Option<Again>,
     },
-    /// Nobody may claim the timer, until a node joins that serves its type. The budget is as before the claim.
+    /// Nobody may claim the timer, until a node joins that serves its type; one that was paused meanwhile stays so. The budget is as before the claim.
     Park {
         /// The reason.
         reason: Arc<str>,
@@ -228,10 +234,13 @@ pub enum Outcome {
         /// The due time, if the row is pending.
         due: Option<DueTime>,
     },
-    /// Of [`Op::Cancel`], [`Op::Discard`]: it is deleted, and was not claimed.
+    /// Of [`Op::Cancel`], [`Op::Discard`]: it is deleted, and was not claimed. Of [`Op::Resume`]: the pause is
+    /// over, and its timers are found by looks from the very beginning.
     Deleted,
     /// Of [`Op::Cancel`]: it is deleted, and was claimed. Of [`Op::Move`]: it is claimed, and nothing was changed.
     InProgress,
+    /// Of [`Op::Pause`].
+    Paused,
     /// Of [`Op::Move`] and [`Op::Requeue`]: the due time as written.
     Moved(Hint),
     /// Of [`Op::Requeue`]: nothing was changed, because this timer has its key now.
@@ -334,6 +343,9 @@ pub struct Beat {
     /// Rows that are due from this time on may have been committed so late that an earlier look passed over them: they are
     /// looked for once more.
     pub look_again_from: Option<DueTime>,
+    /// The pauses of routes and of this node, which looks and claims leave out. A store for one process returns also those that
+    /// have ended; in one that nodes share only their targets are known.
+    pub paused: Vec<Pause>,
 }
 
 /// The part of the timers that a node arms: of the ids, divided by a hash among the nodes that serve a route. An empty one
@@ -513,6 +525,12 @@ pub trait Reads: Send + 'static {
     /// # Errors
     /// The store cannot be read.
     fn counts(&mut self, limit: Option<u64>) -> Result<Counts, StoreError>;
+
+    /// Returns the pauses of routes and nodes, also those that have ended by themselves.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn pauses(&mut self) -> Result<Vec<Pause>, StoreError>;
 }
 
 /// A store of durable timers. Its calls block, and come from one thread at a time.
@@ -521,7 +539,7 @@ pub trait Reads: Send + 'static {
 /// as [`clock`](Self::clock), which the caller follows.
 pub trait Store: Reads {
     /// Joins the nodes that share the store. In a store for one process this releases the timers that the last process
-    /// had claimed. Parked timers of types that the node serves become pending. Called once, before all other calls.
+    /// had claimed. Parked timers of types that the node serves become pending, unless they are paused. Called once, before all other calls.
     ///
     /// # Errors
     /// The node cannot serve: nothing is claimed.

@@ -13,6 +13,7 @@ mod errors;
 mod headers;
 mod internals;
 mod panics;
+mod pauses;
 mod queues;
 mod random;
 mod repeating;

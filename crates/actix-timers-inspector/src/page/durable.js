@@ -42,6 +42,25 @@ const durable = {
     pairs(byId("durable-counts"), [
       ["pending", number(store.pending)], ["parked", number(store.parked)], ["dead letters", number(store.dead_letters)], ["store", store.state],
     ]);
+    this.showPauses(store);
+  },
+
+  // Lists the pauses, and offers to end them, or to pause the route that is searched for.
+  showPauses({ durable: store, pauses }) {
+    const box = byId("durable-pauses"), route = byId("durable-route").value.trim();
+    if (box.querySelector(".sure")) return;
+    const change = (text, method, kind, name) =>
+      confirming(text, `Confirm ${text.toLowerCase()}`, () => this.change({ durable: store, kind, name }, "pauses", method));
+    const rows = pauses.map(({ kind, name, until_seconds, who, why }) => {
+      const until = until_seconds === null ? "" : ` until ${moment(until_seconds)}`;
+      const row = make("p", `The ${kind} ${name} is paused${until}${who ? ` by ${who}` : ""}${why ? `: ${why}` : ""} `, { class: "hint" });
+      if (timers.cancelAllowed) row.append(change("Resume", "DELETE", kind, name));
+      return row;
+    });
+    if (timers.cancelAllowed && route && !pauses.some(({ kind, name }) => kind === "route" && name === route)) {
+      rows.push(change("Pause route", "POST", "route", route));
+    }
+    box.replaceChildren(...rows);
   },
 
   wanted() {
@@ -140,7 +159,8 @@ const durable = {
   async change(parameters, path, method) {
     const said = {
       requeued: "Requeued: it is due now, with all its attempts.", discarded: "Discarded.", cancelled: "Cancelled: its handler will not run.",
-      in_progress: "Its handler runs; no further delivery will follow.",
+      in_progress: "Its handler runs; no further delivery will follow.", paused: "Paused: handlers that run end, and nothing else begins.",
+      resumed: "Resumed.", not_paused: "It was not paused any more.",
     };
     let text;
     try {
@@ -151,7 +171,7 @@ const durable = {
       text = said[error.answer?.outcome] ?? error.message;
     }
     say(byId("durable-outcome"), text);
-    await this.shown(() => this.load());
+    await this.shown(async () => { await this.count(); await this.load(); });
   },
 
   listen() {

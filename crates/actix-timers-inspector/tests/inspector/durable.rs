@@ -115,7 +115,7 @@ fn durable_timers_are_listed_by_their_states() {
         let app = serve(&Inspector::of_all_arbiters().add_durable(&timers)).await;
 
         assert_eq!(get(&app, "timer-actors").await["durable"], json!(["reminders"]));
-        let counts = json!({ "durable": "reminders", "state": "open", "pending": 4, "parked": 1, "dead_letters": 1, "is_limited": false });
+        let counts = json!({ "durable": "reminders", "state": "open", "pending": 4, "parked": 1, "dead_letters": 1, "is_limited": false, "pauses": [] });
         assert_eq!(get(&app, "durable").await["durable"], json!([counts]));
 
         let all = get(&app, "durable/timers").await;
@@ -408,6 +408,34 @@ fn a_change_whose_client_leaves_is_made_and_reported() {
         assert_eq!(told.await.unwrap(), r#"{"busy":0,"cancelled":1,"in_progress":0}"#);
         assert_eq!(timers.counts().await.unwrap(), Default::default());
         timers.stop().await.unwrap();
+    });
+}
+
+#[test]
+fn a_route_is_paused_and_resumed_where_changes_are_allowed() {
+    with_durable(async |timers, clock| {
+        let inspector = Inspector::of_all_arbiters().add_durable(&timers);
+        let path = "pauses?kind=route&name=mail&why=no+mail";
+        let app = serve(&inspector).await;
+        let (status, body) = change(&app, TestRequest::post(), path).await;
+        assert_eq!((status, &body["error"]), (403, &json!("cancel_not_allowed")));
+        let app = serve(&inspector.allow_cancel(true)).await;
+        assert_eq!(change(&app, TestRequest::post(), path).await, (200, json!({ "outcome": "paused" })));
+        let pause =
+            json!({ "kind": "route", "name": "mail", "until_seconds": null, "who": "inspector", "why": "no mail" });
+        assert_eq!(get(&app, "durable").await["durable"][0]["pauses"], json!([pause]));
+        let waiting = schedule(&timers, Work::Succeed, ms(1)).await;
+        clock.advance(ms(10)).await;
+        assert_eq!(get(&app, &format!("durable/timers/{waiting}")).await["state"], "pending");
+        assert_eq!(change(&app, TestRequest::delete(), path).await, (200, json!({ "outcome": "resumed" })));
+        assert_eq!(change(&app, TestRequest::delete(), path).await, (200, json!({ "outcome": "not_paused" })));
+        clock.advance(ms(10)).await;
+        assert_eq!(timers.get(waiting).await.unwrap(), None);
+        for path in ["pauses?kind=route&name=male", "pauses?kind=timer&name=mail", "pauses?kind=node"] {
+            assert_eq!(change(&app, TestRequest::post(), path).await.0, 400, "{path}");
+        }
+        let (status, _) = change(&app, TestRequest::post(), "pauses?kind=node&name=reminders").await;
+        assert_eq!((status, timers.pauses().await.unwrap().len()), (200, 1));
     });
 }
 

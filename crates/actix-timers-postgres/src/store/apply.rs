@@ -11,7 +11,7 @@ use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
 use actix_timers_durable::store::{Claim, Names, NewTimer, Op, Outcome, Suspects};
-use actix_timers_durable::{DurableId, StoreError};
+use actix_timers_durable::{DurableId, Pause, StoreError};
 use tokio::time::Instant;
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -35,6 +35,8 @@ const PARK_DAMAGED: &str = "
 
 const PARK_REFUSED: &str = "
     UPDATE @schema@.timers t SET parked = $2 WHERE t.id = $1 AND coalesce(t.node, 0) = 0 AND coalesce(t.parked, '') = ''";
+
+const SETTLED: &str = "SELECT @schema@.pause_settled()";
 
 /// A statement, and the way from its rows to outcomes.
 pub(super) struct Step<'a> {
@@ -72,7 +74,7 @@ impl Slots {
 /// Changes of one transaction.
 struct Group {
     ops: Vec<usize>,
-    /// Puts that look at keys, or for themselves.
+    /// Puts that look at keys, or for themselves, and others that may wait.
     is_keyed: bool,
     /// Whether locked rows and keys are left out. That costs more, and follows a failure.
     is_careful: bool,
@@ -118,6 +120,7 @@ pub(super) async fn apply(session: &mut Session, ops: &[Op]) -> Vec<Result<Outco
             repeat(session, ops, group, &failure, &mut groups, &mut slots).await;
         }
     }
+    settle(session, &mut slots).await;
     session.has_locked = slots.outcomes.iter().any(|outcome| matches!(outcome, Some(Err(StoreError::Locked))));
     slots.paused.iter().for_each(|names| session.shared.paused(names));
     park_damaged(session, &slots.damaged).await;
@@ -132,6 +135,18 @@ pub(super) async fn park_damaged(session: &mut Session, damaged: &[DurableId]) {
     if !damaged.is_empty() {
         let (damaged, node) = (uuids(damaged.iter().copied()), session.node());
         _ = session.query(PARK_DAMAGED, vec![Box::new(damaged), Box::new(node)]).await;
+    }
+}
+
+/// Waits for the claims that began before pauses were committed. Without that they are not acknowledged, and are repeated.
+async fn settle(session: &mut Session, slots: &mut Slots) {
+    let is_paused = |op: &usize| matches!(slots.outcomes[*op], Some(Ok(Outcome::Paused)));
+    let paused: Vec<usize> = (0..slots.outcomes.len()).filter(is_paused).collect();
+    if !paused.is_empty()
+        && let Err(failure) = session.query(SETTLED, vec![]).await
+    {
+        let is_locked = is_collision(&failure);
+        slots.fail(&paused, || if is_locked { StoreError::Locked } else { error_of(&failure) });
     }
 }
 
@@ -186,6 +201,7 @@ fn groups(ops: &[Op], slots: &mut Slots) -> VecDeque<Group> {
             Op::End(delivery, _) => vec![delivery.id],
             Op::Cancel(id) | Op::Move(id, _) | Op::Requeue(id) | Op::Discard(id) => vec![*id],
             Op::Restore(found) => vec![found.record.id],
+            Op::Pause(Pause { target, .. }) | Op::Resume(target) => target.row().err().into_iter().collect(),
             Op::DiscardOlder { .. } => vec![],
         };
         if let Some(error) = refused(op) {
@@ -197,7 +213,8 @@ fn groups(ops: &[Op], slots: &mut Slots) -> VecDeque<Group> {
             ids.clear();
         }
         ids.extend(of);
-        let waits = matches!(op, Op::Put(timers) if is_keyed(timers)) || matches!(op, Op::Requeue(_));
+        let waits = matches!(op, Op::Put(timers) if is_keyed(timers))
+            || matches!(op, Op::Requeue(_) | Op::Pause(_) | Op::Resume(_));
         if waits { &mut keyed } else { &mut plain }.push(number);
     }
     close(&mut plain, &mut keyed);

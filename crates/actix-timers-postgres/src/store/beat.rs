@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use actix_timers_durable::store::StoreClock;
 use actix_timers_durable::store::{Beat, Delivery, NodeInfo, Record, Share};
-use actix_timers_durable::{DueTime, DurableId, StoreError};
+use actix_timers_durable::{DueTime, DurableId, Pause, StoreError};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
@@ -48,10 +48,10 @@ const JOIN: &str = concat!(
 const ROUTES: &str = "
     INSERT INTO @schema@.routes (name) SELECT DISTINCT split_part(k.type, chr(31), 1) FROM unnest($1::text[]) AS k(type)
     ORDER BY 1 ON CONFLICT DO NOTHING";
-/// Parked timers of served types become pending, a page at a time.
+/// Parked timers of served types become pending, unless they are paused, a page at a time.
 const UNPARK: &str = "
     WITH held AS MATERIALIZED (
-        SELECT t.id FROM @schema@.timers t WHERE t.parked IS NOT NULL
+        SELECT t.id FROM @schema@.timers t WHERE t.parked IS NOT NULL AND t.parked NOT LIKE 'paused%'
             AND t.message_version <= ($2::int[])[array_position($1::text[], t.route || chr(31) || t.message_type)]
         ORDER BY t.due, t.id LIMIT 1000 FOR NO KEY UPDATE SKIP LOCKED
     ), freed AS (
@@ -345,7 +345,10 @@ fn observe(session: &mut Session, row: &Row, sent: Duration, received: Duration)
     }
     let look_again_from = member.looks_again(row.get(5), row.get(6), row.get(8), received);
     let looks_begin_anew = is_first || was_set_back || has_gone || has_resumed;
-    Ok(Beat { look_again_from, looks_begin_anew, ..Beat::default() })
+    let names = row.get::<_, Option<&str>>(4).into_iter().flat_map(|names| names.split('\u{1f}'));
+    let paused = names.filter(|name| !name.is_empty());
+    let paused = paused.map(|name| if name == "\u{1e}" { Pause::node(name) } else { Pause::route(name) }).collect();
+    Ok(Beat { look_again_from, looks_begin_anew, paused, ..Beat::default() })
 }
 
 /// Releases the timers of nodes that left or died: their leases are over by the server's clock, and have not changed for a whole

@@ -26,7 +26,7 @@ use actix_timers_durable::store::{
     Beat, Counts, Delivery, Found, Hint, LeaseCheck, Look, NodeInfo, Op, Outcome, Page, Query, Reads, Record,
     RecordBuilder, Store, StoreClock,
 };
-use actix_timers_durable::{DueTime, DurableId, StoreError};
+use actix_timers_durable::{DueTime, DurableId, Pause, StoreError};
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{Config, NoTls, Socket};
 
@@ -194,6 +194,10 @@ impl Reads for PostgresStore {
 
     fn counts(&mut self, limit: Option<u64>) -> Result<Counts, StoreError> {
         self.live()?.reader.counts(limit)
+    }
+
+    fn pauses(&mut self) -> Result<Vec<Pause>, StoreError> {
+        self.live()?.reader.pauses()
     }
 }
 

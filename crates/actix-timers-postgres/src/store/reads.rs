@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use actix_timers_durable::store::MAX_KEY_LEN;
 use actix_timers_durable::store::{Counts, Found, Hint, Look, Page, Part, Position, Query, Reads, State};
-use actix_timers_durable::{DueTime, DurableId, StoreError};
+use actix_timers_durable::{DueTime, DurableId, Pause, StoreError};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
@@ -121,6 +121,8 @@ const PAGES: [&str; 3] = [
         ", t.reason, t.dead_at"
     ),
 ];
+
+const PAUSES: &str = "SELECT p.kind, p.name, p.until, p.who, p.why FROM @schema@.pauses p ORDER BY p.kind, p.name";
 
 /// Queries in a session.
 #[derive(Debug, Clone)]
@@ -286,6 +288,14 @@ impl Reads for Reader {
         let [pending, parked, dead] = counted.unwrap_or_default();
         let is_limited = limit.is_some_and(|limit| [pending, parked, dead].contains(&limit));
         Ok(Counts { pending, parked, dead, is_limited })
+    }
+
+    fn pauses(&mut self) -> Result<Vec<Pause>, StoreError> {
+        let pause = |row: &Row| {
+            let until = row.get::<_, Option<i64>>(2).map(due);
+            Pause::of_row(row.get(0), row.get(1), until, [row.get(3), row.get(4)])
+        };
+        self.ask(PAUSES, vec![], move |_, rows| rows.iter().map(pause).collect())
     }
 }
 

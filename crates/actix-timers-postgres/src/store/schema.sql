@@ -35,7 +35,7 @@ CREATE TABLE @schema@.timers (
     node bigint,
     -- It was claimed while nothing else ran: if its node dies, the timer is to blame. Cleared with `node`.
     alone boolean NOT NULL DEFAULT false,
-    -- The reason for which nobody may deliver it.
+    -- The reason for which nobody may deliver it. With `paused` at its beginning it stays until somebody resumes the timer.
     parked text,
     -- The time at which it ended, if its key lives on until `keep_until`. Then `node` is null.
     ended bigint,
@@ -128,6 +128,43 @@ $$;
 -- Whether nodes that died have used up the budget of a timer. Of one without an end failures do not count, and 10 such nodes do.
 CREATE FUNCTION @schema@.is_suspect(p_used int, p_own int, p_of_route int) RETURNS boolean LANGUAGE sql IMMUTABLE AS
     'SELECT p_used >= coalesce(nullif(p_own, 2147483647), CASE WHEN p_own IS NULL THEN p_of_route ELSE 10 END)';
+
+-- Whether nodes have served such a `route`, or one has this name (`node`).
+CREATE FUNCTION @schema@.can_pause(p_kind text, p_name text) RETURNS boolean LANGUAGE sql VOLATILE AS $$
+    SELECT CASE p_kind WHEN 'route' THEN EXISTS (SELECT FROM @schema@.routes r WHERE r.name = p_name)
+        WHEN 'node' THEN EXISTS (SELECT FROM @schema@.nodes n WHERE n.name = p_name) ELSE false END
+$$;
+
+-- Pauses a `route`, or the nodes of a name (`node`), until a time or until it is resumed; replaces an earlier pause. What runs ends.
+-- It is committed with the caller's transaction, or nothing is paused. After the commit `pause_settled` waits until it is in force.
+--
+--     SELECT timers.pause('route', 'office', now() + interval '1 hour', why => 'the mail server is down'); SELECT timers.pause_settled()
+CREATE FUNCTION @schema@.pause(
+    kind text, name text, until timestamptz DEFAULT NULL, who text DEFAULT session_user::text, why text DEFAULT NULL
+) RETURNS void LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+DECLARE
+    v_until bigint := CASE WHEN until < 'infinity' THEN ceil(extract(epoch FROM greatest(until, 'epoch')) * 1000) END;
+BEGIN
+    IF @schema@.can_pause(kind, name) IS NOT TRUE THEN
+        RAISE EXCEPTION 'there is no % "%"', kind, name
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'The kinds are route and node. See the tables routes and nodes for the names.';
+    END IF;
+    IF current_setting('synchronous_commit') <> 'remote_apply' THEN
+        PERFORM set_config('synchronous_commit', 'on', true);
+    END IF;
+    INSERT INTO @schema@.pauses VALUES (kind, name, v_until, who, why)
+    ON CONFLICT ON CONSTRAINT pauses_pkey DO UPDATE SET until = excluded.until, who = excluded.who, why = excluded.why;
+END
+$$;
+
+-- Ends a pause. Returns whether there was one.
+CREATE FUNCTION @schema@.resume(kind text, name text) RETURNS boolean LANGUAGE sql AS $$
+    WITH ended AS (
+        DELETE FROM @schema@.pauses p WHERE p.kind = $1 AND p.name = $2 AND coalesce(p.until > @schema@.server_now(), true) RETURNING true
+    )
+    SELECT EXISTS (SELECT FROM ended)
+$$;
 
 -- To be called after the commit of a pause: when it returns, nothing is claimed any more that the pause excludes.
 CREATE FUNCTION @schema@.pause_settled() RETURNS void LANGUAGE plpgsql AS $$
@@ -664,6 +701,7 @@ $$;
 -- rights, also those of the same names.
 REVOKE ALL ON FUNCTION @schema@.server_now(), @schema@.first_id(bigint), @schema@.first_due(uuid), @schema@.keep_due(),
     @schema@.paused(bigint), @schema@.is_suspect(int, int, int), @schema@.pause_settled(),
+    @schema@.can_pause(text, text), @schema@.pause(text, text, timestamptz, text, text), @schema@.resume(text, text),
     @schema@.claim(bigint, uuid[], text[], int[], int[], boolean, boolean),
     @schema@.look(bigint, text[], int[], int[], uuid, bigint, uuid, bigint, bigint), @schema@.claimed_by(bigint, int),
     @schema@.end_sessions(bigint, bigint, boolean), @schema@.release(bigint, bigint),

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use actix_timers_durable::store::{Again, Claim, Delivery, Hint, Next, Op, Outcome, Record, State, Suspects};
-use actix_timers_durable::{DueTime, DurableId};
+use actix_timers_durable::{DueTime, DurableId, Pause, PauseTarget};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
@@ -51,7 +51,7 @@ pub(super) const BACK: &str = "
     RETURNING t.id, t.due";
 
 const PARK: &str = "
-    UPDATE @schema@.timers t SET node = NULL, alone = false, used = t.used - 1, parked = d.parked
+    UPDATE @schema@.timers t SET node = NULL, alone = false, used = t.used - 1, parked = coalesce(t.parked, d.parked)
     FROM (SELECT d.*, $1::bigint AS node
         FROM unnest($2::uuid[], $3::bigint[], $4::int[], $5::text[]) AS d(id, repetition, attempt, parked) OFFSET 0) d
     WHERE t.id = d.id AND t.node IS NOT DISTINCT FROM d.node AND t.repetition = d.repetition AND t.attempt = d.attempt
@@ -120,6 +120,15 @@ const DISCARD_OLDER: &str = "
     )
     SELECT count(*) FROM gone";
 
+const PAUSE: &str = "
+    SELECT @schema@.pause($1, $2, to_timestamp($3::bigint / 1000.0), $4, $5) WHERE @schema@.can_pause($1, $2)";
+const RESUME: &str = "SELECT true WHERE @schema@.resume($1, $2)";
+
+/// Parks a timer for a reason or, without one, ends that.
+const PAUSE_TIMER: &str = "
+    UPDATE @schema@.timers t SET parked = $2, due = greatest(t.due, @schema@.server_now()), moved = true
+    WHERE t.id = $1 AND coalesce(t.ended, 0) = 0 AND ($2::text IS NOT NULL OR t.parked LIKE 'paused%') RETURNING true";
+
 const CLAIM: &str = concat!("SELECT ", columns!(), " FROM @schema@.claim($1, $2, $3, $4, $5, $6, $7) t");
 
 type Column<'a> = Box<dyn ToSql + Sync + 'a>;
@@ -183,6 +192,8 @@ pub(super) fn steps<'a>(ops: &'a [Op], part: &[usize], node: i64, is_careful: bo
             Op::Claim(claim) => steps.push(claim_step(number, claim, node)),
             Op::Restore(found) if matches!(found.state, State::Dead { .. }) => letters.push((number, &**found)),
             Op::Restore(found) => rows.push((number, &**found)),
+            Op::Pause(pause) => steps.push(pause_step(number, &pause.target, Some(pause))),
+            Op::Resume(target) => steps.push(pause_step(number, target, None)),
             _ => {}
         }
     }
@@ -207,7 +218,7 @@ fn id_of(op: &Op) -> Option<DurableId> {
     match op {
         Op::End(delivery, _) => Some(delivery.id),
         Op::Cancel(id) | Op::Move(id, _) | Op::Requeue(id) | Op::Discard(id) => Some(*id),
-        Op::Put(_) | Op::Claim(_) | Op::DiscardOlder { .. } | Op::Restore(_) => None,
+        Op::Put(_) | Op::Claim(_) | Op::DiscardOlder { .. } | Op::Restore(_) | Op::Pause(_) | Op::Resume(_) => None,
     }
 }
 
@@ -324,6 +335,26 @@ fn agains<'a>(agains: impl Iterator<Item = Option<&'a Again>> + Clone) -> [Vec<O
 fn reason_of(reason: &str) -> String {
     const MAX_LEN: usize = 16 << 10;
     reason.chars().map(|char| if char == '\0' { '\u{fffd}' } else { char }).take(MAX_LEN).collect()
+}
+
+/// Returns the step that sets or, without a pause, ends that of a target.
+fn pause_step<'a>(number: usize, target: &'a PauseTarget, pause: Option<&'a Pause>) -> Step<'a> {
+    let (sql, params): (_, Vec<Column<'_>>) = match (target.row(), pause) {
+        (Ok((kind, name)), None) => (RESUME, vec![Box::new(kind), Box::new(name)]),
+        (Ok((kind, name)), Some(Pause { until, who, why, .. })) => {
+            let (until, who, why) = (until.map(time), who.as_deref(), why.as_deref());
+            (PAUSE, vec![Box::new(kind), Box::new(name), Box::new(until), Box::new(who), Box::new(why)])
+        }
+        (Err(id), _) => {
+            let reason = pause.map(|pause| reason_of(&pause.reason()));
+            (PAUSE_TIMER, vec![Box::new(Uuid::from(id)), Box::new(reason)])
+        }
+    };
+    let done = if pause.is_some() { Outcome::Paused } else { Outcome::Deleted };
+    let read = move |rows: Vec<Row>, slots: &mut Slots| {
+        slots.done(number, if rows.is_empty() { Outcome::NotFound } else { done });
+    };
+    Step { call: Call { sql, params }, read: Box::new(read) }
 }
 
 pub(super) fn claim_step<'a>(number: usize, claim: &'a Claim, node: i64) -> Step<'a> {

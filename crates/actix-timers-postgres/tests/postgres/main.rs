@@ -20,6 +20,7 @@ mod engines;
 mod metrics;
 mod nodes;
 mod outages;
+mod pauses;
 mod plans;
 mod reads;
 mod rules;

@@ -8,7 +8,7 @@ use actix_timers_durable::store::{
     Again, Claim, Counts, Delivery, Filter, Found, Hint, Look, NewTimer, Next, Op, Outcome, Part, Placed, Position,
     Query, Record, Served, State, Suspects,
 };
-use actix_timers_durable::{DueTime, DurableId};
+use actix_timers_durable::{DueTime, DurableId, PauseTarget};
 
 #[derive(Debug, Clone)]
 pub struct Row {
@@ -30,6 +30,8 @@ pub struct Letter {
 pub struct Model {
     pub rows: BTreeMap<DurableId, Row>,
     pub letters: BTreeMap<DurableId, Letter>,
+    /// The routes with the ends of their pauses.
+    pub pauses: BTreeMap<Arc<str>, Option<DueTime>>,
 }
 
 fn served<'f>(filter: &'f Filter, record: &Record) -> Option<&'f Served> {
@@ -78,7 +80,36 @@ impl Model {
                 Outcome::Discarded(old.len())
             }
             Op::Restore(found) => Outcome::Put(vec![self.restore(found, now)]),
+            Op::Pause(pause) => match &pause.target {
+                PauseTarget::Route(route) if matches!(&**route, "a" | "b") => {
+                    self.pauses.insert(route.clone(), pause.until);
+                    Outcome::Paused
+                }
+                PauseTarget::Timer(id) if self.park(*id, Some(pause.reason().into()), now) => Outcome::Paused,
+                _ => Outcome::NotFound,
+            },
+            Op::Resume(PauseTarget::Route(route)) if self.is_paused(route, now) => {
+                self.pauses.remove(route);
+                Outcome::Deleted
+            }
+            Op::Resume(PauseTarget::Timer(id)) if self.park(*id, None, now) => Outcome::Deleted,
+            Op::Resume(_) => Outcome::NotFound,
         }
+    }
+
+    fn is_paused(&self, route: &str, now: DueTime) -> bool {
+        self.pauses.get(route).is_some_and(|until| until.is_none_or(|until| until > now))
+    }
+
+    /// Parks a timer, or without a reason one that was parked here becomes pending.
+    fn park(&mut self, id: DurableId, reason: Option<Arc<str>>, now: DueTime) -> bool {
+        let is_it = |row: &&mut Row| reason.is_some() || is_paused(row);
+        let Some(row) = self.rows.get_mut(&id).filter(is_it) else { return false };
+        row.parked = reason;
+        if !row.is_claimed {
+            row.record.progress.due = row.record.progress.due.max(now);
+        }
+        true
     }
 
     fn restore(&mut self, Found { record, state }: &Found, now: DueTime) -> Placed {
@@ -130,9 +161,11 @@ impl Model {
     fn claim(&mut self, claim: &Claim, now: DueTime) -> Outcome {
         let (mut records, mut not_due, mut left) = (vec![], vec![], vec![]);
         for id in &claim.ids {
-            let Some(row) = self.rows.get_mut(id).filter(|row| !row.is_claimed && row.parked.is_none()) else {
+            let is_paused = |row: &Row| self.is_paused(&row.record.route, now);
+            if self.rows.get(id).is_none_or(|row| row.is_claimed || row.parked.is_some() || is_paused(row)) {
                 continue;
-            };
+            }
+            let Some(row) = self.rows.get_mut(id) else { continue };
             let Some(served) = served(&claim.filter, &row.record) else { continue };
             if row.record.progress.due > now {
                 not_due.push((*id, row.record.progress.due));
@@ -163,7 +196,7 @@ impl Model {
                 (then, gone) = (*again, again.is_none());
             }
             Next::Park { reason } => {
-                row.parked = Some(reason.clone());
+                row.parked.get_or_insert(reason.clone());
                 row.record.progress.used -= 1;
             }
             Next::GiveBack | Next::Snooze(_) | Next::Release => {
@@ -185,7 +218,7 @@ impl Model {
             }
             (progress.due, progress.nominal, progress.repetition) = (due.max(now), nominal, repetition);
         }
-        Some(Outcome::Ended { due: row.parked.is_none().then_some(row.record.progress.due) })
+        Some(Outcome::Ended { due: (!matches!(next, Next::Park { .. })).then_some(row.record.progress.due) })
     }
 
     fn requeue(&mut self, id: DurableId, now: DueTime) -> Outcome {
@@ -211,7 +244,7 @@ impl Model {
     pub fn restart(&mut self, serves: &Filter, now: DueTime) -> Vec<Arc<Record>> {
         for row in self.rows.values_mut() {
             row.is_claimed = row.is_alone;
-            if row.parked.is_some() && served(serves, &row.record).is_some() {
+            if row.parked.is_some() && !is_paused(row) && served(serves, &row.record).is_some() {
                 row.parked = None;
                 row.record.progress.due = row.record.progress.due.max(now);
             }
@@ -219,8 +252,9 @@ impl Model {
         self.rows.values().filter(|row| row.is_alone).map(|row| Arc::new(row.record.clone())).collect()
     }
 
-    pub fn look(&self, look: &Look) -> Vec<Hint> {
+    pub fn look(&self, look: &Look, now: DueTime) -> Vec<Hint> {
         let pending = self.rows.values().filter(|row| !row.is_claimed && row.parked.is_none());
+        let pending = pending.filter(|row| !self.is_paused(&row.record.route, now));
         let hints = pending.filter_map(|row| {
             let served = served(&look.filter, &row.record)?;
             Some(hint(&row.record, served.index, served.max_attempts))
@@ -281,6 +315,10 @@ impl Model {
         let [pending, parked, dead] = numbers.map(|number| number.min(limit.unwrap_or(u64::MAX)));
         Counts { pending, parked, dead, is_limited: [pending, parked, dead].contains(&limit.unwrap_or(u64::MAX)) }
     }
+}
+
+fn is_paused(row: &Row) -> bool {
+    row.parked.as_ref().is_some_and(|reason| reason.starts_with("paused"))
 }
 
 fn found_letter(letter: &Letter) -> Found {

@@ -8,7 +8,9 @@ use actix_timers_durable::store::{
     State, Store, Suspects,
 };
 use actix_timers_durable::store::{MAX_KEY_LEN, MAX_RECORD_LEN, OnKey};
-use actix_timers_durable::{DueTime, DurableId, Headers, Missed, RepeatMode, RetryPolicy, StoreError, StoredRepeat};
+use actix_timers_durable::{
+    DueTime, DurableId, Headers, Missed, Pause, PauseTarget, RepeatMode, RetryPolicy, StoreError, StoredRepeat,
+};
 
 use super::{NEWEST, START, Subject, World, at, claim, claim_as, new, nothing_claimed, put, record, serving};
 
@@ -520,6 +522,120 @@ pub fn parked_timers_wait_for_a_node_that_serves_them<S: Subject>(subject: &mut 
     let Some((mut world, _)) = world.restart() else { return };
     assert_eq!(world.store.counts(None).unwrap().parked, 0);
     assert_eq!(world.claim(served.id).progress.due, at(5), "a look that begins now finds it");
+}
+
+pub fn a_paused_route_waits_until_it_is_resumed<S: Subject>(subject: &mut S) {
+    let mut world = World::new(subject);
+    let (waiting, running) = (record(1, 0), record(2, 0));
+    let other = Record { route: "b".into(), ..record(3, 0) };
+    [&waiting, &running, &other].into_iter().for_each(|timer| _ = world.put(timer));
+    let delivery = world.delivery(running.id);
+    let pause = Pause::route("a").by("ops").because("no mail");
+    assert_eq!(world.apply(Op::Pause(pause.clone())), Outcome::Paused);
+    assert_eq!(world.store.pauses().unwrap(), [pause]);
+    assert_eq!(world.look(None, 0, 10), [other.id]);
+    assert_eq!(world.apply(claim(&[waiting.id])), nothing_claimed());
+    assert_eq!(world.claim(other.id).id, other.id);
+    // The running delivery ends as any, and its retry waits.
+    assert_eq!(world.apply(Op::End(delivery, Next::Again(again(0, 1)))), Outcome::Ended { due: Some(at(0)) });
+    assert_eq!(world.apply(claim(&[running.id])), nothing_claimed());
+    assert_eq!(world.apply(Op::Resume(PauseTarget::Route("b".into()))), Outcome::NotFound);
+    let route = PauseTarget::Route("a".into());
+    assert_eq!(world.apply(Op::Resume(route.clone())), Outcome::Deleted);
+    assert_eq!(world.apply(Op::Resume(route)), Outcome::NotFound);
+    assert_eq!(world.store.pauses().unwrap(), []);
+    assert_eq!(world.look(None, 0, 10), [waiting.id, running.id], "from the beginning it finds the overdue ones");
+    assert_eq!([waiting.id, running.id].map(|id| world.delivery(id).attempt), [1, 2]);
+}
+
+pub fn a_pause_ends_by_itself_and_outlives_its_process<S: Subject>(subject: &mut S) {
+    let mut world = World::new(subject);
+    let timer = record(1, 0);
+    world.put(&timer);
+    assert_eq!(world.apply(Op::Pause(Pause::route("none"))), Outcome::NotFound, "nobody has served it");
+    assert_eq!(world.apply(Op::Pause(Pause::node("none"))), Outcome::NotFound);
+    assert_eq!(world.store.pauses().unwrap(), []);
+    assert_eq!(world.apply(Op::Pause(Pause::route("a").by("one"))), Outcome::Paused);
+    let second = Pause::route("a").until(at(50)).because("another");
+    assert_eq!(world.apply(Op::Pause(second.clone())), Outcome::Paused, "it replaces the first one");
+    assert_eq!(world.store.pauses().unwrap(), [second]);
+    world.set(49);
+    assert_eq!(world.apply(claim(&[timer.id])), nothing_claimed());
+    let Some((mut world, beat)) = world.restart() else { return };
+    assert_eq!(beat.paused.len(), 1);
+    assert_eq!(world.look(None, 49, 10), []);
+    assert_eq!(world.apply(claim(&[timer.id])), nothing_claimed());
+    world.set(50);
+    assert_eq!(world.look(None, 50, 10), [timer.id]);
+    assert_eq!(world.apply(Op::Resume(PauseTarget::Route("a".into()))), Outcome::NotFound, "it has ended");
+    assert_eq!(world.claim(timer.id).id, timer.id);
+}
+
+pub fn a_paused_timer_stays_parked_until_it_is_resumed<S: Subject>(subject: &mut S) {
+    let mut world = World::new(subject);
+    let (paused, undecodable) = (record(1, 0), record(2, 0));
+    for timer in [&paused, &undecodable] {
+        world.put(timer);
+    }
+    let pause = Op::Pause(Pause::timer(paused.id).by("ops").because("a dispute"));
+    let resume = |id| Op::Resume(PauseTarget::Timer(id));
+    assert_eq!(world.apply(resume(paused.id)), Outcome::NotFound, "it is not paused");
+    assert_eq!(world.apply(pause.clone()), Outcome::Paused);
+    let state = State::Parked { reason: "paused by ops: a dispute".into() };
+    assert_eq!(world.store.get(paused.id).unwrap().unwrap().state, state);
+    assert_eq!(world.store.pauses().unwrap(), [], "its row says it");
+    assert_eq!(world.look(None, 0, 10), [undecodable.id]);
+    assert_eq!(world.apply(claim(&[paused.id])), nothing_claimed());
+    let delivery = world.delivery(undecodable.id);
+    world.apply(Op::End(delivery, Next::Park { reason: "no decoder".into() }));
+    assert_eq!(world.apply(resume(undecodable.id)), Outcome::NotFound, "it is parked for another reason");
+    assert!(matches!(world.apply(Op::Move(paused.id, at(3))), Outcome::Moved(_)));
+    assert_eq!(world.store.get(paused.id).unwrap().unwrap().state, state, "and stays paused");
+    world.set(5);
+    let gone = record(3, 0).id;
+    assert_eq!(world.apply(Op::Pause(Pause::timer(gone))), Outcome::NotFound);
+    assert_eq!(world.apply(resume(gone)), Outcome::NotFound);
+    let Some((mut world, _)) = world.restart() else { return };
+    assert_eq!(world.store.get(paused.id).unwrap().unwrap().state, state, "a join leaves it alone");
+    assert_eq!(world.store.get(undecodable.id).unwrap().unwrap().state, State::Pending);
+    assert_eq!(world.apply(resume(paused.id)), Outcome::Deleted);
+    let bound = Position { due: at(4), id: paused.id };
+    let mut found = world.look(Some(bound), 5, 10);
+    found.sort_unstable();
+    assert_eq!(found, [paused.id, undecodable.id], "a look that begins now finds it");
+    assert_eq!(world.claim(paused.id).progress.nominal, at(3));
+}
+
+pub fn a_timer_that_is_paused_in_its_delivery_ends_it<S: Subject>(subject: &mut S) {
+    let mut world = World::new(subject);
+    let reason = || Some(State::Parked { reason: "paused".into() });
+    let nexts = [
+        (Next::Delete, None),
+        (Next::Again(again(7, 2)), reason()),
+        (Next::GiveBack, reason()),
+        (Next::Park { reason: "no decoder".into() }, reason()),
+        (Next::Dead { reason: "why".into(), then: Some(again(7, 2)) }, reason()),
+    ];
+    for (number, (next, state)) in (1..).zip(nexts) {
+        let timer = record(number, 0);
+        world.put(&timer);
+        let delivery = world.delivery(timer.id);
+        assert_eq!(world.apply(Op::Pause(Pause::timer(timer.id))), Outcome::Paused);
+        assert!(matches!(world.apply(Op::End(delivery, next.clone())), Outcome::Ended { .. }), "{next:?}");
+        assert_eq!(world.store.get(timer.id).unwrap().map(|found| found.state), state, "{next:?}");
+        world.set(9);
+        assert_eq!(world.apply(claim(&[timer.id])), nothing_claimed(), "{next:?}");
+        if state.is_some() {
+            assert_eq!(world.apply(Op::Resume(PauseTarget::Timer(timer.id))), Outcome::Deleted, "{next:?}");
+            let delivery = world.delivery(timer.id);
+            // A resume in a delivery changes nothing else.
+            world.apply(Op::Pause(Pause::timer(timer.id)));
+            assert_eq!(world.apply(Op::Resume(PauseTarget::Timer(timer.id))), Outcome::Deleted);
+            assert_eq!(world.store.get(timer.id).unwrap().unwrap().state, State::Claimed);
+            assert_eq!(world.apply(Op::End(delivery, Next::Delete)), DONE);
+        }
+        world.set(0);
+    }
 }
 
 pub fn looks_are_in_order_and_pages_miss_nothing<S: Subject>(subject: &mut S) {

@@ -6,7 +6,9 @@ use actix_timers_durable::store::OnKey;
 use actix_timers_durable::store::{
     Again, Claim, Delivery, Look, Next, Op, Part, Position, Query, Reads, Record, Store, Suspects,
 };
-use actix_timers_durable::{DueTime, DurableId, Headers, Missed, RepeatMode, RetryPolicy, StoredRepeat};
+use actix_timers_durable::{
+    DueTime, DurableId, Headers, Missed, Pause, PauseTarget, RepeatMode, RetryPolicy, StoredRepeat,
+};
 
 use super::model::Model;
 use super::{NEWEST, Subject, World, at, new, record, serving};
@@ -95,7 +97,7 @@ impl<'a, S: Subject> Run<'a, S> {
     }
 
     fn any_op(&mut self) -> Op {
-        match self.random.below(8) {
+        match self.random.below(10) {
             0 => {
                 let count = self.random.below(4);
                 let timers = (0..count).map(|_| {
@@ -115,13 +117,21 @@ impl<'a, S: Subject> Run<'a, S> {
                 suspects: if self.random.below(2) == 0 { Suspects::Marked } else { Suspects::Unmarked },
             }),
             5 => Op::End(self.delivery(), Next::Dead { reason: "failed".into(), then: self.maybe_again() }),
+            6 => {
+                let pause = Pause::route(["a", "b", "c"][self.random.below(3) as usize]);
+                let until = self.time();
+                Op::Pause(if self.random.below(2) == 0 { pause } else { pause.until(until) })
+            }
+            7 => Op::Resume(PauseTarget::Route(["a", "b"][self.random.below(2) as usize].into())),
             _ => self.grouped_op(),
         }
     }
 
     /// Returns a change that depends on no other timer.
     fn grouped_op(&mut self) -> Op {
-        match self.random.below(8) {
+        match self.random.below(10) {
+            8 => Op::Pause(Pause::timer(self.id())),
+            9 => Op::Resume(PauseTarget::Timer(self.id())),
             0 | 1 => Op::Put(vec![new(&self.record(), OnKey::KeepExisting)]),
             2 | 3 => {
                 let mut ids: Vec<_> = (0..self.random.below(6)).map(|_| self.id()).collect();
@@ -207,7 +217,11 @@ impl<'a, S: Subject> Run<'a, S> {
         let routes: &[&str] = if random.below(2) == 0 { &["a", "b"] } else { &["b"] };
         let until = at(random.below(SPAN) as i64);
         let look = Look { after, until, filter: serving(routes), limit: 1 + random.spread(7) as usize };
-        assert_eq!(store.look(&look, self.world.now).unwrap(), self.model.look(&look), "{context}: {look:?}");
+        assert_eq!(
+            store.look(&look, self.world.now).unwrap(),
+            self.model.look(&look, self.world.now),
+            "{context}: {look:?}"
+        );
         compare_reads(store, &self.model, random, &self.ids, context);
     }
 }

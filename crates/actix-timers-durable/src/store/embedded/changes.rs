@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension, ToSql};
 
-use super::super::{Again, Delivery, Found, Hint, NewTimer, Next, Op, Outcome, Placed, State};
+use super::super::{Again, Delivery, Found, Hint, NewTimer, Next, NodeInfo, Op, Outcome, Placed, State};
 use super::columns::{Inserts, blob, is_moved, millis, read_id, read_time, record_columns, run};
 use super::faults::{Meaning, io_error, meaning};
 use crate::store::names::Names;
@@ -36,8 +36,9 @@ pub(super) const AGAIN: &str = claimed!(
     "UPDATE timers SET due = ?5, moved = ?6, nominal = ?7, repetition = ?8, node = NULL, alone = 0, \
      attempt = iif(repetition = ?8, attempt, 0), used = iif(repetition = ?8, used, 0)"
 );
+/// One that was paused meanwhile stays so.
 pub(super) const PARK: &str =
-    claimed!("UPDATE timers SET parked = ?5, node = NULL, alone = 0, used = max(used - 1, 0)");
+    claimed!("UPDATE timers SET parked = coalesce(parked, ?5), node = NULL, alone = 0, used = max(used - 1, 0)");
 /// It is claimable again: a look that begins at the present time finds it.
 pub(super) const GIVE_BACK: &str = concat!(
     claimed!(
@@ -65,6 +66,7 @@ pub(super) type Made = Result<Outcome, StoreError>;
 pub(super) struct Changes<'c> {
     pub(super) connection: &'c Connection,
     pub(super) names: &'c mut Names,
+    pub(super) info: &'c NodeInfo,
     /// The number of this process.
     pub(super) node: i64,
     /// Claims with a number from here, and not the present one, were made by this process for handlers that never began.
@@ -117,6 +119,8 @@ impl Changes<'_> {
             Op::Move(id, due) => self.move_to(*id, *due)?,
             Op::Requeue(id) => self.requeue(*id)?,
             Op::Restore(found) => self.restore(found)?,
+            Op::Pause(pause) => self.pause(&pause.target, Some(pause))?,
+            Op::Resume(target) => self.pause(target, None)?,
             Op::Discard(id) if run(self.connection, DISCARD, &[blob(id)])? => Outcome::Deleted,
             Op::Discard(_) => Outcome::NotFound,
             Op::DiscardOlder { than, limit } => {

@@ -10,6 +10,7 @@ use rusqlite::types::ValueRef;
 use super::super::{Claim, Delivery, Filter, NodeInfo, Outcome, Record, Served, Suspects};
 use super::changes::Changes;
 use super::columns::{Damaged, RECORD_COLUMNS, blob, is_moved, millis, read, read_id, read_time, record_columns, run};
+use super::pauses::Held;
 use crate::DurableId;
 
 pub(super) const FIND: &str =
@@ -26,8 +27,8 @@ const KEEP: &str = "UPDATE timers SET node = ?5 WHERE id = ?1 AND node = ?2 AND 
 const UNMARK_OTHERS: &str = "UPDATE timers INDEXED BY alone SET alone = 0 WHERE alone AND node <> ?1";
 pub(super) const BLAMED: &str = concat!("SELECT ", record_columns!(), " FROM timers INDEXED BY alone WHERE alone");
 const BLAME: &str = "UPDATE timers SET node = ?1 WHERE alone";
-pub(super) const PARKED: &str =
-    "SELECT id, due, route, message_type, message_version FROM timers INDEXED BY parked WHERE parked IS NOT NULL";
+pub(super) const PARKED: &str = "SELECT id, due, route, message_type, message_version FROM timers INDEXED BY parked \
+     WHERE parked IS NOT NULL AND parked NOT GLOB 'paused*'";
 const UNPARK: &str = "UPDATE timers SET parked = NULL, node = NULL, due = ?2, moved = ?3 WHERE id = ?1";
 
 impl Filter {
@@ -44,6 +45,7 @@ impl Changes<'_> {
     pub(super) fn claim(&mut self, claim: &Claim) -> rusqlite::Result<Outcome> {
         let mut find = self.connection.prepare_cached(FIND)?;
         let mut update = self.connection.prepare_cached(CLAIM)?;
+        let paused = Held::read(self.connection, &self.info.name, self.now)?;
         let (mut records, mut not_due, mut damaged, mut left) =
             (Vec::with_capacity(claim.ids.len()), vec![], vec![], vec![]);
         for id in &claim.ids {
@@ -60,9 +62,8 @@ impl Changes<'_> {
                 continue;
             };
             drop(rows);
-            let Some(served) = claim.filter.find(&record.route, &record.message_type, record.message_version) else {
-                continue;
-            };
+            let served = claim.filter.find(&record.route, &record.message_type, record.message_version);
+            let Some(served) = served.filter(|_| !paused.has(&record.route)) else { continue };
             let progress = &mut record.progress;
             if progress.due > self.now {
                 not_due.push((*id, progress.due));

@@ -3,7 +3,7 @@
 //! Reading order:
 //!
 //! 1. `schema.sql`: the tables. `columns`: a record as columns, and back.
-//! 2. `changes`: the changes of a transaction; `claims`: of these the claims, and those of an ended process.
+//! 2. `changes`: the changes of a transaction; `claims`: of these the claims, and those of an ended process; `pauses`.
 //! 3. `queries`: looks, and queries by people.
 //! 4. `place`: the files, in a safe directory; `checkpoints` from the log to the database, on a thread; `copying`: backups.
 //! 5. `faults`: the meaning of a failure. [`EmbeddedStore`] reacts to it, and opens the files anew.
@@ -14,6 +14,7 @@ mod claims;
 mod columns;
 mod copying;
 mod faults;
+mod pauses;
 mod place;
 mod queries;
 
@@ -28,12 +29,14 @@ use rusqlite::config::DbConfig;
 use super::{
     BackUp, Beat, Counts, Delivery, Found, Hint, Look, NodeInfo, Op, Outcome, Page, Query, Reads, Store, StoreGauges,
 };
+use crate::pause::Pause;
 use crate::store::StoreError;
 use crate::store::names::Names;
 use crate::{DueTime, DurableId};
 use changes::{Changes, Made};
 use checkpoints::Checkpoints;
 use faults::{Meaning, io_error, meaning};
+use pauses::Held;
 use place::Place;
 use queries::{Queries, Reader};
 
@@ -55,6 +58,7 @@ pub struct EmbeddedStore {
     place: Option<Arc<Place>>,
     queries: Queries,
     state: State,
+    info: NodeInfo,
     /// The number of this process, or of its last sweep.
     node: i64,
     /// The first number of this process.
@@ -116,6 +120,7 @@ impl EmbeddedStore {
             place: None,
             queries: Queries { path, names: Names::default() },
             state: State::Sound,
+            info: NodeInfo::default(),
             node: 0,
             joined_as: 0,
             must_sweep: false,
@@ -202,6 +207,13 @@ impl EmbeddedStore {
         Ok(self.data_version)
     }
 
+    /// Returns the pauses that concern this process, also those that have ended.
+    fn own_pauses(&mut self) -> Result<Vec<Pause>, StoreError> {
+        let mut pauses = self.pauses()?;
+        pauses.retain(|pause| pause.concerns(&self.info.name));
+        Ok(pauses)
+    }
+
     /// Makes changes in one transaction.
     fn write<T>(
         &mut self,
@@ -212,8 +224,8 @@ impl EmbeddedStore {
         self.connection().map_err(WriteError::All)?;
         let Some(connection) = &self.connection else { return Err(WriteError::All(StoreError::Closed)) };
         let execute = |sql| connection.prepare_cached(sql)?.execute(()).map(drop);
-        let names = &mut self.queries.names;
-        let mut changes = Changes { connection, names, node, own_from, now, interrupted: 0 };
+        let (names, info) = (&mut self.queries.names, &self.info);
+        let mut changes = Changes { connection, names, info, node, own_from, now, interrupted: 0 };
         let made = execute("BEGIN IMMEDIATE").and_then(|()| make(&mut changes));
         let interrupted = changes.interrupted;
         let (made, is_known) = match made {
@@ -305,6 +317,11 @@ impl Reads for EmbeddedStore {
         let (connection, queries) = self.reading()?;
         queries.counts(connection, limit)
     }
+
+    fn pauses(&mut self) -> Result<Vec<Pause>, StoreError> {
+        let (connection, queries) = self.reading()?;
+        queries.pauses(connection)
+    }
 }
 
 #[doc(hidden)]
@@ -313,7 +330,8 @@ impl Store for EmbeddedStore {
         self.note_version()?;
         let (number, blamed) = self.write(now, |changes| changes.join(node))?;
         (self.node, self.joined_as, self.must_sweep) = (number, number, false);
-        Ok(Beat { blamed, ..Beat::default() })
+        self.info = node.clone();
+        Ok(Beat { blamed, paused: self.own_pauses()?, ..Beat::default() })
     }
 
     fn beat(&mut self, running: &[Delivery], now: DueTime) -> Result<Beat, StoreError> {
@@ -326,12 +344,13 @@ impl Store for EmbeddedStore {
         {
             return Err(self.failed(error, true).into());
         }
+        let beat = Beat { looks_begin_anew: by_hand, paused: self.own_pauses()?, ..Beat::default() };
         if !self.must_sweep {
-            return Ok(Beat { looks_begin_anew: by_hand, ..Beat::default() });
+            return Ok(beat);
         }
         let (number, lost) = self.write(now, |changes| changes.sweep(running))?;
         (self.node, self.must_sweep) = (number, false);
-        Ok(Beat { lost, looks_begin_anew: true, ..Beat::default() })
+        Ok(Beat { lost, looks_begin_anew: true, ..beat })
     }
 
     fn apply(&mut self, ops: &[Op], now: DueTime) -> Result<Vec<Result<Outcome, StoreError>>, StoreError> {
@@ -346,9 +365,11 @@ impl Store for EmbeddedStore {
         }
     }
 
-    fn look(&mut self, look: &Look, _: DueTime) -> Result<Vec<Hint>, StoreError> {
-        let node = self.node;
-        let hints = queries::look(self.connection()?, look, node);
+    fn look(&mut self, look: &Look, now: DueTime) -> Result<Vec<Hint>, StoreError> {
+        self.connection()?;
+        let Some(connection) = &self.connection else { return Err(StoreError::Closed) };
+        let paused = Held::read(connection, &self.info.name, now);
+        let hints = paused.and_then(|paused| queries::look(connection, look, self.node, &paused));
         hints.map_err(|error| self.queries.error(&error))
     }
 

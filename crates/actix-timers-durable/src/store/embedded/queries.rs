@@ -16,7 +16,9 @@ use super::columns::{
     Damaged, RECORD_COLUMNS, blob, millis, read, read_id, read_number, read_text, read_time, record_columns,
 };
 use super::faults::{Meaning, meaning};
+use super::pauses::{self, Held};
 use super::place::Place;
+use crate::pause::Pause;
 use crate::store::names::Names;
 use crate::store::{MAX_KEY_LEN, StoreError, headers_from_json};
 use crate::{DueTime, DurableId};
@@ -110,7 +112,7 @@ fn position(row: &Row<'_>) -> rusqlite::Result<Result<Position, Damaged>> {
 }
 
 /// Looks for timers that will be due.
-pub(super) fn look(connection: &Connection, look: &Look, node: i64) -> rusqlite::Result<Vec<Hint>> {
+pub(super) fn look(connection: &Connection, look: &Look, node: i64, paused: &Held) -> rusqlite::Result<Vec<Hint>> {
     let from = look.after.map_or(From::Due(DueTime::MIN), From::After);
     let (due, id) = from.bound();
     let (first_id, last_id) = (from.id(), prefix(look.until.as_millis() + 1));
@@ -124,9 +126,8 @@ pub(super) fn look(connection: &Connection, look: &Look, node: i64) -> rusqlite:
         while hints.len() < end
             && let Some(row) = rows.next()?
         {
-            let Some(served) = is_served(&look.filter, row.get_ref(2)?, row.get_ref(3)?, row.get_ref(4)?) else {
-                continue;
-            };
+            let served = is_served(&look.filter, row.get_ref(2)?, row.get_ref(3)?, row.get_ref(4)?);
+            let Some(served) = served.filter(|served| !paused.has(&served.route)) else { continue };
             let (nominal, used) = (read_time(row.get_ref(5)?), read_number::<u32>(row.get_ref(6)?));
             let budget = match row.get_ref(7)? {
                 ValueRef::Null => Ok(served.max_attempts),
@@ -293,6 +294,10 @@ impl Queries {
         Ok(None)
     }
 
+    pub(super) fn pauses(&self, connection: &Connection) -> Result<Vec<Pause>, StoreError> {
+        pauses::all(connection).map_err(|error| self.error(&error))
+    }
+
     pub(super) fn counts(&self, connection: &Connection, limit: Option<u64>) -> Result<Counts, StoreError> {
         count_all(connection, limit).map_err(|error| self.error(&error))
     }
@@ -361,5 +366,9 @@ impl Reads for Reader {
 
     fn counts(&mut self, limit: Option<u64>) -> Result<Counts, StoreError> {
         self.queries.counts(&self.connection, limit)
+    }
+
+    fn pauses(&mut self) -> Result<Vec<Pause>, StoreError> {
+        self.queries.pauses(&self.connection)
     }
 }

@@ -20,7 +20,7 @@ CREATE TABLE timers (
   used INTEGER NOT NULL DEFAULT 0,    -- the part of the budget that is used up
   max_attempts INTEGER,               -- the budget; null: the route's
   repetition INTEGER NOT NULL DEFAULT 1,
-  parked TEXT,                        -- why nobody may deliver it
+  parked TEXT,                        -- why nobody may deliver it; `paused ...`: until it is resumed
   ended INTEGER,                      -- it ended, but its key is kept until `keep_until`
   keep_until INTEGER,
   created INTEGER NOT NULL DEFAULT 0, -- the time at which it was scheduled; 0: not known
@@ -52,6 +52,12 @@ CREATE TABLE dead_letters (
 
 CREATE INDEX letters_by_due ON dead_letters (due, id);
 CREATE INDEX letters_by_age ON dead_letters (dead_at, id);
+
+-- Routes, and processes by name, that deliver nothing until a time, or until the row is deleted. A paused timer is `parked`.
+CREATE TABLE pauses (
+  kind TEXT NOT NULL CHECK (kind IN ('route', 'node')), name TEXT NOT NULL, until INTEGER, who TEXT, why TEXT,
+  PRIMARY KEY (kind, name)
+) STRICT, WITHOUT ROWID;
 
 -- The present process: the number of starts. The rows of an earlier one are pending, without a scan at the start.
 CREATE TABLE node (only_one INTEGER PRIMARY KEY CHECK (only_one = 1), number INTEGER NOT NULL, name TEXT NOT NULL) STRICT;

@@ -2,7 +2,7 @@
 
 use rusqlite::Connection;
 
-use super::{EmbeddedStore, changes, claims, place, queries};
+use super::{EmbeddedStore, changes, claims, pauses, place, queries};
 use crate::DueTime;
 use crate::store::{NodeInfo, Reads, Store};
 
@@ -25,7 +25,7 @@ fn check(connection: &Connection, state: &str) {
     let mut expected: Vec<(&str, &str)> = vec![];
     expected.extend(changes::PER_TIMER.map(|sql| (sql, by_id)));
     expected.extend(claims::PER_TIMER.map(|sql| (sql, by_id)));
-    expected.extend([queries::GET, queries::GET_DEAD].map(|sql| (sql, by_id)));
+    expected.extend([queries::GET, queries::GET_DEAD, pauses::PARK].map(|sql| (sql, by_id)));
     expected.extend([changes::HOLDER, queries::FIND_KEY].map(|sql| (sql, "USING INDEX keys (route=? AND key=?)")));
     expected.extend([queries::LOOK[0], queries::PENDING[0]].map(|sql| (sql, "USING PRIMARY KEY (id>? AND id<?)")));
     expected.extend(

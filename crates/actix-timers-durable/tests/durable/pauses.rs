@@ -1,0 +1,280 @@
+//! Pauses of routes, nodes and timers, by people and by themselves.
+
+use actix_timers::{CancelOutcome, MissedTickBehavior, Repeat, scrape};
+use actix_timers_durable::store::MemoryDisk;
+use actix_timers_durable::{
+    DurableError, DurableFilter, DurableState, DurableTimers, Pause, PauseTarget, RouteOptions,
+};
+use metrics_exporter_prometheus::PrometheusBuilder;
+
+use support::durable::{Act, Diary, Files, Medium, Note, ROUTE, at, life, ms, on_every_store, quick, run_to};
+
+on_every_store! {
+    due_timers_of_a_paused_route_wait_and_all_come_once
+    a_pause_ends_at_its_time_also_after_a_restart
+    a_paused_node_delivers_nothing
+    a_paused_timer_waits_alone
+    missed_repetitions_of_a_pause_follow_their_policy
+    failures_in_a_row_pause_their_route
+    a_pause_that_cannot_be_is_an_error
+}
+
+fn route() -> PauseTarget {
+    PauseTarget::Route(ROUTE.into())
+}
+
+fn due_timers_of_a_paused_route_wait_and_all_come_once(mut medium: impl Medium) {
+    let diary = Diary::default();
+    life(0, async |clock| {
+        let timers = diary.timers(&medium, &clock);
+        let tell = diary.hold(1);
+        for note in 1..=3 {
+            let _ = timers.schedule_after(ROUTE, ms(u64::from(note) * 10), Note(note)).await.unwrap();
+        }
+        run_to(&clock, 15).await;
+        assert!(timers.pause(Pause::route(ROUTE).by("ops").because("no mail")).await.unwrap());
+        let _ = timers.schedule_after(ROUTE, ms(0), Note(4)).await.unwrap();
+        run_to(&clock, 100).await;
+        tell.send(()).unwrap();
+        run_to(&clock, 200).await;
+        assert_eq!(diary.deliveries(), [(10, 1)], "a running handler runs on, and nothing else begins");
+        let counts = timers.counts().await.unwrap();
+        assert_eq!((counts.pending, counts.parked, counts.dead), (3, 0, 0), "it has ended; the others wait");
+        let pauses = timers.pauses().await.unwrap();
+        let [pause] = &pauses[..] else { panic!("{pauses:?}") };
+        assert_eq!((pause.who.as_deref(), pause.why.as_deref(), pause.until), (Some("ops"), Some("no mail"), None));
+        medium.crash();
+    });
+    life(300, async |clock| {
+        let timers = diary.timers(&medium, &clock);
+        run_to(&clock, 60_000).await;
+        assert_eq!(diary.len(), 1, "it survives the process");
+        assert!(timers.resume(&route()).await.unwrap());
+        assert!(!timers.resume(&route()).await.unwrap());
+        run_to(&clock, 70_000).await;
+        assert_eq!(diary.deliveries()[1..], [(60_000, 4), (60_000, 2), (60_000, 3)], "in the order of their due times");
+        assert_eq!(timers.counts().await.unwrap(), Default::default());
+        timers.stop().await.unwrap();
+    });
+}
+
+fn a_pause_ends_at_its_time_also_after_a_restart(medium: impl Medium) {
+    let diary = Diary::default();
+    life(0, async |clock| {
+        let timers = diary.timers(&medium, &clock);
+        timers.pause(Pause::route(ROUTE).until(at(500))).await.unwrap();
+        let _ = timers.schedule_after(ROUTE, ms(10), Note(1)).await.unwrap();
+        run_to(&clock, 499).await;
+        assert_eq!(diary.len(), 0);
+        run_to(&clock, 600).await;
+        assert_eq!(diary.deliveries(), [(500, 1)]);
+        assert_eq!(timers.pauses().await.unwrap(), []);
+        timers.pause(Pause::route(ROUTE).until(at(2000))).await.unwrap();
+        let _ = timers.schedule_after(ROUTE, ms(10), Note(2)).await.unwrap();
+        run_to(&clock, 1000).await;
+        timers.stop().await.unwrap();
+    });
+    life(1000, async |clock| {
+        let timers = diary.timers(&medium, &clock);
+        run_to(&clock, 3000).await;
+        assert_eq!(diary.deliveries()[1..], [(2000, 2)]);
+        timers.stop().await.unwrap();
+    });
+}
+
+fn a_paused_node_delivers_nothing(medium: impl Medium) {
+    let diary = Diary::default();
+    life(0, async |clock| {
+        let timers = diary.builder(&medium, &clock).name("one").start().unwrap();
+        timers.pause(Pause::node("one")).await.unwrap();
+        let _ = timers.schedule_after(ROUTE, ms(10), Note(1)).await.unwrap();
+        run_to(&clock, 500).await;
+        timers.stop().await.unwrap();
+    });
+    assert_eq!(diary.len(), 0);
+    // One of another name does.
+    life(1000, async |clock| {
+        let timers = diary.builder(&medium, &clock).name("other").start().unwrap();
+        run_to(&clock, 1500).await;
+        assert_eq!(diary.deliveries(), [(1000, 1)]);
+        assert!(timers.resume(&PauseTarget::Node("one".into())).await.unwrap());
+        timers.stop().await.unwrap();
+    });
+}
+
+fn a_paused_timer_waits_alone(medium: impl Medium) {
+    let diary = Diary::default();
+    life(0, async |clock| {
+        let timers = diary.timers(&medium, &clock);
+        let paused = timers.schedule_after(ROUTE, ms(10), Note(1)).await.unwrap().id();
+        let _ = timers.schedule_after(ROUTE, ms(10), Note(2)).await.unwrap();
+        assert!(timers.pause(Pause::timer(paused).by("ops").because("a dispute")).await.unwrap());
+        run_to(&clock, 100).await;
+        assert_eq!(diary.deliveries(), [(10, 2)]);
+        let parked = timers.list(DurableFilter::parked()).await.unwrap().timers;
+        let reason = "paused by ops: a dispute".into();
+        assert_eq!(
+            parked.iter().map(|info| (info.id, &info.state)).collect::<Vec<_>>(),
+            [(paused, &DurableState::Parked { reason })]
+        );
+        timers.stop().await.unwrap();
+    });
+    life(200, async |clock| {
+        let timers = diary.timers(&medium, &clock);
+        run_to(&clock, 500).await;
+        assert_eq!(diary.len(), 1, "a start resumes none");
+        let paused = timers.list(DurableFilter::parked()).await.unwrap().timers[0].id;
+        assert!(timers.resume(&PauseTarget::Timer(paused)).await.unwrap());
+        run_to(&clock, 600).await;
+        assert_eq!(diary.deliveries()[1..], [(500, 1)]);
+        assert!(!timers.pause(Pause::timer(paused)).await.unwrap(), "it is complete");
+        // A series that is paused while its handler runs stops after this repetition.
+        let tell = diary.hold(3);
+        let series = timers.schedule_at_fixed_rate(ROUTE, ms(100), Note(3)).await.unwrap().id();
+        run_to(&clock, 750).await;
+        assert!(timers.pause(Pause::timer(series)).await.unwrap());
+        tell.send(()).unwrap();
+        run_to(&clock, 2050).await;
+        assert_eq!(diary.deliveries()[2..], [(700, 3)]);
+        assert!(timers.resume(&PauseTarget::Timer(series)).await.unwrap());
+        run_to(&clock, 2150).await;
+        assert_eq!(diary.deliveries()[3..], [(2050, 3), (2100, 3)]);
+        assert_eq!(timers.cancel(series).await.unwrap(), CancelOutcome::Cancelled);
+        timers.stop().await.unwrap();
+    });
+}
+
+fn missed_repetitions_of_a_pause_follow_their_policy(medium: impl Medium) {
+    let mut start = 0;
+    for (missed, expected) in [
+        (MissedTickBehavior::Skip, vec![5500, 6000, 7000]),
+        (MissedTickBehavior::Burst, vec![5500, 5500, 5500, 5500, 6000, 7000]),
+        (MissedTickBehavior::Delay, vec![5500, 6500, 7500]),
+    ] {
+        let diary = Diary::default();
+        life(start, async |clock| {
+            let timers = diary.timers(&medium, &clock);
+            let every = Repeat::every(ms(1000)).missed_ticks(missed);
+            let series = timers.schedule_at_fixed_rate(ROUTE, every, Note(1)).await.unwrap().id();
+            run_to(&clock, start + 1500).await;
+            timers.pause(Pause::route(ROUTE)).await.unwrap();
+            run_to(&clock, start + 5500).await;
+            timers.resume(&route()).await.unwrap();
+            run_to(&clock, start + 7900).await;
+            let times: Vec<_> = diary.deliveries()[1..].iter().map(|(time, _)| time - start).collect();
+            assert_eq!(times, expected, "{missed:?}");
+            timers.cancel(series).await.unwrap();
+            timers.stop().await.unwrap();
+        });
+        start += 10_000;
+    }
+}
+
+fn failures_in_a_row_pause_their_route(medium: impl Medium) {
+    let diary = Diary::default();
+    life(0, async |clock| {
+        let options = RouteOptions::new().retry(quick()).window(1).pause_after_failures(3);
+        let timers = DurableTimers::builder(medium.open())
+            .name("office")
+            .clock(clock.clone())
+            .route_with::<Note>(ROUTE, diary.writer(&clock), options)
+            .start()
+            .unwrap();
+        // Two failures, a snooze and a success are none in a row.
+        diary.script(1, [Act::Fail, Act::Snooze(ms(10)), Act::Fail]);
+        diary.script(2, [Act::Fail]);
+        diary.script(3, [Act::FailForGood]);
+        for (note, delay) in [(1, 10), (2, 1000), (3, 1050), (4, 3000)] {
+            let _ = timers.schedule_after(ROUTE, ms(delay), Note(note)).await.unwrap();
+        }
+        run_to(&clock, 2000).await;
+        assert_eq!(timers.pauses().await.unwrap(), []);
+        assert_eq!(diary.len(), 7);
+        // Of different timers, retried or dead letters; a time-out is a failure, too.
+        diary.script(5, [Act::FailForGood]);
+        diary.script(6, [Act::Fail]);
+        diary.script(7, [Act::Hang]);
+        for note in 5..=8 {
+            let _ = timers.schedule_after(ROUTE, ms(u64::from(note)), Note(note)).await.unwrap();
+        }
+        run_to(&clock, 10_000).await;
+        assert_eq!(diary.deliveries()[7..].iter().map(|(_, note)| *note).collect::<Vec<_>>(), [5, 6, 7]);
+        let pauses = timers.pauses().await.unwrap();
+        let [Pause { target, until: None, who: Some(who), why: Some(why), .. }] = &pauses[..] else {
+            panic!("{pauses:?}")
+        };
+        assert_eq!((target, &**who), (&route(), "office"));
+        assert_eq!(&**why, "3 failures in a row, the last: the handler had not ended after 1s");
+        assert!(timers.resume(&route()).await.unwrap());
+        run_to(&clock, 11_000).await;
+        assert_eq!(timers.counts().await.unwrap().pending, 0, "the count begins anew");
+        assert_eq!(timers.pauses().await.unwrap(), []);
+        timers.stop().await.unwrap();
+    });
+}
+
+fn a_pause_that_cannot_be_is_an_error(medium: impl Medium) {
+    life(0, async |clock| {
+        let timers = Diary::default().timers(&medium, &clock);
+        let unknown = timers.pause(Pause::route("dairy")).await;
+        assert!(matches!(unknown, Err(DurableError::UnknownRoute { route }) if route == "dairy"));
+        let unknown = timers.pause(Pause::node("dairy")).await;
+        assert!(matches!(unknown, Err(DurableError::UnknownNode { node }) if node == "dairy"));
+        let timer = timers.schedule_after(ROUTE, ms(10), Note(1)).await.unwrap().id();
+        let until = timers.pause(Pause::timer(timer).until(at(100))).await;
+        assert!(matches!(until, Err(DurableError::TimerPausedUntil)));
+        assert_eq!(timers.pauses().await.unwrap(), []);
+        timers.stop().await.unwrap();
+        assert!(matches!(timers.pause(Pause::route(ROUTE)).await, Err(DurableError::Closed)));
+    });
+}
+
+#[test]
+fn a_pause_holds_for_all_names_of_a_route() {
+    let (disk, diary) = (MemoryDisk::new(), Diary::default());
+    life(0, async |clock| {
+        let former = DurableTimers::builder(disk.open()).clock(clock.clone()).open_route::<Note>("former").start();
+        let former = former.unwrap();
+        let _ = former.schedule_after("former", ms(10), Note(1)).await.unwrap();
+        former.stop().await.unwrap();
+    });
+    life(0, async |clock| {
+        let options = RouteOptions::new().alias("former");
+        let writer = diary.writer(&clock);
+        let builder = DurableTimers::builder(disk.open()).clock(clock.clone());
+        let timers = builder.route_with::<Note>(ROUTE, writer, options).start().unwrap();
+        timers.pause(Pause::route(ROUTE)).await.unwrap();
+        run_to(&clock, 100).await;
+        assert_eq!(diary.len(), 0);
+        assert_eq!(timers.pauses().await.unwrap().len(), 2);
+        assert!(timers.resume(&route()).await.unwrap());
+        run_to(&clock, 200).await;
+        assert_eq!(diary.deliveries(), [(100, 1)]);
+        timers.stop().await.unwrap();
+    });
+}
+
+#[test]
+fn paused_routes_are_a_metric() {
+    let (disk, diary) = (MemoryDisk::new(), Diary::default());
+    life(0, async |clock| {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let page = recorder.handle();
+        let timers = metrics::with_local_recorder(&recorder, || diary.timers(&disk, &clock));
+        let paused = || {
+            let page = scrape(|| page.render());
+            let line = page.lines().find_map(|line| line.strip_prefix("actix_timers_store_paused{timer=\"durable\"} "));
+            line.unwrap().to_owned()
+        };
+        assert_eq!(paused(), "0");
+        timers.pause(Pause::route(ROUTE).until(at(50))).await.unwrap();
+        run_to(&clock, 10).await;
+        assert_eq!(paused(), "1");
+        timers.pause(Pause::node("durable")).await.unwrap();
+        run_to(&clock, 20).await;
+        assert_eq!(paused(), "2");
+        run_to(&clock, 60).await;
+        assert_eq!(paused(), "1");
+        timers.stop().await.unwrap();
+    });
+}
