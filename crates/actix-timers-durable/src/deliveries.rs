@@ -457,7 +457,7 @@ impl DurableTimerActor {
             return self.park(&record, &reason);
         }
         let extensions = Arc::clone(self.extensions.get_or_insert_with(|| Arc::new(ctx.address().recipient())));
-        let under_way = Arc::new(UnderWay::new(Arc::clone(&record), retry, extensions));
+        let under_way = Arc::new(UnderWay::new(Arc::clone(&record), retry, extensions, Arc::clone(&self.committer)));
         let send = match self.routes.unpack(usize::from(hint.route), &under_way) {
             Ok(Some(send)) => send,
             Ok(None) => return self.not_delivered(hint, delivery, ctx),
@@ -524,6 +524,13 @@ impl DurableTimerActor {
         let Some((under_way, retry)) = self.stop_handling(delivery) else { return };
         self.alone.is_unproven |= answer.is_none();
         let mut answer = answer.unwrap_or(Err(NoReply::Overdue(retry.timeout)));
+        if let Some((due, nominal)) = under_way.written.get().copied() {
+            if let (Some(committer), Some(end)) = (self.committer.get(), under_way.in_transaction.get()) {
+                committer.meters().count(*end, 1);
+            }
+            self.leave_window(delivery, nominal);
+            return self.ended(Ended { delivery, outcome: Outcome::Ended { due }, dead: None });
+        }
         if let Some(end) = under_way.in_transaction.get() {
             self.in_flight.entry(delivery.id).and_modify(|it| it.in_transaction = Some(*end));
             if matches!(answer, Ok(Ok(()))) {
@@ -542,12 +549,16 @@ impl DurableTimerActor {
 
     /// Has the end of a delivery written, and returns its room in the window.
     fn end(&mut self, delivery: Delivery, next: Next) {
+        self.leave_window(delivery, ends::nominal_after(&next));
+        self.submit(Request::End(delivery, next));
+    }
+
+    fn leave_window(&mut self, delivery: Delivery, nominal: Option<DueTime>) {
         if let Some(InFlight { hint, .. }) = self.in_flight.get_mut(&delivery.id) {
             self.hints.return_slot(hint.route);
-            hint.nominal = ends::nominal_after(&next).unwrap_or(hint.nominal);
+            hint.nominal = nominal.unwrap_or(hint.nominal);
             hint.is_suspect = false;
         }
-        self.submit(Request::End(delivery, next));
     }
 
     /// Takes note of an end that is written.

@@ -186,7 +186,7 @@ fn groups(ops: &[Op], slots: &mut Slots) -> VecDeque<Group> {
             Op::End(delivery, _) => vec![delivery.id],
             Op::Cancel(id) | Op::Move(id, _) | Op::Requeue(id) | Op::Discard(id) => vec![*id],
             Op::Restore(found) => vec![found.record.id],
-            Op::DiscardOlder { .. } => vec![],
+            Op::EndWith(..) | Op::DiscardOlder { .. } => vec![],
         };
         if let Some(error) = refused(op) {
             slots.outcomes[number] = Some(Err(error));
@@ -208,6 +208,7 @@ fn refused(op: &Op) -> Option<StoreError> {
     match op {
         Op::Put(timers) => timers.iter().find_map(|NewTimer { record, .. }| puts::check(record).err()),
         Op::Restore(found) => puts::check(&found.record).err(),
+        Op::EndWith(..) => Some(StoreError::Unsupported("effects of its own: use `PostgresStore::complete_in`")),
         _ => None,
     }
 }
