@@ -1,5 +1,7 @@
 //! Effects of handlers that happen exactly once: in the transaction that ends the delivery.
 
+use std::future::ready;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use rusqlite::Connection;
@@ -9,6 +11,9 @@ use super::contain::{contain, drop_contained};
 use super::ends::nominal_after;
 use super::envelope::{Durable, HandlerError};
 use super::store::{Effect, Op, Outcome, StoreError};
+
+/// An end with an effect, in progress from the first poll on. A handler can return it as its `ResponseFuture`.
+pub type Ending<T> = Pin<Box<dyn Future<Output = Result<T, HandlerError>> + Send>>;
 
 const ENDED: &str = "the delivery has ended otherwise, by a cancel, its time-out, a stop or an earlier call: nothing of the \
     effect is kept";
@@ -58,10 +63,10 @@ impl<M> Durable<M> {
     ///
     ///     fn handle(&mut self, charge: Durable<Charge>, _: &mut Context<Self>) -> Self::Result {
     ///         let order = charge.order;
-    ///         Box::pin(charge.complete_with(move |connection| {
+    ///         charge.complete_with(move |connection| {
     ///             connection.execute("INSERT INTO charges VALUES (?1)", [order])?;
     ///             Ok(())
-    ///         }))
+    ///         })
     ///     }
     /// }
     ///
@@ -86,11 +91,10 @@ impl<M> Durable<M> {
     /// # Errors
     /// That of the closure, or its panic; the delivery has ended otherwise; the store has failed, or is none of those above:
     /// on PostgreSQL a handler ends its delivery in a transaction of its own.
-    pub fn complete_with<T, F>(&self, effect: F) -> impl Future<Output = Result<T, HandlerError>> + Send + use<M, T, F>
-    where
-        T: Send + 'static,
-        F: FnOnce(&Connection) -> Result<T, HandlerError> + Send + 'static,
-    {
+    pub fn complete_with<T: Send + 'static>(
+        &self,
+        effect: impl FnOnce(&Connection) -> Result<T, HandlerError> + Send + 'static,
+    ) -> Ending<T> {
         self.end_with(Ok(()), effect)
     }
 
@@ -99,27 +103,23 @@ impl<M> Durable<M> {
     ///
     /// # Errors
     /// As [`complete_with`](Self::complete_with).
-    pub fn fail_with<T, F>(
+    pub fn fail_with<T: Send + 'static>(
         &self,
         error: HandlerError,
-        effect: F,
-    ) -> impl Future<Output = Result<T, HandlerError>> + Send + use<M, T, F>
-    where
-        T: Send + 'static,
-        F: FnOnce(&Connection) -> Result<T, HandlerError> + Send + 'static,
-    {
+        effect: impl FnOnce(&Connection) -> Result<T, HandlerError> + Send + 'static,
+    ) -> Ending<T> {
         self.end_with(Err(error), effect)
     }
 
-    fn end_with<T, F>(
+    fn end_with<T: Send + 'static>(
         &self,
         answer: Result<(), HandlerError>,
-        effect: F,
-    ) -> impl Future<Output = Result<T, HandlerError>> + Send + use<M, T, F>
-    where
-        T: Send + 'static,
-        F: FnOnce(&Connection) -> Result<T, HandlerError> + Send + 'static,
-    {
+        effect: impl FnOnce(&Connection) -> Result<T, HandlerError> + Send + 'static,
+    ) -> Ending<T> {
+        let under_way = Arc::clone(&self.under_way);
+        let Some(committer) = under_way.committer.get().cloned() else {
+            return Box::pin(ready(Err(HandlerError::new(StoreError::Closed))));
+        };
         let (tell, mut told) = oneshot::channel();
         let effect = Effect::new(move |connection| {
             let panicked = |text| Err(HandlerError::new(format_args!("the effect panicked: {text}")));
@@ -129,14 +129,10 @@ impl<M> Durable<M> {
             drop_contained(tell.send(made));
             is_kept
         });
-        let under_way = Arc::clone(&self.under_way);
-        let end = under_way.committer.get().cloned().map(|committer| {
-            let (delivery, next) = self.end_in_transaction(answer, committer.wall());
-            (committer, nominal_after(&next), Op::EndWith(delivery, next, effect))
-        });
-        async move {
-            let Some((committer, nominal, op)) = end else { return Err(HandlerError::new(StoreError::Closed)) };
-            let ended = committer.change(op).await;
+        let (delivery, next) = self.end_in_transaction(answer, committer.wall());
+        let nominal = nominal_after(&next);
+        Box::pin(async move {
+            let ended = committer.change(Op::EndWith(delivery, next, effect)).await;
             if let Ok(Outcome::Ended { due }) = ended {
                 _ = under_way.written.set((due, nominal));
             }
@@ -146,6 +142,6 @@ impl<M> Durable<M> {
                 (Ok(_), _) => Err(HandlerError::new(ENDED)),
                 (Err(error), _) => Err(HandlerError::new(error)),
             }
-        }
+        })
     }
 }

@@ -82,6 +82,7 @@ pub use builder::DurableTimersBuilder;
 pub use context::DurableContext;
 pub use deliveries::DurableTimerActor;
 pub use due_time::{DueTime, OutOfRange};
+pub use effects::Ending;
 pub use envelope::{Durable, HandlerError};
 pub use error::{DurableBuildError, DurableError, ScheduleError};
 pub use headers::{HeaderError, Headers};

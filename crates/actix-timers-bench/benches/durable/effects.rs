@@ -77,8 +77,8 @@ async fn deliver(settings: &Settings, writes: Writes, count: u64) -> f64 {
     timers.stop().await.unwrap();
     let file = if writes == Writes::Before { "own.db" } else { "store/timers.db" };
     let written = Connection::open(directory.path().join(file)).unwrap();
-    let written: u64 = written.query_row("SELECT count(*) FROM effects", (), |row| row.get(0)).unwrap();
-    assert_eq!(written, if writes == Writes::Nothing { 0 } else { count });
+    let written: i64 = written.query_row("SELECT count(*) FROM effects", (), |row| row.get(0)).unwrap();
+    assert_eq!(written.cast_unsigned(), if writes == Writes::Nothing { 0 } else { count });
     took
 }
 

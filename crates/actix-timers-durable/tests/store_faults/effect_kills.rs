@@ -20,10 +20,10 @@ const STORE: &str = "ACTIX_TIMERS_EFFECTS_STORE";
 const FIRST: &str = "ACTIX_TIMERS_EFFECTS_FIRST";
 const ROUTE: &str = "bank";
 /// The number of requests in progress at a time.
-const CUSTOMERS: u64 = 6;
+const CUSTOMERS: u32 = 6;
 
 #[derive(Serialize, Deserialize)]
-struct Charge(u64);
+struct Charge(u32);
 
 impl DurableMessage for Charge {
     const NAME: &'static str = "charge";
@@ -79,12 +79,12 @@ fn in_the_process_of_the_service() {
             timers.stop().await.unwrap();
             return say(format_args!("finished"));
         };
-        let first: u64 = first.parse().unwrap();
+        let first: u32 = first.parse().unwrap();
         let customers = (0..CUSTOMERS).map(|customer| {
             let timers = timers.clone();
             actix::spawn(async move {
                 for number in (first + customer..).step_by(CUSTOMERS as usize) {
-                    let soon = Duration::from_millis(number * 7919 % 50);
+                    let soon = Duration::from_millis(u64::from(number) * 7919 % 50);
                     let _ = timers.schedule_after(ROUTE, soon, Charge(number)).await.unwrap();
                     say(format_args!("scheduled {number}"));
                 }
@@ -102,12 +102,12 @@ fn process(path: &Path) -> Command {
     child
 }
 
-fn charges(connection: &Connection) -> actix_timers_durable::rusqlite::Result<Vec<u64>> {
+fn charges(connection: &Connection) -> actix_timers_durable::rusqlite::Result<Vec<u32>> {
     connection.prepare("SELECT number FROM charges ORDER BY number")?.query_map((), |row| row.get(0))?.collect()
 }
 
 /// Returns the charges, each of which was made once.
-fn made(path: &Path) -> BTreeSet<u64> {
+fn made(path: &Path) -> BTreeSet<u32> {
     let all = EmbeddedStore::open(path).unwrap().transaction(charges).unwrap();
     let made: BTreeSet<_> = all.iter().copied().collect();
     assert_eq!(made.len(), all.len(), "each is made once");
@@ -117,15 +117,15 @@ fn made(path: &Path) -> BTreeSet<u64> {
 /// Scaled by `ACTIX_TIMERS_KILLS`.
 #[test]
 fn effects_happen_exactly_once_over_kills() {
-    let kills: u64 = std::env::var("ACTIX_TIMERS_KILLS").map_or(10, |kills| kills.parse().unwrap());
+    let kills: u32 = std::env::var("ACTIX_TIMERS_KILLS").map_or(10, |kills| kills.parse().unwrap());
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
     let mut random = Random::new(u64::from(std::process::id()));
     let mut scheduled = BTreeSet::new();
-    let number = |line: &String| line.strip_prefix("scheduled ")?.parse::<u64>().ok();
+    let number = |line: &String| line.strip_prefix("scheduled ")?.parse::<u32>().ok();
     for kill in 0..kills {
         let mut child = process(&path);
-        child.env(FIRST, (kill * 1_000_000 * CUSTOMERS).to_string());
+        child.env(FIRST, (kill * 60_000).to_string());
         let talking = Talking::start(child);
         let mut said = talking.listen(&mut random);
         said.extend(talking.kill());
@@ -134,7 +134,7 @@ fn effects_happen_exactly_once_over_kills() {
     let last = Talking::start(process(&path)).rest();
     assert!(last.iter().any(|line| line == "finished"), "{last:?}");
     let made = made(&path);
-    assert_eq!(scheduled.difference(&made).collect::<Vec<_>>(), [] as [&u64; 0], "none is missing");
-    assert!(made.len() as u64 > 20 * kills, "only {}", made.len());
+    assert_eq!(scheduled.difference(&made).collect::<Vec<_>>(), [] as [&u32; 0], "none is missing");
+    assert!(made.len() as u32 > 20 * kills, "only {}", made.len());
     assert_sound(&path);
 }

@@ -93,7 +93,8 @@ fn a_full_disk_undoes_effects_with_their_ends() {
     let ops = (0..10).map(|number| Op::EndWith(delivery(number), Next::Delete, effect(10))).collect::<Vec<_>>();
     let outcomes = apply(&mut store, &ops).unwrap();
     assert_eq!(outcomes, vec![Outcome::Ended { due: None }; 10], "they are still claimed");
-    let count = |connection: &Connection| connection.query_row("SELECT count(*) FROM effects", (), |row| row.get(0));
+    let count =
+        |connection: &Connection| connection.query_row("SELECT count(*) FROM effects", (), |row| row.get::<_, u32>(0));
     assert_eq!(store.transaction(count).unwrap(), 10);
     drop(store);
     assert_sound(&path);

@@ -178,6 +178,8 @@ async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
 
 const SCHEMA: &str = "ACTIX_TIMERS_EFFECTS_SCHEMA";
 const FIRST: &str = "ACTIX_TIMERS_EFFECTS_FIRST";
+/// The number of requests of a service in progress at a time.
+const CUSTOMERS: usize = 4;
 
 /// A service in a process of its own, which schedules and charges until it is killed. Does nothing in an ordinary run.
 #[test]
@@ -186,12 +188,22 @@ fn in_the_process_of_a_service() {
     System::new().block_on(async {
         let store = store(&schema).await;
         let timers = start_forever(store.clone(), &Ledger::existing(store, &schema));
-        for order in first.parse::<i64>().unwrap().. {
-            let way = [Way::Commit, Way::CommitAndFail, Way::RollBack][(order % 3) as usize];
-            if timers.schedule(charge(order, way)).await.is_ok() {
-                say(format_args!("{order}"));
-            }
-            sleep(Duration::from_millis(10)).await;
+        let first: i64 = first.parse().unwrap();
+        let customer = |customer| {
+            let timers = timers.clone();
+            actix::spawn(async move {
+                for order in (first + customer..).step_by(CUSTOMERS) {
+                    let way = [Way::Commit, Way::CommitAndFail, Way::RollBack][(order % 3) as usize];
+                    if timers.schedule(charge(order, way)).await.is_ok() {
+                        say(format_args!("{order}"));
+                    }
+                    sleep(Duration::from_millis(20)).await;
+                }
+            })
+        };
+        let customers: Vec<_> = (0..CUSTOMERS as i64).map(customer).collect();
+        for customer in customers {
+            customer.await.unwrap();
         }
     });
 }
@@ -445,7 +457,7 @@ with_server! {
             let once: HashSet<_> = effects.iter().copied().collect();
             assert_eq!(effects.len(), once.len(), "each happens once");
             let acknowledged = acknowledged(directory.path());
-            assert!(acknowledged.len() > 20 * kills as usize, "only {}", acknowledged.len());
+            assert!(acknowledged.len() > 2 * kills as usize, "only {}", acknowledged.len());
             let missing: Vec<_> = acknowledged.iter().filter(|order| !once.contains(order)).collect();
             assert_eq!(missing, [] as [&i64; 0]);
             println!("{kills} kills, {} effects of {} acknowledged orders", once.len(), acknowledged.len());

@@ -33,22 +33,17 @@ pub(super) fn guard(connection: &mut Connection) -> rusqlite::Result<()> {
     }))
 }
 
-/// Returns whether a statement divides or ends the transaction, sets the connection, or changes a table of the store or the plans
-/// of its statements.
+/// Returns whether a statement divides or ends the transaction, sets the connection, or changes rows or plans of the store.
 fn concerns_others(action: AuthAction<'_>) -> bool {
     match action {
         AuthAction::Transaction { .. } | AuthAction::Savepoint { .. } => true,
         AuthAction::Attach { .. } | AuthAction::Detach { .. } | AuthAction::Analyze { .. } => true,
         AuthAction::Pragma { pragma_value, .. } => pragma_value.is_some(),
+        // The drop of a table deletes from it.
         AuthAction::Insert { table_name }
         | AuthAction::Update { table_name, .. }
         | AuthAction::Delete { table_name }
-        | AuthAction::AlterTable { table_name, .. }
-        | AuthAction::DropTable { table_name }
-        | AuthAction::CreateIndex { table_name, .. }
-        | AuthAction::DropIndex { table_name, .. }
-        | AuthAction::CreateTrigger { table_name, .. }
-        | AuthAction::DropTrigger { table_name, .. } => SCHEMA.contains(&format!("CREATE TABLE {table_name} (")),
+        | AuthAction::AlterTable { table_name, .. } => SCHEMA.contains(&format!("CREATE TABLE {table_name} (")),
         _ => false,
     }
 }
