@@ -468,7 +468,8 @@ impl DurableTimerActor {
             return self.park(&record, &reason);
         }
         let extensions = Arc::clone(self.extensions.get_or_insert_with(|| Arc::new(ctx.address().recipient())));
-        let under_way = Arc::new(UnderWay::new(Arc::clone(&record), retry, extensions, self.wall()));
+        let committer = Arc::clone(&self.committer);
+        let under_way = Arc::new(UnderWay::new(Arc::clone(&record), retry, extensions, committer, self.wall()));
         let send = match self.routes.unpack(usize::from(hint.route), &under_way) {
             Ok(Some(send)) => send,
             Ok(None) => return self.not_delivered(hint, delivery, ctx),
@@ -535,6 +536,14 @@ impl DurableTimerActor {
         let Some((under_way, retry)) = self.stop_handling(delivery) else { return };
         self.alone.is_unproven |= answer.is_none();
         let mut answer = answer.unwrap_or(Err(NoReply::Overdue(retry.timeout)));
+        if let Some((due, nominal)) = under_way.written.get().copied() {
+            if let (Some(committer), Some(end)) = (self.committer.get(), under_way.in_transaction.get()) {
+                committer.meters().count(*end, 1);
+                self.judge(&under_way.record, *end, "in its own transaction");
+            }
+            self.leave_window(delivery, nominal);
+            return self.ended(Ended { delivery, outcome: Outcome::Ended { due }, dead: None });
+        }
         let failure = match &answer {
             Ok(Ok(())) => None,
             Ok(Err(error)) => Some(error.to_string()),
@@ -561,12 +570,16 @@ impl DurableTimerActor {
 
     /// Has the end of a delivery written, and returns its room in the window.
     fn end(&mut self, delivery: Delivery, next: Next) {
+        self.leave_window(delivery, ends::nominal_after(&next));
+        self.submit(Request::End(delivery, next));
+    }
+
+    fn leave_window(&mut self, delivery: Delivery, nominal: Option<DueTime>) {
         if let Some(InFlight { hint, .. }) = self.in_flight.get_mut(&delivery.id) {
             self.hints.return_slot(hint.route);
-            hint.nominal = ends::nominal_after(&next).unwrap_or(hint.nominal);
+            hint.nominal = nominal.unwrap_or(hint.nominal);
             hint.is_suspect = false;
         }
-        self.submit(Request::End(delivery, next));
     }
 
     /// Takes note of an end that is written.

@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 use actix::{Message, Recipient};
 use tokio::sync::Notify;
 
+use super::committer::Committer;
 use super::due_time::DueTime;
 use super::ends::{self, Course, Follow};
 use super::headers::Headers;
@@ -81,9 +82,12 @@ pub(super) struct UnderWay {
     pub(super) record: Arc<Record>,
     pub(super) retry: RetryPolicy,
     pub(super) extensions: Arc<Recipient<Extend>>,
-    /// The end of the delivery in a transaction of its handler, of which nobody here knows whether it was committed.
+    pub(super) committer: Arc<OnceLock<Committer>>,
+    /// The end of the delivery in a transaction of its handler, which may not have been committed.
     pub(super) in_transaction: OnceLock<Counted>,
     course: Mutex<Course>,
+    /// Set when such an end is known to be written: the next due time, and that of the next message, retries aside.
+    pub(super) written: OnceLock<(Option<DueTime>, Option<DueTime>)>,
     is_cancelled: AtomicBool,
     cancelled: Notify,
     #[cfg(feature = "tracing")]
@@ -95,6 +99,7 @@ impl UnderWay {
         record: Arc<Record>,
         retry: RetryPolicy,
         extensions: Arc<Recipient<Extend>>,
+        committer: Arc<OnceLock<Committer>>,
         begun: DueTime,
     ) -> Self {
         Self {
@@ -103,8 +108,10 @@ impl UnderWay {
             record,
             retry,
             extensions,
+            committer,
             in_transaction: OnceLock::new(),
             course: Mutex::new(Course::begun(begun)),
+            written: OnceLock::new(),
             is_cancelled: AtomicBool::new(false),
             cancelled: Notify::new(),
         }

@@ -18,7 +18,8 @@
 //! 4. `hints`: the timers that will be due soon; `deliveries`: from a hint to the end of a handler; `ends`: the row after
 //!    it, with `calendar` and `spread`.
 //! 5. [`DurableMessage`] (`message`), [`PayloadCodec`] (`payload_codec`), [`Durable`] (`envelope`), `routes`: from a row to a
-//!    message for a live actor; `reply`: its handler's result.
+//!    message for a live actor; `reply`: its handler's result; `effects`: those in
+//!    the transaction that ends it.
 //! 6. [`metrics`]: metrics of stores and deliveries; `trace`: events.
 //!
 //! Stores do not depend on actix, and those for one process read no clock: wall-clock times are arguments.
@@ -30,6 +31,7 @@ mod contain;
 mod context;
 mod deliveries;
 mod due_time;
+mod effects;
 mod ends;
 mod envelope;
 mod error;
@@ -82,6 +84,7 @@ pub use builder::DurableTimersBuilder;
 pub use context::DurableContext;
 pub use deliveries::DurableTimerActor;
 pub use due_time::{DueTime, OutOfRange};
+pub use effects::Ending;
 pub use envelope::{Durable, HandlerError};
 pub use error::{DurableBuildError, DurableError, ScheduleError};
 pub use headers::{HeaderError, Headers};
@@ -95,6 +98,8 @@ pub use record::{Missed, RecordState, RepeatMode, RetryPolicy, StoredRepeat};
 pub use request::Schedule;
 pub use route::Route;
 pub use routes::RouteOptions;
+/// The bindings of SQLite, in the closures of [`Durable::complete_with`] and [`EmbeddedStore::transaction`].
+pub use rusqlite;
 pub use schedule_future::{ScheduleFuture, Scheduled};
 #[doc(hidden)]
 pub use store::Store;

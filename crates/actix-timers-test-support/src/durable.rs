@@ -103,7 +103,7 @@ impl Files {
         Self { root: tempfile::tempdir().unwrap(), lives: 0 }
     }
 
-    fn directory(&self) -> PathBuf {
+    pub fn directory(&self) -> PathBuf {
         self.root.path().join(self.lives.to_string())
     }
 }

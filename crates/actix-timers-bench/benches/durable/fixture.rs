@@ -13,12 +13,12 @@ use tokio::sync::Notify;
 
 use crate::contenders;
 
-const ROUTE: &str = "office";
+pub(crate) const ROUTE: &str = "office";
 
 /// The message; serialized it is as long as that of the other subjects.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Remind {
-    text: String,
+    pub(crate) text: String,
 }
 
 impl DurableMessage for Remind {

@@ -17,13 +17,14 @@
 //! 2. `commits`: groups of new timers, without the actor. `calls`: the same through the actor, by one caller and by
 //!    many.
 //! 3. `lifecycle`: timers that come and go while many are pending, with the latency of commits (`watched`), bytes
-//!    written, disk and memory. `start`: a start after `kill -9` with all of them overdue.
+//!    written, disk and memory. `effects`: handlers that write a row. `start`: a start after `kill -9` with all of them overdue.
 //! 4. `settings`: the command line. Rows are those of the bench `peers`.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod calls;
 mod commits;
 mod contenders;
+mod effects;
 mod fixture;
 mod lifecycle;
 mod settings;
@@ -64,6 +65,9 @@ fn main() -> ExitCode {
     }
     if settings.wants("lifecycle") {
         lifecycle::run(&settings, &mut rows);
+    }
+    if settings.wants("effects") {
+        effects::run(&settings, &mut rows);
     }
     if settings.wants("start") {
         start::run(&settings, &mut rows);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 pub(crate) const HELP: &str = "\
 cargo bench --bench durable -- [OPTIONS]
 
-  --workloads NAMES  commits, schedule, lifecycle, start; separated by commas (all)
+  --workloads NAMES  commits, schedule, lifecycle, effects, start; separated by commas (all)
   --pending COUNT    timers that are pending during lifecycle and at the start (1000000)
   --rounds COUNT     of each (11)
   --dir DIR          where files are made, in a directory of their own (the system's for temporary files)

@@ -15,7 +15,8 @@
 //!
 //! 1. `server`, `sql`: the private server, and sessions with it. `timer`: the timers.
 //! 2. `plain`: a table and workers with `SKIP LOCKED`. `node`: ours through the store's trait; `office`: ours through actors.
-//! 3. `workloads`: `groups` of new and due timers; `loads` that move due times; deliveries through `actors`; one `caller`;
+//! 3. `workloads`: `groups` of new and due timers; `loads` that move due times; deliveries through `actors`, and with `effects` of handlers; one
+//!    `caller`;
 //!    timers of an `other` node; the `takeover` from a killed node; an `idle` one; a `steady` load, with a snapshot pinned.
 //! 4. `ratios`; `settings`: the command line. Rows are those of the bench `peers`.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -36,7 +37,7 @@ use bench::rows::Rows;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use server::Server;
 use settings::Settings;
-use workloads::{actors, caller, groups, idle, loads, other, steady, takeover};
+use workloads::{actors, caller, effects, groups, idle, loads, other, steady, takeover};
 
 type Workload = fn(&Settings, &str, &mut Rows);
 
@@ -67,10 +68,11 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let workloads: [(&str, Workload); 8] = [
+    let workloads: [(&str, Workload); 9] = [
         ("groups", groups::run),
         ("loads", loads::run),
         ("actors", actors::run),
+        ("effects", effects::run),
         ("caller", caller::run),
         ("other", other::run),
         ("takeover", takeover::run),

@@ -16,7 +16,7 @@ use crate::workloads::GROUP;
 /// The message; serialized it is as long as that of the other subjects.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Remind {
-    number: u64,
+    pub(crate) number: u64,
     text: String,
 }
 

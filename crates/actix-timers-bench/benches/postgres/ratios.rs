@@ -4,17 +4,18 @@ use bench::rows::{OURS, Rows, Spread};
 
 use crate::plain::{INSERT, WORKER};
 use crate::settings::Settings;
-use crate::workloads::{actors, caller, groups, loads, steady};
+use crate::workloads::{actors, caller, effects, groups, loads, steady};
 
 /// A rate beside another one: workload, unit, subjects.
 type Ratio = (&'static str, &'static str, &'static str, [&'static str; 2]);
 
-const RATIOS: [Ratio; 9] = [
+const RATIOS: [Ratio; 10] = [
     ("schedules / plain insert", groups::SCHEDULE[0], groups::UNIT, [OURS, INSERT]),
     ("schedules / plain insert, three nodes", groups::SCHEDULE[1], groups::UNIT, [OURS, INSERT]),
     ("deliveries / plain worker", groups::DELIVER[0], groups::UNIT, [OURS, WORKER]),
     ("deliveries / plain worker, three nodes", groups::DELIVER[1], groups::UNIT, [OURS, WORKER]),
     ("deliveries through actors / plain worker, three nodes", actors::WORKLOAD, actors::UNIT, [OURS, WORKER]),
+    ("ends with a row / after a row in a transaction", effects::WORKLOAD, effects::UNIT, [OURS, effects::BEFORE]),
     ("one caller / plain insert", caller::WORKLOAD, caller::UNIT, [OURS, INSERT]),
     ("lifecycles of timers due now / due later", loads::WORKLOAD, loads::UNIT, [loads::NOW, loads::LATER]),
     ("occurrences / lifecycles of timers due later", loads::WORKLOAD, loads::UNIT, [loads::REPEATING, loads::LATER]),

@@ -6,9 +6,9 @@ use std::time::Duration;
 pub(crate) const HELP: &str = "\
 cargo bench --features postgres --bench postgres -- [OPTIONS]
 
-  --workloads NAMES  groups, loads, actors, caller, other, takeover, idle, steady; separated by commas (all)
+  --workloads NAMES  groups, loads, actors, effects, caller, other, takeover, idle, steady; separated by commas (all)
   --pending COUNT    timers that are pending meanwhile (1000000)
-  --timers COUNT     timers of a round of groups, loads and actors (40960)
+  --timers COUNT     timers of a round of groups, loads and actors (40960); an eighth of effects
   --rounds COUNT     of each, after one that does not count (7)
   --pinned SECONDS   how long a snapshot is pinned (60); 600 is the long form
   --dir DIR          where the server's files are made, in a directory of their own (the system's for temporary files)

@@ -20,6 +20,7 @@ use std::time::Duration;
 use actix_timers::integration::{PublishPass, Publisher, register_publisher, try_publish};
 use tokio::sync::oneshot;
 
+use super::due_time::DueTime;
 use super::error::DurableBuildError;
 use super::routes::Routes;
 use super::store::StoreError;
@@ -118,6 +119,11 @@ impl Committer {
     /// Returns the metrics, for those of the deliveries.
     pub(crate) fn meters(&self) -> &DurableMeters {
         &self.shared.meters
+    }
+
+    /// Returns the wall-clock time.
+    pub(crate) fn wall(&self) -> DueTime {
+        (self.shared.clock)().wall
     }
 
     /// Publishes the metrics. This also happens after a turn, at most every 250 ms, and at a scrape; periodic calls in

@@ -113,6 +113,7 @@ impl Request {
     pub(crate) fn places(&self) -> usize {
         match self {
             Self::Change { op: Op::Put(timers), .. } => timers.len().max(1),
+            Self::Change { op: Op::EndWith(..), .. } => 0,
             Self::Change { .. } | Self::Read(_) | Self::BackUp { .. } => 1,
             _ => 0,
         }

@@ -90,6 +90,8 @@ struct Requester {
 #[derive(Default)]
 pub(super) struct Replies {
     changes: Vec<(Answer<Outcome>, Answered<Outcome>)>,
+    /// The number of these that handlers asked for, which do not come back.
+    of_handlers: usize,
     /// Copies to make, and the replies to that.
     copies: Vec<Reply>,
     others: Vec<Reply>,
@@ -109,7 +111,7 @@ impl Replies {
 
     /// Returns the number of callers that it answers.
     pub(super) fn callers(&self) -> usize {
-        self.changes.len() + self.copies.len() + self.others.len()
+        self.changes.len() - self.of_handlers + self.copies.len() + self.others.len()
     }
 
     /// Sends the replies; copies are made by `aside`.
@@ -273,7 +275,13 @@ impl Writer {
             self.report_new(&op, outcome, report);
         }
         match (answer, op) {
-            (Some(answer), _) => {
+            (Some(answer), op) => {
+                if let Op::EndWith(delivery, ..) = op {
+                    replies.of_handlers += 1;
+                    if matches!(outcome, Ok(Outcome::Ended { .. })) {
+                        self.claimed.remove(&delivery.id);
+                    }
+                }
                 // Rows that no look expects may be there.
                 let is_unknown =
                     |error: &Arc<StoreError>| matches!(**error, StoreError::Unknown(_) | StoreError::Failed(_));

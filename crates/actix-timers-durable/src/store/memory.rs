@@ -159,6 +159,18 @@ impl MemoryStore {
         &self.disk
     }
 
+    /// Runs a closure in a transaction of the store, as [`EmbeddedStore::transaction`] does. On a store that is
+    /// [opened](MemoryDisk::open) for it, also while durable timers use another one.
+    ///
+    /// # Errors
+    /// As [`EmbeddedStore::transaction`].
+    pub fn transaction<T>(
+        &mut self,
+        run: impl FnOnce(&rusqlite::Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        self.with(|rows| rows.transaction(run))
+    }
+
     /// Uses the rows, if the power was not cut since this store was opened.
     fn with<T>(&self, use_rows: impl FnOnce(&mut EmbeddedStore) -> Result<T, StoreError>) -> Result<T, StoreError> {
         self.with_state(self.disk.state(), use_rows)

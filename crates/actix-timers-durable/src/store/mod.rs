@@ -22,12 +22,13 @@
 //! rows that are not claimed. Whoever writes a due time writes the greater of the wish and the present time, so a look
 //! that begins at the present time misses nothing.
 //!
-//! `record`: the row as a value; `json`: the columns that are JSON; `error`: failures; `embedded`: the store for one process, on
+//! `record`: the row as a value; `effect`: a write of a handler; `json`: the columns that are JSON; `error`: failures; `embedded`: the store for one process, on
 //! SQLite; `memory`: the same without files; `clock`: that of a store that nodes share. Of the embedded store: `safe_directory`
 //! (directories that no other user controls), `holders` (its lock within a process), `names`. `model_of_rows`: the protocol of nodes,
 //! leases and rows in every order of events, with all rules and without each.
 
 mod clock;
+mod effect;
 mod embedded;
 mod error;
 mod holders;
@@ -48,6 +49,7 @@ use crate::pause::{Pause, PauseTarget};
 
 pub use super::new_timer::RecordBuilder;
 pub use clock::StoreClock;
+pub use effect::Effect;
 pub use embedded::EmbeddedStore;
 pub use error::StoreError;
 pub use json::{headers_from_json, headers_to_json, repeat_from_json, repeat_to_json, retry_from_json, retry_to_json};
@@ -65,6 +67,8 @@ pub enum Op {
     Claim(Claim),
     /// Ends a delivery, if its row is still as it was claimed.
     End(Delivery, Next),
+    /// Ends a delivery as [`End`](Self::End) does, with an effect of its handler in the same transaction: both, or neither.
+    EndWith(Delivery, Next, Effect),
     /// Deletes a timer in any state but that of a dead letter.
     Cancel(DurableId),
     /// Moves a timer that is not claimed to another due time. A repetition continues from there: `due` and `nominal` are
@@ -228,7 +232,7 @@ pub enum Outcome {
         /// Rows that are due and were left because of the [treatment](Suspects) of suspects: they are suspects, or are none.
         left: Vec<DurableId>,
     },
-    /// Of [`Op::End`]: the row is changed. The due time is that of [`Next::Again`], [`Next::GiveBack`] or [`Next::Release`] as
+    /// Of [`Op::End`] and [`Op::EndWith`]: the row is changed. The due time is that of [`Next::Again`], [`Next::GiveBack`] or [`Next::Release`] as
     /// written.
     Ended {
         /// The due time, if the row is pending.

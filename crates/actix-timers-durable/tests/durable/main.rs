@@ -9,6 +9,7 @@ mod codecs;
 mod crashes;
 mod dead_letters;
 mod delivery;
+mod effects;
 mod errors;
 mod headers;
 mod internals;

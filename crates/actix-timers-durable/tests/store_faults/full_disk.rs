@@ -5,8 +5,9 @@ use std::path::Path;
 use std::process::Command;
 
 use actix_timers_durable::StoreError;
-use actix_timers_durable::store::{Next, Op, Reads, Store};
-use support::store::claim;
+use actix_timers_durable::rusqlite::Connection;
+use actix_timers_durable::store::{Effect, Next, Op, Outcome, Reads, Store};
+use support::store::{at, claim};
 
 use crate::workshop::{apply, assert_sound, delivery, id, open, pending, put, puts};
 
@@ -66,6 +67,36 @@ fn a_full_disk_rejects_whole_groups_loses_nothing_and_goes_on_when_there_is_room
     assert_eq!(store.counts(None).unwrap().pending, kept.len() as u64);
     drop(store);
     assert_eq!(pending(&mut open(&path).unwrap()).unwrap(), kept.into_iter().collect());
+    assert_sound(&path);
+}
+
+#[test]
+fn a_full_disk_undoes_effects_with_their_ends() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(disk) = SmallDisk::mount(directory.path(), 48) else { return };
+    let path = disk.0.join("store");
+    let mut store = open(&path).unwrap();
+    store.transaction(|connection| connection.execute_batch("CREATE TABLE effects (bytes BLOB)")).unwrap();
+    apply(&mut store, &puts(0..10, 100)).unwrap();
+    apply(&mut store, &[claim(&(0..10).map(id).collect::<Vec<_>>())]).unwrap();
+    fs::write(disk.0.join("ballast"), vec![1; 40 << 20]).unwrap();
+    let effect = |bytes: u32| {
+        Effect::new(move |connection| connection.execute("INSERT INTO effects VALUES (zeroblob(?1))", [bytes]).is_ok())
+    };
+    // The large one fills the cache, so that its pages are written before the commit.
+    for bytes in [10 << 20, 64 << 20] {
+        let ops = [Op::EndWith(delivery(0), Next::Delete, effect(bytes)), Op::End(delivery(1), Next::Delete)];
+        let rejected = store.apply(&ops, at(0)).unwrap_err();
+        assert!(matches!(rejected, StoreError::Rejected(_) | StoreError::Unavailable(_)), "{rejected}");
+    }
+    fs::remove_file(disk.0.join("ballast")).unwrap();
+    let ops = (0..10).map(|number| Op::EndWith(delivery(number), Next::Delete, effect(10))).collect::<Vec<_>>();
+    let outcomes = apply(&mut store, &ops).unwrap();
+    assert_eq!(outcomes, vec![Outcome::Ended { due: None }; 10], "they are still claimed");
+    let count =
+        |connection: &Connection| connection.query_row("SELECT count(*) FROM effects", (), |row| row.get::<_, u32>(0));
+    assert_eq!(store.transaction(count).unwrap(), 10);
+    drop(store);
     assert_sound(&path);
 }
 

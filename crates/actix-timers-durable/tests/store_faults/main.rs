@@ -6,6 +6,8 @@ mod backups;
 #[cfg(target_os = "linux")]
 mod book;
 mod directories;
+#[cfg(target_os = "linux")]
+mod effect_kills;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod every_call;
 mod full_disk;

@@ -202,7 +202,7 @@ fn groups(ops: &[Op], slots: &mut Slots) -> VecDeque<Group> {
             Op::Cancel(id) | Op::Move(id, _) | Op::Requeue(id) | Op::Discard(id) => vec![*id],
             Op::Restore(found) => vec![found.record.id],
             Op::Pause(Pause { target, .. }) | Op::Resume(target) => target.row().err().into_iter().collect(),
-            Op::DiscardOlder { .. } => vec![],
+            Op::EndWith(..) | Op::DiscardOlder { .. } => vec![],
         };
         if let Some(error) = refused(op) {
             slots.outcomes[number] = Some(Err(error));
@@ -225,6 +225,7 @@ fn refused(op: &Op) -> Option<StoreError> {
     match op {
         Op::Put(timers) => timers.iter().find_map(|NewTimer { record, .. }| puts::check(record).err()),
         Op::Restore(found) => puts::check(&found.record).err(),
+        Op::EndWith(..) => Some(StoreError::Unsupported("effects of its own: use `PostgresStore::complete_in`")),
         _ => None,
     }
 }

@@ -218,7 +218,7 @@ fn id_of(op: &Op) -> Option<DurableId> {
     match op {
         Op::End(delivery, _) => Some(delivery.id),
         Op::Cancel(id) | Op::Move(id, _) | Op::Requeue(id) | Op::Discard(id) => Some(*id),
-        Op::Put(_) | Op::Claim(_) | Op::DiscardOlder { .. } | Op::Restore(_) | Op::Pause(_) | Op::Resume(_) => None,
+        Op::Put(_) | Op::Claim(_) | Op::EndWith(..) | Op::DiscardOlder { .. } | Op::Restore(_) | Op::Pause(_) | Op::Resume(_) => None,
     }
 }
 

@@ -1,6 +1,10 @@
 //! Ends of deliveries in the transactions of their handlers: effect and end are committed together, or neither is.
 
 use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -10,6 +14,7 @@ use actix_timers_durable::{
     Durable, DurableFilter, DurableMessage, DurableTimers, HandlerError, RetryPolicy, RouteOptions, Schedule,
 };
 use actix_timers_postgres::PostgresStore;
+use schemes::random::Random;
 use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 use tokio_postgres::error::SqlState;
@@ -46,6 +51,8 @@ enum Way {
     Continue,
     /// Waits until the delivery has ended otherwise, and completes it then.
     Late,
+    /// The first attempt ends by a closure for the embedded store; later ones commit.
+    Embedded,
 }
 
 impl DurableMessage for Charge {
@@ -68,9 +75,14 @@ struct Ledger {
 
 impl Ledger {
     async fn new(store: PostgresStore, schema: &str) -> Self {
-        let table = format!("\"{schema}\".charges");
-        let sql = format!("CREATE TABLE {table} (order_id bigint NOT NULL, attempt int NOT NULL)");
+        let ledger = Self::existing(store, schema);
+        let sql = format!("CREATE TABLE {} (order_id bigint NOT NULL, attempt int NOT NULL)", ledger.table);
         client().await.batch_execute(&sql).await.unwrap();
+        ledger
+    }
+
+    fn existing(store: PostgresStore, schema: &str) -> Self {
+        let table = format!("\"{schema}\".charges");
         let goes_on = Arc::new(tokio::sync::Semaphore::new(0));
         let application = "ledger".to_owned();
         Self { store, table, attempts: Arc::default(), errors: Arc::default(), application, goes_on }
@@ -94,6 +106,9 @@ impl Ledger {
     }
 
     async fn charge_with(&self, client: &mut Client, charge: &Durable<Charge>) -> Result<(), HandlerError> {
+        if charge.way == Way::Embedded && charge.attempt == 1 {
+            return charge.complete_with(|_| Ok(())).await;
+        }
         let transaction = client.transaction().await?;
         let insert = format!("INSERT INTO {} VALUES ($1, $2)", self.table);
         transaction.execute(&insert, &[&charge.order, &charge.attempt.cast_signed()]).await?;
@@ -166,6 +181,69 @@ async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     }
 }
 
+const SCHEMA: &str = "ACTIX_TIMERS_EFFECTS_SCHEMA";
+const FIRST: &str = "ACTIX_TIMERS_EFFECTS_FIRST";
+/// The number of requests of a service in progress at a time.
+const CUSTOMERS: usize = 4;
+
+/// A service in a process of its own, which schedules and charges until it is killed. Does nothing in an ordinary run.
+#[test]
+fn in_the_process_of_a_service() {
+    let (Ok(schema), Ok(first)) = (std::env::var(SCHEMA), std::env::var(FIRST)) else { return };
+    System::new().block_on(async {
+        let store = store(&schema).await;
+        let timers = start_forever(store.clone(), &Ledger::existing(store, &schema));
+        let first: i64 = first.parse().unwrap();
+        let customer = |customer| {
+            let timers = timers.clone();
+            actix::spawn(async move {
+                for order in (first + customer..).step_by(CUSTOMERS) {
+                    let way = [Way::Commit, Way::CommitAndFail, Way::RollBack][(order % 3) as usize];
+                    if timers.schedule(charge(order, way)).await.is_ok() {
+                        say(format_args!("{order}"));
+                    }
+                    sleep(Duration::from_millis(20)).await;
+                }
+            })
+        };
+        let customers: Vec<_> = (0..CUSTOMERS as i64).map(customer).collect();
+        for customer in customers {
+            customer.await.unwrap();
+        }
+    });
+}
+
+/// Writes a line in one piece, past the harness.
+fn say(line: std::fmt::Arguments<'_>) {
+    std::io::stderr().write_all(format!("{line}\n").as_bytes()).unwrap();
+}
+
+/// A [service](in_the_process_of_a_service), which is killed when this is dropped. It writes into a file.
+struct ServiceProcess(Child);
+
+impl ServiceProcess {
+    fn start(schema: &str, directory: &Path, number: i64) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "effects::in_the_process_of_a_service", "--nocapture"]);
+        command.env(SCHEMA, schema).env(FIRST, (number * 1_000_000).to_string()).stdout(Stdio::null());
+        Self(command.stderr(File::create(directory.join(number.to_string())).unwrap()).spawn().unwrap())
+    }
+}
+
+impl Drop for ServiceProcess {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+/// Returns the orders that the services have acknowledged.
+fn acknowledged(directory: &Path) -> Vec<i64> {
+    let files = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let lines = |file: PathBuf| std::fs::read_to_string(file).unwrap();
+    files.flat_map(|file| lines(file).lines().filter_map(|line| line.parse().ok()).collect::<Vec<_>>()).collect()
+}
+
 async fn is_empty(timers: &DurableTimers) -> bool {
     timers.list(DurableFilter::new()).await.unwrap().timers.is_empty()
 }
@@ -196,6 +274,21 @@ with_server! {
             assert_eq!(dead(&timers).await, 2, "of `DieIn`, and of `Twice`, which never commits");
             let errors = ledger.errors.lock().unwrap().clone();
             assert_eq!(errors.iter().filter(|error| error.contains("has ended otherwise")).count(), 3, "{errors:?}");
+            timers.stop().await.unwrap();
+        });
+    }
+
+    fn a_closure_of_the_embedded_store_is_refused() {
+        System::new().block_on(async {
+            let schema = new_schema();
+            let store = store(&schema).await;
+            let ledger = Ledger::new(store.clone(), &schema).await;
+            let timers = start(store, &ledger);
+            let _ = timers.schedule(charge(1, Way::Embedded)).await.unwrap();
+            until("all end", async || is_empty(&timers).await).await;
+            assert_eq!(ledger.effects().await, [(1, 2)]);
+            let errors = ledger.errors.lock().unwrap().clone();
+            assert!(errors.len() == 1 && errors[0].contains("complete_in"), "{errors:?}");
             timers.stop().await.unwrap();
         });
     }
@@ -354,6 +447,43 @@ with_server! {
             for timers in nodes {
                 timers.stop().await.unwrap();
             }
+        });
+    }
+
+    /// Nodes in processes of their own are killed at random moments, or declared dead and go on as zombies. Scaled by
+    /// `ACTIX_TIMERS_PROCESS_KILLS`.
+    fn effects_happen_exactly_once_over_kills_of_processes() {
+        let kills: u64 = std::env::var("ACTIX_TIMERS_PROCESS_KILLS").map_or(10, |kills| kills.parse().unwrap());
+        let directory = tempfile::tempdir().unwrap();
+        let mut random = Random::new(u64::from(std::process::id()));
+        System::new().block_on(async {
+            let schema = new_schema();
+            let store = store(&schema).await;
+            let ledger = Ledger::new(store.clone(), &schema).await;
+            let declare_dead = format!("UPDATE \"{schema}\".nodes SET dead = true");
+            let mut started = 0..;
+            let mut start = || ServiceProcess::start(&schema, directory.path(), started.next().unwrap());
+            let mut services = [start(), start()];
+            for kill in 0..kills {
+                sleep(Duration::from_millis(random.below(2000))).await;
+                if random.one_in(4) {
+                    client().await.batch_execute(&declare_dead).await.unwrap();
+                }
+                // The next one may be killed while it joins.
+                services[(kill % 2) as usize] = start();
+            }
+            drop(services);
+            let timers = start_forever(store, &ledger);
+            until("all end", async || is_empty(&timers).await).await;
+            let effects: Vec<_> = ledger.effects().await.into_iter().map(|(order, _)| order).collect();
+            let once: HashSet<_> = effects.iter().copied().collect();
+            assert_eq!(effects.len(), once.len(), "each happens once");
+            let acknowledged = acknowledged(directory.path());
+            assert!(acknowledged.len() > 2 * kills as usize, "only {}", acknowledged.len());
+            let missing: Vec<_> = acknowledged.iter().filter(|order| !once.contains(order)).collect();
+            assert_eq!(missing, [] as [&i64; 0]);
+            println!("{kills} kills, {} effects of {} acknowledged orders", once.len(), acknowledged.len());
+            timers.stop().await.unwrap();
         });
     }
 

@@ -199,6 +199,7 @@ macro_rules! contract_tests {
             named: a_replaced_timer_is_gone_and_its_end_finds_nothing,
             named: a_claim_takes_only_served_types,
             named: an_end_needs_the_delivery_that_was_claimed,
+            named: an_effect_is_made_with_its_end_or_neither_is,
             named: retries_and_repetitions_keep_count,
             named: given_back_and_released_timers_are_pending,
             named: a_snoozed_timer_is_due_at_its_wish_and_keeps_its_budget,

@@ -55,7 +55,9 @@ impl Model {
         match op {
             Op::Put(timers) => Outcome::Put(timers.iter().map(|new| self.put(new, now)).collect()),
             Op::Claim(claim) => self.claim(claim, now),
-            Op::End(delivery, next) => self.end(*delivery, next, now).unwrap_or(Outcome::NotFound),
+            Op::End(delivery, next) | Op::EndWith(delivery, next, _) => {
+                self.end(*delivery, next, now).unwrap_or(Outcome::NotFound)
+            }
             Op::Cancel(id) => match self.rows.remove(id) {
                 Some(row) if row.is_claimed => Outcome::InProgress,
                 Some(_) => Outcome::Deleted,

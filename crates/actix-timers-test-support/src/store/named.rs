@@ -1,11 +1,11 @@
 //! A check for each promise of a store.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use actix_timers_durable::store::{
-    Again, Claim, Delivery, Filter, Found, Look, Next, Op, Outcome, Part, Placed, Position, Query, Reads, Record,
-    State, Store, Suspects,
+    Again, Claim, Delivery, Effect, Filter, Found, Look, Next, Op, Outcome, Part, Placed, Position, Query, Reads,
+    Record, State, Store, Suspects,
 };
 use actix_timers_durable::store::{MAX_KEY_LEN, MAX_RECORD_LEN, OnKey};
 use actix_timers_durable::{
@@ -308,6 +308,56 @@ pub fn an_end_needs_the_delivery_that_was_claimed<S: Subject>(subject: &mut S) {
     assert_eq!(second.attempt, 2);
     assert_eq!(world.apply(Op::End(first, Next::Delete)), Outcome::NotFound, "it is claimed anew");
     assert_eq!(world.apply(Op::End(second, Next::Delete)), DONE);
+}
+
+/// A store may refuse all effects.
+pub fn an_effect_is_made_with_its_end_or_neither_is<S: Subject>(subject: &mut S) {
+    let mut world = World::new(subject);
+    let timers = [1, 2, 3, 4, 5].map(|number| record(number, 0));
+    timers.iter().for_each(|timer| _ = world.put(timer));
+    let [kept, undone, series, cancelled, other] = timers.each_ref().map(|timer| world.delivery(timer.id));
+    world.apply(Op::Cancel(cancelled.id));
+    let seen = Arc::<Mutex<Vec<i64>>>::default();
+    // Each sees the effects before it.
+    let effect = |number: i64, is_kept: bool| {
+        let seen = Arc::clone(&seen);
+        Effect::new(move |connection| {
+            connection.execute_batch("CREATE TABLE IF NOT EXISTS effects (number INTEGER)").unwrap();
+            connection.execute("INSERT INTO effects VALUES (?1)", [number]).unwrap();
+            let sum = connection.query_row("SELECT sum(number) FROM effects", (), |row| row.get(0)).unwrap();
+            seen.lock().unwrap().push(sum);
+            is_kept
+        })
+    };
+    let ops = [
+        Op::EndWith(kept, Next::Delete, effect(1, true)),
+        Op::EndWith(undone, Next::Delete, effect(10, false)),
+        Op::End(other, Next::Delete),
+        Op::EndWith(cancelled, Next::Delete, effect(100, true)),
+        Op::EndWith(kept, Next::Delete, effect(1000, true)),
+        Op::EndWith(series, Next::Again(again(60, 2)), effect(10_000, true)),
+        put(&record(6, 6)),
+    ];
+    let outcomes = world.try_apply(&ops);
+    assert!(outcomes[2].is_ok() && outcomes[6].is_ok(), "{outcomes:?}");
+    if matches!(outcomes[0], Err(StoreError::Unsupported(_))) {
+        assert!([1, 3, 4, 5].iter().all(|at| matches!(outcomes[*at], Err(StoreError::Unsupported(_)))), "{outcomes:?}");
+        return assert_eq!(world.apply(Op::End(kept, Next::Delete)), DONE, "it is still claimed");
+    }
+    assert_eq!(*seen.lock().unwrap(), [1, 11, 10_001]);
+    assert!(matches!(outcomes[1], Err(StoreError::Rejected(_))), "{outcomes:?}");
+    let ended = |at: usize| outcomes[at].as_ref().unwrap().clone();
+    assert_eq!([0, 3, 4].map(ended), [DONE, Outcome::NotFound, Outcome::NotFound]);
+    assert_eq!(ended(5), Outcome::Ended { due: Some(at(60)) });
+    assert_eq!(world.apply(Op::End(undone, Next::Delete)), DONE, "it is still claimed");
+    // An effect is made once, also if its transaction is repeated.
+    let once = effect(100_000, true);
+    world.put(&record(7, 0));
+    let delivery = world.delivery(record(7, 0).id);
+    assert_eq!(world.apply(Op::EndWith(delivery, Next::Release, once.clone())), Outcome::Ended { due: Some(at(0)) });
+    let delivery = world.delivery(record(7, 0).id);
+    assert!(world.try_apply(&[Op::EndWith(delivery, Next::Delete, once)])[0].is_err());
+    assert_eq!(world.apply(Op::End(delivery, Next::Delete)), DONE, "it is still claimed");
 }
 
 pub fn retries_and_repetitions_keep_count<S: Subject>(subject: &mut S) {

@@ -2,6 +2,7 @@
 
 pub(crate) mod actors;
 pub(crate) mod caller;
+pub(crate) mod effects;
 pub(crate) mod groups;
 pub(crate) mod idle;
 pub(crate) mod loads;

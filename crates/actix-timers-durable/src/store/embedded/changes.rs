@@ -109,6 +109,7 @@ impl Changes<'_> {
             }
             Op::Claim(claim) => self.claim(claim)?,
             Op::End(delivery, next) => self.end(*delivery, next)?,
+            Op::EndWith(delivery, next, effect) => return self.end_with(*delivery, next, effect),
             Op::Cancel(id) => match self.state(*id)? {
                 None => Outcome::NotFound,
                 Some(state) => {
@@ -198,7 +199,7 @@ impl Changes<'_> {
             .optional()
     }
 
-    fn end(&self, Delivery { id, repetition, attempt }: Delivery, next: &Next) -> rusqlite::Result<Outcome> {
+    pub(super) fn end(&self, Delivery { id, repetition, attempt }: Delivery, next: &Next) -> rusqlite::Result<Outcome> {
         let (blob, repetition, now) = (blob(&id), repetition.cast_signed(), millis(self.now));
         let claim: [&dyn ToSql; 4] = [blob, &self.node, &repetition, &attempt];
         let with = |sql: &str, more: &[&dyn ToSql]| run(self.connection, sql, &[&claim[..], more].concat());

@@ -3,7 +3,8 @@
 //! Reading order:
 //!
 //! 1. `schema.sql`: the tables. `columns`: a record as columns, and back.
-//! 2. `changes`: the changes of a transaction; `claims`: of these the claims, and those of an ended process; `pauses`.
+//! 2. `changes`: the changes of a transaction; `claims`: of these the claims, and those of an ended process; `pauses`;
+//!    `effects`: statements of applications.
 //! 3. `queries`: looks, and queries by people.
 //! 4. `place`: the files, in a safe directory; `checkpoints` from the log to the database, on a thread; `copying`: backups.
 //! 5. `faults`: the meaning of a failure. [`EmbeddedStore`] reacts to it, and opens the files anew.
@@ -13,6 +14,7 @@ mod checkpoints;
 mod claims;
 mod columns;
 mod copying;
+mod effects;
 mod faults;
 mod pauses;
 mod place;
@@ -29,6 +31,7 @@ use rusqlite::config::DbConfig;
 use super::{
     BackUp, Beat, Counts, Delivery, Found, Hint, Look, NodeInfo, Op, Outcome, Page, Query, Reads, Store, StoreGauges,
 };
+use crate::contain::contain;
 use crate::pause::Pause;
 use crate::store::StoreError;
 use crate::store::names::Names;
@@ -39,6 +42,10 @@ use faults::{Meaning, io_error, meaning};
 use pauses::Held;
 use place::Place;
 use queries::{Queries, Reader};
+
+/// Other texts than applications write: a cached statement is not authorized again.
+const COMMIT: &str = "/* by the store */ COMMIT";
+const ROLLBACK: &str = "/* by the store */ ROLLBACK";
 
 /// The longest time for which a checkpoint holds transactions up.
 const CHECKPOINT_PATIENCE: Duration = Duration::from_millis(50);
@@ -105,8 +112,8 @@ impl EmbeddedStore {
     pub fn in_memory() -> Result<Self, StoreError> {
         let path = Path::new(":memory:");
         let create = || {
-            let connection = place::create_database(path)?;
-            place::prepare(&connection)?;
+            let mut connection = place::create_database(path)?;
+            place::prepare(&mut connection)?;
             Ok(connection)
         };
         let connection = create().map_err(|error| StoreError::Rejected(io_error(error)))?;
@@ -127,6 +134,35 @@ impl EmbeddedStore {
             interrupted: 0,
             data_version: None,
         }
+    }
+
+    /// Runs a closure in a transaction of the store, before it is given to the durable timers: to create tables of the
+    /// application, to which [`Durable::complete_with`](crate::Durable::complete_with) writes, to migrate and to read them.
+    /// They are in `timers.db`, and in backups. Give their names a prefix of your own, since the store may get more tables, and let
+    /// no foreign key refer to one of the store. Later the application reads them by a connection of its own that only reads, opened after the store:
+    ///
+    /// ```
+    /// use actix_timers_durable::EmbeddedStore;
+    /// use actix_timers_durable::rusqlite::{Connection, OpenFlags};
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("store");
+    /// let mut store = EmbeddedStore::open(&path)?;
+    /// store.transaction(|connection| connection.execute_batch("CREATE TABLE IF NOT EXISTS charges (order_id INTEGER)"))?;
+    /// let reader = Connection::open_with_flags(path.join("timers.db"), OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    /// let charges: u32 = reader.query_row("SELECT count(*) FROM charges", (), |row| row.get(0))?;
+    /// # assert_eq!(charges, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`StoreError::Rejected`] with that of the closure, or its panic: nothing is kept. Else the store has failed.
+    pub fn transaction<T>(&mut self, run: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
+        let panicked = |text: String| Err(rusqlite::Error::ToSqlConversionFailure(text.into()));
+        let run = |changes: &mut Changes<'_>| {
+            effects::as_application(|| contain(|| run(changes.connection))).unwrap_or_else(panicked)
+        };
+        Ok(self.write(DueTime::MIN, run)?)
     }
 
     /// Has the next [beat](Store::beat) release the claims of which its caller does not know.
@@ -229,12 +265,13 @@ impl EmbeddedStore {
         let made = execute("BEGIN IMMEDIATE").and_then(|()| make(&mut changes));
         let interrupted = changes.interrupted;
         let (made, is_known) = match made {
-            Ok(made) => (execute("COMMIT").map(|()| made), false),
+            // A deferred foreign key of an application leaves the transaction open.
+            Ok(made) => (execute(COMMIT).map(|()| made), !connection.is_autocommit()),
             Err(error) => (Err(error), true),
         };
         let made = made.map_err(|error| {
             // SQLite has rolled back by itself after some errors.
-            let is_rolled_back = connection.is_autocommit() || execute("ROLLBACK").is_ok();
+            let is_rolled_back = connection.is_autocommit() || execute(ROLLBACK).is_ok();
             (error, is_known && is_rolled_back)
         });
         self.interrupted += if made.is_ok() { interrupted } else { 0 };

@@ -34,7 +34,7 @@ const NOT_OURS: &str = "lost+found";
 /// As in `schema.sql`.
 const APPLICATION: u32 = 0x6174_7472;
 const FORMAT: u32 = 1;
-const SCHEMA: &str = include_str!("schema.sql");
+pub(super) const SCHEMA: &str = include_str!("schema.sql");
 
 /// The time for which a transaction waits for another program, or for a checkpoint.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -180,8 +180,8 @@ impl Place {
     /// Opens the connection that writes.
     pub(super) fn connect(&self) -> Result<Connection, StoreError> {
         let open = || {
-            let connection = self.open(OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-            prepare(&connection)?;
+            let mut connection = self.open(OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+            prepare(&mut connection)?;
             connection.query_row("SELECT number FROM node", (), |row| row.get::<_, i64>(0))?;
             let format = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
             Ok((connection, format))
@@ -239,7 +239,8 @@ pub(super) fn create_database(path: &Path) -> rusqlite::Result<Connection> {
 }
 
 /// Sets a connection that writes.
-pub(super) fn prepare(connection: &Connection) -> rusqlite::Result<()> {
+pub(super) fn prepare(connection: &mut Connection) -> rusqlite::Result<()> {
+    super::effects::guard(connection)?;
     connection.busy_timeout(PATIENCE)?;
     connection.set_prepared_statement_cache_capacity(64);
     // Triggers are for changes by hand.

@@ -48,8 +48,8 @@ fn check(connection: &Connection, state: &str) {
 
 #[test]
 fn every_statement_uses_its_index() {
-    let connection = place::create_database(":memory:".as_ref()).unwrap();
-    place::prepare(&connection).unwrap();
+    let mut connection = place::create_database(":memory:".as_ref()).unwrap();
+    place::prepare(&mut connection).unwrap();
     check(&connection, "empty");
     // Most are pending; of the others more than of any service.
     let fill = "WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 20000)

@@ -1,0 +1,128 @@
+//! Deliveries whose handlers write a row: in the transaction that ends the delivery, or before the end in a transaction of their
+//! own; beside handlers that write none.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::{Duration, Instant, SystemTime};
+
+use actix::prelude::*;
+use actix_timers_durable::{Durable, DurableTimers, HandlerError, RouteOptions};
+use actix_timers_postgres::PostgresStore;
+use bench::rows::{OURS, Rows};
+use tokio_postgres::Client;
+use tokio_postgres::types::Type;
+
+use super::{GROUP, PENDING, row};
+use crate::node::{Deliver, Node, Place};
+use crate::office::Remind;
+use crate::settings::Settings;
+use crate::sql;
+use crate::timer::{self, ROUTE, Timer};
+
+pub(crate) const WORKLOAD: &str = "deliver, the handler writes a row";
+pub(crate) const UNIT: &str = "ns a timer";
+pub(crate) const BEFORE: &str = "an end after a row in a transaction";
+/// The handlers at work, each with a session.
+const HANDLERS: usize = 32;
+
+/// The row of a handler.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Writes {
+    WithTheEnd,
+    Nothing,
+    Before,
+}
+
+const SUBJECTS: [(Writes, &str); 3] =
+    [(Writes::WithTheEnd, OURS), (Writes::Nothing, "an end without a row"), (Writes::Before, BEFORE)];
+
+pub(crate) fn run(settings: &Settings, url: &str, rows: &mut Rows) {
+    let place = Place::filled(url, "effects", Duration::from_secs(10), &timer::pending(PENDING, settings.pending));
+    place.session.execute("CREATE TABLE effects.written (number bigint NOT NULL)");
+    let count = settings.timers / 8;
+    // Enough for the schedules.
+    let lead = Duration::from_secs(2) + Duration::from_micros(50) * count as u32;
+    let (mut samples, mut first) = ([const { Vec::new() }; SUBJECTS.len()], 0);
+    for _ in 0..=settings.rounds {
+        for ((writes, _), samples) in SUBJECTS.iter().zip(&mut samples) {
+            place.session.execute("TRUNCATE effects.written");
+            let timers = timer::spread(first..first + count as u64, lead, Duration::from_millis(1));
+            first += count as u64;
+            let mut web = Node::join(&place, Deliver::Nothing);
+            timers.chunks(GROUP).for_each(|timers| web.schedule(timers));
+            drop(web);
+            place.settle();
+            samples.push(System::new().block_on(deliver(&place, *writes, &timers)));
+            let written = place.session.number("SELECT count(*) FROM effects.written");
+            assert_eq!(written, if *writes == Writes::Nothing { 0 } else { count as u64 });
+        }
+    }
+    for ((_, subject), samples) in SUBJECTS.into_iter().zip(samples) {
+        rows.push(row(WORKLOAD, subject, settings.pending, UNIT, samples[1..].to_vec()));
+    }
+}
+
+/// Returns the nanoseconds for each timer.
+async fn deliver(place: &Place, writes: Writes, timers: &[Timer]) -> f64 {
+    let store = place.connect().await;
+    let mut clients = Vec::new();
+    for _ in 0..HANDLERS {
+        clients.push(sql::connect(&place.url).await);
+    }
+    let done = Rc::<Cell<usize>>::default();
+    let clients = Rc::new(RefCell::new(clients));
+    let till = Till { store: store.clone(), writes, clients, done: Rc::clone(&done) }.start();
+    let options = RouteOptions::new().window(HANDLERS);
+    let node = DurableTimers::builder(store).route_with::<Remind>(ROUTE, till, options).start().unwrap();
+    let begin: SystemTime = timers[0].due.into();
+    tokio::time::sleep(begin.duration_since(SystemTime::now()).expect("the schedules took too long")).await;
+    let began = Instant::now();
+    let client = sql::connect(&place.url).await;
+    let is_left =
+        format!("SELECT count(*) FROM {0}.timers WHERE id < {0}.first_id({1})", place.schema, timers[0].millis() + 10);
+    while done.get() < timers.len() || sql::number(&client, &is_left).await > 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let took = began.elapsed();
+    node.stop().await.unwrap();
+    took.as_nanos() as f64 / timers.len() as f64
+}
+
+struct Till {
+    store: PostgresStore,
+    writes: Writes,
+    clients: Rc<RefCell<Vec<Client>>>,
+    done: Rc<Cell<usize>>,
+}
+
+impl Actor for Till {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Context<Self>) {
+        ctx.set_mailbox_capacity(1024);
+    }
+}
+
+impl Handler<Durable<Remind>> for Till {
+    type Result = ResponseFuture<Result<(), HandlerError>>;
+
+    fn handle(&mut self, remind: Durable<Remind>, _: &mut Context<Self>) -> Self::Result {
+        let (store, clients, done) = (self.store.clone(), Rc::clone(&self.clients), Rc::clone(&self.done));
+        let writes = self.writes;
+        Box::pin(async move {
+            if writes != Writes::Nothing {
+                let mut client = clients.borrow_mut().pop().expect("one for each handler");
+                let transaction = client.transaction().await?;
+                let number = remind.number.cast_signed();
+                transaction.query_typed("INSERT INTO effects.written VALUES ($1)", &[(&number, Type::INT8)]).await?;
+                if writes == Writes::WithTheEnd {
+                    store.complete_in(&transaction, &remind).await?;
+                }
+                transaction.commit().await?;
+                clients.borrow_mut().push(client);
+            }
+            done.set(done.get() + 1);
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,558 @@
+//! Effects of handlers in the transactions that end their deliveries: both are kept, or neither is.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use actix::prelude::*;
+use actix_timers::{CancelOutcome, ManualClock, Repeat};
+use actix_timers_durable::rusqlite::{self, Connection, OpenFlags};
+use actix_timers_durable::store::{FsyncOutcome, MemoryDisk};
+use actix_timers_durable::{
+    Durable, DurableFilter, DurableState, DurableTimers, EmbeddedStore, HandlerError, MemoryStore, RouteOptions,
+    Schedule, Store, StoreError,
+};
+use tokio::sync::Notify;
+
+use support::durable::{Files, Medium, Note, ROUTE, at, life, ms, on_every_store, quick, run_to};
+
+on_every_store! {
+    effect_and_end_are_kept_whatever_the_handler_does_then
+    a_failed_effect_is_undone_and_the_message_comes_again
+    a_panic_of_an_effect_is_an_error_and_the_store_goes_on
+    a_permanent_error_of_an_effect_makes_a_dead_letter
+    a_failure_is_kept_with_its_effect
+    a_series_continues_with_each_effect
+    a_cancelled_delivery_has_no_effect
+    a_delivery_beyond_its_time_out_has_no_effect
+    a_delivery_ends_with_one_effect
+    an_effect_during_a_stop_is_kept_and_one_after_it_is_not
+    a_crash_keeps_effect_and_end_or_neither
+    an_effect_cannot_touch_what_concerns_others
+    a_violated_deferred_key_undoes_the_effect
+    an_effect_sees_and_returns_values
+    a_transaction_of_the_application_is_kept_or_undone
+}
+
+type Answer = Result<(), HandlerError>;
+
+/// A medium with a table of the application.
+trait Ledger: Medium<Store: Tables> {
+    /// Returns notes and attempts with an effect.
+    fn effects(&self) -> Vec<(u32, u32)>;
+
+    fn open_with_table(&self) -> Self::Store {
+        let mut store = self.open();
+        let create = "CREATE TABLE IF NOT EXISTS effects (note INTEGER, attempt INTEGER);
+            CREATE TABLE IF NOT EXISTS children (note INTEGER PRIMARY KEY,
+                parent INTEGER REFERENCES children (note) DEFERRABLE INITIALLY DEFERRED)";
+        store.transaction(|connection| connection.execute_batch(create)).unwrap();
+        store
+    }
+}
+
+/// A store in whose database an application has tables.
+trait Tables: Store {
+    fn transaction<T>(&mut self, run: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError>;
+}
+
+impl Tables for EmbeddedStore {
+    fn transaction<T>(&mut self, run: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
+        Self::transaction(self, run)
+    }
+}
+
+impl Tables for MemoryStore {
+    fn transaction<T>(&mut self, run: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
+        Self::transaction(self, run)
+    }
+}
+
+fn read(connection: &Connection) -> rusqlite::Result<Vec<(u32, u32)>> {
+    let mut statement = connection.prepare("SELECT note, attempt FROM effects ORDER BY note, attempt")?;
+    statement.query_map((), |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+}
+
+impl Ledger for MemoryDisk {
+    fn effects(&self) -> Vec<(u32, u32)> {
+        Self::open(self).transaction(read).unwrap()
+    }
+}
+
+impl Ledger for Files {
+    fn effects(&self) -> Vec<(u32, u32)> {
+        let file = self.directory().join("timers.db");
+        read(&Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap()).unwrap()
+    }
+}
+
+/// A recipient with a function as its handler.
+struct Bank<F> {
+    handle: Rc<F>,
+    log: Log,
+}
+
+/// The deliveries, and the errors of effects.
+#[derive(Clone, Default)]
+struct Log {
+    attempts: Rc<RefCell<Vec<(u32, u32)>>>,
+    errors: Rc<RefCell<Vec<String>>>,
+}
+
+impl Log {
+    fn attempts(&self) -> Vec<(u32, u32)> {
+        let mut attempts = self.attempts.borrow().clone();
+        attempts.sort_unstable();
+        attempts
+    }
+
+    fn errors(&self) -> Vec<String> {
+        self.errors.borrow().clone()
+    }
+
+    /// Notes the error of an effect.
+    fn note<T>(&self, made: Result<T, HandlerError>) -> Result<T, HandlerError> {
+        made.inspect_err(|error| self.errors.borrow_mut().push(error.to_string()))
+    }
+}
+
+impl<F: 'static> Actor for Bank<F> {
+    type Context = Context<Self>;
+}
+
+impl<F: AsyncFn(Durable<Note>, Log) -> Answer + 'static> Handler<Durable<Note>> for Bank<F> {
+    type Result = ResponseFuture<Answer>;
+
+    fn handle(&mut self, note: Durable<Note>, _: &mut Context<Self>) -> Self::Result {
+        self.log.attempts.borrow_mut().push((note.0, note.attempt));
+        let (handle, log) = (Rc::clone(&self.handle), self.log.clone());
+        Box::pin(async move { handle(note, log).await })
+    }
+}
+
+/// Starts durable timers with a handler, whose time-out is a second.
+fn start(
+    medium: &impl Ledger,
+    clock: &ManualClock,
+    handle: impl AsyncFn(Durable<Note>, Log) -> Answer + 'static,
+) -> (DurableTimers, Log) {
+    let log = Log::default();
+    let bank = Bank { handle: Rc::new(handle), log: log.clone() }.start();
+    let builder = DurableTimers::builder(medium.open_with_table()).clock(clock.clone());
+    (builder.route_with::<Note>(ROUTE, bank, RouteOptions::new().retry(quick())).start().unwrap(), log)
+}
+
+async fn schedule(timers: &DurableTimers, notes: std::ops::Range<u32>) {
+    for note in notes {
+        let _ = timers.schedule_at(ROUTE, at(10), Note(note)).await.unwrap();
+    }
+}
+
+fn effect(note: &Durable<Note>) -> impl FnOnce(&Connection) -> Answer + Send + use<> {
+    let row = (note.0, note.attempt);
+    move |connection| {
+        connection.prepare_cached("INSERT INTO effects VALUES (?1, ?2)")?.execute(row)?;
+        Ok(())
+    }
+}
+
+async fn dead(timers: &DurableTimers) -> Vec<(u32, String)> {
+    let letters = timers.list(DurableFilter::dead()).await.unwrap().timers;
+    let letter = |info: &actix_timers_durable::DurableInfo| match &info.state {
+        DurableState::Dead { reason, .. } => (info.message::<Note>().unwrap().0, reason.to_string()),
+        state => panic!("{state:?}"),
+    };
+    letters.iter().map(letter).collect()
+}
+
+/// Lets all attempts end, and stops.
+async fn finish(timers: &DurableTimers, clock: &ManualClock) {
+    clock.advance(ms(10_000)).await;
+    assert_eq!(timers.counts().await.unwrap().pending, 0);
+    timers.stop().await.unwrap();
+}
+
+fn effect_and_end_are_kept_whatever_the_handler_does_then(medium: impl Ledger) {
+    life(0, async |clock| {
+        let (timers, log) = start(&medium, &clock, async |note, log| {
+            log.note(note.complete_with(effect(&note)).await)?;
+            match note.0 {
+                0 => Ok(()),
+                1 => Err(HandlerError::new("after it")),
+                2 => Err(HandlerError::permanent("after it")),
+                3 => panic!("after it"),
+                _ => std::future::pending().await,
+            }
+        });
+        schedule(&timers, 0..5).await;
+        clock.advance(ms(10_000)).await;
+        assert_eq!(dead(&timers).await, []);
+        finish(&timers, &clock).await;
+        let once: Vec<_> = (0..5).map(|note| (note, 1)).collect();
+        assert_eq!((medium.effects(), log.attempts(), log.errors()), (once.clone(), once, vec![]));
+    });
+}
+
+fn a_failed_effect_is_undone_and_the_message_comes_again(medium: impl Ledger) {
+    life(0, async |clock| {
+        let (timers, log) = start(&medium, &clock, async |note, log| {
+            let insert = effect(&note);
+            let fails = note.attempt == 1 && note.0 < 2;
+            let made = note.complete_with(move |connection| {
+                insert(connection)?;
+                if fails { Err(HandlerError::new("no money")) } else { Ok(()) }
+            });
+            // Without its effect no delivery is complete, whatever its handler answers.
+            if log.note(made.await).is_err() && note.0 == 1 { Ok(()) } else { Err(HandlerError::new("failed")) }
+        });
+        schedule(&timers, 0..3).await;
+        run_to(&clock, 10).await;
+        assert_eq!(medium.effects(), [(2, 1)]);
+        finish(&timers, &clock).await;
+        assert_eq!(medium.effects(), [(0, 2), (1, 2), (2, 1)]);
+        assert_eq!((log.attempts().len(), log.errors()), (5, vec!["no money".to_owned(); 2]));
+    });
+}
+
+fn a_panic_of_an_effect_is_an_error_and_the_store_goes_on(medium: impl Ledger) {
+    life(0, async |clock| {
+        let (timers, log) = start(&medium, &clock, async |note, log| {
+            let (insert, panics) = (effect(&note), note.attempt == 1);
+            let made = note.complete_with(move |connection| {
+                insert(connection)?;
+                assert!(!panics, "a bug");
+                Ok(())
+            });
+            log.note(made.await)
+        });
+        schedule(&timers, 0..1).await;
+        finish(&timers, &clock).await;
+        assert_eq!((medium.effects(), log.errors()), (vec![(0, 2)], vec!["the effect panicked: a bug".to_owned()]));
+    });
+}
+
+fn a_permanent_error_of_an_effect_makes_a_dead_letter(medium: impl Ledger) {
+    life(0, async |clock| {
+        let (timers, log) = start(&medium, &clock, async |note, _| {
+            note.complete_with(|_| Err(HandlerError::permanent("there is no such account"))).await
+        });
+        schedule(&timers, 0..1).await;
+        run_to(&clock, 10).await;
+        assert_eq!(dead(&timers).await, [(0, "there is no such account".to_owned())]);
+        assert_eq!(log.attempts(), [(0, 1)]);
+    });
+}
+
+fn a_failure_is_kept_with_its_effect(medium: impl Ledger) {
+    life(0, async |clock| {
+        let (timers, log) = start(&medium, &clock, async |note, log| {
+            let error = match (note.0, note.attempt) {
+                (0, 1) => HandlerError::new("not yet"),
+                (1, _) => HandlerError::permanent("never"),
+                (2, 1..=5) => HandlerError::snooze_for(ms(20)),
+                _ => return log.note(note.complete_with(effect(&note)).await),
+            };
+            log.note(note.fail_with(error, effect(&note)).await)
+        });
+        schedule(&timers, 0..3).await;
+        clock.advance(ms(10_000)).await;
+        assert_eq!(dead(&timers).await, [(1, "never".to_owned())]);
+        finish(&timers, &clock).await;
+        let snoozed = (1..=6).map(|attempt| (2, attempt));
+        let expected: Vec<_> = [(0, 1), (0, 2), (1, 1)].into_iter().chain(snoozed).collect();
+        assert_eq!((medium.effects(), log.attempts(), log.errors()), (expected.clone(), expected, vec![]));
+    });
+}
+
+fn a_series_continues_with_each_effect(medium: impl Ledger) {
+    life(0, async |clock| {
+        let (timers, log) = start(&medium, &clock, async |note, log| {
+            // Each repetition fails once.
+            if note.attempt == 1 {
+                return Err(HandlerError::new("not yet"));
+            }
+            log.note(note.complete_with(effect(&note)).await)
+        });
+        let every = Repeat::every(ms(1000)).times(4);
+        let _ = timers.schedule(Schedule::at_fixed_rate(ROUTE, every, Note(7))).await.unwrap();
+        run_to(&clock, 2500).await;
+        assert_eq!(medium.effects(), [(7, 2); 2]);
+        finish(&timers, &clock).await;
+        assert_eq!((medium.effects(), log.attempts().len()), (vec![(7, 2); 4], 8));
+    });
+}
+
+fn a_cancelled_delivery_has_no_effect(medium: impl Ledger) {
+    life(0, async |clock| {
+        let goes_on = Rc::<Notify>::default();
+        let waits = Rc::clone(&goes_on);
+        let (timers, log) = start(&medium, &clock, async move |note, log| {
+            waits.notified().await;
+            log.note(note.complete_with(effect(&note)).await)
+        });
+        let id = timers.schedule_at(ROUTE, at(10), Note(0)).await.unwrap().id();
+        run_to(&clock, 10).await;
+        assert_eq!(timers.cancel(id).await.unwrap(), CancelOutcome::InProgress);
+        goes_on.notify_one();
+        finish(&timers, &clock).await;
+        assert_eq!((medium.effects(), log.attempts()), (vec![], vec![(0, 1)]));
+        assert!(log.errors()[0].contains("ended otherwise"), "{:?}", log.errors());
+    });
+}
+
+fn a_delivery_beyond_its_time_out_has_no_effect(medium: impl Ledger) {
+    life(0, async |clock| {
+        let goes_on = Rc::<Notify>::default();
+        let waits = Rc::clone(&goes_on);
+        let (timers, log) = start(&medium, &clock, async move |note, log| {
+            if note.attempt == 1 {
+                waits.notified().await;
+            }
+            log.note(note.complete_with(effect(&note)).await)
+        });
+        schedule(&timers, 0..1).await;
+        run_to(&clock, 1050).await;
+        assert_eq!(log.attempts(), [(0, 1)], "its time-out has passed");
+        goes_on.notify_one();
+        run_to(&clock, 1060).await;
+        assert_eq!((medium.effects(), log.errors().len()), (vec![], 1));
+        assert!(log.errors()[0].contains("ended otherwise"), "{:?}", log.errors());
+        finish(&timers, &clock).await;
+        assert_eq!(medium.effects(), [(0, 2)]);
+    });
+}
+
+fn a_delivery_ends_with_one_effect(medium: impl Ledger) {
+    life(0, async |clock| {
+        let (timers, log) = start(&medium, &clock, async |note, log| {
+            log.note(note.complete_with(effect(&note)).await)?;
+            log.note(note.complete_with(effect(&note)).await)
+        });
+        schedule(&timers, 0..1).await;
+        let every = Repeat::every(ms(1000)).times(2);
+        let _ = timers.schedule(Schedule::at_fixed_rate(ROUTE, every, Note(1))).await.unwrap();
+        finish(&timers, &clock).await;
+        assert_eq!(medium.effects(), [(0, 1), (1, 1), (1, 1)]);
+        assert!(log.errors().iter().all(|error| error.contains("ended otherwise")), "{:?}", log.errors());
+        assert_eq!(log.errors().len(), 3);
+    });
+}
+
+fn an_effect_during_a_stop_is_kept_and_one_after_it_is_not(medium: impl Ledger) {
+    let late = life(0, async |clock| {
+        let goes_on = [Rc::<Notify>::default(), Rc::default()];
+        let waits = goes_on.clone();
+        let late = Rc::<RefCell<Option<Durable<Note>>>>::default();
+        let keeps = Rc::clone(&late);
+        let (timers, log) = start(&medium, &clock, async move |note, log| {
+            if note.0 == 1 {
+                *keeps.borrow_mut() = Some(note.clone());
+            }
+            waits[note.0 as usize].notified().await;
+            log.note(note.complete_with(effect(&note)).await)
+        });
+        schedule(&timers, 0..2).await;
+        run_to(&clock, 10).await;
+        let stopping = actix::spawn(async move { timers.stop_within(ms(500)).await });
+        clock.settle().await;
+        goes_on[0].notify_one();
+        clock.advance(ms(500)).await;
+        stopping.await.unwrap().unwrap();
+        let late = late.take().unwrap();
+        let error = late.complete_with(effect(&late)).await.unwrap_err();
+        assert!(error.to_string().contains("stopped"), "{error}");
+        assert_eq!(log.errors(), [] as [String; 0]);
+        medium.effects()
+    });
+    assert_eq!(late, [(0, 1)]);
+    life(10_000, async |clock| {
+        let (timers, log) = start(&medium, &clock, async |note, log| log.note(note.complete_with(effect(&note)).await));
+        finish(&timers, &clock).await;
+        assert_eq!((medium.effects(), log.attempts()), (vec![(0, 1), (1, 2)], vec![(1, 2)]));
+    });
+}
+
+fn a_crash_keeps_effect_and_end_or_neither(mut medium: impl Ledger) {
+    life(0, async |clock| {
+        let (timers, _) = start(&medium, &clock, async |note, log| {
+            if note.0 == 0 {
+                log.note(note.complete_with(effect(&note)).await)?;
+            }
+            std::future::pending().await
+        });
+        schedule(&timers, 0..2).await;
+        run_to(&clock, 10).await;
+        medium.crash();
+    });
+    life(10_000, async |clock| {
+        let (timers, log) = start(&medium, &clock, async |note, log| log.note(note.complete_with(effect(&note)).await));
+        finish(&timers, &clock).await;
+        assert_eq!((medium.effects(), log.attempts()), (vec![(0, 1), (1, 2)], vec![(1, 2)]));
+    });
+}
+
+/// The texts that are refused, of which the store has run some itself.
+const OTHERS: [&str; 14] = [
+    "COMMIT",
+    "ROLLBACK",
+    "BEGIN",
+    "SAVEPOINT effect",
+    "RELEASE effect",
+    "ROLLBACK TO effect",
+    "DELETE FROM timers",
+    "UPDATE node SET number = 0",
+    "INSERT INTO dead_letters (id) VALUES (x'00')",
+    "DROP TABLE timers",
+    "ALTER TABLE timers ADD COLUMN mine",
+    "ATTACH ':memory:' AS other",
+    "PRAGMA user_version = 7",
+    "ANALYZE",
+];
+
+fn an_effect_cannot_touch_what_concerns_others(medium: impl Ledger) {
+    let refuses = |connection: &Connection| {
+        for sql in OTHERS {
+            let error = connection.execute_batch(sql).unwrap_err();
+            assert!(error.to_string().contains("not authorized"), "{sql}: {error}");
+        }
+        for sql in ["COMMIT", "ROLLBACK"] {
+            assert!(connection.prepare_cached(sql).is_err(), "{sql}");
+        }
+    };
+    life(0, async |clock| {
+        let (timers, log) = start(&medium, &clock, async move |note, log| {
+            let insert = effect(&note);
+            let made = note.complete_with(move |connection| {
+                refuses(connection);
+                let timers: u32 = connection.query_row("SELECT count(*) FROM timers", (), |row| row.get(0))?;
+                assert_eq!(timers, 0, "it has ended");
+                insert(connection)
+            });
+            log.note(made.await)
+        });
+        schedule(&timers, 0..1).await;
+        finish(&timers, &clock).await;
+        assert_eq!((medium.effects(), log.errors()), (vec![(0, 1)], vec![]));
+    });
+    let mut store = medium.open();
+    store.transaction(|connection| Ok(refuses(connection))).unwrap();
+}
+
+fn a_violated_deferred_key_undoes_the_effect(medium: impl Ledger) {
+    life(0, async |clock| {
+        let (timers, log) = start(&medium, &clock, async |note, log| {
+            let (insert, parent) = (effect(&note), if note.attempt == 1 { 1000 } else { note.0 });
+            let child = (note.0, parent);
+            let made = note.complete_with(move |connection| {
+                connection.execute("INSERT INTO children VALUES (?1, ?2)", child)?;
+                insert(connection)
+            });
+            log.note(made.await)
+        });
+        schedule(&timers, 0..2).await;
+        run_to(&clock, 10).await;
+        assert_eq!(medium.effects(), []);
+        assert!(log.errors()[0].contains("nothing of the request was kept"), "{:?}", log.errors());
+        finish(&timers, &clock).await;
+        assert_eq!((medium.effects(), log.attempts().len()), (vec![(0, 2), (1, 2)], 4));
+    });
+}
+
+fn an_effect_sees_and_returns_values(medium: impl Ledger) {
+    life(0, async |clock| {
+        let seen = Rc::<RefCell<Vec<u32>>>::default();
+        let sees = Rc::clone(&seen);
+        let (timers, _) = start(&medium, &clock, async move |note, _| {
+            let insert = effect(&note);
+            let count = note.complete_with(move |connection| {
+                insert(connection)?;
+                Ok(connection.query_row("SELECT count(*) FROM effects", (), |row| row.get(0))?)
+            });
+            sees.borrow_mut().push(count.await?);
+            Ok(())
+        });
+        schedule(&timers, 0..3).await;
+        finish(&timers, &clock).await;
+        assert_eq!(*seen.borrow(), [1, 2, 3]);
+    });
+}
+
+fn a_transaction_of_the_application_is_kept_or_undone(medium: impl Ledger) {
+    let mut store = medium.open_with_table();
+    let insert = |connection: &Connection| connection.execute("INSERT INTO effects VALUES (1, 1)", ());
+    assert_eq!(store.transaction(insert).unwrap(), 1);
+    let failed = store.transaction(|connection| {
+        insert(connection)?;
+        connection.execute_batch("no statement")
+    });
+    let panicked = store.transaction(|connection| -> rusqlite::Result<()> {
+        insert(connection)?;
+        panic!("a bug")
+    });
+    for (result, reason) in [(failed, "syntax error"), (panicked, "a bug")] {
+        let Err(StoreError::Rejected(cause)) = result else { panic!("{result:?}") };
+        assert!(cause.to_string().contains(reason), "{cause}");
+    }
+    assert_eq!(store.transaction(read).unwrap(), [(1, 1)]);
+}
+
+#[test]
+fn a_full_disk_undoes_the_effect() {
+    let disk = MemoryDisk::new();
+    life(0, async |clock| {
+        let full = disk.clone();
+        let (timers, log) = start(&disk, &clock, async move |note, log| {
+            full.reject_commits(u64::from(note.attempt == 1));
+            log.note(note.complete_with(effect(&note)).await)
+        });
+        schedule(&timers, 0..1).await;
+        finish(&timers, &clock).await;
+        assert_eq!((disk.effects(), log.attempts()), (vec![(0, 2)], vec![(0, 1), (0, 2)]));
+        assert!(log.errors()[0].contains("nothing of the request was kept"), "{:?}", log.errors());
+    });
+}
+
+#[test]
+fn after_an_unknown_commit_the_message_comes_if_nothing_was_kept() {
+    for (kept, attempt) in [(FsyncOutcome::All, 1), (FsyncOutcome::Nothing, 2)] {
+        let disk = MemoryDisk::new();
+        life(0, async |clock| {
+            let failing = disk.clone();
+            let (timers, log) = start(&disk, &clock, async move |note, log| {
+                if note.attempt == 1 {
+                    failing.fail_next_fsync(kept);
+                }
+                log.note(note.complete_with(effect(&note)).await)
+            });
+            schedule(&timers, 0..1).await;
+            finish(&timers, &clock).await;
+            assert_eq!((disk.effects(), log.attempts().len()), (vec![(0, attempt)], attempt as usize), "{kept:?}");
+            assert!(log.errors()[0].contains("may or may not have been kept"), "{:?}", log.errors());
+        });
+    }
+}
+
+/// What an effect captures is the user's, also where it is dropped without having been made.
+#[test]
+fn a_destructor_that_panics_harms_no_other() {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("a destructor");
+        }
+    }
+    let disk = MemoryDisk::new();
+    life(0, async |clock| {
+        let (timers, log) = start(&disk, &clock, async |note, log| {
+            log.note(note.complete_with(effect(&note)).await)?;
+            let bomb = Bomb;
+            let late = note.complete_with(move |_| {
+                let _bomb = bomb;
+                Ok(())
+            });
+            log.note(late.await)
+        });
+        schedule(&timers, 0..2).await;
+        finish(&timers, &clock).await;
+        assert_eq!((disk.effects(), log.errors().len()), (vec![(0, 1), (1, 1)], 2));
+    });
+}
