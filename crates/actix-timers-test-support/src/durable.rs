@@ -182,6 +182,9 @@ impl DurableMessage for Note {
     const NAME: &'static str = "note";
 }
 
+/// The body of a handler.
+pub type Handling = Box<dyn FnOnce(&Durable<Note>) -> Result<(), HandlerError> + Send>;
+
 /// The reaction of a handler to one delivery.
 pub enum Act {
     Succeed,
@@ -194,7 +197,7 @@ pub enum Act {
     /// It replies on this signal.
     Wait(oneshot::Receiver<()>),
     /// It does this with its message.
-    Do(Box<dyn FnOnce(&Durable<Note>) -> Result<(), HandlerError> + Send>),
+    Do(Handling),
 }
 
 /// A record of one delivery.
