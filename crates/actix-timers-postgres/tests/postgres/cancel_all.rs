@@ -9,14 +9,14 @@ use tokio::time::sleep;
 
 use crate::rules::{Node, keyed};
 use crate::server::{Session, address, connect_to, new_schema, options};
-use crate::transactions::{after, client, store};
+use crate::transactions::{Remind, after, client, store};
 use crate::with_server;
 
 with_server! {
     fn a_locked_timer_is_busy_and_the_others_are_cancelled() {
         System::new().block_on(async {
             let schema = new_schema();
-            let timers = DurableTimers::builder(store(&schema).await).schedule_only().start().unwrap();
+            let timers = DurableTimers::builder(store(&schema).await).schedule_only().declare::<Remind>("office").start().unwrap();
             let blocker = client().await;
             let mut ids = Vec::new();
             for number in 0..6 {
@@ -40,8 +40,8 @@ with_server! {
     fn timers_of_another_node_scheduled_meanwhile_stay() {
         System::new().block_on(async {
             let schema = new_schema();
-            let timers = DurableTimers::builder(store(&schema).await).schedule_only().start().unwrap();
-            let other = DurableTimers::builder(store(&schema).await).schedule_only().start().unwrap();
+            let timers = DurableTimers::builder(store(&schema).await).schedule_only().declare::<Remind>("office").start().unwrap();
+            let other = DurableTimers::builder(store(&schema).await).schedule_only().declare::<Remind>("office").start().unwrap();
             let blocker = client().await;
             let first = other.schedule(after(50_000, 0)).await.unwrap().id();
             for number in 1..6 {
@@ -69,15 +69,16 @@ with_server! {
     fn locked_dead_letters_are_told_and_the_others_discarded() {
         System::new().block_on(async {
             let schema = new_schema();
-            let timers = DurableTimers::builder(store(&schema).await).schedule_only().start().unwrap();
+            let timers = DurableTimers::builder(store(&schema).await).schedule_only().declare::<Remind>("office").start().unwrap();
             let blocker = client().await;
             let letters = format!(
                 "INSERT INTO {schema}.dead_letters (id, due, nominal, route, message_type, payload, reason, dead_at, headers)
                 SELECT {schema}.first_id(1000 + i), 1000 + i, 0, 'a', 'Order', '', 'why', 2000, jsonb_build_object('tenant', (i % 2)::text)
-                FROM generate_series(1, 6) AS i;
-                BEGIN; SELECT FROM {schema}.dead_letters WHERE due = 1001 FOR UPDATE"
+                FROM generate_series(1, 6) AS i"
             );
             blocker.batch_execute(&letters).await.unwrap();
+            let lock = format!("BEGIN; SELECT FROM {schema}.dead_letters WHERE due = 1001 FOR UPDATE");
+            blocker.batch_execute(&lock).await.unwrap();
             let filter = DurableFilter::dead().header("tenant", "1").limit(1);
             let error = timers.discard_all(filter.clone()).await.unwrap_err();
             assert!(matches!(&error, DurableError::Store(reason) if matches!(**reason, StoreError::Locked)), "{error}");
@@ -89,7 +90,7 @@ with_server! {
     }
 
     /// Its order takes no notice of case and accents.
-    fn prefixes_of_keys_are_bytes_in_a_database_with_another_collation() {
+    fn prefixes_are_bytes_in_a_database_with_another_collation() {
         let (schema, session) = (new_schema(), Session::open());
         if session.value::<String>("SHOW server_version_num") < "150000".to_owned() {
             return;

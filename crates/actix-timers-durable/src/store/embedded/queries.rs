@@ -57,10 +57,10 @@ pub(super) const LOOK: [&str; 2] = branches!(
 /// Headers may be long: they are read if ?4 says so.
 pub(super) const PENDING: [&str; 2] =
     branches!("key, message_type, created, iif(?4, headers, NULL)", "AND parked IS NULL");
-pub(super) const PARKED: &str = "SELECT id, due, route, key, message_type, created, iif(?4, headers, NULL) FROM timers INDEXED BY parked \
-    WHERE parked IS NOT NULL AND (due, id) > (?1, ?2) AND due <= ?3 ORDER BY due, id";
-pub(super) const DEAD: &str = "SELECT id, due, route, key, message_type, dead_at, iif(?4, headers, NULL) FROM dead_letters INDEXED BY letters_by_due \
-    WHERE (due, id) > (?1, ?2) AND due <= ?3 ORDER BY due, id";
+pub(super) const PARKED: &str = "SELECT id, due, route, key, message_type, created, iif(?4, headers, NULL) \
+    FROM timers INDEXED BY parked WHERE parked IS NOT NULL AND (due, id) > (?1, ?2) AND due <= ?3 ORDER BY due, id";
+pub(super) const DEAD: &str = "SELECT id, due, route, key, message_type, dead_at, iif(?4, headers, NULL) \
+    FROM dead_letters INDEXED BY letters_by_due WHERE (due, id) > (?1, ?2) AND due <= ?3 ORDER BY due, id";
 
 pub(super) const GET: &str = concat!(
     "SELECT ",
