@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 use actix::prelude::*;
 use actix_timers::TimerId;
 use actix_timers::integration::{ExternalWork, InternalTimers, PUBLISH_EVERY};
+use futures_util::FutureExt;
 use tokio::sync::oneshot::{self, error::TryRecvError};
 
 use super::committer::{Answered as FromStore, Claimed, Committer, Ended, Report, Request, reply};
@@ -627,10 +628,14 @@ impl DurableTimerActor {
             trace::route_pauses(&route.name, &why);
             let pause = Pause::route(Arc::clone(&route.name)).by(timers.name()).because(why);
             let working = self.timers.begin_work();
-            actix::spawn(async move {
+            let mut pausing = Box::pin(async move {
                 _ = timers.pause(pause).await;
                 drop(working);
             });
+            // Requested before the next claim.
+            if (&mut pausing).now_or_never().is_none() {
+                actix::spawn(pausing);
+            }
         }
     }
 

@@ -670,8 +670,13 @@ fn events_are_counted_and_a_scrape_shows_them() {
     hands.set(10_000);
     let copied = block_on(committer.back_up("nowhere".into()));
     assert!(matches!(*copied.unwrap_err(), StoreError::Unsupported(_)));
-    let progress =
-        crate::metrics::Progress { loaded: 3, in_flight: 1, first_due: Some(at(0)), known_until: at(12_000) };
+    let progress = crate::metrics::Progress {
+        loaded: 3,
+        in_flight: 1,
+        first_due: Some(at(0)),
+        known_until: at(12_000),
+        paused: 1,
+    };
     committer.meters().levels(|levels| levels.progress = progress);
     actix_timers::scrape(|| {
         assert_eq!(value(&page, "store_pending{timer=\"T\"}"), 3.0);
