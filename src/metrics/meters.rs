@@ -97,9 +97,8 @@ pub(crate) struct Meters {
     pub(crate) schedule_delay: Histogram,
     advance_duration: Histogram,
     advances: Counter,
-    alarms: Counter,
-    calls: Counter,
-    watchdog_runs: Counter,
+    /// By [`WakeupCause`].
+    wakeups: [Counter; 3],
     pub(crate) rejected_duplicate: Counter,
     pub(crate) rejected_invalid: Counter,
     board: Mutex<Board>,
@@ -109,16 +108,9 @@ pub(crate) struct Meters {
 struct Board {
     number: u64,
     counters: CounterHandles,
-    rescheduled: Tally,
-    abandoned: Tally,
-    rejected_capacity: Tally,
-    rejected_stopped: Tally,
-    wheel_depth: Gauge,
-    horizon: Gauge,
-    delay_queue: Gauge,
-    next_expiration: Gauge,
-    oldest_overdue: Gauge,
-    oldest_waiting: Gauge,
+    /// Further counters, each with its value.
+    tallies: [(Tally, fn(&Counters) -> u64); 4],
+    gauges: [(Gauge, fn(&Report) -> f64); 6],
     levels: Vec<LevelMeters>,
 }
 
@@ -135,12 +127,8 @@ struct CounterHandles {
 }
 
 struct LevelMeters {
-    entries: Gauge,
-    occupied: Gauge,
-    buckets: Gauge,
-    fullest: Gauge,
-    cascades: Tally,
-    cascaded: Tally,
+    gauges: [(Gauge, fn(&LevelStats) -> f64); 4],
+    tallies: [(Tally, fn(&LevelStats) -> u64); 2],
 }
 
 impl Meters {
@@ -162,9 +150,7 @@ impl Meters {
             schedule_delay: histogram!(names::SCHEDULE_DELAY.name, &[timer_label()]),
             advance_duration: histogram!(names::ADVANCE_DURATION.name, &[timer_label()]),
             advances: plain_counter(names::ADVANCES.name),
-            alarms: reason(names::WAKEUPS.name, "alarm"),
-            calls: reason(names::WAKEUPS.name, "call"),
-            watchdog_runs: reason(names::WAKEUPS.name, "watch"),
+            wakeups: ["alarm", "call", "watch"].map(|cause| reason(names::WAKEUPS.name, cause)),
             rejected_duplicate: reason(names::REJECTED.name, "duplicate_id"),
             rejected_invalid: reason(names::REJECTED.name, "invalid"),
             board: Mutex::new(Board {
@@ -179,27 +165,27 @@ impl Meters {
                     pending: Level::new(plain_gauge(names::PENDING.name)),
                     ahead: 0,
                 },
-                rescheduled: tally(names::RESCHEDULED.name),
-                abandoned: tally(names::ABANDONED.name),
-                rejected_capacity: Tally::new(reason(names::REJECTED.name, "capacity")),
-                rejected_stopped: Tally::new(reason(names::REJECTED.name, "stopped")),
-                wheel_depth: plain_gauge(names::WHEEL_DEPTH.name),
-                horizon: plain_gauge(names::HORIZON.name),
-                delay_queue: plain_gauge(names::DELAY_QUEUE.name),
-                next_expiration: plain_gauge(names::NEXT_EXPIRATION.name),
-                oldest_overdue: plain_gauge(names::OLDEST_OVERDUE.name),
-                oldest_waiting: plain_gauge(names::OLDEST_WAITING.name),
+                tallies: [
+                    (tally(names::RESCHEDULED.name), |counters| counters.rescheduled),
+                    (tally(names::ABANDONED.name), |counters| counters.abandoned),
+                    (Tally::new(reason(names::REJECTED.name, "capacity")), |counters| counters.rejected_capacity),
+                    (Tally::new(reason(names::REJECTED.name, "stopped")), |counters| counters.rejected_closed),
+                ],
+                gauges: [
+                    (plain_gauge(names::WHEEL_DEPTH.name), |report| report.levels.len() as f64),
+                    (plain_gauge(names::HORIZON.name), |report| report.horizon.as_secs_f64()),
+                    (plain_gauge(names::DELAY_QUEUE.name), |report| report.queued_buckets as f64),
+                    (plain_gauge(names::NEXT_EXPIRATION.name), |report| report.until_next.as_secs_f64()),
+                    (plain_gauge(names::OLDEST_OVERDUE.name), |report| report.overdue.as_secs_f64()),
+                    (plain_gauge(names::OLDEST_WAITING.name), |report| report.waited.as_secs_f64()),
+                ],
                 levels: vec![LevelMeters::register(timer, 0)],
             }),
         }
     }
 
     pub(crate) fn woken(&self, reason: WakeupCause) {
-        match reason {
-            WakeupCause::Alarm => self.alarms.increment(1),
-            WakeupCause::Call => self.calls.increment(1),
-            WakeupCause::Watchdog => self.watchdog_runs.increment(1),
-        }
+        self.wakeups[reason as usize].increment(1);
     }
 
     pub(crate) fn turned(&self, took: Duration) {
@@ -220,16 +206,10 @@ impl Board {
     fn publish(&mut self, report: &Report, timer: &Arc<str>) {
         self.number = report.number;
         self.counters.publish(&report.counters);
-        self.rescheduled.show(report.counters.rescheduled);
-        self.abandoned.show(report.counters.abandoned);
-        self.rejected_capacity.show(report.counters.rejected_capacity);
-        self.rejected_stopped.show(report.counters.rejected_closed);
-        self.wheel_depth.set(report.levels.len() as f64);
-        self.horizon.set(report.horizon.as_secs_f64());
-        self.delay_queue.set(report.queued_buckets as f64);
-        self.next_expiration.set(report.until_next.as_secs_f64());
-        self.oldest_overdue.set(report.overdue.as_secs_f64());
-        self.oldest_waiting.set(report.waited.as_secs_f64());
+        for (tally, value) in &mut self.tallies {
+            tally.show(value(&report.counters));
+        }
+        self.gauges.iter().for_each(|(gauge, value)| gauge.set(value(report)));
         for stats in &report.levels {
             if stats.level == self.levels.len() {
                 self.levels.push(LevelMeters::register(timer, stats.level));
@@ -259,22 +239,24 @@ impl LevelMeters {
     fn register(timer: &Arc<str>, level: usize) -> Self {
         let labels = |label: &'static str| [("timer", timer.to_string()), (label, level.to_string())];
         Self {
-            entries: gauge!(names::LEVEL_ENTRIES.name, &labels("level")),
-            occupied: gauge!(names::LEVEL_OCCUPIED.name, &labels("level")),
-            buckets: gauge!(names::LEVEL_BUCKETS.name, &labels("level")),
-            fullest: gauge!(names::LEVEL_FULLEST.name, &labels("level")),
-            cascades: Tally::new(counter!(names::CASCADES.name, &labels("from_level"))),
-            cascaded: Tally::new(counter!(names::CASCADED.name, &labels("from_level"))),
+            gauges: [
+                (gauge!(names::LEVEL_ENTRIES.name, &labels("level")), |stats| stats.entries as f64),
+                (gauge!(names::LEVEL_OCCUPIED.name, &labels("level")), |stats| stats.occupied as f64),
+                (gauge!(names::LEVEL_BUCKETS.name, &labels("level")), |stats| stats.buckets as f64),
+                (gauge!(names::LEVEL_FULLEST.name, &labels("level")), |stats| stats.fullest as f64),
+            ],
+            tallies: [
+                (Tally::new(counter!(names::CASCADES.name, &labels("from_level"))), |stats| stats.cascades),
+                (Tally::new(counter!(names::CASCADED.name, &labels("from_level"))), |stats| stats.cascaded),
+            ],
         }
     }
 
     fn publish(&mut self, stats: &LevelStats) {
-        self.entries.set(stats.entries as f64);
-        self.occupied.set(stats.occupied as f64);
-        self.buckets.set(stats.buckets as f64);
-        self.fullest.set(stats.fullest as f64);
-        self.cascades.show(stats.cascades);
-        self.cascaded.show(stats.cascaded);
+        self.gauges.iter().for_each(|(gauge, value)| gauge.set(value(stats)));
+        for (tally, value) in &mut self.tallies {
+            tally.show(value(stats));
+        }
     }
 }
 

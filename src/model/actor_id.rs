@@ -183,7 +183,7 @@ where
     M: TimerMessage,
 {
     fn from(target: &Target<M>) -> Self {
-        Self::new(target.mailbox(), target.weak_hold())
+        Self::new(target.facts().mailbox, target.weak_hold())
     }
 }
 

@@ -4,7 +4,7 @@
 //! the type of the message, and the error can name it. With `do_not_recommend` it reports the text of these traits, not
 //! the one bound of actix that fails.
 
-use std::any::{Any, TypeId};
+use std::any::Any;
 
 use actix::dev::{MessageResponse, ToEnvelope};
 use actix::{Actor, Addr, Handler, WeakAddr, WeakRecipient};
@@ -112,23 +112,9 @@ where
 pub(crate) trait TrackedBy<A: Actor>: TimerMessage + Sized {
     fn bells(addr: WeakAddr<A>) -> WeakRecipient<DueTimers>;
 
-    fn tracked_handler() -> TrackedHandler<Self>;
+    /// Runs the handler. Returns its reply, if that is still to come.
+    fn handle_tracked(self, actor: &mut dyn Any, ctx: &mut dyn Any) -> Option<ReplyFuture>;
 }
-
-/// The handler of messages under tracked delivery, without the type of its actor.
-pub(crate) struct TrackedHandler<M> {
-    pub(crate) actor: TypeId,
-    /// Runs the handler of an actor of this type. Returns its reply, if that is still to come.
-    pub(crate) handle: fn(M, &mut dyn Any, &mut dyn Any) -> Option<ReplyFuture>,
-}
-
-impl<M> Clone for TrackedHandler<M> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<M> Copy for TrackedHandler<M> {}
 
 #[diagnostic::do_not_recommend]
 impl<A, M> TrackedBy<A> for M
@@ -140,18 +126,15 @@ where
         addr.recipient()
     }
 
-    fn tracked_handler() -> TrackedHandler<M> {
-        let handle = |message: M, actor: &mut dyn Any, ctx: &mut dyn Any| -> Option<ReplyFuture> {
-            let (actor, ctx) = (actor.downcast_mut::<A>()?, ctx.downcast_mut::<A::Context>()?);
-            let (answer, mut answered) = oneshot::channel();
-            <A as Handler<M>>::handle(actor, message, ctx).handle(ctx, Some(answer));
-            // Most handlers have answered already, and need no future.
-            if !matches!(answered.try_recv(), Err(TryRecvError::Empty)) {
-                return None;
-            }
-            let boxed = async move { answered.await.ok().map(|answer| Box::new(answer) as BoxedReply) };
-            Some(Box::pin(unconstrained(boxed)))
-        };
-        TrackedHandler { actor: TypeId::of::<A>(), handle }
+    fn handle_tracked(self, actor: &mut dyn Any, ctx: &mut dyn Any) -> Option<ReplyFuture> {
+        let (actor, ctx) = (actor.downcast_mut::<A>()?, ctx.downcast_mut::<A::Context>()?);
+        let (answer, mut answered) = oneshot::channel();
+        <A as Handler<M>>::handle(actor, self, ctx).handle(ctx, Some(answer));
+        // Most handlers have answered already, and need no future.
+        if !matches!(answered.try_recv(), Err(TryRecvError::Empty)) {
+            return None;
+        }
+        let boxed = async move { answered.await.ok().map(|answer| Box::new(answer) as BoxedReply) };
+        Some(Box::pin(unconstrained(boxed)))
     }
 }

@@ -1,15 +1,16 @@
 //! Targets: the recipients of timers' messages, other than the scheduling actor itself.
 
-use std::any::{Any, type_name};
+use std::any::{Any, TypeId, type_name};
 use std::fmt;
 use std::sync::Arc;
 
 use actix::{Actor, Addr, Recipient, WeakAddr, WeakRecipient};
 
 use crate::model::due_timers::DueTimers;
-use crate::model::handled_by::{HandledBy, TrackedBy, TrackedHandler};
+use crate::model::handled_by::{HandledBy, TrackedBy};
 use crate::model::mailbox_id::MailboxId;
 use crate::model::mailbox_policy::MailboxPolicy;
+use crate::model::reply::ReplyFuture;
 use crate::model::timer_message::TimerMessage;
 
 /// The recipient of a timer's message. Created from an `Addr`, a `Recipient`, a `WeakAddr` or a `WeakRecipient`.
@@ -45,26 +46,63 @@ struct Inner<M>
 where
     M: TimerMessage,
 {
-    address: Address<M>,
-    /// `None` for the policy of the timer actor.
-    policy: Option<MailboxPolicy>,
-    /// Not reused while this is held; `None` if the mailbox was already gone.
-    mailbox: Option<MailboxId>,
-    actor_type: Option<NameOf>,
+    /// The mailbox of messages that are posted.
+    posted: Option<Address<M>>,
+    /// The handler of messages that are pulled, under tracked delivery.
+    pulled: Option<TrackedHandler<M>>,
+    facts: TargetFacts,
 }
 
-/// Returns the name of a type. A pointer is half as large as the name.
-type NameOf = fn() -> &'static str;
+/// Runs the handler of the given actor in the given context. Returns its reply, if that is still to come.
+pub(crate) type TrackedHandler<M> = fn(M, &mut dyn Any, &mut dyn Any) -> Option<ReplyFuture>;
 
-enum Address<M>
+/// The facts about a target that do not depend on the type of its messages.
+#[derive(Clone)]
+pub(crate) struct TargetFacts {
+    /// `None` for the policy of the timer actor.
+    pub(crate) policy: Option<MailboxPolicy>,
+    /// Not reused while the target is held; `None` if the mailbox was already gone.
+    pub(crate) mailbox: Option<MailboxId>,
+    /// Returns the name of the actor's type, if the target was created from an address. A pointer is half as large as
+    /// the name.
+    actor_type: Option<fn() -> &'static str>,
+    /// The type of the actor that pulls the messages under tracked delivery, and the recipient of its bells.
+    pub(crate) puller: Option<(TypeId, Address<DueTimers>)>,
+}
+
+/// A mailbox.
+pub(crate) struct Address<M>
 where
     M: TimerMessage,
 {
-    Weak(WeakRecipient<M>),
-    Strong(Recipient<M>),
-    /// Receives bells, and pulls the messages.
-    WeakTracked(WeakRecipient<DueTimers>, TrackedHandler<M>),
-    StrongTracked(Recipient<DueTimers>, TrackedHandler<M>),
+    weak: WeakRecipient<M>,
+    /// Keeps the actor alive.
+    strong: Option<Recipient<M>>,
+}
+
+impl TargetFacts {
+    /// Returns the name of the actor's type, if the target was created from an address.
+    pub(crate) fn actor_type(&self) -> Option<&'static str> {
+        self.actor_type.map(|name_of| name_of())
+    }
+}
+
+impl<M> Address<M>
+where
+    M: TimerMessage,
+{
+    const fn weak(weak: WeakRecipient<M>) -> Self {
+        Self { weak, strong: None }
+    }
+
+    /// Returns the recipient. It may have stopped all the same: check whether it is connected.
+    pub(crate) fn open(&self) -> Option<Recipient<M>> {
+        self.strong.clone().or_else(|| self.weak.upgrade())
+    }
+
+    fn is_alive(&self) -> bool {
+        self.open().is_some_and(|recipient| recipient.connected())
+    }
 }
 
 impl<M> Clone for Address<M>
@@ -72,12 +110,7 @@ where
     M: TimerMessage,
 {
     fn clone(&self) -> Self {
-        match self {
-            Self::Weak(recipient) => Self::Weak(recipient.clone()),
-            Self::Strong(recipient) => Self::Strong(recipient.clone()),
-            Self::WeakTracked(recipient, handler) => Self::WeakTracked(recipient.clone(), *handler),
-            Self::StrongTracked(recipient, handler) => Self::StrongTracked(recipient.clone(), *handler),
-        }
+        Self { weak: self.weak.clone(), strong: self.strong.clone() }
     }
 }
 
@@ -85,20 +118,19 @@ impl<M> Target<M>
 where
     M: TimerMessage,
 {
-    fn from_address(address: Address<M>, mailbox: Option<MailboxId>) -> Self {
-        Self(Arc::new(Inner { address, policy: None, mailbox, actor_type: None }))
+    fn with(&self, change: impl FnOnce(&mut Inner<M>)) -> Self {
+        let Inner { posted, pulled, facts } = &*self.0;
+        let mut changed = Inner { posted: posted.clone(), pulled: *pulled, facts: facts.clone() };
+        change(&mut changed);
+        Self(Arc::new(changed))
     }
 
     /// Notes the type of the actor, which a recipient has forgotten.
     fn of_actor<A: Actor>(mut self) -> Self {
         if let Some(target) = Arc::get_mut(&mut self.0) {
-            target.actor_type = Some(type_name::<A>);
+            target.facts.actor_type = Some(type_name::<A>);
         }
         self
-    }
-
-    fn with(&self, address: Address<M>, policy: Option<MailboxPolicy>) -> Self {
-        Self(Arc::new(Inner { address, policy, mailbox: self.0.mailbox, actor_type: self.0.actor_type }))
     }
 
     /// Returns the same target with its own policy for a recipient that does not keep up, instead of the timer actor's
@@ -125,7 +157,7 @@ where
     /// ```
     #[must_use = "the policy applies to the returned target only"]
     pub fn mailbox_policy(self, policy: MailboxPolicy) -> Self {
-        self.with(self.0.address.clone(), Some(policy))
+        self.with(|target| target.facts.policy = Some(policy))
     }
 
     /// Returns the same target with at most `messages` unhandled messages at a time; short for
@@ -166,14 +198,14 @@ where
     #[doc(alias = "tracked_strong")]
     #[must_use = "the returned target is strong, others are as before"]
     pub fn strong(self) -> Self {
-        let address = match &self.0.address {
-            Address::Weak(recipient) => recipient.upgrade().map(Address::Strong),
-            Address::WeakTracked(recipient, handler) => {
-                recipient.upgrade().map(|recipient| Address::StrongTracked(recipient, *handler))
+        self.with(|target| {
+            if let Some(posted) = &mut target.posted {
+                posted.strong = posted.open();
             }
-            Address::Strong(_) | Address::StrongTracked(..) => None,
-        };
-        address.map(|address| self.with(address, self.0.policy)).unwrap_or(self)
+            if let Some((_, bells)) = &mut target.facts.puller {
+                bells.strong = bells.open();
+            }
+        })
     }
 
     /// Returns a target under tracked delivery: the message stays in the timer actor until its handler begins, so that
@@ -212,73 +244,49 @@ where
         M: TrackedBy<A>,
     {
         let bells = M::bells(addr.downgrade());
-        let mailbox = MailboxId::of_weak(&bells);
-        Self::from_address(Address::WeakTracked(bells, M::tracked_handler()), mailbox).of_actor::<A>()
+        let facts = TargetFacts {
+            policy: None,
+            mailbox: MailboxId::of_weak(&bells),
+            actor_type: Some(type_name::<A>),
+            puller: Some((TypeId::of::<A>(), Address::weak(bells))),
+        };
+        Self(Arc::new(Inner { posted: None, pulled: Some(M::handle_tracked), facts }))
     }
 
     /// Returns true if the recipient is connected.
     pub fn is_alive(&self) -> bool {
-        match self.is_tracked() {
-            false => self.open().is_some_and(|recipient| recipient.connected()),
-            true => self.open_bells().is_some_and(|recipient| recipient.connected()),
-        }
+        let Inner { posted, facts, .. } = &*self.0;
+        posted.as_ref().is_some_and(Address::is_alive)
+            || facts.puller.as_ref().is_some_and(|(_, bells)| bells.is_alive())
     }
 
-    pub(crate) fn policy(&self) -> Option<MailboxPolicy> {
-        self.0.policy
-    }
-
-    pub(crate) fn is_tracked(&self) -> bool {
-        self.tracked_handler().is_some()
+    pub(crate) fn facts(&self) -> &TargetFacts {
+        &self.0.facts
     }
 
     /// Returns true if messages may have to wait in a queue, given the policy of the timer actor.
     pub(crate) fn is_queued(&self, default: MailboxPolicy) -> bool {
-        self.is_tracked() || self.0.policy.unwrap_or(default) != MailboxPolicy::Unbounded
+        let TargetFacts { policy, puller, .. } = self.facts();
+        puller.is_some() || policy.unwrap_or(default) != MailboxPolicy::Unbounded
     }
 
     /// Returns the handler of messages that are pulled; `None` without tracked delivery.
     pub(crate) fn tracked_handler(&self) -> Option<TrackedHandler<M>> {
-        match self.0.address {
-            Address::WeakTracked(_, handler) | Address::StrongTracked(_, handler) => Some(handler),
-            Address::Weak(_) | Address::Strong(_) => None,
-        }
-    }
-
-    /// Returns the recipient of bells; see [`open`](Self::open).
-    pub(crate) fn open_bells(&self) -> Option<Recipient<DueTimers>> {
-        match &self.0.address {
-            Address::WeakTracked(recipient, _) => recipient.upgrade(),
-            Address::StrongTracked(recipient, _) => Some(recipient.clone()),
-            Address::Weak(_) | Address::Strong(_) => None,
-        }
-    }
-
-    pub(crate) fn mailbox(&self) -> Option<MailboxId> {
-        self.0.mailbox
-    }
-
-    /// Returns the name of the actor's type, if the target was created from an address.
-    pub(crate) fn actor_type(&self) -> Option<&'static str> {
-        self.0.actor_type.map(|name_of| name_of())
+        self.0.pulled
     }
 
     /// Keeps the address of the mailbox from being reused, and nothing alive.
     pub(crate) fn weak_hold(&self) -> Arc<dyn Any + Send + Sync> {
-        match &self.0.address {
-            Address::Weak(_) | Address::WeakTracked(..) => Arc::clone(&self.0) as _,
-            Address::Strong(recipient) => Arc::new(recipient.downgrade()),
-            Address::StrongTracked(recipient, _) => Arc::new(recipient.downgrade()),
+        match (&self.0.posted, &self.0.facts.puller) {
+            (Some(posted), _) if posted.strong.is_some() => Arc::new(posted.weak.clone()),
+            (_, Some((_, bells))) if bells.strong.is_some() => Arc::new(bells.weak.clone()),
+            _ => Arc::clone(&self.0) as _,
         }
     }
 
-    /// Returns the recipient. It may have stopped all the same: check whether it is connected.
+    /// Returns the recipient of messages that are posted; see [`Address::open`].
     pub(crate) fn open(&self) -> Option<Recipient<M>> {
-        match &self.0.address {
-            Address::Weak(recipient) => recipient.upgrade(),
-            Address::Strong(recipient) => Some(recipient.clone()),
-            Address::WeakTracked(..) | Address::StrongTracked(..) => None,
-        }
+        self.0.posted.as_ref()?.open()
     }
 }
 
@@ -296,11 +304,11 @@ where
     M: TimerMessage,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let address = match &self.0.address {
-            Address::Weak(_) => "weak",
-            Address::Strong(_) => "strong",
-            Address::WeakTracked(..) => "weak, tracked",
-            Address::StrongTracked(..) => "strong, tracked",
+        let address = match (&self.0.posted, &self.0.facts.puller) {
+            (_, Some((_, bells))) if bells.strong.is_some() => "strong, tracked",
+            (_, Some(_)) => "weak, tracked",
+            (Some(posted), None) if posted.strong.is_some() => "strong",
+            (_, None) => "weak",
         };
         write!(f, "Target<{}>({address})", type_name::<M>())
     }
@@ -312,7 +320,8 @@ where
 {
     fn from(recipient: WeakRecipient<M>) -> Self {
         let mailbox = MailboxId::of_weak(&recipient);
-        Self::from_address(Address::Weak(recipient), mailbox)
+        let facts = TargetFacts { policy: None, mailbox, actor_type: None, puller: None };
+        Self(Arc::new(Inner { posted: Some(Address::weak(recipient)), pulled: None, facts }))
     }
 }
 

@@ -13,18 +13,13 @@ use crate::timing::{Key, Tick};
 use crate::trace::{self, Delivering, PendingWarnings, StuckRecipient, Warnings};
 
 /// The reports of a service that are due at the end of a turn.
+#[derive(Default)]
 pub(crate) struct Reports {
     /// The publication of metrics.
     pub(crate) published: Published,
     /// Warnings to emit, with the feature `tracing`.
     pub(crate) warnings: Warnings,
     pub(crate) rejected: RejectedLetters,
-}
-
-impl Reports {
-    pub(crate) fn new() -> Self {
-        Self { published: Published::default(), warnings: Warnings::default(), rejected: RejectedLetters::default() }
-    }
 }
 
 impl Service {
@@ -34,18 +29,6 @@ impl Service {
         if !self.settings.internal {
             self.timer_spans.begin(&self.name, key, id, delay, || self.message_type(key), || self.is_pending(key));
         }
-    }
-
-    /// Closes the spans of timers that have ended.
-    #[inline(always)]
-    pub(crate) fn end_spans(&self, ended: &[Key]) {
-        self.timer_spans.end(ended);
-    }
-
-    /// Closes the spans of all timers.
-    #[inline(always)]
-    pub(crate) fn end_all_spans(&self) {
-        self.timer_spans.end_all();
     }
 
     /// Records the lateness of a message that is handed over now, and enters the span of its delivery.
@@ -117,12 +100,6 @@ impl Service {
         pending.emit(&self.name, |emit| {
             self.contain(emit);
         });
-    }
-
-    /// Emits the warnings of panics, since no turn follows that would.
-    #[inline(always)]
-    pub(crate) fn warn_for_the_last_time(&self) {
-        self.warn(self.panics.take_pending());
     }
 
     /// Reports a lost message. Not to be called under the lock.

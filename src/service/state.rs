@@ -157,7 +157,7 @@ impl Service {
                 stores: MessageStores::default(),
                 lanes: Lanes::default(),
                 driver: DriverState::default(),
-                reports: Reports::new(),
+                reports: Reports::default(),
             }),
         }
     }

@@ -1,10 +1,10 @@
 //! Own messages and messages for plain recipients: the steps of a [`Content`] on the way to a handler or a mailbox.
 
-use std::any::{TypeId, type_name};
+use std::any::{Any, TypeId, type_name};
 
 use actix::{Actor, Addr, Recipient, WeakAddr};
 
-use crate::engine::{DueTimer, Outcome};
+use crate::engine::{DueTimer, Outcome, OwnerId};
 use crate::model::closure::{AnyClosure, Closure, Place, Run};
 use crate::model::handled_by::{Delivered, HandledBy};
 use crate::model::id::TimerId;
@@ -16,7 +16,7 @@ use crate::service::deliver::job::{
     Committed, Connection, Content, Job, MessageOf, Own, STOPPED, Taken, TargetJob, Via, produce,
 };
 use crate::service::deliver::message_ref::{MessageRef, Ticket};
-use crate::service::deliver::message_stores::{ContextRoute, MessageStores, Route, SendToOwnerFn, discard_stored};
+use crate::service::deliver::message_stores::{MessageStores, Ways};
 use crate::service::deliver::wakeup::Wakeup;
 use crate::service::state::{Service, Session, State};
 use crate::timing::Key;
@@ -29,28 +29,13 @@ impl MessageStores {
         H: OwnHandler<A, MessageOf<C>>,
         C: Content,
     {
-        self.find_or_insert::<fn(A, C)>(|| {
-            let route = ContextRoute::<A> { deliver: deliver::<A, H, C>, send_to_owner: H::send_to_owner::<C>() };
-            let is_thread_bound = H::IS_THREAD_BOUND;
-            Job::<C, Own>::store(
-                H::message_type(place),
-                discard_stored::<Job<C, Own>>,
-                Route::Context { route: Box::new(route), is_thread_bound },
-            )
-        })
+        self.find_or_insert::<fn(A, C), Job<C, Own>>(|| (H::message_type(place), H::ways::<C>()))
     }
 
     /// Returns the store for jobs whose messages go to the recipients' mailboxes as soon as they are due.
     pub(crate) fn plain<C: Content>(&mut self) -> u32 {
-        self.find_or_insert::<fn(TargetJob<C>)>(|| {
-            let mailbox = |stores: &Self, payload| stores.stored::<TargetJob<C>>(payload)?.to.mailbox();
-            let actor_type = |stores: &Self, payload| stores.stored::<TargetJob<C>>(payload)?.to.actor_type();
-            TargetJob::<C>::store(
-                type_name::<MessageOf<C>>(),
-                discard_stored::<TargetJob<C>>,
-                Route::Recipient { post: post::<C>, mailbox, actor_type, queue: None },
-            )
-        })
+        let ways = const { &Ways { expire: post::<C>, ..TargetJob::<C>::WAYS } };
+        self.find_or_insert::<fn(TargetJob<C>), TargetJob<C>>(|| (type_name::<MessageOf<C>>(), ways))
     }
 }
 
@@ -69,8 +54,8 @@ pub(crate) trait OwnHandler<A: Actor, M: TimerMessage>: 'static {
 
     fn handle(message: M, actor: &mut A, ctx: &mut A::Context);
 
-    /// Returns the function that sends a message through the owner's mailbox, if messages can be sent.
-    fn send_to_owner<C: Content<Message = M>>() -> Option<SendToOwnerFn<A>>;
+    /// Returns the ways of the messages: through the mailbox, too, if they can leave the thread.
+    fn ways<C: Content<Message = M>>() -> &'static Ways;
 }
 
 /// The actor's `Handler<M>`.
@@ -96,8 +81,8 @@ where
         message.handle_in(actor, ctx);
     }
 
-    fn send_to_owner<C: Content<Message = M>>() -> Option<SendToOwnerFn<A>> {
-        Some(send_to_owner::<A, C>)
+    fn ways<C: Content<Message = M>>() -> &'static Ways {
+        const { &Ways { pull: pull::<A, Self, C>, post: Some(post_own::<A, C>), ..Job::<C, Own>::WAYS } }
     }
 }
 
@@ -125,19 +110,25 @@ where
         closure.run(actor, ctx);
     }
 
-    fn send_to_owner<C: Content>() -> Option<SendToOwnerFn<A>> {
-        None
+    fn ways<C: Content<Message = Closure<R>>>() -> &'static Ways {
+        const { &Ways { pull: pull::<A, Self, C>, ..Job::<C, Own>::WAYS } }
     }
 }
 
 /// Runs the owner's handler.
-fn deliver<A, H, C>(mut session: Session<'_>, due: DueTimer<MessageRef>, actor: &mut A, ctx: &mut A::Context)
-where
+fn pull<A, H, C>(
+    mut session: Session<'_>,
+    _: OwnerId,
+    due: DueTimer<MessageRef>,
+    actor: &mut dyn Any,
+    ctx: &mut dyn Any,
+) where
     A: Actor,
     H: OwnHandler<A, MessageOf<C>>,
     C: Content,
 {
     let service = session.service;
+    let Some((actor, ctx)) = actor.downcast_mut::<A>().zip(ctx.downcast_mut::<A::Context>()) else { return };
     let Some(mut taken) = C::take::<Own>(session.state(), due) else { return };
     let ticket = Ticket { due, id: service.id_if_lost::<C>(session.state(), due.key) };
     let mut wakeup = Wakeup::default();
@@ -157,9 +148,19 @@ where
     }
 }
 
-/// Sends a message to its owner through the mailbox, where it counts as delivered. Returns `None` if there is nothing to
-/// send, or no actor any more.
-fn send_to_owner<A, C>(session: &mut Session<'_>, due: DueTimer<MessageRef>, addr: &WeakAddr<A>) -> Option<ReplyFuture>
+/// Sends a message to its owner through the mailbox.
+fn post_own<A, C>(session: &mut Session<'_>, lane: OwnerId, due: DueTimer<MessageRef>)
+where
+    A: Actor,
+    MessageOf<C>: HandledBy<A>,
+    C: Content,
+{
+    session.post_own(lane, due, |session, addr| request_own::<A, C>(session, due, addr.downcast_ref()?));
+}
+
+/// Returns the request that sends a message to its owner, where it counts as delivered. Returns `None` if there is nothing
+/// to send, or no actor any more.
+fn request_own<A, C>(session: &mut Session<'_>, due: DueTimer<MessageRef>, addr: &WeakAddr<A>) -> Option<ReplyFuture>
 where
     A: Actor,
     MessageOf<C>: HandledBy<A>,
@@ -264,7 +265,7 @@ fn take<C: Content>(
 ) -> Option<Outgoing<C, Taken<C>>> {
     let step = C::take::<Target<MessageOf<C>>>(state, due)?;
     let target = step.target.as_ref();
-    let mailbox = target.and_then(Target::mailbox);
+    let mailbox = target.and_then(|target| target.facts().mailbox);
     let known = last.filter(|(last, _)| mailbox == Some(*last));
     let Connection { recipient, is_open } = match known {
         Some((_, is_open)) => Connection { recipient: None, is_open },

@@ -151,8 +151,8 @@ impl Run {
 
     fn post(&mut self, session: &mut Session<'_>) {
         let Some(first) = self.messages.first().map(|first| first.payload) else { return };
-        if let Some(post) = session.state().stores.post_of(first) {
-            post(session, &mut self.messages);
+        if let Some(ways) = session.state().stores.ways(first) {
+            (ways.expire)(session, &mut self.messages);
         }
     }
 }
@@ -265,7 +265,7 @@ impl Service {
             self.meters.publish(&report);
         }
         drop(over);
-        self.contain(|| self.end_spans(&ended));
+        self.contain(|| self.timer_spans.end(&ended));
         self.warn(warnings);
         rejected.into_iter().for_each(|lost| self.emit_dead_letter(lost));
         // The alarm may have moved forward: the wall clock was stepped, or a cascade begins ahead of its time.

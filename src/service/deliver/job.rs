@@ -21,7 +21,7 @@ use crate::engine::{DeadLetterReason, DueTimer, Outcome};
 use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::message_ref::{BoxedMessage, MessageRef, Ticket};
-use crate::service::deliver::message_stores::{DiscardFn, MessageStore, MessageStores, Route};
+use crate::service::deliver::message_stores::{Ways, discard_stored};
 use crate::service::deliver::wakeup::Wakeup;
 use crate::service::owner::subscribers::DeadLetterEvent;
 use crate::service::schedule::repeating::Clocks;
@@ -43,6 +43,12 @@ pub(crate) enum Via {
 pub(crate) trait Destination<M: TimerMessage>: Send + Sized + 'static {
     /// Returns the recipient; `None` for the timer's owner.
     fn target(&self) -> Option<&Target<M>>;
+
+    /// Returns the number of messages that had joined its lane when this one did, itself included; 0 before it joins, and
+    /// without a lane.
+    fn joined(&self) -> u64 {
+        0
+    }
 
     fn into_target(self) -> Option<Target<M>>;
 }
@@ -94,6 +100,10 @@ impl<M: TimerMessage> Destination<M> for Queued<M> {
         Some(&self.target)
     }
 
+    fn joined(&self) -> u64 {
+        self.joined
+    }
+
     fn into_target(self) -> Option<Target<M>> {
         Some(self.target)
     }
@@ -105,15 +115,24 @@ pub(crate) struct Job<C, D> {
     pub(crate) content: C,
 }
 
-impl<C: Content, D: Send + 'static> Job<C, D> {
-    /// Returns an empty store for such jobs.
-    pub(crate) fn store(message_type: &'static str, discard: DiscardFn, route: Route) -> MessageStore {
-        let take_boxed = |stores: &mut MessageStores, payload| {
+impl<C: Content, D: Destination<MessageOf<C>>> Job<C, D> {
+    /// The operations on all such jobs, without a way out.
+    pub(crate) const WAYS: Ways = Ways {
+        fetch: |stores, messages| stores.fetch_stored::<Self>(messages.iter().copied()),
+        discard: discard_stored::<Self>,
+        take_boxed: |stores, payload| {
             let Self { to, content } = stores.take(payload)?;
             content.boxed(to)
-        };
-        MessageStore::new::<Self>(message_type, discard, take_boxed, route)
-    }
+        },
+        target: |stores, payload| {
+            let to = &stores.stored::<Self>(payload)?.to;
+            Some((to.target()?.facts(), to.joined()))
+        },
+        expire: |_, _| (),
+        pull: |_, _, _, _, _| (),
+        post: None,
+        lose: |_, _, _| (),
+    };
 }
 
 /// The type of the messages of a content.

@@ -10,14 +10,10 @@
 
 use std::any::{Any, TypeId};
 
-use actix::{Actor, Recipient, WeakAddr};
 use rustc_hash::FxHashMap;
 
 use crate::engine::{DeadLetterReason, DueTimer, OwnerId};
-use crate::model::due_timers::DueTimers;
-use crate::model::mailbox_id::MailboxId;
-use crate::model::mailbox_policy::MailboxPolicy;
-use crate::model::reply::ReplyFuture;
+use crate::model::target::TargetFacts;
 use crate::service::deliver::message_ref::{BoxedMessage, MessageRef, Ticket};
 use crate::service::deliver::slab::Slab;
 use crate::service::state::{Service, Session, State};
@@ -25,110 +21,38 @@ use crate::sync::MutexGuard;
 
 pub(crate) type StateGuard<'a> = MutexGuard<'a, State>;
 
-/// Prefetches messages of one store: looks whether they are there.
-type PrefetchFn = fn(&MessageStores, &[MessageRef]);
-/// Drops a message, after unlocking.
-pub(crate) type DiscardFn = fn(&Service, StateGuard<'_>, MessageRef);
-/// Takes a message out, boxed.
-type TakeBoxedFn = fn(&mut MessageStores, MessageRef) -> Option<BoxedMessage>;
-/// Counts the outcome of messages of one store and sends them to their recipients.
-pub(crate) type SendFn = fn(&mut Session<'_>, &mut Vec<DueTimer<MessageRef>>);
-/// Returns the mailbox that a message is for; `None` if it was gone before the message was scheduled.
-type MailboxOfFn = fn(&MessageStores, MessageRef) -> Option<MailboxId>;
-/// Returns the name of the type of the actor that a message is for, if its target knows it.
-type ActorTypeOfFn = fn(&MessageStores, MessageRef) -> Option<&'static str>;
-/// Runs the owner's handler with the message, after unlocking.
-type DeliverFn<A> = fn(Session<'_>, DueTimer<MessageRef>, &mut A, &mut <A as Actor>::Context);
-/// Sends a message to its owner through the mailbox.
-pub(crate) type SendToOwnerFn<A> = fn(&mut Session<'_>, DueTimer<MessageRef>, &WeakAddr<A>) -> Option<ReplyFuture>;
-
 /// Messages that are prefetched at once: as many as a chunk of an inbox has.
 const FETCHED_TOGETHER: usize = 32;
 
 /// The messages of one type, and the operations on them.
 pub(crate) struct MessageStore {
     slab: Box<dyn Any + Send>,
-    fetch: PrefetchFn,
-    pub(crate) discard: DiscardFn,
-    pub(crate) take_boxed: TakeBoxedFn,
-    pub(crate) route: Route,
+    pub(crate) ways: &'static Ways,
     pub(crate) message_type: &'static str,
     /// The buffer for a run of messages on their way to recipients, once there was one.
     buffer: Option<Box<dyn Any + Send>>,
 }
 
-impl MessageStore {
-    /// Returns an empty store for jobs of type `J`.
-    pub(crate) fn new<J: Send + 'static>(
-        message_type: &'static str,
-        discard: DiscardFn,
-        take_boxed: TakeBoxedFn,
-        route: Route,
-    ) -> Self {
-        Self {
-            slab: Box::new(Slab::<J>::new()),
-            fetch: |stores, messages| stores.fetch_stored::<J>(messages.iter().copied()),
-            discard,
-            take_boxed,
-            route,
-            message_type,
-            buffer: None,
-        }
-    }
+/// The operations on the messages of one store, and their ways out of it, compiled for the type of its jobs.
+pub(crate) struct Ways {
+    /// Prefetches messages: looks whether they are there.
+    pub(crate) fetch: fn(&MessageStores, &[MessageRef]),
+    /// Drops a message, after unlocking.
+    pub(crate) discard: fn(&Service, StateGuard<'_>, MessageRef),
+    /// Takes a message out, boxed.
+    pub(crate) take_boxed: fn(&mut MessageStores, MessageRef) -> Option<BoxedMessage>,
+    /// Returns the facts about its target, and the number of messages that had joined its lane when it did, itself
+    /// included; `None` for an own message.
+    pub(crate) target: fn(&MessageStores, MessageRef) -> Option<(&TargetFacts, u64)>,
+    /// Moves due messages for targets to their lanes, or posts them if they need none.
+    pub(crate) expire: fn(&mut Session<'_>, &mut Vec<DueTimer<MessageRef>>),
+    /// Takes a message out of its lane and runs the handler of the given actor in the given context, unlocked.
+    pub(crate) pull: fn(Session<'_>, OwnerId, DueTimer<MessageRef>, &mut dyn Any, &mut dyn Any),
+    /// Puts a message of a lane into the mailbox, as a request; `None` if it is bound to its thread, or needs no lane.
+    pub(crate) post: Option<fn(&mut Session<'_>, OwnerId, DueTimer<MessageRef>)>,
+    /// Makes a dead letter of a message for a target that is under way.
+    pub(crate) lose: fn(&mut Session<'_>, Ticket, DeadLetterReason),
 }
-
-/// The way of a store's messages out of it.
-pub(crate) enum Route {
-    /// To a recipient.
-    Recipient { post: SendFn, mailbox: MailboxOfFn, actor_type: ActorTypeOfFn, queue: Option<QueueRoute> },
-    /// To the actor that scheduled them: a [`ContextRoute`] of that actor's type.
-    Context { route: Box<dyn Any + Send>, is_thread_bound: bool },
-}
-
-/// The operations on jobs in a queue, compiled for their type.
-#[derive(Clone, Copy)]
-pub(crate) struct QueueRoute {
-    pub(crate) facts: fn(&MessageStores, MessageRef) -> Option<QueueFacts>,
-    pub(crate) post: PostFn,
-    /// Returns the recipient of bells, if messages are pulled.
-    pub(crate) bells: fn(&MessageStores, MessageRef) -> Option<Recipient<DueTimers>>,
-    pub(crate) pull: PullFn,
-    pub(crate) lose: LoseFn,
-}
-
-/// The facts about a message in a queue that decide when and how it leaves.
-pub(crate) struct QueueFacts {
-    /// The number of messages that had joined the queue when this one did, itself included.
-    pub(crate) joined: u64,
-    /// `None` for the policy of the timer actor.
-    pub(crate) policy: Option<MailboxPolicy>,
-    /// The type of the actor that pulls it; `None` if it is posted.
-    pub(crate) actor: Option<TypeId>,
-}
-
-/// Sends a message to its recipient as a request.
-type PostFn = fn(&mut Session<'_>, OwnerId, DueTimer<MessageRef>);
-
-/// Runs the handler of a message on its recipient's thread, unlocked.
-type PullFn = fn(Session<'_>, OwnerId, DueTimer<MessageRef>, &mut dyn Any, &mut dyn Any);
-
-/// Makes a dead letter of a message under way.
-type LoseFn = fn(&mut Session<'_>, Ticket, DeadLetterReason);
-
-/// The operations on jobs of an actor's own, compiled for its type.
-pub(crate) struct ContextRoute<A: Actor> {
-    pub(crate) deliver: DeliverFn<A>,
-    /// `None` for messages that are bound to the owner's thread.
-    pub(crate) send_to_owner: Option<SendToOwnerFn<A>>,
-}
-
-impl<A: Actor> Clone for ContextRoute<A> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<A: Actor> Copy for ContextRoute<A> {}
 
 /// All stores of one timer actor.
 #[derive(Default)]
@@ -138,64 +62,38 @@ pub(crate) struct MessageStores {
 }
 
 impl MessageStores {
-    /// Returns the store of type `StoreKey`, created if necessary.
-    pub(crate) fn find_or_insert<StoreKey: 'static>(&mut self, create: impl FnOnce() -> MessageStore) -> u32 {
+    /// Returns the store of type `StoreKey`, for jobs of type `J`, created if necessary.
+    pub(crate) fn find_or_insert<StoreKey: 'static, J: Send + 'static>(
+        &mut self,
+        describe: impl FnOnce() -> (&'static str, &'static Ways),
+    ) -> u32 {
         match self.by_type.get(&TypeId::of::<StoreKey>()) {
             Some(store) => *store,
-            None => self.insert(TypeId::of::<StoreKey>(), create),
+            None => self.insert::<J>(TypeId::of::<StoreKey>(), describe()),
         }
     }
 
     #[cold]
-    fn insert(&mut self, store_key: TypeId, create: impl FnOnce() -> MessageStore) -> u32 {
+    fn insert<J: Send + 'static>(
+        &mut self,
+        store_key: TypeId,
+        (message_type, ways): (&'static str, &'static Ways),
+    ) -> u32 {
         let store = self.stores.len() as u32;
-        self.stores.push(create());
+        self.stores.push(MessageStore { slab: Box::new(Slab::<J>::new()), ways, message_type, buffer: None });
         self.by_type.insert(store_key, store);
         store
     }
 
-    /// Returns the function that sends a message to its recipient, if it has one.
-    pub(crate) fn post_of(&self, payload: MessageRef) -> Option<SendFn> {
-        match self.store(payload.store)?.route {
-            Route::Recipient { post, .. } => Some(post),
-            Route::Context { .. } => None,
-        }
+    /// Returns the operations on a message.
+    pub(crate) fn ways(&self, payload: MessageRef) -> Option<&'static Ways> {
+        self.store(payload.store).map(|store| store.ways)
     }
 
-    /// Whether a message never leaves the thread of its owner.
-    pub(crate) fn is_thread_bound(&self, payload: MessageRef) -> bool {
-        let route = self.store(payload.store).map(|store| &store.route);
-        matches!(route, Some(Route::Context { is_thread_bound: true, .. }))
-    }
-
-    /// Returns the operations on a message in a queue, if it passes through one.
-    pub(crate) fn queue_route(&self, payload: MessageRef) -> Option<QueueRoute> {
-        match self.store(payload.store)?.route {
-            Route::Recipient { queue, .. } => queue,
-            Route::Context { .. } => None,
-        }
-    }
-
-    /// Returns the operations on a message in a queue, and the facts about it.
-    pub(crate) fn queue_facts(&self, payload: MessageRef) -> Option<(QueueRoute, QueueFacts)> {
-        let route = self.queue_route(payload)?;
-        Some((route, (route.facts)(self, payload)?))
-    }
-
-    /// Returns the mailbox of its recipient, if it has one.
-    pub(crate) fn mailbox_of(&self, payload: MessageRef) -> Option<MailboxId> {
-        match self.store(payload.store)?.route {
-            Route::Recipient { mailbox, .. } => mailbox(self, payload),
-            Route::Context { .. } => None,
-        }
-    }
-
-    /// Returns the name of the type of its recipient, if its target knows it.
-    pub(crate) fn actor_type_of(&self, payload: MessageRef) -> Option<&'static str> {
-        match self.store(payload.store)?.route {
-            Route::Recipient { actor_type, .. } => actor_type(self, payload),
-            Route::Context { .. } => None,
-        }
+    /// Returns the facts about the target of a message, unless it is an own one.
+    pub(crate) fn target_of(&self, payload: MessageRef) -> Option<&TargetFacts> {
+        let (target, _) = (self.ways(payload)?.target)(self, payload)?;
+        Some(target)
     }
 
     /// Prefetches messages, all at once: one after the other, each would be a cache miss.
@@ -204,8 +102,8 @@ impl MessageStores {
         let mut few = [MessageRef { store: 0, slot: 0 }; FETCHED_TOGETHER];
         let count = few.iter_mut().zip(messages).map(|(to, payload)| *to = payload).count();
         for run in few[..count].chunk_by(|one, next| one.store == next.store) {
-            if let Some(store) = self.store(run[0].store) {
-                (store.fetch)(self, run);
+            if let Some(ways) = self.ways(run[0]) {
+                (ways.fetch)(self, run);
             }
         }
     }
@@ -266,8 +164,8 @@ impl Service {
     #[inline(always)]
     pub(crate) fn discard(&self, state: StateGuard<'_>, payload: MessageRef) {
         let has_released = state.engine.has_released();
-        match state.stores.store(payload.store).map(|store| store.discard) {
-            Some(discard) => drop(self.contain(|| discard(self, state, payload))),
+        match state.stores.ways(payload) {
+            Some(ways) => drop(self.contain(|| (ways.discard)(self, state, payload))),
             None => drop(state),
         }
         if has_released {

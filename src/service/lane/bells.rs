@@ -27,10 +27,9 @@ impl Session<'_> {
         let service = self.service;
         let state = self.state();
         let Some(lane_state) = state.engine.owner_mut(lane) else { return };
-        let recipient = match (next.route, lane_state.link()) {
-            (Some(route), _) => (route.bells)(&state.stores, next.payload),
-            (None, Some(link)) => link.actor.bells(&state.lanes.accepting),
-            (None, None) => None,
+        let recipient = match lane_state.link() {
+            Some(link) => state.lanes.accepting.bells(&link.actor),
+            None => state.stores.target_of(next.payload).and_then(|target| target.puller.as_ref()?.1.open()),
         };
         let joined = lane_state.ring();
         self.unlocked();
@@ -81,7 +80,7 @@ impl Service {
                 return;
             }
             let Some(due) = state.engine.take_due(lane) else { return };
-            self.deliver_own(state, due, actor, ctx);
+            self.deliver_own(state, lane, due, actor, ctx);
         }
         // As after a poll of the inbox, others have their turn.
         ctx.wait(wrap_future(give_way()));
@@ -108,13 +107,11 @@ impl BellHost for Service {
             drop(guard);
             return self.lose(lane, joined);
         }
-        let (Some(route), Some(due)) = (next.route, guard.engine.send_off(next.key)) else {
-            return self.bell_has_ended(guard, lane);
-        };
+        let Some(due) = guard.engine.send_off(next.key) else { return self.bell_has_ended(guard, lane) };
         if let Some(lane_state) = guard.engine.owner_mut(lane) {
             lane_state.count();
         }
-        (route.pull)(Session::with(&self, guard), lane, due, actor, ctx);
+        (next.ways.pull)(Session::with(&self, guard), lane, due, actor, ctx);
     }
 
     fn lose(self: Arc<Self>, lane: OwnerId, joined: u64) {
@@ -127,13 +124,12 @@ impl BellHost for Service {
             return lane_state.bell_has_ended();
         }
         if let Some((facts, next)) = state.lane(lane, self.settings.mailbox_policy)
-            && let Some(route) = next.route
             && facts.can_be_pulled
             && facts.first <= joined
         {
             let id = self.id_for_dead_letter(state, next.key);
             if let Some(due) = state.engine.send_off(next.key) {
-                (route.lose)(&mut session, Ticket { due, id }, STOPPED);
+                (next.ways.lose)(&mut session, Ticket { due, id }, STOPPED);
             }
         }
         self.bell_has_ended(session.into_guard(), lane);
@@ -176,7 +172,7 @@ pub(super) fn pull<C: Content>(
     deferred.discard(service);
     let Some((message, handler)) = message.zip(handler) else { return };
     let _delivering = service.contain(|| service.begin_delivery(due.key, due.deadline));
-    if let Some(reply) = (handler.handle)(message, actor, ctx) {
+    if let Some(reply) = handler(message, actor, ctx) {
         acknowledgement.sent = Sent::Pulled { key: due.key, by_bell: false };
         service.bell_has_ended(service.state(), lane);
         drop(wait_for(reply, acknowledgement));

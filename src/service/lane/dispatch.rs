@@ -11,13 +11,13 @@ use tokio::task::unconstrained;
 
 use crate::engine::{DeadLetterReason, DueTimer, Outcome, OwnerId};
 use crate::model::mailbox_policy::MailboxPolicy;
-use crate::model::target::Target;
+use crate::model::target::{Target, TargetFacts};
 use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::job::{
     Committed, Connection, Content, MessageOf, Queued, QueuedJob, STOPPED, Via, WINDOW_FULL, produce,
 };
 use crate::service::deliver::message_ref::{MessageRef, Ticket};
-use crate::service::deliver::message_stores::{MessageStores, QueueFacts, QueueRoute, Route, StateGuard};
+use crate::service::deliver::message_stores::{MessageStores, StateGuard, Ways};
 use crate::service::deliver::wakeup::Wakeup;
 use crate::service::lane::bells::pull;
 use crate::service::lane::reply_waiter::{Acknowledgement, Sent, wait_for};
@@ -26,22 +26,17 @@ use crate::service::state::{Service, Session};
 impl MessageStores {
     /// Returns the store for jobs whose messages may have to wait in their recipient's queue.
     pub(crate) fn queued<C: Content>(&mut self) -> u32 {
-        self.find_or_insert::<fn(QueuedJob<C>)>(|| {
-            let mailbox = |stores: &Self, payload| stores.stored::<QueuedJob<C>>(payload)?.to.target.mailbox();
-            let actor_type = |stores: &Self, payload| stores.stored::<QueuedJob<C>>(payload)?.to.target.actor_type();
-            let facts = |stores: &Self, payload| {
-                let Queued { target, joined } = &stores.stored::<QueuedJob<C>>(payload)?.to;
-                let actor = target.tracked_handler().map(|handler| handler.actor);
-                Some(QueueFacts { joined: *joined, policy: target.policy(), actor })
-            };
-            let bells = |stores: &Self, payload| stores.stored::<QueuedJob<C>>(payload)?.to.target.open_bells();
-            let queue = QueueRoute { facts, post: post_request::<C>, bells, pull: pull::<C>, lose: lose_queued::<C> };
-            QueuedJob::<C>::store(
-                type_name::<MessageOf<C>>(),
-                discard_queued::<C>,
-                Route::Recipient { post: enqueue_due::<C>, mailbox, actor_type, queue: Some(queue) },
-            )
-        })
+        let ways = const {
+            &Ways {
+                discard: discard_queued::<C>,
+                expire: enqueue_due::<C>,
+                pull: pull::<C>,
+                post: Some(post_request::<C>),
+                lose: lose_queued::<C>,
+                ..QueuedJob::<C>::WAYS
+            }
+        };
+        self.find_or_insert::<fn(QueuedJob<C>), QueuedJob<C>>(|| (type_name::<MessageOf<C>>(), ways))
     }
 }
 
@@ -50,7 +45,7 @@ fn discard_queued<C: Content>(service: &Service, mut state: StateGuard<'_>, payl
     let stored = state.stores.take::<QueuedJob<C>>(payload);
     // Most are cancelled before they join a queue.
     let queued = stored.as_ref().map(|job| &job.to).filter(|queued| queued.joined > 0);
-    let mailbox = queued.and_then(|queued| queued.target.mailbox());
+    let mailbox = queued.and_then(|queued| queued.target.facts().mailbox);
     let may_move = mailbox.is_some_and(|mailbox| state.mark_targets_ready(mailbox));
     drop(state);
     if may_move {
@@ -67,9 +62,9 @@ fn enqueue_due<C: Content>(session: &mut Session<'_>, due: &mut Vec<DueTimer<Mes
         let Some(target) = state.stores.stored::<QueuedJob<C>>(due.payload).map(|job| job.to.target.clone()) else {
             continue;
         };
-        let mailbox = target.mailbox();
         // Without a mailbox there is no lane.
-        let policy = target.policy().unwrap_or(service.settings.mailbox_policy);
+        let TargetFacts { mailbox, policy, .. } = *target.facts();
+        let policy = policy.unwrap_or(service.settings.mailbox_policy);
         let discards = matches!(policy, MailboxPolicy::Discard { .. });
         match mailbox.and_then(|mailbox| state.join(mailbox, discards, || target.weak_hold())) {
             Some((lane, joined)) => {

@@ -19,7 +19,7 @@ use crate::engine::OwnerId;
 use crate::model::mailbox_id::MailboxId;
 use crate::model::mailbox_policy::MailboxPolicy;
 use crate::service::deliver::message_ref::MessageRef;
-use crate::service::deliver::message_stores::QueueRoute;
+use crate::service::deliver::message_stores::Ways;
 use crate::service::lane::posted::Posted;
 use crate::service::lane::slow_recipients::SlowRecipients;
 use crate::service::lane::step::Lane;
@@ -188,9 +188,8 @@ impl LaneState {
 pub(crate) struct Next {
     pub(crate) key: Key,
     pub(crate) payload: MessageRef,
-    /// `None` for an own message.
-    pub(crate) route: Option<QueueRoute>,
-    /// The type of the actor that pulls it; `None` if it is posted.
+    pub(crate) ways: &'static Ways,
+    /// The type of the actor that pulls it; `None` if it is an own message, or posted.
     pub(crate) actor: Option<TypeId>,
 }
 
@@ -318,26 +317,27 @@ impl State {
             is_starved: lane_state.progress == Progress::Starved,
             is_gone: lane_state.ended,
         };
-        let mut next = Next { key, payload, route: None, actor: None };
+        let mut next = Next { key, payload, ways: self.stores.ways(payload)?, actor: None };
         match &lane_state.of {
             LaneOf::Own { link, .. } => {
                 facts.under_way = u32::from(self.lanes.posted.contains_key(&lane));
                 facts.has_item = lane_state.item != Item::Left;
-                facts.can_be_pulled = link.actor.accepts_bells(&self.lanes.accepting);
+                facts.can_be_pulled = self.lanes.accepting.accepts(&link.actor);
                 // A message on the way through the mailbox passes closures, which cannot go this way.
-                let is_free = |payload| !self.stores.is_thread_bound(payload);
+                let is_free = |payload| self.stores.ways(payload).is_some_and(|ways| ways.post.is_some());
                 let free = lane_state.lacks_item().then(|| self.engine.find_due(lane, MAX_PASSED + 1, is_free));
                 if let Some(free) = free.flatten() {
-                    (facts.can_be_posted, next.key, next.payload) = (true, free.key, free.payload);
+                    facts.can_be_posted = true;
+                    next = Next { key: free.key, payload: free.payload, ways: self.stores.ways(free.payload)?, ..next };
                 }
             }
             LaneOf::Targets(targets) => {
-                let (route, of_message) = self.stores.queue_facts(payload)?;
-                (facts.first, facts.joined, facts.rung) = (of_message.joined, targets.joined, targets.rung);
-                facts.window = of_message.policy.unwrap_or(default).window();
-                facts.can_be_pulled = of_message.actor.is_some();
-                facts.can_be_posted = of_message.actor.is_none();
-                (next.route, next.actor) = (Some(route), of_message.actor);
+                let (target, joined) = (next.ways.target)(&self.stores, payload)?;
+                (facts.first, facts.joined, facts.rung) = (joined, targets.joined, targets.rung);
+                facts.window = target.policy.unwrap_or(default).window();
+                next.actor = target.puller.as_ref().map(|(actor, _)| *actor);
+                facts.can_be_pulled = next.actor.is_some();
+                facts.can_be_posted = next.actor.is_none();
             }
         }
         Some((facts, next))

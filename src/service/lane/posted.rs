@@ -4,18 +4,20 @@
 //! owner, and the inbox does not overtake it. It ends with its incarnation: actix skips a message whose request was
 //! dropped.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::OwnerId;
+use crate::engine::{DueTimer, OwnerId};
 use crate::model::id::TimerId;
-use crate::model::reply::Reply;
+use crate::model::reply::{Reply, ReplyFuture};
+use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::message_stores::StateGuard;
 use crate::service::deliver::wakeup::Wakeup;
 use crate::service::lane::reply_waiter::{Acknowledgement, ReplyWaiter, Sent};
 use crate::service::state::{Service, Session};
 use crate::sync;
-use crate::timing::{Key, Tick};
+use crate::timing::Tick;
 
 /// An own message on its way through the mailbox of its actor.
 pub(crate) struct Posted {
@@ -39,16 +41,20 @@ pub(crate) enum Again {
 }
 
 impl Session<'_> {
-    /// Sends a due message of an own lane through the mailbox of its actor.
-    pub(super) fn post_own(&mut self, lane: OwnerId, key: Key) {
+    /// Sends a message of an own lane through the mailbox of its actor, as the request that `make_request` returns.
+    pub(crate) fn post_own(
+        &mut self,
+        lane: OwnerId,
+        due: DueTimer<MessageRef>,
+        make_request: impl FnOnce(&mut Self, &dyn Any) -> Option<ReplyFuture>,
+    ) {
         let service = self.service;
         let state = self.state();
         let Some(link) = state.engine.owner(lane).and_then(|lane_state| lane_state.link().cloned()) else { return };
-        let Some(due) = state.engine.send_off(key) else { return };
-        let (deadline, id, store) = (due.deadline, service.id_of(state, key), due.payload.store);
+        let (deadline, id, store) = (due.deadline, service.id_of(state, due.key), due.payload.store);
         state.lanes.posted.insert(lane, Posted { deadline, id, store, waiter: None, is_seen: false });
         let acknowledgement = Acknowledgement { service: Arc::clone(service), lane, sent: Sent::Own };
-        let request = service.contain(|| link.actor.post(self, due)).flatten();
+        let request = service.contain(|| make_request(self, &link.actor)).flatten();
         self.unlocked();
         let Some(request) = request else { return drop(acknowledgement) };
         let _ = service.contain(|| service.begin_delivery(due.key, due.deadline));

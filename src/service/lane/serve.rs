@@ -7,7 +7,6 @@ use crate::engine::OwnerId;
 use crate::model::mailbox_policy::MailboxPolicy;
 use crate::service::deliver::job::WINDOW_FULL;
 use crate::service::deliver::message_ref::Ticket;
-use crate::service::deliver::message_stores::QueueFacts;
 use crate::service::deliver::wakeup::Wakeup;
 use crate::service::lane::lanes::{Item, Progress};
 use crate::service::lane::step::Step;
@@ -47,22 +46,22 @@ impl Session<'_> {
             // Nothing joins meanwhile. With one message left, or a bell for each, nothing else is to be done.
             rests = match step {
                 // An own lane has one bell.
-                Step::Ring => next.route.is_none() || facts.bells + 1 >= facts.due,
+                Step::Ring => next.actor.is_none() || facts.bells + 1 >= facts.due,
                 Step::Post => facts.due == 1,
                 Step::Discard => false,
                 // An item that is there was woken when the message joined.
                 Step::Rest | Step::Wake | Step::End => break,
             };
             sent += 1;
-            match (step, next.route) {
+            match (step, next.ways.post) {
                 (Step::Ring, _) => self.ring(lane, &next),
                 (Step::Discard, _) => self.discard_newest(lane),
-                (_, None) => self.post_own(lane, next.key),
-                (_, Some(route)) => {
+                (_, Some(post)) => {
                     if let Some(due) = self.state().engine.send_off(next.key) {
-                        (route.post)(self, lane, due);
+                        post(self, lane, due);
                     }
                 }
+                (_, None) => break,
             }
         }
         let state = self.state();
@@ -81,12 +80,10 @@ impl Session<'_> {
         let service = self.service;
         let state = self.state();
         let newest = state.engine.last_due(lane);
-        let facts = newest.and_then(|key| state.stores.queue_facts(state.engine.payload(key)?));
-        let is_discarded = |facts: &QueueFacts| {
-            let policy = facts.policy.unwrap_or(service.settings.mailbox_policy);
-            matches!(policy, MailboxPolicy::Discard { .. })
-        };
-        let (Some(key), Some((route, _))) = (newest, facts.filter(|(_, facts)| is_discarded(facts))) else {
+        let payload = newest.and_then(|key| state.engine.payload(key));
+        let policy = payload.and_then(|payload| state.stores.target_of(payload)).map(|target| target.policy);
+        let policy = policy.map(|policy| policy.unwrap_or(service.settings.mailbox_policy));
+        let (Some(key), Some(MailboxPolicy::Discard { .. })) = (newest, policy) else {
             // The one that was to be discarded was cancelled, and those before it may wait.
             if let Some(lane_state) = state.engine.owner_mut(lane) {
                 lane_state.discards = false;
@@ -94,8 +91,10 @@ impl Session<'_> {
             return;
         };
         let id = service.id_for_dead_letter(state, key);
-        if let Some(due) = state.engine.send_off(key) {
-            (route.lose)(self, Ticket { due, id }, WINDOW_FULL);
+        if let Some(due) = state.engine.send_off(key)
+            && let Some(ways) = state.stores.ways(due.payload)
+        {
+            (ways.lose)(self, Ticket { due, id }, WINDOW_FULL);
         }
     }
 

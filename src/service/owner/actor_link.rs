@@ -4,15 +4,9 @@ use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use actix::Recipient;
-
-use crate::engine::{DueTimer, OwnerId};
-use crate::model::due_timers::DueTimers;
-use crate::model::reply::ReplyFuture;
-use crate::service::deliver::message_ref::MessageRef;
-use crate::service::owner::accepting::Accepting;
+use crate::engine::OwnerId;
 use crate::service::owner::wake_flag::WakeFlag;
-use crate::service::state::{Service, Session};
+use crate::service::state::Service;
 
 /// The link between an owner and its actor, without the actor's type.
 pub(crate) type OwnerLink = Arc<ActorLink<dyn ActorRef>>;
@@ -61,21 +55,12 @@ impl<R: ActorRef> ActorLink<R> {
     }
 }
 
-/// An owner's actor without its type, which the driver does not know.
-pub(crate) trait ActorRef: Send + Sync + 'static {
+/// The `WeakAddr` of an owner's actor without the type, which the driver does not know.
+pub(crate) trait ActorRef: Any + Send + Sync {
     fn is_alive(&self) -> bool;
 
     /// Returns the name of the actor's type.
     fn actor_type(&self) -> &'static str;
-
-    /// Sends a message through the mailbox; returns `None` if the actor has stopped.
-    fn post(&self, session: &mut Session<'_>, due: DueTimer<MessageRef>) -> Option<ReplyFuture>;
-
-    /// Whether actors of its type accept bells for own messages.
-    fn accepts_bells(&self, accepting: &Accepting) -> bool;
-
-    /// Returns the recipient of bells, unless the actor has stopped or does not accept them.
-    fn bells(&self, accepting: &Accepting) -> Option<Recipient<DueTimers>>;
 
     /// Pulls own messages for a bell that this actor handles in its context.
     fn pull(&self, service: &Arc<Service>, lane: OwnerId, actor: &mut dyn Any, ctx: &mut dyn Any);

@@ -36,17 +36,14 @@ use std::task::{Context, Poll, Waker};
 
 use actix::dev::AsyncContextParts;
 use actix::fut::{ActorFuture, wrap_future};
-use actix::{Actor, AsyncContext, Recipient, WeakAddr};
+use actix::{Actor, AsyncContext, WeakAddr};
 
-use crate::engine::{DueTimer, Outcome, OwnerId};
-use crate::model::due_timers::DueTimers;
+use crate::engine::{DueTimer, OwnerId};
 use crate::model::mailbox_id::MailboxId;
-use crate::model::reply::ReplyFuture;
 use crate::service::deliver::message_ref::MessageRef;
-use crate::service::deliver::message_stores::{ContextRoute, Route, StateGuard};
+use crate::service::deliver::message_stores::StateGuard;
 use crate::service::lane::lanes::{Item, LaneOf, LaneState, Progress};
 use crate::service::lane::posted::Again;
-use crate::service::owner::accepting::Accepting;
 use crate::service::owner::actor_link::{ActorLink, ActorRef, OwnerLink};
 use crate::service::owner::spare::Spare;
 use crate::service::owner::thread_registry;
@@ -55,50 +52,23 @@ use crate::service::state::{Service, Session};
 /// Handlers run in one poll of an actor; then other actors have their turn.
 pub(crate) const MESSAGES_PER_POLL: usize = 64;
 
-struct TypedActorRef<A: Actor>(WeakAddr<A>);
-
-impl<A> ActorRef for TypedActorRef<A>
+impl<A> ActorRef for WeakAddr<A>
 where
     A: Actor,
     A::Context: AsyncContext<A>,
 {
     fn is_alive(&self) -> bool {
-        self.0.upgrade().is_some()
+        self.upgrade().is_some()
     }
 
     fn actor_type(&self) -> &'static str {
         type_name::<A>()
     }
 
-    fn post(&self, session: &mut Session<'_>, due: DueTimer<MessageRef>) -> Option<ReplyFuture> {
-        let state = session.state();
-        let route = state.stores.store(due.payload.store).and_then(|store| context_route::<A>(&store.route));
-        let Some(send) = route.and_then(|route| route.send_to_owner) else {
-            state.engine.finish(due.key, Outcome::Cancelled);
-            return None;
-        };
-        send(session, due, &self.0)
-    }
-
-    fn accepts_bells(&self, accepting: &Accepting) -> bool {
-        accepting.accepts::<A>()
-    }
-
-    fn bells(&self, accepting: &Accepting) -> Option<Recipient<DueTimers>> {
-        accepting.bells(&self.0)
-    }
-
     fn pull(&self, service: &Arc<Service>, lane: OwnerId, actor: &mut dyn Any, ctx: &mut dyn Any) {
         if let Some((actor, ctx)) = actor.downcast_mut::<A>().zip(ctx.downcast_mut::<A::Context>()) {
             service.pull_own(lane, actor, ctx);
         }
-    }
-}
-
-fn context_route<A: Actor>(route: &Route) -> Option<ContextRoute<A>> {
-    match route {
-        Route::Context { route, .. } => route.downcast_ref().copied(),
-        Route::Recipient { .. } => None,
     }
 }
 
@@ -140,7 +110,7 @@ impl Inbox {
         A: Actor<Context = C>,
         C: AsyncContext<A> + AsyncContextParts<A>,
     {
-        let link: OwnerLink = Arc::new(ActorLink::new(TypedActorRef(ctx.address().downgrade())));
+        let link: OwnerLink = Arc::new(ActorLink::new(ctx.address().downgrade()));
         let lane_state = LaneState::new(mailbox, LaneOf::Own { link: Arc::clone(&link), waker: None });
         let mut state = service.state();
         let owner = state.engine.add_owner(lane_state).ok()?;
@@ -318,7 +288,7 @@ where
             if let Some(lane_state) = state.engine.owner_mut(this.owner) {
                 lane_state.progress = Progress::Moved;
             }
-            this.service.deliver_own(state, due, actor, ctx);
+            this.service.deliver_own(state, this.owner, due, actor, ctx);
         }
         // Returning `Pending` is not enough: after a handler that has spawned a future the context polls all its items
         // again at once. Only waiting ends its turn.
@@ -331,17 +301,17 @@ where
 impl Service {
     /// Runs the handler of an own message that was taken from the inbox.
     #[inline]
-    pub(crate) fn deliver_own<A: Actor>(
+    pub(crate) fn deliver_own(
         self: &Arc<Self>,
         mut state: StateGuard<'_>,
+        lane: OwnerId,
         due: DueTimer<MessageRef>,
-        actor: &mut A,
-        ctx: &mut A::Context,
+        actor: &mut dyn Any,
+        ctx: &mut dyn Any,
     ) {
         let publish = state.reports.published.ask_to_publish();
-        let route = state.stores.store(due.payload.store).and_then(|store| context_route::<A>(&store.route));
-        match route {
-            Some(route) => (route.deliver)(Session::with(self, state), due, actor, ctx),
+        match state.stores.ways(due.payload) {
+            Some(ways) => (ways.pull)(Session::with(self, state), lane, due, actor, ctx),
             None => drop(state),
         }
         if publish {

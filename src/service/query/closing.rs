@@ -93,7 +93,8 @@ impl Service {
         if self.thread.get() == Some(&std::thread::current().id()) {
             while self.drop_returned() {}
         }
-        self.warn_for_the_last_time();
+        // No turn follows that would.
+        self.warn(self.panics.take_pending());
     }
 
     /// Closes the service and takes out all pending timers.
@@ -113,9 +114,9 @@ impl Service {
             }
             let description = describe(state, key, deadline);
             let Some(handover) = state.engine.give_up(key, outcome) else { continue };
-            let store = state.stores.store(handover.payload.store).map(|store| (store.take_boxed, store.message_type));
-            if let Some((take_boxed, message_type)) = store {
-                let boxed = take_boxed(&mut state.stores, handover.payload);
+            let store = state.stores.store(handover.payload.store).map(|store| (store.ways, store.message_type));
+            if let Some((ways, message_type)) = store {
+                let boxed = (ways.take_boxed)(&mut state.stores, handover.payload);
                 emptied.extend(boxed.map(|boxed| (description, message_type, boxed)));
             }
         }
@@ -124,7 +125,7 @@ impl Service {
         let over = std::mem::take(&mut state.driver.wind_downs);
         self.discard_all(guard, ended);
         drop(over);
-        self.end_all_spans();
+        self.timer_spans.end_all();
         // There are counters to publish, and queues have become empty.
         self.turns.wake_driver();
         emptied

@@ -6,6 +6,7 @@ use crate::engine::{OwnerId, Recurrence, Stage, TimerView};
 use crate::model::actor_id::ActorTag;
 use crate::model::location::TimerLocation;
 use crate::model::mailbox_id::MailboxId;
+use crate::model::target::TargetFacts;
 use crate::model::view::TimerInfo;
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::state::{Service, State};
@@ -20,7 +21,10 @@ pub(crate) const COUNTED_IN_LISTS: usize = 32;
 impl State {
     /// Returns the mailbox of the actor that a timer is for. `queue_owner` is the engine's owner.
     fn mailbox_for(&self, payload: MessageRef, queue_owner: Option<OwnerId>) -> Option<MailboxId> {
-        self.stores.mailbox_of(payload).or_else(|| Some(self.engine.owner(queue_owner?)?.mailbox))
+        self.stores
+            .target_of(payload)
+            .and_then(|target| target.mailbox)
+            .or_else(|| Some(self.engine.owner(queue_owner?)?.mailbox))
     }
 
     /// Returns the tag of the actor that a timer is for.
@@ -33,7 +37,7 @@ impl State {
     pub(crate) fn actor_type_for(&self, timer: Key) -> Option<&'static str> {
         let (payload, queue_owner) = (self.engine.payload(timer)?, self.engine.view(timer)?.owner);
         let of_owner = || self.actor_type_at(self.mailbox_for(payload, queue_owner)?);
-        self.stores.actor_type_of(payload).or_else(of_owner)
+        self.stores.target_of(payload).and_then(TargetFacts::actor_type).or_else(of_owner)
     }
 
     fn actor_type_at(&self, mailbox: MailboxId) -> Option<&'static str> {

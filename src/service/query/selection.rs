@@ -140,7 +140,7 @@ impl State {
             return false;
         }
         let Some(payload) = self.engine.payload(timer) else { return false };
-        match self.stores.mailbox_of(payload) {
+        match self.stores.target_of(payload).and_then(|target| target.mailbox) {
             Some(mailbox) => mailbox == subject.mailbox,
             None => subject.owner.is_some() && self.engine.view(timer).and_then(|view| view.owner) == subject.owner,
         }

@@ -188,7 +188,7 @@ impl<M: TimerMessage> Addressee<M> for Target<M> {
     #[inline(always)]
     fn to(&self) -> To {
         To {
-            key_scope: self.mailbox().map(KeyScope::from),
+            key_scope: self.facts().mailbox.map(KeyScope::from),
             key_type: TypeId::of::<M>(),
             keeps_alive: false,
             is_thread_bound: false,

@@ -51,8 +51,8 @@ impl Service {
             return reason.into();
         }
         state.engine.set_due(key, due_time.due);
-        let mailbox =
-            state.engine.payload(key).filter(|_| was_queued).and_then(|payload| state.stores.mailbox_of(payload));
+        let payload = state.engine.payload(key).filter(|_| was_queued);
+        let mailbox = payload.and_then(|payload| state.stores.target_of(payload)?.mailbox);
         // The next message may have a larger window.
         let may_move = mailbox.is_some_and(|mailbox| state.mark_targets_ready(mailbox));
         if let Some(wall) = due_time.wall {

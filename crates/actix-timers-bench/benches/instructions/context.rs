@@ -2,11 +2,14 @@
 //! counters, the engine, and for delivery the inbox and the handler. Messages, and the captures of closures, have 32
 //! bytes. The same again with the Prometheus recorder installed.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Duration;
 
 use actix::prelude::*;
 use actix_timers::{
-    ManualClock, Target, TimerActor, TimerActorBuilder, TimerContext, TimerId, Timers, impl_due_timers,
+    Cancel, ManualClock, ScheduleAfter, Target, TimerActor, TimerActorBuilder, TimerContext, TimerId, Timers,
+    impl_due_timers,
 };
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 use tokio::sync::oneshot;
@@ -32,6 +35,10 @@ pub(crate) fn operations() -> Vec<Operation> {
         operation("recipient fire", "counted_delivery", || send(|addr| Target::from(addr))),
         operation("windowed fire", "counted_delivery", || send(|addr| Target::from(addr).window(WINDOW))),
         operation("tracked fire", "counted_delivery", || send(Target::tracked)),
+        operation("recipients fire", "counted_delivery", send_to_each),
+        operation("recipients do_send", "counted_sends", do_send_to_each),
+        operation("request start", "counted_requests", request),
+        operation("request do_send", "counted_sends", do_send),
         operation("recorded start", "counted_schedule", || recorded(start)),
         operation("recorded stop", "counted_cancel", || recorded(stop)),
         operation("recorded fire", "counted_delivery", || recorded(fire)),
@@ -120,6 +127,35 @@ impl Handler<Note> for Owner {
     }
 }
 
+/// One of many recipients, each of which gets one message.
+struct Each(Rc<Received>);
+
+#[derive(Default)]
+struct Received {
+    messages: Cell<usize>,
+    sum: Cell<u64>,
+    all: Cell<Option<oneshot::Sender<u64>>>,
+}
+
+impl Actor for Each {
+    type Context = Context<Self>;
+}
+
+impl Handler<Note> for Each {
+    type Result = ();
+
+    fn handle(&mut self, Note(numbers): Note, _: &mut Self::Context) {
+        let Received { messages, sum, all } = &*self.0;
+        sum.set(sum.get() + numbers[0]);
+        messages.set(messages.get() + 1);
+        if messages.get() == TIMERS
+            && let Some(all) = all.take()
+        {
+            let _ = all.send(sum.get());
+        }
+    }
+}
+
 /// A system with one actor.
 struct World {
     runner: SystemRunner,
@@ -139,6 +175,18 @@ impl World {
             (timers, Owner { random: Random::new(1), ids, received: 0, sum: 0, all_received }.start())
         });
         Self { runner, timers, owner, all_received }
+    }
+
+    /// Starts a recipient for each message. The last message completes the world.
+    fn add_recipients(&mut self) -> Vec<Addr<Each>> {
+        let (sender, all_received) = oneshot::channel();
+        self.all_received = all_received;
+        let received = Rc::new(Received { all: Cell::new(Some(sender)), ..Received::default() });
+        let start = async { (0..TIMERS).map(|_| Each(Rc::clone(&received)).start()).collect() };
+        let recipients = self.runner.block_on(start);
+        // A new task comes after all that are ready: each context has been polled then.
+        self.runner.block_on(async { actix::spawn(async {}).await.unwrap() });
+        recipients
     }
 
     fn act(&self, work: fn(&mut Owner, &mut Context<Owner>)) {
@@ -228,6 +276,57 @@ fn send(target: fn(&Addr<Owner>) -> Target<Note>) {
     }
     let sum = counted_delivery(&mut world, &clock);
     assert_eq!(sum, (0..TIMERS as u64).sum::<u64>());
+}
+
+/// The same with a recipient for each message.
+fn send_to_each() {
+    let clock = ManualClock::new();
+    let mut world = World::new(TimerActor::builder().clock(clock.clone()));
+    let recipients = world.add_recipients();
+    let mut random = Random::new(1);
+    for (number, recipient) in recipients.iter().enumerate() {
+        world.timers.schedule_after(recipient, random.delay(), Note([number as u64; 4]));
+    }
+    let sum = counted_delivery(&mut world, &clock);
+    assert_eq!(sum, (0..TIMERS as u64).sum::<u64>());
+}
+
+/// The share of actix in that: the messages are sent at once.
+fn do_send_to_each() {
+    let mut world = World::new(TimerActor::builder());
+    let recipients = world.add_recipients();
+    let sum = counted_sends(&mut world, |number| recipients[number].do_send(Note([number as u64; 4])));
+    assert_eq!(sum, (0..TIMERS as u64).sum::<u64>());
+}
+
+/// Requests to the timer actor, as from another arbiter, until the last is handled.
+fn request() {
+    let mut world = World::new(TimerActor::builder());
+    let (timers, target) = (world.timers.addr().clone(), Target::from(&world.owner));
+    counted_requests(&mut world, |number| {
+        timers.do_send(ScheduleAfter::new(&target, Duration::from_secs(60 + number as u64), Note([number as u64; 4])));
+    });
+    assert_eq!(world.timers.snapshot().counters.pending, TIMERS as u64);
+}
+
+/// The share of actix in that: messages of the same size to an actor that does nothing with them.
+fn do_send() {
+    let mut world = World::new(TimerActor::builder());
+    let owner = world.owner.clone();
+    let sum = counted_sends(&mut world, |number| owner.do_send(Note([number as u64; 4])));
+    assert_eq!(sum, (0..TIMERS as u64).sum::<u64>());
+}
+
+#[inline(never)]
+fn counted_sends(world: &mut World, send: impl Fn(usize)) -> u64 {
+    (0..TIMERS).for_each(send);
+    world.runner.block_on(&mut world.all_received).unwrap()
+}
+
+#[inline(never)]
+fn counted_requests(world: &mut World, send: impl Fn(usize)) {
+    (0..TIMERS).for_each(send);
+    world.runner.block_on(world.timers.addr().send(Cancel(TimerId::new()))).unwrap();
 }
 
 #[inline(never)]

@@ -3,7 +3,6 @@
 //!
 //! That other actor, the bystander, gets a message every millisecond from another thread, which does not wait for their
 //! handling. All messages sent between the deadline and the last delivery count.
-//! to be handled. All that were sent between the deadline and the last delivery count.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
