@@ -20,8 +20,16 @@ pub(crate) fn copy(from: &mut dyn Store, to: &mut dyn Store, out: &mut dyn Write
     let mut missing = 0;
     for (part, name) in [(Part::Pending, "pending"), (Part::Parked, "parked"), (Part::Dead, "dead letters")] {
         let [mut copied, mut known] = [0_u64; 2];
-        let mut query =
-            Query { part, route: None, key: None, from: DueTime::MIN, until: DueTime::MAX, after: None, limit: GROUP };
+        let mut query = Query {
+            part,
+            route: None,
+            key: None,
+            id: None,
+            from: DueTime::MIN,
+            until: DueTime::MAX,
+            after: None,
+            limit: GROUP,
+        };
         loop {
             let page = from.list(&query)?;
             missing += page.damaged;

@@ -98,8 +98,16 @@ fn timers_are_shown_cancelled_requeued_and_discarded() {
 
 /// Returns all rows.
 fn rows(store: &mut dyn Store) -> Vec<Found> {
-    let all =
-        |part| Query { part, route: None, key: None, from: DueTime::MIN, until: DueTime::MAX, after: None, limit: 100 };
+    let all = |part| Query {
+        part,
+        route: None,
+        key: None,
+        id: None,
+        from: DueTime::MIN,
+        until: DueTime::MAX,
+        after: None,
+        limit: 100,
+    };
     [Part::Pending, Part::Parked, Part::Dead].map(|part| store.list(&all(part)).unwrap().found).concat()
 }
 
@@ -223,6 +231,7 @@ fn fill(store: &mut dyn Store, key: &str, reason: &str) -> Result<Vec<DurableId>
             message_version: 1,
             key: Some(format!("{key}-{number}").into()),
             repeat: None,
+            keep_key: None,
             max_attempts: None,
             retry: None,
             headers: Default::default(),

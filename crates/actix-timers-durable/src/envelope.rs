@@ -3,7 +3,7 @@
 use std::fmt;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use actix::{Message, Recipient};
@@ -83,6 +83,9 @@ pub(super) struct UnderWay {
     pub(super) extensions: Arc<Recipient<Extend>>,
     /// The end of the delivery in a transaction of its handler, of which nobody here knows whether it was committed.
     pub(super) in_transaction: OnceLock<Counted>,
+    /// The time of its beginning, if its route keeps a past.
+    pub(super) noted_since: Option<DueTime>,
+    pub(super) result: Mutex<Option<Arc<str>>>,
     is_cancelled: AtomicBool,
     cancelled: Notify,
     #[cfg(feature = "tracing")]
@@ -98,9 +101,18 @@ impl UnderWay {
             retry,
             extensions,
             in_transaction: OnceLock::new(),
+            noted_since: None,
+            result: Mutex::default(),
             is_cancelled: AtomicBool::new(false),
             cancelled: Notify::new(),
         }
+    }
+
+    /// Notes its end for the past of its route, if it keeps one; it begins now.
+    pub(super) fn noted(self, keeps_past: bool, now: DueTime) -> Self {
+        let mut noted = self;
+        noted.noted_since = keeps_past.then_some(now);
+        noted
     }
 
     pub(super) fn is_cancelled(&self) -> bool {
@@ -226,6 +238,15 @@ impl<M> Durable<M> {
         self.under_way.span.clone()
     }
 
+    /// Notes a short result of this attempt for the [past](super::RouteOptions::keep_past) of the route, in place of an earlier
+    /// one. Of a longer text than 1024 bytes the beginning is kept. Without a past it has no effect.
+    pub fn note_result(&self, result: impl AsRef<str>) {
+        if self.under_way.noted_since.is_some() {
+            let result = Some(ends::shortened(result.as_ref()));
+            *self.under_way.result.lock().unwrap_or_else(PoisonError::into_inner) = result;
+        }
+    }
+
     /// Extends the [time-out](super::RetryPolicy::timeout) of this delivery: its handler has at least `by` from now. A
     /// handler that needs longer than its time-out calls this every now and then; if it stops to do so, because it
     /// hangs or its process died, the message comes again.
@@ -273,7 +294,7 @@ impl<M> Durable<M> {
     /// the handler is a failure, unless the transaction was committed: then its row is gone, or is another delivery's.
     pub fn end_in_transaction(&self, answer: Result<(), HandlerError>, now: DueTime) -> (Delivery, Next) {
         let UnderWay { record, retry, in_transaction, .. } = &*self.under_way;
-        let (delivery, next) = (record.delivery(), ends::after_answer(record, retry, Ok(answer), now));
+        let (delivery, next) = (record.delivery(), ends::after_delivery(&self.under_way, retry, Ok(answer), now));
         in_transaction.get_or_init(|| Counted::end(delivery, &next));
         (delivery, next)
     }

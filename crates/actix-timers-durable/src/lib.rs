@@ -95,6 +95,8 @@ pub use routes::RouteOptions;
 pub use schedule_future::{ScheduleFuture, Scheduled};
 #[doc(hidden)]
 pub use store::Store;
-pub use store::{CommitGate, Distrust, EmbeddedStore, FsyncOutcome, MemoryDisk, MemoryStore, StoreError};
+pub use store::{
+    AttemptError, CommitGate, Distrust, EmbeddedStore, Finished, FsyncOutcome, MemoryDisk, MemoryStore, StoreError,
+};
 pub use timers::DurableTimers;
 pub use view::{Cursor, DurableFilter, DurableInfo, DurablePage, DurableState};

@@ -12,6 +12,7 @@ mod errors;
 mod headers;
 mod internals;
 mod panics;
+mod past;
 mod queues;
 mod random;
 mod repeating;

@@ -52,8 +52,16 @@ pub(crate) fn number_of(record: &Record) -> u64 {
 
 /// Returns all timers of a part.
 pub(crate) fn all(store: &mut impl Reads, part: Part) -> Result<Vec<Found>, StoreError> {
-    let mut query =
-        Query { part, route: None, key: None, from: DueTime::MIN, until: DueTime::MAX, after: None, limit: 500 };
+    let mut query = Query {
+        part,
+        route: None,
+        key: None,
+        id: None,
+        from: DueTime::MIN,
+        until: DueTime::MAX,
+        after: None,
+        limit: 500,
+    };
     let mut all = vec![];
     loop {
         let page = store.list(&query)?;

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use actix_timers_durable::store::MAX_KEY_LEN;
-use actix_timers_durable::store::{Counts, Found, Hint, Look, Page, Part, Position, Query, Reads, State};
+use actix_timers_durable::store::{
+    Counts, Found, Hint, Look, Page, Part, Position, Query, Reads, State, finished_from_json,
+};
 use actix_timers_durable::{DueTime, DurableId, StoreError};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
@@ -107,6 +109,39 @@ const PAGES: [&str; 3] = [
     ),
 ];
 
+/// Finished timers as the columns of a record: after (`$1`, `$2`), up to `$3`; at most `$4` are examined, unless several have one
+/// position; those wanted have route `$5`, key `$6` and, if there is one, the id `$8`. They have no payload.
+macro_rules! past {
+    ($seen:literal) => {
+        concat!(
+            "WITH seen AS MATERIALIZED (", $seen, " ORDER BY p.finished, p.id FETCH FIRST ($4::bigint) ROWS WITH TIES), wanted AS (
+                SELECT s.* FROM seen s WHERE coalesce(s.route = $5::text, true)
+                    AND ($6::text IS NULL OR coalesce(s.key = $6::text, false))
+                ORDER BY s.finished, s.id FETCH FIRST ($7::bigint) ROWS WITH TIES
+            )
+            SELECT ", columns!(), ", t.past, NULL::bigint, (SELECT count(*) FROM seen), l.due, l.id, (SELECT count(*) FROM wanted)
+            FROM (SELECT) one
+            LEFT JOIN (SELECT s.finished AS due, s.id FROM seen s ORDER BY s.finished DESC, s.id DESC LIMIT 1) l ON true
+            LEFT JOIN (SELECT w.id, w.finished AS due, w.nominal, w.repetition, w.attempt, 0 AS used, w.route, w.message_type,
+                w.message_version, w.key, NULL::jsonb AS repeat, NULL::int AS max_attempts, NULL::jsonb AS retry, w.headers,
+                NULL::text AS codec, ''::bytea AS payload, NULL::bigint AS keep_key, NULL::bigint AS node, NULL::text AS parked,
+                jsonb_build_object('at_ms', w.finished, 'took_ms', w.took_ms, 'is_dead', w.outcome = 'dead',
+                    'errors', coalesce(w.errors, '[]'), 'result', w.result)::text AS past FROM wanted w) t ON true
+            ORDER BY t.due, t.id, t.repetition"
+        )
+    };
+}
+const PAST: &str = past!(
+    "SELECT p.* FROM @schema@.routes r CROSS JOIN LATERAL (
+        SELECT f.* FROM @schema@.past f WHERE f.route = r.name AND (f.finished, f.id) > ($1::bigint, $2::uuid) AND f.finished <= $3::bigint
+        ORDER BY f.finished, f.id FETCH FIRST ($4::bigint) ROWS WITH TIES
+    ) p WHERE coalesce(r.name = $5::text, true) AND $8::uuid IS NULL"
+);
+const PAST_OF: &str = past!(
+    "SELECT p.* FROM @schema@.past p
+    WHERE p.id = $8::uuid AND (p.finished, p.id) > ($1::bigint, $2::uuid) AND p.finished <= $3::bigint"
+);
+
 /// Queries in a session.
 #[derive(Debug, Clone)]
 pub(super) struct Reader(pub(super) Jobs);
@@ -196,6 +231,9 @@ fn found(session: &mut Session, row: &Row) -> Option<Found> {
         (Some(since), _) => {
             State::Dead { reason: row.get::<_, Option<&str>>(NODE + 2).unwrap_or_default().into(), since: due(since) }
         }
+        (None, None) if row.get::<_, Option<&str>>(NODE + 2).is_some() => {
+            State::Finished(Arc::new(finished_from_json(row.get::<_, Option<&str>>(NODE + 2)?)?))
+        }
         (None, Some(reason)) => State::Parked { reason: Arc::from(reason) },
         (None, None) if row.get::<_, Option<i64>>(NODE).is_some() => State::Claimed,
         (None, None) => State::Pending,
@@ -222,13 +260,13 @@ impl Reads for Reader {
     }
 
     fn list(&mut self, query: &Query) -> Result<Page, StoreError> {
-        let has_filter = query.route.is_some() || query.key.is_some();
+        let is_past = query.part == Part::Past;
+        let has_filter = query.route.is_some() && !is_past || query.key.is_some();
         let limit = i64::try_from(query.limit).unwrap_or(i64::MAX);
         let examined = if has_filter { EXAMINED.max(limit) } else { limit };
         let (from, after_due, after_id) = bounds(query.after, query.from);
         let text = |text: &Option<Arc<str>>| text.as_deref().map(|text| text.replace('\0', "\u{1}"));
-        let params: Params = vec![
-            Box::new(from),
+        let mut params: Params = vec![
             Box::new(after_due),
             Box::new(after_id),
             Box::new(time(query.until)),
@@ -236,13 +274,20 @@ impl Reads for Reader {
             Box::new(text(&query.route)),
             Box::new(text(&query.key)),
             Box::new(limit),
-            Box::new(PAGE_BYTES),
         ];
-        let sql = PAGES[match query.part {
-            Part::Pending => 0,
-            Part::Parked => 1,
-            Part::Dead => 2,
-        }];
+        if is_past {
+            params.push(Box::new(query.id.map(Uuid::from)));
+        } else {
+            params.insert(0, Box::new(from));
+            params.push(Box::new(PAGE_BYTES));
+        }
+        let sql = match query.part {
+            Part::Pending => PAGES[0],
+            Part::Parked => PAGES[1],
+            Part::Dead => PAGES[2],
+            Part::Past if query.id.is_some() => PAST_OF,
+            Part::Past => PAST,
+        };
         // That of the pending ones does not need the position of others.
         self.ask(sql, params, move |session, rows| page(session, &rows, limit, examined))
     }
@@ -278,9 +323,9 @@ fn page(session: &mut Session, rows: &[Row], limit: i64, examined: i64) -> Page 
             None => page.damaged += 1,
         }
     }
-    page.next = if held == limit || held < first.get(SEEN + 3) {
+    page.next = if held >= limit || held < first.get(SEEN + 3) {
         last
-    } else if first.get::<_, i64>(SEEN) == examined {
+    } else if first.get::<_, i64>(SEEN) >= examined {
         position(first, SEEN + 1, SEEN + 2)
     } else {
         None

@@ -19,6 +19,7 @@ mod engines;
 mod metrics;
 mod nodes;
 mod outages;
+mod past;
 mod plans;
 mod reads;
 mod rules;

@@ -13,7 +13,7 @@ use crate::server::{Session, connect, new_schema, options, until};
 use crate::with_server;
 
 fn query(part: Part) -> Query {
-    Query { part, route: None, key: None, from: DueTime::MIN, until: DueTime::MAX, after: None, limit: 100 }
+    Query { part, route: None, key: None, id: None, from: DueTime::MIN, until: DueTime::MAX, after: None, limit: 100 }
 }
 
 with_server! {

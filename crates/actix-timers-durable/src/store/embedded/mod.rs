@@ -33,6 +33,7 @@ use crate::store::names::Names;
 use crate::{DueTime, DurableId};
 use changes::{Changes, Made};
 use checkpoints::Checkpoints;
+use columns::{millis, run};
 use faults::{Meaning, io_error, meaning};
 use place::Place;
 use queries::{Queries, Reader};
@@ -325,6 +326,11 @@ impl Store for EmbeddedStore {
             && matches!(meaning(&error), Meaning::Io | Meaning::Damaged)
         {
             return Err(self.failed(error, true).into());
+        }
+        let expired =
+            self.connection()?.prepare_cached(changes::EXPIRED).and_then(|mut keys| keys.exists([millis(now)]));
+        if expired.unwrap_or(false) {
+            _ = self.write(now, |changes| run(changes.connection, changes::EXPIRE, &[&millis(now)]));
         }
         if !self.must_sweep {
             return Ok(Beat { looks_begin_anew: by_hand, ..Beat::default() });

@@ -7,10 +7,10 @@ use std::cmp::Ordering;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use rusqlite::types::ValueRef;
+use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, Row, ToSql};
 
-use super::super::{Counts, Found, Hint, Look, Page, Part, Position, Query, Reads, State};
+use super::super::{Counts, Found, Hint, Look, Page, Part, Position, Query, Reads, State, finished_from_json};
 use super::claims::is_served;
 use super::columns::{
     Damaged, RECORD_COLUMNS, blob, millis, read, read_id, read_number, read_text, read_time, record_columns,
@@ -65,6 +65,19 @@ pub(super) const GET: &str = concat!(
 );
 pub(super) const GET_DEAD: &str =
     concat!("SELECT ", record_columns!(), ", reason, dead_at FROM dead_letters WHERE id = ?1");
+/// Those of a route, and of a timer (?4).
+pub(super) const PAST: &str = "SELECT id, finished, route, key FROM past INDEXED BY past_by_end \
+    WHERE route = ?4 AND (finished, id) > (?1, ?2) AND finished <= ?3 ORDER BY finished, id";
+pub(super) const PAST_OF: &str = "SELECT id, finished, route, key FROM past \
+    WHERE id = ?4 AND (finished, id) > (?1, ?2) AND finished <= ?3 ORDER BY finished, id";
+pub(super) const PAST_ROUTES: &str = "WITH RECURSIVE routes(name) AS (SELECT min(route) FROM past UNION ALL \
+    SELECT (SELECT min(route) FROM past WHERE route > name) FROM routes WHERE name IS NOT NULL) \
+    SELECT name FROM routes WHERE name IS NOT NULL";
+/// Repetitions of a timer that finished then, as the columns of a record and an object.
+pub(super) const GET_PAST: &str = "SELECT id, finished, nominal, repetition, attempt, 0, NULL, NULL, route, message_type, \
+    message_version, key, NULL, headers, NULL, NULL, NULL, x'', json_object('at_ms', finished, 'took_ms', took_ms, \
+    'is_dead', json(iif(outcome = 'dead', 'true', 'false')), 'errors', json(iif(json_valid(errors), errors, '[]')), \
+    'result', result), NULL FROM past WHERE id = ?1 AND finished = ?2";
 pub(super) const FIND_KEY: &str = "SELECT id FROM timers WHERE route = ?1 AND key = ?2 AND ended IS NULL";
 
 /// The lower bound of a range: rows after a position, or due from a time.
@@ -158,11 +171,12 @@ impl Queries {
     }
 
     pub(super) fn get(&mut self, connection: &Connection, id: DurableId) -> Result<Option<Found>, StoreError> {
-        match self.find(connection, id, Part::Pending) {
+        let position = Position { due: DueTime::MIN, id };
+        match self.find(connection, position, Part::Pending).map(|mut found| found.pop()) {
             Ok(None) => {}
             found => return self.check(id, found),
         }
-        let found = self.find(connection, id, Part::Dead);
+        let found = self.find(connection, position, Part::Dead).map(|mut found| found.pop());
         self.check(id, found)
     }
 
@@ -176,25 +190,41 @@ impl Queries {
         found.map_err(|error| self.error(&error))?.transpose().map_err(damaged)
     }
 
-    /// Returns a timer, or a letter if the part is that of the dead.
+    /// Returns a timer, or a letter if the part is that of the dead; of the past all repetitions with this position.
     fn find(
         &mut self,
         connection: &Connection,
-        id: DurableId,
+        Position { due, id }: Position,
         part: Part,
-    ) -> rusqlite::Result<Option<Result<Found, Damaged>>> {
-        let mut statement = connection.prepare_cached(if part == Part::Dead { GET_DEAD } else { GET })?;
-        let mut rows = statement.query([blob(&id)])?;
-        let Some(row) = rows.next()? else { return Ok(None) };
+    ) -> rusqlite::Result<Vec<Result<Found, Damaged>>> {
+        let (sql, finished) = match part {
+            Part::Dead => (GET_DEAD, None),
+            Part::Past => (GET_PAST, Some(millis(due))),
+            Part::Pending | Part::Parked => (GET, None),
+        };
+        let mut statement = connection.prepare_cached(sql)?;
+        statement.raw_bind_parameter(1, blob(&id))?;
+        finished.map_or(Ok(()), |finished| statement.raw_bind_parameter(2, finished))?;
+        let (mut rows, mut found) = (statement.raw_query(), Vec::new());
+        while let Some(row) = rows.next()? {
+            found.push(self.found(row, part)?);
+        }
+        Ok(found)
+    }
+
+    fn found(&mut self, row: &Row<'_>, part: Part) -> rusqlite::Result<Result<Found, Damaged>> {
         let (reason, second) = (row.get_ref(RECORD_COLUMNS)?, row.get_ref(RECORD_COLUMNS + 1)?);
         let state = || match part {
+            Part::Past => {
+                finished_from_json(read_text(reason)?).map(|end| State::Finished(Arc::new(end))).ok_or(Damaged)
+            }
             Part::Dead => Ok(State::Dead { reason: read_text(reason)?.into(), since: read_time(second)? }),
             _ if reason != rusqlite::types::ValueRef::Null => Ok(State::Parked { reason: read_text(reason)?.into() }),
             _ if read_number::<u8>(second)? == 1 => Ok(State::Claimed),
             _ => Ok(State::Pending),
         };
         let record = read(row, &mut self.names)?;
-        Ok(Some(record.and_then(|record| Ok(Found { record: Arc::new(record), state: state()? }))))
+        Ok(record.and_then(|record| Ok(Found { record: Arc::new(record), state: state()? })))
     }
 
     pub(super) fn find_key(
@@ -226,27 +256,36 @@ impl Queries {
             Some(after) if after.due >= query.from => From::After(after),
             _ => From::Due(query.from),
         };
-        let branches: &[&str] = match query.part {
-            Part::Pending => &PENDING,
-            Part::Parked => &[PARKED],
-            Part::Dead => &[DEAD],
+        let branches: Vec<(&str, Option<Value>)> = match (query.part, &query.id, &query.route) {
+            (Part::Pending, ..) => PENDING.map(|sql| (sql, None)).into(),
+            (Part::Parked, ..) => vec![(PARKED, None)],
+            (Part::Dead, ..) => vec![(DEAD, None)],
+            (Part::Past, Some(id), _) => vec![(PAST_OF, Some(blob(id).to_vec().into()))],
+            (Part::Past, None, Some(route)) => vec![(PAST, Some(route.to_string().into()))],
+            (Part::Past, None, None) => {
+                let mut routes = connection.prepare_cached(PAST_ROUTES)?;
+                let routes = routes.query_map((), |row| Ok((PAST, Some(row.get(0)?))))?;
+                routes.collect::<rusqlite::Result<_>>()?
+            }
         };
         let (mut page, mut positions, mut end) = (Page::default(), Vec::new(), None::<Position>);
-        for sql in branches {
-            let stopped = self.scan(connection, sql, query, from, &mut positions, &mut page.damaged)?;
+        for (sql, of) in branches {
+            let stopped = self.scan(connection, (sql, of), query, from, &mut positions, &mut page.damaged)?;
             end = stopped.into_iter().chain(end).min();
         }
         positions.sort_unstable();
+        positions.dedup();
         positions.retain(|position| end.is_none_or(|end| *position <= end));
         if positions.len() > query.limit {
             positions.truncate(query.limit);
             end = positions.last().copied();
         }
-        for Position { id, .. } in positions {
-            match self.find(connection, id, query.part)? {
-                Some(Ok(found)) => page.found.push(found),
-                Some(Err(Damaged)) => page.damaged += 1,
-                None => {}
+        for position in positions {
+            for found in self.find(connection, position, query.part)? {
+                match found {
+                    Ok(found) => page.found.push(found),
+                    Err(Damaged) => page.damaged += 1,
+                }
             }
         }
         page.next = end;
@@ -257,7 +296,7 @@ impl Queries {
     fn scan(
         &self,
         connection: &Connection,
-        sql: &str,
+        (sql, of): (&str, Option<Value>),
         query: &Query,
         from: From,
         positions: &mut Vec<Position>,
@@ -267,7 +306,8 @@ impl Queries {
         let ((due, id), until) = (from.bound(), millis(query.until));
         let mut statement = connection.prepare_cached(sql)?;
         let params: [&dyn ToSql; 3] = if sql == PENDING[0] { [&due, &first_id, &last_id] } else { [&due, &id, &until] };
-        let mut rows = statement.query(&params[..])?;
+        let of = of.iter().map(|of| of as &dyn ToSql);
+        let mut rows = statement.query(&params.into_iter().chain(of).collect::<Vec<_>>()[..])?;
         let (mut found, mut examined) = (0, 0);
         while let Some(row) = rows.next()? {
             let Ok(position) = position(row)? else {
