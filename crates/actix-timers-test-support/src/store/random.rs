@@ -138,7 +138,10 @@ impl<'a, S: Subject> Run<'a, S> {
             _ => {
                 let next = match self.random.below(9) {
                     0 => self.noted(Next::Delete),
-                    1 => self.noted(Next::KeepKey(Duration::from_millis(self.random.below(SPAN)))),
+                    1 => {
+                        let keep = Next::KeepKey(Duration::from_millis(self.random.below(SPAN)));
+                        self.noted(keep)
+                    }
                     2 | 6 | 7 => {
                         let again = Next::Again(self.again());
                         self.noted(again)
