@@ -184,7 +184,7 @@ fn a_snooze_and_a_cancel_leave_nothing(medium: impl Medium) {
 fn a_timer_that_ended_its_process_is_in_the_past(mut medium: impl Medium) {
     let diary = Diary::default();
     let options = || RouteOptions::new().retry(quick().max_attempts(1)).keep_past(Duration::from_secs(3600));
-    for start in [0, 10_000] {
+    for (start, crash) in [(0, 1500), (10_000, 10_500)] {
         life(start, async |clock| {
             diary.script(1, [Act::Hang]);
             let builder = DurableTimers::builder(medium.open()).clock(clock.clone());
@@ -192,7 +192,7 @@ fn a_timer_that_ended_its_process_is_in_the_past(mut medium: impl Medium) {
             if start == 0 {
                 let _ = timers.schedule_at(ROUTE, at(1000), Note(1)).await.unwrap();
             }
-            run_to(&clock, start + 1500).await;
+            run_to(&clock, crash).await;
             medium.crash();
         });
     }
@@ -232,9 +232,8 @@ fn the_past_survives_a_restart_and_is_discarded_by_age(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
         let timers = with_past(&diary, &medium, &clock).start().unwrap();
-        for note in 0..1500 {
-            let _ = timers.schedule_at(ROUTE, at(1000), Note(note)).await.unwrap();
-        }
+        let many = (0..1500).map(|note| Schedule::at(ROUTE, at(1000), Note(note)));
+        timers.schedule_all(many.collect()).await.unwrap();
         let _ = timers.schedule_at(ROUTE, at(2 * HOUR), Note(9999)).await.unwrap();
         run_to(&clock, 3 * HOUR).await;
         timers.stop().await.unwrap();
