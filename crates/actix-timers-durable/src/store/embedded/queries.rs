@@ -66,18 +66,18 @@ pub(super) const GET: &str = concat!(
 pub(super) const GET_DEAD: &str =
     concat!("SELECT ", record_columns!(), ", reason, dead_at FROM dead_letters WHERE id = ?1");
 /// Those of a route, and of a timer (?4).
-pub(super) const PAST: &str = "SELECT id, finished, route, key FROM past INDEXED BY past_by_end \
+pub(super) const PAST: &str = "SELECT id, finished, route, key, repetition FROM past INDEXED BY past_by_end \
     WHERE route = ?4 AND (finished, id) > (?1, ?2) AND finished <= ?3 ORDER BY finished, id";
-pub(super) const PAST_OF: &str = "SELECT id, finished, route, key FROM past \
+pub(super) const PAST_OF: &str = "SELECT id, finished, route, key, repetition FROM past \
     WHERE id = ?4 AND (finished, id) > (?1, ?2) AND finished <= ?3 ORDER BY finished, id";
 pub(super) const PAST_ROUTES: &str = "WITH RECURSIVE routes(name) AS (SELECT min(route) FROM past UNION ALL \
     SELECT (SELECT min(route) FROM past WHERE route > name) FROM routes WHERE name IS NOT NULL) \
     SELECT name FROM routes WHERE name IS NOT NULL";
-/// Repetitions of a timer that finished then, as the columns of a record and an object.
+/// As the columns of a record and an object.
 pub(super) const GET_PAST: &str = "SELECT id, finished, nominal, repetition, attempt, 0, NULL, NULL, route, message_type, \
     message_version, key, NULL, headers, NULL, NULL, NULL, x'', json_object('at_ms', finished, 'took_ms', took_ms, \
     'is_dead', json(iif(outcome = 'dead', 'true', 'false')), 'errors', json(iif(json_valid(errors), errors, '[]')), \
-    'result', result), NULL FROM past WHERE id = ?1 AND finished = ?2";
+    'result', result), NULL FROM past WHERE id = ?1 AND repetition = ?2";
 pub(super) const FIND_KEY: &str = "SELECT id FROM timers WHERE route = ?1 AND key = ?2 AND ended IS NULL";
 
 /// The lower bound of a range: rows after a position, or due from a time.
@@ -171,12 +171,11 @@ impl Queries {
     }
 
     pub(super) fn get(&mut self, connection: &Connection, id: DurableId) -> Result<Option<Found>, StoreError> {
-        let position = Position { due: DueTime::MIN, id };
-        match self.find(connection, position, Part::Pending).map(|mut found| found.pop()) {
+        match self.find(connection, id, 0, Part::Pending) {
             Ok(None) => {}
             found => return self.check(id, found),
         }
-        let found = self.find(connection, position, Part::Dead).map(|mut found| found.pop());
+        let found = self.find(connection, id, 0, Part::Dead);
         self.check(id, found)
     }
 
@@ -190,29 +189,23 @@ impl Queries {
         found.map_err(|error| self.error(&error))?.transpose().map_err(damaged)
     }
 
-    /// Returns a timer, or a letter if the part is that of the dead; of the past all repetitions with this position.
+    /// Returns a timer, a letter if the part is that of the dead, or a repetition in the past.
     fn find(
         &mut self,
         connection: &Connection,
-        Position { due, id }: Position,
+        id: DurableId,
+        repetition: i64,
         part: Part,
-    ) -> rusqlite::Result<Vec<Result<Found, Damaged>>> {
-        let (sql, finished) = match part {
-            Part::Dead => (GET_DEAD, None),
-            Part::Past => (GET_PAST, Some(millis(due))),
-            Part::Pending | Part::Parked => (GET, None),
+    ) -> rusqlite::Result<Option<Result<Found, Damaged>>> {
+        let (sql, count) = match part {
+            Part::Dead => (GET_DEAD, 1),
+            Part::Past => (GET_PAST, 2),
+            Part::Pending | Part::Parked => (GET, 1),
         };
         let mut statement = connection.prepare_cached(sql)?;
-        statement.raw_bind_parameter(1, blob(&id))?;
-        finished.map_or(Ok(()), |finished| statement.raw_bind_parameter(2, finished))?;
-        let (mut rows, mut found) = (statement.raw_query(), Vec::new());
-        while let Some(row) = rows.next()? {
-            found.push(self.found(row, part)?);
-        }
-        Ok(found)
-    }
-
-    fn found(&mut self, row: &Row<'_>, part: Part) -> rusqlite::Result<Result<Found, Damaged>> {
+        let params: [&dyn ToSql; 2] = [blob(&id), &repetition];
+        let mut rows = statement.query(&params[..count])?;
+        let Some(row) = rows.next()? else { return Ok(None) };
         let (reason, second) = (row.get_ref(RECORD_COLUMNS)?, row.get_ref(RECORD_COLUMNS + 1)?);
         let state = || match part {
             Part::Past => {
@@ -224,7 +217,7 @@ impl Queries {
             _ => Ok(State::Pending),
         };
         let record = read(row, &mut self.names)?;
-        Ok(record.and_then(|record| Ok(Found { record: Arc::new(record), state: state()? })))
+        Ok(Some(record.and_then(|record| Ok(Found { record: Arc::new(record), state: state()? }))))
     }
 
     pub(super) fn find_key(
@@ -274,18 +267,16 @@ impl Queries {
             end = stopped.into_iter().chain(end).min();
         }
         positions.sort_unstable();
-        positions.dedup();
-        positions.retain(|position| end.is_none_or(|end| *position <= end));
+        positions.retain(|(position, _)| end.is_none_or(|end| *position <= end));
         if positions.len() > query.limit {
-            positions.truncate(query.limit);
-            end = positions.last().copied();
+            end = query.limit.checked_sub(1).map(|last| positions[last].0);
+            positions.retain(|(position, _)| Some(*position) <= end);
         }
-        for position in positions {
-            for found in self.find(connection, position, query.part)? {
-                match found {
-                    Ok(found) => page.found.push(found),
-                    Err(Damaged) => page.damaged += 1,
-                }
+        for (Position { id, .. }, repetition) in positions {
+            match self.find(connection, id, repetition, query.part)? {
+                Some(Ok(found)) => page.found.push(found),
+                Some(Err(Damaged)) => page.damaged += 1,
+                None => {}
             }
         }
         page.next = end;
@@ -299,7 +290,7 @@ impl Queries {
         (sql, of): (&str, Option<Value>),
         query: &Query,
         from: From,
-        positions: &mut Vec<Position>,
+        positions: &mut Vec<(Position, i64)>,
         damaged: &mut usize,
     ) -> rusqlite::Result<Option<Position>> {
         let (first_id, last_id) = (from.id(), prefix(query.until.as_millis() + 1));
@@ -308,22 +299,27 @@ impl Queries {
         let params: [&dyn ToSql; 3] = if sql == PENDING[0] { [&due, &first_id, &last_id] } else { [&due, &id, &until] };
         let of = of.iter().map(|of| of as &dyn ToSql);
         let mut rows = statement.query(&params.into_iter().chain(of).collect::<Vec<_>>()[..])?;
-        let (mut found, mut examined) = (0, 0);
+        let (mut found, mut examined, mut last) = (0, 0, None);
+        let is_past = query.part == Part::Past;
         while let Some(row) = rows.next()? {
             let Ok(position) = position(row)? else {
                 *damaged += 1;
                 continue;
             };
+            // Repetitions with one position stay together.
+            if (found >= query.limit.max(1) || examined >= EXAMINED) && last != Some(position) {
+                return Ok(last);
+            }
             let (route, key) = (row.get_ref(2)?.as_str().ok(), row.get_ref(3)?.as_str().ok());
             if query.route.as_ref().is_none_or(|wanted| route == Some(wanted))
                 && query.key.as_ref().is_none_or(|wanted| key == Some(wanted))
             {
-                positions.push(position);
+                positions.push((position, if is_past { row.get(4)? } else { 0 }));
                 found += 1;
             }
-            examined += 1;
-            if found >= query.limit.max(1) || examined >= EXAMINED {
-                return Ok(Some(position));
+            (examined, last) = (examined + 1, Some(position));
+            if !is_past && (found >= query.limit.max(1) || examined >= EXAMINED) {
+                return Ok(last);
             }
         }
         Ok(None)
