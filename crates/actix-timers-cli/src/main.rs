@@ -16,18 +16,20 @@ use actix_timers_durable::{DueTime, DurableId};
 use stores::Address;
 
 const USAGE: &str = "\
-usage: actix-timers list STORE [pending|parked|dead] [LIMIT]
+usage: actix-timers list STORE [pending|parked|dead|past] [LIMIT]
        actix-timers show|cancel|requeue|discard STORE ID
        actix-timers check DIR
        actix-timers copy STORE STORE
 
-list     the first timers by due time: pending (if nothing else is named), parked or dead; at most LIMIT (100)
+list     the first timers by due time: pending (if nothing else is named), parked, dead, or past (finished) by the time of the
+         end; at most LIMIT (100)
 show     one timer, with its message
 cancel   deletes a timer that is not a dead letter
 requeue  makes a dead letter a pending timer again, due now, with its whole budget
 discard  deletes a dead letter
 check    reads everything, and lists damage
-copy     copies all timers and dead letters from the first store to the second
+copy     copies all timers and dead letters from the first store to the second, but neither the past nor keys that are kept
+         for timers that are complete
 
 STORE is a directory that no service has open, or an address such as postgres://user@host/database, with
 --schema NAME for another schema than timers. Stop the services of both stores before a copy.
@@ -92,6 +94,7 @@ fn answer(arguments: &[&str], out: &mut dyn Write) -> Result<(), Problem> {
                 ["pending", ref rest @ ..] => (Part::Pending, rest),
                 ["parked", ref rest @ ..] => (Part::Parked, rest),
                 ["dead", ref rest @ ..] => (Part::Dead, rest),
+                ["past", ref rest @ ..] => (Part::Past, rest),
                 ref rest => (Part::Pending, rest),
             };
             match *rest {
@@ -157,6 +160,12 @@ fn line(Found { record, state }: &Found) -> String {
         State::Pending | State::Claimed => Ok(()),
         State::Parked { reason } => write!(line, ", parked: {}", Shown(reason)),
         State::Dead { reason, since } => write!(line, ", dead since {}: {}", time(*since), Shown(reason)),
+        State::Finished(end) => {
+            let outcome = if end.is_dead { "dead" } else { "complete" };
+            let error = end.errors.last().map_or("", |error| &*error.reason);
+            let result = end.result.as_deref().unwrap_or(error);
+            write!(line, ", repetition {}, {outcome} in {:?}: {}", progress.repetition, end.took, Shown(result))
+        }
     };
     line
 }

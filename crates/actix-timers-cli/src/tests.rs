@@ -221,6 +221,7 @@ fn fill(store: &mut dyn Store, key: &str, reason: &str) -> Result<Vec<DurableId>
             message_version: 1,
             key: Some(format!("{key}-{number}").into()),
             repeat: None,
+            keep_key: None,
             max_attempts: None,
             retry: None,
             headers: Default::default(),

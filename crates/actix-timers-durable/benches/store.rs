@@ -2,7 +2,8 @@
 //!
 //! - `puts`: groups of 256 changes of one new timer each, beside inserts of bare rows of SQLite in the same groups.
 //! - `lifecycles`: in groups of 1024 timers are put, found by looks when they are due, claimed, and deleted: with five
-//!   delays among a million pending, the same beside a million that are due tomorrow, and with delays spread uniformly.
+//!   delays among a million pending, the same beside a million that are due tomorrow, and with delays spread uniformly; the
+//!   first and the last of these also with a past, which gets a row for each.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
@@ -11,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use actix_timers_durable::store::OnKey;
 use actix_timers_durable::store::{
-    Claim, Delivery, EmbeddedStore, Filter, Look, NewTimer, Next, NodeInfo, Op, Outcome, Position, Progress, Record,
-    Served, Store, Suspects,
+    Claim, Delivery, EmbeddedStore, Filter, Look, NewTimer, Next, NodeInfo, Note, Op, Outcome, Position, Progress,
+    Record, Served, Store, Suspects,
 };
 use actix_timers_durable::{DueTime, DurableId};
 use rusqlite::Connection;
@@ -49,6 +50,7 @@ fn put(numbers: &mut Numbers, due: u64) -> Op {
         message_version: 1,
         key: None,
         repeat: None,
+        keep_key: None,
         max_attempts: None,
         retry: None,
         headers: Default::default(),
@@ -123,6 +125,11 @@ fn cpu_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
+fn end(keeps_past: bool) -> Next {
+    let note = Note { took_ms: 7, outcome: Some("complete"), error: None, result: None };
+    if keeps_past { Next::Noted(Box::new(Next::Delete), Box::new(note)) } else { Next::Delete }
+}
+
 /// Runs steps of a millisecond; `delay` returns the delays in ms.
 fn lifecycles(
     name: &str,
@@ -130,6 +137,7 @@ fn lifecycles(
     tomorrow: u64,
     longest: u64,
     rounds: usize,
+    keeps_past: bool,
     mut delay: impl FnMut(u64) -> u64,
 ) {
     const STEPS: u64 = 120;
@@ -182,7 +190,7 @@ fn lifecycles(
             after = hints.last().map(|hint| Position { due: hint.due, id: hint.id }).or(after);
             let ids: Vec<DurableId> = hints.iter().map(|hint| hint.id).collect();
             ended += ending.len();
-            ops.extend(ending.drain(..).map(|delivery| Op::End(delivery, Next::Delete)));
+            ops.extend(ending.drain(..).map(|delivery| Op::End(delivery, end(keeps_past))));
             ops.push(Op::Claim(Claim { ids, filter: Arc::clone(&filter), suspects: Suspects::Left }));
             let applied = Instant::now();
             let last = store.apply(&ops, at(now)).unwrap().pop().unwrap().unwrap();
@@ -218,7 +226,9 @@ fn main() {
     // Of five delays the mean is that of the uniform ones.
     let mean = (pending / GROUP).max(5);
     let five = |mean: u64| move |random: u64| mean * (1 + 2 * (random % 5)) / 5;
-    lifecycles("five delays", directory, 0, 2 * mean, rounds, five(mean));
-    lifecycles("beside tomorrow", directory, pending, 10, rounds, five(5));
-    lifecycles("uniform", directory, 0, 2 * mean, rounds, |random| random % (2 * mean));
+    lifecycles("five delays", directory, 0, 2 * mean, rounds, false, five(mean));
+    lifecycles("five delays and a past", directory, 0, 2 * mean, rounds, true, five(mean));
+    lifecycles("beside tomorrow", directory, pending, 10, rounds, false, five(5));
+    lifecycles("uniform", directory, 0, 2 * mean, rounds, false, |random| random % (2 * mean));
+    lifecycles("uniform and a past", directory, 0, 2 * mean, rounds, true, |random| random % (2 * mean));
 }

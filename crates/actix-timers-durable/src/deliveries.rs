@@ -91,7 +91,7 @@ pub(super) enum Event {
     Connected(usize),
     /// Closed routes may have a recipient.
     LookForRecipients,
-    /// Old dead letters are to be discarded.
+    /// Old dead letters, and old rows of the past, are to be discarded.
     DiscardOld,
     /// A stop is wanted, after up to `grace` for deliveries in progress.
     Stop { grace: Duration, done: oneshot::Sender<Closed> },
@@ -459,7 +459,8 @@ impl DurableTimerActor {
 
     fn deliver(&mut self, hint: Hint, record: Arc<Record>, ctx: &mut Context<Self>) {
         let delivery = record.delivery();
-        let retry = record.retry_policy(self.routes.all()[usize::from(hint.route)].options.retry);
+        let options = &self.routes.all()[usize::from(hint.route)].options;
+        let (retry, keeps_past) = (record.retry_policy(options.retry), options.keep_past.is_some());
         self.in_flight
             .insert(record.id, InFlight { hint, record: Arc::clone(&record), handling: None, in_transaction: None });
         if self.stopping.is_some() || !self.has_lease() {
@@ -470,7 +471,8 @@ impl DurableTimerActor {
         }
         let extensions = Arc::clone(self.extensions.get_or_insert_with(|| Arc::new(ctx.address().recipient())));
         let committer = Arc::clone(&self.committer);
-        let under_way = Arc::new(UnderWay::new(Arc::clone(&record), retry, extensions, committer, self.wall()));
+        let under_way = UnderWay::new(Arc::clone(&record), retry, extensions, committer, self.wall());
+        let under_way = Arc::new(under_way.noted(keeps_past));
         let send = match self.routes.unpack(usize::from(hint.route), &under_way) {
             Ok(Some(send)) => send,
             Ok(None) => return self.not_delivered(hint, delivery, ctx),
@@ -561,7 +563,7 @@ impl DurableTimerActor {
         let next = if self.stopping.is_some() && is_given_up {
             Next::GiveBack
         } else {
-            ends::after_answer(&under_way.record, &retry, answer, under_way.course(), self.wall())
+            ends::after_delivery(&under_way, &retry, answer, self.wall())
         };
         let in_transaction = under_way.in_transaction.get().filter(|_| failure.is_none());
         let end = in_transaction.copied().unwrap_or_else(|| Counted::end(delivery, &next));
@@ -658,12 +660,16 @@ impl DurableTimerActor {
         beat.look_again_from.into_iter().for_each(|due| self.hints.look_again_from(due));
         self.note_pauses(beat.paused);
         for record in beat.blamed {
-            let policy = self.routes.delivered(&record.route, &record.message_type).map(|route| route.options.retry);
-            let retry = record.retry_policy(policy.unwrap_or_default());
-            let next = match ends::unknown_repetition(&record) {
+            let options = self.routes.delivered(&record.route, &record.message_type).map(|route| &route.options);
+            let retry = record.retry_policy(options.map(|options| options.retry).unwrap_or_default());
+            let keeps_past = options.is_some_and(|options| options.keep_past.is_some());
+            let mut next = match ends::unknown_repetition(&record) {
                 Some(reason) => ends::parked(&reason),
                 None => ends::after_blame(&record, &retry, self.wall()),
             };
+            if keeps_past {
+                next = ends::noted(&record, next, None, Duration::ZERO, None);
+            }
             let delivery = record.delivery();
             if let Some(route) = self.routes.number_of(&record) {
                 // The next repetition is known when the end is written.
@@ -845,9 +851,7 @@ impl DurableTimerActor {
             ctx.run_interval(beat, |_, ctx| ctx.notify(Event::Beat));
             self.look_again();
         }
-        if self.config.keep_dead_letters.is_some() {
-            ctx.notify(Event::DiscardOld);
-        }
+        ctx.notify(Event::DiscardOld);
     }
 
     /// Looks for timers of other nodes.
@@ -920,19 +924,28 @@ impl DurableTimerActor {
     }
 
     fn discard_old(&mut self, ctx: &Context<Self>) {
-        let Some(keep) = self.config.keep_dead_letters else { return };
+        let letters = self.config.keep_dead_letters.map(|keep| (None, keep));
+        let pasts = self.routes.pasts().map(|(route, keep)| (Some(Arc::clone(route)), keep));
+        let kept: Vec<_> = letters.into_iter().chain(pasts).collect();
+        let Some(shortest) = kept.iter().map(|(_, keep)| *keep).min() else { return };
         self.timers.note_progress();
         if let (Some(committer), true) = (self.committer.get().cloned(), self.is_running()) {
-            // Dead letters that are exactly that old, too.
-            let than = self.wall().saturating_sub(keep).saturating_add(Duration::from_millis(1));
+            let now = self.wall();
             let working = self.timers.begin_work();
             actix::spawn(async move {
-                // It is tried again later.
-                let discard = || committer.change(Op::DiscardOlder { than, limit: GROUP });
-                while matches!(discard().await, Ok(Outcome::Discarded(GROUP))) {}
+                for (route, keep) in kept {
+                    // Those that are exactly that old, too.
+                    let than = now.saturating_sub(keep).saturating_add(Duration::from_millis(1));
+                    let op = match route {
+                        None => Op::DiscardOlder { than, limit: GROUP },
+                        Some(route) => Op::DiscardPast { route, than, limit: GROUP },
+                    };
+                    // It is tried again later.
+                    while matches!(committer.change(op.clone()).await, Ok(Outcome::Discarded(GROUP))) {}
+                }
                 drop(working);
             });
-            let pause = (keep / 16).clamp(Duration::from_secs(1), Duration::from_secs(3600));
+            let pause = (shortest / 16).clamp(Duration::from_secs(1), Duration::from_secs(3600));
             self.alarm(ctx, pause, Event::DiscardOld);
         }
     }

@@ -1,18 +1,18 @@
 //! The end of a delivery: from the answer of its handler to the next state of its row.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use actix_timers::integration::next_on_grid;
 
 use super::calendar;
 use super::due_time::DueTime;
-use super::envelope::Then;
+use super::envelope::{Then, UnderWay};
 use super::pause::PAUSED;
 use super::record::{Missed, RepeatMode, RetryPolicy};
 use super::reply::Answer;
 use super::spread::{jittered, mixed, whole_period};
-use super::store::{Again, Next, Progress, Record};
+use super::store::{Again, Next, Note, Progress, Record};
 
 /// The maximum length of a stored reason, which is the text of an arbitrary error.
 const MAX_REASON_LEN: usize = 1024;
@@ -41,10 +41,47 @@ impl Course {
     }
 }
 
-/// Returns the state after a delivery whose handler has answered, or exceeded its time-out.
-pub(super) fn after_answer(record: &Record, retry: &RetryPolicy, answer: Answer, course: Course, now: DueTime) -> Next {
+/// Returns the state after a delivery whose handler has answered, or exceeded its time-out, with a note if its route keeps a
+/// past.
+pub(super) fn after_delivery(under_way: &UnderWay, retry: &RetryPolicy, answer: Answer, now: DueTime) -> Next {
+    let record = &under_way.record;
+    let course = under_way.course();
+    if !under_way.is_noted {
+        return after_answer(record, retry, answer, course, now);
+    }
+    let error = match &answer {
+        Ok(answer) => answer.as_ref().err().map(ToString::to_string),
+        Err(missing) => Some(missing.to_string()),
+    };
+    let result = under_way.result.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let took = now.saturating_since(course.begun);
+    noted(record, after_answer(record, retry, answer, course, now), error.as_deref(), took, result)
+}
+
+/// Adds a note for the past.
+pub(super) fn noted(
+    record: &Record,
+    next: Next,
+    error: Option<&str>,
+    took: Duration,
+    result: Option<Arc<str>>,
+) -> Next {
+    let (outcome, error) = match &next {
+        Next::Snooze(_) | Next::Park { .. } => return next,
+        Next::Dead { reason, .. } => (Some("dead"), Some(Arc::clone(reason))),
+        Next::Again(again) if again.repetition == record.progress.repetition => (None, error.map(shortened)),
+        _ => (Some("complete"), None),
+    };
+    let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+    Next::Noted(Box::new(next), Box::new(Note { took_ms, outcome, error, result }))
+}
+
+fn after_answer(record: &Record, retry: &RetryPolicy, answer: Answer, course: Course, now: DueTime) -> Next {
     let (reason, is_permanent) = match answer {
-        Ok(Ok(())) => return next_repetition(record, course, now).map_or(Next::Delete, Next::Again),
+        Ok(Ok(())) => {
+            let complete = || record.keep_key.map_or(Next::Delete, Next::KeepKey);
+            return next_repetition(record, course, now).map_or_else(complete, Next::Again);
+        }
         Ok(Err(error)) => match error.then() {
             Then::SnoozeAfter(delay) => return Next::Snooze(now.saturating_add(delay)),
             Then::SnoozeUntil(at) => return Next::Snooze(DueTime::at_or_after(at).unwrap_or(DueTime::MAX)),
@@ -135,7 +172,7 @@ const fn millis(due: DueTime) -> Duration {
     Duration::from_millis(due.as_millis())
 }
 
-/// Returns a reason of bounded length that all stores can keep.
+/// Returns a text of bounded length that all stores can keep.
 pub(super) fn shortened(reason: &str) -> Arc<str> {
     let end = (0..=MAX_REASON_LEN.min(reason.len())).rev().find(|end| reason.is_char_boundary(*end)).unwrap_or(0);
     reason[..end].replace('\0', "\u{fffd}").into()
@@ -143,7 +180,7 @@ pub(super) fn shortened(reason: &str) -> Arc<str> {
 
 /// Returns the due time of the next message, retries aside, if one follows.
 pub(super) fn nominal_after(next: &Next) -> Option<DueTime> {
-    match next {
+    match next.split().0 {
         Next::Again(again) | Next::Dead { then: Some(again), .. } => Some(again.nominal),
         _ => None,
     }
@@ -170,6 +207,7 @@ mod tests {
             message_type: "type".into(),
             message_version: 1,
             key: None,
+            keep_key: None,
             repeat: Some(StoredRepeat { mode, times, until: until.map(at), jitter: None }),
             max_attempts: None,
             retry: None,

@@ -88,6 +88,9 @@ pub(super) struct UnderWay {
     course: Mutex<Course>,
     /// Set when such an end is known to be written: the next due time, and that of the next message, retries aside.
     pub(super) written: OnceLock<(Option<DueTime>, Option<DueTime>)>,
+    /// Whether its route keeps a past.
+    pub(super) is_noted: bool,
+    pub(super) result: Mutex<Option<Arc<str>>>,
     is_cancelled: AtomicBool,
     cancelled: Notify,
     #[cfg(feature = "tracing")]
@@ -112,6 +115,8 @@ impl UnderWay {
             in_transaction: OnceLock::new(),
             course: Mutex::new(Course::begun(begun)),
             written: OnceLock::new(),
+            is_noted: false,
+            result: Mutex::default(),
             is_cancelled: AtomicBool::new(false),
             cancelled: Notify::new(),
         }
@@ -119,6 +124,11 @@ impl UnderWay {
 
     pub(super) fn course(&self) -> Course {
         *self.course.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes its end for the past of its route, if it keeps one.
+    pub(super) fn noted(self, keeps_past: bool) -> Self {
+        Self { is_noted: keeps_past, ..self }
     }
 
     fn follow(&self, follow: Follow) {
@@ -248,6 +258,15 @@ impl<M> Durable<M> {
         self.under_way.span.clone()
     }
 
+    /// Notes a short result of this attempt for the [past](super::RouteOptions::keep_past) of the route, in place of an earlier
+    /// one. Of a longer text than 1024 bytes the beginning is kept. Without a past it has no effect.
+    pub fn note_result(&self, result: impl AsRef<str>) {
+        if self.under_way.noted_since.is_some() {
+            let result = Some(ends::shortened(result.as_ref()));
+            *self.under_way.result.lock().unwrap_or_else(PoisonError::into_inner) = result;
+        }
+    }
+
     /// Extends the [time-out](super::RetryPolicy::timeout) of this delivery: its handler has at least `by` from now. A
     /// handler that needs longer than its time-out calls this every now and then; if it stops to do so, because it
     /// hangs or its process died, the message comes again.
@@ -338,8 +357,7 @@ impl<M> Durable<M> {
     /// the handler is a failure, unless the transaction was committed: then its row is gone, or is another delivery's.
     pub fn end_in_transaction(&self, answer: Result<(), HandlerError>, now: DueTime) -> (Delivery, Next) {
         let UnderWay { record, retry, in_transaction, .. } = &*self.under_way;
-        let next = ends::after_answer(record, retry, Ok(answer), self.under_way.course(), now);
-        let delivery = record.delivery();
+        let (delivery, next) = (record.delivery(), ends::after_delivery(&self.under_way, retry, Ok(answer), now));
         in_transaction.get_or_init(|| Counted::end(delivery, &next));
         (delivery, next)
     }

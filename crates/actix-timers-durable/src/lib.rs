@@ -103,6 +103,8 @@ pub use rusqlite;
 pub use schedule_future::{ScheduleFuture, Scheduled};
 #[doc(hidden)]
 pub use store::Store;
-pub use store::{CommitGate, Distrust, EmbeddedStore, FsyncOutcome, MemoryDisk, MemoryStore, StoreError};
+pub use store::{
+    AttemptError, CommitGate, Distrust, EmbeddedStore, Finished, FsyncOutcome, MemoryDisk, MemoryStore, StoreError,
+};
 pub use timers::DurableTimers;
 pub use view::{CancelledAll, Cursor, DurableFilter, DurableInfo, DurablePage, DurableState};

@@ -53,6 +53,7 @@ impl<M: DurableMessage> Schedule<M> {
             route,
             message_type,
             message_version: M::VERSION,
+            keep_key: options.keep_key.filter(|_| key.is_some()),
             key,
             repeat,
             max_attempts: options.retry.map(|retry| retry.attempts),

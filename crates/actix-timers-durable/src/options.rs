@@ -18,6 +18,7 @@ use super::store::OnKey;
 #[must_use = "options do nothing until a timer is scheduled with them"]
 pub struct DurableOptions {
     pub(crate) key: Option<(String, OnKey)>,
+    pub(crate) keep_key: Option<Duration>,
     pub(crate) retry: Option<RetryPolicy>,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) jitter: Option<Duration>,
@@ -30,14 +31,15 @@ impl DurableOptions {
 
     /// Creates empty options.
     pub const fn new() -> Self {
-        Self { key: None, retry: None, headers: Vec::new(), jitter: None, spread: false }
+        Self { key: None, keep_key: None, retry: None, headers: Vec::new(), jitter: None, spread: false }
     }
 
     /// Gives the timer an idempotency key. If a pending timer of the same route has it, that one stays, nothing is
     /// scheduled, and the result is [`Scheduled::Exists`](super::Scheduled::Exists): a request whose reply was lost can
     /// be repeated safely.
     ///
-    /// The key is free again when its timer is complete, cancelled or a dead letter.
+    /// The key is free again when its timer is complete, cancelled or a dead letter, unless it is
+    /// [kept](Self::keep_key_for).
     pub fn if_absent(self, key: impl Into<String>) -> Self {
         Self { key: Some((key.into(), OnKey::KeepExisting)), ..self }
     }
@@ -48,6 +50,44 @@ impl DurableOptions {
     /// A delivery of the old one in progress is not stopped, but will not be repeated.
     pub fn replace(self, key: impl Into<String>) -> Self {
         Self { key: Some((key.into(), OnKey::Replace)), ..self }
+    }
+
+    /// Keeps the key for this time, in milliseconds rounded up, after the timer (of a series, its last repetition) is complete:
+    /// a request with [`if_absent`](Self::if_absent) finds it, so that one which comes late, or again, does nothing. A cancel
+    /// and a dead letter free the key at once, and [`replace`](Self::replace) takes it from a timer that is complete.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use actix::prelude::*;
+    /// # use actix_timers::ManualClock;
+    /// # use actix_timers_durable::{Durable, DurableMessage, DurableOptions, DurableTimers, HandlerError, MemoryStore, Schedule, Scheduled};
+    /// # #[derive(serde::Serialize, serde::Deserialize)]
+    /// # struct Charge { order: u64 }
+    /// # impl DurableMessage for Charge { const NAME: &'static str = "charge"; }
+    /// # struct Bank;
+    /// # impl Actor for Bank { type Context = Context<Self>; }
+    /// # impl Handler<Durable<Charge>> for Bank {
+    /// #     type Result = Result<(), HandlerError>;
+    /// #     fn handle(&mut self, _: Durable<Charge>, _: &mut Context<Self>) -> Self::Result { Ok(()) }
+    /// # }
+    /// # System::new().block_on(async {
+    /// # let clock = ManualClock::new();
+    /// # let timers = DurableTimers::builder(MemoryStore::new()).route::<Charge>("bank", Bank.start()).clock(clock.clone()).start()?;
+    /// let charge = || {
+    ///     let once = DurableOptions::new().if_absent("order-7").keep_key_for(Duration::from_secs(86_400));
+    ///     timers.schedule(Schedule::after("bank", Duration::ZERO, Charge { order: 7 }).options(once))
+    /// };
+    /// let first = charge().await?;
+    /// clock.advance(Duration::from_secs(3600)).await;
+    /// // It was charged an hour ago.
+    /// assert_eq!(charge().await?, Scheduled::Exists(first.id()));
+    /// # timers.stop().await?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    pub const fn keep_key_for(mut self, time: Duration) -> Self {
+        self.keep_key = Some(time);
+        self
     }
 
     /// Sets the retry policy for failures of the handler, in place of the route's.

@@ -3,6 +3,7 @@
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use actix::Recipient;
 use futures_util::FutureExt;
@@ -39,12 +40,13 @@ pub struct RouteOptions {
     pub(super) aliases: Vec<Arc<str>>,
     /// 0: never.
     pub(super) pause_after: u32,
+    pub(super) keep_past: Option<Duration>,
 }
 
 impl RouteOptions {
     /// Creates the default options: 256 deliveries in flight, and the default [`RetryPolicy`].
     pub fn new() -> Self {
-        Self { window: 256, retry: RetryPolicy::default(), aliases: Vec::new(), pause_after: 0 }
+        Self { window: 256, retry: RetryPolicy::default(), aliases: Vec::new(), pause_after: 0, keep_past: None }
     }
 
     /// Limits the messages with the handler and not answered; others wait in the order of their due times. With 1 a
@@ -65,6 +67,60 @@ impl RouteOptions {
     /// [resumed](super::DurableTimers::resume). With 0, the default, it is never paused.
     pub const fn pause_after_failures(mut self, failures: u32) -> Self {
         self.pause_after = failures;
+        self
+    }
+
+    /// Keeps a past of the route: each timer and repetition that completes or becomes a dead letter leaves a row, in the same
+    /// transaction, with its attempts, their errors, its times and the [result](Durable::note_result) that its handler noted,
+    /// but without its message. [`DurableFilter::past`](super::DurableFilter::past) finds it. By default there is none. A
+    /// cancel leaves no row.
+    ///
+    /// Rows older than `time` are discarded as those of
+    /// [`keep_dead_letters`](super::DurableTimersBuilder::keep_dead_letters) are. Those of a route that keeps a past no more
+    /// stay.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use actix::prelude::*;
+    /// # use actix_timers::ManualClock;
+    /// # use actix_timers_durable::{Durable, DurableFilter, DurableMessage, DurableState, DurableTimers, HandlerError, MemoryStore, RouteOptions};
+    /// # #[derive(serde::Serialize, serde::Deserialize)]
+    /// # struct Export { files: u32 }
+    /// # impl DurableMessage for Export { const NAME: &'static str = "export"; }
+    /// # struct Archive;
+    /// # impl Actor for Archive { type Context = Context<Self>; }
+    /// impl Handler<Durable<Export>> for Archive {
+    ///     type Result = Result<(), HandlerError>;
+    ///
+    ///     fn handle(&mut self, export: Durable<Export>, _: &mut Self::Context) -> Self::Result {
+    ///         if export.attempt == 1 {
+    ///             return Err(HandlerError::new("the archive is closed"));
+    ///         }
+    ///         export.note_result(format!("{} files", export.files));
+    ///         Ok(())
+    ///     }
+    /// }
+    ///
+    /// # System::new().block_on(async {
+    /// # let clock = ManualClock::new();
+    /// let week = RouteOptions::new().keep_past(Duration::from_secs(7 * 86_400));
+    /// let timers = DurableTimers::builder(MemoryStore::new())
+    ///     .route_with::<Export>("archive", Archive.start(), week)
+    ///     .clock(clock.clone())
+    ///     .start()?;
+    /// let id = timers.schedule_after("archive", Duration::from_secs(60), Export { files: 3 }).await?.id();
+    /// clock.advance(Duration::from_secs(120)).await;
+    ///
+    /// let page = timers.list(DurableFilter::past_of(id)).await?;
+    /// let DurableState::Finished(end) = &page.timers[0].state else { unreachable!() };
+    /// assert_eq!(end.result.as_deref(), Some("3 files"));
+    /// assert_eq!(&*end.errors[0].reason, "the archive is closed");
+    /// # timers.stop().await?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    pub const fn keep_past(mut self, time: Duration) -> Self {
+        self.keep_past = Some(time);
         self
     }
 
@@ -237,6 +293,14 @@ impl Routes {
     /// Returns a route that this node delivers.
     pub(super) fn delivered(&self, name: &str, message_type: &str) -> Option<&Registered> {
         self.route_index(name, message_type).map(|index| &self.all[index]).filter(|route| route.delivers)
+    }
+
+    /// Returns the names of the delivered routes that keep a past, with the longest time of their message types.
+    pub(super) fn pasts(&self) -> impl Iterator<Item = (&Arc<str>, Duration)> {
+        self.indices.iter().filter_map(|(name, types)| {
+            let routes = types.values().map(|index| &self.all[*index]).filter(|route| route.delivers);
+            Some((name, routes.filter_map(|route| route.options.keep_past).max()?))
+        })
     }
 
     /// Returns the node that delivers these routes.

@@ -477,7 +477,7 @@ impl DurableTimers {
     }
 
     /// Returns the data of a timer that is pending, in flight, parked or a dead letter; none if it is complete or
-    /// cancelled.
+    /// cancelled. The [past](DurableFilter::past_of) is listed.
     ///
     /// # Errors
     /// The store cannot be read.

@@ -11,7 +11,7 @@ use super::id::DurableId;
 use super::message::{DecodeError, DurableMessage};
 use super::payload_codec::Codec;
 use super::record::{RecordState, StoredRepeat};
-use super::store::{Found, Part, Position, Query, State};
+use super::store::{Finished, Found, Part, Position, Query, State};
 
 /// The state of a durable timer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +35,9 @@ pub enum DurableState {
         /// The time at which the timer became a dead letter.
         since: DueTime,
     },
+    /// The timer, or this repetition of it, is in the [past](super::RouteOptions::keep_past) of its route. Its message is not
+    /// kept, and its [due time](DurableInfo::due) is the time of the end.
+    Finished(Arc<Finished>),
 }
 
 /// The data of a durable timer.
@@ -75,9 +78,10 @@ impl DurableInfo {
             State::Claimed => DurableState::InFlight,
             State::Parked { reason } => DurableState::Parked { reason: Arc::clone(reason) },
             State::Dead { reason, since } => DurableState::Dead { reason: Arc::clone(reason), since: *since },
+            State::Finished(end) => DurableState::Finished(Arc::clone(end)),
         };
         let row = record.progress;
-        let is_begun = matches!(state, DurableState::InFlight | DurableState::Dead { .. });
+        let is_begun = matches!(state, DurableState::InFlight | DurableState::Dead { .. } | DurableState::Finished(_));
         let attempt = if is_begun { row.attempt } else { row.attempt.saturating_add(1) };
         Self {
             id: record.id,
@@ -144,12 +148,24 @@ impl DurableFilter {
         Self(Query::of(Part::Parked))
     }
 
+    /// Creates a filter for the [past](super::RouteOptions::keep_past): finished timers and repetitions, by the time of the end.
+    pub const fn past() -> Self {
+        Self(Query::of(Part::Past))
+    }
+
+    /// Creates a filter for the past of one timer: its repetitions that have finished.
+    pub const fn past_of(id: DurableId) -> Self {
+        let mut past = Self::past();
+        past.0.id = Some(id);
+        past
+    }
+
     /// Matches timers of one route.
     pub fn route(self, name: impl Into<String>) -> Self {
         Self(Query { route: Some(name.into().into()), ..self.0 })
     }
 
-    /// Matches timers with this key; at most one is pending in each route. (Dead letters keep their keys.)
+    /// Matches timers with this key; at most one is pending in each route. (Dead letters, and the past, keep their keys.)
     pub fn key(self, key: impl Into<String>) -> Self {
         Self(Query { key: Some(key.into().into()), ..self.0 })
     }
@@ -169,7 +185,7 @@ impl DurableFilter {
         Self(Query { header: Some((name.into().into(), value.into().into())), ..self.0 })
     }
 
-    /// Matches timers due in this range; dead letters by their last due time.
+    /// Matches timers due in this range; dead letters by their last due time, and the past by the time of the end.
     pub fn due<T: Into<SystemTime> + Clone>(self, range: impl RangeBounds<T>) -> Self {
         let at = |time: &T| DueTime::at_or_after(time.clone().into()).unwrap_or(DueTime::MAX);
         let reached = |time: &T| DueTime::reached_at(time.clone().into());
@@ -188,7 +204,8 @@ impl DurableFilter {
         Self(Query { from, until, ..self.0 })
     }
 
-    /// Limits the timers of a page, default 100, 1 to 10 000.
+    /// Limits the timers of a page, default 100, 1 to 10 000. Repetitions of one timer that finished in the same millisecond
+    /// share a page of the past, which may be larger.
     pub fn limit(self, timers: usize) -> Self {
         Self(Query { limit: timers.clamp(1, 10_000), ..self.0 })
     }

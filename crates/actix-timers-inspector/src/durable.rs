@@ -11,7 +11,8 @@ use std::time::{Duration, SystemTime};
 
 use actix_timers::CancelOutcome;
 use actix_timers_durable::{
-    DurableError, DurableFilter, DurableId, DurableInfo, DurableState, DurableTimers, Pause, RepeatMode, StoredRepeat,
+    AttemptError, DueTime, DurableError, DurableFilter, DurableId, DurableInfo, DurableState, DurableTimers, Pause,
+    RepeatMode, StoredRepeat,
 };
 use actix_web::http::{Method, StatusCode};
 use actix_web::rt::spawn;
@@ -168,10 +169,11 @@ struct Row {
     repeats: Option<Value>,
     reason: Option<String>,
     dead_since_seconds: Option<f64>,
+    finished: Option<Value>,
 }
 
 /// The words for states, in the order of the page.
-const STATES: [&str; 5] = ["pending", "retry", "in_flight", "parked", "dead"];
+const STATES: [&str; 6] = ["pending", "retry", "in_flight", "parked", "dead", "finished"];
 
 fn state_of(info: &DurableInfo) -> &'static str {
     match info.state {
@@ -179,6 +181,7 @@ fn state_of(info: &DurableInfo) -> &'static str {
         DurableState::InFlight => "in_flight",
         DurableState::Parked { .. } => "parked",
         DurableState::Dead { .. } => "dead",
+        DurableState::Finished(_) => "finished",
         _ => "pending",
     }
 }
@@ -190,8 +193,24 @@ impl Row {
         let (reason, since) = match &info.state {
             DurableState::Dead { reason, since } => (Some(reason.to_string()), Some(*since)),
             DurableState::Parked { reason } => (Some(reason.to_string()), None),
+            DurableState::Finished(end) => (end.errors.last().map(|error| error.reason.clone()), None),
             _ => (None, None),
         };
+        let seconds = |time: DueTime| unix_seconds(time.to_system_time());
+        let finished = if let DurableState::Finished(end) = &info.state { Some(end) } else { None };
+        let finished = finished.map(|end| {
+            let error = |error: &AttemptError| {
+                let AttemptError { at, attempt, reason, .. } = error;
+                json!({ "seconds": seconds(*at), "attempt": attempt, "reason": reason })
+            };
+            json!({
+                "seconds": seconds(end.at),
+                "took_seconds": end.took.as_secs_f64(),
+                "outcome": if end.is_dead { "dead" } else { "complete" },
+                "result": end.result.as_deref(),
+                "errors": end.errors.iter().map(error).collect::<Vec<_>>(),
+            })
+        });
         Self {
             id: shown(info.id, ids),
             state,
@@ -206,7 +225,8 @@ impl Row {
             repetition: info.progress.repetition,
             repeats: info.repeat.map(repeats),
             reason,
-            dead_since_seconds: since.map(|since| unix_seconds(since.to_system_time())),
+            dead_since_seconds: since.map(seconds),
+            finished,
         }
     }
 }
@@ -246,6 +266,7 @@ fn filter(query: &Query, now: SystemTime) -> Result<(DurableFilter, Option<&str>
     let mut filter = match state {
         Some("dead") => DurableFilter::dead(),
         Some("parked") => DurableFilter::parked(),
+        Some("finished") => DurableFilter::past(),
         _ => DurableFilter::new(),
     };
     if let Some(route) = query.text("route") {

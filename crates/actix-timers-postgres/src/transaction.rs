@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use actix_timers::CancelOutcome;
-use actix_timers_durable::store::{Again, NewTimer, Next, OnKey, headers_to_json, repeat_to_json, retry_to_json};
+use actix_timers_durable::store::{
+    Again, NewTimer, Next, OnKey, headers_to_json, note_to_json, repeat_to_json, retry_to_json,
+};
 use actix_timers_durable::{
     DueTime, Durable, DurableError, DurableId, DurableMessage, HandlerError, PayloadCodec, Schedule, ScheduleError,
     Scheduled, StoreError,
@@ -26,11 +28,11 @@ const SCHEDULE: &str = "
     SELECT s.id, s.outcome, s.other FROM @schema@.schedule(
         route => $1, message_type => $2, payload => $3::bytea, due => to_timestamp($4::bigint / 1000.0), key => $5,
         replace => $6, message_version => $7, headers => $8::text::jsonb, max_attempts => $9, retry => $10::text::jsonb,
-        repeat => $11::text::jsonb, codec => $12) s";
+        repeat => $11::text::jsonb, codec => $12, keep_key => $13::bigint * interval '1 ms') s";
 
-const END: &str = "SELECT @schema@.end_delivery($1, $2, $3, $4, $5, $6, $7, $8)";
+const END: &str = "SELECT @schema@.end_delivery($1, $2, $3, $4, $5, $6, $7, $8, $9::text::jsonb)";
 
-/// A statement that schedules a timer, for any client of PostgreSQL: its text, and the values of `$1` to `$12` in the order
+/// A statement that schedules a timer, for any client of PostgreSQL: its text, and the values of `$1` to `$13` in the order
 /// of the fields.
 ///
 /// It returns one row: `id` of type `uuid`, `outcome` (`created`, `exists`, `replaced` or `replaced_in_progress`), and
@@ -64,9 +66,11 @@ pub struct ScheduleStatement {
     pub repeat: Option<String>,
     /// `$12`, a text or null.
     pub codec: Option<String>,
+    /// `$13`, `bigint` or null: the milliseconds for which the key stays taken.
+    pub keep_key_ms: Option<i64>,
 }
 
-/// A statement that ends a delivery, for any client of PostgreSQL: its text, and the values of `$1` to `$8` in the order of the
+/// A statement that ends a delivery, for any client of PostgreSQL: its text, and the values of `$1` to `$9` in the order of the
 /// fields. It returns no value, and fails if the delivery has ended otherwise.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -89,6 +93,8 @@ pub struct EndStatement {
     pub reason: Option<String>,
     /// `$8`, `boolean`: whether the attempt is not used up.
     pub snoozes: bool,
+    /// `$9`, a text or null: the facts for the past of the route, if it keeps one.
+    pub note: Option<String>,
 }
 
 impl PostgresStore {
@@ -170,7 +176,7 @@ impl PostgresStore {
     /// sqlx::query(&timer.sql)
     ///     .bind(timer.route).bind(timer.message_type).bind(timer.payload).bind(timer.due).bind(timer.key)
     ///     .bind(timer.replace).bind(timer.message_version).bind(timer.headers).bind(timer.max_attempts)
-    ///     .bind(timer.retry).bind(timer.repeat).bind(timer.codec)
+    ///     .bind(timer.retry).bind(timer.repeat).bind(timer.codec).bind(timer.keep_key_ms)
     ///     .fetch_one(&mut *transaction).await?;
     /// ```
     ///
@@ -258,7 +264,7 @@ impl PostgresStore {
     ) -> Result<(), DurableError> {
         self.prepare_in(client).await?;
         let end = self.end_statement(message, answer);
-        let params: [Param<'_>; 8] = [
+        let params: [Param<'_>; 9] = [
             (&end.id, Type::UUID),
             (&end.repetition, Type::INT8),
             (&end.attempt, Type::INT4),
@@ -267,6 +273,7 @@ impl PostgresStore {
             (&end.next, Type::INT8),
             (&end.reason, Type::TEXT),
             (&end.snoozes, Type::BOOL),
+            (&end.note, Type::TEXT),
         ];
         query(client, &end.sql, &params).await.map(drop)
     }
@@ -276,12 +283,15 @@ impl PostgresStore {
     pub fn end_statement<M>(&self, message: &Durable<M>, answer: Result<(), HandlerError>) -> EndStatement {
         let now = DueTime::reached_at(self.clock.wall(Instant::now()));
         let (delivery, next) = message.end_in_transaction(answer, now);
+        let (next, note) = next.split();
         let snoozes = matches!(next, Next::Snooze(_));
         let (again, reason) = match next {
-            Next::Again(again) => (Some(again), None),
+            Next::Again(again) => (Some(*again), None),
             // The time of the message stays.
-            Next::Snooze(due) => (Some(Again { due, nominal: message.due, repetition: message.repetition }), None),
-            Next::Dead { reason, then } => (then, Some(reason.to_string())),
+            Next::Snooze(due) => {
+                (Some(Again { due: *due, nominal: message.due, repetition: message.repetition }), None)
+            }
+            Next::Dead { reason, then } => (*then, Some(reason.to_string())),
             _ => (None, None),
         };
         EndStatement {
@@ -294,6 +304,7 @@ impl PostgresStore {
             next: again.map(|again| again.repetition.cast_signed()),
             reason,
             snoozes,
+            note: note.map(note_to_json),
         }
     }
 
@@ -326,12 +337,13 @@ impl PostgresStore {
             retry: record.retry.as_ref().map(retry_to_json),
             repeat: record.repeat.as_ref().map(repeat_to_json),
             codec: text(&record.payload_codec),
+            keep_key_ms: record.keep_key_ms().map(u64::cast_signed),
         }
     }
 
     async fn put_in(&self, client: &impl GenericClient, timer: &NewTimer) -> Result<Scheduled, DurableError> {
         let timer = self.statement(timer);
-        let params: [Param<'_>; 12] = [
+        let params: [Param<'_>; 13] = [
             (&timer.route, Type::TEXT),
             (&timer.message_type, Type::TEXT),
             (&timer.payload, Type::BYTEA),
@@ -344,6 +356,7 @@ impl PostgresStore {
             (&timer.retry, Type::TEXT),
             (&timer.repeat, Type::TEXT),
             (&timer.codec, Type::TEXT),
+            (&timer.keep_key_ms, Type::INT8),
         ];
         let rows = query(client, &timer.sql, &params).await?;
         let id = |row: &Row, column| DurableId::from_uuid(row.get::<_, Option<Uuid>>(column)?).ok();

@@ -99,6 +99,7 @@ pub(crate) fn fill(store: &mut EmbeddedStore, count: u64, first_due: DueTime) {
             message_version: 1,
             key: None,
             repeat: None,
+            keep_key: None,
             max_attempts: None,
             retry: None,
             headers: Default::default(),

@@ -51,6 +51,7 @@ impl Timer {
             message_version: 1,
             key: None,
             repeat: None,
+            keep_key: None,
             max_attempts: None,
             retry: None,
             headers: Default::default(),

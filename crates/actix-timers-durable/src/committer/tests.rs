@@ -63,6 +63,7 @@ fn record(due: u64) -> Record {
         message_version: 1,
         key: None,
         repeat: None,
+        keep_key: None,
         max_attempts: None,
         retry: None,
         headers: Default::default(),

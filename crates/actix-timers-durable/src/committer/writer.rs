@@ -298,8 +298,10 @@ impl Writer {
                 Ok(outcome) => {
                     self.claimed.remove(&delivery.id);
                     let is_written = matches!(outcome, Outcome::Ended { .. });
-                    let dead =
-                        if let (Next::Dead { reason, .. }, true) = (next, is_written) { Some(reason) } else { None };
+                    let dead = match next.split().0 {
+                        Next::Dead { reason, .. } if is_written => Some(Arc::clone(reason)),
+                        _ => None,
+                    };
                     report.ended.push(Ended { delivery, outcome, dead });
                 }
                 Err(error) => {
@@ -325,7 +327,7 @@ impl Writer {
             }
             (Op::Cancel(_), Outcome::Deleted | Outcome::InProgress) => count(Counted::Cancelled, 1),
             (Op::Move(..), Outcome::Moved(_)) => count(Counted::Rescheduled, 1),
-            (_, Outcome::Discarded(expired)) => count(Counted::Expired, *expired),
+            (Op::DiscardOlder { .. }, Outcome::Discarded(expired)) => count(Counted::Expired, *expired),
             (Op::Claim(claim), Outcome::Claimed { records, left, damaged, .. }) => {
                 let is_recovered = |record: &&Arc<Record>| self.began.is_some_and(|began| record.progress.due <= began);
                 count(Counted::Claimed, claim.ids.len());

@@ -66,10 +66,10 @@ pub(crate) enum Counted {
 impl Counted {
     /// Returns the end of a delivery.
     pub(crate) fn end(delivery: Delivery, next: &Next) -> Self {
-        match next {
-            Next::Delete => Self::Complete,
+        match next.split().0 {
+            Next::Delete | Next::KeepKey(_) => Self::Complete,
             Next::Again(again) if again.repetition != delivery.repetition => Self::Complete,
-            Next::Again(_) | Next::Release => Self::Retry,
+            Next::Again(_) | Next::Release | Next::Noted(..) => Self::Retry,
             Next::Dead { .. } => Self::DeadLetter,
             Next::Park { .. } => Self::Parked,
             Next::GiveBack => Self::Undelivered,

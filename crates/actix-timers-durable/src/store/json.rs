@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::{Finished, Note};
 use crate::due_time::DueTime;
 use crate::headers::Headers;
 use crate::record::{Missed, RepeatMode, RetryPolicy, StoredRepeat};
@@ -160,6 +161,18 @@ pub fn retry_from_json(json: &str, max_attempts: u32) -> Option<RetryPolicy> {
             .jitter_percent(jitter_percent.unwrap_or(default.jitter_percent))
             .timeout(or(timeout_ms, default.timeout)),
     )
+}
+
+/// Returns a note as an object.
+pub fn note_to_json(Note { took_ms, outcome, error, result }: &Note) -> String {
+    let (error, result) = (error.as_deref(), result.as_deref());
+    text(&serde_json::json!({ "took_ms": took_ms, "outcome": outcome, "error": error, "result": result }))
+}
+
+/// Returns the end in an object `{"at_ms", "took_ms", "is_dead", "errors", "result"}` of the columns of the past; `None` if it
+/// cannot be read.
+pub fn finished_from_json(json: &str) -> Option<Finished> {
+    serde_json::from_str(json).ok()
 }
 
 /// Writes JSON. Only a map with keys that are no texts, or a failing writer, could fail.

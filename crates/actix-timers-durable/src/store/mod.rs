@@ -14,6 +14,7 @@
 //!                    +------ End(Snooze), End(GiveBack): used - 1 ------+
 //!                    +------ End(Release) ------------------------------+
 //!                    +------ the claiming node has died ----------------+
+//!                                            End(KeepKey): ended, and gone when the time for its key is over
 //!                                            End(Dead): a dead letter, and gone or Again
 //!                                            End(Park): nobody may claim it
 //! ```
@@ -22,8 +23,9 @@
 //! rows that are not claimed. Whoever writes a due time writes the greater of the wish and the present time, so a look
 //! that begins at the present time misses nothing.
 //!
-//! `record`: the row as a value; `effect`: a write of a handler; `json`: the columns that are JSON; `error`: failures; `embedded`: the store for one process, on
-//! SQLite; `memory`: the same without files; `clock`: that of a store that nodes share. Of the embedded store: `safe_directory`
+//! `record`: the row as a value; `effect`: a write of a handler; `json`: the columns that are JSON; `error`: failures; `past`:
+//! finished timers; `embedded`: the store for one process, on SQLite; `memory`: the same without files; `clock`: that of a store
+//! that nodes share. Of the embedded store: `safe_directory`
 //! (directories that no other user controls), `holders` (its lock within a process), `names`. `model_of_rows`: the protocol of nodes,
 //! leases and rows in every order of events, with all rules and without each.
 
@@ -35,6 +37,7 @@ mod holders;
 mod json;
 mod memory;
 mod names;
+mod past;
 mod record;
 mod safe_directory;
 
@@ -52,9 +55,13 @@ pub use clock::StoreClock;
 pub use effect::Effect;
 pub use embedded::EmbeddedStore;
 pub use error::StoreError;
-pub use json::{headers_from_json, headers_to_json, repeat_from_json, repeat_to_json, retry_from_json, retry_to_json};
+pub use json::{
+    finished_from_json, headers_from_json, headers_to_json, note_to_json, repeat_from_json, repeat_to_json,
+    retry_from_json, retry_to_json,
+};
 pub use memory::{CommitGate, FsyncOutcome, MemoryDisk, MemoryStore};
 pub use names::Names;
+pub use past::{AttemptError, Finished, Note};
 pub use record::{Progress, Record};
 pub use safe_directory::Distrust;
 
@@ -86,8 +93,17 @@ pub enum Op {
         /// The maximum number.
         limit: usize,
     },
+    /// Deletes at most `limit` finished timers of the past of a route.
+    DiscardPast {
+        /// The route.
+        route: Arc<str>,
+        /// The time before which they finished.
+        than: DueTime,
+        /// The maximum number.
+        limit: usize,
+    },
     /// Stores a row of another store as it was found there, unless a row has its id: a claimed one as pending. It is due now
-    /// if it is overdue.
+    /// if it is overdue. One of the past is not stored: [`Outcome::NotFound`].
     Restore(Arc<Found>),
     /// Pauses a route or a node that the store knows, or parks a timer in any state but that of a dead letter: a running
     /// handler runs on. Replaces an earlier pause. When it is made, no node claims anything any more that it excludes.
@@ -181,6 +197,8 @@ pub struct Delivery {
 pub enum Next {
     /// The timer is complete.
     Delete,
+    /// The timer is complete, and its key stays taken for this time.
+    KeepKey(Duration),
     /// Another attempt or repetition follows.
     Again(Again),
     /// The timer is copied to the dead letters, where it replaces an earlier letter of its id, and deleted or, if it repeats,
@@ -203,6 +221,15 @@ pub enum Next {
     Snooze(DueTime),
     /// The delivery has begun, and its outcome will not be known: the budget is used.
     Release,
+    /// One of the others, with a note for the past.
+    Noted(Box<Self>, Box<Note>),
+}
+
+impl Next {
+    /// Returns the state itself, and the note.
+    pub fn split(&self) -> (&Self, Option<&Note>) {
+        if let Self::Noted(next, note) = self { (next.split().0, Some(note)) } else { (self, None) }
+    }
 }
 
 /// The next delivery of a timer.
@@ -254,7 +281,7 @@ pub enum Outcome {
     StillPending,
     /// There is no such row, or no longer in the state that the change needs.
     NotFound,
-    /// Of [`Op::DiscardOlder`]: the number of deleted dead letters.
+    /// Of [`Op::DiscardOlder`] and [`Op::DiscardPast`]: the number of deleted rows.
     Discarded(usize),
 }
 
@@ -266,7 +293,7 @@ pub enum Placed {
         /// The due time as written.
         due: DueTime,
     },
-    /// This timer of the route has the key. Nothing was changed. The new timer itself, if it was stored before: the request
+    /// This timer of the route has the key, or had it and is complete. Nothing was changed. The new timer itself, if it was stored before: the request
     /// was repeated.
     Exists(DurableId),
     /// The new timer has replaced this one.
@@ -299,7 +326,7 @@ pub struct Hint {
 /// A position in the order of looks and lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Position {
-    /// The due time. Of dead letters: the last one.
+    /// The due time. Of dead letters: the last one. In the past: the time of the end.
     pub due: DueTime,
     /// The timer, among those due together.
     pub id: DurableId,
@@ -389,6 +416,8 @@ pub enum State {
         /// The time at which it became a dead letter.
         since: DueTime,
     },
+    /// It is in the past of its route, without its message; the due time of the row is the time of the end.
+    Finished(Arc<Finished>),
 }
 
 /// A row with its state.
@@ -409,6 +438,8 @@ pub enum Part {
     Parked,
     /// Dead letters.
     Dead,
+    /// Finished timers and repetitions.
+    Past,
 }
 
 /// A query of timers, in the order of their [positions](Position).
@@ -428,13 +459,15 @@ pub struct Query {
     pub header: Option<(Arc<str>, Arc<str>)>,
     /// Only timers that were scheduled up to this time; letters that became dead up to it.
     pub written_until: Option<DueTime>,
-    /// The first due time.
+    /// In the past: only this timer.
+    pub id: Option<DurableId>,
+    /// The first due time. In the past: the first time of an end.
     pub from: DueTime,
-    /// The last due time.
+    /// The last due time. In the past: the last time of an end.
     pub until: DueTime,
     /// The end of the page before.
     pub after: Option<Position>,
-    /// The maximum number of timers.
+    /// The maximum number of timers. In the past repetitions of one timer with the same time of the end share a page.
     pub limit: usize,
     /// Whether the page has only the number of its timers.
     pub is_count: bool,
@@ -451,6 +484,7 @@ impl Query {
             key_prefix: None,
             header: None,
             written_until: None,
+            id: None,
             from: DueTime::MIN,
             until: DueTime::MAX,
             after: None,

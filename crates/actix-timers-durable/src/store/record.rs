@@ -1,6 +1,7 @@
 //! The row of a timer as a value.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::due_time::DueTime;
 use crate::headers::Headers;
@@ -25,6 +26,8 @@ pub struct Record {
     pub message_version: u32,
     /// The idempotency key, if any: at most one timer of the route has it.
     pub key: Option<Arc<str>>,
+    /// The time for which the key stays taken when the timer is complete, in whole milliseconds.
+    pub keep_key: Option<Duration>,
     /// The repetition, if any.
     pub repeat: Option<StoredRepeat>,
     /// The budget of attempts, if it differs from that of the retry policy.
@@ -79,6 +82,11 @@ impl Record {
             (None, Some(retry)) => Some(retry.attempts),
             (attempts, _) => attempts,
         }
+    }
+
+    /// Returns the column `keep_key`: the milliseconds for which the key stays taken, rounded up.
+    pub fn keep_key_ms(&self) -> Option<u64> {
+        self.keep_key.map(|keep| DueTime::MIN.saturating_add(keep).as_millis())
     }
 
     /// Returns the bytes of its message and headers, by which memory is limited.

@@ -14,6 +14,7 @@ mod errors;
 mod headers;
 mod internals;
 mod panics;
+mod past;
 mod pauses;
 mod queues;
 mod random;

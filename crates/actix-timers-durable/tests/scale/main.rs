@@ -141,6 +141,7 @@ fn fill(directory: &Path, from: SystemTime, numbers: std::ops::Range<u32>, due: 
             message_version: Shot::VERSION,
             key: None,
             repeat: None,
+            keep_key: None,
             max_attempts: None,
             retry: None,
             headers: Default::default(),

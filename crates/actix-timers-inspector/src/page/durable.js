@@ -129,17 +129,20 @@ const durable = {
   row(timer) {
     const row = make("tr", "", { "data-id": timer.id });
     const due = timer.due_in_seconds >= 0 ? span(timer.due_in_seconds) : `late by ${span(-timer.due_in_seconds)}`;
+    const end = timer.finished;
+    const when = end ? `finished ${moment(end.seconds)}` : timer.state === "dead" ? `dead since ${moment(timer.dead_since_seconds)}` : due;
     const cells = [
-      [timer.state === "dead" ? `dead since ${moment(timer.dead_since_seconds)}` : due, `${moment(timer.wall_seconds)}, ${timer.id}`],
-      [timer.state.replace("_", " "), ""],
+      [when, `${moment(timer.wall_seconds)}, ${timer.id}`],
+      [end ? end.outcome : timer.state.replace("_", " "), end ? `took ${span(end.took_seconds)}${end.result === null ? "" : `: ${end.result}`}` : ""],
       [timer.route, ""],
-      [timer.message_type + (timer.repeats ? " ↻" : ""), `version ${timer.message_version}, ${count(timer.message_bytes)} bytes${repetition(timer)}`],
+      [timer.message_type + (timer.repeats ? " ↻" : ""), end ? `repetition ${count(timer.repetition)}` : `version ${timer.message_version}, ${count(timer.message_bytes)} bytes${repetition(timer)}`],
       [timer.key ?? "–", timer.key ?? ""],
       [timer.attempt === 1 ? "first" : count(timer.attempt), ""],
     ];
     row.append(...cells.map(([text, title]) => make("td", text, { title })));
-    const last = make("td", timer.reason ?? "", { class: "reason" });
-    if (timers.cancelAllowed) last.append(this.actions(timer));
+    const errors = (end?.errors ?? []).map(({ attempt, seconds, reason }) => `attempt ${count(attempt)}, ${moment(seconds)}: ${reason}`);
+    const last = make("td", timer.reason ?? "", { class: "reason", title: errors.join("\n") });
+    if (timers.cancelAllowed && !end) last.append(this.actions(timer));
     row.append(last);
     return row;
   },

@@ -10,7 +10,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
-use actix_timers_durable::store::{Claim, Names, NewTimer, Op, Outcome, Suspects};
+use actix_timers_durable::store::{Claim, Names, NewTimer, Op, Outcome, State, Suspects};
 use actix_timers_durable::{DurableId, Pause, StoreError};
 use tokio::time::Instant;
 use tokio_postgres::Row;
@@ -202,8 +202,12 @@ fn groups(ops: &[Op], slots: &mut Slots) -> VecDeque<Group> {
             Op::Cancel(id) | Op::Move(id, _) | Op::Requeue(id) | Op::Discard(id) => vec![*id],
             Op::Restore(found) => vec![found.record.id],
             Op::Pause(Pause { target, .. }) | Op::Resume(target) => target.row().err().into_iter().collect(),
-            Op::EndWith(..) | Op::DiscardOlder { .. } => vec![],
+            Op::EndWith(..) | Op::DiscardOlder { .. } | Op::DiscardPast { .. } => vec![],
         };
+        if matches!(op, Op::Restore(found) if matches!(found.state, State::Finished(_))) {
+            slots.done(number, Outcome::NotFound);
+            continue;
+        }
         if let Some(error) = refused(op) {
             slots.outcomes[number] = Some(Err(error));
             continue;

@@ -68,6 +68,12 @@ const FOREIGN: &str = "
         AND NOT pg_has_role(a.usesysid, 'USAGE')
         AND NOT (pg_has_role('pg_signal_backend', 'USAGE') AND pg_has_role('pg_read_all_stats', 'USAGE'))";
 /// Routes with overdue timers that no living node delivers; the search ends after some thousand timers.
+const EXPIRE: &str = "
+    DELETE FROM @schema@.timers t USING (
+        SELECT k.id FROM @schema@.timers k WHERE k.ended IS NOT NULL AND k.keep_until <= @schema@.server_now()
+        ORDER BY k.keep_until LIMIT 10000 FOR UPDATE SKIP LOCKED
+    ) o WHERE t.id = o.id";
+
 const UNSERVED: &str = "
     SELECT count(DISTINCT u.route)::float8 FROM (
         SELECT DISTINCT o.route, o.message_type FROM ((
@@ -306,8 +312,10 @@ fn measure(session: &mut Session, row: &Row, read: Option<Duration>) {
     }
 }
 
-/// Counts the routes that no node serves.
-pub(super) async fn count_unserved(session: &mut Session) {
+/// Counts the routes that no node serves, and deletes keys that need not be kept any more.
+pub(super) async fn tidy(session: &mut Session) {
+    // Else the next time.
+    _ = session.query(EXPIRE, vec![]).await;
     if let Ok(rows) = session.query(UNSERVED, vec![]).await {
         let number = rows.first().map_or(0.0, |row| row.get(0));
         session.shared.metered(|meters| meters.unserved.set(number));

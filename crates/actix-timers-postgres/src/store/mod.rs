@@ -46,7 +46,7 @@ use session::Shared;
 /// The longest time between two beats: a dead node's timers are released within its lease and a second, and an idle node makes
 /// less than 12 statements a second.
 const BEAT: Duration = Duration::from_millis(600);
-/// The time between two counts of routes that no node serves.
+/// The time between two counts of routes that no node serves, and deletions of keys that need not be kept any more.
 const COUNT: Duration = Duration::from_secs(30);
 /// The longest time for which the end of a store waits for the node to leave.
 const LEAVING: Duration = Duration::from_secs(2);
@@ -217,7 +217,7 @@ impl Store for PostgresStore {
     fn beat(&mut self, running: &[Delivery], _now: DueTime) -> Result<Beat, StoreError> {
         if self.counted.is_none_or(|at| at.elapsed() >= COUNT) {
             self.counted = Some(Instant::now());
-            self.live()?.io.queries.start(|session| Box::pin(beat::count_unserved(session)));
+            self.live()?.io.queries.start(|session| Box::pin(beat::tidy(session)));
         }
         let running = running.to_vec();
         self.live()?.io.writer.run(move |session| Box::pin(async move { beat::beat(session, &running).await }))

@@ -45,34 +45,34 @@ const PUT_PLAIN: &str = "
 const PUT_KEYED: &str = "
     SELECT i.place, p.other, p.is_placed, p.in_progress, p.due
     FROM unnest($1::uuid[], $2::bigint[], $3::boolean[], $4::bigint[], $5::text[], $6::text[], $7::int[], $8::bytea[],
-        $9::text[], $10::text[], $11::int[], $12::text[], $13::text[], $14::text[], $15::boolean[])
+        $9::text[], $10::text[], $11::int[], $12::text[], $13::text[], $14::text[], $15::bigint[], $16::boolean[])
         WITH ORDINALITY AS i(id, due, moved, nominal, route, message_type, version, payload, codec, headers, max_attempts,
-            retry, repeat, key, replace, place)
+            retry, repeat, key, keep_key, replace, place)
     CROSS JOIN LATERAL @schema@.put(ROW(i.id, i.due, i.moved, i.nominal, i.route, i.message_type, i.version, i.payload,
         i.codec, i.headers::jsonb, i.key, 0, 0, i.max_attempts, i.retry::jsonb, 1, i.repeat::jsonb, NULL, false, NULL, NULL,
-        NULL, 0)::@schema@.timers, i.replace, $16) p";
+        NULL, 0, i.keep_key, NULL)::@schema@.timers, i.replace, $17) p";
 
 /// The columns of rows of another store.
 macro_rules! restore {
     ($table:literal, $due:literal, $others:literal, $types:literal) => {
         concat!(
             "INSERT INTO @schema@.", $table, " AS t (id, due, moved, nominal, route, message_type, message_version, payload, codec,
-                headers, max_attempts, retry, repeat, key, attempt, used, repetition, ", $others, ")
+                headers, max_attempts, retry, repeat, key, keep_key, attempt, used, repetition, ", $others, ")
             SELECT i.id, ", $due, ", i.due <> @schema@.first_due(i.id) OR i.due < n.now, i.nominal, i.route, i.message_type,
                 i.version, i.payload, i.codec, i.headers::jsonb, i.max_attempts, i.retry::jsonb, i.repeat::jsonb, i.key,
-                i.attempt, i.used, i.repetition, ", $others, "
+                i.keep_key, i.attempt, i.used, i.repetition, ", $others, "
             FROM (SELECT @schema@.server_now() AS now OFFSET 0) n,
                 unnest($1::uuid[], $2::bigint[], $3::boolean[], $4::bigint[], $5::text[], $6::text[], $7::int[], $8::bytea[],
-                $9::text[], $10::text[], $11::int[], $12::text[], $13::text[], $14::text[], $15::int[], $16::int[], $17::bigint[], ",
+                $9::text[], $10::text[], $11::int[], $12::text[], $13::text[], $14::text[], $15::bigint[], $16::int[], $17::int[], $18::bigint[], ",
                 $types, ")
                 AS i(id, due, moved, nominal, route, message_type, version, payload, codec, headers, max_attempts, retry, repeat,
-                key, attempt, used, repetition, ", $others, ")
+                key, keep_key, attempt, used, repetition, ", $others, ")
             ON CONFLICT (id) DO NOTHING RETURNING t.id, t.due"
         )
     };
 }
-const RESTORE: &str = restore!("timers", "greatest(i.due, n.now)", "parked", "$18::text[]");
-const RESTORE_LETTERS: &str = restore!("dead_letters", "i.due", "reason, dead_at", "$18::text[], $19::bigint[]");
+const RESTORE: &str = restore!("timers", "greatest(i.due, n.now)", "parked", "$19::text[]");
+const RESTORE_LETTERS: &str = restore!("dead_letters", "i.due", "reason, dead_at", "$19::text[], $20::bigint[]");
 
 /// Refuses a record that the server could not store.
 pub(super) fn check(record: &Record) -> Result<(), StoreError> {
@@ -123,6 +123,11 @@ fn seldom_columns<'a>(records: &[&'a Record]) -> Vec<Column<'a>> {
     ]
 }
 
+fn key_columns<'a>(records: &[&'a Record]) -> [Column<'a>; 2] {
+    let keep = |record: &Record| record.keep_key_ms().map(u64::cast_signed);
+    [column(records, |record| record.key.as_deref()), column(records, keep)]
+}
+
 fn is_plain(record: &Record) -> bool {
     record.payload_codec.is_none()
         && record.headers.is_empty()
@@ -154,13 +159,13 @@ pub(super) fn restored<'a>(found: Vec<(usize, &'a Found)>, is_dead: bool) -> Opt
     let records: Vec<&Record> = found.iter().map(|(_, found)| &*found.record).collect();
     let mut params = plain_columns(&records);
     params.extend(seldom_columns(&records));
-    params.push(column(&records, |record| record.key.as_deref()));
+    params.extend(key_columns(&records));
     params.push(column(&records, |record| int(record.progress.attempt)));
     params.push(column(&records, |record| int(record.progress.used)));
     params.push(column(&records, |record| record.progress.repetition.cast_signed()));
     let reason = |(_, found): &(usize, &'a Found)| match &found.state {
         State::Parked { reason } | State::Dead { reason, .. } => Some(reason.to_string()),
-        State::Pending | State::Claimed => None,
+        State::Pending | State::Claimed | State::Finished(_) => None,
     };
     params.push(Box::new(found.iter().map(reason).collect::<Vec<_>>()));
     if is_dead {
@@ -190,7 +195,7 @@ pub(super) fn keyed<'a>(puts: Vec<(usize, &'a [NewTimer])>, is_careful: bool) ->
     let records: Vec<&Record> = timers.iter().map(|(_, _, timer)| &*timer.record).collect();
     let mut params = plain_columns(&records);
     params.extend(seldom_columns(&records));
-    params.push(column(&records, |record| record.key.as_deref()));
+    params.extend(key_columns(&records));
     params.push(Box::new(timers.iter().map(|(_, _, timer)| timer.on_key == OnKey::Replace).collect::<Vec<_>>()));
     // Several timers are stored together, or none.
     params.push(Box::new(is_careful && puts.iter().all(|(_, timers)| timers.len() == 1)));

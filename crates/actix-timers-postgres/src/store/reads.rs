@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use actix_timers_durable::store::MAX_KEY_LEN;
-use actix_timers_durable::store::{Counts, Found, Hint, Look, Page, Part, Position, Query, Reads, State};
+use actix_timers_durable::store::{
+    Counts, Found, Hint, Look, Page, Part, Position, Query, Reads, State, finished_from_json,
+};
 use actix_timers_durable::{DueTime, DurableId, Pause, StoreError};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
@@ -124,6 +126,44 @@ const PAGES: [&str; 3] = [
 
 const PAUSES: &str = "SELECT p.kind, p.name, p.until, p.who, p.why FROM @schema@.pauses p ORDER BY p.kind, p.name";
 
+/// Finished timers as the columns of a record: after (`$1`, `$2`), up to `$3`; at most `$4` are examined, unless several have one
+/// position; those wanted have route `$5`, key `$6`, type `$8`, a key that begins with `$9`, the header `$10` of the value `$11`,
+/// finished up to `$12` and, if there is one, have the id `$14`. They have no payload. With `$13` they are counted.
+macro_rules! past {
+    ($seen:literal) => {
+        concat!(
+            "WITH seen AS MATERIALIZED (", $seen, " ORDER BY p.finished, p.id FETCH FIRST ($4::bigint) ROWS WITH TIES), wanted AS (
+                SELECT s.* FROM seen s WHERE coalesce(s.route = $5::text, true)
+                    AND ($6::text IS NULL OR coalesce(s.key = $6::text, false))
+                    AND coalesce(s.message_type = $8::text, true)
+                    AND ($9::text IS NULL OR coalesce(starts_with(s.key COLLATE \"C\", $9::text), false))
+                    AND ($10::text IS NULL OR coalesce(s.headers ->> $10::text = $11::text, false))
+                    AND coalesce(s.finished <= $12::bigint, true)
+                ORDER BY s.finished, s.id FETCH FIRST ($7::bigint) ROWS WITH TIES
+            )
+            SELECT ", columns!(), ", t.past, NULL::bigint, (SELECT count(*) FROM seen), l.due, l.id, (SELECT count(*) FROM wanted), (SELECT @schema@.server_now())
+            FROM (SELECT) one
+            LEFT JOIN (SELECT s.finished AS due, s.id FROM seen s ORDER BY s.finished DESC, s.id DESC LIMIT 1) l ON true
+            LEFT JOIN (SELECT w.id, w.finished AS due, w.nominal, w.repetition, w.attempt, 0 AS used, w.route, w.message_type,
+                w.message_version, w.key, NULL::jsonb AS repeat, NULL::int AS max_attempts, NULL::jsonb AS retry, w.headers,
+                NULL::text AS codec, ''::bytea AS payload, NULL::bigint AS keep_key, NULL::bigint AS node, NULL::text AS parked,
+                jsonb_build_object('at_ms', w.finished, 'took_ms', w.took_ms, 'is_dead', w.outcome = 'dead',
+                    'errors', coalesce(w.errors, '[]'), 'result', w.result)::text AS past FROM wanted w WHERE NOT $13::boolean) t ON true
+            ORDER BY t.due, t.id, t.repetition"
+        )
+    };
+}
+const PAST: &str = past!(
+    "SELECT p.* FROM @schema@.routes r CROSS JOIN LATERAL (
+        SELECT f.* FROM @schema@.past f WHERE f.route = r.name AND (f.finished, f.id) > ($1::bigint, $2::uuid) AND f.finished <= $3::bigint
+        ORDER BY f.finished, f.id FETCH FIRST ($4::bigint) ROWS WITH TIES
+    ) p WHERE coalesce(r.name = $5::text, true) AND $14::uuid IS NULL"
+);
+const PAST_OF: &str = past!(
+    "SELECT p.* FROM @schema@.past p
+    WHERE p.id = $14::uuid AND (p.finished, p.id) > ($1::bigint, $2::uuid) AND p.finished <= $3::bigint"
+);
+
 /// Queries in a session.
 #[derive(Debug, Clone)]
 pub(super) struct Reader(pub(super) Jobs);
@@ -213,6 +253,9 @@ fn found(session: &mut Session, row: &Row) -> Option<Found> {
         (Some(since), _) => {
             State::Dead { reason: row.get::<_, Option<&str>>(NODE + 2).unwrap_or_default().into(), since: due(since) }
         }
+        (None, None) if row.get::<_, Option<&str>>(NODE + 2).is_some() => {
+            State::Finished(Arc::new(finished_from_json(row.get::<_, Option<&str>>(NODE + 2)?)?))
+        }
         (None, Some(reason)) => State::Parked { reason: Arc::from(reason) },
         (None, None) if row.get::<_, Option<i64>>(NODE).is_some() => State::Claimed,
         (None, None) => State::Pending,
@@ -247,14 +290,14 @@ impl Reads for Reader {
         if texts.iter().flatten().any(|text| text.contains('\0')) {
             return Ok(Page::default());
         }
-        let has_filter = query.is_count || query.written_until.is_some() || texts.iter().any(Option::is_some);
+        let (is_past, is_count) = (query.part == Part::Past, query.is_count);
+        // The past of a route has an index.
+        let has_filter = is_count || query.written_until.is_some() || texts.iter().skip(is_past.into()).any(Option::is_some);
         let limit = i64::try_from(query.limit).unwrap_or(i64::MAX);
         let examined = if has_filter { EXAMINED.max(limit) } else { limit };
         let (from, after_due, after_id) = bounds(query.after, query.from);
         let [route, key, kind, prefix, name, value] = texts.map(|text| text.map(|text| text.to_string()));
-        let is_count = query.is_count;
-        let params: Params = vec![
-            Box::new(from),
+        let mut params: Params = vec![
             Box::new(after_due),
             Box::new(after_id),
             Box::new(time(query.until)),
@@ -262,19 +305,31 @@ impl Reads for Reader {
             Box::new(route),
             Box::new(key),
             Box::new(limit),
+        ];
+        if !is_past {
+            params.insert(0, Box::new(from));
             // Of a count no row is read.
-            Box::new(if is_count { -1 } else { PAGE_BYTES }),
+            params.push(Box::new(if is_count { -1 } else { PAGE_BYTES }));
+        }
+        let filters: [Box<dyn ToSql + Sync + Send>; 5] = [
             Box::new(kind),
             Box::new(prefix),
             Box::new(name),
             Box::new(value),
             Box::new(query.written_until.map(time)),
         ];
-        let sql = PAGES[match query.part {
-            Part::Pending => 0,
-            Part::Parked => 1,
-            Part::Dead => 2,
-        }];
+        params.extend(filters);
+        if is_past {
+            params.push(Box::new(is_count));
+            params.push(Box::new(query.id.map(Uuid::from)));
+        }
+        let sql = match query.part {
+            Part::Pending => PAGES[0],
+            Part::Parked => PAGES[1],
+            Part::Dead => PAGES[2],
+            Part::Past if query.id.is_some() => PAST_OF,
+            Part::Past => PAST,
+        };
         // That of the pending ones does not need the position of others.
         self.ask(sql, params, move |session, rows| page(session, &rows, limit, examined, is_count))
     }
@@ -321,9 +376,9 @@ fn page(session: &mut Session, rows: &[Row], limit: i64, examined: i64, is_count
     let wanted: i64 = first.get(SEEN + 3);
     page.counted = usize::try_from(wanted).unwrap_or(0);
     page.now = Some(due(first.get(SEEN + 4)));
-    page.next = if !is_count && (held == limit || held < wanted) {
+    page.next = if !is_count && (held >= limit || held < wanted) {
         last
-    } else if first.get::<_, i64>(SEEN) == examined {
+    } else if first.get::<_, i64>(SEEN) >= examined {
         position(first, SEEN + 1, SEEN + 2)
     } else {
         None

@@ -1,6 +1,7 @@
 //! Records in rows of the server.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use actix_timers_durable::store::{
     Filter, Names, Progress, Record, headers_from_json, repeat_from_json, retry_from_json,
@@ -16,12 +17,13 @@ const ATTEMPTS: u32 = 10;
 macro_rules! columns {
     () => {
         "t.id, t.due, t.nominal, t.repetition, t.attempt, t.used, t.route, t.message_type, t.message_version, t.key,
-        t.repeat::text, t.max_attempts, t.retry::text, t.headers::text, t.codec, t.payload, t.node, t.parked"
+        t.repeat::text, t.max_attempts, t.retry::text, t.headers::text, t.codec, t.payload, t.keep_key, t.node,
+        t.parked"
     };
 }
 pub(super) use columns;
 /// The place of `node` among the columns.
-pub(super) const NODE: usize = 16;
+pub(super) const NODE: usize = 17;
 
 /// Reads the columns of a record; `None` if a hand has written something into them that is no record.
 pub(super) fn record(names: &mut Names, row: &Row) -> Option<Arc<Record>> {
@@ -51,6 +53,10 @@ pub(super) fn record(names: &mut Names, row: &Row) -> Option<Arc<Record>> {
         message_type: names.get(text(7)??),
         message_version: number(row, 8)?,
         key: text(9)?.map(Arc::from),
+        keep_key: match row.try_get::<_, Option<i64>>(16).ok()? {
+            Some(keep) => Some(Duration::from_millis(keep.try_into().ok()?)),
+            None => None,
+        },
         repeat,
         max_attempts,
         retry,
@@ -78,6 +84,11 @@ pub(super) fn due(column: i64) -> DueTime {
 /// Returns the column of a due time.
 pub(super) fn time(due: DueTime) -> i64 {
     due.as_millis().cast_signed()
+}
+
+/// Returns the column of a duration: milliseconds, rounded up; too long ones end in the year 4199.
+pub(super) fn duration(duration: Duration) -> i64 {
+    time(DueTime::MIN.saturating_add(duration))
 }
 
 /// Returns the column of a number; too large ones are the largest.

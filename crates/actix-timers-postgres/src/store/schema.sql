@@ -41,7 +41,11 @@ CREATE TABLE @schema@.timers (
     ended bigint,
     keep_until bigint,
     -- The time at which it was scheduled; 0: not known.
-    created bigint NOT NULL DEFAULT 0
+    created bigint NOT NULL DEFAULT 0,
+    -- The milliseconds for which the key lives on when the timer is complete.
+    keep_key bigint,
+    -- Of the last 20 failures, if the route keeps a past: [{"at_ms", "attempt", "reason"}].
+    errors jsonb
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 5000);
 -- No index names node, attempt, used or alone: a claim changes no index.
 CREATE INDEX timers_moved ON @schema@.timers (due, id) WHERE moved;
@@ -58,6 +62,16 @@ CREATE TABLE @schema@.dead_letters (
 );
 CREATE INDEX dead_letters_due ON @schema@.dead_letters (due, id);
 CREATE INDEX dead_letters_dead_at ON @schema@.dead_letters (dead_at);
+
+-- Finished timers, and repetitions, of routes that keep a past. `finished` is the time of the end, `took_ms` the duration of the last
+-- attempt, `outcome` is `complete` or `dead`.
+CREATE TABLE @schema@.past (
+    id uuid NOT NULL, repetition bigint NOT NULL, route text NOT NULL, message_type text NOT NULL, message_version int NOT NULL,
+    attempt int NOT NULL, nominal bigint NOT NULL, finished bigint NOT NULL, took_ms bigint NOT NULL, outcome text NOT NULL,
+    key text, headers jsonb, errors jsonb, result text,
+    PRIMARY KEY (id, repetition)
+);
+CREATE INDEX past_by_end ON @schema@.past (route, finished, id);
 
 -- Processes that deliver, or only schedule. An id is random, and new at each start.
 CREATE TABLE @schema@.nodes (
@@ -415,6 +429,31 @@ BEGIN
 END
 $$;
 
+-- Notes deliveries that are about to end, for the past of their routes: {"took_ms", "outcome", "error", "result"}. An error is added to
+-- those of the timer, of which the last 20 stay; an outcome makes a row of `past`, in place of that of a timer that was a dead letter.
+-- Rows that are no longer as they were claimed are left out; the others are locked.
+CREATE FUNCTION @schema@.note(p_node bigint, p_ids uuid[], p_repetitions bigint[], p_attempts int[], p_notes jsonb[]) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE @schema@.timers t SET errors = CASE WHEN jsonb_typeof(t.errors) IS DISTINCT FROM 'array' THEN '[]'::jsonb
+            WHEN jsonb_array_length(t.errors) >= 20 THEN t.errors - 0 ELSE t.errors END
+        || jsonb_build_object('at_ms', @schema@.server_now(), 'attempt', t.attempt, 'reason', d.note -> 'error')
+    FROM (SELECT d.*, p_node AS node FROM unnest(p_ids, p_repetitions, p_attempts, p_notes) AS d(id, repetition, attempt, note)
+        WHERE d.note ->> 'error' IS NOT NULL OFFSET 0) d
+    WHERE t.id = d.id AND coalesce(t.node, 0) = d.node AND t.repetition = d.repetition AND t.attempt = d.attempt;
+    INSERT INTO @schema@.past AS p (id, repetition, route, message_type, message_version, attempt, nominal, finished, took_ms, outcome,
+        key, headers, errors, result)
+    SELECT t.id, t.repetition, t.route, t.message_type, t.message_version, t.attempt, t.nominal, @schema@.server_now(),
+        (d.note ->> 'took_ms')::bigint, d.note ->> 'outcome', t.key, t.headers, t.errors, d.note ->> 'result'
+    FROM (SELECT d.*, p_node AS node FROM unnest(p_ids, p_repetitions, p_attempts, p_notes) AS d(id, repetition, attempt, note)
+        WHERE d.note ->> 'outcome' IS NOT NULL OFFSET 0) d JOIN @schema@.timers t ON t.id = d.id
+    WHERE coalesce(t.node, 0) = d.node AND t.repetition = d.repetition AND t.attempt = d.attempt
+    ORDER BY t.id FOR UPDATE OF t
+    ON CONFLICT (id, repetition) DO UPDATE SET (attempt, nominal, finished, took_ms, outcome, errors, result) =
+        (excluded.attempt, excluded.nominal, excluded.finished, excluded.took_ms, excluded.outcome, excluded.errors, excluded.result);
+END
+$$;
+
 -- Ends deliveries as dead letters: the row goes, or, with `p_dues`, continues. Rows that are no longer as they were claimed are left
 -- out. It fails at once if a row or its earlier letter is locked.
 CREATE FUNCTION @schema@.bury(
@@ -442,6 +481,7 @@ BEGIN
         WHERE t.id = d.id AND d.due IS NULL AND t.id = ANY (v_held);
     RETURN QUERY UPDATE @schema@.timers t SET due = greatest(d.due, @schema@.server_now()), moved = true, nominal = d.nominal,
         repetition = d.repetition, attempt = CASE WHEN d.repetition = t.repetition THEN t.attempt ELSE 0 END,
+        errors = CASE WHEN d.repetition = t.repetition THEN t.errors END,
         used = CASE WHEN d.repetition = t.repetition THEN t.used ELSE 0 END, node = NULL, alone = false
     FROM unnest(p_ids, p_dues, p_nominals, p_next_repetitions) AS d(id, due, nominal, repetition)
     WHERE t.id = d.id AND d.due IS NOT NULL AND t.id = ANY (v_held) RETURNING t.id, t.due;
@@ -461,12 +501,14 @@ BEGIN
     IF NOT FOUND THEN
         RETURN;
     END IF;
-    DELETE FROM @schema@.timers t
-        WHERE t.route = v_letter.route AND t.key = v_letter.key AND t.ended IS NOT NULL AND t.keep_until < @schema@.server_now();
+    -- Its own series may have ended, and have kept the key for itself.
+    DELETE FROM @schema@.timers t WHERE t.route = v_letter.route AND t.key = v_letter.key AND t.ended IS NOT NULL
+        AND (t.keep_until <= @schema@.server_now() OR t.id = p_id);
     INSERT INTO @schema@.timers AS t (id, due, moved, nominal, route, message_type, message_version, payload, codec, headers, key,
-        attempt, max_attempts, retry, repetition, repeat, created)
+        attempt, max_attempts, retry, repetition, repeat, created, keep_key, errors)
     SELECT l.id, @schema@.server_now(), true, l.nominal, l.route, l.message_type, l.message_version, l.payload, l.codec, l.headers,
-        l.key, l.attempt, l.max_attempts, l.retry, l.repetition, NULL, @schema@.server_now() FROM (SELECT v_letter.*) l
+        l.key, l.attempt, l.max_attempts, l.retry, l.repetition, NULL, @schema@.server_now(), l.keep_key, l.errors
+    FROM (SELECT v_letter.*) l
     ON CONFLICT DO NOTHING RETURNING true, NULL, t.due, t.nominal INTO is_placed, other, due, nominal;
     IF FOUND THEN
         DELETE FROM @schema@.dead_letters l WHERE l.id = p_id;
@@ -523,7 +565,7 @@ BEGIN
                 RETURNING CASE WHEN t.ended IS NULL THEN t.id END, t.node IS NOT NULL INTO other, in_progress;
         ELSE
             DELETE FROM @schema@.timers t
-                WHERE t.route = p_timer.route AND t.key = p_timer.key AND t.ended IS NOT NULL AND t.keep_until < @schema@.server_now();
+                WHERE t.route = p_timer.route AND t.key = p_timer.key AND t.ended IS NOT NULL AND t.keep_until <= @schema@.server_now();
         END IF;
         INSERT INTO @schema@.timers VALUES (p_timer.*) ON CONFLICT (route, key) WHERE key IS NOT NULL DO NOTHING;
         IF FOUND THEN
@@ -557,11 +599,12 @@ $$;
 -- headers: an object of texts. retry: {"initial_ms", "max_ms", "jitter_percent", "timeout_ms"}. repeat: {"every_ms", "missed"
 -- ("skip", "burst", "delay")}, {"delay_ms", "spread"} (after the end of the handler; with true, late ones return to their phase) or
 -- {"cron", "zone"}, with "times", "until_ms" and "jitter_ms" (the first has it, too). A due time of now() + random() *
--- interval '1 hour' spreads timers over an hour.
+-- interval '1 hour' spreads timers over an hour. keep_key: the time for which the key stays taken when the
+-- timer is complete.
 CREATE FUNCTION @schema@.schedule(
     route text, message_type text, payload bytea, due timestamptz, key text DEFAULT NULL, replace boolean DEFAULT false,
     message_version int DEFAULT 1, headers jsonb DEFAULT NULL, max_attempts int DEFAULT NULL, retry jsonb DEFAULT NULL,
-    repeat jsonb DEFAULT NULL, codec text DEFAULT NULL, OUT id uuid, OUT outcome text, OUT other uuid
+    repeat jsonb DEFAULT NULL, codec text DEFAULT NULL, keep_key interval DEFAULT NULL, OUT id uuid, OUT outcome text, OUT other uuid
 ) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_variable
@@ -581,6 +624,7 @@ BEGIN
         WHEN octet_length(message_type) NOT BETWEEN 1 AND 255 OR message_type ~ '[[:cntrl:]]'
             THEN 'a name of a message type has 1 to 255 bytes, and no control characters'
         WHEN octet_length(key) > 1024 THEN 'an idempotency key has up to 1024 bytes: use a digest of it'
+        WHEN extract(epoch FROM keep_key) NOT BETWEEN 0 AND v_times / 1000 THEN 'a key is kept for 0 s or longer, before the year 4199'
         WHEN octet_length(codec) > 255 THEN 'an id of a codec has up to 255 bytes'
         WHEN message_version < 0 THEN 'a message version is not negative'
         WHEN max_attempts < 1 THEN 'a budget has at least one attempt'
@@ -626,7 +670,8 @@ BEGIN
     v_due := greatest(v_due, @schema@.server_now());
     id := (lpad(to_hex(v_due), 12, '0') || '8' || right(replace(gen_random_uuid()::text, '-', ''), 19))::uuid;
     SELECT * INTO v_put FROM @schema@.put(ROW(id, v_due, false, v_nominal, route, message_type, message_version, payload, codec,
-        headers, key, 0, 0, max_attempts, retry, 1, repeat, NULL, false, NULL, NULL, NULL, 0)::@schema@.timers, replace, false);
+        headers, key, 0, 0, max_attempts, retry, 1, repeat, NULL, false, NULL, NULL, NULL, 0,
+        ceil(extract(epoch FROM keep_key) * 1000)::bigint, NULL)::@schema@.timers, replace, false);
     outcome := CASE WHEN NOT v_put.is_placed THEN 'exists' WHEN v_put.other IS NULL THEN 'created'
         WHEN v_put.in_progress THEN 'replaced_in_progress' ELSE 'replaced' END;
     IF v_put.is_placed THEN
@@ -641,10 +686,10 @@ $$;
 CREATE FUNCTION @schema@.schedule(
     route text, message_type text, payload jsonb, due timestamptz, key text DEFAULT NULL, replace boolean DEFAULT false,
     message_version int DEFAULT 1, headers jsonb DEFAULT NULL, max_attempts int DEFAULT NULL, retry jsonb DEFAULT NULL,
-    repeat jsonb DEFAULT NULL, codec text DEFAULT NULL, OUT id uuid, OUT outcome text, OUT other uuid
+    repeat jsonb DEFAULT NULL, codec text DEFAULT NULL, keep_key interval DEFAULT NULL, OUT id uuid, OUT outcome text, OUT other uuid
 ) LANGUAGE sql AS $$
     SELECT s.* FROM @schema@.schedule(route, message_type, convert_to(payload::text, 'UTF8'), due, key, replace, message_version,
-        headers, max_attempts, retry, repeat, codec) s
+        headers, max_attempts, retry, repeat, codec, keep_key) s
 $$;
 
 -- Cancels a timer: `cancelled`, `in_progress` if its last delivery may have begun, or `not_found`.
@@ -662,30 +707,43 @@ END
 $$;
 
 -- Ends a delivery in the transaction of its handler: both are committed, or neither. Without further values the timer is complete;
--- with a due time it continues then, as the next repetition or again as `next`, without using up the attempt if it `snoozes`; with a reason it becomes a dead letter. The call fails
--- if the delivery has ended otherwise: by a cancel, its time-out, or another node.
+-- with a due time it continues then, as the next repetition or again as `next`, without using up the attempt if it `snoozes`; with a reason it becomes a dead letter. With a
+-- `note` it is noted for the past of its route. The call fails if the delivery has ended otherwise: by
+-- a cancel, its time-out, or another node.
 CREATE FUNCTION @schema@.end_delivery(
     id uuid, repetition bigint, attempt int, due bigint DEFAULT NULL, nominal bigint DEFAULT NULL, next bigint DEFAULT NULL,
-    reason text DEFAULT NULL, snoozes boolean DEFAULT false
+    reason text DEFAULT NULL, snoozes boolean DEFAULT false, note jsonb DEFAULT NULL
 ) RETURNS void LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 DECLARE
-    v_node bigint := (SELECT t.node FROM @schema@.timers t WHERE t.id = id AND t.repetition = repetition AND t.attempt = attempt);
+    v_node bigint;
+    v_keep_key bigint;
 BEGIN
+    SELECT t.node, t.keep_key INTO v_node, v_keep_key FROM @schema@.timers t
+        WHERE t.id = id AND t.repetition = repetition AND t.attempt = attempt;
     IF current_setting('synchronous_commit') <> 'remote_apply' THEN
         PERFORM set_config('synchronous_commit', 'on', true);
     END IF;
     -- So that a release of the node finds this transaction, and ends it: it has locked the row.
     PERFORM pg_advisory_xact_lock_shared(v_node);
+    IF note IS NOT NULL THEN
+        PERFORM @schema@.note(v_node, ARRAY[id], ARRAY[repetition], ARRAY[attempt], ARRAY[note]);
+    END IF;
     IF reason IS NOT NULL THEN
         PERFORM FROM @schema@.bury(v_node, ARRAY[id], ARRAY[repetition], ARRAY[attempt], ARRAY[reason], ARRAY[due], ARRAY[nominal],
             ARRAY[next]);
+    ELSIF due IS NULL AND v_keep_key IS NOT NULL THEN
+        UPDATE @schema@.timers t SET ended = n.now, keep_until = least(n.now + v_keep_key, 70368744177663), node = NULL, alone = false,
+            headers = NULL, errors = NULL, payload = ''
+        FROM (SELECT @schema@.server_now() AS now) n
+        WHERE t.id = id AND coalesce(t.node, 0) = v_node AND t.repetition = repetition AND t.attempt = attempt;
     ELSIF due IS NULL THEN
         DELETE FROM @schema@.timers t
         WHERE t.id = id AND coalesce(t.node, 0) = v_node AND t.repetition = repetition AND t.attempt = attempt;
     ELSE
         UPDATE @schema@.timers t SET due = greatest(due, @schema@.server_now()), moved = true, nominal = nominal, repetition = next,
             attempt = CASE WHEN next = t.repetition THEN t.attempt ELSE 0 END,
+            errors = CASE WHEN next = t.repetition THEN t.errors END,
             used = CASE WHEN next = t.repetition AND t.max_attempts IS DISTINCT FROM 2147483647 THEN t.used - snoozes::int ELSE 0 END,
             node = NULL, alone = false
         WHERE t.id = id AND coalesce(t.node, 0) = v_node AND t.repetition = repetition AND t.attempt = attempt;
@@ -706,9 +764,10 @@ REVOKE ALL ON FUNCTION @schema@.server_now(), @schema@.first_id(bigint), @schema
     @schema@.look(bigint, text[], int[], int[], uuid, bigint, uuid, bigint, bigint), @schema@.claimed_by(bigint, int),
     @schema@.end_sessions(bigint, bigint, boolean), @schema@.release(bigint, bigint),
     @schema@.beat(bigint, bigint, uuid[], bigint[], int[], boolean),
+    @schema@.note(bigint, uuid[], bigint[], int[], jsonb[]),
     @schema@.bury(bigint, uuid[], bigint[], int[], text[], bigint[], bigint[], bigint[]), @schema@.requeue(uuid),
     @schema@.put(@schema@.timers, boolean, boolean), @schema@.is_number(jsonb, numeric, numeric),
-    @schema@.schedule(text, text, bytea, timestamptz, text, boolean, int, jsonb, int, jsonb, jsonb, text),
-    @schema@.schedule(text, text, jsonb, timestamptz, text, boolean, int, jsonb, int, jsonb, jsonb, text), @schema@.cancel(uuid),
-    @schema@.end_delivery(uuid, bigint, int, bigint, bigint, bigint, text, boolean)
+    @schema@.schedule(text, text, bytea, timestamptz, text, boolean, int, jsonb, int, jsonb, jsonb, text, interval),
+    @schema@.schedule(text, text, jsonb, timestamptz, text, boolean, int, jsonb, int, jsonb, jsonb, text, interval), @schema@.cancel(uuid),
+    @schema@.end_delivery(uuid, bigint, int, bigint, bigint, bigint, text, boolean, jsonb)
     FROM PUBLIC;

@@ -9,7 +9,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use actix_timers_durable::store::{Again, Claim, Delivery, Hint, Next, Op, Outcome, Record, State, Suspects};
+use actix_timers_durable::store::{
+    Again, Claim, Delivery, Hint, Next, Op, Outcome, Record, State, Suspects, note_to_json,
+};
 use actix_timers_durable::{DueTime, DurableId, Pause, PauseTarget};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
@@ -17,7 +19,7 @@ use uuid::Uuid;
 
 use super::apply::{Read, Slots, Step};
 use super::puts;
-use super::row::{NODE, Types, columns, due, id, record, time};
+use super::row::{NODE, Types, columns, due, duration, id, record, time};
 use super::session::Call;
 
 const DELETE: &str = "
@@ -27,9 +29,22 @@ const DELETE: &str = "
     WHERE t.id = d.id AND t.node IS NOT DISTINCT FROM d.node AND t.repetition = d.repetition AND t.attempt = d.attempt
     RETURNING t.id, NULL::bigint";
 
+const KEEP_KEY: &str = "
+    UPDATE @schema@.timers t SET ended = n.now, keep_until = least(n.now + d.keep, 70368744177663), node = NULL, alone = false,
+        headers = NULL, errors = NULL, payload = ''
+    FROM (SELECT @schema@.server_now() AS now OFFSET 0) n CROSS JOIN
+        (SELECT d.*, $1::bigint AS node
+        FROM unnest($2::uuid[], $3::bigint[], $4::int[], $5::bigint[]) AS d(id, repetition, attempt, keep) OFFSET 0) d
+    WHERE t.id = d.id AND t.node IS NOT DISTINCT FROM d.node AND t.repetition = d.repetition AND t.attempt = d.attempt
+    RETURNING t.id, NULL::bigint";
+
+/// Comes before the ends.
+const NOTE: &str = "SELECT @schema@.note($1, $2, $3, $4, $5::text[]::jsonb[])";
+
 const AGAIN: &str = "
     UPDATE @schema@.timers t SET due = greatest(d.due, n.now), moved = true, nominal = d.nominal, repetition = d.next,
         attempt = CASE WHEN d.next = t.repetition THEN t.attempt ELSE 0 END,
+        errors = CASE WHEN d.next = t.repetition THEN t.errors END,
         used = CASE WHEN d.next = t.repetition AND t.max_attempts IS DISTINCT FROM 2147483647 THEN t.used ELSE 0 END,
         node = NULL, alone = false
     FROM (SELECT @schema@.server_now() AS now OFFSET 0) n CROSS JOIN
@@ -129,6 +144,15 @@ const PAUSE_TIMER: &str = "
     UPDATE @schema@.timers t SET parked = $2, due = greatest(t.due, @schema@.server_now()), moved = true
     WHERE t.id = $1 AND coalesce(t.ended, 0) = 0 AND ($2::text IS NOT NULL OR t.parked LIKE 'paused%') RETURNING true";
 
+const DISCARD_PAST: &str = "
+    WITH gone AS (
+        DELETE FROM @schema@.past t USING (
+            SELECT p.id, p.repetition FROM @schema@.past p WHERE p.route = $3 AND p.finished < $1 ORDER BY p.finished, p.id LIMIT $2
+            FOR UPDATE SKIP LOCKED
+        ) o WHERE t.id = o.id AND t.repetition = o.repetition RETURNING t.id
+    )
+    SELECT count(*) FROM gone";
+
 const CLAIM: &str = concat!("SELECT ", columns!(), " FROM @schema@.claim($1, $2, $3, $4, $5, $6, $7) t");
 
 type Column<'a> = Box<dyn ToSql + Sync + 'a>;
@@ -180,14 +204,19 @@ pub(super) fn steps<'a>(ops: &'a [Op], part: &[usize], node: i64, is_careful: bo
         match op {
             Op::Put(timers) if is_keyed(timers) => keyed.push((number, &timers[..])),
             Op::Put(timers) => plain.push((number, &timers[..])),
-            Op::DiscardOlder { than, limit } => {
+            Op::DiscardOlder { than, limit } | Op::DiscardPast { than, limit, .. } => {
                 let limit = i64::try_from(*limit).unwrap_or(i64::MAX);
-                let params: Vec<Column<'_>> = vec![Box::new(time(*than)), Box::new(limit)];
+                let mut params: Vec<Column<'_>> = vec![Box::new(time(*than)), Box::new(limit)];
+                let mut sql = DISCARD_OLDER;
+                if let Op::DiscardPast { route, .. } = op {
+                    sql = DISCARD_PAST;
+                    params.push(Box::new(&**route));
+                }
                 let read = move |rows: Vec<Row>, slots: &mut Slots| {
                     let gone = rows.first().map_or(0, |row| row.get::<_, i64>(0));
                     slots.done(number, Outcome::Discarded(usize::try_from(gone).unwrap_or(0)));
                 };
-                steps.push(Step { call: Call { sql: DISCARD_OLDER, params }, read: Box::new(read) });
+                steps.push(Step { call: Call { sql, params }, read: Box::new(read) });
             }
             Op::Claim(claim) => steps.push(claim_step(number, claim, node)),
             Op::Restore(found) if matches!(found.state, State::Dead { .. }) => letters.push((number, &**found)),
@@ -218,7 +247,8 @@ fn id_of(op: &Op) -> Option<DurableId> {
     match op {
         Op::End(delivery, _) => Some(delivery.id),
         Op::Cancel(id) | Op::Move(id, _) | Op::Requeue(id) | Op::Discard(id) => Some(*id),
-        Op::Put(_) | Op::Claim(_) | Op::EndWith(..) | Op::DiscardOlder { .. } | Op::Restore(_) | Op::Pause(_) | Op::Resume(_) => None,
+        Op::Put(_) | Op::Claim(_) | Op::EndWith(..) | Op::Restore(_) | Op::Pause(_) | Op::Resume(_) => None,
+        Op::DiscardOlder { .. } | Op::DiscardPast { .. } => None,
     }
 }
 
@@ -250,13 +280,20 @@ fn of_rows<'a>(ops: Vec<(usize, DurableId)>, read: fn(&Row) -> Option<Outcome>) 
 type End<'a> = (usize, Delivery, &'a Next);
 
 fn ends<'a>(part: &[(usize, &'a Op)], node: i64, steps: &mut Vec<Step<'a>>) {
-    let ends: Vec<End<'a>> = part
-        .iter()
-        .filter_map(|(number, op)| match op {
-            Op::End(delivery, next) => Some((*number, *delivery, next)),
-            _ => None,
-        })
-        .collect();
+    let (mut ends, mut noted, mut notes) = (Vec::<End<'a>>::new(), Vec::new(), Vec::new());
+    for (number, op) in part {
+        if let Op::End(delivery, next) = op {
+            let (next, note) = next.split();
+            ends.push((*number, *delivery, next));
+            noted.extend(note.map(|_| *delivery));
+            notes.extend(note.map(note_to_json));
+        }
+    }
+    if !noted.is_empty() {
+        let mut params = fences(node, noted.into_iter());
+        params.push(Box::new(notes));
+        steps.push(Step { call: Call { sql: NOTE, params }, read: Box::new(|_, _| {}) });
+    }
     let mut step = |sql, wanted: fn(&Next) -> bool, columns: fn(&[&'a Next]) -> Vec<Column<'a>>| {
         let ends: Vec<_> = ends.iter().filter(|(_, _, next)| wanted(next)).copied().collect();
         if !ends.is_empty() {
@@ -269,6 +306,14 @@ fn ends<'a>(part: &[(usize, &'a Op)], node: i64, steps: &mut Vec<Step<'a>>) {
         }
     };
     step(DELETE, |next| matches!(next, Next::Delete), |_| Vec::new());
+    step(
+        KEEP_KEY,
+        |next| matches!(next, Next::KeepKey(_)),
+        |nexts| {
+            let keep = |next: &&Next| if let Next::KeepKey(keep) = next { duration(*keep) } else { 0 };
+            vec![Box::new(nexts.iter().map(keep).collect::<Vec<_>>())]
+        },
+    );
     step(
         AGAIN,
         |next| matches!(next, Next::Again(_)),

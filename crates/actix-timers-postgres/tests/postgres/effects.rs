@@ -173,7 +173,7 @@ fn charge(order: i64, way: Way) -> Schedule<Charge> {
     Schedule::after("ledger", Duration::ZERO, Charge { order, way })
 }
 
-async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(60);
     while !is_so().await {
         assert!(Instant::now() < end, "{what}");

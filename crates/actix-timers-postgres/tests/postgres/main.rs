@@ -20,6 +20,7 @@ mod engines;
 mod metrics;
 mod nodes;
 mod outages;
+mod past;
 mod pauses;
 mod plans;
 mod reads;

@@ -31,6 +31,8 @@ impl Planner {
         let s = schema;
         planner.session.run(&format!(
             "PREPARE claim (bigint, uuid[]) AS SELECT * FROM {s}.claim($1, $2, ARRAY['a' || chr(31) || 'Order'], '{{2}}', '{{3}}', false, false);
+            PREPARE note (bigint, uuid[]) AS SELECT {s}.note($1, $2, array_fill(1::bigint, ARRAY[{GROUP}]), array_fill(1, ARRAY[{GROUP}]),
+                array_fill('{{\"took_ms\": 1, \"outcome\": \"dead\", \"error\": \"x\"}}'::jsonb, ARRAY[{GROUP}]));
             PREPARE remove (bigint, uuid[]) AS DELETE FROM {s}.timers t USING (SELECT d.*, $1 AS node FROM unnest($2) AS d(id) OFFSET 0) d
                 WHERE t.id = d.id AND t.node IS NOT DISTINCT FROM d.node;
             PREPARE look (bigint, uuid, bigint, uuid, bigint) AS
@@ -73,6 +75,7 @@ impl Planner {
         ));
         pages.push(("claim", self.pages(&format!("claim({id}, {ids})"))));
         pages.push(("claimed", self.pages(&format!("claimed({id})"))));
+        pages.push(("note", self.pages(&format!("note({id}, {ids})"))));
         pages.push(("remove", self.pages(&format!("remove({id}, {ids})"))));
         self.session.run(&format!(
             "CREATE OR REPLACE FUNCTION {}.server_now() RETURNS bigint LANGUAGE sql VOLATILE AS
@@ -112,6 +115,8 @@ fn check(state: &str, pages: &[(&'static str, i64)], beside: i64) {
         let most = match *statement {
             // Index and row, a version of it, the visibility of the old one, the toast of none.
             "claim" => 40 * GROUP.cast_signed(),
+            // A version of the row, and a row of the past with its indices.
+            "note" => 60 * GROUP.cast_signed(),
             "remove" | "look" => 20 * GROUP.cast_signed(),
             "claimed" => 20 * GROUP.cast_signed() + beside,
             _ => 60,

@@ -59,7 +59,7 @@ impl Node {
     }
 
     /// Repeats what is locked, as the committer does.
-    fn apply_all(&mut self, ops: &[Op]) -> Vec<Result<Outcome, StoreError>> {
+    pub(crate) fn apply_all(&mut self, ops: &[Op]) -> Vec<Result<Outcome, StoreError>> {
         let mut outcomes = self.try_apply(ops);
         let end = Instant::now() + Duration::from_secs(5);
         while let Some(locked) = outcomes.iter().position(|outcome| matches!(outcome, Err(StoreError::Locked)))

@@ -145,8 +145,8 @@ with_server! {
         session.run(&format!(
             "CREATE ROLE {role} LOGIN; GRANT USAGE ON SCHEMA {schema} TO {role};
             GRANT EXECUTE ON FUNCTION {schema}.cancel TO {role};
-            GRANT EXECUTE ON FUNCTION {schema}.schedule(text, text, bytea, timestamptz, text, boolean, int, jsonb, int, jsonb, jsonb, text) TO {role};
-            GRANT EXECUTE ON FUNCTION {schema}.schedule(text, text, jsonb, timestamptz, text, boolean, int, jsonb, int, jsonb, jsonb, text) TO {role}"
+            GRANT EXECUTE ON FUNCTION {schema}.schedule(text, text, bytea, timestamptz, text, boolean, int, jsonb, int, jsonb, jsonb, text, interval) TO {role};
+            GRANT EXECUTE ON FUNCTION {schema}.schedule(text, text, jsonb, timestamptz, text, boolean, int, jsonb, int, jsonb, jsonb, text, interval) TO {role}"
         ));
         let scheduler = Session::open_at(&as_role(&role));
         // Objects of the caller do not come between.

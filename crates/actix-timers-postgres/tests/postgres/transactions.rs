@@ -139,9 +139,10 @@ with_server! {
             let mut client = client().await;
             for (place, outcome) in ["created", "replaced"].into_iter().enumerate() {
                 let transaction = client.transaction().await.unwrap();
-                let values: [&(dyn ToSql + Sync); 12] = [
+                let values: [&(dyn ToSql + Sync); 13] = [
                     &timer.route, &timer.message_type, &timer.payload, &timer.due, &timer.key, &timer.replace,
                     &timer.message_version, &timer.headers, &timer.max_attempts, &timer.retry, &timer.repeat, &timer.codec,
+                    &timer.keep_key_ms,
                 ];
                 let row = transaction.query_one(&timer.sql, &values).await.unwrap();
                 assert_eq!(row.get::<_, &str>("outcome"), outcome);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use actix_timers_durable::store::OnKey;
 use actix_timers_durable::store::{
-    Again, Claim, Counts, Delivery, Filter, Found, Hint, Look, NewTimer, Next, Op, Outcome, Part, Placed, Position,
-    Query, Record, Served, State, Suspects,
+    Again, Claim, Counts, Delivery, Filter, Found, Hint, Look, NewTimer, Next, Note, Op, Outcome, Part, Placed,
+    Position, Progress, Query, Record, Served, State, Suspects, finished_from_json,
 };
 use actix_timers_durable::{DueTime, DurableId, PauseTarget};
 
@@ -17,13 +17,18 @@ pub struct Row {
     pub is_alone: bool,
     pub parked: Option<Arc<str>>,
     pub created: DueTime,
+    pub errors: Errors,
 }
+
+/// The failures of a timer as objects of JSON.
+pub type Errors = Vec<String>;
 
 #[derive(Debug, Clone)]
 pub struct Letter {
     pub record: Record,
     pub reason: Arc<str>,
     pub since: DueTime,
+    pub errors: Errors,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -32,6 +37,9 @@ pub struct Model {
     pub letters: BTreeMap<DurableId, Letter>,
     /// The routes with the ends of their pauses.
     pub pauses: BTreeMap<Arc<str>, Option<DueTime>>,
+    /// The keys of timers that are complete, by route and key: the timer, and the end of the time for which it is kept.
+    pub kept: BTreeMap<(Arc<str>, Arc<str>), (DurableId, DueTime)>,
+    pub past: BTreeMap<(DurableId, u64), Found>,
 }
 
 fn served<'f>(filter: &'f Filter, record: &Record) -> Option<&'f Served> {
@@ -81,6 +89,11 @@ impl Model {
                 old.iter().for_each(|id| _ = self.letters.remove(id));
                 Outcome::Discarded(old.len())
             }
+            Op::DiscardPast { route, than, .. } => {
+                let before = self.past.len();
+                self.past.retain(|_, Found { record, .. }| record.route != *route || record.progress.due >= *than);
+                Outcome::Discarded(before - self.past.len())
+            }
             Op::Restore(found) => Outcome::Put(vec![self.restore(found, now)]),
             Op::Pause(pause) => match &pause.target {
                 PauseTarget::Route(route) if matches!(&**route, "a" | "b") => {
@@ -119,7 +132,7 @@ impl Model {
         let due = new.progress.due.max(now);
         let exists = Placed::Exists(new.id);
         if let State::Dead { reason, since } = state {
-            let letter = Letter { record: new, reason: Arc::clone(reason), since: *since };
+            let letter = Letter { record: new, reason: Arc::clone(reason), since: *since, errors: vec![] };
             let is_there = self.letters.contains_key(&letter.record.id);
             self.letters.entry(letter.record.id).or_insert(letter);
             return if is_there { exists } else { Placed::Created { due } };
@@ -130,7 +143,8 @@ impl Model {
         new.progress.due = due;
         let parked = if let State::Parked { reason } = state { Some(reason.clone()) } else { None };
         let created = DueTime::MIN;
-        self.rows.insert(new.id, Row { record: new, is_claimed: false, is_alone: false, parked, created });
+        let errors = vec![];
+        self.rows.insert(new.id, Row { record: new, is_claimed: false, is_alone: false, parked, created, errors });
         Placed::Created { due }
     }
 
@@ -139,12 +153,27 @@ impl Model {
         self.rows.values().find(has_it).map(|row| row.record.id)
     }
 
+    /// Returns the timer for which the key of a record is kept, after the end of those whose time is over.
+    fn kept_key(&mut self, record: &Record, now: DueTime) -> Option<DurableId> {
+        let key = (record.route.clone(), record.key.clone()?);
+        if self.kept.get(&key).is_some_and(|(_, until)| *until <= now) {
+            self.kept.remove(&key);
+        }
+        self.kept.get(&key).map(|(id, _)| *id)
+    }
+
     fn put(&mut self, NewTimer { record, on_key }: &NewTimer, now: DueTime) -> Placed {
         let mut new = Record::clone(record);
         new.progress.due = new.progress.due.max(now);
         let due = new.progress.due;
         if self.rows.contains_key(&new.id) {
             return Placed::Exists(new.id);
+        }
+        if let Some(kept) = self.kept_key(&new, now) {
+            if *on_key == OnKey::KeepExisting {
+                return Placed::Exists(kept);
+            }
+            self.kept.remove(&(new.route.clone(), new.key.clone().unwrap()));
         }
         let old = new.key.as_ref().and_then(|key| self.find_key(&new.route, key));
         let placed = match (old, on_key) {
@@ -155,8 +184,8 @@ impl Model {
                 Placed::Replaced { old, in_progress, due }
             }
         };
-        let created = now;
-        self.rows.insert(new.id, Row { record: new, is_claimed: false, is_alone: false, parked: None, created });
+        let (created, errors) = (now, vec![]);
+        self.rows.insert(new.id, Row { record: new, is_claimed: false, is_alone: false, parked: None, created, errors });
         placed
     }
 
@@ -189,11 +218,34 @@ impl Model {
     fn end(&mut self, delivery: Delivery, next: &Next, now: DueTime) -> Option<Outcome> {
         let row = self.rows.get_mut(&delivery.id).filter(|row| row.is_claimed && row.record.delivery() == delivery)?;
         let (mut then, mut gone) = (None, false);
+        let (next, note) = next.split();
+        if let Some(Note { took_ms, outcome, error, result }) = note {
+            let (at_ms, attempt) = (now.as_millis(), delivery.attempt);
+            let error =
+                error.as_ref().map(|reason| format!(r#"{{"at_ms":{at_ms},"attempt":{attempt},"reason":{reason:?}}}"#));
+            row.errors.extend(error);
+            row.errors.drain(..row.errors.len().saturating_sub(20));
+            if let Some(outcome) = outcome {
+                let (is_dead, errors) = (*outcome == "dead", row.errors.join(","));
+                let result = result.as_ref().map_or("null".to_owned(), |result| format!("{result:?}"));
+                let end = format!(
+                    r#"{{"at_ms":{at_ms},"took_ms":{took_ms},"is_dead":{is_dead},"errors":[{errors}],"result":{result}}}"#
+                );
+                self.past.insert((delivery.id, delivery.repetition), finished(&row.record, now, &end));
+            }
+        }
         match next {
             Next::Delete => gone = true,
+            Next::KeepKey(time) => {
+                gone = true;
+                if let Some(key) = &row.record.key {
+                    self.kept.insert((row.record.route.clone(), key.clone()), (delivery.id, now.saturating_add(*time)));
+                }
+            }
             Next::Again(again) => then = Some(*again),
             Next::Dead { reason, then: again } => {
-                let letter = Letter { record: row.record.clone(), reason: reason.clone(), since: now };
+                let errors = row.errors.clone();
+                let letter = Letter { record: row.record.clone(), reason: reason.clone(), since: now, errors };
                 self.letters.insert(delivery.id, letter);
                 (then, gone) = (*again, again.is_none());
             }
@@ -201,7 +253,7 @@ impl Model {
                 row.parked.get_or_insert(reason.clone());
                 row.record.progress.used -= 1;
             }
-            Next::GiveBack | Next::Snooze(_) | Next::Release => {
+            Next::GiveBack | Next::Snooze(_) | Next::Release | Next::Noted(..) => {
                 let progress = &mut row.record.progress;
                 progress.used -= u32::from(*next != Next::Release);
                 let wish = if let Next::Snooze(wish) = next { *wish } else { progress.due };
@@ -217,6 +269,7 @@ impl Model {
             let progress = &mut row.record.progress;
             if repetition != progress.repetition {
                 (progress.attempt, progress.used) = (0, 0);
+                row.errors.clear();
             }
             (progress.due, progress.nominal, progress.repetition) = (due.max(now), nominal, repetition);
         }
@@ -228,7 +281,12 @@ impl Model {
         if self.rows.contains_key(&id) {
             return Outcome::StillPending;
         }
-        let mut record = letter.record.clone();
+        let (mut record, errors) = (letter.record.clone(), letter.errors.clone());
+        match self.kept_key(&record, now) {
+            Some(kept) if kept == id => _ = self.kept.remove(&(record.route.clone(), record.key.clone().unwrap())),
+            Some(kept) => return Outcome::KeyInUse(kept),
+            None => {}
+        }
         if let Some(other) = record.key.as_ref().and_then(|key| self.find_key(&record.route, key)) {
             return Outcome::KeyInUse(other);
         }
@@ -238,7 +296,7 @@ impl Model {
         record.repeat = None;
         let moved = Outcome::Moved(hint(&record, 0, u32::MAX));
         self.letters.remove(&id);
-        self.rows.insert(id, Row { record, is_claimed: false, is_alone: false, parked: None, created: now });
+        self.rows.insert(id, Row { record, is_claimed: false, is_alone: false, parked: None, created: now, errors });
         moved
     }
 
@@ -290,9 +348,11 @@ impl Model {
         let mut found: Vec<_> = match query.part {
             Part::Dead => self.letters.values().map(|letter| (found_letter(letter), letter.since)).collect(),
             Part::Pending | Part::Parked => rows.collect(),
+            Part::Past => self.past.values().cloned().collect(),
         };
         found.retain(|(Found { record, .. }, written)| {
             (query.from..=query.until).contains(&record.progress.due)
+                && query.id.is_none_or(|id| id == record.id)
                 && query.after.is_none_or(|after| position(record) > after)
                 && query.route.as_ref().is_none_or(|route| *route == record.route)
                 && query.key.as_ref().is_none_or(|key| Some(key) == record.key.as_ref())
@@ -326,6 +386,21 @@ fn is_paused(row: &Row) -> bool {
 fn found_letter(letter: &Letter) -> Found {
     let state = State::Dead { reason: letter.reason.clone(), since: letter.since };
     Found { record: Arc::new(letter.record.clone()), state }
+}
+
+/// Returns the row of the past after the end of a delivery.
+fn finished(record: &Record, now: DueTime, end: &str) -> Found {
+    let record = Record {
+        progress: Progress { due: now, used: 0, ..record.progress },
+        repeat: None,
+        keep_key: None,
+        max_attempts: None,
+        retry: None,
+        payload_codec: None,
+        payload: [].into(),
+        ..record.clone()
+    };
+    Found { record: Arc::new(record), state: State::Finished(Arc::new(finished_from_json(end).unwrap())) }
 }
 
 fn hint(record: &Record, route: u16, budget: u32) -> Hint {

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use actix_timers_durable::store::{
-    Again, Claim, Delivery, Effect, Filter, Found, Look, Next, Op, Outcome, Part, Placed, Position, Query, Reads,
-    Record, State, Store, Suspects,
+    Again, Claim, Delivery, Effect, Filter, Finished, Found, Look, Next, Note, Op, Outcome, Part, Placed, Position, Query,
+    Reads, Record, State, Store, Suspects,
 };
 use actix_timers_durable::store::{MAX_KEY_LEN, MAX_RECORD_LEN, OnKey};
 use actix_timers_durable::{
@@ -69,6 +69,7 @@ pub fn every_column_comes_back<S: Subject>(subject: &mut S) {
         route: "a".into(),
         message_version: NEWEST,
         key: Some("Schlüssel\u{1F512}'\"\\".into()),
+        keep_key: Some(Duration::from_millis(86_400_001)),
         repeat: Some(StoredRepeat {
             mode: grid,
             times: Some(u64::from(u32::MAX)),
@@ -123,6 +124,7 @@ pub fn rows_of_another_store_are_restored_as_they_were_found<S: Subject>(subject
         let mut record = record(number, offset);
         let headers = Headers::of([("tenant", "7")]).unwrap();
         (record.key, record.headers) = (Some(number.to_string().into()), headers);
+        record.keep_key = Some(Duration::from_millis(number));
         (record.max_attempts, record.retry) = (Some(5), Some(RetryPolicy::default().max_attempts(5).jitter_percent(7)));
         record.progress.due = at(offset + 5);
         (record.progress.repetition, record.progress.attempt, record.progress.used) = (4, 3, 2);
@@ -513,6 +515,184 @@ pub fn dead_letters_are_kept_and_return<S: Subject>(subject: &mut S) {
     assert_eq!(world.apply(Op::Discard(id)), Outcome::Deleted);
     assert_eq!(world.apply(Op::Discard(id)), Outcome::NotFound);
     assert_eq!(world.store.get(id).unwrap(), None);
+}
+
+fn noted(next: Next, took_ms: u64, error: Option<&str>, result: Option<&str>) -> Next {
+    let outcome = match next {
+        Next::Dead { .. } => Some("dead"),
+        Next::Again(again) if again.repetition == 1 => None,
+        _ => Some("complete"),
+    };
+    let note = Note { took_ms, outcome, error: error.map(Into::into), result: result.map(Into::into) };
+    Next::Noted(Box::new(next), Box::new(note))
+}
+
+fn finished(found: &Found) -> &Finished {
+    let State::Finished(end) = &found.state else { panic!("{:?}", found.state) };
+    end
+}
+
+pub fn a_noted_end_leaves_a_row_of_the_past<S: Subject>(subject: &mut S) {
+    let mut world = World::new(subject);
+    let headers = Headers::of([("tenant", "8\"é")]).unwrap();
+    let timer = Record { key: Some("k".into()), headers, max_attempts: Some(99), ..record(1, 0) };
+    world.put(&timer);
+    for attempt in 1..=25 {
+        let delivery = world.delivery(timer.id);
+        world.set(i64::from(attempt));
+        let retry = Next::Again(Again { due: at(i64::from(attempt)), nominal: at(0), repetition: 1 });
+        let error = format!("'no' {attempt}\n\"é");
+        world.apply(Op::End(delivery, noted(retry, 7, Some(&error), Some("nothing yet"))));
+        assert_eq!(list(&mut world.store, &all(Part::Past)), [], "it has not finished");
+    }
+    let delivery = world.delivery(timer.id);
+    world.set(100);
+    let next = noted(Next::Delete, 17, None, Some("done 'é"));
+    assert_eq!(world.apply(Op::End(delivery, next.clone())), DONE);
+    assert_eq!(world.apply(Op::End(delivery, next)), Outcome::NotFound);
+    let past = world.store.list(&all(Part::Past)).unwrap().found;
+    let (end, row) = (finished(&past[0]), &past[0].record);
+    assert_eq!((past.len(), end.at, end.took, end.is_dead), (1, at(100), Duration::from_millis(17), false));
+    assert_eq!(end.result.as_deref(), Some("done 'é"));
+    let errors: Vec<_> = end.errors.iter().map(|error| (error.at, error.attempt, error.reason.to_string())).collect();
+    assert_eq!(errors, (6..=25).map(|n| (at(n), n as u32, format!("'no' {n}\n\"é"))).collect::<Vec<_>>());
+    assert_eq!((&row.key, &row.headers, &row.message_type), (&timer.key, &timer.headers, &timer.message_type));
+    assert_eq!((row.progress.nominal, row.progress.attempt, row.payload.len()), (at(0), 26, 0));
+    assert_eq!(world.store.get(timer.id).unwrap(), None);
+    assert_eq!(world.store.counts(None).unwrap().pending, 0);
+}
+
+pub fn the_past_is_that_of_the_row_that_ends<S: Subject>(subject: &mut S) {
+    let mut world = World::new(subject);
+    let timers = [record(1, 0), record(2, 0), record(3, 0)];
+    timers.iter().for_each(|timer| _ = world.put(timer));
+    let [cancelled, given_back, plain] = timers.each_ref().map(|timer| world.delivery(timer.id));
+    world.apply(Op::Cancel(cancelled.id));
+    world.apply(Op::End(given_back, Next::GiveBack));
+    assert_eq!(world.apply(Op::End(cancelled, noted(Next::Delete, 1, None, None))), Outcome::NotFound);
+    assert_eq!(world.apply(Op::End(given_back, noted(Next::Delete, 1, None, None))), Outcome::NotFound);
+    world.apply(Op::End(plain, Next::Delete));
+    assert_eq!(list(&mut world.store, &all(Part::Past)), []);
+}
+
+pub fn each_repetition_and_each_dead_letter_is_in_the_past<S: Subject>(subject: &mut S) {
+    let mut world = World::new(subject);
+    let timer = record(1, 0);
+    world.put(&timer);
+    for (repetition, error) in [(1, None), (2, Some("why")), (3, None)] {
+        let delivery = world.delivery(timer.id);
+        let then = again(repetition * 10, repetition as u64 + 1);
+        let next = match error {
+            Some(reason) => Next::Dead { reason: reason.into(), then: Some(then) },
+            None => Next::Again(then),
+        };
+        world.apply(Op::End(delivery, noted(next, 1, error, None)));
+        world.set(repetition * 10);
+    }
+    let delivery = world.delivery(timer.id);
+    world.apply(Op::End(delivery, noted(dead("no"), 1, Some("no"), None)));
+    let ends = |world: &mut World<'_, S>| {
+        let past = world.store.list(&Query { id: Some(timer.id), ..all(Part::Past) }).unwrap().found;
+        past.iter().map(|found| (found.record.progress.repetition, finished(found).is_dead)).collect::<Vec<_>>()
+    };
+    assert_eq!(ends(&mut world), [(1, false), (2, true), (3, false), (4, true)]);
+    let errors = |world: &mut World<'_, S>| {
+        let past = world.store.list(&all(Part::Past)).unwrap().found;
+        past.iter().map(|found| finished(found).errors.len()).collect::<Vec<_>>()
+    };
+    assert_eq!(errors(&mut world), [0, 1, 0, 1], "errors are those of a repetition");
+    world.apply(Op::Requeue(timer.id));
+    let delivery = world.delivery(timer.id);
+    world.apply(Op::End(delivery, noted(Next::Delete, 1, None, None)));
+    assert_eq!(ends(&mut world), [(1, false), (2, true), (3, false), (4, false)], "the last end counts");
+    assert_eq!(errors(&mut world), [0, 1, 0, 1], "a dead letter keeps its errors");
+}
+
+pub fn the_past_is_listed_in_pages_and_discarded_in_bounds<S: Subject>(subject: &mut S) {
+    let mut world = World::new(subject);
+    let timer = |number| {
+        let route = if number % 2 == 0 { "a" } else { "b" };
+        Record { route: route.into(), key: Some(format!("k{number}").into()), ..record(number, 0) }
+    };
+    let mut ids = vec![];
+    for number in 0..20 {
+        world.put(&timer(number));
+        ids.push(timer(number).id);
+        world.set(number as i64 / 3);
+        let delivery = world.delivery(timer(number).id);
+        world.apply(Op::End(delivery, noted(Next::Delete, 1, None, None)));
+    }
+    let pages = |world: &mut World<'_, S>, query: Query| {
+        let (mut query, mut found) = (Query { limit: 2, ..query }, vec![]);
+        loop {
+            let page = world.store.list(&query).unwrap();
+            found.extend(page.found.into_iter().map(|found| found.record.id));
+            query.after = page.next;
+            if page.next.is_none() {
+                return found;
+            }
+        }
+    };
+    let of = |wanted: &dyn Fn(usize) -> bool| {
+        let mut wanted: Vec<_> =
+            (0..20).filter(|number| wanted(*number)).map(|number| (number / 3, ids[number])).collect();
+        wanted.sort_unstable();
+        wanted.into_iter().map(|(_, id)| id).collect::<Vec<_>>()
+    };
+    assert_eq!(pages(&mut world, all(Part::Past)), of(&|_| true));
+    let of_b = Query { route: Some("b".into()), ..all(Part::Past) };
+    assert_eq!(pages(&mut world, of_b.clone()), of(&|number| number % 2 == 1));
+    let in_time = Query { from: at(2), until: at(4), ..of_b };
+    assert_eq!(pages(&mut world, in_time), of(&|number| number % 2 == 1 && (2..=4).contains(&(number / 3))));
+    assert_eq!(pages(&mut world, Query { key: Some("k7".into()), ..all(Part::Past) }), [ids[7]]);
+    let discard = |limit| Op::DiscardPast { route: "a".into(), than: at(3), limit };
+    assert_eq!(world.apply(discard(2)), Outcome::Discarded(2));
+    assert_eq!(world.apply(discard(9)), Outcome::Discarded(3));
+    assert_eq!(pages(&mut world, all(Part::Past)), of(&|number| number % 2 == 1 || number >= 9));
+}
+
+pub fn a_key_is_kept_until_its_time_is_over<S: Subject>(subject: &mut S) {
+    let mut world = World::new(subject);
+    let timer =
+        |number| Record { key: Some("k".into()), keep_key: Some(Duration::from_millis(50)), ..record(number, 0) };
+    world.put(&timer(1));
+    let claimed = world.claim(timer(1).id);
+    assert_eq!(claimed.keep_key, timer(1).keep_key);
+    let end = Op::End(claimed.delivery(), Next::KeepKey(Duration::from_millis(50)));
+    assert_eq!(world.apply(end.clone()), DONE);
+    assert_eq!(world.apply(end), Outcome::NotFound);
+    let id = timer(1).id;
+    assert_eq!(world.put(&timer(2)), Placed::Exists(id));
+    // Nothing else knows it.
+    assert_eq!(world.store.get(id).unwrap(), None);
+    assert_eq!(world.store.find_key("a", "k").unwrap(), None);
+    assert_eq!(world.store.counts(None).unwrap().pending, 0);
+    assert_eq!((world.look(None, 100, 10), list(&mut world.store, &all(Part::Pending))), (vec![], vec![]));
+    assert_eq!(world.apply(claim(&[id])), nothing_claimed());
+    assert_eq!(world.apply(Op::Cancel(id)), Outcome::NotFound);
+    assert_eq!(world.apply(Op::Move(id, at(3))), Outcome::NotFound);
+    world.set(49);
+    assert_eq!(world.put(&timer(2)), Placed::Exists(id));
+    world.set(50);
+    assert_eq!(world.put(&timer(2)), Placed::Created { due: at(50) });
+    assert_eq!(world.store.find_key("a", "k").unwrap(), Some(timer(2).id));
+}
+
+pub fn a_kept_key_is_replaced_as_if_it_were_free<S: Subject>(subject: &mut S) {
+    let mut world = World::new(subject);
+    let timer = |number| Record { key: Some("k".into()), ..record(number, 0) };
+    world.put(&timer(1));
+    let delivery = world.delivery(timer(1).id);
+    world.apply(Op::End(delivery, Next::KeepKey(Duration::from_secs(1))));
+    assert_eq!(world.put_as(&timer(2), OnKey::Replace), Placed::Created { due: at(0) });
+    assert_eq!(list(&mut world.store, &all(Part::Pending)), [timer(2).id]);
+    // A dead letter frees its key.
+    let delivery = world.delivery(timer(2).id);
+    world.apply(Op::End(delivery, dead("why")));
+    assert_eq!(world.put(&timer(3)), Placed::Created { due: at(0) });
+    let delivery = world.delivery(timer(3).id);
+    world.apply(Op::End(delivery, Next::KeepKey(Duration::from_secs(1))));
+    assert_eq!(world.apply(Op::Requeue(timer(2).id)), Outcome::KeyInUse(timer(3).id));
 }
 
 pub fn old_dead_letters_are_discarded_in_bounds<S: Subject>(subject: &mut S) {

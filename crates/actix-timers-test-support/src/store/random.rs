@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use actix_timers_durable::store::OnKey;
 use actix_timers_durable::store::{
-    Again, Claim, Delivery, Look, Next, Op, Part, Position, Query, Reads, Record, Store, Suspects,
+    Again, Claim, Delivery, Look, Next, Note, Op, Part, Position, Query, Reads, Record, Store, Suspects,
 };
 use actix_timers_durable::{
     DueTime, DurableId, Headers, Missed, Pause, PauseTarget, RepeatMode, RetryPolicy, StoredRepeat,
@@ -97,13 +97,16 @@ impl<'a, S: Subject> Run<'a, S> {
     }
 
     fn any_op(&mut self) -> Op {
-        match self.random.below(10) {
+        match self.random.below(11) {
             0 => {
                 let count = self.random.below(4);
                 let timers = (0..count).map(|_| {
                     let on_key = if self.random.below(2) == 0 { OnKey::KeepExisting } else { OnKey::Replace };
                     let mut record = self.record();
                     record.key = (self.random.below(4) > 0).then(|| self.random.choose(&KEYS).into());
+                    let keep = self.random.below(SPAN);
+                    record.keep_key =
+                        record.key.as_ref().filter(|_| keep % 2 == 0).map(|_| Duration::from_millis(keep));
                     new(&record, on_key)
                 });
                 Op::Put(timers.collect())
@@ -116,7 +119,11 @@ impl<'a, S: Subject> Run<'a, S> {
                 filter: serving(&["a", "b"]),
                 suspects: if self.random.below(2) == 0 { Suspects::Marked } else { Suspects::Unmarked },
             }),
-            5 => Op::End(self.delivery(), Next::Dead { reason: "failed".into(), then: self.maybe_again() }),
+            5 => {
+                let next = Next::Dead { reason: "failed".into(), then: self.maybe_again() };
+                Op::End(self.delivery(), self.noted(next))
+            }
+            8 => Op::DiscardPast { route: "a".into(), than: self.time(), limit: 1000 },
             6 => {
                 let pause = Pause::route(["a", "b", "c"][self.random.below(3) as usize]);
                 let until = self.time();
@@ -143,9 +150,16 @@ impl<'a, S: Subject> Run<'a, S> {
             4 => Op::Cancel(self.id()),
             5 => Op::Move(self.id(), self.time()),
             _ => {
-                let next = match self.random.below(7) {
-                    0 | 1 => Next::Delete,
-                    2 => Next::Again(self.again()),
+                let next = match self.random.below(9) {
+                    0 => self.noted(Next::Delete),
+                    1 => {
+                        let keep = Next::KeepKey(Duration::from_millis(self.random.below(SPAN)));
+                        self.noted(keep)
+                    }
+                    2 | 6 | 7 => {
+                        let again = Next::Again(self.again());
+                        self.noted(again)
+                    }
                     3 => Next::GiveBack,
                     4 => Next::Release,
                     5 => Next::Snooze(self.time()),
@@ -211,6 +225,22 @@ impl<'a, S: Subject> Run<'a, S> {
         (self.random.below(2) == 0).then(|| self.again())
     }
 
+    /// Adds a note to some ends.
+    fn noted(&mut self, next: Next) -> Next {
+        let random = &mut self.random;
+        if random.below(3) == 0 {
+            return next;
+        }
+        let (outcome, may_fail) = match next {
+            Next::Dead { .. } => (Some("dead"), true),
+            Next::Again(_) if random.below(2) == 0 => (None, true),
+            _ => (Some("complete"), false),
+        };
+        let error = may_fail.then(|| format!("error {}", random.below(99)).into());
+        let result = (random.below(2) == 0).then(|| "fine".into());
+        Next::Noted(Box::new(next), Box::new(Note { took_ms: random.below(99), outcome, error, result }))
+    }
+
     fn query(&mut self, context: &str) {
         let (store, random) = (&mut self.world.store, &mut self.random);
         let after = (random.below(2) == 0).then(|| some_position(random, &self.ids));
@@ -251,7 +281,7 @@ fn compare_reads<R: Reads + ?Sized>(
     }
     let (one, other) = (at(random.below(SPAN) as i64), at(random.below(SPAN) as i64));
     let mut query = Query {
-        part: [Part::Pending, Part::Parked, Part::Dead][random.below(3) as usize],
+        part: [Part::Pending, Part::Parked, Part::Dead, Part::Past][random.below(4) as usize],
         route: (random.below(3) == 0).then(|| "a".into()),
         message_type: (random.below(4) == 0).then(|| random.choose(&["Order", "Invoice"]).into()),
         key: (random.below(4) == 0).then(|| random.choose(&KEYS).into()),
@@ -260,17 +290,22 @@ fn compare_reads<R: Reads + ?Sized>(
             .then(|| random.choose(&HEADERS))
             .map(|(name, value)| (name.into(), value.into())),
         written_until: (random.below(3) == 0).then(|| at(random.below(SPAN) as i64)),
+        id: None,
         from: if random.below(2) == 0 { DueTime::MIN } else { one.min(other) },
         until: if random.below(2) == 0 { DueTime::MAX } else { one.max(other) },
         after: (random.below(2) == 0).then(|| some_position(random, ids)),
         limit: 1 + random.spread(6) as usize,
         is_count: false,
     };
+    if query.part == Part::Past && !ids.is_empty() && random.below(3) == 0 {
+        query.id = Some(ids[random.index_of(ids)]);
+    }
     let (expected, first) = (model.list(&query), query.clone());
     let mut found = vec![];
     loop {
         let page = store.list(&query).unwrap();
-        assert!(page.found.len() <= query.limit && page.damaged == 0, "{context}: {query:?}");
+        let is_in_bounds = page.found.len() <= query.limit || query.part == Part::Past;
+        assert!(is_in_bounds && page.damaged == 0, "{context}: {query:?}");
         found.extend(page.found);
         assert!(page.next.is_none() || page.next > query.after, "{context}: {query:?} makes no progress");
         query.after = page.next;

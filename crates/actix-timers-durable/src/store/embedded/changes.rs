@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension, ToSql};
 
-use super::super::{Again, Delivery, Found, Hint, NewTimer, Next, NodeInfo, Op, Outcome, Placed, State};
+use super::super::{Again, Delivery, Found, Hint, NewTimer, Next, NodeInfo, Note, Op, Outcome, Placed, State};
 use super::columns::{Inserts, blob, is_moved, millis, read_id, read_time, record_columns, run};
 use super::faults::{Meaning, io_error, meaning};
 use crate::store::names::Names;
@@ -13,16 +13,16 @@ use crate::{DueTime, DurableId};
 const LETTER: &str = concat!(
     "INSERT OR REPLACE INTO dead_letters (",
     record_columns!(),
-    ", reason, dead_at) SELECT ",
+    ", errors, reason, dead_at) SELECT ",
     record_columns!(),
-    ", ?5, ?6 FROM timers WHERE id = ?1 AND node = ?2 AND repetition = ?3 AND attempt = ?4"
+    ", errors, ?5, ?6 FROM timers WHERE id = ?1 AND node = ?2 AND repetition = ?3 AND attempt = ?4"
 );
 /// The letter of a series makes no further repetition. Its sum was one of the columns with a repetition.
 const REQUEUE: &str = concat!(
     "INSERT INTO timers (",
     record_columns!(),
-    ", moved, created) SELECT id, ?2, nominal, repetition, attempt, 0, max_attempts, iif(repeat IS NULL, crc, NULL), route, message_type, message_version, key, \
-     codec, headers, retry, NULL, payload, ?3, ?2 FROM dead_letters WHERE id = ?1"
+    ", moved, created, errors) SELECT id, ?2, nominal, repetition, attempt, 0, max_attempts, iif(repeat IS NULL, crc, NULL), route, message_type, message_version, key, \
+     codec, headers, retry, NULL, keep_key, payload, ?3, ?2, errors FROM dead_letters WHERE id = ?1"
 );
 
 /// A statement on the row of a delivery, while it is as it was claimed.
@@ -32,9 +32,24 @@ macro_rules! claimed {
     };
 }
 pub(super) const DELETE: &str = claimed!("DELETE FROM timers");
+pub(super) const KEEP_KEY: &str = claimed!(
+    "UPDATE timers SET ended = ?5, keep_until = ?6, node = NULL, alone = 0, crc = NULL, headers = NULL, errors = NULL, payload = x''"
+);
+/// The last 20 stay.
+pub(super) const FAILED: &str = claimed!(
+    "UPDATE timers SET errors = json_insert(CASE WHEN iif(json_valid(errors), json_type(errors), '') IS NOT 'array' THEN '[]' \
+     WHEN json_array_length(errors) >= 20 THEN json_remove(errors, '$[0]') ELSE errors END, \
+     '$[#]', json_object('at_ms', ?5, 'attempt', attempt, 'reason', ?6))"
+);
+/// A timer that was a dead letter, and finishes again, has its last end there.
+pub(super) const FINISHED: &str = claimed!(
+    "INSERT OR REPLACE INTO past (id, repetition, route, message_type, message_version, key, headers, attempt, nominal, \
+     finished, took_ms, outcome, errors, result) SELECT id, repetition, route, message_type, message_version, key, headers, \
+     attempt, nominal, ?5, ?6, ?7, errors, ?8 FROM timers"
+);
 pub(super) const AGAIN: &str = claimed!(
     "UPDATE timers SET due = ?5, moved = ?6, nominal = ?7, repetition = ?8, node = NULL, alone = 0, \
-     attempt = iif(repetition = ?8, attempt, 0), used = iif(repetition = ?8, used, 0)"
+     attempt = iif(repetition = ?8, attempt, 0), used = iif(repetition = ?8, used, 0), errors = iif(repetition = ?8, errors, NULL)"
 );
 /// One that was paused meanwhile stays so.
 pub(super) const PARK: &str =
@@ -52,12 +67,17 @@ pub(super) const CANCEL: &str = "DELETE FROM timers WHERE id = ?1";
 const SET_PARKED: &str = "UPDATE timers SET parked = ?2 WHERE id = ?1";
 pub(super) const MOVE: &str =
     "UPDATE timers SET due = ?2, moved = ?3, nominal = ?4, node = NULL, alone = 0 WHERE id = ?1";
-pub(super) const HOLDER: &str =
-    "SELECT id, node, ended IS NOT NULL AND keep_until <= ?3 FROM timers WHERE route = ?1 AND key = ?2";
+pub(super) const HOLDER: &str = "SELECT id, node, ended IS NOT NULL, ended IS NOT NULL AND keep_until <= ?3 FROM timers WHERE route = ?1 AND key = ?2";
+/// Keys that need not be kept any more.
+pub(super) const EXPIRED: &str = "SELECT 1 FROM timers INDEXED BY ended WHERE ended IS NOT NULL AND keep_until <= ?1";
+pub(super) const EXPIRE: &str = "DELETE FROM timers WHERE id IN \
+    (SELECT id FROM timers INDEXED BY ended WHERE ended IS NOT NULL AND keep_until <= ?1 ORDER BY keep_until LIMIT 1024)";
 pub(super) const LETTER_KEY: &str = "SELECT route, key, nominal FROM dead_letters WHERE id = ?1";
 pub(super) const DISCARD: &str = "DELETE FROM dead_letters WHERE id = ?1";
 pub(super) const DISCARD_OLDER: &str = "DELETE FROM dead_letters WHERE id IN \
     (SELECT id FROM dead_letters WHERE dead_at < ?1 ORDER BY dead_at, id LIMIT ?2)";
+pub(super) const DISCARD_PAST: &str = "DELETE FROM past WHERE (id, repetition) IN \
+    (SELECT id, repetition FROM past INDEXED BY past_by_end WHERE route = ?3 AND finished < ?1 ORDER BY finished LIMIT ?2)";
 
 /// The outcome of a change; an error of its own if only this change failed.
 pub(super) type Made = Result<Outcome, StoreError>;
@@ -128,6 +148,10 @@ impl Changes<'_> {
                 let limit = i64::try_from(*limit).unwrap_or(i64::MAX);
                 Outcome::Discarded(self.connection.prepare_cached(DISCARD_OLDER)?.execute((millis(*than), limit))?)
             }
+            Op::DiscardPast { route, than, limit } => {
+                let (limit, than) = (i64::try_from(*limit).unwrap_or(i64::MAX), millis(*than));
+                Outcome::Discarded(self.connection.prepare_cached(DISCARD_PAST)?.execute((than, limit, route))?)
+            }
         }))
     }
 
@@ -143,6 +167,7 @@ impl Changes<'_> {
                 let is_new = Inserts::new(self.connection)?.insert(record, due, &[&0])?;
                 is_new && run(self.connection, SET_PARKED, &[blob(&record.id), reason])?
             }
+            State::Finished(_) => return Ok(Outcome::NotFound),
         };
         Ok(Outcome::Put(vec![if is_new { Placed::Created { due } } else { Placed::Exists(record.id) }]))
     }
@@ -157,12 +182,14 @@ impl Changes<'_> {
             };
             let placed = match old {
                 None => Placed::Created { due },
-                Some((old, _)) if *on_key == OnKey::KeepExisting || old == record.id => return Ok(Placed::Exists(old)),
+                Some(Holder { id: old, .. }) if *on_key == OnKey::KeepExisting || old == record.id => {
+                    return Ok(Placed::Exists(old));
+                }
                 // A repeated request must not remove the timer that replaced its own.
                 Some(_) if self.state(record.id)?.is_some() => return Ok(Placed::Exists(record.id)),
-                Some((old, in_progress)) => {
+                Some(Holder { id: old, is_claimed: in_progress, has_ended }) => {
                     run(self.connection, CANCEL, &[blob(&old)])?;
-                    Placed::Replaced { old, in_progress, due }
+                    if has_ended { Placed::Created { due } } else { Placed::Replaced { old, in_progress, due } }
                 }
             };
             Ok(if inserts.insert(record, due, &[&millis(self.now)])? { placed } else { Placed::Exists(record.id) })
@@ -170,17 +197,18 @@ impl Changes<'_> {
         put.collect::<rusqlite::Result<_>>().map(Outcome::Put)
     }
 
-    /// Returns the timer that has the key of a route, and whether it is claimed.
-    fn holder(&self, route: &str, key: &str) -> rusqlite::Result<Option<(DurableId, bool)>> {
+    /// Returns the timer that has the key of a route.
+    fn holder(&self, route: &str, key: &str) -> rusqlite::Result<Option<Holder>> {
         let mut statement = self.connection.prepare_cached(HOLDER)?;
         let mut rows = statement.query((route, key, millis(self.now)))?;
         let Some(row) = rows.next()? else { return Ok(None) };
         let found = read_id(row.get_ref(0)?);
-        let (is_claimed, is_over) = (row.get::<_, Option<i64>>(1)? == Some(self.node), row.get::<_, bool>(2)?);
+        let is_claimed = row.get::<_, Option<i64>>(1)? == Some(self.node);
+        let (has_ended, is_over): (bool, bool) = (row.get(2)?, row.get(3)?);
         let bytes: Vec<u8> = row.get(0)?;
         drop(rows);
         match found {
-            Ok(id) if !is_over => Ok(Some((id, is_claimed))),
+            Ok(id) if !is_over => Ok(Some(Holder { id, is_claimed, has_ended })),
             // Its key was kept until now; or it was written by hand, and is none that could be delivered.
             _ => run(self.connection, CANCEL, &[&bytes]).map(|_| None),
         }
@@ -203,6 +231,15 @@ impl Changes<'_> {
         let (blob, repetition, now) = (blob(&id), repetition.cast_signed(), millis(self.now));
         let claim: [&dyn ToSql; 4] = [blob, &self.node, &repetition, &attempt];
         let with = |sql: &str, more: &[&dyn ToSql]| run(self.connection, sql, &[&claim[..], more].concat());
+        let (next, note) = next.split();
+        if let Some(Note { took_ms, outcome, error, result }) = note {
+            if let Some(error) = error {
+                with(FAILED, &[&now, error])?;
+            }
+            if let Some(outcome) = outcome {
+                with(FINISHED, &[&now, &took_ms.cast_signed(), outcome, result])?;
+            }
+        }
         let delete = || Ok((with(DELETE, &[])?, None));
         let again = |again: &Again| {
             let due = again.due.max(self.now);
@@ -212,13 +249,14 @@ impl Changes<'_> {
         };
         let ended: rusqlite::Result<(bool, Option<DueTime>)> = match next {
             Next::Delete => delete(),
+            Next::KeepKey(time) => Ok((with(KEEP_KEY, &[&now, &millis(self.now.saturating_add(*time))])?, None)),
             Next::Again(next) => again(next),
             Next::Dead { reason, then } => {
                 with(LETTER, &[reason, &now])?;
                 then.as_ref().map_or_else(delete, again)
             }
             Next::Park { reason } => Ok((with(PARK, &[reason])?, None)),
-            Next::GiveBack | Next::Snooze(_) | Next::Release => {
+            Next::GiveBack | Next::Snooze(_) | Next::Release | Next::Noted(..) => {
                 let returned = i64::from(*next != Next::Release);
                 // Null: its due time.
                 let wish = if let Next::Snooze(wish) = next { Some(millis(*wish)) } else { None };
@@ -255,9 +293,13 @@ impl Changes<'_> {
             return Ok(Outcome::StillPending);
         }
         if let Some(key) = key
-            && let Some((other, _)) = self.holder(&route, &key)?
+            && let Some(Holder { id: other, .. }) = self.holder(&route, &key)?
         {
-            return Ok(Outcome::KeyInUse(other));
+            if other != id {
+                return Ok(Outcome::KeyInUse(other));
+            }
+            // Its series has ended, and kept the key for itself.
+            run(self.connection, CANCEL, &[blob(&id)])?;
         }
         let due = self.now;
         run(self.connection, REQUEUE, &[blob(&id), &millis(due), &is_moved(id, due)])?;
@@ -266,11 +308,20 @@ impl Changes<'_> {
     }
 }
 
+/// The timer that has a key.
+struct Holder {
+    id: DurableId,
+    is_claimed: bool,
+    has_ended: bool,
+}
+
 struct Standing {
     is_claimed: bool,
     is_suspect: bool,
 }
 
 #[cfg(test)]
-pub(super) const PER_TIMER: [&str; 11] =
-    [LETTER, REQUEUE, DELETE, AGAIN, PARK, GIVE_BACK, STATE, CANCEL, MOVE, LETTER_KEY, DISCARD];
+pub(super) const PER_TIMER: [&str; 14] = [
+    LETTER, REQUEUE, DELETE, KEEP_KEY, FAILED, FINISHED, AGAIN, PARK, GIVE_BACK, STATE, CANCEL, MOVE, LETTER_KEY,
+    DISCARD,
+];

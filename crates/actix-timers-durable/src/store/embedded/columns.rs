@@ -1,6 +1,7 @@
 //! A record as columns, and back.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rusqlite::types::ValueRef;
 use rusqlite::{CachedStatement, Connection, Row, ToSql};
@@ -18,20 +19,20 @@ use crate::{DueTime, DurableId, RetryPolicy};
 macro_rules! record_columns {
     () => {
         "id, due, nominal, repetition, attempt, used, max_attempts, crc, route, message_type, message_version, key, codec, \
-         headers, retry, repeat, payload"
+         headers, retry, repeat, keep_key, payload"
     };
 }
 pub(super) use record_columns;
 
 /// The number of the columns of a record: others that are selected follow.
-pub(super) const RECORD_COLUMNS: usize = 17;
+pub(super) const RECORD_COLUMNS: usize = 18;
 
 const INSERT: &str = "INSERT INTO timers (id, due, moved, nominal, repetition, attempt, used, max_attempts, crc, route, \
-    message_type, message_version, key, codec, headers, retry, repeat, payload, created) \
+    message_type, message_version, key, codec, headers, retry, repeat, keep_key, payload, created) \
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19) ON CONFLICT (id) DO NOTHING";
 const INSERT_LETTER: &str = "INSERT INTO dead_letters (id, due, nominal, repetition, attempt, used, max_attempts, crc, \
-    route, message_type, message_version, key, codec, headers, retry, repeat, payload, reason, dead_at) \
-    VALUES (?1, ?2, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20) ON CONFLICT (id) DO NOTHING";
+    route, message_type, message_version, key, codec, headers, retry, repeat, keep_key, payload, reason, dead_at) \
+    VALUES (?1, ?2, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21) ON CONFLICT (id) DO NOTHING";
 
 /// A row that differs from what was written.
 #[derive(Debug)]
@@ -80,6 +81,7 @@ struct Given<'a> {
     budget: Option<i64>,
     /// Route, type, key, codec, headers, retry policy, repetition.
     texts: [Option<&'a str>; 7],
+    keep_key: Option<i64>,
     payload: &'a [u8],
 }
 
@@ -91,6 +93,9 @@ impl Given<'_> {
         for text in self.texts {
             // An absent text is another one than the empty text.
             sum = text.map_or(sum.rotate_left(1), |text| xxh3_64_with_seed(text.as_bytes(), sum));
+        }
+        if let Some(keep) = self.keep_key {
+            sum = xxh3_64_with_seed(&keep.to_le_bytes(), sum);
         }
         xxh3_64_with_seed(self.payload, sum).cast_signed()
     }
@@ -127,11 +132,12 @@ impl<'c> Inserts<'c> {
                 retry.as_deref(),
                 repeat.as_deref(),
             ],
+            keep_key: record.keep_key_ms().map(u64::cast_signed),
             payload: &record.payload,
         };
         let Progress { nominal, repetition, attempt, used, .. } = record.progress;
         let [route, message_type, key, codec, headers, retry, repeat] = given.texts;
-        let columns: [&dyn ToSql; 18] = [
+        let columns: [&dyn ToSql; 19] = [
             &given.id,
             &millis(due),
             &is_moved(record.id, due),
@@ -149,12 +155,13 @@ impl<'c> Inserts<'c> {
             &headers,
             &retry,
             &repeat,
+            &given.keep_key,
             &given.payload,
         ];
-        let mut all = [&columns[0]; 20].map(|column| *column);
-        all[..18].copy_from_slice(&columns);
-        all[18..18 + more.len()].copy_from_slice(more);
-        Ok(self.0.execute(&all[..18 + more.len()])? > 0)
+        let mut all = [&columns[0]; 21].map(|column| *column);
+        all[..19].copy_from_slice(&columns);
+        all[19..19 + more.len()].copy_from_slice(more);
+        Ok(self.0.execute(&all[..19 + more.len()])? > 0)
     }
 }
 
@@ -188,6 +195,7 @@ fn record(columns: [ValueRef<'_>; RECORD_COLUMNS], names: &mut Names) -> Result<
         headers,
         retry,
         repeat,
+        keep_key,
         payload,
     ] = columns;
     let id_bytes = id.as_blob().map_err(|_| Damaged)?;
@@ -199,12 +207,14 @@ fn record(columns: [ValueRef<'_>; RECORD_COLUMNS], names: &mut Names) -> Result<
         version: version.as_i64().map_err(|_| Damaged)?,
         budget: budget.as_i64_or_null().map_err(|_| Damaged)?,
         texts: [Some(route), Some(kind), key, codec, headers, retry, repeat],
+        keep_key: keep_key.as_i64_or_null().map_err(|_| Damaged)?,
         payload: payload.as_blob().map_err(|_| Damaged)?,
     };
     if crc.as_i64_or_null().map_err(|_| Damaged)?.is_some_and(|crc| crc != given.crc()) {
         return Err(Damaged);
     }
     let max_attempts = given.budget.map(u32::try_from).transpose().map_err(|_| Damaged)?;
+    let keep_key = given.keep_key.map(u64::try_from).transpose().map_err(|_| Damaged)?;
     let attempts = max_attempts.unwrap_or(RetryPolicy::default().attempts);
     Ok(Record {
         id: read_id(id)?,
@@ -219,6 +229,7 @@ fn record(columns: [ValueRef<'_>; RECORD_COLUMNS], names: &mut Names) -> Result<
         message_type: names.get(kind),
         message_version: read_number(version)?,
         key: key.map(Arc::from),
+        keep_key: keep_key.map(Duration::from_millis),
         repeat: repeat.map(|json| repeat_from_json(json).ok_or(Damaged)).transpose()?,
         max_attempts,
         retry: retry.map(|json| retry_from_json(json, attempts).ok_or(Damaged)).transpose()?,

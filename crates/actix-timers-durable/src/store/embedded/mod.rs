@@ -38,6 +38,7 @@ use crate::store::names::Names;
 use crate::{DueTime, DurableId};
 use changes::{Changes, Made};
 use checkpoints::Checkpoints;
+use columns::{millis, run};
 use faults::{Meaning, io_error, meaning};
 use pauses::Held;
 use place::Place;
@@ -380,6 +381,11 @@ impl Store for EmbeddedStore {
             && matches!(meaning(&error), Meaning::Io | Meaning::Damaged)
         {
             return Err(self.failed(error, true).into());
+        }
+        let expired =
+            self.connection()?.prepare_cached(changes::EXPIRED).and_then(|mut keys| keys.exists([millis(now)]));
+        if expired.unwrap_or(false) {
+            _ = self.write(now, |changes| run(changes.connection, changes::EXPIRE, &[&millis(now)]));
         }
         let beat = Beat { looks_begin_anew: by_hand, paused: self.own_pauses()?, ..Beat::default() };
         if !self.must_sweep {

@@ -7,10 +7,10 @@ use std::cmp::Ordering;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use rusqlite::types::ValueRef;
+use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, Row, ToSql};
 
-use super::super::{Counts, Found, Hint, Look, Page, Part, Position, Query, Reads, State};
+use super::super::{Counts, Found, Hint, Look, Page, Part, Position, Query, Reads, State, finished_from_json};
 use super::claims::is_served;
 use super::columns::{
     Damaged, RECORD_COLUMNS, blob, millis, read, read_id, read_number, read_text, read_time, record_columns,
@@ -69,6 +69,19 @@ pub(super) const GET: &str = concat!(
 );
 pub(super) const GET_DEAD: &str =
     concat!("SELECT ", record_columns!(), ", reason, dead_at FROM dead_letters WHERE id = ?1");
+/// Those of a route, and of a timer (?5).
+pub(super) const PAST: &str = "SELECT id, finished, route, key, message_type, finished, iif(?4, headers, NULL), repetition \
+    FROM past INDEXED BY past_by_end WHERE route = ?5 AND (finished, id) > (?1, ?2) AND finished <= ?3 ORDER BY finished, id";
+pub(super) const PAST_OF: &str = "SELECT id, finished, route, key, message_type, finished, iif(?4, headers, NULL), repetition \
+    FROM past WHERE id = ?5 AND (finished, id) > (?1, ?2) AND finished <= ?3 ORDER BY finished, id";
+pub(super) const PAST_ROUTES: &str = "WITH RECURSIVE routes(name) AS (SELECT min(route) FROM past UNION ALL \
+    SELECT (SELECT min(route) FROM past WHERE route > name) FROM routes WHERE name IS NOT NULL) \
+    SELECT name FROM routes WHERE name IS NOT NULL";
+/// As the columns of a record and an object.
+pub(super) const GET_PAST: &str = "SELECT id, finished, nominal, repetition, attempt, 0, NULL, NULL, route, message_type, \
+    message_version, key, NULL, headers, NULL, NULL, NULL, x'', json_object('at_ms', finished, 'took_ms', took_ms, \
+    'is_dead', json(iif(outcome = 'dead', 'true', 'false')), 'errors', json(iif(json_valid(errors), errors, '[]')), \
+    'result', result), NULL FROM past WHERE id = ?1 AND repetition = ?2";
 pub(super) const FIND_KEY: &str = "SELECT id FROM timers WHERE route = ?1 AND key = ?2 AND ended IS NULL";
 
 /// The lower bound of a range: rows after a position, or due from a time.
@@ -161,11 +174,11 @@ impl Queries {
     }
 
     pub(super) fn get(&mut self, connection: &Connection, id: DurableId) -> Result<Option<Found>, StoreError> {
-        match self.find(connection, id, Part::Pending) {
+        match self.find(connection, id, 0, Part::Pending) {
             Ok(None) => {}
             found => return self.check(id, found),
         }
-        let found = self.find(connection, id, Part::Dead);
+        let found = self.find(connection, id, 0, Part::Dead);
         self.check(id, found)
     }
 
@@ -179,18 +192,28 @@ impl Queries {
         found.map_err(|error| self.error(&error))?.transpose().map_err(damaged)
     }
 
-    /// Returns a timer, or a letter if the part is that of the dead.
+    /// Returns a timer, a letter if the part is that of the dead, or a repetition in the past.
     fn find(
         &mut self,
         connection: &Connection,
         id: DurableId,
+        repetition: i64,
         part: Part,
     ) -> rusqlite::Result<Option<Result<Found, Damaged>>> {
-        let mut statement = connection.prepare_cached(if part == Part::Dead { GET_DEAD } else { GET })?;
-        let mut rows = statement.query([blob(&id)])?;
+        let (sql, count) = match part {
+            Part::Dead => (GET_DEAD, 1),
+            Part::Past => (GET_PAST, 2),
+            Part::Pending | Part::Parked => (GET, 1),
+        };
+        let mut statement = connection.prepare_cached(sql)?;
+        let params: [&dyn ToSql; 2] = [blob(&id), &repetition];
+        let mut rows = statement.query(&params[..count])?;
         let Some(row) = rows.next()? else { return Ok(None) };
         let (reason, second) = (row.get_ref(RECORD_COLUMNS)?, row.get_ref(RECORD_COLUMNS + 1)?);
         let state = || match part {
+            Part::Past => {
+                finished_from_json(read_text(reason)?).map(|end| State::Finished(Arc::new(end))).ok_or(Damaged)
+            }
             Part::Dead => Ok(State::Dead { reason: read_text(reason)?.into(), since: read_time(second)? }),
             _ if reason != rusqlite::types::ValueRef::Null => Ok(State::Parked { reason: read_text(reason)?.into() }),
             _ if read_number::<u8>(second)? == 1 => Ok(State::Claimed),
@@ -229,25 +252,32 @@ impl Queries {
             Some(after) if after.due >= query.from => From::After(after),
             _ => From::Due(query.from),
         };
-        let branches: &[&str] = match query.part {
-            Part::Pending => &PENDING,
-            Part::Parked => &[PARKED],
-            Part::Dead => &[DEAD],
+        let branches: Vec<(&str, Option<Value>)> = match (query.part, &query.id, &query.route) {
+            (Part::Pending, ..) => PENDING.map(|sql| (sql, None)).into(),
+            (Part::Parked, ..) => vec![(PARKED, None)],
+            (Part::Dead, ..) => vec![(DEAD, None)],
+            (Part::Past, Some(id), _) => vec![(PAST_OF, Some(blob(id).to_vec().into()))],
+            (Part::Past, None, Some(route)) => vec![(PAST, Some(route.to_string().into()))],
+            (Part::Past, None, None) => {
+                let mut routes = connection.prepare_cached(PAST_ROUTES)?;
+                let routes = routes.query_map((), |row| Ok((PAST, Some(row.get(0)?))))?;
+                routes.collect::<rusqlite::Result<_>>()?
+            }
         };
         let (mut page, mut positions, mut end) = (Page::default(), Vec::new(), None::<Position>);
-        for sql in branches {
-            let stopped = self.scan(connection, sql, query, from, &mut positions, &mut page.damaged)?;
+        for (sql, of) in branches {
+            let stopped = self.scan(connection, (sql, of), query, from, &mut positions, &mut page.damaged)?;
             end = stopped.into_iter().chain(end).min();
         }
         positions.sort_unstable();
-        positions.retain(|position| end.is_none_or(|end| *position <= end));
+        positions.retain(|(position, _)| end.is_none_or(|end| *position <= end));
         if positions.len() > query.limit {
-            positions.truncate(query.limit);
-            end = positions.last().copied();
+            end = query.limit.checked_sub(1).map(|last| positions[last].0);
+            positions.retain(|(position, _)| Some(*position) <= end);
         }
         page.counted = positions.len();
-        for Position { id, .. } in positions.into_iter().filter(|_| !query.is_count) {
-            match self.find(connection, id, query.part)? {
+        for (Position { id, .. }, repetition) in positions.into_iter().filter(|_| !query.is_count) {
+            match self.find(connection, id, repetition, query.part)? {
                 Some(Ok(found)) => page.found.push(found),
                 Some(Err(Damaged)) => page.damaged += 1,
                 None => {}
@@ -261,10 +291,10 @@ impl Queries {
     fn scan(
         &self,
         connection: &Connection,
-        sql: &str,
+        (sql, of): (&str, Option<Value>),
         query: &Query,
         from: From,
-        positions: &mut Vec<Position>,
+        positions: &mut Vec<(Position, i64)>,
         damaged: &mut usize,
     ) -> rusqlite::Result<Option<Position>> {
         let (first_id, last_id) = (from.id(), prefix(query.until.as_millis() + 1));
@@ -275,20 +305,26 @@ impl Queries {
             true => [&due, &first_id, &last_id, &has_header],
             false => [&due, &id, &until, &has_header],
         };
-        let mut rows = statement.query(&params[..])?;
-        let (mut found, mut examined) = (0, 0);
+        let of = of.iter().map(|of| of as &dyn ToSql);
+        let mut rows = statement.query(&params.into_iter().chain(of).collect::<Vec<_>>()[..])?;
+        let (mut found, mut examined, mut last) = (0, 0, None);
+        let is_past = query.part == Part::Past;
         while let Some(row) = rows.next()? {
             let Ok(position) = position(row)? else {
                 *damaged += 1;
                 continue;
             };
+            // Repetitions with one position stay together.
+            if (found >= query.limit.max(1) || examined >= EXAMINED) && last != Some(position) {
+                return Ok(last);
+            }
             if is_wanted(query, row)? {
-                positions.push(position);
+                positions.push((position, if is_past { row.get(7)? } else { 0 }));
                 found += 1;
             }
-            examined += 1;
-            if found >= query.limit.max(1) || examined >= EXAMINED {
-                return Ok(Some(position));
+            (examined, last) = (examined + 1, Some(position));
+            if !is_past && (found >= query.limit.max(1) || examined >= EXAMINED) {
+                return Ok(last);
             }
         }
         Ok(None)

@@ -24,6 +24,8 @@ CREATE TABLE timers (
   ended INTEGER,                      -- it ended, but its key is kept until `keep_until`
   keep_until INTEGER,
   created INTEGER NOT NULL DEFAULT 0, -- the time at which it was scheduled; 0: not known
+  keep_key INTEGER,                   -- ms for which the key is kept when the timer is complete
+  errors TEXT,                        -- of the last 20 failures, if the route keeps a past: [{"at_ms", "attempt", "reason"}]
   crc INTEGER,                        -- checksum of what the caller gave; null: written by hand
   route TEXT NOT NULL,
   message_type TEXT NOT NULL,
@@ -47,7 +49,7 @@ CREATE TABLE dead_letters (
   id BLOB PRIMARY KEY, due INTEGER NOT NULL, nominal INTEGER NOT NULL, attempt INTEGER NOT NULL, used INTEGER NOT NULL,
   max_attempts INTEGER, repetition INTEGER NOT NULL, crc INTEGER, route TEXT NOT NULL, message_type TEXT NOT NULL,
   message_version INTEGER NOT NULL, key TEXT, codec TEXT, headers TEXT, retry TEXT, repeat TEXT,
-  reason TEXT NOT NULL, dead_at INTEGER NOT NULL, payload BLOB NOT NULL
+  keep_key INTEGER, errors TEXT, reason TEXT NOT NULL, dead_at INTEGER NOT NULL, payload BLOB NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX letters_by_due ON dead_letters (due, id);
@@ -58,6 +60,17 @@ CREATE TABLE pauses (
   kind TEXT NOT NULL CHECK (kind IN ('route', 'node')), name TEXT NOT NULL, until INTEGER, who TEXT, why TEXT,
   PRIMARY KEY (kind, name)
 ) STRICT, WITHOUT ROWID;
+
+-- Finished timers, and repetitions, of routes that keep a past; `outcome` is `complete` or `dead`.
+CREATE TABLE past (
+  id BLOB NOT NULL, repetition INTEGER NOT NULL, route TEXT NOT NULL, message_type TEXT NOT NULL, message_version INTEGER NOT NULL,
+  key TEXT, headers TEXT, attempt INTEGER NOT NULL, nominal INTEGER NOT NULL,
+  finished INTEGER NOT NULL,          -- its end; `took_ms` is the duration of the last attempt
+  took_ms INTEGER NOT NULL, outcome TEXT NOT NULL, errors TEXT, result TEXT,
+  PRIMARY KEY (id, repetition)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX past_by_end ON past (route, finished, id);
 
 -- The present process: the number of starts. The rows of an earlier one are pending, without a scan at the start.
 CREATE TABLE node (only_one INTEGER PRIMARY KEY CHECK (only_one = 1), number INTEGER NOT NULL, name TEXT NOT NULL) STRICT;
@@ -75,7 +88,8 @@ AFTER UPDATE OF id, due, moved, node, parked, ended, route, message_type, messag
   UPDATE timers SET moved = printf('%012X', due) <> substr(hex(id), 1, 12) WHERE id = NEW.id;
 END;
 CREATE TRIGGER by_hand_content
-AFTER UPDATE OF id, route, message_type, message_version, key, codec, max_attempts, headers, retry, repeat, payload ON timers
+AFTER UPDATE OF id, route, message_type, message_version, key, keep_key, codec, max_attempts, headers, retry, repeat, payload
+ON timers
 WHEN NEW.crc IS OLD.crc BEGIN
   UPDATE timers SET crc = NULL WHERE id = NEW.id;
 END;

@@ -34,13 +34,19 @@ fn check(connection: &Connection, state: &str) {
     expected.push((queries::PARKED, "USING INDEX parked ((due,id)>(?,?) AND due<?)"));
     expected.push((queries::DEAD, "INDEX letters_by_due ((due,id)>(?,?) AND due<?)"));
     expected.push((changes::DISCARD_OLDER, "INDEX letters_by_age (dead_at<?)"));
+    expected.extend([changes::EXPIRED, changes::EXPIRE].map(|sql| (sql, "USING INDEX ended (keep_until<?)")));
+    expected.push((changes::DISCARD_PAST, "USING COVERING INDEX past_by_end (route=? AND finished<?)"));
+    expected.push((queries::PAST, "USING INDEX past_by_end (route=? AND (finished,id)>(?,?) AND finished<?)"));
+    expected.push((queries::PAST_OF, by_id));
+    expected.push((queries::GET_PAST, "USING PRIMARY KEY (id=? AND repetition=?)"));
+    expected.push((queries::PAST_ROUTES, "USING COVERING INDEX past_by_end"));
     expected.push((claims::BLAMED, "USING INDEX alone"));
     expected.push((claims::PARKED, "USING INDEX parked"));
     for (sql, index) in expected {
         let lines = plan(connection, sql);
         let is_bad =
             |line: &String| line.contains("TEMP B-TREE") || line.starts_with("SCAN") && !line.contains("SCAN node");
-        let may_scan = [claims::BLAMED, claims::PARKED].contains(&sql);
+        let may_scan = [claims::BLAMED, claims::PARKED, queries::PAST_OF, queries::PAST_ROUTES].contains(&sql);
         assert!(may_scan || !lines.iter().any(is_bad), "{state}: {sql}: {lines:?}");
         assert!(lines.iter().any(|line| line.contains(index)), "{state}: {sql}: {lines:?}");
     }
@@ -58,12 +64,15 @@ fn every_statement_uses_its_index() {
                iif(n % 7, NULL, 'why'), 'route' || n % 3, 'type', iif(n % 2, 'k' || n, NULL), zeroblob(100) FROM numbers;
         INSERT INTO dead_letters (id, due, nominal, attempt, used, repetition, route, message_type, message_version, reason,
                                   dead_at, payload)
-        SELECT id, due, nominal, 1, 1, 1, route, message_type, 1, 'why', due, payload FROM timers WHERE nominal % 2;";
+        SELECT id, due, nominal, 1, 1, 1, route, message_type, 1, 'why', due, payload FROM timers WHERE nominal % 2;
+        INSERT INTO past (id, repetition, route, message_type, message_version, attempt, nominal, finished, took_ms, outcome)
+        SELECT id, 1, route, message_type, 1, 1, nominal, due, 1, 'complete' FROM timers;
+        UPDATE timers SET ended = due, keep_until = due WHERE nominal % 11 = 0;";
     connection.execute_batch(fill).unwrap();
     check(&connection, "filled");
     connection.execute_batch("ANALYZE").unwrap();
     check(&connection, "analyzed");
-    connection.execute_batch("DELETE FROM timers; DELETE FROM dead_letters; ANALYZE").unwrap();
+    connection.execute_batch("DELETE FROM timers; DELETE FROM dead_letters; DELETE FROM past; ANALYZE").unwrap();
     check(&connection, "emptied");
 }
 
