@@ -276,7 +276,7 @@ async fn stores(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
 fn paused(pause: &Pause) -> Value {
     let (kind, name) = pause.target.row().unwrap_or(("timer", ""));
     let until = pause.until.map(|until| unix_seconds(until.to_system_time()));
-    json!({ "kind": kind, "name": name, "until_seconds": until, "who": pause.who, "why": pause.why })
+    json!({ "kind": kind, "name": name, "until_seconds": until, "who": pause.who.as_deref(), "why": pause.why.as_deref() })
 }
 
 /// Pauses a route or a node, or ends that.
