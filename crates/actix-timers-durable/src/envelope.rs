@@ -127,8 +127,9 @@ impl UnderWay {
     }
 
     /// Notes its end for the past of its route, if it keeps one.
-    pub(super) fn noted(self, keeps_past: bool) -> Self {
-        Self { is_noted: keeps_past, ..self }
+    pub(super) fn noted(mut self, keeps_past: bool) -> Self {
+        self.is_noted = keeps_past;
+        self
     }
 
     fn follow(&self, follow: Follow) {
@@ -261,7 +262,7 @@ impl<M> Durable<M> {
     /// Notes a short result of this attempt for the [past](super::RouteOptions::keep_past) of the route, in place of an earlier
     /// one. Of a longer text than 1024 bytes the beginning is kept. Without a past it has no effect.
     pub fn note_result(&self, result: impl AsRef<str>) {
-        if self.under_way.noted_since.is_some() {
+        if self.under_way.is_noted {
             let result = Some(ends::shortened(result.as_ref()));
             *self.under_way.result.lock().unwrap_or_else(PoisonError::into_inner) = result;
         }

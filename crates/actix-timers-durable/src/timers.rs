@@ -589,8 +589,8 @@ impl DurableTimers {
     /// # Errors
     /// The store failed. The steps before are done.
     pub async fn cancel_all(&self, filter: DurableFilter) -> Result<CancelledAll, DurableError> {
-        // The letter of a series has the id of its timer.
-        if filter.0.part == Part::Dead {
+        // The letter of a series has the id of its timer, and so has its past.
+        if matches!(filter.0.part, Part::Dead | Part::Past) {
             return Ok(CancelledAll::default());
         }
         let [cancelled, in_progress, busy] = self.change_all(filter.0, Op::Cancel).await?;
@@ -693,6 +693,7 @@ impl DurableTimers {
             Part::Pending => &mut counts.pending,
             Part::Parked => &mut counts.parked,
             Part::Dead => &mut counts.dead,
+            Part::Past => &mut counts.finished,
         } = counted.min(COUNT_LIMIT);
         Ok(counts)
     }

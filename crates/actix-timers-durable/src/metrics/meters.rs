@@ -287,7 +287,7 @@ mod tests {
         COUNTERS.iter().zip(times).for_each(|((event, ..), times)| meters.count(*event, times));
         let (lag, now) = (Duration::from_secs(24), DueTime::from_millis(100_000).unwrap());
         meters.levels(|levels| {
-            levels.counts = Counts { pending: 18, parked: 19, dead: 20, is_limited: false };
+            levels.counts = Counts { pending: 18, parked: 19, dead: 20, finished: 0, is_limited: false };
             levels.progress = Progress {
                 loaded: 21,
                 in_flight: 22,

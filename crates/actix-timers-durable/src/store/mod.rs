@@ -519,6 +519,8 @@ pub struct Counts {
     pub parked: u64,
     /// Dead letters.
     pub dead: u64,
+    /// Finished timers of the past, if a filter names them; they are not counted with the others.
+    pub finished: u64,
     /// Whether a number reached the limit of the count, and may be larger.
     pub is_limited: bool,
 }

@@ -342,7 +342,7 @@ impl Reads for Reader {
         })?;
         let [pending, parked, dead] = counted.unwrap_or_default();
         let is_limited = limit.is_some_and(|limit| [pending, parked, dead].contains(&limit));
-        Ok(Counts { pending, parked, dead, is_limited })
+        Ok(Counts { pending, parked, dead, is_limited, finished: 0 })
     }
 
     fn pauses(&mut self) -> Result<Vec<Pause>, StoreError> {

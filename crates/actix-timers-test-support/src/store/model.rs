@@ -375,7 +375,7 @@ impl Model {
         let parked = self.rows.values().filter(|row| row.parked.is_some()).count();
         let numbers = [self.rows.len() - parked, parked, self.letters.len()].map(|number| number as u64);
         let [pending, parked, dead] = numbers.map(|number| number.min(limit.unwrap_or(u64::MAX)));
-        Counts { pending, parked, dead, is_limited: [pending, parked, dead].contains(&limit.unwrap_or(u64::MAX)) }
+        Counts { pending, parked, dead, finished: 0, is_limited: [pending, parked, dead].contains(&limit.unwrap_or(u64::MAX)) }
     }
 }
 

@@ -374,7 +374,7 @@ fn count_all(connection: &Connection, limit: Option<u64>) -> rusqlite::Result<Co
     let counts = [pending, parked, dead].map(|number| number.min(limit.unwrap_or(i64::MAX)));
     let is_limited = limit.is_some_and(|limit| counts.contains(&limit));
     let [pending, parked, dead] = counts.map(|number| u64::try_from(number).unwrap_or(0));
-    Ok(Counts { pending, parked, dead, is_limited })
+    Ok(Counts { pending, parked, dead, is_limited, finished: 0 })
 }
 
 /// Queries on a connection of their own.
