@@ -434,7 +434,11 @@ fn an_effect_cannot_touch_what_concerns_others(medium: impl Ledger) {
         assert_eq!((medium.effects(), log.errors()), (vec![(0, 1)], vec![]));
     });
     let mut store = medium.open();
-    store.transaction(|connection| Ok(refuses(connection))).unwrap();
+    let refused = store.transaction(|connection| {
+        refuses(connection);
+        Ok(())
+    });
+    refused.unwrap();
 }
 
 fn a_violated_deferred_key_undoes_the_effect(medium: impl Ledger) {
@@ -467,7 +471,8 @@ fn an_effect_sees_and_returns_values(medium: impl Ledger) {
                 insert(connection)?;
                 Ok(connection.query_row("SELECT count(*) FROM effects", (), |row| row.get(0))?)
             });
-            sees.borrow_mut().push(count.await?);
+            let count = count.await?;
+            sees.borrow_mut().push(count);
             Ok(())
         });
         schedule(&timers, 0..3).await;
