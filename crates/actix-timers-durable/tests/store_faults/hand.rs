@@ -181,8 +181,7 @@ fn a_damaged_row_is_parked_and_harms_no_other() {
     drop(hand);
     assert_eq!(EmbeddedStore::integrity_check(directory.path()).unwrap().len(), 4);
     let mut store = open(directory.path()).unwrap();
-    let all =
-        |part| Query { part, route: None, key: None, from: DueTime::MIN, until: DueTime::MAX, after: None, limit: 9 };
+    let all = |part| Query { limit: 9, ..Query::of(part) };
     let page = store.list(&all(Part::Pending)).unwrap();
     assert_eq!((page.found.len(), page.damaged), (1, 4));
     let error = store.get(timers[1].id).unwrap_err();

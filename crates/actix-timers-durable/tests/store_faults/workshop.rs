@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use actix_timers_durable::store::{
     Delivery, EmbeddedStore, Found, NodeInfo, Op, Outcome, Part, Query, Reads, Record, Store,
 };
-use actix_timers_durable::{DueTime, DurableId, StoreError};
+use actix_timers_durable::{DurableId, StoreError};
 use support::store::{at, record};
 
 /// Opens a store for a process that serves no route, so that parked timers stay as they are.
@@ -52,8 +52,7 @@ pub(crate) fn number_of(record: &Record) -> u64 {
 
 /// Returns all timers of a part.
 pub(crate) fn all(store: &mut impl Reads, part: Part) -> Result<Vec<Found>, StoreError> {
-    let mut query =
-        Query { part, route: None, key: None, from: DueTime::MIN, until: DueTime::MAX, after: None, limit: 500 };
+    let mut query = Query { limit: 500, ..Query::of(part) };
     let mut all = vec![];
     loop {
         let page = store.list(&query)?;
