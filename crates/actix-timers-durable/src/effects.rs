@@ -80,9 +80,10 @@ impl<M> Durable<M> {
     ///     DurableTimers::builder(store).route::<Charge>("bank", Bank.start()).clock(clock.clone()).start()?;
     /// timers.schedule_after("bank", Duration::from_secs(60), Charge { order: 7 }).await?;
     /// clock.advance(Duration::from_secs(60)).await;
-    /// let charged = |connection: &rusqlite::Connection| connection.query_row("SELECT * FROM charges", (), |row| row.get(0));
-    /// # use actix_timers_durable::rusqlite;
-    /// assert_eq!(disk.open().transaction(charged)?, 7);
+    /// let charged = disk.open().transaction(|connection| {
+    ///     connection.query_row("SELECT order_id FROM charges", (), |row| row.get::<_, u32>(0))
+    /// })?;
+    /// assert_eq!(charged, 7);
     /// # timers.stop().await?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # }).unwrap();

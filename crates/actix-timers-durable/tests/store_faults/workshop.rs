@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use actix_timers_durable::store::{
     Delivery, EmbeddedStore, Found, NodeInfo, Op, Outcome, Part, Query, Reads, Record, Store,
 };
-use actix_timers_durable::{DueTime, DurableId, StoreError};
+use actix_timers_durable::{DurableId, StoreError};
 use support::store::{at, record};
 
 /// Opens a store for a process that serves no route, so that parked timers stay as they are.
