@@ -104,13 +104,16 @@ pub(crate) struct Meters {
     board: Mutex<Board>,
 }
 
+/// A handle, and its value in a source.
+type Shown<H, S, V> = (H, fn(&S) -> V);
+
 /// The published handles, with the last published values.
 struct Board {
     number: u64,
     counters: CounterHandles,
     /// Further counters, each with its value.
-    tallies: [(Tally, fn(&Counters) -> u64); 4],
-    gauges: [(Gauge, fn(&Report) -> f64); 6],
+    tallies: [Shown<Tally, Counters, u64>; 4],
+    gauges: [Shown<Gauge, Report, f64>; 6],
     levels: Vec<LevelMeters>,
 }
 
@@ -127,8 +130,8 @@ struct CounterHandles {
 }
 
 struct LevelMeters {
-    gauges: [(Gauge, fn(&LevelStats) -> f64); 4],
-    tallies: [(Tally, fn(&LevelStats) -> u64); 2],
+    gauges: [Shown<Gauge, LevelStats, f64>; 4],
+    tallies: [Shown<Tally, LevelStats, u64>; 2],
 }
 
 impl Meters {
