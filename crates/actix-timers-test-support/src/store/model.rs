@@ -348,7 +348,7 @@ impl Model {
         let mut found: Vec<_> = match query.part {
             Part::Dead => self.letters.values().map(|letter| (found_letter(letter), letter.since)).collect(),
             Part::Pending | Part::Parked => rows.collect(),
-            Part::Past => self.past.values().cloned().collect(),
+            Part::Past => self.past.values().map(|end| (end.clone(), end.record.progress.due)).collect(),
         };
         found.retain(|(Found { record, .. }, written)| {
             (query.from..=query.until).contains(&record.progress.due)
