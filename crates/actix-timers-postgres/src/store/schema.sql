@@ -734,7 +734,7 @@ BEGIN
             ARRAY[next]);
     ELSIF due IS NULL AND v_keep_key IS NOT NULL THEN
         UPDATE @schema@.timers t SET ended = n.now, keep_until = least(n.now + v_keep_key, 70368744177663), node = NULL, alone = false,
-            headers = NULL, errors = NULL, payload = ''
+            parked = NULL, headers = NULL, errors = NULL, payload = ''
         FROM (SELECT @schema@.server_now() AS now) n
         WHERE t.id = id AND coalesce(t.node, 0) = v_node AND t.repetition = repetition AND t.attempt = attempt;
     ELSIF due IS NULL THEN

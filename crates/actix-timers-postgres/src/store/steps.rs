@@ -31,7 +31,7 @@ const DELETE: &str = "
 
 const KEEP_KEY: &str = "
     UPDATE @schema@.timers t SET ended = n.now, keep_until = least(n.now + d.keep, 70368744177663), node = NULL, alone = false,
-        headers = NULL, errors = NULL, payload = ''
+        parked = NULL, headers = NULL, errors = NULL, payload = ''
     FROM (SELECT @schema@.server_now() AS now OFFSET 0) n CROSS JOIN
         (SELECT d.*, $1::bigint AS node
         FROM unnest($2::uuid[], $3::bigint[], $4::int[], $5::bigint[]) AS d(id, repetition, attempt, keep) OFFSET 0) d

@@ -33,7 +33,7 @@ macro_rules! claimed {
 }
 pub(super) const DELETE: &str = claimed!("DELETE FROM timers");
 pub(super) const KEEP_KEY: &str = claimed!(
-    "UPDATE timers SET ended = ?5, keep_until = ?6, node = NULL, alone = 0, crc = NULL, headers = NULL, errors = NULL, payload = x''"
+    "UPDATE timers SET ended = ?5, keep_until = ?6, node = NULL, alone = 0, parked = NULL, crc = NULL, headers = NULL, errors = NULL, payload = x''"
 );
 /// The last 20 stay.
 pub(super) const FAILED: &str = claimed!(

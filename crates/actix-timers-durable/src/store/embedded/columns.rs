@@ -29,7 +29,7 @@ pub(super) const RECORD_COLUMNS: usize = 18;
 
 const INSERT: &str = "INSERT INTO timers (id, due, moved, nominal, repetition, attempt, used, max_attempts, crc, route, \
     message_type, message_version, key, codec, headers, retry, repeat, keep_key, payload, created) \
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19) ON CONFLICT (id) DO NOTHING";
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20) ON CONFLICT (id) DO NOTHING";
 const INSERT_LETTER: &str = "INSERT INTO dead_letters (id, due, nominal, repetition, attempt, used, max_attempts, crc, \
     route, message_type, message_version, key, codec, headers, retry, repeat, keep_key, payload, reason, dead_at) \
     VALUES (?1, ?2, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21) ON CONFLICT (id) DO NOTHING";
