@@ -354,7 +354,13 @@ async fn pause(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
             if ends { timers.resume(&pause.target).await } else { timers.pause(pause.clone()).await }
         };
         match store.ask(change).await? {
-            Ok(had) => Ok(Some(json!(if !ends { "paused" } else if had { "resumed" } else { "not_paused" }))),
+            Ok(had) => Ok(Some(json!(if !ends {
+                "paused"
+            } else if had {
+                "resumed"
+            } else {
+                "not_paused"
+            }))),
             Err(error @ (DurableError::UnknownRoute { .. } | DurableError::UnknownNode { .. })) => {
                 Err(bad(error.to_string()))
             }

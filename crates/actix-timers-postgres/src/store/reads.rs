@@ -292,7 +292,8 @@ impl Reads for Reader {
         }
         let (is_past, is_count) = (query.part == Part::Past, query.is_count);
         // The past of a route has an index.
-        let has_filter = is_count || query.written_until.is_some() || texts.iter().skip(is_past.into()).any(Option::is_some);
+        let has_filter =
+            is_count || query.written_until.is_some() || texts.iter().skip(is_past.into()).any(Option::is_some);
         let limit = i64::try_from(query.limit).unwrap_or(i64::MAX);
         let examined = if has_filter { EXAMINED.max(limit) } else { limit };
         let (from, after_due, after_id) = bounds(query.after, query.from);

@@ -185,7 +185,8 @@ impl Model {
             }
         };
         let (created, errors) = (now, vec![]);
-        self.rows.insert(new.id, Row { record: new, is_claimed: false, is_alone: false, parked: None, created, errors });
+        self.rows
+            .insert(new.id, Row { record: new, is_claimed: false, is_alone: false, parked: None, created, errors });
         placed
     }
 
@@ -375,7 +376,13 @@ impl Model {
         let parked = self.rows.values().filter(|row| row.parked.is_some()).count();
         let numbers = [self.rows.len() - parked, parked, self.letters.len()].map(|number| number as u64);
         let [pending, parked, dead] = numbers.map(|number| number.min(limit.unwrap_or(u64::MAX)));
-        Counts { pending, parked, dead, finished: 0, is_limited: [pending, parked, dead].contains(&limit.unwrap_or(u64::MAX)) }
+        Counts {
+            pending,
+            parked,
+            dead,
+            finished: 0,
+            is_limited: [pending, parked, dead].contains(&limit.unwrap_or(u64::MAX)),
+        }
     }
 }
 

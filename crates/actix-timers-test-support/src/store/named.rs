@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use actix_timers_durable::store::{
-    Again, Claim, Delivery, Effect, Filter, Finished, Found, Look, Next, Note, Op, Outcome, Part, Placed, Position, Query,
-    Reads, Record, State, Store, Suspects,
+    Again, Claim, Delivery, Effect, Filter, Finished, Found, Look, Next, Note, Op, Outcome, Part, Placed, Position,
+    Query, Reads, Record, State, Store, Suspects,
 };
 use actix_timers_durable::store::{MAX_KEY_LEN, MAX_RECORD_LEN, OnKey};
 use actix_timers_durable::{
