@@ -106,7 +106,7 @@ impl<'a, S: Subject> Run<'a, S> {
                     record.key = (self.random.below(4) > 0).then(|| self.random.choose(&KEYS).into());
                     let keep = self.random.below(SPAN);
                     record.keep_key =
-                        record.key.as_ref().filter(|_| keep % 2 == 0).map(|_| Duration::from_millis(keep));
+                        record.key.as_ref().filter(|_| keep.is_multiple_of(2)).map(|_| Duration::from_millis(keep));
                     new(&record, on_key)
                 });
                 Op::Put(timers.collect())
