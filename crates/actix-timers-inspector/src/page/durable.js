@@ -19,7 +19,7 @@ const durable = {
     const store = this.asked = this.store;
     this.shown(async () => {
       await this.count();
-      if (store === this.store && !this.isLong && !byId("durable").querySelector(".sure")) await this.load();
+      if (store === this.store && !this.isLong && !this.isConfirming()) await this.load(() => this.isConfirming());
     }).finally(() => { if (this.asked === store) this.asked = null; });
   },
 
@@ -71,11 +71,14 @@ const durable = {
     };
   },
 
-  // Loads the first part.
-  async load() {
+  // Whether a visitor is asked to confirm a change: the button must stay.
+  isConfirming: () => byId("durable").querySelector(".sure") !== null,
+
+  // Loads the first part, and shows it unless it is not wanted any more.
+  async load(isUnwanted = () => false) {
     const run = ++this.run, wanted = this.wanted();
     const part = await ask("durable/timers", { ...wanted, limit: 50 });
-    if (run !== this.run) return;
+    if (run !== this.run || isUnwanted()) return;
     this.offerAll(wanted);
     this.rows = part.timers;
     this.isLong = false;

@@ -87,9 +87,17 @@ impl Browser {
     }
 
     pub(crate) fn click(&self, selector: &str) {
-        let found = self.post("/element", json!({ "using": "css selector", "value": selector }));
-        let element = found[ELEMENT].as_str().unwrap_or_else(|| panic!("no element {selector}: {found}"));
-        self.post(&format!("/element/{element}/click"), json!({}));
+        loop {
+            let found = self.post("/element", json!({ "using": "css selector", "value": selector }));
+            let element = found[ELEMENT].as_str().unwrap_or_else(|| panic!("no element {selector}: {found}"));
+            let path = format!("/session/{}/element/{element}/click", self.session);
+            match try_call(&self.driver, "POST", &path, Some(&json!({}))) {
+                Ok(_) => return,
+                // The page has drawn it again meanwhile.
+                Err(wrong) if wrong["error"] == "stale element reference" => {}
+                Err(wrong) => panic!("{selector}: {wrong}"),
+            }
+        }
     }
 
     /// Sets the colour scheme that the user prefers.
@@ -123,6 +131,11 @@ impl Drop for Browser {
 }
 
 fn call(driver: &str, method: &str, path: &str, body: Option<&Value>) -> Value {
+    try_call(driver, method, path, body).unwrap_or_else(|wrong| panic!("{method} {path}: {wrong}"))
+}
+
+/// Returns the error of chromedriver, if it answers with one.
+fn try_call(driver: &str, method: &str, path: &str, body: Option<&Value>) -> Result<Value, Value> {
     let body = body.map(Value::to_string).unwrap_or_default();
     let mut stream = TcpStream::connect(driver).expect("chromedriver listens");
     stream.set_read_timeout(Some(2 * PATIENCE)).expect("a timeout can be set");
@@ -134,8 +147,8 @@ fn call(driver: &str, method: &str, path: &str, body: Option<&Value>) -> Value {
     .expect("chromedriver reads");
     let (head, body) = read_answer(&mut stream);
     let answer: Value = serde_json::from_str(&body).unwrap_or_else(|_| panic!("not JSON: {head}\n{body}"));
-    assert!(head.starts_with("HTTP/1.1 200"), "{method} {path}: {}", answer["value"]);
-    answer["value"].clone()
+    let value = answer["value"].clone();
+    if head.starts_with("HTTP/1.1 200") { Ok(value) } else { Err(value) }
 }
 
 /// Reads head and body. chromedriver sends the length of the body, and does not always close.
