@@ -411,7 +411,6 @@ impl DurableTimers {
     /// Returns false if the timer is complete, a dead letter or cancelled, or never existed.
     ///
     /// ```
-    /// # use std::time::Duration;
     /// # use actix_timers_durable::{DurableError, DurableMessage, DurableTimers, MemoryStore, Pause};
     /// # #[derive(serde::Serialize, serde::Deserialize)]
     /// # struct Remind(u32);
