@@ -547,11 +547,7 @@ impl DurableTimerActor {
             self.leave_window(delivery, nominal);
             return self.ended(Ended { delivery, outcome: Outcome::Ended { due }, dead: None });
         }
-        let failure = match &answer {
-            Ok(Ok(())) => None,
-            Ok(Err(error)) => Some(error.to_string()),
-            Err(missing) => Some(missing.to_string()),
-        };
+        let failure = ends::failure(&answer);
         if let Some(end) = under_way.in_transaction.get() {
             self.in_flight.entry(delivery.id).and_modify(|it| it.in_transaction = Some(*end));
             if matches!(answer, Ok(Ok(()))) {
@@ -795,7 +791,7 @@ impl Handler<Event> for DurableTimerActor {
                 self.next_wake = None;
                 let now = self.wall();
                 if self.pauses_end.take_if(|end| *end <= now).is_some() {
-                    // Looks before the beat have left out what was paused: it is another state after it.
+                    // Looks before the beat have left out the paused routes: the state after it is another one.
                     self.paused.clear();
                     self.submit(Request::Beat);
                 }

@@ -49,13 +49,18 @@ pub(super) fn after_delivery(under_way: &UnderWay, retry: &RetryPolicy, answer: 
     if !under_way.is_noted {
         return after_answer(record, retry, answer, course, now);
     }
-    let error = match &answer {
-        Ok(answer) => answer.as_ref().err().map(ToString::to_string),
-        Err(missing) => Some(missing.to_string()),
-    };
+    let error = failure(&answer);
     let result = under_way.result.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let took = now.saturating_since(course.begun);
     noted(record, after_answer(record, retry, answer, course, now), error.as_deref(), took, result)
+}
+
+/// Returns the text of a failed delivery.
+pub(super) fn failure(answer: &Answer) -> Option<String> {
+    match answer {
+        Ok(answer) => answer.as_ref().err().map(ToString::to_string),
+        Err(missing) => Some(missing.to_string()),
+    }
 }
 
 /// Adds a note for the past.
@@ -151,7 +156,7 @@ fn next_repetition(record: &Record, Course { begun, follow }: Course, now: DueTi
             let delay = Duration::from_millis(whole_period(*delay));
             let after_delay = millis(now) + delay;
             if *spread && begun.saturating_since(due) >= LATE {
-                // What was late together is due at different times again.
+                // Timers that were late together are due at different times again.
                 on_grid(delay, Missed::Skip, after_delay - Duration::from_millis(1))?
             } else {
                 DueTime::from_millis(after_delay.as_millis().try_into().ok()?).ok()?

@@ -28,7 +28,7 @@ impl Effect {
     }
 }
 
-/// What an effect that was not made has captured is the user's.
+/// The values that an effect has captured are the user's, and so are their destructors, also if it was not made.
 impl Drop for Once {
     fn drop(&mut self) {
         drop_contained(self.0.get_mut().unwrap_or_else(PoisonError::into_inner).take());

@@ -536,7 +536,7 @@ fn after_an_unknown_commit_the_message_comes_if_nothing_was_kept() {
     }
 }
 
-/// What an effect captures is the user's, also where it is dropped without having been made.
+/// The values that an effect has captured are the user's, also where it is dropped without having been made.
 #[test]
 fn a_destructor_that_panics_harms_no_other() {
     struct Bomb;

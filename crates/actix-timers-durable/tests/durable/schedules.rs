@@ -56,7 +56,7 @@ fn a_fixed_delay_counts_from_the_end_of_the_handler(medium: impl Medium) {
         run_to(&clock, 1900).await;
         timers.stop().await.unwrap();
     });
-    // What is overdue is delivered at once, and counts from there.
+    // Overdue timers are delivered at once, and the delay counts from there.
     life(7000, async |clock| {
         let timers = diary.timers(&medium, &clock);
         run_to(&clock, 20_000).await;
@@ -197,7 +197,7 @@ fn late_deliveries_that_are_spread_return_to_their_phase(medium: impl Medium) {
         timers.stop().await.unwrap();
     });
     let after = diary.deliveries().split_off(phases.len());
-    assert!(after[..20].iter().all(|(time, _)| *time == 75_000), "what is overdue runs at once: {after:?}");
+    assert!(after[..20].iter().all(|(time, _)| *time == 75_000), "overdue ones run at once: {after:?}");
     for (time, note) in &after[20..] {
         assert!(phases.contains(&(*note, time % 10_000)), "{note} at {time}: {phases:?}");
         let earliest = if note % 2 == 0 { 75_001 } else { 85_000 };

@@ -113,8 +113,8 @@ impl<'c> Inserts<'c> {
         Ok(Self(connection.prepare_cached(INSERT_LETTER)?))
     }
 
-    /// Inserts a row that is due then; false if it is there. `more` are the time of its
-    /// scheduling, or reason and time of a letter.
+    /// Inserts a row that is due then; false if it is there. `more` are the time of its scheduling, or reason
+    /// and time of a letter.
     pub(super) fn insert(&mut self, record: &Record, due: DueTime, more: &[&dyn ToSql]) -> rusqlite::Result<bool> {
         let headers = headers_to_json(&record.headers);
         let retry = record.retry.as_ref().map(retry_to_json);
