@@ -510,7 +510,8 @@ pub struct Page {
     pub damaged: usize,
 }
 
-/// Numbers of timers.
+/// Numbers of timers, of [`DurableTimers::counts`](crate::DurableTimers::counts) and
+/// [`count_matching`](crate::DurableTimers::count_matching).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     /// Pending and claimed timers.
