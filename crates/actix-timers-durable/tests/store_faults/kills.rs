@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use actix_timers_durable::StoreError;
-use actix_timers_durable::store::{EmbeddedStore, Next, Op, Part};
+use actix_timers_durable::store::{EmbeddedStore, Next, Op, Part, Record};
 use schemes::random::Random;
 use support::store::{at, claim};
 
@@ -76,8 +76,10 @@ pub(crate) fn groups_in(path: &Path, possible: RangeInclusive<u64>, round: u64) 
     let mut store = open(path).unwrap_or_else(|error| panic!("round {round}: {error}"));
     let mut found: Vec<_> = all(&mut store, Part::Pending).unwrap().into_iter().map(|found| found.record).collect();
     found.sort_unstable_by_key(|record| number_of(record));
-    let whole = |record: &actix_timers_durable::store::Record| {
-        record.payload[8..].iter().all(|byte| *byte == number_of(record) as u8)
+    // Compares slices: byte by byte, tests without optimization take minutes.
+    let whole = |record: &Record| {
+        let rest = &record.payload[8..];
+        rest[0] == number_of(record) as u8 && rest[1..] == rest[..rest.len() - 1]
     };
     assert!(found.iter().all(|record| whole(record)), "round {round}");
     let found: Vec<_> =
@@ -86,30 +88,32 @@ pub(crate) fn groups_in(path: &Path, possible: RangeInclusive<u64>, round: u64) 
     groups.unwrap_or_else(|| panic!("round {round}: there are not {possible:?} groups, but {found:?}"))
 }
 
-fn acknowledged_groups_outlive(kills: u64) {
+/// Each check reads the whole store: a hundred kills of one are five times slower than twenty kills of each of five.
+fn acknowledged_groups_outlive_kills_of(store: u32) {
+    const KILLS: u64 = 20;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
-    let mut random = Random::new(u64::from(std::process::id()));
+    let mut random = Random::new(u64::from(std::process::id() + store));
     let mut groups = 0;
-    for round in 0..kills {
+    for round in 0..KILLS {
         let talking = Talking::start(child(&path, groups));
         let mut said = talking.listen(&mut random);
         said.extend(talking.kill());
         let acknowledged = groups_after(&said).unwrap_or(groups);
         groups = groups_in(&path, acknowledged..=acknowledged + 1, round);
     }
-    assert!(groups > kills, "only {groups} groups");
+    assert!(groups > KILLS, "only {groups} groups");
 }
 
 #[test]
 fn acknowledged_groups_outlive_kills_in_mid_commit_and_groups_are_atomic() {
-    acknowledged_groups_outlive(20);
+    acknowledged_groups_outlive_kills_of(0);
 }
 
 #[test]
 #[ignore = "takes long; `.ci/run` runs it"]
 fn acknowledged_groups_outlive_a_hundred_kills() {
-    acknowledged_groups_outlive(100);
+    (1..=5).for_each(acknowledged_groups_outlive_kills_of);
 }
 
 #[test]
