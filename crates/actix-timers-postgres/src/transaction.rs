@@ -217,7 +217,8 @@ impl PostgresStore {
     ///
     /// `client` is a `Transaction` of `tokio_postgres` on the database of the store. The answer of the handler decides no more:
     /// if the transaction is committed the delivery has ended, and if not it has failed, even if the answer is `Ok`. If the
-    /// reply of the commit is lost, return the error: the message comes again only if nothing was committed.
+    /// reply of the commit is lost, return the error: the message comes again only if nothing was committed. Joined with the future
+    /// of another statement, by `tokio::join!`, it needs no round trip of its own.
     ///
     /// ```no_run
     /// use actix_timers_durable::{Durable, HandlerError};
