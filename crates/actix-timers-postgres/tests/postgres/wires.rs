@@ -103,12 +103,18 @@ with_server! {
         let began = Instant::now();
         node.beat(&[]);
         assert!(began.elapsed() < DELAY * 3, "{:?}", began.elapsed());
-        // The clock of the store is not early, by which `after` counts.
-        let clock = node.store.clock().unwrap();
-        let server = SystemTime::now();
-        let store = clock.wall(Instant::now());
-        let early = server.duration_since(store).unwrap_or_default();
-        assert!(early < Duration::from_millis(2), "{early:?} early");
-        assert!(store.duration_since(server).unwrap_or_default() < Duration::from_millis(60));
+        // The clock of the store, by which `after` counts, is never early, and at best late by less than the way back; a busy
+        // machine delays some replies.
+        let late = (0..5).map(|_| {
+            node.beat(&[]);
+            let clock = node.store.clock().unwrap();
+            let before = SystemTime::now();
+            let store = clock.wall(Instant::now());
+            let early = before.duration_since(store).unwrap_or_default();
+            assert!(early < Duration::from_millis(2), "{early:?} early");
+            store.duration_since(SystemTime::now()).unwrap_or_default()
+        });
+        let late = late.min().unwrap();
+        assert!(late < Duration::from_millis(60), "{late:?} late");
     }
 }
