@@ -88,7 +88,8 @@ impl Committer {
             let started = reading::start(reader, Arc::clone(queries), Arc::clone(&meters), is_shared, &name);
             started.map_err(DurableBuildError::Thread)?;
         }
-        let writer = Writer::new(store, routes, group, Arc::clone(&meters));
+        let limit = if queues.queries.is_some() { reading::FIRST_LIMIT } else { reading::COUNT_LIMIT };
+        let writer = Writer::new(store, routes, group, limit, Arc::clone(&meters));
         let shared = Shared { runner: Runner::Threads(queues.clone()), clock, listener, meters };
         let (clock, listener) = (Arc::clone(&shared.clock), Arc::clone(&shared.listener));
         let started = thread::start(writer, queues.clone(), clock, listener, Arc::clone(&shared.meters), &name);
@@ -100,7 +101,7 @@ impl Committer {
     pub(crate) fn inline(setup: Setup) -> Self {
         let Setup { store, routes, group, clock, listener, name } = setup;
         let meters = Arc::new(DurableMeters::register(&name));
-        let writer = Writer::new(store, routes, group, Arc::clone(&meters));
+        let writer = Writer::new(store, routes, group, reading::COUNT_LIMIT, Arc::clone(&meters));
         Self::of(Shared { runner: Runner::Inline(Box::new(Mutex::new(writer))), clock, listener, meters })
     }
 

@@ -17,6 +17,8 @@ const COUNT_EVERY: Duration = Duration::from_secs(1);
 const COUNT_SHARED_EVERY: Duration = Duration::from_secs(5);
 /// The number up to which timers are counted for the metrics.
 pub(super) const COUNT_LIMIT: u64 = 1_000_000;
+/// The same on the thread of the commits, until the first count here: a start with many timers does not wait for it.
+pub(super) const FIRST_LIMIT: u64 = 10_000;
 
 pub(super) fn start(
     reader: Box<dyn Reads>,
@@ -36,7 +38,7 @@ pub(super) fn start(
 /// Runs until the queue is left. While there are no queries it counts the timers for the metrics.
 fn run(mut reader: Box<dyn Reads>, queries: &SharedQueue, meters: &DurableMeters, count_every: Duration) {
     let mut taken = VecDeque::new();
-    // Until the first count the thread of the commits counts.
+    // Until the first count the thread of the commits counts some.
     let mut pause = COUNT_EVERY;
     loop {
         match queries.take(&mut taken, Some(pause)) {

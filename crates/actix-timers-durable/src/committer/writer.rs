@@ -7,7 +7,6 @@ use std::time::Duration;
 use actix_timers::integration::PUBLISH_EVERY;
 use rustc_hash::FxHashMap;
 
-use super::reading::COUNT_LIMIT;
 use super::request::{Answer, Answered, Claimed, Ended, Reply, Report, Request};
 use crate::due_time::DueTime;
 use crate::id::DurableId;
@@ -59,6 +58,8 @@ pub(super) struct Writer {
     meters: Arc<DurableMeters>,
     /// The time at which the metrics were last published.
     published: Option<Duration>,
+    /// The number up to which timers are counted here, unless another thread does.
+    count_limit: u64,
     /// Claims of other nodes that were released.
     released: u64,
 }
@@ -126,7 +127,13 @@ impl Replies {
 }
 
 impl Writer {
-    pub(super) fn new(store: Box<dyn Store>, routes: Arc<Routes>, group: usize, meters: Arc<DurableMeters>) -> Self {
+    pub(super) fn new(
+        store: Box<dyn Store>,
+        routes: Arc<Routes>,
+        group: usize,
+        count_limit: u64,
+        meters: Arc<DurableMeters>,
+    ) -> Self {
         Self {
             store: Some(store),
             routes,
@@ -141,6 +148,7 @@ impl Writer {
             trouble: Trouble::None,
             meters,
             published: None,
+            count_limit,
             released: 0,
         }
     }
@@ -169,8 +177,11 @@ impl Writer {
         let mut store = self.store.as_deref().map(Store::gauges).unwrap_or_default();
         store.interrupted += self.released;
         let is_counted = self.meters.levels(|levels| levels.is_counted_aside);
-        let counts =
-            self.store.as_deref_mut().filter(|_| !is_counted).and_then(|store| store.counts(Some(COUNT_LIMIT)).ok());
+        let counts = self
+            .store
+            .as_deref_mut()
+            .filter(|_| !is_counted)
+            .and_then(|store| store.counts(Some(self.count_limit)).ok());
         self.meters.levels(|levels| {
             levels.store = store;
             levels.has_failed = self.trouble == Trouble::Failed;
