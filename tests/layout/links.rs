@@ -109,7 +109,7 @@ fn links_in_the_documentation_lead_to_pages_and_items() {
     let root = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository().join("target"), PathBuf::from);
     let doc = fs::canonicalize(root.join("doc")).expect("the documentation");
     let mut pages = BTreeMap::new();
-    let crates = ["", "_durable", "_inspector", "_postgres", "_purgatory", "_dashboards"];
+    let crates = ["", "_durable", "_inspector", "_postgres", "_purgatory", "_dashboards", "_derive"];
     for name in &crates.map(|name| format!("actix_timers{name}")) {
         walk(&doc.join(name), &mut |file| {
             if file.extension().is_some_and(|extension| extension == "html") {
@@ -207,9 +207,9 @@ fn file_of<'a>(link: &'a str, address: &str) -> Option<&'a str> {
 
 /// Returns the file and the anchor behind a link of the documentation. `None` for other sites.
 fn local(link: &str, page: &Path, doc: &Path) -> Option<(PathBuf, String)> {
+    const MANIFEST: &str = include_str!("../../Cargo.toml");
     let (target, anchor) = split(link);
     let anchor = anchor.to_owned();
-    const MANIFEST: &str = include_str!("../../Cargo.toml");
     if let Some(path) = file_of(target, value(MANIFEST, "repository")) {
         return Some((repository().join(path), anchor));
     }
