@@ -1,5 +1,5 @@
-//! Links: those between the files, as the repository shows them; those of the published pages, as rustdoc shows them;
-//! and all links of the built documentation.
+//! Links: those between the files, as the repository shows them; those of the published pages, as rustdoc and the
+//! registry show them; and all links of the built documentation.
 //!
 //! A published page is a file that a crate includes in its documentation: its README or a chapter of the guide. It
 //! links by references, because a label has one definition in the file and another one for rustdoc.
@@ -56,7 +56,7 @@ fn links_in_the_repository_lead_to_files_and_headings() {
         let targets = page.inline.iter().chain(page.definitions.values());
         for target in targets.filter(|target| !is_absolute(target)) {
             checked += 1;
-            if let Err(reason) = find(&file, target) {
+            if let Err(reason) = find(&repository(), &file, target) {
                 dead.push(format!("{file}: {target}: {reason}"));
             }
         }
@@ -109,7 +109,7 @@ fn links_in_the_documentation_lead_to_pages_and_items() {
     let root = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository().join("target"), PathBuf::from);
     let doc = fs::canonicalize(root.join("doc")).expect("the documentation");
     let mut pages = BTreeMap::new();
-    let crates = ["", "_durable", "_inspector", "_postgres", "_purgatory", "_dashboards"];
+    let crates = ["", "_durable", "_inspector", "_postgres", "_purgatory", "_dashboards", "_derive"];
     for name in &crates.map(|name| format!("actix_timers{name}")) {
         walk(&doc.join(name), &mut |file| {
             if file.extension().is_some_and(|extension| extension == "html") {
@@ -121,7 +121,8 @@ fn links_in_the_documentation_lead_to_pages_and_items() {
     for file in markdown_files() {
         let page = Page::read(&file);
         let links = page.inline.into_iter().chain(page.definitions.into_values()).filter(|link| is_absolute(link));
-        pages.insert(PathBuf::from(file), Html { links: links.collect(), ids: BTreeSet::new(), moved_to: None });
+        let html = Html { links: links.collect(), ids: page.anchors, moved_to: None };
+        pages.insert(repository().join(file), html);
     }
     let mut dead = Vec::new();
     let mut checked = 0;
@@ -147,13 +148,70 @@ fn links_in_the_documentation_lead_to_pages_and_items() {
     assert!(checked > 1000, "only {checked} links were found");
 }
 
+#[test]
+#[ignore = "needs the packages, and a clone with an address: see `.ci/package`"]
+fn links_of_packages_lead_to_the_repository_and_its_documentation() {
+    let clone = repository().join("target/clone");
+    let mut dead = Vec::new();
+    let mut checked = 0;
+    for package in fs::read_dir(repository().join("target/unpacked")).expect("packages") {
+        let package = package.unwrap().path();
+        let read = |file: &str| fs::read_to_string(package.join(file)).unwrap();
+        let (manifest, origin) = (read("Cargo.toml"), read(".cargo_vcs_info.json"));
+        let [name, address] = ["name", "repository"].map(|key| value(&manifest, key));
+        let folder = origin.split_once("\"path_in_vcs\": \"").and_then(|(_, path)| path.split_once('"')).unwrap().0;
+        walk(&package, &mut |path| {
+            let file = path.strip_prefix(&package).unwrap().to_str().unwrap();
+            if !file.ends_with(".md") || file == "src/guide/chapters.md" {
+                return;
+            }
+            if file == value(&manifest, "readme") || file == "CHANGELOG.md" {
+                let page = Page::read(path.to_str().unwrap());
+                let targets = page.inline.iter().chain(page.definitions.values());
+                for target in targets.filter(|target| !is_absolute(target)) {
+                    checked += 1;
+                    let link = registry_link(address, &Path::new(folder).join(file), target);
+                    let found = link.as_deref().and_then(|link| file_of(link, address));
+                    let found = found.ok_or_else(|| format!("{address} is of an unknown host"));
+                    if let Err(reason) = found.and_then(|found| find(&clone, "README.md", found)) {
+                        dead.push(format!("{name}: {file}: {target}: {reason}"));
+                    }
+                }
+            } else {
+                // A page of the documentation, whose links are checked there.
+                let chapter = format!("docs/guide/{}", path.file_name().unwrap().to_str().unwrap());
+                let is_same = fs::read_to_string(clone.join(&chapter)).is_ok_and(|text| text == read(file));
+                if !is_same || publisher(&chapter) != Some(name) {
+                    dead.push(format!("{name}: {file}: no page of its documentation"));
+                }
+            }
+        });
+    }
+    assert!(dead.is_empty(), "dead links:\n{}", dead.join("\n"));
+    assert!(checked > 40, "only {checked} links were found");
+}
+
+/// Returns the link that the registry makes of a relative one in a README. `None` if it does not know the host.
+fn registry_link(address: &str, readme: &Path, link: &str) -> Option<String> {
+    let host = address.strip_prefix("https://")?.split('/').next()?;
+    let path = normal(&readme.parent()?.join(link));
+    let kind = if path.ends_with(".svg") || path.ends_with(".png") { "raw" } else { "blob" };
+    ["github.com", "gitlab.com", "bitbucket.org"].contains(&host).then(|| format!("{address}/{kind}/HEAD/{path}"))
+}
+
+/// Returns the file, with its anchor, behind a link to the repository.
+fn file_of<'a>(link: &'a str, address: &str) -> Option<&'a str> {
+    let path = link.strip_prefix(address)?;
+    path.strip_prefix("/blob/HEAD/").or_else(|| path.strip_prefix("/raw/HEAD/"))
+}
+
 /// Returns the file and the anchor behind a link of the documentation. `None` for other sites.
 fn local(link: &str, page: &Path, doc: &Path) -> Option<(PathBuf, String)> {
+    const MANIFEST: &str = include_str!("../../Cargo.toml");
     let (target, anchor) = split(link);
     let anchor = anchor.to_owned();
-    if let Some(path) = target.strip_prefix(address()) {
-        let path = path.strip_prefix("/blob/HEAD/").or_else(|| path.strip_prefix("/raw/HEAD/"))?;
-        return Some((repository().join(path), String::new()));
+    if let Some(path) = file_of(target, value(MANIFEST, "repository")) {
+        return Some((repository().join(path), anchor));
     }
     if let Some(path) = target.strip_prefix("https://docs.rs/actix-timers") {
         // `-durable/VERSION/actix_timers_durable/...`: without a path the front page.
@@ -169,11 +227,10 @@ fn local(link: &str, page: &Path, doc: &Path) -> Option<(PathBuf, String)> {
     Some((PathBuf::from(normal(&target)), anchor))
 }
 
-/// Returns the address of the repository in the manifest.
-fn address() -> &'static str {
-    const MANIFEST: &str = include_str!("../../Cargo.toml");
-    let line = MANIFEST.lines().find_map(|line| line.strip_prefix("repository = \""));
-    line.expect("an address").trim_end_matches('"')
+/// Returns a text of a manifest.
+fn value<'a>(manifest: &'a str, key: &str) -> &'a str {
+    let line = manifest.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(" = \""));
+    line.expect("a line with the key").trim_end_matches('"')
 }
 
 /// Links and anchors of a page of the documentation.
@@ -335,13 +392,13 @@ fn address_of(file: &str, anchor: &str, name: &str) -> String {
 }
 
 /// Finds the target of a link in a file.
-fn find(file: &str, target: &str) -> Result<(), String> {
+fn find(root: &Path, file: &str, target: &str) -> Result<(), String> {
     let (path, anchor) = split(target);
-    let path = if path.is_empty() { file.to_owned() } else { normal(&folder_of(file).join(path)) };
-    if !repository().join(&path).exists() {
+    let path = root.join(if path.is_empty() { file.to_owned() } else { normal(&folder_of(file).join(path)) });
+    let Some(path) = path.to_str().filter(|path| Path::new(path).exists()) else {
         return Err("there is no such file".to_owned());
-    }
-    if anchor.is_empty() || path.ends_with(".md") && Page::read(&path).anchors.contains(anchor) {
+    };
+    if anchor.is_empty() || path.ends_with(".md") && Page::read(path).anchors.contains(anchor) {
         return Ok(());
     }
     Err("there is no such heading".to_owned())
