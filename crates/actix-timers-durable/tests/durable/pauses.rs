@@ -16,6 +16,7 @@ on_every_store! {
     a_paused_timer_waits_alone
     missed_repetitions_of_a_pause_follow_their_policy
     failures_in_a_row_pause_their_route
+    failures_leave_an_earlier_pause
     a_pause_that_cannot_be_is_an_error
 }
 
@@ -85,8 +86,9 @@ fn a_pause_ends_at_its_time_also_after_a_restart(medium: impl Medium) {
 fn a_paused_node_delivers_nothing(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
-        let timers = diary.builder(&medium, &clock).name("one").start().unwrap();
-        timers.pause(Pause::node("one")).await.unwrap();
+        let timers = diary.builder(&medium, &clock).name(ROUTE).start().unwrap();
+        timers.pause(Pause::node(ROUTE)).await.unwrap();
+        assert!(!timers.resume(&route()).await.unwrap(), "a route of this name is not paused");
         let _ = timers.schedule_after(ROUTE, ms(10), Note(1)).await.unwrap();
         run_to(&clock, 500).await;
         timers.stop().await.unwrap();
@@ -97,7 +99,7 @@ fn a_paused_node_delivers_nothing(medium: impl Medium) {
         let timers = diary.builder(&medium, &clock).name("other").start().unwrap();
         run_to(&clock, 1500).await;
         assert_eq!(diary.deliveries(), [(1000, 1)]);
-        assert!(timers.resume(&PauseTarget::Node("one".into())).await.unwrap());
+        assert!(timers.resume(&PauseTarget::Node(ROUTE.into())).await.unwrap());
         timers.stop().await.unwrap();
     });
 }
@@ -192,13 +194,13 @@ fn failures_in_a_row_pause_their_route(medium: impl Medium) {
         assert_eq!(diary.len(), 7);
         // Of different timers, retried or dead letters; a time-out is a failure, too.
         diary.script(5, [Act::FailForGood]);
-        diary.script(6, [Act::Fail]);
-        diary.script(7, [Act::Hang]);
+        diary.script(6, [Act::Fail, Act::Fail]);
+        diary.script(7, [Act::Snooze(ms(1)), Act::Hang]);
         for note in 5..=8 {
             let _ = timers.schedule_after(ROUTE, ms(u64::from(note)), Note(note)).await.unwrap();
         }
         run_to(&clock, 10_000).await;
-        assert_eq!(diary.deliveries()[7..].iter().map(|(_, note)| *note).collect::<Vec<_>>(), [5, 6, 7]);
+        assert_eq!(diary.deliveries()[7..].iter().map(|(_, note)| *note).collect::<Vec<_>>(), [5, 6, 7, 7]);
         let pauses = timers.pauses().await.unwrap();
         let [Pause { target, until: None, who: Some(who), why: Some(why), .. }] = &pauses[..] else {
             panic!("{pauses:?}")
@@ -209,6 +211,25 @@ fn failures_in_a_row_pause_their_route(medium: impl Medium) {
         run_to(&clock, 11_000).await;
         assert_eq!(timers.counts().await.unwrap().pending, 0, "the count begins anew");
         assert_eq!(timers.pauses().await.unwrap(), []);
+        timers.stop().await.unwrap();
+    });
+}
+
+fn failures_leave_an_earlier_pause(medium: impl Medium) {
+    let diary = Diary::default();
+    life(0, async |clock| {
+        let options = RouteOptions::new().retry(quick()).pause_after_failures(1);
+        let builder = DurableTimers::builder(medium.open()).clock(clock.clone()).name("office");
+        let timers = builder.route_with::<Note>(ROUTE, diary.writer(&clock), options).start().unwrap();
+        diary.script(1, [Act::Hang, Act::Fail]);
+        let _ = timers.schedule_after(ROUTE, ms(10), Note(1)).await.unwrap();
+        run_to(&clock, 100).await;
+        timers.pause(Pause::route(ROUTE).by("ops").until(at(3000))).await.unwrap();
+        for (until, failures, who) in [(2000, 1, "ops"), (4000, 2, "office")] {
+            run_to(&clock, until).await;
+            let pauses = timers.pauses().await.unwrap();
+            assert_eq!((diary.len(), pauses[0].who.as_deref()), (failures, Some(who)));
+        }
         timers.stop().await.unwrap();
     });
 }

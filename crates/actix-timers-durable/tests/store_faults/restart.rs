@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use actix_timers_durable::store::{Look, NodeInfo, Reads, Store};
-use support::store::{at, claim, record, serving};
+use actix_timers_durable::store::{Look, Next, NodeInfo, Op, Reads, Record, Store};
+use support::store::{at, claim, put, record, serving};
 
-use crate::workshop::open;
+use crate::workshop::{apply, assert_sound, delivery, open, timer};
 
 #[test]
 fn a_store_of_many_timers_opens_at_once() {
@@ -46,4 +46,24 @@ fn deliveries_that_the_last_process_had_begun_are_counted_as_they_begin_again() 
     store.join(&NodeInfo::default(), at(2)).unwrap();
     store.apply(&[claim(&ids)], at(2)).unwrap();
     assert_eq!(store.gauges().interrupted, 2);
+}
+
+#[test]
+fn kept_keys_are_sound_and_go_when_their_time_is_over() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = open(directory.path()).unwrap();
+    for number in [1, 2] {
+        let keyed = Record { key: Some(format!("k{number}").into()), ..timer(number, 0) };
+        let keep = Next::KeepKey(Duration::from_millis(number * 10));
+        apply(&mut store, &[put(&keyed), claim(&[keyed.id]), Op::End(delivery(number), keep)]).unwrap();
+    }
+    drop(store);
+    assert_sound(directory.path());
+    let mut store = open(directory.path()).unwrap();
+    let reader = rusqlite::Connection::open(directory.path().join("timers.db")).unwrap();
+    for (now, kept) in [(9, 2), (10, 1), (19, 1), (20, 0)] {
+        store.beat(&[], at(now)).unwrap();
+        let rows = reader.query_row("SELECT count(*) FROM timers", (), |row| row.get::<_, i64>(0));
+        assert_eq!(rows, Ok(kept), "{now}");
+    }
 }

@@ -52,6 +52,7 @@ impl Handler<Durable<Work>> for Worker {
     type Result = ResponseFuture<Result<(), HandlerError>>;
 
     fn handle(&mut self, work: Durable<Work>, _: &mut Context<Self>) -> Self::Result {
+        work.note_result("<i>noted</i>");
         let outcome = match &*work {
             Work::Succeed | Work::Garble => Ok(()),
             Work::Fail => Err(HandlerError::new("no connection")),
@@ -68,9 +69,10 @@ fn with_durable(test: impl AsyncFnOnce(DurableTimers, ManualClock)) {
         let clock = ManualClock::new();
         let retry =
             RetryPolicy::default().initial_delay(Duration::from_secs(60)).jitter_percent(0).timeout(Duration::MAX);
+        let options = RouteOptions::new().retry(retry).keep_past(Duration::from_secs(60));
         let timers = DurableTimers::builder(MemoryStore::new())
             .name("reminders")
-            .route_with::<Work>("mail", Worker.start(), RouteOptions::new().retry(retry))
+            .route_with::<Work>("mail", Worker.start(), options)
             .open_route::<Work>("post")
             .clock(clock.clone())
             .start()
@@ -105,7 +107,7 @@ fn durable_timers_are_listed_by_their_states() {
         let failing = schedule(&timers, Work::Fail, ms(1)).await;
         let hanging = schedule(&timers, Work::Hang, ms(1)).await;
         let dead = schedule(&timers, Work::FailForGood, ms(1)).await;
-        schedule(&timers, Work::Succeed, ms(1)).await;
+        let complete = schedule(&timers, Work::Succeed, ms(2)).await;
         let parked = schedule(&timers, Work::Garble, ms(1)).await;
         clock.advance(ms(1000)).await;
         let keyed = Schedule::at_fixed_rate("mail", Duration::from_secs(3600), Work::Succeed)
@@ -127,6 +129,10 @@ fn durable_timers_are_listed_by_their_states() {
             ("state=pending", vec![keyed, other]),
             ("state=dead", vec![dead]),
             ("state=parked", vec![parked]),
+            ("state=finished", vec![dead, complete]),
+            ("key_prefix=order", vec![keyed]),
+            ("key_prefix=7", vec![]),
+            ("message_type=mail", vec![]),
             ("route=post", vec![other]),
             ("key=order+7", vec![keyed]),
             ("route=mail&key=order+7", vec![keyed]),
@@ -153,6 +159,11 @@ fn durable_timers_are_listed_by_their_states() {
         let parked = get(&app, &format!("durable/timers/{parked}")).await;
         assert_eq!((&parked["state"], &parked["dead_since_seconds"]), (&json!("parked"), &Value::Null));
         assert!(parked["reason"].as_str().unwrap().contains("<i>no letter</i>"), "{parked}");
+        assert_eq!(get(&app, "durable/count?state=parked").await["count"], 1);
+        let finished = get(&app, "durable/timers?state=finished").await;
+        let [failed, complete] = [0, 1].map(|at| &finished["timers"][at]);
+        assert_eq!((&failed["reason"], &failed["finished"]["outcome"]), (&json!("<b>no address</b>"), &json!("dead")));
+        assert_eq!(complete["finished"]["result"], "<i>noted</i>");
     });
 }
 
@@ -333,6 +344,7 @@ fn dead_letters_of_a_filter_are_requeued_and_discarded() {
         let app = serve(&Inspector::of_all_arbiters().add_durable(&timers).allow_cancel(true)).await;
         assert_eq!(get(&app, "durable/count?state=dead").await["count"], 4);
         assert_eq!(change(&app, TestRequest::post(), "dead-letters?count=4").await.0, 400, "the state is missing");
+        assert_eq!(change(&app, TestRequest::delete(), "dead-letters?state=finished&count=4").await.0, 400);
         let (status, body) = change(&app, TestRequest::post(), "dead-letters?state=dead&count=4").await;
         assert_eq!((status, &body["outcome"]), (200, &json!({ "requeued": 4 })));
         clock.advance(ms(10)).await;
@@ -379,7 +391,18 @@ fn each_change_is_reported_with_its_user_and_outcome() {
         change(&app, by(TestRequest::delete()), "timers?key_prefix=order%25&count=6").await;
         let outcome = r#"{"busy":0,"cancelled":6,"in_progress":0}"#.to_owned();
         assert_eq!(one(), ("Ada".to_owned(), "cancel", "key_prefix=order%25&count=6".to_owned(), outcome));
+        for (request, action, outcome) in
+            [(TestRequest::post(), "pause", "paused"), (TestRequest::delete(), "resume", "resumed")]
+        {
+            change(&app, by(request), "pauses?kind=route&name=mail").await;
+            assert_eq!(one(), ("Ada".to_owned(), action, "route mail".to_owned(), outcome.to_owned()));
+            let pauses = timers.pauses().await.unwrap();
+            assert!(pauses.iter().all(|pause| pause.who.as_deref() == Some("Ada")), "{pauses:?}");
+        }
         none();
+        timers.stop_within(Duration::ZERO).await.unwrap();
+        assert_eq!(change(&app, by(TestRequest::delete()), &format!("timers/{hanging}")).await.0, 503);
+        assert!(one().3.starts_with("failed: "), "its outcome may not be known");
     });
 }
 

@@ -5,7 +5,7 @@ use actix_timers_durable::{DueTime, Pause, PauseTarget, StoreError};
 use support::store::claim;
 
 use crate::rules::{Node, due_in, timer};
-use crate::server::{Session, new_schema};
+use crate::server::{Session, new_schema, options};
 use crate::with_server;
 
 fn route() -> PauseTarget {
@@ -36,7 +36,10 @@ with_server! {
         let mut late = Node::join(&schema);
         assert_eq!(late.joined.paused, [Pause::route("a")]);
         assert_eq!(claimed(&mut late, &[timers[1].id]), 0);
+        assert_eq!(one.look(None), []);
         assert_eq!(late.apply(Op::Resume(route())), Outcome::Deleted);
+        // A look told the one, a claim the other.
+        assert!(one.beat(&[]).looks_begin_anew && late.beat(&[]).looks_begin_anew);
         let beat = other.beat(&[]);
         assert!(beat.looks_begin_anew && beat.paused.is_empty(), "its looks have passed them");
         assert_eq!(other.look(None), [timers[1].id]);
@@ -65,6 +68,9 @@ with_server! {
         drop(node);
         let mut node = Node::join(&schema);
         assert_eq!((claimed(&mut node, &[timer.id]), node.look(None).len()), (0, 0));
+        let mut other = Node::join_with(options(&schema).node("other"));
+        assert_eq!((other.joined.paused.len(), other.look(None)), (0, vec![timer.id]), "one of another name delivers");
+        assert_eq!(node.apply(Op::Resume(PauseTarget::Route(name.as_str().into()))), Outcome::NotFound);
         assert_eq!(node.apply(Op::Resume(PauseTarget::Node(name.into()))), Outcome::Deleted);
         assert!(node.beat(&[]).looks_begin_anew);
         assert_eq!(claimed(&mut node, &[timer.id]), 1);
@@ -97,6 +103,8 @@ with_server! {
         assert!(session.value::<bool>(&format!("SELECT {schema}.resume('route', 'a')")));
         assert!(!session.value::<bool>(&format!("SELECT {schema}.resume('route', 'a')")));
         assert_eq!(claimed(&mut node, &[timers[1].id]), 1);
+        session.run(&format!("SELECT {schema}.pause('route', 'a', to_timestamp(4000000000.0001))"));
+        assert_eq!(node.store.pauses().unwrap()[0].until, DueTime::from_millis(4_000_000_000_001).ok(), "not early");
         // Times beyond all.
         session.run(&format!("SELECT {schema}.pause('route', 'a', 'infinity')"));
         assert_eq!(node.store.pauses().unwrap()[0].until, None);

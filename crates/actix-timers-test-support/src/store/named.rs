@@ -308,8 +308,17 @@ pub fn an_end_needs_the_delivery_that_was_claimed<S: Subject>(subject: &mut S) {
     assert_eq!(world.apply(Op::End(first, Next::Delete)), Outcome::NotFound, "it is pending");
     let second = world.delivery(timer.id);
     assert_eq!(second.attempt, 2);
-    assert_eq!(world.apply(Op::End(first, Next::Delete)), Outcome::NotFound, "it is claimed anew");
-    assert_eq!(world.apply(Op::End(second, Next::Delete)), DONE);
+    let keep = Next::KeepKey(Duration::from_secs(1));
+    for next in [Next::Delete, keep, Next::Again(again(5, 1)), Next::Again(again(5, 2)), dead("why")] {
+        for wrong in [first, Delivery { repetition: 2, ..second }] {
+            let end = Op::End(wrong, noted(next.clone(), 1, Some("why"), None));
+            assert_eq!(world.apply(end), Outcome::NotFound, "it is claimed anew: {next:?}");
+        }
+    }
+    assert_eq!([Part::Past, Part::Dead].map(|part| list(&mut world.store, &all(part))), [[]; 2]);
+    assert_eq!(world.apply(Op::End(second, noted(Next::Delete, 1, None, None))), DONE);
+    let past = world.store.list(&all(Part::Past)).unwrap().found;
+    assert_eq!(finished(&past[0]).errors, [], "those of the others are not its own");
 }
 
 /// A store may refuse all effects.
@@ -558,6 +567,7 @@ pub fn a_noted_end_leaves_a_row_of_the_past<S: Subject>(subject: &mut S) {
     assert_eq!(errors, (6..=25).map(|n| (at(n), n as u32, format!("'no' {n}\n\"é"))).collect::<Vec<_>>());
     assert_eq!((&row.key, &row.headers, &row.message_type), (&timer.key, &timer.headers, &timer.message_type));
     assert_eq!((row.progress.nominal, row.progress.attempt, row.payload.len()), (at(0), 26, 0));
+    assert_eq!(world.apply(Op::Restore(Arc::new(past[0].clone()))), Outcome::NotFound, "it is over");
     assert_eq!(world.store.get(timer.id).unwrap(), None);
     assert_eq!(world.store.counts(None).unwrap().pending, 0);
 }
@@ -602,10 +612,16 @@ pub fn each_repetition_and_each_dead_letter_is_in_the_past<S: Subject>(subject: 
     };
     assert_eq!(errors(&mut world), [0, 1, 0, 1], "errors are those of a repetition");
     world.apply(Op::Requeue(timer.id));
+    world.set(99);
     let delivery = world.delivery(timer.id);
-    world.apply(Op::End(delivery, noted(Next::Delete, 1, None, None)));
+    world.apply(Op::End(delivery, noted(Next::Delete, 8, None, Some("done"))));
     assert_eq!(ends(&mut world), [(1, false), (2, true), (3, false), (4, false)], "the last end counts");
+    let past = world.store.list(&all(Part::Past)).unwrap().found;
+    let last = finished(&past[3]);
+    assert_eq!((last.at, last.took, last.result.as_deref()), (at(99), Duration::from_millis(8), Some("done")));
     assert_eq!(errors(&mut world), [0, 1, 0, 1], "a dead letter keeps its errors");
+    world.apply(Op::DiscardPast { route: "a".into(), than: at(20), limit: 9 });
+    assert_eq!(ends(&mut world), [(3, false), (4, false)], "later repetitions stay");
 }
 
 pub fn the_past_is_listed_in_pages_and_discarded_in_bounds<S: Subject>(subject: &mut S) {
@@ -647,8 +663,21 @@ pub fn the_past_is_listed_in_pages_and_discarded_in_bounds<S: Subject>(subject: 
     assert_eq!(pages(&mut world, Query { key: Some("k7".into()), ..all(Part::Past) }), [ids[7]]);
     let discard = |limit| Op::DiscardPast { route: "a".into(), than: at(3), limit };
     assert_eq!(world.apply(discard(2)), Outcome::Discarded(2));
+    let of_a = Query { route: Some("a".into()), ..all(Part::Past) };
+    assert_eq!(pages(&mut world, of_a), of(&|number| number % 2 == 0 && number >= 4), "the oldest");
     assert_eq!(world.apply(discard(9)), Outcome::Discarded(3));
     assert_eq!(pages(&mut world, all(Part::Past)), of(&|number| number % 2 == 1 || number >= 9));
+    // Repetitions that finish together share a page.
+    let series = record(20, 0);
+    world.put(&series);
+    for repetition in 2..5 {
+        let delivery = world.delivery(series.id);
+        world.apply(Op::End(delivery, noted(Next::Again(again(0, repetition)), 1, None, None)));
+    }
+    for query in [Query { id: Some(series.id), ..all(Part::Past) }, all(Part::Past)] {
+        let found = pages(&mut world, query);
+        assert_eq!(found.iter().filter(|id| **id == series.id).count(), 3);
+    }
 }
 
 pub fn a_key_is_kept_until_its_time_is_over<S: Subject>(subject: &mut S) {
@@ -671,11 +700,18 @@ pub fn a_key_is_kept_until_its_time_is_over<S: Subject>(subject: &mut S) {
     assert_eq!(world.apply(claim(&[id])), nothing_claimed());
     assert_eq!(world.apply(Op::Cancel(id)), Outcome::NotFound);
     assert_eq!(world.apply(Op::Move(id, at(3))), Outcome::NotFound);
+    assert_eq!(world.apply(Op::Pause(Pause::timer(id))), Outcome::NotFound);
     world.set(49);
     assert_eq!(world.put(&timer(2)), Placed::Exists(id));
     world.set(50);
     assert_eq!(world.put(&timer(2)), Placed::Created { due: at(50) });
     assert_eq!(world.store.find_key("a", "k").unwrap(), Some(timer(2).id));
+    let suspect = Record { key: Some("other".into()), max_attempts: Some(0), ..record(3, 0) };
+    world.put(&suspect);
+    let delivery = world.claim_as(suspect.id, Suspects::Marked).delivery();
+    world.apply(Op::End(delivery, Next::KeepKey(Duration::from_secs(1))));
+    let Some((_, beat)) = world.restart() else { return };
+    assert_eq!(beat.blamed, [], "a complete one is not to blame");
 }
 
 pub fn a_kept_key_is_replaced_as_if_it_were_free<S: Subject>(subject: &mut S) {
@@ -693,6 +729,8 @@ pub fn a_kept_key_is_replaced_as_if_it_were_free<S: Subject>(subject: &mut S) {
     let delivery = world.delivery(timer(3).id);
     world.apply(Op::End(delivery, Next::KeepKey(Duration::from_secs(1))));
     assert_eq!(world.apply(Op::Requeue(timer(2).id)), Outcome::KeyInUse(timer(3).id));
+    let repeated = world.put_as(&timer(3), OnKey::Replace);
+    assert_eq!(repeated, Placed::Exists(timer(3).id), "a repeated request does not begin anew");
 }
 
 pub fn old_dead_letters_are_discarded_in_bounds<S: Subject>(subject: &mut S) {
@@ -937,7 +975,7 @@ pub fn lists_filter_and_continue<S: Subject>(subject: &mut S) {
 pub fn lists_filter_by_bytes_of_keys_and_by_headers<S: Subject>(subject: &mut S) {
     let mut world = World::new(subject);
     let odd = r#"a."b'$\"#;
-    let keys = ["a%b", "a_b", "a\\b", "aXb", "ä", "a\u{308}", "Ä", "A%b", ""];
+    let keys = ["a%b", "a_b", "a\\b", "aXb", "ä", "a\u{308}", "Ä", "A%b", "", "Xa"];
     let mut timers: Vec<_> = keys
         .iter()
         .zip(1..)
@@ -960,7 +998,7 @@ pub fn lists_filter_by_bytes_of_keys_and_by_headers<S: Subject>(subject: &mut S)
         ("ä", &[4]),
         ("a\u{308}", &[5]),
         ("A", &[7]),
-        ("", &[0, 1, 2, 3, 4, 5, 6, 7, 8]),
+        ("", &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]),
         ("a\0", &[]),
         ("a%b%", &[]),
     ] {
