@@ -643,7 +643,10 @@ impl DurableTimerActor {
         if self.paused != paused {
             self.hints.begin_anew();
         }
-        self.pauses_end = paused.iter().filter_map(|pause| pause.until).filter(|until| *until > now).min();
+        // An end that has come stays until it is noticed: the pauses are as they were.
+        let over = self.pauses_end.filter(|end| *end <= now);
+        let ends = paused.iter().filter_map(|pause| pause.until).filter(|until| *until > now);
+        self.pauses_end = over.into_iter().chain(ends).min();
         self.paused = paused;
     }
 
@@ -1004,5 +1007,32 @@ impl Handler<Extend> for DurableTimerActor {
             }
         }
         true
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use actix_timers::{ManualClock, TimerActor};
+
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_pause_is_noticed_although_a_beat_comes_first() {
+        System::new().block_on(async {
+            let clock = ManualClock::new();
+            let timers = InternalTimers::start(TimerActor::builder().clock(clock.clone())).unwrap();
+            let (routes, config) = (Arc::default(), DeliveryConfig::default());
+            let mut actor = DurableTimerActor::new(routes, config, None, None, timers, Arc::default());
+            let pause = Pause::route("office").until(clock.wall() + Duration::from_secs(1));
+            let end = pause.until;
+            actor.note_pauses(vec![pause.clone()]);
+            // Looks up to then have left out the route.
+            clock.jump(Duration::from_secs(2));
+            actor.note_pauses(vec![pause]);
+            assert_eq!(actor.pauses_end, end);
+            actor.note_pauses(vec![]);
+            assert_eq!(actor.pauses_end, end, "until it is noticed");
+        });
     }
 }
