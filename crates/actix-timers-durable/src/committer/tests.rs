@@ -348,6 +348,25 @@ fn an_end_that_cannot_be_written_is_kept_until_it_is_or_the_store_is_closed() {
     }
 }
 
+/// A stop does not wait for a claim. Its handler never begins.
+#[test]
+fn a_claim_that_a_stop_overtakes_uses_up_no_attempt() {
+    for (is_stop, used) in [(true, 0), (false, 1)] {
+        let disk = MemoryDisk::new();
+        let (committer, reports) = threaded(&disk);
+        let timer = record(0);
+        assert!(is_created(&block_on(committer.change(put(timer.clone())))));
+        if is_stop {
+            committer.submit(Request::Retire);
+        }
+        committer.submit(claim(timer.id));
+        assert_eq!(claimed(&reports).len(), 1);
+        close(&committer).unwrap();
+        let row = disk.open().get(timer.id).unwrap().unwrap().record;
+        assert_eq!((row.progress.attempt, row.progress.used), (1, used));
+    }
+}
+
 #[test]
 fn without_callers_the_thread_ends_after_the_pending_requests() {
     let disk = MemoryDisk::new();

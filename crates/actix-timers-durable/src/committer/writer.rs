@@ -62,6 +62,8 @@ pub(super) struct Writer {
     count_limit: u64,
     /// Claims of other nodes that were released.
     released: u64,
+    /// A stop has begun.
+    retires: bool,
 }
 
 /// The result of the last commit.
@@ -150,6 +152,7 @@ impl Writer {
             published: None,
             count_limit,
             released: 0,
+            retires: false,
         }
     }
 
@@ -418,7 +421,10 @@ impl Writer {
                     Err(_) => self.meters.count(Counted::BeatFailed, 1),
                 }
             }
-            Request::Retire => store.retire(now),
+            Request::Retire => {
+                self.retires = true;
+                store.retire(now);
+            }
             Request::BackUp { to, answer } => {
                 let (prepared, meters) = (store.back_up(&to), Arc::clone(&self.meters));
                 replies.copies.push(Box::new(move || {
@@ -429,9 +435,10 @@ impl Writer {
                 }));
             }
             Request::Close(answer) => {
-                // A suspect whose handler has not begun is not to blame for the end of this process.
+                // A suspect whose handler has not begun is not to blame for the end of this process. A stop uses up no attempt.
+                let next = if self.retires { Next::GiveBack } else { Next::Release };
                 let claimed = self.claimed.drain();
-                let ends: Vec<_> = claimed.map(|(_, delivery)| Op::End(delivery, Next::Release)).collect();
+                let ends: Vec<_> = claimed.map(|(_, delivery)| Op::End(delivery, next.clone())).collect();
                 if !ends.is_empty() {
                     let _ = store.apply(&ends, now);
                 }
