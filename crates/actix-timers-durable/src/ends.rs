@@ -17,6 +17,9 @@ use super::store::{Again, Next, Note, Progress, Record};
 /// The maximum length of a stored reason, which is the text of an arbitrary error.
 const MAX_REASON_LEN: usize = 1024;
 
+/// From this on a budget of attempts has no end.
+const NO_END: u32 = i32::MAX.unsigned_abs();
+
 /// From this on a delivery is late: after a time without a process, a pause, or under too much load.
 const LATE: Duration = Duration::from_secs(1);
 
@@ -99,7 +102,9 @@ fn after_answer(record: &Record, retry: &RetryPolicy, answer: Answer, course: Co
         return dead(record, &reason, course.begun, now);
     }
     let random = mixed(record.id.random() ^ u64::from(progress.attempt) ^ progress.repetition << 32);
-    let due = now.saturating_add(retry.delay_after(progress.used, random));
+    // A store that nodes share counts no failures then.
+    let failures = if retry.attempts >= NO_END { progress.attempt } else { progress.used };
+    let due = now.saturating_add(retry.delay_after(failures, random));
     Next::Again(Again { due, nominal: progress.nominal, repetition: progress.repetition })
 }
 
@@ -135,7 +140,7 @@ fn dead(record: &Record, reason: &str, begun: DueTime, now: DueTime) -> Next {
 
 /// Returns the repetition after the one that has ended now; none if that was the last.
 fn next_repetition(record: &Record, Course { begun, follow }: Course, now: DueTime) -> Option<Again> {
-    let Progress { due, nominal, repetition, .. } = record.progress;
+    let Progress { due, nominal, repetition, attempt, .. } = record.progress;
     let repeat = record.repeat.as_ref();
     if repeat.and_then(|repeat| repeat.times).is_some_and(|times| repetition >= times) {
         return None;
@@ -155,7 +160,9 @@ fn next_repetition(record: &Record, Course { begun, follow }: Course, now: DueTi
         (_, Some(RepeatMode::FixedDelay { delay, spread })) => {
             let delay = Duration::from_millis(whole_period(*delay));
             let after_delay = millis(now) + delay;
-            if *spread && begun.saturating_since(due) >= LATE {
+            // A retry is on time, and all that failed together come together.
+            let expected = if attempt > 1 { nominal } else { due };
+            if *spread && begun.saturating_since(expected) >= LATE {
                 // Timers that were late together are due at different times again.
                 on_grid(delay, Missed::Skip, after_delay - Duration::from_millis(1))?
             } else {
@@ -303,6 +310,19 @@ mod tests {
         assert!(reason.contains("during attempt 3") && then == next, "{reason} {then:?}");
     }
 
+    /// A store that nodes share does not count the failures of a timer without an end.
+    #[test]
+    fn delays_of_a_timer_without_an_end_double_too() {
+        let mut record = once();
+        record.max_attempts = Some(i32::MAX.unsigned_abs());
+        let retry = record.retry_policy(RetryPolicy::default().jitter_percent(0));
+        for (attempt, delay) in [(1, 1000), (2, 2000), (5, 16_000), (50, 300_000)] {
+            record.progress = Progress { attempt, used: 1, ..record.progress };
+            let next = after_answer(&record, &retry, failed("no"), on_time(&record), at(0));
+            assert_eq!(next, Next::Again(Again { due: at(delay), nominal: at(1000), repetition: 1 }));
+        }
+    }
+
     #[test]
     fn jitter_differs_by_timer_attempt_and_repetition_and_only_shortens() {
         let retry = RetryPolicy::default();
@@ -325,7 +345,9 @@ mod tests {
     }
 
     fn with_delay(millis: u64, spread: bool) -> Record {
-        repeating(RepeatMode::FixedDelay { delay: Duration::from_millis(millis), spread }, None, None)
+        let mut record = repeating(RepeatMode::FixedDelay { delay: Duration::from_millis(millis), spread }, None, None);
+        record.progress.attempt = 1;
+        record
     }
 
     /// Returns nominal and due time of the repetition after a success.
@@ -363,6 +385,12 @@ mod tests {
         for (begun, now, next) in [(2199, 5300, 6300), (2200, 5300, 7000), (5000, 5000, 6000), (5000, 5001, 7000)] {
             assert_eq!(next_times(&spread, Course::begun(at(begun)), now), Some((next, next)), "{begun} {now}");
             assert_eq!(next_times(&plain, Course::begun(at(begun)), now), Some((now + 1000, now + 1000)));
+        }
+        // Its retries are on time, and those of others that failed with it, too.
+        for (retried, next) in [(1900, 3200), (2000, 4000), (9000, 11_000)] {
+            let mut record = spread.clone();
+            record.progress = Progress { due: at(retried), attempt: 2, ..record.progress };
+            assert_eq!(next_times(&record, on_time(&record), retried + 300), Some((next, next)), "{retried}");
         }
     }
 

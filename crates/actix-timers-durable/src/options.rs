@@ -127,7 +127,7 @@ impl DurableOptions {
     ///
     /// Timers that were overdue together return to their phases: at a fixed rate, unless missed repetitions begin a
     /// new grid ([`Delay`](actix_timers::MissedTickBehavior::Delay)); with a fixed delay after a delivery that began a
-    /// second late or more, which the next one follows after one to two delays.
+    /// second late or more, as retries do, which the next one follows after one to two delays.
     ///
     /// ```
     /// use std::time::Duration;
