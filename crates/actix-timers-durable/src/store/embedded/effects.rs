@@ -43,7 +43,16 @@ fn concerns_others(action: AuthAction<'_>) -> bool {
         AuthAction::Insert { table_name }
         | AuthAction::Update { table_name, .. }
         | AuthAction::Delete { table_name }
-        | AuthAction::AlterTable { table_name, .. } => SCHEMA.contains(&format!("CREATE TABLE {table_name} (")),
+        | AuthAction::AlterTable { table_name, .. }
+        | AuthAction::CreateIndex { table_name, .. }
+        | AuthAction::DropIndex { table_name, .. }
+        | AuthAction::CreateTrigger { table_name, .. }
+        | AuthAction::DropTrigger { table_name, .. }
+        // It would hide that of the store.
+        | AuthAction::CreateTempTable { table_name }
+        | AuthAction::CreateTempView { view_name: table_name } => {
+            SCHEMA.contains(&format!("CREATE TABLE {table_name} ("))
+        }
         _ => false,
     }
 }
