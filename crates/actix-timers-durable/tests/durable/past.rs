@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use actix_timers::{CancelOutcome, ManualClock, Repeat};
+use actix_timers_durable::rusqlite::Connection;
 use actix_timers_durable::store::MemoryDisk;
 use actix_timers_durable::{
     CancelledAll, Durable, DurableFilter, DurableInfo, DurableOptions, DurableState, DurableTimers,
@@ -350,5 +351,26 @@ fn a_series_keeps_its_key_after_its_last_repetition(medium: impl Medium) {
         run_to(&clock, 6000).await;
         assert_eq!(diary.deliveries(), [(1000, 1), (2000, 1), (5000, 1)]);
         assert_eq!(timers.schedule(keyed(2, once())).await.unwrap(), Scheduled::Exists(id));
+    });
+}
+
+/// However many complete between two beats.
+#[test]
+fn rows_of_kept_keys_leave_the_store_as_fast_as_others_come() {
+    let (disk, diary) = (MemoryDisk::new(), Diary::default());
+    life(0, async |clock| {
+        let timers = diary.timers(&disk, &clock);
+        for round in 0..3 {
+            for number in 0..40 {
+                let once = DurableOptions::new().if_absent(format!("{round} {number}")).keep_key_for(ms(1000));
+                let _ = timers.schedule(keyed(number, once)).await.unwrap();
+            }
+            run_to(&clock, 5000 * (round + 1)).await;
+        }
+        assert_eq!(diary.len(), 120);
+        let count = |connection: &Connection| {
+            connection.query_row("SELECT count(*) FROM timers", (), |row| row.get::<_, u32>(0))
+        };
+        assert_eq!(disk.open().transaction(count).unwrap(), 40, "those of the last round");
     });
 }

@@ -69,10 +69,13 @@ const FOREIGN: &str = "
         AND NOT (pg_has_role('pg_signal_backend', 'USAGE') AND pg_has_role('pg_read_all_stats', 'USAGE'))";
 /// Routes with overdue timers that no living node delivers; the search ends after some thousand timers.
 const EXPIRE: &str = "
-    DELETE FROM @schema@.timers t USING (
-        SELECT k.id FROM @schema@.timers k WHERE k.ended IS NOT NULL AND k.keep_until <= @schema@.server_now()
-        ORDER BY k.keep_until LIMIT 10000 FOR UPDATE SKIP LOCKED
-    ) o WHERE t.id = o.id";
+    WITH gone AS (
+        DELETE FROM @schema@.timers t USING (
+            SELECT k.id FROM @schema@.timers k WHERE k.ended IS NOT NULL AND k.keep_until <= @schema@.server_now()
+            ORDER BY k.keep_until LIMIT 10000 FOR UPDATE SKIP LOCKED
+        ) o WHERE t.id = o.id RETURNING t.id
+    )
+    SELECT count(*) = 10000 FROM gone";
 
 const UNSERVED: &str = "
     SELECT count(DISTINCT u.route)::float8 FROM (
@@ -314,8 +317,8 @@ fn measure(session: &mut Session, row: &Row, read: Option<Duration>) {
 
 /// Counts the routes that no node serves, and deletes keys that need not be kept any more.
 pub(super) async fn tidy(session: &mut Session) {
-    // Else the next time.
-    _ = session.query(EXPIRE, vec![]).await;
+    // After a failure the next time.
+    while session.query(EXPIRE, vec![]).await.is_ok_and(|rows| rows.first().is_some_and(|row| row.get(0))) {}
     if let Ok(rows) = session.query(UNSERVED, vec![]).await {
         let number = rows.first().map_or(0.0, |row| row.get(0));
         session.shared.metered(|meters| meters.unserved.set(number));

@@ -71,7 +71,7 @@ pub(super) const HOLDER: &str = "SELECT id, node, ended IS NOT NULL, ended IS NO
 /// Keys that need not be kept any more.
 pub(super) const EXPIRED: &str = "SELECT 1 FROM timers INDEXED BY ended WHERE ended IS NOT NULL AND keep_until <= ?1";
 pub(super) const EXPIRE: &str = "DELETE FROM timers WHERE id IN \
-    (SELECT id FROM timers INDEXED BY ended WHERE ended IS NOT NULL AND keep_until <= ?1 ORDER BY keep_until LIMIT 1024)";
+    (SELECT id FROM timers INDEXED BY ended WHERE ended IS NOT NULL AND keep_until <= ?1 ORDER BY keep_until LIMIT ?2)";
 pub(super) const LETTER_KEY: &str = "SELECT route, key, nominal FROM dead_letters WHERE id = ?1";
 pub(super) const DISCARD: &str = "DELETE FROM dead_letters WHERE id = ?1";
 pub(super) const DISCARD_OLDER: &str = "DELETE FROM dead_letters WHERE id IN \
@@ -249,7 +249,11 @@ impl Changes<'_> {
         };
         let ended: rusqlite::Result<(bool, Option<DueTime>)> = match next {
             Next::Delete => delete(),
-            Next::KeepKey(time) => Ok((with(KEEP_KEY, &[&now, &millis(self.now.saturating_add(*time))])?, None)),
+            Next::KeepKey(time) => {
+                // More go than come.
+                run(self.connection, EXPIRE, &[&now, &2])?;
+                Ok((with(KEEP_KEY, &[&now, &millis(self.now.saturating_add(*time))])?, None))
+            }
             Next::Again(next) => again(next),
             Next::Dead { reason, then } => {
                 with(LETTER, &[reason, &now])?;

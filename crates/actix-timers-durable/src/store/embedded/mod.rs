@@ -385,7 +385,7 @@ impl Store for EmbeddedStore {
         let expired =
             self.connection()?.prepare_cached(changes::EXPIRED).and_then(|mut keys| keys.exists([millis(now)]));
         if expired.unwrap_or(false) {
-            _ = self.write(now, |changes| run(changes.connection, changes::EXPIRE, &[&millis(now)]));
+            _ = self.write(now, |changes| run(changes.connection, changes::EXPIRE, &[&millis(now), &1024]));
         }
         let beat = Beat { looks_begin_anew: by_hand, paused: self.own_pauses()?, ..Beat::default() };
         if !self.must_sweep {
