@@ -131,6 +131,10 @@ $$;
 CREATE TRIGGER keep_due BEFORE UPDATE OF due ON @schema@.timers FOR EACH ROW
     WHEN (NEW.node IS NOT NULL OR NOT NEW.moved OR NEW.due < extract(epoch FROM statement_timestamp()) * 1000 - 1)
     EXECUTE FUNCTION @schema@.keep_due();
+-- So is a timer that a hand makes claimable.
+CREATE TRIGGER claimable BEFORE UPDATE OF parked, route, message_type, message_version ON @schema@.timers FOR EACH ROW
+    WHEN (NEW.node IS NULL AND NEW.parked IS NULL AND NEW.ended IS NULL)
+    EXECUTE FUNCTION @schema@.keep_due();
 
 -- The routes that are paused, with the character 30 if the node itself is.
 CREATE FUNCTION @schema@.paused(p_node bigint) RETURNS text[] LANGUAGE sql VOLATILE AS $$
@@ -259,7 +263,8 @@ END
 $$;
 
 -- Returns pending timers after a position and due up to a time, in the order of due time and id: unmoved ones by the primary key,
--- moved ones by their index. `p_from` is the position for the former. A row without an id names the paused routes.
+-- moved ones by their index. `p_from` is the position for the former. A row without an id names the paused routes. Rows whose ids are
+-- of another version, by a hand, are left out: they would fill the limit.
 CREATE FUNCTION @schema@.look(
     p_node bigint, p_types text[], p_versions int[], p_budgets int[], p_from uuid, p_after_due bigint, p_after_id uuid,
     p_until bigint, p_limit bigint
@@ -282,14 +287,14 @@ BEGIN
             CROSS JOIN LATERAL (SELECT array_position(p_types, t.route || chr(31) || t.message_type) AS at OFFSET 0) s
         WHERE NOT t.moved AND t.id > p_from AND t.id < @schema@.first_id(p_until + 1)
             AND coalesce(t.node, 0) = 0 AND coalesce(t.parked, '') = '' AND coalesce(t.ended, 0) = 0
-            AND t.message_version <= p_versions[s.at] AND t.route <> ALL (v_paused)
+            AND t.message_version <= p_versions[s.at] AND t.route <> ALL (v_paused) AND get_byte(uuid_send(t.id), 6) >> 4 = 8
         ORDER BY t.id LIMIT p_limit
     ) UNION ALL (
         SELECT t.id, t.due, t.nominal, t.used, t.max_attempts, s.at FROM @schema@.timers t
             CROSS JOIN LATERAL (SELECT array_position(p_types, t.route || chr(31) || t.message_type) AS at OFFSET 0) s
         WHERE t.moved AND (t.due, t.id) > (p_after_due, p_after_id) AND t.due <= p_until
             AND coalesce(t.node, 0) = 0 AND coalesce(t.parked, '') = '' AND coalesce(t.ended, 0) = 0
-            AND t.message_version <= p_versions[s.at] AND t.route <> ALL (v_paused)
+            AND t.message_version <= p_versions[s.at] AND t.route <> ALL (v_paused) AND get_byte(uuid_send(t.id), 6) >> 4 = 8
         ORDER BY t.due, t.id LIMIT p_limit
     )) f ORDER BY f.due, f.id LIMIT p_limit;
 END
@@ -655,6 +660,8 @@ BEGIN
                 'with "times", "until_ms" and "jitter_ms"'
         WHEN (repeat ->> 'jitter_ms')::bigint >= coalesce(repeat ->> 'every_ms', repeat ->> 'delay_ms')::bigint
             THEN 'the jitter_ms of repeat are less than its period'
+        WHEN (repeat ->> 'until_ms')::bigint < extract(epoch FROM due) * 1000
+            THEN 'the until_ms of repeat are not before the due time'
     END;
     IF v_wrong IS NOT NULL THEN
         RAISE EXCEPTION '%', v_wrong USING ERRCODE = 'invalid_parameter_value';
@@ -733,7 +740,7 @@ BEGIN
         PERFORM FROM @schema@.bury(v_node, ARRAY[id], ARRAY[repetition], ARRAY[attempt], ARRAY[reason], ARRAY[due], ARRAY[nominal],
             ARRAY[next]);
     ELSIF due IS NULL AND v_keep_key IS NOT NULL THEN
-        UPDATE @schema@.timers t SET ended = n.now, keep_until = least(n.now + v_keep_key, 70368744177663), node = NULL, alone = false,
+        UPDATE @schema@.timers t SET ended = n.now, keep_until = least(n.now + least(v_keep_key, 70368744177663), 70368744177663), node = NULL, alone = false,
             parked = NULL, headers = NULL, errors = NULL, payload = ''
         FROM (SELECT @schema@.server_now() AS now) n
         WHERE t.id = id AND coalesce(t.node, 0) = v_node AND t.repetition = repetition AND t.attempt = attempt;

@@ -147,6 +147,11 @@ with_server! {
         let mut node = Node::join(&schema);
         let timers = [due(1, "young"), due(2, "old")];
         timers.iter().for_each(|timer| node.put(timer));
+        // More than one statement deletes.
+        session.run(&format!(
+            "INSERT INTO {schema}.timers (id, due, nominal, route, message_type, payload, key, ended, keep_until)
+            SELECT {schema}.first_id(i), i, 0, 'a', 'Order', '', 'old ' || i, 1, 2 FROM generate_series(1, 25000) AS i"
+        ));
         for (timer, keep) in timers.iter().zip([3600, 0]) {
             let claimed = node.claim(&[timer.id]);
             node.apply(Op::End(claimed[0], Next::KeepKey(Duration::from_secs(keep))));
@@ -175,6 +180,13 @@ with_server! {
         let end = format!("SELECT {schema}.end_delivery('{id}', 1, {})", claimed[0].attempt);
         session.run(&end);
         assert_eq!(schedule("NULL"), (id, "exists".to_owned()));
+        // A hand may have written any number.
+        let number = timer(1, 0);
+        node.put(&number);
+        session.run(&format!("UPDATE {schema}.timers SET keep_key = 9223372036854775807 WHERE id = '{}'", number.id));
+        let claimed = node.claim(&[number.id]);
+        session.run(&format!("SELECT {schema}.end_delivery('{}', 1, {})", number.id, claimed[0].attempt));
+        assert_eq!(node.state(number.id), None);
         for wrong in ["interval '-1 s'", "interval '9999 years'"] {
             let sql = format!("SELECT {schema}.schedule('a', 'Order', '8'::jsonb, now(), keep_key => {wrong})");
             assert!(session.error(&sql).contains("a key is kept for"), "{wrong}");

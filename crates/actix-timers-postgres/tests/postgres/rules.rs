@@ -110,6 +110,12 @@ impl Node {
         self.store.look(&look, DueTime::MIN).unwrap().iter().map(|hint| hint.id).collect()
     }
 
+    /// Returns the position at which looks begin that have passed all that was due before.
+    pub(crate) fn look_after_now(&mut self) -> Position {
+        std::thread::sleep(Duration::from_millis(5));
+        Position { due: due_in(-1), id: DurableId::from_parts(due_in(-1), u64::MAX, u64::MAX) }
+    }
+
     fn pid(&self, session: &Session, schema: &str) -> i32 {
         session.value(&format!(
             "SELECT (sessions -> 0 ->> 'pid')::int FROM {schema}.nodes WHERE id = {}",

@@ -122,6 +122,7 @@ with_server! {
             (format!("'a', 't', ''::bytea, {at}, repeat => '{{\"every_ms\": 9, \"jitter_ms\": 10}}'"), "repeat"),
             (format!("'a', 't', ''::bytea, {at}, repeat => '{{\"jitter_ms\": 9}}'"), "repeat"),
             (format!("'a', 't', ''::bytea, {at}, repeat => '{{\"delay_ms\": \"9\"}}'"), "repeat"),
+            (format!("'a', 't', ''::bytea, {at}, repeat => '{{\"delay_ms\": 9, \"until_ms\": 9}}'"), "until_ms"),
         ] {
             let error = session.error(&format!("SELECT {schema}.schedule({arguments})"));
             assert!(error.contains(part), "{arguments:.60}: {error}");
@@ -136,6 +137,50 @@ with_server! {
         }
         // The past is now.
         session.run(&format!("SELECT {schema}.schedule('a', 't', ''::bytea, '1900-01-01')"));
+    }
+
+    fn a_timer_that_a_hand_makes_claimable_is_found_by_looks_that_have_passed_it() {
+        let (schema, session) = (new_schema(), Session::open());
+        let mut node = Node::join(&schema);
+        for (number, away, back) in [
+            (1, "parked = 'paused by ops'", "parked = NULL"),
+            (2, "route = 'elsewhere'", "route = 'a'"),
+            (3, "message_type = 'Other'", "message_type = 'Order'"),
+            (4, "message_version = 1000", "message_version = 1"),
+        ] {
+            let timer = timer(number, -60_000);
+            node.put(&timer);
+            let update = |set| session.run(&format!("UPDATE {schema}.timers SET {set} WHERE id = '{}'", timer.id));
+            update(away);
+            assert_eq!(node.look(None), [], "{away}");
+            let passed = node.look_after_now();
+            update(back);
+            assert_eq!(node.look(Some(passed)), [timer.id], "{back}");
+            // One that is with its handler stays where the release of its node finds it.
+            let delivery = node.claim(&[timer.id])[0];
+            let due = node.state(timer.id).unwrap().1.due;
+            update(away);
+            update(back);
+            assert_eq!(node.state(timer.id).unwrap().1.due, due);
+            assert_eq!(node.apply(Op::End(delivery, Next::Delete)), Outcome::Ended { due: None });
+        }
+    }
+
+    fn rows_with_ids_of_a_hand_hide_no_others() {
+        let (schema, session) = (new_schema(), Session::open());
+        let mut node = Node::join(&schema);
+        let timer = timer(1, 0);
+        node.put(&timer);
+        for moved in [true, false] {
+            session.run(&format!(
+                "INSERT INTO {schema}.timers (id, due, moved, nominal, route, message_type, payload)
+                SELECT CASE WHEN {moved} THEN gen_random_uuid()
+                        ELSE ('00' || right(gen_random_uuid()::text, 34))::uuid END, 1, {moved}, 1, 'a', 'Order', ''
+                FROM generate_series(1, 1500)"
+            ));
+            // The limit of this look is less.
+            assert_eq!(node.look(None), [timer.id]);
+        }
     }
 
     fn a_role_that_may_only_schedule_does_nothing_else() {
