@@ -561,9 +561,9 @@ impl DurableTimerActor {
         } else {
             ends::after_delivery(&under_way, &retry, answer, self.wall())
         };
-        let in_transaction = under_way.in_transaction.get().filter(|_| failure.is_none());
-        let end = in_transaction.copied().unwrap_or_else(|| Counted::end(delivery, &next));
-        self.judge(&under_way.record, end, failure.as_deref().unwrap_or("in its own transaction"));
+        if under_way.in_transaction.get().is_none() {
+            self.judge(&under_way.record, Counted::end(delivery, &next), failure.as_deref().unwrap_or_default());
+        }
         self.end(delivery, next);
     }
 
@@ -591,6 +591,13 @@ impl DurableTimerActor {
             committer.meters().count(in_transaction.unwrap_or(Counted::EndLost), 1);
         }
         let is_this = this.is_some();
+        // Only now it is known whether the handler's transaction was committed.
+        if let Some((end, record)) = this.and_then(|it| Some((it.in_transaction?, Arc::clone(&it.record)))) {
+            match outcome {
+                Outcome::NotFound => self.judge(&record, end, "in its own transaction"),
+                _ => self.judge(&record, Counted::Retry, NOT_COMMITTED),
+            }
+        }
         if is_this && let Some(InFlight { hint, record, .. }) = self.in_flight.remove(&delivery.id) {
             if let Some(reason) = dead {
                 let (now, name) = (self.timers.clock().now(), self.timers.name());
