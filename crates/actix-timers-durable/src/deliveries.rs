@@ -28,7 +28,7 @@ use super::committer::{Answered as FromStore, Claimed, Committer, Ended, Report,
 use super::contain::contain;
 use super::due_time::DueTime;
 use super::ends;
-use super::envelope::{Extend, HandlerError, Then, UnderWay};
+use super::envelope::{Extend, Extensions, HandlerError, Then, UnderWay};
 use super::hints::{Hints, Plan};
 use super::id::DurableId;
 use super::metrics::{Counted, Progress};
@@ -471,7 +471,7 @@ impl DurableTimerActor {
         }
         let extensions = Arc::clone(self.extensions.get_or_insert_with(|| Arc::new(ctx.address().recipient())));
         let committer = Arc::clone(&self.committer);
-        let under_way = UnderWay::new(Arc::clone(&record), retry, extensions, committer, self.wall());
+        let under_way = UnderWay::new(Arc::clone(&record), retry, Extensions::Of(extensions), committer, self.wall());
         let under_way = Arc::new(under_way.noted(keeps_past));
         let send = match self.routes.unpack(usize::from(hint.route), &under_way) {
             Ok(Some(send)) => send,

@@ -81,7 +81,7 @@ pub struct Durable<M> {
 pub(super) struct UnderWay {
     pub(super) record: Arc<Record>,
     pub(super) retry: RetryPolicy,
-    pub(super) extensions: Arc<Recipient<Extend>>,
+    pub(super) extensions: Extensions,
     pub(super) committer: Arc<OnceLock<Committer>>,
     /// The end of the delivery in a transaction of its handler, which may not have been committed.
     pub(super) in_transaction: OnceLock<Counted>,
@@ -101,7 +101,7 @@ impl UnderWay {
     pub(super) fn new(
         record: Arc<Record>,
         retry: RetryPolicy,
-        extensions: Arc<Recipient<Extend>>,
+        extensions: Extensions,
         committer: Arc<OnceLock<Committer>>,
         begun: DueTime,
     ) -> Self {
@@ -144,6 +144,29 @@ impl UnderWay {
     pub(super) fn cancel(&self) {
         self.is_cancelled.store(true, Ordering::Release);
         self.cancelled.notify_waiters();
+    }
+}
+
+/// The receiver of extensions of the time-out.
+pub(super) enum Extensions {
+    /// The actor of durable timers.
+    Of(Arc<Recipient<Extend>>),
+    /// The record of a test.
+    Recorded(Mutex<Vec<Duration>>),
+}
+
+impl Default for Extensions {
+    fn default() -> Self {
+        Self::Recorded(Mutex::default())
+    }
+}
+
+impl Extensions {
+    pub(super) fn recorded(&self) -> Vec<Duration> {
+        match self {
+            Self::Of(_) => Vec::new(),
+            Self::Recorded(by) => by.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        }
     }
 }
 
@@ -304,8 +327,18 @@ impl<M> Durable<M> {
     /// }
     /// ```
     pub fn extend(&self, by: Duration) -> impl Future<Output = bool> + Send + use<M> {
-        let (delivery, extensions) = (self.under_way.record.delivery(), Arc::clone(&self.under_way.extensions));
-        async move { extensions.send(Extend { delivery, by }).await.unwrap_or(false) }
+        let under_way = Arc::clone(&self.under_way);
+        async move {
+            let delivery = under_way.record.delivery();
+            match &under_way.extensions {
+                Extensions::Of(actor) => actor.send(Extend { delivery, by }).await.unwrap_or(false),
+                Extensions::Recorded(_) if under_way.is_cancelled() => false,
+                Extensions::Recorded(all) => {
+                    all.lock().unwrap_or_else(PoisonError::into_inner).push(by);
+                    true
+                }
+            }
+        }
     }
 
     /// Continues the timer at a wall-clock time that the handler computes, if it succeeds: the message comes again then, as the

@@ -18,8 +18,8 @@
 //! 4. `hints`: the timers that will be due soon; `deliveries`: from a hint to the end of a handler; `ends`: the row after
 //!    it, with `calendar` and `spread`.
 //! 5. [`DurableMessage`] (`message`), [`PayloadCodec`] (`payload_codec`), [`Durable`] (`envelope`), `routes`: from a row to a
-//!    message for a live actor; `reply`: its handler's result; `effects`: those in
-//!    the transaction that ends it.
+//!    message for a live actor; `reply`: its handler's result; `effects`: those in the transaction that ends it;
+//!    `for_test`: messages for tests of handlers.
 //! 6. [`metrics`]: metrics of stores and deliveries; `trace`: events.
 //!
 //! Stores do not depend on actix, and those for one process read no clock: wall-clock times are arguments.
@@ -35,6 +35,7 @@ mod effects;
 mod ends;
 mod envelope;
 mod error;
+mod for_test;
 #[cfg(doc)]
 pub mod guide;
 mod headers;
@@ -87,6 +88,7 @@ pub use due_time::{DueTime, OutOfRange};
 pub use effects::Ending;
 pub use envelope::{Durable, HandlerError};
 pub use error::{DurableBuildError, DurableError, ScheduleError};
+pub use for_test::{TestDelivery, TestEnd, TestMessage};
 pub use headers::{HeaderError, Headers};
 pub use id::{DurableId, ParseDurableIdError};
 pub use message::{DecodeError, DurableMessage, EncodeError};
