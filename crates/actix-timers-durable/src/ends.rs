@@ -12,13 +12,10 @@ use super::pause::PAUSED;
 use super::record::{Missed, RepeatMode, RetryPolicy};
 use super::reply::Answer;
 use super::spread::{jittered, mixed, whole_period};
-use super::store::{Again, Next, Note, Progress, Record};
+use super::store::{Again, NO_END, Next, Note, Progress, Record};
 
 /// The maximum length of a stored reason, which is the text of an arbitrary error.
 const MAX_REASON_LEN: usize = 1024;
-
-/// From this on a budget of attempts has no end.
-const NO_END: u32 = i32::MAX.unsigned_abs();
 
 /// From this on a delivery is late: after a time without a process, a pause, or under too much load.
 const LATE: Duration = Duration::from_secs(1);
@@ -102,7 +99,7 @@ fn after_answer(record: &Record, retry: &RetryPolicy, answer: Answer, course: Co
         return dead(record, &reason, course.begun, now);
     }
     let random = mixed(record.id.random() ^ u64::from(progress.attempt) ^ progress.repetition << 32);
-    // A store that nodes share counts no failures then.
+    // The failures are not counted then.
     let failures = if retry.attempts >= NO_END { progress.attempt } else { progress.used };
     let due = now.saturating_add(retry.delay_after(failures, random));
     Next::Again(Again { due, nominal: progress.nominal, repetition: progress.repetition })
@@ -310,11 +307,11 @@ mod tests {
         assert!(reason.contains("during attempt 3") && then == next, "{reason} {then:?}");
     }
 
-    /// A store that nodes share does not count the failures of a timer without an end.
+    /// Stores do not count its failures.
     #[test]
     fn delays_of_a_timer_without_an_end_double_too() {
         let mut record = once();
-        record.max_attempts = Some(i32::MAX.unsigned_abs());
+        record.max_attempts = Some(NO_END);
         let retry = record.retry_policy(RetryPolicy::default().jitter_percent(0));
         for (attempt, delay) in [(1, 1000), (2, 2000), (5, 16_000), (50, 300_000)] {
             record.progress = Progress { attempt, used: 1, ..record.progress };

@@ -62,7 +62,7 @@ pub use json::{
 pub use memory::{CommitGate, FsyncOutcome, MemoryDisk, MemoryStore};
 pub use names::Names;
 pub use past::{AttemptError, Finished, Note};
-pub use record::{Progress, Record};
+pub use record::{NO_END, Progress, Record};
 pub use safe_directory::Distrust;
 
 /// A change of rows. Each is made wholly or not at all.

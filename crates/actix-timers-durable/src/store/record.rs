@@ -64,6 +64,20 @@ impl Progress {
     }
 }
 
+/// From this on a budget of attempts has no end. A failure returns all of such a budget, which only ends of processes use up.
+pub const NO_END: u32 = i32::MAX.unsigned_abs();
+
+/// The ends of processes after which a timer without an end is a suspect.
+const CRASHES: u32 = 10;
+
+pub(super) const fn is_suspect(used: u32, budget: Option<u32>, of_route: u32) -> bool {
+    used >= match budget {
+        Some(NO_END..) => CRASHES,
+        Some(budget) => budget,
+        None => of_route,
+    }
+}
+
 impl Record {
     /// Returns the delivery of a claimed row.
     pub const fn delivery(&self) -> Delivery {
@@ -82,6 +96,11 @@ impl Record {
             (None, Some(retry)) => Some(retry.attempts),
             (attempts, _) => attempts,
         }
+    }
+
+    /// Returns whether its budget, or that of its route, is used up by ends of processes, as far as known: it may be to blame.
+    pub fn is_suspect(&self, of_route: u32) -> bool {
+        is_suspect(self.progress.used, self.budget(), of_route)
     }
 
     /// Returns the column `keep_key`: the milliseconds for which the key stays taken, rounded up.

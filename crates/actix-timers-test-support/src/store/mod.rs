@@ -211,6 +211,7 @@ macro_rules! contract_tests {
             named: given_back_and_released_timers_are_pending,
             named: a_snoozed_timer_is_due_at_its_wish_and_keeps_its_budget,
             named: suspects_are_claimed_as_such_only,
+            named: a_timer_without_an_end_is_a_suspect_after_ten_crashes,
             named: cancel_and_move_say_what_they_found,
             named: dead_letters_are_kept_and_return,
             named: old_dead_letters_are_discarded_in_bounds,

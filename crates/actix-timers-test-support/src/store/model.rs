@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use actix_timers_durable::store::OnKey;
 use actix_timers_durable::store::{
     Again, Claim, Counts, Delivery, Filter, Found, Hint, Look, NewTimer, Next, Note, Op, Outcome, Part, Placed,
     Position, Progress, Query, Record, Served, State, Suspects, finished_from_json,
 };
+use actix_timers_durable::store::{NO_END, OnKey};
 use actix_timers_durable::{DueTime, DurableId, PauseTarget};
 
 #[derive(Debug, Clone)]
@@ -48,10 +48,6 @@ fn served<'f>(filter: &'f Filter, record: &Record) -> Option<&'f Served> {
             && served.message_type == record.message_type
             && served.version >= record.message_version
     })
-}
-
-fn is_suspect(record: &Record, of_route: u32) -> bool {
-    record.progress.used >= record.budget().unwrap_or(of_route)
 }
 
 fn position(record: &Record) -> Position {
@@ -203,7 +199,7 @@ impl Model {
                 not_due.push((*id, row.record.progress.due));
                 continue;
             }
-            if is_suspect(&row.record, served.max_attempts) != (claim.suspects != Suspects::Left) {
+            if row.record.is_suspect(served.max_attempts) != (claim.suspects != Suspects::Left) {
                 left.push(*id);
                 continue;
             }
@@ -267,10 +263,13 @@ impl Model {
             return Some(Outcome::Ended { due: None });
         }
         if let Some(Again { due, nominal, repetition }) = then {
+            let without_end = row.record.budget().is_some_and(|budget| budget >= NO_END);
             let progress = &mut row.record.progress;
             if repetition != progress.repetition {
                 (progress.attempt, progress.used) = (0, 0);
                 row.errors.clear();
+            } else if without_end {
+                progress.used = 0;
             }
             (progress.due, progress.nominal, progress.repetition) = (due.max(now), nominal, repetition);
         }
@@ -412,6 +411,6 @@ fn finished(record: &Record, now: DueTime, end: &str) -> Found {
 
 fn hint(record: &Record, route: u16, budget: u32) -> Hint {
     let progress = &record.progress;
-    let is_suspect = is_suspect(record, budget);
+    let is_suspect = record.is_suspect(budget);
     Hint { id: record.id, due: progress.due, nominal: progress.nominal, route, is_suspect }
 }

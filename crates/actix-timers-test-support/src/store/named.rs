@@ -7,7 +7,7 @@ use actix_timers_durable::store::{
     Again, Claim, Delivery, Effect, Filter, Finished, Found, Look, Next, Note, Op, Outcome, Part, Placed, Position,
     Query, Reads, Record, State, Store, Suspects,
 };
-use actix_timers_durable::store::{MAX_KEY_LEN, MAX_RECORD_LEN, OnKey};
+use actix_timers_durable::store::{MAX_KEY_LEN, MAX_RECORD_LEN, NO_END, OnKey};
 use actix_timers_durable::{
     DueTime, DurableId, Headers, Missed, Pause, PauseTarget, RepeatMode, RetryPolicy, StoreError, StoredRepeat,
 };
@@ -430,6 +430,24 @@ pub fn a_snoozed_timer_is_due_at_its_wish_and_keeps_its_budget<S: Subject>(subje
         world.set(due);
     }
     assert_eq!(world.delivery(timer.id).attempt, 3, "attempts only rise");
+}
+
+/// Only ends of processes count, not its failures.
+pub fn a_timer_without_an_end_is_a_suspect_after_ten_crashes<S: Subject>(subject: &mut S) {
+    let mut world = World::new(subject);
+    let timer = Record { max_attempts: Some(NO_END), ..record(1, 0) };
+    world.put(&timer);
+    let failed = Next::Again(Again { due: at(0), nominal: at(0), repetition: 1 });
+    for (ends, end) in [(3, Next::Release), (20, failed), (10, Next::Release)] {
+        for _ in 0..ends {
+            let delivery = world.delivery(timer.id);
+            world.apply(Op::End(delivery, end.clone()));
+        }
+    }
+    let Outcome::Claimed { left, .. } = world.apply(claim(&[timer.id])) else { panic!() };
+    assert_eq!(left, [timer.id]);
+    let look = Look { after: None, until: at(0), filter: serving(&["a"]), limit: 10 };
+    assert!(world.store.look(&look, at(0)).unwrap()[0].is_suspect);
 }
 
 pub fn suspects_are_claimed_as_such_only<S: Subject>(subject: &mut S) {

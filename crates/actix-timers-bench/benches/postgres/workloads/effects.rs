@@ -48,7 +48,8 @@ pub(crate) fn run(settings: &Settings, url: &str, rows: &mut Rows) {
     let clients = Rc::<RefCell<Vec<Client>>>::default();
     system.block_on(async {
         for _ in 0..HANDLERS {
-            clients.borrow_mut().push(sql::connect(&place.url).await);
+            let client = sql::connect(&place.url).await;
+            clients.borrow_mut().push(client);
         }
     });
     for _ in 0..=settings.rounds {

@@ -49,7 +49,7 @@ pub(super) const FINISHED: &str = claimed!(
 );
 pub(super) const AGAIN: &str = claimed!(
     "UPDATE timers SET due = ?5, moved = ?6, nominal = ?7, repetition = ?8, node = NULL, alone = 0, \
-     attempt = iif(repetition = ?8, attempt, 0), used = iif(repetition = ?8, used, 0), errors = iif(repetition = ?8, errors, NULL)"
+     attempt = iif(repetition = ?8, attempt, 0), used = iif(repetition = ?8 AND ifnull(max_attempts, 0) < 2147483647, used, 0), errors = iif(repetition = ?8, errors, NULL)"
 );
 /// One that was paused meanwhile stays so.
 pub(super) const PARK: &str =

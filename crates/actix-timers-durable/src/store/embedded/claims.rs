@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use rusqlite::types::ValueRef;
 
+use super::super::record::is_suspect;
 use super::super::{Claim, Delivery, Filter, NodeInfo, Outcome, Record, Served, Suspects};
 use super::changes::Changes;
 use super::columns::{Damaged, RECORD_COLUMNS, blob, is_moved, millis, read, read_id, read_time, record_columns, run};
@@ -72,8 +73,8 @@ impl Changes<'_> {
             // A claim of this process whose reply was lost used nothing up.
             let was_own = node.is_some_and(|node| node >= self.own_from);
             progress.used = progress.used.saturating_sub(u32::from(was_own));
-            let is_suspect = progress.used >= record.max_attempts.unwrap_or(served.max_attempts);
-            if is_suspect != (claim.suspects != Suspects::Left) {
+            if is_suspect(progress.used, record.max_attempts, served.max_attempts) != (claim.suspects != Suspects::Left)
+            {
                 left.push(*id);
                 continue;
             }

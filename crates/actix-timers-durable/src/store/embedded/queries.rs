@@ -10,6 +10,7 @@ use std::sync::Arc;
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, Row, ToSql};
 
+use super::super::record::is_suspect;
 use super::super::{Counts, Found, Hint, Look, Page, Part, Position, Query, Reads, State, finished_from_json};
 use super::claims::is_served;
 use super::columns::{
@@ -143,14 +144,15 @@ pub(super) fn look(connection: &Connection, look: &Look, node: i64, paused: &Hel
             let Some(served) = served.filter(|served| !paused.has(&served.route)) else { continue };
             let (nominal, used) = (read_time(row.get_ref(5)?), read_number::<u32>(row.get_ref(6)?));
             let budget = match row.get_ref(7)? {
-                ValueRef::Null => Ok(served.max_attempts),
-                budget => read_number(budget),
+                ValueRef::Null => Ok(None),
+                budget => read_number(budget).map(Some),
             };
             // A damaged row is found by lists and checks.
             if let (Ok(Position { due, id }), Ok(nominal), Ok(used), Ok(budget)) =
                 (position(row)?, nominal, used, budget)
             {
-                hints.push(Hint { id, due, nominal, route: served.index, is_suspect: used >= budget });
+                let is_suspect = is_suspect(used, budget, served.max_attempts);
+                hints.push(Hint { id, due, nominal, route: served.index, is_suspect });
             }
         }
     }
