@@ -67,7 +67,7 @@ const FOREIGN: &str = "
     WHERE s.server = pg_postmaster_start_time() AND NOT n.dead
         AND NOT pg_has_role(a.usesysid, 'USAGE')
         AND NOT (pg_has_role('pg_signal_backend', 'USAGE') AND pg_has_role('pg_read_all_stats', 'USAGE'))";
-/// Routes with overdue timers that no living node delivers; the search ends after some thousand timers.
+/// Deletes keys that need not be kept any more, and returns whether there may be more.
 const EXPIRE: &str = "
     WITH gone AS (
         DELETE FROM @schema@.timers t USING (
@@ -76,7 +76,7 @@ const EXPIRE: &str = "
         ) o WHERE t.id = o.id RETURNING t.id
     )
     SELECT count(*) = 10000 FROM gone";
-
+/// Routes with overdue timers that no living node delivers; the search ends after some thousand timers.
 const UNSERVED: &str = "
     SELECT count(DISTINCT u.route)::float8 FROM (
         SELECT DISTINCT o.route, o.message_type FROM ((

@@ -740,8 +740,8 @@ BEGIN
         PERFORM FROM @schema@.bury(v_node, ARRAY[id], ARRAY[repetition], ARRAY[attempt], ARRAY[reason], ARRAY[due], ARRAY[nominal],
             ARRAY[next]);
     ELSIF due IS NULL AND v_keep_key IS NOT NULL THEN
-        UPDATE @schema@.timers t SET ended = n.now, keep_until = least(n.now + least(v_keep_key, 70368744177663), 70368744177663), node = NULL, alone = false,
-            parked = NULL, headers = NULL, errors = NULL, payload = ''
+        UPDATE @schema@.timers t SET ended = n.now, keep_until = least(n.now + least(v_keep_key, 70368744177663), 70368744177663),
+            node = NULL, alone = false, parked = NULL, headers = NULL, errors = NULL, payload = ''
         FROM (SELECT @schema@.server_now() AS now) n
         WHERE t.id = id AND coalesce(t.node, 0) = v_node AND t.repetition = repetition AND t.attempt = attempt;
     ELSIF due IS NULL THEN
