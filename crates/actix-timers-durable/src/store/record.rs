@@ -70,6 +70,7 @@ pub const NO_END: u32 = i32::MAX.unsigned_abs();
 /// The ends of processes after which a timer without an end is a suspect.
 const CRASHES: u32 = 10;
 
+/// Returns whether a budget is used up, its own or else its route's: the timer may be to blame for ends of processes.
 pub(super) const fn is_suspect(used: u32, budget: Option<u32>, of_route: u32) -> bool {
     used >= match budget {
         Some(NO_END..) => CRASHES,
@@ -96,11 +97,6 @@ impl Record {
             (None, Some(retry)) => Some(retry.attempts),
             (attempts, _) => attempts,
         }
-    }
-
-    /// Returns whether its budget, or that of its route, is used up by ends of processes, as far as known: it may be to blame.
-    pub fn is_suspect(&self, of_route: u32) -> bool {
-        is_suspect(self.progress.used, self.budget(), of_route)
     }
 
     /// Returns the column `keep_key`: the milliseconds for which the key stays taken, rounded up.

@@ -50,6 +50,11 @@ fn served<'f>(filter: &'f Filter, record: &Record) -> Option<&'f Served> {
     })
 }
 
+fn is_suspect(record: &Record, of_route: u32) -> bool {
+    let budget = record.budget().unwrap_or(of_route);
+    record.progress.used >= if record.budget() == Some(NO_END) { 10 } else { budget }
+}
+
 fn position(record: &Record) -> Position {
     Position { due: record.progress.due, id: record.id }
 }
@@ -199,7 +204,7 @@ impl Model {
                 not_due.push((*id, row.record.progress.due));
                 continue;
             }
-            if row.record.is_suspect(served.max_attempts) != (claim.suspects != Suspects::Left) {
+            if is_suspect(&row.record, served.max_attempts) != (claim.suspects != Suspects::Left) {
                 left.push(*id);
                 continue;
             }
@@ -411,6 +416,6 @@ fn finished(record: &Record, now: DueTime, end: &str) -> Found {
 
 fn hint(record: &Record, route: u16, budget: u32) -> Hint {
     let progress = &record.progress;
-    let is_suspect = record.is_suspect(budget);
+    let is_suspect = is_suspect(record, budget);
     Hint { id: record.id, due: progress.due, nominal: progress.nominal, route, is_suspect }
 }
