@@ -221,6 +221,6 @@ fn main() -> Checked<()> {
 }
 
 #[test]
-fn a_poll_answers_at_the_event_or_after_its_time_and_a_client_that_leaves_is_freed() {
+fn a_poll_answers_in_time_and_a_client_that_leaves_is_freed() {
     System::new().block_on(walk_through()).unwrap_or_else(|error| panic!("{error}"));
 }

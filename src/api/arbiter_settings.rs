@@ -175,7 +175,7 @@ mod tests {
 
     /// Another thread may be about to start it.
     #[test]
-    fn settings_are_refused_beside_a_timer_actor_that_has_not_started_yet() {
+    fn settings_are_refused_beside_an_unstarted_timer_actor() {
         System::new().block_on(async {
             let starting = TimerActor::automatic();
             let name = starting.service().name.to_string();
@@ -188,7 +188,7 @@ mod tests {
 
     /// Settings were installed after this thread had looked for some.
     #[test]
-    fn a_timer_actor_takes_settings_that_were_installed_while_it_was_created() {
+    fn a_timer_actor_takes_settings_installed_during_its_creation() {
         System::new().block_on(async {
             TimerActor::builder().name("web").install_for_all_arbiters().unwrap();
             assert_eq!(&*TimerActor::automatic().service().name, "web-1");

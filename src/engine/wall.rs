@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn overdue_timers_come_by_the_tick_of_their_time_then_in_the_order_of_setting() {
+    fn overdue_timers_come_by_tick_and_then_in_order_of_setting() {
         let overdue = set(&[4000, 2900, 2100, 3000]);
         let order = overdue.in_order(TICK, 10, Duration::from_micros(4000));
         assert_eq!(order, [(10, 1), (10, 2), (10, 3), (10, 0)]);

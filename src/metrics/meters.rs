@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_published_unless_something_happened_and_not_too_often() {
+    fn only_changes_are_published_and_not_too_often() {
         let mut published = Published::default();
         let ms = Duration::from_millis;
         assert_eq!(published.is_due(ms(0)), Err(None));

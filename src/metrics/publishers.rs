@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn a_publisher_publishes_at_each_scrape_before_the_page_is_rendered() {
+    fn a_scrape_publishes_before_the_page_is_rendered() {
         let publisher = Arc::new(Counting::default());
         let weak: Weak<Counting> = Arc::downgrade(&publisher);
         register_publisher(weak);

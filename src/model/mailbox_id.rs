@@ -70,7 +70,7 @@ mod tests {
     use crate::tests::fixture::{Bell, Ring};
 
     #[test]
-    fn a_mailbox_is_the_same_by_every_address_and_none_once_it_is_gone() {
+    fn a_mailbox_is_the_same_by_every_address_until_it_is_gone() {
         let (context, other) = (Context::<Bell>::new(), Context::<Bell>::new());
         let mailbox = MailboxId::of(&context.address());
         let recipient = context.address().recipient::<Ring>();

@@ -37,7 +37,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_about_an_id_shows_none_of_its_characters_as_they_are() {
+    fn an_error_about_an_id_shows_its_characters_escaped() {
         let text = "\u{1b}23e4567-e89b-12d3-a456-426614174000";
         let error = text.parse::<crate::TimerId>().map_err(|error| error.to_string()).err();
         assert!(error.as_ref().is_some_and(|error| error.contains(r"`\u{1b}`")), "{error:?}");

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_another_thread_drops_or_takes_is_dropped_at_home() {
+    fn a_value_dropped_or_taken_elsewhere_is_dropped_at_home() {
         let returned_values = Arc::new(ReturnedValues::default());
         let value = Rc::new(());
         let [dropped, taken] = [(); 2].map(|()| ThreadBound::new(Rc::clone(&value), Arc::clone(&returned_values)));

@@ -473,7 +473,7 @@ fn a_drain_leaves_a_bell_to_a_message_of_the_driver() {
 
 /// A handler has run before the watchdog notes that its message is sent. The watchdog continues with the next late message by itself, and not after another 20 ms.
 #[test]
-fn the_watchdog_goes_on_though_a_handler_was_quicker_than_its_sender() {
+fn the_watchdog_goes_on_after_a_handler_quicker_than_its_sender() {
     let mut world = World::new();
     world.own(10, number(1));
     world.own(10, number(2));
@@ -523,7 +523,7 @@ fn calls_while(hook: &Hook, world: &mut World, work: impl FnOnce(&Arc<Service>))
 /// The watchdog makes an own message for an actor whose inbox is polled meanwhile. The inbox waits until the message is
 /// sent, without polling itself: user code may take any time.
 #[test]
-fn an_inbox_sleeps_while_the_watchdog_makes_a_message_of_its_own() {
+fn an_inbox_sleeps_while_the_watchdog_makes_its_message() {
     let (mut world, hook) = (World::new(), Hook::default());
     world.addr.do_send(StartRepeating(1, Arc::clone(&hook)));
     world.poll_listener();

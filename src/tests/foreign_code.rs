@@ -429,7 +429,7 @@ fn no_code_of_the_user_runs_under_the_lock() {
 
 /// The last address of a stopped actor is the sender that a queue has kept: its drop wakes the poller of the actor.
 #[test]
-fn the_kept_sender_of_a_stopped_recipient_is_not_dropped_under_the_lock() {
+fn a_kept_sender_is_not_dropped_under_the_lock() {
     for repeats in [false, true] {
         System::new().block_on(async {
             let world = World::new(MailboxPolicy::Unbounded, 100);

@@ -85,7 +85,7 @@ mod tests {
     use crate::timing::{Key, List, Wheel, WheelSize};
 
     #[test]
-    fn a_list_of_the_callers_keeps_its_order_and_can_be_left_from_anywhere() {
+    fn a_list_keeps_its_order_and_can_be_left_from_anywhere() {
         let mut wheel = Wheel::new(WheelSize::new(4).unwrap());
         let keys: Vec<Key> = (0..5).map(|value| wheel.insert(0, 1, value).unwrap()).collect();
         let mut list = List::new();

@@ -28,7 +28,7 @@ fn assert_empty(timers: &ActorTimers) {
 }
 
 #[test]
-fn a_handle_finds_and_cancels_the_actors_own_timers_and_no_others() {
+fn a_handle_finds_and_cancels_only_the_actors_own_timers() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log) = world.probe();
         let (other, other_log) = world.probe();

@@ -36,7 +36,7 @@ fn all() -> Vec<String> {
 }
 
 #[test]
-fn every_arbiter_starts_its_timer_actor_with_the_settings_also_later_ones() {
+fn every_arbiter_starts_with_the_settings_also_later_ones() {
     System::new().block_on(async {
         let earlier = Arbiter::new();
         web().install_for_all_arbiters().unwrap();
@@ -187,7 +187,7 @@ fn one_manual_clock_moves_the_timers_of_all_arbiters() {
 
 /// A context beside a started timer actor with a clock of its own is in doubt only as long as nothing is installed.
 #[test]
-fn contexts_use_the_settings_beside_a_timer_actor_with_its_own_clock() {
+fn contexts_use_the_settings_beside_a_clock_of_another() {
     System::new().block_on(async {
         let _other = TimerActor::builder().clock(ManualClock::new()).start().unwrap();
         assert!(Timers::current().is_none());
@@ -217,7 +217,7 @@ fn a_system_clock_is_not_shared() {
 }
 
 #[test]
-fn a_survey_of_a_system_finds_every_kind_of_timer_actor_but_internal_ones() {
+fn a_survey_finds_every_timer_actor_but_internal_ones() {
     System::new().block_on(async {
         let installed = TimerActor::builder().name("installed").install().unwrap();
         let started = TimerActor::builder().name("started").start().unwrap();

@@ -16,7 +16,7 @@ fn note_target(world: &World) -> (Target<Note<u64>>, Log<u64>) {
 /// Ids are returned in the order of the entries, and each id cancels its own timer. The other messages arrive on time,
 /// with equal deadlines in the order of the batch. The batch has more entries than one turn takes in.
 #[test]
-fn a_batch_answers_in_order_and_each_of_its_timers_is_one_of_its_own() {
+fn a_batch_answers_in_order_with_a_timer_for_each_entry() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (target, log) = note_target(&world);
         let mut batch = ScheduleBatch::with_capacity(200);
@@ -159,7 +159,7 @@ fn batches_count_against_the_request_budget() {
 /// Due messages do not wait until all requests are taken in, be it one batch or many requests; a later request is taken
 /// in after the earlier ones.
 #[test]
-fn due_messages_do_not_wait_for_the_end_of_a_large_batch_or_of_many_requests() {
+fn due_messages_do_not_wait_for_a_large_batch_or_many_requests() {
     for in_one_batch in [true, false] {
         paused(async {
             let world = World::manual(TimerActor::builder().request_budget(10));

@@ -204,7 +204,7 @@ fn masses_due_at_once_in_one_actor_do_not_freeze_the_arbiter() {
 /// The same when each handler spawns a future into its actor's context, which makes the context poll all its items
 /// again.
 #[test]
-fn masses_due_at_once_whose_handlers_spawn_futures_do_not_freeze_the_arbiter() {
+fn masses_of_spawning_handlers_do_not_freeze_the_arbiter() {
     let spawn: fn(&mut Context<Counter>) = |ctx| _ = ctx.spawn(actix::fut::ready(()));
     let (most, _) = due_at_once(TimerActor::builder(), Way::Context, 20_000, spawn);
     assert!(most <= 1024, "{most} messages in one turn of the others");
@@ -266,7 +266,7 @@ fn cascades_of_masses_do_not_freeze_the_arbiter() {
 
 /// An actor with masses of timers stops: they are freed within the budget, too.
 #[test]
-fn the_end_of_an_actor_with_masses_of_timers_does_not_freeze_the_arbiter() {
+fn the_end_of_masses_of_timers_does_not_freeze_the_arbiter() {
     const MANY: u64 = 50_000;
     paused(async {
         let world = World::manual(TimerActor::builder());

@@ -78,7 +78,7 @@ impl Handler<Local> for Keeper {
 }
 
 #[test]
-fn a_message_that_is_not_send_is_delivered_and_keeps_its_actor_alive() {
+fn a_message_that_is_not_send_keeps_its_actor_alive() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let seen = Arc::new(Mutex::new(Vec::new()));
         drop(Keeper(Arc::clone(&seen)).start());
@@ -195,7 +195,7 @@ impl Drop for Witness {
 
 /// By id, by group, and by a drain. The captured `Rc` is on its own thread throughout.
 #[test]
-fn the_captures_of_a_closure_cancelled_on_another_thread_are_dropped_on_their_own() {
+fn captures_of_a_closure_are_dropped_on_their_own_thread() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log) = world.probe();
         let dropped = Arc::new(Mutex::new(Vec::new()));
@@ -341,7 +341,7 @@ fn a_drain_returns_closures_without_running_them() {
 
 /// Without an address, and without anything else in its context.
 #[test]
-fn a_pending_closure_keeps_its_actor_alive_and_a_message_does_not() {
+fn a_closure_keeps_its_actor_alive_and_a_message_does_not() {
     for (keeps, expected) in
         [(None, vec![(1, 10), (2, 20)]), (Some(true), vec![(1, 10), (2, 20)]), (Some(false), vec![])]
     {
@@ -389,7 +389,7 @@ fn a_message_keeps_its_actor_alive_if_asked_to() {
 
 /// Nothing else wakes the actor.
 #[test]
-fn an_actor_stops_when_the_timer_that_kept_it_alive_is_cancelled_elsewhere() {
+fn an_actor_stops_when_the_timer_keeping_it_is_cancelled() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let ids = Arc::new(Mutex::new(Vec::new()));
         let known = Arc::clone(&ids);
@@ -415,7 +415,7 @@ fn an_actor_stops_when_the_timer_that_kept_it_alive_is_cancelled_elsewhere() {
 
 /// A list visits all timers of an actor, and leaves them as they were.
 #[test]
-fn an_actor_whose_timers_were_listed_stops_when_the_last_closure_is_cancelled() {
+fn an_actor_stops_with_its_last_closure_after_a_list() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let handle = Rc::new(RefCell::new(ActorTimers::default()));
         let kept = Rc::clone(&handle);
@@ -438,7 +438,7 @@ fn an_actor_whose_timers_were_listed_stops_when_the_last_closure_is_cancelled() 
 /// The actor lives by a stream. Its inbox has left, since no timer keeps it alive: only a request through the mailbox
 /// reaches it.
 #[test]
-fn closures_of_an_actor_without_an_address_run_if_it_accepts_due_timers() {
+fn closures_without_an_address_run_if_due_timers_are_accepted() {
     for accepts in [true, false] {
         in_virtual_time(TimerActor::builder, |world| async move {
             let (addr, log) = world.probe();
@@ -474,7 +474,7 @@ fn closures_of_an_actor_without_an_address_run_if_it_accepts_due_timers() {
 
 /// The first one waits for a future, and nothing else is due later.
 #[test]
-fn a_request_to_run_due_timers_is_not_lost_while_the_actor_waits() {
+fn a_request_for_due_timers_is_not_lost_while_the_actor_waits() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log) = world.probe();
         run(&addr, move |_, ctx| {

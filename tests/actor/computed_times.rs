@@ -49,7 +49,7 @@ fn computed(world: &World, seen: &Seen, mut next: impl FnMut(u64, u64) -> Option
 }
 
 #[test]
-fn each_time_is_computed_from_the_one_before_and_none_ends_the_timer() {
+fn each_time_comes_from_the_one_before_and_none_ends_the_timer() {
     in_virtual_time(TimerActor::builder, async |world| {
         for way in Way::ALL {
             let (addr, log) = world.probe();
@@ -85,7 +85,7 @@ fn a_closure_runs_at_computed_times() {
 }
 
 #[test]
-fn times_that_are_computed_from_due_times_do_not_drift_and_are_never_early() {
+fn times_from_due_times_do_not_drift_and_are_never_early() {
     in_virtual_time(
         || TimerActor::builder().tick(ms(10)).wheel_size(8),
         async |world| {
@@ -104,7 +104,7 @@ fn times_that_are_computed_from_due_times_do_not_drift_and_are_never_early() {
 
 /// The closure decides about missed times. A past time is due in the next tick.
 #[test]
-fn missed_times_come_one_in_a_tick_or_are_skipped_as_the_closure_computes_them() {
+fn missed_times_come_one_in_a_tick_or_are_skipped() {
     in_virtual_time(TimerActor::builder, async |world| {
         for way in Way::ALL {
             let start = world.now();
@@ -128,7 +128,7 @@ fn missed_times_come_one_in_a_tick_or_are_skipped_as_the_closure_computes_them()
 }
 
 #[test]
-fn a_first_time_that_has_passed_is_due_at_once_and_others_in_the_next_tick() {
+fn a_past_first_time_is_due_at_once_and_others_in_the_next_tick() {
     in_virtual_time(TimerActor::builder, async |world| {
         let old = [world.wall_start - ms(HOUR), SystemTime::UNIX_EPOCH, SystemTime::UNIX_EPOCH - ms(HOUR)];
         for (way, past) in Way::ALL.into_iter().flat_map(|way| old.map(|past| (way, past))) {
@@ -187,7 +187,7 @@ fn far_times_wait_and_can_be_cancelled() {
 }
 
 #[test]
-fn without_a_first_time_the_request_is_rejected_and_its_message_handed_back() {
+fn a_request_without_a_first_time_hands_its_message_back() {
     in_virtual_time(TimerActor::builder, async |world| {
         let before = count_panics();
         for way in Way::ALL {
@@ -211,7 +211,7 @@ fn without_a_first_time_the_request_is_rejected_and_its_message_handed_back() {
 }
 
 #[test]
-fn a_computation_that_panics_ends_its_own_timer_and_nothing_else() {
+fn a_computation_that_panics_ends_only_its_own_timer() {
     in_virtual_time(TimerActor::builder, async |world| {
         for way in Way::ALL {
             let (_listener, receiver) = listen(&world.timers);
@@ -243,7 +243,7 @@ fn a_computation_that_panics_ends_its_own_timer_and_nothing_else() {
 }
 
 #[test]
-fn behind_a_token_or_a_window_the_closure_learns_how_late_its_message_is() {
+fn the_closure_learns_how_late_a_token_or_window_makes_it() {
     in_virtual_time(TimerActor::builder, async |world| {
         let (addr, log) = world.probe::<u64>();
         for target in [
@@ -274,7 +274,7 @@ fn behind_a_token_or_a_window_the_closure_learns_how_late_its_message_is() {
 }
 
 #[test]
-fn a_computation_that_panics_behind_a_token_or_a_window_leaves_others_their_place() {
+fn a_panic_behind_a_token_or_window_leaves_others_their_place() {
     in_virtual_time(TimerActor::builder, async |world| {
         count_panics();
         let (_listener, receiver) = listen(&world.timers);
@@ -298,7 +298,7 @@ fn a_computation_that_panics_behind_a_token_or_a_window_leaves_others_their_plac
 }
 
 #[test]
-fn a_cancel_between_two_times_or_while_the_next_is_computed_is_exact() {
+fn a_cancel_between_two_times_or_during_a_computation_is_exact() {
     in_virtual_time(TimerActor::builder, async |world| {
         for way in Way::ALL {
             let (addr, log) = world.probe();
@@ -406,7 +406,7 @@ fn steps_of_the_wall_clock_are_followed() {
 }
 
 #[test]
-fn jitter_postpones_all_times_by_the_same_time_and_the_closure_does_not_see_it() {
+fn jitter_postpones_all_times_alike_unseen_by_the_closure() {
     in_virtual_time(TimerActor::builder, async |world| {
         let (addr, log) = world.probe::<u64>();
         let spread = || TimerOptions::new().jitter(ms(1000));
@@ -446,7 +446,7 @@ fn the_first_time_counts_from_the_request() {
 }
 
 #[test]
-fn a_closure_is_freed_with_its_timer_and_a_drain_gives_the_next_message_back() {
+fn a_closure_is_freed_and_a_drain_returns_the_next_message() {
     in_virtual_time(TimerActor::builder, async |world| {
         let census = Census::default();
         let counted = |times: usize| {
@@ -481,7 +481,7 @@ fn a_closure_is_freed_with_its_timer_and_a_drain_gives_the_next_message_back() {
 
 /// A value of the closure is user code, too.
 #[test]
-fn a_closure_whose_drop_panics_does_not_take_the_timer_actor_down() {
+fn a_closure_whose_drop_panics_leaves_the_timer_actor_up() {
     in_virtual_time(
         || TimerActor::builder().capacity(3),
         async |world| {
@@ -517,7 +517,7 @@ fn a_closure_whose_drop_panics_does_not_take_the_timer_actor_down() {
 
 /// A mailbox that is full makes a message wait, which was produced: its next time is computed once.
 #[test]
-fn a_message_for_which_there_was_no_room_has_its_next_time_computed_once() {
+fn a_message_without_room_has_its_next_time_computed_once() {
     in_virtual_time(TimerActor::builder, async |world| {
         for is_late in [false, true] {
             let (addr, log) = world.probe_with(|probe| probe.on_start = Box::new(|ctx| ctx.set_mailbox_capacity(1)));

@@ -26,7 +26,7 @@ fn occurrences(expression: &str, zone: &str, from: &str, count: usize) -> Vec<St
 }
 
 #[test]
-fn a_time_in_the_gap_comes_right_after_it_and_an_interval_skips_it() {
+fn a_time_in_the_gap_comes_after_it_and_an_interval_skips_it() {
     for (zone, expression, from, expected) in [
         // In Berlin 02:00 is followed by 03:00, which is 01:00 UTC.
         (
@@ -204,7 +204,7 @@ fn a_timer_comes_at_the_times_of_day_through_a_change_of_clocks() {
 }
 
 #[test]
-fn an_expression_that_never_comes_again_ends_its_timer_and_one_that_never_comes_is_rejected() {
+fn an_expression_without_further_times_ends_or_is_rejected() {
     for way in Way::ALL {
         paused(async {
             let world = world_at("2029-12-31T23:59:50Z");
@@ -226,7 +226,7 @@ fn an_expression_that_never_comes_again_ends_its_timer_and_one_that_never_comes_
 }
 
 #[test]
-fn steps_of_the_wall_clock_are_followed_and_skipped_times_are_delivered_once() {
+fn steps_are_followed_and_skipped_times_are_delivered_once() {
     for way in Way::ALL {
         paused(async {
             let world = world_at("2024-06-01T00:30:00Z");

@@ -78,7 +78,7 @@ fn a_subscriber_is_told_id_reason_lateness_and_message() {
 }
 
 #[test]
-fn a_letter_names_the_timer_actor_and_keeps_its_message_for_the_right_type() {
+fn a_letter_keeps_its_message_for_the_right_type() {
     in_virtual_time(
         || TimerActor::builder().name("orders"),
         |world| async move {
@@ -98,7 +98,7 @@ fn a_letter_names_the_timer_actor_and_keeps_its_message_for_the_right_type() {
 }
 
 #[test]
-fn all_subscribers_are_told_once_and_one_of_them_has_the_message() {
+fn all_subscribers_are_told_once_and_one_has_the_message() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (first, first_letters) = undertaker();
         let (second, second_letters) = undertaker();
@@ -114,7 +114,7 @@ fn all_subscribers_are_told_once_and_one_of_them_has_the_message() {
 }
 
 #[test]
-fn a_subscriber_that_has_stopped_is_forgotten_and_the_others_go_on() {
+fn a_stopped_subscriber_is_forgotten_and_others_go_on() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let gone = dead(&world).await;
         let (first, first_letters) = undertaker();
@@ -154,7 +154,7 @@ fn no_letters_are_written_about_letters() {
 }
 
 #[test]
-fn a_subscriber_may_use_the_timers_and_subscribe_again_from_its_handler() {
+fn a_subscriber_may_use_timers_and_subscribe_in_its_handler() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (heir, log) = world.probe::<u32>();
         struct Mender(actix_timers::Timers, Addr<Probe<u32>>);

@@ -17,7 +17,7 @@ fn names(returned: &[Returned]) -> Vec<i32> {
 }
 
 #[test]
-fn timers_due_in_time_are_delivered_and_the_rest_is_returned_with_its_deadline() {
+fn timers_due_in_time_are_delivered_and_the_rest_is_returned() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log) = world.probe();
         run(&addr, |_, ctx| ctx.schedule_after(ms(40), Note(2))).await;
@@ -94,7 +94,7 @@ fn concurrent_drains_share_the_returned_timers() {
 }
 
 #[test]
-fn an_abandoned_drain_leaves_the_timer_actor_closed_and_delivering() {
+fn an_abandoned_drain_leaves_it_closed_and_delivering() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log) = world.probe();
         world.after(&addr, 10, 1);

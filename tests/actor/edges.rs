@@ -281,7 +281,7 @@ fn the_waker_of_an_actor_may_call_the_timers() {
 }
 
 #[test]
-fn a_manual_clock_at_the_end_of_time_delivers_the_remaining_timers_and_stays_idle() {
+fn a_manual_clock_at_the_end_of_time_delivers_the_rest() {
     System::new().block_on(async {
         let clock = ManualClock::new();
         let timers = TimerActor::builder().clock(clock.clone()).start().unwrap();

@@ -4,7 +4,7 @@ use actix_timers::{TimerActor, TimerContext};
 use support::{Census, Note, World, count_panics, in_virtual_time, ms, panic_on_purpose, paused, run};
 
 #[test]
-fn an_id_that_is_dropped_cancels_nothing_and_a_guard_cancels_its_timer() {
+fn a_dropped_guard_cancels_its_timer_and_a_dropped_id_does_not() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log) = world.probe();
         let _ = world.after(&addr, 10, "id");
@@ -23,7 +23,7 @@ fn an_id_that_is_dropped_cancels_nothing_and_a_guard_cancels_its_timer() {
 }
 
 #[test]
-fn a_guard_can_be_dropped_anywhere_and_after_its_timer_has_ended() {
+fn a_guard_can_be_dropped_anywhere_and_after_its_timer() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let census = Census::default();
         let (addr, log) = world.probe();

@@ -11,7 +11,7 @@ fn probe() -> Addr<Probe<u8>> {
 }
 
 #[test]
-fn timers_of_contexts_are_rejected_where_a_clock_of_its_own_was_started_and_none_installed() {
+fn contexts_are_rejected_beside_a_clock_that_is_only_started() {
     System::new().block_on(async {
         let timers = TimerActor::builder().clock(ManualClock::new()).start().unwrap();
         let addr = probe();
@@ -37,7 +37,7 @@ fn timers_of_contexts_are_rejected_where_a_clock_of_its_own_was_started_and_none
 }
 
 #[test]
-fn timers_of_contexts_are_rejected_also_where_the_timer_actor_was_started_in_another_way() {
+fn contexts_are_rejected_also_beside_other_ways_to_start() {
     System::new().block_on(async {
         let arbiter = Arbiter::current();
         let timers = TimerActor::builder().clock(ManualClock::new()).start_on(&arbiter).unwrap();
@@ -58,7 +58,7 @@ fn timers_of_contexts_are_rejected_also_where_the_timer_actor_was_started_in_ano
 }
 
 #[test]
-fn the_installed_timer_actor_is_used_although_others_were_started() {
+fn contexts_use_the_installed_one_although_others_started() {
     System::new().block_on(async {
         let other = TimerActor::builder().clock(ManualClock::new()).start().unwrap();
         let clock = ManualClock::new();
@@ -73,7 +73,7 @@ fn the_installed_timer_actor_is_used_although_others_were_started() {
 }
 
 #[test]
-fn contexts_use_one_that_starts_by_itself_beside_others_on_the_system_clock() {
+fn contexts_use_an_automatic_one_beside_others_in_system_time() {
     System::new().block_on(async {
         let other = TimerActor::builder().start().unwrap();
         let addr = probe();

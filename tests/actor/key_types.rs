@@ -86,7 +86,7 @@ fn keys_of_messages_of_different_types_do_not_collide() {
 
 /// The one cannot be cancelled any more: its handler runs. Keys are visited by type, in the order of the first uses.
 #[test]
-fn a_cancel_of_two_timers_with_a_key_reports_the_one_that_was_cancelled() {
+fn a_cancel_of_two_timers_reports_the_one_that_was_cancelled() {
     for is_running_one_first in [true, false] {
         in_virtual_time(TimerActor::builder, |world| async move {
             let (outcome, census) = (Rc::new(Cell::new(None)), Census::default());

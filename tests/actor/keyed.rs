@@ -125,7 +125,7 @@ fn a_repeating_timer_is_replaced_while_its_old_message_waits() {
 
 /// A first tick now that has not run is cancelled with its timer. Its successor brings its own: now, if it asks for it.
 #[test]
-fn a_first_tick_now_is_replaced_by_that_of_the_next_timer_under_its_key() {
+fn a_first_tick_now_is_replaced_by_that_of_the_next_timer() {
     for way in Way::ALL {
         for last in [0, 10] {
             in_virtual_time(TimerActor::builder, |world| async move {
@@ -230,7 +230,7 @@ fn a_repeating_timer_for_a_target_is_replaced() {
 
 /// Under tracked delivery a message can be replaced until its handler begins, although its token is in the mailbox.
 #[test]
-fn under_tracked_delivery_a_message_is_replaced_until_its_handler_begins() {
+fn a_tracked_message_is_replaced_until_its_handler_begins() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (unblock, blocked) = tokio::sync::oneshot::channel::<()>();
         let (addr, log) = world.probe();

@@ -220,7 +220,7 @@ async fn three_due_at_10(world: &World, act: impl FnOnce(&mut LetterContext) + '
 
 /// A handler that stops or restarts its actor is the last one: messages due with it end.
 #[test]
-fn messages_due_with_one_whose_handler_stops_the_actor_are_not_delivered() {
+fn messages_due_with_one_that_stops_the_actor_do_not_come() {
     type End = fn(&mut LetterContext);
     for end in [(|ctx| ctx.stop()) as End, |ctx| ctx.terminate()] {
         in_virtual_time(TimerActor::builder, |world| async move {
@@ -234,7 +234,7 @@ fn messages_due_with_one_whose_handler_stops_the_actor_are_not_delivered() {
 
 /// While the actor waits for a future that the first handler has started, the other messages wait, too.
 #[test]
-fn messages_due_with_one_whose_handler_waits_are_delivered_after_the_wait() {
+fn messages_due_with_one_that_waits_come_after_the_wait() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (go, wait) = tokio::sync::oneshot::channel::<()>();
         world.probe_with(|probe: &mut Probe<&'static str>| {
@@ -356,7 +356,7 @@ fn an_actor_without_addresses_can_cancel_and_move_due_messages() {
 
 /// A message in the mailbox of a waiting actor is delivered; the messages behind it can be cancelled.
 #[test]
-fn of_an_actor_without_addresses_only_the_first_due_message_is_delivered() {
+fn an_actor_without_addresses_gets_only_the_first_due_message() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (unblock, blocked) = tokio::sync::oneshot::channel::<()>();
         let (addr, log) = world.probe();
@@ -382,7 +382,7 @@ fn of_an_actor_without_addresses_only_the_first_due_message_is_delivered() {
 
 /// An actor that regains an address gets each remaining message once and in order.
 #[test]
-fn an_actor_that_gets_an_address_again_gets_each_message_once_and_in_order() {
+fn an_actor_with_an_address_again_gets_messages_once_in_order() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log) = world.probe();
         run(&addr, |_, ctx| (0..40).for_each(|name| _ = ctx.schedule_after(ms(10 + name / 4), Note(name)))).await;
@@ -433,7 +433,7 @@ fn timers_of_an_actor_without_addresses_end_with_it() {
 
 /// It stops while the first of several due messages is in its mailbox, where that ends with it.
 #[test]
-fn a_message_in_the_mailbox_of_an_actor_that_stops_is_delivered_and_not_handled() {
+fn a_message_in_a_stopping_mailbox_is_delivered_and_not_handled() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (unblock, blocked) = tokio::sync::oneshot::channel::<()>();
         let (addr, log) = world.probe();
@@ -458,7 +458,7 @@ fn a_message_in_the_mailbox_of_an_actor_that_stops_is_delivered_and_not_handled(
 
 /// The system ends while a message is in the mailbox.
 #[test]
-fn the_counters_of_a_system_that_ends_with_a_message_in_a_mailbox_balance() {
+fn counters_balance_if_a_system_ends_with_a_mailbox_message() {
     let mut seen = None;
     paused(async {
         let world = World::paused(TimerActor::builder());
@@ -479,7 +479,7 @@ fn the_counters_of_a_system_that_ends_with_a_message_in_a_mailbox_balance() {
 /// On a thread that runs actors without being an arbiter of a system, a context finds a timer actor once it is started,
 /// and returns the message until then.
 #[test]
-fn a_context_without_a_system_hands_the_message_back_until_its_actor_has_started() {
+fn a_context_without_a_system_hands_the_message_back() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     let local = tokio::task::LocalSet::new();
     let log = local.block_on(&runtime, async {

@@ -95,7 +95,7 @@ fn own_messages_of_a_busy_actor_wait_in_its_inbox() {
 }
 
 #[test]
-fn a_timer_waiting_for_its_recipient_shows_its_place_in_the_queue() {
+fn a_timer_waiting_for_its_recipient_shows_its_place() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, _log) = world.probe::<u32>();
         let target = Target::from(&addr).window(2);
@@ -116,7 +116,7 @@ fn a_timer_waiting_for_its_recipient_shows_its_place_in_the_queue() {
 }
 
 #[test]
-fn tracked_timers_wait_behind_their_tokens_and_fixed_delays_for_the_handler() {
+fn tracked_timers_wait_for_tokens_and_delays_for_the_handler() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, _log) = world.probe::<u32>();
         let go = block(&addr).await;

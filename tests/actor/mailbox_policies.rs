@@ -266,7 +266,7 @@ fn messages_that_wait_are_dead_letters_when_the_recipient_stops() {
 }
 
 #[test]
-fn a_recipient_that_ends_with_messages_waiting_leaves_no_line_behind() {
+fn a_recipient_that_ends_with_waiting_messages_leaves_no_line() {
     in_virtual_time(with(MailboxPolicy::Wait { window: 1 }), |world| async move {
         let (_listener, receiver) = listen(&world.timers);
         let (addr, log) = world.probe_with(|probe: &mut Probe<u32>| {
@@ -319,7 +319,7 @@ fn the_policy_of_a_target_goes_before_that_of_the_timer_actor() {
 
 /// A window bounds the messages of the timer actor alone, and no alarm is set for those that wait.
 #[test]
-fn a_mailbox_that_others_have_filled_holds_no_message_back_and_nothing_polls() {
+fn a_mailbox_filled_by_others_holds_no_message_back() {
     in_virtual_time(with(MailboxPolicy::Wait { window: 2 }), |world| async move {
         let (addr, log, go) = blocked(&world, 2);
         world.after(&addr, 10, 0);
@@ -344,7 +344,7 @@ fn a_mailbox_that_others_have_filled_holds_no_message_back_and_nothing_polls() {
 
 /// Two repetitions beyond the window are lost, and the third finds room: the recipient answers in between.
 #[test]
-fn a_window_that_was_full_has_room_as_soon_as_a_handler_has_ended() {
+fn a_full_window_has_room_as_soon_as_a_handler_has_ended() {
     for is_tracked in [false, true] {
         in_virtual_time(TimerActor::builder, |world| async move {
             let (_listener, receiver) = listen(&world.timers);

@@ -127,7 +127,7 @@ fn an_earlier_timer_than_all_others() {
 }
 
 #[test]
-fn a_timer_for_a_recipient_and_one_for_a_recipient_that_has_stopped() {
+fn a_timer_for_a_recipient_and_one_for_a_stopped_recipient() {
     with_metrics(TimerActor::builder(), |timers, scrapes| async move {
         let bell = Bell.start();
         timers.schedule_after(&bell, HOUR, Ring);

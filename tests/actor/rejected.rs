@@ -161,7 +161,7 @@ impl Handler<DeadLetter> for Stubborn {
 }
 
 #[test]
-fn a_subscriber_that_schedules_rejected_messages_again_leaves_time_for_others() {
+fn a_subscriber_that_reschedules_leaves_time_for_others() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (target, _log) = world.probe();
         let letters = Arc::new(AtomicU64::new(0));
@@ -253,7 +253,7 @@ fn tell_a_subscriber() {
 
 /// No driver is left to send the letters.
 #[test]
-fn the_messages_for_a_timer_actor_that_has_stopped_are_dropped_and_counted() {
+fn messages_for_a_stopped_timer_actor_are_dropped_and_counted() {
     let census = Census::default();
     let (timers, addr) = System::new().block_on(async {
         let world = World::manual(TimerActor::builder());

@@ -102,7 +102,7 @@ fn a_first_tick_now_comes_once_and_at_once() {
 
 /// Its handler runs after the one that schedules it, and after messages that were due before.
 #[test]
-fn a_first_tick_now_waits_for_the_handler_that_schedules_it_and_for_earlier_messages() {
+fn a_first_tick_now_waits_for_its_handler_and_earlier_messages() {
     in_virtual_time(TimerActor::builder, async |world| {
         let (addr, log) = world.probe_with(|probe| {
             let log = probe.log.clone();
@@ -154,7 +154,7 @@ fn a_family_of_periods_fires_exactly_as_often_as_it_fits_in() {
 
 /// Scenario O-54.
 #[test]
-fn a_periodic_timer_can_be_cancelled_before_and_after_its_first_delivery() {
+fn a_timer_can_be_cancelled_before_and_after_its_first_delivery() {
     in_virtual_time(TimerActor::builder, async |world| {
         for (way, kind) in [(Way::Direct, Kind::Rate), (Way::Message, Kind::Delay), (Way::Context, Kind::Rate)] {
             let (addr, log) = world.probe();
@@ -370,7 +370,7 @@ fn each_repetition_is_accepted_when_the_one_before_is_delivered() {
 }
 
 #[test]
-fn a_fixed_delay_counts_from_the_end_of_the_handler_and_for_others_from_the_delivery() {
+fn a_fixed_delay_counts_from_the_handlers_end_or_the_delivery() {
     for way in Way::ALL {
         in_virtual_time(TimerActor::builder, async |world| {
             if !world.is_manual() {
@@ -399,7 +399,7 @@ fn a_fixed_delay_counts_from_the_end_of_the_handler_and_for_others_from_the_deli
 }
 
 #[test]
-fn jitter_moves_the_whole_grid_by_one_time_and_slack_is_for_each_repetition() {
+fn jitter_moves_the_whole_grid_and_slack_each_repetition() {
     in_virtual_time(TimerActor::builder, async |world| {
         let (addr, log) = world.probe();
         let mut starts = Vec::new();

@@ -88,7 +88,7 @@ fn a_handler_can_move_its_own_timer_which_goes_on_from_there() {
 }
 
 #[test]
-fn a_timer_moved_to_a_time_of_day_comes_then_and_goes_on_with_its_period() {
+fn a_timer_moved_to_a_time_of_day_goes_on_with_its_period() {
     in_virtual_time(TimerActor::builder, async |world| {
         let (addr, log) = world.probe();
         let id = world.repeat(Way::Direct, Kind::Rate, &addr, ms(100), Note(())).await.unwrap();
@@ -111,7 +111,7 @@ fn a_timer_moved_to_a_time_of_day_comes_then_and_goes_on_with_its_period() {
 }
 
 #[test]
-fn while_a_message_is_made_its_timer_is_pending_and_a_cancel_is_exact() {
+fn a_timer_is_pending_while_its_message_is_made() {
     in_virtual_time(TimerActor::builder, async |world| {
         for way in Way::ALL {
             for kind in Kind::ALL {
@@ -151,7 +151,7 @@ fn while_a_message_is_made_its_timer_is_pending_and_a_cancel_is_exact() {
 }
 
 #[test]
-fn between_two_repetitions_a_timer_with_a_fixed_delay_is_pending() {
+fn a_timer_is_pending_between_repetitions_with_a_fixed_delay() {
     in_virtual_time(TimerActor::builder, async |world| {
         let (addr, log) = world.probe();
         let (id, seen) = (Later::default(), Arc::new(Mutex::new(Vec::new())));
@@ -239,7 +239,7 @@ impl Handler<Brittle> for Probe<u64> {
 }
 
 #[test]
-fn a_message_whose_clone_and_destructor_panic_ends_its_own_timer_and_nothing_else() {
+fn a_clone_and_destructor_that_panic_end_only_their_own_timer() {
     in_virtual_time(TimerActor::builder, async |world| {
         count_panics();
         let (addr, log) = world.probe();
@@ -358,7 +358,7 @@ fn supervised(world: &World, kind: Kind) -> (Addr<Probe<u64>>, Log<u64>) {
 
 /// Scenario O-56.
 #[test]
-fn a_repetition_of_the_previous_incarnation_is_discarded_with_all_that_follow() {
+fn repetitions_of_the_previous_incarnation_are_discarded() {
     for kind in Kind::ALL {
         in_virtual_time(TimerActor::builder, async |world| {
             let (addr, log) = supervised(&world, kind);
@@ -417,7 +417,7 @@ fn a_periodic_timer_is_replaced_while_its_message_waits() {
 }
 
 #[test]
-fn an_actor_without_addresses_gets_its_repetitions_through_the_mailbox() {
+fn an_actor_without_addresses_gets_repetitions_by_the_mailbox() {
     in_virtual_time(TimerActor::builder, async |world| {
         for kind in Kind::ALL {
             let start = world.now();
@@ -440,7 +440,7 @@ fn an_actor_without_addresses_gets_its_repetitions_through_the_mailbox() {
 }
 
 #[test]
-fn a_handler_that_a_mailbox_has_called_cancels_and_moves_the_next_repetition() {
+fn a_handler_called_by_a_mailbox_moves_the_next_repetition() {
     in_virtual_time(TimerActor::builder, async |world| {
         for kind in Kind::ALL {
             for cancel in [true, false] {
@@ -495,7 +495,7 @@ fn one_repetition_waits_while_a_message_lies_in_a_mailbox() {
 }
 
 #[test]
-fn a_source_that_panics_for_an_actor_without_addresses_ends_its_own_timer_alone() {
+fn a_panicking_source_without_addresses_ends_its_own_timer() {
     in_virtual_time(TimerActor::builder, async |world| {
         count_panics();
         let (addr, log) = world.probe::<u64>();
@@ -546,7 +546,7 @@ fn a_drain_gives_the_next_message_of_each_series_back() {
 }
 
 #[test]
-fn a_drain_while_a_message_is_made_or_handled_arms_nothing_afterwards() {
+fn a_drain_during_a_message_arms_nothing_afterwards() {
     in_virtual_time(TimerActor::builder, async |world| {
         for kind in Kind::ALL {
             for in_handler in [false, true] {
@@ -584,7 +584,7 @@ fn a_drain_while_a_message_is_made_or_handled_arms_nothing_afterwards() {
 }
 
 #[test]
-fn an_actor_that_drains_in_the_handler_of_its_fixed_delay_gets_the_next_message_back() {
+fn a_drain_in_the_handler_of_a_fixed_delay_returns_the_next() {
     in_virtual_time(TimerActor::builder, async |world| {
         let (addr, log) = world.probe();
         let (timers, returned) = (world.timers.clone(), Arc::new(Mutex::new(Vec::new())));

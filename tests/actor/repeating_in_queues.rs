@@ -77,7 +77,7 @@ fn letters(receiver: &mpsc::Receiver<DeadLetter>) -> Vec<(Option<u32>, DeadLette
 }
 
 #[test]
-fn a_tracked_fixed_delay_counts_from_the_end_of_the_future_that_the_handler_answered_with() {
+fn a_tracked_fixed_delay_counts_from_the_end_of_the_future() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log, gates) = slow(&world);
         let timer = world.timers.schedule_with_fixed_delay(Target::tracked(&addr), ms(10), numbered());
@@ -99,7 +99,7 @@ fn a_tracked_fixed_delay_counts_from_the_end_of_the_future_that_the_handler_answ
 }
 
 #[test]
-fn a_tracked_fixed_rate_never_has_two_under_way_and_misses_ticks_during_the_handler() {
+fn a_tracked_fixed_rate_never_has_two_under_way() {
     for (missed, expected) in [
         (MissedTickBehavior::Skip, vec![10, 45, 50, 60]),
         (MissedTickBehavior::Burst, vec![10, 45, 45, 45, 50, 60]),
@@ -134,7 +134,7 @@ fn a_tracked_fixed_rate_never_has_two_under_way_and_misses_ticks_during_the_hand
 }
 
 #[test]
-fn a_repetition_behind_its_token_is_cancelled_exactly_and_none_follows() {
+fn a_repetition_behind_its_token_is_cancelled_with_all_after_it() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log) = world.probe::<u32>();
         let timer = world.timers.schedule_at_fixed_rate(Target::tracked(&addr), ms(10), numbered());
@@ -153,7 +153,7 @@ fn a_repetition_behind_its_token_is_cancelled_exactly_and_none_follows() {
 }
 
 #[test]
-fn a_repetition_behind_its_token_is_moved_and_goes_on_from_there() {
+fn a_series_behind_its_token_goes_on_from_a_move() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log) = world.probe::<u32>();
         let timer = world.timers.schedule_at_fixed_rate(Target::tracked(&addr).window(1), ms(10), numbered());
@@ -167,7 +167,7 @@ fn a_repetition_behind_its_token_is_moved_and_goes_on_from_there() {
 }
 
 #[test]
-fn a_cancel_in_the_handler_says_that_it_is_under_way_and_nothing_follows() {
+fn a_cancel_in_the_handler_is_in_progress_and_nothing_follows() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (seen, id) = (Rc::new(RefCell::new(Vec::new())), Rc::new(RefCell::new(None::<TimerId>)));
         let (timers, inside, own) = (world.timers.clone(), Rc::clone(&seen), Rc::clone(&id));
@@ -227,7 +227,7 @@ fn a_repetition_waits_for_the_window_of_its_target_in_its_turn() {
 }
 
 #[test]
-fn a_repetition_waiting_in_the_queue_is_cancelled_before_its_message_is_made() {
+fn a_queued_repetition_is_cancelled_before_its_message_is_made() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let census = Census::default();
         let (addr, log) = world.probe::<u32>();
@@ -245,7 +245,7 @@ fn a_repetition_waiting_in_the_queue_is_cancelled_before_its_message_is_made() {
 }
 
 #[test]
-fn a_repetition_beyond_the_window_comes_once_when_there_is_room_and_the_grid_goes_on() {
+fn a_repetition_beyond_the_window_comes_once_there_is_room() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log) = narrow(&world, 1);
         let go = block(&addr).await;
@@ -270,7 +270,7 @@ fn a_repetition_beyond_the_window_comes_once_when_there_is_room_and_the_grid_goe
 }
 
 #[test]
-fn a_full_window_makes_a_repetition_a_dead_letter_and_its_timer_goes_on() {
+fn a_timer_goes_on_after_a_dead_letter_of_a_full_window() {
     for is_tracked in [false, true] {
         in_virtual_time(TimerActor::builder, |world| async move {
             let (_listener, receiver) = listen(&world.timers);
@@ -315,7 +315,7 @@ fn a_last_repetition_without_room_is_a_dead_letter_and_the_end() {
 }
 
 #[test]
-fn a_recipient_that_stops_with_the_token_in_its_mailbox_ends_the_timer() {
+fn a_recipient_that_stops_with_the_token_ends_the_timer() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (_listener, receiver) = listen(&world.timers);
         let (addr, log) = world.probe_with(|probe| probe.hook = Box::new(|_, ctx| ctx.stop()));
@@ -334,7 +334,7 @@ fn a_recipient_that_stops_with_the_token_in_its_mailbox_ends_the_timer() {
 }
 
 #[test]
-fn a_recipient_that_ends_while_its_future_runs_acknowledges_with_that() {
+fn a_recipient_that_ends_in_its_future_acknowledges_with_that() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log, gates) = slow(&world);
         let timer = world.timers.schedule_with_fixed_delay(Target::tracked(&addr), ms(10), numbered());
@@ -350,7 +350,7 @@ fn a_recipient_that_ends_while_its_future_runs_acknowledges_with_that() {
 }
 
 #[test]
-fn a_stopped_recipient_with_a_policy_or_tracked_ends_the_timer_with_one_dead_letter() {
+fn a_stopped_recipient_ends_the_timer_with_one_dead_letter() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, _) = world.probe::<u32>();
         let targets: [Target<Note<u32>>; 4] = [
@@ -371,7 +371,7 @@ fn a_stopped_recipient_with_a_policy_or_tracked_ends_the_timer_with_one_dead_let
 }
 
 #[test]
-fn a_drain_returns_timers_behind_a_token_and_the_handled_repetition_is_the_last() {
+fn a_drain_returns_timers_behind_a_token() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log) = world.probe::<u32>();
         let go = block(&addr).await;
@@ -392,7 +392,7 @@ fn a_drain_returns_timers_behind_a_token_and_the_handled_repetition_is_the_last(
 }
 
 #[test]
-fn a_source_that_panics_behind_its_token_ends_its_timer_and_frees_its_place_in_the_window() {
+fn a_source_that_panics_behind_its_token_frees_its_place() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (_listener, receiver) = listen(&world.timers);
         let (addr, log) = world.probe::<u32>();
@@ -409,7 +409,7 @@ fn a_source_that_panics_behind_its_token_ends_its_timer_and_frees_its_place_in_t
 }
 
 #[test]
-fn a_timer_cancelled_while_its_message_is_made_delivers_nothing_and_the_line_moves_on() {
+fn a_timer_cancelled_while_its_message_is_made_frees_the_line() {
     for is_tracked in [false, true] {
         in_virtual_time(TimerActor::builder, |world| async move {
             let (addr, log) = world.probe::<u32>();
@@ -459,7 +459,7 @@ fn delivered(world: &World) -> u64 {
 }
 
 #[test]
-fn the_place_of_a_cancelled_repetition_in_the_window_is_free_and_only_its_own() {
+fn a_cancelled_repetition_frees_its_own_place_in_the_window() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, _) = world.probe::<u32>();
         let go = block(&addr).await;

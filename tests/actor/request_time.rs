@@ -95,7 +95,7 @@ fn a_request_older_than_its_clock_is_due_when_its_delay_is_over() {
 }
 
 #[test]
-fn a_delay_too_long_for_the_clock_is_never_over_however_old_the_request_is() {
+fn a_delay_too_long_for_the_clock_is_never_over() {
     for kind in Kind::ALL {
         paused(async {
             let start = Instant::now();
@@ -177,7 +177,7 @@ fn every_age_of_a_request_gives_its_exact_deadline() {
 
 /// A request of 0, whose clock starts at 300: late, never early.
 #[test]
-fn the_grid_of_a_request_older_than_its_clock_begins_with_the_clock() {
+fn a_grid_older_than_its_clock_begins_with_the_clock() {
     for behavior in [MissedTickBehavior::Skip, MissedTickBehavior::Burst, MissedTickBehavior::Delay] {
         for (period, expected) in [(70, vec![300, 370, 440]), (200, vec![300]), (299, vec![300]), (301, vec![301])] {
             paused(async {
@@ -217,7 +217,7 @@ fn a_queued_request_counts_from_its_making_on_a_manual_clock() {
 }
 
 #[test]
-fn requests_made_between_the_steps_of_a_manual_clock_each_count_from_their_own_step() {
+fn requests_between_steps_of_a_clock_count_from_their_own_step() {
     paused(async {
         let world = World::manual(TimerActor::builder());
         let (addr, log) = world.probe();
@@ -240,7 +240,7 @@ fn requests_made_between_the_steps_of_a_manual_clock_each_count_from_their_own_s
 }
 
 #[test]
-fn the_grid_of_a_queued_request_begins_with_its_making_on_a_manual_clock() {
+fn a_queued_grid_begins_with_its_request_on_a_manual_clock() {
     paused(async {
         let world = World::manual(TimerActor::builder());
         let (addr, log) = world.probe();
@@ -269,7 +269,7 @@ fn a_queued_reschedule_counts_from_its_making() {
 
 /// The timer actor that handles the request need not own the timer.
 #[test]
-fn a_queued_reschedule_of_a_timer_elsewhere_counts_on_the_clock_of_that_timer() {
+fn a_queued_move_of_a_timer_elsewhere_counts_on_its_clock() {
     for (here, there) in [(50, 0), (0, 50), (30, 50), (3_600_000, 1)] {
         System::new().block_on(async {
             let (addr, _log) = probe(StopWatch::Source(Default::default()));
@@ -309,7 +309,7 @@ fn a_queued_request_counts_from_its_making_on_a_paused_clock() {
 
 /// A request older than its clock counts from the clock's start: late, never early.
 #[test]
-fn a_request_older_than_its_manual_clock_counts_from_the_beginning_of_the_clock() {
+fn a_request_older_than_its_clock_counts_from_its_beginning() {
     System::new().block_on(async {
         let (addr, _) = probe(StopWatch::Source(Default::default()));
         let request = ScheduleAfter::new(&addr, ms(100), Note(1));
@@ -324,7 +324,7 @@ fn a_request_older_than_its_manual_clock_counts_from_the_beginning_of_the_clock(
 }
 
 #[test]
-fn a_request_made_on_another_thread_counts_from_the_step_before_it() {
+fn a_request_of_another_thread_counts_from_the_step_before() {
     paused(async {
         let world = World::manual(TimerActor::builder());
         let (addr, log) = world.probe();
@@ -340,7 +340,7 @@ fn a_request_made_on_another_thread_counts_from_the_step_before_it() {
 
 /// A clock remembers a bounded number of its steps. An older request counts from the oldest remembered step.
 #[test]
-fn a_request_older_than_all_steps_that_a_manual_clock_remembers_is_not_early() {
+fn a_request_older_than_all_remembered_steps_is_not_early() {
     paused(async {
         let world = World::manual(TimerActor::builder());
         let (addr, log) = world.probe();
@@ -372,7 +372,7 @@ fn elsewhere<T: std::marker::Send>(make: impl FnOnce() -> T + std::marker::Send)
 
 /// Their instants cannot be compared: the paused clock is 10 s ahead of the other.
 #[test]
-fn a_request_made_by_another_time_counts_from_its_handling_on_a_paused_clock() {
+fn a_request_of_another_time_counts_from_its_handling() {
     for made_paused in [false, true] {
         paused(async {
             let start = Instant::now();
@@ -395,7 +395,7 @@ fn a_request_made_by_another_time_counts_from_its_handling_on_a_paused_clock() {
 
 /// The clock of the paused runtime stays behind by 50 ms.
 #[test]
-fn a_request_made_in_a_paused_runtime_is_not_early_on_the_real_clock() {
+fn a_request_of_a_paused_runtime_is_not_early_on_the_real_clock() {
     System::new().block_on(async {
         let (addr, _log) = probe(StopWatch::Source(Default::default()));
         let timers = TimerActor::builder().start().unwrap();
@@ -414,7 +414,7 @@ fn a_request_made_in_a_paused_runtime_is_not_early_on_the_real_clock() {
 }
 
 #[test]
-fn a_request_counts_from_its_making_in_any_runtime_on_the_real_clock() {
+fn a_request_of_any_runtime_counts_from_its_making_in_real_time() {
     System::new().block_on(async {
         let (addr, _log) = probe(StopWatch::Source(Default::default()));
         let timers = TimerActor::builder().start().unwrap();

@@ -148,7 +148,7 @@ fn steps_of_a_wall_clock_near_the_epoch_are_followed() {
 /// Messages for the same wall-clock time stay in the order of scheduling when the wall clock is stepped, also if they
 /// were stored in another order.
 #[test]
-fn messages_for_one_time_of_day_keep_their_order_over_steps_of_the_wall_clock() {
+fn messages_for_one_time_of_day_keep_their_order_over_steps() {
     for (way, step) in [(Way::Direct, 5000), (Way::Context, 5000), (Way::Direct, HOUR), (Way::Context, HOUR)] {
         paused(async {
             let world = world();

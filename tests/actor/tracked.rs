@@ -22,7 +22,7 @@ async fn block(addr: &Addr<Probe<u32>>) -> oneshot::Sender<()> {
 }
 
 #[test]
-fn a_message_behind_its_token_is_cancelled_exactly_and_freed_at_once() {
+fn a_message_behind_its_token_is_cancelled_and_freed_at_once() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, _) = world.probe::<u32>();
         let census = Census::default();
@@ -46,7 +46,7 @@ fn a_message_behind_its_token_is_cancelled_exactly_and_freed_at_once() {
 }
 
 #[test]
-fn the_outcome_of_a_cancel_names_the_truth_before_in_and_after_the_handler() {
+fn a_cancel_tells_the_truth_before_in_and_after_the_handler() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let seen = Rc::new(RefCell::new(Vec::new()));
         let id = Rc::new(RefCell::new(None));
@@ -92,7 +92,7 @@ impl Handler<Note<u32>> for Slow {
 impl_due_timers!(Slow);
 
 #[test]
-fn the_end_of_a_future_is_the_acknowledgement_and_opens_the_window() {
+fn the_end_of_a_future_acknowledges_and_opens_the_window() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (go, gates): (Vec<_>, VecDeque<_>) = (0..4).map(|_| oneshot::channel()).unzip();
         let log = Log::default();
@@ -123,7 +123,7 @@ fn the_end_of_a_future_is_the_acknowledgement_and_opens_the_window() {
 }
 
 #[test]
-fn a_place_in_the_window_is_free_as_soon_as_its_message_is_cancelled_or_moved() {
+fn a_place_in_the_window_is_free_at_a_cancel_or_move() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log) = world.probe::<u32>();
         let target = Target::tracked(&addr).window(1);
@@ -158,7 +158,7 @@ impl Handler<Block> for Slow {
 }
 
 #[test]
-fn a_message_that_was_moved_gives_its_place_in_the_window_back_once() {
+fn a_moved_message_gives_its_place_in_the_window_back_once() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (ends, gates): (Vec<_>, VecDeque<_>) = (0..4).map(|_| oneshot::channel()).unzip();
         let log = Log::default();
@@ -183,7 +183,7 @@ fn a_message_that_was_moved_gives_its_place_in_the_window_back_once() {
 }
 
 #[test]
-fn a_token_of_an_earlier_deadline_does_not_bring_a_moved_message_forward() {
+fn an_old_token_does_not_bring_a_moved_message_forward() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log) = world.probe::<u32>();
         let target = Target::tracked(&addr);
@@ -229,7 +229,7 @@ fn a_drain_returns_messages_behind_tokens() {
 }
 
 #[test]
-fn a_mailbox_closed_before_the_token_was_handled_makes_dead_letters_with_messages() {
+fn a_mailbox_closed_before_its_tokens_makes_dead_letters() {
     for window in [1, 3, 100] {
         in_virtual_time(TimerActor::builder, move |world| async move {
             let (_listener, receiver) = listen(&world.timers);
@@ -256,7 +256,7 @@ fn a_mailbox_closed_before_the_token_was_handled_makes_dead_letters_with_message
 }
 
 #[test]
-fn a_handler_that_panics_leaves_the_outcome_counted_and_the_rest_a_dead_letter() {
+fn a_handler_that_panics_makes_the_rest_dead_letters() {
     support::count_panics();
     in_virtual_time(TimerActor::builder, |world| async move {
         let (_listener, receiver) = listen(&world.timers);
@@ -366,7 +366,7 @@ fn a_pending_timer_does_not_keep_its_target_alive() {
 }
 
 #[test]
-fn a_strong_tracked_target_keeps_its_recipient_until_the_message_was_handled() {
+fn a_strong_target_keeps_its_recipient_until_the_handler_ran() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let mut stopped = None;
         let (addr, log) = world.probe_with(|probe: &mut Probe<u32>| stopped = Some(probe.stopped.clone()));
@@ -431,7 +431,7 @@ fn order_is_kept_with_cheap_messages() {
 }
 
 #[test]
-fn tracked_messages_beyond_the_window_are_discarded_or_wait_as_the_policy_says() {
+fn the_policy_discards_or_keeps_messages_beyond_the_window() {
     const DISCARD: MailboxPolicy = MailboxPolicy::Discard { window: 2 };
     in_virtual_time(TimerActor::builder, |world| async move {
         let (_listener, receiver) = listen(&world.timers);
@@ -480,7 +480,7 @@ fn a_request_that_is_not_run_makes_a_dead_letter() {
 }
 
 #[test]
-fn a_timer_actor_that_ends_takes_back_messages_that_wait_for_their_requests() {
+fn an_ending_timer_actor_takes_back_messages_behind_requests() {
     System::new().block_on(async {
         let arbiter = Arbiter::new();
         let timers = TimerActor::builder().start_on(&arbiter.handle()).unwrap();
@@ -594,7 +594,7 @@ async fn random_operations(world: World, seed: u64) {
 
 /// Cancels race with handlers on another thread: a message is handled exactly if it was not cancelled.
 #[test]
-fn a_cancel_on_another_thread_and_a_handler_never_both_have_the_message() {
+fn a_cancel_elsewhere_and_a_handler_never_both_have_the_message() {
     const ROUNDS: usize = 3000;
     struct Counter(Arc<Vec<AtomicUsize>>);
     impl Actor for Counter {

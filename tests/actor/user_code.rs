@@ -28,7 +28,7 @@ async fn assert_alive(world: &World) {
 
 /// A cancel drops the message; the caller gets its answer, and the service continues, also after a cancel by message.
 #[test]
-fn a_message_whose_drop_panics_on_cancel_does_not_take_the_service_down() {
+fn a_drop_that_panics_on_cancel_leaves_the_service_up() {
     for way in Way::ALL {
         let before = count_panics();
         in_virtual_time(TimerActor::builder, |world| async move {
@@ -46,7 +46,7 @@ fn a_message_whose_drop_panics_on_cancel_does_not_take_the_service_down() {
 }
 
 #[test]
-fn a_message_whose_drop_panics_as_a_dead_letter_does_not_take_the_service_down() {
+fn a_drop_that_panics_as_a_dead_letter_leaves_the_service_up() {
     let before = count_panics();
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, _log) = world.probe::<u8>();
@@ -62,7 +62,7 @@ fn a_message_whose_drop_panics_as_a_dead_letter_does_not_take_the_service_down()
 }
 
 #[test]
-fn messages_whose_drop_panics_when_their_actor_stops_do_not_take_the_service_down() {
+fn drops_that_panic_with_their_actor_leave_the_service_up() {
     let before = count_panics();
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, _log) = world.probe::<u8>();
@@ -78,7 +78,7 @@ fn messages_whose_drop_panics_when_their_actor_stops_do_not_take_the_service_dow
 
 /// At shutdown the other messages are dropped as well, and nothing unwinds out of the system.
 #[test]
-fn messages_whose_drop_panics_at_shutdown_do_not_keep_others_from_being_dropped() {
+fn drops_that_panic_at_shutdown_keep_no_others_from_it() {
     let before = count_panics();
     let census = Census::default();
     paused(async {
@@ -95,7 +95,7 @@ fn messages_whose_drop_panics_at_shutdown_do_not_keep_others_from_being_dropped(
 
 /// A rejected request without a receiver for its answer drops its message inside the service.
 #[test]
-fn a_message_whose_drop_panics_when_its_request_is_rejected_does_not_take_the_service_down() {
+fn a_drop_that_panics_on_rejection_leaves_the_service_up() {
     let before = count_panics();
     in_virtual_time(
         || TimerActor::builder().capacity(3),
@@ -117,7 +117,7 @@ fn a_message_whose_drop_panics_when_its_request_is_rejected_does_not_take_the_se
 
 /// Messages returned by a drain are dropped by its caller; without a receiver for the answer, inside the service.
 #[test]
-fn messages_whose_drop_panics_when_a_drain_is_not_waited_for_do_not_take_the_service_down() {
+fn drops_that_panic_in_an_abandoned_drain_leave_the_service_up() {
     let before = count_panics();
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, _log) = world.probe::<u8>();
@@ -225,7 +225,7 @@ fn a_message_whose_drop_schedules_another_does_not_lock_up() {
 
 /// The same at the end of the service: the message's `Drop` finds it closed.
 #[test]
-fn a_message_whose_drop_calls_the_timers_at_shutdown_does_not_lock_up() {
+fn a_drop_that_calls_the_timers_at_shutdown_does_not_lock_up() {
     let log = Log::<&str>::default();
     for manual in [false, true] {
         paused(async {

@@ -103,7 +103,7 @@ in_both! {
         assert_eq!(log.names(), [2]);
     }
 
-    own_messages_and_their_follow_ups_are_handled_at_their_own_times: |world, advance| {
+    own_messages_and_follow_ups_are_handled_at_their_own_times: |world, advance| {
         let (addr, log) = world.probe_with(|probe| {
             probe.hook = Box::new(|name: &u32, ctx| {
                 ctx.schedule_after(ms(5000), Note(name + 1));
@@ -154,7 +154,7 @@ in_both! {
     }
 
     // However many steps they take.
-    the_tasks_that_a_handler_starts_are_at_their_end_before_time_passes: |world, advance| {
+    tasks_of_a_handler_end_before_time_passes: |world, advance| {
         let (last, log) = world.probe();
         let to = last.clone();
         let (addr, _) = world.probe_with(|probe| {
@@ -228,7 +228,7 @@ fn times_of_day_come_as_durations_do() {
 
 /// The example of the testing guide.
 #[test]
-fn a_paused_clock_between_two_milliseconds_shifts_each_advance_and_no_grid() {
+fn a_clock_paused_within_a_millisecond_shifts_no_grid() {
     paused(async {
         tokio::time::advance(Duration::from_micros(500)).await;
         let world = World::paused(TimerActor::builder());

@@ -77,7 +77,7 @@ fn run<C: Clock, F: Future<Output = ()>>(clock: C, test: impl FnOnce(Timers) -> 
 }
 
 #[test]
-fn timers_of_one_tick_keep_their_order_when_the_wall_clock_is_stepped() {
+fn timers_of_one_tick_keep_their_order_over_a_step() {
     let clock = ManualClock::new();
     run(clock.clone(), |timers| async move {
         let rung = Rc::default();
@@ -103,7 +103,7 @@ fn timers_of_one_tick_keep_their_order_when_the_wall_clock_is_stepped() {
 }
 
 #[test]
-fn time_that_passes_between_two_readings_is_no_step_of_the_wall_clock() {
+fn time_between_two_readings_is_no_step_of_the_wall_clock() {
     let (clock, millis) = (ManualClock::new(), Arc::new(AtomicU64::new(0)));
     let interrupted = Interrupted { clock: clock.clone(), millis: Arc::clone(&millis) };
     run(interrupted, |timers| async move {

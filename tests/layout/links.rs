@@ -150,7 +150,7 @@ fn links_in_the_documentation_lead_to_pages_and_items() {
 
 #[test]
 #[ignore = "needs the packages, and a clone with an address: see `.ci/package`"]
-fn links_of_packages_lead_to_the_repository_and_its_documentation() {
+fn links_of_packages_lead_to_repository_and_documentation() {
     let clone = repository().join("target/clone");
     let mut dead = Vec::new();
     let mut checked = 0;

@@ -273,7 +273,7 @@ async fn pend(addr: &Addr<Probe<u32>>, timers: u32) {
 /// An actor's ordinary messages cost no allocation, no reading of the clock and no turn of the driver, however many
 /// timers it has.
 #[test]
-fn an_ordinary_message_costs_the_same_however_many_timers_the_actor_has() {
+fn an_ordinary_message_costs_the_same_with_any_number_of_timers() {
     paused(async {
         let world = World::manual(TimerActor::builder());
         let (addr, log) = world.probe::<u32>();
@@ -359,7 +359,7 @@ fn ended_actors_leave_nothing_behind_a_stuck_one() {
 
 /// Once there is room, scheduling and cancelling allocate nothing, however many timers are pending.
 #[test]
-fn schedule_and_cancel_allocate_nothing_however_many_timers_are_pending() {
+fn schedule_and_cancel_allocate_nothing_at_any_number_pending() {
     for way in [Way::Direct, Way::Context] {
         paused(async {
             let world = World::manual(TimerActor::builder());

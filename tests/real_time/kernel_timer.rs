@@ -45,11 +45,8 @@ fn panics_and_timers(clock: SystemClock, with_io: bool) -> (usize, usize) {
 }
 
 #[test]
-fn a_clock_does_without_the_kernels_timer_where_it_cannot_be_had_or_is_not_wanted() {
-    support::in_own_process!(
-        a_clock_does_without_the_kernels_timer_where_it_cannot_be_had_or_is_not_wanted,
-        without_the_kernels_timer
-    );
+fn a_clock_does_without_a_missing_or_unwanted_kernel_timer() {
+    support::in_own_process!(a_clock_does_without_a_missing_or_unwanted_kernel_timer, without_the_kernels_timer);
 }
 
 fn without_the_kernels_timer() {

@@ -262,7 +262,7 @@ fn run_with(n: usize, drain_at: usize) {
 }
 
 #[test]
-fn threads_that_schedule_cancel_and_move_leave_each_timer_one_end() {
+fn racing_threads_leave_each_timer_one_end() {
     run_with(20_000, 20_000);
 }
 

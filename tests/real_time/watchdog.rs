@@ -57,7 +57,7 @@ fn a_flood_that_ends_hands_over_to_the_inbox_in_order() {
 
 /// Messages and closures of a flooded actor, which cannot be polled.
 #[test]
-fn a_flooded_actor_that_accepts_due_timers_runs_its_closures_in_order() {
+fn a_flooded_actor_with_due_timers_runs_its_closures_in_order() {
     System::new().block_on(async {
         let actor = Flooded::new(|actor, ctx| {
             ctx.enable_due_timers();

@@ -43,11 +43,8 @@ fn value(lines: &[String], series: &str) -> f64 {
 
 /// From the first scrape on every metric exists, with zeros; the series of a level come with the level.
 #[test]
-fn everything_is_there_from_the_start_and_levels_when_they_are_made() {
-    support::in_own_process!(
-        everything_is_there_from_the_start_and_levels_when_they_are_made,
-        levels_when_they_are_made
-    );
+fn all_series_are_there_from_the_start_but_levels() {
+    support::in_own_process!(all_series_are_there_from_the_start_but_levels, levels_when_they_are_made);
 }
 
 fn levels_when_they_are_made() {
@@ -82,11 +79,8 @@ fn levels_when_they_are_made() {
 }
 
 #[test]
-fn timer_actors_of_one_name_share_the_gauges_of_one_and_pending_is_the_sum() {
-    support::in_own_process!(
-        timer_actors_of_one_name_share_the_gauges_of_one_and_pending_is_the_sum,
-        gauges_of_one_and_the_sum
-    );
+fn timer_actors_of_one_name_share_gauges_and_add_up_pending() {
+    support::in_own_process!(timer_actors_of_one_name_share_gauges_and_add_up_pending, gauges_of_one_and_the_sum);
 }
 
 fn gauges_of_one_and_the_sum() {
@@ -107,11 +101,8 @@ fn gauges_of_one_and_the_sum() {
 }
 
 #[test]
-fn the_timer_actor_of_each_arbiter_has_series_of_its_own_that_a_successor_continues() {
-    support::in_own_process!(
-        the_timer_actor_of_each_arbiter_has_series_of_its_own_that_a_successor_continues,
-        series_of_each_arbiter
-    );
+fn a_successor_continues_the_series_of_its_arbiter() {
+    support::in_own_process!(a_successor_continues_the_series_of_its_arbiter, series_of_each_arbiter);
 }
 
 fn series_of_each_arbiter() {

@@ -59,7 +59,7 @@ fn balanced(page: &str) -> u64 {
 /// Threads schedule and cancel a million timers as fast as they can while the driver delivers and another thread
 /// scrapes without a pause.
 #[test]
-fn the_counters_add_up_while_a_million_timers_are_scheduled_cancelled_and_delivered() {
+fn the_counters_of_a_million_busy_timers_add_up() {
     const TIMERS: u64 = 1_000_000;
     const PENDING: usize = 1_000;
     let (recorder, handle) = recorder();
@@ -187,7 +187,7 @@ fn the_counters_add_up_during_a_drain() {
 }
 
 #[test]
-fn timer_actors_are_told_apart_by_name_and_add_up_if_they_have_the_same() {
+fn timer_actors_of_one_name_add_up_and_others_are_apart() {
     let (recorder, handle) = recorder();
     System::new().block_on(async {
         let bell = Bell.start();

@@ -164,7 +164,7 @@ fn a_driver_with_the_smallest_pace_and_budget_keeps_the_order() {
 }
 
 #[test]
-fn every_deadline_at_the_end_of_the_range_is_on_time_from_every_phase() {
+fn deadlines_at_the_end_of_the_range_are_on_time() {
     for size in [2, 3, 4, 5, 256] {
         let turn = size.min(5) as u64;
         for before_the_end in 0..=turn.pow(2) + 1 {

@@ -66,7 +66,7 @@ fn a_crowd_is_spread_over_the_ticks_before_it_is_due() {
 }
 
 #[test]
-fn a_crowd_larger_than_a_turn_at_this_pace_is_begun_a_turn_ahead() {
+fn a_crowd_larger_than_a_turn_is_begun_a_turn_ahead() {
     let mut wheel = wheel_of(64);
     insert_crowd(&mut wheel, 0, 970, 100_000);
     assert_eq!(wheel.next_expiration(), Some(960));

@@ -129,7 +129,7 @@ fn s03_levels_of_1_7_and_49_seconds() {
 /// The tutorial's simple wheel puts 15 s into the bucket of 5 s; ours keeps it in the overflow list until its turn.
 /// Scenario S-04.
 #[test]
-fn s04_a_simple_wheel_of_ten_keeps_15_seconds_for_its_second_turn() {
+fn s04_a_simple_wheel_of_ten_keeps_15_seconds_for_turn_two() {
     let mut scheme = SimpleWheel::new(10);
     for deadline in [1, 3, 9, 15] {
         scheme.start(deadline, deadline);
@@ -183,7 +183,7 @@ fn s06_an_unordered_list_looks_at_every_timer_in_every_period() {
 
 /// Scenario S-07.
 #[test]
-fn s07_an_ordered_list_expires_its_head_until_the_first_later_timer() {
+fn s07_an_ordered_list_expires_its_head_up_to_the_first_later() {
     let mut scheme = OrderedList::new();
     for (id, deadline) in [time(12, 40, 10), time(12, 41, 0), time(12, 43, 0), time(12, 44, 0)].into_iter().enumerate()
     {

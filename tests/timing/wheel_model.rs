@@ -69,7 +69,7 @@ fn all_seven_schemes_fire_the_same_entries_in_the_same_order() {
 }
 
 #[test]
-fn hierarchies_with_levels_of_different_size_fire_the_same_entries_in_the_same_order() {
+fn hierarchies_of_any_level_sizes_fire_in_the_same_order() {
     let hierarchies = || -> Vec<Box<dyn schemes::Scheme>> {
         let sizes: [(&[usize], usize); 4] = [(&[2, 5, 3], 2), (&[7], 3), (&[3, 64], 2), (&[60, 60], 24)];
         sizes.map(|(finest, size)| Box::new(HierarchicalWheel::with_sizes(finest, size)) as _).into()

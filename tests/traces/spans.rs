@@ -389,7 +389,7 @@ fn a_subscriber_may_use_timers() {
 
 #[cfg(feature = "durable")]
 #[test]
-fn internal_timers_of_durable_timers_leave_no_span_and_no_event_and_are_no_dead_letters() {
+fn internal_timers_of_durable_timers_leave_no_span_or_event() {
     use support::durable::{Act, Diary, ROUTE, at, life, run_to};
 
     let _alone = super::alone();
@@ -417,7 +417,7 @@ fn internal_timers_of_durable_timers_leave_no_span_and_no_event_and_are_no_dead_
 }
 
 #[test]
-fn an_actor_that_stops_with_timers_since_its_last_address_is_gone_leaves_an_event() {
+fn an_actor_that_loses_its_last_address_leaves_an_event() {
     for (keeps_alive, events) in [(false, 1), (true, 0)] {
         witnessed(all(), |world, witness| async move {
             let (addr, _) = world.probe::<u32>();

@@ -513,7 +513,7 @@ fn of_durable_messages_that_became_dead_letters() {
 /// A delivery whose timer was cancelled meanwhile leaves no dead letter, so none is reported.
 #[cfg(feature = "durable")]
 #[test]
-fn of_no_dead_letter_for_a_durable_message_cancelled_while_its_handler_ran() {
+fn of_no_dead_letter_for_a_message_cancelled_in_its_handler() {
     use actix_timers::CancelOutcome;
     use support::durable::{Act, Diary, ROUTE, life, run_to};
 

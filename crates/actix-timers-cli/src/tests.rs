@@ -167,7 +167,7 @@ fn damage_is_listed_and_the_exit_code_tells() {
 
 /// Keys and reasons come from callers and handlers; a path may be anybody's.
 #[test]
-fn nothing_that_is_listed_reaches_the_terminal_as_a_control_character() {
+fn listed_texts_reach_the_terminal_without_control_characters() {
     let directory = tempfile::tempdir().unwrap();
     let mut store = EmbeddedStore::open(directory.path()).unwrap();
     let (key, reason) = ("\u{1b}[2Jkey\r\nadded \u{202e}\u{9b}", "no\u{7}\nsuch \u{1b}]0;customer");

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn the_grid_goes_on_from_the_nominal_time_and_missed_points_are_as_the_policy_says() {
+    fn the_grid_goes_on_and_the_policy_decides_missed_points() {
         let second = Duration::from_secs(1);
         for (missed, next) in [(Missed::Skip, 61_000), (Missed::Burst, 2000), (Missed::Delay, 61_000)] {
             assert_eq!(due_after(&every(second, missed, None, None), 60_000), Some(next));
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_retried_while_the_budget_lasts_and_then_the_series_goes_on_without_it() {
+    fn a_series_goes_on_without_a_failure_beyond_the_budget() {
         let record = every(Duration::from_secs(1), Missed::Skip, None, None);
         let retried = Next::Again(Again { due: at(3300), nominal: at(1000), repetition: 1 });
         assert_eq!(after(&record, failed("no"), 1300), retried, "the second delay");
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn jitter_differs_by_timer_attempt_and_repetition_and_only_shortens() {
+    fn jitter_differs_by_timer_attempt_and_repetition_and_shortens() {
         let retry = RetryPolicy::default();
         let due = |change: fn(&mut Record)| {
             let mut record = once();
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expression_that_this_build_does_not_know_is_a_reason_to_park() {
+    fn an_expression_unknown_to_this_build_is_a_reason_to_park() {
         let cron = |expression: &str| RepeatMode::Cron { expression: expression.into(), zone: "Etc/UTC".into() };
         let reason = unknown_repetition(&repeating(cron("no times"), None, None)).unwrap();
         assert!(reason.contains("\"no times\""), "{reason}");

@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_are_ordered_by_name_and_have_the_last_value_of_a_name() {
+    fn headers_are_ordered_by_name_and_the_last_value_counts() {
         let headers = Headers::of([("b", "1"), ("a", "2"), ("b", "")]).unwrap();
         assert_eq!(headers.iter().collect::<Vec<_>>(), [("a", "2"), ("b", "")]);
         assert_eq!((headers.get("a"), headers.get("c"), headers.size()), (Some("2"), None, 3));

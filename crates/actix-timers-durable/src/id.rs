@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_about_an_id_shows_none_of_its_characters_as_they_are() {
+    fn an_error_about_an_id_shows_its_characters_escaped() {
         let error = "\u{1b}23e4567-e89b-12d3-a456-426614174000".parse::<DurableId>().unwrap_err().to_string();
         assert!(error.contains(r"`\u{1b}`"), "{error}");
     }

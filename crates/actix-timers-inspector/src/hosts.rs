@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn the_address_that_the_server_listens_on_is_allowed_but_not_a_wildcard() {
+    fn the_address_of_the_server_is_allowed_but_not_a_wildcard() {
         let listening: IpAddr = "192.168.1.5".parse().unwrap();
         assert!(hosts(&[]).allows(&"192.168.1.5:80".parse().unwrap(), listening));
         assert!(!hosts(&[]).allows(&"192.168.1.6:80".parse().unwrap(), listening));

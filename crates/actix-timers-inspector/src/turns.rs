@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_look_waits_for_one_step_however_many_searches_are_under_way() {
+    fn a_short_look_waits_for_one_step_of_any_number_of_searches() {
         let looks = Looks::new();
         let first = looks.first(Kind::Search);
         let mut searches: Vec<_> = (0..200).map(|name| (name, looks.queue_up(Kind::Search))).collect();
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn few_looks_are_in_progress_and_the_others_begin_in_their_order() {
+    fn few_looks_are_in_progress_and_others_begin_in_order() {
         let turns = Arc::new(Turns::default());
         let mut in_progress: Vec<Look> = (0..MAX_IN_PROGRESS).map(|_| begun(&mut begin(&turns)).unwrap()).collect();
         let (mut first, mut second) = (begin(&turns), begin(&turns));
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_to_a_search_has_the_fewer_steps_the_more_searches_are_under_way() {
+    fn more_searches_under_way_give_each_fewer_steps() {
         let turns = Arc::new(Turns::default());
         let first = turns.enter(Kind::Search).unwrap();
         assert_eq!(first.max_steps(), 1024);

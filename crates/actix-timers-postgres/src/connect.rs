@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn engines_that_only_speak_the_protocol_are_told_by_their_version() {
+    fn engines_of_the_same_protocol_are_told_by_their_version() {
         let postgres = "PostgreSQL 15.14 (Debian 15.14-0+deb12u1) on x86_64-pc-linux-gnu";
         assert!(check_version_text(postgres).is_ok());
         let others = [

@@ -83,7 +83,7 @@ fn during(incident: Incident, capacity: usize, check: impl FnOnce(&Timers)) {
 }
 
 #[test]
-fn a_stuck_recipient_makes_some_messages_wait_and_others_be_dropped() {
+fn a_stuck_recipient_delays_some_messages_and_drops_others() {
     during(Incident::StuckRecipient, 100_000, |timers| {
         let seen = timers.snapshot();
         assert!(seen.counters.window_full > 0);
@@ -113,7 +113,7 @@ fn an_overload_is_rejected() {
 /// Runs a minute of letters in virtual time, and then the incident.
 #[cfg(feature = "durable")]
 #[test]
-fn letters_are_delivered_and_only_wrong_addresses_make_dead_letters() {
+fn only_wrong_addresses_make_dead_letters() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     System::with_tokio_rt(runtime).block_on(async {
         let letters = post::start(actix_timers_durable::MemoryStore::new()).unwrap();

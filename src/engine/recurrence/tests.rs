@@ -107,7 +107,7 @@ fn a_repetition_is_due_at_the_end_and_none_after_it() {
 }
 
 #[test]
-fn a_step_of_the_wall_clock_past_the_end_ends_it_and_an_unevenness_does_not() {
+fn a_step_past_the_end_ends_it_and_an_unevenness_does_not() {
     let recurrence = Recurrence::new(RepeatMode::FixedDelay { period: n(10) }, n(10)).until(n(10));
     assert!(!recurrence.is_over(at(10)));
     let wall = |wall| ClockReading { time: n(10), wall: Some(wall) };
@@ -147,7 +147,7 @@ fn no_time_of_day_comes_after_the_last_repetition() {
 }
 
 #[test]
-fn an_end_or_a_calendar_needs_the_wall_clock_and_nothing_else_does() {
+fn only_an_end_or_a_calendar_needs_the_wall_clock() {
     let periodic = Recurrence::new(RepeatMode::FixedDelay { period: n(10) }, n(10)).times(3).slack(n(2)).at(n(7));
     assert!(!periodic.needs_wall_clock());
     assert!(periodic.until(n(50)).needs_wall_clock());
@@ -165,7 +165,7 @@ fn slack_moves_a_deadline_to_a_rounder_tick_within_it() {
 }
 
 #[test]
-fn a_repetition_knows_its_time_of_day_until_the_next_has_another() {
+fn a_repetition_keeps_its_time_of_day_until_the_next_has_one() {
     let mut recurrence = Recurrence::new(RepeatMode::Calendar, n(10)).at(n(70));
     assert_eq!(recurrence.wall(), Some(n(70)));
     recurrence.advance(NextRun::At { due: n(20), wall: Some(n(80)) });

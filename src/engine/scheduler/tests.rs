@@ -768,7 +768,7 @@ fn everything_unfinished_is_given_back_in_order_of_deadline() {
 }
 
 #[test]
-fn a_delivered_timer_is_remembered_until_the_next_one_of_its_slot_is_delivered() {
+fn a_delivered_timer_is_remembered_until_its_slot_delivers() {
     let mut engine: Engine<u8, ()> = Engine::new(EngineConfig::default());
     let key = engine.schedule(tag(), 0, 0, None, Timer::new(1, Marks::NONE), None).unwrap();
     assert!(matches!(engine.expire(0, None, &mut 9), Due::Recipient(_)));
@@ -792,7 +792,7 @@ fn a_delivered_timer_is_remembered_until_the_next_one_of_its_slot_is_delivered()
 }
 
 #[test]
-fn a_name_finds_its_timer_and_outlives_it_until_the_slot_is_used_again() {
+fn a_name_outlives_its_timer_until_the_slot_is_used_again() {
     let mut engine: Engine<u8, ()> = Engine::new(EngineConfig::default());
     let key = engine.schedule(tag(), 0, 10, None, Timer::new(1, Marks::NONE), None).unwrap();
     assert!(engine.set_name(key, 77));
@@ -868,7 +868,7 @@ fn timers_on_the_wall_clock_follow_its_steps_in_their_order() {
 
 /// The wall clock was stepped between the two schedules: one deadline is still the earlier estimate.
 #[test]
-fn a_timer_that_stays_in_its_tick_comes_after_one_that_is_moved_into_it() {
+fn a_timer_moved_within_its_tick_comes_after_one_moved_into_it() {
     let second = Duration::from_secs(1);
     let mut engine: Engine<u8, ()> = Engine::new(EngineConfig::default());
     for (payload, deadline) in [(1, 30_000), (2, 20_000), (3, 30_000)] {
@@ -898,7 +898,7 @@ fn a_timer_on_the_wall_clock_is_due_at_the_end_of_time() {
 /// Only the first repetition was set to a wall-clock time: a wall clock that is set back delays none of the others, and
 /// one set forward advances none.
 #[test]
-fn a_repetition_without_a_time_of_day_does_not_follow_the_wall_clock() {
+fn only_a_repetition_with_a_time_of_day_follows_the_wall_clock() {
     let second = Duration::from_secs(1);
     let period = 5 * second;
     let fixed_rate = RepeatMode::FixedRate { period, missed: MissedTickBehavior::Skip };
@@ -959,7 +959,7 @@ fn upcoming_messages_of_each_chunk_are_all_messages() {
 
 /// However they end; and a timer that takes another place in its owner's list still keeps its actor alive.
 #[test]
-fn the_end_of_the_last_timer_that_keeps_its_actor_alive_is_reported_if_it_was_asked_for() {
+fn the_end_of_the_last_timer_keeping_its_actor_is_reported() {
     let mut engine: Engine<u8, ()> = Engine::new(EngineConfig::default());
     let owner = engine.add_owner(()).unwrap();
     let schedule = |engine: &mut Engine<u8, ()>, keeps| {

@@ -44,7 +44,7 @@ fn secrets_made_on_one_thread_are_unrelated() {
 }
 
 #[test]
-fn without_randomness_there_is_an_error_or_another_key_each_time() {
+fn a_lack_of_randomness_is_an_error_or_another_key_each_time() {
     assert_eq!(without_randomness(Secret::from_os), Err(NoRandomness));
     let made: HashSet<u64> = without_randomness(|| (0..1000).map(|_| Secret::new().hash(0)).collect());
     assert_eq!(made.len(), 1000);
@@ -53,7 +53,7 @@ fn without_randomness_there_is_an_error_or_another_key_each_time() {
 }
 
 #[test]
-fn a_timer_actor_without_randomness_is_rejected_unless_it_starts_by_itself() {
+fn only_an_automatic_timer_actor_starts_without_randomness() {
     use crate::{BuildError, TimerActor};
     actix::System::new().block_on(async {
         without_randomness(|| {

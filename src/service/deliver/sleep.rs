@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_driver_sleeps_on_if_its_alarm_is_not_after_the_next_due_time() {
+    fn a_driver_sleeps_on_unless_its_alarm_is_late() {
         let ms = |millis| Some(Duration::from_millis(millis));
         let sleep = Sleep::not_yet();
         assert!(!sleep.ends_by(None));

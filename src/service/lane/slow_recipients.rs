@@ -160,7 +160,7 @@ mod tests {
     use crate::timing::Key;
 
     #[test]
-    fn one_is_found_stuck_whenever_the_time_has_doubled_and_others_in_turn() {
+    fn one_is_found_stuck_at_each_doubling_and_others_in_turn() {
         let mut slow_recipients = SlowRecipients::default();
         let [one, other] = [1, 2].map(|index| OwnerId(Key::new(index, 0)));
         let secs = Duration::from_secs;

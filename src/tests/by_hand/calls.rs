@@ -65,7 +65,7 @@ fn a_repetition_that_is_not_due_first_does_not_wake_the_driver() {
 
 /// The driver compares the clocks as soon as a timer follows the wall clock. Until then a step would go unnoticed.
 #[test]
-fn a_timer_that_follows_the_wall_clock_has_the_clocks_compared_at_once() {
+fn a_wall_clock_timer_has_the_clocks_compared_at_once() {
     let minute = Duration::from_secs(60);
     let mut world = World::new();
     let target = world.addr.clone();
@@ -87,7 +87,7 @@ fn a_timer_that_follows_the_wall_clock_has_the_clocks_compared_at_once() {
 
 /// The same for a repetition, which is moved to a wall-clock time while the previous handler runs.
 #[test]
-fn a_repetition_that_follows_the_wall_clock_has_the_clocks_compared_at_once() {
+fn a_wall_clock_repetition_has_the_clocks_compared_at_once() {
     let mut world = World::new();
     let target = world.addr.clone();
     let (timers, mine) = (world.timers.clone(), Arc::new(Mutex::new(None)));
@@ -136,7 +136,7 @@ fn a_look_that_finds_nothing_sets_no_alarm() {
 
 /// The mailbox of the timer actor contains more requests than it may handle without giving others a turn.
 #[test]
-fn a_timer_actor_takes_in_as_many_requests_in_a_row_as_its_budget_allows() {
+fn the_budget_bounds_the_requests_taken_in_a_row() {
     let mut world = World::with(TimerActorBuilder::default().request_budget(3), ManualClock::new());
     for _ in 0..7 {
         world.timers.addr().do_send(ScheduleAfter::new(&world.addr, ms(10), number(0)));

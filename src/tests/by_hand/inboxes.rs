@@ -112,7 +112,7 @@ fn a_handler_whose_answer_never_comes_holds_no_message_back() {
 /// The inbox finds that a handler was called that has not answered yet. The state is then unlocked for a moment, in
 /// which the watchdog sends the next message.
 #[test]
-fn an_inbox_does_not_overtake_a_message_that_the_watchdog_sends_as_the_one_before_ends() {
+fn an_inbox_does_not_overtake_a_message_sent_by_the_watchdog() {
     let mut world = World::new();
     world.run(|ctx| LAST_OWN.set(Some(ctx.schedule_after(ms(10), Endless(1)))));
     world.own(10, number(2));
@@ -149,7 +149,7 @@ impl Drop for Last {
 /// The watchdog's message is handled before the watchdog has noted the sending. It notes it while the inbox is polled,
 /// after the inbox has read the wake flag and before it looks for messages. The inbox is woken for the later message.
 #[test]
-fn an_inbox_is_called_after_a_message_that_was_handled_while_it_was_sent() {
+fn an_inbox_is_called_after_a_message_handled_while_sent() {
     let mut world = World::new();
     world.own(10, number(1));
     world.own(50, number(2));
@@ -223,7 +223,7 @@ fn an_inbox_leaves_when_the_last_closure_ends_during_its_poll() {
 /// The context is restarted during the sending of a message to it, by the waker that the message wakes. The sending
 /// cannot end before the restart, so the restart does not wait for it without end.
 #[test]
-fn a_restart_in_the_middle_of_a_message_being_sent_takes_that_back() {
+fn a_restart_takes_back_a_message_being_sent() {
     let mut world = World::new();
     world.own(10, number(1));
     world.watch_at(30);
@@ -245,7 +245,7 @@ fn a_restart_in_the_middle_of_a_message_being_sent_takes_that_back() {
 /// Before a context runs, its address in memory is not final. Each item in it refers to the service: the inbox and its
 /// spare.
 #[test]
-fn an_actor_has_one_inbox_however_many_timers_it_schedules_before_it_starts() {
+fn an_actor_has_one_inbox_for_all_timers_before_its_start() {
     let world = World::new();
     let before = Arc::strong_count(&world.service);
     let mut context = Context::<Listener>::new();

@@ -41,7 +41,7 @@ fn the_oldest_of_several_messages_in_a_mailbox_is_known_to_wait() {
 }
 
 #[test]
-fn the_oldest_message_is_found_behind_recipients_that_have_gone_on() {
+fn the_oldest_message_is_found_behind_recipients_that_went_on() {
     let mut world = World::new();
     let mut ears = [(); 3].map(|()| Ear::new());
     for (ear, due) in ears.iter().zip(10..) {
@@ -82,7 +82,7 @@ fn one_turn_sends_no_more_from_lines_than_its_budget() {
 
 /// The recipient stops after the timer actor has found it open, and before the message is in its mailbox.
 #[test]
-fn a_message_whose_recipient_stops_just_before_it_is_sent_is_a_dead_letter() {
+fn a_recipient_that_stops_before_the_send_makes_a_dead_letter() {
     let world = World::new();
     let target = Target::from(&world.addr).window(1);
     let id = world.timers.schedule_after(&target, ms(10), number(1));

@@ -79,7 +79,7 @@ fn the_watchdog_knows_of_deadlines_that_have_become_earlier() {
 /// Messages that the watchdog brings into an inbox have waited already: their actor's thread is busy. A running driver
 /// lets inboxes run.
 #[test]
-fn messages_that_the_watchdog_brings_have_waited_since_their_deadline() {
+fn messages_of_the_watchdog_have_waited_since_their_deadline() {
     for (by, since) in [(TurnBy::Watchdog, ms(10)), (TurnBy::Driver, ms(40))] {
         let (mut world, _) = watched();
         world.own(10, number(1));
@@ -93,7 +93,7 @@ fn messages_that_the_watchdog_brings_have_waited_since_their_deadline() {
 
 /// A flooded actor handles a message that the watchdog has sent: the next one is sent at once.
 #[test]
-fn the_watchdog_looks_at_once_when_a_message_that_it_has_sent_was_handled() {
+fn the_watchdog_looks_at_once_when_its_message_was_handled() {
     for (messages, looks_again) in [(2, true), (1, false)] {
         let (mut world, watchdog) = watched();
         let handled = Hook::default();
@@ -123,7 +123,7 @@ fn interventions(recorder: &metrics_exporter_prometheus::PrometheusRecorder) -> 
 
 /// A flooded actor gets its next message as soon as it has handled one, and not at the watchdog's next regular check.
 #[test]
-fn the_watchdog_sends_messages_to_a_flooded_actor_one_after_the_other() {
+fn a_flooded_actor_gets_messages_one_after_the_other() {
     let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
     let (mut world, watchdog) = metrics::with_local_recorder(&recorder, watched);
     let flooded = Hook::default();

@@ -404,8 +404,8 @@ impl Handler<Ring> for Listener {
 }
 
 #[test]
-fn the_watchdog_is_told_that_a_step_of_the_wall_clock_brought_a_timer_nearer() {
-    seeds::run("the_watchdog_is_told_that_a_step_of_the_wall_clock_brought_a_timer_nearer", 100, run_with_a_step);
+fn the_watchdog_learns_that_a_step_brought_a_timer_nearer() {
+    seeds::run("the_watchdog_learns_that_a_step_brought_a_timer_nearer", 100, run_with_a_step);
 }
 
 /// Seeds of a test run; a million are run separately, see `docs/internals/architecture.md`.

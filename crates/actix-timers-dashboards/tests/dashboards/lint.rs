@@ -94,7 +94,7 @@ fn panels_do_not_overlap() {
 }
 
 #[test]
-fn every_alert_has_a_runbook_entry_and_is_tested_firing_and_quiet() {
+fn alerts_have_a_runbook_entry_and_tests_firing_and_quiet() {
     let (rules, tests) =
         (files::read("dashboards/actix-timers.rules.yml"), files::read("dashboards/actix-timers.rules.test.yml"));
     let operations = files::read("docs/guide/operations.md");

@@ -166,7 +166,7 @@ fn requests_that_come_during_a_commit_share_the_next_one() {
 }
 
 #[test]
-fn callers_wait_for_a_place_while_the_queue_is_full_and_deliveries_do_not() {
+fn a_full_queue_holds_up_callers_and_no_deliveries() {
     let disk = MemoryDisk::new();
     let (committer, reports) = threaded(&disk);
     let Runner::Threads(queues) = &committer.shared.runner else { panic!("it has a thread") };
@@ -215,7 +215,7 @@ fn a_beat_waits_for_the_commit_under_way_and_for_no_other() {
 
 /// Callers come and go on many threads while it is closed at a random moment.
 #[test]
-fn every_request_is_answered_once_and_acknowledged_ones_are_on_disk_after_any_close() {
+fn any_close_answers_requests_once_and_keeps_acknowledged_ones() {
     for seed in 0..30 {
         let disk = MemoryDisk::new();
         let (committer, _reports) = threaded(&disk);
@@ -293,7 +293,7 @@ fn a_timer_with_an_acknowledged_cancel_is_never_delivered() {
 
 /// The result of a claim reaches the deliveries later than the store's thread.
 #[test]
-fn a_sweep_after_a_failed_sync_releases_the_unknown_claim_and_no_other() {
+fn a_sweep_after_a_failed_sync_releases_only_the_unknown_claim() {
     let disk = MemoryDisk::new();
     let (committer, reports) = threaded(&disk);
     let [known, unknown] = [(); 2].map(|()| {
@@ -324,7 +324,7 @@ fn a_sweep_after_a_failed_sync_releases_the_unknown_claim_and_no_other() {
 }
 
 #[test]
-fn an_end_that_cannot_be_written_is_kept_until_it_is_or_the_store_is_closed() {
+fn an_unwritten_end_is_kept_until_written_or_closed() {
     let disk = MemoryDisk::new();
     let (committer, reports) = threaded(&disk);
     for closes in [false, true] {
@@ -531,7 +531,7 @@ fn odd(disk: &MemoryDisk, oddity: Oddity) -> (Result<Committer, DurableBuildErro
 }
 
 #[test]
-fn if_the_thread_dies_all_requests_fail_and_the_deliveries_learn_it() {
+fn requests_fail_and_deliveries_learn_it_if_the_thread_dies() {
     let (committer, reports) = odd(&MemoryDisk::new(), Oddity::Panics);
     let committer = committer.unwrap();
     for due in 0..3 {

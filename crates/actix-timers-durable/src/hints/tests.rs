@@ -361,7 +361,7 @@ fn with_the_longest_horizon_one_look_is_enough() {
 }
 
 #[test]
-fn of_more_hints_than_the_limit_the_first_ones_stay_and_the_others_are_found_again() {
+fn beyond_the_limit_the_first_hints_stay_and_others_come_back() {
     let mut hints = one_route(2, Duration::from_secs(1));
     let plan = hints.plan_look(at(0)).unwrap();
     hints.looked(plan, &[], at(0));
@@ -384,7 +384,7 @@ fn of_more_hints_than_the_limit_the_first_ones_stay_and_the_others_are_found_aga
 }
 
 #[test]
-fn due_timers_run_in_the_order_of_their_nominal_times_and_no_route_is_always_first() {
+fn due_timers_run_by_nominal_time_and_no_route_is_always_first() {
     let mut hints = Hints::new([Some(1), None, Some(1)].into_iter(), 9, Duration::from_secs(1), false);
     let plan = hints.plan_look(at(0)).unwrap();
     assert_eq!(plan.routes, [0, 2], "another node delivers the second");
@@ -403,7 +403,7 @@ fn due_timers_run_in_the_order_of_their_nominal_times_and_no_route_is_always_fir
 
 /// Without room a look ends before the last known timer, which may be overdue if the node has stood still.
 #[test]
-fn a_look_of_a_shared_store_that_ends_in_the_past_says_nothing_about_later_times() {
+fn a_look_that_ends_in_the_past_says_nothing_about_later_times() {
     let mut hints = Hints::new(std::iter::once(Some(1)), 1, Duration::from_secs(1), true);
     let plan = hints.plan_look(at(1000)).unwrap();
     let _ = hints.looked(plan, &[hint(1, 1500)], at(1000));
@@ -418,7 +418,7 @@ fn a_look_of_a_shared_store_that_ends_in_the_past_says_nothing_about_later_times
 
 /// Nodes of a shared store arm their shares, and those timers of others that are late.
 #[test]
-fn timers_of_a_shared_store_are_taken_once_and_in_time_whichever_nodes_live() {
+fn shared_timers_are_taken_once_in_time_whichever_nodes_live() {
     for seed in 0..200 {
         let mut random = Random::new(seed);
         let share = |place| Share { places: vec![(place, 2)] };

@@ -20,7 +20,7 @@ use support::durable::{
 
 on_every_store! {
     the_id_is_known_before_the_answer_and_stays
-    a_schedule_future_dropped_before_its_first_poll_creates_no_timer
+    a_request_dropped_before_its_first_poll_creates_no_timer
     a_delay_counts_from_the_call
     a_queued_request_counts_from_its_making
     the_grid_of_a_queued_request_begins_with_its_making
@@ -28,9 +28,9 @@ on_every_store! {
     a_timer_waiting_for_another_attempt_can_be_cancelled
     a_timer_can_be_moved_to_earlier_and_later
     the_info_of_a_timer_is_complete
-    timers_are_listed_by_route_key_and_due_range_a_page_at_a_time
+    timers_are_listed_in_pages_by_route_key_and_due_range
     a_list_shows_timers_in_flight
-    keys_belong_to_routes_and_are_free_when_their_timer_has_ended
+    a_key_of_a_route_is_free_when_its_timer_has_ended
     a_timer_replaced_in_flight_is_not_retried
     the_same_by_messages
 }
@@ -71,7 +71,7 @@ fn the_id_is_known_before_the_answer_and_stays(medium: impl Medium) {
     });
 }
 
-fn a_schedule_future_dropped_before_its_first_poll_creates_no_timer(medium: impl Medium) {
+fn a_request_dropped_before_its_first_poll_creates_no_timer(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
         let timers = diary.timers(&medium, &clock);
@@ -82,7 +82,7 @@ fn a_schedule_future_dropped_before_its_first_poll_creates_no_timer(medium: impl
 }
 
 #[test]
-fn a_schedule_future_dropped_during_the_write_may_leave_a_timer_found_by_its_id() {
+fn a_timer_of_a_request_dropped_during_the_write_is_found_by_id() {
     System::new().block_on(async {
         let diary = Diary::default();
         let disk = MemoryDisk::new();
@@ -271,7 +271,7 @@ fn the_info_of_a_timer_is_complete(medium: impl Medium) {
     });
 }
 
-fn timers_are_listed_by_route_key_and_due_range_a_page_at_a_time(medium: impl Medium) {
+fn timers_are_listed_in_pages_by_route_key_and_due_range(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
         let timers = diary.builder(&medium, &clock).open_route::<Note>("other").start().unwrap();
@@ -340,7 +340,7 @@ fn a_list_shows_timers_in_flight(medium: impl Medium) {
     });
 }
 
-fn keys_belong_to_routes_and_are_free_when_their_timer_has_ended(medium: impl Medium) {
+fn a_key_of_a_route_is_free_when_its_timer_has_ended(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
         let timers = diary.builder(&medium, &clock).open_route::<Note>("other").start().unwrap();

@@ -13,9 +13,9 @@ use tokio::sync::Notify;
 use support::durable::{Files, Medium, Note, ROUTE, at, life, ms, on_every_store, quick, run_to};
 
 on_every_store! {
-    a_handler_learns_at_once_that_its_timer_is_cancelled_or_replaced
+    a_handler_learns_at_once_of_a_cancel_or_replacement
     a_handler_learns_of_its_time_out
-    handlers_that_give_up_at_a_stop_use_no_attempt_and_neither_do_unfinished_ones
+    handlers_that_give_up_or_outlast_a_stop_use_no_attempt
 }
 
 /// Handlers that wait until they are cancelled. The note 1 gives up then, with an error; others go on.
@@ -67,7 +67,7 @@ impl Waiting {
     }
 }
 
-fn a_handler_learns_at_once_that_its_timer_is_cancelled_or_replaced(medium: impl Medium) {
+fn a_handler_learns_at_once_of_a_cancel_or_replacement(medium: impl Medium) {
     let waiting = Waiting::default();
     life(0, async |clock| {
         let timers = waiting.timers(&medium, &clock, 3);
@@ -100,7 +100,7 @@ fn a_handler_learns_of_its_time_out(medium: impl Medium) {
     });
 }
 
-fn handlers_that_give_up_at_a_stop_use_no_attempt_and_neither_do_unfinished_ones(medium: impl Medium) {
+fn handlers_that_give_up_or_outlast_a_stop_use_no_attempt(medium: impl Medium) {
     let waiting = Waiting::default();
     for start in 0..3 {
         life(start * 10_000, async |clock| {

@@ -10,8 +10,8 @@ use support::durable::{Diary, Files, Medium, Note, ROUTE, at, life, ms, on_every
 
 on_every_store! {
     a_codec_transforms_the_stored_payload_alone
-    timers_stored_without_a_codec_are_delivered_when_there_is_one
-    timers_of_an_unknown_codec_are_parked_for_a_start_that_knows_it
+    timers_stored_without_a_codec_are_delivered_with_one
+    timers_of_an_unknown_codec_are_parked_until_it_is_known
     a_codec_that_fails_or_panics_loses_no_message
 }
 
@@ -63,7 +63,7 @@ fn a_codec_transforms_the_stored_payload_alone(medium: impl Medium) {
     });
 }
 
-fn timers_stored_without_a_codec_are_delivered_when_there_is_one(medium: impl Medium) {
+fn timers_stored_without_a_codec_are_delivered_with_one(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
         let timers = timers(&diary, &medium, &clock, None);
@@ -85,7 +85,7 @@ fn timers_stored_without_a_codec_are_delivered_when_there_is_one(medium: impl Me
     });
 }
 
-fn timers_of_an_unknown_codec_are_parked_for_a_start_that_knows_it(medium: impl Medium) {
+fn timers_of_an_unknown_codec_are_parked_until_it_is_known(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
         let timers = timers(&diary, &medium, &clock, Some(2));

@@ -227,7 +227,7 @@ fn dead_letters(plant: &mut Plant, start: u64) -> Vec<(u32, u32, String)> {
 }
 
 #[test]
-fn a_message_that_kills_its_process_becomes_a_dead_letter_with_that_reason() {
+fn a_message_that_kills_its_process_is_a_dead_letter() {
     let mut plant = Plant::new();
     plant.is(1, Nature::Killing);
     life(0, async |clock| {
@@ -244,7 +244,7 @@ fn a_message_that_kills_its_process_becomes_a_dead_letter_with_that_reason() {
 }
 
 #[test]
-fn a_message_whose_decoder_kills_its_process_becomes_a_dead_letter_too() {
+fn a_decoder_that_kills_its_process_makes_a_dead_letter() {
     let mut plant = Plant::new();
     let mut kills = 0;
     for number in 0.. {
@@ -274,7 +274,7 @@ fn a_message_whose_decoder_kills_its_process_becomes_a_dead_letter_too() {
 }
 
 #[test]
-fn others_that_were_with_their_handlers_are_delivered_one_by_one_and_are_no_dead_letters() {
+fn other_messages_in_handlers_are_delivered_one_by_one() {
     let mut plant = Plant::new();
     let killers = [3, 7, 11];
     for note in 0..20 {
@@ -299,7 +299,7 @@ fn others_that_were_with_their_handlers_are_delivered_one_by_one_and_are_no_dead
 }
 
 #[test]
-fn others_wait_while_a_suspect_is_delivered_at_most_for_its_time_out_and_go_on_then() {
+fn others_wait_for_a_suspect_at_most_for_its_time_out() {
     let mut plant = Plant::new();
     plant.is(1, Nature::Killing);
     let start = 10_000;
@@ -327,7 +327,7 @@ fn others_wait_while_a_suspect_is_delivered_at_most_for_its_time_out_and_go_on_t
 
 /// A handler past its time-out may still be running, and end the process while another message is alone.
 #[test]
-fn a_timed_out_handler_may_end_the_process_and_no_other_message_is_blamed() {
+fn a_timed_out_handler_that_ends_the_process_blames_no_other() {
     let mut plant = Plant::new();
     plant.is(1, Nature::Killing);
     plant.is(2, Nature::Slow);
@@ -359,7 +359,7 @@ fn a_timed_out_handler_may_end_the_process_and_no_other_message_is_blamed() {
 
 /// A message that is cancelled or replaced in flight is with its handler all the same.
 #[test]
-fn a_suspect_waits_for_handlers_whose_timers_were_cancelled_or_replaced() {
+fn a_suspect_waits_for_handlers_of_cancelled_or_replaced_timers() {
     let mut plant = Plant::new();
     plant.is(1, Nature::Killing);
     life(0, async |clock| {
@@ -392,7 +392,7 @@ fn a_suspect_waits_for_handlers_whose_timers_were_cancelled_or_replaced() {
 }
 
 #[test]
-fn a_handler_that_runs_for_long_beside_a_suspect_holds_up_others_for_half_of_the_time() {
+fn a_long_handler_beside_a_suspect_halves_the_time_of_others() {
     let mut plant = Plant::new();
     let patient = || RouteOptions::new().retry(quick().max_attempts(2).timeout(ms(3_600_000)));
     plant.is(1, Nature::Killing);
@@ -430,7 +430,7 @@ fn a_handler_that_runs_for_long_beside_a_suspect_holds_up_others_for_half_of_the
 }
 
 #[test]
-fn a_stop_that_does_not_wait_for_a_suspect_makes_no_dead_letters() {
+fn a_stop_that_leaves_a_suspect_makes_no_dead_letters() {
     let mut plant = Plant::new();
     plant.is(1, Nature::Killing);
     life(0, async |clock| {
@@ -454,7 +454,7 @@ fn a_stop_that_does_not_wait_for_a_suspect_makes_no_dead_letters() {
 }
 
 #[test]
-fn a_repetition_that_kills_its_process_becomes_a_dead_letter_and_the_series_goes_on() {
+fn a_series_goes_on_without_a_repetition_that_kills_its_process() {
     let mut plant = Plant::new();
     plant.is(1, Nature::Killing);
     let id = life(0, async |clock| {
@@ -533,7 +533,7 @@ impl Random {
 /// Messages of all natures in several windows, and kills from outside whenever no suspect is alone: exactly the killers
 /// become dead letters for it, after no more crashes than their attempts and one for each.
 #[test]
-fn exactly_the_messages_that_end_the_process_become_dead_letters() {
+fn only_messages_that_end_the_process_become_dead_letters() {
     let seeds = if cfg!(debug_assertions) { 0..60 } else { 0..1000 };
     for seed in seeds {
         let mut random = Random(seed);

@@ -17,7 +17,7 @@ on_every_store! {
     messages_that_fail_again_at_once_are_requeued_once
     a_dead_letter_whose_timer_is_pending_is_not_requeued
     old_dead_letters_are_discarded_and_younger_ones_stay
-    dead_letters_that_grew_old_while_no_process_ran_are_discarded_at_the_start
+    a_start_discards_dead_letters_that_grew_old_before
 }
 
 const HOUR: u64 = 3_600_000;
@@ -128,7 +128,7 @@ fn old_dead_letters_are_discarded_and_younger_ones_stay(medium: impl Medium) {
     });
 }
 
-fn dead_letters_that_grew_old_while_no_process_ran_are_discarded_at_the_start(medium: impl Medium) {
+fn a_start_discards_dead_letters_that_grew_old_before(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
         let timers = diary.timers(&medium, &clock);

@@ -18,28 +18,28 @@ use support::durable::{
 };
 
 on_every_store! {
-    a_failed_message_is_retried_after_growing_delays_and_then_a_dead_letter
-    a_snoozed_message_comes_again_when_its_handler_wants_it_and_keeps_its_attempts
+    retries_come_after_growing_delays_before_a_dead_letter
+    a_snoozed_message_comes_again_and_keeps_its_attempts
     a_dead_letter_can_be_discarded
     the_policy_of_a_timer_comes_before_that_of_its_route
     a_handler_that_does_not_end_in_time_has_failed
-    a_message_that_took_too_long_before_its_handler_began_is_withdrawn
-    a_message_whose_time_is_over_is_withdrawn_though_its_recipient_wakes_at_that_moment
+    a_message_that_times_out_before_its_handler_is_withdrawn
+    a_timed_out_message_is_withdrawn_though_its_recipient_wakes
     a_panic_uses_an_attempt_and_the_next_recipient_gets_the_next
-    an_open_route_takes_timers_and_delivers_them_once_it_is_connected
-    a_route_without_a_recipient_keeps_no_other_waiting_however_much_is_due
-    a_due_timer_waiting_for_a_recipient_can_be_cancelled_and_moved
-    a_timer_moved_while_queued_is_delivered_once_in_its_new_state
-    a_timer_moved_to_an_earlier_time_while_queued_ends_though_its_old_report_comes_during_its_delivery
-    no_more_than_the_window_is_under_way_and_the_rest_keeps_its_order
-    a_step_of_the_wall_clock_delivers_nothing_early_and_nothing_twice
-    a_clock_set_back_between_due_time_and_delivery_delivers_nothing_early
+    an_open_route_delivers_its_timers_once_it_is_connected
+    a_route_without_a_recipient_delays_no_other
+    a_due_timer_without_a_recipient_can_be_cancelled_and_moved
+    a_timer_moved_in_the_queue_is_delivered_once_as_it_is_now
+    a_timer_moved_earlier_in_the_queue_ends_after_an_old_report
+    the_window_bounds_deliveries_and_the_rest_keeps_its_order
+    a_step_of_the_clock_delivers_nothing_early_or_twice
+    a_clock_set_back_before_the_delivery_delivers_nothing_early
     timers_without_a_route_are_kept_for_a_build_that_has_it
-    an_old_version_is_read_by_its_decoder_and_a_newer_one_is_kept
-    an_undecodable_message_is_parked_without_an_attempt_even_if_its_decoder_panics
+    an_old_version_is_decoded_and_a_newer_one_is_kept
+    an_undecodable_message_is_parked_without_an_attempt
 }
 
-fn a_snoozed_message_comes_again_when_its_handler_wants_it_and_keeps_its_attempts(medium: impl Medium) {
+fn a_snoozed_message_comes_again_and_keeps_its_attempts(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
         let timers = diary.timers(&medium, &clock);
@@ -55,7 +55,7 @@ fn a_snoozed_message_comes_again_when_its_handler_wants_it_and_keeps_its_attempt
     });
 }
 
-fn a_failed_message_is_retried_after_growing_delays_and_then_a_dead_letter(medium: impl Medium) {
+fn retries_come_after_growing_delays_before_a_dead_letter(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
         let timers = diary.timers(&medium, &clock);
@@ -155,7 +155,7 @@ impl Handler<Durable<Note>> for Busy {
     }
 }
 
-fn a_message_that_took_too_long_before_its_handler_began_is_withdrawn(medium: impl Medium) {
+fn a_message_that_times_out_before_its_handler_is_withdrawn(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
         let (tell, told) = oneshot::channel();
@@ -195,7 +195,7 @@ impl Handler<Durable<Note>> for Sleeper {
     }
 }
 
-fn a_message_whose_time_is_over_is_withdrawn_though_its_recipient_wakes_at_that_moment(medium: impl Medium) {
+fn a_timed_out_message_is_withdrawn_though_its_recipient_wakes(medium: impl Medium) {
     life(0, async |clock| {
         let (wake, sleep) = oneshot::channel();
         let got = Arc::default();
@@ -240,7 +240,7 @@ fn a_panic_uses_an_attempt_and_the_next_recipient_gets_the_next(medium: impl Med
     });
 }
 
-fn an_open_route_takes_timers_and_delivers_them_once_it_is_connected(medium: impl Medium) {
+fn an_open_route_delivers_its_timers_once_it_is_connected(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
         let timers =
@@ -257,7 +257,7 @@ fn an_open_route_takes_timers_and_delivers_them_once_it_is_connected(medium: imp
     });
 }
 
-fn a_route_without_a_recipient_keeps_no_other_waiting_however_much_is_due(medium: impl Medium) {
+fn a_route_without_a_recipient_delays_no_other(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
         let timers = DurableTimers::builder(medium.open())
@@ -279,7 +279,7 @@ fn a_route_without_a_recipient_keeps_no_other_waiting_however_much_is_due(medium
     });
 }
 
-fn a_due_timer_waiting_for_a_recipient_can_be_cancelled_and_moved(medium: impl Medium) {
+fn a_due_timer_without_a_recipient_can_be_cancelled_and_moved(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
         let timers = DurableTimers::builder(medium.open())
@@ -306,7 +306,7 @@ fn a_due_timer_waiting_for_a_recipient_can_be_cancelled_and_moved(medium: impl M
 }
 
 /// It is in the queue twice then, and counts once.
-fn a_timer_moved_while_queued_is_delivered_once_in_its_new_state(medium: impl Medium) {
+fn a_timer_moved_in_the_queue_is_delivered_once_as_it_is_now(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
         let two = RouteOptions::new().window(2).retry(quick());
@@ -336,9 +336,7 @@ fn a_timer_moved_while_queued_is_delivered_once_in_its_new_state(medium: impl Me
     });
 }
 
-fn a_timer_moved_to_an_earlier_time_while_queued_ends_though_its_old_report_comes_during_its_delivery(
-    medium: impl Medium,
-) {
+fn a_timer_moved_earlier_in_the_queue_ends_after_an_old_report(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
         let two = RouteOptions::new().window(2).retry(quick());
@@ -372,7 +370,7 @@ fn a_timer_moved_to_an_earlier_time_while_queued_ends_though_its_old_report_come
     });
 }
 
-fn no_more_than_the_window_is_under_way_and_the_rest_keeps_its_order(medium: impl Medium) {
+fn the_window_bounds_deliveries_and_the_rest_keeps_its_order(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
         let timers = DurableTimers::builder(medium.open())
@@ -440,7 +438,7 @@ fn a_thousand_at_one_time_come_once_each_in_order() {
     });
 }
 
-fn a_step_of_the_wall_clock_delivers_nothing_early_and_nothing_twice(medium: impl Medium) {
+fn a_step_of_the_clock_delivers_nothing_early_or_twice(medium: impl Medium) {
     const HOUR: u64 = 3_600_000;
     let diary = Diary::default();
     life(10 * HOUR, async |clock| {
@@ -462,7 +460,7 @@ fn a_step_of_the_wall_clock_delivers_nothing_early_and_nothing_twice(medium: imp
     });
 }
 
-fn a_clock_set_back_between_due_time_and_delivery_delivers_nothing_early(medium: impl Medium) {
+fn a_clock_set_back_before_the_delivery_delivers_nothing_early(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
         let timers =
@@ -547,7 +545,7 @@ impl Handler<Durable<BetterNote>> for Reader {
     }
 }
 
-fn an_old_version_is_read_by_its_decoder_and_a_newer_one_is_kept(medium: impl Medium) {
+fn an_old_version_is_decoded_and_a_newer_one_is_kept(medium: impl Medium) {
     let diary = Diary::default();
     let read = std::sync::Arc::default();
     let newer_build = |clock: &actix_timers::ManualClock| {
@@ -626,7 +624,7 @@ impl Handler<Durable<Riddle>> for Sphinx {
     }
 }
 
-fn an_undecodable_message_is_parked_without_an_attempt_even_if_its_decoder_panics(medium: impl Medium) {
+fn an_undecodable_message_is_parked_without_an_attempt(medium: impl Medium) {
     life(0, async |clock| {
         let timers = DurableTimers::builder(medium.open())
             .clock(clock.clone())
@@ -753,7 +751,7 @@ async fn with_a_claim_that_is_written(disk: &MemoryDisk, diary: &Diary) -> (Dura
 }
 
 #[test]
-fn a_recipient_that_stops_while_its_delivery_is_claimed_costs_nothing_of_the_budget() {
+fn a_recipient_that_stops_during_the_claim_costs_no_attempt() {
     System::new().block_on(async {
         let (disk, diary) = (MemoryDisk::new(), Diary::default());
         let (timers, writer, held) = with_a_claim_that_is_written(&disk, &diary).await;

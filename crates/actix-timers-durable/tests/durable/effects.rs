@@ -523,7 +523,7 @@ fn a_full_disk_undoes_the_effect() {
 }
 
 #[test]
-fn after_an_unknown_commit_the_message_comes_if_nothing_was_kept() {
+fn an_unknown_commit_that_kept_nothing_repeats_the_message() {
     for (kept, attempt) in [(FsyncOutcome::All, 1), (FsyncOutcome::Nothing, 2)] {
         let disk = MemoryDisk::new();
         life(0, async |clock| {

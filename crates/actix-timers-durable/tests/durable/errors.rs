@@ -181,7 +181,7 @@ fn a_full_disk_rejects_and_goes_on_when_there_is_room() {
 }
 
 #[test]
-fn after_a_failed_fsync_a_request_is_unknown_and_the_store_goes_on() {
+fn a_failed_fsync_makes_a_request_unknown_and_the_store_goes_on() {
     for (kept, notes) in [(FsyncOutcome::Nothing, &[1, 3][..]), (FsyncOutcome::All, &[1, 2, 3])] {
         let (disk, diary) = (MemoryDisk::new(), Diary::default());
         life(0, async |clock| {

@@ -165,7 +165,7 @@ fn scenario(given: Option<&Given>, meddle: impl Fn(&Timers, &DurableTimers)) -> 
 fn in_peace(_: &Timers, _: &DurableTimers) {}
 
 #[test]
-fn durable_timers_are_delivered_with_any_settings_of_the_given_timer_actor() {
+fn timers_are_delivered_with_any_settings_of_the_timer_actor() {
     let expected = scenario(None, in_peace);
     let of = |time: u64, from: u32, attempt: u32| {
         expected.attempts.iter().filter(|(at, note, tried)| (*at, *tried) == (time, attempt) && *note >= from).count()
@@ -186,7 +186,7 @@ fn durable_timers_are_delivered_with_any_settings_of_the_given_timer_actor() {
 }
 
 #[test]
-fn users_of_the_given_timer_actor_cannot_cancel_move_or_drain_internal_timers() {
+fn users_cannot_cancel_move_or_drain_internal_timers() {
     let all = TimerFilter::new();
     let meddlers: [fn(&Timers, &DurableTimers, &TimerFilter); 5] = [
         |given, _, all| given.list(all).iter().for_each(|timer| _ = given.cancel(timer.id)),
@@ -220,7 +220,7 @@ impl Handler<DeadLetter> for Mourner {
 }
 
 #[test]
-fn no_list_no_owner_no_drain_and_no_counter_of_the_given_timer_actor_knows_of_internal_timers() {
+fn the_given_timer_actor_shows_no_internal_timers() {
     let (disk, diary) = (MemoryDisk::new(), Diary::default());
     life(0, async |clock| {
         let recorder = PrometheusBuilder::new().build_recorder();
@@ -273,7 +273,7 @@ fn no_list_no_owner_no_drain_and_no_counter_of_the_given_timer_actor_knows_of_in
 }
 
 #[test]
-fn the_series_of_a_given_timer_actor_of_the_same_name_stay_its_own() {
+fn a_given_timer_actor_of_the_same_name_keeps_its_series() {
     let (disk, diary) = (MemoryDisk::new(), Diary::default());
     life(0, async |clock| {
         let recorder = PrometheusBuilder::new().build_recorder();
@@ -330,7 +330,7 @@ impl Clock for Unsteady {
 }
 
 #[test]
-fn a_step_of_the_wall_clock_is_noticed_although_the_given_timer_actor_never_looks() {
+fn a_step_of_the_clock_is_noticed_without_the_given_timer_actor() {
     let (disk, diary) = (MemoryDisk::new(), Diary::default());
     life(0, async |clock| {
         let ahead = Arc::new(Mutex::new(Duration::ZERO));
@@ -353,7 +353,7 @@ fn a_step_of_the_wall_clock_is_noticed_although_the_given_timer_actor_never_look
 
 /// On the system clock they would rarely be the intended timers.
 #[test]
-fn timers_of_contexts_are_rejected_beside_durable_timers_with_a_clock_of_their_own() {
+fn contexts_are_rejected_beside_a_clock_of_durable_timers() {
     System::new().block_on(async {
         let clock = ManualClock::new();
         let _durable = DurableTimers::builder(MemoryDisk::new().open()).clock(clock.clone()).start().unwrap();

@@ -125,7 +125,7 @@ fn a_dead_letter_has_the_text_of_its_handlers_panic() {
 }
 
 #[test]
-fn without_a_panic_or_its_text_a_dead_letter_repeats_no_earlier_one() {
+fn a_dead_letter_without_a_panic_repeats_no_earlier_text() {
     life(0, async |clock| {
         use Mishap::{Literal, Stops, WithoutText};
         let [_, without_text, stopped] = reasons(&clock, [Literal, WithoutText, Stops]).await;
@@ -144,7 +144,7 @@ fn a_resumed_panic_has_no_text() {
 }
 
 #[test]
-fn a_dead_letter_has_the_text_of_a_panic_in_a_future_and_on_another_arbiter() {
+fn a_dead_letter_has_the_text_of_a_panic_elsewhere() {
     life(0, async |clock| {
         let arbiter = Arbiter::new();
         let [(tell_here, here), (tell_there, there)] = [oneshot::channel(), oneshot::channel()];
@@ -172,7 +172,7 @@ fn a_dead_letter_has_the_text_of_a_panic_in_a_future_and_on_another_arbiter() {
 }
 
 #[test]
-fn messages_that_are_lost_with_their_actor_have_the_text_of_its_panic() {
+fn messages_lost_with_their_actor_have_the_text_of_its_panic() {
     life(0, async |clock| {
         let builder = DurableTimers::builder(MemoryDisk::new().open()).clock(clock.clone());
         let timers = builder.route_with::<Mishap>("office", Unlucky.start(), once()).start().unwrap();
@@ -319,7 +319,7 @@ fn a_codec_that_panics_in_a_request_ends_no_requests() {
 }
 
 #[test]
-fn a_message_whose_destructor_panics_after_its_recipient_has_stopped_ends_no_deliveries() {
+fn a_destructor_that_panics_after_the_stop_ends_no_deliveries() {
     let diary = Diary::default();
     life(0, async |clock| {
         let arbiter = Arbiter::new();
@@ -511,7 +511,7 @@ fn a_recorder_that_panics_ends_no_thread() {
 }
 
 #[test]
-fn a_store_that_panics_closes_the_durable_timers_and_their_stop_returns() {
+fn a_store_that_panics_closes_the_timers_and_stop_returns() {
     System::new().block_on(async {
         let diary = Diary::default();
         let recipient = diary.writer(&ManualClock::starting_at(at(0)));

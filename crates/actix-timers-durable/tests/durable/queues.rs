@@ -10,12 +10,12 @@ use support::durable::{
 };
 
 on_every_store! {
-    a_timer_cancelled_or_moved_in_a_queue_gives_its_place_to_the_next
+    a_timer_cancelled_or_moved_gives_its_place_to_the_next
     a_timer_that_is_due_twice_takes_one_place_in_the_queue
     an_open_route_has_its_whole_window_when_it_is_connected
 }
 
-fn a_timer_cancelled_or_moved_in_a_queue_gives_its_place_to_the_next(medium: impl Medium) {
+fn a_timer_cancelled_or_moved_gives_its_place_to_the_next(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
         let builder = DurableTimers::builder(medium.open()).clock(clock.clone());
@@ -120,7 +120,7 @@ async fn wait_for_claim(disk: &MemoryDisk) {
 }
 
 #[test]
-fn a_timer_being_claimed_at_a_stop_is_not_delivered_and_keeps_its_budget() {
+fn a_timer_claimed_at_a_stop_keeps_its_budget() {
     let (disk, diary) = (disk_with(1), Diary::default());
     System::new().block_on(async {
         let clock = actix_timers::ManualClock::starting_at(at(0));
@@ -173,7 +173,7 @@ impl Handler<Durable<Note>> for Guest {
 }
 
 #[test]
-fn a_timer_being_claimed_when_its_recipient_stops_waits_for_the_next_and_keeps_its_budget() {
+fn a_timer_claimed_as_its_recipient_stops_keeps_its_budget() {
     let (disk, diary) = (disk_with(1), Diary::default());
     System::new().block_on(async {
         let clock = actix_timers::ManualClock::starting_at(at(0));

@@ -14,14 +14,14 @@ use support::durable::{Act, Diary, Files, Medium, Note, ROUTE, at, life, ms, on_
 
 on_every_store! {
     a_repetition_that_fails_is_tried_again_and_the_grid_stays
-    a_repetition_that_is_given_up_is_a_dead_letter_and_the_series_goes_on
+    a_series_goes_on_after_a_dead_letter_of_a_repetition
     a_series_ends_after_so_many_times_or_at_its_end
     a_series_that_would_never_be_due_is_rejected
     a_series_that_is_moved_goes_on_from_there
-    a_handler_that_cancels_its_own_series_ends_it_with_this_repetition
-    a_series_that_is_cancelled_while_its_handler_runs_ends_with_this_repetition
-    a_series_that_is_cancelled_while_its_handler_runs_ends_though_the_process_dies
-    a_message_that_is_cancelled_while_its_handler_runs_is_not_tried_again
+    a_handler_that_cancels_its_series_has_the_last_repetition
+    a_series_cancelled_in_its_handler_ends_with_this_repetition
+    a_series_cancelled_in_its_handler_ends_over_a_crash
+    a_message_cancelled_in_its_handler_is_not_tried_again
 }
 
 /// Cancels the timer of each message it receives.
@@ -60,7 +60,7 @@ fn quitting(medium: &impl Medium, clock: &ManualClock, fails: bool) -> (DurableT
     (timers, quitter)
 }
 
-fn a_handler_that_cancels_its_own_series_ends_it_with_this_repetition(medium: impl Medium) {
+fn a_handler_that_cancels_its_series_has_the_last_repetition(medium: impl Medium) {
     for fails in [false, true] {
         life(0, async |clock| {
             let (timers, quitter) = quitting(&medium, &clock, fails);
@@ -74,7 +74,7 @@ fn a_handler_that_cancels_its_own_series_ends_it_with_this_repetition(medium: im
     }
 }
 
-fn a_series_that_is_cancelled_while_its_handler_runs_ends_with_this_repetition(medium: impl Medium) {
+fn a_series_cancelled_in_its_handler_ends_with_this_repetition(medium: impl Medium) {
     for missed in [MissedTickBehavior::Burst, MissedTickBehavior::Skip, MissedTickBehavior::Delay] {
         let diary = Diary::default();
         life(0, async |clock| {
@@ -97,7 +97,7 @@ fn a_series_that_is_cancelled_while_its_handler_runs_ends_with_this_repetition(m
     }
 }
 
-fn a_series_that_is_cancelled_while_its_handler_runs_ends_though_the_process_dies(mut medium: impl Medium) {
+fn a_series_cancelled_in_its_handler_ends_over_a_crash(mut medium: impl Medium) {
     let diary = Diary::default();
     let id: DurableId = life(0, async |clock| {
         let timers = diary.timers(&medium, &clock);
@@ -118,7 +118,7 @@ fn a_series_that_is_cancelled_while_its_handler_runs_ends_though_the_process_die
     });
 }
 
-fn a_message_that_is_cancelled_while_its_handler_runs_is_not_tried_again(medium: impl Medium) {
+fn a_message_cancelled_in_its_handler_is_not_tried_again(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
         let timers = diary.timers(&medium, &clock);
@@ -163,7 +163,7 @@ fn a_repetition_that_fails_is_tried_again_and_the_grid_stays(medium: impl Medium
     });
 }
 
-fn a_repetition_that_is_given_up_is_a_dead_letter_and_the_series_goes_on(medium: impl Medium) {
+fn a_series_goes_on_after_a_dead_letter_of_a_repetition(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
         let timers = diary.timers(&medium, &clock);
@@ -182,7 +182,7 @@ fn a_repetition_that_is_given_up_is_a_dead_letter_and_the_series_goes_on(medium:
 }
 
 #[test]
-fn repetitions_missed_while_no_process_ran_follow_the_missed_tick_behavior() {
+fn repetitions_missed_without_a_process_follow_the_behavior() {
     for (missed, expected) in [
         (MissedTickBehavior::Skip, vec![5500, 6000, 7000]),
         (MissedTickBehavior::Burst, vec![5500, 5500, 5500, 5500, 6000, 7000]),
@@ -279,7 +279,7 @@ mod cron {
     }
 
     #[test]
-    fn an_expression_is_followed_no_further_by_a_timer_that_is_cancelled_while_its_handler_runs() {
+    fn an_expression_cancelled_in_its_handler_ends() {
         let diary = Diary::default();
         life(0, async |clock| {
             let timers = diary.timers(&MemoryDisk::new(), &clock);

@@ -40,7 +40,7 @@ fn life(path: &Path, number: u32) {
 }
 
 #[test]
-fn a_system_that_ends_without_a_stop_can_be_started_again_at_once() {
+fn a_system_ended_without_a_stop_starts_again_at_once() {
     let directory = tempfile::tempdir().unwrap();
     for number in 0..5 {
         life(directory.path(), number);
@@ -49,7 +49,7 @@ fn a_system_that_ends_without_a_stop_can_be_started_again_at_once() {
 
 /// The earlier one is not about to end.
 #[test]
-fn a_store_that_stays_open_in_this_process_is_rejected_with_a_hint() {
+fn a_store_still_open_in_this_process_is_rejected_with_a_hint() {
     let directory = tempfile::tempdir().unwrap();
     let _store = EmbeddedStore::open(directory.path()).unwrap();
     let error = EmbeddedStore::open(directory.path()).unwrap_err();

@@ -10,7 +10,7 @@ use support::durable::{Diary, Files, Medium, Note, ROUTE, at, life, ms, on_every
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 on_every_store! {
-    timers_with_former_names_are_delivered_and_new_ones_have_the_new_names
+    former_names_are_delivered_and_new_timers_have_new_names
 }
 
 /// A build that has renamed the type of the message, and its route.
@@ -35,7 +35,7 @@ impl Handler<Durable<Memo>> for Secretary {
     }
 }
 
-fn timers_with_former_names_are_delivered_and_new_ones_have_the_new_names(medium: impl Medium) {
+fn former_names_are_delivered_and_new_timers_have_new_names(medium: impl Medium) {
     life(0, async |clock| {
         let diary = Diary::default();
         let timers = diary.timers(&medium, &clock);

@@ -9,7 +9,7 @@ use support::durable::{Act, Diary, Files, Medium, Note, ROUTE, at, life, ms, on_
 on_every_store! {
     timers_live_through_a_clean_restart
     overdue_timers_are_delivered_at_the_start_in_order
-    unacknowledged_deliveries_come_again_with_the_next_attempt_number
+    unacknowledged_deliveries_come_again_as_the_next_attempt
     a_cancel_survives_a_crash_and_hits_only_its_own
     a_key_makes_scheduling_idempotent
     a_wall_clock_set_back_repeats_nothing_and_holds_up_nothing
@@ -74,7 +74,7 @@ fn overdue_timers_are_delivered_at_the_start_in_order(medium: impl Medium) {
 }
 
 /// Scenario O-60.
-fn unacknowledged_deliveries_come_again_with_the_next_attempt_number(mut medium: impl Medium) {
+fn unacknowledged_deliveries_come_again_as_the_next_attempt(mut medium: impl Medium) {
     let (a, b, c) = (1, 2, 3);
     let diary = Diary::default();
     diary.script(b, [Act::Hang]);

@@ -92,7 +92,7 @@ impl Handler<Durable<Note>> for Traced {
 }
 
 #[test]
-fn each_delivery_has_a_span_with_the_trace_of_its_headers_in_which_its_handler_runs() {
+fn a_handler_runs_in_a_span_with_the_trace_of_its_headers() {
     let story = Story::default();
     let _subscribed = tracing::subscriber::set_default(story.clone());
     life(0, async |clock| {

@@ -13,15 +13,15 @@ use support::durable::{
 
 on_every_store! {
     nothing_begins_while_a_stop_waits
-    a_stop_waits_for_handlers_stores_their_outcomes_and_starts_no_delivery
-    a_second_stop_waits_as_the_first_does_and_the_shorter_time_counts
-    a_delivery_unfinished_at_the_stop_comes_again_as_the_next_attempt
+    a_stop_stores_outcomes_of_handlers_and_starts_no_delivery
+    a_second_stop_waits_too_and_the_shorter_time_counts
+    a_delivery_unfinished_at_the_stop_is_the_next_attempt_again
     after_a_stop_every_request_is_answered_with_closed
-    a_system_that_ends_without_a_stop_is_like_a_crash_that_loses_nothing
+    a_system_that_ends_without_a_stop_loses_nothing
     timers_go_on_when_their_last_handle_is_dropped
 }
 
-fn a_stop_waits_for_handlers_stores_their_outcomes_and_starts_no_delivery(medium: impl Medium) {
+fn a_stop_stores_outcomes_of_handlers_and_starts_no_delivery(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
         let timers = diary
@@ -83,7 +83,7 @@ fn nothing_begins_while_a_stop_waits(medium: impl Medium) {
     });
 }
 
-fn a_second_stop_waits_as_the_first_does_and_the_shorter_time_counts(medium: impl Medium) {
+fn a_second_stop_waits_too_and_the_shorter_time_counts(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
         let timers = diary.timers(&medium, &clock);
@@ -105,7 +105,7 @@ fn a_second_stop_waits_as_the_first_does_and_the_shorter_time_counts(medium: imp
     });
 }
 
-fn a_delivery_unfinished_at_the_stop_comes_again_as_the_next_attempt(medium: impl Medium) {
+fn a_delivery_unfinished_at_the_stop_is_the_next_attempt_again(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
         let timers = diary.timers(&medium, &clock);
@@ -156,7 +156,7 @@ fn after_a_stop_every_request_is_answered_with_closed(medium: impl Medium) {
 }
 
 #[test]
-fn a_store_closed_under_requests_answers_all_and_keeps_the_acknowledged_ones() {
+fn a_store_closed_under_requests_keeps_the_acknowledged_ones() {
     for round in 0..20 {
         let (disk, diary) = (MemoryDisk::new(), Diary::default());
         let clock = actix_timers::ManualClock::starting_at(at(0));
@@ -193,7 +193,7 @@ fn a_store_closed_under_requests_answers_all_and_keeps_the_acknowledged_ones() {
     }
 }
 
-fn a_system_that_ends_without_a_stop_is_like_a_crash_that_loses_nothing(medium: impl Medium) {
+fn a_system_that_ends_without_a_stop_loses_nothing(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
         let timers = diary.timers(&medium, &clock);

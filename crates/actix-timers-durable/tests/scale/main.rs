@@ -121,7 +121,7 @@ fn of_a_million_cancels_that_race_with_delivery_each_is_true() {
 }
 
 #[test]
-fn of_a_million_cancels_in_files_that_race_with_delivery_each_is_true() {
+fn a_million_cancels_that_race_with_delivery_are_true() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     cancel_while_it_fires(EmbeddedStore::open(directory.path()).unwrap());
 }
@@ -208,7 +208,7 @@ const MOST: u64 = 120 << 20;
 
 #[cfg(target_os = "linux")]
 #[test]
-fn memory_is_bounded_with_five_million_pending_and_a_million_overdue_that_come_once_in_order() {
+fn millions_pending_and_overdue_take_bounded_memory() {
     let mut child = Command::new(std::env::current_exe().unwrap());
     child.args(["--exact", "in_the_process_that_is_measured", "--nocapture"]);
     let output = child.env(CHILD, scaled(5_000_000).to_string()).output().unwrap();

@@ -15,7 +15,7 @@ use support::store::claim;
 use crate::workshop::{apply, assert_sound, delivery, id, open, pending, process_of, put, puts};
 
 #[test]
-fn a_backup_has_the_changes_before_its_request_and_none_of_those_during_the_copy() {
+fn a_backup_has_the_changes_up_to_its_request() {
     let directory = tempfile::tempdir().unwrap();
     let mut store = open(&directory.path().join("store")).unwrap();
     (0..50).for_each(|group| _ = apply(&mut store, &puts(group * 100..group * 100 + 100, 500)).unwrap());
@@ -116,7 +116,7 @@ fn in_the_process_that_is_killed_in_a_backup() {
 }
 
 #[test]
-fn a_backup_whose_process_is_killed_is_whole_or_says_that_it_is_not() {
+fn a_backup_killed_midway_is_whole_or_says_that_it_is_not() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
     let mut store = open(&path).unwrap();

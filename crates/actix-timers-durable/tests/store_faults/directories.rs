@@ -17,7 +17,7 @@ fn error(path: &std::path::Path) -> StoreError {
 }
 
 #[test]
-fn a_store_is_made_in_an_empty_or_missing_directory_and_opened_again() {
+fn a_store_is_made_in_an_empty_or_missing_directory() {
     let directory = tempfile::tempdir().unwrap();
     for path in [directory.path().join("a/b/c"), directory.path().join("empty")] {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -105,7 +105,7 @@ fn a_directory_with_other_files_is_refused() {
 }
 
 #[test]
-fn an_unfinished_store_is_made_again_and_an_unfinished_backup_is_none() {
+fn an_unfinished_store_is_made_again_and_no_unfinished_backup() {
     let directory = tempfile::tempdir().unwrap();
     for name in ["timers.db.new", "timers.db.new-journal"] {
         fs::write(directory.path().join(name), "torn").unwrap();

@@ -41,7 +41,7 @@ impl Drop for SmallDisk<'_> {
 }
 
 #[test]
-fn a_full_disk_rejects_whole_groups_loses_nothing_and_goes_on_when_there_is_room() {
+fn whole_groups_are_rejected_until_there_is_room() {
     let directory = tempfile::tempdir().unwrap();
     let Some(disk) = SmallDisk::mount(directory.path(), 48) else { return };
     let path = disk.0.join("store");
@@ -102,7 +102,7 @@ fn a_full_disk_undoes_effects_with_their_ends() {
 
 /// A backup holds a snapshot, behind which the log cannot begin anew.
 #[test]
-fn a_disk_that_is_full_in_mid_commit_during_a_backup_does_not_end_the_store() {
+fn a_disk_full_in_mid_commit_beside_a_backup_ends_no_store() {
     let directory = tempfile::tempdir().unwrap();
     let Some(disk) = SmallDisk::mount(directory.path(), 48) else { return };
     let path = disk.0.join("store");
@@ -130,7 +130,7 @@ fn a_disk_that_is_full_in_mid_commit_during_a_backup_does_not_end_the_store() {
 }
 
 #[test]
-fn a_backup_for_which_there_is_no_room_says_so_and_can_be_made_again() {
+fn a_backup_without_room_says_so_and_can_be_made_again() {
     let directory = tempfile::tempdir().unwrap();
     let mut store = open(&directory.path().join("store")).unwrap();
     apply(&mut store, &puts(0..1000, 5000)).unwrap();

@@ -93,7 +93,7 @@ fn an_impossible_budget_by_hand_hides_no_other_timer() {
 }
 
 #[test]
-fn a_reader_that_holds_the_log_is_seen_and_holds_up_no_transaction() {
+fn a_reader_of_the_log_is_seen_and_holds_up_no_transaction() {
     let directory = tempfile::tempdir().unwrap();
     let mut store = open(directory.path()).unwrap();
     let put_some = |store: &mut EmbeddedStore, first: u64| {
@@ -197,7 +197,7 @@ fn a_damaged_row_is_parked_and_harms_no_other() {
 }
 
 #[test]
-fn a_constraint_of_an_operator_refuses_only_the_change_that_breaks_it() {
+fn a_constraint_of_an_operator_refuses_only_its_violations() {
     let directory = tempfile::tempdir().unwrap();
     let mut store = open(directory.path()).unwrap();
     by_hand(directory.path()).execute_batch("CREATE UNIQUE INDEX mine ON timers (payload)").unwrap();

@@ -34,7 +34,7 @@ fn imitation(path: &Path, random: &mut Random) -> Vec<u8> {
 }
 
 #[test]
-fn of_torn_transactions_whose_payloads_imitate_pages_and_frames_the_whole_ones_are_there() {
+fn transactions_of_imitating_payloads_are_whole_after_a_tear() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
     let mut random = Random::new(7);

@@ -105,7 +105,7 @@ fn process_of(test: &str, path: &Path) -> Command {
 }
 
 #[test]
-fn messages_that_abort_their_process_become_dead_letters_one_by_one_and_all_others_are_delivered() {
+fn messages_that_abort_their_process_become_dead_letters() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
     let most = 1 + ATTEMPTS as usize * KILLERS.len() + KILLERS.len();
@@ -152,7 +152,7 @@ fn in_a_process_that_ends_with_its_system() {
 }
 
 #[test]
-fn a_suspect_is_no_dead_letter_for_the_end_of_its_system_although_the_process_ends_at_once() {
+fn the_end_of_its_system_makes_a_suspect_no_dead_letter() {
     let directory = tempfile::tempdir().unwrap();
     let process = |ends: bool| {
         let mut child = process_of("killers::in_a_process_that_ends_with_its_system", &directory.path().join("store"));

@@ -106,7 +106,7 @@ fn acknowledged_groups_outlive_kills_of(store: u32) {
 }
 
 #[test]
-fn acknowledged_groups_outlive_kills_in_mid_commit_and_groups_are_atomic() {
+fn acknowledged_groups_outlive_kills_and_groups_are_atomic() {
     acknowledged_groups_outlive_kills_of(0);
 }
 

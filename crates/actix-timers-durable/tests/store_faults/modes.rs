@@ -85,7 +85,7 @@ fn a_store_and_its_backups_are_private_with_any_umask() {
 }
 
 #[test]
-fn a_store_that_an_older_build_left_open_to_all_is_closed_to_them_when_it_is_opened() {
+fn opening_closes_a_store_that_was_open_to_all() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
     make(&path);
@@ -137,7 +137,7 @@ fn the_directory_is_closed_to_others_before_it_is_locked() {
 }
 
 #[test]
-fn a_directory_that_others_can_write_to_is_rejected_and_left_alone() {
+fn a_directory_writable_to_others_is_rejected_and_left_alone() {
     let directory = tempfile::tempdir().unwrap();
     let mut source = open(&directory.path().join("source")).unwrap();
     let [empty, store] = ["empty", "store"].map(|name| directory.path().join(name));

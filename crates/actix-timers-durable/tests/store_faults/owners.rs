@@ -141,7 +141,7 @@ fn a_link_of_ones_own_is_followed() {
 
 /// `/tmp`, for example: others may have made what is found there.
 #[test]
-fn below_a_directory_that_all_may_write_to_nothing_of_others_is_trusted() {
+fn nothing_of_others_is_trusted_below_a_directory_for_all() {
     if !is_root() {
         return;
     }
@@ -223,7 +223,7 @@ fn links_in_a_directory_are_not_followed() {
 }
 
 #[test]
-fn files_with_a_second_name_or_of_another_kind_are_rejected_and_left_alone() {
+fn files_of_two_names_or_another_kind_are_rejected() {
     let home = home();
     let victim = home.path().join("victim");
     fs::write(&victim, "precious").unwrap();

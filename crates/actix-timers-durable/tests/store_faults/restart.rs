@@ -32,7 +32,7 @@ fn a_store_of_many_timers_opens_at_once() {
 }
 
 #[test]
-fn deliveries_that_the_last_process_had_begun_are_counted_as_they_begin_again() {
+fn begun_deliveries_of_the_last_process_are_counted() {
     let directory = tempfile::tempdir().unwrap();
     let timers: Vec<_> = (0..3).map(|number| record(number, 0)).collect();
     let ids: Vec<_> = timers.iter().map(|timer| timer.id).collect();

@@ -12,7 +12,7 @@ const STORES: u64 = 4;
 const KILLS: u64 = 5;
 
 #[test]
-fn durable_timers_keep_their_promises_over_kills_at_random_moments() {
+fn promises_are_kept_over_kills_at_random_moments() {
     let mut random = Random::new(u64::from(std::process::id()));
     for _ in 0..STORES {
         let directory = tempfile::tempdir().unwrap();

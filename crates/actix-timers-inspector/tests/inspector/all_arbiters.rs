@@ -78,7 +78,7 @@ async fn json(server: SocketAddr, path: &str) -> Value {
 }
 
 #[test]
-fn the_workers_of_a_server_have_the_settings_and_are_found_by_the_inspector() {
+fn the_inspector_finds_the_workers_of_a_server() {
     System::new().block_on(async {
         let clock = ManualClock::new();
         let settings = TimerActor::builder().name("web").capacity(1000).clock(clock.clone());

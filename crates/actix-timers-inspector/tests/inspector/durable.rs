@@ -209,7 +209,7 @@ fn long_lists_come_in_parts_and_a_cursor_reveals_no_id() {
 
 /// A list begins after any accepted position, so one made up by a visitor would reveal a bit of an id.
 #[test]
-fn a_cursor_that_was_changed_or_comes_from_another_inspector_is_rejected() {
+fn a_changed_or_foreign_cursor_is_rejected() {
     with_durable(async |timers, _| {
         for _ in 0..2 {
             schedule(&timers, Work::Succeed, Duration::from_secs(60)).await;
@@ -240,7 +240,7 @@ fn timers_by_due(all: &BTreeSet<DurableId>) -> Vec<DurableId> {
 }
 
 #[test]
-fn dead_letters_are_requeued_and_discarded_where_changes_are_allowed() {
+fn changes_must_be_allowed_to_requeue_and_discard_dead_letters() {
     with_durable(async |timers, clock| {
         let first = schedule(&timers, Work::FailForGood, ms(1)).await;
         let second = schedule(&timers, Work::FailForGood, ms(1)).await;
@@ -463,7 +463,7 @@ fn a_route_is_paused_and_resumed_where_changes_are_allowed() {
 }
 
 #[test]
-fn invalid_requests_and_closed_stores_are_rejected_with_a_reason() {
+fn invalid_requests_and_closed_stores_have_a_reason() {
     with_durable(async |timers, _| {
         let app = serve(&Inspector::of_all_arbiters().add_durable(&timers).add_durable(&timers)).await;
         assert_eq!(get(&app, "timer-actors").await["durable"], json!(["reminders", "reminders (2)"]));
@@ -489,7 +489,7 @@ fn invalid_requests_and_closed_stores_are_rejected_with_a_reason() {
 }
 
 #[test]
-fn a_store_that_hangs_delays_neither_the_wheel_nor_another_store() {
+fn a_hanging_store_delays_neither_the_wheel_nor_another_store() {
     System::new().block_on(async {
         let disk = MemoryDisk::new();
         let start = |store: MemoryStore, name: &str| {

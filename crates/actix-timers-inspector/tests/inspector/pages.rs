@@ -342,7 +342,7 @@ async fn cancel(app: &Served, id: &str, header: Option<&str>) -> (u16, Value) {
 }
 
 #[test]
-fn nothing_is_cancelled_unless_that_is_switched_on_and_really_asked_for() {
+fn nothing_is_cancelled_unless_enabled_and_really_asked_for() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log) = world.probe::<u64>();
         let id = world.after(&addr, 10, 1).to_string();
@@ -476,7 +476,7 @@ fn a_timer_actor_that_is_drained_or_has_stopped_says_so() {
 }
 
 #[test]
-fn the_page_is_one_document_that_asks_for_nothing_from_elsewhere() {
+fn the_page_is_one_document_without_outside_resources() {
     paused(async {
         let world = support::World::paused(TimerActor::builder().name("</script><b>"));
         let app = serve(&Inspector::new(&world.timers)).await;
@@ -704,7 +704,7 @@ fn every_response_restricts_caching_framing_and_sniffing() {
 
 /// The whole id of a timer allows to cancel it, elsewhere or through the application.
 #[test]
-fn ids_are_short_where_nothing_can_be_cancelled_and_timers_are_found_by_both_forms() {
+fn ids_are_short_where_nothing_can_be_cancelled() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, _log) = world.probe::<u64>();
         let plain = world.after(&addr, 10, 1);

@@ -63,7 +63,7 @@ const LATE: Duration = Duration::from_millis(200);
 
 #[test]
 #[ignore = "starts servers: crates/actix-timers-postgres/tests/server cargo test -p actix-timers-postgres --test faults -- --ignored --test-threads 1"]
-fn a_node_that_waits_for_its_handlers_leaves_its_share_to_the_others() {
+fn a_node_waiting_for_its_handlers_leaves_its_share_to_others() {
     in_rounds(|_| {
         let server = Server::any();
         let (mut cluster, labels) = Cluster::with_nodes(&server, ["a", "b", "c"]);

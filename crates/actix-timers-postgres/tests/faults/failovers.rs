@@ -33,7 +33,7 @@ fn timers_outlive_crashes_of_the_server() {
 
 #[test]
 #[ignore = "starts servers: crates/actix-timers-postgres/tests/server cargo test -p actix-timers-postgres --test faults -- --ignored --test-threads 1"]
-fn nodes_go_on_after_the_promotion_of_a_standby_that_lacks_the_last_seconds() {
+fn nodes_go_on_after_a_promotion_that_lacks_the_last_seconds() {
     in_rounds(|mut random| {
         let mut primary = Server::private(&["synchronous_standby_names = ''", "max_wal_senders = 4"]);
         let mut cluster = Cluster::new(&primary);

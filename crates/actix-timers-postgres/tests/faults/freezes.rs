@@ -12,7 +12,7 @@ const STOPS: u64 = 5;
 
 #[test]
 #[ignore = "starts servers: crates/actix-timers-postgres/tests/server cargo test -p actix-timers-postgres --test faults -- --ignored --test-threads 1"]
-fn a_node_that_stops_beyond_its_lease_changes_nothing_when_it_continues() {
+fn a_node_frozen_beyond_its_lease_changes_nothing_afterwards() {
     in_rounds(|mut random| {
         let server = Server::any();
         let (mut cluster, _) = Cluster::with_nodes(&server, ["a", "b", "c"]);
@@ -37,7 +37,7 @@ fn a_node_that_stops_beyond_its_lease_changes_nothing_when_it_continues() {
 /// The server waits for the rest of a statement, whose locks must not stop the release.
 #[test]
 #[ignore = "starts servers: crates/actix-timers-postgres/tests/server cargo test -p actix-timers-postgres --test faults -- --ignored --test-threads 1"]
-fn a_node_that_stops_in_mid_send_does_not_stop_the_release_of_its_claims() {
+fn a_node_frozen_in_mid_send_stops_no_release_of_its_claims() {
     in_rounds(|mut random| {
         let server = Server::any();
         let mut cluster = Cluster::new(&server);

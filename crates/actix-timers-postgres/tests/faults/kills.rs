@@ -13,7 +13,7 @@ const LATENESS: Duration = Duration::from_millis(500);
 
 #[test]
 #[ignore = "starts servers: crates/actix-timers-postgres/tests/server cargo test -p actix-timers-postgres --test faults -- --ignored --test-threads 1"]
-fn timers_outlive_kills_of_their_nodes_and_claims_are_released_in_time() {
+fn timers_outlive_their_nodes_and_claims_are_released_in_time() {
     in_rounds(|mut random| {
         let server = Server::any();
         let (mut cluster, _) = Cluster::with_nodes(&server, ["a", "b", "c"]);

@@ -68,7 +68,7 @@ fn with_long_delivery(server: &Server) -> (Cluster, String, String, u64) {
 /// O-64, first part: a silent node.
 #[test]
 #[ignore = "starts servers: crates/actix-timers-postgres/tests/server cargo test -p actix-timers-postgres --test faults -- --ignored --test-threads 1"]
-fn a_claim_of_a_silent_node_is_released_after_its_lease_and_not_before() {
+fn a_claim_of_a_silent_node_is_released_only_after_its_lease() {
     in_rounds(|_| {
         let server = Server::any();
         let (mut cluster, claimer, other, number) = with_long_delivery(&server);
@@ -103,7 +103,7 @@ fn a_claim_of_a_silent_node_is_released_after_its_lease_and_not_before() {
 /// O-64, second part: a node that is only quiet.
 #[test]
 #[ignore = "starts servers: crates/actix-timers-postgres/tests/server cargo test -p actix-timers-postgres --test faults -- --ignored --test-threads 1"]
-fn a_claim_of_a_node_that_is_quiet_for_less_than_its_lease_is_not_released() {
+fn a_node_quiet_for_less_than_its_lease_keeps_its_claims() {
     in_rounds(|_| {
         let server = Server::any();
         let (mut cluster, claimer, _, number) = with_long_delivery(&server);

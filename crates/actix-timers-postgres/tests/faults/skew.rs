@@ -12,7 +12,7 @@ const LATENESS: Duration = Duration::from_secs(1);
 
 #[test]
 #[ignore = "starts servers: crates/actix-timers-postgres/tests/server cargo test -p actix-timers-postgres --test faults -- --ignored --test-threads 1"]
-fn nodes_with_clocks_an_hour_off_deliver_nothing_early_and_nothing_late() {
+fn nodes_with_clocks_an_hour_off_are_neither_early_nor_late() {
     in_rounds(|_| {
         let server = Server::any();
         let mut cluster = Cluster::new(&server);
@@ -43,7 +43,7 @@ fn nodes_with_clocks_an_hour_off_deliver_nothing_early_and_nothing_late() {
 /// The clocks are set between two measurements of their offsets, too.
 #[test]
 #[ignore = "starts servers: crates/actix-timers-postgres/tests/server cargo test -p actix-timers-postgres --test faults -- --ignored --test-threads 1"]
-fn nodes_whose_clocks_are_set_while_they_run_deliver_nothing_early() {
+fn nodes_whose_clocks_are_set_deliver_nothing_early() {
     in_rounds(|mut random| {
         let server = Server::any();
         let mut cluster = Cluster::new(&server);

@@ -82,13 +82,13 @@ fn round(mut random: Random) {
 
 #[test]
 #[ignore = "starts servers: crates/actix-timers-postgres/tests/server cargo test -p actix-timers-postgres --test faults -- --ignored --test-threads 1"]
-fn a_transaction_of_a_user_that_locks_rows_does_not_stop_other_deliveries() {
+fn a_transaction_that_locks_rows_stops_no_other_delivery() {
     in_rounds(round);
 }
 
 #[test]
 #[ignore = "starts servers: crates/actix-timers-postgres/tests/server cargo test -p actix-timers-postgres --test faults -- --ignored --test-threads 1"]
-fn locked_rows_of_a_dead_node_do_not_keep_the_others_from_being_taken_over() {
+fn locked_rows_of_a_dead_node_keep_no_others_from_takeover() {
     in_rounds(|_| {
         let server = Server::any();
         let (mut cluster, [dying, ..]) = Cluster::with_nodes(&server, ["a", "b"]);

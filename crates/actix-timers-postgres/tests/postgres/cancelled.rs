@@ -67,7 +67,7 @@ impl Waiting {
 }
 
 with_server! {
-    fn a_handler_learns_within_a_second_of_a_cancel_by_another_node_and_by_sql() {
+    fn a_handler_learns_of_a_cancel_by_another_node_and_by_sql() {
         System::new().block_on(async {
             let schema = new_schema();
             let waiting = Waiting::default();
@@ -93,7 +93,7 @@ with_server! {
         });
     }
 
-    fn a_handler_learns_that_its_node_has_lost_its_lease_while_the_server_is_away() {
+    fn a_handler_learns_of_a_lost_lease_while_the_server_is_away() {
         let (_runtime, proxy, address) = proxy();
         System::new().block_on(async {
             let schema = new_schema();

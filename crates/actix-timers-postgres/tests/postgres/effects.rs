@@ -253,7 +253,7 @@ async fn dead(timers: &DurableTimers) -> usize {
 }
 
 with_server! {
-    fn effect_and_end_are_committed_together_or_neither_is_whatever_the_handler_answers() {
+    fn effect_and_end_are_atomic_whatever_the_handler_answers() {
         System::new().block_on(async {
             let schema = new_schema();
             let store = store(&schema).await;
@@ -293,7 +293,7 @@ with_server! {
         });
     }
 
-    fn a_repetition_continues_in_the_transaction_and_none_overlaps_or_is_lost() {
+    fn repetitions_continue_in_transactions_without_overlap_or_loss() {
         System::new().block_on(async {
             let schema = new_schema();
             let store = store(&schema).await;
@@ -368,7 +368,7 @@ with_server! {
         });
     }
 
-    fn the_transaction_of_a_dead_node_is_ended_although_it_has_locked_the_row() {
+    fn a_transaction_of_a_dead_node_ends_although_it_locks_the_row() {
         System::new().block_on(async {
             let schema = new_schema();
             let [first, second] = [store(&schema).await, store(&schema).await];

@@ -105,7 +105,7 @@ with_server! {
         node.until("routes_unserved", "", equals(2));
     }
 
-    fn the_age_of_the_oldest_snapshot_is_measured_also_by_a_user_who_does_not_see_its_time() {
+    fn the_age_of_the_oldest_snapshot_is_measured_by_any_user() {
         let (schema, admin) = (new_schema(), Session::open());
         let role = format!("plain_{schema}");
         admin.run(&format!("CREATE ROLE {role} LOGIN; CREATE SCHEMA {schema} AUTHORIZATION {role}"));

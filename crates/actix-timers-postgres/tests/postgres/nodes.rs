@@ -19,7 +19,7 @@ fn keyed_due(number: u64) -> Record {
 }
 
 with_server! {
-    fn a_lease_is_renewed_after_a_quarter_of_it_and_not_at_each_beat() {
+    fn a_lease_is_renewed_after_a_quarter_and_not_at_each_beat() {
         let schema = new_schema();
         let session = Session::open();
         let row = || -> (String, f64) {
@@ -44,7 +44,7 @@ with_server! {
         assert!(row().1 < 3601.0);
     }
 
-    fn a_node_that_connects_again_ends_its_earlier_session_and_no_transaction_of_a_handler() {
+    fn a_reconnection_ends_the_session_and_no_handlers_transaction() {
         let (schema, admin, handler, other) = (new_schema(), Session::open(), Session::open(), Session::open());
         let node = Node::join(&schema);
         let id = node.store.node();
@@ -151,7 +151,7 @@ with_server! {
         }
     }
 
-    fn heirs_that_release_a_dead_node_at_once_release_each_claim_once() {
+    fn nodes_that_release_a_dead_one_release_each_claim_once() {
         for _ in 0..3 {
             let (schema, session) = (new_schema(), Session::open());
             let mut dead = Node::join(&schema);

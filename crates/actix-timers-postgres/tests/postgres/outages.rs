@@ -62,7 +62,7 @@ impl Answers {
 
 with_server! {
     /// Before, at the beginning and after the outage requests succeed, too.
-    fn a_million_requests_while_the_server_is_away_are_answered_in_bounded_memory_and_lose_nothing() {
+    fn a_million_requests_without_a_server_take_bounded_memory() {
         let (_runtime, proxy, address) = proxy();
         let (proxy, schema) = (Arc::new(proxy), new_schema());
         let options = PostgresOptions::new().schema(&schema).timeout(Duration::from_secs(2));

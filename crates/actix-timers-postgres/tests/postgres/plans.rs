@@ -126,7 +126,7 @@ fn check(state: &str, pages: &[(&'static str, i64)], beside: i64) {
 }
 
 with_server! {
-    fn statements_read_the_rows_concerned_whatever_the_table_has_become() {
+    fn statements_read_only_the_rows_concerned_in_any_table() {
         let (schema, session) = (new_schema(), Session::open());
         // It does not beat.
         let mut node = Node::join_with(options(&schema).lease(Duration::from_secs(600)));

@@ -12,7 +12,7 @@ use crate::server::{Session, connect, new_schema, options, until};
 use crate::with_server;
 
 with_server! {
-    fn a_reader_of_any_node_sees_all_timers_and_the_deliveries_in_progress() {
+    fn any_node_reads_all_timers_and_deliveries_in_progress() {
         let schema = new_schema();
         let mut node = Node::join(&schema);
         let mut web = Node::join_as(connect(options(&schema)).unwrap(), &NodeInfo::default());

@@ -717,7 +717,7 @@ with_server! {
         assert_eq!((left.len(), left), (20, expected));
     }
 
-    fn rule_8_a_pause_is_settled_once_the_claims_before_it_are_committed() {
+    fn rule_8_a_pause_settles_once_earlier_claims_are_committed() {
         let (schema, claiming, pausing) = (new_schema(), Session::open(), Session::open());
         let _node = Node::join(&schema);
         // As a claim does first.

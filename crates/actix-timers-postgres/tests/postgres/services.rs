@@ -55,7 +55,7 @@ async fn number(client: &Client, sql: &str) -> i64 {
 }
 
 with_server! {
-    fn an_open_transaction_with_a_cancel_or_a_lock_stops_no_other_delivery() {
+    fn an_open_cancel_or_lock_stops_no_other_delivery() {
         System::new().block_on(async {
             let (schema, stranger) = (new_schema(), client().await);
             let office = Office::default();
@@ -120,7 +120,7 @@ with_server! {
     }
 
     #[cfg(target_os = "linux")]
-    fn large_messages_are_looked_for_and_delivered_in_bounded_memory() {
+    fn large_messages_are_found_and_delivered_in_bounded_memory() {
         const TIMERS: usize = 1200;
         System::new().block_on(async {
             let (schema, admin) = (new_schema(), client().await);

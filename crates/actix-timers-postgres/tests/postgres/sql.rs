@@ -139,7 +139,7 @@ with_server! {
         session.run(&format!("SELECT {schema}.schedule('a', 't', ''::bytea, '1900-01-01')"));
     }
 
-    fn a_timer_that_a_hand_makes_claimable_is_found_by_looks_that_have_passed_it() {
+    fn a_timer_made_claimable_by_hand_is_found_by_later_looks() {
         let (schema, session) = (new_schema(), Session::open());
         let mut node = Node::join(&schema);
         for (number, away, back) in [
@@ -215,7 +215,7 @@ with_server! {
         session.run(&format!("DROP OWNED BY {role}; DROP ROLE {role}"));
     }
 
-    fn functions_with_the_rights_of_their_owner_find_no_objects_of_their_callers() {
+    fn functions_of_their_owner_find_no_objects_of_their_callers() {
         let (schema, session) = (new_schema(), Session::open());
         connect(options(&schema)).unwrap();
         let functions = session.query(&format!(

@@ -129,7 +129,7 @@ with_server! {
     }
 
     /// As a client binds them that knows nothing of this crate.
-    fn the_statement_for_other_clients_takes_its_values_in_the_order_of_its_fields() {
+    fn the_statement_takes_its_values_in_the_order_of_its_fields() {
         System::new().block_on(async {
             let store = store(&new_schema()).await;
             let office = Office::default();

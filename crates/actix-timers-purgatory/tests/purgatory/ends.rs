@@ -97,7 +97,7 @@ async fn a_request_without_keys_waits_for_its_time_out() {
 }
 
 #[actix::test]
-async fn a_cancel_ends_the_requests_of_its_key_and_returns_their_number() {
+async fn a_cancel_ends_and_counts_the_requests_of_its_key() {
     let world = World::new();
     let level = Level::default();
     let [mut one, mut two, mut both] =

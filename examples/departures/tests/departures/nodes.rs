@@ -75,7 +75,7 @@ fn totals(finished: &Finished) -> String {
 
 #[test]
 #[ignore = "needs a server: crates/actix-timers-postgres/tests/server cargo test -p departures --all-features -- --ignored"]
-fn on_three_nodes_of_which_two_are_killed_the_totals_are_those_of_one() {
+fn three_nodes_of_which_two_are_killed_have_the_totals_of_one() {
     let (folder, database, input) = (Folder::new(), Database::new("kills"), input());
     let wanted = Wanted::by(&input);
     let messages = wanted.calls + wanted.cancelled + wanted.rescheduled;
@@ -107,7 +107,7 @@ fn on_three_nodes_of_which_two_are_killed_the_totals_are_those_of_one() {
 
 #[test]
 #[ignore = "needs a server: crates/actix-timers-postgres/tests/server cargo test -p departures --all-features -- --ignored"]
-fn on_three_nodes_killed_ten_times_and_started_again_the_totals_are_exact() {
+fn three_nodes_killed_ten_times_have_exact_totals() {
     let (folder, database, input) = (Folder::new(), Database::new("again"), input());
     let wanted = Wanted::by(&input);
     let messages = wanted.calls + wanted.cancelled + wanted.rescheduled;
@@ -153,7 +153,7 @@ fn a_database_is_about_one_input() {
 }
 
 #[test]
-fn a_server_that_cannot_be_reached_is_named_without_its_password() {
+fn an_unreachable_server_is_named_without_its_password() {
     let folder = Folder::new();
     let five = folder.file("unreachable", FIVE);
     let url = "postgres://somebody:secret@127.0.0.1:1/nowhere";

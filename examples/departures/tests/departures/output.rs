@@ -54,7 +54,7 @@ fn july_comes_out_exactly_in_virtual_time_and_nothing_is_late() {
 }
 
 #[test]
-fn july_comes_out_exactly_against_real_time_however_late_messages_are() {
+fn july_is_exact_against_real_time_however_late_messages_are() {
     assert_totals_of_july(&run(&["--speed", "5000000"]));
     assert_totals_of_july(&run(&["--speed=1e9"]));
 }

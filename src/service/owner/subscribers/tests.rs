@@ -18,7 +18,7 @@ impl Handler<DeadLetter> for Clerk {
 }
 
 #[test]
-fn a_stopped_subscriber_is_removed_although_its_address_is_still_held() {
+fn a_stopped_subscriber_is_removed_though_its_address_is_held() {
     let actor = TimerActorBuilder::default().build().unwrap();
     let context = Context::<Clerk>::new();
     let addr = context.address();

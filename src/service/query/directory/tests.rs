@@ -46,7 +46,7 @@ impl Clock for Counting {
 
 /// The clock may belong to another runtime, or to a test.
 #[test]
-fn the_clock_of_a_timer_actor_is_not_read_for_an_id_that_is_not_its_own() {
+fn no_clock_is_read_for_an_id_of_another_timer_actor() {
     let clock = Counting::default();
     let actor = TimerActor::builder().clock(clock.clone()).build().unwrap();
     assert_eq!(get(TimerId::new()), None);

@@ -26,7 +26,7 @@ fn walked(actor: &TimerActor, mut walk: TimerWalk) -> (usize, bool) {
 }
 
 #[test]
-fn a_look_says_whether_it_has_left_out_timers_that_may_have_been_wanted() {
+fn a_look_says_whether_it_left_out_wanted_timers() {
     let due_together = filled(&[(5, 5)]);
     assert_eq!(walked(&due_together, TimerWalk::to_the_next(3)), (3, false), "any of them may be next");
     assert_eq!(walked(&due_together, TimerWalk::to_the_next(5)), (5, false));

@@ -193,7 +193,7 @@ fn a_timer_is_found_by_its_key_and_says_why_it_waits() {
 
 #[test]
 #[ignore = "needs a browser: run by .ci/inspector"]
-fn a_timer_is_found_by_both_forms_of_its_id_and_shown_by_the_short_one() {
+fn a_timer_is_found_by_both_forms_of_its_id() {
     let (address, timers) = serve();
     let page = open(&format!("http://{address}/look/"), DESKTOP);
     let id = timers.list(&TimerFilter::new().key("order 7"))[0].id.to_string();
