@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use actix_timers_durable::store::{
     Again, Claim, Delivery, Effect, Filter, Finished, Found, Look, Next, Note, Op, Outcome, Part, Placed, Position,
-    Query, Reads, Record, State, Store, Suspects,
+    Progress, Query, Reads, Record, State, Store, Suspects,
 };
 use actix_timers_durable::store::{MAX_KEY_LEN, MAX_RECORD_LEN, NO_END, OnKey};
 use actix_timers_durable::{
@@ -115,6 +115,9 @@ pub fn every_column_comes_back<S: Subject>(subject: &mut S) {
         let letter = world.store.get(timer.id).unwrap().unwrap();
         assert_eq!(letter.state, State::Dead { reason: "why\n'not'".into(), since: at(5) });
         assert_eq!(*letter.record, timer);
+        world.apply(Op::Requeue(timer.id));
+        (timer.progress.due, timer.progress.used, timer.repeat) = (at(5), 0, None);
+        assert_eq!(*world.store.get(timer.id).unwrap().unwrap().record, timer, "all but its later repetitions");
     }
 }
 
@@ -305,11 +308,15 @@ pub fn an_end_needs_the_delivery_that_was_claimed<S: Subject>(subject: &mut S) {
         assert_eq!(world.apply(Op::End(wrong, Next::Delete)), Outcome::NotFound);
     }
     assert_eq!(world.apply(Op::End(first, Next::Release)), Outcome::Ended { due: Some(at(0)) });
-    assert_eq!(world.apply(Op::End(first, Next::Delete)), Outcome::NotFound, "it is pending");
+    let keep = Next::KeepKey(Duration::from_secs(1));
+    let nexts = [Next::Delete, keep, Next::Again(again(5, 1)), Next::Again(again(5, 2)), dead("why")];
+    for next in nexts.clone().into_iter().chain([Next::GiveBack, Next::Park { reason: "why".into() }]) {
+        let end = noted(next.clone(), 1, Some("why"), None);
+        assert_eq!(world.apply(Op::End(first, end)), Outcome::NotFound, "it is pending: {next:?}");
+    }
     let second = world.delivery(timer.id);
     assert_eq!(second.attempt, 2);
-    let keep = Next::KeepKey(Duration::from_secs(1));
-    for next in [Next::Delete, keep, Next::Again(again(5, 1)), Next::Again(again(5, 2)), dead("why")] {
+    for next in nexts {
         for wrong in [first, Delivery { repetition: 2, ..second }] {
             let end = Op::End(wrong, noted(next.clone(), 1, Some("why"), None));
             assert_eq!(world.apply(end), Outcome::NotFound, "it is claimed anew: {next:?}");
@@ -642,6 +649,27 @@ pub fn each_repetition_and_each_dead_letter_is_in_the_past<S: Subject>(subject: 
     assert_eq!(ends(&mut world), [(3, false), (4, false)], "later repetitions stay");
 }
 
+pub fn a_requeued_timer_has_the_past_of_all_its_attempts<S: Subject>(subject: &mut S) {
+    let mut world = World::new(subject);
+    let timer = record(1, 0);
+    world.put(&timer);
+    let delivery = world.delivery(timer.id);
+    world.apply(Op::End(delivery, noted(dead("one"), 1, Some("one"), None)));
+    world.apply(Op::Requeue(timer.id));
+    world.apply(Op::Move(timer.id, at(30)));
+    world.set(30);
+    let delivery = world.delivery(timer.id);
+    let retry = Next::Again(Again { due: at(30), nominal: at(30), repetition: 1 });
+    world.apply(Op::End(delivery, noted(retry, 1, Some("two"), None)));
+    let delivery = world.delivery(timer.id);
+    world.apply(Op::End(delivery, noted(Next::Delete, 1, None, None)));
+    let past = world.store.list(&all(Part::Past)).unwrap().found;
+    let progress = past[0].record.progress;
+    assert_eq!((past.len(), progress.attempt, progress.nominal), (1, 3, at(30)), "of the last one");
+    let errors = finished(&past[0]).errors.iter().map(|error| (error.attempt, &*error.reason));
+    assert_eq!(errors.collect::<Vec<_>>(), [(1, "one"), (2, "two")], "numbered on");
+}
+
 pub fn the_past_is_listed_in_pages_and_discarded_in_bounds<S: Subject>(subject: &mut S) {
     let mut world = World::new(subject);
     let timer = |number| {
@@ -749,6 +777,25 @@ pub fn a_kept_key_is_replaced_as_if_it_were_free<S: Subject>(subject: &mut S) {
     assert_eq!(world.apply(Op::Requeue(timer(2).id)), Outcome::KeyInUse(timer(3).id));
     let repeated = world.put_as(&timer(3), OnKey::Replace);
     assert_eq!(repeated, Placed::Exists(timer(3).id), "a repeated request does not begin anew");
+    world.set(1000);
+    assert!(matches!(world.apply(Op::Requeue(timer(2).id)), Outcome::Moved(_)), "its time is over");
+}
+
+pub fn a_kept_key_of_a_series_is_that_of_its_letter<S: Subject>(subject: &mut S) {
+    let mut world = World::new(subject);
+    let timer = |number| Record { key: Some("k".into()), ..record(number, 0) };
+    world.put(&timer(1));
+    let id = timer(1).id;
+    let delivery = world.delivery(id);
+    world.apply(Op::End(delivery, Next::Dead { reason: "why".into(), then: Some(again(10, 2)) }));
+    assert_eq!(world.apply(Op::Requeue(id)), Outcome::StillPending);
+    world.set(10);
+    assert_eq!(world.delivery(id), Delivery { id, repetition: 2, attempt: 1 });
+    let delivery = Delivery { id, repetition: 2, attempt: 1 };
+    world.apply(Op::End(delivery, Next::KeepKey(Duration::from_secs(1))));
+    let Outcome::Moved(hint) = world.apply(Op::Requeue(id)) else { panic!("its own key is in its way") };
+    assert_eq!((hint.due, hint.nominal), (at(10), at(0)));
+    assert_eq!(world.put(&timer(2)), Placed::Exists(id));
 }
 
 pub fn old_dead_letters_are_discarded_in_bounds<S: Subject>(subject: &mut S) {
@@ -772,10 +819,12 @@ pub fn a_series_leaves_its_latest_letter<S: Subject>(subject: &mut S) {
     let mode = RepeatMode::FixedRate { period: Duration::from_millis(10), missed: Missed::Skip };
     let timer = Record { repeat: Some(StoredRepeat { mode, times: None, until: None, jitter: None }), ..record(1, 0) };
     world.put(&timer);
-    for repetition in 1..=3 {
-        let delivery = world.delivery(timer.id);
+    for (repetition, nominal) in [(1, 0), (2, 9), (3, 19)] {
+        let claimed = world.claim(timer.id);
+        let Progress { attempt, used, .. } = claimed.progress;
+        assert_eq!((attempt, used, claimed.progress.nominal), (1, 1, at(nominal)), "each repetition begins anew");
         let next = again(10 * repetition as i64, repetition + 1);
-        let outcome = world.apply(Op::End(delivery, Next::Dead { reason: "why".into(), then: Some(next) }));
+        let outcome = world.apply(Op::End(claimed.delivery(), Next::Dead { reason: "why".into(), then: Some(next) }));
         assert_eq!(outcome, Outcome::Ended { due: Some(next.due) });
         assert_eq!(world.store.get(timer.id).unwrap().unwrap().state, State::Pending);
         let letters = world.store.list(&all(Part::Dead)).unwrap().found;
@@ -784,7 +833,8 @@ pub fn a_series_leaves_its_latest_letter<S: Subject>(subject: &mut S) {
         world.set(10 * repetition as i64);
     }
     assert_eq!(world.apply(Op::Cancel(timer.id)), Outcome::Deleted);
-    assert!(matches!(world.apply(Op::Requeue(timer.id)), Outcome::Moved(_)));
+    let Outcome::Moved(hint) = world.apply(Op::Requeue(timer.id)) else { panic!("not requeued") };
+    assert_eq!((hint.due, hint.nominal), (at(30), at(19)), "due now, in its place");
     assert_eq!(world.delivery(timer.id), Delivery { id: timer.id, repetition: 3, attempt: 2 });
 }
 
