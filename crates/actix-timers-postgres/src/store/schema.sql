@@ -751,7 +751,8 @@ BEGIN
         UPDATE @schema@.timers t SET due = greatest(due, @schema@.server_now()), moved = true, nominal = nominal, repetition = next,
             attempt = CASE WHEN next = t.repetition THEN t.attempt ELSE 0 END,
             errors = CASE WHEN next = t.repetition THEN t.errors END,
-            used = CASE WHEN next = t.repetition AND t.max_attempts IS DISTINCT FROM 2147483647 THEN t.used - snoozes::int ELSE 0 END,
+            used = CASE WHEN snoozes THEN t.used - 1
+                WHEN next = t.repetition AND t.max_attempts IS DISTINCT FROM 2147483647 THEN t.used ELSE 0 END,
             node = NULL, alone = false
         WHERE t.id = id AND coalesce(t.node, 0) = v_node AND t.repetition = repetition AND t.attempt = attempt;
     END IF;

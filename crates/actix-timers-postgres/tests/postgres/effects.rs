@@ -10,17 +10,21 @@ use std::time::{Duration, Instant};
 
 use actix::{Actor, Context, Handler, ResponseFuture, System};
 use actix_timers::{CancelOutcome, Repeat};
+use actix_timers_durable::store::{Again, Delivery, NO_END, Next, OnKey, Op, Outcome, Record};
 use actix_timers_durable::{
-    Durable, DurableFilter, DurableMessage, DurableTimers, HandlerError, RetryPolicy, RouteOptions, Schedule,
+    Durable, DurableFilter, DurableId, DurableMessage, DurableTimers, HandlerError, Headers, RetryPolicy, RouteOptions,
+    Schedule,
 };
 use actix_timers_postgres::PostgresStore;
 use schemes::random::Random;
 use serde::{Deserialize, Serialize};
+use support::store::new;
 use tokio::time::sleep;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, NoTls};
 
-use crate::server::{address, new_schema};
+use crate::rules::{Node, due_in, timer};
+use crate::server::{Session, address, new_schema, options, until as until_true};
 use crate::transactions::{client, store};
 use crate::with_server;
 
@@ -487,6 +491,106 @@ with_server! {
             println!("{kills} kills, {} effects of {} acknowledged orders", once.len(), acknowledged.len());
             timers.stop().await.unwrap();
         });
+    }
+
+    fn an_end_in_a_transaction_leaves_the_row_that_an_end_of_the_store_leaves() {
+        let (schema, session) = (new_schema(), Session::open());
+        // It does not beat.
+        let mut node = Node::join_with(options(&schema).lease(Duration::from_secs(600)));
+        let rows = |table: &str, id: DurableId| {
+            let sql = format!("SELECT (to_jsonb(t) - '{{id,created,ended,dead_at}}'::text[]
+                || jsonb_build_object('keep_until', least(t.keep_until - t.ended, 70368744177663 - t.keep_until)))::text
+                FROM {schema}.{table} t WHERE id = '{id}'");
+            session.query(&sql).iter().map(|row| row.get(0)).collect::<Vec<String>>()
+        };
+        let (hour, long) = (due_in(3_600_000), Duration::from_millis(u64::MAX >> 1));
+        let again = |repetition| Again { due: hour, nominal: due_in(1_800_000), repetition };
+        let (retry, next) = (again(1), again(2));
+        let dead = |then| Next::Dead { reason: "why".into(), then };
+        let continued = |again: Again| format!("{}, {}, {}", again.due, again.nominal, again.repetition);
+        let [retried, continues] = [retry, next].map(continued);
+        let keep = Duration::from_millis(3_600_000);
+        let ends = [
+            (None, Next::Delete, String::new()),
+            (Some(keep), Next::KeepKey(keep), String::new()),
+            (Some(long), Next::KeepKey(long), String::new()),
+            (Some(keep), Next::Again(retry), format!(", {retried}")),
+            (Some(keep), Next::Again(next), format!(", {continues}")),
+            (None, Next::Snooze(hour), format!(", {hour}, (SELECT nominal FROM held), 1, snoozes => true")),
+            (None, dead(None), ", reason => 'why'".to_owned()),
+            (None, dead(Some(next)), format!(", {continues}, 'why'")),
+        ];
+        for (number, (keep_key, next, arguments)) in (0..).zip(ends) {
+            for (place, max_attempts) in (0..).zip([None, Some(NO_END)]) {
+                let timers = [0, 1].map(|nth| {
+                    let timer = timer(number << 8 | place << 4 | nth, 0);
+                    let headers = Headers::of([("tenant", "8")]).unwrap();
+                    Record { max_attempts, headers, payload: (*b"8").into(), ..timer }
+                });
+                // Both are due at the time of this request.
+                node.apply(Op::Put(timers.iter().map(|timer| new(timer, OnKey::KeepExisting)).collect()));
+                let claimed = timers.each_ref().map(|timer| node.claim(&[timer.id])[0]);
+                let keep = keep_key.map_or("NULL".to_owned(), |keep| keep.as_millis().to_string());
+                session.run(&format!(
+                    r#"UPDATE {schema}.timers SET used = 3, alone = true, parked = 'x', nominal = 8, keep_key = {keep},
+                        errors = '[{{"reason": 8}}]' WHERE ended IS NULL AND node IS NOT NULL"#
+                ));
+                let outcome = node.apply(Op::End(claimed[0], next.clone()));
+                assert!(matches!(outcome, Outcome::Ended { .. }), "{next:?}: {outcome:?}");
+                let Delivery { id, repetition, attempt } = claimed[1];
+                session.run(&format!("WITH held AS (SELECT nominal FROM {schema}.timers WHERE id = '{id}')
+                    SELECT {schema}.end_delivery('{id}', {repetition}, {attempt}{arguments})"));
+                for table in ["timers", "dead_letters"] {
+                    assert_eq!(rows(table, timers[0].id), rows(table, id), "{next:?} in {table}");
+                }
+            }
+        }
+    }
+
+    fn an_end_that_waits_for_a_locked_row_finds_what_has_become_of_it() {
+        let (schema, stranger, watching) = (new_schema(), Session::open(), Session::open());
+        // It does not beat.
+        let mut node = Node::join_with(options(&schema).lease(Duration::from_secs(600)));
+        let ends = ["", ", 70000000000000, 0, 1"].map(|arguments| (None, arguments));
+        let ends = ends.into_iter().chain([(Some(Duration::from_secs(9)), "")]);
+        for (number, (keep_key, arguments)) in (0..).zip(ends) {
+            for change in ["attempt = attempt + 1", "repetition = repetition + 1", "node = 8", "node = NULL"] {
+                let timer = Record { keep_key, ..timer(number, 0) };
+                node.put(&timer);
+                let attempt = node.claim(&[timer.id])[0].attempt;
+                stranger.run(&format!("BEGIN; UPDATE {schema}.timers SET {change}"));
+                let end = format!("SELECT {schema}.end_delivery('{}', 1, {attempt}{arguments})", timer.id);
+                let ending = std::thread::spawn(move || Session::open().error(&end));
+                until_true("it waits", Duration::from_secs(9), || {
+                    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE";
+                    (watching.value::<i64>(&format!("{waiting} '%end_delivery(''{}''%'", timer.id)) == 1).then_some(())
+                });
+                stranger.run("COMMIT");
+                assert!(ending.join().unwrap().contains("has ended otherwise"), "{change}, {arguments:?}");
+                assert!(stranger.value::<bool>(&format!("SELECT ended IS NULL FROM {schema}.timers")));
+                stranger.run(&format!("DELETE FROM {schema}.timers"));
+            }
+        }
+    }
+
+    fn a_commit_is_written_to_disk_whatever_the_session_wants() {
+        let (schema, session) = (new_schema(), Session::open());
+        let mut node = Node::join(&schema);
+        let (timer, other) = (timer(1, 0), timer(2, 0));
+        node.put(&timer);
+        let attempt = node.claim(&[timer.id])[0].attempt;
+        for (wanted, found) in [("off", "on"), ("local", "on"), ("remote_apply", "remote_apply")] {
+            for call in [
+                format!("end_delivery('{}', 1, {attempt})", timer.id),
+                format!("cancel('{}')", other.id),
+                "schedule('a', 'Order', ''::bytea, now())".to_owned(),
+                "pause('route', 'a')".to_owned(),
+            ] {
+                session.run(&format!("SET synchronous_commit = {wanted}; BEGIN; SELECT {schema}.{call}"));
+                assert_eq!(session.value::<String>("SHOW synchronous_commit"), found, "{call}");
+                session.run("ROLLBACK");
+            }
+        }
     }
 
     fn an_end_of_a_delivery_that_is_none_aborts_the_transaction() {

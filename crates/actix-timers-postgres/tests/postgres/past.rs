@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use actix::{Actor, Context, Handler, ResponseFuture, System};
-use actix_timers_durable::store::{Next, Op, Outcome, Placed, Reads, Record};
+use actix_timers_durable::store::{Next, Note, Op, Outcome, Placed, Reads, Record};
 use actix_timers_durable::{
     Durable, DurableFilter, DurableId, DurableMessage, DurableOptions, DurableState, DurableTimers, Finished,
     HandlerError, RetryPolicy, RouteOptions, Schedule, Scheduled,
@@ -162,6 +162,19 @@ with_server! {
             (session.value::<i64>(&format!("SELECT count(*) FROM {schema}.timers")) == 1).then_some(())
         });
         assert_eq!(session.value::<String>(&format!("SELECT key FROM {schema}.timers")), "young");
+    }
+
+    fn errors_that_a_hand_has_overwritten_begin_anew() {
+        let (schema, session) = (new_schema(), Session::open());
+        let mut node = Node::join(&schema);
+        let timer = timer(1, 0);
+        node.put(&timer);
+        let claimed = node.claim(&[timer.id]);
+        session.run(&format!("UPDATE {schema}.timers SET errors = '\"none\"'"));
+        let note = Note { took_ms: 1, outcome: Some("complete"), error: Some("why".into()), result: None };
+        let end = Next::Noted(Box::new(Next::Delete), Box::new(note));
+        assert_eq!(node.apply(Op::End(claimed[0], end)), Outcome::Ended { due: None });
+        assert_eq!(session.value::<String>(&format!("SELECT errors -> 0 ->> 'reason' FROM {schema}.past")), "why");
     }
 
     fn sql_schedules_with_a_kept_key() {

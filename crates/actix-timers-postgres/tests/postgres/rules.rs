@@ -516,6 +516,26 @@ with_server! {
         assert_eq!(stranger.value::<i64>(&format!("SELECT count(*) FROM {schema}.dead_letters")), 1);
     }
 
+    fn rule_6_a_burial_waits_for_no_row_and_its_letter_names_no_node() {
+        let (schema, stranger, burying) = (new_schema(), Session::open(), Session::open());
+        let mut node = Node::join(&schema);
+        let timer = timer(1, 0);
+        node.put(&timer);
+        let attempt = node.claim(&[timer.id])[0].attempt;
+        stranger.run(&format!("UPDATE {schema}.timers SET alone = true"));
+        let (id, none) = (timer.id, "'{NULL}'");
+        let claimed = format!("{}, '{{{id}}}', '{{1}}', '{{{attempt}}}'", node.store.node());
+        let bury = format!("SELECT FROM {schema}.bury({claimed}, '{{why}}', {none}, {none}, {none})");
+        // Without a limit for locks it would wait until then.
+        burying.run("SET lock_timeout = 0; SET statement_timeout = '2s'");
+        stranger.run(&format!("BEGIN; SELECT FROM {schema}.timers FOR UPDATE"));
+        assert!(burying.error(&bury).contains("could not obtain lock"));
+        stranger.run("COMMIT");
+        burying.run(&bury);
+        let is_free = format!("SELECT l.node IS NULL AND NOT l.alone FROM {schema}.dead_letters l");
+        assert!(stranger.value::<bool>(&is_free));
+    }
+
     fn rule_6_the_guilty_change_of_a_group_is_alone() {
         let (schema, session) = (new_schema(), Session::open());
         let mut node = Node::join(&schema);
