@@ -519,8 +519,8 @@ BEGIN
         DELETE FROM @schema@.dead_letters l WHERE l.id = p_id;
     ELSE
         is_placed := false;
-        SELECT nullif(t.id, p_id) INTO other FROM @schema@.timers t
-            WHERE t.id = p_id OR t.route = v_letter.route AND t.key = v_letter.key ORDER BY t.id <> p_id LIMIT 1;
+        SELECT t.id INTO other FROM @schema@.timers t
+            WHERE t.route = v_letter.route AND t.key = v_letter.key AND t.id <> p_id;
     END IF;
     RETURN NEXT;
 EXCEPTION WHEN lock_not_available THEN

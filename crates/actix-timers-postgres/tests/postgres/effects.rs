@@ -551,13 +551,13 @@ with_server! {
         let (schema, stranger, watching) = (new_schema(), Session::open(), Session::open());
         // It does not beat.
         let mut node = Node::join_with(options(&schema).lease(Duration::from_secs(600)));
-        let ends = ["", ", 70000000000000, 0, 1"].map(|arguments| (None, arguments));
-        let ends = ends.into_iter().chain([(Some(Duration::from_secs(9)), "")]);
+        let ends = [("NULL", ""), ("NULL", ", 70000000000000, 0, 1"), ("9000", "")];
         for (number, (keep_key, arguments)) in (0..).zip(ends) {
             for change in ["attempt = attempt + 1", "repetition = repetition + 1", "node = 8", "node = NULL"] {
-                let timer = Record { keep_key, ..timer(number, 0) };
+                let timer = timer(number, 0);
                 node.put(&timer);
                 let attempt = node.claim(&[timer.id])[0].attempt;
+                stranger.run(&format!("UPDATE {schema}.timers SET keep_key = {keep_key}"));
                 stranger.run(&format!("BEGIN; UPDATE {schema}.timers SET {change}"));
                 let end = format!("SELECT {schema}.end_delivery('{}', 1, {attempt}{arguments})", timer.id);
                 let ending = std::thread::spawn(move || Session::open().error(&end));
@@ -566,7 +566,7 @@ with_server! {
                     (watching.value::<i64>(&format!("{waiting} '%end_delivery(''{}''%'", timer.id)) == 1).then_some(())
                 });
                 stranger.run("COMMIT");
-                assert!(ending.join().unwrap().contains("has ended otherwise"), "{change}, {arguments:?}");
+                assert!(ending.join().unwrap().contains("has ended otherwise"), "{change}, {keep_key}{arguments}");
                 assert!(stranger.value::<bool>(&format!("SELECT ended IS NULL FROM {schema}.timers")));
                 stranger.run(&format!("DELETE FROM {schema}.timers"));
             }

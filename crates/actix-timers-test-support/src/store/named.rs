@@ -525,7 +525,9 @@ pub fn cancel_and_move_say_what_they_found<S: Subject>(subject: &mut S) {
 
 pub fn dead_letters_are_kept_and_return<S: Subject>(subject: &mut S) {
     let mut world = World::new(subject);
-    let keyed = |number| Record { key: Some("k".into()), ..record(number, 0) };
+    let of = |route: &str, number| Record { route: route.into(), key: Some("k".into()), ..record(number, 0) };
+    let keyed = |number| of("b", number);
+    world.put(&of("a", 9));
     world.put(&keyed(1));
     let delivery = world.delivery(keyed(1).id);
     world.set(7);
