@@ -493,7 +493,7 @@ with_server! {
         });
     }
 
-    fn an_end_in_a_transaction_leaves_the_row_that_an_end_of_the_store_leaves() {
+    fn an_end_in_a_transaction_equals_an_end_of_the_store() {
         let (schema, session) = (new_schema(), Session::open());
         // It does not beat.
         let mut node = Node::join_with(options(&schema).lease(Duration::from_secs(600)));
@@ -547,7 +547,7 @@ with_server! {
         }
     }
 
-    fn an_end_that_waits_for_a_locked_row_finds_what_has_become_of_it() {
+    fn an_end_that_waits_for_a_locked_row_sees_its_new_state() {
         let (schema, stranger, watching) = (new_schema(), Session::open(), Session::open());
         // It does not beat.
         let mut node = Node::join_with(options(&schema).lease(Duration::from_secs(600)));

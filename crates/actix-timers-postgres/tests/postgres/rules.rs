@@ -516,7 +516,7 @@ with_server! {
         assert_eq!(stranger.value::<i64>(&format!("SELECT count(*) FROM {schema}.dead_letters")), 1);
     }
 
-    fn rule_6_a_burial_waits_for_no_row_and_its_letter_names_no_node() {
+    fn rule_6_a_burial_waits_for_no_row_and_frees_its_letter() {
         let (schema, stranger, burying) = (new_schema(), Session::open(), Session::open());
         let mut node = Node::join(&schema);
         let timer = timer(1, 0);
@@ -615,10 +615,11 @@ with_server! {
         let (moved, late) = (timer(10, 60_000), timer(11, -5000));
         node.put(&moved);
         assert!(matches!(node.apply(Op::Move(moved.id, due_in(-9000))), Outcome::Moved(_)));
-        node.put(&late);
+        let late_keyed = Record { key: Some("late".into()), ..timer(12, -5000) };
+        [&late, &late_keyed].into_iter().for_each(|late| node.put(late));
         let mut found = other.look(Some(bound));
         found.sort_unstable();
-        let mut all: Vec<_> = timers.iter().map(|timer| timer.id).chain([moved.id, late.id]).collect();
+        let mut all: Vec<_> = timers.iter().map(|timer| timer.id).chain([moved.id, late.id, late_keyed.id]).collect();
         all.sort_unstable();
         assert_eq!(found, all);
     }

@@ -243,6 +243,7 @@ pub fn keys_are_those_of_a_route<S: Subject>(subject: &mut S) {
     world.put(&first);
     assert_eq!(world.put(&other_route), Placed::Created { due: at(0) });
     assert_eq!(world.put(&keyed(3, "a")), Placed::Exists(first.id));
+    assert_eq!(world.put(&keyed(3, "b")), Placed::Exists(other_route.id));
     assert_eq!(world.store.find_key("a", "k").unwrap(), Some(first.id));
     assert_eq!(world.store.find_key("b", "k").unwrap(), Some(other_route.id));
     assert_eq!(world.store.find_key("c", "k").unwrap(), None);
@@ -256,6 +257,9 @@ pub fn keys_are_those_of_a_route<S: Subject>(subject: &mut S) {
     world.apply(Op::End(delivery, dead("why")));
     assert_eq!(world.store.find_key("b", "k").unwrap(), None);
     assert_eq!(world.put(&keyed(4, "b")), Placed::Created { due: at(0) });
+    let replaced = Placed::Replaced { old: keyed(4, "b").id, in_progress: false, due: at(0) };
+    assert_eq!(world.put_as(&keyed(5, "b"), OnKey::Replace), replaced);
+    assert_eq!(world.store.find_key("a", "k").unwrap(), Some(first.id), "that of the other route stays");
 }
 
 pub fn a_replaced_timer_is_gone_and_its_end_finds_nothing<S: Subject>(subject: &mut S) {
@@ -528,6 +532,7 @@ pub fn dead_letters_are_kept_and_return<S: Subject>(subject: &mut S) {
     let of = |route: &str, number| Record { route: route.into(), key: Some("k".into()), ..record(number, 0) };
     let keyed = |number| of("b", number);
     world.put(&of("a", 9));
+    world.put(&Record { key: None, ..keyed(0) });
     world.put(&keyed(1));
     let delivery = world.delivery(keyed(1).id);
     world.set(7);
