@@ -1,5 +1,6 @@
 //! Errors of requests to durable timers.
 
+use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -121,14 +122,11 @@ pub enum DurableError {
 /// # Ok::<(), actix_timers_durable::DurableBuildError>(())
 /// # }).unwrap();
 /// ```
-#[derive(thiserror::Error)]
-#[error("{reason}")]
 #[non_exhaustive]
 pub struct ScheduleError<M> {
     /// The message.
     pub message: M,
     /// The reason.
-    #[source]
     pub reason: DurableError,
 }
 
@@ -148,6 +146,19 @@ impl<M> ScheduleError<M> {
 impl<M> fmt::Debug for ScheduleError<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ScheduleError").field("reason", &self.reason).finish_non_exhaustive()
+    }
+}
+
+impl<M> fmt::Display for ScheduleError<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.reason.fmt(f)
+    }
+}
+
+/// Its text is that of the reason, so a chain of causes continues with the cause of the reason.
+impl<M> Error for ScheduleError<M> {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.reason.source()
     }
 }
 
@@ -185,4 +196,18 @@ pub enum DurableBuildError {
     /// A thread for the store cannot be started.
     #[error("a thread of the store cannot be started: {0}")]
     Thread(#[source] std::io::Error),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_causes_of_an_error_of_a_request_name_each_once() {
+        let unknown = ScheduleError::new((), DurableError::UnknownRoute { route: "reminders".to_owned() });
+        assert!(unknown.source().is_none());
+        let full = Arc::new(StoreError::Rejected(std::io::ErrorKind::StorageFull.into()));
+        let rejected = ScheduleError::new((), DurableError::Store(full));
+        assert_eq!(rejected.source().map(ToString::to_string).as_deref(), Some("no storage space"));
+    }
 }
