@@ -10,13 +10,16 @@ use tokio::sync::oneshot;
 use super::contain::{contain, drop_contained};
 use super::ends::nominal_after;
 use super::envelope::{Durable, HandlerError};
-use super::store::{Effect, Op, Outcome, StoreError};
+use super::store::{Effect, Op, Outcome};
 
 /// An end with an effect, in progress from the first poll on. A handler can return it as its `ResponseFuture`.
 pub type Ending<T> = Pin<Box<dyn Future<Output = Result<T, HandlerError>> + Send>>;
 
 const ENDED: &str = "the delivery has ended otherwise, by a cancel, its time-out, a stop or an earlier call: nothing of the \
     effect is kept";
+
+const NO_STORE: &str = "a message of `Durable::for_test` has no store: test a handler that ends its delivery in a transaction \
+    with `DurableTimers` on a `MemoryStore`";
 
 impl<M> Durable<M> {
     /// Completes the timer together with an effect of its handler, on an [`EmbeddedStore`](super::EmbeddedStore) or a
@@ -119,7 +122,7 @@ impl<M> Durable<M> {
     ) -> Ending<T> {
         let under_way = Arc::clone(&self.under_way);
         let Some(committer) = under_way.committer.get().cloned() else {
-            return Box::pin(ready(Err(HandlerError::new(StoreError::Closed))));
+            return Box::pin(ready(Err(HandlerError::new(NO_STORE))));
         };
         let (tell, mut told) = oneshot::channel();
         let effect = Effect::new(move |connection| {

@@ -119,7 +119,8 @@ impl<M: DurableMessage> TestMessage<M> {
 
     /// Returns the message for the handler, and the record of its delivery.
     ///
-    /// Ends in a transaction of the handler need a store; without one they fail.
+    /// [`Durable::complete_with`] and [`Durable::fail_with`] need a store, and fail: test such a handler with durable timers on a
+    /// [`MemoryStore`](super::MemoryStore).
     pub fn deliver(self) -> (Durable<M>, TestDelivery) {
         let Self { message, progress, headers, retry } = self;
         let id = DurableId::new(progress.due);
@@ -221,6 +222,15 @@ mod tests {
         })
         .unwrap();
         assert_eq!(test.extensions(), [Duration::from_secs(1)]);
+    }
+
+    #[test]
+    fn an_end_in_a_transaction_names_the_store_that_it_needs() {
+        let (call, test) = Durable::for_test(Call).deliver();
+        let ending = call.complete_with(|_| Ok(()));
+        let error = futures_util::future::FutureExt::now_or_never(ending).unwrap().unwrap_err();
+        assert!(error.to_string().contains("`MemoryStore`"), "{error}");
+        assert!(matches!(test.end(Err(error), at(5000)), TestEnd::Again(_)));
     }
 
     #[test]
