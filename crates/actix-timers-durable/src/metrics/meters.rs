@@ -18,11 +18,11 @@ use crate::store::{Counts, Delivery, Next, StoreGauges};
 
 /// Defines the counted events, each with its series: the metric, and the value of the label that it has of its own, if any.
 macro_rules! events {
-    ($($(#[$doc:meta])* $event:ident => $metric:ident, $label:literal;)+) => {
+    ($($event:ident => $metric:ident, $label:literal;)+) => {
         /// Events that are counted.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub(crate) enum Counted {
-            $($(#[$doc])* $event,)+
+            $($event),+
         }
 
         /// The series of each event, in the order of [`Counted`].
@@ -31,47 +31,47 @@ macro_rules! events {
 }
 
 events! {
-    /// A timer was stored.
+    // A timer was stored.
     Scheduled => DURABLE_SCHEDULED, "";
-    /// A timer was moved to another due time on request.
+    // A timer was moved to another due time on request.
     Rescheduled => DURABLE_RESCHEDULED, "";
-    /// A timer was cancelled or replaced.
+    // A timer was cancelled or replaced.
     Cancelled => DURABLE_CANCELLED, "";
-    /// A request to schedule was answered with the timer that has its key.
+    // A request to schedule was answered with the timer that has its key.
     Duplicate => DUPLICATES_SUPPRESSED, "";
-    /// A dead letter was discarded because of its age.
+    // A dead letter was discarded because of its age.
     Expired => DURABLE_EXPIRED, "";
-    /// A claimed timer was overdue or being delivered at the start.
+    // A claimed timer was overdue or being delivered at the start.
     Recovered => RECOVERED, "";
-    /// A due timer was asked for.
+    // A due timer was asked for.
     Claimed => STORE_CLAIMS, "";
-    /// It was not there any more.
+    // It was not there any more.
     ClaimedInVain => STORE_CLAIMS_EMPTY, "";
-    /// The row of an ended delivery was gone, or another's.
+    // The row of an ended delivery was gone, or another's.
     EndLost => STORE_ENDS_LOST, "";
-    /// A delivery has ended: the handler succeeded.
+    // A delivery has ended: the handler succeeded.
     Complete => DURABLE_DELIVERIES, "complete";
-    /// A delivery has ended, and another attempt follows.
+    // A delivery has ended, and another attempt follows.
     Retry => DURABLE_DELIVERIES, "retry";
-    /// A delivery has ended, and the handler wants the message again later.
+    // A delivery has ended, and the handler wants the message again later.
     Snoozed => DURABLE_DELIVERIES, "snoozed";
-    /// A delivery has ended: the timer has failed for good.
+    // A delivery has ended: the timer has failed for good.
     DeadLetter => DURABLE_DELIVERIES, "dead_letter";
-    /// A delivery has ended: the route has no recipient.
+    // A delivery has ended: the route has no recipient.
     Undelivered => DURABLE_DELIVERIES, "undelivered";
-    /// A delivery has ended: the payload cannot be decoded.
+    // A delivery has ended: the payload cannot be decoded.
     Parked => DURABLE_DELIVERIES, "parked";
-    /// A group of changes could not be committed.
+    // A group of changes could not be committed.
     CommitFailed => STORE_ERRORS, "commit";
-    /// A look for timers that will be due soon has failed.
+    // A look for timers that will be due soon has failed.
     LookFailed => STORE_ERRORS, "load";
-    /// A query has failed.
+    // A query has failed.
     QueryFailed => STORE_ERRORS, "read";
-    /// A row is damaged.
+    // A row is damaged.
     Damaged => STORE_ERRORS, "decode";
-    /// The lease of the node could not be renewed.
+    // The lease of the node could not be renewed.
     BeatFailed => STORE_ERRORS, "lease";
-    /// The store could not be copied.
+    // The store could not be copied.
     BackUpFailed => STORE_ERRORS, "back_up";
 }
 
