@@ -157,7 +157,6 @@ fn line(Found { record, state }: &Found) -> String {
         let _ = write!(line, ", key {}", Shown(key));
     }
     let _ = match state {
-        State::Pending | State::Claimed => Ok(()),
         State::Parked { reason } => write!(line, ", parked: {}", Shown(reason)),
         State::Dead { reason, since } => write!(line, ", dead since {}: {}", time(*since), Shown(reason)),
         State::Finished(end) => {
@@ -166,6 +165,7 @@ fn line(Found { record, state }: &Found) -> String {
             let result = end.result.as_deref().unwrap_or(error);
             write!(line, ", repetition {}, {outcome} in {:?}: {}", progress.repetition, end.took, Shown(result))
         }
+        _ => Ok(()),
     };
     line
 }

@@ -55,7 +55,10 @@ use super::trace;
 pub struct DurableTimersBuilder {
     store: Box<dyn Store>,
     name: String,
-    clock: ClockOf,
+    /// An internal timer actor with the clock. By default that is the system's, with the wall-clock time of the store.
+    clock: Option<Box<TimerActorBuilder>>,
+    /// The name of the timer actor whose clock it is.
+    clock_of: Option<String>,
     routes: Result<Routes, DurableBuildError>,
     codec: Codec,
     only_schedules: bool,
@@ -64,23 +67,14 @@ pub struct DurableTimersBuilder {
     config: DeliveryConfig,
 }
 
-/// The clock of the internal timers.
-enum ClockOf {
-    /// The system's, with the wall-clock time of the store.
-    System,
-    /// Configured in an internal timer actor.
-    Itself(Box<TimerActorBuilder>),
-    /// The clock of the user's timer actor.
-    Given(Timers),
-}
-
 impl DurableTimers {
     /// Returns a builder of durable timers that are kept in `store`.
     pub fn builder(store: impl Store) -> DurableTimersBuilder {
         DurableTimersBuilder {
             store: Box::new(store),
             name: "durable".to_owned(),
-            clock: ClockOf::System,
+            clock: None,
+            clock_of: None,
             routes: Ok(Routes::default()),
             codec: Codec::default(),
             only_schedules: false,
@@ -205,7 +199,7 @@ impl DurableTimersBuilder {
     /// timer actor is [installed](TimerActorBuilder::install): their messages are lost with a warning, and `try_`
     /// methods return [`ScheduleError::NotInstalled`](actix_timers::ScheduleError::NotInstalled).
     pub fn clock(mut self, clock: impl Clock) -> Self {
-        self.clock = ClockOf::Itself(Box::new(TimerActor::builder().clock(clock)));
+        (self.clock, self.clock_of) = (Some(Box::new(TimerActor::builder().clock(clock))), None);
         self
     }
 
@@ -218,7 +212,8 @@ impl DurableTimersBuilder {
     ///
     /// If its clock is tokio's, and paused, it must run on the arbiter on which the durable timers are started.
     pub fn timers(mut self, timers: Timers) -> Self {
-        self.clock = ClockOf::Given(timers);
+        self.clock = Some(Box::new(builder_on_clock_of(&timers)));
+        self.clock_of = Some(timers.name().to_owned());
         self
     }
 
@@ -264,13 +259,14 @@ impl DurableTimersBuilder {
     pub fn start(self) -> Result<DurableTimers, DurableBuildError> {
         actix::Arbiter::try_current().ok_or(BuildError::NoSystem)?;
         note_panics();
-        let Self { mut store, name, clock, routes, codec, only_schedules, group, config } = self;
+        let Self { mut store, name, clock, clock_of, routes, codec, only_schedules, group, config } = self;
         let mut routes = routes?;
         routes.set_codec(codec);
         if only_schedules {
             routes.only_declare();
         }
-        if store.intervals().is_none() && routes.are_declared(only_schedules) {
+        let sharing = store.sharing();
+        if sharing.is_none() && routes.are_declared(only_schedules) {
             return Err(DurableBuildError::NotShared);
         }
         let routes = Arc::new(routes);
@@ -285,29 +281,18 @@ impl DurableTimersBuilder {
                 return Err(DurableBuildError::Zero(setting));
             }
         }
-        let builder = match clock {
-            // Keeps the metric series of the two apart.
-            ClockOf::Given(given) if given.name() == name => {
-                builder_on_clock_of(&given).name(format!("{name} (durable)"))
-            }
-            ClockOf::Given(given) => builder_on_clock_of(&given).name(&*name),
-            ClockOf::Itself(builder) => builder.name(&*name),
-            ClockOf::System => match store.clock() {
-                Some(clock) => TimerActor::builder().clock(StoreWall::new(clock)).name(&*name),
-                None => TimerActor::builder().name(&*name),
-            },
+        let builder = match (clock, &sharing) {
+            (Some(builder), _) => *builder,
+            (None, Some(sharing)) => TimerActor::builder().clock(StoreWall::new(sharing.clock.clone())),
+            (None, None) => TimerActor::builder(),
         };
-        let timers = InternalTimers::start(builder)?;
+        // Keeps the metric series of the two apart.
+        let mark = if clock_of.is_some_and(|other| other == name) { " (durable)" } else { "" };
+        let timers = InternalTimers::start(builder.name(format!("{name}{mark}")))?;
         let committer_cell = Arc::new(OnceLock::new());
-        let actor = DurableTimerActor::new(
-            Arc::clone(&routes),
-            config,
-            store.intervals(),
-            store.lease(),
-            timers.clone(),
-            Arc::clone(&committer_cell),
-        )
-        .start();
+        let actor =
+            DurableTimerActor::new(Arc::clone(&routes), config, sharing, timers.clone(), Arc::clone(&committer_cell))
+                .start();
         let time = Arc::clone(timers.clock());
         let clock: CommitterClock =
             Arc::new(move || Reading { wall: DueTime::reached_at(time.wall()), time: time.now() });

@@ -1,16 +1,6 @@
 //! Times of cron expressions.
 
-use super::due_time::DueTime;
-
-/// Returns whether this build supports expression and zone. Without the feature `cron` it supports none.
-pub(super) fn is_known(expression: &str, zone: &str) -> bool {
-    parsed::known(expression, zone)
-}
-
-/// Returns the first time of the expression after `after`; none if there is none, or if it is not [known](is_known).
-pub(super) fn next_after(expression: &str, zone: &str, after: DueTime) -> Option<DueTime> {
-    parsed::next_after(expression, zone, after)
-}
+pub(super) use parsed::{is_known, next_after};
 
 #[cfg(feature = "cron")]
 mod parsed {
@@ -30,11 +20,13 @@ mod parsed {
         static SEEN: RefCell<HashMap<(String, String), Option<Cron>>> = RefCell::new(HashMap::new());
     }
 
-    pub(super) fn known(expression: &str, zone: &str) -> bool {
+    /// Returns whether this build supports expression and zone. Without the feature `cron` it supports none.
+    pub(in super::super) fn is_known(expression: &str, zone: &str) -> bool {
         with(expression, zone, |cron| cron.is_some())
     }
 
-    pub(super) fn next_after(expression: &str, zone: &str, after: DueTime) -> Option<DueTime> {
+    /// Returns the first time of the expression after `after`; none if there is none, or if it is not [known](is_known).
+    pub(in super::super) fn next_after(expression: &str, zone: &str, after: DueTime) -> Option<DueTime> {
         let next = with(expression, zone, |cron| cron?.next_after(after.to_system_time()))?;
         DueTime::at_or_after(next).ok()
     }
@@ -58,11 +50,11 @@ mod parsed {
 mod parsed {
     use crate::due_time::DueTime;
 
-    pub(super) const fn known(_: &str, _: &str) -> bool {
+    pub(in super::super) const fn is_known(_: &str, _: &str) -> bool {
         false
     }
 
-    pub(super) const fn next_after(_: &str, _: &str, _: DueTime) -> Option<DueTime> {
+    pub(in super::super) const fn next_after(_: &str, _: &str, _: DueTime) -> Option<DueTime> {
         None
     }
 }
@@ -71,6 +63,7 @@ mod parsed {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::due_time::DueTime;
 
     #[test]
     fn an_expression_is_known_if_this_build_understands_it() {

@@ -81,7 +81,9 @@ pub struct Durable<M> {
 pub(super) struct UnderWay {
     pub(super) record: Arc<Record>,
     pub(super) retry: RetryPolicy,
-    pub(super) extensions: Extensions,
+    /// Accepts extensions of the time-out. None in a test, which has them recorded.
+    pub(super) actor: Option<Arc<Recipient<Extend>>>,
+    pub(super) extensions: Mutex<Vec<Duration>>,
     pub(super) committer: Arc<OnceLock<Committer>>,
     /// The end of the delivery in a transaction of its handler, which may not have been committed.
     pub(super) in_transaction: OnceLock<Counted>,
@@ -101,21 +103,23 @@ impl UnderWay {
     pub(super) fn new(
         record: Arc<Record>,
         retry: RetryPolicy,
-        extensions: Extensions,
+        actor: Option<Arc<Recipient<Extend>>>,
         committer: Arc<OnceLock<Committer>>,
         begun: DueTime,
+        is_noted: bool,
     ) -> Self {
         Self {
             #[cfg(feature = "tracing")]
             span: super::trace::delivery(&record),
             record,
             retry,
-            extensions,
+            actor,
+            extensions: Mutex::default(),
             committer,
             in_transaction: OnceLock::new(),
             course: Mutex::new(Course::begun(begun)),
             written: OnceLock::new(),
-            is_noted: false,
+            is_noted,
             result: Mutex::default(),
             is_cancelled: AtomicBool::new(false),
             cancelled: Notify::new(),
@@ -124,12 +128,6 @@ impl UnderWay {
 
     pub(super) fn course(&self) -> Course {
         *self.course.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Notes its end for the past of its route, if it keeps one.
-    pub(super) fn noted(mut self, keeps_past: bool) -> Self {
-        self.is_noted = keeps_past;
-        self
     }
 
     fn follow(&self, follow: Follow) {
@@ -144,29 +142,6 @@ impl UnderWay {
     pub(super) fn cancel(&self) {
         self.is_cancelled.store(true, Ordering::Release);
         self.cancelled.notify_waiters();
-    }
-}
-
-/// The receiver of extensions of the time-out.
-pub(super) enum Extensions {
-    /// The actor of durable timers.
-    Of(Arc<Recipient<Extend>>),
-    /// The record of a test.
-    Recorded(Mutex<Vec<Duration>>),
-}
-
-impl Default for Extensions {
-    fn default() -> Self {
-        Self::Recorded(Mutex::default())
-    }
-}
-
-impl Extensions {
-    pub(super) fn recorded(&self) -> Vec<Duration> {
-        match self {
-            Self::Of(_) => Vec::new(),
-            Self::Recorded(by) => by.lock().unwrap_or_else(PoisonError::into_inner).clone(),
-        }
     }
 }
 
@@ -330,14 +305,12 @@ impl<M> Durable<M> {
         let under_way = Arc::clone(&self.under_way);
         async move {
             let delivery = under_way.record.delivery();
-            match &under_way.extensions {
-                Extensions::Of(actor) => actor.send(Extend { delivery, by }).await.unwrap_or(false),
-                Extensions::Recorded(_) if under_way.is_cancelled() => false,
-                Extensions::Recorded(all) => {
-                    all.lock().unwrap_or_else(PoisonError::into_inner).push(by);
-                    true
-                }
+            if let Some(actor) = &under_way.actor {
+                return actor.send(Extend { delivery, by }).await.unwrap_or(false);
             }
+            let is_extended = !under_way.is_cancelled();
+            under_way.extensions.lock().unwrap_or_else(PoisonError::into_inner).extend(is_extended.then_some(by));
+            is_extended
         }
     }
 

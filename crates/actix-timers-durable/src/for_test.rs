@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use super::due_time::DueTime;
 use super::ends;
-use super::envelope::{Durable, Extensions, HandlerError, UnderWay};
+use super::envelope::{Durable, HandlerError, UnderWay};
 use super::headers::Headers;
 use super::id::DurableId;
 use super::message::DurableMessage;
@@ -139,9 +139,8 @@ impl<M: DurableMessage> TestMessage<M> {
             payload_codec: None,
             payload: [].into(),
         };
-        let under_way =
-            UnderWay::new(Arc::new(record), retry, Extensions::default(), Arc::<OnceLock<_>>::default(), progress.due);
-        let under_way = Arc::new(under_way.noted(true));
+        let no_store = Arc::<OnceLock<_>>::default();
+        let under_way = Arc::new(UnderWay::new(Arc::new(record), retry, None, no_store, progress.due, true));
         let Progress { attempt, due, repetition, .. } = progress;
         let delivered = Durable { id, attempt, due, repetition, headers, message, under_way: Arc::clone(&under_way) };
         (delivered, TestDelivery(under_way))
@@ -151,7 +150,7 @@ impl<M: DurableMessage> TestMessage<M> {
 impl TestDelivery {
     /// Returns the times by which the handler has [extended](Durable::extend) its time-out.
     pub fn extensions(&self) -> Vec<Duration> {
-        self.0.extensions.recorded()
+        self.0.extensions.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Returns the result that the handler has [noted](Durable::note_result).

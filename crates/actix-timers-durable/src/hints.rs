@@ -301,7 +301,7 @@ impl Hints {
 
     /// Has the next look begin at this time at the latest.
     pub(super) fn look_again_from(&mut self, due: DueTime) {
-        let from = before(due);
+        let from = Position::before(due);
         self.routes.iter_mut().for_each(|route| route.bound = route.bound.min(from));
     }
 
@@ -317,7 +317,7 @@ impl Hints {
         if limit == 0 {
             // Earlier timers than the last known one take its place.
             let (last, _) = self.later.last_key_value()?;
-            (limit, end) = (self.page, before(last.0)?.due);
+            (limit, end) = (self.page, Position::before(last.0)?.due);
             if lowest.is_some_and(|bound| bound >= end_of(end)) {
                 return None;
             }
@@ -358,7 +358,7 @@ impl Hints {
             // begins at the bound.
             (Some(_), first) => {
                 let begun = plan.begun.saturating_sub(OVERLAP).min(plan.until);
-                before(first.map_or(begun, |first| first.due.min(begun)))
+                Position::before(first.map_or(begun, |first| first.due.min(begun)))
             }
             (None, _) => Some(rest.unwrap_or_else(|| end_of(plan.until))),
         };
@@ -378,19 +378,13 @@ impl Route {
     /// Lowers the bound to before a timer that is not known any more.
     fn lower(&mut self, hint: &Hint) {
         if self.bound.is_some_and(|bound| position(hint) <= bound) {
-            self.bound = before(hint.due);
+            self.bound = Position::before(hint.due);
         }
     }
 }
 
 const fn position(hint: &Hint) -> Position {
     Position { due: hint.due, id: hint.id }
-}
-
-/// Returns the end of the millisecond before a time; `None` is before all positions.
-fn before(due: DueTime) -> Option<Position> {
-    let millis = due.as_millis().checked_sub(1)?;
-    DueTime::from_millis(millis).ok().map(end_of)
 }
 
 /// Returns the last position of a millisecond.

@@ -59,17 +59,8 @@ mod shown;
 #[allow(clippy::unwrap_used)]
 mod simulated;
 #[cfg(all(test, not(actix_timers_simulation)))]
-mod simulated {
-    //! A placeholder where the simulation is not compiled, so that a run of all tests shows that it is left out.
-
-    #[test]
-    #[ignore = "needs RUSTFLAGS=\"--cfg actix_timers_simulation\": see docs/internals/architecture.md"]
-    fn durable_timers_keep_their_promises_in_all_interleavings() {
-        panic!(
-            "not compiled: RUSTFLAGS=\"--cfg actix_timers_simulation\" cargo test -p actix-timers-durable --lib simulated"
-        );
-    }
-}
+#[path = "simulated/placeholder.rs"]
+mod simulated;
 mod spread;
 #[doc(hidden)]
 pub mod store;

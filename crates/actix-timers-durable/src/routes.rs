@@ -1,7 +1,7 @@
 //! Routes: from the names in a record to a live actor and a message type.
 
 use std::any::{Any, TypeId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -137,14 +137,11 @@ impl Default for RouteOptions {
     }
 }
 
-/// Puts a decoded message into the mailbox of its recipient. None if that is closed.
-pub(super) type Sending = Box<dyn FnOnce() -> Option<Answering>>;
-
 /// The recipient of a route for one message type.
 trait End: Any + Send + Sync {
     fn is_connected(&self) -> bool;
-    /// Decodes the message of a delivery. None without a recipient.
-    fn unpack(&self, under_way: &Arc<UnderWay>, codec: &Codec) -> Result<Option<Sending>, DecodeError>;
+    /// Decodes the message of a delivery, and puts it into the mailbox of its recipient. None without one, or if it is closed.
+    fn deliver(&self, under_way: &Arc<UnderWay>, codec: &Codec) -> Result<Option<Answering>, DecodeError>;
 }
 
 struct TypedEnd<M: DurableMessage>(RwLock<Option<Recipient<Durable<M>>>>);
@@ -165,7 +162,7 @@ impl<M: DurableMessage> End for TypedEnd<M> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(Recipient::connected)
     }
 
-    fn unpack(&self, under_way: &Arc<UnderWay>, codec: &Codec) -> Result<Option<Sending>, DecodeError> {
+    fn deliver(&self, under_way: &Arc<UnderWay>, codec: &Codec) -> Result<Option<Answering>, DecodeError> {
         let (record, Some(recipient)) = (&under_way.record, self.recipient()) else { return Ok(None) };
         // User code.
         let decoded = contain(|| {
@@ -184,7 +181,8 @@ impl<M: DurableMessage> End for TypedEnd<M> {
             message,
             under_way: Arc::clone(under_way),
         };
-        Ok(Some(Box::new(move || send(&recipient, durable))))
+        // The destructor of a message that is not accepted is user code.
+        Ok(contain(|| send(&recipient, durable)).unwrap_or_default())
     }
 }
 
@@ -206,8 +204,6 @@ pub(super) struct Registered {
     pub(super) message_type: Arc<str>,
     pub(super) options: RouteOptions,
     rust_type: TypeId,
-    /// The newest version of the message type that this build decodes.
-    version: u32,
     /// Whether this node delivers it.
     delivers: bool,
     end: Box<dyn End>,
@@ -232,8 +228,9 @@ impl Registered {
 #[derive(Default)]
 pub(super) struct Routes {
     all: Vec<Registered>,
+    /// All names of the routes with all names of their message types, in the order of their numbers.
+    names: Filter,
     codec: Codec,
-    indices: BTreeMap<Arc<str>, BTreeMap<Arc<str>, usize>>,
 }
 
 impl Routes {
@@ -244,40 +241,38 @@ impl Routes {
         options: RouteOptions,
         role: Role<M>,
     ) -> Result<(), DurableBuildError> {
-        let name = name.name();
-        let names = || std::iter::once(name).chain(options.aliases.iter().map(AsRef::as_ref));
-        if let Some(impossible) = names().find(|name| !is_route_name(name)) {
-            return Err(DurableBuildError::RouteName(impossible.to_owned()));
-        }
-        let types = || std::iter::once(M::NAME).chain(M::ALIASES.iter().copied());
-        let all: Vec<_> = names().flat_map(|name| types().map(move |of| (name, of))).collect();
-        for (name, message_type) in all {
-            let types = self.indices.entry(name.into()).or_default();
-            if types.insert(message_type.into(), self.all.len()).is_some() {
-                return Err(DurableBuildError::RouteTwice { route: name.to_owned(), message_type });
+        for name in std::iter::once(name.name()).chain(options.aliases.iter().map(|alias| &**alias)) {
+            if !is_route_name(name) {
+                return Err(DurableBuildError::RouteName(name.to_owned()));
+            }
+            for message_type in std::iter::once(M::NAME).chain(M::ALIASES.iter().copied()) {
+                if self.names.find(name, message_type, 0).is_some() {
+                    return Err(DurableBuildError::RouteTwice { route: name.to_owned(), message_type });
+                }
+                // Nobody has more.
+                let Ok(index) = u16::try_from(self.all.len()) else { continue };
+                self.names.served.push(Served {
+                    index,
+                    route: name.into(),
+                    message_type: message_type.into(),
+                    version: M::VERSION,
+                    max_attempts: options.retry.attempts,
+                });
             }
         }
-        let (name, message_type) = (name.into(), M::NAME.into());
         let (delivers, recipient) = match role {
             Role::Delivers(recipient) => (true, recipient),
             Role::Declares => (false, None),
         };
-        let end = Box::new(TypedEnd(RwLock::new(recipient)));
         self.all.push(Registered {
-            name,
-            message_type,
+            name: name.name().into(),
+            message_type: M::NAME.into(),
             options,
             rust_type: TypeId::of::<M>(),
-            version: M::VERSION,
             delivers,
-            end,
+            end: Box::new(TypedEnd(RwLock::new(recipient))),
         });
         Ok(())
-    }
-
-    /// Returns the index of a route.
-    pub(super) fn route_index(&self, name: &str, message_type: &str) -> Option<usize> {
-        self.indices.get(name)?.get(message_type).copied()
     }
 
     /// Leaves the delivery of all routes to other nodes.
@@ -290,17 +285,27 @@ impl Routes {
         only_schedules || self.all.iter().any(|route| !route.delivers)
     }
 
+    /// Returns the route with this number.
+    pub(super) fn get(&self, number: u16) -> &Registered {
+        &self.all[usize::from(number)]
+    }
+
     /// Returns a route that this node delivers.
     pub(super) fn delivered(&self, name: &str, message_type: &str) -> Option<&Registered> {
-        self.route_index(name, message_type).map(|index| &self.all[index]).filter(|route| route.delivers)
+        let served = self.names.find(name, message_type, 0)?;
+        Some(self.get(served.index)).filter(|route| route.delivers)
     }
 
     /// Returns the names of the delivered routes that keep a past, with the longest time of their message types.
-    pub(super) fn pasts(&self) -> impl Iterator<Item = (&Arc<str>, Duration)> {
-        self.indices.iter().filter_map(|(name, types)| {
-            let routes = types.values().map(|index| &self.all[*index]).filter(|route| route.delivers);
-            Some((name, routes.filter_map(|route| route.options.keep_past).max()?))
-        })
+    pub(super) fn pasts(&self) -> BTreeMap<Arc<str>, Duration> {
+        let mut pasts = BTreeMap::new();
+        for served in &self.filter(|_| true).served {
+            if let Some(keep) = self.get(served.index).options.keep_past {
+                let longest = pasts.entry(Arc::clone(&served.route)).or_insert(keep);
+                *longest = keep.max(*longest);
+            }
+        }
+        pasts
     }
 
     /// Returns the node that delivers these routes.
@@ -308,48 +313,31 @@ impl Routes {
         NodeInfo { name: name.to_owned(), serves: (*self.filter(|_| true)).clone() }
     }
 
-    /// Returns the windows of the routes, by index; none for those of other nodes.
+    /// Returns the windows of the routes, by number; none for those of other nodes.
     pub(super) fn windows(&self) -> impl Iterator<Item = Option<usize>> {
         self.all.iter().map(|route| route.delivers.then_some(route.options.window))
     }
 
     /// Returns the number of the route of a timer, if this node delivers it.
     pub(super) fn number_of(&self, record: &Record) -> Option<u16> {
-        let index = self.route_index(&record.route, &record.message_type)?;
-        let route = &self.all[index];
-        let is_served = route.delivers && record.message_version <= route.version;
-        u16::try_from(index).ok().filter(|_| is_served)
+        let served = self.names.find(&record.route, &record.message_type, record.message_version)?;
+        self.get(served.index).delivers.then_some(served.index)
     }
 
     /// Returns a filter of the delivered routes for which this holds.
     pub(super) fn filter(&self, is_wanted: impl Fn(u16) -> bool) -> Arc<Filter> {
-        let number = |index: &usize| u16::try_from(*index).ok().filter(|number| is_wanted(*number));
-        let names =
-            self.indices.iter().flat_map(|(name, types)| types.iter().map(move |(of, index)| (name, of, index)));
-        let served = names.filter_map(|(name, message_type, at)| {
-            let (index, route) = (number(at)?, &self.all[*at]);
-            route.delivers.then(|| Served {
-                index,
-                route: Arc::clone(name),
-                message_type: Arc::clone(message_type),
-                version: route.version,
-                max_attempts: route.options.retry.attempts,
-            })
-        });
-        let mut served: Vec<_> = served.collect();
-        served.sort_by_key(|served| served.index);
-        Arc::new(Filter { served })
+        let is_wanted = |served: &&Served| self.get(served.index).delivers && is_wanted(served.index);
+        Arc::new(Filter { served: self.names.served.iter().filter(is_wanted).cloned().collect() })
     }
 
     /// Returns the names that stand for the same routes as this one, with itself.
-    pub(super) fn names_of(&self, name: &Arc<str>) -> Vec<Arc<str>> {
-        let Some(types) = self.indices.get(name) else { return vec![Arc::clone(name)] };
-        let is_same =
-            |other: &BTreeMap<Arc<str>, usize>| other.values().any(|index| types.values().any(|it| it == index));
-        self.indices.iter().filter(|(_, other)| is_same(other)).map(|(name, _)| Arc::clone(name)).collect()
+    pub(super) fn names_of(&self, name: &Arc<str>) -> BTreeSet<Arc<str>> {
+        let of_name = |index| self.names.served.iter().any(|served| served.index == index && served.route == *name);
+        let same = self.names.served.iter().filter(|served| of_name(served.index));
+        same.map(|served| Arc::clone(&served.route)).chain([Arc::clone(name)]).collect()
     }
 
-    /// Returns the routes, by index.
+    /// Returns the routes, by number.
     pub(super) fn all(&self) -> &[Registered] {
         &self.all
     }
@@ -364,34 +352,35 @@ impl Routes {
         &self.codec
     }
 
-    /// Decodes the message of a delivery for its route. None without a recipient.
-    pub(super) fn unpack(&self, route: usize, under_way: &Arc<UnderWay>) -> Result<Option<Sending>, DecodeError> {
-        self.all[route].end.unpack(under_way, &self.codec)
+    /// Decodes the message of a delivery, and sends it to the recipient of its route. None if that accepts none.
+    pub(super) fn deliver(&self, route: u16, under_way: &Arc<UnderWay>) -> Result<Option<Answering>, DecodeError> {
+        self.get(route).end.deliver(under_way, &self.codec)
     }
 
-    /// Returns the route for a message type.
-    pub(super) fn of<M: DurableMessage>(&self, name: &str) -> Result<(usize, &Registered), DurableError> {
-        let types = self.indices.get(name).ok_or_else(|| DurableError::UnknownRoute { route: name.to_owned() })?;
-        let index = types.get(M::NAME).copied();
-        index
-            .and_then(|index| Some((index, self.all.get(index)?)))
+    /// Returns the route for a message type, and its number.
+    pub(super) fn of<M: DurableMessage>(&self, name: &str) -> Result<(u16, &Registered), DurableError> {
+        let mut of_name = self.names.served.iter().filter(|served| *served.route == *name).peekable();
+        of_name.peek().ok_or_else(|| DurableError::UnknownRoute { route: name.to_owned() })?;
+        of_name
+            .find(|served| *served.message_type == *M::NAME)
+            .map(|served| (served.index, self.get(served.index)))
             .filter(|(_, route)| route.rust_type == TypeId::of::<M>())
             .ok_or_else(|| DurableError::UnknownMessage { route: name.to_owned(), message_type: M::NAME })
     }
 
-    /// Connects a route to another recipient, and returns the index of the route.
+    /// Connects a route to another recipient, and returns its number.
     pub(super) fn connect<M: DurableMessage>(
         &self,
         name: &Route<M>,
         recipient: Recipient<Durable<M>>,
-    ) -> Result<usize, DurableError> {
-        let (index, route) = self.of::<M>(name.name())?;
+    ) -> Result<u16, DurableError> {
+        let (number, route) = self.of::<M>(name.name())?;
         let end: &dyn Any = &*route.end;
         if let Some(TypedEnd(there)) = end.downcast_ref::<TypedEnd<M>>() {
             let before = there.write().unwrap_or_else(PoisonError::into_inner).replace(recipient);
             // It may contain the last address of an actor.
             drop_contained(before);
         }
-        Ok(index)
+        Ok(number)
     }
 }

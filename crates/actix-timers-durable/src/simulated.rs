@@ -229,7 +229,7 @@ fn start(faults: &Faults, records: Records, shared: &Shared) -> Vec<Task> {
         loaded: [1, 2, 65_536][random(3) as usize],
         keep_dead_letters: None,
     };
-    let actor = DurableTimerActor::new(Arc::clone(&routes), config, None, None, timers.clone(), Arc::clone(&cell));
+    let actor = DurableTimerActor::new(Arc::clone(&routes), config, None, timers.clone(), Arc::clone(&cell));
     let clock: CommitterClock = Arc::new(|| {
         let time = Duration::from_nanos(simulation::now());
         Reading { wall: DueTime::reached_at(SystemTime::UNIX_EPOCH + time), time }

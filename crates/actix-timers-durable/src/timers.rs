@@ -535,7 +535,7 @@ impl DurableTimers {
     /// # Errors
     /// The store failed.
     pub async fn requeue(&self, id: DurableId) -> Result<bool, DurableError> {
-        answered(self.change_dead(Op::Requeue(id)).await)
+        self.change_dead(Op::Requeue(id)).await
     }
 
     /// Removes a dead letter. Returns false if there is none.
@@ -543,13 +543,12 @@ impl DurableTimers {
     /// # Errors
     /// The store failed.
     pub async fn discard(&self, id: DurableId) -> Result<bool, DurableError> {
-        answered(self.change_dead(Op::Discard(id)).await)
+        self.change_dead(Op::Discard(id)).await
     }
 
     /// Changes a dead letter. Returns false if nothing was changed.
-    async fn change_dead(&self, op: Op) -> Answered<bool> {
-        let outcome = self.0.committer.change(op).await?;
-        Ok(matches!(outcome, Outcome::Moved(_) | Outcome::Deleted))
+    async fn change_dead(&self, op: Op) -> Result<bool, DurableError> {
+        Ok(matches!(answered(self.0.committer.change(op).await)?, Outcome::Moved(_) | Outcome::Deleted))
     }
 
     /// Cancels the timers that match a filter, as [`cancel`](Self::cancel) does, and returns their numbers: those
@@ -704,7 +703,7 @@ impl DurableTimers {
     /// # Errors
     /// The store cannot be read.
     pub async fn counts(&self) -> Result<Counts, DurableError> {
-        self.count(false).await
+        answered(self.0.committer.read(|reads| reads.counts(Some(COUNT_LIMIT))).await)
     }
 
     /// Counts the timers in the store: as [`counts`](Self::counts), and never an estimate. A shared store may read all
@@ -713,12 +712,7 @@ impl DurableTimers {
     /// # Errors
     /// The store cannot be read, or not within its time limit.
     pub async fn exact_counts(&self) -> Result<Counts, DurableError> {
-        self.count(true).await
-    }
-
-    async fn count(&self, exact: bool) -> Result<Counts, DurableError> {
-        let limit = (!exact).then_some(COUNT_LIMIT);
-        answered(self.0.committer.read(move |reads| reads.counts(limit)).await)
+        answered(self.0.committer.read(|reads| reads.counts(None)).await)
     }
 
     /// Copies the store into a new directory, which can be opened as a store itself. Other requests continue; their

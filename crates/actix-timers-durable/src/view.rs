@@ -11,7 +11,7 @@ use super::id::DurableId;
 use super::message::{DecodeError, DurableMessage};
 use super::payload_codec::Codec;
 use super::record::{RecordState, StoredRepeat};
-use super::store::{Finished, Found, Part, Position, Query, State};
+use super::store::{Finished, Found, Part, Position, Query};
 
 /// The state of a durable timer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,19 +73,12 @@ impl DurableInfo {
     /// Creates the data from a row.
     pub(super) fn of_found(found: &Found, codec: &Codec) -> Self {
         let Found { record, state } = found;
-        let state = match state {
-            State::Pending => DurableState::Pending,
-            State::Claimed => DurableState::InFlight,
-            State::Parked { reason } => DurableState::Parked { reason: Arc::clone(reason) },
-            State::Dead { reason, since } => DurableState::Dead { reason: Arc::clone(reason), since: *since },
-            State::Finished(end) => DurableState::Finished(Arc::clone(end)),
-        };
         let row = record.progress;
         let is_begun = matches!(state, DurableState::InFlight | DurableState::Dead { .. } | DurableState::Finished(_));
         let attempt = if is_begun { row.attempt } else { row.attempt.saturating_add(1) };
         Self {
             id: record.id,
-            state,
+            state: state.clone(),
             route: Arc::clone(&record.route),
             message_type: Arc::clone(&record.message_type),
             message_version: record.message_version,

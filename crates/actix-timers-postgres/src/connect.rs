@@ -34,35 +34,50 @@ pub(crate) fn no_reply(limit: Duration) -> String {
     format!("no reply within {limit:?}")
 }
 
+const READ_ONLY: &str = "its session is read-only: unset default_transaction_read_only for this user and database";
+const POOLED: &str =
+    "a pooler in transaction or statement mode is between: connect directly, or through one in session mode";
+
 pub(crate) fn failed(error: &Error) -> ConnectError {
     match error.code() {
         Some(state) if *state == SqlState::INSUFFICIENT_PRIVILEGE => ConnectError::MissingRight(text(error)),
-        Some(state) if *state == SqlState::READ_ONLY_SQL_TRANSACTION => ConnectError::ReadOnly,
+        Some(state) if *state == SqlState::READ_ONLY_SQL_TRANSACTION => unsuitable(READ_ONLY),
         _ => ConnectError::Failed(text(error)),
     }
 }
 
-/// Returns the only value of a simple query.
-pub(crate) async fn value(client: &Client, sql: &str) -> Result<String, Error> {
-    let messages = client.simple_query(sql).await?;
-    let value = messages.iter().find_map(|message| match message {
-        SimpleQueryMessage::Row(row) => row.get(0),
-        _ => None,
-    });
-    Ok(value.unwrap_or_default().to_owned())
+fn unsuitable(reason: impl Into<String>) -> ConnectError {
+    ConnectError::Unsuitable(reason.into())
+}
+
+/// Returns the only row of a simple query.
+async fn row<const N: usize>(client: &Client, sql: &str) -> Result<[String; N], ConnectError> {
+    let messages = client.simple_query(sql).await.map_err(|error| failed(&error))?;
+    let row =
+        messages.iter().find_map(|message| if let SimpleQueryMessage::Row(row) = message { Some(row) } else { None });
+    Ok(std::array::from_fn(|column| row.and_then(|row| row.get(column)).unwrap_or_default().to_owned()))
+}
+
+async fn value(client: &Client, sql: &str) -> Result<String, ConnectError> {
+    row(client, sql).await.map(|[value]| value)
 }
 
 pub(crate) async fn check_product(client: &Client) -> Result<(), ConnectError> {
     let version = value(client, "SELECT version()").await;
-    let version = version.map_err(|error| ConnectError::NotPostgres(format!("unknown: {}", text(&error))))?;
+    let version = version.map_err(|error| not_postgres(&format!("unknown ({error})")))?;
     check_version_text(&version)?;
     let number = value(client, "SELECT current_setting('server_version_num')").await;
-    let number = number.ok().and_then(|number| number.parse::<i32>().ok());
-    match number {
-        None => Err(ConnectError::NotPostgres(version)),
-        Some(number) if number < OLDEST => Err(ConnectError::TooOld(version)),
+    match number.ok().and_then(|number| number.parse::<i32>().ok()) {
+        None => Err(not_postgres(&version)),
+        Some(number) if number < OLDEST => Err(unsuitable(format!("it is {version}: upgrade it to 14 or later"))),
         Some(_) => Ok(()),
     }
+}
+
+fn not_postgres(version: &str) -> ConnectError {
+    unsuitable(format!(
+        "it is {version}, not PostgreSQL: its locks and snapshots may differ, so use PostgreSQL 14 or later"
+    ))
 }
 
 /// Rejects other engines with the same protocol.
@@ -71,26 +86,27 @@ fn check_version_text(version: &str) -> Result<(), ConnectError> {
         ["-YB-", "Yugabyte", "Redshift", "Greenplum", "Cockroach", "CrateDB", "Materialize", "EdgeDB", "QuestDB", "H2"];
     let is_other = others.iter().any(|name| version.contains(name));
     if version.starts_with("PostgreSQL ") && !is_other {
-        Ok(())
-    } else {
-        Err(ConnectError::NotPostgres(version.chars().take(100).collect()))
+        return Ok(());
     }
+    Err(not_postgres(&version.chars().take(100).collect::<String>()))
 }
 
 pub(crate) async fn check_settings(client: &Client) -> Result<(), ConnectError> {
-    let is = |sql: &'static str, wrong: &'static str| async move {
-        Ok::<_, ConnectError>(value(client, sql).await.map_err(|error| failed(&error))? == wrong)
-    };
-    if is("SELECT pg_is_in_recovery()", "t").await? {
-        return Err(ConnectError::Standby);
-    }
-    if is("SHOW transaction_read_only", "on").await? {
-        return Err(ConnectError::ReadOnly);
-    }
-    if is("SHOW fsync", "off").await? {
-        return Err(ConnectError::NotDurable("fsync"));
-    }
-    Ok(())
+    let sql = "SELECT pg_is_in_recovery(), current_setting('transaction_read_only'), current_setting('fsync'),
+        current_setting('server_encoding')";
+    let facts = row::<4>(client, sql).await?;
+    Err(match facts.each_ref().map(|fact| &**fact) {
+        ["t", ..] => {
+            unsuitable("it is a standby, which cannot write: connect to the primary, or name all hosts in the address")
+        }
+        [_, "on", ..] => unsuitable(READ_ONLY),
+        [_, _, "off", _] => unsuitable("the setting fsync is off, so acknowledged timers could be lost: turn it on"),
+        // Names of routes and keys are any text.
+        [.., "UTF8"] => return Ok(()),
+        [.., encoding] => unsuitable(format!(
+            "its database has the encoding {encoding}, which does not hold every name and key: use one with UTF8"
+        )),
+    })
 }
 
 /// Attempts to find a pooler.
@@ -101,19 +117,19 @@ const POOLER_CHECKS: u32 = 4;
 pub(crate) async fn check_session(client: &Client, other: &Client, limit: Duration) -> Result<(), ConnectError> {
     let failed = |error: Error| failed(&error);
     let pid = "SELECT pg_backend_pid()";
-    let (first, others) = (value(client, pid).await.map_err(failed)?, value(other, pid).await.map_err(failed)?);
+    let (first, others) = (value(client, pid).await?, value(other, pid).await?);
     for _ in 0..POOLER_CHECKS {
         other.batch_execute("BEGIN").await.map_err(|error| match error.code() {
             // There are no transactions of several statements.
-            Some(state) if *state == SqlState::PROTOCOL_VIOLATION => ConnectError::Pooled,
+            Some(state) if *state == SqlState::PROTOCOL_VIOLATION => unsuitable(POOLED),
             _ => failed(error),
         })?;
-        let busy = value(other, pid).await.map_err(failed)?;
+        let busy = value(other, pid).await?;
         let second = time::timeout(limit, value(client, pid)).await;
-        let second = second.map_err(|_| ConnectError::Pooled)?.map_err(failed)?;
+        let second = second.map_err(|_| unsuitable(POOLED))??;
         other.batch_execute("ROLLBACK").await.map_err(failed)?;
         if [&*first, &others] != [&*second, &busy] || first == others {
-            return Err(ConnectError::Pooled);
+            return Err(unsuitable(POOLED));
         }
     }
     Ok(())
@@ -134,7 +150,10 @@ mod tests {
             "",
         ];
         for version in others {
-            assert!(matches!(check_version_text(version), Err(ConnectError::NotPostgres(_))), "{version}");
+            assert!(
+                matches!(check_version_text(version), Err(ConnectError::Unsuitable(reason)) if reason.contains("not PostgreSQL")),
+                "{version}"
+            );
         }
     }
 }

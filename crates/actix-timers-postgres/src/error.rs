@@ -36,27 +36,9 @@ pub enum ConnectError {
         "PostgreSQL cannot be reached ({0}): check address, network, TLS, user, password and pg_hba.conf, and that it runs"
     )]
     Unreachable(String),
-    /// The server only speaks the protocol.
-    #[error("the server is {0}, not PostgreSQL: its locks and snapshots may differ, so use PostgreSQL 14 or later")]
-    NotPostgres(String),
-    /// The server is too old.
-    #[error("the server is PostgreSQL {0}: upgrade it to 14 or later")]
-    TooOld(String),
-    /// The server is a standby.
-    #[error("the server is a standby, which cannot write: connect to the primary, or name all hosts in the address")]
-    Standby,
-    /// The session is read-only.
-    #[error("the session is read-only: unset default_transaction_read_only for this user and database")]
-    ReadOnly,
-    /// Commits do not survive a power cut.
-    #[error("the setting {0} is off, so acknowledged timers could be lost: turn it on")]
-    NotDurable(&'static str),
-    /// The database does not store every text.
-    #[error("the database has the encoding {0}, which does not hold every name and key: use one with UTF8")]
-    Encoding(String),
-    /// A pooler gives statements of one session to several servers' sessions.
-    #[error("a pooler in transaction or statement mode is between: connect directly, or through one in session mode")]
-    Pooled,
+    /// The server, its database, the session or a pooler before it cannot be used.
+    #[error("the server is not suitable: {0}")]
+    Unsuitable(String),
     /// The user may not do something.
     #[error(
         "the user lacks a right ({0}): let it create the schema, or grant it all on the schema, its tables and functions"
@@ -120,16 +102,23 @@ impl Failure {
         matches!(self, Self::Reported { state, .. } if state.code() == wanted)
     }
 
-    /// Returns the error of a request of which nothing was kept.
-    pub(crate) fn into_error(self) -> StoreError {
+    /// Returns the error of a request of which nothing was kept or, without a reply, perhaps something.
+    pub(crate) fn error(&self) -> StoreError {
         match self {
-            Self::NotSent(text) | Self::NoReply(text) => StoreError::Unavailable(text),
+            Self::NoReply(text) => StoreError::Unknown(text.clone()),
+            Self::NotSent(text) => StoreError::Unavailable(text.clone()),
             Self::Reported { state, text } => match state.code().get(..2) {
                 // Insufficient resources, limits, data that cannot be stored.
-                Some("53" | "54" | "22" | "23") => StoreError::Rejected(std::io::Error::other(text)),
-                _ => StoreError::Unavailable(text),
+                Some("53" | "54" | "22" | "23") => StoreError::Rejected(std::io::Error::other(text.clone())),
+                _ => StoreError::Unavailable(text.clone()),
             },
         }
+    }
+}
+
+impl From<Failure> for StoreError {
+    fn from(failure: Failure) -> Self {
+        failure.error()
     }
 }
 

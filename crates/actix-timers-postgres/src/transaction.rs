@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use actix_timers::CancelOutcome;
 use actix_timers_durable::store::{
-    Again, NewTimer, Next, OnKey, headers_to_json, note_to_json, repeat_to_json, retry_to_json,
+    NewTimer, Next, OnKey, headers_to_json, note_to_json, repeat_to_json, retry_to_json,
 };
 use actix_timers_durable::{
     DueTime, Durable, DurableError, DurableId, DurableMessage, HandlerError, PayloadCodec, Schedule, ScheduleError,
@@ -285,26 +285,22 @@ impl PostgresStore {
         let now = DueTime::reached_at(self.clock.wall(Instant::now()));
         let (delivery, next) = message.end_in_transaction(answer, now);
         let (next, note) = next.split();
-        let snoozes = matches!(next, Next::Snooze(_));
-        let (again, reason) = match next {
-            Next::Again(again) => (Some(*again), None),
-            // The time of the message stays.
-            Next::Snooze(due) => {
-                (Some(Again { due: *due, nominal: message.due, repetition: message.repetition }), None)
-            }
-            Next::Dead { reason, then } => (*then, Some(reason.to_string())),
-            _ => (None, None),
+        let (again, snoozed, reason) = match next {
+            Next::Again(again) => (Some(*again), None, None),
+            Next::Snooze(due) => (None, Some(*due), None),
+            Next::Dead { reason, then } => (*then, None, Some(reason.to_string())),
+            _ => (None, None, None),
         };
         EndStatement {
             sql: self.server.schema.sql(END),
             id: delivery.id.into(),
             repetition: delivery.repetition.cast_signed(),
             attempt: delivery.attempt.cast_signed(),
-            due: again.map(|again| again.due.as_millis().cast_signed()),
+            due: again.map(|again| again.due).or(snoozed).map(|due| due.as_millis().cast_signed()),
             nominal: again.map(|again| again.nominal.as_millis().cast_signed()),
             next: again.map(|again| again.repetition.cast_signed()),
             reason,
-            snoozes,
+            snoozes: snoozed.is_some(),
             note: note.map(note_to_json),
         }
     }

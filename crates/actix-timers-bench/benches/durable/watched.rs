@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use actix_timers_durable::store::{
-    BackUp, Beat, Counts, Delivery, EmbeddedStore, Found, Hint, Look, NodeInfo, Op, Outcome, Page, Query, Reads,
-    Record, Store, StoreError,
+    BackUp, Beat, Counts, Delivery, EmbeddedStore, Found, Hint, Look, NodeInfo, Op, Outcome, Page, Query, Reads, Store,
+    StoreError,
 };
 use actix_timers_durable::{DueTime, DurableId, Pause};
 
@@ -68,10 +68,6 @@ impl Store for Watched {
 
     fn reader(&mut self) -> Result<Option<Box<dyn Reads>>, StoreError> {
         self.store.reader()
-    }
-
-    fn admits(&self, record: &Record) -> Result<(), StoreError> {
-        self.store.admits(record)
     }
 
     fn back_up(&mut self, to: &Path) -> Result<BackUp, StoreError> {

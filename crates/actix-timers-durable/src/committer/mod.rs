@@ -84,7 +84,7 @@ impl Committer {
         let reader = store.reader().map_err(|error| DurableBuildError::Store(Arc::new(error)))?;
         let queues = Queues { requests: Arc::default(), queries: reader.is_some().then(Arc::default) };
         if let (Some(reader), Some(queries)) = (reader, &queues.queries) {
-            let is_shared = store.intervals().is_some();
+            let is_shared = store.sharing().is_some();
             let started = reading::start(reader, Arc::clone(queries), Arc::clone(&meters), is_shared, &name);
             started.map_err(DurableBuildError::Thread)?;
         }
@@ -141,7 +141,7 @@ impl Committer {
     /// # Errors
     /// The failure of the store; [`StoreError::Closed`] if the committer has ended.
     pub(crate) async fn change(&self, op: Op) -> Answered<Outcome> {
-        self.ask(|answer| Request::Change { op, answer }).await
+        self.ask(|answer| Request::Change { op, answer: Some(answer) }).await
     }
 
     /// Makes a query and waits for its result, after room in the queue.
@@ -182,7 +182,8 @@ impl Committer {
 
     /// Makes a request of the delivery side without waiting for room: such requests are bounded by the deliveries in
     /// flight.
-    pub(crate) fn submit(&self, request: Request) {
+    pub(crate) fn submit(&self, request: impl Into<Request>) {
+        let request = request.into();
         debug_assert_eq!(request.places(), 0, "callers wait for room");
         self.shared.push(request);
     }

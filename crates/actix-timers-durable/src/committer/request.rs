@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use crate::due_time::DueTime;
 use crate::id::DurableId;
 use crate::store::StoreError;
-use crate::store::{Beat, Claim, Delivery, Hint, Look, Next, Op, Outcome, Reads};
+use crate::store::{Beat, Delivery, Hint, Look, Op, Outcome, Reads};
 
 /// A reply, or the failure of the store.
 pub(crate) type Answered<T> = Result<T, Arc<StoreError>>;
@@ -30,14 +30,11 @@ pub(crate) async fn reply<T>(answered: oneshot::Receiver<Answered<T>>) -> Answer
 /// A request to the store's thread. Requests are made in their order; all that wait share a commit. After the end of the
 /// store they are dropped, which answers them.
 pub(crate) enum Request {
-    /// A change by a caller, answered when it is durable.
-    Change { op: Op, answer: Answer<Outcome> },
+    /// A change, answered when it is durable. Without an answer it is one of the deliveries, which get a [`Report`]; the end of
+    /// a delivery is then kept until the store has written it.
+    Change { op: Op, answer: Option<Answer<Outcome>> },
     /// A query by a caller. It sees at least the effects of all requests that were answered before.
     Read(Query),
-    /// Claim due timers.
-    Claim(Claim),
-    /// End a delivery. It is kept until the store has written it.
-    End(Delivery, Next),
     /// Look for timers that will be due soon.
     Look(Look),
     /// Renew the lease.
@@ -107,13 +104,20 @@ impl Report {
     }
 }
 
+/// A change without an answer.
+impl From<Op> for Request {
+    fn from(op: Op) -> Self {
+        Self::Change { op, answer: None }
+    }
+}
+
 impl Request {
     /// Returns the number of places that it takes among the requests of callers: none on the delivery side, which is
     /// bounded by the deliveries in flight.
     pub(crate) fn places(&self) -> usize {
         match self {
+            Self::Change { answer: None, .. } | Self::Change { op: Op::EndWith(..), .. } => 0,
             Self::Change { op: Op::Put(timers), .. } => timers.len().max(1),
-            Self::Change { op: Op::EndWith(..), .. } => 0,
             Self::Change { .. } | Self::Read(_) | Self::BackUp { .. } => 1,
             _ => 0,
         }

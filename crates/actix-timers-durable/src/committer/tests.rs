@@ -79,7 +79,7 @@ fn put(record: Record) -> Op {
 fn claim(id: DurableId) -> Request {
     let (route, message_type) = ("route".into(), "type".into());
     let served = vec![Served { index: 0, route, message_type, version: 1, max_attempts: 3 }];
-    Request::Claim(Claim { ids: vec![id], filter: Arc::new(Filter { served }), suspects: Suspects::Left })
+    Op::Claim(Claim { ids: vec![id], filter: Arc::new(Filter { served }), suspects: Suspects::Left }).into()
 }
 
 fn is_created(outcome: &Answered<Outcome>) -> bool {
@@ -282,7 +282,7 @@ fn a_timer_with_an_acknowledged_cancel_is_never_delivered() {
         let claimed = claimed(&reports);
         assert_eq!(cancelled, if claimed.is_empty() { Outcome::Deleted } else { Outcome::InProgress });
         for record in claimed {
-            committer.submit(Request::End(record.delivery(), Next::Delete));
+            committer.submit(Op::End(record.delivery(), Next::Delete));
             assert_eq!(ended(&reports), [(record.delivery(), Outcome::NotFound)]);
         }
     }
@@ -319,7 +319,7 @@ fn a_sweep_after_a_failed_sync_releases_only_the_unknown_claim() {
     assert!(claimed(&reports).is_empty());
     committer.submit(claim(unknown));
     assert_eq!(claimed(&reports)[0].progress.attempt, 2);
-    committer.submit(Request::End(delivery, Next::Delete));
+    committer.submit(Op::End(delivery, Next::Delete));
     assert_eq!(ended(&reports), [(delivery, Outcome::Ended { due: None })]);
 }
 
@@ -334,7 +334,7 @@ fn an_unwritten_end_is_kept_until_written_or_closed() {
         committer.submit(claim(id));
         let delivery = claimed(&reports)[0].delivery();
         disk.reject_commits(2);
-        committer.submit(Request::End(delivery, Next::Delete));
+        committer.submit(Op::End(delivery, Next::Delete));
         assert!(reports.iter().next().unwrap().is_behind);
         committer.submit(Request::Retry);
         assert!(reports.iter().next().unwrap().is_behind, "the disk is still full");
@@ -375,7 +375,7 @@ fn without_callers_the_thread_ends_after_the_pending_requests() {
     let answers: Vec<_> = (0..10)
         .map(|due| {
             let (answer, answered) = oneshot::channel();
-            committer.shared.push(Request::Change { op: put(record(due)), answer });
+            committer.shared.push(Request::Change { op: put(record(due)), answer: Some(answer) });
             answered
         })
         .collect();
@@ -506,7 +506,7 @@ fn changes_of_locked_rows_wait_and_hold_up_nothing() {
     });
     locked.lock().unwrap().extend([delivery.id, other.id]);
     for delivery in [delivery, other] {
-        committer.submit(Request::End(delivery, Next::Delete));
+        committer.submit(Op::End(delivery, Next::Delete));
     }
     let cancel = begin(committer.change(Op::Cancel(delivery.id)));
     for millis in [150, 300, 1099] {
@@ -594,7 +594,7 @@ fn a_batch_has_one_caller_and_deliveries_have_none() {
     let mut writer = Writer::new(store, Arc::default(), 4096, reading::COUNT_LIMIT, meters);
     let batch = |timers| {
         let timers = (0..timers).map(|due| NewTimer { record: Arc::new(record(due)), on_key: OnKey::KeepExisting });
-        Request::Change { op: Op::Put(timers.collect()), answer: oneshot::channel().0 }
+        Request::Change { op: Op::Put(timers.collect()), answer: Some(oneshot::channel().0) }
     };
     let mut replies = Replies::default();
     let mut requests = VecDeque::from([batch(100), claim(DurableId::new(at(5)))]);
@@ -756,7 +756,7 @@ fn a_push_wakes_a_thread_that_has_nothing_else_to_wake_it() {
         });
         for _ in 0..ROUNDS {
             let (answer, answered) = oneshot::channel();
-            shared.push(Request::Change { op: put(record(0)), answer });
+            shared.push(Request::Change { op: put(record(0)), answer: Some(answer) });
             assert!(block_on(reply(answered)).is_err());
         }
     });

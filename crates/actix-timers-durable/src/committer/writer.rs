@@ -211,9 +211,7 @@ impl Writer {
             places += request.places();
             bytes += request.bytes();
             match request {
-                Request::Change { op, answer } => changes.push((op, Requester { answer: Some(answer), until: None })),
-                Request::Claim(claim) => changes.push((Op::Claim(claim), Requester::default())),
-                Request::End(delivery, next) => changes.push((Op::End(delivery, next), Requester::default())),
+                Request::Change { op, answer } => changes.push((op, Requester { answer, until: None })),
                 Request::Retry => changes.append(&mut self.unwritten),
                 Request::Beat => self.make(Request::Beat, clock, replies),
                 Request::Close(answer) => {
@@ -284,9 +282,7 @@ impl Writer {
     fn made(&mut self, op: Op, answer: Option<Answer<Outcome>>, outcome: Answered<Outcome>, replies: &mut Replies) {
         let report = &mut replies.report;
         if let Ok(outcome) = &outcome {
-            self.count(&op, outcome);
-            report_cancelled(&op, outcome, &mut report.cancelled);
-            self.report_new(&op, outcome, report);
+            self.note(&op, outcome, report);
         }
         match (answer, op) {
             (Some(answer), op) => {
@@ -328,20 +324,27 @@ impl Writer {
         }
     }
 
-    /// Counts a change.
-    fn count(&self, op: &Op, outcome: &Outcome) {
+    /// Counts a change, and reports its consequences for the deliveries.
+    fn note(&mut self, op: &Op, outcome: &Outcome, report: &mut Report) {
         let count = |event, times| self.meters.count(event, times);
         match (op, outcome) {
-            (_, Outcome::Put(placed)) => {
-                let replaced = placed.iter().filter(|placed| matches!(placed, Placed::Replaced { .. })).count();
-                let duplicates = placed.iter().filter(|placed| matches!(placed, Placed::Exists(_))).count();
-                count(Counted::Scheduled, placed.len() - duplicates);
-                count(Counted::Duplicate, duplicates);
-                count(Counted::Cancelled, replaced);
+            (Op::Put(timers), Outcome::Put(placed)) => {
+                for (timer, placed) in timers.iter().zip(placed) {
+                    self.note_new(&timer.record, placed, report);
+                }
             }
-            (Op::Cancel(_), Outcome::Deleted | Outcome::InProgress) => count(Counted::Cancelled, 1),
-            (Op::Move(..), Outcome::Moved(_)) => count(Counted::Rescheduled, 1),
+            (Op::Cancel(_), Outcome::Deleted) => count(Counted::Cancelled, 1),
+            (Op::Cancel(id), Outcome::InProgress) => {
+                count(Counted::Cancelled, 1);
+                report.cancelled.push(*id);
+            }
+            (Op::Move(..) | Op::Requeue(_), Outcome::Moved(hint)) => {
+                count(Counted::Rescheduled, usize::from(matches!(op, Op::Move(..))));
+                self.note_moved(hint, report);
+            }
             (Op::DiscardOlder { .. }, Outcome::Discarded(expired)) => count(Counted::Expired, *expired),
+            // Looks have left out, or will.
+            (Op::Pause(_) | Op::Resume(_), _) => report.look_again_from = Some(DueTime::MIN),
             (Op::Claim(claim), Outcome::Claimed { records, left, damaged, .. }) => {
                 let is_recovered = |record: &&Arc<Record>| self.began.is_some_and(|began| record.progress.due <= began);
                 count(Counted::Claimed, claim.ids.len());
@@ -355,37 +358,40 @@ impl Writer {
         }
     }
 
-    /// Reports new timers of callers that are due before the end of the last look.
-    fn report_new(&mut self, op: &Op, outcome: &Outcome, report: &mut Report) {
-        match (op, outcome) {
-            (Op::Put(timers), Outcome::Put(placed)) => {
-                for (timer, placed) in timers.iter().zip(placed) {
-                    if let Placed::Created { due } | Placed::Replaced { due, .. } = placed
-                        && *due <= self.looked_until
-                        && let Some(route) = self.routes.number_of(&timer.record)
-                    {
-                        let nominal = timer.record.progress.nominal;
-                        report.hints.push(Hint { id: timer.record.id, due: *due, nominal, route, is_suspect: false });
-                    }
-                }
+    /// Notes a new timer, and reports it if it is due before the end of the last look; and the timer that it has replaced while
+    /// the handler of that may be running.
+    fn note_new(&self, record: &Record, placed: &Placed, report: &mut Report) {
+        let due = match *placed {
+            Placed::Exists(_) => return self.meters.count(Counted::Duplicate, 1),
+            Placed::Created { due } => due,
+            Placed::Replaced { old, in_progress, due } => {
+                self.meters.count(Counted::Cancelled, 1);
+                report.cancelled.extend(in_progress.then_some(old));
+                due
             }
-            // Looks have left out, or will.
-            (Op::Pause(_) | Op::Resume(_), _) => report.look_again_from = Some(DueTime::MIN),
-            // Nobody here knows its route. In a store that nodes share a look finds it in time.
-            (Op::Move(..) | Op::Requeue(_), Outcome::Moved(hint)) if hint.due <= self.looked_until => {
-                let Some(store) = self.store.as_deref_mut().filter(|store| store.intervals().is_none()) else { return };
-                match store.get(hint.id) {
-                    Ok(found) => {
-                        let route = found.and_then(|found| self.routes.number_of(&found.record));
-                        report.hints.extend(route.map(|route| Hint { route, ..*hint }));
-                    }
-                    Err(_) => {
-                        let from = report.look_again_from.map_or(hint.due, |from| from.min(hint.due));
-                        report.look_again_from = Some(from);
-                    }
-                }
+        };
+        self.meters.count(Counted::Scheduled, 1);
+        if due <= self.looked_until
+            && let Some(route) = self.routes.number_of(record)
+        {
+            report.hints.push(Hint { id: record.id, due, nominal: record.progress.nominal, route, is_suspect: false });
+        }
+    }
+
+    /// Reports a timer that was moved to before the end of the last look. Nobody here knows its route; in a store that nodes
+    /// share a look finds it in time.
+    fn note_moved(&mut self, hint: &Hint, report: &mut Report) {
+        let store = self.store.as_deref_mut().filter(|store| store.sharing().is_none());
+        let Some(store) = store.filter(|_| hint.due <= self.looked_until) else { return };
+        match store.get(hint.id) {
+            Ok(found) => {
+                let route = found.and_then(|found| self.routes.number_of(&found.record));
+                report.hints.extend(route.map(|route| Hint { route, ..*hint }));
             }
-            _ => {}
+            Err(_) => {
+                let from = report.look_again_from.map_or(hint.due, |from| from.min(hint.due));
+                report.look_again_from = Some(from);
+            }
         }
     }
 
@@ -446,19 +452,7 @@ impl Writer {
                 let written = self.why_unwritten.take().filter(|_| !self.unwritten.is_empty()).map_or(Ok(()), Err);
                 replies.others.push(Box::new(|| drop(answer.send(written))));
             }
-            Request::Change { .. } | Request::Claim(_) | Request::End(..) | Request::Retry => {}
+            Request::Change { .. } | Request::Retry => {}
         }
-    }
-}
-
-/// Reports timers that were cancelled or replaced after their claims.
-fn report_cancelled(op: &Op, outcome: &Outcome, cancelled: &mut Vec<DurableId>) {
-    match (op, outcome) {
-        (Op::Cancel(id), Outcome::InProgress) => cancelled.push(*id),
-        (_, Outcome::Put(placed)) => cancelled.extend(placed.iter().filter_map(|placed| match placed {
-            Placed::Replaced { old, in_progress: true, .. } => Some(*old),
-            _ => None,
-        })),
-        _ => {}
     }
 }

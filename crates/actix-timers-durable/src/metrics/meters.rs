@@ -16,51 +16,63 @@ use crate::contain::contain;
 use crate::due_time::DueTime;
 use crate::store::{Counts, Delivery, Next, StoreGauges};
 
-/// Events that are counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Counted {
-    /// A timer was stored.
-    Scheduled,
-    /// A timer was moved to another due time on request.
-    Rescheduled,
-    /// A timer was cancelled or replaced.
-    Cancelled,
-    /// A request to schedule was answered with the timer that has its key.
-    Duplicate,
-    /// A dead letter was discarded because of its age.
-    Expired,
-    /// A claimed timer was overdue or being delivered at the start.
-    Recovered,
-    /// A due timer was asked for.
-    Claimed,
-    /// It was not there any more.
-    ClaimedInVain,
-    /// The row of an ended delivery was gone, or another's.
-    EndLost,
-    /// A delivery has ended: the handler succeeded.
-    Complete,
-    /// A delivery has ended, and another attempt follows.
-    Retry,
-    /// A delivery has ended, and the handler wants the message again later.
-    Snoozed,
-    /// A delivery has ended: the timer has failed for good.
-    DeadLetter,
-    /// A delivery has ended: the route has no recipient.
-    Undelivered,
-    /// A delivery has ended: the payload cannot be decoded.
-    Parked,
-    /// A group of changes could not be committed.
-    CommitFailed,
-    /// A look for timers that will be due soon has failed.
-    LookFailed,
-    /// A query has failed.
-    QueryFailed,
-    /// A row is damaged.
-    Damaged,
-    /// The lease of the node could not be renewed.
-    BeatFailed,
-    /// The store could not be copied.
-    BackUpFailed,
+/// Defines the counted events, each with its series: the metric, and the value of the label that it has of its own, if any.
+macro_rules! events {
+    ($($event:ident => $metric:ident, $label:literal;)+) => {
+        /// Events that are counted.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(crate) enum Counted {
+            $($event),+
+        }
+
+        /// The series of each event, in the order of [`Counted`].
+        const COUNTERS: &[(Counted, Metric, &str)] = &[$((Counted::$event, names::$metric, $label)),+];
+    };
+}
+
+events! {
+    // A timer was stored.
+    Scheduled => DURABLE_SCHEDULED, "";
+    // A timer was moved to another due time on request.
+    Rescheduled => DURABLE_RESCHEDULED, "";
+    // A timer was cancelled or replaced.
+    Cancelled => DURABLE_CANCELLED, "";
+    // A request to schedule was answered with the timer that has its key.
+    Duplicate => DUPLICATES_SUPPRESSED, "";
+    // A dead letter was discarded because of its age.
+    Expired => DURABLE_EXPIRED, "";
+    // A claimed timer was overdue or being delivered at the start.
+    Recovered => RECOVERED, "";
+    // A due timer was asked for.
+    Claimed => STORE_CLAIMS, "";
+    // It was not there any more.
+    ClaimedInVain => STORE_CLAIMS_EMPTY, "";
+    // The row of an ended delivery was gone, or another's.
+    EndLost => STORE_ENDS_LOST, "";
+    // A delivery has ended: the handler succeeded.
+    Complete => DURABLE_DELIVERIES, "complete";
+    // A delivery has ended, and another attempt follows.
+    Retry => DURABLE_DELIVERIES, "retry";
+    // A delivery has ended, and the handler wants the message again later.
+    Snoozed => DURABLE_DELIVERIES, "snoozed";
+    // A delivery has ended: the timer has failed for good.
+    DeadLetter => DURABLE_DELIVERIES, "dead_letter";
+    // A delivery has ended: the route has no recipient.
+    Undelivered => DURABLE_DELIVERIES, "undelivered";
+    // A delivery has ended: the payload cannot be decoded.
+    Parked => DURABLE_DELIVERIES, "parked";
+    // A group of changes could not be committed.
+    CommitFailed => STORE_ERRORS, "commit";
+    // A look for timers that will be due soon has failed.
+    LookFailed => STORE_ERRORS, "load";
+    // A query has failed.
+    QueryFailed => STORE_ERRORS, "read";
+    // A row is damaged.
+    Damaged => STORE_ERRORS, "decode";
+    // The lease of the node could not be renewed.
+    BeatFailed => STORE_ERRORS, "lease";
+    // The store could not be copied.
+    BackUpFailed => STORE_ERRORS, "back_up";
 }
 
 impl Counted {
@@ -77,31 +89,6 @@ impl Counted {
         }
     }
 }
-
-/// The series of each event, in the order of [`Counted`]: the metric, with the value of its own label, if any.
-const COUNTERS: [(Counted, Metric, &str); 21] = [
-    (Counted::Scheduled, names::DURABLE_SCHEDULED, ""),
-    (Counted::Rescheduled, names::DURABLE_RESCHEDULED, ""),
-    (Counted::Cancelled, names::DURABLE_CANCELLED, ""),
-    (Counted::Duplicate, names::DUPLICATES_SUPPRESSED, ""),
-    (Counted::Expired, names::DURABLE_EXPIRED, ""),
-    (Counted::Recovered, names::RECOVERED, ""),
-    (Counted::Claimed, names::STORE_CLAIMS, ""),
-    (Counted::ClaimedInVain, names::STORE_CLAIMS_EMPTY, ""),
-    (Counted::EndLost, names::STORE_ENDS_LOST, ""),
-    (Counted::Complete, names::DURABLE_DELIVERIES, "complete"),
-    (Counted::Retry, names::DURABLE_DELIVERIES, "retry"),
-    (Counted::Snoozed, names::DURABLE_DELIVERIES, "snoozed"),
-    (Counted::DeadLetter, names::DURABLE_DELIVERIES, "dead_letter"),
-    (Counted::Undelivered, names::DURABLE_DELIVERIES, "undelivered"),
-    (Counted::Parked, names::DURABLE_DELIVERIES, "parked"),
-    (Counted::CommitFailed, names::STORE_ERRORS, "commit"),
-    (Counted::LookFailed, names::STORE_ERRORS, "load"),
-    (Counted::QueryFailed, names::STORE_ERRORS, "read"),
-    (Counted::Damaged, names::STORE_ERRORS, "decode"),
-    (Counted::BeatFailed, names::STORE_ERRORS, "lease"),
-    (Counted::BackUpFailed, names::STORE_ERRORS, "back_up"),
-];
 
 /// The progress of the deliveries.
 #[derive(Debug, Clone, Copy, Default)]
@@ -139,7 +126,7 @@ pub(crate) struct Levels {
 type Value<T> = fn(&Levels) -> T;
 
 /// Gauges of which several durable timers of one name show the sum.
-const SUMS: [(Metric, Value<u64>); 7] = [
+const SUMS: &[(Metric, Value<u64>)] = &[
     (names::STORE_PENDING, |levels| levels.counts.pending),
     (names::STORE_PARKED, |levels| levels.counts.parked),
     (names::STORE_DEAD_LETTERS, |levels| levels.counts.dead),
@@ -149,7 +136,7 @@ const SUMS: [(Metric, Value<u64>); 7] = [
     (names::STORE_PAUSED, |levels| levels.progress.paused),
 ];
 
-const GAUGES: [(Metric, Value<f64>); 6] = [
+const GAUGES: &[(Metric, Value<f64>)] = &[
     (names::STORE_LOADED_AHEAD, |levels| levels.progress.known_until.saturating_since(levels.now).as_secs_f64()),
     (names::STORE_LAG, |levels| levels.lag.as_secs_f64()),
     (names::STORE_OVERDUE, |levels| {
@@ -171,9 +158,9 @@ pub(crate) struct DurableMeters {
 }
 
 struct Board {
-    counters: [Tally; COUNTERS.len()],
-    sums: [Level; SUMS.len()],
-    gauges: [Gauge; GAUGES.len()],
+    counters: Vec<Tally>,
+    sums: Vec<Level>,
+    gauges: Vec<Gauge>,
     levels: Levels,
 }
 
@@ -182,8 +169,8 @@ impl DurableMeters {
     pub(crate) fn register(timer: &str) -> Self {
         describe(CATALOGUE);
         let timer = || Label::new("timer", timer.to_owned());
-        let counter = |(_, metric, value): (Counted, Metric, &'static str)| {
-            let own = metric.labels.iter().map(|name| Label::new(*name, value));
+        let counter = |(_, metric, value): &(Counted, Metric, &'static str)| {
+            let own = metric.labels.iter().map(|name| Label::new(*name, *value));
             Tally::new(counter!(metric.name, std::iter::once(timer()).chain(own).collect::<Vec<_>>()))
         };
         let histogram = |metric: Metric| histogram!(metric.name, vec![timer()]);
@@ -194,9 +181,9 @@ impl DurableMeters {
             group: histogram(names::STORE_GROUP),
             counts: [const { AtomicU64::new(0) }; COUNTERS.len()],
             board: Mutex::new(Board {
-                counters: COUNTERS.map(counter),
-                sums: SUMS.map(|(metric, _)| Level::new(gauge!(metric.name, vec![timer()]))),
-                gauges: GAUGES.map(|(metric, _)| gauge!(metric.name, vec![timer()])),
+                counters: COUNTERS.iter().map(counter).collect(),
+                sums: SUMS.iter().map(|(metric, _)| Level::new(gauge!(metric.name, vec![timer()]))).collect(),
+                gauges: GAUGES.iter().map(|(metric, _)| gauge!(metric.name, vec![timer()])).collect(),
                 levels: Levels::default(),
             }),
         };
@@ -359,8 +346,8 @@ mod tests {
     fn the_catalogue_names_all_values_of_labels() {
         let has =
             |help: &str, word: &str| help.split(|c: char| !c.is_alphanumeric() && c != '_').any(|had| had == word);
-        for (number, (event, metric, label)) in COUNTERS.into_iter().enumerate() {
-            assert_eq!(event as usize, number, "the counters are in the order of the events");
+        for (number, (event, metric, label)) in COUNTERS.iter().enumerate() {
+            assert_eq!(*event as usize, number, "the counters are in the order of the events");
             assert_eq!(metric.labels.is_empty(), label.is_empty(), "{event:?}");
             assert!(label.is_empty() || has(metric.help, label), "{event:?}");
         }

@@ -56,13 +56,9 @@ enum MissedColumn {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RetryColumn {
-    #[serde(skip_serializing_if = "Option::is_none")]
     initial_ms: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     max_ms: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     jitter_percent: Option<u8>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     timeout_ms: Option<u64>,
 }
 
@@ -108,10 +104,9 @@ pub fn repeat_to_json(repeat: &StoredRepeat) -> String {
 /// Returns the repetition of a column; `None` if it cannot be read.
 pub fn repeat_from_json(json: &str) -> Option<StoredRepeat> {
     let column: RepeatColumn = serde_json::from_str(json).ok()?;
-    let mode = match column {
-        RepeatColumn {
-            every_ms: Some(period), missed, delay_ms: None, spread: false, cron: None, zone: None, ..
-        } => {
+    let RepeatColumn { every_ms, missed, delay_ms, spread, cron, zone, times, until_ms, jitter_ms } = column;
+    let mode = match (every_ms, delay_ms, cron, zone) {
+        (Some(period), None, None, None) if !spread => {
             let missed = match missed {
                 Some(MissedColumn::Burst) => Missed::Burst,
                 Some(MissedColumn::Delay) => Missed::Delay,
@@ -119,23 +114,16 @@ pub fn repeat_from_json(json: &str) -> Option<StoredRepeat> {
             };
             RepeatMode::FixedRate { period: Duration::from_millis(period.max(1)), missed }
         }
-        RepeatColumn {
-            delay_ms: Some(delay), spread, every_ms: None, missed: None, cron: None, zone: None, ..
-        } => RepeatMode::FixedDelay { delay: Duration::from_millis(delay.max(1)), spread },
-        RepeatColumn {
-            cron: Some(expression),
-            zone: Some(zone),
-            every_ms: None,
-            missed: None,
-            delay_ms: None,
-            spread: false,
-            ..
-        } => RepeatMode::Cron { expression, zone },
+        (None, Some(delay), None, None) if missed.is_none() => {
+            RepeatMode::FixedDelay { delay: Duration::from_millis(delay.max(1)), spread }
+        }
+        (None, None, Some(expression), Some(zone)) if missed.is_none() && !spread => {
+            RepeatMode::Cron { expression, zone }
+        }
         _ => return None,
     };
-    let until = column.until_ms.map(DueTime::from_millis).transpose().ok()?;
-    let jitter = column.jitter_ms.map(Duration::from_millis);
-    Some(StoredRepeat { mode, times: column.times, until, jitter })
+    let until = until_ms.map(DueTime::from_millis).transpose().ok()?;
+    Some(StoredRepeat { mode, times, until, jitter: jitter_ms.map(Duration::from_millis) })
 }
 
 /// Returns the column of a retry policy, without its number of attempts.

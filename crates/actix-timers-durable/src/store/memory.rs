@@ -4,13 +4,11 @@ use std::fmt;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::{
-    Beat, Counts, Delivery, EmbeddedStore, Found, Hint, Look, NodeInfo, Op, Outcome, Page, Query, Reads, Store,
-    StoreGauges,
-};
+use rusqlite::Connection;
+
+use super::embedded::queries::Queried;
+use super::{Beat, Delivery, EmbeddedStore, Hint, Look, NodeInfo, Op, Outcome, Store, StoreGauges};
 use crate::due_time::DueTime;
-use crate::id::DurableId;
-use crate::pause::Pause;
 use crate::store::StoreError;
 
 /// A store of durable timers in memory that lasts as long as its [`MemoryDisk`]: for tests, and for durable timers
@@ -164,10 +162,7 @@ impl MemoryStore {
     ///
     /// # Errors
     /// As [`EmbeddedStore::transaction`].
-    pub fn transaction<T>(
-        &mut self,
-        run: impl FnOnce(&rusqlite::Connection) -> rusqlite::Result<T>,
-    ) -> Result<T, StoreError> {
+    pub fn transaction<T>(&mut self, run: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
         self.with(|rows| rows.transaction(run))
     }
 
@@ -191,26 +186,9 @@ impl MemoryStore {
     }
 }
 
-#[doc(hidden)]
-impl Reads for MemoryStore {
-    fn get(&mut self, id: DurableId) -> Result<Option<Found>, StoreError> {
-        self.with(|rows| rows.get(id))
-    }
-
-    fn find_key(&mut self, route: &str, key: &str) -> Result<Option<DurableId>, StoreError> {
-        self.with(|rows| rows.find_key(route, key))
-    }
-
-    fn list(&mut self, query: &Query) -> Result<Page, StoreError> {
-        self.with(|rows| rows.list(query))
-    }
-
-    fn counts(&mut self, limit: Option<u64>) -> Result<Counts, StoreError> {
-        self.with(|rows| rows.counts(limit))
-    }
-
-    fn pauses(&mut self) -> Result<Vec<Pause>, StoreError> {
-        self.with(EmbeddedStore::pauses)
+impl Queried for MemoryStore {
+    fn query<T>(&mut self, query: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
+        self.with(|rows| rows.query(query))
     }
 }
 

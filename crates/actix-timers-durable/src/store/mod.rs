@@ -26,7 +26,7 @@
 //! `record`: the row as a value; `effect`: a write of a handler; `json`: the columns that are JSON; `error`: failures; `past`:
 //! finished timers; `embedded`: the store for one process, on SQLite; `memory`: the same without files; `clock`: that of a store
 //! that nodes share. Of the embedded store: `safe_directory`
-//! (directories that no other user controls), `holders` (its lock within a process), `names`. `model_of_rows`: the protocol of nodes,
+//! (directories that no other user controls), `holders` (its lock within a process). `model_of_rows`: the protocol of nodes,
 //! leases and rows in every order of events, with all rules and without each.
 
 mod clock;
@@ -36,7 +36,6 @@ mod error;
 mod holders;
 mod json;
 mod memory;
-mod names;
 mod past;
 mod record;
 mod safe_directory;
@@ -51,6 +50,7 @@ use crate::id::DurableId;
 use crate::pause::{Pause, PauseTarget};
 
 pub use super::new_timer::RecordBuilder;
+pub use super::view::DurableState as State;
 pub use clock::StoreClock;
 pub use effect::Effect;
 pub use embedded::EmbeddedStore;
@@ -60,7 +60,6 @@ pub use json::{
     retry_from_json, retry_to_json,
 };
 pub use memory::{CommitGate, FsyncOutcome, MemoryDisk, MemoryStore};
-pub use names::Names;
 pub use past::{AttemptError, Finished, Note};
 pub use record::{NO_END, Progress, Record};
 pub use safe_directory::Distrust;
@@ -332,6 +331,14 @@ pub struct Position {
     pub id: DurableId,
 }
 
+impl Position {
+    /// Returns the last position before those of a time; `None` is before all.
+    pub fn before(due: DueTime) -> Option<Self> {
+        let millis = due.as_millis().checked_sub(1)?;
+        DueTime::from_millis(millis).ok().map(|due| Self { due, id: DurableId::MAX })
+    }
+}
+
 /// A look at the timers that will be due soon.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Look {
@@ -345,8 +352,19 @@ pub struct Look {
     pub limit: usize,
 }
 
-/// Tells whether the claims of a node are still its own. Called before each delivery, on any thread.
-pub type LeaseCheck = Arc<dyn Fn() -> bool + Send + Sync>;
+/// The way in which nodes share a store.
+#[derive(Clone)]
+pub struct Sharing {
+    /// The interval of looks.
+    pub look_every: Duration,
+    /// The interval of beats.
+    pub beat_every: Duration,
+    /// The wall clock that all nodes follow.
+    pub clock: StoreClock,
+    /// Tells whether the claims of a node are still its own, by a clock that runs while the machine is suspended. Called
+    /// before each delivery, on any thread.
+    pub has_lease: Arc<dyn Fn() -> bool + Send + Sync>,
+}
 
 /// A process that joins the nodes of a store.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -395,29 +413,6 @@ impl Share {
             _ => true,
         }
     }
-}
-
-/// The state of a timer, for people.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum State {
-    /// It waits for its due time, for room, or for another attempt.
-    Pending,
-    /// A node has claimed it.
-    Claimed,
-    /// Nobody may deliver it.
-    Parked {
-        /// The reason.
-        reason: Arc<str>,
-    },
-    /// It is a dead letter.
-    Dead {
-        /// The reason.
-        reason: Arc<str>,
-        /// The time at which it became a dead letter.
-        since: DueTime,
-    },
-    /// It is in the past of its route, without its message; the due time of the row is the time of the end.
-    Finished(Arc<Finished>),
 }
 
 /// A row with its state.
@@ -576,8 +571,8 @@ pub trait Reads: Send + 'static {
 
 /// A store of durable timers. Its calls block, and come from one thread at a time.
 ///
-/// `now` is the wall-clock time of the caller. A store that nodes share goes by its server's clock instead, and returns it
-/// as [`clock`](Self::clock), which the caller follows.
+/// `now` is the wall-clock time of the caller. A store that nodes share goes by its server's [clock](Sharing::clock)
+/// instead, which the caller follows.
 pub trait Store: Reads {
     /// Joins the nodes that share the store. In a store for one process this releases the timers that the last process
     /// had claimed. Parked timers of types that the node serves become pending, unless they are paused. Called once, before all other calls.
@@ -601,13 +596,8 @@ pub trait Store: Reads {
         let _ = now;
     }
 
-    /// The check of the lease, by a clock that runs while the machine is suspended; `None`: claims are this process's for ever.
-    fn lease(&self) -> Option<LeaseCheck> {
-        None
-    }
-
-    /// The interval of looks and the interval of beats, if other nodes can write to the store.
-    fn intervals(&self) -> Option<(Duration, Duration)> {
+    /// The way in which nodes share the store; `None`: no other node writes to it, and claims are this process's for ever.
+    fn sharing(&self) -> Option<Sharing> {
         None
     }
 
@@ -633,19 +623,6 @@ pub trait Store: Reads {
     /// The store cannot be read.
     fn reader(&mut self) -> Result<Option<Box<dyn Reads>>, StoreError> {
         Ok(None)
-    }
-
-    /// Checks that a new timer can be stored, before requests are grouped.
-    ///
-    /// # Errors
-    /// [`StoreError::TooLarge`], [`StoreError::KeyTooLong`].
-    fn admits(&self, record: &Record) -> Result<(), StoreError> {
-        record.check_lengths()
-    }
-
-    /// Returns the wall clock that all nodes follow, if that is not the system's.
-    fn clock(&self) -> Option<StoreClock> {
-        None
     }
 
     /// Returns the values for the metrics.

@@ -193,7 +193,7 @@ fn a_damaged_row_is_parked_and_harms_no_other() {
     assert_eq!(damaged, ids[1..]);
     assert_eq!(store.counts(None).unwrap().parked, 4);
     assert_eq!(store.apply(&[Op::Cancel(ids[4])], later).unwrap().pop().unwrap().unwrap(), Outcome::Deleted);
-    assert_eq!(store.get(ids[0]).unwrap().unwrap().state, State::Claimed);
+    assert_eq!(store.get(ids[0]).unwrap().unwrap().state, State::InFlight);
 }
 
 #[test]

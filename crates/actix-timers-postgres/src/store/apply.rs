@@ -10,15 +10,15 @@
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
-use actix_timers_durable::store::{Claim, Names, NewTimer, Op, Outcome, State, Suspects};
-use actix_timers_durable::{DurableId, Pause, StoreError};
+use actix_timers_durable::store::{Claim, NewTimer, Op, Outcome, State, Suspects};
+use actix_timers_durable::{DurableId, StoreError};
 use tokio::time::Instant;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::puts;
-use super::session::{Call, Session, error_of};
-use super::steps::{LOCKED, claim_step, is_keyed, steps, uuids};
+use super::session::{Call, Session, params};
+use super::steps::{LOCKED, claim_step, ids_of, is_keyed, steps, uuids};
 use crate::error::Failure;
 
 /// Changes with keys that are tried together with care.
@@ -56,7 +56,6 @@ pub(super) struct Slots {
     pub(super) damaged: Vec<DurableId>,
     /// The routes that were paused for a claim.
     pub(super) paused: Vec<String>,
-    pub(super) names: Names,
 }
 
 impl Slots {
@@ -100,7 +99,6 @@ impl Group {
 /// Makes changes, and returns their outcomes in order.
 pub(super) async fn apply(session: &mut Session, ops: &[Op]) -> Vec<Result<Outcome, StoreError>> {
     let mut slots = Slots { outcomes: ops.iter().map(|_| None).collect(), ..Slots::default() };
-    std::mem::swap(&mut slots.names, &mut session.names);
     let marked = ops.iter().filter_map(|op| match op {
         Op::Claim(Claim { ids, suspects: Suspects::Marked, .. }) => Some(ids),
         _ => None,
@@ -124,7 +122,6 @@ pub(super) async fn apply(session: &mut Session, ops: &[Op]) -> Vec<Result<Outco
     session.has_locked = slots.outcomes.iter().any(|outcome| matches!(outcome, Some(Err(StoreError::Locked))));
     slots.paused.iter().for_each(|names| session.shared.paused(names));
     park_damaged(session, &slots.damaged).await;
-    std::mem::swap(&mut slots.names, &mut session.names);
     distrust_late_claims(session, ops, &mut slots);
     let missing = || Err(StoreError::Unavailable("the server has not answered this request".to_owned()));
     slots.outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(missing)).collect()
@@ -134,7 +131,7 @@ pub(super) async fn apply(session: &mut Session, ops: &[Op]) -> Vec<Result<Outco
 pub(super) async fn park_damaged(session: &mut Session, damaged: &[DurableId]) {
     if !damaged.is_empty() {
         let (damaged, node) = (uuids(damaged.iter().copied()), session.node());
-        _ = session.query(PARK_DAMAGED, vec![Box::new(damaged), Box::new(node)]).await;
+        _ = session.query(PARK_DAMAGED, params![damaged, node]).await;
     }
 }
 
@@ -146,7 +143,7 @@ async fn settle(session: &mut Session, slots: &mut Slots) {
         && let Err(failure) = session.query(SETTLED, vec![]).await
     {
         let is_locked = is_collision(&failure);
-        slots.fail(&paused, || if is_locked { StoreError::Locked } else { error_of(&failure) });
+        slots.fail(&paused, || if is_locked { StoreError::Locked } else { failure.error() });
     }
 }
 
@@ -178,7 +175,7 @@ async fn locked_ends(session: &mut Session, ops: &[Op], part: &[usize]) -> Resul
         return Ok(Vec::new());
     }
     ids.sort_unstable();
-    let rows = session.query(LOCKED, vec![Box::new(ids)]).await?;
+    let rows = session.query(LOCKED, params![ids]).await?;
     let locked: HashSet<Uuid> = rows.iter().map(|row| row.get(0)).collect();
     Ok(part.iter().copied().filter(|op| id(op).is_some_and(|id| locked.contains(&id))).collect())
 }
@@ -195,15 +192,7 @@ fn groups(ops: &[Op], slots: &mut Slots) -> VecDeque<Group> {
         }
     };
     for (number, op) in ops.iter().enumerate() {
-        let of: Vec<DurableId> = match op {
-            Op::Put(timers) => timers.iter().map(|timer| timer.record.id).collect(),
-            Op::Claim(claim) => claim.ids.clone(),
-            Op::End(delivery, _) => vec![delivery.id],
-            Op::Cancel(id) | Op::Move(id, _) | Op::Requeue(id) | Op::Discard(id) => vec![*id],
-            Op::Restore(found) => vec![found.record.id],
-            Op::Pause(Pause { target, .. }) | Op::Resume(target) => target.row().err().into_iter().collect(),
-            Op::EndWith(..) | Op::DiscardOlder { .. } | Op::DiscardPast { .. } => vec![],
-        };
+        let of = ids_of(op);
         if matches!(op, Op::Restore(found) if matches!(found.state, State::Finished(_))) {
             slots.done(number, Outcome::NotFound);
             continue;
@@ -282,7 +271,7 @@ async fn repeat(
         return slots.fail(&group.ops, || StoreError::Locked);
     }
     if !is_guilt(failure) {
-        return slots.fail(&group.ops, || error_of(failure));
+        return slots.fail(&group.ops, || failure.error());
     }
     if !group.is_careful {
         group.carefully(ops, session.turn).into_iter().rev().for_each(|group| groups.push_front(group));
@@ -305,10 +294,10 @@ async fn repeat(
             }),
         };
         if let Err(failure) = sent {
-            slots.fail(&group.ops, || error_of(&failure));
+            slots.fail(&group.ops, || failure.error());
         }
     } else {
-        slots.fail(&group.ops, || error_of(failure));
+        slots.fail(&group.ops, || failure.error());
     }
 }
 
@@ -330,13 +319,13 @@ async fn claim_apart(session: &mut Session, op: usize, claim: &Claim, slots: &mu
                 }
             }
             Err(failure) if !is_guilt(&failure) || is_collision(&failure) => {
-                return slots.fail(&[op], || error_of(&failure));
+                return slots.fail(&[op], || failure.error());
             }
             Err(failure) if part.ids.len() < 2 => {
                 for id in part.ids {
                     let reason = format!("the server refuses its claim: {failure}");
                     // If that is refused, too, the next look finds the timer again.
-                    _ = session.query(PARK_REFUSED, vec![Box::new(Uuid::from(id)), Box::new(reason)]).await;
+                    _ = session.query(PARK_REFUSED, params![Uuid::from(id), reason]).await;
                     damaged.push(id);
                 }
             }

@@ -13,8 +13,8 @@ use uuid::Uuid;
 
 use super::apply::park_damaged;
 use super::row::{self, NODE, Types, columns, due, id};
-use super::session::{Call, Session, error_of, this_session};
-use super::steps::{BACK, LOCKED, fences, uuids};
+use super::session::{Call, Session, params, this_session};
+use super::steps::{AGAIN, LOCKED, fences, uuids};
 use crate::boot_clock;
 use crate::error::Failure;
 
@@ -33,13 +33,8 @@ const FOUND: i32 = 10_000;
 
 const BEAT: &str = "
     SELECT b.rest_ms, b.nodes, b.leases, b.states, b.paused, b.oldest, b.next, b.lost, b.micros, b.overdue, b.needed,
-        b.visible
-    FROM @schema@.beat($1, $2, $3, $4, $5, $6) b";
-const SHARES: &str = "
-    SELECT k.place - 1, count(n.id) FILTER (WHERE n.id < $1), count(n.id)
-    FROM unnest($2::text[]) WITH ORDINALITY AS k(type, place)
-    LEFT JOIN @schema@.nodes n ON k.type = ANY (n.serves) AND NOT n.dead AND n.lease_until > clock_timestamp()
-    GROUP BY k.place ORDER BY k.place";
+        b.visible, b.places, b.sharers
+    FROM @schema@.beat($1, $2, $3, $4, $5, $6, $7) b";
 const JOIN: &str = concat!(
     "INSERT INTO @schema@.nodes (id, name, lease_until, claimed_until, serves, sessions)
     SELECT $1, $2, clock_timestamp() + $3::bigint * interval '1 ms', @schema@.server_now() + $3::bigint, $4, ",
@@ -104,18 +99,17 @@ const LEFT: &str = "
     DELETE FROM @schema@.nodes n WHERE n.id = $1 AND NOT EXISTS (SELECT FROM @schema@.claimed_by($1, 1))";
 
 /// The state of the node, on the thread of the sessions.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Member {
     name: String,
     lease: Duration,
     again_every: Duration,
     clock: StoreClock,
-    served: Vec<(u16, String)>,
+    /// The numbers of the routes of these types.
+    served: Vec<u16>,
     types: Types,
     /// The other nodes with the ends of their leases, and the time at which they were first seen.
     seen: HashMap<i64, (String, Duration)>,
-    living: Vec<i64>,
-    share: Share,
     /// The last reading of the server's clock in microseconds, and its arrival.
     reading: Option<(i64, Duration)>,
     round_trip: Duration,
@@ -134,24 +128,7 @@ pub(super) struct Member {
 
 impl Member {
     pub(super) fn new(name: &str, lease: Duration, again_every: Duration, clock: StoreClock) -> Self {
-        Self {
-            name: name.to_owned(),
-            lease,
-            again_every,
-            clock,
-            served: Vec::new(),
-            types: Types::default(),
-            seen: HashMap::new(),
-            living: Vec::new(),
-            share: Share::default(),
-            reading: None,
-            round_trip: Duration::MAX,
-            swept: (0, Duration::ZERO),
-            measured: Duration::ZERO,
-            samples: BTreeMap::new(),
-            settled: (DueTime::MIN, Duration::ZERO),
-            ended: 0,
-        }
+        Self { name: name.to_owned(), lease, again_every, clock, round_trip: Duration::MAX, ..Self::default() }
     }
 
     fn lease_ms(&self) -> i64 {
@@ -229,13 +206,13 @@ fn unavailable(text: String) -> StoreError {
 pub(super) async fn join(session: &mut Session, node: &NodeInfo) -> Result<Beat, StoreError> {
     let types = Types::of(&node.serves);
     let member = member(session)?;
-    member.served = node.serves.served.iter().zip(&types.names).map(|(of, name)| (of.index, name.clone())).collect();
+    member.served = node.serves.served.iter().map(|served| served.index).collect();
     member.types = types;
     if !node.name.is_empty() {
         member.name = format!("{} {}", member.name, node.name);
     }
-    enter(session).await.map_err(|failure| error_of(&failure))?;
-    let foreign = session.query(FOREIGN, vec![]).await.map_err(|failure| error_of(&failure))?;
+    enter(session).await?;
+    let foreign = session.query(FOREIGN, vec![]).await?;
     if let Some(row) = foreign.first() {
         leave(session).await;
         let role: &str = row.get(0);
@@ -253,17 +230,14 @@ async fn enter(session: &mut Session) -> Result<(), Failure> {
     let id = random_node_id();
     let Some(member) = session.member.as_mut() else { return Ok(()) };
     let (name, lease, types) = (member.name.clone(), member.lease_ms(), member.types.clone());
-    (member.living, member.reading) = (Vec::new(), None);
+    member.reading = None;
     member.settled.1 = boot_clock::now();
-    let join =
-        Call { sql: JOIN, params: vec![Box::new(id), Box::new(name), Box::new(lease), Box::new(types.names.clone())] };
-    let routes = Call { sql: ROUTES, params: vec![Box::new(types.names.clone())] };
+    let join = Call { sql: JOIN, params: params![id, name, lease, types.names.clone()] };
+    let routes = Call { sql: ROUTES, params: params![types.names.clone()] };
     session.send(&[join, routes]).await?;
     session.shared.node.store(id, Ordering::Release);
     loop {
-        let params: Vec<Box<dyn tokio_postgres::types::ToSql + Sync>> =
-            vec![Box::new(types.names.clone()), Box::new(types.versions.clone())];
-        let rows = match session.query(UNPARK, params).await {
+        let rows = match session.query(UNPARK, params![types.names.clone(), types.versions.clone()]).await {
             // A timer that the server refuses to change must not keep the node from joining.
             Err(Failure::Reported { .. }) => return Ok(()),
             rows => rows?,
@@ -277,13 +251,13 @@ async fn enter(session: &mut Session) -> Result<(), Failure> {
 /// See [`Store::beat`](actix_timers_durable::store::Store::beat).
 pub(super) async fn beat(session: &mut Session, running: &[Delivery]) -> Result<Beat, StoreError> {
     // Beforehand, so that the time of the reply does not include that of a new connection.
-    session.connect().await.map_err(|failure| error_of(&failure))?;
+    session.connect().await?;
     let (sent, of) = (boot_clock::now(), member(session)?);
     let (lease, measures) = (of.lease_ms(), of.measured == Duration::ZERO || sent >= of.measured + SNAPSHOTS);
+    let types = of.types.names.clone();
     let mut params = fences(session.node(), running.iter().copied());
-    params.insert(1, Box::new(lease));
-    params.push(Box::new(measures));
-    let rows = session.query(BEAT, params).await.map_err(|failure| error_of(&failure))?;
+    params.extend(params![lease, measures, types]);
+    let rows = session.query(BEAT, params).await?;
     let received = boot_clock::now();
     let row = rows.first().ok_or_else(|| unavailable("the server has returned no row".to_owned()))?;
     let Some(rest) = row.get::<_, Option<i64>>(0).and_then(|rest| u64::try_from(rest).ok()) else {
@@ -329,7 +303,7 @@ pub(super) async fn tidy(session: &mut Session) {
 async fn rejoin(session: &mut Session, running: &[Delivery]) -> Result<Beat, StoreError> {
     session.shared.leased(Duration::ZERO, Duration::ZERO);
     session.shared.metered(|meters| meters.leases_lost.increment(1));
-    enter(session).await.map_err(|failure| error_of(&failure))?;
+    enter(session).await?;
     let mut beat = Box::pin(beat(session, &[])).await?;
     beat.lost = running.iter().map(|delivery| delivery.id).collect();
     beat.looks_begin_anew = true;
@@ -359,7 +333,7 @@ fn observe(session: &mut Session, row: &Row, sent: Duration, received: Duration)
     let names = row.get::<_, Option<&str>>(4).into_iter().flat_map(|names| names.split('\u{1f}'));
     let paused = names.filter(|name| !name.is_empty());
     let paused = paused.map(|name| if name == "\u{1e}" { Pause::node(name) } else { Pause::route(name) }).collect();
-    Ok(Beat { look_again_from, looks_begin_anew, paused, ..Beat::default() })
+    Ok(Beat { share: share(&member.served, row), look_again_from, looks_begin_anew, paused, ..Beat::default() })
 }
 
 /// Releases the timers of nodes that left or died: their leases are over by the server's clock, and have not changed for a whole
@@ -370,18 +344,14 @@ async fn release(session: &mut Session, row: &Row, beat: &mut Beat) {
     let Some(member) = &mut session.member else { return };
     let lease = member.lease;
     let is_over = |id: &i64| member.seen.get(id).is_some_and(|(_, since)| now >= *since + lease);
-    let of = |wanted: &dyn Fn(&i64, i32) -> bool| -> Vec<i64> {
-        ids.iter().zip(&states).filter(|(id, state)| wanted(id, **state)).map(|(id, _)| *id).collect()
-    };
-    let gone = of(&|id, state| *id != own && (state == 2 || state == 1 && is_over(id)));
-    let mut living = of(&|_, state| state == 0);
-    living.sort_unstable();
+    let is_gone = |(id, state): &(i64, i32)| *id != own && (*state == 2 || *state == 1 && is_over(id));
+    let gone: Vec<_> = ids.into_iter().zip(states).filter(is_gone).map(|(id, _)| id).collect();
     for gone in gone {
-        let ended = session.query(END_SESSIONS, vec![Box::new(gone)]).await;
+        let ended = session.query(END_SESSIONS, params![gone]).await;
         if !ended.is_ok_and(|rows| rows.first().is_some_and(|row| row.get(0))) {
             continue;
         }
-        if let Ok(rows) = session.query(RELEASE, vec![Box::new(own), Box::new(gone)]).await {
+        if let Ok(rows) = session.query(RELEASE, params![own, gone]).await {
             beat.looks_begin_anew = true;
             // The first row says how many were released, and whether the node had died just now.
             let (released, has_died) = rows.first().map_or((0, false), |row| (row.get::<_, i32>(4), row.get(NODE + 2)));
@@ -394,15 +364,13 @@ async fn release(session: &mut Session, row: &Row, beat: &mut Beat) {
             beat.blamed.extend(blamed(session, &rows).await);
         }
     }
-    share(session, living).await;
-    beat.share = session.member.as_ref().map(|member| member.share.clone()).unwrap_or_default();
 }
 
 /// Returns the records of blamed timers, and parks those that cannot be read.
 async fn blamed(session: &mut Session, rows: &[Row]) -> Vec<Arc<Record>> {
     let (mut records, mut damaged) = (Vec::new(), Vec::new());
     for (id, row) in rows.iter().filter_map(|row| Some((id(row, 0)?, row))) {
-        match row::record(&mut session.names, row) {
+        match row::record(row) {
             Some(record) => records.push(record),
             None => damaged.push(id),
         }
@@ -411,20 +379,13 @@ async fn blamed(session: &mut Session, rows: &[Row]) -> Vec<Arc<Record>> {
     records
 }
 
-/// Divides the timers anew if other nodes live.
-async fn share(session: &mut Session, living: Vec<i64>) {
-    let own = session.node();
-    let Some(member) = &session.member else { return };
-    if member.living == living {
-        return;
-    }
-    let rows = session.query(SHARES, vec![Box::new(own), Box::new(member.types.names.clone())]).await;
-    let (Ok(rows), Some(member)) = (rows, &mut session.member) else { return };
+/// Returns the part of the timers that a node arms: its place among the nodes that serve a type, by the number of its route.
+fn share(served: &[u16], row: &Row) -> Share {
+    let (own, all): (Vec<i64>, Vec<i64>) = (row.get(12), row.get(13));
+    let number = |number: &i64| u16::try_from(*number).unwrap_or(0);
     let mut places = Vec::new();
-    for (row, (index, _)) in rows.iter().zip(&member.served) {
-        let number = |column| u16::try_from(row.get::<_, i64>(column)).unwrap_or(0);
-        let index = usize::from(*index);
-        let place = (number(1), number(2));
+    for ((index, own), all) in served.iter().zip(&own).zip(&all) {
+        let (index, place) = (usize::from(*index), (number(own), number(all)));
         match places.get(index) {
             // A route has several names, which not the same nodes know.
             Some(other) if *other != place => places[index] = (0, 1),
@@ -435,7 +396,7 @@ async fn share(session: &mut Session, living: Vec<i64>) {
             }
         }
     }
-    (member.share, member.living) = (Share { places }, living);
+    Share { places }
 }
 
 /// Gives back claims that the node does not know, since their replies were lost. Timers that were alone on a node that died
@@ -446,7 +407,7 @@ async fn sweep(session: &mut Session, running: &[Delivery], beat: &mut Beat) {
     if member.swept.0 == breaks && now < member.swept.1 + SWEEP {
         return;
     }
-    let Ok(rows) = session.query(CLAIMED, vec![Box::new(own), Box::new(FOUND)]).await else { return };
+    let Ok(rows) = session.query(CLAIMED, params![own, FOUND]).await else { return };
     let known: HashSet<_> = running.iter().copied().chain(beat.blamed.iter().map(|record| record.delivery())).collect();
     let (mut lost, mut alone, mut is_over) = (Vec::new(), Vec::new(), true);
     for row in &rows {
@@ -462,21 +423,22 @@ async fn sweep(session: &mut Session, running: &[Delivery], beat: &mut Beat) {
     if !lost.is_empty() {
         // A row that somebody has locked must not keep the others.
         let ids = uuids(lost.iter().map(|delivery| delivery.id));
-        let Ok(rows) = session.query(LOCKED, vec![Box::new(ids)]).await else { return };
+        let Ok(rows) = session.query(LOCKED, params![ids]).await else { return };
         let locked: HashSet<_> = rows.iter().filter_map(|row| id(row, 0)).collect();
         is_over = locked.is_empty();
         lost.retain(|delivery| !locked.contains(&delivery.id));
         lost.sort_unstable();
         let mut params = fences(own, lost.iter().copied());
-        params.extend([Box::new(vec![1_i32; lost.len()]) as _, Box::new(vec![None::<i64>; lost.len()]) as _]);
-        if session.query(BACK, params).await.is_err() {
+        let none = vec![None::<i64>; lost.len()];
+        params.extend(params![none.clone(), none.clone(), none, vec![1; lost.len()]]);
+        if session.query(AGAIN, params).await.is_err() {
             return;
         }
         beat.looks_begin_anew = true;
     }
     if !alone.is_empty() {
         let ids = uuids(alone.iter().map(|delivery| delivery.id));
-        let Ok(rows) = session.query(RECORDS, vec![Box::new(ids)]).await else { return };
+        let Ok(rows) = session.query(RECORDS, params![ids]).await else { return };
         beat.blamed.extend(blamed(session, &rows).await);
     }
     if !is_over {
@@ -494,15 +456,15 @@ pub(super) async fn retire(session: &mut Session) -> Result<(), StoreError> {
     if let Some(member) = &mut session.member {
         (member.types, member.served) = (Types::default(), Vec::new());
     }
-    session.query(RETIRE, vec![Box::new(node)]).await.map(drop).map_err(|failure| error_of(&failure))
+    Ok(session.query(RETIRE, params![node]).await.map(drop)?)
 }
 
 /// Leaves: other nodes need not wait for the end of the lease.
 pub(super) async fn leave(session: &mut Session) {
     session.shared.leased(Duration::ZERO, Duration::ZERO);
     let node = session.shared.node.swap(0, Ordering::AcqRel);
-    if node != 0 && session.query(LEAVE, vec![Box::new(node)]).await.is_ok() {
-        _ = session.query(LEFT, vec![Box::new(node)]).await;
+    if node != 0 && session.query(LEAVE, params![node]).await.is_ok() {
+        _ = session.query(LEFT, params![node]).await;
     }
 }
 

@@ -23,8 +23,8 @@ use std::time::{Duration, Instant};
 
 use actix_timers::integration::{Publisher, register_publisher};
 use actix_timers_durable::store::{
-    Beat, Counts, Delivery, Found, Hint, LeaseCheck, Look, NodeInfo, Op, Outcome, Page, Query, Reads, Record,
-    RecordBuilder, Store, StoreClock,
+    Beat, Counts, Delivery, Found, Hint, Look, NodeInfo, Op, Outcome, Page, Query, Reads, RecordBuilder, Sharing,
+    Store, StoreClock,
 };
 use actix_timers_durable::{DueTime, DurableId, Pause, StoreError};
 use tokio_postgres::tls::MakeTlsConnect;
@@ -40,7 +40,6 @@ use crate::{ConnectError, PostgresOptions};
 use beat::Member;
 pub(crate) use beat::set_clock;
 use io::Io;
-use reads::Reader;
 use session::Shared;
 
 /// The longest time between two beats: a dead node's timers are released within its lease and a second, and an idle node makes
@@ -63,15 +62,9 @@ pub struct PostgresStore {
     pub(crate) clock: StoreClock,
     shared: Arc<Shared>,
     /// Begins with the first use.
-    live: Option<Live>,
+    io: Option<Io>,
     /// The last time that unserved routes were counted.
     counted: Option<Instant>,
-}
-
-/// The sessions of a store.
-struct Live {
-    io: Io,
-    reader: Reader,
 }
 
 impl fmt::Debug for PostgresStore {
@@ -88,7 +81,7 @@ impl Clone for PostgresStore {
             options: self.options.clone(),
             clock: self.clock.clone(),
             shared: Arc::default(),
-            live: None,
+            io: None,
             counted: None,
         }
     }
@@ -119,7 +112,7 @@ impl PostgresStore {
         let clock = StoreClock::default();
         setup::connect(Arc::clone(&server), options.migrate, clock.clone()).await?;
         let records = RecordBuilder::new(clock.clone());
-        Ok(Self { server, records, options, clock, shared: Arc::default(), live: None, counted: None })
+        Ok(Self { server, records, options, clock, shared: Arc::default(), io: None, counted: None })
     }
 
     /// Returns the statements that create the tables and functions, for an administrator who runs them by hand: with
@@ -138,16 +131,15 @@ impl PostgresStore {
     }
 
     /// Returns the sessions, begun if necessary.
-    fn live(&mut self) -> Result<&mut Live, StoreError> {
-        match &mut self.live {
-            Some(live) => Ok(live),
+    fn io(&mut self) -> Result<&mut Io, StoreError> {
+        match &mut self.io {
+            Some(io) => Ok(io),
             none => {
                 let Self { options, clock, .. } = self;
                 let member = Member::new(&options.node, options.lease, options.late_look_interval, clock.clone());
                 let io = Io::start(&self.server, &self.shared, member)
                     .map_err(|error| StoreError::Unavailable(format!("no thread for the sessions: {error}")))?;
-                let reader = Reader(io.reader.clone());
-                Ok(none.insert(Live { io, reader }))
+                Ok(none.insert(io))
             }
         }
     }
@@ -169,8 +161,8 @@ where
 impl Drop for PostgresStore {
     /// Leaves, and waits for it for a moment.
     fn drop(&mut self) {
-        let Some(Live { io: Io { writer, reader, queries, thread }, reader: looks }) = self.live.take() else { return };
-        drop((writer, reader, queries, looks));
+        let Some(Io { writer, reader, queries, thread }) = self.io.take() else { return };
+        drop((writer, reader, queries));
         let end = Instant::now() + LEAVING;
         while !thread.is_finished() && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(1));
@@ -181,23 +173,23 @@ impl Drop for PostgresStore {
 #[doc(hidden)]
 impl Reads for PostgresStore {
     fn get(&mut self, id: DurableId) -> Result<Option<Found>, StoreError> {
-        self.live()?.reader.get(id)
+        self.io()?.reader.get(id)
     }
 
     fn find_key(&mut self, route: &str, key: &str) -> Result<Option<DurableId>, StoreError> {
-        self.live()?.reader.find_key(route, key)
+        self.io()?.reader.find_key(route, key)
     }
 
     fn list(&mut self, query: &Query) -> Result<Page, StoreError> {
-        self.live()?.reader.list(query)
+        self.io()?.reader.list(query)
     }
 
     fn counts(&mut self, limit: Option<u64>) -> Result<Counts, StoreError> {
-        self.live()?.reader.counts(limit)
+        self.io()?.reader.counts(limit)
     }
 
     fn pauses(&mut self) -> Result<Vec<Pause>, StoreError> {
-        self.live()?.reader.pauses()
+        self.io()?.reader.pauses()
     }
 }
 
@@ -205,61 +197,54 @@ impl Reads for PostgresStore {
 impl Store for PostgresStore {
     fn join(&mut self, node: &NodeInfo, _now: DueTime) -> Result<Beat, StoreError> {
         // A node that could not look or answer later must not begin.
-        self.live()?.reader.check()?;
-        Reader(self.live()?.io.queries.clone()).check()?;
+        self.io()?.reader.check()?;
+        self.io()?.queries.check()?;
         let meters = self.shared.meters.get_or_init(|| Arc::new(Meters::register(&node.name)));
         let publisher: Weak<dyn Publisher> = Arc::downgrade(meters) as _;
         register_publisher(publisher);
         let node = node.clone();
-        self.live()?.io.writer.run(move |session| Box::pin(async move { beat::join(session, &node).await }))
+        self.io()?.writer.run(move |session| Box::pin(async move { beat::join(session, &node).await }))
     }
 
     fn beat(&mut self, running: &[Delivery], _now: DueTime) -> Result<Beat, StoreError> {
         if self.counted.is_none_or(|at| at.elapsed() >= COUNT) {
             self.counted = Some(Instant::now());
-            self.live()?.io.queries.start(|session| Box::pin(beat::tidy(session)));
+            self.io()?.queries.0.start(|session| Box::pin(beat::tidy(session)));
         }
         let running = running.to_vec();
-        self.live()?.io.writer.run(move |session| Box::pin(async move { beat::beat(session, &running).await }))
+        self.io()?.writer.run(move |session| Box::pin(async move { beat::beat(session, &running).await }))
     }
 
-    fn lease(&self) -> Option<LeaseCheck> {
+    fn sharing(&self) -> Option<Sharing> {
         let shared = Arc::clone(&self.shared);
-        Some(Arc::new(move || shared.has_lease()))
+        Some(Sharing {
+            look_every: self.options.poll_interval,
+            beat_every: (self.options.lease / 4).min(BEAT),
+            clock: self.clock.clone(),
+            has_lease: Arc::new(move || shared.has_lease()),
+        })
     }
 
     fn retire(&mut self, _now: DueTime) {
-        if let Some(live) = &self.live {
+        if let Some(io) = &self.io {
             // Without it the others deliver the share of this node, too, but late.
-            _ = live.io.writer.run(|session| Box::pin(beat::retire(session)));
+            _ = io.writer.run(|session| Box::pin(beat::retire(session)));
         }
-    }
-
-    fn intervals(&self) -> Option<(Duration, Duration)> {
-        Some((self.options.poll_interval, (self.options.lease / 4).min(BEAT)))
     }
 
     fn apply(&mut self, ops: &[Op], _now: DueTime) -> Result<Vec<Result<Outcome, StoreError>>, StoreError> {
         let ops = ops.to_vec();
-        self.live()?.io.writer.run(move |session| Box::pin(async move { Ok(apply::apply(session, &ops).await) }))
+        self.io()?.writer.run(move |session| Box::pin(async move { Ok(apply::apply(session, &ops).await) }))
     }
 
     fn look(&mut self, look: &Look, _now: DueTime) -> Result<Vec<Hint>, StoreError> {
         let node = self.node();
-        self.live()?.reader.look(look, node)
+        self.io()?.reader.look(look, node)
     }
 
     fn reader(&mut self) -> Result<Option<Box<dyn Reads>>, StoreError> {
-        let reader = Reader(self.live()?.io.queries.clone());
-        reader.check()?;
-        Ok(Some(Box::new(reader)))
-    }
-
-    fn admits(&self, record: &Record) -> Result<(), StoreError> {
-        puts::check(record)
-    }
-
-    fn clock(&self) -> Option<StoreClock> {
-        Some(self.clock.clone())
+        let queries = self.io()?.queries.clone();
+        queries.check()?;
+        Ok(Some(Box::new(queries)))
     }
 }

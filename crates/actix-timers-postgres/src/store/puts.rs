@@ -8,38 +8,39 @@ use actix_timers_durable::store::{
 };
 use actix_timers_durable::{DueTime, StoreError};
 use tokio_postgres::Row;
-use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::apply::{Slots, Step};
 use super::row::{due, id, int, time};
-use super::session::Call;
+use super::session::{Call, Params, params};
 
 /// Maximum length of the names of routes, message types and codecs.
 const MAX_NAME_LEN: usize = 255;
 
 /// Stores timers without keys, and returns the time before which none is due.
-const PUT: &str = "
-    WITH n AS MATERIALIZED (SELECT @schema@.server_now() AS now), put AS (
-        INSERT INTO @schema@.timers (id, due, moved, nominal, route, message_type, message_version, payload, codec, headers,
-            max_attempts, retry, repeat, created)
-        SELECT i.id, greatest(i.due, n.now), i.moved OR i.due < n.now, i.nominal, i.route, i.message_type, i.version, i.payload,
-            i.codec, i.headers::jsonb, i.max_attempts, i.retry::jsonb, i.repeat::jsonb, n.now
-        FROM n, unnest($1::uuid[], $2::bigint[], $3::boolean[], $4::bigint[], $5::text[], $6::text[], $7::int[], $8::bytea[],
-            $9::text[], $10::text[], $11::int[], $12::text[], $13::text[])
-            AS i(id, due, moved, nominal, route, message_type, version, payload, codec, headers, max_attempts, retry, repeat)
-    )
-    SELECT n.now FROM n";
-
-/// Stores timers without keys and without any of the columns that are seldom used.
-const PUT_PLAIN: &str = "
-    WITH n AS MATERIALIZED (SELECT @schema@.server_now() AS now), put AS (
-        INSERT INTO @schema@.timers (id, due, moved, nominal, route, message_type, message_version, payload, created)
-        SELECT i.id, greatest(i.due, n.now), i.moved OR i.due < n.now, i.nominal, i.route, i.message_type, i.version, i.payload, n.now
-        FROM n, unnest($1::uuid[], $2::bigint[], $3::boolean[], $4::bigint[], $5::text[], $6::text[], $7::int[], $8::bytea[])
-            AS i(id, due, moved, nominal, route, message_type, version, payload)
-    )
-    SELECT n.now FROM n";
+macro_rules! put {
+    ($columns:literal, $values:literal, $arrays:literal, $names:literal) => {
+        concat!(
+            "WITH n AS MATERIALIZED (SELECT @schema@.server_now() AS now), put AS (
+                INSERT INTO @schema@.timers (id, due, moved, nominal, route, message_type, message_version, payload,
+                    created", $columns, ")
+                SELECT i.id, greatest(i.due, n.now), i.moved OR i.due < n.now, i.nominal, i.route, i.message_type, i.version,
+                    i.payload, n.now", $values, "
+                FROM n, unnest($1::uuid[], $2::bigint[], $3::boolean[], $4::bigint[], $5::text[], $6::text[], $7::int[],
+                    $8::bytea[]", $arrays, ") AS i(id, due, moved, nominal, route, message_type, version, payload", $names, ")
+            )
+            SELECT n.now FROM n"
+        )
+    };
+}
+const PUT: &str = put!(
+    ", codec, headers, max_attempts, retry, repeat",
+    ", i.codec, i.headers::jsonb, i.max_attempts, i.retry::jsonb, i.repeat::jsonb",
+    ", $9::text[], $10::text[], $11::int[], $12::text[], $13::text[]",
+    ", codec, headers, max_attempts, retry, repeat"
+);
+/// Without any of the columns that are seldom used.
+const PUT_PLAIN: &str = put!("", "", "", "");
 
 /// Stores timers one after the other, each if its key allows; careful tries leave out those whose keys are locked.
 const PUT_KEYED: &str = "
@@ -94,14 +95,12 @@ pub(super) fn check(record: &Record) -> Result<(), StoreError> {
     Ok(())
 }
 
-type Column<'a> = Box<dyn ToSql + Sync + 'a>;
-
-fn column<'a, T: ToSql + Sync + 'a>(records: &[&'a Record], value: impl Fn(&'a Record) -> T) -> Column<'a> {
-    Box::new(records.iter().map(|record| value(record)).collect::<Vec<_>>())
+fn column<'a, T>(records: &[&'a Record], value: impl Fn(&'a Record) -> T) -> Vec<T> {
+    records.iter().map(|record| value(record)).collect()
 }
 
-fn plain_columns<'a>(records: &[&'a Record]) -> Vec<Column<'a>> {
-    vec![
+fn plain_columns<'a>(records: &[&'a Record]) -> Params<'a> {
+    params![
         column(records, |record| Uuid::from(record.id)),
         column(records, |record| time(record.progress.due)),
         column(records, |record| record.id.first_due() != record.progress.due),
@@ -113,8 +112,8 @@ fn plain_columns<'a>(records: &[&'a Record]) -> Vec<Column<'a>> {
     ]
 }
 
-fn seldom_columns<'a>(records: &[&'a Record]) -> Vec<Column<'a>> {
-    vec![
+fn seldom_columns<'a>(records: &[&'a Record]) -> Params<'a> {
+    params![
         column(records, |record| record.payload_codec.as_deref()),
         column(records, |record| headers_to_json(&record.headers)),
         column(records, |record| record.budget().map(int)),
@@ -123,9 +122,9 @@ fn seldom_columns<'a>(records: &[&'a Record]) -> Vec<Column<'a>> {
     ]
 }
 
-fn key_columns<'a>(records: &[&'a Record]) -> [Column<'a>; 2] {
+fn key_columns<'a>(records: &[&'a Record]) -> Params<'a> {
     let keep = |record: &Record| record.keep_key_ms().map(u64::cast_signed);
-    [column(records, |record| record.key.as_deref()), column(records, keep)]
+    params![column(records, |record| record.key.as_deref()), column(records, keep)]
 }
 
 fn is_plain(record: &Record) -> bool {
@@ -160,12 +159,14 @@ pub(super) fn restored<'a>(found: Vec<(usize, &'a Found)>, is_dead: bool) -> Opt
     let mut params = plain_columns(&records);
     params.extend(seldom_columns(&records));
     params.extend(key_columns(&records));
-    params.push(column(&records, |record| int(record.progress.attempt)));
-    params.push(column(&records, |record| int(record.progress.used)));
-    params.push(column(&records, |record| record.progress.repetition.cast_signed()));
+    params.extend(params![
+        column(&records, |record| int(record.progress.attempt)),
+        column(&records, |record| int(record.progress.used)),
+        column(&records, |record| record.progress.repetition.cast_signed()),
+    ]);
     let reason = |(_, found): &(usize, &'a Found)| match &found.state {
         State::Parked { reason } | State::Dead { reason, .. } => Some(reason.to_string()),
-        State::Pending | State::Claimed | State::Finished(_) => None,
+        _ => None,
     };
     params.push(Box::new(found.iter().map(reason).collect::<Vec<_>>()));
     if is_dead {

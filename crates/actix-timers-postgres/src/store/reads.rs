@@ -8,12 +8,11 @@ use actix_timers_durable::store::{
 };
 use actix_timers_durable::{DueTime, DurableId, Pause, StoreError};
 use tokio_postgres::Row;
-use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::io::Jobs;
 use super::row::{NODE, Types, columns, due, id, record, time};
-use super::session::{Session, error_of};
+use super::session::{Params, Session, params};
 
 /// Rows that a page examines at most if it has a filter.
 const EXAMINED: i64 = 10_000;
@@ -53,18 +52,24 @@ macro_rules! page {
     };
 }
 
+/// Whether a row `t` has route `$6`, key `$7`, type `$10`, a key that begins with `$11`, and the header `$12` of the value `$13`.
+macro_rules! is_wanted {
+    () => {
+        "coalesce(t.route = $6::text, true) AND ($7::text IS NULL OR coalesce(t.key = $7::text, false))
+            AND coalesce(t.message_type = $10::text, true)
+            AND ($11::text IS NULL OR coalesce(starts_with(t.key COLLATE \"C\", $11::text), false))
+            AND ($12::text IS NULL OR coalesce(t.headers ->> $12::text = $13::text, false))"
+    };
+}
+
 /// Rows after a position: those whose due time is in the id after `$1`, others after (`$2`, `$3`), all up to `$4`; at most
-/// `$5` are examined, and those wanted have route `$6`, key `$7`, type `$10`, a key that begins with `$11`, the header `$12` of
-/// the value `$13`, and were written up to `$14`.
+/// `$5` are examined, and those [wanted](is_wanted) were written up to `$14`.
 macro_rules! rows {
     ($table:literal, $written:literal, $condition:literal, $order:literal) => {
         concat!(
             "(SELECT t.id, t.due, octet_length(t.payload) AS size, ",
-            "coalesce(t.route = $6::text, true) AND ($7::text IS NULL OR coalesce(t.key = $7::text, false))
-                AND coalesce(t.message_type = $10::text, true)
-                AND ($11::text IS NULL OR coalesce(starts_with(t.key COLLATE \"C\", $11::text), false))
-                AND ($12::text IS NULL OR coalesce(t.headers ->> $12::text = $13::text, false))
-                AND coalesce(t.",
+            is_wanted!(),
+            " AND coalesce(t.",
             $written,
             " <= $14::bigint, true) AS is_wanted
             FROM @schema@.",
@@ -126,20 +131,17 @@ const PAGES: [&str; 3] = [
 
 const PAUSES: &str = "SELECT p.kind, p.name, p.until, p.who, p.why FROM @schema@.pauses p ORDER BY p.kind, p.name";
 
-/// Finished timers as the columns of a record: after (`$1`, `$2`), up to `$3`; at most `$4` are examined, unless several have one
-/// position; those wanted have route `$5`, key `$6`, type `$8`, a key that begins with `$9`, the header `$10` of the value `$11`,
-/// finished up to `$12` and, if there is one, have the id `$14`. They have no payload. With `$13` they are counted.
+/// Finished timers as the columns of a record, with the parameters of the other pages: after (`$2`, `$3`), up to `$4`; at most
+/// `$5` are examined, unless several have one position; those [wanted](is_wanted) have finished up to `$14` and, if there is
+/// one, have the id `$15`. They have no payload. With a negative `$9` they are counted.
 macro_rules! past {
     ($seen:literal) => {
         concat!(
-            "WITH seen AS MATERIALIZED (", $seen, " ORDER BY p.finished, p.id FETCH FIRST ($4::bigint) ROWS WITH TIES), wanted AS (
-                SELECT s.* FROM seen s WHERE coalesce(s.route = $5::text, true)
-                    AND ($6::text IS NULL OR coalesce(s.key = $6::text, false))
-                    AND coalesce(s.message_type = $8::text, true)
-                    AND ($9::text IS NULL OR coalesce(starts_with(s.key COLLATE \"C\", $9::text), false))
-                    AND ($10::text IS NULL OR coalesce(s.headers ->> $10::text = $11::text, false))
-                    AND coalesce(s.finished <= $12::bigint, true)
-                ORDER BY s.finished, s.id FETCH FIRST ($7::bigint) ROWS WITH TIES
+            "WITH seen AS MATERIALIZED (", $seen, "
+                ORDER BY p.finished, p.id FETCH FIRST ($5::bigint) ROWS WITH TIES
+            ), wanted AS (
+                SELECT t.* FROM seen t WHERE ", is_wanted!(), " AND coalesce(t.finished <= $14::bigint, true)
+                ORDER BY t.finished, t.id FETCH FIRST ($8::bigint) ROWS WITH TIES
             )
             SELECT ", columns!(), ", t.past, NULL::bigint, (SELECT count(*) FROM seen), l.due, l.id, (SELECT count(*) FROM wanted), (SELECT @schema@.server_now())
             FROM (SELECT) one
@@ -148,42 +150,41 @@ macro_rules! past {
                 w.message_version, w.key, NULL::jsonb AS repeat, NULL::int AS max_attempts, NULL::jsonb AS retry, w.headers,
                 NULL::text AS codec, ''::bytea AS payload, NULL::bigint AS keep_key, NULL::bigint AS node, NULL::text AS parked,
                 jsonb_build_object('at_ms', w.finished, 'took_ms', w.took_ms, 'is_dead', w.outcome = 'dead',
-                    'errors', coalesce(w.errors, '[]'), 'result', w.result)::text AS past FROM wanted w WHERE NOT $13::boolean) t ON true
+                    'errors', coalesce(w.errors, '[]'), 'result', w.result)::text AS past FROM wanted w
+                WHERE $9::bigint >= 0 AND $1::uuid IS NOT NULL) t ON true
             ORDER BY t.due, t.id, t.repetition"
         )
     };
 }
 const PAST: &str = past!(
     "SELECT p.* FROM @schema@.routes r CROSS JOIN LATERAL (
-        SELECT f.* FROM @schema@.past f WHERE f.route = r.name AND (f.finished, f.id) > ($1::bigint, $2::uuid) AND f.finished <= $3::bigint
-        ORDER BY f.finished, f.id FETCH FIRST ($4::bigint) ROWS WITH TIES
-    ) p WHERE coalesce(r.name = $5::text, true) AND $14::uuid IS NULL"
+        SELECT f.* FROM @schema@.past f
+        WHERE f.route = r.name AND (f.finished, f.id) > ($2::bigint, $3::uuid) AND f.finished <= $4::bigint
+        ORDER BY f.finished, f.id FETCH FIRST ($5::bigint) ROWS WITH TIES
+    ) p WHERE coalesce(r.name = $6::text, true) AND $15::uuid IS NULL"
 );
 const PAST_OF: &str = past!(
     "SELECT p.* FROM @schema@.past p
-    WHERE p.id = $14::uuid AND (p.finished, p.id) > ($1::bigint, $2::uuid) AND p.finished <= $3::bigint"
+    WHERE p.id = $15::uuid AND (p.finished, p.id) > ($2::bigint, $3::uuid) AND p.finished <= $4::bigint"
 );
 
 /// Queries in a session.
 #[derive(Debug, Clone)]
 pub(super) struct Reader(pub(super) Jobs);
 
-type Params = Vec<Box<dyn ToSql + Sync + Send>>;
-
 impl Reader {
     /// Runs a statement, and reads its rows on the thread of the session.
     fn ask<T: Send + 'static>(
         &self,
         sql: &'static str,
-        params: Params,
+        params: Params<'static>,
         read: impl FnOnce(&mut Session, Vec<Row>) -> T + Send + 'static,
     ) -> Result<T, StoreError> {
         self.0.run(move |session| {
             Box::pin(async move {
-                let params = params.into_iter().map(|param| param as Box<dyn ToSql + Sync>).collect();
                 let rows = session.query(sql, params).await;
                 // A query whose reply is lost has changed nothing.
-                let rows = rows.map_err(|failure| match error_of(&failure) {
+                let rows = rows.map_err(|failure| match failure.error() {
                     StoreError::Unknown(text) => StoreError::Unavailable(text),
                     error => error,
                 })?;
@@ -194,26 +195,17 @@ impl Reader {
 
     /// Connects, and says whether queries are possible.
     pub(super) fn check(&self) -> Result<(), StoreError> {
-        self.0.run(|session| Box::pin(async { session.connect().await.map_err(|failure| error_of(&failure)) }))
+        self.0.run(|session| Box::pin(async { Ok(session.connect().await?) }))
     }
 
     /// See [`Store::look`](actix_timers_durable::store::Store::look).
     pub(super) fn look(&self, look: &Look, node: i64) -> Result<Vec<Hint>, StoreError> {
         let types = Types::of(&look.filter);
-        let (from, after_due, after_id) = bounds(look.after, DueTime::MIN);
+        let (from, after_due, after_id) = bounds(look.after);
         let indices: Vec<u16> = look.filter.served.iter().map(|served| served.index).collect();
         let limit = i64::try_from(look.limit).unwrap_or(i64::MAX);
-        let params: Params = vec![
-            Box::new(node),
-            Box::new(types.names),
-            Box::new(types.versions),
-            Box::new(types.budgets),
-            Box::new(from),
-            Box::new(after_due),
-            Box::new(after_id),
-            Box::new(time(look.until)),
-            Box::new(limit),
-        ];
+        let (names, versions, budgets) = (types.names, types.versions, types.budgets);
+        let params = params![node, names, versions, budgets, from, after_due, after_id, time(look.until), limit];
         self.ask(LOOK, params, move |session, rows| {
             let hint = |row: &Row| {
                 if let Some(paused) = row.get::<_, Option<&str>>(5) {
@@ -229,26 +221,22 @@ impl Reader {
     }
 }
 
-/// Returns the position after which rows are read: for those whose due time is in the id, and for others.
-fn bounds(after: Option<Position>, from: DueTime) -> (Uuid, i64, Uuid) {
-    let before = |due| Uuid::from_u128(Uuid::from(DurableId::from_parts(due, 0, 0)).as_u128().saturating_sub(1));
-    match after.filter(|after| after.due >= from) {
-        None => (before(from), time(from) - 1, Uuid::max()),
-        Some(Position { due, id }) => {
-            let from = match id.first_due().cmp(&due) {
-                std::cmp::Ordering::Equal => Uuid::from(id),
-                std::cmp::Ordering::Less => before(due),
-                // Ids of the same due time are smaller.
-                std::cmp::Ordering::Greater => DueTime::from_millis(due.as_millis() + 1).map_or(Uuid::max(), before),
-            };
-            (from, time(due), Uuid::from(id))
-        }
-    }
+/// Returns the bounds of rows after a position: for those whose due time is in the id, and for others.
+fn bounds(after: Option<Position>) -> (Uuid, i64, Uuid) {
+    let first = |due| Uuid::from_u128(Uuid::from(DurableId::from_parts(due, 0, 0)).as_u128().saturating_sub(1));
+    let Some(Position { due, id }) = after else { return (first(DueTime::MIN), -1, Uuid::max()) };
+    let id_bound = match id.first_due().cmp(&due) {
+        std::cmp::Ordering::Equal => Uuid::from(id),
+        std::cmp::Ordering::Less => first(due),
+        // Ids of the same due time are smaller.
+        std::cmp::Ordering::Greater => DueTime::from_millis(due.as_millis() + 1).map_or(Uuid::max(), first),
+    };
+    (id_bound, time(due), Uuid::from(id))
 }
 
 /// Reads a row with its state; `None` if it is damaged.
-fn found(session: &mut Session, row: &Row) -> Option<Found> {
-    let record = record(&mut session.names, row)?;
+fn found(row: &Row) -> Option<Found> {
+    let record = record(row)?;
     let state = match (row.get::<_, Option<i64>>(NODE + 2 + 1), row.get::<_, Option<&str>>(NODE + 1)) {
         (Some(since), _) => {
             State::Dead { reason: row.get::<_, Option<&str>>(NODE + 2).unwrap_or_default().into(), since: due(since) }
@@ -257,7 +245,7 @@ fn found(session: &mut Session, row: &Row) -> Option<Found> {
             State::Finished(Arc::new(finished_from_json(row.get::<_, Option<&str>>(NODE + 2)?)?))
         }
         (None, Some(reason)) => State::Parked { reason: Arc::from(reason) },
-        (None, None) if row.get::<_, Option<i64>>(NODE).is_some() => State::Claimed,
+        (None, None) if row.get::<_, Option<i64>>(NODE).is_some() => State::InFlight,
         (None, None) => State::Pending,
     };
     Some(Found { record, state })
@@ -265,8 +253,7 @@ fn found(session: &mut Session, row: &Row) -> Option<Found> {
 
 impl Reads for Reader {
     fn get(&mut self, id: DurableId) -> Result<Option<Found>, StoreError> {
-        let found =
-            self.ask(GET, vec![Box::new(Uuid::from(id))], |session, rows| rows.first().map(|row| found(session, row)))?;
+        let found = self.ask(GET, params![Uuid::from(id)], |_, rows| rows.first().map(found))?;
         match found {
             Some(None) => Err(crate::error::unreadable("a column of the timer holds something that is no timer")),
             found => Ok(found.flatten()),
@@ -277,8 +264,7 @@ impl Reads for Reader {
         if key.len() > MAX_KEY_LEN || key.contains('\0') || route.contains('\0') {
             return Ok(None);
         }
-        let params: Params = vec![Box::new(route.to_owned()), Box::new(key.to_owned())];
-        self.ask(FIND_KEY, params, |_, rows| rows.first().and_then(|row| id(row, 0)))
+        self.ask(FIND_KEY, params![route.to_owned(), key.to_owned()], |_, rows| rows.first().and_then(|row| id(row, 0)))
     }
 
     fn list(&mut self, query: &Query) -> Result<Page, StoreError> {
@@ -296,33 +282,17 @@ impl Reads for Reader {
             is_count || query.written_until.is_some() || texts.iter().skip(is_past.into()).any(Option::is_some);
         let limit = i64::try_from(query.limit).unwrap_or(i64::MAX);
         let examined = if has_filter { EXAMINED.max(limit) } else { limit };
-        let (from, after_due, after_id) = bounds(query.after, query.from);
+        let after = query.after.filter(|after| after.due >= query.from).or_else(|| Position::before(query.from));
+        let (from, after_due, after_id) = bounds(after);
         let [route, key, kind, prefix, name, value] = texts.map(|text| text.map(|text| text.to_string()));
-        let mut params: Params = vec![
-            Box::new(after_due),
-            Box::new(after_id),
-            Box::new(time(query.until)),
-            Box::new(examined),
-            Box::new(route),
-            Box::new(key),
-            Box::new(limit),
+        let (until, written, id) = (time(query.until), query.written_until.map(time), query.id.map(Uuid::from));
+        // Of a count no row is read.
+        let bytes = if is_count { -1 } else { PAGE_BYTES };
+        let mut params = params![
+            from, after_due, after_id, until, examined, route, key, limit, bytes, kind, prefix, name, value, written
         ];
-        if !is_past {
-            params.insert(0, Box::new(from));
-            // Of a count no row is read.
-            params.push(Box::new(if is_count { -1 } else { PAGE_BYTES }));
-        }
-        let filters: [Box<dyn ToSql + Sync + Send>; 5] = [
-            Box::new(kind),
-            Box::new(prefix),
-            Box::new(name),
-            Box::new(value),
-            Box::new(query.written_until.map(time)),
-        ];
-        params.extend(filters);
         if is_past {
-            params.push(Box::new(is_count));
-            params.push(Box::new(query.id.map(Uuid::from)));
+            params.push(Box::new(id));
         }
         let sql = match query.part {
             Part::Pending => PAGES[0],
@@ -331,13 +301,12 @@ impl Reads for Reader {
             Part::Past if query.id.is_some() => PAST_OF,
             Part::Past => PAST,
         };
-        // That of the pending ones does not need the position of others.
-        self.ask(sql, params, move |session, rows| page(session, &rows, limit, examined, is_count))
+        self.ask(sql, params, move |_, rows| page(&rows, limit, examined, is_count))
     }
 
     fn counts(&mut self, limit: Option<u64>) -> Result<Counts, StoreError> {
         let most = limit.map(|limit| i64::try_from(limit).unwrap_or(i64::MAX));
-        let counted = self.ask(COUNT, vec![Box::new(most)], |_, rows| {
+        let counted = self.ask(COUNT, params![most], |_, rows| {
             let number = |row: &Row, column| u64::try_from(row.get::<_, i64>(column)).unwrap_or(0);
             rows.first().map(|row| [0, 1, 2].map(|column| number(row, column)))
         })?;
@@ -357,7 +326,7 @@ impl Reads for Reader {
 
 /// Reads a page. Each row also has the number of the examined rows, the position of the last one, and the number of those
 /// wanted, of which the page may hold a part.
-fn page(session: &mut Session, rows: &[Row], limit: i64, examined: i64, is_count: bool) -> Page {
+fn page(rows: &[Row], limit: i64, examined: i64, is_count: bool) -> Page {
     const SEEN: usize = NODE + 4;
     let mut page = Page::default();
     let Some(first) = rows.first() else { return page };
@@ -369,7 +338,7 @@ fn page(session: &mut Session, rows: &[Row], limit: i64, examined: i64, is_count
     for row in rows.iter().filter(|row| row.get::<_, Option<Uuid>>(0).is_some()) {
         held += 1;
         last = position(row, 1, 0).or(last);
-        match found(session, row) {
+        match found(row) {
             Some(found) => page.found.push(found),
             None => page.damaged += 1,
         }

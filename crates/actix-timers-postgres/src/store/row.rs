@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix_timers_durable::store::{
-    Filter, Names, Progress, Record, headers_from_json, repeat_from_json, retry_from_json,
-};
+use actix_timers_durable::store::{Filter, Progress, Record, headers_from_json, repeat_from_json, retry_from_json};
 use actix_timers_durable::{DueTime, DurableId};
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -26,7 +24,7 @@ pub(super) use columns;
 pub(super) const NODE: usize = 17;
 
 /// Reads the columns of a record; `None` if a hand has written something into them that is no record.
-pub(super) fn record(names: &mut Names, row: &Row) -> Option<Arc<Record>> {
+pub(super) fn record(row: &Row) -> Option<Arc<Record>> {
     let text = |column| row.try_get::<_, Option<&str>>(column).ok();
     let max_attempts: Option<i32> = row.try_get(11).ok()?;
     let max_attempts = max_attempts.map(u32::try_from).transpose().ok()?;
@@ -49,8 +47,8 @@ pub(super) fn record(names: &mut Names, row: &Row) -> Option<Arc<Record>> {
     Some(Arc::new(Record {
         id: id(row, 0)?,
         progress,
-        route: names.get(text(6)??),
-        message_type: names.get(text(7)??),
+        route: text(6)??.into(),
+        message_type: text(7)??.into(),
         message_version: number(row, 8)?,
         key: text(9)?.map(Arc::from),
         keep_key: match row.try_get::<_, Option<i64>>(16).ok()? {
@@ -61,7 +59,7 @@ pub(super) fn record(names: &mut Names, row: &Row) -> Option<Arc<Record>> {
         max_attempts,
         retry,
         headers: headers_from_json(text(13)?)?,
-        payload_codec: text(14)?.map(|codec| names.get(codec)),
+        payload_codec: text(14)?.map(Arc::from),
         payload: row.try_get::<_, &[u8]>(15).ok()?.into(),
     }))
 }

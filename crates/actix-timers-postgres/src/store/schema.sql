@@ -380,12 +380,14 @@ $$;
 -- their leases, and whether these deliver (0), have expired (1), are dead (2), or deliver nothing (3); pauses; the bounds of
 -- running transactions; running deliveries that are not the node's any more; and the time in microseconds, read last so that it
 -- errs to late. Also the number of nodes that nobody has released two leases after the end of theirs and, with `p_measures`, of
--- the snapshots that hold back vacuum the first transaction whose deleted rows are needed, and the visible age in seconds.
+-- the snapshots that hold back vacuum the first transaction whose deleted rows are needed, and the visible age in seconds. By
+-- type, the place of this node among the nodes with a lease that deliver it, and their number.
 CREATE FUNCTION @schema@.beat(
-    p_node bigint, p_lease_ms bigint, p_running uuid[], p_repetitions bigint[], p_attempts int[], p_measures boolean,
+    p_node bigint, p_running uuid[], p_repetitions bigint[], p_attempts int[], p_lease_ms bigint, p_measures boolean,
+    p_types text[],
     OUT rest_ms bigint, OUT nodes bigint[], OUT leases text[], OUT states int[], OUT paused text,
     OUT oldest bigint, OUT next bigint, OUT lost uuid[], OUT micros bigint,
-    OUT overdue bigint, OUT needed bigint, OUT visible float8
+    OUT overdue bigint, OUT needed bigint, OUT visible float8, OUT places bigint[], OUT sharers bigint[]
 ) LANGUAGE plpgsql AS $$
 DECLARE
     v_lease interval := p_lease_ms * interval '1 ms';
@@ -400,6 +402,12 @@ BEGIN
         array_agg(CASE WHEN n.dead THEN 2 WHEN n.lease_until < clock_timestamp() THEN 1 WHEN n.serves = '{}' THEN 3 ELSE 0 END),
         count(*) FILTER (WHERE n.lease_until < clock_timestamp() - v_lease * 2)
     INTO rest_ms, nodes, leases, states, overdue FROM @schema@.nodes n;
+    SELECT coalesce(array_agg(s.place ORDER BY s.at), '{}'), coalesce(array_agg(s.sharers ORDER BY s.at), '{}')
+    INTO places, sharers FROM (
+        SELECT k.at, count(n.id) FILTER (WHERE n.id < p_node) AS place, count(n.id) AS sharers
+        FROM unnest(p_types) WITH ORDINALITY AS k(type, at)
+        LEFT JOIN @schema@.nodes n ON k.type = ANY (n.serves) AND NOT n.dead AND n.lease_until > clock_timestamp() GROUP BY k.at
+    ) s;
     paused := array_to_string(@schema@.paused(p_node), chr(31));
     IF p_measures THEN
         -- Sessions of other databases do not hold back vacuum, nor does autovacuum, which has no user.
@@ -459,6 +467,31 @@ BEGIN
 END
 $$;
 
+-- Ends deliveries whose timers continue, at a time (null: at once, or when they were due): the message of `p_nominals` as the
+-- repetition `p_nexts`, or (null) the same again. `p_returned` attempts were not used up; null: the delivery has failed, which
+-- returns all of a budget without an end. Rows that are no longer as they were claimed are left out.
+CREATE FUNCTION @schema@.again(
+    p_node bigint, p_ids uuid[], p_repetitions bigint[], p_attempts int[], p_dues bigint[], p_nominals bigint[], p_nexts bigint[],
+    p_returned int[]
+) RETURNS TABLE (id uuid, due bigint) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY UPDATE @schema@.timers t SET due = greatest(coalesce(d.due, t.due), n.now), moved = true,
+        nominal = coalesce(d.nominal, t.nominal), repetition = d.next,
+        attempt = CASE WHEN d.next = t.repetition THEN t.attempt ELSE 0 END,
+        errors = CASE WHEN d.next = t.repetition THEN t.errors END,
+        used = CASE WHEN d.next <> t.repetition OR d.returned IS NULL AND t.max_attempts = 2147483647 THEN 0
+            ELSE t.used - coalesce(d.returned, 0) END,
+        node = NULL, alone = false
+    FROM (SELECT @schema@.server_now() AS now OFFSET 0) n CROSS JOIN
+        (SELECT d.id, d.repetition, d.attempt, d.due, d.nominal, coalesce(d.next, d.repetition) AS next, d.returned, p_node AS node
+        FROM unnest(p_ids, p_repetitions, p_attempts, p_dues, p_nominals, p_nexts, p_returned)
+            AS d(id, repetition, attempt, due, nominal, next, returned) OFFSET 0) d
+    WHERE t.id = d.id AND coalesce(t.node, 0) = d.node AND t.repetition = d.repetition AND t.attempt = d.attempt
+    RETURNING t.id, t.due;
+END
+$$;
+
 -- Ends deliveries as dead letters: the row goes, or, with `p_dues`, continues. Rows that are no longer as they were claimed are left
 -- out. It fails at once if a row or its earlier letter is locked.
 CREATE FUNCTION @schema@.bury(
@@ -484,12 +517,8 @@ BEGIN
     UPDATE @schema@.dead_letters l SET node = NULL, alone = false WHERE l.id = ANY (v_held);
     DELETE FROM @schema@.timers t USING unnest(p_ids, p_dues) AS d(id, due)
         WHERE t.id = d.id AND d.due IS NULL AND t.id = ANY (v_held);
-    RETURN QUERY UPDATE @schema@.timers t SET due = greatest(d.due, @schema@.server_now()), moved = true, nominal = d.nominal,
-        repetition = d.repetition, attempt = CASE WHEN d.repetition = t.repetition THEN t.attempt ELSE 0 END,
-        errors = CASE WHEN d.repetition = t.repetition THEN t.errors END,
-        used = CASE WHEN d.repetition = t.repetition THEN t.used ELSE 0 END, node = NULL, alone = false
-    FROM unnest(p_ids, p_dues, p_nominals, p_next_repetitions) AS d(id, due, nominal, repetition)
-    WHERE t.id = d.id AND d.due IS NOT NULL AND t.id = ANY (v_held) RETURNING t.id, t.due;
+    RETURN QUERY SELECT a.id, a.due
+        FROM @schema@.again(p_node, p_ids, p_repetitions, p_attempts, p_dues, p_nominals, p_next_repetitions, NULL) a;
     RETURN QUERY SELECT h.id, NULL::bigint FROM unnest(v_held) AS h(id) WHERE NOT EXISTS (SELECT FROM @schema@.timers t WHERE t.id = h.id);
 END
 $$;
@@ -748,13 +777,8 @@ BEGIN
         DELETE FROM @schema@.timers t
         WHERE t.id = id AND coalesce(t.node, 0) = v_node AND t.repetition = repetition AND t.attempt = attempt;
     ELSE
-        UPDATE @schema@.timers t SET due = greatest(due, @schema@.server_now()), moved = true, nominal = nominal, repetition = next,
-            attempt = CASE WHEN next = t.repetition THEN t.attempt ELSE 0 END,
-            errors = CASE WHEN next = t.repetition THEN t.errors END,
-            used = CASE WHEN snoozes THEN t.used - 1
-                WHEN next = t.repetition AND t.max_attempts IS DISTINCT FROM 2147483647 THEN t.used ELSE 0 END,
-            node = NULL, alone = false
-        WHERE t.id = id AND coalesce(t.node, 0) = v_node AND t.repetition = repetition AND t.attempt = attempt;
+        PERFORM FROM @schema@.again(v_node, ARRAY[id], ARRAY[repetition], ARRAY[attempt], ARRAY[due], ARRAY[nominal], ARRAY[next],
+            CASE WHEN snoozes THEN ARRAY[1] END);
     END IF;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'the delivery % of the timer % has ended otherwise: by a cancel, its time-out, or another node', attempt, id
@@ -771,8 +795,8 @@ REVOKE ALL ON FUNCTION @schema@.server_now(), @schema@.first_id(bigint), @schema
     @schema@.claim(bigint, uuid[], text[], int[], int[], boolean, boolean),
     @schema@.look(bigint, text[], int[], int[], uuid, bigint, uuid, bigint, bigint), @schema@.claimed_by(bigint, int),
     @schema@.end_sessions(bigint, bigint, boolean), @schema@.release(bigint, bigint),
-    @schema@.beat(bigint, bigint, uuid[], bigint[], int[], boolean),
-    @schema@.note(bigint, uuid[], bigint[], int[], jsonb[]),
+    @schema@.beat(bigint, uuid[], bigint[], int[], bigint, boolean, text[]), @schema@.note(bigint, uuid[], bigint[], int[], jsonb[]),
+    @schema@.again(bigint, uuid[], bigint[], int[], bigint[], bigint[], bigint[], int[]),
     @schema@.bury(bigint, uuid[], bigint[], int[], text[], bigint[], bigint[], bigint[]), @schema@.requeue(uuid),
     @schema@.put(@schema@.timers, boolean, boolean), @schema@.is_number(jsonb, numeric, numeric),
     @schema@.schedule(text, text, bytea, timestamptz, text, boolean, int, jsonb, int, jsonb, jsonb, text, interval),

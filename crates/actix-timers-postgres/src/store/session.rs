@@ -7,8 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
-use actix_timers_durable::store::Names;
-use actix_timers_durable::{DurableId, StoreError};
+use actix_timers_durable::DurableId;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 use tokio_postgres::types::ToSql;
@@ -16,7 +15,7 @@ use tokio_postgres::{Client, Error, Row, Statement};
 
 use super::beat::Member;
 use crate::boot_clock;
-use crate::connect::{no_reply, open};
+use crate::connect::{check_settings, no_reply, open};
 use crate::dial::LocalFuture;
 use crate::error::{Failure, text};
 use crate::metrics::{Meters, Role, contain};
@@ -37,10 +36,18 @@ macro_rules! this_session {
 }
 pub(super) use this_session;
 
+/// The values of a statement.
+pub(super) type Params<'a> = Vec<Box<dyn ToSql + Sync + Send + 'a>>;
+
+macro_rules! params {
+    ($($value:expr),* $(,)?) => { vec![$(Box::new($value) as Box<dyn tokio_postgres::types::ToSql + Sync + Send + '_>),*] };
+}
+pub(super) use params;
+
 /// A statement with its values.
 pub(super) struct Call<'a> {
     pub(super) sql: &'static str,
-    pub(super) params: Vec<Box<dyn ToSql + Sync + 'a>>,
+    pub(super) params: Params<'a>,
 }
 
 /// The facts that all sessions of a store need.
@@ -104,7 +111,6 @@ pub(super) struct Session {
     pub(super) shared: Arc<Shared>,
     /// Of the session that writes.
     pub(super) member: Option<Member>,
-    pub(super) names: Names,
     /// Suspects that this node has claimed: they are not to blame if the reply was lost.
     pub(super) marked: HashSet<DurableId>,
     /// Whether the last changes found something locked.
@@ -157,7 +163,6 @@ impl Session {
             server,
             shared,
             member,
-            names: Names::default(),
             marked: HashSet::new(),
             has_locked: false,
             turn: 0,
@@ -178,11 +183,7 @@ impl Session {
     }
 
     /// Runs a statement.
-    pub(super) async fn query(
-        &mut self,
-        sql: &'static str,
-        params: Vec<Box<dyn ToSql + Sync + '_>>,
-    ) -> Result<Vec<Row>, Failure> {
+    pub(super) async fn query(&mut self, sql: &'static str, params: Params<'_>) -> Result<Vec<Row>, Failure> {
         let rows = self.send(&[Call { sql, params }]).await?;
         Ok(rows.into_iter().next().unwrap_or_default())
     }
@@ -213,7 +214,7 @@ impl Session {
             for call in calls {
                 let Some(statement) = live.statements.get(call.sql) else { continue };
                 let query: LocalFuture<'_, _> = Box::pin(async move {
-                    let params: Vec<&(dyn ToSql + Sync)> = call.params.iter().map(|param| &**param).collect();
+                    let params: Vec<&(dyn ToSql + Sync)> = call.params.iter().map(|param| &**param as _).collect();
                     client.query(statement, &params).await
                 });
                 flight.push(query);
@@ -288,13 +289,7 @@ impl Session {
 
     async fn set_up(&mut self, client: &Client) -> Result<(), String> {
         client.batch_execute(&settings(&self.server)).await.map_err(|error| text(&error))?;
-        let facts = client.query_one(FACTS, &[]).await.map_err(|error| text(&error))?;
-        if facts.get(0) {
-            return Err("the server is a standby".to_owned());
-        }
-        if facts.get::<_, String>(1) == "on" {
-            return Err("the session is read-only".to_owned());
-        }
+        check_settings(client).await.map_err(|error| error.to_string())?;
         if self.member.is_some() {
             let Server { schema, .. } = &*self.server;
             let (node, error) = (self.node(), |error| text(&error));
@@ -310,20 +305,8 @@ impl Session {
     }
 }
 
-const FACTS: &str = "SELECT pg_is_in_recovery(), current_setting('transaction_read_only')";
 const END: &str = "SELECT @schema@.end_sessions($1, 1000, true)";
 const ENTER: &str = concat!("UPDATE @schema@.nodes n SET sessions = ", this_session!(), " WHERE n.id = $1");
-
-/// Returns the error of a request of which nothing was kept, or, without a reply, perhaps something.
-pub(super) fn error_of(failure: &Failure) -> StoreError {
-    match failure {
-        Failure::NoReply(text) => StoreError::Unknown(text.clone()),
-        Failure::NotSent(text) => StoreError::Unavailable(text.clone()),
-        Failure::Reported { state, text } => {
-            Failure::Reported { state: state.clone(), text: text.clone() }.into_error()
-        }
-    }
-}
 
 /// Waits for all, and polls them in their order: so they are sent in it.
 async fn all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {

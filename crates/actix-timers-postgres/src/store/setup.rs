@@ -11,7 +11,7 @@ use tokio_postgres::error::SqlState;
 
 use super::beat::set_clock;
 use super::session::settings;
-use crate::connect::{check_product, check_session, check_settings, failed, open, value, within};
+use crate::connect::{check_product, check_session, check_settings, failed, open, within};
 use crate::error::text;
 use crate::server::Server;
 use crate::{ConnectError, boot_clock};
@@ -49,7 +49,6 @@ async fn check(server: &Server, migrates: bool, clock: &StoreClock) -> Result<()
     let settings = format!("{}; SET lock_timeout = 0; SET client_min_messages = warning", settings(server));
     within(limit, run(&client, &settings)).await?;
     within(limit, check_settings(&client)).await?;
-    within(limit, check_encoding(&client)).await?;
     let (other, _) = open(server).await.map_err(ConnectError::Unreachable)?;
     within(limit, check_session(&client, &other, server.timeout / 2)).await?;
     drop(other);
@@ -71,12 +70,6 @@ async fn check(server: &Server, migrates: bool, clock: &StoreClock) -> Result<()
 
 async fn run(client: &Client, sql: &str) -> Result<(), ConnectError> {
     client.batch_execute(sql).await.map_err(|error| failed(&error))
-}
-
-/// Names of routes and keys are any text.
-async fn check_encoding(client: &Client) -> Result<(), ConnectError> {
-    let encoding = value(client, "SHOW server_encoding").await.map_err(|error| failed(&error))?;
-    if encoding == "UTF8" { Ok(()) } else { Err(ConnectError::Encoding(encoding)) }
 }
 
 async fn migrate(client: &Client, server: &Server, migrates: bool) -> Result<(), ConnectError> {

@@ -14,63 +14,50 @@ use actix_timers_durable::store::{
 };
 use actix_timers_durable::{DueTime, DurableId, Pause, PauseTarget};
 use tokio_postgres::Row;
-use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::apply::{Read, Slots, Step};
 use super::puts;
 use super::row::{NODE, Types, columns, due, duration, id, record, time};
-use super::session::Call;
+use super::session::{Call, Params, params};
 
-const DELETE: &str = "
-    DELETE FROM @schema@.timers t USING (
-        SELECT d.*, $1::bigint AS node FROM unnest($2::uuid[], $3::bigint[], $4::int[]) AS d(id, repetition, attempt) OFFSET 0
-    ) d
-    WHERE t.id = d.id AND t.node IS NOT DISTINCT FROM d.node AND t.repetition = d.repetition AND t.attempt = d.attempt
-    RETURNING t.id, NULL::bigint";
+/// A change of rows as they were claimed, with the columns `d` of more arrays.
+macro_rules! ended {
+    ($change:literal, $arrays:literal, $columns:literal) => {
+        concat!(
+            $change,
+            " (SELECT d.*, $1::bigint AS node FROM unnest($2::uuid[], $3::bigint[], $4::int[]",
+            $arrays,
+            ") AS d(id, repetition, attempt",
+            $columns,
+            ") OFFSET 0) d
+            WHERE t.id = d.id AND t.node IS NOT DISTINCT FROM d.node AND t.repetition = d.repetition AND t.attempt = d.attempt
+            RETURNING t.id, NULL::bigint"
+        )
+    };
+}
 
-const KEEP_KEY: &str = "
-    UPDATE @schema@.timers t SET ended = n.now, keep_until = least(n.now + d.keep, 70368744177663), node = NULL, alone = false,
+const DELETE: &str = ended!("DELETE FROM @schema@.timers t USING", "", "");
+
+const KEEP_KEY: &str = ended!(
+    "UPDATE @schema@.timers t SET ended = n.now, keep_until = least(n.now + d.keep, 70368744177663), node = NULL, alone = false,
         parked = NULL, headers = NULL, errors = NULL, payload = ''
-    FROM (SELECT @schema@.server_now() AS now OFFSET 0) n CROSS JOIN
-        (SELECT d.*, $1::bigint AS node
-        FROM unnest($2::uuid[], $3::bigint[], $4::int[], $5::bigint[]) AS d(id, repetition, attempt, keep) OFFSET 0) d
-    WHERE t.id = d.id AND t.node IS NOT DISTINCT FROM d.node AND t.repetition = d.repetition AND t.attempt = d.attempt
-    RETURNING t.id, NULL::bigint";
+    FROM (SELECT @schema@.server_now() AS now OFFSET 0) n CROSS JOIN",
+    ", $5::bigint[]",
+    ", keep"
+);
 
 /// Comes before the ends.
 const NOTE: &str = "SELECT @schema@.note($1, $2, $3, $4, $5::text[]::jsonb[])";
 
-const AGAIN: &str = "
-    UPDATE @schema@.timers t SET due = greatest(d.due, n.now), moved = true, nominal = d.nominal, repetition = d.next,
-        attempt = CASE WHEN d.next = t.repetition THEN t.attempt ELSE 0 END,
-        errors = CASE WHEN d.next = t.repetition THEN t.errors END,
-        used = CASE WHEN d.next = t.repetition AND t.max_attempts IS DISTINCT FROM 2147483647 THEN t.used ELSE 0 END,
-        node = NULL, alone = false
-    FROM (SELECT @schema@.server_now() AS now OFFSET 0) n CROSS JOIN
-        (SELECT d.*, $1::bigint AS node
-        FROM unnest($2::uuid[], $3::bigint[], $4::int[], $5::bigint[], $6::bigint[], $7::bigint[])
-            AS d(id, repetition, attempt, due, nominal, next) OFFSET 0) d
-    WHERE t.id = d.id AND t.node IS NOT DISTINCT FROM d.node AND t.repetition = d.repetition AND t.attempt = d.attempt
-    RETURNING t.id, t.due";
+/// Timers that continue: retries, repetitions, and deliveries that are given back.
+pub(super) const AGAIN: &str = "SELECT a.id, a.due FROM @schema@.again($1, $2, $3, $4, $5, $6, $7, $8) a";
 
-/// Gives deliveries back, `used` with them or not, to be due at a time. Without one they are due now, or looks that have passed their due times would not find them.
-pub(super) const BACK: &str = "
-    UPDATE @schema@.timers t SET due = greatest(coalesce(d.due, t.due), n.now), moved = true, node = NULL, alone = false,
-        used = t.used - d.returned
-    FROM (SELECT @schema@.server_now() AS now OFFSET 0) n CROSS JOIN
-        (SELECT d.*, $1::bigint AS node
-        FROM unnest($2::uuid[], $3::bigint[], $4::int[], $5::int[], $6::bigint[])
-            AS d(id, repetition, attempt, returned, due) OFFSET 0) d
-    WHERE t.id = d.id AND t.node IS NOT DISTINCT FROM d.node AND t.repetition = d.repetition AND t.attempt = d.attempt
-    RETURNING t.id, t.due";
-
-const PARK: &str = "
-    UPDATE @schema@.timers t SET node = NULL, alone = false, used = t.used - 1, parked = coalesce(t.parked, d.parked)
-    FROM (SELECT d.*, $1::bigint AS node
-        FROM unnest($2::uuid[], $3::bigint[], $4::int[], $5::text[]) AS d(id, repetition, attempt, parked) OFFSET 0) d
-    WHERE t.id = d.id AND t.node IS NOT DISTINCT FROM d.node AND t.repetition = d.repetition AND t.attempt = d.attempt
-    RETURNING t.id, NULL::bigint";
+const PARK: &str = ended!(
+    "UPDATE @schema@.timers t SET node = NULL, alone = false, used = t.used - 1, parked = coalesce(t.parked, d.parked) FROM",
+    ", $5::text[]",
+    ", parked"
+);
 
 const DEAD: &str = "SELECT b.id, b.due FROM @schema@.bury($1, $2, $3, $4, $5, $6, $7, $8) b";
 
@@ -155,77 +142,52 @@ const DISCARD_PAST: &str = "
 
 const CLAIM: &str = concat!("SELECT ", columns!(), " FROM @schema@.claim($1, $2, $3, $4, $5, $6, $7) t");
 
-type Column<'a> = Box<dyn ToSql + Sync + 'a>;
-
 /// Returns the steps of changes of different timers, in the order of their transaction. Careful ones leave locked keys out.
 pub(super) fn steps<'a>(ops: &'a [Op], part: &[usize], node: i64, is_careful: bool) -> Vec<Step<'a>> {
     let mut part: Vec<(usize, &Op)> = part.iter().map(|op| (*op, &ops[*op])).collect();
-    part.sort_by_key(|(_, op)| id_of(op));
+    // New timers with one key keep their order.
+    part.sort_by_cached_key(
+        |(_, op)| if let Op::Put(_) | Op::Claim(_) = op { None } else { ids_of(op).first().copied() },
+    );
     let mut steps = Vec::new();
     ends(&part, node, &mut steps);
-    let ids_of = |wanted: fn(&Op) -> bool| -> Vec<(usize, DurableId)> {
-        let wanted = part.iter().filter(|(_, op)| wanted(op));
-        wanted.filter_map(|(number, op)| Some((*number, id_of(op)?))).collect()
-    };
-    let mut by_ids = |sql, ids: Vec<(usize, DurableId)>, read: fn(&Row) -> Option<Outcome>| {
-        if !ids.is_empty() {
-            let params: Vec<Column<'_>> = vec![Box::new(uuids(ids.iter().map(|(_, id)| *id)))];
-            steps.push(Step { call: Call { sql, params }, read: of_rows(ids, read) });
+    let (mut cancels, mut discards, mut requeues, mut moves, mut others) = (vec![], vec![], vec![], vec![], vec![]);
+    let (mut plain, mut keyed, mut rows, mut letters) = (vec![], vec![], vec![], vec![]);
+    for (number, op) in part {
+        match op {
+            Op::Cancel(id) => cancels.push((number, *id)),
+            Op::Discard(id) => discards.push((number, *id)),
+            Op::Requeue(id) => requeues.push((number, *id)),
+            Op::Move(id, due) => moves.push(((number, *id), time(*due))),
+            Op::Put(timers) if is_keyed(timers) => keyed.push((number, &timers[..])),
+            Op::Put(timers) => plain.push((number, &timers[..])),
+            Op::Restore(found) if matches!(found.state, State::Dead { .. }) => letters.push((number, &**found)),
+            Op::Restore(found) => rows.push((number, &**found)),
+            Op::DiscardOlder { than, limit } => others.push(discard_step(number, *than, *limit, None)),
+            Op::DiscardPast { route, than, limit } => others.push(discard_step(number, *than, *limit, Some(route))),
+            Op::Claim(claim) => others.push(claim_step(number, claim, node)),
+            Op::Pause(pause) => others.push(pause_step(number, &pause.target, Some(pause))),
+            Op::Resume(target) => others.push(pause_step(number, target, None)),
+            Op::End(..) | Op::EndWith(..) => {}
         }
-    };
-    by_ids(CANCEL, ids_of(|op| matches!(op, Op::Cancel(_))), |row| {
+    }
+    let (moves, dues): (Vec<_>, Vec<_>) = moves.into_iter().unzip();
+    steps.extend(by_ids(CANCEL, cancels, vec![], |row| {
         row.get::<_, Option<bool>>(1).map(|claimed| if claimed { Outcome::InProgress } else { Outcome::Deleted })
-    });
-    by_ids(DISCARD, ids_of(|op| matches!(op, Op::Discard(_))), |row| {
-        row.get::<_, Option<bool>>(1).map(|_| Outcome::Deleted)
-    });
-    by_ids(REQUEUE, ids_of(|op| matches!(op, Op::Requeue(_))), |row| {
+    }));
+    steps.extend(by_ids(DISCARD, discards, vec![], |row| row.get::<_, Option<bool>>(1).map(|_| Outcome::Deleted)));
+    steps.extend(by_ids(REQUEUE, requeues, vec![], |row| {
         Some(match (row.get::<_, Option<bool>>(1)?, id(row, 2)) {
             (true, _) => Outcome::Moved(hint(row, 3, false)?),
             (false, Some(other)) => Outcome::KeyInUse(other),
             (false, None) => Outcome::StillPending,
         })
-    });
-    let moves = part.iter().filter_map(|(number, op)| match op {
-        Op::Move(id, due) => Some(((*number, *id), time(*due))),
-        _ => None,
-    });
-    let (moves, dues): (Vec<_>, Vec<_>) = moves.unzip();
-    if !moves.is_empty() {
-        let params: Vec<Column<'_>> = vec![Box::new(uuids(moves.iter().map(|(_, id)| *id))), Box::new(dues)];
-        let read = of_rows(moves, |row| match row.get::<_, Option<bool>>(1)? {
-            true => Some(Outcome::InProgress),
-            false => Some(Outcome::Moved(hint(row, 2, row.get(4))?)),
-        });
-        steps.push(Step { call: Call { sql: MOVE, params }, read });
-    }
-    let (mut plain, mut keyed, mut rows, mut letters) = (vec![], vec![], vec![], vec![]);
-    for (number, op) in part {
-        match op {
-            Op::Put(timers) if is_keyed(timers) => keyed.push((number, &timers[..])),
-            Op::Put(timers) => plain.push((number, &timers[..])),
-            Op::DiscardOlder { than, limit } | Op::DiscardPast { than, limit, .. } => {
-                let limit = i64::try_from(*limit).unwrap_or(i64::MAX);
-                let mut params: Vec<Column<'_>> = vec![Box::new(time(*than)), Box::new(limit)];
-                let mut sql = DISCARD_OLDER;
-                if let Op::DiscardPast { route, .. } = op {
-                    sql = DISCARD_PAST;
-                    params.push(Box::new(&**route));
-                }
-                let read = move |rows: Vec<Row>, slots: &mut Slots| {
-                    let gone = rows.first().map_or(0, |row| row.get::<_, i64>(0));
-                    slots.done(number, Outcome::Discarded(usize::try_from(gone).unwrap_or(0)));
-                };
-                steps.push(Step { call: Call { sql, params }, read: Box::new(read) });
-            }
-            Op::Claim(claim) => steps.push(claim_step(number, claim, node)),
-            Op::Restore(found) if matches!(found.state, State::Dead { .. }) => letters.push((number, &**found)),
-            Op::Restore(found) => rows.push((number, &**found)),
-            Op::Pause(pause) => steps.push(pause_step(number, &pause.target, Some(pause))),
-            Op::Resume(target) => steps.push(pause_step(number, target, None)),
-            _ => {}
-        }
-    }
+    }));
+    steps.extend(by_ids(MOVE, moves, params![dues], |row| match row.get::<_, Option<bool>>(1)? {
+        true => Some(Outcome::InProgress),
+        false => Some(Outcome::Moved(hint(row, 2, row.get(4))?)),
+    }));
+    steps.extend(others);
     if !plain.is_empty() {
         steps.push(puts::plain(plain));
     }
@@ -238,17 +200,47 @@ pub(super) fn steps<'a>(ops: &'a [Op], part: &[usize], node: i64, is_careful: bo
     steps
 }
 
+/// Returns the step of changes whose statement takes ids, and more; none if there are none.
+fn by_ids<'a>(
+    sql: &'static str,
+    ids: Vec<(usize, DurableId)>,
+    more: Params<'a>,
+    read: fn(&Row) -> Option<Outcome>,
+) -> Option<Step<'a>> {
+    let mut params = params![uuids(ids.iter().map(|(_, id)| *id))];
+    params.extend(more);
+    (!ids.is_empty()).then(|| Step { call: Call { sql, params }, read: of_rows(ids, read) })
+}
+
+/// Returns the step that discards old letters or, of a route, old rows of the past.
+fn discard_step<'a>(number: usize, than: DueTime, limit: usize, route: Option<&'a Arc<str>>) -> Step<'a> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let (sql, params) = match route {
+        None => (DISCARD_OLDER, params![time(than), limit]),
+        Some(route) => (DISCARD_PAST, params![time(than), limit, &**route]),
+    };
+    let read = move |rows: Vec<Row>, slots: &mut Slots| {
+        let gone = rows.first().map_or(0, |row| row.get::<_, i64>(0));
+        slots.done(number, Outcome::Discarded(usize::try_from(gone).unwrap_or(0)));
+    };
+    Step { call: Call { sql, params }, read: Box::new(read) }
+}
+
 /// Returns whether a put needs the function that looks at keys.
 pub(super) fn is_keyed(timers: &[actix_timers_durable::store::NewTimer]) -> bool {
     timers.iter().any(|timer| timer.record.key.is_some())
 }
 
-fn id_of(op: &Op) -> Option<DurableId> {
+/// Returns the timers that a change concerns.
+pub(super) fn ids_of(op: &Op) -> Vec<DurableId> {
     match op {
-        Op::End(delivery, _) => Some(delivery.id),
-        Op::Cancel(id) | Op::Move(id, _) | Op::Requeue(id) | Op::Discard(id) => Some(*id),
-        Op::Put(_) | Op::Claim(_) | Op::EndWith(..) | Op::Restore(_) | Op::Pause(_) | Op::Resume(_) => None,
-        Op::DiscardOlder { .. } | Op::DiscardPast { .. } => None,
+        Op::Put(timers) => timers.iter().map(|timer| timer.record.id).collect(),
+        Op::Claim(claim) => claim.ids.clone(),
+        Op::End(delivery, _) => vec![delivery.id],
+        Op::Cancel(id) | Op::Move(id, _) | Op::Requeue(id) | Op::Discard(id) => vec![*id],
+        Op::Restore(found) => vec![found.record.id],
+        Op::Pause(Pause { target, .. }) | Op::Resume(target) => target.row().err().into_iter().collect(),
+        Op::EndWith(..) | Op::DiscardOlder { .. } | Op::DiscardPast { .. } => vec![],
     }
 }
 
@@ -276,17 +268,24 @@ fn of_rows<'a>(ops: Vec<(usize, DurableId)>, read: fn(&Row) -> Option<Outcome>) 
     })
 }
 
-/// An end of a delivery, with the number of its change.
-type End<'a> = (usize, Delivery, &'a Next);
-
 fn ends<'a>(part: &[(usize, &'a Op)], node: i64, steps: &mut Vec<Step<'a>>) {
-    let (mut ends, mut noted, mut notes) = (Vec::<End<'a>>::new(), Vec::new(), Vec::new());
+    let (mut noted, mut notes) = (Vec::new(), Vec::new());
+    let (mut gone, mut kept, mut again, mut parked, mut dead) = (vec![], vec![], vec![], vec![], vec![]);
     for (number, op) in part {
-        if let Op::End(delivery, next) = op {
-            let (next, note) = next.split();
-            ends.push((*number, *delivery, next));
-            noted.extend(note.map(|_| *delivery));
-            notes.extend(note.map(note_to_json));
+        let Op::End(delivery, next) = op else { continue };
+        let (end, (next, note)) = ((*number, *delivery), next.split());
+        noted.extend(note.map(|_| *delivery));
+        notes.extend(note.map(note_to_json));
+        match next {
+            Next::Delete => gone.push((end, ())),
+            Next::KeepKey(time) => kept.push((end, duration(*time))),
+            Next::Again(next) => again.push((end, (again_columns(Some(next)), None))),
+            Next::Snooze(due) => again.push((end, ((Some(time(*due)), (None, None)), Some(1)))),
+            // Due at once, or looks that have passed the due time would not find it.
+            Next::GiveBack => again.push((end, (again_columns(None), Some(1)))),
+            Next::Release | Next::Noted(..) => again.push((end, (again_columns(None), Some(0)))),
+            Next::Park { reason } => parked.push((end, reason_of(reason))),
+            Next::Dead { reason, then } => dead.push((end, (reason_of(reason), again_columns(then.as_ref())))),
         }
     }
     if !noted.is_empty() {
@@ -294,86 +293,51 @@ fn ends<'a>(part: &[(usize, &'a Op)], node: i64, steps: &mut Vec<Step<'a>>) {
         params.push(Box::new(notes));
         steps.push(Step { call: Call { sql: NOTE, params }, read: Box::new(|_, _| {}) });
     }
-    let mut step = |sql, wanted: fn(&Next) -> bool, columns: fn(&[&'a Next]) -> Vec<Column<'a>>| {
-        let ends: Vec<_> = ends.iter().filter(|(_, _, next)| wanted(next)).copied().collect();
-        if !ends.is_empty() {
-            let nexts: Vec<_> = ends.iter().map(|(_, _, next)| *next).collect();
-            let mut params = fences(node, ends.iter().map(|(_, delivery, _)| *delivery));
-            params.extend(columns(&nexts));
-            let ops = ends.iter().map(|(number, delivery, _)| (*number, delivery.id)).collect();
-            let read = |row: &Row| Some(Outcome::Ended { due: row.get::<_, Option<i64>>(1).map(due) });
-            steps.push(Step { call: Call { sql, params }, read: of_rows(ops, read) });
-        }
-    };
-    step(DELETE, |next| matches!(next, Next::Delete), |_| Vec::new());
-    step(
-        KEEP_KEY,
-        |next| matches!(next, Next::KeepKey(_)),
-        |nexts| {
-            let keep = |next: &&Next| if let Next::KeepKey(keep) = next { duration(*keep) } else { 0 };
-            vec![Box::new(nexts.iter().map(keep).collect::<Vec<_>>())]
-        },
-    );
-    step(
-        AGAIN,
-        |next| matches!(next, Next::Again(_)),
-        |nexts| {
-            let [dues, nominals, repetitions] = agains(nexts.iter().map(|next| match next {
-                Next::Again(again) => Some(again),
-                _ => None,
-            }));
-            vec![Box::new(dues), Box::new(nominals), Box::new(repetitions)]
-        },
-    );
-    step(
-        BACK,
-        |next| matches!(next, Next::GiveBack | Next::Snooze(_) | Next::Release),
-        |nexts| {
-            let returned: Vec<_> = nexts.iter().map(|next| i32::from(!matches!(next, Next::Release))).collect();
-            let due = |next: &&Next| if let Next::Snooze(due) = next { Some(time(*due)) } else { None };
-            vec![Box::new(returned), Box::new(nexts.iter().map(due).collect::<Vec<_>>())]
-        },
-    );
-    step(
-        PARK,
-        |next| matches!(next, Next::Park { .. }),
-        |nexts| {
-            let reasons = nexts.iter().map(|next| match next {
-                Next::Park { reason } => reason_of(reason),
-                _ => String::new(),
-            });
-            vec![Box::new(reasons.collect::<Vec<_>>())]
-        },
-    );
-    step(
-        DEAD,
-        |next| matches!(next, Next::Dead { .. }),
-        |nexts| {
-            let of = |next: &&'a Next| match next {
-                Next::Dead { reason, then } => (reason_of(reason), then.as_ref()),
-                _ => (String::new(), None),
-            };
-            let (reasons, thens): (Vec<_>, Vec<_>) = nexts.iter().map(of).unzip();
-            let [dues, nominals, repetitions] = agains(thens.into_iter());
-            vec![Box::new(reasons), Box::new(dues), Box::new(nominals), Box::new(repetitions)]
-        },
-    );
+    steps.extend(end_step(node, DELETE, gone, |_: Vec<()>| vec![]));
+    steps.extend(end_step(node, KEEP_KEY, kept, |keep: Vec<i64>| params![keep]));
+    steps.extend(end_step(node, AGAIN, again, |(columns, returned): (AgainColumns, Vec<Option<i32>>)| {
+        let (dues, (nominals, repetitions)) = columns;
+        params![dues, nominals, repetitions, returned]
+    }));
+    steps.extend(end_step(node, PARK, parked, |reasons: Vec<String>| params![reasons]));
+    steps.extend(end_step(node, DEAD, dead, |(reasons, columns): (Vec<String>, AgainColumns)| {
+        let (dues, (nominals, repetitions)) = columns;
+        params![reasons, dues, nominals, repetitions]
+    }));
+}
+
+/// Returns the step of ends of one kind, with the numbers of their changes; none if there are none.
+fn end_step<'a, C, V: Default + Extend<C>>(
+    node: i64,
+    sql: &'static str,
+    ends: Vec<((usize, Delivery), C)>,
+    params_of: impl FnOnce(V) -> Params<'a>,
+) -> Option<Step<'a>> {
+    let (ends, columns): (Vec<_>, V) = ends.into_iter().unzip();
+    let mut params = fences(node, ends.iter().map(|(_, delivery)| *delivery));
+    params.extend(params_of(columns));
+    let ops: Vec<_> = ends.into_iter().map(|(number, delivery)| (number, delivery.id)).collect();
+    let read = |row: &Row| Some(Outcome::Ended { due: row.get::<_, Option<i64>>(1).map(due) });
+    (!ops.is_empty()).then(|| Step { call: Call { sql, params }, read: of_rows(ops, read) })
 }
 
 /// Returns the first parameters of statements that end deliveries.
-pub(super) fn fences<'a>(node: i64, deliveries: impl Iterator<Item = Delivery> + Clone) -> Vec<Column<'a>> {
+pub(super) fn fences<'a>(node: i64, deliveries: impl Iterator<Item = Delivery> + Clone) -> Params<'a> {
     let ids = uuids(deliveries.clone().map(|delivery| delivery.id));
     let repetitions: Vec<_> = deliveries.clone().map(|delivery| delivery.repetition.cast_signed()).collect();
     let attempts: Vec<_> = deliveries.map(|delivery| delivery.attempt.cast_signed()).collect();
-    vec![Box::new(node), Box::new(ids), Box::new(repetitions), Box::new(attempts)]
+    params![node, ids, repetitions, attempts]
 }
 
-fn agains<'a>(agains: impl Iterator<Item = Option<&'a Again>> + Clone) -> [Vec<Option<i64>>; 3] {
-    [
-        agains.clone().map(|again| again.map(|again| time(again.due))).collect(),
-        agains.clone().map(|again| again.map(|again| time(again.nominal))).collect(),
-        agains.map(|again| again.map(|again| again.repetition.cast_signed())).collect(),
-    ]
+/// Due times, those of the messages, and numbers of repetitions.
+type AgainColumns = (Vec<Option<i64>>, (Vec<Option<i64>>, Vec<Option<i64>>));
+
+fn again_columns(again: Option<&Again>) -> (Option<i64>, (Option<i64>, Option<i64>)) {
+    let column = |of: fn(&Again) -> i64| again.map(of);
+    (
+        column(|again| time(again.due)),
+        (column(|again| time(again.nominal)), column(|again| again.repetition.cast_signed())),
+    )
 }
 
 /// Returns a reason that can be stored: it often is the text of another's error.
@@ -384,15 +348,15 @@ fn reason_of(reason: &str) -> String {
 
 /// Returns the step that sets or, without a pause, ends that of a target.
 fn pause_step<'a>(number: usize, target: &'a PauseTarget, pause: Option<&'a Pause>) -> Step<'a> {
-    let (sql, params): (_, Vec<Column<'_>>) = match (target.row(), pause) {
-        (Ok((kind, name)), None) => (RESUME, vec![Box::new(kind), Box::new(name)]),
+    let (sql, params): (_, Params<'_>) = match (target.row(), pause) {
+        (Ok((kind, name)), None) => (RESUME, params![kind, name]),
         (Ok((kind, name)), Some(Pause { until, who, why, .. })) => {
             let (until, who, why) = (until.map(time), who.as_deref(), why.as_deref());
-            (PAUSE, vec![Box::new(kind), Box::new(name), Box::new(until), Box::new(who), Box::new(why)])
+            (PAUSE, params![kind, name, until, who, why])
         }
         (Err(id), _) => {
             let reason = pause.map(|pause| reason_of(&pause.reason()));
-            (PAUSE_TIMER, vec![Box::new(Uuid::from(id)), Box::new(reason)])
+            (PAUSE_TIMER, params![Uuid::from(id), reason])
         }
     };
     let done = if pause.is_some() { Outcome::Paused } else { Outcome::Deleted };
@@ -406,15 +370,8 @@ pub(super) fn claim_step<'a>(number: usize, claim: &'a Claim, node: i64) -> Step
     let types = Types::of(&claim.filter);
     let mut ids = uuids(claim.ids.iter().copied());
     ids.sort_unstable();
-    let params: Vec<Column<'_>> = vec![
-        Box::new(node),
-        Box::new(ids),
-        Box::new(types.names),
-        Box::new(types.versions),
-        Box::new(types.budgets),
-        Box::new(claim.suspects != Suspects::Left),
-        Box::new(claim.suspects == Suspects::Marked),
-    ];
+    let (are_suspects, is_alone) = (claim.suspects != Suspects::Left, claim.suspects == Suspects::Marked);
+    let params = params![node, ids, types.names, types.versions, types.budgets, are_suspects, is_alone];
     let read = move |rows: Vec<Row>, slots: &mut Slots| {
         let mut found: BTreeMap<DurableId, Arc<Record>> = BTreeMap::new();
         let (mut not_due, mut left, mut damaged) = (Vec::new(), Vec::new(), Vec::new());
@@ -426,7 +383,7 @@ pub(super) fn claim_step<'a>(number: usize, claim: &'a Claim, node: i64) -> Step
             match row.get::<_, Option<i64>>(NODE) {
                 None => not_due.push((id, due(row.get(1)))),
                 Some(-1) => left.push(id),
-                Some(_) => match record(&mut slots.names, row) {
+                Some(_) => match record(row) {
                     Some(record) => _ = found.insert(id, record),
                     None => damaged.push(id),
                 },

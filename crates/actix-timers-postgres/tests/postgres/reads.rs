@@ -32,10 +32,10 @@ with_server! {
                 (states, listed, reader.find_key("a", "k").unwrap(), reader.counts(None).unwrap())
             });
             let ([first, second, third, fourth], listed, key_holder, counts) = seen.join().unwrap();
-            assert_eq!((first, second), (State::Claimed, State::Pending));
+            assert_eq!((first, second), (State::InFlight, State::Pending));
             assert_eq!(third, State::Parked { reason: "no handler".into() });
             assert!(matches!(fourth, State::Dead { reason, .. } if &*reason == "failed"));
-            assert_eq!(listed, [(claimed.id, State::Claimed), (pending.id, State::Pending)]);
+            assert_eq!(listed, [(claimed.id, State::InFlight), (pending.id, State::Pending)]);
             assert_eq!(key_holder, Some(pending.id));
             assert_eq!((counts.pending, counts.parked, counts.dead, counts.is_limited), (2, 1, 1, false));
         }

@@ -94,7 +94,7 @@ impl Node {
     }
 
     pub(crate) fn has_lease(&self) -> bool {
-        self.store.lease().is_some_and(|is_held| is_held())
+        self.store.sharing().is_some_and(|sharing| (sharing.has_lease)())
     }
 
     pub(crate) fn beat(&mut self, running: &[Delivery]) -> Beat {
@@ -155,7 +155,7 @@ with_server! {
         node.beat(&[]);
         assert_eq!(session.value::<i64>(&nodes), 2, "a claim is running");
         claiming.run("COMMIT");
-        assert_eq!(node.state(timers[0].id).unwrap().0, State::Claimed);
+        assert_eq!(node.state(timers[0].id).unwrap().0, State::InFlight);
         assert!(node.beat(&[]).looks_begin_anew);
         assert_eq!(session.value::<i64>(&nodes), 1);
         assert_eq!(node.state(timers[0].id).unwrap().0, State::Pending);
@@ -306,7 +306,7 @@ with_server! {
         node.break_off(&session, &schema);
         let beat = until("it connects", Duration::from_secs(3), || node.store.beat(&known, DueTime::MIN).ok());
         assert!(beat.looks_begin_anew && beat.lost.is_empty());
-        assert_eq!(node.state(timers[0].id).unwrap().0, State::Claimed);
+        assert_eq!(node.state(timers[0].id).unwrap().0, State::InFlight);
         for timer in &timers[1..] {
             let (state, progress) = node.state(timer.id).unwrap();
             assert_eq!((state, progress.used, progress.attempt), (State::Pending, 0, 1));
@@ -352,7 +352,7 @@ with_server! {
         session.run(&format!("UPDATE {schema}.nodes SET dead = true WHERE id = {left}"));
         let beat = node.beat(&[]);
         assert_eq!(beat.blamed.iter().map(|record| record.id).collect::<Vec<_>>(), [timers[0].id]);
-        assert_eq!(node.state(timers[0].id).unwrap().0, State::Claimed);
+        assert_eq!(node.state(timers[0].id).unwrap().0, State::InFlight);
         assert_eq!(node.state(timers[1].id).unwrap().0, State::Pending);
         assert_eq!(node.state(timers[2].id).unwrap().0, State::Pending);
         // The reply is lost: it is told again, until it has ended.
@@ -556,9 +556,9 @@ with_server! {
         assert_eq!(failed, [30]);
         // Texts that no server stores are refused before.
         let nul = Record { message_type: "a\0b".into(), ..timer(300, 0) };
-        assert!(node.store.admits(&nul).is_err());
-        assert!(node.store.admits(&Record { message_type: "t".repeat(2705).into(), ..timer(300, 0) }).is_err());
         assert!(node.try_apply(&[put(&nul)])[0].is_err());
+        let long = Record { message_type: "t".repeat(2705).into(), ..timer(300, 0) };
+        assert!(node.try_apply(&[put(&long)])[0].is_err());
         // The reason of another's error is stored, whatever it holds.
         node.put(&timer(301, -10));
         let delivery = node.claim(&node_ids(&session, &schema, 301))[0];

@@ -36,7 +36,7 @@ with_server! {
     fn settings_that_would_lose_timers_are_rejected() {
         let with = |settings: &str| format!("{}?options={settings}", address());
         let (error_of, text) = error(connect_to(&with("-cdefault_transaction_read_only%3Don"), options()));
-        assert!(matches!(error_of, ConnectError::ReadOnly) && text.contains("default_transaction_read_only"));
+        assert!(matches!(error_of, ConnectError::Unsuitable(_)) && text.contains("default_transaction_read_only"));
         // The sessions set this one themselves.
         let schema = new_schema();
         connect_to(&with("-csynchronous_commit%3Doff"), PostgresOptions::new().schema(&schema)).unwrap();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use actix_timers_durable::store::{Delivery, Look, Next, Op, Outcome, Position, Progress, Record, Store};
+use actix_timers_durable::store::{Delivery, Look, Next, Op, Outcome, Position, Progress, Record, Sharing, Store};
 use actix_timers_durable::{DueTime, DurableId};
 use support::store::{claim, put, serving};
 use tokio::runtime::{Builder, Runtime};
@@ -195,7 +195,7 @@ with_server! {
         let (schema, session) = (new_schema(), Session::open());
         let mut node = Node::join(&schema);
         session.run("CREATE EXTENSION IF NOT EXISTS pg_stat_statements");
-        let (looks, beats) = node.store.intervals().unwrap();
+        let Sharing { look_every: looks, beat_every: beats, .. } = node.store.sharing().unwrap();
         let per_second = 1.0 / looks.as_secs_f64() + 1.0 / beats.as_secs_f64();
         println!("{per_second} statements a second, a statement for each look and beat");
         assert!(per_second <= 12.0);

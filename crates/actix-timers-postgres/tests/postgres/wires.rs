@@ -107,7 +107,7 @@ with_server! {
         // machine delays some replies.
         let late = (0..5).map(|_| {
             node.beat(&[]);
-            let clock = node.store.clock().unwrap();
+            let clock = node.store.sharing().unwrap().clock;
             let before = SystemTime::now();
             let store = clock.wall(Instant::now());
             let early = before.duration_since(store).unwrap_or_default();

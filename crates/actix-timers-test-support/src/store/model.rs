@@ -335,7 +335,7 @@ impl Model {
     fn state(row: &Row) -> State {
         match &row.parked {
             Some(reason) => State::Parked { reason: reason.clone() },
-            None if row.is_claimed => State::Claimed,
+            None if row.is_claimed => State::InFlight,
             None => State::Pending,
         }
     }

@@ -48,7 +48,7 @@ pub fn a_timer_is_claimed_when_it_is_due_and_ends<S: Subject>(subject: &mut S) {
     assert_eq!(world.apply(claim(&[timer.id])), nothing_claimed(), "it is claimed once");
     assert_eq!(world.look(None, 10, 10), []);
     let found = world.store.get(timer.id).unwrap().unwrap();
-    assert_eq!((found.state, found.record), (State::Claimed, claimed.clone()));
+    assert_eq!((found.state, found.record), (State::InFlight, claimed.clone()));
     assert_eq!(world.apply(Op::End(claimed.delivery(), Next::Delete)), DONE);
     assert_eq!(world.apply(Op::End(claimed.delivery(), Next::Delete)), Outcome::NotFound);
     assert_eq!(world.store.get(timer.id).unwrap(), None);
@@ -137,14 +137,14 @@ pub fn rows_of_another_store_are_restored_as_they_were_found<S: Subject>(subject
     let dead = |since| State::Dead { reason: "why".into(), since: at(since) };
     let rows = [
         found(1, 50, State::Pending),
-        found(2, 50, State::Claimed),
+        found(2, 50, State::InFlight),
         found(3, 60, parked("no decoder")),
         found(4, 7, dead(9)),
     ];
     for row in &rows {
         let created = Placed::Created { due: row.record.progress.due };
         assert_eq!(world.apply(Op::Restore(Arc::new(row.clone()))), Outcome::Put(vec![created]));
-        let state = if row.state == State::Claimed { State::Pending } else { row.state.clone() };
+        let state = if row.state == State::InFlight { State::Pending } else { row.state.clone() };
         let there = world.store.get(row.record.id).unwrap().unwrap();
         assert_eq!((there.state, &there.record), (state, &row.record));
         let again = world.apply(Op::Restore(Arc::new(row.clone())));
@@ -202,8 +202,8 @@ pub fn a_group_of_new_timers_is_stored_wholly_or_not_at_all<S: Subject>(subject:
     let mut world = World::new(subject);
     let large = Record { payload: vec![0; MAX_RECORD_LEN + 1].into(), ..record(2, 2) };
     let long_key = Record { key: Some("k".repeat(MAX_KEY_LEN + 1).into()), ..record(2, 2) };
-    assert!(matches!(world.store.admits(&large), Err(StoreError::TooLarge { .. })));
-    assert!(matches!(world.store.admits(&long_key), Err(StoreError::KeyTooLong { .. })));
+    assert!(matches!(world.try_apply(&[put(&large)])[0], Err(StoreError::TooLarge { .. })));
+    assert!(matches!(world.try_apply(&[put(&long_key)])[0], Err(StoreError::KeyTooLong { .. })));
     for refused in [large, long_key] {
         let timers = [record(1, 1), refused, record(3, 3)];
         let timers = timers.iter().map(|timer| new(timer, OnKey::KeepExisting)).collect();
@@ -490,7 +490,7 @@ pub fn suspects_are_claimed_as_such_only<S: Subject>(subject: &mut S) {
     let Some((mut world, beat)) = world.restart() else { return };
     assert_eq!(beat.blamed.iter().map(|record| record.id).collect::<Vec<_>>(), [own_budget.id], "only the marked one");
     // It is claimed by this process, which ends it.
-    assert_eq!(world.store.get(own_budget.id).unwrap().unwrap().state, State::Claimed);
+    assert_eq!(world.store.get(own_budget.id).unwrap().unwrap().state, State::InFlight);
     assert_eq!(world.apply(Op::End(beat.blamed[0].delivery(), dead("it ended its process"))), DONE);
     assert_eq!(world.look(None, 0, 10), [timer.id]);
     let Some((_, beat)) = world.restart() else { return };
@@ -974,7 +974,7 @@ pub fn a_timer_that_is_paused_in_its_delivery_ends_it<S: Subject>(subject: &mut 
             // A resume in a delivery changes nothing else.
             world.apply(Op::Pause(Pause::timer(timer.id)));
             assert_eq!(world.apply(Op::Resume(PauseTarget::Timer(timer.id))), Outcome::Deleted);
-            assert_eq!(world.store.get(timer.id).unwrap().unwrap().state, State::Claimed);
+            assert_eq!(world.store.get(timer.id).unwrap().unwrap().state, State::InFlight);
             assert_eq!(world.apply(Op::End(delivery, Next::Delete)), DONE);
         }
         world.set(0);

@@ -3,9 +3,8 @@
 use rusqlite::{Connection, OptionalExtension, ToSql};
 
 use super::super::{Again, Delivery, Found, Hint, NewTimer, Next, NodeInfo, Note, Op, Outcome, Placed, State};
-use super::columns::{Inserts, blob, is_moved, millis, read_id, read_time, record_columns, run};
+use super::columns::{INSERT, INSERT_LETTER, blob, insert, is_moved, millis, read_id, read_time, record_columns, run};
 use super::faults::{Meaning, io_error, meaning};
-use crate::store::names::Names;
 use crate::store::{OnKey, StoreError};
 use crate::{DueTime, DurableId};
 
@@ -85,7 +84,6 @@ pub(super) type Made = Result<Outcome, StoreError>;
 /// A transaction in progress.
 pub(super) struct Changes<'c> {
     pub(super) connection: &'c Connection,
-    pub(super) names: &'c mut Names,
     pub(super) info: &'c NodeInfo,
     /// The number of this process.
     pub(super) node: i64,
@@ -157,23 +155,19 @@ impl Changes<'_> {
 
     fn restore(&self, Found { record, state }: &Found) -> rusqlite::Result<Outcome> {
         let due = record.progress.due.max(self.now);
+        let pending = || insert(self.connection, INSERT, record, due, [&is_moved(record.id, due), &0]);
         let is_new = match state {
             State::Dead { reason, since } => {
-                let mut letters = Inserts::of_letters(self.connection)?;
-                letters.insert(record, record.progress.due, &[reason, &millis(*since)])?
+                insert(self.connection, INSERT_LETTER, record, record.progress.due, [reason, &millis(*since)])?
             }
-            State::Pending | State::Claimed => Inserts::new(self.connection)?.insert(record, due, &[&0])?,
-            State::Parked { reason } => {
-                let is_new = Inserts::new(self.connection)?.insert(record, due, &[&0])?;
-                is_new && run(self.connection, SET_PARKED, &[blob(&record.id), reason])?
-            }
+            State::Pending | State::InFlight => pending()?,
+            State::Parked { reason } => pending()? && run(self.connection, SET_PARKED, &[blob(&record.id), reason])?,
             State::Finished(_) => return Ok(Outcome::NotFound),
         };
         Ok(Outcome::Put(vec![if is_new { Placed::Created { due } } else { Placed::Exists(record.id) }]))
     }
 
     fn put_all(&self, timers: &[NewTimer]) -> rusqlite::Result<Outcome> {
-        let mut inserts = Inserts::new(self.connection)?;
         let put = timers.iter().map(|NewTimer { record, on_key }| {
             let due = record.progress.due.max(self.now);
             let old = match &record.key {
@@ -192,7 +186,9 @@ impl Changes<'_> {
                     if has_ended { Placed::Created { due } } else { Placed::Replaced { old, in_progress, due } }
                 }
             };
-            Ok(if inserts.insert(record, due, &[&millis(self.now)])? { placed } else { Placed::Exists(record.id) })
+            let more: [&dyn ToSql; 2] = [&is_moved(record.id, due), &millis(self.now)];
+            let is_new = insert(self.connection, INSERT, record, due, more)?;
+            Ok(if is_new { placed } else { Placed::Exists(record.id) })
         });
         put.collect::<rusqlite::Result<_>>().map(Outcome::Put)
     }

@@ -11,7 +11,7 @@ use super::super::record::is_suspect;
 use super::super::{Claim, Delivery, Filter, NodeInfo, Outcome, Record, Served, Suspects};
 use super::changes::Changes;
 use super::columns::{Damaged, RECORD_COLUMNS, blob, is_moved, millis, read, read_id, read_time, record_columns, run};
-use super::pauses::Held;
+use super::pauses;
 use crate::DurableId;
 
 pub(super) const FIND: &str =
@@ -34,7 +34,7 @@ const UNPARK: &str = "UPDATE timers SET parked = NULL, node = NULL, due = ?2, mo
 
 impl Filter {
     /// Returns how a type of this version is served.
-    pub(super) fn find(&self, route: &str, message_type: &str, version: u32) -> Option<&Served> {
+    pub(crate) fn find(&self, route: &str, message_type: &str, version: u32) -> Option<&Served> {
         let is_it = |served: &&Served| {
             *served.route == *route && *served.message_type == *message_type && served.version >= version
         };
@@ -46,7 +46,7 @@ impl Changes<'_> {
     pub(super) fn claim(&mut self, claim: &Claim) -> rusqlite::Result<Outcome> {
         let mut find = self.connection.prepare_cached(FIND)?;
         let mut update = self.connection.prepare_cached(CLAIM)?;
-        let paused = Held::read(self.connection, &self.info.name, self.now)?;
+        let paused = pauses::held(self.connection, &self.info.name, self.now)?;
         let (mut records, mut not_due, mut damaged, mut left) =
             (Vec::with_capacity(claim.ids.len()), vec![], vec![], vec![]);
         for id in &claim.ids {
@@ -56,7 +56,7 @@ impl Changes<'_> {
             if node == Some(self.node) || row.get(RECORD_COLUMNS + 1)? {
                 continue;
             }
-            let Ok(mut record) = read(row, self.names)? else {
+            let Ok(mut record) = read(row)? else {
                 drop(rows);
                 run(self.connection, DAMAGED, &[blob(id)])?;
                 damaged.push(*id);
@@ -64,7 +64,9 @@ impl Changes<'_> {
             };
             drop(rows);
             let served = claim.filter.find(&record.route, &record.message_type, record.message_version);
-            let Some(served) = served.filter(|_| !paused.has(&record.route)) else { continue };
+            let Some(served) = served.filter(|_| !paused.iter().any(|pause| pause.is_of(&record.route))) else {
+                continue;
+            };
             let progress = &mut record.progress;
             if progress.due > self.now {
                 not_due.push((*id, progress.due));
@@ -101,7 +103,7 @@ impl Changes<'_> {
         let mut rows = statement.query(())?;
         let (mut blamed, mut damaged) = (Vec::new(), Vec::<Vec<u8>>::new());
         while let Some(row) = rows.next()? {
-            match read(row, self.names)? {
+            match read(row)? {
                 Ok(record) => blamed.push(Arc::new(record)),
                 Err(Damaged) => damaged.push(row.get(0)?),
             }

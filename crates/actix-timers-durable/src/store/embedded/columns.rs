@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::types::ValueRef;
-use rusqlite::{CachedStatement, Connection, Row, ToSql};
+use rusqlite::{Connection, Row, ToSql, params};
 use uuid::Uuid;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -12,7 +12,6 @@ use super::super::{
     Progress, Record, headers_from_json, headers_to_json, repeat_from_json, repeat_to_json, retry_from_json,
     retry_to_json,
 };
-use crate::store::names::Names;
 use crate::{DueTime, DurableId, RetryPolicy};
 
 /// The columns of a record, in both tables.
@@ -27,12 +26,23 @@ pub(super) use record_columns;
 /// The number of the columns of a record: others that are selected follow.
 pub(super) const RECORD_COLUMNS: usize = 18;
 
-const INSERT: &str = "INSERT INTO timers (id, due, moved, nominal, repetition, attempt, used, max_attempts, crc, route, \
-    message_type, message_version, key, codec, headers, retry, repeat, keep_key, payload, created) \
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20) ON CONFLICT (id) DO NOTHING";
-const INSERT_LETTER: &str = "INSERT INTO dead_letters (id, due, nominal, repetition, attempt, used, max_attempts, crc, \
-    route, message_type, message_version, key, codec, headers, retry, repeat, keep_key, payload, reason, dead_at) \
-    VALUES (?1, ?2, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21) ON CONFLICT (id) DO NOTHING";
+/// A statement that inserts a record, with two more columns of the table.
+macro_rules! insert {
+    ($table:literal, $more:literal) => {
+        concat!(
+            "INSERT INTO ",
+            $table,
+            " (",
+            record_columns!(),
+            ", ",
+            $more,
+            ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20) \
+             ON CONFLICT (id) DO NOTHING"
+        )
+    };
+}
+pub(super) const INSERT: &str = insert!("timers", "moved, created");
+pub(super) const INSERT_LETTER: &str = insert!("dead_letters", "reason, dead_at");
 
 /// A row that differs from what was written.
 #[derive(Debug)]
@@ -101,84 +111,39 @@ impl Given<'_> {
     }
 }
 
-/// Inserts new rows.
-pub(super) struct Inserts<'c>(CachedStatement<'c>);
-
-impl<'c> Inserts<'c> {
-    pub(super) fn new(connection: &'c Connection) -> rusqlite::Result<Self> {
-        Ok(Self(connection.prepare_cached(INSERT)?))
-    }
-
-    pub(super) fn of_letters(connection: &'c Connection) -> rusqlite::Result<Self> {
-        Ok(Self(connection.prepare_cached(INSERT_LETTER)?))
-    }
-
-    /// Inserts a row that is due then; false if it is there. `more` are the time of its scheduling, or reason
-    /// and time of a letter.
-    pub(super) fn insert(&mut self, record: &Record, due: DueTime, more: &[&dyn ToSql]) -> rusqlite::Result<bool> {
-        let headers = headers_to_json(&record.headers);
-        let retry = record.retry.as_ref().map(retry_to_json);
-        let repeat = record.repeat.as_ref().map(repeat_to_json);
-        let given = Given {
-            id: blob(&record.id),
-            version: i64::from(record.message_version),
-            budget: record.budget().map(i64::from),
-            texts: [
-                Some(&record.route),
-                Some(&record.message_type),
-                record.key.as_deref(),
-                record.payload_codec.as_deref(),
-                headers.as_deref(),
-                retry.as_deref(),
-                repeat.as_deref(),
-            ],
-            keep_key: record.keep_key_ms().map(u64::cast_signed),
-            payload: &record.payload,
-        };
-        let Progress { nominal, repetition, attempt, used, .. } = record.progress;
-        let [route, message_type, key, codec, headers, retry, repeat] = given.texts;
-        let columns: [&dyn ToSql; 19] = [
-            &given.id,
-            &millis(due),
-            &is_moved(record.id, due),
-            &millis(nominal),
-            &repetition.cast_signed(),
-            &attempt,
-            &used,
-            &given.budget,
-            &given.crc(),
-            &route,
-            &message_type,
-            &given.version,
-            &key,
-            &codec,
-            &headers,
-            &retry,
-            &repeat,
-            &given.keep_key,
-            &given.payload,
-        ];
-        let mut all = [&columns[0]; 21].map(|column| *column);
-        all[..19].copy_from_slice(&columns);
-        all[19..19 + more.len()].copy_from_slice(more);
-        Ok(self.0.execute(&all[..19 + more.len()])? > 0)
-    }
-}
-
-/// Reads the columns of a record.
-///
-/// # Errors
-/// They are not as written.
-pub(super) fn read(row: &Row<'_>, names: &mut Names) -> rusqlite::Result<Result<Record, Damaged>> {
-    let mut columns = [ValueRef::Null; RECORD_COLUMNS];
-    for (index, column) in columns.iter_mut().enumerate() {
-        *column = row.get_ref(index)?;
-    }
-    Ok(record(columns, names))
-}
-
-fn record(columns: [ValueRef<'_>; RECORD_COLUMNS], names: &mut Names) -> Result<Record, Damaged> {
-    let [
+/// Inserts a row that is due then; false if it is there.
+pub(super) fn insert(
+    connection: &Connection,
+    sql: &str,
+    record: &Record,
+    due: DueTime,
+    more: [&dyn ToSql; 2],
+) -> rusqlite::Result<bool> {
+    let headers = headers_to_json(&record.headers);
+    let retry = record.retry.as_ref().map(retry_to_json);
+    let repeat = record.repeat.as_ref().map(repeat_to_json);
+    let given = Given {
+        id: blob(&record.id),
+        version: i64::from(record.message_version),
+        budget: record.budget().map(i64::from),
+        texts: [
+            Some(&record.route),
+            Some(&record.message_type),
+            record.key.as_deref(),
+            record.payload_codec.as_deref(),
+            headers.as_deref(),
+            retry.as_deref(),
+            repeat.as_deref(),
+        ],
+        keep_key: record.keep_key_ms().map(u64::cast_signed),
+        payload: &record.payload,
+    };
+    let Progress { nominal, repetition, attempt, used, .. } = record.progress;
+    let [route, message_type, key, codec, headers, retry, repeat] = given.texts;
+    let (due, nominal, repetition, crc) = (millis(due), millis(nominal), repetition.cast_signed(), given.crc());
+    let (id, version, budget, keep_key, payload) =
+        (given.id, given.version, given.budget, given.keep_key, given.payload);
+    let columns = params![
         id,
         due,
         nominal,
@@ -188,7 +153,7 @@ fn record(columns: [ValueRef<'_>; RECORD_COLUMNS], names: &mut Names) -> Result<
         budget,
         crc,
         route,
-        kind,
+        message_type,
         version,
         key,
         codec,
@@ -197,10 +162,30 @@ fn record(columns: [ValueRef<'_>; RECORD_COLUMNS], names: &mut Names) -> Result<
         repeat,
         keep_key,
         payload,
-    ] = columns;
+        more[0],
+        more[1]
+    ];
+    Ok(connection.prepare_cached(sql)?.execute(columns)? > 0)
+}
+
+/// Reads the columns of a record.
+///
+/// # Errors
+/// They are not as written.
+pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Result<Record, Damaged>> {
+    let mut columns = [ValueRef::Null; RECORD_COLUMNS];
+    for (index, column) in columns.iter_mut().enumerate() {
+        *column = row.get_ref(index)?;
+    }
+    Ok(record(columns))
+}
+
+fn record(columns: [ValueRef<'_>; RECORD_COLUMNS]) -> Result<Record, Damaged> {
+    let [id, due, nominal, repetition, attempt, used, budget, crc, route, kind, version, .., payload] = columns;
+    let [key, codec, headers, retry, repeat] = [11, 12, 13, 14, 15].map(|column| read_optional(columns[column]));
+    let (key, codec, headers, retry, repeat) = (key?, codec?, headers?, retry?, repeat?);
+    let keep_key = columns[16];
     let id_bytes = id.as_blob().map_err(|_| Damaged)?;
-    let (key, codec, headers) = (read_optional(key)?, read_optional(codec)?, read_optional(headers)?);
-    let (retry, repeat) = (read_optional(retry)?, read_optional(repeat)?);
     let (route, kind) = (read_text(route)?, read_text(kind)?);
     let given = Given {
         id: id_bytes,
@@ -225,8 +210,8 @@ fn record(columns: [ValueRef<'_>; RECORD_COLUMNS], names: &mut Names) -> Result<
             attempt: read_number(attempt)?,
             used: read_number(used)?,
         },
-        route: names.get(route),
-        message_type: names.get(kind),
+        route: route.into(),
+        message_type: kind.into(),
         message_version: read_number(version)?,
         key: key.map(Arc::from),
         keep_key: keep_key.map(Duration::from_millis),
@@ -234,7 +219,7 @@ fn record(columns: [ValueRef<'_>; RECORD_COLUMNS], names: &mut Names) -> Result<
         max_attempts,
         retry: retry.map(|json| retry_from_json(json, attempts).ok_or(Damaged)).transpose()?,
         headers: headers_from_json(headers).ok_or(Damaged)?,
-        payload_codec: codec.map(|codec| names.get(codec)),
+        payload_codec: codec.map(Arc::from),
         payload: given.payload.into(),
     })
 }

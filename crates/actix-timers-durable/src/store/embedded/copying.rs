@@ -10,7 +10,6 @@ use super::super::BackUp;
 use super::columns::{read, read_id, record_columns};
 use super::place::Place;
 use crate::store::StoreError;
-use crate::store::names::Names;
 
 /// Pages that are copied at a time.
 const PAGES: i32 = 1024;
@@ -56,7 +55,6 @@ pub(super) fn check(place: &Place) -> Result<Vec<String>, StoreError> {
         while let Some(row) = rows.next()? {
             issues.extend(Some(row.get::<_, String>(0)?).filter(|issue| issue != "ok"));
         }
-        let mut names = Names::default();
         for table in ["timers", "dead_letters"] {
             let mut statement =
                 connection.prepare(&format!(concat!("SELECT ", record_columns!(), " FROM {}"), table))?;
@@ -64,7 +62,7 @@ pub(super) fn check(place: &Place) -> Result<Vec<String>, StoreError> {
             while issues.len() < MAX_ISSUES
                 && let Some(row) = rows.next()?
             {
-                if read(row, &mut names)?.is_err() {
+                if read(row)?.is_err() {
                     let id = read_id(row.get_ref(0)?).map_or_else(|_| "of no timer".to_owned(), |id| id.to_string());
                     issues.push(format!("{table}: the row {id} differs from what was stored"));
                 }

@@ -18,7 +18,7 @@ mod effects;
 mod faults;
 mod pauses;
 mod place;
-mod queries;
+pub(super) mod queries;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -28,21 +28,17 @@ use std::time::Duration;
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 
-use super::{
-    BackUp, Beat, Counts, Delivery, Found, Hint, Look, NodeInfo, Op, Outcome, Page, Query, Reads, Store, StoreGauges,
-};
+use super::{BackUp, Beat, Delivery, Hint, Look, NodeInfo, Op, Outcome, Reads, Store, StoreGauges};
+use crate::DueTime;
 use crate::contain::contain;
 use crate::pause::Pause;
 use crate::store::StoreError;
-use crate::store::names::Names;
-use crate::{DueTime, DurableId};
 use changes::{Changes, Made};
 use checkpoints::Checkpoints;
 use columns::{millis, run};
 use faults::{Meaning, io_error, meaning};
-use pauses::Held;
 use place::Place;
-use queries::{Queries, Reader};
+use queries::{Queried, Reader, unreadable};
 
 /// Other texts than applications write: a cached statement is not authorized again.
 const COMMIT: &str = "/* by the store */ COMMIT";
@@ -64,7 +60,8 @@ pub struct EmbeddedStore {
     connection: Option<Connection>,
     /// `None` in memory.
     place: Option<Arc<Place>>,
-    queries: Queries,
+    /// The directory, for errors.
+    path: PathBuf,
     state: State,
     info: NodeInfo,
     /// The number of this process, or of its last sweep.
@@ -101,7 +98,8 @@ impl EmbeddedStore {
         let place = Arc::new(Place::open_or_create(path.as_ref())?);
         let mut connection = place.connect()?;
         let checkpoints = start_checkpoints(&place, &mut connection)?;
-        let mut store = Self::with(connection, place.path.clone());
+        let path = place.path.clone();
+        let mut store = Self::with(connection, path);
         (store.checkpoints, store.place) = (Some(checkpoints), Some(place));
         Ok(store)
     }
@@ -126,7 +124,7 @@ impl EmbeddedStore {
             checkpoints: None,
             connection: Some(connection),
             place: None,
-            queries: Queries { path, names: Names::default() },
+            path,
             state: State::Sound,
             info: NodeInfo::default(),
             node: 0,
@@ -199,11 +197,6 @@ impl EmbeddedStore {
         self.connection.as_ref().ok_or(StoreError::Closed)
     }
 
-    fn reading(&mut self) -> Result<(&Connection, &mut Queries), StoreError> {
-        self.connection()?;
-        Ok((self.connection.as_ref().ok_or(StoreError::Closed)?, &mut self.queries))
-    }
-
     /// Closes the files after a failure.
     fn close(&mut self, reason: String) {
         self.checkpoints = None;
@@ -236,11 +229,9 @@ impl EmbeddedStore {
 
     /// Notes SQLite's number of commits by others, and returns it.
     fn note_version(&mut self) -> Result<Option<i64>, StoreError> {
-        let version = self
-            .connection()?
-            .prepare_cached("PRAGMA data_version")
-            .and_then(|mut version| version.query_row((), |row| row.get(0)));
-        self.data_version = Some(version.map_err(|error| self.queries.error(&error))?);
+        let version =
+            |connection: &Connection| connection.prepare_cached("PRAGMA data_version")?.query_row((), |row| row.get(0));
+        self.data_version = Some(self.query(version)?);
         Ok(self.data_version)
     }
 
@@ -261,8 +252,7 @@ impl EmbeddedStore {
         self.connection().map_err(WriteError::All)?;
         let Some(connection) = &self.connection else { return Err(WriteError::All(StoreError::Closed)) };
         let execute = |sql| connection.prepare_cached(sql)?.execute(()).map(drop);
-        let (names, info) = (&mut self.queries.names, &self.info);
-        let mut changes = Changes { connection, names, info, node, own_from, now, interrupted: 0 };
+        let mut changes = Changes { connection, info: &self.info, node, own_from, now, interrupted: 0 };
         let made = execute("BEGIN IMMEDIATE").and_then(|()| make(&mut changes));
         let interrupted = changes.interrupted;
         let (made, is_known) = match made {
@@ -289,7 +279,7 @@ impl EmbeddedStore {
                 StoreError::Rejected(io_error(error))
             }
             Meaning::Busy => {
-                StoreError::Unavailable(format!("another program writes to {}: {error}", self.queries.path.display()))
+                StoreError::Unavailable(format!("another program writes to {}: {error}", self.path.display()))
             }
             Meaning::Io | Meaning::Damaged | Meaning::Statement => {
                 let reason = error.to_string();
@@ -334,31 +324,10 @@ impl Drop for EmbeddedStore {
     }
 }
 
-#[doc(hidden)]
-impl Reads for EmbeddedStore {
-    fn get(&mut self, id: DurableId) -> Result<Option<Found>, StoreError> {
-        let (connection, queries) = self.reading()?;
-        queries.get(connection, id)
-    }
-
-    fn find_key(&mut self, route: &str, key: &str) -> Result<Option<DurableId>, StoreError> {
-        let (connection, queries) = self.reading()?;
-        queries.find_key(connection, route, key)
-    }
-
-    fn list(&mut self, query: &Query) -> Result<Page, StoreError> {
-        let (connection, queries) = self.reading()?;
-        queries.list(connection, query)
-    }
-
-    fn counts(&mut self, limit: Option<u64>) -> Result<Counts, StoreError> {
-        let (connection, queries) = self.reading()?;
-        queries.counts(connection, limit)
-    }
-
-    fn pauses(&mut self) -> Result<Vec<Pause>, StoreError> {
-        let (connection, queries) = self.reading()?;
-        queries.pauses(connection)
+impl Queried for EmbeddedStore {
+    fn query<T>(&mut self, query: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
+        let queried = query(self.connection()?);
+        queried.map_err(|error| unreadable(&self.path, &error))
     }
 }
 
@@ -409,18 +378,14 @@ impl Store for EmbeddedStore {
     }
 
     fn look(&mut self, look: &Look, now: DueTime) -> Result<Vec<Hint>, StoreError> {
-        self.connection()?;
-        let Some(connection) = &self.connection else { return Err(StoreError::Closed) };
-        let paused = Held::read(connection, &self.info.name, now);
-        let hints = paused.and_then(|paused| queries::look(connection, look, self.node, &paused));
-        hints.map_err(|error| self.queries.error(&error))
+        let (node, name) = (self.node, self.info.name.clone());
+        self.query(|connection| queries::look(connection, look, node, &pauses::held(connection, &name, now)?))
     }
 
     fn reader(&mut self) -> Result<Option<Box<dyn Reads>>, StoreError> {
         let Some(place) = &self.place else { return Ok(None) };
         let connection = place.connect_to_read().map_err(|error| place.unreadable(&error))?;
-        let queries = Queries { path: place.path.clone(), names: Names::default() };
-        Ok(Some(Box::new(Reader { connection, queries, _place: Arc::clone(place) })))
+        Ok(Some(Box::new(Reader { connection, place: Arc::clone(place) })))
     }
 
     fn gauges(&self) -> StoreGauges {

@@ -28,20 +28,11 @@ pub(super) fn all(connection: &Connection) -> rusqlite::Result<Vec<Pause>> {
     pauses.collect()
 }
 
-/// The pauses that concern a process at a time.
-pub(super) struct Held(Vec<Pause>);
-
-impl Held {
-    pub(super) fn read(connection: &Connection, node: &str, now: DueTime) -> rusqlite::Result<Self> {
-        let mut pauses = all(connection)?;
-        pauses.retain(|pause| pause.holds(now) && pause.concerns(node));
-        Ok(Self(pauses))
-    }
-
-    /// Returns whether nothing of a route may be delivered.
-    pub(super) fn has(&self, route: &str) -> bool {
-        self.0.iter().any(|pause| pause.is_of(route))
-    }
+/// Returns the pauses that concern a process at a time.
+pub(super) fn held(connection: &Connection, node: &str, now: DueTime) -> rusqlite::Result<Vec<Pause>> {
+    let mut pauses = all(connection)?;
+    pauses.retain(|pause| pause.holds(now) && pause.concerns(node));
+    Ok(pauses)
 }
 
 impl Changes<'_> {

@@ -21,7 +21,7 @@ use rusqlite::{Connection, OpenFlags};
 use crate::shown::shown;
 use crate::store::StoreError;
 use crate::store::holders::{self, Holder};
-use crate::store::safe_directory::{self, Refused};
+use crate::store::safe_directory;
 
 const DATABASE: &str = "timers.db";
 const LOG: &str = "timers.db-wal";
@@ -100,7 +100,7 @@ impl Place {
 
     fn lock(path: &Path) -> Result<Self, StoreError> {
         let unreadable = |error: io::Error| unreadable(path, &error);
-        let refused = |refused: Refused| refused.or(unreadable);
+        let refused = |error: io::Error| error.downcast().unwrap_or_else(unreadable);
         let place = safe_directory::create(path).map_err(refused)?;
         if !place.join(DATABASE).exists() {
             reject_foreign(path, &place)?;

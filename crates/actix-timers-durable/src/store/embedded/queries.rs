@@ -4,7 +4,7 @@
 //! others. Each branch is read up to the limit, and both are merged.
 
 use std::cmp::Ordering;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 
 use rusqlite::types::{Value, ValueRef};
@@ -17,12 +17,11 @@ use super::columns::{
     Damaged, RECORD_COLUMNS, blob, millis, read, read_id, read_number, read_text, read_time, record_columns,
 };
 use super::faults::{Meaning, meaning};
-use super::pauses::{self, Held};
+use super::pauses;
 use super::place::Place;
+use crate::DurableId;
 use crate::pause::Pause;
-use crate::store::names::Names;
 use crate::store::{MAX_KEY_LEN, StoreError, headers_from_json};
-use crate::{DueTime, DurableId};
 
 /// Rows that a page examines at most.
 const EXAMINED: usize = 10_000;
@@ -85,33 +84,18 @@ pub(super) const GET_PAST: &str = "SELECT id, finished, nominal, repetition, att
     'result', result), NULL FROM past WHERE id = ?1 AND repetition = ?2";
 pub(super) const FIND_KEY: &str = "SELECT id FROM timers WHERE route = ?1 AND key = ?2 AND ended IS NULL";
 
-/// The lower bound of a range: rows after a position, or due from a time.
-#[derive(Clone, Copy)]
-enum From {
-    After(Position),
-    Due(DueTime),
+/// Returns the bound of the index of (due, id) for rows after a position; `None`: from the very beginning.
+fn bound(after: Option<&Position>) -> (i64, &[u8]) {
+    after.map_or((0, &[]), |Position { due, id }| (millis(*due), blob(id)))
 }
 
-impl From {
-    /// Returns the bound of an index of (due, id).
-    fn bound(&self) -> (i64, &[u8]) {
-        match self {
-            // Before all ids.
-            Self::Due(due) => (millis(*due), &[]),
-            Self::After(Position { due, id }) => (millis(*due), blob(id)),
-        }
-    }
-
-    /// Returns the bound of the ids of timers that were not moved.
-    fn id(self) -> Vec<u8> {
-        match self {
-            Self::Due(due) => prefix(due.as_millis()),
-            Self::After(Position { due, id }) => match id.first_due().cmp(&due) {
-                Ordering::Less => prefix(due.as_millis()),
-                Ordering::Equal => blob(&id).to_vec(),
-                Ordering::Greater => prefix(due.as_millis() + 1),
-            },
-        }
+/// Returns the bound of the ids of timers that were not moved.
+fn id_bound(after: Option<&Position>) -> Vec<u8> {
+    let Some(Position { due, id }) = after else { return prefix(0) };
+    match id.first_due().cmp(due) {
+        Ordering::Less => prefix(due.as_millis()),
+        Ordering::Equal => blob(id).to_vec(),
+        Ordering::Greater => prefix(due.as_millis() + 1),
     }
 }
 
@@ -126,10 +110,9 @@ fn position(row: &Row<'_>) -> rusqlite::Result<Result<Position, Damaged>> {
 }
 
 /// Looks for timers that will be due.
-pub(super) fn look(connection: &Connection, look: &Look, node: i64, paused: &Held) -> rusqlite::Result<Vec<Hint>> {
-    let from = look.after.map_or(From::Due(DueTime::MIN), From::After);
-    let (due, id) = from.bound();
-    let (first_id, last_id) = (from.id(), prefix(look.until.as_millis() + 1));
+pub(super) fn look(connection: &Connection, look: &Look, node: i64, paused: &[Pause]) -> rusqlite::Result<Vec<Hint>> {
+    let (due, id) = bound(look.after.as_ref());
+    let (first_id, last_id) = (id_bound(look.after.as_ref()), prefix(look.until.as_millis() + 1));
     let until = millis(look.until);
     let params: [[&dyn ToSql; 4]; 2] = [[&due, &first_id, &last_id, &node], [&due, &id, &until, &node]];
     let mut hints = Vec::new();
@@ -141,7 +124,9 @@ pub(super) fn look(connection: &Connection, look: &Look, node: i64, paused: &Hel
             && let Some(row) = rows.next()?
         {
             let served = is_served(&look.filter, row.get_ref(2)?, row.get_ref(3)?, row.get_ref(4)?);
-            let Some(served) = served.filter(|served| !paused.has(&served.route)) else { continue };
+            let Some(served) = served.filter(|served| !paused.iter().any(|pause| pause.is_of(&served.route))) else {
+                continue;
+            };
             let (nominal, used) = (read_time(row.get_ref(5)?), read_number::<u32>(row.get_ref(6)?));
             let budget = match row.get_ref(7)? {
                 ValueRef::Null => Ok(None),
@@ -161,184 +146,165 @@ pub(super) fn look(connection: &Connection, look: &Look, node: i64, paused: &Hel
     Ok(hints)
 }
 
-/// The queries on a connection.
-#[derive(Debug)]
-pub(super) struct Queries {
-    /// The directory, for errors.
-    pub(super) path: PathBuf,
-    pub(super) names: Names,
+/// A connection for queries.
+pub(in crate::store) trait Queried: Send + 'static {
+    /// Makes a query, whose error becomes one of the store.
+    fn query<T>(&mut self, query: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError>;
 }
 
-impl Queries {
-    pub(super) fn error(&self, error: &rusqlite::Error) -> StoreError {
-        let hint = if meaning(error) == Meaning::Busy { ": another program uses it" } else { "" };
-        StoreError::Unreadable { path: self.path.clone(), reason: format!("{error}{hint}") }
+#[doc(hidden)]
+impl<S: Queried> Reads for S {
+    fn get(&mut self, id: DurableId) -> Result<Option<Found>, StoreError> {
+        self.query(|connection| get(connection, id))
     }
 
-    pub(super) fn get(&mut self, connection: &Connection, id: DurableId) -> Result<Option<Found>, StoreError> {
-        match self.find(connection, id, 0, Part::Pending) {
-            Ok(None) => {}
-            found => return self.check(id, found),
-        }
-        let found = self.find(connection, id, 0, Part::Dead);
-        self.check(id, found)
-    }
-
-    fn check(
-        &self,
-        id: DurableId,
-        found: rusqlite::Result<Option<Result<Found, Damaged>>>,
-    ) -> Result<Option<Found>, StoreError> {
-        let reason = || format!("the row of the timer {id} differs from what was stored");
-        let damaged = |Damaged| StoreError::Unreadable { path: self.path.clone(), reason: reason() };
-        found.map_err(|error| self.error(&error))?.transpose().map_err(damaged)
-    }
-
-    /// Returns a timer, a letter if the part is that of the dead, or a repetition in the past.
-    fn find(
-        &mut self,
-        connection: &Connection,
-        id: DurableId,
-        repetition: i64,
-        part: Part,
-    ) -> rusqlite::Result<Option<Result<Found, Damaged>>> {
-        let (sql, count) = match part {
-            Part::Dead => (GET_DEAD, 1),
-            Part::Past => (GET_PAST, 2),
-            Part::Pending | Part::Parked => (GET, 1),
-        };
-        let mut statement = connection.prepare_cached(sql)?;
-        let params: [&dyn ToSql; 2] = [blob(&id), &repetition];
-        let mut rows = statement.query(&params[..count])?;
-        let Some(row) = rows.next()? else { return Ok(None) };
-        let (reason, second) = (row.get_ref(RECORD_COLUMNS)?, row.get_ref(RECORD_COLUMNS + 1)?);
-        let state = || match part {
-            Part::Past => {
-                finished_from_json(read_text(reason)?).map(|end| State::Finished(Arc::new(end))).ok_or(Damaged)
-            }
-            Part::Dead => Ok(State::Dead { reason: read_text(reason)?.into(), since: read_time(second)? }),
-            _ if reason != rusqlite::types::ValueRef::Null => Ok(State::Parked { reason: read_text(reason)?.into() }),
-            _ if read_number::<u8>(second)? == 1 => Ok(State::Claimed),
-            _ => Ok(State::Pending),
-        };
-        let record = read(row, &mut self.names)?;
-        Ok(Some(record.and_then(|record| Ok(Found { record: Arc::new(record), state: state()? }))))
-    }
-
-    pub(super) fn find_key(
-        &self,
-        connection: &Connection,
-        route: &str,
-        key: &str,
-    ) -> Result<Option<DurableId>, StoreError> {
+    fn find_key(&mut self, route: &str, key: &str) -> Result<Option<DurableId>, StoreError> {
         // No stored key is longer.
         if key.len() > MAX_KEY_LEN {
             return Ok(None);
         }
-        let find = || {
+        self.query(|connection| {
             let mut statement = connection.prepare_cached(FIND_KEY)?;
             let mut rows = statement.query((route, key))?;
             rows.next()?.map_or(Ok(None), |row| Ok(read_id(row.get_ref(0)?).ok()))
-        };
-        find().map_err(|error| self.error(&error))
+        })
     }
 
-    pub(super) fn list(&mut self, connection: &Connection, query: &Query) -> Result<Page, StoreError> {
-        self.page(connection, query).map_err(|error| self.error(&error))
+    fn list(&mut self, query: &Query) -> Result<Page, StoreError> {
+        self.query(|connection| page(connection, query))
     }
 
-    fn page(&mut self, connection: &Connection, query: &Query) -> rusqlite::Result<Page> {
-        // Of one state of the database.
-        let _transaction = connection.unchecked_transaction()?;
-        let from = match query.after {
-            Some(after) if after.due >= query.from => From::After(after),
-            _ => From::Due(query.from),
-        };
-        let branches: Vec<(&str, Option<Value>)> = match (query.part, &query.id, &query.route) {
-            (Part::Pending, ..) => PENDING.map(|sql| (sql, None)).into(),
-            (Part::Parked, ..) => vec![(PARKED, None)],
-            (Part::Dead, ..) => vec![(DEAD, None)],
-            (Part::Past, Some(id), _) => vec![(PAST_OF, Some(blob(id).to_vec().into()))],
-            (Part::Past, None, Some(route)) => vec![(PAST, Some(route.to_string().into()))],
-            (Part::Past, None, None) => {
-                let mut routes = connection.prepare_cached(PAST_ROUTES)?;
-                let routes = routes.query_map((), |row| Ok((PAST, Some(row.get(0)?))))?;
-                routes.collect::<rusqlite::Result<_>>()?
-            }
-        };
-        let (mut page, mut positions, mut end) = (Page::default(), Vec::new(), None::<Position>);
-        for (sql, of) in branches {
-            let stopped = self.scan(connection, (sql, of), query, from, &mut positions, &mut page.damaged)?;
-            end = stopped.into_iter().chain(end).min();
+    fn counts(&mut self, limit: Option<u64>) -> Result<Counts, StoreError> {
+        self.query(|connection| count_all(connection, limit))
+    }
+
+    fn pauses(&mut self) -> Result<Vec<Pause>, StoreError> {
+        self.query(pauses::all)
+    }
+}
+
+/// Returns the error of a query on a store at this path.
+pub(super) fn unreadable(path: &Path, error: &rusqlite::Error) -> StoreError {
+    let hint = if meaning(error) == Meaning::Busy { ": another program uses it" } else { "" };
+    StoreError::Unreadable { path: path.to_owned(), reason: format!("{error}{hint}") }
+}
+
+fn get(connection: &Connection, id: DurableId) -> rusqlite::Result<Option<Found>> {
+    let found = match find(connection, id, 0, Part::Pending)? {
+        None => find(connection, id, 0, Part::Dead)?,
+        found => found,
+    };
+    let differs = |Damaged| format!("the row of the timer {id} differs from what was stored").into();
+    found.transpose().map_err(|damaged| rusqlite::Error::ToSqlConversionFailure(differs(damaged)))
+}
+
+/// Returns a timer, a letter if the part is that of the dead, or a repetition in the past.
+fn find(
+    connection: &Connection,
+    id: DurableId,
+    repetition: i64,
+    part: Part,
+) -> rusqlite::Result<Option<Result<Found, Damaged>>> {
+    let (sql, count) = match part {
+        Part::Dead => (GET_DEAD, 1),
+        Part::Past => (GET_PAST, 2),
+        Part::Pending | Part::Parked => (GET, 1),
+    };
+    let mut statement = connection.prepare_cached(sql)?;
+    let params: [&dyn ToSql; 2] = [blob(&id), &repetition];
+    let mut rows = statement.query(&params[..count])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    let (reason, second) = (row.get_ref(RECORD_COLUMNS)?, row.get_ref(RECORD_COLUMNS + 1)?);
+    let state = || match part {
+        Part::Past => finished_from_json(read_text(reason)?).map(|end| State::Finished(Arc::new(end))).ok_or(Damaged),
+        Part::Dead => Ok(State::Dead { reason: read_text(reason)?.into(), since: read_time(second)? }),
+        _ if reason != ValueRef::Null => Ok(State::Parked { reason: read_text(reason)?.into() }),
+        _ if read_number::<u8>(second)? == 1 => Ok(State::InFlight),
+        _ => Ok(State::Pending),
+    };
+    let record = read(row)?;
+    Ok(Some(record.and_then(|record| Ok(Found { record: Arc::new(record), state: state()? }))))
+}
+
+fn page(connection: &Connection, query: &Query) -> rusqlite::Result<Page> {
+    // Of one state of the database.
+    let _transaction = connection.unchecked_transaction()?;
+    let after = query.after.filter(|after| after.due >= query.from).or_else(|| Position::before(query.from));
+    let branches: Vec<(&str, Option<Value>)> = match (query.part, &query.id, &query.route) {
+        (Part::Pending, ..) => PENDING.map(|sql| (sql, None)).into(),
+        (Part::Parked, ..) => vec![(PARKED, None)],
+        (Part::Dead, ..) => vec![(DEAD, None)],
+        (Part::Past, Some(id), _) => vec![(PAST_OF, Some(blob(id).to_vec().into()))],
+        (Part::Past, None, Some(route)) => vec![(PAST, Some(route.to_string().into()))],
+        (Part::Past, None, None) => {
+            let mut routes = connection.prepare_cached(PAST_ROUTES)?;
+            let routes = routes.query_map((), |row| Ok((PAST, Some(row.get(0)?))))?;
+            routes.collect::<rusqlite::Result<_>>()?
         }
-        positions.sort_unstable();
-        positions.retain(|(position, _)| end.is_none_or(|end| *position <= end));
-        if positions.len() > query.limit {
-            end = query.limit.checked_sub(1).map(|last| positions[last].0);
-            positions.retain(|(position, _)| Some(*position) <= end);
-        }
-        page.counted = positions.len();
-        for (Position { id, .. }, repetition) in positions.into_iter().filter(|_| !query.is_count) {
-            match self.find(connection, id, repetition, query.part)? {
-                Some(Ok(found)) => page.found.push(found),
-                Some(Err(Damaged)) => page.damaged += 1,
-                None => {}
-            }
-        }
-        page.next = end;
-        Ok(page)
+    };
+    let (mut page, mut positions, mut end) = (Page::default(), Vec::new(), None::<Position>);
+    for (sql, of) in branches {
+        let stopped = scan(connection, (sql, of), query, after.as_ref(), &mut positions, &mut page.damaged)?;
+        end = stopped.into_iter().chain(end).min();
     }
+    positions.sort_unstable();
+    positions.retain(|(position, _)| end.is_none_or(|end| *position <= end));
+    if positions.len() > query.limit {
+        end = query.limit.checked_sub(1).map(|last| positions[last].0);
+        positions.retain(|(position, _)| Some(*position) <= end);
+    }
+    page.counted = positions.len();
+    for (Position { id, .. }, repetition) in positions.into_iter().filter(|_| !query.is_count) {
+        match find(connection, id, repetition, query.part)? {
+            Some(Ok(found)) => page.found.push(found),
+            Some(Err(Damaged)) => page.damaged += 1,
+            None => {}
+        }
+    }
+    page.next = end;
+    Ok(page)
+}
 
-    /// Adds the positions of a branch. Returns the last examined one, if more may follow.
-    fn scan(
-        &self,
-        connection: &Connection,
-        (sql, of): (&str, Option<Value>),
-        query: &Query,
-        from: From,
-        positions: &mut Vec<(Position, i64)>,
-        damaged: &mut usize,
-    ) -> rusqlite::Result<Option<Position>> {
-        let (first_id, last_id) = (from.id(), prefix(query.until.as_millis() + 1));
-        let ((due, id), until) = (from.bound(), millis(query.until));
-        let mut statement = connection.prepare_cached(sql)?;
-        let has_header = query.header.is_some();
-        let params: [&dyn ToSql; 4] = match sql == PENDING[0] {
-            true => [&due, &first_id, &last_id, &has_header],
-            false => [&due, &id, &until, &has_header],
+/// Adds the positions of a branch. Returns the last examined one, if more may follow.
+fn scan(
+    connection: &Connection,
+    (sql, of): (&str, Option<Value>),
+    query: &Query,
+    after: Option<&Position>,
+    positions: &mut Vec<(Position, i64)>,
+    damaged: &mut usize,
+) -> rusqlite::Result<Option<Position>> {
+    let (first_id, last_id) = (id_bound(after), prefix(query.until.as_millis() + 1));
+    let ((due, id), until) = (bound(after), millis(query.until));
+    let mut statement = connection.prepare_cached(sql)?;
+    let has_header = query.header.is_some();
+    let params: [&dyn ToSql; 4] = match sql == PENDING[0] {
+        true => [&due, &first_id, &last_id, &has_header],
+        false => [&due, &id, &until, &has_header],
+    };
+    let of = of.iter().map(|of| of as &dyn ToSql);
+    let mut rows = statement.query(&params.into_iter().chain(of).collect::<Vec<_>>()[..])?;
+    let (mut found, mut examined, mut last) = (0, 0, None);
+    let is_past = query.part == Part::Past;
+    while let Some(row) = rows.next()? {
+        let Ok(position) = position(row)? else {
+            *damaged += 1;
+            continue;
         };
-        let of = of.iter().map(|of| of as &dyn ToSql);
-        let mut rows = statement.query(&params.into_iter().chain(of).collect::<Vec<_>>()[..])?;
-        let (mut found, mut examined, mut last) = (0, 0, None);
-        let is_past = query.part == Part::Past;
-        while let Some(row) = rows.next()? {
-            let Ok(position) = position(row)? else {
-                *damaged += 1;
-                continue;
-            };
-            // Repetitions with one position stay together.
-            if (found >= query.limit.max(1) || examined >= EXAMINED) && last != Some(position) {
-                return Ok(last);
-            }
-            if is_wanted(query, row)? {
-                positions.push((position, if is_past { row.get(7)? } else { 0 }));
-                found += 1;
-            }
-            (examined, last) = (examined + 1, Some(position));
-            if !is_past && (found >= query.limit.max(1) || examined >= EXAMINED) {
-                return Ok(last);
-            }
+        // Repetitions with one position stay together.
+        if (found >= query.limit.max(1) || examined >= EXAMINED) && last != Some(position) {
+            return Ok(last);
         }
-        Ok(None)
+        if is_wanted(query, row)? {
+            positions.push((position, if is_past { row.get(7)? } else { 0 }));
+            found += 1;
+        }
+        (examined, last) = (examined + 1, Some(position));
+        if !is_past && (found >= query.limit.max(1) || examined >= EXAMINED) {
+            return Ok(last);
+        }
     }
-
-    pub(super) fn pauses(&self, connection: &Connection) -> Result<Vec<Pause>, StoreError> {
-        pauses::all(connection).map_err(|error| self.error(&error))
-    }
-
-    pub(super) fn counts(&self, connection: &Connection, limit: Option<u64>) -> Result<Counts, StoreError> {
-        count_all(connection, limit).map_err(|error| self.error(&error))
-    }
+    Ok(None)
 }
 
 /// Returns whether a row of a scan matches a query.
@@ -383,30 +349,13 @@ fn count_all(connection: &Connection, limit: Option<u64>) -> rusqlite::Result<Co
 #[derive(Debug)]
 pub(super) struct Reader {
     pub(super) connection: Connection,
-    pub(super) queries: Queries,
     /// Locked until the connection is closed: a store that is opened meanwhile reads the header of the file, and closing
     /// that drops all locks of this process on it.
-    pub(super) _place: Arc<Place>,
+    pub(super) place: Arc<Place>,
 }
 
-impl Reads for Reader {
-    fn get(&mut self, id: DurableId) -> Result<Option<Found>, StoreError> {
-        self.queries.get(&self.connection, id)
-    }
-
-    fn find_key(&mut self, route: &str, key: &str) -> Result<Option<DurableId>, StoreError> {
-        self.queries.find_key(&self.connection, route, key)
-    }
-
-    fn list(&mut self, query: &Query) -> Result<Page, StoreError> {
-        self.queries.list(&self.connection, query)
-    }
-
-    fn counts(&mut self, limit: Option<u64>) -> Result<Counts, StoreError> {
-        self.queries.counts(&self.connection, limit)
-    }
-
-    fn pauses(&mut self) -> Result<Vec<Pause>, StoreError> {
-        self.queries.pauses(&self.connection)
+impl Queried for Reader {
+    fn query<T>(&mut self, query: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
+        query(&self.connection).map_err(|error| unreadable(&self.place.path, &error))
     }
 }

@@ -16,21 +16,18 @@
 //! Then only the process's user and root can change anything between the checks and the use. Other systems have no such
 //! owners and modes: nothing is checked or set.
 //!
-//! Nothing here knows the database. Modes are set through open files, and no symbolic link is followed to one.
+//! Nothing here knows the database. Modes are set through open files, and no symbolic link is followed to one. An error of a
+//! check contains that of the store.
 
 #[cfg(not(unix))]
 mod other;
 #[cfg(unix)]
 mod unix;
 
-use std::io;
-
 #[cfg(not(unix))]
 pub(crate) use other::{check_contents, create, open_or_create, options, tighten};
 #[cfg(unix)]
 pub(crate) use unix::{check_contents, create, open_or_create, options, tighten};
-
-use super::StoreError;
 
 /// The reason why a directory, a file or a link is not trusted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -70,33 +67,4 @@ pub enum Distrust {
     /// It is a pipe, a socket or a device.
     #[error("it is neither a file nor a directory: remove it")]
     Kind,
-}
-
-/// The reason why a directory is not used.
-#[derive(Debug)]
-pub(crate) enum Refused {
-    Io(io::Error),
-    Store(StoreError),
-}
-
-impl Refused {
-    /// Returns the error of the store, with this one for a failed call.
-    pub(crate) fn or(self, failed: impl FnOnce(io::Error) -> StoreError) -> StoreError {
-        match self {
-            Self::Io(error) => failed(error),
-            Self::Store(error) => error,
-        }
-    }
-}
-
-impl From<io::Error> for Refused {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
-impl From<StoreError> for Refused {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
-    }
 }

@@ -4,14 +4,12 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::Refused;
-
-pub(crate) fn create(path: &Path) -> Result<PathBuf, Refused> {
+pub(crate) fn create(path: &Path) -> io::Result<PathBuf> {
     fs::create_dir_all(path)?;
-    Ok(path.canonicalize()?)
+    path.canonicalize()
 }
 
-pub(crate) fn check_contents(_: &Path) -> Result<(), Refused> {
+pub(crate) fn check_contents(_: &Path) -> io::Result<()> {
     Ok(())
 }
 

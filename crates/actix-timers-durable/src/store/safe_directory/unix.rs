@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-use super::{Distrust, Refused};
+use super::Distrust;
 use crate::store::StoreError;
 
 /// Directories above a new one: no other user can replace it.
@@ -19,20 +19,64 @@ const FILE: u32 = 0o600;
 /// Maximum number of symbolic links in a path, as in Linux.
 const MAX_LINKS: u32 = 40;
 
-/// Returns the path of a directory without links, and creates it with the directories above it unless it exists.
+/// Follows the path of a directory, checks each step, and creates what is missing. Returns it without links.
 ///
 /// # Errors
 /// It is not safe, or cannot be read or created.
-pub(crate) fn create(path: &Path) -> Result<PathBuf, Refused> {
-    let found = walk(path, make)?;
-    found.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound).into())
+pub(crate) fn create(path: &Path) -> io::Result<PathBuf> {
+    let (mut at, mut rest) = (PathBuf::from("/"), names(&std::path::absolute(path)?));
+    let mut links = 0;
+    while let Some(name) = rest.pop() {
+        if name == ".." {
+            at.pop();
+            continue;
+        }
+        let next = at.join(name);
+        let found = match metadata(&next)? {
+            None => {
+                make(&next, rest.is_empty())?;
+                fs::symlink_metadata(&next)?
+            }
+            Some(found) => found,
+        };
+        let is_open_to_all = fs::symlink_metadata(&at)?.mode() & 0o002 != 0;
+        if found.is_symlink() {
+            if !is_trusted(&found) && (is_open_to_all || rest.is_empty()) {
+                return Err(untrusted(next, Distrust::Link { owner: found.uid(), user: user() }));
+            }
+            links += 1;
+            if links > MAX_LINKS {
+                return Err(io::Error::other("its path has too many symbolic links"));
+            }
+            let target = fs::read_link(&next)?;
+            if target.is_absolute() {
+                at = PathBuf::from("/");
+            }
+            rest.extend(names(&target));
+        } else {
+            if is_open_to_all {
+                check_owner(&next, &found)?;
+            }
+            at = next;
+        }
+    }
+    let found = fs::symlink_metadata(&at)?;
+    if !found.is_dir() {
+        return Err(io::ErrorKind::NotADirectory.into());
+    }
+    check_owner(&at, &found)?;
+    // To its group or to all.
+    if found.mode() & 0o022 != 0 {
+        return Err(io::Error::other(StoreError::Exposed { path: path.to_owned(), mode: found.mode() & 0o7777 }));
+    }
+    Ok(at)
 }
 
 /// Checks the entries of a safe directory.
 ///
 /// # Errors
 /// Something is not safe, or cannot be read.
-pub(crate) fn check_contents(directory: &Path) -> Result<(), Refused> {
+pub(crate) fn check_contents(directory: &Path) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let path = entry?.path();
         // The store that has it open has removed it in the meantime.
@@ -104,55 +148,6 @@ fn flags(flags: OFlags) -> i32 {
     flags.bits().cast_signed()
 }
 
-/// Follows a path to a directory, and checks each step. `make` is called for a missing directory, and whether it is the
-/// last of the path; it returns whether it was made.
-fn walk(path: &Path, make: fn(&Path, bool) -> io::Result<bool>) -> Result<Option<PathBuf>, Refused> {
-    let (mut at, mut rest) = (PathBuf::from("/"), names(&std::path::absolute(path)?));
-    let mut links = 0;
-    while let Some(name) = rest.pop() {
-        if name == ".." {
-            at.pop();
-            continue;
-        }
-        let next = at.join(name);
-        let found = match metadata(&next)? {
-            None if !make(&next, rest.is_empty())? => return Ok(None),
-            None => fs::symlink_metadata(&next)?,
-            Some(found) => found,
-        };
-        let is_open_to_all = fs::symlink_metadata(&at)?.mode() & 0o002 != 0;
-        if found.is_symlink() {
-            if !is_trusted(&found) && (is_open_to_all || rest.is_empty()) {
-                return Err(untrusted(next, Distrust::Link { owner: found.uid(), user: user() }));
-            }
-            links += 1;
-            if links > MAX_LINKS {
-                return Err(io::Error::other("its path has too many symbolic links").into());
-            }
-            let target = fs::read_link(&next)?;
-            if target.is_absolute() {
-                at = PathBuf::from("/");
-            }
-            rest.extend(names(&target));
-        } else {
-            if is_open_to_all {
-                check_owner(&next, &found)?;
-            }
-            at = next;
-        }
-    }
-    let found = fs::symlink_metadata(&at)?;
-    if !found.is_dir() {
-        return Err(io::Error::from(io::ErrorKind::NotADirectory).into());
-    }
-    check_owner(&at, &found)?;
-    // To its group or to all.
-    if found.mode() & 0o022 != 0 {
-        return Err(StoreError::Exposed { path: path.to_owned(), mode: found.mode() & 0o7777 }.into());
-    }
-    Ok(Some(at))
-}
-
 /// Returns the names of a path, the last one first.
 fn names(path: &Path) -> Vec<OsString> {
     let name = |component| match component {
@@ -164,13 +159,13 @@ fn names(path: &Path) -> Vec<OsString> {
 }
 
 /// Makes a directory, or one above it.
-fn make(path: &Path, is_last: bool) -> io::Result<bool> {
+fn make(path: &Path, is_last: bool) -> io::Result<()> {
     match DirBuilder::new().mode(if is_last { DIRECTORY } else { ABOVE }).create(path) {
         // Another process or thread was first.
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         // A umask may have taken rights of the owner.
-        Ok(()) if is_last => fs::set_permissions(path, Permissions::from_mode(DIRECTORY)).map(|()| true),
-        made => made.map(|()| true),
+        Ok(()) if is_last => fs::set_permissions(path, Permissions::from_mode(DIRECTORY)),
+        made => made,
     }
 }
 
@@ -182,8 +177,8 @@ fn metadata(path: &Path) -> io::Result<Option<Metadata>> {
     }
 }
 
-fn untrusted(path: impl Into<PathBuf>, reason: Distrust) -> Refused {
-    StoreError::Untrusted { path: path.into(), reason }.into()
+fn untrusted(path: impl Into<PathBuf>, reason: Distrust) -> io::Error {
+    io::Error::other(StoreError::Untrusted { path: path.into(), reason })
 }
 
 fn user() -> u32 {
@@ -194,7 +189,7 @@ fn is_trusted(found: &Metadata) -> bool {
     found.uid() == 0 || found.uid() == user()
 }
 
-fn check_owner(path: &Path, found: &Metadata) -> Result<(), Refused> {
+fn check_owner(path: &Path, found: &Metadata) -> io::Result<()> {
     if is_trusted(found) {
         return Ok(());
     }

@@ -1,0 +1,271 @@
+//! From a claim to the end of a handler, and its next state in the store.
+
+use std::sync::Arc;
+
+use actix::prelude::*;
+use futures_util::FutureExt;
+
+use super::{DurableTimerActor, Event, Handling, InFlight};
+use crate::committer::Ended;
+use crate::due_time::DueTime;
+use crate::ends;
+use crate::envelope::{Extend, HandlerError, Then, UnderWay};
+use crate::id::DurableId;
+use crate::metrics::Counted;
+use crate::pause::Pause;
+use crate::record::RetryPolicy;
+use crate::reply::{Answer, NoReply, withdrawable};
+use crate::store::{Delivery, Hint, Next, Op, Outcome, Record};
+use crate::trace;
+
+/// The reason of a failure if a transaction that ends the delivery was rolled back.
+const NOT_COMMITTED: &str = "the transaction that ends the delivery was not committed";
+
+impl DurableTimerActor {
+    pub(super) fn deliver(&mut self, hint: Hint, record: Arc<Record>, ctx: &mut Context<Self>) {
+        let delivery = record.delivery();
+        let options = &self.routes.get(hint.route).options;
+        let (retry, keeps_past) = (record.retry_policy(options.retry), options.keep_past.is_some());
+        self.in_flight
+            .insert(record.id, InFlight { hint, record: Arc::clone(&record), handling: None, in_transaction: None });
+        if self.stopping.is_some() || !self.has_lease() {
+            return self.end(delivery, Next::GiveBack);
+        }
+        if let Some(reason) = ends::unknown_repetition(&record) {
+            return self.park(&record, &reason);
+        }
+        let extensions = Arc::clone(self.extensions.get_or_insert_with(|| Arc::new(ctx.address().recipient())));
+        let committer = Arc::clone(&self.committer);
+        let (record_of, begun) = (Arc::clone(&record), self.wall());
+        let under_way = Arc::new(UnderWay::new(record_of, retry, Some(extensions), committer, begun, keeps_past));
+        let answering = match self.routes.deliver(hint.route, &under_way) {
+            Ok(Some(answering)) => answering,
+            Ok(None) => return self.not_delivered(hint, delivery, ctx),
+            Err(error) => {
+                trace::undecodable(&record, &error);
+                return self.park(&record, &error.to_string());
+            }
+        };
+        let deadline = self.now().checked_add(retry.timeout);
+        if let Some(committer) = self.committer.get() {
+            committer.meters().delivered(self.wall().saturating_since(record.progress.due));
+        }
+        let actor = ctx.address();
+        let (answering, withdrawal) = withdrawable(answering);
+        actix::spawn(async move {
+            if let Some(answer) = answering.await {
+                actor.do_send(Event::Answered(delivery, answer));
+            }
+        });
+        if let Some(deadline) = deadline {
+            self.timeouts.insert((deadline, record.id));
+        }
+        self.handling += 1;
+        if let Some(in_flight) = self.in_flight.get_mut(&record.id) {
+            in_flight.handling = Some(Handling { under_way, retry, deadline, withdrawal });
+        }
+    }
+
+    fn park(&mut self, record: &Record, reason: &str) {
+        self.end(record.delivery(), ends::parked(reason));
+    }
+
+    /// Gives back a message whose recipient stopped between check and delivery.
+    fn not_delivered(&mut self, hint: Hint, delivery: Delivery, ctx: &Context<Self>) {
+        self.end(delivery, Next::GiveBack);
+        self.close_route(hint.route, ctx);
+    }
+
+    /// Takes a delivery out of the window, and withdraws its message if the handler has not begun.
+    fn stop_handling(&mut self, delivery: Delivery) -> Option<(Arc<UnderWay>, RetryPolicy)> {
+        let in_flight = self.in_flight.get_mut(&delivery.id)?;
+        if in_flight.record.delivery() != delivery {
+            return None;
+        }
+        let Handling { under_way, retry, deadline, withdrawal } = in_flight.handling.take()?;
+        if let Some(deadline) = deadline {
+            self.timeouts.remove(&(deadline, delivery.id));
+        }
+        self.handling -= 1;
+        under_way.cancel();
+        withdrawal.withdraw();
+        if self.handling == 0 {
+            self.alone.end(self.now());
+        }
+        Some((under_way, retry))
+    }
+
+    /// Ends a delivery after the answer of its handler; none after its time-out.
+    pub(super) fn answered(&mut self, delivery: Delivery, answer: Option<Answer>) {
+        let Some((under_way, retry)) = self.stop_handling(delivery) else { return };
+        self.alone.note_timeout(answer.is_none());
+        let mut answer = answer.unwrap_or(Err(NoReply::Overdue(retry.timeout)));
+        if let Some((due, nominal)) = under_way.written.get().copied() {
+            if let (Some(committer), Some(end)) = (self.committer.get(), under_way.in_transaction.get()) {
+                committer.meters().count(*end, 1);
+                self.judge(&under_way.record, *end, "in its own transaction");
+            }
+            self.leave_window(delivery, nominal);
+            return self.ended(Ended { delivery, outcome: Outcome::Ended { due }, dead: None });
+        }
+        let failure = ends::failure(&answer);
+        if let Some(end) = under_way.in_transaction.get() {
+            self.in_flight.entry(delivery.id).and_modify(|it| it.in_transaction = Some(*end));
+            if matches!(answer, Ok(Ok(()))) {
+                // It counts only if the row is still there.
+                answer = Ok(Err(HandlerError::new(NOT_COMMITTED)));
+            }
+        }
+        let is_given_up = matches!(&answer, Ok(Err(error)) if error.then() == Then::Retry);
+        let next = if self.stopping.is_some() && is_given_up {
+            Next::GiveBack
+        } else {
+            ends::after_delivery(&under_way, &retry, answer, self.wall())
+        };
+        if under_way.in_transaction.get().is_none() {
+            self.judge(&under_way.record, Counted::end(delivery, &next), failure.as_deref().unwrap_or_default());
+        }
+        self.end(delivery, next);
+    }
+
+    /// Has the end of a delivery written, and returns its room in the window.
+    pub(super) fn end(&mut self, delivery: Delivery, next: Next) {
+        self.leave_window(delivery, ends::nominal_after(&next));
+        self.submit(Op::End(delivery, next));
+    }
+
+    fn leave_window(&mut self, delivery: Delivery, nominal: Option<DueTime>) {
+        if let Some(InFlight { hint, .. }) = self.in_flight.get_mut(&delivery.id) {
+            self.hints.return_slot(hint.route);
+            hint.nominal = nominal.unwrap_or(hint.nominal);
+            hint.is_suspect = false;
+        }
+    }
+
+    /// Takes note of an end that is written.
+    pub(super) fn ended(&mut self, Ended { delivery, outcome, dead }: Ended) {
+        let this = self.in_flight.get(&delivery.id).filter(|it| it.record.delivery() == delivery);
+        if outcome == Outcome::NotFound
+            && let Some(committer) = self.committer.get()
+        {
+            let in_transaction = this.and_then(|it| it.in_transaction);
+            committer.meters().count(in_transaction.unwrap_or(Counted::EndLost), 1);
+        }
+        let is_this = this.is_some();
+        // Only now it is known whether the handler's transaction was committed.
+        if let Some((end, record)) = this.and_then(|it| Some((it.in_transaction?, Arc::clone(&it.record)))) {
+            match outcome {
+                Outcome::NotFound => self.judge(&record, end, "in its own transaction"),
+                _ => self.judge(&record, Counted::Retry, NOT_COMMITTED),
+            }
+        }
+        if is_this && let Some(InFlight { hint, record, .. }) = self.in_flight.remove(&delivery.id) {
+            if let Some(reason) = dead {
+                let (now, name) = (self.timers.clock().now(), self.timers.name());
+                trace::dead_letter(&mut self.dead_letter_limits, now, name, hint.route, &record, &reason);
+            }
+            match outcome {
+                Outcome::Ended { due: Some(due) } => self.hints.add(Hint { due, ..hint }, self.wall()),
+                Outcome::Ended { due: None } => {}
+                // It was cancelled; or it is pending, and a hint of that may have been dropped meanwhile.
+                _ => self.hints.pass_over(hint),
+            }
+        }
+    }
+
+    /// Counts failures in a row, and pauses the route after as many as it says.
+    fn judge(&mut self, record: &Record, end: Counted, failure: &str) {
+        let Some(number) = self.routes.number_of(record) else { return };
+        let (route, now) = (self.routes.get(number), self.wall());
+        let (true, Some(timers)) = (self.pauses.judge(number, route, end, now), self.handle.clone()) else { return };
+        let why = format!("{} failures in a row, the last: {failure}", route.options.pause_after);
+        trace::route_pauses(&route.name, &why);
+        let pause = Pause::route(Arc::clone(&route.name)).by(timers.name()).because(why);
+        let working = self.timers.begin_work();
+        let mut pausing = Box::pin(async move {
+            _ = timers.pause(pause).await;
+            drop(working);
+        });
+        // Requested before the next claim.
+        if (&mut pausing).now_or_never().is_none() {
+            actix::spawn(pausing);
+        }
+    }
+
+    /// Tells a handler that its timer is gone, or another node's. Returns false if there is none, or it knows.
+    pub(super) fn cancel_handler(&self, id: DurableId) -> bool {
+        let handling = self.in_flight.get(&id).and_then(|it| it.handling.as_ref());
+        let Some(Handling { under_way, .. }) = handling else { return false };
+        // The transaction of a handler may just have ended it.
+        if under_way.in_transaction.get().is_some() || under_way.is_cancelled() {
+            return false;
+        }
+        under_way.cancel();
+        true
+    }
+
+    pub(super) fn cancel_all_handlers(&self) {
+        self.in_flight.values().filter_map(|it| it.handling.as_ref()).for_each(|it| it.under_way.cancel());
+    }
+
+    pub(super) fn set_timeout_alarm(&mut self, ctx: &Context<Self>) {
+        let Some((first, _)) = self.timeouts.first().copied() else { return };
+        // An earlier alarm checks again. Deliveries are mostly short, so it seldom has to.
+        if self.next_check.is_some_and(|next| next <= first) {
+            return;
+        }
+        let delay = first.saturating_sub(self.now());
+        self.next_check = Some(first);
+        self.alarm(ctx, delay, Event::CheckTimeouts);
+    }
+
+    pub(super) fn check_timeouts(&mut self, ctx: &Context<Self>) {
+        self.next_check = None;
+        let now = self.now();
+        while let Some((deadline, id)) = self.timeouts.first().copied().filter(|(deadline, _)| *deadline <= now) {
+            self.timeouts.remove(&(deadline, id));
+            if let Some(delivery) = self.in_flight.get(&id).map(|it| it.record.delivery()) {
+                self.answered(delivery, None);
+            }
+        }
+        self.set_timeout_alarm(ctx);
+    }
+
+    /// Gives all deliveries back: the next start, or another node, delivers them.
+    pub(super) fn release_all(&mut self) {
+        let unfinished = self.in_flight.values().filter(|it| it.handling.is_some()).map(|it| it.record.delivery());
+        for delivery in unfinished.collect::<Vec<_>>() {
+            self.stop_handling(delivery);
+            self.end(delivery, Next::GiveBack);
+        }
+        self.timeouts.clear();
+        // A store that still does not reply.
+        self.claiming.clear();
+    }
+}
+
+impl Handler<Extend> for DurableTimerActor {
+    type Result = bool;
+
+    fn handle(&mut self, Extend { delivery, by }: Extend, _: &mut Context<Self>) -> bool {
+        self.timers.note_progress();
+        let now = self.now();
+        let in_flight = self.in_flight.get_mut(&delivery.id).filter(|it| it.record.delivery() == delivery);
+        let Some(handling) = in_flight.and_then(|it| it.handling.as_mut()) else { return false };
+        let Some(deadline) = handling.deadline else { return true };
+        // Its time-out is about to be noticed.
+        if deadline <= now {
+            return false;
+        }
+        let extended = now.checked_add(by);
+        if extended.is_none_or(|extended| extended > deadline) {
+            self.timeouts.remove(&(deadline, delivery.id));
+            handling.deadline = extended;
+            if let Some(extended) = extended {
+                handling.retry.timeout = handling.retry.timeout.saturating_add(extended.saturating_sub(deadline));
+                self.timeouts.insert((extended, delivery.id));
+            }
+        }
+        true
+    }
+}

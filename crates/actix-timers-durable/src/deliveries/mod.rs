@@ -1,0 +1,507 @@
+//! The actor of durable timers: from a hint to the end of a handler.
+//!
+//! It decides nothing about timers; their rows do. The way of one message:
+//!
+//! 1. A look, or the thread of the store after a request, gives a [`Hint`](super::store::Hint). It waits in [`Hints`] until
+//!    it is due, and then for room in the window of its route.
+//! 2. [`DurableTimerActor::flush`] claims as many timers as the windows allow: in one request, so that all share a commit.
+//!    Timers cancelled or moved meanwhile are not claimed, and forgotten here.
+//! 3. Claimed messages are decoded and sent to their recipients as requests. They are decoded under their claim: a
+//!    decoder that ends the process uses up an attempt, as a handler does.
+//! 4. The handler [replies](Event::Answered), and the window has room again. The end is written, as often as it takes; until then
+//!    the delivery is known here as one that ends.
+//!
+//! All time is that of the internal timer actor's clock. One alarm covers the time-outs of all deliveries, and one all
+//! hints and looks.
+//!
+//! `turns`: up to the claim; `suspects`: those that are claimed alone; `handlers`: from the claim to the end; `pauses`.
+
+mod handlers;
+mod pauses;
+mod suspects;
+mod turns;
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use actix::prelude::*;
+use actix_timers::TimerId;
+use actix_timers::integration::{ExternalWork, InternalTimers, PUBLISH_EVERY};
+use tokio::sync::oneshot::{self, error::TryRecvError};
+
+use super::committer::{Committer, Report, Request, reply};
+use super::due_time::DueTime;
+use super::ends;
+use super::envelope::{Extend, UnderWay};
+use super::hints::{Hints, Plan};
+use super::id::DurableId;
+use super::metrics::{Counted, Progress};
+use super::record::RetryPolicy;
+use super::reply::{Answer, Withdrawal};
+use super::routes::Routes;
+use super::store::StoreError;
+use super::store::{Beat, Delivery, Hint, Op, Outcome, Record, Sharing};
+use super::timers::DurableTimers;
+use super::trace;
+use pauses::Pauses;
+use suspects::Alone;
+
+/// Maximum number of deliveries claimed in one request.
+const GROUP: usize = 1024;
+
+/// Time between beats of a store of one process.
+const NOTICE: Duration = Duration::from_secs(1);
+
+/// Time until a failed operation of the store is repeated.
+const REPEAT: Duration = Duration::from_millis(250);
+
+/// Maximum wait at the end of a system for the store, if a suspect is with its handler: until the store has noted that
+/// the suspect is not to blame, a process that ends looks like a crash.
+const NOTING: Duration = Duration::from_secs(1);
+
+/// Result of closing the store.
+pub(super) type Closed = Result<(), Arc<StoreError>>;
+
+/// An event in the life of durable timers, as a message to their actor.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(super) enum Event {
+    /// The store is joined.
+    Begin(DurableTimers, Beat),
+    /// The store reports, with the work that this is.
+    Reported(Report, ExternalWork),
+    /// Hints may be due, or a look is.
+    Wake,
+    /// All messages that were in the mailbox are handled.
+    Flush,
+    /// The lease is to be renewed.
+    Beat,
+    /// Operations of the store that failed are to be repeated.
+    Repeat,
+    /// A handler has replied, or never will.
+    Answered(Delivery, Answer),
+    /// Time-outs of deliveries may have passed.
+    CheckTimeouts,
+    /// A route has another recipient.
+    Connected(u16),
+    /// Closed routes may have a recipient.
+    LookForRecipients,
+    /// Old dead letters, and old rows of the past, are to be discarded.
+    DiscardOld,
+    /// A stop is wanted, after up to `grace` for deliveries in progress.
+    Stop { grace: Duration, done: oneshot::Sender<Closed> },
+    /// The grace period is over.
+    GraceIsOver,
+    /// The store is closed.
+    StoreClosed(Closed),
+}
+
+/// A message that is with its handler, or whose end is being written.
+struct InFlight {
+    hint: Hint,
+    record: Arc<Record>,
+    /// `None` once it ends.
+    handling: Option<Handling>,
+    /// Its end in a transaction of its handler.
+    in_transaction: Option<Counted>,
+}
+
+/// A message that is with its handler.
+struct Handling {
+    under_way: Arc<UnderWay>,
+    /// Its time-out includes all extensions.
+    retry: RetryPolicy,
+    /// Time-out on the clock of the internal timer actor.
+    deadline: Option<Duration>,
+    withdrawal: Withdrawal,
+}
+
+/// State of a stop in progress.
+struct Stopping {
+    done: Vec<oneshot::Sender<Closed>>,
+    grace: TimerId,
+    closes: bool,
+}
+
+/// The configuration of the deliveries.
+#[derive(Debug, Clone)]
+pub(super) struct DeliveryConfig {
+    /// The time ahead for which timers are looked for.
+    pub(super) horizon: Duration,
+    /// Maximum number of hints that are not due.
+    pub(super) loaded: usize,
+    /// The time after which dead letters are discarded; none: never.
+    pub(super) keep_dead_letters: Option<Duration>,
+}
+
+impl Default for DeliveryConfig {
+    /// Ten seconds, 65 536 hints; dead letters stay.
+    fn default() -> Self {
+        Self { horizon: Duration::from_secs(10), loaded: 65_536, keep_dead_letters: None }
+    }
+}
+
+/// The actor behind [`DurableTimers`]: delivers due messages, and accepts requests as messages.
+///
+/// It is started by [`DurableTimersBuilder::start`](super::DurableTimersBuilder::start), and runs until the durable
+/// timers are [stopped](DurableTimers::stop) or its system is.
+pub struct DurableTimerActor {
+    routes: Arc<Routes>,
+    config: DeliveryConfig,
+    sharing: Option<Sharing>,
+    /// The internal timers.
+    timers: InternalTimers,
+    /// Set once the store is open.
+    committer: Arc<OnceLock<Committer>>,
+    /// Set between begin and stop. It contains the actor's own address, which keeps the actor alive.
+    handle: Option<DurableTimers>,
+    /// Accepts extensions of time-outs, from the first delivery on. It contains the actor's own address, too.
+    extensions: Option<Arc<Recipient<Extend>>>,
+    hints: Hints,
+    /// Timers that are being claimed.
+    claiming: HashMap<DurableId, Hint>,
+    /// The look without a result yet.
+    looking: Option<Plan>,
+    in_flight: HashMap<DurableId, InFlight>,
+    /// Deliveries that have not ended.
+    handling: usize,
+    timeouts: BTreeSet<(Duration, DurableId)>,
+    alone: Alone,
+    pauses: Pauses,
+    next_check: Option<Duration>,
+    next_wake: Option<(DueTime, TimerId)>,
+    looks_for_recipients: bool,
+    /// The store has failed: nothing is claimed or looked for before it is tried again.
+    repeats: bool,
+    /// The thread of the store has ended.
+    is_over: bool,
+    /// A `Flush` is pending; it is handled when the mailbox is empty.
+    is_pumping: bool,
+    /// The time of the last progress for the metrics.
+    shown: Option<Duration>,
+    stopping: Option<Stopping>,
+    dead_letter_limits: trace::DeadLetterLimits,
+}
+
+impl DurableTimerActor {
+    pub(super) fn new(
+        routes: Arc<Routes>,
+        config: DeliveryConfig,
+        sharing: Option<Sharing>,
+        timers: InternalTimers,
+        committer: Arc<OnceLock<Committer>>,
+    ) -> Self {
+        let hints = Hints::new(routes.windows(), config.loaded, config.horizon, sharing.is_some());
+        Self {
+            routes,
+            config,
+            sharing,
+            timers,
+            committer,
+            handle: None,
+            extensions: None,
+            hints,
+            claiming: HashMap::new(),
+            looking: None,
+            in_flight: HashMap::new(),
+            handling: 0,
+            timeouts: BTreeSet::new(),
+            alone: Alone::default(),
+            pauses: Pauses::default(),
+            next_check: None,
+            next_wake: None,
+            looks_for_recipients: false,
+            repeats: false,
+            is_over: false,
+            is_pumping: false,
+            shown: None,
+            stopping: None,
+            dead_letter_limits: trace::DeadLetterLimits::default(),
+        }
+    }
+
+    fn submit(&self, request: impl Into<Request>) {
+        if let Some(committer) = self.committer.get() {
+            committer.submit(request);
+        }
+    }
+
+    /// Returns the durable timers; none before the store is open and after it is closed.
+    pub(super) const fn durable(&self) -> Option<&DurableTimers> {
+        self.handle.as_ref()
+    }
+
+    fn wall(&self) -> DueTime {
+        DueTime::reached_at(self.timers.clock().wall())
+    }
+
+    fn now(&self) -> Duration {
+        self.timers.clock().now()
+    }
+
+    /// Whether claims of this node are its own. Else their timers may be another node's by now.
+    fn has_lease(&self) -> bool {
+        self.sharing.as_ref().is_none_or(|sharing| (sharing.has_lease)())
+    }
+
+    /// Whether deliveries may begin.
+    fn is_running(&self) -> bool {
+        self.stopping.is_none() && self.handle.is_some() && !self.is_over
+    }
+
+    fn flush_later(&mut self, ctx: &mut Context<Self>) {
+        self.timers.note_progress();
+        if !std::mem::replace(&mut self.is_pumping, true) {
+            ctx.notify(Event::Flush);
+        }
+    }
+
+    /// Takes note of the state of the nodes.
+    fn beaten(&mut self, beat: Beat) {
+        self.hints.set_share(beat.share);
+        if beat.looks_begin_anew {
+            self.hints.begin_anew();
+        }
+        beat.look_again_from.into_iter().for_each(|due| self.hints.look_again_from(due));
+        if self.pauses.note(beat.paused, self.wall()) {
+            self.hints.begin_anew();
+        }
+        for record in beat.blamed {
+            let options = self.routes.delivered(&record.route, &record.message_type).map(|route| &route.options);
+            let retry = record.retry_policy(options.map(|options| options.retry).unwrap_or_default());
+            let keeps_past = options.is_some_and(|options| options.keep_past.is_some());
+            let mut next = match ends::unknown_repetition(&record) {
+                Some(reason) => ends::parked(&reason),
+                None => ends::after_blame(&record, &retry, self.wall()),
+            };
+            if keeps_past {
+                next = ends::noted(&record, next, None, Duration::ZERO, None);
+            }
+            let delivery = record.delivery();
+            if let Some(route) = self.routes.number_of(&record) {
+                // The next repetition is known when the end is written.
+                let nominal = ends::nominal_after(&next).unwrap_or(record.progress.nominal);
+                let hint = Hint { id: record.id, due: record.progress.due, nominal, route, is_suspect: false };
+                self.in_flight.insert(record.id, InFlight { hint, record, handling: None, in_transaction: None });
+            }
+            self.submit(Op::End(delivery, next));
+        }
+        for id in beat.lost {
+            if self.cancel_handler(id) {
+                trace::delivery_lost(id);
+            }
+        }
+    }
+
+    /// Sends this actor an event after a delay.
+    fn alarm(&self, ctx: &Context<Self>, delay: Duration, event: Event) -> TimerId {
+        self.timers.schedule_after(ctx.address(), delay, event)
+    }
+
+    fn repeat_later(&mut self, ctx: &Context<Self>) {
+        if !std::mem::replace(&mut self.repeats, true) {
+            self.alarm(ctx, REPEAT, Event::Repeat);
+        }
+    }
+
+    /// Gives the metrics the present numbers.
+    fn show_progress(&mut self) {
+        let Some(committer) = self.committer.get() else { return };
+        let now = self.now();
+        if committer.has_a_thread() && self.shown.is_some_and(|at| now < at.saturating_add(PUBLISH_EVERY)) {
+            return;
+        }
+        self.shown = Some(now);
+        let under_way = self.claiming.values().map(|hint| hint.due);
+        let under_way = under_way.chain(self.in_flight.values().map(|it| it.record.progress.due));
+        let progress = Progress {
+            loaded: (self.hints.len() + self.claiming.len() + self.in_flight.len()) as u64,
+            in_flight: self.handling as u64,
+            first_due: under_way.chain(self.hints.first_due()).min(),
+            known_until: self.hints.known_until(),
+            paused: self.pauses.count(self.wall()) as u64,
+        };
+        committer.meters().levels(|levels| levels.progress = progress);
+    }
+
+    /// Closes the store once no delivery is in progress.
+    fn stop_if_done(&mut self, ctx: &Context<Self>) {
+        let is_idle = self.handling == 0 && self.claiming.is_empty();
+        let Some(stopping) = self.stopping.as_mut().filter(|stopping| is_idle && !stopping.closes) else { return };
+        stopping.closes = true;
+        // It may have fired.
+        self.timers.cancel(stopping.grace);
+        let actor = ctx.address();
+        let working = self.timers.begin_work();
+        let (answer, closed) = oneshot::channel();
+        self.submit(Request::Close(answer));
+        actix::spawn(async move {
+            actor.do_send(Event::StoreClosed(reply(closed).await));
+            drop(working);
+        });
+    }
+}
+
+impl Actor for DurableTimerActor {
+    type Context = Context<Self>;
+}
+
+/// The system or arbiter stopped before the durable timers: accepted requests are still written.
+impl Drop for DurableTimerActor {
+    fn drop(&mut self) {
+        if self.stopping.as_ref().is_some_and(|stopping| stopping.closes) {
+            return;
+        }
+        let (answer, mut closed) = oneshot::channel();
+        self.submit(Request::Close(answer));
+        if self.alone.is_under_way() {
+            // A receiver that blocks has no time-out.
+            let end = Instant::now() + NOTING;
+            while matches!(closed.try_recv(), Err(TryRecvError::Empty)) && Instant::now() < end {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+}
+
+impl Handler<Event> for DurableTimerActor {
+    type Result = ();
+
+    fn handle(&mut self, event: Event, ctx: &mut Context<Self>) {
+        match event {
+            Event::Begin(handle, beat) => self.begin(handle, beat, ctx),
+            Event::Reported(report, _working) => self.reported(report, ctx),
+            Event::Wake => {
+                self.next_wake = None;
+                if self.pauses.has_ended(self.wall()) {
+                    self.submit(Request::Beat);
+                }
+            }
+            Event::Flush => {
+                self.is_pumping = false;
+                return self.flush(ctx);
+            }
+            Event::Beat => {
+                if !self.has_lease() {
+                    self.cancel_all_handlers();
+                }
+                return self.submit(Request::Beat);
+            }
+            Event::Repeat => {
+                self.repeats = false;
+                self.submit(Request::Retry);
+                if self.sharing.is_none() {
+                    self.submit(Request::Beat);
+                }
+            }
+            Event::Answered(delivery, answer) => self.answered(delivery, Some(answer)),
+            Event::CheckTimeouts => self.check_timeouts(ctx),
+            Event::Connected(route) => _ = self.hints.open(route),
+            Event::LookForRecipients => self.look_for_recipients(ctx),
+            Event::DiscardOld => return self.discard_old(ctx),
+            Event::Stop { grace, done } => self.stop(grace, done, ctx),
+            Event::GraceIsOver => self.release_all(),
+            Event::StoreClosed(closed) => return self.closed(&closed, ctx),
+        }
+        self.flush_later(ctx);
+        self.stop_if_done(ctx);
+    }
+}
+
+impl DurableTimerActor {
+    fn begin(&mut self, handle: DurableTimers, beat: Beat, ctx: &mut Context<Self>) {
+        self.handle = Some(handle);
+        self.beaten(beat);
+        if self.committer.get().is_some_and(Committer::has_a_thread) {
+            let show = |actor: &mut Self, _: &mut Context<Self>| {
+                actor.show_progress();
+                actor.committer.get().into_iter().for_each(Committer::publish);
+            };
+            ctx.run_interval(Duration::from_secs(1), show);
+            if self.sharing.is_none() {
+                // Changes by hand are noticed by it.
+                ctx.run_interval(NOTICE, |_, ctx| ctx.notify(Event::Beat));
+            }
+        }
+        if let Some(sharing) = &self.sharing {
+            ctx.run_interval(sharing.look_every, |actor, _| actor.look_again());
+            ctx.run_interval(sharing.beat_every, |_, ctx| ctx.notify(Event::Beat));
+            self.look_again();
+        }
+        ctx.notify(Event::DiscardOld);
+    }
+
+    fn reported(&mut self, report: Report, ctx: &mut Context<Self>) {
+        let now = self.wall();
+        let Report { hints, claims, ended, looked, cancelled, beats, look_again_from, is_behind, is_closed } = report;
+        if let Some(looked) = looked
+            && let Some(plan) = self.looking.take()
+        {
+            self.looked(plan, looked, ctx);
+        }
+        ended.into_iter().for_each(|end| self.ended(end));
+        hints.into_iter().for_each(|hint| self.hints.add(hint, now));
+        claims.into_iter().for_each(|claimed| self.claimed(claimed, ctx));
+        cancelled.into_iter().for_each(|id| _ = self.cancel_handler(id));
+        beats.into_iter().for_each(|beat| self.beaten(beat));
+        look_again_from.into_iter().for_each(|due| self.hints.look_again_from(due));
+        if is_behind {
+            self.repeat_later(ctx);
+        }
+        if is_closed {
+            self.claiming.clear();
+            self.is_over = true;
+        }
+        self.set_timeout_alarm(ctx);
+    }
+
+    fn discard_old(&mut self, ctx: &Context<Self>) {
+        let letters = self.config.keep_dead_letters.map(|keep| (None, keep));
+        let pasts = self.routes.pasts().into_iter().map(|(route, keep)| (Some(route), keep));
+        let kept: Vec<_> = letters.into_iter().chain(pasts).collect();
+        let Some(shortest) = kept.iter().map(|(_, keep)| *keep).min() else { return };
+        self.timers.note_progress();
+        if let (Some(committer), true) = (self.committer.get().cloned(), self.is_running()) {
+            let now = self.wall();
+            let working = self.timers.begin_work();
+            actix::spawn(async move {
+                for (route, keep) in kept {
+                    // Those that are exactly that old, too.
+                    let than = now.saturating_sub(keep).saturating_add(Duration::from_millis(1));
+                    let op = match route {
+                        None => Op::DiscardOlder { than, limit: GROUP },
+                        Some(route) => Op::DiscardPast { route, than, limit: GROUP },
+                    };
+                    // It is tried again later.
+                    while matches!(committer.change(op.clone()).await, Ok(Outcome::Discarded(GROUP))) {}
+                }
+                drop(working);
+            });
+            let pause = (shortest / 16).clamp(Duration::from_secs(1), Duration::from_secs(3600));
+            self.alarm(ctx, pause, Event::DiscardOld);
+        }
+    }
+
+    fn stop(&mut self, grace: Duration, done: oneshot::Sender<Closed>, ctx: &Context<Self>) {
+        self.submit(Request::Retire);
+        self.cancel_all_handlers();
+        let over = self.alarm(ctx, grace, Event::GraceIsOver);
+        match &mut self.stopping {
+            // The shorter grace period applies.
+            Some(stopping) => stopping.done.push(done),
+            none => *none = Some(Stopping { done: vec![done], grace: over, closes: false }),
+        }
+    }
+
+    fn closed(&mut self, closed: &Closed, ctx: &mut Context<Self>) {
+        self.timers.cancel_all_for(&ctx.address());
+        self.handle = None;
+        self.extensions = None;
+        for done in self.stopping.iter_mut().flat_map(|stopping| stopping.done.drain(..)) {
+            // The caller may be gone.
+            let _ = done.send(closed.clone());
+        }
+        ctx.stop();
+    }
+}

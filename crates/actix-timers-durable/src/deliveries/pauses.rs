@@ -1,0 +1,91 @@
+//! The pauses that concern this node, and the failures in a row after which a route is paused.
+
+use crate::due_time::DueTime;
+use crate::metrics::Counted;
+use crate::pause::Pause;
+use crate::routes::Registered;
+
+/// See the [module](self).
+#[derive(Default)]
+pub(super) struct Pauses {
+    /// As of the last [`Beat`](crate::store::Beat).
+    held: Vec<Pause>,
+    /// The first end of one of these.
+    first_end: Option<DueTime>,
+    /// Failures since the last success, by route.
+    failures: Vec<u32>,
+}
+
+impl Pauses {
+    /// Takes note of the pauses. Returns whether they are not those of the last beat: looks begin anew then.
+    pub(super) fn note(&mut self, held: Vec<Pause>, now: DueTime) -> bool {
+        // An end that has come stays until it is noticed: the pauses are as they were.
+        let over = self.first_end.filter(|end| *end <= now);
+        let ends = held.iter().filter_map(|pause| pause.until).filter(|until| *until > now);
+        self.first_end = over.into_iter().chain(ends).min();
+        let is_new = self.held != held;
+        self.held = held;
+        is_new
+    }
+
+    /// Returns the next end of a pause that is to be noticed.
+    pub(super) const fn next_end(&self) -> Option<DueTime> {
+        self.first_end
+    }
+
+    /// Returns whether a pause has ended, once: the state after the next beat is another one, since looks before it have left
+    /// out the paused routes.
+    pub(super) fn has_ended(&mut self, now: DueTime) -> bool {
+        let has_ended = self.first_end.take_if(|end| *end <= now).is_some();
+        if has_ended {
+            self.held.clear();
+        }
+        has_ended
+    }
+
+    /// Returns the number of pauses.
+    pub(super) fn count(&self, now: DueTime) -> usize {
+        self.held.iter().filter(|pause| pause.holds(now)).count()
+    }
+
+    /// Counts the failures of a route in a row. Returns whether it is to be paused; if that fails, as many more try it again.
+    pub(super) fn judge(&mut self, number: u16, route: &Registered, end: Counted, now: DueTime) -> bool {
+        let number = usize::from(number);
+        self.failures.resize(self.failures.len().max(number + 1), 0);
+        let failures = &mut self.failures[number];
+        *failures = match end {
+            Counted::Complete => 0,
+            Counted::Retry | Counted::DeadLetter => failures.saturating_add(1),
+            _ => return false,
+        };
+        let limit = route.options.pause_after;
+        let is_paused = self.held.iter().any(|pause| pause.is_of(&route.name) && pause.holds(now));
+        let pauses = limit > 0 && *failures >= limit && !is_paused;
+        if pauses {
+            *failures = 0;
+        }
+        pauses
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_pause_is_noticed_although_a_beat_comes_first() {
+        let (mut pauses, now) = (Pauses::default(), DueTime::MIN);
+        let pause = Pause::route("office").until(now.to_system_time() + Duration::from_secs(1));
+        let end = pause.until;
+        pauses.note(vec![pause.clone()], now);
+        // Looks up to then have left out the route.
+        let now = now.saturating_add(Duration::from_secs(2));
+        pauses.note(vec![pause], now);
+        assert_eq!(pauses.next_end(), end);
+        pauses.note(vec![], now);
+        assert_eq!(pauses.next_end(), end, "until it is noticed");
+        assert!(pauses.has_ended(now) && pauses.next_end().is_none());
+    }
+}

@@ -1,0 +1,193 @@
+//! From a hint to a claim: looks, the hints that are due, and the routes without a recipient.
+
+use std::time::Duration;
+
+use actix::prelude::*;
+
+use super::suspects::{ISOLATION, Turn};
+use super::{DurableTimerActor, Event, GROUP};
+use crate::committer::{Answered, Claimed, Request};
+use crate::hints::Plan;
+use crate::id::DurableId;
+use crate::store::{Claim, Hint, Look, Op, Outcome, Suspects};
+use crate::trace;
+
+/// Time between checks for a stopped recipient.
+const LOOK_FOR_RECIPIENT: Duration = Duration::from_secs(1);
+
+impl DurableTimerActor {
+    /// Claims as many messages as the windows allow, and looks for more.
+    pub(super) fn flush(&mut self, ctx: &mut Context<Self>) {
+        if self.is_running() && !self.repeats {
+            self.hints.expire(self.wall());
+            self.claim_due(ctx);
+            // A store that nodes share is looked at in intervals.
+            if self.sharing.is_none() {
+                self.look();
+            }
+            self.set_wake(ctx);
+        }
+        self.show_progress();
+    }
+
+    fn claim_due(&mut self, ctx: &mut Context<Self>) {
+        if self.alone.is_under_way() || !self.has_lease() {
+            return;
+        }
+        let is_idle = self.handling == 0 && self.claiming.is_empty();
+        match self.alone.turn(self.now(), &self.hints, is_idle) {
+            Turn::Suspect(suspects) => {
+                let suspect = self.hints.take_suspect();
+                return self.claim(suspect.into_iter().collect(), suspects, ctx);
+            }
+            Turn::WaitBegins => {
+                self.alarm(ctx, ISOLATION, Event::Wake);
+                return;
+            }
+            Turn::Waits => return,
+            Turn::Others => {}
+        }
+        loop {
+            let due = self.hints.take(GROUP);
+            let is_full = due.len() == GROUP;
+            self.claim(due, Suspects::Left, ctx);
+            if !is_full {
+                return;
+            }
+        }
+    }
+
+    /// Asks the store for timers of connected routes.
+    fn claim(&mut self, due: Vec<Hint>, suspects: Suspects, ctx: &mut Context<Self>) {
+        let mut ids = Vec::with_capacity(due.len());
+        for hint in due {
+            if self.in_flight.contains_key(&hint.id) || self.claiming.contains_key(&hint.id) {
+                // A hint from before its claim.
+                self.hints.return_slot(hint.route);
+            } else if self.routes.get(hint.route).is_connected() {
+                self.claiming.insert(hint.id, hint);
+                ids.push(hint.id);
+            } else {
+                self.hints.return_slot(hint.route);
+                self.hints.pass_over(hint);
+                self.close_route(hint.route, ctx);
+            }
+        }
+        if ids.is_empty() {
+            return self.alone.end(self.now());
+        }
+        self.submit(Op::Claim(Claim { ids, filter: self.routes.filter(|_| true), suspects }));
+    }
+
+    fn look(&mut self) {
+        if self.looking.is_none() {
+            self.hints.plan_look(self.wall()).into_iter().for_each(|plan| self.begin_look(plan));
+        }
+    }
+
+    fn begin_look(&mut self, plan: Plan) {
+        let filter = self.routes.filter(|route| plan.routes.contains(&route));
+        let look = Look { after: plan.after, until: plan.until, filter, limit: plan.limit };
+        self.looking = Some(plan);
+        self.submit(Request::Look(look));
+    }
+
+    /// Sets the alarm for the next due hint, and in a store of one process for the next look or end of a pause.
+    fn set_wake(&mut self, ctx: &Context<Self>) {
+        let look = self.hints.next_look().filter(|_| self.sharing.is_none() && self.looking.is_none());
+        let Some(next) = self.hints.next_due().into_iter().chain(look).chain(self.pauses.next_end()).min() else {
+            return;
+        };
+        if let Some((at, timer)) = self.next_wake {
+            if at <= next {
+                return;
+            }
+            // It may have fired.
+            self.timers.cancel(timer);
+        }
+        let timer = self.timers.schedule_at(ctx.address(), next, Event::Wake);
+        self.next_wake = Some((next, timer));
+    }
+
+    /// Stops a route without a recipient: its timers leave the memory until it has one.
+    pub(super) fn close_route(&mut self, route: u16, ctx: &Context<Self>) {
+        if self.hints.close(route) {
+            trace::route_without_recipient(&self.routes.get(route).name);
+        }
+        if !std::mem::replace(&mut self.looks_for_recipients, true) {
+            self.alarm(ctx, LOOK_FOR_RECIPIENT, Event::LookForRecipients);
+        }
+    }
+
+    /// Takes the results of a claim.
+    pub(super) fn claimed(&mut self, Claimed { asked, result }: Claimed, ctx: &mut Context<Self>) {
+        let now = self.wall();
+        let has_failed = result.is_err();
+        if let Ok(Outcome::Claimed { records, not_due, left, .. }) = result {
+            for record in records {
+                let Some(hint) = self.claiming.remove(&record.id) else { continue };
+                self.deliver(hint, record, ctx);
+            }
+            for (id, due) in not_due {
+                let hint = self.unclaimed(id);
+                hint.into_iter().for_each(|hint| self.hints.add(Hint { due, ..hint }, now));
+            }
+            for id in left {
+                let hint = self.unclaimed(id);
+                let other = |hint: Hint| Hint { is_suspect: !hint.is_suspect, ..hint };
+                hint.map(other).into_iter().for_each(|hint| self.hints.add(hint, now));
+            }
+        }
+        for id in asked {
+            let hint = self.unclaimed(id).filter(|_| has_failed);
+            hint.into_iter().for_each(|hint| self.hints.add(hint, now));
+        }
+        if has_failed {
+            self.repeat_later(ctx);
+        }
+        if self.handling == 0 {
+            self.alone.end(self.now());
+        }
+    }
+
+    /// Takes a timer that was not claimed out of the window.
+    fn unclaimed(&mut self, id: DurableId) -> Option<Hint> {
+        let hint = self.claiming.remove(&id)?;
+        self.hints.return_slot(hint.route);
+        Some(hint)
+    }
+
+    /// Looks for timers of other nodes.
+    pub(super) fn look_again(&mut self) {
+        if self.is_running() && !self.repeats {
+            self.look();
+        }
+    }
+
+    pub(super) fn looked(&mut self, plan: Plan, looked: Answered<Vec<Hint>>, ctx: &Context<Self>) {
+        match looked {
+            Ok(found) => {
+                if let Some(rest) = self.hints.looked(plan, &found, self.wall()) {
+                    self.begin_look(rest);
+                }
+            }
+            Err(_) => self.repeat_later(ctx),
+        }
+    }
+
+    pub(super) fn look_for_recipients(&mut self, ctx: &Context<Self>) {
+        self.looks_for_recipients = false;
+        for (index, route) in (0..).zip(self.routes.all()) {
+            if self.hints.is_closed(index) {
+                if route.is_connected() {
+                    self.hints.open(index);
+                } else {
+                    self.looks_for_recipients = true;
+                }
+            }
+        }
+        if self.looks_for_recipients {
+            self.alarm(ctx, LOOK_FOR_RECIPIENT, Event::LookForRecipients);
+        }
+    }
+}
