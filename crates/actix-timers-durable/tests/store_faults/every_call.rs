@@ -29,7 +29,7 @@ const PARTS: [std::ops::Range<u64>; 6] = [0..3, 3..5, 5..8, 8..9, 9..12, 12..14]
 /// The runs of each sort in an ordinary run of the tests; the consequences of a full journal are checked for each call.
 const FEW: u64 = 10;
 /// The runs of the long tests; this variable sets another number, such as one larger than that of all calls.
-const MANY: (u64, &str) = (60, "ACTIX_TIMERS_FAULTS_MANY");
+const MANY: (u64, &str) = (12, "ACTIX_TIMERS_FAULTS_MANY");
 /// Timers that fill the log, and are gone at the end of their group.
 const FILL: u64 = 1 << 30;
 const WORKERS: usize = 2;
