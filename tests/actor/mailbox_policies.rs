@@ -317,7 +317,7 @@ fn the_policy_of_a_target_goes_before_that_of_the_timer_actor() {
     });
 }
 
-/// A window bounds the messages of the timer actor alone, and no alarm is set for those that wait.
+/// A window bounds the messages of the timer actor alone, and no alarm is set for waiting ones.
 #[test]
 fn a_mailbox_filled_by_others_holds_no_message_back() {
     in_virtual_time(with(MailboxPolicy::Wait { window: 2 }), |world| async move {

@@ -343,7 +343,7 @@ fn label_of(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase()
 }
 
-/// Removes code spans, text between equal numbers of backticks; not those that are the text of a link.
+/// Removes code spans, text between equal numbers of backticks; not the text of a link.
 fn without_code(text: &str) -> String {
     let mut prose = String::new();
     let mut rest = text;

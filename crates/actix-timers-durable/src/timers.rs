@@ -634,8 +634,8 @@ impl DurableTimers {
         if busy > 0 { Err(rejected(Arc::new(StoreError::Locked))) } else { Ok(done) }
     }
 
-    /// Changes each timer that matches a query and was written before the call, page by page. Returns the numbers of those
-    /// changed, of those whose last delivery is in progress, and of those that are locked.
+    /// Changes each timer that matches a query and was written before the call, page by page. Returns the numbers of changed
+    /// timers, of timers whose last delivery is in progress, and of locked ones.
     async fn change_all(&self, mut query: Query, change: fn(DurableId) -> Op) -> Result<[u64; 3], DurableError> {
         let mut began = DueTime::reached_at(self.wall());
         let ([mut done, mut in_progress, mut busy], mut of_the_begin) = ([0; 3], HashSet::<DurableId>::new());

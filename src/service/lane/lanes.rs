@@ -200,7 +200,7 @@ pub(crate) struct Lanes {
     pub(crate) own: FxHashMap<MailboxId, OwnerId>,
     /// Those for targets.
     pub(crate) targets: FxHashMap<MailboxId, OwnerId>,
-    /// Lanes that may be able to move; those that were removed since are skipped.
+    /// Lanes that may be able to move; lanes removed since are skipped.
     ready: Vec<OwnerId>,
     /// Since when the list has had an entry.
     pub(crate) ready_since: Option<Duration>,

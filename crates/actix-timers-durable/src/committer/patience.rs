@@ -1,4 +1,4 @@
-//! The wait for the callers of the last commit, who come back together.
+//! The wait for the callers of the last commit: they come back together.
 //!
 //! Callers that await their replies make their next requests one after the other, right after a commit. Begun with the
 //! first of them, the next commit would leave the others to another one: two syncs for each request of a caller instead

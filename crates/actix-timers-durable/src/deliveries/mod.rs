@@ -14,7 +14,7 @@
 //! All time is that of the internal timer actor's clock. One alarm covers the time-outs of all deliveries, and one all
 //! hints and looks.
 //!
-//! `turns`: up to the claim; `suspects`: those that are claimed alone; `handlers`: from the claim to the end; `pauses`.
+//! `turns`: up to the claim; `suspects`: timers that are claimed alone; `handlers`: from the claim to the end; `pauses`.
 
 mod handlers;
 mod pauses;
@@ -467,7 +467,7 @@ impl DurableTimerActor {
             let working = self.timers.begin_work();
             actix::spawn(async move {
                 for (route, keep) in kept {
-                    // Those that are exactly that old, too.
+                    // Rows of exactly that age, too.
                     let than = now.saturating_sub(keep).saturating_add(Duration::from_millis(1));
                     let op = match route {
                         None => Op::DiscardOlder { than, limit: GROUP },

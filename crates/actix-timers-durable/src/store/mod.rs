@@ -562,7 +562,7 @@ pub trait Reads: Send + 'static {
     /// The store cannot be read.
     fn counts(&mut self, limit: Option<u64>) -> Result<Counts, StoreError>;
 
-    /// Returns the pauses of routes and nodes, also those that have ended by themselves.
+    /// Returns the pauses of routes and nodes, also pauses that have ended by themselves.
     ///
     /// # Errors
     /// The store cannot be read.

@@ -253,7 +253,7 @@ fn parked_timers_are_cancelled_by_their_filter() {
     });
 }
 
-/// Another program schedules a timer with each page, due after those that are left.
+/// Another program schedules a timer with each page, due after the remaining ones.
 #[test]
 fn timers_scheduled_during_the_call_stay() {
     let (diary, disk) = (Diary::default(), MemoryDisk::new());

@@ -314,7 +314,7 @@ impl Said {
         if !issues.is_empty() {
             return Err(format!("{issues:?}"));
         }
-        // Whether all groups, and some of those that are unknown, are these rows.
+        // Whether all groups, and some of the unknown ones, are these rows.
         let is_possible = |groups: &[u64], unknown: &[u64], found: &_| {
             (0..1u32 << unknown.len()).any(|kept| {
                 let kept = unknown.iter().enumerate().filter(|(bit, _)| kept >> bit & 1 == 1).map(|(_, group)| *group);

@@ -139,7 +139,7 @@ fn a_link_of_ones_own_is_followed() {
     assert!(matches!(open(&circle), Err(StoreError::Unreadable { .. })));
 }
 
-/// `/tmp`, for example: others may have made what is found there.
+/// `/tmp`, for example: others may have made the files there.
 #[test]
 fn nothing_of_others_is_trusted_below_a_directory_for_all() {
     if !is_root() {

@@ -180,7 +180,7 @@ async fn locked_ends(session: &mut Session, ops: &[Op], part: &[usize]) -> Resul
     Ok(part.iter().copied().filter(|op| id(op).is_some_and(|id| locked.contains(&id))).collect())
 }
 
-/// Divides changes so that those of one timer are in different groups, in order. Refuses what cannot be stored.
+/// Divides changes so that two of one timer are in different groups, in order. Refuses timers that cannot be stored.
 fn groups(ops: &[Op], slots: &mut Slots) -> VecDeque<Group> {
     let mut groups = VecDeque::new();
     let (mut plain, mut keyed, mut ids) = (Vec::new(), Vec::new(), HashSet::new());

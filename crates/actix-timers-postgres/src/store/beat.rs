@@ -366,7 +366,7 @@ async fn release(session: &mut Session, row: &Row, beat: &mut Beat) {
     }
 }
 
-/// Returns the records of blamed timers, and parks those that cannot be read.
+/// Returns the records of blamed timers, and parks timers that cannot be read.
 async fn blamed(session: &mut Session, rows: &[Row]) -> Vec<Arc<Record>> {
     let (mut records, mut damaged) = (Vec::new(), Vec::new());
     for (id, row) in rows.iter().filter_map(|row| Some((id(row, 0)?, row))) {

@@ -3,7 +3,7 @@
 //! In reading order: `schema.sql`, the tables, and the functions for all that must be one transaction on the server;
 //! `setup`, which checks a server and migrates; `session` on a connection, and `io`, the thread that runs three of them: one
 //! writes and renews the lease, one looks, one answers queries. `row` and `puts`: records as columns and back. `steps`:
-//! changes as statements; `apply`: statements as transactions, and what follows when one fails. `beat`: the node, its lease,
+//! changes as statements; `apply`: statements as transactions, and their failures. `beat`: the node, its lease,
 //! and the release of others. `reads`: looks and queries.
 
 mod apply;

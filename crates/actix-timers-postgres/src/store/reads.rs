@@ -63,7 +63,7 @@ macro_rules! is_wanted {
 }
 
 /// Rows after a position: those whose due time is in the id after `$1`, others after (`$2`, `$3`), all up to `$4`; at most
-/// `$5` are examined, and those [wanted](is_wanted) were written up to `$14`.
+/// `$5` are examined, and the [wanted](is_wanted) ones were written up to `$14`.
 macro_rules! rows {
     ($table:literal, $written:literal, $condition:literal, $order:literal) => {
         concat!(
@@ -132,8 +132,9 @@ const PAGES: [&str; 3] = [
 const PAUSES: &str = "SELECT p.kind, p.name, p.until, p.who, p.why FROM @schema@.pauses p ORDER BY p.kind, p.name";
 
 /// Finished timers as the columns of a record, with the parameters of the other pages: after (`$2`, `$3`), up to `$4`; at most
-/// `$5` are examined, unless several have one position; those [wanted](is_wanted) have finished up to `$14` and, if there is
+/// `$5` are examined, unless several have one position; the [wanted](is_wanted) ones have finished up to `$14` and, if there is
 /// one, have the id `$15`. They have no payload. With a negative `$9` they are counted.
+/// `$1`, which no page of the past needs, is compared so that it has a type.
 macro_rules! past {
     ($seen:literal) => {
         concat!(

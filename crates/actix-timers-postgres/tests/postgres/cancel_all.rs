@@ -36,7 +36,7 @@ with_server! {
         });
     }
 
-    /// A lock holds the call up while another node schedules more, due after those that are left.
+    /// A lock holds the call up while another node schedules more, due after the remaining ones.
     fn timers_of_another_node_scheduled_meanwhile_stay() {
         System::new().block_on(async {
             let schema = new_schema();

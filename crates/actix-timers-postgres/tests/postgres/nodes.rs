@@ -220,7 +220,7 @@ with_server! {
         proxy.set(Wire::Whole);
         let (mut node, outcomes) = applying.join().unwrap();
         assert!(outcomes[..5].iter().all(|outcome| matches!(outcome, Err(StoreError::Unknown(_)))), "{outcomes:?}");
-        // All may be repeated, and say what has happened.
+        // All may be repeated, and say the outcome.
         let outcomes = until("it connects", Duration::from_secs(5), || {
             let outcomes = node.try_apply(&repeated);
             outcomes.iter().all(Result::is_ok).then_some(outcomes)

@@ -155,7 +155,7 @@ with_server! {
             });
             node.try_apply(&ends.collect::<Vec<_>>());
         }
-        // The search for claims begins at the beginning, and so reads what is pinned.
+        // The search for claims begins at the beginning, and so reads the pinned rows.
         check("pinned", &planner.all(&mut node, &group(2000)), 300_000);
         pinned.run("COMMIT");
         check("bloated", &planner.all(&mut node, &group(3000)), 300_000);

@@ -58,7 +58,7 @@ impl Node {
         self.store.apply(ops, DueTime::MIN).unwrap()
     }
 
-    /// Repeats what is locked, as the committer does.
+    /// Repeats locked changes, as the committer does.
     pub(crate) fn apply_all(&mut self, ops: &[Op]) -> Vec<Result<Outcome, StoreError>> {
         let mut outcomes = self.try_apply(ops);
         let end = Instant::now() + Duration::from_secs(5);

@@ -44,7 +44,7 @@ macro_rules! insert {
 pub(super) const INSERT: &str = insert!("timers", "moved, created");
 pub(super) const INSERT_LETTER: &str = insert!("dead_letters", "reason, dead_at");
 
-/// A row that differs from what was written.
+/// A row that differs from the written one.
 #[derive(Debug)]
 pub(super) struct Damaged;
 

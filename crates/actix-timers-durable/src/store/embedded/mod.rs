@@ -235,7 +235,7 @@ impl EmbeddedStore {
         Ok(self.data_version)
     }
 
-    /// Returns the pauses that concern this process, also those that have ended.
+    /// Returns the pauses that concern this process, also ended ones.
     fn own_pauses(&mut self) -> Result<Vec<Pause>, StoreError> {
         let mut pauses = self.pauses()?;
         pauses.retain(|pause| pause.concerns(&self.info.name));

@@ -1,6 +1,6 @@
 //! Looks and queries.
 //!
-//! The rows in the order of (due, id) are two branches: those that were not moved, by the primary key, and the index of the
+//! The rows in the order of (due, id) are two branches: timers that were not moved, by the primary key, and the index of the
 //! others. Each branch is read up to the limit, and both are merged.
 
 use std::cmp::Ordering;

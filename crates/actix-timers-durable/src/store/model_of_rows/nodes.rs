@@ -144,7 +144,7 @@ impl World {
         }
     }
 
-    /// Claims found timers: those that are no suspects together, or one suspect.
+    /// Claims found timers: all that are no suspects together, or one suspect.
     fn claim(&self, state: &mut State, process: usize, found: &[usize]) {
         let it = &state.processes[process];
         let is_suspect = |timer: &usize| state.rows[*timer].as_ref().is_some_and(|row| self.is_suspect(row));

@@ -19,7 +19,7 @@ const FILE: u32 = 0o600;
 /// Maximum number of symbolic links in a path, as in Linux.
 const MAX_LINKS: u32 = 40;
 
-/// Follows the path of a directory, checks each step, and creates what is missing. Returns it without links.
+/// Follows the path of a directory, checks each step, and creates missing directories. Returns it without links.
 ///
 /// # Errors
 /// It is not safe, or cannot be read or created.
