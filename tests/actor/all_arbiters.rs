@@ -37,7 +37,7 @@ fn all() -> Vec<String> {
 
 #[test]
 fn every_arbiter_starts_with_the_settings_also_later_ones() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let earlier = Arbiter::new();
         web().install_for_all_arbiters().unwrap();
         assert_eq!(all(), [""; 0], "nothing has been started");
@@ -61,7 +61,7 @@ fn every_arbiter_starts_with_the_settings_also_later_ones() {
 
 #[test]
 fn a_number_is_free_again_when_its_timer_actor_has_ended() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         web().install_for_all_arbiters().unwrap();
         let (first, second) = (Arbiter::new(), Arbiter::new());
         assert_eq!((on(&first, name).await, on(&second, name).await), ("web-1".to_owned(), "web-2".to_owned()));
@@ -74,7 +74,7 @@ fn a_number_is_free_again_when_its_timer_actor_has_ended() {
 
 #[test]
 fn without_a_name_each_has_its_default_name() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         TimerActor::builder().install_for_all_arbiters().unwrap();
         let there = on(&Arbiter::new(), name).await;
         assert_ne!(name(), there);
@@ -84,7 +84,7 @@ fn without_a_name_each_has_its_default_name() {
 
 #[test]
 fn an_arbiter_keeps_the_timer_actor_that_was_installed_on_it() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let installed = TimerActor::builder().name("own").install().unwrap();
         web().install_for_all_arbiters().unwrap();
         assert_eq!(name(), installed.name());
@@ -99,7 +99,7 @@ fn an_arbiter_keeps_the_timer_actor_that_was_installed_on_it() {
 
 #[test]
 fn settings_for_all_arbiters_are_installed_once_and_in_time() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         web().install_for_all_arbiters().unwrap();
         assert_eq!(name(), "web-1");
         let again = web().install_for_all_arbiters().unwrap_err();
@@ -107,11 +107,11 @@ fn settings_for_all_arbiters_are_installed_once_and_in_time() {
         assert!(again.to_string().contains("call `TimerActorBuilder::install` on an arbiter"), "{again}");
         assert_eq!(web().install().err(), Some(BuildError::AlreadyRunning));
     });
-    System::new().block_on(async {
+    support::in_real_time(async {
         let late = on(&Arbiter::new(), name).await;
         assert_eq!(web().install_for_all_arbiters(), Err(BuildError::AlreadyStarted(late)));
     });
-    System::new().block_on(async {
+    support::in_real_time(async {
         assert_eq!(web().capacity(0).install_for_all_arbiters(), Err(BuildError::Zero("capacity")));
         assert_eq!(web().install_for_all_arbiters(), Ok(()), "an invalid setting has installed nothing");
     });
@@ -121,11 +121,11 @@ fn settings_for_all_arbiters_are_installed_once_and_in_time() {
 /// Tests of one process run in systems of their own.
 #[test]
 fn other_systems_are_not_affected() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         web().install_for_all_arbiters().unwrap();
         let (tell, told) = mpsc::channel();
         std::thread::spawn(move || {
-            System::new().block_on(async {
+            support::in_real_time(async {
                 let default = name();
                 tell.send((default.clone(), all() == [default])).unwrap();
             });
@@ -135,7 +135,7 @@ fn other_systems_are_not_affected() {
         assert_eq!(name(), "web-1");
     });
     // The same thread, the next system.
-    System::new().block_on(async { assert!(name().starts_with("timers-")) });
+    support::in_real_time(async { assert!(name().starts_with("timers-")) });
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn a_clock_is_released_when_its_system_has_ended() {
 
 #[test]
 fn one_manual_clock_moves_the_timers_of_all_arbiters() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let clock = ManualClock::new();
         web().clock(clock.clone()).install_for_all_arbiters().unwrap();
         let workers = [Arbiter::new(), Arbiter::new()];
@@ -188,7 +188,7 @@ fn one_manual_clock_moves_the_timers_of_all_arbiters() {
 /// A context beside a started timer actor with a clock of its own is in doubt only as long as nothing is installed.
 #[test]
 fn contexts_use_the_settings_beside_a_clock_of_another() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let _other = TimerActor::builder().clock(ManualClock::new()).start().unwrap();
         assert!(Timers::current().is_none());
         web().install_for_all_arbiters().unwrap();
@@ -218,7 +218,7 @@ fn a_system_clock_is_not_shared() {
 
 #[test]
 fn a_survey_finds_every_timer_actor_but_internal_ones() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let installed = TimerActor::builder().name("installed").install().unwrap();
         let started = TimerActor::builder().name("started").start().unwrap();
         let worker = Arbiter::new();
@@ -239,7 +239,7 @@ fn a_survey_finds_every_timer_actor_but_internal_ones() {
 /// application.
 #[test]
 fn workers_of_another_system_install_the_settings_themselves() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let clock = ManualClock::new();
         let shared = clock.clone();
         let install = move || web().clock(shared.clone()).install_for_all_arbiters();
@@ -247,7 +247,7 @@ fn workers_of_another_system_install_the_settings_themselves() {
         let (tell, told) = oneshot::channel();
         let (stop, stopped) = oneshot::channel::<()>();
         let server = std::thread::spawn(move || {
-            System::new().block_on(async {
+            support::in_real_time(async {
                 let workers = [Arbiter::new(), Arbiter::new()];
                 let mut installed = Vec::new();
                 for worker in &workers {
@@ -275,9 +275,9 @@ fn workers_of_another_system_install_the_settings_themselves() {
 
 #[test]
 fn settings_do_not_reach_a_system_of_another_thread() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         web().install_for_all_arbiters().unwrap();
-        let there = std::thread::spawn(|| System::new().block_on(async { on(&Arbiter::new(), name).await }));
+        let there = std::thread::spawn(|| support::in_real_time(async { on(&Arbiter::new(), name).await }));
         assert!(there.join().unwrap().starts_with("timers-"));
     });
 }

@@ -289,7 +289,7 @@ fn the_end_of_masses_of_timers_does_not_freeze_the_arbiter() {
 #[test]
 fn the_capacity_holds_against_several_threads() {
     const CAPACITY: u64 = 1000;
-    System::new().block_on(async {
+    support::in_real_time(async {
         let timers = TimerActor::builder().capacity(1000).start().unwrap();
         let addr = Probe::new(StopWatch::Source(Arc::default())).start();
         let (rejected, begin) = (AtomicU64::new(0), Barrier::new(4));

@@ -179,7 +179,7 @@ fn a_subscriber_may_use_timers_and_subscribe_in_its_handler() {
 
 #[test]
 fn timers_lost_with_an_arbiter_reach_a_subscriber_elsewhere() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let (addr, letters) = undertaker();
         let arbiter = Arbiter::new();
         let timers = TimerActor::builder().start_on(&arbiter.handle()).unwrap();

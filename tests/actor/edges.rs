@@ -164,7 +164,7 @@ fn timers_of_a_stopped_actor_are_freed_under_load() {
 
 /// Returns the number of the next timer actor of this process.
 fn next_number() -> u32 {
-    let name = || System::new().block_on(async { TimerActor::builder().start().unwrap().name().to_owned() });
+    let name = || support::in_real_time(async { TimerActor::builder().start().unwrap().name().to_owned() });
     let name = std::thread::spawn(name).join().unwrap();
     name.trim_start_matches("timers-").parse().unwrap()
 }
@@ -179,7 +179,7 @@ fn asking_for_timers_without_a_system_builds_nothing() {
 #[test]
 fn after_its_system_has_ended_a_thread_has_no_timers() {
     let names = std::thread::spawn(|| {
-        System::new().block_on(async {});
+        support::in_real_time(async {});
         (0..100).filter_map(|_| Timers::current()).map(|timers| timers.name().to_owned()).collect::<HashSet<_>>()
     });
     assert_eq!(names.join().unwrap(), HashSet::new());
@@ -233,7 +233,7 @@ fn must_not_lock_up(test: impl FnOnce() + Send + 'static) {
 #[test]
 fn a_clock_may_call_the_timers() {
     must_not_lock_up(|| {
-        System::new().block_on(async {
+        support::in_real_time(async {
             let (clock, calls, cancelled) = (ManualClock::new(), Arc::default(), Arc::default());
             let nosy = Nosy { clock: clock.clone(), calls: Arc::clone(&calls), cancelled: Arc::clone(&cancelled) };
             let timers = TimerActor::builder().clock(nosy).start().unwrap();
@@ -265,7 +265,7 @@ impl std::task::Wake for Caller {
 #[test]
 fn the_waker_of_an_actor_may_call_the_timers() {
     must_not_lock_up(|| {
-        System::new().block_on(async {
+        support::in_real_time(async {
             let timers = TimerActor::builder().start().unwrap();
             let context = Context::new();
             let addr = context.address();
@@ -282,7 +282,7 @@ fn the_waker_of_an_actor_may_call_the_timers() {
 
 #[test]
 fn a_manual_clock_at_the_end_of_time_delivers_the_rest() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let clock = ManualClock::new();
         let timers = TimerActor::builder().clock(clock.clone()).start().unwrap();
         let log = Log::default();

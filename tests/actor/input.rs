@@ -318,7 +318,7 @@ fn a_closed_service_hands_messages_back() {
 /// A timer actor that has stopped with its arbiter: its address reports it, and a [`Timers`] returns the message.
 #[test]
 fn a_stopped_timer_actor_hands_messages_back() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let arbiter = Arbiter::new();
         let timers = TimerActor::builder().start_on(&arbiter.handle()).unwrap();
         let addr = Probe::new(StopWatch::Source(std::sync::Arc::default())).start();
@@ -352,7 +352,7 @@ fn a_stopped_timer_actor_hands_messages_back() {
 /// On an arbiter that has already stopped, the timer actor never runs and its address reports it.
 #[test]
 fn a_timer_actor_for_a_stopped_arbiter_is_a_stopped_one() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let arbiter = Arbiter::new();
         let handle = arbiter.handle();
         arbiter.stop();
@@ -447,7 +447,7 @@ fn installing_a_second_timer_actor_is_rejected() {
 /// The system's service is not the arbiter's, and it is the same from every arbiter.
 #[test]
 fn the_service_of_the_system_is_shared_by_all_arbiters() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let here = <TimerActor as SystemService>::from_registry();
         let arbiter = Arbiter::new();
         let (answer, there) = tokio::sync::oneshot::channel();

@@ -12,7 +12,7 @@ fn probe() -> Addr<Probe<u8>> {
 
 #[test]
 fn contexts_are_rejected_beside_a_clock_that_is_only_started() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let timers = TimerActor::builder().clock(ManualClock::new()).start().unwrap();
         let addr = probe();
         run(&addr, |_, ctx| {
@@ -38,7 +38,7 @@ fn contexts_are_rejected_beside_a_clock_that_is_only_started() {
 
 #[test]
 fn contexts_are_rejected_also_beside_other_ways_to_start() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let arbiter = Arbiter::current();
         let timers = TimerActor::builder().clock(ManualClock::new()).start_on(&arbiter).unwrap();
         timers.addr().send(GetSnapshot).await.unwrap();
@@ -47,7 +47,7 @@ fn contexts_are_rejected_also_beside_other_ways_to_start() {
             run(&addr, |_, ctx| ctx.timer(TimerOptions::new()).try_schedule(ms(1), Note(1)).unwrap_err()).await;
         assert!(matches!(rejected, ScheduleError::NotInstalled { .. }));
     });
-    System::new().block_on(async {
+    support::in_real_time(async {
         let actor = TimerActor::builder().clock(ManualClock::new()).build().unwrap().start();
         actor.send(GetSnapshot).await.unwrap();
         let addr = probe();
@@ -59,7 +59,7 @@ fn contexts_are_rejected_also_beside_other_ways_to_start() {
 
 #[test]
 fn contexts_use_the_installed_one_although_others_started() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let other = TimerActor::builder().clock(ManualClock::new()).start().unwrap();
         let clock = ManualClock::new();
         let installed = TimerActor::builder().clock(clock.clone()).install().unwrap();
@@ -74,7 +74,7 @@ fn contexts_use_the_installed_one_although_others_started() {
 
 #[test]
 fn contexts_use_an_automatic_one_beside_others_in_system_time() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let other = TimerActor::builder().start().unwrap();
         let addr = probe();
         run(&addr, |_, ctx| ctx.schedule_after(ms(5), Note(1))).await;
@@ -85,7 +85,7 @@ fn contexts_use_an_automatic_one_beside_others_in_system_time() {
 /// An explicit request to the registry starts it all the same, and contexts use it from then on.
 #[test]
 fn the_registry_starts_one_on_the_system_clock_when_asked() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let _other = TimerActor::builder().clock(ManualClock::new()).start().unwrap();
         let _default = TimerActor::from_registry();
         let addr = probe();
@@ -97,7 +97,7 @@ fn the_registry_starts_one_on_the_system_clock_when_asked() {
 /// A user's clock whose timer actor or system is gone is no reason to reject.
 #[test]
 fn a_timer_actor_that_has_stopped_is_forgotten() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let timers = TimerActor::builder().clock(ManualClock::new()).start().unwrap();
         let name = timers.name().to_owned();
         drop(timers);
@@ -114,7 +114,7 @@ fn a_timer_actor_that_has_stopped_is_forgotten() {
         assert!(is_scheduled, "{name} has stopped");
         let _left = TimerActor::builder().clock(ManualClock::new()).start().unwrap();
     });
-    System::new().block_on(async {
+    support::in_real_time(async {
         let addr = probe();
         run(&addr, |_, ctx| ctx.schedule_after(ms(5), Note(1))).await;
         eventually(|| Timers::current().is_some()).await;
@@ -124,7 +124,7 @@ fn a_timer_actor_that_has_stopped_is_forgotten() {
 /// The advice of a rejected `install` holds however often it is called, and after a drain.
 #[test]
 fn a_rejected_install_advises_on_what_is_there() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let addr = probe();
         run(&addr, |_, ctx| _ = ctx.schedule_after(ms(5), Note(1))).await;
         for _ in 0..2 {
@@ -133,7 +133,7 @@ fn a_rejected_install_advises_on_what_is_there() {
             assert!(rejected.to_string().contains("before the first timer of a context"), "{rejected}");
         }
     });
-    System::new().block_on(async {
+    support::in_real_time(async {
         let installed = TimerActor::builder().install().unwrap();
         let rejected = || TimerActor::builder().install().unwrap_err();
         for _ in 0..2 {
@@ -150,7 +150,7 @@ fn a_rejected_install_advises_on_what_is_there() {
 /// Contexts keep the drained timer actor; the `Timers` of another one accept the same message for the same actor.
 #[test]
 fn after_a_drain_the_timers_of_another_one_can_be_used() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let clock = ManualClock::new();
         let drained = TimerActor::builder().clock(clock.clone()).install().unwrap();
         drained.drain();

@@ -108,7 +108,7 @@ fn an_actor_that_rejects_to_stop_keeps_its_timers() {
 /// When the arbiter of an actor and its timer actor stops, the counters add up and nothing is pending.
 #[test]
 fn own_timers_end_with_their_arbiter() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let census = Census::default();
         let arbiter = Arbiter::new();
         let probe_census = census.clone();
@@ -505,7 +505,7 @@ fn a_context_without_a_system_hands_the_message_back() {
 /// An actor on another arbiter has its own timer actor there, and its ids work from here.
 #[test]
 fn an_actor_uses_the_timer_actor_of_its_own_arbiter() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let here = Timers::current().unwrap();
         let arbiter = Arbiter::new();
         let dropped = Arc::new(AtomicBool::new(false));

@@ -96,7 +96,7 @@ fn one_target_full_another_free_past_the_capacity() {
 #[test]
 fn across_arbiters() {
     for policy in [WIDE, MailboxPolicy::Wait { window: 1 }, DISCARD] {
-        System::new().block_on(async move {
+        support::in_real_time(async move {
             let timers = TimerActor::builder().mailbox_policy(policy).start().unwrap();
             let (sender, receiver) = mpsc::channel();
             let listener = Listener(sender).start();
@@ -446,7 +446,7 @@ fn one_slow_recipient_delays_no_other_of_thousands() {
 /// While the timer actor's arbiter is blocked, the watchdog moves the queues on.
 #[test]
 fn lines_move_on_while_the_timer_actors_thread_is_blocked() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let timers = TimerActor::builder().start().unwrap();
         let arbiter = Arbiter::new();
         let log = Log::<u32>::default();
@@ -476,7 +476,7 @@ fn lines_move_on_while_the_timer_actors_thread_is_blocked() {
 fn threads_that_answer_at_any_time_lose_nothing() {
     const RECIPIENTS: u32 = 6;
     const MESSAGES: u32 = 300;
-    System::new().block_on(async {
+    support::in_real_time(async {
         let timers = TimerActor::builder().start().unwrap();
         let arbiters: Vec<Arbiter> = (0..2).map(|_| Arbiter::new()).collect();
         let began = Instant::now();

@@ -213,7 +213,7 @@ fn unread_rejections_are_printed_once_a_thread() {
 }
 
 fn in_a_system(test: impl AsyncFnOnce(Timers, Addr<Probe<u32>>)) {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let timers = TimerActor::builder().capacity(1).install().unwrap();
         test(timers, Probe::new(StopWatch::Source(Default::default())).start()).await;
     });
@@ -255,7 +255,7 @@ fn tell_a_subscriber() {
 #[test]
 fn messages_for_a_stopped_timer_actor_are_dropped_and_counted() {
     let census = Census::default();
-    let (timers, addr) = System::new().block_on(async {
+    let (timers, addr) = support::in_real_time(async {
         let world = World::manual(TimerActor::builder());
         (world.timers.clone(), world.probe::<u32>().0)
     });

@@ -507,7 +507,7 @@ fn a_cancelled_repetition_frees_its_own_place_in_the_window() {
 /// While the second message is made the first is answered: the queue has nothing in progress then, and stays.
 #[test]
 fn a_line_stays_while_the_message_is_made_that_is_next_in_it() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let timers = TimerActor::builder().start().unwrap();
         let arbiter = Arbiter::new();
         let (enter, entered) = mpsc::channel();
@@ -551,7 +551,7 @@ fn a_line_stays_while_the_message_is_made_that_is_next_in_it() {
 /// succeeded delivers nothing afterwards, and the counters always add up.
 #[test]
 fn cancels_from_another_thread_are_true_and_the_counters_add_up() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let timers = TimerActor::builder().start().unwrap();
         let arbiter = Arbiter::new();
         let cancelled: Arc<Vec<AtomicBool>> = Arc::new((0..200).map(|_| AtomicBool::new(false)).collect());
@@ -600,7 +600,7 @@ fn cancels_from_another_thread_are_true_and_the_counters_add_up() {
 /// messages counted as delivered are exactly the handled ones.
 #[test]
 fn delivered_messages_were_handled_once_despite_full_mailboxes() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let timers = TimerActor::builder().start().unwrap();
         let arbiter = Arbiter::new();
         let handled = Arc::new(AtomicU32::new(0));

@@ -271,7 +271,7 @@ fn a_queued_reschedule_counts_from_its_making() {
 #[test]
 fn a_queued_move_of_a_timer_elsewhere_counts_on_its_clock() {
     for (here, there) in [(50, 0), (0, 50), (30, 50), (3_600_000, 1)] {
-        System::new().block_on(async {
+        support::in_real_time(async {
             let (addr, _log) = probe(StopWatch::Source(Default::default()));
             let clocks = [ManualClock::new(), ManualClock::new()];
             let asked = TimerActor::builder().clock(clocks[0].clone()).install().unwrap();
@@ -310,7 +310,7 @@ fn a_queued_request_counts_from_its_making_on_a_paused_clock() {
 /// A request older than its clock counts from the clock's start: late, never early.
 #[test]
 fn a_request_older_than_its_clock_counts_from_its_beginning() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let (addr, _) = probe(StopWatch::Source(Default::default()));
         let request = ScheduleAfter::new(&addr, ms(100), Note(1));
         let id = request.id();
@@ -396,7 +396,7 @@ fn a_request_of_another_time_counts_from_its_handling() {
 /// The clock of the paused runtime stays behind by 50 ms.
 #[test]
 fn a_request_of_a_paused_runtime_is_not_early_on_the_real_clock() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let (addr, _log) = probe(StopWatch::Source(Default::default()));
         let timers = TimerActor::builder().start().unwrap();
         let (made, request) = elsewhere_paused(|| {
@@ -415,11 +415,11 @@ fn a_request_of_a_paused_runtime_is_not_early_on_the_real_clock() {
 
 #[test]
 fn a_request_of_any_runtime_counts_from_its_making_in_real_time() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let (addr, _log) = probe(StopWatch::Source(Default::default()));
         let timers = TimerActor::builder().start().unwrap();
         let make = || ScheduleAfter::new(&addr, ms(10_000), Note(1));
-        let in_another_runtime = || System::new().block_on(async { make() });
+        let in_another_runtime = || support::in_real_time(async { make() });
         let requests = [make(), elsewhere(make), elsewhere(in_another_runtime), elsewhere_paused(make)];
         // Real time is the subject; a longer pause works, too.
         std::thread::sleep(ms(20));

@@ -129,7 +129,7 @@ fn reporter(block: Option<mpsc::Receiver<()>>) -> (Arbiter, Addr<Reporter>, mpsc
 /// Scenario O-19.
 #[test]
 fn cancelled_inside_the_very_tick_that_fires_it() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let service = Arbiter::new();
         let timers = TimerActor::builder().tick(ms(100)).capacity(11).start_on(&service.handle()).unwrap();
         let (release, block) = mpsc::channel();
@@ -176,7 +176,7 @@ fn cancelled_inside_the_very_tick_that_fires_it() {
 fn a_burst_of_cancels_just_before_a_common_deadline() {
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
     let n = 301 * cores;
-    System::new().block_on(async {
+    support::in_real_time(async {
         let service = Arbiter::new();
         let timers = TimerActor::builder().start_on(&service.handle()).unwrap();
         let (arbiter, addr, reports) = reporter(None);
@@ -329,7 +329,7 @@ fn re_arming_at_zero_delay_must_not_starve_the_rest() {
 /// Scenario O-36.
 #[test]
 fn re_arming_without_end_on_the_real_clock_lets_a_stop_through() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let timers = TimerActor::builder().install().unwrap();
         let mut probe = Probe::new(StopWatch::Source(Arc::default()));
         let (rounds, others) = (Arc::new(AtomicUsize::new(0)), Log::default());
@@ -385,7 +385,7 @@ fn re_arming_without_end_on_the_real_clock_lets_a_drain_through() {
             }
         }
     }
-    System::new().block_on(async {
+    support::in_real_time(async {
         let timers = TimerActor::builder().start().unwrap();
         let (rejected, rejection) = tokio::sync::oneshot::channel();
         let addr = Loop { timers: timers.clone(), rejected: Some(rejected), rounds: 0 }.start();

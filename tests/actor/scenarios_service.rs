@@ -182,7 +182,7 @@ impl Handler<Note<u64>> for Counter {
 /// One thread schedules without pause while another stops the service, by a message or directly: each accepted message
 /// is delivered or returned, and after the first rejection all are rejected.
 fn requests_racing_with_a_stop(delay: u64, by_message: bool) {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let (service, target) = (Arbiter::new(), Arbiter::new());
         let timers = TimerActor::builder().start_on(&service.handle()).unwrap();
         let handled = Arc::new(AtomicU64::new(0));

@@ -71,7 +71,7 @@ impl Handler<Note<u64>> for Reporter {
 /// Scenario O-38.
 #[test]
 fn a_blocked_target_does_not_hold_up_the_others() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let arbiters = [Arbiter::new(), Arbiter::new(), Arbiter::new()];
         let [service, slow, fast] = &arbiters;
         let timers = TimerActor::builder().start_on(&service.handle()).unwrap();

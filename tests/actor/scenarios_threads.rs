@@ -118,7 +118,7 @@ fn schedule(timers: &Timers, target: &Target<Due>, index: usize, delay: Duration
 /// Scenario O-22.
 #[test]
 fn insert_earlier_while_asleep_from_another_thread() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let stage = Stage::set(TimerActor::builder().wheel_size(64), 3);
         let one = stage.schedule(0, ms(3_600_000));
         std::thread::sleep(ms(50));
@@ -146,7 +146,7 @@ fn insert_earlier_while_asleep_from_another_thread() {
 #[test]
 fn no_wake_up_is_lost_between_computing_the_sleep_and_sleeping() {
     const ROUNDS: usize = 2000;
-    System::new().block_on(async {
+    support::in_real_time(async {
         let stage = Stage::set(TimerActor::builder(), ROUNDS);
         for index in 0..ROUNDS {
             for _ in 0..index % 61 * 8 {
@@ -189,7 +189,7 @@ fn schedule_many(stage: &Stage, n: usize) -> Vec<TimerId> {
 #[test]
 fn many_timers_cancelled_in_the_middle() {
     let n = stress_timers();
-    System::new().block_on(async {
+    support::in_real_time(async {
         let stage = Stage::set(TimerActor::builder(), n);
         let begin = Instant::now();
         let ids = schedule_many(&stage, n);
@@ -212,7 +212,7 @@ fn many_timers_cancelled_in_the_middle() {
 #[test]
 fn many_timers_none_cancelled() {
     let n = stress_timers();
-    System::new().block_on(async {
+    support::in_real_time(async {
         let stage = Stage::set(TimerActor::builder(), n);
         schedule_many(&stage, n);
         stage.wait_for_the_end();
@@ -226,7 +226,7 @@ fn many_timers_none_cancelled() {
 /// *cancelled* is not in the wheel; one reported as *not found* is there and can be cancelled then.
 fn cancel_races_with_the_insert(canceller: impl FnOnce(Timers) -> Box<dyn FnMut(TimerId) -> CancelOutcome + Send>) {
     const ROUNDS: usize = 10_000;
-    System::new().block_on(async {
+    support::in_real_time(async {
         let stage = Stage::set(TimerActor::builder(), 1);
         let (to_cancel, requests) = mpsc::channel();
         let (answer, answers) = mpsc::channel();
@@ -314,7 +314,7 @@ fn a_cancel_that_overtakes_its_request_is_not_remembered() {
 /// Three hundred delays of 20 ms, one every 5 ms; 512 of 10 ms at once from eight threads; and one of 10 s, observed
 /// for three.
 fn never_early(tick: u64) {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let stage = Stage::set(TimerActor::builder().tick(ms(tick)), 813);
         let begin = Instant::now();
         let long = stage.schedule(812, ms(10_000));

@@ -83,7 +83,7 @@ async fn never_waits_in_vain(world: &World, advance: impl AsyncFn(Duration)) {
 
 #[test]
 fn a_manual_clock_never_waits_in_vain() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let world = World::manual(TimerActor::builder());
         let clock = world.clock().hands.clone();
         never_waits_in_vain(&world, async |by| clock.advance(by).await).await;

@@ -244,7 +244,7 @@ fn the_wall_clock_of_a_paused_runtime_is_exact() {
 /// On a running clock it is the system's.
 #[test]
 fn the_wall_clock_of_a_running_runtime_is_the_systems() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let clock = SystemClock::new();
         for _ in 0..1000 {
             let before = SystemTime::now();
@@ -419,7 +419,7 @@ fn a_thread_outside_that_schedules_first_sees_the_paused_clock() {
 /// The alarm was set in real time.
 #[test]
 fn a_clock_that_is_paused_while_an_alarm_is_set_is_followed() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let timers = TimerActor::builder().install().unwrap();
         let probe = Probe::new(StopWatch::Source(std::sync::Arc::default()));
         let log = probe.log.clone();

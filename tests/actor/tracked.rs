@@ -481,7 +481,7 @@ fn a_request_that_is_not_run_makes_a_dead_letter() {
 
 #[test]
 fn an_ending_timer_actor_takes_back_messages_behind_requests() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let arbiter = Arbiter::new();
         let timers = TimerActor::builder().start_on(&arbiter.handle()).unwrap();
         let (_listener, receiver) = listen(&timers);
@@ -607,7 +607,7 @@ fn a_cancel_elsewhere_and_a_handler_never_both_have_the_message() {
         }
     }
     impl_due_timers!(Counter);
-    System::new().block_on(async {
+    support::in_real_time(async {
         let timers = TimerActor::builder().start().unwrap();
         let arbiter = Arbiter::new();
         let handled: Arc<Vec<AtomicUsize>> = Arc::new((0..ROUNDS).map(|_| AtomicUsize::new(0)).collect());

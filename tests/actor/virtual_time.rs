@@ -77,7 +77,7 @@ macro_rules! in_both {
                 let $advance = testing::advance;
                 $body
             });
-            System::new().block_on(async {
+            support::in_real_time(async {
                 let $world = World::manual(TimerActor::builder());
                 let clock = $world.clock().hands.clone();
                 let $advance = async |by| clock.advance(by).await;
@@ -216,7 +216,7 @@ fn times_of_day_come_as_durations_do() {
         testing::advance(ms(1)).await;
         assert_eq!(log.names(), [1]);
     });
-    System::new().block_on(async {
+    support::in_real_time(async {
         let (clock, timers, addr, log) = manual();
         timers.schedule_at(&addr, SystemTime::UNIX_EPOCH + DAY * 4000, Note(1));
         clock.advance(DAY * 4000 - ms(1)).await;
@@ -244,7 +244,7 @@ fn a_clock_paused_within_a_millisecond_shifts_no_grid() {
 
 #[test]
 fn a_timer_actor_on_another_arbiter_is_waited_for() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let clock = WatchedClock::new();
         let arbiter = Arbiter::new();
         let there = TimerActor::builder().clock(clock.hands.clone()).start_on(&arbiter.handle()).unwrap();
@@ -265,7 +265,7 @@ fn a_timer_actor_on_another_arbiter_is_waited_for() {
 /// task, and inside a set of futures that polls only woken ones.
 #[test]
 fn a_chain_of_actors_is_at_its_end_wherever_advance_is_awaited() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let (clock, timers, addr, log) = manual();
         let first = chain(addr, 20, &clock);
         let ten = || {
@@ -293,7 +293,7 @@ fn a_chain_of_actors_is_at_its_end_wherever_advance_is_awaited() {
 /// The next message depends on a handler on another thread, which takes its time.
 #[test]
 fn a_handler_on_another_arbiter_returns_before_time_passes() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let (clock, arbiter) = (WatchedClock::new(), Arbiter::new());
         let (there, started) = (clock.clone(), tokio::sync::oneshot::channel());
         arbiter.spawn_fn(move || {
@@ -321,7 +321,7 @@ fn a_handler_on_another_arbiter_returns_before_time_passes() {
 /// Within a window it is not always known whether messages have been handled; `advance` does not wait for that.
 #[test]
 fn advance_does_not_wait_for_unknown_handling_within_a_window() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let clock = WatchedClock::new();
         let arbiter = Arbiter::new();
         let there = TimerActor::builder().clock(clock.hands.clone()).start_on(&arbiter.handle()).unwrap();
@@ -343,7 +343,7 @@ fn advance_does_not_wait_for_unknown_handling_within_a_window() {
 
 #[test]
 fn a_step_of_the_wall_clock_is_followed_at_once() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let (clock, timers, addr, log) = manual();
         timers.schedule_at(&addr, SystemTime::UNIX_EPOCH + DAY, Note(1));
         clock.advance(ms(1)).await;
@@ -362,7 +362,7 @@ fn a_step_of_the_wall_clock_is_followed_at_once() {
 
 #[test]
 fn a_jump_makes_timers_due_meanwhile_late() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let (clock, timers, addr, log) = manual();
         timers.schedule_after(&addr, ms(10), Note(1));
         clock.settle().await;
@@ -374,7 +374,7 @@ fn a_jump_makes_timers_due_meanwhile_late() {
 
 #[test]
 fn time_stands_still_unless_it_is_moved_and_has_an_end() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let (clock, timers, addr, log) = manual();
         timers.schedule_after(&addr, ms(1), Note(1));
         clock.settle().await;

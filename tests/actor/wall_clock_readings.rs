@@ -69,7 +69,7 @@ async fn settle() {
 }
 
 fn run<C: Clock, F: Future<Output = ()>>(clock: C, test: impl FnOnce(Timers) -> F) {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let timers = TimerActor::builder().clock(clock).start().unwrap();
         settle().await;
         test(timers).await;

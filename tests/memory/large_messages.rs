@@ -210,7 +210,7 @@ async fn live<const N: usize>(way: &str) {
 }
 
 fn on_a_small_stack<const N: usize>(way: String) {
-    let life = move || System::new().block_on(live::<N>(&way));
+    let life = move || support::in_real_time(live::<N>(&way));
     std::thread::Builder::new().stack_size(STACK).spawn(life).unwrap().join().unwrap();
 }
 

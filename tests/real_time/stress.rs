@@ -183,7 +183,7 @@ fn rampage(fates: &Fates, timers: &Timers, recipients: &[Addr<Worker>], owners: 
 
 /// Runs four threads against a service. It is drained at the end, in the middle or after the last schedule.
 fn run_with(n: usize, drain_at: usize) {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let fates = Fates::of(n);
         let arbiters = [Arbiter::new(), Arbiter::new()];
         let worker = |arbiter: &Arbiter, seed: u64| {

@@ -18,7 +18,7 @@ fn a_flooded_actor_gets_its_own_timers_in_order_and_not_early() {
     // delays.
     let tries = 0..100;
     let in_order = tries.into_iter().find_map(|_| {
-        System::new().block_on(async {
+        support::in_real_time(async {
             let actor = Flooded::new(|actor, ctx| {
                 let began = Instant::now();
                 for delay in [30, 10, 20] {
@@ -41,7 +41,7 @@ fn a_flooded_actor_gets_its_own_timers_in_order_and_not_early() {
 
 #[test]
 fn a_flood_that_ends_hands_over_to_the_inbox_in_order() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let actor = Flooded::new(|actor, ctx| (0..500).for_each(|index| actor.after(ctx, 10 + index / 50)));
         let delivered = actor.delivered();
         // Ends while hundreds are still due.
@@ -58,7 +58,7 @@ fn a_flood_that_ends_hands_over_to_the_inbox_in_order() {
 /// Messages and closures of a flooded actor, which cannot be polled.
 #[test]
 fn a_flooded_actor_with_due_timers_runs_its_closures_in_order() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let actor = Flooded::new(|actor, ctx| {
             ctx.enable_due_timers();
             for _ in 0..100 {
@@ -81,7 +81,7 @@ fn a_flooded_actor_with_due_timers_runs_its_closures_in_order() {
 /// Without `enable_due_timers` a closure waits for the end of the flood; messages behind it do not.
 #[test]
 fn a_flooded_actor_runs_its_closures_after_the_flood() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let actor = Flooded::new(|actor, ctx| {
             for delay in [10, 20, 30] {
                 actor.after(ctx, delay);
@@ -101,7 +101,7 @@ fn a_flooded_actor_runs_its_closures_after_the_flood() {
 /// The heartbeat of a session beside a message, both periodic.
 #[test]
 fn a_heartbeat_does_not_keep_the_messages_of_a_flooded_actor() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let actor = Flooded::new(|_, ctx| {
             ctx.run_every(ms(10), |actor: &mut Flooded, ctx| actor.handle(Due { delay: 0, index: 1 }, ctx));
             ctx.schedule_at_fixed_rate(ms(10), Due { delay: 10, index: 0 });
@@ -133,7 +133,7 @@ impl Handler<Due> for Recipient {
 
 #[test]
 fn a_blocked_arbiter_does_not_delay_recipients_elsewhere() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let elsewhere = Arbiter::new();
         let (sender, receiver) = mpsc::channel();
         let recipient = Recipient::start_in_arbiter(&elsewhere.handle(), |_| Recipient(sender));
@@ -156,7 +156,7 @@ fn a_blocked_arbiter_does_not_delay_recipients_elsewhere() {
 
 #[test]
 fn due_messages_that_are_not_under_way_can_be_cancelled_exactly() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let outcomes = Arc::new(std::sync::Mutex::new(Vec::new()));
         let seen = Arc::clone(&outcomes);
         let mut actor = Flooded::new(|actor, ctx| (0..10).for_each(|_| actor.after(ctx, 10)));
@@ -180,7 +180,7 @@ fn due_messages_that_are_not_under_way_can_be_cancelled_exactly() {
 
 #[test]
 fn a_message_under_way_is_reported_so_and_delivered_once() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let outcome = Arc::new(std::sync::Mutex::new(None));
         let answer = Arc::clone(&outcome);
         let mut actor = Flooded::new(|actor, ctx| actor.after(ctx, 10));
@@ -204,7 +204,7 @@ fn a_message_under_way_is_reported_so_and_delivered_once() {
 /// A repeating timer of an actor whose mailbox never gets empty continues, and its handler can end it.
 #[test]
 fn a_flooded_actor_gets_its_repetitions_and_can_end_them() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let mut actor = Flooded::new(|actor, ctx| {
             let due = Due { delay: 10, index: 0 };
             actor.ids.push(ctx.schedule_at_fixed_rate(ms(10), due));
@@ -231,7 +231,7 @@ fn a_flooded_actor_gets_its_repetitions_and_can_end_them() {
 
 #[test]
 fn a_restarted_actor_never_gets_messages_that_were_under_way() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         for _ in 0..20 {
             let mut actor = Flooded::new(|actor, ctx| actor.after(ctx, 5));
             let stopped = Arc::new(AtomicBool::new(false));
@@ -290,7 +290,7 @@ impl Handler<Slow> for Responding {
 
 #[test]
 fn an_answer_that_takes_long_does_not_hold_up_the_next_message() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let called = Arc::new(AtomicUsize::new(0));
         let addr = Responding(Arc::clone(&called)).start();
         let began = Instant::now();
@@ -355,7 +355,7 @@ fn it_is_counted_when_the_watchdog_helps_and_only_then() {
     let metrics = Metrics::default();
     let count = metrics.clone();
     metrics.record(|| {
-        System::new().block_on(async move {
+        support::in_real_time(async move {
             let elsewhere = Arbiter::new();
             let (sender, receiver) = mpsc::channel();
             let recipient = Recipient::start_in_arbiter(&elsewhere.handle(), |_| Recipient(sender));
@@ -388,7 +388,7 @@ fn come_and_go() {
     }));
     for round in 0..60u64 {
         // Stops it at any stage: before anything is due, while the watchdog is at work, with messages in flight.
-        System::new().block_on(async move {
+        support::in_real_time(async move {
             let elsewhere = Arbiter::new();
             let (sender, _receiver) = mpsc::channel();
             let recipient = Recipient::start_in_arbiter(&elsewhere.handle(), |_| Recipient(sender));
@@ -416,7 +416,7 @@ fn come_and_go() {
 
 #[test]
 fn the_counters_always_balance() {
-    let timers = System::new().block_on(async {
+    let timers = support::in_real_time(async {
         let timers = Timers::current().unwrap();
         let all = timers.clone();
         let mut actor = Flooded::new(|actor, ctx| (0..300).for_each(|index| actor.after(ctx, 5 + index % 90)));

@@ -68,7 +68,7 @@ fn number(number: u32) -> Number {
 /// same actor is due meanwhile.
 #[test]
 fn the_watchdog_does_not_overtake_messages_of_the_driver() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         for _ in 0..3 {
             let log = Log::default();
             let listener = Listener(Arc::clone(&log)).start();

@@ -49,7 +49,7 @@ fn all_series_are_there_from_the_start_but_levels() {
 
 fn levels_when_they_are_made() {
     let recorder = install_recorder();
-    System::new().block_on(async {
+    support::in_real_time(async {
         let timers = TimerActor::builder().name("new").start().unwrap();
         // Before the driver's first turn.
         let lines = about(&recorder.render(), "new");
@@ -85,7 +85,7 @@ fn timer_actors_of_one_name_share_gauges_and_add_up_pending() {
 
 fn gauges_of_one_and_the_sum() {
     let recorder = install_recorder();
-    System::new().block_on(async {
+    support::in_real_time(async {
         let bell = Bell.start();
         let two = [100, 200].map(|room| TimerActor::builder().name("two").capacity(room).start().unwrap());
         for timers in &two {
@@ -107,7 +107,7 @@ fn a_successor_continues_the_series_of_its_arbiter() {
 
 fn series_of_each_arbiter() {
     let recorder = install_recorder();
-    System::new().block_on(async {
+    support::in_real_time(async {
         TimerActor::builder().name("web").install_for_all_arbiters().unwrap();
         let schedule = || {
             let timers = Timers::current().unwrap();

@@ -144,7 +144,7 @@ fn of_a_message_for_a_timer_actor_that_has_stopped() {
     let witness = Witness::default();
     let layer = witness.clone().with_filter(LevelFilter::WARN);
     let _guard = tracing::subscriber::set_default(Registry::default().with(layer));
-    let (timers, addr) = System::new().block_on(async {
+    let (timers, addr) = support::in_real_time(async {
         let world = World::manual(TimerActor::builder().name("stopped"));
         (world.timers.clone(), world.probe::<u32>().0)
     });
@@ -619,7 +619,7 @@ fn many_timer_actors() {
 
     let most = cores.max(64);
     // A timer actor that is gone does not count.
-    let gone = System::new().block_on(async { TimerActor::builder().start().unwrap() });
+    let gone = support::in_real_time(async { TimerActor::builder().start().unwrap() });
     *witness.timers.lock().unwrap() = Some(gone);
     let mut actors: Vec<_> = (0..most).map(|number| start(format!("{number}"))).collect();
     witness.nothing_else();

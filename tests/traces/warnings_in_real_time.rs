@@ -80,7 +80,7 @@ fn blocked_arbiter() {
     let (sender, seen) = channel();
     let layer = Witness(Mutex::new(sender)).with_filter(LevelFilter::WARN);
     tracing::subscriber::set_global_default(Registry::default().with(layer)).unwrap();
-    System::new().block_on(async {
+    support::in_real_time(async {
         of_a_driver_that_is_missing(&seen);
         of_an_actor_that_is_stuck(&seen);
     });

@@ -25,6 +25,7 @@ use tempfile::TempDir;
 use tokio::sync::oneshot;
 
 use crate::copies::copy_directory;
+use crate::{Boxed, paused_runtime, with_one_type};
 
 /// The route of most tests.
 pub const ROUTE: &str = "diary";
@@ -45,8 +46,11 @@ pub fn millis(wall: SystemTime) -> u64 {
 
 /// Runs a new system whose wall clock begins at a time of the test.
 pub fn life<T>(start: u64, test: impl AsyncFnOnce(ManualClock) -> T) -> T {
-    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-    System::with_tokio_rt(runtime).block_on(test(ManualClock::starting_at(at(start))))
+    with_one_type(test(ManualClock::starting_at(at(start))), run_life)
+}
+
+fn run_life(test: Boxed<'_>) {
+    System::with_tokio_rt(paused_runtime).block_on(test);
 }
 
 /// Lets time pass from event to event.

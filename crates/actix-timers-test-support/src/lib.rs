@@ -46,27 +46,48 @@ actix_timers::impl_due_timers!([N: Name] Probe<N>);
 /// The time that a test on the real clock waits for an event before it fails.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The number of times that the paused world yields before it assumes that nothing is left to do at this instant.
-const YIELDS: usize = 256;
-
 pub const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
+/// Runs a system on the real clock.
+pub fn in_real_time<F: Future>(test: F) -> F::Output {
+    with_one_type(test, run_in_real_time)
+}
+
+fn run_in_real_time(test: Boxed<'_>) {
+    System::new().block_on(test);
+}
+
 /// Runs a system whose tokio clock is paused. Fails if virtual time has waited for work that was not there.
 pub fn paused<F: Future>(test: F) -> F::Output {
+    with_one_type(test, run_paused)
+}
+
+fn run_paused(test: Boxed<'_>) {
     let before = actix_timers::integration::given_up_settling();
-    let output = System::with_tokio_rt(|| {
-        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap()
-    })
-    .block_on(async {
+    System::with_tokio_rt(paused_runtime).block_on(async {
         // A paused clock starts some microseconds after the timer of its runtime, and advances to whole milliseconds of
         // that. From here on the two agree, however long the machine took in between.
         tokio::time::sleep(ms(1)).await;
-        test.await
+        test.await;
     });
     assert_eq!(actix_timers::integration::given_up_settling(), before, "virtual time has waited in vain");
-    output
+}
+
+/// Returns a runtime whose clock is paused.
+pub(crate) fn paused_runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap()
+}
+
+pub(crate) type Boxed<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
+
+/// Runs a future of any type as one of a single type: the compiler would make a copy of the runtime for each. The
+/// function is none inside a generic one, of which there would be copies, too.
+pub(crate) fn with_one_type<F: Future>(future: F, run: fn(Boxed<'_>)) -> F::Output {
+    let mut output = None;
+    run(Box::pin(async { output = Some(future.await) }));
+    output.unwrap()
 }
 
 /// Runs a test twice, in each kind of virtual time, with a timer actor of these settings installed.
@@ -147,15 +168,10 @@ impl World {
         self.wall_start + ms(millis)
     }
 
-    /// Lets everything happen that can happen without time passing, and then settles as users do: see [`paused`].
+    /// Lets everything happen that can happen without time passing, as users do.
     pub async fn settle(&self) {
         match &self.watch {
-            StopWatch::Paused(_) => {
-                for _ in 0..YIELDS {
-                    tokio::task::yield_now().await;
-                }
-                actix_timers::testing::settle().await;
-            }
+            StopWatch::Paused(_) => actix_timers::testing::settle().await,
             StopWatch::Manual(clock) => {
                 idle().await;
                 clock.settle().await;

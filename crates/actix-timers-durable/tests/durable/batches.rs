@@ -136,7 +136,7 @@ fn a_batch_is_one_commit_and_fails_as_a_whole() {
 
 #[test]
 fn batches_of_many_tasks_wait_for_room() {
-    actix::System::new().block_on(async {
+    support::in_real_time(async {
         let disk = MemoryDisk::new();
         let timers = DurableTimers::builder(disk.open()).open_route::<Note>(ROUTE).start().unwrap();
         let tasks: Vec<_> = (0..16)

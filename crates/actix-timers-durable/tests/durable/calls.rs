@@ -83,7 +83,7 @@ fn a_request_dropped_before_its_first_poll_creates_no_timer(medium: impl Medium)
 
 #[test]
 fn a_timer_of_a_request_dropped_during_the_write_is_found_by_id() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let diary = Diary::default();
         let disk = MemoryDisk::new();
         let clock = actix_timers::ManualClock::starting_at(at(0));

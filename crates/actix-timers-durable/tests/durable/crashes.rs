@@ -643,7 +643,7 @@ fn only_messages_that_end_the_process_become_dead_letters() {
 /// The recipe of the guide: the power goes off, the dead life is stopped, and another one starts on the same clock.
 #[test]
 fn a_life_without_power_that_is_stopped_delivers_nothing() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let (disk, clock, diary) = (MemoryDisk::new(), ManualClock::starting_at(at(0)), Diary::default());
         let timers = diary.timers(&disk, &clock);
         let _ = timers.schedule_at(ROUTE, at(1000), Note(1)).await.unwrap();

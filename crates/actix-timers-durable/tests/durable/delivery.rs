@@ -673,7 +673,7 @@ fn on_the_paused_clock_of_tokio_all_is_the_same() {
 
 #[test]
 fn on_the_real_clock_a_thread_of_its_own_writes() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let diary = Diary::default();
         let clock = actix_timers::ManualClock::starting_at(at(0));
         let timers = DurableTimers::builder(MemoryDisk::new().open())
@@ -752,7 +752,7 @@ async fn with_a_claim_that_is_written(disk: &MemoryDisk, diary: &Diary) -> (Dura
 
 #[test]
 fn a_recipient_that_stops_during_the_claim_costs_no_attempt() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let (disk, diary) = (MemoryDisk::new(), Diary::default());
         let (timers, writer, held) = with_a_claim_that_is_written(&disk, &diary).await;
         writer.send(End).await.unwrap();
@@ -775,7 +775,7 @@ fn a_recipient_that_stops_during_the_claim_costs_no_attempt() {
 #[test]
 fn timers_claimed_at_a_stop_are_left_to_the_next_start() {
     let (disk, diary) = (MemoryDisk::new(), Diary::default());
-    System::new().block_on(async {
+    support::in_real_time(async {
         let (timers, _writer, held) = with_a_claim_that_is_written(&disk, &diary).await;
         let stopping = actix::spawn(async move { timers.stop().await });
         // The request to stop comes before the answer that the claim is written: its mailbox is in order.
@@ -785,7 +785,7 @@ fn timers_claimed_at_a_stop_are_left_to_the_next_start() {
         assert_eq!(diary.len(), 0);
     });
     // The real clock is ahead of the tests' clock.
-    System::new().block_on(async {
+    support::in_real_time(async {
         let clock = actix_timers::ManualClock::starting_at(at(0));
         let timers = DurableTimers::builder(disk.open()).route::<Note>(ROUTE, diary.writer(&clock)).start().unwrap();
         while timers.counts().await.unwrap().pending > 0 {

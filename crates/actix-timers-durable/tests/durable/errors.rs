@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use actix::prelude::*;
 use actix_timers::BuildError;
 use actix_timers_durable::store::{FsyncOutcome, MAX_RECORD_LEN, MemoryDisk};
 use actix_timers_durable::{
@@ -229,7 +228,7 @@ fn requests_are_answered_after_the_end_of_the_system() {
     let (disk, diary) = (MemoryDisk::new(), Diary::default());
     let real = |test: &dyn Fn(DurableTimers)| {
         let clock = actix_timers::ManualClock::starting_at(at(0));
-        System::new().block_on(async {
+        support::in_real_time(async {
             let builder = DurableTimers::builder(disk.open());
             test(builder.route::<Note>(ROUTE, diary.writer(&clock)).start().unwrap());
         });

@@ -354,7 +354,7 @@ fn a_step_of_the_clock_is_noticed_without_the_given_timer_actor() {
 /// On the system clock they would rarely be the intended timers.
 #[test]
 fn contexts_are_rejected_beside_a_clock_of_durable_timers() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let clock = ManualClock::new();
         let _durable = DurableTimers::builder(MemoryDisk::new().open()).clock(clock.clone()).start().unwrap();
         let rejected = Idler.start().send(Schedule).await.unwrap().unwrap_err();

@@ -495,7 +495,7 @@ fn a_recorder_that_panics_ends_no_deliveries() {
 
 #[test]
 fn a_recorder_that_panics_ends_no_thread() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let diary = Diary::default();
         let recipient = diary.writer(&ManualClock::starting_at(at(0)));
         let builder = DurableTimers::builder(MemoryDisk::new().open()).route::<Note>(ROUTE, recipient);
@@ -512,7 +512,7 @@ fn a_recorder_that_panics_ends_no_thread() {
 
 #[test]
 fn a_store_that_panics_closes_the_timers_and_stop_returns() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let diary = Diary::default();
         let recipient = diary.writer(&ManualClock::starting_at(at(0)));
         let broken = |ops: &[Op]| {

@@ -122,7 +122,7 @@ async fn wait_for_claim(disk: &MemoryDisk) {
 #[test]
 fn a_timer_claimed_at_a_stop_keeps_its_budget() {
     let (disk, diary) = (disk_with(1), Diary::default());
-    System::new().block_on(async {
+    support::in_real_time(async {
         let clock = actix_timers::ManualClock::starting_at(at(0));
         let held = disk.hold_commits();
         let timers = on_a_thread(&disk).route::<Note>(ROUTE, diary.writer(&clock)).start().unwrap();
@@ -175,7 +175,7 @@ impl Handler<Durable<Note>> for Guest {
 #[test]
 fn a_timer_claimed_as_its_recipient_stops_keeps_its_budget() {
     let (disk, diary) = (disk_with(1), Diary::default());
-    System::new().block_on(async {
+    support::in_real_time(async {
         let clock = actix_timers::ManualClock::starting_at(at(0));
         let held = disk.hold_commits();
         let foreign = Guest.start();

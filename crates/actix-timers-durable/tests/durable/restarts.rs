@@ -30,7 +30,7 @@ impl Handler<Durable<Remind>> for Office {
 
 /// A system that ends without a stop, with timers in its wheel.
 fn life(path: &Path, number: u32) {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let store = EmbeddedStore::open(path).unwrap();
         let timers = DurableTimers::builder(store).route::<Remind>("office", Office.start()).start().unwrap();
         let id = timers.schedule_after("office", Duration::from_secs(30), Remind(number)).await.unwrap().id();

@@ -160,7 +160,7 @@ fn a_store_closed_under_requests_keeps_the_acknowledged_ones() {
     for round in 0..20 {
         let (disk, diary) = (MemoryDisk::new(), Diary::default());
         let clock = actix_timers::ManualClock::starting_at(at(0));
-        let acknowledged = System::new().block_on(async {
+        let acknowledged = support::in_real_time(async {
             let timers = DurableTimers::builder(disk.open())
                 .group(16)
                 .route::<Note>(ROUTE, diary.writer(&clock))

@@ -78,7 +78,7 @@ fn cancel_while_it_fires(store: impl Store) {
     const ROUND: u32 = 2000;
     /// More than enough turns of the arbiter for messages in a mailbox.
     const LOOKS: u32 = 10_000;
-    System::new().block_on(async {
+    support::in_real_time(async {
         let target = Target::default();
         let timers = start(store, &target);
         let mut cancelled_in_all = 0;
@@ -185,7 +185,7 @@ fn in_the_process_that_is_measured() {
     fill(directory.path(), now, overdue..count, |number| Duration::from_secs(86_400 + mixed(number) % 94_608_000));
     let target = Target::default();
     target.hits.lock().unwrap().reserve_exact(overdue as usize);
-    System::new().block_on(async {
+    support::in_real_time(async {
         let timers = start(EmbeddedStore::open(directory.path()).unwrap(), &target);
         // Counts end at a limit, and exact ones read all rows.
         while target.hits.lock().unwrap().len() < overdue as usize {

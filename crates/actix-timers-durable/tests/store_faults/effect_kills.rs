@@ -69,7 +69,7 @@ fn start(path: &Path) -> DurableTimers {
 #[test]
 fn in_the_process_of_the_service() {
     let Ok(path) = std::env::var(STORE) else { return };
-    System::new().block_on(async {
+    support::in_real_time(async {
         let timers = start(Path::new(&path));
         let Ok(first) = std::env::var(FIRST) else {
             while timers.counts().await.unwrap().pending > 0 {

@@ -142,7 +142,7 @@ impl Handler<Durable<Order>> for Shop {
 #[test]
 fn a_running_service_delivers_what_is_made_due_by_hand() {
     let directory = tempfile::tempdir().unwrap();
-    System::new().block_on(async {
+    support::in_real_time(async {
         let (sender, mut handled) = unbounded_channel();
         let store = EmbeddedStore::open(directory.path()).unwrap();
         let timers = DurableTimers::builder(store).route::<Order>("shop", Shop(sender).start()).start().unwrap();

@@ -90,7 +90,7 @@ async fn serve(path: &Path) {
 #[test]
 fn in_the_process_of_the_service() {
     let Ok(path) = std::env::var(STORE) else { return };
-    System::new().block_on(serve(Path::new(&path)));
+    support::in_real_time(serve(Path::new(&path)));
     std::process::exit(0);
 }
 

@@ -199,7 +199,7 @@ async fn finish(timers: DurableTimers) {
 #[test]
 fn in_the_process_of_the_service() {
     let Ok(path) = std::env::var(STORE) else { return };
-    System::new().block_on(async {
+    support::in_real_time(async {
         let timers = start(Path::new(&path));
         match std::env::var(FIRST) {
             Ok(first) => serve(timers, first.parse().unwrap()).await,

@@ -79,7 +79,7 @@ async fn json(server: SocketAddr, path: &str) -> Value {
 
 #[test]
 fn the_inspector_finds_the_workers_of_a_server() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let clock = ManualClock::new();
         let settings = TimerActor::builder().name("web").capacity(1000).clock(clock.clone());
         settings.install_for_all_arbiters().unwrap();

@@ -408,7 +408,7 @@ fn each_change_is_reported_with_its_user_and_outcome() {
 
 #[test]
 fn a_change_whose_client_leaves_is_made_and_reported() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let disk = MemoryDisk::new();
         let timers = DurableTimers::builder(disk.open()).open_route::<Work>("mail").start().unwrap();
         schedule(&timers, Work::Succeed, Duration::from_secs(3600)).await;
@@ -490,7 +490,7 @@ fn invalid_requests_and_closed_stores_have_a_reason() {
 
 #[test]
 fn a_hanging_store_delays_neither_the_wheel_nor_another_store() {
-    System::new().block_on(async {
+    support::in_real_time(async {
         let disk = MemoryDisk::new();
         let start = |store: MemoryStore, name: &str| {
             DurableTimers::builder(store).name(name).open_route::<Work>("mail").start().unwrap()

@@ -521,7 +521,7 @@ fn commands() -> tokio::sync::mpsc::UnboundedReceiver<String> {
 #[test]
 fn in_the_process_of_a_node() {
     let Ok(config) = std::env::var(NODE) else { return };
-    System::new().block_on(serve(serde_json::from_str(&config).unwrap()));
+    support::in_real_time(serve(serde_json::from_str(&config).unwrap()));
     // Without closing anything else.
     std::process::exit(0);
 }

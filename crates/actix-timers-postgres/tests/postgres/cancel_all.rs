@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use actix::System;
 use actix_timers_durable::store::{NodeInfo, Part, Query, Reads, Record};
 use actix_timers_durable::{DurableError, DurableFilter, DurableOptions, DurableTimers, StoreError};
 use tokio::time::sleep;
@@ -14,7 +13,7 @@ use crate::with_server;
 
 with_server! {
     fn a_locked_timer_is_busy_and_the_others_are_cancelled() {
-        System::new().block_on(async {
+        support::in_real_time(async {
             let schema = new_schema();
             let timers = DurableTimers::builder(store(&schema).await).schedule_only().declare::<Remind>("office").start().unwrap();
             let blocker = client().await;
@@ -38,7 +37,7 @@ with_server! {
 
     /// A lock holds the call up while another node schedules more, due after the remaining ones.
     fn timers_of_another_node_scheduled_meanwhile_stay() {
-        System::new().block_on(async {
+        support::in_real_time(async {
             let schema = new_schema();
             let timers = DurableTimers::builder(store(&schema).await).schedule_only().declare::<Remind>("office").start().unwrap();
             let other = DurableTimers::builder(store(&schema).await).schedule_only().declare::<Remind>("office").start().unwrap();
@@ -67,7 +66,7 @@ with_server! {
     }
 
     fn locked_dead_letters_are_told_and_the_others_discarded() {
-        System::new().block_on(async {
+        support::in_real_time(async {
             let schema = new_schema();
             let timers = DurableTimers::builder(store(&schema).await).schedule_only().declare::<Remind>("office").start().unwrap();
             let blocker = client().await;

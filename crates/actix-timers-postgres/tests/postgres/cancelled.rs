@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use actix::{Actor, Context, Handler, ResponseFuture, System};
+use actix::{Actor, Context, Handler, ResponseFuture};
 use actix_timers::CancelOutcome;
 use actix_timers_durable::{Durable, DurableTimers, HandlerError};
 use actix_timers_postgres::{PostgresOptions, PostgresStore};
@@ -68,7 +68,7 @@ impl Waiting {
 
 with_server! {
     fn a_handler_learns_of_a_cancel_by_another_node_and_by_sql() {
-        System::new().block_on(async {
+        support::in_real_time(async {
             let schema = new_schema();
             let waiting = Waiting::default();
             let timers = waiting.timers(store(&schema).await);
@@ -95,7 +95,7 @@ with_server! {
 
     fn a_handler_learns_of_a_lost_lease_while_the_server_is_away() {
         let (_runtime, proxy, address) = proxy();
-        System::new().block_on(async {
+        support::in_real_time(async {
             let schema = new_schema();
             let waiting = Waiting::default();
             let options = PostgresOptions::new().schema(&schema).lease(Duration::from_secs(2));

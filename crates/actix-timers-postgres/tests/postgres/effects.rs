@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use actix::{Actor, Context, Handler, ResponseFuture, System};
+use actix::{Actor, Context, Handler, ResponseFuture};
 use actix_timers::{CancelOutcome, Repeat};
 use actix_timers_durable::store::{Again, Delivery, NO_END, Next, OnKey, Op, Outcome, Record};
 use actix_timers_durable::{
@@ -194,7 +194,7 @@ const CUSTOMERS: usize = 4;
 #[test]
 fn in_the_process_of_a_service() {
     let (Ok(schema), Ok(first)) = (std::env::var(SCHEMA), std::env::var(FIRST)) else { return };
-    System::new().block_on(async {
+    support::in_real_time(async {
         let store = store(&schema).await;
         let timers = start_forever(store.clone(), &Ledger::existing(store, &schema));
         let first: i64 = first.parse().unwrap();
@@ -258,7 +258,7 @@ async fn dead(timers: &DurableTimers) -> usize {
 
 with_server! {
     fn effect_and_end_are_atomic_whatever_the_handler_answers() {
-        System::new().block_on(async {
+        support::in_real_time(async {
             let schema = new_schema();
             let store = store(&schema).await;
             let ledger = Ledger::new(store.clone(), &schema).await;
@@ -283,7 +283,7 @@ with_server! {
     }
 
     fn a_closure_of_the_embedded_store_is_refused() {
-        System::new().block_on(async {
+        support::in_real_time(async {
             let schema = new_schema();
             let store = store(&schema).await;
             let ledger = Ledger::new(store.clone(), &schema).await;
@@ -298,7 +298,7 @@ with_server! {
     }
 
     fn repetitions_continue_in_transactions_without_overlap_or_loss() {
-        System::new().block_on(async {
+        support::in_real_time(async {
             let schema = new_schema();
             let store = store(&schema).await;
             let ledger = Ledger::new(store.clone(), &schema).await;
@@ -314,7 +314,7 @@ with_server! {
     }
 
     fn a_time_of_the_handler_counts_if_its_transaction_is_committed() {
-        System::new().block_on(async {
+        support::in_real_time(async {
             let schema = new_schema();
             let store = store(&schema).await;
             let ledger = Ledger::new(store.clone(), &schema).await;
@@ -331,7 +331,7 @@ with_server! {
     }
 
     fn after_a_cancel_the_effect_of_the_handler_is_refused() {
-        System::new().block_on(async {
+        support::in_real_time(async {
             let schema = new_schema();
             let store = store(&schema).await;
             let ledger = Ledger::new(store.clone(), &schema).await;
@@ -349,7 +349,7 @@ with_server! {
 
     /// A node that has lost its lease, and does not know it yet.
     fn a_zombie_commits_nothing_and_its_open_transaction_is_ended() {
-        System::new().block_on(async {
+        support::in_real_time(async {
             let schema = new_schema();
             let [first, second] = [store(&schema).await, store(&schema).await];
             let ledger = Ledger::new(first.clone(), &schema).await;
@@ -373,7 +373,7 @@ with_server! {
     }
 
     fn a_transaction_of_a_dead_node_ends_although_it_locks_the_row() {
-        System::new().block_on(async {
+        support::in_real_time(async {
             let schema = new_schema();
             let [first, second] = [store(&schema).await, store(&schema).await];
             let ledger = Ledger::new(first.clone(), &schema).await;
@@ -404,7 +404,7 @@ with_server! {
     /// `ACTIX_TIMERS_KILLS`.
     fn effects_happen_exactly_once_whatever_is_killed() {
         let kills: usize = std::env::var("ACTIX_TIMERS_KILLS").map_or(150, |kills| kills.parse().unwrap());
-        System::new().block_on(async {
+        support::in_real_time(async {
             let schema = new_schema();
             let stores = [store(&schema).await, store(&schema).await];
             let ledger = Ledger { application: schema.clone(), ..Ledger::new(stores[0].clone(), &schema).await };
@@ -462,7 +462,7 @@ with_server! {
         let kills: u64 = std::env::var("ACTIX_TIMERS_PROCESS_KILLS").map_or(10, |kills| kills.parse().unwrap());
         let directory = tempfile::tempdir().unwrap();
         let mut random = Random::new(u64::from(std::process::id()));
-        System::new().block_on(async {
+        support::in_real_time(async {
             let schema = new_schema();
             let store = store(&schema).await;
             let ledger = Ledger::new(store.clone(), &schema).await;
@@ -594,7 +594,7 @@ with_server! {
     }
 
     fn an_end_of_a_delivery_that_is_none_aborts_the_transaction() {
-        System::new().block_on(async {
+        support::in_real_time(async {
             let schema = new_schema();
             let _store = store(&schema).await;
             let client = client().await;

@@ -66,7 +66,7 @@ with_server! {
         let (_runtime, proxy, address) = proxy();
         let (proxy, schema) = (Arc::new(proxy), new_schema());
         let options = PostgresOptions::new().schema(&schema).timeout(Duration::from_secs(2));
-        let answers = actix::System::new().block_on(async {
+        let answers = support::in_real_time(async {
             let store = PostgresStore::connect(&address, options).await.unwrap();
             let timers = DurableTimers::builder(store).schedule_only().declare::<Remind>("office").start().unwrap();
             let answers = Rc::new(Answers::default());

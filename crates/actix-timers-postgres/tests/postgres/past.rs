@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use actix::{Actor, Context, Handler, ResponseFuture, System};
+use actix::{Actor, Context, Handler, ResponseFuture};
 use actix_timers_durable::store::{Next, Note, Op, Outcome, Placed, Reads, Record};
 use actix_timers_durable::{
     Durable, DurableFilter, DurableId, DurableMessage, DurableOptions, DurableState, DurableTimers, Finished,
@@ -89,7 +89,7 @@ fn is_new(outcome: &Outcome) -> bool {
 
 with_server! {
     fn an_end_in_a_transaction_leaves_its_past_and_keeps_its_key() {
-        System::new().block_on(async {
+        support::in_real_time(async {
             let schema = new_schema();
             let store = store(&schema).await;
             let count = format!("SELECT count(*) FROM \"{schema}\".past");

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use actix::{Actor, Context, Handler, System};
+use actix::{Actor, Context, Handler};
 use actix_timers_durable::{Durable, DurableMessage, DurableTimers, HandlerError, Schedule};
 use actix_timers_postgres::{PostgresOptions, PostgresStore};
 use serde::{Deserialize, Serialize};
@@ -56,7 +56,7 @@ async fn number(client: &Client, sql: &str) -> i64 {
 
 with_server! {
     fn an_open_cancel_or_lock_stops_no_other_delivery() {
-        System::new().block_on(async {
+        support::in_real_time(async {
             let (schema, stranger) = (new_schema(), client().await);
             let office = Office::default();
             let store = connect(&address(), &schema).await;
@@ -91,7 +91,7 @@ with_server! {
     }
 
     fn a_lock_on_a_timer_in_its_handler_stops_no_other_end() {
-        System::new().block_on(async {
+        support::in_real_time(async {
             let (schema, stranger) = (new_schema(), client().await);
             let office = Office::slow(Duration::from_millis(500));
             let store = connect(&address(), &schema).await;
@@ -122,7 +122,7 @@ with_server! {
     #[cfg(target_os = "linux")]
     fn large_messages_are_found_and_delivered_in_bounded_memory() {
         const TIMERS: usize = 1200;
-        System::new().block_on(async {
+        support::in_real_time(async {
             let (schema, admin) = (new_schema(), client().await);
             let store = connect(&address(), &schema).await;
             run(&admin, &format!(
@@ -149,7 +149,7 @@ with_server! {
     fn a_timer_is_never_early_by_the_way_to_the_server_or_back() {
         const WAY: Duration = Duration::from_millis(80);
         for (there, back) in [(WAY / 2, WAY / 2), (WAY, Duration::ZERO), (Duration::ZERO, WAY)] {
-            System::new().block_on(async {
+            support::in_real_time(async {
                 let schema = new_schema();
                 let store = connect(&far_away(there, back), &schema).await;
                 let office = Office::default();
@@ -187,7 +187,7 @@ with_server! {
             let log = std::fs::read_to_string(&log).unwrap();
             log.matches("LOG:  execute ").count() + log.matches("LOG:  statement: ").count()
         };
-        System::new().block_on(async {
+        support::in_real_time(async {
             let store = PostgresStore::connect(server.url(), PostgresOptions::new()).await.unwrap();
             let office = Office::default();
             let timers = DurableTimers::builder(store).route::<Remind>("office", office.clone().start()).start().unwrap();

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use actix::{Actor, Context, Handler, ResponseFuture, System};
+use actix::{Actor, Context, Handler, ResponseFuture};
 use actix_timers::CancelOutcome;
 use actix_timers_durable::{
     DecodeError, Durable, DurableError, DurableInfo, DurableMessage, DurableOptions, DurableTimers, EncodeError,
@@ -106,7 +106,7 @@ const HOUR: u64 = 3_600_000;
 
 with_server! {
     fn jitter_in_a_transaction_leaves_the_grid() {
-        System::new().block_on(async {
+        support::in_real_time(async {
             let store = store(&new_schema()).await;
             let timers = DurableTimers::builder(store.clone()).declare::<Remind>("office").schedule_only().start().unwrap();
             let client = client().await;
@@ -130,7 +130,7 @@ with_server! {
 
     /// As a client binds them that knows nothing of this crate.
     fn the_statement_takes_its_values_in_the_order_of_its_fields() {
-        System::new().block_on(async {
+        support::in_real_time(async {
             let store = store(&new_schema()).await;
             let office = Office::default();
             let retry = RetryPolicy::default().max_attempts(7);
@@ -158,7 +158,7 @@ with_server! {
     }
 
     fn a_committed_timer_is_delivered_and_one_rolled_back_is_gone() {
-        System::new().block_on(async {
+        support::in_real_time(async {
             let store = store(&new_schema()).await;
             let office = Office::default();
             let timers = DurableTimers::builder(store.clone()).route::<Remind>("office", office.clone().start()).start().unwrap();
@@ -197,7 +197,7 @@ with_server! {
     }
 
     fn a_key_names_one_timer_in_transactions_as_elsewhere() {
-        System::new().block_on(async {
+        support::in_real_time(async {
             let store = store(&new_schema()).await;
             let timers = DurableTimers::builder(store.clone()).open_route::<Remind>("office").start().unwrap();
             let mut client = client().await;
@@ -222,7 +222,7 @@ with_server! {
     }
 
     fn two_transactions_with_one_key_schedule_one_timer() {
-        System::new().block_on(async {
+        support::in_real_time(async {
             let store = store(&new_schema()).await;
             let (mut one, mut other) = (client().await, client().await);
             for commits in [true, false] {
@@ -245,7 +245,7 @@ with_server! {
     }
 
     fn a_deadlock_of_two_transactions_is_reported_with_its_code() {
-        System::new().block_on(async {
+        support::in_real_time(async {
             let store = store(&new_schema()).await;
             let (mut one, mut other) = (client().await, client().await);
             let (one, other) = (one.transaction().await.unwrap(), other.transaction().await.unwrap());
@@ -272,7 +272,7 @@ with_server! {
     }
 
     fn a_cancel_in_a_transaction_rolled_back_keeps_the_timer() {
-        System::new().block_on(async {
+        support::in_real_time(async {
             let store = store(&new_schema()).await;
             let office = Office::default();
             let timers = DurableTimers::builder(store.clone()).route::<Remind>("office", office.clone().start()).start().unwrap();
@@ -294,7 +294,7 @@ with_server! {
     }
 
     fn a_message_that_is_not_scheduled_comes_back() {
-        System::new().block_on(async {
+        support::in_real_time(async {
             let store = store(&new_schema()).await;
             let mut client = client().await;
             let refused = |result: Result<Scheduled, ScheduleError<Remind>>| {
@@ -331,7 +331,7 @@ with_server! {
                 Ok(payload.iter().rev().copied().collect())
             }
         }
-        System::new().block_on(async {
+        support::in_real_time(async {
             let store = store(&new_schema()).await.payload_codec(Reversed);
             let office = Office::default();
             let timers = DurableTimers::builder(store.clone())
@@ -349,7 +349,7 @@ with_server! {
     }
 
     fn timers_of_a_transaction_follow_the_clock_of_the_server() {
-        System::new().block_on(async {
+        support::in_real_time(async {
             let store = store(&new_schema()).await;
             let client = client().await;
             let before = client.query_one("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::int8", &[]).await.unwrap();

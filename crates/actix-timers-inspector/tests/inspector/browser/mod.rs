@@ -58,7 +58,7 @@ fn started(variable: &str) -> String {
 fn serve() -> (SocketAddr, Timers) {
     let (tell, told) = mpsc::channel();
     std::thread::spawn(move || {
-        System::new().block_on(async move {
+        support::in_real_time(async move {
             let timers = TimerActor::builder().name("<b>orders</b>").start().unwrap();
             let customer = Customer.start();
             for number in 0..300_u64 {
@@ -320,7 +320,7 @@ fn a_durable_dead_letter_is_shown_with_its_error_and_requeued() {
 
     let (tell, told) = mpsc::channel();
     std::thread::spawn(move || {
-        System::new().block_on(async move {
+        support::in_real_time(async move {
             let timers = TimerActor::builder().name("orders").start().unwrap();
             let bills =
                 DurableTimers::builder(MemoryStore::new()).route::<Bill>("bills", Office.start()).start().unwrap();
@@ -376,7 +376,7 @@ fn the_wheel_is_live_while_a_store_hangs() {
     let (store, held) = (disk.open(), disk.hold_commits());
     let (tell, told) = mpsc::channel();
     std::thread::spawn(move || {
-        System::new().block_on(async move {
+        support::in_real_time(async move {
             let timers = TimerActor::builder().name("orders").start().unwrap();
             let bills = DurableTimers::builder(store).open_route::<Bill>("bills").start().unwrap();
             let inspector = Inspector::new(&timers).add_durable(&bills);
