@@ -128,7 +128,7 @@ fn a_family_of_periods_fires_exactly_as_often_as_it_fits_in() {
     let primes = vec![2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97];
     let families = [
         (50, 5322, primes, 9495),
-        (50, 50_000, vec![1, 7, 191, 1337], 57_383),
+        (50, 5000, vec![1, 7, 191, 1337], 5685),
         (49, 5333, (1..=10).map(|k| 5 * k).collect(), 3091),
     ];
     for (from, to, periods, sum) in families {

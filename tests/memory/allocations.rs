@@ -63,11 +63,11 @@ const KIB: isize = 1 << 10;
 const MIB: isize = 1 << 20;
 const HOUR: u64 = 3_600_000;
 
-/// A million times schedule and cancel without the clock moving: all memory is freed.
+/// Schedule and cancel, again and again without the clock moving: all memory is freed.
 /// Scenario O-49.
 #[test]
-fn a_million_schedule_and_cancel_without_a_tick() {
-    const ROUNDS: usize = 1_000_000;
+fn schedule_and_cancel_without_a_tick_free_their_memory() {
+    const ROUNDS: usize = 200_000;
     for kept in [0, 1000] {
         in_virtual_time(TimerActor::builder, |world| async move {
             let census = Census::default();

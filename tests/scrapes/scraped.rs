@@ -59,12 +59,12 @@ fn balanced(page: &str) -> u64 {
 /// Threads schedule and cancel a million timers as fast as they can while the driver delivers and another thread
 /// scrapes without a pause.
 #[test]
-fn the_counters_of_a_million_busy_timers_add_up() {
-    const TIMERS: u64 = 1_000_000;
+fn the_counters_of_busy_timers_add_up() {
+    const TIMERS: u64 = 200_000;
     const PENDING: usize = 1_000;
     let (recorder, handle) = recorder();
     let accepted = AtomicU64::new(0);
-    System::new().block_on(async {
+    support::in_real_time(async {
         let [own, lasting, short] = [(); 3].map(|()| Arbiter::new());
         let settings = TimerActor::builder().name("busy").capacity(50_000);
         let timers = metrics::with_local_recorder(&recorder, || settings.start_on(&own.handle())).unwrap();
@@ -125,7 +125,7 @@ fn the_counters_add_up_while_timer_actors_start_and_stop() {
     let (recorder, handle) = recorder();
     let over = AtomicBool::new(false);
     let scraped = AtomicU64::new(0);
-    System::new().block_on(async {
+    support::in_real_time(async {
         let recipients = Arbiter::new();
         let bell = Bell::start_in_arbiter(&recipients.handle(), |_| Bell);
         std::thread::scope(|threads| {
@@ -161,7 +161,7 @@ fn the_counters_add_up_while_timer_actors_start_and_stop() {
 #[test]
 fn the_counters_add_up_during_a_drain() {
     let (recorder, handle) = recorder();
-    System::new().block_on(async {
+    support::in_real_time(async {
         let clock = ManualClock::new();
         let timers = install(&recorder, TimerActor::builder().clock(clock.clone()));
         let bell = Bell.start();
@@ -189,7 +189,7 @@ fn the_counters_add_up_during_a_drain() {
 #[test]
 fn timer_actors_of_one_name_add_up_and_others_are_apart() {
     let (recorder, handle) = recorder();
-    System::new().block_on(async {
+    support::in_real_time(async {
         let bell = Bell.start();
         let one = install(&recorder, TimerActor::builder().name("one"));
         let two = [(); 2].map(|()| install(&recorder, TimerActor::builder().name("two")));
@@ -226,7 +226,7 @@ impl Handler<Wait> for Bell {
 #[test]
 fn messages_waiting_for_their_recipient_are_seen() {
     let (recorder, handle) = recorder();
-    System::new().block_on(async {
+    support::in_real_time(async {
         let clock = ManualClock::new();
         // The timer actor of this arbiter, for the timers of contexts.
         let settings = TimerActor::builder().clock(clock.clone());
@@ -250,7 +250,7 @@ fn messages_waiting_for_their_recipient_are_seen() {
 #[test]
 fn gauges_are_of_now() {
     let (recorder, handle) = recorder();
-    System::new().block_on(async {
+    support::in_real_time(async {
         let clock = ManualClock::new();
         let timers = install(&recorder, TimerActor::builder().clock(clock.clone()));
         let bell = Bell.start();
@@ -270,7 +270,7 @@ fn gauges_are_of_now() {
 #[test]
 fn every_rejection_has_its_reason() {
     let (recorder, handle) = recorder();
-    System::new().block_on(async {
+    support::in_real_time(async {
         let timers = install(&recorder, TimerActor::builder().capacity(1));
         let bell = Bell.start();
         let never = Repeat::every(Duration::ZERO);
