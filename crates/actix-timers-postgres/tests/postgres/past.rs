@@ -161,6 +161,8 @@ with_server! {
         until_true("the old one is gone", Duration::from_secs(5), || {
             (session.value::<i64>(&format!("SELECT count(*) FROM {schema}.timers")) == 1).then_some(())
         });
+        let cancelled = session.value::<String>(&format!("SELECT {schema}.cancel('{}')", timers[0].id));
+        assert_eq!(cancelled, "not_found", "a complete timer keeps its key");
         assert_eq!(session.value::<String>(&format!("SELECT key FROM {schema}.timers")), "young");
     }
 

@@ -313,8 +313,18 @@ pub fn an_end_needs_the_delivery_that_was_claimed<S: Subject>(subject: &mut S) {
     }
     assert_eq!(world.apply(Op::End(first, Next::Release)), Outcome::Ended { due: Some(at(0)) });
     let keep = Next::KeepKey(Duration::from_secs(1));
-    let nexts = [Next::Delete, keep, Next::Again(again(5, 1)), Next::Again(again(5, 2)), dead("why")];
-    for next in nexts.clone().into_iter().chain([Next::GiveBack, Next::Park { reason: "why".into() }]) {
+    let nexts = [
+        Next::Delete,
+        keep,
+        Next::Again(again(5, 1)),
+        Next::Again(again(5, 2)),
+        dead("why"),
+        Next::GiveBack,
+        Next::Release,
+        Next::Snooze(at(5)),
+        Next::Park { reason: "why".into() },
+    ];
+    for next in &nexts {
         let end = noted(next.clone(), 1, Some("why"), None);
         assert_eq!(world.apply(Op::End(first, end)), Outcome::NotFound, "it is pending: {next:?}");
     }
@@ -459,6 +469,8 @@ pub fn a_timer_without_an_end_is_a_suspect_after_ten_crashes<S: Subject>(subject
     assert_eq!(left, [timer.id]);
     let look = Look { after: None, until: at(0), filter: serving(&["a"]), limit: 10 };
     assert!(world.store.look(&look, at(0)).unwrap()[0].is_suspect);
+    let Outcome::Moved(hint) = world.apply(Op::Move(timer.id, at(0))) else { panic!("not moved") };
+    assert!(hint.is_suspect);
 }
 
 pub fn suspects_are_claimed_as_such_only<S: Subject>(subject: &mut S) {
@@ -479,6 +491,10 @@ pub fn suspects_are_claimed_as_such_only<S: Subject>(subject: &mut S) {
     }
     let look = Look { after: None, until: at(0), filter: serving(&["a"]), limit: 10 };
     assert!(world.store.look(&look, at(0)).unwrap().iter().all(|hint| hint.is_suspect));
+    for (id, is_suspect) in [(own_budget.id, true), (timer.id, false)] {
+        let Outcome::Moved(hint) = world.apply(Op::Move(id, at(0))) else { panic!("not moved") };
+        assert_eq!(hint.is_suspect, is_suspect, "a move knows no budget of a route");
+    }
     let delivery = world.claim_as(timer.id, Suspects::Unmarked).delivery();
     assert_eq!(delivery.attempt, budget + 1);
     // Each end removes the mark.
@@ -859,11 +875,15 @@ pub fn parked_timers_wait_for_a_node_that_serves_them<S: Subject>(subject: &mut 
     assert_eq!(world.look(None, 0, 10), []);
     assert_eq!(world.apply(claim(&[served.id])), nothing_claimed());
     assert_eq!(list(&mut world.store, &all(Part::Parked)), [served.id, unserved.id]);
+    let newer = Record { message_version: NEWEST + 1, ..record(3, 0) };
+    let state = State::Parked { reason: "no decoder".into() };
+    world.apply(Op::Restore(Arc::new(Found { record: Arc::new(newer.clone()), state: state.clone() })));
     let counts = world.store.counts(None).unwrap();
-    assert_eq!((counts.pending, counts.parked), (0, 2));
+    assert_eq!((counts.pending, counts.parked), (0, 3));
     world.set(5);
     let Some((mut world, _)) = world.restart() else { return };
-    assert_eq!(world.store.counts(None).unwrap().parked, 0);
+    assert_eq!(world.store.counts(None).unwrap().parked, 1);
+    assert_eq!(world.store.get(newer.id).unwrap().unwrap().state, state, "no node serves its version");
     assert_eq!(world.claim(served.id).progress.due, at(5), "a look that begins now finds it");
 }
 
@@ -1132,14 +1152,22 @@ pub fn counts_stop_at_their_limit<S: Subject>(subject: &mut S) {
     let delivery = world.delivery(record(0, 0).id);
     world.apply(Op::End(delivery, dead("why")));
     world.delivery(record(1, 0).id);
+    let (parked, kept) = (record(6, 0), Record { key: Some("k".into()), ..record(7, 0) });
+    for (timer, next) in [(parked, Next::Park { reason: "why".into() }), (kept, Next::KeepKey(Duration::from_secs(1)))]
+    {
+        world.put(&timer);
+        let delivery = world.delivery(timer.id);
+        world.apply(Op::End(delivery, next));
+    }
     let mut counts = |limit| {
         let counts = world.store.counts(limit).unwrap();
         (counts.pending, counts.parked, counts.dead, counts.is_limited)
     };
-    assert_eq!(counts(None), (5, 0, 1, false), "claimed ones are among the pending");
-    assert_eq!(counts(Some(6)), (5, 0, 1, false));
-    assert_eq!(counts(Some(5)), (5, 0, 1, true));
-    assert_eq!(counts(Some(2)), (2, 0, 1, true));
+    assert_eq!(counts(None), (5, 1, 1, false), "claimed ones are among the pending, and kept keys are none");
+    assert_eq!(counts(Some(6)), (5, 1, 1, false));
+    assert_eq!(counts(Some(5)), (5, 1, 1, true));
+    assert_eq!(counts(Some(2)), (2, 1, 1, true));
+    assert_eq!(counts(Some(1)), (1, 1, 1, true));
 }
 
 pub fn claims_of_an_ended_process_are_released<S: Subject>(subject: &mut S) {

@@ -2,6 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension, ToSql};
 
+use super::super::record::is_suspect;
 use super::super::{Again, Delivery, Found, Hint, NewTimer, Next, NodeInfo, Note, Op, Outcome, Placed, State};
 use super::columns::{INSERT, INSERT_LETTER, blob, insert, is_moved, millis, read_id, read_time, record_columns, run};
 use super::faults::{Meaning, io_error, meaning};
@@ -215,9 +216,11 @@ impl Changes<'_> {
         statement
             .query_row([blob(&id)], |row| {
                 let (used, budget): (i64, Option<i64>) = (row.get(1)?, row.get(2)?);
+                let number = |column: i64| u32::try_from(column).unwrap_or(u32::MAX);
                 Ok(Standing {
                     is_claimed: row.get::<_, Option<i64>>(0)? == Some(self.node),
-                    is_suspect: budget.is_some_and(|budget| used >= budget),
+                    // The route's budget is known to looks.
+                    is_suspect: is_suspect(number(used), budget.map(number), u32::MAX),
                 })
             })
             .optional()
