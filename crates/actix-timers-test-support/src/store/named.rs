@@ -936,14 +936,15 @@ pub fn a_pause_ends_by_itself_and_outlives_its_process<S: Subject>(subject: &mut
 
 pub fn a_paused_timer_stays_parked_until_it_is_resumed<S: Subject>(subject: &mut S) {
     let mut world = World::new(subject);
-    let (paused, undecodable) = (record(1, 0), record(2, 0));
-    for timer in [&paused, &undecodable] {
+    let [paused, undecodable, unmoved] = [1, 2, 4].map(|number| record(number, 0));
+    for timer in [&paused, &undecodable, &unmoved] {
         world.put(timer);
     }
     let pause = Op::Pause(Pause::timer(paused.id).by("ops").because("a dispute"));
     let resume = |id| Op::Resume(PauseTarget::Timer(id));
     assert_eq!(world.apply(resume(paused.id)), Outcome::NotFound, "it is not paused");
     assert_eq!(world.apply(pause.clone()), Outcome::Paused);
+    assert_eq!(world.apply(Op::Pause(Pause::timer(unmoved.id))), Outcome::Paused);
     let state = State::Parked { reason: "paused by ops: a dispute".into() };
     assert_eq!(world.store.get(paused.id).unwrap().unwrap().state, state);
     assert_eq!(world.store.pauses().unwrap(), [], "its row says it");
@@ -961,11 +962,13 @@ pub fn a_paused_timer_stays_parked_until_it_is_resumed<S: Subject>(subject: &mut
     let Some((mut world, _)) = world.restart() else { return };
     assert_eq!(world.store.get(paused.id).unwrap().unwrap().state, state, "a join leaves it alone");
     assert_eq!(world.store.get(undecodable.id).unwrap().unwrap().state, State::Pending);
-    assert_eq!(world.apply(resume(paused.id)), Outcome::Deleted);
+    for id in [paused.id, unmoved.id] {
+        assert_eq!(world.apply(resume(id)), Outcome::Deleted);
+    }
     let bound = Position { due: at(4), id: paused.id };
     let mut found = world.look(Some(bound), 5, 10);
     found.sort_unstable();
-    assert_eq!(found, [paused.id, undecodable.id], "a look that begins now finds it");
+    assert_eq!(found, [paused.id, undecodable.id, unmoved.id], "a look that begins now finds them");
     assert_eq!(world.claim(paused.id).progress.nominal, at(3));
 }
 
