@@ -94,7 +94,7 @@ pub(crate) const NAMES: [&str; 4] = [STORE, SQLITE, LOG, WRITE_AND_SYNC];
 pub(crate) const STORE: &str = "actix-timers, store alone";
 pub(crate) const SQLITE: &str = "SQLite";
 pub(crate) const LOG: &str = "append-only log";
-pub(crate) const WRITE_AND_SYNC: &str = "write and fdatasync";
+pub(crate) const WRITE_AND_SYNC: &str = "write of 4 kB and fdatasync";
 
 /// Returns the subject of this name, with its files in a directory.
 pub(crate) fn named(name: &str, directory: &Path) -> Box<dyn Subject> {
@@ -107,7 +107,7 @@ pub(crate) fn named(name: &str, directory: &Path) -> Box<dyn Subject> {
     }
 }
 
-/// The lower bound: one write of a record and one `fdatasync` per timer of the group.
+/// The lower bound of a store: one appended block with a record and one `fdatasync` per timer of the group.
 struct WriteAndSync(File);
 
 impl WriteAndSync {
@@ -125,6 +125,7 @@ impl Subject for WriteAndSync {
         for timer in put {
             let mut bytes = Vec::new();
             timer.append_to(&mut bytes);
+            bytes.resize(4096, 0);
             self.0.write_all(&bytes).unwrap();
             self.0.sync_data().unwrap();
         }
