@@ -117,28 +117,39 @@ fn in_the_process_that_is_killed_in_a_backup() {
 
 #[test]
 fn a_backup_killed_midway_is_whole_or_says_that_it_is_not() {
+    backups_are_whole_or_unfinished(8, 4);
+}
+
+#[test]
+#[ignore = "takes long; `.ci/run` runs it"]
+fn a_large_backup_killed_midway_is_whole_or_says_so() {
+    backups_are_whole_or_unfinished(20, 6);
+}
+
+/// The backup has a thousand timers of 1500 bytes for each of its groups.
+fn backups_are_whole_or_unfinished(groups: u64, rounds: u64) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
     let mut store = open(&path).unwrap();
-    (0..8).for_each(|group| _ = apply(&mut store, &puts(group * 1000..group * 1000 + 1000, 1500)).unwrap());
+    (0..groups).for_each(|group| _ = apply(&mut store, &puts(group * 1000..group * 1000 + 1000, 1500)).unwrap());
     drop(store);
     let target = directory.path().join("backup");
     let mut random = Random::new(u64::from(std::process::id()));
-    for round in 0..4 {
+    for round in 0..rounds {
         let mut child = process_of("backups::in_the_process_that_is_killed_in_a_backup");
         let mut process = child.env(STORE, &path).env(TARGET, &target).stderr(Stdio::null()).spawn().unwrap();
         // From the start of the copy, anywhere up to its end.
         while !target.join(DRAFT).exists() && process.try_wait().unwrap().is_none() {
             std::thread::yield_now();
         }
-        std::thread::sleep(Duration::from_micros(random.below(1 + round * 20_000)));
+        std::thread::sleep(Duration::from_micros(random.below(1 + round * groups * 2000)));
         process.kill().unwrap();
         process.wait().unwrap();
         if !target.join("timers.db").exists() {
             assert_unfinished(&target);
             back_up(&mut open(&path).unwrap(), &target).unwrap();
         }
-        assert!(pending(&mut open(&target).unwrap()).unwrap().into_iter().eq(0..8000), "round {round}");
+        assert!(pending(&mut open(&target).unwrap()).unwrap().into_iter().eq(0..groups * 1000), "round {round}");
         assert_sound(&target);
         fs::remove_dir_all(&target).unwrap();
     }
