@@ -387,9 +387,7 @@ fn a_thread_without_a_system_gets_an_error() {
 /// Before a system runs, timers are accepted; it delivers them once it runs.
 #[test]
 fn a_system_that_does_not_run_yet_delivers_later() {
-    let system = System::with_tokio_rt(|| {
-        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap()
-    });
+    let system = System::with_tokio_rt(support::paused_runtime);
     let timers = TimerActor::builder().start().unwrap();
     let (watch, log) = (StopWatch::Source(std::sync::Arc::default()), support::Log::default());
     let (probe_log, current) = (log.clone(), Timers::current().unwrap());

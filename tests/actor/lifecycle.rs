@@ -480,7 +480,7 @@ fn counters_balance_if_a_system_ends_with_a_mailbox_message() {
 /// and returns the message until then.
 #[test]
 fn a_context_without_a_system_hands_the_message_back() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    let runtime = support::paused_runtime();
     let local = tokio::task::LocalSet::new();
     let log = local.block_on(&runtime, async {
         let mut probe = Probe::new(StopWatch::Paused(tokio::time::Instant::now()));

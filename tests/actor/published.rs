@@ -84,8 +84,7 @@ impl Scrapes {
 }
 
 fn with_metrics<F: Future<Output = ()>>(settings: TimerActorBuilder, test: impl FnOnce(Timers, Scrapes) -> F) {
-    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-    System::with_tokio_rt(runtime).block_on(async {
+    System::with_tokio_rt(support::paused_runtime).block_on(async {
         let recorder = PrometheusBuilder::new().build_recorder();
         let timers = metrics::with_local_recorder(&recorder, || settings.install()).unwrap();
         // The events of the start itself are published after this.

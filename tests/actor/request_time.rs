@@ -361,8 +361,7 @@ fn a_request_older_than_all_remembered_steps_is_not_early() {
 
 /// Runs `make` on its own thread, in a runtime with a paused clock.
 fn elsewhere_paused<T: std::marker::Send>(make: impl FnOnce() -> T + std::marker::Send) -> T {
-    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-    let run = || System::with_tokio_rt(runtime).block_on(async { make() });
+    let run = || System::with_tokio_rt(support::paused_runtime).block_on(async { make() });
     std::thread::scope(|scope| scope.spawn(run).join().unwrap())
 }
 

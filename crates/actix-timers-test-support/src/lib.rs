@@ -76,7 +76,7 @@ fn run_paused(test: Boxed<'_>) {
 }
 
 /// Returns a runtime whose clock is paused.
-pub(crate) fn paused_runtime() -> tokio::runtime::Runtime {
+pub fn paused_runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap()
 }
 

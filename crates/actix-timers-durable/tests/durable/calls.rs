@@ -178,8 +178,7 @@ fn the_grid_of_a_queued_request_begins_with_its_making(medium: impl Medium) {
 /// A request made in another runtime's time counts from its handling: late, never early.
 #[test]
 fn a_request_made_by_another_time_is_not_early() {
-    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-    System::with_tokio_rt(runtime).block_on(async {
+    System::with_tokio_rt(support::paused_runtime).block_on(async {
         let timers = DurableTimers::builder(MemoryDisk::new().open()).open_route::<Note>(ROUTE).start().unwrap();
         tokio::time::advance(ms(10_000)).await;
         let made = || Schedule::after(ROUTE, ms(100), Note(1));

@@ -645,8 +645,7 @@ fn an_undecodable_message_is_parked_without_an_attempt(medium: impl Medium) {
 
 #[test]
 fn on_the_paused_clock_of_tokio_all_is_the_same() {
-    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-    System::with_tokio_rt(runtime).block_on(async {
+    System::with_tokio_rt(support::paused_runtime).block_on(async {
         let diary = Diary::default();
         // Only for the times in the diary.
         let stopped = actix_timers::ManualClock::starting_at(at(0));
