@@ -97,8 +97,7 @@ pub use schedule_future::{ScheduleFuture, Scheduled};
 #[doc(hidden)]
 pub use store::Store;
 pub use store::{
-    AttemptError, CommitGate, Counts, Distrust, EmbeddedStore, Finished, FsyncOutcome, MemoryDisk, MemoryStore,
-    StoreError,
+    AttemptError, CommitGate, Counts, EmbeddedStore, Finished, FsyncOutcome, MemoryDisk, MemoryStore, StoreError,
 };
 pub use timers::DurableTimers;
 pub use view::{CancelledAll, Cursor, DurableFilter, DurableInfo, DurablePage, DurableState};

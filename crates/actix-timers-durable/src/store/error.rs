@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use super::Distrust;
 use crate::shown::shown;
 
 /// The failure of a store.
@@ -58,13 +57,19 @@ pub enum StoreError {
         /// The mode of the directory.
         mode: u32,
     },
-    /// Another user of the machine may control the directory or a part of it. Nothing was opened or changed.
-    #[error("{path} cannot be trusted: {reason}", path = shown(path))]
+    /// Another user of the machine owns the directory. Nothing was opened or changed.
+    #[error(
+        "the user {owner} owns the directory {path}, and this process runs as the user {user}: run it as that user, or `chown` \
+         it if you trust its content, or choose another directory",
+        path = shown(path)
+    )]
     Untrusted {
-        /// The directory, or the file or link in it or on the path to it.
+        /// The directory.
         path: PathBuf,
-        /// The reason, with the remedy.
-        reason: Distrust,
+        /// The id of its owner.
+        owner: u32,
+        /// The id of the process's user.
+        user: u32,
     },
     /// A backup into the directory was interrupted.
     #[error(

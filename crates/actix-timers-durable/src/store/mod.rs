@@ -25,15 +25,13 @@
 //!
 //! `record`: the row as a value; `effect`: a write of a handler; `json`: the columns that are JSON; `error`: failures; `past`:
 //! finished timers; `embedded`: the store for one process, on SQLite; `memory`: the same without files; `clock`: that of a store
-//! that nodes share. Of the embedded store: `safe_directory`
-//! (directories that no other user controls), `holders` (its lock within a process). `model_of_rows`: the protocol of nodes,
-//! leases and rows in every order of events, with all rules and without each.
+//! that nodes share; `safe_directory`: that of the embedded store, which no other user controls. `model_of_rows`: the protocol
+//! of nodes, leases and rows in every order of events, with all rules and without each.
 
 mod clock;
 mod effect;
 mod embedded;
 mod error;
-mod holders;
 mod json;
 mod memory;
 mod past;
@@ -62,7 +60,6 @@ pub use json::{
 pub use memory::{CommitGate, FsyncOutcome, MemoryDisk, MemoryStore};
 pub use past::{AttemptError, Finished, Note};
 pub use record::{NO_END, Progress, Record};
-pub use safe_directory::Distrust;
 
 /// A change of rows. Each is made wholly or not at all.
 #[derive(Debug, Clone, PartialEq)]

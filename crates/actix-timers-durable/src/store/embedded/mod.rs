@@ -91,7 +91,7 @@ impl EmbeddedStore {
     /// Opens the store in a directory, or creates one in an empty or missing directory.
     ///
     /// # Errors
-    /// [`StoreError::InUse`], also after a wait for a store of this process that is being closed;
+    /// [`StoreError::InUse`], after two seconds in which it was not closed;
     /// [`StoreError::NewerFormat`], [`StoreError::Foreign`], [`StoreError::UnfinishedBackup`]; [`StoreError::Exposed`] and
     /// [`StoreError::Untrusted`] if other users may have written to it; [`StoreError::Unreadable`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
@@ -314,14 +314,6 @@ fn start_checkpoints(place: &Place, writer: &mut Connection) -> Result<Checkpoin
     // It waits for readers with the lock of writers, and is repeated.
     connection.busy_timeout(CHECKPOINT_PATIENCE).map_err(|error| place.unreadable(&error))?;
     Checkpoints::start(writer, connection).map_err(|error| place.unreadable(&error))
-}
-
-impl Drop for EmbeddedStore {
-    fn drop(&mut self) {
-        if let Some(place) = &self.place {
-            place.is_closing();
-        }
-    }
 }
 
 impl Queried for EmbeddedStore {

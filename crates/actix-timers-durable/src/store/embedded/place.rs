@@ -13,14 +13,14 @@
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::shown::shown;
 use crate::store::StoreError;
-use crate::store::holders::{self, Holder};
 use crate::store::safe_directory;
 
 const DATABASE: &str = "timers.db";
@@ -38,6 +38,10 @@ pub(super) const SCHEMA: &str = include_str!("schema.sql");
 
 /// The time for which a transaction waits for another program, or for a checkpoint.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// The time for which an open waits for a store that is being closed: its durable timers or their system, or its process,
+/// may just have ended. And the time between two tries.
+const LEAVING: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_millis(1);
 /// Free pages of the file that are kept for new rows, at least; and the part of the file, one in ...
 const SPARE_PAGES: i64 = 4096;
 const SPARE_PART: i64 = 4;
@@ -54,8 +58,6 @@ pub(super) struct Place {
     /// Without links.
     place: PathBuf,
     lock: File,
-    // Dropped after unlocking.
-    holder: Holder,
 }
 
 impl Drop for Place {
@@ -100,33 +102,26 @@ impl Place {
 
     fn lock(path: &Path) -> Result<Self, StoreError> {
         let unreadable = |error: io::Error| unreadable(path, &error);
-        let refused = |error: io::Error| error.downcast().unwrap_or_else(unreadable);
-        let place = safe_directory::create(path).map_err(refused)?;
+        let place = safe_directory::create(path).map_err(unreadable)?;
+        safe_directory::check(path, &place.metadata().map_err(unreadable)?)?;
         if !place.join(DATABASE).exists() {
             reject_foreign(path, &place)?;
         }
-        safe_directory::check_contents(&place).map_err(refused)?;
         // The directory first: other users can lock each file that they can open.
         let lock = safe_directory::tighten(&place).and_then(|()| safe_directory::open_or_create(&place.join(LOCK)));
         let lock = lock.map_err(unreadable)?;
-        let mut locked = lock.try_lock();
-        if matches!(locked, Err(TryLockError::WouldBlock)) && holders::wait(&place) {
-            locked = lock.try_lock();
+        let end = Instant::now() + LEAVING;
+        loop {
+            match lock.try_lock() {
+                Ok(()) => break,
+                Err(TryLockError::WouldBlock) if Instant::now() < end => sleep(PAUSE),
+                Err(TryLockError::WouldBlock) => return Err(StoreError::InUse(path.to_owned())),
+                Err(TryLockError::Error(error)) => return Err(unreadable(error)),
+            }
         }
-        match locked {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(StoreError::InUse(path.to_owned())),
-            Err(TryLockError::Error(error)) => return Err(unreadable(error)),
-        }
-        let holder = Holder::new(place.clone());
-        let locked = Self { path: path.to_owned(), lock, holder, place };
+        let locked = Self { path: path.to_owned(), lock, place };
         safe_directory::tighten(&locked.place).map_err(unreadable)?;
         Ok(locked)
-    }
-
-    /// Notes that its store is not used any more: another open waits until the database is closed.
-    pub(super) fn is_closing(&self) {
-        self.holder.is_closing();
     }
 
     fn has(&self, name: &str) -> Result<bool, StoreError> {
