@@ -217,7 +217,8 @@ impl DurableTimersBuilder {
         self
     }
 
-    /// Sets how far ahead timers are looked for, default ten seconds; in a store that nodes share at most one second.
+    /// Sets how far ahead timers are looked for, default ten seconds; in a store that nodes share at most one second, in
+    /// another one an hour while few are due.
     pub const fn horizon(mut self, horizon: Duration) -> Self {
         self.config.horizon = horizon;
         self
@@ -239,8 +240,7 @@ impl DurableTimersBuilder {
     /// Discards dead letters older than this, counted from the time at which they became dead letters. By default they
     /// stay until they are [requeued](DurableTimers::requeue) or [discarded](DurableTimers::discard).
     ///
-    /// Old ones are looked for every sixteenth of this time, at most every second and at least every hour, but no more
-    /// often than twice per [horizon](Self::horizon) while there are no requests.
+    /// Old ones are looked for every sixteenth of this time, at most every second and at least every hour.
     pub const fn keep_dead_letters(mut self, time: Duration) -> Self {
         self.config.keep_dead_letters = Some(time);
         self

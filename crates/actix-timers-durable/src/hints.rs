@@ -25,6 +25,12 @@ const PAGE: usize = 4096;
 /// The number of due timers of a route from which it is left out of looks.
 const FULL: usize = 4096;
 
+/// The number of timers in a look that are few: the next look may go farther than the horizon.
+const FEW: usize = 256;
+
+/// The time ahead for which a store of one process is looked at while few timers are due.
+const FAR: Duration = Duration::from_secs(3600);
+
 /// The time ahead for which nodes of a shared store look.
 const SHARED_HORIZON: Duration = Duration::from_secs(1);
 
@@ -53,7 +59,10 @@ pub(super) struct Hints {
     limit: usize,
     page: usize,
     full: usize,
+    few: usize,
     horizon: Duration,
+    /// The time ahead for the next look, at least the horizon.
+    reach: Duration,
     /// The part of this node in a store that nodes share.
     share: Option<Share>,
 }
@@ -96,6 +105,7 @@ impl Hints {
         horizon: Duration,
         is_shared: bool,
     ) -> Self {
+        let horizon = if is_shared { horizon.min(SHARED_HORIZON) } else { horizon };
         let route = |window: Option<usize>| Route {
             due: BTreeMap::new(),
             window: window.unwrap_or(0),
@@ -113,7 +123,9 @@ impl Hints {
             limit,
             page: PAGE,
             full: FULL,
-            horizon: if is_shared { horizon.min(SHARED_HORIZON) } else { horizon },
+            few: FEW,
+            horizon,
+            reach: horizon,
             share: is_shared.then(Share::default),
         }
     }
@@ -311,7 +323,7 @@ impl Hints {
 
     /// Returns the next look to make; none if all timers of the near future are known, or no room is left.
     pub(super) fn plan_look(&self, now: DueTime) -> Option<Plan> {
-        let mut end = now.saturating_add(self.horizon);
+        let mut end = now.saturating_add(self.reach);
         let mut limit = self.page.min(self.limit.saturating_sub(self.later.len()));
         let lowest = self.in_looks().map(|(_, route)| route.bound).min()?;
         if limit == 0 {
@@ -326,8 +338,8 @@ impl Hints {
             let routes = self.in_looks().map(|(index, _)| index).collect();
             return Some(Plan { routes, after: lowest, until: end, limit, begun: now, is_rest: false });
         }
-        // Half of the horizon, so that not every passing millisecond needs a look of its own.
-        if lowest.is_some_and(|bound| bound >= end_of(end) || bound.due > now.saturating_add(self.horizon / 2)) {
+        // Half of the time ahead, so that not every passing millisecond needs a look of its own.
+        if lowest.is_some_and(|bound| bound >= end_of(end) || bound.due > now.saturating_add(self.reach / 2)) {
             return None;
         }
         let routes = self.in_looks().filter(|(_, route)| route.bound == lowest).map(|(index, _)| index).collect();
@@ -346,13 +358,16 @@ impl Hints {
         if lowest.due == DueTime::MAX {
             return None;
         }
-        Some(lowest.due.saturating_sub(self.horizon / 2))
+        Some(lowest.due.saturating_sub(self.reach / 2))
     }
 
     /// Takes note of the timers that a look found. Returns the rest of the look, if a shared store has more.
     pub(super) fn looked(&mut self, plan: Plan, found: &[Hint], now: DueTime) -> Option<Plan> {
         let is_complete = found.len() < plan.limit;
         let rest = found.last().map(position).filter(|_| !is_complete);
+        if self.share.is_none() {
+            self.reach = if is_complete && found.len() < self.few { self.horizon.max(FAR) } else { self.horizon };
+        }
         let bound = match (&self.share, found.first()) {
             // The first timer that is still pending, or that others may put from now on; only the first page of a look
             // begins at the bound.

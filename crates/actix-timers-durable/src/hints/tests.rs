@@ -64,7 +64,7 @@ impl World {
         let limit = 1 + random.index(6);
         let routes = windows.iter().copied().map(Some);
         let mut hints = Hints::new(routes, limit, Duration::from_millis(horizon), false);
-        (hints.page, hints.full) = (1 + random.index(6), 1 + random.index(6));
+        (hints.page, hints.full, hints.few) = (1 + random.index(6), 1 + random.index(6), random.index(4));
         let is_open = vec![true; windows.len()];
         Self {
             random,
@@ -358,6 +358,23 @@ fn with_the_longest_horizon_one_look_is_enough() {
         assert_eq!(hints.next_due(), Some(DueTime::MAX));
         assert_eq!(hints.known_until(), DueTime::MAX);
     }
+}
+
+/// Else a day of virtual time would take thousands of looks.
+#[test]
+fn a_store_with_few_timers_is_looked_at_twice_an_hour() {
+    let (mut hints, minute) = (one_route(9999, Duration::from_secs(10)), 60_000);
+    let look = |hints: &mut Hints, now, found: &[Hint]| {
+        let plan = hints.plan_look(at(now)).unwrap();
+        hints.looked(plan.clone(), found, at(now));
+        plan.until
+    };
+    assert_eq!(look(&mut hints, 0, &[]), at(10_000));
+    assert_eq!(look(&mut hints, 0, &[hint(1, minute)]), at(60 * minute));
+    assert_eq!((hints.plan_look(at(minute)), hints.next_look()), (None, Some(at(30 * minute))));
+    let many: Vec<_> = (0..FEW as u64).map(|number| hint(2 + number, 70 * minute)).collect();
+    assert_eq!(look(&mut hints, 30 * minute, &many), at(90 * minute));
+    assert_eq!(hints.next_look(), Some(at(90 * minute - 5000)), "many are due: the horizon counts");
 }
 
 #[test]
