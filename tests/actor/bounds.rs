@@ -385,13 +385,13 @@ fn the_alarm_moves_only_for_something_earlier() {
 /// Every new timer is the new head: there is one alarm at a time, and no more wake-ups than deliveries, coarse buckets
 /// and publications of the counters.
 #[test]
-fn ten_thousand_new_heads_leave_one_alarm() {
+fn thousands_of_new_heads_leave_one_alarm() {
     paused(async {
         let world = World::manual(TimerActor::builder().wheel_size(20));
         let (addr, log) = world.probe();
         let clock = world.clock().clone();
         let mut ids = Vec::new();
-        for delay in (1..=10_000).rev() {
+        for delay in (1..=3000).rev() {
             ids.push((delay, world.after(&addr, delay, delay)));
             world.settle().await;
         }
@@ -399,9 +399,9 @@ fn ten_thousand_new_heads_leave_one_alarm() {
             assert!(world.timers.cancel(*id).is_cancelled());
         }
         let rung = clock.rung();
-        world.run_to(10_000).await;
-        assert_eq!(log.take(), (1..=10_000).step_by(2).map(|delay| (delay, delay)).collect::<Vec<_>>());
-        assert!(clock.rung() - rung <= 5000 + 600 + 10_000 / 250, "{} wake-ups", clock.rung() - rung);
+        world.run_to(3000).await;
+        assert_eq!(log.take(), (1..=3000).step_by(2).map(|delay| (delay, delay)).collect::<Vec<_>>());
+        assert!(clock.rung() - rung <= 1500 + 180 + 3000 / 250, "{} wake-ups", clock.rung() - rung);
         assert_eq!(world.pending(), 0);
         assert!(clock.most_alarms_at_once() <= 2, "the new one and the one it replaces");
     });

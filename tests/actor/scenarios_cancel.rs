@@ -69,7 +69,8 @@ fn unknown_ids_and_an_id_whose_storage_was_used_again() {
             for _ in 0..10 {
                 world.schedule(way, &addr, ms(6000), "periodic").await.unwrap();
             }
-            for _ in 0..262_144 {
+            // Not by messages, too.
+            for _ in 0..if way == Way::Direct { 262_144 } else { 0 } {
                 let id = world.timers.schedule_after(&addr, ms(7000), Note("one-shot"));
                 assert_eq!(world.timers.cancel(id), CancelOutcome::Cancelled);
             }

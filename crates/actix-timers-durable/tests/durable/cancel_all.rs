@@ -116,7 +116,7 @@ fn random_filters_cancel_as_a_list_says(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
         let timers = diary.builder(&medium, &clock).open_route::<Note>("other").start().unwrap();
-        for seed in 0..60 {
+        for seed in 0..30 {
             let random = &mut Random::new(seed);
             let mut all = Vec::new();
             for number in 0..random.below(40) {

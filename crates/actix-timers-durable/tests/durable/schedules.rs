@@ -158,7 +158,7 @@ fn timers_without_keys_are_spread_at_random(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
         let timers = diary.timers(&medium, &clock);
-        let requests = (0..1000).map(|number| {
+        let requests = (0..400).map(|number| {
             Schedule::at_fixed_rate(ROUTE, ms(10_000), Note(number)).options(DurableOptions::new().spread())
         });
         let _ = timers.schedule_all(requests.collect()).await.unwrap();
@@ -167,7 +167,7 @@ fn timers_without_keys_are_spread_at_random(medium: impl Medium) {
             let mut seconds = [0; 10];
             let last = diary.entries().into_iter().filter(|entry| entry.repetition == round - 1);
             last.for_each(|entry| seconds[(entry.time / 1000 % 10) as usize] += 1);
-            assert!(round == 1 || seconds.iter().all(|count| (50..150).contains(count)), "{seconds:?}");
+            assert!(round == 1 || seconds.iter().all(|count| (10..80).contains(count)), "{seconds:?}");
         }
         timers.stop().await.unwrap();
     });
