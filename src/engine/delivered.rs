@@ -77,5 +77,9 @@ mod tests {
             assert!(!delivered.contains(second));
         }
         assert!(!delivered.contains(Key::new(u32::MAX, 0)));
+        // A page may come after those behind it.
+        let timers = [70_000, 2 * PAGE as u32, 7].map(|slot| Key::new(slot, 1));
+        timers.iter().for_each(|timer| delivered.insert(*timer));
+        assert!(timers.iter().all(|timer| delivered.contains(*timer)));
     }
 }

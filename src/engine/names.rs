@@ -45,9 +45,7 @@ impl Names {
 
     /// Gives the name to `key`, whichever timer had it.
     pub(crate) fn set(&mut self, name: u128, key: Key) {
-        if self.shards.is_empty() {
-            self.shards.resize_with(SHARDS, Shard::default);
-        }
+        self.shards.resize_with(SHARDS, Shard::default);
         self.forget(key.index());
         if let Some(earlier) = self.shards[shard_of(name)].insert(name, key) {
             self.clear(earlier.index());

@@ -36,7 +36,7 @@ impl OwnTimers {
 
     /// Returns the slots of all timers, oldest first.
     pub(crate) fn iter<'a>(&self, chunks: &'a Chunks) -> impl Iterator<Item = u32> + use<'a> {
-        let newest = (self.oldest + 1) % 2;
+        let newest = self.oldest + 1;
         let first = [self.oldest, newest].map(|position| self.first[usize::from(position % 2)]);
         first.into_iter().filter(|slot| *slot != NONE).chain(self.others.iter(chunks))
     }
@@ -45,7 +45,7 @@ impl OwnTimers {
     #[inline]
     pub(crate) fn push_back(&mut self, chunks: &mut Chunks, slot: u32) -> Spot {
         if self.others.is_empty() {
-            let newest = (self.oldest + 1) % 2;
+            let newest = self.oldest + 1;
             for position in [self.oldest, newest] {
                 if let vacant @ &mut NONE = &mut self.first[usize::from(position % 2)] {
                     *vacant = slot;
@@ -108,7 +108,7 @@ mod tests {
     fn a_replaced_timer_needs_no_chunk() {
         let (mut chunks, mut timers) = (Chunks::new(), OwnTimers::new());
         let mut old = timers.push_back(&mut chunks, 0);
-        for slot in 1..10 {
+        for slot in 1..300 {
             let new = timers.push_back(&mut chunks, slot);
             assert!(!new.has_chunk());
             timers.remove(&mut chunks, old);

@@ -173,7 +173,7 @@ impl<P: Copy, O> Engine<P, O> {
     }
 
     /// Moves a timer to another stage, in which it does not follow the wall clock.
-    fn leave_wall_clock(&mut self, key: Key, stage: Stage) {
+    pub(super) fn leave_wall_clock(&mut self, key: Key, stage: Stage) {
         let Some(timer) = self.wheel.get_mut(key) else { return };
         timer.stage = stage;
         if timer.marks.clear(Mark::WallTime) {

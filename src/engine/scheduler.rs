@@ -265,12 +265,7 @@ impl<P: Copy, O> Engine<P, O> {
             self.leave_owner(key);
         }
         self.wheel.reschedule(self.now, key, deadline);
-        if let Some(timer) = self.wheel.get_mut(key) {
-            timer.stage = Stage::Waiting;
-            if timer.marks.clear(Mark::WallTime) {
-                self.wall_times.remove(key.index());
-            }
-        }
+        self.leave_wall_clock(key, Stage::Waiting);
         self.counters.rescheduled += 1;
         Ok(())
     }

@@ -15,6 +15,8 @@ fn equal_texts_and_equal_numbers_are_equal_keys() {
         TimerKey::from(-3_i8),
         TimerKey::from(-3_i64),
         TimerKey::from(u64::MAX),
+        TimerKey::from(0_u8),
+        TimerKey::from(0_i8),
         TimerKey::from("3"),
         TimerKey::from(("a", 3)),
         TimerKey::from((String::from("a"), TimerKey::from(3_u8))),
@@ -23,13 +25,15 @@ fn equal_texts_and_equal_numbers_are_equal_keys() {
         assert_eq!(key, key.clone());
         keys.insert(key);
     }
-    assert_eq!(keys.len(), 6);
+    assert_eq!(keys.len(), 7);
+    assert_eq!((TimerKey::from("a").as_str(), TimerKey::from(3).as_str()), (Some("a"), None));
     let mut sorted: Vec<String> = keys.iter().map(|key| format!("{key:?}")).collect();
     sorted.sort();
     let expected = [
         "TimerKey(\"3\")",
         "TimerKey(\"a\")",
         "TimerKey(-3)",
+        "TimerKey(0)",
         "TimerKey(18446744073709551615)",
         "TimerKey(3)",
         "TimerKey([TimerKey(\"a\"), TimerKey(3)])",

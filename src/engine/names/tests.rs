@@ -39,6 +39,8 @@ fn a_name_and_a_slot_have_each_other_alone() {
     names.set(8, key(1000));
     assert_eq!((names.find(7), names.find(8), names.of_slot(1000)), (None, Some(key(1000)), Some(8)));
     assert_eq!(len(&names), 1);
+    names.set(9, key(3));
+    assert_eq!((names.of_slot(1000), names.of_slot(3)), (Some(8), Some(9)));
 }
 
 #[test]
@@ -81,4 +83,16 @@ fn a_hash_of_bytes_depends_on_every_bit() {
         bytes[bit / 8] ^= 1 << (bit % 8);
         assert_ne!(hash_of(bytes), hash_of(ones), "bit {bit}");
     }
+}
+
+#[test]
+fn names_are_found_by_their_beginning() {
+    let mut names = Names::default();
+    let name = |upper: u128, lower: u128| upper << 64 | lower;
+    for (slot, name) in (0..).zip([name(1, 0x17), name(1, 0x18), name(1, 0x27), name(2, 0x17)]) {
+        names.set(name, key(slot));
+    }
+    let mut found: Vec<_> = names.beginning_with(name(1, 0x17) >> 4, 4).collect();
+    found.sort_unstable();
+    assert_eq!(found, [(name(1, 0x17), key(0)), (name(1, 0x18), key(1))]);
 }
