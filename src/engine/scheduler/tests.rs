@@ -797,10 +797,12 @@ fn a_name_outlives_its_timer_until_the_slot_is_used_again() {
     let key = engine.schedule(tag(), 0, 10, None, Timer::new(1, Marks::NONE), None).unwrap();
     assert!(engine.set_name(key, 77));
     assert_eq!((engine.named(77), engine.name_of(key)), (Some(key), Some(77)));
+    assert_eq!(engine.names_beginning_with(77 >> 4, 4).next(), Some(key));
     let other = engine.schedule(tag(), 0, 10, None, Timer::new(2, Marks::NONE), None).unwrap();
     assert!(!engine.set_name(other, 77), "a name in use is not reassigned");
     assert_eq!(engine.cancel(key), Ok(1));
     assert_eq!((engine.named(77), engine.name_of(key)), (Some(key), None));
+    assert_eq!(engine.names_beginning_with(77 >> 4, 4).next(), None);
     let reused = engine.schedule(tag(), 0, 10, None, Timer::new(3, Marks::NONE), None).unwrap();
     assert_eq!(reused.index(), key.index());
     assert_eq!(engine.named(77), None);
@@ -923,6 +925,22 @@ fn only_a_repetition_with_a_time_of_day_follows_the_wall_clock() {
         assert!(
             matches!(engine.expire(6000, Some(Duration::ZERO), &mut 99), Due::Recipient(due) if due.deadline == 6000)
         );
+    }
+}
+
+#[test]
+fn a_missed_repetition_does_not_wait_for_the_next_tick() {
+    let micros = Duration::from_micros;
+    let mode = RepeatMode::FixedRate { period: micros(100), missed: MissedTickBehavior::Burst };
+    for due in [10_200, 10_500] {
+        let mut engine: Engine<u8, ()> = Engine::new(EngineConfig::default());
+        let key = engine.schedule(tag(), 0, 0, None, Timer::new(1, Marks::NONE), None).unwrap();
+        assert!(engine.set_recurrence(key, Recurrence::new(mode, micros(due - 100))));
+        assert!(matches!(engine.expire(10, None, &mut 99), Due::Recipient(_)));
+        let now = ClockReading { time: micros(10_500), wall: None };
+        let next = engine.recurrence(key).unwrap().after_this(now, false);
+        assert_eq!(next, NextRun::At { due: micros(due), wall: None });
+        assert_eq!(engine.repeat(key, next, now), Repeated::Armed(10));
     }
 }
 
