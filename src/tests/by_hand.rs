@@ -337,6 +337,19 @@ impl World {
         }));
     }
 
+    /// Subscribes to dead letters. The function that it returns handles those in the subscriber's mailbox.
+    fn letters(&self) -> impl FnOnce() -> Vec<DeadLetter> + use<> {
+        let (clerk, office) = (Clerk::default(), Context::new());
+        let (letters, addr) = (Arc::clone(&clerk.0), office.address());
+        self.timers.subscribe_dead_letters(addr.clone());
+        let mut office = Box::new(office.into_future(clerk));
+        move || {
+            poll(&mut office, &Arc::default());
+            drop(addr);
+            std::mem::take(&mut letters.lock().unwrap())
+        }
+    }
+
     /// Runs `job` with the listener's context.
     fn run(&mut self, job: impl FnOnce(&mut Context<Listener>) + Send + 'static) {
         self.addr.do_send(Run(Box::new(job)));

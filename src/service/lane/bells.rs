@@ -35,9 +35,8 @@ impl Session<'_> {
         self.unlocked();
         let bell = DueTimers::new(Arc::clone(service) as _, lane, joined);
         // If the mailbox is closed, the drop of the bell makes a dead letter.
-        match recipient.as_ref().filter(|recipient| recipient.connected()) {
-            Some(recipient) => drop(service.contain(|| recipient.do_send(bell))),
-            None => drop(bell),
+        if let Some(recipient) = recipient.as_ref().filter(|recipient| recipient.connected()) {
+            service.contain(|| recipient.do_send(bell));
         }
         service.drop_contained(recipient);
     }

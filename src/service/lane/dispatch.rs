@@ -51,7 +51,6 @@ fn discard_queued<C: Content>(service: &Service, mut state: StateGuard<'_>, payl
     if may_move {
         service.request_turn();
     }
-    drop(stored);
 }
 
 /// Moves due jobs to the lanes of their recipients, and serves these.

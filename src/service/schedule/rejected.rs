@@ -41,15 +41,15 @@ impl Service {
             reason: DeadLetterReason::Rejected,
             message_type,
             message,
-            error: self.has_subscribers().then(|| reason.to_string().into()),
+            error: Some(reason.to_string().into()),
         };
         let mut state = self.state();
         state.engine.lose_rejected();
         state.reports.published.ask_to_publish();
         let wanted = self.has_subscribers() && !self.is_stopped();
-        let mut refused = if wanted { state.reports.rejected.add(letter) } else { Some(letter) };
+        let refused = if wanted { state.reports.rejected.add(letter) } else { Some(letter) };
         drop(state);
-        if let (false, Some(letter)) = (wanted, &mut refused) {
+        if let (false, Some(letter)) = (wanted, &refused) {
             self.report_unsent(&reason, letter);
         }
         self.notify(Wakeup { poke: true, ..Wakeup::default() });
@@ -58,11 +58,10 @@ impl Service {
     }
 
     /// Reports a rejection of which no subscriber gets a letter: a warning, printed if nobody reads warnings.
-    fn report_unsent(&self, error: &ScheduleError<()>, letter: &mut DeadLetterEvent) {
+    fn report_unsent(&self, error: &ScheduleError<()>, letter: &DeadLetterEvent) {
         // The subscriber of `tracing` and the clock may be user code.
         self.contain(|| {
             if trace::reads_dead_letters() {
-                letter.error.get_or_insert_with(|| error.to_string().into());
                 self.report_dead_letter(self.clock.now(), letter);
             } else {
                 trace::print_lost(letter.message_type, error);

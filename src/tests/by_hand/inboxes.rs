@@ -5,6 +5,7 @@ use crate::service::lane::lanes::Item;
 use crate::simulation::{self, Simulation};
 use crate::sync;
 use crate::tests::by_hand::*;
+use crate::timing::Key;
 
 impl World {
     /// Sends the first message of the inbox through the mailbox, as the watchdog does.
@@ -41,20 +42,14 @@ fn a_message_is_not_held_up_by_the_inbox_of_another_actor() {
 #[test]
 fn a_message_under_way_when_the_timer_actor_stops_arrives() {
     let mut world = World::new();
-    let clerk = Clerk::default();
-    let letters = Arc::clone(&clerk.0);
-    let office = Context::new();
-    let stays = office.address();
-    world.timers.subscribe_dead_letters(stays.clone());
-    let mut office = Box::new(office.into_future(clerk));
+    let letters = world.letters();
     world.own(10, number(1));
     world.watch_at(30);
     world.post_own();
     world.service.shut_down();
-    poll(&mut office, &Arc::default());
     world.poll_listener();
     assert_eq!(world.log(), [1]);
-    assert!(letters.lock().unwrap().is_empty());
+    assert!(letters().is_empty());
     let counters = world.timers.snapshot().counters;
     assert_eq!((counters.service_stopped, counters.delivered, counters.pending), (0, 1, 0));
 }
@@ -388,6 +383,31 @@ fn ended_actors_are_forgotten_behind_a_stuck_one() {
     while world.driver_called.take() > 0 {
         world.poll_driver();
     }
-    let listed = world.service.state().lanes.slow.listed();
-    assert!(listed <= 2, "{listed} are listed");
+    let mut state = world.service.state();
+    let (listed, own) = (state.lanes.slow.listed(), state.lanes.own.len());
+    assert!(listed <= 2 && own <= 2, "{listed} are listed, {own} have lanes");
+    // A restarted actor has the lane of its next incarnation when the earlier one is freed.
+    let (mailbox, next) = state.lanes.own.iter().next().map(|(mailbox, lane)| (*mailbox, *lane)).unwrap();
+    let earlier = OwnerId(Key::new(next.0.index(), u64::MAX));
+    state.lanes.forget(mailbox, earlier);
+    assert!(state.lanes.own.contains_key(&mailbox));
+}
+
+/// The timer of an ended actor gives way to a new one although the capacity is used up. Its message is dropped later, by
+/// the driver.
+#[test]
+fn a_message_is_dropped_after_a_new_timer_has_taken_its_place() {
+    let mut world = World::with(TimerActorBuilder::default().capacity(1), ManualClock::new());
+    let (dropped, hook) = (Arc::new(AtomicUsize::new(0)), Hook::default());
+    let count = Arc::clone(&dropped);
+    *hook.lock().unwrap() = Some(Box::new(move || _ = count.fetch_add(1, Ordering::SeqCst)));
+    let mut other = Ear::new();
+    other.addr.do_send(After(10, Number(1, hook)));
+    other.poll();
+    drop(other);
+    let id = world.timers.schedule_after(&world.addr, ms(10), number(2));
+    assert!(world.timers.get(id).is_some());
+    assert_eq!(dropped.load(Ordering::SeqCst), 0);
+    world.poll_driver();
+    assert_eq!(dropped.load(Ordering::SeqCst), 1);
 }

@@ -1,7 +1,7 @@
 //! Messages that wait until their recipients keep up.
 
-use crate::MessageSource;
 use crate::tests::by_hand::*;
+use crate::{MessageSource, RescheduleOutcome};
 
 impl World {
     fn place(&self, id: TimerId) -> Option<&'static str> {
@@ -12,6 +12,13 @@ impl World {
     fn driver_at(&mut self, by: u64) {
         self.clock.jump(ms(by));
         self.poll_driver();
+    }
+
+    /// Polls the driver until it is not woken any more.
+    fn drive(&mut self) {
+        while self.driver_called.take() > 0 {
+            self.poll_driver();
+        }
     }
 }
 
@@ -80,10 +87,37 @@ fn one_turn_sends_no_more_from_lines_than_its_budget() {
     assert!(ears.iter().all(|ear| ear.log() == [1, 2]));
 }
 
+/// Windows of one recipient differ: once the message before them leaves the queue, others have room. At most 64 go in a
+/// row.
+#[test]
+fn messages_with_larger_windows_go_once_the_one_before_them_has_left() {
+    for is_moved in [false, true] {
+        let mut world = World::with(TimerActorBuilder::default().expiry_budget(1), ManualClock::new());
+        let [narrow, wide] = [1, 200].map(|window| Target::from(&world.addr).window(window));
+        let schedule = |target, message| world.timers.schedule_after(target, ms(10), number(message));
+        let [_, before] = [0, 1].map(|message| schedule(&narrow, message));
+        let behind: Vec<_> = (2..102).map(|message| schedule(&wide, message)).collect();
+        world.clock.jump(ms(10));
+        world.drive();
+        let waiting = |world: &World| behind.iter().filter(|id| world.place(**id) == Some("queue")).count();
+        assert_eq!(waiting(&world), 100);
+        if is_moved {
+            assert_eq!(world.timers.reschedule_after(before, ms(90)), RescheduleOutcome::Rescheduled);
+        } else {
+            assert_eq!(world.timers.cancel(before), CancelOutcome::Cancelled);
+        }
+        world.poll_driver();
+        assert_eq!(waiting(&world), 36);
+        world.drive();
+        assert_eq!(waiting(&world), 0);
+    }
+}
+
 /// The recipient stops after the timer actor has found it open, and before the message is in its mailbox.
 #[test]
 fn a_recipient_that_stops_before_the_send_makes_a_dead_letter() {
     let world = World::new();
+    let letters = world.letters();
     let target = Target::from(&world.addr).window(1);
     let id = world.timers.schedule_after(&target, ms(10), number(1));
     world.when_in_flight(id, || drop(RESTARTS.take()));
@@ -95,6 +129,7 @@ fn a_recipient_that_stops_before_the_send_makes_a_dead_letter() {
     let counters = timers.snapshot().counters;
     assert_eq!((counters.delivered, counters.recipient_stopped, counters.pending), (0, 1, 0), "{counters:?}");
     assert!(log.lock().unwrap().is_empty());
+    assert_eq!(letters().len(), 1);
 }
 
 /// The recipient is woken by the message in its mailbox, handles it at once, and stops.

@@ -201,6 +201,38 @@ fn messages_of_a_flooded_actor_pass_its_closures() {
     assert_eq!((counters.delivered, counters.pending), (6, 0));
 }
 
+/// A bell pulls as many messages as a poll of the inbox. Then others have their turn.
+#[test]
+fn bells_pull_the_messages_of_a_flooded_actor() {
+    let (mut world, watchdog) = watched();
+    world.run(|ctx| ctx.enable_due_timers());
+    (0..70).for_each(|n| world.own(10, number(n)));
+    world.poll_driver();
+    world.clock.jump(ms(40));
+    watchdog.check();
+    world.poll_listener();
+    assert_eq!(world.log().len(), 64);
+    world.poll_listener();
+    assert_eq!(world.log(), (0..70).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_bell_pulls_nothing_while_the_context_waits() {
+    let (mut world, watchdog) = watched();
+    world.run(|ctx| {
+        ctx.enable_due_timers();
+        let wait = |ctx: &mut Context<Listener>| ctx.wait(actix::fut::wrap_future(std::future::pending()));
+        ctx.schedule_after(ms(10), Run(Box::new(wait)));
+    });
+    world.own(10, number(1));
+    world.poll_driver();
+    world.clock.jump(ms(40));
+    watchdog.check();
+    world.poll_listener();
+    let behind = LAST_OWN.take().unwrap();
+    assert_eq!((world.log(), world.location(behind)), (vec![], Some("inbox")));
+}
+
 /// The search for a message is bounded, for it holds the lock.
 #[test]
 fn a_message_passes_at_most_256_closures() {
