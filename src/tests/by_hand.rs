@@ -28,7 +28,7 @@ use crate::service::state::{Service, Session};
 use crate::tests::fixture::ms;
 use crate::{
     Alarm, CancelOutcome, Clock, DeadLetter, ManualClock, MessageSource, Repeat, RequestTime, Target,
-    TimerActorBuilder, TimerContext, TimerId, Timers,
+    TimerActorBuilder, TimerContext, TimerId, TimerOptions, Timers,
 };
 
 /// The context of a listener, to be polled.

@@ -362,7 +362,8 @@ fn a_stopped_recipient_ends_the_timer_with_one_dead_letter() {
         drop(addr);
         world.settle().await;
         for target in targets {
-            world.timers.schedule_at_fixed_rate(target, ms(10), numbered());
+            let source = MessageSource::from_fn(|| -> Note<u32> { panic!("no message is made for it") });
+            world.timers.schedule_at_fixed_rate(target, ms(10), source);
         }
         world.run_to(50).await;
         let counters = world.timers.snapshot().counters;

@@ -160,11 +160,8 @@ pub(super) fn pull<C: Content>(
     if let Some(mut taken) = to_produce {
         C::produce(&mut taken.content, service, Via::Handler);
         let state = session.state();
-        let (mut message, mut deferred) = C::send_off::<Queued<_>>(taken, state, ticket);
-        if !state.engine.set_off(due.key) {
-            deferred.message = deferred.message.or(message.take());
-        }
-        sent_off = Some((message, deferred));
+        sent_off = Some(C::send_off::<Queued<_>>(taken, state, ticket));
+        state.engine.set_off(due.key);
         session.unlocked();
     }
     let Some((message, deferred)) = sent_off else { return };

@@ -73,10 +73,7 @@ impl Service {
         let now_tick = self.tick.round_down(now);
         // An overdue message does not wait for the next tick.
         let first = if due <= now { now_tick } else { self.tick.round_up(due) };
-        let deadline = match options {
-            Some(options) if !options.slack.is_zero() => within_slack(self.tick, first, due, options.slack),
-            _ => first,
-        };
+        let deadline = options.map_or(first, |options| within_slack(self.tick, first, due, options.slack));
         DueTime { now: now_tick, deadline, due, wall, delay }
     }
 }

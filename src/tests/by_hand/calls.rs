@@ -173,6 +173,21 @@ fn a_step_of_the_wall_clock_is_followed_from_a_certain_size_on() {
 }
 
 #[test]
+fn jitter_stays_when_the_wall_clock_is_stepped() {
+    let second = Duration::from_secs(1);
+    let clock = ManualClock::starting_at(SystemTime::UNIX_EPOCH + second);
+    let mut world = World::with(TimerActorBuilder::default().jitter_seed(42), clock);
+    let jitter = TimerOptions::new().jitter(100 * second);
+    let id = world.timers.timer(&world.addr, jitter).schedule(world.clock.wall() + 10 * second, number(1));
+    world.poll_driver();
+    let remaining = world.timers.get(id).unwrap().remaining;
+    assert!(remaining > 11 * second);
+    world.clock.set_wall(world.clock.wall() + second);
+    world.poll_driver();
+    assert_eq!(world.timers.get(id).unwrap().remaining, remaining - second);
+}
+
+#[test]
 fn on_a_wall_clock_before_1970_time_that_passes_is_no_step() {
     let hour = Duration::from_secs(3600);
     let clock = ManualClock::starting_at(SystemTime::UNIX_EPOCH - hour);
