@@ -391,6 +391,8 @@ fn ended_actors_are_forgotten_behind_a_stuck_one() {
     let earlier = OwnerId(Key::new(next.0.index(), u64::MAX));
     state.lanes.forget(mailbox, earlier);
     assert!(state.lanes.own.contains_key(&mailbox));
+    state.lanes.forget(mailbox, next);
+    assert!(!state.lanes.own.contains_key(&mailbox));
 }
 
 /// The timer of an ended actor gives way to a new one although the capacity is used up. Its message is dropped later, by
