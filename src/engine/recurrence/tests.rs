@@ -73,6 +73,23 @@ fn a_fixed_delay_counts_from_the_handler_where_its_end_is_known() {
 }
 
 #[test]
+fn one_counted_from_its_handler_is_due_after_it_and_not_after_the_end() {
+    let mut recurrence = Recurrence::new(RepeatMode::FixedDelay { period: n(10) }, n(5)).until(n(20));
+    assert_eq!(recurrence.begin_again(at(10)), NextRun::At { due: n(20), wall: None });
+    assert_eq!(recurrence.due, n(20));
+    assert_eq!(recurrence.begin_again(at(11)), NextRun::Never);
+}
+
+#[test]
+fn each_repetition_has_its_own_time_of_day_or_none() {
+    let mut recurrence = Recurrence::new(RepeatMode::Calendar, n(10));
+    for wall in [Some(n(20)), None, Some(n(30))] {
+        recurrence.advance(NextRun::At { due: n(20), wall });
+        assert_eq!(recurrence.wall(), wall);
+    }
+}
+
+#[test]
 fn so_many_times_are_delivered_and_no_more() {
     let mode = RepeatMode::FixedRate { period: n(10), missed: MissedTickBehavior::Skip };
     for times in 1..5 {
