@@ -103,11 +103,11 @@ impl<P: Copy, O> Engine<P, O> {
     }
 
     /// Puts a repeating timer in flight after its message was produced, for a handler whose end will be known: it is in
-    /// flight until [`repeat`](Self::repeat). Returns false if the timer was cancelled meanwhile.
-    pub(crate) fn set_off(&mut self, key: Key) -> bool {
-        let Some(timer) = self.wheel.get_mut(key).filter(|timer| timer.stage == Stage::Making) else { return false };
-        timer.stage = Stage::InFlight;
-        true
+    /// flight until [`repeat`](Self::repeat), unless it was cancelled meanwhile.
+    pub(crate) fn set_off(&mut self, key: Key) {
+        if let Some(timer) = self.wheel.get_mut(key).filter(|timer| timer.stage == Stage::Making) {
+            timer.stage = Stage::InFlight;
+        }
     }
 
     /// Takes the step after a repetition in production or in flight; `None` if there is none.

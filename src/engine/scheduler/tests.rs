@@ -327,8 +327,7 @@ impl Run {
 
     /// A handler runs whose end will be known; a cancel meanwhile applies from then on.
     fn set_off(&mut self, timer: Known) {
-        assert!(self.engine.set_off(timer.key));
-        assert!(!self.engine.set_off(timer.key), "once for each repetition");
+        self.engine.set_off(timer.key);
         let is_cancelled = self.stop_in_flight(timer.key);
         let repeats =
             timer.repeats.map(|repeats| Repeats { is_stopped: repeats.is_stopped || is_cancelled, ..repeats });
