@@ -3,7 +3,7 @@
 //! are loom's.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{self, Ordering};
 use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -16,6 +16,17 @@ pub struct Mutex<T> {
     inner: std::sync::Mutex<T>,
     /// Locked before `inner`.
     modelled: Option<loom::sync::Mutex<()>>,
+    /// The simulation that holds it. Threads outside, such as other tests that publish all counters, let it go by
+    /// themselves.
+    holder: atomic::AtomicUsize,
+}
+
+/// Returns the number of the simulation of this thread, which is not 0; it is the same for all its simulated threads.
+fn simulation() -> usize {
+    std::thread_local! {
+        static PLACE: u8 = const { 0 };
+    }
+    PLACE.with(|place| std::ptr::from_ref(place) as usize)
 }
 
 pub struct MutexGuard<'a, T> {
@@ -32,7 +43,7 @@ impl<T: Default> Default for Mutex<T> {
 
 impl<T> Mutex<T> {
     pub const fn new(value: T) -> Self {
-        Self { inner: std::sync::Mutex::new(value), modelled: None }
+        Self { inner: std::sync::Mutex::new(value), modelled: None, holder: atomic::AtomicUsize::new(0) }
     }
 
     fn place(&self) -> usize {
@@ -40,6 +51,9 @@ impl<T> Mutex<T> {
     }
 
     fn guard<'a>(&'a self, inner: std::sync::MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        if is_inside() {
+            self.holder.store(simulation(), Ordering::Relaxed);
+        }
         MutexGuard { lock: self, inner: Some(inner), modelled: None }
     }
 
@@ -64,7 +78,10 @@ impl<T> Mutex<T> {
                 Err(TryLockError::Poisoned(poisoned)) => {
                     return Err(PoisonError::new(self.guard(poisoned.into_inner())));
                 }
-                Err(TryLockError::WouldBlock) => scheduler::wait(self.place()),
+                Err(TryLockError::WouldBlock) if self.holder.load(Ordering::Relaxed) == simulation() => {
+                    scheduler::wait(self.place());
+                }
+                Err(TryLockError::WouldBlock) => drop(self.inner.lock()),
             }
         }
     }
@@ -114,6 +131,7 @@ impl<T> DerefMut for MutexGuard<'_, T> {
 impl<T> Drop for MutexGuard<'_, T> {
     fn drop(&mut self) {
         if let Some(inner) = self.inner.take() {
+            self.lock.holder.store(0, Ordering::Relaxed);
             drop(inner);
             drop(self.modelled.take());
             if is_inside() {
@@ -188,6 +206,7 @@ mod condition {
 
         /// Releases the lock and begins to wait in one step.
         fn wait_inside<T>(&self, mut guard: MutexGuard<'_, T>, until: Option<Nanos>) -> bool {
+            guard.lock.holder.store(0, Ordering::Relaxed);
             drop(guard.inner.take());
             scheduler::release(guard.lock.place());
             drop(guard);

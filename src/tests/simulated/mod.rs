@@ -12,7 +12,8 @@ use std::cell::Cell;
 use std::future::Future;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, mpsc};
+use std::thread;
 use std::time::{Duration, SystemTime};
 
 use actix::prelude::*;
@@ -421,4 +422,30 @@ fn a_seed_replays_the_same_run() {
     for seed in 0..100 {
         assert_eq!(run(seed), run(seed), "seed {seed}");
     }
+}
+
+/// As by another test that publishes the counters of all services.
+#[test]
+fn a_lock_held_outside_is_waited_for() {
+    let lock = Arc::new(crate::sync::Mutex::new(()));
+    let (ask, asked) = mpsc::channel();
+    let (hold, held) = mpsc::channel();
+    let outside = {
+        let lock = Arc::clone(&lock);
+        thread::spawn(move || {
+            let _guard = lock.lock();
+            hold.send(()).unwrap();
+            asked.recv().unwrap();
+            // Else it might be free before it is asked for.
+            thread::sleep(Duration::from_millis(20));
+        })
+    };
+    held.recv().unwrap();
+    let simulation = Simulation::new(0);
+    simulation::spawn("inside", move || {
+        ask.send(()).unwrap();
+        drop(lock.lock());
+    });
+    simulation.run(0, |_, _| Ok(())).unwrap();
+    outside.join().unwrap();
 }
