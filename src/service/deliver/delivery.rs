@@ -196,9 +196,11 @@ struct Outgoing<C: Content, S> {
 
 impl<C: Content> Outgoing<C, Taken<C>> {
     #[inline(always)]
-    fn commit(self, state: &mut State, wakeup: &mut Wakeup) -> Outgoing<C, Committed<C>> {
+    fn commit(self, state: &mut State) -> Outgoing<C, Committed<C>> {
         let Self { ticket, recipient, is_open, step } = self;
         let undelivered = (!is_open).then_some(Outcome::DeadLettered(STOPPED));
+        // The turn that sends it sets the alarm afterwards, and has compared the clocks.
+        let wakeup = &mut Wakeup::default();
         let step = C::commit::<Target<MessageOf<C>>>(step, undelivered, state, ticket, Via::Mailbox, wakeup);
         Outgoing { ticket, recipient, is_open, step }
     }
@@ -214,7 +216,6 @@ fn post<C: Content>(session: &mut Session<'_>, due: &mut Vec<DueTimer<MessageRef
     let service = session.service;
     let state = session.state();
     state.stores.fetch_stored::<TargetJob<C>>(due.iter().map(|due| due.payload));
-    let mut wakeup = Wakeup::default();
     let mut committed = state.stores.take_buffer::<Outgoing<C, Committed<C>>>(store);
     let mut last = None;
     if C::PRODUCES {
@@ -224,17 +225,14 @@ fn post<C: Content>(session: &mut Session<'_>, due: &mut Vec<DueTimer<MessageRef
             C::produce(&mut outgoing.step.content, service, Via::Mailbox);
         }
         let state = session.state();
-        committed.extend(taken.into_iter().map(|outgoing| outgoing.commit(state, &mut wakeup)));
+        committed.extend(taken.into_iter().map(|outgoing| outgoing.commit(state)));
     } else {
         for due in due.drain(..) {
             let Some(taken) = take::<C>(service, state, due, &mut last) else { continue };
-            committed.push(taken.commit(state, &mut wakeup));
+            committed.push(taken.commit(state));
         }
     }
     session.unlocked();
-    if C::PRODUCES {
-        service.notify(wakeup);
-    }
     // One reading for all: sending them takes some microseconds.
     let now = service.read_clock();
     let mut open = None;

@@ -56,12 +56,11 @@ pub(crate) struct Driver {
     alarm: Option<(Duration, Alarm)>,
     /// The kernel timer of its alarms.
     timer: TimerSlot,
-    started: bool,
 }
 
 impl Driver {
     pub(crate) fn new(service: Arc<Service>) -> Self {
-        Self { service, alarm: None, timer: TimerSlot::default(), started: false }
+        Self { service, alarm: None, timer: TimerSlot::default() }
     }
 
     /// Whether the alarm has fired.
@@ -99,10 +98,9 @@ where
         if this.service.drop_returned() {
             cx.waker().wake_by_ref();
         }
-        if !std::mem::replace(&mut this.started, true) {
-            let _ = this.service.thread.set(std::thread::current().id());
-            this.service.join_watchdog();
-        }
+        // Each of them only the first time.
+        let _ = this.service.thread.set(std::thread::current().id());
+        this.service.join_watchdog();
         let has_fired = this.has_fired(cx);
         this.service.meters.woken(if has_fired { WakeupCause::Alarm } else { WakeupCause::Call });
         this.service.requests_this_turn.store(0, Ordering::Relaxed);
@@ -201,11 +199,8 @@ impl Service {
         if by == TurnBy::Driver {
             state.driver.last_turn = now;
         }
-        let mut wakers = Vec::new();
-        if state.engine.has_released() {
-            let released = state.engine.released();
-            wakers.extend(released.into_iter().filter_map(|owner| state.wake_inbox(owner)));
-        }
+        let released = state.engine.released();
+        let mut wakers: Vec<_> = released.into_iter().filter_map(|owner| state.wake_inbox(owner)).collect();
         self.note_lateness(state, now, by);
         let wall = self.check_wall_clock(state, readings);
         let mut budget = self.settings.expiry_budget;

@@ -55,7 +55,7 @@ impl Service {
         schedule: Schedule,
         options: Option<&TimerOptions>,
     ) -> DueTime {
-        let (mut due, mut wall, delay) = match schedule {
+        let (due, wall, delay) = match schedule {
             Schedule::After(delay) => match now.checked_sub(waited) {
                 Some(requested) => (requested.saturating_add(delay), None, delay),
                 None => (delay.saturating_sub(waited - now), None, delay),
@@ -66,10 +66,7 @@ impl Service {
             }
         };
         let later = self.draw_jitter(options);
-        if !later.is_zero() {
-            due = due.saturating_add(later);
-            wall = wall.map(|wall| wall.saturating_add(later));
-        }
+        let (due, wall) = (due.saturating_add(later), wall.map(|wall| wall.saturating_add(later)));
         let now_tick = self.tick.round_down(now);
         // An overdue message does not wait for the next tick.
         let first = if due <= now { now_tick } else { self.tick.round_up(due) };
