@@ -62,3 +62,15 @@ impl DriverState {
         self.wind_downs.iter().map(|wind_down| wind_down.until).min()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_earlier_deadline_wakes_the_driver() {
+        let mut state = DriverState::default();
+        let woken = [7, 9, 7, 4, 6].map(|deadline| state.bring_forward(deadline));
+        assert_eq!(woken, [true, false, false, true, false]);
+    }
+}

@@ -35,6 +35,11 @@ fn a_timer_that_is_not_the_first_does_not_wake_the_driver() {
     world.driver_called.take();
     assert_eq!(world.timers.reschedule_after(id, ms(8)), RescheduleOutcome::Rescheduled);
     assert_eq!(world.driver_called.take(), 1, "moved to an earlier time");
+    world.poll_driver();
+    world.service.state().reports.published.ask_to_publish();
+    world.driver_called.take();
+    assert!(world.timers.cancel(id).is_cancelled());
+    assert_eq!(world.driver_called.take(), 0, "cancelled");
 }
 
 #[test]
@@ -114,6 +119,41 @@ fn a_wall_clock_repetition_has_the_clocks_compared_at_once() {
 }
 
 #[test]
+fn a_turn_in_between_leaves_the_alarm_to_the_driver() {
+    let mut world = World::new();
+    world.driver_called.take();
+    world.service.take_turn_in_between();
+    assert_eq!(world.driver_called.take(), 1);
+    world.poll_driver();
+    assert_eq!(world.driver_called.take(), 0);
+}
+
+#[test]
+fn timers_of_an_ended_actor_are_left_to_the_driver() {
+    let mut world = World::new();
+    world.own(10, number(1));
+    world.service.end_owner(world.owner());
+    assert!(matches!(world.service.turn(TurnBy::Watchdog), TurnResult::Sleep(_)));
+    assert_eq!(world.service.state().lanes.ended.len(), 1);
+    world.poll_driver();
+    assert!(world.service.state().lanes.ended.is_empty() && world.service.state().lanes.own.is_empty());
+}
+
+#[test]
+fn letters_about_further_rejections_wait_for_a_time_that_is_known() {
+    let mut world = World::with(TimerActorBuilder::default().capacity(1), ManualClock::new());
+    let (target, letters) = (world.addr.clone(), world.letters());
+    for _ in 0..3 {
+        world.timers.schedule_after(&target, ms(90_000), number(1));
+    }
+    world.poll_driver();
+    world.timers.schedule_after(&target, ms(90_000), number(1));
+    world.poll_driver();
+    assert_eq!(world.service.state().reports.rejected.due(), Some(ms(250)));
+    assert_eq!(letters().len(), 2);
+}
+
+#[test]
 fn an_alarm_is_set_once_for_one_time() {
     let mut world = World::new();
     let target = world.addr.clone();
@@ -148,6 +188,12 @@ fn the_budget_bounds_the_requests_taken_in_a_row() {
     }
     taken_in.dedup();
     assert_eq!(taken_in, [3, 6, 7]);
+    // Each turn has its own budget.
+    for accepted in [9, 11, 13] {
+        (0..2).for_each(|_| world.timers.addr().do_send(ScheduleAfter::new(&world.addr, ms(10), number(0))));
+        world.poll_driver();
+        assert_eq!(world.timers.snapshot().counters.accepted, accepted);
+    }
 }
 
 /// Steps up to 20 ms are left to the check of each timer at its expiration.
@@ -170,6 +216,25 @@ fn a_step_of_the_wall_clock_is_followed_from_a_certain_size_on() {
     }
     assert_eq!(remaining_after(21), ms(979));
     assert_eq!(remaining_after(-21), ms(1021));
+}
+
+/// Without a timer that follows the wall clock its steps are of no interest. Several small steps are as one.
+#[test]
+fn the_clocks_are_compared_since_a_timer_follows_them() {
+    let second = Duration::from_secs(1);
+    let mut world =
+        World::with(TimerActorBuilder::default(), ManualClock::starting_at(SystemTime::UNIX_EPOCH + 9 * second));
+    let target = world.addr.clone();
+    let id = world.timers.schedule_at(&target, world.clock.wall() + second, number(1));
+    world.poll_driver();
+    for remaining in [1000, 970] {
+        world.clock.set_wall(world.clock.wall() + ms(15));
+        world.poll_driver();
+        assert_eq!(world.timers.get(id).unwrap().remaining, ms(remaining));
+    }
+    assert!(world.timers.cancel(id).is_cancelled());
+    world.poll_driver();
+    assert!(world.service.state().driver.wall_offset.is_none());
 }
 
 #[test]

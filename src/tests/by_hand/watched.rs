@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use tokio::runtime::Runtime;
 
-use crate::service::deliver::next_check::{AT_ONCE, Nanos};
+use crate::service::deliver::next_check::{AT_ONCE, IDLE, Nanos};
 use crate::service::deliver::turns::TurnBy;
 use crate::service::deliver::watchdog::Watchdog;
 use crate::service::query::directory;
@@ -74,6 +74,9 @@ fn the_watchdog_knows_of_deadlines_that_have_become_earlier() {
     world.clock.set_wall(wall + hour - ms(100));
     world.poll_driver();
     assert!(watchdog.was_told() < nanos(elapsed() + ms(200)));
+    let (mut idle, watchdog) = watched();
+    idle.poll_driver();
+    assert_eq!(watchdog.was_told(), IDLE, "nothing is pending");
 }
 
 /// Messages that the watchdog brings into an inbox have waited already: their actor's thread is busy. A running driver

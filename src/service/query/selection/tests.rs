@@ -34,3 +34,21 @@ fn a_list_of_a_group_leaves_out_timers_that_join_it_meanwhile() {
     let found: Vec<TimerId> = listing.finish().iter().map(|timer| timer.id).collect();
     assert_eq!(found, [first]);
 }
+
+#[test]
+fn parts_of_a_list_follow_each_other() {
+    let (actor, timers) = unstarted(TimerActorBuilder::default());
+    let target = stopped_bell();
+    let ids: Vec<TimerId> = (0..7).map(|_| timers.schedule_after(&target, Duration::from_secs(60), Ring)).collect();
+    let (mut found, mut from) = (Vec::new(), 0);
+    for expected in [3, 3, 1] {
+        let mut listing = actor.service().begin_part_of(TimerFilter::new(), from, 3);
+        actor.service().continue_list(&mut listing);
+        let Source::Slots(rest) = &listing.source else { panic!("another source") };
+        from = rest.start;
+        let part = listing.finish();
+        assert_eq!(part.len(), expected);
+        found.extend(part.iter().map(|timer| timer.id));
+    }
+    assert_eq!(found, ids);
+}

@@ -35,6 +35,11 @@ fn a_look_says_whether_it_left_out_wanted_timers() {
     let far = filled(&[(100, 5)]);
     assert_eq!(walked(&far, TimerWalk::to_the_next(3)), (3, true), "others of the bucket may be due before them");
     assert_eq!(walked(&far, TimerWalk::to_the_next(5)), (5, false));
+    let near_and_far = filled(&[(5, 2), (6, 2), (100, 5)]);
+    assert_eq!(walked(&near_and_far, TimerWalk::to_the_next(3)), (3, false), "one of those due together is enough");
+    assert_eq!(walked(&near_and_far, TimerWalk::to_the_next(4)), (4, false), "the others are due later");
+    let two_samples = filled(&[(100, TIMERS_OF_A_BUCKET + 1), (120, TIMERS_OF_A_BUCKET + 1)]);
+    assert_eq!(walked(&two_samples, TimerWalk::to_the_next(1000)), (2 * TIMERS_OF_A_BUCKET, true));
     let many = filled(&[(5, TIMERS_OF_A_BUCKET + 44)]);
     assert_eq!(walked(&many, TimerWalk::to_the_next(1000)), (TIMERS_OF_A_BUCKET, true));
 }
@@ -52,4 +57,13 @@ fn a_look_at_many_buckets_takes_several_steps() {
     assert!(found[0] <= TIMERS_OF_A_BUCKET && found.len() >= 3, "{found:?}");
     assert!(steps.iter().all(|step| *step <= TIMERS_OF_A_BUCKET), "{found:?}");
     assert_eq!(walk.finish().len(), 1000);
+}
+
+#[test]
+fn timers_of_a_bucket_are_found_in_the_order_of_their_deadlines() {
+    let actor = filled(&[(105, 1), (100, 1), (110, 1)]);
+    let mut walk = TimerWalk::to_the_next(3);
+    while actor.service().continue_walk(&mut walk) {}
+    let remaining: Vec<_> = walk.finish().iter().map(|timer| timer.remaining).collect();
+    assert!(remaining.len() == 3 && remaining.is_sorted(), "{remaining:?}");
 }
