@@ -230,11 +230,13 @@ impl Log {
         self.failure.get_or_insert(failure);
     }
 
-    /// Whether a message that is handled now may pass closures: its actor has run none for the watchdog's grace period,
-    /// or since the watchdog was preempted after it had read its clock.
+    /// Whether a message that is handled now may pass closures: before, its actor had run none for the watchdog's grace
+    /// period, or since the watchdog was preempted after it had read its clock. A message that it posted then may be
+    /// handled behind a closure of this moment.
     fn may_pass(&self, message: usize) -> bool {
         let (message, grace) = (&self.entries[message], GRACE.as_nanos() as u64);
-        let closures = self.entries.iter().filter(|other| other.is_closure && other.handled.is_some());
+        let has_run = |other: &&Entry| other.handled.is_some() && other.handled_at < message.handled_at;
+        let closures = self.entries.iter().filter(|other| other.is_closure).filter(has_run);
         let here = closures.filter(|other| (other.recipient, other.service) == (message.recipient, message.service));
         let last = here.map(|other| other.handled_at).max();
         let starves = last.is_none_or(|last| last + grace <= message.handled_at || last <= self.disturbed);
