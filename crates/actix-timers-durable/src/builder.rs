@@ -218,7 +218,7 @@ impl DurableTimersBuilder {
     }
 
     /// Sets how far ahead timers are looked for, default ten seconds; in a store that nodes share at most one second, in
-    /// another one an hour while few are due.
+    /// another one a minute while few are due.
     pub const fn horizon(mut self, horizon: Duration) -> Self {
         self.config.horizon = horizon;
         self

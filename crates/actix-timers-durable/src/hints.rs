@@ -28,8 +28,9 @@ const FULL: usize = 4096;
 /// The number of timers in a look that are few: the next look may go farther than the horizon.
 const FEW: usize = 256;
 
-/// The time ahead for which a store of one process is looked at while few timers are due.
-const FAR: Duration = Duration::from_secs(3600);
+/// The time ahead for which a store of one process is looked at while few timers are due. A look also passes over the
+/// timers of others, such as paused routes, which must not take long.
+const FAR: Duration = Duration::from_secs(60);
 
 /// The time ahead for which nodes of a shared store look.
 const SHARED_HORIZON: Duration = Duration::from_secs(1);
