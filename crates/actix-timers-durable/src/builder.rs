@@ -217,8 +217,8 @@ impl DurableTimersBuilder {
         self
     }
 
-    /// Sets how far ahead timers are looked for, default ten seconds; in a store that nodes share at most one second, in
-    /// another one a minute while few are due.
+    /// Sets how far ahead timers are looked for, default ten seconds: farther, a minute, while few are due; in a store that
+    /// nodes share at most one second.
     pub const fn horizon(mut self, horizon: Duration) -> Self {
         self.config.horizon = horizon;
         self

@@ -56,11 +56,12 @@ pub(crate) struct Driver {
     alarm: Option<(Duration, Alarm)>,
     /// The kernel timer of its alarms.
     timer: TimerSlot,
+    started: bool,
 }
 
 impl Driver {
     pub(crate) fn new(service: Arc<Service>) -> Self {
-        Self { service, alarm: None, timer: TimerSlot::default() }
+        Self { service, alarm: None, timer: TimerSlot::default(), started: false }
     }
 
     /// Whether the alarm has fired.
@@ -98,9 +99,10 @@ where
         if this.service.drop_returned() {
             cx.waker().wake_by_ref();
         }
-        // Each of them only the first time.
-        let _ = this.service.thread.set(std::thread::current().id());
-        this.service.join_watchdog();
+        if !std::mem::replace(&mut this.started, true) {
+            let _ = this.service.thread.set(std::thread::current().id());
+            this.service.join_watchdog();
+        }
         let has_fired = this.has_fired(cx);
         this.service.meters.woken(if has_fired { WakeupCause::Alarm } else { WakeupCause::Call });
         this.service.requests_this_turn.store(0, Ordering::Relaxed);
