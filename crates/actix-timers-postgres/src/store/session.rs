@@ -144,15 +144,16 @@ struct Trouble {
 }
 
 /// Returns the settings of all sessions. Their statements are not subject to defaults of the server, the database or the
-/// user; statements are planned at each execution, since a plan for an empty table reads all of a large one.
+/// user; statements are planned at each execution, since a plan for an empty table reads all of a large one. A time limit in
+/// force when a message begins stays in force until one of zero ends it, so that comes first.
 pub(super) fn settings(server: &Server) -> String {
     let millis = server.timeout.as_millis();
     format!(
-        "SET statement_timeout = {millis}; SET lock_timeout = 50; SET idle_in_transaction_session_timeout = {millis};
+        "SET statement_timeout = 0; SET lock_timeout = 50; SET idle_in_transaction_session_timeout = {millis};
         SET standard_conforming_strings = on; SET search_path = pg_catalog; SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD';
         SET default_transaction_isolation = 'read committed'; SET default_transaction_deferrable = off; SET jit = off;
         SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off;
-        SET plan_cache_mode = force_custom_plan;
+        SET plan_cache_mode = force_custom_plan; SET statement_timeout = {millis};
         SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') <> 'remote_apply'"
     )
 }

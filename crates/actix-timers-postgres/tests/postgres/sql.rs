@@ -244,13 +244,18 @@ with_server! {
             ALTER ROLE {role} SET search_path = 'nowhere'; ALTER ROLE {role} SET synchronous_commit = off;
             ALTER ROLE {role} SET default_transaction_deferrable = on; ALTER ROLE {role} SET DateStyle = 'SQL, DMY';
             ALTER ROLE {role} SET TimeZone = 'Asia/Kathmandu'; ALTER ROLE {role} SET bytea_output = 'escape';
-            ALTER ROLE {role} SET lock_timeout = 1; ALTER ROLE {role} SET statement_timeout = 1"
+            ALTER ROLE {role} SET lock_timeout = 1; ALTER ROLE {role} SET statement_timeout = 50"
         ));
         let mut store = connect_to(&as_role(&role), options(&schema)).unwrap();
         let node = NodeInfo { name: String::new(), serves: (*support::store::serving(&["a"])).clone() };
         let beat = store.join(&node, DueTime::MIN).unwrap();
         let mut node = Node { store, joined: beat };
         let timer = timer(1, -10);
+        // Statements take longer than the role's limit.
+        session.run(&format!(
+            "CREATE FUNCTION pg_temp.wait() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.1); RETURN NULL; END';
+            CREATE TRIGGER wait AFTER INSERT ON {schema}.timers EXECUTE FUNCTION pg_temp.wait()"
+        ));
         node.put(&timer);
         let claimed = node.claim(&[timer.id]);
         node.beat(&claimed);
@@ -263,8 +268,8 @@ with_server! {
         let settings = session.query(&format!("SELECT count(*) FROM pg_stat_activity WHERE usename = '{role}'"));
         assert!(settings[0].get::<_, i64>(0) >= 2);
         // Users' sessions of that role.
-        let user = Session::open_at(&as_role(&role));
-        user.run(&format!("SET statement_timeout = 0; SELECT {schema}.schedule('a', 'Order', ''::bytea, now(), key => 'it''s')"));
+        let user = Session::open_at(&format!("{}?options=-c%20statement_timeout%3D0", as_role(&role)));
+        user.run(&format!("SELECT {schema}.schedule('a', 'Order', ''::bytea, now(), key => 'it''s')"));
         drop(node);
         session.run(&format!("DROP OWNED BY {role} CASCADE"));
     }
