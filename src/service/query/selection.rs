@@ -51,6 +51,8 @@ enum Source {
     Slots(Range<u64>),
     /// Members of a group, by their numbers.
     Group(TimerGroup, Range<u64>),
+    /// An owner's own timers, oldest first, by their slots.
+    Own(OwnerId, std::vec::IntoIter<u32>),
     Timers(std::vec::IntoIter<Key>),
 }
 
@@ -71,6 +73,11 @@ impl Source {
                 let is_all = page.len() < PAGE;
                 numbers.start = page.last().filter(|_| !is_all).map_or(numbers.end, |(next, _)| *next);
                 !is_all
+            }
+            Self::Own(owner, slots) => {
+                let own = |slot| Some((0, state.engine.own_timer_in(slot, *owner)?));
+                page.extend(slots.take(PAGE).filter_map(own));
+                slots.len() > 0
             }
             Self::Timers(timers) => {
                 page.extend(timers.take(PAGE).map(|key| (0, key)));
@@ -123,7 +130,7 @@ impl Listing {
     pub fn cursor(&self) -> (u64, u64) {
         match &self.source {
             Source::Slots(numbers) | Source::Group(_, numbers) => (numbers.start, numbers.end),
-            Source::Timers(_) => (0, 0),
+            Source::Own(..) | Source::Timers(_) => (0, 0),
         }
     }
 
@@ -134,6 +141,23 @@ impl Listing {
 }
 
 impl State {
+    fn all(&self, from: u64) -> Source {
+        Source::Slots(from..u64::from(self.engine.slots()))
+    }
+
+    fn members(&self, group: &TimerGroup, from: u64) -> Source {
+        Source::Group(group.clone(), from..self.engine.groups_joined())
+    }
+
+    fn own(&self, owner: OwnerId) -> Source {
+        Source::Own(owner, self.engine.own_slots(owner).into_iter())
+    }
+
+    fn subject(&self, actor: &ActorId) -> Option<Subject> {
+        let mailbox = actor.mailbox()?;
+        Some(Subject { mailbox, owner: self.lanes.own.get(&mailbox).copied() })
+    }
+
     /// Whether a timer belongs to the actor or is for it.
     fn is_of(&self, timer: Key, subject: Subject) -> bool {
         if self.has_ended(timer) {
@@ -150,9 +174,8 @@ impl State {
 impl State {
     /// Returns the timers of an actor, its own and those for it, that have one of these keys.
     fn keyed_of(&self, actor: &ActorId, keys: &[TimerKey]) -> Vec<Key> {
-        let Some(mailbox) = actor.mailbox() else { return Vec::new() };
-        let own = self.lanes.own.get(&mailbox).copied().map(KeyScope::Owner);
-        let scopes = own.into_iter().chain([mailbox.into()]);
+        let Some(Subject { mailbox, owner }) = self.subject(actor) else { return Vec::new() };
+        let scopes = owner.map(KeyScope::Owner).into_iter().chain([mailbox.into()]);
         let keyed =
             scopes.flat_map(|scope| keys.iter().flat_map(move |key| self.engine.keyed_in(scope, key, 0..u32::MAX)));
         keyed.map(|(_, timer)| timer).collect()
@@ -211,75 +234,56 @@ impl Service {
         })
     }
 
+    /// Returns the wanted timers of a source.
+    fn collect(&self, mut source: Source, is_wanted: impl Fn(&State, Key) -> bool) -> Vec<Key> {
+        let (mut timers, mut page) = (Vec::new(), Vec::new());
+        loop {
+            page.clear();
+            let state = self.state();
+            let more = source.fill(&state, &mut page);
+            timers.extend(page.iter().map(|(_, timer)| *timer).filter(|timer| is_wanted(&state, *timer)));
+            if !more {
+                return timers;
+            }
+        }
+    }
+
     /// Returns an owner's own timers, oldest first. To be called on its actor's thread, which schedules none meanwhile.
     pub(crate) fn timers_of_owner(&self, owner: OwnerId) -> Vec<Key> {
-        let slots = self.state().engine.own_slots(owner);
-        let mut timers = Vec::with_capacity(slots.len());
-        for page in slots.chunks(PAGE) {
-            let state = self.state();
-            timers.extend(page.iter().filter_map(|slot| state.engine.own_timer_in(*slot, owner)));
-        }
-        timers
+        let source = self.state().own(owner);
+        self.collect(source, |_, _| true)
     }
 
     /// Returns the timers of a group, in the order in which they joined it.
     pub(crate) fn timers_of_group(&self, group: &TimerGroup) -> Vec<Key> {
-        let mut state = self.state();
-        let end = state.engine.groups_joined();
-        let (mut timers, mut next) = (Vec::with_capacity(state.engine.group_len(group)), 0);
-        loop {
-            let mut visited = 0;
-            for (number, timer) in state.engine.group_members(group, next).take(PAGE) {
-                next = number + 1;
-                visited += 1;
-                if number < end && !state.has_ended(timer) {
-                    timers.push(timer);
-                }
-            }
-            if visited < PAGE {
-                return timers;
-            }
-            drop(state);
-            state = self.state();
-        }
+        let source = self.state().members(group, 0);
+        self.collect(source, |state, timer| !state.has_ended(timer))
     }
 
     /// Returns an owner's own timers of a group. To be called on its actor's thread.
     pub(crate) fn timers_of_owner_in(&self, owner: OwnerId, group: &TimerGroup) -> Vec<Key> {
         let state = self.state();
         let is_group_shorter = state.engine.group_len(group) < state.engine.owned(owner);
+        let source = if is_group_shorter { state.members(group, 0) } else { state.own(owner) };
         drop(state);
-        let timers = if is_group_shorter { self.timers_of_group(group) } else { self.timers_of_owner(owner) };
-        let mut found = Vec::new();
-        for page in timers.chunks(PAGE) {
-            let state = self.state();
-            let is_own = |timer: Key| state.engine.view(timer).is_some_and(|view| view.owner == Some(owner));
-            let is_in_group = |timer: Key| state.engine.group_of(timer) == Some(group);
-            found.extend(page.iter().copied().filter(|timer| is_in_group(*timer) && is_own(*timer)));
-        }
-        found
+        self.collect(source, |state, timer| {
+            let is_own = || state.engine.view(timer).is_some_and(|view| view.owner == Some(owner));
+            state.engine.group_of(timer) == Some(group) && is_own()
+        })
     }
 
     /// Returns the timers of an actor: its own, and the ones addressed to it.
     pub(crate) fn timers_of(&self, actor: &ActorId) -> Vec<Key> {
-        let Some(mailbox) = actor.mailbox() else { return Vec::new() };
-        let mut state = self.state();
-        let subject = Subject { mailbox, owner: state.lanes.own.get(&mailbox).copied() };
-        let mut timers = Vec::new();
-        for slot in 0..state.engine.slots() {
-            let timer = state.engine.timer_in(slot);
-            timers.extend(timer.filter(|timer| state.is_of(*timer, subject)));
-            if slot as usize % PAGE == PAGE - 1 {
-                drop(state);
-                state = self.state();
-            }
-        }
-        timers
+        let state = self.state();
+        let Some(subject) = state.subject(actor) else { return Vec::new() };
+        let source = state.all(0);
+        drop(state);
+        self.collect(source, |state, timer| state.is_of(timer, subject))
     }
 
     /// Describes an owner's own timers, by deadline. To be called on its actor's thread.
     pub(crate) fn list_own(&self, owner: OwnerId) -> Vec<TimerInfo> {
-        let source = Source::Timers(self.timers_of_owner(owner).into_iter());
+        let source = self.state().own(owner);
         let mut listing = Listing::new(TimerFilter::new(), self.clock.now(), source);
         while self.continue_list(&mut listing) {}
         listing.finish()
@@ -294,11 +298,11 @@ impl Service {
         let now = self.clock.now();
         let state = self.state();
         let source = match (&filter.group, &filter.actor) {
-            (Some(group), _) => Source::Group(group.clone(), from..state.engine.groups_joined()),
+            (Some(group), _) => state.members(group, from),
             (None, Some(actor)) if !filter.keys.is_empty() => {
                 Source::Timers(state.keyed_of(actor, &filter.keys).into_iter())
             }
-            (None, _) => Source::Slots(from..u64::from(state.engine.slots())),
+            (None, _) => state.all(from),
         };
         drop(state);
         Listing::new(filter, now, source)
@@ -356,8 +360,7 @@ impl Service {
             return None;
         }
         if let Some(actor) = &filter.actor {
-            let mailbox = actor.mailbox()?;
-            let subject = Subject { mailbox, owner: state.lanes.own.get(&mailbox).copied() };
+            let subject = state.subject(actor)?;
             if !state.is_of(timer, subject) {
                 return None;
             }
