@@ -12,3 +12,6 @@ mod seeds;
 mod service;
 mod wheel_calls;
 mod wheel_model;
+
+/// Tests without optimization take a part of their rounds; `.ci/run` runs them with optimization, too.
+const ROUNDS_IN: u64 = if cfg!(debug_assertions) { 5 } else { 1 };
