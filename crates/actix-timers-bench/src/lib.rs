@@ -3,10 +3,12 @@
 #![allow(missing_docs, reason = "internal: for benches")]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+pub mod numbers;
 pub mod plot;
 pub mod process;
 pub mod quad_heap;
 pub mod random;
+pub mod record;
 pub mod rows;
 
 /// Makes paths on the command line relative to the root of the repository, the user's directory; Cargo starts a bench

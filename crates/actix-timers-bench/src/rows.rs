@@ -4,14 +4,9 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
 use std::path::Path;
 
-use serde_json::{Value, json};
-
-/// The subject that all others are compared with.
-pub const OURS: &str = "actix-timers";
-
-/// The suffix of a subject that was timed in the caller's thread alone, while other threads did a part of the work. It
-/// is shown beside the subject with all its threads, but is never the best peer.
-pub const CALLER_ONLY: &str = ", caller only";
+use crate::numbers::short;
+use crate::record::Record;
+pub use crate::record::{CALLER_ONLY, OURS, Spread};
 
 /// The figures of one subject for one workload. In every unit less is better.
 #[derive(Debug, Clone)]
@@ -25,14 +20,6 @@ pub struct Row {
     pub unit: &'static str,
     /// One sample per round. Equal indices in two rows belong to the same round.
     pub samples: Vec<f64>,
-}
-
-/// The median of some numbers, with their range.
-#[derive(Debug, Clone, Copy)]
-pub struct Spread {
-    pub median: f64,
-    pub min: f64,
-    pub max: f64,
 }
 
 /// The ratio of ours to a peer: below 1 ours is better.
@@ -89,34 +76,26 @@ impl Rows {
     }
 
     pub fn write_json(&self, path: &Path) -> io::Result<()> {
-        let rows: Vec<Value> = self.0.iter().map(|row| self.json(row)).collect();
+        let rows: Vec<Record> = self.0.iter().map(|row| self.record(row)).collect();
         let mut file = BufWriter::new(File::create(path)?);
         serde_json::to_writer_pretty(&mut file, &rows)?;
         writeln!(file)?;
         file.flush()
     }
 
-    fn json(&self, row: &Row) -> Value {
-        let Spread { median, min, max } = Spread::of(&row.samples);
-        let comparison = self.comparison(row);
-        json!({
-            "workload": row.workload,
-            "layer": row.layer,
-            "subject": row.subject,
-            "size": row.size,
-            "unit": row.unit,
-            "samples": row.samples,
-            "median": median,
-            "min": min,
-            "max": max,
-            "best_peer": self.best_peer(row).map(|peer| &peer.subject),
-            "command": command(std::env::args()),
-            "ratio": comparison.map(|found| json!({
-                "median": found.ratio.median,
-                "min": found.ratio.min,
-                "max": found.ratio.max,
-            })),
-        })
+    fn record(&self, row: &Row) -> Record {
+        Record {
+            workload: row.workload.to_owned(),
+            layer: row.layer.to_owned(),
+            subject: row.subject.clone(),
+            size: row.size,
+            unit: row.unit.to_owned(),
+            samples: row.samples.clone(),
+            measured: Spread::of(&row.samples),
+            ratio: self.comparison(row).map(|found| found.ratio),
+            best_peer: self.best_peer(row).map(|peer| peer.subject.clone()),
+            command: command(std::env::args()),
+        }
     }
 
     /// Compares ours with its best peer, or a peer with ours.
@@ -166,27 +145,6 @@ impl Row {
     }
 }
 
-impl Spread {
-    pub fn of(samples: &[f64]) -> Self {
-        let mut sorted = samples.to_vec();
-        sorted.sort_by(f64::total_cmp);
-        let middle = sorted.len() / 2;
-        let median = if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 };
-        Self { median, min: sorted[0], max: sorted[sorted.len() - 1] }
-    }
-
-    /// Takes the ratio round by round if all rounds are paired, since both felt the same noise; otherwise of the
-    /// medians alone.
-    pub fn of_ratio(ours: &[f64], peer: &[f64]) -> Self {
-        if ours.len() == peer.len() {
-            let pairs: Vec<f64> = ours.iter().zip(peer).map(|(ours, peer)| ratio(*ours, *peer)).collect();
-            return Self::of(&pairs);
-        }
-        let ratio = Self::of(ours).median / Self::of(peer).median;
-        Self { median: ratio, min: ratio, max: ratio }
-    }
-}
-
 /// Returns the command that started this bench: Cargo adds a hash to the name of the program, and `--bench` to the
 /// arguments. The file of the rows is left out.
 fn command(arguments: impl IntoIterator<Item = String>) -> String {
@@ -205,22 +163,6 @@ fn command(arguments: impl IntoIterator<Item = String>) -> String {
     }
     let separator = if rest.is_empty() { "" } else { " -- " };
     format!("cargo bench{features} --bench {bench}{separator}{}", rest.join(" "))
-}
-
-/// Returns the ratio; two zeros are equal.
-fn ratio(ours: f64, peer: f64) -> f64 {
-    if ours == peer { 1.0 } else { ours / peer }
-}
-
-/// Formats a number of any size with a sensible precision.
-fn short(value: f64) -> String {
-    match value.abs() {
-        0.0 | 1000.0.. => format!("{value:.0}"),
-        0.0..0.001 => format!("{value:.2e}"),
-        0.001..0.1 => format!("{value:.4}"),
-        0.1..10.0 => format!("{value:.3}"),
-        _ => format!("{value:.1}"),
-    }
 }
 
 #[cfg(test)]

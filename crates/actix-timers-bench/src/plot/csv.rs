@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::plot::numbers::short;
-use crate::plot::rows::{Row, Rows, Spread};
+use crate::numbers::short;
+use crate::plot::rows::Rows;
+use crate::record::{Record, Spread};
 
 const HEADER: &str = "workload,layer,pending,unit,subject,median,min,max,ratio,ratio_min,ratio_max,ratio_of,command\n";
 
@@ -17,7 +18,7 @@ pub(crate) fn files(rows: &Rows) -> BTreeMap<&str, String> {
     files
 }
 
-fn line(row: &Row) -> String {
+fn line(row: &Record) -> String {
     let none = [const { String::new() }; 3];
     let beside = row.best_peer.as_ref().filter(|_| row.is_ours()).cloned();
     let mut fields = vec![row.workload.clone(), row.layer.clone(), row.size.to_string(), row.unit.clone()];
@@ -29,9 +30,8 @@ fn line(row: &Row) -> String {
     fields.join(",") + "\n"
 }
 
-/// Returns median, minimum and maximum with the digits that count, and without spaces between thousands.
 fn numbers(Spread { median, min, max }: Spread) -> [String; 3] {
-    [median, min, max].map(|value| short(value).replace(' ', ""))
+    [median, min, max].map(short)
 }
 
 fn quoted(field: String) -> String {

@@ -4,30 +4,23 @@
 //! ```text
 //! cargo bench --bench plot -- rows.json docs/images                              draws the pictures
 //! cargo bench --bench plot -- rows.json docs/images --csv docs/guide/benchmarks  and writes the figures
-//! cargo bench --bench plot -- rows.json --tables                                 prints all tables
 //! ```
 //!
 //! A run in parts has several files. Missing measurements are omitted from the pictures, and listed at the end.
 //!
 //! # Reading order
 //!
-//! 1. `rows`: the input, `missing`: its gaps.
-//! 2. `pictures`: one file for each kind of picture.
-//! 3. `panel`: lines over the number of timers; `labels`: their names, moved apart; `style`: the look of each subject.
-//! 4. `scale`, `svg`, `numbers`: the primitives.
-//! 5. `tables`: the rows in Markdown. `csv`: the rows as files of figures.
+//! 1. `rows`: the input.
+//! 2. `pictures`: all pictures. `panel`: lines over the number of timers, with their names moved apart; `style`: the
+//!    look of each subject; `svg`: the primitives.
+//! 3. `csv`: the rows as files of figures.
 
 mod csv;
-mod labels;
-mod missing;
-mod numbers;
 mod panel;
 mod pictures;
 mod rows;
-mod scale;
 mod style;
 mod svg;
-mod tables;
 #[cfg(test)]
 mod tests;
 
@@ -35,15 +28,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use missing::Missing;
 use rows::Rows;
 
 const HELP: &str = "\
-cargo bench --bench plot -- ROWS.json... [DIRECTORY] [--tables] [--csv DIRECTORY]
+cargo bench --bench plot -- ROWS.json... [DIRECTORY] [--csv DIRECTORY]
 
   ROWS.json   what a bench has written with `--json ROWS.json`; a later file replaces rows of an earlier one
   DIRECTORY   where the pictures go
-  --tables    print all tables
   --csv       write a file for each workload there, WORKLOAD.csv, which replaces an earlier one
 ";
 
@@ -51,7 +42,6 @@ cargo bench --bench plot -- ROWS.json... [DIRECTORY] [--tables] [--csv DIRECTORY
 struct Arguments {
     files: Vec<PathBuf>,
     pictures: Option<PathBuf>,
-    tables: bool,
     csv: Option<PathBuf>,
 }
 
@@ -65,7 +55,6 @@ impl Arguments {
                 "--help" | "-h" => return Ok(None),
                 // Added by cargo to every bench.
                 "--bench" => {}
-                "--tables" => parsed.tables = true,
                 "--csv" => parsed.csv = Some(arguments.next().ok_or("--csv needs a directory")?.into()),
                 file if file.ends_with(".json") => parsed.files.push(file.into()),
                 option if option.starts_with('-') => return Err(format!("unknown argument '{option}'\n\n{HELP}")),
@@ -77,8 +66,7 @@ impl Arguments {
                 }
             }
         }
-        let idle = parsed.files.is_empty() && parsed.pictures.is_none() && parsed.csv.is_none();
-        if idle && !parsed.tables {
+        if parsed.files.is_empty() && parsed.pictures.is_none() && parsed.csv.is_none() {
             return Ok(None);
         }
         if parsed.files.is_empty() {
@@ -111,7 +99,7 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     for file in &arguments.files {
         rows.read(file)?;
     }
-    let mut missing = Missing::default();
+    let mut missing = Vec::new();
     if let Some(directory) = &arguments.pictures {
         fs::create_dir_all(directory).map_err(|wrong| problem(directory, &wrong))?;
         for (file, picture) in pictures::draw_all(&rows, &mut missing) {
@@ -124,10 +112,7 @@ fn run(arguments: &Arguments) -> Result<(), String> {
             write(&directory.join(family).with_extension("csv"), &text)?;
         }
     }
-    if arguments.tables {
-        print!("{}", tables::all(&rows));
-    }
-    for sentence in missing.into_sentences() {
+    for sentence in missing {
         eprintln!("missing: {sentence}");
     }
     Ok(())

@@ -1,22 +1,23 @@
-//! A sheet to draw on: the few SVG elements that the pictures need.
+//! The few SVG elements that the pictures need, and the logarithmic scale of their figures.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 
-/// Fonts that most systems have. Others are slightly wider or narrower.
-const FONTS: &str = "system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif";
+/// Classes of texts, with fonts that most systems have; others are slightly wider or narrower.
+const STYLE: &str = "\
+text { font: 12px system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, sans-serif; fill: #59636e }
+.title { font-size: 17px }
+.heading { font-size: 13.5px }
+.mark { font-size: 9px }
+.title, .heading, .name { fill: #1f2328 }
+.title, .heading, .ours { font-weight: 700 }
+.middle { text-anchor: middle }
+.end { text-anchor: end }
+";
 
-/// A position from the left and from the top, in pixels.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct At(pub(crate) f64, pub(crate) f64);
+pub(crate) const GRID: &str = r##"stroke="#e3e6ea""##;
+pub(crate) const AXIS: &str = r##"stroke="#8c959f""##;
 
-impl At {
-    /// Returns a position this far to the right and down.
-    pub(crate) fn plus(self, right: f64, down: f64) -> Self {
-        Self(self.0 + right, self.1 + down)
-    }
-}
-
-/// A rectangle by its edges.
+/// A rectangle.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Frame {
     pub(crate) left: f64,
@@ -25,158 +26,82 @@ pub(crate) struct Frame {
     pub(crate) bottom: f64,
 }
 
-/// The style of a line.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Pen {
-    pub(crate) colour: &'static str,
-    pub(crate) width: f64,
-    /// Lengths of dashes and gaps; empty for a solid line.
-    pub(crate) dash: &'static str,
-}
-
-impl Pen {
-    pub(crate) const fn new(colour: &'static str, width: f64) -> Self {
-        Self { colour, width, dash: "" }
-    }
-}
-
-/// The point of a text at its position.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Anchor {
-    Start,
-    Middle,
-    End,
-}
-
-/// The style of a text.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Type {
-    pub(crate) size: f64,
-    pub(crate) colour: &'static str,
-    pub(crate) bold: bool,
-    pub(crate) anchor: Anchor,
-}
-
-impl Type {
-    pub(crate) const fn new(size: f64, colour: &'static str) -> Self {
-        Self { size, colour, bold: false, anchor: Anchor::Start }
-    }
-
-    pub(crate) const fn bold(self, bold: bool) -> Self {
-        Self { bold, ..self }
-    }
-
-    pub(crate) const fn anchor(self, anchor: Anchor) -> Self {
-        Self { anchor, ..self }
-    }
-
-    /// Returns the approximate width of `text`. It errs on the wide side, since fonts differ.
-    pub(crate) fn width_of(self, text: &str) -> f64 {
-        let widths = text.chars().map(|letter| match letter {
-            'i' | 'j' | 'l' | '.' | ',' | ':' | '|' | ' ' | 'I' => 0.32,
-            'f' | 't' | 'r' | '-' | '(' | ')' => 0.41,
-            'm' | 'w' | 'M' | 'W' => 0.92,
-            'A'..='Z' => 0.7,
-            _ => 0.61,
-        });
-        widths.sum::<f64>() * self.size * if self.bold { 1.08 } else { 1.0 }
-    }
-}
-
 /// A picture under construction.
 #[derive(Debug)]
-pub(crate) struct Sheet {
-    width: f64,
-    height: f64,
-    body: String,
-}
+pub(crate) struct Sheet(String);
 
 impl Sheet {
-    /// Returns a white sheet, readable on dark pages as well. `title` and `about` are for screen readers.
-    pub(crate) fn new(width: f64, height: f64, title: &str, about: &str) -> Self {
-        let (title, about) = (escaped(title), escaped(about));
-        let mut sheet = Self { width, height, body: format!("<title>{title}</title>\n<desc>{about}</desc>\n") };
-        let (width, height) = (number(width), number(height));
-        sheet.put(&format!(r##"<rect width="{width}" height="{height}" rx="6" fill="#ffffff"/>"##));
+    /// Returns a sheet with its title. It is white, readable on dark pages as well.
+    pub(crate) fn new(width: f64, height: f64, title: &str, subtitle: &str) -> Self {
+        let mut sheet = Self(format!(
+            r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" fill="none" stroke-linejoin="round">
+<title>{}</title>
+<style>
+{STYLE}</style>
+<rect width="{width}" height="{height}" rx="6" fill="#fff"/>
+"##,
+            escaped(title)
+        ));
+        sheet.text("title", 16.0, 30.0, title);
+        sheet.text("", 16.0, 50.0, subtitle);
         sheet
     }
 
-    pub(crate) fn line(&mut self, from: At, to: At, pen: Pen) {
-        self.path(&[from, to], pen);
+    pub(crate) fn text(&mut self, class: &str, x: f64, y: f64, text: &str) {
+        self.put(format_args!(r#"<text class="{class}" x="{x:.1}" y="{y:.1}">{}</text>"#, escaped(text)));
     }
 
-    /// Draws lines from each point to the next.
-    pub(crate) fn path(&mut self, points: &[At], pen: Pen) {
-        let mut shape = String::new();
-        for (place, At(x, y)) in points.iter().enumerate() {
-            let _ = write!(shape, "{}{} {}", if place == 0 { "M" } else { "L" }, number(*x), number(*y));
-        }
-        let dash = if pen.dash.is_empty() { String::new() } else { format!(r#" stroke-dasharray="{}""#, pen.dash) };
-        let (colour, width) = (pen.colour, number(pen.width));
-        self.put(&format!(
-            r#"<path d="{shape}" fill="none" stroke="{colour}" stroke-width="{width}" stroke-linejoin="round"{dash}/>"#
-        ));
+    /// Draws a line through these points.
+    pub(crate) fn line(&mut self, points: &[(f64, f64)], stroke: impl Display) {
+        let points: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+        self.put(format_args!(r#"<polyline points="{}" {stroke}/>"#, points.join(" ")));
     }
 
-    pub(crate) fn disc(&mut self, At(x, y): At, radius: f64, fill: &str, edge: Pen) {
-        let (x, y, radius, width) = (number(x), number(y), number(radius), number(edge.width));
-        let colour = edge.colour;
-        self.put(&format!(
-            r#"<circle cx="{x}" cy="{y}" r="{radius}" fill="{fill}" stroke="{colour}" stroke-width="{width}"/>"#
-        ));
-    }
-
-    /// Draws a filled shape with these corners.
-    pub(crate) fn polygon(&mut self, corners: &[At], fill: &str, edge: Pen) {
-        let points: Vec<String> = corners.iter().map(|At(x, y)| format!("{},{}", number(*x), number(*y))).collect();
-        let (points, colour, width) = (points.join(" "), edge.colour, number(edge.width));
-        self.put(&format!(r#"<polygon points="{points}" fill="{fill}" stroke="{colour}" stroke-width="{width}"/>"#));
-    }
-
-    pub(crate) fn text(&mut self, at: At, text: &str, style: Type) {
-        self.texts(at, &[(text, style)]);
-    }
-
-    /// Draws texts one after the other on one line, anchored like the first one.
-    pub(crate) fn texts(&mut self, At(x, y): At, texts: &[(&str, Type)]) {
-        let anchor = match texts.first().map(|(_, style)| style.anchor) {
-            Some(Anchor::Middle) => r#" text-anchor="middle""#,
-            Some(Anchor::End) => r#" text-anchor="end""#,
-            Some(Anchor::Start) | None => "",
-        };
-        let spans = texts.iter().map(|(text, style)| {
-            let bold = if style.bold { r#" font-weight="700""# } else { "" };
-            let (size, colour, text) = (number(style.size), style.colour, escaped(text));
-            format!(r#"<tspan font-size="{size}" fill="{colour}"{bold}>{text}</tspan>"#)
-        });
-        let spans: String = spans.collect();
-        let (x, y) = (number(x), number(y));
-        self.put(&format!(r#"<text x="{x}" y="{y}"{anchor} xml:space="preserve">{spans}</text>"#));
+    pub(crate) fn put(&mut self, element: impl Display) {
+        // A string takes all.
+        let _ = writeln!(self.0, "{element}");
     }
 
     /// Returns the picture as a file.
     pub(crate) fn finish(self) -> String {
-        let (width, height) = (number(self.width), number(self.height));
-        let body = self.body;
-        format!(
-            r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" font-family="{FONTS}">
-{body}</svg>
-"#
-        )
-    }
-
-    fn put(&mut self, element: &str) {
-        self.body.push_str(element);
-        self.body.push('\n');
+        self.0 + "</svg>\n"
     }
 }
 
-/// Formats a number with at most one decimal place.
-fn number(value: f64) -> String {
-    let text = format!("{value:.1}");
-    text.strip_suffix(".0").map_or_else(|| text.clone(), str::to_owned)
-}
-
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+/// A logarithmic scale from values onto positions.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Scale {
+    from: f64,
+    to: f64,
+    start: f64,
+    end: f64,
+}
+
+impl Scale {
+    /// Returns a scale that reaches a bit around `values`. Values of 0 or less have no position.
+    pub(crate) fn over(values: impl Iterator<Item = f64>, start: f64, end: f64) -> Self {
+        const AROUND: f64 = 1.3;
+        let positive = values.filter(|value| *value > 0.0).map(|value| (value, value));
+        let (from, to) = positive.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).unwrap_or((1.0, 1.0));
+        Self { from: from / AROUND, to: to * AROUND, start, end }
+    }
+
+    /// Returns the position of `value`. Values beyond the scale are at its ends.
+    pub(crate) fn place(&self, value: f64) -> f64 {
+        let value = value.clamp(self.from, self.to);
+        self.start + (value / self.from).ln() / (self.to / self.from).ln() * (self.end - self.start)
+    }
+
+    /// Returns the powers of ten; if there are few, also the double and the fivefold.
+    pub(crate) fn ticks(&self) -> Vec<f64> {
+        let (from, to) = (self.from.log10(), self.to.log10());
+        let steps: &[f64] = if to - from < 3.5 { &[1.0, 2.0, 5.0] } else { &[1.0] };
+        let powers = from.floor() as i32..=to.floor() as i32;
+        let all = powers.flat_map(|power| steps.iter().map(move |step| step * 10_f64.powi(power)));
+        all.filter(|tick| (self.from..=self.to).contains(tick)).collect()
+    }
 }

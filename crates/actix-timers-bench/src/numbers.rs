@@ -1,7 +1,7 @@
 //! Formats numbers for people.
 
 /// Formats 1234567 as `1 234 567`.
-pub(crate) fn grouped(number: u64) -> String {
+pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (place, digit) in digits.chars().enumerate() {
@@ -14,7 +14,7 @@ pub(crate) fn grouped(number: u64) -> String {
 }
 
 /// Formats a number of timers: `10 k`, `1 M`.
-pub(crate) fn count(number: u64) -> String {
+pub fn count(number: u64) -> String {
     match number {
         1_000_000.. if number.is_multiple_of(100_000) => format!("{} M", plain(number as f64 / 1e6)),
         1_000.. if number.is_multiple_of(100) => format!("{} k", plain(number as f64 / 1e3)),
@@ -23,19 +23,19 @@ pub(crate) fn count(number: u64) -> String {
 }
 
 /// Formats three significant digits, and all digits before the point.
-pub(crate) fn short(value: f64) -> String {
+pub fn short(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
         0.0..0.001 => format!("{value:.1e}"),
         0.001..0.1 => format!("{value:.4}"),
         0.1..10.0 => format!("{value:.2}"),
         10.0..100.0 => format!("{value:.1}"),
-        _ => grouped(value.round() as u64),
+        _ => format!("{value:.0}"),
     }
 }
 
 /// Formats nanoseconds in a suitable unit: `131 ns`, `5.7 ms`.
-pub(crate) fn time(nanoseconds: f64) -> String {
+pub fn time(nanoseconds: f64) -> String {
     let (value, unit) = match nanoseconds {
         1e9.. => (nanoseconds / 1e9, "s"),
         1e6.. => (nanoseconds / 1e6, "ms"),
