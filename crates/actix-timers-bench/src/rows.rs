@@ -75,7 +75,12 @@ impl Rows {
         }
     }
 
-    pub fn write_json(&self, path: &Path) -> io::Result<()> {
+    /// Writes the rows to a file, if there is one.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write_json(&self, path: Option<&Path>) -> io::Result<()> {
+        let Some(path) = path else { return Ok(()) };
         let rows: Vec<Record> = self.0.iter().map(|row| self.record(row)).collect();
         let mut file = BufWriter::new(File::create(path)?);
         serde_json::to_writer_pretty(&mut file, &rows)?;

@@ -31,53 +31,34 @@ mod settings;
 mod start;
 mod watched;
 
-use std::process::ExitCode;
+use std::io;
 
 use bench::rows::Rows;
 use settings::Settings;
 
-fn main() -> ExitCode {
-    bench::start_at_the_root();
-    let settings = match Settings::parse(std::env::args().skip(1)) {
-        Ok(Some(settings)) => settings,
-        Ok(None) => {
-            print!("{}", settings::HELP);
-            return ExitCode::SUCCESS;
-        }
-        Err(wrong) => {
-            eprintln!("{wrong}");
-            return ExitCode::FAILURE;
-        }
-    };
+type Workload = fn(&Settings, &mut Rows);
+
+const WORKLOADS: [(&str, Workload); 5] = [
+    ("commits", commits::run),
+    ("schedule", calls::run),
+    ("lifecycle", lifecycle::run),
+    ("effects", effects::run),
+    ("start", start::run),
+];
+
+fn main() -> io::Result<()> {
+    let settings: Settings = bench::arguments::parse();
     if let Some(what) = &settings.only {
         match what.as_str() {
             start::FILL | start::DELIVER => start::run_one(&settings, what),
             subject => lifecycle::run_one(&settings, subject),
         }
-        return ExitCode::SUCCESS;
+        return Ok(());
     }
     let mut rows = Rows::default();
-    if settings.wants("commits") {
-        commits::run(&settings, &mut rows);
-    }
-    if settings.wants("schedule") {
-        calls::run(&settings, &mut rows);
-    }
-    if settings.wants("lifecycle") {
-        lifecycle::run(&settings, &mut rows);
-    }
-    if settings.wants("effects") {
-        effects::run(&settings, &mut rows);
-    }
-    if settings.wants("start") {
-        start::run(&settings, &mut rows);
+    for (_, run) in WORKLOADS.iter().filter(|(name, _)| settings.wants(name)) {
+        run(&settings, &mut rows);
     }
     rows.print_table();
-    match settings.json.as_deref().map_or(Ok(()), |path| rows.write_json(path)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(wrong) => {
-            eprintln!("the rows could not be written: {wrong}");
-            ExitCode::FAILURE
-        }
-    }
+    rows.write_json(settings.json.as_deref())
 }

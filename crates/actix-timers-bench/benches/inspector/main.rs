@@ -21,6 +21,7 @@ use actix::prelude::*;
 use actix_timers::{TimerActor, TimerContext, TimerOptions, Timers};
 use actix_timers_inspector::Inspector;
 use actix_web::{App, HttpServer};
+use clap::Parser;
 
 /// One timer in this many has a key and is in a group.
 const LABELLED: u64 = 10;
@@ -68,10 +69,15 @@ impl Handler<Far> for Probe {
     fn handle(&mut self, _: Far, _: &mut Context<Self>) {}
 }
 
-/// Returns the number after `name` among the arguments.
-fn argument(name: &str, usual: u64) -> u64 {
-    let mut arguments = std::env::args().skip_while(|argument| argument != name);
-    arguments.nth(1).map_or(usual, |number| number.parse().expect("a whole number"))
+#[derive(Debug, Parser)]
+#[command(bin_name = "cargo bench --features inspector --bench inspector --")]
+struct Arguments {
+    /// Timers pending
+    #[arg(long, default_value = "1000000")]
+    timers: u64,
+    /// The duration of each phase
+    #[arg(long, default_value = "5")]
+    seconds: u64,
 }
 
 /// Starts timers on an arbiter of their own, and a server on another.
@@ -149,10 +155,7 @@ fn described(mut times: Vec<Duration>) -> String {
 type Asked = (&'static str, Duration);
 
 fn main() {
-    if std::env::args().any(|argument| argument == "--test") {
-        return;
-    }
-    let (pending, seconds) = (argument("--timers", 1_000_000), argument("--seconds", 5));
+    let Arguments { timers: pending, seconds } = bench::arguments::parse();
     let (server, timers, late) = serve(pending);
     println!("{} timers pending, {} levels; times in ms", timers.snapshot().pending(), timers.snapshot().wheel_depth());
     println!("{:<34} {:>7} {:>8} {:>8} {:>8} {:>8}", "", "count", "median", "p99", "p99.9", "most");

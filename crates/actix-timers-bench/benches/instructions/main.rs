@@ -24,6 +24,7 @@ mod wheel;
 use std::process::ExitCode;
 
 use baseline::{Baseline, Measured, Verdict};
+use clap::Parser;
 
 /// The tolerated change, up or down. The bare wheel repeats to the instruction; the path through an actor, with random
 /// hash keys and a runtime, to half a percent.
@@ -40,9 +41,22 @@ struct Operation {
     work: fn(),
 }
 
+#[derive(Debug, Parser)]
+#[command(bin_name = "cargo bench --bench instructions --")]
+struct Arguments {
+    /// Write the baseline, of all operations, so that it is of one compiler
+    #[arg(long, conflicts_with = "only")]
+    renew: bool,
+    /// The beginning of the names of operations
+    #[arg(long, default_value = "", hide_default_value = true)]
+    only: String,
+    /// The operation of a process under valgrind
+    #[arg(long, hide = true)]
+    work: Option<String>,
+}
+
 fn main() -> ExitCode {
-    let operations: Vec<Operation> = wheel::operations().into_iter().chain(context::operations()).collect();
-    match run(&operations) {
+    match run(&bench::arguments::parse()) {
         Ok(code) => code,
         Err(problem) => {
             eprintln!("instructions: {problem}");
@@ -51,40 +65,22 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(operations: &[Operation]) -> Result<ExitCode, String> {
-    let (mut renew, mut only) = (false, String::new());
-    let mut arguments = std::env::args().skip(1);
-    while let Some(argument) = arguments.next() {
-        match argument.as_str() {
-            // Added by cargo.
-            "--bench" => {}
-            "--renew" => renew = true,
-            "--only" => only = arguments.next().ok_or("--only takes the beginning of a name")?,
-            // Passed by this program when it starts itself under valgrind.
-            "--work" => {
-                let name = arguments.next().ok_or("--work takes a name")?;
-                let operation = operations.iter().find(|operation| operation.name == name);
-                (operation.ok_or("--work takes a name of the baseline")?.work)();
-                return Ok(ExitCode::SUCCESS);
-            }
-            _ => {
-                return Err(format!(
-                    "`{argument}` is unknown: there is --renew, and --only with a beginning of a name"
-                ));
-            }
-        }
+fn run(Arguments { renew, only, work }: &Arguments) -> Result<ExitCode, String> {
+    let operations: Vec<Operation> = wheel::operations().into_iter().chain(context::operations()).collect();
+    // Passed by this program when it starts itself under valgrind.
+    if let Some(name) = work {
+        let operation = operations.iter().find(|operation| operation.name == name);
+        (operation.ok_or("--work takes a name of the baseline")?.work)();
+        return Ok(ExitCode::SUCCESS);
     }
-    if renew && !only.is_empty() {
-        return Err("--renew measures everything, so that the baseline is of one compiler".to_owned());
-    }
-    let chosen: Vec<&Operation> = operations.iter().filter(|operation| operation.name.starts_with(&only)).collect();
+    let chosen: Vec<&Operation> = operations.iter().filter(|operation| operation.name.starts_with(only)).collect();
     if chosen.is_empty() {
         let names: Vec<&str> = operations.iter().map(|operation| operation.name).collect();
         return Err(format!("nothing begins with `{only}`: there is {}", names.join(", ")));
     }
     callgrind::check_installed()?;
     frames::check()?;
-    let old = if renew { Baseline::read().unwrap_or_default() } else { Baseline::read()? };
+    let old = if *renew { Baseline::read().unwrap_or_default() } else { Baseline::read()? };
     old.print_heading();
     let mut verdicts = Vec::new();
     let mut measured = Vec::new();
@@ -94,7 +90,7 @@ fn run(operations: &[Operation]) -> Result<ExitCode, String> {
         verdicts.push(old.compare(&now, TOLERANCE));
         measured.push(now);
     }
-    if renew {
+    if *renew {
         Baseline::renewed(measured).write()?;
         println!("written: {}", baseline::PATH);
         return Ok(ExitCode::SUCCESS);

@@ -34,29 +34,18 @@ mod senders;
 mod threads;
 mod workloads;
 
-use std::process::ExitCode;
+use std::io;
 
 use arguments::Arguments;
 use bench::rows::Rows;
 use contenders::{external, tokio_workers};
 
-fn main() -> ExitCode {
+fn main() -> io::Result<()> {
     if let Some(request) = child::request() {
         child::answer(&request, workloads::in_child);
-        return ExitCode::SUCCESS;
+        return Ok(());
     }
-    bench::start_at_the_root();
-    let arguments = match Arguments::parse(std::env::args().skip(1)) {
-        Ok(Some(arguments)) => arguments,
-        Ok(None) => {
-            print!("{}", arguments::help());
-            return ExitCode::SUCCESS;
-        }
-        Err(wrong) => {
-            eprintln!("{wrong}");
-            return ExitCode::FAILURE;
-        }
-    };
+    let arguments: Arguments = bench::arguments::parse();
     let mut rows = Rows::default();
     for (names, run) in workloads::ALL {
         if arguments.wants_any(names) {
@@ -67,11 +56,5 @@ fn main() -> ExitCode {
     for line in external::left_out(&arguments).into_iter().chain(tokio_workers::left_out(&arguments)) {
         println!("\n{line}");
     }
-    match arguments.json.as_deref().map_or(Ok(()), |path| rows.write_json(path)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(wrong) => {
-            eprintln!("the rows could not be written: {wrong}");
-            ExitCode::FAILURE
-        }
-    }
+    rows.write_json(arguments.json.as_deref())
 }

@@ -121,7 +121,7 @@ pub(crate) fn measure(
     if subjects.is_empty() || wanted.is_empty() {
         return Vec::new();
     }
-    let rounds = arguments.rounds.max(FEWEST_SAMPLES);
+    let rounds = arguments.rounds().max(FEWEST_SAMPLES);
     let mut criterion = Criterion::default().without_plots().nresamples(RESAMPLES);
     let mut replay = Replay { wanted, subjects, rounds: Vec::new() };
     let mut rows = Vec::new();
@@ -156,7 +156,7 @@ pub(crate) fn percentiles(
 ) -> Vec<Row> {
     subjects.retain(|subject| arguments.wants_peer(&subject.name));
     let mut rows: Vec<Row> = Vec::new();
-    for round in 0..=arguments.rounds {
+    for round in 0..=arguments.rounds() {
         for subject in &mut subjects {
             for (workload, unit, figure) in subject.live(wanted, Some(clock)) {
                 let is_of = |row: &&mut Row| (row.workload, row.unit, &row.subject) == (workload, unit, &subject.name);

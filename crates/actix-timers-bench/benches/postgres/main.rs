@@ -31,7 +31,7 @@ mod sql;
 mod timer;
 mod workloads;
 
-use std::process::ExitCode;
+use std::error::Error;
 
 use bench::rows::Rows;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -44,59 +44,35 @@ type Workload = fn(&Settings, &str, &mut Rows);
 /// The cores of server and clients together.
 const CORES: usize = 2;
 
-fn main() -> ExitCode {
-    bench::start_at_the_root();
-    let settings = match Settings::parse(std::env::args().skip(1)) {
-        Ok(Some(settings)) => settings,
-        Ok(None) => {
-            print!("{}", settings::HELP);
-            return ExitCode::SUCCESS;
-        }
-        Err(wrong) => {
-            eprintln!("{wrong}");
-            return ExitCode::FAILURE;
-        }
-    };
+const WORKLOADS: [(&str, Workload); 9] = [
+    ("groups", groups::run),
+    ("loads", loads::run),
+    ("actors", actors::run),
+    ("effects", effects::run),
+    ("caller", caller::run),
+    ("other", other::run),
+    ("takeover", takeover::run),
+    ("idle", idle::run),
+    ("steady", steady::run),
+];
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let settings: Settings = bench::arguments::parse();
     if let Some(url) = &settings.victim {
         takeover::victim(url);
     }
     share_cores();
-    let server = match Server::start(&settings.directory, if settings.check { "128MB" } else { "2GB" }) {
-        Ok(server) => server,
-        Err(wrong) => {
-            eprintln!("{wrong}");
-            return ExitCode::FAILURE;
-        }
-    };
-    let workloads: [(&str, Workload); 9] = [
-        ("groups", groups::run),
-        ("loads", loads::run),
-        ("actors", actors::run),
-        ("effects", effects::run),
-        ("caller", caller::run),
-        ("other", other::run),
-        ("takeover", takeover::run),
-        ("idle", idle::run),
-        ("steady", steady::run),
-    ];
+    let server = Server::start(&settings.directory, if settings.check { "128MB" } else { "2GB" })?;
     let mut rows = Rows::default();
-    for (name, run) in workloads {
-        if settings.wants(name) {
-            run(&settings, server.url(), &mut rows);
-        }
+    for (_, run) in WORKLOADS.iter().filter(|(name, _)| settings.wants(name)) {
+        run(&settings, server.url(), &mut rows);
     }
     drop(server);
     rows.print_table();
     if !settings.check {
         ratios::print(&settings, &rows);
     }
-    match settings.json.as_deref().map_or(Ok(()), |path| rows.write_json(path)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(wrong) => {
-            eprintln!("the rows could not be written: {wrong}");
-            ExitCode::FAILURE
-        }
-    }
+    Ok(rows.write_json(settings.json.as_deref())?)
 }
 
 /// Limits this process, and with it the server, to some of its cores.

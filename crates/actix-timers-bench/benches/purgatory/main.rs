@@ -30,20 +30,36 @@ use actix::System;
 use actix_timers_purgatory::{Keys, Outcome, Purgatory};
 use bench::process::cpu;
 use bench::random::Random;
+use clap::Parser;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
 /// The load, in requests and milliseconds.
+#[derive(Debug, Parser)]
+#[command(bin_name = "cargo bench --bench purgatory --")]
 struct Load {
+    #[arg(long, default_value = "1000000", default_value_if("check", "true", "2000"))]
     requests: u64,
+    /// Requests a second
+    #[arg(long, default_value = "10000")]
     rate: f64,
-    /// Keys of a request, and possible keys.
+    /// Keys of a request
+    #[arg(long, default_value = "100")]
     keys: u64,
+    /// Possible keys
+    #[arg(long, default_value = "100")]
     key_space: u64,
+    #[arg(long, default_value = "100")]
     timeout: u64,
-    /// Percentiles of the latency.
+    /// The median latency
+    #[arg(long = "pct50", default_value = "20")]
     median: f64,
+    /// The third quartile of the latency
+    #[arg(long = "pct75", default_value = "60")]
     third_quartile: f64,
+    /// One short pass that verifies the work
+    #[arg(long)]
+    check: bool,
 }
 
 /// A uniform number between 0 and 1, never 0.
@@ -133,24 +149,7 @@ async fn run(load: &Load, slack: Duration) -> Run {
 }
 
 fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if arguments.iter().any(|argument| argument == "--test") {
-        return;
-    }
-    let is_check = arguments.iter().any(|argument| argument == "--check");
-    let argument = |name: &str, usual: f64| {
-        let mut arguments = arguments.iter().skip_while(|argument| *argument != name);
-        arguments.nth(1).map_or(usual, |number| number.parse().expect("a number"))
-    };
-    let load = Load {
-        requests: argument("--requests", if is_check { 2_000.0 } else { 1e6 }) as u64,
-        rate: argument("--rate", 10_000.0),
-        keys: argument("--keys", 100.0) as u64,
-        key_space: argument("--key-space", 100.0) as u64,
-        timeout: argument("--timeout", 100.0) as u64,
-        median: argument("--pct50", 20.0),
-        third_quartile: argument("--pct75", 60.0),
-    };
+    let load: Load = bench::arguments::parse();
     println!("{} requests, {} a second, {} keys each", load.requests, load.rate, load.keys);
     println!("{:<28} {:>9} {:>9} {:>9} {:>9}", "subject", "completed", "expired", "elapsed s", "CPU s");
     for (subject, slack) in [("actix-timers", 0), ("actix-timers, slack 10 ms", 10)] {

@@ -26,81 +26,40 @@ mod tests;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
+use clap::{CommandFactory, Parser};
 use rows::Rows;
 
-const HELP: &str = "\
-cargo bench --bench plot -- ROWS.json... [DIRECTORY] [--csv DIRECTORY]
-
-  ROWS.json   what a bench has written with `--json ROWS.json`; a later file replaces rows of an earlier one
-  DIRECTORY   where the pictures go
-  --csv       write a file for each workload there, WORKLOAD.csv, which replaces an earlier one
-";
-
-#[derive(Debug, Default)]
-struct Arguments {
-    files: Vec<PathBuf>,
-    pictures: Option<PathBuf>,
+#[derive(Debug, Parser)]
+#[command(bin_name = "cargo bench --bench plot --")]
+pub struct Arguments {
+    /// Files written by benches with `--json ROWS.json`, where later rows replace earlier ones; and a directory, where the
+    /// pictures go.
+    paths: Vec<PathBuf>,
+    /// Write a file for each workload into this directory, WORKLOAD.csv, which replaces an earlier one
+    #[arg(long)]
     csv: Option<PathBuf>,
 }
 
-impl Arguments {
-    /// Parses the arguments; `None` if there are none, or they ask for help.
-    fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Option<Self>, String> {
-        let mut parsed = Self::default();
-        let mut arguments = arguments.into_iter();
-        while let Some(argument) = arguments.next() {
-            match argument.as_str() {
-                "--help" | "-h" => return Ok(None),
-                // Added by cargo to every bench.
-                "--bench" => {}
-                "--csv" => parsed.csv = Some(arguments.next().ok_or("--csv needs a directory")?.into()),
-                file if file.ends_with(".json") => parsed.files.push(file.into()),
-                option if option.starts_with('-') => return Err(format!("unknown argument '{option}'\n\n{HELP}")),
-                directory => {
-                    let earlier = parsed.pictures.replace(directory.into());
-                    if let Some(earlier) = earlier {
-                        return Err(format!("pictures go into one directory, not into {earlier:?} and {directory:?}"));
-                    }
-                }
-            }
-        }
-        if parsed.files.is_empty() && parsed.pictures.is_none() && parsed.csv.is_none() {
-            return Ok(None);
-        }
-        if parsed.files.is_empty() {
-            return Err(format!("there are no rows without a file\n\n{HELP}"));
-        }
-        Ok(Some(parsed))
+/// Draws the pictures and writes the files of figures.
+///
+/// # Errors
+/// Names the file or directory that cannot be read or written.
+pub fn run(arguments: Arguments) -> Result<(), String> {
+    if arguments.paths.is_empty() {
+        return Arguments::command().print_help().map_err(|wrong| wrong.to_string());
     }
-}
-
-/// Runs the bench `plot` with the arguments of the command line.
-pub fn main() -> ExitCode {
-    let done = Arguments::parse(std::env::args().skip(1)).and_then(|arguments| match arguments {
-        Some(arguments) => run(&arguments),
-        None => {
-            print!("{HELP}");
-            Ok(())
-        }
-    });
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(wrong) => {
-            eprintln!("{wrong}");
-            ExitCode::FAILURE
-        }
+    let is_file = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "json");
+    let (files, directories): (Vec<PathBuf>, Vec<PathBuf>) = arguments.paths.into_iter().partition(is_file);
+    if files.is_empty() || directories.len() > 1 {
+        return Err("there must be files of rows, and at most one directory for pictures".to_owned());
     }
-}
-
-fn run(arguments: &Arguments) -> Result<(), String> {
     let mut rows = Rows::default();
-    for file in &arguments.files {
+    for file in &files {
         rows.read(file)?;
     }
     let mut missing = Vec::new();
-    if let Some(directory) = &arguments.pictures {
+    for directory in &directories {
         fs::create_dir_all(directory).map_err(|wrong| problem(directory, &wrong))?;
         for (file, picture) in pictures::draw_all(&rows, &mut missing) {
             write(&directory.join(file), &picture)?;

@@ -36,7 +36,7 @@ pub(crate) fn run(arguments: &Arguments, rows: &mut Rows) {
                 .filter(|subject| child::is_within(workload, subject, size, LARGEST))
                 .map(|subject| Task { workload, subject, size: size as u64, seconds: 0 })
                 .collect();
-            rows.extend(child::measure(&tasks, &UNITS, arguments.rounds));
+            rows.extend(child::measure(&tasks, &UNITS, arguments.rounds()));
         }
     }
 }

@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &Arguments, rows: &mut Rows) {
         if size <= LARGEST {
             participants.extend(external::firing(arguments, size, seconds));
         }
-        rows.extend(child::in_turn(participants, &UNITS, arguments.rounds));
+        rows.extend(child::in_turn(participants, &UNITS, arguments.rounds()));
     }
 }
 

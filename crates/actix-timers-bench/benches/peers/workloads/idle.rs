@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: &Arguments, rows: &mut Rows) {
         .filter(|subject| arguments.wants_peer(subject))
         .map(|subject| Task { workload: "idle", subject, size: 1, seconds: arguments.seconds })
         .collect();
-    rows.extend(child::measure(&tasks, &UNITS, arguments.rounds));
+    rows.extend(child::measure(&tasks, &UNITS, arguments.rounds()));
 }
 
 pub(crate) fn in_child(request: &Request) -> Figures {

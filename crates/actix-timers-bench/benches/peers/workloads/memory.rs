@@ -44,7 +44,7 @@ pub(crate) fn run(arguments: &Arguments, rows: &mut Rows) {
             .filter(|subject| child::is_within("memory", subject, size, largest(subject)))
             .map(|subject| Task { workload: "memory", subject, size: size as u64, seconds: 0 })
             .collect();
-        rows.extend(child::measure(&tasks, &UNITS, arguments.rounds));
+        rows.extend(child::measure(&tasks, &UNITS, arguments.rounds()));
     }
 }
 

@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: &Arguments, rows: &mut Rows) {
             .filter(|subject| arguments.wants_peer(subject))
             .map(|subject| Task { workload: "producers", subject, size: size as u64, seconds: 0 })
             .collect();
-        let measured = child::measure(&tasks, &UNITS, arguments.rounds);
+        let measured = child::measure(&tasks, &UNITS, arguments.rounds());
         let compared: Vec<Row> = PAIRS.iter().filter_map(|(two, one)| compare(&measured, two, one)).collect();
         rows.extend(measured);
         rows.extend(compared);

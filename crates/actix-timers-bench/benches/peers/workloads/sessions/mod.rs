@@ -71,7 +71,7 @@ pub(crate) fn run(arguments: &Arguments, rows: &mut Rows) {
                 .filter(|(_, subject)| child::is_within(workload, subject, size, LARGEST))
                 .map(|(_, subject)| Task { workload, subject, size: size as u64, seconds: arguments.seconds })
                 .collect();
-            rows.extend(child::measure(&tasks, &UNITS, arguments.rounds));
+            rows.extend(child::measure(&tasks, &UNITS, arguments.rounds()));
         }
     }
 }
