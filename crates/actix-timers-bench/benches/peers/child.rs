@@ -1,128 +1,116 @@
 //! Measurements in separate processes, so that no other subject has left anything in memory or threads, or takes CPU
 //! time.
 //!
-//! The bench starts itself again with `--child WORKLOAD:SUBJECT:SIZE:SECONDS`. The child prints one line of
+//! The bench starts itself again with `--child WORKLOAD SUBJECT SIZE SECONDS`. The child prints one line of
 //! `unit=value` pairs. A failed check, on any thread, ends the child and the bench with an error.
 
-use std::fmt::Write as _;
 use std::process::{Command, Stdio};
 use std::str::FromStr;
 
 use bench::rows::Row;
 
+use crate::arguments::Arguments;
+
 const FLAG: &str = "--child";
 /// The beginning of the line that the child prints.
 const MARK: &str = "figures:";
 
-/// A measurement for one child.
-#[derive(Clone)]
-pub(crate) struct Task {
-    pub(crate) workload: &'static str,
-    pub(crate) subject: &'static str,
-    pub(crate) size: u64,
+/// A workload whose subjects are measured in processes of their own.
+pub(crate) struct Workload {
+    pub(crate) name: &'static str,
+    /// The units of the figures. A subject may omit some.
+    pub(crate) units: &'static [&'static str],
+    pub(crate) subjects: &'static [Subject],
+}
+
+pub(crate) struct Subject {
+    name: &'static str,
+    /// The largest size that is measured.
+    largest: usize,
+    /// Measures in this process.
+    measure: fn(Load) -> Figures,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Load {
+    pub(crate) size: usize,
     /// The duration, for workloads that last for a fixed time.
     pub(crate) seconds: u64,
 }
 
-/// Returns whether a subject is measured at this size; prints a note if not.
-pub(crate) fn is_within(workload: &str, subject: &str, size: usize, largest: usize) -> bool {
-    if size > largest {
-        eprintln!("{workload}, {subject}, {size}: left out, it goes up to {largest}");
-    }
-    size <= largest
-}
-
-/// The task of this child.
-pub(crate) struct Request {
-    pub(crate) workload: String,
-    pub(crate) subject: String,
-    pub(crate) size: u64,
-    pub(crate) seconds: u64,
-}
-
 /// The measured figures, each with its unit.
-pub(crate) struct Figures(Vec<(&'static str, f64)>);
+pub(crate) type Figures = Vec<(&'static str, f64)>;
 
-impl Figures {
-    pub(crate) fn new(figures: impl Into<Vec<(&'static str, f64)>>) -> Self {
-        Self(figures.into())
-    }
-
-    pub(crate) fn get(&self, unit: &str) -> f64 {
-        self.0.iter().find(|(name, _)| *name == unit).expect("a figure").1
-    }
-
-    fn line(&self) -> String {
-        let mut line = MARK.to_owned();
-        for (unit, value) in &self.0 {
-            let _ = write!(line, "\t{unit}={value}");
-        }
-        line
+impl Subject {
+    pub(crate) const fn new(name: &'static str, largest: usize, measure: fn(Load) -> Figures) -> Self {
+        Self { name, largest, measure }
     }
 }
 
-/// Returns the task of this process, if it is a child.
-pub(crate) fn request() -> Option<Request> {
-    let words: Vec<String> = std::env::args().collect();
-    let at = words.iter().position(|word| word == FLAG)?;
-    let mut parts = words.get(at + 1).expect("--child is followed by its task").split(':');
-    let mut part = || parts.next().expect("a task has four parts");
-    Some(Request {
-        workload: part().to_owned(),
-        subject: part().to_owned(),
-        size: number(part()),
-        seconds: number(part()),
-    })
+impl Workload {
+    /// Measures the selected subjects [in turn](in_turn).
+    pub(crate) fn measure(&self, arguments: &Arguments, load: Load) -> Vec<Row> {
+        in_turn(self.participants(arguments, load), self.units, arguments.rounds())
+    }
+
+    /// Returns the selected subjects, each of which is measured in a fresh process each time.
+    pub(crate) fn participants(&self, arguments: &Arguments, load: Load) -> Vec<Participant> {
+        let (workload, Load { size, .. }) = (self.name, load);
+        let mut participants = Vec::new();
+        for &Subject { name, largest, .. } in self.subjects.iter().filter(|subject| arguments.wants_peer(subject.name))
+        {
+            if size <= largest {
+                participants.push(Participant::new(workload, name, size, move || run(workload, name, load)));
+            } else {
+                eprintln!("{workload}, {name}, {size}: left out, it goes up to {largest}");
+            }
+        }
+        participants
+    }
+}
+
+/// If this process is a child, measures in it, prints the figures and ends it.
+pub(crate) fn answer<'a>(mut workloads: impl Iterator<Item = &'a Workload>) {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let [flag, workload, subject, size, seconds] = &*words else { return };
+    if flag != FLAG {
+        return;
+    }
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        std::process::exit(1);
+    }));
+    let workload = workloads.find(|known| known.name == workload).expect("a workload");
+    let subject = workload.subjects.iter().find(|known| known.name == subject).expect("a subject");
+    let figures = (subject.measure)(Load { size: number(size), seconds: number(seconds) });
+    let figures: String = figures.iter().map(|(unit, value)| format!("\t{unit}={value}")).collect();
+    println!("{MARK}{figures}");
+    // Threads of the subjects may still be busy.
+    std::process::exit(0);
 }
 
 fn number<N: FromStr<Err: std::fmt::Debug>>(text: &str) -> N {
     text.parse().expect("a number")
 }
 
-/// Measures in this process, and prints the figures.
-pub(crate) fn answer(request: &Request, measure: impl FnOnce(&Request) -> Figures) {
-    let report = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        report(panic);
-        std::process::exit(1);
-    }));
-    println!("{}", measure(request).line());
-    // Threads of the subjects may still be busy.
-    std::process::exit(0);
-}
-
 /// A subject that is measured in turn with others.
 pub(crate) struct Participant {
     workload: &'static str,
-    subject: String,
-    size: u64,
+    subject: &'static str,
+    size: usize,
     measure: Box<dyn FnMut() -> Vec<(String, f64)>>,
 }
 
 impl Participant {
-    /// A participant that is not measured by a child of this program; `measure` returns figures with their units.
     pub(crate) fn new(
         workload: &'static str,
-        subject: impl Into<String>,
+        subject: &'static str,
         size: usize,
         measure: impl FnMut() -> Vec<(String, f64)> + 'static,
     ) -> Self {
-        Self { workload, subject: subject.into(), size: size as u64, measure: Box::new(measure) }
+        Self { workload, subject, size, measure: Box::new(measure) }
     }
-}
-
-/// Measures the task in a fresh process each time.
-impl From<&Task> for Participant {
-    fn from(task: &Task) -> Self {
-        let Task { workload, subject, size, .. } = *task;
-        let task = task.clone();
-        Self { workload, subject: subject.to_owned(), size, measure: Box::new(move || run(&task)) }
-    }
-}
-
-/// Measures tasks [in turn](in_turn).
-pub(crate) fn measure(tasks: &[Task], units: &[&'static str], rounds: usize) -> Vec<Row> {
-    in_turn(tasks.iter().map(Participant::from).collect(), units, rounds)
 }
 
 /// Measures each participant once per round, in turn, so that a disturbance of the machine affects all of them. Returns
@@ -140,22 +128,22 @@ pub(crate) fn in_turn(mut participants: Vec<Participant>, units: &[&'static str]
         }
     }
     let mut rows = Vec::new();
-    for (participant, samples) in participants.into_iter().zip(samples) {
-        let Participant { workload, subject, size, .. } = participant;
+    for (Participant { workload, subject, size, .. }, samples) in participants.into_iter().zip(samples) {
         for (&unit, samples) in units.iter().zip(samples).filter(|(_, samples)| samples.len() == rounds) {
-            rows.push(Row { workload, layer: "whole", subject: subject.clone(), size, unit, samples });
+            let (subject, size) = (subject.to_owned(), size as u64);
+            rows.push(Row { workload, layer: "whole", subject, size, unit, samples });
         }
     }
     rows
 }
 
-fn run(task: &Task) -> Vec<(String, f64)> {
-    let Task { workload, subject, size, seconds } = task;
-    let asked = format!("{workload}:{subject}:{size}:{seconds}");
+fn run(workload: &str, subject: &str, Load { size, seconds }: Load) -> Vec<(String, f64)> {
     let program = std::env::current_exe().expect("the path of this program");
-    let child = Command::new(program).args([FLAG, &asked]).stderr(Stdio::inherit()).output().expect("a child process");
-    assert!(child.status.success(), "{asked} ended with {}", child.status);
-    let output = String::from_utf8(child.stdout).expect("text");
+    let mut child = Command::new(program);
+    child.args([FLAG, workload, subject, &size.to_string(), &seconds.to_string()]).stderr(Stdio::inherit());
+    let output = child.output().expect("a child process");
+    assert!(output.status.success(), "{workload}, {subject}, {size} ended with {}", output.status);
+    let output = String::from_utf8(output.stdout).expect("text");
     let line = output.lines().find_map(|line| line.strip_prefix(MARK)).expect("a line of figures");
     line.split('\t')
         .filter_map(|pair| pair.split_once('='))

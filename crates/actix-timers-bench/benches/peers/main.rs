@@ -41,10 +41,7 @@ use bench::rows::Rows;
 use contenders::{external, tokio_workers};
 
 fn main() -> io::Result<()> {
-    if let Some(request) = child::request() {
-        child::answer(&request, workloads::in_child);
-        return Ok(());
-    }
+    child::answer(workloads::in_children());
     let arguments: Arguments = bench::arguments::parse();
     let mut rows = Rows::default();
     for (names, run) in workloads::ALL {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use actix::{Actor, Addr, Context, Handler, Message, MessageResult, System};
 
 use crate::arguments::Arguments;
-use crate::child::{self, Figures, Request, Task};
+use crate::child::{Figures, Load, Subject, Workload};
 use crate::senders::Sender;
 use crate::senders::book::quantile;
 use crate::senders::delay_queue::Queue;
@@ -21,41 +21,34 @@ use crate::senders::ours::{OwnContext, ToTarget};
 use crate::workloads::stage::{Stage, lead};
 use bench::rows::Rows;
 
-const SUBJECTS: [&str; 3] = ["actix-timers, context", "actix-timers, recipient", "delay-queue, do_send"];
-pub(crate) const TO_ONE: &str = "burst to 1";
-pub(crate) const TO_THOUSAND: &str = "burst to 1000";
+pub(crate) static WORKLOADS: [Workload; 2] = [
+    Workload { name: "burst to 1", units: &UNITS, subjects: &subjects::<1>() },
+    Workload { name: "burst to 1000", units: &UNITS, subjects: &subjects::<1000>() },
+];
 const UNITS: [&str; 3] = ["ms until all came", "p99 ms bystander waits", "max ms bystander waits"];
 const LARGEST: usize = 1_000_000;
 
+const fn subjects<const RECEIVERS: usize>() -> [Subject; 3] {
+    [
+        Subject::new("actix-timers, context", LARGEST, burst::<OwnContext, RECEIVERS>),
+        Subject::new("actix-timers, recipient", LARGEST, burst::<ToTarget, RECEIVERS>),
+        Subject::new("delay-queue, do_send", LARGEST, burst::<Queue, RECEIVERS>),
+    ]
+}
+
 pub(crate) fn run(arguments: &Arguments, rows: &mut Rows) {
-    for workload in [TO_ONE, TO_THOUSAND] {
+    for workload in &WORKLOADS {
         for &size in &arguments.sizes {
-            let tasks: Vec<Task> = SUBJECTS
-                .into_iter()
-                .filter(|subject| arguments.wants_peer(subject))
-                .filter(|subject| child::is_within(workload, subject, size, LARGEST))
-                .map(|subject| Task { workload, subject, size: size as u64, seconds: 0 })
-                .collect();
-            rows.extend(child::measure(&tasks, &UNITS, arguments.rounds()));
+            rows.extend(workload.measure(arguments, Load { size, seconds: 0 }));
         }
     }
 }
 
-pub(crate) fn in_child(request: &Request) -> Figures {
-    let size = request.size as usize;
-    let receivers = if request.workload == TO_THOUSAND { 1000 } else { 1 };
-    System::new().block_on(async {
-        let stage = Stage::here(size, receivers);
-        match request.subject.as_str() {
-            "actix-timers, context" => burst::<OwnContext>(stage, size).await,
-            "actix-timers, recipient" => burst::<ToTarget>(stage, size).await,
-            "delay-queue, do_send" => burst::<Queue>(stage, size).await,
-            unknown => panic!("no such subject: {unknown}"),
-        }
-    })
+fn burst<S: Sender, const RECEIVERS: usize>(Load { size, .. }: Load) -> Figures {
+    System::new().block_on(async { measure::<S>(Stage::here(size, RECEIVERS), size).await })
 }
 
-async fn burst<S: Sender>(mut stage: Stage, size: usize) -> Figures {
+async fn measure<S: Sender>(mut stage: Stage, size: usize) -> Figures {
     let receivers = stage.receivers.len();
     let mut sender = S::to(stage.receivers.clone());
     let deadline = Instant::now() + lead(size);
@@ -78,11 +71,11 @@ async fn burst<S: Sender>(mut stage: Stage, size: usize) -> Figures {
     assert_eq!(delivered.count(), size);
     let meanwhile = Meanwhile { from: deadline, until: delivered.last };
     let waits = bystander.send(meanwhile).await.expect("the bystander lives");
-    Figures::new([
+    vec![
         (UNITS[0], (delivered.last - deadline).as_secs_f64() * 1e3),
         (UNITS[1], quantile(&waits, 0.99) as f64 / 1e6),
         (UNITS[2], quantile(&waits, 1.0) as f64 / 1e6),
-    ])
+    ]
 }
 
 /// An actor unrelated to the timers.

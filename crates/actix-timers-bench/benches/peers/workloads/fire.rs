@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use actix::System;
 
 use crate::arguments::Arguments;
-use crate::child::{self, Figures, Participant, Request, Task};
+use crate::child::{self, Figures, Load, Subject, Workload};
 use crate::contenders::external;
 use crate::senders::Sender;
 use crate::senders::delay_queue::Queue;
@@ -21,18 +21,23 @@ use crate::senders::tokio_sleep::Sleeps;
 use crate::workloads::stage::{Stage, lead};
 use bench::process;
 use bench::random::Random;
-use bench::rows::{OURS, Rows};
+use bench::rows::Rows;
 
-const SUBJECTS: [&str; 8] = [
-    "actix-timers, context",
-    "actix-timers, recipient",
-    "actix-timers, foreign",
-    "delay-queue, do_send",
-    "delay-queue, foreign",
-    "tokio-sleep",
-    "notify-later",
-    "hash-wheel-timer",
-];
+pub(crate) static WORKLOAD: Workload = Workload {
+    name: "fire",
+    units: &UNITS,
+    subjects: &[
+        Subject::new("actix-timers, context", LARGEST, |load| never_early(here::<OwnContext>(load))),
+        Subject::new("actix-timers, recipient", LARGEST, |load| never_early(here::<ToTarget>(load))),
+        Subject::new("actix-timers, foreign", LARGEST, |load| never_early(elsewhere::<ToTarget>(load))),
+        Subject::new("delay-queue, do_send", LARGEST, here::<Queue>),
+        Subject::new("delay-queue, foreign", LARGEST, elsewhere::<Queue>),
+        Subject::new("tokio-sleep", LARGEST, here::<Sleeps>),
+        // Each wake-up polls all timers.
+        Subject::new("notify-later", 10_000, here::<NotifyLater>),
+        Subject::new("hash-wheel-timer", LARGEST, here::<HashWheel>),
+    ],
+};
 
 const LATE: [(&str, f64); 4] =
     [("p50 ms late", 0.5), ("p99 ms late", 0.99), ("p99.9 ms late", 0.999), ("max ms late", 1.0)];
@@ -43,18 +48,11 @@ const UNITS: [&str; 7] = [LATE[0].0, LATE[1].0, LATE[2].0, LATE[3].0, EARLY, CPU
 
 const LONGEST: u64 = 2;
 const LARGEST: usize = 1_000_000;
-/// The maximum size for `notify_later`: each wake-up polls all timers.
-const LARGEST_OF_NOTIFY_LATER: usize = 10_000;
 
 pub(crate) fn run(arguments: &Arguments, rows: &mut Rows) {
     for &size in &arguments.sizes {
         let seconds = arguments.seconds.min(LONGEST);
-        let tasks = SUBJECTS
-            .into_iter()
-            .filter(|subject| arguments.wants_peer(subject))
-            .filter(|subject| child::is_within("fire", subject, size, largest(subject)))
-            .map(|subject| Task { workload: "fire", subject, size: size as u64, seconds });
-        let mut participants: Vec<Participant> = tasks.map(|task| Participant::from(&task)).collect();
+        let mut participants = WORKLOAD.participants(arguments, Load { size, seconds });
         if size <= LARGEST {
             participants.extend(external::firing(arguments, size, seconds));
         }
@@ -62,31 +60,21 @@ pub(crate) fn run(arguments: &Arguments, rows: &mut Rows) {
     }
 }
 
-fn largest(subject: &str) -> usize {
-    if subject == "notify-later" { LARGEST_OF_NOTIFY_LATER } else { LARGEST }
+fn here<S: Sender>(load: Load) -> Figures {
+    System::new().block_on(async { fire::<S>(Stage::here(load.size, 1), load).await })
 }
 
-pub(crate) fn in_child(request: &Request) -> Figures {
-    let size = request.size as usize;
-    let span = Duration::from_secs(request.seconds);
-    let figures = System::new().block_on(async {
-        match request.subject.as_str() {
-            "actix-timers, context" => fire::<OwnContext>(Stage::here(size, 1), size, span).await,
-            "actix-timers, recipient" => fire::<ToTarget>(Stage::here(size, 1), size, span).await,
-            "actix-timers, foreign" => fire::<ToTarget>(Stage::elsewhere(size), size, span).await,
-            "delay-queue, do_send" => fire::<Queue>(Stage::here(size, 1), size, span).await,
-            "delay-queue, foreign" => fire::<Queue>(Stage::elsewhere(size), size, span).await,
-            "tokio-sleep" => fire::<Sleeps>(Stage::here(size, 1), size, span).await,
-            "notify-later" => fire::<NotifyLater>(Stage::here(size, 1), size, span).await,
-            "hash-wheel-timer" => fire::<HashWheel>(Stage::here(size, 1), size, span).await,
-            unknown => panic!("no such subject: {unknown}"),
-        }
-    });
-    assert!(!request.subject.starts_with(OURS) || figures.get(EARLY) == 0.0, "messages came early");
+fn elsewhere<S: Sender>(load: Load) -> Figures {
+    System::new().block_on(async { fire::<S>(Stage::elsewhere(load.size), load).await })
+}
+
+fn never_early(figures: Figures) -> Figures {
+    assert!(figures.contains(&(EARLY, 0.0)), "messages came early");
     figures
 }
 
-async fn fire<S: Sender>(mut stage: Stage, size: usize, span: Duration) -> Figures {
+async fn fire<S: Sender>(mut stage: Stage, Load { size, seconds }: Load) -> Figures {
+    let span = Duration::from_secs(seconds);
     let before = process::cpu();
     let sender = S::to(stage.receivers.clone());
     let begin = Instant::now() + lead(size);
@@ -117,5 +105,5 @@ async fn fire<S: Sender>(mut stage: Stage, size: usize, span: Duration) -> Figur
     if delivered.early == 0 {
         figures.extend(LATE.map(|(unit, part)| (unit, delivered.late(part))));
     }
-    Figures::new(figures)
+    figures
 }

@@ -15,7 +15,7 @@ use actix_timers::{ScheduleAfter, Target, TimerActor, Timers};
 use tokio::sync::oneshot;
 
 use crate::arguments::Arguments;
-use crate::child::{self, Figures, Request, Task};
+use crate::child::{Figures, Load, Subject, Workload};
 use crate::senders::Sender;
 use crate::senders::delay_queue::Queue;
 use crate::senders::messages::{Due, Planner, Receiver};
@@ -24,7 +24,15 @@ use crate::workloads::stage::Stage;
 use bench::random::Random;
 use bench::rows::Rows;
 
-const SUBJECTS: [&str; 3] = ["actix-timers, context", "actix-timers, messages", "delay-queue, do_send"];
+pub(crate) static WORKLOAD: Workload = Workload {
+    name: "flood",
+    units: &UNITS,
+    subjects: &[
+        Subject::new("actix-timers, context", usize::MAX, |load| flood(From::Context, load)),
+        Subject::new("actix-timers, messages", usize::MAX, |load| flood(From::Thread, load)),
+        Subject::new("delay-queue, do_send", usize::MAX, |load| flood(From::Queue, load)),
+    ],
+};
 const UNITS: [&str; 4] = ["p50 ms late", "p99 ms late", "max ms late", "ns per schedule"];
 
 const LONGEST: u64 = 2;
@@ -37,53 +45,56 @@ const LEAD: Duration = Duration::from_millis(200);
 
 pub(crate) fn run(arguments: &Arguments, rows: &mut Rows) {
     let seconds = arguments.seconds.min(LONGEST);
-    let tasks: Vec<Task> = SUBJECTS
-        .into_iter()
-        .filter(|subject| arguments.wants_peer(subject))
-        .map(|subject| Task { workload: "flood", subject, size: DUE_PER_SECOND * seconds, seconds })
-        .collect();
-    rows.extend(child::measure(&tasks, &UNITS, arguments.rounds()));
+    let size = DUE_PER_SECOND as usize * seconds as usize;
+    rows.extend(WORKLOAD.measure(arguments, Load { size, seconds }));
 }
 
-pub(crate) fn in_child(request: &Request) -> Figures {
+#[derive(Clone, Copy)]
+enum From {
+    Context,
+    Thread,
+    Queue,
+}
+
+fn flood(from: From, Load { size, seconds }: Load) -> Figures {
+    let due = size as u64;
     System::new().block_on(async {
         let timers = TimerActor::builder().install().expect("a timer actor");
-        let mut stage = Stage::here(request.size as usize, 1);
+        let mut stage = Stage::here(size, 1);
         let receiver = stage.planners[0].clone();
-        let time = Time::starting_soon(request.seconds);
-        let accepted = || timers.snapshot().counters.accepted - request.size;
+        let time = Time::starting_soon(seconds);
+        let accepted = || timers.snapshot().counters.accepted - due;
         // Each returns the flood, and its number of pending timers when all others have been delivered.
-        let (flooded, delivered, there) = match request.subject.as_str() {
-            "actix-timers, context" => {
-                let sender = time.schedule_due(&receiver, OwnContext, request.size).await;
+        let (flooded, delivered, there) = match from {
+            From::Context => {
+                let sender = time.schedule_due(&receiver, OwnContext, due).await;
                 let flooded = time.flood_from_context(sender).await;
                 let delivered = stage.delivered(time.end).await;
                 (flooded, delivered, accepted())
             }
-            "actix-timers, messages" => {
-                time.schedule_due(&receiver, OwnContext, request.size).await;
+            From::Thread => {
+                time.schedule_due(&receiver, OwnContext, due).await;
                 let flooded = time.flood_from_thread(&timers, &receiver, accepted).await;
                 let delivered = stage.delivered(time.end).await;
                 (flooded, delivered, accepted())
             }
-            "delay-queue, do_send" => {
+            From::Queue => {
                 let queue = Queue::to(stage.receivers.clone());
-                let queue = time.schedule_due(&receiver, queue, request.size).await;
+                let queue = time.schedule_due(&receiver, queue, due).await;
                 let flooded = time.flood_from_context(Rc::clone(&queue)).await;
                 let delivered = stage.delivered(time.end).await;
                 (flooded, delivered, queue.len() as u64)
             }
-            unknown => panic!("no such subject: {unknown}"),
         };
         let delivered = delivered.sorted();
-        assert_eq!(delivered.count() as u64, request.size);
+        assert_eq!(delivered.count() as u64, due);
         assert_eq!(there, flooded.timers);
-        Figures::new([
+        vec![
             (UNITS[0], delivered.late(0.5)),
             (UNITS[1], delivered.late(0.99)),
             (UNITS[2], delivered.late(1.0)),
             (UNITS[3], flooded.took.as_nanos() as f64 / flooded.timers as f64),
-        ])
+        ]
     })
 }
 

@@ -11,7 +11,7 @@ use actix::{Arbiter, System};
 use tokio::sync::oneshot;
 
 use crate::arguments::Arguments;
-use crate::child::{self, Figures, Request, Task};
+use crate::child::{Figures, Load, Subject, Workload};
 use crate::senders::Sender;
 use crate::senders::delay_queue::Queue;
 use crate::senders::hash_wheel::HashWheel;
@@ -22,14 +22,18 @@ use crate::senders::tokio_sleep::Sleeps;
 use crate::threads::Usage;
 use bench::rows::Rows;
 
-const SUBJECTS: [&str; 6] = [
-    "actix-timers, context",
-    "actix-timers, recipient",
-    "delay-queue, do_send",
-    "tokio-sleep",
-    "notify-later",
-    "hash-wheel-timer",
-];
+pub(crate) static WORKLOAD: Workload = Workload {
+    name: "idle",
+    units: &UNITS,
+    subjects: &[
+        Subject::new("actix-timers, context", 1, idle::<OwnContext>),
+        Subject::new("actix-timers, recipient", 1, idle::<ToTarget>),
+        Subject::new("delay-queue, do_send", 1, idle::<Queue>),
+        Subject::new("tokio-sleep", 1, idle::<Sleeps>),
+        Subject::new("notify-later", 1, idle::<NotifyLater>),
+        Subject::new("hash-wheel-timer", 1, idle::<HashWheel>),
+    ],
+};
 const UNITS: [&str; 2] = ["context switches", "CPU ms"];
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -37,38 +41,24 @@ const HOUR: Duration = Duration::from_secs(3600);
 const SETTLE: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(arguments: &Arguments, rows: &mut Rows) {
-    let tasks: Vec<Task> = SUBJECTS
-        .into_iter()
-        .filter(|subject| arguments.wants_peer(subject))
-        .map(|subject| Task { workload: "idle", subject, size: 1, seconds: arguments.seconds })
-        .collect();
-    rows.extend(child::measure(&tasks, &UNITS, arguments.rounds()));
+    rows.extend(WORKLOAD.measure(arguments, Load { size: 1, seconds: arguments.seconds }));
 }
 
-pub(crate) fn in_child(request: &Request) -> Figures {
+fn idle<S: Sender>(load: Load) -> Figures {
     let system = System::new();
     let arbiter = Arbiter::new();
     let (idle, is_idle) = mpsc::channel();
     let (end, is_over) = oneshot::channel();
-    let one: fn(_, _) = match request.subject.as_str() {
-        "actix-timers, context" => one::<OwnContext>,
-        "actix-timers, recipient" => one::<ToTarget>,
-        "delay-queue, do_send" => one::<Queue>,
-        "tokio-sleep" => one::<Sleeps>,
-        "notify-later" => one::<NotifyLater>,
-        "hash-wheel-timer" => one::<HashWheel>,
-        unknown => panic!("no such subject: {unknown}"),
-    };
-    arbiter.spawn_fn(move || one(idle, is_over));
+    arbiter.spawn_fn(move || one::<S>(idle, is_over));
     is_idle.recv().expect("a timer");
     thread::sleep(SETTLE);
     let before = Usage::of_others();
-    thread::sleep(Duration::from_secs(request.seconds));
+    thread::sleep(Duration::from_secs(load.seconds));
     let used = Usage::of_others().since(before);
     end.send(()).expect("the arbiter lives");
     is_idle.recv().expect("the timer was there to the end");
     drop(system);
-    Figures::new([(UNITS[0], used.context_switches as f64), (UNITS[1], used.nanoseconds as f64 / 1e6)])
+    vec![(UNITS[0], used.context_switches as f64), (UNITS[1], used.nanoseconds as f64 / 1e6)]
 }
 
 /// Schedules one timer and cancels it in the end. Sends on `idle` after both.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use actix::System;
 
 use crate::arguments::Arguments;
-use crate::child::{self, Figures, Request, Task};
+use crate::child::{Figures, Load, Subject, Workload};
 use crate::heap;
 use crate::senders::Sender;
 use crate::senders::delay_queue::Queue;
@@ -21,7 +21,17 @@ use bench::process;
 use bench::random::Random;
 use bench::rows::Rows;
 
-const SUBJECTS: [&str; 4] = ["actix-timers, context", "delay-queue, do_send", "tokio-sleep", "notify-later"];
+pub(crate) static WORKLOAD: Workload = Workload {
+    name: "memory",
+    units: &UNITS,
+    subjects: &[
+        Subject::new("actix-timers, context", usize::MAX, memory::<OwnContext>),
+        Subject::new("delay-queue, do_send", usize::MAX, memory::<Queue>),
+        Subject::new("tokio-sleep", usize::MAX, memory::<Sleeps>),
+        // Cancels take quadratic time.
+        Subject::new("notify-later", 100_000, memory::<NotifyLater>),
+    ],
+};
 const UNITS: [&str; 6] = [
     "bytes allocated per timer",
     "bytes allocated beside the message",
@@ -33,36 +43,15 @@ const UNITS: [&str; 6] = [
 
 const SOONEST: Duration = Duration::from_secs(600);
 const SPAN_MS: u64 = 3_600_000;
-/// The maximum size for `notify_later`: cancels take quadratic time.
-const LARGEST_OF_NOTIFY_LATER: usize = 100_000;
 
 pub(crate) fn run(arguments: &Arguments, rows: &mut Rows) {
     for &size in &arguments.sizes {
-        let tasks: Vec<Task> = SUBJECTS
-            .into_iter()
-            .filter(|subject| arguments.wants_peer(subject))
-            .filter(|subject| child::is_within("memory", subject, size, largest(subject)))
-            .map(|subject| Task { workload: "memory", subject, size: size as u64, seconds: 0 })
-            .collect();
-        rows.extend(child::measure(&tasks, &UNITS, arguments.rounds()));
+        rows.extend(WORKLOAD.measure(arguments, Load { size, seconds: 0 }));
     }
 }
 
-fn largest(subject: &str) -> usize {
-    if subject == "notify-later" { LARGEST_OF_NOTIFY_LATER } else { usize::MAX }
-}
-
-pub(crate) fn in_child(request: &Request) -> Figures {
-    let size = request.size as usize;
-    System::new().block_on(async {
-        match request.subject.as_str() {
-            "actix-timers, context" => memory::<OwnContext>(size).await,
-            "delay-queue, do_send" => memory::<Queue>(size).await,
-            "tokio-sleep" => memory::<Sleeps>(size).await,
-            "notify-later" => memory::<NotifyLater>(size).await,
-            unknown => panic!("no such subject: {unknown}"),
-        }
-    })
+fn memory<S: Sender>(load: Load) -> Figures {
+    System::new().block_on(measure::<S>(load.size))
 }
 
 #[derive(Clone, Copy)]
@@ -82,7 +71,7 @@ impl Memory {
     }
 }
 
-async fn memory<S: Sender>(size: usize) -> Figures {
+async fn measure<S: Sender>(size: usize) -> Figures {
     let planner = Planner::start(None);
     let sender = S::to(vec![planner.addr.clone()]);
     let before = Memory::now(&planner).await;
@@ -114,12 +103,12 @@ async fn memory<S: Sender>(size: usize) -> Figures {
     let message = size_of::<Due>() as f64;
     let allocated = per_timer(pending.allocated, before.allocated);
     let resident = per_timer(pending.resident, before.resident);
-    Figures::new([
+    vec![
         (UNITS[0], allocated),
         (UNITS[1], allocated - message),
         (UNITS[2], resident),
         (UNITS[3], resident - message),
         (UNITS[4], per_timer(cancelled.allocated, before.allocated)),
         (UNITS[5], per_timer(cancelled.resident, before.resident)),
-    ])
+    ]
 }

@@ -29,7 +29,7 @@ mod stage;
 mod wheel_sizes;
 
 use crate::arguments::Arguments;
-use crate::child::{Figures, Request};
+use crate::child::Workload;
 use bench::rows::Rows;
 
 /// Runs the selected workloads of an entry.
@@ -52,19 +52,10 @@ pub(crate) const ALL: [(&[&str], Run); 12] = [
     (&["wheel-sizes"], wheel_sizes::run),
 ];
 
-/// Measures the task of a child.
-pub(crate) fn in_child(request: &Request) -> Figures {
-    let measure = match request.workload.as_str() {
-        "fire" => fire::in_child,
-        burst::TO_ONE | burst::TO_THOUSAND => burst::in_child,
-        "idle" => idle::in_child,
-        "memory" => memory::in_child,
-        "producers" => producers::in_child,
-        sessions::HEARTBEAT | sessions::TIME_OUT | sessions::NO_TIMER => sessions::in_child,
-        "flood" => flood::in_child,
-        unknown => panic!("no child measures '{unknown}'"),
-    };
-    measure(request)
+/// Returns the workloads in processes of their own.
+pub(crate) fn in_children() -> impl Iterator<Item = &'static Workload> {
+    let several = burst::WORKLOADS.iter().chain(&sessions::WORKLOADS);
+    several.chain([&fire::WORKLOAD, &idle::WORKLOAD, &memory::WORKLOAD, &producers::WORKLOAD, &flood::WORKLOAD])
 }
 
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {

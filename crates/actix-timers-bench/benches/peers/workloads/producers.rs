@@ -14,7 +14,7 @@ use actix::{Actor, Arbiter, System};
 use actix_timers::{CancelOutcome, Target, TimerActor, TimerContext, TimerId, Timers, cancel};
 
 use crate::arguments::Arguments;
-use crate::child::{self, Figures, Request, Task};
+use crate::child::{Figures, Load, Subject, Workload};
 use crate::senders::messages::{Due, Planner, Receiver};
 use bench::process;
 use bench::random::Random;
@@ -26,7 +26,19 @@ const TWO_THREADS: &str = "actix-timers, 2 threads into 2";
 const ONE_ARBITER: &str = "actix-timers, 1 arbiter";
 const TWO_ARBITERS: &str = "actix-timers, 2 arbiters into 2";
 
-const SUBJECTS: [&str; 5] = [ONE_THREAD, TWO_THREADS_SHARING, TWO_THREADS, ONE_ARBITER, TWO_ARBITERS];
+pub(crate) static WORKLOAD: Workload = Workload {
+    name: "producers",
+    units: &UNITS,
+    subjects: &[
+        Subject::new(ONE_THREAD, usize::MAX, |load| measured(|| threads(&[timer_actor()], 1, load.size))),
+        Subject::new(TWO_THREADS_SHARING, usize::MAX, |load| measured(|| threads(&[timer_actor()], 2, load.size))),
+        Subject::new(TWO_THREADS, usize::MAX, |load| {
+            measured(|| threads(&[timer_actor(), timer_actor()], 1, load.size))
+        }),
+        Subject::new(ONE_ARBITER, usize::MAX, |load| measured(|| arbiters(1, load.size))),
+        Subject::new(TWO_ARBITERS, usize::MAX, |load| measured(|| arbiters(2, load.size))),
+    ],
+};
 /// Two producers, and the single one that they are compared with.
 const PAIRS: [(&str, &str); 3] =
     [(TWO_THREADS_SHARING, ONE_THREAD), (TWO_THREADS, ONE_THREAD), (TWO_ARBITERS, ONE_ARBITER)];
@@ -37,12 +49,7 @@ const TWO_OVER_ONE: &str = "times as many as one";
 
 pub(crate) fn run(arguments: &Arguments, rows: &mut Rows) {
     for &size in &arguments.sizes {
-        let tasks: Vec<Task> = SUBJECTS
-            .into_iter()
-            .filter(|subject| arguments.wants_peer(subject))
-            .map(|subject| Task { workload: "producers", subject, size: size as u64, seconds: 0 })
-            .collect();
-        let measured = child::measure(&tasks, &UNITS, arguments.rounds());
+        let measured = WORKLOAD.measure(arguments, Load { size, seconds: 0 });
         let compared: Vec<Row> = PAIRS.iter().filter_map(|(two, one)| compare(&measured, two, one)).collect();
         rows.extend(measured);
         rows.extend(compared);
@@ -57,24 +64,16 @@ fn compare(measured: &[Row], two: &str, one: &str) -> Option<Row> {
     Some(Row { subject: two.subject.clone(), unit: TWO_OVER_ONE, samples, ..*two })
 }
 
-pub(crate) fn in_child(request: &Request) -> Figures {
+fn measured(produce: impl FnOnce() -> Vec<Span>) -> Figures {
     let _system = System::new();
-    let size = request.size as usize;
-    let spans = match request.subject.as_str() {
-        ONE_THREAD => threads(&[timer_actor()], 1, size),
-        TWO_THREADS_SHARING => threads(&[timer_actor()], 2, size),
-        TWO_THREADS => threads(&[timer_actor(), timer_actor()], 1, size),
-        ONE_ARBITER => arbiters(1, size),
-        TWO_ARBITERS => arbiters(2, size),
-        unknown => panic!("no such subject: {unknown}"),
-    };
+    let spans = produce();
     let began = spans.iter().map(|span| span.began).min().expect("a producer");
     let ended = spans.iter().map(|span| span.ended).max().expect("a producer");
     let scheduled: usize = spans.iter().map(|span| span.scheduled).sum();
     let nanoseconds = (ended - began).as_nanos() as f64 / scheduled as f64;
     let cpu: Duration = spans.iter().map(|span| span.cpu).sum();
     let cpu = cpu.as_nanos() as f64 / scheduled as f64;
-    Figures::new([(UNITS[0], nanoseconds), (UNITS[1], cpu), (THROUGHPUT, 1e3 / nanoseconds)])
+    vec![(UNITS[0], nanoseconds), (UNITS[1], cpu), (THROUGHPUT, 1e3 / nanoseconds)]
 }
 
 /// The work of one producer.

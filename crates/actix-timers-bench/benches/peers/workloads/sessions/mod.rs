@@ -25,23 +25,35 @@ use tokio::time::{interval, sleep, timeout};
 
 use self::session::{Activity, Bare, ByKey, Fired, FixedRate, Moved, RunInterval, RunLater, Session, Shared, Timer};
 use crate::arguments::Arguments;
-use crate::child::{self, Figures, Request, Task};
+use crate::child::{Figures, Load, Subject, Workload};
 use crate::heap;
 use bench::process;
 use bench::random::Random;
 use bench::rows::Rows;
 
-pub(crate) const HEARTBEAT: &str = "sessions, heartbeat";
-pub(crate) const TIME_OUT: &str = "sessions, time-out";
-pub(crate) const NO_TIMER: &str = "sessions, no timer";
-
-const SUBJECTS: [(&str, &str); 6] = [
-    (HEARTBEAT, "actix-timers"),
-    (HEARTBEAT, "run-interval"),
-    (TIME_OUT, "actix-timers"),
-    (TIME_OUT, "actix-timers, by key"),
-    (TIME_OUT, "run-later"),
-    (NO_TIMER, "do-send"),
+pub(crate) static WORKLOADS: [Workload; 3] = [
+    Workload {
+        name: "sessions, heartbeat",
+        units: &UNITS,
+        subjects: &[
+            Subject::new("actix-timers", LARGEST, |load| in_system(heartbeats::<FixedRate>(load))),
+            Subject::new("run-interval", LARGEST, |load| in_system(heartbeats::<RunInterval>(load))),
+        ],
+    },
+    Workload {
+        name: "sessions, time-out",
+        units: &UNITS,
+        subjects: &[
+            Subject::new("actix-timers", LARGEST, |load| in_system(time_outs::<Moved>(load))),
+            Subject::new("actix-timers, by key", LARGEST, |load| in_system(time_outs::<ByKey>(load))),
+            Subject::new("run-later", LARGEST, |load| in_system(time_outs::<RunLater>(load))),
+        ],
+    },
+    Workload {
+        name: "sessions, no timer",
+        units: &UNITS,
+        subjects: &[Subject::new("do-send", LARGEST, |load| in_system(no_timers(load)))],
+    },
 ];
 const UNITS: [&str; 6] = [
     "bytes allocated per session",
@@ -63,42 +75,27 @@ const SHORT: Duration = Duration::from_millis(200);
 const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) fn run(arguments: &Arguments, rows: &mut Rows) {
-    for workload in [HEARTBEAT, TIME_OUT, NO_TIMER] {
+    for workload in &WORKLOADS {
         for &size in &arguments.sizes {
-            let tasks: Vec<Task> = SUBJECTS
-                .into_iter()
-                .filter(|(of, subject)| *of == workload && arguments.wants_peer(subject))
-                .filter(|(_, subject)| child::is_within(workload, subject, size, LARGEST))
-                .map(|(_, subject)| Task { workload, subject, size: size as u64, seconds: arguments.seconds })
-                .collect();
-            rows.extend(child::measure(&tasks, &UNITS, arguments.rounds()));
+            rows.extend(workload.measure(arguments, Load { size, seconds: arguments.seconds }));
         }
     }
 }
 
-pub(crate) fn in_child(request: &Request) -> Figures {
-    let plan = Plan::of(request);
-    System::new().block_on(async {
-        match (request.workload.as_str(), request.subject.as_str()) {
-            (HEARTBEAT, "actix-timers") => heartbeats::<FixedRate>(plan).await,
-            (HEARTBEAT, "run-interval") => heartbeats::<RunInterval>(plan).await,
-            (TIME_OUT, "actix-timers") => time_outs::<Moved>(plan).await,
-            (TIME_OUT, "actix-timers, by key") => time_outs::<ByKey>(plan).await,
-            (TIME_OUT, "run-later") => time_outs::<RunLater>(plan).await,
-            (NO_TIMER, "do-send") => no_timers(plan).await,
-            unknown => panic!("no such subject: {unknown:?}"),
-        }
-    })
+fn in_system(measuring: impl Future<Output = Figures>) -> Figures {
+    System::new().block_on(measuring)
 }
 
-async fn heartbeats<T: Timer>(plan: Plan) -> Figures {
+async fn heartbeats<T: Timer>(load: Load) -> Figures {
+    let plan = Plan::of(load);
     let mut sessions = Sessions::<T>::new(plan, plan.period);
     let figures = sessions.measure().await;
     sessions.have_beaten(plan.period).await;
     figures
 }
 
-async fn time_outs<T: Timer>(plan: Plan) -> Figures {
+async fn time_outs<T: Timer>(load: Load) -> Figures {
+    let plan = Plan::of(load);
     let mut sessions = Sessions::<T>::new(plan, plan.time_out);
     sessions.shared.not_before.set(Some(Instant::now() + plan.time_out));
     let figures = sessions.measure().await;
@@ -106,14 +103,14 @@ async fn time_outs<T: Timer>(plan: Plan) -> Figures {
     figures
 }
 
-async fn no_timers(plan: Plan) -> Figures {
-    let mut sessions = Sessions::<Bare>::new(plan, Duration::MAX);
+async fn no_timers(load: Load) -> Figures {
+    let mut sessions = Sessions::<Bare>::new(Plan::of(load), Duration::MAX);
     let before = Memory::now();
     sessions.start().await;
     let [allocated, resident] = sessions.bytes_since(before);
     let busy = sessions.with_messages().await;
     assert_eq!(sessions.shared.fired.get(), 0);
-    Figures::new([(UNITS[0], allocated), (UNITS[1], resident), (UNITS[3], busy)])
+    vec![(UNITS[0], allocated), (UNITS[1], resident), (UNITS[3], busy)]
 }
 
 #[derive(Clone, Copy)]
@@ -127,10 +124,10 @@ struct Plan {
 }
 
 impl Plan {
-    fn of(request: &Request) -> Self {
-        let duration = Duration::from_secs(request.seconds);
+    fn of(Load { size, seconds }: Load) -> Self {
+        let duration = Duration::from_secs(seconds);
         let (period, time_out) = (duration / 2, duration * 3 + Duration::from_secs(30));
-        Self { size: request.size as usize, duration, period, time_out }
+        Self { size, duration, period, time_out }
     }
 }
 
@@ -171,7 +168,7 @@ impl<T: Timer> Sessions<T> {
         let [allocated, resident] = self.bytes_since(before);
         let busy = self.with_messages().await;
         let Cost { nanoseconds, growth } = self.ordinary_messages().await;
-        Figures::new(UNITS.into_iter().zip([allocated, resident, quiet, busy, nanoseconds, growth]).collect::<Vec<_>>())
+        UNITS.into_iter().zip([allocated, resident, quiet, busy, nanoseconds, growth]).collect()
     }
 
     async fn start(&mut self) {
