@@ -11,3 +11,4 @@ pub mod quad_heap;
 pub mod random;
 pub mod record;
 pub mod rows;
+pub mod times;

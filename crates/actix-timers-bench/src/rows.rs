@@ -126,6 +126,17 @@ impl Rows {
 }
 
 impl Row {
+    pub fn new(
+        workload: &'static str,
+        layer: &'static str,
+        subject: impl Into<String>,
+        size: u64,
+        unit: &'static str,
+        samples: Vec<f64>,
+    ) -> Self {
+        Self { workload, layer, subject: subject.into(), size, unit, samples }
+    }
+
     fn is_ours(&self) -> bool {
         self.subject.starts_with(OURS)
     }

@@ -10,6 +10,7 @@ use crate::contenders::{self, Timer};
 use crate::fixture;
 use crate::settings::Settings;
 use bench::rows::{OURS, Row, Rows};
+use bench::times::{each, quantile};
 
 /// The concurrent callers; each awaits the reply to its own request.
 const CALLERS: usize = 256;
@@ -23,7 +24,7 @@ pub(crate) fn run(settings: &Settings, rows: &mut Rows) {
 }
 
 fn row(subject: &str, size: usize, unit: &'static str, samples: Vec<f64>) -> Row {
-    Row { workload: "schedule", layer: "actor", subject: subject.to_owned(), size: size as u64, unit, samples }
+    Row::new("schedule", "actor", subject, size as u64, unit, samples)
 }
 
 /// Measures the median time of a request when each reply is awaited before the next.
@@ -47,18 +48,13 @@ async fn one_caller(settings: &Settings, rows: &mut Rows) {
             write.commit(&[timer], &[]);
             wrote.push(started.elapsed());
         }
-        ours.push(middle(&mut took));
-        bare.push(middle(&mut wrote));
+        ours.push(quantile(&mut took, 0.5).as_nanos() as f64);
+        bare.push(quantile(&mut wrote, 0.5).as_nanos() as f64);
     }
     assert_eq!(timers.exact_counts().await.unwrap().pending, (calls * settings.rounds) as u64);
     timers.stop().await.unwrap();
     rows.push(row(OURS, 1, "ns a call (median)", ours));
     rows.push(row(contenders::WRITE_AND_SYNC, 1, "ns a call (median)", bare));
-}
-
-fn middle(took: &mut [Duration]) -> f64 {
-    took.sort_unstable();
-    took[took.len() / 2].as_nanos() as f64
 }
 
 /// Measures concurrent callers that each await their own reply, beside groups of the same size.
@@ -75,7 +71,7 @@ async fn many_callers(settings: &Settings, rows: &mut Rows) {
         for caller in fixture::many_callers(&timers, CALLERS, calls, DELAY) {
             caller.await.unwrap();
         }
-        ours.push(started.elapsed().as_nanos() as f64 / (CALLERS * calls) as f64);
+        ours.push(each(started.elapsed(), CALLERS * calls));
         for (peer, samples) in &mut peers {
             let started = Instant::now();
             for _ in 0..calls {
@@ -84,7 +80,7 @@ async fn many_callers(settings: &Settings, rows: &mut Rows) {
                     (number - CALLERS as u64..number).map(|number| Timer { number, due: number }).collect();
                 peer.commit(&group, &[]);
             }
-            samples.push(started.elapsed().as_nanos() as f64 / (CALLERS * calls) as f64);
+            samples.push(each(started.elapsed(), CALLERS * calls));
         }
     }
     assert_eq!(timers.exact_counts().await.unwrap().pending, (CALLERS * calls * settings.rounds) as u64);

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use crate::contenders::{self, Subject, Timer};
 use crate::settings::Settings;
 use bench::rows::{Row, Rows};
+use bench::times::{self, quantile};
 
 const GROUPS: [usize; 4] = [1, 16, 256, 4096];
 
@@ -40,22 +41,15 @@ fn measure(settings: &Settings, group: usize, subjects: &mut [Box<dyn Subject>],
                 })
                 .collect();
             let all: Duration = took.iter().sum();
-            took.sort_unstable();
-            each.push(all.as_nanos() as f64 / (commits * group) as f64);
-            middle.push(took[took.len() / 2].as_nanos() as f64);
+            each.push(times::each(all, commits * group));
+            middle.push(quantile(&mut took, 0.5).as_nanos() as f64);
         }
     }
     for (subject, (each, middle)) in subjects.iter_mut().zip(samples) {
-        let row = |unit, samples| Row {
-            workload: "commit",
-            layer: "store",
-            subject: subject.name().to_owned(),
-            size: group as u64,
-            unit,
-            samples,
-        };
-        rows.push(row("ns a timer, in groups", each));
-        rows.push(row("ns a commit (median)", middle));
+        let mut push =
+            |unit, samples| rows.push(Row::new("commit", "store", subject.name(), group as u64, unit, samples));
+        push("ns a timer, in groups", each);
+        push("ns a commit (median)", middle);
     }
     let kept = (settings.rounds * commits * group) as u64;
     assert!(subjects.iter_mut().all(|subject| subject.pending().is_none_or(|pending| pending == kept)));

@@ -12,6 +12,7 @@ use actix_timers_durable::{DueTime, Durable, DurableTimers, HandlerError};
 use crate::fixture::{self, Delivered, Remind};
 use crate::settings::Settings;
 use bench::rows::{OURS, Row, Rows};
+use bench::times::each;
 
 const INSERT: &str = "INSERT INTO effects (text) VALUES (?1)";
 
@@ -45,9 +46,8 @@ pub(crate) fn run(settings: &Settings, rows: &mut Rows) {
     }
     for ((_, subject), samples) in SUBJECTS.into_iter().zip(samples) {
         let size = count(Writes::WithTheEnd);
-        let (workload, layer, unit) = ("deliver a row", "actor", "ns a timer");
         // The first round does not count.
-        rows.push(Row { workload, layer, subject: subject.to_owned(), size, unit, samples: samples[1..].to_vec() });
+        rows.push(Row::new("deliver a row", "actor", subject, size, "ns a timer", samples[1..].to_vec()));
     }
 }
 
@@ -73,7 +73,7 @@ async fn deliver(settings: &Settings, writes: Writes, count: u64) -> f64 {
     while timers.counts().await.unwrap().pending > 0 {
         actix_rt::time::sleep(Duration::from_micros(200)).await;
     }
-    let took = began.elapsed().as_nanos() as f64 / count as f64;
+    let took = each(began.elapsed(), count as usize);
     timers.stop().await.unwrap();
     let file = if writes == Writes::Before { "own.db" } else { "store/timers.db" };
     let written = Connection::open(directory.path().join(file)).unwrap();

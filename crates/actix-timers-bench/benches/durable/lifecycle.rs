@@ -19,6 +19,7 @@ use crate::settings::Settings;
 use crate::watched::{Commits, Watched};
 use bench::process::resident_bytes;
 use bench::rows::{OURS, Row, Rows};
+use bench::times::{self, quantile};
 
 /// The concurrent callers; each awaits the reply to its own request.
 const CALLERS: usize = 1024;
@@ -37,8 +38,7 @@ pub(crate) fn run(settings: &Settings, rows: &mut Rows) {
             let (unit, samples) = line.split_once('\t').unwrap();
             let samples = samples.split(',').map(|sample| sample.parse().unwrap()).collect();
             let unit = UNITS.into_iter().find(|known| *known == unit).unwrap();
-            let subject = name.to_owned();
-            rows.push(Row { workload: "lifecycle", layer: "actor", subject, size: settings.pending, unit, samples });
+            rows.push(Row::new("lifecycle", "actor", name, settings.pending, unit, samples));
         }
     }
 }
@@ -67,8 +67,7 @@ struct Figures {
 
 impl Figures {
     fn print(mut self) {
-        self.commits.sort_unstable();
-        let quantile = |part: f64| self.commits[((self.commits.len() - 1) as f64 * part) as usize].as_micros() as f64;
+        let mut quantile = |share: f64| quantile(&mut self.commits, share).as_micros() as f64;
         let figures = [
             Some(self.each.clone()),
             Some(vec![quantile(0.5)]),
@@ -127,7 +126,7 @@ async fn through_the_actor(settings: &Settings) -> Figures {
         {
             actix_rt::time::sleep(Duration::from_micros(500)).await;
         }
-        each.push(started.elapsed().as_nanos() as f64 / lives as f64);
+        each.push(times::each(started.elapsed(), lives));
         assert!(callers.iter().all(actix_rt::task::JoinHandle::is_finished));
     }
     let written = (written_bytes() - written_before) as f64;
@@ -173,7 +172,7 @@ fn bare(settings: &Settings, name: &str) -> Figures {
             commits.push(started.elapsed());
             all += commits[commits.len() - 1];
         }
-        each.push(all.as_nanos() as f64 / lives as f64);
+        each.push(times::each(all, lives));
     }
     let written = (written_bytes() - written_before) as f64;
     // The bench's own list of timers does not count.

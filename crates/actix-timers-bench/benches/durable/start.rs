@@ -13,6 +13,7 @@ use actix_timers_durable::store::EmbeddedStore;
 use crate::fixture::{self, Delivered};
 use crate::settings::Settings;
 use bench::rows::{OURS, Row, Rows};
+use bench::times::millis;
 
 /// The name of the child's work that fills the store.
 pub(crate) const FILL: &str = "fill";
@@ -29,17 +30,9 @@ pub(crate) fn run(settings: &Settings, rows: &mut Rows) {
     for _ in 0..settings.rounds {
         let started = Instant::now();
         let child = wait_and_kill(child(DELIVER));
-        samples.push(child.saturating_duration_since(started).as_nanos() as f64 / 1e6);
+        samples.push(millis(child.saturating_duration_since(started)));
     }
-    let unit = "ms to the first overdue delivery";
-    rows.push(Row {
-        workload: "start",
-        layer: "actor",
-        subject: OURS.to_owned(),
-        size: settings.pending,
-        unit,
-        samples,
-    });
+    rows.push(Row::new("start", "actor", OURS, settings.pending, "ms to the first overdue delivery", samples));
 }
 
 /// Kills the child with SIGKILL at its first output. Returns the time of the output.

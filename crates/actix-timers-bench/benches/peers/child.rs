@@ -130,8 +130,7 @@ pub(crate) fn in_turn(mut participants: Vec<Participant>, units: &[&'static str]
     let mut rows = Vec::new();
     for (Participant { workload, subject, size, .. }, samples) in participants.into_iter().zip(samples) {
         for (&unit, samples) in units.iter().zip(samples).filter(|(_, samples)| samples.len() == rounds) {
-            let (subject, size) = (subject.to_owned(), size as u64);
-            rows.push(Row { workload, layer: "whole", subject, size, unit, samples });
+            rows.push(Row::new(workload, "whole", subject, size as u64, unit, samples));
         }
     }
     rows

@@ -4,7 +4,7 @@
 //! in between, is subtracted. An operation of a few nanoseconds is no longer than that cost, and partly overlaps with
 //! it: its median is a rough figure, while p99 and p99.9 are those of cache misses, growth and interrupts.
 
-use crate::senders::book::quantile;
+use bench::times::quantile;
 
 pub(crate) const UNITS: [(&str, f64); 3] = [("p50 ns", 0.5), ("p99 ns", 0.99), ("p99.9 ns", 0.999)];
 
@@ -22,8 +22,7 @@ impl Clock {
     pub(crate) fn new() -> Self {
         let mut empty = Singles::new(Self { counter: quanta::Clock::new(), cost: 0 }, READINGS);
         (0..READINGS).for_each(|_| empty.time(|| ()));
-        empty.ticks.sort_unstable();
-        Self { cost: quantile(&empty.ticks, 0.5), ..empty.clock }
+        Self { cost: quantile(&mut empty.ticks, 0.5), ..empty.clock }
     }
 
     /// Returns the nanoseconds that are subtracted from each operation.
@@ -59,7 +58,6 @@ impl Singles {
     /// Returns the percentiles of [`UNITS`] of this many operations.
     pub(crate) fn percentiles(mut self, operations: usize) -> [f64; UNITS.len()] {
         assert_eq!(self.ticks.len(), operations, "all were timed");
-        self.ticks.sort_unstable();
-        UNITS.map(|(_, part)| self.clock.nanoseconds(quantile(&self.ticks, part)))
+        UNITS.map(|(_, part)| self.clock.nanoseconds(quantile(&mut self.ticks, part)))
     }
 }

@@ -19,6 +19,7 @@ use criterion::{Criterion, SamplingMode};
 use crate::arguments::Arguments;
 use crate::clock::{Clock, Singles, UNITS};
 use bench::rows::Row;
+use bench::times::each;
 
 /// The minimum number of samples that criterion accepts.
 const FEWEST_SAMPLES: usize = 10;
@@ -71,7 +72,7 @@ impl Life<'_> {
 
     /// Keeps a time measured elsewhere.
     pub(crate) fn keep(&mut self, workload: &'static str, operations: usize, took: Duration) {
-        self.kept.push((workload, MEAN, took.as_nanos() as f64 / operations as f64));
+        self.kept.push((workload, MEAN, each(took, operations)));
     }
 
     pub(crate) fn keep_singles(&mut self, workload: &'static str, operations: usize, singles: Singles) {
@@ -140,7 +141,7 @@ pub(crate) fn measure(
         });
         group.finish();
         let samples = (1..=rounds).map(|round| replay.sample(round, workload, place)).collect();
-        rows.push(Row { workload, layer, subject, size: size as u64, unit: MEAN, samples });
+        rows.push(Row::new(workload, layer, subject, size as u64, MEAN, samples));
     }
     rows
 }
@@ -167,8 +168,8 @@ pub(crate) fn percentiles(
                 match rows.iter_mut().find(is_of) {
                     Some(row) => row.samples.push(figure),
                     None => {
-                        let (subject, size) = (subject.name.clone(), subject.size as u64);
-                        rows.push(Row { workload, layer, subject, size, unit, samples: vec![figure] });
+                        let (subject, size) = (&*subject.name, subject.size as u64);
+                        rows.push(Row::new(workload, layer, subject, size, unit, vec![figure]));
                     }
                 }
             }

@@ -10,6 +10,7 @@ use actix_timers_durable::store::{
 };
 use actix_timers_durable::{DueTime, DurableId};
 use actix_timers_postgres::{PostgresOptions, PostgresStore};
+use bench::times::each;
 
 use crate::sql::{self, Session};
 use crate::timer::{MESSAGE_TYPE, ROUTE, Timer, due_in};
@@ -192,5 +193,5 @@ pub(crate) fn measure<N: Send>(nodes: &mut [N], timers: &[Timer], work: impl Fn(
             scope.spawn(move || work(node, timers));
         }
     });
-    began.elapsed().as_nanos() as f64 / timers.len() as f64
+    each(began.elapsed(), timers.len())
 }

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Instant;
 
+use bench::times::quantile;
 use tokio::sync::oneshot;
 
 use super::messages::Due;
@@ -19,7 +20,7 @@ pub(crate) struct Book {
 
 /// The complete record.
 pub(crate) struct Delivered {
-    /// Nanoseconds between deadline and handler, in ascending order.
+    /// Nanoseconds between deadline and handler.
     late: Vec<u64>,
     pub(crate) early: u64,
     /// The time of the last delivery.
@@ -59,24 +60,13 @@ impl Book {
 }
 
 impl Delivered {
-    /// Sorts the times, which takes a while: call it after the measurement.
-    pub(crate) fn sorted(mut self) -> Self {
-        self.late.sort_unstable();
-        self
-    }
-
     pub(crate) fn count(&self) -> usize {
         self.late.len()
     }
 
-    /// Returns the lateness in milliseconds that this share of the messages did not exceed.
-    pub(crate) fn late(&self, part: f64) -> f64 {
-        quantile(&self.late, part) as f64 / 1e6
+    /// Returns the lateness in milliseconds that this share of the messages did not exceed. Sorts them, which takes a
+    /// while: call it after the measurement.
+    pub(crate) fn late(&mut self, part: f64) -> f64 {
+        quantile(&mut self.late, part) as f64 / 1e6
     }
-}
-
-/// Returns the smallest of the ascending `values` that at least this share of them does not exceed.
-pub(crate) fn quantile(values: &[u64], part: f64) -> u64 {
-    let rank = (values.len() as f64 * part).ceil() as usize;
-    values[rank.clamp(1, values.len()) - 1]
 }

@@ -14,12 +14,12 @@ use actix::{Actor, Addr, Context, Handler, Message, MessageResult, System};
 use crate::arguments::Arguments;
 use crate::child::{Figures, Load, Subject, Workload};
 use crate::senders::Sender;
-use crate::senders::book::quantile;
 use crate::senders::delay_queue::Queue;
 use crate::senders::messages::Due;
 use crate::senders::ours::{OwnContext, ToTarget};
 use crate::workloads::stage::{Stage, lead};
 use bench::rows::Rows;
+use bench::times::{millis, quantile};
 
 pub(crate) static WORKLOADS: [Workload; 2] = [
     Workload { name: "burst to 1", units: &UNITS, subjects: &subjects::<1>() },
@@ -70,11 +70,11 @@ async fn measure<S: Sender>(mut stage: Stage, size: usize) -> Figures {
     pinging.stop();
     assert_eq!(delivered.count(), size);
     let meanwhile = Meanwhile { from: deadline, until: delivered.last };
-    let waits = bystander.send(meanwhile).await.expect("the bystander lives");
+    let mut waits = bystander.send(meanwhile).await.expect("the bystander lives");
     vec![
-        (UNITS[0], (delivered.last - deadline).as_secs_f64() * 1e3),
-        (UNITS[1], quantile(&waits, 0.99) as f64 / 1e6),
-        (UNITS[2], quantile(&waits, 1.0) as f64 / 1e6),
+        (UNITS[0], millis(delivered.last - deadline)),
+        (UNITS[1], millis(quantile(&mut waits, 0.99))),
+        (UNITS[2], millis(quantile(&mut waits, 1.0))),
     ]
 }
 
@@ -90,10 +90,9 @@ struct Ping {
     sent: Instant,
 }
 
-/// Requests the delays, in nanoseconds and ascending order, of pings sent in this time. There is at least one: the
-/// first ping after the deadline.
+/// Requests the delays of pings sent in this time. There is at least one: the first ping after the deadline.
 #[derive(Message)]
-#[rtype(result = "Vec<u64>")]
+#[rtype(result = "Vec<Duration>")]
 struct Meanwhile {
     from: Instant,
     until: Instant,
@@ -117,9 +116,7 @@ impl Handler<Meanwhile> for Bystander {
     fn handle(&mut self, Meanwhile { from, until }: Meanwhile, _: &mut Context<Self>) -> Self::Result {
         let after = self.waits.iter().skip_while(|(sent, _)| *sent < from).enumerate();
         let meanwhile = after.take_while(|(place, (sent, _))| *place == 0 || *sent <= until);
-        let mut waits: Vec<u64> = meanwhile.map(|(_, (_, wait))| wait.as_nanos() as u64).collect();
-        waits.sort_unstable();
-        MessageResult(waits)
+        MessageResult(meanwhile.map(|(_, (_, wait))| *wait).collect())
     }
 }
 

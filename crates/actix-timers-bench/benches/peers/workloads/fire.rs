@@ -92,9 +92,8 @@ async fn fire<S: Sender>(mut stage: Stage, Load { size, seconds }: Load) -> Figu
     let scheduled = process::cpu();
     assert!(Instant::now() < begin, "the machine is too slow: the first message is due, and not all are scheduled");
 
-    let delivered = stage.delivered(begin + span).await;
+    let mut delivered = stage.delivered(begin + span).await;
     let after = process::cpu();
-    let delivered = delivered.sorted();
     assert_eq!(delivered.count(), size);
     let mut figures = vec![
         (EARLY, delivered.early as f64),

@@ -23,6 +23,7 @@ use crate::senders::ours::OwnContext;
 use crate::workloads::stage::Stage;
 use bench::random::Random;
 use bench::rows::Rows;
+use bench::times::each;
 
 pub(crate) static WORKLOAD: Workload = Workload {
     name: "flood",
@@ -65,7 +66,7 @@ fn flood(from: From, Load { size, seconds }: Load) -> Figures {
         let time = Time::starting_soon(seconds);
         let accepted = || timers.snapshot().counters.accepted - due;
         // Each returns the flood, and its number of pending timers when all others have been delivered.
-        let (flooded, delivered, there) = match from {
+        let (flooded, mut delivered, there) = match from {
             From::Context => {
                 let sender = time.schedule_due(&receiver, OwnContext, due).await;
                 let flooded = time.flood_from_context(sender).await;
@@ -86,14 +87,13 @@ fn flood(from: From, Load { size, seconds }: Load) -> Figures {
                 (flooded, delivered, queue.len() as u64)
             }
         };
-        let delivered = delivered.sorted();
         assert_eq!(delivered.count() as u64, due);
         assert_eq!(there, flooded.timers);
         vec![
             (UNITS[0], delivered.late(0.5)),
             (UNITS[1], delivered.late(0.99)),
             (UNITS[2], delivered.late(1.0)),
-            (UNITS[3], flooded.took.as_nanos() as f64 / flooded.timers as f64),
+            (UNITS[3], each(flooded.took, flooded.timers as usize)),
         ]
     })
 }

@@ -19,6 +19,7 @@ use crate::senders::messages::{Due, Planner, Receiver};
 use bench::process;
 use bench::random::Random;
 use bench::rows::{Row, Rows};
+use bench::times::each;
 
 const ONE_THREAD: &str = "actix-timers, 1 thread";
 const TWO_THREADS_SHARING: &str = "actix-timers, 2 threads into 1";
@@ -70,10 +71,9 @@ fn measured(produce: impl FnOnce() -> Vec<Span>) -> Figures {
     let began = spans.iter().map(|span| span.began).min().expect("a producer");
     let ended = spans.iter().map(|span| span.ended).max().expect("a producer");
     let scheduled: usize = spans.iter().map(|span| span.scheduled).sum();
-    let nanoseconds = (ended - began).as_nanos() as f64 / scheduled as f64;
+    let nanoseconds = each(ended - began, scheduled);
     let cpu: Duration = spans.iter().map(|span| span.cpu).sum();
-    let cpu = cpu.as_nanos() as f64 / scheduled as f64;
-    vec![(UNITS[0], nanoseconds), (UNITS[1], cpu), (THROUGHPUT, 1e3 / nanoseconds)]
+    vec![(UNITS[0], nanoseconds), (UNITS[1], each(cpu, scheduled)), (THROUGHPUT, 1e3 / nanoseconds)]
 }
 
 /// The work of one producer.

@@ -6,6 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use bench::rows::{OURS, Rows};
+use bench::times::each;
 
 use super::{GROUP, NODES, PENDING, row};
 use crate::node::{Deliver, Node, Place, measure};
@@ -46,7 +47,7 @@ pub(crate) fn run(settings: &Settings, url: &str, rows: &mut Rows) {
         while place.session.number(&is_left) > 0 {
             thread::sleep(Duration::from_millis(1));
         }
-        ours.push(began.elapsed().as_nanos() as f64 / timers.len() as f64);
+        ours.push(each(began.elapsed(), timers.len()));
         assert_eq!(handled.take().len(), timers.len());
 
         timers.chunks(GROUP).for_each(|timers| workers[0].schedule(timers));

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use actix::prelude::*;
 use bench::rows::{OURS, Rows};
+use bench::times::quantile;
 
-use super::{PENDING, quantile, row};
+use super::{PENDING, row};
 use crate::node::Place;
 use crate::office::{self, Handled};
 use crate::plain::{self, INSERT};

@@ -9,6 +9,7 @@ use actix::prelude::*;
 use actix_timers_durable::{Durable, DurableTimers, HandlerError, RouteOptions};
 use actix_timers_postgres::PostgresStore;
 use bench::rows::{OURS, Rows};
+use bench::times::each;
 use tokio_postgres::Client;
 use tokio_postgres::types::{ToSql, Type};
 
@@ -98,7 +99,7 @@ async fn deliver(
     }
     let took = began.elapsed();
     node.stop().await.unwrap();
-    took.as_nanos() as f64 / timers.len() as f64
+    each(took, timers.len())
 }
 
 struct Till {

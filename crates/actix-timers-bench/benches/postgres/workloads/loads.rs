@@ -5,6 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bench::rows::{OURS, Rows};
+use bench::times;
 
 use super::{GROUP, PENDING, row};
 use crate::node::{Deliver, Node, Place, again, complete};
@@ -27,7 +28,7 @@ pub(crate) fn run(settings: &Settings, url: &str, rows: &mut Rows) {
     for round in 0..=settings.rounds {
         let first = (round * settings.timers) as u64;
         let numbers = || first..first + settings.timers as u64;
-        let each = |took: Duration| took.as_nanos() as f64 / settings.timers as f64;
+        let each = |took: Duration| times::each(took, settings.timers);
         place.settle();
         let mut took = schedule(&mut node, &timer::spread(numbers(), Duration::from_secs(60), HOUR));
         place.set_clock(2 * HOUR);

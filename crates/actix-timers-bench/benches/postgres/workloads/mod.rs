@@ -10,8 +10,6 @@ pub(crate) mod other;
 pub(crate) mod steady;
 pub(crate) mod takeover;
 
-use std::time::Duration;
-
 use bench::rows::Row;
 
 /// The timers of a group, as large as those of durable timers under load.
@@ -23,15 +21,5 @@ const PENDING: u64 = 1 << 40;
 
 /// Returns the row of a subject.
 fn row(workload: &'static str, subject: &str, size: u64, unit: &'static str, samples: Vec<f64>) -> Row {
-    Row { workload, layer: "store", subject: subject.to_owned(), size, unit, samples }
-}
-
-/// Returns a quantile of some times.
-fn quantile(times: &mut [Duration], part: f64) -> Duration {
-    times.sort_unstable();
-    times[((times.len() - 1) as f64 * part) as usize]
-}
-
-fn millis(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e3
+    Row::new(workload, "store", subject, size, unit, samples)
 }

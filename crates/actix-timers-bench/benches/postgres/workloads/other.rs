@@ -5,8 +5,9 @@ use std::time::{Duration, SystemTime};
 
 use actix::prelude::*;
 use bench::rows::{OURS, Rows};
+use bench::times::{millis, quantile};
 
-use super::{PENDING, millis, quantile, row};
+use super::{PENDING, row};
 use crate::node::Place;
 use crate::office::{self, Handled};
 use crate::settings::Settings;

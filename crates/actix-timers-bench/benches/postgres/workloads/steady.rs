@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use actix::prelude::*;
 use actix_timers_durable::DurableTimers;
 use bench::rows::{OURS, Rows};
+use bench::times::{each, millis, quantile};
 
-use super::{PENDING, millis, quantile, row};
+use super::{PENDING, row};
 use crate::node::Place;
 use crate::office::{self, Handled};
 use crate::settings::Settings;
@@ -78,7 +79,7 @@ impl Load<'_> {
             }
             let notes = self.handled.take();
             self.handled_before += notes.len() as u64;
-            took.push(started.elapsed().as_nanos() as f64 / notes.len().max(1) as f64);
+            took.push(each(started.elapsed(), notes.len().max(1)));
             late.push(millis(quantile(&mut notes.iter().map(office::Note::late).collect::<Vec<_>>(), 0.99)));
         }
         (took, late)

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant, SystemTime};
 use actix::prelude::*;
 use actix_timers_durable::DurableTimers;
 use bench::rows::{OURS, Rows};
+use bench::times::millis;
 
-use super::{millis, row};
+use super::row;
 use crate::node::{Deliver, Node, Place, complete};
 use crate::office::{self, Handled, Note};
 use crate::settings::Settings;

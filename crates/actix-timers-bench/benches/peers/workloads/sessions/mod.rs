@@ -30,6 +30,7 @@ use crate::heap;
 use bench::process;
 use bench::random::Random;
 use bench::rows::Rows;
+use bench::times::each;
 
 pub(crate) static WORKLOADS: [Workload; 3] = [
     Workload {
@@ -258,7 +259,7 @@ async fn block<T: Timer>(session: &Addr<Session<T>>) -> f64 {
     for _ in 0..BLOCK {
         session.send(Fired).await.expect("the session lives");
     }
-    (process::thread_cpu() - before).as_nanos() as f64 / BLOCK as f64
+    each(process::thread_cpu() - before, BLOCK)
 }
 
 /// Returns the first quartile: a disturbance makes a block longer, never shorter.
