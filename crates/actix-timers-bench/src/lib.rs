@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 pub mod arguments;
+#[cfg(feature = "durable")]
+pub mod durable;
 pub mod numbers;
 pub mod plot;
 pub mod process;

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use actix_timers_durable::store::{
-    Claim, Delivery, EmbeddedStore, Filter, NewTimer, Next, OnKey, Op, Outcome, Progress, Reads as _, Record, Served,
-    Store as _, Suspects,
+    Claim, Delivery, EmbeddedStore, Filter, NewTimer, Next, OnKey, Op, Outcome, Reads as _, Record, Served, Store as _,
+    Suspects,
 };
 use actix_timers_durable::{DueTime, DurableId};
+use bench::durable::{self, MESSAGE_TYPE, PAYLOAD};
 use rusqlite::Connection;
 
 /// A timer of the bench: its number, and its due time in milliseconds.
@@ -19,15 +20,12 @@ pub(crate) struct Timer {
     pub(crate) due: u64,
 }
 
-/// Bytes of each timer's message. With id, due time and the names of route and type these are 135 bytes.
-pub(crate) const PAYLOAD: usize = 96;
+/// With a message, id, due time and the name of the type these are 135 bytes.
 const ROUTE: &str = "reminders";
-const MESSAGE_TYPE: &str = "Remind";
 
 impl Timer {
     pub(crate) fn id(self) -> DurableId {
-        // Consecutive numbers are poor random bits, so they are mixed.
-        DurableId::from_parts(self.due(), self.number, self.number.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+        durable::id(self.due(), self.number)
     }
 
     fn due(self) -> DueTime {
@@ -35,21 +33,7 @@ impl Timer {
     }
 
     fn record(self) -> Record {
-        Record {
-            id: self.id(),
-            progress: Progress::first(self.due()),
-            route: ROUTE.into(),
-            message_type: MESSAGE_TYPE.into(),
-            message_version: 1,
-            key: None,
-            repeat: None,
-            keep_key: None,
-            max_attempts: None,
-            retry: None,
-            headers: Default::default(),
-            payload_codec: None,
-            payload: self.payload().into(),
-        }
+        durable::record(self.id(), self.due(), ROUTE, self.payload())
     }
 
     fn payload(self) -> [u8; PAYLOAD] {

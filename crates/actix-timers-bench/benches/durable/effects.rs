@@ -9,8 +9,9 @@ use actix_timers_durable::rusqlite::{self, Connection};
 use actix_timers_durable::store::EmbeddedStore;
 use actix_timers_durable::{DueTime, Durable, DurableTimers, HandlerError};
 
-use crate::fixture::{self, Delivered, Remind};
+use crate::fixture::{self, Delivered};
 use crate::settings::Settings;
+use bench::durable::Remind;
 use bench::rows::{OURS, Row, Rows};
 use bench::times::each;
 

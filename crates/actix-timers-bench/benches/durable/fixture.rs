@@ -6,28 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::prelude::*;
-use actix_timers_durable::store::{EmbeddedStore, NewTimer, OnKey, Op, Progress, Record, Store};
+use actix_timers_durable::store::{EmbeddedStore, NewTimer, OnKey, Op, Store};
 use actix_timers_durable::{DueTime, Durable, DurableId, DurableMessage, DurableTimers, HandlerError};
-use serde::{Deserialize, Serialize};
+use bench::durable::{self, Remind, remind};
 use tokio::sync::Notify;
 
-use crate::contenders;
-
 pub(crate) const ROUTE: &str = "office";
-
-/// The message; serialized it is as long as that of the other subjects.
-#[derive(Clone, Serialize, Deserialize)]
-pub(crate) struct Remind {
-    pub(crate) text: String,
-}
-
-impl DurableMessage for Remind {
-    const NAME: &'static str = "Remind";
-}
-
-fn remind() -> Remind {
-    Remind { text: "x".repeat(contenders::PAYLOAD - r#"{"text":""}"#.len()) }
-}
 
 struct Office {
     delivered: Rc<Delivered>,
@@ -63,7 +47,7 @@ pub(crate) fn start(store: impl Store, delivered: &Rc<Delivered>) -> DurableTime
 }
 
 pub(crate) async fn schedule(timers: &DurableTimers, delay: Duration) {
-    let scheduled = timers.schedule_after(ROUTE, delay, remind()).await.unwrap();
+    let scheduled = timers.schedule_after(ROUTE, delay, remind(0)).await.unwrap();
     assert!(scheduled.is_new());
 }
 
@@ -87,25 +71,10 @@ pub(crate) fn many_callers(
 
 /// Fills a store before use: ten timers for each millisecond from `first_due` on.
 pub(crate) fn fill(store: &mut EmbeddedStore, count: u64, first_due: DueTime) {
-    let (route, message_type): (Arc<str>, Arc<str>) = (ROUTE.into(), Remind::NAME.into());
-    let payload: Arc<[u8]> = remind().encode().unwrap().into();
+    let payload: Arc<[u8]> = remind(0).encode().unwrap().into();
     let record = |number| {
         let due = first_due.saturating_add(Duration::from_millis(number / 10));
-        Arc::new(Record {
-            id: DurableId::new(due),
-            progress: Progress::first(due),
-            route: route.clone(),
-            message_type: message_type.clone(),
-            message_version: 1,
-            key: None,
-            repeat: None,
-            keep_key: None,
-            max_attempts: None,
-            retry: None,
-            headers: Default::default(),
-            payload_codec: None,
-            payload: payload.clone(),
-        })
+        Arc::new(durable::record(DurableId::new(due), due, ROUTE, Arc::clone(&payload)))
     };
     for start in (0..count).step_by(4096) {
         let group = start..count.min(start + 4096);

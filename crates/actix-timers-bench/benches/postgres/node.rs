@@ -10,12 +10,13 @@ use actix_timers_durable::store::{
 };
 use actix_timers_durable::{DueTime, DurableId};
 use actix_timers_postgres::{PostgresOptions, PostgresStore};
+use bench::durable::MESSAGE_TYPE;
 use bench::times::each;
 
 use crate::sql::{self, Session};
-use crate::timer::{MESSAGE_TYPE, ROUTE, Timer, due_in};
+use crate::timer::{ROUTE, Timer, due_in};
 
-/// Hints of a look, as in durable timers.
+/// Hints of a look, as in durable timers; and timers of a group that is not measured.
 const PAGE: usize = 4096;
 
 /// A schema with a store, dropped at the end.
@@ -34,11 +35,16 @@ impl Place {
     /// As [`new`](Self::new), with timers that stay pending.
     pub(crate) fn filled(url: &str, schema: &str, lease: Duration, pending: &[Timer]) -> Self {
         let place = Self::new(url, schema, lease);
-        let mut filler = Node::join(&place, Deliver::Nothing);
-        pending.chunks(4096).for_each(|timers| filler.schedule(timers));
-        drop(filler);
-        place.settle();
+        place.fill(pending);
         place
+    }
+
+    /// Schedules timers by a node that has left afterwards.
+    pub(crate) fn fill(&self, timers: &[Timer]) {
+        let mut node = Node::join(self, Deliver::Nothing);
+        timers.chunks(PAGE).for_each(|timers| node.schedule(timers));
+        drop(node);
+        self.settle();
     }
 
     pub(crate) async fn connect(&self) -> PostgresStore {
@@ -59,6 +65,11 @@ impl Place {
 
     pub(crate) fn settle(&self) {
         self.session.settle(&format!("{}.timers", self.schema));
+    }
+
+    /// Returns the query for the number of timers that are due by this time and not done.
+    pub(crate) fn undone(&self, until: i64) -> String {
+        format!("SELECT count(*) FROM {0}.timers WHERE id < {0}.first_id({until})", self.schema)
     }
 
     /// Counts the rows.

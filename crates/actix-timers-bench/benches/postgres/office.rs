@@ -5,29 +5,13 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
 use actix::prelude::*;
-use actix_timers_durable::{Durable, DurableMessage, DurableTimers, HandlerError, RouteOptions};
-use serde::{Deserialize, Serialize};
+use actix_timers_durable::{Durable, DurableTimers, HandlerError, RouteOptions};
+use bench::durable::Remind;
 use tokio::sync::oneshot;
 
 use crate::node::Place;
-use crate::timer::{MESSAGE_TYPE, PAYLOAD, ROUTE};
+use crate::timer::ROUTE;
 use crate::workloads::GROUP;
-
-/// The message; serialized it is as long as that of the other subjects.
-#[derive(Clone, Serialize, Deserialize)]
-pub(crate) struct Remind {
-    pub(crate) number: u64,
-    text: String,
-}
-
-impl DurableMessage for Remind {
-    const NAME: &'static str = MESSAGE_TYPE;
-}
-
-pub(crate) fn remind(number: u64) -> Remind {
-    let others = r#"{"number":,"text":""}"#.len() + number.to_string().len();
-    Remind { number, text: "x".repeat(PAYLOAD - others) }
-}
 
 /// A handled message.
 #[derive(Debug, Clone, Copy)]

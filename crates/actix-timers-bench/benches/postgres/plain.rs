@@ -1,12 +1,13 @@
 //! The rival: the leanest worker that locks its rows. One table, an index on the id and one on due times that leaves out
 //! picked rows; a group is picked by an update with `SKIP LOCKED`, and removed by a delete.
 
+use bench::durable::MESSAGE_TYPE;
 use tokio::runtime::Runtime;
 use tokio_postgres::{Client, Statement};
 use uuid::Uuid;
 
 use crate::sql::{self, Session};
-use crate::timer::{MESSAGE_TYPE, ROUTE, Timer};
+use crate::timer::{ROUTE, Timer};
 
 pub(crate) const INSERT: &str = "plain insert";
 pub(crate) const WORKER: &str = "plain worker";

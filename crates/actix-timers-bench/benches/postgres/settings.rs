@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -45,6 +46,12 @@ pub(crate) struct Settings {
 impl Settings {
     pub(crate) fn wants(&self, workload: &str) -> bool {
         self.workloads.is_empty() || self.workloads.iter().any(|name| name == workload)
+    }
+
+    /// Returns the numbers of the timers of a round.
+    pub(crate) fn numbers(&self, round: usize) -> Range<u64> {
+        let first = (round * self.timers) as u64;
+        first..first + self.timers as u64
     }
 
     /// Returns one of two counts: that of a measurement, or that of a short pass.

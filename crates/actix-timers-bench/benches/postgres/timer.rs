@@ -2,20 +2,16 @@
 
 use std::time::{Duration, SystemTime};
 
-use actix_timers_durable::store::{Progress, Record};
+use actix_timers_durable::store::Record;
 use actix_timers_durable::{DueTime, DurableId};
+use bench::durable::{self, PAYLOAD};
 use bench::random::Random;
 
-/// Bytes of each timer's message.
-pub(crate) const PAYLOAD: usize = 96;
 pub(crate) const ROUTE: &str = "office";
-pub(crate) const MESSAGE_TYPE: &str = "Remind";
 
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 /// The time after which pending timers are due: after the bench has ended.
 const DAY: Duration = Duration::from_secs(24 * 3600);
-/// Mixes the bits of numbers.
-const MIXED: u64 = 0x9e37_79b9_7f4a_7c15;
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Timer {
@@ -25,8 +21,7 @@ pub(crate) struct Timer {
 
 impl Timer {
     pub(crate) fn id(self) -> DurableId {
-        // Consecutive numbers are poor random bits, so they are mixed.
-        DurableId::from_parts(self.due, self.number, self.number.wrapping_mul(MIXED))
+        durable::id(self.due, self.number)
     }
 
     /// Returns the due time in milliseconds, as a column of a table.
@@ -43,21 +38,7 @@ impl Timer {
     }
 
     pub(crate) fn record(self) -> Record {
-        Record {
-            id: self.id(),
-            progress: Progress::first(self.due),
-            route: ROUTE.into(),
-            message_type: MESSAGE_TYPE.into(),
-            message_version: 1,
-            key: None,
-            repeat: None,
-            keep_key: None,
-            max_attempts: None,
-            retry: None,
-            headers: Default::default(),
-            payload_codec: None,
-            payload: self.payload().into(),
-        }
+        durable::record(self.id(), self.due, ROUTE, self.payload())
     }
 }
 
@@ -76,7 +57,8 @@ pub(crate) fn spread(numbers: std::ops::Range<u64>, delay: Duration, within: Dur
     numbers.map(timer).collect()
 }
 
-/// Returns timers that stay pending, numbered from `first` on.
-pub(crate) fn pending(first: u64, count: u64) -> Vec<Timer> {
-    spread(first..first + count, DAY, HOUR)
+/// Returns timers that stay pending, with numbers of their own.
+pub(crate) fn pending(count: u64) -> Vec<Timer> {
+    const FIRST: u64 = 1 << 40;
+    spread(FIRST..FIRST + count, DAY, HOUR)
 }

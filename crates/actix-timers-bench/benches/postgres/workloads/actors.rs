@@ -8,8 +8,8 @@ use std::time::{Duration, Instant, SystemTime};
 use bench::rows::{OURS, Rows};
 use bench::times::each;
 
-use super::{GROUP, NODES, PENDING, row};
-use crate::node::{Deliver, Node, Place, measure};
+use super::{GROUP, NODES, row};
+use crate::node::{Place, measure};
 use crate::office::{Handled, Running};
 use crate::plain::{self, WORKER};
 use crate::settings::Settings;
@@ -20,7 +20,7 @@ pub(crate) const WORKLOAD: &str = "deliver through actors, three nodes";
 pub(crate) const UNIT: &str = "ns a timer";
 
 pub(crate) fn run(settings: &Settings, url: &str, rows: &mut Rows) {
-    let pending = timer::pending(PENDING, settings.pending);
+    let pending = timer::pending(settings.pending);
     let mut workers = plain::workers(url, NODES, &pending);
     let place = Arc::new(Place::filled(url, "actors", Duration::from_secs(10), &pending));
     let handled = Arc::new(Handled::default());
@@ -29,22 +29,14 @@ pub(crate) fn run(settings: &Settings, url: &str, rows: &mut Rows) {
     let lead = Duration::from_secs(3) + Duration::from_micros(50) * settings.timers as u32;
     let (mut ours, mut plain) = (Vec::new(), Vec::new());
     for round in 0..=settings.rounds {
-        let first = (round * settings.timers) as u64;
-        let timers = timer::spread(first..first + settings.timers as u64, lead, Duration::from_millis(1));
+        let timers = timer::spread(settings.numbers(round), lead, Duration::from_millis(1));
         let begin: SystemTime = timers[0].due.into();
-        let mut web = Node::join(&place, Deliver::Nothing);
-        timers.chunks(GROUP).for_each(|timers| web.schedule(timers));
-        drop(web);
-        place.settle();
+        place.fill(&timers);
         thread::sleep(begin.duration_since(SystemTime::now()).expect("the schedules took too long"));
         let began = Instant::now();
         sql::runtime().block_on(handled.wait_for(timers.len()));
-        let is_left = format!(
-            "SELECT count(*) FROM {0}.timers WHERE id < {0}.first_id({1})",
-            place.schema,
-            timers[0].millis() + 10
-        );
-        while place.session.number(&is_left) > 0 {
+        let until = timers[0].millis() + 10;
+        while place.session.number(&place.undone(until)) > 0 {
             thread::sleep(Duration::from_millis(1));
         }
         ours.push(each(began.elapsed(), timers.len()));
@@ -52,7 +44,6 @@ pub(crate) fn run(settings: &Settings, url: &str, rows: &mut Rows) {
 
         timers.chunks(GROUP).for_each(|timers| workers[0].schedule(timers));
         place.session.settle("queue");
-        let until = timers[0].millis() + 10;
         plain.push(measure(&mut workers, &timers, |worker, _| _ = worker.deliver(until, GROUP)));
         assert_eq!(place.session.number("SELECT count(*) FROM queue"), settings.pending);
     }

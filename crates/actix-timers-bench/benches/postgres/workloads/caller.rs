@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use actix::prelude::*;
+use bench::durable::remind;
 use bench::rows::{OURS, Rows};
 use bench::times::quantile;
 
-use super::{PENDING, row};
+use super::row;
 use crate::node::Place;
 use crate::office::{self, Handled};
 use crate::plain::{self, INSERT};
@@ -18,7 +19,7 @@ pub(crate) const WORKLOAD: &str = "one caller";
 pub(crate) const UNIT: &str = "ns a call (median)";
 
 pub(crate) fn run(settings: &Settings, url: &str, rows: &mut Rows) {
-    let pending = timer::pending(PENDING, settings.pending);
+    let pending = timer::pending(settings.pending);
     let place = Place::filled(url, "caller", Duration::from_secs(10), &pending);
     let worker = plain::workers(url, 1, &pending).remove(0);
     let calls = settings.scaled(500, 5);
@@ -30,7 +31,7 @@ pub(crate) fn run(settings: &Settings, url: &str, rows: &mut Rows) {
             let mut took = Vec::new();
             for number in 0..calls as u64 {
                 let began = Instant::now();
-                assert!(timers.schedule_after(ROUTE, HOUR, office::remind(number)).await.unwrap().is_new());
+                assert!(timers.schedule_after(ROUTE, HOUR, remind(number)).await.unwrap().is_new());
                 took.push(began.elapsed());
             }
             timers.stop().await.unwrap();

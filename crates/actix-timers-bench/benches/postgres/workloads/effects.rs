@@ -8,14 +8,14 @@ use std::time::{Duration, Instant, SystemTime};
 use actix::prelude::*;
 use actix_timers_durable::{Durable, DurableTimers, HandlerError, RouteOptions};
 use actix_timers_postgres::PostgresStore;
+use bench::durable::Remind;
 use bench::rows::{OURS, Rows};
 use bench::times::each;
 use tokio_postgres::Client;
 use tokio_postgres::types::{ToSql, Type};
 
-use super::{GROUP, PENDING, row};
-use crate::node::{Deliver, Node, Place};
-use crate::office::Remind;
+use super::row;
+use crate::node::Place;
 use crate::settings::Settings;
 use crate::sql;
 use crate::timer::{self, ROUTE, Timer};
@@ -38,7 +38,7 @@ const SUBJECTS: [(Writes, &str); 3] =
     [(Writes::WithTheEnd, OURS), (Writes::Nothing, "an end without a row"), (Writes::Before, BEFORE)];
 
 pub(crate) fn run(settings: &Settings, url: &str, rows: &mut Rows) {
-    let place = Place::filled(url, "effects", Duration::from_secs(10), &timer::pending(PENDING, settings.pending));
+    let place = Place::filled(url, "effects", Duration::from_secs(10), &timer::pending(settings.pending));
     place.session.execute("CREATE TABLE effects.written (number bigint NOT NULL)");
     let count = settings.timers / 8;
     // Enough for the schedules.
@@ -58,10 +58,7 @@ pub(crate) fn run(settings: &Settings, url: &str, rows: &mut Rows) {
             place.session.execute("TRUNCATE effects.written");
             let timers = timer::spread(first..first + count as u64, lead, Duration::from_millis(1));
             first += count as u64;
-            let mut web = Node::join(&place, Deliver::Nothing);
-            timers.chunks(GROUP).for_each(|timers| web.schedule(timers));
-            drop(web);
-            place.settle();
+            place.fill(&timers);
             samples.push(system.block_on(deliver(&place, *writes, &clients, &timers, settings.check)));
             let written = place.session.number("SELECT count(*) FROM effects.written");
             assert_eq!(written, if *writes == Writes::Nothing { 0 } else { count as u64 });
@@ -92,9 +89,8 @@ async fn deliver(
     }
     let began = Instant::now();
     let client = sql::connect(&place.url).await;
-    let is_left =
-        format!("SELECT count(*) FROM {0}.timers WHERE id < {0}.first_id({1})", place.schema, timers[0].millis() + 10);
-    while done.get() < timers.len() || sql::number(&client, &is_left).await > 0 {
+    let undone = place.undone(timers[0].millis() + 10);
+    while done.get() < timers.len() || sql::number(&client, &undone).await > 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     let took = began.elapsed();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bench::rows::{OURS, Rows};
 
-use super::{GROUP, NODES, PENDING, row};
+use super::{GROUP, NODES, row};
 use crate::node::{Deliver, Node, Place, complete, measure};
 use crate::plain::{self, INSERT, WORKER, Worker};
 use crate::settings::Settings;
@@ -24,7 +24,7 @@ struct Side {
 }
 
 pub(crate) fn run(settings: &Settings, url: &str, rows: &mut Rows) {
-    let pending = timer::pending(PENDING, settings.pending);
+    let pending = timer::pending(settings.pending);
     let mut workers = plain::workers(url, NODES, &pending);
     let session = Session::open(url);
     let mut sides = [("one", 1), ("three", NODES)].map(|(schema, nodes)| {
@@ -35,8 +35,7 @@ pub(crate) fn run(settings: &Settings, url: &str, rows: &mut Rows) {
     });
     for round in 0..=settings.rounds {
         for side in &mut sides {
-            let first = (round * settings.timers) as u64;
-            side.round(&mut workers, &session, first..first + settings.timers as u64, settings.pending);
+            side.round(&mut workers, &session, settings.numbers(round), settings.pending);
         }
     }
     for (place, Side { schedules, deliveries, .. }) in sides.into_iter().enumerate() {

@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use bench::rows::{OURS, Rows};
 
-use super::{PENDING, row};
+use super::row;
 use crate::node::Place;
 use crate::office::Running;
 use crate::settings::Settings;
 use crate::timer;
 
 pub(crate) fn run(settings: &Settings, url: &str, rows: &mut Rows) {
-    let pending = timer::pending(PENDING, settings.pending);
+    let pending = timer::pending(settings.pending);
     let place = Arc::new(Place::filled(url, "idle", Duration::from_secs(10), &pending));
     let node = Running::start(&place, &Arc::default());
     let committed =

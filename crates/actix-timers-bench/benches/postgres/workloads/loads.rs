@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bench::rows::{OURS, Rows};
 use bench::times;
 
-use super::{GROUP, PENDING, row};
+use super::{GROUP, row};
 use crate::node::{Deliver, Node, Place, again, complete};
 use crate::settings::Settings;
 use crate::timer::{self, HOUR, Timer, due_in};
@@ -22,12 +22,11 @@ pub(crate) const LATER: &str = OURS;
 const OCCURRENCES: usize = 3;
 
 pub(crate) fn run(settings: &Settings, url: &str, rows: &mut Rows) {
-    let place = Place::filled(url, "loads", Duration::from_secs(3000), &timer::pending(PENDING, settings.pending));
+    let place = Place::filled(url, "loads", Duration::from_secs(3000), &timer::pending(settings.pending));
     let mut node = Node::join(&place, Deliver::All);
     let mut samples: [Vec<f64>; 3] = Default::default();
     for round in 0..=settings.rounds {
-        let first = (round * settings.timers) as u64;
-        let numbers = || first..first + settings.timers as u64;
+        let numbers = || settings.numbers(round);
         let each = |took: Duration| times::each(took, settings.timers);
         place.settle();
         let mut took = schedule(&mut node, &timer::spread(numbers(), Duration::from_secs(60), HOUR));

@@ -16,8 +16,6 @@ use bench::rows::Row;
 pub(crate) const GROUP: usize = 1024;
 /// The nodes that share the work of several.
 const NODES: usize = 3;
-/// Numbers from here on are those of timers that stay pending.
-const PENDING: u64 = 1 << 40;
 
 /// Returns the row of a subject.
 fn row(workload: &'static str, subject: &str, size: u64, unit: &'static str, samples: Vec<f64>) -> Row {

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use actix::prelude::*;
+use bench::durable::remind;
 use bench::rows::{OURS, Rows};
 use bench::times::{millis, quantile};
 
-use super::{PENDING, row};
+use super::row;
 use crate::node::Place;
 use crate::office::{self, Handled};
 use crate::settings::Settings;
@@ -18,7 +19,7 @@ const PAUSE: Duration = Duration::from_millis(7);
 pub(crate) const WORKLOAD: &str = "due at once for another node";
 
 pub(crate) fn run(settings: &Settings, url: &str, rows: &mut Rows) {
-    let place = Place::filled(url, "other", Duration::from_secs(10), &timer::pending(PENDING, settings.pending));
+    let place = Place::filled(url, "other", Duration::from_secs(10), &timer::pending(settings.pending));
     let requests = settings.scaled(500, 20) as u64;
     let (mut middle, mut late) = (Vec::new(), Vec::new());
     System::new().block_on(async {
@@ -29,7 +30,7 @@ pub(crate) fn run(settings: &Settings, url: &str, rows: &mut Rows) {
             let (mut begun, mut replies) = (Vec::new(), Vec::new());
             for number in 0..requests {
                 begun.push(SystemTime::now());
-                let scheduling = web.schedule_after(ROUTE, Duration::ZERO, office::remind(number));
+                let scheduling = web.schedule_after(ROUTE, Duration::ZERO, remind(number));
                 replies.push(actix_rt::spawn(async move { scheduling.await.unwrap().is_new() }));
                 actix_rt::time::sleep(PAUSE).await;
             }

@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 
 use actix::prelude::*;
 use actix_timers_durable::DurableTimers;
+use bench::durable::remind;
 use bench::rows::{OURS, Rows};
 use bench::times::{each, millis, quantile};
 
-use super::{PENDING, row};
+use super::row;
 use crate::node::Place;
 use crate::office::{self, Handled};
 use crate::settings::Settings;
@@ -25,7 +26,7 @@ pub(crate) const LATE: &str = "ms late (p99)";
 pub(crate) const BEFORE: &str = "before the snapshot";
 
 pub(crate) fn run(settings: &Settings, url: &str, rows: &mut Rows) {
-    let place = Place::filled(url, "steady", Duration::from_secs(10), &timer::pending(PENDING, settings.pending));
+    let place = Place::filled(url, "steady", Duration::from_secs(10), &timer::pending(settings.pending));
     let window = Duration::from_secs(settings.scaled(10, 1) as u64);
     System::new().block_on(async {
         let handled = Arc::<Handled>::default();
@@ -71,7 +72,7 @@ impl Load<'_> {
                 let expected = first + (began.elapsed().as_micros() * u128::from(rate) / 1_000_000) as u64;
                 for number in self.scheduled..expected {
                     let delay = Duration::from_millis(1000 + number.wrapping_mul(7919) % 1000);
-                    let scheduling = self.timers.schedule_after(ROUTE, delay, office::remind(number));
+                    let scheduling = self.timers.schedule_after(ROUTE, delay, remind(number));
                     actix_rt::spawn(async move { assert!(scheduling.await.unwrap().is_new()) });
                 }
                 self.scheduled = expected;

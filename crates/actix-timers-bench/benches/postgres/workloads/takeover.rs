@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use actix::prelude::*;
 use actix_timers_durable::DurableTimers;
+use bench::durable::remind;
 use bench::rows::{OURS, Rows};
 use bench::times::millis;
 
@@ -72,7 +73,7 @@ async fn schedule(timers: &DurableTimers, first: u64, delay: Duration) {
     let scheduling: Vec<_> = (0..TIMERS)
         .map(|number| {
             let delay = delay + Duration::from_millis(number * 1000 / TIMERS);
-            actix_rt::spawn(timers.schedule_after(ROUTE, delay, office::remind(first + number)))
+            actix_rt::spawn(timers.schedule_after(ROUTE, delay, remind(first + number)))
         })
         .collect();
     for scheduled in scheduling {
