@@ -17,14 +17,30 @@ pub fn thread_cpu() -> Duration {
     clock(ClockId::ThreadCPUTime)
 }
 
-/// Returns the context switches of all live threads, voluntary and involuntary.
-pub fn context_switches() -> u64 {
-    let threads = fs::read_dir("/proc/self/task").expect("/proc is there");
-    // A thread may end between the listing and the reading.
-    let status = threads.filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("status")).ok());
-    status
-        .map(|status| field(&status, "voluntary_ctxt_switches:") + field(&status, "nonvoluntary_ctxt_switches:"))
-        .sum()
+/// The usage of this process without the measuring main thread.
+#[derive(Clone, Copy, Default)]
+pub struct OtherThreads {
+    pub cpu: Duration,
+    /// Voluntary and involuntary ones.
+    pub context_switches: u64,
+}
+
+impl OtherThreads {
+    /// Returns the usage of all live threads but the main one.
+    pub fn now() -> Self {
+        let main = std::process::id().to_string();
+        let mut usage = Self::default();
+        for thread in fs::read_dir("/proc/self/task").expect("/proc is there").flatten() {
+            if thread.file_name().to_string_lossy() != main.as_str() {
+                let read = |name: &str| fs::read_to_string(thread.path().join(name)).unwrap_or_default();
+                usage.cpu += Duration::from_nanos(field(&read("schedstat"), ""));
+                let status = read("status");
+                usage.context_switches +=
+                    field(&status, "voluntary_ctxt_switches:") + field(&status, "nonvoluntary_ctxt_switches:");
+            }
+        }
+        usage
+    }
 }
 
 /// Returns the memory that is in RAM now.

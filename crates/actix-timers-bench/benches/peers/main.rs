@@ -21,7 +21,7 @@
 //! 3. `rounds`: nanoseconds per operation, with criterion; `clock`: percentiles of single operations.
 //! 4. `child`: lateness, sessions, idling and memory, in processes of their own; `senders`: the subjects there.
 //! 5. `rows`: comparison and output of the figures.
-//! 6. `arguments`, `random`, `process`, `threads`, `heap`: helpers.
+//! 6. `arguments`, `random`, `process`, `heap`: helpers.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod arguments;
@@ -31,7 +31,6 @@ mod contenders;
 mod heap;
 mod rounds;
 mod senders;
-mod threads;
 mod workloads;
 
 use std::io;

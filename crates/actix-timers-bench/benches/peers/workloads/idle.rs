@@ -19,8 +19,9 @@ use crate::senders::messages::{Due, Planner};
 use crate::senders::notify_later::NotifyLater;
 use crate::senders::ours::{OwnContext, ToTarget};
 use crate::senders::tokio_sleep::Sleeps;
-use crate::threads::Usage;
+use bench::process::OtherThreads;
 use bench::rows::Rows;
+use bench::times::millis;
 
 pub(crate) static WORKLOAD: Workload = Workload {
     name: "idle",
@@ -52,13 +53,14 @@ fn idle<S: Sender>(load: Load) -> Figures {
     arbiter.spawn_fn(move || one::<S>(idle, is_over));
     is_idle.recv().expect("a timer");
     thread::sleep(SETTLE);
-    let before = Usage::of_others();
+    let before = OtherThreads::now();
     thread::sleep(Duration::from_secs(load.seconds));
-    let used = Usage::of_others().since(before);
+    let after = OtherThreads::now();
     end.send(()).expect("the arbiter lives");
     is_idle.recv().expect("the timer was there to the end");
     drop(system);
-    vec![(UNITS[0], used.context_switches as f64), (UNITS[1], used.nanoseconds as f64 / 1e6)]
+    let switches = after.context_switches - before.context_switches;
+    vec![(UNITS[0], switches as f64), (UNITS[1], millis(after.cpu - before.cpu))]
 }
 
 /// Schedules one timer and cancels it in the end. Sends on `idle` after both.

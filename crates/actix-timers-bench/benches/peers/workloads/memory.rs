@@ -10,14 +10,13 @@ use actix::System;
 
 use crate::arguments::Arguments;
 use crate::child::{Figures, Load, Subject, Workload};
-use crate::heap;
+use crate::heap::Memory;
 use crate::senders::Sender;
 use crate::senders::delay_queue::Queue;
 use crate::senders::messages::{Due, Planner};
 use crate::senders::notify_later::NotifyLater;
 use crate::senders::ours::OwnContext;
 use crate::senders::tokio_sleep::Sleeps;
-use bench::process;
 use bench::random::Random;
 use bench::rows::Rows;
 
@@ -54,27 +53,19 @@ fn memory<S: Sender>(load: Load) -> Figures {
     System::new().block_on(measure::<S>(load.size))
 }
 
-#[derive(Clone, Copy)]
-struct Memory {
-    allocated: u64,
-    resident: u64,
-}
-
-impl Memory {
-    /// Returns the usage after all ready tasks have been polled, which frees aborted ones.
-    async fn now(planner: &Planner) -> Self {
-        for _ in 0..3 {
-            planner.run(|_| ()).await;
-            actix::spawn(async {}).await.expect("a task");
-        }
-        Self { allocated: heap::allocated(), resident: process::resident_bytes() }
+/// Returns the usage after all ready tasks have been polled, which frees aborted ones.
+async fn settled(planner: &Planner) -> Memory {
+    for _ in 0..3 {
+        planner.run(|_| ()).await;
+        actix::spawn(async {}).await.expect("a task");
     }
+    Memory::now()
 }
 
 async fn measure<S: Sender>(size: usize) -> Figures {
     let planner = Planner::start(None);
     let sender = S::to(vec![planner.addr.clone()]);
-    let before = Memory::now(&planner).await;
+    let before = settled(&planner).await;
 
     let schedule = move |ctx: &mut _| {
         let mut random = Random::new(1);
@@ -87,7 +78,7 @@ async fn measure<S: Sender>(size: usize) -> Figures {
         (sender, handles)
     };
     let (sender, mut handles) = planner.run(schedule).await;
-    let pending = Memory::now(&planner).await;
+    let pending = settled(&planner).await;
     assert_eq!(handles.len(), size);
 
     let cancel = move |ctx: &mut _| {
@@ -96,19 +87,18 @@ async fn measure<S: Sender>(size: usize) -> Figures {
         sender
     };
     let sender = planner.run(cancel).await;
-    let cancelled = Memory::now(&planner).await;
+    let cancelled = settled(&planner).await;
     drop(sender);
 
-    let per_timer = |later: u64, earlier: u64| later.saturating_sub(earlier) as f64 / size as f64;
     let message = size_of::<Due>() as f64;
-    let allocated = per_timer(pending.allocated, before.allocated);
-    let resident = per_timer(pending.resident, before.resident);
+    let [allocated, resident] = pending.each_since(before, size);
+    let [allocated_after, resident_after] = cancelled.each_since(before, size);
     vec![
         (UNITS[0], allocated),
         (UNITS[1], allocated - message),
         (UNITS[2], resident),
         (UNITS[3], resident - message),
-        (UNITS[4], per_timer(cancelled.allocated, before.allocated)),
-        (UNITS[5], per_timer(cancelled.resident, before.resident)),
+        (UNITS[4], allocated_after),
+        (UNITS[5], resident_after),
     ]
 }

@@ -26,7 +26,7 @@ use tokio::time::{interval, sleep, timeout};
 use self::session::{Activity, Bare, ByKey, Fired, FixedRate, Moved, RunInterval, RunLater, Session, Shared, Timer};
 use crate::arguments::Arguments;
 use crate::child::{Figures, Load, Subject, Workload};
-use crate::heap;
+use crate::heap::Memory;
 use bench::process;
 use bench::random::Random;
 use bench::rows::Rows;
@@ -132,17 +132,6 @@ impl Plan {
     }
 }
 
-struct Memory {
-    allocated: u64,
-    resident: u64,
-}
-
-impl Memory {
-    fn now() -> Self {
-        Self { allocated: heap::allocated(), resident: process::resident_bytes() }
-    }
-}
-
 struct Sessions<T: Timer> {
     plan: Plan,
     shared: Rc<Shared>,
@@ -179,9 +168,7 @@ impl<T: Timer> Sessions<T> {
     }
 
     fn bytes_since(&self, before: Memory) -> [f64; 2] {
-        let Memory { allocated, resident } = Memory::now();
-        let per_session = |now: u64, before: u64| now.saturating_sub(before) as f64 / self.plan.size as f64;
-        [per_session(allocated, before.allocated), per_session(resident, before.resident)]
+        Memory::now().each_since(before, self.plan.size)
     }
 
     /// Returns the CPU seconds of a time without messages, in whole milliseconds: less is spent on measuring.
