@@ -154,6 +154,11 @@ impl Row {
         self.subject.starts_with("scheme ")
     }
 
+    /// Returns whether both are figures of the same thing.
+    pub fn is_of(&self, other: &Self) -> bool {
+        self.is_beside(other) && self.subject == other.subject
+    }
+
     /// Returns whether the two are comparable.
     fn is_beside(&self, other: &Self) -> bool {
         let key = |row: &Self| (row.workload, row.layer, row.size, row.unit);

@@ -55,7 +55,7 @@ pub(crate) struct Arguments {
     /// How long idle lasts, and both times of the sessions; fire and flood take 2 at most
     #[arg(long, value_parser = number::<u64>, default_value = "10", default_value_if("check", "true", "1"))]
     pub(crate) seconds: u64,
-    /// Samples for each row, 5 or more; criterion takes 10 at least
+    /// Samples for each row, 5 or more; operations take 10 at least
     #[arg(long, value_parser = rounds, default_value = "11")]
     rounds: usize,
     /// A file for the rows, besides the table
@@ -67,8 +67,12 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    pub(crate) const fn rounds(&self) -> usize {
-        if self.check { 1 } else { self.rounds }
+    pub(crate) fn rounds(&self) -> usize {
+        self.rounds_of_at_least(0)
+    }
+
+    pub(crate) fn rounds_of_at_least(&self, fewest: usize) -> usize {
+        if self.check { 1 } else { self.rounds.max(fewest) }
     }
 
     pub(crate) fn wants(&self, workload: &str) -> bool {

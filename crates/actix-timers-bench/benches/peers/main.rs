@@ -18,7 +18,7 @@
 //!
 //! 1. `workloads`: the measurements, one file each; `mod.rs` lists them.
 //! 2. `contenders`: the subjects, one file each.
-//! 3. `rounds`: nanoseconds per operation, with criterion; `clock`: percentiles of single operations.
+//! 3. `rounds`: nanoseconds per operation; `clock`: percentiles of single operations.
 //! 4. `child`: lateness, sessions, idling and memory, in processes of their own; `senders`: the subjects there.
 //! 5. `rows`: comparison and output of the figures.
 //! 6. `arguments`, `random`, `process`, `heap`: helpers.

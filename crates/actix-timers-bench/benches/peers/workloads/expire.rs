@@ -15,7 +15,7 @@ pub(crate) fn run(arguments: &Arguments, rows: &mut Rows) {
         return;
     }
     for size in arguments.sizes.iter().copied() {
-        rows.extend(rounds::measure(arguments, "wheel", &["expire"], subjects(size)));
+        rows.extend(rounds::measure(arguments, "wheel", &["expire"], subjects(size), None));
     }
 }
 

@@ -38,7 +38,7 @@ pub(crate) fn run(arguments: &Arguments, rows: &mut Rows) {
     for size in arguments.sizes.iter().copied() {
         for (layer, subjects) in layers {
             if arguments.wants_layer(layer) {
-                rows.extend(rounds::measure(arguments, layer, &wanted, subjects(size)));
+                rows.extend(rounds::measure(arguments, layer, &wanted, subjects(size), None));
             }
         }
     }
@@ -51,12 +51,12 @@ pub(crate) fn percentiles(arguments: &Arguments, rows: &mut Rows) {
         if arguments.wants_layer("wheel") {
             let mut subjects = on_the_wheel(size);
             subjects.retain(|subject| !subject.name().starts_with("scheme "));
-            rows.extend(rounds::percentiles(arguments, "wheel", &TIMED_ALONE, subjects, &clock));
+            rows.extend(rounds::measure(arguments, "wheel", &TIMED_ALONE, subjects, Some(&clock)));
         }
         if arguments.wants_layer("context") {
             let mut subjects = in_an_actor(size);
             subjects.retain(|subject| COMPLETE_AT_RETURN.contains(&subject.name()));
-            rows.extend(rounds::percentiles(arguments, "context", &TIMED_ALONE, subjects, &clock));
+            rows.extend(rounds::measure(arguments, "context", &TIMED_ALONE, subjects, Some(&clock)));
         }
     }
 }

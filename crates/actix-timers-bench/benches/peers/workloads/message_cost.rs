@@ -35,7 +35,7 @@ pub(crate) fn run(arguments: &Arguments, rows: &mut Rows) {
     let ours = pending.iter().map(|pending| Subject::new("actix-timers", *pending, |life| of_ours(life, *pending)));
     let few = pending.iter().filter(|pending| **pending <= MOST_FOR_THE_SLOW);
     let peer = few.map(|pending| Subject::new("notify-later", *pending, |life| of_notify_later(life, *pending)));
-    let costs = rounds::measure(arguments, "context", &[WORKLOAD], ours.chain(peer).collect());
+    let costs = rounds::measure(arguments, "context", &[WORKLOAD], ours.chain(peer).collect(), None);
     let growth: Vec<Row> = costs.iter().filter_map(|cost| growth(cost, &costs)).collect();
     rows.extend(costs);
     rows.extend(growth);

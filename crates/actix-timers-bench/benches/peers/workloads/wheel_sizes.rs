@@ -25,6 +25,6 @@ pub(crate) fn run(arguments: &Arguments, rows: &mut Rows) {
                 ours::wheel::expire(life, wheel, size);
             })
         }));
-        rows.extend(rounds::measure(arguments, "wheel sizes", &["start", "churn", "stop", "expire"], subjects));
+        rows.extend(rounds::measure(arguments, "wheel sizes", &["start", "churn", "stop", "expire"], subjects, None));
     }
 }
