@@ -22,3 +22,14 @@ pub fn number<N: FromStr + PartialOrd + Default>(text: &str) -> Result<N, String
         _ => Err(format!("'{text}' is not a number above 0")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::number;
+
+    #[test]
+    fn numbers_are_above_zero_and_may_have_underscores() {
+        assert_eq!(number("10_000"), Ok(10_000_usize));
+        assert!(["0", "-1", "ten", ""].iter().all(|text| number::<u64>(text).is_err()));
+    }
+}

@@ -8,7 +8,7 @@ use crate::plot::panel::{Line, Panel, sizes, times};
 use crate::plot::rows::Rows;
 use crate::plot::style::{DIAMOND, DISC, Mark, SQUARE, UP, label};
 use crate::plot::svg::{AXIS, Frame, GRID, Scale, Sheet};
-use crate::record::{OURS, Record, base};
+use crate::record::{OURS, Record, Spread, base};
 
 /// Sentences about measurements that the pictures lack.
 pub(crate) type Missing = Vec<String>;
@@ -278,15 +278,7 @@ fn lateness(rows: &Rows, missing: &mut Missing) -> Option<String> {
         let mut drawn = 0;
         for (unit, _, mark) in &QUANTILES {
             if let Some(row) = of_unit(unit) {
-                let [min, median, max] =
-                    [row.measured.min, row.measured.median, row.measured.max].map(|late| scale.place(late));
-                sheet.put(format_args!(
-                    r#"<path d="M{min:.1} {y:.1}H{max:.1}m0-3v6M{min:.1} {:.1}v6" stroke="{}" stroke-width="1.4"/>"#,
-                    y - 3.0,
-                    mark.colour
-                ));
-                mark.draw(&mut sheet, median, y);
-                sheet.text("", max + 8.0, y + 4.0, &short(row.measured.median));
+                draw_quantile(&mut sheet, scale, row.measured, mark, y);
                 drawn += 1;
             }
             y += STEP;
@@ -304,4 +296,15 @@ fn lateness(rows: &Rows, missing: &mut Missing) -> Option<String> {
         top += BAND;
     }
     Some(sheet.finish())
+}
+
+/// Draws the median with its mark and its figure, and a whisker from min to max.
+fn draw_quantile(sheet: &mut Sheet, scale: Scale, measured: Spread, mark: &Mark, y: f64) {
+    let [min, median, max] = [measured.min, measured.median, measured.max].map(|late| scale.place(late));
+    let (top, colour) = (y - 3.0, mark.colour);
+    sheet.put(format_args!(
+        r#"<path d="M{min:.1} {y:.1}H{max:.1}m0-3v6M{min:.1} {top:.1}v6" stroke="{colour}" stroke-width="1.4"/>"#
+    ));
+    mark.draw(sheet, median, y);
+    sheet.text("", max + 8.0, y + 4.0, &short(measured.median));
 }

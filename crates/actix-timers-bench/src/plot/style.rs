@@ -85,7 +85,7 @@ impl Style {
         }
     }
 
-    /// Draws a mark with a bit of its line, 22 pixels long, and the name after it.
+    /// Draws a mark with a bit of its line, 22 pixels long, for labels and legends.
     pub(crate) fn draw_sample(&self, sheet: &mut Sheet, x: f64, y: f64) {
         sheet.line(&[(x, y), (x + 22.0, y)], self);
         self.draw_mark(sheet, x + 11.0, y);
