@@ -2,7 +2,7 @@
 
 use actix::prelude::*;
 use actix_timers::{ActorTimers, CancelOutcome, TimerActor, TimerContext, TimerOptions};
-use support::{Note, Probe, in_virtual_time, ms, run};
+use support::{Note, Probe, in_virtual_time, ms, run, with_probe};
 
 /// Returns the handle of a probe.
 async fn handle(addr: &Addr<Probe<u32>>) -> ActorTimers {
@@ -29,8 +29,7 @@ fn assert_empty(timers: &ActorTimers) {
 
 #[test]
 fn a_handle_finds_and_cancels_only_the_actors_own_timers() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log) = world.probe();
+    with_probe(async |world, addr, log| {
         let (other, other_log) = world.probe();
         let timers = handle(&addr).await;
         assert_empty(&timers);
@@ -95,8 +94,7 @@ fn a_handle_of_no_living_actor_finds_nothing() {
 
 #[test]
 fn a_handle_finds_nothing_on_another_thread() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, _log) = world.probe();
+    with_probe(async |_world, addr, _log| {
         let timers = handle(&addr).await;
         schedule(&addr, 10, 1, key("k")).await;
         let elsewhere = timers.clone();

@@ -272,12 +272,3 @@ fn workers_of_another_system_install_the_settings_themselves() {
         server.join().unwrap();
     });
 }
-
-#[test]
-fn settings_do_not_reach_a_system_of_another_thread() {
-    support::in_real_time(async {
-        web().install_for_all_arbiters().unwrap();
-        let there = std::thread::spawn(|| support::in_real_time(async { on(&Arbiter::new(), name).await }));
-        assert!(there.join().unwrap().starts_with("timers-"));
-    });
-}

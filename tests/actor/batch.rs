@@ -5,7 +5,9 @@ use std::time::{Duration, SystemTime};
 
 use actix::prelude::*;
 use actix_timers::{Alarm, Clock, Drain, ScheduleAfter, ScheduleBatch, ScheduleError, Target, TimerActor};
-use support::{Census, Log, Note, Probe, StopWatch, World, in_virtual_time, ms, paused};
+use support::{
+    Census, Log, Note, OnDrop, Probe, StopWatch, World, count_panics, in_virtual_time, ms, panic_on_purpose, paused,
+};
 
 fn note_target(world: &World) -> (Target<Note<u64>>, Log<u64>) {
     let (addr, log) = world.probe::<u64>();
@@ -116,44 +118,40 @@ fn a_batch_for_a_drained_timer_actor_comes_back_whole() {
 /// Entries over the capacity are returned with their messages and indices; none is dropped or kept twice.
 #[test]
 fn a_batch_that_does_not_fit_returns_the_rejected_entries() {
-    in_virtual_time(
-        || TimerActor::builder().capacity(70),
-        |world| async move {
-            let census = Census::default();
-            let (addr, _log) = world.probe::<u64>();
-            let mut batch = ScheduleBatch::new();
-            for _ in 0..100 {
-                batch.after(&addr, ms(10), census.payload());
-            }
-            let answers = world.timers.addr().send(batch).await.unwrap();
-            assert!(answers[..70].iter().all(Result::is_ok));
-            assert!(answers[70..].iter().all(|answer| matches!(answer, Err(ScheduleError::CapacityReached { .. }))));
-            assert_eq!(census.live(), 100);
-            drop(answers);
-            assert_eq!(census.live(), 70);
-            world.run_to(20).await;
-            assert_eq!((census.live(), world.pending()), (0, 0));
-        },
-    );
+    let builder = || TimerActor::builder().capacity(70);
+    in_virtual_time(builder, |world| async move {
+        let census = Census::default();
+        let (addr, _log) = world.probe::<u64>();
+        let mut batch = ScheduleBatch::new();
+        for _ in 0..100 {
+            batch.after(&addr, ms(10), census.payload());
+        }
+        let answers = world.timers.addr().send(batch).await.unwrap();
+        assert!(answers[..70].iter().all(Result::is_ok));
+        assert!(answers[70..].iter().all(|answer| matches!(answer, Err(ScheduleError::CapacityReached { .. }))));
+        assert_eq!(census.live(), 100);
+        drop(answers);
+        assert_eq!(census.live(), 70);
+        world.run_to(20).await;
+        assert_eq!((census.live(), world.pending()), (0, 0));
+    });
 }
 
 /// Each entry of a batch counts as one request: due messages and other actors get their turn.
 #[test]
 fn batches_count_against_the_request_budget() {
-    in_virtual_time(
-        || TimerActor::builder().request_budget(8),
-        |world| async move {
-            let (target, log) = note_target(&world);
-            for name in 0..50 {
-                let mut batch = ScheduleBatch::new();
-                (0..10).for_each(|_| _ = batch.after(target.clone(), ms(5), Note(name)));
-                world.timers.addr().do_send(batch);
-            }
-            world.run_to(10).await;
-            let names: Vec<u64> = (0..50).flat_map(|name| [name; 10]).collect();
-            assert_eq!(log.names(), names);
-        },
-    );
+    let builder = || TimerActor::builder().request_budget(8);
+    in_virtual_time(builder, |world| async move {
+        let (target, log) = note_target(&world);
+        for name in 0..50 {
+            let mut batch = ScheduleBatch::new();
+            (0..10).for_each(|_| _ = batch.after(target.clone(), ms(5), Note(name)));
+            world.timers.addr().do_send(batch);
+        }
+        world.run_to(10).await;
+        let names: Vec<u64> = (0..50).flat_map(|name| [name; 10]).collect();
+        assert_eq!(log.names(), names);
+    });
 }
 
 /// Due messages do not wait until all requests are taken in, be it one batch or many requests; a later request is taken
@@ -279,69 +277,15 @@ fn entries_are_not_early_when_taking_them_in_takes_time() {
     });
 }
 
-/// A message that panics when it is dropped unhandled.
-struct Bomb;
-
-impl Drop for Bomb {
-    fn drop(&mut self) {
-        std::panic::panic_any("a message that must not be dropped");
-    }
-}
-
-impl Message for Bomb {
-    type Result = ();
-}
-
-struct Sapper;
-
-impl Actor for Sapper {
-    type Context = Context<Self>;
-}
-
-impl Handler<Bomb> for Sapper {
-    type Result = ();
-
-    fn handle(&mut self, bomb: Bomb, _: &mut Self::Context) {
-        std::mem::forget(bomb);
-    }
-}
-
-/// Nobody waits for the answer, so the timer actor drops the rejected messages: one by one, since two panics at once
-/// abort the process.
-#[test]
-fn rejected_messages_that_panic_when_dropped_end_nothing() {
-    paused(async {
-        let timers = TimerActor::builder().capacity(1).start().unwrap();
-        let sapper = Sapper.start();
-        let mut batch = ScheduleBatch::new();
-        (0..3).for_each(|_| _ = batch.after(&sapper, ms(1), Bomb));
-        timers.addr().do_send(batch);
-        tokio::time::sleep(ms(5)).await;
-        assert_eq!(timers.snapshot().counters.delivered, 1);
-    });
-}
-
-/// The same with messages returned by a drain.
-#[test]
-fn drained_messages_that_panic_when_dropped_end_nothing() {
-    paused(async {
-        let timers = TimerActor::builder().start().unwrap();
-        let sapper = Sapper.start();
-        (0..3).for_each(|_| _ = timers.schedule_after(&sapper, ms(100), Bomb));
-        timers.addr().do_send(Drain::now());
-        tokio::time::sleep(ms(5)).await;
-        assert_eq!(timers.snapshot().counters.returned, 3);
-    });
-}
-
-/// The same with entries that are not yet taken in when the system stops.
+/// Its entries that are not yet taken in panic when they are dropped.
 #[test]
 fn a_system_may_end_in_the_middle_of_a_batch() {
+    count_panics();
     let timers = paused(async {
         let timers = TimerActor::builder().request_budget(1).start().unwrap();
-        let sapper = Sapper.start();
+        let probe = Probe::<u64>::new(StopWatch::Source(Arc::default())).start();
         let mut batch = ScheduleBatch::new();
-        (0..100).for_each(|_| _ = batch.after(&sapper, ms(100), Bomb));
+        (0..100).for_each(|_| _ = batch.after(&probe, ms(100), OnDrop::new(panic_on_purpose)));
         timers.addr().do_send(batch);
         while timers.snapshot().counters.accepted == 0 {
             tokio::task::yield_now().await;

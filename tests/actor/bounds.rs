@@ -10,7 +10,7 @@ use actix::prelude::*;
 use actix_timers::{
     Cancel, ScheduleAfter, ScheduleError, Target, TimerActor, TimerActorBuilder, TimerContext, TimerOptions, Timers,
 };
-use support::{Note, Probe, StopWatch, Way, World, idle, in_virtual_time, ms, paused, run};
+use support::{Note, Probe, StopWatch, Way, World, idle, in_virtual_time, ms, paused, run, with_probe};
 
 const HOUR: u64 = 3_600_000;
 
@@ -19,34 +19,32 @@ const HOUR: u64 = 3_600_000;
 fn a_flood_of_requests_does_not_delay_due_messages() {
     const FLOOD: u64 = 20_000;
     for (budget, way) in [(256, Way::Direct), (256, Way::Context), (10, Way::Direct), (10, Way::Context)] {
-        in_virtual_time(
-            || TimerActor::builder().request_budget(budget),
-            |world| async move {
-                let timers = world.timers.clone();
-                let accepted_before = Arc::new(Mutex::new(Vec::new()));
-                let seen = Arc::clone(&accepted_before);
-                let (addr, log) = world.probe_with(|probe: &mut Probe<u64>| {
-                    probe.hook = Box::new(move |_, _| seen.lock().unwrap().push(timers.snapshot().counters.accepted));
-                });
-                let (other, _log) = world.probe();
-                for delay in [10, 11] {
-                    world.schedule(way, &addr, ms(delay), delay).await.unwrap();
-                }
-                world.settle().await;
-                for name in 0..FLOOD {
-                    world.timers.addr().do_send(ScheduleAfter::new(&other, ms(HOUR), Note(name)));
-                }
-                world.slip_to(11).await;
-                while world.timers.snapshot().counters.accepted < FLOOD + 2 {
-                    tokio::task::yield_now().await;
-                }
-                world.settle().await;
-                assert_eq!(log.take(), [(10, 11), (11, 11)]);
-                for accepted in accepted_before.lock().unwrap().iter() {
-                    assert!(*accepted <= 2 + 2 * budget as u64, "{accepted} requests were handled before, {way:?}");
-                }
-            },
-        );
+        let builder = || TimerActor::builder().request_budget(budget);
+        in_virtual_time(builder, |world| async move {
+            let timers = world.timers.clone();
+            let accepted_before = Arc::new(Mutex::new(Vec::new()));
+            let seen = Arc::clone(&accepted_before);
+            let (addr, log) = world.probe_with(|probe: &mut Probe<u64>| {
+                probe.hook = Box::new(move |_, _| seen.lock().unwrap().push(timers.snapshot().counters.accepted));
+            });
+            let (other, _log) = world.probe();
+            for delay in [10, 11] {
+                world.schedule(way, &addr, ms(delay), delay).await.unwrap();
+            }
+            world.settle().await;
+            for name in 0..FLOOD {
+                world.timers.addr().do_send(ScheduleAfter::new(&other, ms(HOUR), Note(name)));
+            }
+            world.slip_to(11).await;
+            while world.timers.snapshot().counters.accepted < FLOOD + 2 {
+                tokio::task::yield_now().await;
+            }
+            world.settle().await;
+            assert_eq!(log.take(), [(10, 11), (11, 11)]);
+            for accepted in accepted_before.lock().unwrap().iter() {
+                assert!(*accepted <= 2 + 2 * budget as u64, "{accepted} requests were handled before, {way:?}");
+            }
+        });
     }
 }
 
@@ -181,33 +179,23 @@ fn due_at_once(builder: TimerActorBuilder, way: Way, many: u64, handle: fn(&mut 
     })
 }
 
-/// Two hundred thousand messages due at once for one recipient: another actor has its turn after each budget of them.
+/// Messages due at once for a recipient, or in one actor, also if each handler spawns a future into its actor's context,
+/// which makes the context poll all its items again: another actor has its turn after each budget of them.
 #[test]
-fn masses_due_at_once_for_a_recipient_do_not_freeze_the_arbiter() {
-    const MANY: u64 = 200_000;
-    let (most, turns) = due_at_once(TimerActor::builder(), Way::Direct, MANY, |_| ());
-    assert!(most <= 2 * 1024, "{most} messages in one turn of the others");
-    assert!(turns >= MANY / (2 * 1024));
-    let (most, _) = due_at_once(TimerActor::builder().expiry_budget(10), Way::Direct, 20_000, |_| ());
-    assert!(most <= 2 * 10, "{most} messages in one turn of the others");
-}
-
-/// The same for an actor's own timers.
-#[test]
-fn masses_due_at_once_in_one_actor_do_not_freeze_the_arbiter() {
-    const MANY: u64 = 200_000;
-    let (most, turns) = due_at_once(TimerActor::builder(), Way::Context, MANY, |_| ());
-    assert!(most <= 1024, "{most} messages in one turn of the others");
-    assert!(turns >= MANY / 1024);
-}
-
-/// The same when each handler spawns a future into its actor's context, which makes the context poll all its items
-/// again.
-#[test]
-fn masses_of_spawning_handlers_do_not_freeze_the_arbiter() {
-    let spawn: fn(&mut Context<Counter>) = |ctx| _ = ctx.spawn(actix::fut::ready(()));
-    let (most, _) = due_at_once(TimerActor::builder(), Way::Context, 20_000, spawn);
-    assert!(most <= 1024, "{most} messages in one turn of the others");
+fn masses_due_at_once_do_not_freeze_the_arbiter() {
+    type Handle = fn(&mut Context<Counter>);
+    let (rest, spawn): (Handle, Handle) = (|_| (), |ctx| _ = ctx.spawn(actix::fut::ready(())));
+    let cases = [
+        (TimerActor::builder(), Way::Direct, 200_000, rest, 2 * 1024),
+        (TimerActor::builder().expiry_budget(10), Way::Direct, 20_000, rest, 2 * 10),
+        (TimerActor::builder(), Way::Context, 200_000, rest, 1024),
+        (TimerActor::builder(), Way::Context, 20_000, spawn, 1024),
+    ];
+    for (builder, way, many, handle, bound) in cases {
+        let (most, turns) = due_at_once(builder, way, many, handle);
+        assert!(most <= bound, "{most} messages in one turn of the others, of at most {bound}");
+        assert!(turns >= many / bound, "{turns} turns");
+    }
 }
 
 /// The same when all messages already wait in the actor's inbox, since it was busy when they became due.
@@ -427,8 +415,7 @@ fn ordinary_messages_do_not_wake_the_driver() {
 /// An endless stream of cancels by message does not delay a due message.
 #[test]
 fn a_flood_of_cancels_does_not_delay_due_messages() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log) = world.probe();
+    with_probe(async |world, addr, log| {
         let ids: Vec<_> = (0..5000).map(|_| world.after(&addr, HOUR, "cancelled")).collect();
         let late = Arc::new(AtomicBool::new(true));
         let (in_time, timers) = (Arc::clone(&late), world.timers.clone());

@@ -10,7 +10,7 @@ use actix_timers::{
     ActorTimers, CancelOutcome, Drain, Repeat, ScheduleError, TimerActor, TimerContext, TimerFilter, TimerId,
     TimerOptions, TimerState,
 };
-use support::{Note, Probe, Recluse, World, in_virtual_time, ms, paused, run};
+use support::{Note, Probe, Recluse, World, in_virtual_time, ms, paused, run, with_probe};
 
 type Ctx = Context<Probe<u64>>;
 
@@ -25,8 +25,7 @@ async fn run_after(addr: &Addr<Probe<u64>>, delay: u64, name: u64) -> TimerId {
 
 #[test]
 fn a_closure_runs_at_its_deadline_with_its_actor() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log) = world.probe();
+    with_probe(async |world, addr, log| {
         let id = run_after(&addr, 10, 1).await;
         assert_eq!(world.timers.get(id).unwrap().state, TimerState::Waiting);
         world.run_to(9).await;
@@ -36,17 +35,6 @@ fn a_closure_runs_at_its_deadline_with_its_actor() {
         let counters = world.timers.snapshot().counters;
         assert_eq!((counters.accepted, counters.delivered, counters.pending), (1, 1, 0));
         assert_eq!(world.timers.cancel(id), CancelOutcome::AlreadyDelivered);
-    });
-}
-
-#[test]
-fn a_closure_runs_at_a_wall_clock_time() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log) = world.probe();
-        let at = world.wall(25);
-        run(&addr, move |_, ctx| ctx.run_at(at, note(1))).await;
-        world.run_to(100).await;
-        assert_eq!(log.take(), [(1, 25)]);
     });
 }
 
@@ -93,9 +81,10 @@ fn a_message_that_is_not_send_keeps_its_actor_alive() {
 
 #[test]
 fn closures_and_messages_run_in_the_order_of_their_deadlines() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log) = world.probe();
-        run(&addr, |_, ctx| {
+    with_probe(async |world, addr, log| {
+        let at = world.wall(25);
+        run(&addr, move |_, ctx| {
+            ctx.run_at(at, note(5));
             ctx.run_after(ms(10), note(3));
             ctx.schedule_after(ms(5), Note(1));
             ctx.run_after(ms(5), note(2));
@@ -103,51 +92,35 @@ fn closures_and_messages_run_in_the_order_of_their_deadlines() {
         })
         .await;
         world.run_to(100).await;
-        assert_eq!(log.take(), [(1, 5), (2, 5), (3, 10), (4, 10)]);
+        assert_eq!(log.take(), [(1, 5), (2, 5), (3, 10), (4, 10), (5, 25)]);
     });
 }
 
 #[test]
-fn a_closure_repeats_on_its_grid_until_it_is_cancelled() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log) = world.probe();
+fn a_closure_repeats_on_its_grid_until_it_is_cancelled_or_with_a_fixed_delay() {
+    with_probe(async |world, addr, log| {
         let id = run(&addr, |_, ctx| {
             let mut runs = 0;
             let count = move |probe: &mut Probe<u64>, _: &mut Ctx| {
                 runs += 1;
                 probe.log.push(runs, probe.watch.now());
             };
+            ctx.run_every(Repeat::every(ms(15)).times(2).with_fixed_delay(), note(7));
             ctx.run_every(ms(10), count)
         })
         .await;
         world.run_to(35).await;
-        assert_eq!(log.take(), [(1, 10), (2, 20), (3, 30)]);
+        assert_eq!(log.take(), [(1, 10), (7, 15), (2, 20), (7, 30), (3, 30)]);
         assert_eq!(run(&addr, move |_, ctx| ctx.cancel_timer(id)).await, CancelOutcome::Cancelled);
         world.run_to(100).await;
-        assert_eq!(log.take(), []);
-    });
-}
-
-#[test]
-fn a_closure_repeats_with_a_fixed_delay() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log) = world.probe();
-        run(&addr, |_, ctx| {
-            let pause = Repeat::every(ms(10)).times(2).with_fixed_delay();
-            ctx.run_every(pause, note(7))
-        })
-        .await;
-        world.run_to(100).await;
-        assert_eq!(log.take(), [(7, 10), (7, 20)]);
-        assert_eq!(world.pending(), 0);
+        assert_eq!((log.take(), world.pending()), (vec![], 0));
     });
 }
 
 /// The closure is due already, and its handler has not begun.
 #[test]
 fn a_due_closure_is_cancelled_exactly() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log) = world.probe();
+    with_probe(async |world, addr, log| {
         let outcome = Arc::new(Mutex::new(None));
         let seen = Arc::clone(&outcome);
         run(&addr, move |_, ctx| {
@@ -169,8 +142,7 @@ fn a_due_closure_is_cancelled_exactly() {
 
 #[test]
 fn a_shared_key_names_closures_and_messages_alike() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log) = world.probe();
+    with_probe(async |world, addr, log| {
         run(&addr, |_, ctx| {
             let keyed = || TimerOptions::new().shared_key("expiry").group("g");
             ctx.timer(keyed()).schedule(ms(10), Note(1));
@@ -196,8 +168,7 @@ impl Drop for Witness {
 /// By id, by group, and by a drain. The captured `Rc` is on its own thread throughout.
 #[test]
 fn captures_of_a_closure_are_dropped_on_their_own_thread() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log) = world.probe();
+    with_probe(async |world, addr, log| {
         let dropped = Arc::new(Mutex::new(Vec::new()));
         let ids = Arc::clone(&dropped);
         let (one, shared) = run(&addr, move |_, ctx| {
@@ -225,32 +196,29 @@ fn captures_of_a_closure_are_dropped_on_their_own_thread() {
 
 #[test]
 fn a_rejected_closure_is_returned() {
-    in_virtual_time(
-        || TimerActor::builder().capacity(1),
-        |world| async move {
-            let (addr, _) = world.probe();
-            run(&addr, |probe, ctx| {
-                ctx.run_after(ms(10), note(1));
-                let once = ctx
-                    .timer(TimerOptions::new())
-                    .try_run(ms(10), |probe: &mut Probe<u64>, _: &mut Ctx| probe.log.push(2, probe.watch.now()));
-                let Err(rejected @ ScheduleError::CapacityReached { .. }) = once else { panic!("{once:?}") };
-                rejected.into_message()(probe, ctx);
-                let many = ctx.timer(TimerOptions::new()).try_run_repeatedly(ms(10), note(3));
-                let Err(rejected @ ScheduleError::CapacityReached { .. }) = many else { panic!("{many:?}") };
-                rejected.into_message()(probe, ctx);
-                let never = ctx.timer(TimerOptions::new()).try_run_repeatedly(ms(0), note(4));
-                assert!(matches!(never, Err(ScheduleError::ZeroPeriod { .. })));
-            })
-            .await;
-        },
-    );
+    let builder = || TimerActor::builder().capacity(1);
+    in_virtual_time(builder, |world| async move {
+        let (addr, _) = world.probe();
+        run(&addr, |probe, ctx| {
+            ctx.run_after(ms(10), note(1));
+            let once = ctx
+                .timer(TimerOptions::new())
+                .try_run(ms(10), |probe: &mut Probe<u64>, _: &mut Ctx| probe.log.push(2, probe.watch.now()));
+            let Err(rejected @ ScheduleError::CapacityReached { .. }) = once else { panic!("{once:?}") };
+            rejected.into_message()(probe, ctx);
+            let many = ctx.timer(TimerOptions::new()).try_run_repeatedly(ms(10), note(3));
+            let Err(rejected @ ScheduleError::CapacityReached { .. }) = many else { panic!("{many:?}") };
+            rejected.into_message()(probe, ctx);
+            let never = ctx.timer(TimerOptions::new()).try_run_repeatedly(ms(0), note(4));
+            assert!(matches!(never, Err(ScheduleError::ZeroPeriod { .. })));
+        })
+        .await;
+    });
 }
 
 #[test]
 fn closures_end_with_their_actor_and_its_restart() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log) = world.probe();
+    with_probe(async |world, addr, log| {
         let captured = Arc::new(());
         let held = Arc::clone(&captured);
         run(&addr, move |_, ctx| {
@@ -327,8 +295,7 @@ fn a_helper_names_the_place_of_its_own_call() {
 
 #[test]
 fn a_drain_returns_closures_without_running_them() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log) = world.probe();
+    with_probe(async |world, addr, log| {
         run_after(&addr, 10, 1).await;
         let returned = world.timers.addr().send(Drain::now()).await.unwrap();
         assert_eq!(returned.len(), 1);
@@ -440,8 +407,7 @@ fn an_actor_stops_with_its_last_closure_after_a_list() {
 #[test]
 fn closures_without_an_address_run_if_due_timers_are_accepted() {
     for accepts in [true, false] {
-        in_virtual_time(TimerActor::builder, |world| async move {
-            let (addr, log) = world.probe();
+        with_probe(async |world, addr, log| {
             run(&addr, move |_, ctx| {
                 if accepts {
                     ctx.enable_due_timers();
@@ -475,8 +441,7 @@ fn closures_without_an_address_run_if_due_timers_are_accepted() {
 /// The first one waits for a future, and nothing else is due later.
 #[test]
 fn a_request_for_due_timers_is_not_lost_while_the_actor_waits() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log) = world.probe();
+    with_probe(async |world, addr, log| {
         run(&addr, move |_, ctx| {
             ctx.enable_due_timers();
             let weak = || TimerOptions::new().keep_alive(false);
@@ -533,8 +498,7 @@ fn other_actors_have_their_turn_between_many_due_closures() {
 /// The same with a timer that keeps it alive: its inbox stays.
 #[test]
 fn closures_of_an_actor_without_an_address_run_by_default() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log) = world.probe();
+    with_probe(async |world, addr, log| {
         run(&addr, move |_, ctx| {
             ctx.run_after(ms(10), note(1));
             ctx.schedule_after(ms(20), Note(2));
@@ -550,8 +514,7 @@ fn closures_of_an_actor_without_an_address_run_by_default() {
 /// A closure schedules the next one: the borrow of a repeated closure is no obstacle.
 #[test]
 fn a_closure_may_schedule_and_cancel() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log) = world.probe();
+    with_probe(async |world, addr, log| {
         run(&addr, |_, ctx| {
             let own = Rc::new(RefCell::new(None));
             let id = Rc::clone(&own);

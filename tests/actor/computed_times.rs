@@ -4,13 +4,15 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use actix::prelude::*;
 use actix_timers::{
     CancelOutcome, DeadLetterReason, MailboxPolicy, Occurrence, Repeat, RepeatTimes, RescheduleOutcome,
     ScheduleAtFixedRate, ScheduleError, Target, TimerActor, TimerContext, TimerId, TimerOptions,
 };
 use support::repeat::times;
-use support::{Census, Note, OnDrop, Way, World, count_panics, in_virtual_time, listen, ms, panic_on_purpose, run};
+use support::{
+    Census, Note, OnDrop, Way, World, block, count_panics, in_virtual_time, listen, ms, panic_on_purpose, run,
+    with_probe,
+};
 
 const HOUR: u64 = 60 * 60 * 1000;
 
@@ -71,8 +73,7 @@ fn each_time_comes_from_the_one_before_and_none_ends_the_timer() {
 
 #[test]
 fn a_closure_runs_at_computed_times() {
-    in_virtual_time(TimerActor::builder, async |world| {
-        let (addr, log) = world.probe::<u64>();
+    with_probe::<u64>(async |world, addr, log| {
         run(&addr, |_, ctx| ctx.run_every(every(10, 3), |probe, _| probe.log.push(1, probe.watch.now()))).await;
         run(&addr, |_, ctx| {
             ctx.timer(TimerOptions::new().key(1)).run_repeatedly(every(15, 1), |probe, _| probe.log.push(2, 0));
@@ -86,20 +87,18 @@ fn a_closure_runs_at_computed_times() {
 
 #[test]
 fn times_from_due_times_do_not_drift_and_are_never_early() {
-    in_virtual_time(
-        || TimerActor::builder().tick(ms(10)).wheel_size(8),
-        async |world| {
-            let (addr, log) = world.probe();
-            world.timers.schedule_at_fixed_rate(&addr, every(25, 100), Note(1));
-            world.run_to(3000).await;
-            // The wall clock is not in step with the ticks.
-            let runs = times(&log);
-            assert_eq!(runs.len(), 100);
-            for (run, at) in (1..).zip(runs) {
-                assert!((25 * run..=25 * run + 10).contains(&at), "run {run} at {at}");
-            }
-        },
-    );
+    let builder = || TimerActor::builder().tick(ms(10)).wheel_size(8);
+    in_virtual_time(builder, async |world| {
+        let (addr, log) = world.probe();
+        world.timers.schedule_at_fixed_rate(&addr, every(25, 100), Note(1));
+        world.run_to(3000).await;
+        // The wall clock is not in step with the ticks.
+        let runs = times(&log);
+        assert_eq!(runs.len(), 100);
+        for (run, at) in (1..).zip(runs) {
+            assert!((25 * run..=25 * run + 10).contains(&at), "run {run} at {at}");
+        }
+    });
 }
 
 /// The closure decides about missed times. A past time is due in the next tick.
@@ -150,8 +149,7 @@ fn a_past_first_time_is_due_at_once_and_others_in_the_next_tick() {
 /// A closure by mistake does not keep virtual time from passing.
 #[test]
 fn the_same_time_again_and_again_lets_time_pass() {
-    in_virtual_time(TimerActor::builder, async |world| {
-        let (addr, log) = world.probe();
+    with_probe(async |world, addr, log| {
         for target in [Target::from(&addr), Target::tracked(&addr).window(1)] {
             world.timers.schedule_at_fixed_rate(target, Repeat::computed(|last| Some(last.due)), Note(1));
         }
@@ -163,8 +161,7 @@ fn the_same_time_again_and_again_lets_time_pass() {
 
 #[test]
 fn far_times_wait_and_can_be_cancelled() {
-    in_virtual_time(TimerActor::builder, async |world| {
-        let (addr, log) = world.probe();
+    with_probe(async |world, addr, log| {
         let latest = (0..63).rev().fold(SystemTime::UNIX_EPOCH, |time, power| {
             time.checked_add(Duration::from_secs(1 << power)).unwrap_or(time)
         });
@@ -244,8 +241,7 @@ fn a_computation_that_panics_ends_only_its_own_timer() {
 
 #[test]
 fn the_closure_learns_how_late_a_token_or_window_makes_it() {
-    in_virtual_time(TimerActor::builder, async |world| {
-        let (addr, log) = world.probe::<u64>();
+    with_probe::<u64>(async |world, addr, log| {
         for target in [
             Target::from(&addr),
             Target::from(&addr).window(1),
@@ -407,8 +403,7 @@ fn steps_of_the_wall_clock_are_followed() {
 
 #[test]
 fn jitter_postpones_all_times_alike_unseen_by_the_closure() {
-    in_virtual_time(TimerActor::builder, async |world| {
-        let (addr, log) = world.probe::<u64>();
+    with_probe::<u64>(async |world, addr, log| {
         let spread = || TimerOptions::new().jitter(ms(1000));
         let (seen, mut offsets) = (Seen::default(), Vec::new());
         for _ in 0..4 {
@@ -432,8 +427,7 @@ fn jitter_postpones_all_times_alike_unseen_by_the_closure() {
 
 #[test]
 fn the_first_time_counts_from_the_request() {
-    in_virtual_time(TimerActor::builder, async |world| {
-        let (addr, log) = world.probe();
+    with_probe(async |world, addr, log| {
         let (start, seen) = (world.now(), Seen::default());
         let request = ScheduleAtFixedRate::new(&addr, computed(&world, &seen, |due, _| Some(due + 100)), Note(1));
         world.run_to(start + 30).await;
@@ -482,37 +476,35 @@ fn a_closure_is_freed_and_a_drain_returns_the_next_message() {
 /// A value of the closure is user code, too.
 #[test]
 fn a_closure_whose_drop_panics_leaves_the_timer_actor_up() {
-    in_virtual_time(
-        || TimerActor::builder().capacity(3),
-        async |world| {
-            let before = count_panics();
-            let grenade = |times: usize| {
-                let (grenade, mut left) = (OnDrop::new(panic_on_purpose), times);
-                Repeat::computed(move |last| {
-                    let _held = &grenade;
-                    left = left.checked_sub(1)?;
-                    Some(last.due + ms(10))
-                })
-            };
-            let (addr, log) = world.probe();
-            let alive = world.timers.schedule_at_fixed_rate(&addr, every(10, 100), Note(1));
-            let cancelled = world.repeat_at(Way::Message, &addr, grenade(100), Note(2)).await.unwrap();
-            world.repeat_at(Way::Message, &addr, grenade(1), Note(3)).await.unwrap();
-            // No room, by a request that waits for the answer and by one that does not; and no first time.
-            for times in [100, 0] {
-                let rejected = world.repeat_at(Way::Message, &addr, grenade(times), Note(4)).await;
-                assert!(rejected.is_err());
-                world.timers.addr().do_send(ScheduleAtFixedRate::new(&addr, grenade(times), Note(4)));
-                world.timers.schedule_at_fixed_rate(&addr, grenade(times), Note(4));
-            }
-            world.run_to(15).await;
-            assert!(world.timers.cancel(cancelled).is_cancelled());
-            world.run_to(25).await;
-            assert_eq!(log.take(), [(1, 10), (2, 10), (3, 10), (1, 20)]);
-            assert!(world.timers.cancel(alive).is_cancelled());
-            assert_eq!((world.pending(), count_panics()), (0, before + 8));
-        },
-    );
+    let builder = || TimerActor::builder().capacity(3);
+    in_virtual_time(builder, async |world| {
+        let before = count_panics();
+        let grenade = |times: usize| {
+            let (grenade, mut left) = (OnDrop::new(panic_on_purpose), times);
+            Repeat::computed(move |last| {
+                let _held = &grenade;
+                left = left.checked_sub(1)?;
+                Some(last.due + ms(10))
+            })
+        };
+        let (addr, log) = world.probe();
+        let alive = world.timers.schedule_at_fixed_rate(&addr, every(10, 100), Note(1));
+        let cancelled = world.repeat_at(Way::Message, &addr, grenade(100), Note(2)).await.unwrap();
+        world.repeat_at(Way::Message, &addr, grenade(1), Note(3)).await.unwrap();
+        // No room, by a request that waits for the answer and by one that does not; and no first time.
+        for times in [100, 0] {
+            let rejected = world.repeat_at(Way::Message, &addr, grenade(times), Note(4)).await;
+            assert!(rejected.is_err());
+            world.timers.addr().do_send(ScheduleAtFixedRate::new(&addr, grenade(times), Note(4)));
+            world.timers.schedule_at_fixed_rate(&addr, grenade(times), Note(4));
+        }
+        world.run_to(15).await;
+        assert!(world.timers.cancel(cancelled).is_cancelled());
+        world.run_to(25).await;
+        assert_eq!(log.take(), [(1, 10), (2, 10), (3, 10), (1, 20)]);
+        assert!(world.timers.cancel(alive).is_cancelled());
+        assert_eq!((world.pending(), count_panics()), (0, before + 8));
+    });
 }
 
 /// A mailbox that is full makes a message wait, which was produced: its next time is computed once.
@@ -521,8 +513,7 @@ fn a_message_without_room_has_its_next_time_computed_once() {
     in_virtual_time(TimerActor::builder, async |world| {
         for is_late in [false, true] {
             let (addr, log) = world.probe_with(|probe| probe.on_start = Box::new(|ctx| ctx.set_mailbox_capacity(1)));
-            let (go, gate) = tokio::sync::oneshot::channel::<()>();
-            run(&addr, |_, ctx| ctx.wait(actix::fut::wrap_future(async { drop(gate.await) }))).await;
+            let go = block(&addr).await;
             let target = Target::from(&addr).mailbox_policy(MailboxPolicy::Wait { window: 100 });
             let (start, seen) = (world.now(), Seen::default());
             let mut numbers = 1..=7;

@@ -31,91 +31,89 @@ struct Counted {
 #[test]
 fn the_counters_add_up_at_every_moment() {
     for seed in 0..4 {
-        in_virtual_time(
-            || TimerActor::builder().wheel_size(8).expiry_budget(5).capacity(150),
-            |world| async move {
-                let mut random = Random::new(seed);
-                let counted = Arc::new(Mutex::new(Counted::default()));
-                let look = {
-                    let timers = world.timers.clone();
-                    move || {
-                        let counters = timers.snapshot().counters;
-                        assert!(counters.balance(), "{counters:?}");
-                        counters
-                    }
-                };
-                let probe = || {
-                    let (look, counted) = (look.clone(), Arc::clone(&counted));
-                    world
-                        .probe_with(move |probe: &mut Probe<u64>| {
-                            probe.hook = Box::new(move |_, _| {
-                                look();
-                                counted.lock().unwrap().handled += 1;
-                            });
-                        })
-                        .0
-                };
-                let mut probes: Vec<Addr<Probe<u64>>> = (0..5).map(|_| probe()).collect();
-                let mut ids: Vec<TimerId> = Vec::new();
-                for name in 0..1000 {
-                    let addr = probes[random.index_of(&probes)].clone();
-                    let way = Way::ALL[random.index_of(&Way::ALL)];
-                    match random.below(10) {
-                        0..5 => match world.schedule(way, &addr, ms(random.spread(11)), name).await {
-                            Ok(id) => {
-                                ids.push(id);
-                                counted.lock().unwrap().accepted += 1;
-                            }
-                            Err(ScheduleError::CapacityReached { .. }) => counted.lock().unwrap().rejected += 1,
-                            Err(other) => panic!("{other}"),
-                        },
-                        5 if !ids.is_empty() => {
-                            let id = ids[random.index_of(&ids)];
-                            if world.cancel(way, &addr, id).await.is_cancelled() {
-                                counted.lock().unwrap().cancelled += 1;
-                            }
-                        }
-                        6 if !ids.is_empty() => {
-                            let id = ids[random.index_of(&ids)];
-                            if world.timers.reschedule_after(id, ms(random.spread(11))).is_rescheduled() {
-                                counted.lock().unwrap().rescheduled += 1;
-                            }
-                        }
-                        7 => {
-                            let look = look.clone();
-                            if world
-                                .timers
-                                .timer(&addr, TimerOptions::new())
-                                .try_schedule(ms(random.below(50)), OnDrop::new(move || _ = look()))
-                                .is_ok()
-                            {
-                                counted.lock().unwrap().accepted += 1;
-                                counted.lock().unwrap().handled += 1;
-                            } else {
-                                counted.lock().unwrap().rejected += 1;
-                            }
-                        }
-                        8 => world.jump_to(world.now() + random.below(100)).await,
-                        9 if name % 100 == 0 => {
-                            probes.remove(0);
-                            probes.push(probe());
-                        }
-                        _ => world.run_to(world.now() + random.below(20)).await,
-                    }
-                    look();
+        let builder = || TimerActor::builder().wheel_size(8).expiry_budget(5).capacity(150);
+        in_virtual_time(builder, |world| async move {
+            let mut random = Random::new(seed);
+            let counted = Arc::new(Mutex::new(Counted::default()));
+            let look = {
+                let timers = world.timers.clone();
+                move || {
+                    let counters = timers.snapshot().counters;
+                    assert!(counters.balance(), "{counters:?}");
+                    counters
                 }
-                world.settle().await;
-                let (seen, counted) = (look(), *counted.lock().unwrap());
-                assert_eq!((seen.accepted, seen.rescheduled), (counted.accepted, counted.rescheduled));
-                assert_eq!(seen.rejected_capacity, counted.rejected);
-                // Timers that ended with a probe were cancelled without a call.
-                assert!(seen.cancelled >= counted.cancelled);
-                let returned = world.timers.drain();
-                let end = look();
-                assert_eq!((end.pending, end.returned), (0, returned.len() as u64));
-                assert!(end.returned == seen.pending && seen.delivered > 100, "{end:?}");
-            },
-        );
+            };
+            let probe = || {
+                let (look, counted) = (look.clone(), Arc::clone(&counted));
+                world
+                    .probe_with(move |probe: &mut Probe<u64>| {
+                        probe.hook = Box::new(move |_, _| {
+                            look();
+                            counted.lock().unwrap().handled += 1;
+                        });
+                    })
+                    .0
+            };
+            let mut probes: Vec<Addr<Probe<u64>>> = (0..5).map(|_| probe()).collect();
+            let mut ids: Vec<TimerId> = Vec::new();
+            for name in 0..1000 {
+                let addr = probes[random.index_of(&probes)].clone();
+                let way = Way::ALL[random.index_of(&Way::ALL)];
+                match random.below(10) {
+                    0..5 => match world.schedule(way, &addr, ms(random.spread(11)), name).await {
+                        Ok(id) => {
+                            ids.push(id);
+                            counted.lock().unwrap().accepted += 1;
+                        }
+                        Err(ScheduleError::CapacityReached { .. }) => counted.lock().unwrap().rejected += 1,
+                        Err(other) => panic!("{other}"),
+                    },
+                    5 if !ids.is_empty() => {
+                        let id = ids[random.index_of(&ids)];
+                        if world.cancel(way, &addr, id).await.is_cancelled() {
+                            counted.lock().unwrap().cancelled += 1;
+                        }
+                    }
+                    6 if !ids.is_empty() => {
+                        let id = ids[random.index_of(&ids)];
+                        if world.timers.reschedule_after(id, ms(random.spread(11))).is_rescheduled() {
+                            counted.lock().unwrap().rescheduled += 1;
+                        }
+                    }
+                    7 => {
+                        let look = look.clone();
+                        if world
+                            .timers
+                            .timer(&addr, TimerOptions::new())
+                            .try_schedule(ms(random.below(50)), OnDrop::new(move || _ = look()))
+                            .is_ok()
+                        {
+                            counted.lock().unwrap().accepted += 1;
+                            counted.lock().unwrap().handled += 1;
+                        } else {
+                            counted.lock().unwrap().rejected += 1;
+                        }
+                    }
+                    8 => world.jump_to(world.now() + random.below(100)).await,
+                    9 if name % 100 == 0 => {
+                        probes.remove(0);
+                        probes.push(probe());
+                    }
+                    _ => world.run_to(world.now() + random.below(20)).await,
+                }
+                look();
+            }
+            world.settle().await;
+            let (seen, counted) = (look(), *counted.lock().unwrap());
+            assert_eq!((seen.accepted, seen.rescheduled), (counted.accepted, counted.rescheduled));
+            assert_eq!(seen.rejected_capacity, counted.rejected);
+            // Timers that ended with a probe were cancelled without a call.
+            assert!(seen.cancelled >= counted.cancelled);
+            let returned = world.timers.drain();
+            let end = look();
+            assert_eq!((end.pending, end.returned), (0, returned.len() as u64));
+            assert!(end.returned == seen.pending && seen.delivered > 100, "{end:?}");
+        });
     }
 }
 
@@ -275,12 +273,17 @@ fn the_counters_users_see_balance_at_every_scrape() {
     });
 }
 
-/// The last event before an idle period is exported within a second, also if nothing else ever happens.
+/// Publications are at most a quarter of a second apart.
+const SOON: u64 = 251;
+
+/// The last event before an idle period is exported soon, also if nothing else ever happens.
 #[test]
 fn nothing_that_happened_stays_unpublished() {
     with_metrics(|world, metrics| async move {
+        // The events of the start itself are published before.
+        world.run_to(SOON).await;
         let quiet = async |what: &str| {
-            world.run_to(world.now() + 1000).await;
+            world.run_to(world.now() + SOON).await;
             let counters = world.timers.snapshot().counters;
             println!("{what}: {counters:?}");
             metrics.scrape().assert_shows(&counters);
@@ -292,16 +295,24 @@ fn nothing_that_happened_stays_unpublished() {
 
         let far = world.after(&addr, 100 * HOUR, 1);
         quiet("scheduled").await;
+        let first = world.after(&addr, 99 * HOUR, 1);
+        quiet("scheduled before all others").await;
         assert!(world.timers.reschedule_after(far, ms(50 * HOUR)).is_rescheduled());
-        quiet("moved").await;
-        assert!(world.timers.cancel(far).is_cancelled());
-        quiet("cancelled").await;
+        quiet("moved before all others").await;
+        for id in [far, first] {
+            assert!(world.timers.cancel(id).is_cancelled());
+            quiet("cancelled").await;
+        }
+        let pass = async || world.run_to(world.now() + 500).await;
         for _ in 0..2 {
             world.schedule(Way::Context, &addr, ms(500), 1).await.unwrap();
+            pass().await;
             quiet("delivered to itself").await;
             world.after(&addr, 500, 1);
+            pass().await;
             quiet("delivered").await;
             world.after(&gone, 500, 1);
+            pass().await;
             quiet("dead").await;
         }
         let (ending, _log) = world.probe();
@@ -312,8 +323,11 @@ fn nothing_that_happened_stays_unpublished() {
         let (lonely, _log) = world.probe();
         world.schedule(Way::Context, &lonely, ms(500), 1).await.unwrap();
         let _recluse = Recluse::make(lonely).await;
+        pass().await;
         quiet("delivered without an address").await;
-        world.timers.drain();
+        world.after(&addr, HOUR, 1);
+        quiet("scheduled again").await;
+        assert_eq!(world.timers.drain().len(), 1);
         quiet("drained").await;
         assert!(world.timers.timer(&addr, TimerOptions::new()).try_schedule(ms(1), Note(1)).is_err());
         quiet("rejected, closed").await;
@@ -323,9 +337,9 @@ fn nothing_that_happened_stays_unpublished() {
             let world = World::manual(TimerActor::builder().name("T").capacity(1));
             let (addr, _log) = world.probe();
             world.after(&addr, HOUR, 1);
-            world.run_to(1000).await;
+            world.run_to(SOON).await;
             assert!(world.timers.timer(&addr, TimerOptions::new()).try_schedule(ms(1), Note(1)).is_err());
-            world.run_to(2000).await;
+            world.run_to(2 * SOON).await;
             metrics.scrape().assert_shows(&world.timers.snapshot().counters);
         });
     });

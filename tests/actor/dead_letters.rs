@@ -6,26 +6,12 @@ use actix::prelude::*;
 use actix_timers::{
     DeadLetter, DeadLetterReason, ScheduleAfter, SubscribeDeadLetters, Target, TimerActor, TimerContext, TimerId,
 };
-use support::{Note, Probe, StopWatch, World, eventually, in_virtual_time, ms, paused, run};
+use support::{Listener, Note, Probe, StopWatch, World, eventually, in_virtual_time, listen, ms, paused, run};
 
-/// Forwards each dead letter to the test.
-struct Undertaker(mpsc::Sender<DeadLetter>);
-
-impl Actor for Undertaker {
-    type Context = Context<Self>;
-}
-
-impl Handler<DeadLetter> for Undertaker {
-    type Result = ();
-
-    fn handle(&mut self, letter: DeadLetter, _: &mut Self::Context) {
-        let _ = self.0.send(letter);
-    }
-}
-
-fn undertaker() -> (Addr<Undertaker>, mpsc::Receiver<DeadLetter>) {
+/// Returns a listener that has not subscribed yet.
+fn listener() -> (Addr<Listener>, mpsc::Receiver<DeadLetter>) {
     let (sender, letters) = mpsc::channel();
-    (Undertaker(sender).start(), letters)
+    (Listener(sender).start(), letters)
 }
 
 /// Returns the address of a probe that has stopped.
@@ -53,7 +39,7 @@ fn told(letters: &mpsc::Receiver<DeadLetter>) -> Vec<Told> {
 #[test]
 fn a_subscriber_is_told_id_reason_lateness_and_message() {
     in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, letters) = undertaker();
+        let (addr, letters) = listener();
         world.timers.subscribe_dead_letters(addr);
         let gone = dead(&world).await;
         let plain = world.after(&gone, 10, 1);
@@ -63,7 +49,7 @@ fn a_subscriber_is_told_id_reason_lateness_and_message() {
         world.run_to(10).await;
         assert!(told(&letters).is_empty(), "nobody holds the subscriber");
 
-        let (addr, letters) = undertaker();
+        let (addr, letters) = listener();
         world.timers.addr().send(SubscribeDeadLetters(addr.clone().recipient())).await.unwrap();
         let late = world.after(&gone, 30, 3);
         world.run_to(20).await;
@@ -79,29 +65,26 @@ fn a_subscriber_is_told_id_reason_lateness_and_message() {
 
 #[test]
 fn a_letter_keeps_its_message_for_the_right_type() {
-    in_virtual_time(
-        || TimerActor::builder().name("orders"),
-        |world| async move {
-            let (addr, letters) = undertaker();
-            world.timers.subscribe_dead_letters(addr.clone());
-            world.after(&dead(&world).await, 10, 1);
-            world.run_to(10).await;
-            let letter = letters.try_recv().unwrap();
-            assert_eq!((&*letter.timer, letter.remaining), ("orders", ms(0)));
-            assert!(letter.holds::<Note<u32>>() && !letter.holds::<u32>());
-            assert_eq!(letter.take::<u32>(), None);
-            assert_eq!(letter.clone().take(), Some(Note(1u32)));
-            assert_eq!(letter.take::<Note<u32>>(), None, "once");
-            assert!(!letter.holds::<Note<u32>>());
-        },
-    );
+    let builder = || TimerActor::builder().name("orders");
+    in_virtual_time(builder, |world| async move {
+        let (_listener, letters) = listen(&world.timers);
+        world.after(&dead(&world).await, 10, 1);
+        world.run_to(10).await;
+        let letter = letters.try_recv().unwrap();
+        assert_eq!((&*letter.timer, letter.remaining), ("orders", ms(0)));
+        assert!(letter.holds::<Note<u32>>() && !letter.holds::<u32>());
+        assert_eq!(letter.take::<u32>(), None);
+        assert_eq!(letter.clone().take(), Some(Note(1u32)));
+        assert_eq!(letter.take::<Note<u32>>(), None, "once");
+        assert!(!letter.holds::<Note<u32>>());
+    });
 }
 
 #[test]
 fn all_subscribers_are_told_once_and_one_has_the_message() {
     in_virtual_time(TimerActor::builder, |world| async move {
-        let (first, first_letters) = undertaker();
-        let (second, second_letters) = undertaker();
+        let (first, first_letters) = listener();
+        let (second, second_letters) = listener();
         for addr in [&first, &second, &first] {
             world.timers.subscribe_dead_letters(addr.clone());
         }
@@ -117,8 +100,8 @@ fn all_subscribers_are_told_once_and_one_has_the_message() {
 fn a_stopped_subscriber_is_forgotten_and_others_go_on() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let gone = dead(&world).await;
-        let (first, first_letters) = undertaker();
-        let (second, second_letters) = undertaker();
+        let (first, first_letters) = listener();
+        let (second, second_letters) = listener();
         world.timers.subscribe_dead_letters(first.clone());
         world.timers.subscribe_dead_letters(second.clone());
         drop(first);
@@ -138,12 +121,11 @@ fn a_stopped_subscriber_is_forgotten_and_others_go_on() {
 #[test]
 fn no_letters_are_written_about_letters() {
     in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, letters) = undertaker();
-        world.timers.subscribe_dead_letters(addr.clone());
+        let (_listener, letters) = listen(&world.timers);
         world.after(&dead(&world).await, 10, 1);
         world.run_to(10).await;
         let letter = letters.try_recv().unwrap();
-        let (nobody, _) = undertaker();
+        let (nobody, _) = listener();
         let target = Target::<DeadLetter>::from(&nobody);
         drop(nobody);
         world.timers.schedule_after(target, ms(10), letter);
@@ -180,7 +162,7 @@ fn a_subscriber_may_use_timers_and_subscribe_in_its_handler() {
 #[test]
 fn timers_lost_with_an_arbiter_reach_a_subscriber_elsewhere() {
     support::in_real_time(async {
-        let (addr, letters) = undertaker();
+        let (addr, letters) = listener();
         let arbiter = Arbiter::new();
         let timers = TimerActor::builder().start_on(&arbiter.handle()).unwrap();
         timers.subscribe_dead_letters(addr.clone());

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use actix_timers::{CancelOutcome, Drain, Returned, ScheduleError, TimerActor, TimerContext, TimerOptions, Timers};
-use support::{Note, World, in_virtual_time, ms, paused, run};
+use support::{Note, World, ms, paused, run, with_probe};
 use tokio::task::JoinHandle;
 
 fn drain(timers: &Timers, within: u64) -> JoinHandle<Vec<Returned>> {
@@ -18,8 +18,7 @@ fn names(returned: &[Returned]) -> Vec<i32> {
 
 #[test]
 fn timers_due_in_time_are_delivered_and_the_rest_is_returned() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log) = world.probe();
+    with_probe(async |world, addr, log| {
         run(&addr, |_, ctx| ctx.schedule_after(ms(40), Note(2))).await;
         world.after(&addr, 30, 1);
         world.after(&addr, 250, 4);
@@ -44,8 +43,7 @@ fn timers_due_in_time_are_delivered_and_the_rest_is_returned() {
 
 #[test]
 fn a_drain_accepts_no_timers_but_pending_ones_can_be_cancelled() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log) = world.probe();
+    with_probe(async |world, addr, log| {
         let id = world.after(&addr, 50, 1);
         let draining = drain(&world.timers, 100);
         world.settle().await;
@@ -61,8 +59,7 @@ fn a_drain_accepts_no_timers_but_pending_ones_can_be_cancelled() {
 
 #[test]
 fn when_the_time_is_over_nothing_is_waited_for() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log) = world.probe();
+    with_probe(async |world, addr, log| {
         run(&addr, |_, ctx| {
             ctx.wait(actix::fut::wrap_future(std::future::pending::<()>()));
             ctx.schedule_after(ms(10), Note(1))
@@ -81,8 +78,7 @@ fn when_the_time_is_over_nothing_is_waited_for() {
 
 #[test]
 fn concurrent_drains_share_the_returned_timers() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log) = world.probe();
+    with_probe(async |world, addr, log| {
         world.after(&addr, 10, 1);
         world.after(&addr, 80, 2);
         let (long, short) = (drain(&world.timers, 90), drain(&world.timers, 20));
@@ -95,8 +91,7 @@ fn concurrent_drains_share_the_returned_timers() {
 
 #[test]
 fn an_abandoned_drain_leaves_it_closed_and_delivering() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log) = world.probe();
+    with_probe(async |world, addr, log| {
         world.after(&addr, 10, 1);
         let draining = drain(&world.timers, 50);
         world.settle().await;
@@ -109,8 +104,7 @@ fn an_abandoned_drain_leaves_it_closed_and_delivering() {
 
 #[test]
 fn the_message_does_the_same() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log) = world.probe();
+    with_probe(async |world, addr, log| {
         world.after(&addr, 10, 1);
         world.after(&addr, 1000, 2);
         let request = world.timers.addr().send(Drain::within(ms(100)));
@@ -142,8 +136,7 @@ fn a_drain_ends_when_the_timer_actor_stops() {
 
 #[test]
 fn a_timer_that_is_never_due_is_not_waited_for() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log) = world.probe();
+    with_probe(async |world, addr, log| {
         world.after(&addr, 10, 1);
         world.timers.schedule_after(&addr, Duration::MAX, Note(2));
         let timers = world.timers.clone();

@@ -1,12 +1,11 @@
 //! Guards: a timer that is cancelled when a value is dropped.
 
 use actix_timers::{TimerActor, TimerContext};
-use support::{Census, Note, World, count_panics, in_virtual_time, ms, panic_on_purpose, paused, run};
+use support::{Census, Note, World, count_panics, in_virtual_time, ms, panic_on_purpose, paused, run, with_probe};
 
 #[test]
 fn a_dropped_guard_cancels_its_timer_and_a_dropped_id_does_not() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log) = world.probe();
+    with_probe(async |world, addr, log| {
         let _ = world.after(&addr, 10, "id");
         let guard = world.after(&addr, 10, "guarded").into_guard();
         let own = run(&addr, |_, ctx| ctx.schedule_after(ms(10), Note("own")).into_guard()).await;

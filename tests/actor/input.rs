@@ -11,7 +11,7 @@ use actix_timers::{
     ScheduleAfter, ScheduleAt, ScheduleError, Target, TimerActor, TimerActorBuilder, TimerContext, TimerId,
     TimerOptions, Timers,
 };
-use support::{Note, Probe, StopWatch, Way, World, idle, in_virtual_time, ms, paused, run};
+use support::{Note, Probe, StopWatch, Way, World, idle, in_virtual_time, ms, paused, run, with_probe};
 
 const HOUR: u64 = 3_600_000;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -280,8 +280,7 @@ fn malformed_ids_are_rejected() {
 /// A drained service rejects every request and returns its message; queries and cancels still work.
 #[test]
 fn a_closed_service_hands_messages_back() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log) = world.probe();
+    with_probe(async |world, addr, log| {
         let own = world.schedule(Way::Context, &addr, ms(10), 0).await.unwrap();
         assert_eq!(world.timers.drain().len(), 1);
         for way in Way::ALL {
@@ -421,25 +420,6 @@ fn a_system_that_never_runs_loses_nothing_silently() {
         timers.timer(&addr, TimerOptions::new()).try_schedule(ms(1), Note("rejected")),
         Err(ScheduleError::Stopped { .. })
     ));
-}
-
-/// An arbiter has one timer actor; installing a second one returns an error.
-#[test]
-fn installing_a_second_timer_actor_is_rejected() {
-    paused(async {
-        let first = TimerActor::builder().name("first").install().unwrap();
-        for _ in 0..2 {
-            assert_eq!(TimerActor::builder().install().err(), Some(BuildError::AlreadyInstalled));
-        }
-        assert_eq!(Timers::current().unwrap().name(), "first");
-        assert!(*first.addr() == TimerActor::from_registry());
-        assert!(*first.addr() == <TimerActor as ArbiterService>::from_registry());
-    });
-    paused(async {
-        let addr = Probe::new(StopWatch::Source(std::sync::Arc::default())).start();
-        run(&addr, |_, ctx| _ = ctx.schedule_after(ms(HOUR), Note(1))).await;
-        assert_eq!(TimerActor::builder().install().err(), Some(BuildError::AlreadyRunning));
-    });
 }
 
 /// The system's service is not the arbiter's, and it is the same from every arbiter.

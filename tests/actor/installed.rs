@@ -140,6 +140,8 @@ fn a_rejected_install_advises_on_what_is_there() {
             assert_eq!(rejected(), BuildError::AlreadyInstalled);
         }
         assert_eq!(Timers::current().map(|timers| timers.name().to_owned()).as_deref(), Some(installed.name()));
+        assert!(*installed.addr() == TimerActor::from_registry());
+        assert!(*installed.addr() == <TimerActor as ArbiterService>::from_registry());
         installed.drain();
         assert_eq!(rejected(), BuildError::AlreadyInstalled);
         assert!(rejected().to_string().contains("`start` for others beside it"), "{}", rejected());

@@ -6,7 +6,7 @@ use actix::prelude::*;
 use actix_timers::{
     ScheduleAfter, ScheduleAt, ScheduleBatch, Target, TimerActor, TimerActorBuilder, TimerContext, TimerOptions,
 };
-use support::{Note, Random, World, in_virtual_time, ms, paused, run};
+use support::{Note, Random, World, in_virtual_time, ms, paused, run, with_probe};
 
 fn seeded() -> TimerActorBuilder {
     TimerActor::builder().jitter_seed(42)
@@ -127,8 +127,7 @@ fn slack_brings_wake_ups_together() {
 /// The resulting deadline determines the order; within one tick, the order of scheduling.
 #[test]
 fn with_slack_the_order_is_that_of_the_resulting_deadlines() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log) = world.probe::<&str>();
+    with_probe::<&str>(async |world, addr, log| {
         world.timers.timer(&addr, slack(100)).schedule(ms(30), Note("first, at 128"));
         world.after(&addr, 127, "asked for 127");
         world.timers.timer(&addr, slack(20)).schedule(ms(120), Note("second, at 128"));
@@ -149,18 +148,16 @@ fn with_slack_the_order_is_that_of_the_resulting_deadlines() {
 /// With coarse ticks, too, no timer is later than its slack allows, apart from the rounding that applies without slack.
 #[test]
 fn slack_is_not_exceeded_by_rounding() {
-    in_virtual_time(
-        || TimerActor::builder().tick(ms(10)),
-        |world| async move {
-            let (addr, log) = world.probe::<u64>();
-            for (delay, most) in [(11, 5), (11, 8), (11, 9), (11, 28), (11, 29), (20, 60), (25, 4)] {
-                world.timers.timer(&addr, slack(most)).schedule(ms(delay), Note(most));
-            }
-            world.run_to(1000).await;
-            let expected = [(5, 20), (8, 20), (9, 20), (28, 20), (4, 30), (29, 40), (60, 80)];
-            assert_eq!(log.take(), expected);
-        },
-    );
+    let builder = || TimerActor::builder().tick(ms(10));
+    in_virtual_time(builder, |world| async move {
+        let (addr, log) = world.probe::<u64>();
+        for (delay, most) in [(11, 5), (11, 8), (11, 9), (11, 28), (11, 29), (20, 60), (25, 4)] {
+            world.timers.timer(&addr, slack(most)).schedule(ms(delay), Note(most));
+        }
+        world.run_to(1000).await;
+        let expected = [(5, 20), (8, 20), (9, 20), (28, 20), (4, 30), (29, 40), (60, 80)];
+        assert_eq!(log.take(), expected);
+    });
 }
 
 #[test]

@@ -10,7 +10,7 @@ use actix_timers::{
     CancelKey, CancelOutcome, KeySelector, Target, TimerActor, TimerContext, TimerFilter, TimerId, TimerKey,
     TimerOptions,
 };
-use support::{Census, Counted, Log, Note, Probe, Way, World, in_virtual_time, ms, run};
+use support::{Census, Counted, Log, Note, Probe, Way, World, in_virtual_time, ms, run, with_probe};
 use uuid::Uuid;
 
 type Owner = Addr<Probe<u32>>;
@@ -132,8 +132,7 @@ fn a_shared_key_is_replaced_by_a_message_of_any_type() {
 
 #[test]
 fn closures_have_common_keys_apart_from_those_of_messages() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log) = world.probe();
+    with_probe(async |world, addr, log| {
         run(&addr, |_, ctx: &mut Context<Probe<u32>>| {
             ctx.timer(key("k")).run(ms(10), |probe, _| probe.log.push(1, probe.watch.now()));
             ctx.timer(key("k")).schedule(ms(20), Note(2));

@@ -7,7 +7,11 @@ use actix_timers::{
     ActorId, CancelKey, CancelOutcome, Repeat, ScheduleAfter, ScheduleAtFixedRate, ScheduleBatch, ScheduleError,
     Target, TimerActor, TimerContext, TimerId, TimerKey, TimerOptions, TimerState,
 };
-use support::{Census, Log, Name, Note, Probe, Recluse, Way, World, in_virtual_time, ms, paused, run};
+use support::{
+    Census, Log, Name, Note, Probe, Recluse, Way, World, block, block_then, in_virtual_time, ms, paused, run, wait,
+    with_probe,
+};
+use tokio::sync::oneshot;
 
 fn key(key: impl Into<TimerKey>) -> TimerOptions {
     TimerOptions::new().key(key)
@@ -41,8 +45,7 @@ async fn holder(world: &World, way: Way, addr: &Addr<Probe<u64>>) -> Option<Time
 #[test]
 fn the_second_timer_under_a_key_replaces_the_first() {
     for way in Way::ALL {
-        in_virtual_time(TimerActor::builder, |world| async move {
-            let (addr, log) = world.probe();
+        with_probe(async |world, addr, log| {
             assert_eq!(holder(&world, way, &addr).await, None);
             let first = keyed(&world, way, &addr, 10, 1).await;
             assert_eq!(holder(&world, way, &addr).await, Some(first));
@@ -94,20 +97,15 @@ fn the_old_message_is_suppressed_although_it_is_due() {
 /// Scenario O-55.
 #[test]
 fn a_repeating_timer_is_replaced_while_its_old_message_waits() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (unblock, blocked) = tokio::sync::oneshot::channel::<()>();
-        let (addr, log) = world.probe();
+    with_probe(async |world, addr, log| {
         run(&addr, |_, ctx| ctx.timer(key("T").group("ticks")).repeat(ms(10), Note("tick 1"))).await;
         world.run_to(11).await;
         assert_eq!(log.take(), [("tick 1", 10)]);
         assert_eq!((world.group_len("ticks"), world.pending()), (1, 1), "labels stay from tick to tick");
-        run(&addr, move |_, ctx| {
-            let slow = actix::fut::wrap_future::<_, Probe<&str>>(async move { blocked.await.unwrap() });
-            ctx.wait(slow.map(|(), _, ctx: &mut Context<_>| {
-                let old = own(ctx, "T").unwrap();
-                assert_eq!(actix_timers::get(old).unwrap().state, TimerState::Due);
-                ctx.timer(key("T")).repeat(ms(10), Note("tick 2"));
-            }));
+        let unblock = block_then(&addr, |ctx| {
+            let old = own(ctx, "T").unwrap();
+            assert_eq!(actix_timers::get(old).unwrap().state, TimerState::Due);
+            ctx.timer(key("T")).repeat(ms(10), Note("tick 2"));
         })
         .await;
         world.run_to(21).await;
@@ -128,8 +126,7 @@ fn a_repeating_timer_is_replaced_while_its_old_message_waits() {
 fn a_first_tick_now_is_replaced_by_that_of_the_next_timer() {
     for way in Way::ALL {
         for last in [0, 10] {
-            in_virtual_time(TimerActor::builder, |world| async move {
-                let (addr, log) = world.probe();
+            with_probe(async |world, addr, log| {
                 let every = |first| Repeat::every(ms(10)).first_after(ms(first));
                 let ticks = [(1, every(0)), (2, every(0)), (3, every(last))];
                 match way {
@@ -163,18 +160,16 @@ fn a_first_tick_now_is_replaced_by_that_of_the_next_timer() {
 /// The same if it is due already, and waits for its actor.
 #[test]
 fn a_first_tick_now_that_waits_for_its_actor_is_replaced() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (unblock, blocked) = tokio::sync::oneshot::channel::<()>();
-        let (addr, log) = world.probe();
+    with_probe(async |world, addr, log| {
         let now = Repeat::every(ms(10)).first_after(ms(0));
+        let (unblock, blocked) = oneshot::channel();
         run(&addr, move |_, ctx| {
             ctx.timer(key("T")).repeat(now, Note("tick 1"));
-            let slow = actix::fut::wrap_future::<_, Probe<&str>>(async move { blocked.await.unwrap() });
-            ctx.wait(slow.map(move |(), _, ctx: &mut Context<_>| {
+            wait(ctx, blocked, move |ctx| {
                 let old = own(ctx, "T").unwrap();
                 assert_eq!(actix_timers::get(old).unwrap().state, TimerState::Due);
                 ctx.timer(key("T")).repeat(now, Note("tick 2"));
-            }));
+            });
         })
         .await;
         world.run_to(5).await;
@@ -190,35 +185,32 @@ fn a_first_tick_now_that_waits_for_its_actor_is_replaced() {
 #[test]
 fn the_handler_of_a_repeating_timer_can_replace_it() {
     for replaces in [true, false] {
-        in_virtual_time(
-            || TimerActor::builder().capacity(1),
-            |world| async move {
-                let (addr, log) = world.probe_with(|probe: &mut Probe<u64>| {
-                    probe.on_start = Box::new(|ctx| {
-                        ctx.timer(key("T")).repeat(ms(10), Note(1));
-                    });
-                    probe.hook = Box::new(move |name, ctx| {
-                        if *name == 1 && replaces {
-                            ctx.timer(key("T")).schedule(ms(15), Note(2));
-                        } else if *name == 1 {
-                            assert_eq!(ctx.cancel_key("T"), CancelOutcome::Cancelled);
-                        }
-                    });
+        let builder = || TimerActor::builder().capacity(1);
+        in_virtual_time(builder, |world| async move {
+            let (addr, log) = world.probe_with(|probe: &mut Probe<u64>| {
+                probe.on_start = Box::new(|ctx| {
+                    ctx.timer(key("T")).repeat(ms(10), Note(1));
                 });
-                world.run_to(100).await;
-                assert_eq!(log.take(), if replaces { vec![(1, 10), (2, 25)] } else { vec![(1, 10)] });
-                assert_eq!(world.pending(), 0);
-                drop(addr);
-            },
-        );
+                probe.hook = Box::new(move |name, ctx| {
+                    if *name == 1 && replaces {
+                        ctx.timer(key("T")).schedule(ms(15), Note(2));
+                    } else if *name == 1 {
+                        assert_eq!(ctx.cancel_key("T"), CancelOutcome::Cancelled);
+                    }
+                });
+            });
+            world.run_to(100).await;
+            assert_eq!(log.take(), if replaces { vec![(1, 10), (2, 25)] } else { vec![(1, 10)] });
+            assert_eq!(world.pending(), 0);
+            drop(addr);
+        });
     }
 }
 
 /// The same for a target: the repeating timer under the key ends when it is replaced.
 #[test]
 fn a_repeating_timer_for_a_target_is_replaced() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log) = world.probe();
+    with_probe(async |world, addr, log| {
         world.timers.timer(&addr, key("k")).repeat(Repeat::every(ms(10)).with_fixed_delay(), Note(1));
         world.run_to(25).await;
         keyed(&world, Way::Message, &addr, 30, 2).await;
@@ -231,11 +223,9 @@ fn a_repeating_timer_for_a_target_is_replaced() {
 /// Under tracked delivery a message can be replaced until its handler begins, although its token is in the mailbox.
 #[test]
 fn a_tracked_message_is_replaced_until_its_handler_begins() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (unblock, blocked) = tokio::sync::oneshot::channel::<()>();
-        let (addr, log) = world.probe();
+    with_probe(async |world, addr, log| {
         let target: Target<Note<u64>> = Target::tracked(&addr);
-        run(&addr, |_, ctx| ctx.wait(actix::fut::wrap_future(async move { blocked.await.unwrap() }))).await;
+        let unblock = block(&addr).await;
         let schedule = |name| world.timers.timer(&target, key("k")).schedule(ms(10), Note(name));
         let first = schedule(1);
         world.run_to(15).await;
@@ -304,8 +294,7 @@ fn a_key_is_unique_for_its_owner_only() {
 
 #[test]
 fn a_key_is_cancelled_by_message() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log) = world.probe();
+    with_probe(async |world, addr, log| {
         let timers = world.timers.addr();
         keyed(&world, Way::Direct, &addr, 10, 1).await;
         assert_eq!(timers.send(CancelKey::new(&addr, "other")).await, Ok(CancelOutcome::NotFound));
@@ -325,24 +314,22 @@ fn a_key_is_cancelled_by_message() {
 #[test]
 fn replacing_succeeds_at_full_capacity() {
     for way in Way::ALL {
-        in_virtual_time(
-            || TimerActor::builder().capacity(2),
-            |world| async move {
-                let (addr, log) = world.probe();
-                keyed(&world, way, &addr, 10, 1).await;
-                world.after(&addr, 20, 9);
-                let full = world.timers.timer(&addr, TimerOptions::new()).try_schedule(ms(1), Note(8)).unwrap_err();
-                assert!(matches!(full, ScheduleError::CapacityReached { capacity: 2, .. }));
-                let other = world.timers.timer(&addr, key("other")).try_schedule(ms(1), Note(7)).unwrap_err();
-                assert!(matches!(other, ScheduleError::CapacityReached { .. }), "a new key needs room");
-                for name in 2..5 {
-                    keyed(&world, way, &addr, 10, name).await;
-                    assert_eq!(world.pending(), 2);
-                }
-                world.run_to(100).await;
-                assert_eq!(log.take(), [(4, 10), (9, 20)]);
-            },
-        );
+        let builder = || TimerActor::builder().capacity(2);
+        in_virtual_time(builder, |world| async move {
+            let (addr, log) = world.probe();
+            keyed(&world, way, &addr, 10, 1).await;
+            world.after(&addr, 20, 9);
+            let full = world.timers.timer(&addr, TimerOptions::new()).try_schedule(ms(1), Note(8)).unwrap_err();
+            assert!(matches!(full, ScheduleError::CapacityReached { capacity: 2, .. }));
+            let other = world.timers.timer(&addr, key("other")).try_schedule(ms(1), Note(7)).unwrap_err();
+            assert!(matches!(other, ScheduleError::CapacityReached { .. }), "a new key needs room");
+            for name in 2..5 {
+                keyed(&world, way, &addr, 10, name).await;
+                assert_eq!(world.pending(), 2);
+            }
+            world.run_to(100).await;
+            assert_eq!(log.take(), [(4, 10), (9, 20)]);
+        });
     }
 }
 
@@ -367,37 +354,31 @@ fn after_a_drain_no_key_is_left() {
 /// A message in the mailbox was delivered: it arrives, and its key and its place in the capacity are free.
 #[test]
 fn a_message_under_way_is_not_replaced_and_arrives() {
-    in_virtual_time(
-        || TimerActor::builder().capacity(1),
-        |world| async move {
-            let (unblock, blocked) = tokio::sync::oneshot::channel::<()>();
-            let (addr, log) = world.probe();
-            let old = keyed(&world, Way::Context, &addr, 10, 1).await;
-            let recluse = Recluse::make(addr).await;
-            world.settle().await;
-            let outcome = Arc::new(Mutex::new(None));
-            let answer = Arc::clone(&outcome);
-            recluse
-                .run(move |_, ctx| {
-                    let wait = actix::fut::wrap_future::<_, Probe<u64>>(async move { blocked.await.unwrap() });
-                    ctx.wait(wait.map(move |(), _, ctx: &mut Context<_>| {
-                        let new = ctx.timer(key("k")).try_schedule(ms(10), Note(2));
-                        *answer.lock().unwrap() = Some((new.ok(), own(ctx, "k")));
-                    }));
-                })
-                .await;
-            world.run_to(20).await;
-            assert_eq!(world.timers.get(old), None);
-            unblock.send(()).unwrap();
-            world.run_to(100).await;
-            let (new, holder) = outcome.lock().unwrap().take().unwrap();
-            assert!(new.is_some());
-            assert_eq!(holder, new);
-            assert_eq!(log.take(), [(1, 20), (2, 30)]);
-            assert_eq!(world.timers.snapshot().counters.cancelled, 0);
-            assert_eq!(world.pending(), 0);
-        },
-    );
+    let builder = || TimerActor::builder().capacity(1);
+    in_virtual_time(builder, |world| async move {
+        let (addr, log) = world.probe();
+        let old = keyed(&world, Way::Context, &addr, 10, 1).await;
+        let recluse = Recluse::make(addr).await;
+        world.settle().await;
+        let outcome = Arc::new(Mutex::new(None));
+        let answer = Arc::clone(&outcome);
+        let unblock = recluse
+            .block_then(move |ctx| {
+                let new = ctx.timer(key("k")).try_schedule(ms(10), Note(2));
+                *answer.lock().unwrap() = Some((new.ok(), own(ctx, "k")));
+            })
+            .await;
+        world.run_to(20).await;
+        assert_eq!(world.timers.get(old), None);
+        unblock.send(()).unwrap();
+        world.run_to(100).await;
+        let (new, holder) = outcome.lock().unwrap().take().unwrap();
+        assert!(new.is_some());
+        assert_eq!(holder, new);
+        assert_eq!(log.take(), [(1, 20), (2, 30)]);
+        assert_eq!(world.timers.snapshot().counters.cancelled, 0);
+        assert_eq!(world.pending(), 0);
+    });
 }
 
 /// Policy P8: the keys of an incarnation end with it, and the next one has keys of its own.

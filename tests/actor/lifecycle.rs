@@ -12,8 +12,8 @@ use actix_timers::{
     TimerOptions, Timers,
 };
 use support::{
-    Census, Log, Note, OnDrop, Probe, Recluse, Run, StopWatch, Way, World, count_panics, idle, in_virtual_time, ms,
-    panic_on_purpose, paused, run,
+    Census, Log, Note, OnDrop, Probe, Recluse, Run, StopWatch, Way, World, block_then, count_panics, idle,
+    in_virtual_time, ms, panic_on_purpose, paused, run, with_probe,
 };
 
 /// Timers end with their actor, however it ends: at once, not at their deadlines, and their messages are freed.
@@ -179,12 +179,7 @@ fn timers_due_at_the_restart_never_reach_the_new_incarnation() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log) = supervised(&world, |_| ());
         world.run_to(900).await;
-        let (unblock, blocked) = tokio::sync::oneshot::channel::<()>();
-        run(&addr, |_, ctx| {
-            let restart = actix::fut::wrap_future::<_, Probe<u64>>(async move { blocked.await.unwrap() });
-            ctx.wait(restart.map(|_, _, ctx: &mut Context<Probe<u64>>| ctx.stop()));
-        })
-        .await;
+        let unblock = block_then(&addr, |ctx| ctx.stop()).await;
         world.after(&addr, 3400, 77);
         world.run_to(1100).await;
         assert_eq!((log.take(), world.pending()), (vec![], 2));
@@ -246,8 +241,7 @@ fn messages_due_with_one_that_waits_come_after_the_wait() {
                 ctx.schedule_after(ms(50), Note("go"));
             });
         });
-        let log =
-            three_due_at_10(&world, |ctx| ctx.wait(actix::fut::wrap_future(async move { wait.await.unwrap() }))).await;
+        let log = three_due_at_10(&world, |ctx| support::wait(ctx, wait, |_| ())).await;
         assert_eq!(log.take(), [("A", 10), ("B", 50), ("C", 50), ("alive", 100)]);
     });
 }
@@ -299,8 +293,7 @@ fn timers_can_be_scheduled_before_the_actor_has_started() {
 /// An actor without addresses, kept alive by its own future, gets its messages on time and in order.
 #[test]
 fn an_actor_without_addresses_gets_its_messages_in_order() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log) = world.probe();
+    with_probe(async |world, addr, log| {
         run(&addr, |_, ctx| {
             for (name, delay) in [("E", 30), ("A", 10), ("B", 10), ("D", 20), ("C", 10)] {
                 ctx.schedule_after(ms(delay), Note(name));
@@ -357,13 +350,11 @@ fn an_actor_without_addresses_can_cancel_and_move_due_messages() {
 /// A message in the mailbox of a waiting actor is delivered; the messages behind it can be cancelled.
 #[test]
 fn an_actor_without_addresses_gets_only_the_first_due_message() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (unblock, blocked) = tokio::sync::oneshot::channel::<()>();
-        let (addr, log) = world.probe();
+    with_probe(async |world, addr, log| {
         let ids = run(&addr, |_, ctx| ["A", "B", "C"].map(|name| ctx.schedule_after(ms(10), Note(name)))).await;
         let recluse = Recluse::make(addr).await;
         world.settle().await;
-        recluse.run(|_, ctx| ctx.wait(actix::fut::wrap_future(async move { blocked.await.unwrap() }))).await;
+        let unblock = recluse.block_then(|_| ()).await;
         world.run_to(20).await;
         assert_eq!(log.take(), []);
         let outcomes = [0, 1, 0].map(|i| world.timers.cancel(ids[i]));
@@ -383,8 +374,7 @@ fn an_actor_without_addresses_gets_only_the_first_due_message() {
 /// An actor that regains an address gets each remaining message once and in order.
 #[test]
 fn an_actor_with_an_address_again_gets_messages_once_in_order() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log) = world.probe();
+    with_probe(async |world, addr, log| {
         run(&addr, |_, ctx| (0..40).for_each(|name| _ = ctx.schedule_after(ms(10 + name / 4), Note(name)))).await;
         let weak = addr.downgrade();
         let recluse = Recluse::make(addr).await;
@@ -434,18 +424,11 @@ fn timers_of_an_actor_without_addresses_end_with_it() {
 /// It stops while the first of several due messages is in its mailbox, where that ends with it.
 #[test]
 fn a_message_in_a_stopping_mailbox_is_delivered_and_not_handled() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (unblock, blocked) = tokio::sync::oneshot::channel::<()>();
-        let (addr, log) = world.probe();
+    with_probe(async |world, addr, log| {
         run(&addr, |_, ctx| ["A", "B"].map(|name| ctx.schedule_after(ms(10), Note(name)))).await;
         let recluse = Recluse::make(addr).await;
         world.settle().await;
-        recluse
-            .run(|_, ctx| {
-                let stop = actix::fut::wrap_future::<_, Probe<&str>>(async move { blocked.await.unwrap() });
-                ctx.wait(stop.map(|_, _, ctx: &mut Context<Probe<&str>>| ctx.stop()));
-            })
-            .await;
+        let unblock = recluse.block_then(|ctx| ctx.stop()).await;
         world.run_to(20).await;
         unblock.send(()).unwrap();
         world.settle().await;
@@ -548,53 +531,49 @@ fn a_second_system_on_a_thread_has_a_timer_actor_of_its_own() {
 /// While the timers of a stopped actor are freed, a few in each turn, no caller finds them any more.
 #[test]
 fn timers_of_an_ended_life_are_found_by_no_caller() {
-    in_virtual_time(
-        || TimerActor::builder().expiry_budget(1),
-        |world| async move {
-            let (addr, _log) = world.probe::<u64>();
-            let ids = run(&addr, |_, ctx| {
-                let group = || TimerOptions::new().group("g");
-                (0..300).map(|n| ctx.timer(group()).schedule(ms(1000), Note(n))).collect::<Vec<_>>()
-            })
-            .await;
-            addr.do_send(Run(Box::new(|_, ctx| ctx.stop())));
-            while world.pending() == 300 {
-                tokio::task::yield_now().await;
-            }
-            let pending = world.pending();
-            assert!(pending > 0, "some are not freed yet");
-            for id in ids {
-                assert_eq!(world.timers.reschedule_after(id, ms(10)), RescheduleOutcome::NotFound);
-                assert_eq!(world.timers.cancel(id), CancelOutcome::NotFound);
-                assert!(world.timers.get(id).is_none());
-            }
-            assert_eq!(world.timers.list(&TimerFilter::new()).len(), 0);
-            assert_eq!(world.timers.list(&TimerFilter::new().group("g")).len(), 0);
-            assert_eq!((world.group_len("g"), world.timers.cancel_group("g")), (0, 0));
-            assert_eq!(world.timers.cancel_all_for(&addr), 0);
-            assert_eq!(world.pending(), pending, "they are freed in the driver's turns");
-            let returned = world.timers.addr().send(Drain::now()).await.unwrap();
-            assert_eq!(returned.len(), 0);
-            let counters = world.timers.snapshot().counters;
-            assert_eq!((counters.accepted, counters.cancelled, counters.returned, counters.pending), (300, 300, 0, 0));
-        },
-    );
+    let builder = || TimerActor::builder().expiry_budget(1);
+    in_virtual_time(builder, |world| async move {
+        let (addr, _log) = world.probe::<u64>();
+        let ids = run(&addr, |_, ctx| {
+            let group = || TimerOptions::new().group("g");
+            (0..300).map(|n| ctx.timer(group()).schedule(ms(1000), Note(n))).collect::<Vec<_>>()
+        })
+        .await;
+        addr.do_send(Run(Box::new(|_, ctx| ctx.stop())));
+        while world.pending() == 300 {
+            tokio::task::yield_now().await;
+        }
+        let pending = world.pending();
+        assert!(pending > 0, "some are not freed yet");
+        for id in ids {
+            assert_eq!(world.timers.reschedule_after(id, ms(10)), RescheduleOutcome::NotFound);
+            assert_eq!(world.timers.cancel(id), CancelOutcome::NotFound);
+            assert!(world.timers.get(id).is_none());
+        }
+        assert_eq!(world.timers.list(&TimerFilter::new()).len(), 0);
+        assert_eq!(world.timers.list(&TimerFilter::new().group("g")).len(), 0);
+        assert_eq!((world.group_len("g"), world.timers.cancel_group("g")), (0, 0));
+        assert_eq!(world.timers.cancel_all_for(&addr), 0);
+        assert_eq!(world.pending(), pending, "they are freed in the driver's turns");
+        let returned = world.timers.addr().send(Drain::now()).await.unwrap();
+        assert_eq!(returned.len(), 0);
+        let counters = world.timers.snapshot().counters;
+        assert_eq!((counters.accepted, counters.cancelled, counters.returned, counters.pending), (300, 300, 0, 0));
+    });
 }
 
 /// At full capacity an actor restarts, and its new life schedules before the timers of the old one are freed.
 #[test]
 fn a_new_life_has_the_room_of_the_old_one() {
-    in_virtual_time(
-        || TimerActor::builder().capacity(3),
-        |world| async move {
-            let (addr, log) = supervised(&world, |_| ());
-            run(&addr, |_, ctx| [1, 2].map(|n| ctx.schedule_after(ms(50_000), Note(n)))).await;
-            assert_eq!(world.pending(), 3);
-            addr.do_send(Run(Box::new(|_, ctx| ctx.stop())));
-            world.run_to(2000).await;
-            assert_eq!(log.names().len(), 1, "the first timer of the new life");
-            let counters = world.timers.snapshot().counters;
-            assert_eq!((counters.rejected_capacity, counters.pending), (0, 0));
-        },
-    );
+    let builder = || TimerActor::builder().capacity(3);
+    in_virtual_time(builder, |world| async move {
+        let (addr, log) = supervised(&world, |_| ());
+        run(&addr, |_, ctx| [1, 2].map(|n| ctx.schedule_after(ms(50_000), Note(n)))).await;
+        assert_eq!(world.pending(), 3);
+        addr.do_send(Run(Box::new(|_, ctx| ctx.stop())));
+        world.run_to(2000).await;
+        assert_eq!(log.names().len(), 1, "the first timer of the new life");
+        let counters = world.timers.snapshot().counters;
+        assert_eq!((counters.rejected_capacity, counters.pending), (0, 0));
+    });
 }

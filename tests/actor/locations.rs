@@ -2,20 +2,11 @@
 
 use std::time::Duration;
 
-use actix::prelude::*;
 use actix_timers::{
     ActorId, ActorTag, Target, TimerActor, TimerContext, TimerFilter, TimerId, TimerInfo, TimerLocation, TimerOptions,
     TimerState,
 };
-use support::{Note, Probe, World, in_virtual_time, ms, run};
-use tokio::sync::oneshot;
-
-/// Blocks a probe: it handles nothing until the returned sender is used.
-async fn block(addr: &Addr<Probe<u32>>) -> oneshot::Sender<()> {
-    let (go, gate) = oneshot::channel::<()>();
-    run(addr, |_, ctx| ctx.wait(actix::fut::wrap_future(async { drop(gate.await) }))).await;
-    go
-}
+use support::{Note, Probe, World, block, in_virtual_time, ms, run, with_probe};
 
 fn at(world: &World, id: TimerId) -> TimerInfo {
     world.timers.get(id).unwrap()
@@ -23,8 +14,7 @@ fn at(world: &World, id: TimerId) -> TimerInfo {
 
 #[test]
 fn one_that_is_not_due_tells_its_bucket_and_the_time_left() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, _log) = world.probe::<u32>();
+    with_probe::<u32>(async |world, addr, _log| {
         world.run_to(10).await;
         let near = world.after(&addr, 40, 1);
         let far = world.after(&addr, 700, 2);
@@ -70,8 +60,7 @@ fn one_that_is_due_and_still_in_the_wheel_says_so() {
 
 #[test]
 fn own_messages_of_a_busy_actor_wait_in_its_inbox() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log) = world.probe::<u32>();
+    with_probe::<u32>(async |world, addr, log| {
         let own = run(&addr, |_, ctx| -> Vec<TimerId> {
             (0..40).map(|name| ctx.schedule_after(ms(10), Note(name))).collect()
         });
@@ -96,8 +85,7 @@ fn own_messages_of_a_busy_actor_wait_in_its_inbox() {
 
 #[test]
 fn a_timer_waiting_for_its_recipient_shows_its_place() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, _log) = world.probe::<u32>();
+    with_probe::<u32>(async |world, addr, _log| {
         let target = Target::from(&addr).window(2);
         let go = block(&addr).await;
         let ids: Vec<TimerId> = (0..5).map(|name| world.after(target.clone(), 10, name)).collect();
@@ -117,8 +105,7 @@ fn a_timer_waiting_for_its_recipient_shows_its_place() {
 
 #[test]
 fn tracked_timers_wait_for_tokens_and_delays_for_the_handler() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, _log) = world.probe::<u32>();
+    with_probe::<u32>(async |world, addr, _log| {
         let go = block(&addr).await;
         let id = world.after(Target::tracked(&addr), 10, 1);
         world.run_to(15).await;
@@ -147,8 +134,7 @@ fn tracked_timers_wait_for_tokens_and_delays_for_the_handler() {
 
 #[test]
 fn timers_are_found_by_their_visible_properties() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, _log) = world.probe::<u32>();
+    with_probe::<u32>(async |world, addr, _log| {
         let (other, _others) = world.probe::<u64>();
         let keyed = |key: actix_timers::TimerKey, delay| {
             let options = TimerOptions::new().key(key);

@@ -24,7 +24,6 @@ mod locations;
 mod mailbox_policies;
 mod order_and_cancel;
 mod order_per_source;
-mod published;
 mod rejected;
 mod repeating;
 mod repeating_ends;

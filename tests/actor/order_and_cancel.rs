@@ -10,7 +10,9 @@ use actix_timers::{
     CancelOutcome, Reschedule, RescheduleOutcome, TimerActor, TimerActorBuilder, TimerContext, TimerId, TimerState,
     Timers,
 };
-use support::{Census, Log, Note, OnDrop, Probe, Random, Run, Way, World, in_virtual_time, ms, paused, run};
+use support::{
+    Census, Log, Note, OnDrop, Probe, Random, Run, Way, World, block, in_virtual_time, ms, paused, run, with_probe,
+};
 
 /// Returns settings with frequent cascades and short turns, and the defaults.
 fn awkward_settings() -> [fn() -> TimerActorBuilder; 4] {
@@ -31,6 +33,7 @@ fn round_up(deadline: u64, tick: u64) -> u64 {
 
 /// Random delays and random steps of time: each message comes at its own tick, in the order of ticks and within a tick
 /// in the order of scheduling, whatever levels and cascades it passed.
+/// Scenario O-06.
 #[test]
 fn messages_come_at_their_tick_and_in_the_order_of_scheduling() {
     for (seed, builder) in awkward_settings().into_iter().enumerate() {
@@ -220,8 +223,7 @@ fn messages_of_different_types_keep_their_order() {
 #[test]
 fn a_moved_timer_goes_behind_the_others_of_its_new_tick() {
     for way in Way::ALL {
-        in_virtual_time(TimerActor::builder, |world| async move {
-            let (addr, log) = world.probe();
+        with_probe(async |world, addr, log| {
             let mut ids = Vec::new();
             for name in ["A", "B", "C"] {
                 ids.push(world.schedule(way, &addr, ms(100), name).await.unwrap());
@@ -241,12 +243,11 @@ fn a_moved_timer_goes_behind_the_others_of_its_new_tick() {
 /// Starts an actor that waits, with due messages that it cannot handle yet; the result lets it continue.
 async fn blocked(world: &World, names: &'static [&'static str]) -> Blocked {
     let (addr, log) = world.probe();
-    let (go, wait) = tokio::sync::oneshot::channel::<()>();
     let ids = run(&addr, move |_, ctx| {
-        ctx.wait(actix::fut::wrap_future(async move { wait.await.unwrap() }));
         names.iter().map(|name| ctx.schedule_after(ms(10), Note(*name))).collect::<Vec<TimerId>>()
     })
     .await;
+    let go = block(&addr).await;
     world.run_to(20).await;
     assert_eq!(log.len(), 0);
     Blocked { addr, log, ids, go }
@@ -259,7 +260,9 @@ struct Blocked {
     go: tokio::sync::oneshot::Sender<()>,
 }
 
-/// A due timer of the actor's own whose handler has not run can be cancelled exactly by any caller.
+/// A due timer of the actor's own whose handler has not run can be cancelled exactly by any caller; the others come in
+/// order.
+/// Scenario O-42.
 #[test]
 fn an_actors_own_due_message_is_cancelled_exactly() {
     in_virtual_time(TimerActor::builder, |world| async move {
@@ -339,11 +342,9 @@ fn an_actors_own_due_message_can_be_moved() {
 #[test]
 fn a_message_in_a_recipients_mailbox_is_delivered() {
     for way in [Way::Direct, Way::Message] {
-        in_virtual_time(TimerActor::builder, |world| async move {
-            let (addr, log) = world.probe();
-            let (go, wait) = tokio::sync::oneshot::channel::<()>();
+        with_probe(async |world, addr, log| {
             let id = world.schedule(way, &addr, ms(10), "A").await.unwrap();
-            run(&addr, |_, ctx| ctx.wait(actix::fut::wrap_future(async move { wait.await.unwrap() }))).await;
+            let go = block(&addr).await;
             world.run_to(20).await;
             assert_eq!(world.timers.cancel(id), CancelOutcome::AlreadyDelivered);
             assert_eq!(world.timers.reschedule_after(id, ms(10)), RescheduleOutcome::AlreadyDelivered);
@@ -358,8 +359,7 @@ fn a_message_in_a_recipients_mailbox_is_delivered() {
 /// A dead letter is counted before it is dropped: a cancel from its own `Drop` finds nothing.
 #[test]
 fn a_dead_letter_that_cancels_itself_is_not_found() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, _log) = world.probe::<u8>();
+    with_probe::<u8>(async |world, addr, _log| {
         let seen = Arc::new(Mutex::new(None));
         let own_id = Arc::new(Mutex::new(None));
         let (outcomes, own) = (Arc::clone(&seen), Arc::clone(&own_id));
@@ -431,8 +431,7 @@ fn a_message_whose_handler_runs_is_delivered() {
 /// Each of several timer actors forwards a query to the owner of the id, whatever kind of id it is.
 #[test]
 fn a_cancel_finds_the_owner_among_several_timer_actors() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log) = world.probe();
+    with_probe(async |world, addr, log| {
         let services: Vec<_> = (0..5).map(|_| TimerActor::builder().start().unwrap()).collect();
         let mut ids = Vec::new();
         for service in &services {
@@ -478,54 +477,52 @@ fn a_cancel_finds_the_owner_among_several_timer_actors() {
 fn random_cancels_and_moves_leave_exactly_the_others() {
     for seed in 0..6 {
         for way in [Way::Direct, Way::Context] {
-            in_virtual_time(
-                || TimerActor::builder().wheel_size(4).expiry_budget(2),
-                |world| async move {
-                    let mut random = Random::new(seed);
-                    let (addr, log) = world.probe();
-                    let mut timers: Vec<(TimerId, Option<u64>)> = Vec::new();
-                    for _ in 0..400 {
-                        let now = world.now();
-                        match random.below(5) {
-                            0 | 1 => {
-                                let (name, delay) = (timers.len(), random.below(200));
-                                let id = world.schedule(way, &addr, ms(delay), name).await.unwrap();
-                                timers.push((id, Some(now + delay)));
-                            }
-                            2 if !timers.is_empty() => {
-                                let chosen = random.index_of(&timers);
-                                let (id, due) = &mut timers[chosen];
-                                let outcome = world.timers.cancel(*id);
-                                match outcome {
-                                    CancelOutcome::Cancelled => assert!(due.take().is_some_and(|due| due >= now)),
-                                    CancelOutcome::AlreadyDelivered => assert!(due.is_some_and(|due| due <= now)),
-                                    CancelOutcome::NotFound => assert!(due.is_none_or(|due| due <= now)),
-                                    CancelOutcome::InProgress => unreachable!("nothing is being sent"),
-                                }
-                            }
-                            3 if !timers.is_empty() => {
-                                let chosen = random.index_of(&timers);
-                                let (id, due) = &mut timers[chosen];
-                                let delay = random.below(200);
-                                if world.timers.reschedule_after(*id, ms(delay)).is_rescheduled() {
-                                    assert!(due.is_some_and(|due| due >= now));
-                                    *due = Some(now + delay);
-                                } else {
-                                    assert!(due.is_none_or(|due| due <= now));
-                                }
-                            }
-                            _ => world.run_to(now + random.below(20)).await,
+            let builder = || TimerActor::builder().wheel_size(4).expiry_budget(2);
+            in_virtual_time(builder, |world| async move {
+                let mut random = Random::new(seed);
+                let (addr, log) = world.probe();
+                let mut timers: Vec<(TimerId, Option<u64>)> = Vec::new();
+                for _ in 0..400 {
+                    let now = world.now();
+                    match random.below(5) {
+                        0 | 1 => {
+                            let (name, delay) = (timers.len(), random.below(200));
+                            let id = world.schedule(way, &addr, ms(delay), name).await.unwrap();
+                            timers.push((id, Some(now + delay)));
                         }
+                        2 if !timers.is_empty() => {
+                            let chosen = random.index_of(&timers);
+                            let (id, due) = &mut timers[chosen];
+                            let outcome = world.timers.cancel(*id);
+                            match outcome {
+                                CancelOutcome::Cancelled => assert!(due.take().is_some_and(|due| due >= now)),
+                                CancelOutcome::AlreadyDelivered => assert!(due.is_some_and(|due| due <= now)),
+                                CancelOutcome::NotFound => assert!(due.is_none_or(|due| due <= now)),
+                                CancelOutcome::InProgress => unreachable!("nothing is being sent"),
+                            }
+                        }
+                        3 if !timers.is_empty() => {
+                            let chosen = random.index_of(&timers);
+                            let (id, due) = &mut timers[chosen];
+                            let delay = random.below(200);
+                            if world.timers.reschedule_after(*id, ms(delay)).is_rescheduled() {
+                                assert!(due.is_some_and(|due| due >= now));
+                                *due = Some(now + delay);
+                            } else {
+                                assert!(due.is_none_or(|due| due <= now));
+                            }
+                        }
+                        _ => world.run_to(now + random.below(20)).await,
                     }
-                    world.run_to(world.now() + 300).await;
-                    let mut arrived = log.take();
-                    arrived.sort_unstable();
-                    let expected: Vec<(usize, u64)> =
-                        timers.iter().enumerate().filter_map(|(name, (_, due))| due.map(|due| (name, due))).collect();
-                    assert_eq!(arrived, expected);
-                    assert_eq!(world.pending(), 0);
-                },
-            );
+                }
+                world.run_to(world.now() + 300).await;
+                let mut arrived = log.take();
+                arrived.sort_unstable();
+                let expected: Vec<(usize, u64)> =
+                    timers.iter().enumerate().filter_map(|(name, (_, due))| due.map(|due| (name, due))).collect();
+                assert_eq!(arrived, expected);
+                assert_eq!(world.pending(), 0);
+            });
         }
     }
 }

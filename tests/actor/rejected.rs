@@ -78,14 +78,12 @@ async fn assert_all_become_dead_letters(world: &World) {
 
 #[test]
 fn the_message_beyond_the_capacity_is_a_dead_letter() {
-    in_virtual_time(
-        || TimerActor::builder().capacity(1),
-        |world| async move {
-            let (addr, _log) = world.probe();
-            world.after(&addr, 900, 1000);
-            assert_all_become_dead_letters(&world).await;
-        },
-    );
+    let builder = || TimerActor::builder().capacity(1);
+    in_virtual_time(builder, |world| async move {
+        let (addr, _log) = world.probe();
+        world.after(&addr, 900, 1000);
+        assert_all_become_dead_letters(&world).await;
+    });
 }
 
 #[test]
@@ -99,31 +97,29 @@ fn the_message_after_a_drain_is_a_dead_letter() {
 /// Closures are no messages that a subscriber could take; it is told of them.
 #[test]
 fn a_rejected_closure_is_dropped_and_reported() {
-    in_virtual_time(
-        || TimerActor::builder().capacity(1),
-        |world| async move {
-            let (_listener, letters) = listen(&world.timers);
-            let (addr, log) = world.probe();
-            world.after(&addr, 3_600_000, 1000u32);
-            let census = Census::default();
-            let counted = census.clone();
-            let ids: Vec<TimerId> = run(&addr, move |_, ctx: &mut Ctx| {
-                let captured = || counted.payload();
-                let (a, b) = (captured(), captured());
-                vec![ctx.run_after(ms(10), move |_, _| drop(a)), ctx.run_every(ms(10), move |_, _| _ = &b)]
-            })
-            .await;
-            assert_eq!(census.dropped(), 2, "at once, on their thread");
-            world.run_to(500).await;
-            let seen: Vec<DeadLetter> = letters.try_iter().collect();
-            assert_eq!(seen.iter().map(|letter| letter.id).collect::<Vec<_>>(), ids);
-            let place = concat!("closure at ", file!(), ":");
-            assert!(seen.iter().all(|letter| letter.message_type.starts_with(place)), "{seen:?}");
-            assert!(seen[0].message_type.contains("rejected"), "{seen:?}");
-            assert!(seen.iter().all(|letter| letter.take::<Counted>().is_none()));
-            assert_eq!(log.take(), []);
-        },
-    );
+    let builder = || TimerActor::builder().capacity(1);
+    in_virtual_time(builder, |world| async move {
+        let (_listener, letters) = listen(&world.timers);
+        let (addr, log) = world.probe();
+        world.after(&addr, 3_600_000, 1000u32);
+        let census = Census::default();
+        let counted = census.clone();
+        let ids: Vec<TimerId> = run(&addr, move |_, ctx: &mut Ctx| {
+            let captured = || counted.payload();
+            let (a, b) = (captured(), captured());
+            vec![ctx.run_after(ms(10), move |_, _| drop(a)), ctx.run_every(ms(10), move |_, _| _ = &b)]
+        })
+        .await;
+        assert_eq!(census.dropped(), 2, "at once, on their thread");
+        world.run_to(500).await;
+        let seen: Vec<DeadLetter> = letters.try_iter().collect();
+        assert_eq!(seen.iter().map(|letter| letter.id).collect::<Vec<_>>(), ids);
+        let place = concat!("closure at ", file!(), ":");
+        assert!(seen.iter().all(|letter| letter.message_type.starts_with(place)), "{seen:?}");
+        assert!(seen[0].message_type.contains("rejected"), "{seen:?}");
+        assert!(seen.iter().all(|letter| letter.take::<Counted>().is_none()));
+        assert_eq!(log.take(), []);
+    });
 }
 
 /// The source is not asked for a message: the caller may hold a lock that it takes.

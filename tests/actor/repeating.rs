@@ -9,7 +9,7 @@ use actix_timers::{
     TimerContext, TimerOptions, TimerState,
 };
 use support::repeat::{Kind, times};
-use support::{Note, Way, in_virtual_time, ms, run};
+use support::{Note, Way, in_virtual_time, ms, run, with_probe};
 
 /// Scenario O-51.
 #[test]
@@ -55,49 +55,44 @@ fn skip_is_the_default() {
 /// Scenario O-52.
 #[test]
 fn a_fixed_rate_stays_on_its_grid_with_a_coarse_tick() {
-    in_virtual_time(
-        || TimerActor::builder().tick(ms(10)).wheel_size(8),
-        async |world| {
-            for way in Way::ALL {
-                let start = world.now();
-                let (addr, log) = world.probe();
-                let id = world.repeat(way, Kind::Rate, &addr, ms(25), Note(())).await.unwrap();
-                world.run_to(start + 5000).await;
-                let expected: Vec<u64> = (1..=200).map(|k| start + (25 * k as u64).div_ceil(10) * 10).collect();
-                assert_eq!(times(&log), expected, "{way:?}");
-                assert!(world.timers.cancel(id).is_cancelled());
-            }
-        },
-    );
+    let builder = || TimerActor::builder().tick(ms(10)).wheel_size(8);
+    in_virtual_time(builder, async |world| {
+        for way in Way::ALL {
+            let start = world.now();
+            let (addr, log) = world.probe();
+            let id = world.repeat(way, Kind::Rate, &addr, ms(25), Note(())).await.unwrap();
+            world.run_to(start + 5000).await;
+            let expected: Vec<u64> = (1..=200).map(|k| start + (25 * k as u64).div_ceil(10) * 10).collect();
+            assert_eq!(times(&log), expected, "{way:?}");
+            assert!(world.timers.cancel(id).is_cancelled());
+        }
+    });
 }
 
 /// It does not wait for the next tick; the grid begins with the call, and the delay with the delivery.
 #[test]
 fn a_first_tick_now_comes_once_and_at_once() {
-    in_virtual_time(
-        || TimerActor::builder().tick(ms(10)),
-        async |world| {
-            for (way, kind, later) in [
-                (Way::Direct, Kind::Rate, [40, 70, 90]),
-                (Way::Message, Kind::Rate, [40, 70, 90]),
-                (Way::Context, Kind::Rate, [40, 70, 90]),
-                (Way::Context, Kind::Delay, [40, 70, 100]),
-            ] {
-                let start = world.now().next_multiple_of(1000);
-                world.run_to(start + 13).await;
-                let (addr, log) = world.probe();
-                let every = Repeat::every(ms(25)).first_after(Duration::ZERO);
-                let id = world.repeat(way, kind, &addr, every, Note(())).await.unwrap();
-                world.settle().await;
-                assert_eq!(times(&log), [start + 13], "{way:?}");
-                world.run_to(start + 100).await;
-                let expected: Vec<u64> =
-                    later.map(|at| start + at).into_iter().filter(|at| *at <= start + 100).collect();
-                assert_eq!(times(&log), expected, "{way:?}, {kind:?}");
-                assert!(world.timers.cancel(id).is_cancelled());
-            }
-        },
-    );
+    let builder = || TimerActor::builder().tick(ms(10));
+    in_virtual_time(builder, async |world| {
+        for (way, kind, later) in [
+            (Way::Direct, Kind::Rate, [40, 70, 90]),
+            (Way::Message, Kind::Rate, [40, 70, 90]),
+            (Way::Context, Kind::Rate, [40, 70, 90]),
+            (Way::Context, Kind::Delay, [40, 70, 100]),
+        ] {
+            let start = world.now().next_multiple_of(1000);
+            world.run_to(start + 13).await;
+            let (addr, log) = world.probe();
+            let every = Repeat::every(ms(25)).first_after(Duration::ZERO);
+            let id = world.repeat(way, kind, &addr, every, Note(())).await.unwrap();
+            world.settle().await;
+            assert_eq!(times(&log), [start + 13], "{way:?}");
+            world.run_to(start + 100).await;
+            let expected: Vec<u64> = later.map(|at| start + at).into_iter().filter(|at| *at <= start + 100).collect();
+            assert_eq!(times(&log), expected, "{way:?}, {kind:?}");
+            assert!(world.timers.cancel(id).is_cancelled());
+        }
+    });
 }
 
 /// Its handler runs after the one that schedules it, and after messages that were due before.
@@ -144,23 +139,21 @@ fn families_fire(end: u64, sum: usize) {
         (49, 5333, (1..=10).map(|k| 5 * k).collect(), 3091),
     ];
     for (from, to, periods, sum) in families {
-        in_virtual_time(
-            || TimerActor::builder().wheel_size(8),
-            async |world| {
-                world.run_to(from).await;
-                let (addr, log) = world.probe::<u64>();
-                for period in &periods {
-                    world.repeat(Way::Direct, Kind::Rate, &addr, ms(*period), Note(*period)).await.unwrap();
-                }
-                world.run_to(to).await;
-                let names = log.names();
-                for period in &periods {
-                    let count = names.iter().filter(|name| *name == period).count() as u64;
-                    assert_eq!(count, (to - from) / period, "{period}");
-                }
-                assert_eq!((names.len(), world.pending()), (sum, periods.len() as u64));
-            },
-        );
+        let builder = || TimerActor::builder().wheel_size(8);
+        in_virtual_time(builder, async |world| {
+            world.run_to(from).await;
+            let (addr, log) = world.probe::<u64>();
+            for period in &periods {
+                world.repeat(Way::Direct, Kind::Rate, &addr, ms(*period), Note(*period)).await.unwrap();
+            }
+            world.run_to(to).await;
+            let names = log.names();
+            for period in &periods {
+                let count = names.iter().filter(|name| *name == period).count() as u64;
+                assert_eq!(count, (to - from) / period, "{period}");
+            }
+            assert_eq!((names.len(), world.pending()), (sum, periods.len() as u64));
+        });
     }
 }
 
@@ -345,40 +338,37 @@ fn a_timer_ends_with_its_last_repetition() {
 
 #[test]
 fn each_repetition_is_accepted_when_the_one_before_is_delivered() {
-    in_virtual_time(
-        || TimerActor::builder().capacity(1),
-        async |world| {
-            for way in Way::ALL {
-                let before = world.timers.snapshot().counters;
-                let start = world.now();
-                let (addr, log) = world.probe();
-                let timers = world.timers.clone();
-                let seen = Arc::new(Mutex::new(Vec::new()));
-                let noted = Arc::clone(&seen);
-                run(&addr, move |probe, _| {
-                    probe.hook = Box::new(move |_, _| noted.lock().unwrap().push(timers.snapshot().counters));
-                })
-                .await;
-                let id = world.repeat(way, Kind::Rate, &addr, ms(10), Note(())).await.unwrap();
-                world.run_to(start + 30).await;
-                assert_eq!(times(&log), [10, 20, 30].map(|at| start + at));
-                for (number, counters) in (1..).zip(seen.lock().unwrap().iter()) {
-                    assert!(counters.balance());
-                    assert_eq!(counters.delivered - before.delivered, number);
-                    assert_eq!((counters.accepted - before.accepted, counters.pending), (number + 1, 1));
-                }
-                let rejected =
-                    world.timers.timer(&addr, TimerOptions::new()).try_schedule(ms(1), Note(())).unwrap_err();
-                assert!(matches!(rejected, ScheduleError::CapacityReached { .. }), "the room is held all the while");
-                let info = world.timers.get(id).unwrap();
-                assert_eq!((info.state, info.remaining, info.period), (TimerState::Waiting, ms(10), Some(ms(10))));
-                assert!(world.timers.cancel(id).is_cancelled());
-                world.timers.schedule_after(&addr, ms(1), Note(()));
-                world.run_to(start + 100).await;
-                assert_eq!(times(&log), [start + 31]);
+    let builder = || TimerActor::builder().capacity(1);
+    in_virtual_time(builder, async |world| {
+        for way in Way::ALL {
+            let before = world.timers.snapshot().counters;
+            let start = world.now();
+            let (addr, log) = world.probe();
+            let timers = world.timers.clone();
+            let seen = Arc::new(Mutex::new(Vec::new()));
+            let noted = Arc::clone(&seen);
+            run(&addr, move |probe, _| {
+                probe.hook = Box::new(move |_, _| noted.lock().unwrap().push(timers.snapshot().counters));
+            })
+            .await;
+            let id = world.repeat(way, Kind::Rate, &addr, ms(10), Note(())).await.unwrap();
+            world.run_to(start + 30).await;
+            assert_eq!(times(&log), [10, 20, 30].map(|at| start + at));
+            for (number, counters) in (1..).zip(seen.lock().unwrap().iter()) {
+                assert!(counters.balance());
+                assert_eq!(counters.delivered - before.delivered, number);
+                assert_eq!((counters.accepted - before.accepted, counters.pending), (number + 1, 1));
             }
-        },
-    );
+            let rejected = world.timers.timer(&addr, TimerOptions::new()).try_schedule(ms(1), Note(())).unwrap_err();
+            assert!(matches!(rejected, ScheduleError::CapacityReached { .. }), "the room is held all the while");
+            let info = world.timers.get(id).unwrap();
+            assert_eq!((info.state, info.remaining, info.period), (TimerState::Waiting, ms(10), Some(ms(10))));
+            assert!(world.timers.cancel(id).is_cancelled());
+            world.timers.schedule_after(&addr, ms(1), Note(()));
+            world.run_to(start + 100).await;
+            assert_eq!(times(&log), [start + 31]);
+        }
+    });
 }
 
 #[test]
@@ -412,8 +402,7 @@ fn a_fixed_delay_counts_from_the_handlers_end_or_the_delivery() {
 
 #[test]
 fn jitter_moves_the_whole_grid_and_slack_each_repetition() {
-    in_virtual_time(TimerActor::builder, async |world| {
-        let (addr, log) = world.probe();
+    with_probe(async |world, addr, log| {
         let mut starts = Vec::new();
         for own in [false, true] {
             for _ in 0..10 {
@@ -451,8 +440,7 @@ fn jitter_moves_the_whole_grid_and_slack_each_repetition() {
 
 #[test]
 fn requests_tell_their_ids_before_they_are_sent() {
-    in_virtual_time(TimerActor::builder, async |world| {
-        let (addr, log) = world.probe();
+    with_probe(async |world, addr, log| {
         let rate = ScheduleAtFixedRate::new(&addr, ms(10), Note('r'));
         let delay = ScheduleWithFixedDelay::new(&addr, ms(10), Note('d'));
         let ids = [rate.id(), delay.id()];
@@ -491,8 +479,7 @@ fn a_request_counts_from_when_it_was_made() {
 /// A closure that was scheduled before the last delivery of a repetition precedes the next one, due with it.
 #[test]
 fn a_repetition_takes_its_place_at_each_delivery() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log) = world.probe::<u64>();
+    with_probe::<u64>(async |world, addr, log| {
         run(&addr, |_, ctx| {
             ctx.run_every(ms(5), |probe, _| probe.log.push(1, 0));
             ctx.run_after(ms(10), |probe, _| probe.log.push(2, 0));

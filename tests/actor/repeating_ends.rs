@@ -6,12 +6,13 @@ use std::sync::{Arc, Mutex};
 
 use actix::prelude::*;
 use actix_timers::{
-    CancelOutcome, DeadLetter, DeadLetterReason, MessageSource, Repeat, RescheduleOutcome, Target, TimerActor,
-    TimerContext, TimerId, TimerOptions, TimerState,
+    CancelOutcome, DeadLetterReason, MessageSource, Repeat, RescheduleOutcome, Target, TimerActor, TimerContext,
+    TimerId, TimerOptions, TimerState,
 };
 use support::repeat::{Kind, times};
 use support::{
-    Census, Counted, Log, Note, Probe, Recluse, Way, World, count_panics, in_virtual_time, ms, panic_on_purpose, run,
+    Census, Counted, Log, Note, Probe, Recluse, Way, World, block_then, count_panics, in_virtual_time, listen, ms,
+    panic_on_purpose, run, with_probe,
 };
 
 /// An id that is set after the message source that needs it was made.
@@ -34,27 +35,39 @@ fn numbered() -> MessageSource<Note<u64>> {
     })
 }
 
+/// Its actor has an address, or is reached by its mailbox.
 #[test]
-fn a_handler_can_cancel_its_own_timer() {
+fn a_handler_can_cancel_its_own_timer_or_move_it_and_it_goes_on_from_there() {
     in_virtual_time(TimerActor::builder, async |world| {
-        for way in Way::ALL {
-            for kind in Kind::ALL {
+        for (way, has_address) in Way::ALL.into_iter().map(|way| (way, true)).chain([(Way::Context, false)]) {
+            for (kind, cancel) in Kind::ALL.into_iter().flat_map(|kind| [true, false].map(|cancel| (kind, cancel))) {
+                let start = world.now();
                 let (addr, log) = world.probe();
-                let (id, answers) = (Later::default(), Arc::new(Mutex::new(Vec::new())));
-                let (own, noted) = (Arc::clone(&id), Arc::clone(&answers));
+                let id = Later::default();
+                let own = Arc::clone(&id);
                 run(&addr, move |probe, _| {
-                    probe.hook = Box::new(move |number, ctx| {
-                        if *number == 3 {
-                            noted.lock().unwrap().push(ctx.cancel_timer(get(&own)));
+                    probe.hook = Box::new(move |number, ctx| match (number, cancel) {
+                        (2, true) => assert_eq!(ctx.cancel_timer(get(&own)), CancelOutcome::Cancelled),
+                        (2, false) => {
+                            let moved = ctx.reschedule_timer(get(&own), ms(33));
+                            assert_eq!(moved, RescheduleOutcome::Rescheduled);
                         }
+                        _ => {}
                     });
                 })
                 .await;
-                let start = world.now();
                 set(&id, world.repeat(way, kind, &addr, ms(10), numbered()).await.unwrap());
-                world.run_to(start + 100).await;
-                assert_eq!(log.names(), [1, 2, 3], "{way:?} {kind:?}");
-                assert_eq!(*answers.lock().unwrap(), [CancelOutcome::Cancelled]);
+                let alive = match has_address {
+                    true => (Some(addr), None),
+                    false => (None, Some(Recluse::make(addr).await)),
+                };
+                world.run_to(start + 70).await;
+                let expected: &[u64] = if cancel { &[10, 20] } else { &[10, 20, 53, 63] };
+                let expected: Vec<u64> = expected.iter().map(|at| start + at).collect();
+                assert_eq!(times(&log), expected, "{way:?} {kind:?}");
+                drop(alive);
+                // An actor without addresses is checked every five seconds.
+                world.run_to(start + 12_000).await;
                 assert_eq!(world.pending(), 0);
             }
         }
@@ -62,35 +75,8 @@ fn a_handler_can_cancel_its_own_timer() {
 }
 
 #[test]
-fn a_handler_can_move_its_own_timer_which_goes_on_from_there() {
-    in_virtual_time(TimerActor::builder, async |world| {
-        for way in Way::ALL {
-            for kind in Kind::ALL {
-                let (addr, log) = world.probe();
-                let id = Later::default();
-                let own = Arc::clone(&id);
-                run(&addr, move |probe, _| {
-                    probe.hook = Box::new(move |number, ctx| {
-                        if *number == 2 {
-                            assert!(ctx.reschedule_timer(get(&own), ms(33)).is_rescheduled());
-                        }
-                    });
-                })
-                .await;
-                let start = world.now();
-                set(&id, world.repeat(way, kind, &addr, ms(10), numbered()).await.unwrap());
-                world.run_to(start + 70).await;
-                assert_eq!(times(&log), [10, 20, 53, 63].map(|at| start + at), "{way:?} {kind:?}");
-                assert!(world.timers.cancel(get(&id)).is_cancelled());
-            }
-        }
-    });
-}
-
-#[test]
 fn a_timer_moved_to_a_time_of_day_goes_on_with_its_period() {
-    in_virtual_time(TimerActor::builder, async |world| {
-        let (addr, log) = world.probe();
+    with_probe(async |world, addr, log| {
         let id = world.repeat(Way::Direct, Kind::Rate, &addr, ms(100), Note(())).await.unwrap();
         world.run_to(150).await;
         let to = world.wall(170);
@@ -152,8 +138,7 @@ fn a_timer_is_pending_while_its_message_is_made() {
 
 #[test]
 fn a_timer_is_pending_between_repetitions_with_a_fixed_delay() {
-    in_virtual_time(TimerActor::builder, async |world| {
-        let (addr, log) = world.probe();
+    with_probe(async |world, addr, log| {
         let (id, seen) = (Later::default(), Arc::new(Mutex::new(Vec::new())));
         let (own, noted, timers) = (Arc::clone(&id), Arc::clone(&seen), world.timers.clone());
         run(&addr, move |probe, _| {
@@ -365,11 +350,7 @@ fn repetitions_of_the_previous_incarnation_are_discarded() {
             world.after(&addr, 4300, 99);
             world.run_to(1000).await;
             assert_eq!(log.take(), [(1, 1000)]);
-            let (unblock, blocked) = tokio::sync::oneshot::channel::<()>();
-            addr.do_send(support::Run(Box::new(move |_, ctx| {
-                let restart = actix::fut::wrap_future::<_, Probe<u64>>(async move { blocked.await.unwrap() });
-                ctx.wait(restart.map(|(), _, ctx: &mut Context<Probe<u64>>| ctx.stop()));
-            })));
+            let unblock = block_then(&addr, |ctx| ctx.stop()).await;
             world.run_to(2100).await;
             assert_eq!(log.len(), 0, "a second one waits");
             unblock.send(()).unwrap();
@@ -387,33 +368,6 @@ fn repetitions_of_the_previous_incarnation_are_discarded() {
             assert_eq!((counters.pending, counters.cancelled), (1, 1));
         });
     }
-}
-
-/// A due repetition waits behind a handler that schedules under its key again.
-/// Scenario O-55.
-#[test]
-fn a_periodic_timer_is_replaced_while_its_message_waits() {
-    in_virtual_time(TimerActor::builder, async |world| {
-        let (addr, log) = world.probe::<u64>();
-        let start =
-            |ctx: &mut Context<Probe<u64>>, name| ctx.timer(TimerOptions::new().key("T")).repeat(ms(10), Note(name));
-        run(&addr, move |_, ctx| start(ctx, 1)).await;
-        world.run_to(11).await;
-        let (unblock, blocked) = tokio::sync::oneshot::channel::<()>();
-        addr.do_send(support::Run(Box::new(move |_, ctx| {
-            let slow = actix::fut::wrap_future::<_, Probe<u64>>(async move { blocked.await.unwrap() });
-            ctx.wait(slow.map(move |(), _, ctx: &mut Context<Probe<u64>>| _ = start(ctx, 2)));
-        })));
-        world.run_to(21).await;
-        assert_eq!(log.take(), [(1, 10)], "the second one waits");
-        assert_eq!(world.pending(), 1);
-        unblock.send(()).unwrap();
-        world.run_to(30).await;
-        assert_eq!((log.len(), world.pending()), (0, 1));
-        world.run_to(31).await;
-        assert_eq!(log.take(), [(2, 31)]);
-        assert_eq!(world.pending(), 1);
-    });
 }
 
 #[test]
@@ -439,52 +393,15 @@ fn an_actor_without_addresses_gets_repetitions_by_the_mailbox() {
     });
 }
 
-#[test]
-fn a_handler_called_by_a_mailbox_moves_the_next_repetition() {
-    in_virtual_time(TimerActor::builder, async |world| {
-        for kind in Kind::ALL {
-            for cancel in [true, false] {
-                let start = world.now();
-                let (addr, log) = world.probe();
-                let id = Later::default();
-                let own = Arc::clone(&id);
-                run(&addr, move |probe, _| {
-                    probe.hook = Box::new(move |number, ctx| match (number, cancel) {
-                        (2, true) => assert_eq!(ctx.cancel_timer(get(&own)), CancelOutcome::Cancelled),
-                        (2, false) => {
-                            let moved = ctx.reschedule_timer(get(&own), ms(33));
-                            assert_eq!(moved, RescheduleOutcome::Rescheduled);
-                        }
-                        _ => {}
-                    });
-                })
-                .await;
-                set(&id, world.repeat(Way::Context, kind, &addr, ms(10), numbered()).await.unwrap());
-                let recluse = Recluse::make(addr).await;
-                world.run_to(start + 70).await;
-                let expected: &[u64] = if cancel { &[10, 20] } else { &[10, 20, 53, 63] };
-                let expected: Vec<u64> = expected.iter().map(|at| start + at).collect();
-                assert_eq!(times(&log), expected, "{kind:?}");
-                drop(recluse);
-                // It is checked every five seconds.
-                world.run_to(start + 12_000).await;
-                assert_eq!(world.pending(), 0);
-            }
-        }
-    });
-}
-
 /// The next repetition is counted from the delivery into the mailbox, as for a target. It waits behind that message, and
 /// stands for those missed meanwhile.
 #[test]
 fn one_repetition_waits_while_a_message_lies_in_a_mailbox() {
-    in_virtual_time(TimerActor::builder, async |world| {
-        let (unblock, blocked) = tokio::sync::oneshot::channel::<()>();
-        let (addr, log) = world.probe();
+    with_probe(async |world, addr, log| {
         world.repeat(Way::Context, Kind::Rate, &addr, ms(10), numbered()).await.unwrap();
         let recluse = Recluse::make(addr).await;
         world.settle().await;
-        recluse.run(|_, ctx| ctx.wait(actix::fut::wrap_future(async move { blocked.await.unwrap() }))).await;
+        let unblock = recluse.block_then(|_| ()).await;
         world.run_to(45).await;
         assert_eq!(log.len(), 0);
         unblock.send(()).unwrap();
@@ -585,8 +502,7 @@ fn a_drain_during_a_message_arms_nothing_afterwards() {
 
 #[test]
 fn a_drain_in_the_handler_of_a_fixed_delay_returns_the_next() {
-    in_virtual_time(TimerActor::builder, async |world| {
-        let (addr, log) = world.probe();
+    with_probe(async |world, addr, log| {
         let (timers, returned) = (world.timers.clone(), Arc::new(Mutex::new(Vec::new())));
         let noted = Arc::clone(&returned);
         run(&addr, move |probe, _| {
@@ -668,30 +584,11 @@ fn wall_clock_steps_are_followed_by_the_end_of_a_series() {
     });
 }
 
-type Letter = (TimerId, DeadLetterReason, Option<Note<u64>>);
-
-/// Records its dead letters.
-struct Undertaker(Arc<Mutex<Vec<Letter>>>);
-
-impl Actor for Undertaker {
-    type Context = Context<Self>;
-}
-
-impl Handler<DeadLetter> for Undertaker {
-    type Result = ();
-
-    fn handle(&mut self, letter: DeadLetter, _: &mut Self::Context) {
-        self.0.lock().unwrap().push((letter.id, letter.reason, letter.take()));
-    }
-}
-
 #[test]
 fn subscribers_hear_of_a_series_that_ended_without_its_message() {
     in_virtual_time(TimerActor::builder, async |world| {
         count_panics();
-        let letters = Arc::new(Mutex::new(Vec::new()));
-        let undertaker = Undertaker(Arc::clone(&letters)).start();
-        world.timers.subscribe_dead_letters(undertaker.clone());
+        let (_listener, letters) = listen(&world.timers);
         let broken = || {
             MessageSource::from_fn(|| {
                 panic_on_purpose();
@@ -713,9 +610,9 @@ fn subscribers_hear_of_a_series_that_ended_without_its_message() {
         assert_eq!(world.timers.drain().len(), 0);
         ids.push((id, DeadLetterReason::SourcePanicked, None));
         world.settle().await;
-        let heard = letters.lock().unwrap();
+        let heard: Vec<(TimerId, DeadLetterReason, Option<Note<u64>>)> =
+            letters.try_iter().map(|letter| (letter.id, letter.reason, letter.take())).collect();
         assert_eq!(heard.len(), ids.len());
         assert!(ids.iter().all(|letter| heard.contains(letter)), "{heard:?}");
-        drop(undertaker);
     });
 }

@@ -12,7 +12,9 @@ use actix_timers::{
     RescheduleOutcome, Target, TimerActor, TimerId, TimerState, impl_due_timers,
 };
 use support::repeat::times;
-use support::{Census, Log, Note, Probe, Random, StopWatch, World, eventually, in_virtual_time, listen, ms, run};
+use support::{
+    Census, Log, Note, Probe, Random, StopWatch, World, block, eventually, in_virtual_time, listen, ms, with_probe,
+};
 use tokio::sync::oneshot;
 
 /// Returns a source of notes with the numbers 0, 1, 2 …
@@ -22,13 +24,6 @@ fn numbered() -> MessageSource<Note<u32>> {
         number += 1;
         Note(number - 1)
     })
-}
-
-/// Blocks a probe: it handles nothing until the returned sender is used, and its mailbox fills.
-async fn block(addr: &Addr<Probe<u32>>) -> oneshot::Sender<()> {
-    let (go, gate) = oneshot::channel::<()>();
-    run(addr, |_, ctx| ctx.wait(actix::fut::wrap_future(async { drop(gate.await) }))).await;
-    go
 }
 
 /// Starts a probe with `slots` slots in its mailbox.
@@ -135,8 +130,7 @@ fn a_tracked_fixed_rate_never_has_two_under_way() {
 
 #[test]
 fn a_repetition_behind_its_token_is_cancelled_with_all_after_it() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log) = world.probe::<u32>();
+    with_probe::<u32>(async |world, addr, log| {
         let timer = world.timers.schedule_at_fixed_rate(Target::tracked(&addr), ms(10), numbered());
         let go = block(&addr).await;
         world.run_to(35).await;
@@ -154,8 +148,7 @@ fn a_repetition_behind_its_token_is_cancelled_with_all_after_it() {
 
 #[test]
 fn a_series_behind_its_token_goes_on_from_a_move() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log) = world.probe::<u32>();
+    with_probe::<u32>(async |world, addr, log| {
         let timer = world.timers.schedule_at_fixed_rate(Target::tracked(&addr).window(1), ms(10), numbered());
         let go = block(&addr).await;
         world.run_to(12).await;
@@ -206,8 +199,7 @@ fn a_move_in_the_handler_sets_the_next_repetition() {
 
 #[test]
 fn a_repetition_waits_for_the_window_of_its_target_in_its_turn() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log) = world.probe::<u32>();
+    with_probe::<u32>(async |world, addr, log| {
         let target: Target<Note<u32>> = Target::from(&addr).window(1);
         let go = block(&addr).await;
         world.after(&target, 5, 100);
@@ -351,8 +343,7 @@ fn a_recipient_that_ends_in_its_future_acknowledges_with_that() {
 
 #[test]
 fn a_stopped_recipient_ends_the_timer_with_one_dead_letter() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, _) = world.probe::<u32>();
+    with_probe::<u32>(async |world, addr, _log| {
         let targets: [Target<Note<u32>>; 4] = [
             Target::from(&addr).window(3),
             Target::from(&addr).mailbox_policy(MailboxPolicy::Discard { window: 2 }),
@@ -373,8 +364,7 @@ fn a_stopped_recipient_ends_the_timer_with_one_dead_letter() {
 
 #[test]
 fn a_drain_returns_timers_behind_a_token() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log) = world.probe::<u32>();
+    with_probe::<u32>(async |world, addr, log| {
         let go = block(&addr).await;
         let behind = world.timers.schedule_at_fixed_rate(Target::tracked(&addr), ms(10), numbered());
         let (busy, busy_log, gates) = slow(&world);
@@ -412,8 +402,7 @@ fn a_source_that_panics_behind_its_token_frees_its_place() {
 #[test]
 fn a_timer_cancelled_while_its_message_is_made_frees_the_line() {
     for is_tracked in [false, true] {
-        in_virtual_time(TimerActor::builder, |world| async move {
-            let (addr, log) = world.probe::<u32>();
+        with_probe::<u32>(async |world, addr, log| {
             let target = if is_tracked { Target::tracked(&addr) } else { Target::from(&addr) };
             let target = target.window(1);
             let (id, answer) = (Arc::new(Mutex::new(None)), Arc::new(Mutex::new(None)));
@@ -437,22 +426,20 @@ fn a_timer_cancelled_while_its_message_is_made_frees_the_line() {
 
 #[test]
 fn the_policy_of_the_timer_actor_holds_for_timers_that_repeat() {
-    in_virtual_time(
-        || TimerActor::builder().mailbox_policy(MailboxPolicy::Wait { window: 1 }),
-        |world| async move {
-            let (addr, log) = world.probe::<u32>();
-            let go = block(&addr).await;
-            world.timers.schedule_with_fixed_delay(&addr, ms(10), numbered());
-            world.timers.schedule_with_fixed_delay(&addr, ms(10), numbered());
-            world.run_to(33).await;
-            assert_eq!(world.timers.snapshot().counters.delivered, 1, "the window is one message wide");
-            go.send(()).unwrap();
-            world.run_to(42).await;
-            assert_eq!(log.take(), [(0, 33), (0, 33), (1, 33)]);
-            world.run_to(44).await;
-            assert_eq!(log.take(), [(1, 43), (2, 43)], "counted from when it left the queue");
-        },
-    );
+    let builder = || TimerActor::builder().mailbox_policy(MailboxPolicy::Wait { window: 1 });
+    in_virtual_time(builder, |world| async move {
+        let (addr, log) = world.probe::<u32>();
+        let go = block(&addr).await;
+        world.timers.schedule_with_fixed_delay(&addr, ms(10), numbered());
+        world.timers.schedule_with_fixed_delay(&addr, ms(10), numbered());
+        world.run_to(33).await;
+        assert_eq!(world.timers.snapshot().counters.delivered, 1, "the window is one message wide");
+        go.send(()).unwrap();
+        world.run_to(42).await;
+        assert_eq!(log.take(), [(0, 33), (0, 33), (1, 33)]);
+        world.run_to(44).await;
+        assert_eq!(log.take(), [(1, 43), (2, 43)], "counted from when it left the queue");
+    });
 }
 
 fn delivered(world: &World) -> u64 {
@@ -461,8 +448,7 @@ fn delivered(world: &World) -> u64 {
 
 #[test]
 fn a_cancelled_repetition_frees_its_own_place_in_the_window() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, _) = world.probe::<u32>();
+    with_probe::<u32>(async |world, addr, _log| {
         let go = block(&addr).await;
         let (plain, tracked) = (Target::from(&addr).window(1), Target::tracked(&addr).window(1));
         let timer = world.timers.schedule_at_fixed_rate(&tracked, ms(10), numbered());
@@ -475,8 +461,7 @@ fn a_cancelled_repetition_frees_its_own_place_in_the_window() {
         assert_eq!(delivered(&world), 1);
     });
     // After the handler of its last repetition a timer has no place in the window that a cancel could free.
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, _) = world.probe::<u32>();
+    with_probe::<u32>(async |world, addr, _log| {
         let target = Target::tracked(&addr).window(1);
         let timer = world.timers.schedule_at_fixed_rate(&target, ms(10), numbered());
         world.run_to(11).await;
@@ -490,8 +475,7 @@ fn a_cancelled_repetition_frees_its_own_place_in_the_window() {
         assert_eq!(delivered(&world), 1, "the request for another message takes the window");
     });
     // The same for a message in the mailbox.
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, _) = world.probe::<u32>();
+    with_probe::<u32>(async |world, addr, _log| {
         let _go = block(&addr).await;
         let target = Target::from(&addr).window(2);
         let timer = world.timers.schedule_at_fixed_rate(&target, ms(10), numbered());

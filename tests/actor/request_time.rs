@@ -8,7 +8,7 @@ use actix_timers::{
     Clock, ManualClock, MissedTickBehavior, Repeat, Reschedule, RescheduleOutcome, ScheduleAfter, ScheduleAtFixedRate,
     ScheduleBatch, ScheduleWithFixedDelay, TimerActor, TimerOptions,
 };
-use support::{Log, Note, Probe, StopWatch, World, idle, in_virtual_time, ms, paused};
+use support::{Log, Note, Probe, StopWatch, World, idle, ms, paused, with_probe};
 use tokio::time::{Instant, advance};
 
 /// The kinds of requests that carry a delay.
@@ -253,10 +253,10 @@ fn a_queued_grid_begins_with_its_request_on_a_manual_clock() {
     });
 }
 
+/// Scenario O-03.
 #[test]
 fn a_queued_reschedule_counts_from_its_making() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log) = world.probe();
+    with_probe(async |world, addr, log| {
         let id = world.after(&addr, 10_000, 7);
         world.run_to(20).await;
         let request = Reschedule::after(id, ms(100));
@@ -287,6 +287,7 @@ fn a_queued_move_of_a_timer_elsewhere_counts_on_its_clock() {
     }
 }
 
+/// Scenario O-03.
 #[test]
 fn a_queued_request_counts_from_its_making_on_a_paused_clock() {
     for kind in Kind::ALL {

@@ -12,15 +12,14 @@ use actix::prelude::*;
 use actix_timers::{
     Cancel, CancelOutcome, Drain, ScheduleAfter, ScheduleError, TimerActor, TimerContext, TimerId, TimerOptions, Timers,
 };
-use support::{Log, Note, PATIENCE, Probe, Run, StopWatch, Way, eventually, in_virtual_time, ms, run};
+use support::{Log, Note, PATIENCE, Probe, Run, StopWatch, Way, eventually, in_virtual_time, ms, run, with_probe};
 
 /// Only the first of several cancels succeeds, and none after the delivery.
 /// Scenario O-17.
 #[test]
 fn cancel_before_twice_and_after() {
     for way in Way::ALL {
-        in_virtual_time(TimerActor::builder, |world| async move {
-            let (addr, log) = world.probe();
+        with_probe(async |world, addr, log| {
             let a = world.schedule(way, &addr, ms(10_000), "A").await.unwrap();
             assert_eq!(world.cancel(way, &addr, a).await, CancelOutcome::Cancelled);
             assert_eq!(world.cancel(way, &addr, a).await, CancelOutcome::NotFound);
@@ -237,34 +236,32 @@ fn a_burst_of_cancels_just_before_a_common_deadline() {
 #[test]
 fn each_of_a_hundred_targets_cancels_the_other_99() {
     for budget in [1, 7, 1024] {
-        in_virtual_time(
-            || TimerActor::builder().wheel_size(64).expiry_budget(budget),
-            |world| async move {
-                let ids: Arc<Mutex<Vec<TimerId>>> = Arc::default();
-                let stopped = Arc::new(AtomicUsize::new(0));
-                let mut probes = Vec::new();
-                for name in 0..100 {
-                    let (all, stopped, timers) = (Arc::clone(&ids), Arc::clone(&stopped), world.timers.clone());
-                    probes.push(world.probe_with(|probe: &mut Probe<usize>| {
-                        probe.hook = Box::new(move |name, _| {
-                            for (other, id) in all.lock().unwrap().iter().enumerate() {
-                                if other != *name && timers.cancel(*id).is_cancelled() {
-                                    stopped.fetch_add(1, Ordering::SeqCst);
-                                }
+        let builder = || TimerActor::builder().wheel_size(64).expiry_budget(budget);
+        in_virtual_time(builder, |world| async move {
+            let ids: Arc<Mutex<Vec<TimerId>>> = Arc::default();
+            let stopped = Arc::new(AtomicUsize::new(0));
+            let mut probes = Vec::new();
+            for name in 0..100 {
+                let (all, stopped, timers) = (Arc::clone(&ids), Arc::clone(&stopped), world.timers.clone());
+                probes.push(world.probe_with(|probe: &mut Probe<usize>| {
+                    probe.hook = Box::new(move |name, _| {
+                        for (other, id) in all.lock().unwrap().iter().enumerate() {
+                            if other != *name && timers.cancel(*id).is_cancelled() {
+                                stopped.fetch_add(1, Ordering::SeqCst);
                             }
-                        });
-                    }));
-                    ids.lock().unwrap().push(world.after(&probes[name].0, 10, name));
-                }
-                world.run_to(11).await;
-                let deliveries: usize = probes.iter().map(|(_, log)| log.len()).sum();
-                assert!(deliveries >= 1);
-                assert_eq!(deliveries + stopped.load(Ordering::SeqCst), 100);
-                let counters = world.timers.snapshot().counters;
-                assert_eq!((counters.delivered, counters.cancelled), (deliveries as u64, 100 - deliveries as u64));
-                assert_eq!(world.pending(), 0);
-            },
-        );
+                        }
+                    });
+                }));
+                ids.lock().unwrap().push(world.after(&probes[name].0, 10, name));
+            }
+            world.run_to(11).await;
+            let deliveries: usize = probes.iter().map(|(_, log)| log.len()).sum();
+            assert!(deliveries >= 1);
+            assert_eq!(deliveries + stopped.load(Ordering::SeqCst), 100);
+            let counters = world.timers.snapshot().counters;
+            assert_eq!((counters.delivered, counters.cancelled), (deliveries as u64, 100 - deliveries as u64));
+            assert_eq!(world.pending(), 0);
+        });
     }
 }
 
@@ -272,29 +269,26 @@ fn each_of_a_hundred_targets_cancels_the_other_99() {
 /// Scenario O-35.
 #[test]
 fn the_first_of_a_hundred_cancels_the_other_99() {
-    in_virtual_time(
-        || TimerActor::builder().wheel_size(64),
-        |world| async move {
-            let ids: Arc<Mutex<Vec<TimerId>>> = Arc::default();
-            let outcomes: Arc<Mutex<Vec<CancelOutcome>>> = Arc::default();
-            let (all, answers) = (Arc::clone(&ids), Arc::clone(&outcomes));
-            let (addr, log) = world.probe_with(|probe| {
-                probe.hook = Box::new(move |_, ctx: &mut Context<Probe<usize>>| {
-                    answers.lock().unwrap().extend(all.lock().unwrap().iter().map(|id| ctx.cancel_timer(*id)));
-                });
+    let builder = || TimerActor::builder().wheel_size(64);
+    in_virtual_time(builder, |world| async move {
+        let ids: Arc<Mutex<Vec<TimerId>>> = Arc::default();
+        let outcomes: Arc<Mutex<Vec<CancelOutcome>>> = Arc::default();
+        let (all, answers) = (Arc::clone(&ids), Arc::clone(&outcomes));
+        let (addr, log) = world.probe_with(|probe| {
+            probe.hook = Box::new(move |_, ctx: &mut Context<Probe<usize>>| {
+                answers.lock().unwrap().extend(all.lock().unwrap().iter().map(|id| ctx.cancel_timer(*id)));
             });
-            *ids.lock().unwrap() = run(&addr, |_, ctx| {
-                (0..100).map(|name| ctx.schedule_after(ms(10), Note(name))).collect::<Vec<TimerId>>()
-            })
-            .await;
-            world.run_to(11).await;
-            assert_eq!(log.take(), [(0, 10)]);
-            let outcomes = outcomes.lock().unwrap();
-            assert_eq!(outcomes[0], CancelOutcome::AlreadyDelivered, "the one whose handler runs");
-            assert_eq!(outcomes[1..], [CancelOutcome::Cancelled; 99]);
-            assert_eq!(world.pending(), 0);
-        },
-    );
+        });
+        *ids.lock().unwrap() =
+            run(&addr, |_, ctx| (0..100).map(|name| ctx.schedule_after(ms(10), Note(name))).collect::<Vec<TimerId>>())
+                .await;
+        world.run_to(11).await;
+        assert_eq!(log.take(), [(0, 10)]);
+        let outcomes = outcomes.lock().unwrap();
+        assert_eq!(outcomes[0], CancelOutcome::AlreadyDelivered, "the one whose handler runs");
+        assert_eq!(outcomes[1..], [CancelOutcome::Cancelled; 99]);
+        assert_eq!(world.pending(), 0);
+    });
 }
 
 /// Re-arming at zero delay does not starve the messages due with it or after it: first L, then B, then L again and

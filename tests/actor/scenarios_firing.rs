@@ -12,10 +12,9 @@ use std::time::{Duration, SystemTime};
 
 use actix::prelude::*;
 use actix_timers::{
-    Alarm, BuildError, CancelOutcome, Clock, Reschedule, RescheduleOutcome, ScheduleAfter, ScheduleAt, TimerActor,
-    TimerActorBuilder, TimerContext, TimerId,
+    Alarm, BuildError, CancelOutcome, Clock, RescheduleOutcome, TimerActor, TimerActorBuilder, TimerContext, TimerId,
 };
-use support::{Log, Note, Probe, StopWatch, Way, World, idle, in_virtual_time, ms, paused, run};
+use support::{Note, Probe, StopWatch, Way, World, idle, in_virtual_time, ms, paused, run, with_probe};
 
 fn wheel_of(buckets: usize) -> TimerActorBuilder {
     TimerActor::builder().wheel_size(buckets)
@@ -27,89 +26,41 @@ fn wheel_of(buckets: usize) -> TimerActorBuilder {
 fn seven_delays_one_millisecond_at_a_time() {
     const DELAYS: [u64; 7] = [1, 5, 10, 50, 100, 500, 1000];
     for (wheel_size, way) in [(3, Way::Direct), (8, Way::Message), (20, Way::Context)] {
-        in_virtual_time(
-            || wheel_of(wheel_size),
-            |world| async move {
-                let (addr, log) = world.probe::<u64>();
-                for delay in DELAYS {
-                    world.schedule(way, &addr, ms(delay), delay).await.unwrap();
-                }
-                assert_eq!((world.now(), world.pending()), (0, 7));
-                for now in 1..=1000 {
-                    world.run_to(now).await;
-                    let expected: &[(u64, u64)] = if DELAYS.contains(&now) { &[(now, now)] } else { &[] };
-                    assert_eq!(log.take(), expected, "{way:?}, wheel of {wheel_size}");
-                    assert_eq!(world.pending(), DELAYS.iter().filter(|delay| **delay > now).count() as u64);
-                }
-            },
-        );
+        let builder = || wheel_of(wheel_size);
+        in_virtual_time(builder, |world| async move {
+            let (addr, log) = world.probe::<u64>();
+            for delay in DELAYS {
+                world.schedule(way, &addr, ms(delay), delay).await.unwrap();
+            }
+            assert_eq!((world.now(), world.pending()), (0, 7));
+            for now in 1..=1000 {
+                world.run_to(now).await;
+                let expected: &[(u64, u64)] = if DELAYS.contains(&now) { &[(now, now)] } else { &[] };
+                assert_eq!(log.take(), expected, "{way:?}, wheel of {wheel_size}");
+                assert_eq!(world.pending(), DELAYS.iter().filter(|delay| **delay > now).count() as u64);
+            }
+        });
     }
-}
-
-/// The delay counts from the request, not from its handling. (A `ManualClock` cannot know when a message was sent, so
-/// this is a law of the default clock.)
-/// Scenario O-03.
-#[test]
-fn the_delay_counts_from_the_request() {
-    paused(async {
-        let world = World::paused(TimerActor::builder());
-        let (addr, log) = world.probe();
-        world.settle().await;
-        world.timers.addr().do_send(ScheduleAfter::new(&addr, ms(100), Note("T")));
-        world.slip_to(40).await;
-        world.run_to(99).await;
-        assert_eq!(log.take(), []);
-        world.run_to(100).await;
-        assert_eq!(log.take(), [("T", 100)]);
-    });
-}
-
-/// The same for a request to move a timer.
-/// Scenario O-03.
-#[test]
-fn a_new_delay_counts_from_the_request_too() {
-    paused(async {
-        let world = World::paused(TimerActor::builder());
-        let (addr, log) = world.probe();
-        let id = world.after(&addr, 10_000, "T");
-        world.settle().await;
-        world.timers.addr().do_send(Reschedule::after(id, ms(100)));
-        world.slip_to(40).await;
-        world.run_to(99).await;
-        assert_eq!(log.take(), []);
-        world.run_to(100).await;
-        assert_eq!(log.take(), [("T", 100)]);
-    });
 }
 
 /// Mixed delays, scheduled directly, then one jump: all are overdue at once and delivered by deadline.
 /// Scenario O-04.
 #[test]
 fn mixed_delays_one_jump() {
-    let delays = [("last", 5000), ("a0", 0), ("a2", 200), ("a1", 100), ("a5", 500), ("a3", 300), ("a4", 400)];
-    in_virtual_time(
-        || wheel_of(8),
-        |world| async move {
+    for (delays, to) in [(vec![5000, 0, 200, 100, 500, 300, 400], 5000), (vec![100, 101, 102, 103], 103)] {
+        let builder = || wheel_of(8);
+        in_virtual_time(builder, async |world| {
             let (addr, log) = world.probe();
             world.settle().await;
-            for (name, delay) in delays {
-                world.after(&addr, delay, name);
+            for delay in &delays {
+                world.after(&addr, *delay, *delay);
             }
-            world.jump_to(5000).await;
-            assert_eq!(log.take(), ["a0", "a1", "a2", "a3", "a4", "a5", "last"].map(|name| (name, 5000)));
-        },
-    );
-    in_virtual_time(
-        || wheel_of(8),
-        |world| async move {
-            let (addr, log) = world.probe();
-            for (name, delay) in [("b1", 100), ("b2", 101), ("b3", 102), ("last", 103)] {
-                world.after(&addr, delay, name);
-            }
-            world.jump_to(103).await;
-            assert_eq!(log.take(), ["b1", "b2", "b3", "last"].map(|name| (name, 103)));
-        },
-    );
+            world.jump_to(to).await;
+            let mut expected: Vec<(u64, u64)> = delays.iter().map(|delay| (*delay, to)).collect();
+            expected.sort_unstable();
+            assert_eq!(log.take(), expected);
+        });
+    }
 }
 
 /// The same for an actor's own timers: the clock jumps in the very handler that schedules.
@@ -140,40 +91,17 @@ fn mixed_delays_of_an_actors_own_one_jump() {
 #[test]
 fn different_deadlines_inside_one_coarse_tick() {
     for way in Way::ALL {
-        in_virtual_time(
-            || wheel_of(4).tick(ms(100)),
-            |world| async move {
-                let (addr, log) = world.probe();
-                for (name, delay) in [("A", 150), ("B", 110), ("C", 199), ("D", 101)] {
-                    world.schedule(way, &addr, ms(delay), name).await.unwrap();
-                }
-                world.run_to(199).await;
-                assert_eq!(log.take(), []);
-                world.run_to(200).await;
-                assert_eq!(log.take(), ["A", "B", "C", "D"].map(|name| (name, 200)), "{way:?}");
-            },
-        );
-    }
-}
-
-/// A thousand equals for one recipient stay first in, first out.
-/// Scenario O-06.
-#[test]
-fn a_thousand_equals_stay_first_in_first_out() {
-    for way in Way::ALL {
-        in_virtual_time(
-            || wheel_of(8),
-            |world| async move {
-                let (addr, log) = world.probe();
-                for name in 0..1000 {
-                    world.schedule(way, &addr, ms(64), name).await.unwrap();
-                }
-                world.run_to(63).await;
-                assert_eq!(log.take(), []);
-                world.run_to(64).await;
-                assert_eq!(log.take(), (0..1000).map(|name| (name, 64)).collect::<Vec<_>>(), "{way:?}");
-            },
-        );
+        let builder = || wheel_of(4).tick(ms(100));
+        in_virtual_time(builder, |world| async move {
+            let (addr, log) = world.probe();
+            for (name, delay) in [("A", 150), ("B", 110), ("C", 199), ("D", 101)] {
+                world.schedule(way, &addr, ms(delay), name).await.unwrap();
+            }
+            world.run_to(199).await;
+            assert_eq!(log.take(), []);
+            world.run_to(200).await;
+            assert_eq!(log.take(), ["A", "B", "C", "D"].map(|name| (name, 200)), "{way:?}");
+        });
     }
 }
 
@@ -182,31 +110,16 @@ fn a_thousand_equals_stay_first_in_first_out() {
 #[test]
 fn deadlines_already_past() {
     for way in Way::ALL {
-        in_virtual_time(
-            || wheel_of(512).tick(ms(20)),
-            |world| async move {
-                let (addr, log) = world.probe();
-                world.run_to(100).await;
-                for deadline in 95..=99 {
-                    schedule_at(&world, way, &addr, world.wall(deadline), deadline).await;
-                }
-                world.settle().await;
-                assert_eq!(log.take(), (95..=99).map(|name| (name, 100)).collect::<Vec<_>>(), "{way:?}");
-            },
-        );
-        in_virtual_time(
-            || wheel_of(64),
-            |world| async move {
-                let (addr, log) = world.probe();
-                world.schedule(way, &addr, ms(200), 200).await.unwrap();
-                world.run_to(80).await;
-                schedule_at(&world, way, &addr, world.wall(40), 40).await;
-                world.settle().await;
-                assert_eq!(log.take(), [(40, 80)], "{way:?}");
-                world.run_to(200).await;
-                assert_eq!(log.take(), [(200, 200)], "{way:?}");
-            },
-        );
+        let builder = || wheel_of(512).tick(ms(20));
+        in_virtual_time(builder, |world| async move {
+            let (addr, log) = world.probe();
+            world.run_to(100).await;
+            for deadline in 95..=99 {
+                world.schedule_at(way, &addr, world.wall(deadline), deadline).await;
+            }
+            world.settle().await;
+            assert_eq!(log.take(), (95..=99).map(|name| (name, 100)).collect::<Vec<_>>(), "{way:?}");
+        });
     }
 }
 
@@ -215,30 +128,20 @@ fn deadlines_already_past() {
 #[test]
 fn a_message_already_due_does_not_wait_for_a_tick() {
     for way in Way::ALL {
-        in_virtual_time(
-            || wheel_of(4).tick(ms(20)),
-            |world| async move {
-                let (addr, log) = world.probe();
-                world.run_to(107).await;
-                world.schedule(way, &addr, Duration::ZERO, 0).await.unwrap();
-                schedule_at(&world, way, &addr, world.wall(99), 1).await;
-                world.schedule(way, &addr, ms(1), 2).await.unwrap();
-                world.settle().await;
-                assert_eq!(log.take(), [(0, 107), (1, 107)], "{way:?}");
-                world.run_to(119).await;
-                assert_eq!(log.take(), []);
-                world.run_to(120).await;
-                assert_eq!(log.take(), [(2, 120)], "{way:?}");
-            },
-        );
-    }
-}
-
-async fn schedule_at(world: &World, way: Way, addr: &Addr<Probe<u64>>, at: SystemTime, name: u64) -> TimerId {
-    match way {
-        Way::Direct => world.timers.schedule_at(addr, at, Note(name)),
-        Way::Message => world.timers.addr().send(ScheduleAt::new(addr, at, Note(name))).await.unwrap().unwrap(),
-        Way::Context => run(addr, move |_, ctx| ctx.schedule_at(at, Note(name))).await,
+        let builder = || wheel_of(4).tick(ms(20));
+        in_virtual_time(builder, |world| async move {
+            let (addr, log) = world.probe();
+            world.run_to(107).await;
+            world.schedule(way, &addr, Duration::ZERO, 0).await.unwrap();
+            world.schedule_at(way, &addr, world.wall(99), 1).await;
+            world.schedule(way, &addr, ms(1), 2).await.unwrap();
+            world.settle().await;
+            assert_eq!(log.take(), [(0, 107), (1, 107)], "{way:?}");
+            world.run_to(119).await;
+            assert_eq!(log.take(), []);
+            world.run_to(120).await;
+            assert_eq!(log.take(), [(2, 120)], "{way:?}");
+        });
     }
 }
 
@@ -246,8 +149,7 @@ async fn schedule_at(world: &World, way: Way, addr: &Addr<Probe<u64>>, at: Syste
 /// Scenario O-14.
 #[test]
 fn zero_delay_is_not_re_entrant() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log) = world.probe();
+    with_probe(async |world, addr, log| {
         world.run_to(7).await;
         run(&addr, |probe, ctx| {
             probe.log.push("in", 7);
@@ -266,8 +168,7 @@ fn zero_delay_is_not_re_entrant() {
 /// Scenario O-14.
 #[test]
 fn zero_delay_can_be_cancelled_before_the_handler_returns() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log) = world.probe::<&str>();
+    with_probe::<&str>(async |world, addr, log| {
         let timers = world.timers.clone();
         let outcomes = run(&addr, move |_, ctx| {
             let own = ctx.schedule_after(Duration::ZERO, Note("own"));
@@ -296,8 +197,7 @@ const CENTURIES: [Duration; 5] = [
 fn absurdly_long_delays() {
     const TEN_YEARS: u64 = 315_360_000_000;
     for way in Way::ALL {
-        in_virtual_time(TimerActor::builder, |world| async move {
-            let (addr, log) = world.probe();
+        with_probe(async |world, addr, log| {
             world.run_to(1000).await;
             let mut long = Vec::new();
             for delay in CENTURIES {
@@ -321,21 +221,19 @@ fn absurdly_long_delays() {
 #[test]
 fn level_growth_at_the_end_of_the_number_range() {
     for wheel_size in [2, 3, 20, 1024] {
-        in_virtual_time(
-            || wheel_of(wheel_size),
-            |world| async move {
-                let (addr, log) = world.probe();
-                let far = world.after(&addr, u64::MAX - 1, "far");
-                world.after(&addr, 5, "near");
-                world.run_to(5).await;
-                assert_eq!(log.take(), [("near", 5)]);
-                let inspection = world.timers.snapshot();
-                assert!((2..=64).contains(&inspection.wheel_depth()), "{} levels", inspection.wheel_depth());
-                assert_eq!(inspection.pending(), 1);
-                assert_eq!(world.timers.cancel(far), CancelOutcome::Cancelled);
-                assert_eq!(world.pending(), 0);
-            },
-        );
+        let builder = || wheel_of(wheel_size);
+        in_virtual_time(builder, |world| async move {
+            let (addr, log) = world.probe();
+            let far = world.after(&addr, u64::MAX - 1, "far");
+            world.after(&addr, 5, "near");
+            world.run_to(5).await;
+            assert_eq!(log.take(), [("near", 5)]);
+            let inspection = world.timers.snapshot();
+            assert!((2..=64).contains(&inspection.wheel_depth()), "{} levels", inspection.wheel_depth());
+            assert_eq!(inspection.pending(), 1);
+            assert_eq!(world.timers.cancel(far), CancelOutcome::Cancelled);
+            assert_eq!(world.pending(), 0);
+        });
     }
 }
 
@@ -351,37 +249,18 @@ fn a_tick_of_two_to_the_63_milliseconds_is_rejected() {
 /// Scenario O-22.
 #[test]
 fn insert_earlier_while_asleep() {
-    for way in Way::ALL {
-        in_virtual_time(
-            || wheel_of(64),
-            |world| async move {
-                let (addr, log) = world.probe();
-                world.schedule(way, &addr, ms(10_000), "foo").await.unwrap();
-                world.settle().await;
-                world.schedule(way, &addr, ms(600), "bar").await.unwrap();
-                world.run_to(599).await;
-                assert_eq!(log.take(), []);
-                world.run_to(600).await;
-                assert_eq!(log.take(), [("bar", 600)], "{way:?}");
-                world.run_to(10_000).await;
-                assert_eq!(log.take(), [("foo", 10_000)], "{way:?}");
-            },
-        );
-        in_virtual_time(
-            || wheel_of(64),
-            |world| async move {
-                let (addr, log) = world.probe();
-                world.schedule(way, &addr, ms(200), "one").await.unwrap();
-                world.settle().await;
-                world.schedule(way, &addr, ms(100), "two").await.unwrap();
-                world.run_to(99).await;
-                assert_eq!(log.take(), []);
-                world.run_to(100).await;
-                assert_eq!(log.take(), [("two", 100)], "{way:?}");
-                world.run_to(200).await;
-                assert_eq!(log.take(), [("one", 200)], "{way:?}");
-            },
-        );
+    for (way, (late, early)) in Way::ALL.into_iter().flat_map(|way| [(10_000, 600), (200, 100)].map(|at| (way, at))) {
+        let builder = || wheel_of(64);
+        in_virtual_time(builder, |world| async move {
+            let (addr, log) = world.probe();
+            world.schedule(way, &addr, ms(late), late).await.unwrap();
+            world.settle().await;
+            world.schedule(way, &addr, ms(early), early).await.unwrap();
+            world.run_to(early - 1).await;
+            assert_eq!(log.take(), []);
+            world.run_to(late).await;
+            assert_eq!(log.take(), [(early, early), (late, late)], "{way:?}");
+        });
     }
 }
 
@@ -390,28 +269,20 @@ fn insert_earlier_while_asleep() {
 #[test]
 fn reset_of_something_that_is_no_longer_there() {
     for way in Way::ALL {
-        in_virtual_time(TimerActor::builder, |world| async move {
-            let (addr, log) = world.probe();
+        with_probe(async |world, addr, log| {
             let a = world.schedule(way, &addr, ms(100), "A").await.unwrap();
             world.run_to(100).await;
             assert_eq!(log.take(), [("A", 100)]);
-            assert_eq!(reschedule(&world, way, &addr, a, ms(100)).await, RescheduleOutcome::AlreadyDelivered);
+            assert_eq!(world.reschedule(way, &addr, a, ms(100)).await, RescheduleOutcome::AlreadyDelivered);
 
             let b = world.schedule(way, &addr, ms(300), "B").await.unwrap();
             assert_eq!(world.cancel(way, &addr, b).await, CancelOutcome::Cancelled);
-            assert_eq!(reschedule(&world, way, &addr, b, ms(400)).await, RescheduleOutcome::NotFound);
-            assert_eq!(reschedule(&world, way, &addr, TimerId::new(), ms(1)).await, RescheduleOutcome::NotFound);
+            assert_eq!(world.reschedule(way, &addr, b, ms(400)).await, RescheduleOutcome::NotFound);
+            assert_eq!(world.reschedule(way, &addr, TimerId::new(), ms(1)).await, RescheduleOutcome::NotFound);
 
             let c = world.schedule(way, &addr, ms(1000), "C").await.unwrap();
             world.run_to(150).await;
-            let outcome = match way {
-                Way::Direct => world.timers.reschedule_at(c, world.wall(40)),
-                Way::Message => world.timers.addr().send(Reschedule::at(c, world.wall(40))).await.unwrap(),
-                Way::Context => {
-                    let past = world.wall(40);
-                    run(&addr, move |_, ctx| ctx.reschedule_timer_at(c, past)).await
-                }
-            };
+            let outcome = world.reschedule_at(way, &addr, c, world.wall(40)).await;
             assert_eq!(outcome, RescheduleOutcome::Rescheduled);
             world.settle().await;
             assert_eq!(log.take(), [("C", 150)], "{way:?}");
@@ -422,54 +293,27 @@ fn reset_of_something_that_is_no_longer_there() {
     }
 }
 
-async fn reschedule(
-    world: &World,
-    way: Way,
-    addr: &Addr<Probe<&'static str>>,
-    id: TimerId,
-    delay: Duration,
-) -> RescheduleOutcome {
-    match way {
-        Way::Direct => world.timers.reschedule_after(id, delay),
-        Way::Message => world.timers.addr().send(Reschedule::after(id, delay)).await.unwrap(),
-        Way::Context => run(addr, move |_, ctx| ctx.reschedule_timer(id, delay)).await,
-    }
-}
-
 /// After idle days a short delay is short.
 /// Scenario O-30.
 #[test]
 fn idle_for_days_then_a_short_timer() {
-    in_virtual_time(
-        || wheel_of(20),
-        |world| async move {
+    for (wheel_size, far, delay) in [(20, 1_000_000_000, 5), (64, 1 << 35, 1)] {
+        let builder = || wheel_of(wheel_size);
+        in_virtual_time(builder, |world| async move {
             let (addr, log) = world.probe();
-            world.jump_to(1_000_000_000).await;
-            world.after(&addr, 5, "A");
-            world.run_to(1_000_000_004).await;
-            assert_eq!(log.take(), []);
-            world.run_to(1_000_000_005).await;
-            assert_eq!(log.take(), [("A", 1_000_000_005)]);
-        },
-    );
-    in_virtual_time(
-        || wheel_of(64),
-        |world| async move {
-            const FAR: u64 = 1 << 35;
-            let (addr, log) = world.probe();
-            for round in 1..=2 {
-                world.jump_to(round * FAR).await;
+            for now in [far, 2 * far] {
+                world.jump_to(now).await;
                 world.after(&addr, 0, "zero");
                 world.settle().await;
-                assert_eq!(log.take(), [("zero", round * FAR)]);
+                assert_eq!(log.take(), [("zero", now)]);
+                world.after(&addr, delay, "short");
+                world.run_to(now + delay - 1).await;
+                assert_eq!(log.take(), []);
+                world.run_to(now + delay).await;
+                assert_eq!(log.take(), [("short", now + delay)]);
             }
-            world.after(&addr, 1, "one");
-            world.settle().await;
-            assert_eq!(log.take(), []);
-            world.run_to(2 * FAR + 1).await;
-            assert_eq!(log.take(), [("one", 2 * FAR + 1)]);
-        },
-    );
+        });
+    }
 }
 
 /// A clock that the test sets, forward and back.
@@ -580,86 +424,11 @@ fn the_wall_clock_goes_back() {
     });
 }
 
-/// Starts a probe that re-arms itself by `period` from each of its own deliveries, through its context.
-async fn periodic(world: &World, first: u64, period: u64) -> (Addr<Probe<u64>>, Log<u64>, Arc<Mutex<TimerId>>) {
-    let current = Arc::new(Mutex::new(TimerId::new()));
-    let armed = Arc::clone(&current);
-    let (addr, log) = world.probe_with(|probe| {
-        probe.hook = Box::new(move |name, ctx| {
-            *armed.lock().unwrap() = ctx.schedule_after(ms(period), Note(name + 1));
-        });
-    });
-    *current.lock().unwrap() = world.schedule(Way::Context, &addr, ms(first), 1).await.unwrap();
-    (addr, log, current)
-}
-
-/// The laws of the test clock. Periodic timers are handlers that re-arm themselves.
-/// Scenario O-57.
-#[test]
-fn laws_of_the_test_clock() {
-    // (a) and (g): at, not after; and once.
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log) = world.probe();
-        world.after(&addr, 10, "one-shot");
-        world.run_to(9).await;
-        assert_eq!(log.len(), 0);
-        world.run_to(11).await;
-        assert_eq!(log.take(), [("one-shot", 10)]);
-        world.run_to(10_011).await;
-        assert_eq!(log.len(), 0);
-        world.after(&addr, 10, "exactly");
-        world.run_to(10_021).await;
-        assert_eq!(log.take(), [("exactly", 10_021)]);
-    });
-    // (b): none after each 9, one after each 1.
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (_addr, log, _) = periodic(&world, 10, 10).await;
-        for round in 1..=5 {
-            world.run_to(round * 10 - 1).await;
-            assert_eq!(log.take(), []);
-            world.run_to(round * 10).await;
-            assert_eq!(log.take(), [(round, round * 10)]);
-        }
-    });
-    // (c): the first at once, or after one period.
-    for (first, deliveries) in [(0, 3), (5000, 2)] {
-        in_virtual_time(TimerActor::builder, |world| async move {
-            let (_addr, log, _) = periodic(&world, first, 5000).await;
-            world.run_to(12_000).await;
-            assert_eq!(log.len(), deliveries);
-        });
-    }
-    // (d): counts add up over steps of any length.
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (_addr, log, _) = periodic(&world, 5000, 5000).await;
-        for (now, deliveries) in [(7000, 1), (8000, 1), (18_000, 3)] {
-            world.run_to(now).await;
-            assert_eq!(log.len(), deliveries);
-        }
-    });
-    // (e): three, and the middle one cancelled.
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (one, middle, other) = (
-            periodic(&world, 5000, 5000).await,
-            periodic(&world, 5000, 5000).await,
-            periodic(&world, 5000, 5000).await,
-        );
-        let delivered = || one.1.len() + middle.1.len() + other.1.len();
-        world.run_to(7000).await;
-        assert_eq!(delivered(), 3);
-        let id = *middle.2.lock().unwrap();
-        assert_eq!(world.cancel(Way::Context, &middle.0, id).await, CancelOutcome::Cancelled);
-        world.run_to(11_000).await;
-        assert_eq!(delivered(), 5);
-    });
-}
-
 /// Real time does not move a virtual clock. The sleep is the step of the scenario; nothing waits for it.
 /// Scenario O-57.
 #[test]
 fn real_time_does_not_move_the_test_clock() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log) = world.probe();
+    with_probe(async |world, addr, log| {
         world.after(&addr, 10, "one-shot");
         world.settle().await;
         std::thread::sleep(ms(50));

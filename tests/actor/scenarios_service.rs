@@ -8,16 +8,17 @@ use actix::prelude::*;
 use actix_timers::{
     CancelOutcome, Drain, Returned, ScheduleError, TimerActor, TimerActorBuilder, TimerOptions, Timers,
 };
-use support::{Note, Way, eventually, in_virtual_time, ms};
+use support::{Note, Way, block, eventually, in_virtual_time, ms, with_probe};
 
 fn limit_of_two() -> TimerActorBuilder {
     TimerActor::builder().tick(ms(25)).wheel_size(4).capacity(2)
 }
 
-/// Requests over the capacity are rejected and their messages returned; a cancel frees room at once.
+/// Requests over the capacity are rejected and their messages returned; a cancel and a delivery
+/// free room at once.
 /// Scenario O-43.
 #[test]
-fn limit_of_two_and_room_after_a_cancel() {
+fn limit_of_two_and_room_after_a_cancel_and_a_delivery() {
     for way in Way::ALL {
         in_virtual_time(limit_of_two, |world| async move {
             let (addr, log) = world.probe();
@@ -34,110 +35,53 @@ fn limit_of_two_and_room_after_a_cancel() {
             assert_eq!(log.take(), []);
             world.run_to(100).await;
             assert_eq!(log.take(), [("four", 100)]);
-        });
-    }
-}
-
-/// A delivery frees room at once.
-/// Scenario O-43.
-#[test]
-fn limit_of_two_and_room_after_a_delivery() {
-    for way in Way::ALL {
-        in_virtual_time(limit_of_two, |world| async move {
-            let (addr, log) = world.probe();
-            world.schedule(way, &addr, ms(5000), "long").await.unwrap();
-            world.schedule(way, &addr, ms(90), "first").await.unwrap();
-            world.run_to(100).await;
-            assert_eq!(log.take(), [("first", 100)]);
-            world.schedule(way, &addr, ms(90), "second").await.unwrap();
-            world.run_to(199).await;
-            assert_eq!(log.take(), []);
+            world.schedule(way, &addr, ms(90), "five").await.unwrap();
             world.run_to(200).await;
-            assert_eq!(log.take(), [("second", 200)]);
+            assert_eq!(log.take(), [("five", 200)]);
         });
     }
 }
 
-/// Without a limit, `pending` is the number of pending timers.
-/// Scenario O-43.
-#[test]
-fn no_limit() {
-    in_virtual_time(
-        || TimerActor::builder().tick(ms(25)).wheel_size(4),
-        |world| async move {
-            let (addr, _log) = world.probe();
-            let long = [world.after(&addr, 6_000_000, "long"), world.after(&addr, 6_000_000, "long")];
-            world.after(&addr, 90, "short");
-            assert_eq!(world.pending(), 3);
-            for id in long {
-                assert_eq!(world.timers.cancel(id), CancelOutcome::Cancelled);
-            }
-            assert_eq!(world.pending(), 1);
-            world.run_to(100).await;
-            assert_eq!(world.pending(), 0);
-        },
-    );
-}
-
-/// A stop after the last delivery returns nothing.
-/// Scenario O-44.
-#[test]
-fn stop_hands_back_nothing_that_was_delivered() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log) = world.probe();
-        for name in 0..3 {
-            world.after(&addr, 1, name);
-        }
-        world.run_to(5).await;
-        assert_eq!(log.len(), 3);
-        assert!(world.timers.drain().is_empty());
-    });
-}
-
-/// A stop returns the remaining timers of all levels, each once, with message and deadline; then all requests are
-/// rejected. Scenario O-44.
+/// A stop returns the remaining timers of all levels, each once, with message and deadline, and no delivered one; then
+/// all requests are rejected. Scenario O-44.
 #[test]
 fn stop_returns_the_remaining_timers() {
     for way in Way::ALL {
-        in_virtual_time(
-            || TimerActor::builder().wheel_size(4),
-            |world| async move {
-                let (addr, log) = world.probe();
-                let mut ids = Vec::new();
-                for (name, delay) in
-                    [("a", 5000), ("b", 5000), ("c", 5000), ("d", 5000), ("e", 5000), ("soon", 3), ("late", 500_000)]
-                {
-                    ids.push(world.schedule(way, &addr, ms(delay), name).await.unwrap());
-                }
-                assert_eq!(world.cancel(way, &addr, ids[1]).await, CancelOutcome::Cancelled);
-                world.run_to(1000).await;
-                assert_eq!(log.take(), [("soon", 3)]);
+        let builder = || TimerActor::builder().wheel_size(4);
+        in_virtual_time(builder, |world| async move {
+            let (addr, log) = world.probe();
+            let mut ids = Vec::new();
+            for (name, delay) in
+                [("a", 5000), ("b", 5000), ("c", 5000), ("d", 5000), ("e", 5000), ("soon", 3), ("late", 500_000)]
+            {
+                ids.push(world.schedule(way, &addr, ms(delay), name).await.unwrap());
+            }
+            assert_eq!(world.cancel(way, &addr, ids[1]).await, CancelOutcome::Cancelled);
+            world.run_to(1000).await;
+            assert_eq!(log.take(), [("soon", 3)]);
 
-                let returned = world.timers.addr().send(Drain::now()).await.unwrap();
-                let seen: Vec<_> = returned
-                    .into_iter()
-                    .map(|timer| {
-                        (timer.id, timer.remaining, timer.overdue, timer.into_message::<Note<&str>>().unwrap().0)
-                    })
-                    .collect();
-                let mut expected: Vec<_> =
-                    [(0, "a"), (2, "c"), (3, "d"), (4, "e")].map(|(i, name)| (ids[i], ms(4000), false, name)).into();
-                expected.push((ids[6], ms(499_000), false, "late"));
-                assert_eq!(seen, expected, "{way:?}");
-                assert!(world.timers.drain().is_empty());
-                assert_eq!(world.timers.snapshot().counters.returned, 5);
-                assert_eq!(world.pending(), 0);
+            let returned = world.timers.addr().send(Drain::now()).await.unwrap();
+            let seen: Vec<_> = returned
+                .into_iter()
+                .map(|timer| (timer.id, timer.remaining, timer.overdue, timer.into_message::<Note<&str>>().unwrap().0))
+                .collect();
+            let mut expected: Vec<_> =
+                [(0, "a"), (2, "c"), (3, "d"), (4, "e")].map(|(i, name)| (ids[i], ms(4000), false, name)).into();
+            expected.push((ids[6], ms(499_000), false, "late"));
+            assert_eq!(seen, expected, "{way:?}");
+            assert!(world.timers.drain().is_empty());
+            assert_eq!(world.timers.snapshot().counters.returned, 5);
+            assert_eq!(world.pending(), 0);
 
-                for (id, ..) in seen {
-                    assert_eq!(world.cancel(way, &addr, id).await, CancelOutcome::NotFound);
-                }
-                let rejected = world.schedule(way, &addr, ms(1), "rejected").await.unwrap_err();
-                assert!(matches!(rejected, ScheduleError::Stopped { message: Note("rejected") }), "{rejected:?}");
-                assert_eq!(world.timers.snapshot().counters.rejected_closed, 1);
-                world.run_to(1_000_000).await;
-                assert_eq!(log.take(), []);
-            },
-        );
+            for (id, ..) in seen {
+                assert_eq!(world.cancel(way, &addr, id).await, CancelOutcome::NotFound);
+            }
+            let rejected = world.schedule(way, &addr, ms(1), "rejected").await.unwrap_err();
+            assert!(matches!(rejected, ScheduleError::Stopped { message: Note("rejected") }), "{rejected:?}");
+            assert_eq!(world.timers.snapshot().counters.rejected_closed, 1);
+            world.run_to(1_000_000).await;
+            assert_eq!(log.take(), []);
+        });
     }
 }
 
@@ -145,13 +89,11 @@ fn stop_returns_the_remaining_timers() {
 /// Scenario O-44.
 #[test]
 fn stop_returns_due_messages_in_an_inbox() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (_unblock, blocked) = tokio::sync::oneshot::channel::<()>();
-        let (addr, log) = world.probe();
+    with_probe(async |world, addr, log| {
         for (name, delay) in [("later", 30), ("first", 10), ("second", 20)] {
             world.schedule(Way::Context, &addr, ms(delay), name).await.unwrap();
         }
-        support::run(&addr, |_, ctx| ctx.wait(actix::fut::wrap_future(async move { drop(blocked.await) }))).await;
+        let _unblock = block(&addr).await;
         world.run_to(25).await;
         let returned: Vec<Returned> = world.timers.drain();
         let seen: Vec<_> = returned

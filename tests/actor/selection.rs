@@ -8,7 +8,9 @@ use actix_timers::{
     ActorId, CancelAllFor, CancelGroup, ListTimers, ScheduleAt, ScheduleBatch, Target, TimerActor, TimerContext,
     TimerFilter, TimerId, TimerInfo, TimerOptions, TimerState,
 };
-use support::{Census, Counted, Log, Note, OnDrop, Probe, Recluse, World, in_virtual_time, ms, paused, run};
+use support::{
+    Census, Counted, Log, Note, OnDrop, Probe, Recluse, World, block, in_virtual_time, ms, paused, run, with_probe,
+};
 
 fn ids(infos: &[TimerInfo]) -> Vec<TimerId> {
     infos.iter().map(|info| info.id).collect()
@@ -58,21 +60,16 @@ fn an_actor_cancels_all_its_own_timers_including_due_ones() {
 /// A message in the mailbox was delivered, is not counted, and arrives.
 #[test]
 fn a_message_under_way_is_not_cancelled_with_the_others() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (unblock, blocked) = tokio::sync::oneshot::channel::<()>();
-        let (addr, log) = world.probe();
+    with_probe(async |world, addr, log| {
         run(&addr, |_, ctx| (0..5).for_each(|name| _ = ctx.schedule_after(ms(10), Note(name)))).await;
         let recluse = Recluse::make(addr).await;
         world.settle().await;
         let (answer, seen) = tokio::sync::oneshot::channel();
-        recluse
-            .run(move |_, ctx| {
-                let wait = actix::fut::wrap_future::<_, Probe<u64>>(async move { blocked.await.unwrap() });
-                ctx.wait(wait.map(move |(), _, ctx: &mut Context<_>| {
-                    let before = ctx.actor_timers().list().len();
-                    let cancelled = ctx.actor_timers().cancel_all();
-                    let _ = answer.send((before, cancelled, ctx.actor_timers().list().len()));
-                }));
+        let unblock = recluse
+            .block_then(move |ctx| {
+                let before = ctx.actor_timers().list().len();
+                let cancelled = ctx.actor_timers().cancel_all();
+                let _ = answer.send((before, cancelled, ctx.actor_timers().list().len()));
             })
             .await;
         world.run_to(20).await;
@@ -87,8 +84,7 @@ fn a_message_under_way_is_not_cancelled_with_the_others() {
 /// A message that schedules a timer when it is dropped: the cancel does not include that timer.
 #[test]
 fn timers_scheduled_meanwhile_are_not_cancelled() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log) = world.probe::<u64>();
+    with_probe::<u64>(async |world, addr, log| {
         for name in 0..10 {
             let (timers, target) = (world.timers.clone(), addr.clone());
             let again = move || _ = timers.timer(&target, of("g")).schedule(ms(5), Note(name));
@@ -168,8 +164,7 @@ fn all_timers_of_an_actor_are_cancelled_from_outside() {
 /// A request cancels the timers that exist when it is handled, and no later ones.
 #[test]
 fn requests_after_a_cancel_of_many_are_not_affected_by_it() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log) = world.probe::<u64>();
+    with_probe::<u64>(async |world, addr, log| {
         let batch = |from: u64| {
             let mut batch = ScheduleBatch::new();
             batch.options(of("g"));
@@ -194,8 +189,7 @@ fn requests_after_a_cancel_of_many_are_not_affected_by_it() {
 /// Counted, listed and cancelled together, whatever the way to schedule; freed with the timers.
 #[test]
 fn a_group_is_counted_listed_and_cancelled_together() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log) = world.probe::<u64>();
+    with_probe::<u64>(async |world, addr, log| {
         world.timers.timer(&addr, of("g")).schedule(ms(30), Note(1));
         run(&addr, |_, ctx| ctx.timer(of("g")).schedule(ms(20), Note(2))).await;
         let at = ScheduleAt::new(&addr, world.wall(10), Note(3)).options(of("g"));
@@ -277,8 +271,7 @@ fn a_filter_selects_timers_that_meet_all_its_criteria() {
         assert_eq!(run(&other, |_, ctx| ctx.actor_timers().list()).await, []);
 
         // Due, but its actor waits.
-        let (unblock, blocked) = tokio::sync::oneshot::channel::<()>();
-        run(&one, move |_, ctx| ctx.wait(actix::fut::wrap_future(async move { blocked.await.unwrap() }))).await;
+        let unblock = block(&one).await;
         world.run_to(25).await;
         let due = world.timers.list(&all().state(TimerState::Due));
         assert_eq!((ids(&due), due[0].overdue), (vec![c], ms(5)));
@@ -327,8 +320,7 @@ fn a_list_of_many_timers_is_complete_and_sorted() {
 /// While many timers are cancelled or listed by message, the other actors of the arbiter have their turn.
 #[test]
 fn other_actors_go_on_while_many_timers_are_cancelled_or_listed() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, _log) = world.probe::<u64>();
+    with_probe::<u64>(async |world, addr, _log| {
         for _ in 0..5 {
             (0..2000).for_each(|name| _ = world.timers.timer(&addr, of("g")).schedule(ms(1000), Note(name)));
             let is_over = Arc::new(AtomicBool::new(false));

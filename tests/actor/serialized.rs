@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use actix_timers::Counters;
 use actix_timers::{
-    BuildError, CancelOutcome, MailboxPolicy, RescheduleOutcome, TimerActor, TimerActorBuilder, TimerActorConfig,
-    TimerGroup, TimerId, TimerInfo, TimerKey, TimerOptions, TimerState,
+    BuildError, CancelOutcome, MailboxPolicy, RescheduleOutcome, TimerActorBuilder, TimerActorConfig, TimerGroup,
+    TimerId, TimerInfo, TimerKey, TimerOptions, TimerState,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use serde_test::{Configure, Token, assert_de_tokens_error, assert_tokens};
-use support::{Note, in_virtual_time, ms};
+use support::{Note, in_virtual_time, ms, with_probe};
 use uuid::Uuid;
 
 /// Converts to JSON and back.
@@ -102,8 +102,7 @@ fn outcomes_and_states_are_words() {
 
 #[test]
 fn the_info_of_a_timer_is_serialized_and_read_back() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, _log) = world.probe();
+    with_probe(async |world, addr, _log| {
         let options = TimerOptions::new().key(7).group("g");
         let id = world.timers.timer(&addr, options).schedule(ms(1250), Note(1));
         let info: TimerInfo = world.timers.get(id).unwrap();
@@ -160,17 +159,15 @@ fn every_setting_of_a_configuration_takes_effect() {
     config.name = Some("configured".to_owned());
     config.tick = ms(20);
     config.capacity = 1;
-    in_virtual_time(
-        || TimerActorBuilder::from(config.clone()),
-        |world| async move {
-            let (addr, log) = world.probe();
-            assert_eq!((world.timers.name(), world.timers.snapshot().tick), ("configured", ms(20)));
-            world.after(&addr, 5, 1);
-            assert!(world.timers.timer(&addr, TimerOptions::new()).try_schedule(ms(5), Note(2)).is_err());
-            world.run_to(100).await;
-            assert_eq!(log.take(), [(1, 20)]);
-        },
-    );
+    let builder = || TimerActorBuilder::from(config.clone());
+    in_virtual_time(builder, |world| async move {
+        let (addr, log) = world.probe();
+        assert_eq!((world.timers.name(), world.timers.snapshot().tick), ("configured", ms(20)));
+        world.after(&addr, 5, 1);
+        assert!(world.timers.timer(&addr, TimerOptions::new()).try_schedule(ms(5), Note(2)).is_err());
+        world.run_to(100).await;
+        assert_eq!(log.take(), [(1, 20)]);
+    });
 }
 
 #[test]

@@ -5,10 +5,9 @@ use std::time::{Duration, SystemTime};
 
 use actix::prelude::*;
 use actix_timers::{
-    Clock, ManualClock, Reschedule, RescheduleOutcome, ScheduleAt, SystemClock, Target, TimerActor, TimerActorBuilder,
-    TimerContext, TimerId,
+    Clock, ManualClock, RescheduleOutcome, SystemClock, Target, TimerActor, TimerActorBuilder, TimerContext,
 };
-use support::{Log, Note, Probe, Random, StopWatch, Way, World, eventually, idle, in_virtual_time, ms, paused, run};
+use support::{Log, Note, Probe, Random, StopWatch, Way, World, eventually, idle, ms, paused, with_probe};
 
 const HOUR: u64 = 3_600_000;
 /// The wall clock of the tests on a manual clock: well after the epoch.
@@ -16,14 +15,6 @@ const WALL: u64 = 1_000 * HOUR;
 
 fn wall(millis: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + ms(WALL + millis)
-}
-
-async fn at<N: support::Name>(world: &World, way: Way, addr: &Addr<Probe<N>>, at: SystemTime, name: N) -> TimerId {
-    match way {
-        Way::Direct => world.timers.schedule_at(addr, at, Note(name)),
-        Way::Message => world.timers.addr().send(ScheduleAt::new(addr, at, Note(name))).await.unwrap().unwrap(),
-        Way::Context => run(addr, move |_, ctx| ctx.schedule_at(at, Note(name))).await,
-    }
 }
 
 /// Returns a world on a manual clock, whose wall clock is checked every second.
@@ -37,11 +28,10 @@ fn world() -> World {
 #[test]
 fn a_message_comes_when_the_wall_clock_shows_its_time() {
     for way in Way::ALL {
-        in_virtual_time(TimerActor::builder, |world| async move {
-            let (addr, log) = world.probe();
+        with_probe(async |world, addr, log| {
             world.run_to(5).await;
             for millis in [300, 100, 20_000, 200] {
-                at(&world, way, &addr, world.wall(millis), millis).await;
+                world.schedule_at(way, &addr, world.wall(millis), millis).await;
             }
             world.run_to(99).await;
             assert_eq!(log.take(), []);
@@ -61,7 +51,7 @@ fn a_wall_clock_set_forward_brings_messages_forward() {
             let world = world();
             let (addr, log) = world.probe();
             for hours in [1, 2, 3] {
-                at(&world, way, &addr, wall(hours * HOUR), hours).await;
+                world.schedule_at(way, &addr, wall(hours * HOUR), hours).await;
             }
             world.after(&addr, 3 * HOUR, 99);
             world.run_to(10_000).await;
@@ -84,7 +74,7 @@ fn a_wall_clock_set_back_holds_messages_back() {
         paused(async {
             let world = world();
             let (addr, log) = world.probe();
-            at(&world, way, &addr, wall(HOUR), "at").await;
+            world.schedule_at(way, &addr, wall(HOUR), "at").await;
             world.after(&addr, HOUR, "after");
             world.run_to(HOUR - 5000).await;
             world.clock().hands.set_wall(wall(0));
@@ -105,8 +95,8 @@ fn a_wall_clock_set_back_a_little_makes_nothing_early() {
         paused(async {
             let world = world();
             let (addr, log) = world.probe();
-            at(&world, Way::Direct, &addr, wall(800), ()).await;
-            at(&world, Way::Context, &addr, wall(800), ()).await;
+            world.schedule_at(Way::Direct, &addr, wall(800), ()).await;
+            world.schedule_at(Way::Context, &addr, wall(800), ()).await;
             world.run_to(799).await;
             world.clock().hands.set_wall(wall(799 - back));
             world.run_to(800 + back - 1).await;
@@ -127,9 +117,9 @@ fn steps_of_a_wall_clock_near_the_epoch_are_followed() {
         let (addr, log) = world.probe();
         world.run_to(100_000).await;
         hands.set_wall(epoch + ms(10_000));
-        at(&world, Way::Direct, &addr, epoch + ms(60_000), 60).await;
-        at(&world, Way::Direct, &addr, epoch + ms(70_000), 70).await;
-        at(&world, Way::Direct, &addr, epoch + ms(80_000), 80).await;
+        world.schedule_at(Way::Direct, &addr, epoch + ms(60_000), 60).await;
+        world.schedule_at(Way::Direct, &addr, epoch + ms(70_000), 70).await;
+        world.schedule_at(Way::Direct, &addr, epoch + ms(80_000), 80).await;
         world.run_to(101_500).await;
         hands.set_wall(epoch + ms(60_000));
         world.run_to(102_500).await;
@@ -156,17 +146,17 @@ fn messages_for_one_time_of_day_keep_their_order_over_steps() {
             // Leaves free slots, the last one freed first in line.
             let mut places = Vec::new();
             for _ in 0..8 {
-                places.push(at(&world, way, &addr, wall(9 * HOUR), 0).await);
+                places.push(world.schedule_at(way, &addr, wall(9 * HOUR), 0).await);
             }
             for place in [3, 6, 1, 7, 0, 5] {
                 assert!(world.timers.cancel(places[place]).is_cancelled());
             }
             for name in 1..=8 {
-                at(&world, way, &addr, wall(HOUR), name).await;
+                world.schedule_at(way, &addr, wall(HOUR), name).await;
             }
             // Within one tick, in spite of different wall-clock times.
             for (name, nanos) in [(9, 900_000), (10, 100_000), (11, 500_000)] {
-                at(&world, way, &addr, wall(HOUR) + Duration::from_nanos(nanos), name).await;
+                world.schedule_at(way, &addr, wall(HOUR) + Duration::from_nanos(nanos), name).await;
             }
             world.run_to(2000).await;
             world.clock().hands.set_wall(wall(2000 + step));
@@ -183,14 +173,10 @@ fn a_timer_can_be_moved_between_the_clocks() {
         paused(async {
             let world = world();
             let (addr, log) = world.probe();
-            let to_delay = at(&world, way, &addr, wall(HOUR), "delay").await;
+            let to_delay = world.schedule_at(way, &addr, wall(HOUR), "delay").await;
             let to_time = world.schedule(way, &addr, ms(HOUR), "time").await.unwrap();
             assert_eq!(world.timers.reschedule_after(to_delay, ms(2 * HOUR)), RescheduleOutcome::Rescheduled);
-            let moved = match way {
-                Way::Direct => world.timers.reschedule_at(to_time, wall(2 * HOUR)),
-                Way::Message => world.timers.addr().send(Reschedule::at(to_time, wall(2 * HOUR))).await.unwrap(),
-                Way::Context => run(&addr, move |_, ctx| ctx.reschedule_timer_at(to_time, wall(2 * HOUR))).await,
-            };
+            let moved = world.reschedule_at(way, &addr, to_time, wall(2 * HOUR)).await;
             assert_eq!(moved, RescheduleOutcome::Rescheduled);
             world.run_to(2000).await;
             world.clock().hands.set_wall(wall(HOUR + 2000));
@@ -210,7 +196,7 @@ fn the_wall_clock_is_watched_only_while_something_follows_it() {
         let clock = world.clock().clone();
         let (addr, log) = world.probe();
         world.after(&addr, 9 * HOUR, "after");
-        let id = at(&world, Way::Direct, &addr, wall(8 * HOUR), "at").await;
+        let id = world.schedule_at(Way::Direct, &addr, wall(8 * HOUR), "at").await;
         world.run_to(10_000).await;
         let rung = clock.rung();
         world.run_to(20_000).await;
@@ -324,7 +310,7 @@ async fn story(world: World, seed: u64) -> Story {
         let way = Way::ALL[random.index_of(&Way::ALL)];
         let delay = random.spread(14);
         ids.push(match random.below(3) {
-            0 => at(&world, way, &addr, world.wall(world.now() + delay), name).await,
+            0 => world.schedule_at(way, &addr, world.wall(world.now() + delay), name).await,
             _ => world.schedule(way, &addr, ms(delay), name).await.unwrap(),
         });
         let recent = &ids[ids.len().saturating_sub(30)..];

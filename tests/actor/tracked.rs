@@ -11,20 +11,14 @@ use actix_timers::{
     CancelOutcome, DeadLetterReason, DueTimers, MailboxPolicy, RescheduleOutcome, Target, TimerActor, TimerId,
     TimerState, impl_due_timers,
 };
-use support::{Census, Log, Note, Probe, Random, World, eventually, in_virtual_time, letters, listen, ms, run};
+use support::{
+    Census, Log, Note, Probe, Random, World, block, eventually, in_virtual_time, letters, listen, ms, run, with_probe,
+};
 use tokio::sync::oneshot;
-
-/// Blocks a probe: it handles nothing until the returned sender is used, and its mailbox fills.
-async fn block(addr: &Addr<Probe<u32>>) -> oneshot::Sender<()> {
-    let (go, gate) = oneshot::channel::<()>();
-    run(addr, |_, ctx| ctx.wait(actix::fut::wrap_future(async { drop(gate.await) }))).await;
-    go
-}
 
 #[test]
 fn a_message_behind_its_token_is_cancelled_and_freed_at_once() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, _) = world.probe::<u32>();
+    with_probe::<u32>(async |world, addr, _log| {
         let census = Census::default();
         let target = Target::tracked(&addr);
         let waiting = world.timers.schedule_after(&target, ms(20), census.payload());
@@ -124,8 +118,7 @@ fn the_end_of_a_future_acknowledges_and_opens_the_window() {
 
 #[test]
 fn a_place_in_the_window_is_free_at_a_cancel_or_move() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log) = world.probe::<u32>();
+    with_probe::<u32>(async |world, addr, log| {
         let target = Target::tracked(&addr).window(1);
         let go = block(&addr).await;
         let ids: Vec<TimerId> = (0..4).map(|n| world.after(&target, 10, n)).collect();
@@ -184,8 +177,7 @@ fn a_moved_message_gives_its_place_in_the_window_back_once() {
 
 #[test]
 fn an_old_token_does_not_bring_a_moved_message_forward() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log) = world.probe::<u32>();
+    with_probe::<u32>(async |world, addr, log| {
         let target = Target::tracked(&addr);
         let go = block(&addr).await;
         let id = world.after(&target, 10, 0);
@@ -203,8 +195,7 @@ fn an_old_token_does_not_bring_a_moved_message_forward() {
 
 #[test]
 fn a_drain_returns_messages_behind_tokens() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log) = world.probe::<u32>();
+    with_probe::<u32>(async |world, addr, log| {
         let go = block(&addr).await;
         for (n, target) in [Target::tracked(&addr), Target::tracked(&addr).window(1)].iter().cycle().take(6).enumerate()
         {
@@ -278,40 +269,6 @@ fn a_handler_that_panics_makes_the_rest_dead_letters() {
     });
 }
 
-/// Tracked delivery.
-/// Scenario O-37.
-#[test]
-fn the_middle_one_of_three_panics() {
-    support::count_panics();
-    in_virtual_time(
-        || TimerActor::builder().wheel_size(4),
-        |world| async move {
-            let probes: Vec<_> = (0..3u32)
-                .map(|n| {
-                    world.probe_with(move |probe: &mut Probe<u32>| {
-                        probe.hook = Box::new(move |_, _| {
-                            if n == 1 {
-                                support::panic_on_purpose();
-                            }
-                        });
-                    })
-                })
-                .collect();
-            for (n, (addr, _)) in (0..).zip(&probes) {
-                world.after(Target::tracked(addr), 16, n);
-            }
-            world.after(Target::tracked(&probes[0].0), 32, 3);
-            world.run_to(100).await;
-            let logs: Vec<_> = probes.iter().map(|(_, log)| log.take()).collect();
-            assert_eq!(logs, [vec![(0, 16), (3, 32)], vec![(1, 16)], vec![(2, 16)]]);
-            world.after(Target::tracked(&probes[2].0), 1, 4);
-            world.run_to(101).await;
-            assert_eq!(probes[2].1.take(), [(4, 101)]);
-            assert_eq!(world.pending(), 0);
-        },
-    );
-}
-
 /// Without its periodic timer.
 /// Scenario O-39.
 #[test]
@@ -333,50 +290,6 @@ fn the_target_dies_before_its_timers_are_due() {
         world.run_to(1100).await;
         assert_eq!(letters(&receiver), [(4, DeadLetterReason::RecipientStopped)]);
         assert_eq!(world.pending(), 0);
-    });
-}
-
-/// Without its periodic timer, for each kind of target.
-/// Scenario O-40.
-#[test]
-fn a_pending_timer_does_not_keep_its_target_alive() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        for kind in 0..4 {
-            let mut stopped = None;
-            let (addr, log) = world.probe_with(|probe: &mut Probe<u32>| stopped = Some(probe.stopped.clone()));
-            let stopped = stopped.unwrap();
-            let is_stopped = || stopped.load(Ordering::SeqCst);
-            let target = match kind {
-                0 => Target::from(&addr),
-                1 => Target::from(&addr).window(1),
-                2 => Target::tracked(&addr),
-                _ => Target::tracked(&addr).window(1),
-            };
-            world.after(&target, 10, 0);
-            world.run_to(world.now() + 10).await;
-            world.after(target, 3_600_000, 1);
-            assert_eq!((log.names(), is_stopped()), (vec![0], false));
-            drop(addr);
-            world.settle().await;
-            assert!(is_stopped(), "target of kind {kind}");
-            world.run_to(world.now() + 3_600_000).await;
-            assert_eq!((log.len(), world.pending()), (0, 0));
-        }
-    });
-}
-
-#[test]
-fn a_strong_target_keeps_its_recipient_until_the_handler_ran() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let mut stopped = None;
-        let (addr, log) = world.probe_with(|probe: &mut Probe<u32>| stopped = Some(probe.stopped.clone()));
-        let stopped = stopped.unwrap();
-        world.after(Target::tracked(&addr).strong(), 10, 1);
-        drop(addr);
-        world.run_to(9).await;
-        assert!(!stopped.load(Ordering::SeqCst));
-        world.run_to(10).await;
-        assert_eq!((log.take(), stopped.load(Ordering::SeqCst)), (vec![(1, 10)], true));
     });
 }
 
@@ -412,8 +325,7 @@ fn the_client_lets_go_of_the_service() {
 
 #[test]
 fn order_is_kept_with_cheap_messages() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log) = world.probe::<u32>();
+    with_probe::<u32>(async |world, addr, log| {
         let (cheap, tracked) = (Target::from(&addr), Target::tracked(&addr));
         let mut random = Random::new(7);
         let mut expected = Vec::new();

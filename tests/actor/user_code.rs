@@ -4,9 +4,11 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use actix_timers::{Cancel, CancelOutcome, Drain, ScheduleAfter, TimerActor, TimerContext, TimerId, TimerOptions};
+use actix_timers::{
+    Cancel, CancelOutcome, Drain, ScheduleAfter, ScheduleBatch, TimerActor, TimerContext, TimerId, TimerOptions,
+};
 use support::{
-    Census, Log, Note, OnDrop, Way, World, count_panics, in_virtual_time, ms, panic_on_purpose, paused, run,
+    Census, Log, Note, OnDrop, Way, World, count_panics, in_virtual_time, ms, panic_on_purpose, paused, run, with_probe,
 };
 
 fn grenade() -> OnDrop {
@@ -31,8 +33,7 @@ async fn assert_alive(world: &World) {
 fn a_drop_that_panics_on_cancel_leaves_the_service_up() {
     for way in Way::ALL {
         let before = count_panics();
-        in_virtual_time(TimerActor::builder, |world| async move {
-            let (addr, _log) = world.probe::<u8>();
+        with_probe::<u8>(async |world, addr, _log| {
             let direct = world.timers.schedule_after(&addr, ms(10), grenade());
             let own = run(&addr, |_, ctx| ctx.schedule_after(ms(10), grenade())).await;
             for id in [direct, own] {
@@ -48,8 +49,7 @@ fn a_drop_that_panics_on_cancel_leaves_the_service_up() {
 #[test]
 fn a_drop_that_panics_as_a_dead_letter_leaves_the_service_up() {
     let before = count_panics();
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, _log) = world.probe::<u8>();
+    with_probe::<u8>(async |world, addr, _log| {
         for _ in 0..3 {
             world.timers.schedule_after(&addr, ms(10), grenade());
         }
@@ -64,8 +64,7 @@ fn a_drop_that_panics_as_a_dead_letter_leaves_the_service_up() {
 #[test]
 fn drops_that_panic_with_their_actor_leave_the_service_up() {
     let before = count_panics();
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, _log) = world.probe::<u8>();
+    with_probe::<u8>(async |world, addr, _log| {
         run(&addr, |_, ctx| (0..3).for_each(|_| _ = ctx.schedule_after(ms(10), grenade()))).await;
         drop(addr);
         world.settle().await;
@@ -97,38 +96,39 @@ fn drops_that_panic_at_shutdown_keep_no_others_from_it() {
 #[test]
 fn a_drop_that_panics_on_rejection_leaves_the_service_up() {
     let before = count_panics();
-    in_virtual_time(
-        || TimerActor::builder().capacity(3),
-        |world| async move {
-            let (addr, _log) = world.probe::<u8>();
-            let full: Vec<TimerId> = (0..3).map(|name| world.after(&addr, 1000, name)).collect();
-            world.timers.addr().do_send(ScheduleAfter::new(&addr, ms(10), grenade()));
-            world.timers.addr().do_send(actix_timers::ScheduleAt::new(&addr, world.wall(10), grenade()));
-            world.settle().await;
-            assert_eq!(world.timers.snapshot().counters.rejected_capacity, 2);
-            for id in full {
-                assert!(world.timers.cancel(id).is_cancelled());
-            }
-            assert_alive(&world).await;
-        },
-    );
-    assert_eq!(count_panics() - before, 4);
+    let builder = || TimerActor::builder().capacity(3);
+    in_virtual_time(builder, |world| async move {
+        let (addr, _log) = world.probe::<u8>();
+        let full: Vec<TimerId> = (0..3).map(|name| world.after(&addr, 1000, name)).collect();
+        world.timers.addr().do_send(ScheduleAfter::new(&addr, ms(10), grenade()));
+        world.timers.addr().do_send(actix_timers::ScheduleAt::new(&addr, world.wall(10), grenade()));
+        // One by one, since two panics at once abort the process.
+        let mut batch = ScheduleBatch::new();
+        (0..3).for_each(|_| _ = batch.after(&addr, ms(10), grenade()));
+        world.timers.addr().do_send(batch);
+        world.settle().await;
+        assert_eq!(world.timers.snapshot().counters.rejected_capacity, 5);
+        for id in full {
+            assert!(world.timers.cancel(id).is_cancelled());
+        }
+        assert_alive(&world).await;
+    });
+    assert_eq!(count_panics() - before, 10);
 }
 
 /// Messages returned by a drain are dropped by its caller; without a receiver for the answer, inside the service.
 #[test]
 fn drops_that_panic_in_an_abandoned_drain_leave_the_service_up() {
     let before = count_panics();
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, _log) = world.probe::<u8>();
-        world.timers.schedule_after(&addr, ms(10), grenade());
+    with_probe::<u8>(async |world, addr, _log| {
+        (0..3).for_each(|_| _ = world.timers.schedule_after(&addr, ms(10), grenade()));
         world.timers.addr().do_send(Drain::now());
         world.settle().await;
-        assert_eq!(world.timers.snapshot().counters.returned, 1);
+        assert_eq!(world.timers.snapshot().counters.returned, 3);
         assert!(world.timers.addr().connected());
         assert_eq!(world.timers.addr().send(Cancel(TimerId::new())).await, Ok(CancelOutcome::NotFound));
     });
-    assert_eq!(count_panics() - before, 2);
+    assert_eq!(count_panics() - before, 6);
 }
 
 /// A handler that panics ends its own actor, as always in actix, and its timers with it.

@@ -52,10 +52,9 @@ async fn only_when_woken(future: impl Future) {
 }
 
 /// Starts a chain of `length` actors to the probe, each of which takes two turns, and returns the first.
-fn chain(probe: Addr<Probe<u32>>, length: usize, clock: &ManualClock) -> Addr<Probe<u32>> {
-    let stopwatch = WatchedClock::on(clock.clone());
+fn chain(probe: Addr<Probe<u32>>, length: usize, watch: &StopWatch) -> Addr<Probe<u32>> {
     (0..length).fold(probe, |next, _| {
-        let mut link = Probe::new(StopWatch::Manual(stopwatch.clone()));
+        let mut link = Probe::new(watch.clone());
         link.hook = Box::new(move |name, ctx| {
             let (next, name) = (next.clone(), *name);
             ctx.spawn(actix::fut::wrap_future(async move {
@@ -103,19 +102,6 @@ in_both! {
         assert_eq!(log.names(), [2]);
     }
 
-    own_messages_and_follow_ups_are_handled_at_their_own_times: |world, advance| {
-        let (addr, log) = world.probe_with(|probe| {
-            probe.hook = Box::new(|name: &u32, ctx| {
-                ctx.schedule_after(ms(5000), Note(name + 1));
-            });
-        });
-        run(&addr, |_, ctx| ctx.schedule_after(ms(0), Note(0))).await;
-        advance(ms(12_000)).await;
-        assert_eq!(log.take(), [(0, 0), (1, 5000), (2, 10_000)]);
-        advance(ms(3000)).await;
-        assert_eq!(log.take(), [(3, 15_000)]);
-    }
-
     months_pass_with_everything_that_happens_in_them: |world, advance| {
         let (addr, log) = world.probe_with(|probe| {
             probe.hook = Box::new(|name: &u32, ctx| {
@@ -132,21 +118,7 @@ in_both! {
     // The effects of a message among other actors are complete before time passes, also if each needs a few turns.
     a_chain_of_actors_is_at_its_end_before_time_passes: |world, advance| {
         let (last, log) = world.probe();
-        let mut addr = last;
-        for _ in 0..20 {
-            let next = addr.clone();
-            let (before, _) = world.probe_with(|probe| {
-                probe.hook = Box::new(move |name, ctx| {
-                    let (next, name) = (next.clone(), *name);
-                    ctx.spawn(actix::fut::wrap_future(async move {
-                        tokio::task::yield_now().await;
-                        tokio::task::yield_now().await;
-                        next.do_send(Note(name));
-                    }));
-                });
-            });
-            addr = before;
-        }
+        let addr = chain(last, 20, &world.watch);
         world.after(&addr, 10, 1);
         world.after(&addr, 11, 2);
         advance(ms(20)).await;
@@ -267,7 +239,7 @@ fn a_timer_actor_on_another_arbiter_is_waited_for() {
 fn a_chain_of_actors_is_at_its_end_wherever_advance_is_awaited() {
     support::in_real_time(async {
         let (clock, timers, addr, log) = manual();
-        let first = chain(addr, 20, &clock);
+        let first = chain(addr, 20, &StopWatch::Manual(WatchedClock::on(clock.clone())));
         let ten = || {
             let now = u64::try_from(clock.now().as_millis()).unwrap();
             for name in 1..=10 {
@@ -357,18 +329,6 @@ fn a_step_of_the_wall_clock_is_followed_at_once() {
         assert_eq!(log.len(), 0);
         clock.advance(ms(1)).await;
         assert_eq!(log.names(), [2]);
-    });
-}
-
-#[test]
-fn a_jump_makes_timers_due_meanwhile_late() {
-    support::in_real_time(async {
-        let (clock, timers, addr, log) = manual();
-        timers.schedule_after(&addr, ms(10), Note(1));
-        clock.settle().await;
-        clock.jump(ms(1000));
-        clock.settle().await;
-        assert_eq!(log.take(), [(1, 1000)]);
     });
 }
 

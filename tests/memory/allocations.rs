@@ -139,113 +139,106 @@ fn the_same_by_messages_and_through_a_context() {
 /// Scenario O-50.
 #[test]
 fn every_payload_is_dropped_exactly_once() {
-    in_virtual_time(
-        || TimerActor::builder().wheel_size(4).capacity(90),
-        |world| async move {
-            let census = Census::default();
-            let (addr, _log) = world.probe::<u8>();
-            let (dead, _log) = world.probe::<u8>();
-            let after = |delay| world.timers.schedule_after(&addr, ms(delay), census.payload());
-            (1..=20).for_each(|delay| _ = after(delay));
-            let cancelled: Vec<_> = (1..=20).map(after).collect();
-            let reset: Vec<_> = (1..=20).map(after).collect();
-            let replaced: Vec<_> = (1..=10).map(after).collect();
-            (0..10).for_each(|_| _ = after(HOUR));
-            for _ in 0..10 {
-                world.timers.schedule_after(&dead, ms(15), census.payload());
-            }
-            drop(dead);
+    let builder = || TimerActor::builder().wheel_size(4).capacity(90);
+    in_virtual_time(builder, |world| async move {
+        let census = Census::default();
+        let (addr, _log) = world.probe::<u8>();
+        let (dead, _log) = world.probe::<u8>();
+        let after = |delay| world.timers.schedule_after(&addr, ms(delay), census.payload());
+        (1..=20).for_each(|delay| _ = after(delay));
+        let cancelled: Vec<_> = (1..=20).map(after).collect();
+        let reset: Vec<_> = (1..=20).map(after).collect();
+        let replaced: Vec<_> = (1..=10).map(after).collect();
+        (0..10).for_each(|_| _ = after(HOUR));
+        for _ in 0..10 {
+            world.timers.schedule_after(&dead, ms(15), census.payload());
+        }
+        drop(dead);
 
-            let rejected: Vec<Counted> = (0..10)
-                .map(|_| {
-                    world
-                        .timers
-                        .timer(&addr, TimerOptions::new())
-                        .try_schedule(ms(1), census.payload())
-                        .unwrap_err()
-                        .into_message()
-                })
-                .collect();
-            assert_eq!((census.live(), world.pending()), (100, 90));
+        let rejected: Vec<Counted> = (0..10)
+            .map(|_| {
+                world
+                    .timers
+                    .timer(&addr, TimerOptions::new())
+                    .try_schedule(ms(1), census.payload())
+                    .unwrap_err()
+                    .into_message()
+            })
+            .collect();
+        assert_eq!((census.live(), world.pending()), (100, 90));
 
-            for id in cancelled {
-                assert!(world.timers.cancel(id).is_cancelled());
-            }
-            assert_eq!(census.live(), 80, "freed at the cancel, not at the deadline");
-            for id in reset {
-                assert!(world.timers.reschedule_after(id, ms(300)).is_rescheduled());
-            }
-            for id in replaced {
-                assert!(world.timers.cancel(id).is_cancelled());
-                after(50);
-            }
-            assert_eq!((census.made(), census.live()), (110, 80));
-            world.run_to(1000).await;
-            assert_eq!(census.live(), 20);
-            let returned = world.timers.drain();
-            assert_eq!((returned.len(), rejected.len(), census.live()), (10, 10, 20));
-            drop(returned);
-            assert_eq!(census.live(), 10);
-            drop(rejected);
-            assert_eq!((census.live(), census.dropped()), (0, 110));
-            let counters = world.timers.snapshot().counters;
-            assert_eq!((counters.delivered, counters.cancelled, counters.recipient_stopped), (50, 30, 10));
-            assert_eq!((counters.returned, counters.rejected_capacity, counters.pending), (10, 10, 0));
-        },
-    );
+        for id in cancelled {
+            assert!(world.timers.cancel(id).is_cancelled());
+        }
+        assert_eq!(census.live(), 80, "freed at the cancel, not at the deadline");
+        for id in reset {
+            assert!(world.timers.reschedule_after(id, ms(300)).is_rescheduled());
+        }
+        for id in replaced {
+            assert!(world.timers.cancel(id).is_cancelled());
+            after(50);
+        }
+        assert_eq!((census.made(), census.live()), (110, 80));
+        world.run_to(1000).await;
+        assert_eq!(census.live(), 20);
+        let returned = world.timers.drain();
+        assert_eq!((returned.len(), rejected.len(), census.live()), (10, 10, 20));
+        drop(returned);
+        assert_eq!(census.live(), 10);
+        drop(rejected);
+        assert_eq!((census.live(), census.dropped()), (0, 110));
+        let counters = world.timers.snapshot().counters;
+        assert_eq!((counters.delivered, counters.cancelled, counters.recipient_stopped), (50, 30, 10));
+        assert_eq!((counters.returned, counters.rejected_capacity, counters.pending), (10, 10, 0));
+    });
 }
 
 /// The same for an actor's own timers, which also end with it.
 /// Scenario O-50.
 #[test]
 fn every_payload_of_an_actors_own_is_dropped_exactly_once() {
-    in_virtual_time(
-        || TimerActor::builder().wheel_size(4).capacity(90),
-        |world| async move {
-            let census = Census::default();
-            let (addr, _log) = world.probe::<u8>();
-            let (dead, _log) = world.probe::<u8>();
-            let counted = census.clone();
-            run(&dead, move |_, ctx| {
-                (0..10).for_each(|_| _ = ctx.schedule_after(ms(15), counted.payload()));
-            })
-            .await;
-            let counted = census.clone();
-            let rejected: Vec<Counted> = run(&addr, move |_, ctx| {
-                let mut after = |delay| ctx.schedule_after(ms(delay), counted.payload());
-                (1..=20).for_each(|delay| _ = after(delay));
-                let cancelled: Vec<_> = (1..=20).map(&mut after).collect();
-                let reset: Vec<_> = (1..=20).map(&mut after).collect();
-                (0..20).for_each(|_| _ = after(HOUR));
-                let rejected = (0..10)
-                    .map(|_| {
-                        ctx.timer(TimerOptions::new())
-                            .try_schedule(ms(1), counted.payload())
-                            .unwrap_err()
-                            .into_message()
-                    })
-                    .collect();
-                for id in cancelled {
-                    assert!(ctx.cancel_timer(id).is_cancelled());
-                }
-                for id in reset {
-                    assert!(ctx.reschedule_timer(id, ms(300)).is_rescheduled());
-                }
-                rejected
-            })
-            .await;
-            assert_eq!((census.made(), census.live(), world.pending()), (100, 80, 70));
-            drop(dead);
-            world.settle().await;
-            assert_eq!((census.live(), world.pending()), (70, 60));
-            world.run_to(1000).await;
-            assert_eq!((census.live(), world.pending()), (30, 20));
-            let returned = world.timers.drain();
-            assert_eq!((returned.len(), census.live()), (20, 30));
-            drop((returned, rejected));
-            assert_eq!((census.live(), census.dropped()), (0, 100));
-        },
-    );
+    let builder = || TimerActor::builder().wheel_size(4).capacity(90);
+    in_virtual_time(builder, |world| async move {
+        let census = Census::default();
+        let (addr, _log) = world.probe::<u8>();
+        let (dead, _log) = world.probe::<u8>();
+        let counted = census.clone();
+        run(&dead, move |_, ctx| {
+            (0..10).for_each(|_| _ = ctx.schedule_after(ms(15), counted.payload()));
+        })
+        .await;
+        let counted = census.clone();
+        let rejected: Vec<Counted> = run(&addr, move |_, ctx| {
+            let mut after = |delay| ctx.schedule_after(ms(delay), counted.payload());
+            (1..=20).for_each(|delay| _ = after(delay));
+            let cancelled: Vec<_> = (1..=20).map(&mut after).collect();
+            let reset: Vec<_> = (1..=20).map(&mut after).collect();
+            (0..20).for_each(|_| _ = after(HOUR));
+            let rejected = (0..10)
+                .map(|_| {
+                    ctx.timer(TimerOptions::new()).try_schedule(ms(1), counted.payload()).unwrap_err().into_message()
+                })
+                .collect();
+            for id in cancelled {
+                assert!(ctx.cancel_timer(id).is_cancelled());
+            }
+            for id in reset {
+                assert!(ctx.reschedule_timer(id, ms(300)).is_rescheduled());
+            }
+            rejected
+        })
+        .await;
+        assert_eq!((census.made(), census.live(), world.pending()), (100, 80, 70));
+        drop(dead);
+        world.settle().await;
+        assert_eq!((census.live(), world.pending()), (70, 60));
+        world.run_to(1000).await;
+        assert_eq!((census.live(), world.pending()), (30, 20));
+        let returned = world.timers.drain();
+        assert_eq!((returned.len(), census.live()), (20, 30));
+        drop((returned, rejected));
+        assert_eq!((census.live(), census.dropped()), (0, 100));
+    });
 }
 
 /// Messages pending when the system ends are dropped with it.

@@ -25,38 +25,10 @@ const SIZES: [usize; 7] = [2, 3, 4, 8, 20, 64, 256];
 const SCHEMES_SHARE: u64 = 4;
 
 #[test]
-fn wheels_of_2_agree_with_a_sorted_list() {
-    run_alone(2);
-}
-
-#[test]
-fn wheels_of_3_agree_with_a_sorted_list() {
-    run_alone(3);
-}
-
-#[test]
-fn wheels_of_4_agree_with_a_sorted_list() {
-    run_alone(4);
-}
-
-#[test]
-fn wheels_of_8_agree_with_a_sorted_list() {
-    run_alone(8);
-}
-
-#[test]
-fn wheels_of_20_agree_with_a_sorted_list() {
-    run_alone(20);
-}
-
-#[test]
-fn wheels_of_64_agree_with_a_sorted_list() {
-    run_alone(64);
-}
-
-#[test]
-fn wheels_of_256_agree_with_a_sorted_list() {
-    run_alone(256);
+fn wheels_of_all_sizes_agree_with_a_sorted_list() {
+    for size in SIZES {
+        run(size, operations() / SIZES.len() as u64, Vec::new);
+    }
 }
 
 #[test]
@@ -75,11 +47,6 @@ fn hierarchies_of_any_level_sizes_fire_in_the_same_order() {
         sizes.map(|(finest, size)| Box::new(HierarchicalWheel::with_sizes(finest, size)) as _).into()
     };
     run(8, (operations() / SCHEMES_SHARE).min(4_000_000), hierarchies);
-}
-
-/// The wheel and the list only; every size gets an equal share of the operations.
-fn run_alone(size: usize) {
-    run(size, operations() / SIZES.len() as u64, Vec::new);
 }
 
 fn operations() -> u64 {

@@ -11,7 +11,7 @@ use actix_timers::{
     MailboxPolicy, ScheduleAfter, Target, TimerActor, TimerActorBuilder, TimerContext, TimerFilter, TimerInfo,
     TimerOptions, Timers,
 };
-use support::{Note, OnDrop, Probe, World, count_panics, ms, panic_on_purpose, paused, run};
+use support::{Note, OnDrop, Probe, World, block, count_panics, ms, panic_on_purpose, paused, run};
 use tokio::sync::oneshot;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
@@ -176,16 +176,6 @@ fn of_timers_that_were_rejected() {
     });
 }
 
-/// Makes an actor wait until the returned sender is dropped.
-async fn keep_waiting(addr: &Addr<Probe<u32>>) -> oneshot::Sender<()> {
-    run(addr, |_, ctx| {
-        let (sender, waiting) = oneshot::channel();
-        ctx.wait(actix::fut::wrap_future(async { _ = waiting.await }));
-        sender
-    })
-    .await
-}
-
 /// Schedules messages due after 100 ms.
 type Schedule = fn(&World, &Addr<Probe<u32>>);
 
@@ -204,7 +194,7 @@ fn of_a_recipient_that_does_not_take_its_messages() {
         witnessed(TimerActor::builder, |world, witness| async move {
             let (addr, log) = world.probe();
             way(&world, &addr);
-            let answer = keep_waiting(&addr).await;
+            let answer = block(&addr).await;
             world.run_to(100 + 10 * SECOND - 1).await;
             witness.nothing_else();
             world.run_to(100 + 10 * SECOND).await;
@@ -237,7 +227,7 @@ fn of_an_actor_that_does_not_take_its_own_messages() {
         let id = run(&addr, |_, ctx| ctx.schedule_after(ms(100), Note(1))).await;
         run(&addr, |_, ctx| ctx.schedule_after(ms(200), Note(2))).await;
         world.after(&addr, 300, 3);
-        let answer = keep_waiting(&addr).await;
+        let answer = block(&addr).await;
         world.run_to(100 + 10 * SECOND - 1).await;
         witness.nothing_else();
         world.run_to(100 + 10 * SECOND).await;
@@ -251,7 +241,7 @@ fn of_an_actor_that_does_not_take_its_own_messages() {
         assert_eq!(log.names(), [3, 2]);
         // The same situation again is a new warning.
         run(&addr, |_, ctx| ctx.schedule_after(ms(1), Note(4))).await;
-        let _answer = keep_waiting(&addr).await;
+        let _answer = block(&addr).await;
         world.run_to(MINUTE + 11 * SECOND).await;
         witness.the(STUCK, &["behind=0"]);
     });
@@ -267,7 +257,7 @@ fn of_the_recipient_that_lets_wait_longest() {
             let (addr, _log) = world.probe();
             let delay = ms(100 * u64::from(number) + 100);
             let id = run(&addr, move |_, ctx| ctx.schedule_after(delay, Note(number))).await;
-            stuck.push((keep_waiting(&addr).await, id, addr));
+            stuck.push((block(&addr).await, id, addr));
         }
         for number in 0..u64::from(ACTORS) {
             let now = 100 + 10 * SECOND * (number + 1);
@@ -298,10 +288,10 @@ fn of_the_one_that_is_stuck_and_not_of_one_that_goes_on() {
         for (delay, name) in [(100, 1), (5_000, 2)] {
             run(&slow, move |_, ctx| _ = ctx.schedule_after(ms(delay), Note(name))).await;
         }
-        let first = keep_waiting(&slow).await;
+        let first = block(&slow).await;
         let (stuck, _log) = world.probe();
         let id = run(&stuck, |_, ctx| ctx.schedule_after(ms(200), Note(3))).await;
-        let _answer = keep_waiting(&stuck).await;
+        let _answer = block(&stuck).await;
         world.run_to(6 * SECOND).await;
         drop(first);
         world.settle().await;
@@ -318,7 +308,7 @@ fn of_recipients_that_are_stuck_after_another_time() {
     witnessed(hour, |world, witness| async move {
         let (addr, _log) = world.probe();
         run(&addr, |_, ctx| ctx.schedule_after(ms(100), Note(1))).await;
-        let _answer = keep_waiting(&addr).await;
+        let _answer = block(&addr).await;
         world.run_to(100 + HOUR - 1).await;
         witness.nothing_else();
         world.run_to(100 + HOUR).await;
@@ -328,7 +318,7 @@ fn of_recipients_that_are_stuck_after_another_time() {
     witnessed(never, |world, _| async move {
         let (addr, _log) = world.probe();
         run(&addr, |_, ctx| ctx.schedule_after(ms(100), Note(1))).await;
-        let _answer = keep_waiting(&addr).await;
+        let _answer = block(&addr).await;
         world.run_to(100 * HOUR).await;
     });
 }
@@ -463,7 +453,7 @@ fn of_messages_that_became_dead_letters() {
         witness.the(DEAD, &["suppressed=3"]);
 
         let (addr, _log) = world.probe();
-        let _answer = keep_waiting(&addr).await;
+        let _answer = block(&addr).await;
         (0..40).for_each(|name| {
             _ = world.after(Target::from(&addr).mailbox_policy(MailboxPolicy::Discard { window: 8 }), 100, name)
         });

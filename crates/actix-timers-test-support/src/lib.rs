@@ -35,9 +35,11 @@ use std::time::{Duration, SystemTime};
 
 use actix::prelude::*;
 use actix_timers::{
-    ActorId, Alarm, CancelOutcome, Clock, ManualClock, RequestTime, ScheduleAfter, ScheduleError, SystemClock, Target,
-    TimerActorBuilder, TimerContext, TimerFilter, TimerId, TimerKey, TimerOptions, Timers,
+    ActorId, Alarm, CancelOutcome, Clock, ManualClock, RequestTime, Reschedule, RescheduleOutcome, ScheduleAfter,
+    ScheduleAt, ScheduleError, SystemClock, Target, TimerActor, TimerActorBuilder, TimerContext, TimerFilter, TimerId,
+    TimerKey, TimerOptions, Timers,
 };
+use tokio::sync::oneshot;
 
 pub use listener::{Listener, letters, listen};
 
@@ -99,6 +101,14 @@ where
     paused(async { test(World::paused(builder())).await });
     println!("on a manual clock");
     paused(async { test(World::manual(builder())).await });
+}
+
+/// Runs a test twice, in each kind of virtual time, with default settings and a probe.
+pub fn with_probe<N: Name>(test: impl AsyncFn(World, Addr<Probe<N>>, Log<N>)) {
+    in_virtual_time(TimerActor::builder, async |world| {
+        let (addr, log) = world.probe();
+        test(world, addr, log).await;
+    });
 }
 
 /// A system in virtual time, with the timer actor of its arbiter.
@@ -259,6 +269,45 @@ impl World {
         }
     }
 
+    /// Schedules a note for a wall-clock time in one of the three ways.
+    pub async fn schedule_at<N: Name>(&self, way: Way, addr: &Addr<Probe<N>>, at: SystemTime, name: N) -> TimerId {
+        match way {
+            Way::Direct => self.timers.schedule_at(addr, at, Note(name)),
+            Way::Message => self.timers.addr().send(ScheduleAt::new(addr, at, Note(name))).await.unwrap().unwrap(),
+            Way::Context => run(addr, move |_, ctx| ctx.schedule_at(at, Note(name))).await,
+        }
+    }
+
+    /// Moves a timer in one of the three ways.
+    pub async fn reschedule<N: Name>(
+        &self,
+        way: Way,
+        addr: &Addr<Probe<N>>,
+        id: TimerId,
+        delay: Duration,
+    ) -> RescheduleOutcome {
+        match way {
+            Way::Direct => self.timers.reschedule_after(id, delay),
+            Way::Message => self.timers.addr().send(Reschedule::after(id, delay)).await.unwrap(),
+            Way::Context => run(addr, move |_, ctx| ctx.reschedule_timer(id, delay)).await,
+        }
+    }
+
+    /// Moves a timer to a wall-clock time in one of the three ways.
+    pub async fn reschedule_at<N: Name>(
+        &self,
+        way: Way,
+        addr: &Addr<Probe<N>>,
+        id: TimerId,
+        at: SystemTime,
+    ) -> RescheduleOutcome {
+        match way {
+            Way::Direct => self.timers.reschedule_at(id, at),
+            Way::Message => self.timers.addr().send(Reschedule::at(id, at)).await.unwrap(),
+            Way::Context => run(addr, move |_, ctx| ctx.reschedule_timer_at(id, at)).await,
+        }
+    }
+
     /// Cancels in one of the three ways.
     pub async fn cancel<N: Name>(&self, way: Way, addr: &Addr<Probe<N>>, id: TimerId) -> CancelOutcome {
         match way {
@@ -309,6 +358,13 @@ impl<N: Name> Recluse<N> {
         let (job, answer) = asking(job);
         assert!(self.jobs.send(job).is_ok(), "the probe is alive");
         answer.await.expect("the probe is alive and does not panic")
+    }
+
+    /// Blocks the probe as [`block_then`] does.
+    pub async fn block_then(&self, then: impl FnOnce(&mut Context<Probe<N>>) + Send + 'static) -> oneshot::Sender<()> {
+        let (go, gate) = oneshot::channel();
+        self.run(move |_, ctx| wait(ctx, gate, then)).await;
+        go
     }
 }
 
@@ -463,6 +519,30 @@ impl<N: Name> Handler<Run<N>> for Probe<N> {
     }
 }
 
+/// Blocks a probe: it handles nothing until the returned sender is used or dropped, and its mailbox fills.
+pub async fn block<N: Name>(addr: &Addr<Probe<N>>) -> oneshot::Sender<()> {
+    block_then(addr, |_| ()).await
+}
+
+/// Blocks a probe, which then runs code in its context.
+pub async fn block_then<N: Name>(
+    addr: &Addr<Probe<N>>,
+    then: impl FnOnce(&mut Context<Probe<N>>) + Send + 'static,
+) -> oneshot::Sender<()> {
+    let (go, gate) = oneshot::channel();
+    run(addr, move |_, ctx| wait(ctx, gate, then)).await;
+    go
+}
+
+/// Makes a probe wait for a signal or its loss, and then run code in its context.
+pub fn wait<N: Name>(
+    ctx: &mut Context<Probe<N>>,
+    gate: oneshot::Receiver<()>,
+    then: impl FnOnce(&mut Context<Probe<N>>) + 'static,
+) {
+    ctx.wait(actix::fut::wrap_future::<_, Probe<N>>(gate).map(|_, _, ctx: &mut Context<Probe<N>>| then(ctx)));
+}
+
 /// Runs code in the context of a probe and returns its result.
 pub async fn run<N, R>(
     addr: &Addr<Probe<N>>,
@@ -480,8 +560,8 @@ where
 /// Returns a job that sends its result, and the receiver.
 fn asking<N: Name, R: Send + 'static>(
     job: impl FnOnce(&mut Probe<N>, &mut Context<Probe<N>>) -> R + Send + 'static,
-) -> (Job<N>, tokio::sync::oneshot::Receiver<R>) {
-    let (answer, question) = tokio::sync::oneshot::channel();
+) -> (Job<N>, oneshot::Receiver<R>) {
+    let (answer, question) = oneshot::channel();
     let job: Job<N> = Box::new(move |probe, ctx| {
         let _ = answer.send(job(probe, ctx));
     });

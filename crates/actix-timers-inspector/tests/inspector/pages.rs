@@ -17,7 +17,7 @@ use actix_web::middleware::DefaultHeaders;
 use actix_web::test::{TestRequest, init_service};
 use actix_web::{App, HttpResponse, web};
 use serde_json::{Value, json};
-use support::{Note, Probe, in_virtual_time, ms, paused, run};
+use support::{Note, Probe, block, in_virtual_time, ms, paused, run};
 use tokio::sync::oneshot;
 
 type Answering = Pin<Box<dyn Future<Output = ServiceResponse>>>;
@@ -93,51 +93,45 @@ fn sum(levels: &Value, field: &str) -> u64 {
 
 #[test]
 fn the_wheel_is_shown_as_it_is_at_that_moment() {
-    in_virtual_time(
-        || TimerActor::builder().name("shop").wheel_size(8).capacity(100),
-        |world| async move {
-            let (addr, _log) = world.probe::<u64>();
-            world.run_to(3).await;
-            for delay in [2, 2, 3, 12, 40, 40, 41] {
-                world.after(&addr, delay, delay);
-            }
-            let app = serve(&Inspector::new(&world.timers)).await;
-            let wheel = get(&app, "wheel").await;
-            assert_eq!(wheel["timer"], "shop");
-            assert_eq!(wheel["state"], "running");
-            assert_eq!((&wheel["pending"], &wheel["in_wheel"], &wheel["due"]), (&json!(7), &json!(7), &json!(0)));
-            assert_eq!(
-                (&wheel["tick_seconds"], &wheel["wheel_size"], &wheel["capacity"]),
-                (&json!(0.001), &json!(8), &json!(100))
-            );
-            assert_eq!((&wheel["depth"], &wheel["horizon_seconds"]), (&json!(2), &json!(0.064)));
-            assert_eq!((&wheel["now_seconds"], &wheel["next_expiration_in_seconds"]), (&json!(0.003), &json!(0.002)));
-            assert_eq!(wheel["counters"]["accepted"], 7);
-            let level = &wheel["levels"][0];
-            assert_eq!((&level["entries"], &level["occupied"], &level["fullest"]), (&json!(3), &json!(2), &json!(2)));
-            assert_eq!((&level["bucket_seconds"], &level["turn_seconds"]), (&json!(0.001), &json!(0.008)));
-            let first = json!({
-                "at": 5, "start_tick": "5", "expires_in_seconds": 0.002, "buckets": 1, "entries": 2, "fullest": 2
-            });
-            assert_eq!(level["segments"][0], first);
-            let head = json!({
-                "level": 0, "start_tick": "5", "expires_in_seconds": 0.002, "width_seconds": 0.001, "entries": 2
-            });
-            assert_eq!(wheel["delay_queue"][0], head);
-            let starts: Vec<&str> = wheel["delay_queue"]
-                .as_array()
-                .unwrap()
-                .iter()
-                .map(|head| head["start_tick"].as_str().unwrap())
-                .collect();
-            assert_eq!(starts, ["5", "6", "8", "40"]);
-            assert_eq!(sum(&wheel["levels"], "entries"), 7);
-            world.run_to(20).await;
-            let wheel = get(&app, "wheel").await;
-            assert_eq!((&wheel["pending"], &wheel["counters"]["delivered"]), (&json!(3), &json!(4)));
-            assert_eq!(wheel["clock_tick"], "15", "the last that has expired");
-        },
-    );
+    let builder = || TimerActor::builder().name("shop").wheel_size(8).capacity(100);
+    in_virtual_time(builder, |world| async move {
+        let (addr, _log) = world.probe::<u64>();
+        world.run_to(3).await;
+        for delay in [2, 2, 3, 12, 40, 40, 41] {
+            world.after(&addr, delay, delay);
+        }
+        let app = serve(&Inspector::new(&world.timers)).await;
+        let wheel = get(&app, "wheel").await;
+        assert_eq!(wheel["timer"], "shop");
+        assert_eq!(wheel["state"], "running");
+        assert_eq!((&wheel["pending"], &wheel["in_wheel"], &wheel["due"]), (&json!(7), &json!(7), &json!(0)));
+        assert_eq!(
+            (&wheel["tick_seconds"], &wheel["wheel_size"], &wheel["capacity"]),
+            (&json!(0.001), &json!(8), &json!(100))
+        );
+        assert_eq!((&wheel["depth"], &wheel["horizon_seconds"]), (&json!(2), &json!(0.064)));
+        assert_eq!((&wheel["now_seconds"], &wheel["next_expiration_in_seconds"]), (&json!(0.003), &json!(0.002)));
+        assert_eq!(wheel["counters"]["accepted"], 7);
+        let level = &wheel["levels"][0];
+        assert_eq!((&level["entries"], &level["occupied"], &level["fullest"]), (&json!(3), &json!(2), &json!(2)));
+        assert_eq!((&level["bucket_seconds"], &level["turn_seconds"]), (&json!(0.001), &json!(0.008)));
+        let first = json!({
+            "at": 5, "start_tick": "5", "expires_in_seconds": 0.002, "buckets": 1, "entries": 2, "fullest": 2
+        });
+        assert_eq!(level["segments"][0], first);
+        let head = json!({
+            "level": 0, "start_tick": "5", "expires_in_seconds": 0.002, "width_seconds": 0.001, "entries": 2
+        });
+        assert_eq!(wheel["delay_queue"][0], head);
+        let starts: Vec<&str> =
+            wheel["delay_queue"].as_array().unwrap().iter().map(|head| head["start_tick"].as_str().unwrap()).collect();
+        assert_eq!(starts, ["5", "6", "8", "40"]);
+        assert_eq!(sum(&wheel["levels"], "entries"), 7);
+        world.run_to(20).await;
+        let wheel = get(&app, "wheel").await;
+        assert_eq!((&wheel["pending"], &wheel["counters"]["delivered"]), (&json!(3), &json!(4)));
+        assert_eq!(wheel["clock_tick"], "15", "the last that has expired");
+    });
 }
 
 /// 65 536 buckets could not be distinguished, and would be too many to send every second.
@@ -244,8 +238,7 @@ fn the_next_of_a_crowd_are_a_sample() {
 fn one_timer_says_why_it_waits_until_it_has_ended() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, _log) = world.probe::<u64>();
-        let (go, gate) = oneshot::channel::<()>();
-        run(&addr, |_, ctx| ctx.wait(actix::fut::wrap_future(async { drop(gate.await) }))).await;
+        let go = block(&addr).await;
         let target = Target::from(&addr).window(1);
         let ids: Vec<TimerId> = (0..3).map(|name| world.after(target.clone(), 10, name)).collect();
         let app = serve(&Inspector::new(&world.timers)).await;
