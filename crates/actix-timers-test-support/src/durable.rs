@@ -53,6 +53,15 @@ fn run_life(test: Boxed<'_>) {
     System::with_tokio_rt(paused_runtime).block_on(test);
 }
 
+/// Runs a test in one life, in which durable timers on a medium write into a diary.
+pub fn one_life<M: Medium>(medium: &M, test: impl AsyncFnOnce(Diary, DurableTimers, ManualClock)) {
+    life(0, async |clock| {
+        let diary = Diary::default();
+        let timers = diary.timers(medium, &clock);
+        test(diary, timers, clock).await;
+    });
+}
+
 /// Lets time pass from event to event.
 pub async fn run_to(clock: &ManualClock, time: u64) {
     clock.advance(at(time).duration_since(clock.wall()).expect("time does not go back")).await;

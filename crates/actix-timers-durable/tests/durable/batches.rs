@@ -7,7 +7,7 @@ use actix_timers_durable::{
 };
 use serde::{Deserialize, Serialize};
 
-use support::durable::{Diary, Files, Medium, Note, ROUTE, at, life, ms, on_every_store, run_to};
+use support::durable::{Diary, Files, Medium, Note, ROUTE, at, life, ms, on_every_store, one_life, run_to};
 
 on_every_store! {
     a_batch_is_scheduled_in_order_and_survives_a_crash
@@ -43,9 +43,7 @@ fn a_batch_is_scheduled_in_order_and_survives_a_crash(mut medium: impl Medium) {
 }
 
 fn each_timer_of_a_batch_sees_the_previous_ones(medium: impl Medium) {
-    let diary = Diary::default();
-    life(0, async |clock| {
-        let timers = diary.timers(&medium, &clock);
+    one_life(&medium, async |diary, timers, clock| {
         let request = |note, options| Schedule::at(ROUTE, at(10), Note(note)).options(options);
         let (once, latest) = (DurableOptions::new().if_absent("a"), DurableOptions::new().replace("b"));
         let batch = [request(1, once.clone()), request(2, latest.clone()), request(3, once), request(4, latest)].into();

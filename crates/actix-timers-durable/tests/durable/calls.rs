@@ -15,7 +15,7 @@ use actix_timers_durable::{
 };
 
 use support::durable::{
-    Act, Diary, Files, Medium, Note, ROUTE, at, life, millis, ms, on_every_store, run_to, start_counted,
+    Act, Diary, Files, Medium, Note, ROUTE, at, life, millis, ms, on_every_store, one_life, run_to, start_counted,
 };
 
 on_every_store! {
@@ -58,9 +58,7 @@ fn a_handle_can_be_shared_among_threads_and_its_futures_sent() {
 }
 
 fn the_id_is_known_before_the_answer_and_stays(medium: impl Medium) {
-    let diary = Diary::default();
-    life(0, async |clock| {
-        let timers = diary.timers(&medium, &clock);
+    one_life(&medium, async |diary, timers, clock| {
         let scheduling = timers.schedule_after(ROUTE, ms(5), Note(1));
         let id = scheduling.id();
         assert_eq!(timers.get(id).await.unwrap(), None, "no request is made before it is awaited");
@@ -72,9 +70,7 @@ fn the_id_is_known_before_the_answer_and_stays(medium: impl Medium) {
 }
 
 fn a_request_dropped_before_its_first_poll_creates_no_timer(medium: impl Medium) {
-    let diary = Diary::default();
-    life(0, async |clock| {
-        let timers = diary.timers(&medium, &clock);
+    one_life(&medium, async |diary, timers, clock| {
         drop(timers.schedule_after(ROUTE, ms(5), Note(1)));
         run_to(&clock, 10).await;
         assert_eq!((diary.len(), timers.counts().await.unwrap().pending), (0, 0));
@@ -105,9 +101,7 @@ fn a_timer_of_a_request_dropped_during_the_write_is_found_by_id() {
 }
 
 fn a_delay_counts_from_the_call(medium: impl Medium) {
-    let diary = Diary::default();
-    life(0, async |clock| {
-        let timers = diary.timers(&medium, &clock);
+    one_life(&medium, async |diary, timers, clock| {
         let scheduling = timers.schedule_after(ROUTE, ms(1000), Note(1));
         run_to(&clock, 400).await;
         let _ = scheduling.await.unwrap();
@@ -129,9 +123,7 @@ async fn hand_over(timers: &DurableTimers, request: Schedule<Note>, by_message: 
 }
 
 fn a_queued_request_counts_from_its_making(medium: impl Medium) {
-    let diary = Diary::default();
-    life(0, async |clock| {
-        let timers = diary.timers(&medium, &clock);
+    one_life(&medium, async |diary, timers, clock| {
         for (start, by_message) in [0, 1000].into_iter().zip(BY_MESSAGE) {
             run_to(&clock, start + 50).await;
             let requests = [0, 199, 200, 201, 300]
@@ -154,9 +146,7 @@ fn a_queued_request_counts_from_its_making(medium: impl Medium) {
 }
 
 fn the_grid_of_a_queued_request_begins_with_its_making(medium: impl Medium) {
-    let diary = Diary::default();
-    life(0, async |clock| {
-        let timers = diary.timers(&medium, &clock);
+    one_life(&medium, async |diary, timers, clock| {
         run_to(&clock, 50).await;
         for by_message in BY_MESSAGE {
             let request =
@@ -191,9 +181,7 @@ fn a_request_made_by_another_time_is_not_early() {
 }
 
 fn a_cancel_returns_the_true_outcome(medium: impl Medium) {
-    let diary = Diary::default();
-    life(0, async |clock| {
-        let timers = diary.timers(&medium, &clock);
+    one_life(&medium, async |diary, timers, clock| {
         let tell = diary.hold(1);
         let id = timers.schedule_at(ROUTE, at(10), Note(1)).await.unwrap().id();
         let other = timers.schedule_at(ROUTE, at(10), Note(2)).await.unwrap().id();
@@ -211,9 +199,7 @@ fn a_cancel_returns_the_true_outcome(medium: impl Medium) {
 }
 
 fn a_timer_waiting_for_another_attempt_can_be_cancelled(medium: impl Medium) {
-    let diary = Diary::default();
-    life(0, async |clock| {
-        let timers = diary.timers(&medium, &clock);
+    one_life(&medium, async |diary, timers, clock| {
         diary.script(1, [Act::Fail]);
         let id = timers.schedule_at(ROUTE, at(10), Note(1)).await.unwrap().id();
         run_to(&clock, 50).await;
@@ -224,9 +210,7 @@ fn a_timer_waiting_for_another_attempt_can_be_cancelled(medium: impl Medium) {
 }
 
 fn a_timer_can_be_moved_to_earlier_and_later(medium: impl Medium) {
-    let diary = Diary::default();
-    life(0, async |clock| {
-        let timers = diary.timers(&medium, &clock);
+    one_life(&medium, async |diary, timers, clock| {
         let tell = diary.hold(3);
         let mut ids = Vec::new();
         for note in 1..=3 {
@@ -249,9 +233,7 @@ fn a_timer_can_be_moved_to_earlier_and_later(medium: impl Medium) {
 }
 
 fn the_info_of_a_timer_is_complete(medium: impl Medium) {
-    let diary = Diary::default();
-    life(0, async |clock| {
-        let timers = diary.timers(&medium, &clock);
+    one_life(&medium, async |_diary, timers, clock| {
         let request =
             Schedule::at_fixed_rate(ROUTE, ms(1000), Note(7)).options(DurableOptions::new().if_absent("seven"));
         let id = timers.schedule(request).await.unwrap().id();
@@ -325,9 +307,7 @@ fn timers_are_listed_in_pages_by_route_key_and_due_range(medium: impl Medium) {
 }
 
 fn a_list_shows_timers_in_flight(medium: impl Medium) {
-    let diary = Diary::default();
-    life(0, async |clock| {
-        let timers = diary.timers(&medium, &clock);
+    one_life(&medium, async |diary, timers, clock| {
         diary.script(1, [Act::Hang]);
         for note in 1..=2 {
             let _ = timers.schedule_at(ROUTE, at(10 * u64::from(note)), Note(note)).await.unwrap();
@@ -362,9 +342,7 @@ fn a_key_of_a_route_is_free_when_its_timer_has_ended(medium: impl Medium) {
 }
 
 fn a_timer_replaced_in_flight_is_not_retried(medium: impl Medium) {
-    let diary = Diary::default();
-    life(0, async |clock| {
-        let timers = diary.timers(&medium, &clock);
+    one_life(&medium, async |diary, timers, clock| {
         diary.script(1, [Act::Hang]);
         let replace =
             |due, note| Schedule::at(ROUTE, at(due), Note(note)).options(DurableOptions::new().replace("order-7"));
@@ -380,18 +358,14 @@ fn a_timer_replaced_in_flight_is_not_retried(medium: impl Medium) {
 
 #[test]
 fn a_store_in_memory_has_no_backup_and_says_so() {
-    let diary = Diary::default();
-    life(0, async |clock| {
-        let timers = diary.timers(&MemoryDisk::new(), &clock);
+    one_life(&MemoryDisk::new(), async |_diary, timers, _clock| {
         let Err(DurableError::Store(error)) = timers.back_up("nowhere").await else { panic!("no error") };
         assert!(matches!(*error, StoreError::Unsupported(_)), "{error}");
     });
 }
 
 fn the_same_by_messages(medium: impl Medium) {
-    let diary = Diary::default();
-    life(0, async |clock| {
-        let timers = diary.timers(&medium, &clock);
+    one_life(&medium, async |diary, timers, clock| {
         let by_post: Recipient<Schedule<Note>> = timers.addr().clone().recipient();
         let first = by_post.send(Schedule::at(ROUTE, at(10), Note(1))).await.unwrap().unwrap().id();
         let second = by_post.send(Schedule::after(ROUTE, ms(20), Note(2))).await.unwrap().unwrap().id();

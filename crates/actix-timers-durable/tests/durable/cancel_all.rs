@@ -9,7 +9,7 @@ use actix_timers_durable::{
 };
 use support::Random;
 use support::durable::{
-    Act, Diary, Files, Medium, Note, ROUTE, Watched, at, life, millis, ms, on_every_store, quick, run_to,
+    Act, Diary, Files, Medium, Note, ROUTE, Watched, at, life, millis, ms, on_every_store, one_life, quick, run_to,
 };
 use support::store::{put, record};
 
@@ -161,9 +161,7 @@ fn random_filters_cancel_as_a_list_says(medium: impl Medium) {
 }
 
 fn deliveries_in_progress_are_told_apart(medium: impl Medium) {
-    let diary = Diary::default();
-    life(0, async |clock| {
-        let timers = diary.timers(&medium, &clock);
+    one_life(&medium, async |diary, timers, clock| {
         let go_on = diary.hold(1);
         diary.script(2, [Act::Fail]);
         for note in [1, 2] {
@@ -186,9 +184,7 @@ fn deliveries_in_progress_are_told_apart(medium: impl Medium) {
 }
 
 fn a_series_ends_with_its_timer(medium: impl Medium) {
-    let diary = Diary::default();
-    life(0, async |clock| {
-        let timers = diary.timers(&medium, &clock);
+    one_life(&medium, async |diary, timers, clock| {
         let _ = timers.schedule_at_fixed_rate(ROUTE, Repeat::every(ms(100)), Note(1)).await.unwrap();
         run_to(&clock, 250).await;
         assert_eq!(numbers(timers.cancel_all(DurableFilter::new().route(ROUTE)).await.unwrap()), (1, 0));
@@ -198,9 +194,7 @@ fn a_series_ends_with_its_timer(medium: impl Medium) {
 }
 
 fn a_filter_of_dead_letters_cancels_nothing(medium: impl Medium) {
-    let diary = Diary::default();
-    life(0, async |clock| {
-        let timers = diary.timers(&medium, &clock);
+    one_life(&medium, async |diary, timers, clock| {
         diary.script(1, [Act::FailForGood]);
         let _ = timers.schedule_at_fixed_rate(ROUTE, ms(1000), Note(1)).await.unwrap();
         run_to(&clock, 1500).await;
@@ -212,9 +206,7 @@ fn a_filter_of_dead_letters_cancels_nothing(medium: impl Medium) {
 }
 
 fn dead_letters_are_changed_by_the_same_filters(medium: impl Medium) {
-    let diary = Diary::default();
-    life(0, async |clock| {
-        let timers = diary.timers(&medium, &clock);
+    one_life(&medium, async |diary, timers, clock| {
         for number in 0..9 {
             diary.script(number, [Act::FailForGood]);
             let tenant = ["7", "8", "9"][number as usize % 3];

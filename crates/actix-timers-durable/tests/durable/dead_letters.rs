@@ -9,7 +9,7 @@ use actix_timers_durable::{
 };
 use metrics_exporter_prometheus::PrometheusBuilder;
 
-use support::durable::{Act, Diary, Files, Medium, Note, ROUTE, at, life, ms, on_every_store, quick, run_to};
+use support::durable::{Act, Diary, Files, Medium, Note, ROUTE, at, life, ms, on_every_store, one_life, quick, run_to};
 
 on_every_store! {
     all_dead_letters_of_a_filter_are_requeued
@@ -61,9 +61,7 @@ fn all_dead_letters_of_a_filter_are_requeued(medium: impl Medium) {
 }
 
 fn all_dead_letters_of_a_filter_are_discarded(medium: impl Medium) {
-    let diary = Diary::default();
-    life(0, async |clock| {
-        let timers = diary.timers(&medium, &clock);
+    one_life(&medium, async |diary, timers, clock| {
         let ids = fail(&diary, &timers, ROUTE, 0, 120).await;
         let _ = timers.schedule_at(ROUTE, at(9000), Note(1000)).await.unwrap();
         run_to(&clock, 1000).await;
@@ -77,9 +75,7 @@ fn all_dead_letters_of_a_filter_are_discarded(medium: impl Medium) {
 }
 
 fn messages_that_fail_again_at_once_are_requeued_once(medium: impl Medium) {
-    let diary = Diary::default();
-    life(0, async |clock| {
-        let timers = diary.timers(&medium, &clock);
+    one_life(&medium, async |diary, timers, clock| {
         fail(&diary, &timers, ROUTE, 0, 50).await;
         run_to(&clock, 100).await;
         for note in 0..50 {
@@ -92,9 +88,7 @@ fn messages_that_fail_again_at_once_are_requeued_once(medium: impl Medium) {
 }
 
 fn a_dead_letter_whose_timer_is_pending_is_not_requeued(medium: impl Medium) {
-    let diary = Diary::default();
-    life(0, async |clock| {
-        let timers = diary.timers(&medium, &clock);
+    one_life(&medium, async |diary, timers, clock| {
         diary.script(1, [Act::FailForGood]);
         let _ = timers.schedule_at_fixed_rate(ROUTE, ms(1000), Note(1)).await.unwrap();
         run_to(&clock, 1500).await;

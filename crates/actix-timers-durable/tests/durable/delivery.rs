@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
 use support::durable::{
-    Act, Diary, End, Files, Medium, Note, ROUTE, Watched, Writer, at, life, ms, on_every_store, one_by_one, quick,
-    run_to,
+    Act, Diary, End, Files, Medium, Note, ROUTE, Watched, Writer, at, life, ms, on_every_store, one_by_one, one_life,
+    quick, run_to,
 };
 
 on_every_store! {
@@ -29,6 +29,8 @@ on_every_store! {
     an_open_route_delivers_its_timers_once_it_is_connected
     a_route_without_a_recipient_delays_no_other
     a_due_timer_without_a_recipient_can_be_cancelled_and_moved
+    a_timer_cancelled_or_moved_gives_its_place_to_the_next
+    an_open_route_has_its_whole_window_when_it_is_connected
     a_timer_moved_in_the_queue_is_delivered_once_as_it_is_now
     a_timer_moved_earlier_in_the_queue_ends_after_an_old_report
     the_window_bounds_deliveries_and_the_rest_keeps_its_order
@@ -40,9 +42,7 @@ on_every_store! {
 }
 
 fn a_snoozed_message_comes_again_and_keeps_its_attempts(medium: impl Medium) {
-    let diary = Diary::default();
-    life(0, async |clock| {
-        let timers = diary.timers(&medium, &clock);
+    one_life(&medium, async |diary, timers, clock| {
         let snooze = || Act::Snooze(ms(700));
         diary.script(1, [snooze(), Act::Fail, snooze(), snooze(), Act::Fail, Act::Fail]);
         let id = timers.schedule_at(ROUTE, at(1000), Note(1)).await.unwrap().id();
@@ -56,9 +56,7 @@ fn a_snoozed_message_comes_again_and_keeps_its_attempts(medium: impl Medium) {
 }
 
 fn retries_come_after_growing_delays_before_a_dead_letter(medium: impl Medium) {
-    let diary = Diary::default();
-    life(0, async |clock| {
-        let timers = diary.timers(&medium, &clock);
+    one_life(&medium, async |diary, timers, clock| {
         diary.script(1, [Act::Fail, Act::Fail, Act::Fail, Act::Fail]);
         let id = timers.schedule_at(ROUTE, at(1000), Note(1)).await.unwrap().id();
         run_to(&clock, 10_000).await;
@@ -83,9 +81,7 @@ fn retries_come_after_growing_delays_before_a_dead_letter(medium: impl Medium) {
 }
 
 fn a_dead_letter_can_be_discarded(medium: impl Medium) {
-    let diary = Diary::default();
-    life(0, async |clock| {
-        let timers = diary.timers(&medium, &clock);
+    one_life(&medium, async |diary, timers, clock| {
         diary.script(1, [Act::FailForGood]);
         let id = timers.schedule_after(ROUTE, ms(5), Note(1)).await.unwrap().id();
         run_to(&clock, 1000).await;
@@ -100,9 +96,7 @@ fn a_dead_letter_can_be_discarded(medium: impl Medium) {
 }
 
 fn the_policy_of_a_timer_comes_before_that_of_its_route(medium: impl Medium) {
-    let diary = Diary::default();
-    life(0, async |clock| {
-        let timers = diary.timers(&medium, &clock);
+    one_life(&medium, async |diary, timers, clock| {
         diary.script(1, [Act::Fail]);
         diary.script(2, [Act::Fail]);
         let never = DurableOptions::new().retry(RetryPolicy::never());
@@ -116,9 +110,7 @@ fn the_policy_of_a_timer_comes_before_that_of_its_route(medium: impl Medium) {
 }
 
 fn a_handler_that_does_not_end_in_time_has_failed(medium: impl Medium) {
-    let diary = Diary::default();
-    life(0, async |clock| {
-        let timers = diary.timers(&medium, &clock);
+    one_life(&medium, async |diary, timers, clock| {
         diary.script(1, [Act::Hang]);
         let _ = timers.schedule_at(ROUTE, at(10), Note(1)).await.unwrap();
         let _ = timers.schedule_at(ROUTE, at(500), Note(2)).await.unwrap();
@@ -223,9 +215,7 @@ fn a_timed_out_message_is_withdrawn_though_its_recipient_wakes(medium: impl Medi
 }
 
 fn a_panic_uses_an_attempt_and_the_next_recipient_gets_the_next(medium: impl Medium) {
-    let diary = Diary::default();
-    life(0, async |clock| {
-        let timers = diary.timers(&medium, &clock);
+    one_life(&medium, async |diary, timers, clock| {
         diary.script(1, [Act::Panic]);
         let id = timers.schedule_at(ROUTE, at(10), Note(1)).await.unwrap().id();
         let _ = timers.schedule_at(ROUTE, at(20), Note(2)).await.unwrap();
@@ -305,6 +295,59 @@ fn a_due_timer_without_a_recipient_can_be_cancelled_and_moved(medium: impl Mediu
     });
 }
 
+/// Asserts that two handlers can still run at once: no place in the window was lost.
+async fn assert_two_at_a_time(diary: &Diary, timers: &DurableTimers, route: &str, clock: &actix_timers::ManualClock) {
+    let before = diary.len();
+    for note in 100..103 {
+        diary.script(note, [Act::Hang]);
+        let _ = timers.schedule_after(route, ms(0), Note(note)).await.unwrap();
+    }
+    clock.settle().await;
+    assert_eq!(diary.len(), before + 2);
+}
+
+fn a_timer_cancelled_or_moved_gives_its_place_to_the_next(medium: impl Medium) {
+    let diary = Diary::default();
+    life(0, async |clock| {
+        let builder = DurableTimers::builder(medium.open()).clock(clock.clone());
+        let timers = builder.route_with::<Note>(ROUTE, diary.writer(&clock), one_by_one()).start().unwrap();
+        let tell = diary.hold(0);
+        let mut ids = Vec::new();
+        for note in 0..5 {
+            ids.push(timers.schedule_at(ROUTE, at(10), Note(note)).await.unwrap().id());
+        }
+        run_to(&clock, 100).await;
+        assert!(timers.cancel(ids[1]).await.unwrap().is_cancelled());
+        assert!(timers.reschedule_at(ids[2], at(5000)).await.unwrap().is_rescheduled());
+        // It is due all the same.
+        assert!(timers.reschedule_at(ids[3], at(100)).await.unwrap().is_rescheduled());
+        tell.send(()).unwrap();
+        clock.settle().await;
+        assert_eq!(diary.attempts(), [(10, 0, 1), (100, 4, 1), (100, 3, 1)]);
+        assert_eq!(diary.entries()[2].due, 100, "it knows that it was moved");
+        run_to(&clock, 10_000).await;
+        assert_eq!(diary.attempts().split_off(3), [(5000, 2, 1)]);
+        assert_eq!(timers.counts().await.unwrap().pending, 0);
+    });
+}
+
+fn an_open_route_has_its_whole_window_when_it_is_connected(medium: impl Medium) {
+    let diary = Diary::default();
+    life(0, async |clock| {
+        let builder = DurableTimers::builder(medium.open()).clock(clock.clone());
+        let timers =
+            builder.open_route_with::<Note>(ROUTE, RouteOptions::new().window(2).retry(quick())).start().unwrap();
+        for note in 0..10 {
+            let _ = timers.schedule_at(ROUTE, at(10 + u64::from(note)), Note(note)).await.unwrap();
+            run_to(&clock, 10 + u64::from(note)).await;
+        }
+        timers.connect::<Note>(ROUTE, diary.writer(&clock)).unwrap();
+        clock.settle().await;
+        assert_eq!(diary.len(), 10);
+        assert_two_at_a_time(&diary, &timers, ROUTE, &clock).await;
+    });
+}
+
 /// It is in the queue twice then, and counts once.
 fn a_timer_moved_in_the_queue_is_delivered_once_as_it_is_now(medium: impl Medium) {
     let diary = Diary::default();
@@ -326,13 +369,7 @@ fn a_timer_moved_in_the_queue_is_delivered_once_as_it_is_now(medium: impl Medium
         clock.settle().await;
         assert_eq!(diary.attempts()[2..], [(1000, 3, 1)]);
         assert_eq!(diary.entries()[2].due, 20);
-        // Both places in the window are free.
-        for note in 4..=6 {
-            diary.script(note, [Act::Hang]);
-            let _ = timers.schedule_at("two", at(1000), Note(note)).await.unwrap();
-        }
-        clock.settle().await;
-        assert_eq!(diary.len(), 5);
+        assert_two_at_a_time(&diary, &timers, "two", &clock).await;
     });
 }
 
@@ -342,10 +379,7 @@ fn a_timer_moved_earlier_in_the_queue_ends_after_an_old_report(medium: impl Medi
         let two = RouteOptions::new().window(2).retry(quick());
         let timers =
             diary.builder(&medium, &clock).route_with::<Note>("two", diary.writer(&clock), two).start().unwrap();
-        let mut ends = Vec::new();
-        for note in 1..=3 {
-            ends.push(diary.hold(note));
-        }
+        let ends = [1, 2, 3].map(|note| diary.hold(note));
         let mut ids = Vec::new();
         for (note, due) in [(1, 1), (2, 1), (3, 20)] {
             ids.push(timers.schedule_at("two", at(due), Note(note)).await.unwrap().id());
@@ -360,13 +394,7 @@ fn a_timer_moved_earlier_in_the_queue_ends_after_an_old_report(medium: impl Medi
         }
         assert_eq!(diary.attempts()[2..], [(1000, 3, 1)]);
         assert_eq!(timers.counts().await.unwrap().pending, 0);
-        // Both places in the window are free.
-        for note in 4..=6 {
-            diary.script(note, [Act::Hang]);
-            let _ = timers.schedule_at("two", at(1000), Note(note)).await.unwrap();
-        }
-        clock.settle().await;
-        assert_eq!(diary.len(), 5);
+        assert_two_at_a_time(&diary, &timers, "two", &clock).await;
     });
 }
 
@@ -425,9 +453,7 @@ fn a_route_that_does_not_get_on_holds_up_no_other() {
 
 #[test]
 fn a_thousand_at_one_time_come_once_each_in_order() {
-    let diary = Diary::default();
-    life(0, async |clock| {
-        let timers = diary.timers(&MemoryDisk::new(), &clock);
+    one_life(&MemoryDisk::new(), async |diary, timers, clock| {
         for note in 0..1024 {
             let _ = timers.schedule_at(ROUTE, at(1000), Note(note)).await.unwrap();
         }

@@ -10,7 +10,7 @@ use actix_timers_durable::{
 };
 use serde::{Deserialize, Serialize};
 
-use support::durable::{Diary, Files, Medium, Note, ROUTE, at, life, ms, on_every_store, run_to};
+use support::durable::{Diary, Files, Medium, Note, ROUTE, at, life, ms, on_every_store, one_life, run_to};
 
 on_every_store! {
     a_rejected_message_comes_back_with_a_remedy
@@ -91,9 +91,7 @@ fn a_rejected_message_comes_back_with_a_remedy(medium: impl Medium) {
 }
 
 fn the_edges_of_the_range_are_taken(medium: impl Medium) {
-    let diary = Diary::default();
-    life(0, async |clock| {
-        let timers = diary.timers(&medium, &clock);
+    one_life(&medium, async |diary, timers, clock| {
         let _ = timers.schedule_at(ROUTE, std::time::SystemTime::UNIX_EPOCH, Note(1)).await.unwrap();
         let _ = timers.schedule_at(ROUTE, DueTime::MAX, Note(2)).await.unwrap();
         timers.schedule_after(ROUTE, Duration::ZERO, Note(3)).await.unwrap();

@@ -10,7 +10,7 @@ use actix_timers_durable::{
     RouteOptions, Schedule,
 };
 
-use support::durable::{Diary, Files, Medium, Note, ROUTE, at, life, ms, on_every_store, quick, run_to};
+use support::durable::{Files, Medium, Note, ROUTE, at, life, ms, on_every_store, one_life, quick, run_to};
 
 on_every_store! {
     headers_reach_the_handler_in_every_attempt_and_after_a_crash
@@ -95,9 +95,7 @@ fn headers_stay_with_every_repetition_and_with_a_dead_letter(medium: impl Medium
 }
 
 fn headers_that_are_not_valid_are_rejected_with_the_message(medium: impl Medium) {
-    let diary = Diary::default();
-    life(0, async |clock| {
-        let timers = diary.timers(&medium, &clock);
+    one_life(&medium, async |_diary, timers, _clock| {
         let rejected = async |options: DurableOptions| {
             let error = timers.schedule(Schedule::after(ROUTE, ms(1), Note(1)).options(options)).await.unwrap_err();
             assert_eq!(error.message, Note(1));

@@ -16,7 +16,6 @@ mod internals;
 mod panics;
 mod past;
 mod pauses;
-mod queues;
 mod random;
 mod repeating;
 mod restarts;

@@ -14,7 +14,7 @@ use actix_timers_durable::{
 use tokio::sync::oneshot;
 
 use support::durable::{
-    Act, Diary, Files, Medium, Note, ROUTE, Watched, at, life, millis, ms, on_every_store, quick, run_to,
+    Act, Diary, Files, Medium, Note, ROUTE, Watched, at, life, millis, ms, on_every_store, one_life, quick, run_to,
 };
 
 on_every_store! {
@@ -309,9 +309,7 @@ fn a_key_is_kept_after_the_end(medium: impl Medium) {
 }
 
 fn a_kept_key_is_free_after_a_cancel_or_a_dead_letter(medium: impl Medium) {
-    let diary = Diary::default();
-    life(0, async |clock| {
-        let timers = diary.timers(&medium, &clock);
+    one_life(&medium, async |diary, timers, clock| {
         let first = timers.schedule(keyed(1, once())).await.unwrap().id();
         assert_eq!(timers.cancel(first).await.unwrap(), CancelOutcome::Cancelled);
         diary.script(2, [Act::FailForGood]);
@@ -324,9 +322,7 @@ fn a_kept_key_is_free_after_a_cancel_or_a_dead_letter(medium: impl Medium) {
 }
 
 fn a_kept_key_can_be_replaced(medium: impl Medium) {
-    let diary = Diary::default();
-    life(0, async |clock| {
-        let timers = diary.timers(&medium, &clock);
+    one_life(&medium, async |_diary, timers, clock| {
         let first = timers.schedule(keyed(1, once())).await.unwrap().id();
         run_to(&clock, 1000).await;
         let latest = timers.schedule(keyed(2, DurableOptions::new().replace("k"))).await.unwrap();
@@ -337,9 +333,7 @@ fn a_kept_key_can_be_replaced(medium: impl Medium) {
 }
 
 fn a_series_keeps_its_key_after_its_last_repetition(medium: impl Medium) {
-    let diary = Diary::default();
-    life(0, async |clock| {
-        let timers = diary.timers(&medium, &clock);
+    one_life(&medium, async |diary, timers, clock| {
         diary.script(1, [Act::FailForGood]);
         let series = Schedule::at_fixed_rate(ROUTE, Repeat::every(ms(1000)).times(2), Note(1)).options(once());
         let id = timers.schedule(series).await.unwrap().id();

@@ -1,6 +1,6 @@
 //! Pauses of routes, nodes and timers, by people and by themselves.
 
-use actix_timers::{CancelOutcome, MissedTickBehavior, Repeat, scrape};
+use actix_timers::{CancelOutcome, scrape};
 use actix_timers_durable::store::MemoryDisk;
 use actix_timers_durable::{
     DurableError, DurableFilter, DurableState, DurableTimers, Pause, PauseTarget, RouteOptions,
@@ -14,7 +14,6 @@ on_every_store! {
     a_pause_ends_at_its_time_also_after_a_restart
     a_paused_node_delivers_nothing
     a_paused_timer_waits_alone
-    missed_repetitions_of_a_pause_follow_their_policy
     failures_in_a_row_pause_their_route
     failures_leave_an_earlier_pause
     a_pause_that_cannot_be_is_an_error
@@ -144,32 +143,6 @@ fn a_paused_timer_waits_alone(medium: impl Medium) {
         assert_eq!(timers.cancel(series).await.unwrap(), CancelOutcome::Cancelled);
         timers.stop().await.unwrap();
     });
-}
-
-fn missed_repetitions_of_a_pause_follow_their_policy(medium: impl Medium) {
-    let mut start = 0;
-    for (missed, expected) in [
-        (MissedTickBehavior::Skip, vec![5500, 6000, 7000]),
-        (MissedTickBehavior::Burst, vec![5500, 5500, 5500, 5500, 6000, 7000]),
-        (MissedTickBehavior::Delay, vec![5500, 6500, 7500]),
-    ] {
-        let diary = Diary::default();
-        life(start, async |clock| {
-            let timers = diary.timers(&medium, &clock);
-            let every = Repeat::every(ms(1000)).missed_ticks(missed);
-            let series = timers.schedule_at_fixed_rate(ROUTE, every, Note(1)).await.unwrap().id();
-            run_to(&clock, start + 1500).await;
-            timers.pause(Pause::route(ROUTE)).await.unwrap();
-            run_to(&clock, start + 5500).await;
-            timers.resume(&route()).await.unwrap();
-            run_to(&clock, start + 7900).await;
-            let times: Vec<_> = diary.deliveries()[1..].iter().map(|(time, _)| time - start).collect();
-            assert_eq!(times, expected, "{missed:?}");
-            timers.cancel(series).await.unwrap();
-            timers.stop().await.unwrap();
-        });
-        start += 10_000;
-    }
 }
 
 fn failures_in_a_row_pause_their_route(medium: impl Medium) {

@@ -6,15 +6,16 @@ use actix::prelude::*;
 use actix_timers::{CancelOutcome, ManualClock, MissedTickBehavior, Repeat, RescheduleOutcome};
 use actix_timers_durable::store::MemoryDisk;
 use actix_timers_durable::{
-    Durable, DurableError, DurableFilter, DurableId, DurableOptions, DurableState, DurableTimers, HandlerError,
-    RouteOptions, Schedule,
+    Durable, DurableError, DurableFilter, DurableId, DurableOptions, DurableState, DurableTimers, HandlerError, Pause,
+    PauseTarget, RouteOptions, Schedule,
 };
 
-use support::durable::{Act, Diary, Files, Medium, Note, ROUTE, at, life, ms, on_every_store, quick, run_to};
+use support::durable::{Act, Diary, Files, Medium, Note, ROUTE, at, life, ms, on_every_store, one_life, quick, run_to};
 
 on_every_store! {
     a_repetition_that_fails_is_tried_again_and_the_grid_stays
     a_series_goes_on_after_a_dead_letter_of_a_repetition
+    missed_repetitions_follow_the_behavior
     a_series_ends_after_so_many_times_or_at_its_end
     a_series_that_would_never_be_due_is_rejected
     a_series_that_is_moved_goes_on_from_there
@@ -119,9 +120,7 @@ fn a_series_cancelled_in_its_handler_ends_over_a_crash(mut medium: impl Medium) 
 }
 
 fn a_message_cancelled_in_its_handler_is_not_tried_again(medium: impl Medium) {
-    let diary = Diary::default();
-    life(0, async |clock| {
-        let timers = diary.timers(&medium, &clock);
+    one_life(&medium, async |diary, timers, clock| {
         for act in [Act::Hang, Act::Panic, Act::Fail, Act::FailForGood] {
             let note = diary.len() as u32;
             diary.script(note, [act]);
@@ -145,9 +144,7 @@ fn a_message_cancelled_in_its_handler_is_not_tried_again(medium: impl Medium) {
 }
 
 fn a_repetition_that_fails_is_tried_again_and_the_grid_stays(medium: impl Medium) {
-    let diary = Diary::default();
-    life(0, async |clock| {
-        let timers = diary.timers(&medium, &clock);
+    one_life(&medium, async |diary, timers, clock| {
         diary.script(1, [Act::Succeed, Act::Fail, Act::Fail]);
         let id = timers.schedule_at_fixed_rate(ROUTE, ms(1000), Note(1)).await.unwrap().id();
         run_to(&clock, 3500).await;
@@ -164,9 +161,7 @@ fn a_repetition_that_fails_is_tried_again_and_the_grid_stays(medium: impl Medium
 }
 
 fn a_series_goes_on_after_a_dead_letter_of_a_repetition(medium: impl Medium) {
-    let diary = Diary::default();
-    life(0, async |clock| {
-        let timers = diary.timers(&medium, &clock);
+    one_life(&medium, async |diary, timers, clock| {
         diary.script(1, [Act::FailForGood]);
         let id = timers.schedule_at_fixed_rate(ROUTE, ms(1000), Note(1)).await.unwrap().id();
         run_to(&clock, 1500).await;
@@ -181,34 +176,44 @@ fn a_series_goes_on_after_a_dead_letter_of_a_repetition(medium: impl Medium) {
     });
 }
 
-#[test]
-fn repetitions_missed_without_a_process_follow_the_behavior() {
-    for (missed, expected) in [
-        (MissedTickBehavior::Skip, vec![5500, 6000, 7000]),
-        (MissedTickBehavior::Burst, vec![5500, 5500, 5500, 5500, 6000, 7000]),
-        (MissedTickBehavior::Delay, vec![5500, 6500, 7500]),
-    ] {
-        let (disk, diary) = (MemoryDisk::new(), Diary::default());
-        life(0, async |clock| {
-            let timers = diary.timers(&disk, &clock);
-            let every = Repeat::every(ms(1000)).missed_ticks(missed);
-            let _ = timers.schedule_at_fixed_rate(ROUTE, every, Note(1)).await.unwrap();
-            run_to(&clock, 1500).await;
+/// A series keeps its id and its grid, over a restart and over a pause of its route.
+fn missed_repetitions_follow_the_behavior(medium: impl Medium) {
+    let cases = [
+        (MissedTickBehavior::Skip, vec![1000, 5500, 6000, 7000]),
+        (MissedTickBehavior::Burst, vec![1000, 5500, 5500, 5500, 5500, 6000, 7000]),
+        (MissedTickBehavior::Delay, vec![1000, 5500, 6500, 7500]),
+    ];
+    let cases = cases.iter().flat_map(|case| [true, false].map(|restarts| (restarts, case)));
+    for (start, (restarts, (missed, expected))) in (0..).step_by(10_000).zip(cases) {
+        let diary = Diary::default();
+        let id = life(start, async |clock| {
+            let timers = diary.timers(&medium, &clock);
+            let every = Repeat::every(ms(1000)).missed_ticks(*missed);
+            let id = timers.schedule_at_fixed_rate(ROUTE, every, Note(1)).await.unwrap().id();
+            run_to(&clock, start + 1500).await;
+            if !restarts {
+                timers.pause(Pause::route(ROUTE)).await.unwrap();
+                run_to(&clock, start + 5500).await;
+                timers.resume(&PauseTarget::Route(ROUTE.into())).await.unwrap();
+                run_to(&clock, start + 7900).await;
+            }
+            timers.stop().await.unwrap();
+            id
+        });
+        life(start + if restarts { 5500 } else { 7900 }, async |clock| {
+            let timers = diary.timers(&medium, &clock);
+            run_to(&clock, start + 7900).await;
+            assert_eq!(timers.cancel(id).await.unwrap(), CancelOutcome::Cancelled);
             timers.stop().await.unwrap();
         });
-        life(5500, async |clock| {
-            let _timers = diary.timers(&disk, &clock);
-            run_to(&clock, 7900).await;
-        });
-        let times: Vec<u64> = diary.deliveries().iter().skip(1).map(|(time, _)| *time).collect();
-        assert_eq!(times, expected, "{missed:?}");
+        let times: Vec<u64> = diary.deliveries().iter().map(|(time, _)| time - start).collect();
+        assert_eq!(times, *expected, "{missed:?}, restarts: {restarts}");
+        assert!(diary.entries().iter().zip(1..).all(|(entry, number)| (entry.id, entry.repetition) == (id, number)));
     }
 }
 
 fn a_series_ends_after_so_many_times_or_at_its_end(medium: impl Medium) {
-    let diary = Diary::default();
-    life(0, async |clock| {
-        let timers = diary.timers(&medium, &clock);
+    one_life(&medium, async |diary, timers, clock| {
         let twice = Repeat::every(ms(1000)).first_after(ms(0)).times(2);
         let _ = timers.schedule_at_fixed_rate(ROUTE, twice, Note(1)).await.unwrap();
         let until = Repeat::every(ms(400)).until(at(1200));
@@ -238,9 +243,7 @@ fn a_series_that_would_never_be_due_is_rejected(medium: impl Medium) {
 }
 
 fn a_series_that_is_moved_goes_on_from_there(medium: impl Medium) {
-    let diary = Diary::default();
-    life(0, async |clock| {
-        let timers = diary.timers(&medium, &clock);
+    one_life(&medium, async |diary, timers, clock| {
         let id = timers.schedule_at_fixed_rate(ROUTE, ms(1000), Note(1)).await.unwrap().id();
         run_to(&clock, 1000).await;
         assert_eq!(timers.reschedule_at(id, at(2300)).await.unwrap(), RescheduleOutcome::Rescheduled);

@@ -1,6 +1,6 @@
 //! The conformance scenarios of durable timers, on each store.
 
-use actix_timers::{CancelOutcome, Repeat};
+use actix_timers::CancelOutcome;
 use actix_timers_durable::store::MemoryDisk;
 use actix_timers_durable::{DueTime, DurableFilter, DurableId, DurableOptions, Schedule, Scheduled};
 
@@ -13,7 +13,6 @@ on_every_store! {
     a_cancel_survives_a_crash_and_hits_only_its_own
     a_key_makes_scheduling_idempotent
     a_wall_clock_set_back_repeats_nothing_and_holds_up_nothing
-    a_series_goes_on_after_a_restart_on_its_grid
 }
 
 /// Scenario O-58.
@@ -195,24 +194,4 @@ fn a_wall_clock_set_back_repeats_nothing_and_holds_up_nothing(medium: impl Mediu
         assert_eq!(diary.deliveries(), expected);
         assert!(timers.list(DurableFilter::new()).await.unwrap().timers.is_empty());
     });
-}
-
-/// A repeating timer keeps its id and its grid over restarts.
-fn a_series_goes_on_after_a_restart_on_its_grid(medium: impl Medium) {
-    let diary = Diary::default();
-    let id = life(0, async |clock| {
-        let timers = diary.timers(&medium, &clock);
-        let series = timers.schedule_at_fixed_rate(ROUTE, Repeat::every(ms(1000)).times(4), Note(1)).await.unwrap();
-        run_to(&clock, 1500).await;
-        timers.stop().await.unwrap();
-        series.id()
-    });
-    life(1700, async |clock| {
-        let timers = diary.timers(&medium, &clock);
-        run_to(&clock, 10_000).await;
-        assert_eq!(timers.get(id).await.unwrap(), None);
-    });
-    assert_eq!(diary.deliveries(), [(1000, 1), (2000, 1), (3000, 1), (4000, 1)]);
-    let numbers: Vec<_> = diary.entries().iter().map(|entry| (entry.id, entry.repetition)).collect();
-    assert_eq!(numbers, [(id, 1), (id, 2), (id, 3), (id, 4)]);
 }

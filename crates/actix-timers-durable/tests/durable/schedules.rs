@@ -6,7 +6,9 @@ use actix_timers_durable::{
     Durable, DurableError, DurableFilter, DurableOptions, DurableTimers, HandlerError, Schedule,
 };
 
-use support::durable::{Act, Diary, Files, Medium, Note, ROUTE, at, life, millis, ms, on_every_store, run_to};
+use support::durable::{
+    Act, Diary, Files, Medium, Note, ROUTE, at, life, millis, ms, on_every_store, one_life, run_to,
+};
 
 on_every_store! {
     a_fixed_delay_counts_from_the_end_of_the_handler
@@ -67,9 +69,7 @@ fn a_fixed_delay_counts_from_the_end_of_the_handler(medium: impl Medium) {
 }
 
 fn a_fixed_delay_goes_on_after_retries_and_dead_letters(medium: impl Medium) {
-    let diary = Diary::default();
-    life(0, async |clock| {
-        let timers = diary.timers(&medium, &clock);
+    one_life(&medium, async |diary, timers, clock| {
         diary.script(1, [Act::Fail, Act::Fail, Act::Succeed, Act::FailForGood]);
         let until = Repeat::every(ms(1000)).until(at(4000));
         let id = timers.schedule_with_fixed_delay(ROUTE, until, Note(1)).await.unwrap().id();
@@ -155,9 +155,7 @@ fn a_key_has_the_same_phase_at_each_call(medium: impl Medium) {
 }
 
 fn timers_without_keys_are_spread_at_random(medium: impl Medium) {
-    let diary = Diary::default();
-    life(0, async |clock| {
-        let timers = diary.timers(&medium, &clock);
+    one_life(&medium, async |diary, timers, clock| {
         let requests = (0..400).map(|number| {
             Schedule::at_fixed_rate(ROUTE, ms(10_000), Note(number)).options(DurableOptions::new().spread())
         });
@@ -243,9 +241,7 @@ fn a_handler_says_when_its_timer_goes_on(mut medium: impl Medium) {
 }
 
 fn a_time_of_the_handler_replaces_the_next_of_the_grid(medium: impl Medium) {
-    let diary = Diary::default();
-    life(0, async |clock| {
-        let timers = diary.timers(&medium, &clock);
+    one_life(&medium, async |diary, timers, clock| {
         diary.script(1, [Act::Succeed, continue_at(2700)]);
         let four = Repeat::every(ms(1000)).times(4);
         let _ = timers.schedule_at_fixed_rate(ROUTE, four, Note(1)).await.unwrap();
@@ -260,9 +256,7 @@ fn a_time_of_the_handler_replaces_the_next_of_the_grid(medium: impl Medium) {
 }
 
 fn a_time_of_a_handler_that_fails_is_forgotten(medium: impl Medium) {
-    let diary = Diary::default();
-    life(0, async |clock| {
-        let timers = diary.timers(&medium, &clock);
+    one_life(&medium, async |diary, timers, clock| {
         let fails = |error: fn() -> HandlerError| {
             act(move |note| {
                 note.continue_at(at(50_000));
@@ -286,9 +280,7 @@ fn a_time_of_a_handler_that_fails_is_forgotten(medium: impl Medium) {
 }
 
 fn a_handler_ends_its_series_if_it_succeeds(medium: impl Medium) {
-    let diary = Diary::default();
-    life(0, async |clock| {
-        let timers = diary.timers(&medium, &clock);
+    one_life(&medium, async |diary, timers, clock| {
         let ends = |result: fn() -> Result<(), HandlerError>| {
             act(move |note| {
                 note.continue_at(at(50_000));
@@ -306,9 +298,7 @@ fn a_handler_ends_its_series_if_it_succeeds(medium: impl Medium) {
 }
 
 fn jitter_and_spread_that_do_not_fit_are_refused(medium: impl Medium) {
-    let diary = Diary::default();
-    life(0, async |clock| {
-        let timers = diary.timers(&medium, &clock);
+    one_life(&medium, async |_diary, timers, _clock| {
         let micro = std::time::Duration::from_micros(999);
         let every =
             |jitter| Schedule::at_fixed_rate(ROUTE, ms(1000), Note(1)).options(DurableOptions::new().jitter(jitter));

@@ -8,7 +8,8 @@ use actix_timers_durable::{
 use futures_util::future::join_all;
 
 use support::durable::{
-    Act, Diary, Files, Medium, Note, ROUTE, at, life, ms, on_every_store, one_by_one, quick, run_to, start_counted,
+    Act, Diary, Files, Medium, Note, ROUTE, at, life, ms, on_every_store, one_by_one, one_life, quick, run_to,
+    start_counted,
 };
 
 on_every_store! {
@@ -84,9 +85,7 @@ fn nothing_begins_while_a_stop_waits(medium: impl Medium) {
 }
 
 fn a_second_stop_waits_too_and_the_shorter_time_counts(medium: impl Medium) {
-    let diary = Diary::default();
-    life(0, async |clock| {
-        let timers = diary.timers(&medium, &clock);
+    one_life(&medium, async |diary, timers, clock| {
         diary.script(1, [Act::Hang]);
         let _ = timers.schedule_at(ROUTE, at(10), Note(1)).await.unwrap();
         let _ = timers.schedule_at(ROUTE, at(100), Note(2)).await.unwrap();
@@ -211,9 +210,7 @@ fn a_system_that_ends_without_a_stop_loses_nothing(medium: impl Medium) {
 }
 
 fn timers_go_on_when_their_last_handle_is_dropped(medium: impl Medium) {
-    let diary = Diary::default();
-    life(0, async |clock| {
-        let timers = diary.timers(&medium, &clock);
+    one_life(&medium, async |diary, timers, clock| {
         let _ = timers.schedule_at(ROUTE, at(1000), Note(1)).await.unwrap();
         drop(timers);
         run_to(&clock, 2000).await;
