@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 
 use actix_timers_durable::store::{NodeInfo, Part, Query, Reads, Record};
 use actix_timers_durable::{DurableError, DurableFilter, DurableOptions, DurableTimers, StoreError};
-use tokio::time::sleep;
 
 use crate::rules::{Node, keyed};
 use crate::server::{Session, address, connect_to, new_schema, options};
@@ -32,36 +31,6 @@ with_server! {
             let outcome = timers.cancel_all(filter).await.unwrap();
             assert_eq!((outcome.cancelled, outcome.in_progress, outcome.busy), (1, 0, 0));
             timers.stop().await.unwrap();
-        });
-    }
-
-    /// A lock holds the call up while another node schedules more, due after the remaining ones.
-    fn timers_of_another_node_scheduled_meanwhile_stay() {
-        support::in_real_time(async {
-            let schema = new_schema();
-            let timers = DurableTimers::builder(store(&schema).await).schedule_only().declare::<Remind>("office").start().unwrap();
-            let other = DurableTimers::builder(store(&schema).await).schedule_only().declare::<Remind>("office").start().unwrap();
-            let blocker = client().await;
-            let first = other.schedule(after(50_000, 0)).await.unwrap().id();
-            for number in 1..6 {
-                let _ = other.schedule(after(60_000, number)).await.unwrap();
-            }
-            let lock = format!("BEGIN; SELECT FROM {schema}.timers WHERE id = '{first}' FOR UPDATE");
-            blocker.batch_execute(&lock).await.unwrap();
-            let cancelling = actix::spawn({
-                let timers = timers.clone();
-                async move { timers.cancel_all(DurableFilter::new().limit(1)).await.unwrap() }
-            });
-            sleep(Duration::from_millis(200)).await;
-            for number in 10..13 {
-                let _ = other.schedule(after(90_000, number)).await.unwrap();
-            }
-            blocker.batch_execute("COMMIT").await.unwrap();
-            let outcome = cancelling.await.unwrap();
-            assert_eq!((outcome.cancelled, outcome.busy), (6, 0));
-            assert_eq!(timers.counts().await.unwrap().pending, 3);
-            timers.stop().await.unwrap();
-            other.stop().await.unwrap();
         });
     }
 

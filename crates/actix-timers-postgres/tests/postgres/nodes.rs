@@ -181,7 +181,7 @@ with_server! {
         }
     }
 
-    fn a_lost_reply_is_found_out() {
+    fn rule_4_a_lost_reply_is_found_out() {
         let (schema, (_runtime, proxy, address)) = (new_schema(), proxy());
         let options = options(&schema).timeout(Duration::from_secs(2));
         let mut node = Node::join_as(connect_to(&address, options).unwrap(), &node());

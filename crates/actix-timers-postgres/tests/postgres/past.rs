@@ -142,7 +142,7 @@ with_server! {
         }
     }
 
-    fn keys_whose_time_is_over_are_deleted() {
+    fn rule_10_keys_whose_time_is_over_are_deleted() {
         let (schema, session) = (new_schema(), Session::open());
         let mut node = Node::join(&schema);
         let timers = [due(1, "young"), due(2, "old")];

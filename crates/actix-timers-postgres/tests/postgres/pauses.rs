@@ -46,7 +46,7 @@ with_server! {
         assert_eq!(claimed(&mut other, &[timers[1].id]), 1);
     }
 
-    fn an_acknowledgement_waits_for_claims_that_have_begun() {
+    fn rule_8_an_acknowledgement_waits_for_claims_that_have_begun() {
         let (schema, claiming) = (new_schema(), Session::open());
         let mut node = Node::join(&schema);
         // As a claim does first.

@@ -4,56 +4,14 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use actix_timers_durable::store::{Next, NodeInfo, Op, Part, Query, Reads, State, Store};
+use actix_timers_durable::store::{Part, Query, Reads, Store};
 use support::store::put;
 
 use crate::rules::{Node, keyed, timer};
-use crate::server::{Session, connect, new_schema, options, until};
+use crate::server::{Session, new_schema, until};
 use crate::with_server;
 
 with_server! {
-    fn any_node_reads_all_timers_and_deliveries_in_progress() {
-        let schema = new_schema();
-        let mut node = Node::join(&schema);
-        let mut web = Node::join_as(connect(options(&schema)).unwrap(), &NodeInfo::default());
-        let (claimed, pending, parked, dead) = (timer(1, -40), keyed(2, "k"), timer(3, -20), timer(4, -10));
-        [&claimed, &pending, &parked, &dead].into_iter().for_each(|timer| node.put(timer));
-        let deliveries = node.claim(&[claimed.id, parked.id, dead.id]);
-        let of = |id| *deliveries.iter().find(|delivery| delivery.id == id).unwrap();
-        node.apply(Op::End(of(parked.id), Next::Park { reason: "no handler".into() }));
-        node.apply(Op::End(of(dead.id), Next::Dead { reason: "failed".into(), then: None }));
-        for member in [&mut node, &mut web] {
-            let mut reader = member.store.reader().unwrap().unwrap();
-            let ids = [claimed.id, pending.id, parked.id, dead.id];
-            let seen = thread::spawn(move || {
-                let states = ids.map(|id| reader.get(id).unwrap().unwrap().state);
-                let listed = reader.list(&Query::of(Part::Pending)).unwrap().found;
-                let listed: Vec<_> = listed.iter().map(|found| (found.record.id, found.state.clone())).collect();
-                (states, listed, reader.find_key("a", "k").unwrap(), reader.counts(None).unwrap())
-            });
-            let ([first, second, third, fourth], listed, key_holder, counts) = seen.join().unwrap();
-            assert_eq!((first, second), (State::InFlight, State::Pending));
-            assert_eq!(third, State::Parked { reason: "no handler".into() });
-            assert!(matches!(fourth, State::Dead { reason, .. } if &*reason == "failed"));
-            assert_eq!(listed, [(claimed.id, State::InFlight), (pending.id, State::Pending)]);
-            assert_eq!(key_holder, Some(pending.id));
-            assert_eq!((counts.pending, counts.parked, counts.dead, counts.is_limited), (2, 1, 1, false));
-        }
-    }
-
-    fn counts_read_up_to_their_limit() {
-        let (schema, session) = (new_schema(), Session::open());
-        let mut node = Node::join(&schema);
-        session.run(&format!(
-            "INSERT INTO {schema}.timers (id, due, nominal, route, message_type, payload)
-            SELECT {schema}.first_id(2000000000000 + i), 2000000000000 + i, 0, 'a', 'Order', '' FROM generate_series(1, 50000) AS i"
-        ));
-        let counts = node.store.counts(Some(100)).unwrap();
-        assert_eq!((counts.pending, counts.dead, counts.is_limited), (100, 0, true));
-        let counts = node.store.counts(None).unwrap();
-        assert_eq!((counts.pending, counts.is_limited), (50_000, false));
-    }
-
     fn a_reader_does_not_wait_for_a_change() {
         let schema = new_schema();
         let mut node = Node::join(&schema);

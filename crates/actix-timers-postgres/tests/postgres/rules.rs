@@ -312,26 +312,6 @@ with_server! {
             assert_eq!((state, progress.used, progress.attempt), (State::Pending, 0, 1));
         }
         assert_eq!(node.apply(Op::End(known[0], Next::Delete)), Outcome::Ended { due: None });
-        // A put and a cancel without a reply: they may have been made.
-        let other = Session::open();
-        other.run(&format!("BEGIN; LOCK TABLE {schema}.timers"));
-        let pid = node.pid(&session, &schema);
-        let ending = thread::spawn(move || {
-            let session = Session::open();
-            until("it waits", Duration::from_secs(5), || {
-                let sql = format!("SELECT FROM pg_stat_activity WHERE pid = {pid} AND wait_event_type = 'Lock'");
-                if session.query(&sql).is_empty() { return None; }
-                session.run(&format!("SELECT pg_terminate_backend({pid})"));
-                Some(())
-            });
-        });
-        let outcomes = node.try_apply(&[put(&timer(4, 60_000)), Op::Cancel(timers[1].id)]);
-        ending.join().unwrap();
-        assert!(outcomes.iter().all(|outcome| matches!(outcome, Err(StoreError::Unknown(_) | StoreError::Unavailable(_)))), "{outcomes:?}");
-        other.run("ROLLBACK");
-        until("it connects", Duration::from_secs(3), || {
-            matches!(node.try_apply(&[Op::Cancel(timers[1].id)])[0], Ok(Outcome::Deleted)).then_some(())
-        });
     }
 
     fn rule_5_only_a_timer_that_was_alone_is_to_blame() {
@@ -674,25 +654,6 @@ with_server! {
         assert_eq!(node.look(None), [last.id]);
     }
 
-    fn rule_10_the_key_of_an_ended_timer_lives_in_its_row() {
-        let (schema, session) = (new_schema(), Session::open());
-        let mut node = Node::join(&schema);
-        let first = keyed(1, "k");
-        node.put(&first);
-        session.run(&format!("UPDATE {schema}.timers SET ended = 1, keep_until = {}", due_in(700)));
-        let Outcome::Put(placed) = node.apply(put(&keyed(2, "k"))) else { panic!() };
-        assert_eq!(placed, [Placed::Exists(first.id)]);
-        assert_eq!(node.look(None), []);
-        assert_eq!(node.store.get(first.id).unwrap(), None);
-        assert_eq!(node.store.find_key("a", "k").unwrap(), None);
-        assert_eq!(node.store.counts(None).unwrap().pending, 0);
-        assert_eq!(node.apply(Op::Cancel(first.id)), Outcome::NotFound);
-        assert_eq!(node.apply(Op::Move(first.id, due_in(0))), Outcome::NotFound);
-        thread::sleep(Duration::from_millis(750));
-        let Outcome::Put(placed) = node.apply(put(&keyed(3, "k"))) else { panic!() };
-        assert!(matches!(placed[..], [Placed::Created { .. }]), "{placed:?}");
-    }
-
     fn keys_that_are_put_concurrently_are_reported_once() {
         let schema = new_schema();
         let nodes = [Node::join(&schema), Node::join(&schema), Node::join(&schema)];
@@ -738,17 +699,6 @@ with_server! {
         assert_eq!((left.len(), left), (20, expected));
     }
 
-    fn rule_8_a_pause_settles_once_earlier_claims_are_committed() {
-        let (schema, claiming, pausing) = (new_schema(), Session::open(), Session::open());
-        let _node = Node::join(&schema);
-        // As a claim does first.
-        claiming.run(&format!("BEGIN; SELECT FROM {schema}.nodes FOR KEY SHARE"));
-        let error = pausing.error(&format!("SET lock_timeout = 50; SELECT {schema}.pause_settled()"));
-        assert!(error.contains("lock timeout"), "{error}");
-        claiming.run("COMMIT");
-        pausing.run(&format!("SELECT {schema}.pause_settled()"));
-    }
-
     fn rule_2_a_node_that_is_gone_releases_nothing() {
         let (schema, session) = (new_schema(), Session::open());
         let (mut dead, mut node) = (Node::join(&schema), Node::join(&schema));
@@ -781,19 +731,6 @@ with_server! {
         node.beat(&[]);
         assert_eq!(node.state(timers[2].id).unwrap().0, State::Pending);
         assert_eq!(session.value::<i64>(&format!("SELECT count(*) FROM {schema}.nodes")), 1);
-    }
-
-    fn rule_12_what_is_given_back_is_found_from_a_bound() {
-        let schema = new_schema();
-        let mut node = Node::join(&schema);
-        let timers = [timer(1, -2000), timer(2, -2000)];
-        timers.iter().for_each(|timer| node.put(timer));
-        let claimed = node.claim(&timers.each_ref().map(|timer| timer.id));
-        let bound = Position { due: due_in(0), id: DurableId::from_parts(due_in(0), 0, 0) };
-        thread::sleep(Duration::from_millis(5));
-        node.apply(Op::End(claimed[0], Next::GiveBack));
-        node.apply(Op::End(claimed[1], Next::Release));
-        assert_eq!(node.look(Some(bound)), [timers[0].id, timers[1].id]);
     }
 
     fn nodes_divide_the_timers() {
