@@ -8,7 +8,7 @@ use actix_timers::{
     BuildError, GetSnapshot, ManualClock, ScheduleError, SystemClock, TimerActor, TimerActorBuilder, TimerContext,
     TimerOptions, Timers, integration::Survey,
 };
-use support::{Note, Probe, StopWatch, eventually, ms, run};
+use support::{Note, Probe, StopWatch, eventually, ms, probe_on, run};
 use tokio::sync::oneshot;
 
 fn probe() -> Addr<Probe<u8>> {
@@ -45,8 +45,7 @@ fn every_arbiter_starts_with_the_settings_also_later_ones() {
         run(&addr, |_, ctx| ctx.schedule_after(ms(5), Note(1))).await;
         assert_eq!(name(), "web-1");
         assert_eq!(on(&earlier, name).await, "web-2");
-        let there =
-            Probe::start_in_arbiter(&earlier.handle(), |_| Probe::<u8>::new(StopWatch::Source(Default::default())));
+        let (there, _log) = probe_on::<u8>(&earlier, |_, _| ());
         let capacity = run(&there, |_, ctx| {
             (0..7).for_each(|note| _ = ctx.schedule_after(ms(60_000), Note(note)));
             ctx.timer(TimerOptions::new()).try_schedule(ms(60_000), Note(8)).unwrap_err()
@@ -160,8 +159,7 @@ fn one_manual_clock_moves_the_timers_of_all_arbiters() {
         let workers = [Arbiter::new(), Arbiter::new()];
         let mut actors = Vec::new();
         for worker in &workers {
-            let new = |_: &mut Context<_>| Probe::<u8>::new(StopWatch::Source(Default::default()));
-            let addr = Probe::start_in_arbiter(&worker.handle(), new);
+            let (addr, _log) = probe_on::<u8>(worker, |_, _| ());
             run(&addr, |_, ctx| {
                 ctx.schedule_after(ms(60_000), Note(1));
                 ctx.schedule_after(ms(60_001), Note(2));
@@ -254,9 +252,7 @@ fn workers_of_another_system_install_the_settings_themselves() {
                     installed.push(on(worker, install.clone()).await);
                 }
                 let names = [on(&workers[0], name).await, on(&workers[1], name).await];
-                let arbiter = workers[1].handle();
-                let addr =
-                    Probe::start_in_arbiter(&arbiter, |_| Probe::<u8>::new(StopWatch::Source(Default::default())));
+                let (addr, _log) = probe_on::<u8>(&workers[1], |_, _| ());
                 run(&addr, |_, ctx| ctx.schedule_after(ms(60_000), Note(1))).await;
                 let timers = on(&workers[1], || Timers::current().unwrap()).await;
                 tell.send((installed, names, timers)).unwrap();

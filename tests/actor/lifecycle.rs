@@ -13,7 +13,7 @@ use actix_timers::{
 };
 use support::{
     Census, Log, Note, OnDrop, Probe, Recluse, Run, StopWatch, Way, World, block_then, count_panics, idle,
-    in_virtual_time, ms, panic_on_purpose, paused, run, with_probe,
+    in_virtual_time, ms, panic_on_purpose, paused, probe_on, run, with_probe,
 };
 
 /// Timers end with their actor, however it ends: at once, not at their deadlines, and their messages are freed.
@@ -496,7 +496,7 @@ fn an_actor_uses_the_timer_actor_of_its_own_arbiter() {
             let dropped = Arc::clone(&dropped);
             OnDrop::new(move || dropped.store(true, Ordering::SeqCst))
         };
-        let addr = Probe::<u8>::start_in_arbiter(&arbiter.handle(), |_| Probe::new(StopWatch::Source(Arc::default())));
+        let (addr, _log) = probe_on::<u8>(&arbiter, |_, _| ());
         let (id, there) =
             run(&addr, move |_, ctx| (ctx.schedule_after(ms(3_600_000), message), Timers::current().unwrap())).await;
         assert_ne!(here.name(), there.name());

@@ -8,7 +8,9 @@ use actix_timers::{
     CancelOutcome, DeadLetterReason, MailboxPolicy, ScheduleBatch, Target, TimerActor, TimerActorBuilder, TimerId,
     TimerState,
 };
-use support::{Listener, Log, Note, PATIENCE, Probe, World, eventually, in_virtual_time, letters, listen, ms, wait};
+use support::{
+    Listener, Log, Note, PATIENCE, Probe, World, eventually, in_virtual_time, letters, listen, ms, probe_on, wait,
+};
 use tokio::sync::oneshot;
 
 const WIDE: MailboxPolicy = MailboxPolicy::Wait { window: 100 };
@@ -98,28 +100,17 @@ fn across_arbiters() {
             let (full_arbiter, free_arbiter) = (Arbiter::new(), Arbiter::new());
             let (go, gate) = mpsc::channel::<()>();
             let (started, has_started) = mpsc::channel();
-            let full_log = Log::<u32>::default();
-            let log = full_log.clone();
-            let full = Probe::start_in_arbiter(&full_arbiter.handle(), move |ctx: &mut Context<Probe<u32>>| {
+            let (full, full_log) = probe_on::<u32>(&full_arbiter, move |probe, ctx| {
                 ctx.set_mailbox_capacity(2);
                 started.send(()).expect("the test waits");
-                let mut probe = Probe::new(support::StopWatch::Source(std::sync::Arc::default()));
-                probe.log = log;
                 let mut gate = Some(gate);
                 probe.hook = Box::new(move |_, _| {
                     if let Some(gate) = gate.take() {
                         gate.recv_timeout(PATIENCE).expect("the test lets go");
                     }
                 });
-                probe
             });
-            let free_log = Log::<u32>::default();
-            let log = free_log.clone();
-            let free = Probe::start_in_arbiter(&free_arbiter.handle(), move |_: &mut Context<Probe<u32>>| {
-                let mut probe = Probe::new(support::StopWatch::Source(std::sync::Arc::default()));
-                probe.log = log;
-                probe
-            });
+            let (free, free_log) = probe_on::<u32>(&free_arbiter, |_, _| ());
             // Until then its mailbox has actix's own capacity.
             has_started.recv_timeout(PATIENCE).expect("the arbiter runs");
             for n in 10..20u32 {
@@ -421,13 +412,7 @@ fn lines_move_on_while_the_timer_actors_thread_is_blocked() {
     support::in_real_time(async {
         let timers = TimerActor::builder().start().unwrap();
         let arbiter = Arbiter::new();
-        let log = Log::<u32>::default();
-        let own = log.clone();
-        let addr = Probe::start_in_arbiter(&arbiter.handle(), move |_: &mut Context<Probe<u32>>| {
-            let mut probe = Probe::new(support::StopWatch::Source(std::sync::Arc::default()));
-            probe.log = own;
-            probe
-        });
+        let (addr, log) = probe_on::<u32>(&arbiter, |_, _| ());
         // The watchdog knows a timer actor once it has run.
         timers.schedule_after(&addr, ms(1), Note(9));
         eventually(|| !log.names().is_empty()).await;
@@ -454,16 +439,8 @@ fn threads_that_answer_at_any_time_lose_nothing() {
         let began = Instant::now();
         let recipients: Vec<(Addr<Probe<u32>>, Log<u32>)> = (0..RECIPIENTS)
             .map(|n| {
-                let log = Log::<u32>::default();
-                let own = log.clone();
                 let arbiter = &arbiters[n as usize % arbiters.len()];
-                let addr = Probe::start_in_arbiter(&arbiter.handle(), move |ctx: &mut Context<Probe<u32>>| {
-                    ctx.set_mailbox_capacity(3);
-                    let mut probe = Probe::new(support::StopWatch::Source(std::sync::Arc::default()));
-                    probe.log = own;
-                    probe
-                });
-                (addr, log)
+                probe_on(arbiter, |_, ctx| ctx.set_mailbox_capacity(3))
             })
             .collect();
         for message in 0..MESSAGES {

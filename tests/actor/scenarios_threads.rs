@@ -207,21 +207,6 @@ fn many_timers_cancelled_in_the_middle() {
     });
 }
 
-/// Many timers, none cancelled: all delivered once, and none early.
-/// Scenario O-46.
-#[test]
-fn many_timers_none_cancelled() {
-    let n = stress_timers();
-    support::in_real_time(async {
-        let stage = Stage::set(TimerActor::builder(), n);
-        schedule_many(&stage, n);
-        stage.wait_for_the_end();
-        assert!((0..n).all(|index| stage.arrivals.times(index) == 1));
-        assert_eq!((stage.arrivals.total(), stage.arrivals.early()), (n as u64, 0));
-        stage.strike();
-    });
-}
-
 /// Sends ten thousand requests, each with a cancel from a thread that already has the id: a timer reported as
 /// *cancelled* is not in the wheel; one reported as *not found* is there and can be cancelled then.
 fn cancel_races_with_the_insert(canceller: impl FnOnce(Timers) -> Box<dyn FnMut(TimerId) -> CancelOutcome + Send>) {

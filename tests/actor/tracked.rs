@@ -4,7 +4,6 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use actix::prelude::*;
 use actix_timers::{
@@ -502,52 +501,4 @@ async fn random_operations(world: World, seed: u64) {
     assert_eq!(ends, (0..made).collect::<Vec<_>>(), "seed {seed}");
     assert_eq!(census.live(), 0);
     assert!(delivered > 0 && taken > 0);
-}
-
-/// Cancels race with handlers on another thread: a message is handled exactly if it was not cancelled.
-#[test]
-fn a_cancel_elsewhere_and_a_handler_never_both_have_the_message() {
-    const ROUNDS: usize = 3000;
-    struct Counter(Arc<Vec<AtomicUsize>>);
-    impl Actor for Counter {
-        type Context = Context<Self>;
-    }
-    impl Handler<Note<usize>> for Counter {
-        type Result = ();
-        fn handle(&mut self, Note(n): Note<usize>, _: &mut Self::Context) {
-            self.0[n].fetch_add(1, Ordering::SeqCst);
-        }
-    }
-    impl_due_timers!(Counter);
-    support::in_real_time(async {
-        let timers = TimerActor::builder().start().unwrap();
-        let arbiter = Arbiter::new();
-        let handled: Arc<Vec<AtomicUsize>> = Arc::new((0..ROUNDS).map(|_| AtomicUsize::new(0)).collect());
-        let counts = Arc::clone(&handled);
-        let addr = Counter::start_in_arbiter(&arbiter.handle(), move |_| Counter(counts));
-        let mut random = Random::new(3);
-        let mut taken = vec![false; ROUNDS];
-        let mut due = VecDeque::new();
-        for n in 0..ROUNDS {
-            let target = match n % 3 {
-                0 => Target::tracked(&addr),
-                _ => Target::tracked(&addr).window(1 + n % 4),
-            };
-            due.push_back((timers.schedule_after(target, ms(0), Note(n)), n));
-            if random.below(3) == 0 {
-                tokio::task::yield_now().await;
-            }
-            while due.len() > usize::try_from(random.below(4)).unwrap() {
-                let (id, n) = due.pop_front().unwrap();
-                taken[n] = timers.cancel(id).is_cancelled();
-            }
-        }
-        eventually(|| timers.snapshot().pending() == 0).await;
-        for (n, taken) in taken.iter().enumerate() {
-            assert_eq!(handled[n].load(Ordering::SeqCst), usize::from(!taken), "message {n}");
-        }
-        let counters = timers.snapshot().counters;
-        assert_eq!(counters.cancelled, taken.iter().filter(|taken| **taken).count() as u64);
-        assert_eq!((counters.dead_lettered(), counters.balance()), (0, true));
-    });
 }

@@ -502,6 +502,22 @@ impl<N: Name> Handler<Note<N>> for Probe<N> {
     }
 }
 
+/// Starts a probe without a clock on an arbiter, where it is changed before.
+pub fn probe_on<N: Name>(
+    arbiter: &Arbiter,
+    change: impl FnOnce(&mut Probe<N>, &mut Context<Probe<N>>) + Send + 'static,
+) -> (Addr<Probe<N>>, Log<N>) {
+    let log = Log::default();
+    let own = log.clone();
+    let addr = Probe::start_in_arbiter(&arbiter.handle(), move |ctx| {
+        let mut probe = Probe::new(StopWatch::Source(Arc::default()));
+        probe.log = own;
+        change(&mut probe, ctx);
+        probe
+    });
+    (addr, log)
+}
+
 type Job<N> = Box<dyn FnOnce(&mut Probe<N>, &mut Context<Probe<N>>) + Send>;
 
 /// A message that runs code in the context of the probe.
