@@ -274,6 +274,12 @@ impl Diary {
         self.builder(medium, clock).start().unwrap()
     }
 
+    /// Starts durable timers with these options of the route.
+    pub fn timers_with<M: Medium>(&self, medium: &M, clock: &ManualClock, options: RouteOptions) -> DurableTimers {
+        let builder = DurableTimers::builder(medium.open()).clock(clock.clone());
+        builder.route_with::<Note>(ROUTE, self.writer(clock), options).start().unwrap()
+    }
+
     pub fn builder<M: Medium>(&self, medium: &M, clock: &ManualClock) -> DurableTimersBuilder {
         DurableTimers::builder(medium.open()).clock(clock.clone()).route_with::<Note>(
             ROUTE,

@@ -206,6 +206,19 @@ fn live(plant: &mut Plant, start: u64, most: u32, options: RouteOptions) -> u32 
     most
 }
 
+/// Returns a plant whose message 1 has killed two processes, so that it is a suspect.
+fn with_suspect(options: RouteOptions) -> Plant {
+    let mut plant = Plant::new();
+    plant.is(1, Nature::Killing);
+    life(0, async |clock| {
+        let timers = plant.start(&clock, options.clone());
+        let _ = timers.schedule_at(ROUTE, at(0), Note(1)).await.unwrap();
+        clock.settle().await;
+    });
+    assert_eq!(live(&mut plant, 1000, 1, options), 1);
+    plant
+}
+
 async fn dead(timers: &DurableTimers) -> Vec<(u32, u32, String)> {
     let mut dead = vec![];
     for info in timers.list(DurableFilter::dead().limit(10_000)).await.unwrap().timers {
@@ -360,14 +373,7 @@ fn a_timed_out_handler_that_ends_the_process_blames_no_other() {
 /// A message that is cancelled or replaced in flight is with its handler all the same.
 #[test]
 fn a_suspect_waits_for_handlers_of_cancelled_or_replaced_timers() {
-    let mut plant = Plant::new();
-    plant.is(1, Nature::Killing);
-    life(0, async |clock| {
-        let timers = plant.start(&clock, twice());
-        let _ = timers.schedule_at(ROUTE, at(0), Note(1)).await.unwrap();
-        clock.settle().await;
-    });
-    assert_eq!(live(&mut plant, 1000, 1, twice()), 1);
+    let mut plant = with_suspect(twice());
     plant.is(2, Nature::Slow);
     plant.is(3, Nature::Slow);
     life(10_000, async |clock| {
@@ -393,15 +399,8 @@ fn a_suspect_waits_for_handlers_of_cancelled_or_replaced_timers() {
 
 #[test]
 fn a_long_handler_beside_a_suspect_halves_the_time_of_others() {
-    let mut plant = Plant::new();
     let patient = || RouteOptions::new().retry(quick().max_attempts(2).timeout(ms(3_600_000)));
-    plant.is(1, Nature::Killing);
-    life(0, async |clock| {
-        let timers = plant.start(&clock, patient());
-        let _ = timers.schedule_at(ROUTE, at(0), Note(1)).await.unwrap();
-        clock.settle().await;
-    });
-    assert_eq!(live(&mut plant, 1000, 1, patient()), 1);
+    let mut plant = with_suspect(patient());
     plant.is(2, Nature::Slow);
     life(10_000, async |clock| {
         let timers = plant.start(&clock, patient());
@@ -431,14 +430,7 @@ fn a_long_handler_beside_a_suspect_halves_the_time_of_others() {
 
 #[test]
 fn a_stop_that_leaves_a_suspect_makes_no_dead_letters() {
-    let mut plant = Plant::new();
-    plant.is(1, Nature::Killing);
-    life(0, async |clock| {
-        let timers = plant.start(&clock, twice());
-        let _ = timers.schedule_at(ROUTE, at(0), Note(1)).await.unwrap();
-        clock.settle().await;
-    });
-    assert_eq!(live(&mut plant, 1000, 1, twice()), 1);
+    let mut plant = with_suspect(twice());
     plant.is(1, Nature::Hanging);
     for start in 0..3 {
         life(10_000 + start * 1000, async |clock| {
@@ -481,14 +473,7 @@ fn a_series_goes_on_without_a_repetition_that_kills_its_process() {
 #[test]
 fn a_suspect_whose_handler_answers_is_treated_like_any_other() {
     for (nature, expected) in [(Nature::Quick, 0), (Nature::Failing, 1)] {
-        let mut plant = Plant::new();
-        plant.is(1, Nature::Killing);
-        life(0, async |clock| {
-            let timers = plant.start(&clock, twice());
-            let _ = timers.schedule_at(ROUTE, at(0), Note(1)).await.unwrap();
-            clock.settle().await;
-        });
-        assert_eq!(live(&mut plant, 1000, 1, twice()), 1);
+        let mut plant = with_suspect(twice());
         plant.is(1, nature);
         assert_eq!(live(&mut plant, 10_000, 10, twice()), 0);
         let dead = dead_letters(&mut plant, 20_000);

@@ -309,8 +309,7 @@ async fn assert_two_at_a_time(diary: &Diary, timers: &DurableTimers, route: &str
 fn a_timer_cancelled_or_moved_gives_its_place_to_the_next(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
-        let builder = DurableTimers::builder(medium.open()).clock(clock.clone());
-        let timers = builder.route_with::<Note>(ROUTE, diary.writer(&clock), one_by_one()).start().unwrap();
+        let timers = diary.timers_with(&medium, &clock, one_by_one());
         let tell = diary.hold(0);
         let mut ids = Vec::new();
         for note in 0..5 {
@@ -401,11 +400,7 @@ fn a_timer_moved_earlier_in_the_queue_ends_after_an_old_report(medium: impl Medi
 fn the_window_bounds_deliveries_and_the_rest_keeps_its_order(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
-        let timers = DurableTimers::builder(medium.open())
-            .clock(clock.clone())
-            .route_with::<Note>(ROUTE, diary.writer(&clock), RouteOptions::new().window(2).retry(quick()))
-            .start()
-            .unwrap();
+        let timers = diary.timers_with(&medium, &clock, RouteOptions::new().window(2).retry(quick()));
         let mut tell = Vec::new();
         for note in 0..6 {
             tell.push(diary.hold(note));

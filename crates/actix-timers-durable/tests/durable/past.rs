@@ -197,8 +197,7 @@ fn a_timer_that_ended_its_process_is_in_the_past(mut medium: impl Medium) {
     for (start, crash) in [(0, 1500), (10_000, 10_500)] {
         life(start, async |clock| {
             diary.script(1, [Act::Hang]);
-            let builder = DurableTimers::builder(medium.open()).clock(clock.clone());
-            let timers = builder.route_with::<Note>(ROUTE, diary.writer(&clock), options()).start().unwrap();
+            let timers = diary.timers_with(&medium, &clock, options());
             if start == 0 {
                 let _ = timers.schedule_at(ROUTE, at(1000), Note(1)).await.unwrap();
             }
@@ -207,8 +206,7 @@ fn a_timer_that_ended_its_process_is_in_the_past(mut medium: impl Medium) {
         });
     }
     life(20_000, async |clock| {
-        let builder = DurableTimers::builder(medium.open()).clock(clock.clone());
-        let timers = builder.route_with::<Note>(ROUTE, diary.writer(&clock), options()).start().unwrap();
+        let timers = diary.timers_with(&medium, &clock, options());
         run_to(&clock, 21_000).await;
         let found = past(&timers).await;
         assert_eq!((found.len(), end(&found[0]).is_dead), (1, true));
