@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::fmt::{Debug, Write};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -12,7 +11,6 @@ use actix_timers::{
     TimerOptions, Timers,
 };
 use support::{Note, Probe, Run, World, count_panics, in_virtual_time, ms, panic_on_purpose, run};
-use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id};
 use tracing::subscriber::{Interest, with_default};
@@ -20,6 +18,8 @@ use tracing::{Event, Metadata, Subscriber, info, info_span};
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{Layer, Registry};
+
+use super::Text;
 
 #[derive(Debug, Clone)]
 struct Seen {
@@ -72,23 +72,15 @@ impl Witness {
     }
 }
 
-struct Text(String);
-
-impl Visit for Text {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        write!(self.0, "{}={value:?} ", field.name()).unwrap();
-    }
-}
-
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Witness {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
-        let mut text = Text(String::new());
-        attributes.record(&mut text);
+        let mut fields = Text::default();
+        attributes.record(&mut fields);
         let parent = context.span(id).and_then(|span| span.parent()).map(|parent| parent.id().into_u64());
         let mut story = self.story();
         let parent = parent.map(|parent| story.numbers[&parent] as u64);
         let (name, number) = (attributes.metadata().name(), story.spans.len());
-        story.spans.push(Seen { name, parent, follows: Vec::new(), fields: text.0, is_open: true });
+        story.spans.push(Seen { name, parent, follows: Vec::new(), fields: fields.0, is_open: true });
         story.numbers.insert(id.into_u64(), number);
     }
 
@@ -99,12 +91,10 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Witness {
     }
 
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
-        let mut text = Text(String::new());
-        event.record(&mut text);
         let place = context.event_span(event).map(|span| span.id().into_u64());
         let mut story = self.story();
         let place = place.map(|place| story.numbers[&place]);
-        story.events.push((text.0, place));
+        story.events.push((Text::of(event), place));
     }
 
     fn on_close(&self, id: Id, _: Context<'_, S>) {
@@ -192,38 +182,32 @@ fn a_repeating_timer_is_one_span_with_many_deliveries() {
     });
 }
 
-#[test]
-fn a_dead_letter_is_a_warning() {
-    witnessed(LevelFilter::WARN, |world, witness| async move {
-        let (addr, _log) = world.probe();
-        let id = world.after(&addr, 10, 1);
-        drop(addr);
-        world.run_to(20).await;
-        let story = witness.story();
-        assert_eq!(story.events.len(), 1, "{:?}", story.events);
-        let (text, _) = &story.events[0];
-        assert!(text.contains("a message became a dead letter") && text.contains(&id.to_string()), "{text}");
-        assert!(text.contains("reason=\"recipient_stopped\""), "{text}");
-        assert!(story.spans.is_empty(), "nothing else is of interest at this level");
-    });
-}
-
+/// There is one warning, whatever their number, and at its level nothing else.
 #[test]
 fn each_dead_letter_is_an_event() {
-    witnessed(LevelFilter::DEBUG, |world, witness| async move {
-        let (addr, _log) = world.probe();
-        let ids: Vec<_> = (0..5).map(|name| world.after(&addr, 10, name)).collect();
-        drop(addr);
-        world.run_to(20).await;
-        let story = witness.story();
-        let dead_letters: Vec<_> =
-            story.events.iter().filter(|(text, _)| text.starts_with("message=dead letter ")).collect();
-        assert_eq!(dead_letters.len(), 5, "{:?}", story.events);
-        for (id, (text, _)) in ids.iter().zip(dead_letters) {
-            assert!(text.contains(&format!("id={id}")) && text.contains("reason=\"recipient_stopped\""), "{text}");
-        }
-        assert_eq!(story.events.iter().filter(|(text, _)| text.contains("became a dead letter")).count(), 1);
-    });
+    for (most, events) in [(LevelFilter::WARN, 0), (LevelFilter::DEBUG, 5)] {
+        witnessed(most, |world, witness| async move {
+            let (addr, _log) = world.probe();
+            let ids: Vec<_> = (0..5).map(|name| world.after(&addr, 10, name)).collect();
+            drop(addr);
+            world.run_to(20).await;
+            let story = witness.story();
+            let starting = |start: &str| -> Vec<_> {
+                story.events.iter().map(|(text, _)| text).filter(|text| text.starts_with(start)).collect()
+            };
+            let warnings = starting("message=a message became a dead letter ");
+            assert_eq!(warnings.len(), 1, "{:?}", story.events);
+            assert!(warnings[0].contains(&format!("id={} ", ids[0])), "{warnings:?}");
+            let dead_letters = starting("message=dead letter ");
+            assert_eq!(dead_letters.len(), events, "{:?}", story.events);
+            for (id, text) in ids.iter().zip(dead_letters) {
+                assert!(text.contains(&format!("id={id} ")) && text.contains("reason=\"recipient_stopped\""), "{text}");
+            }
+            if most == LevelFilter::WARN {
+                assert_eq!((story.events.len(), story.spans.len()), (1, 0), "{:?}", story.events);
+            }
+        });
+    }
 }
 
 /// Ends timers in some way, and asserts that their spans are closed when nothing is pending any more.

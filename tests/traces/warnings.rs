@@ -1,6 +1,5 @@
 //! The warnings for a subscriber of `tracing`, in virtual time: once, and then at most every ten seconds.
 
-use std::fmt::{Debug, Write};
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,12 +12,14 @@ use actix_timers::{
 };
 use support::{Note, OnDrop, Probe, World, block, count_panics, ms, panic_on_purpose, paused, run};
 use tokio::sync::oneshot;
-use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
+use tracing::subscriber::DefaultGuard;
 use tracing::{Event, Subscriber};
 use tracing_subscriber::layer::{Context as Layering, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{Layer, Registry};
+
+use super::Text;
 
 const SECOND: u64 = 1_000;
 const MINUTE: u64 = 60 * SECOND;
@@ -43,19 +44,9 @@ struct Witness {
     timers: Arc<Mutex<Option<Timers>>>,
 }
 
-struct Text(String);
-
-impl Visit for Text {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        write!(self.0, "{}={value:?} ", field.name()).unwrap();
-    }
-}
-
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Witness {
     fn on_event(&self, event: &Event<'_>, _: Layering<'_, S>) {
-        let mut text = Text(String::new());
-        event.record(&mut text);
-        self.seen.lock().unwrap().push(text.0);
+        self.seen.lock().unwrap().push(Text::of(event));
         // User code, as this is, may use timers: no lock is held while it is called.
         let timers = self.timers.lock().unwrap().clone();
         if let Some(timers) = timers {
@@ -87,16 +78,21 @@ impl Witness {
     }
 }
 
+/// Returns a witness of what this thread reports up to a level while the guard lives.
+fn witness_up_to(most: LevelFilter) -> (Witness, DefaultGuard) {
+    let witness = Witness::default();
+    let layer = witness.clone().with_filter(most);
+    (witness, tracing::subscriber::set_default(Registry::default().with(layer)))
+}
+
 /// Runs a test in both kinds of virtual time, with a witness of the warnings.
 fn witnessed<F: Future<Output = ()>>(builder: fn() -> TimerActorBuilder, test: impl Fn(World, Witness) -> F) {
     let _alone = super::alone();
     for world in [World::paused, World::manual] {
         paused(async {
             let world = world(builder());
-            let witness = Witness::default();
+            let (witness, _guard) = witness_up_to(LevelFilter::WARN);
             *witness.timers.lock().unwrap() = Some(world.timers.clone());
-            let layer = witness.clone().with_filter(LevelFilter::WARN);
-            let _guard = tracing::subscriber::set_default(Registry::default().with(layer));
             test(world, witness.clone()).await;
             witness.nothing_else();
             *witness.timers.lock().unwrap() = None;
@@ -141,9 +137,7 @@ fn of_a_capacity_that_is_nearly_used_up_when_it_gets_so() {
 #[test]
 fn of_a_message_for_a_timer_actor_that_has_stopped() {
     let _alone = super::alone();
-    let witness = Witness::default();
-    let layer = witness.clone().with_filter(LevelFilter::WARN);
-    let _guard = tracing::subscriber::set_default(Registry::default().with(layer));
+    let (witness, _guard) = witness_up_to(LevelFilter::WARN);
     let (timers, addr) = support::in_real_time(async {
         let world = World::manual(TimerActor::builder().name("stopped"));
         (world.timers.clone(), world.probe::<u32>().0)
@@ -468,9 +462,7 @@ fn of_durable_messages_that_became_dead_letters() {
     use support::durable::{Act, Diary, ROUTE, life, run_to};
 
     let _alone = super::alone();
-    let witness = Witness::default();
-    let layer = witness.clone().with_filter(LevelFilter::DEBUG);
-    let _guard = tracing::subscriber::set_default(Registry::default().with(layer));
+    let (witness, _guard) = witness_up_to(LevelFilter::DEBUG);
     life(0, async |clock| {
         let diary = Diary::default();
         let disk = actix_timers_durable::store::MemoryDisk::new();
@@ -508,9 +500,7 @@ fn of_no_dead_letter_for_a_message_cancelled_in_its_handler() {
     use support::durable::{Act, Diary, ROUTE, life, run_to};
 
     let _alone = super::alone();
-    let witness = Witness::default();
-    let layer = witness.clone().with_filter(LevelFilter::DEBUG);
-    let _guard = tracing::subscriber::set_default(Registry::default().with(layer));
+    let (witness, _guard) = witness_up_to(LevelFilter::DEBUG);
     life(0, async |clock| {
         let diary = Diary::default();
         let disk = actix_timers_durable::store::MemoryDisk::new();
@@ -533,9 +523,7 @@ fn of_no_dead_letter_for_a_message_cancelled_in_its_handler() {
 fn of_panics_while_the_timer_actor_ends() {
     count_panics();
     let _alone = super::alone();
-    let witness = Witness::default();
-    let layer = witness.clone().with_filter(LevelFilter::WARN);
-    let _guard = tracing::subscriber::set_default(Registry::default().with(layer));
+    let (witness, _guard) = witness_up_to(LevelFilter::WARN);
     paused(async {
         let world = World::paused(TimerActor::builder());
         let (addr, _log) = world.probe::<u32>();
@@ -601,9 +589,7 @@ fn of_many_timer_actors_once_in_a_process() {
 }
 
 fn many_timer_actors() {
-    let witness = Witness::default();
-    let layer = witness.clone().with_filter(LevelFilter::WARN);
-    let _guard = tracing::subscriber::set_default(Registry::default().with(layer));
+    let (witness, _guard) = witness_up_to(LevelFilter::WARN);
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
     let start = |name: String| TimerActor::builder().name(name).build().unwrap();
 

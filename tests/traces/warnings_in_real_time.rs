@@ -4,7 +4,6 @@
 //! Waits for events on the real clock. It has its own process: the watchdog sees only the subscriber of the whole
 //! process.
 
-use std::fmt::{Debug, Write};
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
@@ -12,28 +11,19 @@ use std::time::Duration;
 use actix::prelude::*;
 use actix_timers::{MessageSource, Repeat, TimerActor, TimerActorBuilder, TimerContext, Timers};
 use support::{Note, PATIENCE, Probe, Run, StopWatch, ms};
-use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Subscriber};
 use tracing_subscriber::layer::{Context as Layering, SubscriberExt};
 use tracing_subscriber::{Layer, Registry};
 
+use super::Text;
+
 /// All warnings of this process.
 struct Witness(Mutex<Sender<String>>);
 
-struct Text(String);
-
-impl Visit for Text {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        write!(self.0, "{}={value:?} ", field.name()).unwrap();
-    }
-}
-
 impl<S: Subscriber> Layer<S> for Witness {
     fn on_event(&self, event: &Event<'_>, _: Layering<'_, S>) {
-        let mut text = Text(String::new());
-        event.record(&mut text);
-        let _ = self.0.lock().unwrap().send(text.0);
+        let _ = self.0.lock().unwrap().send(Text::of(event));
     }
 }
 
