@@ -163,6 +163,18 @@ fn start(store: PostgresStore, ledger: &Ledger) -> DurableTimers {
     DurableTimers::builder(store).route_with::<Charge>("ledger", ledger.clone().start(), route).start().unwrap()
 }
 
+/// Starts a node with a ledger for a test, and stops it.
+fn with_ledger(test: impl AsyncFnOnce(&DurableTimers, &Ledger)) {
+    support::in_real_time(async {
+        let schema = new_schema();
+        let store = store(&schema).await;
+        let ledger = Ledger::new(store.clone(), &schema).await;
+        let timers = start(store, &ledger);
+        test(&timers, &ledger).await;
+        timers.stop().await.unwrap();
+    });
+}
+
 /// Starts a node whose timers are tried until they succeed.
 fn start_forever(store: PostgresStore, ledger: &Ledger) -> DurableTimers {
     let retry = RetryPolicy::default()
@@ -258,91 +270,59 @@ async fn dead(timers: &DurableTimers) -> usize {
 
 with_server! {
     fn effect_and_end_are_atomic_whatever_the_handler_answers() {
-        support::in_real_time(async {
-            let schema = new_schema();
-            let store = store(&schema).await;
-            let ledger = Ledger::new(store.clone(), &schema).await;
-            let timers = start(store, &ledger);
-            let ways =
-                [Way::Commit, Way::CommitAndFail, Way::RollBack, Way::FailIn, Way::DieIn, Way::Twice, Way::Snooze];
+        with_ledger(async |timers, ledger| {
+            let ways = [
+                Way::Commit,
+                Way::CommitAndFail,
+                Way::RollBack,
+                Way::FailIn,
+                Way::DieIn,
+                Way::Twice,
+                Way::Snooze,
+                Way::Embedded,
+            ];
             for (order, way) in (0..).zip(ways) {
                 let _ = timers.schedule(charge(order, way)).await.unwrap();
             }
-            until("all end", async || is_empty(&timers).await).await;
+            until("all end", async || is_empty(timers).await).await;
             // The effect of a failure in its transaction is committed with it.
             let snoozed = (1..=6).map(|attempt| (6, attempt));
-            let expected = [(0, 1), (1, 1), (2, 2), (3, 1), (3, 2), (4, 1)].into_iter().chain(snoozed);
+            let expected = [(0, 1), (1, 1), (2, 2), (3, 1), (3, 2), (4, 1)].into_iter().chain(snoozed).chain([(7, 2)]);
             assert_eq!(ledger.effects().await, expected.collect::<Vec<_>>());
             let attempts = |order| ledger.attempts.lock().unwrap()[&order];
             assert_eq!([0, 1, 2, 3, 4, 5].map(attempts), [1, 1, 2, 2, 1, 3]);
-            assert_eq!(dead(&timers).await, 2, "of `DieIn`, and of `Twice`, which never commits");
+            assert_eq!(dead(timers).await, 2, "of `DieIn`, and of `Twice`, which never commits");
             let errors = ledger.errors.lock().unwrap().clone();
-            assert_eq!(errors.iter().filter(|error| error.contains("has ended otherwise")).count(), 3, "{errors:?}");
-            timers.stop().await.unwrap();
+            let told = |text| errors.iter().filter(|error| error.contains(text)).count();
+            assert_eq!((told("has ended otherwise"), told("complete_in")), (3, 1), "{errors:?}");
         });
     }
 
-    fn a_closure_of_the_embedded_store_is_refused() {
-        support::in_real_time(async {
-            let schema = new_schema();
-            let store = store(&schema).await;
-            let ledger = Ledger::new(store.clone(), &schema).await;
-            let timers = start(store, &ledger);
-            let _ = timers.schedule(charge(1, Way::Embedded)).await.unwrap();
-            until("all end", async || is_empty(&timers).await).await;
-            assert_eq!(ledger.effects().await, [(1, 2)]);
-            let errors = ledger.errors.lock().unwrap().clone();
-            assert!(errors.len() == 1 && errors[0].contains("complete_in"), "{errors:?}");
-            timers.stop().await.unwrap();
-        });
-    }
-
+    /// A time of the handler counts if its transaction is committed.
     fn repetitions_continue_in_transactions_without_overlap_or_loss() {
-        support::in_real_time(async {
-            let schema = new_schema();
-            let store = store(&schema).await;
-            let ledger = Ledger::new(store.clone(), &schema).await;
-            let timers = start(store, &ledger);
+        with_ledger(async |timers, ledger| {
             let every = Repeat::every(Duration::from_millis(50)).times(4);
-            let every = Schedule::at_fixed_rate("ledger", every, Charge { order: 7, way: Way::RollBack });
-            let _ = timers.schedule(every).await.unwrap();
-            until("all end", async || is_empty(&timers).await).await;
-            assert_eq!(ledger.effects().await, [(7, 2); 4]);
-            assert_eq!(ledger.attempts.lock().unwrap()[&7], 8);
-            timers.stop().await.unwrap();
-        });
-    }
-
-    fn a_time_of_the_handler_counts_if_its_transaction_is_committed() {
-        support::in_real_time(async {
-            let schema = new_schema();
-            let store = store(&schema).await;
-            let ledger = Ledger::new(store.clone(), &schema).await;
-            let timers = start(store, &ledger);
-            let _ = timers.schedule(charge(7, Way::Continue)).await.unwrap();
-            let hour = Duration::from_secs(3600);
-            let delay = Repeat::every(hour).first_after(Duration::ZERO).times(3);
+            let every = Schedule::at_fixed_rate("ledger", every, Charge { order: 6, way: Way::RollBack });
+            let delay = Repeat::every(Duration::from_secs(3600)).first_after(Duration::ZERO).times(3);
             let delay = Schedule::with_fixed_delay("ledger", delay, Charge { order: 8, way: Way::Continue });
-            let _ = timers.schedule(delay).await.unwrap();
-            until("all end", async || is_empty(&timers).await).await;
-            assert_eq!(ledger.effects().await, [(7, 2), (7, 2), (7, 2), (8, 2), (8, 2), (8, 2)]);
-            timers.stop().await.unwrap();
+            for schedule in [every, charge(7, Way::Continue), delay] {
+                let _ = timers.schedule(schedule).await.unwrap();
+            }
+            until("all end", async || is_empty(timers).await).await;
+            let expected = [[(6, 2); 4].as_slice(), &[(7, 2); 3], &[(8, 2); 3]].concat();
+            assert_eq!(ledger.effects().await, expected);
+            assert_eq!(ledger.attempts.lock().unwrap()[&6], 8);
         });
     }
 
     fn after_a_cancel_the_effect_of_the_handler_is_refused() {
-        support::in_real_time(async {
-            let schema = new_schema();
-            let store = store(&schema).await;
-            let ledger = Ledger::new(store.clone(), &schema).await;
-            let timers = start(store, &ledger);
+        with_ledger(async |timers, ledger| {
             let id = timers.schedule(charge(1, Way::Late)).await.unwrap().id();
             until("it begins", async || ledger.attempts.lock().unwrap().contains_key(&1)).await;
             assert_eq!(timers.cancel(id).await.unwrap(), CancelOutcome::InProgress);
             ledger.goes_on.add_permits(1);
             until("it ends", async || !ledger.errors.lock().unwrap().is_empty()).await;
             assert_eq!(ledger.effects().await, []);
-            timers.stop().await.unwrap();
             assert!(ledger.errors.lock().unwrap()[0].contains("has ended otherwise"));
         });
     }
