@@ -373,7 +373,7 @@ impl World {
         }
     }
 
-    fn owner(&self) -> crate::engine::OwnerId {
+    fn owner(&self) -> OwnerId {
         *self.service.state().lanes.own.values().next().unwrap()
     }
 
@@ -494,7 +494,7 @@ fn the_watchdog_goes_on_after_a_handler_quicker_than_its_sender() {
     world.poll_driver();
     world.clock.jump(ms(40));
     assert!(matches!(world.service.turn(TurnBy::Watchdog), TurnResult::Sleep(_)));
-    let owner = *world.service.state().lanes.own.values().next().unwrap();
+    let owner = world.owner();
     world.service.state().watch_inbox(owner, ms(10));
 
     let called = Arc::clone(&world.listener_called);
@@ -544,7 +544,7 @@ fn an_inbox_sleeps_while_the_watchdog_makes_its_message() {
     world.poll_driver();
     world.clock.jump(ms(40));
     assert!(matches!(world.service.turn(TurnBy::Watchdog), TurnResult::Sleep(_)));
-    let owner = *world.service.state().lanes.own.values().next().unwrap();
+    let owner = world.owner();
 
     let calls = calls_while(&hook, &mut world, |service| {
         post_own(service, owner);

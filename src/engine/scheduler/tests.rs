@@ -57,6 +57,25 @@ struct Known {
     is_labelled: bool,
 }
 
+impl Known {
+    const fn new(key: Key, deadline: Tick, sequence: u64, owner: Option<OwnerId>) -> Self {
+        let (state, is_queued, is_making, is_labelled) = (TimerState::Waiting, false, false, false);
+        Self {
+            key,
+            deadline,
+            sequence,
+            owner,
+            state,
+            is_queued,
+            is_making,
+            is_labelled,
+            repeats: None,
+            label: None,
+            group: None,
+        }
+    }
+}
+
 /// A key, and the scope and the kind of messages for which it is unique.
 type ModelKey = (KeyScope, u32, u8);
 
@@ -84,6 +103,11 @@ struct Repeats {
 
 fn at(tick: Tick) -> ClockReading {
     ClockReading { time: Duration::from_millis(tick), wall: None }
+}
+
+/// Schedules a timer at time 0.
+fn schedule<P: Copy, O>(engine: &mut Engine<P, O>, deadline: Tick, owner: Option<OwnerId>, payload: P) -> Key {
+    engine.schedule(tag(), 0, deadline, owner, Timer::new(payload, Marks::NONE), None).unwrap()
 }
 
 /// The model's state.
@@ -200,19 +224,7 @@ impl Run {
                 assert!(self.book.timers.len() < CAPACITY);
                 assert!(!self.issued.contains(&key), "a key is never issued twice");
                 self.issued.push(key);
-                self.book.timers.push(Known {
-                    key,
-                    deadline,
-                    sequence,
-                    owner,
-                    state: TimerState::Waiting,
-                    is_queued: false,
-                    label: None,
-                    group: None,
-                    is_labelled: false,
-                    repeats: None,
-                    is_making: false,
-                });
+                self.book.timers.push(Known::new(key, deadline, sequence, owner));
                 if self.rng.below(2) == 0 {
                     self.let_repeat();
                 }
@@ -237,12 +249,8 @@ impl Run {
         let sequence = self.book.sequence;
         let old = key.and_then(|key| self.engine.keyed(&scoped(key)));
         assert_eq!(old, key.and_then(|key| self.book.holder(key)).map(|timer| timer.key));
-        let scheduled = match old {
-            Some(old) => {
-                self.engine.schedule(tag(), self.now, deadline, owner, Timer::new(sequence, Marks::NONE), Some(old))
-            }
-            None => self.engine.schedule(tag(), self.now, deadline, owner, Timer::new(sequence, Marks::NONE), None),
-        };
+        let timer = Timer::new(sequence, Marks::NONE);
+        let scheduled = self.engine.schedule(tag(), self.now, deadline, owner, timer, old);
         let replaceable = old.filter(|old| self.expectation(*old).is_ok());
         let Ok(timer) = scheduled else {
             assert!(self.book.timers.len() == CAPACITY && replaceable.is_none());
@@ -268,19 +276,8 @@ impl Run {
         assert!(self.engine.label(timer, key.map(scoped), joins.map(group)));
         let is_labelled = key.is_some() || joins.is_some();
         assert!(!is_labelled || !self.engine.label(timer, None, Some(group(7))), "labels are given once");
-        self.book.timers.push(Known {
-            key: timer,
-            deadline,
-            sequence,
-            owner,
-            state: TimerState::Waiting,
-            is_queued: false,
-            label: key,
-            group: joins.map(|joins| (joins, number)),
-            is_labelled,
-            repeats: None,
-            is_making: false,
-        });
+        let known = Known::new(timer, deadline, sequence, owner);
+        self.book.timers.push(Known { label: key, group: joins.map(|joins| (joins, number)), is_labelled, ..known });
         if self.rng.below(2) == 0 {
             self.let_repeat();
         }
@@ -722,7 +719,7 @@ fn a_queue_is_no_owner_and_is_removed_only_when_empty() {
     let queue = engine.add_queue("queue").unwrap();
     assert_eq!(engine.owners(), 0);
     for n in 0..3 {
-        let key = engine.schedule(tag(), 0, 1, None, Timer::new(n, Marks::NONE), None).unwrap();
+        let key = schedule(&mut engine, 1, None, n);
         while engine.expire(1, None, &mut 1000) != Due::Done {}
         engine.enqueue(key, queue);
     }
@@ -769,20 +766,20 @@ fn everything_unfinished_is_given_back_in_order_of_deadline() {
 #[test]
 fn a_delivered_timer_is_remembered_until_its_slot_delivers() {
     let mut engine: Engine<u8, ()> = Engine::new(EngineConfig::default());
-    let key = engine.schedule(tag(), 0, 0, None, Timer::new(1, Marks::NONE), None).unwrap();
+    let key = schedule(&mut engine, 0, None, 1);
     assert!(matches!(engine.expire(0, None, &mut 9), Due::Recipient(_)));
     assert_eq!(engine.cancel(key), Err(NotPending::InFlight));
     assert_eq!(engine.reschedule(0, key, 5), Err(NotPending::InFlight));
     engine.finish(key, Outcome::Delivered);
     assert_eq!(engine.cancel(key), Err(NotPending::Delivered));
     assert_eq!(engine.reschedule(0, key, 5), Err(NotPending::Delivered));
-    let next = engine.schedule(tag(), 0, 0, None, Timer::new(2, Marks::NONE), None).unwrap();
+    let next = schedule(&mut engine, 0, None, 2);
     assert_eq!(next.index(), key.index());
     assert_eq!(engine.cancel(key), Err(NotPending::Delivered), "the old key does not reach the new timer");
     assert_eq!(engine.cancel(next), Ok(2));
     assert_eq!(engine.cancel(key), Err(NotPending::Delivered));
     assert_eq!(engine.cancel(next), Err(NotPending::Unknown));
-    let last = engine.schedule(tag(), 0, 0, None, Timer::new(3, Marks::NONE), None).unwrap();
+    let last = schedule(&mut engine, 0, None, 3);
     assert_eq!(last.index(), key.index());
     assert!(matches!(engine.expire(0, None, &mut 9), Due::Recipient(_)));
     engine.finish(last, Outcome::Delivered);
@@ -793,16 +790,16 @@ fn a_delivered_timer_is_remembered_until_its_slot_delivers() {
 #[test]
 fn a_name_outlives_its_timer_until_the_slot_is_used_again() {
     let mut engine: Engine<u8, ()> = Engine::new(EngineConfig::default());
-    let key = engine.schedule(tag(), 0, 10, None, Timer::new(1, Marks::NONE), None).unwrap();
+    let key = schedule(&mut engine, 10, None, 1);
     assert!(engine.set_name(key, 77));
     assert_eq!((engine.named(77), engine.name_of(key)), (Some(key), Some(77)));
     assert_eq!(engine.names_beginning_with(77 >> 4, 4).next(), Some(key));
-    let other = engine.schedule(tag(), 0, 10, None, Timer::new(2, Marks::NONE), None).unwrap();
+    let other = schedule(&mut engine, 10, None, 2);
     assert!(!engine.set_name(other, 77), "a name in use is not reassigned");
     assert_eq!(engine.cancel(key), Ok(1));
     assert_eq!((engine.named(77), engine.name_of(key)), (Some(key), None));
     assert_eq!(engine.names_beginning_with(77 >> 4, 4).next(), None);
-    let reused = engine.schedule(tag(), 0, 10, None, Timer::new(3, Marks::NONE), None).unwrap();
+    let reused = schedule(&mut engine, 10, None, 3);
     assert_eq!(reused.index(), key.index());
     assert_eq!(engine.named(77), None);
     assert!(engine.set_name(other, 77), "now it is free");
@@ -814,9 +811,7 @@ fn an_owners_timers_are_listed_in_the_order_of_scheduling() {
     let mut engine: Engine<u32, ()> = Engine::new(EngineConfig::default());
     let (owner, other) = (engine.add_owner(()).unwrap(), engine.add_owner(()).unwrap());
     assert!(engine.own_slots(owner).is_empty());
-    let mut timers: Vec<Key> = (0..200)
-        .map(|number| engine.schedule(tag(), 0, 10, Some(owner), Timer::new(number, Marks::NONE), None).unwrap())
-        .collect();
+    let mut timers: Vec<Key> = (0..200).map(|number| schedule(&mut engine, 10, Some(owner), number)).collect();
     let slots = engine.own_slots(owner);
     let listed = |engine: &Engine<u32, ()>, slots: &[u32]| -> Vec<Key> {
         slots.iter().filter_map(|slot| engine.own_timer_in(*slot, owner)).collect()
@@ -825,7 +820,7 @@ fn an_owners_timers_are_listed_in_the_order_of_scheduling() {
     for (at, takes_its_slot) in [(100, false), (0, true)] {
         assert!(engine.cancel(timers.remove(at)).is_ok());
         if takes_its_slot {
-            engine.schedule(tag(), 0, 10, Some(other), Timer::new(999, Marks::NONE), None).unwrap();
+            schedule(&mut engine, 10, Some(other), 999);
         }
     }
     assert_eq!(listed(&engine, &slots), timers, "one has ended, and one slot is another owner's");
@@ -836,7 +831,7 @@ fn an_owners_timers_are_listed_in_the_order_of_scheduling() {
 fn a_timer_on_the_wall_clock_waits_for_its_time_of_day() {
     let second = Duration::from_secs(1);
     let mut engine: Engine<u8, ()> = Engine::new(EngineConfig::default());
-    let key = engine.schedule(tag(), 0, 1000, None, Timer::new(1, Marks::NONE), None).unwrap();
+    let key = schedule(&mut engine, 1000, None, 1);
     engine.set_wall_time(key, 11 * second);
     assert_eq!(engine.wall_timers(), 1);
     // By the monotonic clock it is due, but the wall clock was set back by half a second.
@@ -853,10 +848,10 @@ fn timers_on_the_wall_clock_follow_its_steps_in_their_order() {
     let second = Duration::from_secs(1);
     let mut engine: Engine<u8, ()> = Engine::new(EngineConfig::default());
     for (payload, at) in [(1, 30), (2, 20), (3, 20)] {
-        let key = engine.schedule(tag(), 0, at * 1000, None, Timer::new(payload, Marks::NONE), None).unwrap();
+        let key = schedule(&mut engine, at * 1000, None, payload);
         engine.set_wall_time(key, second * at as u32);
     }
-    let steady = engine.schedule(tag(), 0, 5000, None, Timer::new(4, Marks::NONE), None).unwrap();
+    let steady = schedule(&mut engine, 5000, None, 4);
     // The wall clock jumps to 25 s while one second has passed.
     engine.follow_wall_clock(1000, 25 * second);
     let mut order = Vec::new();
@@ -889,7 +884,7 @@ fn a_timer_moved_within_its_tick_comes_after_one_moved_into_it() {
 fn a_timer_on_the_wall_clock_is_due_at_the_end_of_time() {
     for end in [MAX_TICK, Tick::MAX] {
         let mut engine: Engine<u8, ()> = Engine::new(EngineConfig::default());
-        let key = engine.schedule(tag(), 0, 1000, None, Timer::new(1, Marks::NONE), None).unwrap();
+        let key = schedule(&mut engine, 1000, None, 1);
         engine.set_wall_time(key, Duration::from_secs(11));
         let due = engine.expire(end, Some(Duration::from_secs(10)), &mut 99);
         assert!(matches!(due, Due::Recipient(due) if due.payload == 1), "{due:?}");
@@ -905,7 +900,7 @@ fn only_a_repetition_with_a_time_of_day_follows_the_wall_clock() {
     let fixed_rate = RepeatMode::FixedRate { period, missed: MissedTickBehavior::Skip };
     for (mode, until_handled) in [(fixed_rate, false), (RepeatMode::FixedDelay { period }, true)] {
         let mut engine: Engine<u8, ()> = Engine::new(EngineConfig::default());
-        let key = engine.schedule(tag(), 0, 1000, None, Timer::new(1, Marks::NONE), None).unwrap();
+        let key = schedule(&mut engine, 1000, None, 1);
         engine.set_wall_time(key, 11 * second);
         assert!(engine.set_recurrence(key, Recurrence::new(mode, second).at(11 * second)));
         assert!(matches!(engine.expire(1000, Some(11 * second), &mut 99), Due::Recipient(_)));
@@ -933,7 +928,7 @@ fn a_missed_repetition_does_not_wait_for_the_next_tick() {
     let mode = RepeatMode::FixedRate { period: micros(100), missed: MissedTickBehavior::Burst };
     for due in [10_200, 10_500] {
         let mut engine: Engine<u8, ()> = Engine::new(EngineConfig::default());
-        let key = engine.schedule(tag(), 0, 0, None, Timer::new(1, Marks::NONE), None).unwrap();
+        let key = schedule(&mut engine, 0, None, 1);
         assert!(engine.set_recurrence(key, Recurrence::new(mode, micros(due - 100))));
         assert!(matches!(engine.expire(10, None, &mut 99), Due::Recipient(_)));
         let now = ClockReading { time: micros(10_500), wall: None };
@@ -956,7 +951,7 @@ fn upcoming_messages_of_each_chunk_are_all_messages() {
     let mut engine: Engine<u32, ()> = Engine::new(EngineConfig::default());
     let owner = engine.add_owner(()).unwrap();
     for payload in 0..100 {
-        engine.schedule(tag(), 0, 1, Some(owner), Timer::new(payload, Marks::NONE), None).unwrap();
+        schedule(&mut engine, 1, Some(owner), payload);
     }
     while engine.expire(1, None, &mut 1000) != Due::Done {}
     let (mut chunk, mut fetched, mut taken) = (None, Vec::new(), Vec::new());
