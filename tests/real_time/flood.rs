@@ -45,7 +45,6 @@ pub(crate) struct Flooded {
     plan: Option<fn(&mut Flooded, &mut Context<Flooded>)>,
     pub(crate) ids: Vec<TimerId>,
     pub(crate) on_due: Option<Act>,
-    pub(crate) on_flood: Option<Act>,
     scheduled: usize,
 }
 
@@ -58,7 +57,6 @@ impl Flooded {
             plan: Some(plan),
             ids: Vec::new(),
             on_due: None,
-            on_flood: None,
             scheduled: 0,
         }
     }
@@ -93,13 +91,6 @@ impl Flooded {
         let mut log = log.lock().unwrap();
         std::mem::take(&mut log)
     }
-
-    fn act(&mut self, which: fn(&mut Self) -> &mut Option<Act>, ctx: &mut Context<Self>) {
-        if let Some(mut act) = which(self).take() {
-            act(self, ctx);
-            *which(self) = Some(act);
-        }
-    }
 }
 
 impl Actor for Flooded {
@@ -113,8 +104,6 @@ impl Actor for Flooded {
     }
 }
 
-impl Supervised for Flooded {}
-
 actix_timers::impl_due_timers!(Flooded);
 
 impl Handler<Due> for Flooded {
@@ -123,7 +112,10 @@ impl Handler<Due> for Flooded {
     fn handle(&mut self, due: Due, ctx: &mut Self::Context) {
         let Due { delay, index } = due;
         self.log.lock().unwrap().push(Delivered { delay, index, passed: self.began.elapsed() });
-        self.act(|actor| &mut actor.on_due, ctx);
+        if let Some(mut act) = self.on_due.take() {
+            act(self, ctx);
+            self.on_due = Some(act);
+        }
     }
 }
 
@@ -159,6 +151,12 @@ impl Flood {
         });
     }
 
+    pub(crate) async fn over(&self) {
+        while !self.ended() {
+            tokio::time::sleep(ms(1)).await;
+        }
+    }
+
     pub(crate) fn ended(&self) -> bool {
         self.ended.load(Ordering::Acquire)
     }
@@ -178,7 +176,6 @@ impl Handler<Wave> for Flooded {
     type Result = ();
 
     fn handle(&mut self, Wave(flood, lasts): Wave, ctx: &mut Self::Context) {
-        self.act(|actor| &mut actor.on_flood, ctx);
         if !lasts {
             return;
         }

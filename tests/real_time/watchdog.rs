@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::flood::{Due, Flood, Flooded, Metrics, ms, settled};
 use actix::prelude::*;
-use actix_timers::{CancelOutcome, TimerActor, TimerContext, TimerState, Timers, cancel, get};
+use actix_timers::{CancelOutcome, TimerActor, TimerContext, TimerState, Timers, get};
 
 /// Ends each test, however slow the machine is.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -110,9 +110,7 @@ fn a_heartbeat_does_not_keep_the_messages_of_a_flooded_actor() {
         let flood = Flood::until(move || delivered.lock().unwrap().len() >= 5);
         let addr = actor.start();
         flood.on(&addr);
-        while !flood.ended() {
-            tokio::time::sleep(ms(1)).await;
-        }
+        flood.over().await;
         assert!(flood.ended_in_time(), "the repetitions came in the flood");
     });
 }
@@ -131,12 +129,17 @@ impl Handler<Due> for Recipient {
     }
 }
 
+/// Starts a recipient in an arbiter of its own.
+fn recipient_elsewhere() -> (Arbiter, Addr<Recipient>, mpsc::Receiver<Instant>) {
+    let (elsewhere, (sender, receiver)) = (Arbiter::new(), mpsc::channel());
+    let recipient = Recipient::start_in_arbiter(&elsewhere.handle(), |_| Recipient(sender));
+    (elsewhere, recipient, receiver)
+}
+
 #[test]
 fn a_blocked_arbiter_does_not_delay_recipients_elsewhere() {
     support::in_real_time(async {
-        let elsewhere = Arbiter::new();
-        let (sender, receiver) = mpsc::channel();
-        let recipient = Recipient::start_in_arbiter(&elsewhere.handle(), |_| Recipient(sender));
+        let (elsewhere, recipient, receiver) = recipient_elsewhere();
         let timers = TimerActor::builder().start().unwrap();
         settled(&timers).await;
         for (delay, index) in [(20, 1), (10, 0), (30, 2)] {
@@ -178,29 +181,6 @@ fn due_messages_that_are_not_under_way_can_be_cancelled_exactly() {
     });
 }
 
-#[test]
-fn a_message_under_way_is_reported_so_and_delivered_once() {
-    support::in_real_time(async {
-        let outcome = Arc::new(std::sync::Mutex::new(None));
-        let answer = Arc::clone(&outcome);
-        let mut actor = Flooded::new(|actor, ctx| actor.after(ctx, 10));
-        actor.on_flood = Some(Box::new(move |actor, ctx| {
-            let mut answer = answer.lock().unwrap();
-            if answer.is_none() && get(actor.ids[0]).is_some_and(|info| info.state == TimerState::InFlight) {
-                *answer = Some(ctx.cancel_timer(actor.ids[0]));
-            }
-        }));
-        // The flood is slow enough to see the message in flight only by chance; the count is exact in any case.
-        let delivered = actor.delivered();
-        let flood = Flood::until(move || delivered.lock().unwrap().len() == 1);
-        let log = actor.run(&flood).await;
-        assert!(flood.ended_in_time());
-        assert_eq!(log.len(), 1);
-        assert!(matches!(*outcome.lock().unwrap(), None | Some(CancelOutcome::InProgress)));
-        assert_eq!(settled(&Timers::current().unwrap()).await.delivered, 1);
-    });
-}
-
 /// A repeating timer of an actor whose mailbox never gets empty continues, and its handler can end it.
 #[test]
 fn a_flooded_actor_gets_its_repetitions_and_can_end_them() {
@@ -230,81 +210,6 @@ fn a_flooded_actor_gets_its_repetitions_and_can_end_them() {
 }
 
 #[test]
-fn a_restarted_actor_never_gets_messages_that_were_under_way() {
-    support::in_real_time(async {
-        for _ in 0..20 {
-            let mut actor = Flooded::new(|actor, ctx| actor.after(ctx, 5));
-            let stopped = Arc::new(AtomicBool::new(false));
-            let stop = Arc::clone(&stopped);
-            let began = Instant::now();
-            actor.on_flood = Some(Box::new(move |actor, ctx| {
-                // Blocked until the message is in this mailbox, behind the one that is handled now.
-                while !stop.load(Ordering::Relaxed) && began.elapsed() < LIMIT {
-                    if get(actor.ids[0]).is_none() {
-                        stop.store(true, Ordering::Relaxed);
-                        ctx.stop();
-                    }
-                }
-            }));
-            let log = actor.delivered();
-            let flood = Flood::until(move || stopped.load(Ordering::Relaxed));
-            let addr = Supervisor::start(move |_| actor);
-            flood.on(&addr);
-            while !flood.ended() {
-                tokio::time::sleep(ms(1)).await;
-            }
-            tokio::time::sleep(ms(2)).await;
-            assert!(addr.connected(), "restarted");
-            assert!(log.lock().unwrap().is_empty(), "the old incarnation's timer has ended with it");
-        }
-        let counters = settled(&Timers::current().unwrap()).await;
-        assert_eq!((counters.accepted, counters.delivered, counters.pending), (20, 20, 0));
-    });
-}
-
-#[derive(Message)]
-#[rtype(result = "()")]
-struct Slow;
-
-struct Responding(Arc<AtomicUsize>);
-
-impl Actor for Responding {
-    type Context = Context<Self>;
-
-    fn started(&mut self, ctx: &mut Self::Context) {
-        for _ in 0..3 {
-            ctx.schedule_after(ms(5), Slow);
-        }
-        ctx.run_later(ms(1), |_, _| std::thread::sleep(ms(100)));
-    }
-}
-
-impl Handler<Slow> for Responding {
-    type Result = ResponseFuture<()>;
-
-    fn handle(&mut self, _: Slow, _: &mut Self::Context) -> Self::Result {
-        self.0.fetch_add(1, Ordering::Relaxed);
-        Box::pin(std::future::pending())
-    }
-}
-
-#[test]
-fn an_answer_that_takes_long_does_not_hold_up_the_next_message() {
-    support::in_real_time(async {
-        let called = Arc::new(AtomicUsize::new(0));
-        let addr = Responding(Arc::clone(&called)).start();
-        let began = Instant::now();
-        while called.load(Ordering::Relaxed) < 3 && began.elapsed() < LIMIT {
-            tokio::time::sleep(ms(1)).await;
-        }
-        assert_eq!(called.load(Ordering::Relaxed), 3);
-        let counters = settled(&Timers::current().unwrap()).await;
-        assert_eq!((counters.delivered, counters.pending), (3, 0));
-        drop(addr);
-    });
-}
-
-#[test]
 fn under_a_paused_clock_nothing_happens() {
     for paused_from_the_start in [true, false] {
         let metrics = Metrics::default();
@@ -314,9 +219,7 @@ fn under_a_paused_clock_nothing_happens() {
         };
         metrics.record(|| {
             System::with_tokio_rt(build).block_on(async {
-                let elsewhere = Arbiter::new();
-                let (sender, receiver) = mpsc::channel();
-                let recipient = Recipient::start_in_arbiter(&elsewhere.handle(), |_| Recipient(sender));
+                let (elsewhere, recipient, receiver) = recipient_elsewhere();
                 let timers = TimerActor::builder().install().unwrap();
                 if !paused_from_the_start {
                     settled(&Timers::current().unwrap()).await;
@@ -356,9 +259,7 @@ fn it_is_counted_when_the_watchdog_helps_and_only_then() {
     let count = metrics.clone();
     metrics.record(|| {
         support::in_real_time(async move {
-            let elsewhere = Arbiter::new();
-            let (sender, receiver) = mpsc::channel();
-            let recipient = Recipient::start_in_arbiter(&elsewhere.handle(), |_| Recipient(sender));
+            let (elsewhere, recipient, receiver) = recipient_elsewhere();
             let timers = TimerActor::builder().start().unwrap();
             settled(&timers).await;
             assert_eq!(count.wakeups_of_the_watchdog(), 0.0);
@@ -388,10 +289,8 @@ fn come_and_go() {
     }));
     for round in 0..60u64 {
         // Stops it at any stage: before anything is due, while the watchdog is at work, with messages in flight.
-        support::in_real_time(async move {
-            let elsewhere = Arbiter::new();
-            let (sender, _receiver) = mpsc::channel();
-            let recipient = Recipient::start_in_arbiter(&elsewhere.handle(), |_| Recipient(sender));
+        let counters = support::in_real_time(async move {
+            let (elsewhere, recipient, _receiver) = recipient_elsewhere();
             let timers = Timers::current().unwrap();
             for delay in 0..50 {
                 timers.schedule_after(&recipient, ms(delay), Due { delay, index: 0 });
@@ -403,7 +302,11 @@ fn come_and_go() {
             flood.on(&addr);
             tokio::task::yield_now().await;
             elsewhere.stop();
-        });
+            timers
+        })
+        .snapshot()
+        .counters;
+        assert!(counters.balance() && counters.pending == 0, "{counters:?}");
     }
     assert_eq!(PANICS.load(Ordering::Relaxed), 0);
     #[cfg(target_os = "linux")]
@@ -412,40 +315,4 @@ fn come_and_go() {
         let names = threads.filter_map(|thread| std::fs::read_to_string(thread.ok()?.path().join("comm")).ok());
         assert_eq!(names.filter(|name| name.starts_with("actix-timers-wa")).count(), 1, "one thread for all");
     }
-}
-
-#[test]
-fn the_counters_always_balance() {
-    let timers = support::in_real_time(async {
-        let timers = Timers::current().unwrap();
-        let all = timers.clone();
-        let mut actor = Flooded::new(|actor, ctx| (0..300).for_each(|index| actor.after(ctx, 5 + index % 90)));
-        actor.on_due = Some(Box::new(move |actor, _| {
-            let counters = all.snapshot().counters;
-            assert!(counters.balance(), "{counters:?}");
-            // The last ones mostly wait, the first ones are mostly delivered.
-            for id in [actor.ids.pop(), actor.ids.first().copied()].into_iter().flatten() {
-                cancel(id);
-            }
-        }));
-        let delivered = actor.delivered();
-        let flood = Flood::until(move || delivered.lock().unwrap().len() >= 30);
-        let addr = actor.start();
-        flood.on(&addr);
-        while !flood.ended() {
-            tokio::time::sleep(ms(1)).await;
-        }
-        assert!(flood.ended_in_time());
-        // Another one, still flooded when everything stops.
-        let actor = Flooded::new(|actor, ctx| (0..300).for_each(|index| actor.after(ctx, 5 + index % 60)));
-        let began = Instant::now();
-        let flood = Flood::until(move || began.elapsed() > ms(60));
-        let addr = actor.start();
-        flood.on(&addr);
-        tokio::task::yield_now().await;
-        timers
-    });
-    let counters = timers.snapshot().counters;
-    assert!(counters.balance(), "{counters:?}");
-    assert_eq!(counters.pending, 0, "{counters:?}");
 }
