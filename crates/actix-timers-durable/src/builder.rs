@@ -1,9 +1,9 @@
 //! The builder of durable timers.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
-use actix::{Actor, Recipient};
+use actix::{AsyncContext, Context, Recipient};
 use actix_timers::integration::{InternalTimers, builder_on_clock_of};
 use actix_timers::{BuildError, Clock, TimerActor, TimerActorBuilder, Timers};
 
@@ -289,10 +289,8 @@ impl DurableTimersBuilder {
         // Keeps the metric series of the two apart.
         let mark = if clock_of.is_some_and(|other| other == name) { " (durable)" } else { "" };
         let timers = InternalTimers::start(builder.name(format!("{name}{mark}")))?;
-        let committer_cell = Arc::new(OnceLock::new());
-        let actor =
-            DurableTimerActor::new(Arc::clone(&routes), config, sharing, timers.clone(), Arc::clone(&committer_cell))
-                .start();
+        let context = Context::new();
+        let actor = context.address();
         let time = Arc::clone(timers.clock());
         let clock: CommitterClock =
             Arc::new(move || Reading { wall: DueTime::reached_at(time.wall()), time: time.now() });
@@ -304,8 +302,8 @@ impl DurableTimersBuilder {
         let setup = Setup { store, routes: Arc::clone(&routes), group, clock, listener, name };
         let committer =
             if timers.clock().wall_is_steady() { Committer::inline(setup) } else { Committer::start_thread(setup)? };
-        let _ = committer_cell.set(committer.clone());
-        let durable = DurableTimers::new(committer, routes, timers, actor.clone());
+        let durable = DurableTimers::new(committer.clone(), Arc::clone(&routes), timers.clone(), actor.clone());
+        context.run(DurableTimerActor::new(routes, config, sharing, timers, committer));
         actor.do_send(Event::Begin(durable.clone(), beat));
         Ok(durable)
     }

@@ -121,7 +121,7 @@ impl<M> Durable<M> {
         effect: impl FnOnce(&Connection) -> Result<T, HandlerError> + Send + 'static,
     ) -> Ending<T> {
         let under_way = Arc::clone(&self.under_way);
-        let Some(committer) = under_way.committer.get().cloned() else {
+        let Some((_, committer)) = under_way.node.clone() else {
             return Box::pin(ready(Err(HandlerError::new(NO_STORE))));
         };
         let (tell, mut told) = oneshot::channel();

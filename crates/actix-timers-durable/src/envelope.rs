@@ -81,10 +81,9 @@ pub struct Durable<M> {
 pub(super) struct UnderWay {
     pub(super) record: Arc<Record>,
     pub(super) retry: RetryPolicy,
-    /// Accepts extensions of the time-out. None in a test, which has them recorded.
-    pub(super) actor: Option<Arc<Recipient<Extend>>>,
+    /// Accepts extensions of the time-out, and ends in transactions. None in a test, which has extensions recorded.
+    pub(super) node: Option<(Arc<Recipient<Extend>>, Committer)>,
     pub(super) extensions: Mutex<Vec<Duration>>,
-    pub(super) committer: Arc<OnceLock<Committer>>,
     /// The end of the delivery in a transaction of its handler, which may not have been committed.
     pub(super) in_transaction: OnceLock<Counted>,
     course: Mutex<Course>,
@@ -103,8 +102,7 @@ impl UnderWay {
     pub(super) fn new(
         record: Arc<Record>,
         retry: RetryPolicy,
-        actor: Option<Arc<Recipient<Extend>>>,
-        committer: Arc<OnceLock<Committer>>,
+        node: Option<(Arc<Recipient<Extend>>, Committer)>,
         begun: DueTime,
         is_noted: bool,
     ) -> Self {
@@ -113,9 +111,8 @@ impl UnderWay {
             span: super::trace::delivery(&record),
             record,
             retry,
-            actor,
+            node,
             extensions: Mutex::default(),
-            committer,
             in_transaction: OnceLock::new(),
             course: Mutex::new(Course::begun(begun)),
             written: OnceLock::new(),
@@ -305,7 +302,7 @@ impl<M> Durable<M> {
         let under_way = Arc::clone(&self.under_way);
         async move {
             let delivery = under_way.record.delivery();
-            if let Some(actor) = &under_way.actor {
+            if let Some((actor, _)) = &under_way.node {
                 return actor.send(Extend { delivery, by }).await.unwrap_or(false);
             }
             let is_extended = !under_way.is_cancelled();

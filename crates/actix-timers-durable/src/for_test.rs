@@ -1,6 +1,6 @@
 //! Messages for tests of handlers.
 
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use super::due_time::DueTime;
@@ -139,8 +139,7 @@ impl<M: DurableMessage> TestMessage<M> {
             payload_codec: None,
             payload: [].into(),
         };
-        let no_store = Arc::<OnceLock<_>>::default();
-        let under_way = Arc::new(UnderWay::new(Arc::new(record), retry, None, no_store, progress.due, true));
+        let under_way = Arc::new(UnderWay::new(Arc::new(record), retry, None, progress.due, true));
         let Progress { attempt, due, repetition, .. } = progress;
         let delivered = Durable { id, attempt, due, repetition, headers, message, under_way: Arc::clone(&under_way) };
         (delivered, TestDelivery(under_way))

@@ -5,7 +5,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::sync::{Arc, LazyLock, Mutex, OnceLock};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, SystemTime};
 
 use actix::prelude::*;
@@ -221,7 +221,7 @@ fn start(faults: &Faults, records: Records, shared: &Shared) -> Vec<Task> {
     let options = RouteOptions::new().window(1 + random(3) as usize).retry(retries());
     let role = Role::Delivers(Some(office.address().recipient()));
     routes.register::<Note>(&"office".into(), options, role).unwrap();
-    let (routes, cell) = (Arc::new(routes), Arc::new(OnceLock::new()));
+    let routes = Arc::new(routes);
     let deliveries = Context::<DurableTimerActor>::new();
     let addr = deliveries.address();
     let config = DeliveryConfig {
@@ -229,7 +229,6 @@ fn start(faults: &Faults, records: Records, shared: &Shared) -> Vec<Task> {
         loaded: [1, 2, 65_536][random(3) as usize],
         keep_dead_letters: None,
     };
-    let actor = DurableTimerActor::new(Arc::clone(&routes), config, None, timers.clone(), Arc::clone(&cell));
     let clock: CommitterClock = Arc::new(|| {
         let time = Duration::from_nanos(simulation::now());
         Reading { wall: DueTime::reached_at(SystemTime::UNIX_EPOCH + time), time }
@@ -241,8 +240,8 @@ fn start(faults: &Faults, records: Records, shared: &Shared) -> Vec<Task> {
     let (group, name) = ([1, 3, 4096][random(3) as usize], "simulated".to_owned());
     let setup = Setup { store, routes: Arc::clone(&routes), group, clock, listener, name };
     let committer = Committer::start_thread(setup).unwrap();
-    let _ = cell.set(committer.clone());
-    let durable = DurableTimers::new(committer, routes, timers, addr.clone());
+    let durable = DurableTimers::new(committer.clone(), Arc::clone(&routes), timers.clone(), addr.clone());
+    let actor = DurableTimerActor::new(routes, config, None, timers, committer);
     addr.do_send(Event::Begin(durable.clone(), beat));
     shared.replace(Some(durable));
     // Deliveries are spawned.

@@ -35,9 +35,8 @@ impl DurableTimerActor {
             return self.park(&record, &reason);
         }
         let extensions = Arc::clone(self.extensions.get_or_insert_with(|| Arc::new(ctx.address().recipient())));
-        let committer = Arc::clone(&self.committer);
-        let (record_of, begun) = (Arc::clone(&record), self.wall());
-        let under_way = Arc::new(UnderWay::new(record_of, retry, Some(extensions), committer, begun, keeps_past));
+        let node = Some((extensions, self.committer.clone()));
+        let under_way = Arc::new(UnderWay::new(Arc::clone(&record), retry, node, self.wall(), keeps_past));
         let answering = match self.routes.deliver(hint.route, &under_way) {
             Ok(Some(answering)) => answering,
             Ok(None) => return self.not_delivered(hint, delivery, ctx),
@@ -47,9 +46,7 @@ impl DurableTimerActor {
             }
         };
         let deadline = self.now().checked_add(retry.timeout);
-        if let Some(committer) = self.committer.get() {
-            committer.meters().delivered(self.wall().saturating_since(record.progress.due));
-        }
+        self.committer.meters().delivered(self.wall().saturating_since(record.progress.due));
         let actor = ctx.address();
         let (answering, withdrawal) = withdrawable(answering);
         actix::spawn(async move {
@@ -101,8 +98,8 @@ impl DurableTimerActor {
         self.alone.note_timeout(answer.is_none());
         let mut answer = answer.unwrap_or(Err(NoReply::Overdue(retry.timeout)));
         if let Some((due, nominal)) = under_way.written.get().copied() {
-            if let (Some(committer), Some(end)) = (self.committer.get(), under_way.in_transaction.get()) {
-                committer.meters().count(*end, 1);
+            if let Some(end) = under_way.in_transaction.get() {
+                self.committer.meters().count(*end, 1);
                 self.judge(&under_way.record, *end, "in its own transaction");
             }
             self.leave_window(delivery, nominal);
@@ -145,11 +142,9 @@ impl DurableTimerActor {
     /// Takes note of an end that is written.
     pub(super) fn ended(&mut self, Ended { delivery, outcome, dead }: Ended) {
         let this = self.in_flight.get(&delivery.id).filter(|it| it.record.delivery() == delivery);
-        if outcome == Outcome::NotFound
-            && let Some(committer) = self.committer.get()
-        {
+        if outcome == Outcome::NotFound {
             let in_transaction = this.and_then(|it| it.in_transaction);
-            committer.meters().count(in_transaction.unwrap_or(Counted::EndLost), 1);
+            self.committer.meters().count(in_transaction.unwrap_or(Counted::EndLost), 1);
         }
         let is_this = this.is_some();
         // Only now it is known whether the handler's transaction was committed.

@@ -22,7 +22,7 @@ mod suspects;
 mod turns;
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use actix::prelude::*;
@@ -152,8 +152,7 @@ pub struct DurableTimerActor {
     sharing: Option<Sharing>,
     /// The internal timers.
     timers: InternalTimers,
-    /// Set once the store is open.
-    committer: Arc<OnceLock<Committer>>,
+    committer: Committer,
     /// Set between begin and stop. It contains the actor's own address, which keeps the actor alive.
     handle: Option<DurableTimers>,
     /// Accepts extensions of time-outs, from the first delivery on. It contains the actor's own address, too.
@@ -190,7 +189,7 @@ impl DurableTimerActor {
         config: DeliveryConfig,
         sharing: Option<Sharing>,
         timers: InternalTimers,
-        committer: Arc<OnceLock<Committer>>,
+        committer: Committer,
     ) -> Self {
         let hints = Hints::new(routes.windows(), config.loaded, config.horizon, sharing.is_some());
         Self {
@@ -222,9 +221,7 @@ impl DurableTimerActor {
     }
 
     fn submit(&self, request: impl Into<Request>) {
-        if let Some(committer) = self.committer.get() {
-            committer.submit(request);
-        }
+        self.committer.submit(request);
     }
 
     /// Returns the durable timers; none before the store is open and after it is closed.
@@ -307,9 +304,8 @@ impl DurableTimerActor {
 
     /// Gives the metrics the present numbers.
     fn show_progress(&mut self) {
-        let Some(committer) = self.committer.get() else { return };
         let now = self.now();
-        if committer.has_a_thread() && self.shown.is_some_and(|at| now < at.saturating_add(PUBLISH_EVERY)) {
+        if self.committer.has_a_thread() && self.shown.is_some_and(|at| now < at.saturating_add(PUBLISH_EVERY)) {
             return;
         }
         self.shown = Some(now);
@@ -322,7 +318,7 @@ impl DurableTimerActor {
             known_until: self.hints.known_until(),
             paused: self.pauses.count(self.wall()) as u64,
         };
-        committer.meters().levels(|levels| levels.progress = progress);
+        self.committer.meters().levels(|levels| levels.progress = progress);
     }
 
     /// Closes the store once no delivery is in progress.
@@ -413,10 +409,10 @@ impl DurableTimerActor {
     fn begin(&mut self, handle: DurableTimers, beat: Beat, ctx: &mut Context<Self>) {
         self.handle = Some(handle);
         self.beaten(beat);
-        if self.committer.get().is_some_and(Committer::has_a_thread) {
+        if self.committer.has_a_thread() {
             let show = |actor: &mut Self, _: &mut Context<Self>| {
                 actor.show_progress();
-                actor.committer.get().into_iter().for_each(Committer::publish);
+                actor.committer.publish();
             };
             ctx.run_interval(Duration::from_secs(1), show);
             if self.sharing.is_none() {
@@ -462,8 +458,8 @@ impl DurableTimerActor {
         let kept: Vec<_> = letters.into_iter().chain(pasts).collect();
         let Some(shortest) = kept.iter().map(|(_, keep)| *keep).min() else { return };
         self.timers.note_progress();
-        if let (Some(committer), true) = (self.committer.get().cloned(), self.is_running()) {
-            let now = self.wall();
+        if self.is_running() {
+            let (committer, now) = (self.committer.clone(), self.wall());
             let working = self.timers.begin_work();
             actix::spawn(async move {
                 for (route, keep) in kept {
