@@ -342,7 +342,7 @@ impl Writer {
                 count(Counted::Rescheduled, usize::from(matches!(op, Op::Move(..))));
                 self.note_moved(hint, report);
             }
-            (Op::DiscardOlder { .. }, Outcome::Discarded(expired)) => count(Counted::Expired, *expired),
+            (Op::DiscardOlder { past_of: None, .. }, Outcome::Discarded(expired)) => count(Counted::Expired, *expired),
             // Looks have left out, or will.
             (Op::Pause(_) | Op::Resume(_), _) => report.look_again_from = Some(DueTime::MIN),
             (Op::Claim(claim), Outcome::Claimed { records, left, damaged, .. }) => {

@@ -462,13 +462,10 @@ impl DurableTimerActor {
             let (committer, now) = (self.committer.clone(), self.wall());
             let working = self.timers.begin_work();
             actix::spawn(async move {
-                for (route, keep) in kept {
+                for (past_of, keep) in kept {
                     // Rows of exactly that age, too.
                     let than = now.saturating_sub(keep).saturating_add(Duration::from_millis(1));
-                    let op = match route {
-                        None => Op::DiscardOlder { than, limit: GROUP },
-                        Some(route) => Op::DiscardPast { route, than, limit: GROUP },
-                    };
+                    let op = Op::DiscardOlder { past_of, than, limit: GROUP };
                     // It is tried again later.
                     while matches!(committer.change(op.clone()).await, Ok(Outcome::Discarded(GROUP))) {}
                 }

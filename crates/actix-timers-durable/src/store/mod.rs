@@ -82,18 +82,11 @@ pub enum Op {
     Requeue(DurableId),
     /// Deletes a dead letter.
     Discard(DurableId),
-    /// Deletes at most `limit` dead letters that are older.
+    /// Deletes at most `limit` dead letters that are older; with a route, finished timers of its past.
     DiscardOlder {
-        /// The time before which they became dead letters.
-        than: DueTime,
-        /// The maximum number.
-        limit: usize,
-    },
-    /// Deletes at most `limit` finished timers of the past of a route.
-    DiscardPast {
-        /// The route.
-        route: Arc<str>,
-        /// The time before which they finished.
+        /// The route of a past.
+        past_of: Option<Arc<str>>,
+        /// The time before which they became dead letters, or finished.
         than: DueTime,
         /// The maximum number.
         limit: usize,
@@ -277,7 +270,7 @@ pub enum Outcome {
     StillPending,
     /// There is no such row, or no longer in the state that the change needs.
     NotFound,
-    /// Of [`Op::DiscardOlder`] and [`Op::DiscardPast`]: the number of deleted rows.
+    /// Of [`Op::DiscardOlder`]: the number of deleted rows.
     Discarded(usize),
 }
 

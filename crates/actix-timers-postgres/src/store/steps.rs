@@ -114,13 +114,10 @@ const DISCARD: &str = "
     WHERE l.id = ANY ($1::uuid[]) AND NOT EXISTS (SELECT FROM held h WHERE h.id = l.id)";
 
 const DISCARD_OLDER: &str = "
-    WITH gone AS (
-        DELETE FROM @schema@.dead_letters t USING (
-            SELECT l.id FROM @schema@.dead_letters l WHERE l.dead_at < $1 ORDER BY l.dead_at, l.id LIMIT $2
-            FOR UPDATE SKIP LOCKED
-        ) o WHERE t.id = o.id RETURNING t.id
-    )
-    SELECT count(*) FROM gone";
+    DELETE FROM @schema@.dead_letters t USING (
+        SELECT l.id FROM @schema@.dead_letters l WHERE l.dead_at < $1 ORDER BY l.dead_at, l.id LIMIT $2
+        FOR UPDATE SKIP LOCKED
+    ) o WHERE t.id = o.id RETURNING true";
 
 const PAUSE: &str = "
     SELECT @schema@.pause($1, $2, to_timestamp($3::bigint / 1000.0), $4, $5) WHERE @schema@.can_pause($1, $2)";
@@ -132,13 +129,10 @@ const PAUSE_TIMER: &str = "
     WHERE t.id = $1 AND coalesce(t.ended, 0) = 0 AND ($2::text IS NOT NULL OR t.parked LIKE 'paused%') RETURNING true";
 
 const DISCARD_PAST: &str = "
-    WITH gone AS (
-        DELETE FROM @schema@.past t USING (
-            SELECT p.id, p.repetition FROM @schema@.past p WHERE p.route = $3 AND p.finished < $1 ORDER BY p.finished, p.id LIMIT $2
-            FOR UPDATE SKIP LOCKED
-        ) o WHERE t.id = o.id AND t.repetition = o.repetition RETURNING t.id
-    )
-    SELECT count(*) FROM gone";
+    DELETE FROM @schema@.past t USING (
+        SELECT p.id, p.repetition FROM @schema@.past p WHERE p.route = $3 AND p.finished < $1 ORDER BY p.finished, p.id LIMIT $2
+        FOR UPDATE SKIP LOCKED
+    ) o WHERE t.id = o.id AND t.repetition = o.repetition RETURNING true";
 
 const CLAIM: &str = concat!("SELECT ", columns!(), " FROM @schema@.claim($1, $2, $3, $4, $5, $6, $7) t");
 
@@ -163,8 +157,9 @@ pub(super) fn steps<'a>(ops: &'a [Op], part: &[usize], node: i64, is_careful: bo
             Op::Put(timers) => plain.push((number, &timers[..])),
             Op::Restore(found) if matches!(found.state, State::Dead { .. }) => letters.push((number, &**found)),
             Op::Restore(found) => rows.push((number, &**found)),
-            Op::DiscardOlder { than, limit } => others.push(discard_step(number, *than, *limit, None)),
-            Op::DiscardPast { route, than, limit } => others.push(discard_step(number, *than, *limit, Some(route))),
+            Op::DiscardOlder { past_of, than, limit } => {
+                others.push(discard_step(number, past_of.as_deref(), *than, *limit));
+            }
             Op::Claim(claim) => others.push(claim_step(number, claim, node)),
             Op::Pause(pause) => others.push(pause_step(number, &pause.target, Some(pause))),
             Op::Resume(target) => others.push(pause_step(number, target, None)),
@@ -213,16 +208,13 @@ fn by_ids<'a>(
 }
 
 /// Returns the step that discards old letters or, of a route, old rows of the past.
-fn discard_step<'a>(number: usize, than: DueTime, limit: usize, route: Option<&'a Arc<str>>) -> Step<'a> {
+fn discard_step<'a>(number: usize, past_of: Option<&'a str>, than: DueTime, limit: usize) -> Step<'a> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let (sql, params) = match route {
+    let (sql, params) = match past_of {
         None => (DISCARD_OLDER, params![time(than), limit]),
-        Some(route) => (DISCARD_PAST, params![time(than), limit, &**route]),
+        Some(route) => (DISCARD_PAST, params![time(than), limit, route]),
     };
-    let read = move |rows: Vec<Row>, slots: &mut Slots| {
-        let gone = rows.first().map_or(0, |row| row.get::<_, i64>(0));
-        slots.done(number, Outcome::Discarded(usize::try_from(gone).unwrap_or(0)));
-    };
+    let read = move |rows: Vec<Row>, slots: &mut Slots| slots.done(number, Outcome::Discarded(rows.len()));
     Step { call: Call { sql, params }, read: Box::new(read) }
 }
 
@@ -240,7 +232,7 @@ pub(super) fn ids_of(op: &Op) -> Vec<DurableId> {
         Op::Cancel(id) | Op::Move(id, _) | Op::Requeue(id) | Op::Discard(id) => vec![*id],
         Op::Restore(found) => vec![found.record.id],
         Op::Pause(Pause { target, .. }) | Op::Resume(target) => target.row().err().into_iter().collect(),
-        Op::EndWith(..) | Op::DiscardOlder { .. } | Op::DiscardPast { .. } => vec![],
+        Op::EndWith(..) | Op::DiscardOlder { .. } => vec![],
     }
 }
 

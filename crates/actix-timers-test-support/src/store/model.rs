@@ -83,14 +83,14 @@ impl Model {
             },
             Op::Requeue(id) => self.requeue(*id, now),
             Op::Discard(id) => self.letters.remove(id).map_or(Outcome::NotFound, |_| Outcome::Deleted),
-            Op::DiscardOlder { than, limit } => {
+            Op::DiscardOlder { past_of: None, than, limit } => {
                 let mut old: Vec<_> = self.letters.values().filter(|letter| letter.since < *than).collect();
                 old.sort_by_key(|letter| (letter.since, letter.record.id));
                 let old: Vec<_> = old.into_iter().take(*limit).map(|letter| letter.record.id).collect();
                 old.iter().for_each(|id| _ = self.letters.remove(id));
                 Outcome::Discarded(old.len())
             }
-            Op::DiscardPast { route, than, .. } => {
+            Op::DiscardOlder { past_of: Some(route), than, .. } => {
                 let before = self.past.len();
                 self.past.retain(|_, Found { record, .. }| record.route != *route || record.progress.due >= *than);
                 Outcome::Discarded(before - self.past.len())

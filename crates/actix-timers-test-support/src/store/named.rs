@@ -668,7 +668,7 @@ pub fn each_repetition_and_each_dead_letter_is_in_the_past<S: Subject>(subject: 
     let last = finished(&past[3]);
     assert_eq!((last.at, last.took, last.result.as_deref()), (at(99), Duration::from_millis(8), Some("done")));
     assert_eq!(errors(&mut world), [0, 1, 0, 1], "a dead letter keeps its errors");
-    world.apply(Op::DiscardPast { route: "a".into(), than: at(20), limit: 9 });
+    world.apply(Op::DiscardOlder { past_of: Some("a".into()), than: at(20), limit: 9 });
     assert_eq!(ends(&mut world), [(3, false), (4, false)], "later repetitions stay");
 }
 
@@ -730,7 +730,7 @@ pub fn the_past_is_listed_in_pages_and_discarded_in_bounds<S: Subject>(subject: 
     let in_time = Query { from: at(2), until: at(4), ..of_b };
     assert_eq!(pages(&mut world, in_time), of(&|number| number % 2 == 1 && (2..=4).contains(&(number / 3))));
     assert_eq!(pages(&mut world, Query { key: Some("k7".into()), ..all(Part::Past) }), [ids[7]]);
-    let discard = |limit| Op::DiscardPast { route: "a".into(), than: at(3), limit };
+    let discard = |limit| Op::DiscardOlder { past_of: Some("a".into()), than: at(3), limit };
     assert_eq!(world.apply(discard(2)), Outcome::Discarded(2));
     let of_a = Query { route: Some("a".into()), ..all(Part::Past) };
     assert_eq!(pages(&mut world, of_a), of(&|number| number % 2 == 0 && number >= 4), "the oldest");
@@ -829,7 +829,7 @@ pub fn old_dead_letters_are_discarded_in_bounds<S: Subject>(subject: &mut S) {
         let delivery = world.delivery(record(number, 0).id);
         world.apply(Op::End(delivery, dead("why")));
     }
-    let discard = |limit| Op::DiscardOlder { than: at(3), limit };
+    let discard = |limit| Op::DiscardOlder { past_of: None, than: at(3), limit };
     assert_eq!(world.apply(discard(2)), Outcome::Discarded(2), "the oldest");
     let letters = [2, 3, 4].map(|number| record(number, 0).id);
     assert_eq!(list(&mut world.store, &all(Part::Dead)), letters);

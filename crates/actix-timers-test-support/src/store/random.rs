@@ -113,7 +113,7 @@ impl<'a, S: Subject> Run<'a, S> {
             }
             1 => Op::Requeue(self.id()),
             2 => Op::Discard(self.id()),
-            3 => Op::DiscardOlder { than: self.time(), limit: self.random.below(4) as usize },
+            3 => Op::DiscardOlder { past_of: None, than: self.time(), limit: self.random.below(4) as usize },
             4 => Op::Claim(Claim {
                 ids: vec![self.id()],
                 filter: serving(&["a", "b"]),
@@ -123,7 +123,7 @@ impl<'a, S: Subject> Run<'a, S> {
                 let next = Next::Dead { reason: "failed".into(), then: self.maybe_again() };
                 Op::End(self.delivery(), self.noted(next))
             }
-            8 => Op::DiscardPast { route: "a".into(), than: self.time(), limit: 1000 },
+            8 => Op::DiscardOlder { past_of: Some("a".into()), than: self.time(), limit: 1000 },
             6 => {
                 let pause = Pause::route(["a", "b", "c"][self.random.below(3) as usize]);
                 let until = self.time();

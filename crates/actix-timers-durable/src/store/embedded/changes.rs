@@ -143,13 +143,12 @@ impl Changes<'_> {
             Op::Resume(target) => self.pause(target, None)?,
             Op::Discard(id) if run(self.connection, DISCARD, &[blob(id)])? => Outcome::Deleted,
             Op::Discard(_) => Outcome::NotFound,
-            Op::DiscardOlder { than, limit } => {
-                let limit = i64::try_from(*limit).unwrap_or(i64::MAX);
-                Outcome::Discarded(self.connection.prepare_cached(DISCARD_OLDER)?.execute((millis(*than), limit))?)
-            }
-            Op::DiscardPast { route, than, limit } => {
-                let (limit, than) = (i64::try_from(*limit).unwrap_or(i64::MAX), millis(*than));
-                Outcome::Discarded(self.connection.prepare_cached(DISCARD_PAST)?.execute((than, limit, route))?)
+            Op::DiscardOlder { past_of, than, limit } => {
+                let (than, limit) = (millis(*than), i64::try_from(*limit).unwrap_or(i64::MAX));
+                Outcome::Discarded(match past_of {
+                    None => self.connection.prepare_cached(DISCARD_OLDER)?.execute((than, limit))?,
+                    Some(route) => self.connection.prepare_cached(DISCARD_PAST)?.execute((than, limit, route))?,
+                })
             }
         }))
     }
