@@ -9,6 +9,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use actix_timers::integration::{Shown, unguessable};
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::due_time::DueTime;
@@ -16,7 +17,8 @@ use super::due_time::DueTime;
 /// The id of a durable timer, unique across processes and time: a UUID (RFC 9562, version 8) that is printed and parsed
 /// as one.
 ///
-/// It stays the same over retries, reschedules, repetitions and restarts.
+/// It stays the same over retries, reschedules, repetitions and restarts. It serializes as text in human-readable formats, as 16
+/// bytes in others.
 ///
 /// ```
 /// use actix_timers_durable::{DueTime, DurableId};
@@ -26,7 +28,8 @@ use super::due_time::DueTime;
 /// assert_eq!(id.first_due().as_millis(), 1_700_000_000_000);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "Uuid", into = "Uuid")]
 pub struct DurableId(Uuid);
 
 /// The error of a text that is not the id of a durable timer.
@@ -140,19 +143,6 @@ impl TryFrom<Uuid> for DurableId {
 impl From<DurableId> for Uuid {
     fn from(id: DurableId) -> Self {
         id.0
-    }
-}
-
-/// Serializes as text in human-readable formats, as 16 bytes in others.
-impl serde::Serialize for DurableId {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.serialize(serializer)
-    }
-}
-
-impl<'de> serde::Deserialize<'de> for DurableId {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Self::from_uuid(Uuid::deserialize(deserializer)?).map_err(serde::de::Error::custom)
     }
 }
 

@@ -23,7 +23,7 @@ impl<M: DurableMessage> Handler<Schedule<M>> for DurableTimerActor {
     fn handle(&mut self, request: Schedule<M>, _: &mut Context<Self>) -> Self::Result {
         match self.durable() {
             Some(timers) => Box::pin(timers.schedule(request)),
-            None => Box::pin(std::future::ready(Err(request.rejected(DurableError::Closed)))),
+            None => Box::pin(std::future::ready(Err(ScheduleError::new(request.message, DurableError::Closed)))),
         }
     }
 }

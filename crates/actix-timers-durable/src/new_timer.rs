@@ -7,7 +7,7 @@ use actix_timers::Clock;
 use actix_timers::integration::unguessable;
 
 use super::contain::contain;
-use super::error::{DurableError, ScheduleError};
+use super::error::DurableError;
 use super::headers::Headers;
 use super::id::DurableId;
 use super::message::{DurableMessage, EncodeError};
@@ -64,11 +64,6 @@ impl<M: DurableMessage> Schedule<M> {
         };
         record.check_lengths().map_err(|error| DurableError::Store(Arc::new(error)))?;
         Ok(NewTimer { record: Arc::new(record), on_key })
-    }
-
-    /// Returns the message in an error.
-    pub(super) fn rejected(self, reason: DurableError) -> ScheduleError<M> {
-        ScheduleError::new(self.message, reason)
     }
 }
 
