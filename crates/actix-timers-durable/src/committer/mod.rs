@@ -14,6 +14,7 @@ mod thread;
 mod writer;
 
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -23,9 +24,8 @@ use tokio::sync::oneshot;
 use super::due_time::DueTime;
 use super::error::DurableBuildError;
 use super::routes::Routes;
-use super::store::StoreError;
-use super::store::{Op, Outcome, Reads, Store};
-use crate::metrics::DurableMeters;
+use super::store::{Op, Outcome, Reads, Store, StoreError};
+use crate::metrics::{Counted, DurableMeters};
 use queue::Queues;
 use request::Answer;
 use writer::{Replies, Writer};
@@ -166,8 +166,23 @@ impl Committer {
     ///
     /// # Errors
     /// The failure of the store; [`StoreError::Closed`] if the committer has ended.
-    pub(crate) async fn back_up(&self, to: std::path::PathBuf) -> Answered<()> {
-        self.ask(|answer| Request::BackUp { to, answer }).await
+    pub(crate) async fn back_up(&self, to: PathBuf) -> Answered<()> {
+        let copied = self.copy(to).await;
+        self.meters().count(Counted::BackUpFailed, copied.is_err().into());
+        copied
+    }
+
+    async fn copy(&self, to: PathBuf) -> Answered<()> {
+        let copy = self.ask(|answer| Request::BackUp { to, answer }).await?;
+        if !self.has_a_thread() {
+            return copy().map_err(Arc::new);
+        }
+        let (answer, copied) = oneshot::channel();
+        // The receiver may be gone.
+        let run = move || drop(answer.send(copy().map_err(Arc::new)));
+        let started = std::thread::Builder::new().name("backup".to_owned()).spawn(run);
+        started.map_err(|error| Arc::new(StoreError::Rejected(error)))?;
+        reply(copied).await
     }
 
     async fn ask<T>(&self, request: impl FnOnce(Answer<T>) -> Request) -> Answered<T> {
@@ -200,7 +215,7 @@ impl Shared {
                 let is_publishing = writer.is_publishing((self.clock)().time);
                 drop(writer);
                 replies.record(&self.meters);
-                replies.send(|copy| copy());
+                replies.send();
                 if !replies.report.is_empty() {
                     (self.listener)(replies.report);
                 }

@@ -2,14 +2,13 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, mpsc};
-use std::thread::Builder;
+use std::sync::Arc;
 
 use actix_timers::integration::{PUBLISH_EVERY, try_publish};
 
 use super::patience::Patience;
 use super::queue::{End, Queues, Taken};
-use super::request::{Reply, Request};
+use super::request::Request;
 use super::writer::{Replies, Writer};
 use super::{CommitterClock, Listener, Reading};
 use crate::metrics::DurableMeters;
@@ -94,7 +93,7 @@ fn run(
             queues.close();
             requests.clear();
         }
-        replies.send(aside);
+        replies.send();
         if !replies.report.is_empty() {
             listener(replies.report);
         }
@@ -102,19 +101,5 @@ fn run(
             return;
         }
         is_published = writer.is_publishing(now.time) && publish(now);
-    }
-}
-
-/// Runs slow work on another thread, or here if none can be started.
-fn aside(work: Reply) {
-    let (hand_over, handed_over) = mpsc::channel::<Reply>();
-    let elsewhere = move || {
-        if let Ok(work) = handed_over.recv() {
-            work();
-        }
-    };
-    match Builder::new().name("backup".to_owned()).spawn(elsewhere) {
-        Ok(_) => _ = hand_over.send(work),
-        Err(_) => work(),
     }
 }

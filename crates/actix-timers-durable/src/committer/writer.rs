@@ -12,8 +12,7 @@ use crate::due_time::DueTime;
 use crate::id::DurableId;
 use crate::metrics::{Counted, DurableMeters};
 use crate::routes::Routes;
-use crate::store::StoreError;
-use crate::store::{Delivery, Hint, Next, Op, Outcome, Placed, Reads, Record, Store};
+use crate::store::{Delivery, Hint, Next, Op, Outcome, Placed, Reads, Record, Store, StoreError};
 use crate::trace;
 
 /// The time between two tries of changes whose rows are locked.
@@ -95,8 +94,6 @@ pub(super) struct Replies {
     changes: Vec<(Answer<Outcome>, Answered<Outcome>)>,
     /// The number of these that handlers asked for, which do not come back.
     of_handlers: usize,
-    /// Copies to make, and the replies to that.
-    copies: Vec<Reply>,
     others: Vec<Reply>,
     pub(super) report: Report,
     /// The number of requests in the commit, and its duration.
@@ -114,16 +111,15 @@ impl Replies {
 
     /// Returns the number of callers that it answers.
     pub(super) fn callers(&self) -> usize {
-        self.changes.len() - self.of_handlers + self.copies.len() + self.others.len()
+        self.changes.len() - self.of_handlers + self.others.len()
     }
 
-    /// Sends the replies; copies are made by `aside`.
-    pub(super) fn send(&mut self, aside: impl FnMut(Reply)) {
+    /// Sends the replies.
+    pub(super) fn send(&mut self) {
         for (answer, answered) in self.changes.drain(..) {
             // The receiver may be gone.
             let _ = answer.send(answered);
         }
-        self.copies.drain(..).for_each(aside);
         self.others.drain(..).for_each(|reply| reply());
     }
 }
@@ -432,13 +428,9 @@ impl Writer {
                 store.retire(now);
             }
             Request::BackUp { to, answer } => {
-                let (prepared, meters) = (store.back_up(&to), Arc::clone(&self.meters));
-                replies.copies.push(Box::new(move || {
-                    let copied = prepared.and_then(|copy| copy()).map_err(Arc::new);
-                    meters.count(Counted::BackUpFailed, copied.is_err().into());
-                    // The receiver may be gone.
-                    drop(answer.send(copied));
-                }));
+                let prepared = store.back_up(&to).map_err(Arc::new);
+                // The receiver may be gone.
+                replies.others.push(Box::new(|| drop(answer.send(prepared))));
             }
             Request::Close(answer) => {
                 // A suspect whose handler has not begun is not to blame for the end of this process. A stop uses up no attempt.
