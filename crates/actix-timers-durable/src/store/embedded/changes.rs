@@ -1,29 +1,31 @@
 //! The changes of a transaction.
 
+use std::sync::LazyLock;
+
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, ToSql};
 
 use super::super::record::is_suspect;
-use super::super::{Again, Delivery, Found, Hint, NewTimer, Next, NodeInfo, Note, Op, Outcome, Placed, State};
-use super::columns::{INSERT, INSERT_LETTER, blob, insert, is_moved, millis, read_id, read_time, record_columns, run};
+use super::super::{Again, Delivery, Found, Hint, NewTimer, Next, NodeInfo, Note, Op, Outcome, Placed, Record, State};
+use super::columns::{INSERT, INSERT_LETTER, RECORD, blob, insert, is_moved, millis, read_id, read_time, run};
 use super::faults::{Meaning, io_error, meaning};
 use crate::store::{OnKey, StoreError};
 use crate::{DueTime, DurableId};
 
-/// The columns of a letter, in the order of both its statements.
-const LETTER: &str = concat!(
-    "INSERT OR REPLACE INTO dead_letters (",
-    record_columns!(),
-    ", errors, reason, dead_at) SELECT ",
-    record_columns!(),
-    ", errors, ?5, ?6 FROM timers WHERE id = ?1 AND node = ?2 AND repetition = ?3 AND attempt = ?4"
-);
+static LETTER: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "INSERT OR REPLACE INTO dead_letters ({RECORD}, errors, reason, dead_at) SELECT {RECORD}, errors, ?5, ?6 FROM timers \
+         WHERE id = ?1 AND node = ?2 AND repetition = ?3 AND attempt = ?4"
+    )
+});
 /// The letter of a series makes no further repetition. Its sum was one of the columns with a repetition.
-const REQUEUE: &str = concat!(
-    "INSERT INTO timers (",
-    record_columns!(),
-    ", moved, created, errors) SELECT id, ?2, nominal, repetition, attempt, 0, max_attempts, iif(repeat IS NULL, crc, NULL), route, message_type, message_version, key, \
-     codec, headers, retry, NULL, keep_key, payload, ?3, ?2, errors FROM dead_letters WHERE id = ?1"
-);
+static REQUEUE: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "INSERT INTO timers ({RECORD}, moved, created, errors) SELECT id, ?2, nominal, repetition, attempt, 0, max_attempts, \
+         iif(repeat IS NULL, crc, NULL), route, message_type, message_version, key, codec, headers, retry, NULL, keep_key, \
+         payload, ?3, ?2, errors FROM dead_letters WHERE id = ?1"
+    )
+});
 
 /// A statement on the row of a delivery, while it is as it was claimed.
 macro_rules! claimed {
@@ -155,10 +157,11 @@ impl Changes<'_> {
 
     fn restore(&self, Found { record, state }: &Found) -> rusqlite::Result<Outcome> {
         let due = record.progress.due.max(self.now);
-        let pending = || insert(self.connection, INSERT, record, due, [&is_moved(record.id, due), &0]);
+        let pending = || self.insert(record, due, DueTime::MIN);
         let is_new = match state {
             State::Dead { reason, since } => {
-                insert(self.connection, INSERT_LETTER, record, record.progress.due, [reason, &millis(*since)])?
+                let more = [ValueRef::from(&**reason), ValueRef::Integer(millis(*since))];
+                insert(self.connection, &INSERT_LETTER, record, record.progress.due, more)?
             }
             State::Pending | State::InFlight => pending()?,
             State::Parked { reason } => pending()? && run(self.connection, SET_PARKED, &[blob(&record.id), reason])?,
@@ -186,11 +189,15 @@ impl Changes<'_> {
                     if has_ended { Placed::Created { due } } else { Placed::Replaced { old, in_progress, due } }
                 }
             };
-            let more: [&dyn ToSql; 2] = [&is_moved(record.id, due), &millis(self.now)];
-            let is_new = insert(self.connection, INSERT, record, due, more)?;
-            Ok(if is_new { placed } else { Placed::Exists(record.id) })
+            Ok(if self.insert(record, due, self.now)? { placed } else { Placed::Exists(record.id) })
         });
         put.collect::<rusqlite::Result<_>>().map(Outcome::Put)
+    }
+
+    /// Inserts a pending timer that was scheduled then; false if it is there.
+    fn insert(&self, record: &Record, due: DueTime, created: DueTime) -> rusqlite::Result<bool> {
+        let more = [ValueRef::Integer(is_moved(record.id, due).into()), ValueRef::Integer(millis(created))];
+        insert(self.connection, &INSERT, record, due, more)
     }
 
     /// Returns the timer that has the key of a route.
@@ -254,7 +261,7 @@ impl Changes<'_> {
             }
             Next::Again(next) => again(next),
             Next::Dead { reason, then } => {
-                with(LETTER, &[reason, &now])?;
+                with(&LETTER, &[reason, &now])?;
                 then.as_ref().map_or_else(delete, again)
             }
             Next::Park { reason } => Ok((with(PARK, &[reason])?, None)),
@@ -304,7 +311,7 @@ impl Changes<'_> {
             run(self.connection, CANCEL, &[blob(&id)])?;
         }
         let due = self.now;
-        run(self.connection, REQUEUE, &[blob(&id), &millis(due), &is_moved(id, due)])?;
+        run(self.connection, &REQUEUE, &[blob(&id), &millis(due), &is_moved(id, due)])?;
         run(self.connection, DISCARD, &[blob(&id)])?;
         Ok(Outcome::Moved(Hint { id, due, nominal: nominal.unwrap_or(due), route: 0, is_suspect: false }))
     }
@@ -323,7 +330,9 @@ struct Standing {
 }
 
 #[cfg(test)]
-pub(super) const PER_TIMER: [&str; 14] = [
-    LETTER, REQUEUE, DELETE, KEEP_KEY, FAILED, FINISHED, AGAIN, PARK, GIVE_BACK, STATE, CANCEL, MOVE, LETTER_KEY,
-    DISCARD,
-];
+pub(super) fn per_timer() -> [&'static str; 14] {
+    [
+        &LETTER, &REQUEUE, DELETE, KEEP_KEY, FAILED, FINISHED, AGAIN, PARK, GIVE_BACK, STATE, CANCEL, MOVE, LETTER_KEY,
+        DISCARD,
+    ]
+}

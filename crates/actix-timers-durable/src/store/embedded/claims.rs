@@ -3,20 +3,20 @@
 //! A claimed row has the number of its process. With the next process, or after the files had to be opened anew, the
 //! number is another one, and all rows with an earlier one are pending without having been touched.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use rusqlite::types::ValueRef;
 
 use super::super::record::is_suspect;
 use super::super::{Claim, Delivery, Filter, NodeInfo, Outcome, Record, Served, Suspects};
 use super::changes::Changes;
-use super::columns::{Damaged, RECORD_COLUMNS, blob, is_moved, millis, read, read_id, read_time, record_columns, run};
+use super::columns::{Damaged, RECORD, RECORD_COLUMNS, blob, is_moved, millis, read, read_id, read_time, run};
 use super::pauses;
 use crate::DurableId;
 
-pub(super) const FIND: &str =
-    concat!("SELECT ", record_columns!(), ", node, parked IS NOT NULL FROM timers WHERE id = ?1 AND ended IS NULL");
-pub(super) const CLAIM: &str = "UPDATE timers SET node = ?2, attempt = ?3, used = ?4 WHERE id = ?1";
+static FIND: LazyLock<String> =
+    LazyLock::new(|| format!("SELECT {RECORD}, node, parked IS NOT NULL FROM timers WHERE id = ?1 AND ended IS NULL"));
+const CLAIM: &str = "UPDATE timers SET node = ?2, attempt = ?3, used = ?4 WHERE id = ?1";
 const MARK: &str = "UPDATE timers SET alone = 1 WHERE id = ?1";
 const UNMARK: &str = "UPDATE timers SET alone = 0 WHERE id = ?1";
 const DAMAGED: &str =
@@ -26,7 +26,8 @@ const NEXT_NODE: &str = "UPDATE node SET number = number + 1 RETURNING number";
 const NAME: &str = "UPDATE node SET name = ?1";
 const KEEP: &str = "UPDATE timers SET node = ?5 WHERE id = ?1 AND node = ?2 AND repetition = ?3 AND attempt = ?4";
 const UNMARK_OTHERS: &str = "UPDATE timers INDEXED BY alone SET alone = 0 WHERE alone AND node <> ?1";
-pub(super) const BLAMED: &str = concat!("SELECT ", record_columns!(), " FROM timers INDEXED BY alone WHERE alone");
+pub(super) static BLAMED: LazyLock<String> =
+    LazyLock::new(|| format!("SELECT {RECORD} FROM timers INDEXED BY alone WHERE alone"));
 const BLAME: &str = "UPDATE timers SET node = ?1 WHERE alone";
 pub(super) const PARKED: &str = "SELECT id, due, route, message_type, message_version FROM timers INDEXED BY parked \
      WHERE parked IS NOT NULL AND parked NOT GLOB 'paused*'";
@@ -44,7 +45,7 @@ impl Filter {
 
 impl Changes<'_> {
     pub(super) fn claim(&mut self, claim: &Claim) -> rusqlite::Result<Outcome> {
-        let mut find = self.connection.prepare_cached(FIND)?;
+        let mut find = self.connection.prepare_cached(&FIND)?;
         let mut update = self.connection.prepare_cached(CLAIM)?;
         let paused = pauses::held(self.connection, &self.info.name, self.now)?;
         let (mut records, mut not_due, mut damaged, mut left) =
@@ -99,7 +100,7 @@ impl Changes<'_> {
         let number = self.next_number()?;
         run(self.connection, NAME, &[&node.name])?;
         self.unpark(&node.serves)?;
-        let mut statement = self.connection.prepare(BLAMED)?;
+        let mut statement = self.connection.prepare(&BLAMED)?;
         let mut rows = statement.query(())?;
         let (mut blamed, mut damaged) = (Vec::new(), Vec::<Vec<u8>>::new());
         while let Some(row) = rows.next()? {
@@ -164,4 +165,6 @@ pub(super) fn is_served<'f>(
 }
 
 #[cfg(test)]
-pub(super) const PER_TIMER: [&str; 3] = [FIND, CLAIM, KEEP];
+pub(super) fn per_timer() -> [&'static str; 3] {
+    [&FIND, CLAIM, KEEP]
+}

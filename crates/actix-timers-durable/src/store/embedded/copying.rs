@@ -7,7 +7,7 @@ use rusqlite::Connection;
 use rusqlite::backup::{Backup, StepResult};
 
 use super::super::BackUp;
-use super::columns::{read, read_id, record_columns};
+use super::columns::{RECORD, read, read_id};
 use super::place::Place;
 use crate::store::StoreError;
 
@@ -56,8 +56,7 @@ pub(super) fn check(place: &Place) -> Result<Vec<String>, StoreError> {
             issues.extend(Some(row.get::<_, String>(0)?).filter(|issue| issue != "ok"));
         }
         for table in ["timers", "dead_letters"] {
-            let mut statement =
-                connection.prepare(&format!(concat!("SELECT ", record_columns!(), " FROM {}"), table))?;
+            let mut statement = connection.prepare(&format!("SELECT {RECORD} FROM {table}"))?;
             let mut rows = statement.query(())?;
             while issues.len() < MAX_ISSUES
                 && let Some(row) = rows.next()?

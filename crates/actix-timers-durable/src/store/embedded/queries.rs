@@ -5,7 +5,7 @@
 
 use std::cmp::Ordering;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, Row, ToSql};
@@ -14,7 +14,7 @@ use super::super::record::is_suspect;
 use super::super::{Counts, Found, Hint, Look, Page, Part, Position, Query, Reads, State, finished_from_json};
 use super::claims::is_served;
 use super::columns::{
-    Damaged, RECORD_COLUMNS, blob, millis, read, read_id, read_number, read_text, read_time, record_columns,
+    Damaged, RECORD, RECORD_COLUMNS, blob, millis, read, read_id, read_number, read_optional, read_time,
 };
 use super::faults::{Meaning, meaning};
 use super::pauses;
@@ -26,49 +26,37 @@ use crate::store::{MAX_KEY_LEN, StoreError, headers_from_json};
 /// Rows that a page examines at most.
 const EXAMINED: usize = 10_000;
 
-/// A statement on each of the branches: after the position (?1, ?2), in the first by the id only, up to the time ?3, in the
-/// first to an id.
-macro_rules! branches {
-    ($columns:literal, $more:literal) => {
-        [
-            concat!(
-                "SELECT id, due, route, ",
-                $columns,
-                " FROM timers \
-                 WHERE NOT moved AND id > ?2 AND id < ?3 AND ended IS NULL ",
-                $more,
-                " ORDER BY id"
-            ),
-            concat!(
-                "SELECT id, due, route, ",
-                $columns,
-                " FROM timers INDEXED BY moved \
-                 WHERE moved AND (due, id) > (?1, ?2) AND due <= ?3 AND ended IS NULL ",
-                $more,
-                " ORDER BY due, id"
-            ),
-        ]
-    };
+/// Returns a statement on each of the branches: after the position (?1, ?2), in the first by the id only, up to the time ?3, in
+/// the first to an id.
+fn branches(columns: &str, more: &str) -> [String; 2] {
+    [
+        ("NOT moved AND id > ?2 AND id < ?3", "id", ""),
+        ("moved AND (due, id) > (?1, ?2) AND due <= ?3", "due, id", "INDEXED BY moved"),
+    ]
+    .map(|(range, order, index)| {
+        format!(
+            "SELECT id, due, route, {columns} FROM timers {index} \
+             WHERE {range} AND ended IS NULL AND parked IS NULL {more} ORDER BY {order}"
+        )
+    })
 }
-pub(super) const LOOK: [&str; 2] = branches!(
-    "message_type, message_version, nominal, used, max_attempts",
-    "AND parked IS NULL AND (node IS NULL OR node <> ?4)"
-);
+
+pub(super) static LOOK: LazyLock<[String; 2]> = LazyLock::new(|| {
+    branches("message_type, message_version, nominal, used, max_attempts", "AND (node IS NULL OR node <> ?4)")
+});
 /// Headers may be long: they are read if ?4 says so.
-pub(super) const PENDING: [&str; 2] =
-    branches!("key, message_type, created, iif(?4, headers, NULL)", "AND parked IS NULL");
+pub(super) static PENDING: LazyLock<[String; 2]> =
+    LazyLock::new(|| branches("key, message_type, created, iif(?4, headers, NULL)", ""));
 pub(super) const PARKED: &str = "SELECT id, due, route, key, message_type, created, iif(?4, headers, NULL) \
     FROM timers INDEXED BY parked WHERE parked IS NOT NULL AND (due, id) > (?1, ?2) AND due <= ?3 ORDER BY due, id";
 pub(super) const DEAD: &str = "SELECT id, due, route, key, message_type, dead_at, iif(?4, headers, NULL) \
     FROM dead_letters INDEXED BY letters_by_due WHERE (due, id) > (?1, ?2) AND due <= ?3 ORDER BY due, id";
 
-pub(super) const GET: &str = concat!(
-    "SELECT ",
-    record_columns!(),
-    ", parked, node IS (SELECT number FROM node) FROM timers WHERE id = ?1 AND ended IS NULL"
-);
-pub(super) const GET_DEAD: &str =
-    concat!("SELECT ", record_columns!(), ", reason, dead_at FROM dead_letters WHERE id = ?1");
+pub(super) static GET: LazyLock<String> = LazyLock::new(|| {
+    format!("SELECT {RECORD}, parked, node IS (SELECT number FROM node) FROM timers WHERE id = ?1 AND ended IS NULL")
+});
+pub(super) static GET_DEAD: LazyLock<String> =
+    LazyLock::new(|| format!("SELECT {RECORD}, reason, dead_at FROM dead_letters WHERE id = ?1"));
 /// Those of a route, and of a timer (?5).
 pub(super) const PAST: &str = "SELECT id, finished, route, key, message_type, finished, iif(?4, headers, NULL), repetition \
     FROM past INDEXED BY past_by_end WHERE route = ?5 AND (finished, id) > (?1, ?2) AND finished <= ?3 ORDER BY finished, id";
@@ -127,11 +115,8 @@ pub(super) fn look(connection: &Connection, look: &Look, node: i64, paused: &[Pa
             let Some(served) = served.filter(|served| !paused.iter().any(|pause| pause.is_of(&served.route))) else {
                 continue;
             };
-            let (nominal, used) = (read_time(row.get_ref(5)?), read_number::<u32>(row.get_ref(6)?));
-            let budget = match row.get_ref(7)? {
-                ValueRef::Null => Ok(None),
-                budget => read_number(budget).map(Some),
-            };
+            let (nominal, used) = (read_time(row.get_ref(5)?), read_number(row.get_ref(6)?));
+            let budget = read_optional(row.get_ref(7)?);
             // A damaged row is found by lists and checks.
             if let (Ok(Position { due, id }), Ok(nominal), Ok(used), Ok(budget)) =
                 (position(row)?, nominal, used, budget)
@@ -206,9 +191,9 @@ fn find(
     part: Part,
 ) -> rusqlite::Result<Option<Result<Found, Damaged>>> {
     let (sql, count) = match part {
-        Part::Dead => (GET_DEAD, 1),
+        Part::Dead => (&**GET_DEAD, 1),
         Part::Past => (GET_PAST, 2),
-        Part::Pending | Part::Parked => (GET, 1),
+        Part::Pending | Part::Parked => (&**GET, 1),
     };
     let mut statement = connection.prepare_cached(sql)?;
     let params: [&dyn ToSql; 2] = [blob(&id), &repetition];
@@ -216,9 +201,9 @@ fn find(
     let Some(row) = rows.next()? else { return Ok(None) };
     let (reason, second) = (row.get_ref(RECORD_COLUMNS)?, row.get_ref(RECORD_COLUMNS + 1)?);
     let state = || match part {
-        Part::Past => finished_from_json(read_text(reason)?).map(|end| State::Finished(Arc::new(end))).ok_or(Damaged),
-        Part::Dead => Ok(State::Dead { reason: read_text(reason)?.into(), since: read_time(second)? }),
-        _ if reason != ValueRef::Null => Ok(State::Parked { reason: read_text(reason)?.into() }),
+        Part::Past => finished_from_json(reason.as_str()?).map(|end| State::Finished(Arc::new(end))).ok_or(Damaged),
+        Part::Dead => Ok(State::Dead { reason: reason.as_str()?.into(), since: read_time(second)? }),
+        _ if reason != ValueRef::Null => Ok(State::Parked { reason: reason.as_str()?.into() }),
         _ if read_number::<u8>(second)? == 1 => Ok(State::InFlight),
         _ => Ok(State::Pending),
     };
@@ -231,7 +216,7 @@ fn page(connection: &Connection, query: &Query) -> rusqlite::Result<Page> {
     let _transaction = connection.unchecked_transaction()?;
     let after = query.after.filter(|after| after.due >= query.from).or_else(|| Position::before(query.from));
     let branches: Vec<(&str, Option<Value>)> = match (query.part, &query.id, &query.route) {
-        (Part::Pending, ..) => PENDING.map(|sql| (sql, None)).into(),
+        (Part::Pending, ..) => PENDING.iter().map(|sql| (&**sql, None)).collect(),
         (Part::Parked, ..) => vec![(PARKED, None)],
         (Part::Dead, ..) => vec![(DEAD, None)],
         (Part::Past, Some(id), _) => vec![(PAST_OF, Some(blob(id).to_vec().into()))],
