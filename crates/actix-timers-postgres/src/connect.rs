@@ -38,11 +38,11 @@ const READ_ONLY: &str = "its session is read-only: unset default_transaction_rea
 const POOLED: &str =
     "a pooler in transaction or statement mode is between: connect directly, or through one in session mode";
 
-pub(crate) fn failed(error: &Error) -> ConnectError {
+pub(crate) fn failed(error: Error) -> ConnectError {
     match error.code() {
-        Some(state) if *state == SqlState::INSUFFICIENT_PRIVILEGE => ConnectError::MissingRight(text(error)),
+        Some(state) if *state == SqlState::INSUFFICIENT_PRIVILEGE => ConnectError::MissingRight(text(&error)),
         Some(state) if *state == SqlState::READ_ONLY_SQL_TRANSACTION => unsuitable(READ_ONLY),
-        _ => ConnectError::Failed(text(error)),
+        _ => ConnectError::Failed(text(&error)),
     }
 }
 
@@ -52,7 +52,7 @@ fn unsuitable(reason: impl Into<String>) -> ConnectError {
 
 /// Returns the only row of a simple query.
 async fn row<const N: usize>(client: &Client, sql: &str) -> Result<[String; N], ConnectError> {
-    let messages = client.simple_query(sql).await.map_err(|error| failed(&error))?;
+    let messages = client.simple_query(sql).await.map_err(failed)?;
     let row =
         messages.iter().find_map(|message| if let SimpleQueryMessage::Row(row) = message { Some(row) } else { None });
     Ok(std::array::from_fn(|column| row.and_then(|row| row.get(column)).unwrap_or_default().to_owned()))
@@ -115,7 +115,6 @@ const POOLER_CHECKS: u32 = 4;
 /// Finds out whether a session stays with one process of the server, which the other one never has, while that is busy
 /// or not. A pooler with a single connection to the server lets it wait for the other one, beyond a limit.
 pub(crate) async fn check_session(client: &Client, other: &Client, limit: Duration) -> Result<(), ConnectError> {
-    let failed = |error: Error| failed(&error);
     let pid = "SELECT pg_backend_pid()";
     let (first, others) = (value(client, pid).await?, value(other, pid).await?);
     for _ in 0..POOLER_CHECKS {

@@ -12,17 +12,14 @@ use actix_timers_durable::{
     Scheduled, StoreError,
 };
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{GenericClient, Row};
+use tokio_postgres::{Error, GenericClient, Row};
 use uuid::Uuid;
 
-use crate::boot_clock;
 use crate::error::{Failure, unreadable};
-use crate::store::{PostgresStore, set_clock};
+use crate::store::{PostgresStore, read_clock};
 
 /// The clock is read again when it was last read this long ago: a store of a node that has joined reads it regularly.
 const MAX_CLOCK_AGE: Duration = Duration::from_secs(30);
-
-const CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8";
 
 const SCHEDULE: &str = "
     SELECT s.id, s.outcome, s.other FROM @schema@.schedule(
@@ -308,11 +305,7 @@ impl PostgresStore {
     /// Reads the clock, unless it is known.
     async fn prepare_in(&self, client: &impl GenericClient) -> Result<(), DurableError> {
         if self.clock.age(Instant::now()).is_none_or(|age| age > MAX_CLOCK_AGE) {
-            let sent = boot_clock::now();
-            let rows = query(client, CLOCK, &[]).await?;
-            if let Some(row) = rows.first() {
-                set_clock(&self.clock, row.get(0), boot_clock::now().saturating_sub(sent));
-            }
+            read_clock(client, &self.clock).await.map_err(aborted)?;
         }
         Ok(())
     }
@@ -376,12 +369,14 @@ type Param<'a> = (&'a (dyn ToSql + Sync), Type);
 
 /// Runs a statement in one round trip.
 async fn query(client: &impl GenericClient, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, DurableError> {
-    client.query_typed(sql, params).await.map_err(|error| {
-        store_error(match (Failure::of(&error), error.as_db_error()) {
-            (Failure::Reported { .. }, Some(reported)) => StoreError::Aborted(Box::new(reported.clone())),
-            // Without a transaction it may have been executed.
-            (failure, _) => StoreError::Unknown(failure.to_string()),
-        })
+    client.query_typed(sql, params).await.map_err(aborted)
+}
+
+fn aborted(error: Error) -> DurableError {
+    store_error(match (Failure::of(&error), error.as_db_error()) {
+        (Failure::Reported { .. }, Some(reported)) => StoreError::Aborted(Box::new(reported.clone())),
+        // Without a transaction it may have been executed.
+        (failure, _) => StoreError::Unknown(failure.to_string()),
     })
 }
 

@@ -1,18 +1,17 @@
 //! A node: joining, its lease, the release of nodes that died, and the claims that it does not know.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant, SystemTime};
 
-use actix_timers_durable::store::StoreClock;
-use actix_timers_durable::store::{Beat, Delivery, NodeInfo, Record, Share};
+use actix_timers_durable::store::{Beat, Delivery, NodeInfo, Record, Share, StoreClock};
 use actix_timers_durable::{DueTime, DurableId, Pause, StoreError};
-use tokio_postgres::Row;
+use tokio_postgres::{Error, GenericClient, Row};
 use uuid::Uuid;
 
 use super::apply::park_damaged;
-use super::row::{self, NODE, Types, columns, due, id};
+use super::row::{self, COLUMNS, NODE, Types, due, id};
 use super::session::{Call, Session, params, this_session};
 use super::steps::{AGAIN, LOCKED, fences, uuids};
 use crate::boot_clock;
@@ -53,7 +52,7 @@ const UNPARK: &str = "
         UPDATE @schema@.timers t SET parked = NULL, due = greatest(t.due, n.now), moved = true
         FROM (SELECT @schema@.server_now() AS now OFFSET 0) n CROSS JOIN held h WHERE t.id = h.id RETURNING t.id
     )
-    SELECT count(*) FROM freed";
+    SELECT true FROM freed LIMIT 1";
 /// Roles of other nodes whose sessions this one may not end.
 const FOREIGN: &str = "
     SELECT DISTINCT a.usename::text FROM @schema@.nodes n
@@ -89,10 +88,12 @@ const UNSERVED: &str = "
         AND u.route || chr(31) || u.message_type = ANY (n.serves))";
 /// A session that does not end in time is ended at the next beat: this one claims and ends, too.
 const END_SESSIONS: &str = "SELECT @schema@.end_sessions($1, 250, false)";
-const RELEASE: &str = concat!("SELECT ", columns!(), ", t.alone FROM @schema@.release($1, $2) t");
+static RELEASE: LazyLock<String> =
+    LazyLock::new(|| format!("SELECT {COLUMNS}, t.alone FROM @schema@.release($1, $2) t"));
 const CLAIMED: &str = "SELECT c.id, c.repetition, c.attempt, c.alone FROM @schema@.claimed_by($1, $2) c";
-const RECORDS: &str =
-    concat!("SELECT ", columns!(), " FROM unnest($1::uuid[]) AS d(id) JOIN @schema@.timers t ON t.id = d.id");
+static RECORDS: LazyLock<String> = LazyLock::new(|| {
+    format!("SELECT {COLUMNS} FROM unnest($1::uuid[]) AS d(id) JOIN @schema@.timers t ON t.id = d.id")
+});
 const RETIRE: &str = "UPDATE @schema@.nodes n SET serves = '{}' WHERE n.id = $1";
 const LEAVE: &str = "UPDATE @schema@.nodes n SET dead = true WHERE n.id = $1";
 const LEFT: &str = "
@@ -188,9 +189,17 @@ impl Member {
 }
 
 /// Sets the clock of the store to a reading of the server's that has just arrived, and was so long on its way.
-pub(crate) fn set_clock(clock: &StoreClock, micros: i64, way: Duration) {
+fn set_clock(clock: &StoreClock, micros: i64, way: Duration) {
     let since_epoch = Duration::from_micros(u64::try_from(micros).unwrap_or(0)) + way;
     clock.set(Instant::now(), SystemTime::UNIX_EPOCH + since_epoch);
+}
+
+/// Sets the clock of the store to that of the server.
+pub(crate) async fn read_clock(client: &impl GenericClient, clock: &StoreClock) -> Result<(), Error> {
+    let sent = boot_clock::now();
+    let rows = client.query_typed("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8", &[]).await?;
+    rows.iter().for_each(|row| set_clock(clock, row.get(0), boot_clock::now().saturating_sub(sent)));
+    Ok(())
 }
 
 /// Returns the member of a session that writes.
@@ -242,7 +251,7 @@ async fn enter(session: &mut Session) -> Result<(), Failure> {
             Err(Failure::Reported { .. }) => return Ok(()),
             rows => rows?,
         };
-        if rows.first().is_none_or(|row| row.get::<_, i64>(0) == 0) {
+        if rows.is_empty() {
             return Ok(());
         }
     }
@@ -351,7 +360,7 @@ async fn release(session: &mut Session, row: &Row, beat: &mut Beat) {
         if !ended.is_ok_and(|rows| rows.first().is_some_and(|row| row.get(0))) {
             continue;
         }
-        if let Ok(rows) = session.query(RELEASE, params![own, gone]).await {
+        if let Ok(rows) = session.query(&RELEASE, params![own, gone]).await {
             beat.looks_begin_anew = true;
             // The first row says how many were released, and whether the node had died just now.
             let (released, has_died) = rows.first().map_or((0, false), |row| (row.get::<_, i32>(4), row.get(NODE + 2)));
@@ -438,7 +447,7 @@ async fn sweep(session: &mut Session, running: &[Delivery], beat: &mut Beat) {
     }
     if !alone.is_empty() {
         let ids = uuids(alone.iter().map(|delivery| delivery.id));
-        let Ok(rows) = session.query(RECORDS, params![ids]).await else { return };
+        let Ok(rows) = session.query(&RECORDS, params![ids]).await else { return };
         beat.blamed.extend(blamed(session, &rows).await);
     }
     if !is_over {

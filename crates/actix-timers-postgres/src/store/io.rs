@@ -61,23 +61,18 @@ impl Io {
 
 impl Jobs {
     /// Runs work in the session after all earlier one, and does not wait.
-    pub(super) fn start(&self, work: impl for<'a> FnOnce(&'a mut Session) -> LocalFuture<'a, ()> + Send + 'static) {
+    pub(super) fn start(&self, work: impl AsyncFnOnce(&mut Session) + Send + 'static) {
         // After the end of the thread there is nothing to measure.
-        _ = self.sender.send(Box::new(work));
+        _ = self.sender.send(Box::new(move |session| Box::pin(work(session))));
     }
 
     /// Runs work in the session, and waits for it.
     pub(super) fn run<T: Send + 'static>(
         &self,
-        work: impl for<'a> FnOnce(&'a mut Session) -> LocalFuture<'a, Result<T, StoreError>> + Send + 'static,
+        work: impl AsyncFnOnce(&mut Session) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (reply, replied) = sync_channel(1);
-        let job: Job = Box::new(move |session| {
-            Box::pin(async move {
-                let result = work(session).await;
-                _ = reply.send(result);
-            })
-        });
+        let job: Job = Box::new(move |session| Box::pin(async move { _ = reply.send(work(session).await) }));
         self.sender.send(job).map_err(|_| StoreError::Closed)?;
         match replied.recv_timeout(self.limit) {
             Ok(result) => result,

@@ -32,13 +32,12 @@ use tokio_postgres::{Config, NoTls, Socket};
 
 use crate::dial::Dial;
 use crate::metrics::Meters;
-use crate::server::Server;
-use crate::server::prepared;
+use crate::server::{Server, prepared};
 use crate::sql::Schema;
 use crate::{ConnectError, PostgresOptions};
 
 use beat::Member;
-pub(crate) use beat::set_clock;
+pub(crate) use beat::read_clock;
 use io::Io;
 use session::Shared;
 
@@ -145,17 +144,8 @@ impl PostgresStore {
     }
 }
 
-fn server<T>(config: Config, tls: T, options: &PostgresOptions) -> Server
-where
-    T: MakeTlsConnect<Socket> + Clone + Send + Sync + 'static,
-    T::Stream: 'static,
-{
-    Server {
-        config,
-        dial: Box::new(tls) as Box<dyn Dial>,
-        schema: Schema::new(&options.schema),
-        timeout: options.timeout,
-    }
+fn server(config: Config, tls: impl Dial + 'static, options: &PostgresOptions) -> Server {
+    Server { config, dial: Box::new(tls), schema: Schema::new(&options.schema), timeout: options.timeout }
 }
 
 impl Drop for PostgresStore {
@@ -203,16 +193,16 @@ impl Store for PostgresStore {
         let publisher: Weak<dyn Publisher> = Arc::downgrade(meters) as _;
         register_publisher(publisher);
         let node = node.clone();
-        self.io()?.writer.run(move |session| Box::pin(async move { beat::join(session, &node).await }))
+        self.io()?.writer.run(async move |session| beat::join(session, &node).await)
     }
 
     fn beat(&mut self, running: &[Delivery], _now: DueTime) -> Result<Beat, StoreError> {
         if self.counted.is_none_or(|at| at.elapsed() >= COUNT) {
             self.counted = Some(Instant::now());
-            self.io()?.queries.0.start(|session| Box::pin(beat::tidy(session)));
+            self.io()?.queries.0.start(beat::tidy);
         }
         let running = running.to_vec();
-        self.io()?.writer.run(move |session| Box::pin(async move { beat::beat(session, &running).await }))
+        self.io()?.writer.run(async move |session| beat::beat(session, &running).await)
     }
 
     fn sharing(&self) -> Option<Sharing> {
@@ -228,13 +218,13 @@ impl Store for PostgresStore {
     fn retire(&mut self, _now: DueTime) {
         if let Some(io) = &self.io {
             // Without it the others deliver the share of this node, too, but late.
-            _ = io.writer.run(|session| Box::pin(beat::retire(session)));
+            _ = io.writer.run(beat::retire);
         }
     }
 
     fn apply(&mut self, ops: &[Op], _now: DueTime) -> Result<Vec<Result<Outcome, StoreError>>, StoreError> {
         let ops = ops.to_vec();
-        self.io()?.writer.run(move |session| Box::pin(async move { Ok(apply::apply(session, &ops).await) }))
+        self.io()?.writer.run(async move |session| Ok(apply::apply(session, &ops).await))
     }
 
     fn look(&mut self, look: &Look, _now: DueTime) -> Result<Vec<Hint>, StoreError> {

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use actix_timers_durable::store::OnKey;
 use actix_timers_durable::store::{
-    Found, NewTimer, Outcome, Placed, Record, State, headers_to_json, repeat_to_json, retry_to_json,
+    Found, NewTimer, OnKey, Outcome, Placed, Record, State, headers_to_json, repeat_to_json, retry_to_json,
 };
 use actix_timers_durable::{DueTime, StoreError};
 use tokio_postgres::Row;

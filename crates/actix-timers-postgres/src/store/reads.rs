@@ -1,17 +1,16 @@
 //! Looks and queries.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
-use actix_timers_durable::store::MAX_KEY_LEN;
 use actix_timers_durable::store::{
-    Counts, Found, Hint, Look, Page, Part, Position, Query, Reads, State, finished_from_json,
+    Counts, Found, Hint, Look, MAX_KEY_LEN, Page, Part, Position, Query, Reads, State, finished_from_json,
 };
 use actix_timers_durable::{DueTime, DurableId, Pause, StoreError};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::io::Jobs;
-use super::row::{NODE, Types, columns, due, id, record, time};
+use super::row::{COLUMNS, NODE, Types, due, id, record, time};
 use super::session::{Params, Session, params};
 
 /// Rows that a page examines at most if it has a filter.
@@ -21,13 +20,12 @@ const PAGE_BYTES: i64 = 8 << 20;
 
 const LOOK: &str = "
     SELECT l.id, l.due, l.nominal, l.type, l.is_suspect, l.paused FROM @schema@.look($1, $2, $3, $4, $5, $6, $7, $8, $9) l";
-const GET: &str = concat!(
-    "SELECT ",
-    columns!(),
-    ", NULL::text, NULL::bigint FROM @schema@.timers t WHERE t.id = $1 AND coalesce(t.ended, 0) = 0 UNION ALL SELECT ",
-    columns!(),
-    ", t.reason, t.dead_at FROM @schema@.dead_letters t WHERE t.id = $1"
-);
+static GET: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT {COLUMNS}, NULL::text, NULL::bigint FROM @schema@.timers t WHERE t.id = $1 AND coalesce(t.ended, 0) = 0
+        UNION ALL SELECT {COLUMNS}, t.reason, t.dead_at FROM @schema@.dead_letters t WHERE t.id = $1"
+    )
+});
 const FIND_KEY: &str =
     "SELECT t.id FROM @schema@.timers t WHERE t.route = $1 AND t.key = $2 AND coalesce(t.ended, 0) = 0";
 const COUNT: &str = "
@@ -36,138 +34,101 @@ const COUNT: &str = "
         (SELECT count(*) FROM (SELECT FROM @schema@.timers t WHERE t.parked IS NOT NULL LIMIT $1) p),
         (SELECT count(*) FROM (SELECT FROM @schema@.dead_letters t LIMIT $1) p)";
 
-/// A part of the tables in the order of positions.
-macro_rules! page {
-    ($ordered:expr, $table:literal, $dead:literal) => {
-        concat!(
-            "WITH seen AS MATERIALIZED (", $ordered, "), wanted AS (
-                SELECT s.id, sum(s.size) OVER (ORDER BY s.due, s.id) - s.size AS before FROM seen s WHERE s.is_wanted AND $1::uuid IS NOT NULL
-                ORDER BY s.due, s.id LIMIT $8
-            )
-            SELECT ", columns!(), $dead, ", (SELECT count(*) FROM seen), l.due, l.id, (SELECT count(*) FROM wanted), (SELECT @schema@.server_now()) FROM (SELECT) one
-            LEFT JOIN (SELECT s.due, s.id FROM seen s ORDER BY s.due DESC, s.id DESC LIMIT 1) l ON true
-            LEFT JOIN (wanted w JOIN @schema@.", $table, " t ON t.id = w.id) ON w.before < $9::bigint
-            ORDER BY t.due, t.id"
-        )
-    };
-}
-
 /// Whether a row `t` has route `$6`, key `$7`, type `$10`, a key that begins with `$11`, and the header `$12` of the value `$13`.
-macro_rules! is_wanted {
-    () => {
-        "coalesce(t.route = $6::text, true) AND ($7::text IS NULL OR coalesce(t.key = $7::text, false))
-            AND coalesce(t.message_type = $10::text, true)
-            AND ($11::text IS NULL OR coalesce(starts_with(t.key COLLATE \"C\", $11::text), false))
-            AND ($12::text IS NULL OR coalesce(t.headers ->> $12::text = $13::text, false))"
-    };
+const IS_WANTED: &str = "coalesce(t.route = $6::text, true) AND ($7::text IS NULL OR coalesce(t.key = $7::text, false))
+    AND coalesce(t.message_type = $10::text, true)
+    AND ($11::text IS NULL OR coalesce(starts_with(t.key COLLATE \"C\", $11::text), false))
+    AND ($12::text IS NULL OR coalesce(t.headers ->> $12::text = $13::text, false))";
+/// Whether a row `t` comes after (`$2`, `$3`), and is due up to `$4`.
+const IN_RANGE: &str = "(t.due, t.id) > ($2::bigint, $3::uuid) AND t.due <= $4::bigint";
+
+/// Returns rows in an order, of which at most `$5` are examined, and the [wanted](IS_WANTED) ones were written up to `$14`.
+fn rows(table: &str, written: &str, condition: &str, order: &str) -> String {
+    format!(
+        "(SELECT t.id, t.due, octet_length(t.payload) AS size,
+            {IS_WANTED} AND coalesce(t.{written} <= $14::bigint, true) AS is_wanted
+        FROM @schema@.{table} t WHERE {condition} ORDER BY {order} LIMIT $5)"
+    )
 }
 
-/// Rows after a position: those whose due time is in the id after `$1`, others after (`$2`, `$3`), all up to `$4`; at most
-/// `$5` are examined, and the [wanted](is_wanted) ones were written up to `$14`.
-macro_rules! rows {
-    ($table:literal, $written:literal, $condition:literal, $order:literal) => {
-        concat!(
-            "(SELECT t.id, t.due, octet_length(t.payload) AS size, ",
-            is_wanted!(),
-            " AND coalesce(t.",
-            $written,
-            " <= $14::bigint, true) AS is_wanted
-            FROM @schema@.",
-            $table,
-            " t WHERE ",
-            $condition,
-            " ORDER BY ",
-            $order,
-            " LIMIT $5)"
+/// Returns a page of these rows of a table.
+fn page_of(rows: &str, table: &str, letter: &str) -> String {
+    format!(
+        "WITH seen AS MATERIALIZED ({rows}), wanted AS (
+            SELECT s.id, sum(s.size) OVER (ORDER BY s.due, s.id) - s.size AS before FROM seen s WHERE s.is_wanted AND $1::uuid IS NOT NULL
+            ORDER BY s.due, s.id LIMIT $8
         )
-    };
+        SELECT {COLUMNS}, {letter}, (SELECT count(*) FROM seen), l.due, l.id, (SELECT count(*) FROM wanted), (SELECT @schema@.server_now()) FROM (SELECT) one
+        LEFT JOIN (SELECT s.due, s.id FROM seen s ORDER BY s.due DESC, s.id DESC LIMIT 1) l ON true
+        LEFT JOIN (wanted w JOIN @schema@.{table} t ON t.id = w.id) ON w.before < $9::bigint
+        ORDER BY t.due, t.id"
+    )
 }
 
-const PAGES: [&str; 3] = [
-    page!(
-        concat!(
-            "SELECT u.* FROM (",
-            rows!(
-                "timers",
-                "created",
-                "NOT t.moved AND t.id > $1::uuid AND t.id < @schema@.first_id($4::bigint + 1) AND coalesce(t.parked, '') = '' \
-                     AND coalesce(t.ended, 0) = 0",
-                "t.id"
-            ),
-            " UNION ALL ",
-            rows!(
-                "timers",
-                "created",
-                "t.moved AND (t.due, t.id) > ($2::bigint, $3::uuid) AND t.due <= $4::bigint AND coalesce(t.parked, '') = '' \
-                     AND coalesce(t.ended, 0) = 0",
-                "t.due, t.id"
-            ),
-            ") u ORDER BY u.due, u.id LIMIT $5"
-        ),
-        "timers",
-        ", NULL::text, NULL::bigint"
-    ),
-    page!(
-        rows!(
-            "timers",
-            "created",
-            "t.parked IS NOT NULL AND (t.due, t.id) > ($2::bigint, $3::uuid) AND t.due <= $4::bigint",
-            "t.due, t.id"
-        ),
-        "timers",
-        ", NULL::text, NULL::bigint"
-    ),
-    page!(
-        rows!(
-            "dead_letters",
-            "dead_at",
-            "(t.due, t.id) > ($2::bigint, $3::uuid) AND t.due <= $4::bigint",
-            "t.due, t.id"
-        ),
-        "dead_letters",
-        ", t.reason, t.dead_at"
-    ),
-];
+const NO_LETTER: &str = "NULL::text, NULL::bigint";
+
+/// Those whose due time is in the id, after `$1`, and others.
+static PENDING: LazyLock<String> = LazyLock::new(|| {
+    let branch = |range: &str, order: &str| {
+        let condition = format!("{range} AND coalesce(t.parked, '') = '' AND coalesce(t.ended, 0) = 0");
+        rows("timers", "created", &condition, order)
+    };
+    let unmoved = branch("NOT t.moved AND t.id > $1::uuid AND t.id < @schema@.first_id($4::bigint + 1)", "t.id");
+    let moved = branch(&format!("t.moved AND {IN_RANGE}"), "t.due, t.id");
+    let both = format!("SELECT u.* FROM ({unmoved} UNION ALL {moved}) u ORDER BY u.due, u.id LIMIT $5");
+    page_of(&both, "timers", NO_LETTER)
+});
+static PARKED: LazyLock<String> = LazyLock::new(|| {
+    let parked = rows("timers", "created", &format!("t.parked IS NOT NULL AND {IN_RANGE}"), "t.due, t.id");
+    page_of(&parked, "timers", NO_LETTER)
+});
+static DEAD: LazyLock<String> = LazyLock::new(|| {
+    let letters = rows("dead_letters", "dead_at", IN_RANGE, "t.due, t.id");
+    page_of(&letters, "dead_letters", "t.reason, t.dead_at")
+});
 
 const PAUSES: &str = "SELECT p.kind, p.name, p.until, p.who, p.why FROM @schema@.pauses p ORDER BY p.kind, p.name";
 
-/// Finished timers as the columns of a record, with the parameters of the other pages: after (`$2`, `$3`), up to `$4`; at most
-/// `$5` are examined, unless several have one position; the [wanted](is_wanted) ones have finished up to `$14` and, if there is
+/// Returns finished timers as the columns of a record, with the parameters of the other pages: after (`$2`, `$3`), up to `$4`; at most
+/// `$5` are examined, unless several have one position; the [wanted](IS_WANTED) ones have finished up to `$14` and, if there is
 /// one, have the id `$15`. They have no payload. With a negative `$9` they are counted.
 /// `$1`, which no page of the past needs, is compared so that it has a type.
-macro_rules! past {
-    ($seen:literal) => {
-        concat!(
-            "WITH seen AS MATERIALIZED (", $seen, "
-                ORDER BY p.finished, p.id FETCH FIRST ($5::bigint) ROWS WITH TIES
-            ), wanted AS (
-                SELECT t.* FROM seen t WHERE ", is_wanted!(), " AND coalesce(t.finished <= $14::bigint, true)
-                ORDER BY t.finished, t.id FETCH FIRST ($8::bigint) ROWS WITH TIES
-            )
-            SELECT ", columns!(), ", t.past, NULL::bigint, (SELECT count(*) FROM seen), l.due, l.id, (SELECT count(*) FROM wanted), (SELECT @schema@.server_now())
-            FROM (SELECT) one
-            LEFT JOIN (SELECT s.finished AS due, s.id FROM seen s ORDER BY s.finished DESC, s.id DESC LIMIT 1) l ON true
-            LEFT JOIN (SELECT w.id, w.finished AS due, w.nominal, w.repetition, w.attempt, 0 AS used, w.route, w.message_type,
-                w.message_version, w.key, NULL::jsonb AS repeat, NULL::int AS max_attempts, NULL::jsonb AS retry, w.headers,
-                NULL::text AS codec, ''::bytea AS payload, NULL::bigint AS keep_key, NULL::bigint AS node, NULL::text AS parked,
-                jsonb_build_object('at_ms', w.finished, 'took_ms', w.took_ms, 'is_dead', w.outcome = 'dead',
-                    'errors', coalesce(w.errors, '[]'), 'result', w.result)::text AS past FROM wanted w
-                WHERE $9::bigint >= 0 AND $1::uuid IS NOT NULL) t ON true
-            ORDER BY t.due, t.id, t.repetition"
+fn past(seen: &str) -> String {
+    format!(
+        "WITH seen AS MATERIALIZED ({seen}
+            ORDER BY p.finished, p.id FETCH FIRST ($5::bigint) ROWS WITH TIES
+        ), wanted AS (
+            SELECT t.* FROM seen t WHERE {IS_WANTED} AND coalesce(t.finished <= $14::bigint, true)
+            ORDER BY t.finished, t.id FETCH FIRST ($8::bigint) ROWS WITH TIES
         )
-    };
+        SELECT {COLUMNS}, t.past, NULL::bigint, (SELECT count(*) FROM seen), l.due, l.id, (SELECT count(*) FROM wanted), (SELECT @schema@.server_now())
+        FROM (SELECT) one
+        LEFT JOIN (SELECT s.finished AS due, s.id FROM seen s ORDER BY s.finished DESC, s.id DESC LIMIT 1) l ON true
+        LEFT JOIN (SELECT w.id, w.finished AS due, w.nominal, w.repetition, w.attempt, 0 AS used, w.route, w.message_type,
+            w.message_version, w.key, NULL::jsonb AS repeat, NULL::int AS max_attempts, NULL::jsonb AS retry, w.headers,
+            NULL::text AS codec, ''::bytea AS payload, NULL::bigint AS keep_key, NULL::bigint AS node, NULL::text AS parked,
+            jsonb_build_object('at_ms', w.finished, 'took_ms', w.took_ms, 'is_dead', w.outcome = 'dead',
+                'errors', coalesce(w.errors, '[]'), 'result', w.result)::text AS past FROM wanted w
+            WHERE $9::bigint >= 0 AND $1::uuid IS NOT NULL) t ON true
+        ORDER BY t.due, t.id, t.repetition"
+    )
 }
-const PAST: &str = past!(
-    "SELECT p.* FROM @schema@.routes r CROSS JOIN LATERAL (
-        SELECT f.* FROM @schema@.past f
-        WHERE f.route = r.name AND (f.finished, f.id) > ($2::bigint, $3::uuid) AND f.finished <= $4::bigint
-        ORDER BY f.finished, f.id FETCH FIRST ($5::bigint) ROWS WITH TIES
-    ) p WHERE coalesce(r.name = $6::text, true) AND $15::uuid IS NULL"
-);
-const PAST_OF: &str = past!(
-    "SELECT p.* FROM @schema@.past p
-    WHERE p.id = $15::uuid AND (p.finished, p.id) > ($2::bigint, $3::uuid) AND p.finished <= $4::bigint"
-);
+
+static PAST: LazyLock<String> = LazyLock::new(|| {
+    past(
+        "SELECT p.* FROM @schema@.routes r CROSS JOIN LATERAL (
+            SELECT f.* FROM @schema@.past f
+            WHERE f.route = r.name AND (f.finished, f.id) > ($2::bigint, $3::uuid) AND f.finished <= $4::bigint
+            ORDER BY f.finished, f.id FETCH FIRST ($5::bigint) ROWS WITH TIES
+        ) p WHERE coalesce(r.name = $6::text, true) AND $15::uuid IS NULL",
+    )
+});
+static PAST_OF: LazyLock<String> = LazyLock::new(|| {
+    past(
+        "SELECT p.* FROM @schema@.past p
+        WHERE p.id = $15::uuid AND (p.finished, p.id) > ($2::bigint, $3::uuid) AND p.finished <= $4::bigint",
+    )
+});
 
 /// Queries in a session.
 #[derive(Debug, Clone)]
@@ -181,22 +142,20 @@ impl Reader {
         params: Params<'static>,
         read: impl FnOnce(&mut Session, Vec<Row>) -> T + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.0.run(move |session| {
-            Box::pin(async move {
-                let rows = session.query(sql, params).await;
-                // A query whose reply is lost has changed nothing.
-                let rows = rows.map_err(|failure| match failure.error() {
-                    StoreError::Unknown(text) => StoreError::Unavailable(text),
-                    error => error,
-                })?;
-                Ok(read(session, rows))
-            })
+        self.0.run(async move |session| {
+            let rows = session.query(sql, params).await;
+            // A query whose reply is lost has changed nothing.
+            let rows = rows.map_err(|failure| match failure.error() {
+                StoreError::Unknown(text) => StoreError::Unavailable(text),
+                error => error,
+            })?;
+            Ok(read(session, rows))
         })
     }
 
     /// Connects, and says whether queries are possible.
     pub(super) fn check(&self) -> Result<(), StoreError> {
-        self.0.run(|session| Box::pin(async { Ok(session.connect().await?) }))
+        self.0.run(async |session| Ok(session.connect().await?))
     }
 
     /// See [`Store::look`](actix_timers_durable::store::Store::look).
@@ -254,7 +213,7 @@ fn found(row: &Row) -> Option<Found> {
 
 impl Reads for Reader {
     fn get(&mut self, id: DurableId) -> Result<Option<Found>, StoreError> {
-        let found = self.ask(GET, params![Uuid::from(id)], |_, rows| rows.first().map(found))?;
+        let found = self.ask(&GET, params![Uuid::from(id)], |_, rows| rows.first().map(found))?;
         match found {
             Some(None) => Err(crate::error::unreadable("a column of the timer holds something that is no timer")),
             found => Ok(found.flatten()),
@@ -295,12 +254,12 @@ impl Reads for Reader {
         if is_past {
             params.push(Box::new(id));
         }
-        let sql = match query.part {
-            Part::Pending => PAGES[0],
-            Part::Parked => PAGES[1],
-            Part::Dead => PAGES[2],
-            Part::Past if query.id.is_some() => PAST_OF,
-            Part::Past => PAST,
+        let sql: &str = match query.part {
+            Part::Pending => &PENDING,
+            Part::Parked => &PARKED,
+            Part::Dead => &DEAD,
+            Part::Past if query.id.is_some() => &PAST_OF,
+            Part::Past => &PAST,
         };
         self.ask(sql, params, move |_, rows| page(&rows, limit, examined, is_count))
     }

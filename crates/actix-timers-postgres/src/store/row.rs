@@ -12,14 +12,9 @@ use uuid::Uuid;
 const ATTEMPTS: u32 = 10;
 
 /// The columns of a record, and of the state of its row.
-macro_rules! columns {
-    () => {
-        "t.id, t.due, t.nominal, t.repetition, t.attempt, t.used, t.route, t.message_type, t.message_version, t.key,
-        t.repeat::text, t.max_attempts, t.retry::text, t.headers::text, t.codec, t.payload, t.keep_key, t.node,
-        t.parked"
-    };
-}
-pub(super) use columns;
+pub(super) const COLUMNS: &str = "t.id, t.due, t.nominal, t.repetition, t.attempt, t.used, t.route, t.message_type,
+    t.message_version, t.key, t.repeat::text, t.max_attempts, t.retry::text, t.headers::text, t.codec, t.payload, t.keep_key,
+    t.node, t.parked";
 /// The place of `node` among the columns.
 pub(super) const NODE: usize = 17;
 

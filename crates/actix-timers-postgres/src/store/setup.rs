@@ -9,12 +9,12 @@ use tokio::task::LocalSet;
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
-use super::beat::set_clock;
+use super::beat::read_clock;
 use super::session::settings;
+use crate::ConnectError;
 use crate::connect::{check_product, check_session, check_settings, failed, open, within};
 use crate::error::text;
 use crate::server::Server;
-use crate::{ConnectError, boot_clock};
 
 /// The definitions of the tables and functions, each with the changes of a version.
 const MIGRATIONS: [&str; 1] = [include_str!("schema.sql")];
@@ -57,29 +57,21 @@ async fn check(server: &Server, migrates: bool, clock: &StoreClock) -> Result<()
     within(limit * 2, migrate(&client, server, migrates)).await?;
     within(limit, run(&client, "COMMIT")).await?;
     within(limit, check_rights(&client, server)).await?;
-    let read_clock = async {
-        let sql = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8";
-        let statement = client.prepare(sql).await.map_err(|error| failed(&error))?;
-        let sent = boot_clock::now();
-        let row = client.query_one(&statement, &[]).await.map_err(|error| failed(&error))?;
-        set_clock(clock, row.get(0), boot_clock::now().saturating_sub(sent));
-        Ok(())
-    };
-    within(limit, read_clock).await
+    within(limit, async { read_clock(&client, clock).await.map_err(failed) }).await
 }
 
 async fn run(client: &Client, sql: &str) -> Result<(), ConnectError> {
-    client.batch_execute(sql).await.map_err(|error| failed(&error))
+    client.batch_execute(sql).await.map_err(failed)
 }
 
 async fn migrate(client: &Client, server: &Server, migrates: bool) -> Result<(), ConnectError> {
     let name = &server.schema.name;
     let foreign = |reason: String| ConnectError::ForeignSchema { schema: name.clone(), reason };
     let lock = "SELECT pg_advisory_xact_lock(hashtextextended('actix-timers ' || $1::text, 0))";
-    client.execute(lock, &[name]).await.map_err(|error| failed(&error))?;
+    client.execute(lock, &[name]).await.map_err(failed)?;
     let tables = "SELECT count(c.oid), count(c.oid) FILTER (WHERE c.relname = 'schema_version'), count(*) > 0
         FROM pg_namespace n LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relkind = 'r' WHERE n.nspname = $1";
-    let tables = client.query_one(tables, &[name]).await.map_err(|error| failed(&error))?;
+    let tables = client.query_one(tables, &[name]).await.map_err(failed)?;
     let (all, versions): (i64, i64) = (tables.get(0), tables.get(1));
     if versions == 0 && all > 0 {
         return Err(foreign("it contains tables, and no table schema_version".to_owned()));
@@ -90,7 +82,7 @@ async fn migrate(client: &Client, server: &Server, migrates: bool) -> Result<(),
         let sql = server.schema.sql("SELECT max(v.version) FROM @schema@.schema_version v");
         let row = client.query_one(&sql, &[]).await.map_err(|error| match error.code() {
             Some(state) if *state == SqlState::UNDEFINED_COLUMN => foreign(text(&error)),
-            _ => failed(&error),
+            _ => failed(error),
         })?;
         row.get::<_, Option<i32>>(0).ok_or_else(|| foreign("its table schema_version is empty".to_owned()))?
     };
@@ -114,7 +106,7 @@ async fn migrate(client: &Client, server: &Server, migrates: bool) -> Result<(),
         {
             foreign(text(&error))
         }
-        _ => failed(&error),
+        _ => failed(error),
     })
 }
 
@@ -125,6 +117,6 @@ async fn check_rights(client: &Client, server: &Server) -> Result<(), ConnectErr
         UNION ALL SELECT 'EXECUTE on function ' || p.proname FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
         WHERE n.nspname = $1 AND NOT has_function_privilege(p.oid, 'EXECUTE') LIMIT 1";
     let tables: &[&str] = &TABLES;
-    let missing = client.query_opt(sql, &[&server.schema.name, &tables]).await.map_err(|error| failed(&error))?;
+    let missing = client.query_opt(sql, &[&server.schema.name, &tables]).await.map_err(failed)?;
     missing.map_or(Ok(()), |row| Err(ConnectError::MissingRight(row.get(0))))
 }

@@ -7,7 +7,7 @@
 //! one that hardly any row meets, and would read the whole table first.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use actix_timers_durable::store::{
     Again, Claim, Delivery, Hint, Next, Op, Outcome, Record, State, Suspects, note_to_json,
@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use super::apply::{Read, Slots, Step};
 use super::puts;
-use super::row::{NODE, Types, columns, due, duration, id, record, time};
+use super::row::{COLUMNS, NODE, Types, due, duration, id, record, time};
 use super::session::{Call, Params, params};
 
 /// A change of rows as they were claimed, with the columns `d` of more arrays.
@@ -134,7 +134,8 @@ const DISCARD_PAST: &str = "
         FOR UPDATE SKIP LOCKED
     ) o WHERE t.id = o.id AND t.repetition = o.repetition RETURNING true";
 
-const CLAIM: &str = concat!("SELECT ", columns!(), " FROM @schema@.claim($1, $2, $3, $4, $5, $6, $7) t");
+static CLAIM: LazyLock<String> =
+    LazyLock::new(|| format!("SELECT {COLUMNS} FROM @schema@.claim($1, $2, $3, $4, $5, $6, $7) t"));
 
 /// Returns the steps of changes of different timers, in the order of their transaction. Careful ones leave locked keys out.
 pub(super) fn steps<'a>(ops: &'a [Op], part: &[usize], node: i64, is_careful: bool) -> Vec<Step<'a>> {
@@ -271,13 +272,13 @@ fn ends<'a>(part: &[(usize, &'a Op)], node: i64, steps: &mut Vec<Step<'a>>) {
         match next {
             Next::Delete => gone.push((end, ())),
             Next::KeepKey(time) => kept.push((end, duration(*time))),
-            Next::Again(next) => again.push((end, (again_columns(Some(next)), None))),
-            Next::Snooze(due) => again.push((end, ((Some(time(*due)), (None, None)), Some(1)))),
+            Next::Again(next) => again.push((end, continued(Some(next), None))),
+            Next::Snooze(due) => again.push((end, (Some(time(*due)), None, None, Some(1)))),
             // Due at once, or looks that have passed the due time would not find it.
-            Next::GiveBack => again.push((end, (again_columns(None), Some(1)))),
-            Next::Release | Next::Noted(..) => again.push((end, (again_columns(None), Some(0)))),
+            Next::GiveBack => again.push((end, continued(None, Some(1)))),
+            Next::Release | Next::Noted(..) => again.push((end, continued(None, Some(0)))),
             Next::Park { reason } => parked.push((end, reason_of(reason))),
-            Next::Dead { reason, then } => dead.push((end, (reason_of(reason), again_columns(then.as_ref())))),
+            Next::Dead { reason, then } => dead.push((end, continued(then.as_ref(), reason_of(reason)))),
         }
     }
     if !noted.is_empty() {
@@ -287,13 +288,11 @@ fn ends<'a>(part: &[(usize, &'a Op)], node: i64, steps: &mut Vec<Step<'a>>) {
     }
     steps.extend(end_step(node, DELETE, gone, |_: Vec<()>| vec![]));
     steps.extend(end_step(node, KEEP_KEY, kept, |keep: Vec<i64>| params![keep]));
-    steps.extend(end_step(node, AGAIN, again, |(columns, returned): (AgainColumns, Vec<Option<i32>>)| {
-        let (dues, (nominals, repetitions)) = columns;
+    steps.extend(end_step(node, AGAIN, again, |(dues, nominals, repetitions, returned): Continued<Option<i32>>| {
         params![dues, nominals, repetitions, returned]
     }));
     steps.extend(end_step(node, PARK, parked, |reasons: Vec<String>| params![reasons]));
-    steps.extend(end_step(node, DEAD, dead, |(reasons, columns): (Vec<String>, AgainColumns)| {
-        let (dues, (nominals, repetitions)) = columns;
+    steps.extend(end_step(node, DEAD, dead, |(dues, nominals, repetitions, reasons): Continued<String>| {
         params![reasons, dues, nominals, repetitions]
     }));
 }
@@ -321,15 +320,12 @@ pub(super) fn fences<'a>(node: i64, deliveries: impl Iterator<Item = Delivery> +
     params![node, ids, repetitions, attempts]
 }
 
-/// Due times, those of the messages, and numbers of repetitions.
-type AgainColumns = (Vec<Option<i64>>, (Vec<Option<i64>>, Vec<Option<i64>>));
+/// Due times, those of the messages, numbers of repetitions, and another column.
+type Continued<C> = (Vec<Option<i64>>, Vec<Option<i64>>, Vec<Option<i64>>, Vec<C>);
 
-fn again_columns(again: Option<&Again>) -> (Option<i64>, (Option<i64>, Option<i64>)) {
-    let column = |of: fn(&Again) -> i64| again.map(of);
-    (
-        column(|again| time(again.due)),
-        (column(|again| time(again.nominal)), column(|again| again.repetition.cast_signed())),
-    )
+fn continued<C>(again: Option<&Again>, column: C) -> (Option<i64>, Option<i64>, Option<i64>, C) {
+    let Some(Again { due, nominal, repetition }) = again else { return (None, None, None, column) };
+    (Some(time(*due)), Some(time(*nominal)), Some(repetition.cast_signed()), column)
 }
 
 /// Returns a reason that can be stored: it often is the text of another's error.
@@ -390,5 +386,5 @@ pub(super) fn claim_step<'a>(number: usize, claim: &'a Claim, node: i64) -> Step
         slots.damaged.extend(&damaged);
         slots.done(number, Outcome::Claimed { records, not_due, damaged, left });
     };
-    Step { call: Call { sql: CLAIM, params }, read: Box::new(read) }
+    Step { call: Call { sql: &CLAIM, params }, read: Box::new(read) }
 }
