@@ -52,17 +52,8 @@ pub(crate) enum Role {
     Query,
 }
 
-impl Role {
-    const ALL: [Self; 3] = [Self::Writer, Self::Reader, Self::Query];
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Writer => "writer",
-            Self::Reader => "reader",
-            Self::Query => "query",
-        }
-    }
-}
+/// The names of the sessions, in the order of [`Role`].
+const SESSIONS: [&str; 3] = ["writer", "reader", "query"];
 
 /// The metric handles of one node.
 #[derive(Debug)]
@@ -77,7 +68,7 @@ pub(crate) struct Meters {
     pub(crate) released: Counter,
     pub(crate) takeovers: Counter,
     pub(crate) replies_lost: Counter,
-    reconnections: [Counter; Role::ALL.len()],
+    reconnections: [Counter; SESSIONS.len()],
     /// The lease, and its end.
     term: Mutex<(Duration, Duration)>,
 }
@@ -100,8 +91,8 @@ impl Meters {
             released: counter(RELEASED),
             takeovers: counter(TAKEOVERS),
             replies_lost: counter(REPLIES_LOST),
-            reconnections: Role::ALL
-                .map(|role| counter!(RECONNECTIONS.name, &[timer(), ("session", role.name().into())])),
+            reconnections: SESSIONS
+                .map(|session| counter!(RECONNECTIONS.name, &[timer(), ("session", session.to_owned())])),
             term: Mutex::default(),
         }
     }
@@ -155,7 +146,7 @@ mod tests {
         }
         let has =
             |help: &str, word: &str| help.split(|letter: char| !letter.is_alphanumeric()).any(|other| other == word);
-        assert!(Role::ALL.iter().all(|role| has(RECONNECTIONS.help, role.name())));
+        assert!(SESSIONS.iter().all(|session| has(RECONNECTIONS.help, session)));
     }
 
     #[test]
@@ -167,7 +158,7 @@ mod tests {
             assert!(page.contains(&format!("# TYPE {} ", metric.name)), "{}", metric.name);
         }
         let series: Vec<_> = page.lines().filter(|line| line.starts_with("actix_timers_")).collect();
-        assert_eq!(series.len(), CATALOGUE.len() - 1 + Role::ALL.len(), "{page}");
+        assert_eq!(series.len(), CATALOGUE.len() - 1 + SESSIONS.len(), "{page}");
         let remaining = || -> f64 {
             meters.show();
             let page = recorder.handle().render();
