@@ -93,11 +93,6 @@ impl Failure {
         }
     }
 
-    /// Returns whether a new timer is there already.
-    pub(crate) fn finds_known_timer(&self) -> bool {
-        matches!(self, Self::Reported { state, .. } if *state == SqlState::UNIQUE_VIOLATION)
-    }
-
     pub(crate) fn has_state(&self, wanted: &str) -> bool {
         matches!(self, Self::Reported { state, .. } if state.code() == wanted)
     }

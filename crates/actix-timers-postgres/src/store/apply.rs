@@ -284,16 +284,9 @@ async fn repeat(
         slots.fail(&group.ops, || StoreError::Locked);
     } else if let Op::Claim(claim) = &ops[group.ops[0]] {
         claim_apart(session, group.ops[0], claim, slots).await;
-    } else if failure.finds_known_timer() && !group.is_keyed {
+    } else if let (Op::Put(timers), false, true) = (&ops[group.ops[0]], group.is_keyed, failure.has_state("23505")) {
         // The request was repeated: the function says so.
-        let sent = match &ops[group.ops[0]] {
-            Op::Put(timers) => send_step(session, puts::keyed(vec![(group.ops[0], timers)], false), slots).await,
-            _ => Err(Failure::Reported {
-                state: tokio_postgres::error::SqlState::UNIQUE_VIOLATION,
-                text: failure.to_string(),
-            }),
-        };
-        if let Err(failure) = sent {
+        if let Err(failure) = send_step(session, puts::keyed(vec![(group.ops[0], timers)], false), slots).await {
             slots.fail(&group.ops, || failure.error());
         }
     } else {
