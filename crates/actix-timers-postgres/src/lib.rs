@@ -9,7 +9,7 @@
 //!
 //! In reading order:
 //!
-//! 1. [`PostgresOptions`] (`options`), [`ConnectError`] (`error`); `server`: the way to one (`dial`, `sql`), `connect`: its
+//! 1. [`PostgresOptions`] (`options`), [`ConnectError`] (`error`); `server`: the way to one (`dial`), `connect`: its
 //!    checks.
 //! 2. [`PostgresStore`] (`store`): the tables and functions, and the trait on them. `boot_clock`: the clock of leases.
 //! 3. `transaction`: timers in transactions of users.
@@ -24,7 +24,6 @@ pub mod guide;
 pub mod metrics;
 mod options;
 mod server;
-mod sql;
 mod store;
 mod transaction;
 

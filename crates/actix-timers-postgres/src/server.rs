@@ -1,4 +1,4 @@
-//! The way to a server.
+//! The way to a server, and to a schema there.
 
 use std::time::Duration;
 
@@ -6,7 +6,6 @@ use tokio_postgres::Config;
 
 use crate::PostgresOptions;
 use crate::dial::Dial;
-use crate::sql::Schema;
 
 /// The way to the server.
 pub(crate) struct Server {
@@ -17,19 +16,50 @@ pub(crate) struct Server {
     pub(crate) timeout: Duration,
 }
 
-/// Sets the limits of a connection that the user has left open.
-pub(crate) fn prepared(mut config: Config, options: &PostgresOptions) -> Config {
-    if config.get_connect_timeout().is_none() {
-        config.connect_timeout(options.timeout);
+impl Server {
+    /// Sets the limits of the connection that the user has left open.
+    pub(crate) fn new(mut config: Config, dial: impl Dial + 'static, options: &PostgresOptions) -> Self {
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(options.timeout);
+        }
+        if config.get_tcp_user_timeout().is_none() {
+            config.tcp_user_timeout(options.timeout);
+        }
+        if config.get_application_name().is_none() {
+            config.application_name(format!("actix-timers {}", options.node));
+        }
+        if config.get_hosts().len() > 1 {
+            config.target_session_attrs(tokio_postgres::config::TargetSessionAttrs::ReadWrite);
+        }
+        Self { config, dial: Box::new(dial), schema: Schema::new(&options.schema), timeout: options.timeout }
     }
-    if config.get_tcp_user_timeout().is_none() {
-        config.tcp_user_timeout(options.timeout);
+}
+
+/// A schema, quoted for SQL.
+#[derive(Debug, Clone)]
+pub(crate) struct Schema {
+    pub(crate) name: String,
+    quoted: String,
+}
+
+impl Schema {
+    pub(crate) fn new(name: &str) -> Self {
+        Self { name: name.to_owned(), quoted: format!("\"{}\"", name.replace('"', "\"\"")) }
     }
-    if config.get_application_name().is_none() {
-        config.application_name(format!("actix-timers {}", options.node));
+
+    /// Puts the schema into a text in place of `@schema@`.
+    pub(crate) fn sql(&self, text: &str) -> String {
+        text.replace("@schema@", &self.quoted)
     }
-    if config.get_hosts().len() > 1 {
-        config.target_session_attrs(tokio_postgres::config::TargetSessionAttrs::ReadWrite);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_quoted_whatever_it_contains() {
+        let schema = Schema::new("a\"; DROP TABLE x; --");
+        assert_eq!(schema.sql("SELECT FROM @schema@.t"), "SELECT FROM \"a\"\"; DROP TABLE x; --\".t");
     }
-    config
 }

@@ -153,12 +153,11 @@ fn distrust_late_claims(session: &mut Session, ops: &[Op], slots: &mut Slots) {
     if session.shared.has_lease() {
         return;
     }
-    let Some(member) = session.member.as_mut() else { return };
     for (op, outcome) in ops.iter().zip(&mut slots.outcomes) {
         if let (Op::Claim(_), Some(Ok(Outcome::Claimed { records, .. }))) = (op, &*outcome)
             && !records.is_empty()
         {
-            member.swept.0 = u64::MAX;
+            session.member.swept.0 = u64::MAX;
             *outcome = Some(Err(StoreError::Unknown("the lease of this node is over".to_owned())));
         }
     }

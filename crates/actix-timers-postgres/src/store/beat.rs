@@ -202,21 +202,15 @@ pub(crate) async fn read_clock(client: &impl GenericClient, clock: &StoreClock) 
     Ok(())
 }
 
-/// Returns the member of a session that writes.
-fn member(session: &mut Session) -> Result<&mut Member, StoreError> {
-    session.member.as_mut().ok_or(StoreError::Closed)
-}
-
 fn unavailable(text: String) -> StoreError {
     StoreError::Unavailable(text)
 }
 
 /// Joins, or says why this node cannot serve.
 pub(super) async fn join(session: &mut Session, node: &NodeInfo) -> Result<Beat, StoreError> {
-    let types = Types::of(&node.serves);
-    let member = member(session)?;
+    let member = &mut session.member;
     member.served = node.serves.served.iter().map(|served| served.index).collect();
-    member.types = types;
+    member.types = Types::of(&node.serves);
     if !node.name.is_empty() {
         member.name = format!("{} {}", member.name, node.name);
     }
@@ -237,7 +231,7 @@ pub(super) async fn join(session: &mut Session, node: &NodeInfo) -> Result<Beat,
 async fn enter(session: &mut Session) -> Result<(), Failure> {
     session.connect().await?;
     let id = random_node_id();
-    let Some(member) = session.member.as_mut() else { return Ok(()) };
+    let member = &mut session.member;
     let (name, lease, types) = (member.name.clone(), member.lease_ms(), member.types.clone());
     member.reading = None;
     member.settled.1 = boot_clock::now();
@@ -261,7 +255,7 @@ async fn enter(session: &mut Session) -> Result<(), Failure> {
 pub(super) async fn beat(session: &mut Session, running: &[Delivery]) -> Result<Beat, StoreError> {
     // Beforehand, so that the time of the reply does not include that of a new connection.
     session.connect().await?;
-    let (sent, of) = (boot_clock::now(), member(session)?);
+    let (sent, of) = (boot_clock::now(), &session.member);
     let (lease, measures) = (of.lease_ms(), of.measured == Duration::ZERO || sent >= of.measured + SNAPSHOTS);
     let types = of.types.names.clone();
     let mut params = fences(session.node(), running.iter().copied());
@@ -272,8 +266,8 @@ pub(super) async fn beat(session: &mut Session, running: &[Delivery]) -> Result<
     let Some(rest) = row.get::<_, Option<i64>>(0).and_then(|rest| u64::try_from(rest).ok()) else {
         return rejoin(session, running).await;
     };
-    let mut beat = observe(session, row, sent, received)?;
-    let lease = member(session)?.lease;
+    let mut beat = observe(session, row, sent, received);
+    let lease = session.member.lease;
     // The server's clock may have been set back since the last renewal.
     let rest = Duration::from_millis(rest).min(lease);
     session.shared.leased(lease, sent + rest);
@@ -291,9 +285,9 @@ fn measure(session: &mut Session, row: &Row, read: Option<Duration>) {
         meters.nodes.set(living as f64);
         meters.overdue.set(row.get::<_, i64>(9) as f64);
     });
-    if let (Some(read), Some(member)) = (read, &mut session.member) {
-        member.measured = read;
-        let age = member.age(row.get(10), row.get(11), row.get(8));
+    if let Some(read) = read {
+        session.member.measured = read;
+        let age = session.member.age(row.get(10), row.get(11), row.get(8));
         session.shared.metered(|meters| meters.oldest_snapshot.set(age));
     }
 }
@@ -320,9 +314,9 @@ async fn rejoin(session: &mut Session, running: &[Delivery]) -> Result<Beat, Sto
 }
 
 /// Compares the facts with those of the last beat.
-fn observe(session: &mut Session, row: &Row, sent: Duration, received: Duration) -> Result<Beat, StoreError> {
+fn observe(session: &mut Session, row: &Row, sent: Duration, received: Duration) -> Beat {
     let has_resumed = session.shared.has_resumed(row.get(4));
-    let member = member(session)?;
+    let member = &mut session.member;
     let is_first = member.reading.is_none();
     let was_set_back = member.follow(row.get(8), sent, received);
     let (ids, leases): (Vec<i64>, Vec<String>) = (row.get(1), row.get(2));
@@ -342,7 +336,7 @@ fn observe(session: &mut Session, row: &Row, sent: Duration, received: Duration)
     let names = row.get::<_, Option<&str>>(4).into_iter().flat_map(|names| names.split('\u{1f}'));
     let paused = names.filter(|name| !name.is_empty());
     let paused = paused.map(|name| if name == "\u{1e}" { Pause::node(name) } else { Pause::route(name) }).collect();
-    Ok(Beat { share: share(&member.served, row), look_again_from, looks_begin_anew, paused, ..Beat::default() })
+    Beat { share: share(&member.served, row), look_again_from, looks_begin_anew, paused, ..Beat::default() }
 }
 
 /// Releases the timers of nodes that left or died: their leases are over by the server's clock, and have not changed for a whole
@@ -350,9 +344,8 @@ fn observe(session: &mut Session, row: &Row, sent: Duration, received: Duration)
 async fn release(session: &mut Session, row: &Row, beat: &mut Beat) {
     let (own, now) = (session.node(), boot_clock::now());
     let (ids, states): (Vec<i64>, Vec<i32>) = (row.get(1), row.get(3));
-    let Some(member) = &mut session.member else { return };
-    let lease = member.lease;
-    let is_over = |id: &i64| member.seen.get(id).is_some_and(|(_, since)| now >= *since + lease);
+    let Member { seen, lease, .. } = &session.member;
+    let is_over = |id: &i64| seen.get(id).is_some_and(|(_, since)| now >= *since + *lease);
     let is_gone = |(id, state): &(i64, i32)| *id != own && (*state == 2 || *state == 1 && is_over(id));
     let gone: Vec<_> = ids.into_iter().zip(states).filter(is_gone).map(|(id, _)| id).collect();
     for gone in gone {
@@ -412,8 +405,8 @@ fn share(served: &[u16], row: &Row) -> Share {
 /// are claimed by this one in a reply that was lost.
 async fn sweep(session: &mut Session, running: &[Delivery], beat: &mut Beat) {
     let (now, breaks, own) = (boot_clock::now(), session.breaks, session.node());
-    let Some(member) = &mut session.member else { return };
-    if member.swept.0 == breaks && now < member.swept.1 + SWEEP {
+    let (swept_breaks, swept_at) = session.member.swept;
+    if swept_breaks == breaks && now < swept_at + SWEEP {
         return;
     }
     let Ok(rows) = session.query(CLAIMED, params![own, FOUND]).await else { return };
@@ -454,17 +447,13 @@ async fn sweep(session: &mut Session, running: &[Delivery], beat: &mut Beat) {
         return;
     }
     session.marked.clear();
-    if let Some(member) = &mut session.member {
-        member.swept = (breaks, now);
-    }
+    session.member.swept = (breaks, now);
 }
 
 /// Serves nothing from now on: other nodes divide the timers among them at their next beats.
 pub(super) async fn retire(session: &mut Session) -> Result<(), StoreError> {
     let node = session.node();
-    if let Some(member) = &mut session.member {
-        (member.types, member.served) = (Types::default(), Vec::new());
-    }
+    (session.member.types, session.member.served) = (Types::default(), Vec::new());
     Ok(session.query(RETIRE, params![node]).await.map(drop)?)
 }
 

@@ -48,9 +48,9 @@ impl Io {
         let run = move || {
             let session = |role, member| Session::new(Arc::clone(&server), Arc::clone(&shared), role, member);
             let tasks = LocalSet::new();
-            let writes = tasks.spawn_local(serve(session(Role::Writer, Some(member)), writes));
-            tasks.spawn_local(serve(session(Role::Reader, None), reads));
-            tasks.spawn_local(serve(session(Role::Query, None), asked));
+            let writes = tasks.spawn_local(serve(session(Role::Writer, member), writes));
+            tasks.spawn_local(serve(session(Role::Reader, Member::default()), reads));
+            tasks.spawn_local(serve(session(Role::Query, Member::default()), asked));
             runtime.block_on(tasks.run_until(async move { _ = writes.await }));
         };
         let thread = Builder::new().name("timers postgres".to_owned()).spawn(run)?;
@@ -87,7 +87,7 @@ async fn serve(mut session: Session, mut jobs: UnboundedReceiver<Job>) {
     while let Some(job) = jobs.recv().await {
         job(&mut session).await;
     }
-    if session.member.is_some() {
+    if session.role == Role::Writer {
         beat::leave(&mut session).await;
     }
 }

@@ -30,10 +30,8 @@ use actix_timers_durable::{DueTime, DurableId, Pause, StoreError};
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{Config, NoTls, Socket};
 
-use crate::dial::Dial;
 use crate::metrics::Meters;
-use crate::server::{Server, prepared};
-use crate::sql::Schema;
+use crate::server::{Schema, Server};
 use crate::{ConnectError, PostgresOptions};
 
 use beat::Member;
@@ -107,7 +105,7 @@ impl PostgresStore {
         T::Stream: 'static,
     {
         options.check()?;
-        let server = Arc::new(server(prepared(config, &options), tls, &options));
+        let server = Arc::new(Server::new(config, tls, &options));
         let clock = StoreClock::default();
         setup::connect(Arc::clone(&server), options.migrate, clock.clone()).await?;
         let records = RecordBuilder::new(clock.clone());
@@ -121,7 +119,7 @@ impl PostgresStore {
     /// The name of the schema is impossible.
     pub fn migration(options: &PostgresOptions) -> Result<String, ConnectError> {
         options.check()?;
-        Ok(setup::migration(&server(Config::new(), NoTls, options), 0, false))
+        Ok(setup::migration(&Schema::new(&options.schema), 0, false))
     }
 
     /// Returns the id of the node in the table `nodes`; 0 if it has not joined.
@@ -142,10 +140,6 @@ impl PostgresStore {
             }
         }
     }
-}
-
-fn server(config: Config, tls: impl Dial + 'static, options: &PostgresOptions) -> Server {
-    Server { config, dial: Box::new(tls), schema: Schema::new(&options.schema), timeout: options.timeout }
 }
 
 impl Drop for PostgresStore {

@@ -109,8 +109,8 @@ impl Shared {
 pub(super) struct Session {
     pub(super) server: Arc<Server>,
     pub(super) shared: Arc<Shared>,
-    /// Of the session that writes.
-    pub(super) member: Option<Member>,
+    /// The node, of the session that writes.
+    pub(super) member: Member,
     /// Suspects that this node has claimed: they are not to blame if the reply was lost.
     pub(super) marked: HashSet<DurableId>,
     /// Whether the last changes found something locked.
@@ -119,7 +119,7 @@ pub(super) struct Session {
     pub(super) turn: usize,
     /// The number of connections that broke.
     pub(super) breaks: u64,
-    role: Role,
+    pub(super) role: Role,
     live: Option<Live>,
     trouble: Option<Trouble>,
 }
@@ -159,7 +159,7 @@ pub(super) fn settings(server: &Server) -> String {
 }
 
 impl Session {
-    pub(super) fn new(server: Arc<Server>, shared: Arc<Shared>, role: Role, member: Option<Member>) -> Self {
+    pub(super) fn new(server: Arc<Server>, shared: Arc<Shared>, role: Role, member: Member) -> Self {
         Self {
             server,
             shared,
@@ -291,7 +291,7 @@ impl Session {
     async fn set_up(&mut self, client: &Client) -> Result<(), String> {
         client.batch_execute(&settings(&self.server)).await.map_err(|error| text(&error))?;
         check_settings(client).await.map_err(|error| error.to_string())?;
-        if self.member.is_some() {
+        if self.role == Role::Writer {
             let Server { schema, .. } = &*self.server;
             let (node, error) = (self.node(), |error| text(&error));
             // The last statements of the earlier session may be on their way.

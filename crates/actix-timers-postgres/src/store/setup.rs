@@ -14,7 +14,7 @@ use super::session::settings;
 use crate::ConnectError;
 use crate::connect::{check_product, check_session, check_settings, failed, open, within};
 use crate::error::text;
-use crate::server::Server;
+use crate::server::{Schema, Server};
 
 /// The definitions of the tables and functions, each with the changes of a version.
 const MIGRATIONS: [&str; 1] = [include_str!("schema.sql")];
@@ -25,12 +25,12 @@ const VERSION: &str = "
 const TABLES: [&str; 6] = ["timers", "nodes", "dead_letters", "past", "routes", "pauses"];
 
 /// Returns the statements that bring the tables from a version (0: none) to that of this crate.
-pub(super) fn migration(server: &Server, from: usize, has_schema: bool) -> String {
+pub(super) fn migration(schema: &Schema, from: usize, has_schema: bool) -> String {
     let steps = MIGRATIONS.iter().zip(1..).skip(from);
     let sql: String = steps.map(|(sql, version)| format!("{sql}\n{VERSION}({version});\n")).collect();
     // Also if it exists this needs the right to create one.
     let create = if has_schema { "" } else { "CREATE SCHEMA IF NOT EXISTS @schema@;\n" };
-    server.schema.sql(&format!("{create}{sql}"))
+    schema.sql(&format!("{create}{sql}"))
 }
 
 /// Checks the server and brings the tables up to date, on a thread of its own: the caller may have any runtime.
@@ -98,7 +98,7 @@ async fn migrate(client: &Client, server: &Server, migrates: bool) -> Result<(),
             "the schema {name:?} has version {found} of {known}: run the statements of `PostgresStore::migration` by its owner"
         )));
     }
-    let sql = migration(server, usize::try_from(found).unwrap_or(0), tables.get(2));
+    let sql = migration(&server.schema, usize::try_from(found).unwrap_or(0), tables.get(2));
     client.batch_execute(&sql).await.map_err(|error| match error.code() {
         Some(state)
             if [SqlState::DUPLICATE_TABLE, SqlState::DUPLICATE_FUNCTION, SqlState::DUPLICATE_OBJECT]
