@@ -270,16 +270,14 @@ impl DurableTimersBuilder {
             return Err(DurableBuildError::NotShared);
         }
         let routes = Arc::new(routes);
-        if config.horizon.is_zero() {
-            return Err(DurableBuildError::Zero("horizon"));
-        }
-        if config.keep_dead_letters.is_some_and(|time| time.is_zero()) {
-            return Err(DurableBuildError::Zero("keep_dead_letters"));
-        }
-        for (value, setting) in [(config.loaded, "loaded"), (group, "group")] {
-            if value == 0 {
-                return Err(DurableBuildError::Zero(setting));
-            }
+        let are_zero = [
+            (config.horizon.is_zero(), "horizon"),
+            (config.keep_dead_letters == Some(Duration::ZERO), "keep_dead_letters"),
+            (config.loaded == 0, "loaded"),
+            (group == 0, "group"),
+        ];
+        if let Some((_, setting)) = are_zero.into_iter().find(|(is_zero, _)| *is_zero) {
+            return Err(DurableBuildError::Zero(setting));
         }
         let builder = match (clock, &sharing) {
             (Some(builder), _) => *builder,

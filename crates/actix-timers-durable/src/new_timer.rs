@@ -16,8 +16,7 @@ use super::payload_codec::{Codec, PayloadCodec};
 use super::request::Schedule;
 use super::routes::is_route_name;
 use super::spread::jittered;
-use super::store::{NewTimer, Progress, Record};
-use super::store::{OnKey, StoreClock};
+use super::store::{NewTimer, OnKey, Progress, Record, StoreClock};
 use super::store_wall::StoreWall;
 
 impl<M: DurableMessage> Schedule<M> {

@@ -27,8 +27,7 @@ use super::request::{Schedule, due_after};
 use super::route::Route;
 use super::routes::Routes;
 use super::schedule_future::{ScheduleFuture, Scheduled};
-use super::store::StoreError;
-use super::store::{Counts, NewTimer, Op, Outcome, Page, Part, Placed, Query};
+use super::store::{Counts, NewTimer, Op, Outcome, Page, Part, Placed, Query, StoreError};
 use super::view::{CancelledAll, Cursor, DurableFilter, DurableInfo, DurablePage};
 
 /// Maximum wait of a [stop](DurableTimers::stop) for deliveries in progress.

@@ -63,9 +63,26 @@ pub(crate) struct Setup {
 
 pub(super) struct Shared {
     runner: Runner,
+    surroundings: Surroundings,
+}
+
+/// The clock and the receivers of a committer, for its handles and its threads.
+#[derive(Clone)]
+struct Surroundings {
     clock: CommitterClock,
     listener: Listener,
     meters: Arc<DurableMeters>,
+}
+
+impl Surroundings {
+    /// Sends the replies and reports of a turn.
+    fn send(&self, replies: Replies) {
+        replies.record(&self.meters);
+        let report = replies.send();
+        if !report.is_empty() {
+            (self.listener)(report);
+        }
+    }
 }
 
 enum Runner {
@@ -90,11 +107,10 @@ impl Committer {
         }
         let limit = if queues.queries.is_some() { reading::FIRST_LIMIT } else { reading::COUNT_LIMIT };
         let writer = Writer::new(store, routes, group, limit, Arc::clone(&meters));
-        let shared = Shared { runner: Runner::Threads(queues.clone()), clock, listener, meters };
-        let (clock, listener) = (Arc::clone(&shared.clock), Arc::clone(&shared.listener));
-        let started = thread::start(writer, queues.clone(), clock, listener, Arc::clone(&shared.meters), &name);
+        let surroundings = Surroundings { clock, listener, meters };
+        let started = thread::start(writer, queues.clone(), surroundings.clone(), &name);
         started.inspect_err(|_| queues.leave()).map_err(DurableBuildError::Thread)?;
-        Ok(Self::of(shared))
+        Ok(Self::of(Runner::Threads(queues), surroundings))
     }
 
     /// Runs the store on the calling threads.
@@ -102,11 +118,11 @@ impl Committer {
         let Setup { store, routes, group, clock, listener, name } = setup;
         let meters = Arc::new(DurableMeters::register(&name));
         let writer = Writer::new(store, routes, group, reading::COUNT_LIMIT, Arc::clone(&meters));
-        Self::of(Shared { runner: Runner::Inline(Box::new(Mutex::new(writer))), clock, listener, meters })
+        Self::of(Runner::Inline(Box::new(Mutex::new(writer))), Surroundings { clock, listener, meters })
     }
 
-    fn of(shared: Shared) -> Self {
-        let shared = Arc::new(shared);
+    fn of(runner: Runner, surroundings: Surroundings) -> Self {
+        let shared = Arc::new(Shared { runner, surroundings });
         let publisher: Weak<Shared> = Arc::downgrade(&shared);
         register_publisher(publisher);
         Self { shared }
@@ -119,12 +135,12 @@ impl Committer {
 
     /// Returns the metrics, for those of the deliveries.
     pub(crate) fn meters(&self) -> &DurableMeters {
-        &self.shared.meters
+        &self.shared.surroundings.meters
     }
 
     /// Returns the wall-clock time.
     pub(crate) fn wall(&self) -> DueTime {
-        (self.shared.clock)().wall
+        (self.shared.surroundings.clock)().wall
     }
 
     /// Publishes the metrics. This also happens after a turn, at most every 250 ms, and at a scrape; periodic calls in
@@ -210,17 +226,14 @@ impl Shared {
             Runner::Threads(queues) => queues.of(&request).push(request),
             Runner::Inline(writer) => {
                 let (mut requests, mut replies) = (VecDeque::from([request]), Replies::default());
+                let Surroundings { clock, meters, .. } = &self.surroundings;
                 let mut writer = Self::lock(writer);
-                writer.turn(&*self.clock, &mut requests, &mut replies);
-                let is_publishing = writer.is_publishing((self.clock)().time);
+                writer.turn(&**clock, &mut requests, &mut replies);
+                let is_publishing = writer.is_publishing(clock().time);
                 drop(writer);
-                replies.record(&self.meters);
-                replies.send();
-                if !replies.report.is_empty() {
-                    (self.listener)(replies.report);
-                }
+                self.surroundings.send(replies);
                 if is_publishing && let Some(pass) = try_publish() {
-                    self.meters.publish(Duration::ZERO, (self.clock)().wall, &pass);
+                    meters.publish(Duration::ZERO, clock().wall, &pass);
                 }
             }
         }
@@ -233,7 +246,7 @@ impl Shared {
 
 impl Publisher for Shared {
     fn publish(&self, pass: &PublishPass) {
-        let now = (self.clock)();
+        let now = (self.surroundings.clock)();
         let lag = match &self.runner {
             Runner::Threads(queues) => queues.requests.lag(now.time),
             Runner::Inline(writer) => {
@@ -241,7 +254,7 @@ impl Publisher for Shared {
                 Duration::ZERO
             }
         };
-        self.meters.publish(lag, now.wall, pass);
+        self.surroundings.meters.publish(lag, now.wall, pass);
     }
 }
 

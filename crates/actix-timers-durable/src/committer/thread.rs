@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::Arc;
 
 use actix_timers::integration::{PUBLISH_EVERY, try_publish};
 
@@ -10,22 +9,14 @@ use super::patience::Patience;
 use super::queue::{End, Queues, Taken};
 use super::request::Request;
 use super::writer::{Replies, Writer};
-use super::{CommitterClock, Listener, Reading};
-use crate::metrics::DurableMeters;
+use super::{Listener, Reading, Surroundings};
 use crate::sync::spawn;
 
-pub(super) fn start(
-    writer: Writer,
-    queues: Queues,
-    clock: CommitterClock,
-    listener: Listener,
-    meters: Arc<DurableMeters>,
-    name: &str,
-) -> io::Result<()> {
+pub(super) fn start(writer: Writer, queues: Queues, surroundings: Surroundings, name: &str) -> io::Result<()> {
     let run = move || {
-        let _reported = ReportEnd(&listener);
+        let _reported = ReportEnd(&surroundings.listener);
         let _end = End(queues.all().collect());
-        run(writer, &queues, &*clock, &*listener, &meters);
+        run(writer, &queues, &surroundings);
     };
     spawn(format!("{name} committer"), run).map(drop)
 }
@@ -40,13 +31,8 @@ impl Drop for ReportEnd<'_> {
 }
 
 /// Runs until the store is closed, or the last handle is dropped.
-fn run(
-    mut writer: Writer,
-    queues: &Queues,
-    clock: &dyn Fn() -> Reading,
-    listener: &dyn Fn(super::Report),
-    meters: &DurableMeters,
-) {
+fn run(mut writer: Writer, queues: &Queues, surroundings: &Surroundings) {
+    let Surroundings { clock, meters, .. } = surroundings;
     let shared = &queues.requests;
     let mut requests = VecDeque::new();
     let mut patience = Patience::default();
@@ -83,20 +69,16 @@ fn run(
         let begun = clock().time;
         shared.begin(begun);
         let mut replies = Replies::default();
-        let places = writer.turn(clock, &mut requests, &mut replies);
+        let places = writer.turn(&**clock, &mut requests, &mut replies);
         let now = clock();
         patience.committed(replies.callers(), now.time.saturating_sub(begun));
         shared.done(places);
-        replies.record(meters);
         if writer.is_closed() {
             // Before the reply to the close: all requests after it fail.
             queues.close();
             requests.clear();
         }
-        replies.send();
-        if !replies.report.is_empty() {
-            listener(replies.report);
-        }
+        surroundings.send(replies);
         if writer.is_closed() {
             return;
         }

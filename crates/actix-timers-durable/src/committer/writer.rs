@@ -114,13 +114,14 @@ impl Replies {
         self.changes.len() - self.of_handlers + self.others.len()
     }
 
-    /// Sends the replies.
-    pub(super) fn send(&mut self) {
-        for (answer, answered) in self.changes.drain(..) {
+    /// Sends the replies, and returns the report.
+    pub(super) fn send(self) -> Report {
+        for (answer, answered) in self.changes {
             // The receiver may be gone.
             let _ = answer.send(answered);
         }
-        self.others.drain(..).for_each(|reply| reply());
+        self.others.into_iter().for_each(|reply| reply());
+        self.report
     }
 }
 

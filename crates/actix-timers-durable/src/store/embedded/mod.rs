@@ -99,9 +99,7 @@ impl EmbeddedStore {
         let mut connection = place.connect()?;
         let checkpoints = start_checkpoints(&place, &mut connection)?;
         let path = place.path.clone();
-        let mut store = Self::with(connection, path);
-        (store.checkpoints, store.place) = (Some(checkpoints), Some(place));
-        Ok(store)
+        Ok(Self { checkpoints: Some(checkpoints), place: Some(place), ..Self::with(connection, path) })
     }
 
     /// Creates a store in memory. It has no backup.

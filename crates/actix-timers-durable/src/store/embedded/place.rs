@@ -20,8 +20,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::shown::shown;
-use crate::store::StoreError;
-use crate::store::safe_directory;
+use crate::store::{StoreError, safe_directory};
 
 const DATABASE: &str = "timers.db";
 const LOG: &str = "timers.db-wal";
@@ -229,7 +228,7 @@ pub(super) fn create_database(path: &Path) -> rusqlite::Result<Connection> {
     let connection = Connection::open(path)?;
     connection.execute_batch(SCHEMA)?;
     // It stays so.
-    connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;
+    connection.execute_batch("PRAGMA journal_mode = wal")?;
     Ok(connection)
 }
 
@@ -242,13 +241,11 @@ pub(super) fn prepare(connection: &mut Connection) -> rusqlite::Result<()> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
-    connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;
-    connection.pragma_update(None, "synchronous", "full")?;
-    // Only macOS knows them: there an fsync does not reach the disk.
-    connection.pragma_update(None, "fullfsync", true)?;
-    connection.pragma_update(None, "checkpoint_fullfsync", true)?;
-    connection.pragma_update(None, "cache_size", -CACHE)?;
-    connection.pragma_update_and_check(None, "wal_autocheckpoint", 0, |_| Ok(()))
+    // Only macOS knows `fullfsync`: there an fsync does not reach the disk.
+    connection.execute_batch(&format!(
+        "PRAGMA journal_mode = wal; PRAGMA wal_autocheckpoint = 0; PRAGMA synchronous = full; PRAGMA fullfsync = on;
+         PRAGMA checkpoint_fullfsync = on; PRAGMA cache_size = -{CACHE}"
+    ))
 }
 
 /// Gives free pages back to the file system, if there are many. Only the connection that writes does: for it a commit of
