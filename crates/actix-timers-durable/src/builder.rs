@@ -60,7 +60,6 @@ pub struct DurableTimersBuilder {
     /// The name of the timer actor whose clock it is.
     clock_of: Option<String>,
     routes: Result<Routes, DurableBuildError>,
-    codec: Codec,
     only_schedules: bool,
     /// The maximum number of changes in one commit.
     group: usize,
@@ -76,7 +75,6 @@ impl DurableTimers {
             clock: None,
             clock_of: None,
             routes: Ok(Routes::default()),
-            codec: Codec::default(),
             only_schedules: false,
             group: 4096,
             config: DeliveryConfig::default(),
@@ -186,7 +184,9 @@ impl DurableTimersBuilder {
     /// # }).unwrap();
     /// ```
     pub fn payload_codec(mut self, codec: impl PayloadCodec) -> Self {
-        self.codec = Codec::new(codec);
+        if let Ok(routes) = &mut self.routes {
+            routes.codec = Codec::new(codec);
+        }
         self
     }
 
@@ -259,14 +259,13 @@ impl DurableTimersBuilder {
     pub fn start(self) -> Result<DurableTimers, DurableBuildError> {
         actix::Arbiter::try_current().ok_or(BuildError::NoSystem)?;
         note_panics();
-        let Self { mut store, name, clock, clock_of, routes, codec, only_schedules, group, config } = self;
+        let Self { mut store, name, clock, clock_of, routes, only_schedules, group, config } = self;
         let mut routes = routes?;
-        routes.set_codec(codec);
         if only_schedules {
-            routes.only_declare();
+            routes.all.iter_mut().for_each(|route| route.delivers = false);
         }
         let sharing = store.sharing();
-        if sharing.is_none() && routes.are_declared(only_schedules) {
+        if sharing.is_none() && (only_schedules || routes.all.iter().any(|route| !route.delivers)) {
             return Err(DurableBuildError::NotShared);
         }
         let routes = Arc::new(routes);

@@ -205,7 +205,7 @@ pub(super) struct Registered {
     pub(super) options: RouteOptions,
     rust_type: TypeId,
     /// Whether this node delivers it.
-    delivers: bool,
+    pub(super) delivers: bool,
     end: Box<dyn End>,
 }
 
@@ -227,10 +227,12 @@ impl Registered {
 /// All routes of one store, fixed when the durable timers start. Only their recipients can change.
 #[derive(Default)]
 pub(super) struct Routes {
-    all: Vec<Registered>,
+    /// By number.
+    pub(super) all: Vec<Registered>,
     /// All names of the routes with all names of their message types, in the order of their numbers.
     names: Filter,
-    codec: Codec,
+    /// The codec of all messages.
+    pub(super) codec: Codec,
 }
 
 impl Routes {
@@ -273,16 +275,6 @@ impl Routes {
             end: Box::new(TypedEnd(RwLock::new(recipient))),
         });
         Ok(())
-    }
-
-    /// Leaves the delivery of all routes to other nodes.
-    pub(super) fn only_declare(&mut self) {
-        self.all.iter_mut().for_each(|route| route.delivers = false);
-    }
-
-    /// Returns whether other nodes must deliver a route.
-    pub(super) fn are_declared(&self, only_schedules: bool) -> bool {
-        only_schedules || self.all.iter().any(|route| !route.delivers)
     }
 
     /// Returns the route with this number.
@@ -335,21 +327,6 @@ impl Routes {
         let of_name = |index| self.names.served.iter().any(|served| served.index == index && served.route == *name);
         let same = self.names.served.iter().filter(|served| of_name(served.index));
         same.map(|served| Arc::clone(&served.route)).chain([Arc::clone(name)]).collect()
-    }
-
-    /// Returns the routes, by number.
-    pub(super) fn all(&self) -> &[Registered] {
-        &self.all
-    }
-
-    /// Sets the codec of all messages.
-    pub(super) fn set_codec(&mut self, codec: Codec) {
-        self.codec = codec;
-    }
-
-    /// Returns the codec of all messages.
-    pub(super) const fn codec(&self) -> &Codec {
-        &self.codec
     }
 
     /// Decodes the message of a delivery, and sends it to the recipient of its route. None if that accepts none.

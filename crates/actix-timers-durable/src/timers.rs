@@ -323,7 +323,7 @@ impl DurableTimers {
 
     /// Creates the row of a request.
     fn new_timer<M: DurableMessage>(&self, request: &Schedule<M>) -> Result<NewTimer, DurableError> {
-        request.new_timer(&**self.0.timers.clock(), self.0.routes.codec(), || {
+        request.new_timer(&**self.0.timers.clock(), &self.0.routes.codec, || {
             let (_, route) = self.0.routes.of::<M>(&request.route)?;
             Ok((Arc::clone(&route.name), Arc::clone(&route.message_type)))
         })
@@ -481,7 +481,7 @@ impl DurableTimers {
     /// The store cannot be read.
     pub async fn get(&self, id: DurableId) -> Result<Option<DurableInfo>, DurableError> {
         let found = answered(self.0.committer.read(move |reads| reads.get(id)).await)?;
-        Ok(found.map(|found| DurableInfo::of_found(&found, self.0.routes.codec())))
+        Ok(found.map(|found| DurableInfo::of_found(&found, &self.0.routes.codec)))
     }
 
     /// Returns the timers that match a filter, by due time, a page at a time.
@@ -515,7 +515,7 @@ impl DurableTimers {
     pub async fn list(&self, filter: DurableFilter) -> Result<DurablePage, DurableError> {
         let page = self.page(filter.0).await?;
         Ok(DurablePage {
-            timers: page.found.iter().map(|found| DurableInfo::of_found(found, self.0.routes.codec())).collect(),
+            timers: page.found.iter().map(|found| DurableInfo::of_found(found, &self.0.routes.codec)).collect(),
             next: page.next.map(Cursor),
             damaged: page.damaged,
         })

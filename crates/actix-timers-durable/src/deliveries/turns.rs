@@ -177,7 +177,7 @@ impl DurableTimerActor {
 
     pub(super) fn look_for_recipients(&mut self, ctx: &Context<Self>) {
         self.looks_for_recipients = false;
-        for (index, route) in (0..).zip(self.routes.all()) {
+        for (index, route) in (0..).zip(&self.routes.all) {
             if self.hints.is_closed(index) {
                 if route.is_connected() {
                     self.hints.open(index);
