@@ -16,18 +16,18 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{Finished, Note};
-use crate::due_time::DueTime;
+use crate::due_time::{DueTime, whole_millis};
 use crate::headers::Headers;
 use crate::record::{Missed, RepeatMode, RetryPolicy, StoredRepeat};
 
 /// The column `repeat`.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RepeatColumn {
+struct RepeatColumn<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     every_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    missed: Option<MissedColumn>,
+    missed: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     delay_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -44,13 +44,7 @@ struct RepeatColumn {
     jitter_ms: Option<u64>,
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum MissedColumn {
-    Burst,
-    Delay,
-    Skip,
-}
+const MISSED: [(&str, Missed); 3] = [("burst", Missed::Burst), ("delay", Missed::Delay), ("skip", Missed::Skip)];
 
 /// The column `retry`. Fields that it leaves out are those of the default policy.
 #[derive(Serialize, Deserialize)]
@@ -60,11 +54,6 @@ struct RetryColumn {
     max_ms: Option<u64>,
     jitter_percent: Option<u8>,
     timeout_ms: Option<u64>,
-}
-
-/// Returns the milliseconds of a duration, rounded up.
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
 /// Returns the column of the headers; `None` if there are none.
@@ -82,18 +71,14 @@ pub fn headers_from_json(json: Option<&str>) -> Option<Headers> {
 /// Returns the column of a repetition.
 pub fn repeat_to_json(repeat: &StoredRepeat) -> String {
     let (times, until_ms) = (repeat.times, repeat.until.map(DueTime::as_millis));
-    let none = RepeatColumn { times, until_ms, jitter_ms: repeat.jitter.map(millis), ..RepeatColumn::default() };
+    let none = RepeatColumn { times, until_ms, jitter_ms: repeat.jitter.map(whole_millis), ..RepeatColumn::default() };
     text(&match &repeat.mode {
         RepeatMode::FixedRate { period, missed } => {
-            let missed = match missed {
-                Missed::Burst => MissedColumn::Burst,
-                Missed::Delay => MissedColumn::Delay,
-                Missed::Skip => MissedColumn::Skip,
-            };
-            RepeatColumn { every_ms: Some(millis(*period)), missed: Some(missed), ..none }
+            let missed = MISSED.iter().find(|(_, behavior)| behavior == missed).map(|(name, _)| *name);
+            RepeatColumn { every_ms: Some(whole_millis(*period)), missed, ..none }
         }
         RepeatMode::FixedDelay { delay, spread } => {
-            RepeatColumn { delay_ms: Some(millis(*delay)), spread: *spread, ..none }
+            RepeatColumn { delay_ms: Some(whole_millis(*delay)), spread: *spread, ..none }
         }
         RepeatMode::Cron { expression, zone } => {
             RepeatColumn { cron: Some(expression.clone()), zone: Some(zone.clone()), ..none }
@@ -108,9 +93,8 @@ pub fn repeat_from_json(json: &str) -> Option<StoredRepeat> {
     let mode = match (every_ms, delay_ms, cron, zone) {
         (Some(period), None, None, None) if !spread => {
             let missed = match missed {
-                Some(MissedColumn::Burst) => Missed::Burst,
-                Some(MissedColumn::Delay) => Missed::Delay,
-                Some(MissedColumn::Skip) | None => Missed::Skip,
+                None => Missed::Skip,
+                Some(name) => MISSED.iter().find(|(known, _)| *known == name)?.1,
             };
             RepeatMode::FixedRate { period: Duration::from_millis(period.max(1)), missed }
         }
@@ -129,21 +113,21 @@ pub fn repeat_from_json(json: &str) -> Option<StoredRepeat> {
 /// Returns the column of a retry policy, without its number of attempts.
 pub fn retry_to_json(retry: &RetryPolicy) -> String {
     text(&RetryColumn {
-        initial_ms: Some(millis(retry.initial_delay)),
-        max_ms: Some(millis(retry.max_delay)),
+        initial_ms: Some(whole_millis(retry.initial_delay)),
+        max_ms: Some(whole_millis(retry.max_delay)),
         jitter_percent: Some(retry.jitter_percent),
-        timeout_ms: Some(millis(retry.timeout)),
+        timeout_ms: Some(whole_millis(retry.timeout)),
     })
 }
 
 /// Returns the retry policy of its two columns; `None` if they cannot be read.
-pub fn retry_from_json(json: &str, max_attempts: u32) -> Option<RetryPolicy> {
+pub fn retry_from_json(json: &str, max_attempts: Option<u32>) -> Option<RetryPolicy> {
     let RetryColumn { initial_ms, max_ms, jitter_percent, timeout_ms } = serde_json::from_str(json).ok()?;
     let default = RetryPolicy::default();
     let or = |millis: Option<u64>, default| millis.map_or(default, Duration::from_millis);
     Some(
         RetryPolicy::default()
-            .max_attempts(max_attempts)
+            .max_attempts(max_attempts.unwrap_or(default.attempts))
             .initial_delay(or(initial_ms, default.initial_delay))
             .max_delay(or(max_ms, default.max_delay))
             .jitter_percent(jitter_percent.unwrap_or(default.jitter_percent))
@@ -204,8 +188,8 @@ mod tests {
         let retry = RetryPolicy::default().max_attempts(3).initial_delay(Duration::from_nanos(1));
         let json = retry_to_json(&retry);
         assert_eq!(json, r#"{"initial_ms":1,"max_ms":300000,"jitter_percent":20,"timeout_ms":30000}"#);
-        assert_eq!(retry_from_json(&json, 3), Some(retry.initial_delay(Duration::from_millis(1))));
-        assert_eq!(retry_from_json("{}", 10), Some(RetryPolicy::default()));
+        assert_eq!(retry_from_json(&json, Some(3)), Some(retry.initial_delay(Duration::from_millis(1))));
+        assert_eq!(retry_from_json("{}", None), Some(RetryPolicy::default()));
     }
 
     #[test]
@@ -229,6 +213,6 @@ mod tests {
         for json in ["", "[]", r#"{"a":1}"#, r#"{"":"no name"}"#] {
             assert_eq!(headers_from_json(Some(json)), None, "{json}");
         }
-        assert_eq!(retry_from_json(r#"{"jitter_percent":300}"#, 1), None);
+        assert_eq!(retry_from_json(r#"{"jitter_percent":300}"#, Some(1)), None);
     }
 }

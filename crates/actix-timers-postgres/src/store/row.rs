@@ -8,9 +8,6 @@ use actix_timers_durable::{DueTime, DurableId};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-/// The attempts of a policy without a budget.
-const ATTEMPTS: u32 = 10;
-
 /// The columns of a record, and of the state of its row.
 pub(super) const COLUMNS: &str = "t.id, t.due, t.nominal, t.repetition, t.attempt, t.used, t.route, t.message_type,
     t.message_version, t.key, t.repeat::text, t.max_attempts, t.retry::text, t.headers::text, t.codec, t.payload, t.keep_key,
@@ -23,9 +20,8 @@ pub(super) fn record(row: &Row) -> Option<Arc<Record>> {
     let text = |column| row.try_get::<_, Option<&str>>(column).ok();
     let max_attempts: Option<i32> = row.try_get(11).ok()?;
     let max_attempts = max_attempts.map(u32::try_from).transpose().ok()?;
-    let budget = max_attempts.unwrap_or(ATTEMPTS);
     let retry = match text(12)? {
-        Some(json) => Some(retry_from_json(json, budget)?),
+        Some(json) => Some(retry_from_json(json, max_attempts)?),
         None => None,
     };
     let repeat = match text(10)? {

@@ -12,7 +12,7 @@ use super::super::{
     Progress, Record, headers_from_json, headers_to_json, repeat_from_json, repeat_to_json, retry_from_json,
     retry_to_json,
 };
-use crate::{DueTime, DurableId, RetryPolicy};
+use crate::{DueTime, DurableId};
 
 /// The columns of a record, in both tables.
 pub(super) const RECORD: &str = "id, due, nominal, repetition, attempt, used, max_attempts, crc, route, message_type, \
@@ -149,7 +149,6 @@ fn record(columns: Columns<'_>) -> Result<Record, Damaged> {
     }
     let [key, codec, headers, retry, repeat] = [11, 12, 13, 14, 15].map(|column| columns[column].as_str_or_null());
     let max_attempts = read_optional(budget)?;
-    let attempts = max_attempts.unwrap_or(RetryPolicy::default().attempts);
     Ok(Record {
         id: read_id(id)?,
         progress: Progress {
@@ -166,7 +165,7 @@ fn record(columns: Columns<'_>) -> Result<Record, Damaged> {
         keep_key: read_optional(columns[16])?.map(Duration::from_millis),
         repeat: repeat?.map(|json| repeat_from_json(json).ok_or(Damaged)).transpose()?,
         max_attempts,
-        retry: retry?.map(|json| retry_from_json(json, attempts).ok_or(Damaged)).transpose()?,
+        retry: retry?.map(|json| retry_from_json(json, max_attempts).ok_or(Damaged)).transpose()?,
         headers: headers_from_json(headers?).ok_or(Damaged)?,
         payload_codec: codec?.map(Arc::from),
         payload: payload.as_blob()?.into(),
