@@ -42,10 +42,8 @@ pub(super) struct Writer {
     looked_until: DueTime,
     /// Claimed deliveries whose ends are not written. The deliveries learn of a claim later than it is made.
     claimed: FxHashMap<DurableId, Delivery>,
-    /// Ends that could not be written.
-    unwritten: Vec<Change>,
-    /// The reason of the last one.
-    why_unwritten: Option<Arc<StoreError>>,
+    /// Ends that could not be written, with the reasons.
+    unwritten: Vec<(Op, Arc<StoreError>)>,
     /// Changes whose rows a transaction of somebody else has locked. They wait here, so that nothing else does.
     locked: Vec<Change>,
     /// The time at which they are tried again.
@@ -140,7 +138,6 @@ impl Writer {
             looked_until: DueTime::MIN,
             claimed: FxHashMap::default(),
             unwritten: Vec::new(),
-            why_unwritten: None,
             locked: Vec::new(),
             try_again_at: Duration::ZERO,
             group,
@@ -209,18 +206,16 @@ impl Writer {
             bytes += request.bytes();
             match request {
                 Request::Change { op, answer } => changes.push((op, Requester { answer, until: None })),
-                Request::Retry => changes.append(&mut self.unwritten),
+                Request::Retry => changes.extend(self.take_unwritten()),
                 Request::Beat => self.make(Request::Beat, clock, replies),
                 Request::Close(answer) => {
                     is_closing = true;
                     changes.append(&mut self.locked);
-                    changes.append(&mut self.unwritten);
+                    changes.extend(self.take_unwritten());
                     others.push(Request::Close(answer));
+                    break;
                 }
                 other => others.push(other),
-            }
-            if is_closing {
-                break;
             }
         }
         if !changes.is_empty() {
@@ -230,6 +225,10 @@ impl Writer {
             self.make(request, clock, replies);
         }
         places
+    }
+
+    fn take_unwritten(&mut self) -> impl Iterator<Item = Change> {
+        std::mem::take(&mut self.unwritten).into_iter().map(|(op, _)| (op, Requester::default()))
     }
 
     fn commit(&mut self, clock: &dyn Fn() -> Reading, changes: Vec<Change>, is_closing: bool, replies: &mut Replies) {
@@ -312,8 +311,7 @@ impl Writer {
                     report.ended.push(Ended { delivery, outcome, dead });
                 }
                 Err(error) => {
-                    self.unwritten.push((Op::End(delivery, next), Requester::default()));
-                    self.why_unwritten = Some(error);
+                    self.unwritten.push((Op::End(delivery, next), error));
                     report.is_behind = true;
                 }
             },
@@ -426,7 +424,7 @@ impl Writer {
             }
             Request::Retire => {
                 self.retires = true;
-                store.retire(now);
+                store.retire();
             }
             Request::BackUp { to, answer } => {
                 let prepared = store.back_up(&to).map_err(Arc::new);
@@ -442,7 +440,7 @@ impl Writer {
                     let _ = store.apply(&ends, now);
                 }
                 self.store = None;
-                let written = self.why_unwritten.take().filter(|_| !self.unwritten.is_empty()).map_or(Ok(()), Err);
+                let written = self.unwritten.pop().map_or(Ok(()), |(_, error)| Err(error));
                 replies.others.push(Box::new(|| drop(answer.send(written))));
             }
             Request::Change { .. } | Request::Retry => {}

@@ -582,9 +582,7 @@ pub trait Store: Reads {
     }
 
     /// Claims nothing more: the other nodes take over the share of this one.
-    fn retire(&mut self, now: DueTime) {
-        let _ = now;
-    }
+    fn retire(&mut self) {}
 
     /// The way in which nodes share the store; `None`: no other node writes to it, and claims are this process's for ever.
     fn sharing(&self) -> Option<Sharing> {

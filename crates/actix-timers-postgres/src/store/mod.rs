@@ -209,7 +209,7 @@ impl Store for PostgresStore {
         })
     }
 
-    fn retire(&mut self, _now: DueTime) {
+    fn retire(&mut self) {
         if let Some(io) = &self.io {
             // Without it the others deliver the share of this node, too, but late.
             _ = io.writer.run(beat::retire);

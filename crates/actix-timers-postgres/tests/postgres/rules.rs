@@ -774,7 +774,7 @@ with_server! {
         let delivery = Delivery { id: record.id, repetition: 1, attempt: 1 };
         let nodes = |beat: Beat| beat.share.places.iter().map(|(_, nodes)| *nodes).max();
         assert_eq!(nodes(other.beat(&[])), Some(2));
-        leaving.store.retire(DueTime::MIN);
+        leaving.store.retire();
         assert_eq!(nodes(other.beat(&[])), Some(1));
         assert!(leaving.beat(&[delivery]).lost.is_empty());
         assert_eq!(leaving.apply(Op::End(delivery, Next::Delete)), Outcome::Ended { due: None });
