@@ -258,26 +258,27 @@ impl Session {
         if self.live.as_ref().is_some_and(|live| live.client.is_closed()) {
             self.break_off();
         }
-        if self.live.is_none() {
-            if let Some(trouble) = self.trouble.as_ref().filter(|trouble| Instant::now() < trouble.again) {
-                return Err(Failure::NotSent(trouble.text.clone()));
-            }
-            match self.open().await {
-                Ok(live) => {
-                    if self.breaks > 0 {
-                        self.shared.metered(|meters| meters.reconnected(self.role));
-                    }
-                    self.live = Some(live);
-                    self.trouble = None;
-                }
-                Err(text) => {
-                    let delay = self.trouble.as_ref().map_or(FIRST_DELAY, |last| (last.delay * 2).min(LAST_DELAY));
-                    self.trouble = Some(Trouble { again: Instant::now() + delay, delay, text: text.clone() });
-                    return Err(Failure::NotSent(text));
-                }
-            }
+        let live = match self.live.take() {
+            Some(live) => live,
+            None => self.try_to_open().await.map_err(Failure::NotSent)?,
+        };
+        Ok(self.live.insert(live))
+    }
+
+    /// Opens a connection, unless the last try was a moment ago.
+    async fn try_to_open(&mut self) -> Result<Live, String> {
+        if let Some(trouble) = self.trouble.as_ref().filter(|trouble| Instant::now() < trouble.again) {
+            return Err(trouble.text.clone());
         }
-        self.live.as_mut().ok_or_else(|| Failure::NotSent("not connected".to_owned()))
+        let opened = self.open().await;
+        self.trouble = opened.as_ref().err().map(|text| {
+            let delay = self.trouble.as_ref().map_or(FIRST_DELAY, |last| (last.delay * 2).min(LAST_DELAY));
+            Trouble { again: Instant::now() + delay, delay, text: text.clone() }
+        });
+        if opened.is_ok() && self.breaks > 0 {
+            self.shared.metered(|meters| meters.reconnected(self.role));
+        }
+        opened
     }
 
     async fn open(&mut self) -> Result<Live, String> {
