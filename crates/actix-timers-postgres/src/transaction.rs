@@ -152,14 +152,11 @@ impl PostgresStore {
         client: &impl GenericClient,
         request: Schedule<M>,
     ) -> Result<Scheduled, ScheduleError<M>> {
-        let scheduled = match self.prepare_in(client).await {
-            Ok(()) => match self.records.new_timer(&request) {
-                Ok(timer) => self.put_in(client, &timer).await,
-                Err(reason) => Err(reason),
-            },
-            Err(reason) => Err(reason),
+        let scheduled = async {
+            self.prepare_in(client).await?;
+            self.put_in(client, self.schedule_request(&request)?).await
         };
-        scheduled.map_err(|reason| ScheduleError::new(request.into_message(), reason))
+        scheduled.await.map_err(|reason| ScheduleError::new(request.into_message(), reason))
     }
 
     /// Returns the statement of [`schedule_in`](Self::schedule_in) with its values, for a transaction of another client of
@@ -183,10 +180,7 @@ impl PostgresStore {
         &self,
         request: Schedule<M>,
     ) -> Result<ScheduleStatement, ScheduleError<M>> {
-        match self.records.new_timer(&request) {
-            Ok(timer) => Ok(self.statement(&timer)),
-            Err(reason) => Err(ScheduleError::new(request.into_message(), reason)),
-        }
+        self.schedule_request(&request).map_err(|reason| ScheduleError::new(request.into_message(), reason))
     }
 
     /// Cancels a durable timer in a transaction of yours: if that is rolled back, the timer stays. Until it ends, the
@@ -310,9 +304,10 @@ impl PostgresStore {
         Ok(())
     }
 
-    fn statement(&self, NewTimer { record, on_key }: &NewTimer) -> ScheduleStatement {
+    fn schedule_request<M: DurableMessage>(&self, request: &Schedule<M>) -> Result<ScheduleStatement, DurableError> {
+        let NewTimer { record, on_key } = self.records.new_timer(request)?;
         let text = |text: &Option<Arc<str>>| text.as_deref().map(str::to_owned);
-        ScheduleStatement {
+        Ok(ScheduleStatement {
             sql: self.server.schema.sql(SCHEDULE),
             route: record.route.to_string(),
             message_type: record.message_type.to_string(),
@@ -320,7 +315,7 @@ impl PostgresStore {
             // The function adds the jitter.
             due: record.progress.nominal.as_millis().cast_signed(),
             key: text(&record.key),
-            replace: *on_key == OnKey::Replace,
+            replace: on_key == OnKey::Replace,
             message_version: record.message_version.cast_signed(),
             headers: headers_to_json(&record.headers),
             max_attempts: record.budget().map(|attempts| i32::try_from(attempts).unwrap_or(i32::MAX)),
@@ -328,11 +323,10 @@ impl PostgresStore {
             repeat: record.repeat.as_ref().map(repeat_to_json),
             codec: text(&record.payload_codec),
             keep_key_ms: record.keep_key_ms().map(u64::cast_signed),
-        }
+        })
     }
 
-    async fn put_in(&self, client: &impl GenericClient, timer: &NewTimer) -> Result<Scheduled, DurableError> {
-        let timer = self.statement(timer);
+    async fn put_in(&self, client: &impl GenericClient, timer: ScheduleStatement) -> Result<Scheduled, DurableError> {
         let params: [Param<'_>; 13] = [
             (&timer.route, Type::TEXT),
             (&timer.message_type, Type::TEXT),

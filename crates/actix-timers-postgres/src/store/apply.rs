@@ -283,7 +283,10 @@ async fn repeat(
         slots.fail(&group.ops, || StoreError::Locked);
     } else if let Op::Claim(claim) = &ops[group.ops[0]] {
         claim_apart(session, group.ops[0], claim, slots).await;
-    } else if let (Op::Put(timers), false, true) = (&ops[group.ops[0]], group.is_keyed, failure.has_state("23505")) {
+    } else if let Op::Put(timers) = &ops[group.ops[0]]
+        && !group.is_keyed
+        && failure.has_state("23505")
+    {
         // The request was repeated: the function says so.
         if let Err(failure) = send_step(session, puts::keyed(vec![(group.ops[0], timers)], false), slots).await {
             slots.fail(&group.ops, || failure.error());

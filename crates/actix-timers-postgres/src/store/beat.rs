@@ -202,10 +202,6 @@ pub(crate) async fn read_clock(client: &impl GenericClient, clock: &StoreClock) 
     Ok(())
 }
 
-fn unavailable(text: String) -> StoreError {
-    StoreError::Unavailable(text)
-}
-
 /// Joins, or says why this node cannot serve.
 pub(super) async fn join(session: &mut Session, node: &NodeInfo) -> Result<Beat, StoreError> {
     let member = &mut session.member;
@@ -219,7 +215,7 @@ pub(super) async fn join(session: &mut Session, node: &NodeInfo) -> Result<Beat,
     if let Some(row) = foreign.first() {
         leave(session).await;
         let role: &str = row.get(0);
-        return Err(unavailable(format!(
+        return Err(StoreError::Unavailable(format!(
             "this node may not end the sessions of the role {role}, as it must when a node of that dies: let all nodes use one \
              role, or grant pg_signal_backend and pg_read_all_stats, or the membership in it"
         )));
@@ -230,7 +226,7 @@ pub(super) async fn join(session: &mut Session, node: &NodeInfo) -> Result<Beat,
 /// Enters the node under a new id, and makes parked timers pending that it serves.
 async fn enter(session: &mut Session) -> Result<(), Failure> {
     session.connect().await?;
-    let id = random_node_id();
+    let id = (DurableId::new(DueTime::MIN).random() >> 1).cast_signed().max(1);
     let member = &mut session.member;
     let (name, lease, types) = (member.name.clone(), member.lease_ms(), member.types.clone());
     member.reading = None;
@@ -262,7 +258,7 @@ pub(super) async fn beat(session: &mut Session, running: &[Delivery]) -> Result<
     params.extend(params![lease, measures, types]);
     let rows = session.query(BEAT, params).await?;
     let received = boot_clock::now();
-    let row = rows.first().ok_or_else(|| unavailable("the server has returned no row".to_owned()))?;
+    let row = rows.first().ok_or_else(|| StoreError::Unavailable("the server has returned no row".to_owned()))?;
     let Some(rest) = row.get::<_, Option<i64>>(0).and_then(|rest| u64::try_from(rest).ok()) else {
         return rejoin(session, running).await;
     };
@@ -464,10 +460,4 @@ pub(super) async fn leave(session: &mut Session) {
     if node != 0 && session.query(LEAVE, params![node]).await.is_ok() {
         _ = session.query(LEFT, params![node]).await;
     }
-}
-
-/// Returns a new id of a node.
-fn random_node_id() -> i64 {
-    let random = DurableId::new(DueTime::MIN).random() >> 1;
-    i64::try_from(random).unwrap_or(i64::MAX).max(1)
 }
