@@ -284,11 +284,6 @@ impl Hints {
         }
     }
 
-    /// Returns whether a route was closed.
-    pub(super) fn is_closed(&self, route: u16) -> bool {
-        self.routes.get(usize::from(route)).is_some_and(|route| !route.is_open && route.window > 0)
-    }
-
     /// Returns the first due time of a timer that is not due yet.
     pub(super) fn next_due(&self) -> Option<DueTime> {
         self.later.values().next().map(|hint| hint.due)

@@ -39,7 +39,11 @@ impl DurableTimerActor {
         let under_way = Arc::new(UnderWay::new(Arc::clone(&record), retry, node, self.wall(), keeps_past));
         let answering = match self.routes.deliver(hint.route, &under_way) {
             Ok(Some(answering)) => answering,
-            Ok(None) => return self.not_delivered(hint, delivery, ctx),
+            // The recipient has stopped since the claim.
+            Ok(None) => {
+                self.end(delivery, Next::GiveBack);
+                return self.close_route(hint.route);
+            }
             Err(error) => {
                 trace::undecodable(&record, &error);
                 return self.park(&record, &error.to_string());
@@ -65,12 +69,6 @@ impl DurableTimerActor {
 
     fn park(&mut self, record: &Record, reason: &str) {
         self.end(record.delivery(), ends::parked(reason));
-    }
-
-    /// Gives back a message whose recipient stopped between check and delivery.
-    fn not_delivered(&mut self, hint: Hint, delivery: Delivery, ctx: &Context<Self>) {
-        self.end(delivery, Next::GiveBack);
-        self.close_route(hint.route, ctx);
     }
 
     /// Takes a delivery out of the window, and withdraws its message if the handler has not begun.

@@ -84,8 +84,6 @@ pub(super) enum Event {
     CheckTimeouts,
     /// A route has another recipient.
     Connected(u16),
-    /// Closed routes may have a recipient.
-    LookForRecipients,
     /// Old dead letters, and old rows of the past, are to be discarded.
     DiscardOld,
     /// A stop is wanted, after up to `grace` for deliveries in progress.
@@ -169,7 +167,6 @@ pub struct DurableTimerActor {
     pauses: Pauses,
     next_check: Option<Duration>,
     next_wake: Option<(DueTime, TimerId)>,
-    looks_for_recipients: bool,
     /// The store has failed: nothing is claimed or looked for before it is tried again.
     repeats: bool,
     /// The thread of the store has ended.
@@ -209,7 +206,6 @@ impl DurableTimerActor {
             pauses: Pauses::default(),
             next_check: None,
             next_wake: None,
-            looks_for_recipients: false,
             repeats: false,
             is_over: false,
             is_pumping: false,
@@ -393,7 +389,6 @@ impl Handler<Event> for DurableTimerActor {
             Event::Answered(delivery, answer) => self.answered(delivery, Some(answer)),
             Event::CheckTimeouts => self.check_timeouts(ctx),
             Event::Connected(route) => _ = self.hints.open(route),
-            Event::LookForRecipients => self.look_for_recipients(ctx),
             Event::DiscardOld => return self.discard_old(ctx),
             Event::Stop { grace, done } => self.stop(grace, done, ctx),
             Event::GraceIsOver => self.release_all(),

@@ -1,7 +1,5 @@
 //! From a hint to a claim: looks, the hints that are due, and the routes without a recipient.
 
-use std::time::Duration;
-
 use actix::prelude::*;
 
 use super::suspects::{ISOLATION, Turn};
@@ -11,9 +9,6 @@ use crate::hints::Plan;
 use crate::id::DurableId;
 use crate::store::{Claim, Hint, Look, Op, Outcome, Suspects};
 use crate::trace;
-
-/// Time between checks for a stopped recipient.
-const LOOK_FOR_RECIPIENT: Duration = Duration::from_secs(1);
 
 impl DurableTimerActor {
     /// Claims as many messages as the windows allow, and looks for more.
@@ -38,7 +33,7 @@ impl DurableTimerActor {
         match self.alone.turn(self.now(), &self.hints, is_idle) {
             Turn::Suspect(suspects) => {
                 let suspect = self.hints.take_suspect();
-                return self.claim(suspect.into_iter().collect(), suspects, ctx);
+                return self.claim(suspect.into_iter().collect(), suspects);
             }
             Turn::WaitBegins => {
                 self.alarm(ctx, ISOLATION, Event::Wake);
@@ -50,7 +45,7 @@ impl DurableTimerActor {
         loop {
             let due = self.hints.take(GROUP);
             let is_full = due.len() == GROUP;
-            self.claim(due, Suspects::Left, ctx);
+            self.claim(due, Suspects::Left);
             if !is_full {
                 return;
             }
@@ -58,7 +53,7 @@ impl DurableTimerActor {
     }
 
     /// Asks the store for timers of connected routes.
-    fn claim(&mut self, due: Vec<Hint>, suspects: Suspects, ctx: &mut Context<Self>) {
+    fn claim(&mut self, due: Vec<Hint>, suspects: Suspects) {
         let mut ids = Vec::with_capacity(due.len());
         for hint in due {
             if self.in_flight.contains_key(&hint.id) || self.claiming.contains_key(&hint.id) {
@@ -70,7 +65,7 @@ impl DurableTimerActor {
             } else {
                 self.hints.return_slot(hint.route);
                 self.hints.pass_over(hint);
-                self.close_route(hint.route, ctx);
+                self.close_route(hint.route);
             }
         }
         if ids.is_empty() {
@@ -109,13 +104,10 @@ impl DurableTimerActor {
         self.next_wake = Some((next, timer));
     }
 
-    /// Stops a route without a recipient: its timers leave the memory until it has one.
-    pub(super) fn close_route(&mut self, route: u16, ctx: &Context<Self>) {
+    /// Stops a route whose recipient has stopped, or that has none: its timers leave the memory until it is connected to one.
+    pub(super) fn close_route(&mut self, route: u16) {
         if self.hints.close(route) {
             trace::route_without_recipient(&self.routes.get(route).name);
-        }
-        if !std::mem::replace(&mut self.looks_for_recipients, true) {
-            self.alarm(ctx, LOOK_FOR_RECIPIENT, Event::LookForRecipients);
         }
     }
 
@@ -172,22 +164,6 @@ impl DurableTimerActor {
                 }
             }
             Err(_) => self.repeat_later(ctx),
-        }
-    }
-
-    pub(super) fn look_for_recipients(&mut self, ctx: &Context<Self>) {
-        self.looks_for_recipients = false;
-        for (index, route) in (0..).zip(&self.routes.all) {
-            if self.hints.is_closed(index) {
-                if route.is_connected() {
-                    self.hints.open(index);
-                } else {
-                    self.looks_for_recipients = true;
-                }
-            }
-        }
-        if self.looks_for_recipients {
-            self.alarm(ctx, LOOK_FOR_RECIPIENT, Event::LookForRecipients);
         }
     }
 }
