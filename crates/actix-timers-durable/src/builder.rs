@@ -300,8 +300,8 @@ impl DurableTimersBuilder {
         let committer =
             if timers.clock().wall_is_steady() { Committer::inline(setup) } else { Committer::start_thread(setup)? };
         let durable = DurableTimers::new(committer.clone(), Arc::clone(&routes), timers.clone(), actor.clone());
-        context.run(DurableTimerActor::new(routes, config, sharing, timers, committer));
-        actor.do_send(Event::Begin(durable.clone(), beat));
+        context.run(DurableTimerActor::new(routes, config, sharing, timers, committer, durable.clone()));
+        actor.do_send(Event::Begin(beat));
         Ok(durable)
     }
 }

@@ -9,7 +9,6 @@ use super::id::DurableId;
 use super::message::DurableMessage;
 use super::request::Schedule;
 use super::schedule_future::Scheduled;
-use super::timers::DurableTimers;
 use super::view::{DurableFilter, DurableInfo, DurablePage};
 
 /// Replies when the timer is on disk, or returns the message with the error.
@@ -21,14 +20,11 @@ impl<M: DurableMessage> Handler<Schedule<M>> for DurableTimerActor {
     type Result = ResponseFuture<Result<Scheduled, ScheduleError<M>>>;
 
     fn handle(&mut self, request: Schedule<M>, _: &mut Context<Self>) -> Self::Result {
-        match self.durable() {
-            Some(timers) => Box::pin(timers.schedule(request)),
-            None => Box::pin(std::future::ready(Err(ScheduleError::new(request.message, DurableError::Closed)))),
-        }
+        Box::pin(self.durable.schedule(request))
     }
 }
 
-/// A request to cancel a durable timer; see [`DurableTimers::cancel`].
+/// A request to cancel a durable timer; see [`DurableTimers::cancel`](super::DurableTimers::cancel).
 ///
 /// ```
 /// use actix::prelude::*;
@@ -47,36 +43,22 @@ impl<M: DurableMessage> Handler<Schedule<M>> for DurableTimerActor {
 #[rtype(result = "Result<CancelOutcome, DurableError>")]
 pub struct CancelDurable(pub DurableId);
 
-/// A request for the data of a durable timer; see [`DurableTimers::get`].
+/// A request for the data of a durable timer; see [`DurableTimers::get`](super::DurableTimers::get).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Message)]
 #[rtype(result = "Result<Option<DurableInfo>, DurableError>")]
 pub struct GetDurable(pub DurableId);
 
-/// A request for the durable timers that match a filter; see [`DurableTimers::list`].
+/// A request for the durable timers that match a filter; see [`DurableTimers::list`](super::DurableTimers::list).
 #[derive(Debug, Clone, PartialEq, Message)]
 #[rtype(result = "Result<DurablePage, DurableError>")]
 pub struct ListDurable(pub DurableFilter);
-
-/// Asks the durable timers of an actor, unless they are closed.
-fn ask<T, F>(
-    actor: &DurableTimerActor,
-    question: impl FnOnce(DurableTimers) -> F + 'static,
-) -> ResponseFuture<Result<T, DurableError>>
-where
-    T: 'static,
-    F: Future<Output = Result<T, DurableError>> + 'static,
-{
-    match actor.durable() {
-        Some(timers) => Box::pin(question(timers.clone())),
-        None => Box::pin(std::future::ready(Err(DurableError::Closed))),
-    }
-}
 
 impl Handler<CancelDurable> for DurableTimerActor {
     type Result = ResponseFuture<Result<CancelOutcome, DurableError>>;
 
     fn handle(&mut self, CancelDurable(id): CancelDurable, _: &mut Context<Self>) -> Self::Result {
-        ask(self, move |timers| async move { timers.cancel(id).await })
+        let timers = self.durable.clone();
+        Box::pin(async move { timers.cancel(id).await })
     }
 }
 
@@ -84,7 +66,8 @@ impl Handler<GetDurable> for DurableTimerActor {
     type Result = ResponseFuture<Result<Option<DurableInfo>, DurableError>>;
 
     fn handle(&mut self, GetDurable(id): GetDurable, _: &mut Context<Self>) -> Self::Result {
-        ask(self, move |timers| async move { timers.get(id).await })
+        let timers = self.durable.clone();
+        Box::pin(async move { timers.get(id).await })
     }
 }
 
@@ -92,6 +75,7 @@ impl Handler<ListDurable> for DurableTimerActor {
     type Result = ResponseFuture<Result<DurablePage, DurableError>>;
 
     fn handle(&mut self, ListDurable(filter): ListDurable, _: &mut Context<Self>) -> Self::Result {
-        ask(self, move |timers| async move { timers.list(filter).await })
+        let timers = self.durable.clone();
+        Box::pin(async move { timers.list(filter).await })
     }
 }

@@ -241,8 +241,8 @@ fn start(faults: &Faults, records: Records, shared: &Shared) -> Vec<Task> {
     let setup = Setup { store, routes: Arc::clone(&routes), group, clock, listener, name };
     let committer = Committer::start_thread(setup).unwrap();
     let durable = DurableTimers::new(committer.clone(), Arc::clone(&routes), timers.clone(), addr.clone());
-    let actor = DurableTimerActor::new(routes, config, None, timers, committer);
-    addr.do_send(Event::Begin(durable.clone(), beat));
+    let actor = DurableTimerActor::new(routes, config, None, timers, committer, durable.clone());
+    addr.do_send(Event::Begin(beat));
     shared.replace(Some(durable));
     // Deliveries are spawned.
     let local = LocalSet::new();

@@ -22,7 +22,7 @@ use crate::trace;
 const NOT_COMMITTED: &str = "the transaction that ends the delivery was not committed";
 
 impl DurableTimerActor {
-    pub(super) fn deliver(&mut self, hint: Hint, record: Arc<Record>, ctx: &mut Context<Self>) {
+    pub(super) fn deliver(&mut self, hint: Hint, record: Arc<Record>) {
         let delivery = record.delivery();
         let options = &self.routes.get(hint.route).options;
         let (retry, keeps_past) = (record.retry_policy(options.retry), options.keep_past.is_some());
@@ -34,8 +34,7 @@ impl DurableTimerActor {
         if let Some(reason) = ends::unknown_repetition(&record) {
             return self.park(&record, &reason);
         }
-        let extensions = Arc::clone(self.extensions.get_or_insert_with(|| Arc::new(ctx.address().recipient())));
-        let node = Some((extensions, self.committer.clone()));
+        let node = Some((Arc::clone(&self.extensions), self.committer.clone()));
         let under_way = Arc::new(UnderWay::new(Arc::clone(&record), retry, node, self.wall(), keeps_past));
         let answering = match self.routes.deliver(hint.route, &under_way) {
             Ok(Some(answering)) => answering,
@@ -51,7 +50,7 @@ impl DurableTimerActor {
         };
         let deadline = self.now().checked_add(retry.timeout);
         self.committer.meters().delivered(self.wall().saturating_since(record.progress.due));
-        let actor = ctx.address();
+        let actor = self.durable.addr().clone();
         let (answering, withdrawal) = withdrawable(answering);
         actix::spawn(async move {
             if let Some(answer) = answering.await {
@@ -170,11 +169,13 @@ impl DurableTimerActor {
     fn judge(&mut self, record: &Record, end: Counted, failure: &str) {
         let Some(number) = self.routes.number_of(record) else { return };
         let (route, now) = (self.routes.get(number), self.wall());
-        let (true, Some(timers)) = (self.pauses.judge(number, route, end, now), self.handle.clone()) else { return };
+        if !self.pauses.judge(number, route, end, now) {
+            return;
+        }
         let why = format!("{} failures in a row, the last: {failure}", route.options.pause_after);
         trace::route_pauses(&route.name, &why);
-        let pause = Pause::route(Arc::clone(&route.name)).by(timers.name()).because(why);
-        let working = self.timers.begin_work();
+        let pause = Pause::route(Arc::clone(&route.name)).by(self.durable.name()).because(why);
+        let (timers, working) = (self.durable.clone(), self.timers.begin_work());
         let mut pausing = Box::pin(async move {
             _ = timers.pause(pause).await;
             drop(working);
@@ -201,7 +202,7 @@ impl DurableTimerActor {
         self.in_flight.values().filter_map(|it| it.handling.as_ref()).for_each(|it| it.under_way.cancel());
     }
 
-    pub(super) fn set_timeout_alarm(&mut self, ctx: &Context<Self>) {
+    pub(super) fn set_timeout_alarm(&mut self) {
         let Some((first, _)) = self.timeouts.first().copied() else { return };
         // An earlier alarm checks again. Deliveries are mostly short, so it seldom has to.
         if self.next_check.is_some_and(|next| next <= first) {
@@ -209,10 +210,10 @@ impl DurableTimerActor {
         }
         let delay = first.saturating_sub(self.now());
         self.next_check = Some(first);
-        self.alarm(ctx, delay, Event::CheckTimeouts);
+        self.alarm(delay, Event::CheckTimeouts);
     }
 
-    pub(super) fn check_timeouts(&mut self, ctx: &Context<Self>) {
+    pub(super) fn check_timeouts(&mut self) {
         self.next_check = None;
         let now = self.now();
         while let Some((deadline, id)) = self.timeouts.first().copied().filter(|(deadline, _)| *deadline <= now) {
@@ -221,7 +222,7 @@ impl DurableTimerActor {
                 self.answered(delivery, None);
             }
         }
-        self.set_timeout_alarm(ctx);
+        self.set_timeout_alarm();
     }
 
     /// Gives all deliveries back: the next start, or another node, delivers them.

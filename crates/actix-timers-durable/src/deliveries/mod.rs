@@ -67,7 +67,7 @@ pub(super) type Closed = Result<(), Arc<StoreError>>;
 #[rtype(result = "()")]
 pub(super) enum Event {
     /// The store is joined.
-    Begin(DurableTimers, Beat),
+    Begin(Beat),
     /// The store reports, with the work that this is.
     Reported(Report, ExternalWork),
     /// Hints may be due, or a look is.
@@ -150,10 +150,10 @@ pub struct DurableTimerActor {
     /// The internal timers.
     timers: InternalTimers,
     committer: Committer,
-    /// Set between begin and stop. It contains the actor's own address, which keeps the actor alive.
-    handle: Option<DurableTimers>,
-    /// Accepts extensions of time-outs, from the first delivery on. It contains the actor's own address, too.
-    extensions: Option<Arc<Recipient<Extend>>>,
+    /// It contains the actor's own address, which keeps the actor alive until it stops.
+    pub(super) durable: DurableTimers,
+    /// Accepts extensions of time-outs, as this actor.
+    extensions: Arc<Recipient<Extend>>,
     hints: Hints,
     /// Timers that are being claimed.
     claiming: HashMap<DurableId, Hint>,
@@ -186,6 +186,7 @@ impl DurableTimerActor {
         sharing: Option<Sharing>,
         timers: InternalTimers,
         committer: Committer,
+        durable: DurableTimers,
     ) -> Self {
         let hints = Hints::new(routes.windows(), config.loaded, config.horizon, sharing.is_some());
         Self {
@@ -194,8 +195,8 @@ impl DurableTimerActor {
             sharing,
             timers,
             committer,
-            handle: None,
-            extensions: None,
+            extensions: Arc::new(durable.addr().clone().recipient()),
+            durable,
             hints,
             claiming: HashMap::new(),
             looking: None,
@@ -219,11 +220,6 @@ impl DurableTimerActor {
         self.committer.submit(request);
     }
 
-    /// Returns the durable timers; none before the store is open and after it is closed.
-    pub(super) const fn durable(&self) -> Option<&DurableTimers> {
-        self.handle.as_ref()
-    }
-
     fn wall(&self) -> DueTime {
         DueTime::reached_at(self.timers.clock().wall())
     }
@@ -239,7 +235,7 @@ impl DurableTimerActor {
 
     /// Whether deliveries may begin.
     fn is_running(&self) -> bool {
-        self.stopping.is_none() && self.handle.is_some() && !self.is_over
+        self.stopping.is_none() && !self.is_over
     }
 
     fn flush_later(&mut self, ctx: &mut Context<Self>) {
@@ -287,13 +283,13 @@ impl DurableTimerActor {
     }
 
     /// Sends this actor an event after a delay.
-    fn alarm(&self, ctx: &Context<Self>, delay: Duration, event: Event) -> TimerId {
-        self.timers.schedule_after(ctx.address(), delay, event)
+    fn alarm(&self, delay: Duration, event: Event) -> TimerId {
+        self.timers.schedule_after(self.durable.addr(), delay, event)
     }
 
-    fn repeat_later(&mut self, ctx: &Context<Self>) {
+    fn repeat_later(&mut self) {
         if !std::mem::replace(&mut self.repeats, true) {
-            self.alarm(ctx, REPEAT, Event::Repeat);
+            self.alarm(REPEAT, Event::Repeat);
         }
     }
 
@@ -317,13 +313,13 @@ impl DurableTimerActor {
     }
 
     /// Closes the store once no delivery is in progress.
-    fn stop_if_done(&mut self, ctx: &Context<Self>) {
+    fn stop_if_done(&mut self) {
         let is_idle = self.handling == 0 && self.claiming.is_empty();
         let Some(stopping) = self.stopping.as_mut().filter(|stopping| is_idle && !stopping.closes) else { return };
         stopping.closes = true;
         // It may have fired.
         self.timers.cancel(stopping.grace);
-        let actor = ctx.address();
+        let actor = self.durable.addr().clone();
         let working = self.timers.begin_work();
         let (answer, closed) = oneshot::channel();
         self.submit(Request::Close(answer));
@@ -361,8 +357,8 @@ impl Handler<Event> for DurableTimerActor {
 
     fn handle(&mut self, event: Event, ctx: &mut Context<Self>) {
         match event {
-            Event::Begin(handle, beat) => self.begin(handle, beat, ctx),
-            Event::Reported(report, _working) => self.reported(report, ctx),
+            Event::Begin(beat) => self.begin(beat, ctx),
+            Event::Reported(report, _working) => self.reported(report),
             Event::Wake => {
                 self.next_wake = None;
                 if self.pauses.has_ended(self.wall()) {
@@ -371,7 +367,7 @@ impl Handler<Event> for DurableTimerActor {
             }
             Event::Flush => {
                 self.is_pumping = false;
-                return self.flush(ctx);
+                return self.flush();
             }
             Event::Beat => {
                 if !self.has_lease() {
@@ -387,21 +383,20 @@ impl Handler<Event> for DurableTimerActor {
                 }
             }
             Event::Answered(delivery, answer) => self.answered(delivery, Some(answer)),
-            Event::CheckTimeouts => self.check_timeouts(ctx),
+            Event::CheckTimeouts => self.check_timeouts(),
             Event::Connected(route) => _ = self.hints.open(route),
-            Event::DiscardOld => return self.discard_old(ctx),
-            Event::Stop { grace, done } => self.stop(grace, done, ctx),
+            Event::DiscardOld => return self.discard_old(),
+            Event::Stop { grace, done } => self.stop(grace, done),
             Event::GraceIsOver => self.release_all(),
             Event::StoreClosed(closed) => return self.closed(&closed, ctx),
         }
         self.flush_later(ctx);
-        self.stop_if_done(ctx);
+        self.stop_if_done();
     }
 }
 
 impl DurableTimerActor {
-    fn begin(&mut self, handle: DurableTimers, beat: Beat, ctx: &mut Context<Self>) {
-        self.handle = Some(handle);
+    fn begin(&mut self, beat: Beat, ctx: &mut Context<Self>) {
         self.beaten(beat);
         if self.committer.has_a_thread() {
             let show = |actor: &mut Self, _: &mut Context<Self>| {
@@ -422,31 +417,31 @@ impl DurableTimerActor {
         ctx.notify(Event::DiscardOld);
     }
 
-    fn reported(&mut self, report: Report, ctx: &mut Context<Self>) {
+    fn reported(&mut self, report: Report) {
         let now = self.wall();
         let Report { hints, claims, ended, looked, cancelled, beats, look_again_from, is_behind, is_closed } = report;
         if let Some(looked) = looked
             && let Some(plan) = self.looking.take()
         {
-            self.looked(plan, looked, ctx);
+            self.looked(plan, looked);
         }
         ended.into_iter().for_each(|end| self.ended(end));
         hints.into_iter().for_each(|hint| self.hints.add(hint, now));
-        claims.into_iter().for_each(|claimed| self.claimed(claimed, ctx));
+        claims.into_iter().for_each(|claimed| self.claimed(claimed));
         cancelled.into_iter().for_each(|id| _ = self.cancel_handler(id));
         beats.into_iter().for_each(|beat| self.beaten(beat));
         look_again_from.into_iter().for_each(|due| self.hints.look_again_from(due));
         if is_behind {
-            self.repeat_later(ctx);
+            self.repeat_later();
         }
         if is_closed {
             self.claiming.clear();
             self.is_over = true;
         }
-        self.set_timeout_alarm(ctx);
+        self.set_timeout_alarm();
     }
 
-    fn discard_old(&mut self, ctx: &Context<Self>) {
+    fn discard_old(&mut self) {
         let letters = self.config.keep_dead_letters.map(|keep| (None, keep));
         let pasts = self.routes.pasts().into_iter().map(|(route, keep)| (Some(route), keep));
         let kept: Vec<_> = letters.into_iter().chain(pasts).collect();
@@ -466,14 +461,14 @@ impl DurableTimerActor {
                 drop(working);
             });
             let pause = (shortest / 16).clamp(Duration::from_secs(1), Duration::from_secs(3600));
-            self.alarm(ctx, pause, Event::DiscardOld);
+            self.alarm(pause, Event::DiscardOld);
         }
     }
 
-    fn stop(&mut self, grace: Duration, done: oneshot::Sender<Closed>, ctx: &Context<Self>) {
+    fn stop(&mut self, grace: Duration, done: oneshot::Sender<Closed>) {
         self.submit(Request::Retire);
         self.cancel_all_handlers();
-        let over = self.alarm(ctx, grace, Event::GraceIsOver);
+        let over = self.alarm(grace, Event::GraceIsOver);
         match &mut self.stopping {
             // The shorter grace period applies.
             Some(stopping) => stopping.done.push(done),
@@ -482,9 +477,7 @@ impl DurableTimerActor {
     }
 
     fn closed(&mut self, closed: &Closed, ctx: &mut Context<Self>) {
-        self.timers.cancel_all_for(&ctx.address());
-        self.handle = None;
-        self.extensions = None;
+        self.timers.cancel_all_for(self.durable.addr());
         for done in self.stopping.iter_mut().flat_map(|stopping| stopping.done.drain(..)) {
             // The caller may be gone.
             let _ = done.send(closed.clone());

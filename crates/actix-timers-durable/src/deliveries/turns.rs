@@ -1,7 +1,5 @@
 //! From a hint to a claim: looks, the hints that are due, and the routes without a recipient.
 
-use actix::prelude::*;
-
 use super::suspects::{ISOLATION, Turn};
 use super::{DurableTimerActor, Event, GROUP};
 use crate::committer::{Answered, Claimed, Request};
@@ -12,20 +10,20 @@ use crate::trace;
 
 impl DurableTimerActor {
     /// Claims as many messages as the windows allow, and looks for more.
-    pub(super) fn flush(&mut self, ctx: &mut Context<Self>) {
+    pub(super) fn flush(&mut self) {
         if self.is_running() && !self.repeats {
             self.hints.expire(self.wall());
-            self.claim_due(ctx);
+            self.claim_due();
             // A store that nodes share is looked at in intervals.
             if self.sharing.is_none() {
                 self.look();
             }
-            self.set_wake(ctx);
+            self.set_wake();
         }
         self.show_progress();
     }
 
-    fn claim_due(&mut self, ctx: &mut Context<Self>) {
+    fn claim_due(&mut self) {
         if self.alone.is_under_way() || !self.has_lease() {
             return;
         }
@@ -36,7 +34,7 @@ impl DurableTimerActor {
                 return self.claim(suspect.into_iter().collect(), suspects);
             }
             Turn::WaitBegins => {
-                self.alarm(ctx, ISOLATION, Event::Wake);
+                self.alarm(ISOLATION, Event::Wake);
                 return;
             }
             Turn::Waits => return,
@@ -88,7 +86,7 @@ impl DurableTimerActor {
     }
 
     /// Sets the alarm for the next due hint, and in a store of one process for the next look or end of a pause.
-    fn set_wake(&mut self, ctx: &Context<Self>) {
+    fn set_wake(&mut self) {
         let look = self.hints.next_look().filter(|_| self.sharing.is_none() && self.looking.is_none());
         let Some(next) = self.hints.next_due().into_iter().chain(look).chain(self.pauses.next_end()).min() else {
             return;
@@ -100,7 +98,7 @@ impl DurableTimerActor {
             // It may have fired.
             self.timers.cancel(timer);
         }
-        let timer = self.timers.schedule_at(ctx.address(), next, Event::Wake);
+        let timer = self.timers.schedule_at(self.durable.addr(), next, Event::Wake);
         self.next_wake = Some((next, timer));
     }
 
@@ -112,13 +110,13 @@ impl DurableTimerActor {
     }
 
     /// Takes the results of a claim.
-    pub(super) fn claimed(&mut self, Claimed { asked, result }: Claimed, ctx: &mut Context<Self>) {
+    pub(super) fn claimed(&mut self, Claimed { asked, result }: Claimed) {
         let now = self.wall();
         let has_failed = result.is_err();
         if let Ok(Outcome::Claimed { records, not_due, left, .. }) = result {
             for record in records {
                 let Some(hint) = self.claiming.remove(&record.id) else { continue };
-                self.deliver(hint, record, ctx);
+                self.deliver(hint, record);
             }
             for (id, due) in not_due {
                 let hint = self.unclaimed(id);
@@ -135,7 +133,7 @@ impl DurableTimerActor {
             hint.into_iter().for_each(|hint| self.hints.add(hint, now));
         }
         if has_failed {
-            self.repeat_later(ctx);
+            self.repeat_later();
         }
         if self.handling == 0 {
             self.alone.end(self.now());
@@ -156,14 +154,14 @@ impl DurableTimerActor {
         }
     }
 
-    pub(super) fn looked(&mut self, plan: Plan, looked: Answered<Vec<Hint>>, ctx: &Context<Self>) {
+    pub(super) fn looked(&mut self, plan: Plan, looked: Answered<Vec<Hint>>) {
         match looked {
             Ok(found) => {
                 if let Some(rest) = self.hints.looked(plan, &found, self.wall()) {
                     self.begin_look(rest);
                 }
             }
-            Err(_) => self.repeat_later(ctx),
+            Err(_) => self.repeat_later(),
         }
     }
 }
