@@ -1,6 +1,7 @@
 //! New timers as columns.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use actix_timers_durable::store::{
     Found, NewTimer, OnKey, Outcome, Placed, Record, State, headers_to_json, repeat_to_json, retry_to_json,
@@ -16,63 +17,63 @@ use super::session::{Call, Params, params};
 /// Maximum length of the names of routes, message types and codecs.
 const MAX_NAME_LEN: usize = 255;
 
-/// Stores timers without keys, and returns the time before which none is due.
-macro_rules! put {
-    ($columns:literal, $values:literal, $arrays:literal, $names:literal) => {
-        concat!(
-            "WITH n AS MATERIALIZED (SELECT @schema@.server_now() AS now), put AS (
-                INSERT INTO @schema@.timers (id, due, moved, nominal, route, message_type, message_version, payload,
-                    created", $columns, ")
-                SELECT i.id, greatest(i.due, n.now), i.moved OR i.due < n.now, i.nominal, i.route, i.message_type, i.version,
-                    i.payload, n.now", $values, "
-                FROM n, unnest($1::uuid[], $2::bigint[], $3::boolean[], $4::bigint[], $5::text[], $6::text[], $7::int[],
-                    $8::bytea[]", $arrays, ") AS i(id, due, moved, nominal, route, message_type, version, payload", $names, ")
-            )
-            SELECT n.now FROM n"
+/// The columns of timers in the order of their arrays: of all timers, those that are seldom used, and those of keys.
+const PLAIN: &str = "due, moved, id, nominal, route, message_type, message_version, payload";
+const PLAIN_ARRAYS: &str =
+    "$1::bigint[], $2::boolean[], $3::uuid[], $4::bigint[], $5::text[], $6::text[], $7::int[], $8::bytea[]";
+const SELDOM: &str = "codec, headers, max_attempts, retry, repeat";
+const SELDOM_ARRAYS: &str = "$9::text[], $10::text[]::jsonb[], $11::int[], $12::text[]::jsonb[], $13::text[]::jsonb[]";
+const KEYS: &str = "key, keep_key";
+const KEY_ARRAYS: &str = "$14::text[], $15::bigint[]";
+
+/// Returns a statement that stores timers without keys, with more columns and their arrays. It returns the time before which none
+/// is due.
+fn put(columns: &str, arrays: &str) -> String {
+    format!(
+        "WITH n AS MATERIALIZED (SELECT @schema@.server_now() AS now), put AS (
+            INSERT INTO @schema@.timers (created, {PLAIN}{columns})
+            SELECT n.now, greatest(i.due, n.now), i.moved OR i.due < n.now, i.id, i.nominal, i.route, i.message_type,
+                i.message_version, i.payload{columns}
+            FROM n, unnest({PLAIN_ARRAYS}{arrays}) AS i({PLAIN}{columns})
         )
-    };
+        SELECT n.now FROM n"
+    )
 }
-const PUT: &str = put!(
-    ", codec, headers, max_attempts, retry, repeat",
-    ", i.codec, i.headers::jsonb, i.max_attempts, i.retry::jsonb, i.repeat::jsonb",
-    ", $9::text[], $10::text[], $11::int[], $12::text[], $13::text[]",
-    ", codec, headers, max_attempts, retry, repeat"
-);
+
+static PUT: LazyLock<String> = LazyLock::new(|| put(&format!(", {SELDOM}"), &format!(", {SELDOM_ARRAYS}")));
 /// Without any of the columns that are seldom used.
-const PUT_PLAIN: &str = put!("", "", "", "");
+static PUT_PLAIN: LazyLock<String> = LazyLock::new(|| put("", ""));
 
 /// Stores timers one after the other, each if its key allows; careful tries leave out those whose keys are locked.
-const PUT_KEYED: &str = "
-    SELECT i.place, p.other, p.is_placed, p.in_progress, p.due
-    FROM unnest($1::uuid[], $2::bigint[], $3::boolean[], $4::bigint[], $5::text[], $6::text[], $7::int[], $8::bytea[],
-        $9::text[], $10::text[], $11::int[], $12::text[], $13::text[], $14::text[], $15::bigint[], $16::boolean[])
-        WITH ORDINALITY AS i(id, due, moved, nominal, route, message_type, version, payload, codec, headers, max_attempts,
-            retry, repeat, key, keep_key, replace, place)
-    CROSS JOIN LATERAL @schema@.put(ROW(i.id, i.due, i.moved, i.nominal, i.route, i.message_type, i.version, i.payload,
-        i.codec, i.headers::jsonb, i.key, 0, 0, i.max_attempts, i.retry::jsonb, 1, i.repeat::jsonb, NULL, false, NULL, NULL,
-        NULL, 0, i.keep_key, NULL)::@schema@.timers, i.replace, $17) p";
+static PUT_KEYED: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT i.place, p.other, p.is_placed, p.in_progress, p.due
+        FROM unnest({PLAIN_ARRAYS}, {SELDOM_ARRAYS}, {KEY_ARRAYS}, $16::boolean[])
+            WITH ORDINALITY AS i({PLAIN}, {SELDOM}, {KEYS}, replace, place)
+        CROSS JOIN LATERAL @schema@.put(ROW(i.id, i.due, i.moved, i.nominal, i.route, i.message_type, i.message_version,
+            i.payload, i.codec, i.headers, i.key, 0, 0, i.max_attempts, i.retry, 1, i.repeat, NULL, false, NULL, NULL, NULL, 0,
+            i.keep_key, NULL)::@schema@.timers, i.replace, $17) p"
+    )
+});
 
-/// The columns of rows of another store.
-macro_rules! restore {
-    ($table:literal, $due:literal, $others:literal, $types:literal) => {
-        concat!(
-            "INSERT INTO @schema@.", $table, " AS t (id, due, moved, nominal, route, message_type, message_version, payload, codec,
-                headers, max_attempts, retry, repeat, key, keep_key, attempt, used, repetition, ", $others, ")
-            SELECT i.id, ", $due, ", i.due <> @schema@.first_due(i.id) OR i.due < n.now, i.nominal, i.route, i.message_type,
-                i.version, i.payload, i.codec, i.headers::jsonb, i.max_attempts, i.retry::jsonb, i.repeat::jsonb, i.key,
-                i.keep_key, i.attempt, i.used, i.repetition, ", $others, "
-            FROM (SELECT @schema@.server_now() AS now OFFSET 0) n,
-                unnest($1::uuid[], $2::bigint[], $3::boolean[], $4::bigint[], $5::text[], $6::text[], $7::int[], $8::bytea[],
-                $9::text[], $10::text[], $11::int[], $12::text[], $13::text[], $14::text[], $15::bigint[], $16::int[], $17::int[], $18::bigint[], ",
-                $types, ")
-                AS i(id, due, moved, nominal, route, message_type, version, payload, codec, headers, max_attempts, retry, repeat,
-                key, keep_key, attempt, used, repetition, ", $others, ")
-            ON CONFLICT (id) DO NOTHING RETURNING t.id, t.due"
-        )
-    };
+/// Returns a statement that stores rows of another store, with more columns and their arrays.
+fn restore(table: &str, due: &str, columns: &str, arrays: &str) -> String {
+    let others = format!("{SELDOM}, {KEYS}, attempt, used, repetition, {columns}");
+    format!(
+        "INSERT INTO @schema@.{table} AS t ({PLAIN}, {others})
+        SELECT {due}, i.due <> @schema@.first_due(i.id) OR i.due < n.now, i.id, i.nominal, i.route, i.message_type,
+            i.message_version, i.payload, {others}
+        FROM (SELECT @schema@.server_now() AS now OFFSET 0) n,
+            unnest({PLAIN_ARRAYS}, {SELDOM_ARRAYS}, {KEY_ARRAYS}, $16::int[], $17::int[], $18::bigint[], {arrays})
+            AS i({PLAIN}, {others})
+        ON CONFLICT (id) DO NOTHING RETURNING t.id, t.due"
+    )
 }
-const RESTORE: &str = restore!("timers", "greatest(i.due, n.now)", "parked", "$19::text[]");
-const RESTORE_LETTERS: &str = restore!("dead_letters", "i.due", "reason, dead_at", "$19::text[], $20::bigint[]");
+
+static RESTORE: LazyLock<String> =
+    LazyLock::new(|| restore("timers", "greatest(i.due, n.now)", "parked", "$19::text[]"));
+static RESTORE_LETTERS: LazyLock<String> =
+    LazyLock::new(|| restore("dead_letters", "i.due", "reason, dead_at", "$19::text[], $20::bigint[]"));
 
 /// Refuses a record that the server could not store.
 pub(super) fn check(record: &Record) -> Result<(), StoreError> {
@@ -100,9 +101,9 @@ fn column<'a, T>(records: &[&'a Record], value: impl Fn(&'a Record) -> T) -> Vec
 
 fn plain_columns<'a>(records: &[&'a Record]) -> Params<'a> {
     params![
-        column(records, |record| Uuid::from(record.id)),
         column(records, |record| time(record.progress.due)),
         column(records, |record| record.id.first_due() != record.progress.due),
+        column(records, |record| Uuid::from(record.id)),
         column(records, |record| time(record.progress.nominal)),
         column(records, |record| &*record.route),
         column(records, |record| &*record.message_type),
@@ -137,9 +138,9 @@ fn is_plain(record: &Record) -> bool {
 /// Returns the step of new timers without keys.
 pub(super) fn plain<'a>(puts: Vec<(usize, &'a [NewTimer])>) -> Step<'a> {
     let records: Vec<&Record> = puts.iter().flat_map(|(_, timers)| timers.iter().map(|timer| &*timer.record)).collect();
-    let (mut sql, mut params) = (PUT_PLAIN, plain_columns(&records));
+    let (mut sql, mut params): (&str, _) = (&PUT_PLAIN, plain_columns(&records));
     if !records.iter().all(|record| is_plain(record)) {
-        sql = PUT;
+        sql = &PUT;
         params.extend(seldom_columns(&records));
     }
     let read = move |rows: Vec<Row>, slots: &mut Slots| {
@@ -181,7 +182,7 @@ pub(super) fn restored<'a>(found: Vec<(usize, &'a Found)>, is_dead: bool) -> Opt
             slots.done(op, Outcome::Put(vec![placed]));
         }
     };
-    let sql = if is_dead { RESTORE_LETTERS } else { RESTORE };
+    let sql: &str = if is_dead { &RESTORE_LETTERS } else { &RESTORE };
     (!is_empty).then(|| Step { call: Call { sql, params }, read: Box::new(read) })
 }
 
@@ -218,7 +219,7 @@ pub(super) fn keyed<'a>(puts: Vec<(usize, &'a [NewTimer])>, is_careful: bool) ->
             }
         }
     };
-    Step { call: Call { sql: PUT_KEYED, params }, read: Box::new(read) }
+    Step { call: Call { sql: &PUT_KEYED, params }, read: Box::new(read) }
 }
 
 fn placed_of(row: &Row, is_placed: bool) -> Placed {
