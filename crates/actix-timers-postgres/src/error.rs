@@ -71,13 +71,16 @@ pub enum ConnectError {
 }
 
 /// The failure of a statement.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// Not sent: there is no connection.
+    #[error("{0}")]
     NotSent(String),
     /// The server reports an error; the transaction is rolled back.
+    #[error("{text}")]
     Reported { state: SqlState, text: String },
     /// No reply: the connection broke, or the time is over.
+    #[error("{0}")]
     NoReply(String),
 }
 
@@ -114,14 +117,6 @@ impl Failure {
 impl From<Failure> for StoreError {
     fn from(failure: Failure) -> Self {
         failure.error()
-    }
-}
-
-impl std::fmt::Display for Failure {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::NotSent(text) | Self::Reported { text, .. } | Self::NoReply(text) => f.write_str(text),
-        }
     }
 }
 
