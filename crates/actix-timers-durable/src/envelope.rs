@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use actix::{Message, Recipient};
+use actix::{Addr, Message};
 use tokio::sync::Notify;
 
 use super::committer::Committer;
+use super::deliveries::DurableTimerActor;
 use super::due_time::DueTime;
 use super::ends::{self, Course, Follow};
 use super::headers::Headers;
@@ -82,7 +83,7 @@ pub(super) struct UnderWay {
     pub(super) record: Arc<Record>,
     pub(super) retry: RetryPolicy,
     /// Accepts extensions of the time-out, and ends in transactions. None in a test, which has extensions recorded.
-    pub(super) node: Option<(Arc<Recipient<Extend>>, Committer)>,
+    pub(super) node: Option<(Addr<DurableTimerActor>, Committer)>,
     pub(super) extensions: Mutex<Vec<Duration>>,
     /// The end of the delivery in a transaction of its handler, which may not have been committed.
     pub(super) in_transaction: OnceLock<Counted>,
@@ -102,7 +103,7 @@ impl UnderWay {
     pub(super) fn new(
         record: Arc<Record>,
         retry: RetryPolicy,
-        node: Option<(Arc<Recipient<Extend>>, Committer)>,
+        node: Option<(Addr<DurableTimerActor>, Committer)>,
         begun: DueTime,
         is_noted: bool,
     ) -> Self {

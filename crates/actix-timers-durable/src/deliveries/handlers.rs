@@ -34,7 +34,7 @@ impl DurableTimerActor {
         if let Some(reason) = ends::unknown_repetition(&record) {
             return self.park(&record, &reason);
         }
-        let node = Some((Arc::clone(&self.extensions), self.committer.clone()));
+        let node = Some((self.durable.addr().clone(), self.committer.clone()));
         let under_way = Arc::new(UnderWay::new(Arc::clone(&record), retry, node, self.wall(), keeps_past));
         let answering = match self.routes.deliver(hint.route, &under_way) {
             Ok(Some(answering)) => answering,

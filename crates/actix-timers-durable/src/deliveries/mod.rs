@@ -33,7 +33,7 @@ use tokio::sync::oneshot::{self, error::TryRecvError};
 use super::committer::{Committer, Report, Request, reply};
 use super::due_time::DueTime;
 use super::ends;
-use super::envelope::{Extend, UnderWay};
+use super::envelope::UnderWay;
 use super::hints::{Hints, Plan};
 use super::id::DurableId;
 use super::metrics::{Counted, Progress};
@@ -152,8 +152,6 @@ pub struct DurableTimerActor {
     committer: Committer,
     /// It contains the actor's own address, which keeps the actor alive until it stops.
     pub(super) durable: DurableTimers,
-    /// Accepts extensions of time-outs, as this actor.
-    extensions: Arc<Recipient<Extend>>,
     hints: Hints,
     /// Timers that are being claimed.
     claiming: HashMap<DurableId, Hint>,
@@ -195,7 +193,6 @@ impl DurableTimerActor {
             sharing,
             timers,
             committer,
-            extensions: Arc::new(durable.addr().clone().recipient()),
             durable,
             hints,
             claiming: HashMap::new(),
