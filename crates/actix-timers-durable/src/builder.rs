@@ -77,7 +77,7 @@ impl DurableTimers {
             routes: Ok(Routes::default()),
             only_schedules: false,
             group: 4096,
-            config: DeliveryConfig::default(),
+            config: DeliveryConfig { horizon: Duration::from_secs(10), loaded: 65_536, keep_dead_letters: None },
         }
     }
 }

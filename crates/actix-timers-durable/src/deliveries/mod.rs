@@ -132,13 +132,6 @@ pub(super) struct DeliveryConfig {
     pub(super) keep_dead_letters: Option<Duration>,
 }
 
-impl Default for DeliveryConfig {
-    /// Ten seconds, 65 536 hints; dead letters stay.
-    fn default() -> Self {
-        Self { horizon: Duration::from_secs(10), loaded: 65_536, keep_dead_letters: None }
-    }
-}
-
 /// The actor behind [`DurableTimers`]: delivers due messages, and accepts requests as messages.
 ///
 /// It is started by [`DurableTimersBuilder::start`](super::DurableTimersBuilder::start), and runs until the durable
