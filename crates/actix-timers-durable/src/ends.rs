@@ -291,7 +291,7 @@ mod tests {
         let retried = Next::Again(Again { due: at(3300), nominal: at(1000), repetition: 1 });
         assert_eq!(after(&record, failed("no"), 1300), retried, "the second delay");
         assert_eq!(after(&record, Err(NoReply::Overdue(Duration::from_secs(30))), 1300), retried);
-        assert_eq!(after(&record, Err(NoReply::Lost(None)), 1300), retried);
+        assert_eq!(after(&record, Err(NoReply::Lost), 1300), retried);
         let next = Some(Again { due: at(2000), nominal: at(2000), repetition: 2 });
         let permanent = Ok(Err(HandlerError::permanent("never")));
         assert_eq!(after(&record, permanent, 1300), Next::Dead { reason: "never".into(), then: next });

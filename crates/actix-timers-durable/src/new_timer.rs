@@ -1,6 +1,5 @@
 //! From a request to the record of a new timer: the one way, for durable timers and for transactions of users.
 
-use std::fmt;
 use std::sync::Arc;
 
 use actix_timers::Clock;
@@ -82,7 +81,7 @@ impl<M: DurableMessage> Schedule<M> {
 /// assert_eq!(&*timer.record.route, "reminders");
 /// # Ok::<(), actix_timers_durable::DurableError>(())
 /// ```
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct RecordBuilder {
     clock: Arc<StoreWall>,
     codec: Codec,
@@ -112,11 +111,5 @@ impl RecordBuilder {
             }
             Ok(((*request.route).into(), M::NAME.into()))
         })
-    }
-}
-
-impl fmt::Debug for RecordBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RecordBuilder").field("codec", &self.codec).finish_non_exhaustive()
     }
 }

@@ -6,7 +6,6 @@
 //! its reply is first polled, right after the message was sent.
 
 use std::cell::Cell;
-use std::fmt;
 use std::future::{Future, poll_fn};
 use std::panic;
 use std::pin::Pin;
@@ -28,22 +27,17 @@ pub(super) type Answer = Result<Result<(), HandlerError>, NoReply>;
 pub(super) type Answering = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
 /// The reason for a missing result.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NoReply {
     /// The handler's time-out, including its extensions, has passed.
+    #[error("the handler had not ended after {0:?}")]
     Overdue(Duration),
-    /// The reply was dropped, by a panic with this text, if known.
-    Lost(Option<String>),
-}
-
-impl fmt::Display for NoReply {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Overdue(timeout) => write!(f, "the handler had not ended after {timeout:?}"),
-            Self::Lost(Some(text)) => write!(f, "the recipient panicked: {text}"),
-            Self::Lost(None) => f.write_str("the recipient panicked or stopped before it had answered"),
-        }
-    }
+    /// The reply was dropped by a panic with this text.
+    #[error("the recipient panicked: {0}")]
+    Panicked(String),
+    /// The reply was dropped.
+    #[error("the recipient panicked or stopped before it had answered")]
+    Lost,
 }
 
 thread_local! {
@@ -119,8 +113,10 @@ where
         match contain(|| Pin::new(&mut request).poll(&mut Context::from_waker(&waker))) {
             Ok(Poll::Pending) => Poll::Pending,
             Ok(Poll::Ready(Ok(result))) => Poll::Ready(Ok(result)),
-            Ok(Poll::Ready(Err(_))) => Poll::Ready(Err(NoReply::Lost(shared.panic.get().cloned()))),
-            Err(_) => Poll::Ready(Err(NoReply::Lost(None))),
+            Ok(Poll::Ready(Err(_))) => {
+                Poll::Ready(Err(shared.panic.get().cloned().map_or(NoReply::Lost, NoReply::Panicked)))
+            }
+            Err(_) => Poll::Ready(Err(NoReply::Lost)),
         }
     })
 }

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::store::StoreClock;
 
 /// A clock whose wall-clock time all nodes of a store share, however wrong the clocks of their machines are.
+#[derive(Debug)]
 pub(super) struct StoreWall {
     system: SystemClock,
     store: StoreClock,

@@ -1,6 +1,5 @@
 //! The store in memory: the embedded one without files, with injected faults.
 
-use std::fmt;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -42,17 +41,17 @@ pub struct MemoryStore {
 /// The data that outlive a [`MemoryStore`], as a disk outlives a process. Clones are the same disk.
 ///
 /// Open stores on it, let it fail, cut the power, and open another store to inspect the remaining data.
-#[derive(Clone, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct MemoryDisk(Arc<Shared>);
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
     /// A gate was dropped, or the power cut.
     let_go: Condvar,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct State {
     /// Created with the first use.
     rows: Option<EmbeddedStore>,
@@ -124,12 +123,6 @@ impl MemoryDisk {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl fmt::Debug for MemoryDisk {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryDisk").field("commits", &self.commits()).finish_non_exhaustive()
     }
 }
 

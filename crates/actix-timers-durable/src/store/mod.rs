@@ -38,7 +38,6 @@ mod past;
 mod record;
 mod safe_directory;
 
-use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -625,12 +624,6 @@ pub trait Store: Reads {
     fn back_up(&mut self, to: &Path) -> Result<BackUp, StoreError> {
         let _ = to;
         Err(StoreError::Unsupported("backup into a directory"))
-    }
-}
-
-impl fmt::Debug for dyn Store {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Store").finish_non_exhaustive()
     }
 }
 
