@@ -18,7 +18,7 @@ fuzz_target!(|column: &str| {
     if let Some(repeat) = repeat_from_json(column) {
         assert_eq!(repeat_from_json(&repeat_to_json(&repeat)), Some(repeat));
     }
-    if let Some(retry) = retry_from_json(column, 3) {
-        assert_eq!(retry_from_json(&retry_to_json(&retry), 3), Some(retry));
+    if let Some(retry) = retry_from_json(column, Some(3)) {
+        assert_eq!(retry_from_json(&retry_to_json(&retry), Some(3)), Some(retry));
     }
 });
