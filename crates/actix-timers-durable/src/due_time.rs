@@ -37,7 +37,7 @@ impl DueTime {
     /// [`OutOfRange`] if it is after [`MAX`](Self::MAX).
     pub fn at_or_after(time: SystemTime) -> Result<Self, OutOfRange> {
         let since_epoch = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
-        Self::from_millis(whole_millis(since_epoch))
+        Self::from_millis(ceil_millis(since_epoch))
     }
 
     /// Returns the millisecond that contains `time`, rounded down: for readings of a clock.
@@ -67,7 +67,7 @@ impl DueTime {
     /// Adds `delay`, rounded up to a millisecond; at most [`MAX`](Self::MAX).
     #[must_use]
     pub fn saturating_add(self, delay: Duration) -> Self {
-        Self(self.0.saturating_add(whole_millis(delay))).min(Self::MAX)
+        Self(self.0.saturating_add(ceil_millis(delay))).min(Self::MAX)
     }
 
     /// Subtracts `delay`, in whole milliseconds; at least [`MIN`](Self::MIN).
@@ -83,7 +83,7 @@ impl DueTime {
 }
 
 /// Returns the milliseconds of a duration, rounded up.
-pub(crate) fn whole_millis(duration: Duration) -> u64 {
+pub(crate) fn ceil_millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::due_time::{DueTime, OutOfRange, whole_millis};
+use super::due_time::{DueTime, OutOfRange, ceil_millis};
 
 /// Mixes `bits` so that each bit of the result depends on all of them (the finalizer of SplitMix64): stateless jitter
 /// that differs by timer and attempt.
@@ -22,7 +22,7 @@ pub(super) fn hash_of_key(route: &str, key: &str) -> u64 {
 
 /// Returns a period in whole milliseconds: rounded up, at least one.
 pub(super) fn whole_period(period: Duration) -> u64 {
-    whole_millis(period).clamp(1, DueTime::MAX.as_millis())
+    ceil_millis(period).clamp(1, DueTime::MAX.as_millis())
 }
 
 /// Returns the first time from `first` on in the phase that a hash gives to a period.

@@ -152,11 +152,13 @@ impl PostgresStore {
         client: &impl GenericClient,
         request: Schedule<M>,
     ) -> Result<Scheduled, ScheduleError<M>> {
-        let scheduled = async {
-            self.prepare_in(client).await?;
-            self.put_in(client, self.schedule_request(&request)?).await
+        // The message is not borrowed while a statement runs: it need not be `Sync`.
+        let timer = self.prepare_in(client).await.and_then(|()| self.schedule_request(&request));
+        let scheduled = match timer {
+            Ok(timer) => self.put_in(client, timer).await,
+            Err(reason) => Err(reason),
         };
-        scheduled.await.map_err(|reason| ScheduleError::new(request.into_message(), reason))
+        scheduled.map_err(|reason| ScheduleError::new(request.into_message(), reason))
     }
 
     /// Returns the statement of [`schedule_in`](Self::schedule_in) with its values, for a transaction of another client of
@@ -299,7 +301,7 @@ impl PostgresStore {
     /// Reads the clock, unless it is known.
     async fn prepare_in(&self, client: &impl GenericClient) -> Result<(), DurableError> {
         if self.clock.age(Instant::now()).is_none_or(|age| age > MAX_CLOCK_AGE) {
-            read_clock(client, &self.clock).await.map_err(aborted)?;
+            read_clock(client, &self.clock).await.map_err(failed)?;
         }
         Ok(())
     }
@@ -363,10 +365,10 @@ type Param<'a> = (&'a (dyn ToSql + Sync), Type);
 
 /// Runs a statement in one round trip.
 async fn query(client: &impl GenericClient, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, DurableError> {
-    client.query_typed(sql, params).await.map_err(aborted)
+    client.query_typed(sql, params).await.map_err(failed)
 }
 
-fn aborted(error: Error) -> DurableError {
+fn failed(error: Error) -> DurableError {
     store_error(match (Failure::of(&error), error.as_db_error()) {
         (Failure::Reported { .. }, Some(reported)) => StoreError::Aborted(Box::new(reported.clone())),
         // Without a transaction it may have been executed.

@@ -25,9 +25,9 @@ use super::due_time::DueTime;
 use super::error::DurableBuildError;
 use super::routes::Routes;
 use super::store::{Op, Outcome, Reads, Store, StoreError};
-use crate::metrics::{Counted, DurableMeters};
+use crate::metrics::DurableMeters;
 use queue::Queues;
-use request::Answer;
+use request::{Answer, Reply};
 use writer::{Replies, Writer};
 
 pub(crate) use queue::MAX_REQUESTS;
@@ -63,18 +63,18 @@ pub(crate) struct Setup {
 
 pub(super) struct Shared {
     runner: Runner,
-    surroundings: Surroundings,
+    environment: Environment,
 }
 
 /// The clock and the receivers of a committer, for its handles and its threads.
 #[derive(Clone)]
-struct Surroundings {
+struct Environment {
     clock: CommitterClock,
     listener: Listener,
     meters: Arc<DurableMeters>,
 }
 
-impl Surroundings {
+impl Environment {
     /// Sends the replies and reports of a turn.
     fn send(&self, replies: Replies) {
         replies.record(&self.meters);
@@ -107,10 +107,10 @@ impl Committer {
         }
         let limit = if queues.queries.is_some() { reading::FIRST_LIMIT } else { reading::COUNT_LIMIT };
         let writer = Writer::new(store, routes, group, limit, Arc::clone(&meters));
-        let surroundings = Surroundings { clock, listener, meters };
-        let started = thread::start(writer, queues.clone(), surroundings.clone(), &name);
+        let environment = Environment { clock, listener, meters };
+        let started = thread::start(writer, queues.clone(), environment.clone(), &name);
         started.inspect_err(|_| queues.leave()).map_err(DurableBuildError::Thread)?;
-        Ok(Self::of(Runner::Threads(queues), surroundings))
+        Ok(Self::of(Runner::Threads(queues), environment))
     }
 
     /// Runs the store on the calling threads.
@@ -118,11 +118,11 @@ impl Committer {
         let Setup { store, routes, group, clock, listener, name } = setup;
         let meters = Arc::new(DurableMeters::register(&name));
         let writer = Writer::new(store, routes, group, reading::COUNT_LIMIT, Arc::clone(&meters));
-        Self::of(Runner::Inline(Box::new(Mutex::new(writer))), Surroundings { clock, listener, meters })
+        Self::of(Runner::Inline(Box::new(Mutex::new(writer))), Environment { clock, listener, meters })
     }
 
-    fn of(runner: Runner, surroundings: Surroundings) -> Self {
-        let shared = Arc::new(Shared { runner, surroundings });
+    fn of(runner: Runner, environment: Environment) -> Self {
+        let shared = Arc::new(Shared { runner, environment });
         let publisher: Weak<Shared> = Arc::downgrade(&shared);
         register_publisher(publisher);
         Self { shared }
@@ -135,12 +135,12 @@ impl Committer {
 
     /// Returns the metrics, for those of the deliveries.
     pub(crate) fn meters(&self) -> &DurableMeters {
-        &self.shared.surroundings.meters
+        &self.shared.environment.meters
     }
 
     /// Returns the wall-clock time.
     pub(crate) fn wall(&self) -> DueTime {
-        (self.shared.surroundings.clock)().wall
+        (self.shared.environment.clock)().wall
     }
 
     /// Publishes the metrics. This also happens after a turn, at most every 250 ms, and at a scrape; periodic calls in
@@ -183,22 +183,8 @@ impl Committer {
     /// # Errors
     /// The failure of the store; [`StoreError::Closed`] if the committer has ended.
     pub(crate) async fn back_up(&self, to: PathBuf) -> Answered<()> {
-        let copied = self.copy(to).await;
-        self.meters().count(Counted::BackUpFailed, copied.is_err().into());
-        copied
-    }
-
-    async fn copy(&self, to: PathBuf) -> Answered<()> {
-        let copy = self.ask(|answer| Request::BackUp { to, answer }).await?;
-        if !self.has_a_thread() {
-            return copy().map_err(Arc::new);
-        }
-        let (answer, copied) = oneshot::channel();
-        // The receiver may be gone.
-        let run = move || drop(answer.send(copy().map_err(Arc::new)));
-        let started = std::thread::Builder::new().name("backup".to_owned()).spawn(run);
-        started.map_err(|error| Arc::new(StoreError::Rejected(error)))?;
-        reply(copied).await
+        let run = if self.has_a_thread() { thread::aside } else { |copy: Reply| copy() };
+        self.ask(|answer| Request::BackUp { to, run, answer }).await
     }
 
     async fn ask<T>(&self, request: impl FnOnce(Answer<T>) -> Request) -> Answered<T> {
@@ -226,12 +212,12 @@ impl Shared {
             Runner::Threads(queues) => queues.of(&request).push(request),
             Runner::Inline(writer) => {
                 let (mut requests, mut replies) = (VecDeque::from([request]), Replies::default());
-                let Surroundings { clock, meters, .. } = &self.surroundings;
+                let Environment { clock, meters, .. } = &self.environment;
                 let mut writer = Self::lock(writer);
                 writer.turn(&**clock, &mut requests, &mut replies);
                 let is_publishing = writer.is_publishing(clock().time);
                 drop(writer);
-                self.surroundings.send(replies);
+                self.environment.send(replies);
                 if is_publishing && let Some(pass) = try_publish() {
                     meters.publish(Duration::ZERO, clock().wall, &pass);
                 }
@@ -246,7 +232,7 @@ impl Shared {
 
 impl Publisher for Shared {
     fn publish(&self, pass: &PublishPass) {
-        let now = (self.surroundings.clock)();
+        let now = (self.environment.clock)();
         let lag = match &self.runner {
             Runner::Threads(queues) => queues.requests.lag(now.time),
             Runner::Inline(writer) => {
@@ -254,7 +240,7 @@ impl Publisher for Shared {
                 Duration::ZERO
             }
         };
-        self.surroundings.meters.publish(lag, now.wall, pass);
+        self.environment.meters.publish(lag, now.wall, pass);
     }
 }
 

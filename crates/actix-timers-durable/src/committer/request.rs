@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use crate::due_time::DueTime;
 use crate::id::DurableId;
-use crate::store::{BackUp, Beat, Delivery, Hint, Look, Op, Outcome, Reads, StoreError};
+use crate::store::{Beat, Delivery, Hint, Look, Op, Outcome, Reads, StoreError};
 
 /// A reply, or the failure of the store.
 pub(crate) type Answered<T> = Result<T, Arc<StoreError>>;
@@ -42,8 +42,8 @@ pub(crate) enum Request {
     Retry,
     /// Deliver nothing from now on: other nodes take over.
     Retire,
-    /// Prepare a copy of the store.
-    BackUp { to: PathBuf, answer: Answer<BackUp> },
+    /// Copy the store. `run` runs the slow part.
+    BackUp { to: PathBuf, run: fn(Reply), answer: Answer<()> },
     /// Release all deliveries, and close the store.
     Close(Answer<()>),
 }

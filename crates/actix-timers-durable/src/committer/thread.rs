@@ -2,21 +2,23 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::mpsc;
+use std::thread::Builder;
 
 use actix_timers::integration::{PUBLISH_EVERY, try_publish};
 
 use super::patience::Patience;
 use super::queue::{End, Queues, Taken};
-use super::request::Request;
+use super::request::{Reply, Request};
 use super::writer::{Replies, Writer};
-use super::{Listener, Reading, Surroundings};
+use super::{Environment, Listener, Reading};
 use crate::sync::spawn;
 
-pub(super) fn start(writer: Writer, queues: Queues, surroundings: Surroundings, name: &str) -> io::Result<()> {
+pub(super) fn start(writer: Writer, queues: Queues, environment: Environment, name: &str) -> io::Result<()> {
     let run = move || {
-        let _reported = ReportEnd(&surroundings.listener);
+        let _reported = ReportEnd(&environment.listener);
         let _end = End(queues.all().collect());
-        run(writer, &queues, &surroundings);
+        run(writer, &queues, &environment);
     };
     spawn(format!("{name} committer"), run).map(drop)
 }
@@ -31,8 +33,8 @@ impl Drop for ReportEnd<'_> {
 }
 
 /// Runs until the store is closed, or the last handle is dropped.
-fn run(mut writer: Writer, queues: &Queues, surroundings: &Surroundings) {
-    let Surroundings { clock, meters, .. } = surroundings;
+fn run(mut writer: Writer, queues: &Queues, environment: &Environment) {
+    let Environment { clock, meters, .. } = environment;
     let shared = &queues.requests;
     let mut requests = VecDeque::new();
     let mut patience = Patience::default();
@@ -78,10 +80,24 @@ fn run(mut writer: Writer, queues: &Queues, surroundings: &Surroundings) {
             queues.close();
             requests.clear();
         }
-        surroundings.send(replies);
+        environment.send(replies);
         if writer.is_closed() {
             return;
         }
         is_published = writer.is_publishing(now.time) && publish(now);
+    }
+}
+
+/// Runs slow work on another thread, or here if none can be started.
+pub(super) fn aside(work: Reply) {
+    let (hand_over, handed_over) = mpsc::channel::<Reply>();
+    let elsewhere = move || {
+        if let Ok(work) = handed_over.recv() {
+            work();
+        }
+    };
+    match Builder::new().name("backup".to_owned()).spawn(elsewhere) {
+        Ok(_) => _ = hand_over.send(work),
+        Err(_) => work(),
     }
 }

@@ -426,10 +426,15 @@ impl Writer {
                 self.retires = true;
                 store.retire();
             }
-            Request::BackUp { to, answer } => {
-                let prepared = store.back_up(&to).map_err(Arc::new);
-                // The receiver may be gone.
-                replies.others.push(Box::new(|| drop(answer.send(prepared))));
+            Request::BackUp { to, run, answer } => {
+                let (prepared, meters) = (store.back_up(&to), Arc::clone(&self.meters));
+                let copy = move || {
+                    let copied = prepared.and_then(|copy| copy()).map_err(Arc::new);
+                    meters.count(Counted::BackUpFailed, copied.is_err().into());
+                    // The receiver may be gone.
+                    drop(answer.send(copied));
+                };
+                replies.others.push(Box::new(move || run(Box::new(copy))));
             }
             Request::Close(answer) => {
                 // A suspect whose handler has not begun is not to blame for the end of this process. A stop uses up no attempt.

@@ -10,13 +10,14 @@
 //!
 //! Durations are rounded up to whole milliseconds. The number of attempts is a column of its own.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::{Finished, Note};
-use crate::due_time::{DueTime, whole_millis};
+use crate::due_time::{DueTime, ceil_millis};
 use crate::headers::Headers;
 use crate::record::{Missed, RepeatMode, RetryPolicy, StoredRepeat};
 
@@ -26,8 +27,8 @@ use crate::record::{Missed, RepeatMode, RetryPolicy, StoredRepeat};
 struct RepeatColumn<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     every_ms: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    missed: Option<&'a str>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    missed: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     delay_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -44,7 +45,15 @@ struct RepeatColumn<'a> {
     jitter_ms: Option<u64>,
 }
 
-const MISSED: [(&str, Missed); 3] = [("burst", Missed::Burst), ("delay", Missed::Delay), ("skip", Missed::Skip)];
+const MISSED: [Missed; 3] = [Missed::Burst, Missed::Delay, Missed::Skip];
+
+const fn name_of(missed: Missed) -> &'static str {
+    match missed {
+        Missed::Burst => "burst",
+        Missed::Delay => "delay",
+        Missed::Skip => "skip",
+    }
+}
 
 /// The column `retry`. Fields that it leaves out are those of the default policy.
 #[derive(Serialize, Deserialize)]
@@ -71,14 +80,14 @@ pub fn headers_from_json(json: Option<&str>) -> Option<Headers> {
 /// Returns the column of a repetition.
 pub fn repeat_to_json(repeat: &StoredRepeat) -> String {
     let (times, until_ms) = (repeat.times, repeat.until.map(DueTime::as_millis));
-    let none = RepeatColumn { times, until_ms, jitter_ms: repeat.jitter.map(whole_millis), ..RepeatColumn::default() };
+    let none = RepeatColumn { times, until_ms, jitter_ms: repeat.jitter.map(ceil_millis), ..RepeatColumn::default() };
     text(&match &repeat.mode {
         RepeatMode::FixedRate { period, missed } => {
-            let missed = MISSED.iter().find(|(_, behavior)| behavior == missed).map(|(name, _)| *name);
-            RepeatColumn { every_ms: Some(whole_millis(*period)), missed, ..none }
+            let missed = Some(name_of(*missed).into());
+            RepeatColumn { every_ms: Some(ceil_millis(*period)), missed, ..none }
         }
         RepeatMode::FixedDelay { delay, spread } => {
-            RepeatColumn { delay_ms: Some(whole_millis(*delay)), spread: *spread, ..none }
+            RepeatColumn { delay_ms: Some(ceil_millis(*delay)), spread: *spread, ..none }
         }
         RepeatMode::Cron { expression, zone } => {
             RepeatColumn { cron: Some(expression.clone()), zone: Some(zone.clone()), ..none }
@@ -94,7 +103,7 @@ pub fn repeat_from_json(json: &str) -> Option<StoredRepeat> {
         (Some(period), None, None, None) if !spread => {
             let missed = match missed {
                 None => Missed::Skip,
-                Some(name) => MISSED.iter().find(|(known, _)| *known == name)?.1,
+                Some(name) => MISSED.into_iter().find(|missed| name_of(*missed) == name)?,
             };
             RepeatMode::FixedRate { period: Duration::from_millis(period.max(1)), missed }
         }
@@ -113,10 +122,10 @@ pub fn repeat_from_json(json: &str) -> Option<StoredRepeat> {
 /// Returns the column of a retry policy, without its number of attempts.
 pub fn retry_to_json(retry: &RetryPolicy) -> String {
     text(&RetryColumn {
-        initial_ms: Some(whole_millis(retry.initial_delay)),
-        max_ms: Some(whole_millis(retry.max_delay)),
+        initial_ms: Some(ceil_millis(retry.initial_delay)),
+        max_ms: Some(ceil_millis(retry.max_delay)),
         jitter_percent: Some(retry.jitter_percent),
-        timeout_ms: Some(whole_millis(retry.timeout)),
+        timeout_ms: Some(ceil_millis(retry.timeout)),
     })
 }
 

@@ -42,7 +42,8 @@ const IS_WANTED: &str = "coalesce(t.route = $6::text, true) AND ($7::text IS NUL
 /// Whether a row `t` comes after (`$2`, `$3`), and is due up to `$4`.
 const IN_RANGE: &str = "(t.due, t.id) > ($2::bigint, $3::uuid) AND t.due <= $4::bigint";
 
-/// Returns rows in an order, of which at most `$5` are examined, and the [wanted](IS_WANTED) ones were written up to `$14`.
+/// Returns a subquery of rows in an order: at most `$5` are examined, and the [wanted](IS_WANTED) ones were written up to
+/// `$14`.
 fn rows(table: &str, written: &str, condition: &str, order: &str) -> String {
     format!(
         "(SELECT t.id, t.due, octet_length(t.payload) AS size,
@@ -51,7 +52,7 @@ fn rows(table: &str, written: &str, condition: &str, order: &str) -> String {
     )
 }
 
-/// Returns a page of these rows of a table.
+/// Returns the statement of a page of these rows of a table.
 fn page_of(rows: &str, table: &str, letter: &str) -> String {
     format!(
         "WITH seen AS MATERIALIZED ({rows}), wanted AS (
@@ -89,9 +90,9 @@ static DEAD: LazyLock<String> = LazyLock::new(|| {
 
 const PAUSES: &str = "SELECT p.kind, p.name, p.until, p.who, p.why FROM @schema@.pauses p ORDER BY p.kind, p.name";
 
-/// Returns finished timers as the columns of a record, with the parameters of the other pages: after (`$2`, `$3`), up to `$4`; at most
-/// `$5` are examined, unless several have one position; the [wanted](IS_WANTED) ones have finished up to `$14` and, if there is
-/// one, have the id `$15`. They have no payload. With a negative `$9` they are counted.
+/// Returns the statement of finished timers as the columns of a record, with the parameters of the other pages: after (`$2`,
+/// `$3`), up to `$4`; at most `$5` are examined, unless several have one position; the [wanted](IS_WANTED) ones have
+/// finished up to `$14` and, if there is one, have the id `$15`. They have no payload. With a negative `$9` they are counted.
 /// `$1`, which no page of the past needs, is compared so that it has a type.
 fn past(seen: &str) -> String {
     format!(

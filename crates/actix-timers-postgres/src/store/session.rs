@@ -109,7 +109,7 @@ impl Shared {
 pub(super) struct Session {
     pub(super) server: Arc<Server>,
     pub(super) shared: Arc<Shared>,
-    /// The node, of the session that writes.
+    /// The node, of the session that writes; the others leave it as it is.
     pub(super) member: Member,
     /// Suspects that this node has claimed: they are not to blame if the reply was lost.
     pub(super) marked: HashSet<DurableId>,

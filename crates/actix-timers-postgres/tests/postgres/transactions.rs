@@ -1,5 +1,6 @@
 //! Timers in transactions of users, beside nodes that deliver them.
 
+use std::cell::Cell;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -25,6 +26,20 @@ pub(crate) struct Remind(pub(crate) u32);
 impl DurableMessage for Remind {
     const NAME: &'static str = "remind";
 }
+
+/// A message that is not `Sync`.
+#[derive(Serialize, Deserialize)]
+struct Unshared(Cell<u32>);
+
+impl DurableMessage for Unshared {
+    const NAME: &'static str = "unshared";
+}
+
+/// The call can be spawned, whatever the message.
+const _: fn(&PostgresStore, &Client, Schedule<Unshared>) = |store, client, request| {
+    fn is_sent<T: Send>(_: T) {}
+    is_sent(store.schedule_in(client, request));
+};
 
 /// Time, number and header of a delivery.
 type Delivery = (Instant, u32, Option<String>);

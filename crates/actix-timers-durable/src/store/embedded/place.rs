@@ -241,7 +241,7 @@ pub(super) fn prepare(connection: &mut Connection) -> rusqlite::Result<()> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
-    // Only macOS knows `fullfsync`: there an fsync does not reach the disk.
+    // Only macOS knows both kinds of `fullfsync`: there an fsync does not reach the disk.
     connection.execute_batch(&format!(
         "PRAGMA journal_mode = wal; PRAGMA wal_autocheckpoint = 0; PRAGMA synchronous = full; PRAGMA fullfsync = on;
          PRAGMA checkpoint_fullfsync = on; PRAGMA cache_size = -{CACHE}"
