@@ -9,7 +9,7 @@ use actix::prelude::*;
 use actix_timers::Counters;
 use actix_timers::metrics::{CATALOGUE, Kind, Metric};
 use actix_timers::{
-    CancelOutcome, GetSnapshot, ScheduleError, Target, TimerActor, TimerContext, TimerId, TimerOptions, Timers,
+    CancelOutcome, GetSnapshot, ScheduleError, Target, TimerActor, TimerContext, TimerId, TimerOptions,
 };
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use support::{Note, OnDrop, Probe, Random, Recluse, Way, World, in_virtual_time, ms, paused, run};
@@ -452,23 +452,6 @@ fn wake_ups_are_counted() {
             assert_eq!(wakeups("alarm"), world.clock().rung());
             assert!(wakeups("alarm") > alarms);
             assert_eq!(wakeups("call"), calls);
-        });
-    });
-}
-
-/// Two timer actors have two sets of series.
-#[test]
-fn each_timer_actor_has_its_own_series() {
-    recorded(|metrics| {
-        paused(async {
-            let world = World::manual(TimerActor::builder().name("T"));
-            let (addr, _log) = world.probe();
-            let other: Timers = TimerActor::builder().name("other").start().unwrap();
-            other.schedule_after(&addr, ms(HOUR), Note(1));
-            world.after(&addr, HOUR, 1);
-            world.after(&addr, HOUR, 1);
-            world.run_to(1000).await;
-            assert_eq!(metrics.scrape().total("pending"), 2);
         });
     });
 }

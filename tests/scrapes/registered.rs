@@ -10,24 +10,10 @@ use actix_timers::metrics::{CATALOGUE, Kind};
 use actix_timers::{TimerActor, Timers, scrape};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 
+use super::{Bell, Ring};
+
 fn install_recorder() -> PrometheusHandle {
     PrometheusBuilder::new().install_recorder().unwrap()
-}
-
-#[derive(Message)]
-#[rtype(result = "()")]
-struct Ring;
-
-struct Bell;
-
-impl Actor for Bell {
-    type Context = Context<Self>;
-}
-
-impl Handler<Ring> for Bell {
-    type Result = ();
-
-    fn handle(&mut self, _: Ring, _: &mut Context<Self>) {}
 }
 
 /// Returns the lines about one timer actor.
@@ -79,21 +65,26 @@ fn levels_when_they_are_made() {
 }
 
 #[test]
-fn timer_actors_of_one_name_share_gauges_and_add_up_pending() {
-    support::in_own_process!(timer_actors_of_one_name_share_gauges_and_add_up_pending, gauges_of_one_and_the_sum);
+fn timer_actors_of_one_name_share_gauges_and_add_up() {
+    support::in_own_process!(timer_actors_of_one_name_share_gauges_and_add_up, gauges_of_one_and_the_sum);
 }
 
 fn gauges_of_one_and_the_sum() {
     let recorder = install_recorder();
     support::in_real_time(async {
         let bell = Bell.start();
+        let one = TimerActor::builder().name("one").start().unwrap();
         let two = [100, 200].map(|room| TimerActor::builder().name("two").capacity(room).start().unwrap());
-        for timers in &two {
+        for timers in [&one, &two[0], &two[1]] {
             timers.schedule_after(&bell, Duration::from_secs(10), Ring);
         }
-        let lines = about(&scrape(|| recorder.render()), "two");
-        assert_eq!(value(&lines, "actix_timers_pending{"), 2.0);
-        assert_eq!(value(&lines, "actix_timers_scheduled_total{"), 2.0);
+        let page = scrape(|| recorder.render());
+        for (name, timers) in [("one", 1.0), ("two", 2.0)] {
+            let seen = ["pending", "scheduled_total"]
+                .map(|metric| value(&about(&page, name), &format!("actix_timers_{metric}{{")));
+            assert_eq!(seen, [timers; 2], "{name}");
+        }
+        let lines = about(&page, "two");
         assert_eq!(value(&lines, "actix_timers_capacity{"), 200.0, "the capacity of the last to start");
         assert_eq!(value(&lines, "actix_timers_wheel_depth{"), 2.0, "the depth of the last to publish");
         assert_eq!(value(&lines, "actix_timers_delay_queue_length{"), 1.0);

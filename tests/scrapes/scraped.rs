@@ -10,23 +10,9 @@ use actix_timers::{
 };
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 
+use super::{Bell, Ring};
+
 const HOUR: Duration = Duration::from_secs(3600);
-
-#[derive(Message, Clone)]
-#[rtype(result = "()")]
-struct Ring;
-
-struct Bell;
-
-impl Actor for Bell {
-    type Context = Context<Self>;
-}
-
-impl Handler<Ring> for Bell {
-    type Result = ();
-
-    fn handle(&mut self, _: Ring, _: &mut Context<Self>) {}
-}
 
 fn recorder() -> (PrometheusRecorder, PrometheusHandle) {
     let recorder = PrometheusBuilder::new().build_recorder();
@@ -192,25 +178,6 @@ fn the_counters_add_up_during_a_drain() {
         let page = scrape(|| handle.render());
         assert_eq!(balanced(&page), 10);
         assert_eq!(["returned_total", "pending"].map(|name| sum(&page, name, "")), [5.0, 0.0]);
-    });
-}
-
-#[test]
-fn timer_actors_of_one_name_add_up_and_others_are_apart() {
-    let (recorder, handle) = recorder();
-    support::in_real_time(async {
-        let bell = Bell.start();
-        let one = install(&recorder, TimerActor::builder().name("one"));
-        let two = [(); 2].map(|()| install(&recorder, TimerActor::builder().name("two")));
-        for timers in [&one, &two[0], &two[1]] {
-            timers.schedule_after(&bell, HOUR, Ring);
-        }
-        let page = scrape(|| handle.render());
-        balanced(&page);
-        for (name, timers) in [("timer=\"one\"", 1.0), ("timer=\"two\"", 2.0)] {
-            assert_eq!(sum(&page, "pending", name), timers, "{name}");
-            assert_eq!(sum(&page, "scheduled_total", name), timers, "{name}");
-        }
     });
 }
 
