@@ -102,9 +102,7 @@ fn the_watchdog_looks_at_once_when_its_message_was_handled() {
         let handled = Hook::default();
         world.addr.do_send(Between(Arc::clone(&handled)));
         (0..messages).for_each(|n| world.own(10, number(n)));
-        world.poll_driver();
-        world.clock.jump(ms(40));
-        watchdog.check();
+        world.find_late(&watchdog);
         watchdog.was_told();
         let found = Arc::new(Mutex::new(None));
         let (seen, looks) = (Arc::clone(&found), Arc::clone(&watchdog));
@@ -135,9 +133,7 @@ fn a_flooded_actor_gets_messages_one_after_the_other() {
         world.own(10, number(n));
         LAST_OWN.take().unwrap()
     });
-    world.poll_driver();
-    world.clock.jump(ms(40));
-    watchdog.check();
+    world.find_late(&watchdog);
     assert_eq!(interventions(&recorder), 1);
     let places = move |timers: &Timers| ids.map(|id| timers.get(id).map(|timer| timer.location.as_str()));
     assert_eq!(places(&world.timers), [None, Some("inbox")]);
@@ -160,6 +156,13 @@ impl World {
     fn run_after(&mut self, delay: u64, name: u32) {
         let log = move |listener: &mut Listener, _: &mut Context<Listener>| listener.0.lock().unwrap().push(name);
         self.run(move |ctx| LAST_OWN.set(Some(ctx.run_after(ms(delay), log))));
+    }
+
+    /// Lets the watchdog find messages that were due at 10 ms.
+    fn find_late(&mut self, watchdog: &Watchdog) {
+        self.poll_driver();
+        self.clock.jump(ms(40));
+        watchdog.check();
     }
 
     /// Lets the watchdog check between mailbox and inbox at each poll of the listener.
@@ -193,9 +196,7 @@ fn messages_of_a_flooded_actor_pass_its_closures() {
     world.own(10, number(4));
     world.own(10, number(5));
     world.run_after(10, 6);
-    world.poll_driver();
-    world.clock.jump(ms(40));
-    watchdog.check();
+    world.find_late(&watchdog);
     for _ in 0..4 {
         world.poll_listener();
     }
@@ -210,9 +211,7 @@ fn bells_pull_the_messages_of_a_flooded_actor() {
     let (mut world, watchdog) = watched();
     world.run(|ctx| ctx.enable_due_timers());
     (0..70).for_each(|n| world.own(10, number(n)));
-    world.poll_driver();
-    world.clock.jump(ms(40));
-    watchdog.check();
+    world.find_late(&watchdog);
     world.poll_listener();
     assert_eq!(world.log().len(), 64);
     world.poll_listener();
@@ -228,9 +227,7 @@ fn a_bell_pulls_nothing_while_the_context_waits() {
         ctx.schedule_after(ms(10), Run(Box::new(wait)));
     });
     world.own(10, number(1));
-    world.poll_driver();
-    world.clock.jump(ms(40));
-    watchdog.check();
+    world.find_late(&watchdog);
     world.poll_listener();
     let behind = LAST_OWN.take().unwrap();
     assert_eq!((world.log(), world.location(behind)), (vec![], Some("inbox")));
@@ -261,9 +258,7 @@ fn the_watchdog_leaves_an_inbox_alone_that_goes_on() {
         world.own(10, number(n));
     }
     let last = LAST_OWN.take().unwrap();
-    world.poll_driver();
-    world.clock.jump(ms(40));
-    watchdog.check();
+    world.find_late(&watchdog);
     assert_eq!(world.service.state().lanes.posted.len(), 1);
     world.poll_listener();
     assert_eq!(world.log().len(), 1 + 64);
