@@ -18,8 +18,6 @@ use crate::Operation;
 use bench::random::Random;
 
 const TIMERS: usize = 20_000;
-/// The sum of their numbers.
-const SUM: u64 = TIMERS as u64 * (TIMERS as u64 - 1) / 2;
 
 /// Messages under way to a recipient with a window.
 const WINDOW: usize = 64;
@@ -27,13 +25,13 @@ const WINDOW: usize = 64;
 pub(crate) fn operations() -> Vec<Operation> {
     let operation = |name, counted, work| Operation { name, counted, entries: TIMERS as u64, work };
     vec![
-        operation("context start", "counted_schedule", || start(Owner::counted_schedule)),
-        operation("context stop", "counted_cancel", || stop(Owner::counted_schedule)),
+        operation("context start", "counted_schedule", start),
+        operation("context stop", "counted_cancel", stop),
         operation("context churn", "counted_replace", churn),
-        operation("context fire", "counted_delivery", || fire(Owner::counted_schedule)),
-        operation("closure start", "counted_run_after", || start(Owner::counted_run_after)),
-        operation("closure stop", "counted_cancel", || stop(Owner::counted_run_after)),
-        operation("closure fire", "counted_delivery", || fire(Owner::counted_run_after)),
+        operation("context fire", "counted_delivery", fire),
+        operation("closure start", "counted_run_after", start_closures),
+        operation("closure stop", "counted_cancel", stop_closures),
+        operation("closure fire", "counted_delivery", fire_closures),
         operation("recipient fire", "counted_delivery", || send(|addr| Target::from(addr))),
         operation("windowed fire", "counted_delivery", || send(|addr| Target::from(addr).window(WINDOW))),
         operation("tracked fire", "counted_delivery", || send(Target::tracked)),
@@ -41,9 +39,9 @@ pub(crate) fn operations() -> Vec<Operation> {
         operation("recipients do_send", "counted_sends", do_send_to_each),
         operation("request start", "counted_requests", request),
         operation("request do_send", "counted_sends", do_send),
-        operation("recorded start", "counted_schedule", || recorded(|| start(Owner::counted_schedule))),
-        operation("recorded stop", "counted_cancel", || recorded(|| stop(Owner::counted_schedule))),
-        operation("recorded fire", "counted_delivery", || recorded(|| fire(Owner::counted_schedule))),
+        operation("recorded start", "counted_schedule", || recorded(start)),
+        operation("recorded stop", "counted_cancel", || recorded(stop)),
+        operation("recorded fire", "counted_delivery", || recorded(fire)),
         operation("recorded recipient fire", "counted_delivery", || recorded(|| send(|addr| Target::from(addr)))),
     ]
 }
@@ -52,15 +50,10 @@ pub(crate) fn operations() -> Vec<Operation> {
 #[rtype(result = "()")]
 struct Note([u64; 4]);
 
-/// A way to schedule all timers of the actor.
-type Schedule = fn(&mut Owner, &mut Context<Owner>);
-
-type Work = Box<dyn FnOnce(&mut Owner, &mut Context<Owner>) + Send>;
-
 /// Runs a function with the actor's context.
 #[derive(Message)]
 #[rtype(result = "()")]
-struct Do(Work);
+struct Do(fn(&mut Owner, &mut Context<Owner>));
 
 struct Owner {
     random: Random,
@@ -196,14 +189,8 @@ impl World {
         recipients
     }
 
-    fn act(&self, work: impl FnOnce(&mut Owner, &mut Context<Owner>) + Send + 'static) {
-        self.runner.block_on(self.owner.send(Do(Box::new(work)))).unwrap();
-    }
-
-    /// Waits for the last message, and checks that there was one of each number.
-    fn receive_all(&mut self) {
-        let sum = self.runner.block_on(&mut self.all_received).unwrap();
-        assert_eq!(sum, SUM);
+    fn act(&self, work: fn(&mut Owner, &mut Context<Owner>)) {
+        self.runner.block_on(self.owner.send(Do(work))).unwrap();
     }
 }
 
@@ -221,17 +208,32 @@ fn recorded(work: fn()) {
 }
 
 /// Schedules all, with a new actor and a new timer actor.
-fn start(schedule: Schedule) {
+fn start() {
     let world = World::new(TimerActor::builder());
-    world.act(schedule);
+    world.act(|owner, ctx| owner.counted_schedule(ctx));
     world.act(|owner, _| assert_eq!(owner.ids.len(), TIMERS));
 }
 
 /// Cancels all by id, in shuffled order.
-fn stop(schedule: Schedule) {
+fn stop() {
     let world = World::new(TimerActor::builder());
-    world.act(move |owner, ctx| {
-        schedule(owner, ctx);
+    world.act(|owner, ctx| {
+        owner.counted_schedule(ctx);
+        owner.random.shuffle(&mut owner.ids);
+        owner.counted_cancel(ctx);
+    });
+}
+
+fn start_closures() {
+    let world = World::new(TimerActor::builder());
+    world.act(|owner, ctx| owner.counted_run_after(ctx));
+    world.act(|owner, _| assert_eq!(owner.ids.len(), TIMERS));
+}
+
+fn stop_closures() {
+    let world = World::new(TimerActor::builder());
+    world.act(|owner, ctx| {
+        owner.counted_run_after(ctx);
         owner.random.shuffle(&mut owner.ids);
         owner.counted_cancel(ctx);
     });
@@ -248,11 +250,20 @@ fn churn() {
 
 /// Delivers all, which are due at once: cascades, turns of the driver, inbox and handlers. A manual clock makes the
 /// number of turns independent of real time.
-fn fire(schedule: Schedule) {
+fn fire() {
     let clock = ManualClock::new();
     let mut world = World::new(TimerActor::builder().clock(clock.clone()));
-    world.act(schedule);
-    counted_delivery(&mut world, &clock);
+    world.act(|owner, ctx| owner.counted_schedule(ctx));
+    let sum = counted_delivery(&mut world, &clock);
+    assert_eq!(sum, (0..TIMERS as u64).sum::<u64>());
+}
+
+fn fire_closures() {
+    let clock = ManualClock::new();
+    let mut world = World::new(TimerActor::builder().clock(clock.clone()));
+    world.act(|owner, ctx| owner.counted_run_after(ctx));
+    let sum = counted_delivery(&mut world, &clock);
+    assert_eq!(sum, (0..TIMERS as u64).sum::<u64>());
 }
 
 /// The same for messages sent to the actor as a recipient.
@@ -263,7 +274,8 @@ fn send(target: fn(&Addr<Owner>) -> Target<Note>) {
     for number in 0..TIMERS as u64 {
         world.timers.schedule_after(target(&world.owner), random.delay(), Note([number; 4]));
     }
-    counted_delivery(&mut world, &clock);
+    let sum = counted_delivery(&mut world, &clock);
+    assert_eq!(sum, (0..TIMERS as u64).sum::<u64>());
 }
 
 /// The same with a recipient for each message.
@@ -275,14 +287,16 @@ fn send_to_each() {
     for (number, recipient) in recipients.iter().enumerate() {
         world.timers.schedule_after(recipient, random.delay(), Note([number as u64; 4]));
     }
-    counted_delivery(&mut world, &clock);
+    let sum = counted_delivery(&mut world, &clock);
+    assert_eq!(sum, (0..TIMERS as u64).sum::<u64>());
 }
 
 /// The share of actix in that: the messages are sent at once.
 fn do_send_to_each() {
     let mut world = World::new(TimerActor::builder());
     let recipients = world.add_recipients();
-    counted_sends(&mut world, |number| recipients[number].do_send(Note([number as u64; 4])));
+    let sum = counted_sends(&mut world, |number| recipients[number].do_send(Note([number as u64; 4])));
+    assert_eq!(sum, (0..TIMERS as u64).sum::<u64>());
 }
 
 /// Requests to the timer actor, as from another arbiter, until the last is handled.
@@ -299,13 +313,14 @@ fn request() {
 fn do_send() {
     let mut world = World::new(TimerActor::builder());
     let owner = world.owner.clone();
-    counted_sends(&mut world, |number| owner.do_send(Note([number as u64; 4])));
+    let sum = counted_sends(&mut world, |number| owner.do_send(Note([number as u64; 4])));
+    assert_eq!(sum, (0..TIMERS as u64).sum::<u64>());
 }
 
 #[inline(never)]
-fn counted_sends(world: &mut World, send: impl Fn(usize)) {
+fn counted_sends(world: &mut World, send: impl Fn(usize)) -> u64 {
     (0..TIMERS).for_each(send);
-    world.receive_all();
+    world.runner.block_on(&mut world.all_received).unwrap()
 }
 
 #[inline(never)]
@@ -315,7 +330,7 @@ fn counted_requests(world: &mut World, send: impl Fn(usize)) {
 }
 
 #[inline(never)]
-fn counted_delivery(world: &mut World, clock: &ManualClock) {
+fn counted_delivery(world: &mut World, clock: &ManualClock) -> u64 {
     clock.jump(Duration::from_secs(3600));
-    world.receive_all();
+    world.runner.block_on(&mut world.all_received).unwrap()
 }
