@@ -503,11 +503,11 @@ with_server! {
         for (number, (keep_key, next, arguments)) in (0..).zip(ends) {
             for (place, max_attempts) in (0..).zip([None, Some(NO_END)]) {
                 let timers = [0, 1].map(|nth| {
-                    let timer = timer(number << 8 | place << 4 | nth, 0);
+                    let timer = timer(number << 8 | place << 4 | nth, -10);
                     let headers = Headers::of([("tenant", "8")]).unwrap();
                     Record { max_attempts, headers, payload: (*b"8").into(), ..timer }
                 });
-                // Both are due at the time of this request.
+                // Both are due at the time of this request, which is that of neither id.
                 node.apply(Op::Put(timers.iter().map(|timer| new(timer, OnKey::KeepExisting)).collect()));
                 let claimed = timers.each_ref().map(|timer| node.claim(&[timer.id])[0]);
                 let keep = keep_key.map_or("NULL".to_owned(), |keep| keep.as_millis().to_string());
