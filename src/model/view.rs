@@ -79,7 +79,7 @@ impl Snapshot {
             now,
             counters: engine.counters(),
             owners: engine.owners(),
-            wheel: engine.snapshot(),
+            wheel: engine.wheel().snapshot(),
         }
     }
 

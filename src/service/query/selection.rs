@@ -62,13 +62,13 @@ impl Source {
         match self {
             Self::Slots(slots) => {
                 let end = slots.end.min(slots.start.saturating_add(PAGE as u64));
-                let live = |slot: u64| Some((slot + 1, state.engine.timer_in(u32::try_from(slot).ok()?)?));
+                let live = |slot: u64| Some((slot + 1, state.engine.wheel().key_at(u32::try_from(slot).ok()?)?));
                 page.extend((slots.start..end).filter_map(live));
                 slots.start = end;
                 slots.start < slots.end
             }
             Self::Group(group, numbers) => {
-                let members = state.engine.group_members(group, numbers.start).take(PAGE);
+                let members = state.engine.labels().members(group, numbers.start).take(PAGE);
                 page.extend(members.filter(|(number, _)| *number < numbers.end).map(|(number, key)| (number + 1, key)));
                 let is_all = page.len() < PAGE;
                 numbers.start = page.last().filter(|_| !is_all).map_or(numbers.end, |(next, _)| *next);
@@ -142,11 +142,11 @@ impl Listing {
 
 impl State {
     fn all(&self, from: u64) -> Source {
-        Source::Slots(from..u64::from(self.engine.slots()))
+        Source::Slots(from..u64::from(self.engine.wheel().slots()))
     }
 
     fn members(&self, group: &TimerGroup, from: u64) -> Source {
-        Source::Group(group.clone(), from..self.engine.groups_joined())
+        Source::Group(group.clone(), from..self.engine.labels().joined())
     }
 
     fn own(&self, owner: OwnerId) -> Source {
@@ -176,8 +176,8 @@ impl State {
     fn keyed_of(&self, actor: &ActorId, keys: &[TimerKey]) -> Vec<Key> {
         let Some(Subject { mailbox, owner }) = self.subject(actor) else { return Vec::new() };
         let scopes = owner.map(KeyScope::Owner).into_iter().chain([mailbox.into()]);
-        let keyed =
-            scopes.flat_map(|scope| keys.iter().flat_map(move |key| self.engine.keyed_in(scope, key, 0..u32::MAX)));
+        let keyed = scopes
+            .flat_map(|scope| keys.iter().flat_map(move |key| self.engine.labels().holders(scope, key, 0..u32::MAX)));
         keyed.map(|(_, timer)| timer).collect()
     }
 }
@@ -190,7 +190,7 @@ impl Service {
         let mut kinds = state.key_types.kinds_of(selector);
         loop {
             // Found and cancelled under one lock: otherwise a new timer with the key could take its place unnoticed.
-            let next = state.engine.keyed_in(scope, &selector.key, kinds.clone()).next();
+            let next = state.engine.labels().holders(scope, &selector.key, kinds.clone()).next();
             let Some((kind, timer)) = next else { return outcome };
             let of_this = self.cancel_timer(state, timer);
             if !outcome.is_cancelled() {
@@ -212,7 +212,7 @@ impl Service {
         let now = self.clock.now();
         let state = self.state();
         let kinds = state.key_types.kinds_of(selector);
-        let timers = state.engine.keyed_in(scope, &selector.key, kinds).map(|(_, timer)| timer);
+        let timers = state.engine.labels().holders(scope, &selector.key, kinds).map(|(_, timer)| timer);
         let first = timers.min_by_key(|timer| state.engine.view(*timer).map(|view| view.deadline))?;
         self.info(&state, first, now, COUNTED_ALONE)
     }
@@ -263,7 +263,7 @@ impl Service {
     /// Returns an owner's own timers of a group. To be called on its actor's thread.
     pub(crate) fn timers_of_owner_in(&self, owner: OwnerId, group: &TimerGroup) -> Vec<Key> {
         let state = self.state();
-        let is_group_shorter = state.engine.group_len(group) < state.engine.owned(owner);
+        let is_group_shorter = state.engine.labels().group_len(group) < state.engine.owned(owner);
         let source = if is_group_shorter { state.members(group, 0) } else { state.own(owner) };
         drop(state);
         self.collect(source, |state, timer| {

@@ -391,7 +391,7 @@ impl State {
         wakeup.poke |= self.reports.published.ask_to_publish();
         let scoped = options.zip(key_scope);
         let label = scoped.and_then(|(options, scope)| self.key_types.scoped_key(options, scope, key_type));
-        let old = label.as_ref().and_then(|key| self.engine.keyed(key));
+        let old = label.as_ref().and_then(|key| self.engine.labels().holder(key));
         let slab = self.stores.slab::<Job<P::Content, D>>(store);
         let Some((slab, slot)) = slab.and_then(|slab| slab.reserve().map(|slot| (slab, slot))) else {
             let rejected = self.engine.reject(RejectReason::Capacity);
