@@ -96,7 +96,7 @@ impl Survey {
     /// Begins a list at a [cursor](Listing::cursor) of an earlier one, 0 for the first; it is full with `enough`
     /// timers.
     pub fn begin_list(&self, filter: TimerFilter, cursor: u64, enough: usize) -> Listing {
-        self.service.begin_part_of(filter, cursor, enough)
+        self.service.begin_list(filter, cursor, enough)
     }
 
     /// Continues a list by some timers. Returns false if it is complete.
