@@ -13,7 +13,7 @@ use crate::model::reply::ReplyFuture;
 use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::job::{
-    Committed, Connection, Content, Job, MessageOf, Own, STOPPED, Taken, TargetJob, Via, produce,
+    Committed, Connection, Content, Job, MessageOf, Own, STOPPED, Taken, TargetJob, Via, produce_and_commit,
 };
 use crate::service::deliver::message_ref::{MessageRef, Ticket};
 use crate::service::deliver::message_stores::{MessageStores, Ways};
@@ -129,12 +129,10 @@ fn pull<A, H, C>(
 {
     let service = session.service;
     let Some((actor, ctx)) = actor.downcast_mut::<A>().zip(ctx.downcast_mut::<A::Context>()) else { return };
-    let Some(mut taken) = C::take::<Own>(session.state(), due) else { return };
+    let Some(taken) = C::take::<Own>(session.state(), due) else { return };
     let ticket = Ticket { due, id: service.id_if_lost::<C>(session.state(), due.key) };
-    let mut wakeup = Wakeup::default();
-    produce(&mut session, &mut taken, Via::Handler);
-    let Committed { message, resume, deferred } =
-        C::commit::<Own>(taken, None, session.state(), ticket, Via::Handler, &mut wakeup);
+    let (Committed { message, resume, deferred }, wakeup) =
+        produce_and_commit::<C, Own>(&mut session, taken, None, ticket, Via::Handler);
     drop(session);
     if C::PRODUCES {
         service.notify(wakeup);
@@ -166,17 +164,13 @@ where
     MessageOf<C>: HandledBy<A>,
     C: Content,
 {
-    let mut taken = C::take::<Own>(session.state(), due)?;
+    let taken = C::take::<Own>(session.state(), due)?;
     let ticket = Ticket { due, id: session.service.id_if_lost::<C>(session.state(), due.key) };
     // Dropped after unlocking: it may be the last address.
     let addr = addr.upgrade();
     let undelivered = (!addr.as_ref().is_some_and(Addr::connected)).then_some(Outcome::Cancelled);
-    if undelivered.is_none() {
-        produce(session, &mut taken, Via::Mailbox);
-    }
-    let mut wakeup = Wakeup::default();
-    let Committed { message, deferred, .. } =
-        C::commit::<Own>(taken, undelivered, session.state(), ticket, Via::Mailbox, &mut wakeup);
+    let (Committed { message, deferred, .. }, wakeup) =
+        produce_and_commit::<C, Own>(session, taken, undelivered, ticket, Via::Mailbox);
     let service = session.unlocked();
     service.notify(wakeup);
     deferred.discard(service);

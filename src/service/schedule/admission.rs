@@ -233,7 +233,8 @@ where
     M: TimerMessage,
 {
     let store = state.stores.queued::<P::Content>();
-    let admission = state.admit::<P, M, Queued<M>>(timer, store, Queued::new(target), messages, calendar, wakeup);
+    let to = Queued { target, joined: 0 };
+    let admission = state.admit::<P, M, Queued<M>>(timer, store, to, messages, calendar, wakeup);
     admission.map_err(|(reason, to, messages)| (reason, to.target, messages))
 }
 
