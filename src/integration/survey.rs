@@ -53,7 +53,7 @@ impl Survey {
             !service.settings.internal && service.system.get().copied() == system && !service.is_stopped()
         };
         let mut running: Vec<_> = directory::running().into_iter().filter(is_there).collect();
-        running.sort_by_key(|service| service.number());
+        running.sort_by_key(|service| service.number);
         running.into_iter().map(|service| Self { service, _addr: None }).collect()
     }
 
@@ -64,7 +64,7 @@ impl Survey {
 
     /// Returns the number of the timer actor, which no other running one has.
     pub fn number(&self) -> u32 {
-        self.service.number()
+        self.service.number
     }
 
     /// Returns the counts of the timer actor.

@@ -162,10 +162,6 @@ impl Service {
         }
     }
 
-    pub(crate) const fn number(&self) -> u32 {
-        self.number
-    }
-
     /// Locks the state. A panic of user code cannot leave it half changed, since none runs under the lock.
     #[inline]
     pub(crate) fn state(&self) -> StateGuard<'_> {
@@ -249,11 +245,6 @@ impl Service {
         if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
             std::mem::forget(again);
         }
-    }
-
-    /// Wakes all of them, outside of the lock, since a waker is foreign code.
-    pub(crate) fn wake_all(wakers: Vec<Waker>) {
-        wakers.into_iter().for_each(Waker::wake);
     }
 }
 

@@ -64,7 +64,7 @@ fn nothing_that_is_put_into_an_inbox_is_slept_over() {
 #[test]
 fn the_watchdog_looks_whenever_something_was_scheduled() {
     model::check(None, || {
-        let shared = Arc::new((NextCheck::idle(), Mutex::new(IDLE)));
+        let shared = Arc::new((NextCheck::default(), Mutex::new(IDLE)));
         let watchdog = thread::current();
         let scheduler = {
             let shared = Arc::clone(&shared);
