@@ -288,7 +288,7 @@ impl Service {
     fn until(&self, state: &mut State, next: Option<Tick>, looks: [Option<Duration>; 4]) -> Option<Duration> {
         state.driver.armed = next.unwrap_or(NEVER);
         let detached = (!state.lanes.detached.is_empty()).then_some(state.lanes.detached_check_at);
-        let wind_down = state.driver.wind_down_at();
+        let wind_down = state.driver.wind_downs.iter().map(|wind_down| wind_down.until).min();
         let next = next.map(|tick| self.tick.time_of(tick));
         let first = [next, detached, wind_down].into_iter().chain(looks).flatten().min();
         // The end of time stands for all times beyond: a clock that shows it has not reached the tick.
