@@ -41,9 +41,8 @@ impl MessageStores {
 
 /// The handler of an actor's own messages of type `M`, and their way to it.
 pub(crate) trait OwnHandler<A: Actor, M: TimerMessage>: 'static {
-    /// Whether a timer keeps its actor alive by default.
-    const KEEPS_ALIVE: bool;
-    /// Whether the messages cannot leave the thread.
+    /// Whether the messages cannot leave the thread. Then a timer keeps its actor alive by default, as actix's own
+    /// `run_later` does: an actor without an address could not be sent a closure.
     const IS_THREAD_BOUND: bool;
 
     /// Returns the name of the type of the messages. That of closures is the place of the first call.
@@ -66,7 +65,6 @@ where
     A: Actor,
     M: HandledBy<A>,
 {
-    const KEEPS_ALIVE: bool = false;
     const IS_THREAD_BOUND: bool = false;
 
     fn message_type(_: Option<Place>) -> &'static str {
@@ -94,8 +92,6 @@ where
     A: Actor,
     R: Run<A>,
 {
-    /// As actix's own `run_later` does: an actor without an address could not be sent a closure.
-    const KEEPS_ALIVE: bool = true;
     const IS_THREAD_BOUND: bool = true;
 
     fn message_type(place: Option<Place>) -> &'static str {
