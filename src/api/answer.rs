@@ -1,7 +1,6 @@
 //! Replies to requests that contain a user's messages.
 
 use std::sync::Arc;
-use std::{iter, vec};
 
 use actix::dev::{MessageResponse, OneshotSender};
 use actix::{Context, Message};
@@ -24,28 +23,6 @@ impl<T> Answer<T> {
     }
 }
 
-/// A reply that can be dropped part by part.
-pub(crate) trait Parts {
-    type Parts: Iterator;
-    fn parts(self) -> Self::Parts;
-}
-
-impl<T, E> Parts for Result<T, E> {
-    type Parts = iter::Once<Self>;
-
-    fn parts(self) -> Self::Parts {
-        iter::once(self)
-    }
-}
-
-impl<T> Parts for Vec<T> {
-    type Parts = vec::IntoIter<T>;
-
-    fn parts(self) -> Self::Parts {
-        self.into_iter()
-    }
-}
-
 impl<T, Q> MessageResponse<TimerActor, Q> for Answer<T>
 where
     Q: Message<Result = Result<TimerId, ScheduleError<T>>>,
@@ -64,23 +41,21 @@ fn send_reply_unboxed<T>(
     answer: Result<TimerId, Box<ScheduleError<T>>>,
     asker: OneshotSender<Result<TimerId, ScheduleError<T>>>,
 ) {
-    send_reply(service, answer.map_err(|rejected| *rejected), Some(asker));
+    service.drop_contained(asker.send(answer.map_err(|rejected| *rejected)).err());
 }
 
-/// Sends a reply, or drops it if nobody awaits it.
-pub(crate) fn send_reply<R: Parts>(service: &Service, answer: R, asker: Option<OneshotSender<R>>) {
+/// Sends a reply of several parts. If nobody awaits it, each part is dropped separately.
+pub(crate) fn send_parts<T>(service: &Service, parts: Vec<T>, asker: Option<OneshotSender<Vec<T>>>) {
     let unheard = match asker {
-        Some(asker) => asker.send(answer).err(),
-        None => Some(answer),
+        Some(asker) => asker.send(parts).err(),
+        None => Some(parts),
     };
-    if let Some(unheard) = unheard {
-        drop_parts(service, unheard);
-    }
+    drop_parts(service, unheard.into_iter().flatten());
 }
 
 /// Drops each part separately.
-pub(crate) fn drop_parts(service: &Service, answer: impl Parts) {
-    for part in answer.parts() {
+pub(crate) fn drop_parts<T>(service: &Service, parts: impl IntoIterator<Item = T>) {
+    for part in parts {
         service.drop_contained(part);
     }
 }

@@ -34,25 +34,8 @@ pub(crate) enum ArbiterClock {
     },
 }
 
-enum Numbered {
-    /// One is being created.
-    Reserved,
-    Created(Weak<Service>),
-}
-
-impl Numbered {
-    /// Whether no running timer actor has the number. Its service is added to `seen`.
-    fn is_free(&self, seen: &mut Vec<Arc<Service>>) -> bool {
-        match self {
-            Self::Reserved => false,
-            Self::Created(service) => service.upgrade().is_none_or(|service| {
-                let is_stopped = service.is_stopped();
-                seen.push(service);
-                is_stopped
-            }),
-        }
-    }
-}
+/// A timer actor with a number; `None` while it is being created.
+type Numbered = Option<Weak<Service>>;
 
 impl ArbiterSettings {
     pub(crate) const fn new(settings: Settings, clock: ArbiterClock) -> Self {
@@ -75,7 +58,7 @@ impl ArbiterSettings {
         };
         // Registers metrics, which is foreign code, so nothing is locked here.
         let actor = TimerActor::create(settings, clock);
-        self.numbered()[at] = Numbered::Created(Arc::downgrade(actor.service()));
+        self.numbered()[at] = Some(Arc::downgrade(actor.service()));
         actor
     }
 
@@ -84,16 +67,20 @@ impl ArbiterSettings {
         // Dropped after the lock's guard: these may be the last references.
         let mut seen = Vec::new();
         let mut numbered = self.numbered();
-        match numbered.iter().position(|other| other.is_free(&mut seen)) {
-            Some(at) => {
-                numbered[at] = Numbered::Reserved;
-                at
-            }
-            None => {
-                numbered.push(Numbered::Reserved);
-                numbered.len() - 1
-            }
+        let mut is_stopped = |service: &Weak<Service>| {
+            service.upgrade().is_none_or(|service| {
+                let is_stopped = service.is_stopped();
+                seen.push(service);
+                is_stopped
+            })
+        };
+        let free = numbered.iter().position(|other| other.as_ref().is_some_and(&mut is_stopped));
+        let at = free.unwrap_or(numbered.len());
+        match numbered.get_mut(at) {
+            Some(place) => *place = None,
+            None => numbered.push(None),
         }
+        at
     }
 
     fn numbered(&self) -> MutexGuard<'_, Vec<Numbered>> {

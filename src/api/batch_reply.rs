@@ -12,7 +12,7 @@ use actix::dev::{MessageResponse, OneshotSender};
 use actix::fut::ActorFuture;
 use actix::{AsyncContext, Context};
 
-use crate::api::answer::{drop_parts, send_reply};
+use crate::api::answer::{drop_parts, send_parts};
 use crate::api::batch::ScheduleBatch;
 use crate::api::timer_actor::TimerActor;
 use crate::model::error::ScheduleError;
@@ -50,7 +50,7 @@ where
     }
 
     fn give_answer(&mut self, asker: Option<OneshotSender<Answers<M>>>) {
-        send_reply(&self.service, std::mem::take(&mut self.answers), asker);
+        send_parts(&self.service, std::mem::take(&mut self.answers), asker);
     }
 }
 
@@ -60,9 +60,7 @@ where
     M: TimerMessage,
 {
     fn drop(&mut self) {
-        for entry in self.entries.by_ref() {
-            self.service.drop_contained(entry);
-        }
+        drop_parts(&self.service, self.entries.by_ref());
         drop_parts(&self.service, std::mem::take(&mut self.answers));
     }
 }

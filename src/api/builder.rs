@@ -7,6 +7,7 @@ use std::time::Duration;
 use actix::{Actor, ArbiterHandle};
 
 use crate::api::arbiter_settings::{self, ArbiterClock, ArbiterSettings};
+use crate::api::config::TimerActorConfig;
 use crate::api::registry;
 use crate::api::timer_actor::TimerActor;
 use crate::api::timers::Timers;
@@ -37,41 +38,23 @@ use crate::timing::{TickLength, WheelSize};
 /// ```
 #[must_use = "a builder does nothing until `build`, `start`, `start_on` or one of the `install` methods"]
 pub struct TimerActorBuilder {
-    pub(crate) tick: Duration,
-    pub(crate) wheel_size: usize,
-    pub(crate) capacity: usize,
-    pub(crate) name: Option<String>,
-    pub(crate) expiry_budget: usize,
-    pub(crate) request_budget: usize,
-    pub(crate) wall_clock_check_interval: Duration,
-    pub(crate) mailbox_policy: MailboxPolicy,
-    pub(crate) stuck_after: Duration,
+    config: TimerActorConfig,
     clock: Option<Arc<dyn Clock>>,
     on_system_clock: bool,
     /// Whether the system clock was created without the kernel timer.
     without_kernel_timer: bool,
-    pub(crate) jitter_seed: Option<u64>,
     internal: bool,
 }
 
 impl Default for TimerActorBuilder {
     fn default() -> Self {
-        Self {
-            tick: TickLength::default().length(),
-            wheel_size: WheelSize::default().get(),
-            capacity: MAX_CAPACITY,
-            name: None,
-            expiry_budget: 256,
-            request_budget: 256,
-            wall_clock_check_interval: Duration::from_secs(10),
-            mailbox_policy: MailboxPolicy::Unbounded,
-            stuck_after: Duration::from_secs(10),
-            clock: None,
-            on_system_clock: true,
-            without_kernel_timer: false,
-            jitter_seed: None,
-            internal: false,
-        }
+        Self::from(TimerActorConfig::default())
+    }
+}
+
+impl From<TimerActorConfig> for TimerActorBuilder {
+    fn from(config: TimerActorConfig) -> Self {
+        Self { config, clock: None, on_system_clock: true, without_kernel_timer: false, internal: false }
     }
 }
 
@@ -81,40 +64,40 @@ impl TimerActorBuilder {
     /// With [`SystemClock`] a tick below a millisecond makes messages more punctual only on Linux, with its kernel
     /// timers. Elsewhere, and where tokio's clock is paused, tokio wakes a task at whole milliseconds.
     pub fn tick(mut self, tick: Duration) -> Self {
-        self.tick = tick;
+        self.config.tick = tick;
         self
     }
 
     /// Sets the number of buckets in one turn of a level. Default 256; 2 to 65 536. See `docs/decisions/wheel.md` for the
     /// choice of the default.
     pub fn wheel_size(mut self, buckets: usize) -> Self {
-        self.wheel_size = buckets;
+        self.config.wheel_size = buckets;
         self
     }
 
     /// Sets the maximum number of pending timers; further messages are rejected and returned. Default 4 294 967 294.
     pub fn capacity(mut self, timers: usize) -> Self {
-        self.capacity = timers;
+        self.config.capacity = timers;
         self
     }
 
     /// Sets the name, which is the label `timer` of all its metrics. Default `timers-` and a number.
     pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.name = Some(name.into());
+        self.config.name = Some(name.into());
         self
     }
 
     /// Sets the number of entries moved in one turn, delivered or cascaded, before other actors of the arbiter run.
     /// Default 256.
     pub fn expiry_budget(mut self, entries: usize) -> Self {
-        self.expiry_budget = entries;
+        self.config.expiry_budget = entries;
         self
     }
 
     /// Sets the number of requests handled from the mailbox in one turn, before due messages are delivered and other
     /// actors of the arbiter run. Default 256.
     pub fn request_budget(mut self, requests: usize) -> Self {
-        self.request_budget = requests;
+        self.config.request_budget = requests;
         self
     }
 
@@ -122,14 +105,14 @@ impl TimerActorBuilder {
     /// was stepped or the machine suspended. Default 10 s; `Duration::MAX` for never. Without such timers there is no
     /// check.
     pub fn wall_clock_check_interval(mut self, every: Duration) -> Self {
-        self.wall_clock_check_interval = every;
+        self.config.wall_clock_check_interval = every;
         self
     }
 
     /// Sets the policy for recipients that do not keep up; a [`Target`](crate::Target) may have its own. Default
     /// [`MailboxPolicy::Unbounded`].
     pub fn mailbox_policy(mut self, policy: MailboxPolicy) -> Self {
-        self.mailbox_policy = policy;
+        self.config.mailbox_policy = policy;
         self
     }
 
@@ -137,7 +120,7 @@ impl TimerActorBuilder {
     /// and, with the feature `tracing`, a warning is emitted; again whenever the time has doubled. Default 10 s;
     /// `Duration::MAX` for never. Raise it if recipients are expected to be behind for long.
     pub fn stuck_after(mut self, time: Duration) -> Self {
-        self.stuck_after = time;
+        self.config.stuck_after = time;
         self
     }
 
@@ -167,7 +150,7 @@ impl TimerActorBuilder {
 
     /// Seeds [jitter](crate::TimerOptions::jitter), so that it is the same in every run, for tests. Default: random.
     pub fn jitter_seed(mut self, seed: u64) -> Self {
-        self.jitter_seed = Some(seed);
+        self.config.jitter_seed = Some(seed);
         self
     }
 
@@ -177,10 +160,6 @@ impl TimerActorBuilder {
     /// [`BuildError`] if a value is out of range, or the operating system has no random numbers for ids.
     pub fn build(self) -> Result<TimerActor, BuildError> {
         let secret = Secret::from_os().map_err(|_| BuildError::NoRandomness)?;
-        self.build_with(secret)
-    }
-
-    fn build_with(self, secret: Secret) -> Result<TimerActor, BuildError> {
         let clock = self.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::new()));
         Ok(TimerActor::create(self.settings(secret)?, clock))
     }
@@ -197,39 +176,35 @@ impl TimerActorBuilder {
 
     /// Checks all settings.
     fn settings(self, secret: Secret) -> Result<Settings, BuildError> {
-        let tick = TickLength::new(self.tick)?;
-        let wheel_size = WheelSize::new(self.wheel_size)?;
-        for (value, name) in [
-            (self.capacity, "capacity"),
-            (self.expiry_budget, "expiry_budget"),
-            (self.request_budget, "request_budget"),
+        let Self { config, on_system_clock, internal, .. } = self;
+        let tick = TickLength::new(config.tick)?;
+        let wheel_size = WheelSize::new(config.wheel_size)?;
+        for (is_zero, name) in [
+            (config.capacity == 0, "capacity"),
+            (config.expiry_budget == 0, "expiry_budget"),
+            (config.request_budget == 0, "request_budget"),
+            (config.wall_clock_check_interval.is_zero(), "wall_clock_check_interval"),
+            (config.stuck_after.is_zero(), "stuck_after"),
         ] {
-            if value == 0 {
+            if is_zero {
                 return Err(BuildError::Zero(name));
             }
         }
-        for (value, name) in
-            [(self.wall_clock_check_interval, "wall_clock_check_interval"), (self.stuck_after, "stuck_after")]
-        {
-            if value.is_zero() {
-                return Err(BuildError::Zero(name));
-            }
-        }
-        if self.capacity > MAX_CAPACITY {
-            return Err(BuildError::Capacity(self.capacity));
+        if config.capacity > MAX_CAPACITY {
+            return Err(BuildError::Capacity(config.capacity));
         }
         Ok(Settings {
-            engine: EngineConfig { tick, wheel_size, capacity: self.capacity, ..EngineConfig::default() },
-            name: self.name,
-            expiry_budget: self.expiry_budget,
-            request_budget: self.request_budget,
-            wall_clock_check_interval: self.wall_clock_check_interval,
-            mailbox_policy: self.mailbox_policy,
-            stuck_after: self.stuck_after,
-            on_system_clock: self.on_system_clock,
-            jitter_seed: self.jitter_seed,
+            engine: EngineConfig { tick, wheel_size, capacity: config.capacity, ..EngineConfig::default() },
+            name: config.name,
+            expiry_budget: config.expiry_budget,
+            request_budget: config.request_budget,
+            wall_clock_check_interval: config.wall_clock_check_interval,
+            mailbox_policy: config.mailbox_policy,
+            stuck_after: config.stuck_after,
+            on_system_clock,
+            jitter_seed: config.jitter_seed,
             secret,
-            internal: self.internal,
+            internal,
             automatic: false,
         })
     }

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use crate::api::builder::TimerActorBuilder;
+use crate::engine::MAX_CAPACITY;
 #[cfg(feature = "serde")]
 use crate::model::duration_text;
 use crate::model::mailbox_policy::MailboxPolicy;
+use crate::timing::{TickLength, WheelSize};
 
-/// The settings of a timer actor as a value: all settings of [`TimerActorBuilder`] except the clock.
+/// The settings of a timer actor as a value: all settings of [`TimerActorBuilder`](crate::TimerActorBuilder) except the clock.
 ///
 /// It starts with the defaults and converts into a builder, which checks it. With the feature `serde` it can be read
 /// from a configuration: missing fields have their defaults, unknown fields are errors, and durations are texts of
@@ -32,62 +33,44 @@ use crate::model::mailbox_policy::MailboxPolicy;
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 #[non_exhaustive]
 pub struct TimerActorConfig {
-    /// See [`TimerActorBuilder::name`].
+    /// See [`TimerActorBuilder::name`](crate::TimerActorBuilder::name).
     pub name: Option<String>,
-    /// See [`TimerActorBuilder::tick`].
+    /// See [`TimerActorBuilder::tick`](crate::TimerActorBuilder::tick).
     #[cfg_attr(feature = "serde", serde(with = "duration_text"))]
     pub tick: Duration,
-    /// See [`TimerActorBuilder::wheel_size`].
+    /// See [`TimerActorBuilder::wheel_size`](crate::TimerActorBuilder::wheel_size).
     pub wheel_size: usize,
-    /// See [`TimerActorBuilder::capacity`].
+    /// See [`TimerActorBuilder::capacity`](crate::TimerActorBuilder::capacity).
     pub capacity: usize,
-    /// See [`TimerActorBuilder::mailbox_policy`].
+    /// See [`TimerActorBuilder::mailbox_policy`](crate::TimerActorBuilder::mailbox_policy).
     pub mailbox_policy: MailboxPolicy,
-    /// See [`TimerActorBuilder::expiry_budget`].
+    /// See [`TimerActorBuilder::expiry_budget`](crate::TimerActorBuilder::expiry_budget).
     pub expiry_budget: usize,
-    /// See [`TimerActorBuilder::request_budget`].
+    /// See [`TimerActorBuilder::request_budget`](crate::TimerActorBuilder::request_budget).
     pub request_budget: usize,
-    /// See [`TimerActorBuilder::wall_clock_check_interval`].
+    /// See [`TimerActorBuilder::wall_clock_check_interval`](crate::TimerActorBuilder::wall_clock_check_interval).
     #[cfg_attr(feature = "serde", serde(with = "duration_text"))]
     pub wall_clock_check_interval: Duration,
-    /// See [`TimerActorBuilder::stuck_after`].
+    /// See [`TimerActorBuilder::stuck_after`](crate::TimerActorBuilder::stuck_after).
     #[cfg_attr(feature = "serde", serde(with = "duration_text"))]
     pub stuck_after: Duration,
-    /// See [`TimerActorBuilder::jitter_seed`].
+    /// See [`TimerActorBuilder::jitter_seed`](crate::TimerActorBuilder::jitter_seed).
     pub jitter_seed: Option<u64>,
 }
 
 impl Default for TimerActorConfig {
     fn default() -> Self {
-        let builder = TimerActorBuilder::default();
         Self {
-            name: builder.name,
-            tick: builder.tick,
-            wheel_size: builder.wheel_size,
-            capacity: builder.capacity,
-            mailbox_policy: builder.mailbox_policy,
-            expiry_budget: builder.expiry_budget,
-            request_budget: builder.request_budget,
-            wall_clock_check_interval: builder.wall_clock_check_interval,
-            stuck_after: builder.stuck_after,
-            jitter_seed: builder.jitter_seed,
+            name: None,
+            tick: TickLength::default().length(),
+            wheel_size: WheelSize::default().get(),
+            capacity: MAX_CAPACITY,
+            mailbox_policy: MailboxPolicy::Unbounded,
+            expiry_budget: 256,
+            request_budget: 256,
+            wall_clock_check_interval: Duration::from_secs(10),
+            stuck_after: Duration::from_secs(10),
+            jitter_seed: None,
         }
-    }
-}
-
-impl From<TimerActorConfig> for TimerActorBuilder {
-    fn from(config: TimerActorConfig) -> Self {
-        let mut builder = Self::default()
-            .tick(config.tick)
-            .wheel_size(config.wheel_size)
-            .capacity(config.capacity)
-            .mailbox_policy(config.mailbox_policy)
-            .expiry_budget(config.expiry_budget)
-            .request_budget(config.request_budget)
-            .wall_clock_check_interval(config.wall_clock_check_interval)
-            .stuck_after(config.stuck_after);
-        builder.name = config.name;
-        builder.jitter_seed = config.jitter_seed;
-        builder
     }
 }

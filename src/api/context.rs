@@ -9,6 +9,7 @@ use crate::api::actor_timers::{ActorTimers, cancel_own_key};
 use crate::api::registry;
 use crate::api::timer::{ContextScheduler, ScheduledBy, TimerBuilder};
 use crate::api::timers::{cancel, reschedule};
+use crate::model::closure::{Repeated, Single};
 #[cfg(feature = "cron")]
 use crate::model::cron::Cron;
 use crate::model::error::{CancelOutcome, RescheduleOutcome};
@@ -270,7 +271,7 @@ where
     where
         F: FnOnce(&mut A, &mut Self) + 'static,
     {
-        ContextScheduler::<A>::new(self).run_once(Schedule::After(delay), None, run)
+        ContextScheduler::<A>::new(self).run(Schedule::After(delay), None, Single(run))
     }
 
     /// Runs a closure in this actor when the wall clock shows `at`; at once if that is past. See
@@ -280,7 +281,7 @@ where
     where
         F: FnOnce(&mut A, &mut Self) + 'static,
     {
-        ContextScheduler::<A>::new(self).run_once(Schedule::At(at.into()), None, run)
+        ContextScheduler::<A>::new(self).run(Schedule::At(at.into()), None, Single(run))
     }
 
     /// Runs a closure in this actor at a fixed rate, on a grid that starts now, or at other
@@ -314,7 +315,7 @@ where
     where
         F: FnMut(&mut A, &mut Self) + 'static,
     {
-        ContextScheduler::<A>::new(self).run_repeatedly(repeat.into(), None, run)
+        ContextScheduler::<A>::new(self).run(repeat.into(), None, Repeated::new(run))
     }
 
     /// Makes this actor run its due timers on a [request](crate::DueTimers) through its mailbox. To be called in

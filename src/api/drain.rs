@@ -6,7 +6,7 @@ use std::time::Duration;
 use actix::dev::{MessageResponse, OneshotSender};
 use actix::{Context, Handler, Message};
 
-use crate::api::answer::send_reply;
+use crate::api::answer::send_parts;
 use crate::api::timer_actor::TimerActor;
 use crate::api::timers::Timers;
 use crate::model::view::Returned;
@@ -92,10 +92,10 @@ impl MessageResponse<TimerActor, Drain> for Draining {
     fn handle(self, _: &mut Context<TimerActor>, asker: Option<OneshotSender<Vec<Returned>>>) {
         let Self { service, within } = self;
         if within.is_zero() {
-            return send_reply(&service, service.drain(), asker);
+            return send_parts(&service, service.drain(), asker);
         }
         let draining = Arc::clone(&service).drain_within(within);
-        actix_rt::spawn(async move { send_reply(&service, draining.await, asker) });
+        actix_rt::spawn(async move { send_parts(&service, draining.await, asker) });
     }
 }
 

@@ -121,9 +121,9 @@ pub(crate) fn service_of_context(started: bool) -> Result<LocalService, Schedule
         Some(service) => Ok(service),
         None if is_clock_unsettled() => Err(ScheduleError::NotInstalled { message: () }),
         None => here()
-            .map(|timers| Arc::clone(timers.service()))
-            .or_else(|| if started { start_here() } else { None })
-            .map(Rc::new)
+            // A thread may run actors without being an arbiter.
+            .or_else(|| started.then(|| install(automatic(), false, Actor::start)))
+            .map(|timers| Rc::new(Arc::clone(timers.service())))
             .ok_or(ScheduleError::NoSystem { message: () }),
     }
 }
@@ -150,11 +150,6 @@ where
     let service = thread_registry::current()?;
     let owner = service.state().owner_at(MailboxId::of(&ctx.address())?)?;
     Some((service, owner))
-}
-
-/// Starts a timer actor on a thread that runs actors without being an arbiter. To be called while one of them runs.
-fn start_here() -> Option<Arc<Service>> {
-    Some(Arc::clone(install(automatic(), false, Actor::start).service()))
 }
 
 impl Timers {

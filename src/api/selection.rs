@@ -141,9 +141,7 @@ impl Timers {
     #[doc(alias = "group_len")]
     pub fn list(&self, filter: &TimerFilter) -> Vec<TimerInfo> {
         let service = self.service();
-        let mut listing = service.begin_list(filter.clone());
-        while service.continue_list(&mut listing) {}
-        listing.finish()
+        service.finish_list(service.begin_list(filter.clone(), 0, usize::MAX))
     }
 }
 
@@ -242,7 +240,7 @@ impl Handler<ListTimers> for TimerActor {
         self.count_requests(1, ctx);
         let service = Arc::clone(self.service());
         Box::pin(async move {
-            let mut listing = service.begin_list(filter);
+            let mut listing = service.begin_list(filter, 0, usize::MAX);
             while service.continue_list(&mut listing) {
                 tokio::task::yield_now().await;
             }

@@ -211,7 +211,7 @@ where
     where
         F: FnOnce(&mut A, &mut A::Context) + 'static,
     {
-        self.scheduler.run_once(when.into_schedule(), Some(&self.options), run)
+        self.scheduler.run(when.into_schedule(), Some(&self.options), Single(run))
     }
 
     /// As [`run`](Self::run), but hands a rejected closure back.
@@ -223,7 +223,8 @@ where
     where
         F: FnOnce(&mut A, &mut A::Context) + 'static,
     {
-        self.scheduler.try_run_once(when.into_schedule(), Some(&self.options), run)
+        let scheduled = self.scheduler.try_run(when.into_schedule(), Some(&self.options), Single(run));
+        scheduled.map_err(|rejected| rejected.map(|Single(run)| run))
     }
 
     /// Runs a closure in the actor repeatedly, at times as in [`repeat`](Self::repeat).
@@ -253,7 +254,7 @@ where
     where
         F: FnMut(&mut A, &mut A::Context) + 'static,
     {
-        self.scheduler.run_repeatedly(times.into(), Some(&self.options), run)
+        self.scheduler.run(times.into(), Some(&self.options), Repeated::new(run))
     }
 
     /// As [`run_repeatedly`](Self::run_repeatedly), but hands a rejected closure back.
@@ -265,7 +266,8 @@ where
     where
         F: FnMut(&mut A, &mut A::Context) + 'static,
     {
-        self.scheduler.try_run_repeatedly(times.into(), Some(&self.options), run)
+        let scheduled = self.scheduler.try_run(times.into(), Some(&self.options), Repeated::new(run));
+        scheduled.map_err(|rejected| rejected.map(|repeated| of_this_thread(repeated.into_closure())))
     }
 }
 
@@ -381,7 +383,7 @@ where
 {
     /// Schedules a closure.
     #[track_caller]
-    fn run<P, R>(self, plan: P, options: Option<&TimerOptions>, run: R) -> TimerId
+    pub(crate) fn run<P, R>(self, plan: P, options: Option<&TimerOptions>, run: R) -> TimerId
     where
         P: Plan<Closure<R>, Messages: From<Closure<R>>>,
         R: Run<A>,
@@ -413,50 +415,6 @@ where
         let scheduled = service.try_schedule(request, OwnerOf::<A, ByClosure>::at(place, owner), closure);
         let inner = |messages| P::into_message(messages).and_then(Closure::into_inner);
         scheduled.map_err(|rejected| rejected.map(|messages| of_this_thread(inner(messages))))
-    }
-
-    #[track_caller]
-    pub(crate) fn run_once<F>(self, schedule: Schedule, options: Option<&TimerOptions>, run: F) -> TimerId
-    where
-        F: FnOnce(&mut A, &mut A::Context) + 'static,
-    {
-        self.run(schedule, options, Single(run))
-    }
-
-    #[track_caller]
-    pub(crate) fn run_repeatedly<F>(self, times: RepeatTimes, options: Option<&TimerOptions>, run: F) -> TimerId
-    where
-        F: FnMut(&mut A, &mut A::Context) + 'static,
-    {
-        self.run(times, options, Repeated::new(run))
-    }
-
-    #[track_caller]
-    pub(crate) fn try_run_once<F>(
-        self,
-        schedule: Schedule,
-        options: Option<&TimerOptions>,
-        run: F,
-    ) -> Result<TimerId, ScheduleError<F>>
-    where
-        F: FnOnce(&mut A, &mut A::Context) + 'static,
-    {
-        let scheduled = self.try_run(schedule, options, Single(run));
-        scheduled.map_err(|rejected| rejected.map(|Single(run)| run))
-    }
-
-    #[track_caller]
-    pub(crate) fn try_run_repeatedly<F>(
-        self,
-        times: RepeatTimes,
-        options: Option<&TimerOptions>,
-        run: F,
-    ) -> Result<TimerId, ScheduleError<F>>
-    where
-        F: FnMut(&mut A, &mut A::Context) + 'static,
-    {
-        let scheduled = self.try_run(times, options, Repeated::new(run));
-        scheduled.map_err(|rejected| rejected.map(|repeated| of_this_thread(repeated.into_closure())))
     }
 }
 

@@ -71,7 +71,7 @@ impl Actor for TimerActor {
 impl Drop for TimerActor {
     fn drop(&mut self) {
         self.service.shut_down();
-        directory::leave(self.service.number());
+        directory::leave(self.service.number);
     }
 }
 

@@ -239,7 +239,7 @@ pub fn cancel(id: TimerId) -> CancelOutcome {
 /// asked before the directory.
 pub(crate) fn cancel_from(here: &Service, id: TimerId) -> CancelOutcome {
     match here.cancel(id) {
-        CancelOutcome::NotFound if id.actor_number() != Some(here.number()) => cancel_elsewhere(id),
+        CancelOutcome::NotFound if id.actor_number() != Some(here.number) => cancel_elsewhere(id),
         outcome => outcome,
     }
 }

@@ -14,6 +14,7 @@ use crate::engine::text::Text;
 /// assert_eq!(TimerGroup::from("campaign-7"), TimerGroup::from(format!("campaign-{}", 7)));
 /// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(from = "String"))]
 pub struct TimerGroup(Text);
 
 impl TimerGroup {
@@ -69,13 +70,6 @@ impl From<&TimerGroup> for TimerGroup {
 impl serde::Serialize for TimerGroup {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.as_str())
-    }
-}
-
-#[cfg(feature = "serde")]
-impl<'de> serde::Deserialize<'de> for TimerGroup {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer).map(Self::from)
     }
 }
 

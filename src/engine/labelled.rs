@@ -1,10 +1,8 @@
 //! Operations on timers by their key, group or owner.
 
-use std::ops::Range;
-
 use crate::engine::group::TimerGroup;
 use crate::engine::key::TimerKey;
-use crate::engine::labels::{KeyScope, MessageKind, ScopedKey};
+use crate::engine::labels::ScopedKey;
 use crate::engine::owners::OwnerId;
 use crate::engine::scheduler::Engine;
 use crate::engine::timer::Mark;
@@ -27,21 +25,6 @@ impl<P: Copy, O> Engine<P, O> {
         fits
     }
 
-    /// Returns the pending timer with this key.
-    pub(crate) fn keyed(&self, key: &ScopedKey) -> Option<Key> {
-        self.labels.holder(key)
-    }
-
-    /// Returns the pending timers with this key whose messages are of these kinds, in their order.
-    pub(crate) fn keyed_in(
-        &self,
-        scope: KeyScope,
-        key: &TimerKey,
-        kinds: Range<u32>,
-    ) -> impl Iterator<Item = (MessageKind, Key)> {
-        self.labels.holders(scope, key, kinds)
-    }
-
     /// Returns the key of a pending timer.
     pub(crate) fn key_of(&self, timer: Key) -> Option<&TimerKey> {
         self.wheel.get(timer).filter(|timer| timer.marks.has(Mark::Labels))?;
@@ -52,27 +35,6 @@ impl<P: Copy, O> Engine<P, O> {
     pub(crate) fn group_of(&self, timer: Key) -> Option<&TimerGroup> {
         self.wheel.get(timer).filter(|timer| timer.marks.has(Mark::Labels))?;
         self.labels.group_of(timer.index())
-    }
-
-    /// Returns the number of pending timers with a key or a group.
-    pub(crate) fn labelled(&self) -> usize {
-        self.labels.len()
-    }
-
-    /// Returns the number of pending timers in a group.
-    pub(crate) fn group_len(&self, group: &TimerGroup) -> usize {
-        self.labels.group_len(group)
-    }
-
-    /// Returns the pending timers of a group in the order of joining, each with its number, from `number` on. Numbers
-    /// only grow, so a caller that reads a large group in several steps continues after the last number seen.
-    pub(crate) fn group_members(&self, group: &TimerGroup, number: u64) -> impl Iterator<Item = (u64, Key)> {
-        self.labels.members(group, number)
-    }
-
-    /// Returns the number that the next timer to join any group will have.
-    pub(crate) const fn groups_joined(&self) -> u64 {
-        self.labels.joined()
     }
 
     /// Returns the slots of an owner's own timers, oldest first. A slot may be another timer's once this is unlocked: see
@@ -89,10 +51,5 @@ impl<P: Copy, O> Engine<P, O> {
     /// Returns the number of an owner's own timers.
     pub(crate) fn owned(&self, owner: OwnerId) -> usize {
         self.owners.own(owner)
-    }
-
-    /// Returns the number of slots; some of them may be free.
-    pub(crate) fn slots(&self) -> u32 {
-        self.wheel.slots()
     }
 }

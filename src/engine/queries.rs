@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use crate::engine::counters::Counters;
+use crate::engine::labels::Labels;
 use crate::engine::owners::OwnerId;
 use crate::engine::scheduler::{DueTimer, Engine};
-use crate::engine::timer::{Mark, Stage, TimerView};
-use crate::timing::{BucketSnapshot, Key, LevelStats, Tick, WheelSnapshot};
+use crate::engine::timer::{Mark, Stage, Timer, TimerView};
+use crate::timing::{Key, Tick, Wheel};
 
 impl<P: Copy, O> Engine<P, O> {
     /// Returns the timer with this name. It may have ended; its name is kept until its slot is used again.
@@ -72,6 +73,16 @@ impl<P: Copy, O> Engine<P, O> {
         self.owners.get(id).map(|owner| owner.inbox.first_chunk())
     }
 
+    /// Returns the wheel.
+    pub(crate) const fn wheel(&self) -> &Wheel<Timer<P>> {
+        &self.wheel
+    }
+
+    /// Returns the keys and groups of the pending timers.
+    pub(crate) const fn labels(&self) -> &Labels {
+        &self.labels
+    }
+
     /// Returns the number of owners.
     pub(crate) fn owners(&self) -> usize {
         self.owners.len() - self.queues
@@ -132,11 +143,6 @@ impl<P: Copy, O> Engine<P, O> {
         self.delivered.contains(key)
     }
 
-    /// Returns the key of the pending timer in a slot.
-    pub(crate) fn timer_in(&self, slot: u32) -> Option<Key> {
-        self.wheel.key_at(slot)
-    }
-
     /// Returns the counters.
     pub(crate) const fn counters(&self) -> Counters {
         self.counters
@@ -150,61 +156,5 @@ impl<P: Copy, O> Engine<P, O> {
     /// Returns the next tick at which the engine has work; see [`Wheel::next_wake`](crate::timing::Wheel::next_wake).
     pub(crate) fn next_wake(&self) -> Option<Tick> {
         self.wheel.next_wake(self.config.cascade_batch)
-    }
-
-    /// Returns the expiration of the head of the delay queue.
-    pub(crate) fn next_expiration(&self) -> Option<Tick> {
-        self.wheel.next_expiration()
-    }
-
-    /// Returns the counts of each level.
-    pub(crate) fn level_stats(&self) -> impl Iterator<Item = LevelStats> {
-        self.wheel.level_stats()
-    }
-
-    /// Returns the number of buckets in the delay queue.
-    pub(crate) fn queued_buckets(&self) -> usize {
-        self.wheel.queued_buckets()
-    }
-
-    /// Returns the number of ticks ahead that the existing levels reach.
-    pub(crate) fn horizon(&self) -> u64 {
-        self.wheel.horizon()
-    }
-
-    /// Returns the number of levels.
-    pub(crate) fn level_count(&self) -> usize {
-        self.wheel.depth()
-    }
-
-    /// Returns the counts of one level.
-    pub(crate) fn stats_of_level(&self, level: usize) -> Option<LevelStats> {
-        self.wheel.stats_of_level(level)
-    }
-
-    /// Returns the number of ticks that one bucket of a level covers.
-    pub(crate) fn bucket_ticks(&self, level: usize) -> Option<u64> {
-        self.wheel.bucket_ticks(level)
-    }
-
-    /// Returns the buckets of a level in the order of their expiration; see
-    /// [`Wheel::buckets_from`](crate::timing::Wheel::buckets_from).
-    pub(crate) fn buckets_from(&self, level: usize, start: Tick) -> impl Iterator<Item = BucketSnapshot> {
-        self.wheel.buckets_from(level, start)
-    }
-
-    /// Returns the timers in a bucket, in the order of insertion.
-    pub(crate) fn timers_of_bucket(&self, level: usize, start: Tick) -> impl Iterator<Item = Key> {
-        self.wheel.entries_of_bucket(level, start)
-    }
-
-    /// Returns the tick up to which all timers have expired.
-    pub(crate) const fn clock(&self) -> Tick {
-        self.wheel.clock()
-    }
-
-    /// Returns a snapshot of the wheel, bucket by bucket.
-    pub(crate) fn snapshot(&self) -> WheelSnapshot {
-        self.wheel.snapshot()
     }
 }

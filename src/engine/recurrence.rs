@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::timing::{Tick, TickLength, coalesce};
+use crate::timing::{Tick, TickLength, coalesce, duration_of};
 
 /// The behaviour of a fixed-rate timer after missed repetitions.
 ///
@@ -325,15 +325,9 @@ pub fn next_on_grid(due: Duration, period: Duration, missed: MissedTickBehavior,
         MissedTickBehavior::Delay => now.saturating_add(period),
         MissedTickBehavior::Skip => {
             let since_grid = now.saturating_sub(due).as_nanos().checked_rem(period.as_nanos()).unwrap_or(0);
-            now.saturating_add(period.saturating_sub(from_nanos(since_grid)))
+            now.saturating_add(period.saturating_sub(duration_of(since_grid)))
         }
     }
-}
-
-fn from_nanos(nanos: u128) -> Duration {
-    const NANOS_PER_SEC: u128 = 1_000_000_000;
-    u64::try_from(nanos / NANOS_PER_SEC)
-        .map_or(Duration::MAX, |secs| Duration::new(secs, (nanos % NANOS_PER_SEC) as u32))
 }
 
 #[cfg(test)]

@@ -498,18 +498,13 @@ impl<P: Copy, O> Engine<P, O> {
 
     /// Frees a detached timer and counts its outcome.
     pub(super) fn end(&mut self, key: Key, outcome: Outcome) -> Option<P> {
-        let payload = self.forget(key, outcome)?;
-        self.counters.end(outcome);
-        Some(payload)
-    }
-
-    /// Frees a detached timer whose outcome is counted already.
-    pub(super) fn forget(&mut self, key: Key, outcome: Outcome) -> Option<P> {
         let timer = self.wheel.remove(key)?;
         if outcome == Outcome::Delivered {
             self.delivered.insert(key);
         }
-        Some(self.clear_away(key, timer))
+        let payload = self.clear_away(key, timer);
+        self.counters.end(outcome);
+        Some(payload)
     }
 
     /// Removes a freed timer from its owner's list and from the side tables.

@@ -53,7 +53,7 @@ impl Survey {
             !service.settings.internal && service.system.get().copied() == system && !service.is_stopped()
         };
         let mut running: Vec<_> = directory::running().into_iter().filter(is_there).collect();
-        running.sort_by_key(|service| service.number());
+        running.sort_by_key(|service| service.number);
         running.into_iter().map(|service| Self { service, _addr: None }).collect()
     }
 
@@ -64,7 +64,7 @@ impl Survey {
 
     /// Returns the number of the timer actor, which no other running one has.
     pub fn number(&self) -> u32 {
-        self.service.number()
+        self.service.number
     }
 
     /// Returns the counts of the timer actor.
@@ -96,7 +96,7 @@ impl Survey {
     /// Begins a list at a [cursor](Listing::cursor) of an earlier one, 0 for the first; it is full with `enough`
     /// timers.
     pub fn begin_list(&self, filter: TimerFilter, cursor: u64, enough: usize) -> Listing {
-        self.service.begin_part_of(filter, cursor, enough)
+        self.service.begin_list(filter, cursor, enough)
     }
 
     /// Continues a list by some timers. Returns false if it is complete.

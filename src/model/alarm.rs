@@ -197,7 +197,8 @@ mod kernel {
     }
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use std::time::Duration;

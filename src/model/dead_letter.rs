@@ -70,15 +70,10 @@ pub struct DeadLetter {
     pub remaining: Duration,
     /// The type of the message; of a closure its place, as in [`TimerInfo`](crate::TimerInfo::message_type).
     pub message_type: &'static str,
-    message: Arc<Mutex<Option<Box<dyn Any + Send>>>>,
+    pub(crate) message: Arc<Mutex<Option<Box<dyn Any + Send>>>>,
 }
 
 impl DeadLetter {
-    pub(crate) fn new(particulars: DeadLetterDetails, message: Option<Box<dyn Any + Send>>) -> Self {
-        let DeadLetterDetails { id, timer, reason, overdue, remaining, message_type } = particulars;
-        Self { id, timer, reason, overdue, remaining, message_type, message: Arc::new(Mutex::new(message)) }
-    }
-
     /// Takes the message out, if it is of type `M` and nobody has taken it. The message is also missing if it was lost
     /// after it had been sent.
     pub fn take<M: 'static>(&self) -> Option<M> {
@@ -96,16 +91,6 @@ impl DeadLetter {
     pub fn holds<M: 'static>(&self) -> bool {
         self.message.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(|message| message.is::<M>())
     }
-}
-
-/// The fields of a dead letter, without its message.
-pub(crate) struct DeadLetterDetails {
-    pub(crate) id: TimerId,
-    pub(crate) timer: Arc<str>,
-    pub(crate) reason: DeadLetterReason,
-    pub(crate) overdue: Duration,
-    pub(crate) remaining: Duration,
-    pub(crate) message_type: &'static str,
 }
 
 impl Message for DeadLetter {

@@ -21,6 +21,7 @@ use crate::model::shown::Shown;
 use crate::timing::Key;
 
 /// The id of a timer, unique in this process for all time. A UUID (RFC 9562, version 8); it prints and parses as one.
+/// With the feature `serde` it serializes as text in readable formats, as 16 bytes in others.
 ///
 /// ```
 /// use actix_timers::TimerId;
@@ -33,6 +34,8 @@ use crate::timing::Key;
 /// # Ok::<(), actix_timers::ParseTimerIdError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(try_from = "Uuid", into = "Uuid"))]
 pub struct TimerId(Uuid);
 
 /// The error of parsing a text that is not a UUID of version 8.
@@ -189,21 +192,6 @@ impl TryFrom<Uuid> for TimerId {
 impl From<TimerId> for Uuid {
     fn from(id: TimerId) -> Self {
         id.0
-    }
-}
-
-/// Serializes as text in readable formats, as 16 bytes in others.
-#[cfg(feature = "serde")]
-impl serde::Serialize for TimerId {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.serialize(serializer)
-    }
-}
-
-#[cfg(feature = "serde")]
-impl<'de> serde::Deserialize<'de> for TimerId {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Self::from_uuid(Uuid::deserialize(deserializer)?).map_err(serde::de::Error::custom)
     }
 }
 

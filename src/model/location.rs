@@ -116,11 +116,11 @@ impl TimerInfo {
                 } else {
                     ""
                 };
-                let position = QueuePosition { length: *length, ahead: *ahead };
+                let position = position(*ahead, *length);
                 format!("Due, in the inbox of its actor, {position}. The actor, or the thread it runs on, is busy.{way}")
             }
             TimerLocation::Queue { length, ahead, under_way } => {
-                let position = QueuePosition { length: *length, ahead: *ahead };
+                let position = position(*ahead, *length);
                 format!(
                     "Due, in the queue of its recipient, {position}. Messages under way to it, which it has not handled: \
                      {under_way}."
@@ -145,19 +145,12 @@ impl TimerInfo {
     }
 }
 
-/// A position in a queue.
-struct QueuePosition {
-    length: usize,
-    ahead: Option<usize>,
-}
-
-impl fmt::Display for QueuePosition {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.ahead {
-            Some(0) => write!(f, "as the next of {}", self.length),
-            Some(ahead) => write!(f, "behind {ahead} of {}", self.length),
-            None => write!(f, "behind many of {}", self.length),
-        }
+/// Returns a position in a queue as text.
+fn position(ahead: Option<usize>, length: usize) -> String {
+    match ahead {
+        Some(0) => format!("as the next of {length}"),
+        Some(ahead) => format!("behind {ahead} of {length}"),
+        None => format!("behind many of {length}"),
     }
 }
 

@@ -31,23 +31,19 @@ impl fmt::Debug for Secret {
 impl Secret {
     /// Returns a key from the operating system.
     pub(crate) fn from_os() -> Result<Self, NoRandomness> {
-        Self::from_source(|bytes| getrandom::fill(bytes).map_err(|_| NoRandomness))
-    }
-
-    /// Returns a key from the operating system, or else the best substitute.
-    pub(crate) fn new() -> Self {
-        Self::from_os().unwrap_or_else(|_| Self::makeshift())
-    }
-
-    fn from_source(fill: impl FnOnce(&mut [u8]) -> Result<(), NoRandomness>) -> Result<Self, NoRandomness> {
         #[cfg(test)]
         if FAILS.get() {
             return Err(NoRandomness);
         }
         let mut key = [0; 16];
-        fill(&mut key)?;
+        getrandom::fill(&mut key).map_err(|_| NoRandomness)?;
         let key = u128::from_le_bytes(key);
         Ok(Self([key as u64, (key >> 64) as u64]))
+    }
+
+    /// Returns a key from the operating system, or else the best substitute.
+    pub(crate) fn new() -> Self {
+        Self::from_os().unwrap_or_else(|_| Self::makeshift())
     }
 
     /// Returns a different key each time, derived from values that vary between processes.

@@ -125,12 +125,11 @@ where
         Self(Arc::new(changed))
     }
 
-    /// Notes the type of the actor, which a recipient has forgotten.
-    fn of_actor<A: Actor>(mut self) -> Self {
-        if let Some(target) = Arc::get_mut(&mut self.0) {
-            target.facts.actor_type = Some(type_name::<A>);
-        }
-        self
+    /// Returns the target of a recipient, which has forgotten the type of its actor.
+    fn of(recipient: WeakRecipient<M>, actor_type: Option<fn() -> &'static str>) -> Self {
+        let mailbox = MailboxId::of_weak(&recipient);
+        let facts = TargetFacts { policy: None, mailbox, actor_type, puller: None };
+        Self(Arc::new(Inner { posted: Some(Address::weak(recipient)), pulled: None, facts }))
     }
 
     /// Returns the same target with its own policy for a recipient that does not keep up, instead of the timer actor's
@@ -319,9 +318,7 @@ where
     M: TimerMessage,
 {
     fn from(recipient: WeakRecipient<M>) -> Self {
-        let mailbox = MailboxId::of_weak(&recipient);
-        let facts = TargetFacts { policy: None, mailbox, actor_type: None, puller: None };
-        Self(Arc::new(Inner { posted: Some(Address::weak(recipient)), pulled: None, facts }))
+        Self::of(recipient, None)
     }
 }
 
@@ -349,7 +346,7 @@ where
     M: HandledBy<A>,
 {
     fn from(addr: WeakAddr<A>) -> Self {
-        Self::from(M::recipient(addr)).of_actor::<A>()
+        Self::of(M::recipient(addr), Some(type_name::<A>))
     }
 }
 

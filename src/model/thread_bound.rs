@@ -28,6 +28,11 @@ impl<T: 'static> ThreadBound<T> {
     /// Returns the value; `None` on another thread, from where this returns it.
     #[inline(always)]
     pub(crate) fn into_inner(mut self) -> Option<T> {
+        self.take()
+    }
+
+    #[inline(always)]
+    fn take(&mut self) -> Option<T> {
         match self.value.take()?.try_into_inner() {
             Ok(value) => Some(value),
             Err(value) => {
@@ -48,11 +53,7 @@ impl<T: Clone + 'static> Clone for ThreadBound<T> {
 
 impl<T: 'static> Drop for ThreadBound<T> {
     fn drop(&mut self) {
-        let Some(value) = self.value.take() else { return };
-        match value.try_into_inner() {
-            Ok(value) => drop(value),
-            Err(value) => self.returned_values.receive(value),
-        }
+        drop(self.take());
     }
 }
 

@@ -5,13 +5,13 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-use crate::engine::{Counters, Engine, TimerGroup, TimerKey, TimerState};
+use crate::engine::{Counters, TimerGroup, TimerKey, TimerState};
 use crate::model::actor_id::ActorTag;
 #[cfg(feature = "serde")]
 use crate::model::duration_text;
 use crate::model::id::TimerId;
 use crate::model::location::TimerLocation;
-use crate::timing::{TickLength, WheelSnapshot};
+use crate::timing::WheelSnapshot;
 
 /// The description of a pending timer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,17 +72,6 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    pub(crate) fn new<P: Copy, O>(name: &str, tick: TickLength, now: Duration, engine: &Engine<P, O>) -> Self {
-        Self {
-            name: name.to_owned(),
-            tick: tick.length(),
-            now,
-            counters: engine.counters(),
-            owners: engine.owners(),
-            wheel: engine.snapshot(),
-        }
-    }
-
     /// Returns the number of pending timers.
     pub const fn pending(&self) -> u64 {
         self.counters.pending

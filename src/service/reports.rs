@@ -62,7 +62,7 @@ impl Service {
     #[inline(always)]
     pub(crate) fn note_lateness(&self, state: &mut State, now: Duration, by: TurnBy) {
         let State { engine, reports, driver, .. } = state;
-        let due = || engine.next_expiration().map(|tick| self.tick.time_of(tick));
+        let due = || engine.wheel().next_expiration().map(|tick| self.tick.time_of(tick));
         reports.warnings.note_lateness(now, due, driver.last_turn, by == TurnBy::Watchdog);
     }
 

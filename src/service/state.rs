@@ -162,10 +162,6 @@ impl Service {
         }
     }
 
-    pub(crate) const fn number(&self) -> u32 {
-        self.number
-    }
-
     /// Locks the state. A panic of user code cannot leave it half changed, since none runs under the lock.
     #[inline]
     pub(crate) fn state(&self) -> StateGuard<'_> {
@@ -202,13 +198,13 @@ impl Service {
     }
 
     pub(crate) fn report(&self, state: &mut State, now: Duration) -> Report {
-        let next = state.engine.next_expiration().map(|tick| self.tick.time_of(tick));
+        let next = state.engine.wheel().next_expiration().map(|tick| self.tick.time_of(tick));
         Report {
             number: state.reports.published.number(),
             counters: state.engine.counters(),
-            levels: state.engine.level_stats().collect(),
-            horizon: self.tick.time_of(state.engine.horizon()),
-            queued_buckets: state.engine.queued_buckets(),
+            levels: state.engine.wheel().level_stats().collect(),
+            horizon: self.tick.time_of(state.engine.wheel().horizon()),
+            queued_buckets: state.engine.wheel().queued_buckets(),
             until_next: next.map_or(Duration::ZERO, |next| next.saturating_sub(now)),
             overdue: next.map_or(Duration::ZERO, |next| now.saturating_sub(next)),
             waited: self.waited(state, now),
@@ -249,11 +245,6 @@ impl Service {
         if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
             std::mem::forget(again);
         }
-    }
-
-    /// Wakes all of them, outside of the lock, since a waker is foreign code.
-    pub(crate) fn wake_all(wakers: Vec<Waker>) {
-        wakers.into_iter().for_each(Waker::wake);
     }
 }
 

@@ -23,7 +23,7 @@ struct State {
 #[test]
 fn nothing_that_is_put_into_an_inbox_is_slept_over() {
     model::check(None, || {
-        let shared = Arc::new((WakeFlag::cleared(), Mutex::new(State::default())));
+        let shared = Arc::new((WakeFlag::default(), Mutex::new(State::default())));
         let senders: Vec<_> = (0..2)
             .map(|_| {
                 let shared = Arc::clone(&shared);
@@ -64,7 +64,7 @@ fn nothing_that_is_put_into_an_inbox_is_slept_over() {
 #[test]
 fn the_watchdog_looks_whenever_something_was_scheduled() {
     model::check(None, || {
-        let shared = Arc::new((NextCheck::idle(), Mutex::new(IDLE)));
+        let shared = Arc::new((NextCheck::default(), Mutex::new(IDLE)));
         let watchdog = thread::current();
         let scheduler = {
             let shared = Arc::clone(&shared);

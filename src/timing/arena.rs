@@ -69,12 +69,6 @@ pub(crate) struct Arena<V> {
     next_tag: u64,
 }
 
-impl<V> Default for Arena<V> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl<V> Arena<V> {
     /// Returns an empty arena. Allocates nothing.
     pub(crate) const fn new() -> Self {

@@ -43,5 +43,7 @@ pub(crate) use page::{FreeSlots, boxed};
 #[cfg(feature = "actix")]
 pub(crate) use slack::coalesce;
 pub use snapshot::{BucketSnapshot, LevelSnapshot, LevelStats, WheelSnapshot};
+#[cfg(feature = "actix")]
+pub(crate) use tick::duration_of;
 pub use tick::{MAX_TICK, MAX_TICK_LENGTH, MIN_TICK_LENGTH, Tick, TickLength, TimingError};
 pub use wheel::{Advance, Expired, Step, Wheel};

@@ -89,15 +89,10 @@ impl TickLength {
 
     /// Returns the time from the origin to the beginning of `tick`; [`Duration::MAX`] if it cannot be expressed.
     pub fn time_of(self, tick: Tick) -> Duration {
-        const NANOS_PER_SEC: u128 = 1_000_000_000;
         if let Some(nanos) = tick.checked_mul(self.nanos) {
             return Duration::from_nanos(nanos);
         }
-        let nanos = u128::from(tick) * u128::from(self.nanos);
-        match u64::try_from(nanos / NANOS_PER_SEC) {
-            Ok(secs) => Duration::new(secs, (nanos % NANOS_PER_SEC) as u32),
-            Err(_) => Duration::MAX,
-        }
+        duration_of(u128::from(tick) * u128::from(self.nanos))
     }
 }
 
@@ -105,6 +100,15 @@ impl Default for TickLength {
     fn default() -> Self {
         Self::MILLISECOND
     }
+}
+
+/// Returns the duration of this number of nanoseconds; [`Duration::MAX`] if it cannot be expressed.
+pub(crate) const fn duration_of(nanos: u128) -> Duration {
+    const NANOS_PER_SEC: u128 = 1_000_000_000;
+    if nanos > Duration::MAX.as_nanos() {
+        return Duration::MAX;
+    }
+    Duration::new((nanos / NANOS_PER_SEC) as u64, (nanos % NANOS_PER_SEC) as u32)
 }
 
 fn saturate(tick: u128) -> Tick {

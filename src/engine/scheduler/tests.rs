@@ -247,7 +247,7 @@ impl Run {
         let deadline = self.now + self.delay();
         self.book.sequence += 1;
         let sequence = self.book.sequence;
-        let old = key.and_then(|key| self.engine.keyed(&scoped(key)));
+        let old = key.and_then(|key| self.engine.labels().holder(&scoped(key)));
         assert_eq!(old, key.and_then(|key| self.book.holder(key)).map(|timer| timer.key));
         let timer = Timer::new(sequence, Marks::NONE);
         let scheduled = self.engine.schedule(tag(), self.now, deadline, owner, timer, old);
@@ -272,7 +272,7 @@ impl Run {
                 other => panic!("{other:?}"),
             }
         }
-        let number = self.engine.groups_joined();
+        let number = self.engine.labels().joined();
         assert!(self.engine.label(timer, key.map(scoped), joins.map(group)));
         let is_labelled = key.is_some() || joins.is_some();
         assert!(!is_labelled || !self.engine.label(timer, None, Some(group(7))), "labels are given once");
@@ -660,7 +660,7 @@ impl Run {
         assert_eq!(self.engine.repeating_timers(), repeating);
         let first = self.book.first_waiting().map(|timer| timer.deadline);
         assert!(self.engine.next_wake().is_none_or(|wake| first.is_none_or(|first| wake <= first)));
-        assert_eq!(self.engine.next_expiration().is_none(), first.is_none());
+        assert_eq!(self.engine.wheel().next_expiration().is_none(), first.is_none());
     }
 }
 
@@ -671,20 +671,20 @@ impl Run {
             assert_eq!(self.engine.key_of(timer.key), key.as_ref());
             assert_eq!(self.engine.group_of(timer.key), timer.group.map(|(name, _)| group(name)).as_ref());
             if let Some(key) = timer.label {
-                assert_eq!(self.engine.keyed(&scoped(key)), Some(timer.key));
+                assert_eq!(self.engine.labels().holder(&scoped(key)), Some(timer.key));
             }
         }
         let labelled = self.book.timers.iter().filter(|timer| timer.is_labelled).count();
-        assert_eq!(self.engine.labelled(), labelled, "ended timers keep no labels");
+        assert_eq!(self.engine.labels().len(), labelled, "ended timers keep no labels");
         for name in 0..2 {
             let members = self.book.timers.iter().filter_map(|timer| timer.group.map(|group| (group, timer.key)));
             let mut members: Vec<(u64, Key)> =
                 members.filter(|((known, _), _)| *known == name).map(|((_, number), key)| (number, key)).collect();
             members.sort_unstable();
-            assert_eq!(self.engine.group_len(&group(name)), members.len());
+            assert_eq!(self.engine.labels().group_len(&group(name)), members.len());
             let from = members.get(members.len() / 2).map_or(0, |(number, _)| *number);
             members.retain(|(number, _)| *number >= from);
-            assert_eq!(self.engine.group_members(&group(name), from).collect::<Vec<_>>(), members);
+            assert_eq!(self.engine.labels().members(&group(name), from).collect::<Vec<_>>(), members);
         }
         for choice in 0..6 {
             let scope =
@@ -692,9 +692,10 @@ impl Run {
             for key in 0..2 {
                 let holder = |kind| self.book.holder((scope, kind, key)).map(|timer| timer.key);
                 for kind in 0..2 {
-                    assert_eq!(self.engine.keyed(&scoped((scope, kind, key))), holder(kind));
+                    assert_eq!(self.engine.labels().holder(&scoped((scope, kind, key))), holder(kind));
                 }
-                let holders: Vec<Key> = self.engine.keyed_in(scope, &text(key), 0..9).map(|(_, key)| key).collect();
+                let holders: Vec<Key> =
+                    self.engine.labels().holders(scope, &text(key), 0..9).map(|(_, key)| key).collect();
                 assert_eq!(holders, (0..2).filter_map(holder).collect::<Vec<Key>>());
             }
         }

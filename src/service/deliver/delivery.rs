@@ -13,7 +13,7 @@ use crate::model::reply::ReplyFuture;
 use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::job::{
-    Committed, Connection, Content, Job, MessageOf, Own, STOPPED, Taken, TargetJob, Via, produce,
+    Committed, Connection, Content, Job, MessageOf, Own, STOPPED, Taken, TargetJob, Via, produce_and_commit,
 };
 use crate::service::deliver::message_ref::{MessageRef, Ticket};
 use crate::service::deliver::message_stores::{MessageStores, Ways};
@@ -41,9 +41,8 @@ impl MessageStores {
 
 /// The handler of an actor's own messages of type `M`, and their way to it.
 pub(crate) trait OwnHandler<A: Actor, M: TimerMessage>: 'static {
-    /// Whether a timer keeps its actor alive by default.
-    const KEEPS_ALIVE: bool;
-    /// Whether the messages cannot leave the thread.
+    /// Whether the messages cannot leave the thread. Then a timer keeps its actor alive by default, as actix's own
+    /// `run_later` does: an actor without an address could not be sent a closure.
     const IS_THREAD_BOUND: bool;
 
     /// Returns the name of the type of the messages. That of closures is the place of the first call.
@@ -66,7 +65,6 @@ where
     A: Actor,
     M: HandledBy<A>,
 {
-    const KEEPS_ALIVE: bool = false;
     const IS_THREAD_BOUND: bool = false;
 
     fn message_type(_: Option<Place>) -> &'static str {
@@ -94,8 +92,6 @@ where
     A: Actor,
     R: Run<A>,
 {
-    /// As actix's own `run_later` does: an actor without an address could not be sent a closure.
-    const KEEPS_ALIVE: bool = true;
     const IS_THREAD_BOUND: bool = true;
 
     fn message_type(place: Option<Place>) -> &'static str {
@@ -129,12 +125,10 @@ fn pull<A, H, C>(
 {
     let service = session.service;
     let Some((actor, ctx)) = actor.downcast_mut::<A>().zip(ctx.downcast_mut::<A::Context>()) else { return };
-    let Some(mut taken) = C::take::<Own>(session.state(), due) else { return };
+    let Some(taken) = C::take::<Own>(session.state(), due) else { return };
     let ticket = Ticket { due, id: service.id_if_lost::<C>(session.state(), due.key) };
-    let mut wakeup = Wakeup::default();
-    produce(&mut session, &mut taken, Via::Handler);
-    let Committed { message, resume, deferred } =
-        C::commit::<Own>(taken, None, session.state(), ticket, Via::Handler, &mut wakeup);
+    let (Committed { message, resume, deferred }, wakeup) =
+        produce_and_commit::<C, Own>(&mut session, taken, None, ticket, Via::Handler);
     drop(session);
     if C::PRODUCES {
         service.notify(wakeup);
@@ -166,17 +160,13 @@ where
     MessageOf<C>: HandledBy<A>,
     C: Content,
 {
-    let mut taken = C::take::<Own>(session.state(), due)?;
+    let taken = C::take::<Own>(session.state(), due)?;
     let ticket = Ticket { due, id: session.service.id_if_lost::<C>(session.state(), due.key) };
     // Dropped after unlocking: it may be the last address.
     let addr = addr.upgrade();
     let undelivered = (!addr.as_ref().is_some_and(Addr::connected)).then_some(Outcome::Cancelled);
-    if undelivered.is_none() {
-        produce(session, &mut taken, Via::Mailbox);
-    }
-    let mut wakeup = Wakeup::default();
-    let Committed { message, deferred, .. } =
-        C::commit::<Own>(taken, undelivered, session.state(), ticket, Via::Mailbox, &mut wakeup);
+    let (Committed { message, deferred, .. }, wakeup) =
+        produce_and_commit::<C, Own>(session, taken, undelivered, ticket, Via::Mailbox);
     let service = session.unlocked();
     service.notify(wakeup);
     deferred.discard(service);

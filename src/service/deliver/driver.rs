@@ -73,12 +73,12 @@ impl Driver {
         has_fired
     }
 
-    /// Whether the alarm for `time` has fired; sets it if necessary.
-    fn fires_at(&mut self, time: Duration, cx: &mut Context<'_>) -> bool {
-        if self.alarm.as_ref().is_none_or(|(set_for, _)| *set_for != time) {
+    /// Whether the alarm for `time`, if there is one, has fired; sets it if necessary.
+    fn fires_at(&mut self, time: Option<Duration>, cx: &mut Context<'_>) -> bool {
+        if self.alarm.as_ref().map(|(set_for, _)| *set_for) != time {
             // Returns its timer to the slot.
             self.alarm = None;
-            self.alarm = Some((time, self.timer.set(|| self.service.clock.alarm(time))));
+            self.alarm = time.map(|time| (time, self.timer.set(|| self.service.clock.alarm(time))));
         }
         self.has_fired(cx)
     }
@@ -110,14 +110,9 @@ where
             TurnResult::More => true,
             // The watchdog wakes this when it is done.
             TurnResult::Taken => return Poll::Pending,
-            TurnResult::Sleep(None) => {
-                this.alarm = None;
-                this.service.sleep.begin(None);
-                false
-            }
-            TurnResult::Sleep(Some(time)) if this.fires_at(time, cx) => true,
-            TurnResult::Sleep(Some(time)) => {
-                this.service.sleep.begin(Some(time));
+            TurnResult::Sleep(time) if this.fires_at(time, cx) => true,
+            TurnResult::Sleep(time) => {
+                this.service.sleep.begin(time);
                 false
             }
         };
@@ -132,27 +127,23 @@ where
     }
 }
 
-/// A run of messages to recipients that are sent together: from one store, and all due before the next other entry.
-struct Run {
-    messages: Vec<DueTimer<MessageRef>>,
-}
-
-impl Run {
-    /// Adds a message. Sends the run first if the message is in another store, and afterwards if the run is full.
-    fn add(&mut self, session: &mut Session<'_>, due: DueTimer<MessageRef>) {
-        if self.messages.first().is_some_and(|first| first.payload.store != due.payload.store) {
-            self.post(session);
+impl Session<'_> {
+    /// Adds a message to a run of messages to recipients that are sent together: from one store, and all due before the
+    /// next other entry. Sends the run first if the message is in another store, and afterwards if the run is full.
+    fn add_to_run(&mut self, run: &mut Vec<DueTimer<MessageRef>>, due: DueTimer<MessageRef>) {
+        if run.first().is_some_and(|first| first.payload.store != due.payload.store) {
+            self.post_run(run);
         }
-        self.messages.push(due);
-        if self.messages.len() >= SENT_TOGETHER {
-            self.post(session);
+        run.push(due);
+        if run.len() >= SENT_TOGETHER {
+            self.post_run(run);
         }
     }
 
-    fn post(&mut self, session: &mut Session<'_>) {
-        let Some(first) = self.messages.first().map(|first| first.payload) else { return };
-        if let Some(ways) = session.state().stores.ways(first) {
-            (ways.expire)(session, &mut self.messages);
+    fn post_run(&mut self, run: &mut Vec<DueTimer<MessageRef>>) {
+        let Some(first) = run.first().map(|first| first.payload) else { return };
+        if let Some(ways) = self.state().stores.ways(first) {
+            (ways.expire)(self, run);
         }
     }
 }
@@ -206,7 +197,7 @@ impl Service {
         self.note_lateness(state, now, by);
         let wall = self.check_wall_clock(state, readings);
         let mut budget = self.settings.expiry_budget;
-        let mut run = Run { messages: std::mem::take(&mut state.driver.run) };
+        let mut run = std::mem::take(&mut state.driver.run);
         // The inbox that was signalled last, while the lock is kept.
         let mut signalled = None;
         let exhausted = loop {
@@ -219,14 +210,14 @@ impl Service {
                 }
                 Due::Recipient(due) => {
                     signalled = None;
-                    run.add(&mut session, due);
+                    session.add_to_run(&mut run, due);
                 }
                 Due::Done => break false,
                 Due::Exhausted => break true,
             }
         };
-        run.post(&mut session);
-        session.state().driver.run = run.messages;
+        session.post_run(&mut run);
+        session.state().driver.run = run;
         let more_in_lanes = session.serve_ready();
         if by == TurnBy::Driver {
             session.free_ended(budget);
@@ -269,7 +260,8 @@ impl Service {
         if armed != NEVER {
             self.announce(armed);
         }
-        Self::wake_all(wakers);
+        // Not under the lock: a waker is foreign code.
+        wakers.into_iter().for_each(Waker::wake);
         self.meters.turned(began.elapsed());
         if more { TurnResult::More } else { TurnResult::Sleep(sleep) }
     }
@@ -296,7 +288,7 @@ impl Service {
     fn until(&self, state: &mut State, next: Option<Tick>, looks: [Option<Duration>; 4]) -> Option<Duration> {
         state.driver.armed = next.unwrap_or(NEVER);
         let detached = (!state.lanes.detached.is_empty()).then_some(state.lanes.detached_check_at);
-        let wind_down = state.driver.wind_down_at();
+        let wind_down = state.driver.wind_downs.iter().map(|wind_down| wind_down.until).min();
         let next = next.map(|tick| self.tick.time_of(tick));
         let first = [next, detached, wind_down].into_iter().chain(looks).flatten().min();
         // The end of time stands for all times beyond: a clock that shows it has not reached the tick.

@@ -56,11 +56,6 @@ impl DriverState {
         self.armed = self.armed.min(deadline);
         is_first
     }
-
-    /// The time of the driver's next check for a waiting drain.
-    pub(crate) fn wind_down_at(&self) -> Option<Duration> {
-        self.wind_downs.iter().map(|wind_down| wind_down.until).min()
-    }
 }
 
 #[cfg(test)]

@@ -66,15 +66,6 @@ where
     pub(crate) joined: u64,
 }
 
-impl<M> Queued<M>
-where
-    M: TimerMessage,
-{
-    pub(crate) const fn new(target: Target<M>) -> Self {
-        Self { target, joined: 0 }
-    }
-}
-
 impl<M: TimerMessage> Destination<M> for Own {
     fn target(&self) -> Option<&Target<M>> {
         None
@@ -239,12 +230,22 @@ impl<C: Content> Deferred<C> {
     }
 }
 
-/// Runs step 2, and gives up the lock for a producer.
+/// Runs step 2, unless the message is not to be delivered, and step 3. Gives up the lock for a producer. Returns the
+/// wake-ups that are due after unlocking, too.
 #[inline(always)]
-pub(crate) fn produce<C: Content>(session: &mut Session<'_>, taken: &mut Taken<C>, via: Via) {
-    if C::PRODUCES {
+pub(crate) fn produce_and_commit<C: Content, D: Destination<MessageOf<C>>>(
+    session: &mut Session<'_>,
+    mut taken: Taken<C>,
+    undelivered: Option<Outcome>,
+    ticket: Ticket,
+    via: Via,
+) -> (Committed<C>, Wakeup) {
+    if C::PRODUCES && undelivered.is_none() {
         C::produce(&mut taken.content, session.unlocked(), via);
     }
+    let mut wakeup = Wakeup::default();
+    let committed = C::commit::<D>(taken, undelivered, session.state(), ticket, via, &mut wakeup);
+    (committed, wakeup)
 }
 
 /// A connection to a recipient, and whether it is open. A stopped recipient is kept, too: its address may be the last,

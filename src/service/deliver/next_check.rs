@@ -20,15 +20,11 @@ pub(crate) struct NextCheck {
 
 impl Default for NextCheck {
     fn default() -> Self {
-        Self::idle()
+        Self { next: AtomicU64::new(IDLE) }
     }
 }
 
 impl NextCheck {
-    pub(crate) fn idle() -> Self {
-        Self { next: AtomicU64::new(IDLE) }
-    }
-
     /// Requests a check at `time`, at the latest. Returns true if the next one was later, and the watchdog is to be
     /// woken.
     pub(crate) fn expect(&self, time: Nanos) -> bool {

@@ -4,7 +4,6 @@ use std::time::{Duration, SystemTime};
 
 use crate::engine::{ClockReading, DeadLetterReason, DueTimer, NextRun, Outcome, Recurrence, Repeated};
 use crate::model::source::MessageSource;
-use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::job::{Committed, Content, Deferred, Destination, Job, Taken, Via};
 use crate::service::deliver::message_ref::{BoxedContents, BoxedMessage, MessageRef, Ticket};
@@ -42,10 +41,6 @@ struct WithNext<M> {
 }
 
 impl<M: TimerMessage> Producer<M> {
-    fn next(&mut self) -> M {
-        self.source.next_message()
-    }
-
     fn after_this(&mut self, recurrence: &Recurrence, now: ClockReading, via: Via) -> NextRun {
         let Some(calendar) = &mut self.calendar else {
             return recurrence.after_this(now, via == Via::Handler);
@@ -84,7 +79,7 @@ impl<M: TimerMessage> Content for Series<M> {
             if recurrence.is_over(now) {
                 return Err(Outcome::Cancelled);
             }
-            let message = producer.next();
+            let message = producer.source.next_message();
             Ok(WithNext { message, next: producer.after_this(recurrence, now, via), now })
         });
         *result = produced.unwrap_or(Err(Outcome::DeadLettered(PANICKED)));
@@ -114,7 +109,10 @@ impl<M: TimerMessage> Content for Series<M> {
                 deferred.message = Some(message);
                 return Committed { message: None, resume: None, deferred };
             }
-            Repeated::Last(payload) => deferred.stored_target = take_target::<M, D>(state, payload),
+            Repeated::Last(payload) => {
+                let ended = state.stores.take::<Job<Self, D>>(payload);
+                deferred.stored_target = ended.and_then(|job| job.to.into_target());
+            }
             Repeated::Between => return_producer::<M, D>(state, due.payload, &mut deferred),
             Repeated::Armed(deadline) => {
                 return_producer::<M, D>(state, due.payload, &mut deferred);
@@ -163,15 +161,6 @@ where
     }
 }
 
-/// Takes the rest of an ended series, whose producer is out, from its store.
-fn take_target<M, D>(state: &mut State, payload: MessageRef) -> Option<Target<M>>
-where
-    M: TimerMessage,
-    D: Destination<M>,
-{
-    state.stores.take::<Job<Series<M>, D>>(payload)?.to.into_target()
-}
-
 /// Ends a timer without a message, unless it was cancelled meanwhile.
 fn end<M, D>(state: &mut State, ticket: Ticket, outcome: Outcome, deferred: &mut Deferred<Series<M>>)
 where
@@ -179,7 +168,8 @@ where
     D: Destination<M>,
 {
     let Some(payload) = state.engine.finish(ticket.due.key, outcome) else { return };
-    deferred.stored_target = take_target::<M, D>(state, payload);
+    let ended = state.stores.take::<Job<Series<M>, D>>(payload);
+    deferred.stored_target = ended.and_then(|job| job.to.into_target());
     if let Outcome::DeadLettered(reason) = outcome {
         deferred.lose(ticket, reason, None);
     }

@@ -14,11 +14,10 @@ use crate::model::mailbox_policy::MailboxPolicy;
 use crate::model::target::{Target, TargetFacts};
 use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::job::{
-    Committed, Connection, Content, MessageOf, Queued, QueuedJob, STOPPED, Via, WINDOW_FULL, produce,
+    Committed, Connection, Content, MessageOf, Queued, QueuedJob, STOPPED, Via, WINDOW_FULL, produce_and_commit,
 };
 use crate::service::deliver::message_ref::{MessageRef, Ticket};
 use crate::service::deliver::message_stores::{MessageStores, StateGuard, Ways};
-use crate::service::deliver::wakeup::Wakeup;
 use crate::service::lane::bells::pull;
 use crate::service::lane::reply_waiter::{Acknowledgement, Sent, wait_for};
 use crate::service::state::{Service, Session};
@@ -84,15 +83,11 @@ fn enqueue_due<C: Content>(session: &mut Session<'_>, due: &mut Vec<DueTimer<Mes
 
 /// Makes a dead letter of a message under way. Beyond a window a repeating timer goes on.
 fn lose_queued<C: Content>(session: &mut Session<'_>, ticket: Ticket, reason: DeadLetterReason) {
-    let Some(mut taken) = C::take::<Queued<_>>(session.state(), ticket.due) else { return };
+    let Some(taken) = C::take::<Queued<_>>(session.state(), ticket.due) else { return };
     let undelivered = (reason != WINDOW_FULL).then_some(Outcome::DeadLettered(reason));
-    if undelivered.is_none() {
-        produce(session, &mut taken, Via::Mailbox);
-    }
-    let mut wakeup = Wakeup::default();
+    let (Committed { message, mut deferred, .. }, wakeup) =
+        produce_and_commit::<C, Queued<_>>(session, taken, undelivered, ticket, Via::Mailbox);
     let state = session.state();
-    let Committed { message, mut deferred, .. } =
-        C::commit::<Queued<_>>(taken, undelivered, state, ticket, Via::Mailbox, &mut wakeup);
     if message.is_some() {
         state.engine.bounce(ticket.due.key, reason);
         deferred.lose(ticket, reason, message);
@@ -108,22 +103,17 @@ fn post_request<C: Content>(session: &mut Session<'_>, lane: OwnerId, due: DueTi
     let service = session.service;
     let state = session.state();
     let ticket = Ticket { due, id: service.id_for_dead_letter(state, due.key) };
-    let Some(mut taken) = C::take::<Queued<_>>(state, ticket.due) else { return };
+    let Some(taken) = C::take::<Queued<_>>(state, ticket.due) else { return };
     let connection = Connection::to(taken.target.as_ref().and_then(Target::open));
     // Under way from here on: its lane stays while the message is produced.
     if let Some(lane_state) = state.engine.owner_mut(lane) {
         lane_state.count();
     }
     let undelivered = (!connection.is_open).then_some(Outcome::DeadLettered(STOPPED));
-    if undelivered.is_none() {
-        produce(session, &mut taken, Via::Mailbox);
-    }
-    let mut wakeup = Wakeup::default();
-    let state = session.state();
-    let Committed { message, mut deferred, .. } =
-        C::commit::<Queued<_>>(taken, undelivered, state, ticket, Via::Mailbox, &mut wakeup);
+    let (Committed { message, mut deferred, .. }, wakeup) =
+        produce_and_commit::<C, Queued<_>>(session, taken, undelivered, ticket, Via::Mailbox);
     if message.is_none() {
-        state.uncount(lane, false);
+        session.state().uncount(lane, false);
     }
     session.unlocked().notify(wakeup);
     let outgoing = connection.recipient.as_ref().zip(message);

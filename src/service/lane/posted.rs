@@ -6,6 +6,7 @@
 
 use std::any::Any;
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::Duration;
 
 use crate::engine::{DueTimer, OwnerId};
@@ -63,7 +64,7 @@ impl Session<'_> {
         let posted = state.lanes.posted.get_mut(&lane).map(|posted| posted.waiter = Some(Arc::clone(&waiter)));
         let waker = posted.and_then(|()| state.wake_inbox(lane));
         self.unlocked();
-        Service::wake_all(waker.into_iter().collect());
+        waker.into_iter().for_each(Waker::wake);
         // Its owner may have ended meanwhile.
         service.contain(|| if posted.is_some() { drop(waiter.poke()) } else { waiter.withdraw() });
     }
@@ -96,7 +97,7 @@ impl Service {
         state.mark_without_item(lane, &mut wakeup);
         drop(state);
         drop(posted);
-        Self::wake_all(waker.into_iter().collect());
+        waker.into_iter().for_each(Waker::wake);
         self.notify(wakeup);
     }
 

@@ -47,9 +47,10 @@ pub(crate) struct ReplyWaiter<F: Future + ?Sized> {
     waiting: Mutex<Option<Waiting<F>>>,
 }
 
+/// Dropped in this order: the acknowledgement comes last.
 struct Waiting<F: Future + ?Sized> {
     answer: Pin<Box<F>>,
-    acknowledgement: Acknowledgement,
+    _acknowledgement: Acknowledgement,
 }
 
 /// Acknowledges the answer once it is there; returns it if it is there already. Not to be called under a lock.
@@ -72,7 +73,7 @@ where
     /// Returns a waiter that has not polled yet.
     pub(crate) fn new(answer: Pin<Box<F>>, acknowledgement: Acknowledgement) -> Arc<Self> {
         let service = Arc::clone(&acknowledgement.service);
-        Arc::new(Self { service, waiting: Mutex::new(Some(Waiting { answer, acknowledgement })) })
+        Arc::new(Self { service, waiting: Mutex::new(Some(Waiting { answer, _acknowledgement: acknowledgement })) })
     }
 
     /// Polls the answer, and acknowledges it if it is there. A concurrent wake waits, and polls again.
@@ -83,10 +84,7 @@ where
         let Poll::Ready(answer) = waiting.answer.as_mut().poll(&mut Context::from_waker(&waker)) else { return None };
         let done = place.take();
         drop(place);
-        if let Some(Waiting { answer: waited_for, acknowledgement }) = done {
-            drop(waited_for);
-            drop(acknowledgement);
-        }
+        drop(done);
         Some(answer)
     }
 

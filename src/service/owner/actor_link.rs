@@ -51,7 +51,7 @@ impl Presence {
 impl<R: ActorRef> ActorLink<R> {
     /// Returns the link to an actor without an item in its context.
     pub(crate) fn new(actor: R) -> Self {
-        Self { wake_flag: WakeFlag::cleared(), inbox: Presence::default(), spare: Presence::default(), actor }
+        Self { wake_flag: WakeFlag::default(), inbox: Presence::default(), spare: Presence::default(), actor }
     }
 }
 

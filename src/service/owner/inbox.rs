@@ -92,58 +92,34 @@ impl Service {
     {
         let mailbox = MailboxId::of(&ctx.address())?;
         let known = self.state().owner_at(mailbox);
-        match known {
-            Some(owner) => {
-                Inbox::reopen(self, owner, ctx);
-                Some(owner)
+        let (owner, link) = match known {
+            Some(owner) => (owner, Inbox::return_to(self, owner)),
+            None => {
+                let (owner, link) = self.add_owner(mailbox, ctx.address().downgrade())?;
+                (owner, Some(link))
             }
-            None => Inbox::open(self, mailbox, ctx),
+        };
+        if let Some(link) = link {
+            Inbox::spawn(self, owner, Arc::clone(&link), ctx);
+            Spare::spawn_unless_present(self, owner, &link, ctx);
         }
+        Some(owner)
+    }
+
+    /// Makes an actor an owner, without an inbox yet. Returns `None` if the service is full.
+    fn add_owner(&self, mailbox: MailboxId, actor: impl ActorRef) -> Option<(OwnerId, OwnerLink)> {
+        let link: OwnerLink = Arc::new(ActorLink::new(actor));
+        let lane_state = LaneState::new(mailbox, LaneOf::Own { link: Arc::clone(&link), waker: None });
+        let mut state = self.state();
+        let owner = state.engine.add_owner(lane_state).ok()?;
+        state.lanes.own.insert(mailbox, owner);
+        Some((owner, link))
     }
 }
 
 impl Inbox {
-    /// Makes the actor behind `ctx` an owner and moves an inbox into its context. Returns `None` if the service is
-    /// full.
-    fn open<A, C>(service: &Arc<Service>, mailbox: MailboxId, ctx: &mut C) -> Option<OwnerId>
-    where
-        A: Actor<Context = C>,
-        C: AsyncContext<A> + AsyncContextParts<A>,
-    {
-        let link: OwnerLink = Arc::new(ActorLink::new(ctx.address().downgrade()));
-        let lane_state = LaneState::new(mailbox, LaneOf::Own { link: Arc::clone(&link), waker: None });
-        let mut state = service.state();
-        let owner = state.engine.add_owner(lane_state).ok()?;
-        state.lanes.own.insert(mailbox, owner);
-        drop(state);
-        Self::enter(service, owner, link, ctx);
-        Some(owner)
-    }
-
-    /// Moves an inbox that has left into the context again.
-    fn reopen<A, C>(service: &Arc<Service>, owner: OwnerId, ctx: &mut C)
-    where
-        A: Actor<Context = C>,
-        C: AsyncContext<A> + AsyncContextParts<A>,
-    {
-        if let Some(link) = Self::return_to(service, owner) {
-            Self::enter(service, owner, link, ctx);
-        }
-    }
-
-    /// Moves an inbox into the context again after it was dropped while the context lived on.
-    pub(crate) fn come_back<A, C>(service: &Arc<Service>, owner: OwnerId, ctx: &mut C)
-    where
-        A: Actor<Context = C>,
-        C: AsyncContext<A> + AsyncContextParts<A>,
-    {
-        if let Some(link) = Self::return_to(service, owner) {
-            Self::spawn(service, owner, link, ctx);
-        }
-    }
-
-    /// Prepares an owner without an inbox for a new one, and returns its link.
-    fn return_to(service: &Service, owner: OwnerId) -> Option<OwnerLink> {
+    /// Prepares an owner whose inbox has left, or was dropped while the context lived on, for a new one. Returns its link.
+    pub(crate) fn return_to(service: &Service, owner: OwnerId) -> Option<OwnerLink> {
         let now = service.clock.now();
         let mut state = service.state();
         let lane_state = state.engine.owner_mut(owner).filter(|lane| lane.item != Item::Present && !lane.ended)?;
@@ -159,16 +135,8 @@ impl Inbox {
         Some(link)
     }
 
-    fn enter<A, C>(service: &Arc<Service>, owner: OwnerId, link: OwnerLink, ctx: &mut C)
-    where
-        A: Actor<Context = C>,
-        C: AsyncContext<A> + AsyncContextParts<A>,
-    {
-        Self::spawn(service, owner, Arc::clone(&link), ctx);
-        Spare::spawn_unless_present(service, owner, &link, ctx);
-    }
-
-    fn spawn<A, C>(service: &Arc<Service>, owner: OwnerId, link: OwnerLink, ctx: &mut C)
+    /// Moves an inbox into the context.
+    pub(crate) fn spawn<A, C>(service: &Arc<Service>, owner: OwnerId, link: OwnerLink, ctx: &mut C)
     where
         A: Actor<Context = C>,
         C: AsyncContext<A> + AsyncContextParts<A>,
@@ -182,14 +150,6 @@ impl Inbox {
             inbox.bind_context(thread_registry::context_address(ctx));
         }
         ctx.spawn(inbox);
-    }
-
-    /// Ends the owner if both items have been dropped: its context has ended or was restarted.
-    pub(crate) fn end_unless_present(service: &Service, owner: OwnerId) {
-        if service.state().engine.owner(owner).is_some_and(|lane_state| lane_state.item == Item::Present) {
-            return;
-        }
-        service.end_owner(owner);
     }
 
     /// Registers the owner under the address of its context.
@@ -229,15 +189,6 @@ impl Inbox {
         drop(waker);
         rests
     }
-
-    /// Ends a poll, and causes the next.
-    fn poll_again(&self, again: Again, cx: &Context<'_>) -> Poll<()> {
-        if again == Again::AtOnce {
-            self.link.wake_flag.set();
-            cx.waker().wake_by_ref();
-        }
-        Poll::Pending
-    }
 }
 
 impl<A> ActorFuture<A> for Inbox
@@ -276,7 +227,11 @@ where
                 let mut session = Session::with(&this.service, state);
                 if let Err(again) = session.try_take_over(this.owner) {
                     drop(session);
-                    return this.poll_again(again, cx);
+                    if again == Again::AtOnce {
+                        this.link.wake_flag.set();
+                        cx.waker().wake_by_ref();
+                    }
+                    return Poll::Pending;
                 }
                 state = session.into_guard();
             }
@@ -354,7 +309,8 @@ impl Drop for Inbox {
         if left {
             self.service.turns.wake_driver();
         } else if !self.link.spare.is_present() {
-            Self::end_unless_present(&self.service, self.owner);
+            // Both items have been dropped: the context has ended or was restarted.
+            self.service.end_owner(self.owner);
         }
     }
 }

@@ -50,8 +50,10 @@ where
             this.link.spare.leave();
             return Poll::Ready(());
         }
-        if !this.link.inbox.is_present() {
-            Inbox::come_back(&this.service, this.owner, ctx);
+        if !this.link.inbox.is_present()
+            && let Some(link) = Inbox::return_to(&this.service, this.owner)
+        {
+            Inbox::spawn(&this.service, this.owner, link, ctx);
         }
         Poll::Pending
     }
@@ -62,7 +64,7 @@ impl Drop for Spare {
         // Left with the inbox, because no address of the actor is left.
         let left = self.link.spare.end();
         if !left && !self.link.inbox.is_present() {
-            Inbox::end_unless_present(&self.service, self.owner);
+            self.service.end_owner(self.owner);
         }
     }
 }

@@ -5,12 +5,12 @@
 
 use std::any::{Any, type_name};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use actix::{Recipient, WeakRecipient};
 
 use crate::engine::DeadLetterReason;
-use crate::model::dead_letter::{DeadLetter, DeadLetterDetails};
+use crate::model::dead_letter::DeadLetter;
 use crate::model::id::TimerId;
 use crate::model::mailbox_id::MailboxId;
 use crate::model::timer_message::TimerMessage;
@@ -141,8 +141,8 @@ impl Service {
             let deadline = deadline.map_or(now, |deadline| self.tick.time_of(deadline));
             let (overdue, remaining) = (now.saturating_sub(deadline), deadline.saturating_sub(now));
             let timer = self.name.clone();
-            let letter =
-                DeadLetter::new(DeadLetterDetails { id, timer, reason, overdue, remaining, message_type }, message);
+            let message = Arc::new(Mutex::new(message));
+            let letter = DeadLetter { id, timer, reason, overdue, remaining, message_type, message };
             for recipient in self.subscribers.reachable() {
                 self.contain(|| drop(recipient.try_send(letter.clone())));
                 self.drop_contained(recipient);

@@ -27,7 +27,7 @@ impl ThreadRegistry {
 
     /// Whether this is the service of this arbiter. Owners of two services may have the same `OwnerId`.
     fn is_current(&self, service: &Service) -> bool {
-        self.current.as_ref().is_some_and(|current| current.number() == service.number())
+        self.current.as_ref().is_some_and(|current| current.number == service.number)
     }
 }
 

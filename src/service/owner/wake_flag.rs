@@ -6,16 +6,12 @@
 
 use crate::sync::{AtomicBool, Ordering};
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct WakeFlag {
     is_set: AtomicBool,
 }
 
 impl WakeFlag {
-    pub(crate) fn cleared() -> Self {
-        Self { is_set: AtomicBool::new(false) }
-    }
-
     /// Sets the flag. Returns true if it was clear: then the consumer is to be woken.
     pub(crate) fn set(&self) -> bool {
         !self.is_set.swap(true, Ordering::AcqRel)

@@ -28,20 +28,18 @@ impl Service {
         });
         returned
             .into_iter()
-            .filter_map(|((id, at, remaining, overdue, deadline), message_type, boxed)| {
-                let BoxedMessage { contents, rest } = boxed;
+            .filter_map(|((id, at, remaining, overdue, deadline), message_type, BoxedMessage { contents, rest })| {
                 self.drop_contained(rest);
-                let Some(message) = self.open(contents) else {
-                    let reason = DeadLetterReason::SourcePanicked;
-                    self.state().engine.lose_returned(reason);
-                    if self.has_subscribers() {
-                        let deadline = Some(deadline);
-                        let lost = DeadLetterEvent { id, deadline, reason, message_type, message: None, error: None };
-                        self.emit_dead_letter(lost);
-                    }
-                    return None;
-                };
-                Some(Returned { id, deadline: at, remaining, overdue, message, message_type })
+                if let Some(message) = self.open(contents) {
+                    return Some(Returned { id, deadline: at, remaining, overdue, message, message_type });
+                }
+                let (deadline, reason) = (Some(deadline), DeadLetterReason::SourcePanicked);
+                self.state().engine.lose_returned(reason);
+                if self.has_subscribers() {
+                    let lost = DeadLetterEvent { id, deadline, reason, message_type, message: None, error: None };
+                    self.emit_dead_letter(lost);
+                }
+                None
             })
             .collect()
     }
@@ -73,24 +71,19 @@ impl Service {
         let lost = self.empty(outcome, |state, key, deadline| (self.id_for_dead_letter(state, key), Some(deadline)));
         self.publish();
         let reason = DeadLetterReason::ServiceStopped;
-        for ((id, deadline), message_type, boxed) in lost {
-            let BoxedMessage { contents, rest } = boxed;
+        for ((id, deadline), message_type, BoxedMessage { contents, rest }) in lost {
             match id {
-                Some(id) => self.emit_dead_letter(DeadLetterEvent {
-                    id,
-                    deadline,
-                    reason,
-                    message_type,
-                    message: self.open(contents),
-                    error: None,
-                }),
+                Some(id) => {
+                    let message = self.open(contents);
+                    self.emit_dead_letter(DeadLetterEvent { id, deadline, reason, message_type, message, error: None });
+                }
                 None => self.drop_contained(contents),
             }
             self.drop_contained(rest);
         }
         let rejected = self.state().reports.rejected.take_all();
         rejected.into_iter().for_each(|lost| self.emit_dead_letter(lost));
-        if self.thread.get() == Some(&std::thread::current().id()) {
+        if self.is_here() {
             while self.drop_returned() {}
         }
         // No turn follows that would.

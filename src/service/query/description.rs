@@ -54,7 +54,7 @@ impl State {
         match (view.stage, view.owner) {
             (Stage::Waiting, _) => {
                 let (level, bucket) = view.bucket.unwrap_or((0, view.deadline));
-                let ticks = self.engine.bucket_ticks(level).unwrap_or(1);
+                let ticks = self.engine.wheel().bucket_ticks(level).unwrap_or(1);
                 let expires_in = service.tick.time_of(bucket).saturating_sub(now);
                 TimerLocation::Wheel { level, bucket, width: service.tick.time_of(ticks), expires_in }
             }

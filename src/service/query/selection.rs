@@ -62,13 +62,13 @@ impl Source {
         match self {
             Self::Slots(slots) => {
                 let end = slots.end.min(slots.start.saturating_add(PAGE as u64));
-                let live = |slot: u64| Some((slot + 1, state.engine.timer_in(u32::try_from(slot).ok()?)?));
+                let live = |slot: u64| Some((slot + 1, state.engine.wheel().key_at(u32::try_from(slot).ok()?)?));
                 page.extend((slots.start..end).filter_map(live));
                 slots.start = end;
                 slots.start < slots.end
             }
             Self::Group(group, numbers) => {
-                let members = state.engine.group_members(group, numbers.start).take(PAGE);
+                let members = state.engine.labels().members(group, numbers.start).take(PAGE);
                 page.extend(members.filter(|(number, _)| *number < numbers.end).map(|(number, key)| (number + 1, key)));
                 let is_all = page.len() < PAGE;
                 numbers.start = page.last().filter(|_| !is_all).map_or(numbers.end, |(next, _)| *next);
@@ -88,8 +88,8 @@ impl Source {
 }
 
 impl Listing {
-    fn new(filter: TimerFilter, now: Duration, source: Source) -> Self {
-        Self { filter, now, source, page: Vec::new(), stores: Vec::new(), found: Vec::new(), enough: usize::MAX }
+    fn new(filter: TimerFilter, now: Duration, source: Source, enough: usize) -> Self {
+        Self { filter, now, source, page: Vec::new(), stores: Vec::new(), found: Vec::new(), enough }
     }
 
     fn keep(&mut self, deadline: Tick, info: TimerInfo) {
@@ -122,10 +122,7 @@ impl Listing {
         }
         self.stores.get(store as usize).copied().unwrap_or(false)
     }
-}
 
-/// Access for lists that are built in parts.
-impl Listing {
     /// Returns the start of the next part, and the end of the last.
     pub fn cursor(&self) -> (u64, u64) {
         match &self.source {
@@ -142,11 +139,11 @@ impl Listing {
 
 impl State {
     fn all(&self, from: u64) -> Source {
-        Source::Slots(from..u64::from(self.engine.slots()))
+        Source::Slots(from..u64::from(self.engine.wheel().slots()))
     }
 
     fn members(&self, group: &TimerGroup, from: u64) -> Source {
-        Source::Group(group.clone(), from..self.engine.groups_joined())
+        Source::Group(group.clone(), from..self.engine.labels().joined())
     }
 
     fn own(&self, owner: OwnerId) -> Source {
@@ -169,15 +166,13 @@ impl State {
             None => subject.owner.is_some() && self.engine.view(timer).and_then(|view| view.owner) == subject.owner,
         }
     }
-}
 
-impl State {
     /// Returns the timers of an actor, its own and those for it, that have one of these keys.
     fn keyed_of(&self, actor: &ActorId, keys: &[TimerKey]) -> Vec<Key> {
         let Some(Subject { mailbox, owner }) = self.subject(actor) else { return Vec::new() };
         let scopes = owner.map(KeyScope::Owner).into_iter().chain([mailbox.into()]);
-        let keyed =
-            scopes.flat_map(|scope| keys.iter().flat_map(move |key| self.engine.keyed_in(scope, key, 0..u32::MAX)));
+        let keyed = scopes
+            .flat_map(|scope| keys.iter().flat_map(move |key| self.engine.labels().holders(scope, key, 0..u32::MAX)));
         keyed.map(|(_, timer)| timer).collect()
     }
 }
@@ -190,7 +185,7 @@ impl Service {
         let mut kinds = state.key_types.kinds_of(selector);
         loop {
             // Found and cancelled under one lock: otherwise a new timer with the key could take its place unnoticed.
-            let next = state.engine.keyed_in(scope, &selector.key, kinds.clone()).next();
+            let next = state.engine.labels().holders(scope, &selector.key, kinds.clone()).next();
             let Some((kind, timer)) = next else { return outcome };
             let of_this = self.cancel_timer(state, timer);
             if !outcome.is_cancelled() {
@@ -212,7 +207,7 @@ impl Service {
         let now = self.clock.now();
         let state = self.state();
         let kinds = state.key_types.kinds_of(selector);
-        let timers = state.engine.keyed_in(scope, &selector.key, kinds).map(|(_, timer)| timer);
+        let timers = state.engine.labels().holders(scope, &selector.key, kinds).map(|(_, timer)| timer);
         let first = timers.min_by_key(|timer| state.engine.view(*timer).map(|view| view.deadline))?;
         self.info(&state, first, now, COUNTED_ALONE)
     }
@@ -263,7 +258,7 @@ impl Service {
     /// Returns an owner's own timers of a group. To be called on its actor's thread.
     pub(crate) fn timers_of_owner_in(&self, owner: OwnerId, group: &TimerGroup) -> Vec<Key> {
         let state = self.state();
-        let is_group_shorter = state.engine.group_len(group) < state.engine.owned(owner);
+        let is_group_shorter = state.engine.labels().group_len(group) < state.engine.owned(owner);
         let source = if is_group_shorter { state.members(group, 0) } else { state.own(owner) };
         drop(state);
         self.collect(source, |state, timer| {
@@ -284,17 +279,11 @@ impl Service {
     /// Describes an owner's own timers, by deadline. To be called on its actor's thread.
     pub(crate) fn list_own(&self, owner: OwnerId) -> Vec<TimerInfo> {
         let source = self.state().own(owner);
-        let mut listing = Listing::new(TimerFilter::new(), self.clock.now(), source);
-        while self.continue_list(&mut listing) {}
-        listing.finish()
+        self.finish_list(Listing::new(TimerFilter::new(), self.clock.now(), source, usize::MAX))
     }
 
-    pub(crate) fn begin_list(&self, filter: TimerFilter) -> Listing {
-        self.begin_part(filter, 0)
-    }
-
-    /// Begins a list at the end of an earlier part.
-    fn begin_part(&self, filter: TimerFilter, from: u64) -> Listing {
+    /// Begins a list at the end of an earlier part, 0 for the first. It is full with `enough` timers.
+    pub(crate) fn begin_list(&self, filter: TimerFilter, from: u64, enough: usize) -> Listing {
         let now = self.clock.now();
         let state = self.state();
         let source = match (&filter.group, &filter.actor) {
@@ -305,14 +294,13 @@ impl Service {
             (None, _) => state.all(from),
         };
         drop(state);
-        Listing::new(filter, now, source)
+        Listing::new(filter, now, source, enough)
     }
 
-    /// Begins a part of a list, with at most `most` timers.
-    pub(crate) fn begin_part_of(&self, filter: TimerFilter, from: u64, most: usize) -> Listing {
-        let mut listing = self.begin_part(filter, from);
-        listing.enough = most;
-        listing
+    /// Visits all timers of a list, and returns those that fit.
+    pub(crate) fn finish_list(&self, mut listing: Listing) -> Vec<TimerInfo> {
+        while self.continue_list(&mut listing) {}
+        listing.finish()
     }
 
     /// Visits some more timers, until the list is full. Returns false if these were the last.
@@ -343,34 +331,20 @@ impl Service {
         }
         let filter = &listing.filter;
         let view = state.engine.view(timer)?;
-        let other_level = filter.level.is_some() && view.bucket.map(|(level, _)| level) != filter.level;
-        if other_level || filter.state.is_some_and(|state| view.state != state) {
-            return None;
-        }
         let remaining = self.tick.time_of(view.deadline).saturating_sub(listing.now);
-        if filter.due_within.is_some_and(|most| remaining > most)
-            || filter.due_after.is_some_and(|least| remaining <= least)
-        {
-            return None;
-        }
-        let other_key =
-            !filter.keys.is_empty() && state.engine.key_of(timer).is_none_or(|key| !filter.keys.contains(key));
-        let other_group = filter.group.as_ref().is_some_and(|group| state.engine.group_of(timer) != Some(group));
-        if other_key || other_group {
-            return None;
-        }
-        if let Some(actor) = &filter.actor {
-            let subject = state.subject(actor)?;
-            if !state.is_of(timer, subject) {
-                return None;
-            }
-        }
-        if filter.actor_tag.is_some() && state.tag_for(timer) != filter.actor_tag {
-            return None;
-        }
-        if let Some(part) = &filter.actor_type
-            && state.actor_type_for(timer).is_none_or(|name| !name.contains(part.as_str()))
-        {
+        let is_of = |actor| state.subject(actor).is_some_and(|subject| state.is_of(timer, subject));
+        let has_type = |part: &str| state.actor_type_for(timer).is_some_and(|name| name.contains(part));
+        let has_key = || state.engine.key_of(timer).is_some_and(|key| filter.keys.contains(key));
+        let fits = filter.level.is_none_or(|level| view.bucket.is_some_and(|(of_timer, _)| of_timer == level))
+            && filter.state.is_none_or(|state| view.state == state)
+            && filter.due_within.is_none_or(|most| remaining <= most)
+            && filter.due_after.is_none_or(|least| remaining > least)
+            && (filter.keys.is_empty() || has_key())
+            && filter.group.as_ref().is_none_or(|group| state.engine.group_of(timer) == Some(group))
+            && filter.actor.as_ref().is_none_or(is_of)
+            && filter.actor_tag.is_none_or(|tag| state.tag_for(timer) == Some(tag))
+            && filter.actor_type.as_deref().is_none_or(has_type);
+        if !fits {
             return None;
         }
         Some((view.deadline, self.info(state, timer, listing.now, COUNTED_IN_LISTS)?))

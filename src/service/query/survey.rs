@@ -106,12 +106,12 @@ impl Service {
             in_inboxes: engine.in_inboxes(),
             repeating: engine.repeating_timers(),
             wall_clock: engine.wall_timers(),
-            labelled: engine.labelled(),
-            depth: engine.level_count(),
-            horizon: self.tick.time_of(engine.horizon()),
-            queued_buckets: engine.queued_buckets(),
-            next_expiration: engine.next_expiration(),
-            clock: engine.clock(),
+            labelled: engine.labels().len(),
+            depth: engine.wheel().depth(),
+            horizon: self.tick.time_of(engine.wheel().horizon()),
+            queued_buckets: engine.wheel().queued_buckets(),
+            next_expiration: engine.wheel().next_expiration(),
+            clock: engine.wheel().clock(),
         }
     }
 
@@ -120,7 +120,7 @@ impl Service {
         let now = self.clock.now();
         let state = self.state();
         let timer = match id.position() {
-            Some((_, slot)) => state.engine.timer_in(slot)?,
+            Some((_, slot)) => state.engine.wheel().key_at(slot)?,
             None => {
                 let mut timers = state.engine.names_beginning_with(id.beginning(), ShortId::HIDDEN_BITS);
                 timers.next().filter(|_| timers.next().is_none())?
@@ -130,14 +130,14 @@ impl Service {
     }
 
     pub(crate) fn level(&self, level: usize) -> Option<LevelStats> {
-        self.state().engine.stats_of_level(level)
+        self.state().engine.wheel().stats_of_level(level)
     }
 
     /// Returns some buckets of a level from this tick on, in order, and the start of the following ones, if there may
     /// be any.
     pub(crate) fn buckets(&self, level: usize, from: Tick) -> (Vec<BucketSnapshot>, Option<Tick>) {
         let state = self.state();
-        let buckets: Vec<BucketSnapshot> = state.engine.buckets_from(level, from).take(BUCKETS).collect();
+        let buckets: Vec<BucketSnapshot> = state.engine.wheel().buckets_from(level, from).take(BUCKETS).collect();
         let next = buckets.get(BUCKETS - 1).and_then(|last| last.start.checked_add(1));
         (buckets, next)
     }
@@ -147,8 +147,8 @@ impl Service {
         let now = self.clock.now();
         let state = self.state();
         let mut budget = TIMERS_OF_A_BUCKET;
-        while walk.found.len() < walk.limit && walk.level < state.engine.level_count() {
-            let bucket = state.engine.buckets_from(walk.level, walk.from).next();
+        while walk.found.len() < walk.limit && walk.level < state.engine.wheel().depth() {
+            let bucket = state.engine.wheel().buckets_from(walk.level, walk.from).next();
             let Some(bucket) = bucket.filter(|bucket| !walk.alone || bucket.start == walk.from) else {
                 if walk.alone {
                     return false;
@@ -161,7 +161,7 @@ impl Service {
                 return true;
             }
             budget -= take;
-            let timers = state.engine.timers_of_bucket(walk.level, bucket.start).take(take);
+            let timers = state.engine.wheel().entries_of_bucket(walk.level, bucket.start).take(take);
             let known = timers.filter_map(|timer| {
                 let deadline = state.engine.view(timer)?.deadline;
                 Some((deadline, self.info(&state, timer, now, COUNTED_IN_LISTS)?))

@@ -44,9 +44,9 @@ impl Service {
             return Vec::new();
         }
         let counters = state.engine.counters();
-        let in_wheel: usize = state.engine.level_stats().map(|stats| stats.entries).sum();
+        let in_wheel: usize = state.engine.wheel().level_stats().map(|stats| stats.entries).sum();
         let under_way = counters.pending > in_wheel as u64;
-        let mut next = state.engine.next_expiration();
+        let mut next = state.engine.wheel().next_expiration();
         if next.is_some_and(|next| self.tick.time_of(next).saturating_sub(now) > FAR) {
             // The bucket of so distant a timer begins long before the timer's deadline.
             next = state.engine.unfinished().first().map(|(deadline, _)| *deadline);

@@ -92,9 +92,7 @@ pub(crate) struct To {
     key_scope: Option<KeyScope>,
     /// The type by which keys are distinguished.
     key_type: TypeId,
-    /// Whether timers keep the recipient alive by default, if it is their owner.
-    keeps_alive: bool,
-    /// Whether the messages cannot leave the thread.
+    /// Whether the messages cannot leave the thread, and their timers keep the owner alive by default.
     is_thread_bound: bool,
     /// The place of the call, if it names the type of the messages.
     place: Option<Place>,
@@ -157,7 +155,6 @@ where
         To {
             key_scope: Some(KeyScope::Owner(self.id)),
             key_type: H::key_type(),
-            keeps_alive: H::KEEPS_ALIVE,
             is_thread_bound: H::IS_THREAD_BOUND,
             place: self.place,
             message_type: H::message_type,
@@ -190,7 +187,6 @@ impl<M: TimerMessage> Addressee<M> for Target<M> {
         To {
             key_scope: self.facts().mailbox.map(KeyScope::from),
             key_type: TypeId::of::<M>(),
-            keeps_alive: false,
             is_thread_bound: false,
             place: None,
             message_type: |_| type_name::<M>(),
@@ -233,7 +229,8 @@ where
     M: TimerMessage,
 {
     let store = state.stores.queued::<P::Content>();
-    let admission = state.admit::<P, M, Queued<M>>(timer, store, Queued::new(target), messages, calendar, wakeup);
+    let to = Queued { target, joined: 0 };
+    let admission = state.admit::<P, M, Queued<M>>(timer, store, to, messages, calendar, wakeup);
     admission.map_err(|(reason, to, messages)| (reason, to.target, messages))
 }
 
@@ -376,7 +373,7 @@ impl State {
         M: TimerMessage,
         D: Destination<M>,
     {
-        let To { key_scope, key_type, keeps_alive, .. } = *facts;
+        let To { key_scope, key_type, is_thread_bound, .. } = *facts;
         let owner = key_scope.and_then(|scope| scope.owner());
         let name = id.map(|id| id.as_uuid().as_u128());
         if let Some((id, name)) = id.zip(name)
@@ -391,7 +388,7 @@ impl State {
         wakeup.poke |= self.reports.published.ask_to_publish();
         let scoped = options.zip(key_scope);
         let label = scoped.and_then(|(options, scope)| self.key_types.scoped_key(options, scope, key_type));
-        let old = label.as_ref().and_then(|key| self.engine.keyed(key));
+        let old = label.as_ref().and_then(|key| self.engine.labels().holder(key));
         let slab = self.stores.slab::<Job<P::Content, D>>(store);
         let Some((slab, slot)) = slab.and_then(|slab| slab.reserve().map(|slot| (slab, slot))) else {
             let rejected = self.engine.reject(RejectReason::Capacity);
@@ -399,7 +396,7 @@ impl State {
         };
         let payload = MessageRef { store, slot };
         // A recipient that is no owner is not kept alive.
-        let is_kept = options.and_then(|options| options.keep_alive).unwrap_or(keeps_alive) && owner.is_some();
+        let is_kept = options.and_then(|options| options.keep_alive).unwrap_or(is_thread_bound) && owner.is_some();
         let key = match self.engine.schedule(
             self.tags.next(),
             due_time.now,

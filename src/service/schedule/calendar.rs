@@ -1,6 +1,5 @@
 //! Calendars: repeated times on the wall clock.
 
-use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use crate::model::repeat::{NextTime, Occurrence};
@@ -25,11 +24,5 @@ impl Calendar {
     /// Postpones all times.
     pub(crate) fn postponed(self, by: Duration) -> Self {
         Self { later: self.later.saturating_add(by), ..self }
-    }
-}
-
-impl fmt::Debug for Calendar {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Calendar").field("later", &self.later).finish_non_exhaustive()
     }
 }

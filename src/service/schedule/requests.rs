@@ -79,7 +79,14 @@ impl Service {
     pub(crate) fn snapshot(&self) -> Snapshot {
         let now = self.clock.now();
         let state = self.state();
-        Snapshot::new(&self.name, self.tick, now, &state.engine)
+        Snapshot {
+            name: self.name.to_string(),
+            tick: self.tick.length(),
+            now,
+            counters: state.engine.counters(),
+            owners: state.engine.owners(),
+            wheel: state.engine.wheel().snapshot(),
+        }
     }
 
     /// Whether a timer here was scheduled under this id of the caller's, from which no location can be computed.

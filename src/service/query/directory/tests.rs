@@ -16,9 +16,9 @@ use crate::{CancelOutcome, RescheduleOutcome, cancel};
 fn a_timer_actor_that_is_gone_leaves_the_directory() {
     let actor = TimerActor::builder().build().unwrap();
     let service = Arc::clone(actor.service());
-    assert!(DIRECTORY.contains_key(&service.number()));
+    assert!(DIRECTORY.contains_key(&service.number));
     drop(actor);
-    assert!(!DIRECTORY.contains_key(&service.number()));
+    assert!(!DIRECTORY.contains_key(&service.number));
 }
 
 /// Counts how often it is read.

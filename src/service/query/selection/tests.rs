@@ -28,7 +28,7 @@ fn a_list_of_a_group_leaves_out_timers_that_join_it_meanwhile() {
     let target = stopped_bell();
     let join = || timers.timer(&target, TimerOptions::new().group("g")).schedule(Duration::from_secs(60), Ring);
     let first = join();
-    let mut listing = actor.service().begin_list(TimerFilter::new().group("g"));
+    let mut listing = actor.service().begin_list(TimerFilter::new().group("g"), 0, usize::MAX);
     join();
     while actor.service().continue_list(&mut listing) {}
     let found: Vec<TimerId> = listing.finish().iter().map(|timer| timer.id).collect();
@@ -42,7 +42,7 @@ fn parts_of_a_list_follow_each_other() {
     let ids: Vec<TimerId> = (0..7).map(|_| timers.schedule_after(&target, Duration::from_secs(60), Ring)).collect();
     let (mut found, mut from) = (Vec::new(), 0);
     for expected in [3, 3, 1] {
-        let mut listing = actor.service().begin_part_of(TimerFilter::new(), from, 3);
+        let mut listing = actor.service().begin_list(TimerFilter::new(), from, 3);
         actor.service().continue_list(&mut listing);
         let Source::Slots(rest) = &listing.source else { panic!("another source") };
         from = rest.start;
