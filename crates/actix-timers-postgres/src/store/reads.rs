@@ -131,11 +131,7 @@ static PAST_OF: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// Queries in a session.
-#[derive(Debug, Clone)]
-pub(super) struct Reader(pub(super) Jobs);
-
-impl Reader {
+impl Jobs {
     /// Runs a statement, and reads its rows on the thread of the session.
     fn ask<T: Send + 'static>(
         &self,
@@ -143,7 +139,7 @@ impl Reader {
         params: Params<'static>,
         read: impl FnOnce(&mut Session, Vec<Row>) -> T + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.0.run(async move |session| {
+        self.run(async move |session| {
             let rows = session.query(sql, params).await;
             // A query whose reply is lost has changed nothing.
             let rows = rows.map_err(|failure| match failure.error() {
@@ -156,7 +152,7 @@ impl Reader {
 
     /// Connects, and says whether queries are possible.
     pub(super) fn check(&self) -> Result<(), StoreError> {
-        self.0.run(async |session| Ok(session.connect().await?))
+        self.run(async |session| Ok(session.connect().await?))
     }
 
     /// See [`Store::look`](actix_timers_durable::store::Store::look).
@@ -212,7 +208,7 @@ fn found(row: &Row) -> Option<Found> {
     Some(Found { record, state })
 }
 
-impl Reads for Reader {
+impl Reads for Jobs {
     fn get(&mut self, id: DurableId) -> Result<Option<Found>, StoreError> {
         let found = self.ask(&GET, params![Uuid::from(id)], |_, rows| rows.first().map(found))?;
         match found {
