@@ -106,8 +106,7 @@ pub(super) struct Member {
     lease: Duration,
     again_every: Duration,
     clock: StoreClock,
-    /// The numbers of the routes of these types.
-    served: Vec<u16>,
+    /// The types that it delivers.
     types: Types,
     /// The other nodes with the ends of their leases, and the time at which they were first seen.
     seen: HashMap<i64, (String, Duration)>,
@@ -205,7 +204,6 @@ pub(crate) async fn read_clock(client: &impl GenericClient, clock: &StoreClock) 
 /// Joins, or says why this node cannot serve.
 pub(super) async fn join(session: &mut Session, node: &NodeInfo) -> Result<Beat, StoreError> {
     let member = &mut session.member;
-    member.served = node.serves.served.iter().map(|served| served.index).collect();
     member.types = Types::of(&node.serves);
     if !node.name.is_empty() {
         member.name = format!("{} {}", member.name, node.name);
@@ -332,7 +330,7 @@ fn observe(session: &mut Session, row: &Row, sent: Duration, received: Duration)
     let names = row.get::<_, Option<&str>>(4).into_iter().flat_map(|names| names.split('\u{1f}'));
     let paused = names.filter(|name| !name.is_empty());
     let paused = paused.map(|name| if name == "\u{1e}" { Pause::node(name) } else { Pause::route(name) }).collect();
-    Beat { share: share(&member.served, row), look_again_from, looks_begin_anew, paused, ..Beat::default() }
+    Beat { share: share(&member.types.indices, row), look_again_from, looks_begin_anew, paused, ..Beat::default() }
 }
 
 /// Releases the timers of nodes that left or died: their leases are over by the server's clock, and have not changed for a whole
@@ -449,7 +447,7 @@ async fn sweep(session: &mut Session, running: &[Delivery], beat: &mut Beat) {
 /// Serves nothing from now on: other nodes divide the timers among them at their next beats.
 pub(super) async fn retire(session: &mut Session) -> Result<(), StoreError> {
     let node = session.node();
-    (session.member.types, session.member.served) = (Types::default(), Vec::new());
+    session.member.types = Types::default();
     Ok(session.query(RETIRE, params![node]).await.map(drop)?)
 }
 

@@ -157,11 +157,9 @@ impl Jobs {
 
     /// See [`Store::look`](actix_timers_durable::store::Store::look).
     pub(super) fn look(&self, look: &Look, node: i64) -> Result<Vec<Hint>, StoreError> {
-        let types = Types::of(&look.filter);
         let (from, after_due, after_id) = bounds(look.after);
-        let indices: Vec<u16> = look.filter.served.iter().map(|served| served.index).collect();
         let limit = i64::try_from(look.limit).unwrap_or(i64::MAX);
-        let (names, versions, budgets) = (types.names, types.versions, types.budgets);
+        let Types { indices, names, versions, budgets } = Types::of(&look.filter);
         let params = params![node, names, versions, budgets, from, after_due, after_id, time(look.until), limit];
         self.ask(LOOK, params, move |session, rows| {
             let hint = |row: &Row| {
