@@ -119,7 +119,7 @@ impl PostgresStore {
     /// The name of the schema is impossible.
     pub fn migration(options: &PostgresOptions) -> Result<String, ConnectError> {
         options.check()?;
-        Ok(setup::migration(&Schema::new(&options.schema), 0, false))
+        Ok(setup::migration(&Schema(options.schema.clone()), 0, false))
     }
 
     /// Returns the id of the node in the table `nodes`; 0 if it has not joined.
