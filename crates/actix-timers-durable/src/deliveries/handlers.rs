@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use std::time::Duration;
 use actix::prelude::*;
 use futures_util::FutureExt;
 
@@ -48,7 +49,7 @@ impl DurableTimerActor {
                 return self.park(&record, &error.to_string());
             }
         };
-        let deadline = self.now().checked_add(retry.timeout);
+        let deadline = self.now().saturating_add(retry.timeout);
         self.committer.meters().delivered(self.wall().saturating_since(record.progress.due));
         let actor = self.durable.addr().clone();
         let (answering, withdrawal) = withdrawable(answering);
@@ -57,9 +58,7 @@ impl DurableTimerActor {
                 actor.do_send(Event::Answered(delivery, answer));
             }
         });
-        if let Some(deadline) = deadline {
-            self.timeouts.insert((deadline, record.id));
-        }
+        self.timeouts.insert((deadline, record.id));
         self.handling += 1;
         if let Some(in_flight) = self.in_flight.get_mut(&record.id) {
             in_flight.handling = Some(Handling { under_way, retry, deadline, withdrawal });
@@ -77,9 +76,7 @@ impl DurableTimerActor {
             return None;
         }
         let Handling { under_way, retry, deadline, withdrawal } = in_flight.handling.take()?;
-        if let Some(deadline) = deadline {
-            self.timeouts.remove(&(deadline, delivery.id));
-        }
+        self.timeouts.remove(&(deadline, delivery.id));
         self.handling -= 1;
         under_way.cancel();
         withdrawal.withdraw();
@@ -205,7 +202,7 @@ impl DurableTimerActor {
     pub(super) fn set_timeout_alarm(&mut self) {
         let Some((first, _)) = self.timeouts.first().copied() else { return };
         // An earlier alarm checks again. Deliveries are mostly short, so it seldom has to.
-        if self.next_check.is_some_and(|next| next <= first) {
+        if first == Duration::MAX || self.next_check.is_some_and(|next| next <= first) {
             return;
         }
         let delay = first.saturating_sub(self.now());
@@ -246,19 +243,17 @@ impl Handler<Extend> for DurableTimerActor {
         let now = self.now();
         let in_flight = self.in_flight.get_mut(&delivery.id).filter(|it| it.record.delivery() == delivery);
         let Some(handling) = in_flight.and_then(|it| it.handling.as_mut()) else { return false };
-        let Some(deadline) = handling.deadline else { return true };
+        let deadline = handling.deadline;
         // Its time-out is about to be noticed.
         if deadline <= now {
             return false;
         }
-        let extended = now.checked_add(by);
-        if extended.is_none_or(|extended| extended > deadline) {
+        let extended = now.saturating_add(by);
+        if extended > deadline {
             self.timeouts.remove(&(deadline, delivery.id));
             handling.deadline = extended;
-            if let Some(extended) = extended {
-                handling.retry.timeout = handling.retry.timeout.saturating_add(extended.saturating_sub(deadline));
-                self.timeouts.insert((extended, delivery.id));
-            }
+            handling.retry.timeout = handling.retry.timeout.saturating_add(extended - deadline);
+            self.timeouts.insert((extended, delivery.id));
         }
         true
     }

@@ -109,8 +109,8 @@ struct Handling {
     under_way: Arc<UnderWay>,
     /// Its time-out includes all extensions.
     retry: RetryPolicy,
-    /// Time-out on the clock of the internal timer actor.
-    deadline: Option<Duration>,
+    /// Time-out on the clock of the internal timer actor; the greatest time if it has none.
+    deadline: Duration,
     withdrawal: Withdrawal,
 }
 
