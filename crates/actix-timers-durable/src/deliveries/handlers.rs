@@ -1,8 +1,9 @@
 //! From a claim to the end of a handler, and its next state in the store.
 
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
-
 use std::time::Duration;
+
 use actix::prelude::*;
 use futures_util::FutureExt;
 
@@ -135,30 +136,31 @@ impl DurableTimerActor {
 
     /// Takes note of an end that is written.
     pub(super) fn ended(&mut self, Ended { delivery, outcome, dead }: Ended) {
-        let this = self.in_flight.get(&delivery.id).filter(|it| it.record.delivery() == delivery);
+        let this = match self.in_flight.entry(delivery.id) {
+            Entry::Occupied(it) if it.get().record.delivery() == delivery => Some(it.remove()),
+            _ => None,
+        };
         if outcome == Outcome::NotFound {
-            let in_transaction = this.and_then(|it| it.in_transaction);
+            let in_transaction = this.as_ref().and_then(|it| it.in_transaction);
             self.committer.meters().count(in_transaction.unwrap_or(Counted::EndLost), 1);
         }
-        let is_this = this.is_some();
+        let Some(InFlight { hint, record, in_transaction, .. }) = this else { return };
         // Only now it is known whether the handler's transaction was committed.
-        if let Some((end, record)) = this.and_then(|it| Some((it.in_transaction?, Arc::clone(&it.record)))) {
+        if let Some(end) = in_transaction {
             match outcome {
                 Outcome::NotFound => self.judge(&record, end, "in its own transaction"),
                 _ => self.judge(&record, Counted::Retry, NOT_COMMITTED),
             }
         }
-        if is_this && let Some(InFlight { hint, record, .. }) = self.in_flight.remove(&delivery.id) {
-            if let Some(reason) = dead {
-                let (now, name) = (self.timers.clock().now(), self.timers.name());
-                trace::dead_letter(&mut self.dead_letter_limits, now, name, hint.route, &record, &reason);
-            }
-            match outcome {
-                Outcome::Ended { due: Some(due) } => self.hints.add(Hint { due, ..hint }, self.wall()),
-                Outcome::Ended { due: None } => {}
-                // It was cancelled; or it is pending, and a hint of that may have been dropped meanwhile.
-                _ => self.hints.pass_over(hint),
-            }
+        if let Some(reason) = dead {
+            let (now, name) = (self.now(), self.timers.name());
+            trace::dead_letter(&mut self.dead_letter_limits, now, name, hint.route, &record, &reason);
+        }
+        match outcome {
+            Outcome::Ended { due: Some(due) } => self.hints.add(Hint { due, ..hint }, self.wall()),
+            Outcome::Ended { due: None } => {}
+            // It was cancelled; or it is pending, and a hint of that may have been dropped meanwhile.
+            _ => self.hints.pass_over(hint),
         }
     }
 
