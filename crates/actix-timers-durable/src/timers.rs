@@ -320,7 +320,8 @@ impl DurableTimers {
     /// Creates the row of a request.
     fn new_timer<M: DurableMessage>(&self, request: &Schedule<M>) -> Result<NewTimer, DurableError> {
         request.new_timer(&**self.0.timers.clock(), &self.0.routes.codec, || {
-            let (_, route) = self.0.routes.of::<M>(&request.route)?;
+            let (number, _) = self.0.routes.of::<M>(&request.route)?;
+            let route = self.0.routes.get(number);
             Ok((Arc::clone(&route.name), Arc::clone(&route.message_type)))
         })
     }
