@@ -192,16 +192,13 @@ fn bounds(after: Option<Position>) -> (Uuid, i64, Uuid) {
 /// Reads a row with its state; `None` if it is damaged.
 fn found(row: &Row) -> Option<Found> {
     let record = record(row)?;
-    let state = match (row.get::<_, Option<i64>>(NODE + 2 + 1), row.get::<_, Option<&str>>(NODE + 1)) {
-        (Some(since), _) => {
-            State::Dead { reason: row.get::<_, Option<&str>>(NODE + 2).unwrap_or_default().into(), since: due(since) }
-        }
-        (None, None) if row.get::<_, Option<&str>>(NODE + 2).is_some() => {
-            State::Finished(Arc::new(finished_from_json(row.get::<_, Option<&str>>(NODE + 2)?)?))
-        }
-        (None, Some(reason)) => State::Parked { reason: Arc::from(reason) },
-        (None, None) if row.get::<_, Option<i64>>(NODE).is_some() => State::InFlight,
-        (None, None) => State::Pending,
+    let (parked, text): (Option<&str>, Option<&str>) = (row.get(NODE + 1), row.get(NODE + 2));
+    let state = match (row.get::<_, Option<i64>>(NODE + 3), text, parked) {
+        (Some(since), reason, _) => State::Dead { reason: reason.unwrap_or_default().into(), since: due(since) },
+        (None, Some(end), _) => State::Finished(Arc::new(finished_from_json(end)?)),
+        (None, None, Some(reason)) => State::Parked { reason: reason.into() },
+        (None, None, None) if row.get::<_, Option<i64>>(NODE).is_some() => State::InFlight,
+        (None, None, None) => State::Pending,
     };
     Some(Found { record, state })
 }
