@@ -309,7 +309,9 @@ async fn rejoin(session: &mut Session, running: &[Delivery]) -> Result<Beat, Sto
 
 /// Compares the facts with those of the last beat.
 fn observe(session: &mut Session, row: &Row, sent: Duration, received: Duration) -> Beat {
-    let has_resumed = session.shared.has_resumed(row.get(4));
+    let names = row.get::<_, Option<&str>>(4).into_iter().flat_map(|names| names.split('\u{1f}'));
+    let paused: Vec<&str> = names.filter(|name| !name.is_empty()).collect();
+    let has_resumed = session.shared.has_resumed(&paused);
     let member = &mut session.member;
     let is_first = member.reading.is_none();
     let was_set_back = member.follow(row.get(8), sent, received);
@@ -327,9 +329,8 @@ fn observe(session: &mut Session, row: &Row, sent: Duration, received: Duration)
     }
     let look_again_from = member.looks_again(row.get(5), row.get(6), row.get(8), received);
     let looks_begin_anew = is_first || was_set_back || has_gone || has_resumed;
-    let names = row.get::<_, Option<&str>>(4).into_iter().flat_map(|names| names.split('\u{1f}'));
-    let paused = names.filter(|name| !name.is_empty());
-    let paused = paused.map(|name| if name == "\u{1e}" { Pause::node(name) } else { Pause::route(name) }).collect();
+    let paused =
+        paused.into_iter().map(|name| if name == "\u{1e}" { Pause::node(name) } else { Pause::route(name) }).collect();
     Beat { share: share(&member.types.indices, row), look_again_from, looks_begin_anew, paused, ..Beat::default() }
 }
 
