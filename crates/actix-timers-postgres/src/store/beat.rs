@@ -10,10 +10,10 @@ use actix_timers_durable::{DueTime, DurableId, Pause, StoreError};
 use tokio_postgres::{Error, GenericClient, Row};
 use uuid::Uuid;
 
-use super::apply::park_damaged;
+use super::apply::{locked, park_damaged};
 use super::row::{self, COLUMNS, NODE, Types, due, id};
 use super::session::{Call, Session, params, this_session};
-use super::steps::{AGAIN, LOCKED, fences, uuids};
+use super::steps::{AGAIN, fences, uuids};
 use crate::boot_clock;
 use crate::error::Failure;
 
@@ -419,9 +419,7 @@ async fn sweep(session: &mut Session, running: &[Delivery], beat: &mut Beat) {
     }
     if !lost.is_empty() {
         // A row that somebody has locked must not keep the others.
-        let ids = uuids(lost.iter().map(|delivery| delivery.id));
-        let Ok(rows) = session.query(LOCKED, params![ids]).await else { return };
-        let locked: HashSet<_> = rows.iter().filter_map(|row| id(row, 0)).collect();
+        let Ok(locked) = locked(session, lost.iter().map(|delivery| delivery.id)).await else { return };
         is_over = locked.is_empty();
         lost.retain(|delivery| !locked.contains(&delivery.id));
         lost.sort_unstable();
