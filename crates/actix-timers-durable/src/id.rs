@@ -28,7 +28,7 @@ use super::due_time::DueTime;
 /// assert_eq!(id.first_due().as_millis(), 1_700_000_000_000);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "Uuid", into = "Uuid")]
 pub struct DurableId(Uuid);
 
@@ -115,12 +115,6 @@ fn next_count(due: DueTime) -> u64 {
 impl fmt::Display for DurableId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(&self.0, f)
-    }
-}
-
-impl fmt::Debug for DurableId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "DurableId({})", self.0)
     }
 }
 

@@ -124,19 +124,14 @@ where
 /// Takes back a message whose handler has not begun.
 pub(super) struct Withdrawal(Rc<Cell<Waiting>>);
 
-#[derive(Default)]
-enum Waiting {
-    /// No result is expected: it was received, or the message withdrawn.
-    #[default]
-    Over,
-    ForAnswer(Answering, Option<Waker>),
-}
+/// The expected result, and the waker of its receiver. None when it was received, or the message withdrawn.
+type Waiting = Option<(Answering, Option<Waker>)>;
 
 impl Withdrawal {
     /// Withdraws the message: from now on its handler does not begin. (Aborting the task would allow it until the task
     /// is next polled.)
     pub(super) fn withdraw(self) {
-        if let Waiting::ForAnswer(answering, waker) = self.0.take() {
+        if let Some((answering, waker)) = self.0.take() {
             drop_contained(answering);
             waker.into_iter().for_each(Waker::wake);
         }
@@ -145,17 +140,15 @@ impl Withdrawal {
 
 /// Waits for a handler's result; none when the message is withdrawn.
 pub(super) fn withdrawable(answering: Answering) -> (impl Future<Output = Option<Answer>>, Withdrawal) {
-    let waiting = Rc::new(Cell::new(Waiting::ForAnswer(answering, None)));
+    let waiting = Rc::new(Cell::new(Some((answering, None))));
     let withdrawal = Withdrawal(Rc::clone(&waiting));
-    let answer = poll_fn(move |cx| match waiting.take() {
-        Waiting::Over => Poll::Ready(None),
-        Waiting::ForAnswer(mut answering, _) => match answering.as_mut().poll(cx) {
-            Poll::Ready(answer) => Poll::Ready(Some(answer)),
-            Poll::Pending => {
-                waiting.set(Waiting::ForAnswer(answering, Some(cx.waker().clone())));
-                Poll::Pending
-            }
-        },
+    let answer = poll_fn(move |cx| {
+        let Some((mut answering, _)) = waiting.take() else { return Poll::Ready(None) };
+        let polled = answering.as_mut().poll(cx);
+        if polled.is_pending() {
+            waiting.set(Some((answering, Some(cx.waker().clone()))));
+        }
+        polled.map(Some)
     });
     (answer, withdrawal)
 }

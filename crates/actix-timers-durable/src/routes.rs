@@ -1,8 +1,8 @@
 //! Routes: from the names in a record to a live actor and a message type.
 
-use std::any::{Any, TypeId};
+use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use actix::Recipient;
@@ -144,26 +144,22 @@ trait End: Any + Send + Sync {
     fn deliver(&self, under_way: &Arc<UnderWay>, codec: &Codec) -> Result<Option<Answering>, DecodeError>;
 }
 
-struct TypedEnd<M: DurableMessage>(RwLock<Option<Recipient<Durable<M>>>>);
+pub(super) struct TypedEnd<M: DurableMessage>(RwLock<Option<Recipient<Durable<M>>>>);
 
 impl<M: DurableMessage> TypedEnd<M> {
-    fn recipient(&self) -> Option<Recipient<Durable<M>>> {
-        self.0
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .as_ref()
-            .filter(|recipient| recipient.connected())
-            .cloned()
+    fn recipient(&self) -> RwLockReadGuard<'_, Option<Recipient<Durable<M>>>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<M: DurableMessage> End for TypedEnd<M> {
     fn is_connected(&self) -> bool {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(Recipient::connected)
+        self.recipient().as_ref().is_some_and(Recipient::connected)
     }
 
     fn deliver(&self, under_way: &Arc<UnderWay>, codec: &Codec) -> Result<Option<Answering>, DecodeError> {
-        let (record, Some(recipient)) = (&under_way.record, self.recipient()) else { return Ok(None) };
+        let connected = self.recipient().clone().filter(Recipient::connected);
+        let (record, Some(recipient)) = (&under_way.record, connected) else { return Ok(None) };
         // User code.
         let decoded = contain(|| {
             let payload = codec.decode(record.payload_codec.as_deref(), &record.payload)?;
@@ -203,7 +199,6 @@ pub(super) struct Registered {
     pub(super) name: Arc<str>,
     pub(super) message_type: Arc<str>,
     pub(super) options: RouteOptions,
-    rust_type: TypeId,
     /// Whether this node delivers it.
     pub(super) delivers: bool,
     end: Box<dyn End>,
@@ -270,7 +265,6 @@ impl Routes {
             name: name.name().into(),
             message_type: M::NAME.into(),
             options,
-            rust_type: TypeId::of::<M>(),
             delivers,
             end: Box::new(TypedEnd(RwLock::new(recipient))),
         });
@@ -334,14 +328,16 @@ impl Routes {
         self.get(route).end.deliver(under_way, &self.codec)
     }
 
-    /// Returns the route for a message type, and its number.
-    pub(super) fn of<M: DurableMessage>(&self, name: &str) -> Result<(u16, &Registered), DurableError> {
+    /// Returns the number of the route for a message type, and its end.
+    pub(super) fn of<M: DurableMessage>(&self, name: &str) -> Result<(u16, &TypedEnd<M>), DurableError> {
         let mut of_name = self.names.served.iter().filter(|served| *served.route == *name).peekable();
         of_name.peek().ok_or_else(|| DurableError::UnknownRoute { route: name.to_owned() })?;
         of_name
             .find(|served| *served.message_type == *M::NAME)
-            .map(|served| (served.index, self.get(served.index)))
-            .filter(|(_, route)| route.rust_type == TypeId::of::<M>())
+            .and_then(|served| {
+                let end: &dyn Any = &*self.get(served.index).end;
+                Some((served.index, end.downcast_ref()?))
+            })
             .ok_or_else(|| DurableError::UnknownMessage { route: name.to_owned(), message_type: M::NAME })
     }
 
@@ -351,13 +347,10 @@ impl Routes {
         name: &Route<M>,
         recipient: Recipient<Durable<M>>,
     ) -> Result<u16, DurableError> {
-        let (number, route) = self.of::<M>(name.name())?;
-        let end: &dyn Any = &*route.end;
-        if let Some(TypedEnd(there)) = end.downcast_ref::<TypedEnd<M>>() {
-            let before = there.write().unwrap_or_else(PoisonError::into_inner).replace(recipient);
-            // It may contain the last address of an actor.
-            drop_contained(before);
-        }
+        let (number, TypedEnd(end)) = self.of::<M>(name.name())?;
+        let before = end.write().unwrap_or_else(PoisonError::into_inner).replace(recipient);
+        // It may contain the last address of an actor.
+        drop_contained(before);
         Ok(number)
     }
 }

@@ -254,7 +254,7 @@ impl DurableTimers {
             Ok(timer) => {
                 let (id, committer) = (timer.record.id, self.0.committer.clone());
                 let committing = async move {
-                    let scheduled = placed(&[id], answered(committer.change(Op::Put(vec![timer])).await)?);
+                    let scheduled = put(&committer, vec![timer]).await?;
                     Ok(scheduled.first().copied().unwrap_or(Scheduled::Created(id)))
                 };
                 ScheduleFuture::new(id, request.message, Box::pin(committing))
@@ -314,17 +314,14 @@ impl DurableTimers {
         if timers.is_empty() {
             return Ok(Vec::new());
         }
-        let ids: Vec<_> = timers.iter().map(|timer| timer.record.id).collect();
-        match answered(self.0.committer.change(Op::Put(timers)).await) {
-            Ok(outcome) => Ok(placed(&ids, outcome)),
-            Err(reason) => Err(ScheduleError { message: messages, reason }),
-        }
+        put(&self.0.committer, timers).await.map_err(|reason| ScheduleError { message: messages, reason })
     }
 
     /// Creates the row of a request.
     fn new_timer<M: DurableMessage>(&self, request: &Schedule<M>) -> Result<NewTimer, DurableError> {
         request.new_timer(&**self.0.timers.clock(), &self.0.routes.codec, || {
-            let (_, route) = self.0.routes.of::<M>(&request.route)?;
+            let (number, _) = self.0.routes.of::<M>(&request.route)?;
+            let route = self.0.routes.get(number);
             Ok((Arc::clone(&route.name), Arc::clone(&route.message_type)))
         })
     }
@@ -774,15 +771,16 @@ impl DurableTimers {
     }
 }
 
-/// Returns the results of a request for timers with these ids.
-fn placed(ids: &[DurableId], outcome: Outcome) -> Vec<Scheduled> {
-    let Outcome::Put(placed) = outcome else { return Vec::new() };
-    let one = |(id, placed): (&DurableId, Placed)| match placed {
-        Placed::Created { .. } => Scheduled::Created(*id),
+/// Stores new timers in one commit, all or none.
+async fn put(committer: &Committer, timers: Vec<NewTimer>) -> Result<Vec<Scheduled>, DurableError> {
+    let ids: Vec<_> = timers.iter().map(|timer| timer.record.id).collect();
+    let Outcome::Put(placed) = answered(committer.change(Op::Put(timers)).await)? else { return Ok(Vec::new()) };
+    let scheduled = ids.into_iter().zip(placed).map(|(id, placed)| match placed {
+        Placed::Created { .. } => Scheduled::Created(id),
         Placed::Exists(other) => Scheduled::Exists(other),
-        Placed::Replaced { old, in_progress, .. } => Scheduled::Replaced { id: *id, old, in_progress },
-    };
-    ids.iter().zip(placed).map(one).collect()
+        Placed::Replaced { old, in_progress, .. } => Scheduled::Replaced { id, old, in_progress },
+    });
+    Ok(scheduled.collect())
 }
 
 /// Returns the error of a batch that is larger than the limit.

@@ -139,14 +139,12 @@ pub(crate) fn text(error: &tokio_postgres::Error) -> String {
         };
     }
     let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
+    for cause in std::iter::successors(error.source(), |cause| (**cause).source()) {
+        let cause = cause.to_string();
+        if !text.contains(&cause) {
             text.push_str(": ");
-            text.push_str(&cause_text);
+            text.push_str(&cause);
         }
-        source = cause.source();
     }
     text
 }

@@ -31,25 +31,18 @@ impl Server {
         if config.get_hosts().len() > 1 {
             config.target_session_attrs(tokio_postgres::config::TargetSessionAttrs::ReadWrite);
         }
-        Self { config, dial: Box::new(dial), schema: Schema::new(&options.schema), timeout: options.timeout }
+        Self { config, dial: Box::new(dial), schema: Schema(options.schema.clone()), timeout: options.timeout }
     }
 }
 
-/// A schema, quoted for SQL.
+/// The name of a schema.
 #[derive(Debug, Clone)]
-pub(crate) struct Schema {
-    pub(crate) name: String,
-    quoted: String,
-}
+pub(crate) struct Schema(pub(crate) String);
 
 impl Schema {
-    pub(crate) fn new(name: &str) -> Self {
-        Self { name: name.to_owned(), quoted: format!("\"{}\"", name.replace('"', "\"\"")) }
-    }
-
-    /// Puts the schema into a text in place of `@schema@`.
+    /// Puts the quoted name into a text in place of `@schema@`.
     pub(crate) fn sql(&self, text: &str) -> String {
-        text.replace("@schema@", &self.quoted)
+        text.replace("@schema@", &format!("\"{}\"", self.0.replace('"', "\"\"")))
     }
 }
 
@@ -59,7 +52,7 @@ mod tests {
 
     #[test]
     fn a_name_is_quoted_whatever_it_contains() {
-        let schema = Schema::new("a\"; DROP TABLE x; --");
+        let schema = Schema("a\"; DROP TABLE x; --".to_owned());
         assert_eq!(schema.sql("SELECT FROM @schema@.t"), "SELECT FROM \"a\"\"; DROP TABLE x; --\".t");
     }
 }

@@ -77,8 +77,7 @@ struct Environment {
 impl Environment {
     /// Sends the replies and reports of a turn.
     fn send(&self, replies: Replies) {
-        replies.record(&self.meters);
-        let report = replies.send();
+        let report = replies.send(&self.meters);
         if !report.is_empty() {
             (self.listener)(report);
         }

@@ -36,17 +36,17 @@ impl Queues {
         self.all().for_each(SharedQueue::close);
     }
 
-    pub(super) fn all(&self) -> impl Iterator<Item = &SharedQueue> {
+    fn all(&self) -> impl Iterator<Item = &SharedQueue> {
         std::iter::once(&self.requests).chain(&self.queries).map(|queue| &**queue)
     }
 }
 
-/// Closes queues when it is dropped, also if their thread panics.
-pub(super) struct End<'a>(pub(super) Vec<&'a SharedQueue>);
+/// Runs a closure when it is dropped: at the end of a thread, also if that panics.
+pub(super) struct AtEnd<F: Fn()>(pub(super) F);
 
-impl Drop for End<'_> {
+impl<F: Fn()> Drop for AtEnd<F> {
     fn drop(&mut self) {
-        self.0.iter().for_each(|queue| queue.close());
+        (self.0)();
     }
 }
 

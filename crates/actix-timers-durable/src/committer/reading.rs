@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::queue::{End, SharedQueue, Taken};
+use super::queue::{AtEnd, SharedQueue, Taken};
 use super::request::Request;
 use crate::metrics::{Counted, DurableMeters};
 use crate::store::Reads;
@@ -29,7 +29,7 @@ pub(super) fn start(
 ) -> io::Result<()> {
     let count_every = if is_shared { COUNT_SHARED_EVERY } else { COUNT_EVERY };
     let run = move || {
-        let _end = End(vec![&*queries]);
+        let _closed = AtEnd(|| queries.close());
         run(reader, &queries, &meters, count_every);
     };
     spawn(format!("{name} reader"), run).map(drop)

@@ -8,28 +8,19 @@ use std::thread::Builder;
 use actix_timers::integration::{PUBLISH_EVERY, try_publish};
 
 use super::patience::Patience;
-use super::queue::{End, Queues, Taken};
-use super::request::{Reply, Request};
+use super::queue::{AtEnd, Queues, Taken};
+use super::request::{Reply, Report, Request};
 use super::writer::{Replies, Writer};
-use super::{Environment, Listener, Reading};
+use super::{Environment, Reading};
 use crate::sync::spawn;
 
 pub(super) fn start(writer: Writer, queues: Queues, environment: Environment, name: &str) -> io::Result<()> {
     let run = move || {
-        let _reported = ReportEnd(&environment.listener);
-        let _end = End(queues.all().collect());
+        let _reported = AtEnd(|| (environment.listener)(Report { is_closed: true, ..Report::default() }));
+        let _closed = AtEnd(|| queues.close());
         run(writer, &queues, &environment);
     };
     spawn(format!("{name} committer"), run).map(drop)
-}
-
-/// Reports the end of the thread when it is dropped, also if the store panics.
-struct ReportEnd<'a>(&'a Listener);
-
-impl Drop for ReportEnd<'_> {
-    fn drop(&mut self) {
-        (self.0)(super::Report { is_closed: true, ..super::Report::default() });
-    }
 }
 
 /// Runs until the store is closed, or the last handle is dropped.

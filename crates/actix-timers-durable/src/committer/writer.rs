@@ -101,19 +101,15 @@ pub(super) struct Replies {
 }
 
 impl Replies {
-    /// Records the commit and the looks of the turn.
-    pub(super) fn record(&self, meters: &DurableMeters) {
-        self.written.iter().for_each(|(requests, took)| meters.wrote(*requests, *took));
-        self.looks.iter().for_each(|took| meters.looked(*took));
-    }
-
     /// Returns the number of callers that it answers.
     pub(super) fn callers(&self) -> usize {
         self.changes.len() - self.of_handlers + self.others.len()
     }
 
-    /// Sends the replies, and returns the report.
-    pub(super) fn send(self) -> Report {
+    /// Records the commit and the looks of the turn, sends the replies, and returns the report.
+    pub(super) fn send(self, meters: &DurableMeters) -> Report {
+        self.written.iter().for_each(|(requests, took)| meters.wrote(*requests, *took));
+        self.looks.iter().for_each(|took| meters.looked(*took));
         for (answer, answered) in self.changes {
             // The receiver may be gone.
             let _ = answer.send(answered);

@@ -1,6 +1,8 @@
 //! From a claim to the end of a handler, and its next state in the store.
 
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
+use std::time::Duration;
 
 use actix::prelude::*;
 use futures_util::FutureExt;
@@ -48,7 +50,7 @@ impl DurableTimerActor {
                 return self.park(&record, &error.to_string());
             }
         };
-        let deadline = self.now().checked_add(retry.timeout);
+        let deadline = self.now().saturating_add(retry.timeout);
         self.committer.meters().delivered(self.wall().saturating_since(record.progress.due));
         let actor = self.durable.addr().clone();
         let (answering, withdrawal) = withdrawable(answering);
@@ -57,9 +59,7 @@ impl DurableTimerActor {
                 actor.do_send(Event::Answered(delivery, answer));
             }
         });
-        if let Some(deadline) = deadline {
-            self.timeouts.insert((deadline, record.id));
-        }
+        self.timeouts.insert((deadline, record.id));
         self.handling += 1;
         if let Some(in_flight) = self.in_flight.get_mut(&record.id) {
             in_flight.handling = Some(Handling { under_way, retry, deadline, withdrawal });
@@ -77,9 +77,7 @@ impl DurableTimerActor {
             return None;
         }
         let Handling { under_way, retry, deadline, withdrawal } = in_flight.handling.take()?;
-        if let Some(deadline) = deadline {
-            self.timeouts.remove(&(deadline, delivery.id));
-        }
+        self.timeouts.remove(&(deadline, delivery.id));
         self.handling -= 1;
         under_way.cancel();
         withdrawal.withdraw();
@@ -138,30 +136,31 @@ impl DurableTimerActor {
 
     /// Takes note of an end that is written.
     pub(super) fn ended(&mut self, Ended { delivery, outcome, dead }: Ended) {
-        let this = self.in_flight.get(&delivery.id).filter(|it| it.record.delivery() == delivery);
+        let this = match self.in_flight.entry(delivery.id) {
+            Entry::Occupied(it) if it.get().record.delivery() == delivery => Some(it.remove()),
+            _ => None,
+        };
         if outcome == Outcome::NotFound {
-            let in_transaction = this.and_then(|it| it.in_transaction);
+            let in_transaction = this.as_ref().and_then(|it| it.in_transaction);
             self.committer.meters().count(in_transaction.unwrap_or(Counted::EndLost), 1);
         }
-        let is_this = this.is_some();
+        let Some(InFlight { hint, record, in_transaction, .. }) = this else { return };
         // Only now it is known whether the handler's transaction was committed.
-        if let Some((end, record)) = this.and_then(|it| Some((it.in_transaction?, Arc::clone(&it.record)))) {
+        if let Some(end) = in_transaction {
             match outcome {
                 Outcome::NotFound => self.judge(&record, end, "in its own transaction"),
                 _ => self.judge(&record, Counted::Retry, NOT_COMMITTED),
             }
         }
-        if is_this && let Some(InFlight { hint, record, .. }) = self.in_flight.remove(&delivery.id) {
-            if let Some(reason) = dead {
-                let (now, name) = (self.timers.clock().now(), self.timers.name());
-                trace::dead_letter(&mut self.dead_letter_limits, now, name, hint.route, &record, &reason);
-            }
-            match outcome {
-                Outcome::Ended { due: Some(due) } => self.hints.add(Hint { due, ..hint }, self.wall()),
-                Outcome::Ended { due: None } => {}
-                // It was cancelled; or it is pending, and a hint of that may have been dropped meanwhile.
-                _ => self.hints.pass_over(hint),
-            }
+        if let Some(reason) = dead {
+            let (now, name) = (self.now(), self.timers.name());
+            trace::dead_letter(&mut self.dead_letter_limits, now, name, hint.route, &record, &reason);
+        }
+        match outcome {
+            Outcome::Ended { due: Some(due) } => self.hints.add(Hint { due, ..hint }, self.wall()),
+            Outcome::Ended { due: None } => {}
+            // It was cancelled; or it is pending, and a hint of that may have been dropped meanwhile.
+            _ => self.hints.pass_over(hint),
         }
     }
 
@@ -205,7 +204,7 @@ impl DurableTimerActor {
     pub(super) fn set_timeout_alarm(&mut self) {
         let Some((first, _)) = self.timeouts.first().copied() else { return };
         // An earlier alarm checks again. Deliveries are mostly short, so it seldom has to.
-        if self.next_check.is_some_and(|next| next <= first) {
+        if first == Duration::MAX || self.next_check.is_some_and(|next| next <= first) {
             return;
         }
         let delay = first.saturating_sub(self.now());
@@ -246,19 +245,17 @@ impl Handler<Extend> for DurableTimerActor {
         let now = self.now();
         let in_flight = self.in_flight.get_mut(&delivery.id).filter(|it| it.record.delivery() == delivery);
         let Some(handling) = in_flight.and_then(|it| it.handling.as_mut()) else { return false };
-        let Some(deadline) = handling.deadline else { return true };
+        let deadline = handling.deadline;
         // Its time-out is about to be noticed.
         if deadline <= now {
             return false;
         }
-        let extended = now.checked_add(by);
-        if extended.is_none_or(|extended| extended > deadline) {
+        let extended = now.saturating_add(by);
+        if extended > deadline {
             self.timeouts.remove(&(deadline, delivery.id));
             handling.deadline = extended;
-            if let Some(extended) = extended {
-                handling.retry.timeout = handling.retry.timeout.saturating_add(extended.saturating_sub(deadline));
-                self.timeouts.insert((extended, delivery.id));
-            }
+            handling.retry.timeout = handling.retry.timeout.saturating_add(extended - deadline);
+            self.timeouts.insert((extended, delivery.id));
         }
         true
     }

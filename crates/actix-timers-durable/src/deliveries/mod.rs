@@ -109,8 +109,8 @@ struct Handling {
     under_way: Arc<UnderWay>,
     /// Its time-out includes all extensions.
     retry: RetryPolicy,
-    /// Time-out on the clock of the internal timer actor.
-    deadline: Option<Duration>,
+    /// Time-out on the clock of the internal timer actor; the greatest time if it has none.
+    deadline: Duration,
     withdrawal: Withdrawal,
 }
 
@@ -400,9 +400,9 @@ impl DurableTimerActor {
             }
         }
         if let Some(sharing) = &self.sharing {
-            ctx.run_interval(sharing.look_every, |actor, _| actor.look_again());
+            ctx.run_interval(sharing.look_every, |actor, _| actor.look());
             ctx.run_interval(sharing.beat_every, |_, ctx| ctx.notify(Event::Beat));
-            self.look_again();
+            self.look();
         }
         ctx.notify(Event::DiscardOld);
     }

@@ -72,8 +72,8 @@ impl DurableTimerActor {
         self.submit(Op::Claim(Claim { ids, filter: self.routes.filter(|_| true), suspects }));
     }
 
-    fn look(&mut self) {
-        if self.looking.is_none() {
+    pub(super) fn look(&mut self) {
+        if self.is_running() && !self.repeats && self.looking.is_none() {
             self.hints.plan_look(self.wall()).into_iter().for_each(|plan| self.begin_look(plan));
         }
     }
@@ -145,13 +145,6 @@ impl DurableTimerActor {
         let hint = self.claiming.remove(&id)?;
         self.hints.return_slot(hint.route);
         Some(hint)
-    }
-
-    /// Looks for timers of other nodes.
-    pub(super) fn look_again(&mut self) {
-        if self.is_running() && !self.repeats {
-            self.look();
-        }
     }
 
     pub(super) fn looked(&mut self, plan: Plan, looked: Answered<Vec<Hint>>) {

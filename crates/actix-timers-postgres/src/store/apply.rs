@@ -17,6 +17,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::puts;
+use super::row::id;
 use super::session::{Call, Session, params};
 use super::steps::{LOCKED, claim_step, ids_of, is_keyed, steps, uuids};
 use crate::error::Failure;
@@ -163,20 +164,18 @@ fn distrust_late_claims(session: &mut Session, ops: &[Op], slots: &mut Slots) {
     }
 }
 
-/// Returns those of the ends whose rows are locked.
-async fn locked_ends(session: &mut Session, ops: &[Op], part: &[usize]) -> Result<Vec<usize>, Failure> {
-    let id = |op: &usize| match &ops[*op] {
-        Op::End(delivery, _) => Some(Uuid::from(delivery.id)),
-        _ => None,
-    };
-    let mut ids: Vec<_> = part.iter().filter_map(id).collect();
+/// Returns those of the timers whose rows are locked.
+pub(super) async fn locked(
+    session: &mut Session,
+    ids: impl Iterator<Item = DurableId>,
+) -> Result<HashSet<DurableId>, Failure> {
+    let mut ids = uuids(ids);
     if ids.is_empty() {
-        return Ok(Vec::new());
+        return Ok(HashSet::new());
     }
     ids.sort_unstable();
     let rows = session.query(LOCKED, params![ids]).await?;
-    let locked: HashSet<Uuid> = rows.iter().map(|row| row.get(0)).collect();
-    Ok(part.iter().copied().filter(|op| id(op).is_some_and(|id| locked.contains(&id))).collect())
+    Ok(rows.iter().filter_map(|row| id(row, 0)).collect())
 }
 
 /// Divides changes so that two of one timer are in different groups, in order. Refuses timers that cannot be stored.
@@ -225,9 +224,11 @@ fn refused(op: &Op) -> Option<StoreError> {
 /// Sends a group, and reads its outcomes. A careful one loses the ends whose rows are locked.
 async fn send(session: &mut Session, ops: &[Op], group: &mut Group, slots: &mut Slots) -> Result<(), Failure> {
     if group.is_careful && !group.is_keyed {
-        let locked = locked_ends(session, ops, &group.ops).await?;
-        slots.fail(&locked, || StoreError::Locked);
-        group.ops.retain(|op| !locked.contains(op));
+        let end = |op: &usize| if let Op::End(delivery, _) = &ops[*op] { Some(delivery.id) } else { None };
+        let locked = locked(session, group.ops.iter().filter_map(end)).await?;
+        for op in group.ops.extract_if(.., |op| end(op).is_some_and(|id| locked.contains(&id))) {
+            slots.fail(&[op], || StoreError::Locked);
+        }
     }
     let is_careful = group.is_keyed && group.is_careful;
     let mut steps = steps(ops, &group.ops, session.node(), is_careful);

@@ -10,10 +10,10 @@ use actix_timers_durable::{DueTime, DurableId, Pause, StoreError};
 use tokio_postgres::{Error, GenericClient, Row};
 use uuid::Uuid;
 
-use super::apply::park_damaged;
+use super::apply::{locked, park_damaged};
 use super::row::{self, COLUMNS, NODE, Types, due, id};
 use super::session::{Call, Session, params, this_session};
-use super::steps::{AGAIN, LOCKED, fences, uuids};
+use super::steps::{AGAIN, fences, uuids};
 use crate::boot_clock;
 use crate::error::Failure;
 
@@ -106,8 +106,7 @@ pub(super) struct Member {
     lease: Duration,
     again_every: Duration,
     clock: StoreClock,
-    /// The numbers of the routes of these types.
-    served: Vec<u16>,
+    /// The types that it delivers.
     types: Types,
     /// The other nodes with the ends of their leases, and the time at which they were first seen.
     seen: HashMap<i64, (String, Duration)>,
@@ -205,7 +204,6 @@ pub(crate) async fn read_clock(client: &impl GenericClient, clock: &StoreClock) 
 /// Joins, or says why this node cannot serve.
 pub(super) async fn join(session: &mut Session, node: &NodeInfo) -> Result<Beat, StoreError> {
     let member = &mut session.member;
-    member.served = node.serves.served.iter().map(|served| served.index).collect();
     member.types = Types::of(&node.serves);
     if !node.name.is_empty() {
         member.name = format!("{} {}", member.name, node.name);
@@ -311,7 +309,9 @@ async fn rejoin(session: &mut Session, running: &[Delivery]) -> Result<Beat, Sto
 
 /// Compares the facts with those of the last beat.
 fn observe(session: &mut Session, row: &Row, sent: Duration, received: Duration) -> Beat {
-    let has_resumed = session.shared.has_resumed(row.get(4));
+    let names = row.get::<_, Option<&str>>(4).into_iter().flat_map(|names| names.split('\u{1f}'));
+    let paused: Vec<&str> = names.filter(|name| !name.is_empty()).collect();
+    let has_resumed = session.shared.has_resumed(&paused);
     let member = &mut session.member;
     let is_first = member.reading.is_none();
     let was_set_back = member.follow(row.get(8), sent, received);
@@ -329,10 +329,9 @@ fn observe(session: &mut Session, row: &Row, sent: Duration, received: Duration)
     }
     let look_again_from = member.looks_again(row.get(5), row.get(6), row.get(8), received);
     let looks_begin_anew = is_first || was_set_back || has_gone || has_resumed;
-    let names = row.get::<_, Option<&str>>(4).into_iter().flat_map(|names| names.split('\u{1f}'));
-    let paused = names.filter(|name| !name.is_empty());
-    let paused = paused.map(|name| if name == "\u{1e}" { Pause::node(name) } else { Pause::route(name) }).collect();
-    Beat { share: share(&member.served, row), look_again_from, looks_begin_anew, paused, ..Beat::default() }
+    let paused =
+        paused.into_iter().map(|name| if name == "\u{1e}" { Pause::node(name) } else { Pause::route(name) }).collect();
+    Beat { share: share(&member.types.indices, row), look_again_from, looks_begin_anew, paused, ..Beat::default() }
 }
 
 /// Releases the timers of nodes that left or died: their leases are over by the server's clock, and have not changed for a whole
@@ -420,9 +419,7 @@ async fn sweep(session: &mut Session, running: &[Delivery], beat: &mut Beat) {
     }
     if !lost.is_empty() {
         // A row that somebody has locked must not keep the others.
-        let ids = uuids(lost.iter().map(|delivery| delivery.id));
-        let Ok(rows) = session.query(LOCKED, params![ids]).await else { return };
-        let locked: HashSet<_> = rows.iter().filter_map(|row| id(row, 0)).collect();
+        let Ok(locked) = locked(session, lost.iter().map(|delivery| delivery.id)).await else { return };
         is_over = locked.is_empty();
         lost.retain(|delivery| !locked.contains(&delivery.id));
         lost.sort_unstable();
@@ -449,7 +446,7 @@ async fn sweep(session: &mut Session, running: &[Delivery], beat: &mut Beat) {
 /// Serves nothing from now on: other nodes divide the timers among them at their next beats.
 pub(super) async fn retire(session: &mut Session) -> Result<(), StoreError> {
     let node = session.node();
-    (session.member.types, session.member.served) = (Types::default(), Vec::new());
+    session.member.types = Types::default();
     Ok(session.query(RETIRE, params![node]).await.map(drop)?)
 }
 

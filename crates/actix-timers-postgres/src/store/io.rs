@@ -11,7 +11,6 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::LocalSet;
 
 use super::beat::{self, Member};
-use super::reads::Reader;
 use super::session::{Session, Shared};
 use crate::connect::no_reply;
 use crate::dial::LocalFuture;
@@ -24,8 +23,8 @@ type Job = Box<dyn for<'a> FnOnce(&'a mut Session) -> LocalFuture<'a, ()> + Send
 #[derive(Debug)]
 pub(super) struct Io {
     pub(super) writer: Jobs,
-    pub(super) reader: Reader,
-    pub(super) queries: Reader,
+    pub(super) reader: Jobs,
+    pub(super) queries: Jobs,
     pub(super) thread: JoinHandle<()>,
 }
 
@@ -55,7 +54,7 @@ impl Io {
         };
         let thread = Builder::new().name("timers postgres".to_owned()).spawn(run)?;
         let jobs = |sender| Jobs { sender, limit };
-        Ok(Self { writer: jobs(writer), reader: Reader(jobs(reader)), queries: Reader(jobs(queries)), thread })
+        Ok(Self { writer: jobs(writer), reader: jobs(reader), queries: jobs(queries), thread })
     }
 }
 

@@ -119,7 +119,7 @@ impl PostgresStore {
     /// The name of the schema is impossible.
     pub fn migration(options: &PostgresOptions) -> Result<String, ConnectError> {
         options.check()?;
-        Ok(setup::migration(&Schema::new(&options.schema), 0, false))
+        Ok(setup::migration(&Schema(options.schema.clone()), 0, false))
     }
 
     /// Returns the id of the node in the table `nodes`; 0 if it has not joined.
@@ -193,7 +193,7 @@ impl Store for PostgresStore {
     fn beat(&mut self, running: &[Delivery], _now: DueTime) -> Result<Beat, StoreError> {
         if self.counted.is_none_or(|at| at.elapsed() >= COUNT) {
             self.counted = Some(Instant::now());
-            self.io()?.queries.0.start(beat::tidy);
+            self.io()?.queries.start(beat::tidy);
         }
         let running = running.to_vec();
         self.io()?.writer.run(async move |session| beat::beat(session, &running).await)

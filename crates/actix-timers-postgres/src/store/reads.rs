@@ -131,11 +131,7 @@ static PAST_OF: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// Queries in a session.
-#[derive(Debug, Clone)]
-pub(super) struct Reader(pub(super) Jobs);
-
-impl Reader {
+impl Jobs {
     /// Runs a statement, and reads its rows on the thread of the session.
     fn ask<T: Send + 'static>(
         &self,
@@ -143,7 +139,7 @@ impl Reader {
         params: Params<'static>,
         read: impl FnOnce(&mut Session, Vec<Row>) -> T + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.0.run(async move |session| {
+        self.run(async move |session| {
             let rows = session.query(sql, params).await;
             // A query whose reply is lost has changed nothing.
             let rows = rows.map_err(|failure| match failure.error() {
@@ -156,16 +152,14 @@ impl Reader {
 
     /// Connects, and says whether queries are possible.
     pub(super) fn check(&self) -> Result<(), StoreError> {
-        self.0.run(async |session| Ok(session.connect().await?))
+        self.run(async |session| Ok(session.connect().await?))
     }
 
     /// See [`Store::look`](actix_timers_durable::store::Store::look).
     pub(super) fn look(&self, look: &Look, node: i64) -> Result<Vec<Hint>, StoreError> {
-        let types = Types::of(&look.filter);
         let (from, after_due, after_id) = bounds(look.after);
-        let indices: Vec<u16> = look.filter.served.iter().map(|served| served.index).collect();
         let limit = i64::try_from(look.limit).unwrap_or(i64::MAX);
-        let (names, versions, budgets) = (types.names, types.versions, types.budgets);
+        let Types { indices, names, versions, budgets } = Types::of(&look.filter);
         let params = params![node, names, versions, budgets, from, after_due, after_id, time(look.until), limit];
         self.ask(LOOK, params, move |session, rows| {
             let hint = |row: &Row| {
@@ -198,21 +192,18 @@ fn bounds(after: Option<Position>) -> (Uuid, i64, Uuid) {
 /// Reads a row with its state; `None` if it is damaged.
 fn found(row: &Row) -> Option<Found> {
     let record = record(row)?;
-    let state = match (row.get::<_, Option<i64>>(NODE + 2 + 1), row.get::<_, Option<&str>>(NODE + 1)) {
-        (Some(since), _) => {
-            State::Dead { reason: row.get::<_, Option<&str>>(NODE + 2).unwrap_or_default().into(), since: due(since) }
-        }
-        (None, None) if row.get::<_, Option<&str>>(NODE + 2).is_some() => {
-            State::Finished(Arc::new(finished_from_json(row.get::<_, Option<&str>>(NODE + 2)?)?))
-        }
-        (None, Some(reason)) => State::Parked { reason: Arc::from(reason) },
-        (None, None) if row.get::<_, Option<i64>>(NODE).is_some() => State::InFlight,
-        (None, None) => State::Pending,
+    let (parked, text): (Option<&str>, Option<&str>) = (row.get(NODE + 1), row.get(NODE + 2));
+    let state = match (row.get::<_, Option<i64>>(NODE + 3), text, parked) {
+        (Some(since), reason, _) => State::Dead { reason: reason.unwrap_or_default().into(), since: due(since) },
+        (None, Some(end), _) => State::Finished(Arc::new(finished_from_json(end)?)),
+        (None, None, Some(reason)) => State::Parked { reason: reason.into() },
+        (None, None, None) if row.get::<_, Option<i64>>(NODE).is_some() => State::InFlight,
+        (None, None, None) => State::Pending,
     };
     Some(Found { record, state })
 }
 
-impl Reads for Reader {
+impl Reads for Jobs {
     fn get(&mut self, id: DurableId) -> Result<Option<Found>, StoreError> {
         let found = self.ask(&GET, params![Uuid::from(id)], |_, rows| rows.first().map(found))?;
         match found {

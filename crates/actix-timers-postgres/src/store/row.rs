@@ -88,6 +88,8 @@ pub(super) fn int(number: u32) -> i32 {
 /// The served types as columns.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Types {
+    /// The numbers of their routes.
+    pub(super) indices: Vec<u16>,
     pub(super) names: Vec<String>,
     pub(super) versions: Vec<i32>,
     pub(super) budgets: Vec<i32>,
@@ -95,9 +97,10 @@ pub(super) struct Types {
 
 impl Types {
     pub(super) fn of(filter: &Filter) -> Self {
+        let indices = filter.served.iter().map(|served| served.index).collect();
         let names = filter.served.iter().map(|served| format!("{}\u{1f}{}", served.route, served.message_type));
         let versions = filter.served.iter().map(|served| int(served.version));
         let budgets = filter.served.iter().map(|served| int(served.max_attempts));
-        Self { names: names.collect(), versions: versions.collect(), budgets: budgets.collect() }
+        Self { indices, names: names.collect(), versions: versions.collect(), budgets: budgets.collect() }
     }
 }

@@ -168,9 +168,7 @@ BEGIN
         RAISE EXCEPTION 'there is no % "%"', kind, name
             USING ERRCODE = 'invalid_parameter_value', HINT = 'The kinds are route and node. See the tables routes and nodes for the names.';
     END IF;
-    IF current_setting('synchronous_commit') <> 'remote_apply' THEN
-        PERFORM set_config('synchronous_commit', 'on', true);
-    END IF;
+    PERFORM set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') <> 'remote_apply';
     INSERT INTO @schema@.pauses VALUES (kind, name, v_until, who, why)
     ON CONFLICT ON CONSTRAINT pauses_pkey DO UPDATE SET until = excluded.until, who = excluded.who, why = excluded.why;
 END
@@ -696,9 +694,7 @@ BEGIN
         RAISE EXCEPTION '%', v_wrong USING ERRCODE = 'invalid_parameter_value';
     END IF;
     -- Not as a setting of this function, which would end before the commit.
-    IF current_setting('synchronous_commit') <> 'remote_apply' THEN
-        PERFORM set_config('synchronous_commit', 'on', true);
-    END IF;
+    PERFORM set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') <> 'remote_apply';
     -- As in `put`.
     PERFORM pg_current_xact_id();
     v_nominal := greatest(ceil(extract(epoch FROM due) * 1000), 0)::bigint;
@@ -734,9 +730,7 @@ SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     v_claimed boolean;
 BEGIN
-    IF current_setting('synchronous_commit') <> 'remote_apply' THEN
-        PERFORM set_config('synchronous_commit', 'on', true);
-    END IF;
+    PERFORM set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') <> 'remote_apply';
     DELETE FROM @schema@.timers t WHERE t.id = cancel.id AND t.ended IS NULL RETURNING t.node IS NOT NULL INTO v_claimed;
     RETURN CASE WHEN NOT FOUND THEN 'not_found' WHEN v_claimed THEN 'in_progress' ELSE 'cancelled' END;
 END
@@ -757,9 +751,7 @@ DECLARE
 BEGIN
     SELECT t.node, t.keep_key INTO v_node, v_keep_key FROM @schema@.timers t
         WHERE t.id = id AND t.repetition = repetition AND t.attempt = attempt;
-    IF current_setting('synchronous_commit') <> 'remote_apply' THEN
-        PERFORM set_config('synchronous_commit', 'on', true);
-    END IF;
+    PERFORM set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') <> 'remote_apply';
     -- So that a release of the node finds this transaction, and ends it: it has locked the row.
     PERFORM pg_advisory_xact_lock_shared(v_node);
     IF note IS NOT NULL THEN

@@ -91,12 +91,10 @@ impl Shared {
     }
 
     /// Returns whether something was left out that is not paused any more.
-    pub(super) fn has_resumed(&self, paused: Option<&str>) -> bool {
-        let paused: HashSet<String> =
-            paused.into_iter().flat_map(|names| names.split('\u{1f}')).map(str::to_owned).collect();
+    pub(super) fn has_resumed(&self, paused: &[&str]) -> bool {
         let mut left_out = self.lock();
         let number = left_out.len();
-        left_out.retain(|name| paused.contains(name));
+        left_out.retain(|name| paused.contains(&name.as_str()));
         left_out.len() < number
     }
 

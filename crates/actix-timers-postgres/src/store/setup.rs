@@ -65,7 +65,7 @@ async fn run(client: &Client, sql: &str) -> Result<(), ConnectError> {
 }
 
 async fn migrate(client: &Client, server: &Server, migrates: bool) -> Result<(), ConnectError> {
-    let name = &server.schema.name;
+    let name = &server.schema.0;
     let foreign = |reason: String| ConnectError::ForeignSchema { schema: name.clone(), reason };
     let lock = "SELECT pg_advisory_xact_lock(hashtextextended('actix-timers ' || $1::text, 0))";
     client.execute(lock, &[name]).await.map_err(failed)?;
@@ -117,6 +117,6 @@ async fn check_rights(client: &Client, server: &Server) -> Result<(), ConnectErr
         UNION ALL SELECT 'EXECUTE on function ' || p.proname FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
         WHERE n.nspname = $1 AND NOT has_function_privilege(p.oid, 'EXECUTE') LIMIT 1";
     let tables: &[&str] = &TABLES;
-    let missing = client.query_opt(sql, &[&server.schema.name, &tables]).await.map_err(failed)?;
+    let missing = client.query_opt(sql, &[&server.schema.0, &tables]).await.map_err(failed)?;
     missing.map_or(Ok(()), |row| Err(ConnectError::MissingRight(row.get(0))))
 }

@@ -70,16 +70,23 @@ pub(super) const LOCKED: &str = "
     WHERE t.id = ANY ($1::uuid[]) AND NOT EXISTS (SELECT FROM free f WHERE f.id = t.id)";
 
 /// Whether the timer was claimed; null: its row is locked.
-const CANCEL: &str = "
-    WITH held AS MATERIALIZED (
-        SELECT t.id FROM @schema@.timers t
-        WHERE t.id = ANY ($1::uuid[]) AND coalesce(t.ended, 0) = 0 ORDER BY t.id FOR UPDATE SKIP LOCKED
-    ), gone AS (
-        DELETE FROM @schema@.timers t USING held h WHERE t.id = h.id RETURNING t.id, t.node IS NOT NULL AS claimed
+static CANCEL: LazyLock<String> = LazyLock::new(|| delete("timers"));
+static DISCARD: LazyLock<String> = LazyLock::new(|| delete("dead_letters"));
+
+/// Returns a statement that deletes rows of a table. It returns whether they were claimed; null for locked ones.
+fn delete(table: &str) -> String {
+    format!(
+        "WITH held AS MATERIALIZED (
+            SELECT t.id FROM @schema@.{table} t
+            WHERE t.id = ANY ($1::uuid[]) AND coalesce(t.ended, 0) = 0 ORDER BY t.id FOR UPDATE SKIP LOCKED
+        ), gone AS (
+            DELETE FROM @schema@.{table} t USING held h WHERE t.id = h.id RETURNING t.id, t.node IS NOT NULL AS claimed
+        )
+        SELECT g.id, g.claimed FROM gone g UNION ALL
+        SELECT t.id, NULL FROM @schema@.{table} t
+        WHERE t.id = ANY ($1::uuid[]) AND coalesce(t.ended, 0) = 0 AND NOT EXISTS (SELECT FROM held h WHERE h.id = t.id)"
     )
-    SELECT g.id, g.claimed FROM gone g UNION ALL
-    SELECT t.id, NULL FROM @schema@.timers t
-    WHERE t.id = ANY ($1::uuid[]) AND coalesce(t.ended, 0) = 0 AND NOT EXISTS (SELECT FROM held h WHERE h.id = t.id)";
+}
 
 /// Whether the timer was claimed, and not moved; null: its row is locked.
 const MOVE: &str = "
@@ -101,17 +108,6 @@ const MOVE: &str = "
 const REQUEUE: &str = "
     SELECT d.id, r.is_placed, r.other, r.due, r.nominal
     FROM unnest($1::uuid[]) AS d(id) CROSS JOIN LATERAL @schema@.requeue(d.id) r";
-
-/// Whether the letter is gone; null: it is locked.
-const DISCARD: &str = "
-    WITH held AS MATERIALIZED (
-        SELECT l.id FROM @schema@.dead_letters l WHERE l.id = ANY ($1::uuid[]) ORDER BY l.id FOR UPDATE SKIP LOCKED
-    ), gone AS (
-        DELETE FROM @schema@.dead_letters l USING held h WHERE l.id = h.id RETURNING l.id
-    )
-    SELECT g.id, true FROM gone g UNION ALL
-    SELECT l.id, NULL FROM @schema@.dead_letters l
-    WHERE l.id = ANY ($1::uuid[]) AND NOT EXISTS (SELECT FROM held h WHERE h.id = l.id)";
 
 const DISCARD_OLDER: &str = "
     DELETE FROM @schema@.dead_letters t USING (
@@ -168,10 +164,11 @@ pub(super) fn steps<'a>(ops: &'a [Op], part: &[usize], node: i64, is_careful: bo
         }
     }
     let (moves, dues): (Vec<_>, Vec<_>) = moves.into_iter().unzip();
-    steps.extend(by_ids(CANCEL, cancels, vec![], |row| {
-        row.get::<_, Option<bool>>(1).map(|claimed| if claimed { Outcome::InProgress } else { Outcome::Deleted })
-    }));
-    steps.extend(by_ids(DISCARD, discards, vec![], |row| row.get::<_, Option<bool>>(1).map(|_| Outcome::Deleted)));
+    for (sql, deleted) in [(&CANCEL, cancels), (&DISCARD, discards)] {
+        steps.extend(by_ids(sql, deleted, vec![], |row| {
+            row.get::<_, Option<bool>>(1).map(|claimed| if claimed { Outcome::InProgress } else { Outcome::Deleted })
+        }));
+    }
     steps.extend(by_ids(REQUEUE, requeues, vec![], |row| {
         Some(match (row.get::<_, Option<bool>>(1)?, id(row, 2)) {
             (true, _) => Outcome::Moved(hint(row, 3, false)?),

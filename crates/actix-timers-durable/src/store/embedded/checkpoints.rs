@@ -1,6 +1,5 @@
 //! Checkpoints on a thread of their own: the log's pages are written to the database beside the transactions.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -25,12 +24,13 @@ const REPORT: Duration = Duration::from_secs(60);
 pub(super) struct Checkpoints {
     thread: Option<JoinHandle<()>>,
     wake: SyncSender<()>,
-    is_over: Arc<AtomicBool>,
-    findings: Arc<Mutex<Findings>>,
+    shared: Arc<Mutex<Shared>>,
 }
 
 #[derive(Debug, Default)]
-struct Findings {
+struct Shared {
+    /// The thread is to end.
+    is_over: bool,
     /// The reason why a checkpoint has failed.
     failure: Option<String>,
     held: Option<Held>,
@@ -50,7 +50,6 @@ impl Checkpoints {
     pub(super) fn start(writer: &mut Connection, connection: Connection) -> rusqlite::Result<Self> {
         // One that waits is enough.
         let (wake, wakes) = sync_channel(1);
-        let findings = Arc::<Mutex<Findings>>::default();
         let hook = {
             let wake = wake.clone();
             move |_: &mut _, pages: i32| {
@@ -61,13 +60,13 @@ impl Checkpoints {
             }
         };
         writer.wal_hook(Some(hook))?;
-        let is_over = Arc::<AtomicBool>::default();
-        let (found, ends) = (Arc::clone(&findings), Arc::clone(&is_over));
+        let shared = Arc::<Mutex<Shared>>::default();
+        let of_thread = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("timers-checkpoint".to_owned())
-            .spawn(move || run(&connection, &wakes, &ends, &found))
+            .spawn(move || run(&connection, &wakes, &of_thread))
             .map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;
-        Ok(Self { thread: Some(thread), wake, is_over, findings })
+        Ok(Self { thread: Some(thread), wake, shared })
     }
 
     /// Begins a checkpoint: after it the log begins anew, and needs no more room.
@@ -77,19 +76,19 @@ impl Checkpoints {
 
     /// Returns the reason why a checkpoint has failed, once.
     pub(super) fn failure(&self) -> Option<String> {
-        lock(&self.findings).failure.take()
+        lock(&self.shared).failure.take()
     }
 
     /// Returns the time for which a reader has held the log.
     pub(super) fn held(&self) -> Duration {
-        lock(&self.findings).held.map_or(Duration::ZERO, |held| held.since.elapsed())
+        lock(&self.shared).held.map_or(Duration::ZERO, |held| held.since.elapsed())
     }
 }
 
 impl Drop for Checkpoints {
     fn drop(&mut self) {
         // The writer's hook has a sender, too.
-        self.is_over.store(true, Ordering::Release);
+        lock(&self.shared).is_over = true;
         self.begin();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -97,30 +96,30 @@ impl Drop for Checkpoints {
     }
 }
 
-fn lock(findings: &Mutex<Findings>) -> MutexGuard<'_, Findings> {
-    findings.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn run(connection: &Connection, wakes: &Receiver<()>, is_over: &AtomicBool, findings: &Mutex<Findings>) {
+fn run(connection: &Connection, wakes: &Receiver<()>, shared: &Mutex<Shared>) {
     loop {
-        let is_held = lock(findings).held.is_some();
+        let is_held = lock(shared).held.is_some();
         let woken = if is_held { wakes.recv_timeout(AGAIN) } else { wakes.recv().map_err(Into::into) };
-        if woken == Err(RecvTimeoutError::Disconnected) || is_over.load(Ordering::Acquire) {
+        if woken == Err(RecvTimeoutError::Disconnected) || lock(shared).is_over {
             return;
         }
         // Another failure, such as a full disk, is repeated after the next transaction.
-        if let Err(error) = checkpoint(connection, findings)
+        if let Err(error) = checkpoint(connection, shared)
             && matches!(meaning(&error), Meaning::Io | Meaning::Damaged)
         {
-            lock(findings).failure = Some(format!("a checkpoint failed: {error}"));
+            lock(shared).failure = Some(format!("a checkpoint failed: {error}"));
             return;
         }
     }
 }
 
-fn checkpoint(connection: &Connection, findings: &Mutex<Findings>) -> rusqlite::Result<()> {
+fn checkpoint(connection: &Connection, shared: &Mutex<Shared>) -> rusqlite::Result<()> {
     let (pages, written) = connection.wal_checkpoint_v2(None::<&str>, CheckpointMode::PASSIVE)?;
-    note_reader(&mut lock(findings).held, (written < pages).then_some(written));
+    note_reader(&mut lock(shared).held, (written < pages).then_some(written));
     // Behind a reader it would hold the writer up in vain.
     if pages > MAX_PAGES && written == pages {
         connection.wal_checkpoint_v2(None::<&str>, CheckpointMode::RESTART)?;

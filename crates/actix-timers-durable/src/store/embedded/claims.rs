@@ -17,8 +17,7 @@ use crate::DurableId;
 static FIND: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {RECORD}, node, parked IS NOT NULL FROM timers WHERE id = ?1 AND ended IS NULL"));
 const CLAIM: &str = "UPDATE timers SET node = ?2, attempt = ?3, used = ?4 WHERE id = ?1";
-const MARK: &str = "UPDATE timers SET alone = 1 WHERE id = ?1";
-const UNMARK: &str = "UPDATE timers SET alone = 0 WHERE id = ?1";
+const MARK: &str = "UPDATE timers SET alone = ?2 WHERE id = ?1";
 const DAMAGED: &str =
     "UPDATE timers SET parked = 'damaged: it differs from what was stored', node = NULL, alone = 0 WHERE id = ?1";
 
@@ -85,10 +84,8 @@ impl Changes<'_> {
             progress.used = progress.used.saturating_add(1);
             update.execute((blob(id), self.node, progress.attempt, progress.used))?;
             self.interrupted += u64::from(node.is_some() && !was_own);
-            match claim.suspects {
-                Suspects::Left => {}
-                Suspects::Marked => _ = run(self.connection, MARK, &[blob(id)])?,
-                Suspects::Unmarked => _ = run(self.connection, UNMARK, &[blob(id)])?,
+            if claim.suspects != Suspects::Left {
+                run(self.connection, MARK, &[blob(id), &(claim.suspects == Suspects::Marked)])?;
             }
             records.push(Arc::new(record));
         }
