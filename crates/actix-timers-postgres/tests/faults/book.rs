@@ -271,9 +271,10 @@ impl Book {
         handled.map(|handled| (handled.node.clone(), handled.at, handled.turn.1)).collect()
     }
 
-    /// Returns the number of timers with numbers from this one on that have reached a handler.
-    pub(crate) fn of_numbers_from(&self, number: u64) -> usize {
-        self.timers.values().filter(|timer| timer.number >= number && !timer.handled.is_empty()).count()
+    /// Returns the number of timers from this number on that have begun, or that another node may have cancelled or moved.
+    pub(crate) fn begun_from(&self, number: u64) -> usize {
+        let has_begun = |timer: &Timer| !timer.handled.is_empty() || timer.removals > 0 || !timer.moves.is_empty();
+        self.timers.values().filter(|timer| timer.number >= number && has_begun(timer)).count()
     }
 
     /// Returns the id of the timer with this number.

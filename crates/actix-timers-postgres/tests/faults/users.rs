@@ -96,7 +96,7 @@ fn locked_rows_of_a_dead_node_keep_no_others_from_takeover() {
         cluster.settings.declared = vec![OFFICE.to_owned()];
         cluster.settings.work = Work::Held { timers: HELD, millis: 8000 };
         let scheduler = cluster.start(&server, "s");
-        cluster.wait("all are with their handlers", |book, _| book.of_numbers_from(3 * NUMBERS) >= HELD as usize);
+        cluster.wait("all have begun", |book, _| book.begun_from(3 * NUMBERS) >= HELD as usize);
         assert!(cluster.book.is_done(&scheduler));
         let user = cluster.client();
         let lock = format!(
