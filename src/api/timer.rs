@@ -382,6 +382,7 @@ where
     A::Context: AsyncContext<A> + AsyncContextParts<A>,
 {
     /// Schedules a closure.
+    #[inline(always)]
     #[track_caller]
     pub(crate) fn run<P, R>(self, plan: P, options: Option<&TimerOptions>, run: R) -> TimerId
     where
