@@ -70,7 +70,7 @@ pub(crate) use labels::{KeyScope, MessageKind, ScopedKey};
 pub(crate) use owners::OwnerId;
 pub(crate) use recurrence::{ClockReading, NextRun, Recurrence, RepeatMode, within_slack};
 pub use recurrence::{MissedTickBehavior, next_on_grid};
-pub(crate) use repeating::{Repeated, Resumed};
+pub(crate) use repeating::Repeated;
 pub(crate) use scheduler::{Due, DueTimer, Engine, EngineConfig, MAX_CAPACITY, RejectReason};
 pub use timer::TimerState;
 pub(crate) use timer::{Marks, NotPending, Stage, Timer, TimerView};

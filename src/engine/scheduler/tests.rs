@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::engine::{
     ClockReading, DeadLetterReason, Due, Engine, EngineConfig, KeyScope, Marks, MessageKind, MissedTickBehavior,
-    NextRun, NotPending, Outcome, OwnerId, Recurrence, RejectReason, RepeatMode, Repeated, Resumed, ScopedKey, Timer,
+    NextRun, NotPending, Outcome, OwnerId, Recurrence, RejectReason, RepeatMode, Repeated, ScopedKey, Timer,
     TimerGroup, TimerKey, TimerState, next_on_grid,
 };
 use crate::timing::{Key, MAX_TICK, Tick, WheelSize};
@@ -58,6 +58,11 @@ struct Known {
 }
 
 impl Known {
+    /// Half of the owners' own timers have handlers whose end is known.
+    const fn is_until_handled(&self) -> bool {
+        self.owner.is_some() && self.sequence.is_multiple_of(2)
+    }
+
     const fn new(key: Key, deadline: Tick, sequence: u64, owner: Option<OwnerId>) -> Self {
         let (state, is_queued, is_making, is_labelled) = (TimerState::Waiting, false, false, false);
         Self {
@@ -317,18 +322,20 @@ impl Run {
             }
             1 => self.break_off(timer),
             2 | 3 => self.set_off(timer),
-            _ => self.repeat(timer),
+            _ => self.repeat(timer, false),
         }
         assert!(!self.engine.is_making(timer.key));
     }
 
     /// A handler runs whose end will be known; a cancel meanwhile applies from then on.
     fn set_off(&mut self, timer: Known) {
-        self.engine.set_off(timer.key);
+        let next = self.next_run(timer);
+        assert_eq!(self.engine.plan(timer.key, next), Repeated::Between);
+        assert_eq!(self.engine.plan(timer.key, next), Repeated::Gone, "it is in flight");
         let is_cancelled = self.stop_in_flight(timer.key);
         let repeats =
             timer.repeats.map(|repeats| Repeats { is_stopped: repeats.is_stopped || is_cancelled, ..repeats });
-        self.repeat(Known { repeats, ..timer });
+        self.repeat(Known { repeats, ..timer }, true);
     }
 
     /// Tries to cancel a timer in flight, sometimes.
@@ -340,16 +347,17 @@ impl Run {
         is_cancelled
     }
 
-    /// Delivers the message of a timer.
-    fn repeat(&mut self, timer: Known) {
+    fn next_run(&self, timer: Known) -> NextRun {
+        self.engine.recurrence(timer.key).unwrap().after_this(at(self.now), timer.is_until_handled())
+    }
+
+    /// Delivers the message of a timer, which may have been planned.
+    fn repeat(&mut self, timer: Known, is_planned: bool) {
         let Repeats { mode, due, left, is_stopped } = timer.repeats.unwrap();
-        // Half of the owners' own timers have handlers whose end is known.
-        let until_handled = timer.owner.is_some() && timer.sequence.is_multiple_of(2);
+        let until_handled = timer.is_until_handled();
         let now = at(self.now);
-        let next = self.engine.recurrence(timer.key).unwrap().after_this(now, until_handled);
-        // Some plan it, and count their message later.
-        let repeated = if timer.sequence.is_multiple_of(3) {
-            self.engine.plan(timer.key, next);
+        let next = self.next_run(timer);
+        let repeated = if is_planned {
             self.engine.repeat_as_planned(timer.key, now)
         } else {
             self.engine.repeat(timer.key, next, now)
@@ -401,7 +409,7 @@ impl Run {
     /// A repetition was delivered and came back.
     fn break_off(&mut self, timer: Known) {
         let before = self.engine.counters();
-        self.repeat(timer);
+        self.repeat(timer, false);
         let reason = DeadLetterReason::RecipientStopped;
         let was_pending = self.book.position(timer.key);
         let payload = was_pending.map(|at| self.book.timers[at].sequence);
@@ -429,8 +437,8 @@ impl Run {
         let position = self.book.position(timer.key).unwrap();
         self.book.timers[position].repeats.as_mut().unwrap().due = due;
         self.wait_again(timer.key, due);
-        assert_eq!(resumed, Resumed::Armed(self.engine.view(timer.key).unwrap().deadline));
-        assert_eq!(self.engine.resume(timer.key, at(self.now)), Resumed::Moved);
+        assert_eq!(resumed, Repeated::Armed(self.engine.view(timer.key).unwrap().deadline));
+        assert_eq!(self.engine.resume(timer.key, at(self.now)), Repeated::Gone);
     }
 
     fn expectation(&self, key: Key) -> Result<usize, NotPending> {
@@ -911,7 +919,7 @@ fn only_a_repetition_with_a_time_of_day_follows_the_wall_clock() {
         assert_eq!((engine.wall_time(key), engine.wall_timers()), (None, 0));
         if until_handled {
             assert_eq!(repeated, Repeated::Between);
-            assert_eq!(engine.resume(key, at(1000)), Resumed::Armed(6000));
+            assert_eq!(engine.resume(key, at(1000)), Repeated::Armed(6000));
         } else {
             assert_eq!(repeated, Repeated::Armed(6000));
         }

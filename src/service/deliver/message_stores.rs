@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 
 use crate::engine::{DeadLetterReason, DueTimer, OwnerId};
 use crate::model::target::TargetFacts;
-use crate::service::deliver::message_ref::{BoxedMessage, MessageRef, Ticket};
+use crate::service::deliver::message_ref::{BoxedMessage, MessageRef};
 use crate::service::deliver::slab::Slab;
 use crate::service::state::{Service, Session, State};
 use crate::sync::MutexGuard;
@@ -51,7 +51,7 @@ pub(crate) struct Ways {
     /// Puts a message of a lane into the mailbox, as a request; `None` if it is bound to its thread, or needs no lane.
     pub(crate) post: Option<fn(&mut Session<'_>, OwnerId, DueTimer<MessageRef>)>,
     /// Makes a dead letter of a message for a target that is under way.
-    pub(crate) lose: fn(&mut Session<'_>, Ticket, DeadLetterReason),
+    pub(crate) lose: fn(&mut Session<'_>, DueTimer<MessageRef>, DeadLetterReason),
 }
 
 /// All stores of one timer actor.

@@ -11,8 +11,8 @@ use actix::{Actor, AsyncContext};
 
 use crate::engine::{DueTimer, OwnerId};
 use crate::model::due_timers::{BellHost, DueTimers};
-use crate::service::deliver::job::{Content, Queued, QueuedJob, STOPPED, Via};
-use crate::service::deliver::message_ref::{MessageRef, Ticket};
+use crate::service::deliver::job::{Content, Queued, QueuedJob, STOPPED, Taken, Via};
+use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::message_stores::StateGuard;
 use crate::service::deliver::wakeup::Wakeup;
 use crate::service::lane::lanes::Next;
@@ -125,11 +125,9 @@ impl BellHost for Service {
         if let Some((facts, next)) = state.lane(lane, self.settings.mailbox_policy)
             && facts.can_be_pulled
             && facts.first <= joined
+            && let Some(due) = state.engine.send_off(next.key)
         {
-            let id = self.id_for_dead_letter(state, next.key);
-            if let Some(due) = state.engine.send_off(next.key) {
-                (next.ways.lose)(&mut session, Ticket { due, id }, STOPPED);
-            }
+            (next.ways.lose)(&mut session, due, STOPPED);
         }
         self.bell_has_ended(session.into_guard(), lane);
     }
@@ -146,26 +144,13 @@ pub(super) fn pull<C: Content>(
     let service = session.service;
     let state = session.state();
     let handler = state.stores.stored::<QueuedJob<C>>(due.payload).and_then(|job| job.to.target.tracked_handler());
-    let ticket = Ticket { due, id: service.id_for_dead_letter(state, due.key) };
-    let taken = C::take::<Queued<_>>(state, due);
-    // A stored message does not need the lock a second time.
-    let (to_produce, mut sent_off) = match C::PRODUCES {
-        true => (taken, None),
-        false => (None, taken.map(|taken| C::send_off::<Queued<_>>(taken, state, ticket))),
-    };
+    let taken = Taken::<C>::of::<Queued<_>>(service, state, due);
+    let committed = taken.map(|taken| taken.commit::<Queued<_>>(&mut session, None, Via::Bell));
     session.unlocked();
     // From here on its drop uncounts message and bell, whatever happens to them.
     let sent = Sent::Pulled { key: due.key, by_bell: true };
     let mut acknowledgement = Acknowledgement { service: Arc::clone(service), lane, sent };
-    if let Some(mut taken) = to_produce {
-        C::produce(&mut taken.content, service, Via::Handler);
-        let state = session.state();
-        sent_off = Some(C::send_off::<Queued<_>>(taken, state, ticket));
-        state.engine.set_off(due.key);
-        session.unlocked();
-    }
-    let Some((message, deferred)) = sent_off else { return };
-    deferred.discard(service);
+    let message = committed.and_then(|committed| committed.finish(service));
     let Some((message, handler)) = message.zip(handler) else { return };
     let _delivering = service.contain(|| service.begin_delivery(due.key, due.deadline));
     if let Some(reply) = handler(message, actor, ctx) {

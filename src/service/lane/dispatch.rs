@@ -11,12 +11,11 @@ use tokio::task::unconstrained;
 
 use crate::engine::{DeadLetterReason, DueTimer, Outcome, OwnerId};
 use crate::model::mailbox_policy::MailboxPolicy;
-use crate::model::target::{Target, TargetFacts};
+use crate::model::target::TargetFacts;
 use crate::model::timer_message::TimerMessage;
-use crate::service::deliver::job::{
-    Committed, Connection, Content, MessageOf, Queued, QueuedJob, STOPPED, Via, WINDOW_FULL, produce_and_commit,
-};
-use crate::service::deliver::message_ref::{MessageRef, Ticket};
+use crate::service::deliver::delivery::open_target;
+use crate::service::deliver::job::{Content, MessageOf, Queued, QueuedJob, STOPPED, Taken, Via, WINDOW_FULL};
+use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::message_stores::{MessageStores, StateGuard, Ways};
 use crate::service::lane::bells::pull;
 use crate::service::lane::reply_waiter::{Acknowledgement, Sent, wait_for};
@@ -72,60 +71,54 @@ fn enqueue_due<C: Content>(session: &mut Session<'_>, due: &mut Vec<DueTimer<Mes
                 state.engine.enqueue(due.key, lane);
                 session.serve(lane);
             }
-            None => {
-                let ticket = Ticket { due, id: service.id_for_dead_letter(state, due.key) };
-                lose_queued::<C>(session, ticket, STOPPED);
-            }
+            None => lose_queued::<C>(session, due, STOPPED),
         }
         session.unlocked().drop_contained(target);
     }
 }
 
 /// Makes a dead letter of a message under way. Beyond a window a repeating timer goes on.
-fn lose_queued<C: Content>(session: &mut Session<'_>, ticket: Ticket, reason: DeadLetterReason) {
-    let Some(taken) = C::take::<Queued<_>>(session.state(), ticket.due) else { return };
+fn lose_queued<C: Content>(session: &mut Session<'_>, due: DueTimer<MessageRef>, reason: DeadLetterReason) {
+    let service = session.service;
+    let Some(taken) = Taken::<C>::of::<Queued<_>>(service, session.state(), due) else { return };
     let undelivered = (reason != WINDOW_FULL).then_some(Outcome::DeadLettered(reason));
-    let (Committed { message, mut deferred, .. }, wakeup) =
-        produce_and_commit::<C, Queued<_>>(session, taken, undelivered, ticket, Via::Mailbox);
+    let mut committed = taken.commit::<Queued<_>>(session, undelivered, Via::Mailbox);
     let state = session.state();
-    if message.is_some() {
-        state.engine.bounce(ticket.due.key, reason);
-        deferred.lose(ticket, reason, message);
+    if let message @ Some(_) = committed.message.take() {
+        state.engine.bounce(due.key, reason);
+        committed.lose(reason, message);
     }
     state.reports.published.ask_to_publish();
-    let service = session.unlocked();
-    service.notify(wakeup);
-    deferred.discard(service);
+    session.unlocked();
+    committed.finish(service);
 }
 
 /// Posts a message, as a request, which is accepted unless the mailbox was closed meanwhile.
 fn post_request<C: Content>(session: &mut Session<'_>, lane: OwnerId, due: DueTimer<MessageRef>) {
     let service = session.service;
     let state = session.state();
-    let ticket = Ticket { due, id: service.id_for_dead_letter(state, due.key) };
-    let Some(taken) = C::take::<Queued<_>>(state, ticket.due) else { return };
-    let connection = Connection::to(taken.target.as_ref().and_then(Target::open));
+    let Some(taken) = Taken::<C>::of::<Queued<_>>(service, state, due) else { return };
+    let (recipient, undelivered) = open_target(taken.target.as_ref());
     // Under way from here on: its lane stays while the message is produced.
     if let Some(lane_state) = state.engine.owner_mut(lane) {
         lane_state.count();
     }
-    let undelivered = (!connection.is_open).then_some(Outcome::DeadLettered(STOPPED));
-    let (Committed { message, mut deferred, .. }, wakeup) =
-        produce_and_commit::<C, Queued<_>>(session, taken, undelivered, ticket, Via::Mailbox);
+    let mut committed = taken.commit::<Queued<_>>(session, undelivered, Via::Mailbox);
+    let message = committed.message.take();
     if message.is_none() {
         session.state().uncount(lane, false);
     }
-    session.unlocked().notify(wakeup);
-    let outgoing = connection.recipient.as_ref().zip(message);
-    if outgoing.is_some_and(|(recipient, message)| send_request(service, lane, &ticket.due, recipient, message)) {
-        if let Some(payload) = session.state().engine.break_off(ticket.due.key, STOPPED) {
+    session.unlocked();
+    let outgoing = recipient.as_ref().zip(message);
+    if outgoing.is_some_and(|(recipient, message)| send_request(service, lane, &due, recipient, message)) {
+        if let Some(payload) = session.state().engine.break_off(due.key, STOPPED) {
             session.discard(payload);
         }
         session.unlocked();
-        deferred.lose(ticket, STOPPED, None);
+        committed.lose(STOPPED, None);
     }
-    deferred.discard(service);
-    service.drop_contained(connection.recipient);
+    committed.finish(service);
+    service.drop_contained(recipient);
 }
 
 /// Puts a request into the mailbox. Returns true if that was closed meanwhile, and the message is lost.

@@ -6,7 +6,6 @@ use std::time::Duration;
 use crate::engine::OwnerId;
 use crate::model::mailbox_policy::MailboxPolicy;
 use crate::service::deliver::job::WINDOW_FULL;
-use crate::service::deliver::message_ref::Ticket;
 use crate::service::deliver::wakeup::Wakeup;
 use crate::service::lane::lanes::{Item, Progress};
 use crate::service::lane::step::Step;
@@ -90,11 +89,10 @@ impl Session<'_> {
             }
             return;
         };
-        let id = service.id_for_dead_letter(state, key);
         if let Some(due) = state.engine.send_off(key)
             && let Some(ways) = state.stores.ways(due.payload)
         {
-            (ways.lose)(self, Ticket { due, id }, WINDOW_FULL);
+            (ways.lose)(self, due, WINDOW_FULL);
         }
     }
 

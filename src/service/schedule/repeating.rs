@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::engine::{ClockReading, Outcome, Recurrence, Repeated, Resumed};
+use crate::engine::{ClockReading, Outcome, Recurrence, Repeated};
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::wakeup::Wakeup;
 use crate::service::schedule::deadline::since_epoch;
@@ -22,7 +22,7 @@ impl Clocks {
     }
 }
 
-/// The work that a repetition under [tracked delivery](crate::service::lane::bells) leaves for after unlocking.
+/// The work that is left for after unlocking when the handler of a repetition has ended.
 #[must_use]
 pub(crate) enum AfterReply {
     Nothing,
@@ -44,20 +44,14 @@ impl Service {
     /// Continues a repetition whose next deadline is counted from the end of the handler that has just run.
     pub(crate) fn resume(&self, key: Key, clocks: Clocks) {
         let now = self.read(clocks);
-        let mut wakeup = Wakeup::default();
         let mut state = self.state();
-        match state.engine.resume(key, now) {
-            Resumed::Armed(deadline) => {
-                state.expect_repetition(deadline, &mut wakeup);
-                drop(state);
-            }
-            Resumed::Over(payload) => self.discard(state, payload),
-            Resumed::Moved => drop(state),
-        }
-        self.notify(wakeup);
+        let repeated = state.engine.resume(key, now);
+        let after_reply = state.after(repeated, clocks);
+        drop(state);
+        self.after_reply(key, after_reply);
     }
 
-    /// Finishes the work of a tracked repetition.
+    /// Does the work that is left.
     pub(crate) fn after_reply(&self, key: Key, after_reply: AfterReply) {
         match after_reply {
             AfterReply::Nothing => {}
@@ -83,7 +77,12 @@ impl State {
         };
         // The planned deadline was computed when the message was produced. If it is past, it is due at once, by any
         // clock.
-        match self.engine.repeat_as_planned(key, ClockReading { time: Duration::ZERO, wall: None }) {
+        let repeated = self.engine.repeat_as_planned(key, ClockReading { time: Duration::ZERO, wall: None });
+        self.after(repeated, clocks)
+    }
+
+    fn after(&mut self, repeated: Repeated<MessageRef>, clocks: Clocks) -> AfterReply {
+        match repeated {
             Repeated::Gone => AfterReply::Nothing,
             Repeated::Last(payload) => AfterReply::Ended(payload),
             Repeated::Between => AfterReply::Between(clocks),
