@@ -13,11 +13,8 @@ use crate::engine::{DueTimer, OwnerId};
 use crate::model::due_timers::{BellHost, DueTimers};
 use crate::service::deliver::job::{Content, Queued, QueuedJob, STOPPED, Taken, Via};
 use crate::service::deliver::message_ref::MessageRef;
-use crate::service::deliver::message_stores::StateGuard;
-use crate::service::deliver::wakeup::Wakeup;
 use crate::service::lane::lanes::Next;
 use crate::service::lane::reply_waiter::{Acknowledgement, Sent, wait_for};
-use crate::service::lane::step::Puller;
 use crate::service::owner::inbox::{MESSAGES_PER_POLL, give_way};
 use crate::service::state::{Service, Session};
 
@@ -43,25 +40,6 @@ impl Session<'_> {
 }
 
 impl Service {
-    /// Uncounts a bell. The lane may be able to move, or has ended.
-    pub(super) fn bell_has_ended(&self, mut state: StateGuard<'_>, lane: OwnerId) {
-        let Some(lane_state) = state.engine.owner_mut(lane) else { return };
-        lane_state.bell_has_ended();
-        if lane_state.link().is_some() {
-            let mut wakeup = Wakeup::default();
-            state.mark_without_item(lane, &mut wakeup);
-            drop(state);
-            return self.notify(wakeup);
-        }
-        let may_move = state.engine.inbox_len(lane) > 0 && state.mark_ready(lane);
-        let removed = state.remove_lane(lane);
-        drop(state);
-        self.drop_contained(removed);
-        if may_move {
-            self.request_turn();
-        }
-    }
-
     /// Pulls own messages for a bell that was handled by the actor of their lane, as a poll of the inbox does: a cancel
     /// stays exact until a handler begins.
     pub(crate) fn pull_own<A>(self: &Arc<Self>, lane: OwnerId, actor: &mut A, ctx: &mut A::Context)
@@ -95,18 +73,18 @@ impl BellHost for Service {
             if !has_ended {
                 link.actor.pull(&self, lane, actor, ctx);
             }
-            return self.bell_has_ended(self.state(), lane);
+            return self.has_ended(self.state(), lane, Sent::Bell);
         }
         let facts = guard.lane(lane, self.settings.mailbox_policy);
-        let Some((_, next)) = facts.filter(|(facts, _)| facts.may_pull(Puller::Bell { joined })) else {
-            return self.bell_has_ended(guard, lane);
+        let Some((_, next)) = facts.filter(|(facts, _)| facts.may_pull(joined)) else {
+            return self.has_ended(guard, lane, Sent::Bell);
         };
         if next.actor != Some((*actor).type_id()) {
             // Handled by another actor than the recipient.
             drop(guard);
             return self.lose(lane, joined);
         }
-        let Some(due) = guard.engine.send_off(next.key) else { return self.bell_has_ended(guard, lane) };
+        let Some(due) = guard.engine.send_off(next.key) else { return self.has_ended(guard, lane, Sent::Bell) };
         if let Some(lane_state) = guard.engine.owner_mut(lane) {
             lane_state.count();
         }
@@ -116,11 +94,9 @@ impl BellHost for Service {
     fn lose(self: Arc<Self>, lane: OwnerId, joined: u64) {
         let mut session = Session::new(&self);
         let state = session.state();
-        if let Some(lane_state) = state.engine.owner_mut(lane)
-            && lane_state.link().is_some()
-        {
+        if state.engine.owner(lane).is_some_and(|lane_state| lane_state.link().is_some()) {
             // The actor ends, or does not want it. The next message, or the watchdog, rings again.
-            return lane_state.bell_has_ended();
+            return state.uncount(lane, Sent::Bell);
         }
         if let Some((facts, next)) = state.lane(lane, self.settings.mailbox_policy)
             && facts.can_be_pulled
@@ -129,7 +105,7 @@ impl BellHost for Service {
         {
             (next.ways.lose)(&mut session, due, STOPPED);
         }
-        self.bell_has_ended(session.into_guard(), lane);
+        self.has_ended(session.into_guard(), lane, Sent::Bell);
     }
 }
 
@@ -155,7 +131,7 @@ pub(super) fn pull<C: Content>(
     let _delivering = service.contain(|| service.begin_delivery(due.key, due.deadline));
     if let Some(reply) = handler(message, actor, ctx) {
         acknowledgement.sent = Sent::Pulled { key: due.key, by_bell: false };
-        service.bell_has_ended(service.state(), lane);
+        service.has_ended(service.state(), lane, Sent::Bell);
         drop(wait_for(reply, acknowledgement));
     }
 }

@@ -106,7 +106,7 @@ fn post_request<C: Content>(session: &mut Session<'_>, lane: OwnerId, due: DueTi
     let mut committed = taken.commit::<Queued<_>>(session, undelivered, Via::Mailbox);
     let message = committed.message.take();
     if message.is_none() {
-        session.state().uncount(lane, false);
+        session.state().uncount(lane, Sent::Request);
     }
     session.unlocked();
     let outgoing = recipient.as_ref().zip(message);

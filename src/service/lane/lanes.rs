@@ -21,6 +21,7 @@ use crate::model::mailbox_policy::MailboxPolicy;
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::message_stores::Ways;
 use crate::service::lane::posted::Posted;
+use crate::service::lane::reply_waiter::Sent;
 use crate::service::lane::slow_recipients::SlowRecipients;
 use crate::service::lane::step::Lane;
 use crate::service::owner::accepting::Accepting;
@@ -173,11 +174,6 @@ impl LaneState {
         }
     }
 
-    /// Uncounts a bell that was handled or dropped.
-    pub(crate) const fn bell_has_ended(&mut self) {
-        self.bells = self.bells.saturating_sub(1);
-    }
-
     /// Whether nothing is on its way to the recipient.
     const fn is_idle(&self) -> bool {
         self.under_way == 0 && self.bells == 0
@@ -265,13 +261,18 @@ impl State {
         None
     }
 
-    /// Uncounts a message under way, with its bell if that ends, and marks its lane, which may be able to move.
-    pub(crate) fn uncount(&mut self, lane: OwnerId, with_bell: bool) {
+    /// Uncounts a message or a bell that was under way.
+    pub(crate) fn uncount(&mut self, lane: OwnerId, sent: Sent) {
         if let Some(lane_state) = self.engine.owner_mut(lane) {
-            lane_state.under_way = lane_state.under_way.saturating_sub(1);
-            lane_state.bells = lane_state.bells.saturating_sub(u32::from(with_bell));
+            let (messages, bells) = match sent {
+                Sent::Own => (0, 0),
+                Sent::Request => (1, 0),
+                Sent::Pulled { by_bell, .. } => (1, u32::from(by_bell)),
+                Sent::Bell => (0, 1),
+            };
+            lane_state.under_way = lane_state.under_way.saturating_sub(messages);
+            lane_state.bells = lane_state.bells.saturating_sub(bells);
         }
-        self.mark_ready(lane);
     }
 
     /// Counts a message that joins the lane of a mailbox for targets, created if necessary. Returns the lane and the

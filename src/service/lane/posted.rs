@@ -14,7 +14,6 @@ use crate::model::id::TimerId;
 use crate::model::reply::{Reply, ReplyFuture};
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::message_stores::StateGuard;
-use crate::service::deliver::wakeup::Wakeup;
 use crate::service::lane::reply_waiter::{Acknowledgement, ReplyWaiter, Sent};
 use crate::service::state::{Service, Session};
 use crate::sync;
@@ -87,20 +86,6 @@ impl Session<'_> {
 }
 
 impl Service {
-    /// Notes the end of a posted own message; the next may follow.
-    pub(super) fn posted_has_ended(&self, lane: OwnerId) {
-        let mut state = self.state();
-        let Some(posted) = state.lanes.posted.remove(&lane) else { return };
-        let publish = state.reports.published.ask_to_publish();
-        let mut wakeup = Wakeup { poke: publish, ..Wakeup::default() };
-        let waker = state.wake_inbox(lane);
-        state.mark_without_item(lane, &mut wakeup);
-        drop(state);
-        drop(posted);
-        waker.into_iter().for_each(Waker::wake);
-        self.notify(wakeup);
-    }
-
     /// Withdraws the message under way to an owner that has ended, so that it will not be handled.
     pub(crate) fn withdraw_posted<'a>(&'a self, mut guard: StateGuard<'a>, lane: OwnerId) {
         /// Sending takes microseconds, but user code may be involved if it fails.

@@ -20,24 +20,22 @@ pub(crate) struct Acknowledgement {
     pub(crate) sent: Sent,
 }
 
-/// The way of a message that is under way from its lane.
-#[derive(Debug, Clone, Copy)]
+/// A message or a bell that is under way from a lane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sent {
     /// An own message, posted.
     Own,
     /// A message for a target, posted as a request.
     Request,
-    /// Pulled by a bell, which may end with it.
+    /// A message pulled by a bell, which may end with it.
     Pulled { key: Key, by_bell: bool },
+    /// A bell that has pulled nothing, or whose message is still under way.
+    Bell,
 }
 
 impl Drop for Acknowledgement {
     fn drop(&mut self) {
-        match self.sent {
-            Sent::Own => self.service.posted_has_ended(self.lane),
-            Sent::Request => self.service.acknowledge(self.lane, None, false),
-            Sent::Pulled { key, by_bell } => self.service.acknowledge(self.lane, Some(key), by_bell),
-        }
+        self.service.has_ended(self.service.state(), self.lane, self.sent);
     }
 }
 
