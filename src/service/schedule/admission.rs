@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use actix::Actor;
 
-use crate::engine::{KeyScope, Marks, OwnerId, Recurrence, RejectReason, Timer};
+use crate::engine::{KeyScope, Marks, OwnerId, RejectReason, Timer};
 use crate::model::closure::Place;
 use crate::model::error::ScheduleError;
 use crate::model::id::TimerId;
@@ -26,8 +26,7 @@ use crate::service::deliver::delivery::{ByClosure, ByHandler, OwnHandler};
 use crate::service::deliver::job::{Destination, Job, Own, Queued};
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::wakeup::Wakeup;
-use crate::service::schedule::calendar::Calendar;
-use crate::service::schedule::deadline::{DueTime, Schedule};
+use crate::service::schedule::deadline::Schedule;
 use crate::service::schedule::plan::{FirstRun, Plan};
 use crate::service::state::{Service, State};
 use crate::timing::Key;
@@ -67,8 +66,7 @@ pub(crate) struct BatchEntry<M: TimerMessage> {
 
 /// A timer to be admitted, apart from its messages.
 pub(crate) struct NewTimer<'o> {
-    due_time: DueTime,
-    recurrence: Option<Recurrence>,
+    first_run: FirstRun,
     to: To,
     id: Option<TimerId>,
     options: Option<&'o TimerOptions>,
@@ -81,8 +79,8 @@ pub(crate) struct Admitted {
     replaced: Option<MessageRef>,
 }
 
-/// An admitted timer; or the reason of its rejection, its recipient and its messages, for use after unlocking.
-type Admission<R, P> = Result<Admitted, (ScheduleError<()>, R, P)>;
+/// An admitted timer; or the reason of its rejection, its target and its messages, for use after unlocking.
+type Admission<M, P> = Result<Admitted, (ScheduleError<()>, Option<Target<M>>, P)>;
 
 /// The facts about a recipient that its timers need.
 #[derive(Clone, Copy)]
@@ -102,9 +100,6 @@ pub(crate) struct To {
 
 /// The recipient in a request: the actor that schedules, or a target.
 pub(crate) trait Addressee<M: TimerMessage>: Sized {
-    /// The recipient of a rejected timer, to be dropped after unlocking.
-    type Rest;
-
     /// Returns the facts about the recipient.
     fn to(&self) -> To;
 
@@ -114,11 +109,10 @@ pub(crate) trait Addressee<M: TimerMessage>: Sized {
         self,
         state: &mut State,
         policy: MailboxPolicy,
-        timer: &NewTimer<'_>,
+        timer: &mut NewTimer<'_>,
         messages: P::Messages,
-        calendar: &mut Option<Box<Calendar>>,
         wakeup: &mut Wakeup,
-    ) -> Admission<Self::Rest, P::Messages>
+    ) -> Admission<M, P::Messages>
     where
         P: Plan<M>;
 }
@@ -148,8 +142,6 @@ where
     H: OwnHandler<A, M>,
     M: TimerMessage,
 {
-    type Rest = Own;
-
     #[inline(always)]
     fn to(&self) -> To {
         To {
@@ -166,22 +158,19 @@ where
         self,
         state: &mut State,
         _: MailboxPolicy,
-        timer: &NewTimer<'_>,
+        timer: &mut NewTimer<'_>,
         messages: P::Messages,
-        calendar: &mut Option<Box<Calendar>>,
         wakeup: &mut Wakeup,
-    ) -> Admission<Self::Rest, P::Messages>
+    ) -> Admission<M, P::Messages>
     where
         P: Plan<M>,
     {
         let store = state.stores.own::<A, H, P::Content>(self.place);
-        state.admit::<P, M, Own>(timer, store, Own, messages, calendar, wakeup)
+        state.admit::<P, M, Own>(timer, store, Own, messages, wakeup)
     }
 }
 
 impl<M: TimerMessage> Addressee<M> for Target<M> {
-    type Rest = Self;
-
     #[inline(always)]
     fn to(&self) -> To {
         To {
@@ -198,19 +187,18 @@ impl<M: TimerMessage> Addressee<M> for Target<M> {
         self,
         state: &mut State,
         policy: MailboxPolicy,
-        timer: &NewTimer<'_>,
+        timer: &mut NewTimer<'_>,
         messages: P::Messages,
-        calendar: &mut Option<Box<Calendar>>,
         wakeup: &mut Wakeup,
-    ) -> Admission<Self::Rest, P::Messages>
+    ) -> Admission<M, P::Messages>
     where
         P: Plan<M>,
     {
         if self.is_queued(policy) {
-            return admit_queued::<P, M>(self, state, timer, messages, calendar, wakeup);
+            return admit_queued::<P, M>(self, state, timer, messages, wakeup);
         }
         let store = state.stores.plain::<P::Content>();
-        state.admit::<P, M, Self>(timer, store, self, messages, calendar, wakeup)
+        state.admit::<P, M, Self>(timer, store, self, messages, wakeup)
     }
 }
 
@@ -219,19 +207,17 @@ impl<M: TimerMessage> Addressee<M> for Target<M> {
 fn admit_queued<P, M>(
     target: Target<M>,
     state: &mut State,
-    timer: &NewTimer<'_>,
+    timer: &mut NewTimer<'_>,
     messages: P::Messages,
-    calendar: &mut Option<Box<Calendar>>,
     wakeup: &mut Wakeup,
-) -> Admission<Target<M>, P::Messages>
+) -> Admission<M, P::Messages>
 where
     P: Plan<M>,
     M: TimerMessage,
 {
     let store = state.stores.queued::<P::Content>();
     let to = Queued { target, joined: 0 };
-    let admission = state.admit::<P, M, Queued<M>>(timer, store, to, messages, calendar, wakeup);
-    admission.map_err(|(reason, to, messages)| (reason, to.target, messages))
+    state.admit::<P, M, Queued<M>>(timer, store, to, messages, wakeup)
 }
 
 impl Service {
@@ -264,22 +250,20 @@ impl Service {
         R: Addressee<M>,
         M: TimerMessage,
     {
-        let FirstRun { due_time, recurrence, mut calendar } =
-            match plan.first_run(self, self.clock.now(), waited, options) {
-                Ok(first_run) => first_run,
-                Err(reason) => return Err(self.reject(reason, messages)),
-            };
-        let timer = NewTimer { due_time, recurrence, to: recipient.to(), id, options };
+        let first_run = match plan.first_run(self, self.clock.now(), waited, options) {
+            Ok(first_run) => first_run,
+            Err(reason) => return Err(self.reject(reason, messages)),
+        };
+        let mut timer = NewTimer { first_run, to: recipient.to(), id, options };
         let mut wakeup = Wakeup::default();
         let mut state = self.state();
         let policy = self.settings.mailbox_policy;
-        let admission = recipient.admit::<P>(&mut state, policy, &timer, messages, &mut calendar, &mut wakeup);
+        let admission = recipient.admit::<P>(&mut state, policy, &mut timer, messages, &mut wakeup);
         match admission.as_ref().ok().and_then(|admitted| admitted.replaced) {
             Some(payload) => self.discard(state, payload),
             None => drop(state),
         }
         self.notify(wakeup);
-        self.drop_contained(calendar);
         self.answer(timer, admission)
     }
 
@@ -299,17 +283,17 @@ impl Service {
             .zip(&options)
             .map(|((BatchEntry { target, schedule, message, .. }, waited), options)| {
                 let options = options.as_deref();
-                let due_time = self.due_time(now, waited, schedule, options);
-                (NewTimer { due_time, recurrence: None, to: target.to(), id: None, options }, target, message)
+                let first_run = FirstRun::once(self.due_time(now, waited, schedule, options));
+                (NewTimer { first_run, to: target.to(), id: None, options }, target, message)
             })
             .collect();
         let (mut wakeup, mut replaced) = (Wakeup::default(), Vec::new());
         let mut state = self.state();
         let admissions: Vec<_> = prepared
             .into_iter()
-            .map(|(timer, target, message)| {
+            .map(|(mut timer, target, message)| {
                 let policy = self.settings.mailbox_policy;
-                let admission = target.admit::<Schedule>(&mut state, policy, &timer, message, &mut None, &mut wakeup);
+                let admission = target.admit::<Schedule>(&mut state, policy, &mut timer, message, &mut wakeup);
                 replaced.extend(admission.as_ref().ok().and_then(|admitted| admitted.replaced));
                 (timer, admission)
             })
@@ -321,11 +305,13 @@ impl Service {
 
     /// Answers a request.
     #[inline(always)]
-    fn answer<R, P>(
+    fn answer<M: TimerMessage, P>(
         &self,
-        NewTimer { due_time, id, .. }: NewTimer<'_>,
-        admission: Admission<R, P>,
+        NewTimer { first_run: FirstRun { due_time, calendar, .. }, id, .. }: NewTimer<'_>,
+        admission: Admission<M, P>,
     ) -> Result<TimerId, ScheduleError<P>> {
+        // That of a rejected timer.
+        self.drop_contained(calendar);
         match admission {
             Ok(Admitted { key, .. }) => {
                 let delay = due_time.delay;
@@ -361,13 +347,12 @@ impl State {
     #[inline(always)]
     fn admit<P, M, D>(
         &mut self,
-        NewTimer { due_time, recurrence, to: facts, id, options }: &NewTimer<'_>,
+        NewTimer { first_run: FirstRun { due_time, recurrence, calendar }, to: facts, id, options }: &mut NewTimer<'_>,
         store: u32,
         to: D,
         messages: P::Messages,
-        calendar: &mut Option<Box<Calendar>>,
         wakeup: &mut Wakeup,
-    ) -> Admission<D, P::Messages>
+    ) -> Admission<M, P::Messages>
     where
         P: Plan<M>,
         M: TimerMessage,
@@ -379,7 +364,7 @@ impl State {
         if let Some((id, name)) = id.zip(name)
             && self.engine.named(name).is_some_and(|key| self.engine.view(key).is_some())
         {
-            return Err((ScheduleError::DuplicateId { id, message: () }, to, messages));
+            return Err((ScheduleError::DuplicateId { id, message: () }, to.into_target(), messages));
         }
         if !self.lanes.ended.is_empty() {
             self.make_room();
@@ -392,7 +377,7 @@ impl State {
         let slab = self.stores.slab::<Job<P::Content, D>>(store);
         let Some((slab, slot)) = slab.and_then(|slab| slab.reserve().map(|slot| (slab, slot))) else {
             let rejected = self.engine.reject(RejectReason::Capacity);
-            return Err((self.reason(rejected), to, messages));
+            return Err((self.reason(rejected), to.into_target(), messages));
         };
         let payload = MessageRef { store, slot };
         // A recipient that is no owner is not kept alive.
@@ -408,13 +393,13 @@ impl State {
             Ok(key) => key,
             Err(rejected) => {
                 slab.give_back(slot);
-                return Err((self.reason(rejected), to, messages));
+                return Err((self.reason(rejected), to.into_target(), messages));
             }
         };
         slab.fill(slot, Job { to, content: P::content(messages, calendar.take()) });
-        if let Some(recurrence) = recurrence {
+        if let Some(recurrence) = recurrence.take() {
             // There is room for as many recurrences as timers.
-            self.engine.set_recurrence(key, recurrence.clone());
+            self.engine.set_recurrence(key, recurrence);
         }
         if let Some(wall) = due_time.wall {
             self.engine.set_wall_time(key, wall);
