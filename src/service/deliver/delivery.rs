@@ -126,7 +126,7 @@ fn pull<A, H, C>(
     drop(session);
     let resume = committed.resume;
     let Some(message) = committed.finish(service) else { return };
-    let _delivering = service.contain(|| service.begin_delivery(due.key, due.deadline));
+    let _delivering = service.begin_delivery(due, None);
     H::handle(message, actor, ctx);
     if let Some(clocks) = resume {
         service.resume(due.key, clocks);
@@ -239,9 +239,7 @@ fn post<C: Content>(session: &mut Session<'_>, due: &mut Vec<DueTimer<MessageRef
             service.drop_contained(open.replace(next));
         }
         if let Some((recipient, message)) = open.as_ref().zip(committed.message.take()) {
-            let due = committed.due;
-            // The metrics recorder is foreign code. If it panics, the rest is still sent.
-            let _delivering = service.contain(|| service.begin_delivery_at(due.key, due.deadline, now));
+            let _delivering = service.begin_delivery(committed.due, Some(now));
             // If a waker panics, the message is in the mailbox all the same.
             service.contain(|| recipient.do_send(message));
         }

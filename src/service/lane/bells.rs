@@ -3,20 +3,38 @@
 //! Under tracked delivery each message has its bell. A starved actor that accepts bells for its own messages has one at a
 //! time, which pulls as many as a poll of the inbox: also messages that are bound to the thread, and cannot be posted.
 
-use std::any::Any;
+use std::any::{Any, TypeId};
 use std::sync::Arc;
 
 use actix::fut::wrap_future;
-use actix::{Actor, AsyncContext};
+use actix::{Actor, AsyncContext, Recipient, WeakAddr};
 
 use crate::engine::{DueTimer, OwnerId};
 use crate::model::due_timers::{BellHost, DueTimers};
+use crate::model::handled_by::AcceptsDueTimers;
 use crate::service::deliver::job::{Content, Queued, QueuedJob, STOPPED, Taken, Via};
 use crate::service::deliver::message_ref::MessageRef;
-use crate::service::lane::lanes::Next;
-use crate::service::lane::reply_waiter::{Acknowledgement, Sent, wait_for};
+use crate::service::lane::lanes::{Lanes, Next};
+use crate::service::lane::reply_waiter::{Acknowledgement, ReplyWaiter, Sent};
+use crate::service::owner::actor_link::OwnerLink;
 use crate::service::owner::inbox::{MESSAGES_PER_POLL, give_way};
 use crate::service::state::{Service, Session};
+
+/// Returns the recipient of bells behind a `WeakAddr`, unless it is closed.
+pub(crate) type BellsFn = fn(&dyn Any) -> Option<Recipient<DueTimers>>;
+
+impl Lanes {
+    /// Lets the actors of type `A` pull own messages for bells.
+    pub(crate) fn accept_bells<A: AcceptsDueTimers>(&mut self) {
+        let bells: BellsFn = |addr| Some(addr.downcast_ref::<WeakAddr<A>>()?.upgrade()?.recipient());
+        self.accepting.insert(TypeId::of::<WeakAddr<A>>(), bells);
+    }
+
+    /// Returns the recipient of an actor's bells, if it accepts them.
+    pub(super) fn bells_of(&self, link: &OwnerLink) -> Option<BellsFn> {
+        self.accepting.get(&(&link.actor as &dyn Any).type_id()).copied()
+    }
+}
 
 impl Session<'_> {
     /// Puts a bell for a lane into the mailbox of its next message.
@@ -25,7 +43,7 @@ impl Session<'_> {
         let state = self.state();
         let Some(lane_state) = state.engine.owner_mut(lane) else { return };
         let recipient = match lane_state.link() {
-            Some(link) => state.lanes.accepting.bells(&link.actor),
+            Some(link) => state.lanes.bells_of(link).and_then(|bells| bells(&link.actor)),
             None => state.stores.target_of(next.payload).and_then(|target| target.puller.as_ref()?.1.open()),
         };
         let joined = lane_state.ring();
@@ -86,7 +104,7 @@ impl BellHost for Service {
         }
         let Some(due) = guard.engine.send_off(next.key) else { return self.has_ended(guard, lane, Sent::Bell) };
         if let Some(lane_state) = guard.engine.owner_mut(lane) {
-            lane_state.count();
+            lane_state.under_way += 1;
         }
         (next.ways.pull)(Session::with(&self, guard), lane, due, actor, ctx);
     }
@@ -128,10 +146,10 @@ pub(super) fn pull<C: Content>(
     let mut acknowledgement = Acknowledgement { service: Arc::clone(service), lane, sent };
     let message = committed.and_then(|committed| committed.finish(service));
     let Some((message, handler)) = message.zip(handler) else { return };
-    let _delivering = service.contain(|| service.begin_delivery(due.key, due.deadline));
+    let _delivering = service.begin_delivery(due, None);
     if let Some(reply) = handler(message, actor, ctx) {
         acknowledgement.sent = Sent::Pulled { key: due.key, by_bell: false };
         service.has_ended(service.state(), lane, Sent::Bell);
-        drop(wait_for(reply, acknowledgement));
+        drop(ReplyWaiter::new(reply, acknowledgement).poke());
     }
 }

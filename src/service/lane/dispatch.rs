@@ -18,7 +18,7 @@ use crate::service::deliver::job::{Content, MessageOf, Queued, QueuedJob, STOPPE
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::message_stores::{MessageStores, StateGuard, Ways};
 use crate::service::lane::bells::pull;
-use crate::service::lane::reply_waiter::{Acknowledgement, Sent, wait_for};
+use crate::service::lane::reply_waiter::{Acknowledgement, ReplyWaiter, Sent};
 use crate::service::state::{Service, Session};
 
 impl MessageStores {
@@ -101,7 +101,7 @@ fn post_request<C: Content>(session: &mut Session<'_>, lane: OwnerId, due: DueTi
     let (recipient, undelivered) = open_target(taken.target.as_ref());
     // Under way from here on: its lane stays while the message is produced.
     if let Some(lane_state) = state.engine.owner_mut(lane) {
-        lane_state.count();
+        lane_state.under_way += 1;
     }
     let mut committed = taken.commit::<Queued<_>>(session, undelivered, Via::Mailbox);
     let message = committed.message.take();
@@ -110,7 +110,7 @@ fn post_request<C: Content>(session: &mut Session<'_>, lane: OwnerId, due: DueTi
     }
     session.unlocked();
     let outgoing = recipient.as_ref().zip(message);
-    if outgoing.is_some_and(|(recipient, message)| send_request(service, lane, &due, recipient, message)) {
+    if outgoing.is_some_and(|(recipient, message)| send_request(service, lane, due, recipient, message)) {
         if let Some(payload) = session.state().engine.break_off(due.key, STOPPED) {
             session.discard(payload);
         }
@@ -125,17 +125,17 @@ fn post_request<C: Content>(session: &mut Session<'_>, lane: OwnerId, due: DueTi
 fn send_request<M>(
     service: &Arc<Service>,
     lane: OwnerId,
-    due: &DueTimer<MessageRef>,
+    due: DueTimer<MessageRef>,
     recipient: &Recipient<M>,
     message: M,
 ) -> bool
 where
     M: TimerMessage,
 {
-    let _delivering = service.contain(|| service.begin_delivery(due.key, due.deadline));
+    let _delivering = service.begin_delivery(due, None);
     let acknowledgement = Acknowledgement { service: Arc::clone(service), lane, sent: Sent::Request };
-    let answer =
-        service.contain(|| wait_for(Box::pin(unconstrained(recipient.send(message))), acknowledgement)).flatten();
+    let request = || Box::pin(unconstrained(recipient.send(message)));
+    let answer = service.contain(|| ReplyWaiter::new(request(), acknowledgement).poke()).flatten();
     let failed = answer.as_ref().is_some_and(Result::is_err);
     service.drop_contained(answer);
     failed && !recipient.connected()

@@ -20,11 +20,11 @@ use crate::model::mailbox_id::MailboxId;
 use crate::model::mailbox_policy::MailboxPolicy;
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::message_stores::Ways;
+use crate::service::lane::bells::BellsFn;
 use crate::service::lane::posted::Posted;
 use crate::service::lane::reply_waiter::Sent;
 use crate::service::lane::slow_recipients::SlowRecipients;
 use crate::service::lane::step::Lane;
-use crate::service::owner::accepting::Accepting;
 use crate::service::owner::actor_link::OwnerLink;
 use crate::service::state::State;
 use crate::timing::{Key, Tick};
@@ -44,9 +44,9 @@ pub(crate) struct LaneState {
     /// The deadline by which it is listed among the slow recipients; [`NOT_SLOW`] if it is not.
     pub(crate) slow_since: Tick,
     /// Messages for targets in the mailbox or in a handler, and one that is being sent.
-    under_way: u32,
+    pub(crate) under_way: u32,
     /// Bells in the mailbox, and those whose handlers run.
-    bells: u32,
+    pub(crate) bells: u32,
     is_marked_ready: bool,
     /// Whether the last message that joined is to be discarded beyond the window.
     pub(crate) discards: bool,
@@ -153,15 +153,6 @@ impl LaneState {
         self.under_way as u64 + self.bells as u64
     }
 
-    pub(crate) const fn bells(&self) -> u32 {
-        self.bells
-    }
-
-    /// Counts a message for a target that leaves the lane.
-    pub(crate) const fn count(&mut self) {
-        self.under_way += 1;
-    }
-
     /// Counts a bell that is put into the mailbox. Returns the number of messages that have joined.
     pub(crate) fn ring(&mut self) -> u64 {
         self.bells += 1;
@@ -204,7 +195,8 @@ pub(crate) struct Lanes {
     pub(crate) slow: SlowRecipients,
     /// Own messages on their way through the mailbox: at most one per lane, and none may overtake it.
     pub(crate) posted: FxHashMap<OwnerId, Posted>,
-    pub(crate) accepting: Accepting,
+    /// The types of actors that accept bells for own messages.
+    pub(crate) accepting: FxHashMap<TypeId, BellsFn>,
     /// Lanes of own messages that have ended, with timers still to be freed.
     pub(crate) ended: Vec<OwnerId>,
     /// Messages of timers of ended lanes whose places new ones have taken: the driver's next turn drops them.
@@ -323,7 +315,7 @@ impl State {
             LaneOf::Own { link, .. } => {
                 facts.under_way = u32::from(self.lanes.posted.contains_key(&lane));
                 facts.has_item = lane_state.item != Item::Left;
-                facts.can_be_pulled = self.lanes.accepting.accepts(&link.actor);
+                facts.can_be_pulled = self.lanes.bells_of(link).is_some();
                 // A message on the way through the mailbox passes closures, which cannot go this way.
                 let is_free = |payload| self.stores.ways(payload).is_some_and(|ways| ways.post.is_some());
                 let free = lane_state.lacks_item().then(|| self.engine.find_due(lane, MAX_PASSED + 1, is_free));

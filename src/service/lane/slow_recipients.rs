@@ -18,29 +18,14 @@ use crate::timing::Tick;
 /// The least time between two findings.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// The message that has waited longest for its recipient.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct OldestWaiting {
-    pub(crate) deadline: Tick,
-    /// The recipient's owner, or its queue.
-    pub(crate) owner: OwnerId,
-}
-
 #[derive(Default)]
 pub(crate) struct SlowRecipients {
     /// Each listed recipient, once; never later than its first message is due.
     by_deadline: BTreeSet<(Tick, OwnerId)>,
-    /// The recipient found stuck last.
-    stuck: Option<Stuck>,
+    /// The recipient found stuck last, and the wait at which it is found again.
+    stuck: Option<(OwnerId, Duration)>,
     /// The earliest time of the next finding.
     not_before: Duration,
-}
-
-/// A recipient that was found stuck, and the wait at which it is found again.
-#[derive(Debug, Clone, Copy)]
-struct Stuck {
-    owner: OwnerId,
-    again: Duration,
 }
 
 impl SlowRecipients {
@@ -59,32 +44,30 @@ impl SlowRecipients {
         if now < self.not_before || waited < self.patience(owner, stuck_after) {
             return false;
         }
-        self.stuck = Some(Stuck { owner, again: waited.saturating_mul(2) });
+        self.stuck = Some((owner, waited.saturating_mul(2)));
         self.not_before = now.saturating_add(EVERY);
         true
     }
 
     /// Returns the wait that `owner` is granted.
     fn patience(&self, owner: OwnerId, stuck_after: Duration) -> Duration {
-        self.stuck.filter(|stuck| stuck.owner == owner).map_or(stuck_after, |stuck| stuck.again)
+        self.stuck.filter(|(stuck, _)| *stuck == owner).map_or(stuck_after, |(_, again)| again)
     }
 }
 
 impl State {
-    /// Notes that a message may have begun to wait for a recipient.
-    #[inline]
+    /// Lists a recipient that is not listed yet, if a message waits for it.
     pub(crate) fn note_waiting(&mut self, owner: OwnerId) {
         if self.engine.owner(owner).is_some_and(|owner_state| owner_state.slow_since == NOT_SLOW) {
-            self.list_as_slow(owner);
+            self.list_since(owner, self.first_waiting(owner));
         }
     }
 
-    /// Lists a recipient that is not listed yet, if a message waits for it.
-    pub(crate) fn list_as_slow(&mut self, owner: OwnerId) {
-        let Some(deadline) = self.first_waiting(owner) else { return };
+    /// Lists a recipient by the deadline of the message that waits for it, if there is one.
+    fn list_since(&mut self, owner: OwnerId, first: Option<Tick>) {
         if let Some(owner_state) = self.engine.owner_mut(owner) {
-            owner_state.slow_since = deadline;
-            self.lanes.slow.by_deadline.insert((deadline, owner));
+            owner_state.slow_since = first.unwrap_or(NOT_SLOW);
+            self.lanes.slow.by_deadline.extend(first.map(|deadline| (deadline, owner)));
         }
     }
 
@@ -96,19 +79,16 @@ impl State {
         }
     }
 
-    /// Returns the message that has waited longest; checks at most `budget` listed recipients. `None` if no message
-    /// waits, or if all checked recipients have taken theirs.
-    pub(crate) fn oldest_waiting(&mut self, budget: usize) -> Option<OldestWaiting> {
+    /// Returns the message that has waited longest, as its deadline and its recipient; checks at most `budget` listed
+    /// ones. `None` if no message waits, or if all checked recipients have taken theirs.
+    fn oldest_waiting(&mut self, budget: usize) -> Option<(Tick, OwnerId)> {
         for _ in 0..budget {
             let (listed, owner) = *self.lanes.slow.by_deadline.first()?;
             match self.first_waiting(owner) {
-                Some(deadline) if deadline <= listed => return Some(OldestWaiting { deadline, owner }),
+                Some(deadline) if deadline <= listed => return Some((deadline, owner)),
                 first => {
                     self.lanes.slow.by_deadline.pop_first();
-                    if let Some(owner_state) = self.engine.owner_mut(owner) {
-                        owner_state.slow_since = first.unwrap_or(NOT_SLOW);
-                    }
-                    self.lanes.slow.by_deadline.extend(first.map(|deadline| (deadline, owner)));
+                    self.list_since(owner, first);
                 }
             }
         }
@@ -118,7 +98,7 @@ impl State {
     /// Returns the deadline of the first message that waits for a recipient, or is in its mailbox alone.
     fn first_waiting(&self, owner: OwnerId) -> Option<Tick> {
         self.engine.owner(owner).filter(|owner_state| !owner_state.ended)?;
-        let under_way = self.lanes.posted.get(&owner).map(|posted| posted.deadline);
+        let under_way = self.lanes.posted.get(&owner).map(|posted| posted.due.deadline);
         under_way.or_else(|| self.engine.oldest_due(owner))
     }
 }
@@ -127,24 +107,24 @@ impl Service {
     /// Returns the longest wait of a due message for its recipient.
     pub(crate) fn waited(&self, state: &mut State, now: Duration) -> Duration {
         let oldest = state.oldest_waiting(self.check_budget());
-        oldest.map_or(Duration::ZERO, |oldest| now.saturating_sub(self.tick.time_of(oldest.deadline)))
+        oldest.map_or(Duration::ZERO, |(deadline, _)| now.saturating_sub(self.tick.time_of(deadline)))
     }
 
     /// Finds a newly stuck recipient and records a warning. Returns the time of the next check.
     pub(crate) fn check_slow_recipients(&self, state: &mut State, now: Duration) -> Option<Duration> {
         let stuck_after = self.settings.stuck_after;
-        let Some(oldest) = state.oldest_waiting(self.check_budget()) else {
+        let Some((deadline, owner)) = state.oldest_waiting(self.check_budget()) else {
             state.lanes.slow.stuck = None;
             // Other recipients could not be checked yet.
             return (!state.lanes.slow.by_deadline.is_empty()).then_some(now);
         };
-        let since = self.tick.time_of(oldest.deadline);
+        let since = self.tick.time_of(deadline);
         let waited = now.saturating_sub(since);
-        if state.lanes.slow.is_newly_stuck(oldest.owner, now, waited, stuck_after) {
+        if state.lanes.slow.is_newly_stuck(owner, now, waited, stuck_after) {
             state.reports.published.ask_to_publish();
-            self.note_stuck(state, oldest, waited);
+            self.note_stuck(state, owner, waited);
         }
-        let again = since.saturating_add(state.lanes.slow.patience(oldest.owner, stuck_after));
+        let again = since.saturating_add(state.lanes.slow.patience(owner, stuck_after));
         Some(again.max(state.lanes.slow.not_before))
     }
 

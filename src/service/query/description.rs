@@ -19,6 +19,11 @@ pub(crate) const COUNTED_ALONE: usize = 4096;
 pub(crate) const COUNTED_IN_LISTS: usize = 32;
 
 impl State {
+    /// Returns the type of a message, as shown to users.
+    pub(crate) fn message_type(&self, payload: Option<MessageRef>) -> &'static str {
+        payload.and_then(|payload| self.stores.store(payload.store)).map_or("", |store| store.message_type)
+    }
+
     /// Returns the mailbox of the actor that a timer is for. `queue_owner` is the engine's owner.
     fn mailbox_for(&self, payload: MessageRef, queue_owner: Option<OwnerId>) -> Option<MailboxId> {
         self.stores
@@ -62,7 +67,7 @@ impl State {
             (Stage::Queued, Some(queue_owner)) => {
                 let ahead = self.engine.position_in_inbox(queue_owner, key, most);
                 let lane_state = self.engine.owner(queue_owner);
-                let (under_way, bells) = lane_state.map_or((0, 0), |lane| (lane.under_way(), lane.bells() as usize));
+                let (under_way, bells) = lane_state.map_or((0, 0), |lane| (lane.under_way(), lane.bells as usize));
                 match ahead {
                     Some(ahead) if ahead < bells => TimerLocation::Mailbox { under_way },
                     _ => TimerLocation::Queue { length: self.engine.inbox_len(queue_owner), ahead, under_way },
@@ -81,7 +86,6 @@ impl Service {
     pub(crate) fn info(&self, state: &State, key: Key, now: Duration, most: usize) -> Option<TimerInfo> {
         let view = state.engine.view(key).filter(|_| !state.has_ended(key))?;
         let payload = state.engine.payload(key)?;
-        let store = state.stores.store(payload.store);
         let deadline = self.tick.time_of(view.deadline);
         let recurrence = state.engine.recurrence(key);
         let mailbox = state.mailbox_for(payload, view.owner);
@@ -95,7 +99,7 @@ impl Service {
             wall_time: state.engine.wall_time(key).and_then(|at| SystemTime::UNIX_EPOCH.checked_add(at)),
             repeats: recurrence.is_some(),
             period: recurrence.and_then(Recurrence::period),
-            message_type: store.map_or("", |store| store.message_type).into(),
+            message_type: state.message_type(Some(payload)).into(),
             actor: mailbox.map(ActorTag::of),
             actor_type: state.actor_type_for(key).map(Into::into),
             key: state.engine.key_of(key).cloned(),
