@@ -11,8 +11,7 @@
 //! 7. `key` and `group`: labels that callers give timers, with their `text`; `labels`: their tables; `shards` and
 //!    `side_table`: the parts of such tables.
 //! 8. `scheduler`: the [`Engine`], which ties them together around one [`Wheel`](crate::timing::Wheel). Its other
-//!    operations: `queries` read only, `labelled` acts on timers by key, group or owner, and `queues` serves
-//!    deliveries that take time.
+//!    operations: `queries` read only, and `labelled` acts on timers by key, group or owner.
 //!
 //! The life of a timer:
 //!
@@ -52,7 +51,6 @@ mod names;
 mod own_timers;
 mod owners;
 mod queries;
-mod queues;
 mod recurrence;
 mod repeating;
 mod scheduler;

@@ -83,9 +83,9 @@ impl<P: Copy, O> Engine<P, O> {
         &self.labels
     }
 
-    /// Returns the number of owners.
+    /// Returns the number of owners and queues.
     pub(crate) fn owners(&self) -> usize {
-        self.owners.len() - self.queues
+        self.owners.len()
     }
 
     /// Returns whether the engine is closed.

@@ -95,8 +95,6 @@ pub(crate) struct Engine<P, O> {
     pub(super) counters: Counters,
     /// Number of timers in inboxes.
     pub(super) in_inboxes: usize,
-    /// Number of owners that are queues.
-    pub(super) queues: usize,
     /// Ended timers whose end is to be reported.
     ended: Vec<Key>,
     /// Owners whose last timer that [kept them alive](Self::keeps_alive) has ended.
@@ -119,7 +117,6 @@ impl<P: Copy, O> Engine<P, O> {
             delivered: Delivered::default(),
             counters: Counters::default(),
             in_inboxes: 0,
-            queues: 0,
             ended: Vec::new(),
             released: Vec::new(),
             now: 0,
@@ -151,17 +148,13 @@ impl<P: Copy, O> Engine<P, O> {
         if self.counters.pending >= self.config.capacity as u64 + more {
             return Err(self.reject(RejectReason::Capacity));
         }
-        let mut own_list = None;
-        if let Some(owner) = owner {
-            own_list = self.owners.own_list(owner);
-            if own_list.is_none() {
-                return Err(self.reject(RejectReason::OwnerEnded));
-            }
+        if owner.is_some_and(|owner| self.owners.get(owner).is_none()) {
+            return Err(self.reject(RejectReason::OwnerEnded));
         }
         let key = self.wheel.insert_with(self.now, deadline, tag, |slot| {
             let mut timer = timer;
-            if let Some(own_list) = own_list {
-                own_list.add(slot, &mut timer);
+            if let Some(owner) = owner {
+                self.owners.join(owner, slot, &mut timer);
             }
             timer
         });
@@ -311,7 +304,7 @@ impl<P: Copy, O> Engine<P, O> {
         }
     }
 
-    /// Appends a message for a recipient to its [queue](Self::add_queue). Only for a message that
+    /// Appends a message for a recipient to its queue, an owner without timers of its own. Only for a message that
     /// [`expire`](Self::expire) has just returned.
     pub(crate) fn enqueue(&mut self, key: Key, queue: OwnerId) {
         let under_way = |timer: &&mut Timer<P>| matches!(timer.stage, Stage::InFlight | Stage::Making);
@@ -368,7 +361,7 @@ impl<P: Copy, O> Engine<P, O> {
         timers
     }
 
-    /// Registers an owner.
+    /// Registers an owner, or a queue for [due messages](Self::enqueue) of one recipient.
     ///
     /// # Errors
     /// Returns `data` when 2³² − 1 owners exist.

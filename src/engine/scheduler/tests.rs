@@ -186,7 +186,7 @@ impl Run {
         };
         let mut engine = Engine::new(config);
         let owners = (0..3).map(|_| engine.add_owner("owner").unwrap()).collect();
-        let queue = engine.add_queue("queue").unwrap();
+        let queue = engine.add_owner("queue").unwrap();
         Self { engine, book: Book::default(), owners, queue, issued: Vec::new(), now: 0, rng: Rng(seed) }
     }
 
@@ -723,23 +723,22 @@ fn the_engine_agrees_with_a_naive_book() {
 }
 
 #[test]
-fn a_queue_is_no_owner_and_is_removed_only_when_empty() {
+fn a_queue_is_removed_only_when_empty() {
     let mut engine: Engine<u64, &str> = Engine::new(EngineConfig::default());
-    let queue = engine.add_queue("queue").unwrap();
-    assert_eq!(engine.owners(), 0);
+    let queue = engine.add_owner("queue").unwrap();
     for n in 0..3 {
         let key = schedule(&mut engine, 1, None, n);
         while engine.expire(1, None, &mut 1000) != Due::Done {}
         engine.enqueue(key, queue);
     }
-    assert_eq!(engine.remove_queue(queue), None);
+    assert_eq!(engine.remove_owner(queue), None);
     for n in 0..3 {
         let due = engine.first_due(queue).and_then(|key| engine.send_off(key)).unwrap();
         assert_eq!(due.payload, n);
         engine.finish(due.key, Outcome::Delivered);
     }
-    assert_eq!((engine.remove_queue(queue), engine.owners()), (Some("queue"), 0));
-    assert_eq!(engine.remove_queue(queue), None);
+    assert_eq!((engine.remove_owner(queue), engine.owners()), (Some("queue"), 0));
+    assert_eq!(engine.remove_owner(queue), None);
 }
 
 #[test]

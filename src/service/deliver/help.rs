@@ -76,7 +76,9 @@ impl Service {
         loop {
             let mut state = self.state();
             for _ in 0..self.settings.expiry_budget {
-                let Some(lane) = next_late(&mut state, now) else { return can_move };
+                let late = state.driver.watched_inboxes.front().filter(|(since, _)| is_late(*since, now));
+                let Some((_, lane)) = late.copied() else { return can_move };
+                state.driver.watched_inboxes.pop_front();
                 can_move |= self.is_found_starved(&mut state, lane, now);
             }
             drop(state);
@@ -113,7 +115,7 @@ impl Service {
             return IDLE;
         }
         let now = self.clock.now();
-        let late = is_late(self.missing(&self.state()), now);
+        let late = self.missing(&self.state()).is_some_and(|time| is_late(time, now));
         let mut turn = if late { self.contain(|| self.turn(TurnBy::Watchdog)) } else { None };
         // A turn may bring messages that have waited already.
         if self.find_starved() {
@@ -153,11 +155,6 @@ impl State {
     }
 }
 
-pub(crate) fn is_late(time: Option<Duration>, now: Duration) -> bool {
-    time.is_some_and(|time| time.saturating_add(GRACE) <= now)
-}
-
-fn next_late(state: &mut State, now: Duration) -> Option<OwnerId> {
-    let late = state.driver.watched_inboxes.front().is_some_and(|(since, _)| is_late(Some(*since), now));
-    if late { state.driver.watched_inboxes.pop_front().map(|(_, owner)| owner) } else { None }
+fn is_late(time: Duration, now: Duration) -> bool {
+    time.saturating_add(GRACE) <= now
 }

@@ -172,15 +172,6 @@ impl Service {
             self.turns.wake_driver();
         }
     }
-
-    /// Unlocks and drops messages of ended timers. The first, usually the only one, is dropped in the same step that
-    /// ended its timer.
-    pub(crate) fn discard_all<'a>(&'a self, state: StateGuard<'a>, messages: Vec<MessageRef>) {
-        let mut state = Some(state);
-        for payload in messages {
-            self.discard(state.take().unwrap_or_else(|| self.state()), payload);
-        }
-    }
 }
 
 /// Drops a stored job without a place in a queue, after unlocking.

@@ -216,6 +216,11 @@ impl Lanes {
 }
 
 impl State {
+    /// Counts actors with timers of their own.
+    pub(crate) fn actors(&self) -> usize {
+        self.engine.owners() - self.lanes.targets.len()
+    }
+
     /// Counts lanes that expect an answer.
     pub(crate) fn expecting(&self) -> usize {
         let is_idle = |lane: &OwnerId| self.engine.owner(*lane).is_none_or(LaneState::is_idle);
@@ -285,7 +290,7 @@ impl State {
             return Some((lane, targets.joined));
         }
         let of = LaneOf::Targets(Box::new(Targets { joined: 1, rung: 0, _pin: pin() }));
-        let lane = self.engine.add_queue(LaneState { discards, ..LaneState::new(mailbox, of) }).ok()?;
+        let lane = self.engine.add_owner(LaneState { discards, ..LaneState::new(mailbox, of) }).ok()?;
         self.lanes.targets.insert(mailbox, lane);
         Some((lane, 1))
     }
@@ -344,6 +349,6 @@ impl State {
         }
         self.lanes.targets.remove(&lane_state.mailbox);
         self.unlist_slow(lane);
-        self.engine.remove_queue(lane)
+        self.engine.remove_owner(lane)
     }
 }

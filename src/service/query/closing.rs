@@ -116,7 +116,8 @@ impl Service {
         state.reports.published.ask_to_publish();
         // The waiting drains have nothing left to wait for.
         let over = std::mem::take(&mut state.driver.wind_downs);
-        self.discard_all(guard, ended);
+        drop(guard);
+        ended.into_iter().for_each(|payload| self.discard(self.state(), payload));
         drop(over);
         self.timer_spans.end_all();
         // There are counters to publish, and queues have become empty.

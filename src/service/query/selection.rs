@@ -243,27 +243,22 @@ impl Service {
         }
     }
 
-    /// Returns an owner's own timers, oldest first. To be called on its actor's thread, which schedules none meanwhile.
-    pub(crate) fn timers_of_owner(&self, owner: OwnerId) -> Vec<Key> {
-        let source = self.state().own(owner);
-        self.collect(source, |_, _| true)
-    }
-
     /// Returns the timers of a group, in the order in which they joined it.
     pub(crate) fn timers_of_group(&self, group: &TimerGroup) -> Vec<Key> {
         let source = self.state().members(group, 0);
         self.collect(source, |state, timer| !state.has_ended(timer))
     }
 
-    /// Returns an owner's own timers of a group. To be called on its actor's thread.
-    pub(crate) fn timers_of_owner_in(&self, owner: OwnerId, group: &TimerGroup) -> Vec<Key> {
+    /// Returns an owner's own timers, oldest first, or those of a group. To be called on its actor's thread, which
+    /// schedules none meanwhile.
+    pub(crate) fn timers_of_owner(&self, owner: OwnerId, group: Option<&TimerGroup>) -> Vec<Key> {
         let state = self.state();
-        let is_group_shorter = state.engine.labels().group_len(group) < state.engine.owned(owner);
-        let source = if is_group_shorter { state.members(group, 0) } else { state.own(owner) };
+        let shorter = group.filter(|group| state.engine.labels().group_len(group) < state.engine.owned(owner));
+        let source = shorter.map_or_else(|| state.own(owner), |group| state.members(group, 0));
         drop(state);
         self.collect(source, |state, timer| {
-            let is_own = || state.engine.view(timer).is_some_and(|view| view.owner == Some(owner));
-            state.engine.group_of(timer) == Some(group) && is_own()
+            group.is_none_or(|group| state.engine.group_of(timer) == Some(group))
+                && state.engine.view(timer).is_some_and(|view| view.owner == Some(owner))
         })
     }
 

@@ -298,7 +298,8 @@ impl Service {
                 (timer, admission)
             })
             .collect();
-        self.discard_all(state, replaced);
+        drop(state);
+        replaced.into_iter().for_each(|payload| self.discard(self.state(), payload));
         self.notify(wakeup);
         answers.extend(admissions.into_iter().map(|(timer, admission)| self.answer(timer, admission)));
     }

@@ -84,7 +84,7 @@ impl Service {
             tick: self.tick.length(),
             now,
             counters: state.engine.counters(),
-            owners: state.engine.owners(),
+            owners: state.actors(),
             wheel: state.engine.wheel().snapshot(),
         }
     }
