@@ -124,12 +124,12 @@ fn pull<A, H, C>(
     let Some(taken) = Taken::<C>::of::<Own>(service, session.state(), due) else { return };
     let committed = taken.commit::<Own>(&mut session, None, Via::Handler);
     drop(session);
-    let resume = committed.resume;
+    let is_between = committed.is_between;
     let Some(message) = committed.finish(service) else { return };
     let _delivering = service.begin_delivery(due, None);
     H::handle(message, actor, ctx);
-    if let Some(clocks) = resume {
-        service.resume(due.key, clocks);
+    if is_between {
+        service.resume(due.key);
     }
 }
 

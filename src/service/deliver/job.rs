@@ -23,7 +23,6 @@ use crate::service::deliver::message_ref::{BoxedMessage, MessageRef};
 use crate::service::deliver::message_stores::{Ways, discard_stored};
 use crate::service::deliver::wakeup::Wakeup;
 use crate::service::owner::subscribers::DeadLetterEvent;
-use crate::service::schedule::repeating::Clocks;
 use crate::service::state::{Service, Session, State};
 
 pub(crate) const STOPPED: DeadLetterReason = DeadLetterReason::RecipientStopped;
@@ -210,8 +209,8 @@ pub(crate) struct Committed<C: Content> {
     id: Option<TimerId>,
     /// The message; `None` if nothing is to be handed over.
     pub(crate) message: Option<C::Message>,
-    /// Set if the next repetition is counted from the end of the handler.
-    pub(crate) resume: Option<Clocks>,
+    /// Whether the next repetition is counted from the end of the handler.
+    pub(crate) is_between: bool,
     pub(crate) wakeup: Wakeup,
     /// A message that is not handed over.
     pub(crate) undelivered: Option<C::Message>,
@@ -232,7 +231,7 @@ impl<C: Content> Committed<C> {
             due,
             id,
             message: None,
-            resume: None,
+            is_between: false,
             wakeup: Wakeup::default(),
             undelivered: None,
             producer: None,

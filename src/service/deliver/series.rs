@@ -10,7 +10,6 @@ use crate::service::deliver::job::{Committed, Content, Destination, Job, Taken, 
 use crate::service::deliver::message_ref::{BoxedContents, BoxedMessage, MessageRef};
 use crate::service::schedule::calendar::Calendar;
 use crate::service::schedule::deadline::since_epoch;
-use crate::service::schedule::repeating::Clocks;
 use crate::service::state::{Service, State};
 
 const PANICKED: DeadLetterReason = DeadLetterReason::SourcePanicked;
@@ -78,7 +77,7 @@ impl<M: TimerMessage> Content for Series<M> {
 
     fn produce(Repetition { recurrence, producer, result }: &mut Repetition<M>, service: &Service, via: Via) {
         let produced = service.contain(|| {
-            let now = service.read(Clocks::of(recurrence));
+            let now = service.read(recurrence.needs_wall_clock());
             if recurrence.is_over(now) {
                 return Err(Outcome::Cancelled);
             }
@@ -90,7 +89,7 @@ impl<M: TimerMessage> Content for Series<M> {
 
     /// Sets or plans the next repetition, unless the timer was cancelled meanwhile.
     fn commit<D: Destination<M>>(
-        Taken { due, id, target, part: Repetition { recurrence, producer, result } }: Taken<Self>,
+        Taken { due, id, target, part: Repetition { producer, result, .. } }: Taken<Self>,
         undelivered: Option<Outcome>,
         state: &mut State,
         via: Via,
@@ -108,7 +107,7 @@ impl<M: TimerMessage> Content for Series<M> {
             Via::Bell => state.engine.plan(due.key, next),
             Via::Handler | Via::Mailbox => state.engine.repeat(due.key, next, now),
         };
-        match repeated {
+        match state.expect_repetition(repeated, &mut committed.wakeup) {
             Repeated::Gone => {
                 committed.undelivered = Some(message);
                 return committed;
@@ -120,10 +119,7 @@ impl<M: TimerMessage> Content for Series<M> {
                 }
             }
         }
-        if let Repeated::Armed(deadline) = repeated {
-            state.expect_repetition(deadline, &mut committed.wakeup);
-        }
-        committed.resume = (repeated == Repeated::Between).then(|| Clocks::of(&recurrence));
+        committed.is_between = repeated == Repeated::Between;
         committed.message = Some(message);
         committed
     }

@@ -141,13 +141,6 @@ impl LaneState {
         }
     }
 
-    /// Has the item polled. Returns its waker.
-    pub(crate) fn wake(&mut self) -> Option<Waker> {
-        let LaneOf::Own { link, waker } = &mut self.of else { return None };
-        link.wake_flag.set();
-        waker.take()
-    }
-
     /// Returns the number of messages and bells that the recipient has not handled.
     pub(crate) const fn under_way(&self) -> u64 {
         self.under_way as u64 + self.bells as u64

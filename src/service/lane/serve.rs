@@ -120,15 +120,15 @@ impl Session<'_> {
 impl Service {
     /// Handles the end of a message or a bell that was under way from a lane, which may be able to move, or has ended.
     pub(super) fn has_ended(&self, mut state: StateGuard<'_>, lane: OwnerId, sent: Sent) {
-        let after_reply = match sent {
-            Sent::Pulled { key, .. } => Some((key, state.finish_repetition(key))),
+        let mut wakeup = Wakeup::default();
+        let pulled = match sent {
+            Sent::Pulled { key, .. } => Some((key, state.finish_tracked(key, &mut wakeup))),
             Sent::Own | Sent::Request | Sent::Bell => None,
         };
         let posted = if sent == Sent::Own { state.lanes.posted.remove(&lane) } else { None };
         state.uncount(lane, sent);
         // A bell ends no timer.
-        let poke = sent != Sent::Bell && state.reports.published.ask_to_publish();
-        let mut wakeup = Wakeup { poke, ..Wakeup::default() };
+        wakeup.poke |= sent != Sent::Bell && state.reports.published.ask_to_publish();
         let waker = state.wake_inbox(lane);
         state.mark_without_item(lane, &mut wakeup);
         let is_for_targets = state.engine.owner(lane).is_some_and(|lane_state| lane_state.link().is_none());
@@ -138,8 +138,8 @@ impl Service {
         self.drop_contained((posted, removed));
         waker.into_iter().for_each(Waker::wake);
         self.notify(wakeup);
-        if let Some((key, after_reply)) = after_reply {
-            self.contain(|| self.after_reply(key, after_reply));
+        if let Some((key, repeated)) = pulled {
+            self.contain(|| self.handled(key, repeated));
         }
         if may_move {
             self.request_turn();

@@ -72,15 +72,9 @@ pub(crate) struct NewTimer<'o> {
     options: Option<&'o TimerOptions>,
 }
 
-/// An admitted timer.
-pub(crate) struct Admitted {
-    key: Key,
-    /// The message of the timer that had its key, to be dropped after unlocking.
-    replaced: Option<MessageRef>,
-}
-
-/// An admitted timer; or the reason of its rejection, its target and its messages, for use after unlocking.
-type Admission<M, P> = Result<Admitted, (ScheduleError<()>, Option<Target<M>>, P)>;
+/// An admitted timer, and the message of the one that had its key; or the reason of its rejection, its target and its
+/// messages. For use after unlocking.
+type Admission<M, P> = Result<(Key, Option<MessageRef>), (ScheduleError<()>, Option<Target<M>>, P)>;
 
 /// The facts about a recipient that its timers need.
 #[derive(Clone, Copy)]
@@ -259,7 +253,7 @@ impl Service {
         let mut state = self.state();
         let policy = self.settings.mailbox_policy;
         let admission = recipient.admit::<P>(&mut state, policy, &mut timer, messages, &mut wakeup);
-        match admission.as_ref().ok().and_then(|admitted| admitted.replaced) {
+        match admission.as_ref().ok().and_then(|(_, replaced)| *replaced) {
             Some(payload) => self.discard(state, payload),
             None => drop(state),
         }
@@ -294,7 +288,7 @@ impl Service {
             .map(|(mut timer, target, message)| {
                 let policy = self.settings.mailbox_policy;
                 let admission = target.admit::<Schedule>(&mut state, policy, &mut timer, message, &mut wakeup);
-                replaced.extend(admission.as_ref().ok().and_then(|admitted| admitted.replaced));
+                replaced.extend(admission.as_ref().ok().and_then(|(_, replaced)| *replaced));
                 (timer, admission)
             })
             .collect();
@@ -314,7 +308,7 @@ impl Service {
         // That of a rejected timer.
         self.drop_contained(calendar);
         match admission {
-            Ok(Admitted { key, .. }) => {
+            Ok((key, _)) => {
                 let delay = due_time.delay;
                 self.meters.schedule_delay.record(delay.as_secs_f64());
                 let id = id.unwrap_or_else(|| TimerId::of_timer(self.number, key));
@@ -414,7 +408,7 @@ impl State {
         }
         wakeup.poke |= self.engine.counters().accepted.is_multiple_of(POKE_EVERY);
         self.expect_deadline(due_time.deadline, due_time.wall.is_some(), wakeup);
-        Ok(Admitted { key, replaced })
+        Ok((key, replaced))
     }
 
     /// Returns the reason of a rejection by the engine, as shown to users.
