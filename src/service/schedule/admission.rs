@@ -38,7 +38,8 @@ const POKE_EVERY: u64 = 4096;
 /// Timers of a batch that are admitted under one lock: some microseconds' worth.
 pub(crate) const ADMITTED_AT_ONCE: usize = 64;
 
-/// A request for a timer, apart from its recipient and its messages.
+/// A request for a timer, apart from its recipient and its messages; with its [`FirstRun`] in place of the plan it can be
+/// admitted.
 pub(crate) struct TimerRequest<'o, P> {
     pub(crate) plan: P,
     /// The age of the request, measured before the call.
@@ -62,14 +63,6 @@ pub(crate) struct BatchEntry<M: TimerMessage> {
     pub(crate) requested: RequestTime,
     pub(crate) options: Option<Arc<TimerOptions>>,
     pub(crate) message: M,
-}
-
-/// A timer to be admitted, apart from its messages.
-pub(crate) struct NewTimer<'o> {
-    first_run: FirstRun,
-    to: To,
-    id: Option<TimerId>,
-    options: Option<&'o TimerOptions>,
 }
 
 /// An admitted timer, and the message of the one that had its key; or the reason of its rejection, its target and its
@@ -103,7 +96,7 @@ pub(crate) trait Addressee<M: TimerMessage>: Sized {
         self,
         state: &mut State,
         policy: MailboxPolicy,
-        timer: &mut NewTimer<'_>,
+        request: &mut TimerRequest<'_, FirstRun>,
         messages: P::Messages,
         wakeup: &mut Wakeup,
     ) -> Admission<M, P::Messages>
@@ -152,7 +145,7 @@ where
         self,
         state: &mut State,
         _: MailboxPolicy,
-        timer: &mut NewTimer<'_>,
+        request: &mut TimerRequest<'_, FirstRun>,
         messages: P::Messages,
         wakeup: &mut Wakeup,
     ) -> Admission<M, P::Messages>
@@ -160,7 +153,7 @@ where
         P: Plan<M>,
     {
         let store = state.stores.own::<A, H, P::Content>(self.place);
-        state.admit::<P, M, Own>(timer, store, Own, messages, wakeup)
+        state.admit::<P, M, Own>(request, self.to(), (store, Own), messages, wakeup)
     }
 }
 
@@ -181,7 +174,7 @@ impl<M: TimerMessage> Addressee<M> for Target<M> {
         self,
         state: &mut State,
         policy: MailboxPolicy,
-        timer: &mut NewTimer<'_>,
+        request: &mut TimerRequest<'_, FirstRun>,
         messages: P::Messages,
         wakeup: &mut Wakeup,
     ) -> Admission<M, P::Messages>
@@ -189,10 +182,10 @@ impl<M: TimerMessage> Addressee<M> for Target<M> {
         P: Plan<M>,
     {
         if self.is_queued(policy) {
-            return admit_queued::<P, M>(self, state, timer, messages, wakeup);
+            return admit_queued::<P, M>(self, state, request, messages, wakeup);
         }
         let store = state.stores.plain::<P::Content>();
-        state.admit::<P, M, Self>(timer, store, self, messages, wakeup)
+        state.admit::<P, M, Self>(request, self.to(), (store, self), messages, wakeup)
     }
 }
 
@@ -201,7 +194,7 @@ impl<M: TimerMessage> Addressee<M> for Target<M> {
 fn admit_queued<P, M>(
     target: Target<M>,
     state: &mut State,
-    timer: &mut NewTimer<'_>,
+    request: &mut TimerRequest<'_, FirstRun>,
     messages: P::Messages,
     wakeup: &mut Wakeup,
 ) -> Admission<M, P::Messages>
@@ -210,8 +203,7 @@ where
     M: TimerMessage,
 {
     let store = state.stores.queued::<P::Content>();
-    let to = Queued { target, joined: 0 };
-    state.admit::<P, M, Queued<M>>(timer, store, to, messages, wakeup)
+    state.admit::<P, M, Queued<M>>(request, target.to(), (store, Queued { target, joined: 0 }), messages, wakeup)
 }
 
 impl Service {
@@ -244,21 +236,21 @@ impl Service {
         R: Addressee<M>,
         M: TimerMessage,
     {
-        let first_run = match plan.first_run(self, self.clock.now(), waited, options) {
+        let plan = match plan.first_run(self, self.clock.now(), waited, options) {
             Ok(first_run) => first_run,
             Err(reason) => return Err(self.reject(reason, messages)),
         };
-        let mut timer = NewTimer { first_run, to: recipient.to(), id, options };
+        let mut request = TimerRequest { plan, waited, id, options };
         let mut wakeup = Wakeup::default();
         let mut state = self.state();
         let policy = self.settings.mailbox_policy;
-        let admission = recipient.admit::<P>(&mut state, policy, &mut timer, messages, &mut wakeup);
+        let admission = recipient.admit::<P>(&mut state, policy, &mut request, messages, &mut wakeup);
         match admission.as_ref().ok().and_then(|(_, replaced)| *replaced) {
             Some(payload) => self.discard(state, payload),
             None => drop(state),
         }
         self.notify(wakeup);
-        self.answer(timer, admission)
+        self.answer(request, admission)
     }
 
     /// Schedules some messages, in order, with one reading of the clock and one lock.
@@ -277,32 +269,32 @@ impl Service {
             .zip(&options)
             .map(|((BatchEntry { target, schedule, message, .. }, waited), options)| {
                 let options = options.as_deref();
-                let first_run = FirstRun::once(self.due_time(now, waited, schedule, options));
-                (NewTimer { first_run, to: target.to(), id: None, options }, target, message)
+                let plan = FirstRun::once(self.due_time(now, waited, schedule, options));
+                (TimerRequest { plan, waited, id: None, options }, target, message)
             })
             .collect();
         let (mut wakeup, mut replaced) = (Wakeup::default(), Vec::new());
         let mut state = self.state();
         let admissions: Vec<_> = prepared
             .into_iter()
-            .map(|(mut timer, target, message)| {
+            .map(|(mut request, target, message)| {
                 let policy = self.settings.mailbox_policy;
-                let admission = target.admit::<Schedule>(&mut state, policy, &mut timer, message, &mut wakeup);
+                let admission = target.admit::<Schedule>(&mut state, policy, &mut request, message, &mut wakeup);
                 replaced.extend(admission.as_ref().ok().and_then(|(_, replaced)| *replaced));
-                (timer, admission)
+                (request, admission)
             })
             .collect();
         drop(state);
         replaced.into_iter().for_each(|payload| self.discard(self.state(), payload));
         self.notify(wakeup);
-        answers.extend(admissions.into_iter().map(|(timer, admission)| self.answer(timer, admission)));
+        answers.extend(admissions.into_iter().map(|(request, admission)| self.answer(request, admission)));
     }
 
     /// Answers a request.
     #[inline(always)]
     fn answer<M: TimerMessage, P>(
         &self,
-        NewTimer { first_run: FirstRun { due_time, calendar, .. }, id, .. }: NewTimer<'_>,
+        TimerRequest { plan: FirstRun { due_time, calendar, .. }, id, .. }: TimerRequest<'_, FirstRun>,
         admission: Admission<M, P>,
     ) -> Result<TimerId, ScheduleError<P>> {
         // That of a rejected timer.
@@ -342,9 +334,12 @@ impl State {
     #[inline(always)]
     fn admit<P, M, D>(
         &mut self,
-        NewTimer { first_run: FirstRun { due_time, recurrence, calendar }, to: facts, id, options }: &mut NewTimer<'_>,
-        store: u32,
-        to: D,
+        TimerRequest { plan: FirstRun { due_time, recurrence, calendar }, id, options, .. }: &mut TimerRequest<
+            '_,
+            FirstRun,
+        >,
+        To { key_scope, key_type, is_thread_bound, .. }: To,
+        (store, to): (u32, D),
         messages: P::Messages,
         wakeup: &mut Wakeup,
     ) -> Admission<M, P::Messages>
@@ -353,7 +348,6 @@ impl State {
         M: TimerMessage,
         D: Destination<M>,
     {
-        let To { key_scope, key_type, is_thread_bound, .. } = *facts;
         let owner = key_scope.and_then(|scope| scope.owner());
         let name = id.map(|id| id.as_uuid().as_u128());
         if let Some((id, name)) = id.zip(name)
