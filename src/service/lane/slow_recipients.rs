@@ -1,7 +1,8 @@
 //! Slow recipients: recipients with waiting due messages, and the one that has let a message wait longest.
 //!
-//! A message waits in the inbox of its owner, on its way through the owner's mailbox (a mailbox delivery), or in a queue. A recipient is listed by the deadline of the first message that it lets wait. Following that
-//! message would be work for each message; the entry is checked when it comes to the front.
+//! A message waits in its lane or, if it is an own one, on its way through the mailbox. A recipient is listed, by its lane,
+//! with the deadline of the first message that it lets wait. Following that message would be work for each message; the
+//! entry is checked when it comes to the front.
 //!
 //! A slow recipient is *stuck* when its message has waited for the time in the settings. The driver then publishes and
 //! warns, and does so again whenever the wait has doubled: a recipient that stays stuck costs next to nothing. Other
@@ -35,47 +36,47 @@ impl SlowRecipients {
         self.by_deadline.len()
     }
 
-    /// Whether `owner`, whose message has `waited`, is found stuck now.
-    fn is_newly_stuck(&mut self, owner: OwnerId, now: Duration, waited: Duration, stuck_after: Duration) -> bool {
+    /// Whether `lane`, whose message has `waited`, is found stuck now.
+    fn is_newly_stuck(&mut self, lane: OwnerId, now: Duration, waited: Duration, stuck_after: Duration) -> bool {
         if waited < stuck_after {
             self.stuck = None;
             return false;
         }
-        if now < self.not_before || waited < self.patience(owner, stuck_after) {
+        if now < self.not_before || waited < self.patience(lane, stuck_after) {
             return false;
         }
-        self.stuck = Some((owner, waited.saturating_mul(2)));
+        self.stuck = Some((lane, waited.saturating_mul(2)));
         self.not_before = now.saturating_add(EVERY);
         true
     }
 
-    /// Returns the wait that `owner` is granted.
-    fn patience(&self, owner: OwnerId, stuck_after: Duration) -> Duration {
-        self.stuck.filter(|(stuck, _)| *stuck == owner).map_or(stuck_after, |(_, again)| again)
+    /// Returns the wait that `lane` is granted.
+    fn patience(&self, lane: OwnerId, stuck_after: Duration) -> Duration {
+        self.stuck.filter(|(stuck, _)| *stuck == lane).map_or(stuck_after, |(_, again)| again)
     }
 }
 
 impl State {
     /// Lists a recipient that is not listed yet, if a message waits for it.
-    pub(crate) fn note_waiting(&mut self, owner: OwnerId) {
-        if self.engine.owner(owner).is_some_and(|owner_state| owner_state.slow_since == NOT_SLOW) {
-            self.list_since(owner, self.first_waiting(owner));
+    pub(crate) fn note_waiting(&mut self, lane: OwnerId) {
+        if self.engine.owner(lane).is_some_and(|lane_state| lane_state.slow_since == NOT_SLOW) {
+            self.list_since(lane, self.first_waiting(lane));
         }
     }
 
     /// Lists a recipient by the deadline of the message that waits for it, if there is one.
-    fn list_since(&mut self, owner: OwnerId, first: Option<Tick>) {
-        if let Some(owner_state) = self.engine.owner_mut(owner) {
-            owner_state.slow_since = first.unwrap_or(NOT_SLOW);
-            self.lanes.slow.by_deadline.extend(first.map(|deadline| (deadline, owner)));
+    fn list_since(&mut self, lane: OwnerId, first: Option<Tick>) {
+        if let Some(lane_state) = self.engine.owner_mut(lane) {
+            lane_state.slow_since = first.unwrap_or(NOT_SLOW);
+            self.lanes.slow.by_deadline.extend(first.map(|deadline| (deadline, lane)));
         }
     }
 
     /// Takes a recipient that ends off the list.
-    pub(crate) fn unlist_slow(&mut self, owner: OwnerId) {
-        if let Some(owner_state) = self.engine.owner_mut(owner) {
-            let deadline = std::mem::replace(&mut owner_state.slow_since, NOT_SLOW);
-            self.lanes.slow.by_deadline.remove(&(deadline, owner));
+    pub(crate) fn unlist_slow(&mut self, lane: OwnerId) {
+        if let Some(lane_state) = self.engine.owner_mut(lane) {
+            let deadline = std::mem::replace(&mut lane_state.slow_since, NOT_SLOW);
+            self.lanes.slow.by_deadline.remove(&(deadline, lane));
         }
     }
 
@@ -83,12 +84,12 @@ impl State {
     /// ones. `None` if no message waits, or if all checked recipients have taken theirs.
     fn oldest_waiting(&mut self, budget: usize) -> Option<(Tick, OwnerId)> {
         for _ in 0..budget {
-            let (listed, owner) = *self.lanes.slow.by_deadline.first()?;
-            match self.first_waiting(owner) {
-                Some(deadline) if deadline <= listed => return Some((deadline, owner)),
+            let (listed, lane) = *self.lanes.slow.by_deadline.first()?;
+            match self.first_waiting(lane) {
+                Some(deadline) if deadline <= listed => return Some((deadline, lane)),
                 first => {
                     self.lanes.slow.by_deadline.pop_first();
-                    self.list_since(owner, first);
+                    self.list_since(lane, first);
                 }
             }
         }
@@ -96,10 +97,10 @@ impl State {
     }
 
     /// Returns the deadline of the first message that waits for a recipient, or is in its mailbox alone.
-    fn first_waiting(&self, owner: OwnerId) -> Option<Tick> {
-        self.engine.owner(owner).filter(|owner_state| !owner_state.ended)?;
-        let under_way = self.lanes.posted.get(&owner).map(|posted| posted.due.deadline);
-        under_way.or_else(|| self.engine.oldest_due(owner))
+    fn first_waiting(&self, lane: OwnerId) -> Option<Tick> {
+        self.engine.owner(lane).filter(|lane_state| !lane_state.ended)?;
+        let under_way = self.lanes.posted.get(&lane).map(|posted| posted.due.deadline);
+        under_way.or_else(|| self.engine.oldest_due(lane))
     }
 }
 
@@ -113,18 +114,18 @@ impl Service {
     /// Finds a newly stuck recipient and records a warning. Returns the time of the next check.
     pub(crate) fn check_slow_recipients(&self, state: &mut State, now: Duration) -> Option<Duration> {
         let stuck_after = self.settings.stuck_after;
-        let Some((deadline, owner)) = state.oldest_waiting(self.check_budget()) else {
+        let Some((deadline, lane)) = state.oldest_waiting(self.check_budget()) else {
             state.lanes.slow.stuck = None;
             // Other recipients could not be checked yet.
             return (!state.lanes.slow.by_deadline.is_empty()).then_some(now);
         };
         let since = self.tick.time_of(deadline);
         let waited = now.saturating_sub(since);
-        if state.lanes.slow.is_newly_stuck(owner, now, waited, stuck_after) {
+        if state.lanes.slow.is_newly_stuck(lane, now, waited, stuck_after) {
             state.reports.published.ask_to_publish();
-            self.note_stuck(state, owner, waited);
+            self.note_stuck(state, lane, waited);
         }
-        let again = since.saturating_add(state.lanes.slow.patience(owner, stuck_after));
+        let again = since.saturating_add(state.lanes.slow.patience(lane, stuck_after));
         Some(again.max(state.lanes.slow.not_before))
     }
 

@@ -24,24 +24,24 @@ impl State {
         payload.and_then(|payload| self.stores.store(payload.store)).map_or("", |store| store.message_type)
     }
 
-    /// Returns the mailbox of the actor that a timer is for. `queue_owner` is the engine's owner.
-    fn mailbox_for(&self, payload: MessageRef, queue_owner: Option<OwnerId>) -> Option<MailboxId> {
+    /// Returns the mailbox of the actor that a timer is for. `lane` is its own lane, or the one that it waits in.
+    fn mailbox_for(&self, payload: MessageRef, lane: Option<OwnerId>) -> Option<MailboxId> {
         self.stores
             .target_of(payload)
             .and_then(|target| target.mailbox)
-            .or_else(|| Some(self.engine.owner(queue_owner?)?.mailbox))
+            .or_else(|| Some(self.engine.owner(lane?)?.mailbox))
     }
 
     /// Returns the tag of the actor that a timer is for.
     pub(crate) fn tag_for(&self, timer: Key) -> Option<ActorTag> {
-        let queue_owner = self.engine.view(timer)?.owner;
-        self.mailbox_for(self.engine.payload(timer)?, queue_owner).map(ActorTag::of)
+        let lane = self.engine.view(timer)?.owner;
+        self.mailbox_for(self.engine.payload(timer)?, lane).map(ActorTag::of)
     }
 
     /// Returns the type of the actor that a timer is for, if its target knows it, or if the actor has own timers here.
     pub(crate) fn actor_type_for(&self, timer: Key) -> Option<&'static str> {
-        let (payload, queue_owner) = (self.engine.payload(timer)?, self.engine.view(timer)?.owner);
-        let of_owner = || self.actor_type_at(self.mailbox_for(payload, queue_owner)?);
+        let (payload, lane) = (self.engine.payload(timer)?, self.engine.view(timer)?.owner);
+        let of_owner = || self.actor_type_at(self.mailbox_for(payload, lane)?);
         self.stores.target_of(payload).and_then(TargetFacts::actor_type).or_else(of_owner)
     }
 
@@ -64,13 +64,13 @@ impl State {
                 TimerLocation::Wheel { level, bucket, width: service.tick.time_of(ticks), expires_in }
             }
             (Stage::Due, Some(owner)) => in_inbox(owner),
-            (Stage::Queued, Some(queue_owner)) => {
-                let ahead = self.engine.position_in_inbox(queue_owner, key, most);
-                let lane_state = self.engine.owner(queue_owner);
-                let (under_way, bells) = lane_state.map_or((0, 0), |lane| (lane.under_way(), lane.bells as usize));
+            (Stage::Queued, Some(lane)) => {
+                let ahead = self.engine.position_in_inbox(lane, key, most);
+                let lane_state = self.engine.owner(lane);
+                let (under_way, bells) = lane_state.map_or((0, 0), |state| (state.under_way(), state.bells as usize));
                 match ahead {
                     Some(ahead) if ahead < bells => TimerLocation::Mailbox { under_way },
-                    _ => TimerLocation::Queue { length: self.engine.inbox_len(queue_owner), ahead, under_way },
+                    _ => TimerLocation::Queue { length: self.engine.inbox_len(lane), ahead, under_way },
                 }
             }
             (Stage::Making, _) => TimerLocation::Source,
