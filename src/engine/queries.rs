@@ -44,6 +44,11 @@ impl<P: Copy, O> Engine<P, O> {
         self.wheel.position_held(&self.owners.get(id)?.inbox, key, most)
     }
 
+    /// Returns the [number](Self::enqueue) of a message in a queue.
+    pub(crate) fn number_in_queue(&self, key: Key) -> Option<u32> {
+        self.wheel.get(key).filter(|timer| timer.stage == Stage::Queued).map(|timer| timer.owner_spot().chunk)
+    }
+
     /// Returns the number of messages in all inboxes.
     pub(crate) const fn in_inboxes(&self) -> usize {
         self.in_inboxes

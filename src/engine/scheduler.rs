@@ -11,7 +11,7 @@ use crate::engine::recurrence::{NextRun, Recurrence};
 use crate::engine::side_table::SideTable;
 use crate::engine::timer::{Mark, Marks, NO_OWNER, NotPending, Stage, Timer};
 use crate::engine::wall::{WallTimes, estimate};
-use crate::timing::{Advance, Key, Spot, Step, Tick, TickLength, Wheel, WheelSize};
+use crate::timing::{Advance, Key, Step, Tick, TickLength, Wheel, WheelSize};
 
 /// The configuration of an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,7 +97,8 @@ pub(crate) struct Engine<P, O> {
     pub(super) in_inboxes: usize,
     /// Ended timers whose end is to be reported.
     ended: Vec<Key>,
-    /// Owners whose last timer that [kept them alive](Self::keeps_alive) has ended.
+    /// Owners whose last timer that [kept them alive](Self::keeps_alive) has ended, and queues that a timer has left
+    /// before its turn.
     released: Vec<OwnerId>,
     pub(super) now: Tick,
     pub(super) closed: bool,
@@ -210,13 +211,14 @@ impl<P: Copy, O> Engine<P, O> {
         self.owners.hold(owner)
     }
 
-    /// Returns whether there are owners to be [reported](Self::released).
-    pub(crate) const fn has_released(&self) -> bool {
-        !self.released.is_empty()
+    /// Returns the owners whose last timer that kept them alive has ended, and the queues that a timer has left before its
+    /// turn: another message may be the next.
+    pub(crate) fn released(&self) -> &[OwnerId] {
+        &self.released
     }
 
-    /// Takes the owners whose last timer that kept them alive has ended.
-    pub(crate) fn released(&mut self) -> Vec<OwnerId> {
+    /// Takes the [released](Self::released) owners and queues.
+    pub(crate) fn take_released(&mut self) -> Vec<OwnerId> {
         std::mem::take(&mut self.released)
     }
 
@@ -253,7 +255,7 @@ impl<P: Copy, O> Engine<P, O> {
             return Err(NotPending::InFlight);
         }
         self.pass(now);
-        self.take_off_inbox(key);
+        self.take_out(key);
         if self.is_queued(key) {
             self.leave_owner(key);
         }
@@ -304,14 +306,13 @@ impl<P: Copy, O> Engine<P, O> {
         }
     }
 
-    /// Appends a message for a recipient to its queue, an owner without timers of its own. Only for a message that
-    /// [`expire`](Self::expire) has just returned.
-    pub(crate) fn enqueue(&mut self, key: Key, queue: OwnerId) {
+    /// Appends a message for a recipient to its queue, an owner without timers of its own, under a number. Only for a
+    /// message that [`expire`](Self::expire) has just returned.
+    pub(crate) fn enqueue(&mut self, key: Key, queue: OwnerId, number: u32) {
         let under_way = |timer: &&mut Timer<P>| matches!(timer.stage, Stage::InFlight | Stage::Making);
         let Some(timer) = self.wheel.get_mut(key).filter(under_way) else { return };
         let Some(queue_owner) = self.owners.get_mut(queue) else { return };
-        timer.stage = Stage::Queued;
-        timer.belong(queue.0.index(), Spot::NOWHERE);
+        timer.queue(queue.0.index(), number);
         self.wheel.hold(&mut queue_owner.inbox, key);
         self.in_inboxes += 1;
     }
@@ -462,8 +463,11 @@ impl<P: Copy, O> Engine<P, O> {
         self.wheel.last_held(&self.owners.get(queue)?.inbox)
     }
 
-    /// Takes a timer out of the wheel or its inbox; it stays in the arena.
+    /// Takes a timer out of the wheel or, before its turn, its inbox; it stays in the arena.
     fn take_out(&mut self, key: Key) {
+        if let Some(queued) = self.wheel.get(key).filter(|timer| timer.stage == Stage::Queued) {
+            self.report_release(queued.owner);
+        }
         self.take_off_inbox(key);
         self.wheel.detach(key);
     }
@@ -512,7 +516,7 @@ impl<P: Copy, O> Engine<P, O> {
         timer.payload
     }
 
-    /// Notes that the last timer has ended that kept the actor of the owner in `slot` alive.
+    /// Makes the owner in `slot` one of the [released](Self::released).
     #[cold]
     fn report_release(&mut self, slot: u32) {
         self.released.extend(self.owners.id_at(slot));
@@ -536,7 +540,7 @@ impl<P: Copy, O> Engine<P, O> {
         }
     }
 
-    pub(crate) fn is_queued(&self, key: Key) -> bool {
+    fn is_queued(&self, key: Key) -> bool {
         self.wheel.get(key).is_some_and(|timer| timer.stage == Stage::Queued)
     }
 

@@ -78,7 +78,7 @@ pub(crate) struct Timer<P> {
     pub(crate) payload: P,
     /// Slot of the owner, or [`NO_OWNER`].
     pub(crate) owner: u32,
-    /// The location of this timer in the owner's list.
+    /// The location of this timer in the owner's list; in a queue its number.
     owner_chunk: u32,
     owner_position: u8,
     pub(crate) stage: Stage,
@@ -149,6 +149,12 @@ impl<P> Timer<P> {
     pub(crate) const fn belong(&mut self, slot: u32, spot: Spot) {
         self.owner = slot;
         (self.owner_chunk, self.owner_position) = (spot.chunk, spot.position);
+    }
+
+    /// Puts it into the queue in `slot` under a number.
+    pub(crate) const fn queue(&mut self, slot: u32, number: u32) {
+        self.stage = Stage::Queued;
+        self.belong(slot, Spot { chunk: number, position: 0 });
     }
 
     /// Returns its location in the owner's list.

@@ -190,8 +190,11 @@ impl Service {
         if by == TurnBy::Driver {
             state.driver.last_turn = now;
         }
-        let released = state.engine.released();
-        let mut wakers: Vec<_> = released.into_iter().filter_map(|owner| state.wake_inbox(owner)).collect();
+        let mut wakers = Vec::new();
+        for owner in state.engine.take_released() {
+            wakers.extend(state.wake_inbox(owner));
+            state.mark_ready(owner);
+        }
         self.note_lateness(state, now, by);
         let wall = self.check_wall_clock(state, readings);
         let mut budget = self.settings.expiry_budget;

@@ -44,27 +44,11 @@ pub(crate) trait Destination<M: TimerMessage>: Send + Sized + 'static {
     /// Returns the recipient; `None` for the timer's owner.
     fn target(&self) -> Option<&Target<M>>;
 
-    /// Returns the number of messages that had joined its lane when this one did, itself included; 0 before it joins, and
-    /// without a lane.
-    fn joined(&self) -> u64 {
-        0
-    }
-
     fn into_target(self) -> Option<Target<M>>;
 }
 
 /// The timer's owner as destination.
 pub(crate) struct Own;
-
-/// A recipient whose messages may have to wait in a queue.
-pub(crate) struct Queued<M>
-where
-    M: TimerMessage,
-{
-    pub(crate) target: Target<M>,
-    /// The number of messages that had joined its queue when it did, itself included; 0 before it joins.
-    pub(crate) joined: u64,
-}
 
 impl<M: TimerMessage> Destination<M> for Own {
     fn target(&self) -> Option<&Target<M>> {
@@ -86,20 +70,6 @@ impl<M: TimerMessage> Destination<M> for Target<M> {
     }
 }
 
-impl<M: TimerMessage> Destination<M> for Queued<M> {
-    fn target(&self) -> Option<&Target<M>> {
-        Some(&self.target)
-    }
-
-    fn joined(&self) -> u64 {
-        self.joined
-    }
-
-    fn into_target(self) -> Option<Target<M>> {
-        Some(self.target)
-    }
-}
-
 /// The stored part of a timer.
 pub(crate) struct Job<C, D> {
     pub(crate) to: D,
@@ -115,10 +85,7 @@ impl<C: Content, D: Destination<MessageOf<C>>> Job<C, D> {
             let Self { to, content } = stores.take(payload)?;
             content.boxed(to)
         },
-        target: |stores, payload| {
-            let to = &stores.stored::<Self>(payload)?.to;
-            Some((to.target()?.facts(), to.joined()))
-        },
+        target: |stores, payload| Some(stores.stored::<Self>(payload)?.to.target()?.facts()),
         expire: |_, _| (),
         pull: |_, _, _, _, _| (),
         post: None,
@@ -131,9 +98,6 @@ pub(crate) type MessageOf<C> = <C as Content>::Message;
 
 /// A job for a recipient.
 pub(crate) type TargetJob<C> = Job<C, Target<MessageOf<C>>>;
-
-/// A job for a recipient's queue.
-pub(crate) type QueuedJob<C> = Job<C, Queued<MessageOf<C>>>;
 
 /// A message or its producer, and the steps by which a message leaves.
 pub(crate) trait Content: Send + Sized + 'static {

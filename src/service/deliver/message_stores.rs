@@ -41,9 +41,8 @@ pub(crate) struct Ways {
     pub(crate) discard: fn(&Service, StateGuard<'_>, MessageRef),
     /// Takes a message out, boxed.
     pub(crate) take_boxed: fn(&mut MessageStores, MessageRef) -> Option<BoxedMessage>,
-    /// Returns the facts about its target, and the number of messages that had joined its lane when it did, itself
-    /// included; `None` for an own message.
-    pub(crate) target: fn(&MessageStores, MessageRef) -> Option<(&TargetFacts, u64)>,
+    /// Returns the facts about its target; `None` for an own message.
+    pub(crate) target: fn(&MessageStores, MessageRef) -> Option<&TargetFacts>,
     /// Moves due messages for targets to their lanes, or posts them if they need none.
     pub(crate) expire: fn(&mut Session<'_>, &mut Vec<DueTimer<MessageRef>>),
     /// Takes a message out of its lane and runs the handler of the given actor in the given context, unlocked.
@@ -92,8 +91,7 @@ impl MessageStores {
 
     /// Returns the facts about the target of a message, unless it is an own one.
     pub(crate) fn target_of(&self, payload: MessageRef) -> Option<&TargetFacts> {
-        let (target, _) = (self.ways(payload)?.target)(self, payload)?;
-        Some(target)
+        (self.ways(payload)?.target)(self, payload)
     }
 
     /// Prefetches messages, all at once: one after the other, each would be a cache miss.
@@ -163,18 +161,18 @@ impl Service {
     /// Drops the message of an ended timer, after unlocking.
     #[inline(always)]
     pub(crate) fn discard(&self, state: StateGuard<'_>, payload: MessageRef) {
-        let has_released = state.engine.has_released();
+        let has_released = !state.engine.released().is_empty();
         match state.stores.ways(payload) {
             Some(ways) => drop(self.contain(|| (ways.discard)(self, state, payload))),
             None => drop(state),
         }
         if has_released {
-            self.turns.wake_driver();
+            self.request_turn();
         }
     }
 }
 
-/// Drops a stored job without a place in a queue, after unlocking.
+/// Drops a stored job, after unlocking.
 pub(crate) fn discard_stored<J: 'static>(_: &Service, mut state: StateGuard<'_>, payload: MessageRef) {
     let stored = state.stores.slab::<J>(payload.store).and_then(|slab| slab.discard(payload.slot));
     drop(state);

@@ -11,12 +11,12 @@ use tokio::task::unconstrained;
 
 use crate::engine::{DeadLetterReason, DueTimer, Outcome, OwnerId};
 use crate::model::mailbox_policy::MailboxPolicy;
-use crate::model::target::TargetFacts;
+use crate::model::target::{Target, TargetFacts};
 use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::delivery::open_target;
-use crate::service::deliver::job::{Content, MessageOf, Queued, QueuedJob, STOPPED, Taken, Via, WINDOW_FULL};
+use crate::service::deliver::job::{Content, MessageOf, STOPPED, Taken, TargetJob, Via, WINDOW_FULL};
 use crate::service::deliver::message_ref::MessageRef;
-use crate::service::deliver::message_stores::{MessageStores, StateGuard, Ways};
+use crate::service::deliver::message_stores::{MessageStores, Ways};
 use crate::service::lane::bells::pull;
 use crate::service::lane::reply_waiter::{Acknowledgement, ReplyWaiter, Sent};
 use crate::service::state::{Service, Session};
@@ -26,28 +26,15 @@ impl MessageStores {
     pub(crate) fn queued<C: Content>(&mut self) -> u32 {
         let ways = const {
             &Ways {
-                discard: discard_queued::<C>,
                 expire: enqueue_due::<C>,
                 pull: pull::<C>,
                 post: Some(post_request::<C>),
                 lose: lose_queued::<C>,
-                ..QueuedJob::<C>::WAYS
+                ..TargetJob::<C>::WAYS
             }
         };
-        self.find_or_insert::<fn(QueuedJob<C>), QueuedJob<C>>(|| (type_name::<MessageOf<C>>(), ways))
-    }
-}
-
-/// Drops a message. If it was in a queue, the next one there may have a larger window.
-fn discard_queued<C: Content>(service: &Service, mut state: StateGuard<'_>, payload: MessageRef) {
-    let stored = state.stores.take::<QueuedJob<C>>(payload);
-    // Most are cancelled before they join a queue.
-    let queued = stored.as_ref().map(|job| &job.to).filter(|queued| queued.joined > 0);
-    let mailbox = queued.and_then(|queued| queued.target.facts().mailbox);
-    let may_move = mailbox.is_some_and(|mailbox| state.mark_targets_ready(mailbox));
-    drop(state);
-    if may_move {
-        service.request_turn();
+        // Plain messages have a store of the same type.
+        self.find_or_insert::<fn(TargetJob<C>, OwnerId), TargetJob<C>>(|| (type_name::<MessageOf<C>>(), ways))
     }
 }
 
@@ -56,7 +43,7 @@ fn enqueue_due<C: Content>(session: &mut Session<'_>, due: &mut Vec<DueTimer<Mes
     let service = session.service;
     for due in due.drain(..) {
         let state = session.state();
-        let Some(target) = state.stores.stored::<QueuedJob<C>>(due.payload).map(|job| job.to.target.clone()) else {
+        let Some(target) = state.stores.stored::<TargetJob<C>>(due.payload).map(|job| job.to.clone()) else {
             continue;
         };
         // Without a mailbox there is no lane.
@@ -65,10 +52,7 @@ fn enqueue_due<C: Content>(session: &mut Session<'_>, due: &mut Vec<DueTimer<Mes
         let discards = matches!(policy, MailboxPolicy::Discard { .. });
         match mailbox.and_then(|mailbox| state.join(mailbox, discards, || target.weak_hold())) {
             Some((lane, joined)) => {
-                if let Some(job) = state.stores.stored_mut::<QueuedJob<C>>(due.payload) {
-                    job.to.joined = joined;
-                }
-                state.engine.enqueue(due.key, lane);
+                state.engine.enqueue(due.key, lane, joined as u32);
                 session.serve(lane);
             }
             None => lose_queued::<C>(session, due, STOPPED),
@@ -80,9 +64,9 @@ fn enqueue_due<C: Content>(session: &mut Session<'_>, due: &mut Vec<DueTimer<Mes
 /// Makes a dead letter of a message under way. Beyond a window a repeating timer goes on.
 fn lose_queued<C: Content>(session: &mut Session<'_>, due: DueTimer<MessageRef>, reason: DeadLetterReason) {
     let service = session.service;
-    let Some(taken) = Taken::<C>::of::<Queued<_>>(service, session.state(), due) else { return };
+    let Some(taken) = Taken::<C>::of::<Target<_>>(service, session.state(), due) else { return };
     let undelivered = (reason != WINDOW_FULL).then_some(Outcome::DeadLettered(reason));
-    let mut committed = taken.commit::<Queued<_>>(session, undelivered, Via::Mailbox);
+    let mut committed = taken.commit::<Target<_>>(session, undelivered, Via::Mailbox);
     let state = session.state();
     if let message @ Some(_) = committed.message.take() {
         state.engine.bounce(due.key, reason);
@@ -97,13 +81,13 @@ fn lose_queued<C: Content>(session: &mut Session<'_>, due: DueTimer<MessageRef>,
 fn post_request<C: Content>(session: &mut Session<'_>, lane: OwnerId, due: DueTimer<MessageRef>) {
     let service = session.service;
     let state = session.state();
-    let Some(taken) = Taken::<C>::of::<Queued<_>>(service, state, due) else { return };
+    let Some(taken) = Taken::<C>::of::<Target<_>>(service, state, due) else { return };
     let (recipient, undelivered) = open_target(taken.target.as_ref());
     // Under way from here on: its lane stays while the message is produced.
     if let Some(lane_state) = state.engine.owner_mut(lane) {
         lane_state.under_way += 1;
     }
-    let mut committed = taken.commit::<Queued<_>>(session, undelivered, Via::Mailbox);
+    let mut committed = taken.commit::<Target<_>>(session, undelivered, Via::Mailbox);
     let message = committed.message.take();
     if message.is_none() {
         session.state().uncount(lane, Sent::Request);

@@ -230,13 +230,15 @@ impl State {
         true
     }
 
-    /// Marks the lane of a mailbox for targets.
-    pub(crate) fn mark_targets_ready(&mut self, mailbox: MailboxId) -> bool {
-        self.lanes.targets.get(&mailbox).copied().is_some_and(|lane| self.mark_ready(lane))
+    pub(crate) fn is_for_targets(&self, lane: OwnerId) -> bool {
+        self.engine.owner(lane).is_some_and(|lane_state| lane_state.link().is_none())
     }
 
+    /// Whether a turn has lanes to look at.
     pub(crate) fn has_ready(&self) -> bool {
-        self.lanes.ready.iter().rev().any(|lane| self.engine.owner(*lane).is_some_and(|state| state.is_marked_ready))
+        let is_marked = |lane| self.engine.owner(lane).is_some_and(|lane_state| lane_state.is_marked_ready);
+        self.engine.released().iter().any(|lane| self.is_for_targets(*lane))
+            || self.lanes.ready.iter().rev().any(|lane| is_marked(*lane))
     }
 
     /// Takes one of the marked lanes.
@@ -323,8 +325,11 @@ impl State {
                 }
             }
             LaneOf::Targets(targets) => {
-                let (target, joined) = (next.ways.target)(&self.stores, payload)?;
-                (facts.first, facts.joined, facts.rung) = (joined, targets.joined, targets.rung);
+                let target = self.stores.target_of(payload)?;
+                // The engine keeps half of the number. The whole is at most that of the last message.
+                let behind = (targets.joined as u32).wrapping_sub(self.engine.number_in_queue(key)?);
+                facts.first = targets.joined.saturating_sub(behind.into());
+                (facts.joined, facts.rung) = (targets.joined, targets.rung);
                 facts.window = target.policy.unwrap_or(default).window();
                 next.actor = target.puller.as_ref().map(|(actor, _)| *actor);
                 facts.can_be_pulled = next.actor.is_some();

@@ -131,8 +131,7 @@ impl Service {
         wakeup.poke |= sent != Sent::Bell && state.reports.published.ask_to_publish();
         let waker = state.wake_inbox(lane);
         state.mark_without_item(lane, &mut wakeup);
-        let is_for_targets = state.engine.owner(lane).is_some_and(|lane_state| lane_state.link().is_none());
-        let may_move = is_for_targets && state.engine.inbox_len(lane) > 0 && state.mark_ready(lane);
+        let may_move = state.is_for_targets(lane) && state.engine.inbox_len(lane) > 0 && state.mark_ready(lane);
         let removed = state.remove_lane(lane);
         drop(state);
         self.drop_contained((posted, removed));

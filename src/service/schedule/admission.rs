@@ -1,7 +1,7 @@
 //! Admission: a request becomes a timer in the engine and a message in its store, or is rejected with its message.
 //!
 //! A single request passes [`Service::try_schedule`]: the [plan](Plan::first_run) computes the deadline, the
-//! [recipient](Addressee::admit) selects the store, and [`State::admit`] admits. [`Service::schedule_batch`] takes the
+//! [recipient](Addressee::store) selects the store, and [`State::admit`] admits. [`Service::schedule_batch`] takes the
 //! same steps with many single messages, from one reading of the clock and under one lock.
 //!
 //! The reason of a rejection is a [`ScheduleError`] without messages, joined with them when the lock is released.
@@ -23,8 +23,9 @@ use crate::model::request_time::RequestTime;
 use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::delivery::{ByClosure, ByHandler, OwnHandler};
-use crate::service::deliver::job::{Destination, Job, Own, Queued};
+use crate::service::deliver::job::{Content, Destination, Job, Own};
 use crate::service::deliver::message_ref::MessageRef;
+use crate::service::deliver::message_stores::MessageStores;
 use crate::service::deliver::wakeup::Wakeup;
 use crate::service::schedule::deadline::Schedule;
 use crate::service::schedule::plan::{FirstRun, Plan};
@@ -87,21 +88,16 @@ pub(crate) struct To {
 
 /// The recipient in a request: the actor that schedules, or a target.
 pub(crate) trait Addressee<M: TimerMessage>: Sized {
+    type Destination: Destination<M>;
+
     /// Returns the facts about the recipient.
     fn to(&self) -> To;
 
-    /// Admits a timer with its messages in the store for this recipient, and so selects the
-    /// [`Destination`](crate::service::deliver::job::Destination) to be stored.
-    fn admit<P>(
-        self,
-        state: &mut State,
-        policy: MailboxPolicy,
-        request: &mut TimerRequest<'_, FirstRun>,
-        messages: P::Messages,
-        wakeup: &mut Wakeup,
-    ) -> Admission<M, P::Messages>
-    where
-        P: Plan<M>;
+    /// Returns the store for messages to it.
+    fn store<C: Content<Message = M>>(&self, stores: &mut MessageStores, policy: MailboxPolicy) -> u32;
+
+    /// Returns the part that is stored beside the messages.
+    fn destination(self) -> Self::Destination;
 }
 
 /// The actor of type `A` that schedules, as an owner, and the handler of the messages.
@@ -129,6 +125,8 @@ where
     H: OwnHandler<A, M>,
     M: TimerMessage,
 {
+    type Destination = Own;
+
     #[inline(always)]
     fn to(&self) -> To {
         To {
@@ -141,23 +139,18 @@ where
     }
 
     #[inline(always)]
-    fn admit<P>(
-        self,
-        state: &mut State,
-        _: MailboxPolicy,
-        request: &mut TimerRequest<'_, FirstRun>,
-        messages: P::Messages,
-        wakeup: &mut Wakeup,
-    ) -> Admission<M, P::Messages>
-    where
-        P: Plan<M>,
-    {
-        let store = state.stores.own::<A, H, P::Content>(self.place);
-        state.admit::<P, M, Own>(request, self.to(), (store, Own), messages, wakeup)
+    fn store<C: Content<Message = M>>(&self, stores: &mut MessageStores, _: MailboxPolicy) -> u32 {
+        stores.own::<A, H, C>(self.place)
+    }
+
+    fn destination(self) -> Own {
+        Own
     }
 }
 
 impl<M: TimerMessage> Addressee<M> for Target<M> {
+    type Destination = Self;
+
     #[inline(always)]
     fn to(&self) -> To {
         To {
@@ -170,40 +163,13 @@ impl<M: TimerMessage> Addressee<M> for Target<M> {
     }
 
     #[inline(always)]
-    fn admit<P>(
-        self,
-        state: &mut State,
-        policy: MailboxPolicy,
-        request: &mut TimerRequest<'_, FirstRun>,
-        messages: P::Messages,
-        wakeup: &mut Wakeup,
-    ) -> Admission<M, P::Messages>
-    where
-        P: Plan<M>,
-    {
-        if self.is_queued(policy) {
-            return admit_queued::<P, M>(self, state, request, messages, wakeup);
-        }
-        let store = state.stores.plain::<P::Content>();
-        state.admit::<P, M, Self>(request, self.to(), (store, self), messages, wakeup)
+    fn store<C: Content<Message = M>>(&self, stores: &mut MessageStores, policy: MailboxPolicy) -> u32 {
+        if self.is_queued(policy) { stores.queued::<C>() } else { stores.plain::<C>() }
     }
-}
 
-/// Not inlined, so that its code does not burden the other paths.
-#[inline(never)]
-fn admit_queued<P, M>(
-    target: Target<M>,
-    state: &mut State,
-    request: &mut TimerRequest<'_, FirstRun>,
-    messages: P::Messages,
-    wakeup: &mut Wakeup,
-) -> Admission<M, P::Messages>
-where
-    P: Plan<M>,
-    M: TimerMessage,
-{
-    let store = state.stores.queued::<P::Content>();
-    state.admit::<P, M, Queued<M>>(request, target.to(), (store, Queued { target, joined: 0 }), messages, wakeup)
+    fn destination(self) -> Self {
+        self
+    }
 }
 
 impl Service {
@@ -243,8 +209,8 @@ impl Service {
         let mut request = TimerRequest { plan, waited, id, options };
         let mut wakeup = Wakeup::default();
         let mut state = self.state();
-        let policy = self.settings.mailbox_policy;
-        let admission = recipient.admit::<P>(&mut state, policy, &mut request, messages, &mut wakeup);
+        let admission =
+            state.admit::<P, R, M>(&mut request, recipient, self.settings.mailbox_policy, messages, &mut wakeup);
         match admission.as_ref().ok().and_then(|(_, replaced)| *replaced) {
             Some(payload) => self.discard(state, payload),
             None => drop(state),
@@ -279,7 +245,7 @@ impl Service {
             .into_iter()
             .map(|(mut request, target, message)| {
                 let policy = self.settings.mailbox_policy;
-                let admission = target.admit::<Schedule>(&mut state, policy, &mut request, message, &mut wakeup);
+                let admission = state.admit::<Schedule, _, M>(&mut request, target, policy, message, &mut wakeup);
                 replaced.extend(admission.as_ref().ok().and_then(|(_, replaced)| *replaced));
                 (request, admission)
             })
@@ -332,22 +298,25 @@ impl State {
     /// Admits a timer with its message and labels, in place of the one that had its key. The exchange is atomic: no one
     /// sees both, or neither.
     #[inline(always)]
-    fn admit<P, M, D>(
+    fn admit<P, R, M>(
         &mut self,
         TimerRequest { plan: FirstRun { due_time, recurrence, calendar }, id, options, .. }: &mut TimerRequest<
             '_,
             FirstRun,
         >,
-        To { key_scope, key_type, is_thread_bound, .. }: To,
-        (store, to): (u32, D),
+        recipient: R,
+        policy: MailboxPolicy,
         messages: P::Messages,
         wakeup: &mut Wakeup,
     ) -> Admission<M, P::Messages>
     where
         P: Plan<M>,
+        R: Addressee<M>,
         M: TimerMessage,
-        D: Destination<M>,
     {
+        let To { key_scope, key_type, is_thread_bound, .. } = recipient.to();
+        let store = recipient.store::<P::Content>(&mut self.stores, policy);
+        let to = recipient.destination();
         let owner = key_scope.and_then(|scope| scope.owner());
         let name = id.map(|id| id.as_uuid().as_u128());
         if let Some((id, name)) = id.zip(name)
@@ -363,7 +332,7 @@ impl State {
         let scoped = options.zip(key_scope);
         let label = scoped.and_then(|(options, scope)| self.key_types.scoped_key(options, scope, key_type));
         let old = label.as_ref().and_then(|key| self.engine.labels().holder(key));
-        let slab = self.stores.slab::<Job<P::Content, D>>(store);
+        let slab = self.stores.slab::<Job<P::Content, R::Destination>>(store);
         let Some((slab, slot)) = slab.and_then(|slab| slab.reserve().map(|slot| (slab, slot))) else {
             let rejected = self.engine.reject(RejectReason::Capacity);
             return Err((self.reason(rejected), to.into_target(), messages));
