@@ -12,7 +12,7 @@
 //!    own timer that fires once has ended when its inbox took it.) It is [`Committed`].
 //! 4. **Hand over**, unlocked: to the handler, or into a mailbox.
 //!
-//! `delivery` combines the steps for own messages and plain recipients, `dispatch` for queues, `bells` for tracked
+//! `delivery` combines the steps for own messages and plain recipients, `dispatch` for lanes, `bells` for tracked
 //! delivery.
 
 use crate::engine::{DeadLetterReason, DueTimer, Outcome};

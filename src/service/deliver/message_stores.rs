@@ -2,7 +2,7 @@
 //!
 //! All jobs of one type lie side by side in one typed store. A message type has, for each actor that schedules it for
 //! itself, a store of single messages and one of repeated ones; for recipients up to four, since jobs that may have to
-//! wait in a queue have stores of their own. The engine knows a message as store and slot. Each operation on a message
+//! wait in a lane have stores of their own. The engine knows a message as store and slot. Each operation on a message
 //! (drop it, box it, hand it over) is a function that is compiled for the job's type and kept in the store.
 //!
 //! These functions take the lock, as a guard or in a session, and give it up before a message meets user code: its handler,

@@ -1,7 +1,7 @@
-//! Dispatch: from a queue to a recipient, for messages under a mailbox policy.
+//! Dispatch: from a lane to a recipient, for messages under a mailbox policy.
 //!
 //! All of it runs while the caller has the [turn](crate::service::deliver::turns::Turns), so that no two threads send
-//! from one queue.
+//! from one lane.
 
 use std::any::type_name;
 use std::sync::Arc;
@@ -22,14 +22,14 @@ use crate::service::lane::reply_waiter::{Acknowledgement, ReplyWaiter, Sent};
 use crate::service::state::{Service, Session};
 
 impl MessageStores {
-    /// Returns the store for jobs whose messages may have to wait in their recipient's queue.
-    pub(crate) fn queued<C: Content>(&mut self) -> u32 {
+    /// Returns the store for jobs whose messages may have to wait in their recipient's lane.
+    pub(crate) fn for_lanes<C: Content>(&mut self) -> u32 {
         let ways = const {
             &Ways {
-                expire: enqueue_due::<C>,
+                expire: join_lanes::<C>,
                 pull: pull::<C>,
                 post: Some(post_request::<C>),
-                lose: lose_queued::<C>,
+                lose: lose::<C>,
                 ..TargetJob::<C>::WAYS
             }
         };
@@ -39,7 +39,7 @@ impl MessageStores {
 }
 
 /// Moves due jobs to the lanes of their recipients, and serves these.
-fn enqueue_due<C: Content>(session: &mut Session<'_>, due: &mut Vec<DueTimer<MessageRef>>) {
+fn join_lanes<C: Content>(session: &mut Session<'_>, due: &mut Vec<DueTimer<MessageRef>>) {
     let service = session.service;
     for due in due.drain(..) {
         let state = session.state();
@@ -55,14 +55,14 @@ fn enqueue_due<C: Content>(session: &mut Session<'_>, due: &mut Vec<DueTimer<Mes
                 state.engine.enqueue(due.key, lane, joined as u32);
                 session.serve(lane);
             }
-            None => lose_queued::<C>(session, due, STOPPED),
+            None => lose::<C>(session, due, STOPPED),
         }
         session.unlocked().drop_contained(target);
     }
 }
 
 /// Makes a dead letter of a message under way. Beyond a window a repeating timer goes on.
-fn lose_queued<C: Content>(session: &mut Session<'_>, due: DueTimer<MessageRef>, reason: DeadLetterReason) {
+fn lose<C: Content>(session: &mut Session<'_>, due: DueTimer<MessageRef>, reason: DeadLetterReason) {
     let service = session.service;
     let Some(taken) = Taken::<C>::of::<Target<_>>(service, session.state(), due) else { return };
     let undelivered = (reason != WINDOW_FULL).then_some(Outcome::DeadLettered(reason));

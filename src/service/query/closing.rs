@@ -120,7 +120,7 @@ impl Service {
         ended.into_iter().for_each(|payload| self.discard(self.state(), payload));
         drop(over);
         self.timer_spans.end_all();
-        // There are counters to publish, and queues have become empty.
+        // There are counters to publish, and lanes have become empty.
         self.turns.wake_driver();
         emptied
     }

@@ -12,7 +12,7 @@ use crate::service::deliver::message_ref::MessageRef;
 use crate::service::state::{Service, State};
 use crate::timing::Key;
 
-/// The number of preceding messages in an inbox or queue that are counted for a single timer: some microseconds' worth.
+/// The number of preceding messages in a lane that are counted for a single timer: some microseconds' worth.
 pub(crate) const COUNTED_ALONE: usize = 4096;
 
 /// The same for each timer of a list.
@@ -74,7 +74,7 @@ impl State {
                 }
             }
             (Stage::Making, _) => TimerLocation::Source,
-            // A timer in an inbox or a queue always has an owner.
+            // A timer in a lane always has an owner.
             (Stage::InFlight | Stage::Due | Stage::Queued, _) => TimerLocation::Flight,
             (Stage::Between, _) => TimerLocation::Handler,
         }
@@ -82,7 +82,7 @@ impl State {
 }
 
 impl Service {
-    /// Describes a pending timer. Counts preceding messages in an inbox or queue up to `most`.
+    /// Describes a pending timer. Counts preceding messages in a lane up to `most`.
     pub(crate) fn info(&self, state: &State, key: Key, now: Duration, most: usize) -> Option<TimerInfo> {
         let view = state.engine.view(key).filter(|_| !state.has_ended(key))?;
         let payload = state.engine.payload(key)?;

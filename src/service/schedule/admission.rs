@@ -164,7 +164,7 @@ impl<M: TimerMessage> Addressee<M> for Target<M> {
 
     #[inline(always)]
     fn store<C: Content<Message = M>>(&self, stores: &mut MessageStores, policy: MailboxPolicy) -> u32 {
-        if self.is_queued(policy) { stores.queued::<C>() } else { stores.plain::<C>() }
+        if self.needs_lane(policy) { stores.for_lanes::<C>() } else { stores.plain::<C>() }
     }
 
     fn destination(self) -> Self {
