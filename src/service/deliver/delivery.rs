@@ -121,7 +121,7 @@ fn pull<A, H, C>(
 {
     let service = session.service;
     let Some((actor, ctx)) = actor.downcast_mut::<A>().zip(ctx.downcast_mut::<A::Context>()) else { return };
-    let Some(taken) = Taken::<C>::of::<Own>(service, session.state(), due) else { return };
+    let Some(taken) = C::take::<Own>(service, session.state(), due) else { return };
     let committed = taken.commit::<Own>(&mut session, None, Via::Handler);
     drop(session);
     let is_between = committed.is_between;
@@ -152,7 +152,7 @@ where
     C: Content,
 {
     let service = session.service;
-    let taken = Taken::<C>::of::<Own>(service, session.state(), due)?;
+    let taken = C::take::<Own>(service, session.state(), due)?;
     // Dropped after unlocking: it may be the last address.
     let addr = addr.upgrade();
     let undelivered = (!addr.as_ref().is_some_and(Addr::connected)).then_some(Outcome::Cancelled);
@@ -182,7 +182,7 @@ impl<C: Content> Opened<C> {
         due: DueTimer<MessageRef>,
         last: &mut Option<(MailboxId, Option<Outcome>)>,
     ) -> Option<Self> {
-        let taken = Taken::of::<Target<MessageOf<C>>>(service, state, due)?;
+        let taken = C::take::<Target<MessageOf<C>>>(service, state, due)?;
         let target = taken.target.as_ref();
         let mailbox = target.and_then(|target| target.facts().mailbox);
         let known = last.filter(|(last, _)| mailbox == Some(*last));

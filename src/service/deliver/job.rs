@@ -110,8 +110,8 @@ pub(crate) trait Content: Send + Sized + 'static {
     /// Whether a message is produced by user code.
     const PRODUCES: bool;
 
-    /// Step 1: returns the part and its target, `None` if the timer was cancelled.
-    fn take<D>(state: &mut State, due: DueTimer<MessageRef>) -> Option<(Self::Part, Option<Target<Self::Message>>)>
+    /// Step 1. Returns `None` if the timer was cancelled.
+    fn take<D>(service: &Service, state: &mut State, due: DueTimer<MessageRef>) -> Option<Taken<Self>>
     where
         D: Destination<Self::Message>;
 
@@ -141,17 +141,18 @@ pub(crate) struct Taken<C: Content> {
 }
 
 impl<C: Content> Taken<C> {
-    /// Takes step 1.
     #[inline(always)]
-    pub(crate) fn of<D>(service: &Service, state: &mut State, due: DueTimer<MessageRef>) -> Option<Self>
-    where
-        D: Destination<MessageOf<C>>,
-    {
-        let (part, target) = C::take::<D>(state, due)?;
+    pub(crate) fn new(
+        service: &Service,
+        state: &State,
+        due: DueTimer<MessageRef>,
+        target: Option<Target<MessageOf<C>>>,
+        part: C::Part,
+    ) -> Self {
         // An own message gets lost only where it is produced.
         let may_be_lost = C::PRODUCES || target.is_some();
         let id = if may_be_lost { service.id_for_dead_letter(state, due.key) } else { None };
-        Some(Self { due, id, target, part })
+        Self { due, id, target, part }
     }
 
     /// Takes step 2, unless the message is not to be delivered, and step 3. Gives up the lock for a producer.

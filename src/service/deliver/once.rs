@@ -1,7 +1,6 @@
 //! The message of a timer that does not repeat, as it is stored.
 
 use crate::engine::{DueTimer, Outcome};
-use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::job::{Committed, Content, Destination, Job, Taken, Via};
 use crate::service::deliver::message_ref::{BoxedContents, BoxedMessage, MessageRef};
@@ -18,9 +17,12 @@ impl<M: TimerMessage> Content for Once<M> {
     const PRODUCES: bool = false;
 
     #[inline(always)]
-    fn take<D: Destination<M>>(state: &mut State, due: DueTimer<MessageRef>) -> Option<(M, Option<Target<M>>)> {
+    fn take<D>(service: &Service, state: &mut State, due: DueTimer<MessageRef>) -> Option<Taken<Self>>
+    where
+        D: Destination<M>,
+    {
         let Job { to, content: Self(message) } = state.stores.take::<Job<Self, D>>(due.payload)?;
-        Some((message, to.into_target()))
+        Some(Taken::new(service, state, due, to.into_target(), message))
     }
 
     fn produce(_: &mut M, _: &Service, _: Via) {}

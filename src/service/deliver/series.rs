@@ -4,7 +4,6 @@ use std::time::{Duration, SystemTime};
 
 use crate::engine::{ClockReading, DeadLetterReason, DueTimer, NextRun, Outcome, Recurrence, Repeated};
 use crate::model::source::MessageSource;
-use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::job::{Committed, Content, Destination, Job, Taken, Via};
 use crate::service::deliver::message_ref::{BoxedContents, BoxedMessage, MessageRef};
@@ -65,14 +64,15 @@ impl<M: TimerMessage> Content for Series<M> {
 
     const PRODUCES: bool = true;
 
-    fn take<D>(state: &mut State, due: DueTimer<MessageRef>) -> Option<(Repetition<M>, Option<Target<M>>)>
+    fn take<D>(service: &Service, state: &mut State, due: DueTimer<MessageRef>) -> Option<Taken<Self>>
     where
         D: Destination<M>,
     {
         let recurrence = state.engine.recurrence(due.key)?.clone();
         let Job { to, content: Self(producer) } = state.stores.stored_mut::<Job<Self, D>>(due.payload)?;
         let (producer, target) = (producer.take()?, to.target().cloned());
-        Some((Repetition { recurrence, producer, result: Err(Outcome::Cancelled) }, target))
+        let part = Repetition { recurrence, producer, result: Err(Outcome::Cancelled) };
+        Some(Taken::new(service, state, due, target, part))
     }
 
     fn produce(Repetition { recurrence, producer, result }: &mut Repetition<M>, service: &Service, via: Via) {

@@ -13,7 +13,7 @@ use crate::engine::{DueTimer, OwnerId};
 use crate::model::due_timers::{BellHost, DueTimers};
 use crate::model::handled_by::AcceptsDueTimers;
 use crate::model::target::Target;
-use crate::service::deliver::job::{Content, STOPPED, Taken, TargetJob, Via};
+use crate::service::deliver::job::{Content, STOPPED, TargetJob, Via};
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::lane::lanes::{Lanes, Next};
 use crate::service::lane::reply_waiter::{Acknowledgement, ReplyWaiter, Sent};
@@ -139,7 +139,7 @@ pub(super) fn pull<C: Content>(
     let service = session.service;
     let state = session.state();
     let handler = state.stores.stored::<TargetJob<C>>(due.payload).and_then(|job| job.to.tracked_handler());
-    let taken = Taken::<C>::of::<Target<_>>(service, state, due);
+    let taken = C::take::<Target<_>>(service, state, due);
     let committed = taken.map(|taken| taken.commit::<Target<_>>(&mut session, None, Via::Bell));
     session.unlocked();
     // From here on its drop uncounts message and bell, whatever happens to them.

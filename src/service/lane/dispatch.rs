@@ -14,7 +14,7 @@ use crate::model::mailbox_policy::MailboxPolicy;
 use crate::model::target::{Target, TargetFacts};
 use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::delivery::open_target;
-use crate::service::deliver::job::{Content, MessageOf, STOPPED, Taken, TargetJob, Via, WINDOW_FULL};
+use crate::service::deliver::job::{Content, MessageOf, STOPPED, TargetJob, Via, WINDOW_FULL};
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::message_stores::{MessageStores, Ways};
 use crate::service::lane::bells::pull;
@@ -64,7 +64,7 @@ fn join_lanes<C: Content>(session: &mut Session<'_>, due: &mut Vec<DueTimer<Mess
 /// Makes a dead letter of a message under way. Beyond a window a repeating timer goes on.
 fn lose<C: Content>(session: &mut Session<'_>, due: DueTimer<MessageRef>, reason: DeadLetterReason) {
     let service = session.service;
-    let Some(taken) = Taken::<C>::of::<Target<_>>(service, session.state(), due) else { return };
+    let Some(taken) = C::take::<Target<_>>(service, session.state(), due) else { return };
     let undelivered = (reason != WINDOW_FULL).then_some(Outcome::DeadLettered(reason));
     let mut committed = taken.commit::<Target<_>>(session, undelivered, Via::Mailbox);
     let state = session.state();
@@ -81,7 +81,7 @@ fn lose<C: Content>(session: &mut Session<'_>, due: DueTimer<MessageRef>, reason
 fn post_request<C: Content>(session: &mut Session<'_>, lane: OwnerId, due: DueTimer<MessageRef>) {
     let service = session.service;
     let state = session.state();
-    let Some(taken) = Taken::<C>::of::<Target<_>>(service, state, due) else { return };
+    let Some(taken) = C::take::<Target<_>>(service, state, due) else { return };
     let (recipient, undelivered) = open_target(taken.target.as_ref());
     // Under way from here on: its lane stays while the message is produced.
     if let Some(lane_state) = state.engine.owner_mut(lane) {
