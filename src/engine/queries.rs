@@ -130,7 +130,6 @@ impl<P: Copy, O> Engine<P, O> {
         let timer = self.wheel.get(key)?;
         let owner = self.owners.id_at(timer.owner);
         Some(TimerView {
-            state: timer.stage.into(),
             deadline: self.wheel.deadline(key)?,
             owner,
             bucket: self.wheel.bucket_of(key),

@@ -45,10 +45,8 @@ impl Default for EngineConfig {
 pub(crate) enum RejectReason {
     /// As many timers are pending as the capacity allows.
     Capacity,
-    /// The engine is closed.
+    /// The engine is closed, or the owner has ended.
     Closed,
-    /// The owner has ended.
-    OwnerEnded,
 }
 
 /// A due timer with its payload.
@@ -150,7 +148,7 @@ impl<P: Copy, O> Engine<P, O> {
             return Err(self.reject(RejectReason::Capacity));
         }
         if owner.is_some_and(|owner| self.owners.get(owner).is_none()) {
-            return Err(self.reject(RejectReason::OwnerEnded));
+            return Err(self.reject(RejectReason::Closed));
         }
         let key = self.wheel.insert_with(self.now, deadline, tag, |slot| {
             let mut timer = timer;
@@ -175,7 +173,7 @@ impl<P: Copy, O> Engine<P, O> {
     pub(crate) fn reject(&mut self, reason: RejectReason) -> RejectReason {
         match reason {
             RejectReason::Capacity => self.counters.rejected_capacity += 1,
-            RejectReason::Closed | RejectReason::OwnerEnded => self.counters.rejected_closed += 1,
+            RejectReason::Closed => self.counters.rejected_closed += 1,
         }
         reason
     }

@@ -169,15 +169,13 @@ pub(crate) const NO_OWNER: u32 = u32::MAX;
 /// A view of a pending timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TimerView {
-    /// Its state.
-    pub state: TimerState,
     /// Its deadline.
     pub deadline: Tick,
     /// Its owner, if any.
     pub owner: Option<OwnerId>,
     /// Level and first tick of the bucket it waits in.
     pub bucket: Option<(usize, Tick)>,
-    /// Its state in the engine, of which `state` is a summary.
+    /// Its state in the engine.
     pub stage: Stage,
 }
 

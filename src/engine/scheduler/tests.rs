@@ -625,7 +625,7 @@ impl Run {
         assert_eq!(self.engine.remove_owner(owner), None);
         let is_full = self.book.timers.len() == CAPACITY;
         let late = self.engine.schedule(tag(), self.now, self.now, Some(owner), Timer::new(0, Marks::NONE), None);
-        let reason = if is_full { RejectReason::Capacity } else { RejectReason::OwnerEnded };
+        let reason = if is_full { RejectReason::Capacity } else { RejectReason::Closed };
         assert_eq!(late, Err(reason), "an owner that has ended gets no more timers");
         self.book.rejected_full += u64::from(is_full);
         self.book.rejected_closed += u64::from(!is_full);
@@ -652,7 +652,7 @@ impl Run {
         assert_eq!((counters.rejected_capacity, counters.rejected_closed), rejected);
         for timer in &self.book.timers {
             let view = self.engine.view(timer.key).unwrap();
-            assert_eq!((view.state, view.deadline, view.owner), (timer.state, timer.deadline, timer.owner));
+            assert_eq!((view.stage.into(), view.deadline, view.owner), (timer.state, timer.deadline, timer.owner));
             assert_eq!(view.bucket.is_some(), timer.state == TimerState::Waiting);
             let number = timer.is_queued.then_some(timer.sequence as u32);
             assert_eq!(self.engine.number_in_queue(timer.key), number);

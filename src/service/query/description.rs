@@ -91,7 +91,7 @@ impl Service {
         let mailbox = state.mailbox_for(payload, view.owner);
         Some(TimerInfo {
             id: self.id_of(state, key),
-            state: view.state,
+            state: view.stage.into(),
             remaining: deadline.saturating_sub(now),
             overdue: now.saturating_sub(deadline),
             level: view.bucket.map(|(level, _)| level),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use actix::ResponseFuture;
 
-use crate::engine::{KeyScope, OwnerId, TimerGroup, TimerKey};
+use crate::engine::{KeyScope, OwnerId, TimerGroup, TimerKey, TimerState};
 use crate::model::actor_id::ActorId;
 use crate::model::error::CancelOutcome;
 use crate::model::filter::TimerFilter;
@@ -331,7 +331,7 @@ impl Service {
         let has_type = |part: &str| state.actor_type_for(timer).is_some_and(|name| name.contains(part));
         let has_key = || state.engine.key_of(timer).is_some_and(|key| filter.keys.contains(key));
         let fits = filter.level.is_none_or(|level| view.bucket.is_some_and(|(of_timer, _)| of_timer == level))
-            && filter.state.is_none_or(|state| view.state == state)
+            && filter.state.is_none_or(|state| TimerState::from(view.stage) == state)
             && filter.due_within.is_none_or(|most| remaining <= most)
             && filter.due_after.is_none_or(|least| remaining > least)
             && (filter.keys.is_empty() || has_key())

@@ -381,7 +381,7 @@ impl State {
             RejectReason::Capacity => {
                 ScheduleError::CapacityReached { capacity: self.engine.config().capacity, message: () }
             }
-            RejectReason::Closed | RejectReason::OwnerEnded => ScheduleError::Stopped { message: () },
+            RejectReason::Closed => ScheduleError::Stopped { message: () },
         }
     }
 
