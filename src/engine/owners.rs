@@ -31,6 +31,23 @@ pub(crate) struct Owners<O> {
     chunks: Chunks,
 }
 
+/// The list of one owner's own timers, with its chunks.
+pub(crate) struct OwnList<'o> {
+    owner: u32,
+    timers: &'o mut OwnTimers,
+    keeping: &'o mut u32,
+    chunks: &'o mut Chunks,
+}
+
+impl OwnList<'_> {
+    /// Adds the timer in `slot`, which notes its owner and its location in the list.
+    #[inline]
+    pub(crate) fn add<P>(self, slot: u32, timer: &mut Timer<P>) {
+        timer.belong(self.owner, self.timers.push_back(self.chunks, slot));
+        *self.keeping += u32::from(timer.marks.has(Mark::KeepsAlive));
+    }
+}
+
 impl<O> Owners<O> {
     pub(crate) const fn new() -> Self {
         Self { arena: Arena::new(), chunks: Chunks::new() }
@@ -82,12 +99,12 @@ impl<O> Owners<O> {
         self.get(id).into_iter().flat_map(|owner| owner.timers.iter(&self.chunks))
     }
 
-    /// Adds the timer in `slot` to an owner's own. The timer notes its owner and its location in the list.
+    /// Returns the list of an owner's own timers, to add one.
     #[inline]
-    pub(crate) fn join<P>(&mut self, id: OwnerId, slot: u32, timer: &mut Timer<P>) {
-        let Some((_, owner)) = self.arena.at_mut(id.0.index()) else { return };
-        timer.belong(id.0.index(), owner.timers.push_back(&mut self.chunks, slot));
-        owner.keeping += u32::from(timer.marks.has(Mark::KeepsAlive));
+    pub(crate) fn own_list(&mut self, id: OwnerId) -> Option<OwnList<'_>> {
+        let owner = self.arena.get_mut(id.0)?;
+        let Owner { timers, keeping, .. } = owner;
+        Some(OwnList { owner: id.0.index(), timers, keeping, chunks: &mut self.chunks })
     }
 
     /// Returns whether timers keep the owner's actor alive; if so, the end of the last one will be reported.

@@ -147,13 +147,17 @@ impl<P: Copy, O> Engine<P, O> {
         if self.counters.pending >= self.config.capacity as u64 + more {
             return Err(self.reject(RejectReason::Capacity));
         }
-        if owner.is_some_and(|owner| self.owners.get(owner).is_none()) {
-            return Err(self.reject(RejectReason::Closed));
+        let mut own_list = None;
+        if let Some(owner) = owner {
+            own_list = self.owners.own_list(owner);
+            if own_list.is_none() {
+                return Err(self.reject(RejectReason::Closed));
+            }
         }
         let key = self.wheel.insert_with(self.now, deadline, tag, |slot| {
             let mut timer = timer;
-            if let Some(owner) = owner {
-                self.owners.join(owner, slot, &mut timer);
+            if let Some(own_list) = own_list {
+                own_list.add(slot, &mut timer);
             }
             timer
         });

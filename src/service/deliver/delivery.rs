@@ -122,10 +122,11 @@ fn pull<A, H, C>(
     let service = session.service;
     let Some((actor, ctx)) = actor.downcast_mut::<A>().zip(ctx.downcast_mut::<A::Context>()) else { return };
     let Some(taken) = C::take::<Own>(service, session.state(), due) else { return };
-    let committed = taken.commit::<Own>(&mut session, None, Via::Handler);
+    let (message, deferred) = taken.commit::<Own>(&mut session, None, Via::Handler);
     drop(session);
-    let is_between = committed.is_between;
-    let Some(message) = committed.finish(service) else { return };
+    let is_between = deferred.is_between;
+    deferred.finish(service);
+    let Some(message) = message else { return };
     let _delivering = service.begin_delivery(due, None);
     H::handle(message, actor, ctx);
     if is_between {
@@ -156,9 +157,9 @@ where
     // Dropped after unlocking: it may be the last address.
     let addr = addr.upgrade();
     let undelivered = (!addr.as_ref().is_some_and(Addr::connected)).then_some(Outcome::Cancelled);
-    let committed = taken.commit::<Own>(session, undelivered, Via::Mailbox);
+    let (message, deferred) = taken.commit::<Own>(session, undelivered, Via::Mailbox);
     session.unlocked();
-    let message = committed.finish(service);
+    deferred.finish(service);
     let request = addr.as_ref().zip(message).map(|(addr, message)| message.request(addr));
     service.drop_contained(addr);
     request
@@ -196,10 +197,11 @@ impl<C: Content> Opened<C> {
 
     #[inline(always)]
     fn commit(self, state: &mut State) -> (Committed<C>, Option<Recipient<MessageOf<C>>>) {
-        let mut committed = C::commit::<Target<MessageOf<C>>>(self.taken, self.undelivered, state, Via::Mailbox);
+        let (message, mut deferred) =
+            C::commit::<Target<MessageOf<C>>>(self.taken, self.undelivered, state, Via::Mailbox);
         // The turn that sends it sets the alarm afterwards, and has compared the clocks.
-        committed.wakeup = Wakeup::default();
-        (committed, self.recipient)
+        deferred.wakeup = Wakeup::default();
+        ((message, deferred), self.recipient)
     }
 }
 
@@ -234,16 +236,16 @@ fn post<C: Content>(session: &mut Session<'_>, due: &mut Vec<DueTimer<MessageRef
     // One reading for all: sending them takes some microseconds.
     let now = service.read_clock();
     let mut open = None;
-    for (mut committed, recipient) in outgoing.drain(..) {
+    for ((message, deferred), recipient) in outgoing.drain(..) {
         if let Some(next) = recipient {
             service.drop_contained(open.replace(next));
         }
-        if let Some((recipient, message)) = open.as_ref().zip(committed.message.take()) {
-            let _delivering = service.begin_delivery(committed.due, Some(now));
+        if let Some((recipient, message)) = open.as_ref().zip(message) {
+            let _delivering = service.begin_delivery(deferred.due, Some(now));
             // If a waker panics, the message is in the mailbox all the same.
             service.contain(|| recipient.do_send(message));
         }
-        committed.finish(service);
+        deferred.finish(service);
     }
     service.drop_contained(open);
     session.state().stores.keep_buffer(store, outgoing);

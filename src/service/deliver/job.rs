@@ -168,17 +168,17 @@ impl<C: Content> Taken<C> {
     }
 }
 
-/// A message whose outcome has been counted, and the work that is left for after unlocking.
-pub(crate) struct Committed<C: Content> {
+/// A message whose outcome has been counted, unless nothing is to be handed over, and the rest.
+pub(crate) type Committed<C> = (Option<MessageOf<C>>, Deferred<C>);
+
+/// The work that is left for after unlocking when the outcome of a message has been counted.
+pub(crate) struct Deferred<C: Content> {
     pub(crate) due: DueTimer<MessageRef>,
-    id: Option<TimerId>,
-    /// The message; `None` if nothing is to be handed over.
-    pub(crate) message: Option<C::Message>,
     /// Whether the next repetition is counted from the end of the handler.
     pub(crate) is_between: bool,
     pub(crate) wakeup: Wakeup,
     /// A message that is not handed over.
-    pub(crate) undelivered: Option<C::Message>,
+    pub(crate) message: Option<C::Message>,
     pub(crate) producer: Option<C::Producer>,
     /// An address may be the last of its actor.
     target: Option<Target<MessageOf<C>>>,
@@ -189,46 +189,36 @@ pub(crate) struct Committed<C: Content> {
     lost: Option<Box<DeadLetterEvent>>,
 }
 
-impl<C: Content> Committed<C> {
+impl<C: Content> Deferred<C> {
+    /// Returns the rest of a message that is handed over.
     #[inline(always)]
-    pub(crate) fn new(due: DueTimer<MessageRef>, id: Option<TimerId>, target: Option<Target<MessageOf<C>>>) -> Self {
-        Self {
-            due,
-            id,
-            message: None,
-            is_between: false,
-            wakeup: Wakeup::default(),
-            undelivered: None,
-            producer: None,
-            target,
-            stored_target: None,
-            lost: None,
-        }
+    pub(crate) fn new(due: DueTimer<MessageRef>, target: Option<Target<MessageOf<C>>>) -> Self {
+        let (is_between, wakeup) = (false, Wakeup::default());
+        let (message, producer, stored_target, lost) = (None, None, None, None);
+        Self { due, is_between, wakeup, message, producer, target, stored_target, lost }
     }
 
-    /// Adds an undeliverable message: as a dead letter if there is a subscriber.
-    pub(crate) fn lose(&mut self, reason: DeadLetterReason, message: Option<C::Message>) {
-        match self.id {
+    /// Adds an undeliverable message: as a dead letter if there is a subscriber, who needs the id.
+    pub(crate) fn lose(&mut self, id: Option<TimerId>, reason: DeadLetterReason, message: Option<C::Message>) {
+        match id {
             Some(id) => self.lost = Some(Box::new(DeadLetterEvent::of(id, self.due.deadline, reason, message))),
-            None => self.undelivered = message,
+            None => self.message = message,
         }
     }
 
-    /// Does the work that is left, unlocked, and returns the message. Drops each value separately, so that no panic
-    /// happens during another.
+    /// Does the work. Drops each value separately, so that no panic happens during another.
     #[inline(always)]
-    pub(crate) fn finish(self, service: &Service) -> Option<C::Message> {
-        let Self { message, wakeup, undelivered, producer, target, stored_target, lost, .. } = self;
+    pub(crate) fn finish(self, service: &Service) {
+        let Self { wakeup, message, producer, target, stored_target, lost, .. } = self;
         if C::PRODUCES {
             service.notify(wakeup);
         }
         if let Some(lost) = lost {
             service.emit_dead_letter(*lost);
         }
-        undelivered.into_iter().for_each(|message| service.drop_contained(message));
+        message.into_iter().for_each(|message| service.drop_contained(message));
         producer.into_iter().for_each(|producer| service.drop_contained(producer));
         target.into_iter().for_each(|target| service.drop_contained(target));
         stored_target.into_iter().for_each(|target| service.drop_contained(target));
-        message
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::engine::{DueTimer, Outcome};
 use crate::model::timer_message::TimerMessage;
-use crate::service::deliver::job::{Committed, Content, Destination, Job, Taken, Via};
+use crate::service::deliver::job::{Committed, Content, Deferred, Destination, Job, Taken, Via};
 use crate::service::deliver::message_ref::{BoxedContents, BoxedMessage, MessageRef};
 use crate::service::state::{Service, State};
 
@@ -38,13 +38,13 @@ impl<M: TimerMessage> Content for Once<M> {
         if via == Via::Mailbox {
             state.engine.finish(due.key, undelivered.unwrap_or(Outcome::Delivered));
         }
-        let mut committed = Committed::new(due, id, target);
+        let mut deferred = Deferred::new(due, target);
         match undelivered {
-            None => committed.message = Some(message),
-            Some(Outcome::DeadLettered(reason)) => committed.lose(reason, Some(message)),
-            Some(_) => committed.undelivered = Some(message),
+            None => return (Some(message), deferred),
+            Some(Outcome::DeadLettered(reason)) => deferred.lose(id, reason, Some(message)),
+            Some(_) => deferred.message = Some(message),
         }
-        committed
+        (None, deferred)
     }
 
     fn boxed<D: Send + 'static>(self, to: D) -> Option<BoxedMessage> {

@@ -3,9 +3,10 @@
 use std::time::{Duration, SystemTime};
 
 use crate::engine::{ClockReading, DeadLetterReason, DueTimer, NextRun, Outcome, Recurrence, Repeated};
+use crate::model::id::TimerId;
 use crate::model::source::MessageSource;
 use crate::model::timer_message::TimerMessage;
-use crate::service::deliver::job::{Committed, Content, Destination, Job, Taken, Via};
+use crate::service::deliver::job::{Committed, Content, Deferred, Destination, Job, Taken, Via};
 use crate::service::deliver::message_ref::{BoxedContents, BoxedMessage, MessageRef};
 use crate::service::schedule::calendar::Calendar;
 use crate::service::schedule::deadline::since_epoch;
@@ -94,34 +95,33 @@ impl<M: TimerMessage> Content for Series<M> {
         state: &mut State,
         via: Via,
     ) -> Committed<Self> {
-        let mut committed = Committed::new(due, id, target);
-        committed.producer = Some(producer);
+        let mut deferred = Deferred::new(due, target);
+        deferred.producer = Some(producer);
         let WithNext { message, next, now } = match undelivered.map_or(result, Err) {
             Ok(ready) => ready,
             Err(outcome) => {
-                end::<M, D>(state, outcome, &mut committed);
-                return committed;
+                end::<M, D>(state, id, outcome, &mut deferred);
+                return (None, deferred);
             }
         };
         let repeated = match via {
             Via::Bell => state.engine.plan(due.key, next),
             Via::Handler | Via::Mailbox => state.engine.repeat(due.key, next, now),
         };
-        match state.expect_repetition(repeated, &mut committed.wakeup) {
+        match state.expect_repetition(repeated, &mut deferred.wakeup) {
             Repeated::Gone => {
-                committed.undelivered = Some(message);
-                return committed;
+                deferred.message = Some(message);
+                return (None, deferred);
             }
-            Repeated::Last(payload) => take_target::<M, D>(state, payload, &mut committed),
+            Repeated::Last(payload) => take_target::<M, D>(state, payload, &mut deferred),
             Repeated::Between | Repeated::Armed(_) => {
                 if let Some(job) = state.stores.stored_mut::<Job<Self, D>>(due.payload) {
-                    job.content.0 = committed.producer.take();
+                    job.content.0 = deferred.producer.take();
                 }
             }
         }
-        committed.is_between = repeated == Repeated::Between;
-        committed.message = Some(message);
-        committed
+        deferred.is_between = repeated == Repeated::Between;
+        (Some(message), deferred)
     }
 
     /// Takes the next message of the series.
@@ -133,24 +133,24 @@ impl<M: TimerMessage> Content for Series<M> {
 }
 
 /// Ends a timer without a message, unless it was cancelled meanwhile.
-fn end<M, D>(state: &mut State, outcome: Outcome, committed: &mut Committed<Series<M>>)
+fn end<M, D>(state: &mut State, id: Option<TimerId>, outcome: Outcome, deferred: &mut Deferred<Series<M>>)
 where
     M: TimerMessage,
     D: Destination<M>,
 {
-    let Some(payload) = state.engine.finish(committed.due.key, outcome) else { return };
-    take_target::<M, D>(state, payload, committed);
+    let Some(payload) = state.engine.finish(deferred.due.key, outcome) else { return };
+    take_target::<M, D>(state, payload, deferred);
     if let Outcome::DeadLettered(reason) = outcome {
-        committed.lose(reason, None);
+        deferred.lose(id, reason, None);
     }
 }
 
 /// Takes the target of an ended timer out of its store.
-fn take_target<M, D>(state: &mut State, payload: MessageRef, committed: &mut Committed<Series<M>>)
+fn take_target<M, D>(state: &mut State, payload: MessageRef, deferred: &mut Deferred<Series<M>>)
 where
     M: TimerMessage,
     D: Destination<M>,
 {
     let ended = state.stores.take::<Job<Series<M>, D>>(payload);
-    committed.stored_target = ended.and_then(|job| job.to.into_target());
+    deferred.stored_target = ended.and_then(|job| job.to.into_target());
 }

@@ -145,7 +145,8 @@ pub(super) fn pull<C: Content>(
     // From here on its drop uncounts message and bell, whatever happens to them.
     let sent = Sent::Pulled { key: due.key, by_bell: true };
     let mut acknowledgement = Acknowledgement { service: Arc::clone(service), lane, sent };
-    let message = committed.and_then(|committed| committed.finish(service));
+    let Some((message, deferred)) = committed else { return };
+    deferred.finish(service);
     let Some((message, handler)) = message.zip(handler) else { return };
     let _delivering = service.begin_delivery(due, None);
     if let Some(reply) = handler(message, actor, ctx) {

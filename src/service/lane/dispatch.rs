@@ -65,16 +65,17 @@ fn join_lanes<C: Content>(session: &mut Session<'_>, due: &mut Vec<DueTimer<Mess
 fn lose<C: Content>(session: &mut Session<'_>, due: DueTimer<MessageRef>, reason: DeadLetterReason) {
     let service = session.service;
     let Some(taken) = C::take::<Target<_>>(service, session.state(), due) else { return };
+    let id = taken.id;
     let undelivered = (reason != WINDOW_FULL).then_some(Outcome::DeadLettered(reason));
-    let mut committed = taken.commit::<Target<_>>(session, undelivered, Via::Mailbox);
+    let (message, mut deferred) = taken.commit::<Target<_>>(session, undelivered, Via::Mailbox);
     let state = session.state();
-    if let message @ Some(_) = committed.message.take() {
+    if message.is_some() {
         state.engine.bounce(due.key, reason);
-        committed.lose(reason, message);
+        deferred.lose(id, reason, message);
     }
     state.reports.published.ask_to_publish();
     session.unlocked();
-    committed.finish(service);
+    deferred.finish(service);
 }
 
 /// Posts a message, as a request, which is accepted unless the mailbox was closed meanwhile.
@@ -82,13 +83,13 @@ fn post_request<C: Content>(session: &mut Session<'_>, lane: OwnerId, due: DueTi
     let service = session.service;
     let state = session.state();
     let Some(taken) = C::take::<Target<_>>(service, state, due) else { return };
+    let id = taken.id;
     let (recipient, undelivered) = open_target(taken.target.as_ref());
     // Under way from here on: its lane stays while the message is produced.
     if let Some(lane_state) = state.engine.owner_mut(lane) {
         lane_state.under_way += 1;
     }
-    let mut committed = taken.commit::<Target<_>>(session, undelivered, Via::Mailbox);
-    let message = committed.message.take();
+    let (message, mut deferred) = taken.commit::<Target<_>>(session, undelivered, Via::Mailbox);
     if message.is_none() {
         session.state().uncount(lane, Sent::Request);
     }
@@ -99,9 +100,9 @@ fn post_request<C: Content>(session: &mut Session<'_>, lane: OwnerId, due: DueTi
             session.discard(payload);
         }
         session.unlocked();
-        committed.lose(STOPPED, None);
+        deferred.lose(id, STOPPED, None);
     }
-    committed.finish(service);
+    deferred.finish(service);
     service.drop_contained(recipient);
 }
 

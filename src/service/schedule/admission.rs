@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use actix::Actor;
 
-use crate::engine::{KeyScope, Marks, OwnerId, RejectReason, Timer};
+use crate::engine::{KeyScope, Marks, OwnerId, Recurrence, RejectReason, Timer};
 use crate::model::closure::Place;
 use crate::model::error::ScheduleError;
 use crate::model::id::TimerId;
@@ -27,7 +27,8 @@ use crate::service::deliver::job::{Content, Destination, Job, Own};
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::message_stores::MessageStores;
 use crate::service::deliver::wakeup::Wakeup;
-use crate::service::schedule::deadline::Schedule;
+use crate::service::schedule::calendar::Calendar;
+use crate::service::schedule::deadline::{DueTime, Schedule};
 use crate::service::schedule::plan::{FirstRun, Plan};
 use crate::service::state::{Service, State};
 use crate::timing::Key;
@@ -39,7 +40,7 @@ const POKE_EVERY: u64 = 4096;
 /// Timers of a batch that are admitted under one lock: some microseconds' worth.
 pub(crate) const ADMITTED_AT_ONCE: usize = 64;
 
-/// A request for a timer, apart from its recipient and its messages; with its [`FirstRun`] in place of the plan it can be
+/// A request for a timer, apart from its recipient and its messages; with its [`DueTime`] in place of the plan it can be
 /// admitted.
 pub(crate) struct TimerRequest<'o, P> {
     pub(crate) plan: P,
@@ -66,9 +67,12 @@ pub(crate) struct BatchEntry<M: TimerMessage> {
     pub(crate) message: M,
 }
 
-/// An admitted timer, and the message of the one that had its key; or the reason of its rejection, its target and its
+/// An admitted timer, and the message of the one that had its key; or the reason of its rejection, its rest and its
 /// messages. For use after unlocking.
-type Admission<M, P> = Result<(Key, Option<MessageRef>), (ScheduleError<()>, Option<Target<M>>, P)>;
+type Admission<M, P> = Result<(Key, Option<MessageRef>), (ScheduleError<()>, Rest<M>, P)>;
+
+/// The target and the calendar of a rejected timer.
+type Rest<M> = (Option<Target<M>>, Option<Box<Calendar>>);
 
 /// The facts about a recipient that its timers need.
 #[derive(Clone, Copy)]
@@ -202,21 +206,23 @@ impl Service {
         R: Addressee<M>,
         M: TimerMessage,
     {
-        let plan = match plan.first_run(self, self.clock.now(), waited, options) {
+        let FirstRun { due_time, recurrence, calendar } = match plan.first_run(self, self.clock.now(), waited, options)
+        {
             Ok(first_run) => first_run,
             Err(reason) => return Err(self.reject(reason, messages)),
         };
-        let mut request = TimerRequest { plan, waited, id, options };
+        let request = TimerRequest { plan: due_time, waited, id, options };
+        let policy = self.settings.mailbox_policy;
         let mut wakeup = Wakeup::default();
         let mut state = self.state();
         let admission =
-            state.admit::<P, R, M>(&mut request, recipient, self.settings.mailbox_policy, messages, &mut wakeup);
+            state.admit::<P, R, M>(&request, (recurrence, calendar), recipient, policy, messages, &mut wakeup);
         match admission.as_ref().ok().and_then(|(_, replaced)| *replaced) {
             Some(payload) => self.discard(state, payload),
             None => drop(state),
         }
         self.notify(wakeup);
-        self.answer(request, admission)
+        self.answer(&request, admission)
     }
 
     /// Schedules some messages, in order, with one reading of the clock and one lock.
@@ -235,7 +241,7 @@ impl Service {
             .zip(&options)
             .map(|((BatchEntry { target, schedule, message, .. }, waited), options)| {
                 let options = options.as_deref();
-                let plan = FirstRun::once(self.due_time(now, waited, schedule, options));
+                let plan = self.due_time(now, waited, schedule, options);
                 (TimerRequest { plan, waited, id: None, options }, target, message)
             })
             .collect();
@@ -243,9 +249,10 @@ impl Service {
         let mut state = self.state();
         let admissions: Vec<_> = prepared
             .into_iter()
-            .map(|(mut request, target, message)| {
+            .map(|(request, target, message)| {
                 let policy = self.settings.mailbox_policy;
-                let admission = state.admit::<Schedule, _, M>(&mut request, target, policy, message, &mut wakeup);
+                let admission =
+                    state.admit::<Schedule, _, M>(&request, (None, None), target, policy, message, &mut wakeup);
                 replaced.extend(admission.as_ref().ok().and_then(|(_, replaced)| *replaced));
                 (request, admission)
             })
@@ -253,18 +260,16 @@ impl Service {
         drop(state);
         replaced.into_iter().for_each(|payload| self.discard(self.state(), payload));
         self.notify(wakeup);
-        answers.extend(admissions.into_iter().map(|(request, admission)| self.answer(request, admission)));
+        answers.extend(admissions.into_iter().map(|(request, admission)| self.answer(&request, admission)));
     }
 
     /// Answers a request.
     #[inline(always)]
     fn answer<M: TimerMessage, P>(
         &self,
-        TimerRequest { plan: FirstRun { due_time, calendar, .. }, id, .. }: TimerRequest<'_, FirstRun>,
+        TimerRequest { plan: due_time, id, .. }: &TimerRequest<'_, DueTime>,
         admission: Admission<M, P>,
     ) -> Result<TimerId, ScheduleError<P>> {
-        // That of a rejected timer.
-        self.drop_contained(calendar);
         match admission {
             Ok((key, _)) => {
                 let delay = due_time.delay;
@@ -273,7 +278,10 @@ impl Service {
                 self.begin_span(key, id, delay);
                 Ok(id)
             }
-            Err((reason, _, messages)) => Err(self.reject(reason, messages)),
+            Err((reason, rest, messages)) => {
+                self.drop_contained(rest);
+                Err(self.reject(reason, messages))
+            }
         }
     }
 
@@ -300,10 +308,8 @@ impl State {
     #[inline(always)]
     fn admit<P, R, M>(
         &mut self,
-        TimerRequest { plan: FirstRun { due_time, recurrence, calendar }, id, options, .. }: &mut TimerRequest<
-            '_,
-            FirstRun,
-        >,
+        TimerRequest { plan: due_time, id, options, .. }: &TimerRequest<'_, DueTime>,
+        (recurrence, calendar): (Option<Recurrence>, Option<Box<Calendar>>),
         recipient: R,
         policy: MailboxPolicy,
         messages: P::Messages,
@@ -322,7 +328,7 @@ impl State {
         if let Some((id, name)) = id.zip(name)
             && self.engine.named(name).is_some_and(|key| self.engine.view(key).is_some())
         {
-            return Err((ScheduleError::DuplicateId { id, message: () }, to.into_target(), messages));
+            return Err((ScheduleError::DuplicateId { id, message: () }, (to.into_target(), calendar), messages));
         }
         if !self.lanes.ended.is_empty() {
             self.make_room();
@@ -335,7 +341,7 @@ impl State {
         let slab = self.stores.slab::<Job<P::Content, R::Destination>>(store);
         let Some((slab, slot)) = slab.and_then(|slab| slab.reserve().map(|slot| (slab, slot))) else {
             let rejected = self.engine.reject(RejectReason::Capacity);
-            return Err((self.reason(rejected), to.into_target(), messages));
+            return Err((self.reason(rejected), (to.into_target(), calendar), messages));
         };
         let payload = MessageRef { store, slot };
         // A recipient that is no owner is not kept alive.
@@ -351,11 +357,11 @@ impl State {
             Ok(key) => key,
             Err(rejected) => {
                 slab.give_back(slot);
-                return Err((self.reason(rejected), to.into_target(), messages));
+                return Err((self.reason(rejected), (to.into_target(), calendar), messages));
             }
         };
-        slab.fill(slot, Job { to, content: P::content(messages, calendar.take()) });
-        if let Some(recurrence) = recurrence.take() {
+        slab.fill(slot, Job { to, content: P::content(messages, calendar) });
+        if let Some(recurrence) = recurrence {
             // There is room for as many recurrences as timers.
             self.engine.set_recurrence(key, recurrence);
         }

@@ -52,14 +52,6 @@ pub(crate) struct FirstRun {
     pub(crate) calendar: Option<Box<Calendar>>,
 }
 
-impl FirstRun {
-    /// Returns the only run of a timer.
-    #[inline(always)]
-    pub(crate) const fn once(due_time: DueTime) -> Self {
-        Self { due_time, recurrence: None, calendar: None }
-    }
-}
-
 impl<M: TimerMessage> Plan<M> for Schedule {
     type Messages = M;
     type Content = Once<M>;
@@ -81,7 +73,8 @@ impl<M: TimerMessage> Plan<M> for Schedule {
         waited: Duration,
         options: Option<&TimerOptions>,
     ) -> Result<FirstRun, ScheduleError<()>> {
-        Ok(FirstRun::once(service.due_time(now, waited, self, options)))
+        let due_time = service.due_time(now, waited, self, options);
+        Ok(FirstRun { due_time, recurrence: None, calendar: None })
     }
 }
 
