@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use crate::engine::{DueTimer, OwnerId};
 use crate::metrics::Published;
+use crate::model::dead_letter::DeadLetterEvent;
 use crate::model::id::TimerId;
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::turns::TurnBy;
 use crate::service::owner::rejected_letters::RejectedLetters;
-use crate::service::owner::subscribers::DeadLetterEvent;
 use crate::service::state::{Service, State};
 use crate::timing::Key;
 use crate::trace::{self, Delivering, PendingWarnings, StuckRecipient, Warnings};

@@ -16,13 +16,13 @@
 //! delivery.
 
 use crate::engine::{DeadLetterReason, DueTimer, Outcome};
+use crate::model::dead_letter::DeadLetterEvent;
 use crate::model::id::TimerId;
 use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::message_ref::{BoxedMessage, MessageRef};
 use crate::service::deliver::message_stores::{Ways, discard_stored};
 use crate::service::deliver::wakeup::Wakeup;
-use crate::service::owner::subscribers::DeadLetterEvent;
 use crate::service::state::{Service, Session, State};
 
 pub(crate) const STOPPED: DeadLetterReason = DeadLetterReason::RecipientStopped;

@@ -3,39 +3,21 @@
 //! Under tracked delivery each message has its bell. A starved actor that accepts bells for its own messages has one at a
 //! time, which pulls as many as a poll of the inbox: also messages that are bound to the thread, and cannot be posted.
 
-use std::any::{Any, TypeId};
+use std::any::Any;
 use std::sync::Arc;
 
 use actix::fut::wrap_future;
-use actix::{Actor, AsyncContext, Recipient, WeakAddr};
+use actix::{Actor, AsyncContext};
 
 use crate::engine::{DueTimer, OwnerId};
 use crate::model::due_timers::{BellHost, DueTimers};
-use crate::model::handled_by::AcceptsDueTimers;
 use crate::model::target::Target;
 use crate::service::deliver::job::{Content, STOPPED, TargetJob, Via};
 use crate::service::deliver::message_ref::MessageRef;
-use crate::service::lane::lanes::{Lanes, Next};
+use crate::service::lane::lanes::Next;
 use crate::service::lane::reply_waiter::{Acknowledgement, ReplyWaiter, Sent};
-use crate::service::owner::actor_link::OwnerLink;
 use crate::service::owner::inbox::{MESSAGES_PER_POLL, give_way};
 use crate::service::state::{Service, Session};
-
-/// Returns the recipient of bells behind a `WeakAddr`, unless it is closed.
-pub(crate) type BellsFn = fn(&dyn Any) -> Option<Recipient<DueTimers>>;
-
-impl Lanes {
-    /// Lets the actors of type `A` pull own messages for bells.
-    pub(crate) fn accept_bells<A: AcceptsDueTimers>(&mut self) {
-        let bells: BellsFn = |addr| Some(addr.downcast_ref::<WeakAddr<A>>()?.upgrade()?.recipient());
-        self.accepting.insert(TypeId::of::<WeakAddr<A>>(), bells);
-    }
-
-    /// Returns the recipient of an actor's bells, if it accepts them.
-    pub(super) fn bells_of(&self, link: &OwnerLink) -> Option<BellsFn> {
-        self.accepting.get(&(&link.actor as &dyn Any).type_id()).copied()
-    }
-}
 
 impl Session<'_> {
     /// Puts a bell for a lane into the mailbox of its next message.

@@ -13,14 +13,16 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
+use actix::{Recipient, WeakAddr};
 use rustc_hash::FxHashMap;
 
 use crate::engine::OwnerId;
+use crate::model::due_timers::DueTimers;
+use crate::model::handled_by::AcceptsDueTimers;
 use crate::model::mailbox_id::MailboxId;
 use crate::model::mailbox_policy::MailboxPolicy;
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::message_stores::Ways;
-use crate::service::lane::bells::BellsFn;
 use crate::service::lane::posted::Posted;
 use crate::service::lane::reply_waiter::Sent;
 use crate::service::lane::slow_recipients::SlowRecipients;
@@ -173,6 +175,9 @@ pub(crate) struct Next {
     pub(crate) actor: Option<TypeId>,
 }
 
+/// Returns the recipient of bells behind a `WeakAddr`, unless it is closed.
+pub(crate) type BellsFn = fn(&dyn Any) -> Option<Recipient<DueTimers>>;
+
 /// All lanes of one timer actor.
 #[derive(Default)]
 pub(crate) struct Lanes {
@@ -200,6 +205,17 @@ pub(crate) struct Lanes {
 }
 
 impl Lanes {
+    /// Lets the actors of type `A` pull own messages for bells.
+    pub(crate) fn accept_bells<A: AcceptsDueTimers>(&mut self) {
+        let bells: BellsFn = |addr| Some(addr.downcast_ref::<WeakAddr<A>>()?.upgrade()?.recipient());
+        self.accepting.insert(TypeId::of::<WeakAddr<A>>(), bells);
+    }
+
+    /// Returns the recipient of an actor's bells, if it accepts them.
+    pub(super) fn bells_of(&self, link: &OwnerLink) -> Option<BellsFn> {
+        self.accepting.get(&(&link.actor as &dyn Any).type_id()).copied()
+    }
+
     /// Removes a freed lane of own messages, unless its mailbox belongs to the next incarnation already.
     pub(crate) fn forget(&mut self, mailbox: MailboxId, lane: OwnerId) {
         if self.own.get(&mailbox) == Some(&lane) {

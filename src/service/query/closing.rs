@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use crate::engine::{DeadLetterReason, Outcome, OwnerId};
+use crate::model::dead_letter::DeadLetterEvent;
 use crate::model::view::Returned;
 use crate::service::deliver::message_ref::{BoxedContents, BoxedMessage};
-use crate::service::owner::subscribers::DeadLetterEvent;
 use crate::service::state::{Service, State};
 use crate::timing::{Key, Tick};
 
