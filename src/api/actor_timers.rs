@@ -144,14 +144,14 @@ impl ActorTimers {
     /// ```
     pub fn cancel_group(&self, group: impl Into<TimerGroup>) -> usize {
         let Some((service, owner)) = self.own() else { return 0 };
-        service.cancel_all(&service.timers_of_owner_in(owner, &group.into()))
+        service.cancel_all(&service.timers_of_owner(owner, Some(&group.into())))
     }
 
     /// Cancels all own timers of the actor, also due ones, and returns their number. Only a message on its way through
     /// the mailbox, because the actor was not polled in time, still arrives.
     #[doc(alias = "cancel_timers")]
     pub fn cancel_all(&self) -> usize {
-        self.own().map_or(0, |(service, owner)| service.cancel_all(&service.timers_of_owner(owner)))
+        self.own().map_or(0, |(service, owner)| service.cancel_all(&service.timers_of_owner(owner, None)))
     }
 }
 

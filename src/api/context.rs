@@ -329,7 +329,7 @@ where
         A: AcceptsDueTimers,
     {
         if let Ok(service) = registry::service_of_context(self.parts().started()) {
-            service.state().lanes.accepting.accept::<A>();
+            service.state().lanes.accept_bells::<A>();
         }
     }
 

@@ -11,8 +11,7 @@
 //! 7. `key` and `group`: labels that callers give timers, with their `text`; `labels`: their tables; `shards` and
 //!    `side_table`: the parts of such tables.
 //! 8. `scheduler`: the [`Engine`], which ties them together around one [`Wheel`](crate::timing::Wheel). Its other
-//!    operations: `queries` read only, `labelled` acts on timers by key, group or owner, and `queues` serves
-//!    deliveries that take time.
+//!    operations: `queries` read only, and `labelled` acts on timers by key, group or owner.
 //!
 //! The life of a timer:
 //!
@@ -52,7 +51,6 @@ mod names;
 mod own_timers;
 mod owners;
 mod queries;
-mod queues;
 mod recurrence;
 mod repeating;
 mod scheduler;
@@ -70,7 +68,7 @@ pub(crate) use labels::{KeyScope, MessageKind, ScopedKey};
 pub(crate) use owners::OwnerId;
 pub(crate) use recurrence::{ClockReading, NextRun, Recurrence, RepeatMode, within_slack};
 pub use recurrence::{MissedTickBehavior, next_on_grid};
-pub(crate) use repeating::{Repeated, Resumed};
+pub(crate) use repeating::Repeated;
 pub(crate) use scheduler::{Due, DueTimer, Engine, EngineConfig, MAX_CAPACITY, RejectReason};
 pub use timer::TimerState;
 pub(crate) use timer::{Marks, NotPending, Stage, Timer, TimerView};

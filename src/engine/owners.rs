@@ -1,7 +1,7 @@
 //! Owners: an owner's timers end with it, and wait in its inbox once they are due.
 
 use crate::engine::own_timers::OwnTimers;
-use crate::engine::timer::{Mark, Timer};
+use crate::engine::timer::{Mark, Stage, Timer};
 use crate::timing::{Arena, Chunks, Key, List};
 
 /// The id of an owner, never used again after the owner has ended.
@@ -120,10 +120,14 @@ impl<O> Owners<O> {
         self.chunks.fetch(timer.owner_spot());
     }
 
-    /// Removes a timer from its owner's own; in a queue it is nowhere. Returns whether it was the last timer that kept
-    /// its owner's actor alive, and that is to be reported.
+    /// Removes a timer from its owner's own. Returns whether it was the last timer that kept its owner's actor alive, and
+    /// that is to be reported.
     #[inline]
     pub(crate) fn leave<P>(&mut self, timer: &Timer<P>) -> bool {
+        // The owner is a queue, which has none.
+        if timer.stage == Stage::Queued {
+            return false;
+        }
         let Some((_, owner)) = self.arena.at_mut(timer.owner) else { return false };
         owner.timers.remove(&mut self.chunks, timer.owner_spot());
         if !timer.marks.has(Mark::KeepsAlive) {

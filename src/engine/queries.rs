@@ -44,6 +44,11 @@ impl<P: Copy, O> Engine<P, O> {
         self.wheel.position_held(&self.owners.get(id)?.inbox, key, most)
     }
 
+    /// Returns the [number](Self::enqueue) of a message in a queue.
+    pub(crate) fn number_in_queue(&self, key: Key) -> Option<u32> {
+        self.wheel.get(key).filter(|timer| timer.stage == Stage::Queued).map(|timer| timer.owner_spot().chunk)
+    }
+
     /// Returns the number of messages in all inboxes.
     pub(crate) const fn in_inboxes(&self) -> usize {
         self.in_inboxes
@@ -83,9 +88,9 @@ impl<P: Copy, O> Engine<P, O> {
         &self.labels
     }
 
-    /// Returns the number of owners.
+    /// Returns the number of owners and queues.
     pub(crate) fn owners(&self) -> usize {
-        self.owners.len() - self.queues
+        self.owners.len()
     }
 
     /// Returns whether the engine is closed.
@@ -125,7 +130,6 @@ impl<P: Copy, O> Engine<P, O> {
         let timer = self.wheel.get(key)?;
         let owner = self.owners.id_at(timer.owner);
         Some(TimerView {
-            state: timer.stage.into(),
             deadline: self.wheel.deadline(key)?,
             owner,
             bucket: self.wheel.bucket_of(key),

@@ -12,28 +12,17 @@ use crate::engine::scheduler::Engine;
 use crate::engine::timer::{Mark, Stage};
 use crate::timing::{Key, Tick};
 
-/// The state of a timer whose message is ready to be handed over.
+/// The state of a repeating timer after a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Repeated<P> {
-    /// It was cancelled meanwhile: the message must not be handed over.
+    /// It was cancelled or moved meanwhile: a message just made must not be handed over.
     Gone,
-    /// It was the last repetition. The timer has ended as delivered.
+    /// It has ended: no repetition is left.
     Last(P),
     /// The next repetition waits for this deadline.
     Armed(Tick),
-    /// The next deadline is counted from the end of the handler: see [`Engine::resume`].
+    /// The next deadline is known at the end of the handler: see [`Engine::resume`].
     Between,
-}
-
-/// The state of a timer whose handler has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Resumed<P> {
-    /// It was cancelled or moved meanwhile.
-    Moved,
-    /// It has ended: no repetition is left before its end.
-    Over(P),
-    /// The next repetition waits for this deadline.
-    Armed(Tick),
 }
 
 impl<P: Copy, O> Engine<P, O> {
@@ -58,11 +47,17 @@ impl<P: Copy, O> Engine<P, O> {
         self.wheel.get(key).is_some_and(|timer| timer.stage == Stage::Making)
     }
 
-    /// Plans the step after the present repetition of a timer, until that is [counted](Self::repeat_as_planned).
-    pub(crate) fn plan(&mut self, key: Key, next: NextRun) {
+    /// Puts a timer whose message was produced in flight, for a handler whose end will be known. The repetition is
+    /// [counted](Self::repeat_as_planned) then, with the step `next`.
+    pub(crate) fn plan(&mut self, key: Key, next: NextRun) -> Repeated<P> {
+        let Some(timer) = self.wheel.get_mut(key).filter(|timer| timer.stage == Stage::Making) else {
+            return Repeated::Gone;
+        };
+        timer.stage = Stage::InFlight;
         if let Some(recurrence) = self.recurrence_mut(key) {
             recurrence.plan(next);
         }
+        Repeated::Between
     }
 
     /// Sets the due time of a moved timer, from which its deadline was rounded: the next repetitions follow it.
@@ -85,10 +80,7 @@ impl<P: Copy, O> Engine<P, O> {
     pub(crate) fn repeat(&mut self, key: Key, next: NextRun, now: ClockReading) -> Repeated<P> {
         match self.take_next(key, next) {
             None => Repeated::Gone,
-            Some(NextRun::Never) => match self.end(key, Outcome::Delivered) {
-                Some(payload) => Repeated::Last(payload),
-                None => Repeated::Gone,
-            },
+            Some(NextRun::Never) => self.end_as(key, Outcome::Delivered),
             Some(next) => {
                 self.counters.repeat();
                 self.set_next(key, next, now)
@@ -100,14 +92,6 @@ impl<P: Copy, O> Engine<P, O> {
     pub(crate) fn repeat_as_planned(&mut self, key: Key, now: ClockReading) -> Repeated<P> {
         let planned = self.recurrence(key).map(Recurrence::planned);
         planned.map_or(Repeated::Gone, |planned| self.repeat(key, planned, now))
-    }
-
-    /// Puts a repeating timer in flight after its message was produced, for a handler whose end will be known: it is in
-    /// flight until [`repeat`](Self::repeat), unless it was cancelled meanwhile.
-    pub(crate) fn set_off(&mut self, key: Key) {
-        if let Some(timer) = self.wheel.get_mut(key).filter(|timer| timer.stage == Stage::Making) {
-            timer.stage = Stage::InFlight;
-        }
     }
 
     /// Takes the step after a repetition in production or in flight; `None` if there is none.
@@ -130,18 +114,19 @@ impl<P: Copy, O> Engine<P, O> {
     }
 
     /// Resumes a timer after the handler from whose end the next repetition is counted.
-    pub(crate) fn resume(&mut self, key: Key, now: ClockReading) -> Resumed<P> {
+    pub(crate) fn resume(&mut self, key: Key, now: ClockReading) -> Repeated<P> {
         if self.wheel.get(key).is_none_or(|timer| timer.stage != Stage::Between) {
-            return Resumed::Moved;
+            return Repeated::Gone;
         }
-        let Some(recurrence) = self.recurrence_mut(key) else { return Resumed::Moved };
+        let Some(recurrence) = self.recurrence_mut(key) else { return Repeated::Gone };
         match recurrence.begin_again(now) {
-            NextRun::At { due, wall } => Resumed::Armed(self.arm(key, due, wall, now)),
-            NextRun::AfterHandler | NextRun::Never => match self.end(key, Outcome::Cancelled) {
-                Some(payload) => Resumed::Over(payload),
-                None => Resumed::Moved,
-            },
+            NextRun::At { due, wall } => Repeated::Armed(self.arm(key, due, wall, now)),
+            NextRun::AfterHandler | NextRun::Never => self.end_as(key, Outcome::Cancelled),
         }
+    }
+
+    fn end_as(&mut self, key: Key, outcome: Outcome) -> Repeated<P> {
+        self.end(key, outcome).map_or(Repeated::Gone, Repeated::Last)
     }
 
     /// Counts a repetition whose message came back after its delivery as a dead letter, and ends its timer if that is

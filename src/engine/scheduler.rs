@@ -11,7 +11,7 @@ use crate::engine::recurrence::{NextRun, Recurrence};
 use crate::engine::side_table::SideTable;
 use crate::engine::timer::{Mark, Marks, NO_OWNER, NotPending, Stage, Timer};
 use crate::engine::wall::{WallTimes, estimate};
-use crate::timing::{Advance, Key, Spot, Step, Tick, TickLength, Wheel, WheelSize};
+use crate::timing::{Advance, Key, Step, Tick, TickLength, Wheel, WheelSize};
 
 /// The configuration of an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,10 +45,8 @@ impl Default for EngineConfig {
 pub(crate) enum RejectReason {
     /// As many timers are pending as the capacity allows.
     Capacity,
-    /// The engine is closed.
+    /// The engine is closed, or the owner has ended.
     Closed,
-    /// The owner has ended.
-    OwnerEnded,
 }
 
 /// A due timer with its payload.
@@ -95,11 +93,10 @@ pub(crate) struct Engine<P, O> {
     pub(super) counters: Counters,
     /// Number of timers in inboxes.
     pub(super) in_inboxes: usize,
-    /// Number of owners that are queues.
-    pub(super) queues: usize,
     /// Ended timers whose end is to be reported.
     ended: Vec<Key>,
-    /// Owners whose last timer that [kept them alive](Self::keeps_alive) has ended.
+    /// Owners whose last timer that [kept them alive](Self::keeps_alive) has ended, and queues that a timer has left
+    /// before its turn.
     released: Vec<OwnerId>,
     pub(super) now: Tick,
     pub(super) closed: bool,
@@ -119,7 +116,6 @@ impl<P: Copy, O> Engine<P, O> {
             delivered: Delivered::default(),
             counters: Counters::default(),
             in_inboxes: 0,
-            queues: 0,
             ended: Vec::new(),
             released: Vec::new(),
             now: 0,
@@ -155,7 +151,7 @@ impl<P: Copy, O> Engine<P, O> {
         if let Some(owner) = owner {
             own_list = self.owners.own_list(owner);
             if own_list.is_none() {
-                return Err(self.reject(RejectReason::OwnerEnded));
+                return Err(self.reject(RejectReason::Closed));
             }
         }
         let key = self.wheel.insert_with(self.now, deadline, tag, |slot| {
@@ -181,7 +177,7 @@ impl<P: Copy, O> Engine<P, O> {
     pub(crate) fn reject(&mut self, reason: RejectReason) -> RejectReason {
         match reason {
             RejectReason::Capacity => self.counters.rejected_capacity += 1,
-            RejectReason::Closed | RejectReason::OwnerEnded => self.counters.rejected_closed += 1,
+            RejectReason::Closed => self.counters.rejected_closed += 1,
         }
         reason
     }
@@ -217,13 +213,14 @@ impl<P: Copy, O> Engine<P, O> {
         self.owners.hold(owner)
     }
 
-    /// Returns whether there are owners to be [reported](Self::released).
-    pub(crate) const fn has_released(&self) -> bool {
-        !self.released.is_empty()
+    /// Returns the owners whose last timer that kept them alive has ended, and the queues that a timer has left before its
+    /// turn: another message may be the next.
+    pub(crate) fn released(&self) -> &[OwnerId] {
+        &self.released
     }
 
-    /// Takes the owners whose last timer that kept them alive has ended.
-    pub(crate) fn released(&mut self) -> Vec<OwnerId> {
+    /// Takes the [released](Self::released) owners and queues.
+    pub(crate) fn take_released(&mut self) -> Vec<OwnerId> {
         std::mem::take(&mut self.released)
     }
 
@@ -260,7 +257,7 @@ impl<P: Copy, O> Engine<P, O> {
             return Err(NotPending::InFlight);
         }
         self.pass(now);
-        self.take_off_inbox(key);
+        self.take_out(key);
         if self.is_queued(key) {
             self.leave_owner(key);
         }
@@ -311,14 +308,13 @@ impl<P: Copy, O> Engine<P, O> {
         }
     }
 
-    /// Appends a message for a recipient to its [queue](Self::add_queue). Only for a message that
-    /// [`expire`](Self::expire) has just returned.
-    pub(crate) fn enqueue(&mut self, key: Key, queue: OwnerId) {
+    /// Appends a message for a recipient to its queue, an owner without timers of its own, under a number. Only for a
+    /// message that [`expire`](Self::expire) has just returned.
+    pub(crate) fn enqueue(&mut self, key: Key, queue: OwnerId, number: u32) {
         let under_way = |timer: &&mut Timer<P>| matches!(timer.stage, Stage::InFlight | Stage::Making);
         let Some(timer) = self.wheel.get_mut(key).filter(under_way) else { return };
         let Some(queue_owner) = self.owners.get_mut(queue) else { return };
-        timer.stage = Stage::Queued;
-        timer.belong(queue.0.index(), Spot::NOWHERE);
+        timer.queue(queue.0.index(), number);
         self.wheel.hold(&mut queue_owner.inbox, key);
         self.in_inboxes += 1;
     }
@@ -368,7 +364,7 @@ impl<P: Copy, O> Engine<P, O> {
         timers
     }
 
-    /// Registers an owner.
+    /// Registers an owner, or a queue for [due messages](Self::enqueue) of one recipient.
     ///
     /// # Errors
     /// Returns `data` when 2³² − 1 owners exist.
@@ -469,8 +465,11 @@ impl<P: Copy, O> Engine<P, O> {
         self.wheel.last_held(&self.owners.get(queue)?.inbox)
     }
 
-    /// Takes a timer out of the wheel or its inbox; it stays in the arena.
+    /// Takes a timer out of the wheel or, before its turn, its inbox; it stays in the arena.
     fn take_out(&mut self, key: Key) {
+        if let Some(queued) = self.wheel.get(key).filter(|timer| timer.stage == Stage::Queued) {
+            self.report_release(queued.owner);
+        }
         self.take_off_inbox(key);
         self.wheel.detach(key);
     }
@@ -519,7 +518,7 @@ impl<P: Copy, O> Engine<P, O> {
         timer.payload
     }
 
-    /// Notes that the last timer has ended that kept the actor of the owner in `slot` alive.
+    /// Makes the owner in `slot` one of the [released](Self::released).
     #[cold]
     fn report_release(&mut self, slot: u32) {
         self.released.extend(self.owners.id_at(slot));
@@ -543,7 +542,7 @@ impl<P: Copy, O> Engine<P, O> {
         }
     }
 
-    pub(crate) fn is_queued(&self, key: Key) -> bool {
+    fn is_queued(&self, key: Key) -> bool {
         self.wheel.get(key).is_some_and(|timer| timer.stage == Stage::Queued)
     }
 

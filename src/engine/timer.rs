@@ -78,7 +78,7 @@ pub(crate) struct Timer<P> {
     pub(crate) payload: P,
     /// Slot of the owner, or [`NO_OWNER`].
     pub(crate) owner: u32,
-    /// The location of this timer in the owner's list.
+    /// The location of this timer in the owner's list; in a queue its number.
     owner_chunk: u32,
     owner_position: u8,
     pub(crate) stage: Stage,
@@ -151,6 +151,12 @@ impl<P> Timer<P> {
         (self.owner_chunk, self.owner_position) = (spot.chunk, spot.position);
     }
 
+    /// Puts it into the queue in `slot` under a number.
+    pub(crate) const fn queue(&mut self, slot: u32, number: u32) {
+        self.stage = Stage::Queued;
+        self.belong(slot, Spot { chunk: number, position: 0 });
+    }
+
     /// Returns its location in the owner's list.
     pub(crate) const fn owner_spot(&self) -> Spot {
         Spot { chunk: self.owner_chunk, position: self.owner_position }
@@ -163,15 +169,13 @@ pub(crate) const NO_OWNER: u32 = u32::MAX;
 /// A view of a pending timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TimerView {
-    /// Its state.
-    pub state: TimerState,
     /// Its deadline.
     pub deadline: Tick,
     /// Its owner, if any.
     pub owner: Option<OwnerId>,
     /// Level and first tick of the bucket it waits in.
     pub bucket: Option<(usize, Tick)>,
-    /// Its state in the engine, of which `state` is a summary.
+    /// Its state in the engine.
     pub stage: Stage,
 }
 

@@ -1,6 +1,6 @@
 //! Dead letters: notices of messages that could not be delivered.
 
-use std::any::Any;
+use std::any::{Any, type_name};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -9,6 +9,8 @@ use actix::Message;
 
 use crate::engine::DeadLetterReason;
 use crate::model::id::TimerId;
+use crate::model::timer_message::TimerMessage;
+use crate::timing::Tick;
 
 /// A timer that ended without its message being delivered, and the reason. Sent to all
 /// [subscribers](crate::Timers::subscribe_dead_letters).
@@ -107,5 +109,31 @@ impl fmt::Debug for DeadLetter {
             .field("overdue", &self.overdue)
             .field("message_type", &self.message_type)
             .finish_non_exhaustive()
+    }
+}
+
+/// A lost message, and data of its timer.
+pub(crate) struct DeadLetterEvent {
+    pub(crate) id: TimerId,
+    /// `None` if there was no timer.
+    pub(crate) deadline: Option<Tick>,
+    pub(crate) reason: DeadLetterReason,
+    pub(crate) message_type: &'static str,
+    /// `None` if it was under way already.
+    pub(crate) message: Option<Box<dyn Any + Send>>,
+    /// The text of the error, if the timer was rejected.
+    pub(crate) error: Option<Box<str>>,
+}
+
+impl DeadLetterEvent {
+    /// Describes a lost message whose type is known here.
+    pub(crate) fn of<M: TimerMessage>(
+        id: TimerId,
+        deadline: Tick,
+        reason: DeadLetterReason,
+        message: Option<M>,
+    ) -> Self {
+        let message = message.map(|message| Box::new(message) as _);
+        Self { id, deadline: Some(deadline), reason, message_type: type_name::<M>(), message, error: None }
     }
 }

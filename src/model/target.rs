@@ -263,8 +263,8 @@ where
         &self.0.facts
     }
 
-    /// Returns true if messages may have to wait in a queue, given the policy of the timer actor.
-    pub(crate) fn is_queued(&self, default: MailboxPolicy) -> bool {
+    /// Returns true if messages may have to wait in a lane, given the policy of the timer actor.
+    pub(crate) fn needs_lane(&self, default: MailboxPolicy) -> bool {
         let TargetFacts { policy, puller, .. } = self.facts();
         puller.is_some() || policy.unwrap_or(default) != MailboxPolicy::Unbounded
     }

@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
+use crate::engine::{DueTimer, OwnerId};
 use crate::metrics::Published;
+use crate::model::dead_letter::DeadLetterEvent;
 use crate::model::id::TimerId;
+use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::turns::TurnBy;
-use crate::service::lane::slow_recipients::OldestWaiting;
 use crate::service::owner::rejected_letters::RejectedLetters;
-use crate::service::owner::subscribers::DeadLetterEvent;
 use crate::service::state::{Service, State};
-use crate::timing::{Key, Tick};
+use crate::timing::Key;
 use crate::trace::{self, Delivering, PendingWarnings, StuckRecipient, Warnings};
 
 /// The reports of a service that are due at the end of a turn.
@@ -31,18 +32,15 @@ impl Service {
         }
     }
 
-    /// Records the lateness of a message that is handed over now, and enters the span of its delivery.
+    /// Records the lateness of a message that is handed over now, or at an earlier reading of the clock, and enters the
+    /// span of its delivery. Clock and recorder of metrics are foreign code: if one panics, the message still goes.
     #[inline(always)]
-    pub(crate) fn begin_delivery(&self, key: Key, deadline: Tick) -> Delivering {
-        self.begin_delivery_at(key, deadline, self.clock.now())
-    }
-
-    /// As [`begin_delivery`](Self::begin_delivery), with a clock read before.
-    #[inline(always)]
-    pub(crate) fn begin_delivery_at(&self, key: Key, deadline: Tick, now: Duration) -> Delivering {
-        let lag = now.saturating_sub(self.tick.time_of(deadline));
-        self.meters.delivery_lag.record(lag.as_secs_f64());
-        self.timer_spans.hand_over(key, lag, || self.is_pending(key))
+    pub(crate) fn begin_delivery(&self, due: DueTimer<MessageRef>, now: Option<Duration>) -> Option<Delivering> {
+        self.contain(|| {
+            let lag = now.unwrap_or_else(|| self.clock.now()).saturating_sub(self.tick.time_of(due.deadline));
+            self.meters.delivery_lag.record(lag.as_secs_f64());
+            self.timer_spans.hand_over(due.key, lag, || self.is_pending(due.key))
+        })
     }
 
     /// Whether a timer is pending. If so, its end will be reported.
@@ -53,9 +51,7 @@ impl Service {
     /// Returns the type of a pending timer's message.
     fn message_type(&self, key: Key) -> Option<&'static str> {
         let state = self.state();
-        state.engine.view(key)?;
-        let store = state.engine.payload(key).and_then(|payload| state.stores.store(payload.store));
-        Some(store.map_or("", |store| store.message_type))
+        Some(state.message_type(Some(state.engine.payload(key)?)))
     }
 
     /// Notes the lateness of the next timer at the start of a turn.
@@ -67,23 +63,19 @@ impl Service {
     }
 
     /// Records a warning about a recipient that does not take its messages.
-    pub(crate) fn note_stuck(&self, state: &mut State, oldest: OldestWaiting, waited: Duration) {
+    pub(crate) fn note_stuck(&self, state: &mut State, owner: OwnerId, waited: Duration) {
         if !trace::IS_ON {
             return;
         }
-        let (owner, waiting) = (oldest.owner, state.engine.inbox_len(oldest.owner));
-        let (id, store, behind) = match state.lanes.posted.get(&owner) {
-            Some(posted) => (posted.id, Some(posted.store), waiting),
+        let waiting = state.engine.inbox_len(owner);
+        let (id, payload, behind) = match state.lanes.posted.get(&owner) {
+            Some(posted) => (posted.id, Some(posted.due.payload), waiting),
             None => {
                 let Some(key) = state.engine.first_due(owner) else { return };
-                (
-                    self.id_of(state, key),
-                    state.engine.payload(key).map(|payload| payload.store),
-                    waiting.saturating_sub(1),
-                )
+                (self.id_of(state, key), state.engine.payload(key), waiting.saturating_sub(1))
             }
         };
-        let message_type = store.and_then(|store| state.stores.store(store)).map_or("", |store| store.message_type);
+        let message_type = state.message_type(payload);
         state.reports.warnings.note_stuck(StuckRecipient { id, message_type, waited, behind });
     }
 

@@ -117,7 +117,7 @@ impl State {
 
     /// Requests a poll of `owner`'s inbox. Returns its waker, to be called outside of the lock.
     pub(crate) fn wake_inbox(&mut self, owner: OwnerId) -> Option<Waker> {
-        self.engine.owner_mut(owner)?.wake()
+        self.engine.owner_mut(owner)?.signal()
     }
 }
 

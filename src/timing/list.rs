@@ -236,7 +236,7 @@ impl List {
     }
 
     /// Appends a member.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push_back(&mut self, chunks: &mut Chunks, member: u32) -> Spot {
         self.len += 1;
         let at = self.tail as usize % PAGE;

@@ -117,14 +117,6 @@ pub enum Step {
     Exhausted,
 }
 
-/// The result of the search for a due entry.
-enum Search {
-    /// The slot of its bucket, on level 0.
-    Bucket(usize),
-    Done,
-    Exhausted,
-}
-
 /// The head of the delay queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Head {
@@ -252,9 +244,8 @@ impl<T> Wheel<T> {
         let mut budget = budget;
         loop {
             match self.next_due(now, &mut budget) {
-                Search::Bucket(slot) => budget -= self.expire_chunk(slot, budget, due),
-                Search::Done => return Advance::Done,
-                Search::Exhausted => return Advance::Exhausted,
+                Ok(slot) => budget -= self.expire_chunk(slot, budget, due),
+                Err(end) => return end,
             }
         }
     }
@@ -288,14 +279,14 @@ impl<T> Wheel<T> {
     pub fn expire(&mut self, now: Tick, budget: &mut usize) -> Step {
         loop {
             match self.next_due(now, budget) {
-                Search::Bucket(slot) => {
+                Ok(slot) => {
                     *budget -= 1;
                     if let Some(key) = self.detach_first(slot) {
                         return Step::Expired(key);
                     }
                 }
-                Search::Done => return Step::Done,
-                Search::Exhausted => return Step::Exhausted,
+                Err(Advance::Done) => return Step::Done,
+                Err(Advance::Exhausted) => return Step::Exhausted,
             }
         }
     }
@@ -327,35 +318,36 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// Moves the clock to the first bucket due by `now`, and cascades buckets on the way. Returns its slot on level 0.
+    /// Moves the clock to the first bucket due by `now`, and cascades buckets on the way. Returns its slot on level 0, or
+    /// the reason why there is none.
     #[inline]
-    fn next_due(&mut self, now: Tick, budget: &mut usize) -> Search {
+    fn next_due(&mut self, now: Tick, budget: &mut usize) -> Result<usize, Advance> {
         loop {
             // Buckets of level 0 expire before all others: no search for the head of the delay queue.
             if let Some(head) = self.first_bucket(0).filter(|head| head.start <= now) {
                 if *budget == 0 {
-                    return Search::Exhausted;
+                    return Err(Advance::Exhausted);
                 }
                 self.clock = head.start;
-                return Search::Bucket(head.slot);
+                return Ok(head.slot);
             }
             if let Some(end) = self.turn(now, budget) {
-                return end;
+                return Err(end);
             }
         }
     }
 
     /// Cascades the next bucket that expires by `now`, which is none of level 0. Returns why there is none.
     #[inline(never)]
-    fn turn(&mut self, now: Tick, budget: &mut usize) -> Option<Search> {
+    fn turn(&mut self, now: Tick, budget: &mut usize) -> Option<Advance> {
         let head = self.head();
         self.head = KnownHead::Known(head);
         let Some(head) = head.filter(|head| head.start <= now) else {
             self.move_clock(now);
-            return Some(Search::Done);
+            return Some(Advance::Done);
         };
         if *budget == 0 {
-            return Some(Search::Exhausted);
+            return Some(Advance::Exhausted);
         }
         self.move_clock(head.start - 1);
         self.cascade(head, budget);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::engine::{
     ClockReading, DeadLetterReason, Due, Engine, EngineConfig, KeyScope, Marks, MessageKind, MissedTickBehavior,
-    NextRun, NotPending, Outcome, OwnerId, Recurrence, RejectReason, RepeatMode, Repeated, Resumed, ScopedKey, Timer,
+    NextRun, NotPending, Outcome, OwnerId, Recurrence, RejectReason, RepeatMode, Repeated, ScopedKey, Timer,
     TimerGroup, TimerKey, TimerState, next_on_grid,
 };
 use crate::timing::{Key, MAX_TICK, Tick, WheelSize};
@@ -58,6 +58,11 @@ struct Known {
 }
 
 impl Known {
+    /// Half of the owners' own timers have handlers whose end is known.
+    const fn is_until_handled(&self) -> bool {
+        self.owner.is_some() && self.sequence.is_multiple_of(2)
+    }
+
     const fn new(key: Key, deadline: Tick, sequence: u64, owner: Option<OwnerId>) -> Self {
         let (state, is_queued, is_making, is_labelled) = (TimerState::Waiting, false, false, false);
         Self {
@@ -181,7 +186,7 @@ impl Run {
         };
         let mut engine = Engine::new(config);
         let owners = (0..3).map(|_| engine.add_owner("owner").unwrap()).collect();
-        let queue = engine.add_queue("queue").unwrap();
+        let queue = engine.add_owner("queue").unwrap();
         Self { engine, book: Book::default(), owners, queue, issued: Vec::new(), now: 0, rng: Rng(seed) }
     }
 
@@ -317,18 +322,20 @@ impl Run {
             }
             1 => self.break_off(timer),
             2 | 3 => self.set_off(timer),
-            _ => self.repeat(timer),
+            _ => self.repeat(timer, false),
         }
         assert!(!self.engine.is_making(timer.key));
     }
 
     /// A handler runs whose end will be known; a cancel meanwhile applies from then on.
     fn set_off(&mut self, timer: Known) {
-        self.engine.set_off(timer.key);
+        let next = self.next_run(timer);
+        assert_eq!(self.engine.plan(timer.key, next), Repeated::Between);
+        assert_eq!(self.engine.plan(timer.key, next), Repeated::Gone, "it is in flight");
         let is_cancelled = self.stop_in_flight(timer.key);
         let repeats =
             timer.repeats.map(|repeats| Repeats { is_stopped: repeats.is_stopped || is_cancelled, ..repeats });
-        self.repeat(Known { repeats, ..timer });
+        self.repeat(Known { repeats, ..timer }, true);
     }
 
     /// Tries to cancel a timer in flight, sometimes.
@@ -340,16 +347,17 @@ impl Run {
         is_cancelled
     }
 
-    /// Delivers the message of a timer.
-    fn repeat(&mut self, timer: Known) {
+    fn next_run(&self, timer: Known) -> NextRun {
+        self.engine.recurrence(timer.key).unwrap().after_this(at(self.now), timer.is_until_handled())
+    }
+
+    /// Delivers the message of a timer, which may have been planned.
+    fn repeat(&mut self, timer: Known, is_planned: bool) {
         let Repeats { mode, due, left, is_stopped } = timer.repeats.unwrap();
-        // Half of the owners' own timers have handlers whose end is known.
-        let until_handled = timer.owner.is_some() && timer.sequence.is_multiple_of(2);
+        let until_handled = timer.is_until_handled();
         let now = at(self.now);
-        let next = self.engine.recurrence(timer.key).unwrap().after_this(now, until_handled);
-        // Some plan it, and count their message later.
-        let repeated = if timer.sequence.is_multiple_of(3) {
-            self.engine.plan(timer.key, next);
+        let next = self.next_run(timer);
+        let repeated = if is_planned {
             self.engine.repeat_as_planned(timer.key, now)
         } else {
             self.engine.repeat(timer.key, next, now)
@@ -401,7 +409,7 @@ impl Run {
     /// A repetition was delivered and came back.
     fn break_off(&mut self, timer: Known) {
         let before = self.engine.counters();
-        self.repeat(timer);
+        self.repeat(timer, false);
         let reason = DeadLetterReason::RecipientStopped;
         let was_pending = self.book.position(timer.key);
         let payload = was_pending.map(|at| self.book.timers[at].sequence);
@@ -429,8 +437,8 @@ impl Run {
         let position = self.book.position(timer.key).unwrap();
         self.book.timers[position].repeats.as_mut().unwrap().due = due;
         self.wait_again(timer.key, due);
-        assert_eq!(resumed, Resumed::Armed(self.engine.view(timer.key).unwrap().deadline));
-        assert_eq!(self.engine.resume(timer.key, at(self.now)), Resumed::Moved);
+        assert_eq!(resumed, Repeated::Armed(self.engine.view(timer.key).unwrap().deadline));
+        assert_eq!(self.engine.resume(timer.key, at(self.now)), Repeated::Gone);
     }
 
     fn expectation(&self, key: Key) -> Result<usize, NotPending> {
@@ -538,11 +546,11 @@ impl Run {
     /// Puts a message for a recipient into the queue.
     fn enqueue(&mut self, at: usize) {
         let timer = &mut self.book.timers[at];
-        self.engine.enqueue(timer.key, self.queue);
+        self.engine.enqueue(timer.key, self.queue, timer.sequence as u32);
         (timer.state, timer.owner, timer.is_queued) = (TimerState::Due, Some(self.queue), true);
         timer.is_making = false;
         self.book.inboxes.entry(self.queue).or_default().push(timer.sequence);
-        self.engine.enqueue(timer.key, self.queue);
+        self.engine.enqueue(timer.key, self.queue, timer.sequence as u32);
     }
 
     /// Ends a timer in flight at once, or leaves it there for some time.
@@ -617,7 +625,7 @@ impl Run {
         assert_eq!(self.engine.remove_owner(owner), None);
         let is_full = self.book.timers.len() == CAPACITY;
         let late = self.engine.schedule(tag(), self.now, self.now, Some(owner), Timer::new(0, Marks::NONE), None);
-        let reason = if is_full { RejectReason::Capacity } else { RejectReason::OwnerEnded };
+        let reason = if is_full { RejectReason::Capacity } else { RejectReason::Closed };
         assert_eq!(late, Err(reason), "an owner that has ended gets no more timers");
         self.book.rejected_full += u64::from(is_full);
         self.book.rejected_closed += u64::from(!is_full);
@@ -644,8 +652,10 @@ impl Run {
         assert_eq!((counters.rejected_capacity, counters.rejected_closed), rejected);
         for timer in &self.book.timers {
             let view = self.engine.view(timer.key).unwrap();
-            assert_eq!((view.state, view.deadline, view.owner), (timer.state, timer.deadline, timer.owner));
+            assert_eq!((view.stage.into(), view.deadline, view.owner), (timer.state, timer.deadline, timer.owner));
             assert_eq!(view.bucket.is_some(), timer.state == TimerState::Waiting);
+            let number = timer.is_queued.then_some(timer.sequence as u32);
+            assert_eq!(self.engine.number_in_queue(timer.key), number);
         }
         self.check_labels();
         for owner in self.owners.iter().chain([&self.queue]) {
@@ -715,23 +725,22 @@ fn the_engine_agrees_with_a_naive_book() {
 }
 
 #[test]
-fn a_queue_is_no_owner_and_is_removed_only_when_empty() {
+fn a_queue_is_removed_only_when_empty() {
     let mut engine: Engine<u64, &str> = Engine::new(EngineConfig::default());
-    let queue = engine.add_queue("queue").unwrap();
-    assert_eq!(engine.owners(), 0);
+    let queue = engine.add_owner("queue").unwrap();
     for n in 0..3 {
         let key = schedule(&mut engine, 1, None, n);
         while engine.expire(1, None, &mut 1000) != Due::Done {}
-        engine.enqueue(key, queue);
+        engine.enqueue(key, queue, n as u32);
     }
-    assert_eq!(engine.remove_queue(queue), None);
+    assert_eq!(engine.remove_owner(queue), None);
     for n in 0..3 {
         let due = engine.first_due(queue).and_then(|key| engine.send_off(key)).unwrap();
         assert_eq!(due.payload, n);
         engine.finish(due.key, Outcome::Delivered);
     }
-    assert_eq!((engine.remove_queue(queue), engine.owners()), (Some("queue"), 0));
-    assert_eq!(engine.remove_queue(queue), None);
+    assert_eq!((engine.remove_owner(queue), engine.owners()), (Some("queue"), 0));
+    assert_eq!(engine.remove_owner(queue), None);
 }
 
 #[test]
@@ -911,7 +920,7 @@ fn only_a_repetition_with_a_time_of_day_follows_the_wall_clock() {
         assert_eq!((engine.wall_time(key), engine.wall_timers()), (None, 0));
         if until_handled {
             assert_eq!(repeated, Repeated::Between);
-            assert_eq!(engine.resume(key, at(1000)), Resumed::Armed(6000));
+            assert_eq!(engine.resume(key, at(1000)), Repeated::Armed(6000));
         } else {
             assert_eq!(repeated, Repeated::Armed(6000));
         }
@@ -982,15 +991,16 @@ fn the_end_of_the_last_timer_keeping_its_actor_is_reported() {
     assert!(!engine.keeps_alive(owner));
     let first = schedule(&mut engine, true);
     assert_eq!(engine.cancel(first), Ok(0));
-    assert!(!engine.has_released(), "it was not asked for");
+    assert!(engine.released().is_empty(), "it was not asked for");
     let [cancelled, delivered] = [schedule(&mut engine, true), schedule(&mut engine, true)];
     assert!(engine.keeps_alive(owner));
     assert_eq!(engine.cancel(cancelled), Ok(0));
-    assert!(!engine.has_released() && engine.keeps_alive(owner), "there is another one");
+    assert!(engine.released().is_empty() && engine.keeps_alive(owner), "there is another one");
     while engine.expire(10, None, &mut 9) != Due::Done {}
     assert_eq!(engine.take_due(owner).map(|due| due.key), Some(other));
-    assert!(!engine.has_released());
+    assert!(engine.released().is_empty());
     assert_eq!(engine.take_due(owner).map(|due| due.key), Some(delivered));
-    assert_eq!((engine.released(), engine.has_released()), (vec![owner], false));
+    assert_eq!(engine.take_released(), [owner]);
+    assert!(engine.released().is_empty());
     assert!(!engine.keeps_alive(owner));
 }

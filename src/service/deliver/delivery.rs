@@ -7,19 +7,15 @@ use actix::{Actor, Addr, Recipient, WeakAddr};
 use crate::engine::{DueTimer, Outcome, OwnerId};
 use crate::model::closure::{AnyClosure, Closure, Place, Run};
 use crate::model::handled_by::{Delivered, HandledBy};
-use crate::model::id::TimerId;
 use crate::model::mailbox_id::MailboxId;
 use crate::model::reply::ReplyFuture;
 use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
-use crate::service::deliver::job::{
-    Committed, Connection, Content, Job, MessageOf, Own, STOPPED, Taken, TargetJob, Via, produce_and_commit,
-};
-use crate::service::deliver::message_ref::{MessageRef, Ticket};
+use crate::service::deliver::job::{Committed, Content, Job, MessageOf, Own, STOPPED, Taken, TargetJob, Via};
+use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::message_stores::{MessageStores, Ways};
 use crate::service::deliver::wakeup::Wakeup;
 use crate::service::state::{Service, Session, State};
-use crate::timing::Key;
 
 impl MessageStores {
     /// Returns the store for jobs that an actor of type `A` schedules for itself.
@@ -125,20 +121,16 @@ fn pull<A, H, C>(
 {
     let service = session.service;
     let Some((actor, ctx)) = actor.downcast_mut::<A>().zip(ctx.downcast_mut::<A::Context>()) else { return };
-    let Some(taken) = C::take::<Own>(session.state(), due) else { return };
-    let ticket = Ticket { due, id: service.id_if_lost::<C>(session.state(), due.key) };
-    let (Committed { message, resume, deferred }, wakeup) =
-        produce_and_commit::<C, Own>(&mut session, taken, None, ticket, Via::Handler);
+    let Some(taken) = C::take::<Own>(service, session.state(), due) else { return };
+    let (message, deferred) = taken.commit::<Own>(&mut session, None, Via::Handler);
     drop(session);
-    if C::PRODUCES {
-        service.notify(wakeup);
-    }
-    deferred.discard(service);
+    let is_between = deferred.is_between;
+    deferred.finish(service);
     let Some(message) = message else { return };
-    let _delivering = service.contain(|| service.begin_delivery(due.key, due.deadline));
+    let _delivering = service.begin_delivery(due, None);
     H::handle(message, actor, ctx);
-    if let Some(clocks) = resume {
-        service.resume(due.key, clocks);
+    if is_between {
+        service.resume(due.key);
     }
 }
 
@@ -160,39 +152,56 @@ where
     MessageOf<C>: HandledBy<A>,
     C: Content,
 {
-    let taken = C::take::<Own>(session.state(), due)?;
-    let ticket = Ticket { due, id: session.service.id_if_lost::<C>(session.state(), due.key) };
+    let service = session.service;
+    let taken = C::take::<Own>(service, session.state(), due)?;
     // Dropped after unlocking: it may be the last address.
     let addr = addr.upgrade();
     let undelivered = (!addr.as_ref().is_some_and(Addr::connected)).then_some(Outcome::Cancelled);
-    let (Committed { message, deferred, .. }, wakeup) =
-        produce_and_commit::<C, Own>(session, taken, undelivered, ticket, Via::Mailbox);
-    let service = session.unlocked();
-    service.notify(wakeup);
-    deferred.discard(service);
+    let (message, deferred) = taken.commit::<Own>(session, undelivered, Via::Mailbox);
+    session.unlocked();
+    deferred.finish(service);
     let request = addr.as_ref().zip(message).map(|(addr, message)| message.request(addr));
     service.drop_contained(addr);
     request
 }
 
-/// A message for a recipient between two steps.
-struct Outgoing<C: Content, S> {
-    ticket: Ticket,
+/// A message for a recipient that was taken out of its store.
+struct Opened<C: Content> {
+    taken: Taken<C>,
     /// The recipient, unless it is that of the message before.
     recipient: Option<Recipient<MessageOf<C>>>,
-    is_open: bool,
-    step: S,
+    /// The outcome if the recipient is closed.
+    undelivered: Option<Outcome>,
 }
 
-impl<C: Content> Outgoing<C, Taken<C>> {
+impl<C: Content> Opened<C> {
+    /// Takes a message, and opens its recipient, unless that is the `last` one, known with its state.
     #[inline(always)]
-    fn commit(self, state: &mut State) -> Outgoing<C, Committed<C>> {
-        let Self { ticket, recipient, is_open, step } = self;
-        let undelivered = (!is_open).then_some(Outcome::DeadLettered(STOPPED));
+    fn of(
+        service: &Service,
+        state: &mut State,
+        due: DueTimer<MessageRef>,
+        last: &mut Option<(MailboxId, Option<Outcome>)>,
+    ) -> Option<Self> {
+        let taken = C::take::<Target<MessageOf<C>>>(service, state, due)?;
+        let target = taken.target.as_ref();
+        let mailbox = target.and_then(|target| target.facts().mailbox);
+        let known = last.filter(|(last, _)| mailbox == Some(*last));
+        let (recipient, undelivered) = match known {
+            Some((_, undelivered)) => (None, undelivered),
+            None => open_target(target),
+        };
+        *last = mailbox.map(|mailbox| (mailbox, undelivered));
+        Some(Self { taken, recipient, undelivered })
+    }
+
+    #[inline(always)]
+    fn commit(self, state: &mut State) -> (Committed<C>, Option<Recipient<MessageOf<C>>>) {
+        let (message, mut deferred) =
+            C::commit::<Target<MessageOf<C>>>(self.taken, self.undelivered, state, Via::Mailbox);
         // The turn that sends it sets the alarm afterwards, and has compared the clocks.
-        let wakeup = &mut Wakeup::default();
-        let step = C::commit::<Target<MessageOf<C>>>(step, undelivered, state, ticket, Via::Mailbox, wakeup);
-        Outgoing { ticket, recipient, is_open, step }
+        deferred.wakeup = Wakeup::default();
+        ((message, deferred), self.recipient)
     }
 }
 
@@ -206,67 +215,46 @@ fn post<C: Content>(session: &mut Session<'_>, due: &mut Vec<DueTimer<MessageRef
     let service = session.service;
     let state = session.state();
     state.stores.fetch_stored::<TargetJob<C>>(due.iter().map(|due| due.payload));
-    let mut committed = state.stores.take_buffer::<Outgoing<C, Committed<C>>>(store);
+    let mut outgoing = state.stores.take_buffer(store);
     let mut last = None;
     if C::PRODUCES {
-        let mut taken: Vec<_> = due.drain(..).filter_map(|due| take::<C>(service, state, due, &mut last)).collect();
+        let mut opened: Vec<Opened<C>> =
+            due.drain(..).filter_map(|due| Opened::of(service, state, due, &mut last)).collect();
         session.unlocked();
-        for outgoing in taken.iter_mut().filter(|outgoing| outgoing.is_open) {
-            C::produce(&mut outgoing.step.content, service, Via::Mailbox);
+        for opened in opened.iter_mut().filter(|opened| opened.undelivered.is_none()) {
+            C::produce(&mut opened.taken.part, service, Via::Mailbox);
         }
         let state = session.state();
-        committed.extend(taken.into_iter().map(|outgoing| outgoing.commit(state)));
+        outgoing.extend(opened.into_iter().map(|opened| opened.commit(state)));
     } else {
         for due in due.drain(..) {
-            let Some(taken) = take::<C>(service, state, due, &mut last) else { continue };
-            committed.push(taken.commit(state));
+            let Some(opened) = Opened::<C>::of(service, state, due, &mut last) else { continue };
+            outgoing.push(opened.commit(state));
         }
     }
     session.unlocked();
     // One reading for all: sending them takes some microseconds.
     let now = service.read_clock();
     let mut open = None;
-    for Outgoing { ticket, recipient, step: Committed { message, deferred, .. }, .. } in committed.drain(..) {
+    for ((message, deferred), recipient) in outgoing.drain(..) {
         if let Some(next) = recipient {
             service.drop_contained(open.replace(next));
         }
         if let Some((recipient, message)) = open.as_ref().zip(message) {
-            let due = ticket.due;
-            // The metrics recorder is foreign code. If it panics, the rest is still sent.
-            let _delivering = service.contain(|| service.begin_delivery_at(due.key, due.deadline, now));
+            let _delivering = service.begin_delivery(deferred.due, Some(now));
             // If a waker panics, the message is in the mailbox all the same.
             service.contain(|| recipient.do_send(message));
         }
-        deferred.discard(service);
+        deferred.finish(service);
     }
     service.drop_contained(open);
-    session.state().stores.keep_buffer(store, committed);
+    session.state().stores.keep_buffer(store, outgoing);
 }
 
-/// Takes a message, and opens its recipient, unless that is the `last` one, known with its state.
-#[inline(always)]
-fn take<C: Content>(
-    service: &Service,
-    state: &mut State,
-    due: DueTimer<MessageRef>,
-    last: &mut Option<(MailboxId, bool)>,
-) -> Option<Outgoing<C, Taken<C>>> {
-    let step = C::take::<Target<MessageOf<C>>>(state, due)?;
-    let target = step.target.as_ref();
-    let mailbox = target.and_then(|target| target.facts().mailbox);
-    let known = last.filter(|(last, _)| mailbox == Some(*last));
-    let Connection { recipient, is_open } = match known {
-        Some((_, is_open)) => Connection { recipient: None, is_open },
-        None => Connection::to(target.and_then(Target::open)),
-    };
-    *last = mailbox.map(|mailbox| (mailbox, is_open));
-    Some(Outgoing { ticket: Ticket { due, id: service.id_for_dead_letter(state, due.key) }, recipient, is_open, step })
-}
-
-impl Service {
-    /// Returns the id of an owner's timer whose message may get lost, which happens only where it is produced.
-    #[inline(always)]
-    fn id_if_lost<C: Content>(&self, state: &State, key: Key) -> Option<TimerId> {
-        if C::PRODUCES { self.id_for_dead_letter(state, key) } else { None }
-    }
+/// Returns the recipient of a target, and the outcome of its messages if it is closed. It is returned in that case, too:
+/// its address may be the last, and is dropped after unlocking.
+pub(crate) fn open_target<M: TimerMessage>(target: Option<&Target<M>>) -> (Option<Recipient<M>>, Option<Outcome>) {
+    let recipient = target.and_then(Target::open);
+    let is_open = recipient.as_ref().is_some_and(Recipient::connected);
+    (recipient, (!is_open).then_some(Outcome::DeadLettered(STOPPED)))
 }

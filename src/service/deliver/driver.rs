@@ -18,11 +18,9 @@ use crate::engine::{Due, DueTimer, OwnerId};
 use crate::metrics::{WakeupCause, gate};
 use crate::model::alarm::TimerSlot;
 use crate::model::clock::Alarm;
-use crate::service::deliver::driver_state::NEVER;
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::turns::TurnBy;
 use crate::service::deliver::wakeup::Wakeup;
-use crate::service::lane::lanes::NOT_SLOW;
 use crate::service::state::{Service, Session, State};
 use crate::timing::Tick;
 
@@ -192,8 +190,11 @@ impl Service {
         if by == TurnBy::Driver {
             state.driver.last_turn = now;
         }
-        let released = state.engine.released();
-        let mut wakers: Vec<_> = released.into_iter().filter_map(|owner| state.wake_inbox(owner)).collect();
+        let mut wakers = Vec::new();
+        for owner in state.engine.take_released() {
+            wakers.extend(state.wake_inbox(owner));
+            state.mark_ready(owner);
+        }
         self.note_lateness(state, now, by);
         let wall = self.check_wall_clock(state, readings);
         let mut budget = self.settings.expiry_budget;
@@ -257,7 +258,7 @@ impl Service {
         self.warn(warnings);
         rejected.into_iter().for_each(|lost| self.emit_dead_letter(lost));
         // The alarm may have moved forward: the wall clock was stepped, or a cascade begins ahead of its time.
-        if armed != NEVER {
+        if let Some(armed) = armed {
             self.announce(armed);
         }
         // Not under the lock: a waker is foreign code.
@@ -271,9 +272,7 @@ impl Service {
         let lane_state = state.engine.owner_mut(owner)?;
         let waker = lane_state.signal();
         let (lacks_item, is_watched) = (lane_state.lacks_item(), lane_state.is_watched);
-        if lane_state.slow_since == NOT_SLOW {
-            state.list_as_slow(owner);
-        }
+        state.note_waiting(owner);
         if lacks_item {
             state.mark_ready(owner);
         } else if !is_watched && self.has_watchdog() {
@@ -286,7 +285,7 @@ impl Service {
 
     /// Returns the end of the driver's sleep: the earliest of the `next` tick, the `looks` and its own checks.
     fn until(&self, state: &mut State, next: Option<Tick>, looks: [Option<Duration>; 4]) -> Option<Duration> {
-        state.driver.armed = next.unwrap_or(NEVER);
+        state.driver.armed = next;
         let detached = (!state.lanes.detached.is_empty()).then_some(state.lanes.detached_check_at);
         let wind_down = state.driver.wind_downs.iter().map(|wind_down| wind_down.until).min();
         let next = next.map(|tick| self.tick.time_of(tick));

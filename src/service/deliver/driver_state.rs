@@ -9,13 +9,11 @@ use crate::engine::{DueTimer, OwnerId};
 use crate::service::deliver::message_ref::MessageRef;
 use crate::timing::Tick;
 
-/// The value of an unset alarm.
-pub(crate) const NEVER: Tick = Tick::MAX;
-
 /// The alarm, and the work that waits for a turn.
+#[derive(Default)]
 pub(crate) struct DriverState {
-    /// The next tick: the driver's alarm, or an earlier deadline for which it is woken.
-    pub(crate) armed: Tick,
+    /// The next tick: the driver's alarm, or an earlier deadline for which it is woken. `None` before the first.
+    pub(crate) armed: Option<Tick>,
     /// The time of the driver's last turn.
     pub(crate) last_turn: Duration,
     /// The lead of the wall clock over the monotonic clock at the last comparison, in nanoseconds.
@@ -35,25 +33,14 @@ pub(crate) struct WindDown {
     pub(crate) _over: oneshot::Sender<()>,
 }
 
-impl Default for DriverState {
-    fn default() -> Self {
-        Self {
-            armed: NEVER,
-            last_turn: Duration::ZERO,
-            wall_offset: None,
-            watched_inboxes: VecDeque::new(),
-            wind_downs: Vec::new(),
-            run: Vec::new(),
-        }
-    }
-}
-
 impl DriverState {
     /// Moves the next tick forward to `deadline`. Returns true if it moved, and the driver is to be woken.
     #[inline]
     pub(crate) fn bring_forward(&mut self, deadline: Tick) -> bool {
-        let is_first = deadline < self.armed;
-        self.armed = self.armed.min(deadline);
+        let is_first = self.armed.is_none_or(|armed| deadline < armed);
+        if is_first {
+            self.armed = Some(deadline);
+        }
         is_first
     }
 }

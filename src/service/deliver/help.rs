@@ -1,6 +1,6 @@
 //! Help: deliveries that the watchdog makes in place of a late driver or a busy inbox.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -9,10 +9,9 @@ use crate::engine::OwnerId;
 use crate::metrics::WakeupCause;
 use crate::model::clock;
 use crate::service::deliver::driver::TurnResult;
-use crate::service::deliver::driver_state::NEVER;
 use crate::service::deliver::next_check::{AT_ONCE, IDLE, Nanos};
 use crate::service::deliver::turns::TurnBy;
-use crate::service::deliver::watchdog::{GRACE, WATCHDOG, Watchdog, WatchdogClient, WatchdogEntry, now};
+use crate::service::deliver::watchdog::{GRACE, WATCHDOG, Watchdog, WatchdogEntry, now};
 use crate::service::lane::lanes::{Item, Progress};
 use crate::service::lane::step::Step;
 use crate::service::state::{Service, State};
@@ -35,8 +34,7 @@ impl Service {
         let origin = i64::try_from(now()).unwrap_or(i64::MAX).saturating_sub(passed);
         let (runtime, over) = (Mutex::new(Some(runtime)), AtomicBool::new(false));
         if self.watchdog_entry.set(WatchdogEntry { watchdog: Arc::clone(watchdog), runtime, origin, over }).is_ok() {
-            let service: Weak<Self> = Arc::downgrade(self);
-            watchdog.add(service);
+            watchdog.add(Arc::downgrade(self));
         }
     }
 
@@ -66,10 +64,9 @@ impl Service {
     /// later deadline is not announced to the watchdog. And not before its last turn: a running driver may have much to
     /// do, but needs no help.
     fn missing(&self, state: &State) -> Option<Duration> {
-        let next = state.engine.next_wake().unwrap_or(NEVER).min(state.driver.armed);
-        let due = (next != NEVER).then(|| self.tick.time_of(next).max(state.driver.last_turn));
-        let called = state.lanes.ready_since.map(|called| called.max(state.driver.last_turn));
-        due.into_iter().chain(called).min()
+        let due = [state.engine.next_wake(), state.driver.armed].into_iter().flatten().min();
+        let first = due.map(|tick| self.tick.time_of(tick)).into_iter().chain(state.lanes.ready_since).min();
+        first.map(|time| time.max(state.driver.last_turn))
     }
 
     /// Finds lanes whose item has pulled nothing for [`GRACE`]. Returns whether one can move without it.
@@ -79,7 +76,9 @@ impl Service {
         loop {
             let mut state = self.state();
             for _ in 0..self.settings.expiry_budget {
-                let Some(lane) = next_late(&mut state, now) else { return can_move };
+                let late = state.driver.watched_inboxes.front().filter(|(since, _)| is_late(*since, now));
+                let Some((_, lane)) = late.copied() else { return can_move };
+                state.driver.watched_inboxes.pop_front();
                 can_move |= self.is_found_starved(&mut state, lane, now);
             }
             drop(state);
@@ -105,10 +104,9 @@ impl Service {
         let facts = state.lane(lane, self.settings.mailbox_policy);
         facts.is_some_and(|(facts, _)| facts.step() != Step::Rest) && state.mark_ready(lane)
     }
-}
 
-impl WatchdogClient for Service {
-    fn help(self: Arc<Self>) -> Nanos {
+    /// Delivers late messages in the driver's place, and returns the time of the watchdog's next check.
+    pub(crate) fn help(self: Arc<Self>) -> Nanos {
         let Some(entry) = self.watchdog_entry.get() else { return IDLE };
         let Some(runtime) = entry.runtime().clone() else { return IDLE };
         let _entered = runtime.enter();
@@ -117,7 +115,7 @@ impl WatchdogClient for Service {
             return IDLE;
         }
         let now = self.clock.now();
-        let late = is_late(self.missing(&self.state()), now);
+        let late = self.missing(&self.state()).is_some_and(|time| is_late(time, now));
         let mut turn = if late { self.contain(|| self.turn(TurnBy::Watchdog)) } else { None };
         // A turn may bring messages that have waited already.
         if self.find_starved() {
@@ -157,11 +155,6 @@ impl State {
     }
 }
 
-pub(crate) fn is_late(time: Option<Duration>, now: Duration) -> bool {
-    time.is_some_and(|time| time.saturating_add(GRACE) <= now)
-}
-
-fn next_late(state: &mut State, now: Duration) -> Option<OwnerId> {
-    let late = state.driver.watched_inboxes.front().is_some_and(|(since, _)| is_late(Some(*since), now));
-    if late { state.driver.watched_inboxes.pop_front().map(|(_, owner)| owner) } else { None }
+fn is_late(time: Duration, now: Duration) -> bool {
+    time.saturating_add(GRACE) <= now
 }

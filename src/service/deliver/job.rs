@@ -5,26 +5,24 @@
 //! ([`Series`](crate::service::deliver::series::Series)). In each case, and on each way of the message ([`Via`]), there
 //! are four steps:
 //!
-//! 1. **Take**, under the lock: the message, or its producer, leaves the store.
+//! 1. **Take**, under the lock: the message, or its producer, leaves the store. It is [`Taken`].
 //! 2. **Produce**, unlocked, since a producer is user code. A stored message is there already.
-//! 3. **Commit**, under the lock: the timer ends, or its next repetition is set. If the timer was cancelled since the
-//!    first step, its message is dropped. (An own timer that fires once has ended when its inbox took it.) Or **send
-//!    off**: the timer stays in flight until the end of the handler is known.
+//! 3. **Commit**, under the lock: the timer ends, or its next repetition is set, or, under tracked delivery, it stays in
+//!    flight until the end of the handler. If the timer was cancelled since the first step, its message is dropped. (An
+//!    own timer that fires once has ended when its inbox took it.) It is [`Committed`].
 //! 4. **Hand over**, unlocked: to the handler, or into a mailbox.
 //!
-//! `delivery` combines the steps for own messages and plain recipients, `dispatch` for queues, `bells` for tracked
+//! `delivery` combines the steps for own messages and plain recipients, `dispatch` for lanes, `bells` for tracked
 //! delivery.
 
-use actix::Recipient;
-
 use crate::engine::{DeadLetterReason, DueTimer, Outcome};
+use crate::model::dead_letter::DeadLetterEvent;
+use crate::model::id::TimerId;
 use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
-use crate::service::deliver::message_ref::{BoxedMessage, MessageRef, Ticket};
+use crate::service::deliver::message_ref::{BoxedMessage, MessageRef};
 use crate::service::deliver::message_stores::{Ways, discard_stored};
 use crate::service::deliver::wakeup::Wakeup;
-use crate::service::owner::subscribers::DeadLetterEvent;
-use crate::service::schedule::repeating::Clocks;
 use crate::service::state::{Service, Session, State};
 
 pub(crate) const STOPPED: DeadLetterReason = DeadLetterReason::RecipientStopped;
@@ -33,8 +31,10 @@ pub(crate) const WINDOW_FULL: DeadLetterReason = DeadLetterReason::WindowFull;
 /// The way of a message to its handler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Via {
-    /// The handler runs here, and its end will be known.
+    /// The owner's handler runs here.
     Handler,
+    /// The handler of a recipient runs here, under tracked delivery. The message is counted at its end.
+    Bell,
     /// A mailbox.
     Mailbox,
 }
@@ -44,27 +44,11 @@ pub(crate) trait Destination<M: TimerMessage>: Send + Sized + 'static {
     /// Returns the recipient; `None` for the timer's owner.
     fn target(&self) -> Option<&Target<M>>;
 
-    /// Returns the number of messages that had joined its lane when this one did, itself included; 0 before it joins, and
-    /// without a lane.
-    fn joined(&self) -> u64 {
-        0
-    }
-
     fn into_target(self) -> Option<Target<M>>;
 }
 
 /// The timer's owner as destination.
 pub(crate) struct Own;
-
-/// A recipient whose messages may have to wait in a queue.
-pub(crate) struct Queued<M>
-where
-    M: TimerMessage,
-{
-    pub(crate) target: Target<M>,
-    /// The number of messages that had joined its queue when it did, itself included; 0 before it joins.
-    pub(crate) joined: u64,
-}
 
 impl<M: TimerMessage> Destination<M> for Own {
     fn target(&self) -> Option<&Target<M>> {
@@ -86,20 +70,6 @@ impl<M: TimerMessage> Destination<M> for Target<M> {
     }
 }
 
-impl<M: TimerMessage> Destination<M> for Queued<M> {
-    fn target(&self) -> Option<&Target<M>> {
-        Some(&self.target)
-    }
-
-    fn joined(&self) -> u64 {
-        self.joined
-    }
-
-    fn into_target(self) -> Option<Target<M>> {
-        Some(self.target)
-    }
-}
-
 /// The stored part of a timer.
 pub(crate) struct Job<C, D> {
     pub(crate) to: D,
@@ -115,10 +85,7 @@ impl<C: Content, D: Destination<MessageOf<C>>> Job<C, D> {
             let Self { to, content } = stores.take(payload)?;
             content.boxed(to)
         },
-        target: |stores, payload| {
-            let to = &stores.stored::<Self>(payload)?.to;
-            Some((to.target()?.facts(), to.joined()))
-        },
+        target: |stores, payload| Some(stores.stored::<Self>(payload)?.to.target()?.facts()),
         expire: |_, _| (),
         pull: |_, _, _, _, _| (),
         post: None,
@@ -132,14 +99,11 @@ pub(crate) type MessageOf<C> = <C as Content>::Message;
 /// A job for a recipient.
 pub(crate) type TargetJob<C> = Job<C, Target<MessageOf<C>>>;
 
-/// A job for a recipient's queue.
-pub(crate) type QueuedJob<C> = Job<C, Queued<MessageOf<C>>>;
-
 /// A message or its producer, and the steps by which a message leaves.
 pub(crate) trait Content: Send + Sized + 'static {
     type Message: TimerMessage;
-    /// The part that leaves the store, until its outcome is counted.
-    type Taken;
+    /// The part that leaves the store.
+    type Part;
     /// User code that produces messages.
     type Producer: Send + 'static;
 
@@ -147,79 +111,108 @@ pub(crate) trait Content: Send + Sized + 'static {
     const PRODUCES: bool;
 
     /// Step 1. Returns `None` if the timer was cancelled.
-    fn take<D: Destination<Self::Message>>(state: &mut State, due: DueTimer<MessageRef>) -> Option<Taken<Self>>;
+    fn take<D>(service: &Service, state: &mut State, due: DueTimer<MessageRef>) -> Option<Taken<Self>>
+    where
+        D: Destination<Self::Message>;
 
     /// Step 2: produces the message, unless there is one.
-    fn produce(taken: &mut Self::Taken, service: &Service, via: Via);
+    fn produce(part: &mut Self::Part, service: &Service, via: Via);
 
     /// Step 3: counts the outcome. That of a message which is not to be delivered is given.
     fn commit<D: Destination<Self::Message>>(
         taken: Taken<Self>,
         undelivered: Option<Outcome>,
         state: &mut State,
-        ticket: Ticket,
         via: Via,
-        wakeup: &mut Wakeup,
     ) -> Committed<Self>;
-
-    /// Step 3 for a message whose timer stays in flight until its handler has ended.
-    fn send_off<D: Destination<Self::Message>>(
-        taken: Taken<Self>,
-        state: &mut State,
-        ticket: Ticket,
-    ) -> (Option<Self::Message>, Deferred<Self>);
 
     /// Returns the message of a timer that ends before its time, to be given back or dropped.
     fn boxed<D: Send + 'static>(self, to: D) -> Option<BoxedMessage>;
 }
 
-/// A content that left its store, and the recipient of its message.
+/// A message, or its producer, that has left its store.
 pub(crate) struct Taken<C: Content> {
-    pub(crate) content: C::Taken,
+    pub(crate) due: DueTimer<MessageRef>,
+    /// The timer's id, if a subscriber wants the message's dead letter.
+    pub(crate) id: Option<TimerId>,
+    /// The recipient; `None` for the timer's owner.
     pub(crate) target: Option<Target<MessageOf<C>>>,
+    pub(crate) part: C::Part,
 }
 
-/// A message whose outcome has been counted.
-pub(crate) struct Committed<C: Content> {
-    /// The message; `None` if nothing is to be handed over.
-    pub(crate) message: Option<C::Message>,
-    /// Set if the next repetition is counted from the end of the handler.
-    pub(crate) resume: Option<Clocks>,
-    pub(crate) deferred: Deferred<C>,
+impl<C: Content> Taken<C> {
+    #[inline(always)]
+    pub(crate) fn new(
+        service: &Service,
+        state: &State,
+        due: DueTimer<MessageRef>,
+        target: Option<Target<MessageOf<C>>>,
+        part: C::Part,
+    ) -> Self {
+        // An own message gets lost only where it is produced.
+        let may_be_lost = C::PRODUCES || target.is_some();
+        let id = if may_be_lost { service.id_for_dead_letter(state, due.key) } else { None };
+        Self { due, id, target, part }
+    }
+
+    /// Takes step 2, unless the message is not to be delivered, and step 3. Gives up the lock for a producer.
+    #[inline(always)]
+    pub(crate) fn commit<D>(mut self, session: &mut Session<'_>, undelivered: Option<Outcome>, via: Via) -> Committed<C>
+    where
+        D: Destination<MessageOf<C>>,
+    {
+        if C::PRODUCES && undelivered.is_none() {
+            C::produce(&mut self.part, session.unlocked(), via);
+        }
+        C::commit::<D>(self, undelivered, session.state(), via)
+    }
 }
 
-/// Values to be dropped, and a dead letter to be emitted, after unlocking.
+/// A message whose outcome has been counted, unless nothing is to be handed over, and the rest.
+pub(crate) type Committed<C> = (Option<MessageOf<C>>, Deferred<C>);
+
+/// The work that is left for after unlocking when the outcome of a message has been counted.
 pub(crate) struct Deferred<C: Content> {
+    pub(crate) due: DueTimer<MessageRef>,
+    /// Whether the next repetition is counted from the end of the handler.
+    pub(crate) is_between: bool,
+    pub(crate) wakeup: Wakeup,
     /// A message that is not handed over.
     pub(crate) message: Option<C::Message>,
     pub(crate) producer: Option<C::Producer>,
     /// An address may be the last of its actor.
-    pub(crate) target: Option<Target<MessageOf<C>>>,
+    target: Option<Target<MessageOf<C>>>,
     /// The target that an ended repeating timer had stored.
     pub(crate) stored_target: Option<Target<MessageOf<C>>>,
     /// The dead letter, if the timer ended without delivery and has a subscriber. Boxed, since it is rare and would
     /// make each message expensive to move.
-    pub(crate) lost: Option<Box<DeadLetterEvent>>,
+    lost: Option<Box<DeadLetterEvent>>,
 }
 
 impl<C: Content> Deferred<C> {
     /// Returns the rest of a message that is handed over.
-    pub(crate) const fn of(target: Option<Target<MessageOf<C>>>) -> Self {
-        Self { message: None, producer: None, target, stored_target: None, lost: None }
+    #[inline(always)]
+    pub(crate) fn new(due: DueTimer<MessageRef>, target: Option<Target<MessageOf<C>>>) -> Self {
+        let (is_between, wakeup) = (false, Wakeup::default());
+        let (message, producer, stored_target, lost) = (None, None, None, None);
+        Self { due, is_between, wakeup, message, producer, target, stored_target, lost }
     }
 
-    /// Adds an undeliverable message: as a dead letter if there is a subscriber.
-    pub(crate) fn lose(&mut self, ticket: Ticket, reason: DeadLetterReason, message: Option<C::Message>) {
-        match ticket.id {
-            Some(id) => self.lost = Some(Box::new(DeadLetterEvent::of(id, ticket.due.deadline, reason, message))),
+    /// Adds an undeliverable message: as a dead letter if there is a subscriber, who needs the id.
+    pub(crate) fn lose(&mut self, id: Option<TimerId>, reason: DeadLetterReason, message: Option<C::Message>) {
+        match id {
+            Some(id) => self.lost = Some(Box::new(DeadLetterEvent::of(id, self.due.deadline, reason, message))),
             None => self.message = message,
         }
     }
 
-    /// Drops each value separately, so that no panic happens during another.
+    /// Does the work. Drops each value separately, so that no panic happens during another.
     #[inline(always)]
-    pub(crate) fn discard(self, service: &Service) {
-        let Self { message, producer, target, stored_target, lost } = self;
+    pub(crate) fn finish(self, service: &Service) {
+        let Self { wakeup, message, producer, target, stored_target, lost, .. } = self;
+        if C::PRODUCES {
+            service.notify(wakeup);
+        }
         if let Some(lost) = lost {
             service.emit_dead_letter(*lost);
         }
@@ -227,43 +220,5 @@ impl<C: Content> Deferred<C> {
         producer.into_iter().for_each(|producer| service.drop_contained(producer));
         target.into_iter().for_each(|target| service.drop_contained(target));
         stored_target.into_iter().for_each(|target| service.drop_contained(target));
-    }
-}
-
-/// Runs step 2, unless the message is not to be delivered, and step 3. Gives up the lock for a producer. Returns the
-/// wake-ups that are due after unlocking, too.
-#[inline(always)]
-pub(crate) fn produce_and_commit<C: Content, D: Destination<MessageOf<C>>>(
-    session: &mut Session<'_>,
-    mut taken: Taken<C>,
-    undelivered: Option<Outcome>,
-    ticket: Ticket,
-    via: Via,
-) -> (Committed<C>, Wakeup) {
-    if C::PRODUCES && undelivered.is_none() {
-        C::produce(&mut taken.content, session.unlocked(), via);
-    }
-    let mut wakeup = Wakeup::default();
-    let committed = C::commit::<D>(taken, undelivered, session.state(), ticket, via, &mut wakeup);
-    (committed, wakeup)
-}
-
-/// A connection to a recipient, and whether it is open. A stopped recipient is kept, too: its address may be the last,
-/// and is dropped after unlocking.
-pub(crate) struct Connection<M>
-where
-    M: TimerMessage,
-{
-    pub(crate) recipient: Option<Recipient<M>>,
-    pub(crate) is_open: bool,
-}
-
-impl<M> Connection<M>
-where
-    M: TimerMessage,
-{
-    pub(crate) fn to(recipient: Option<Recipient<M>>) -> Self {
-        let is_open = recipient.as_ref().is_some_and(Recipient::connected);
-        Self { recipient, is_open }
     }
 }

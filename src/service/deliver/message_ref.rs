@@ -2,9 +2,6 @@
 
 use std::any::Any;
 
-use crate::engine::DueTimer;
-use crate::model::id::TimerId;
-
 /// The location of a message: its store and slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MessageRef {
@@ -24,12 +21,4 @@ pub(crate) enum BoxedContents {
     Message(Box<dyn Any + Send>),
     /// User code.
     Source(Box<dyn FnMut() -> Box<dyn Any + Send> + Send>),
-}
-
-/// A timer whose message is under way.
-#[derive(Clone, Copy)]
-pub(crate) struct Ticket {
-    pub(crate) due: DueTimer<MessageRef>,
-    /// The timer's id, if a subscriber wants the message's dead letter.
-    pub(crate) id: Option<TimerId>,
 }

@@ -2,7 +2,7 @@
 //!
 //! All jobs of one type lie side by side in one typed store. A message type has, for each actor that schedules it for
 //! itself, a store of single messages and one of repeated ones; for recipients up to four, since jobs that may have to
-//! wait in a queue have stores of their own. The engine knows a message as store and slot. Each operation on a message
+//! wait in a lane have stores of their own. The engine knows a message as store and slot. Each operation on a message
 //! (drop it, box it, hand it over) is a function that is compiled for the job's type and kept in the store.
 //!
 //! These functions take the lock, as a guard or in a session, and give it up before a message meets user code: its handler,
@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 
 use crate::engine::{DeadLetterReason, DueTimer, OwnerId};
 use crate::model::target::TargetFacts;
-use crate::service::deliver::message_ref::{BoxedMessage, MessageRef, Ticket};
+use crate::service::deliver::message_ref::{BoxedMessage, MessageRef};
 use crate::service::deliver::slab::Slab;
 use crate::service::state::{Service, Session, State};
 use crate::sync::MutexGuard;
@@ -41,9 +41,8 @@ pub(crate) struct Ways {
     pub(crate) discard: fn(&Service, StateGuard<'_>, MessageRef),
     /// Takes a message out, boxed.
     pub(crate) take_boxed: fn(&mut MessageStores, MessageRef) -> Option<BoxedMessage>,
-    /// Returns the facts about its target, and the number of messages that had joined its lane when it did, itself
-    /// included; `None` for an own message.
-    pub(crate) target: fn(&MessageStores, MessageRef) -> Option<(&TargetFacts, u64)>,
+    /// Returns the facts about its target; `None` for an own message.
+    pub(crate) target: fn(&MessageStores, MessageRef) -> Option<&TargetFacts>,
     /// Moves due messages for targets to their lanes, or posts them if they need none.
     pub(crate) expire: fn(&mut Session<'_>, &mut Vec<DueTimer<MessageRef>>),
     /// Takes a message out of its lane and runs the handler of the given actor in the given context, unlocked.
@@ -51,7 +50,7 @@ pub(crate) struct Ways {
     /// Puts a message of a lane into the mailbox, as a request; `None` if it is bound to its thread, or needs no lane.
     pub(crate) post: Option<fn(&mut Session<'_>, OwnerId, DueTimer<MessageRef>)>,
     /// Makes a dead letter of a message for a target that is under way.
-    pub(crate) lose: fn(&mut Session<'_>, Ticket, DeadLetterReason),
+    pub(crate) lose: fn(&mut Session<'_>, DueTimer<MessageRef>, DeadLetterReason),
 }
 
 /// All stores of one timer actor.
@@ -92,8 +91,7 @@ impl MessageStores {
 
     /// Returns the facts about the target of a message, unless it is an own one.
     pub(crate) fn target_of(&self, payload: MessageRef) -> Option<&TargetFacts> {
-        let (target, _) = (self.ways(payload)?.target)(self, payload)?;
-        Some(target)
+        (self.ways(payload)?.target)(self, payload)
     }
 
     /// Prefetches messages, all at once: one after the other, each would be a cache miss.
@@ -163,27 +161,18 @@ impl Service {
     /// Drops the message of an ended timer, after unlocking.
     #[inline(always)]
     pub(crate) fn discard(&self, state: StateGuard<'_>, payload: MessageRef) {
-        let has_released = state.engine.has_released();
+        let has_released = !state.engine.released().is_empty();
         match state.stores.ways(payload) {
             Some(ways) => drop(self.contain(|| (ways.discard)(self, state, payload))),
             None => drop(state),
         }
         if has_released {
-            self.turns.wake_driver();
-        }
-    }
-
-    /// Unlocks and drops messages of ended timers. The first, usually the only one, is dropped in the same step that
-    /// ended its timer.
-    pub(crate) fn discard_all<'a>(&'a self, state: StateGuard<'a>, messages: Vec<MessageRef>) {
-        let mut state = Some(state);
-        for payload in messages {
-            self.discard(state.take().unwrap_or_else(|| self.state()), payload);
+            self.request_turn();
         }
     }
 }
 
-/// Drops a stored job without a place in a queue, after unlocking.
+/// Drops a stored job, after unlocking.
 pub(crate) fn discard_stored<J: 'static>(_: &Service, mut state: StateGuard<'_>, payload: MessageRef) {
     let stored = state.stores.slab::<J>(payload.store).and_then(|slab| slab.discard(payload.slot));
     drop(state);

@@ -3,14 +3,13 @@
 use std::time::{Duration, SystemTime};
 
 use crate::engine::{ClockReading, DeadLetterReason, DueTimer, NextRun, Outcome, Recurrence, Repeated};
+use crate::model::id::TimerId;
 use crate::model::source::MessageSource;
 use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::job::{Committed, Content, Deferred, Destination, Job, Taken, Via};
-use crate::service::deliver::message_ref::{BoxedContents, BoxedMessage, MessageRef, Ticket};
-use crate::service::deliver::wakeup::Wakeup;
+use crate::service::deliver::message_ref::{BoxedContents, BoxedMessage, MessageRef};
 use crate::service::schedule::calendar::Calendar;
 use crate::service::schedule::deadline::since_epoch;
-use crate::service::schedule::repeating::Clocks;
 use crate::service::state::{Service, State};
 
 const PANICKED: DeadLetterReason = DeadLetterReason::SourcePanicked;
@@ -43,7 +42,7 @@ struct WithNext<M> {
 impl<M: TimerMessage> Producer<M> {
     fn after_this(&mut self, recurrence: &Recurrence, now: ClockReading, via: Via) -> NextRun {
         let Some(calendar) = &mut self.calendar else {
-            return recurrence.after_this(now, via == Via::Handler);
+            return recurrence.after_this(now, via != Via::Mailbox);
         };
         let wall = now.wall.unwrap_or_default();
         let [due, wall] =
@@ -61,21 +60,25 @@ impl<M: TimerMessage> Producer<M> {
 
 impl<M: TimerMessage> Content for Series<M> {
     type Message = M;
-    type Taken = Repetition<M>;
+    type Part = Repetition<M>;
     type Producer = Producer<M>;
 
     const PRODUCES: bool = true;
 
-    fn take<D: Destination<M>>(state: &mut State, due: DueTimer<MessageRef>) -> Option<Taken<Self>> {
+    fn take<D>(service: &Service, state: &mut State, due: DueTimer<MessageRef>) -> Option<Taken<Self>>
+    where
+        D: Destination<M>,
+    {
         let recurrence = state.engine.recurrence(due.key)?.clone();
         let Job { to, content: Self(producer) } = state.stores.stored_mut::<Job<Self, D>>(due.payload)?;
         let (producer, target) = (producer.take()?, to.target().cloned());
-        Some(Taken { content: Repetition { recurrence, producer, result: Err(Outcome::Cancelled) }, target })
+        let part = Repetition { recurrence, producer, result: Err(Outcome::Cancelled) };
+        Some(Taken::new(service, state, due, target, part))
     }
 
     fn produce(Repetition { recurrence, producer, result }: &mut Repetition<M>, service: &Service, via: Via) {
         let produced = service.contain(|| {
-            let now = service.read(Clocks::of(recurrence));
+            let now = service.read(recurrence.needs_wall_clock());
             if recurrence.is_over(now) {
                 return Err(Outcome::Cancelled);
             }
@@ -85,61 +88,40 @@ impl<M: TimerMessage> Content for Series<M> {
         *result = produced.unwrap_or(Err(Outcome::DeadLettered(PANICKED)));
     }
 
-    /// Sets the next repetition, unless the timer was cancelled meanwhile.
+    /// Sets or plans the next repetition, unless the timer was cancelled meanwhile.
     fn commit<D: Destination<M>>(
-        Taken { content: Repetition { recurrence, producer, result }, target }: Taken<Self>,
+        Taken { due, id, target, part: Repetition { producer, result, .. } }: Taken<Self>,
         undelivered: Option<Outcome>,
         state: &mut State,
-        ticket: Ticket,
-        _: Via,
-        wakeup: &mut Wakeup,
+        via: Via,
     ) -> Committed<Self> {
-        let due = ticket.due;
-        let mut deferred = Deferred { producer: Some(producer), ..Deferred::of(target) };
+        let mut deferred = Deferred::new(due, target);
+        deferred.producer = Some(producer);
         let WithNext { message, next, now } = match undelivered.map_or(result, Err) {
             Ok(ready) => ready,
             Err(outcome) => {
-                end::<M, D>(state, ticket, outcome, &mut deferred);
-                return Committed { message: None, resume: None, deferred };
+                end::<M, D>(state, id, outcome, &mut deferred);
+                return (None, deferred);
             }
         };
-        let repeated = state.engine.repeat(due.key, next, now);
-        match repeated {
+        let repeated = match via {
+            Via::Bell => state.engine.plan(due.key, next),
+            Via::Handler | Via::Mailbox => state.engine.repeat(due.key, next, now),
+        };
+        match state.expect_repetition(repeated, &mut deferred.wakeup) {
             Repeated::Gone => {
                 deferred.message = Some(message);
-                return Committed { message: None, resume: None, deferred };
+                return (None, deferred);
             }
-            Repeated::Last(payload) => {
-                let ended = state.stores.take::<Job<Self, D>>(payload);
-                deferred.stored_target = ended.and_then(|job| job.to.into_target());
-            }
-            Repeated::Between => return_producer::<M, D>(state, due.payload, &mut deferred),
-            Repeated::Armed(deadline) => {
-                return_producer::<M, D>(state, due.payload, &mut deferred);
-                state.expect_repetition(deadline, wakeup);
+            Repeated::Last(payload) => take_target::<M, D>(state, payload, &mut deferred),
+            Repeated::Between | Repeated::Armed(_) => {
+                if let Some(job) = state.stores.stored_mut::<Job<Self, D>>(due.payload) {
+                    job.content.0 = deferred.producer.take();
+                }
             }
         }
-        let resume = (repeated == Repeated::Between).then(|| Clocks::of(&recurrence));
-        Committed { message: Some(message), resume, deferred }
-    }
-
-    fn send_off<D: Destination<M>>(
-        Taken { content: Repetition { producer, result, .. }, target }: Taken<Self>,
-        state: &mut State,
-        ticket: Ticket,
-    ) -> (Option<M>, Deferred<Self>) {
-        let due = ticket.due;
-        let mut deferred = Deferred { producer: Some(producer), ..Deferred::of(target) };
-        match result {
-            Ok(ready) if state.engine.payload(due.key) == Some(due.payload) => {
-                state.engine.plan(due.key, ready.next);
-                return_producer::<M, D>(state, due.payload, &mut deferred);
-                return (Some(ready.message), deferred);
-            }
-            Ok(ready) => deferred.message = Some(ready.message),
-            Err(outcome) => end::<M, D>(state, ticket, outcome, &mut deferred),
-        }
-        (None, deferred)
+        deferred.is_between = repeated == Repeated::Between;
+        (Some(message), deferred)
     }
 
     /// Takes the next message of the series.
@@ -150,27 +132,25 @@ impl<M: TimerMessage> Content for Series<M> {
     }
 }
 
-/// Puts a producer back into its series.
-fn return_producer<M, D>(state: &mut State, payload: MessageRef, deferred: &mut Deferred<Series<M>>)
+/// Ends a timer without a message, unless it was cancelled meanwhile.
+fn end<M, D>(state: &mut State, id: Option<TimerId>, outcome: Outcome, deferred: &mut Deferred<Series<M>>)
 where
     M: TimerMessage,
     D: Destination<M>,
 {
-    if let Some(job) = state.stores.stored_mut::<Job<Series<M>, D>>(payload) {
-        job.content.0 = deferred.producer.take();
+    let Some(payload) = state.engine.finish(deferred.due.key, outcome) else { return };
+    take_target::<M, D>(state, payload, deferred);
+    if let Outcome::DeadLettered(reason) = outcome {
+        deferred.lose(id, reason, None);
     }
 }
 
-/// Ends a timer without a message, unless it was cancelled meanwhile.
-fn end<M, D>(state: &mut State, ticket: Ticket, outcome: Outcome, deferred: &mut Deferred<Series<M>>)
+/// Takes the target of an ended timer out of its store.
+fn take_target<M, D>(state: &mut State, payload: MessageRef, deferred: &mut Deferred<Series<M>>)
 where
     M: TimerMessage,
     D: Destination<M>,
 {
-    let Some(payload) = state.engine.finish(ticket.due.key, outcome) else { return };
     let ended = state.stores.take::<Job<Series<M>, D>>(payload);
     deferred.stored_target = ended.and_then(|job| job.to.into_target());
-    if let Outcome::DeadLettered(reason) = outcome {
-        deferred.lose(ticket, reason, None);
-    }
 }

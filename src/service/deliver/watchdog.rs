@@ -18,18 +18,13 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 
 use crate::service::deliver::next_check::{AT_ONCE, IDLE, Nanos, NextCheck};
+use crate::service::state::Service;
 use crate::sync;
 use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, Thread};
 
 /// The lateness at which the watchdog steps in. Longer than an arbiter normally lets its actors wait, so that the
 /// inbox, which is cheaper and cancels more, goes first; short enough to be in time for a human.
 pub(crate) const GRACE: Duration = Duration::from_millis(20);
-
-/// A service that a watchdog covers.
-pub(crate) trait WatchdogClient: Send + Sync {
-    /// Delivers late messages, and returns the time of the next check.
-    fn help(self: Arc<Self>) -> Nanos;
-}
 
 /// The watchdog of this process. Tests in virtual time have their own.
 pub(crate) static WATCHDOG: LazyLock<Arc<Watchdog>> = LazyLock::new(Arc::default);
@@ -41,7 +36,7 @@ pub(crate) struct Watchdog {
     /// `None` if it could not be started.
     thread: OnceLock<Option<Thread>>,
     /// The services that it covers.
-    services: Mutex<Vec<Weak<dyn WatchdogClient>>>,
+    services: Mutex<Vec<Weak<Service>>>,
 }
 
 /// The watchdog's data about a service.
@@ -91,7 +86,7 @@ impl Watchdog {
     }
 
     /// Adds `service` to its services.
-    pub(crate) fn add(self: &Arc<Self>, service: Weak<dyn WatchdogClient>) {
+    pub(crate) fn add(self: &Arc<Self>, service: Weak<Service>) {
         self.services().push(service);
         self.thread.get_or_init(|| {
             let watchdog = Arc::clone(self);
@@ -100,7 +95,7 @@ impl Watchdog {
         self.check_at(AT_ONCE);
     }
 
-    fn services(&self) -> MutexGuard<'_, Vec<Weak<dyn WatchdogClient>>> {
+    fn services(&self) -> MutexGuard<'_, Vec<Weak<Service>>> {
         self.services.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -11,13 +11,11 @@ use actix::{Actor, AsyncContext};
 
 use crate::engine::{DueTimer, OwnerId};
 use crate::model::due_timers::{BellHost, DueTimers};
-use crate::service::deliver::job::{Content, Queued, QueuedJob, STOPPED, Via};
-use crate::service::deliver::message_ref::{MessageRef, Ticket};
-use crate::service::deliver::message_stores::StateGuard;
-use crate::service::deliver::wakeup::Wakeup;
+use crate::model::target::Target;
+use crate::service::deliver::job::{Content, STOPPED, TargetJob, Via};
+use crate::service::deliver::message_ref::MessageRef;
 use crate::service::lane::lanes::Next;
-use crate::service::lane::reply_waiter::{Acknowledgement, Sent, wait_for};
-use crate::service::lane::step::Puller;
+use crate::service::lane::reply_waiter::{Acknowledgement, ReplyWaiter, Sent};
 use crate::service::owner::inbox::{MESSAGES_PER_POLL, give_way};
 use crate::service::state::{Service, Session};
 
@@ -28,7 +26,7 @@ impl Session<'_> {
         let state = self.state();
         let Some(lane_state) = state.engine.owner_mut(lane) else { return };
         let recipient = match lane_state.link() {
-            Some(link) => state.lanes.accepting.bells(&link.actor),
+            Some(link) => state.lanes.bells_of(link).and_then(|bells| bells(&link.actor)),
             None => state.stores.target_of(next.payload).and_then(|target| target.puller.as_ref()?.1.open()),
         };
         let joined = lane_state.ring();
@@ -43,25 +41,6 @@ impl Session<'_> {
 }
 
 impl Service {
-    /// Uncounts a bell. The lane may be able to move, or has ended.
-    pub(super) fn bell_has_ended(&self, mut state: StateGuard<'_>, lane: OwnerId) {
-        let Some(lane_state) = state.engine.owner_mut(lane) else { return };
-        lane_state.bell_has_ended();
-        if lane_state.link().is_some() {
-            let mut wakeup = Wakeup::default();
-            state.mark_without_item(lane, &mut wakeup);
-            drop(state);
-            return self.notify(wakeup);
-        }
-        let may_move = state.engine.inbox_len(lane) > 0 && state.mark_ready(lane);
-        let removed = state.remove_lane(lane);
-        drop(state);
-        self.drop_contained(removed);
-        if may_move {
-            self.request_turn();
-        }
-    }
-
     /// Pulls own messages for a bell that was handled by the actor of their lane, as a poll of the inbox does: a cancel
     /// stays exact until a handler begins.
     pub(crate) fn pull_own<A>(self: &Arc<Self>, lane: OwnerId, actor: &mut A, ctx: &mut A::Context)
@@ -95,20 +74,20 @@ impl BellHost for Service {
             if !has_ended {
                 link.actor.pull(&self, lane, actor, ctx);
             }
-            return self.bell_has_ended(self.state(), lane);
+            return self.has_ended(self.state(), lane, Sent::Bell);
         }
         let facts = guard.lane(lane, self.settings.mailbox_policy);
-        let Some((_, next)) = facts.filter(|(facts, _)| facts.may_pull(Puller::Bell { joined })) else {
-            return self.bell_has_ended(guard, lane);
+        let Some((_, next)) = facts.filter(|(facts, _)| facts.may_pull(joined)) else {
+            return self.has_ended(guard, lane, Sent::Bell);
         };
         if next.actor != Some((*actor).type_id()) {
             // Handled by another actor than the recipient.
             drop(guard);
             return self.lose(lane, joined);
         }
-        let Some(due) = guard.engine.send_off(next.key) else { return self.bell_has_ended(guard, lane) };
+        let Some(due) = guard.engine.send_off(next.key) else { return self.has_ended(guard, lane, Sent::Bell) };
         if let Some(lane_state) = guard.engine.owner_mut(lane) {
-            lane_state.count();
+            lane_state.under_way += 1;
         }
         (next.ways.pull)(Session::with(&self, guard), lane, due, actor, ctx);
     }
@@ -116,22 +95,18 @@ impl BellHost for Service {
     fn lose(self: Arc<Self>, lane: OwnerId, joined: u64) {
         let mut session = Session::new(&self);
         let state = session.state();
-        if let Some(lane_state) = state.engine.owner_mut(lane)
-            && lane_state.link().is_some()
-        {
+        if state.engine.owner(lane).is_some_and(|lane_state| lane_state.link().is_some()) {
             // The actor ends, or does not want it. The next message, or the watchdog, rings again.
-            return lane_state.bell_has_ended();
+            return state.uncount(lane, Sent::Bell);
         }
         if let Some((facts, next)) = state.lane(lane, self.settings.mailbox_policy)
             && facts.can_be_pulled
             && facts.first <= joined
+            && let Some(due) = state.engine.send_off(next.key)
         {
-            let id = self.id_for_dead_letter(state, next.key);
-            if let Some(due) = state.engine.send_off(next.key) {
-                (next.ways.lose)(&mut session, Ticket { due, id }, STOPPED);
-            }
+            (next.ways.lose)(&mut session, due, STOPPED);
         }
-        self.bell_has_ended(session.into_guard(), lane);
+        self.has_ended(session.into_guard(), lane, Sent::Bell);
     }
 }
 
@@ -145,32 +120,20 @@ pub(super) fn pull<C: Content>(
 ) {
     let service = session.service;
     let state = session.state();
-    let handler = state.stores.stored::<QueuedJob<C>>(due.payload).and_then(|job| job.to.target.tracked_handler());
-    let ticket = Ticket { due, id: service.id_for_dead_letter(state, due.key) };
-    let taken = C::take::<Queued<_>>(state, due);
-    // A stored message does not need the lock a second time.
-    let (to_produce, mut sent_off) = match C::PRODUCES {
-        true => (taken, None),
-        false => (None, taken.map(|taken| C::send_off::<Queued<_>>(taken, state, ticket))),
-    };
+    let handler = state.stores.stored::<TargetJob<C>>(due.payload).and_then(|job| job.to.tracked_handler());
+    let taken = C::take::<Target<_>>(service, state, due);
+    let committed = taken.map(|taken| taken.commit::<Target<_>>(&mut session, None, Via::Bell));
     session.unlocked();
     // From here on its drop uncounts message and bell, whatever happens to them.
     let sent = Sent::Pulled { key: due.key, by_bell: true };
     let mut acknowledgement = Acknowledgement { service: Arc::clone(service), lane, sent };
-    if let Some(mut taken) = to_produce {
-        C::produce(&mut taken.content, service, Via::Handler);
-        let state = session.state();
-        sent_off = Some(C::send_off::<Queued<_>>(taken, state, ticket));
-        state.engine.set_off(due.key);
-        session.unlocked();
-    }
-    let Some((message, deferred)) = sent_off else { return };
-    deferred.discard(service);
+    let Some((message, deferred)) = committed else { return };
+    deferred.finish(service);
     let Some((message, handler)) = message.zip(handler) else { return };
-    let _delivering = service.contain(|| service.begin_delivery(due.key, due.deadline));
+    let _delivering = service.begin_delivery(due, None);
     if let Some(reply) = handler(message, actor, ctx) {
         acknowledgement.sent = Sent::Pulled { key: due.key, by_bell: false };
-        service.bell_has_ended(service.state(), lane);
-        drop(wait_for(reply, acknowledgement));
+        service.has_ended(service.state(), lane, Sent::Bell);
+        drop(ReplyWaiter::new(reply, acknowledgement).poke());
     }
 }

@@ -1,7 +1,7 @@
-//! Dispatch: from a queue to a recipient, for messages under a mailbox policy.
+//! Dispatch: from a lane to a recipient, for messages under a mailbox policy.
 //!
 //! All of it runs while the caller has the [turn](crate::service::deliver::turns::Turns), so that no two threads send
-//! from one queue.
+//! from one lane.
 
 use std::any::type_name;
 use std::sync::Arc;
@@ -13,51 +13,37 @@ use crate::engine::{DeadLetterReason, DueTimer, Outcome, OwnerId};
 use crate::model::mailbox_policy::MailboxPolicy;
 use crate::model::target::{Target, TargetFacts};
 use crate::model::timer_message::TimerMessage;
-use crate::service::deliver::job::{
-    Committed, Connection, Content, MessageOf, Queued, QueuedJob, STOPPED, Via, WINDOW_FULL, produce_and_commit,
-};
-use crate::service::deliver::message_ref::{MessageRef, Ticket};
-use crate::service::deliver::message_stores::{MessageStores, StateGuard, Ways};
+use crate::service::deliver::delivery::open_target;
+use crate::service::deliver::job::{Content, MessageOf, STOPPED, TargetJob, Via, WINDOW_FULL};
+use crate::service::deliver::message_ref::MessageRef;
+use crate::service::deliver::message_stores::{MessageStores, Ways};
 use crate::service::lane::bells::pull;
-use crate::service::lane::reply_waiter::{Acknowledgement, Sent, wait_for};
+use crate::service::lane::reply_waiter::{Acknowledgement, ReplyWaiter, Sent};
 use crate::service::state::{Service, Session};
 
 impl MessageStores {
-    /// Returns the store for jobs whose messages may have to wait in their recipient's queue.
-    pub(crate) fn queued<C: Content>(&mut self) -> u32 {
+    /// Returns the store for jobs whose messages may have to wait in their recipient's lane.
+    pub(crate) fn for_lanes<C: Content>(&mut self) -> u32 {
         let ways = const {
             &Ways {
-                discard: discard_queued::<C>,
-                expire: enqueue_due::<C>,
+                expire: join_lanes::<C>,
                 pull: pull::<C>,
                 post: Some(post_request::<C>),
-                lose: lose_queued::<C>,
-                ..QueuedJob::<C>::WAYS
+                lose: lose::<C>,
+                ..TargetJob::<C>::WAYS
             }
         };
-        self.find_or_insert::<fn(QueuedJob<C>), QueuedJob<C>>(|| (type_name::<MessageOf<C>>(), ways))
-    }
-}
-
-/// Drops a message. If it was in a queue, the next one there may have a larger window.
-fn discard_queued<C: Content>(service: &Service, mut state: StateGuard<'_>, payload: MessageRef) {
-    let stored = state.stores.take::<QueuedJob<C>>(payload);
-    // Most are cancelled before they join a queue.
-    let queued = stored.as_ref().map(|job| &job.to).filter(|queued| queued.joined > 0);
-    let mailbox = queued.and_then(|queued| queued.target.facts().mailbox);
-    let may_move = mailbox.is_some_and(|mailbox| state.mark_targets_ready(mailbox));
-    drop(state);
-    if may_move {
-        service.request_turn();
+        // Plain messages have a store of the same type.
+        self.find_or_insert::<fn(TargetJob<C>, OwnerId), TargetJob<C>>(|| (type_name::<MessageOf<C>>(), ways))
     }
 }
 
 /// Moves due jobs to the lanes of their recipients, and serves these.
-fn enqueue_due<C: Content>(session: &mut Session<'_>, due: &mut Vec<DueTimer<MessageRef>>) {
+fn join_lanes<C: Content>(session: &mut Session<'_>, due: &mut Vec<DueTimer<MessageRef>>) {
     let service = session.service;
     for due in due.drain(..) {
         let state = session.state();
-        let Some(target) = state.stores.stored::<QueuedJob<C>>(due.payload).map(|job| job.to.target.clone()) else {
+        let Some(target) = state.stores.stored::<TargetJob<C>>(due.payload).map(|job| job.to.clone()) else {
             continue;
         };
         // Without a mailbox there is no lane.
@@ -66,83 +52,75 @@ fn enqueue_due<C: Content>(session: &mut Session<'_>, due: &mut Vec<DueTimer<Mes
         let discards = matches!(policy, MailboxPolicy::Discard { .. });
         match mailbox.and_then(|mailbox| state.join(mailbox, discards, || target.weak_hold())) {
             Some((lane, joined)) => {
-                if let Some(job) = state.stores.stored_mut::<QueuedJob<C>>(due.payload) {
-                    job.to.joined = joined;
-                }
-                state.engine.enqueue(due.key, lane);
+                state.engine.enqueue(due.key, lane, joined as u32);
                 session.serve(lane);
             }
-            None => {
-                let ticket = Ticket { due, id: service.id_for_dead_letter(state, due.key) };
-                lose_queued::<C>(session, ticket, STOPPED);
-            }
+            None => lose::<C>(session, due, STOPPED),
         }
         session.unlocked().drop_contained(target);
     }
 }
 
 /// Makes a dead letter of a message under way. Beyond a window a repeating timer goes on.
-fn lose_queued<C: Content>(session: &mut Session<'_>, ticket: Ticket, reason: DeadLetterReason) {
-    let Some(taken) = C::take::<Queued<_>>(session.state(), ticket.due) else { return };
+fn lose<C: Content>(session: &mut Session<'_>, due: DueTimer<MessageRef>, reason: DeadLetterReason) {
+    let service = session.service;
+    let Some(taken) = C::take::<Target<_>>(service, session.state(), due) else { return };
+    let id = taken.id;
     let undelivered = (reason != WINDOW_FULL).then_some(Outcome::DeadLettered(reason));
-    let (Committed { message, mut deferred, .. }, wakeup) =
-        produce_and_commit::<C, Queued<_>>(session, taken, undelivered, ticket, Via::Mailbox);
+    let (message, mut deferred) = taken.commit::<Target<_>>(session, undelivered, Via::Mailbox);
     let state = session.state();
     if message.is_some() {
-        state.engine.bounce(ticket.due.key, reason);
-        deferred.lose(ticket, reason, message);
+        state.engine.bounce(due.key, reason);
+        deferred.lose(id, reason, message);
     }
     state.reports.published.ask_to_publish();
-    let service = session.unlocked();
-    service.notify(wakeup);
-    deferred.discard(service);
+    session.unlocked();
+    deferred.finish(service);
 }
 
 /// Posts a message, as a request, which is accepted unless the mailbox was closed meanwhile.
 fn post_request<C: Content>(session: &mut Session<'_>, lane: OwnerId, due: DueTimer<MessageRef>) {
     let service = session.service;
     let state = session.state();
-    let ticket = Ticket { due, id: service.id_for_dead_letter(state, due.key) };
-    let Some(taken) = C::take::<Queued<_>>(state, ticket.due) else { return };
-    let connection = Connection::to(taken.target.as_ref().and_then(Target::open));
+    let Some(taken) = C::take::<Target<_>>(service, state, due) else { return };
+    let id = taken.id;
+    let (recipient, undelivered) = open_target(taken.target.as_ref());
     // Under way from here on: its lane stays while the message is produced.
     if let Some(lane_state) = state.engine.owner_mut(lane) {
-        lane_state.count();
+        lane_state.under_way += 1;
     }
-    let undelivered = (!connection.is_open).then_some(Outcome::DeadLettered(STOPPED));
-    let (Committed { message, mut deferred, .. }, wakeup) =
-        produce_and_commit::<C, Queued<_>>(session, taken, undelivered, ticket, Via::Mailbox);
+    let (message, mut deferred) = taken.commit::<Target<_>>(session, undelivered, Via::Mailbox);
     if message.is_none() {
-        session.state().uncount(lane, false);
+        session.state().uncount(lane, Sent::Request);
     }
-    session.unlocked().notify(wakeup);
-    let outgoing = connection.recipient.as_ref().zip(message);
-    if outgoing.is_some_and(|(recipient, message)| send_request(service, lane, &ticket.due, recipient, message)) {
-        if let Some(payload) = session.state().engine.break_off(ticket.due.key, STOPPED) {
+    session.unlocked();
+    let outgoing = recipient.as_ref().zip(message);
+    if outgoing.is_some_and(|(recipient, message)| send_request(service, lane, due, recipient, message)) {
+        if let Some(payload) = session.state().engine.break_off(due.key, STOPPED) {
             session.discard(payload);
         }
         session.unlocked();
-        deferred.lose(ticket, STOPPED, None);
+        deferred.lose(id, STOPPED, None);
     }
-    deferred.discard(service);
-    service.drop_contained(connection.recipient);
+    deferred.finish(service);
+    service.drop_contained(recipient);
 }
 
 /// Puts a request into the mailbox. Returns true if that was closed meanwhile, and the message is lost.
 fn send_request<M>(
     service: &Arc<Service>,
     lane: OwnerId,
-    due: &DueTimer<MessageRef>,
+    due: DueTimer<MessageRef>,
     recipient: &Recipient<M>,
     message: M,
 ) -> bool
 where
     M: TimerMessage,
 {
-    let _delivering = service.contain(|| service.begin_delivery(due.key, due.deadline));
+    let _delivering = service.begin_delivery(due, None);
     let acknowledgement = Acknowledgement { service: Arc::clone(service), lane, sent: Sent::Request };
-    let answer =
-        service.contain(|| wait_for(Box::pin(unconstrained(recipient.send(message))), acknowledgement)).flatten();
+    let request = || Box::pin(unconstrained(recipient.send(message)));
+    let answer = service.contain(|| ReplyWaiter::new(request(), acknowledgement).poke()).flatten();
     let failed = answer.as_ref().is_some_and(Result::is_err);
     service.drop_contained(answer);
     failed && !recipient.connected()

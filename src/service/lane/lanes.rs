@@ -13,17 +13,20 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
+use actix::{Recipient, WeakAddr};
 use rustc_hash::FxHashMap;
 
 use crate::engine::OwnerId;
+use crate::model::due_timers::DueTimers;
+use crate::model::handled_by::AcceptsDueTimers;
 use crate::model::mailbox_id::MailboxId;
 use crate::model::mailbox_policy::MailboxPolicy;
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::message_stores::Ways;
 use crate::service::lane::posted::Posted;
+use crate::service::lane::reply_waiter::Sent;
 use crate::service::lane::slow_recipients::SlowRecipients;
 use crate::service::lane::step::Lane;
-use crate::service::owner::accepting::Accepting;
 use crate::service::owner::actor_link::OwnerLink;
 use crate::service::state::State;
 use crate::timing::{Key, Tick};
@@ -43,9 +46,9 @@ pub(crate) struct LaneState {
     /// The deadline by which it is listed among the slow recipients; [`NOT_SLOW`] if it is not.
     pub(crate) slow_since: Tick,
     /// Messages for targets in the mailbox or in a handler, and one that is being sent.
-    under_way: u32,
+    pub(crate) under_way: u32,
     /// Bells in the mailbox, and those whose handlers run.
-    bells: u32,
+    pub(crate) bells: u32,
     is_marked_ready: bool,
     /// Whether the last message that joined is to be discarded beyond the window.
     pub(crate) discards: bool,
@@ -140,25 +143,9 @@ impl LaneState {
         }
     }
 
-    /// Has the item polled. Returns its waker.
-    pub(crate) fn wake(&mut self) -> Option<Waker> {
-        let LaneOf::Own { link, waker } = &mut self.of else { return None };
-        link.wake_flag.set();
-        waker.take()
-    }
-
     /// Returns the number of messages and bells that the recipient has not handled.
     pub(crate) const fn under_way(&self) -> u64 {
         self.under_way as u64 + self.bells as u64
-    }
-
-    pub(crate) const fn bells(&self) -> u32 {
-        self.bells
-    }
-
-    /// Counts a message for a target that leaves the lane.
-    pub(crate) const fn count(&mut self) {
-        self.under_way += 1;
     }
 
     /// Counts a bell that is put into the mailbox. Returns the number of messages that have joined.
@@ -171,11 +158,6 @@ impl LaneState {
                 targets.joined
             }
         }
-    }
-
-    /// Uncounts a bell that was handled or dropped.
-    pub(crate) const fn bell_has_ended(&mut self) {
-        self.bells = self.bells.saturating_sub(1);
     }
 
     /// Whether nothing is on its way to the recipient.
@@ -193,6 +175,9 @@ pub(crate) struct Next {
     pub(crate) actor: Option<TypeId>,
 }
 
+/// Returns the recipient of bells behind a `WeakAddr`, unless it is closed.
+pub(crate) type BellsFn = fn(&dyn Any) -> Option<Recipient<DueTimers>>;
+
 /// All lanes of one timer actor.
 #[derive(Default)]
 pub(crate) struct Lanes {
@@ -208,7 +193,8 @@ pub(crate) struct Lanes {
     pub(crate) slow: SlowRecipients,
     /// Own messages on their way through the mailbox: at most one per lane, and none may overtake it.
     pub(crate) posted: FxHashMap<OwnerId, Posted>,
-    pub(crate) accepting: Accepting,
+    /// The types of actors that accept bells for own messages.
+    pub(crate) accepting: FxHashMap<TypeId, BellsFn>,
     /// Lanes of own messages that have ended, with timers still to be freed.
     pub(crate) ended: Vec<OwnerId>,
     /// Messages of timers of ended lanes whose places new ones have taken: the driver's next turn drops them.
@@ -219,6 +205,17 @@ pub(crate) struct Lanes {
 }
 
 impl Lanes {
+    /// Lets the actors of type `A` pull own messages for bells.
+    pub(crate) fn accept_bells<A: AcceptsDueTimers>(&mut self) {
+        let bells: BellsFn = |addr| Some(addr.downcast_ref::<WeakAddr<A>>()?.upgrade()?.recipient());
+        self.accepting.insert(TypeId::of::<WeakAddr<A>>(), bells);
+    }
+
+    /// Returns the recipient of an actor's bells, if it accepts them.
+    pub(super) fn bells_of(&self, link: &OwnerLink) -> Option<BellsFn> {
+        self.accepting.get(&(&link.actor as &dyn Any).type_id()).copied()
+    }
+
     /// Removes a freed lane of own messages, unless its mailbox belongs to the next incarnation already.
     pub(crate) fn forget(&mut self, mailbox: MailboxId, lane: OwnerId) {
         if self.own.get(&mailbox) == Some(&lane) {
@@ -228,6 +225,11 @@ impl Lanes {
 }
 
 impl State {
+    /// Counts actors with timers of their own.
+    pub(crate) fn actors(&self) -> usize {
+        self.engine.owners() - self.lanes.targets.len()
+    }
+
     /// Counts lanes that expect an answer.
     pub(crate) fn expecting(&self) -> usize {
         let is_idle = |lane: &OwnerId| self.engine.owner(*lane).is_none_or(LaneState::is_idle);
@@ -244,13 +246,15 @@ impl State {
         true
     }
 
-    /// Marks the lane of a mailbox for targets.
-    pub(crate) fn mark_targets_ready(&mut self, mailbox: MailboxId) -> bool {
-        self.lanes.targets.get(&mailbox).copied().is_some_and(|lane| self.mark_ready(lane))
+    pub(crate) fn is_for_targets(&self, lane: OwnerId) -> bool {
+        self.engine.owner(lane).is_some_and(|lane_state| lane_state.link().is_none())
     }
 
+    /// Whether a turn has lanes to look at.
     pub(crate) fn has_ready(&self) -> bool {
-        self.lanes.ready.iter().rev().any(|lane| self.engine.owner(*lane).is_some_and(|state| state.is_marked_ready))
+        let is_marked = |lane| self.engine.owner(lane).is_some_and(|lane_state| lane_state.is_marked_ready);
+        self.engine.released().iter().any(|lane| self.is_for_targets(*lane))
+            || self.lanes.ready.iter().rev().any(|lane| is_marked(*lane))
     }
 
     /// Takes one of the marked lanes.
@@ -265,13 +269,18 @@ impl State {
         None
     }
 
-    /// Uncounts a message under way, with its bell if that ends, and marks its lane, which may be able to move.
-    pub(crate) fn uncount(&mut self, lane: OwnerId, with_bell: bool) {
+    /// Uncounts a message or a bell that was under way.
+    pub(crate) fn uncount(&mut self, lane: OwnerId, sent: Sent) {
         if let Some(lane_state) = self.engine.owner_mut(lane) {
-            lane_state.under_way = lane_state.under_way.saturating_sub(1);
-            lane_state.bells = lane_state.bells.saturating_sub(u32::from(with_bell));
+            let (messages, bells) = match sent {
+                Sent::Own => (0, 0),
+                Sent::Request => (1, 0),
+                Sent::Pulled { by_bell, .. } => (1, u32::from(by_bell)),
+                Sent::Bell => (0, 1),
+            };
+            lane_state.under_way = lane_state.under_way.saturating_sub(messages);
+            lane_state.bells = lane_state.bells.saturating_sub(bells);
         }
-        self.mark_ready(lane);
     }
 
     /// Counts a message that joins the lane of a mailbox for targets, created if necessary. Returns the lane and the
@@ -292,7 +301,7 @@ impl State {
             return Some((lane, targets.joined));
         }
         let of = LaneOf::Targets(Box::new(Targets { joined: 1, rung: 0, _pin: pin() }));
-        let lane = self.engine.add_queue(LaneState { discards, ..LaneState::new(mailbox, of) }).ok()?;
+        let lane = self.engine.add_owner(LaneState { discards, ..LaneState::new(mailbox, of) }).ok()?;
         self.lanes.targets.insert(mailbox, lane);
         Some((lane, 1))
     }
@@ -322,7 +331,7 @@ impl State {
             LaneOf::Own { link, .. } => {
                 facts.under_way = u32::from(self.lanes.posted.contains_key(&lane));
                 facts.has_item = lane_state.item != Item::Left;
-                facts.can_be_pulled = self.lanes.accepting.accepts(&link.actor);
+                facts.can_be_pulled = self.lanes.bells_of(link).is_some();
                 // A message on the way through the mailbox passes closures, which cannot go this way.
                 let is_free = |payload| self.stores.ways(payload).is_some_and(|ways| ways.post.is_some());
                 let free = lane_state.lacks_item().then(|| self.engine.find_due(lane, MAX_PASSED + 1, is_free));
@@ -332,8 +341,11 @@ impl State {
                 }
             }
             LaneOf::Targets(targets) => {
-                let (target, joined) = (next.ways.target)(&self.stores, payload)?;
-                (facts.first, facts.joined, facts.rung) = (joined, targets.joined, targets.rung);
+                let target = self.stores.target_of(payload)?;
+                // The engine keeps half of the number. The whole is at most that of the last message.
+                let behind = (targets.joined as u32).wrapping_sub(self.engine.number_in_queue(key)?);
+                facts.first = targets.joined.saturating_sub(behind.into());
+                (facts.joined, facts.rung) = (targets.joined, targets.rung);
                 facts.window = target.policy.unwrap_or(default).window();
                 next.actor = target.puller.as_ref().map(|(actor, _)| *actor);
                 facts.can_be_pulled = next.actor.is_some();
@@ -351,6 +363,6 @@ impl State {
         }
         self.lanes.targets.remove(&lane_state.mailbox);
         self.unlist_slow(lane);
-        self.engine.remove_queue(lane)
+        self.engine.remove_owner(lane)
     }
 }

@@ -14,18 +14,15 @@ use crate::model::id::TimerId;
 use crate::model::reply::{Reply, ReplyFuture};
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::message_stores::StateGuard;
-use crate::service::deliver::wakeup::Wakeup;
 use crate::service::lane::reply_waiter::{Acknowledgement, ReplyWaiter, Sent};
 use crate::service::state::{Service, Session};
 use crate::sync;
-use crate::timing::Tick;
 
 /// An own message on its way through the mailbox of its actor.
 pub(crate) struct Posted {
-    /// Its deadline, id and store, for a warning that the actor is stuck.
-    pub(crate) deadline: Tick,
+    /// Its timer, which has ended, for a warning that the actor is stuck.
+    pub(crate) due: DueTimer<MessageRef>,
     pub(crate) id: TimerId,
-    pub(crate) store: u32,
     /// Waits for its end; `None` until the message is in the mailbox.
     waiter: Option<Arc<ReplyWaiter<Reply>>>,
     /// Whether the inbox was polled while the message was in the mailbox.
@@ -52,13 +49,13 @@ impl Session<'_> {
         let service = self.service;
         let state = self.state();
         let Some(link) = state.engine.owner(lane).and_then(|lane_state| lane_state.link().cloned()) else { return };
-        let (deadline, id, store) = (due.deadline, service.id_of(state, due.key), due.payload.store);
-        state.lanes.posted.insert(lane, Posted { deadline, id, store, waiter: None, is_seen: false });
+        let id = service.id_of(state, due.key);
+        state.lanes.posted.insert(lane, Posted { due, id, waiter: None, is_seen: false });
         let acknowledgement = Acknowledgement { service: Arc::clone(service), lane, sent: Sent::Own };
         let request = service.contain(|| make_request(self, &link.actor)).flatten();
         self.unlocked();
         let Some(request) = request else { return drop(acknowledgement) };
-        let _ = service.contain(|| service.begin_delivery(due.key, due.deadline));
+        let _ = service.begin_delivery(due, None);
         let waiter = ReplyWaiter::new(request, acknowledgement);
         let state = self.state();
         let posted = state.lanes.posted.get_mut(&lane).map(|posted| posted.waiter = Some(Arc::clone(&waiter)));
@@ -87,20 +84,6 @@ impl Session<'_> {
 }
 
 impl Service {
-    /// Notes the end of a posted own message; the next may follow.
-    pub(super) fn posted_has_ended(&self, lane: OwnerId) {
-        let mut state = self.state();
-        let Some(posted) = state.lanes.posted.remove(&lane) else { return };
-        let publish = state.reports.published.ask_to_publish();
-        let mut wakeup = Wakeup { poke: publish, ..Wakeup::default() };
-        let waker = state.wake_inbox(lane);
-        state.mark_without_item(lane, &mut wakeup);
-        drop(state);
-        drop(posted);
-        waker.into_iter().for_each(Waker::wake);
-        self.notify(wakeup);
-    }
-
     /// Withdraws the message under way to an owner that has ended, so that it will not be handled.
     pub(crate) fn withdraw_posted<'a>(&'a self, mut guard: StateGuard<'a>, lane: OwnerId) {
         /// Sending takes microseconds, but user code may be involved if it fails.

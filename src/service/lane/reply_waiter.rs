@@ -20,24 +20,22 @@ pub(crate) struct Acknowledgement {
     pub(crate) sent: Sent,
 }
 
-/// The way of a message that is under way from its lane.
-#[derive(Debug, Clone, Copy)]
+/// A message or a bell that is under way from a lane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sent {
     /// An own message, posted.
     Own,
     /// A message for a target, posted as a request.
     Request,
-    /// Pulled by a bell, which may end with it.
+    /// A message pulled by a bell, which may end with it.
     Pulled { key: Key, by_bell: bool },
+    /// A bell that has pulled nothing, or whose message is still under way.
+    Bell,
 }
 
 impl Drop for Acknowledgement {
     fn drop(&mut self) {
-        match self.sent {
-            Sent::Own => self.service.posted_has_ended(self.lane),
-            Sent::Request => self.service.acknowledge(self.lane, None, false),
-            Sent::Pulled { key, by_bell } => self.service.acknowledge(self.lane, Some(key), by_bell),
-        }
+        self.service.has_ended(self.service.state(), self.lane, self.sent);
     }
 }
 
@@ -53,30 +51,19 @@ struct Waiting<F: Future + ?Sized> {
     _acknowledgement: Acknowledgement,
 }
 
-/// Acknowledges the answer once it is there; returns it if it is there already. Not to be called under a lock.
-///
-/// The poll ignores tokio's budget, which would only cause useless wake-ups. The caller boxes the future, since it may
-/// contain a large message.
-pub(crate) fn wait_for<F>(answer: Pin<Box<F>>, acknowledgement: Acknowledgement) -> Option<F::Output>
-where
-    F: Future + Send + ?Sized + 'static,
-    F::Output: Send,
-{
-    ReplyWaiter::new(answer, acknowledgement).poke()
-}
-
 impl<F> ReplyWaiter<F>
 where
     F: Future + Send + ?Sized + 'static,
     F::Output: Send,
 {
-    /// Returns a waiter that has not polled yet.
+    /// Returns a waiter that has not polled yet. The caller boxes the future, since it may contain a large message.
     pub(crate) fn new(answer: Pin<Box<F>>, acknowledgement: Acknowledgement) -> Arc<Self> {
         let service = Arc::clone(&acknowledgement.service);
         Arc::new(Self { service, waiting: Mutex::new(Some(Waiting { answer, _acknowledgement: acknowledgement })) })
     }
 
-    /// Polls the answer, and acknowledges it if it is there. A concurrent wake waits, and polls again.
+    /// Polls the answer, and acknowledges it if it is there. A concurrent wake waits, and polls again. Not to be called
+    /// under a lock. Futures here are without tokio's budget, which would only cause useless wake-ups.
     pub(crate) fn poke(self: &Arc<Self>) -> Option<F::Output> {
         let waker = Waker::from(Arc::clone(self));
         let mut place = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,17 +1,18 @@
 //! Serving lanes: messages leave a lane as far as its [step](crate::service::lane::step) allows, when a message joins or
 //! an answer makes room.
 
+use std::task::Waker;
 use std::time::Duration;
 
 use crate::engine::OwnerId;
 use crate::model::mailbox_policy::MailboxPolicy;
 use crate::service::deliver::job::WINDOW_FULL;
-use crate::service::deliver::message_ref::Ticket;
+use crate::service::deliver::message_stores::StateGuard;
 use crate::service::deliver::wakeup::Wakeup;
 use crate::service::lane::lanes::{Item, Progress};
+use crate::service::lane::reply_waiter::Sent;
 use crate::service::lane::step::Step;
 use crate::service::state::{Service, Session, State};
-use crate::timing::Key;
 
 /// Messages that leave one lane before other lanes have their turn.
 const FROM_ONE_LANE: usize = 64;
@@ -90,11 +91,10 @@ impl Session<'_> {
             }
             return;
         };
-        let id = service.id_for_dead_letter(state, key);
         if let Some(due) = state.engine.send_off(key)
             && let Some(ways) = state.stores.ways(due.payload)
         {
-            (ways.lose)(self, Ticket { due, id }, WINDOW_FULL);
+            (ways.lose)(self, due, WINDOW_FULL);
         }
     }
 
@@ -118,23 +118,30 @@ impl Session<'_> {
 }
 
 impl Service {
-    /// Handles the end of a message for a target, which is the timer `pulled` under tracked delivery.
-    pub(crate) fn acknowledge(&self, lane: OwnerId, pulled: Option<Key>, with_bell: bool) {
-        let mut state = self.state();
-        let after_reply = pulled.map(|key| (key, state.finish_repetition(key)));
-        let publish = state.reports.published.ask_to_publish();
-        state.uncount(lane, with_bell);
+    /// Handles the end of a message or a bell that was under way from a lane, which may be able to move, or has ended.
+    pub(super) fn has_ended(&self, mut state: StateGuard<'_>, lane: OwnerId, sent: Sent) {
+        let mut wakeup = Wakeup::default();
+        let pulled = match sent {
+            Sent::Pulled { key, .. } => Some((key, state.finish_tracked(key, &mut wakeup))),
+            Sent::Own | Sent::Request | Sent::Bell => None,
+        };
+        let posted = if sent == Sent::Own { state.lanes.posted.remove(&lane) } else { None };
+        state.uncount(lane, sent);
+        // A bell ends no timer.
+        wakeup.poke |= sent != Sent::Bell && state.reports.published.ask_to_publish();
+        let waker = state.wake_inbox(lane);
+        state.mark_without_item(lane, &mut wakeup);
+        let may_move = state.is_for_targets(lane) && state.engine.inbox_len(lane) > 0 && state.mark_ready(lane);
         let removed = state.remove_lane(lane);
-        let has_ended = removed.is_some();
         drop(state);
-        self.drop_contained(removed);
-        if let Some((key, after_reply)) = after_reply {
-            self.contain(|| self.after_reply(key, after_reply));
+        self.drop_contained((posted, removed));
+        waker.into_iter().for_each(Waker::wake);
+        self.notify(wakeup);
+        if let Some((key, repeated)) = pulled {
+            self.contain(|| self.handled(key, repeated));
         }
-        if !has_ended {
+        if may_move {
             self.request_turn();
-        } else if publish {
-            self.turns.wake_driver();
         }
     }
 

@@ -1,7 +1,8 @@
 //! Slow recipients: recipients with waiting due messages, and the one that has let a message wait longest.
 //!
-//! A message waits in the inbox of its owner, on its way through the owner's mailbox (a mailbox delivery), or in a queue. A recipient is listed by the deadline of the first message that it lets wait. Following that
-//! message would be work for each message; the entry is checked when it comes to the front.
+//! A message waits in its lane or, if it is an own one, on its way through the mailbox. A recipient is listed, by its lane,
+//! with the deadline of the first message that it lets wait. Following that message would be work for each message; the
+//! entry is checked when it comes to the front.
 //!
 //! A slow recipient is *stuck* when its message has waited for the time in the settings. The driver then publishes and
 //! warns, and does so again whenever the wait has doubled: a recipient that stays stuck costs next to nothing. Other
@@ -18,29 +19,14 @@ use crate::timing::Tick;
 /// The least time between two findings.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// The message that has waited longest for its recipient.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct OldestWaiting {
-    pub(crate) deadline: Tick,
-    /// The recipient's owner, or its queue.
-    pub(crate) owner: OwnerId,
-}
-
 #[derive(Default)]
 pub(crate) struct SlowRecipients {
     /// Each listed recipient, once; never later than its first message is due.
     by_deadline: BTreeSet<(Tick, OwnerId)>,
-    /// The recipient found stuck last.
-    stuck: Option<Stuck>,
+    /// The recipient found stuck last, and the wait at which it is found again.
+    stuck: Option<(OwnerId, Duration)>,
     /// The earliest time of the next finding.
     not_before: Duration,
-}
-
-/// A recipient that was found stuck, and the wait at which it is found again.
-#[derive(Debug, Clone, Copy)]
-struct Stuck {
-    owner: OwnerId,
-    again: Duration,
 }
 
 impl SlowRecipients {
@@ -50,65 +36,60 @@ impl SlowRecipients {
         self.by_deadline.len()
     }
 
-    /// Whether `owner`, whose message has `waited`, is found stuck now.
-    fn is_newly_stuck(&mut self, owner: OwnerId, now: Duration, waited: Duration, stuck_after: Duration) -> bool {
+    /// Whether `lane`, whose message has `waited`, is found stuck now.
+    fn is_newly_stuck(&mut self, lane: OwnerId, now: Duration, waited: Duration, stuck_after: Duration) -> bool {
         if waited < stuck_after {
             self.stuck = None;
             return false;
         }
-        if now < self.not_before || waited < self.patience(owner, stuck_after) {
+        if now < self.not_before || waited < self.patience(lane, stuck_after) {
             return false;
         }
-        self.stuck = Some(Stuck { owner, again: waited.saturating_mul(2) });
+        self.stuck = Some((lane, waited.saturating_mul(2)));
         self.not_before = now.saturating_add(EVERY);
         true
     }
 
-    /// Returns the wait that `owner` is granted.
-    fn patience(&self, owner: OwnerId, stuck_after: Duration) -> Duration {
-        self.stuck.filter(|stuck| stuck.owner == owner).map_or(stuck_after, |stuck| stuck.again)
+    /// Returns the wait that `lane` is granted.
+    fn patience(&self, lane: OwnerId, stuck_after: Duration) -> Duration {
+        self.stuck.filter(|(stuck, _)| *stuck == lane).map_or(stuck_after, |(_, again)| again)
     }
 }
 
 impl State {
-    /// Notes that a message may have begun to wait for a recipient.
-    #[inline]
-    pub(crate) fn note_waiting(&mut self, owner: OwnerId) {
-        if self.engine.owner(owner).is_some_and(|owner_state| owner_state.slow_since == NOT_SLOW) {
-            self.list_as_slow(owner);
+    /// Lists a recipient that is not listed yet, if a message waits for it.
+    pub(crate) fn note_waiting(&mut self, lane: OwnerId) {
+        if self.engine.owner(lane).is_some_and(|lane_state| lane_state.slow_since == NOT_SLOW) {
+            self.list_since(lane, self.first_waiting(lane));
         }
     }
 
-    /// Lists a recipient that is not listed yet, if a message waits for it.
-    pub(crate) fn list_as_slow(&mut self, owner: OwnerId) {
-        let Some(deadline) = self.first_waiting(owner) else { return };
-        if let Some(owner_state) = self.engine.owner_mut(owner) {
-            owner_state.slow_since = deadline;
-            self.lanes.slow.by_deadline.insert((deadline, owner));
+    /// Lists a recipient by the deadline of the message that waits for it, if there is one.
+    fn list_since(&mut self, lane: OwnerId, first: Option<Tick>) {
+        if let Some(lane_state) = self.engine.owner_mut(lane) {
+            lane_state.slow_since = first.unwrap_or(NOT_SLOW);
+            self.lanes.slow.by_deadline.extend(first.map(|deadline| (deadline, lane)));
         }
     }
 
     /// Takes a recipient that ends off the list.
-    pub(crate) fn unlist_slow(&mut self, owner: OwnerId) {
-        if let Some(owner_state) = self.engine.owner_mut(owner) {
-            let deadline = std::mem::replace(&mut owner_state.slow_since, NOT_SLOW);
-            self.lanes.slow.by_deadline.remove(&(deadline, owner));
+    pub(crate) fn unlist_slow(&mut self, lane: OwnerId) {
+        if let Some(lane_state) = self.engine.owner_mut(lane) {
+            let deadline = std::mem::replace(&mut lane_state.slow_since, NOT_SLOW);
+            self.lanes.slow.by_deadline.remove(&(deadline, lane));
         }
     }
 
-    /// Returns the message that has waited longest; checks at most `budget` listed recipients. `None` if no message
-    /// waits, or if all checked recipients have taken theirs.
-    pub(crate) fn oldest_waiting(&mut self, budget: usize) -> Option<OldestWaiting> {
+    /// Returns the message that has waited longest, as its deadline and its recipient; checks at most `budget` listed
+    /// ones. `None` if no message waits, or if all checked recipients have taken theirs.
+    fn oldest_waiting(&mut self, budget: usize) -> Option<(Tick, OwnerId)> {
         for _ in 0..budget {
-            let (listed, owner) = *self.lanes.slow.by_deadline.first()?;
-            match self.first_waiting(owner) {
-                Some(deadline) if deadline <= listed => return Some(OldestWaiting { deadline, owner }),
+            let (listed, lane) = *self.lanes.slow.by_deadline.first()?;
+            match self.first_waiting(lane) {
+                Some(deadline) if deadline <= listed => return Some((deadline, lane)),
                 first => {
                     self.lanes.slow.by_deadline.pop_first();
-                    if let Some(owner_state) = self.engine.owner_mut(owner) {
-                        owner_state.slow_since = first.unwrap_or(NOT_SLOW);
-                    }
-                    self.lanes.slow.by_deadline.extend(first.map(|deadline| (deadline, owner)));
+                    self.list_since(lane, first);
                 }
             }
         }
@@ -116,10 +97,10 @@ impl State {
     }
 
     /// Returns the deadline of the first message that waits for a recipient, or is in its mailbox alone.
-    fn first_waiting(&self, owner: OwnerId) -> Option<Tick> {
-        self.engine.owner(owner).filter(|owner_state| !owner_state.ended)?;
-        let under_way = self.lanes.posted.get(&owner).map(|posted| posted.deadline);
-        under_way.or_else(|| self.engine.oldest_due(owner))
+    fn first_waiting(&self, lane: OwnerId) -> Option<Tick> {
+        self.engine.owner(lane).filter(|lane_state| !lane_state.ended)?;
+        let under_way = self.lanes.posted.get(&lane).map(|posted| posted.due.deadline);
+        under_way.or_else(|| self.engine.oldest_due(lane))
     }
 }
 
@@ -127,24 +108,24 @@ impl Service {
     /// Returns the longest wait of a due message for its recipient.
     pub(crate) fn waited(&self, state: &mut State, now: Duration) -> Duration {
         let oldest = state.oldest_waiting(self.check_budget());
-        oldest.map_or(Duration::ZERO, |oldest| now.saturating_sub(self.tick.time_of(oldest.deadline)))
+        oldest.map_or(Duration::ZERO, |(deadline, _)| now.saturating_sub(self.tick.time_of(deadline)))
     }
 
     /// Finds a newly stuck recipient and records a warning. Returns the time of the next check.
     pub(crate) fn check_slow_recipients(&self, state: &mut State, now: Duration) -> Option<Duration> {
         let stuck_after = self.settings.stuck_after;
-        let Some(oldest) = state.oldest_waiting(self.check_budget()) else {
+        let Some((deadline, lane)) = state.oldest_waiting(self.check_budget()) else {
             state.lanes.slow.stuck = None;
             // Other recipients could not be checked yet.
             return (!state.lanes.slow.by_deadline.is_empty()).then_some(now);
         };
-        let since = self.tick.time_of(oldest.deadline);
+        let since = self.tick.time_of(deadline);
         let waited = now.saturating_sub(since);
-        if state.lanes.slow.is_newly_stuck(oldest.owner, now, waited, stuck_after) {
+        if state.lanes.slow.is_newly_stuck(lane, now, waited, stuck_after) {
             state.reports.published.ask_to_publish();
-            self.note_stuck(state, oldest, waited);
+            self.note_stuck(state, lane, waited);
         }
-        let again = since.saturating_add(state.lanes.slow.patience(oldest.owner, stuck_after));
+        let again = since.saturating_add(state.lanes.slow.patience(lane, stuck_after));
         Some(again.max(state.lanes.slow.not_before))
     }
 

@@ -50,15 +50,6 @@ pub(crate) enum Step {
     End,
 }
 
-/// The one that wants to pull.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Puller {
-    #[cfg_attr(not(test), expect(dead_code, reason = "the inbox has a way of its own"))]
-    Item,
-    /// A bell, with the number of messages that had joined when it was rung.
-    Bell { joined: u64 },
-}
-
 impl Lane {
     /// Decides what happens next. To be called at each join, before anything due later is posted, and after each event
     /// for which the lane [rests](Step::Rest). Only one thread at a time acts on it.
@@ -81,14 +72,10 @@ impl Lane {
         }
     }
 
-    /// Whether the first message may be pulled. A bell pulls nothing that joined later: it would overtake messages that
-    /// were posted in between.
-    pub(crate) const fn may_pull(&self, by: Puller) -> bool {
-        let is_for_it = match by {
-            Puller::Item => true,
-            Puller::Bell { joined } => self.can_be_pulled && self.first <= joined,
-        };
-        self.due > 0 && self.room() > 0 && is_for_it
+    /// Whether a bell may pull the first message, after `joined` had joined when it was rung. It pulls nothing that joined
+    /// later: that would overtake messages that were posted in between.
+    pub(crate) const fn may_pull(&self, joined: u64) -> bool {
+        self.due > 0 && self.room() > 0 && self.can_be_pulled && self.first <= joined
     }
 
     /// Whether another bell is to be rung: for the newest message, since no earlier bell may pull it, even one whose own
@@ -98,7 +85,7 @@ impl Lane {
     }
 
     /// The number of messages that may leave. Windows of one lane may differ, so more can be under way.
-    const fn room(&self) -> u32 {
+    pub(crate) const fn room(&self) -> u32 {
         self.window.saturating_sub(self.under_way)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use crate::engine::OwnerId;
 use crate::service::owner::wake_flag::WakeFlag;
@@ -15,43 +15,17 @@ pub(crate) type OwnerLink = Arc<ActorLink<dyn ActorRef>>;
 pub(crate) struct ActorLink<R: ?Sized> {
     /// Set when a message is due, or may be.
     pub(crate) wake_flag: WakeFlag,
-    pub(crate) inbox: Presence,
-    pub(crate) spare: Presence,
+    /// Whether the items are in the actor's context, which alone reads and changes it.
+    pub(crate) has_inbox: AtomicBool,
+    pub(crate) has_spare: AtomicBool,
     pub(crate) actor: R,
-}
-
-/// The presence of an item in the actor's context, which alone reads and changes it.
-#[derive(Default)]
-pub(crate) struct Presence {
-    is_present: AtomicBool,
-    /// It leaves because no address of the actor is left.
-    leaves: AtomicBool,
-}
-
-impl Presence {
-    pub(crate) fn is_present(&self) -> bool {
-        self.is_present.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn enter(&self) {
-        self.is_present.store(true, Ordering::Relaxed);
-    }
-
-    pub(crate) fn leave(&self) {
-        self.leaves.store(true, Ordering::Relaxed);
-    }
-
-    /// Notes that the item was dropped. Returns whether it had left, because no address of the actor is left.
-    pub(crate) fn end(&self) -> bool {
-        self.is_present.store(false, Ordering::Relaxed);
-        self.leaves.swap(false, Ordering::Relaxed)
-    }
 }
 
 impl<R: ActorRef> ActorLink<R> {
     /// Returns the link to an actor without an item in its context.
     pub(crate) fn new(actor: R) -> Self {
-        Self { wake_flag: WakeFlag::default(), inbox: Presence::default(), spare: Presence::default(), actor }
+        let (has_inbox, has_spare) = Default::default();
+        Self { wake_flag: WakeFlag::default(), has_inbox, has_spare, actor }
     }
 }
 

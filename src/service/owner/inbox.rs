@@ -32,6 +32,7 @@ use std::any::{Any, type_name};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 
 use actix::dev::AsyncContextParts;
@@ -80,6 +81,8 @@ pub(crate) struct Inbox {
     waker: Option<Waker>,
     /// The address of the context at the last poll.
     address: usize,
+    /// Whether it leaves because no address of the actor is left.
+    leaves: bool,
 }
 
 impl Service {
@@ -144,8 +147,8 @@ impl Inbox {
         if let Some(lane_state) = service.state().engine.owner_mut(owner) {
             lane_state.item = Item::Present;
         }
-        link.inbox.enter();
-        let mut inbox = Self { service: Arc::clone(service), owner, link, waker: None, address: 0 };
+        link.has_inbox.store(true, Ordering::Relaxed);
+        let mut inbox = Self { service: Arc::clone(service), owner, link, waker: None, address: 0, leaves: false };
         if ctx.parts().started() {
             inbox.bind_context(thread_registry::context_address(ctx));
         }
@@ -202,7 +205,7 @@ where
         let this = self.get_mut();
         this.bind_context(thread_registry::context_address(ctx));
         if !ctx.parts().connected() && !this.service.state().engine.keeps_alive(this.owner) {
-            this.link.inbox.leave();
+            this.leaves = true;
             return Poll::Ready(());
         }
         Spare::spawn_unless_present(&this.service, this.owner, &this.link, ctx);
@@ -220,7 +223,7 @@ where
             // A message of this poll may have been the last that kept the actor alive.
             if !ctx.parts().connected() && !state.engine.keeps_alive(this.owner) {
                 drop(state);
-                this.link.inbox.leave();
+                this.leaves = true;
                 return Poll::Ready(());
             }
             if state.lanes.posted.contains_key(&this.owner) {
@@ -291,8 +294,9 @@ pub(crate) async fn give_way() {
 impl Drop for Inbox {
     fn drop(&mut self) {
         thread_registry::unbind_context(self.address, &self.service, self.owner);
-        // Left because no address of the actor is left; the owner lives on.
-        let left = self.link.inbox.end();
+        self.link.has_inbox.store(false, Ordering::Relaxed);
+        // If it has left, the owner lives on.
+        let left = self.leaves;
         let mut state = self.service.state();
         let mut waker = None;
         if let Some(lane_state) = state.engine.owner_mut(self.owner) {
@@ -308,7 +312,7 @@ impl Drop for Inbox {
         drop(waker);
         if left {
             self.service.turns.wake_driver();
-        } else if !self.link.spare.is_present() {
+        } else if !self.link.has_spare.load(Ordering::Relaxed) {
             // Both items have been dropped: the context has ended or was restarted.
             self.service.end_owner(self.owner);
         }

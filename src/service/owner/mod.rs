@@ -6,10 +6,9 @@
 //! 2. `actor_link`: the link between an owner and its actor; `wake_flag`: the signal to its inbox.
 //! 3. `spare`: the item that restores an inbox cancelled by mistake.
 //! 4. `thread_registry`: the owner of each context on a thread.
-//! 5. `detached`: owners that have ended, or whose inbox has left; `accepting`: the actors that accept bells.
+//! 5. `detached`: owners that have ended, or whose inbox has left.
 //! 6. `subscribers`: dead letters, and their subscribers; `rejected_letters`: those about rejected timers.
 
-pub(crate) mod accepting;
 pub(crate) mod actor_link;
 pub(crate) mod detached;
 pub(crate) mod inbox;

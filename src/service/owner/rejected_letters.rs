@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use crate::service::owner::subscribers::DeadLetterEvent;
+use crate::model::dead_letter::DeadLetterEvent;
 
 /// Letters that are kept. Further ones are counted, and their messages dropped.
 const KEPT: usize = 1024;

@@ -6,6 +6,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 use actix::dev::AsyncContextParts;
@@ -21,6 +22,8 @@ pub(crate) struct Spare {
     service: Arc<Service>,
     owner: OwnerId,
     link: OwnerLink,
+    /// Whether it leaves with the inbox, because no address of the actor is left.
+    leaves: bool,
 }
 
 impl Spare {
@@ -30,9 +33,9 @@ impl Spare {
         A: Actor<Context = C>,
         C: AsyncContext<A> + AsyncContextParts<A>,
     {
-        if !link.spare.is_present() {
-            link.spare.enter();
-            ctx.spawn(Self { service: Arc::clone(service), owner, link: Arc::clone(link) });
+        if !link.has_spare.load(Ordering::Relaxed) {
+            link.has_spare.store(true, Ordering::Relaxed);
+            ctx.spawn(Self { service: Arc::clone(service), owner, link: Arc::clone(link), leaves: false });
         }
     }
 }
@@ -47,10 +50,10 @@ where
     fn poll(self: Pin<&mut Self>, _: &mut A, ctx: &mut A::Context, _: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
         if !ctx.parts().connected() && !this.service.state().engine.keeps_alive(this.owner) {
-            this.link.spare.leave();
+            this.leaves = true;
             return Poll::Ready(());
         }
-        if !this.link.inbox.is_present()
+        if !this.link.has_inbox.load(Ordering::Relaxed)
             && let Some(link) = Inbox::return_to(&this.service, this.owner)
         {
             Inbox::spawn(&this.service, this.owner, link, ctx);
@@ -61,9 +64,8 @@ where
 
 impl Drop for Spare {
     fn drop(&mut self) {
-        // Left with the inbox, because no address of the actor is left.
-        let left = self.link.spare.end();
-        if !left && !self.link.inbox.is_present() {
+        self.link.has_spare.store(false, Ordering::Relaxed);
+        if !self.leaves && !self.link.has_inbox.load(Ordering::Relaxed) {
             self.service.end_owner(self.owner);
         }
     }

@@ -3,19 +3,16 @@
 //! The engine counts dead letters with or without subscribers. Without any, a lost message costs one read of a flag,
 //! and nothing is looked up or kept.
 
-use std::any::{Any, type_name};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use actix::{Recipient, WeakRecipient};
 
-use crate::engine::DeadLetterReason;
-use crate::model::dead_letter::DeadLetter;
+use crate::model::dead_letter::{DeadLetter, DeadLetterEvent};
 use crate::model::id::TimerId;
 use crate::model::mailbox_id::MailboxId;
-use crate::model::timer_message::TimerMessage;
 use crate::service::state::{Service, State};
-use crate::timing::{Key, Tick};
+use crate::timing::Key;
 use crate::trace;
 
 /// The subscribers. Locked only to read or change the list; no user code runs meanwhile.
@@ -32,32 +29,6 @@ struct Subscriber {
     recipient: WeakRecipient<DeadLetter>,
     /// Unique as long as this is held.
     mailbox: Option<MailboxId>,
-}
-
-/// A lost message, and data of its timer.
-pub(crate) struct DeadLetterEvent {
-    pub(crate) id: TimerId,
-    /// `None` if there was no timer.
-    pub(crate) deadline: Option<Tick>,
-    pub(crate) reason: DeadLetterReason,
-    pub(crate) message_type: &'static str,
-    /// `None` if it was under way already.
-    pub(crate) message: Option<Box<dyn Any + Send>>,
-    /// The text of the error, if the timer was rejected.
-    pub(crate) error: Option<Box<str>>,
-}
-
-impl DeadLetterEvent {
-    /// Describes a lost message whose type is known here.
-    pub(crate) fn of<M: TimerMessage>(
-        id: TimerId,
-        deadline: Tick,
-        reason: DeadLetterReason,
-        message: Option<M>,
-    ) -> Self {
-        let message = message.map(|message| Box::new(message) as _);
-        Self { id, deadline: Some(deadline), reason, message_type: type_name::<M>(), message, error: None }
-    }
 }
 
 impl Subscribers {

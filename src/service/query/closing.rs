@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use crate::engine::{DeadLetterReason, Outcome, OwnerId};
+use crate::model::dead_letter::DeadLetterEvent;
 use crate::model::view::Returned;
 use crate::service::deliver::message_ref::{BoxedContents, BoxedMessage};
-use crate::service::owner::subscribers::DeadLetterEvent;
 use crate::service::state::{Service, State};
 use crate::timing::{Key, Tick};
 
@@ -116,10 +116,11 @@ impl Service {
         state.reports.published.ask_to_publish();
         // The waiting drains have nothing left to wait for.
         let over = std::mem::take(&mut state.driver.wind_downs);
-        self.discard_all(guard, ended);
+        drop(guard);
+        ended.into_iter().for_each(|payload| self.discard(self.state(), payload));
         drop(over);
         self.timer_spans.end_all();
-        // There are counters to publish, and queues have become empty.
+        // There are counters to publish, and lanes have become empty.
         self.turns.wake_driver();
         emptied
     }

@@ -12,31 +12,36 @@ use crate::service::deliver::message_ref::MessageRef;
 use crate::service::state::{Service, State};
 use crate::timing::Key;
 
-/// The number of preceding messages in an inbox or queue that are counted for a single timer: some microseconds' worth.
+/// The number of preceding messages in a lane that are counted for a single timer: some microseconds' worth.
 pub(crate) const COUNTED_ALONE: usize = 4096;
 
 /// The same for each timer of a list.
 pub(crate) const COUNTED_IN_LISTS: usize = 32;
 
 impl State {
-    /// Returns the mailbox of the actor that a timer is for. `queue_owner` is the engine's owner.
-    fn mailbox_for(&self, payload: MessageRef, queue_owner: Option<OwnerId>) -> Option<MailboxId> {
+    /// Returns the type of a message, as shown to users.
+    pub(crate) fn message_type(&self, payload: Option<MessageRef>) -> &'static str {
+        payload.and_then(|payload| self.stores.store(payload.store)).map_or("", |store| store.message_type)
+    }
+
+    /// Returns the mailbox of the actor that a timer is for. `lane` is its own lane, or the one that it waits in.
+    fn mailbox_for(&self, payload: MessageRef, lane: Option<OwnerId>) -> Option<MailboxId> {
         self.stores
             .target_of(payload)
             .and_then(|target| target.mailbox)
-            .or_else(|| Some(self.engine.owner(queue_owner?)?.mailbox))
+            .or_else(|| Some(self.engine.owner(lane?)?.mailbox))
     }
 
     /// Returns the tag of the actor that a timer is for.
     pub(crate) fn tag_for(&self, timer: Key) -> Option<ActorTag> {
-        let queue_owner = self.engine.view(timer)?.owner;
-        self.mailbox_for(self.engine.payload(timer)?, queue_owner).map(ActorTag::of)
+        let lane = self.engine.view(timer)?.owner;
+        self.mailbox_for(self.engine.payload(timer)?, lane).map(ActorTag::of)
     }
 
     /// Returns the type of the actor that a timer is for, if its target knows it, or if the actor has own timers here.
     pub(crate) fn actor_type_for(&self, timer: Key) -> Option<&'static str> {
-        let (payload, queue_owner) = (self.engine.payload(timer)?, self.engine.view(timer)?.owner);
-        let of_owner = || self.actor_type_at(self.mailbox_for(payload, queue_owner)?);
+        let (payload, lane) = (self.engine.payload(timer)?, self.engine.view(timer)?.owner);
+        let of_owner = || self.actor_type_at(self.mailbox_for(payload, lane)?);
         self.stores.target_of(payload).and_then(TargetFacts::actor_type).or_else(of_owner)
     }
 
@@ -59,17 +64,17 @@ impl State {
                 TimerLocation::Wheel { level, bucket, width: service.tick.time_of(ticks), expires_in }
             }
             (Stage::Due, Some(owner)) => in_inbox(owner),
-            (Stage::Queued, Some(queue_owner)) => {
-                let ahead = self.engine.position_in_inbox(queue_owner, key, most);
-                let lane_state = self.engine.owner(queue_owner);
-                let (under_way, bells) = lane_state.map_or((0, 0), |lane| (lane.under_way(), lane.bells() as usize));
+            (Stage::Queued, Some(lane)) => {
+                let ahead = self.engine.position_in_inbox(lane, key, most);
+                let lane_state = self.engine.owner(lane);
+                let (under_way, bells) = lane_state.map_or((0, 0), |state| (state.under_way(), state.bells as usize));
                 match ahead {
                     Some(ahead) if ahead < bells => TimerLocation::Mailbox { under_way },
-                    _ => TimerLocation::Queue { length: self.engine.inbox_len(queue_owner), ahead, under_way },
+                    _ => TimerLocation::Queue { length: self.engine.inbox_len(lane), ahead, under_way },
                 }
             }
             (Stage::Making, _) => TimerLocation::Source,
-            // A timer in an inbox or a queue always has an owner.
+            // A timer in a lane always has an owner.
             (Stage::InFlight | Stage::Due | Stage::Queued, _) => TimerLocation::Flight,
             (Stage::Between, _) => TimerLocation::Handler,
         }
@@ -77,17 +82,16 @@ impl State {
 }
 
 impl Service {
-    /// Describes a pending timer. Counts preceding messages in an inbox or queue up to `most`.
+    /// Describes a pending timer. Counts preceding messages in a lane up to `most`.
     pub(crate) fn info(&self, state: &State, key: Key, now: Duration, most: usize) -> Option<TimerInfo> {
         let view = state.engine.view(key).filter(|_| !state.has_ended(key))?;
         let payload = state.engine.payload(key)?;
-        let store = state.stores.store(payload.store);
         let deadline = self.tick.time_of(view.deadline);
         let recurrence = state.engine.recurrence(key);
         let mailbox = state.mailbox_for(payload, view.owner);
         Some(TimerInfo {
             id: self.id_of(state, key),
-            state: view.state,
+            state: view.stage.into(),
             remaining: deadline.saturating_sub(now),
             overdue: now.saturating_sub(deadline),
             level: view.bucket.map(|(level, _)| level),
@@ -95,7 +99,7 @@ impl Service {
             wall_time: state.engine.wall_time(key).and_then(|at| SystemTime::UNIX_EPOCH.checked_add(at)),
             repeats: recurrence.is_some(),
             period: recurrence.and_then(Recurrence::period),
-            message_type: store.map_or("", |store| store.message_type).into(),
+            message_type: state.message_type(Some(payload)).into(),
             actor: mailbox.map(ActorTag::of),
             actor_type: state.actor_type_for(key).map(Into::into),
             key: state.engine.key_of(key).cloned(),

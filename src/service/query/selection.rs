@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use actix::ResponseFuture;
 
-use crate::engine::{KeyScope, OwnerId, TimerGroup, TimerKey};
+use crate::engine::{KeyScope, OwnerId, TimerGroup, TimerKey, TimerState};
 use crate::model::actor_id::ActorId;
 use crate::model::error::CancelOutcome;
 use crate::model::filter::TimerFilter;
@@ -243,27 +243,22 @@ impl Service {
         }
     }
 
-    /// Returns an owner's own timers, oldest first. To be called on its actor's thread, which schedules none meanwhile.
-    pub(crate) fn timers_of_owner(&self, owner: OwnerId) -> Vec<Key> {
-        let source = self.state().own(owner);
-        self.collect(source, |_, _| true)
-    }
-
     /// Returns the timers of a group, in the order in which they joined it.
     pub(crate) fn timers_of_group(&self, group: &TimerGroup) -> Vec<Key> {
         let source = self.state().members(group, 0);
         self.collect(source, |state, timer| !state.has_ended(timer))
     }
 
-    /// Returns an owner's own timers of a group. To be called on its actor's thread.
-    pub(crate) fn timers_of_owner_in(&self, owner: OwnerId, group: &TimerGroup) -> Vec<Key> {
+    /// Returns an owner's own timers, oldest first, or those of a group. To be called on its actor's thread, which
+    /// schedules none meanwhile.
+    pub(crate) fn timers_of_owner(&self, owner: OwnerId, group: Option<&TimerGroup>) -> Vec<Key> {
         let state = self.state();
-        let is_group_shorter = state.engine.labels().group_len(group) < state.engine.owned(owner);
-        let source = if is_group_shorter { state.members(group, 0) } else { state.own(owner) };
+        let shorter = group.filter(|group| state.engine.labels().group_len(group) < state.engine.owned(owner));
+        let source = shorter.map_or_else(|| state.own(owner), |group| state.members(group, 0));
         drop(state);
         self.collect(source, |state, timer| {
-            let is_own = || state.engine.view(timer).is_some_and(|view| view.owner == Some(owner));
-            state.engine.group_of(timer) == Some(group) && is_own()
+            group.is_none_or(|group| state.engine.group_of(timer) == Some(group))
+                && state.engine.view(timer).is_some_and(|view| view.owner == Some(owner))
         })
     }
 
@@ -336,7 +331,7 @@ impl Service {
         let has_type = |part: &str| state.actor_type_for(timer).is_some_and(|name| name.contains(part));
         let has_key = || state.engine.key_of(timer).is_some_and(|key| filter.keys.contains(key));
         let fits = filter.level.is_none_or(|level| view.bucket.is_some_and(|(of_timer, _)| of_timer == level))
-            && filter.state.is_none_or(|state| view.state == state)
+            && filter.state.is_none_or(|state| TimerState::from(view.stage) == state)
             && filter.due_within.is_none_or(|most| remaining <= most)
             && filter.due_after.is_none_or(|least| remaining > least)
             && (filter.keys.is_empty() || has_key())

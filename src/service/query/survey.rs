@@ -102,7 +102,7 @@ impl Service {
             is_closed: engine.is_closed(),
             is_stopped: self.is_stopped(),
             counters: engine.counters(),
-            actors: engine.owners(),
+            actors: state.actors(),
             in_inboxes: engine.in_inboxes(),
             repeating: engine.repeating_timers(),
             wall_clock: engine.wall_timers(),

@@ -1,7 +1,7 @@
 //! Admission: a request becomes a timer in the engine and a message in its store, or is rejected with its message.
 //!
 //! A single request passes [`Service::try_schedule`]: the [plan](Plan::first_run) computes the deadline, the
-//! [recipient](Addressee::admit) selects the store, and [`State::admit`] admits. [`Service::schedule_batch`] takes the
+//! [recipient](Addressee::store) selects the store, and [`State::admit`] admits. [`Service::schedule_batch`] takes the
 //! same steps with many single messages, from one reading of the clock and under one lock.
 //!
 //! The reason of a rejection is a [`ScheduleError`] without messages, joined with them when the lock is released.
@@ -23,8 +23,9 @@ use crate::model::request_time::RequestTime;
 use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::delivery::{ByClosure, ByHandler, OwnHandler};
-use crate::service::deliver::job::{Destination, Job, Own, Queued};
+use crate::service::deliver::job::{Content, Destination, Job, Own};
 use crate::service::deliver::message_ref::MessageRef;
+use crate::service::deliver::message_stores::MessageStores;
 use crate::service::deliver::wakeup::Wakeup;
 use crate::service::schedule::calendar::Calendar;
 use crate::service::schedule::deadline::{DueTime, Schedule};
@@ -39,7 +40,8 @@ const POKE_EVERY: u64 = 4096;
 /// Timers of a batch that are admitted under one lock: some microseconds' worth.
 pub(crate) const ADMITTED_AT_ONCE: usize = 64;
 
-/// A request for a timer, apart from its recipient and its messages.
+/// A request for a timer, apart from its recipient and its messages; with its [`DueTime`] in place of the plan it can be
+/// admitted.
 pub(crate) struct TimerRequest<'o, P> {
     pub(crate) plan: P,
     /// The age of the request, measured before the call.
@@ -65,24 +67,12 @@ pub(crate) struct BatchEntry<M: TimerMessage> {
     pub(crate) message: M,
 }
 
-/// A timer to be admitted, apart from its messages.
-pub(crate) struct NewTimer<'o> {
-    due_time: DueTime,
-    recurrence: Option<Recurrence>,
-    to: To,
-    id: Option<TimerId>,
-    options: Option<&'o TimerOptions>,
-}
+/// An admitted timer, and the message of the one that had its key; or the reason of its rejection, its rest and its
+/// messages. For use after unlocking.
+type Admission<M, P> = Result<(Key, Option<MessageRef>), (ScheduleError<()>, Rest<M>, P)>;
 
-/// An admitted timer.
-pub(crate) struct Admitted {
-    key: Key,
-    /// The message of the timer that had its key, to be dropped after unlocking.
-    replaced: Option<MessageRef>,
-}
-
-/// An admitted timer; or the reason of its rejection, its recipient and its messages, for use after unlocking.
-type Admission<R, P> = Result<Admitted, (ScheduleError<()>, R, P)>;
+/// The target and the calendar of a rejected timer.
+type Rest<M> = (Option<Target<M>>, Option<Box<Calendar>>);
 
 /// The facts about a recipient that its timers need.
 #[derive(Clone, Copy)]
@@ -102,25 +92,16 @@ pub(crate) struct To {
 
 /// The recipient in a request: the actor that schedules, or a target.
 pub(crate) trait Addressee<M: TimerMessage>: Sized {
-    /// The recipient of a rejected timer, to be dropped after unlocking.
-    type Rest;
+    type Destination: Destination<M>;
 
     /// Returns the facts about the recipient.
     fn to(&self) -> To;
 
-    /// Admits a timer with its messages in the store for this recipient, and so selects the
-    /// [`Destination`](crate::service::deliver::job::Destination) to be stored.
-    fn admit<P>(
-        self,
-        state: &mut State,
-        policy: MailboxPolicy,
-        timer: &NewTimer<'_>,
-        messages: P::Messages,
-        calendar: &mut Option<Box<Calendar>>,
-        wakeup: &mut Wakeup,
-    ) -> Admission<Self::Rest, P::Messages>
-    where
-        P: Plan<M>;
+    /// Returns the store for messages to it.
+    fn store<C: Content<Message = M>>(&self, stores: &mut MessageStores, policy: MailboxPolicy) -> u32;
+
+    /// Returns the part that is stored beside the messages.
+    fn destination(self) -> Self::Destination;
 }
 
 /// The actor of type `A` that schedules, as an owner, and the handler of the messages.
@@ -148,7 +129,7 @@ where
     H: OwnHandler<A, M>,
     M: TimerMessage,
 {
-    type Rest = Own;
+    type Destination = Own;
 
     #[inline(always)]
     fn to(&self) -> To {
@@ -162,25 +143,17 @@ where
     }
 
     #[inline(always)]
-    fn admit<P>(
-        self,
-        state: &mut State,
-        _: MailboxPolicy,
-        timer: &NewTimer<'_>,
-        messages: P::Messages,
-        calendar: &mut Option<Box<Calendar>>,
-        wakeup: &mut Wakeup,
-    ) -> Admission<Self::Rest, P::Messages>
-    where
-        P: Plan<M>,
-    {
-        let store = state.stores.own::<A, H, P::Content>(self.place);
-        state.admit::<P, M, Own>(timer, store, Own, messages, calendar, wakeup)
+    fn store<C: Content<Message = M>>(&self, stores: &mut MessageStores, _: MailboxPolicy) -> u32 {
+        stores.own::<A, H, C>(self.place)
+    }
+
+    fn destination(self) -> Own {
+        Own
     }
 }
 
 impl<M: TimerMessage> Addressee<M> for Target<M> {
-    type Rest = Self;
+    type Destination = Self;
 
     #[inline(always)]
     fn to(&self) -> To {
@@ -194,44 +167,13 @@ impl<M: TimerMessage> Addressee<M> for Target<M> {
     }
 
     #[inline(always)]
-    fn admit<P>(
-        self,
-        state: &mut State,
-        policy: MailboxPolicy,
-        timer: &NewTimer<'_>,
-        messages: P::Messages,
-        calendar: &mut Option<Box<Calendar>>,
-        wakeup: &mut Wakeup,
-    ) -> Admission<Self::Rest, P::Messages>
-    where
-        P: Plan<M>,
-    {
-        if self.is_queued(policy) {
-            return admit_queued::<P, M>(self, state, timer, messages, calendar, wakeup);
-        }
-        let store = state.stores.plain::<P::Content>();
-        state.admit::<P, M, Self>(timer, store, self, messages, calendar, wakeup)
+    fn store<C: Content<Message = M>>(&self, stores: &mut MessageStores, policy: MailboxPolicy) -> u32 {
+        if self.needs_lane(policy) { stores.for_lanes::<C>() } else { stores.plain::<C>() }
     }
-}
 
-/// Not inlined, so that its code does not burden the other paths.
-#[inline(never)]
-fn admit_queued<P, M>(
-    target: Target<M>,
-    state: &mut State,
-    timer: &NewTimer<'_>,
-    messages: P::Messages,
-    calendar: &mut Option<Box<Calendar>>,
-    wakeup: &mut Wakeup,
-) -> Admission<Target<M>, P::Messages>
-where
-    P: Plan<M>,
-    M: TimerMessage,
-{
-    let store = state.stores.queued::<P::Content>();
-    let to = Queued { target, joined: 0 };
-    let admission = state.admit::<P, M, Queued<M>>(timer, store, to, messages, calendar, wakeup);
-    admission.map_err(|(reason, to, messages)| (reason, to.target, messages))
+    fn destination(self) -> Self {
+        self
+    }
 }
 
 impl Service {
@@ -264,23 +206,23 @@ impl Service {
         R: Addressee<M>,
         M: TimerMessage,
     {
-        let FirstRun { due_time, recurrence, mut calendar } =
-            match plan.first_run(self, self.clock.now(), waited, options) {
-                Ok(first_run) => first_run,
-                Err(reason) => return Err(self.reject(reason, messages)),
-            };
-        let timer = NewTimer { due_time, recurrence, to: recipient.to(), id, options };
+        let FirstRun { due_time, recurrence, calendar } = match plan.first_run(self, self.clock.now(), waited, options)
+        {
+            Ok(first_run) => first_run,
+            Err(reason) => return Err(self.reject(reason, messages)),
+        };
+        let request = TimerRequest { plan: due_time, waited, id, options };
+        let policy = self.settings.mailbox_policy;
         let mut wakeup = Wakeup::default();
         let mut state = self.state();
-        let policy = self.settings.mailbox_policy;
-        let admission = recipient.admit::<P>(&mut state, policy, &timer, messages, &mut calendar, &mut wakeup);
-        match admission.as_ref().ok().and_then(|admitted| admitted.replaced) {
+        let admission =
+            state.admit::<P, R, M>(&request, (recurrence, calendar), recipient, policy, messages, &mut wakeup);
+        match admission.as_ref().ok().and_then(|(_, replaced)| *replaced) {
             Some(payload) => self.discard(state, payload),
             None => drop(state),
         }
         self.notify(wakeup);
-        self.drop_contained(calendar);
-        self.answer(timer, admission)
+        self.answer(&request, admission)
     }
 
     /// Schedules some messages, in order, with one reading of the clock and one lock.
@@ -299,42 +241,47 @@ impl Service {
             .zip(&options)
             .map(|((BatchEntry { target, schedule, message, .. }, waited), options)| {
                 let options = options.as_deref();
-                let due_time = self.due_time(now, waited, schedule, options);
-                (NewTimer { due_time, recurrence: None, to: target.to(), id: None, options }, target, message)
+                let plan = self.due_time(now, waited, schedule, options);
+                (TimerRequest { plan, waited, id: None, options }, target, message)
             })
             .collect();
         let (mut wakeup, mut replaced) = (Wakeup::default(), Vec::new());
         let mut state = self.state();
         let admissions: Vec<_> = prepared
             .into_iter()
-            .map(|(timer, target, message)| {
+            .map(|(request, target, message)| {
                 let policy = self.settings.mailbox_policy;
-                let admission = target.admit::<Schedule>(&mut state, policy, &timer, message, &mut None, &mut wakeup);
-                replaced.extend(admission.as_ref().ok().and_then(|admitted| admitted.replaced));
-                (timer, admission)
+                let admission =
+                    state.admit::<Schedule, _, M>(&request, (None, None), target, policy, message, &mut wakeup);
+                replaced.extend(admission.as_ref().ok().and_then(|(_, replaced)| *replaced));
+                (request, admission)
             })
             .collect();
-        self.discard_all(state, replaced);
+        drop(state);
+        replaced.into_iter().for_each(|payload| self.discard(self.state(), payload));
         self.notify(wakeup);
-        answers.extend(admissions.into_iter().map(|(timer, admission)| self.answer(timer, admission)));
+        answers.extend(admissions.into_iter().map(|(request, admission)| self.answer(&request, admission)));
     }
 
     /// Answers a request.
     #[inline(always)]
-    fn answer<R, P>(
+    fn answer<M: TimerMessage, P>(
         &self,
-        NewTimer { due_time, id, .. }: NewTimer<'_>,
-        admission: Admission<R, P>,
+        TimerRequest { plan: due_time, id, .. }: &TimerRequest<'_, DueTime>,
+        admission: Admission<M, P>,
     ) -> Result<TimerId, ScheduleError<P>> {
         match admission {
-            Ok(Admitted { key, .. }) => {
+            Ok((key, _)) => {
                 let delay = due_time.delay;
                 self.meters.schedule_delay.record(delay.as_secs_f64());
                 let id = id.unwrap_or_else(|| TimerId::of_timer(self.number, key));
                 self.begin_span(key, id, delay);
                 Ok(id)
             }
-            Err((reason, _, messages)) => Err(self.reject(reason, messages)),
+            Err((reason, rest, messages)) => {
+                self.drop_contained(rest);
+                Err(self.reject(reason, messages))
+            }
         }
     }
 
@@ -359,27 +306,29 @@ impl State {
     /// Admits a timer with its message and labels, in place of the one that had its key. The exchange is atomic: no one
     /// sees both, or neither.
     #[inline(always)]
-    fn admit<P, M, D>(
+    fn admit<P, R, M>(
         &mut self,
-        NewTimer { due_time, recurrence, to: facts, id, options }: &NewTimer<'_>,
-        store: u32,
-        to: D,
+        TimerRequest { plan: due_time, id, options, .. }: &TimerRequest<'_, DueTime>,
+        (recurrence, calendar): (Option<Recurrence>, Option<Box<Calendar>>),
+        recipient: R,
+        policy: MailboxPolicy,
         messages: P::Messages,
-        calendar: &mut Option<Box<Calendar>>,
         wakeup: &mut Wakeup,
-    ) -> Admission<D, P::Messages>
+    ) -> Admission<M, P::Messages>
     where
         P: Plan<M>,
+        R: Addressee<M>,
         M: TimerMessage,
-        D: Destination<M>,
     {
-        let To { key_scope, key_type, is_thread_bound, .. } = *facts;
+        let To { key_scope, key_type, is_thread_bound, .. } = recipient.to();
+        let store = recipient.store::<P::Content>(&mut self.stores, policy);
+        let to = recipient.destination();
         let owner = key_scope.and_then(|scope| scope.owner());
         let name = id.map(|id| id.as_uuid().as_u128());
         if let Some((id, name)) = id.zip(name)
             && self.engine.named(name).is_some_and(|key| self.engine.view(key).is_some())
         {
-            return Err((ScheduleError::DuplicateId { id, message: () }, to, messages));
+            return Err((ScheduleError::DuplicateId { id, message: () }, (to.into_target(), calendar), messages));
         }
         if !self.lanes.ended.is_empty() {
             self.make_room();
@@ -389,10 +338,10 @@ impl State {
         let scoped = options.zip(key_scope);
         let label = scoped.and_then(|(options, scope)| self.key_types.scoped_key(options, scope, key_type));
         let old = label.as_ref().and_then(|key| self.engine.labels().holder(key));
-        let slab = self.stores.slab::<Job<P::Content, D>>(store);
+        let slab = self.stores.slab::<Job<P::Content, R::Destination>>(store);
         let Some((slab, slot)) = slab.and_then(|slab| slab.reserve().map(|slot| (slab, slot))) else {
             let rejected = self.engine.reject(RejectReason::Capacity);
-            return Err((self.reason(rejected), to, messages));
+            return Err((self.reason(rejected), (to.into_target(), calendar), messages));
         };
         let payload = MessageRef { store, slot };
         // A recipient that is no owner is not kept alive.
@@ -408,13 +357,13 @@ impl State {
             Ok(key) => key,
             Err(rejected) => {
                 slab.give_back(slot);
-                return Err((self.reason(rejected), to, messages));
+                return Err((self.reason(rejected), (to.into_target(), calendar), messages));
             }
         };
-        slab.fill(slot, Job { to, content: P::content(messages, calendar.take()) });
+        slab.fill(slot, Job { to, content: P::content(messages, calendar) });
         if let Some(recurrence) = recurrence {
             // There is room for as many recurrences as timers.
-            self.engine.set_recurrence(key, recurrence.clone());
+            self.engine.set_recurrence(key, recurrence);
         }
         if let Some(wall) = due_time.wall {
             self.engine.set_wall_time(key, wall);
@@ -428,7 +377,7 @@ impl State {
         }
         wakeup.poke |= self.engine.counters().accepted.is_multiple_of(POKE_EVERY);
         self.expect_deadline(due_time.deadline, due_time.wall.is_some(), wakeup);
-        Ok(Admitted { key, replaced })
+        Ok((key, replaced))
     }
 
     /// Returns the reason of a rejection by the engine, as shown to users.
@@ -438,7 +387,7 @@ impl State {
             RejectReason::Capacity => {
                 ScheduleError::CapacityReached { capacity: self.engine.config().capacity, message: () }
             }
-            RejectReason::Closed | RejectReason::OwnerEnded => ScheduleError::Stopped { message: () },
+            RejectReason::Closed => ScheduleError::Stopped { message: () },
         }
     }
 

@@ -16,7 +16,6 @@ use crate::service::deliver::once::Once;
 use crate::service::deliver::series::{Producer, Series};
 use crate::service::schedule::calendar::Calendar;
 use crate::service::schedule::deadline::{DueTime, Schedule, since_epoch};
-use crate::service::schedule::repeating::Clocks;
 use crate::service::state::Service;
 
 /// The times of a timer, and the form of its messages: passed by the caller, and stored as [`Content`].
@@ -167,7 +166,7 @@ impl Service {
         if let Some(until) = until {
             recurrence = recurrence.until(since_epoch(until));
         }
-        if recurrence.is_empty(self.read(Clocks::of(&recurrence))) {
+        if recurrence.is_empty(self.read(recurrence.needs_wall_clock())) {
             return Err(ScheduleError::NeverDue { message: () });
         }
         Ok((due_time, recurrence, None))

@@ -1,11 +1,11 @@
 //! Rejected timers of calls that cannot fail: their messages become dead letters.
 
 use crate::engine::DeadLetterReason;
+use crate::model::dead_letter::DeadLetterEvent;
 use crate::model::error::ScheduleError;
 use crate::model::id::TimerId;
 use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::wakeup::Wakeup;
-use crate::service::owner::subscribers::DeadLetterEvent;
 use crate::service::schedule::plan::Plan;
 use crate::service::state::Service;
 use crate::trace;

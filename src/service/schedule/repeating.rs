@@ -1,97 +1,67 @@
-//! The step from one repetition to the next, and the clocks that it reads.
+//! The step from one repetition to the next.
 
 use std::time::Duration;
 
-use crate::engine::{ClockReading, Outcome, Recurrence, Repeated, Resumed};
+use crate::engine::{ClockReading, Outcome, Recurrence, Repeated};
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::wakeup::Wakeup;
 use crate::service::schedule::deadline::since_epoch;
 use crate::service::state::{Service, State};
-use crate::timing::{Key, Tick};
-
-/// The clocks that determine the next repetition.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Clocks {
-    Monotonic,
-    Both,
-}
-
-impl Clocks {
-    pub(crate) fn of(recurrence: &Recurrence) -> Self {
-        if recurrence.needs_wall_clock() { Self::Both } else { Self::Monotonic }
-    }
-}
-
-/// The work that a repetition under [tracked delivery](crate::service::lane::bells) leaves for after unlocking.
-#[must_use]
-pub(crate) enum AfterReply {
-    Nothing,
-    /// The timer has ended.
-    Ended(MessageRef),
-    /// The next repetition is counted from now.
-    Between(Clocks),
-    /// The next repetition is set.
-    Armed(Wakeup),
-}
+use crate::timing::Key;
 
 impl Service {
-    /// Reads the clocks. Not to be called under the lock.
-    pub(crate) fn read(&self, clocks: Clocks) -> ClockReading {
-        let wall = (clocks == Clocks::Both).then(|| since_epoch(self.clock.wall()));
+    /// Reads the clocks that determine the next repetition. Not to be called under the lock.
+    pub(crate) fn read(&self, with_wall_clock: bool) -> ClockReading {
+        let wall = with_wall_clock.then(|| since_epoch(self.clock.wall()));
         ClockReading { time: self.clock.now(), wall }
     }
 
-    /// Continues a repetition whose next deadline is counted from the end of the handler that has just run.
-    pub(crate) fn resume(&self, key: Key, clocks: Clocks) {
-        let now = self.read(clocks);
-        let mut wakeup = Wakeup::default();
-        let mut state = self.state();
-        match state.engine.resume(key, now) {
-            Resumed::Armed(deadline) => {
-                state.expect_repetition(deadline, &mut wakeup);
-                drop(state);
-            }
-            Resumed::Over(payload) => self.discard(state, payload),
-            Resumed::Moved => drop(state),
+    /// Continues a repetition whose handler has ended.
+    pub(crate) fn handled(&self, key: Key, repeated: Repeated<MessageRef>) {
+        match repeated {
+            Repeated::Gone | Repeated::Armed(_) => {}
+            Repeated::Last(payload) => self.discard(self.state(), payload),
+            Repeated::Between => self.resume(key),
         }
-        self.notify(wakeup);
     }
 
-    /// Finishes the work of a tracked repetition.
-    pub(crate) fn after_reply(&self, key: Key, after_reply: AfterReply) {
-        match after_reply {
-            AfterReply::Nothing => {}
-            AfterReply::Ended(payload) => self.discard(self.state(), payload),
-            AfterReply::Between(clocks) => self.resume(key, clocks),
-            AfterReply::Armed(wakeup) => self.notify(wakeup),
-        }
+    /// Sets the next repetition, which is counted from now.
+    pub(crate) fn resume(&self, key: Key) {
+        let with_wall_clock = self.state().engine.recurrence(key).is_some_and(Recurrence::needs_wall_clock);
+        let now = self.read(with_wall_clock);
+        let mut wakeup = Wakeup::default();
+        let mut state = self.state();
+        let resumed = state.engine.resume(key, now);
+        let resumed = state.expect_repetition(resumed, &mut wakeup);
+        drop(state);
+        self.notify(wakeup);
+        self.handled(key, resumed);
     }
 }
 
 impl State {
-    /// Sets the driver's alarm for a repetition that waits for `deadline`.
-    pub(crate) fn expect_repetition(&mut self, deadline: Tick, wakeup: &mut Wakeup) {
-        let some_follow_wall_clock = self.engine.wall_timers() > 0;
-        self.expect_deadline(deadline, some_follow_wall_clock, wakeup);
+    /// Sets the driver's alarm for a repetition that waits for a deadline.
+    pub(crate) fn expect_repetition(
+        &mut self,
+        repeated: Repeated<MessageRef>,
+        wakeup: &mut Wakeup,
+    ) -> Repeated<MessageRef> {
+        if let Repeated::Armed(deadline) = repeated {
+            let some_follow_wall_clock = self.engine.wall_timers() > 0;
+            self.expect_deadline(deadline, some_follow_wall_clock, wakeup);
+        }
+        repeated
     }
 
     /// Counts a tracked message whose handler has ended.
-    pub(crate) fn finish_repetition(&mut self, key: Key) -> AfterReply {
-        let Some(clocks) = self.engine.recurrence(key).map(Clocks::of) else {
+    pub(crate) fn finish_tracked(&mut self, key: Key, wakeup: &mut Wakeup) -> Repeated<MessageRef> {
+        if self.engine.recurrence(key).is_none() {
             self.engine.finish(key, Outcome::Delivered);
-            return AfterReply::Nothing;
-        };
+            return Repeated::Gone;
+        }
         // The planned deadline was computed when the message was produced. If it is past, it is due at once, by any
         // clock.
-        match self.engine.repeat_as_planned(key, ClockReading { time: Duration::ZERO, wall: None }) {
-            Repeated::Gone => AfterReply::Nothing,
-            Repeated::Last(payload) => AfterReply::Ended(payload),
-            Repeated::Between => AfterReply::Between(clocks),
-            Repeated::Armed(deadline) => {
-                let mut wakeup = Wakeup::default();
-                self.expect_repetition(deadline, &mut wakeup);
-                AfterReply::Armed(wakeup)
-            }
-        }
+        let repeated = self.engine.repeat_as_planned(key, ClockReading { time: Duration::ZERO, wall: None });
+        self.expect_repetition(repeated, wakeup)
     }
 }

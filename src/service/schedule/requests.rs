@@ -44,17 +44,13 @@ impl Service {
         let due_time = self.due_time(now, waited, schedule, None);
         let mut state = self.state();
         let Some(key) = self.find(&state, id) else { return RescheduleOutcome::NotFound };
-        let was_queued = state.engine.is_queued(key);
         if let Err(reason) = state.engine.reschedule(due_time.now, key, due_time.deadline) {
             // A repetition takes this time for its next message, after the one that is under way.
             state.engine.ask_next(key, NextRun::At { due: due_time.due, wall: due_time.wall });
             return reason.into();
         }
         state.engine.set_due(key, due_time.due);
-        let payload = state.engine.payload(key).filter(|_| was_queued);
-        let mailbox = payload.and_then(|payload| state.stores.target_of(payload)?.mailbox);
-        // The next message may have a larger window.
-        let may_move = mailbox.is_some_and(|mailbox| state.mark_targets_ready(mailbox));
+        let has_released = !state.engine.released().is_empty();
         if let Some(wall) = due_time.wall {
             state.engine.set_wall_time(key, wall);
         }
@@ -62,7 +58,7 @@ impl Service {
         state.expect_deadline(due_time.deadline, due_time.wall.is_some(), &mut wakeup);
         drop(state);
         self.notify(wakeup);
-        if may_move {
+        if has_released {
             self.request_turn();
         }
         RescheduleOutcome::Rescheduled
@@ -84,7 +80,7 @@ impl Service {
             tick: self.tick.length(),
             now,
             counters: state.engine.counters(),
-            owners: state.engine.owners(),
+            owners: state.actors(),
             wheel: state.engine.wheel().snapshot(),
         }
     }

@@ -101,6 +101,7 @@ fn messages_with_larger_windows_go_once_the_one_before_them_has_left() {
         world.drive();
         let waiting = |world: &World| behind.iter().filter(|id| world.place(**id) == Some("queue")).count();
         assert_eq!(waiting(&world), 100);
+        assert_eq!(world.timers.snapshot().owners, 0, "a lane for targets is no owner");
         if is_moved {
             assert_eq!(world.timers.reschedule_after(before, ms(90)), RescheduleOutcome::Rescheduled);
         } else {

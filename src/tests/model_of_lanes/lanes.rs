@@ -1,7 +1,7 @@
 //! The lanes: what each event does to them, as the code around the step is to do it.
 
 use super::{Failure, LaneState, Mail, OWN, Place, Rule, State, TARGETS, Way, World};
-use crate::service::lane::step::{Lane, Puller, Step};
+use crate::service::lane::step::{Lane, Step};
 
 impl World {
     /// The facts of a lane. Some rules are taken away by a false one.
@@ -252,7 +252,7 @@ impl World {
             facts.window = u32::MAX;
         }
         let joined = if self.keeps(Rule::BellCarriesJoins) { joined.into() } else { u64::MAX };
-        facts.may_pull(Puller::Bell { joined })
+        facts.may_pull(joined)
     }
 
     pub(super) fn end_bell(&self, state: &mut State) {
@@ -270,7 +270,7 @@ impl World {
         if !self.keeps(Rule::PostedFirst) {
             facts.under_way = 0;
         }
-        if facts.may_pull(Puller::Item) {
+        if facts.due > 0 && facts.room() > 0 {
             state.is_starved = false;
             return self.pull(state, OWN);
         }
