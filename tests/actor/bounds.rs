@@ -160,17 +160,30 @@ impl Handler<Wait> for Counter {
     }
 }
 
-/// Makes `many` messages due at once. Returns the maximum number handled between two turns of another actor, and the
-/// number of its turns meanwhile.
-fn due_at_once(builder: TimerActorBuilder, way: Way, many: u64, handle: fn(&mut Context<Counter>)) -> (u64, u64) {
+/// Makes `many` messages due at once, or while their actor waits. Returns the maximum number handled between two turns of
+/// another actor, and the number of its turns meanwhile.
+fn due_at_once(
+    builder: TimerActorBuilder,
+    way: Way,
+    many: u64,
+    handle: fn(&mut Context<Counter>),
+    in_inbox: bool,
+) -> (u64, u64) {
     paused(async {
         let world = World::manual(builder);
         let handled = Rc::new(Cell::new(0));
         let addr = Counter { handled: Rc::clone(&handled), handle }.start();
         addr.send(Begin { timers: world.timers.clone(), way, many }).await.unwrap();
-        idle().await;
+        let (go, wait) = tokio::sync::oneshot::channel();
+        if in_inbox {
+            addr.send(Wait(wait)).await.unwrap();
+            world.run_to(64).await;
+        } else {
+            idle().await;
+            world.clock().hands.jump(ms(64));
+        }
         assert_eq!((handled.get(), world.pending()), (0, many));
-        world.clock().hands.jump(ms(64));
+        let _ = go.send(());
         let all = Rc::clone(&handled);
         let rally = Rally::start(move || handled.get(), move || all.get() == many);
         let result = rally.end().await;
@@ -179,46 +192,25 @@ fn due_at_once(builder: TimerActorBuilder, way: Way, many: u64, handle: fn(&mut 
     })
 }
 
-/// Messages due at once for a recipient, or in one actor, also if each handler spawns a future into its actor's context,
-/// which makes the context poll all its items again: another actor has its turn after each budget of them.
+/// Messages due at once for a recipient, or in one actor, also if they wait in its inbox since it was busy, or if each
+/// handler spawns a future into its actor's context, which makes the context poll all its items again: another actor has
+/// its turn after each budget of them.
 #[test]
 fn masses_due_at_once_do_not_freeze_the_arbiter() {
     type Handle = fn(&mut Context<Counter>);
     let (rest, spawn): (Handle, Handle) = (|_| (), |ctx| _ = ctx.spawn(actix::fut::ready(())));
     let cases = [
-        (TimerActor::builder(), Way::Direct, 200_000, rest, 2 * 1024),
-        (TimerActor::builder().expiry_budget(10), Way::Direct, 20_000, rest, 2 * 10),
-        (TimerActor::builder(), Way::Context, 200_000, rest, 1024),
-        (TimerActor::builder(), Way::Context, 20_000, spawn, 1024),
+        (TimerActor::builder(), Way::Direct, 200_000, rest, false, 2 * 1024),
+        (TimerActor::builder().expiry_budget(10), Way::Direct, 20_000, rest, false, 2 * 10),
+        (TimerActor::builder(), Way::Context, 200_000, rest, false, 1024),
+        (TimerActor::builder(), Way::Context, 20_000, spawn, false, 1024),
+        (TimerActor::builder(), Way::Context, 20_000, rest, true, 1024),
+        (TimerActor::builder(), Way::Context, 20_000, spawn, true, 1024),
     ];
-    for (builder, way, many, handle, bound) in cases {
-        let (most, turns) = due_at_once(builder, way, many, handle);
+    for (builder, way, many, handle, in_inbox, bound) in cases {
+        let (most, turns) = due_at_once(builder, way, many, handle, in_inbox);
         assert!(most <= bound, "{most} messages in one turn of the others, of at most {bound}");
         assert!(turns >= many / bound, "{turns} turns");
-    }
-}
-
-/// The same when all messages already wait in the actor's inbox, since it was busy when they became due.
-#[test]
-fn masses_that_wait_in_an_inbox_do_not_freeze_the_arbiter() {
-    const MANY: u64 = 20_000;
-    for handle in [(|_| ()) as fn(&mut Context<Counter>), |ctx| _ = ctx.spawn(actix::fut::ready(()))] {
-        paused(async {
-            let world = World::manual(TimerActor::builder());
-            let handled = Rc::new(Cell::new(0));
-            let addr = Counter { handled: Rc::clone(&handled), handle }.start();
-            let (go, wait) = tokio::sync::oneshot::channel();
-            addr.send(Begin { timers: world.timers.clone(), way: Way::Context, many: MANY }).await.unwrap();
-            addr.send(Wait(wait)).await.unwrap();
-            world.run_to(100).await;
-            assert_eq!((handled.get(), world.pending()), (0, MANY));
-            go.send(()).unwrap();
-            let all = Rc::clone(&handled);
-            let rally = Rally::start(move || handled.get(), move || all.get() == MANY);
-            let (most, _) = rally.end().await;
-            assert!(most <= 1024, "{most} messages in one turn of the others");
-            assert_eq!(world.pending(), 0);
-        });
     }
 }
 
