@@ -8,9 +8,10 @@ use std::sync::{Arc, Barrier, Mutex};
 
 use actix::prelude::*;
 use actix_timers::{
-    Cancel, ScheduleAfter, ScheduleError, Target, TimerActor, TimerActorBuilder, TimerContext, TimerOptions, Timers,
+    Cancel, GetSnapshot, ScheduleAfter, ScheduleError, Target, TimerActor, TimerActorBuilder, TimerContext,
+    TimerOptions, Timers,
 };
-use support::{Note, Probe, StopWatch, Way, World, idle, in_virtual_time, ms, paused, run, with_probe};
+use support::{Note, Probe, StopWatch, Way, World, block, idle, in_virtual_time, ms, paused, run, with_probe};
 
 const HOUR: u64 = 3_600_000;
 
@@ -48,24 +49,21 @@ fn a_flood_of_requests_does_not_delay_due_messages() {
     }
 }
 
-/// Two actors that send each other a ball: each throw is a turn of another actor on the arbiter. Records the maximum
-/// number of events between two throws.
+/// Two actors that send each other a ball, until it is over: each throw is a turn of another actor on the arbiter. Counts
+/// the throws, and the maximum number of events between two of them.
 struct Rally {
-    most: Rc<Cell<u64>>,
-    throws: Rc<Cell<u64>>,
+    happened: Box<dyn Fn() -> u64>,
+    over: Box<dyn Fn() -> bool>,
+    last: Cell<u64>,
+    most: Cell<u64>,
+    throws: Cell<u64>,
 }
+
+struct Player(Rc<Rally>);
 
 #[derive(Message)]
 #[rtype(result = "()")]
 struct Ball(Addr<Player>);
-
-struct Player {
-    happened: Rc<dyn Fn() -> u64>,
-    last: Rc<Cell<u64>>,
-    most: Rc<Cell<u64>>,
-    throws: Rc<Cell<u64>>,
-    over: Rc<dyn Fn() -> bool>,
-}
 
 impl Actor for Player {
     type Context = Context<Self>;
@@ -75,118 +73,63 @@ impl Handler<Ball> for Player {
     type Result = ();
 
     fn handle(&mut self, Ball(thrower): Ball, ctx: &mut Self::Context) {
-        let happened = (self.happened)();
-        self.most.set(self.most.get().max(happened - self.last.replace(happened)));
-        self.throws.set(self.throws.get() + 1);
-        if !(self.over)() {
+        let rally = &self.0;
+        let now = (rally.happened)();
+        rally.most.set(rally.most.get().max(now - rally.last.replace(now)));
+        rally.throws.set(rally.throws.get() + 1);
+        if !(rally.over)() {
             thrower.do_send(Ball(ctx.address()));
         }
     }
 }
 
-impl Rally {
-    /// Starts a rally that ends when `over` returns true.
-    fn start(happened: impl Fn() -> u64 + 'static, over: impl Fn() -> bool + 'static) -> Self {
-        let rally = Self { most: Rc::default(), throws: Rc::default() };
-        let happened: Rc<dyn Fn() -> u64> = Rc::new(happened);
-        let (over, last): (Rc<dyn Fn() -> bool>, _) = (Rc::new(over), Rc::new(Cell::new(happened())));
-        let player = || {
-            let (most, throws) = (Rc::clone(&rally.most), Rc::clone(&rally.throws));
-            Player { happened: Rc::clone(&happened), last: Rc::clone(&last), most, throws, over: Rc::clone(&over) }
-        };
-        player().start().do_send(Ball(player().start()));
-        rally
-    }
-
-    /// Waits until both players and all other actors are idle.
-    async fn end(self) -> (u64, u64) {
-        idle().await;
-        (self.most.get(), self.throws.get())
-    }
+/// Runs a rally until both players and all other actors are idle. Returns the maximum number of events between two throws,
+/// and the number of throws.
+async fn rally(happened: impl Fn() -> u64 + 'static, over: impl Fn() -> bool + 'static) -> (u64, u64) {
+    let (last, most, throws) = (Cell::new(happened()), Cell::default(), Cell::default());
+    let rally = Rc::new(Rally { happened: Box::new(happened), over: Box::new(over), last, most, throws });
+    Player(Rc::clone(&rally)).start().do_send(Ball(Player(Rc::clone(&rally)).start()));
+    idle().await;
+    (rally.most.get(), rally.throws.get())
 }
 
-/// Counts its messages and acts on its context.
-struct Counter {
-    handled: Rc<Cell<u64>>,
-    handle: fn(&mut Context<Self>),
-}
-
-impl Actor for Counter {
-    type Context = Context<Self>;
-}
-
-impl Handler<Note<u64>> for Counter {
-    type Result = ();
-
-    fn handle(&mut self, _: Note<u64>, ctx: &mut Self::Context) {
-        self.handled.set(self.handled.get() + 1);
-        (self.handle)(ctx);
+/// Schedules `many` messages to an actor, due after 64 ms.
+async fn schedule_many(world: &World, way: Way, addr: &Addr<Probe<u64>>, many: u64) {
+    if way == Way::Context {
+        run(addr, move |_, ctx| (0..many).for_each(|name| _ = ctx.schedule_after(ms(64), Note(name)))).await;
+    } else {
+        let target = Target::from(addr);
+        (0..many).for_each(|name| _ = world.after(&target, 64, name));
     }
 }
 
-/// Schedules `many` messages to itself, due after 64 ms.
-#[derive(Message)]
-#[rtype(result = "()")]
-struct Begin {
-    timers: Timers,
-    way: Way,
-    many: u64,
-}
-
-impl Handler<Begin> for Counter {
-    type Result = ();
-
-    fn handle(&mut self, Begin { timers, way, many }: Begin, ctx: &mut Self::Context) {
-        let target = Target::from(ctx.address());
-        for name in 0..many {
-            match way {
-                Way::Context => ctx.schedule_after(ms(64), Note(name)),
-                _ => timers.schedule_after(&target, ms(64), Note(name)),
-            };
-        }
-    }
-}
-
-/// Makes the actor wait for a future; until then it handles nothing.
-#[derive(Message)]
-#[rtype(result = "()")]
-struct Wait(tokio::sync::oneshot::Receiver<()>);
-
-impl Handler<Wait> for Counter {
-    type Result = ();
-
-    fn handle(&mut self, Wait(future): Wait, ctx: &mut Self::Context) {
-        ctx.wait(actix::fut::wrap_future(async move { future.await.unwrap() }));
-    }
-}
-
-/// Makes `many` messages due at once, or while their actor waits. Returns the maximum number handled between two turns of
-/// another actor, and the number of its turns meanwhile.
-fn due_at_once(
-    builder: TimerActorBuilder,
-    way: Way,
-    many: u64,
-    handle: fn(&mut Context<Counter>),
-    in_inbox: bool,
-) -> (u64, u64) {
+/// Makes `many` messages due at once, or while their actor waits. Each handler may spawn a future. Returns the maximum
+/// number handled between two turns of another actor, and the number of its turns meanwhile.
+fn due_at_once(builder: TimerActorBuilder, way: Way, many: u64, spawns: bool, in_inbox: bool) -> (u64, u64) {
     paused(async {
         let world = World::manual(builder);
-        let handled = Rc::new(Cell::new(0));
-        let addr = Counter { handled: Rc::clone(&handled), handle }.start();
-        addr.send(Begin { timers: world.timers.clone(), way, many }).await.unwrap();
-        let (go, wait) = tokio::sync::oneshot::channel();
+        let (addr, log) = world.probe_with(|probe| {
+            probe.hook = Box::new(move |_, ctx| {
+                if spawns {
+                    ctx.spawn(actix::fut::ready(()));
+                }
+            });
+        });
+        schedule_many(&world, way, &addr, many).await;
+        let handled = {
+            let log = log.clone();
+            move || log.len() as u64
+        };
         if in_inbox {
-            addr.send(Wait(wait)).await.unwrap();
+            let go = block(&addr).await;
             world.run_to(64).await;
+            go.send(()).unwrap();
         } else {
             idle().await;
             world.clock().hands.jump(ms(64));
         }
-        assert_eq!((handled.get(), world.pending()), (0, many));
-        let _ = go.send(());
-        let all = Rc::clone(&handled);
-        let rally = Rally::start(move || handled.get(), move || all.get() == many);
-        let result = rally.end().await;
+        assert_eq!((handled(), world.pending()), (0, many));
+        let result = rally(handled, move || log.len() as u64 == many).await;
         assert_eq!((world.now(), world.pending()), (64, 0));
         result
     })
@@ -197,18 +140,16 @@ fn due_at_once(
 /// its turn after each budget of them.
 #[test]
 fn masses_due_at_once_do_not_freeze_the_arbiter() {
-    type Handle = fn(&mut Context<Counter>);
-    let (rest, spawn): (Handle, Handle) = (|_| (), |ctx| _ = ctx.spawn(actix::fut::ready(())));
     let cases = [
-        (TimerActor::builder(), Way::Direct, 200_000, rest, false, 2 * 1024),
-        (TimerActor::builder().expiry_budget(10), Way::Direct, 20_000, rest, false, 2 * 10),
-        (TimerActor::builder(), Way::Context, 200_000, rest, false, 1024),
-        (TimerActor::builder(), Way::Context, 20_000, spawn, false, 1024),
-        (TimerActor::builder(), Way::Context, 20_000, rest, true, 1024),
-        (TimerActor::builder(), Way::Context, 20_000, spawn, true, 1024),
+        (TimerActor::builder(), Way::Direct, 200_000, false, false, 2 * 1024),
+        (TimerActor::builder().expiry_budget(10), Way::Direct, 20_000, false, false, 2 * 10),
+        (TimerActor::builder(), Way::Context, 200_000, false, false, 1024),
+        (TimerActor::builder(), Way::Context, 20_000, true, false, 1024),
+        (TimerActor::builder(), Way::Context, 20_000, false, true, 1024),
+        (TimerActor::builder(), Way::Context, 20_000, true, true, 1024),
     ];
-    for (builder, way, many, handle, in_inbox, bound) in cases {
-        let (most, turns) = due_at_once(builder, way, many, handle, in_inbox);
+    for (builder, way, many, spawns, in_inbox, bound) in cases {
+        let (most, turns) = due_at_once(builder, way, many, spawns, in_inbox);
         assert!(most <= bound, "{most} messages in one turn of the others, of at most {bound}");
         assert!(turns >= many / bound, "{turns} turns");
     }
@@ -234,8 +175,7 @@ fn cascades_of_masses_do_not_freeze_the_arbiter() {
         let (timers, all) = (world.timers.clone(), world.timers.clone());
         let before = moved(&timers);
         world.clock().hands.jump(ms(4_000_000));
-        let rally = Rally::start(move || moved(&timers), move || all.snapshot().counters.delivered == MANY);
-        let (most, _) = rally.end().await;
+        let (most, _) = rally(move || moved(&timers), move || all.snapshot().counters.delivered == MANY).await;
         assert!(moved(&world.timers) - before > 5 * MANY, "much had to cascade");
         assert!(most <= 2 * 100, "{most} entries in one turn of the others");
         let mut expected: Vec<u64> = (0..MANY).collect();
@@ -250,16 +190,13 @@ fn the_end_of_masses_of_timers_does_not_freeze_the_arbiter() {
     const MANY: u64 = 50_000;
     paused(async {
         let world = World::manual(TimerActor::builder());
-        let addr = Counter { handled: Rc::default(), handle: |_| () }.start();
-        addr.send(Begin { timers: world.timers.clone(), way: Way::Context, many: MANY }).await.unwrap();
+        let (addr, _log) = world.probe();
+        schedule_many(&world, Way::Context, &addr, MANY).await;
         idle().await;
-        let (timers, all) = (world.timers.clone(), world.timers.clone());
-        let rally = Rally::start(
-            move || timers.snapshot().counters.cancelled,
-            move || all.snapshot().counters.cancelled == MANY,
-        );
+        let timers = world.timers.clone();
+        let cancelled = move || timers.snapshot().counters.cancelled;
         drop(addr);
-        let (most, _) = rally.end().await;
+        let (most, _) = rally(cancelled.clone(), move || cancelled() == MANY).await;
         assert!(most <= 2 * 1024, "{most} timers in one turn of the others");
         assert_eq!((world.pending(), world.timers.snapshot().owners), (0, 0));
     });
@@ -318,6 +255,10 @@ fn the_driver_does_not_wake_up_when_nothing_is_due() {
             world.run_to(minute * 60_000).await;
         }
         assert_eq!((clock.alarms(), clock.rung(), clock.reads()), (alarms, rung, reads));
+        // A request lets the driver look, and that leaves its alarm.
+        world.timers.addr().send(GetSnapshot).await.unwrap();
+        assert_eq!((clock.alarms(), clock.rung()), (alarms, rung));
+        assert!(clock.reads() > reads);
         assert_eq!(log.len(), 0);
 
         world.run_to(2 * HOUR).await;
@@ -327,38 +268,6 @@ fn the_driver_does_not_wake_up_when_nothing_is_due() {
         world.run_to(2 * HOUR + 1000).await;
         assert_eq!(clock.next_alarm(), None);
         assert!(clock.most_alarms_at_once() <= 2);
-    });
-}
-
-/// A timer later than the head does not touch the alarm; a cancelled head does not leave it set for long.
-#[test]
-fn the_alarm_moves_only_for_something_earlier() {
-    paused(async {
-        let world = World::manual(TimerActor::builder());
-        let (addr, log) = world.probe();
-        let clock = world.clock().clone();
-        world.after(&addr, 1000, 0);
-        world.run_to(600).await;
-        let alarms = clock.alarms();
-        for name in 1..1000 {
-            let id = world.after(&addr, 400 + name % 7, name);
-            assert!(world.timers.cancel(id).is_cancelled());
-            world.after(&addr, HOUR, name);
-            world.settle().await;
-        }
-        // One to publish the counters.
-        assert!(clock.alarms() - alarms <= 2, "{} alarms for nothing", clock.alarms() - alarms);
-        world.run_to(1000).await;
-        assert_eq!(log.take(), [(0, 1000)]);
-
-        let head = world.after(&addr, 10_000, 1000);
-        world.run_to(2000).await;
-        assert!(world.timers.cancel(head).is_cancelled());
-        world.run_to(20_000).await;
-        let rung = clock.rung();
-        world.run_to(HOUR / 2).await;
-        assert_eq!(clock.rung(), rung);
-        assert_eq!(log.len(), 0);
     });
 }
 
