@@ -116,30 +116,6 @@ fn all_subscribers_are_told_once_and_one_has_the_message() {
 }
 
 #[test]
-fn a_subscriber_may_use_timers_and_subscribe_in_its_handler() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (heir, log) = world.probe::<u32>();
-        struct Mender(actix_timers::Timers, Addr<Probe<u32>>);
-        impl Actor for Mender {
-            type Context = Context<Self>;
-        }
-        impl Handler<DeadLetter> for Mender {
-            type Result = ();
-            fn handle(&mut self, letter: DeadLetter, ctx: &mut Self::Context) {
-                self.0.subscribe_dead_letters(ctx.address());
-                let note = letter.take::<Note<u32>>().unwrap();
-                self.0.schedule_after(&self.1, ms(5), note);
-            }
-        }
-        let mender = Mender(world.timers.clone(), heir).start();
-        world.timers.subscribe_dead_letters(mender.clone());
-        world.after(&dead(&world).await, 10, 1);
-        world.run_to(20).await;
-        assert_eq!(log.take(), [(1, 15)]);
-    });
-}
-
-#[test]
 fn timers_lost_with_an_arbiter_reach_a_subscriber_elsewhere() {
     support::in_real_time(async {
         let (addr, letters) = listener();

@@ -1,15 +1,14 @@
-//! Unexpected behaviour of actix, threads and users: stale handles, actors without addresses, user code that calls
-//! back, threads without a system or with two of them.
+//! Unexpected behaviour of actix, threads and users: stale handles, actors without addresses, threads without a system or
+//! with two of them.
 
 use std::cell::Cell;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use actix::prelude::*;
-use actix_timers::{Alarm, Clock, ManualClock, Target, TimerActor, TimerContext, TimerId, Timers, cancel};
-use support::{Log, Note, PATIENCE, Probe, StopWatch, World, eventually, ms, paused, run};
+use actix_timers::{ManualClock, TimerActor, TimerContext, Timers};
+use support::{Log, Note, Probe, StopWatch, World, eventually, ms, paused, run};
 
 /// Returns a probe that does not know the time, and its log.
 fn probe() -> (Probe<u32>, Log<u32>) {
@@ -113,101 +112,6 @@ fn after_its_system_has_ended_a_thread_has_no_timers() {
     })
     .join()
     .unwrap();
-}
-
-/// A clock whose readings call the timers, as a user's clock behind a lock may do.
-struct Nosy {
-    clock: ManualClock,
-    calls: Arc<AtomicBool>,
-    cancelled: Arc<AtomicU64>,
-}
-
-impl Nosy {
-    fn call(&self) {
-        if self.calls.load(Ordering::SeqCst) {
-            self.cancelled.fetch_add(u64::from(!cancel(TimerId::new()).is_cancelled()), Ordering::SeqCst);
-        }
-    }
-}
-
-impl Clock for Nosy {
-    fn now(&self) -> Duration {
-        self.call();
-        self.clock.now()
-    }
-
-    fn wall(&self) -> SystemTime {
-        self.call();
-        self.clock.wall()
-    }
-
-    fn since(&self, instant: tokio::time::Instant) -> Duration {
-        self.clock.since(instant)
-    }
-
-    fn alarm(&self, time: Duration) -> Alarm {
-        self.clock.alarm(time)
-    }
-}
-
-/// Runs `test` on its own thread and fails if it deadlocks.
-fn must_not_lock_up(test: impl FnOnce() + Send + 'static) {
-    let (done, is_done) = mpsc::channel();
-    std::thread::spawn(move || {
-        test();
-        done.send(()).unwrap();
-    });
-    is_done.recv_timeout(PATIENCE).expect("it deadlocked or failed");
-}
-
-#[test]
-fn a_clock_may_call_the_timers() {
-    must_not_lock_up(|| {
-        support::in_real_time(async {
-            let (clock, calls, cancelled) = (ManualClock::new(), Arc::default(), Arc::default());
-            let nosy = Nosy { clock: clock.clone(), calls: Arc::clone(&calls), cancelled: Arc::clone(&cancelled) };
-            let timers = TimerActor::builder().clock(nosy).start().unwrap();
-            let (probe, log) = probe();
-            let addr = probe.start();
-            timers.schedule_at(&addr, SystemTime::UNIX_EPOCH + ms(10), Note(1));
-            settle().await;
-            calls.store(true, Ordering::SeqCst);
-            clock.jump(ms(20));
-            settle().await;
-            timers.snapshot();
-            timers.drain();
-            calls.store(false, Ordering::SeqCst);
-            assert_eq!(log.names(), [1]);
-            assert!(cancelled.load(Ordering::SeqCst) > 3, "the clock was read, and called");
-        });
-    });
-}
-
-/// A waker that calls the timers.
-struct Caller;
-
-impl std::task::Wake for Caller {
-    fn wake(self: Arc<Self>) {
-        cancel(TimerId::new());
-    }
-}
-
-#[test]
-fn the_waker_of_an_actor_may_call_the_timers() {
-    must_not_lock_up(|| {
-        support::in_real_time(async {
-            let timers = TimerActor::builder().start().unwrap();
-            let context = Context::new();
-            let addr = context.address();
-            let mut actor = Box::pin(context.into_future(probe().0));
-            let waker = std::task::Waker::from(Arc::new(Caller));
-            assert!(actor.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending());
-            // The drain drops its last address, and that wakes it.
-            timers.schedule_after(Target::from(&addr).strong(), ms(1000), Note(1));
-            drop(addr);
-            assert_eq!(timers.drain().len(), 1);
-        });
-    });
 }
 
 #[test]

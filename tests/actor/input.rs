@@ -46,66 +46,48 @@ fn settings() -> impl Iterator<Item = (Duration, usize)> {
     ticks.into_iter().flat_map(|tick| [2, 256, 65_536].map(|wheel_size| (tick, wheel_size)))
 }
 
-/// Any delay can be scheduled, rescheduled to, queried and cancelled, at any time of the clock.
+/// Any delay and any wall-clock time can be scheduled, rescheduled to, queried and cancelled, whatever both clocks show.
 #[test]
-fn no_delay_panics() {
+fn no_delay_and_no_time_of_day_panics() {
+    let (delays, times) = (delays(), times_of_day());
     for (tick, wheel_size) in settings() {
         paused(async {
             let world = World::manual(TimerActor::builder().tick(tick).wheel_size(wheel_size));
             let (addr, _log) = world.probe::<u8>();
-            let mut ids = Vec::new();
+            let (mut after, mut at) = (Vec::new(), Vec::new());
             for way in Way::ALL {
-                for delay in delays() {
-                    ids.push(world.schedule(way, &addr, delay, 0).await.unwrap());
+                for delay in &delays {
+                    after.push(world.schedule(way, &addr, *delay, 0).await.unwrap());
+                }
+                for time in &times {
+                    at.push(world.schedule_at(way, &addr, *time, 1).await);
                 }
             }
-            for (id, delay) in ids.iter().zip(delays().into_iter().rev()) {
-                let _ = world.timers.reschedule_after(*id, delay);
+            for (id, delay) in after.iter().zip(delays.iter().rev().cycle()) {
+                let _ = world.timers.reschedule_after(*id, *delay);
                 let _ = world.timers.get(*id);
             }
+            for (id, time) in at.iter().zip(times.iter().rev().cycle()) {
+                let _ = world.timers.reschedule_at(*id, *time);
+            }
             assert!(world.pending() > 0);
-            for step in [ms(1), DAY, Duration::from_secs(1 << 40), Duration::from_secs(1 << 62), Duration::MAX] {
-                world.clock().hands.jump(step);
-                idle().await;
-                assert!(world.timers.snapshot().counters.balance());
-                for delay in [Duration::ZERO, ms(1), Duration::MAX] {
-                    world.timers.schedule_after(&addr, delay, Note(1));
-                }
-            }
-            for id in ids {
-                world.timers.cancel(id);
-            }
-            world.timers.drain();
-            assert_eq!(world.pending(), 0);
-        });
-    }
-}
-
-/// Any wall-clock time can be scheduled and rescheduled to, whatever the wall clock shows, and it may be set to any
-/// time.
-#[test]
-fn no_time_of_day_panics() {
-    for (tick, wheel_size) in settings() {
-        paused(async {
-            let world = World::manual(TimerActor::builder().tick(tick).wheel_size(wheel_size));
-            let (addr, _log) = world.probe::<u8>();
-            let times = times_of_day();
-            let mut ids = Vec::new();
-            for at in &times {
-                let at = *at;
-                ids.push(world.timers.schedule_at(&addr, at, Note(1)));
-                ids.push(world.timers.addr().send(ScheduleAt::new(&addr, at, Note(1))).await.unwrap().unwrap());
-                ids.push(run(&addr, move |_, ctx| ctx.schedule_at(at, Note(1))).await);
-            }
-            for (id, at) in ids.iter().zip(times.iter().rev().cycle()) {
-                let _ = world.timers.reschedule_at(*id, *at);
-            }
             for now in times.iter().step_by(47).chain(times.iter().rev().step_by(41)) {
                 world.clock().hands.set_wall(*now);
                 world.clock().hands.jump(Duration::from_secs(11));
                 idle().await;
                 world.timers.schedule_at(&addr, *now, Note(2));
                 assert!(world.timers.snapshot().counters.balance());
+            }
+            for step in [ms(1), DAY, Duration::from_secs(1 << 40), Duration::from_secs(1 << 62), Duration::MAX] {
+                world.clock().hands.jump(step);
+                idle().await;
+                assert!(world.timers.snapshot().counters.balance());
+                for delay in [Duration::ZERO, ms(1), Duration::MAX] {
+                    world.timers.schedule_after(&addr, delay, Note(3));
+                }
+            }
+            for id in after.into_iter().chain(at) {
+                world.timers.cancel(id);
             }
             world.timers.drain();
             assert_eq!(world.pending(), 0);
