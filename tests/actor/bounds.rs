@@ -3,48 +3,62 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 
 use actix::prelude::*;
 use actix_timers::{
-    Cancel, GetSnapshot, ScheduleAfter, ScheduleError, Target, TimerActor, TimerActorBuilder, TimerContext,
-    TimerOptions, Timers,
+    Cancel, CancelOutcome, GetSnapshot, ScheduleAfter, ScheduleError, Target, TimerActor, TimerActorBuilder,
+    TimerContext, TimerId, TimerOptions, Timers,
 };
-use support::{Note, Probe, StopWatch, Way, World, block, idle, in_virtual_time, ms, paused, run, with_probe};
+use support::{Note, Probe, StopWatch, Way, World, block, idle, in_virtual_time, ms, paused, run};
 
 const HOUR: u64 = 3_600_000;
 
-/// A mailbox full of requests does not delay a due message: it is delivered after a bounded number of requests.
+/// A mailbox full of requests, or of cancels, does not delay a due message: it is delivered after a bounded number of them.
 #[test]
 fn a_flood_of_requests_does_not_delay_due_messages() {
     const FLOOD: u64 = 20_000;
-    for (budget, way) in [(256, Way::Direct), (256, Way::Context), (10, Way::Direct), (10, Way::Context)] {
+    for (budget, way, cancels) in [
+        (256, Way::Direct, false),
+        (256, Way::Context, false),
+        (10, Way::Direct, false),
+        (10, Way::Context, false),
+        (256, Way::Direct, true),
+    ] {
         let builder = || TimerActor::builder().request_budget(budget);
-        in_virtual_time(builder, |world| async move {
+        in_virtual_time(builder, async |world| {
             let timers = world.timers.clone();
-            let accepted_before = Arc::new(Mutex::new(Vec::new()));
-            let seen = Arc::clone(&accepted_before);
+            let handled = move || {
+                let counters = timers.snapshot().counters;
+                if cancels { counters.cancelled } else { counters.accepted.saturating_sub(2) }
+            };
+            let (before, count) = (Arc::new(Mutex::new(Vec::new())), handled.clone());
+            let seen = Arc::clone(&before);
             let (addr, log) = world.probe_with(|probe: &mut Probe<u64>| {
-                probe.hook = Box::new(move |_, _| seen.lock().unwrap().push(timers.snapshot().counters.accepted));
+                probe.hook = Box::new(move |_, _| seen.lock().unwrap().push(count()));
             });
             let (other, _log) = world.probe();
+            let ids: Vec<_> =
+                (0..if cancels { FLOOD } else { 0 }).map(|name| world.after(&other, HOUR, name)).collect();
             for delay in [10, 11] {
                 world.schedule(way, &addr, ms(delay), delay).await.unwrap();
             }
             world.settle().await;
             for name in 0..FLOOD {
-                world.timers.addr().do_send(ScheduleAfter::new(&other, ms(HOUR), Note(name)));
+                match ids.get(name as usize) {
+                    Some(id) => world.timers.addr().do_send(Cancel(*id)),
+                    None => world.timers.addr().do_send(ScheduleAfter::new(&other, ms(HOUR), Note(name))),
+                }
             }
             world.slip_to(11).await;
-            while world.timers.snapshot().counters.accepted < FLOOD + 2 {
+            while handled() < FLOOD {
                 tokio::task::yield_now().await;
             }
             world.settle().await;
             assert_eq!(log.take(), [(10, 11), (11, 11)]);
-            for accepted in accepted_before.lock().unwrap().iter() {
-                assert!(*accepted <= 2 + 2 * budget as u64, "{accepted} requests were handled before, {way:?}");
-            }
+            let most = before.lock().unwrap().iter().copied().max().unwrap();
+            assert!(most <= 2 * budget as u64, "{most} requests were handled before, {way:?}");
         });
     }
 }
@@ -253,6 +267,9 @@ fn the_driver_does_not_wake_up_when_nothing_is_due() {
         assert!(clock.next_alarm().is_some_and(|next| next > ms(HOUR)));
         for minute in 1..60 {
             world.run_to(minute * 60_000).await;
+            // A foreign id does not wake a timer actor, not even one without any hint of its owner.
+            assert_eq!(actix_timers::cancel(TimerId::new()), CancelOutcome::NotFound);
+            assert_eq!(world.timers.cancel(TimerId::new()), CancelOutcome::NotFound);
         }
         assert_eq!((clock.alarms(), clock.rung(), clock.reads()), (alarms, rung, reads));
         // A request lets the driver look, and that leaves its alarm.
@@ -310,30 +327,5 @@ fn ordinary_messages_do_not_wake_the_driver() {
             run(&addr, |_, _| ()).await;
         }
         assert_eq!((clock.reads(), clock.alarms()), before);
-    });
-}
-
-/// An endless stream of cancels by message does not delay a due message.
-#[test]
-fn a_flood_of_cancels_does_not_delay_due_messages() {
-    with_probe(async |world, addr, log| {
-        let ids: Vec<_> = (0..5000).map(|_| world.after(&addr, HOUR, "cancelled")).collect();
-        let late = Arc::new(AtomicBool::new(true));
-        let (in_time, timers) = (Arc::clone(&late), world.timers.clone());
-        let (due, _log) = world.probe_with(|probe: &mut Probe<&str>| {
-            probe.hook = Box::new(move |_, _| {
-                let cancelled = timers.snapshot().counters.cancelled;
-                in_time.store(cancelled > 2 * 256, Ordering::SeqCst);
-            });
-        });
-        world.after(&due, 10, "due");
-        world.settle().await;
-        for id in &ids {
-            world.timers.addr().do_send(Cancel(*id));
-        }
-        world.slip_to(10).await;
-        world.run_to(100).await;
-        assert!(!late.load(Ordering::SeqCst));
-        assert_eq!((world.pending(), log.len()), (0, 0));
     });
 }

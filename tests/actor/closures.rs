@@ -2,8 +2,8 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 
 use actix::prelude::*;
 use actix_timers::{
@@ -59,82 +59,6 @@ fn a_closure_repeats_on_its_grid_until_it_is_cancelled_or_with_a_fixed_delay() {
         world.run_to(100).await;
         let expected = [(1, 10), (101, 11), (7, 15), (2, 20), (102, 21), (7, 30), (3, 30), (103, 31)];
         assert_eq!((log.take(), world.pending()), (expected.to_vec(), 0));
-    });
-}
-
-/// The closure is due already, and its handler has not begun.
-#[test]
-fn a_due_closure_is_cancelled_exactly() {
-    with_probe(async |world, addr, log| {
-        let outcome = Arc::new(Mutex::new(None));
-        let seen = Arc::clone(&outcome);
-        run(&addr, move |_, ctx| {
-            let second = Rc::new(Cell::new(None));
-            let victim = Rc::clone(&second);
-            let first = move |probe: &mut Probe<u64>, ctx: &mut Ctx| {
-                probe.log.push(1, probe.watch.now());
-                *seen.lock().unwrap() = victim.take().map(|id| ctx.cancel_timer(id));
-            };
-            ctx.run_after(ms(10), first);
-            second.set(Some(ctx.run_after(ms(10), note(2))));
-        })
-        .await;
-        world.run_to(100).await;
-        assert_eq!(log.take(), [(1, 10)]);
-        assert_eq!(*outcome.lock().unwrap(), Some(CancelOutcome::Cancelled));
-    });
-}
-
-#[test]
-fn a_shared_key_names_closures_and_messages_alike() {
-    with_probe(async |world, addr, log| {
-        run(&addr, |_, ctx| {
-            let keyed = || TimerOptions::new().shared_key("expiry").group("g");
-            ctx.timer(keyed()).schedule(ms(10), Note(1));
-            ctx.timer(keyed()).run(ms(20), note(2));
-            assert!(ctx.actor_timers().get("expiry").is_some());
-        })
-        .await;
-        assert_eq!(world.pending(), 1);
-        world.run_to(100).await;
-        assert_eq!(log.take(), [(2, 20)]);
-    });
-}
-
-/// A value that shows on which thread it is dropped, and whether it was.
-struct Witness(Rc<()>, Arc<Mutex<Vec<std::thread::ThreadId>>>);
-
-impl Drop for Witness {
-    fn drop(&mut self) {
-        self.1.lock().unwrap().push(std::thread::current().id());
-    }
-}
-
-/// By id, by group, and by a drain. The captured `Rc` is on its own thread throughout.
-#[test]
-fn captures_of_a_closure_are_dropped_on_their_own_thread() {
-    with_probe(async |world, addr, log| {
-        let dropped = Arc::new(Mutex::new(Vec::new()));
-        let ids = Arc::clone(&dropped);
-        let one = run(&addr, move |_, ctx| {
-            let shared = Rc::new(());
-            let mut closures = (0..3)
-                .map(|_| Witness(Rc::clone(&shared), Arc::clone(&ids)))
-                .map(|witness| move |_: &mut Probe<u64>, _: &mut Ctx| assert!(Rc::strong_count(&witness.0) > 0));
-            let one = ctx.run_after(ms(10), closures.next().unwrap());
-            let grouped = || TimerOptions::new().group("g");
-            ctx.timer(grouped()).run(ms(10), closures.next().unwrap());
-            ctx.timer(grouped()).run_repeatedly(ms(10), closures.next().unwrap());
-            one
-        })
-        .await;
-        let timers = world.timers.clone();
-        let cancelled = std::thread::spawn(move || (timers.cancel(one), timers.cancel_group("g")));
-        assert_eq!(cancelled.join().unwrap(), (CancelOutcome::Cancelled, 2));
-        world.settle().await;
-        assert_eq!(*dropped.lock().unwrap(), vec![std::thread::current().id(); 3]);
-        world.run_to(100).await;
-        assert_eq!((log.take(), world.pending()), (vec![], 0));
     });
 }
 

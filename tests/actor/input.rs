@@ -10,7 +10,7 @@ use actix_timers::{
     BuildError, Cancel, CancelOutcome, Drain, GetSnapshot, GetTimer, Reschedule, RescheduleOutcome, ScheduleAfter,
     ScheduleAt, ScheduleError, Target, TimerActor, TimerActorBuilder, TimerContext, TimerId, TimerOptions, Timers,
 };
-use support::{Note, Probe, StopWatch, Way, World, idle, in_virtual_time, ms, paused, run, with_probe};
+use support::{Note, Probe, StopWatch, Way, World, eventually, idle, in_virtual_time, ms, paused, run, with_probe};
 
 const HOUR: u64 = 3_600_000;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -364,13 +364,10 @@ fn the_service_of_the_system_is_shared_by_all_arbiters() {
             assert!(answer.send(system).is_ok());
         });
         assert!(here == there.await.unwrap());
-        let (tell, told) = tokio::sync::oneshot::channel::<()>();
-        let tell = std::sync::Mutex::new(Some(tell));
-        let mut probe = Probe::new(StopWatch::Source(std::sync::Arc::default()));
-        probe.hook = Box::new(move |_: &u8, _| tell.lock().unwrap().take().unwrap().send(()).unwrap());
-        let addr = probe.start();
+        let probe = Probe::new(StopWatch::Source(std::sync::Arc::default()));
+        let (log, addr) = (probe.log.clone(), probe.start());
         here.send(ScheduleAfter::new(&addr, ms(1), Note(1))).await.unwrap().unwrap();
-        tokio::time::timeout(support::PATIENCE, told).await.unwrap().unwrap();
+        eventually(|| log.len() > 0).await;
         arbiter.stop();
         arbiter.join().unwrap();
     });

@@ -10,7 +10,7 @@ use actix_timers::{
     CancelKey, CancelOutcome, KeySelector, Target, TimerActor, TimerContext, TimerFilter, TimerId, TimerKey,
     TimerOptions,
 };
-use support::{Census, Counted, Log, Note, Probe, Way, World, in_virtual_time, ms, run, with_probe};
+use support::{Census, Counted, Note, Probe, Way, World, in_virtual_time, ms, run, with_probe};
 use uuid::Uuid;
 
 type Owner = Addr<Probe<u32>>;
@@ -64,8 +64,7 @@ async fn cancel(world: &World, way: Way, addr: &Owner, key: KeySelector) -> Canc
 #[test]
 fn keys_of_messages_of_different_types_do_not_collide() {
     for way in Way::ALL {
-        in_virtual_time(TimerActor::builder, |world| async move {
-            let (addr, log): (_, Log<u32>) = world.probe();
+        with_probe(async |world, addr, log| {
             let [note, counted] = schedule_both(&world, way, &addr, key(7)).await;
             let of_counted = KeySelector::of::<Counted>(7);
             assert_eq!(first_of::<Note<u32>>(&world, way, &addr).await, Some(note));
@@ -114,8 +113,7 @@ fn a_cancel_of_two_timers_reports_the_one_that_was_cancelled() {
 #[test]
 fn a_shared_key_is_replaced_by_a_message_of_any_type() {
     for way in Way::ALL {
-        in_virtual_time(TimerActor::builder, |world| async move {
-            let (addr, _log): (_, Log<u32>) = world.probe();
+        with_probe(async |world, addr, _log| {
             let shared = TimerOptions::new().shared_key(7);
             let [note, counted] = schedule_both(&world, way, &addr, shared.clone()).await;
             assert_eq!((world.timers.get(note), world.pending()), (None, 1));
@@ -145,10 +143,13 @@ fn closures_have_common_keys_apart_from_those_of_messages() {
             assert!(timers.get(KeySelector::closure("k")).is_some());
             ctx.timer(key("k")).schedule(ms(50), Note(5));
             assert_eq!(ctx.actor_timers().list().len(), 2);
+            ctx.timer(TimerOptions::new().shared_key("s")).schedule(ms(60), Note(6));
+            ctx.timer(TimerOptions::new().shared_key("s")).run(ms(70), |probe, _| probe.log.push(7, probe.watch.now()));
+            assert_eq!(ctx.actor_timers().list().len(), 3, "a shared key is that of closures, too");
         })
         .await;
         world.run_to(85).await;
-        assert_eq!(log.take(), [(4, 40), (5, 50), (4, 80)]);
+        assert_eq!(log.take(), [(4, 40), (5, 50), (7, 70), (4, 80)]);
         assert_eq!(run(&addr, |_, ctx| ctx.cancel_key(KeySelector::closure("k"))).await, CancelOutcome::Cancelled);
     });
 }
@@ -156,8 +157,7 @@ fn closures_have_common_keys_apart_from_those_of_messages() {
 /// It is also found as it is written, which is no key of the same timer.
 #[test]
 fn a_key_of_any_kind_names_its_timer() {
-    in_virtual_time(TimerActor::builder, async |world| {
-        let (addr, _log): (_, Log<u32>) = world.probe();
+    with_probe::<u32>(async |world, addr, _log| {
         let order = Uuid::from_u128(7);
         let keys: [(TimerKey, String); 7] = [
             (("order", 7).into(), "order/7".to_owned()),

@@ -152,9 +152,8 @@ fn the_handler_of_a_repeating_timer_can_replace_it() {
 /// The replaced message is freed at once, whatever kind of request replaces it. A drain leaves no key.
 #[test]
 fn the_message_that_is_replaced_is_freed_at_once() {
-    in_virtual_time(TimerActor::builder, |world| async move {
+    with_probe::<u64>(async |world, addr, _log| {
         let census = Census::default();
-        let (addr, _log): (_, Log<u64>) = world.probe();
         for _ in 0..5 {
             world.timers.timer(&addr, key(1)).schedule(ms(10), census.payload());
             assert_eq!(census.live(), 1);
