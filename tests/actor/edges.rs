@@ -4,10 +4,9 @@
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
 use actix::prelude::*;
-use actix_timers::{ManualClock, TimerActor, TimerContext, Timers};
+use actix_timers::{TimerActor, TimerContext, Timers};
 use support::{Log, Note, Probe, StopWatch, World, eventually, ms, paused, run};
 
 /// Returns a probe that does not know the time, and its log.
@@ -112,23 +111,6 @@ fn after_its_system_has_ended_a_thread_has_no_timers() {
     })
     .join()
     .unwrap();
-}
-
-#[test]
-fn a_manual_clock_at_the_end_of_time_delivers_the_rest() {
-    support::in_real_time(async {
-        let clock = ManualClock::new();
-        let timers = TimerActor::builder().clock(clock.clone()).start().unwrap();
-        let (probe, log) = probe();
-        let addr = probe.start();
-        timers.schedule_at(&addr, SystemTime::UNIX_EPOCH + ms(10), Note(1));
-        settle().await;
-        clock.jump(Duration::MAX);
-        settle().await;
-        assert_eq!(log.names(), [1]);
-        assert!(clock.wall() > SystemTime::now(), "the wall clock went along");
-        assert_eq!(timers.snapshot().pending(), 0);
-    });
 }
 
 /// Two sets of local tasks on one thread: the timer actor of the first ends, and an older actor lives on in the second,
