@@ -143,8 +143,8 @@ fn drive(turns: &Turns, due: &Mutex<Due>) {
     }
 }
 
-/// A thread schedules a message and wakes the driver, while this thread has the watchdog's turn: it has looked already, or
-/// not yet. A driver that found the turn taken sleeps for ever unless it is woken afterwards.
+/// A thread schedules a message and wakes the driver, while this thread has the watchdog's turn: it has looked already,
+/// or not yet. A driver that found the turn taken sleeps for ever unless it is woken afterwards.
 #[test]
 fn a_driver_that_found_the_turn_taken_looks_again() {
     model::check(Some(2), || {

@@ -31,8 +31,8 @@ fn a_batch_may_be_empty_and_may_name_times_of_day() {
     });
 }
 
-/// Ids are returned in the order of the entries, and each id finds and cancels its own timer. The batch has more entries
-/// than one turn takes in or delivers. The later in it, the earlier the deadline, which pairs of entries share.
+/// Ids are returned in the order of the entries, and each id finds and cancels its own timer. The batch has more
+/// entries than one turn takes in or delivers. The later in it, the earlier the deadline, which pairs of entries share.
 #[test]
 fn a_batch_answers_in_order_with_a_timer_for_each_entry() {
     in_virtual_time(TimerActor::builder, async |world| {
@@ -92,8 +92,8 @@ fn a_batch_that_does_not_fit_returns_the_rejected_entries() {
     }
 }
 
-/// Each entry of a batch counts as one request: due messages do not wait until all are taken in. A later request is taken
-/// in after the earlier ones.
+/// Each entry of a batch counts as one request: due messages do not wait until all are taken in. A later request is
+/// taken in after the earlier ones.
 #[test]
 fn due_messages_do_not_wait_for_a_large_batch() {
     paused(async {

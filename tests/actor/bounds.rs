@@ -15,7 +15,8 @@ use support::{Note, Probe, StopWatch, Way, World, block, idle, in_virtual_time, 
 
 const HOUR: u64 = 3_600_000;
 
-/// A mailbox full of requests, or of cancels, does not delay a due message: it is delivered after a bounded number of them.
+/// A mailbox full of requests, or of cancels, does not delay a due message: it is delivered after a bounded number of
+/// them.
 #[test]
 fn a_flood_of_requests_does_not_delay_due_messages() {
     const FLOOD: u64 = 20_000;
@@ -63,8 +64,8 @@ fn a_flood_of_requests_does_not_delay_due_messages() {
     }
 }
 
-/// Two actors that send each other a ball, until it is over: each throw is a turn of another actor on the arbiter. Counts
-/// the throws, and the maximum number of events between two of them.
+/// Two actors that send each other a ball, until it is over: each throw is a turn of another actor on the arbiter.
+/// Counts the throws, and the maximum number of events between two of them.
 struct Rally {
     happened: Box<dyn Fn() -> u64>,
     over: Box<dyn Fn() -> bool>,
@@ -97,8 +98,8 @@ impl Handler<Ball> for Player {
     }
 }
 
-/// Runs a rally until both players and all other actors are idle. Returns the maximum number of events between two throws,
-/// and the number of throws.
+/// Runs a rally until both players and all other actors are idle. Returns the maximum number of events between two
+/// throws, and the number of throws.
 async fn rally(happened: impl Fn() -> u64 + 'static, over: impl Fn() -> bool + 'static) -> (u64, u64) {
     let (last, most, throws) = (Cell::new(happened()), Cell::default(), Cell::default());
     let rally = Rc::new(Rally { happened: Box::new(happened), over: Box::new(over), last, most, throws });
@@ -150,8 +151,8 @@ fn due_at_once(builder: TimerActorBuilder, way: Way, many: u64, spawns: bool, in
 }
 
 /// Messages due at once for a recipient, or in one actor, also if they wait in its inbox since it was busy, or if each
-/// handler spawns a future into its actor's context, which makes the context poll all its items again: another actor has
-/// its turn after each budget of them.
+/// handler spawns a future into its actor's context, which makes the context poll all its items again: another actor
+/// has its turn after each budget of them.
 #[test]
 fn masses_due_at_once_do_not_freeze_the_arbiter() {
     let cases = [

@@ -3,9 +3,7 @@
 use std::sync::mpsc;
 
 use actix::prelude::*;
-use actix_timers::{
-    DeadLetter, DeadLetterReason, ScheduleAfter, SubscribeDeadLetters, Target, TimerActor, TimerContext, TimerId,
-};
+use actix_timers::{DeadLetter, DeadLetterReason, ScheduleAfter, SubscribeDeadLetters, Target, TimerActor, TimerId};
 use support::{Listener, Note, Probe, StopWatch, World, eventually, in_virtual_time, listen, ms, run};
 
 /// Returns a listener that has not subscribed yet.
@@ -122,12 +120,7 @@ fn timers_lost_with_an_arbiter_reach_a_subscriber_elsewhere() {
         let arbiter = Arbiter::new();
         let timers = TimerActor::builder().start_on(&arbiter.handle()).unwrap();
         timers.subscribe_dead_letters(addr.clone());
-        // An actor of that arbiter with a timer of its own, which ends with its actor or with the service, whichever is
-        // first.
-        let probe = Probe::<u32>::start_in_arbiter(&arbiter.handle(), |ctx: &mut Context<Probe<u32>>| {
-            ctx.schedule_after(ms(3_600_000), Note(0));
-            Probe::new(StopWatch::Manual(support::WatchedClock::new()))
-        });
+        let probe = Probe::<u32>::new(StopWatch::Source(Default::default())).start();
         let ids: Vec<TimerId> = (1..=3u32).map(|n| timers.schedule_after(&probe, ms(3_600_000), Note(n))).collect();
         arbiter.stop();
         arbiter.join().unwrap();

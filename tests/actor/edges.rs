@@ -1,5 +1,5 @@
-//! Unexpected behaviour of actix, threads and users: stale handles, actors without addresses, threads without a system or
-//! with two of them.
+//! Unexpected behaviour of actix, threads and users: stale handles, actors without addresses, threads without a system
+//! or with two of them.
 
 use std::cell::Cell;
 use std::rc::Rc;

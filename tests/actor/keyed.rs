@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use actix::prelude::*;
 use actix_timers::{
-    ActorId, CancelKey, CancelOutcome, Repeat, ScheduleAfter, ScheduleAtFixedRate, ScheduleBatch, ScheduleError,
-    Target, TimerActor, TimerContext, TimerId, TimerKey, TimerOptions, TimerState,
+    ActorId, CancelKey, CancelOutcome, Repeat, ScheduleAfter, ScheduleBatch, ScheduleError, Target, TimerActor,
+    TimerContext, TimerId, TimerKey, TimerOptions, TimerState,
 };
 use support::{Census, Log, Name, Note, Probe, Recluse, Way, World, block_then, in_virtual_time, ms, run, with_probe};
 
@@ -90,36 +90,19 @@ fn a_repeating_timer_is_replaced_while_its_old_message_waits() {
 /// A first tick now that has not run is cancelled with its timer. Its successor brings its own: now, if it asks for it.
 #[test]
 fn a_first_tick_now_is_replaced_by_that_of_the_next_timer() {
-    for way in Way::ALL {
-        for last in [0, 10] {
-            with_probe(async |world, addr, log| {
-                let every = |first| Repeat::every(ms(10)).first_after(ms(first));
-                let ticks = [(1, every(0)), (2, every(0)), (3, every(last))];
-                match way {
-                    Way::Direct => ticks.map(|(name, every)| {
-                        world.timers.timer(&addr, key("k")).repeat(every, Note(name));
-                    }),
-                    Way::Message => ticks.map(|(name, every)| {
-                        let request = ScheduleAtFixedRate::new(&addr, every, Note(name)).options(key("k"));
-                        world.timers.addr().do_send(request);
-                    }),
-                    Way::Context => {
-                        run(&addr, move |_, ctx| {
-                            ticks.map(|(name, every)| {
-                                ctx.timer(key("k")).repeat(every, Note(name));
-                            })
-                        })
-                        .await
-                    }
-                };
-                world.settle().await;
-                assert_eq!(log.take(), if last == 0 { vec![(3, 0)] } else { vec![] }, "{way:?}");
-                world.run_to(20).await;
-                assert_eq!(log.take(), [(3, 10), (3, 20)], "{way:?}");
-                let counters = world.timers.snapshot().counters;
-                assert_eq!((counters.cancelled, counters.pending), (2, 1));
-            });
-        }
+    for last in [0, 10] {
+        with_probe(async |world, addr, log| {
+            for (name, first) in [(1, 0), (2, 0), (3, last)] {
+                let every = Repeat::every(ms(10)).first_after(ms(first));
+                world.timers.timer(&addr, key("k")).repeat(every, Note(name));
+            }
+            world.settle().await;
+            assert_eq!(log.take(), if last == 0 { vec![(3, 0)] } else { vec![] });
+            world.run_to(20).await;
+            assert_eq!(log.take(), [(3, 10), (3, 20)]);
+            let counters = world.timers.snapshot().counters;
+            assert_eq!((counters.cancelled, counters.pending), (2, 1));
+        });
     }
 }
 
