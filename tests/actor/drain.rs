@@ -41,20 +41,28 @@ fn timers_due_in_time_are_delivered_and_the_rest_is_returned() {
     });
 }
 
+/// Also if it is abandoned.
 #[test]
 fn a_drain_accepts_no_timers_but_pending_ones_can_be_cancelled() {
-    with_probe(async |world, addr, log| {
-        let id = world.after(&addr, 50, 1);
-        let draining = drain(&world.timers, 100);
-        world.settle().await;
-        let rejected = world.timers.timer(&addr, TimerOptions::new()).try_schedule(ms(1), Note(2));
-        assert!(matches!(rejected, Err(ScheduleError::Stopped { message: Note(2) })));
-        assert_eq!(world.timers.cancel(id), CancelOutcome::Cancelled);
-        world.settle().await;
-        assert!(draining.is_finished(), "nothing is left to wait for");
-        assert!(draining.await.unwrap().is_empty());
-        assert_eq!(log.len(), 0);
-    });
+    for is_abandoned in [false, true] {
+        with_probe(async |world, addr, log| {
+            let id = world.after(&addr, 50, 1);
+            world.after(&addr, 10, 2);
+            let draining = drain(&world.timers, 100);
+            world.settle().await;
+            if is_abandoned {
+                draining.abort();
+            }
+            let rejected = world.timers.timer(&addr, TimerOptions::new()).try_schedule(ms(1), Note(3));
+            assert!(matches!(rejected, Err(ScheduleError::Stopped { message: Note(3) })));
+            world.run_to(20).await;
+            assert_eq!(log.take(), [(2, 10)]);
+            assert_eq!(world.timers.cancel(id), CancelOutcome::Cancelled);
+            world.settle().await;
+            assert!(draining.is_finished(), "nothing is left to wait for");
+            assert!(is_abandoned || draining.await.unwrap().is_empty());
+        });
+    }
 }
 
 #[test]
@@ -87,19 +95,6 @@ fn concurrent_drains_share_the_returned_timers() {
         let (long, short) = (long.await.unwrap(), short.await.unwrap());
         assert_eq!((names(&long), names(&short)), (vec![], vec![4, 2]), "the first whose time is over ends it");
         assert_eq!(log.take(), [(1, 10), (3, 20)]);
-    });
-}
-
-#[test]
-fn an_abandoned_drain_leaves_it_closed_and_delivering() {
-    with_probe(async |world, addr, log| {
-        world.after(&addr, 10, 1);
-        let draining = drain(&world.timers, 50);
-        world.settle().await;
-        draining.abort();
-        world.run_to(20).await;
-        assert_eq!(log.take(), [(1, 10)]);
-        assert!(world.timers.timer(&addr, TimerOptions::new()).try_schedule(ms(1), Note(2)).is_err());
     });
 }
 
