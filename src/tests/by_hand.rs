@@ -1,6 +1,4 @@
-//! The service step by step: the test polls the contexts itself, and acts as the watchdog.
-//!
-//! This file covers the turn protocol; `recipient_queues`, `inboxes`, `calls` and `watched` cover the rest.
+//! The service step by step: the tests poll the contexts themselves, and act as the watchdog.
 
 mod calls;
 mod inboxes;
@@ -336,54 +334,3 @@ fn post_own(service: &Arc<Service>, owner: OwnerId) {
 }
 
 crate::impl_due_timers!(Listener);
-
-/// Two messages are due for a window of one. While a bell for the first is being sent, a drain gives it back, and the
-/// second, which the driver is sending, is pulled.
-#[test]
-fn a_drain_leaves_a_bell_to_a_message_of_the_driver() {
-    let mut world = World::new();
-    let target = Target::tracked(&world.ear.addr).window(1);
-    for name in [1, 2] {
-        world.timers.schedule_after(&target, ms(10), number(name));
-    }
-    world.poll_driver();
-    world.clock.jump(ms(10));
-    let (service, drained) = (Arc::clone(&world.service), Arc::new(AtomicUsize::new(0)));
-    let count = Arc::clone(&drained);
-    set_hook(&world.ear.called.hook, move || count.store(service.drain().len(), Ordering::SeqCst));
-    for _ in 0..4 {
-        world.poll_driver();
-        world.ear.poll();
-    }
-    assert_eq!((drained.load(Ordering::SeqCst), world.ear.log()), (1, vec![2]));
-    assert_eq!(world.timers.snapshot().pending(), 0);
-}
-
-/// The watchdog makes an own message for an actor whose inbox is polled meanwhile. The inbox waits until the message is
-/// sent, without polling itself: user code may take any time.
-#[test]
-fn an_inbox_sleeps_while_the_watchdog_makes_its_message() {
-    let (mut world, making) = (World::new(), Hook::default());
-    let source = made(1, Arc::clone(&making));
-    world.ear.run(move |ctx| ctx.schedule_at_fixed_rate(Repeat::every(ms(10)).times(1), source));
-    world.ear.own(10, number(2));
-    world.poll_driver();
-    world.watch_at(40);
-    let calls = Arc::new(AtomicUsize::new(usize::MAX));
-    let (called, counted) = (Arc::clone(&world.ear.called), Arc::clone(&calls));
-    set_hook(&making, move || {
-        ELSEWHERE.with_borrow_mut(|listener| {
-            let listener = listener.as_mut().unwrap();
-            poll(listener, &called);
-            called.take();
-            poll(listener, &called);
-            counted.store(called.take(), Ordering::SeqCst);
-        });
-    });
-    let (service, owner) = (Arc::clone(&world.service), world.owner());
-    world.ear.elsewhere_during(|| post_own(&service, owner));
-    assert_eq!(calls.load(Ordering::SeqCst), 0, "wake-ups of itself");
-    assert!(world.ear.called.take() > 0, "the inbox is woken");
-    (0..3).for_each(|_| world.ear.poll());
-    assert_eq!(world.ear.log(), [1, 2]);
-}

@@ -313,3 +313,32 @@ fn a_message_is_dropped_after_a_new_timer_has_taken_its_place() {
     world.poll_driver();
     assert!(is_called(&dropped));
 }
+
+/// The watchdog makes an own message for an actor whose inbox is polled meanwhile. The inbox waits until the message is
+/// sent, without polling itself: user code may take any time.
+#[test]
+fn an_inbox_sleeps_while_the_watchdog_makes_its_message() {
+    let (mut world, making) = (World::new(), Hook::default());
+    let source = made(1, Arc::clone(&making));
+    world.ear.run(move |ctx| ctx.schedule_at_fixed_rate(Repeat::every(ms(10)).times(1), source));
+    world.ear.own(10, number(2));
+    world.poll_driver();
+    world.watch_at(40);
+    let calls = Arc::new(AtomicUsize::new(usize::MAX));
+    let (called, counted) = (Arc::clone(&world.ear.called), Arc::clone(&calls));
+    set_hook(&making, move || {
+        ELSEWHERE.with_borrow_mut(|listener| {
+            let listener = listener.as_mut().unwrap();
+            poll(listener, &called);
+            called.take();
+            poll(listener, &called);
+            counted.store(called.take(), Ordering::SeqCst);
+        });
+    });
+    let (service, owner) = (Arc::clone(&world.service), world.owner());
+    world.ear.elsewhere_during(|| post_own(&service, owner));
+    assert_eq!(calls.load(Ordering::SeqCst), 0, "wake-ups of itself");
+    assert!(world.ear.called.take() > 0, "the inbox is woken");
+    (0..3).for_each(|_| world.ear.poll());
+    assert_eq!(world.ear.log(), [1, 2]);
+}

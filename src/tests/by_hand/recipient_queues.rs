@@ -146,3 +146,25 @@ fn a_timer_in_the_place_of_another_makes_messages_of_its_own() {
     let counters = world.timers.snapshot().counters;
     assert_eq!((counters.cancelled, counters.delivered, counters.pending), (1, 2, 1));
 }
+
+/// Two messages are due for a window of one. While a bell for the first is being sent, a drain gives it back, and the
+/// second, which the driver is sending, is pulled.
+#[test]
+fn a_drain_leaves_a_bell_to_a_message_of_the_driver() {
+    let mut world = World::new();
+    let target = Target::tracked(&world.ear.addr).window(1);
+    for name in [1, 2] {
+        world.timers.schedule_after(&target, ms(10), number(name));
+    }
+    world.poll_driver();
+    world.clock.jump(ms(10));
+    let (service, drained) = (Arc::clone(&world.service), Arc::new(AtomicUsize::new(0)));
+    let count = Arc::clone(&drained);
+    set_hook(&world.ear.called.hook, move || count.store(service.drain().len(), Ordering::SeqCst));
+    for _ in 0..4 {
+        world.poll_driver();
+        world.ear.poll();
+    }
+    assert_eq!((drained.load(Ordering::SeqCst), world.ear.log()), (1, vec![2]));
+    assert_eq!(world.timers.snapshot().pending(), 0);
+}
