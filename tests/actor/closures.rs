@@ -62,11 +62,12 @@ fn a_closure_repeats_on_its_grid_until_it_is_cancelled_or_with_a_fixed_delay() {
     });
 }
 
+/// And so is a pending one, by a drain.
 #[test]
 fn a_rejected_closure_is_returned() {
     let builder = || TimerActor::builder().capacity(1);
     in_virtual_time(builder, |world| async move {
-        let (addr, _) = world.probe();
+        let (addr, log) = world.probe();
         run(&addr, |probe, ctx| {
             ctx.run_after(ms(10), note(1));
             let once = ctx
@@ -81,6 +82,11 @@ fn a_rejected_closure_is_returned() {
             assert!(matches!(never, Err(ScheduleError::ZeroPeriod { .. })));
         })
         .await;
+        let returned = world.timers.drain();
+        assert!(returned.len() == 1 && returned[0].message_type.contains("closures::note"), "{returned:?}");
+        drop(returned);
+        world.run_to(100).await;
+        assert_eq!((log.names(), world.pending()), (vec![2, 3], 0));
     });
 }
 
