@@ -1,19 +1,17 @@
-//! The service step by step: the test polls the contexts itself, and acts as the watchdog.
-//!
-//! This file covers the turn protocol; `recipient_queues`, `inboxes`, `calls` and `watched` cover the rest.
+//! The service step by step: the tests poll the contexts themselves, and act as the watchdog.
 
 mod calls;
 mod inboxes;
 mod recipient_queues;
 mod watched;
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context as TaskContext, Poll, Wake, Waker};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use actix::dev::ContextFut;
 use actix::prelude::*;
@@ -27,24 +25,28 @@ use crate::service::owner::thread_registry;
 use crate::service::state::{Service, Session};
 use crate::tests::fixture::ms;
 use crate::{
-    Alarm, CancelOutcome, Clock, DeadLetter, ManualClock, MessageSource, Repeat, RequestTime, Target,
-    TimerActorBuilder, TimerContext, TimerId, TimerOptions, Timers,
+    CancelOutcome, DeadLetter, ManualClock, MessageSource, Repeat, Target, TimerActorBuilder, TimerContext, TimerId,
+    TimerOptions, Timers,
 };
 
 /// The context of a listener, to be polled.
 type Listening = Box<ContextFut<Listener, Context<Listener>>>;
 
 thread_local! {
-    /// The timer that a listener has scheduled last.
-    static LAST_OWN: Cell<Option<TimerId>> = const { Cell::new(None) };
-    /// A listener that is polled during an operation.
-    static POLLED: RefCell<Option<Listening>> = const { RefCell::new(None) };
-    /// A listener that is restarted during an operation.
-    static RESTARTS: RefCell<Option<Listening>> = const { RefCell::new(None) };
+    /// A listener in the hands of hooks, which poll it, restart it or drop it.
+    static ELSEWHERE: RefCell<Option<Listening>> = const { RefCell::new(None) };
 }
 
 /// User code that runs during an operation.
 type Hook = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
+
+fn set_hook(hook: &Hook, code: impl FnOnce() + Send + 'static) {
+    *hook.lock().unwrap() = Some(Box::new(code));
+}
+
+fn is_called(hook: &Hook) -> bool {
+    hook.lock().unwrap().is_none()
+}
 
 fn call(hook: &Hook) {
     let hook = hook.lock().unwrap().take();
@@ -83,53 +85,12 @@ impl Handler<Number> for Listener {
     }
 }
 
-#[derive(Message)]
-#[rtype(result = "()")]
-struct After(u64, Number);
-
-impl Handler<After> for Listener {
-    type Result = ();
-
-    fn handle(&mut self, After(delay, number): After, ctx: &mut Context<Self>) {
-        LAST_OWN.set(Some(ctx.schedule_after(Duration::from_millis(delay), number)));
-    }
-}
-
-/// Schedules one message by a repeating timer. The hook is called while the message is produced.
-#[derive(Message)]
-#[rtype(result = "()")]
-struct StartRepeating(u32, Hook);
-
-impl Handler<StartRepeating> for Listener {
-    type Result = ();
-
-    fn handle(&mut self, StartRepeating(message, hook): StartRepeating, ctx: &mut Context<Self>) {
-        ctx.schedule_at_fixed_rate(Repeat::every(ms(10)).times(1), made(message, hook));
-    }
-}
-
 /// Returns a source that calls the hook during production.
 fn made(message: u32, hook: Hook) -> MessageSource<Number> {
     MessageSource::from_fn(move || {
         call(&hook);
         number(message)
     })
-}
-
-/// Spawns a future that calls the hook at each poll of the context's items; before the inbox, if spawned first.
-#[derive(Message)]
-#[rtype(result = "()")]
-struct Between(Hook);
-
-impl Handler<Between> for Listener {
-    type Result = ();
-
-    fn handle(&mut self, Between(hook): Between, ctx: &mut Context<Self>) {
-        ctx.spawn(actix::fut::wrap_future(std::future::poll_fn(move |_| {
-            call(&hook);
-            Poll::Pending
-        })));
-    }
 }
 
 /// Runs a job with the context.
@@ -161,63 +122,14 @@ impl Handler<Endless> for Listener {
     }
 }
 
-/// Collects dead letters.
-#[derive(Default)]
-struct Clerk(Arc<Mutex<Vec<DeadLetter>>>);
+/// A dead letter in the log.
+const LETTER: u32 = u32::MAX;
 
-impl Actor for Clerk {
-    type Context = Context<Self>;
-}
-
-impl Handler<DeadLetter> for Clerk {
+impl Handler<DeadLetter> for Listener {
     type Result = ();
 
-    fn handle(&mut self, letter: DeadLetter, _: &mut Context<Self>) {
-        self.0.lock().unwrap().push(letter);
-    }
-}
-
-/// A manual clock that runs user code at each reading, until that returns true, and records its alarms.
-#[derive(Clone)]
-struct Observed {
-    hands: ManualClock,
-    reading: Reading,
-    alarms: Arc<Mutex<Vec<Duration>>>,
-}
-
-/// User code that returns true when it is done.
-type Reading = Arc<Mutex<Option<Box<dyn FnMut() -> bool + Send>>>>;
-
-impl Clock for Observed {
-    fn now(&self) -> Duration {
-        let reading = self.reading.lock().unwrap().take();
-        if let Some(mut reading) = reading
-            && !reading()
-        {
-            *self.reading.lock().unwrap() = Some(reading);
-        }
-        self.hands.now()
-    }
-
-    fn wall(&self) -> SystemTime {
-        self.hands.wall()
-    }
-
-    fn since(&self, instant: tokio::time::Instant) -> Duration {
-        self.hands.since(instant)
-    }
-
-    fn since_request(&self, made: RequestTime) -> Duration {
-        self.hands.since_request(made)
-    }
-
-    fn alarm(&self, time: Duration) -> Alarm {
-        self.alarms.lock().unwrap().push(time);
-        self.hands.alarm(time)
-    }
-
-    fn wall_is_steady(&self) -> bool {
-        true
+    fn handle(&mut self, _: DeadLetter, _: &mut Self::Context) {
+        self.0.lock().unwrap().push(LETTER);
     }
 }
 
@@ -269,24 +181,76 @@ impl Ear {
         poll(&mut self.context, &self.called);
     }
 
+    /// Polls it with a waker whose last copy calls the hook when it is dropped, by a later poll.
+    fn poll_with_last(&mut self, hook: &Hook) {
+        let waker = Waker::from(Arc::new(Last(Arc::clone(hook))));
+        assert!(Pin::new(&mut *self.context).poll(&mut TaskContext::from_waker(&waker)).is_pending());
+    }
+
+    /// Runs `job` with its context.
+    fn run<R: Send + 'static>(&mut self, job: impl FnOnce(&mut Context<Listener>) -> R + Send + 'static) -> R {
+        let (answer, result) = std::sync::mpsc::channel();
+        self.addr.do_send(Run(Box::new(move |ctx| answer.send(job(ctx)).unwrap())));
+        self.poll();
+        result.try_recv().unwrap()
+    }
+
+    /// Lets it schedule a message to itself.
+    fn own(&mut self, delay: u64, number: Number) -> TimerId {
+        self.run(move |ctx| ctx.schedule_after(ms(delay), number))
+    }
+
+    /// Spawns a future that calls the hook at each poll of the context's items; before the inbox, if spawned first.
+    fn between(&mut self, hook: &Hook) {
+        let hook = Arc::clone(hook);
+        self.run(move |ctx| {
+            ctx.spawn(actix::fut::wrap_future(std::future::poll_fn(move |_| {
+                call(&hook);
+                Poll::Pending
+            })));
+        });
+    }
+
+    fn lose_address(&mut self) {
+        self.addr = Context::new().address();
+    }
+
+    /// Leaves its context to hooks during `work`.
+    fn elsewhere_during(&mut self, work: impl FnOnce()) {
+        let idle = Box::new(Context::new().into_future(Listener(Arc::default())));
+        ELSEWHERE.set(Some(std::mem::replace(&mut self.context, idle)));
+        work();
+        if let Some(context) = ELSEWHERE.take() {
+            self.context = context;
+        }
+    }
+
     fn log(&self) -> Vec<u32> {
         self.log.lock().unwrap().clone()
+    }
+}
+
+/// A waker that runs a hook when its last copy is dropped.
+struct Last(Hook);
+
+impl Wake for Last {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for Last {
+    fn drop(&mut self) {
+        call(&self.0);
     }
 }
 
 /// A timer actor and an actor that only the test polls.
 struct World {
     clock: ManualClock,
-    reading: Reading,
-    alarms: Arc<Mutex<Vec<Duration>>>,
     service: Arc<Service>,
     timers: Timers,
     driver: Box<ContextFut<TimerActor, Context<TimerActor>>>,
     driver_called: Arc<Called>,
-    addr: Addr<Listener>,
-    listener: Listening,
-    listener_called: Arc<Called>,
-    log: Arc<Mutex<Vec<u32>>>,
+    ear: Ear,
 }
 
 impl World {
@@ -295,78 +259,43 @@ impl World {
     }
 
     fn with(builder: TimerActorBuilder, clock: ManualClock) -> Self {
-        let observed = Observed { hands: clock, reading: Reading::default(), alarms: Arc::default() };
-        Self::of(builder.clock(observed.clone()).build().unwrap(), observed)
+        Self::of(builder.clock(clock.clone()).build().unwrap(), clock)
     }
 
-    fn of(actor: TimerActor, Observed { hands, reading, alarms }: Observed) -> Self {
+    fn of(actor: TimerActor, clock: ManualClock) -> Self {
         let service = Arc::clone(actor.service());
         let context = Context::new();
         let timers = Timers::new(Arc::clone(&service), context.address());
         thread_registry::set_current(&service);
-        let Ear { addr, context: listener, called: listener_called, log } = Ear::new();
-        let mut world = Self {
-            clock: hands,
-            reading,
-            alarms,
-            service,
-            timers,
-            driver: Box::new(context.into_future(actor)),
-            driver_called: Arc::default(),
-            addr,
-            listener,
-            listener_called,
-            log,
-        };
+        let driver = Box::new(context.into_future(actor));
+        let mut world = Self { clock, service, timers, driver, driver_called: Arc::default(), ear: Ear::new() };
         world.poll_driver();
         world
     }
 
-    /// Runs `job` at a clock reading while `id` is in flight: out of its queue, and not in a mailbox yet.
-    fn when_in_flight(&self, id: TimerId, job: impl FnOnce() + Send + 'static) {
-        let (service, mut job) = (Arc::clone(&self.service), Some(job));
-        *self.reading.lock().unwrap() = Some(Box::new(move || {
-            let is_waiting = service.get(id).is_some_and(|timer| timer.location.as_str() != "flight");
-            match job.take_if(|_| !is_waiting) {
-                Some(job) => {
-                    job();
-                    true
-                }
-                None => false,
-            }
-        }));
+    /// Schedules a message for the listener.
+    fn after(&self, delay: u64, name: u32) -> TimerId {
+        self.timers.schedule_after(&self.ear.addr, ms(delay), number(name))
     }
 
-    /// Subscribes to dead letters. The function that it returns handles those in the subscriber's mailbox.
-    fn letters(&self) -> impl FnOnce() -> Vec<DeadLetter> + use<> {
-        let (clerk, office) = (Clerk::default(), Context::new());
-        let (letters, addr) = (Arc::clone(&clerk.0), office.address());
-        self.timers.subscribe_dead_letters(addr.clone());
-        let mut office = Box::new(office.into_future(clerk));
-        move || {
-            poll(&mut office, &Arc::default());
-            drop(addr);
-            std::mem::take(&mut letters.lock().unwrap())
-        }
-    }
-
-    /// Runs `job` with the listener's context.
-    fn run(&mut self, job: impl FnOnce(&mut Context<Listener>) + Send + 'static) {
-        self.addr.do_send(Run(Box::new(job)));
-        self.poll_listener();
+    /// Returns a subscriber to dead letters.
+    fn clerk(&self) -> Ear {
+        let clerk = Ear::new();
+        self.timers.subscribe_dead_letters(clerk.addr.clone());
+        clerk
     }
 
     /// Polls both contexts until neither has been woken.
     fn go_on(&mut self) {
         loop {
-            match (self.driver_called.take() > 0, self.listener_called.take() > 0) {
+            match (self.driver_called.take() > 0, self.ear.called.take() > 0) {
                 (false, false) => return,
                 (driver, listener) => {
                     if driver {
                         self.poll_driver();
                     }
                     if listener {
-                        self.poll_listener();
+                        self.ear.poll();
                     }
                 }
             }
@@ -377,31 +306,25 @@ impl World {
         *self.service.state().lanes.own.values().next().unwrap()
     }
 
+    fn place(&self, id: TimerId) -> Option<&'static str> {
+        self.timers.get(id).map(|timer| timer.location.as_str())
+    }
+
     fn poll_driver(&mut self) {
         poll(&mut self.driver, &self.driver_called);
     }
 
-    fn poll_listener(&mut self) {
-        poll(&mut self.listener, &self.listener_called);
+    /// Lets `by` pass, and polls the driver.
+    fn driver_at(&mut self, by: u64) {
+        self.clock.jump(ms(by));
+        self.poll_driver();
     }
 
-    /// Lets the listener schedule a message to itself.
-    fn own(&mut self, delay: u64, number: Number) {
-        self.addr.do_send(After(delay, number));
-        self.poll_listener();
+    /// Lets `by` pass, and the watchdog take a turn.
+    fn watch_at(&self, by: u64) {
+        self.clock.jump(ms(by));
+        assert!(matches!(self.service.turn(TurnBy::Watchdog), TurnResult::Sleep(_)));
     }
-
-    fn log(&self) -> Vec<u32> {
-        self.log.lock().unwrap().clone()
-    }
-}
-
-/// Returns a target whose actor is gone: a message for it is dropped in the turn in which it is due.
-fn dead_target() -> Target<Number> {
-    let context = Context::<Listener>::new();
-    let target = Target::from(context.address());
-    drop(context);
-    target
 }
 
 /// Serves the lane of an owner that the watchdog has found starved.
@@ -410,147 +333,4 @@ fn post_own(service: &Arc<Service>, owner: OwnerId) {
     Session::new(service).serve(owner);
 }
 
-/// The driver finds the turn taken and goes to sleep without an alarm. It must be woken after the turn.
-#[test]
-fn a_driver_that_found_the_turn_taken_is_called_after_it() {
-    let mut world = World::new();
-    let target = world.addr.clone();
-    world.timers.schedule_after(&target, ms(10), number(1));
-    world.poll_driver();
-    world.driver_called.take();
-
-    let service = Arc::clone(&world.service);
-    let claim = service.turns.claim(TurnBy::Watchdog);
-    assert!(claim.is_some());
-    world.clock.jump(ms(10));
-    assert_eq!(world.driver_called.take(), 1, "by its alarm");
-    world.poll_driver();
-    assert!(world.log().is_empty(), "the turn is taken");
-    drop(claim);
-    assert!(world.driver_called.take() > 0, "otherwise it would sleep for ever");
-    world.poll_driver();
-    world.poll_listener();
-    assert_eq!(world.log(), [1]);
-}
-
-/// The same for a turn of the watchdog: the driver is polled during it.
-#[test]
-fn the_watchdog_calls_the_driver_after_its_turn() {
-    let mut world = World::new();
-    let target = world.addr.clone();
-    let driver = Hook::default();
-    world.timers.schedule_after(dead_target(), ms(10), Number(0, Arc::clone(&driver)));
-    world.timers.schedule_after(&target, ms(50), number(1));
-    world.poll_driver();
-    world.clock.jump(ms(30));
-    world.driver_called.take();
-
-    let service = Arc::clone(&world.service);
-    let found = Arc::new(Mutex::new(None));
-    let seen = Arc::clone(&found);
-    *driver.lock().unwrap() = Some(Box::new(move || {
-        *seen.lock().unwrap() = Some(matches!(service.turn(TurnBy::Driver), TurnResult::Taken));
-    }));
-    assert!(matches!(world.service.turn(TurnBy::Watchdog), TurnResult::Sleep(_)));
-    assert_eq!(*found.lock().unwrap(), Some(true), "in the middle of the turn it is taken");
-    assert!(world.driver_called.take() > 0, "it has to set its alarm");
-    world.poll_driver();
-    world.clock.jump(ms(20));
-    assert_eq!(world.driver_called.take(), 1, "by its alarm");
-}
-
 crate::impl_due_timers!(Listener);
-
-/// Two messages are due for a window of one. While a bell for the first is being sent, a drain gives it back, and the
-/// second, which the driver is sending, is pulled.
-#[test]
-fn a_drain_leaves_a_bell_to_a_message_of_the_driver() {
-    let mut world = World::new();
-    let target = Target::tracked(&world.addr).window(1);
-    world.timers.schedule_after(&target, ms(10), number(1));
-    world.timers.schedule_after(&target, ms(10), number(2));
-    world.poll_driver();
-    world.clock.jump(ms(10));
-    let (service, drained) = (Arc::clone(&world.service), Arc::new(AtomicUsize::new(0)));
-    let count = Arc::clone(&drained);
-    *world.listener_called.hook.lock().unwrap() = Some(Box::new(move || {
-        count.store(service.drain().len(), Ordering::SeqCst);
-    }));
-    for _ in 0..4 {
-        world.poll_driver();
-        world.poll_listener();
-    }
-    assert_eq!((drained.load(Ordering::SeqCst), world.log()), (1, vec![2]));
-    assert_eq!(world.timers.snapshot().pending(), 0);
-}
-
-/// A handler has run before the watchdog notes that its message is sent. The watchdog continues with the next late message by itself, and not after another 20 ms.
-#[test]
-fn the_watchdog_goes_on_after_a_handler_quicker_than_its_sender() {
-    let mut world = World::new();
-    world.own(10, number(1));
-    world.own(10, number(2));
-    let second = LAST_OWN.take().unwrap();
-    world.poll_driver();
-    world.clock.jump(ms(40));
-    assert!(matches!(world.service.turn(TurnBy::Watchdog), TurnResult::Sleep(_)));
-    let owner = world.owner();
-    world.service.state().watch_inbox(owner, ms(10));
-
-    let called = Arc::clone(&world.listener_called);
-    *called.hook.lock().unwrap() = Some(Box::new(|| {
-        let mut listener = POLLED.take().unwrap();
-        poll(&mut listener, &Arc::default());
-        POLLED.set(Some(listener));
-    }));
-    let idle = Box::new(Context::new().into_future(Listener(Arc::default())));
-    POLLED.set(Some(std::mem::replace(&mut world.listener, idle)));
-    assert!(world.service.find_starved());
-    assert!(matches!(world.service.turn(TurnBy::Watchdog), TurnResult::Sleep(_)));
-    world.listener = POLLED.take().unwrap();
-    assert_eq!(world.log(), [1]);
-    assert_eq!(world.timers.cancel(second), CancelOutcome::AlreadyDelivered, "it is on its way");
-    (0..2).for_each(|_| world.poll_listener());
-    assert_eq!(world.log(), [1, 2]);
-}
-
-/// Counts the self-wake-ups of a listener that is polled twice while the hook runs.
-fn calls_while(hook: &Hook, world: &mut World, work: impl FnOnce(&Arc<Service>)) -> usize {
-    let calls = Arc::new(AtomicUsize::new(usize::MAX));
-    let (called, counted) = (Arc::clone(&world.listener_called), Arc::clone(&calls));
-    *hook.lock().unwrap() = Some(Box::new(move || {
-        let mut listener = POLLED.take().unwrap();
-        poll(&mut listener, &called);
-        called.take();
-        poll(&mut listener, &called);
-        counted.store(called.take(), Ordering::SeqCst);
-        POLLED.set(Some(listener));
-    }));
-    let idle = Box::new(Context::new().into_future(Listener(Arc::default())));
-    POLLED.set(Some(std::mem::replace(&mut world.listener, idle)));
-    work(&world.service);
-    world.listener = POLLED.take().unwrap();
-    calls.load(Ordering::SeqCst)
-}
-
-/// The watchdog makes an own message for an actor whose inbox is polled meanwhile. The inbox waits until the message is
-/// sent, without polling itself: user code may take any time.
-#[test]
-fn an_inbox_sleeps_while_the_watchdog_makes_its_message() {
-    let (mut world, hook) = (World::new(), Hook::default());
-    world.addr.do_send(StartRepeating(1, Arc::clone(&hook)));
-    world.poll_listener();
-    world.own(10, number(2));
-    world.poll_driver();
-    world.clock.jump(ms(40));
-    assert!(matches!(world.service.turn(TurnBy::Watchdog), TurnResult::Sleep(_)));
-    let owner = world.owner();
-
-    let calls = calls_while(&hook, &mut world, |service| {
-        post_own(service, owner);
-    });
-    assert_eq!(calls, 0);
-    assert!(world.listener_called.take() > 0, "the inbox is woken");
-    (0..3).for_each(|_| world.poll_listener());
-    assert_eq!(world.log(), [1, 2]);
-}

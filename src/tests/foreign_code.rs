@@ -53,34 +53,38 @@ fn look(code: &'static str) {
     }
 }
 
-/// A message that checks the lock.
-struct Tender;
+/// A value that checks the lock when it is dropped.
+struct Looks(&'static str);
+
+impl Drop for Looks {
+    fn drop(&mut self) {
+        look(self.0);
+    }
+}
+
+/// A message that checks the lock, as its answer does.
+struct Tender {
+    _dropped: Looks,
+}
+
+const fn tender() -> Tender {
+    Tender { _dropped: Looks("the drop of a message") }
+}
 
 impl Clone for Tender {
     fn clone(&self) -> Self {
         look("the clone of a message");
-        Self
+        tender()
     }
 }
 
-impl Drop for Tender {
-    fn drop(&mut self) {
-        look("the drop of a message");
-    }
-}
-
-/// A value of a closure that checks the lock.
-struct Captured;
-
-impl Drop for Captured {
-    fn drop(&mut self) {
-        look("the drop of a computation");
-    }
+impl Message for Tender {
+    type Result = Looks;
 }
 
 /// Returns times that a closure computes, without an end or a limited number.
 fn computed(times: Option<usize>) -> RepeatTimes {
-    let (captured, mut left) = (Captured, times);
+    let (captured, mut left) = (Looks("the drop of a computation"), times);
     Repeat::computed(move |last| {
         let _captured = &captured;
         look("a computation");
@@ -91,22 +95,10 @@ fn computed(times: Option<usize>) -> RepeatTimes {
     })
 }
 
-/// A handler's answer that checks the lock.
-struct Reply;
-
-impl Drop for Reply {
-    fn drop(&mut self) {
-        look("the drop of an answer");
-    }
-}
-
-impl Message for Tender {
-    type Result = Reply;
-}
-
 /// An actor that answers at once or never.
 struct Shop {
     answers: bool,
+    _dropped: Looks,
 }
 
 impl Actor for Shop {
@@ -115,18 +107,13 @@ impl Actor for Shop {
 
 impl Supervised for Shop {}
 
-impl Drop for Shop {
-    fn drop(&mut self) {
-        look("the drop of an actor");
-    }
-}
-
 impl Handler<Tender> for Shop {
-    type Result = ResponseFuture<Reply>;
+    type Result = ResponseFuture<Looks>;
 
     fn handle(&mut self, _: Tender, _: &mut Self::Context) -> Self::Result {
         look("a handler");
-        if self.answers { Box::pin(async { Reply }) } else { Box::pin(std::future::pending()) }
+        let answer = Looks("the drop of an answer");
+        if self.answers { Box::pin(async { answer }) } else { Box::pin(std::future::pending()) }
     }
 }
 
@@ -197,18 +184,15 @@ impl Clock for Watchdog {
 /// Polls a future with its own wakers, as combinators of futures do.
 struct WithItsOwnWaker<F>(Pin<Box<F>>);
 
-struct Woken(Waker);
+struct Woken {
+    waker: Waker,
+    _dropped: Looks,
+}
 
 impl Wake for Woken {
     fn wake(self: Arc<Self>) {
         look("a waker: wake");
-        self.0.wake_by_ref();
-    }
-}
-
-impl Drop for Woken {
-    fn drop(&mut self) {
-        look("a waker: drop");
+        self.waker.wake_by_ref();
     }
 }
 
@@ -216,7 +200,7 @@ impl<F: Future> Future for WithItsOwnWaker<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Polling<'_>) -> Poll<F::Output> {
-        let waker = Waker::from(Arc::new(Woken(cx.waker().clone())));
+        let waker = Waker::from(Arc::new(Woken { waker: cx.waker().clone(), _dropped: Looks("a waker: drop") }));
         self.0.as_mut().poll(&mut Polling::from_waker(&waker))
     }
 }
@@ -251,7 +235,9 @@ impl World {
     fn shop(answers: bool) -> Addr<Shop> {
         let ctx = Context::new();
         let addr = ctx.address();
-        actix::spawn(WithItsOwnWaker(Box::pin(ctx.into_future(Shop { answers }))));
+        actix::spawn(WithItsOwnWaker(Box::pin(
+            ctx.into_future(Shop { answers, _dropped: Looks("the drop of an actor") }),
+        )));
         addr
     }
 
@@ -270,43 +256,43 @@ impl World {
         ];
         for target in &targets {
             for _ in 0..3 {
-                ids.push(timers.schedule_after(target, ms(5), Tender));
+                ids.push(timers.schedule_after(target, ms(5), tender()));
             }
             let keyed = || timers.timer(target, TimerOptions::new().key("k").group("g"));
-            ids.push(keyed().schedule(ms(5), Tender));
-            ids.push(keyed().schedule(ms(6), Tender));
+            ids.push(keyed().schedule(ms(5), tender()));
+            ids.push(keyed().schedule(ms(6), tender()));
             let made = MessageSource::from_fn(|| {
                 look("a source");
-                Tender
+                tender()
             });
             ids.push(timers.schedule_at_fixed_rate(target, Repeat::every(ms(4)).times(3), made));
-            ids.push(timers.schedule_with_fixed_delay(target, ms(4), Tender));
+            ids.push(timers.schedule_with_fixed_delay(target, ms(4), tender()));
             let until = self.clock.wall() + ms(9);
-            ids.push(timers.schedule_at_fixed_rate(target, Repeat::every(ms(4)).until(until), Tender));
-            ids.push(timers.schedule_at(target, self.clock.wall() + ms(5), Tender));
+            ids.push(timers.schedule_at_fixed_rate(target, Repeat::every(ms(4)).until(until), tender()));
+            ids.push(timers.schedule_at(target, self.clock.wall() + ms(5), tender()));
             for times in [Some(0), Some(2), None] {
-                ids.push(timers.schedule_at_fixed_rate(target, computed(times), Tender));
-                timers.addr().do_send(ScheduleAtFixedRate::new(target, computed(times), Tender));
+                ids.push(timers.schedule_at_fixed_rate(target, computed(times), tender()));
+                timers.addr().do_send(ScheduleAtFixedRate::new(target, computed(times), tender()));
             }
-            ids.push(keyed().repeat(computed(None), Tender));
-            ids.push(keyed().repeat(computed(None), Tender));
-            timers.addr().do_send(ScheduleAfter::new(target, ms(5), Tender));
-            timers.addr().do_send(ScheduleAtFixedRate::new(target, ms(5), Tender));
-            timers.addr().do_send(ScheduleWithFixedDelay::new(target, ms(5), Tender));
+            ids.push(keyed().repeat(computed(None), tender()));
+            ids.push(keyed().repeat(computed(None), tender()));
+            timers.addr().do_send(ScheduleAfter::new(target, ms(5), tender()));
+            timers.addr().do_send(ScheduleAtFixedRate::new(target, ms(5), tender()));
+            timers.addr().do_send(ScheduleWithFixedDelay::new(target, ms(5), tender()));
             let mut batch = ScheduleBatch::new();
-            batch.after(target, ms(5), Tender).after(target, ms(5), Tender);
+            batch.after(target, ms(5), tender()).after(target, ms(5), tender());
             timers.addr().do_send(batch);
         }
         addr.do_send(Run(Box::new(|ctx| {
             for _ in 0..70 {
-                ctx.schedule_after(ms(5), Tender);
+                ctx.schedule_after(ms(5), tender());
             }
-            ctx.timer(TimerOptions::new().key("k")).schedule(ms(5), Tender);
-            ctx.timer(TimerOptions::new().key("k")).schedule(ms(5), Tender);
-            ctx.schedule_at_fixed_rate(ms(4), Tender);
-            ctx.schedule_with_fixed_delay(Repeat::every(ms(4)).times(2), Tender);
+            ctx.timer(TimerOptions::new().key("k")).schedule(ms(5), tender());
+            ctx.timer(TimerOptions::new().key("k")).schedule(ms(5), tender());
+            ctx.schedule_at_fixed_rate(ms(4), tender());
+            ctx.schedule_with_fixed_delay(Repeat::every(ms(4)).times(2), tender());
             for times in [Some(0), Some(2), None] {
-                ctx.schedule_at_fixed_rate(computed(times), Tender);
+                ctx.schedule_at_fixed_rate(computed(times), tender());
             }
         })));
         give_way().await;
@@ -437,8 +423,8 @@ fn a_kept_sender_is_not_dropped_under_the_lock() {
             let target = Target::from(&addr).window(5);
             let repeat = Repeat::every(ms(1)).times(1);
             let schedule = |delay| match repeats {
-                false => world.timers.schedule_after(&target, ms(delay), Tender),
-                true => world.timers.schedule_at_fixed_rate(&target, repeat.first_after(ms(delay)), Tender),
+                false => world.timers.schedule_after(&target, ms(delay), tender()),
+                true => world.timers.schedule_at_fixed_rate(&target, repeat.first_after(ms(delay)), tender()),
             };
             schedule(1);
             schedule(10);

@@ -57,38 +57,31 @@ fn a_handle_finds_and_cancels_only_the_actors_own_timers() {
 
 /// The actor's next incarnation has other timers, and the same mailbox.
 #[test]
-fn a_handle_remains_valid_when_the_actor_is_restarted() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let probe = Probe::new(world.watch.clone());
-        let addr = Supervisor::start(|_| probe);
-        let timers = handle(&addr).await;
-        schedule(&addr, 10, 1, key("k")).await;
-        assert!(timers.get("k").is_some());
-        run(&addr, |_, ctx| ctx.stop()).await;
-        world.settle().await;
-        assert_empty(&timers);
-        schedule(&addr, 10, 2, key("k")).await;
-        assert!(timers.get("k").is_some());
-    });
-}
-
-#[test]
-fn a_handle_of_no_living_actor_finds_nothing() {
-    in_virtual_time(TimerActor::builder, |world| async move {
+fn a_handle_remains_valid_when_the_actor_is_restarted_until_it_has_stopped() {
+    in_virtual_time(TimerActor::builder, async |world| {
         assert_empty(&ActorTimers::default());
-        let (addr, _log) = world.probe();
-        let timers = handle(&addr).await;
-        schedule(&addr, 10, 1, key("k")).await;
-        run(&addr, |_, ctx| ctx.stop()).await;
-        drop(addr);
-        world.settle().await;
-        assert_empty(&timers);
-        // Its mailbox is not that of a later actor.
-        let others: Vec<_> = (0..100).map(|_| world.probe::<u32>().0).collect();
-        for other in &others {
-            schedule(other, 10, 2, key("k").group("g")).await;
+        for is_supervised in [true, false] {
+            let probe = Probe::new(world.watch.clone());
+            let addr = if is_supervised { Supervisor::start(|_| probe) } else { probe.start() };
+            let timers = handle(&addr).await;
+            schedule(&addr, 10, 1, key("k")).await;
+            assert!(timers.get("k").is_some());
+            run(&addr, |_, ctx| ctx.stop()).await;
+            world.settle().await;
+            assert_empty(&timers);
+            if is_supervised {
+                schedule(&addr, 10, 2, key("k")).await;
+                assert!(timers.get("k").is_some());
+                continue;
+            }
+            drop(addr);
+            // Its mailbox is not that of a later actor.
+            let others: Vec<_> = (0..100).map(|_| world.probe::<u32>().0).collect();
+            for other in &others {
+                schedule(other, 10, 2, key("k").group("g")).await;
+            }
+            assert_empty(&timers);
         }
-        assert_empty(&timers);
     });
 }
 

@@ -72,16 +72,6 @@ fn a_number_is_free_again_when_its_timer_actor_has_ended() {
 }
 
 #[test]
-fn without_a_name_each_has_its_default_name() {
-    support::in_real_time(async {
-        TimerActor::builder().install_for_all_arbiters().unwrap();
-        let there = on(&Arbiter::new(), name).await;
-        assert_ne!(name(), there);
-        assert!(name().starts_with("timers-") && there.starts_with("timers-"), "{there}");
-    });
-}
-
-#[test]
 fn an_arbiter_keeps_the_timer_actor_that_was_installed_on_it() {
     support::in_real_time(async {
         let installed = TimerActor::builder().name("own").install().unwrap();
@@ -133,8 +123,13 @@ fn other_systems_are_not_affected() {
         assert!(default.starts_with("timers-") && is_alone, "{default}");
         assert_eq!(name(), "web-1");
     });
-    // The same thread, the next system.
-    support::in_real_time(async { assert!(name().starts_with("timers-")) });
+    // The same thread, the next system. Without a name each timer actor has its default name.
+    support::in_real_time(async {
+        TimerActor::builder().install_for_all_arbiters().unwrap();
+        let there = on(&Arbiter::new(), name).await;
+        assert_ne!(name(), there);
+        assert!(name().starts_with("timers-") && there.starts_with("timers-"), "{there}");
+    });
 }
 
 #[test]
@@ -149,38 +144,6 @@ fn a_clock_is_released_when_its_system_has_ended() {
     web().clock(Arc::clone(&clock)).install_for_all_arbiters().unwrap();
     drop(unused);
     assert_eq!(Arc::strong_count(&clock), 1, "also if the system never ran");
-}
-
-#[test]
-fn one_manual_clock_moves_the_timers_of_all_arbiters() {
-    support::in_real_time(async {
-        let clock = ManualClock::new();
-        web().clock(clock.clone()).install_for_all_arbiters().unwrap();
-        let workers = [Arbiter::new(), Arbiter::new()];
-        let mut actors = Vec::new();
-        for worker in &workers {
-            let (addr, _log) = probe_on::<u8>(worker, |_, _| ());
-            run(&addr, |_, ctx| {
-                ctx.schedule_after(ms(60_000), Note(1));
-                ctx.schedule_after(ms(60_001), Note(2));
-            })
-            .await;
-            actors.push(addr);
-        }
-        let delivered = || async {
-            let mut all = Vec::new();
-            for worker in &workers {
-                all.push(on(worker, || Timers::current().unwrap().snapshot().counters.delivered).await);
-            }
-            all
-        };
-        clock.advance(ms(59_999)).await;
-        assert_eq!(delivered().await, [0, 0]);
-        clock.advance(ms(1)).await;
-        assert_eq!(delivered().await, [1, 1]);
-        clock.advance(ms(1)).await;
-        assert_eq!(delivered().await, [2, 2]);
-    });
 }
 
 /// A context beside a started timer actor with a clock of its own is in doubt only as long as nothing is installed.
@@ -234,7 +197,7 @@ fn a_survey_finds_every_timer_actor_but_internal_ones() {
 }
 
 /// As a server for tests does, which starts a system of its own on another thread: its workers call the factory of the
-/// application.
+/// application. One manual clock moves the timers of all, and waits for them.
 #[test]
 fn workers_of_another_system_install_the_settings_themselves() {
     support::in_real_time(async {
@@ -247,23 +210,24 @@ fn workers_of_another_system_install_the_settings_themselves() {
         let server = std::thread::spawn(move || {
             support::in_real_time(async {
                 let workers = [Arbiter::new(), Arbiter::new()];
-                let mut installed = Vec::new();
+                let (mut installed, mut all) = (Vec::new(), Vec::new());
                 for worker in &workers {
                     installed.push(on(worker, install.clone()).await);
+                    let (addr, _log) = probe_on::<u8>(worker, |_, _| ());
+                    run(&addr, |_, ctx| [60_000, 60_001].map(|delay| ctx.schedule_after(ms(delay), Note(1)))).await;
+                    all.push((on(worker, || Timers::current().unwrap()).await, addr));
                 }
-                let names = [on(&workers[0], name).await, on(&workers[1], name).await];
-                let (addr, _log) = probe_on::<u8>(&workers[1], |_, _| ());
-                run(&addr, |_, ctx| ctx.schedule_after(ms(60_000), Note(1))).await;
-                let timers = on(&workers[1], || Timers::current().unwrap()).await;
-                tell.send((installed, names, timers)).unwrap();
+                tell.send((installed, all)).unwrap();
                 let _ = stopped.await;
             });
         });
-        let (installed, names, timers) = told.await.unwrap();
+        let (installed, all) = told.await.unwrap();
         assert_eq!(installed, [Ok(()), Err(BuildError::AlreadyInstalledForAllArbiters)]);
-        assert_eq!(names, ["web-1", "web-2"]);
-        clock.advance(ms(60_000)).await;
-        assert_eq!(timers.snapshot().counters.delivered, 1, "the clock waits for them, too");
+        assert_eq!([all[0].0.name(), all[1].0.name()], ["web-1", "web-2"]);
+        for (by, delivered) in [(59_999, 0), (1, 1), (1, 2)] {
+            clock.advance(ms(by)).await;
+            assert!(all.iter().all(|(timers, _)| timers.snapshot().counters.delivered == delivered), "{by}");
+        }
         drop(stop);
         server.join().unwrap();
     });

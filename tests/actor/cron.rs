@@ -6,8 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use actix::prelude::*;
 use actix_timers::{
-    CancelOutcome, Cron, CronError, MessageSource, ScheduleCron, ScheduleError, TimerActor, TimerContext, TimerId,
-    TimerOptions,
+    CancelOutcome, Cron, CronError, ScheduleCron, ScheduleError, TimerActor, TimerContext, TimerId, TimerOptions,
 };
 use jiff::Timestamp;
 use support::repeat::{Rejected, times};
@@ -17,52 +16,34 @@ fn time(text: &str) -> SystemTime {
     text.parse::<Timestamp>().unwrap().into()
 }
 
-/// Returns the first `count` times of an expression after `from`, in UTC.
-fn occurrences(expression: &str, zone: &str, from: &str, count: usize) -> Vec<String> {
+const BERLIN: &str = "Europe/Berlin";
+const NEW_YORK: &str = "America/New_York";
+const LORD_HOWE: &str = "Australia/Lord_Howe";
+
+/// Returns the first three times of an expression in a zone. All times are of the year 2024, in UTC.
+fn occurrences(zone: &str, expression: &str, from: &str) -> [String; 3] {
     let cron = Cron::new(expression).unwrap().in_time_zone(zone).unwrap();
-    let next = |after: &SystemTime| cron.next_after(*after);
-    let times = std::iter::successors(next(&time(from)), next).take(count);
-    times.map(|at| Timestamp::try_from(at).unwrap().to_string()).collect()
+    let mut last = time(&format!("2024-{from}:00Z"));
+    [(); 3].map(|()| {
+        last = cron.next_after(last).unwrap();
+        let text = Timestamp::try_from(last).unwrap().to_string();
+        text.strip_prefix("2024-").and_then(|text| text.strip_suffix(":00Z")).unwrap().to_owned()
+    })
 }
 
 #[test]
 fn a_time_in_the_gap_comes_after_it_and_an_interval_skips_it() {
     for (zone, expression, from, expected) in [
         // In Berlin 02:00 is followed by 03:00, which is 01:00 UTC.
-        (
-            "Europe/Berlin",
-            "30 2 * * *",
-            "2024-03-29T12:00:00Z",
-            ["2024-03-30T01:30:00Z", "2024-03-31T01:00:00Z", "2024-04-01T00:30:00Z"],
-        ),
-        (
-            "Europe/Berlin",
-            "30 * * * *",
-            "2024-03-31T00:00:00Z",
-            ["2024-03-31T00:30:00Z", "2024-03-31T01:30:00Z", "2024-03-31T02:30:00Z"],
-        ),
-        (
-            "Europe/Berlin",
-            "*/30 2 * * *",
-            "2024-03-30T12:00:00Z",
-            ["2024-04-01T00:00:00Z", "2024-04-01T00:30:00Z", "2024-04-02T00:00:00Z"],
-        ),
+        (BERLIN, "30 2 * * *", "03-29T12:00", ["03-30T01:30", "03-31T01:00", "04-01T00:30"]),
+        (BERLIN, "30 * * * *", "03-31T00:00", ["03-31T00:30", "03-31T01:30", "03-31T02:30"]),
+        (BERLIN, "*/30 2 * * *", "03-30T12:00", ["04-01T00:00", "04-01T00:30", "04-02T00:00"]),
         // In New York 02:00 is followed by 03:00, which is 07:00 UTC.
-        (
-            "America/New_York",
-            "15 2 * * *",
-            "2024-03-09T12:00:00Z",
-            ["2024-03-10T07:00:00Z", "2024-03-11T06:15:00Z", "2024-03-12T06:15:00Z"],
-        ),
+        (NEW_YORK, "15 2 * * *", "03-09T12:00", ["03-10T07:00", "03-11T06:15", "03-12T06:15"]),
         // On Lord Howe Island 02:00 is followed by 02:30, which is 15:30 UTC.
-        (
-            "Australia/Lord_Howe",
-            "15 2 * * *",
-            "2024-10-04T16:00:00Z",
-            ["2024-10-05T15:30:00Z", "2024-10-06T15:15:00Z", "2024-10-07T15:15:00Z"],
-        ),
+        (LORD_HOWE, "15 2 * * *", "10-04T16:00", ["10-05T15:30", "10-06T15:15", "10-07T15:15"]),
     ] {
-        assert_eq!(occurrences(expression, zone, from, 3), expected, "{expression} in {zone}");
+        assert_eq!(occurrences(zone, expression, from), expected, "{expression} in {zone}");
     }
 }
 
@@ -70,40 +51,15 @@ fn a_time_in_the_gap_comes_after_it_and_an_interval_skips_it() {
 fn a_time_that_comes_twice_counts_once_and_an_interval_twice() {
     for (zone, expression, from, expected) in [
         // In Berlin 03:00 is followed by 02:00, at 01:00 UTC.
-        (
-            "Europe/Berlin",
-            "30 2 * * *",
-            "2024-10-26T12:00:00Z",
-            ["2024-10-27T00:30:00Z", "2024-10-28T01:30:00Z", "2024-10-29T01:30:00Z"],
-        ),
-        (
-            "Europe/Berlin",
-            "30 * * * *",
-            "2024-10-27T00:00:00Z",
-            ["2024-10-27T00:30:00Z", "2024-10-27T01:30:00Z", "2024-10-27T02:30:00Z"],
-        ),
+        (BERLIN, "30 2 * * *", "10-26T12:00", ["10-27T00:30", "10-28T01:30", "10-29T01:30"]),
+        (BERLIN, "30 * * * *", "10-27T00:00", ["10-27T00:30", "10-27T01:30", "10-27T02:30"]),
         // In New York 02:00 is followed by 01:00, at 06:00 UTC.
-        (
-            "America/New_York",
-            "15 1 * * *",
-            "2024-11-02T12:00:00Z",
-            ["2024-11-03T05:15:00Z", "2024-11-04T06:15:00Z", "2024-11-05T06:15:00Z"],
-        ),
-        (
-            "America/New_York",
-            "*/30 1 * * *",
-            "2024-11-03T05:00:00Z",
-            ["2024-11-03T05:30:00Z", "2024-11-03T06:00:00Z", "2024-11-03T06:30:00Z"],
-        ),
+        (NEW_YORK, "15 1 * * *", "11-02T12:00", ["11-03T05:15", "11-04T06:15", "11-05T06:15"]),
+        (NEW_YORK, "*/30 1 * * *", "11-03T05:00", ["11-03T05:30", "11-03T06:00", "11-03T06:30"]),
         // On Lord Howe Island 02:00 is followed by 01:30, at 15:00 UTC.
-        (
-            "Australia/Lord_Howe",
-            "45 1 * * *",
-            "2024-04-06T12:00:00Z",
-            ["2024-04-06T14:45:00Z", "2024-04-07T15:15:00Z", "2024-04-08T15:15:00Z"],
-        ),
+        (LORD_HOWE, "45 1 * * *", "04-06T12:00", ["04-06T14:45", "04-07T15:15", "04-08T15:15"]),
     ] {
-        assert_eq!(occurrences(expression, zone, from, 3), expected, "{expression} in {zone}");
+        assert_eq!(occurrences(zone, expression, from), expected, "{expression} in {zone}");
     }
 }
 
@@ -165,13 +121,11 @@ async fn schedule(
     way: Way,
     addr: &Addr<Probe<u64>>,
     cron: Cron,
-    messages: impl Into<MessageSource<Note<u64>>>,
+    message: Note<u64>,
 ) -> Result<TimerId, Rejected<u64>> {
-    let messages = messages.into();
     match way {
-        Way::Direct => world.timers.timer(addr, TimerOptions::new()).try_repeat(cron, messages),
-        Way::Message => world.timers.addr().send(ScheduleCron::new(addr, cron, messages)).await.unwrap(),
-        Way::Context => run(addr, move |_, ctx| ctx.timer(TimerOptions::new()).try_repeat(cron, messages)).await,
+        Way::Message => world.timers.addr().send(ScheduleCron::new(addr, cron, message)).await.unwrap(),
+        _ => world.repeat_at(way, addr, cron, message).await,
     }
 }
 
@@ -184,21 +138,13 @@ fn a_timer_comes_at_the_times_of_day_through_a_change_of_clocks() {
         paused(async {
             let world = world_at("2024-03-30T00:00:00Z");
             let (addr, log) = world.probe();
-            let cron = Cron::new("30 2 * * *").unwrap().in_time_zone("Europe/Berlin").unwrap();
+            let cron = Cron::new("30 2 * * *").unwrap().in_time_zone(BERLIN).unwrap();
             let id = schedule(&world, way, &addr, cron, Note(1)).await.unwrap();
             assert_eq!(world.timers.get(id).unwrap().period, None);
             world.run_to(72 * HOUR).await;
             assert_eq!(times(&log), [HOUR + HOUR / 2, 25 * HOUR, 48 * HOUR + HOUR / 2], "{way:?}");
             assert_eq!(world.timers.cancel(id), CancelOutcome::Cancelled);
             assert_eq!(world.pending(), 0);
-        });
-        paused(async {
-            let world = world_at("2024-10-27T00:00:00Z");
-            let (addr, log) = world.probe();
-            let cron = Cron::new("30 * * * *").unwrap().in_time_zone("Europe/Berlin").unwrap();
-            schedule(&world, way, &addr, cron, Note(1)).await.unwrap();
-            world.run_to(3 * HOUR).await;
-            assert_eq!(times(&log), [0, 1, 2].map(|hour| hour * HOUR + 30 * MINUTE), "{way:?}");
         });
     }
 }
@@ -225,65 +171,38 @@ fn an_expression_without_further_times_ends_or_is_rejected() {
     }
 }
 
+/// The next time comes after the last one and after the present.
 #[test]
-fn steps_are_followed_and_skipped_times_are_delivered_once() {
-    for way in Way::ALL {
-        paused(async {
-            let world = world_at("2024-06-01T00:30:00Z");
-            let (addr, log) = world.probe();
-            schedule(&world, way, &addr, Cron::new("0 * * * *").unwrap(), Note(1)).await.unwrap();
-            world.run_to(30 * MINUTE).await;
-            assert_eq!(times(&log), [30 * MINUTE]);
-            // Forward over 02:00, 03:00 and 04:00.
-            world.run_to(40 * MINUTE).await;
-            world.clock().hands.set_wall(time("2024-06-01T04:50:00Z"));
-            world.timers.schedule_after(&addr, ms(0), Note(0));
-            world.run_to(49 * MINUTE).await;
-            assert_eq!(log.take(), [(0, 40 * MINUTE), (1, 40 * MINUTE)], "once for three");
-            world.run_to(50 * MINUTE).await;
-            assert_eq!(times(&log), [50 * MINUTE], "at 05:00");
-            // Back by two hours: no delivery is repeated, and 06:00 is three hours away.
-            world.clock().hands.set_wall(time("2024-06-01T03:00:00Z"));
-            world.timers.schedule_after(&addr, ms(0), Note(0));
-            world.run_to(50 * MINUTE + 3 * HOUR - 1).await;
-            assert_eq!(log.names(), [0]);
-            world.run_to(50 * MINUTE + 3 * HOUR).await;
-            assert_eq!(times(&log).len(), 1);
-        });
-    }
-}
-
-/// A delivery that was moved replaces the one at its old time; the next is at the first time after both.
-#[test]
-fn a_time_that_was_moved_does_not_come_again() {
-    for way in Way::ALL {
-        paused(async {
-            let world = world_at("2024-06-01T00:00:00Z");
-            let (addr, log) = world.probe();
-            let id = schedule(&world, way, &addr, Cron::new("0 * * * *").unwrap(), Note(1)).await.unwrap();
-            assert!(world.timers.reschedule_after(id, ms(50 * MINUTE)).is_rescheduled());
-            world.run_to(2 * HOUR).await;
-            assert_eq!(times(&log), [50 * MINUTE, 2 * HOUR], "{way:?}");
-            assert!(world.timers.reschedule_after(id, ms(150 * MINUTE)).is_rescheduled());
-            world.run_to(5 * HOUR).await;
-            assert_eq!(times(&log), [270 * MINUTE, 5 * HOUR], "{way:?}");
-        });
-    }
-}
-
-#[test]
-fn missed_times_are_skipped() {
-    for way in Way::ALL {
-        paused(async {
-            let world = world_at("2024-06-01T00:00:00Z");
-            let (addr, log) = world.probe();
-            schedule(&world, way, &addr, Cron::new("* * * * *").unwrap(), Note(1)).await.unwrap();
-            world.run_to(MINUTE).await;
-            world.jump_to(5 * MINUTE + 1).await;
-            world.run_to(7 * MINUTE).await;
-            assert_eq!(times(&log), [MINUTE, 5 * MINUTE + 1, 6 * MINUTE, 7 * MINUTE]);
-        });
-    }
+fn times_that_are_over_do_not_come_again() {
+    paused(async {
+        let world = world_at("2024-06-01T00:00:00Z");
+        let (addr, log) = world.probe();
+        let hourly = Cron::new("0 * * * *").unwrap();
+        let id = schedule(&world, Way::Direct, &addr, hourly, Note(1)).await.unwrap();
+        // Moved back and forth.
+        assert!(world.timers.reschedule_after(id, ms(HOUR - 10 * MINUTE)).is_rescheduled());
+        world.run_to(2 * HOUR).await;
+        assert_eq!(times(&log), [HOUR - 10 * MINUTE, 2 * HOUR]);
+        assert!(world.timers.reschedule_after(id, ms(150 * MINUTE)).is_rescheduled());
+        world.run_to(5 * HOUR).await;
+        assert_eq!(times(&log), [270 * MINUTE, 5 * HOUR]);
+        // Missed by the clock.
+        world.jump_to(8 * HOUR + 1).await;
+        world.run_to(9 * HOUR + 10 * MINUTE).await;
+        assert_eq!(times(&log), [8 * HOUR + 1, 9 * HOUR]);
+        // A step of the wall clock over 10:00, 11:00 and 12:00.
+        world.clock().hands.set_wall(time("2024-06-01T12:50:00Z"));
+        world.run_to(9 * HOUR + 19 * MINUTE).await;
+        assert_eq!(times(&log), [9 * HOUR + 10 * MINUTE], "once for three");
+        world.run_to(9 * HOUR + 20 * MINUTE).await;
+        assert_eq!(times(&log), [9 * HOUR + 20 * MINUTE], "at 13:00");
+        // A step back by two hours: 14:00 is three hours away.
+        world.clock().hands.set_wall(time("2024-06-01T11:00:00Z"));
+        world.run_to(12 * HOUR + 20 * MINUTE - 1).await;
+        assert_eq!(log.len(), 0);
+        world.run_to(12 * HOUR + 20 * MINUTE).await;
+        assert_eq!(log.len(), 1);
+    });
 }
 
 #[test]

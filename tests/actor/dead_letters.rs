@@ -3,10 +3,8 @@
 use std::sync::mpsc;
 
 use actix::prelude::*;
-use actix_timers::{
-    DeadLetter, DeadLetterReason, ScheduleAfter, SubscribeDeadLetters, Target, TimerActor, TimerContext, TimerId,
-};
-use support::{Listener, Note, Probe, StopWatch, World, eventually, in_virtual_time, listen, ms, paused, run};
+use actix_timers::{DeadLetter, DeadLetterReason, ScheduleAfter, SubscribeDeadLetters, Target, TimerActor, TimerId};
+use support::{Listener, Note, Probe, StopWatch, World, eventually, in_virtual_time, listen, ms, run};
 
 /// Returns a listener that has not subscribed yet.
 fn listener() -> (Addr<Listener>, mpsc::Receiver<DeadLetter>) {
@@ -63,10 +61,11 @@ fn a_subscriber_is_told_id_reason_lateness_and_message() {
     });
 }
 
+/// Nobody writes letters about letters.
 #[test]
 fn a_letter_keeps_its_message_for_the_right_type() {
     let builder = || TimerActor::builder().name("orders");
-    in_virtual_time(builder, |world| async move {
+    in_virtual_time(builder, async |world| {
         let (_listener, letters) = listen(&world.timers);
         world.after(&dead(&world).await, 10, 1);
         world.run_to(10).await;
@@ -77,57 +76,7 @@ fn a_letter_keeps_its_message_for_the_right_type() {
         assert_eq!(letter.clone().take(), Some(Note(1u32)));
         assert_eq!(letter.take::<Note<u32>>(), None, "once");
         assert!(!letter.holds::<Note<u32>>());
-    });
-}
-
-#[test]
-fn all_subscribers_are_told_once_and_one_has_the_message() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (first, first_letters) = listener();
-        let (second, second_letters) = listener();
-        for addr in [&first, &second, &first] {
-            world.timers.subscribe_dead_letters(addr.clone());
-        }
-        let id = world.after(&dead(&world).await, 10, 7);
-        world.run_to(10).await;
-        let told = [told(&first_letters), told(&second_letters)];
-        assert!(told.iter().all(|told| told.len() == 1 && told[0].0 == id), "{told:?}");
-        assert_eq!(told.iter().flatten().filter(|letter| letter.3.is_some()).count(), 1);
-    });
-}
-
-#[test]
-fn a_stopped_subscriber_is_forgotten_and_others_go_on() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let gone = dead(&world).await;
-        let (first, first_letters) = listener();
-        let (second, second_letters) = listener();
-        world.timers.subscribe_dead_letters(first.clone());
-        world.timers.subscribe_dead_letters(second.clone());
-        drop(first);
-        world.settle().await;
-        assert!(first_letters.recv().is_err(), "a subscription does not keep the actor alive");
-        world.after(&gone, 10, 1);
-        world.run_to(10).await;
-        assert_eq!(told(&second_letters).len(), 1);
-        drop(second);
-        world.after(&gone, 10, 2);
-        world.run_to(20).await;
-        assert!(told(&second_letters).is_empty());
-        assert_eq!(world.timers.snapshot().counters.recipient_stopped, 2, "counted all the same");
-    });
-}
-
-#[test]
-fn no_letters_are_written_about_letters() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (_listener, letters) = listen(&world.timers);
-        world.after(&dead(&world).await, 10, 1);
-        world.run_to(10).await;
-        let letter = letters.try_recv().unwrap();
-        let (nobody, _) = listener();
-        let target = Target::<DeadLetter>::from(&nobody);
-        drop(nobody);
+        let target = Target::<DeadLetter>::from(listener().0);
         world.timers.schedule_after(target, ms(10), letter);
         world.run_to(20).await;
         assert!(letters.try_recv().is_err());
@@ -135,27 +84,32 @@ fn no_letters_are_written_about_letters() {
     });
 }
 
+/// Each of several subscribers is told once, one of them has the message, and those that have stopped are forgotten.
 #[test]
-fn a_subscriber_may_use_timers_and_subscribe_in_its_handler() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (heir, log) = world.probe::<u32>();
-        struct Mender(actix_timers::Timers, Addr<Probe<u32>>);
-        impl Actor for Mender {
-            type Context = Context<Self>;
+fn all_subscribers_are_told_once_and_one_has_the_message() {
+    in_virtual_time(TimerActor::builder, async |world| {
+        let gone = dead(&world).await;
+        let (first, first_letters) = listener();
+        let (second, second_letters) = listener();
+        for addr in [&first, &second, &first] {
+            world.timers.subscribe_dead_letters(addr.clone());
         }
-        impl Handler<DeadLetter> for Mender {
-            type Result = ();
-            fn handle(&mut self, letter: DeadLetter, ctx: &mut Self::Context) {
-                self.0.subscribe_dead_letters(ctx.address());
-                let note = letter.take::<Note<u32>>().unwrap();
-                self.0.schedule_after(&self.1, ms(5), note);
-            }
-        }
-        let mender = Mender(world.timers.clone(), heir).start();
-        world.timers.subscribe_dead_letters(mender.clone());
-        world.after(&dead(&world).await, 10, 1);
+        let id = world.after(&gone, 10, 7);
+        world.run_to(10).await;
+        let all = [told(&first_letters), told(&second_letters)];
+        assert!(all.iter().all(|told| told.len() == 1 && told[0].0 == id), "{all:?}");
+        assert_eq!(all.iter().flatten().filter(|letter| letter.3.is_some()).count(), 1);
+        drop(first);
+        world.settle().await;
+        assert!(first_letters.recv().is_err(), "a subscription does not keep the actor alive");
+        world.after(&gone, 10, 1);
         world.run_to(20).await;
-        assert_eq!(log.take(), [(1, 15)]);
+        assert_eq!(told(&second_letters).len(), 1);
+        drop(second);
+        world.after(&gone, 10, 2);
+        world.run_to(30).await;
+        assert!(told(&second_letters).is_empty());
+        assert_eq!(world.timers.snapshot().counters.recipient_stopped, 3, "counted all the same");
     });
 }
 
@@ -166,12 +120,7 @@ fn timers_lost_with_an_arbiter_reach_a_subscriber_elsewhere() {
         let arbiter = Arbiter::new();
         let timers = TimerActor::builder().start_on(&arbiter.handle()).unwrap();
         timers.subscribe_dead_letters(addr.clone());
-        // An actor of that arbiter with a timer of its own, which ends with its actor or with the service, whichever is
-        // first.
-        let probe = Probe::<u32>::start_in_arbiter(&arbiter.handle(), |ctx: &mut Context<Probe<u32>>| {
-            ctx.schedule_after(ms(3_600_000), Note(0));
-            Probe::new(StopWatch::Manual(support::WatchedClock::new()))
-        });
+        let probe = Probe::<u32>::new(StopWatch::Source(Default::default())).start();
         let ids: Vec<TimerId> = (1..=3u32).map(|n| timers.schedule_after(&probe, ms(3_600_000), Note(n))).collect();
         arbiter.stop();
         arbiter.join().unwrap();
@@ -187,17 +136,5 @@ fn timers_lost_with_an_arbiter_reach_a_subscriber_elsewhere() {
             assert_eq!(letter.take(), Some(Note::<u32>(n)));
         }
         assert_eq!(timers.snapshot().counters.service_stopped, 3);
-    });
-}
-
-#[test]
-fn without_subscribers_messages_are_dropped_and_counted() {
-    paused(async {
-        let world = World::paused(TimerActor::builder());
-        let census = support::Census::default();
-        let gone = dead(&world).await;
-        world.timers.schedule_after(&gone, ms(10), census.payload());
-        world.run_to(10).await;
-        assert_eq!((census.live(), world.timers.snapshot().counters.recipient_stopped), (0, 1));
     });
 }

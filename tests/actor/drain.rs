@@ -41,20 +41,28 @@ fn timers_due_in_time_are_delivered_and_the_rest_is_returned() {
     });
 }
 
+/// Also if it is abandoned.
 #[test]
 fn a_drain_accepts_no_timers_but_pending_ones_can_be_cancelled() {
-    with_probe(async |world, addr, log| {
-        let id = world.after(&addr, 50, 1);
-        let draining = drain(&world.timers, 100);
-        world.settle().await;
-        let rejected = world.timers.timer(&addr, TimerOptions::new()).try_schedule(ms(1), Note(2));
-        assert!(matches!(rejected, Err(ScheduleError::Stopped { message: Note(2) })));
-        assert_eq!(world.timers.cancel(id), CancelOutcome::Cancelled);
-        world.settle().await;
-        assert!(draining.is_finished(), "nothing is left to wait for");
-        assert!(draining.await.unwrap().is_empty());
-        assert_eq!(log.len(), 0);
-    });
+    for is_abandoned in [false, true] {
+        with_probe(async |world, addr, log| {
+            let id = world.after(&addr, 50, 1);
+            world.after(&addr, 10, 2);
+            let draining = drain(&world.timers, 100);
+            world.settle().await;
+            if is_abandoned {
+                draining.abort();
+            }
+            let rejected = world.timers.timer(&addr, TimerOptions::new()).try_schedule(ms(1), Note(3));
+            assert!(matches!(rejected, Err(ScheduleError::Stopped { message: Note(3) })));
+            world.run_to(20).await;
+            assert_eq!(log.take(), [(2, 10)]);
+            assert_eq!(world.timers.cancel(id), CancelOutcome::Cancelled);
+            world.settle().await;
+            assert!(draining.is_finished(), "nothing is left to wait for");
+            assert!(is_abandoned || draining.await.unwrap().is_empty());
+        });
+    }
 }
 
 #[test]
@@ -79,39 +87,27 @@ fn when_the_time_is_over_nothing_is_waited_for() {
 #[test]
 fn concurrent_drains_share_the_returned_timers() {
     with_probe(async |world, addr, log| {
-        world.after(&addr, 10, 1);
-        world.after(&addr, 80, 2);
+        for (delay, name) in [(10, 1), (80, 2), (20, 3), (21, 4)] {
+            world.after(&addr, delay, name);
+        }
         let (long, short) = (drain(&world.timers, 90), drain(&world.timers, 20));
         world.run_to(1000).await;
         let (long, short) = (long.await.unwrap(), short.await.unwrap());
-        assert_eq!((names(&long), names(&short)), (vec![], vec![2]), "the first whose time is over ends it");
-        assert_eq!(log.names(), [1]);
+        assert_eq!((names(&long), names(&short)), (vec![], vec![4, 2]), "the first whose time is over ends it");
+        assert_eq!(log.take(), [(1, 10), (3, 20)]);
     });
 }
 
-#[test]
-fn an_abandoned_drain_leaves_it_closed_and_delivering() {
-    with_probe(async |world, addr, log| {
-        world.after(&addr, 10, 1);
-        let draining = drain(&world.timers, 50);
-        world.settle().await;
-        draining.abort();
-        world.run_to(20).await;
-        assert_eq!(log.take(), [(1, 10)]);
-        assert!(world.timers.timer(&addr, TimerOptions::new()).try_schedule(ms(1), Note(2)).is_err());
-    });
-}
-
+/// A timer that is never due is not waited for.
 #[test]
 fn the_message_does_the_same() {
     with_probe(async |world, addr, log| {
         world.after(&addr, 10, 1);
-        world.after(&addr, 1000, 2);
-        let request = world.timers.addr().send(Drain::within(ms(100)));
-        let answer = actix::spawn(request);
-        world.run_to(500).await;
-        assert_eq!(names(&answer.await.unwrap().unwrap()), [2]);
-        assert_eq!(log.take(), [(1, 10)]);
+        world.timers.schedule_after(&addr, Duration::MAX, Note(2));
+        let answer = actix::spawn(world.timers.addr().send(Drain::within(Duration::MAX)));
+        world.run_to(20).await;
+        assert!(answer.is_finished());
+        assert_eq!((names(&answer.await.unwrap().unwrap()), log.take()), (vec![2], vec![(1, 10)]));
         assert!(world.timers.addr().send(Drain::within(ms(100))).await.unwrap().is_empty(), "a second one");
     });
 }
@@ -131,18 +127,5 @@ fn a_drain_ends_when_the_timer_actor_stops() {
         assert_eq!(timers.snapshot().counters.pending, 0);
         arbiter.join().unwrap();
         assert!(drain(&timers, 1000).await.unwrap().is_empty(), "nor does a drain wait for a stopped timer actor");
-    });
-}
-
-#[test]
-fn a_timer_that_is_never_due_is_not_waited_for() {
-    with_probe(async |world, addr, log| {
-        world.after(&addr, 10, 1);
-        world.timers.schedule_after(&addr, Duration::MAX, Note(2));
-        let timers = world.timers.clone();
-        let draining = actix::spawn(async move { timers.drain_within(Duration::MAX).await });
-        world.run_to(20).await;
-        assert!(draining.is_finished());
-        assert_eq!((names(&draining.await.unwrap()), log.names()), (vec![2], vec![1]));
     });
 }

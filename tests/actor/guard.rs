@@ -1,7 +1,7 @@
 //! Guards: a timer that is cancelled when a value is dropped.
 
-use actix_timers::{TimerActor, TimerContext};
-use support::{Census, Note, World, count_panics, in_virtual_time, ms, panic_on_purpose, paused, run, with_probe};
+use actix_timers::TimerContext;
+use support::{Census, Note, count_panics, ms, panic_on_purpose, run, with_probe};
 
 #[test]
 fn a_dropped_guard_cancels_its_timer_and_a_dropped_id_does_not() {
@@ -22,15 +22,19 @@ fn a_dropped_guard_cancels_its_timer_and_a_dropped_id_does_not() {
 }
 
 #[test]
-fn a_guard_can_be_dropped_anywhere_and_after_its_timer() {
-    in_virtual_time(TimerActor::builder, |world| async move {
+fn a_guard_can_be_dropped_anywhere_in_a_panic_and_after_its_timer() {
+    with_probe(async |world, addr, log| {
         let census = Census::default();
-        let (addr, log) = world.probe();
         let delivered = world.after(&addr, 10, 1).into_guard();
         world.run_to(10).await;
         drop(delivered);
         let elsewhere = world.timers.schedule_after(&addr, ms(10), census.payload()).into_guard();
-        std::thread::spawn(move || drop(elsewhere)).join().unwrap();
+        let holder = std::thread::spawn(move || {
+            count_panics();
+            let _guard = elsewhere;
+            panic_on_purpose();
+        });
+        assert!(holder.join().is_err());
         assert_eq!((census.live(), world.pending()), (0, 0));
         let counters = world.timers.snapshot().counters;
         assert_eq!((counters.delivered, counters.cancelled, log.len()), (1, 1, 1));
@@ -38,22 +42,5 @@ fn a_guard_can_be_dropped_anywhere_and_after_its_timer() {
         world.timers.drain();
         drop(outlives);
         assert_eq!(world.timers.snapshot().counters.returned, 1);
-    });
-}
-
-#[test]
-fn a_guard_cancels_when_its_holder_panics() {
-    count_panics();
-    paused(async {
-        let world = World::paused(TimerActor::builder());
-        let (addr, _log) = world.probe();
-        let guard = world.after(&addr, 10, 1).into_guard();
-        let holder = std::thread::spawn(move || {
-            count_panics();
-            let _guard = guard;
-            panic_on_purpose();
-        });
-        assert!(holder.join().is_err());
-        assert_eq!(world.pending(), 0);
     });
 }

@@ -2,7 +2,8 @@
 
 use actix::prelude::*;
 use actix_timers::{
-    BuildError, GetSnapshot, ManualClock, Repeat, ScheduleError, TimerActor, TimerContext, TimerOptions, Timers,
+    BuildError, GetSnapshot, ManualClock, Repeat, ScheduleError, TimerActor, TimerActorBuilder, TimerContext,
+    TimerOptions, Timers,
 };
 use support::{Note, Probe, StopWatch, eventually, ms, run};
 
@@ -10,51 +11,33 @@ fn probe() -> Addr<Probe<u8>> {
     Probe::new(StopWatch::Source(Default::default())).start()
 }
 
+/// However it is started.
 #[test]
 fn contexts_are_rejected_beside_a_clock_that_is_only_started() {
-    support::in_real_time(async {
-        let timers = TimerActor::builder().clock(ManualClock::new()).start().unwrap();
-        let addr = probe();
-        run(&addr, |_, ctx| {
-            let rejected = ctx.timer(TimerOptions::new()).try_schedule(ms(1), Note(1)).unwrap_err();
-            assert!(matches!(rejected, ScheduleError::NotInstalled { message: Note(1) }), "{rejected:?}");
-            assert!(rejected.to_string().contains("`TimerActorBuilder::install`"), "{rejected}");
-            let at = std::time::SystemTime::now();
-            assert!(matches!(
-                ctx.timer(TimerOptions::new()).try_schedule(at, Note(2)),
-                Err(ScheduleError::NotInstalled { message: Note(2) })
-            ));
-            let options = TimerOptions::new().key("k");
-            assert!(matches!(ctx.timer(options).try_schedule(ms(1), Note(3)), Err(ScheduleError::NotInstalled { .. })));
-            let mut repeated =
-                ctx.timer(TimerOptions::new()).try_repeat(Repeat::every(ms(1)), Note(4)).unwrap_err().into_message();
-            assert_eq!(repeated.next_message(), Note(4));
-        })
-        .await;
-        assert!(Timers::current().is_none());
-        assert_eq!(timers.snapshot().counters.accepted, 0);
-    });
-}
-
-#[test]
-fn contexts_are_rejected_also_beside_other_ways_to_start() {
-    support::in_real_time(async {
-        let arbiter = Arbiter::current();
-        let timers = TimerActor::builder().clock(ManualClock::new()).start_on(&arbiter).unwrap();
-        timers.addr().send(GetSnapshot).await.unwrap();
-        let addr = probe();
-        let rejected =
-            run(&addr, |_, ctx| ctx.timer(TimerOptions::new()).try_schedule(ms(1), Note(1)).unwrap_err()).await;
-        assert!(matches!(rejected, ScheduleError::NotInstalled { .. }));
-    });
-    support::in_real_time(async {
-        let actor = TimerActor::builder().clock(ManualClock::new()).build().unwrap().start();
-        actor.send(GetSnapshot).await.unwrap();
-        let addr = probe();
-        let rejected =
-            run(&addr, |_, ctx| ctx.timer(TimerOptions::new()).try_schedule(ms(1), Note(1)).unwrap_err()).await;
-        assert!(matches!(rejected, ScheduleError::NotInstalled { .. }));
-    });
+    let starts: [fn(TimerActorBuilder) -> Addr<TimerActor>; 3] = [
+        |builder| builder.start().unwrap().addr().clone(),
+        |builder| builder.start_on(&Arbiter::current()).unwrap().addr().clone(),
+        |builder| builder.build().unwrap().start(),
+    ];
+    for start in starts {
+        support::in_real_time(async {
+            let timers = start(TimerActor::builder().clock(ManualClock::new()));
+            timers.send(GetSnapshot).await.unwrap();
+            run(&probe(), |_, ctx| {
+                let rejected = ctx.timer(TimerOptions::new()).try_schedule(ms(1), Note(1)).unwrap_err();
+                assert!(matches!(rejected, ScheduleError::NotInstalled { message: Note(1) }), "{rejected:?}");
+                assert!(rejected.to_string().contains("`TimerActorBuilder::install`"), "{rejected}");
+                let at = std::time::SystemTime::now();
+                let rejected = ctx.timer(TimerOptions::new().key("k")).try_schedule(at, Note(2));
+                assert!(matches!(rejected, Err(ScheduleError::NotInstalled { message: Note(2) })));
+                let repeated = ctx.timer(TimerOptions::new()).try_repeat(Repeat::every(ms(1)), Note(3));
+                assert_eq!(repeated.unwrap_err().into_message().next_message(), Note(3));
+            })
+            .await;
+            assert!(Timers::current().is_none());
+            assert_eq!(timers.send(GetSnapshot).await.unwrap().counters.accepted, 0);
+        });
+    }
 }
 
 #[test]
@@ -72,26 +55,19 @@ fn contexts_use_the_installed_one_although_others_started() {
     });
 }
 
+/// Beside a user's clock only after an explicit request to the registry.
 #[test]
 fn contexts_use_an_automatic_one_beside_others_in_system_time() {
-    support::in_real_time(async {
-        let other = TimerActor::builder().start().unwrap();
-        let addr = probe();
-        run(&addr, |_, ctx| ctx.schedule_after(ms(5), Note(1))).await;
-        assert_eq!(other.snapshot().counters.accepted, 0);
-    });
-}
-
-/// An explicit request to the registry starts it all the same, and contexts use it from then on.
-#[test]
-fn the_registry_starts_one_on_the_system_clock_when_asked() {
-    support::in_real_time(async {
-        let _other = TimerActor::builder().clock(ManualClock::new()).start().unwrap();
-        let _default = TimerActor::from_registry();
-        let addr = probe();
-        run(&addr, |_, ctx| ctx.schedule_after(ms(5), Note(1))).await;
-        assert_eq!(Timers::current().unwrap().snapshot().counters.accepted, 1);
-    });
+    for is_requested in [false, true] {
+        support::in_real_time(async {
+            let builder = TimerActor::builder();
+            let other = if is_requested { builder.clock(ManualClock::new()) } else { builder }.start().unwrap();
+            let _default = is_requested.then(TimerActor::from_registry);
+            run(&probe(), |_, ctx| ctx.schedule_after(ms(5), Note(1))).await;
+            assert_eq!(other.snapshot().counters.accepted, 0);
+            assert_eq!(Timers::current().unwrap().snapshot().counters.accepted, 1);
+        });
+    }
 }
 
 /// A user's clock whose timer actor or system is gone is no reason to reject.
@@ -103,15 +79,11 @@ fn a_timer_actor_that_has_stopped_is_forgotten() {
         drop(timers);
         let addr = probe();
         let scheduled = || run(&addr, |_, ctx| ctx.timer(TimerOptions::new()).try_schedule(ms(5), Note(1)).is_ok());
-        let mut is_scheduled = false;
-        for _ in 0..1000 {
+        let mut turns = 0..1000;
+        while !scheduled().await {
+            assert!(turns.next().is_some(), "{name} has stopped");
             tokio::task::yield_now().await;
-            is_scheduled = scheduled().await;
-            if is_scheduled {
-                break;
-            }
         }
-        assert!(is_scheduled, "{name} has stopped");
         let _left = TimerActor::builder().clock(ManualClock::new()).start().unwrap();
     });
     support::in_real_time(async {

@@ -10,7 +10,7 @@ use actix_timers::{
     CancelKey, CancelOutcome, KeySelector, Target, TimerActor, TimerContext, TimerFilter, TimerId, TimerKey,
     TimerOptions,
 };
-use support::{Census, Counted, Log, Note, Probe, Way, World, in_virtual_time, ms, run, with_probe};
+use support::{Census, Counted, Note, Probe, Way, World, in_virtual_time, ms, run, with_probe};
 use uuid::Uuid;
 
 type Owner = Addr<Probe<u32>>;
@@ -64,8 +64,7 @@ async fn cancel(world: &World, way: Way, addr: &Owner, key: KeySelector) -> Canc
 #[test]
 fn keys_of_messages_of_different_types_do_not_collide() {
     for way in Way::ALL {
-        in_virtual_time(TimerActor::builder, |world| async move {
-            let (addr, log): (_, Log<u32>) = world.probe();
+        with_probe(async |world, addr, log| {
             let [note, counted] = schedule_both(&world, way, &addr, key(7)).await;
             let of_counted = KeySelector::of::<Counted>(7);
             assert_eq!(first_of::<Note<u32>>(&world, way, &addr).await, Some(note));
@@ -114,8 +113,7 @@ fn a_cancel_of_two_timers_reports_the_one_that_was_cancelled() {
 #[test]
 fn a_shared_key_is_replaced_by_a_message_of_any_type() {
     for way in Way::ALL {
-        in_virtual_time(TimerActor::builder, |world| async move {
-            let (addr, _log): (_, Log<u32>) = world.probe();
+        with_probe(async |world, addr, _log| {
             let shared = TimerOptions::new().shared_key(7);
             let [note, counted] = schedule_both(&world, way, &addr, shared.clone()).await;
             assert_eq!((world.timers.get(note), world.pending()), (None, 1));
@@ -145,28 +143,45 @@ fn closures_have_common_keys_apart_from_those_of_messages() {
             assert!(timers.get(KeySelector::closure("k")).is_some());
             ctx.timer(key("k")).schedule(ms(50), Note(5));
             assert_eq!(ctx.actor_timers().list().len(), 2);
+            ctx.timer(TimerOptions::new().shared_key("s")).schedule(ms(60), Note(6));
+            ctx.timer(TimerOptions::new().shared_key("s")).run(ms(70), |probe, _| probe.log.push(7, probe.watch.now()));
+            assert_eq!(ctx.actor_timers().list().len(), 3, "a shared key is that of closures, too");
         })
         .await;
         world.run_to(85).await;
-        assert_eq!(log.take(), [(4, 40), (5, 50), (4, 80)]);
+        assert_eq!(log.take(), [(4, 40), (5, 50), (7, 70), (4, 80)]);
         assert_eq!(run(&addr, |_, ctx| ctx.cancel_key(KeySelector::closure("k"))).await, CancelOutcome::Cancelled);
     });
 }
 
+/// It is also found as it is written, which is no key of the same timer.
 #[test]
-fn a_tuple_is_a_key() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, _log): (_, Log<u32>) = world.probe();
-        for order in [("order", 7), ("order", 8), ("offer", 7), ("order", 7)] {
-            world.timers.timer(&addr, key(order)).schedule(ms(10), Note(1));
+fn a_key_of_any_kind_names_its_timer() {
+    with_probe::<u32>(async |world, addr, _log| {
+        let order = Uuid::from_u128(7);
+        let keys: [(TimerKey, String); 7] = [
+            (("order", 7).into(), "order/7".to_owned()),
+            (("order", 8).into(), "order/8".to_owned()),
+            (("offer", 7).into(), "offer/7".to_owned()),
+            (order.into(), order.to_string()),
+            (("order", &order).into(), format!("order/{order}")),
+            (u128::MAX.into(), u128::MAX.to_string()),
+            (i128::MIN.into(), i128::MIN.to_string()),
+        ];
+        for (key, _) in keys.iter().chain(&keys) {
+            world.timers.timer(&addr, TimerOptions::new().key(key)).schedule(ms(10), Note(1));
         }
-        assert_eq!(world.pending(), 3);
-        assert_eq!(world.timers.cancel_key(&addr, ("order", 8)), CancelOutcome::Cancelled);
-        assert_eq!(world.timers.cancel_key(&addr, "order/7"), CancelOutcome::NotFound);
-        let left = world.timers.list(&TimerFilter::new().key(("order", 7)));
-        assert_eq!(left[0].key.as_ref().map(ToString::to_string), Some("order/7".to_owned()));
-        let written = TimerFilter::new().key_written_as("order/7");
-        assert_eq!(world.timers.list(&written).len(), 1);
+        assert_eq!(world.pending(), 7);
+        for other in [TimerKey::from(7), TimerKey::from(Uuid::nil())] {
+            assert_eq!(world.timers.cancel_key(&addr, other), CancelOutcome::NotFound);
+        }
+        let written = |text: &str| world.timers.list(&TimerFilter::new().key_written_as(text)).len();
+        for (key, text) in keys {
+            assert_eq!(world.timers.list(&TimerFilter::new().key(&key))[0].key.as_ref(), Some(&key));
+            assert_eq!((written(&text), written(&format!("+{text}"))), (1, 0));
+            assert_eq!(world.timers.cancel_key(&addr, &text), CancelOutcome::NotFound);
+            assert_eq!(world.timers.cancel_key(&addr, key), CancelOutcome::Cancelled);
+        }
     });
 }
 
@@ -210,36 +225,6 @@ fn numbers_of_128_bits_are_equal_to_those_of_fewer() {
     assert_eq!(format!("{:?}", TimerKey::from(u128::MAX)), format!("TimerKey({})", u128::MAX));
     assert_eq!(TimerKey::from(u128::MAX).as_str(), None);
     assert_eq!(size_of::<TimerKey>(), 24);
-}
-
-#[test]
-fn a_uuid_is_a_key_of_its_own_kind() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, _log): (_, Log<u32>) = world.probe();
-        let order = Uuid::from_u128(7);
-        let written = order.to_string();
-        world.timers.timer(&addr, key(order)).schedule(ms(10), Note(1));
-        assert_eq!(world.timers.list(&TimerFilter::new().key_written_as(&written)).len(), 1);
-        for other in [TimerKey::from(&written), TimerKey::from(7), TimerKey::from(Uuid::nil())] {
-            assert_eq!(world.timers.cancel_key(&addr, other), CancelOutcome::NotFound);
-        }
-        world.timers.timer(&addr, key(("order", &order))).schedule(ms(10), Note(1));
-        let tuple = TimerFilter::new().key_written_as(format!("order/{written}"));
-        assert_eq!(world.timers.list(&tuple).len(), 1);
-        assert_eq!(world.timers.cancel_key(&addr, order), CancelOutcome::Cancelled);
-    });
-}
-
-#[test]
-fn a_number_of_128_bits_is_found_as_it_is_written() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, _log): (_, Log<u32>) = world.probe();
-        world.timers.timer(&addr, key(u128::MAX)).schedule(ms(10), Note(1));
-        world.timers.timer(&addr, key(i128::MIN)).schedule(ms(10), Note(1));
-        let found = |text: String| world.timers.list(&TimerFilter::new().key_written_as(text)).len();
-        assert_eq!((found(u128::MAX.to_string()), found(i128::MIN.to_string())), (1, 1));
-        assert_eq!(found(format!("+{}", u128::MAX)), 0, "another text");
-    });
 }
 
 /// A type of the application with its own conversions.
@@ -312,18 +297,5 @@ mod derived {
         ] {
             assert_eq!(key, expected);
         }
-    }
-
-    #[test]
-    fn a_derived_key_names_a_timer() {
-        in_virtual_time(TimerActor::builder, |world| async move {
-            let (addr, _log): (_, Log<u32>) = world.probe();
-            for retry in [7, 8, 7] {
-                world.timers.timer(&addr, key(Step::Retry(retry))).schedule(ms(10), Note(1));
-            }
-            assert_eq!(world.pending(), 2);
-            assert_eq!(world.timers.cancel_key(&addr, Step::Retry(8)), CancelOutcome::Cancelled);
-            assert!(world.by_key(&addr, Step::Retry(7)).is_some() && world.by_key(&addr, Step::Idle).is_none());
-        });
     }
 }

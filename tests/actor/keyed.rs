@@ -4,14 +4,10 @@ use std::sync::{Arc, Mutex};
 
 use actix::prelude::*;
 use actix_timers::{
-    ActorId, CancelKey, CancelOutcome, Repeat, ScheduleAfter, ScheduleAtFixedRate, ScheduleBatch, ScheduleError,
-    Target, TimerActor, TimerContext, TimerId, TimerKey, TimerOptions, TimerState,
+    ActorId, CancelKey, CancelOutcome, Repeat, ScheduleAfter, ScheduleBatch, ScheduleError, Target, TimerActor,
+    TimerContext, TimerId, TimerKey, TimerOptions, TimerState,
 };
-use support::{
-    Census, Log, Name, Note, Probe, Recluse, Way, World, block, block_then, in_virtual_time, ms, paused, run, wait,
-    with_probe,
-};
-use tokio::sync::oneshot;
+use support::{Census, Log, Name, Note, Probe, Recluse, Way, World, block_then, in_virtual_time, ms, run, with_probe};
 
 fn key(key: impl Into<TimerKey>) -> TimerOptions {
     TimerOptions::new().key(key)
@@ -63,37 +59,7 @@ fn the_second_timer_under_a_key_replaces_the_first() {
     }
 }
 
-/// The old message already waits in its actor's inbox, behind a message whose handler schedules under the key again.
-/// Scenario O-55.
-#[test]
-fn the_old_message_is_suppressed_although_it_is_due() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let seen = Arc::new(Mutex::new(None));
-        let saw = Arc::clone(&seen);
-        let (addr, log) = world.probe_with(|probe: &mut Probe<&str>| {
-            probe.on_start = Box::new(|ctx| {
-                ctx.schedule_after(ms(10), Note("slow"));
-                ctx.timer(key("T")).schedule(ms(10), Note("tick 1"));
-            });
-            probe.hook = Box::new(move |name, ctx| {
-                if *name == "slow" {
-                    let old = own(ctx, "T").unwrap();
-                    *saw.lock().unwrap() = actix_timers::get(old).map(|info| info.state);
-                    ctx.timer(key("T")).schedule(ms(10), Note("tick 2"));
-                    assert!(own(ctx, "T").is_some());
-                }
-            });
-        });
-        world.run_to(10).await;
-        assert_eq!(*seen.lock().unwrap(), Some(TimerState::Due));
-        assert_eq!((log.take(), world.pending()), (vec![("slow", 10)], 1));
-        world.run_to(100).await;
-        assert_eq!(log.take(), [("tick 2", 20)]);
-        drop(addr);
-    });
-}
-
-/// With repeating timers: the second tick 1 is due while the actor is busy, and is never handled.
+/// The second tick 1 is due while the actor is busy, and is never handled.
 /// Scenario O-55.
 #[test]
 fn a_repeating_timer_is_replaced_while_its_old_message_waits() {
@@ -124,61 +90,20 @@ fn a_repeating_timer_is_replaced_while_its_old_message_waits() {
 /// A first tick now that has not run is cancelled with its timer. Its successor brings its own: now, if it asks for it.
 #[test]
 fn a_first_tick_now_is_replaced_by_that_of_the_next_timer() {
-    for way in Way::ALL {
-        for last in [0, 10] {
-            with_probe(async |world, addr, log| {
-                let every = |first| Repeat::every(ms(10)).first_after(ms(first));
-                let ticks = [(1, every(0)), (2, every(0)), (3, every(last))];
-                match way {
-                    Way::Direct => ticks.map(|(name, every)| {
-                        world.timers.timer(&addr, key("k")).repeat(every, Note(name));
-                    }),
-                    Way::Message => ticks.map(|(name, every)| {
-                        let request = ScheduleAtFixedRate::new(&addr, every, Note(name)).options(key("k"));
-                        world.timers.addr().do_send(request);
-                    }),
-                    Way::Context => {
-                        run(&addr, move |_, ctx| {
-                            ticks.map(|(name, every)| {
-                                ctx.timer(key("k")).repeat(every, Note(name));
-                            })
-                        })
-                        .await
-                    }
-                };
-                world.settle().await;
-                assert_eq!(log.take(), if last == 0 { vec![(3, 0)] } else { vec![] }, "{way:?}");
-                world.run_to(20).await;
-                assert_eq!(log.take(), [(3, 10), (3, 20)], "{way:?}");
-                let counters = world.timers.snapshot().counters;
-                assert_eq!((counters.cancelled, counters.pending), (2, 1));
-            });
-        }
+    for last in [0, 10] {
+        with_probe(async |world, addr, log| {
+            for (name, first) in [(1, 0), (2, 0), (3, last)] {
+                let every = Repeat::every(ms(10)).first_after(ms(first));
+                world.timers.timer(&addr, key("k")).repeat(every, Note(name));
+            }
+            world.settle().await;
+            assert_eq!(log.take(), if last == 0 { vec![(3, 0)] } else { vec![] });
+            world.run_to(20).await;
+            assert_eq!(log.take(), [(3, 10), (3, 20)]);
+            let counters = world.timers.snapshot().counters;
+            assert_eq!((counters.cancelled, counters.pending), (2, 1));
+        });
     }
-}
-
-/// The same if it is due already, and waits for its actor.
-#[test]
-fn a_first_tick_now_that_waits_for_its_actor_is_replaced() {
-    with_probe(async |world, addr, log| {
-        let now = Repeat::every(ms(10)).first_after(ms(0));
-        let (unblock, blocked) = oneshot::channel();
-        run(&addr, move |_, ctx| {
-            ctx.timer(key("T")).repeat(now, Note("tick 1"));
-            wait(ctx, blocked, move |ctx| {
-                let old = own(ctx, "T").unwrap();
-                assert_eq!(actix_timers::get(old).unwrap().state, TimerState::Due);
-                ctx.timer(key("T")).repeat(now, Note("tick 2"));
-            });
-        })
-        .await;
-        world.run_to(5).await;
-        unblock.send(()).unwrap();
-        world.settle().await;
-        assert_eq!(log.take(), [("tick 2", 5)]);
-        world.run_to(25).await;
-        assert_eq!(log.take(), [("tick 2", 15), ("tick 2", 25)]);
-    });
 }
 
 /// A repeating timer's handler replaces that timer, or cancels it by its key; it is not delivered again.
@@ -207,46 +132,11 @@ fn the_handler_of_a_repeating_timer_can_replace_it() {
     }
 }
 
-/// The same for a target: the repeating timer under the key ends when it is replaced.
-#[test]
-fn a_repeating_timer_for_a_target_is_replaced() {
-    with_probe(async |world, addr, log| {
-        world.timers.timer(&addr, key("k")).repeat(Repeat::every(ms(10)).with_fixed_delay(), Note(1));
-        world.run_to(25).await;
-        keyed(&world, Way::Message, &addr, 30, 2).await;
-        world.run_to(200).await;
-        assert_eq!(log.take(), [(1, 10), (1, 20), (2, 55)]);
-        assert_eq!(world.pending(), 0);
-    });
-}
-
-/// Under tracked delivery a message can be replaced until its handler begins, although its token is in the mailbox.
-#[test]
-fn a_tracked_message_is_replaced_until_its_handler_begins() {
-    with_probe(async |world, addr, log| {
-        let target: Target<Note<u64>> = Target::tracked(&addr);
-        let unblock = block(&addr).await;
-        let schedule = |name| world.timers.timer(&target, key("k")).schedule(ms(10), Note(name));
-        let first = schedule(1);
-        world.run_to(15).await;
-        assert_eq!(world.timers.get(first).unwrap().state, TimerState::Due);
-        schedule(2);
-        assert_eq!((world.timers.get(first), world.pending()), (None, 1));
-        assert!(world.by_key(&addr, "k").is_some(), "all targets of one mailbox share its keys");
-        unblock.send(()).unwrap();
-        world.run_to(100).await;
-        assert_eq!(log.take(), [(2, 25)]);
-        let counters = world.timers.snapshot().counters;
-        assert_eq!((counters.cancelled, counters.delivered), (1, 1));
-    });
-}
-
-/// The replaced message is freed at once, whatever kind of request replaces it.
+/// The replaced message is freed at once, whatever kind of request replaces it. A drain leaves no key.
 #[test]
 fn the_message_that_is_replaced_is_freed_at_once() {
-    in_virtual_time(TimerActor::builder, |world| async move {
+    with_probe::<u64>(async |world, addr, _log| {
         let census = Census::default();
-        let (addr, _log): (_, Log<u64>) = world.probe();
         for _ in 0..5 {
             world.timers.timer(&addr, key(1)).schedule(ms(10), census.payload());
             assert_eq!(census.live(), 1);
@@ -257,8 +147,8 @@ fn the_message_that_is_replaced_is_freed_at_once() {
         let ids = world.timers.addr().send(batch).await.unwrap();
         assert_eq!((census.live(), world.pending()), (1, 1));
         assert_eq!(world.by_key(&addr, 1), ids.into_iter().next_back().unwrap().ok());
-        world.run_to(20).await;
-        assert_eq!((census.live(), world.pending()), (0, 0));
+        assert_eq!(world.timers.drain().len(), 1);
+        assert_eq!((world.by_key(&addr, 1), census.live()), (None, 0));
     });
 }
 
@@ -292,30 +182,12 @@ fn a_key_is_unique_for_its_owner_only() {
     });
 }
 
-#[test]
-fn a_key_is_cancelled_by_message() {
-    with_probe(async |world, addr, log| {
-        let timers = world.timers.addr();
-        keyed(&world, Way::Direct, &addr, 10, 1).await;
-        assert_eq!(timers.send(CancelKey::new(&addr, "other")).await, Ok(CancelOutcome::NotFound));
-        assert_eq!(timers.send(CancelKey::new(&addr, "k")).await, Ok(CancelOutcome::Cancelled));
-        let gone = addr.downgrade();
-        keyed(&world, Way::Direct, &addr, 20, 2).await;
-        drop(addr);
-        world.settle().await;
-        assert_eq!(timers.send(CancelKey::new(&gone, "k")).await, Ok(CancelOutcome::NotFound));
-        world.run_to(100).await;
-        assert_eq!(log.take(), []);
-        assert_eq!(world.timers.snapshot().counters.recipient_stopped, 1);
-    });
-}
-
 /// A replacement takes the slot of the old timer: it succeeds at full capacity.
 #[test]
 fn replacing_succeeds_at_full_capacity() {
     for way in Way::ALL {
         let builder = || TimerActor::builder().capacity(2);
-        in_virtual_time(builder, |world| async move {
+        in_virtual_time(builder, async |world| {
             let (addr, log) = world.probe();
             keyed(&world, way, &addr, 10, 1).await;
             world.after(&addr, 20, 9);
@@ -331,24 +203,6 @@ fn replacing_succeeds_at_full_capacity() {
             assert_eq!(log.take(), [(4, 10), (9, 20)]);
         });
     }
-}
-
-/// Timers returned by a drain have no key any more, and a new one is rejected.
-#[test]
-fn after_a_drain_no_key_is_left() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let census = Census::default();
-        let (addr, _log) = world.probe();
-        keyed(&world, Way::Direct, &addr, 10, 1).await;
-        keyed(&world, Way::Context, &addr, 10, 1).await;
-        assert_eq!(world.timers.drain().len(), 2);
-        for way in [Way::Direct, Way::Context] {
-            assert_eq!(holder(&world, way, &addr).await, None);
-        }
-        let closed = world.timers.timer(&addr, key("k")).try_schedule(ms(1), census.payload()).unwrap_err();
-        assert!(matches!(closed, ScheduleError::Stopped { .. }));
-        assert_eq!(census.live(), 1, "the message comes back");
-    });
 }
 
 /// A message in the mailbox was delivered: it arrives, and its key and its place in the capacity are free.
@@ -409,40 +263,25 @@ fn keys_end_with_the_incarnation_of_their_actor() {
     });
 }
 
-/// A target that was already gone when it was named has no keys: such targets do not replace each other's timers.
+/// One that is gone when it is named, or later: such targets do not replace each other's timers.
 #[test]
 fn a_target_that_is_gone_has_no_keys() {
-    in_virtual_time(TimerActor::builder, |world| async move {
+    with_probe(async |world, addr, _log| {
+        keyed(&world, Way::Direct, &addr, 5, 1).await;
+        let later = addr.downgrade();
+        drop(addr);
+        world.settle().await;
         let gone = [world.probe::<u64>().0.downgrade(), world.probe::<u64>().0.downgrade()];
         world.settle().await;
         for target in &gone {
             world.timers.timer::<Note<u64>>(target.clone(), key("k")).schedule(ms(5), Note(1));
+        }
+        for target in gone.iter().chain([&later]) {
             assert!(world.by_key(target, "k").is_none());
+            let cancelled = world.timers.addr().send(CancelKey::new(target, "k")).await;
+            assert_eq!(cancelled, Ok(CancelOutcome::NotFound));
         }
         world.run_to(10).await;
-        assert_eq!(world.timers.snapshot().counters.recipient_stopped, 2);
-    });
-}
-
-/// Keys come and go by the thousand, in random order; each delivers the last message scheduled under it.
-#[test]
-fn of_many_keys_each_delivers_the_message_scheduled_last() {
-    paused(async {
-        let world = World::manual(TimerActor::builder());
-        let (addr, log) = world.probe::<u64>();
-        let mut random = support::Random::new(3);
-        let mut last = std::collections::BTreeMap::new();
-        for round in 0..5_000 {
-            let (name, delay) = (random.below(300), 1 + random.below(100));
-            world.timers.timer(&addr, key(name)).schedule(ms(delay), Note(round));
-            last.insert(name, round);
-        }
-        assert_eq!(world.pending(), last.len() as u64);
-        world.run_to(200).await;
-        let mut came = log.names();
-        came.sort_unstable();
-        let mut expected: Vec<u64> = last.into_values().collect();
-        expected.sort_unstable();
-        assert_eq!(came, expected);
+        assert_eq!(world.timers.snapshot().counters.recipient_stopped, 3);
     });
 }

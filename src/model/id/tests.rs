@@ -67,11 +67,24 @@ fn fresh_ids_never_repeat_and_name_no_actor() {
 
 #[test]
 fn only_uuids_of_version_8_are_taken() {
-    for text in ["", "x", "123e4567-e89b-12d3-a456-42661417400", "123e4567-e89b-12d3-a456-4266141740000"] {
+    let id = TimerId::new();
+    for text in [id.to_string(), id.as_uuid().simple().to_string(), id.as_uuid().urn().to_string()] {
+        assert_eq!(text.parse(), Ok(id));
+    }
+    for text in [
+        "",
+        "x",
+        "\0",
+        "💥",
+        "123e4567-e89b-12d3-a456-42661417400",
+        "123e4567-e89b-12d3-a456-4266141740000",
+        "0000000g",
+    ] {
         assert!(matches!(text.parse::<TimerId>(), Err(ParseTimerIdError::NotAUuid(_))), "{text}");
     }
-    let version_1 = "123e4567-e89b-12d3-a456-426614174000";
-    assert!(matches!(version_1.parse::<TimerId>(), Err(ParseTimerIdError::OtherVersion(_))));
-    assert!(matches!(TimerId::from_uuid(Uuid::nil()), Err(ParseTimerIdError::OtherVersion(_))));
-    assert!(matches!(TimerId::from_uuid(Uuid::max()), Err(ParseTimerIdError::OtherVersion(_))));
+    for uuid in [Uuid::nil(), Uuid::max(), Uuid::from_u128(0x123e_4567_e89b_12d3_a456_4266_1417_4000)] {
+        assert_eq!(TimerId::try_from(uuid), Err(ParseTimerIdError::OtherVersion(uuid)));
+        let error = uuid.to_string().parse::<TimerId>().unwrap_err();
+        assert!(error.to_string().contains("version"), "{error}");
+    }
 }

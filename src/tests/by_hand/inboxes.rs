@@ -1,6 +1,5 @@
 //! Own messages of actors, in inboxes and on their way through mailboxes, and the end of their owners.
 
-use crate::service::deliver::turns::TurnBy;
 use crate::service::lane::lanes::Item;
 use crate::simulation::{self, Simulation};
 use crate::sync;
@@ -13,43 +12,39 @@ impl World {
         post_own(&self.service, self.owner());
     }
 
-    /// Lets `by` pass, and the watchdog take a turn.
-    fn watch_at(&self, by: u64) {
-        self.clock.jump(ms(by));
-        assert!(matches!(self.service.turn(TurnBy::Watchdog), TurnResult::Sleep(_)));
+    fn has_left(&self) -> bool {
+        let owner = self.owner();
+        self.service.state().engine.owner(owner).is_some_and(|lane_state| lane_state.item == Item::Left)
     }
 }
 
-/// A message for one actor does not wait until another actor has handled its own.
-#[test]
-fn a_message_is_not_held_up_by_the_inbox_of_another_actor() {
-    let mut world = World::new();
-    let mut other = Ear::new();
-    other.addr.do_send(After(1000, number(1)));
-    other.poll();
-    world.own(10, number(2));
-    world.timers.schedule_after(&other.addr, ms(10), number(3));
-    world.poll_driver();
-    world.clock.jump(ms(10));
-    world.poll_driver();
-    assert_eq!(world.service.state().engine.in_inboxes(), 1);
-    assert_eq!(world.timers.snapshot().counters.delivered, 1, "it is in the mailbox");
-    other.poll();
-    assert_eq!(other.log(), [3]);
+/// A message whose handler answers with a future that never ends.
+#[derive(Clone, Message)]
+#[rtype(result = "()")]
+struct Endless(u32);
+
+impl Handler<Endless> for Listener {
+    type Result = ResponseActFuture<Self, ()>;
+
+    fn handle(&mut self, Endless(number): Endless, _: &mut Context<Self>) -> Self::Result {
+        self.0.lock().unwrap().push(number);
+        Box::pin(actix::fut::wrap_future(std::future::pending()))
+    }
 }
 
 /// The timer actor ends while a message is in its actor's mailbox: it was delivered, as one for a target.
 #[test]
 fn a_message_under_way_when_the_timer_actor_stops_arrives() {
     let mut world = World::new();
-    let letters = world.letters();
-    world.own(10, number(1));
+    let mut clerk = world.clerk();
+    world.ear.own(10, number(1));
     world.watch_at(30);
     world.post_own();
     world.service.shut_down();
-    world.poll_listener();
-    assert_eq!(world.log(), [1]);
-    assert!(letters().is_empty());
+    world.ear.poll();
+    assert_eq!(world.ear.log(), [1]);
+    clerk.poll();
+    assert!(clerk.log().is_empty());
     let counters = world.timers.snapshot().counters;
     assert_eq!((counters.service_stopped, counters.delivered, counters.pending), (0, 1, 0));
 }
@@ -58,87 +53,47 @@ fn a_message_under_way_when_the_timer_actor_stops_arrives() {
 /// address again and schedules, it gets them from its inbox, where a cancel is exact.
 #[test]
 fn the_inbox_of_an_actor_that_was_without_an_address_returns() {
-    let World { clock, service, mut driver, driver_called, addr, mut listener, listener_called, log, timers, .. } =
-        World::new();
-    addr.do_send(Between(Hook::default()));
-    addr.do_send(After(5, number(1)));
-    poll(&mut listener, &listener_called);
-    let weak = addr.downgrade();
-    drop(addr);
-    clock.jump(ms(5));
-    poll(&mut listener, &listener_called);
-    let owner = *service.state().lanes.own.values().next().unwrap();
-    assert!(service.state().engine.owner(owner).is_some_and(|owner_state| owner_state.item == Item::Left));
-    let addr = weak.upgrade().unwrap();
-    addr.do_send(After(5, number(2)));
-    poll(&mut listener, &listener_called);
-    let second = LAST_OWN.take().unwrap();
-    // Only now does the driver notice that the inbox had left.
-    clock.jump(ms(5));
-    for _ in 0..2 {
-        poll(&mut driver, &driver_called);
-    }
-    assert_eq!(timers.get(second).map(|timer| timer.location.as_str()), Some("inbox"));
-    assert!(service.state().lanes.posted.is_empty());
-    assert_eq!(timers.cancel(second), CancelOutcome::Cancelled);
-    poll(&mut listener, &listener_called);
-    assert_eq!(*log.lock().unwrap(), [1]);
-}
-
-/// One more poll of the inbox shows that the handler has been called: its answer may never come, and the next message
-/// goes on.
-#[test]
-fn a_handler_whose_answer_never_comes_holds_no_message_back() {
     let mut world = World::new();
-    world.run(|ctx| LAST_OWN.set(Some(ctx.schedule_after(ms(10), Endless(1)))));
-    let id = LAST_OWN.take().unwrap();
-    world.watch_at(30);
-    world.post_own();
-    assert_eq!(world.timers.cancel(id), CancelOutcome::AlreadyDelivered);
-    world.own(10, number(2));
-    world.watch_at(30);
-    world.poll_listener();
-    world.poll_listener();
-    assert_eq!(world.log(), [1, 2]);
-    let counters = world.timers.snapshot().counters;
-    assert_eq!((counters.delivered, counters.pending), (2, 0));
+    world.ear.between(&Hook::default());
+    world.ear.own(5, number(1));
+    let weak = world.ear.addr.downgrade();
+    world.ear.lose_address();
+    world.clock.jump(ms(5));
+    world.ear.poll();
+    assert!(world.has_left());
+    world.ear.addr = weak.upgrade().unwrap();
+    let second = world.ear.own(5, number(2));
+    // Only now does the driver notice that the inbox had left.
+    world.driver_at(5);
+    world.poll_driver();
+    assert_eq!(world.place(second), Some("inbox"));
+    assert!(world.service.state().lanes.posted.is_empty());
+    assert_eq!(world.timers.cancel(second), CancelOutcome::Cancelled);
+    world.ear.poll();
+    assert_eq!(world.ear.log(), [1]);
 }
 
-/// The inbox finds that a handler was called that has not answered yet. The state is then unlocked for a moment, in
-/// which the watchdog sends the next message.
+/// The second poll of the inbox shows that the handler has been called: its answer may never come, and the next message
+/// goes on. The state is then unlocked for a moment, in which the watchdog sends that one.
 #[test]
 fn an_inbox_does_not_overtake_a_message_sent_by_the_watchdog() {
     let mut world = World::new();
-    world.run(|ctx| LAST_OWN.set(Some(ctx.schedule_after(ms(10), Endless(1)))));
-    world.own(10, number(2));
-    world.own(10, number(3));
+    let id = world.ear.run(|ctx| ctx.schedule_after(ms(10), Endless(1)));
+    (2..=3).for_each(|name| _ = world.ear.own(10, number(name)));
     world.watch_at(30);
     world.post_own();
+    assert_eq!(world.timers.cancel(id), CancelOutcome::AlreadyDelivered);
     world.poll_driver();
     // From now on each event wakes the driver at once. The first is the end of that message.
     world.service.state().reports.published.hurry();
     let (service, owner) = (Arc::clone(&world.service), world.owner());
-    *world.driver_called.hook.lock().unwrap() = Some(Box::new(move || {
-        post_own(&service, owner);
-    }));
-    world.poll_listener();
-    assert!(world.driver_called.hook.lock().unwrap().is_none());
-    world.poll_listener();
-    world.poll_listener();
-    assert_eq!(world.log(), [1, 2, 3]);
-}
-
-/// A waker that runs a hook when its last copy is dropped.
-struct Last(Hook);
-
-impl Wake for Last {
-    fn wake(self: Arc<Self>) {}
-}
-
-impl Drop for Last {
-    fn drop(&mut self) {
-        call(&self.0);
-    }
+    set_hook(&world.driver_called.hook, move || post_own(&service, owner));
+    world.ear.poll();
+    assert!(is_called(&world.driver_called.hook));
+    (0..2).for_each(|_| world.ear.poll());
+    assert_eq!(world.ear.log(), [1, 2, 3]);
+    let counters = world.timers.snapshot().counters;
+    assert_eq!((counters.delivered, counters.pending), (3, 0));
 }
 
 /// The watchdog's message is handled before the watchdog has noted the sending. It notes it while the inbox is polled,
@@ -146,73 +101,58 @@ impl Drop for Last {
 #[test]
 fn an_inbox_is_called_after_a_message_handled_while_sent() {
     let mut world = World::new();
-    world.own(10, number(1));
-    world.own(50, number(2));
+    world.ear.own(10, number(1));
+    world.ear.own(50, number(2));
     world.watch_at(30);
-    let owner = world.owner();
     let (to_actor, at_actor) = std::sync::mpsc::channel();
     let (to_watch, at_watch) = std::sync::mpsc::channel();
     let tell_actor = to_actor.clone();
-    *world.listener_called.hook.lock().unwrap() = Some(Box::new(move || {
+    set_hook(&world.ear.called.hook, move || {
         tell_actor.send(()).unwrap();
         at_watch.recv().unwrap();
-    }));
-    let service = Arc::clone(&world.service);
+    });
+    let (service, owner) = (Arc::clone(&world.service), world.owner());
     let watchdog = std::thread::spawn(move || {
         post_own(&service, owner);
         to_actor.send(()).unwrap();
     });
     at_actor.recv().unwrap();
-    world.listener_called.take();
-    let hook = Hook::default();
-    let waker = Waker::from(Arc::new(Last(Arc::clone(&hook))));
-    assert!(Pin::new(&mut *world.listener).poll(&mut TaskContext::from_waker(&waker)).is_pending());
-    drop(waker);
-    *hook.lock().unwrap() = Some(Box::new(move || {
+    world.ear.called.take();
+    let looks = Hook::default();
+    world.ear.poll_with_last(&looks);
+    set_hook(&looks, move || {
         to_watch.send(()).unwrap();
         at_actor.recv().unwrap();
-    }));
-    world.poll_listener();
-    assert!(hook.lock().unwrap().is_none());
+    });
+    world.ear.poll();
+    assert!(is_called(&looks));
     watchdog.join().unwrap();
-    assert_eq!(world.log(), [1]);
+    assert_eq!(world.ear.log(), [1]);
     world.go_on();
-    world.clock.jump(ms(30));
-    world.poll_driver();
+    world.driver_at(30);
     world.go_on();
-    assert_eq!(world.log(), [1, 2]);
+    assert_eq!(world.ear.log(), [1, 2]);
 }
 
 /// An actor without an address is woken for a message. Before its inbox looks for that, another thread cancels the
 /// message and the last closure, and the watchdog's turn reports the end of the closure.
 #[test]
 fn an_inbox_leaves_when_the_last_closure_ends_during_its_poll() {
-    let World { clock, service, mut driver, driver_called, addr, mut listener, listener_called, .. } = World::new();
-    let ids = Arc::new(Mutex::new(Vec::new()));
-    let known = Arc::clone(&ids);
-    addr.do_send(Between(Hook::default()));
-    addr.do_send(Run(Box::new(move |ctx| {
-        *known.lock().unwrap() = vec![ctx.run_after(ms(1000), |_, _| ()), ctx.schedule_after(ms(10), number(1))];
-    })));
-    poll(&mut listener, &listener_called);
-    drop(addr);
-    let hook = Hook::default();
-    let waker = Waker::from(Arc::new(Last(Arc::clone(&hook))));
-    assert!(Pin::new(&mut *listener).poll(&mut TaskContext::from_waker(&waker)).is_pending());
-    drop(waker);
-    clock.jump(ms(10));
-    poll(&mut driver, &driver_called);
-    let elsewhere = Arc::clone(&service);
-    *hook.lock().unwrap() = Some(Box::new(move || {
-        for id in ids.lock().unwrap().drain(..) {
-            assert_eq!(elsewhere.cancel(id), CancelOutcome::Cancelled);
-        }
-        assert!(matches!(elsewhere.turn(TurnBy::Watchdog), TurnResult::Sleep(_)));
-    }));
-    poll(&mut listener, &listener_called);
-    assert!(hook.lock().unwrap().is_none(), "it was called during the poll");
-    let owner = *service.state().lanes.own.values().next().unwrap();
-    assert!(service.state().engine.owner(owner).is_some_and(|owner_state| owner_state.item == Item::Left));
+    let mut world = World::new();
+    world.ear.between(&Hook::default());
+    let ids = world.ear.run(|ctx| [ctx.run_after(ms(1000), |_, _| ()), ctx.schedule_after(ms(10), number(1))]);
+    world.ear.lose_address();
+    let looks = Hook::default();
+    world.ear.poll_with_last(&looks);
+    world.driver_at(10);
+    let service = Arc::clone(&world.service);
+    set_hook(&looks, move || {
+        assert_eq!(ids.map(|id| service.cancel(id)), [CancelOutcome::Cancelled; 2]);
+        assert!(matches!(service.turn(TurnBy::Watchdog), TurnResult::Sleep(_)));
+    });
+    world.ear.poll();
+    assert!(is_called(&looks), "during the poll");
+    assert!(world.has_left());
 }
 
 /// The context is restarted during the sending of a message to it, by the waker that the message wakes. The sending
@@ -220,20 +160,17 @@ fn an_inbox_leaves_when_the_last_closure_ends_during_its_poll() {
 #[test]
 fn a_restart_takes_back_a_message_being_sent() {
     let mut world = World::new();
-    world.own(10, number(1));
+    world.ear.own(10, number(1));
     world.watch_at(30);
-    let World { service, listener, listener_called, log, timers, addr: _addr, .. } = world;
-    RESTARTS.replace(Some(listener));
-    *listener_called.hook.lock().unwrap() = Some(Box::new(|| {
-        assert!(RESTARTS.with_borrow_mut(|listener| listener.as_mut().unwrap().restart()));
-    }));
-    let owner = *service.state().lanes.own.values().next().unwrap();
-    post_own(&service, owner);
-    let mut listener = RESTARTS.take().unwrap();
-    assert!(listener_called.hook.lock().unwrap().is_none(), "it was restarted while the message was sent");
-    poll(&mut listener, &listener_called);
-    assert!(log.lock().unwrap().is_empty());
-    let counters = timers.snapshot().counters;
+    set_hook(&world.ear.called.hook, || {
+        assert!(ELSEWHERE.with_borrow_mut(|listener| listener.as_mut().unwrap().restart()));
+    });
+    let (service, owner) = (Arc::clone(&world.service), world.owner());
+    world.ear.elsewhere_during(|| post_own(&service, owner));
+    assert!(is_called(&world.ear.called.hook), "while the message was sent");
+    world.ear.poll();
+    assert!(world.ear.log().is_empty());
+    let counters = world.timers.snapshot().counters;
     assert_eq!((counters.cancelled, counters.delivered), (0, 1));
 }
 
@@ -257,28 +194,26 @@ fn an_actor_has_one_inbox_for_all_timers_before_its_start() {
 fn a_restart_waits_for_a_message_that_another_thread_is_sending() {
     for seed in 0..20 {
         let mut world = World::new();
-        world.own(10, number(1));
+        world.ear.own(10, number(1));
         world.watch_at(30);
-        let World { service, mut listener, listener_called, log, timers, addr: _addr, .. } = world;
         let (began, ended) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let (begins, ends) = (Arc::clone(&began), Arc::clone(&ended));
-        *listener_called.hook.lock().unwrap() = Some(Box::new(move || {
+        set_hook(&world.ear.called.hook, move || {
             begins.store(1, Ordering::SeqCst);
             (0..50).for_each(|_| sync::yield_now());
             ends.store(1, Ordering::SeqCst);
-        }));
-        let simulation = Simulation::new(seed);
-        simulation::spawn("watch", move || {
-            let owner = *service.state().lanes.own.values().next().unwrap();
-            post_own(&service, owner);
         });
+        let (service, owner) = (Arc::clone(&world.service), world.owner());
+        let World { ear: Ear { addr: _addr, mut context, called, log }, timers, .. } = world;
+        let simulation = Simulation::new(seed);
+        simulation::spawn("watch", move || post_own(&service, owner));
         simulation::spawn("arbiter", move || {
             while began.load(Ordering::SeqCst) == 0 {
                 sync::yield_now();
             }
-            assert!(listener.restart());
+            assert!(context.restart());
             assert_eq!(ended.load(Ordering::SeqCst), 1, "seed {seed}");
-            poll(&mut listener, &listener_called);
+            poll(&mut context, &called);
         });
         simulation.run(1_000_000_000, |_, _| Ok(())).unwrap();
         assert!(log.lock().unwrap().is_empty(), "it ends with its incarnation");
@@ -290,11 +225,10 @@ fn a_restart_waits_for_a_message_that_another_thread_is_sending() {
 #[test]
 fn nothing_is_kept_for_a_watch_that_is_not_there() {
     let mut world = World::new();
-    world.own(10, number(1));
-    world.clock.jump(ms(10));
-    world.poll_driver();
-    world.poll_listener();
-    assert_eq!(world.log(), [1]);
+    world.ear.own(10, number(1));
+    world.driver_at(10);
+    world.ear.poll();
+    assert_eq!(world.ear.log(), [1]);
     assert!(world.service.state().driver.watched_inboxes.is_empty());
 }
 
@@ -306,75 +240,44 @@ fn virtual_time_waits_for_messages_to_actors_on_other_threads() {
         let service = Arc::clone(&world.service);
         std::thread::spawn(move || service.activity().may_last(false)).join().unwrap()
     };
-    world.own(10, number(1));
-    world.poll_driver();
-    assert!(may_time_pass(&world));
-    world.clock.jump(ms(10));
-    world.poll_driver();
-    assert!(!may_time_pass(&world), "a message in an inbox");
-    world.poll_listener();
-    world.poll_driver();
-    assert!(may_time_pass(&world));
-
-    let id = world.timers.schedule_after(Target::tracked(&world.addr), ms(10), number(2));
-    world.poll_driver();
-    world.clock.jump(ms(10));
-    world.poll_driver();
-    assert_eq!(world.timers.get(id).map(|timer| timer.location.as_str()), Some("mailbox"));
-    assert!(!may_time_pass(&world), "a message in a mailbox");
-    world.poll_listener();
-    world.poll_driver();
-    assert!(may_time_pass(&world));
-
-    world.own(10, number(3));
-    world.poll_driver();
-    world.watch_at(30);
-    world.post_own();
-    world.poll_driver();
-    assert!(!may_time_pass(&world), "a message on its way from an inbox to a mailbox");
-    for _ in 0..3 {
-        world.poll_listener();
+    for place in ["inbox", "mailbox", "on its way from an inbox to a mailbox"] {
+        if place == "mailbox" {
+            world.timers.schedule_after(Target::tracked(&world.ear.addr), ms(10), number(1));
+        } else {
+            world.ear.own(10, number(1));
+        }
         world.poll_driver();
+        assert!(may_time_pass(&world));
+        match place {
+            "inbox" | "mailbox" => world.driver_at(10),
+            _ => {
+                world.watch_at(30);
+                world.post_own();
+                world.poll_driver();
+            }
+        }
+        assert!(!may_time_pass(&world), "a message is in the {place}");
+        for _ in 0..3 {
+            world.ear.poll();
+            world.poll_driver();
+        }
+        assert!(may_time_pass(&world));
     }
-    assert!(may_time_pass(&world));
-    assert_eq!(world.log(), [1, 2, 3]);
-}
-
-#[test]
-fn a_drain_that_leaves_time_delivers_a_message_due_at_its_end() {
-    let mut world = World::new();
-    let target = world.addr.clone();
-    world.timers.schedule_after(&target, ms(10), number(1));
-    world.timers.schedule_after(&target, ms(11), number(2));
-    world.poll_driver();
-    let mut drained = Box::pin(Arc::clone(&world.service).drain_within(ms(10)));
-    let mut look = || drained.as_mut().poll(&mut TaskContext::from_waker(Waker::noop()));
-    assert!(look().is_pending());
-    world.poll_driver();
-    assert!(look().is_pending());
-    world.clock.jump(ms(10));
-    world.poll_driver();
-    let Poll::Ready(returned) = look() else { panic!("the time is over") };
-    world.poll_listener();
-    assert_eq!((world.log(), returned.len()), (vec![1], 1));
+    assert_eq!(world.ear.log(), [1; 3]);
 }
 
 /// While one recipient is stuck, nothing is kept of actors that have taken their messages and ended since.
 #[test]
 fn ended_actors_are_forgotten_behind_a_stuck_one() {
     let mut world = World::new();
-    world.own(10, number(0));
-    world.clock.jump(ms(10));
-    world.poll_driver();
+    world.ear.own(10, number(0));
+    world.driver_at(10);
     for n in 1..=100 {
-        let mut other = Ear::new();
-        other.addr.do_send(After(10, number(n)));
-        other.poll();
-        let queue = Ear::new();
+        let (mut other, queue) = (Ear::new(), Ear::new());
+        other.own(10, number(n));
         world.timers.schedule_after(Target::from(&queue.addr).window(1), ms(10), number(n));
         world.poll_driver();
-        world.clock.jump(ms(10));
-        world.poll_driver();
+        world.driver_at(10);
         other.poll();
         assert_eq!(other.log(), [n]);
         drop((other, queue));
@@ -395,21 +298,47 @@ fn ended_actors_are_forgotten_behind_a_stuck_one() {
     assert!(!state.lanes.own.contains_key(&mailbox));
 }
 
-/// The timer of an ended actor gives way to a new one although the capacity is used up. Its message is dropped later, by
-/// the driver.
+/// The timer of an ended actor gives way to a new one although the capacity is used up. Its message is dropped later,
+/// by the driver.
 #[test]
 fn a_message_is_dropped_after_a_new_timer_has_taken_its_place() {
     let mut world = World::with(TimerActorBuilder::default().capacity(1), ManualClock::new());
-    let (dropped, hook) = (Arc::new(AtomicUsize::new(0)), Hook::default());
-    let count = Arc::clone(&dropped);
-    *hook.lock().unwrap() = Some(Box::new(move || _ = count.fetch_add(1, Ordering::SeqCst)));
-    let mut other = Ear::new();
-    other.addr.do_send(After(10, Number(1, hook)));
-    other.poll();
+    let (mut other, dropped) = (Ear::new(), Hook::default());
+    set_hook(&dropped, || ());
+    other.own(10, Number(1, Arc::clone(&dropped)));
     drop(other);
-    let id = world.timers.schedule_after(&world.addr, ms(10), number(2));
+    let id = world.after(10, 2);
     assert!(world.timers.get(id).is_some());
-    assert_eq!(dropped.load(Ordering::SeqCst), 0);
+    assert!(!is_called(&dropped));
     world.poll_driver();
-    assert_eq!(dropped.load(Ordering::SeqCst), 1);
+    assert!(is_called(&dropped));
+}
+
+/// The watchdog makes an own message for an actor whose inbox is polled meanwhile. The inbox waits until the message is
+/// sent, without polling itself: user code may take any time.
+#[test]
+fn an_inbox_sleeps_while_the_watchdog_makes_its_message() {
+    let (mut world, making) = (World::new(), Hook::default());
+    let source = made(1, Arc::clone(&making));
+    world.ear.run(move |ctx| ctx.schedule_at_fixed_rate(Repeat::every(ms(10)).times(1), source));
+    world.ear.own(10, number(2));
+    world.poll_driver();
+    world.watch_at(40);
+    let calls = Arc::new(AtomicUsize::new(usize::MAX));
+    let (called, counted) = (Arc::clone(&world.ear.called), Arc::clone(&calls));
+    set_hook(&making, move || {
+        ELSEWHERE.with_borrow_mut(|listener| {
+            let listener = listener.as_mut().unwrap();
+            poll(listener, &called);
+            called.take();
+            poll(listener, &called);
+            counted.store(called.take(), Ordering::SeqCst);
+        });
+    });
+    let (service, owner) = (Arc::clone(&world.service), world.owner());
+    world.ear.elsewhere_during(|| post_own(&service, owner));
+    assert_eq!(calls.load(Ordering::SeqCst), 0, "wake-ups of itself");
+    assert!(world.ear.called.take() > 0, "the inbox is woken");
+    (0..3).for_each(|_| world.ear.poll());
+    assert_eq!(world.ear.log(), [1, 2]);
 }

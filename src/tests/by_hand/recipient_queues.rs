@@ -1,19 +1,9 @@
 //! Messages that wait until their recipients keep up.
 
+use crate::RescheduleOutcome;
 use crate::tests::by_hand::*;
-use crate::{MessageSource, RescheduleOutcome};
 
 impl World {
-    fn place(&self, id: TimerId) -> Option<&'static str> {
-        self.timers.get(id).map(|timer| timer.location.as_str())
-    }
-
-    /// Lets `by` pass, and polls the driver.
-    fn driver_at(&mut self, by: u64) {
-        self.clock.jump(ms(by));
-        self.poll_driver();
-    }
-
     /// Polls the driver until it is not woken any more.
     fn drive(&mut self) {
         while self.driver_called.take() > 0 {
@@ -25,36 +15,25 @@ impl World {
 #[test]
 fn a_line_ends_when_all_of_it_has_been_handled() {
     let mut world = World::new();
-    let target = Target::tracked(&world.addr);
-    world.timers.schedule_after(&target, ms(10), number(1));
+    world.timers.schedule_after(Target::tracked(&world.ear.addr), ms(10), number(1));
     world.driver_at(10);
     assert!(!world.service.state().lanes.targets.is_empty());
-    world.poll_listener();
-    assert_eq!(world.log(), [1]);
+    world.ear.poll();
+    assert_eq!(world.ear.log(), [1]);
     assert!(world.service.state().lanes.targets.is_empty());
 }
 
+/// Behind cancelled ones, and recipients that went on.
 #[test]
 fn the_oldest_of_several_messages_in_a_mailbox_is_known_to_wait() {
-    let mut world = World::new();
-    let target = Target::tracked(&world.addr);
-    world.timers.schedule_after(&target, ms(10), number(1));
-    let second = world.timers.schedule_after(&target, ms(12), number(2));
-    world.driver_at(12);
-    assert_eq!(world.timers.cancel(second), CancelOutcome::Cancelled);
-    let now = ms(30);
-    let mut state = world.service.state();
-    assert_eq!(world.service.waited(&mut state, now), ms(20));
-}
-
-#[test]
-fn the_oldest_message_is_found_behind_recipients_that_went_on() {
     let mut world = World::new();
     let mut ears = [(); 3].map(|()| Ear::new());
     for (ear, due) in ears.iter().zip(10..) {
         world.timers.schedule_after(Target::tracked(&ear.addr), ms(due), number(1));
     }
-    world.driver_at(12);
+    let second = world.timers.schedule_after(Target::tracked(&ears[2].addr), ms(13), number(2));
+    world.driver_at(13);
+    assert_eq!(world.timers.cancel(second), CancelOutcome::Cancelled);
     ears[0].poll();
     ears[1].poll();
     let mut state = world.service.state();
@@ -66,12 +45,10 @@ fn the_oldest_message_is_found_behind_recipients_that_went_on() {
 fn one_turn_sends_no_more_from_lines_than_its_budget() {
     let mut world = World::with(TimerActorBuilder::default().expiry_budget(2), ManualClock::new());
     let mut ears = [(); 5].map(|()| Ear::new());
-    let mut seconds = Vec::new();
-    for ear in &ears {
+    let seconds = ears.each_ref().map(|ear| {
         let target = Target::tracked(&ear.addr).window(1);
-        world.timers.schedule_after(&target, ms(10), number(1));
-        seconds.push(world.timers.schedule_after(&target, ms(10), number(2)));
-    }
+        [1, 2].map(|name| world.timers.schedule_after(&target, ms(10), number(name)))[1]
+    });
     world.clock.jump(ms(10));
     world.go_on();
     let sent = |world: &World| seconds.iter().filter(|id| world.place(**id) == Some("mailbox")).count();
@@ -93,7 +70,7 @@ fn one_turn_sends_no_more_from_lines_than_its_budget() {
 fn messages_with_larger_windows_go_once_the_one_before_them_has_left() {
     for is_moved in [false, true] {
         let mut world = World::with(TimerActorBuilder::default().expiry_budget(1), ManualClock::new());
-        let [narrow, wide] = [1, 200].map(|window| Target::from(&world.addr).window(window));
+        let [narrow, wide] = [1, 200].map(|window| Target::from(&world.ear.addr).window(window));
         let schedule = |target, message| world.timers.schedule_after(target, ms(10), number(message));
         let [_, before] = [0, 1].map(|message| schedule(&narrow, message));
         let behind: Vec<_> = (2..102).map(|message| schedule(&wide, message)).collect();
@@ -117,38 +94,35 @@ fn messages_with_larger_windows_go_once_the_one_before_them_has_left() {
 /// The recipient stops after the timer actor has found it open, and before the message is in its mailbox.
 #[test]
 fn a_recipient_that_stops_before_the_send_makes_a_dead_letter() {
-    let world = World::new();
-    let letters = world.letters();
-    let target = Target::from(&world.addr).window(1);
-    let id = world.timers.schedule_after(&target, ms(10), number(1));
-    world.when_in_flight(id, || drop(RESTARTS.take()));
-    let World { clock, mut driver, driver_called, listener, timers, addr: _addr, log, .. } = world;
-    RESTARTS.replace(Some(listener));
-    clock.jump(ms(10));
-    poll(&mut driver, &driver_called);
-    assert!(RESTARTS.take().is_none());
-    let counters = timers.snapshot().counters;
+    let mut world = World::new();
+    let (mut clerk, making) = (world.clerk(), Hook::default());
+    set_hook(&making, || drop(ELSEWHERE.take()));
+    let target = Target::from(&world.ear.addr).window(1);
+    world.timers.schedule_at_fixed_rate(target, Repeat::every(ms(10)).times(1), made(1, Arc::clone(&making)));
+    world.clock.jump(ms(10));
+    world.ear.elsewhere_during(|| poll(&mut world.driver, &world.driver_called));
+    assert!(is_called(&making));
+    let counters = world.timers.snapshot().counters;
     assert_eq!((counters.delivered, counters.recipient_stopped, counters.pending), (0, 1, 0), "{counters:?}");
-    assert!(log.lock().unwrap().is_empty());
-    assert_eq!(letters().len(), 1);
+    assert!(world.ear.log().is_empty());
+    clerk.poll();
+    assert_eq!(clerk.log(), [LETTER]);
 }
 
 /// The recipient is woken by the message in its mailbox, handles it at once, and stops.
 #[test]
 fn a_message_whose_handler_stops_its_actor_is_delivered() {
-    let world = World::new();
-    let target = Target::from(&world.addr).window(1);
-    world.timers.schedule_after(&target, ms(10), Run(Box::new(|ctx| ctx.terminate())));
-    let World { clock, mut driver, driver_called, listener, listener_called, timers, addr: _addr, .. } = world;
-    RESTARTS.replace(Some(listener));
-    *listener_called.hook.lock().unwrap() = Some(Box::new(|| {
-        let mut listener = RESTARTS.take().unwrap();
+    let mut world = World::new();
+    let stop = Run(Box::new(|ctx| ctx.terminate()));
+    world.timers.schedule_after(Target::from(&world.ear.addr).window(1), ms(10), stop);
+    set_hook(&world.ear.called.hook, || {
+        let mut listener = ELSEWHERE.take().unwrap();
         assert!(Pin::new(&mut *listener).poll(&mut TaskContext::from_waker(Waker::noop())).is_ready());
-    }));
-    clock.jump(ms(10));
-    poll(&mut driver, &driver_called);
-    assert!(listener_called.hook.lock().unwrap().is_none());
-    let counters = timers.snapshot().counters;
+    });
+    world.clock.jump(ms(10));
+    world.ear.elsewhere_during(|| poll(&mut world.driver, &world.driver_called));
+    assert!(is_called(&world.ear.called.hook));
+    let counters = world.timers.snapshot().counters;
     assert_eq!((counters.delivered, counters.recipient_stopped, counters.pending), (1, 0, 0), "{counters:?}");
 }
 
@@ -156,12 +130,12 @@ fn a_message_whose_handler_stops_its_actor_is_delivered() {
 #[test]
 fn a_timer_in_the_place_of_another_makes_messages_of_its_own() {
     let mut world = World::new();
-    let target = Target::tracked(&world.addr);
+    let target = Target::tracked(&world.ear.addr);
     let (timers, mine) = (world.timers.clone(), Arc::new(Mutex::new(None)));
     let (other, id) = (target.clone(), Arc::clone(&mine));
     let source = MessageSource::from_fn(move || {
         assert_eq!(timers.cancel(id.lock().unwrap().unwrap()), CancelOutcome::Cancelled);
-        timers.schedule_at_fixed_rate(&other, ms(10), MessageSource::from_fn(|| number(2)));
+        timers.schedule_at_fixed_rate(&other, ms(10), made(2, Hook::default()));
         number(1)
     });
     *mine.lock().unwrap() = Some(world.timers.schedule_at_fixed_rate(&target, ms(10), source));
@@ -169,7 +143,29 @@ fn a_timer_in_the_place_of_another_makes_messages_of_its_own() {
         world.driver_at(10);
         world.go_on();
     }
-    assert_eq!(world.log(), [2, 2]);
+    assert_eq!(world.ear.log(), [2, 2]);
     let counters = world.timers.snapshot().counters;
     assert_eq!((counters.cancelled, counters.delivered, counters.pending), (1, 2, 1));
+}
+
+/// Two messages are due for a window of one. While a bell for the first is being sent, a drain gives it back, and the
+/// second, which the driver is sending, is pulled.
+#[test]
+fn a_drain_leaves_a_bell_to_a_message_of_the_driver() {
+    let mut world = World::new();
+    let target = Target::tracked(&world.ear.addr).window(1);
+    for name in [1, 2] {
+        world.timers.schedule_after(&target, ms(10), number(name));
+    }
+    world.poll_driver();
+    world.clock.jump(ms(10));
+    let (service, drained) = (Arc::clone(&world.service), Arc::new(AtomicUsize::new(0)));
+    let count = Arc::clone(&drained);
+    set_hook(&world.ear.called.hook, move || count.store(service.drain().len(), Ordering::SeqCst));
+    for _ in 0..4 {
+        world.poll_driver();
+        world.ear.poll();
+    }
+    assert_eq!((drained.load(Ordering::SeqCst), world.ear.log()), (1, vec![2]));
+    assert_eq!(world.timers.snapshot().pending(), 0);
 }
