@@ -59,12 +59,7 @@ impl<N: Copy> Service<N> {
 
     /// Schedules a timer `delay` milliseconds from now.
     pub(crate) fn after(&mut self, delay: u64, name: N) -> Key {
-        self.after_duration(Duration::from_millis(delay), name)
-    }
-
-    /// Schedules a timer after any duration.
-    pub(crate) fn after_duration(&mut self, delay: Duration, name: N) -> Key {
-        self.schedule(self.now.saturating_add(delay), Some(name))
+        self.schedule(self.now + Duration::from_millis(delay), Some(name))
     }
 
     /// Schedules a timer for a time on the clock, future or past.
@@ -86,6 +81,11 @@ impl<N: Copy> Service<N> {
     pub(crate) fn reset_to(&mut self, timer: Key, deadline: u64) -> bool {
         let deadline = self.tick.round_up(Duration::from_millis(deadline));
         self.wheel.reschedule(self.now_tick(), timer, deadline)
+    }
+
+    /// Returns the length of a tick in milliseconds.
+    pub(crate) fn tick(&self) -> u64 {
+        in_millis(self.tick.time_of(1))
     }
 
     /// Returns the number of timers neither delivered nor cancelled.
