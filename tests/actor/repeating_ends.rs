@@ -1,17 +1,17 @@
 //! The end of repeating timers, and events between two repetitions: cancels and moves from everywhere, targets and
 //! actors that stop (O-39, O-40, O-56), message sources that fail, and drains.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use actix::prelude::*;
 use actix_timers::{
     CancelOutcome, DeadLetterReason, MessageSource, Repeat, RescheduleOutcome, Target, TimerActor, TimerContext,
-    TimerId, TimerOptions, TimerState,
+    TimerId, TimerState,
 };
 use support::repeat::{Kind, times};
 use support::{
-    Census, Counted, Log, Note, Probe, Recluse, Way, World, block_then, count_panics, in_virtual_time, listen, ms,
+    Census, Counted, Note, Probe, Recluse, Way, block_then, count_panics, in_virtual_time, listen, ms,
     panic_on_purpose, run, with_probe,
 };
 
@@ -35,11 +35,20 @@ fn numbered() -> MessageSource<Note<u64>> {
     })
 }
 
-/// Its actor has an address, or is reached by its mailbox.
+/// The ways to schedule; an actor without addresses is reached by its mailbox.
+fn ways_and_addresses() -> impl Iterator<Item = (Way, bool)> {
+    Way::ALL.into_iter().map(|way| (way, true)).chain([(Way::Context, false)])
+}
+
+/// Keeps a probe alive until the result is dropped.
+async fn alive(addr: Addr<Probe<u64>>, has_address: bool) -> (Option<Addr<Probe<u64>>>, Option<Recluse<u64>>) {
+    if has_address { (Some(addr), None) } else { (None, Some(Recluse::make(addr).await)) }
+}
+
 #[test]
 fn a_handler_can_cancel_its_own_timer_or_move_it_and_it_goes_on_from_there() {
     in_virtual_time(TimerActor::builder, async |world| {
-        for (way, has_address) in Way::ALL.into_iter().map(|way| (way, true)).chain([(Way::Context, false)]) {
+        for (way, has_address) in ways_and_addresses() {
             for (kind, cancel) in Kind::ALL.into_iter().flat_map(|kind| [true, false].map(|cancel| (kind, cancel))) {
                 let start = world.now();
                 let (addr, log) = world.probe();
@@ -57,10 +66,7 @@ fn a_handler_can_cancel_its_own_timer_or_move_it_and_it_goes_on_from_there() {
                 })
                 .await;
                 set(&id, world.repeat(way, kind, &addr, ms(10), numbered()).await.unwrap());
-                let alive = match has_address {
-                    true => (Some(addr), None),
-                    false => (None, Some(Recluse::make(addr).await)),
-                };
+                let alive = alive(addr, has_address).await;
                 world.run_to(start + 70).await;
                 let expected: &[u64] = if cancel { &[10, 20] } else { &[10, 20, 53, 63] };
                 let expected: Vec<u64> = expected.iter().map(|at| start + at).collect();
@@ -164,31 +170,31 @@ fn a_timer_is_pending_between_repetitions_with_a_fixed_delay() {
 fn a_source_that_panics_ends_its_own_timer_and_nothing_else() {
     in_virtual_time(TimerActor::builder, async |world| {
         count_panics();
-        for way in Way::ALL {
-            for kind in Kind::ALL {
-                let before = (world.timers.snapshot().counters, count_panics());
-                let (addr, log) = world.probe();
-                let mut number = 0;
-                let source = MessageSource::from_fn(move || {
-                    number += 1;
-                    if number == 3 {
-                        panic_on_purpose();
-                    }
-                    Note(number)
-                });
-                let start = world.now();
-                let bad = world.repeat(way, kind, &addr, ms(10), source).await.unwrap();
-                let good = world.repeat(way, kind, &addr, ms(10), Note(100)).await.unwrap();
-                world.run_to(start + 55).await;
-                assert_eq!(log.names(), [1, 100, 2, 100, 100, 100, 100], "{way:?} {kind:?}");
-                assert_eq!(world.timers.cancel(bad), CancelOutcome::NotFound);
-                assert!(world.timers.cancel(good).is_cancelled());
-                assert_eq!(
-                    (world.timers.snapshot().counters.source_panicked, world.pending()),
-                    (before.0.source_panicked + 1, 0)
-                );
-                assert_eq!(count_panics(), before.1 + 1);
-            }
+        let (_listener, letters) = listen(&world.timers);
+        for ((way, has_address), kind) in ways_and_addresses().flat_map(|way| Kind::ALL.map(|kind| (way, kind))) {
+            let before = (world.timers.snapshot().counters, count_panics());
+            let (addr, log) = world.probe();
+            let mut number = 0;
+            let source = MessageSource::from_fn(move || {
+                number += 1;
+                if number == 3 {
+                    panic_on_purpose();
+                }
+                Note(number)
+            });
+            let start = world.now();
+            let bad = world.repeat(way, kind, &addr, ms(10), source).await.unwrap();
+            let good = world.repeat(way, kind, &addr, ms(10), Note(100)).await.unwrap();
+            let _alive = alive(addr, has_address).await;
+            world.run_to(start + 55).await;
+            assert_eq!(log.names(), [1, 100, 2, 100, 100, 100, 100], "{way:?} {kind:?}");
+            assert_eq!(world.timers.cancel(bad), CancelOutcome::NotFound);
+            assert!(world.timers.cancel(good).is_cancelled());
+            let counters = world.timers.snapshot().counters;
+            assert_eq!((counters.source_panicked, counters.pending), (before.0.source_panicked + 1, 0));
+            assert_eq!(count_panics(), before.1 + 1);
+            let letters: Vec<_> = letters.try_iter().map(|letter| (letter.id, letter.reason)).collect();
+            assert_eq!(letters, [(bad, DeadLetterReason::SourcePanicked)]);
         }
     });
 }
@@ -268,25 +274,6 @@ fn the_target_of_a_periodic_timer_dies() {
     }
 }
 
-/// Scenario O-39.
-#[test]
-fn an_actor_dies_before_its_own_periodic_timers_are_due() {
-    in_virtual_time(TimerActor::builder, async |world| {
-        let (x, log) = world.probe::<u64>();
-        for kind in Kind::ALL {
-            world.repeat(Way::Context, kind, &x, ms(50), Note(1)).await.unwrap();
-        }
-        world.run_to(60).await;
-        run(&x, |_, ctx| ctx.stop()).await;
-        world.settle().await;
-        assert_eq!(world.pending(), 0, "at the stop, not at the deadline");
-        world.run_to(1000).await;
-        assert_eq!(times(&log), [50, 50]);
-        let counters = world.timers.snapshot().counters;
-        assert_eq!((counters.cancelled, counters.dead_lettered()), (2, 0));
-    });
-}
-
 /// Scenario O-40.
 #[test]
 fn a_periodic_timer_does_not_keep_its_target_alive() {
@@ -321,32 +308,22 @@ fn a_strong_target_is_kept_alive_until_the_last_repetition() {
     });
 }
 
-/// Starts a supervised probe that schedules its incarnation number every second.
-fn supervised(world: &World, kind: Kind) -> (Addr<Probe<u64>>, Log<u64>) {
-    let log = Log::default();
-    let (watch, noted) = (world.watch.clone(), log.clone());
-    let incarnation = Arc::new(AtomicU64::new(0));
-    let addr = Supervisor::start(move |_| {
-        let mut probe = Probe::new(watch);
-        probe.log = noted;
-        probe.on_start = Box::new(move |ctx| {
-            let name = incarnation.fetch_add(1, Ordering::SeqCst) + 1;
-            match kind {
-                Kind::Rate => ctx.schedule_at_fixed_rate(ms(1000), Note(name)),
-                Kind::Delay => ctx.schedule_with_fixed_delay(ms(1000), Note(name)),
-            };
-        });
-        probe
-    });
-    (addr, log)
-}
-
 /// Scenario O-56.
 #[test]
 fn repetitions_of_the_previous_incarnation_are_discarded() {
     for kind in Kind::ALL {
         in_virtual_time(TimerActor::builder, async |world| {
-            let (addr, log) = supervised(&world, kind);
+            let mut incarnation = 0;
+            let mut probe = Probe::new(world.watch.clone());
+            probe.on_start = Box::new(move |ctx| {
+                incarnation += 1;
+                match kind {
+                    Kind::Rate => ctx.schedule_at_fixed_rate(ms(1000), Note(incarnation)),
+                    Kind::Delay => ctx.schedule_with_fixed_delay(ms(1000), Note(incarnation)),
+                };
+            });
+            let log = probe.log.clone();
+            let addr = Supervisor::start(|_| probe);
             world.after(&addr, 4300, 99);
             world.run_to(1000).await;
             assert_eq!(log.take(), [(1, 1000)]);
@@ -412,28 +389,6 @@ fn one_repetition_waits_while_a_message_lies_in_a_mailbox() {
 }
 
 #[test]
-fn a_panicking_source_without_addresses_ends_its_own_timer() {
-    in_virtual_time(TimerActor::builder, async |world| {
-        count_panics();
-        let (addr, log) = world.probe::<u64>();
-        let source = MessageSource::from_fn(|| {
-            panic_on_purpose();
-            Note(0)
-        });
-        world.repeat(Way::Context, Kind::Rate, &addr, ms(10), source).await.unwrap();
-        world.repeat(Way::Context, Kind::Rate, &addr, ms(10), Note(1)).await.unwrap();
-        let recluse = Recluse::make(addr).await;
-        world.run_to(25).await;
-        assert_eq!(times(&log), [10, 20]);
-        assert_eq!((world.timers.snapshot().counters.source_panicked, world.pending()), (1, 1));
-        drop(recluse);
-        // It is checked every five seconds.
-        world.run_to(12_000).await;
-        assert_eq!(world.pending(), 0);
-    });
-}
-
-#[test]
 fn a_drain_gives_the_next_message_of_each_series_back() {
     in_virtual_time(TimerActor::builder, async |world| {
         count_panics();
@@ -459,44 +414,6 @@ fn a_drain_gives_the_next_message_of_each_series_back() {
         assert_eq!((counters.returned, counters.source_panicked, world.pending()), (3, 1, 0));
         world.run_to(100).await;
         assert_eq!(log.len(), 0, "nothing is armed again");
-    });
-}
-
-#[test]
-fn a_drain_during_a_message_arms_nothing_afterwards() {
-    in_virtual_time(TimerActor::builder, async |world| {
-        for kind in Kind::ALL {
-            for in_handler in [false, true] {
-                // A drain ends the timer actor, so each case has its own.
-                let timers = TimerActor::builder().start().unwrap();
-                let (addr, log) = world.probe::<u64>();
-                let (closing, returned) = (timers.clone(), Arc::new(AtomicU64::new(0)));
-                let count = Arc::clone(&returned);
-                let drain = move || count.fetch_add(closing.drain().len() as u64, Ordering::SeqCst);
-                let every = Repeat::every(ms(10));
-                let source = if in_handler {
-                    run(&addr, move |probe, _| probe.hook = Box::new(move |_, _| _ = drain())).await;
-                    MessageSource::from(Note(1))
-                } else {
-                    MessageSource::from_fn(move || {
-                        drain();
-                        Note(1)
-                    })
-                };
-                match kind {
-                    Kind::Rate => timers.schedule_at_fixed_rate(&addr, every, source),
-                    Kind::Delay => timers.schedule_with_fixed_delay(&addr, every, source),
-                };
-                // The clock of that timer actor is tokio's.
-                tokio::time::sleep(ms(100)).await;
-                assert_eq!(log.len(), 1, "{kind:?} {in_handler}");
-                let counters = timers.snapshot().counters;
-                assert!(counters.balance());
-                assert_eq!((counters.delivered, counters.pending), (1, 0));
-                assert_eq!(counters.returned, u64::from(in_handler));
-                assert_eq!(returned.load(Ordering::SeqCst), counters.returned);
-            }
-        }
     });
 }
 
@@ -548,19 +465,6 @@ fn messages_and_sources_are_freed_with_their_timer() {
         run(&addr, |_, ctx| ctx.stop()).await;
         world.settle().await;
         assert_eq!((census.live(), world.pending()), (0, 0));
-        // A message replaced under its key is freed at once.
-        let (target, key) = (world.probe::<u64>().0, TimerOptions::new().key("K"));
-        for _ in 0..3 {
-            world.timers.timer(&target, key.clone()).repeat(ms(10), source());
-            assert_eq!((census.live(), world.pending()), (1, 1));
-        }
-        assert_eq!(world.timers.cancel_key(&target, "K"), CancelOutcome::Cancelled);
-        assert_eq!((census.live(), world.pending()), (0, 0));
-        // The slots are reused.
-        world.timers.schedule_at_fixed_rate(&world.probe::<u64>().0, ms(10), source());
-        assert_eq!(census.live(), 1);
-        assert_eq!(world.timers.drain().len(), 1);
-        assert_eq!(census.live(), 0);
     });
 }
 
@@ -581,38 +485,5 @@ fn wall_clock_steps_are_followed_by_the_end_of_a_series() {
         assert_eq!(times(&log), [100, 100, 200, 200], "the end has passed");
         let counters = world.timers.snapshot().counters;
         assert_eq!((counters.cancelled, counters.pending), (2, 0));
-    });
-}
-
-#[test]
-fn subscribers_hear_of_a_series_that_ended_without_its_message() {
-    in_virtual_time(TimerActor::builder, async |world| {
-        count_panics();
-        let (_listener, letters) = listen(&world.timers);
-        let broken = || {
-            MessageSource::from_fn(|| {
-                panic_on_purpose();
-                Note(0)
-            })
-        };
-        let (addr, _) = world.probe::<u64>();
-        let mut ids = Vec::new();
-        for way in Way::ALL {
-            let id = world.repeat(way, Kind::Rate, &addr, ms(10), broken()).await.unwrap();
-            ids.push((id, DeadLetterReason::SourcePanicked, None));
-        }
-        let stopped = world.probe::<u64>().0;
-        let id = world.repeat(Way::Direct, Kind::Rate, &stopped, ms(20), numbered()).await.unwrap();
-        ids.push((id, DeadLetterReason::RecipientStopped, None));
-        drop(stopped);
-        let id = world.repeat(Way::Direct, Kind::Rate, &addr, ms(100), broken()).await.unwrap();
-        world.run_to(30).await;
-        assert_eq!(world.timers.drain().len(), 0);
-        ids.push((id, DeadLetterReason::SourcePanicked, None));
-        world.settle().await;
-        let heard: Vec<(TimerId, DeadLetterReason, Option<Note<u64>>)> =
-            letters.try_iter().map(|letter| (letter.id, letter.reason, letter.take())).collect();
-        assert_eq!(heard.len(), ids.len());
-        assert!(ids.iter().all(|letter| heard.contains(letter)), "{heard:?}");
     });
 }

@@ -1,13 +1,15 @@
 //! Clocks: timers set to a wall-clock time follow the wall clock, forward and back, and every run under virtual time is
 //! the same.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use actix::prelude::*;
 use actix_timers::{
-    Clock, ManualClock, RescheduleOutcome, SystemClock, Target, TimerActor, TimerActorBuilder, TimerContext,
+    Alarm, Clock, ManualClock, RescheduleOutcome, SystemClock, Target, TimerActor, TimerActorBuilder, TimerContext,
 };
-use support::{Log, Note, Probe, Random, StopWatch, Way, World, eventually, idle, ms, paused, with_probe};
+use support::{Log, Note, Probe, Random, StopWatch, Way, World, idle, ms, paused, with_probe};
 
 const HOUR: u64 = 3_600_000;
 /// The wall clock of the tests on a manual clock: well after the epoch.
@@ -210,6 +212,57 @@ fn the_wall_clock_is_watched_only_while_something_follows_it() {
     });
 }
 
+/// A clock whose reader is interrupted between two readings: `millis` pass before each reading of the wall clock.
+struct Interrupted {
+    clock: ManualClock,
+    millis: Arc<AtomicU64>,
+}
+
+impl Clock for Interrupted {
+    fn now(&self) -> Duration {
+        self.clock.now()
+    }
+
+    fn wall(&self) -> SystemTime {
+        self.clock.jump(ms(self.millis.load(Ordering::Relaxed)));
+        self.clock.wall()
+    }
+
+    fn since(&self, instant: tokio::time::Instant) -> Duration {
+        self.clock.since(instant)
+    }
+
+    fn alarm(&self, time: Duration) -> Alarm {
+        self.clock.alarm(time)
+    }
+}
+
+#[test]
+fn time_between_two_readings_is_no_step_of_the_wall_clock() {
+    paused(async {
+        let (clock, millis) = (ManualClock::new(), Arc::new(AtomicU64::new(0)));
+        let interrupted = Interrupted { clock: clock.clone(), millis: Arc::clone(&millis) };
+        let timers = TimerActor::builder().clock(interrupted).start().unwrap();
+        let addr = Probe::new(StopWatch::Source(Arc::default())).start();
+        let id = timers.schedule_at(&addr, wall(0), Note(0));
+        idle().await;
+        // Each is due before all others, so the driver reads the clocks, and resets its alarm.
+        let remaining = async |delay| {
+            timers.schedule_after(&addr, ms(delay), Note(delay));
+            idle().await;
+            timers.get(id).unwrap().remaining
+        };
+        for (look, stepped) in [21, HOUR / 2, HOUR / 4, 0].into_iter().enumerate() {
+            clock.set_wall(SystemTime::UNIX_EPOCH + ms(stepped));
+            assert_eq!(remaining(10 - look as u64).await, ms(WALL - stepped), "a step is seen");
+        }
+        for passes in [0, 25, 500, 50_000] {
+            millis.store(passes, Ordering::Relaxed);
+            assert_eq!(remaining(1).await, ms(WALL) - clock.now(), "{passes} ms between two readings");
+        }
+    });
+}
+
 /// The default clock: under a paused clock of tokio the wall clock stands still and moves with it, from the first
 /// reading on.
 #[test]
@@ -237,41 +290,6 @@ fn the_wall_clock_of_a_running_runtime_is_the_systems() {
             let wall = clock.wall();
             assert!((before..=SystemTime::now()).contains(&wall));
         }
-    });
-}
-
-/// A manual clock moves both clocks, saturates, and its alarms fire at their time.
-#[test]
-fn a_manual_clock_moves_when_told() {
-    paused(async {
-        let clock = ManualClock::new();
-        assert_eq!((clock.now(), clock.wall()), (Duration::ZERO, SystemTime::UNIX_EPOCH));
-        clock.set_wall(wall(0));
-        clock.jump(ms(5));
-        assert_eq!((clock.now(), clock.wall()), (ms(5), wall(5)));
-
-        let rung = Log::default();
-        for millis in [7, 6, 8] {
-            let (alarm, rung) = (clock.alarm(ms(millis)), rung.clone());
-            actix_rt::spawn(async move {
-                alarm.await;
-                rung.push(millis, 0);
-            });
-        }
-        idle().await;
-        clock.jump(ms(1));
-        idle().await;
-        assert_eq!(rung.names(), [6]);
-        clock.jump(ms(100));
-        idle().await;
-        let mut names = rung.names();
-        names.sort_unstable();
-        assert_eq!(names, [7, 8]);
-
-        clock.jump(Duration::MAX);
-        assert_eq!(clock.now(), Duration::MAX);
-        clock.jump(Duration::MAX);
-        clock.alarm(Duration::MAX).await;
     });
 }
 
@@ -407,7 +425,7 @@ fn a_thread_outside_that_schedules_first_sees_the_paused_clock() {
 fn a_clock_that_is_paused_while_an_alarm_is_set_is_followed() {
     support::in_real_time(async {
         let timers = TimerActor::builder().install().unwrap();
-        let probe = Probe::new(StopWatch::Source(std::sync::Arc::default()));
+        let probe = Probe::new(StopWatch::Source(Arc::default()));
         let log = probe.log.clone();
         let probe = probe.start();
         let before = tokio::time::Instant::now();
@@ -424,22 +442,5 @@ fn a_clock_that_is_paused_while_an_alarm_is_set_is_followed() {
         timers.schedule_after(&probe, Duration::from_secs(3600), Note(2));
         tokio::time::sleep(Duration::from_secs(3601)).await;
         assert_eq!(log.names(), [2]);
-    });
-}
-
-/// A runtime without I/O cannot wait for the kernel's timer; tokio's own timer replaces it.
-#[test]
-fn a_runtime_without_io_has_its_alarms_too() {
-    let runtime = || tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    System::with_tokio_rt(runtime).block_on(async {
-        let timers = TimerActor::builder().start().unwrap();
-        let probe = Probe::new(StopWatch::Source(std::sync::Arc::default()));
-        let log = probe.log.clone();
-        let probe = probe.start();
-        for name in 0..3 {
-            timers.schedule_after(&probe, ms(name), Note(name));
-        }
-        eventually(|| log.len() == 3).await;
-        assert_eq!(log.names(), [0, 1, 2]);
     });
 }
