@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 
 use actix_timers::timing::{Advance, MAX_TICK, Step, Tick};
 
-use crate::service::{Service, delivered};
+use crate::service::Service;
 use schemes::checked_wheel::{CheckedWheel, Fate};
 
 /// The wheels tried are smaller without optimization: most of the cases are those of the largest.
@@ -30,7 +30,7 @@ fn every_delay_from_every_phase() {
             if delay > 0 {
                 service.silent_to(due - 1);
             }
-            assert_eq!(service.run_to(due), delivered(&[("timer", due)]), "phase {phase}, delay {delay}");
+            assert_eq!(service.run_to(due), [("timer", due)], "phase {phase}, delay {delay}");
             service.silent_to(due + 400);
             cases += 1;
         }
