@@ -102,68 +102,53 @@ fn a_timer_moved_to_a_time_of_day_goes_on_with_its_period() {
     });
 }
 
+/// Also in the queue of a recipient, where its place is free afterwards.
 #[test]
 fn a_timer_is_pending_while_its_message_is_made() {
-    in_virtual_time(TimerActor::builder, async |world| {
-        for way in Way::ALL {
-            for kind in Kind::ALL {
-                let (addr, log) = world.probe();
-                let (id, seen) = (Later::default(), Arc::new(Mutex::new(Vec::new())));
-                let (own, noted, timers) = (Arc::clone(&id), Arc::clone(&seen), world.timers.clone());
-                let census = Census::default();
-                let payload = census.payload();
-                let mut number = 0;
-                let source = MessageSource::from_fn(move || {
-                    let _lives_as_long_as_the_source = &payload;
-                    number += 1;
-                    if number == 2 {
-                        let id = get(&own);
-                        let state = timers.get(id).map(|info| info.state);
-                        let moved = timers.reschedule_after(id, ms(500));
-                        noted.lock().unwrap().push((state, moved, timers.cancel(id), timers.cancel(id)));
-                        assert!(timers.snapshot().counters.balance());
-                    }
-                    Note(number)
-                });
-                let start = world.now();
-                set(&id, world.repeat(way, kind, &addr, ms(10), source).await.unwrap());
-                world.run_to(start + 1000).await;
-                assert_eq!(log.names(), [1], "{way:?} {kind:?}: cancelled while it was made, it is not delivered");
-                let expected = (
-                    Some(TimerState::Due),
-                    RescheduleOutcome::InProgress,
-                    CancelOutcome::Cancelled,
-                    CancelOutcome::NotFound,
-                );
-                assert_eq!(*seen.lock().unwrap(), [expected]);
-                assert_eq!((world.pending(), census.live()), (0, 0));
-            }
-        }
-    });
-}
-
-#[test]
-fn a_timer_is_pending_between_repetitions_with_a_fixed_delay() {
-    with_probe(async |world, addr, log| {
-        let (id, seen) = (Later::default(), Arc::new(Mutex::new(Vec::new())));
-        let (own, noted, timers) = (Arc::clone(&id), Arc::clone(&seen), world.timers.clone());
-        run(&addr, move |probe, _| {
-            probe.hook = Box::new(move |_, _| {
-                let info = timers.get(get(&own)).unwrap();
-                noted.lock().unwrap().push((info.state, info.period, timers.snapshot().pending()));
+    type Queue = fn(&Addr<Probe<u64>>) -> Target<Note<u64>>;
+    let queues: [Queue; 2] = [|addr| Target::from(addr).window(1), |addr| Target::tracked(addr).window(1)];
+    let ways = Way::ALL.into_iter().flat_map(|way| Kind::ALL.map(|kind| Ok((way, kind))));
+    for way in ways.chain(queues.map(Err)) {
+        in_virtual_time(TimerActor::builder, async |world| {
+            let (addr, log) = world.probe();
+            let (id, seen) = (Later::default(), Arc::new(Mutex::new(Vec::new())));
+            let (own, noted, timers) = (Arc::clone(&id), Arc::clone(&seen), world.timers.clone());
+            let census = Census::default();
+            let payload = census.payload();
+            let mut number = 0;
+            let source = MessageSource::from_fn(move || {
+                let _lives_as_long_as_the_source = &payload;
+                number += 1;
+                if number == 2 {
+                    let id = get(&own);
+                    let state = timers.get(id).map(|info| info.state);
+                    let moved = timers.reschedule_after(id, ms(500));
+                    noted.lock().unwrap().push((state, moved, timers.cancel(id), timers.cancel(id)));
+                    assert!(timers.snapshot().counters.balance());
+                }
+                Note(number)
             });
-        })
-        .await;
-        set(
-            &id,
-            world.repeat(Way::Context, Kind::Delay, &addr, Repeat::every(ms(10)).times(4), Note(())).await.unwrap(),
-        );
-        let last = world.now() + 30;
-        world.run_to(last).await;
-        assert_eq!(*seen.lock().unwrap(), [(TimerState::Between, Some(ms(10)), 1); 3]);
-        assert_eq!(times(&log).len(), 3);
-        assert!(world.timers.cancel(get(&id)).is_cancelled());
-    });
+            let timer = match way {
+                Ok((way, kind)) => world.repeat(way, kind, &addr, ms(10), source).await.unwrap(),
+                Err(queue) => world.timers.schedule_at_fixed_rate(queue(&addr), ms(10), source),
+            };
+            set(&id, timer);
+            if let Err(queue) = way {
+                world.after(queue(&addr), 20, 7);
+            }
+            world.run_to(1000).await;
+            let names = if way.is_ok() { vec![1] } else { vec![1, 7] };
+            assert_eq!(log.names(), names, "cancelled while it was made, it is not delivered");
+            let expected = (
+                Some(TimerState::Due),
+                RescheduleOutcome::InProgress,
+                CancelOutcome::Cancelled,
+                CancelOutcome::NotFound,
+            );
+            assert_eq!(*seen.lock().unwrap(), [expected]);
+            assert_eq!((world.pending(), census.live()), (0, 0));
+        });
+    }
 }
 
 #[test]
@@ -292,22 +277,6 @@ fn a_periodic_timer_does_not_keep_its_target_alive() {
     }
 }
 
-#[test]
-fn a_strong_target_is_kept_alive_until_the_last_repetition() {
-    in_virtual_time(TimerActor::builder, async |world| {
-        let mut stopped = Arc::default();
-        let (addr, log) = world.probe_with(|probe: &mut Probe<u64>| stopped = Arc::clone(&probe.stopped));
-        let every = Repeat::every(ms(10)).times(3);
-        world.timers.schedule_at_fixed_rate(Target::from(&addr).strong(), every, Note(1));
-        drop(addr);
-        world.run_to(29).await;
-        assert!(!stopped.load(Ordering::SeqCst));
-        world.run_to(30).await;
-        assert!(stopped.load(Ordering::SeqCst));
-        assert_eq!(times(&log), [10, 20, 30]);
-    });
-}
-
 /// Scenario O-56.
 #[test]
 fn repetitions_of_the_previous_incarnation_are_discarded() {
@@ -417,23 +386,37 @@ fn a_drain_gives_the_next_message_of_each_series_back() {
     });
 }
 
+/// In its source nothing is pending yet; in its handler the next repetition is returned.
 #[test]
-fn a_drain_in_the_handler_of_a_fixed_delay_returns_the_next() {
-    with_probe(async |world, addr, log| {
-        let (timers, returned) = (world.timers.clone(), Arc::new(Mutex::new(Vec::new())));
-        let noted = Arc::clone(&returned);
-        run(&addr, move |probe, _| {
-            probe.hook = Box::new(move |_, _| {
+fn a_drain_during_a_message_arms_nothing_afterwards() {
+    for ((way, kind), in_handler) in [Way::Direct, Way::Context]
+        .into_iter()
+        .flat_map(|way| Kind::ALL.map(|kind| (way, kind)))
+        .flat_map(|case| [(case, false), (case, true)])
+    {
+        with_probe(async |world, addr, log| {
+            let (timers, returned) = (world.timers.clone(), Arc::new(Mutex::new(Vec::new())));
+            let noted = Arc::clone(&returned);
+            let drain = move || {
                 let drained = timers.drain().into_iter();
                 noted.lock().unwrap().extend(drained.map(|one| one.into_message::<Note<u64>>().unwrap().0));
-            });
-        })
-        .await;
-        world.repeat(Way::Context, Kind::Delay, &addr, ms(10), numbered()).await.unwrap();
-        world.run_to(100).await;
-        assert_eq!((log.names(), &*returned.lock().unwrap()), (vec![1], &vec![2]));
-        assert_eq!(world.pending(), 0);
-    });
+            };
+            let source = if in_handler {
+                run(&addr, move |probe, _| probe.hook = Box::new(move |_, _| drain())).await;
+                numbered()
+            } else {
+                MessageSource::from_fn(move || {
+                    drain();
+                    Note(1)
+                })
+            };
+            world.repeat(way, kind, &addr, ms(10), source).await.unwrap();
+            world.run_to(100).await;
+            let next = if in_handler { vec![2] } else { vec![] };
+            assert_eq!((log.names(), &*returned.lock().unwrap()), (vec![1], &next), "{way:?} {kind:?}");
+            assert_eq!((world.pending(), world.timers.snapshot().counters.delivered), (0, 1));
+        });
+    }
 }
 
 #[test]

@@ -1,13 +1,11 @@
 //! Repeating timers for slow recipients, and under tracked delivery.
 
-use std::cell::RefCell;
-use std::rc::Rc;
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::mpsc;
 
 use actix::prelude::*;
 use actix_timers::{
-    CancelOutcome, DeadLetter, DeadLetterReason, MailboxPolicy, MessageSource, MissedTickBehavior, Repeat,
-    RescheduleOutcome, Target, TimerActor, TimerId, TimerState,
+    CancelOutcome, DeadLetter, DeadLetterReason, MailboxPolicy, MessageSource, MissedTickBehavior, Repeat, Target,
+    TimerActor, TimerState,
 };
 use support::repeat::times;
 use support::{Census, Log, Note, Probe, World, block, in_virtual_time, listen, ms, with_probe};
@@ -87,44 +85,6 @@ fn a_tracked_fixed_rate_never_has_two_under_way() {
             }
         });
     }
-}
-
-#[test]
-fn a_cancel_in_the_handler_is_in_progress_and_nothing_follows() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (seen, id) = (Rc::new(RefCell::new(Vec::new())), Rc::new(RefCell::new(None::<TimerId>)));
-        let (timers, inside, own) = (world.timers.clone(), Rc::clone(&seen), Rc::clone(&id));
-        let (addr, log) = world.probe_with(|probe: &mut Probe<u32>| {
-            probe.hook = Box::new(move |n, _| {
-                assert!(timers.snapshot().counters.balance());
-                if *n == 1 {
-                    inside.borrow_mut().push(timers.cancel(own.borrow().unwrap()));
-                }
-            });
-        });
-        let timer = world.timers.schedule_with_fixed_delay(Target::tracked(&addr), ms(10), numbered());
-        *id.borrow_mut() = Some(timer);
-        world.run_to(100).await;
-        assert_eq!((log.names(), seen.take()), (vec![0, 1], vec![CancelOutcome::InProgress]));
-        assert_eq!(world.timers.cancel(timer), CancelOutcome::AlreadyDelivered);
-        let counters = world.timers.snapshot().counters;
-        assert_eq!((counters.delivered, counters.cancelled, world.pending()), (2, 0, 0));
-    });
-}
-
-#[test]
-fn a_move_in_the_handler_sets_the_next_repetition() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log, gates) = slow(&world);
-        let timer = world.timers.schedule_with_fixed_delay(Target::tracked(&addr), ms(10), numbered());
-        world.run_to(12).await;
-        assert_eq!(world.timers.reschedule_after(timer, ms(20)), RescheduleOutcome::InProgress);
-        open(&gates, 0);
-        world.run_to(35).await;
-        open(&gates, 0);
-        world.run_to(50).await;
-        assert_eq!(log.take(), [(0, 10), (1, 32), (2, 45)]);
-    });
 }
 
 #[test]
@@ -282,31 +242,6 @@ fn a_source_that_panics_behind_its_token_frees_its_place() {
         assert_eq!(letters(&receiver), [(None, DeadLetterReason::SourcePanicked); 2]);
         assert_eq!(world.pending(), 0);
     });
-}
-
-#[test]
-fn a_timer_cancelled_while_its_message_is_made_frees_the_line() {
-    for is_tracked in [false, true] {
-        with_probe::<u32>(async |world, addr, log| {
-            let target = if is_tracked { Target::tracked(&addr) } else { Target::from(&addr) };
-            let target = target.window(1);
-            let (id, answer) = (Arc::new(Mutex::new(None)), Arc::new(Mutex::new(None)));
-            let (own, told, timers) = (Arc::clone(&id), Arc::clone(&answer), world.timers.clone());
-            let source = MessageSource::from_fn(move || {
-                let id: TimerId = own.lock().unwrap().unwrap();
-                assert_eq!(timers.reschedule_after(id, ms(1)), RescheduleOutcome::InProgress);
-                *told.lock().unwrap() = Some(timers.cancel(id));
-                Note(0)
-            });
-            let timer = world.timers.schedule_at_fixed_rate(&target, ms(10), source);
-            *id.lock().unwrap() = Some(timer);
-            world.after(&target, 10, 7);
-            world.run_to(30).await;
-            assert_eq!(*answer.lock().unwrap(), Some(CancelOutcome::Cancelled));
-            assert_eq!(log.take(), [(7, 10)]);
-            assert_eq!((world.timers.snapshot().counters.cancelled, world.pending()), (1, 0));
-        });
-    }
 }
 
 fn delivered(world: &World) -> u64 {

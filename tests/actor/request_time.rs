@@ -175,29 +175,6 @@ fn a_queued_request_counts_from_its_making() {
 }
 
 #[test]
-fn requests_between_steps_of_a_clock_count_from_their_own_step() {
-    paused(async {
-        let world = World::manual(TimerActor::builder());
-        let (addr, log) = world.probe();
-        let mut batch = ScheduleBatch::new();
-        let mut queued = Vec::new();
-        for step in 0..50 {
-            let name = step * 3;
-            batch.after(&addr, ms(1000), Note(name));
-            queued.push(Kind::After.make(&addr, ms(1000), name));
-            // Two steps, so that some steps have no request before them.
-            world.slip_to(name + 1).await;
-            world.slip_to(name + 3).await;
-        }
-        world.timers.addr().do_send(batch);
-        queued.into_iter().for_each(|send| send(world.timers.addr()));
-        world.run_to(2000).await;
-        let expected: Vec<_> = (0..50).flat_map(|step| [(step * 3, step * 3 + 1000); 2]).collect();
-        assert_eq!(log.take(), expected);
-    });
-}
-
-#[test]
 fn a_queued_grid_begins_with_its_request_on_a_manual_clock() {
     paused(async {
         let world = World::manual(TimerActor::builder());

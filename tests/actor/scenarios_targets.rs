@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use actix::prelude::*;
-use actix_timers::{MailboxPolicy, Target, TimerActor};
+use actix_timers::{MailboxPolicy, Repeat, Target, TimerActor};
 use support::{Note, Probe, Way, count_panics, in_virtual_time, ms, panic_on_purpose};
 
 /// The middle one of three targets panics: it is entered once, and the others are not affected, in each way and under
@@ -85,16 +85,26 @@ fn no_kind_of_target_keeps_its_actor_alive() {
     }
 }
 
-/// A strong target is kept alive by its pending timer, and no longer.
+/// A strong target is kept alive by its pending timer or the last repetition, and no longer.
 /// Scenario O-40.
 #[test]
 fn a_strong_target_is_kept_alive_until_its_timer_has_ended() {
-    for (cancel, is_tracked) in [(false, false), (true, false), (false, true), (true, true)] {
+    for (cancel, is_tracked, repeats) in [
+        (false, false, false),
+        (true, false, false),
+        (false, true, false),
+        (true, true, false),
+        (false, false, true),
+        (false, true, true),
+    ] {
         in_virtual_time(TimerActor::builder, |world| async move {
             let mut stopped = Arc::default();
             let (addr, log) = world.probe_with(|probe| stopped = Arc::clone(&probe.stopped));
-            let target = if is_tracked { Target::tracked(&addr) } else { Target::from(&addr) };
-            let id = world.after(target.strong(), 100, "strong");
+            let target = if is_tracked { Target::tracked(&addr) } else { Target::from(&addr) }.strong();
+            let id = match repeats {
+                true => world.timers.schedule_at_fixed_rate(target, Repeat::every(ms(50)).times(2), Note("strong")),
+                false => world.after(target, 100, "strong"),
+            };
             drop(addr);
             world.run_to(99).await;
             assert!(!stopped.load(Ordering::SeqCst));
@@ -102,7 +112,7 @@ fn a_strong_target_is_kept_alive_until_its_timer_has_ended() {
                 assert!(world.timers.cancel(id).is_cancelled());
             }
             world.run_to(100).await;
-            assert_eq!(log.len(), usize::from(!cancel));
+            assert_eq!(log.len(), usize::from(!cancel) + usize::from(repeats));
             assert!(stopped.load(Ordering::SeqCst));
         });
     }

@@ -263,23 +263,6 @@ fn time_between_two_readings_is_no_step_of_the_wall_clock() {
     });
 }
 
-/// The default clock: under a paused clock of tokio the wall clock stands still and moves with it, from the first
-/// reading on.
-#[test]
-fn the_wall_clock_of_a_paused_runtime_is_exact() {
-    paused(async {
-        let clock = SystemClock::new();
-        let start = clock.wall();
-        let real = std::time::Instant::now();
-        while real.elapsed() < ms(3) {
-            assert_eq!(clock.wall(), start, "real time goes by, this clock stands still");
-        }
-        tokio::time::advance(ms(1234)).await;
-        assert_eq!(clock.wall(), start + ms(1234));
-        assert_eq!(clock.now(), ms(1234));
-    });
-}
-
 /// On a running clock it is the system's.
 #[test]
 fn the_wall_clock_of_a_running_runtime_is_the_systems() {
@@ -369,29 +352,6 @@ fn two_identical_runs_are_the_same() {
             assert_eq!(other, on_manual());
         }
     }
-}
-
-/// Pausing affects one runtime. A query from outside, where real time passes, gets the time inside; otherwise a timer
-/// would fire early because a remote thread queried it.
-#[test]
-fn a_thread_outside_sees_the_paused_clock() {
-    paused(async {
-        let world = World::paused(TimerActor::builder());
-        let (addr, log) = world.probe();
-        let id = world.after(&addr, 10, "T");
-        world.run_to(1).await;
-        let timers = world.timers.clone();
-        let outside = std::thread::spawn(move || {
-            // Real time well past the deadline.
-            std::thread::sleep(ms(30));
-            timers.get(id).unwrap().remaining
-        });
-        assert_eq!(outside.join().unwrap(), ms(9));
-        world.run_to(9).await;
-        assert_eq!(log.take(), []);
-        world.run_to(10).await;
-        assert_eq!(log.take(), [("T", 10)]);
-    });
 }
 
 /// Before any alarm was set, and before the timer actor had its first turn.

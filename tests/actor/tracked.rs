@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use actix::prelude::*;
 use actix_timers::{
-    CancelOutcome, DeadLetterReason, DueTimers, MailboxPolicy, RescheduleOutcome, Target, TimerActor, TimerId,
-    TimerLocation, TimerState,
+    CancelOutcome, DeadLetterReason, DueTimers, RescheduleOutcome, Target, TimerActor, TimerId, TimerLocation,
+    TimerState,
 };
 use support::{Census, Log, Note, Probe, block, eventually, in_virtual_time, letters, listen, ms, run, with_probe};
 
@@ -113,50 +113,6 @@ fn a_place_in_the_window_is_free_at_a_cancel_or_move() {
 }
 
 #[test]
-fn an_old_token_does_not_bring_a_moved_message_forward() {
-    with_probe::<u32>(async |world, addr, log| {
-        let target = Target::tracked(&addr);
-        let go = block(&addr).await;
-        let id = world.after(&target, 10, 0);
-        world.run_to(10).await;
-        assert!(world.timers.reschedule_after(id, ms(10)).is_rescheduled());
-        world.after(&target, 5, 1);
-        world.run_to(20).await;
-        // In the mailbox: a token without a message, the one of 1, and the new one of 0.
-        go.send(()).unwrap();
-        world.settle().await;
-        assert_eq!(log.names(), [1, 0]);
-        assert_eq!(world.pending(), 0);
-    });
-}
-
-#[test]
-fn a_drain_returns_messages_behind_tokens() {
-    with_probe::<u32>(async |world, addr, log| {
-        let go = block(&addr).await;
-        for (n, target) in [Target::tracked(&addr), Target::tracked(&addr).window(1)].iter().cycle().take(6).enumerate()
-        {
-            world.after(target, 10, n as u32);
-        }
-        world.after(Target::tracked(&addr), 1000, 6);
-        world.run_to(10).await;
-        let returned: Vec<(u32, bool)> = world
-            .timers
-            .drain()
-            .into_iter()
-            .map(|timer| (timer.overdue, timer.into_message::<Note<u32>>().unwrap().0))
-            .map(|(overdue, n)| (n, overdue))
-            .collect();
-        assert_eq!(returned.len(), 7);
-        assert!((0..7).all(|n| returned.contains(&(n, n < 6))));
-        go.send(()).unwrap();
-        world.run_to(20).await;
-        assert_eq!(log.len(), 0);
-        assert_eq!((world.pending(), world.timers.snapshot().counters.returned), (0, 7));
-    });
-}
-
-#[test]
 fn a_mailbox_closed_before_its_tokens_makes_dead_letters() {
     for window in [1, 3, 100] {
         in_virtual_time(TimerActor::builder, move |world| async move {
@@ -179,54 +135,6 @@ fn a_mailbox_closed_before_its_tokens_makes_dead_letters() {
             assert_eq!(letters(&receiver), [(7, DeadLetterReason::RecipientStopped)]);
         });
     }
-}
-
-#[test]
-fn a_handler_that_panics_makes_the_rest_dead_letters() {
-    support::count_panics();
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (_listener, receiver) = listen(&world.timers);
-        let (addr, log) = world.probe_with(|probe: &mut Probe<u32>| {
-            probe.hook = Box::new(|name, _| {
-                if *name == 1 {
-                    support::panic_on_purpose();
-                }
-            });
-        });
-        let ids: Vec<TimerId> = (0..4).map(|n| world.after(Target::tracked(&addr).window(2), 10, n)).collect();
-        world.run_to(11).await;
-        assert_eq!(log.names(), [0, 1]);
-        assert_eq!(world.timers.cancel(ids[1]), CancelOutcome::AlreadyDelivered);
-        let mut lost = letters(&receiver);
-        lost.sort_unstable_by_key(|letter| letter.0);
-        assert_eq!(lost, [2, 3].map(|n| (n, DeadLetterReason::RecipientStopped)));
-        assert_eq!(world.pending(), 0);
-    });
-}
-
-#[test]
-fn the_policy_discards_or_keeps_messages_beyond_the_window() {
-    const DISCARD: MailboxPolicy = MailboxPolicy::Discard { window: 2 };
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (_listener, receiver) = listen(&world.timers);
-        for policy in [DISCARD, MailboxPolicy::Wait { window: 100 }, MailboxPolicy::Unbounded] {
-            let (addr, log) =
-                world.probe_with(|probe: &mut Probe<u32>| probe.on_start = Box::new(|ctx| ctx.set_mailbox_capacity(2)));
-            let go = block(&addr).await;
-            let target = Target::tracked(&addr).mailbox_policy(policy);
-            let ids: Vec<TimerId> = (0..6).map(|n| world.after(&target, 10, n)).collect();
-            world.run_to(world.now() + 20).await;
-            let lost: Vec<u32> = letters(&receiver).into_iter().map(|letter| letter.0).collect();
-            assert_eq!(lost, if policy == DISCARD { vec![2, 3, 4, 5] } else { vec![] });
-            assert_eq!(world.timers.cancel(ids[1]), CancelOutcome::Cancelled);
-            let moved = world.timers.reschedule_after(ids[2], ms(30));
-            assert_eq!(moved.is_rescheduled(), policy != DISCARD);
-            go.send(()).unwrap();
-            world.run_to(world.now() + 40).await;
-            assert_eq!(log.names(), if policy == DISCARD { vec![0] } else { vec![0, 3, 4, 5, 2] });
-            assert_eq!((world.pending(), world.timers.snapshot().owners), (0, 0));
-        }
-    });
 }
 
 #[test]

@@ -164,25 +164,6 @@ fn a_clock_paused_within_a_millisecond_shifts_no_grid() {
     });
 }
 
-#[test]
-fn a_timer_actor_on_another_arbiter_is_waited_for() {
-    support::in_real_time(async {
-        let clock = WatchedClock::new();
-        let arbiter = Arbiter::new();
-        let there = TimerActor::builder().clock(clock.hands.clone()).start_on(&arbiter.handle()).unwrap();
-        let probe = Probe::new(StopWatch::Manual(clock.clone()));
-        let log = probe.log.clone();
-        let here = probe.start();
-        for name in 1..=100_u32 {
-            there.schedule_after(&here, ms(u64::from(name)), Note(name));
-        }
-        clock.hands.advance(ms(100)).await;
-        let expected: Vec<(u32, u64)> = (1..=100).map(|name| (name, u64::from(name))).collect();
-        assert_eq!(log.take(), expected);
-        arbiter.stop();
-    });
-}
-
 /// It detects whether a task is ready from its own polls, and so must notice that they do not show it: inside a spawned
 /// task, and inside a set of futures that polls only woken ones.
 #[test]

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use actix::prelude::*;
-use actix_timers::{TimerActor, TimerContext, Timers};
+use actix_timers::{Target, TimerActor, TimerContext, Timers};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use support::{Log, Note, PATIENCE, Probe, Run, StopWatch, eventually, ms, probe_on};
 
@@ -86,12 +86,17 @@ fn a_blocked_arbiter_does_not_delay_recipients_elsewhere() {
             for delay in [20, 10, 30] {
                 timers.schedule_after(&recipient, ms(delay), Note(delay));
             }
+            // Its queue moves on, too.
+            let narrow = Target::from(&recipient).window(1);
+            (31..36).for_each(|name| _ = timers.schedule_after(&narrow, ms(31), Note(name)));
             for delay in [10, 20, 30] {
                 wait_blocking(&log, 1 + delay as usize / 10);
                 assert!(began.elapsed() >= ms(delay));
             }
+            wait_blocking(&log, 4 + 5);
             eventually(|| timers.snapshot().pending() == 0).await;
-            assert_eq!((log.names().len(), timers.snapshot().counters.delivered), (4, 4));
+            assert_eq!(timers.snapshot().counters.delivered, 4 + 5);
+            assert_eq!(log.names(), [0, 10, 20, 30, 31, 32, 33, 34, 35]);
             eventually(|| wakeups() > before).await;
             elsewhere.stop();
         });
