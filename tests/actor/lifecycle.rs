@@ -293,34 +293,6 @@ fn an_actor_with_an_address_again_gets_messages_once_in_order() {
     });
 }
 
-/// An actor without addresses stops while messages wait: the message in its mailbox and all its other timers end with
-/// it, at the latest at the next deadline.
-#[test]
-fn timers_of_an_actor_without_addresses_end_with_it() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let census = Census::default();
-        let (addr, log) = world.probe();
-        let counted = census.clone();
-        run(&addr, move |_, ctx| {
-            for (name, delay) in [("A", 10), ("B", 50), ("C", 3_600_000)] {
-                ctx.schedule_after(ms(delay), Note(name));
-            }
-            ctx.schedule_after(ms(7_200_000), counted.payload());
-        })
-        .await;
-        let recluse = Recluse::make(addr).await;
-        world.run_to(20).await;
-        assert_eq!(log.take(), [("A", 10)]);
-        drop(recluse);
-        world.run_to(50).await;
-        let counters = world.timers.snapshot().counters;
-        assert_eq!((counters.delivered, counters.cancelled, counters.pending), (1, 3, 0));
-        assert_eq!((census.live(), world.timers.snapshot().owners), (0, 0));
-        world.run_to(8_000_000).await;
-        assert_eq!(log.take(), []);
-    });
-}
-
 /// On a thread that runs actors without being an arbiter of a system, a context finds a timer actor once it is started,
 /// and returns the message until then.
 #[test]

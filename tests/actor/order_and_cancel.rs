@@ -30,14 +30,14 @@ fn messages_come_at_their_tick_and_in_the_order_of_scheduling() {
                 let mut random = Random::new(seed as u64);
                 let (addr, log) = world.probe();
                 let mut waiting: Vec<(u64, u64)> = Vec::new();
-                for name in 0..600 {
+                for name in 0..400 {
                     let delay = u64::from(jumps) + random.spread(12);
                     world.schedule(way, &addr, ms(delay), name).await.unwrap();
                     let now = world.now();
                     // A message that is already due does not wait for a tick.
                     waiting.push((if delay == 0 { now } else { (now + delay).next_multiple_of(tick) }, name));
                     let to = match name {
-                        599 => now + 5000,
+                        399 => now + 5000,
                         _ if jumps && name % 30 == 0 => now + random.below(1500),
                         _ if !jumps && random.below(4) == 0 => now + random.below(30),
                         _ => continue,

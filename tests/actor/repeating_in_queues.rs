@@ -8,7 +8,7 @@ use actix_timers::{
     TimerActor, TimerState,
 };
 use support::repeat::times;
-use support::{Census, Log, Note, Probe, World, block, in_virtual_time, listen, ms, with_probe};
+use support::{Log, Note, Probe, World, block, in_virtual_time, listen, ms, with_probe};
 
 use crate::slow::{open, slow};
 
@@ -85,45 +85,6 @@ fn a_tracked_fixed_rate_never_has_two_under_way() {
             }
         });
     }
-}
-
-#[test]
-fn a_repetition_waits_for_the_window_of_its_target_in_its_turn() {
-    with_probe::<u32>(async |world, addr, log| {
-        let target: Target<Note<u32>> = Target::from(&addr).window(1);
-        let go = block(&addr).await;
-        world.after(&target, 5, 100);
-        let timer = world.timers.schedule_at_fixed_rate(&target, ms(10), numbered());
-        world.after(&target, 15, 101);
-        world.run_to(34).await;
-        assert_eq!(world.timers.get(timer).unwrap().state, TimerState::Due);
-        assert_eq!(world.pending(), 2, "one message is in the mailbox");
-        go.send(()).unwrap();
-        world.run_to(45).await;
-        // Missed repetitions are noticed when it leaves the queue.
-        assert_eq!(log.take(), [(100, 34), (0, 34), (101, 34), (1, 40)]);
-        assert!(world.timers.cancel(timer).is_cancelled());
-        world.settle().await;
-        assert_eq!(world.pending(), 0);
-    });
-}
-
-#[test]
-fn a_queued_repetition_is_cancelled_before_its_message_is_made() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let census = Census::default();
-        let (addr, log) = world.probe::<u32>();
-        let go = block(&addr).await;
-        world.after(Target::from(&addr).window(1), 5, 100);
-        let (made, target) = (census.clone(), Target::from(&addr).window(1));
-        let source = MessageSource::from_fn(move || made.payload());
-        let timer = world.timers.schedule_with_fixed_delay(target, ms(10), source);
-        world.run_to(34).await;
-        assert_eq!(world.timers.cancel(timer), CancelOutcome::Cancelled);
-        go.send(()).unwrap();
-        world.run_to(50).await;
-        assert_eq!((log.names(), census.made(), world.pending()), (vec![100], 0, 0));
-    });
 }
 
 #[test]

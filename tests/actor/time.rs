@@ -11,9 +11,10 @@ use actix_timers::{
 };
 use support::{Log, Note, Probe, Random, StopWatch, Way, World, idle, ms, paused, with_probe};
 
-const HOUR: u64 = 3_600_000;
+/// Ten minutes: many checks of the wall clock.
+const LONG: u64 = 600_000;
 /// The wall clock of the tests on a manual clock: well after the epoch.
-const WALL: u64 = 1_000 * HOUR;
+const WALL: u64 = 10_000 * LONG;
 
 fn wall(millis: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + ms(WALL + millis)
@@ -52,19 +53,19 @@ fn a_wall_clock_set_forward_brings_messages_forward() {
         paused(async {
             let world = world();
             let (addr, log) = world.probe();
-            for hours in [1, 2, 3] {
-                world.schedule_at(way, &addr, wall(hours * HOUR), hours).await;
+            for number in [1, 2, 3] {
+                world.schedule_at(way, &addr, wall(number * LONG), number).await;
             }
-            world.after(&addr, 3 * HOUR, 99);
+            world.after(&addr, 3 * LONG, 99);
             world.run_to(10_000).await;
-            // Two hours pass at once: set manually, or asleep.
-            world.clock().hands.set_wall(wall(2 * HOUR + 10_000));
+            // Twenty minutes pass at once: set manually, or asleep.
+            world.clock().hands.set_wall(wall(2 * LONG + 10_000));
             world.run_to(11_000).await;
             assert_eq!(log.names(), [1, 2], "{way:?}");
-            world.run_to(HOUR - 1).await;
+            world.run_to(LONG - 1).await;
             assert_eq!(log.take(), []);
-            world.run_to(3 * HOUR).await;
-            assert_eq!(log.take(), [(3, HOUR), (99, 3 * HOUR)], "{way:?}");
+            world.run_to(3 * LONG).await;
+            assert_eq!(log.take(), [(3, LONG), (99, 3 * LONG)], "{way:?}");
         });
     }
 }
@@ -76,16 +77,16 @@ fn a_wall_clock_set_back_holds_messages_back() {
         paused(async {
             let world = world();
             let (addr, log) = world.probe();
-            world.schedule_at(way, &addr, wall(HOUR), "at").await;
-            world.after(&addr, HOUR, "after");
-            world.run_to(HOUR - 5000).await;
+            world.schedule_at(way, &addr, wall(LONG), "at").await;
+            world.after(&addr, LONG, "after");
+            world.run_to(LONG - 5000).await;
             world.clock().hands.set_wall(wall(0));
-            world.run_to(HOUR).await;
-            assert_eq!(log.take(), [("after", HOUR)]);
-            world.run_to(2 * HOUR - 5001).await;
+            world.run_to(LONG).await;
+            assert_eq!(log.take(), [("after", LONG)]);
+            world.run_to(2 * LONG - 5001).await;
             assert_eq!(log.take(), []);
-            world.run_to(2 * HOUR - 5000).await;
-            assert_eq!(log.take(), [("at", 2 * HOUR - 5000)], "{way:?}");
+            world.run_to(2 * LONG - 5000).await;
+            assert_eq!(log.take(), [("at", 2 * LONG - 5000)], "{way:?}");
         });
     }
 }
@@ -141,28 +142,28 @@ fn steps_of_a_wall_clock_near_the_epoch_are_followed() {
 /// were stored in another order.
 #[test]
 fn messages_for_one_time_of_day_keep_their_order_over_steps() {
-    for (way, step) in [(Way::Direct, 5000), (Way::Context, 5000), (Way::Direct, HOUR), (Way::Context, HOUR)] {
+    for (way, step) in [(Way::Direct, 5000), (Way::Context, 5000), (Way::Direct, LONG), (Way::Context, LONG)] {
         paused(async {
             let world = world();
             let (addr, log) = world.probe();
             // Leaves free slots, the last one freed first in line.
             let mut places = Vec::new();
             for _ in 0..8 {
-                places.push(world.schedule_at(way, &addr, wall(9 * HOUR), 0).await);
+                places.push(world.schedule_at(way, &addr, wall(9 * LONG), 0).await);
             }
             for place in [3, 6, 1, 7, 0, 5] {
                 assert!(world.timers.cancel(places[place]).is_cancelled());
             }
             for name in 1..=8 {
-                world.schedule_at(way, &addr, wall(HOUR), name).await;
+                world.schedule_at(way, &addr, wall(LONG), name).await;
             }
             // Within one tick, in spite of different wall-clock times.
             for (name, nanos) in [(9, 900_000), (10, 100_000), (11, 500_000)] {
-                world.schedule_at(way, &addr, wall(HOUR) + Duration::from_nanos(nanos), name).await;
+                world.schedule_at(way, &addr, wall(LONG) + Duration::from_nanos(nanos), name).await;
             }
             world.run_to(2000).await;
             world.clock().hands.set_wall(wall(2000 + step));
-            world.run_to(2 * HOUR).await;
+            world.run_to(2 * LONG).await;
             assert_eq!(log.names(), (1..=11).collect::<Vec<_>>(), "{way:?}, step of {step}");
         });
     }
@@ -175,17 +176,17 @@ fn a_timer_can_be_moved_between_the_clocks() {
         paused(async {
             let world = world();
             let (addr, log) = world.probe();
-            let to_delay = world.schedule_at(way, &addr, wall(HOUR), "delay").await;
-            let to_time = world.schedule(way, &addr, ms(HOUR), "time").await.unwrap();
-            assert_eq!(world.timers.reschedule_after(to_delay, ms(2 * HOUR)), RescheduleOutcome::Rescheduled);
-            let moved = world.reschedule_at(way, &addr, to_time, wall(2 * HOUR)).await;
+            let to_delay = world.schedule_at(way, &addr, wall(LONG), "delay").await;
+            let to_time = world.schedule(way, &addr, ms(LONG), "time").await.unwrap();
+            assert_eq!(world.timers.reschedule_after(to_delay, ms(2 * LONG)), RescheduleOutcome::Rescheduled);
+            let moved = world.reschedule_at(way, &addr, to_time, wall(2 * LONG)).await;
             assert_eq!(moved, RescheduleOutcome::Rescheduled);
             world.run_to(2000).await;
-            world.clock().hands.set_wall(wall(HOUR + 2000));
-            world.run_to(HOUR - 1).await;
+            world.clock().hands.set_wall(wall(LONG + 2000));
+            world.run_to(LONG - 1).await;
             assert_eq!(log.take(), []);
-            world.run_to(2 * HOUR).await;
-            assert_eq!(log.take(), [("time", HOUR), ("delay", 2 * HOUR)]);
+            world.run_to(2 * LONG).await;
+            assert_eq!(log.take(), [("time", LONG), ("delay", 2 * LONG)]);
         });
     }
 }
@@ -197,8 +198,8 @@ fn the_wall_clock_is_watched_only_while_something_follows_it() {
         let world = world();
         let clock = world.clock().clone();
         let (addr, log) = world.probe();
-        world.after(&addr, 9 * HOUR, "after");
-        let id = world.schedule_at(Way::Direct, &addr, wall(8 * HOUR), "at").await;
+        world.after(&addr, 9 * LONG, "after");
+        let id = world.schedule_at(Way::Direct, &addr, wall(8 * LONG), "at").await;
         world.run_to(10_000).await;
         let rung = clock.rung();
         world.run_to(20_000).await;
@@ -252,7 +253,7 @@ fn time_between_two_readings_is_no_step_of_the_wall_clock() {
             idle().await;
             timers.get(id).unwrap().remaining
         };
-        for (look, stepped) in [21, HOUR / 2, HOUR / 4, 0].into_iter().enumerate() {
+        for (look, stepped) in [21, LONG / 2, LONG / 4, 0].into_iter().enumerate() {
             clock.set_wall(SystemTime::UNIX_EPOCH + ms(stepped));
             assert_eq!(remaining(10 - look as u64).await, ms(WALL - stepped), "a step is seen");
         }
