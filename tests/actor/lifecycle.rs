@@ -133,55 +133,34 @@ fn timers_of_the_old_incarnation_never_reach_the_new_one() {
     });
 }
 
-type LetterContext = Context<Probe<&'static str>>;
-
-/// Makes three own messages of a supervised actor due together; the handler of the first calls `act`.
-async fn three_due_at_10(
-    world: &World,
-    act: impl FnOnce(&mut LetterContext) + 'static,
-) -> (Addr<Probe<&'static str>>, Log<&'static str>) {
-    let mut act = Some(act);
-    let mut probe = Probe::new(world.watch.clone());
-    probe.hook = Box::new(move |name, ctx| {
-        if *name == "A" {
-            act.take().unwrap()(ctx);
-        }
-    });
-    let log = probe.log.clone();
-    let addr = Supervisor::start(|_| probe);
-    run(&addr, |_, ctx| ["A", "B", "C"].map(|name| ctx.schedule_after(ms(10), Note(name)))).await;
-    world.run_to(20).await;
-    assert_eq!(log.take(), [("A", 10)]);
-    (addr, log)
-}
-
-/// A handler that stops or restarts its actor is the last one: messages due with it end.
+/// While the actor waits for a future that the handler of the first has started, the others wait, too. A handler that
+/// stops or restarts its actor is the last one: messages due with it end.
 #[test]
-fn messages_due_with_one_that_stops_the_actor_do_not_come() {
-    type End = fn(&mut LetterContext);
-    for end in [(|ctx| ctx.stop()) as End, |ctx| ctx.terminate()] {
+fn messages_due_with_one_that_waits_or_stops_wait_or_end() {
+    for stops in [false, true] {
         in_virtual_time(TimerActor::builder, |world| async move {
-            let (addr, log) = three_due_at_10(&world, end).await;
+            let (go, gate) = tokio::sync::oneshot::channel();
+            let mut gate = Some(gate);
+            let mut probe = Probe::new(world.watch.clone());
+            probe.hook = Box::new(move |name, ctx| match (*name, stops) {
+                ("A", false) => support::wait(ctx, gate.take().unwrap(), |_| ()),
+                ("A", true) => ctx.stop(),
+                _ => (),
+            });
+            let log = probe.log.clone();
+            let addr = Supervisor::start(|_| probe);
+            run(&addr, |_, ctx| ["A", "B", "C"].map(|name| ctx.schedule_after(ms(10), Note(name)))).await;
+            world.run_to(50).await;
+            assert_eq!(log.take(), [("A", 10)]);
+            let _ = go.send(());
+            world.settle().await;
             addr.do_send(Note("alive"));
-            world.run_to(100).await;
-            assert_eq!(log.names(), ["alive"]);
-            let counters = world.timers.snapshot().counters;
-            assert_eq!((counters.delivered, counters.cancelled, counters.pending), (1, 2, 0));
+            world.settle().await;
+            let expected = if stops { vec!["alive"] } else { vec!["B", "C", "alive"] };
+            assert_eq!(log.names(), expected);
+            assert_eq!(world.timers.snapshot().counters.cancelled, if stops { 2 } else { 0 });
         });
     }
-}
-
-/// While the actor waits for a future that the first handler has started, the other messages wait, too.
-#[test]
-fn messages_due_with_one_that_waits_come_after_the_wait() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (go, gate) = tokio::sync::oneshot::channel();
-        let (_addr, log) = three_due_at_10(&world, |ctx| support::wait(ctx, gate, |_| ())).await;
-        world.run_to(50).await;
-        go.send(()).unwrap();
-        world.settle().await;
-        assert_eq!(log.take(), [("B", 50), ("C", 50)]);
-    });
 }
 
 /// Timers scheduled before the actor starts, and in its `started`, are ordinary own timers.

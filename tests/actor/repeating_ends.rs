@@ -2,7 +2,7 @@
 //! actors that stop (O-39, O-40, O-56), message sources that fail, and drains.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use actix::prelude::*;
 use actix_timers::{
@@ -16,15 +16,7 @@ use support::{
 };
 
 /// An id that is set after the message source that needs it was made.
-type Later = Arc<Mutex<Option<TimerId>>>;
-
-fn set(later: &Later, id: TimerId) {
-    *later.lock().unwrap() = Some(id);
-}
-
-fn get(later: &Later) -> TimerId {
-    later.lock().unwrap().unwrap()
-}
+type Later = Arc<OnceLock<TimerId>>;
 
 /// Returns a source of notes with numbers from one.
 fn numbered() -> MessageSource<Note<u64>> {
@@ -56,16 +48,16 @@ fn a_handler_can_cancel_its_own_timer_or_move_it_and_it_goes_on_from_there() {
                 let own = Arc::clone(&id);
                 run(&addr, move |probe, _| {
                     probe.hook = Box::new(move |number, ctx| match (number, cancel) {
-                        (2, true) => assert_eq!(ctx.cancel_timer(get(&own)), CancelOutcome::Cancelled),
+                        (2, true) => assert_eq!(ctx.cancel_timer(*own.get().unwrap()), CancelOutcome::Cancelled),
                         (2, false) => {
-                            let moved = ctx.reschedule_timer(get(&own), ms(33));
+                            let moved = ctx.reschedule_timer(*own.get().unwrap(), ms(33));
                             assert_eq!(moved, RescheduleOutcome::Rescheduled);
                         }
                         _ => {}
                     });
                 })
                 .await;
-                set(&id, world.repeat(way, kind, &addr, ms(10), numbered()).await.unwrap());
+                id.set(world.repeat(way, kind, &addr, ms(10), numbered()).await.unwrap()).unwrap();
                 let alive = alive(addr, has_address).await;
                 world.run_to(start + 70).await;
                 let expected: &[u64] = if cancel { &[10, 20] } else { &[10, 20, 53, 63] };
@@ -120,7 +112,7 @@ fn a_timer_is_pending_while_its_message_is_made() {
                 let _lives_as_long_as_the_source = &payload;
                 number += 1;
                 if number == 2 {
-                    let id = get(&own);
+                    let id = *own.get().unwrap();
                     let state = timers.get(id).map(|info| info.state);
                     let moved = timers.reschedule_after(id, ms(500));
                     noted.lock().unwrap().push((state, moved, timers.cancel(id), timers.cancel(id)));
@@ -132,7 +124,7 @@ fn a_timer_is_pending_while_its_message_is_made() {
                 Ok((way, kind)) => world.repeat(way, kind, &addr, ms(10), source).await.unwrap(),
                 Err(queue) => world.timers.schedule_at_fixed_rate(queue(&addr), ms(10), source),
             };
-            set(&id, timer);
+            id.set(timer).unwrap();
             if let Err(queue) = way {
                 world.after(queue(&addr), 20, 7);
             }

@@ -11,7 +11,7 @@ use crate::service::Service;
 use schemes::checked_wheel::{CheckedWheel, Fate};
 
 /// The wheels tried are smaller without optimization: most of the cases are those of the largest.
-const SIZES: RangeInclusive<usize> = 2..=if cfg!(debug_assertions) { 4 } else { 5 };
+const SIZES: RangeInclusive<usize> = 2..=if cfg!(debug_assertions) { 3 } else { 5 };
 
 /// Every delay from every phase, 38 528 cases: nothing before, one delivery on time, nothing after.
 /// Scenario O-11.
@@ -98,7 +98,7 @@ const LEAVES: [fn(&mut CheckedWheel, usize, Tick); 3] = [
 #[test]
 fn a_cascade_can_lose_the_rest_of_its_bucket_after_every_entry() {
     let mut emptied = 0;
-    for size in 2..=4 {
+    for size in SIZES {
         for ((phase, delay), leave) in every_phase_and_delay(size).flat_map(|case| LEAVES.map(|leave| (case, leave))) {
             let due = phase + delay;
             for budget in 1..4 {
@@ -118,7 +118,7 @@ fn a_cascade_can_lose_the_rest_of_its_bucket_after_every_entry() {
             }
         }
     }
-    assert!(emptied > 1000, "buckets were emptied in the middle of their cascades {emptied} times");
+    assert!(emptied > 500, "buckets were emptied in the middle of their cascades {emptied} times");
 }
 
 /// A driver that sleeps from wake to wake and cascades one entry per call, with a new entry after each call.

@@ -1,4 +1,4 @@
-//! Conformance scenarios of the wheel. Those that actors can observe run through the timer actor, in the binary `actor`;
+//! Conformance scenarios of the wheel. Scenarios that actors can observe run through the timer actor, in `actor`;
 //! O-11, every delay from every phase, is in `boundaries`, and random runs are in `scenarios_random`.
 
 use crate::service::Service;
