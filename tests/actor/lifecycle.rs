@@ -12,8 +12,8 @@ use actix_timers::{
     TimerOptions, Timers,
 };
 use support::{
-    Census, Log, Note, Probe, Recluse, Run, StopWatch, World, count_panics, idle, in_virtual_time, ms,
-    panic_on_purpose, paused, run, with_probe,
+    Census, Log, Note, Probe, Recluse, Run, StopWatch, count_panics, idle, in_virtual_time, ms, panic_on_purpose,
+    paused, run, with_probe,
 };
 
 /// Timers end with their actor, however it ends: at once, not at their deadlines, and their messages are freed.

@@ -339,13 +339,8 @@ fn never_early(tick: u64) {
         }
         std::thread::scope(|scope| {
             for thread in 0..8 {
-                let (timers, receiver) = (stage.timers.clone(), stage.receiver.clone());
-                scope.spawn(move || {
-                    let target = Target::from(receiver);
-                    for index in 0..64 {
-                        schedule(&timers, &target, 300 + thread * 64 + index, ms(10));
-                    }
-                });
+                let stage = &stage;
+                scope.spawn(move || (0..64).for_each(|index| _ = stage.schedule(300 + thread * 64 + index, ms(10))));
             }
         });
         std::thread::sleep(ms(3000).saturating_sub(begin.elapsed()));
