@@ -23,7 +23,6 @@ mod lifecycle;
 mod locations;
 mod mailbox_policies;
 mod order_and_cancel;
-mod order_per_source;
 mod rejected;
 mod repeating;
 mod repeating_ends;
@@ -37,9 +36,8 @@ mod scenarios_threads;
 mod selection;
 #[cfg(feature = "serde")]
 mod serialized;
-mod settling;
+mod slow;
 mod time;
 mod tracked;
 mod user_code;
 mod virtual_time;
-mod wall_clock_readings;

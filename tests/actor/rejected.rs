@@ -186,12 +186,37 @@ fn few_letters_about_rejected_messages_are_kept() {
     });
 }
 
-/// Standard error belongs to the process.
+/// Standard error belongs to the process. A subscriber learns of rejections by letters.
 #[test]
 fn unread_rejections_are_printed_once_a_thread() {
     let output = support::in_own_process!(unread_rejections_are_printed_once_a_thread, || {
-        for reject in [reject_zero_periods, reject_beyond_the_capacity, reject_after_a_drain, tell_a_subscriber] {
-            std::thread::spawn(reject).join().unwrap();
+        let on_each_thread: [fn(&Timers, &mut Ctx); 4] = [
+            |_, ctx| {
+                ctx.run_every(Duration::ZERO, |_, _| {});
+                ctx.schedule_at_fixed_rate(Duration::ZERO, Note(1));
+            },
+            |timers, ctx| {
+                (0..3).for_each(|name| _ = ctx.schedule_after(ms(3_600_000), Note(name)));
+                timers.schedule_after(ctx.address(), ms(3_600_000), Note(4));
+            },
+            |timers, ctx| {
+                drop(timers.drain());
+                (0..2).for_each(|name| _ = timers.schedule_after(ctx.address(), ms(10), Note(name)));
+            },
+            |timers, ctx| {
+                let (_listener, _letters) = listen(timers);
+                timers.schedule_at_fixed_rate(ctx.address(), Duration::ZERO, Note(1));
+            },
+        ];
+        for reject in on_each_thread {
+            let life = move || {
+                support::in_real_time(async {
+                    let timers = TimerActor::builder().capacity(1).install().unwrap();
+                    let addr = Probe::new(StopWatch::Source(Arc::default())).start();
+                    run(&addr, move |_, ctx| reject(&timers, ctx)).await;
+                });
+            };
+            std::thread::spawn(life).join().unwrap();
         }
     });
     let Some(output) = output else { return };
@@ -206,45 +231,6 @@ fn unread_rejections_are_printed_once_a_thread() {
     for (line, error) in printed.iter().zip(errors) {
         assert!(line.ends_with(&error.to_string()), "{line}");
     }
-}
-
-fn in_a_system(test: impl AsyncFnOnce(Timers, Addr<Probe<u32>>)) {
-    support::in_real_time(async {
-        let timers = TimerActor::builder().capacity(1).install().unwrap();
-        test(timers, Probe::new(StopWatch::Source(Default::default())).start()).await;
-    });
-}
-
-fn reject_zero_periods() {
-    in_a_system(async |_, addr| {
-        run(&addr, |_, ctx| {
-            ctx.run_every(Duration::ZERO, |_, _| {});
-            ctx.schedule_at_fixed_rate(Duration::ZERO, Note(1));
-        })
-        .await;
-    });
-}
-
-fn reject_beyond_the_capacity() {
-    in_a_system(async |timers, addr| {
-        run(&addr, |_, ctx| (0..3).for_each(|name| _ = ctx.schedule_after(ms(3_600_000), Note(name)))).await;
-        timers.schedule_after(&addr, ms(3_600_000), Note(4));
-    });
-}
-
-fn reject_after_a_drain() {
-    in_a_system(async |timers, addr| {
-        drop(timers.drain());
-        (0..2).for_each(|name| _ = timers.schedule_after(&addr, ms(10), Note(name)));
-    });
-}
-
-/// A subscriber learns of rejections by letters.
-fn tell_a_subscriber() {
-    in_a_system(async |timers, addr| {
-        let (_listener, _letters) = listen(&timers);
-        timers.schedule_at_fixed_rate(&addr, Duration::ZERO, Note(1));
-    });
 }
 
 /// No driver is left to send the letters.

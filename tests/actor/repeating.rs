@@ -11,9 +11,15 @@ use actix_timers::{
 use support::repeat::{Kind, times};
 use support::{Note, Way, in_virtual_time, ms, run, with_probe};
 
+fn ways_and_kinds() -> impl Iterator<Item = (Way, Kind)> {
+    Way::ALL.into_iter().flat_map(|way| Kind::ALL.map(|kind| (way, kind)))
+}
+
+/// They are skipped by default.
 /// Scenario O-51.
 #[test]
 fn missed_ticks_are_skipped_made_up_for_or_delay_the_rest() {
+    assert_eq!(Repeat::from(ms(1)), Repeat::every(ms(1)).missed_ticks(MissedTickBehavior::Skip));
     let builder = || TimerActor::builder().wheel_size(20);
     in_virtual_time(builder, async |world| {
         for way in Way::ALL {
@@ -44,12 +50,6 @@ fn missed_ticks_are_skipped_made_up_for_or_delay_the_rest() {
             assert_eq!(world.pending(), 0);
         }
     });
-}
-
-#[test]
-fn skip_is_the_default() {
-    assert_eq!(MissedTickBehavior::default(), MissedTickBehavior::Skip);
-    assert_eq!(Repeat::from(ms(1)), Repeat::every(ms(1)).missed_ticks(MissedTickBehavior::Skip));
 }
 
 /// Scenario O-52.
@@ -92,28 +92,6 @@ fn a_first_tick_now_comes_once_and_at_once() {
             assert_eq!(times(&log), expected, "{way:?}, {kind:?}");
             assert!(world.timers.cancel(id).is_cancelled());
         }
-    });
-}
-
-/// Its handler runs after the one that schedules it, and after messages that were due before.
-#[test]
-fn a_first_tick_now_waits_for_its_handler_and_earlier_messages() {
-    in_virtual_time(TimerActor::builder, async |world| {
-        let (addr, log) = world.probe_with(|probe| {
-            let log = probe.log.clone();
-            probe.hook = Box::new(move |name, ctx| {
-                if *name == "first" {
-                    let every = Repeat::every(ms(10)).first_after(Duration::ZERO);
-                    ctx.schedule_at_fixed_rate(every, Note("tick"));
-                    log.push("first ends", 5);
-                }
-            });
-        });
-        world.after(&addr, 5, "first");
-        world.after(&addr, 5, "second");
-        world.run_to(15).await;
-        let expected = [("first", 5), ("first ends", 5), ("second", 5), ("tick", 5), ("tick", 15)];
-        assert_eq!(log.take(), expected);
     });
 }
 
@@ -190,43 +168,31 @@ fn a_timer_can_be_cancelled_before_and_after_its_first_delivery() {
     });
 }
 
+/// A period of zero, and repetitions that are never due.
 /// Scenario O-54.
 #[test]
-fn a_period_of_zero_is_rejected_and_its_message_handed_back() {
-    in_virtual_time(TimerActor::builder, async |world| {
-        for way in Way::ALL {
-            for kind in [Kind::Rate, Kind::Delay] {
-                let (addr, log) = world.probe();
-                let every = Repeat::every(Duration::ZERO).first_after(ms(100));
-                let rejected = world.repeat(way, kind, &addr, every, Note(7)).await.unwrap_err();
-                assert!(matches!(rejected, ScheduleError::ZeroPeriod { .. }), "{rejected:?}");
-                assert_eq!(rejected.into_message().next_message(), Note(7));
-                assert_eq!(world.pending(), 0);
-                world.run_to(world.now() + 200).await;
-                assert_eq!(log.len(), 0);
-            }
-        }
-    });
-}
-
-#[test]
-fn a_repetition_that_is_never_due_is_rejected() {
+fn an_impossible_repetition_is_rejected_and_its_message_handed_back() {
     in_virtual_time(TimerActor::builder, async |world| {
         world.run_to(1000).await;
-        let (addr, _) = world.probe();
-        for way in Way::ALL {
+        let (addr, log) = world.probe();
+        for (way, kind) in ways_and_kinds() {
             for every in [
+                Repeat::every(Duration::ZERO).first_after(ms(100)),
                 Repeat::every(ms(10)).times(0),
                 Repeat::every(ms(10)).until(world.wall(world.now() + 9)),
                 Repeat::every(ms(10)).until(world.wall(500)),
                 Repeat::every(ms(10)).until(std::time::SystemTime::UNIX_EPOCH - ms(5)),
             ] {
-                let rejected = world.repeat(way, Kind::Rate, &addr, every, Note(7)).await.unwrap_err();
-                assert!(matches!(rejected, ScheduleError::NeverDue { .. }), "{rejected:?}");
+                let rejected = world.repeat(way, kind, &addr, every, Note(7)).await.unwrap_err();
+                match every == Repeat::every(Duration::ZERO).first_after(ms(100)) {
+                    true => assert!(matches!(rejected, ScheduleError::ZeroPeriod { .. }), "{rejected:?}"),
+                    false => assert!(matches!(rejected, ScheduleError::NeverDue { .. }), "{rejected:?}"),
+                }
                 assert_eq!(rejected.into_message().next_message(), Note(7));
             }
         }
-        assert_eq!(world.timers.snapshot().counters.accepted, 0);
+        world.run_to(1200).await;
+        assert_eq!((log.len(), world.timers.snapshot().counters.accepted), (0, 0));
     });
 }
 
@@ -234,24 +200,15 @@ fn a_repetition_that_is_never_due_is_rejected() {
 #[test]
 fn the_longest_period_delivers_once_and_then_waits_for_ever() {
     in_virtual_time(TimerActor::builder, async |world| {
-        for way in Way::ALL {
-            for kind in [Kind::Rate, Kind::Delay] {
-                let (addr, log) = world.probe();
-                let start = world.now();
-                let every = Repeat::every(Duration::MAX).first_after(Duration::ZERO);
-                let id = world.repeat(way, kind, &addr, every, Note(())).await.unwrap();
-                world.run_to(start + 1).await;
-                assert_eq!(times(&log), [start]);
-                world.run_to(start + 1_000_000).await;
-                assert_eq!((log.len(), world.pending()), (0, 1));
-                assert!(world.timers.get(id).unwrap().remaining > Duration::from_secs(1 << 40));
-                assert_eq!(world.cancel(way, &addr, id).await, CancelOutcome::Cancelled);
-                let never =
-                    Repeat::every(Duration::MAX).first_after(Duration::MAX).missed_ticks(MissedTickBehavior::Burst);
-                let id = world.repeat(way, kind, &addr, never, Note(())).await.unwrap();
-                world.run_to(start + 1_000_010).await;
-                assert_eq!(world.cancel(way, &addr, id).await, CancelOutcome::Cancelled);
-            }
+        for (way, kind) in ways_and_kinds() {
+            let (addr, log) = world.probe();
+            let start = world.now();
+            let every = Repeat::every(Duration::MAX).first_after(Duration::ZERO);
+            let id = world.repeat(way, kind, &addr, every, Note(())).await.unwrap();
+            world.run_to(start + 1_000_000).await;
+            assert_eq!((times(&log), world.pending()), (vec![start], 1));
+            assert!(world.timers.get(id).unwrap().remaining > Duration::from_secs(1 << 40));
+            assert_eq!(world.cancel(way, &addr, id).await, CancelOutcome::Cancelled);
         }
     });
 }
@@ -259,38 +216,31 @@ fn the_longest_period_delivers_once_and_then_waits_for_ever() {
 /// Scenario O-57.
 #[test]
 fn the_clock_passes_exactly_and_repetitions_come_exactly() {
+    /// The first delivery, the period, and the number of deliveries in all after so many milliseconds.
+    type Case<'a> = (u64, u64, &'a [(u64, usize)]);
+    let each_tenth: Vec<_> =
+        (1..=5).flat_map(|round| [(10 * round - 1, round as usize - 1), (10 * round, round as usize)]).collect();
+    let cases: [Case<'_>; 4] = [
+        (10, 10, &each_tenth),
+        (0, 5000, &[(12_000, 3)]),
+        (5000, 5000, &[(12_000, 2)]),
+        (5000, 5000, &[(7000, 1), (8000, 1), (18_000, 3)]),
+    ];
     in_virtual_time(TimerActor::builder, async |world| {
         for way in Way::ALL {
-            // b
             let (addr, log) = world.probe();
-            let start = world.now();
-            let id = world.repeat(way, Kind::Rate, &addr, ms(10), Note(())).await.unwrap();
-            for round in 0..5 {
-                world.run_to(start + 10 * round + 9).await;
-                assert_eq!(log.len(), 0);
-                world.run_to(start + 10 * round + 10).await;
-                assert_eq!(times(&log), [start + 10 * round + 10]);
-            }
-            assert!(world.cancel(way, &addr, id).await.is_cancelled());
-            // c
-            for (first, deliveries) in [(0, 3), (5000, 2)] {
+            for (first, period, steps) in cases {
                 let start = world.now();
-                let every = Repeat::every(ms(5000)).first_after(ms(first));
+                let every = Repeat::every(ms(period)).first_after(ms(first));
                 let id = world.repeat(way, Kind::Rate, &addr, every, Note(())).await.unwrap();
-                world.run_to(start + 12_000).await;
-                assert_eq!(times(&log).len(), deliveries);
+                for (passed, deliveries) in steps {
+                    world.run_to(start + passed).await;
+                    assert_eq!(log.len(), *deliveries, "{way:?}, {first}, {period}, {passed}");
+                }
                 assert!(world.cancel(way, &addr, id).await.is_cancelled());
+                log.take();
             }
-            // d
-            let start = world.now();
-            let id = world.repeat(way, Kind::Rate, &addr, ms(5000), Note(())).await.unwrap();
-            for (passed, deliveries) in [(7000, 1), (8000, 1), (18_000, 3)] {
-                world.run_to(start + passed).await;
-                assert_eq!(log.len(), deliveries);
-            }
-            assert!(world.cancel(way, &addr, id).await.is_cancelled());
-            log.take();
-            // e
+            // One of three is cancelled.
             let start = world.now();
             let mut ids = Vec::new();
             for _ in 0..3 {
@@ -311,27 +261,25 @@ fn the_clock_passes_exactly_and_repetitions_come_exactly() {
 #[test]
 fn a_timer_ends_with_its_last_repetition() {
     in_virtual_time(TimerActor::builder, async |world| {
-        for way in Way::ALL {
-            for kind in [Kind::Rate, Kind::Delay] {
-                let before = world.timers.snapshot().counters;
-                let start = world.now();
-                let (addr, log) = world.probe();
-                let so_often = world.repeat(way, kind, &addr, Repeat::every(ms(10)).times(3), Note('n')).await.unwrap();
-                let until = Repeat::every(ms(10)).until(world.wall(start + 50));
-                let so_long = world.repeat(way, kind, &addr, until, Note('u')).await.unwrap();
-                world.run_to(start + 1000).await;
-                let (counted, dated): (Vec<_>, Vec<_>) = log.take().into_iter().partition(|(name, _)| *name == 'n');
-                let at = |notes: Vec<(char, u64)>| notes.into_iter().map(|(_, at)| at - start).collect::<Vec<_>>();
-                assert_eq!(at(counted), [10, 20, 30]);
-                assert_eq!(at(dated), [10, 20, 30, 40, 50], "a delivery due at the end is made");
-                for id in [so_often, so_long] {
-                    assert_eq!(world.cancel(way, &addr, id).await, CancelOutcome::AlreadyDelivered);
-                    assert_eq!(world.timers.get(id), None);
-                }
-                let after = world.timers.snapshot().counters;
-                assert_eq!((after.accepted - before.accepted, after.delivered - before.delivered), (8, 8));
-                assert_eq!((after.cancelled - before.cancelled, after.pending), (0, 0));
+        for (way, kind) in ways_and_kinds() {
+            let before = world.timers.snapshot().counters;
+            let start = world.now();
+            let (addr, log) = world.probe();
+            let so_often = world.repeat(way, kind, &addr, Repeat::every(ms(10)).times(3), Note('n')).await.unwrap();
+            let until = Repeat::every(ms(10)).until(world.wall(start + 50));
+            let so_long = world.repeat(way, kind, &addr, until, Note('u')).await.unwrap();
+            world.run_to(start + 1000).await;
+            let (counted, dated): (Vec<_>, Vec<_>) = log.take().into_iter().partition(|(name, _)| *name == 'n');
+            let at = |notes: Vec<(char, u64)>| notes.into_iter().map(|(_, at)| at - start).collect::<Vec<_>>();
+            assert_eq!(at(counted), [10, 20, 30]);
+            assert_eq!(at(dated), [10, 20, 30, 40, 50], "a delivery due at the end is made");
+            for id in [so_often, so_long] {
+                assert_eq!(world.cancel(way, &addr, id).await, CancelOutcome::AlreadyDelivered);
+                assert_eq!(world.timers.get(id), None);
             }
+            let after = world.timers.snapshot().counters;
+            assert_eq!((after.accepted - before.accepted, after.delivered - before.delivered), (8, 8));
+            assert_eq!((after.cancelled - before.cancelled, after.pending), (0, 0));
         }
     });
 }
@@ -404,75 +352,47 @@ fn a_fixed_delay_counts_from_the_handlers_end_or_the_delivery() {
 fn jitter_moves_the_whole_grid_and_slack_each_repetition() {
     with_probe(async |world, addr, log| {
         let mut starts = Vec::new();
-        for own in [false, true] {
-            for _ in 0..10 {
-                let spread = TimerOptions::new().jitter(ms(500));
-                let start = world.now();
-                let id = if own {
-                    run(&addr, move |_, ctx| ctx.timer(spread).repeat(ms(100), Note(()))).await
-                } else {
-                    world.timers.timer(&addr, spread).repeat(ms(100), Note(()))
-                };
-                world.run_to(start + 2000).await;
-                let at = times(&log);
-                assert!((start + 100..=start + 600).contains(&at[0]), "{at:?}");
-                assert!(at.windows(2).all(|pair| pair[1] == pair[0] + 100), "{at:?}");
-                starts.push(at[0] - start);
-                assert!(world.timers.cancel(id).is_cancelled());
-            }
+        for round in 0..20 {
+            let spread = TimerOptions::new().jitter(ms(500));
+            let start = world.now();
+            let id = match round % 2 {
+                0 => run(&addr, move |_, ctx| ctx.timer(spread).repeat(ms(100), Note(()))).await,
+                _ => world.timers.timer(&addr, spread).repeat(ms(100), Note(())),
+            };
+            world.run_to(start + 2000).await;
+            let at = times(&log);
+            assert!((start + 100..=start + 600).contains(&at[0]), "{at:?}");
+            assert!(at.windows(2).all(|pair| pair[1] == pair[0] + 100), "{at:?}");
+            starts.push(at[0] - start);
+            assert!(world.timers.cancel(id).is_cancelled());
         }
         starts.dedup();
         assert!(starts.len() > 2, "each gets another time: {starts:?}");
 
         let start = world.now();
-        let patient = TimerOptions::new().slack(ms(64));
-        let request = ScheduleAtFixedRate::new(&addr, ms(100), Note(())).options(patient);
-        let id = world.timers.addr().send(request).await.unwrap().unwrap();
+        let request = ScheduleAtFixedRate::new(&addr, ms(100), Note(())).options(TimerOptions::new().slack(ms(64)));
+        world.timers.addr().send(request).await.unwrap().unwrap();
         world.run_to(start + 1100).await;
         let at = times(&log);
         assert_eq!(at.len(), 10);
         for (due, at) in (1..).map(|k| start + 100 * k).zip(at) {
             assert!((due..=due + 64).contains(&at) && at.is_multiple_of(32), "{due} {at}");
         }
-        assert!(world.timers.cancel(id).is_cancelled());
     });
 }
 
+/// It is the same one after some repetitions.
 #[test]
 fn requests_tell_their_ids_before_they_are_sent() {
     with_probe(async |world, addr, log| {
         let rate = ScheduleAtFixedRate::new(&addr, ms(10), Note('r'));
         let delay = ScheduleWithFixedDelay::new(&addr, ms(10), Note('d'));
         let ids = [rate.id(), delay.id()];
-        assert_eq!((rate.id(), delay.id()), (ids[0], ids[1]));
         let timers = world.timers.addr();
-        assert_eq!(timers.send(rate).await.unwrap().unwrap(), ids[0]);
-        assert_eq!(timers.send(delay).await.unwrap().unwrap(), ids[1]);
+        assert_eq!([timers.send(rate).await.unwrap().unwrap(), timers.send(delay).await.unwrap().unwrap()], ids);
         world.run_to(30).await;
-        assert_eq!(log.names().len(), 6);
-        for id in ids {
-            assert_eq!(world.timers.get(id).map(|info| info.id), Some(id), "the same one after some repetitions");
-            assert!(world.timers.cancel(id).is_cancelled());
-        }
-        world.run_to(100).await;
-        assert_eq!(log.len(), 0);
-    });
-}
-
-#[test]
-fn a_request_counts_from_when_it_was_made() {
-    in_virtual_time(TimerActor::builder, async |world| {
-        if world.is_manual() {
-            // Between two calls of `advance` no time passes on a manual clock.
-            return;
-        }
-        let (addr, log) = world.probe();
-        let request = ScheduleAtFixedRate::new(&addr, ms(10), Note(()));
-        let start = world.now();
-        world.slip_to(start + 25).await;
-        world.timers.addr().send(request).await.unwrap().unwrap();
-        world.run_to(start + 45).await;
-        assert_eq!(times(&log), [start + 25, start + 30, start + 40], "one for the missed ones");
+        assert_eq!(log.len(), 6);
+        assert!(ids.into_iter().all(|id| world.timers.cancel(id).is_cancelled()));
     });
 }
 

@@ -1,30 +1,22 @@
 //! The end of repeating timers, and events between two repetitions: cancels and moves from everywhere, targets and
 //! actors that stop (O-39, O-40, O-56), message sources that fail, and drains.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, OnceLock};
 
 use actix::prelude::*;
 use actix_timers::{
     CancelOutcome, DeadLetterReason, MessageSource, Repeat, RescheduleOutcome, Target, TimerActor, TimerContext,
-    TimerId, TimerOptions, TimerState,
+    TimerId, TimerState,
 };
 use support::repeat::{Kind, times};
 use support::{
-    Census, Counted, Log, Note, Probe, Recluse, Way, World, block_then, count_panics, in_virtual_time, listen, ms,
+    Census, Counted, Note, Probe, Recluse, Way, block_then, count_panics, in_virtual_time, listen, ms,
     panic_on_purpose, run, with_probe,
 };
 
 /// An id that is set after the message source that needs it was made.
-type Later = Arc<Mutex<Option<TimerId>>>;
-
-fn set(later: &Later, id: TimerId) {
-    *later.lock().unwrap() = Some(id);
-}
-
-fn get(later: &Later) -> TimerId {
-    later.lock().unwrap().unwrap()
-}
+type Later = Arc<OnceLock<TimerId>>;
 
 /// Returns a source of notes with numbers from one.
 fn numbered() -> MessageSource<Note<u64>> {
@@ -35,11 +27,20 @@ fn numbered() -> MessageSource<Note<u64>> {
     })
 }
 
-/// Its actor has an address, or is reached by its mailbox.
+/// The ways to schedule; an actor without addresses is reached by its mailbox.
+fn ways_and_addresses() -> impl Iterator<Item = (Way, bool)> {
+    Way::ALL.into_iter().map(|way| (way, true)).chain([(Way::Context, false)])
+}
+
+/// Keeps a probe alive until the result is dropped.
+async fn alive(addr: Addr<Probe<u64>>, has_address: bool) -> (Option<Addr<Probe<u64>>>, Option<Recluse<u64>>) {
+    if has_address { (Some(addr), None) } else { (None, Some(Recluse::make(addr).await)) }
+}
+
 #[test]
 fn a_handler_can_cancel_its_own_timer_or_move_it_and_it_goes_on_from_there() {
     in_virtual_time(TimerActor::builder, async |world| {
-        for (way, has_address) in Way::ALL.into_iter().map(|way| (way, true)).chain([(Way::Context, false)]) {
+        for (way, has_address) in ways_and_addresses() {
             for (kind, cancel) in Kind::ALL.into_iter().flat_map(|kind| [true, false].map(|cancel| (kind, cancel))) {
                 let start = world.now();
                 let (addr, log) = world.probe();
@@ -47,20 +48,17 @@ fn a_handler_can_cancel_its_own_timer_or_move_it_and_it_goes_on_from_there() {
                 let own = Arc::clone(&id);
                 run(&addr, move |probe, _| {
                     probe.hook = Box::new(move |number, ctx| match (number, cancel) {
-                        (2, true) => assert_eq!(ctx.cancel_timer(get(&own)), CancelOutcome::Cancelled),
+                        (2, true) => assert_eq!(ctx.cancel_timer(*own.get().unwrap()), CancelOutcome::Cancelled),
                         (2, false) => {
-                            let moved = ctx.reschedule_timer(get(&own), ms(33));
+                            let moved = ctx.reschedule_timer(*own.get().unwrap(), ms(33));
                             assert_eq!(moved, RescheduleOutcome::Rescheduled);
                         }
                         _ => {}
                     });
                 })
                 .await;
-                set(&id, world.repeat(way, kind, &addr, ms(10), numbered()).await.unwrap());
-                let alive = match has_address {
-                    true => (Some(addr), None),
-                    false => (None, Some(Recluse::make(addr).await)),
-                };
+                id.set(world.repeat(way, kind, &addr, ms(10), numbered()).await.unwrap()).unwrap();
+                let alive = alive(addr, has_address).await;
                 world.run_to(start + 70).await;
                 let expected: &[u64] = if cancel { &[10, 20] } else { &[10, 20, 53, 63] };
                 let expected: Vec<u64> = expected.iter().map(|at| start + at).collect();
@@ -96,99 +94,84 @@ fn a_timer_moved_to_a_time_of_day_goes_on_with_its_period() {
     });
 }
 
+/// Also in the queue of a recipient, where its place is free afterwards.
 #[test]
 fn a_timer_is_pending_while_its_message_is_made() {
-    in_virtual_time(TimerActor::builder, async |world| {
-        for way in Way::ALL {
-            for kind in Kind::ALL {
-                let (addr, log) = world.probe();
-                let (id, seen) = (Later::default(), Arc::new(Mutex::new(Vec::new())));
-                let (own, noted, timers) = (Arc::clone(&id), Arc::clone(&seen), world.timers.clone());
-                let census = Census::default();
-                let payload = census.payload();
-                let mut number = 0;
-                let source = MessageSource::from_fn(move || {
-                    let _lives_as_long_as_the_source = &payload;
-                    number += 1;
-                    if number == 2 {
-                        let id = get(&own);
-                        let state = timers.get(id).map(|info| info.state);
-                        let moved = timers.reschedule_after(id, ms(500));
-                        noted.lock().unwrap().push((state, moved, timers.cancel(id), timers.cancel(id)));
-                        assert!(timers.snapshot().counters.balance());
-                    }
-                    Note(number)
-                });
-                let start = world.now();
-                set(&id, world.repeat(way, kind, &addr, ms(10), source).await.unwrap());
-                world.run_to(start + 1000).await;
-                assert_eq!(log.names(), [1], "{way:?} {kind:?}: cancelled while it was made, it is not delivered");
-                let expected = (
-                    Some(TimerState::Due),
-                    RescheduleOutcome::InProgress,
-                    CancelOutcome::Cancelled,
-                    CancelOutcome::NotFound,
-                );
-                assert_eq!(*seen.lock().unwrap(), [expected]);
-                assert_eq!((world.pending(), census.live()), (0, 0));
-            }
-        }
-    });
-}
-
-#[test]
-fn a_timer_is_pending_between_repetitions_with_a_fixed_delay() {
-    with_probe(async |world, addr, log| {
-        let (id, seen) = (Later::default(), Arc::new(Mutex::new(Vec::new())));
-        let (own, noted, timers) = (Arc::clone(&id), Arc::clone(&seen), world.timers.clone());
-        run(&addr, move |probe, _| {
-            probe.hook = Box::new(move |_, _| {
-                let info = timers.get(get(&own)).unwrap();
-                noted.lock().unwrap().push((info.state, info.period, timers.snapshot().pending()));
+    type Queue = fn(&Addr<Probe<u64>>) -> Target<Note<u64>>;
+    let queues: [Queue; 2] = [|addr| Target::from(addr).window(1), |addr| Target::tracked(addr).window(1)];
+    let ways = Way::ALL.into_iter().flat_map(|way| Kind::ALL.map(|kind| Ok((way, kind))));
+    for way in ways.chain(queues.map(Err)) {
+        in_virtual_time(TimerActor::builder, async |world| {
+            let (addr, log) = world.probe();
+            let (id, seen) = (Later::default(), Arc::new(Mutex::new(Vec::new())));
+            let (own, noted, timers) = (Arc::clone(&id), Arc::clone(&seen), world.timers.clone());
+            let census = Census::default();
+            let payload = census.payload();
+            let mut number = 0;
+            let source = MessageSource::from_fn(move || {
+                let _lives_as_long_as_the_source = &payload;
+                number += 1;
+                if number == 2 {
+                    let id = *own.get().unwrap();
+                    let state = timers.get(id).map(|info| info.state);
+                    let moved = timers.reschedule_after(id, ms(500));
+                    noted.lock().unwrap().push((state, moved, timers.cancel(id), timers.cancel(id)));
+                    assert!(timers.snapshot().counters.balance());
+                }
+                Note(number)
             });
-        })
-        .await;
-        set(
-            &id,
-            world.repeat(Way::Context, Kind::Delay, &addr, Repeat::every(ms(10)).times(4), Note(())).await.unwrap(),
-        );
-        let last = world.now() + 30;
-        world.run_to(last).await;
-        assert_eq!(*seen.lock().unwrap(), [(TimerState::Between, Some(ms(10)), 1); 3]);
-        assert_eq!(times(&log).len(), 3);
-        assert!(world.timers.cancel(get(&id)).is_cancelled());
-    });
+            let timer = match way {
+                Ok((way, kind)) => world.repeat(way, kind, &addr, ms(10), source).await.unwrap(),
+                Err(queue) => world.timers.schedule_at_fixed_rate(queue(&addr), ms(10), source),
+            };
+            id.set(timer).unwrap();
+            if let Err(queue) = way {
+                world.after(queue(&addr), 20, 7);
+            }
+            world.run_to(1000).await;
+            let names = if way.is_ok() { vec![1] } else { vec![1, 7] };
+            assert_eq!(log.names(), names, "cancelled while it was made, it is not delivered");
+            let expected = (
+                Some(TimerState::Due),
+                RescheduleOutcome::InProgress,
+                CancelOutcome::Cancelled,
+                CancelOutcome::NotFound,
+            );
+            assert_eq!(*seen.lock().unwrap(), [expected]);
+            assert_eq!((world.pending(), census.live()), (0, 0));
+        });
+    }
 }
 
 #[test]
 fn a_source_that_panics_ends_its_own_timer_and_nothing_else() {
     in_virtual_time(TimerActor::builder, async |world| {
         count_panics();
-        for way in Way::ALL {
-            for kind in Kind::ALL {
-                let before = (world.timers.snapshot().counters, count_panics());
-                let (addr, log) = world.probe();
-                let mut number = 0;
-                let source = MessageSource::from_fn(move || {
-                    number += 1;
-                    if number == 3 {
-                        panic_on_purpose();
-                    }
-                    Note(number)
-                });
-                let start = world.now();
-                let bad = world.repeat(way, kind, &addr, ms(10), source).await.unwrap();
-                let good = world.repeat(way, kind, &addr, ms(10), Note(100)).await.unwrap();
-                world.run_to(start + 55).await;
-                assert_eq!(log.names(), [1, 100, 2, 100, 100, 100, 100], "{way:?} {kind:?}");
-                assert_eq!(world.timers.cancel(bad), CancelOutcome::NotFound);
-                assert!(world.timers.cancel(good).is_cancelled());
-                assert_eq!(
-                    (world.timers.snapshot().counters.source_panicked, world.pending()),
-                    (before.0.source_panicked + 1, 0)
-                );
-                assert_eq!(count_panics(), before.1 + 1);
-            }
+        let (_listener, letters) = listen(&world.timers);
+        for ((way, has_address), kind) in ways_and_addresses().flat_map(|way| Kind::ALL.map(|kind| (way, kind))) {
+            let before = (world.timers.snapshot().counters, count_panics());
+            let (addr, log) = world.probe();
+            let mut number = 0;
+            let source = MessageSource::from_fn(move || {
+                number += 1;
+                if number == 3 {
+                    panic_on_purpose();
+                }
+                Note(number)
+            });
+            let start = world.now();
+            let bad = world.repeat(way, kind, &addr, ms(10), source).await.unwrap();
+            let good = world.repeat(way, kind, &addr, ms(10), Note(100)).await.unwrap();
+            let _alive = alive(addr, has_address).await;
+            world.run_to(start + 55).await;
+            assert_eq!(log.names(), [1, 100, 2, 100, 100, 100, 100], "{way:?} {kind:?}");
+            assert_eq!(world.timers.cancel(bad), CancelOutcome::NotFound);
+            assert!(world.timers.cancel(good).is_cancelled());
+            let counters = world.timers.snapshot().counters;
+            assert_eq!((counters.source_panicked, counters.pending), (before.0.source_panicked + 1, 0));
+            assert_eq!(count_panics(), before.1 + 1);
+            let letters: Vec<_> = letters.try_iter().map(|letter| (letter.id, letter.reason)).collect();
+            assert_eq!(letters, [(bad, DeadLetterReason::SourcePanicked)]);
         }
     });
 }
@@ -268,25 +251,6 @@ fn the_target_of_a_periodic_timer_dies() {
     }
 }
 
-/// Scenario O-39.
-#[test]
-fn an_actor_dies_before_its_own_periodic_timers_are_due() {
-    in_virtual_time(TimerActor::builder, async |world| {
-        let (x, log) = world.probe::<u64>();
-        for kind in Kind::ALL {
-            world.repeat(Way::Context, kind, &x, ms(50), Note(1)).await.unwrap();
-        }
-        world.run_to(60).await;
-        run(&x, |_, ctx| ctx.stop()).await;
-        world.settle().await;
-        assert_eq!(world.pending(), 0, "at the stop, not at the deadline");
-        world.run_to(1000).await;
-        assert_eq!(times(&log), [50, 50]);
-        let counters = world.timers.snapshot().counters;
-        assert_eq!((counters.cancelled, counters.dead_lettered()), (2, 0));
-    });
-}
-
 /// Scenario O-40.
 #[test]
 fn a_periodic_timer_does_not_keep_its_target_alive() {
@@ -305,48 +269,22 @@ fn a_periodic_timer_does_not_keep_its_target_alive() {
     }
 }
 
-#[test]
-fn a_strong_target_is_kept_alive_until_the_last_repetition() {
-    in_virtual_time(TimerActor::builder, async |world| {
-        let mut stopped = Arc::default();
-        let (addr, log) = world.probe_with(|probe: &mut Probe<u64>| stopped = Arc::clone(&probe.stopped));
-        let every = Repeat::every(ms(10)).times(3);
-        world.timers.schedule_at_fixed_rate(Target::from(&addr).strong(), every, Note(1));
-        drop(addr);
-        world.run_to(29).await;
-        assert!(!stopped.load(Ordering::SeqCst));
-        world.run_to(30).await;
-        assert!(stopped.load(Ordering::SeqCst));
-        assert_eq!(times(&log), [10, 20, 30]);
-    });
-}
-
-/// Starts a supervised probe that schedules its incarnation number every second.
-fn supervised(world: &World, kind: Kind) -> (Addr<Probe<u64>>, Log<u64>) {
-    let log = Log::default();
-    let (watch, noted) = (world.watch.clone(), log.clone());
-    let incarnation = Arc::new(AtomicU64::new(0));
-    let addr = Supervisor::start(move |_| {
-        let mut probe = Probe::new(watch);
-        probe.log = noted;
-        probe.on_start = Box::new(move |ctx| {
-            let name = incarnation.fetch_add(1, Ordering::SeqCst) + 1;
-            match kind {
-                Kind::Rate => ctx.schedule_at_fixed_rate(ms(1000), Note(name)),
-                Kind::Delay => ctx.schedule_with_fixed_delay(ms(1000), Note(name)),
-            };
-        });
-        probe
-    });
-    (addr, log)
-}
-
 /// Scenario O-56.
 #[test]
 fn repetitions_of_the_previous_incarnation_are_discarded() {
     for kind in Kind::ALL {
         in_virtual_time(TimerActor::builder, async |world| {
-            let (addr, log) = supervised(&world, kind);
+            let mut incarnation = 0;
+            let mut probe = Probe::new(world.watch.clone());
+            probe.on_start = Box::new(move |ctx| {
+                incarnation += 1;
+                match kind {
+                    Kind::Rate => ctx.schedule_at_fixed_rate(ms(1000), Note(incarnation)),
+                    Kind::Delay => ctx.schedule_with_fixed_delay(ms(1000), Note(incarnation)),
+                };
+            });
+            let log = probe.log.clone();
+            let addr = Supervisor::start(|_| probe);
             world.after(&addr, 4300, 99);
             world.run_to(1000).await;
             assert_eq!(log.take(), [(1, 1000)]);
@@ -412,28 +350,6 @@ fn one_repetition_waits_while_a_message_lies_in_a_mailbox() {
 }
 
 #[test]
-fn a_panicking_source_without_addresses_ends_its_own_timer() {
-    in_virtual_time(TimerActor::builder, async |world| {
-        count_panics();
-        let (addr, log) = world.probe::<u64>();
-        let source = MessageSource::from_fn(|| {
-            panic_on_purpose();
-            Note(0)
-        });
-        world.repeat(Way::Context, Kind::Rate, &addr, ms(10), source).await.unwrap();
-        world.repeat(Way::Context, Kind::Rate, &addr, ms(10), Note(1)).await.unwrap();
-        let recluse = Recluse::make(addr).await;
-        world.run_to(25).await;
-        assert_eq!(times(&log), [10, 20]);
-        assert_eq!((world.timers.snapshot().counters.source_panicked, world.pending()), (1, 1));
-        drop(recluse);
-        // It is checked every five seconds.
-        world.run_to(12_000).await;
-        assert_eq!(world.pending(), 0);
-    });
-}
-
-#[test]
 fn a_drain_gives_the_next_message_of_each_series_back() {
     in_virtual_time(TimerActor::builder, async |world| {
         count_panics();
@@ -462,61 +378,37 @@ fn a_drain_gives_the_next_message_of_each_series_back() {
     });
 }
 
+/// In its source nothing is pending yet; in its handler the next repetition is returned.
 #[test]
 fn a_drain_during_a_message_arms_nothing_afterwards() {
-    in_virtual_time(TimerActor::builder, async |world| {
-        for kind in Kind::ALL {
-            for in_handler in [false, true] {
-                // A drain ends the timer actor, so each case has its own.
-                let timers = TimerActor::builder().start().unwrap();
-                let (addr, log) = world.probe::<u64>();
-                let (closing, returned) = (timers.clone(), Arc::new(AtomicU64::new(0)));
-                let count = Arc::clone(&returned);
-                let drain = move || count.fetch_add(closing.drain().len() as u64, Ordering::SeqCst);
-                let every = Repeat::every(ms(10));
-                let source = if in_handler {
-                    run(&addr, move |probe, _| probe.hook = Box::new(move |_, _| _ = drain())).await;
-                    MessageSource::from(Note(1))
-                } else {
-                    MessageSource::from_fn(move || {
-                        drain();
-                        Note(1)
-                    })
-                };
-                match kind {
-                    Kind::Rate => timers.schedule_at_fixed_rate(&addr, every, source),
-                    Kind::Delay => timers.schedule_with_fixed_delay(&addr, every, source),
-                };
-                // The clock of that timer actor is tokio's.
-                tokio::time::sleep(ms(100)).await;
-                assert_eq!(log.len(), 1, "{kind:?} {in_handler}");
-                let counters = timers.snapshot().counters;
-                assert!(counters.balance());
-                assert_eq!((counters.delivered, counters.pending), (1, 0));
-                assert_eq!(counters.returned, u64::from(in_handler));
-                assert_eq!(returned.load(Ordering::SeqCst), counters.returned);
-            }
-        }
-    });
-}
-
-#[test]
-fn a_drain_in_the_handler_of_a_fixed_delay_returns_the_next() {
-    with_probe(async |world, addr, log| {
-        let (timers, returned) = (world.timers.clone(), Arc::new(Mutex::new(Vec::new())));
-        let noted = Arc::clone(&returned);
-        run(&addr, move |probe, _| {
-            probe.hook = Box::new(move |_, _| {
+    for ((way, kind), in_handler) in [Way::Direct, Way::Context]
+        .into_iter()
+        .flat_map(|way| Kind::ALL.map(|kind| (way, kind)))
+        .flat_map(|case| [(case, false), (case, true)])
+    {
+        with_probe(async |world, addr, log| {
+            let (timers, returned) = (world.timers.clone(), Arc::new(Mutex::new(Vec::new())));
+            let noted = Arc::clone(&returned);
+            let drain = move || {
                 let drained = timers.drain().into_iter();
                 noted.lock().unwrap().extend(drained.map(|one| one.into_message::<Note<u64>>().unwrap().0));
-            });
-        })
-        .await;
-        world.repeat(Way::Context, Kind::Delay, &addr, ms(10), numbered()).await.unwrap();
-        world.run_to(100).await;
-        assert_eq!((log.names(), &*returned.lock().unwrap()), (vec![1], &vec![2]));
-        assert_eq!(world.pending(), 0);
-    });
+            };
+            let source = if in_handler {
+                run(&addr, move |probe, _| probe.hook = Box::new(move |_, _| drain())).await;
+                numbered()
+            } else {
+                MessageSource::from_fn(move || {
+                    drain();
+                    Note(1)
+                })
+            };
+            world.repeat(way, kind, &addr, ms(10), source).await.unwrap();
+            world.run_to(100).await;
+            let next = if in_handler { vec![2] } else { vec![] };
+            assert_eq!((log.names(), &*returned.lock().unwrap()), (vec![1], &next), "{way:?} {kind:?}");
+            assert_eq!((world.pending(), world.timers.snapshot().counters.delivered), (0, 1));
+        });
+    }
 }
 
 #[test]
@@ -548,19 +440,6 @@ fn messages_and_sources_are_freed_with_their_timer() {
         run(&addr, |_, ctx| ctx.stop()).await;
         world.settle().await;
         assert_eq!((census.live(), world.pending()), (0, 0));
-        // A message replaced under its key is freed at once.
-        let (target, key) = (world.probe::<u64>().0, TimerOptions::new().key("K"));
-        for _ in 0..3 {
-            world.timers.timer(&target, key.clone()).repeat(ms(10), source());
-            assert_eq!((census.live(), world.pending()), (1, 1));
-        }
-        assert_eq!(world.timers.cancel_key(&target, "K"), CancelOutcome::Cancelled);
-        assert_eq!((census.live(), world.pending()), (0, 0));
-        // The slots are reused.
-        world.timers.schedule_at_fixed_rate(&world.probe::<u64>().0, ms(10), source());
-        assert_eq!(census.live(), 1);
-        assert_eq!(world.timers.drain().len(), 1);
-        assert_eq!(census.live(), 0);
     });
 }
 
@@ -581,38 +460,5 @@ fn wall_clock_steps_are_followed_by_the_end_of_a_series() {
         assert_eq!(times(&log), [100, 100, 200, 200], "the end has passed");
         let counters = world.timers.snapshot().counters;
         assert_eq!((counters.cancelled, counters.pending), (2, 0));
-    });
-}
-
-#[test]
-fn subscribers_hear_of_a_series_that_ended_without_its_message() {
-    in_virtual_time(TimerActor::builder, async |world| {
-        count_panics();
-        let (_listener, letters) = listen(&world.timers);
-        let broken = || {
-            MessageSource::from_fn(|| {
-                panic_on_purpose();
-                Note(0)
-            })
-        };
-        let (addr, _) = world.probe::<u64>();
-        let mut ids = Vec::new();
-        for way in Way::ALL {
-            let id = world.repeat(way, Kind::Rate, &addr, ms(10), broken()).await.unwrap();
-            ids.push((id, DeadLetterReason::SourcePanicked, None));
-        }
-        let stopped = world.probe::<u64>().0;
-        let id = world.repeat(Way::Direct, Kind::Rate, &stopped, ms(20), numbered()).await.unwrap();
-        ids.push((id, DeadLetterReason::RecipientStopped, None));
-        drop(stopped);
-        let id = world.repeat(Way::Direct, Kind::Rate, &addr, ms(100), broken()).await.unwrap();
-        world.run_to(30).await;
-        assert_eq!(world.timers.drain().len(), 0);
-        ids.push((id, DeadLetterReason::SourcePanicked, None));
-        world.settle().await;
-        let heard: Vec<(TimerId, DeadLetterReason, Option<Note<u64>>)> =
-            letters.try_iter().map(|letter| (letter.id, letter.reason, letter.take())).collect();
-        assert_eq!(heard.len(), ids.len());
-        assert!(ids.iter().all(|letter| heard.contains(letter)), "{heard:?}");
     });
 }

@@ -1,21 +1,16 @@
 //! Repeating timers for slow recipients, and under tracked delivery.
 
-use std::cell::RefCell;
-use std::collections::VecDeque;
-use std::rc::Rc;
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::mpsc;
 
 use actix::prelude::*;
 use actix_timers::{
-    CancelOutcome, DeadLetter, DeadLetterReason, Drain, MailboxPolicy, MessageSource, MissedTickBehavior, Repeat,
-    RescheduleOutcome, Target, TimerActor, TimerId, TimerState, impl_due_timers,
+    CancelOutcome, DeadLetter, DeadLetterReason, MailboxPolicy, MessageSource, MissedTickBehavior, Repeat, Target,
+    TimerActor, TimerState,
 };
 use support::repeat::times;
-use support::{
-    Census, Log, Note, Probe, Random, StopWatch, World, block, eventually, in_virtual_time, listen, ms, probe_on,
-    with_probe,
-};
-use tokio::sync::oneshot;
+use support::{Log, Note, Probe, World, block, in_virtual_time, listen, ms, with_probe};
+
+use crate::slow::{open, slow};
 
 /// Returns a source of notes with the numbers 0, 1, 2 …
 fn numbered() -> MessageSource<Note<u32>> {
@@ -31,42 +26,6 @@ fn narrow(world: &World, slots: usize) -> (Addr<Probe<u32>>, Log<u32>) {
     world.probe_with(|probe| probe.on_start = Box::new(move |ctx| ctx.set_mailbox_capacity(slots)))
 }
 
-/// Answers with futures that end after a number of milliseconds.
-struct Slow {
-    log: Log<u32>,
-    watch: StopWatch,
-    gates: Rc<RefCell<VecDeque<oneshot::Sender<()>>>>,
-}
-
-impl Actor for Slow {
-    type Context = Context<Self>;
-}
-
-impl Handler<Note<u32>> for Slow {
-    type Result = ResponseActFuture<Self, ()>;
-
-    fn handle(&mut self, Note(n): Note<u32>, _: &mut Self::Context) -> Self::Result {
-        self.log.push(n, self.watch.now());
-        let (go, gate) = oneshot::channel();
-        self.gates.borrow_mut().push_back(go);
-        Box::pin(async { drop(gate.await) }.into_actor(self))
-    }
-}
-
-impl_due_timers!(Slow);
-
-type Gates = Rc<RefCell<VecDeque<oneshot::Sender<()>>>>;
-
-fn slow(world: &World) -> (Addr<Slow>, Log<u32>, Gates) {
-    let (log, gates) = (Log::default(), Gates::default());
-    let actor = Slow { log: log.clone(), watch: world.watch.clone(), gates: Rc::clone(&gates) };
-    (actor.start(), log, gates)
-}
-
-fn open(gates: &Gates) {
-    gates.borrow_mut().pop_front().unwrap().send(()).unwrap();
-}
-
 fn letters(receiver: &mpsc::Receiver<DeadLetter>) -> Vec<(Option<u32>, DeadLetterReason)> {
     receiver.try_iter().map(|letter| (letter.take::<Note<u32>>().map(|note| note.0), letter.reason)).collect()
 }
@@ -79,17 +38,23 @@ fn a_tracked_fixed_delay_counts_from_the_end_of_the_future() {
         world.run_to(35).await;
         assert_eq!(log.take(), [(0, 10)]);
         assert_eq!(world.timers.get(timer).unwrap().state, TimerState::InFlight);
-        open(&gates);
+        open(&gates, 0);
         world.run_to(44).await;
         assert_eq!(log.take(), []);
         assert_eq!(world.timers.get(timer).unwrap().state, TimerState::Waiting);
         world.run_to(46).await;
         assert_eq!(log.take(), [(1, 45)]);
-        open(&gates);
+        open(&gates, 0);
         world.run_to(60).await;
         assert_eq!(log.take(), [(2, 56)]);
         let counters = world.timers.snapshot().counters;
         assert_eq!((counters.accepted, counters.delivered, world.pending()), (3, 2, 1));
+        // The recipient ends, and its future with it.
+        drop(addr);
+        gates.borrow_mut().clear();
+        world.run_to(100).await;
+        let counters = world.timers.snapshot().counters;
+        assert_eq!((counters.delivered, counters.recipient_stopped, world.pending()), (3, 1, 0));
     });
 }
 
@@ -114,7 +79,7 @@ fn a_tracked_fixed_rate_never_has_two_under_way() {
                     world.run_to(now).await;
                     while !gates.borrow().is_empty() {
                         assert_eq!(gates.borrow().len(), 1, "one at a time");
-                        open(&gates);
+                        open(&gates, 0);
                         world.settle().await;
                     }
                     seen.extend(times(&log));
@@ -126,139 +91,6 @@ fn a_tracked_fixed_rate_never_has_two_under_way() {
             }
         });
     }
-}
-
-#[test]
-fn a_repetition_behind_its_token_is_cancelled_with_all_after_it() {
-    with_probe::<u32>(async |world, addr, log| {
-        let timer = world.timers.schedule_at_fixed_rate(Target::tracked(&addr), ms(10), numbered());
-        let go = block(&addr).await;
-        world.run_to(35).await;
-        assert_eq!(world.timers.get(timer).unwrap().state, TimerState::Due);
-        assert_eq!(world.pending(), 1);
-        assert_eq!(world.timers.cancel(timer), CancelOutcome::Cancelled);
-        assert_eq!(world.timers.cancel(timer), CancelOutcome::NotFound);
-        go.send(()).unwrap();
-        world.run_to(100).await;
-        assert_eq!(log.take(), []);
-        let inspection = world.timers.snapshot();
-        assert_eq!((inspection.counters.cancelled, inspection.counters.delivered, world.pending()), (1, 0, 0));
-    });
-}
-
-#[test]
-fn a_series_behind_its_token_goes_on_from_a_move() {
-    with_probe::<u32>(async |world, addr, log| {
-        let timer = world.timers.schedule_at_fixed_rate(Target::tracked(&addr).window(1), ms(10), numbered());
-        let go = block(&addr).await;
-        world.run_to(12).await;
-        assert_eq!(world.timers.reschedule_after(timer, ms(11)), RescheduleOutcome::Rescheduled);
-        go.send(()).unwrap();
-        world.run_to(45).await;
-        assert_eq!(log.take(), [(0, 23), (1, 33), (2, 43)]);
-    });
-}
-
-#[test]
-fn a_cancel_in_the_handler_is_in_progress_and_nothing_follows() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (seen, id) = (Rc::new(RefCell::new(Vec::new())), Rc::new(RefCell::new(None::<TimerId>)));
-        let (timers, inside, own) = (world.timers.clone(), Rc::clone(&seen), Rc::clone(&id));
-        let (addr, log) = world.probe_with(|probe: &mut Probe<u32>| {
-            probe.hook = Box::new(move |n, _| {
-                assert!(timers.snapshot().counters.balance());
-                if *n == 1 {
-                    inside.borrow_mut().push(timers.cancel(own.borrow().unwrap()));
-                }
-            });
-        });
-        let timer = world.timers.schedule_with_fixed_delay(Target::tracked(&addr), ms(10), numbered());
-        *id.borrow_mut() = Some(timer);
-        world.run_to(100).await;
-        assert_eq!((log.names(), seen.take()), (vec![0, 1], vec![CancelOutcome::InProgress]));
-        assert_eq!(world.timers.cancel(timer), CancelOutcome::AlreadyDelivered);
-        let counters = world.timers.snapshot().counters;
-        assert_eq!((counters.delivered, counters.cancelled, world.pending()), (2, 0, 0));
-    });
-}
-
-#[test]
-fn a_move_in_the_handler_sets_the_next_repetition() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log, gates) = slow(&world);
-        let timer = world.timers.schedule_with_fixed_delay(Target::tracked(&addr), ms(10), numbered());
-        world.run_to(12).await;
-        assert_eq!(world.timers.reschedule_after(timer, ms(20)), RescheduleOutcome::InProgress);
-        open(&gates);
-        world.run_to(35).await;
-        open(&gates);
-        world.run_to(50).await;
-        assert_eq!(log.take(), [(0, 10), (1, 32), (2, 45)]);
-    });
-}
-
-#[test]
-fn a_repetition_waits_for_the_window_of_its_target_in_its_turn() {
-    with_probe::<u32>(async |world, addr, log| {
-        let target: Target<Note<u32>> = Target::from(&addr).window(1);
-        let go = block(&addr).await;
-        world.after(&target, 5, 100);
-        let timer = world.timers.schedule_at_fixed_rate(&target, ms(10), numbered());
-        world.after(&target, 15, 101);
-        world.run_to(34).await;
-        assert_eq!(world.timers.get(timer).unwrap().state, TimerState::Due);
-        assert_eq!(world.pending(), 2, "one message is in the mailbox");
-        go.send(()).unwrap();
-        world.run_to(45).await;
-        // Missed repetitions are noticed when it leaves the queue.
-        assert_eq!(log.take(), [(100, 34), (0, 34), (101, 34), (1, 40)]);
-        assert!(world.timers.cancel(timer).is_cancelled());
-        world.settle().await;
-        assert_eq!(world.pending(), 0);
-    });
-}
-
-#[test]
-fn a_queued_repetition_is_cancelled_before_its_message_is_made() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let census = Census::default();
-        let (addr, log) = world.probe::<u32>();
-        let go = block(&addr).await;
-        world.after(Target::from(&addr).window(1), 5, 100);
-        let (made, target) = (census.clone(), Target::from(&addr).window(1));
-        let source = MessageSource::from_fn(move || made.payload());
-        let timer = world.timers.schedule_with_fixed_delay(target, ms(10), source);
-        world.run_to(34).await;
-        assert_eq!(world.timers.cancel(timer), CancelOutcome::Cancelled);
-        go.send(()).unwrap();
-        world.run_to(50).await;
-        assert_eq!((log.names(), census.made(), world.pending()), (vec![100], 0, 0));
-    });
-}
-
-#[test]
-fn a_repetition_beyond_the_window_comes_once_there_is_room() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log) = narrow(&world, 1);
-        let go = block(&addr).await;
-        let target = Target::from(&addr).window(2);
-        let every = Repeat::every(ms(10)).times(7);
-        let timer = world.timers.schedule_at_fixed_rate(&target, every, numbered());
-        world.run_to(65).await;
-        let in_mailbox = world.timers.snapshot().counters.delivered;
-        go.send(()).unwrap();
-        world.run_to(200).await;
-        let seen = log.take();
-        assert_eq!(seen.iter().map(|(n, _)| *n).collect::<Vec<_>>(), (0..7).collect::<Vec<_>>());
-        let later: Vec<u64> = seen.iter().map(|(_, at)| *at).skip(in_mailbox as usize + 1).collect();
-        assert!(
-            later.iter().all(|at| at % 10 == 0 && *at >= 70) && later.is_sorted_by(|a, b| a + 10 == *b),
-            "{seen:?}"
-        );
-        assert_eq!(world.timers.cancel(timer), CancelOutcome::AlreadyDelivered);
-        let counters = world.timers.snapshot().counters;
-        assert_eq!((counters.accepted, counters.delivered, world.pending()), (7, 7, 0));
-    });
 }
 
 #[test]
@@ -326,22 +158,6 @@ fn a_recipient_that_stops_with_the_token_ends_the_timer() {
 }
 
 #[test]
-fn a_recipient_that_ends_in_its_future_acknowledges_with_that() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, log, gates) = slow(&world);
-        let timer = world.timers.schedule_with_fixed_delay(Target::tracked(&addr), ms(10), numbered());
-        world.run_to(15).await;
-        assert_eq!(world.timers.get(timer).unwrap().state, TimerState::InFlight);
-        drop(addr);
-        gates.borrow_mut().clear();
-        world.run_to(60).await;
-        assert_eq!(log.take(), [(0, 10)]);
-        let counters = world.timers.snapshot().counters;
-        assert_eq!((counters.delivered, counters.recipient_stopped, world.pending()), (1, 1, 0));
-    });
-}
-
-#[test]
 fn a_stopped_recipient_ends_the_timer_with_one_dead_letter() {
     with_probe::<u32>(async |world, addr, _log| {
         let targets: [Target<Note<u32>>; 4] = [
@@ -363,26 +179,6 @@ fn a_stopped_recipient_ends_the_timer_with_one_dead_letter() {
 }
 
 #[test]
-fn a_drain_returns_timers_behind_a_token() {
-    with_probe::<u32>(async |world, addr, log| {
-        let go = block(&addr).await;
-        let behind = world.timers.schedule_at_fixed_rate(Target::tracked(&addr), ms(10), numbered());
-        let (busy, busy_log, gates) = slow(&world);
-        world.timers.schedule_at_fixed_rate(Target::tracked(&busy), ms(10), numbered());
-        world.run_to(25).await;
-        let returned = world.timers.addr().send(Drain::now()).await.unwrap();
-        assert_eq!(returned.iter().map(|one| one.id).collect::<Vec<_>>(), [behind]);
-        assert_eq!(world.pending(), 1);
-        open(&gates);
-        go.send(()).unwrap();
-        world.run_to(100).await;
-        assert_eq!((log.names(), busy_log.names()), (vec![], vec![0]));
-        let counters = world.timers.snapshot().counters;
-        assert_eq!((counters.returned, counters.delivered, world.pending()), (1, 1, 0));
-    });
-}
-
-#[test]
 fn a_source_that_panics_behind_its_token_frees_its_place() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (_listener, receiver) = listen(&world.timers);
@@ -396,49 +192,6 @@ fn a_source_that_panics_behind_its_token_frees_its_place() {
         assert_eq!(log.take(), [(7, 10), (7, 10)]);
         assert_eq!(letters(&receiver), [(None, DeadLetterReason::SourcePanicked); 2]);
         assert_eq!(world.pending(), 0);
-    });
-}
-
-#[test]
-fn a_timer_cancelled_while_its_message_is_made_frees_the_line() {
-    for is_tracked in [false, true] {
-        with_probe::<u32>(async |world, addr, log| {
-            let target = if is_tracked { Target::tracked(&addr) } else { Target::from(&addr) };
-            let target = target.window(1);
-            let (id, answer) = (Arc::new(Mutex::new(None)), Arc::new(Mutex::new(None)));
-            let (own, told, timers) = (Arc::clone(&id), Arc::clone(&answer), world.timers.clone());
-            let source = MessageSource::from_fn(move || {
-                let id: TimerId = own.lock().unwrap().unwrap();
-                assert_eq!(timers.reschedule_after(id, ms(1)), RescheduleOutcome::InProgress);
-                *told.lock().unwrap() = Some(timers.cancel(id));
-                Note(0)
-            });
-            let timer = world.timers.schedule_at_fixed_rate(&target, ms(10), source);
-            *id.lock().unwrap() = Some(timer);
-            world.after(&target, 10, 7);
-            world.run_to(30).await;
-            assert_eq!(*answer.lock().unwrap(), Some(CancelOutcome::Cancelled));
-            assert_eq!(log.take(), [(7, 10)]);
-            assert_eq!((world.timers.snapshot().counters.cancelled, world.pending()), (1, 0));
-        });
-    }
-}
-
-#[test]
-fn the_policy_of_the_timer_actor_holds_for_timers_that_repeat() {
-    let builder = || TimerActor::builder().mailbox_policy(MailboxPolicy::Wait { window: 1 });
-    in_virtual_time(builder, |world| async move {
-        let (addr, log) = world.probe::<u32>();
-        let go = block(&addr).await;
-        world.timers.schedule_with_fixed_delay(&addr, ms(10), numbered());
-        world.timers.schedule_with_fixed_delay(&addr, ms(10), numbered());
-        world.run_to(33).await;
-        assert_eq!(world.timers.snapshot().counters.delivered, 1, "the window is one message wide");
-        go.send(()).unwrap();
-        world.run_to(42).await;
-        assert_eq!(log.take(), [(0, 33), (0, 33), (1, 33)]);
-        world.run_to(44).await;
-        assert_eq!(log.take(), [(1, 43), (2, 43)], "counted from when it left the queue");
     });
 }
 
@@ -486,99 +239,5 @@ fn a_cancelled_repetition_frees_its_own_place_in_the_window() {
         assert_eq!(world.timers.cancel(timer), CancelOutcome::Cancelled);
         world.settle().await;
         assert_eq!(delivered(&world), 1, "a message and a token take the window");
-    });
-}
-
-/// While the second message is made the first is answered: the queue has nothing in progress then, and stays.
-#[test]
-fn a_line_stays_while_the_message_is_made_that_is_next_in_it() {
-    support::in_real_time(async {
-        let timers = TimerActor::builder().start().unwrap();
-        let arbiter = Arbiter::new();
-        let (enter, entered) = mpsc::channel();
-        let (leave, left) = mpsc::channel::<()>();
-        let (addr, _log) = probe_on(&arbiter, move |probe, _| {
-            probe.hook = Box::new(move |n: &u32, _| {
-                enter.send(*n).unwrap();
-                let _ = left.recv();
-            });
-        });
-        let (mut number, target, again) = (0, Target::from(&addr).window(2), leave.clone());
-        let source = MessageSource::from_fn(move || {
-            number += 1;
-            if number == 2 {
-                assert_eq!(entered.recv(), Ok(1));
-                again.send(()).unwrap();
-                // This one is handled after the first: the first answer has come by then.
-                addr.do_send(Note(100));
-                assert_eq!(entered.recv(), Ok(100));
-            }
-            Note(number)
-        });
-        let timer = timers.schedule_with_fixed_delay(&target, Repeat::every(ms(1)).times(2), source);
-        eventually(|| timers.get(timer).is_none()).await;
-        for n in 200..202 {
-            timers.schedule_after(&target, ms(1), Note(n));
-        }
-        eventually(|| timers.snapshot().counters.delivered >= 3).await;
-        let waits = timers.schedule_after(Target::<Note<u32>>::from(&target), ms(1), Note(300));
-        eventually(|| timers.get(waits).is_none_or(|timer| timer.state == TimerState::Due)).await;
-        assert_eq!(timers.snapshot().counters.delivered, 3, "two are in the mailbox, and the window is two wide");
-        drop(leave);
-        eventually(|| timers.snapshot().counters.pending == 0).await;
-        arbiter.stop();
-    });
-}
-
-/// Small mailboxes on another arbiter, all ways through a recipient queue, and cancels and moves from this thread: the
-/// messages counted as delivered are exactly the handled ones.
-#[test]
-fn delivered_messages_were_handled_once_despite_full_mailboxes() {
-    support::in_real_time(async {
-        let timers = TimerActor::builder().start().unwrap();
-        let arbiter = Arbiter::new();
-        let (addr, log) = probe_on(&arbiter, |_, ctx| ctx.set_mailbox_capacity(1));
-        let mut random = Random::new(11);
-        let ids: Vec<TimerId> = (0..120u32)
-            .map(|n| {
-                let target = if n % 2 == 0 { Target::tracked(&addr) } else { Target::from(&addr) };
-                let target = match n % 3 {
-                    0 => target.window(2),
-                    1 => target.window(1000),
-                    _ => target.mailbox_policy(MailboxPolicy::Discard { window: 2 }),
-                };
-                let every = Repeat::every(ms(1 + random.below(3))).missed_ticks(MissedTickBehavior::Burst);
-                timers.schedule_at_fixed_rate(target, every, numbered())
-            })
-            .collect();
-        eventually(|| timers.snapshot().counters.delivered > 2000).await;
-        let mut cancelled = Vec::new();
-        for round in 0..400 {
-            let id = ids[random.index_of(&ids)];
-            // A timer cancelled during a repetition has ended with it.
-            let may_be_over = cancelled.contains(&id);
-            let is_delivered = match random.below(4) {
-                0 => {
-                    cancelled.push(id);
-                    timers.cancel(id) == CancelOutcome::AlreadyDelivered
-                }
-                _ => timers.reschedule_after(id, ms(random.below(3))) == RescheduleOutcome::AlreadyDelivered,
-            };
-            assert!(may_be_over || !is_delivered);
-            assert!(timers.snapshot().counters.balance());
-            if round % 8 == 0 {
-                tokio::task::yield_now().await;
-            }
-        }
-        // A timer whose cancel reports a repetition in progress ends all the same.
-        for id in &ids {
-            timers.cancel(*id);
-        }
-        eventually(|| timers.snapshot().counters.pending == 0).await;
-        let counters = timers.snapshot().counters;
-        eventually(|| log.len() as u64 == counters.delivered).await;
-        assert_eq!((counters.recipient_stopped, counters.service_stopped), (0, 0));
-        drop(addr);
-        arbiter.stop();
     });
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use actix_timers::{
-    Clock, ManualClock, MissedTickBehavior, Repeat, Reschedule, RescheduleOutcome, ScheduleAfter, ScheduleAtFixedRate,
-    ScheduleBatch, ScheduleWithFixedDelay, TimerActor, TimerOptions,
+    Clock, ManualClock, Repeat, Reschedule, RescheduleOutcome, ScheduleAfter, ScheduleAtFixedRate, ScheduleBatch,
+    ScheduleWithFixedDelay, TimerActor, TimerOptions,
 };
 use support::{Log, Note, Probe, StopWatch, World, idle, ms, paused, with_probe};
 use tokio::time::{Instant, advance};
@@ -32,35 +32,31 @@ impl Kind {
     fn make(self, addr: &Addr<Probe<u64>>, delay: Duration, name: u64) -> Send {
         let options = TimerOptions::new().group("g");
         let once = Repeat::every(ms(1)).first_after(delay).times(1);
+        let after = || ScheduleAfter::new(addr, delay, Note(name));
+        let mut batch = ScheduleBatch::new();
         match self {
-            Self::After => {
-                let request = ScheduleAfter::new(addr, delay, Note(name));
-                Box::new(move |timers| timers.do_send(request))
-            }
-            Self::AfterWithOptions => {
-                let request = ScheduleAfter::new(addr, delay, Note(name)).options(options);
-                Box::new(move |timers| timers.do_send(request))
-            }
-            Self::FixedRate => {
-                let request = ScheduleAtFixedRate::new(addr, once, Note(name));
-                Box::new(move |timers| timers.do_send(request))
-            }
-            Self::FixedDelay => {
-                let request = ScheduleWithFixedDelay::new(addr, once, Note(name));
-                Box::new(move |timers| timers.do_send(request))
-            }
+            Self::After => sending(after()),
+            Self::AfterWithOptions => sending(after().options(options)),
+            Self::FixedRate => sending(ScheduleAtFixedRate::new(addr, once, Note(name))),
+            Self::FixedDelay => sending(ScheduleWithFixedDelay::new(addr, once, Note(name))),
             Self::Batch => {
-                let mut request = ScheduleBatch::new();
-                request.after(addr, delay, Note(name));
-                Box::new(move |timers| timers.do_send(request))
+                batch.after(addr, delay, Note(name));
+                sending(batch)
             }
             Self::BatchWithOptions => {
-                let mut request = ScheduleBatch::new();
-                request.options(options).after(addr, delay, Note(name));
-                Box::new(move |timers| timers.do_send(request))
+                batch.options(options).after(addr, delay, Note(name));
+                sending(batch)
             }
         }
     }
+}
+
+fn sending<M>(request: M) -> Send
+where
+    M: Message<Result: std::marker::Send> + std::marker::Send + 'static,
+    TimerActor: Handler<M>,
+{
+    Box::new(move |timers| timers.do_send(request))
 }
 
 fn probe(watch: StopWatch) -> (Addr<Probe<u64>>, Log<u64>) {
@@ -91,22 +87,6 @@ fn a_request_older_than_its_clock_is_due_when_its_delay_is_over() {
                 assert_eq!(log.take(), [(delay, expected)], "{kind:?}");
             });
         }
-    }
-}
-
-#[test]
-fn a_delay_too_long_for_the_clock_is_never_over() {
-    for kind in Kind::ALL {
-        paused(async {
-            let start = Instant::now();
-            let (addr, log) = probe(StopWatch::Paused(start));
-            let send = kind.make(&addr, Duration::MAX, 0);
-            advance(ms(300)).await;
-            let timers = TimerActor::builder().start().unwrap();
-            send(timers.addr());
-            run_to(start, 100_000_000).await;
-            assert_eq!((log.take(), timers.snapshot().counters.pending), (vec![], 1), "{kind:?}");
-        });
     }
 }
 
@@ -175,37 +155,15 @@ fn every_age_of_a_request_gives_its_exact_deadline() {
     });
 }
 
-/// A request of 0, whose clock starts at 300: late, never early.
+/// It waits before it is sent, and in the mailbox.
+/// Scenario O-03.
 #[test]
-fn a_grid_older_than_its_clock_begins_with_the_clock() {
-    for behavior in [MissedTickBehavior::Skip, MissedTickBehavior::Burst, MissedTickBehavior::Delay] {
-        for (period, expected) in [(70, vec![300, 370, 440]), (200, vec![300]), (299, vec![300]), (301, vec![301])] {
-            paused(async {
-                let start = Instant::now();
-                let (addr, log) = probe(StopWatch::Paused(start));
-                let repeat = Repeat::every(ms(period)).missed_ticks(behavior);
-                let request = ScheduleAtFixedRate::new(&addr, repeat, Note(period));
-                advance(ms(300)).await;
-                let timers = TimerActor::builder().start().unwrap();
-                timers.addr().do_send(request);
-                run_to(start, 499).await;
-                let times: Vec<u64> = log.take().into_iter().map(|(_, at)| at).collect();
-                assert_eq!(times, expected, "{behavior:?} {period}");
-            });
-        }
-    }
-}
-
-#[test]
-fn a_queued_request_counts_from_its_making_on_a_manual_clock() {
+fn a_queued_request_counts_from_its_making() {
     for kind in Kind::ALL {
         for (delay, expected) in [(0, 250), (1, 250), (199, 250), (200, 250), (201, 251), (300, 350)] {
-            paused(async {
-                let world = World::manual(TimerActor::builder());
-                let (addr, log) = world.probe();
+            with_probe(async |world, addr, log| {
                 world.run_to(50).await;
                 let send = kind.make(&addr, ms(delay), delay);
-                // It waits before it is sent, and in the mailbox.
                 world.slip_to(170).await;
                 send(world.timers.addr());
                 world.slip_to(250).await;
@@ -214,29 +172,6 @@ fn a_queued_request_counts_from_its_making_on_a_manual_clock() {
             });
         }
     }
-}
-
-#[test]
-fn requests_between_steps_of_a_clock_count_from_their_own_step() {
-    paused(async {
-        let world = World::manual(TimerActor::builder());
-        let (addr, log) = world.probe();
-        let mut batch = ScheduleBatch::new();
-        let mut queued = Vec::new();
-        for step in 0..50 {
-            let name = step * 3;
-            batch.after(&addr, ms(1000), Note(name));
-            queued.push(Kind::After.make(&addr, ms(1000), name));
-            // Two steps, so that some steps have no request before them.
-            world.slip_to(name + 1).await;
-            world.slip_to(name + 3).await;
-        }
-        world.timers.addr().do_send(batch);
-        queued.into_iter().for_each(|send| send(world.timers.addr()));
-        world.run_to(2000).await;
-        let expected: Vec<_> = (0..50).flat_map(|step| [(step * 3, step * 3 + 1000); 2]).collect();
-        assert_eq!(log.take(), expected);
-    });
 }
 
 #[test]
@@ -285,43 +220,6 @@ fn a_queued_move_of_a_timer_elsewhere_counts_on_its_clock() {
             assert_eq!(owner.get(id).unwrap().remaining, ms(100 - there), "{here} ms here, {there} ms there");
         });
     }
-}
-
-/// Scenario O-03.
-#[test]
-fn a_queued_request_counts_from_its_making_on_a_paused_clock() {
-    for kind in Kind::ALL {
-        for (delay, expected) in [(0, 250), (1, 250), (200, 250), (201, 251), (300, 350)] {
-            paused(async {
-                let start = Instant::now();
-                let (addr, log) = probe(StopWatch::Paused(start));
-                let timers = TimerActor::builder().start().unwrap();
-                run_to(start, 49).await;
-                let send = kind.make(&addr, ms(delay), delay);
-                advance(ms(120)).await;
-                send(timers.addr());
-                advance(ms(80)).await;
-                run_to(start, 500).await;
-                assert_eq!(log.take(), [(delay, expected)], "{kind:?}");
-            });
-        }
-    }
-}
-
-/// A request older than its clock counts from the clock's start: late, never early.
-#[test]
-fn a_request_older_than_its_clock_counts_from_its_beginning() {
-    support::in_real_time(async {
-        let (addr, _) = probe(StopWatch::Source(Default::default()));
-        let request = ScheduleAfter::new(&addr, ms(100), Note(1));
-        let id = request.id();
-        let clock = ManualClock::new();
-        let timers = TimerActor::builder().clock(clock.clone()).install().unwrap();
-        clock.jump(ms(40));
-        timers.addr().do_send(request);
-        clock.settle().await;
-        assert_eq!(timers.get(id).unwrap().remaining, ms(60));
-    });
 }
 
 #[test]
@@ -391,26 +289,6 @@ fn a_request_of_another_time_counts_from_its_handling() {
             assert_eq!(log.take(), [(1, 10_100), (2, 10_100), (2, 10_200)], "{made_paused}");
         });
     }
-}
-
-/// The clock of the paused runtime stays behind by 50 ms.
-#[test]
-fn a_request_of_a_paused_runtime_is_not_early_on_the_real_clock() {
-    support::in_real_time(async {
-        let (addr, _log) = probe(StopWatch::Source(Default::default()));
-        let timers = TimerActor::builder().start().unwrap();
-        let (made, request) = elsewhere_paused(|| {
-            // Real time is the subject; a longer pause works, too.
-            std::thread::sleep(ms(50));
-            (std::time::Instant::now(), ScheduleAfter::new(&addr, ms(50), Note(1)))
-        });
-        let id = request.id();
-        timers.addr().do_send(request);
-        while timers.snapshot().counters.accepted == 0 || timers.get(id).is_some() {
-            tokio::task::yield_now().await;
-        }
-        assert!(made.elapsed() >= ms(50), "{:?}", made.elapsed());
-    });
 }
 
 #[test]

@@ -1,17 +1,11 @@
 //! Conformance scenarios through the timer actor: cancels, and handlers that cancel or re-arm timers due with them.
-//!
-//! In real time nothing depends on the speed of the machine: tests wait for events, and assert only that nothing is
-//! early, doubled or lost.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use actix::prelude::*;
-use actix_timers::{
-    Cancel, CancelOutcome, Drain, ScheduleAfter, ScheduleError, TimerActor, TimerContext, TimerId, TimerOptions, Timers,
-};
+use actix_timers::{CancelOutcome, Drain, TimerActor, TimerContext, TimerId};
 use support::{Log, Note, PATIENCE, Probe, Run, StopWatch, Way, eventually, in_virtual_time, ms, run, with_probe};
 
 /// Only the first of several cancels succeeds, and none after the delivery.
@@ -90,145 +84,6 @@ fn unknown_ids_and_an_id_whose_storage_was_used_again() {
             assert_eq!(world.pending(), 10);
         });
     }
-}
-
-/// A message with a number, for actors that report over a channel.
-#[derive(Message)]
-#[rtype(result = "()")]
-struct Numbered(usize);
-
-/// Reports each message with the time at which its handler started; may block there.
-struct Reporter {
-    report: mpsc::Sender<(usize, Instant)>,
-    block: Option<mpsc::Receiver<()>>,
-}
-
-impl Actor for Reporter {
-    type Context = Context<Self>;
-}
-
-impl Handler<Numbered> for Reporter {
-    type Result = ();
-
-    fn handle(&mut self, Numbered(number): Numbered, _: &mut Self::Context) {
-        self.report.send((number, Instant::now())).unwrap();
-        if let Some(block) = self.block.take() {
-            block.recv().unwrap();
-        }
-    }
-}
-
-/// Starts a reporter on an arbiter of its own.
-fn reporter(block: Option<mpsc::Receiver<()>>) -> (Arbiter, Addr<Reporter>, mpsc::Receiver<(usize, Instant)>) {
-    let arbiter = Arbiter::new();
-    let (report, reports) = mpsc::channel();
-    let addr = Reporter::start_in_arbiter(&arbiter.handle(), move |_| Reporter { report, block });
-    (arbiter, addr, reports)
-}
-
-/// Ten timers are cancelled from outside in the very tick that fires them: each is either cancelled or delivered, and
-/// the counters count each once.
-/// Scenario O-19.
-#[test]
-fn cancelled_inside_the_very_tick_that_fires_it() {
-    support::in_real_time(async {
-        let service = Arbiter::new();
-        let timers = TimerActor::builder().tick(ms(100)).capacity(11).start_on(&service.handle()).unwrap();
-        let (release, block) = mpsc::channel();
-        let (blocked_arbiter, blocked, starts) = reporter(Some(block));
-        let (arbiter, addr, reports) = reporter(None);
-
-        timers.schedule_after(&blocked, ms(200), Numbered(0));
-        let ids: Vec<TimerId> =
-            (1..=10).map(|number| timers.schedule_after(&addr, ms(200), Numbered(number))).collect();
-        starts.recv_timeout(PATIENCE).unwrap();
-        let stopped: Vec<bool> = ids.iter().map(|id| timers.cancel(*id).is_cancelled()).collect();
-
-        let mut delivered = [false; 10];
-        for _ in stopped.iter().filter(|stopped| !**stopped) {
-            let (number, _) = reports.recv_timeout(PATIENCE).unwrap();
-            assert!(!std::mem::replace(&mut delivered[number - 1], true), "{number} twice");
-        }
-        for (stopped, delivered) in stopped.iter().zip(delivered) {
-            assert_ne!(*stopped, delivered);
-        }
-        // A handler on another thread may run before its message is counted.
-        eventually(|| timers.snapshot().pending() == 0).await;
-        let counters = timers.snapshot().counters;
-        assert!(counters.balance());
-        assert_eq!(counters.delivered + counters.cancelled, 11);
-
-        release.send(()).unwrap();
-        for _ in 0..11 {
-            timers.schedule_after(&addr, ms(3_600_000), Numbered(11));
-        }
-        let rejected = timers.timer(&addr, TimerOptions::new()).try_schedule(ms(3_600_000), Numbered(12)).unwrap_err();
-        assert!(matches!(rejected, ScheduleError::CapacityReached { capacity: 11, message: Numbered(12) }));
-        for arbiter in [service, blocked_arbiter, arbiter] {
-            arbiter.stop();
-            arbiter.join().unwrap();
-        }
-        assert!(reports.try_recv().is_err(), "nothing else was delivered");
-    });
-}
-
-/// Timers made on all cores, cancelled 100 µs before their common deadline: each is either cancelled or delivered.
-/// Scenario O-20.
-#[test]
-fn a_burst_of_cancels_just_before_a_common_deadline() {
-    let cores = std::thread::available_parallelism().map_or(2, usize::from);
-    let n = 301 * cores;
-    support::in_real_time(async {
-        let service = Arbiter::new();
-        let timers = TimerActor::builder().start_on(&service.handle()).unwrap();
-        let (arbiter, addr, reports) = reporter(None);
-        let deadline = Instant::now() + ms(3000);
-
-        let makers: Vec<_> = (0..cores)
-            .map(|core| {
-                let (timers, addr) = (timers.clone(), addr.clone());
-                std::thread::spawn(move || {
-                    (0..301)
-                        .map(|i| {
-                            let delay = deadline.saturating_duration_since(Instant::now());
-                            timers.schedule_after(&addr, delay, Numbered(core * 301 + i))
-                        })
-                        .collect::<Vec<TimerId>>()
-                })
-            })
-            .collect();
-        let ids: Vec<TimerId> = makers.into_iter().flat_map(|maker| maker.join().unwrap()).collect();
-        assert_eq!(ids.len(), n);
-
-        let canceller = std::thread::spawn({
-            let timers = timers.clone();
-            move || {
-                let begin = deadline - Duration::from_micros(100);
-                std::thread::sleep((begin - ms(2)).saturating_duration_since(Instant::now()));
-                while Instant::now() < begin {
-                    std::hint::spin_loop();
-                }
-                ids.iter().map(|id| timers.cancel(*id).is_cancelled()).collect::<Vec<bool>>()
-            }
-        });
-        let stopped = canceller.join().unwrap();
-
-        let mut delivered = vec![false; n];
-        for _ in stopped.iter().filter(|stopped| !**stopped) {
-            let (number, at) = reports.recv_timeout(PATIENCE).unwrap();
-            assert!(at >= deadline, "{number} came {:?} early", deadline - at);
-            assert!(!std::mem::replace(&mut delivered[number], true), "{number} twice");
-        }
-        for (number, (stopped, delivered)) in stopped.iter().zip(&delivered).enumerate() {
-            assert_ne!(stopped, delivered, "{number}");
-        }
-        eventually(|| timers.snapshot().pending() == 0).await;
-        for arbiter in [service, arbiter] {
-            arbiter.stop();
-            arbiter.join().unwrap();
-        }
-        assert!(reports.try_recv().is_err(), "nothing else was delivered");
-    });
 }
 
 /// A hundred targets, each of which cancels all the other timers: the counters add up for every budget.
@@ -353,53 +208,5 @@ fn re_arming_without_end_on_the_real_clock_lets_a_stop_through() {
         let drained =
             tokio::time::timeout(PATIENCE, timers.addr().send(Drain::now())).await.expect("nor is the service starved");
         assert!(drained.unwrap().is_empty(), "its timers ended with the actor");
-    });
-}
-
-/// A drain stops a recipient's timer that is re-armed at zero delay without end.
-/// Scenario O-36.
-#[test]
-fn re_arming_without_end_on_the_real_clock_lets_a_drain_through() {
-    struct Loop {
-        timers: Timers,
-        rejected: Option<tokio::sync::oneshot::Sender<usize>>,
-        rounds: usize,
-    }
-    impl Actor for Loop {
-        type Context = Context<Self>;
-    }
-    impl Handler<Numbered> for Loop {
-        type Result = ();
-
-        fn handle(&mut self, _: Numbered, ctx: &mut Self::Context) {
-            self.rounds += 1;
-            if let Err(ScheduleError::Stopped { message: Numbered(round) }) = self
-                .timers
-                .timer(ctx.address(), TimerOptions::new())
-                .try_schedule(Duration::ZERO, Numbered(self.rounds))
-            {
-                self.rejected.take().unwrap().send(round).unwrap();
-            }
-        }
-    }
-    support::in_real_time(async {
-        let timers = TimerActor::builder().start().unwrap();
-        let (rejected, rejection) = tokio::sync::oneshot::channel();
-        let addr = Loop { timers: timers.clone(), rejected: Some(rejected), rounds: 0 }.start();
-        timers.addr().do_send(ScheduleAfter::new(&addr, ms(10), Numbered(0)));
-        while timers.snapshot().counters.delivered < 1000 {
-            tokio::task::yield_now().await;
-        }
-        let drained =
-            tokio::time::timeout(PATIENCE, timers.addr().send(Drain::now())).await.expect("the drain is not starved");
-        // Either the drain found the next round pending, or the handler's request was rejected.
-        if drained.unwrap().is_empty() {
-            tokio::time::timeout(PATIENCE, rejection).await.expect("the loop ends").unwrap();
-        }
-        let counters = timers.snapshot().counters;
-        assert!(counters.balance());
-        assert_eq!(counters.pending, 0);
-        let outcome = timers.addr().send(Cancel(TimerId::new())).await;
-        assert_eq!(outcome, Ok(CancelOutcome::NotFound));
     });
 }

@@ -1,14 +1,12 @@
 //! Conformance scenarios of the service as a whole: capacity, stop, and requests that race with the stop.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use actix::prelude::*;
 use actix_timers::{
     CancelOutcome, Drain, Returned, ScheduleError, TimerActor, TimerActorBuilder, TimerOptions, Timers,
 };
-use support::{Note, Way, block, eventually, in_virtual_time, ms, with_probe};
+use support::{Note, Probe, Way, block, eventually, in_virtual_time, ms, probe_on, with_probe};
 
 fn limit_of_two() -> TimerActorBuilder {
     TimerActor::builder().tick(ms(25)).wheel_size(4).capacity(2)
@@ -106,30 +104,13 @@ fn stop_returns_due_messages_in_an_inbox() {
     });
 }
 
-/// Counts its messages.
-struct Counter(Arc<AtomicU64>);
-
-impl Actor for Counter {
-    type Context = Context<Self>;
-}
-
-impl Handler<Note<u64>> for Counter {
-    type Result = ();
-
-    fn handle(&mut self, _: Note<u64>, _: &mut Self::Context) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
 /// One thread schedules without pause while another stops the service, by a message or directly: each accepted message
 /// is delivered or returned, and after the first rejection all are rejected.
 fn requests_racing_with_a_stop(delay: u64, by_message: bool) {
     support::in_real_time(async {
         let (service, target) = (Arbiter::new(), Arbiter::new());
         let timers = TimerActor::builder().start_on(&service.handle()).unwrap();
-        let handled = Arc::new(AtomicU64::new(0));
-        let counter = Counter(Arc::clone(&handled));
-        let addr = Counter::start_in_arbiter(&target.handle(), move |_| counter);
+        let (addr, log) = probe_on::<u64>(&target, |_, _| ());
 
         let scheduler = std::thread::spawn({
             let timers = timers.clone();
@@ -157,12 +138,12 @@ fn requests_racing_with_a_stop(delay: u64, by_message: bool) {
         assert_eq!((counters.accepted, counters.pending, counters.delivered), (accepted, 0, delivered));
         assert_eq!(counters.returned, handed_back.len() as u64);
         assert_eq!(accepted, delivered + counters.returned);
-        assert!(handled.load(Ordering::SeqCst) <= delivered);
+        assert!(log.len() as u64 <= delivered);
     });
 }
 
 /// Schedules until 200 requests are rejected; returns the numbers of accepted and rejected requests.
-fn schedule_until_rejected(timers: &Timers, addr: &Addr<Counter>, delay: u64) -> (u64, u64) {
+fn schedule_until_rejected(timers: &Timers, addr: &Addr<Probe<u64>>, delay: u64) -> (u64, u64) {
     let (mut accepted, mut rejected) = (0, 0);
     while accepted < 1_000_000 && rejected < 200 {
         let request = accepted + rejected;

@@ -3,14 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use actix::prelude::*;
 use actix_timers::{
     ActorId, CancelAllFor, CancelGroup, ListTimers, ScheduleAt, ScheduleBatch, Target, TimerActor, TimerContext,
     TimerFilter, TimerId, TimerInfo, TimerOptions, TimerState,
 };
-use support::{
-    Census, Counted, Log, Note, OnDrop, Probe, Recluse, World, block, in_virtual_time, ms, paused, run, with_probe,
-};
+use support::{Census, Counted, Log, Note, OnDrop, Probe, World, block, in_virtual_time, ms, paused, run, with_probe};
 
 fn ids(infos: &[TimerInfo]) -> Vec<TimerId> {
     infos.iter().map(|info| info.id).collect()
@@ -54,30 +51,6 @@ fn an_actor_cancels_all_its_own_timers_including_due_ones() {
         came.sort_unstable();
         assert_eq!((came, others.names()), (vec![0, 7777], vec![5]));
         assert_eq!(world.timers.snapshot().counters.cancelled, 1101);
-    });
-}
-
-/// A message in the mailbox was delivered, is not counted, and arrives.
-#[test]
-fn a_message_under_way_is_not_cancelled_with_the_others() {
-    with_probe(async |world, addr, log| {
-        run(&addr, |_, ctx| (0..5).for_each(|name| _ = ctx.schedule_after(ms(10), Note(name)))).await;
-        let recluse = Recluse::make(addr).await;
-        world.settle().await;
-        let (answer, seen) = tokio::sync::oneshot::channel();
-        let unblock = recluse
-            .block_then(move |ctx| {
-                let before = ctx.actor_timers().list().len();
-                let cancelled = ctx.actor_timers().cancel_all();
-                let _ = answer.send((before, cancelled, ctx.actor_timers().list().len()));
-            })
-            .await;
-        world.run_to(20).await;
-        unblock.send(()).unwrap();
-        assert_eq!(seen.await, Ok((4, 4, 0)));
-        world.run_to(100).await;
-        assert_eq!(log.take(), [(0, 20)]);
-        drop(recluse);
     });
 }
 
@@ -207,35 +180,6 @@ fn a_group_is_counted_listed_and_cancelled_together() {
         assert_eq!((world.group_len("g"), world.group_len("other"), world.pending()), (0, 0, 0));
         world.run_to(100).await;
         assert_eq!(log.take(), []);
-    });
-}
-
-/// Own timers end with their actor, and leave their groups then, not at their deadlines; timers that others scheduled
-/// for it stay until they are due.
-#[test]
-fn when_an_actor_stops_its_own_timers_leave_their_groups() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let census = Census::default();
-        let (addr, _log) = world.probe::<u64>();
-        let payloads = census.clone();
-        run(&addr, move |_, ctx| {
-            (0..500u64).for_each(|key| {
-                ctx.timer(of("own").key(key)).schedule(ms(1_000_000), payloads.payload());
-            });
-        })
-        .await;
-        world.timers.timer(&addr, of("for it").key(1)).schedule(ms(1000), census.payload());
-        let actor = ActorId::from(&addr);
-        run(&addr, |_, ctx| ctx.stop()).await;
-        world.settle().await;
-        assert_eq!((world.group_len("own"), world.group_len("for it"), census.live()), (0, 1, 1));
-        assert!(world.by_key(&actor, 1).is_some());
-        drop(addr);
-        world.run_to(1000).await;
-        assert_eq!((world.group_len("for it"), census.live(), world.pending()), (0, 0, 0));
-        assert!(world.by_key(&actor, 1).is_none());
-        let counters = world.timers.snapshot().counters;
-        assert_eq!((counters.cancelled, counters.recipient_stopped), (500, 1));
     });
 }
 

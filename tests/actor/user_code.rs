@@ -4,11 +4,13 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use actix::prelude::*;
 use actix_timers::{
-    Cancel, CancelOutcome, Drain, ScheduleAfter, ScheduleBatch, TimerActor, TimerContext, TimerId, TimerOptions,
+    Cancel, CancelOutcome, Drain, ScheduleAfter, ScheduleAt, ScheduleBatch, TimerActor, TimerContext, TimerId,
+    TimerOptions,
 };
 use support::{
-    Census, Log, Note, OnDrop, Way, World, count_panics, in_virtual_time, ms, panic_on_purpose, paused, run, with_probe,
+    Census, Log, Note, OnDrop, Probe, Way, World, count_panics, in_virtual_time, ms, panic_on_purpose, paused, run,
 };
 
 fn grenade() -> OnDrop {
@@ -28,51 +30,46 @@ async fn assert_alive(world: &World) {
     assert_eq!(world.pending(), 0);
 }
 
-/// A cancel drops the message; the caller gets its answer, and the service continues, also after a cancel by message.
+/// Runs `test` with a probe in both kinds of virtual time; each time this number of messages panics when dropped, and the
+/// service is asserted to be alive.
+fn survives(panics: usize, test: impl AsyncFn(&World, Addr<Probe<u8>>)) {
+    let before = count_panics();
+    in_virtual_time(
+        || TimerActor::builder().capacity(6),
+        async |world| {
+            test(&world, world.probe::<u8>().0).await;
+            assert_alive(&world).await;
+        },
+    );
+    assert_eq!(count_panics() - before, 2 * panics);
+}
+
+/// A cancel drops the message; the caller gets its answer, also by message.
 #[test]
 fn a_drop_that_panics_on_cancel_leaves_the_service_up() {
     for way in Way::ALL {
-        let before = count_panics();
-        with_probe::<u8>(async |world, addr, _log| {
+        survives(2, async |world, addr| {
             let direct = world.timers.schedule_after(&addr, ms(10), grenade());
             let own = run(&addr, |_, ctx| ctx.schedule_after(ms(10), grenade())).await;
             for id in [direct, own] {
                 assert_eq!(world.cancel(way, &addr, id).await, CancelOutcome::Cancelled);
             }
             assert_eq!(world.timers.snapshot().counters.cancelled, 2);
-            assert_alive(&world).await;
         });
-        assert_eq!(count_panics() - before, 4);
     }
 }
 
 #[test]
-fn a_drop_that_panics_as_a_dead_letter_leaves_the_service_up() {
-    let before = count_panics();
-    with_probe::<u8>(async |world, addr, _log| {
-        for _ in 0..3 {
-            world.timers.schedule_after(&addr, ms(10), grenade());
-        }
-        drop(addr);
-        world.run_to(10).await;
-        assert_eq!(world.timers.snapshot().counters.recipient_stopped, 3);
-        assert_alive(&world).await;
-    });
-    assert_eq!(count_panics() - before, 6);
-}
-
-#[test]
 fn drops_that_panic_with_their_actor_leave_the_service_up() {
-    let before = count_panics();
-    with_probe::<u8>(async |world, addr, _log| {
+    survives(6, async |world, addr| {
+        (0..3).for_each(|_| _ = world.timers.schedule_after(&addr, ms(10), grenade()));
         run(&addr, |_, ctx| (0..3).for_each(|_| _ = ctx.schedule_after(ms(10), grenade()))).await;
         drop(addr);
         world.settle().await;
-        let counters = world.timers.snapshot().counters;
-        assert_eq!((counters.cancelled, counters.pending), (3, 0));
-        assert_alive(&world).await;
+        assert_eq!((world.timers.snapshot().counters.cancelled, world.pending()), (3, 3));
+        world.run_to(10).await;
+        assert_eq!((world.timers.snapshot().counters.recipient_stopped, world.pending()), (3, 0));
     });
-    assert_eq!(count_panics() - before, 6);
 }
 
 /// At shutdown the other messages are dropped as well, and nothing unwinds out of the system.
@@ -92,68 +89,28 @@ fn drops_that_panic_at_shutdown_keep_no_others_from_it() {
     assert_eq!((count_panics() - before, census.live()), (3, 0));
 }
 
-/// A rejected request without a receiver for its answer drops its message inside the service.
+/// A rejected request without a receiver for its answer drops its message inside the service, and so does a drain.
 #[test]
-fn a_drop_that_panics_on_rejection_leaves_the_service_up() {
-    let before = count_panics();
-    let builder = || TimerActor::builder().capacity(3);
-    in_virtual_time(builder, |world| async move {
-        let (addr, _log) = world.probe::<u8>();
-        let full: Vec<TimerId> = (0..3).map(|name| world.after(&addr, 1000, name)).collect();
-        world.timers.addr().do_send(ScheduleAfter::new(&addr, ms(10), grenade()));
-        world.timers.addr().do_send(actix_timers::ScheduleAt::new(&addr, world.wall(10), grenade()));
+fn drops_that_panic_in_an_abandoned_answer_leave_the_service_up() {
+    survives(5, async |world, addr| {
+        let full: Vec<TimerId> = (0..6).map(|name| world.after(&addr, 1000, name)).collect();
+        let timers = world.timers.addr();
+        timers.do_send(ScheduleAfter::new(&addr, ms(10), grenade()));
+        timers.do_send(ScheduleAt::new(&addr, world.wall(10), grenade()));
         // One by one, since two panics at once abort the process.
         let mut batch = ScheduleBatch::new();
         (0..3).for_each(|_| _ = batch.after(&addr, ms(10), grenade()));
-        world.timers.addr().do_send(batch);
+        timers.do_send(batch);
         world.settle().await;
         assert_eq!(world.timers.snapshot().counters.rejected_capacity, 5);
-        for id in full {
-            assert!(world.timers.cancel(id).is_cancelled());
-        }
-        assert_alive(&world).await;
+        full.into_iter().for_each(|id| assert!(world.timers.cancel(id).is_cancelled()));
     });
-    assert_eq!(count_panics() - before, 10);
-}
-
-/// Messages returned by a drain are dropped by its caller; without a receiver for the answer, inside the service.
-#[test]
-fn drops_that_panic_in_an_abandoned_drain_leave_the_service_up() {
-    let before = count_panics();
-    with_probe::<u8>(async |world, addr, _log| {
-        (0..3).for_each(|_| _ = world.timers.schedule_after(&addr, ms(10), grenade()));
-        world.timers.addr().do_send(Drain::now());
-        world.settle().await;
-        assert_eq!(world.timers.snapshot().counters.returned, 3);
-        assert!(world.timers.addr().connected());
-        assert_eq!(world.timers.addr().send(Cancel(TimerId::new())).await, Ok(CancelOutcome::NotFound));
-    });
-    assert_eq!(count_panics() - before, 6);
-}
-
-/// A handler that panics ends its own actor, as always in actix, and its timers with it.
-#[test]
-fn a_handler_that_panics_ends_its_own_timers_and_nothing_else() {
-    count_panics();
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let census = Census::default();
-        let counted = census.clone();
-        let (addr, log) = world.probe_with(|probe| probe.hook = Box::new(|_, _| panic_on_purpose()));
-        run(&addr, move |_, ctx| {
-            for (delay, name) in [(10, "first"), (10, "second"), (500, "third")] {
-                ctx.schedule_after(ms(delay), Note(name));
-            }
-            ctx.schedule_after(ms(10), counted.payload());
-        })
-        .await;
-        let (other, heard) = world.probe();
-        world.schedule(Way::Context, &other, ms(10), "other").await.unwrap();
-        world.run_to(10).await;
-        assert_eq!((log.take(), heard.take()), (vec![("first", 10)], vec![("other", 10)]));
-        let counters = world.timers.snapshot().counters;
-        assert_eq!((counters.delivered, counters.cancelled, counters.pending), (2, 3, 0));
-        assert_eq!(census.live(), 0);
-        assert_alive(&world).await;
+    survives(3, async |_, addr| {
+        let drained = TimerActor::builder().start().unwrap();
+        (0..3).for_each(|_| _ = drained.schedule_after(&addr, ms(10), grenade()));
+        drained.addr().do_send(Drain::now());
+        assert_eq!(drained.addr().send(Cancel(TimerId::new())).await, Ok(CancelOutcome::NotFound));
+        assert_eq!(drained.snapshot().counters.returned, 3);
     });
 }
 
@@ -167,13 +124,14 @@ enum Fate {
 }
 
 /// Leads the message to its fate, in the given way where there is a choice.
-async fn meet(fate: Fate, way: Way, world: &World, message: OnDrop) {
+async fn meet(fate: Fate, way: Way, world: &World, message: OnDrop, own_id: &Mutex<Option<TimerId>>) {
     let (addr, _log) = world.probe::<u8>();
     let own = way == Way::Context || fate == Fate::OwnerEnds;
     let id = match own {
         true => run(&addr, move |_, ctx| ctx.schedule_after(ms(10), message)).await,
         false => world.timers.schedule_after(&addr, ms(10), message),
     };
+    *own_id.lock().unwrap() = Some(id);
     match fate {
         Fate::Cancelled => assert_eq!(world.cancel(way, &addr, id).await, CancelOutcome::Cancelled),
         Fate::DeadLettered | Fate::OwnerEnds => drop(addr),
@@ -182,45 +140,32 @@ async fn meet(fate: Fate, way: Way, world: &World, message: OnDrop) {
     world.run_to(world.now() + 20).await;
 }
 
-/// Runs the test for every fate and way to its end, which a deadlock would prevent.
-fn for_every_fate(test: impl AsyncFn(World, Fate, Way)) {
-    for fate in [Fate::Cancelled, Fate::DeadLettered, Fate::OwnerEnds, Fate::Drained] {
-        for way in Way::ALL {
-            paused(async { test(World::paused(TimerActor::builder()), fate, way).await });
-            paused(async { test(World::manual(TimerActor::builder()), fate, way).await });
-        }
+/// It cancels another timer, is not found itself any more, and schedules a message. A deadlock would not end.
+#[test]
+fn a_message_whose_drop_calls_the_timers_does_not_lock_up() {
+    let fates = [Fate::Cancelled, Fate::DeadLettered, Fate::OwnerEnds, Fate::Drained];
+    for (fate, way) in fates.into_iter().flat_map(|fate| Way::ALL.map(|way| (fate, way))) {
+        in_virtual_time(TimerActor::builder, |world| async move {
+            let (addr, log) = world.probe();
+            let other = world.after(&addr, 1000, "other");
+            let (outcome, own_id) = (Arc::new(Mutex::new(None)), Arc::new(Mutex::new(None)));
+            let (answer, own, timers) = (Arc::clone(&outcome), Arc::clone(&own_id), world.timers.clone());
+            let target = addr.clone();
+            let message = OnDrop::new(move || {
+                let own: TimerId = own.lock().unwrap().unwrap();
+                assert_eq!((timers.cancel(own), timers.get(own)), (CancelOutcome::NotFound, None));
+                *answer.lock().unwrap() = Some(timers.cancel(other));
+                timers.schedule_after(target, Duration::ZERO, Note("from drop"));
+            });
+            meet(fate, way, &world, message, &own_id).await;
+            world.run_to(2000).await;
+            let (expected, names): (_, &[&str]) = match fate {
+                Fate::Drained => (CancelOutcome::NotFound, &[]),
+                _ => (CancelOutcome::Cancelled, &["from drop"]),
+            };
+            assert_eq!((*outcome.lock().unwrap(), &log.names()[..]), (Some(expected), names), "{fate:?} {way:?}");
+        });
     }
-}
-
-#[test]
-fn a_message_whose_drop_cancels_another_timer_does_not_lock_up() {
-    for_every_fate(async |world, fate, way| {
-        let (addr, log) = world.probe();
-        let other = world.after(&addr, 1000, "other");
-        let outcome = Arc::new(Mutex::new(None));
-        let (answer, timers) = (Arc::clone(&outcome), world.timers.clone());
-        let message = OnDrop::new(move || *answer.lock().unwrap() = Some(timers.cancel(other)));
-        meet(fate, way, &world, message).await;
-        let expected = if fate == Fate::Drained { CancelOutcome::NotFound } else { CancelOutcome::Cancelled };
-        let outcome = *outcome.lock().unwrap();
-        assert_eq!(outcome, Some(expected), "{fate:?} {way:?}");
-        world.run_to(2000).await;
-        assert_eq!(log.names(), [""; 0]);
-    });
-}
-
-#[test]
-fn a_message_whose_drop_schedules_another_does_not_lock_up() {
-    for_every_fate(async |world, fate, way| {
-        let (addr, log) = world.probe();
-        let target = addr.clone();
-        let timers = world.timers.clone();
-        let message = OnDrop::new(move || _ = timers.schedule_after(target, Duration::ZERO, Note("from drop")));
-        meet(fate, way, &world, message).await;
-        world.settle().await;
-        let expected: &[&str] = if fate == Fate::Drained { &[] } else { &["from drop"] };
-        assert_eq!(log.names(), expected, "{fate:?} {way:?}");
-    });
 }
 
 /// The same at the end of the service: the message's `Drop` finds it closed.

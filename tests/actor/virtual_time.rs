@@ -66,67 +66,44 @@ fn chain(probe: Addr<Probe<u32>>, length: usize, watch: &StopWatch) -> Addr<Prob
     })
 }
 
-/// Defines the same test in both kinds of virtual time; `$advance` lets time pass.
-macro_rules! in_both {
-    ($($name:ident: |$world:ident, $advance:ident| $body:block)*) => {$(
-        #[test]
-        fn $name() {
-            paused(async {
-                let $world = World::paused(TimerActor::builder());
-                let $advance = testing::advance;
-                $body
-            });
-            support::in_real_time(async {
-                let $world = World::manual(TimerActor::builder());
-                let clock = $world.clock().hands.clone();
-                let $advance = async |by| clock.advance(by).await;
-                $body
-            });
-        }
-    )*};
+/// Runs a test in both kinds of virtual time; a manual clock is one in real time.
+fn in_both(test: impl AsyncFn(World)) {
+    paused(async { test(World::paused(TimerActor::builder())).await });
+    support::in_real_time(async { test(World::manual(TimerActor::builder())).await });
 }
 
-in_both! {
-    // O-57 a, g.
-    a_message_is_there_at_its_time_and_not_before_it_and_once: |world, advance| {
+/// Lets time pass as users do.
+async fn advance(world: &World, by: Duration) {
+    match &world.watch {
+        StopWatch::Manual(clock) => clock.hands.advance(by).await,
+        _ => testing::advance(by).await,
+    }
+}
+
+/// Scenario O-57.
+#[test]
+fn a_message_is_there_at_its_time_and_not_before_it_and_once() {
+    in_both(async |world| {
         let (addr, log) = world.probe();
         world.after(&addr, 10, 1);
-        advance(ms(9)).await;
+        advance(&world, ms(9)).await;
         assert_eq!(log.take(), []);
-        advance(ms(2)).await;
+        advance(&world, ms(2)).await;
         assert_eq!(log.take(), [(1, 10)], "the handler saw the time at which it was due");
-        advance(ms(10_000)).await;
+        advance(&world, ms(10_000)).await;
         assert_eq!(log.take(), []);
         world.after(&addr, 10, 2);
-        advance(ms(10)).await;
-        assert_eq!(log.names(), [2]);
-    }
+        // The caller does not have to know the steps that come first.
+        world.timers.addr().do_send(actix_timers::ScheduleAfter::new(&addr, ms(10), Note(3)));
+        advance(&world, ms(10)).await;
+        assert_eq!(log.names(), [2, 3]);
+    });
+}
 
-    months_pass_with_everything_that_happens_in_them: |world, advance| {
-        let (addr, log) = world.probe_with(|probe| {
-            probe.hook = Box::new(|name: &u32, ctx| {
-                ctx.schedule_after(Duration::from_secs(3600), Note(name + 1));
-            });
-        });
-        run(&addr, |_, ctx| ctx.schedule_after(Duration::from_secs(3600), Note(1))).await;
-        advance(DAY * 61).await;
-        let notes = log.take();
-        assert_eq!(notes.len(), 61 * 24);
-        assert!(notes.iter().all(|(name, at)| u64::from(*name) * 3_600_000 == *at));
-    }
-
-    // The effects of a message among other actors are complete before time passes, also if each needs a few turns.
-    a_chain_of_actors_is_at_its_end_before_time_passes: |world, advance| {
-        let (last, log) = world.probe();
-        let addr = chain(last, 20, &world.watch);
-        world.after(&addr, 10, 1);
-        world.after(&addr, 11, 2);
-        advance(ms(20)).await;
-        assert_eq!(log.take(), [(1, 10), (2, 11)]);
-    }
-
-    // However many steps they take.
-    tasks_of_a_handler_end_before_time_passes: |world, advance| {
+/// However many steps they take.
+#[test]
+fn tasks_of_a_handler_end_before_time_passes() {
+    in_both(async |world| {
         let (last, log) = world.probe();
         let to = last.clone();
         let (addr, _) = world.probe_with(|probe| {
@@ -149,52 +126,25 @@ in_both! {
         for name in 1..=3_u32 {
             world.after(&addr, 10 * u64::from(name), name);
         }
-        advance(ms(30)).await;
+        advance(&world, ms(30)).await;
         let mut notes = log.take();
         notes.sort_unstable();
         assert_eq!(notes, [(1, 10), (1, 10), (1, 10), (2, 20), (2, 20), (2, 20), (3, 30), (3, 30), (3, 30)]);
-    }
+    });
+}
 
-    a_message_for_a_busy_actor_stays_due_and_time_goes_on: |world, advance| {
-        let (addr, log) = world.probe();
+#[test]
+fn a_message_for_a_busy_actor_stays_due_and_time_goes_on() {
+    in_both(async |world| {
+        let (addr, log) = world.probe::<u32>();
         let id = run(&addr, |_, ctx| {
             ctx.wait(actix::fut::wrap_future(std::future::pending::<()>()));
             ctx.schedule_after(ms(10), Note(1))
         })
         .await;
-        advance(ms(1000)).await;
-        assert_eq!(world.now(), 1000);
-        assert_eq!(log.len(), 0);
+        advance(&world, ms(1000)).await;
+        assert_eq!((world.now(), log.len()), (1000, 0));
         assert_eq!(world.timers.cancel(id), CancelOutcome::Cancelled);
-    }
-
-    // The caller does not have to know the steps that come first.
-    requests_sent_before_an_advance_are_taken_into_account: |world, advance| {
-        let (addr, log) = world.probe();
-        world.timers.addr().do_send(actix_timers::ScheduleAfter::new(&addr, ms(5), Note(1)));
-        advance(ms(5)).await;
-        assert_eq!(log.take(), [(1, 5)]);
-    }
-}
-
-#[test]
-fn times_of_day_come_as_durations_do() {
-    paused(async {
-        let world = World::paused(TimerActor::builder());
-        let (addr, log) = world.probe();
-        world.timers.schedule_at(&addr, world.wall_start + DAY * 4000, Note(1));
-        testing::advance(DAY * 4000 - ms(1)).await;
-        assert_eq!(log.len(), 0);
-        testing::advance(ms(1)).await;
-        assert_eq!(log.names(), [1]);
-    });
-    support::in_real_time(async {
-        let (clock, timers, addr, log) = manual();
-        timers.schedule_at(&addr, SystemTime::UNIX_EPOCH + DAY * 4000, Note(1));
-        clock.advance(DAY * 4000 - ms(1)).await;
-        assert_eq!(log.len(), 0);
-        clock.advance(ms(1)).await;
-        assert_eq!(log.names(), [1]);
     });
 }
 
@@ -211,25 +161,6 @@ fn a_clock_paused_within_a_millisecond_shifts_no_grid() {
         }
         assert_eq!(world.now(), 121);
         assert_eq!(log.take(), (1..=12).map(|tick| (0, 10 * tick + 1)).collect::<Vec<_>>());
-    });
-}
-
-#[test]
-fn a_timer_actor_on_another_arbiter_is_waited_for() {
-    support::in_real_time(async {
-        let clock = WatchedClock::new();
-        let arbiter = Arbiter::new();
-        let there = TimerActor::builder().clock(clock.hands.clone()).start_on(&arbiter.handle()).unwrap();
-        let probe = Probe::new(StopWatch::Manual(clock.clone()));
-        let log = probe.log.clone();
-        let here = probe.start();
-        for name in 1..=100_u32 {
-            there.schedule_after(&here, ms(u64::from(name)), Note(name));
-        }
-        clock.hands.advance(ms(100)).await;
-        let expected: Vec<(u32, u64)> = (1..=100).map(|name| (name, u64::from(name))).collect();
-        assert_eq!(log.take(), expected);
-        arbiter.stop();
     });
 }
 

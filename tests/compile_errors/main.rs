@@ -28,11 +28,12 @@ fn json_lines(output: &[u8]) -> Vec<Value> {
     String::from_utf8_lossy(output).lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
-/// Returns the compiler's arguments for a user of the library and of actix, which are compiled if necessary.
+/// Returns the compiler's arguments for a user of the library and of actix. The command is the one that runs all tests, so
+/// that nothing has to be compiled for it.
 fn dependencies() -> Vec<OsString> {
     let mut cargo = command("CARGO", "cargo");
-    cargo.args(["check", "--package", "actix-timers", "--all-features", "--frozen", "--message-format", "json"]);
-    let output = cargo.output().unwrap();
+    cargo.args(["test", "--no-run", "--all-features", "--frozen", "--test", "compile_errors"]);
+    let output = cargo.args(["--message-format", "json"]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let (mut libraries, mut folders) = (BTreeMap::new(), BTreeSet::new());
     for artifact in json_lines(&output.stdout) {
@@ -58,20 +59,32 @@ fn dependencies() -> Vec<OsString> {
 /// The texts of errors by kind. One that is there twice was reported twice.
 type Texts = BTreeMap<&'static str, Vec<String>>;
 
-/// Compiles a case and returns the texts of its errors.
-fn compile(case: &Path, dependencies: &[OsString], is_advised: bool) -> Texts {
+/// Compiles cases as modules of one crate and returns the texts of the errors of each.
+fn compile(cases: &BTreeMap<String, PathBuf>, dependencies: &[OsString], is_advised: bool) -> BTreeMap<String, Texts> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let root = folder.join(if is_advised { "advised.rs" } else { "mistaken.rs" });
+    let modules = cases.iter().map(|(name, path)| format!("#[path = {path:?}]\npub mod {name};\n"));
+    fs::write(&root, modules.collect::<String>()).unwrap();
     let mut rustc = command("RUSTC", "rustc");
     rustc.args(["--edition=2024", "--crate-type=lib", "--emit=metadata", "--error-format=json", "--allow=warnings"]);
-    rustc.arg("--out-dir").arg(env!("CARGO_TARGET_TMPDIR")).args(dependencies).arg(case);
+    rustc.arg("--out-dir").arg(folder).args(dependencies).arg(root);
     if is_advised {
         rustc.args(["--cfg", "advised"]);
     }
     let output = rustc.output().unwrap();
-    let mut texts = Texts::new();
+    let mut texts: BTreeMap<String, Texts> = BTreeMap::new();
     for error in json_lines(&output.stderr).iter().filter(|line| line["level"] == "error") {
-        let mut add = |kind, text: &Value| texts.entry(kind).or_default().extend(text.as_str().map(str::to_owned));
+        let spans = error["spans"].as_array().into_iter().flatten();
+        let is_in = |path: &Path| spans.clone().any(|span| span["file_name"].as_str() == path.to_str());
+        let Some((name, _)) = cases.iter().find(|(_, path)| is_in(path)) else { continue };
+        // Types of one name in several modules are told with their module.
+        let module = format!("{name}::");
+        let texts = texts.entry(name.clone()).or_default();
+        let mut add = |kind, text: &Value| {
+            texts.entry(kind).or_default().extend(text.as_str().map(|text| text.replace(&module, "")));
+        };
         add("error", &error["message"]);
-        error["spans"].as_array().into_iter().flatten().for_each(|span| add("label", &span["label"]));
+        spans.clone().for_each(|span| add("label", &span["label"]));
         error["children"].as_array().into_iter().flatten().for_each(|child| add("note", &child["message"]));
     }
     assert_eq!(output.status.success(), texts.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -96,28 +109,29 @@ fn expected(case: &Path) -> Vec<(&'static str, String)> {
 #[test]
 fn usual_mistakes_are_answered_with_advice_that_helps() {
     let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("compile_errors/cases");
-    let mut cases: Vec<PathBuf> = fs::read_dir(cases).unwrap().map(|entry| entry.unwrap().path()).collect();
-    cases.sort();
+    let cases: Vec<PathBuf> = fs::read_dir(cases).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert!(cases.len() > 10);
+    let name = |case: &PathBuf| case.file_stem().unwrap().to_str().unwrap().to_owned();
+    let cases: BTreeMap<String, PathBuf> = cases.into_iter().map(|case| (name(&case), case)).collect();
     let dependencies = dependencies();
+    let mut found = compile(&cases, &dependencies, false);
     let mut failures = String::new();
-    for case in &cases {
+    for (name, case) in &cases {
         let expected = expected(case);
-        let mut texts = compile(case, &dependencies, false);
+        let mut texts = found.remove(name).unwrap_or_default();
         if expected.is_empty() != texts.is_empty() {
-            failures += &format!("{}: {texts:#?}\n", case.display());
+            failures += &format!("{name}: {texts:#?}\n");
         }
         for (kind, text) in expected {
             let found = texts.entry(kind).or_default();
             match found.iter().position(|found| *found == text) {
                 Some(position) => drop(found.remove(position)),
-                None => failures += &format!("{}: no {kind} {text:?} (more) in {found:#?}\n", case.display()),
+                None => failures += &format!("{name}: no {kind} {text:?} (more) in {found:#?}\n"),
             }
         }
-        let advised = compile(case, &dependencies, true);
-        if !advised.is_empty() {
-            failures += &format!("{}: the advice does not help: {advised:#?}\n", case.display());
-        }
+    }
+    for (name, texts) in compile(&cases, &dependencies, true) {
+        failures += &format!("{name}: the advice does not help: {texts:#?}\n");
     }
     assert!(failures.is_empty(), "{failures}");
 }

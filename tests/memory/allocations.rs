@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::future::Future;
 
 use actix::prelude::*;
-use actix_timers::{Cancel, CancelOutcome, ScheduleAfter, Target, TimerActor, TimerContext, TimerOptions};
+use actix_timers::{CancelOutcome, Target, TimerActor, TimerContext, TimerOptions};
 use support::{Census, Counted, Note, Probe, Run, Way, World, in_virtual_time, ms, paused, run};
 
 thread_local! {
@@ -103,37 +103,6 @@ fn schedule_and_cancel(rounds: usize) {
     }
 }
 
-/// The same by messages and through the actor's context.
-/// Scenario O-49.
-#[test]
-fn the_same_by_messages_and_through_a_context() {
-    const ROUNDS: usize = 50_000;
-    paused(async {
-        let world = World::manual(TimerActor::builder());
-        let census = Census::default();
-        let (addr, _log) = world.probe::<u8>();
-        world.settle().await;
-        let start = bytes();
-        for _ in 0..ROUNDS {
-            let request = ScheduleAfter::new(&addr, ms(HOUR), census.payload());
-            let id = world.timers.addr().send(request).await.unwrap().unwrap();
-            assert_eq!(world.timers.addr().send(Cancel(id)).await, Ok(CancelOutcome::Cancelled));
-        }
-        let counted = census.clone();
-        run(&addr, move |_, ctx| {
-            for _ in 0..ROUNDS {
-                let id = ctx.schedule_after(ms(HOUR), counted.payload());
-                assert_eq!(ctx.cancel_timer(id), CancelOutcome::Cancelled);
-            }
-        })
-        .await;
-        assert_eq!((census.made(), census.live(), world.pending()), (2 * ROUNDS as i64, 0, 0));
-        let retained = bytes() - start;
-        assert!(retained <= MIB, "{retained} bytes");
-        assert_eq!(world.now(), 0);
-    });
-}
-
 /// A hundred payloads meet every possible fate, and each is dropped exactly once: by the service, except the returned
 /// ones. (Dropping one twice panics in [`Counted`].)
 /// Scenario O-50.
@@ -155,16 +124,8 @@ fn every_payload_is_dropped_exactly_once() {
         }
         drop(dead);
 
-        let rejected: Vec<Counted> = (0..10)
-            .map(|_| {
-                world
-                    .timers
-                    .timer(&addr, TimerOptions::new())
-                    .try_schedule(ms(1), census.payload())
-                    .unwrap_err()
-                    .into_message()
-            })
-            .collect();
+        let reject = || world.timers.timer(&addr, TimerOptions::new()).try_schedule(ms(1), census.payload());
+        let rejected: Vec<Counted> = (0..10).map(|_| reject().unwrap_err().into_message()).collect();
         assert_eq!((census.live(), world.pending()), (100, 90));
 
         for id in cancelled {
@@ -190,54 +151,6 @@ fn every_payload_is_dropped_exactly_once() {
         let counters = world.timers.snapshot().counters;
         assert_eq!((counters.delivered, counters.cancelled, counters.recipient_stopped), (50, 30, 10));
         assert_eq!((counters.returned, counters.rejected_capacity, counters.pending), (10, 10, 0));
-    });
-}
-
-/// The same for an actor's own timers, which also end with it.
-/// Scenario O-50.
-#[test]
-fn every_payload_of_an_actors_own_is_dropped_exactly_once() {
-    let builder = || TimerActor::builder().wheel_size(4).capacity(90);
-    in_virtual_time(builder, |world| async move {
-        let census = Census::default();
-        let (addr, _log) = world.probe::<u8>();
-        let (dead, _log) = world.probe::<u8>();
-        let counted = census.clone();
-        run(&dead, move |_, ctx| {
-            (0..10).for_each(|_| _ = ctx.schedule_after(ms(15), counted.payload()));
-        })
-        .await;
-        let counted = census.clone();
-        let rejected: Vec<Counted> = run(&addr, move |_, ctx| {
-            let mut after = |delay| ctx.schedule_after(ms(delay), counted.payload());
-            (1..=20).for_each(|delay| _ = after(delay));
-            let cancelled: Vec<_> = (1..=20).map(&mut after).collect();
-            let reset: Vec<_> = (1..=20).map(&mut after).collect();
-            (0..20).for_each(|_| _ = after(HOUR));
-            let rejected = (0..10)
-                .map(|_| {
-                    ctx.timer(TimerOptions::new()).try_schedule(ms(1), counted.payload()).unwrap_err().into_message()
-                })
-                .collect();
-            for id in cancelled {
-                assert!(ctx.cancel_timer(id).is_cancelled());
-            }
-            for id in reset {
-                assert!(ctx.reschedule_timer(id, ms(300)).is_rescheduled());
-            }
-            rejected
-        })
-        .await;
-        assert_eq!((census.made(), census.live(), world.pending()), (100, 80, 70));
-        drop(dead);
-        world.settle().await;
-        assert_eq!((census.live(), world.pending()), (70, 60));
-        world.run_to(1000).await;
-        assert_eq!((census.live(), world.pending()), (30, 20));
-        let returned = world.timers.drain();
-        assert_eq!((returned.len(), census.live()), (20, 30));
-        drop((returned, rejected));
-        assert_eq!((census.live(), census.dropped()), (0, 100));
     });
 }
 
@@ -309,32 +222,12 @@ async fn retained(mut work: impl AsyncFnMut()) -> isize {
     bytes() - before
 }
 
-/// Each message begins a queue of its recipient and ends it.
+/// A message begins a queue of its recipient and ends it, and so does an actor; one that is stuck does not matter.
 #[test]
-fn messages_one_after_another_leave_nothing_behind() {
-    for kind in ["plain", "window", "tracked"] {
-        paused(async {
-            let world = World::paused(TimerActor::builder());
-            let (addr, log) = world.probe::<u32>();
-            let target = match kind {
-                "plain" => Target::from(&addr),
-                "window" => Target::from(&addr).window(1),
-                _ => Target::tracked(&addr),
-            };
-            let retained = retained(async || {
-                world.timers.schedule_after(&target, ms(1), Note(0));
-                world.run_to(world.now() + 2).await;
-                assert_eq!(log.take().len(), 1);
-            })
-            .await;
-            assert!(retained < KIB, "{kind}: {retained} bytes");
-        });
-    }
-}
-
-#[test]
-fn ended_actors_leave_nothing_behind_a_stuck_one() {
-    for kind in ["own", "window", "tracked"] {
+fn ended_queues_and_actors_leave_nothing_behind() {
+    for (kind, is_new) in
+        ["own", "plain", "window", "tracked"].into_iter().flat_map(|kind| [(kind, false), (kind, true)])
+    {
         paused(async {
             let world = World::paused(TimerActor::builder());
             let (stuck, _log) = world.probe::<u32>();
@@ -343,18 +236,20 @@ fn ended_actors_leave_nothing_behind_a_stuck_one() {
                 ctx.wait(actix::fut::wrap_future(std::future::pending::<()>()));
             })
             .await;
+            let known = world.probe::<u32>();
             let retained = retained(async || {
-                let (addr, log) = world.probe::<u32>();
+                let (addr, log) = if is_new { world.probe() } else { known.clone() };
                 match kind {
                     "own" => run(&addr, |_, ctx| _ = ctx.schedule_after(ms(1), Note(0))).await,
-                    "window" => _ = world.timers.schedule_after(Target::from(&addr).window(1), ms(1), Note(0)),
-                    _ => _ = world.timers.schedule_after(Target::tracked(&addr), ms(1), Note(0)),
+                    "plain" => _ = world.after(&addr, 1, 0),
+                    "window" => _ = world.after(Target::from(&addr).window(1), 1, 0),
+                    _ => _ = world.after(Target::tracked(&addr), 1, 0),
                 }
                 world.run_to(world.now() + 2).await;
                 assert_eq!(log.take().len(), 1);
             })
             .await;
-            assert!(retained < KIB, "{kind}: {retained} bytes");
+            assert!(retained < KIB, "{kind}, a new actor each time: {is_new}: {retained} bytes");
         });
     }
 }

@@ -1,9 +1,7 @@
-//! The timer actor on the real clock: the watchdog, the kernel's timer, and threads under load.
+//! The timer actor on the real clock: the watchdog and the kernel's timer. Threads under load are in `actor`, and in the
+//! simulation.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod flood;
 #[cfg(target_os = "linux")]
 mod kernel_timer;
-mod stress;
 mod watchdog;
-mod watchdog_order;

@@ -3,14 +3,10 @@
 
 mod boundaries;
 mod cascades;
-mod scenarios_change;
-mod scenarios_firing;
+mod scenarios;
 mod scenarios_random;
-mod scenarios_range;
-mod schemes_agree;
 mod seeds;
 mod service;
-mod wheel_calls;
 mod wheel_model;
 
 /// Tests without optimization take a part of their rounds; `.ci/run` runs them with optimization, too.

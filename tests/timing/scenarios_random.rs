@@ -8,64 +8,42 @@ use crate::ROUNDS_IN;
 use crate::service::Service;
 use schemes::random::Random;
 
-/// One row of O-33.
-struct Row {
-    delays: (u64, u64),
-    /// The time of making the timers, and of cancelling the rest.
-    time: (u64, u64),
-    timers: usize,
-    largest_step: u64,
-    removals: usize,
-    rounds: u64,
-}
-
 /// Steps after which a round jumps to its end.
 const MOST_STEPS: usize = 20_000;
 
+/// A row of O-33: the shortest and the longest delay, the time of making the timers and of cancelling the rest, the number
+/// of timers, the largest step, removals per step, and rounds.
+type Row = (u64, u64, u64, u64, usize, u64, usize, u64);
+
 const ROWS: [Row; 7] = [
-    Row { delays: (1, 100), time: (5, 1000), timers: 1000, largest_step: 10, removals: 0, rounds: 300 },
-    Row { delays: (20, 1000), time: (10, 100), timers: 1000, largest_step: 5, removals: 0, rounds: 300 },
-    Row { delays: (20, 1000), time: (10, 1000), timers: 1000, largest_step: 5, removals: 2, rounds: 300 },
-    Row { delays: (2000, 1 << 50), time: (100, 1 << 49), timers: 1000, largest_step: 1 << 31, removals: 0, rounds: 10 },
-    Row {
-        delays: (1 << 50, 1 << 52),
-        time: (100, 1 << 53),
-        timers: 1000,
-        largest_step: 1 << 48,
-        removals: 0,
-        rounds: 10,
-    },
-    Row {
-        delays: (2000, 1 << 30),
-        time: (100, 1 << 26),
-        timers: 10_000,
-        largest_step: 1 << 16,
-        removals: 3,
-        rounds: 10,
-    },
-    Row { delays: (1, 100), time: (5, 1000), timers: 1000, largest_step: 1, removals: 1, rounds: 100 },
+    (1, 100, 5, 1000, 1000, 10, 0, 300),
+    (20, 1000, 10, 100, 1000, 5, 0, 300),
+    (20, 1000, 10, 1000, 1000, 5, 2, 300),
+    (2000, 1 << 50, 100, 1 << 49, 1000, 1 << 31, 0, 10),
+    (1 << 50, 1 << 52, 100, 1 << 53, 1000, 1 << 48, 0, 10),
+    (2000, 1 << 30, 100, 1 << 26, 10_000, 1 << 16, 3, 10),
+    (1, 100, 5, 1000, 1000, 1, 1, 100),
 ];
 
 /// Seven parameter sets against a sorted list: random timers, random jumps, random removals.
 /// Scenario O-33.
 #[test]
 fn seven_parameter_sets_against_a_sorted_list() {
-    for (number, row) in ROWS.iter().enumerate() {
-        for round in 0..row.rounds / ROUNDS_IN {
+    for (number, row) in ROWS.into_iter().enumerate() {
+        for round in 0..row.7 / ROUNDS_IN {
             let size = [3, 8, 64, 256][round as usize % 4];
             run_row(row, size, &mut Random::new(1000 * number as u64 + round));
         }
     }
 }
 
-fn run_row(row: &Row, size: usize, random: &mut Random) {
-    let (start, end) = row.time;
+fn run_row((shortest, longest, start, end, timers, largest_step, removals, _): Row, size: usize, random: &mut Random) {
     let mut service = Service::new(size);
     service.jump_to(start);
     let mut keys = Vec::new();
     let mut pending = BTreeSet::new();
-    for name in 0..row.timers {
-        let delay = random.between(row.delays.0, row.delays.1);
+    for name in 0..timers {
+        let delay = random.between(shortest, longest);
         keys.push(service.after(delay, name));
         pending.insert((start + delay, name));
     }
@@ -73,18 +51,18 @@ fn run_row(row: &Row, size: usize, random: &mut Random) {
     let mut steps = 0;
     while service.now() < end {
         steps += 1;
-        let step = if steps < MOST_STEPS { random.between(1, row.largest_step) } else { u64::MAX };
+        let step = if steps < MOST_STEPS { random.between(1, largest_step) } else { u64::MAX };
         let announced = service.next_wake();
         let time = service.now().saturating_add(step).min(end);
         service.slip_to(time);
-        for _ in 0..row.removals.min(left.len()) {
+        for _ in 0..removals.min(left.len()) {
             let (deadline, name) = left.swap_remove(random.index(left.len()));
             let was_pending = pending.remove(&(deadline, name));
             assert_eq!(service.cancel(keys[name]), was_pending, "a cancel stops exactly a pending timer");
         }
-        for delivery in service.jump_to(time) {
-            let (deadline, name) = pending.pop_first().unwrap_or_else(|| panic!("{delivery:?} was not pending"));
-            assert_eq!(delivery.name, name, "in order");
+        for (delivered, _) in service.jump_to(time) {
+            let (deadline, name) = pending.pop_first().unwrap_or_else(|| panic!("{delivered} was not pending"));
+            assert_eq!(delivered, name, "in order");
             assert!(deadline <= time && announced.is_some_and(|announced| announced <= deadline));
         }
         assert!(pending.first().is_none_or(|(deadline, _)| *deadline > time), "and never late");

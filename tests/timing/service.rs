@@ -5,7 +5,7 @@
 //! until nothing is due, and goes back to sleep. It never wakes up for a tick.
 //!
 //! Times are milliseconds of the virtual clock. The verbs are those of the scenarios: *run to* goes from event to
-//! event, *jump to* sets the clock first and lets the service run then.
+//! event, *jump to* sets the clock first and lets the service run then. Deliveries are names with their times.
 
 use std::time::Duration;
 
@@ -17,28 +17,13 @@ const BUDGET: usize = 7;
 /// Entries cascaded per tick ahead of time.
 const PACE: usize = 64;
 
-/// A delivered message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Delivery<N> {
-    pub(crate) name: N,
-    /// The time of the clock, in milliseconds.
-    pub(crate) at: u64,
-}
-
-/// One time the service got the CPU because its own sleep was over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct WakeUp {
-    pub(crate) at: u64,
-    pub(crate) deliveries: usize,
-}
-
 /// Timers with names, on a clock that the test sets.
 pub(crate) struct Service<N> {
     /// `None` is an anchor: a timer without a delivery.
     wheel: Wheel<Option<N>>,
     tick: TickLength,
     now: Duration,
-    wake_ups: Vec<WakeUp>,
+    wake_ups: Vec<(u64, usize)>,
 }
 
 impl<N: Copy> Service<N> {
@@ -59,12 +44,7 @@ impl<N: Copy> Service<N> {
 
     /// Schedules a timer `delay` milliseconds from now.
     pub(crate) fn after(&mut self, delay: u64, name: N) -> Key {
-        self.after_duration(Duration::from_millis(delay), name)
-    }
-
-    /// Schedules a timer after any duration.
-    pub(crate) fn after_duration(&mut self, delay: Duration, name: N) -> Key {
-        self.schedule(self.now.saturating_add(delay), Some(name))
+        self.schedule(self.now + Duration::from_millis(delay), Some(name))
     }
 
     /// Schedules a timer for a time on the clock, future or past.
@@ -88,6 +68,11 @@ impl<N: Copy> Service<N> {
         self.wheel.reschedule(self.now_tick(), timer, deadline)
     }
 
+    /// Returns the length of a tick in milliseconds.
+    pub(crate) fn tick(&self) -> u64 {
+        in_millis(self.tick.time_of(1))
+    }
+
     /// Returns the number of timers neither delivered nor cancelled.
     pub(crate) fn pending(&self) -> usize {
         self.wheel.len()
@@ -103,8 +88,9 @@ impl<N: Copy> Service<N> {
         self.wheel.next_wake(PACE).map(|tick| in_millis(self.tick.time_of(tick)))
     }
 
-    /// Returns all wake-ups so far.
-    pub(crate) fn wake_ups(&self) -> &[WakeUp] {
+    /// Returns all times so far at which the service got the CPU because its own sleep was over, each with the number of
+    /// deliveries.
+    pub(crate) fn wake_ups(&self) -> &[(u64, usize)] {
         &self.wake_ups
     }
 
@@ -114,12 +100,12 @@ impl<N: Copy> Service<N> {
     }
 
     /// *Run to* `end`: the clock goes from event to event.
-    pub(crate) fn run_to(&mut self, end: u64) -> Vec<Delivery<N>> {
+    pub(crate) fn run_to(&mut self, end: u64) -> Vec<(N, u64)> {
         self.run_to_with(end, |_, _| {})
     }
 
     /// *Run to* `end` with a handler that gets every message, and may use the service.
-    pub(crate) fn run_to_with(&mut self, end: u64, mut handler: impl FnMut(&mut Self, N)) -> Vec<Delivery<N>> {
+    pub(crate) fn run_to_with(&mut self, end: u64, mut handler: impl FnMut(&mut Self, N)) -> Vec<(N, u64)> {
         let mut deliveries = self.turn(&mut handler);
         while let Some(wake) = self.next_wake().filter(|wake| *wake <= end) {
             assert!(wake > self.now(), "a service that has done everything sleeps");
@@ -131,19 +117,19 @@ impl<N: Copy> Service<N> {
     }
 
     /// *Run to* every instant up to `end`, one millisecond at a time.
-    pub(crate) fn step_to(&mut self, end: u64) -> Vec<Delivery<N>> {
+    pub(crate) fn step_to(&mut self, end: u64) -> Vec<(N, u64)> {
         (self.now()..=end).flat_map(|instant| self.run_to(instant)).collect()
     }
 
     /// *Jump to* `time`: the clock is set before the service runs.
-    pub(crate) fn jump_to(&mut self, time: u64) -> Vec<Delivery<N>> {
+    pub(crate) fn jump_to(&mut self, time: u64) -> Vec<(N, u64)> {
         self.jump_to_with(time, |_, _| {})
     }
 
     /// *Jump to* `time` with a handler that gets every message, and may use the service.
     ///
     /// A clock that is set back is not followed: the service's own clock stays until the other one has passed it.
-    pub(crate) fn jump_to_with(&mut self, time: u64, mut handler: impl FnMut(&mut Self, N)) -> Vec<Delivery<N>> {
+    pub(crate) fn jump_to_with(&mut self, time: u64, mut handler: impl FnMut(&mut Self, N)) -> Vec<(N, u64)> {
         self.now = self.now.max(Duration::from_millis(time));
         if self.next_wake().is_some_and(|wake| wake <= self.now()) {
             self.wake_up(&mut handler)
@@ -174,14 +160,14 @@ impl<N: Copy> Service<N> {
         self.tick.round_down(self.now)
     }
 
-    fn wake_up(&mut self, handler: &mut impl FnMut(&mut Self, N)) -> Vec<Delivery<N>> {
+    fn wake_up(&mut self, handler: &mut impl FnMut(&mut Self, N)) -> Vec<(N, u64)> {
         let deliveries = self.turn(handler);
-        self.wake_ups.push(WakeUp { at: self.now(), deliveries: deliveries.len() });
+        self.wake_ups.push((self.now(), deliveries.len()));
         deliveries
     }
 
     /// Handles everything due now, a budget at a time.
-    fn turn(&mut self, handler: &mut impl FnMut(&mut Self, N)) -> Vec<Delivery<N>> {
+    fn turn(&mut self, handler: &mut impl FnMut(&mut Self, N)) -> Vec<(N, u64)> {
         let now = self.now_tick();
         let mut deliveries = Vec::new();
         loop {
@@ -189,7 +175,7 @@ impl<N: Copy> Service<N> {
             let mut budget = BUDGET;
             while let Step::Expired(timer) = self.wheel.expire(now, &mut budget) {
                 if let Some(Some(name)) = self.wheel.remove(timer) {
-                    deliveries.push(Delivery { name, at: self.now() });
+                    deliveries.push((name, self.now()));
                     handler(self, name);
                 }
             }
@@ -198,11 +184,6 @@ impl<N: Copy> Service<N> {
             }
         }
     }
-}
-
-/// Returns the expected deliveries of a scenario: names with their times.
-pub(crate) fn delivered<N: Copy>(expected: &[(N, u64)]) -> Vec<Delivery<N>> {
-    expected.iter().map(|(name, at)| Delivery { name: *name, at: *at }).collect()
 }
 
 fn in_millis(time: Duration) -> u64 {

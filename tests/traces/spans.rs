@@ -13,7 +13,7 @@ use actix_timers::{
 use support::{Note, Probe, Run, World, count_panics, in_virtual_time, ms, panic_on_purpose, run};
 use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id};
-use tracing::subscriber::{Interest, with_default};
+use tracing::subscriber::Interest;
 use tracing::{Event, Metadata, Subscriber, info, info_span};
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
@@ -228,7 +228,7 @@ fn spans_end(way: impl Fn(&World, &Addr<Probe<u32>>)) {
 
 #[test]
 fn spans_end_with_their_timers_in_every_way() {
-    // Cancelled, and replaced.
+    // Cancelled, replaced, and drained.
     spans_end(|world, addr| {
         let id = world.after(addr, 10, 1);
         assert_eq!(world.timers.cancel(id), CancelOutcome::Cancelled);
@@ -241,6 +241,10 @@ fn spans_end_with_their_timers_in_every_way() {
     spans_end(|world, addr| {
         world.timers.timer(addr, TimerOptions::new().group("group")).schedule(ms(50), Note(1));
         world.timers.cancel_group("group");
+    });
+    spans_end(|world, addr| {
+        world.after(addr, 1000, 1);
+        world.timers.drain();
     });
     // With their actor.
     spans_end(|_, addr| {
@@ -288,86 +292,59 @@ fn spans_end_however_messages_are_delivered_or_lost() {
     });
 }
 
+/// A filter and a subscriber may use timers themselves: no lock is held while they are called. The filter is asked again
+/// each time.
 #[test]
-fn a_drain_closes_all_spans() {
-    witnessed(all(), |world, witness| async move {
-        let (addr, _log) = world.probe();
-        for name in 0..10 {
-            world.after(&addr, 1000, name);
-        }
-        assert_eq!(witness.story().open("timer"), 10);
-        world.timers.drain();
-        assert_eq!(witness.story().open("timer"), 0);
-    });
-}
-
-/// A filter may use timers, too, and is asked again each time.
-#[test]
-fn a_filter_may_use_timers() {
+fn a_subscriber_may_use_timers() {
     thread_local! {
         static TIMERS: RefCell<Option<Timers>> = const { RefCell::new(None) };
     }
-    struct Nosy;
-    impl<S: Subscriber> Layer<S> for Nosy {
+    fn meddle() -> bool {
+        TIMERS.with_borrow(|timers| timers.as_ref().map(Timers::snapshot)).is_some()
+    }
+    struct Meddler;
+    impl<S: Subscriber> Layer<S> for Meddler {
         fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
             Interest::sometimes()
         }
 
         fn enabled(&self, _: &Metadata<'_>, _: Context<'_, S>) -> bool {
-            TIMERS.with_borrow(|timers| timers.as_ref().map(Timers::snapshot)).is_some()
+            meddle()
+        }
+
+        fn on_event(&self, _: &Event<'_>, _: Context<'_, S>) {
+            meddle();
+        }
+
+        fn on_new_span(&self, _: &Attributes<'_>, _: &Id, _: Context<'_, S>) {
+            meddle();
+        }
+
+        fn on_close(&self, _: Id, _: Context<'_, S>) {
+            meddle();
         }
     }
     let _alone = super::alone();
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log) = world.probe::<u32>();
-        let _guard = tracing::subscriber::set_default(Registry::default().with(Nosy));
+        let _guard = tracing::subscriber::set_default(Registry::default().with(Meddler));
         TIMERS.set(Some(world.timers.clone()));
+        let id = world.after(&addr, 10, 0);
+        assert_eq!(world.timers.cancel(id), CancelOutcome::Cancelled);
         world.after(&addr, 1, 1);
         world.after(Target::tracked(&addr), 2, 2);
         world.after(Target::from(&addr).window(1), 3, 3);
+        run(&addr, |_, ctx| ctx.schedule_after(ms(4), Note(4))).await;
         world.run_to(5).await;
-        assert_eq!(log.names(), [1, 2, 3]);
+        assert_eq!(log.names(), [1, 2, 3, 4]);
         run(&addr, |_, ctx| ctx.stop()).await;
         for target in [Target::from(&addr), Target::tracked(&addr)] {
-            world.after(target, 1, 4);
+            world.after(target, 1, 5);
         }
         world.run_to(10).await;
         assert_eq!(world.timers.snapshot().counters.dead_letters(DeadLetterReason::RecipientStopped), 2);
-        TIMERS.set(None);
-    });
-}
-
-/// A subscriber may use timers itself: no lock is held while it is called.
-#[test]
-fn a_subscriber_may_use_timers() {
-    struct Meddler(actix_timers::Timers);
-    impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Meddler {
-        fn on_event(&self, _: &Event<'_>, _: Context<'_, S>) {
-            let _ = self.0.snapshot();
-        }
-
-        fn on_new_span(&self, _: &Attributes<'_>, _: &Id, _: Context<'_, S>) {
-            let _ = self.0.snapshot();
-        }
-
-        fn on_close(&self, _: Id, _: Context<'_, S>) {
-            let _ = self.0.snapshot();
-        }
-    }
-    let _alone = super::alone();
-    support::paused(async {
-        let world = World::paused(TimerActor::builder());
-        let (addr, log) = world.probe();
-        with_default(Registry::default().with(Meddler(world.timers.clone())), || {
-            let id = world.after(&addr, 10, 1);
-            assert_eq!(world.timers.cancel(id), CancelOutcome::Cancelled);
-        });
-        let _guard = tracing::subscriber::set_default(Registry::default().with(Meddler(world.timers.clone())));
-        world.after(&addr, 10, 2);
-        run(&addr, |_, ctx| ctx.schedule_after(ms(10), Note(3))).await;
-        world.run_to(20).await;
-        assert_eq!(log.names(), [2, 3]);
         world.timers.drain();
+        TIMERS.set(None);
     });
 }
 

@@ -42,10 +42,9 @@ struct Known {
     deadline: Tick,
     /// Order of scheduling, and the payload.
     sequence: u64,
+    /// Its owner, or the queue that a message for a recipient is in.
     owner: Option<OwnerId>,
     state: TimerState,
-    /// For a recipient, and in the queue, which is its owner meanwhile.
-    is_queued: bool,
     repeats: Option<Repeats>,
     /// It repeats, and its message is being made.
     is_making: bool,
@@ -64,20 +63,8 @@ impl Known {
     }
 
     const fn new(key: Key, deadline: Tick, sequence: u64, owner: Option<OwnerId>) -> Self {
-        let (state, is_queued, is_making, is_labelled) = (TimerState::Waiting, false, false, false);
-        Self {
-            key,
-            deadline,
-            sequence,
-            owner,
-            state,
-            is_queued,
-            is_making,
-            is_labelled,
-            repeats: None,
-            label: None,
-            group: None,
-        }
+        let (state, is_making, is_labelled) = (TimerState::Waiting, false, false);
+        Self { key, deadline, sequence, owner, state, is_making, is_labelled, repeats: None, label: None, group: None }
     }
 }
 
@@ -203,52 +190,28 @@ impl Run {
 
     fn step(&mut self) {
         match self.rng.below(23) {
-            0..=4 => self.schedule(),
-            14..=17 => self.schedule_labelled(),
+            0..=4 | 14..=17 => self.schedule(),
             5 => self.cancel(),
             6 => self.reschedule(),
             7..=9 => self.expire(),
             10 | 11 => self.take_due(),
-            12 => self.take_held(),
+            12 | 20 | 21 => self.take_held(),
             13 | 18 => self.repeat_one(),
             19 => self.resume_one(),
-            20 | 21 => self.take_held(),
             _ => self.end_owner(),
         }
         self.check();
     }
 
+    /// Schedules, also with a key, a group or both; the present holder of the key is replaced if possible.
     fn schedule(&mut self) {
         let choice = self.rng.below(6);
         let owner = self.owners.get(choice).copied();
-        let deadline = self.now + self.delay();
-        self.book.sequence += 1;
-        let sequence = self.book.sequence;
-        match self.engine.schedule(tag(), self.now, deadline, owner, Timer::new(sequence, Marks::NONE), None) {
-            Ok(key) => {
-                assert!(self.book.timers.len() < CAPACITY);
-                assert!(!self.issued.contains(&key), "a key is never issued twice");
-                self.issued.push(key);
-                self.book.timers.push(Known::new(key, deadline, sequence, owner));
-                if self.rng.below(2) == 0 {
-                    self.let_repeat();
-                }
-            }
-            Err(rejected) => {
-                assert_eq!(rejected, RejectReason::Capacity);
-                assert_eq!(self.book.timers.len(), CAPACITY);
-                self.book.rejected_full += 1;
-            }
-        }
-    }
-
-    /// Schedules with a key, a group or both; the present holder of the key is replaced if possible.
-    fn schedule_labelled(&mut self) {
-        let choice = self.rng.below(6);
-        let owner = self.owners.get(choice).copied();
         let scope = owner.map_or(KeyScope::Recipient(choice as u64), KeyScope::Owner);
-        let key = (self.rng.below(3) > 0).then(|| (scope, self.rng.below(2) as u32, self.rng.below(2) as u8));
-        let joins = (self.rng.below(2) > 0).then(|| self.rng.below(2) as u8);
+        let may_be_labelled = self.rng.below(2) > 0;
+        let key = (may_be_labelled && self.rng.below(3) > 0)
+            .then(|| (scope, self.rng.below(2) as u32, self.rng.below(2) as u8));
+        let joins = (may_be_labelled && self.rng.below(2) > 0).then(|| self.rng.below(2) as u8);
         let deadline = self.now + self.delay();
         self.book.sequence += 1;
         let sequence = self.book.sequence;
@@ -257,10 +220,14 @@ impl Run {
         let timer = Timer::new(sequence, Marks::NONE);
         let scheduled = self.engine.schedule(tag(), self.now, deadline, owner, timer, old);
         let replaceable = old.filter(|old| self.expectation(*old).is_ok());
-        let Ok(timer) = scheduled else {
-            assert!(self.book.timers.len() == CAPACITY && replaceable.is_none());
-            self.book.rejected_full += 1;
-            return;
+        let timer = match scheduled {
+            Ok(timer) => timer,
+            Err(rejected) => {
+                assert_eq!(rejected, RejectReason::Capacity);
+                assert!(self.book.timers.len() == CAPACITY && replaceable.is_none());
+                self.book.rejected_full += 1;
+                return;
+            }
         };
         assert!(self.book.timers.len() < CAPACITY || replaceable.is_some());
         assert!(!self.issued.contains(&timer), "a key is never issued twice");
@@ -332,19 +299,13 @@ impl Run {
         let next = self.next_run(timer);
         assert_eq!(self.engine.plan(timer.key, next), Repeated::Between);
         assert_eq!(self.engine.plan(timer.key, next), Repeated::Gone, "it is in flight");
-        let is_cancelled = self.stop_in_flight(timer.key);
+        let is_cancelled = self.rng.below(3) == 0;
+        if is_cancelled {
+            assert_eq!(self.engine.cancel(timer.key), Err(NotPending::InFlight));
+        }
         let repeats =
             timer.repeats.map(|repeats| Repeats { is_stopped: repeats.is_stopped || is_cancelled, ..repeats });
         self.repeat(Known { repeats, ..timer }, true);
-    }
-
-    /// Tries to cancel a timer in flight, sometimes.
-    fn stop_in_flight(&mut self, key: Key) -> bool {
-        let is_cancelled = self.rng.below(3) == 0;
-        if is_cancelled {
-            assert_eq!(self.engine.cancel(key), Err(NotPending::InFlight));
-        }
-        is_cancelled
     }
 
     fn next_run(&self, timer: Known) -> NextRun {
@@ -492,9 +453,7 @@ impl Run {
                 let due = Duration::from_millis(deadline);
                 self.engine.set_due(key, due);
                 timer.repeats = timer.repeats.map(|repeats| Repeats { due, ..repeats });
-                if std::mem::take(&mut timer.is_queued) {
-                    timer.owner = None;
-                }
+                timer.owner = timer.owner.filter(|owner| *owner != self.queue);
                 self.book.timers.push(timer);
             }
             (Err(answer), Err(expected)) => assert!(self.agrees(key, answer, expected), "{answer:?}, {expected:?}"),
@@ -547,8 +506,7 @@ impl Run {
     fn enqueue(&mut self, at: usize) {
         let timer = &mut self.book.timers[at];
         self.engine.enqueue(timer.key, self.queue, timer.sequence as u32);
-        (timer.state, timer.owner, timer.is_queued) = (TimerState::Due, Some(self.queue), true);
-        timer.is_making = false;
+        (timer.state, timer.owner, timer.is_making) = (TimerState::Due, Some(self.queue), false);
         self.book.inboxes.entry(self.queue).or_default().push(timer.sequence);
         self.engine.enqueue(timer.key, self.queue, timer.sequence as u32);
     }
@@ -599,9 +557,7 @@ impl Run {
             let at = self.book.position(due.key).unwrap();
             let timer = &mut self.book.timers[at];
             timer.state = TimerState::InFlight;
-            if std::mem::take(&mut timer.is_queued) {
-                timer.owner = None;
-            }
+            timer.owner = timer.owner.filter(|owner| *owner != self.queue);
             if timer.repeats.is_some() {
                 (timer.state, timer.is_making) = (TimerState::Due, true);
             } else {
@@ -654,12 +610,13 @@ impl Run {
             let view = self.engine.view(timer.key).unwrap();
             assert_eq!((view.stage.into(), view.deadline, view.owner), (timer.state, timer.deadline, timer.owner));
             assert_eq!(view.bucket.is_some(), timer.state == TimerState::Waiting);
-            let number = timer.is_queued.then_some(timer.sequence as u32);
+            let is_queued = timer.owner == Some(self.queue);
+            let number = is_queued.then_some(timer.sequence as u32);
             assert_eq!(self.engine.number_in_queue(timer.key), number);
         }
         self.check_labels();
         for owner in self.owners.iter().chain([&self.queue]) {
-            let is_own = |timer: &&Known| timer.owner == Some(*owner) && !timer.is_queued;
+            let is_own = |timer: &&Known| timer.owner == Some(*owner) && *owner != self.queue;
             let owned = self.book.timers.iter().filter(is_own).count();
             assert_eq!(self.engine.owned(*owner), owned);
             let first = self.book.inboxes.get(owner).and_then(|inbox| inbox.first());
@@ -835,41 +792,6 @@ fn an_owners_timers_are_listed_in_the_order_of_scheduling() {
     }
     assert_eq!(listed(&engine, &slots), timers, "one has ended, and one slot is another owner's");
     assert_eq!(listed(&engine, &engine.own_slots(owner)), timers);
-}
-
-#[test]
-fn a_timer_on_the_wall_clock_waits_for_its_time_of_day() {
-    let second = Duration::from_secs(1);
-    let mut engine: Engine<u8, ()> = Engine::new(EngineConfig::default());
-    let key = schedule(&mut engine, 1000, None, 1);
-    engine.set_wall_time(key, 11 * second);
-    assert_eq!(engine.wall_timers(), 1);
-    // By the monotonic clock it is due, but the wall clock was set back by half a second.
-    assert_eq!(engine.expire(1000, Some(second * 21 / 2), &mut 9), Due::Done);
-    assert_eq!(engine.next_wake().map(|wake| wake <= 1500), Some(true));
-    assert_eq!(engine.expire(1499, Some(second * 11 - Duration::from_millis(1)), &mut 9), Due::Done);
-    assert!(matches!(engine.expire(1500, Some(11 * second), &mut 9), Due::Recipient(due) if due.payload == 1));
-    engine.finish(key, Outcome::Delivered);
-    assert_eq!(engine.wall_timers(), 0);
-}
-
-#[test]
-fn timers_on_the_wall_clock_follow_its_steps_in_their_order() {
-    let second = Duration::from_secs(1);
-    let mut engine: Engine<u8, ()> = Engine::new(EngineConfig::default());
-    for (payload, at) in [(1, 30), (2, 20), (3, 20)] {
-        let key = schedule(&mut engine, at * 1000, None, payload);
-        engine.set_wall_time(key, second * at as u32);
-    }
-    let steady = schedule(&mut engine, 5000, None, 4);
-    // The wall clock jumps to 25 s while one second has passed.
-    engine.follow_wall_clock(1000, 25 * second);
-    let mut order = Vec::new();
-    while let Due::Recipient(due) = engine.expire(6000, Some(30 * second), &mut 99) {
-        order.push((due.payload, due.deadline));
-    }
-    assert_eq!(order, [(2, 1000), (3, 1000), (4, 5000), (1, 6000)]);
-    assert_eq!(engine.view(steady).map(|view| view.deadline), Some(5000));
 }
 
 /// The wall clock was stepped between the two schedules: one deadline is still the earlier estimate.

@@ -1,6 +1,8 @@
-//! An actor in a `SyncContext` calls a method of `TimerContext`.
+//! An actor in a `SyncContext` calls methods of `TimerContext`, with a message and a closure.
 //!
 //! label: no context of an actor that can run futures, such as `Context`
+//! label: no context of an actor that can run futures, such as `Context`
+//! note: an actor in a `SyncContext` only receives messages: schedule for its address with `Timers::schedule_after`
 //! note: an actor in a `SyncContext` only receives messages: schedule for its address with `Timers::schedule_after`
 
 use std::time::Duration;
@@ -22,6 +24,7 @@ impl Actor for Worker {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.schedule_after(Duration::from_secs(30), Expire);
+        ctx.run_after(Duration::from_secs(30), |_, _| {});
     }
 }
 
