@@ -17,7 +17,7 @@
 //! 2. `commits`: groups of new timers, without the actor. `calls`: the same through the actor, by one caller and by
 //!    many.
 //! 3. `lifecycle`: timers that come and go while many are pending, with the latency of commits (`watched`), bytes
-//!    written, disk and memory. `effects`: handlers that write a row. `start`: a start after `kill -9` with all of them overdue.
+//!    written, disk and memory. `lifecycles`: the store alone. `effects`: handlers that write a row. `start`: a start after `kill -9` with all of them overdue.
 //! 4. `settings`: the command line. Rows are those of the bench `peers`.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -27,6 +27,7 @@ mod contenders;
 mod effects;
 mod fixture;
 mod lifecycle;
+mod lifecycles;
 mod settings;
 mod start;
 mod watched;
@@ -38,10 +39,11 @@ use settings::Settings;
 
 type Workload = fn(&Settings, &mut Rows);
 
-const WORKLOADS: [(&str, Workload); 5] = [
+const WORKLOADS: [(&str, Workload); 6] = [
     ("commits", commits::run),
     ("schedule", calls::run),
     ("lifecycle", lifecycle::run),
+    ("lifecycles", lifecycles::run),
     ("effects", effects::run),
     ("start", start::run),
 ];
