@@ -78,12 +78,12 @@ impl Life<'_> {
 pub(crate) struct Subject<'a> {
     name: String,
     size: usize,
-    live: Box<dyn FnMut(&mut Life) + Send + 'a>,
+    live: Box<dyn FnMut(&mut Life, usize) + Send + 'a>,
 }
 
 impl<'a> Subject<'a> {
     /// Returns a subject with this many timers pending.
-    pub(crate) fn new(name: impl Into<String>, size: usize, live: impl FnMut(&mut Life) + Send + 'a) -> Self {
+    pub(crate) fn new(name: impl Into<String>, size: usize, live: impl FnMut(&mut Life, usize) + Send + 'a) -> Self {
         Self { name: name.into(), size, live: Box::new(live) }
     }
 
@@ -93,7 +93,7 @@ impl<'a> Subject<'a> {
 
     fn live(&mut self, wanted: &[&'static str], clock: Option<&Clock>) -> Kept {
         let mut life = Life { wanted, clock, kept: Vec::new() };
-        thread::scope(|scope| scope.spawn(|| (self.live)(&mut life)).join())
+        thread::scope(|scope| scope.spawn(|| (self.live)(&mut life, self.size)).join())
             .unwrap_or_else(|panic| resume_unwind(panic));
         life.kept
     }

@@ -13,10 +13,8 @@ use actix::{Actor, Addr, Context, Handler, Message, MessageResult, System};
 
 use crate::arguments::Arguments;
 use crate::child::{Figures, Load, Subject, Workload};
-use crate::senders::Sender;
-use crate::senders::delay_queue::Queue;
 use crate::senders::messages::Due;
-use crate::senders::ours::{OwnContext, ToTarget};
+use crate::senders::{OwnContext, Queue, Sender, ToTarget};
 use crate::workloads::stage::{Stage, lead};
 use bench::rows::Rows;
 use bench::times::{millis, quantile};

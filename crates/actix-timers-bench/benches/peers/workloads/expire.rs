@@ -1,10 +1,12 @@
 //! N entries of 16 bytes expire in a bare wheel, in order, cascades included.
 
-use actix_timers::timing::WheelSize;
+use actix_timers::timing::{Wheel, WheelSize};
 
 use crate::arguments::Arguments;
-use crate::contenders::{delay_queue, hash_wheel, nexus, ours, quad_heap, schemes};
+use crate::contenders::schemes;
+use crate::contenders::structures::{self, HashWheel, Payload, QueueAt, nexus, with_queue};
 use crate::rounds::{self, Subject};
+use bench::quad_heap::QuadHeap;
 use bench::rows::Rows;
 
 /// The maximum size for subjects that are too slow at ten million.
@@ -20,16 +22,24 @@ pub(crate) fn run(arguments: &Arguments, rows: &mut Rows) {
 }
 
 fn subjects(size: usize) -> Vec<Subject<'static>> {
+    let wheel = || Wheel::<Payload>::new(WheelSize::default());
     let mut subjects = vec![
-        Subject::new("actix-timers", size, move |life| ours::wheel::expire(life, WheelSize::default(), size)),
-        Subject::new("delay-queue", size, move |life| delay_queue::expire(life, size)),
-        Subject::new("nexus-timer", size, move |life| nexus::expire(life, size)),
-        Subject::new("quad-heap", size, move |life| quad_heap::expire(life, size)),
+        Subject::new("actix-timers", size, move |life, size| structures::expire(life, size, &mut wheel())),
+        Subject::new("delay-queue", size, |life, size| {
+            with_queue(true, |queue: &mut QueueAt<'_>| structures::expire(life, size, queue));
+        }),
+        Subject::new("nexus-timer", size, move |life, size| structures::expire(life, size, &mut nexus())),
+        Subject::new("quad-heap", size, |life, size| {
+            structures::expire(life, size, &mut QuadHeap::<Payload>::default());
+        }),
     ];
     if size <= MOST_FOR_THE_SLOW {
-        subjects.push(Subject::new("hash-wheel-timer", size, move |life| hash_wheel::expire(life, size)));
+        subjects.push(Subject::new("hash-wheel-timer", size, |life, size| {
+            structures::expire(life, size, &mut HashWheel::default());
+        }));
         let schemes = schemes::PLANS.iter();
-        subjects.extend(schemes.map(|scheme| Subject::new(scheme.name(), size, move |life| scheme.expire(life, size))));
+        subjects
+            .extend(schemes.map(|scheme| Subject::new(scheme.name(), size, |life, size| scheme.expire(life, size))));
     }
     subjects
 }

@@ -16,10 +16,8 @@ use tokio::sync::oneshot;
 
 use crate::arguments::Arguments;
 use crate::child::{Figures, Load, Subject, Workload};
-use crate::senders::Sender;
-use crate::senders::delay_queue::Queue;
 use crate::senders::messages::{Due, Planner, Receiver};
-use crate::senders::ours::OwnContext;
+use crate::senders::{OwnContext, Queue, Sender};
 use crate::workloads::stage::Stage;
 use bench::random::Random;
 use bench::rows::Rows;

@@ -10,16 +10,15 @@
 //! `percentiles` repeats `start`, `churn` and `stop` with each operation timed alone, for the subjects whose operation is
 //! over when its call returns.
 
-use actix_timers::timing::WheelSize;
+use actix_timers::timing::{Wheel, WheelSize};
+use bench::quad_heap::QuadHeap;
 
 use crate::arguments::Arguments;
 use crate::clock::Clock;
-use crate::contenders::tokio_sleep::{Pingora, Tokio};
-use crate::contenders::{
-    delay_queue, do_send, external, hash_wheel, nexus, notify_later, ours, quad_heap, schemes, tokio_sleep,
-    tokio_workers,
-};
-use crate::rounds::{self, Life, Subject};
+use crate::contenders::keepers::{self, Pingora, Tokio};
+use crate::contenders::structures::{self, HashWheel, Payload, QueueAfter, QueueAt, bounded_nexus, nexus, with_queue};
+use crate::contenders::{do_send, external, hash_wheel, messages, schemes, tokio_workers};
+use crate::rounds::{self, Subject};
 use bench::rows::Rows;
 
 pub(crate) const WORKLOADS: [&str; 4] = ["start", "churn", "steady-start", "stop"];
@@ -63,17 +62,26 @@ pub(crate) fn percentiles(arguments: &Arguments, rows: &mut Rows) {
 
 /// The bare structures, with a payload of 16 bytes, and deadlines that need no clock.
 fn on_the_wheel(size: usize) -> Vec<Subject<'static>> {
+    let wheel = || Wheel::<Payload>::new(WheelSize::default());
     let mut subjects = vec![
-        Subject::new("actix-timers", size, move |life| ours::wheel::live(life, WheelSize::default(), size)),
-        Subject::new("delay-queue", size, move |life| delay_queue::live_at(life, size)),
-        Subject::new("nexus-timer", size, move |life| nexus::live(life, size)),
-        Subject::new("nexus-timer, bounded", size, move |life| nexus::live_bounded(life, size)),
-        Subject::new("quad-heap", size, move |life| quad_heap::live(life, size)),
+        Subject::new("actix-timers", size, move |life, size| structures::live(life, size, &mut wheel())),
+        Subject::new("delay-queue", size, |life, size| {
+            with_queue(false, |queue: &mut QueueAt<'_>| structures::live(life, size, queue));
+        }),
+        Subject::new("nexus-timer", size, |life, size| structures::live(life, size, &mut nexus())),
+        Subject::new("nexus-timer, bounded", size, |life, size| {
+            structures::live(life, size, &mut bounded_nexus(size));
+        }),
+        Subject::new("quad-heap", size, |life, size| {
+            structures::live(life, size, &mut QuadHeap::<Payload>::default());
+        }),
     ];
     if size <= MOST_FOR_THE_SLOW {
-        subjects.push(Subject::new("hash-wheel-timer", size, move |life| hash_wheel::live(life, size)));
+        subjects.push(Subject::new("hash-wheel-timer", size, |life, size| {
+            structures::live(life, size, &mut HashWheel::default());
+        }));
         let schemes = schemes::PLANS.iter();
-        subjects.extend(schemes.map(|scheme| Subject::new(scheme.name(), size, move |life| scheme.live(life, size))));
+        subjects.extend(schemes.map(|scheme| Subject::new(scheme.name(), size, |life, size| scheme.live(life, size))));
     }
     subjects
 }
@@ -82,19 +90,20 @@ fn on_the_wheel(size: usize) -> Vec<Subject<'static>> {
 /// the peers in other languages have no actor: they only keep messages.
 fn in_an_actor(size: usize) -> Vec<Subject<'static>> {
     let mut subjects = vec![
-        Subject::new("actix-timers", size, move |life| ours::context::live(life, size)),
-        Subject::new("delay-queue", size, move |life| delay_queue::live_after(life, size)),
+        Subject::new("actix-timers", size, keepers::ours),
+        Subject::new("delay-queue", size, |life, size| {
+            with_queue(false, |queue: &mut QueueAfter<'_>| structures::live(life, size, queue));
+        }),
     ];
     if size <= MOST_FOR_THE_SLOW {
-        subjects.push(Subject::new("notify-later", size, move |life| notify_later::live(life, size)));
-        subjects.push(Subject::new("tokio-sleep", size, move |life| tokio_sleep::live::<Tokio>(life, size)));
-        subjects.push(Subject::new("pingora-timeout", size, move |life| tokio_sleep::live::<Pingora>(life, size)));
-        subjects.push(Subject::new(tokio_workers::SHARED_WHEEL, size, move |life| tokio_workers::live(life, size)));
+        subjects.push(Subject::new("notify-later", size, keepers::notify_later));
+        subjects.push(Subject::new("tokio-sleep", size, keepers::tasks::<Tokio>));
+        subjects.push(Subject::new("pingora-timeout", size, keepers::tasks::<Pingora>));
+        subjects.push(Subject::new(tokio_workers::SHARED_WHEEL, size, tokio_workers::live));
         if tokio_workers::HAS_OWN_WHEELS {
-            let live = move |life: &mut Life| tokio_workers::live_with_own_wheels(life, size);
-            subjects.push(Subject::new(tokio_workers::OWN_WHEELS, size, live));
+            subjects.push(Subject::new(tokio_workers::OWN_WHEELS, size, tokio_workers::live_with_own_wheels));
         }
-        subjects.push(Subject::new("hash-wheel-timer", size, move |life| hash_wheel::live_with_thread(life, size)));
+        subjects.push(Subject::new("hash-wheel-timer", size, hash_wheel::live));
     }
     subjects.extend(external::subjects(size));
     subjects
@@ -103,9 +112,9 @@ fn in_an_actor(size: usize) -> Vec<Subject<'static>> {
 /// From another arbiter, with a message of 32 bytes. The floor is a message of the same size that is only counted.
 fn by_messages(size: usize) -> Vec<Subject<'static>> {
     vec![
-        Subject::new("actix-timers", size, move |life| ours::messages::live(life, size)),
-        Subject::new("actix-timers, ids asked", size, move |life| ours::messages::live_with_ids(life, size)),
-        Subject::new("actix-timers, batches of 256", size, move |life| ours::messages::live_in_batches(life, size)),
-        Subject::new("do-send", size, move |life| do_send::live(life, size)),
+        Subject::new("actix-timers", size, messages::live),
+        Subject::new("actix-timers, ids asked", size, messages::live_with_ids),
+        Subject::new("actix-timers, batches of 256", size, messages::live_in_batches),
+        Subject::new("do-send", size, do_send::live),
     ]
 }

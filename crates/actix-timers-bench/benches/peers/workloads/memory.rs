@@ -11,12 +11,8 @@ use actix::System;
 use crate::arguments::Arguments;
 use crate::child::{Figures, Load, Subject, Workload};
 use crate::heap::Memory;
-use crate::senders::Sender;
-use crate::senders::delay_queue::Queue;
 use crate::senders::messages::{Due, Planner};
-use crate::senders::notify_later::NotifyLater;
-use crate::senders::ours::OwnContext;
-use crate::senders::tokio_sleep::Sleeps;
+use crate::senders::{NotifyLater, OwnContext, Queue, Sender, Sleeps};
 use bench::random::Random;
 use bench::rows::Rows;
 

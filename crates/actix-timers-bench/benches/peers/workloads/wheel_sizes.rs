@@ -1,9 +1,9 @@
 //! The bare wheel with more and with fewer buckets per level, beside a `DelayQueue`. 20 are those of Kafka.
 
-use actix_timers::timing::WheelSize;
+use actix_timers::timing::{Wheel, WheelSize};
 
 use crate::arguments::Arguments;
-use crate::contenders::{delay_queue, ours};
+use crate::contenders::structures::{self, Payload, QueueAt, with_queue};
 use crate::rounds::{self, Subject};
 use bench::rows::{OURS, Rows};
 
@@ -14,15 +14,15 @@ pub(crate) fn run(arguments: &Arguments, rows: &mut Rows) {
         return;
     }
     for size in arguments.sizes.iter().copied() {
-        let mut subjects = vec![Subject::new("delay-queue", size, move |life| {
-            delay_queue::live_at(life, size);
-            delay_queue::expire(life, size);
+        let mut subjects = vec![Subject::new("delay-queue", size, |life, size| {
+            with_queue(false, |queue: &mut QueueAt<'_>| structures::live(life, size, queue));
+            with_queue(true, |queue: &mut QueueAt<'_>| structures::expire(life, size, queue));
         })];
         subjects.extend(BUCKETS.map(|buckets| {
             let wheel = WheelSize::new(buckets).unwrap();
-            Subject::new(format!("{OURS}, {buckets} buckets"), size, move |life| {
-                ours::wheel::live(life, wheel, size);
-                ours::wheel::expire(life, wheel, size);
+            Subject::new(format!("{OURS}, {buckets} buckets"), size, move |life, size| {
+                structures::live(life, size, &mut Wheel::<Payload>::new(wheel));
+                structures::expire(life, size, &mut Wheel::<Payload>::new(wheel));
             })
         }));
         rows.extend(rounds::measure(arguments, "wheel sizes", &["start", "churn", "stop", "expire"], subjects, None));
