@@ -10,6 +10,7 @@
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
 use std::time::{Duration, SystemTime};
 
 use actix::prelude::*;
@@ -25,16 +26,8 @@ struct Remind {
     due: SystemTime,
 }
 
-/// Returns the number of sends of each reminder, and the number of early ones.
-#[derive(Message)]
-#[rtype(result = "(Vec<u32>, usize)")]
-struct Sent;
-
-#[derive(Default)]
-struct Reminders {
-    sent: Vec<u32>,
-    early: usize,
-}
+/// Gets each sent reminder, and whether it was early.
+struct Reminders(mpsc::Sender<(u32, bool)>);
 
 impl Actor for Reminders {
     type Context = Context<Self>;
@@ -44,23 +37,15 @@ impl Handler<Remind> for Reminders {
     type Result = ();
 
     fn handle(&mut self, remind: Remind, _: &mut Self::Context) {
-        self.early += usize::from(SystemTime::now() < remind.due);
-        self.sent.push(remind.invoice);
-    }
-}
-
-impl Handler<Sent> for Reminders {
-    type Result = MessageResult<Sent>;
-
-    fn handle(&mut self, _: Sent, _: &mut Self::Context) -> Self::Result {
-        MessageResult((self.sent.clone(), self.early))
+        let _ = self.0.send((remind.invoice, SystemTime::now() < remind.due));
     }
 }
 
 /// Runs the service for `life`: schedules the reminders left by the previous run and the new ones, then stops.
 async fn run(life: Duration, new: impl Iterator<Item = Remind>, left: &Path) -> Result<Vec<u32>, Box<dyn Error>> {
     let timers = TimerActor::builder().name("reminders").start()?;
-    let reminders = Reminders::default().start();
+    let (sent, all_sent) = mpsc::channel();
+    let reminders = Reminders(sent).start();
     for remind in load(left)?.into_iter().chain(new) {
         timers.schedule_at(&reminders, remind.due, remind);
     }
@@ -69,11 +54,11 @@ async fn run(life: Duration, new: impl Iterator<Item = Remind>, left: &Path) -> 
     tokio::time::sleep(life).await;
 
     let left_over = stop(&timers).await?;
-    let (sent, early) = reminders.send(Sent).await?;
+    let (sent, early): (Vec<u32>, Vec<bool>) = all_sent.try_iter().unzip();
     println!("{} reminders sent, {} left to the next run", sent.len(), left_over.len());
     save(left, &left_over)?;
-    if early > 0 {
-        return Err(format!("{early} reminders were early").into());
+    if early.contains(&true) {
+        return Err("reminders were early".into());
     }
     Ok(sent)
 }

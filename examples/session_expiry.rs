@@ -7,18 +7,18 @@
 //! cargo run --example session_expiry
 //! ```
 //!
-//! Runs an afternoon in virtual time, and fails if a session ended at a wrong time.
+//! Runs two hours in virtual time, and fails if a session ended at a wrong time.
 
 use std::collections::BTreeMap;
 use std::error::Error;
+use std::sync::mpsc;
 use std::time::Duration;
 
 use actix::prelude::*;
 use actix_timers::{ManualClock, TimerActor, TimerContext, TimerOptions};
 
-const USERS: u64 = 500;
+const MINUTE: Duration = Duration::from_secs(60);
 const IDLE: Duration = Duration::from_secs(30 * 60);
-const AFTERNOON: Duration = Duration::from_secs(4 * 3600);
 
 #[derive(Message)]
 #[rtype(result = "()")]
@@ -39,16 +39,12 @@ struct Expire {
     user: u64,
 }
 
-/// Returns the expired sessions: time and user.
-#[derive(Message)]
-#[rtype(result = "Vec<(Duration, u64)>")]
-struct Expired;
-
 struct Sessions {
     clock: ManualClock,
     /// Each user's number of requests in the current session.
     open: BTreeMap<u64, u32>,
-    expired: Vec<(Duration, u64)>,
+    /// Gets the minute and the user of each expired session.
+    expired: mpsc::Sender<(u64, u64)>,
 }
 
 impl Actor for Sessions {
@@ -82,25 +78,7 @@ impl Handler<Expire> for Sessions {
 
     fn handle(&mut self, Expire { user }: Expire, _: &mut Self::Context) {
         self.open.remove(&user);
-        self.expired.push((self.clock.now(), user));
-    }
-}
-
-impl Handler<Expired> for Sessions {
-    type Result = MessageResult<Expired>;
-
-    fn handle(&mut self, _: Expired, _: &mut Self::Context) -> Self::Result {
-        MessageResult(self.expired.clone())
-    }
-}
-
-/// A pseudo-random generator with the same numbers in every run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % bound
+        let _ = self.expired.send((self.clock.now().as_secs() / 60, user));
     }
 }
 
@@ -108,44 +86,24 @@ fn main() -> Result<(), Box<dyn Error>> {
     System::new().block_on(async {
         let clock = ManualClock::new();
         let timers = TimerActor::builder().clock(clock.clone()).install()?;
-        let sessions = Sessions { clock: clock.clone(), open: BTreeMap::new(), expired: Vec::new() }.start();
+        let (expired, all_expired) = mpsc::channel();
+        let sessions = Sessions { clock: clock.clone(), open: BTreeMap::new(), expired }.start();
 
-        // The expected end of each user's session.
-        let mut ends: BTreeMap<u64, Duration> = BTreeMap::new();
-        let mut expected = Vec::new();
-        let (mut requests, mut logouts) = (0, 0);
-        let mut random = Random(7);
-        while clock.now() < AFTERNOON {
-            clock.advance(Duration::from_millis(1 + random.below(10_000))).await;
-            let now = clock.now();
-            expected.extend(ends.iter().filter(|(_, end)| **end <= now).map(|(user, end)| (*end, *user)));
-            ends.retain(|_, end| *end > now);
-            let user = random.below(USERS);
-            if random.below(20) == 0 {
-                let was_open = sessions.send(Logout { user }).await?;
-                if was_open != ends.remove(&user).is_some() {
-                    return Err(format!("the logout of {user} at {now:?} answered {was_open}").into());
-                }
-                logouts += u32::from(was_open);
-            } else {
-                sessions.send(Request { user }).await?;
-                ends.insert(user, now + IDLE);
-                requests += 1;
-            }
-            if timers.snapshot().pending() != ends.len() as u64 {
-                return Err(format!("{} timers for {} sessions", timers.snapshot().pending(), ends.len()).into());
-            }
+        // Every minute of two hours a user makes a request: the first ten users in turn, then the first three.
+        for minute in 0..120 {
+            sessions.send(Request { user: if minute < 60 { minute % 10 } else { minute % 3 } }).await?;
+            clock.advance(MINUTE).await;
         }
+        assert_eq!(timers.snapshot().pending(), 3, "a timer for each session");
+        assert!(sessions.send(Logout { user: 1 }).await?, "a session is open");
+        assert!(!sessions.send(Logout { user: 1 }).await?, "and not any more");
         clock.advance(IDLE).await;
-        expected.extend(ends.into_iter().map(|(user, end)| (end, user)));
 
-        let mut expired = sessions.send(Expired).await?;
-        println!("{requests} requests of {USERS} users, {logouts} logouts, {} sessions expired", expired.len());
-        expired.sort_unstable();
-        expected.sort_unstable();
-        if expired != expected {
-            return Err("sessions expired at other times than they should".into());
-        }
+        // The last requests of the first ones are those at 53 to 59, of the others at 117 and 119.
+        let expected = [(83, 3), (84, 4), (85, 5), (86, 6), (87, 7), (88, 8), (89, 9), (147, 0), (149, 2)];
+        let expired: Vec<_> = all_expired.try_iter().collect();
+        println!("expired, by minute and user: {expired:?}");
+        assert_eq!(expired, expected);
         Ok(())
     })
 }
