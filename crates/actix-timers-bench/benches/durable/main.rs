@@ -16,7 +16,7 @@
 //! 1. `contenders`: the writers: a bare file, a log, bare rows in SQLite, the store. `fixture`: ours through the actor.
 //! 2. `commits`: groups of new timers, without the actor. `calls`: the same through the actor, by one caller and by
 //!    many.
-//! 3. `lifecycle`: timers that come and go while many are pending, with the latency of commits (`watched`), bytes
+//! 3. `lifecycle`: timers that come and go while many are pending, with the latency of commits, bytes
 //!    written, disk and memory. `lifecycles`: the store alone. `effects`: handlers that write a row. `start`: a start after `kill -9` with all of them overdue.
 //! 4. `settings`: the command line. Rows are those of the bench `peers`.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -30,7 +30,6 @@ mod lifecycle;
 mod lifecycles;
 mod settings;
 mod start;
-mod watched;
 
 use std::io;
 

@@ -69,11 +69,8 @@ async fn measure<S: Sender>(mut stage: Stage, size: usize) -> Figures {
     assert_eq!(delivered.count(), size);
     let meanwhile = Meanwhile { from: deadline, until: delivered.last };
     let mut waits = bystander.send(meanwhile).await.expect("the bystander lives");
-    vec![
-        (UNITS[0], millis(delivered.last - deadline)),
-        (UNITS[1], millis(quantile(&mut waits, 0.99))),
-        (UNITS[2], millis(quantile(&mut waits, 1.0))),
-    ]
+    let [p99, most] = [0.99, 1.0].map(|share| millis(quantile(&mut waits, share)));
+    UNITS.into_iter().zip([millis(delivered.last - deadline), p99, most]).collect()
 }
 
 /// An actor unrelated to the timers.
