@@ -1,7 +1,8 @@
 //! Notes that are saved two seconds after the last keystroke: debounce by key.
 //!
 //! One editor holds many notes. The timer of a note has the note's name as its key, so each keystroke replaces the
-//! timer before. A note is saved once per burst of typing, complete, and typing in one note does not delay another.
+//! timer before. A note is saved once per burst of typing, complete, and typing in one note does not delay another. A note that
+//! is closed is saved at once.
 //!
 //! ```sh
 //! cargo run --example debounce
@@ -26,6 +27,11 @@ struct Typed {
     note: &'static str,
     character: char,
 }
+
+/// The end of the editing of a note.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Close(&'static str);
 
 /// A pause of two seconds in the typing.
 #[derive(Message)]
@@ -52,6 +58,17 @@ impl Handler<Typed> for Editor {
         if let Err(rejected) = ctx.timer(by_note).try_schedule(QUIET, Save(note)) {
             // No timer available: save now rather than never.
             self.handle(rejected.into_message(), ctx);
+        }
+    }
+}
+
+impl Handler<Close> for Editor {
+    type Result = ();
+
+    fn handle(&mut self, Close(note): Close, ctx: &mut Self::Context) {
+        // The outcome is exact: after `Cancelled` the save does not come, even if it was due already.
+        if ctx.cancel_key(note).is_cancelled() {
+            self.handle(Save(note), ctx);
         }
     }
 }
@@ -86,20 +103,25 @@ fn main() -> Result<(), Box<dyn Error>> {
         clock.advance(Duration::from_secs(60)).await;
         type_in(&editor, &clock, "todo", "!").await;
         clock.advance(Duration::from_secs(60)).await;
+        type_in(&editor, &clock, "diary", "y").await;
+        editor.send(Close("diary")).await?;
+        editor.send(Close("diary")).await?;
+        clock.advance(Duration::from_secs(60)).await;
 
         let saved: Vec<_> = all_saved.try_iter().collect();
         let expected = [
-            // The last keystroke of "buy milk" came at 7 s, that of "rain" at 11 s, and the late one at 72 s.
+            // The last keystroke of "buy milk" came at 7 s, that of "rain" at 11 s, the late ones at 72 s and 133 s.
             (9, "todo", "buy milk".to_owned()),
             (13, "diary", "rain".to_owned()),
             (74, "todo", "buy milk!".to_owned()),
+            (134, "diary", "rainy".to_owned()),
         ];
         if saved != expected {
             return Err(format!("saved {saved:?}, expected {expected:?}").into());
         }
         let counters = timers.snapshot().counters;
         println!("{} keystrokes, {} timers replaced", counters.accepted, counters.cancelled);
-        if (counters.accepted, counters.cancelled, counters.pending) != (13, 10, 0) {
+        if (counters.accepted, counters.cancelled, counters.pending) != (14, 11, 0) {
             return Err(format!("the counters say {counters:?}").into());
         }
         Ok(())

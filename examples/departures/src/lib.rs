@@ -31,7 +31,6 @@ mod report;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -100,13 +99,10 @@ fn replay_and_report(options: &Options) -> Result<bool, Failure> {
     complain(&format!("{} flights from {} airports", report::grouped(expected.flights), airports.len()));
     let outcome = progress::shown(&progress, replay).map_err(Failure::Broken)?;
 
-    let (mut tallies, mut total, mut findings) = (BTreeMap::new(), Tally::default(), Findings::default());
-    for (name, log) in outcome.logs() {
-        let flights = airports.get(name).map_or(&[][..], |flights| flights);
-        let tally = check::airport(flights, log, &mut findings);
-        total.add(&tally);
-        tallies.insert(name.clone(), tally);
-    }
+    let mut findings = Findings::default();
+    let tallies = check::deliveries(&airports, outcome.log(), &mut findings);
+    let mut total = Tally::default();
+    tallies.values().for_each(|tally| total.add(tally));
     check::totals(&total, &expected, &mut findings.problems);
     outcome.check(&expected, &mut findings.problems);
     let facts = outcome.facts(&total, span, options.speed);

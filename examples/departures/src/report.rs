@@ -27,8 +27,8 @@ pub(crate) type Fact = (&'static str, String);
 
 /// The outcome of a replay.
 pub(crate) trait Outcome {
-    /// Returns the log of each airport.
-    fn logs(&self) -> &BTreeMap<String, Log>;
+    /// Returns the log of all airports.
+    fn log(&self) -> &Log;
 
     /// Adds the deviations from the file that the logs do not show.
     fn check(&self, expected: &Tally, problems: &mut Vec<String>);
@@ -37,8 +37,8 @@ pub(crate) trait Outcome {
 }
 
 impl Outcome for Replay {
-    fn logs(&self) -> &BTreeMap<String, Log> {
-        &self.logs
+    fn log(&self) -> &Log {
+        &self.log
     }
 
     fn check(&self, expected: &Tally, problems: &mut Vec<String>) {

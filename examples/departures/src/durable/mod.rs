@@ -34,6 +34,7 @@ use crate::args;
 use crate::check::Tally;
 use crate::clock::Speed;
 use crate::flight::Flight;
+use crate::log::Log as Entries;
 use crate::progress::Progress;
 use crate::replay::{Airports, RUN_UP, Span};
 use crate::report::{self, Fact, Outcome, grouped};
@@ -43,7 +44,7 @@ use clock::StepClock;
 #[cfg(feature = "postgres")]
 use database::Database;
 use home::Home;
-use logbook::{Journal, Line, Logbook};
+use logbook::{Journal, Logbook};
 use messages::{BoardingCall, Cancellation, Delay};
 use pace::Pace;
 
@@ -56,8 +57,8 @@ const AHEAD: SignedDuration = SignedDuration::from_hours(24 * 365_250);
 
 /// The outcome of a replay.
 pub(crate) struct Replay {
-    /// The log of each airport, over all starts.
-    logs: BTreeMap<String, crate::log::Log>,
+    /// The log over all starts.
+    log: Entries,
     /// The counts of the store at the end.
     left: Counts,
     begin: Begin,
@@ -85,7 +86,7 @@ pub(crate) struct Place {
     clock: StepClock,
     log: Log,
     /// The lines of earlier starts and other nodes; `None` until all is scheduled.
-    handled: Option<Vec<Line>>,
+    handled: Option<Entries>,
     /// The sessions of a database run there.
     runtime: Runtime,
 }
@@ -119,7 +120,7 @@ impl Place {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|why| misused(format!("no runtime: {why}")))?;
         // Time continues where it was, so that pending messages need not hurry.
-        let clock = |handled: &Option<Vec<Line>>, ahead| {
+        let clock = |handled: &Option<Entries>, ahead| {
             let latest = handled.iter().flatten().map(|line| line.at).max();
             StepClock::at(latest.unwrap_or(span.first - RUN_UP), ahead)
         };
@@ -175,7 +176,7 @@ impl Log {
     }
 
     /// Reads the log back: its lines, and how many are of each node.
-    async fn read(&self) -> Result<(Vec<Line>, Nodes), String> {
+    async fn read(&self) -> Result<(Entries, Nodes), String> {
         match self {
             Self::Directory(home, _) => {
                 let lines = home.logbook()?.map(|(_, lines)| lines);
@@ -221,7 +222,7 @@ async fn replay(
     builder: DurableTimersBuilder,
     clock: StepClock,
     mut log: Log,
-    handled: Option<Vec<Line>>,
+    handled: Option<Entries>,
     airports: &Airports,
     speed: Option<Speed>,
     progress: &Arc<Progress>,
@@ -259,13 +260,13 @@ async fn replay(
     let left = left.map_err(|why| why.to_string())?;
     stopped.map_err(|why| why.to_string())?;
     // The check reads the log back.
-    let (lines, nodes) = log.read().await?;
-    Ok(Replay { logs: logbook::by_airport(&lines, airports)?, left, begin, nodes, took: began.elapsed() })
+    let (log, nodes) = log.read().await?;
+    Ok(Replay { log, left, begin, nodes, took: began.elapsed() })
 }
 
 impl Outcome for Replay {
-    fn logs(&self) -> &BTreeMap<String, crate::log::Log> {
-        &self.logs
+    fn log(&self) -> &Entries {
+        &self.log
     }
 
     /// Adds a problem for each kind of timer left in the store.
