@@ -1,15 +1,9 @@
 //! The cost of durable timers, beside the lower bound of the disk, in one run.
 //!
-//! ```text
-//! cargo bench --features durable --bench durable                        with a million timers on disk
-//! cargo bench --features durable --bench durable -- --pending 10000000  with ten million
-//! cargo bench --features durable --bench durable -- --check             one short pass that verifies the work
-//! cargo bench --features durable --bench durable -- --help              lists the options
-//! ```
+//! `docs/internals/benchmarking.md` has the commands and the method; `--check` is one short pass that verifies the work.
 //!
-//! The output is a table as in the bench `peers`, with medians and the ratio of ours to the others, round by round;
-//! `--json FILE` also writes the rows to a file. Use a directory on the disk of interest (`--dir`); in memory an fsync
-//! costs nothing.
+//! The output is a table as in the bench `peers`. Use a directory on the disk of interest (`--dir`); in memory an fsync costs
+//! nothing.
 //!
 //! # Reading order
 //!
@@ -17,8 +11,8 @@
 //! 2. `commits`: groups of new timers, without the actor. `calls`: the same through the actor, by one caller and by
 //!    many.
 //! 3. `lifecycle`: timers that come and go while many are pending, with the latency of commits, bytes
-//!    written, disk and memory. `lifecycles`: the store alone. `effects`: handlers that write a row. `start`: a start after `kill -9` with all of them overdue.
-//! 4. `settings`: the command line. Rows are those of the bench `peers`.
+//!    written, disk and memory. `lifecycles`: the store alone. `effects`: handlers that write a row. `start`: a start after
+//!    `kill -9` with all of them overdue.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod calls;

@@ -1,23 +1,15 @@
 //! The store on PostgreSQL beside other ways to keep timers there, in one run on one private server.
 //!
-//! ```text
-//! cargo bench --features postgres --bench postgres                        with a million pending timers
-//! cargo bench --features postgres --bench postgres -- --pinned 600        the long form of the pinned snapshot
-//! cargo bench --features postgres --bench postgres -- --check             one short pass that verifies the work
-//! cargo bench --features postgres --bench postgres -- --help              lists the options
-//! ```
+//! `docs/internals/benchmarking.md` has the commands and the method; `--check` is one short pass that verifies the work.
 //!
-//! The output is a table as in the bench `peers`, with medians and the ratio of ours to the others, round by round, and
-//! a table of rates; `--json FILE` also writes the rows to a file. Server and clients share two cores.
+//! The output is a table as in the bench `peers`, and a table of rates. Server and clients share two cores.
 //!
 //! # Reading order
 //!
 //! 1. `sql`: sessions with the server. `timer`: the timers.
 //! 2. `plain`: a table and workers with `SKIP LOCKED`. `node`: ours through the store's trait; `office`: ours through actors.
-//! 3. `workloads`: `groups` of new and due timers; `loads` that move due times; deliveries through `actors`, and with `effects` of handlers; one
-//!    `caller`;
-//!    timers of an `other` node; the `takeover` from a killed node; an `idle` one; a `steady` load, with a snapshot pinned.
-//! 4. `ratios`; `settings`: the command line. Rows are those of the bench `peers`.
+//! 3. `workloads`: `groups` of new and due timers; `loads` that move due times; deliveries through `actors`, and with
+//!    `effects` of handlers; one `caller`; timers of an `other` node; the `takeover` from a killed node; an `idle` one; a `steady` load, with a snapshot pinned.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod node;

@@ -8,11 +8,8 @@
 //!
 //! A run in parts has several files. Missing measurements are omitted from the pictures.
 //!
-//! # Reading order
-//!
-//! 1. `pictures`: all pictures. `panel`: lines over the number of timers, with their names moved apart; `style`: the
-//!    look of each subject; `svg`: the primitives.
-//! 2. `csv`: the rows as files of figures.
+//! `pictures` has all of them; `panel`: lines over the number of timers, with their names moved apart; `style`: the look of
+//! each subject; `svg`: the primitives; `csv`: the files of figures.
 
 mod csv;
 mod panel;

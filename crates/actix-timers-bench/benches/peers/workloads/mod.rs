@@ -1,19 +1,4 @@
-//! The workloads.
-//!
-//! | words | file | measurement |
-//! |---|---|---|
-//! | `start` `churn` `stop` `steady-start` | `life` | nanoseconds per operation, with N timers pending, on three layers |
-//! | `percentiles` | `life` | p50, p99 and p99.9 of single operations of the same |
-//! | `message-cost` | `message_cost` | an ordinary message to an actor with timers pending |
-//! | `fire` | `fire` | lateness and cost of messages due within two seconds |
-//! | `burst` | `burst` | all due at one moment, and the delay of other messages meanwhile |
-//! | `sessions` | `sessions` | actors with one heartbeat or idle time-out each: memory, CPU time, cost of a message |
-//! | `idle` | `idle` | one timer an hour away: wake-ups and CPU time |
-//! | `memory` | `memory` | bytes per pending timer, and bytes left after the cancel of all |
-//! | `producers` | `producers` | two scheduling threads against one |
-//! | `flood` | `flood` | lateness of due timers while others are scheduled as fast as possible |
-//! | `expire` | `expire` | nanoseconds per entry that expires in a bare wheel, cascades included |
-//! | `wheel-sizes` | `wheel_sizes` | `start`, `churn`, `stop` and `expire` for wheels of several sizes |
+//! The workloads: see `docs/internals/benchmarking.md`, and their files.
 
 mod burst;
 mod expire;
