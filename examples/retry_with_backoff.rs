@@ -40,9 +40,12 @@ enum End {
     BackInTheDepot,
 }
 
+/// Gets each parcel with its end.
+type Ends = mpsc::UnboundedSender<(u32, End)>;
+
 struct Courier {
     timers: Timers,
-    depot: Addr<Depot>,
+    ends: Ends,
 }
 
 impl Actor for Courier {
@@ -62,16 +65,16 @@ impl Handler<Parcel> for Courier {
     fn handle(&mut self, mut parcel: Parcel, ctx: &mut Context<Self>) {
         parcel.attempts += 1;
         if Self::is_at_home(&parcel) {
-            self.depot.do_send(Ended(parcel, End::Delivered));
+            let _ = self.ends.send((parcel.number, End::Delivered));
         } else if parcel.attempts == ATTEMPTS {
-            self.depot.do_send(Ended(parcel, End::GivenUp));
+            let _ = self.ends.send((parcel.number, End::GivenUp));
         } else {
             let pause = FIRST_PAUSE * 2u32.pow(parcel.attempts - 1);
             let options = TimerOptions::new().jitter(pause / 2);
             // A timer of the courier itself would end with it; this one becomes a dead letter.
             let again = Target::from(ctx.address());
             if let Err(rejected) = self.timers.timer(again, options).try_schedule(pause, parcel) {
-                self.depot.do_send(Ended(rejected.into_message(), End::BackInTheDepot));
+                let _ = self.ends.send((rejected.into_message().number, End::BackInTheDepot));
             }
         }
     }
@@ -89,31 +92,19 @@ impl Handler<Stop> for Courier {
     }
 }
 
-#[derive(Message)]
-#[rtype(result = "()")]
-struct Ended(Parcel, End);
-
-/// The actor that notes the ends and takes back undeliverable parcels.
-struct Depot(mpsc::UnboundedSender<(u32, End)>);
+/// The actor that takes back undeliverable parcels.
+struct Depot(Ends);
 
 impl Actor for Depot {
     type Context = Context<Self>;
 }
 
-impl Handler<Ended> for Depot {
-    type Result = ();
-
-    fn handle(&mut self, Ended(parcel, end): Ended, _: &mut Context<Self>) {
-        let _ = self.0.send((parcel.number, end));
-    }
-}
-
 impl Handler<DeadLetter> for Depot {
     type Result = ();
 
-    fn handle(&mut self, letter: DeadLetter, ctx: &mut Context<Self>) {
+    fn handle(&mut self, letter: DeadLetter, _: &mut Context<Self>) {
         if let (DeadLetterReason::RecipientStopped, Some(parcel)) = (letter.reason, letter.take::<Parcel>()) {
-            self.handle(Ended(parcel, End::BackInTheDepot), ctx);
+            let _ = self.0.send((parcel.number, End::BackInTheDepot));
         }
     }
 }
@@ -122,9 +113,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     System::new().block_on(async {
         let timers = TimerActor::builder().name("parcels").start()?;
         let (end, mut ended) = mpsc::unbounded_channel();
-        let depot = Depot(end).start();
+        let depot = Depot(end.clone()).start();
         timers.subscribe_dead_letters(depot.clone());
-        let courier = Courier { timers: timers.clone(), depot: depot.clone() }.start();
+        let courier = Courier { timers: timers.clone(), ends: end }.start();
         for parcels in [0..PARCELS / 2, PARCELS / 2..PARCELS] {
             parcels.for_each(|number| courier.do_send(Parcel { number, attempts: 0 }));
             actix::clock::sleep(HALF_A_DAY).await;
@@ -133,7 +124,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let mut ends = BTreeMap::new();
         while ends.len() < PARCELS as usize {
             let end = actix::clock::timeout(Duration::from_secs(10), ended.recv()).await?;
-            let (number, end) = end.ok_or("the depot has stopped")?;
+            let (number, end) = end.ok_or("nobody is left")?;
             if ends.insert(number, end).is_some() {
                 return Err(format!("parcel {number} has ended twice").into());
             }

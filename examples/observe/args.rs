@@ -8,7 +8,7 @@ use crate::incident::Incident;
 
 /// Runs an endless load on a timer actor, with metrics.
 #[derive(Debug, PartialEq, Parser)]
-#[command(bin_name = "observe", max_term_width = 120)]
+#[command(bin_name = "observe")]
 pub(crate) struct Options {
     /// Serve Prometheus metrics at http://ADDRESS/metrics; use 0.0.0.0:9464 for other machines and containers
     #[arg(default_value = "127.0.0.1:9464")]
@@ -16,8 +16,8 @@ pub(crate) struct Options {
     /// Alternate a minute of normal load with six minutes of an incident
     #[arg(long, value_enum, requires_if("wrong-address", "store"))]
     pub(crate) incident: Option<Incident>,
-    /// Add durable timers, stored in this directory, where those of an earlier run continue; or share them with other nodes
-    /// in a database: postgres://USER@HOST/DATABASE
+    /// Add durable timers, stored in this directory, where timers of an earlier run continue; or share them with other
+    /// nodes in a database: postgres://USER@HOST/DATABASE
     #[arg(long, value_parser = store)]
     pub(crate) store: Option<PathBuf>,
 }

@@ -43,7 +43,7 @@ fn rates(settings: &Settings, tomorrow: u64, longest: u64, keeps_past: bool, del
     let mut numbers = 0..;
     let mut timer = |due| Timer { number: numbers.next().unwrap(), due };
     let mut pending: Vec<Timer> = (0..tomorrow).map(|_| timer(TOMORROW + random.below(TOMORROW))).collect();
-    // Those that would be pending by now.
+    // Timers that would be pending by now.
     for before in (1..=longest).rev() {
         let delays = (0..GROUP).map(|_| delay(random.next())).filter(|delay| *delay > before);
         pending.extend(delays.map(|delay| timer(delay - before)));

@@ -74,11 +74,14 @@ impl Life<'_> {
     }
 }
 
+/// Lives with this many timers.
+type Live<'a> = Box<dyn FnMut(&mut Life, usize) + Send + 'a>;
+
 /// A subject that can repeat its life.
 pub(crate) struct Subject<'a> {
     name: String,
     size: usize,
-    live: Box<dyn FnMut(&mut Life, usize) + Send + 'a>,
+    live: Live<'a>,
 }
 
 impl<'a> Subject<'a> {
