@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use actix::{Actor, Addr, Context, Handler, Message, MessageResult, System};
+use actix::{Actor, Context, Handler, Message, MessageResult, System};
 
 use crate::arguments::Arguments;
 use crate::child::{Figures, Load, Subject, Workload};
@@ -61,11 +61,21 @@ async fn measure<S: Sender>(mut stage: Stage, size: usize) -> Figures {
     }
     stage.all_polled().await;
     let bystander = Bystander { waits: Vec::with_capacity(100_000) }.start();
-    let pinging = Pinging::start(bystander.clone());
+    let is_enough = Arc::new(AtomicBool::new(false));
+    let (pinged, told) = (bystander.clone(), Arc::clone(&is_enough));
+    let pinging = thread::spawn(move || {
+        while !told.load(Ordering::Relaxed) {
+            pinged.do_send(Ping { sent: Instant::now() });
+            thread::sleep(Duration::from_millis(1));
+        }
+    });
     assert!(Instant::now() < deadline, "the machine is too slow: the messages are due, and not all are scheduled");
 
     let delivered = stage.delivered(deadline).await;
-    pinging.stop();
+    // At least one ping is sent after all deliveries.
+    thread::sleep(Duration::from_millis(5));
+    is_enough.store(true, Ordering::Relaxed);
+    pinging.join().expect("the pinging thread");
     assert_eq!(delivered.count(), size);
     let meanwhile = Meanwhile { from: deadline, until: delivered.last };
     let mut waits = bystander.send(meanwhile).await.expect("the bystander lives");
@@ -112,32 +122,5 @@ impl Handler<Meanwhile> for Bystander {
         let after = self.waits.iter().skip_while(|(sent, _)| *sent < from).enumerate();
         let meanwhile = after.take_while(|(place, (sent, _))| *place == 0 || *sent <= until);
         MessageResult(meanwhile.map(|(_, (_, wait))| *wait).collect())
-    }
-}
-
-/// A thread that sends pings.
-struct Pinging {
-    thread: thread::JoinHandle<()>,
-    enough: Arc<AtomicBool>,
-}
-
-impl Pinging {
-    fn start(bystander: Addr<Bystander>) -> Self {
-        let enough = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&enough);
-        let thread = thread::spawn(move || {
-            while !told.load(Ordering::Relaxed) {
-                bystander.do_send(Ping { sent: Instant::now() });
-                thread::sleep(Duration::from_millis(1));
-            }
-        });
-        Self { thread, enough }
-    }
-
-    /// Returns after the last ping, so that at least one is sent after all deliveries.
-    fn stop(self) {
-        thread::sleep(Duration::from_millis(5));
-        self.enough.store(true, Ordering::Relaxed);
-        self.thread.join().expect("the pinging thread");
     }
 }

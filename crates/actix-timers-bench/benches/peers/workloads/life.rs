@@ -16,10 +16,12 @@ use bench::quad_heap::QuadHeap;
 use crate::arguments::Arguments;
 use crate::clock::Clock;
 use crate::contenders::keepers::{self, Pingora, Tokio};
-use crate::contenders::structures::{self, HashWheel, Payload, QueueAfter, QueueAt, bounded_nexus, nexus, with_queue};
+use crate::contenders::structures::{
+    self, HashWheel, Payload, QueueAfter, QueueAt, Structure, bounded_nexus, nexus, with_queue,
+};
 use crate::contenders::{do_send, external, hash_wheel, messages, schemes, tokio_workers};
-use crate::rounds::{self, Subject};
-use bench::rows::Rows;
+use crate::rounds::{self, Life, Subject};
+use bench::rows::{OURS, Rows};
 
 pub(crate) const WORKLOADS: [&str; 4] = ["start", "churn", "steady-start", "stop"];
 
@@ -60,30 +62,68 @@ pub(crate) fn percentiles(arguments: &Arguments, rows: &mut Rows) {
     }
 }
 
-/// The bare structures, with a payload of 16 bytes, and deadlines that need no clock.
+/// N entries of 16 bytes expire in a bare structure, in order, cascades included.
+pub(crate) fn expire(arguments: &Arguments, rows: &mut Rows) {
+    if arguments.wants_layer("wheel") {
+        for size in arguments.sizes.iter().copied() {
+            let mut subjects = on_the_wheel(size);
+            subjects.retain(|subject| subject.name() != "nexus-timer, bounded");
+            rows.extend(rounds::measure(arguments, "wheel", &["expire"], subjects, None));
+        }
+    }
+}
+
+/// The bare wheel with more and with fewer buckets per level, beside a `DelayQueue`. 20 are those of Kafka.
+pub(crate) fn wheel_sizes(arguments: &Arguments, rows: &mut Rows) {
+    const BUCKETS: [usize; 7] = [20, 32, 64, 128, 256, 512, 1024];
+    if !arguments.wants_layer("wheel") {
+        return;
+    }
+    for size in arguments.sizes.iter().copied() {
+        let mut subjects = vec![Subject::new("delay-queue", size, |life, size| {
+            with_queue(false, |queue: &mut QueueAt<'_>| structures::live(life, size, queue));
+            with_queue(true, |queue: &mut QueueAt<'_>| structures::expire(life, size, queue));
+        })];
+        subjects.extend(BUCKETS.map(|buckets| {
+            let wheel = WheelSize::new(buckets).unwrap();
+            Subject::new(format!("{OURS}, {buckets} buckets"), size, move |life, size| {
+                structures::live(life, size, &mut Wheel::<Payload>::new(wheel));
+                structures::expire(life, size, &mut Wheel::<Payload>::new(wheel));
+            })
+        }));
+        rows.extend(rounds::measure(arguments, "wheel sizes", &["start", "churn", "stop", "expire"], subjects, None));
+    }
+}
+
+/// The bare structures, with a payload of 16 bytes, and deadlines that need no clock: their life, or the expiry of all.
 fn on_the_wheel(size: usize) -> Vec<Subject<'static>> {
     let wheel = || Wheel::<Payload>::new(WheelSize::default());
     let mut subjects = vec![
-        Subject::new("actix-timers", size, move |life, size| structures::live(life, size, &mut wheel())),
+        Subject::new("actix-timers", size, move |life, size| work(life, size, &mut wheel())),
         Subject::new("delay-queue", size, |life, size| {
-            with_queue(false, |queue: &mut QueueAt<'_>| structures::live(life, size, queue));
+            with_queue(life.wants("expire"), |queue: &mut QueueAt<'_>| work(life, size, queue));
         }),
-        Subject::new("nexus-timer", size, |life, size| structures::live(life, size, &mut nexus())),
-        Subject::new("nexus-timer, bounded", size, |life, size| {
-            structures::live(life, size, &mut bounded_nexus(size));
-        }),
-        Subject::new("quad-heap", size, |life, size| {
-            structures::live(life, size, &mut QuadHeap::<Payload>::default());
-        }),
+        Subject::new("nexus-timer", size, |life, size| work(life, size, &mut nexus())),
+        Subject::new("nexus-timer, bounded", size, |life, size| work(life, size, &mut bounded_nexus(size))),
+        Subject::new("quad-heap", size, |life, size| work(life, size, &mut QuadHeap::<Payload>::default())),
     ];
     if size <= MOST_FOR_THE_SLOW {
-        subjects.push(Subject::new("hash-wheel-timer", size, |life, size| {
-            structures::live(life, size, &mut HashWheel::default());
+        subjects.push(Subject::new("hash-wheel-timer", size, |life, size| work(life, size, &mut HashWheel::default())));
+        subjects.extend(schemes::PLANS.iter().map(|scheme| {
+            Subject::new(scheme.name(), size, |life, size| {
+                if life.wants("expire") { scheme.expire(life, size) } else { scheme.live(life, size) }
+            })
         }));
-        let schemes = schemes::PLANS.iter();
-        subjects.extend(schemes.map(|scheme| Subject::new(scheme.name(), size, |life, size| scheme.live(life, size))));
     }
     subjects
+}
+
+fn work(life: &mut Life, size: usize, structure: &mut impl Structure) {
+    if life.wants("expire") {
+        structures::expire(life, size, structure)
+    } else {
+        structures::live(life, size, structure)
+    }
 }
 
 /// Inside an actor, with a message of 32 bytes and a delay from now. The bare queue, the timer with its own thread and

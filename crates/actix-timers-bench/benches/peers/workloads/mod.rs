@@ -1,7 +1,6 @@
 //! The workloads: see `docs/internals/benchmarking.md`, and their files.
 
 mod burst;
-mod expire;
 mod fire;
 mod flood;
 mod idle;
@@ -11,7 +10,6 @@ mod message_cost;
 mod producers;
 mod sessions;
 mod stage;
-mod wheel_sizes;
 
 use crate::arguments::Arguments;
 use crate::child::Workload;
@@ -33,8 +31,8 @@ pub(crate) const ALL: [(&[&str], Run); 12] = [
     (&["producers"], producers::run),
     (&["flood"], flood::run),
     // These pause tokio's clock. Every later reading of it takes a lock, in the whole process, so they come last.
-    (&["expire"], expire::run),
-    (&["wheel-sizes"], wheel_sizes::run),
+    (&["expire"], life::expire),
+    (&["wheel-sizes"], life::wheel_sizes),
 ];
 
 /// Returns the workloads in processes of their own.
