@@ -11,7 +11,7 @@
 //! Runs in virtual time, and fails on a wrong, doubled or badly timed offer, or if the offers came in a crowd.
 
 use std::error::Error;
-use std::sync::{Arc, Mutex};
+use std::sync::mpsc;
 use std::time::{Duration, SystemTime};
 
 use actix::prelude::*;
@@ -29,13 +29,11 @@ struct Offer {
     campaign: &'static str,
 }
 
-/// The received offers: customer, campaign and time.
-type Received = Arc<Mutex<Vec<(usize, &'static str, SystemTime)>>>;
-
 struct Customer {
     number: usize,
     clock: ManualClock,
-    received: Received,
+    /// Gets the offers: customer, campaign and time.
+    received: mpsc::Sender<(usize, &'static str, SystemTime)>,
 }
 
 impl Actor for Customer {
@@ -46,9 +44,7 @@ impl Handler<Offer> for Customer {
     type Result = ();
 
     fn handle(&mut self, offer: Offer, _: &mut Self::Context) {
-        if let Ok(mut received) = self.received.lock() {
-            received.push((self.number, offer.campaign, self.clock.wall()));
-        }
+        let _ = self.received.send((self.number, offer.campaign, self.clock.wall()));
     }
 }
 
@@ -68,8 +64,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         let (eight, nine, ten) = (midnight + 8 * HOUR, midnight + 9 * HOUR, midnight + 10 * HOUR);
         let clock = ManualClock::starting_at(eight);
         let timers = TimerActor::builder().name("campaigns").clock(clock.clone()).start()?;
-        let received = Received::default();
-        let customer = |number| Customer { number, clock: clock.clone(), received: Arc::clone(&received) }.start();
+        let (receive, received) = mpsc::channel();
+        let customer = |number| Customer { number, clock: clock.clone(), received: receive.clone() }.start();
         let mut customers: Vec<Addr<Customer>> = (0..CUSTOMERS).map(customer).collect();
 
         for (name, at) in [("autumn sale", nine), ("last chance", ten)] {
@@ -95,7 +91,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("09:15  {called_off} offers of the other campaign called off");
         clock.advance(HOUR).await;
 
-        let mut received = received.lock().map_err(|_| "a customer panicked")?.clone();
+        let mut received: Vec<_> = received.try_iter().collect();
         let counters = timers.snapshot().counters;
         check(counters.balance() && counters.pending == 0, "every offer is accounted for")?;
         check(called_off == CUSTOMERS, "the second campaign was called off as a whole")?;

@@ -1,6 +1,6 @@
 //! A service that stops and starts again without losing a reminder.
 //!
-//! A stop accepts no new reminders, delivers due ones within the grace period, and saves the rest with their
+//! A stop accepts no new reminders, delivers due ones within the grace period, and returns the rest with their
 //! wall-clock times. The next run schedules them again. Both runs happen in one process, one after the other; the
 //! program verifies that every reminder was sent exactly once and none early.
 //!
@@ -9,7 +9,7 @@
 //! ```
 
 use std::error::Error;
-use std::path::{Path, PathBuf};
+use std::sync::mpsc;
 use std::time::{Duration, SystemTime};
 
 use actix::prelude::*;
@@ -25,16 +25,8 @@ struct Remind {
     due: SystemTime,
 }
 
-/// Returns the number of sends of each reminder, and the number of early ones.
-#[derive(Message)]
-#[rtype(result = "(Vec<u32>, usize)")]
-struct Sent;
-
-#[derive(Default)]
-struct Reminders {
-    sent: Vec<u32>,
-    early: usize,
-}
+/// Gets each sent reminder, and whether it was early.
+struct Reminders(mpsc::Sender<(u32, bool)>);
 
 impl Actor for Reminders {
     type Context = Context<Self>;
@@ -44,38 +36,30 @@ impl Handler<Remind> for Reminders {
     type Result = ();
 
     fn handle(&mut self, remind: Remind, _: &mut Self::Context) {
-        self.early += usize::from(SystemTime::now() < remind.due);
-        self.sent.push(remind.invoice);
+        let _ = self.0.send((remind.invoice, SystemTime::now() < remind.due));
     }
 }
 
-impl Handler<Sent> for Reminders {
-    type Result = MessageResult<Sent>;
-
-    fn handle(&mut self, _: Sent, _: &mut Self::Context) -> Self::Result {
-        MessageResult((self.sent.clone(), self.early))
-    }
-}
-
-/// Runs the service for `life`: schedules the reminders left by the previous run and the new ones, then stops.
-async fn run(life: Duration, new: impl Iterator<Item = Remind>, left: &Path) -> Result<Vec<u32>, Box<dyn Error>> {
+/// Runs the service for `life`, then stops it. Returns the invoices of the sent reminders, and the reminders that are left.
+async fn run(life: Duration, reminders: Vec<Remind>) -> Result<(Vec<u32>, Vec<Remind>), Box<dyn Error>> {
     let timers = TimerActor::builder().name("reminders").start()?;
-    let reminders = Reminders::default().start();
-    for remind in load(left)?.into_iter().chain(new) {
-        timers.schedule_at(&reminders, remind.due, remind);
+    let (sent, all_sent) = mpsc::channel();
+    let office = Reminders(sent).start();
+    for remind in reminders {
+        timers.schedule_at(&office, remind.due, remind);
     }
 
     // A real service awaits `tokio::signal::ctrl_c()` here.
     tokio::time::sleep(life).await;
 
-    let left_over = stop(&timers).await?;
-    let (sent, early) = reminders.send(Sent).await?;
-    println!("{} reminders sent, {} left to the next run", sent.len(), left_over.len());
-    save(left, &left_over)?;
-    if early > 0 {
-        return Err(format!("{early} reminders were early").into());
+    // A real service writes them to its disk.
+    let left = stop(&timers).await?;
+    let (sent, early): (Vec<u32>, Vec<bool>) = all_sent.try_iter().unzip();
+    println!("{} reminders sent, {} left to the next run", sent.len(), left.len());
+    if early.contains(&true) {
+        return Err("reminders were early".into());
     }
-    Ok(sent)
+    Ok((sent, left))
 }
 
 /// Closes the timer actor, and returns the undelivered reminders.
@@ -91,37 +75,13 @@ async fn stop(timers: &Timers) -> Result<Vec<Remind>, Box<dyn Error>> {
     Ok(left_over)
 }
 
-fn save(path: &Path, reminders: &[Remind]) -> Result<(), Box<dyn Error>> {
-    let mut lines = String::new();
-    for Remind { invoice, due } in reminders {
-        let since_epoch = due.duration_since(SystemTime::UNIX_EPOCH)?;
-        lines.push_str(&format!("{invoice} {}\n", since_epoch.as_nanos()));
-    }
-    Ok(std::fs::write(path, lines)?)
-}
-
-fn load(path: &Path) -> Result<Vec<Remind>, Box<dyn Error>> {
-    if !path.exists() {
-        return Ok(Vec::new());
-    }
-    let mut reminders = Vec::new();
-    for line in std::fs::read_to_string(path)?.lines() {
-        let (invoice, nanos) = line.split_once(' ').ok_or("a line without a time")?;
-        let due = SystemTime::UNIX_EPOCH + Duration::from_nanos(nanos.parse()?);
-        reminders.push(Remind { invoice: invoice.parse()?, due });
-    }
-    Ok(reminders)
-}
-
 fn main() -> Result<(), Box<dyn Error>> {
-    let left: PathBuf = std::env::temp_dir().join(format!("graceful-shutdown-{}", std::process::id()));
     let start = SystemTime::now();
     // One every 20 ms: some are due in the first run, some in its grace period, the rest in the second run.
     let all = (0..REMINDERS).map(|invoice| Remind { invoice, due: start + Duration::from_millis(20) * invoice });
 
-    let mut sent = System::new().block_on(run(Duration::from_millis(300), all, &left))?;
-    let second = System::new().block_on(run(Duration::from_millis(1000), std::iter::empty(), &left))?;
-    std::fs::remove_file(&left)?;
+    let (mut sent, left) = System::new().block_on(run(Duration::from_millis(300), all.collect()))?;
+    let (second, _) = System::new().block_on(run(Duration::from_millis(1000), left))?;
 
     println!("first run: {}, second run: {}", sent.len(), second.len());
     sent.extend(second);

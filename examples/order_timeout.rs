@@ -11,7 +11,7 @@
 //!
 //! Takes about a second, counts the outcomes of all orders, and fails if one was treated wrongly.
 
-use std::process::ExitCode;
+use std::error::Error;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -32,16 +32,8 @@ const fn ms(millis: u64) -> Duration {
 #[rtype(result = "()")]
 struct Release(u32);
 
-/// Returns the released orders.
-#[derive(Message)]
-#[rtype(result = "Vec<u32>")]
-struct Released;
-
-/// The actor that holds the goods of orders.
-#[derive(Default)]
-struct Warehouse {
-    released: Vec<u32>,
-}
+/// The actor that holds the goods of orders. It tells which ones it has released.
+struct Warehouse(mpsc::Sender<u32>);
 
 impl Actor for Warehouse {
     type Context = Context<Self>;
@@ -51,20 +43,12 @@ impl Handler<Release> for Warehouse {
     type Result = ();
 
     fn handle(&mut self, Release(order): Release, _: &mut Self::Context) {
-        self.released.push(order);
+        let _ = self.0.send(order);
     }
 }
 
 // This line makes cancels exact: messages stay in the timer actor until they are handled.
 impl_due_timers!(Warehouse);
-
-impl Handler<Released> for Warehouse {
-    type Result = MessageResult<Released>;
-
-    fn handle(&mut self, _: Released, _: &mut Self::Context) -> Self::Result {
-        MessageResult(self.released.clone())
-    }
-}
 
 /// The payments by their outcome.
 #[derive(Debug, Default)]
@@ -117,11 +101,12 @@ fn check(released: &[u32], payments: &Payments) -> Result<(), String> {
     }
 }
 
-fn main() -> ExitCode {
-    let outcome = System::new().block_on(async {
-        let timers = TimerActor::builder().name("orders").start().map_err(|error| error.to_string())?;
+fn main() -> Result<(), Box<dyn Error>> {
+    System::new().block_on(async {
+        let timers = TimerActor::builder().name("orders").start()?;
         let arbiter = Arbiter::new();
-        let warehouse = Warehouse::start_in_arbiter(&arbiter.handle(), |_| Warehouse::default());
+        let (release, all_released) = mpsc::channel();
+        let warehouse = Warehouse::start_in_arbiter(&arbiter.handle(), |_| Warehouse(release));
         // One target for all orders; at most 16 releases at a time, however many are due.
         let target = Target::tracked(&warehouse).window(16);
 
@@ -134,7 +119,7 @@ fn main() -> ExitCode {
                 .timer(&target, TimerOptions::new())
                 .try_schedule(TIME_TO_PAY, Release(number))
                 .map_err(|error| format!("order {number} was not taken: {error}"))?;
-            place.send(Order { number, placed, timer }).map_err(|_| "the cashier has gone")?;
+            place.send(Order { number, placed, timer })?;
             if number % GROUP == GROUP - 1 {
                 actix::clock::sleep(ms(8)).await;
             }
@@ -144,23 +129,17 @@ fn main() -> ExitCode {
             actix::clock::sleep(TIME_TO_PAY / 10).await;
         }
         let payments = cashier.join().map_err(|_| "the cashier has panicked")?;
-        let released = warehouse.send(Released).await.map_err(|error| error.to_string())?;
+        arbiter.stop();
+        let _ = arbiter.join();
+        let released: Vec<u32> = all_released.try_iter().collect();
         println!(
             "{ORDERS} orders: {} paid, {} released, {} of them with a payment that came too late",
             payments.accepted.len(),
             released.len(),
             payments.refunded.len()
         );
-        check(&released, &payments)
-    });
-    match outcome {
-        Ok(()) => {
-            println!("no order was both paid and released, and none was forgotten");
-            ExitCode::SUCCESS
-        }
-        Err(wrong) => {
-            eprintln!("{wrong}");
-            ExitCode::FAILURE
-        }
-    }
+        check(&released, &payments)?;
+        println!("no order was both paid and released, and none was forgotten");
+        Ok(())
+    })
 }

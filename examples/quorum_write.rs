@@ -10,7 +10,9 @@
 //!
 //! Runs in virtual time, and fails if a write is acknowledged too early, too late or not at all.
 
+use std::cell::Cell;
 use std::error::Error;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -30,14 +32,10 @@ type Stored = Arc<[AtomicU64; 3]>;
 #[rtype(result = "()")]
 struct Append(u64);
 
-/// A change of the time that a follower needs.
-#[derive(Message)]
-#[rtype(result = "()")]
-struct Delay(Duration);
-
 struct Follower {
     number: usize,
-    delay: Duration,
+    /// The time that it needs, in milliseconds.
+    delay: Rc<Cell<u64>>,
     stored: Stored,
     writes: Purgatory<usize>,
 }
@@ -50,19 +48,11 @@ impl Handler<Append> for Follower {
     type Result = ();
 
     fn handle(&mut self, Append(position): Append, ctx: &mut Self::Context) {
-        ctx.run_after(self.delay, move |follower, _| {
+        ctx.run_after(Duration::from_millis(self.delay.get()), move |follower, _| {
             // Every change is followed by a check.
             follower.stored[follower.number].fetch_max(position, Ordering::SeqCst);
             follower.writes.check(&follower.number);
         });
-    }
-}
-
-impl Handler<Delay> for Follower {
-    type Result = ();
-
-    fn handle(&mut self, Delay(delay): Delay, _: &mut Self::Context) {
-        self.delay = delay;
     }
 }
 
@@ -121,26 +111,23 @@ async fn run() -> Result<(), Box<dyn Error>> {
     let timers = TimerActor::builder().clock(clock.clone()).install()?;
     let writes: Purgatory<usize> = Purgatory::builder().name("writes").start()?;
     let stored = Stored::default();
-    let followers: Vec<_> = [20, 50, 800]
-        .into_iter()
-        .enumerate()
-        .map(|(number, delay)| {
-            let delay = Duration::from_millis(delay);
-            Follower { number, delay, stored: Arc::clone(&stored), writes: writes.clone() }.start()
-        })
-        .collect();
-    let leader = Leader { position: 0, followers: followers.clone(), stored, writes: writes.clone() }.start();
+    let delays = [20, 50, 800].map(|delay| Rc::new(Cell::new(delay)));
+    let follower = |(number, delay): (usize, &Rc<Cell<u64>>)| {
+        Follower { number, delay: Rc::clone(delay), stored: Arc::clone(&stored), writes: writes.clone() }.start()
+    };
+    let followers = delays.iter().enumerate().map(follower).collect();
+    let leader = Leader { position: 0, followers, stored: Arc::clone(&stored), writes: writes.clone() }.start();
 
     assert_eq!(write(&leader, &clock, 1, 49).await, [], "one copy is not enough");
     println!("one copy after 20 ms: the write waits");
     assert_eq!(write(&leader, &clock, 3, 50).await, [Ok(2), Ok(3), Ok(4)]);
     println!("two copies after 50 ms: the writes are acknowledged, without the slow third follower");
 
-    followers[1].send(Delay(Duration::from_secs(5))).await?;
+    delays[1].set(5_000);
     assert_eq!(write(&leader, &clock, 1, 800).await, [Ok(5)]);
     println!("with the second follower down the third one counts: 800 ms");
 
-    followers[2].send(Delay(Duration::from_secs(5))).await?;
+    delays[2].set(5_000);
     assert_eq!(write(&leader, &clock, 2, 999).await, []);
     assert_eq!(writes.delayed(), 2);
     assert_eq!(write(&leader, &clock, 1, 1001).await, [Err("too few copies in time".to_owned())]);

@@ -9,7 +9,7 @@
 //! | `GET /sent` | the sent reminders |
 //! | `GET /metrics` | metrics for Prometheus |
 //!
-//! Without arguments it starts on a free port, sends all these requests as its own client, checks the replies and ends:
+//! Without arguments it sends all these requests to itself, checks the replies and ends:
 //!
 //! ```sh
 //! cargo run --features web --example web_service
@@ -17,21 +17,16 @@
 //! ```
 
 use std::error::Error;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use actix::prelude::*;
 use actix_timers::{TimerActor, TimerFilter, TimerId, TimerInfo, TimerOptions, Timers};
-use actix_web::dev::ServerHandle;
-use actix_web::http::StatusCode;
-use actix_web::web::{self, Data, Json, Path};
+use actix_web::http::{Method, StatusCode};
+use actix_web::test::{self, TestRequest};
+use actix_web::web::{self, Data, Json, Path, ServiceConfig};
 use actix_web::{App, HttpResponse, HttpServer};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use serde_json::{Value, json};
-
-/// The result of the client, which runs on its own thread.
-type Checked<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 #[derive(Message)]
 #[rtype(result = "()")]
@@ -132,8 +127,8 @@ fn recorder() -> Result<PrometheusHandle, Box<dyn Error>> {
     Ok(builder.install_recorder()?)
 }
 
-/// Starts the service and runs `client` beside it; without a client it serves until interrupted.
-async fn serve(address: &str, client: Option<fn(SocketAddr) -> Checked<()>>) -> Result<(), Box<dyn Error>> {
+/// Starts the timer actor, and returns the configuration of the server.
+fn service() -> Result<impl Fn(&mut ServiceConfig) + Clone, Box<dyn Error>> {
     let metrics = recorder()?;
     let upkeep = metrics.clone();
     actix::spawn(async move {
@@ -144,98 +139,80 @@ async fn serve(address: &str, client: Option<fn(SocketAddr) -> Checked<()>>) -> 
         }
     });
     let timers = TimerActor::builder().name("reminders").start()?;
-    let postman = Postman::default().start();
-    let service = Data::new(Service { timers, postman, metrics });
-    let server = HttpServer::new(move || {
-        App::new()
+    let service = Data::new(Service { timers, postman: Postman::default().start(), metrics });
+    Ok(move |config: &mut ServiceConfig| {
+        config
             .app_data(service.clone())
             .route("/reminders", web::post().to(schedule))
             .route("/reminders", web::get().to(list))
             .route("/reminders/{id}", web::get().to(show))
             .route("/reminders/{id}", web::delete().to(cancel))
             .route("/sent", web::get().to(sent))
-            .route("/metrics", web::get().to(scrape))
+            .route("/metrics", web::get().to(scrape));
     })
-    .workers(2)
-    .bind(address)?;
-    let address = *server.addrs().first().ok_or("the server has no address")?;
-    println!("listening on http://{address}");
-    let running = server.run();
-    let Some(client) = client else { return Ok(running.await?) };
-    let handle: ServerHandle = running.handle();
-    let running = actix::spawn(running);
-    let checked = tokio::task::spawn_blocking(move || client(address)).await?;
-    handle.stop(true).await;
-    running.await??;
-    checked.map_err(|error| error as Box<dyn Error>)
 }
 
-/// Sends one request, and returns status and body of the reply.
-fn request(to: SocketAddr, method: &str, path: &str, body: &str) -> Checked<(u16, String)> {
-    let mut stream = TcpStream::connect(to)?;
-    write!(
-        stream,
-        "{method} {path} HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    )?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    let (head, body) = answer.split_once("\r\n\r\n").ok_or("no answer")?;
-    let status = head.split(' ').nth(1).ok_or("no status")?.parse()?;
-    Ok((status, body.to_owned()))
+async fn serve(address: &str) -> Result<(), Box<dyn Error>> {
+    let service = service()?;
+    Ok(HttpServer::new(move || App::new().configure(service.clone())).workers(2).bind(address)?.run().await?)
 }
 
-fn check(holds: bool, what: &str) -> Checked<()> {
+fn check(holds: bool, what: &str) -> Result<(), Box<dyn Error>> {
     println!("{} {what}", if holds { "ok  " } else { "FAIL" });
     if holds { Ok(()) } else { Err(what.into()) }
 }
 
 /// Sends every kind of request and checks the replies.
-fn walk_through(to: SocketAddr) -> Checked<()> {
-    let schedule = |about: &str, in_ms: u64| -> Checked<String> {
-        let (status, body) = request(to, "POST", "/reminders", &json!({"about": about, "in_ms": in_ms}).to_string())?;
+async fn walk_through() -> Result<(), Box<dyn Error>> {
+    let app = test::init_service(App::new().configure(service()?)).await;
+    // Returns status and body of the reply.
+    let request = async |method: Method, path: String, body: Value| {
+        let request = TestRequest::with_uri(&path).method(method).set_json(body).to_request();
+        let reply = test::call_service(&app, request).await;
+        (reply.status().as_u16(), String::from_utf8_lossy(&test::read_body(reply).await).into_owned())
+    };
+    let get = async |path: &str| request(Method::GET, path.to_owned(), Value::Null).await;
+    let schedule = async |about: &str, in_ms: u64| -> Result<String, Box<dyn Error>> {
+        let reminder = json!({"about": about, "in_ms": in_ms});
+        let (status, body) = request(Method::POST, "/reminders".to_owned(), reminder).await;
         check(status == 201, &format!("a reminder about {about} is taken"))?;
         let body: Value = serde_json::from_str(&body)?;
         Ok(body["id"].as_str().ok_or("no id")?.to_owned())
     };
-    let rent = schedule("rent", 3_600_000)?;
-    let tax = schedule("tax", 7_200_000)?;
-    schedule("tea", 50)?;
-    let later = schedule("rent", 10_800_000)?;
+    let rent = schedule("rent", 3_600_000).await?;
+    let tax = schedule("tax", 7_200_000).await?;
+    schedule("tea", 50).await?;
+    let later = schedule("rent", 10_800_000).await?;
 
-    let (_, body) = request(to, "GET", "/reminders", "")?;
-    let listed: Value = serde_json::from_str(&body)?;
-    let listed: Vec<&str> =
-        listed.as_array().ok_or("no list")?.iter().filter_map(|timer| timer["id"].as_str()).collect();
-    check(
-        listed.ends_with(&[tax.as_str(), later.as_str()]),
-        "the list is sorted, and the second about rent replaced the first",
-    )?;
-    check(request(to, "GET", &format!("/reminders/{rent}"), "")?.0 == 404, "the first is gone")?;
+    let listed: Vec<Value> = serde_json::from_str(&get("/reminders").await.1)?;
+    let listed: Vec<&str> = listed.iter().filter_map(|timer| timer["id"].as_str()).collect();
+    check(listed.ends_with(&[&*tax, &*later]), "the list is sorted, and the second about rent replaced the first")?;
+    check(get(&format!("/reminders/{rent}")).await.0 == 404, "the first is gone")?;
 
-    let (status, body) = request(to, "DELETE", &format!("/reminders/{tax}"), "")?;
+    let cancel = async |id: &str| request(Method::DELETE, format!("/reminders/{id}"), Value::Null).await;
+    let (status, body) = cancel(&tax).await;
     check(status == 200 && body.contains("Cancelled"), "a cancel says that it cancelled")?;
-    check(request(to, "DELETE", &format!("/reminders/{tax}"), "")?.0 == 409, "and a second one that it did not")?;
-    check(request(to, "DELETE", "/reminders/nonsense", "")?.0 == 400, "a malformed id is rejected")?;
-    check(request(to, "POST", "/reminders", "{}")?.0 == 400, "and so is a malformed reminder")?;
+    check(cancel(&tax).await.0 == 409, "and a second one that it did not")?;
+    check(cancel("nonsense").await.0 == 400, "a malformed id is rejected")?;
+    let malformed = request(Method::POST, "/reminders".to_owned(), json!({})).await;
+    check(malformed.0 == 400, "and so is a malformed reminder")?;
 
     // The reminder is due in 50 ms; a busy machine may take longer.
     let mut tries = 0;
-    while !request(to, "GET", "/sent", "")?.1.contains("tea") && tries < 1000 {
-        std::thread::sleep(Duration::from_millis(10));
+    while get("/sent").await.1 == "[]" && tries < 1000 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
         tries += 1;
     }
-    check(request(to, "GET", "/sent", "")?.1 == "[\"tea\"]", "the tea is ready, and nothing else was sent")?;
-    let (_, page) = request(to, "GET", "/metrics", "")?;
-    check(page.contains("actix_timers_pending{timer=\"reminders\"}"), "the metrics are there")
+    check(get("/sent").await.1 == "[\"tea\"]", "the tea is ready, and nothing else was sent")?;
+    check(get("/metrics").await.1.contains("actix_timers_pending{timer=\"reminders\"}"), "the metrics are there")
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments[..] {
-        [] => System::new().block_on(serve("127.0.0.1:0", Some(walk_through))),
-        ["--serve", address] => System::new().block_on(serve(address, None)),
+        [] => System::new().block_on(walk_through()),
+        ["--serve", address] => System::new().block_on(serve(address)),
         _ => Err("usage: web_service [--serve ADDRESS]".into()),
     }
 }

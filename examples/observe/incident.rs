@@ -1,6 +1,5 @@
 //! Incidents on purpose, to show their effect on dashboards and alerts.
 
-use std::fmt;
 use std::time::Duration;
 
 use actix::prelude::*;
@@ -8,6 +7,7 @@ use actix_timers::{Target, Timers};
 #[cfg(feature = "durable")]
 use actix_timers_durable::DurableTimers;
 use actix_web::rt::time::{interval, sleep};
+use clap::ValueEnum;
 
 use crate::clerk::{Clerk, Ship};
 #[cfg(feature = "durable")]
@@ -19,13 +19,20 @@ const CALM: Duration = Duration::from_secs(60);
 const LASTS: Duration = Duration::from_secs(6 * 60);
 const STEP: Duration = Duration::from_millis(500);
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// With descriptions for the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Incident {
+    /// Two actors take no messages: one recipient's wait, the other's are dropped
     StuckRecipient,
+    /// Actors end before their messages are due
     StoppedRecipient,
+    /// A handler blocks the thread of the timer actor half of the time
     BlockedThread,
+    /// Many timers fall due at one moment
     Burst,
+    /// More timers than the capacity
     Overload,
+    /// Undeliverable durable messages become dead letters (needs --store)
     #[cfg(feature = "durable")]
     WrongAddress,
 }
@@ -39,55 +46,7 @@ pub(crate) struct Scene {
     pub(crate) letters: Option<DurableTimers>,
 }
 
-impl fmt::Display for Incident {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.name(), self.story())
-    }
-}
-
 impl Incident {
-    pub(crate) const ALL: &[Self] = &[
-        Self::StuckRecipient,
-        Self::StoppedRecipient,
-        Self::BlockedThread,
-        Self::Burst,
-        Self::Overload,
-        #[cfg(feature = "durable")]
-        Self::WrongAddress,
-    ];
-
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::StuckRecipient => "stuck-recipient",
-            Self::StoppedRecipient => "stopped-recipient",
-            Self::BlockedThread => "blocked-thread",
-            Self::Burst => "burst",
-            Self::Overload => "overload",
-            #[cfg(feature = "durable")]
-            Self::WrongAddress => "wrong-address",
-        }
-    }
-
-    pub(crate) const fn story(self) -> &'static str {
-        match self {
-            Self::StuckRecipient => "two actors take no messages: one recipient's wait, the other's are dropped",
-            Self::StoppedRecipient => "actors end before their messages are due",
-            Self::BlockedThread => "a handler blocks the thread of the timer actor half of the time",
-            Self::Burst => "many timers fall due at one moment",
-            Self::Overload => "more timers than the capacity",
-            #[cfg(feature = "durable")]
-            Self::WrongAddress => "undeliverable durable messages become dead letters (needs --store)",
-        }
-    }
-
-    pub(crate) const fn needs_store(self) -> bool {
-        match self {
-            #[cfg(feature = "durable")]
-            Self::WrongAddress => true,
-            _ => false,
-        }
-    }
-
     pub(crate) async fn again_and_again(self, scene: Scene) {
         loop {
             sleep(CALM).await;

@@ -35,8 +35,9 @@ use std::sync::Mutex;
 use actix::prelude::*;
 use actix_timers::TimerActor;
 use actix_web::{App, HttpServer, web};
+use clap::Parser;
 
-use crate::args::{Options, Request};
+use crate::args::Options;
 use crate::incident::Scene;
 use crate::page::Pages;
 use crate::polls::Polls;
@@ -48,20 +49,13 @@ const CAPACITY: usize = 250_000;
 const GRACE: u64 = 1;
 
 fn main() -> ExitCode {
-    let options = match args::parse(std::env::args().skip(1)) {
-        Ok(Request::Help) => {
-            print!("{}", args::help());
-            return ExitCode::SUCCESS;
+    match System::new().block_on(run(Options::parse())) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("observe: {why}");
+            ExitCode::FAILURE
         }
-        Ok(Request::Run(options)) => options,
-        Err(wrong) => return give_up(&format!("{wrong}; see --help")),
-    };
-    System::new().block_on(run(options)).map_or_else(|wrong| give_up(&wrong.to_string()), |()| ExitCode::SUCCESS)
-}
-
-fn give_up(why: &str) -> ExitCode {
-    eprintln!("observe: {why}");
-    ExitCode::FAILURE
+    }
 }
 
 async fn run(options: Options) -> Result<(), Box<dyn Error>> {
@@ -95,7 +89,7 @@ async fn run(options: Options) -> Result<(), Box<dyn Error>> {
     let shop = Shop::open(&timers);
     let _polls = Polls::open(&timers)?;
     if let Some(incident) = options.incident {
-        println!("incident: {incident}, after each minute of calm");
+        println!("incident: {incident:?}, after each minute of calm");
         let scene = Scene {
             timers: timers.clone(),
             shop: shop.clone(),

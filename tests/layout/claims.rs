@@ -1,5 +1,5 @@
-//! Claims of the pages: a figure that stands in a sentence is that of its file in the benchmarks, and sentences that were
-//! found wrong do not return.
+//! Claims of the pages: a figure that stands in a sentence is that of its file in the benchmarks, the code of the tutorial
+//! is that of its programs, and sentences that were found wrong do not return.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,13 +7,8 @@ use std::fs;
 use crate::links::markdown_files;
 use crate::source::repository;
 
-/// A sentence with figures in braces.
-#[derive(Debug)]
-struct Claim {
-    page: &'static str,
-    sentence: &'static str,
-    figures: Vec<&'static str>,
-}
+/// A page, a sentence of it with braces, and the names of the figures in these.
+type Claim = (&'static str, &'static str, Vec<&'static str>);
 
 /// The columns that name a row.
 const NAMES: [&str; 7] = ["workload", "layer", "pending", "unit", "subject", "target", "operation"];
@@ -33,7 +28,7 @@ const WRONG: &[(&str, &str)] = &[
 #[test]
 fn figures_in_sentences_are_those_of_the_files() {
     let mut wrong = Vec::new();
-    for Claim { page, sentence, figures } in claims() {
+    for (page, sentence, figures) in claims() {
         assert_eq!(sentence.matches("{}").count(), figures.len(), "{page}: {sentence}");
         let mut expected = sentence.to_owned();
         for name in figures {
@@ -73,6 +68,21 @@ fn sentences_that_were_wrong_do_not_return() {
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
+#[test]
+fn the_code_of_the_tutorial_is_that_of_its_programs() {
+    let read = |file: &str| fs::read_to_string(repository().join(file)).unwrap();
+    let plain = |code: &str| code.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n");
+    let page = read("docs/guide/tutorial.md");
+    let blocks: Vec<_> = page.split("```rust\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    let names: Vec<_> = page.split("<!-- ").skip(1).filter_map(|rest| rest.split(" -->").next()).collect();
+    assert_eq!(blocks.len(), names.len(), "each block has the name of its program before it");
+    assert!(blocks.len() > 8);
+    for (name, block) in names.into_iter().zip(blocks) {
+        let program = read(&format!("examples/tutorial/src/bin/{name}"));
+        assert!(plain(&program).contains(&plain(block)), "{name} has not:\n{block}");
+    }
+}
+
 /// Returns a page in one line.
 fn text_of(page: &str) -> String {
     let text = fs::read_to_string(repository().join(page)).unwrap();
@@ -87,9 +97,9 @@ fn claims() -> Vec<Claim> {
         if let Some(name) = line.strip_prefix("# ") {
             page = name;
         } else if let Some(figure) = line.strip_prefix("    ") {
-            claims.last_mut().unwrap().figures.push(figure);
+            claims.last_mut().unwrap().2.push(figure);
         } else {
-            claims.push(Claim { page, sentence: line, figures: Vec::new() });
+            claims.push((page, line, Vec::new()));
         }
     }
     claims

@@ -2,52 +2,34 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
-use quote::ToTokens;
+use proc_macro2::token_stream::IntoIter;
+use proc_macro2::{Group, Span, TokenStream, TokenTree};
+use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
-use syn::parse::{ParseStream, Parser};
-use syn::{Attribute, Error, Expr, Ident, Item, Lit, Meta, Result, Type, braced, bracketed, parenthesized};
+use syn::parse::{ParseBuffer, ParseStream, Parser};
+use syn::{Error, Expr, Ident, Item, ItemMacro, Lit, Meta, Result, Type, parse2};
 
 /// Replaces each use of a macro of the same list by the generated items. Uses of other macros stay.
 pub(crate) fn all(items: Vec<Item>) -> Vec<Item> {
     let mut macros = HashMap::new();
     for item in &items {
-        if let Item::Macro(item) = item
-            && let Some(name) = &item.ident
-        {
-            macros.insert(name.to_string(), item.mac.tokens.clone());
+        if let Item::Macro(ItemMacro { ident: Some(name), mac, .. }) = item {
+            macros.insert(name.clone(), mac.tokens.clone());
         }
     }
     let expanded = items.into_iter().flat_map(|item| {
-        if let Item::Macro(item) = &item
-            && let Some(name) = item.mac.path.get_ident()
-            && let Some(rules) = macros.get(&name.to_string())
+        if let Item::Macro(ItemMacro { attrs, mac, .. }) = &item
+            && let Some(name) = mac.path.get_ident()
+            && let Some(rules) = macros.get(name)
         {
-            return expand(rules.clone(), item.mac.tokens.clone())
-                .and_then(|expanded| expanded.into_iter().map(|one| with_attributes(&item.attrs, &one)).collect())
-                .unwrap_or_else(|error| panic!("`{name}!` is beyond this expansion of macros: {error}"));
+            let generated = expand(rules.clone(), mac.tokens.clone());
+            // The macro's use may depend on a feature.
+            let items = generated.and_then(|items| items.iter().map(|one| parse2(quote!(#(#attrs)* #one))).collect());
+            return items.unwrap_or_else(|error| panic!("`{name}!` is beyond this expansion of macros: {error}"));
         }
         vec![item]
     });
     expanded.collect()
-}
-
-/// Returns a generated item with the attributes of the macro's use: it may depend on a feature.
-fn with_attributes(attributes: &[Attribute], item: &Item) -> Result<Item> {
-    let mut tokens = TokenStream::new();
-    attributes.iter().for_each(|attribute| attribute.to_tokens(&mut tokens));
-    item.to_tokens(&mut tokens);
-    syn::parse2(tokens)
-}
-
-/// A part of the left side of a rule.
-enum Pattern {
-    /// `$name:kind`
-    Fragment(String, String),
-    /// `$( ... ) separator *`
-    Repetition(Vec<Pattern>, Option<TokenTree>),
-    Group(Delimiter, Vec<Pattern>),
-    Token(TokenTree),
 }
 
 /// The tokens of a fragment, once or for each repetition.
@@ -60,70 +42,43 @@ enum Binding {
 type Bindings = BTreeMap<String, Binding>;
 
 fn expand(rules: TokenStream, input: TokenStream) -> Result<Vec<Item>> {
-    let mut groups = Vec::new();
-    for token in rules {
-        match token {
-            TokenTree::Group(group) => groups.push(group.stream()),
-            TokenTree::Punct(_) => {}
-            other => return Err(Error::new(other.span(), "unexpected")),
-        }
-    }
-    let [left, right] = groups.as_slice() else {
-        return Err(Error::new(
-            input.into_iter().next().map_or_else(proc_macro2::Span::call_site, |t| t.span()),
-            "more than one rule",
-        ));
-    };
-    let patterns = patterns(left.clone())?;
-    let matching = |input: ParseStream<'_>| {
-        let mut bindings = Bindings::new();
-        match_all(&patterns, input, &mut bindings)?;
-        Ok(bindings)
-    };
-    let bindings = matching.parse2(input)?;
-    Ok(syn::parse2::<syn::File>(transcribe(right.clone(), &bindings)?)?.items)
+    let rules: Vec<_> = rules.into_iter().filter_map(|token| Some(group_of(&token)?.stream())).collect();
+    let [left, right] = rules.as_slice() else { return Err(Error::new(Span::call_site(), "more than one rule")) };
+    let mut bindings = Bindings::new();
+    (|input: ParseStream<'_>| bind(left, input, &mut bindings)).parse2(input)?;
+    Ok(parse2::<syn::File>(transcribe(right.clone(), &bindings)?)?.items)
+}
+
+fn group_of(token: &TokenTree) -> Option<&Group> {
+    if let TokenTree::Group(group) = token { Some(group) } else { None }
 }
 
 fn is_punct(token: Option<&TokenTree>, expected: char) -> bool {
     matches!(token, Some(TokenTree::Punct(punct)) if punct.as_char() == expected)
 }
 
-fn is_repeat_operator(token: Option<&TokenTree>) -> bool {
-    is_punct(token, '*') || is_punct(token, '+')
+/// Takes the rest of a repetition: the separator, if there is one, and the operator.
+fn separator_of(tokens: &mut IntoIter) -> Option<TokenTree> {
+    let first = tokens.next();
+    if is_punct(first.as_ref(), '*') || is_punct(first.as_ref(), '+') {
+        return None;
+    }
+    tokens.next();
+    first
 }
 
-fn patterns(tokens: TokenStream) -> Result<Vec<Pattern>> {
-    let mut patterns = Vec::new();
-    let mut tokens = tokens.into_iter().peekable();
+/// Matches the input with the left side of a rule.
+fn bind(left: &TokenStream, input: ParseStream<'_>, bindings: &mut Bindings) -> Result<()> {
+    let mut tokens = left.clone().into_iter();
     while let Some(token) = tokens.next() {
         if !is_punct(Some(&token), '$') {
-            patterns.push(match token {
-                TokenTree::Group(group) => Pattern::Group(group.delimiter(), self::patterns(group.stream())?),
-                token => Pattern::Token(token),
-            });
+            match_token(&token, input, bindings)?;
             continue;
         }
         match tokens.next() {
+            // `$name:kind`
             Some(TokenTree::Ident(name)) => {
-                tokens.next();
-                let kind = tokens.next().map(|kind| kind.to_string());
-                patterns.push(Pattern::Fragment(name.to_string(), kind.unwrap_or_default()));
-            }
-            Some(TokenTree::Group(group)) => {
-                let separator = if is_repeat_operator(tokens.peek()) { None } else { tokens.next() };
-                tokens.next();
-                patterns.push(Pattern::Repetition(self::patterns(group.stream())?, separator));
-            }
-            _ => return Err(Error::new(token.span(), "no pattern")),
-        }
-    }
-    Ok(patterns)
-}
-
-fn match_all(patterns: &[Pattern], input: ParseStream<'_>, bindings: &mut Bindings) -> Result<()> {
-    for pattern in patterns {
-        match pattern {
-            Pattern::Fragment(name, kind) => {
+                let kind = tokens.nth(1).map(|kind| kind.to_string()).unwrap_or_default();
                 let tokens = match kind.as_str() {
                     "ident" => Ident::parse_any(input)?.to_token_stream(),
                     "literal" => input.parse::<Lit>()?.to_token_stream(),
@@ -133,62 +88,50 @@ fn match_all(patterns: &[Pattern], input: ParseStream<'_>, bindings: &mut Bindin
                     "tt" => input.parse::<TokenTree>()?.to_token_stream(),
                     kind => return Err(input.error(format!("fragments `{kind}` are not supported"))),
                 };
-                bindings.insert(name.clone(), Binding::Once(tokens));
+                bindings.insert(name.to_string(), Binding::Once(tokens));
             }
-            Pattern::Group(delimiter, inner) => {
-                let content;
-                match delimiter {
-                    Delimiter::Parenthesis => _ = parenthesized!(content in input),
-                    Delimiter::Brace => _ = braced!(content in input),
-                    _ => _ = bracketed!(content in input),
-                }
-                match_all(inner, &content, bindings)?;
-            }
-            // A repetition ends with its input, or at another token than its first.
-            Pattern::Repetition(inner, separator) => {
-                while !input.is_empty() && may_begin(inner, input) {
+            // `$( ... ) separator *` ends with its input, or at another token than its first.
+            Some(TokenTree::Group(inner)) => {
+                let separator = separator_of(&mut tokens);
+                let first = inner.stream().into_iter().next().filter(|first| !is_punct(Some(first), '$'));
+                let begins = |input: &ParseBuffer<'_>| {
+                    first.as_ref().is_none_or(|first| match_token(first, input, &mut Bindings::new()).is_ok())
+                };
+                while !input.is_empty() && begins(&input.fork()) {
                     let mut once = Bindings::new();
-                    match_all(inner, input, &mut once)?;
+                    bind(&inner.stream(), input, &mut once)?;
                     for (name, binding) in once {
-                        let Binding::Once(tokens) = binding else {
-                            return Err(input.error("nested repetitions are not supported"));
-                        };
-                        match bindings.entry(name).or_insert_with(|| Binding::Each(Vec::new())) {
-                            Binding::Each(all) => all.push(tokens),
-                            Binding::Once(_) => return Err(input.error("a name is bound twice")),
+                        match (binding, bindings.entry(name).or_insert_with(|| Binding::Each(Vec::new()))) {
+                            (Binding::Once(tokens), Binding::Each(all)) => all.push(tokens),
+                            _ => return Err(input.error("nested repetitions are not supported")),
                         }
                     }
-                    if let (Some(separator), false) = (separator, input.is_empty()) {
-                        match_token(separator, input)?;
+                    if let (Some(separator), false) = (&separator, input.is_empty()) {
+                        match_token(separator, input, bindings)?;
                     }
                 }
             }
-            Pattern::Token(token) => match_token(token, input)?,
+            _ => return Err(Error::new(token.span(), "no pattern")),
         }
     }
     Ok(())
 }
 
-/// Whether the first token of the patterns, if that is fixed, comes next.
-fn may_begin(patterns: &[Pattern], input: ParseStream<'_>) -> bool {
-    match patterns.first() {
-        Some(Pattern::Token(first)) => match_token(first, &input.fork()).is_ok(),
-        _ => true,
-    }
-}
-
-fn match_token(expected: &TokenTree, input: ParseStream<'_>) -> Result<()> {
+/// Takes a token of the input that is equal to one of the rule, or a group that matches.
+fn match_token(expected: &TokenTree, input: ParseStream<'_>, bindings: &mut Bindings) -> Result<()> {
     let token: TokenTree = input.parse()?;
-    if token.to_string() == expected.to_string() {
-        Ok(())
-    } else {
-        Err(Error::new(token.span(), format!("expected `{expected}`")))
+    match (group_of(expected), group_of(&token)) {
+        (Some(left), Some(group)) if left.delimiter() == group.delimiter() => {
+            (|input: ParseStream<'_>| bind(&left.stream(), input, bindings)).parse2(group.stream())
+        }
+        (None, None) if token.to_string() == expected.to_string() => Ok(()),
+        _ => Err(Error::new(token.span(), format!("expected `{expected}`"))),
     }
 }
 
 fn transcribe(tokens: TokenStream, bindings: &Bindings) -> Result<TokenStream> {
     let mut output = TokenStream::new();
-    let mut tokens = tokens.into_iter().peekable();
+    let mut tokens = tokens.into_iter();
     while let Some(token) = tokens.next() {
         if !is_punct(Some(&token), '$') {
             output.extend([match token {
@@ -206,8 +149,7 @@ fn transcribe(tokens: TokenStream, bindings: &Bindings) -> Result<TokenStream> {
                 _ => return Err(Error::new(name.span(), format!("`${name}` is not bound here"))),
             },
             Some(TokenTree::Group(group)) => {
-                let separator = if is_repeat_operator(tokens.peek()) { None } else { tokens.next() };
-                tokens.next();
+                let separator = separator_of(&mut tokens);
                 output.extend(transcribe_each(&group, separator.as_ref(), bindings)?);
             }
             _ => return Err(Error::new(token.span(), "no transcription")),

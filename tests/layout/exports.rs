@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use quote::ToTokens;
 use syn::{Attribute, GenericArgument, Item, ItemImpl, Meta, PathArguments, Type, Visibility};
 
-use crate::names::{Target, ident_of, leaves, resolve};
+use crate::names::{Target, ident_of, leaves, named, resolve};
 use crate::source::{Crate, ModulePath, arguments, attributes_of, conditions, value};
 
 /// Features and other conditions, as a listing names them.
@@ -66,8 +66,8 @@ impl Walk<'_> {
                         self.reexport(module, path, &leaf.path, &leaf.name, &conditions);
                     }
                 }
-            } else if let Some(name) = ident_of(item)
-                && visibility_of(item).is_some_and(is_reachable)
+            } else if let Some((name, vis)) = named(item)
+                && is_reachable(vis)
             {
                 self.item((module.to_vec(), name.to_string()), [path, &[name.to_string()]].concat(), conditions);
             }
@@ -195,20 +195,6 @@ fn definition_of_path(krate: &Crate, module: &[String], path: &syn::Path) -> Opt
         Target::Item(module, name) => Some((module, name)),
         Target::Module(_) => None,
     })
-}
-
-fn visibility_of(item: &Item) -> Option<&Visibility> {
-    match item {
-        Item::Const(item) => Some(&item.vis),
-        Item::Enum(item) => Some(&item.vis),
-        Item::Fn(item) => Some(&item.vis),
-        Item::Static(item) => Some(&item.vis),
-        Item::Struct(item) => Some(&item.vis),
-        Item::Trait(item) => Some(&item.vis),
-        Item::Type(item) => Some(&item.vis),
-        Item::Union(item) => Some(&item.vis),
-        _ => None,
-    }
 }
 
 fn is_child(child: &[String], module: &[String]) -> bool {

@@ -6,7 +6,6 @@
 //! line each. `links` and `claims` read the pages.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod circles;
 mod claims;
 mod expand;
 mod exports;
@@ -16,4 +15,3 @@ mod names;
 mod print;
 mod public_api;
 mod source;
-mod tutorial;

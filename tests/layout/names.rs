@@ -171,57 +171,6 @@ pub(crate) fn absolute(krate: &Crate, module: &[String], path: &[String]) -> Opt
     Some(base)
 }
 
-/// Returns the files that define an item: several if it depends on features. Re-exports on the path are followed.
-pub(crate) fn files_of<'c>(krate: &'c Crate, path: &[String]) -> BTreeSet<&'c str> {
-    let mut files = BTreeSet::new();
-    follow(krate, path, &mut Vec::new(), &mut files);
-    files
-}
-
-fn follow<'c>(krate: &'c Crate, path: &[String], seen: &mut Vec<ModulePath>, files: &mut BTreeSet<&'c str>) {
-    if seen.iter().any(|seen| seen == path) {
-        return;
-    }
-    seen.push(path.to_vec());
-    let longest = (0..=path.len()).rev().find_map(|at| Some((at, krate.modules.get(&path[..at])?)));
-    let Some((at, module)) = longest else { return };
-    let targets = path.get(at).map(|name| reexports(krate, &path[..at], module, name)).unwrap_or_default();
-    if targets.is_empty() {
-        files.insert(&module.file);
-    }
-    for mut target in targets {
-        target.extend_from_slice(&path[at + 1..]);
-        follow(krate, &target, seen, files);
-    }
-}
-
-/// Returns the paths behind a name that a module re-exports.
-fn reexports(krate: &Crate, path: &[String], module: &Module, name: &str) -> Vec<ModulePath> {
-    let mut targets = Vec::new();
-    for item in &module.items {
-        let Item::Use(item) = item else { continue };
-        if matches!(item.vis, Visibility::Inherited) {
-            continue;
-        }
-        for mut leaf in leaves(&item.tree) {
-            if leaf.name == name {
-                targets.extend(absolute(krate, path, &leaf.path));
-            } else if leaf.name == "*" {
-                leaf.path.pop();
-                let Some(mut target) = absolute(krate, path, &leaf.path) else { continue };
-                let Some(module) = krate.modules.get(&target) else { continue };
-                if defines(module, name) {
-                    target.push(name.to_owned());
-                    targets.push(target);
-                } else {
-                    targets.extend(reexports(krate, &target, module, name));
-                }
-            }
-        }
-    }
-    targets
-}
-
 /// The meaning of a path.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Target {
@@ -302,16 +251,21 @@ pub(crate) fn defines(module: &Module, name: &str) -> bool {
 
 /// Returns the name of an item, if it has one.
 pub(crate) fn ident_of(item: &Item) -> Option<&Ident> {
-    match item {
-        Item::Const(item) => Some(&item.ident),
-        Item::Enum(item) => Some(&item.ident),
-        Item::Fn(item) => Some(&item.sig.ident),
-        Item::Macro(item) => item.ident.as_ref(),
-        Item::Static(item) => Some(&item.ident),
-        Item::Struct(item) => Some(&item.ident),
-        Item::Trait(item) => Some(&item.ident),
-        Item::Type(item) => Some(&item.ident),
-        Item::Union(item) => Some(&item.ident),
-        _ => None,
-    }
+    named(item).map(|(ident, _)| ident)
+}
+
+/// Returns the name of an item, and its visibility.
+pub(crate) fn named(item: &Item) -> Option<(&Ident, &Visibility)> {
+    Some(match item {
+        Item::Const(item) => (&item.ident, &item.vis),
+        Item::Enum(item) => (&item.ident, &item.vis),
+        Item::Fn(item) => (&item.sig.ident, &item.vis),
+        Item::Macro(item) => (item.ident.as_ref()?, &Visibility::Inherited),
+        Item::Static(item) => (&item.ident, &item.vis),
+        Item::Struct(item) => (&item.ident, &item.vis),
+        Item::Trait(item) => (&item.ident, &item.vis),
+        Item::Type(item) => (&item.ident, &item.vis),
+        Item::Union(item) => (&item.ident, &item.vis),
+        _ => return None,
+    })
 }

@@ -3,8 +3,12 @@
 use syn::punctuated::Punctuated;
 use syn::visit_mut::{self, VisitMut};
 use syn::{
-    Fields, FnArg, Item, ItemEnum, ItemFn, ItemImpl, ItemType, Pat, Signature, Token, Type, Visibility, parse_quote,
+    Attribute, Fields, FnArg, Item, ItemEnum, ItemFn, ItemImpl, ItemType, Pat, Signature, Token, Type, Visibility,
+    parse_quote,
 };
+
+use crate::names::ident_of;
+use crate::source::attributes_of;
 
 /// Prints an item on one line.
 fn line(item: Item) -> String {
@@ -51,59 +55,51 @@ impl VisitMut for Patterns {
     }
 }
 
+/// Removes all attributes.
+struct Plain;
+
+impl VisitMut for Plain {
+    fn visit_attributes_mut(&mut self, attributes: &mut Vec<Attribute>) {
+        attributes.clear();
+    }
+}
+
 /// Prints the first line of a definition under a path: a type without fields and variants, a trait without items, a
 /// constant without its value, or an alias.
 pub(crate) fn definition(item: &Item, path: &str) -> Option<String> {
+    let name = format!(" {}", ident_of(item)?);
+    let may_grow = attributes_of(item).iter().any(|attribute| attribute.path().is_ident("non_exhaustive"));
+    let mut end = if may_grow { " #[non_exhaustive]" } else { "" };
     let mut item = item.clone();
-    let (keyword, name, attrs, mut end) = match &mut item {
-        Item::Const(item) => {
-            *item.expr = parse_quote!(_);
-            ("const", &item.ident, &mut item.attrs, "")
-        }
-        Item::Enum(item) => {
-            item.variants.clear();
-            ("enum", &item.ident, &mut item.attrs, "")
-        }
-        Item::Static(item) => {
-            *item.expr = parse_quote!(_);
-            ("static", &item.ident, &mut item.attrs, "")
-        }
+    Plain.visit_item_mut(&mut item);
+    match &mut item {
+        Item::Const(item) => *item.expr = parse_quote!(_),
+        Item::Enum(item) => item.variants.clear(),
+        Item::Static(item) => *item.expr = parse_quote!(_),
         Item::Struct(item) => {
             let is_private = |field: &syn::Field| !matches!(field.vis, Visibility::Public(_));
-            let mut end = "";
             match &mut item.fields {
-                Fields::Named(fields) if fields.named.iter().any(is_private) => end = " { .. }",
+                Fields::Named(fields) => {
+                    if end.is_empty() && fields.named.iter().any(is_private) {
+                        end = " { .. }";
+                    }
+                    item.fields = Fields::Unit;
+                    item.semi_token = Some(<Token![;]>::default());
+                }
                 Fields::Unnamed(fields) => {
-                    for field in &mut fields.unnamed {
-                        field.attrs.clear();
-                        if is_private(field) {
-                            field.vis = Visibility::Inherited;
-                            field.ty = parse_quote!(_);
-                        }
+                    for field in fields.unnamed.iter_mut().filter(|field| is_private(field)) {
+                        field.vis = Visibility::Inherited;
+                        field.ty = parse_quote!(_);
                     }
                 }
-                _ => {}
+                Fields::Unit => {}
             }
-            if matches!(item.fields, Fields::Named(_)) {
-                item.fields = Fields::Unit;
-                item.semi_token = Some(<Token![;]>::default());
-            }
-            ("struct", &item.ident, &mut item.attrs, end)
         }
-        Item::Trait(item) => {
-            item.items.clear();
-            ("trait", &item.ident, &mut item.attrs, "")
-        }
-        Item::Type(item) => ("type", &item.ident, &mut item.attrs, ""),
+        Item::Trait(item) => item.items.clear(),
+        Item::Type(_) => {}
         _ => return None,
-    };
-    if matches!(keyword, "enum" | "struct") && attrs.iter().any(|attribute| attribute.path().is_ident("non_exhaustive"))
-    {
-        end = " #[non_exhaustive]";
     }
-    attrs.clear();
-    let name = format!("{keyword} {name}");
-    let printed = line(item).replacen(&name, &format!("{keyword} {path}"), 1);
+    let printed = line(item).replacen(&name, &format!(" {path}"), 1);
     Some(printed.strip_suffix(" = _").unwrap_or(&printed).to_owned() + end)
 }
 
@@ -116,8 +112,7 @@ pub(crate) fn type_(ty: &Type) -> String {
 /// Prints a variant.
 pub(crate) fn variant(variant: &syn::Variant) -> String {
     let mut variant = variant.clone();
-    variant.attrs.clear();
-    variant.fields.iter_mut().for_each(|field| field.attrs.clear());
+    Plain.visit_variant_mut(&mut variant);
     let name = variant.ident.to_string();
     let mut item: ItemEnum = parse_quote!(
         enum E {}

@@ -35,9 +35,6 @@ const CRATES: &[(&str, &str)] = &[
 
 const UPDATE: &str = "UPDATE_API=1 cargo test -p actix-timers-tests --test layout public_api";
 
-/// The number of lines of a difference that are shown.
-const SHOWN_LINES: usize = 40;
-
 #[test]
 fn the_public_api_is_the_committed_listing() {
     let mut differences = String::new();
@@ -63,21 +60,9 @@ fn the_public_api_is_the_committed_listing() {
 
 /// Returns the lines that are only in one of two texts.
 fn difference(old: &str, new: &str) -> String {
-    let mut counts: BTreeMap<&str, i32> = BTreeMap::new();
-    old.lines().for_each(|line| *counts.entry(line.trim()).or_default() -= 1);
-    new.lines().for_each(|line| *counts.entry(line.trim()).or_default() += 1);
-    let changed: Vec<_> = counts.iter().filter(|(line, count)| **count != 0 && !line.is_empty()).collect();
-    let mut lines = String::new();
-    for (line, count) in changed.iter().take(SHOWN_LINES) {
-        _ = writeln!(lines, "{} {line}", if **count < 0 { '-' } else { '+' });
-    }
-    if changed.len() > SHOWN_LINES {
-        _ = writeln!(lines, "and {} more lines", changed.len() - SHOWN_LINES);
-    }
-    if changed.is_empty() {
-        lines += "the same lines in another order\n";
-    }
-    lines
+    let [old, new] = [old, new].map(|text| text.lines().collect::<BTreeSet<_>>());
+    let removed = old.difference(&new).map(|line| format!("- {line}\n"));
+    removed.chain(new.difference(&old).map(|line| format!("+ {line}\n"))).collect()
 }
 
 /// The public items of a crate.
@@ -244,11 +229,15 @@ impl Api {
     /// Adds inherent methods and constants.
     fn methods(&mut self, path: &[String], item: &Item, outer: &Conditions, impls: &[Implementation<'_>]) {
         let full = path.join("::");
-        let known = bounds(generics_of(item));
+        let known = match item {
+            Item::Enum(item) => bounds(&item.generics),
+            Item::Struct(item) => bounds(&item.generics),
+            _ => Vec::new(),
+        };
         let known: Conditions = known.iter().map(|bound| bound.to_token_stream().to_string()).collect();
         let mut lines = BTreeSet::new();
         for Implementation { block, conditions, .. } in impls {
-            let more = bounds(Some(&block.generics)).into_iter();
+            let more = bounds(&block.generics).into_iter();
             let more: Vec<_> = more.filter(|bound| !known.contains(&bound.to_token_stream().to_string())).collect();
             for member in &block.items {
                 match member {
@@ -345,18 +334,8 @@ fn derives(attributes: &[Attribute]) -> Vec<(String, Conditions)> {
     derived
 }
 
-fn generics_of(item: &Item) -> Option<&syn::Generics> {
-    match item {
-        Item::Enum(item) => Some(&item.generics),
-        Item::Struct(item) => Some(&item.generics),
-        Item::Trait(item) => Some(&item.generics),
-        _ => None,
-    }
-}
-
 /// Returns all bounds as predicates of a `where` clause.
-fn bounds(generics: Option<&syn::Generics>) -> Vec<WherePredicate> {
-    let Some(generics) = generics else { return Vec::new() };
+fn bounds(generics: &syn::Generics) -> Vec<WherePredicate> {
     let inline = generics.type_params().filter(|parameter| !parameter.bounds.is_empty()).map(|parameter| {
         let (name, bounds) = (&parameter.ident, &parameter.bounds);
         syn::parse_quote!(#name: #bounds)

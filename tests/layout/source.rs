@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use syn::punctuated::Punctuated;
 use syn::visit_mut::{self, VisitMut};
-use syn::{Attribute, Expr, ImplItem, Item, Meta, Stmt, Token, TraitItem, Visibility};
+use syn::{Attribute, ImplItem, Item, Meta, Token, TraitItem, Visibility};
 
 use crate::expand;
 
@@ -129,31 +129,6 @@ impl VisitMut for Pruning {
     fn visit_fields_named_mut(&mut self, fields: &mut syn::FieldsNamed) {
         retain(&mut fields.named, |field| is_compiled(&field.attrs));
         visit_mut::visit_fields_named_mut(self, fields);
-    }
-
-    fn visit_expr_struct_mut(&mut self, value: &mut syn::ExprStruct) {
-        retain(&mut value.fields, |field| is_compiled(&field.attrs));
-        visit_mut::visit_expr_struct_mut(self, value);
-    }
-
-    fn visit_expr_match_mut(&mut self, value: &mut syn::ExprMatch) {
-        value.arms.retain(|arm| is_compiled(&arm.attrs));
-        visit_mut::visit_expr_match_mut(self, value);
-    }
-
-    fn visit_block_mut(&mut self, block: &mut syn::Block) {
-        block.stmts.retain(|statement| match statement {
-            Stmt::Local(local) => is_compiled(&local.attrs),
-            Stmt::Item(item) => is_compiled(attributes_of(item)),
-            Stmt::Macro(call) => is_compiled(&call.attrs),
-            Stmt::Expr(Expr::Assign(value), _) => is_compiled(&value.attrs),
-            Stmt::Expr(Expr::Block(value), _) => is_compiled(&value.attrs),
-            Stmt::Expr(Expr::Call(value), _) => is_compiled(&value.attrs),
-            Stmt::Expr(Expr::If(value), _) => is_compiled(&value.attrs),
-            Stmt::Expr(Expr::MethodCall(value), _) => is_compiled(&value.attrs),
-            Stmt::Expr(..) => true,
-        });
-        visit_mut::visit_block_mut(self, block);
     }
 }
 

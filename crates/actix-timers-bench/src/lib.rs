@@ -11,6 +11,5 @@ pub mod plot;
 pub mod process;
 pub mod quad_heap;
 pub mod random;
-pub mod record;
 pub mod rows;
 pub mod times;

@@ -1,35 +1,51 @@
-//! The measured rows, as a table for people and as JSON for programs.
+//! The measured rows: a table for people, and JSON for the plots.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Write as _};
 use std::path::Path;
 
+use serde::{Deserialize, Serialize};
+
 use crate::numbers::short;
-use crate::record::Record;
-pub use crate::record::{CALLER_ONLY, OURS, Spread};
+
+/// The prefix of our own subjects, which all others are compared with.
+pub const OURS: &str = "actix-timers";
+
+/// The suffix of a subject that was timed in the caller's thread alone, while other threads did a part of the work. It
+/// is shown beside the subject with all its threads, but is never the best peer.
+pub const CALLER_ONLY: &str = ", caller only";
 
 /// The figures of one subject for one workload. In every unit less is better.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Row {
-    pub workload: &'static str,
+    pub workload: String,
     /// The called layer: `wheel`, `context`, `messages` or `whole`.
-    pub layer: &'static str,
+    pub layer: String,
     pub subject: String,
     /// The number of pending timers.
     pub size: u64,
-    pub unit: &'static str,
+    pub unit: String,
     /// One sample per round. Equal indices in two rows belong to the same round.
     pub samples: Vec<f64>,
+    /// In a file: the ratio of ours to this subject; for ours, to the best peer.
+    #[serde(default)]
+    pub ratio: Option<Spread>,
+    #[serde(default)]
+    pub best_peer: Option<String>,
+    /// In a file: the command that measured the row.
+    #[serde(default)]
+    pub command: String,
 }
 
-/// The ratio of ours to a peer: below 1 ours is better.
-#[derive(Debug)]
-struct Comparison<'a> {
-    peer: &'a str,
-    ratio: Spread,
+/// The median of some numbers, with their range.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    pub median: f64,
+    pub min: f64,
+    pub max: f64,
 }
 
-/// All rows of a run.
+/// All rows of a run, or of files.
 #[derive(Debug, Default)]
 pub struct Rows(Vec<Row>);
 
@@ -43,9 +59,30 @@ impl Rows {
         rows.into_iter().for_each(|row| self.push(row));
     }
 
+    /// Adds the rows of a file. They replace existing rows, so a run can be done in parts, and parts repeated.
+    ///
+    /// # Errors
+    /// Names the problem in the file.
+    pub fn read(&mut self, path: &Path) -> Result<(), String> {
+        let wrong = |wrong: &dyn std::fmt::Display| format!("{}: {wrong}", path.display());
+        let text = fs::read_to_string(path).map_err(|error| wrong(&error))?;
+        let rows: Vec<Row> = serde_json::from_str(&text).map_err(|error| wrong(&error))?;
+        for row in rows {
+            match self.0.iter_mut().find(|known| known.is_of(&row)) {
+                Some(known) => *known = row,
+                None => self.0.push(row),
+            }
+        }
+        Ok(())
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Row> {
+        self.0.iter()
+    }
+
     /// Returns the samples of a row, if it was measured.
     pub fn samples(&self, workload: &str, subject: &str, size: u64, unit: &str) -> Option<&[f64]> {
-        let key = |row: &&Row| (row.workload, &*row.subject, row.size, row.unit) == (workload, subject, size, unit);
+        let key = |row: &&Row| (&*row.workload, &*row.subject, row.size, &*row.unit) == (workload, subject, size, unit);
         self.0.iter().find(key).map(|row| &*row.samples)
     }
 
@@ -62,9 +99,9 @@ impl Rows {
             print!("  {:<36} {:>12} {:>12} {:>12}", "subject", "median", "min", "max");
             println!("   {:>9} ({:>9} ..{:>9} )", "ours/peer", "min", "max");
             for row in self.0.iter().filter(|row| row.is_beside(block)) {
-                let Spread { median, min, max } = Spread::of(&row.samples);
+                let Spread { median, min, max } = row.measured();
                 print!("  {:<36} {:>12} {:>12} {:>12}", row.subject, short(median), short(min), short(max));
-                if let Some(Comparison { peer, ratio: Spread { median, min, max } }) = self.comparison(row) {
+                if let Some((peer, Spread { median, min, max })) = self.comparison(row) {
                     print!("   {:>9} ({:>9} ..{:>9} )", short(median), short(min), short(max));
                     if row.is_ours() {
                         print!("  {peer}");
@@ -81,32 +118,22 @@ impl Rows {
     /// The file cannot be written.
     pub fn write_json(&self, path: Option<&Path>) -> io::Result<()> {
         let Some(path) = path else { return Ok(()) };
-        let rows: Vec<Record> = self.0.iter().map(|row| self.record(row)).collect();
+        let written = |row: &Row| Row {
+            ratio: self.comparison(row).map(|(_, ratio)| ratio),
+            best_peer: self.best_peer(row).map(|peer| peer.subject.clone()),
+            command: command(std::env::args()),
+            ..row.clone()
+        };
         let mut file = BufWriter::new(File::create(path)?);
-        serde_json::to_writer_pretty(&mut file, &rows)?;
+        serde_json::to_writer_pretty(&mut file, &self.0.iter().map(written).collect::<Vec<_>>())?;
         writeln!(file)?;
         file.flush()
     }
 
-    fn record(&self, row: &Row) -> Record {
-        Record {
-            workload: row.workload.to_owned(),
-            layer: row.layer.to_owned(),
-            subject: row.subject.clone(),
-            size: row.size,
-            unit: row.unit.to_owned(),
-            samples: row.samples.clone(),
-            measured: Spread::of(&row.samples),
-            ratio: self.comparison(row).map(|found| found.ratio),
-            best_peer: self.best_peer(row).map(|peer| peer.subject.clone()),
-            command: command(std::env::args()),
-        }
-    }
-
-    /// Compares ours with its best peer, or a peer with ours.
-    fn comparison<'a>(&'a self, row: &'a Row) -> Option<Comparison<'a>> {
+    /// Compares ours with its best peer, or a peer with ours. Returns the peer, and the ratio: below 1 ours is better.
+    fn comparison<'a>(&'a self, row: &'a Row) -> Option<(&'a str, Spread)> {
         let (ours, peer) = if row.is_ours() { (row, self.best_peer(row)?) } else { (self.ours(row)?, row) };
-        Some(Comparison { peer: &peer.subject, ratio: Spread::of_ratio(&ours.samples, &peer.samples) })
+        Some((&peer.subject, Spread::of_ratio(&ours.samples, &peer.samples)))
     }
 
     /// Returns the best peer. A scheme counts only without others: most are unbeatable at one operation and hopeless at
@@ -114,8 +141,8 @@ impl Rows {
     fn best_peer(&self, row: &Row) -> Option<&Row> {
         let alike = |peer: &Row| !row.is_ours() || peer.is_foreign() == row.is_foreign();
         let peers = self.0.iter().filter(|other| other.is_beside(row) && other.is_peer() && alike(other));
-        let median = |row: &Row| Spread::of(&row.samples).median;
-        peers.min_by(|a, b| a.is_scheme().cmp(&b.is_scheme()).then(median(a).total_cmp(&median(b))))
+        let rank = |row: &Row| (row.subject.starts_with("scheme "), row.measured().median);
+        peers.min_by(|a, b| rank(a).partial_cmp(&rank(b)).expect("numbers"))
     }
 
     /// Returns our variant that does the same, or the one without a qualifier, or the first.
@@ -127,17 +154,23 @@ impl Rows {
 
 impl Row {
     pub fn new(
-        workload: &'static str,
-        layer: &'static str,
+        workload: &str,
+        layer: &str,
         subject: impl Into<String>,
         size: u64,
-        unit: &'static str,
+        unit: &str,
         samples: Vec<f64>,
     ) -> Self {
-        Self { workload, layer, subject: subject.into(), size, unit, samples }
+        let [workload, layer, unit] = [workload, layer, unit].map(str::to_owned);
+        let (subject, ratio, best_peer, command) = (subject.into(), None, None, String::new());
+        Self { workload, layer, subject, size, unit, samples, ratio, best_peer, command }
     }
 
-    fn is_ours(&self) -> bool {
+    pub fn measured(&self) -> Spread {
+        Spread::of(&self.samples)
+    }
+
+    pub fn is_ours(&self) -> bool {
         self.subject.starts_with(OURS)
     }
 
@@ -150,10 +183,6 @@ impl Row {
         self.subject.ends_with(", foreign")
     }
 
-    fn is_scheme(&self) -> bool {
-        self.subject.starts_with("scheme ")
-    }
-
     /// Returns whether both are figures of the same thing.
     pub fn is_of(&self, other: &Self) -> bool {
         self.is_beside(other) && self.subject == other.subject
@@ -161,9 +190,53 @@ impl Row {
 
     /// Returns whether the two are comparable.
     fn is_beside(&self, other: &Self) -> bool {
-        let key = |row: &Self| (row.workload, row.layer, row.size, row.unit);
-        key(self) == key(other)
+        let Self { workload, layer, size, unit, .. } = self;
+        (workload, layer, size, unit) == (&other.workload, &other.layer, &other.size, &other.unit)
     }
+
+    /// Returns the name of the file of figures that has the row: its workload without variants, or the bench, if that
+    /// is not `peers`.
+    pub(crate) fn family(&self) -> &str {
+        let bench = self.command.split_once("--bench ").and_then(|(_, rest)| rest.split_whitespace().next());
+        match bench.unwrap_or("peers") {
+            "peers" if self.layer == "wheel sizes" => "wheel-sizes",
+            "peers" => base(&self.workload),
+            bench => bench,
+        }
+    }
+}
+
+impl Spread {
+    pub fn of(samples: &[f64]) -> Self {
+        let mut sorted = samples.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let middle = sorted.len() / 2;
+        let median = if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 };
+        Self { median, min: sorted[0], max: sorted[sorted.len() - 1] }
+    }
+
+    /// Takes the ratio round by round if all rounds are paired, since both felt the same noise; otherwise of the
+    /// medians alone.
+    pub fn of_ratio(ours: &[f64], peer: &[f64]) -> Self {
+        if ours.len() == peer.len() {
+            let pairs: Vec<f64> = ours.iter().zip(peer).map(|(ours, peer)| ratio(*ours, *peer)).collect();
+            return Self::of(&pairs);
+        }
+        let ratio = Self::of(ours).median / Self::of(peer).median;
+        Self { median: ratio, min: ratio, max: ratio }
+    }
+}
+
+/// Returns the ratio; two zeros are equal.
+fn ratio(ours: f64, peer: f64) -> f64 {
+    if ours == peer { 1.0 } else { ours / peer }
+}
+
+/// Returns a subject without its variant: `netty` for `netty, 512 buckets`, `scheme 3` for `scheme 3 tree`.
+pub(crate) fn base(subject: &str) -> &str {
+    let words = if subject.starts_with("scheme ") { 2 } else { 1 };
+    let end = subject.match_indices([' ', ',']).nth(words - 1).map_or(subject.len(), |(place, _)| place);
+    &subject[..end]
 }
 
 /// Returns the command that started this bench: Cargo adds a hash to the name of the program, and `--bench` to the

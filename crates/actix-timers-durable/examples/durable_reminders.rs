@@ -12,10 +12,9 @@
 //! cargo run --example durable_reminders
 //! ```
 
-use std::collections::BTreeMap;
 use std::error::Error;
-use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, Write};
+use std::fs::OpenOptions;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
@@ -46,12 +45,6 @@ struct Office {
     list: PathBuf,
 }
 
-impl Office {
-    fn has_sent(&self, reminder: &Durable<Remind>) -> std::io::Result<bool> {
-        Ok(self.list.exists() && sent(&self.list)?.iter().any(|line| line.id == reminder.id.to_string()))
-    }
-}
-
 impl Actor for Office {
     type Context = Context<Self>;
 }
@@ -60,7 +53,10 @@ impl Handler<Durable<Remind>> for Office {
     type Result = Result<(), HandlerError>;
 
     fn handle(&mut self, reminder: Durable<Remind>, _: &mut Self::Context) -> Self::Result {
-        if reminder.attempt > 1 && self.has_sent(&reminder)? {
+        let mut list = OpenOptions::new().read(true).append(true).create(true).open(&self.list)?;
+        let (id, mut sent) = (reminder.id.to_string(), String::new());
+        list.read_to_string(&mut sent)?;
+        if reminder.attempt > 1 && sent.contains(&id) {
             println!("invoice {}: was sent, by an attempt whose end is not known", reminder.invoice);
             return Ok(());
         }
@@ -68,32 +64,14 @@ impl Handler<Durable<Remind>> for Office {
         if reminder.attempt == 1 && reminder.invoice % 10 == 5 {
             return Err(HandlerError::new("no connection"));
         }
-        let early = SystemTime::now() < reminder.due.to_system_time();
-        let mut list = OpenOptions::new().append(true).create(true).open(&self.list)?;
+        if SystemTime::now() < reminder.due.to_system_time() {
+            return Err(HandlerError::permanent("early"));
+        }
         // One write, which is complete or absent when the process is killed.
-        list.write_all(format!("{} {} {early}\n", reminder.invoice, reminder.id).as_bytes())?;
+        list.write_all(format!("{} {id}\n", reminder.invoice).as_bytes())?;
         println!("invoice {}: sent, attempt {}", reminder.invoice, reminder.attempt);
         Ok(())
     }
-}
-
-/// A line of the list.
-struct Sent {
-    invoice: u32,
-    id: String,
-    early: bool,
-}
-
-fn sent(list: &Path) -> std::io::Result<Vec<Sent>> {
-    let mut sent = Vec::new();
-    for line in BufReader::new(File::open(list)?).lines() {
-        let line = line?;
-        let mut words = line.split(' ');
-        if let (Some(Ok(invoice)), Some(id), Some(early)) = (words.next().map(str::parse), words.next(), words.next()) {
-            sent.push(Sent { invoice, id: id.to_owned(), early: early == "true" });
-        }
-    }
-    Ok(sent)
 }
 
 /// Starts the durable timers, in each run of the service.
@@ -147,15 +125,11 @@ fn crash_and_carry_on(directory: &Path) -> Result<(), Box<dyn Error>> {
     }
     System::new().block_on(carry_on(directory))?;
 
-    let mut times = BTreeMap::new();
-    for Sent { invoice, early, .. } in sent(&directory.join("sent"))? {
-        *times.entry(invoice).or_insert(0) += 1;
-        if early {
-            return Err(format!("invoice {invoice} was early").into());
-        }
-    }
-    if times.len() != REMINDERS as usize || times.values().any(|times| *times != 1) {
-        return Err(format!("not all were sent exactly once: {times:?}").into());
+    let list = std::fs::read_to_string(directory.join("sent"))?;
+    let mut sent: Vec<u32> = list.lines().filter_map(|line| line.split(' ').next()?.parse().ok()).collect();
+    sent.sort_unstable();
+    if !sent.iter().copied().eq(0..REMINDERS) {
+        return Err(format!("not all were sent exactly once: {sent:?}").into());
     }
     println!("all {REMINDERS} reminders were sent exactly once");
     Ok(())

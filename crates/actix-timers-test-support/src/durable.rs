@@ -143,8 +143,21 @@ impl Medium for Files {
     }
 }
 
-/// A store that calls a function before each commit.
+/// A store with an observer of its commits: a function is called before each.
 pub struct Watched<S, F>(pub S, pub F);
+
+/// An observer of commits.
+pub trait Watch: Send + 'static {
+    fn before(&mut self, ops: &[Op]);
+
+    fn after(&mut self) {}
+}
+
+impl<F: FnMut(&[Op]) + Send + 'static> Watch for F {
+    fn before(&mut self, ops: &[Op]) {
+        self(ops);
+    }
+}
 
 impl<S: Store, F: Send + 'static> Reads for Watched<S, F> {
     fn get(&mut self, id: DurableId) -> Result<Option<Found>, StoreError> {
@@ -168,7 +181,7 @@ impl<S: Store, F: Send + 'static> Reads for Watched<S, F> {
     }
 }
 
-impl<S: Store, F: FnMut(&[Op]) + Send + 'static> Store for Watched<S, F> {
+impl<S: Store, F: Watch> Store for Watched<S, F> {
     fn join(&mut self, node: &NodeInfo, now: DueTime) -> Result<Beat, StoreError> {
         self.0.join(node, now)
     }
@@ -178,8 +191,10 @@ impl<S: Store, F: FnMut(&[Op]) + Send + 'static> Store for Watched<S, F> {
     }
 
     fn apply(&mut self, ops: &[Op], now: DueTime) -> Result<Vec<Result<Outcome, StoreError>>, StoreError> {
-        (self.1)(ops);
-        self.0.apply(ops, now)
+        self.1.before(ops);
+        let outcomes = self.0.apply(ops, now);
+        self.1.after();
+        outcomes
     }
 
     fn look(&mut self, look: &Look, now: DueTime) -> Result<Vec<Hint>, StoreError> {

@@ -73,7 +73,7 @@ impl Airport {
     fn note(&mut self, flight: usize, event: Event) {
         let at = self.clock.date();
         self.progress.happened(event, at);
-        self.log.push(Entry { flight, event, at, attempt: 1 });
+        self.log.push(Entry { at, flight: self.flights[flight].line, attempt: 1, event });
     }
 }
 

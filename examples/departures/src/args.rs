@@ -1,6 +1,5 @@
 //! The command line.
 
-use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use crate::clock::Speed;
@@ -57,89 +56,37 @@ pub(crate) enum Store {
     },
 }
 
-/// The options parsed so far.
-#[derive(Default)]
-struct Seen {
-    input: Option<PathBuf>,
-    speed: Option<Speed>,
-    store: Option<OsString>,
-    node: Option<String>,
-    metrics: Option<String>,
-}
-
 /// Parses the arguments after the program's name.
 ///
 /// # Errors
 /// Names the wrong argument and the reason.
-pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Request, String> {
+pub(crate) fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Request, String> {
     let mut arguments = arguments.into_iter();
-    let mut seen = Seen::default();
-    while let Some(argument) = arguments.next() {
-        let (name, attached) = split(&argument);
-        if matches!(name.as_str(), "--help" | "-h") {
-            return Ok(Request::Help);
-        }
-        if !matches!(name.as_str(), "--input" | "--speed" | "--store" | "--node" | "--metrics") {
-            return Err(format!("unknown argument '{}'", argument.display()));
-        }
-        let value = attached.or_else(|| arguments.next()).ok_or_else(|| format!("{name} needs a value"))?;
-        seen.take(&name, value)?;
-    }
-    let store = seen.store()?;
-    Ok(Request::Replay(Options {
-        input: seen.input.unwrap_or_else(|| PathBuf::from(JULY_2013)),
-        speed: seen.speed,
-        store,
-        metrics: seen.metrics,
-    }))
-}
-
-/// Splits `--name=value`.
-fn split(argument: &OsStr) -> (String, Option<OsString>) {
-    match argument.to_str().and_then(|text| text.split_once('=')) {
-        Some((name, value)) if name.starts_with("--") => (name.to_owned(), Some(value.into())),
-        _ => (argument.to_string_lossy().into_owned(), None),
-    }
-}
-
-impl Seen {
-    fn take(&mut self, name: &str, value: OsString) -> Result<(), String> {
-        match name {
-            "--input" => once(name, &mut self.input, value.into()),
+    let mut options = Options { input: PathBuf::from(JULY_2013), speed: None, store: None, metrics: None };
+    let (mut store, mut node) = (None, None);
+    while let Some(name) = arguments.next() {
+        let mut value = || arguments.next().ok_or_else(|| format!("{name} needs a value"));
+        match name.as_str() {
+            "--help" | "-h" => return Ok(Request::Help),
+            "--input" => options.input = value()?.into(),
             "--speed" => {
-                let text = utf8(name, value)?;
-                let speed = text.parse().map_err(|wrong| format!("{name} '{text}': {wrong}"))?;
-                once(name, &mut self.speed, speed)
+                let text = value()?;
+                options.speed = Some(text.parse().map_err(|wrong| format!("--speed '{text}': {wrong}"))?);
             }
-            "--store" => once(name, &mut self.store, value),
-            "--node" => once(name, &mut self.node, utf8(name, value)?),
-            _ => once(name, &mut self.metrics, utf8(name, value)?),
+            "--store" => store = Some(value()?),
+            "--node" => node = Some(value()?),
+            "--metrics" => options.metrics = Some(value()?),
+            _ => return Err(format!("unknown argument '{name}'")),
         }
     }
-
-    fn store(&mut self) -> Result<Option<Store>, String> {
-        let is_url = |store: &OsString| {
-            let store = store.to_string_lossy();
-            store.starts_with("postgres://") || store.starts_with("postgresql://")
-        };
-        match (self.store.take(), self.node.take()) {
-            (Some(store), node) if is_url(&store) => {
-                let node = node.ok_or("--store URL needs the name of this node: --node N")?;
-                Ok(Some(Store::Database { url: utf8("--store", store)?, node }))
-            }
-            (_, Some(_)) => Err("--node needs a database: --store postgres://USER@HOST/DATABASE".to_owned()),
-            (store, None) => Ok(store.map(|store| Store::Directory(store.into()))),
+    let is_url = |store: &String| store.starts_with("postgres://") || store.starts_with("postgresql://");
+    options.store = match (store, node) {
+        (Some(url), Some(node)) if is_url(&url) => Some(Store::Database { url, node }),
+        (Some(url), None) if is_url(&url) => {
+            return Err("--store URL needs the name of this node: --node N".to_owned());
         }
-    }
-}
-
-fn utf8(name: &str, value: OsString) -> Result<String, String> {
-    value.into_string().map_err(|value| format!("{name} '{}' is not valid UTF-8", value.display()))
-}
-
-fn once<T>(name: &str, option: &mut Option<T>, value: T) -> Result<(), String> {
-    match option.replace(value) {
-        None => Ok(()),
-        Some(_) => Err(format!("{name} is given twice")),
-    }
+        (_, Some(_)) => return Err("--node needs a database: --store postgres://USER@HOST/DATABASE".to_owned()),
+        (directory, None) => directory.map(|directory| Store::Directory(directory.into())),
+    };
+    Ok(Request::Replay(options))
 }

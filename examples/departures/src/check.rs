@@ -3,12 +3,14 @@
 //! The expectation comes from the file alone, and only the logs come from the airports. After a crash between a handler
 //! and the commit of its completion, a durable timer delivers its message again, as a later attempt.
 
-use actix_timers::Counters;
-use actix_timers::{CancelOutcome, RescheduleOutcome};
+use std::collections::{BTreeMap, HashMap};
+
+use actix_timers::{CancelOutcome, Counters, RescheduleOutcome};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::flight::{BOARDING, CANCELLATION_KNOWN, DELAY_KNOWN, Flight, Outcome};
 use crate::log::{Entry, Event, Log};
+use crate::replay::Airports;
 
 /// The deliveries at one airport, or at all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -121,12 +123,14 @@ pub(crate) struct Findings {
     pub(crate) repetitions: Vec<String>,
 }
 
-/// Checks the log of an airport against its flights. Adds its findings to `findings`.
-pub(crate) fn airport(flights: &[Flight], log: &Log, findings: &mut Findings) -> Tally {
+/// Checks the log against all flights. Adds its findings to `findings`, and returns the tally of each airport.
+pub(crate) fn deliveries(airports: &Airports, log: &Log, findings: &mut Findings) -> BTreeMap<String, Tally> {
     let Findings { problems, repetitions } = findings;
-    let mut happened = vec![Happened::default(); flights.len()];
+    let flights = airports.values().flat_map(|flights| flights.iter());
+    let mut all: HashMap<usize, (&Flight, Happened)> =
+        flights.map(|flight| (flight.line, (flight, Happened::default()))).collect();
     for entry in log {
-        let (Some(happened), Some(flight)) = (happened.get_mut(entry.flight), flights.get(entry.flight)) else {
+        let Some((flight, happened)) = all.get_mut(&entry.flight) else {
             problems.push(format!("{entry:?} is about a flight that does not exist"));
             continue;
         };
@@ -138,23 +142,27 @@ pub(crate) fn airport(flights: &[Flight], log: &Log, findings: &mut Findings) ->
         came.push(Came { at: entry.at, attempt: entry.attempt });
         problems.extend(rejection(entry).map(|answer| format!("{flight}: {answer}")));
     }
-    let mut tally = Tally { flights: flights.len() as u64, ..Tally::default() };
-    for (flight, happened) in flights.iter().zip(happened) {
-        let expected = Expected::of(flight);
-        for (kind, due, came, count) in [
-            ("boarding call", expected.call, &happened.called, &mut tally.calls),
-            ("cancellation", expected.cancellation, &happened.cancelled, &mut tally.cancelled),
-            ("news of the delay", expected.delay, &happened.rescheduled, &mut tally.rescheduled),
-        ] {
-            let message = Message { kind, flight, due, came };
-            *count += u64::from(!came.is_empty());
-            tally.repeated += came.len().saturating_sub(1) as u64;
-            problems.extend(message.problem());
-            repetitions.extend(message.repetition());
-            tally.latest_lag = tally.latest_lag.max(message.lag());
+    let mut tallies = BTreeMap::new();
+    for (name, flights) in airports {
+        let mut tally = Tally { flights: flights.len() as u64, ..Tally::default() };
+        for (flight, happened) in flights.iter().map(|flight| &all[&flight.line]) {
+            let expected = Expected::of(flight);
+            for (kind, due, came, count) in [
+                ("boarding call", expected.call, &happened.called, &mut tally.calls),
+                ("cancellation", expected.cancellation, &happened.cancelled, &mut tally.cancelled),
+                ("news of the delay", expected.delay, &happened.rescheduled, &mut tally.rescheduled),
+            ] {
+                let message = Message { kind, flight, due, came };
+                *count += u64::from(!came.is_empty());
+                tally.repeated += came.len().saturating_sub(1) as u64;
+                problems.extend(message.problem());
+                repetitions.extend(message.repetition());
+                tally.latest_lag = tally.latest_lag.max(message.lag());
+            }
         }
+        tallies.insert(name.clone(), tally);
     }
-    tally
+    tallies
 }
 
 /// Returns the outcome of the cancel or reschedule if it is not the expected one.

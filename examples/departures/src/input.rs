@@ -1,9 +1,8 @@
 //! Reads flights from a file, and reports the exact position of a malformed line.
 
-use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use jiff::civil::date;
 use jiff::tz::TimeZone;
@@ -19,39 +18,21 @@ const YEARS: std::ops::Range<i16> = 1914..2200;
 const MOST_EARLY: SignedDuration = SignedDuration::from_hours(2);
 const MOST_LATE: SignedDuration = SignedDuration::from_hours(7 * 24);
 
-/// The error of an unreadable or malformed file.
-#[derive(Debug)]
-pub(crate) struct InputError {
-    file: PathBuf,
-    line: Option<usize>,
-    wrong: String,
-}
-
-impl fmt::Display for InputError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { file, line, wrong } = self;
-        match line {
-            Some(line) => write!(f, "{}:{line}: {wrong}", file.display()),
-            None => write!(f, "{}: {wrong}", file.display()),
-        }
-    }
-}
-
 /// Reads all flights of a file, in the order of its lines, which may be any.
 ///
 /// # Errors
 /// Names file, line and problem.
-pub(crate) fn read(file: &Path) -> Result<Vec<Flight>, InputError> {
-    let error = |line, wrong| InputError { file: file.to_owned(), line, wrong };
-    let opened = File::open(file).map_err(|wrong| error(None, wrong.to_string()))?;
+pub(crate) fn read(file: &Path) -> Result<Vec<Flight>, String> {
+    let shown = file.display();
+    let opened = File::open(file).map_err(|wrong| format!("{shown}: {wrong}"))?;
     if opened.metadata().is_ok_and(|file| file.is_dir()) {
-        return Err(error(None, "this is a directory, not a file".to_owned()));
+        return Err(format!("{shown}: this is a directory, not a file"));
     }
     let mut lines = Lines { reader: BufReader::new(opened), number: 0 };
-    let at = |lines: &Lines<_>, wrong| error(Some(lines.number), wrong);
+    let at = |lines: &Lines<_>, wrong| format!("{shown}:{}: {wrong}", lines.number);
 
     match lines.next().map_err(|wrong| at(&lines, wrong))? {
-        None => return Err(error(None, format!("the file is empty; its first line must be '{HEADER}'"))),
+        None => return Err(format!("{shown}: the file is empty; its first line must be '{HEADER}'")),
         Some(header) if header.trim_start_matches('\u{feff}') == HEADER => {}
         Some(header) => return Err(at(&lines, format!("unknown header {header:?}; it must be '{HEADER}'"))),
     }
@@ -59,7 +40,7 @@ pub(crate) fn read(file: &Path) -> Result<Vec<Flight>, InputError> {
     while let Some(line) = lines.next().map_err(|wrong| at(&lines, wrong))? {
         flights.push(flight(lines.number, &line).map_err(|wrong| at(&lines, wrong))?);
     }
-    if flights.is_empty() { Err(error(None, "there are no flights in it".to_owned())) } else { Ok(flights) }
+    if flights.is_empty() { Err(format!("{shown}: there are no flights in it")) } else { Ok(flights) }
 }
 
 /// The lines of a text, terminated by LF or CR LF.

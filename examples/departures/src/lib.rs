@@ -31,7 +31,6 @@ mod report;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -41,10 +40,9 @@ use crate::args::Store;
 use crate::args::{Options, Request};
 use crate::check::{Findings, Tally};
 use crate::flight::Flight;
-use crate::log::Log;
-use crate::progress::{Display, Progress};
+use crate::progress::Progress;
 use crate::replay::{Airports, Span};
-use crate::report::Report;
+use crate::report::{Outcome, Report};
 
 /// The exit code if a message was lost, doubled or early, or the replay failed.
 const NOT_AS_EXPECTED: u8 = 1;
@@ -53,30 +51,15 @@ const MISUSED: u8 = 2;
 
 /// Runs the program with the arguments of the command line.
 pub fn main() -> ExitCode {
-    let options = match args::parse(std::env::args_os().skip(1)) {
+    let arguments = std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned());
+    let options = match args::parse(arguments) {
         Ok(Request::Help) => {
             return say(args::HELP).map_or_else(|wrong| give_up(NOT_AS_EXPECTED, &wrong), |()| ExitCode::SUCCESS);
         }
         Ok(Request::Replay(options)) => options,
         Err(wrong) => return give_up(MISUSED, &format!("{wrong}; see --help")),
     };
-    let flights = match input::read(&options.input) {
-        Ok(flights) => flights,
-        Err(wrong) => return give_up(MISUSED, &wrong.to_string()),
-    };
-    if let Some(address) = &options.metrics {
-        #[cfg(feature = "metrics")]
-        match metrics::serve(address) {
-            Ok(bound) => complain(&format!("metrics at http://{bound}/metrics")),
-            Err(wrong) => return give_up(MISUSED, &format!("--metrics '{address}': {wrong}")),
-        }
-        #[cfg(not(feature = "metrics"))]
-        return give_up(
-            MISUSED,
-            &format!("--metrics '{address}': needs cargo run --release --features metrics --example departures"),
-        );
-    }
-    match replay_and_report(&flights, &options) {
+    match replay_and_report(&options) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => give_up(NOT_AS_EXPECTED, "the deliveries differ from the file"),
         Err(Failure::Broken(why)) => give_up(NOT_AS_EXPECTED, &why),
@@ -92,69 +75,69 @@ enum Failure {
     Misused(String),
 }
 
+#[cfg(feature = "metrics")]
+fn serve_metrics(address: &str) -> Result<(), String> {
+    metrics::serve(address).map(|bound| complain(&format!("metrics at http://{bound}/metrics")))
+}
+
+#[cfg(not(feature = "metrics"))]
+fn serve_metrics(_: &str) -> Result<(), String> {
+    Err("needs cargo run --release --features metrics --example departures".to_owned())
+}
+
 /// Replays the flights and prints the report. Returns whether everything matches the file.
-fn replay_and_report(flights: &[Flight], options: &Options) -> Result<bool, Failure> {
-    let span = Span::of(flights).ok_or_else(|| Failure::Broken("there are no flights".to_owned()))?;
-    let airports = replay::by_origin(flights);
-    let expected = check::expected_totals(flights);
-    let messages = expected.calls + expected.cancelled + expected.rescheduled;
-    let progress = Arc::new(Progress::new(messages, span.first));
-    let (tallies, total, facts, findings) = match &options.store {
-        None => {
-            complain(&format!("{} flights from {} airports", report::grouped(expected.flights), airports.len()));
-            let display = Display::of(&progress);
-            let replay = replay::run(&airports, span, options.speed, &progress);
-            drop(display);
-            let replay = replay.map_err(Failure::Broken)?;
-            let (tallies, total, mut findings) = compare(&airports, &replay.logs, &expected);
-            check::counters(&replay.closed.counters, &expected, &mut findings.problems);
-            let facts = report::facts(&replay, &total, span, options.speed);
-            (tallies, total, facts, findings)
-        }
-        #[cfg(not(feature = "postgres"))]
-        Some(Store::Database { .. }) => {
-            let why = "--store postgres://... needs cargo run --release --features postgres --example departures";
-            return Err(Failure::Misused(why.to_owned()));
-        }
-        #[cfg(feature = "durable")]
-        Some(store) => {
-            let place = durable::Place::take(store, flights, span).map_err(Failure::Misused)?;
-            complain(&format!("{} flights from {} airports", report::grouped(expected.flights), airports.len()));
-            let display = Display::of(&progress);
-            let replay = durable::run(place, &airports, span, options.speed, &progress);
-            drop(display);
-            let replay = replay.map_err(Failure::Broken)?;
-            let (tallies, total, mut findings) = compare(&airports, &replay.logs, &expected);
-            replay.check(&mut findings.problems);
-            let facts = replay.facts(&total, span, options.speed);
-            (tallies, total, facts, findings)
-        }
-        #[cfg(not(feature = "durable"))]
-        Some(Store::Directory(_)) => {
-            let why = "--store needs durable timers: cargo run --release --features durable --example departures";
-            return Err(Failure::Misused(why.to_owned()));
-        }
-    };
+fn replay_and_report(options: &Options) -> Result<bool, Failure> {
+    let flights = input::read(&options.input).map_err(Failure::Misused)?;
+    if let Some(address) = &options.metrics {
+        serve_metrics(address).map_err(|wrong| Failure::Misused(format!("--metrics '{address}': {wrong}")))?;
+    }
+    let span = Span::of(&flights).ok_or_else(|| Failure::Broken("there are no flights".to_owned()))?;
+    let airports = replay::by_origin(&flights);
+    let expected = check::expected_totals(&flights);
+    let progress = Arc::new(Progress::new(expected.calls + expected.cancelled + expected.rescheduled, span.first));
+    let replay = prepare(options, &flights, &airports, span, &progress).map_err(Failure::Misused)?;
+    complain(&format!("{} flights from {} airports", report::grouped(expected.flights), airports.len()));
+    let outcome = progress::shown(&progress, replay).map_err(Failure::Broken)?;
+
+    let mut findings = Findings::default();
+    let tallies = check::deliveries(&airports, outcome.log(), &mut findings);
+    let mut total = Tally::default();
+    tallies.values().for_each(|tally| total.add(tally));
+    check::totals(&total, &expected, &mut findings.problems);
+    outcome.check(&expected, &mut findings.problems);
+    let facts = outcome.facts(&total, span, options.speed);
     let report = Report { tallies: &tallies, total: &total, facts: &facts, findings: &findings };
     say(&report.to_string()).map_err(Failure::Broken)?;
     Ok(findings.problems.is_empty())
 }
 
-/// Returns the tallies by airport and in total, and the findings.
-fn compare(
-    airports: &Airports,
-    logs: &BTreeMap<String, Log>,
-    expected: &Tally,
-) -> (BTreeMap<String, Tally>, Tally, Findings) {
-    let (mut tallies, mut total, mut findings) = (BTreeMap::new(), Tally::default(), Findings::default());
-    for (name, log) in logs {
-        let flights = airports.get(name).map_or(&[][..], |flights| flights);
-        let tally = check::airport(flights, log, &mut findings);
-        total.add(&tally);
-        tallies.insert(name.clone(), tally);
+type Replaying<'a> = Box<dyn FnOnce() -> Result<Box<dyn Outcome>, String> + 'a>;
+
+/// Returns the replay, with volatile or durable timers, or the reason why there cannot be one.
+fn prepare<'a>(
+    options: &'a Options,
+    flights: &[Flight],
+    airports: &'a Airports,
+    span: Span,
+    progress: &'a Arc<Progress>,
+) -> Result<Replaying<'a>, String> {
+    match &options.store {
+        None => Ok(Box::new(move || Ok(Box::new(replay::run(airports, span, options.speed, progress)?)))),
+        #[cfg(not(feature = "postgres"))]
+        Some(Store::Database { .. }) => {
+            Err("--store postgres://... needs cargo run --release --features postgres --example departures".to_owned())
+        }
+        #[cfg(feature = "durable")]
+        Some(store) => {
+            let place = durable::Place::take(store, flights, span)?;
+            Ok(Box::new(move || Ok(Box::new(durable::run(place, airports, options.speed, progress)?))))
+        }
+        #[cfg(not(feature = "durable"))]
+        Some(Store::Directory(_)) => {
+            let _ = flights;
+            Err("--store needs durable timers: cargo run --release --features durable --example departures".to_owned())
+        }
     }
-    check::totals(&total, expected, &mut findings.problems);
-    (tallies, total, findings)
 }
 
 fn give_up(code: u8, why: &str) -> ExitCode {

@@ -1,4 +1,4 @@
-//! The log of an airport: all events with their times.
+//! The log: all events with their times.
 
 use actix_timers::{CancelOutcome, RescheduleOutcome};
 use jiff::Timestamp;
@@ -7,12 +7,12 @@ pub(crate) type Log = Vec<Entry>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// The index of the flight at the airport.
-    pub(crate) flight: usize,
-    pub(crate) event: Event,
     pub(crate) at: Timestamp,
+    /// The flight's line in the input.
+    pub(crate) flight: usize,
     /// The attempt; always 1 for volatile timers.
     pub(crate) attempt: u32,
+    pub(crate) event: Event,
 }
 
 /// A handled message and the action taken.

@@ -3,10 +3,9 @@
 //! A separate thread draws it, independent of virtual time and of the actors.
 
 use std::io::{IsTerminal, Write, stderr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -59,37 +58,22 @@ impl Progress {
     }
 }
 
-/// A thread that draws until it is dropped, and then once more.
-pub(crate) struct Display {
-    stop: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Display {
-    pub(crate) fn of(progress: &Arc<Progress>) -> Self {
-        let (stop, stopped) = channel();
-        let progress = Arc::clone(progress);
-        let draw_until_stopped = move || {
+/// Draws the progress while `work` runs, and then once more.
+pub(crate) fn shown<R>(progress: &Progress, work: impl FnOnce() -> R) -> R {
+    let (done, is_done) = channel::<()>();
+    thread::scope(|scope| {
+        scope.spawn(move || {
             let terminal = stderr().is_terminal();
-            let every = if terminal { Duration::from_millis(100) } else { Duration::from_secs(2) };
-            while stopped.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
-                draw(&progress, terminal, terminal);
+            let every = Duration::from_millis(if terminal { 100 } else { 2_000 });
+            while is_done.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
+                draw(progress, terminal, terminal);
             }
-            draw(&progress, terminal, false);
-        };
-        // Without a thread there is no display; the replay continues.
-        let thread = std::thread::Builder::new().name("progress".to_owned()).spawn(draw_until_stopped).ok();
-        Self { stop: Some(stop), thread }
-    }
-}
-
-impl Drop for Display {
-    fn drop(&mut self) {
-        self.stop = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
+            draw(progress, terminal, false);
+        });
+        let result = work();
+        drop(done);
+        result
+    })
 }
 
 /// Draws a line; on a terminal over the previous one.

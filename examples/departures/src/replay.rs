@@ -21,8 +21,8 @@ pub(crate) type Airports = BTreeMap<String, Arc<[Flight]>>;
 
 /// The outcome of a replay.
 pub(crate) struct Replay {
-    /// The log of each airport.
-    pub(crate) logs: BTreeMap<String, Log>,
+    /// The log of all airports.
+    pub(crate) log: Log,
     /// The timer actor after everything was scheduled.
     pub(crate) opened: Snapshot,
     /// The timer actor at the end.
@@ -89,23 +89,22 @@ async fn replay(
         .wall_clock_check_interval(Duration::MAX)
         .install()
         .map_err(|why| why.to_string())?;
-    let mut running = BTreeMap::new();
+    let mut running = Vec::new();
     for (name, flights) in airports {
         let airport = Airport::new(Arc::clone(flights), clock.clone(), Arc::clone(progress)).start();
         airport.send(Open).await.map_err(|why| format!("airport {name}: {why}"))??;
-        running.insert(name.clone(), airport);
+        running.push(airport);
     }
     let opened = timers.snapshot();
     clock.start();
     clock.reaches(span.last).await;
     let closed = all_delivered(&timers).await;
     let took = began.elapsed();
-    let mut logs = BTreeMap::new();
-    for (name, airport) in running {
-        let log = airport.send(Close).await.map_err(|why| format!("airport {name}: {why}"))?;
-        logs.insert(name, log);
+    let mut log = Log::new();
+    for airport in running {
+        log.extend(airport.send(Close).await.map_err(|why| why.to_string())?);
     }
-    Ok(Replay { logs, opened, closed, took })
+    Ok(Replay { log, opened, closed, took })
 }
 
 /// Waits until all due messages are handled, which takes a moment at a high speed. Gives up after a long time without

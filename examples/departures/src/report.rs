@@ -7,11 +7,12 @@ use std::time::Duration;
 use actix_timers::Snapshot;
 use jiff::SignedDuration;
 
-use crate::check::{Findings, Tally};
+use crate::check::{self, Findings, Tally};
 use crate::clock::Speed;
+use crate::log::Log;
 use crate::replay::{Replay, Span};
 
-/// The maximum number of problems listed; the others are counted.
+/// The maximum number of problems listed.
 const PROBLEMS_LISTED: usize = 10;
 
 pub(crate) struct Report<'a> {
@@ -24,6 +25,39 @@ pub(crate) struct Report<'a> {
 /// A row: name and value.
 pub(crate) type Fact = (&'static str, String);
 
+/// The outcome of a replay.
+pub(crate) trait Outcome {
+    /// Returns the log of all airports.
+    fn log(&self) -> &Log;
+
+    /// Adds the deviations from the file that the logs do not show.
+    fn check(&self, expected: &Tally, problems: &mut Vec<String>);
+
+    fn facts(&self, total: &Tally, span: Span, speed: Option<Speed>) -> Vec<Fact>;
+}
+
+impl Outcome for Replay {
+    fn log(&self) -> &Log {
+        &self.log
+    }
+
+    fn check(&self, expected: &Tally, problems: &mut Vec<String>) {
+        check::counters(&self.closed.counters, expected, problems);
+    }
+
+    fn facts(&self, total: &Tally, span: Span, speed: Option<Speed>) -> Vec<Fact> {
+        let Self { opened, closed, took, .. } = self;
+        let mut facts = vec![
+            ("latest lag", lag(total, speed)),
+            ("wheel depth reached", wheel(opened.wheel_depth().max(closed.wheel_depth()), closed)),
+            ("pending", format!("{} at most, {} at the end", grouped(opened.pending()), grouped(closed.pending()))),
+        ];
+        facts.extend(facts_of_time(span, speed, *took));
+        facts.push(("timer actor", counters(closed)));
+        facts
+    }
+}
+
 impl fmt::Display for Report<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.airports(f)?;
@@ -31,8 +65,16 @@ impl fmt::Display for Report<'_> {
         for (name, value) in self.facts {
             writeln!(f, "{name:<21}{value}")?;
         }
-        list(f, "handled again after a crash", &self.findings.repetitions)?;
-        self.verdict(f)
+        let Findings { problems, repetitions } = self.findings;
+        if !repetitions.is_empty() {
+            writeln!(f, "\nhandled again after a crash: {}", grouped(repetitions.len() as u64))?;
+            repetitions.iter().try_for_each(|line| writeln!(f, "  {line}"))?;
+        }
+        if problems.is_empty() {
+            return writeln!(f, "\nchecked against the file: ok");
+        }
+        writeln!(f, "\nchecked against the file: {} WRONG", grouped(problems.len() as u64))?;
+        problems.iter().take(PROBLEMS_LISTED).try_for_each(|line| writeln!(f, "  {line}"))
     }
 }
 
@@ -48,28 +90,6 @@ impl Report<'_> {
         }
         Ok(())
     }
-
-    fn verdict(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let problems = &self.findings.problems;
-        if problems.is_empty() {
-            return writeln!(f, "\nchecked against the file: ok");
-        }
-        writeln!(f, "\nchecked against the file: {} WRONG", grouped(problems.len() as u64))?;
-        some(f, problems)
-    }
-}
-
-/// Returns the facts about a replay with volatile timers.
-pub(crate) fn facts(replay: &Replay, total: &Tally, span: Span, speed: Option<Speed>) -> Vec<Fact> {
-    let Replay { opened, closed, took, .. } = replay;
-    let mut facts = vec![
-        ("latest lag", lag(total, speed)),
-        ("wheel depth reached", wheel(opened.wheel_depth().max(closed.wheel_depth()), closed)),
-        ("pending", format!("{} at most, {} at the end", grouped(opened.pending()), grouped(closed.pending()))),
-    ];
-    facts.extend(facts_of_time(span, speed, *took));
-    facts.push(("timer actor", counters(closed)));
-    facts
 }
 
 pub(crate) fn facts_of_time(span: Span, speed: Option<Speed>, took: Duration) -> [Fact; 3] {
@@ -88,24 +108,6 @@ pub(crate) fn lag(total: &Tally, speed: Option<Speed>) -> String {
     let Some(speed) = speed else { return span_of_time(replayed) };
     let real = speed.real(replayed.unsigned_abs());
     format!("{} of replayed time, {} of real time", span_of_time(replayed), precise(real))
-}
-
-/// Writes a heading and lines; nothing if there are none.
-fn list(f: &mut fmt::Formatter<'_>, heading: &str, lines: &[String]) -> fmt::Result {
-    if lines.is_empty() {
-        return Ok(());
-    }
-    writeln!(f, "\n{heading}: {}", grouped(lines.len() as u64))?;
-    lines.iter().try_for_each(|line| writeln!(f, "  {line}"))
-}
-
-/// Writes the first lines, and the number of omitted ones.
-fn some(f: &mut fmt::Formatter<'_>, lines: &[String]) -> fmt::Result {
-    lines.iter().take(PROBLEMS_LISTED).try_for_each(|line| writeln!(f, "  {line}"))?;
-    match lines.len().saturating_sub(PROBLEMS_LISTED) {
-        0 => Ok(()),
-        more => writeln!(f, "  and {} more", grouped(more as u64)),
-    }
 }
 
 fn row(f: &mut fmt::Formatter<'_>, [name, flights, calls, cancelled, rescheduled, lag]: [String; 6]) -> fmt::Result {

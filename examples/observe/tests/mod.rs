@@ -7,56 +7,50 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use actix_timers::{TimerActor, Timers};
+use clap::{Parser, ValueEnum};
 
-use crate::args::{self, Options, Request};
+use crate::args::Options;
 use crate::incident::{Incident, Scene};
 #[cfg(feature = "durable")]
 use crate::post;
 use crate::shop::Shop;
 
-fn parse(arguments: &[&str]) -> Result<Request, String> {
-    args::parse(arguments.iter().map(|argument| (*argument).to_owned()))
+fn parse(arguments: &[&str]) -> Result<Options, String> {
+    Options::try_parse_from([&["observe"], arguments].concat()).map_err(|wrong| wrong.to_string())
 }
 
 #[test]
 fn it_serves_where_it_is_told_to() {
-    let run =
-        |address: &str, incident| Ok(Request::Run(Options { address: address.to_owned(), incident, store: None }));
+    let run = |address: &str, incident| Ok(Options { address: address.to_owned(), incident, store: None });
     assert_eq!(parse(&[]), run("127.0.0.1:9464", None));
-    assert_eq!(parse(&["0.0.0.0:1"]), run("0.0.0.0:1", None));
     assert_eq!(parse(&["--incident", "burst", "[::1]:0"]), run("[::1]:0", Some(Incident::Burst)));
-    assert_eq!(parse(&["--incident", "none", "--help"]), Err("there is no incident 'none'".to_owned()));
-    assert_eq!(parse(&["--help"]), Ok(Request::Help));
-    assert!(["--incident", "--store", "--what", "-x"].iter().all(|wrong| parse(&[wrong]).is_err()));
-    assert!(parse(&["one", "two"]).is_err());
-}
-
-#[test]
-fn durable_timers_need_a_directory_and_the_feature() {
-    let parsed = parse(&["--store", "letters"]);
-    if cfg!(feature = "durable") {
-        let Ok(Request::Run(options)) = parsed else { panic!("rejected: {parsed:?}") };
-        assert_eq!(options.store.as_deref(), Some("letters".as_ref()));
-    } else {
-        assert!(parsed.unwrap_err().contains("--features web,durable"));
+    for wrong in [&["--incident", "none"][..], &["--incident"], &["--store"], &["-x"], &["one", "two"]] {
+        assert!(parse(wrong).is_err(), "{wrong:?}");
     }
 }
 
 #[test]
-fn a_database_needs_its_feature() {
-    let parsed = parse(&["--store", "postgres://shop@db/shop"]);
-    assert_eq!(parsed.is_ok(), cfg!(feature = "postgres"), "{parsed:?}");
-    assert!(args::is_database("postgresql://shop@db/shop") && !args::is_database("postgres"));
+fn durable_timers_need_a_place_and_the_feature() {
+    for (place, feature, is_here) in [
+        ("letters", "durable", cfg!(feature = "durable")),
+        ("postgres://shop@db/shop", "postgres", cfg!(feature = "postgres")),
+        ("postgresql://shop@db/shop", "postgres", cfg!(feature = "postgres")),
+    ] {
+        match parse(&["--store", place]) {
+            Ok(options) => assert!(is_here && options.store.as_deref() == Some(place.as_ref()), "{options:?}"),
+            Err(wrong) => assert!(!is_here && wrong.contains(&format!("--features web,{feature}")), "{wrong}"),
+        }
+    }
 }
 
 #[test]
 fn every_incident_is_offered_and_explained() {
     let readme = include_str!("../../../dashboards/README.md");
-    for &incident in Incident::ALL {
-        assert!(args::help().contains(incident.name()), "{incident}");
-        assert!(readme.contains(&format!("\n| `{}` |", incident.name())), "{incident}");
-        let alone = parse(&["--incident", incident.name()]);
-        assert_eq!(alone.is_err_and(|wrong| wrong.contains("needs --store")), incident.needs_store(), "{incident}");
+    for incident in Incident::value_variants().iter().filter_map(Incident::to_possible_value) {
+        assert!(incident.get_help().is_some());
+        assert!(readme.contains(&format!("\n| `{}` |", incident.get_name())), "{incident:?}");
+        let alone = parse(&["--incident", incident.get_name()]);
+        assert_eq!(alone.is_err(), incident.get_name() == "wrong-address", "{incident:?}");
     }
 }
 
@@ -70,7 +64,7 @@ fn during(incident: Incident, capacity: usize, check: impl FnOnce(&Timers)) {
         let shop = Shop::open(&timers);
         tokio::time::sleep(WHILE).await;
         let calm = timers.snapshot().counters;
-        assert_eq!((calm.dead_lettered(), calm.rejected_capacity), (0, 0), "{incident}: no failures before it");
+        assert_eq!((calm.dead_lettered(), calm.rejected_capacity), (0, 0), "{incident:?}: no failures before it");
         let scene = Scene {
             timers: timers.clone(),
             shop,

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use actix_timers_durable::store::{
-    Claim, Delivery, EmbeddedStore, Filter, NewTimer, Next, OnKey, Op, Outcome, Reads as _, Record, Served, Store as _,
-    Suspects,
+    Claim, Delivery, EmbeddedStore, Filter, Look, NewTimer, Next, Note, OnKey, Op, Outcome, Position, Reads as _,
+    Served, Store as _, Suspects,
 };
 use actix_timers_durable::{DueTime, DurableId};
 use bench::durable::{self, MESSAGE_TYPE, PAYLOAD};
@@ -32,8 +32,9 @@ impl Timer {
         DueTime::from_millis(1_700_000_000_000 + self.due).unwrap()
     }
 
-    fn record(self) -> Record {
-        durable::record(self.id(), self.due(), ROUTE, self.payload())
+    fn to_put(self) -> NewTimer {
+        let record = durable::record(self.id(), self.due(), ROUTE, self.payload());
+        NewTimer { record: Arc::new(record), on_key: OnKey::KeepExisting }
     }
 
     fn payload(self) -> [u8; PAYLOAD] {
@@ -197,22 +198,55 @@ impl Subject for BareSqlite {
 }
 
 /// Ours. Timers to be removed are claimed, and end with the next group, as those of an application do.
-struct Store {
+pub(crate) struct Store {
     store: EmbeddedStore,
     path: PathBuf,
     filter: Arc<Filter>,
     claimed: Vec<Delivery>,
     now: DueTime,
+    /// The last timer that was found.
+    after: Option<Position>,
 }
 
 impl Store {
-    fn new(directory: &Path) -> Self {
+    pub(crate) fn new(directory: &Path) -> Self {
         let path = directory.join("store");
         let mut store = EmbeddedStore::open(&path).unwrap();
         store.join(&Default::default(), DueTime::MIN).unwrap();
         let (route, message_type) = (ROUTE.into(), MESSAGE_TYPE.into());
         let filter = Filter { served: vec![Served { index: 0, route, message_type, version: 1, max_attempts: 10 }] };
-        Self { store, path, filter: Arc::new(filter), claimed: Vec::new(), now: DueTime::MIN }
+        Self { store, path, filter: Arc::new(filter), claimed: Vec::new(), now: DueTime::MIN, after: None }
+    }
+
+    /// Ends the timers that are claimed, and claims those that are due by this time, with new ones in the same group.
+    /// Returns the number of the former. A past gets a row for each.
+    pub(crate) fn step(&mut self, put: &[Timer], until: u64, keeps_past: bool) -> usize {
+        self.now = Timer { number: 0, due: until }.due();
+        let look = Look { after: self.after, until: self.now, filter: Arc::clone(&self.filter), limit: 16 * 1024 };
+        let hints = self.store.look(&look, self.now).unwrap();
+        self.after = hints.last().map(|hint| Position { due: hint.due, id: hint.id }).or(self.after);
+        let ended = self.claimed.len();
+        let puts = put.iter().map(|timer| Op::Put(vec![timer.to_put()])).collect();
+        self.turn(puts, hints.iter().map(|hint| hint.id).collect(), keeps_past);
+        ended
+    }
+
+    fn turn(&mut self, mut ops: Vec<Op>, ids: Vec<DurableId>, keeps_past: bool) {
+        ops.extend(self.claimed.drain(..).map(|delivery| {
+            let note = || Note { took_ms: 7, outcome: Some("complete"), error: None, result: None };
+            let noted = || Next::Noted(Box::new(Next::Delete), Box::new(note()));
+            Op::End(delivery, if keeps_past { noted() } else { Next::Delete })
+        }));
+        let claims = ids.len();
+        if claims > 0 {
+            ops.push(Op::Claim(Claim { ids, filter: Arc::clone(&self.filter), suspects: Suspects::Left }));
+        }
+        for outcome in self.store.apply(&ops, self.now).unwrap() {
+            if let Outcome::Claimed { records, .. } = outcome.unwrap() {
+                self.claimed.extend(records.iter().map(|record| record.delivery()));
+            }
+        }
+        assert_eq!(self.claimed.len(), claims);
     }
 }
 
@@ -222,20 +256,9 @@ impl Subject for Store {
     }
 
     fn commit(&mut self, put: &[Timer], remove: &[Timer]) {
-        let new = |timer: &Timer| NewTimer { record: Arc::new(timer.record()), on_key: OnKey::KeepExisting };
-        let mut ops = vec![Op::Put(put.iter().map(new).collect())];
-        ops.extend(self.claimed.drain(..).map(|delivery| Op::End(delivery, Next::Delete)));
-        if let Some(due) = remove.iter().map(|timer| timer.due()).max() {
-            self.now = self.now.max(due);
-            let ids = remove.iter().map(|timer| timer.id()).collect();
-            ops.push(Op::Claim(Claim { ids, filter: Arc::clone(&self.filter), suspects: Suspects::Left }));
-        }
-        for outcome in self.store.apply(&ops, self.now).unwrap() {
-            if let Outcome::Claimed { records, .. } = outcome.unwrap() {
-                self.claimed.extend(records.iter().map(|record| record.delivery()));
-            }
-        }
-        assert_eq!(self.claimed.len(), remove.len());
+        self.now = remove.iter().map(|timer| timer.due()).max().unwrap_or(self.now).max(self.now);
+        let puts = vec![Op::Put(put.iter().map(|timer| timer.to_put()).collect())];
+        self.turn(puts, remove.iter().map(|timer| timer.id()).collect(), false);
     }
 
     fn pending(&mut self) -> Option<u64> {

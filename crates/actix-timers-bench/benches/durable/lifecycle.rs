@@ -7,19 +7,20 @@ use std::collections::VecDeque;
 use std::fs;
 use std::process::{Command, Stdio};
 use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use actix::prelude::*;
-use actix_timers_durable::store::EmbeddedStore;
+use actix_timers_durable::store::{EmbeddedStore, Op};
 use actix_timers_durable::{DueTime, DurableFilter};
 
 use crate::contenders::{self, Subject, Timer, size_on_disk};
 use crate::fixture::{self, Delivered};
 use crate::settings::Settings;
-use crate::watched::{Commits, Watched};
 use bench::process::resident_bytes;
 use bench::rows::{OURS, Row, Rows};
 use bench::times::{self, quantile};
+use support::durable::Watched;
 
 /// The concurrent callers; each awaits the reply to its own request.
 const CALLERS: usize = 1024;
@@ -34,10 +35,8 @@ pub(crate) fn run(settings: &Settings, rows: &mut Rows) {
         let arguments = settings.for_child(name, &settings.directory);
         let child = Command::new(program).args(arguments).stderr(Stdio::inherit()).output().unwrap();
         assert!(child.status.success(), "{name} has failed");
-        for line in String::from_utf8(child.stdout).unwrap().lines() {
-            let (unit, samples) = line.split_once('\t').unwrap();
-            let samples = samples.split(',').map(|sample| sample.parse().unwrap()).collect();
-            let unit = UNITS.into_iter().find(|known| *known == unit).unwrap();
+        let figures: Vec<Vec<f64>> = serde_json::from_slice(&child.stdout).unwrap();
+        for (unit, samples) in UNITS.iter().zip(figures) {
             rows.push(Row::new("lifecycle", "actor", name, settings.pending, unit, samples));
         }
     }
@@ -66,23 +65,12 @@ struct Figures {
 }
 
 impl Figures {
+    /// Prints the samples of each unit.
     fn print(mut self) {
-        let mut quantile = |share: f64| quantile(&mut self.commits, share).as_micros() as f64;
-        let figures = [
-            Some(self.each.clone()),
-            Some(vec![quantile(0.5)]),
-            Some(vec![quantile(0.99)]),
-            Some(vec![quantile(0.999)]),
-            Some(vec![self.written]),
-            Some(vec![self.memory as f64 / 1e6]),
-            self.disk.map(|bytes| vec![bytes]),
-        ];
-        for (unit, samples) in UNITS.iter().zip(figures) {
-            if let Some(samples) = samples {
-                let samples: Vec<String> = samples.iter().map(f64::to_string).collect();
-                println!("{unit}\t{}", samples.join(","));
-            }
-        }
+        let commits = [0.5, 0.99, 0.999].map(|share| quantile(&mut self.commits, share).as_micros() as f64);
+        let others = commits.into_iter().chain([self.written, self.memory as f64 / 1e6]).chain(self.disk);
+        let figures: Vec<_> = std::iter::once(self.each).chain(others.map(|figure| vec![figure])).collect();
+        println!("{}", serde_json::to_string(&figures).unwrap());
     }
 }
 
@@ -90,6 +78,22 @@ impl Figures {
 pub(crate) fn run_one(settings: &Settings, name: &str) {
     let figures = if name == OURS { System::new().block_on(through_the_actor(settings)) } else { bare(settings, name) };
     figures.print();
+}
+
+/// Measures the duration of each commit.
+struct Watch {
+    commits: Arc<Mutex<Vec<Duration>>>,
+    began: Instant,
+}
+
+impl support::durable::Watch for Watch {
+    fn before(&mut self, _: &[Op]) {
+        self.began = Instant::now();
+    }
+
+    fn after(&mut self) {
+        self.commits.lock().unwrap().push(self.began.elapsed());
+    }
 }
 
 /// Returns the number of timers per round.
@@ -104,9 +108,10 @@ async fn through_the_actor(settings: &Settings) -> Figures {
     // Due after the end of the bench.
     let first_due = DueTime::reached_at(SystemTime::now()).saturating_add(Duration::from_secs(24 * 3600));
     fixture::fill(&mut store, settings.pending, first_due);
-    let commits = Commits::default();
+    let commits = Arc::<Mutex<Vec<Duration>>>::default();
     let delivered = Rc::<Delivered>::default();
-    let timers = fixture::start(Watched::new(store, commits.clone()), &delivered);
+    let watch = Watch { commits: Arc::clone(&commits), began: Instant::now() };
+    let timers = fixture::start(Watched(store, watch), &delivered);
     let lives = lives(settings);
     let mut each = Vec::new();
     let written_before = written_bytes();

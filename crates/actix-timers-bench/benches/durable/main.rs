@@ -1,24 +1,18 @@
 //! The cost of durable timers, beside the lower bound of the disk, in one run.
 //!
-//! ```text
-//! cargo bench --features durable --bench durable                        with a million timers on disk
-//! cargo bench --features durable --bench durable -- --pending 10000000  with ten million
-//! cargo bench --features durable --bench durable -- --check             one short pass that verifies the work
-//! cargo bench --features durable --bench durable -- --help              lists the options
-//! ```
+//! `docs/internals/benchmarking.md` has the commands and the method; `--check` is one short pass that verifies the work.
 //!
-//! The output is a table as in the bench `peers`, with medians and the ratio of ours to the others, round by round;
-//! `--json FILE` also writes the rows to a file. Use a directory on the disk of interest (`--dir`); in memory an fsync
-//! costs nothing.
+//! The output is a table as in the bench `peers`. Use a directory on the disk of interest (`--dir`); in memory an fsync costs
+//! nothing.
 //!
 //! # Reading order
 //!
 //! 1. `contenders`: the writers: a bare file, a log, bare rows in SQLite, the store. `fixture`: ours through the actor.
 //! 2. `commits`: groups of new timers, without the actor. `calls`: the same through the actor, by one caller and by
 //!    many.
-//! 3. `lifecycle`: timers that come and go while many are pending, with the latency of commits (`watched`), bytes
-//!    written, disk and memory. `effects`: handlers that write a row. `start`: a start after `kill -9` with all of them overdue.
-//! 4. `settings`: the command line. Rows are those of the bench `peers`.
+//! 3. `lifecycle`: timers that come and go while many are pending, with the latency of commits, bytes
+//!    written, disk and memory. `lifecycles`: the store alone. `effects`: handlers that write a row. `start`: a start after
+//!    `kill -9` with all of them overdue.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod calls;
@@ -27,9 +21,9 @@ mod contenders;
 mod effects;
 mod fixture;
 mod lifecycle;
+mod lifecycles;
 mod settings;
 mod start;
-mod watched;
 
 use std::io;
 
@@ -38,10 +32,11 @@ use settings::Settings;
 
 type Workload = fn(&Settings, &mut Rows);
 
-const WORKLOADS: [(&str, Workload); 5] = [
+const WORKLOADS: [(&str, Workload); 6] = [
     ("commits", commits::run),
     ("schedule", calls::run),
     ("lifecycle", lifecycle::run),
+    ("lifecycles", lifecycles::run),
     ("effects", effects::run),
     ("start", start::run),
 ];

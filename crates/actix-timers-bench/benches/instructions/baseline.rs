@@ -26,13 +26,6 @@ pub(crate) struct Baseline {
     rows: Vec<Measured>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Verdict {
-    Same,
-    Cheaper,
-    Dearer,
-}
-
 impl Baseline {
     /// Returns a baseline of the current measurement.
     pub(crate) fn renewed(rows: Vec<Measured>) -> Self {
@@ -42,16 +35,15 @@ impl Baseline {
     pub(crate) fn read() -> Result<Self, String> {
         let text = std::fs::read_to_string(PATH).map_err(|error| format!("{PATH}: {error}; to make it: {RENEW}"))?;
         let mut baseline = Self::default();
-        for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
-            let cells: Vec<&str> = line.split('|').map(str::trim).collect();
-            match cells[..] {
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            let wrong = || format!("{PATH}: not understood: `{line}`");
+            match line.split(" | ").collect::<Vec<_>>()[..] {
                 ["compiler", compiler] => baseline.compiler = compiler.to_owned(),
                 [name, entries, total, _] => {
-                    let number = |text: &str| text.parse().map_err(|_| format!("{PATH}: not a number in `{line}`"));
-                    let (entries, total) = (number(entries)?, number(total)?);
-                    baseline.rows.push(Measured { name: name.to_owned(), entries, total });
+                    let [entries, total] = [entries, total].map(|text| text.parse().map_err(|_| wrong()));
+                    baseline.rows.push(Measured { name: name.to_owned(), entries: entries?, total: total? });
                 }
-                _ => return Err(format!("{PATH}: not understood: `{line}`")),
+                _ => return Err(wrong()),
             }
         }
         Ok(baseline)
@@ -67,49 +59,40 @@ impl Baseline {
         std::fs::write(PATH, text).map_err(|error| format!("{PATH}: {error}"))
     }
 
-    pub(crate) fn print_heading(&self) {
-        println!("instructions per operation");
-        println!("{:24} {:>8} {:>10} {:>10} {:>8}", "operation", "entries", "baseline", "now", "change");
+    /// Compares and prints the operations. Returns whether one is dearer. One that the baseline lacks in this size counts
+    /// as dearer, so that it is not forgotten.
+    pub(crate) fn compare(&self, measured: &[Measured], tolerance: f64) -> bool {
+        println!("instructions per operation, ± {:.0} %", tolerance * 100.0);
+        println!("{:24} {:>8} {:>10} {:>10} {:>9}", "operation", "entries", "baseline", "now", "change");
+        let (mut is_dearer, mut is_cheaper) = (false, false);
+        for now in measured {
+            let is_same = |old: &&Measured| (&old.name, old.entries) == (&now.name, now.entries);
+            let old = self.rows.iter().find(is_same).map_or(f64::NAN, Measured::each);
+            let change = now.each() / old - 1.0;
+            let remark = match change {
+                _ if change < -tolerance => "  cheaper",
+                _ if change <= tolerance => "",
+                _ => "  DEARER",
+            };
+            is_dearer |= remark == "  DEARER";
+            is_cheaper |= remark == "  cheaper";
+            let (name, entries, each, percent) = (&now.name, now.entries, now.each(), change * 100.0);
+            println!("{name:24} {entries:8} {old:10.1} {each:10.1} {percent:+8.2}%{remark}");
+        }
+        let compiler = compiler();
+        if self.compiler != compiler {
+            println!(
+                "the baseline is of {}, this is {compiler}: a part of a change may be the compiler's",
+                self.compiler
+            );
+        }
+        if is_dearer {
+            println!("dearer than the baseline allows: find out why, or if it is wanted, renew the baseline: {RENEW}");
+        } else if is_cheaper {
+            println!("cheaper than the baseline: renew it, so that this is not lost again: {RENEW}");
+        }
+        is_dearer
     }
-
-    /// Compares and prints one operation. One that the baseline lacks in this size counts as dearer, so that it is not
-    /// forgotten.
-    pub(crate) fn compare(&self, now: &Measured, tolerance: f64) -> Verdict {
-        let Measured { name, entries, .. } = now;
-        let Some(old) = self.rows.iter().find(|old| old.name == *name && old.entries == *entries) else {
-            println!("{name:24} {entries:8} {:>10} {:10.1} {:>8}  not in the baseline", "-", now.each(), "-");
-            return Verdict::Dearer;
-        };
-        let change = now.each() / old.each() - 1.0;
-        let (verdict, remark) = if change > tolerance {
-            (Verdict::Dearer, "  DEARER")
-        } else if change < -tolerance {
-            (Verdict::Cheaper, "  cheaper")
-        } else {
-            (Verdict::Same, "")
-        };
-        let (before, after, percent, allowed) = (old.each(), now.each(), change * 100.0, tolerance * 100.0);
-        println!("{name:24} {entries:8} {before:10.1} {after:10.1} {percent:+7.2}%  (±{allowed:.0}%){remark}");
-        verdict
-    }
-}
-
-/// Prints the worst of the verdicts and the remedy, and returns it.
-pub(crate) fn conclude(verdicts: &[Verdict], baseline: &Baseline) -> Verdict {
-    let worst = verdicts.iter().copied().max().unwrap_or(Verdict::Same);
-    let now = compiler();
-    if baseline.compiler != now {
-        println!(
-            "the baseline was taken with {}, this is {now}: a part of a change may be the compiler's",
-            baseline.compiler
-        );
-    }
-    if worst == Verdict::Dearer {
-        println!("dearer than the baseline allows: find out why, or if it is wanted, renew the baseline: {RENEW}");
-    } else if verdicts.contains(&Verdict::Cheaper) {
-        println!("cheaper than the baseline: renew it, so that this is not lost again: {RENEW}");
-    }
-    worst
 }
 
 /// Returns the version and target of the compiler.

@@ -2,13 +2,6 @@
 
 use std::process::Command;
 
-pub(crate) fn check_installed() -> Result<(), String> {
-    match Command::new("valgrind").arg("--version").output() {
-        Ok(output) if output.status.success() => Ok(()),
-        _ => Err("valgrind is missing; on Debian: apt-get install valgrind".to_owned()),
-    }
-}
-
 /// Runs `--work name` of this program, and returns the instructions between entering and leaving `function`.
 pub(crate) fn instructions(name: &str, function: &str) -> Result<u64, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
@@ -21,7 +14,7 @@ pub(crate) fn instructions(name: &str, function: &str) -> Result<u64, String> {
         .arg(program)
         .args(["--work", name])
         .output()
-        .map_err(|error| format!("valgrind does not start: {error}"))?;
+        .map_err(|error| format!("valgrind: {error}; on Debian: apt-get install valgrind"))?;
     if !output.status.success() {
         return Err(format!("{name} failed under valgrind:\n{}", String::from_utf8_lossy(&output.stderr)));
     }

@@ -18,6 +18,8 @@ use crate::Operation;
 use bench::random::Random;
 
 const TIMERS: usize = 20_000;
+/// The sum of their numbers.
+const SUM: u64 = TIMERS as u64 * (TIMERS as u64 - 1) / 2;
 
 /// Messages under way to a recipient with a window.
 const WINDOW: usize = 64;
@@ -25,13 +27,13 @@ const WINDOW: usize = 64;
 pub(crate) fn operations() -> Vec<Operation> {
     let operation = |name, counted, work| Operation { name, counted, entries: TIMERS as u64, work };
     vec![
-        operation("context start", "counted_schedule", start),
-        operation("context stop", "counted_cancel", stop),
+        operation("context start", "counted_schedule", start::<false>),
+        operation("context stop", "counted_cancel", stop::<false>),
         operation("context churn", "counted_replace", churn),
-        operation("context fire", "counted_delivery", fire),
-        operation("closure start", "counted_run_after", start_closures),
-        operation("closure stop", "counted_cancel", stop_closures),
-        operation("closure fire", "counted_delivery", fire_closures),
+        operation("context fire", "counted_delivery", fire::<false>),
+        operation("closure start", "counted_run_after", start::<true>),
+        operation("closure stop", "counted_cancel", stop::<true>),
+        operation("closure fire", "counted_delivery", fire::<true>),
         operation("recipient fire", "counted_delivery", || send(|addr| Target::from(addr))),
         operation("windowed fire", "counted_delivery", || send(|addr| Target::from(addr).window(WINDOW))),
         operation("tracked fire", "counted_delivery", || send(Target::tracked)),
@@ -39,9 +41,9 @@ pub(crate) fn operations() -> Vec<Operation> {
         operation("recipients do_send", "counted_sends", do_send_to_each),
         operation("request start", "counted_requests", request),
         operation("request do_send", "counted_sends", do_send),
-        operation("recorded start", "counted_schedule", || recorded(start)),
-        operation("recorded stop", "counted_cancel", || recorded(stop)),
-        operation("recorded fire", "counted_delivery", || recorded(fire)),
+        operation("recorded start", "counted_schedule", || recorded(start::<false>)),
+        operation("recorded stop", "counted_cancel", || recorded(stop::<false>)),
+        operation("recorded fire", "counted_delivery", || recorded(fire::<false>)),
         operation("recorded recipient fire", "counted_delivery", || recorded(|| send(|addr| Target::from(addr)))),
     ]
 }
@@ -58,12 +60,14 @@ struct Do(fn(&mut Owner, &mut Context<Owner>));
 struct Owner {
     random: Random,
     ids: Vec<TimerId>,
-    received: usize,
-    sum: u64,
-    all_received: Option<oneshot::Sender<u64>>,
+    received: Rc<Received>,
 }
 
 impl Owner {
+    fn schedule<const AS_CLOSURES: bool>(&mut self, ctx: &mut Context<Self>) {
+        if AS_CLOSURES { self.counted_run_after(ctx) } else { self.counted_schedule(ctx) }
+    }
+
     #[inline(never)]
     fn counted_schedule(&mut self, ctx: &mut Context<Self>) {
         for number in 0..TIMERS as u64 {
@@ -116,26 +120,13 @@ impl Handler<Do> for Owner {
 impl Handler<Note> for Owner {
     type Result = ();
 
-    fn handle(&mut self, Note(numbers): Note, _: &mut Self::Context) {
-        self.sum += numbers[0];
-        self.received += 1;
-        if self.received == TIMERS
-            && let Some(all_received) = self.all_received.take()
-        {
-            let _ = all_received.send(self.sum);
-        }
+    fn handle(&mut self, note: Note, _: &mut Self::Context) {
+        self.received.add(note);
     }
 }
 
 /// One of many recipients, each of which gets one message.
 struct Each(Rc<Received>);
-
-#[derive(Default)]
-struct Received {
-    messages: Cell<usize>,
-    sum: Cell<u64>,
-    all: Cell<Option<oneshot::Sender<u64>>>,
-}
 
 impl Actor for Each {
     type Context = Context<Self>;
@@ -144,14 +135,26 @@ impl Actor for Each {
 impl Handler<Note> for Each {
     type Result = ();
 
-    fn handle(&mut self, Note(numbers): Note, _: &mut Self::Context) {
-        let Received { messages, sum, all } = &*self.0;
-        sum.set(sum.get() + numbers[0]);
-        messages.set(messages.get() + 1);
-        if messages.get() == TIMERS
-            && let Some(all) = all.take()
+    fn handle(&mut self, note: Note, _: &mut Self::Context) {
+        self.0.add(note);
+    }
+}
+
+#[derive(Default)]
+struct Received {
+    messages: Cell<usize>,
+    sum: Cell<u64>,
+    all: Cell<Option<oneshot::Sender<u64>>>,
+}
+
+impl Received {
+    fn add(&self, Note(numbers): Note) {
+        self.sum.set(self.sum.get() + numbers[0]);
+        self.messages.set(self.messages.get() + 1);
+        if self.messages.get() == TIMERS
+            && let Some(all) = self.all.take()
         {
-            let _ = all.send(sum.get());
+            let _ = all.send(self.sum.get());
         }
     }
 }
@@ -161,6 +164,7 @@ struct World {
     runner: SystemRunner,
     timers: Timers,
     owner: Addr<Owner>,
+    received: Rc<Received>,
     all_received: oneshot::Receiver<u64>,
 }
 
@@ -168,21 +172,18 @@ impl World {
     fn new(builder: TimerActorBuilder) -> Self {
         let runner = System::new();
         let (sender, all_received) = oneshot::channel();
+        let received = Rc::new(Received { all: Cell::new(Some(sender)), ..Received::default() });
         let (timers, owner) = runner.block_on(async {
             let timers = builder.install().unwrap();
             let ids = Vec::with_capacity(TIMERS);
-            let all_received = Some(sender);
-            (timers, Owner { random: Random::new(1), ids, received: 0, sum: 0, all_received }.start())
+            (timers, Owner { random: Random::new(1), ids, received: Rc::clone(&received) }.start())
         });
-        Self { runner, timers, owner, all_received }
+        Self { runner, timers, owner, received, all_received }
     }
 
-    /// Starts a recipient for each message. The last message completes the world.
-    fn add_recipients(&mut self) -> Vec<Addr<Each>> {
-        let (sender, all_received) = oneshot::channel();
-        self.all_received = all_received;
-        let received = Rc::new(Received { all: Cell::new(Some(sender)), ..Received::default() });
-        let start = async { (0..TIMERS).map(|_| Each(Rc::clone(&received)).start()).collect() };
+    /// Starts a recipient for each message.
+    fn add_recipients(&self) -> Vec<Addr<Each>> {
+        let start = async { (0..TIMERS).map(|_| Each(Rc::clone(&self.received)).start()).collect() };
         let recipients = self.runner.block_on(start);
         // A new task comes after all that are ready: each context has been polled then.
         self.runner.block_on(async { actix::spawn(async {}).await.unwrap() });
@@ -208,32 +209,17 @@ fn recorded(work: fn()) {
 }
 
 /// Schedules all, with a new actor and a new timer actor.
-fn start() {
+fn start<const AS_CLOSURES: bool>() {
     let world = World::new(TimerActor::builder());
-    world.act(|owner, ctx| owner.counted_schedule(ctx));
+    world.act(|owner, ctx| owner.schedule::<AS_CLOSURES>(ctx));
     world.act(|owner, _| assert_eq!(owner.ids.len(), TIMERS));
 }
 
 /// Cancels all by id, in shuffled order.
-fn stop() {
+fn stop<const AS_CLOSURES: bool>() {
     let world = World::new(TimerActor::builder());
     world.act(|owner, ctx| {
-        owner.counted_schedule(ctx);
-        owner.random.shuffle(&mut owner.ids);
-        owner.counted_cancel(ctx);
-    });
-}
-
-fn start_closures() {
-    let world = World::new(TimerActor::builder());
-    world.act(|owner, ctx| owner.counted_run_after(ctx));
-    world.act(|owner, _| assert_eq!(owner.ids.len(), TIMERS));
-}
-
-fn stop_closures() {
-    let world = World::new(TimerActor::builder());
-    world.act(|owner, ctx| {
-        owner.counted_run_after(ctx);
+        owner.schedule::<AS_CLOSURES>(ctx);
         owner.random.shuffle(&mut owner.ids);
         owner.counted_cancel(ctx);
     });
@@ -248,55 +234,46 @@ fn churn() {
     });
 }
 
-/// Delivers all, which are due at once: cascades, turns of the driver, inbox and handlers. A manual clock makes the
-/// number of turns independent of real time.
-fn fire() {
+/// Delivers all that `schedule` schedules, which are due at once: cascades, turns of the driver, inbox and handlers. A
+/// manual clock makes the number of turns independent of real time.
+fn deliver(schedule: impl FnOnce(&World)) {
     let clock = ManualClock::new();
     let mut world = World::new(TimerActor::builder().clock(clock.clone()));
-    world.act(|owner, ctx| owner.counted_schedule(ctx));
-    let sum = counted_delivery(&mut world, &clock);
-    assert_eq!(sum, (0..TIMERS as u64).sum::<u64>());
+    schedule(&world);
+    assert_eq!(counted_delivery(&mut world, &clock), SUM);
 }
 
-fn fire_closures() {
-    let clock = ManualClock::new();
-    let mut world = World::new(TimerActor::builder().clock(clock.clone()));
-    world.act(|owner, ctx| owner.counted_run_after(ctx));
-    let sum = counted_delivery(&mut world, &clock);
-    assert_eq!(sum, (0..TIMERS as u64).sum::<u64>());
+fn fire<const AS_CLOSURES: bool>() {
+    deliver(|world| world.act(|owner, ctx| owner.schedule::<AS_CLOSURES>(ctx)));
 }
 
 /// The same for messages sent to the actor as a recipient.
 fn send(target: fn(&Addr<Owner>) -> Target<Note>) {
-    let clock = ManualClock::new();
-    let mut world = World::new(TimerActor::builder().clock(clock.clone()));
-    let mut random = Random::new(1);
-    for number in 0..TIMERS as u64 {
-        world.timers.schedule_after(target(&world.owner), random.delay(), Note([number; 4]));
-    }
-    let sum = counted_delivery(&mut world, &clock);
-    assert_eq!(sum, (0..TIMERS as u64).sum::<u64>());
+    deliver(|world| {
+        let mut random = Random::new(1);
+        for number in 0..TIMERS as u64 {
+            world.timers.schedule_after(target(&world.owner), random.delay(), Note([number; 4]));
+        }
+    });
 }
 
 /// The same with a recipient for each message.
 fn send_to_each() {
-    let clock = ManualClock::new();
-    let mut world = World::new(TimerActor::builder().clock(clock.clone()));
-    let recipients = world.add_recipients();
-    let mut random = Random::new(1);
-    for (number, recipient) in recipients.iter().enumerate() {
-        world.timers.schedule_after(recipient, random.delay(), Note([number as u64; 4]));
-    }
-    let sum = counted_delivery(&mut world, &clock);
-    assert_eq!(sum, (0..TIMERS as u64).sum::<u64>());
+    let mut recipients = Vec::new();
+    deliver(|world| {
+        recipients = world.add_recipients();
+        let mut random = Random::new(1);
+        for (number, recipient) in recipients.iter().enumerate() {
+            world.timers.schedule_after(recipient, random.delay(), Note([number as u64; 4]));
+        }
+    });
 }
 
 /// The share of actix in that: the messages are sent at once.
 fn do_send_to_each() {
     let mut world = World::new(TimerActor::builder());
     let recipients = world.add_recipients();
-    let sum = counted_sends(&mut world, |number| recipients[number].do_send(Note([number as u64; 4])));
-    assert_eq!(sum, (0..TIMERS as u64).sum::<u64>());
+    counted_sends(&mut world, |number| recipients[number].do_send(Note([number as u64; 4])));
 }
 
 /// Requests to the timer actor, as from another arbiter, until the last is handled.
@@ -313,14 +290,13 @@ fn request() {
 fn do_send() {
     let mut world = World::new(TimerActor::builder());
     let owner = world.owner.clone();
-    let sum = counted_sends(&mut world, |number| owner.do_send(Note([number as u64; 4])));
-    assert_eq!(sum, (0..TIMERS as u64).sum::<u64>());
+    counted_sends(&mut world, |number| owner.do_send(Note([number as u64; 4])));
 }
 
 #[inline(never)]
-fn counted_sends(world: &mut World, send: impl Fn(usize)) -> u64 {
+fn counted_sends(world: &mut World, send: impl Fn(usize)) {
     (0..TIMERS).for_each(send);
-    world.runner.block_on(&mut world.all_received).unwrap()
+    assert_eq!(world.runner.block_on(&mut world.all_received).unwrap(), SUM);
 }
 
 #[inline(never)]

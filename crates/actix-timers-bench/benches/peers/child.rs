@@ -1,8 +1,8 @@
 //! Measurements in separate processes, so that no other subject has left anything in memory or threads, or takes CPU
 //! time.
 //!
-//! The bench starts itself again with `--child WORKLOAD SUBJECT SIZE SECONDS`. The child prints one line of
-//! `unit=value` pairs. A failed check, on any thread, ends the child and the bench with an error.
+//! The bench starts itself again with `--child WORKLOAD SUBJECT SIZE SECONDS`. The child prints one line of units and
+//! figures. A failed check, on any thread, ends the child and the bench with an error.
 
 use std::process::{Command, Stdio};
 use std::str::FromStr;
@@ -84,8 +84,7 @@ pub(crate) fn answer<'a>(mut workloads: impl Iterator<Item = &'a Workload>) {
     let workload = workloads.find(|known| known.name == workload).expect("a workload");
     let subject = workload.subjects.iter().find(|known| known.name == subject).expect("a subject");
     let figures = (subject.measure)(Load { size: number(size), seconds: number(seconds) });
-    let figures: String = figures.iter().map(|(unit, value)| format!("\t{unit}={value}")).collect();
-    println!("{MARK}{figures}");
+    println!("{MARK}{}", serde_json::to_string(&figures).expect("JSON"));
     // Threads of the subjects may still be busy.
     std::process::exit(0);
 }
@@ -144,8 +143,5 @@ fn run(workload: &str, subject: &str, Load { size, seconds }: Load) -> Vec<(Stri
     assert!(output.status.success(), "{workload}, {subject}, {size} ended with {}", output.status);
     let output = String::from_utf8(output.stdout).expect("text");
     let line = output.lines().find_map(|line| line.strip_prefix(MARK)).expect("a line of figures");
-    line.split('\t')
-        .filter_map(|pair| pair.split_once('='))
-        .map(|(unit, value)| (unit.to_owned(), number(value)))
-        .collect()
+    serde_json::from_str(line).expect("figures")
 }

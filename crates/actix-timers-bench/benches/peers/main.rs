@@ -1,18 +1,9 @@
 //! Ours and the peers, side by side in one run.
 //!
-//! ```text
-//! cargo bench --bench peers                                         everything, 10 000 and 100 000 pending
-//! cargo bench --bench peers -- --workloads start,stop --sizes 10000 a first look, well under a minute
-//! cargo bench --bench peers -- --check                              one short pass that verifies the work
-//! cargo bench --bench peers -- --help                               lists the options
-//! ```
+//! `docs/internals/benchmarking.md` has the commands and the method; `--check` is one short pass that verifies the work.
 //!
-//! The output is a table with median, min, max and the ratio of ours to the peer, below 1 where ours is better; `--json
-//! FILE` also writes the rows to a file. For figures measured in rounds the ratio is taken round by round, since a
-//! noisy machine is noisy for both then. Each run verifies that the work was really done.
-//!
-//! Peers in other languages take part where they are installed, for example by
-//! `crates/actix-timers-bench/benches/peers/external/install.sh`. The last lines name the missing peers.
+//! The output is a table with median, min, max and the ratio of ours to the peer, below 1 where ours is better. The last
+//! lines name the peers in other languages that are not installed.
 //!
 //! # Reading order
 //!
@@ -20,8 +11,6 @@
 //! 2. `contenders`: the subjects, one file each.
 //! 3. `rounds`: nanoseconds per operation; `clock`: percentiles of single operations.
 //! 4. `child`: lateness, sessions, idling and memory, in processes of their own; `senders`: the subjects there.
-//! 5. `rows`: comparison and output of the figures.
-//! 6. `arguments`, `random`, `process`, `heap`: helpers.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod arguments;

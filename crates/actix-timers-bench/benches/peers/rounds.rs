@@ -74,16 +74,19 @@ impl Life<'_> {
     }
 }
 
+/// Lives with this many timers.
+type Live<'a> = Box<dyn FnMut(&mut Life, usize) + Send + 'a>;
+
 /// A subject that can repeat its life.
 pub(crate) struct Subject<'a> {
     name: String,
     size: usize,
-    live: Box<dyn FnMut(&mut Life) + Send + 'a>,
+    live: Live<'a>,
 }
 
 impl<'a> Subject<'a> {
     /// Returns a subject with this many timers pending.
-    pub(crate) fn new(name: impl Into<String>, size: usize, live: impl FnMut(&mut Life) + Send + 'a) -> Self {
+    pub(crate) fn new(name: impl Into<String>, size: usize, live: impl FnMut(&mut Life, usize) + Send + 'a) -> Self {
         Self { name: name.into(), size, live: Box::new(live) }
     }
 
@@ -93,7 +96,7 @@ impl<'a> Subject<'a> {
 
     fn live(&mut self, wanted: &[&'static str], clock: Option<&Clock>) -> Kept {
         let mut life = Life { wanted, clock, kept: Vec::new() };
-        thread::scope(|scope| scope.spawn(|| (self.live)(&mut life)).join())
+        thread::scope(|scope| scope.spawn(|| (self.live)(&mut life, self.size)).join())
             .unwrap_or_else(|panic| resume_unwind(panic));
         life.kept
     }

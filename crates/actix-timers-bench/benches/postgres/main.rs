@@ -1,41 +1,32 @@
 //! The store on PostgreSQL beside other ways to keep timers there, in one run on one private server.
 //!
-//! ```text
-//! cargo bench --features postgres --bench postgres                        with a million pending timers
-//! cargo bench --features postgres --bench postgres -- --pinned 600        the long form of the pinned snapshot
-//! cargo bench --features postgres --bench postgres -- --check             one short pass that verifies the work
-//! cargo bench --features postgres --bench postgres -- --help              lists the options
-//! ```
+//! `docs/internals/benchmarking.md` has the commands and the method; `--check` is one short pass that verifies the work.
 //!
-//! The output is a table as in the bench `peers`, with medians and the ratio of ours to the others, round by round, and
-//! a table of rates; `--json FILE` also writes the rows to a file. PostgreSQL must be installed; server and
-//! clients share two cores.
+//! The output is a table as in the bench `peers`, and a table of rates. Server and clients share two cores.
 //!
 //! # Reading order
 //!
-//! 1. `server`, `sql`: the private server, and sessions with it. `timer`: the timers.
+//! 1. `sql`: sessions with the server. `timer`: the timers.
 //! 2. `plain`: a table and workers with `SKIP LOCKED`. `node`: ours through the store's trait; `office`: ours through actors.
-//! 3. `workloads`: `groups` of new and due timers; `loads` that move due times; deliveries through `actors`, and with `effects` of handlers; one
-//!    `caller`;
-//!    timers of an `other` node; the `takeover` from a killed node; an `idle` one; a `steady` load, with a snapshot pinned.
-//! 4. `ratios`; `settings`: the command line. Rows are those of the bench `peers`.
+//! 3. `workloads`: `groups` of new and due timers; `loads` that move due times; deliveries through `actors`, and with
+//!    `effects` of handlers; one `caller`; timers of an `other` node; the `takeover` from a killed node; an `idle` one; a `steady` load, with a snapshot pinned.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod node;
 mod office;
 mod plain;
 mod ratios;
-mod server;
 mod settings;
 mod sql;
 mod timer;
 mod workloads;
 
-use std::error::Error;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 use bench::rows::Rows;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use server::Server;
 use settings::Settings;
 use workloads::{actors, caller, effects, groups, idle, loads, other, steady, takeover};
 
@@ -56,23 +47,36 @@ const WORKLOADS: [(&str, Workload); 9] = [
     ("steady", steady::run),
 ];
 
-fn main() -> Result<(), Box<dyn Error>> {
+/// Runs a command beside a private PostgreSQL.
+const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../actix-timers-postgres/tests/server");
+
+fn main() -> io::Result<()> {
     let settings: Settings = bench::arguments::parse();
     if let Some(url) = &settings.victim {
         takeover::victim(url);
     }
-    share_cores();
-    let server = Server::start(&settings.directory, if settings.check { "128MB" } else { "2GB" })?;
+    let Ok(url) = std::env::var("DATABASE_URL") else {
+        share_cores();
+        // Room for the cache, and no checkpoint within a measurement.
+        let buffers = if settings.check { "128MB" } else { "2GB" };
+        let tuned = format!("-c shared_buffers={buffers} -c max_wal_size=16GB -c checkpoint_timeout=1h");
+        let mut server = Command::new(SERVER);
+        server
+            .env("TMPDIR", std::path::absolute(&settings.directory)?)
+            .env("POSTGRES_SETTINGS", tuned)
+            .arg(std::env::current_exe()?);
+        return Err(server.args(std::env::args_os().skip(1)).exec());
+    };
+    let url = format!("{url}?sslmode=disable");
     let mut rows = Rows::default();
     for (_, run) in WORKLOADS.iter().filter(|(name, _)| settings.wants(name)) {
-        run(&settings, server.url(), &mut rows);
+        run(&settings, &url, &mut rows);
     }
-    drop(server);
     rows.print_table();
     if !settings.check {
         ratios::print(&settings, &rows);
     }
-    Ok(rows.write_json(settings.json.as_deref())?)
+    rows.write_json(settings.json.as_deref())
 }
 
 /// Limits this process, and with it the server, to some of its cores.

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::numbers::short;
-use crate::plot::rows::Rows;
-use crate::record::{Record, Spread};
+use crate::rows::{Row, Rows, Spread};
 
 const HEADER: &str = "workload,layer,pending,unit,subject,median,min,max,ratio,ratio_min,ratio_max,ratio_of,command\n";
 
@@ -18,12 +17,12 @@ pub(crate) fn files(rows: &Rows) -> BTreeMap<&str, String> {
     files
 }
 
-fn line(row: &Record) -> String {
+fn line(row: &Row) -> String {
     let none = [const { String::new() }; 3];
     let beside = row.best_peer.as_ref().filter(|_| row.is_ours()).cloned();
     let mut fields = vec![row.workload.clone(), row.layer.clone(), row.size.to_string(), row.unit.clone()];
     fields.push(row.subject.clone());
-    fields.extend(numbers(row.measured));
+    fields.extend(numbers(row.measured()));
     fields.extend(row.ratio.map_or(none, numbers));
     fields.extend([beside.unwrap_or_default(), row.command.clone()]);
     let fields: Vec<String> = fields.into_iter().map(quoted).collect();

@@ -6,19 +6,14 @@
 //! cargo bench --bench plot -- rows.json docs/images --csv docs/guide/benchmarks  and writes the figures
 //! ```
 //!
-//! A run in parts has several files. Missing measurements are omitted from the pictures, and listed at the end.
+//! A run in parts has several files. Missing measurements are omitted from the pictures.
 //!
-//! # Reading order
-//!
-//! 1. `rows`: the input.
-//! 2. `pictures`: all pictures. `panel`: lines over the number of timers, with their names moved apart; `style`: the
-//!    look of each subject; `svg`: the primitives.
-//! 3. `csv`: the rows as files of figures.
+//! `pictures` has all of them; `panel`: lines over the number of timers, with their names moved apart; `style`: the look of
+//! each subject; `svg`: the primitives; `csv`: the files of figures.
 
 mod csv;
 mod panel;
 mod pictures;
-mod rows;
 mod style;
 mod svg;
 #[cfg(test)]
@@ -27,11 +22,12 @@ mod tests;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use clap::{CommandFactory, Parser};
-use rows::Rows;
+use clap::Parser;
+
+use crate::rows::Rows;
 
 #[derive(Debug, Parser)]
-#[command(bin_name = "cargo bench --bench plot --")]
+#[command(bin_name = "cargo bench --bench plot --", arg_required_else_help = true)]
 pub struct Arguments {
     /// Files written by benches with `--json ROWS.json`, where later rows replace earlier ones; and a directory, where the
     /// pictures go.
@@ -46,9 +42,6 @@ pub struct Arguments {
 /// # Errors
 /// Names the file or directory that cannot be read or written.
 pub fn run(arguments: Arguments) -> Result<(), String> {
-    if arguments.paths.is_empty() {
-        return Arguments::command().print_help().map_err(|wrong| wrong.to_string());
-    }
     let is_file = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "json");
     let (files, directories): (Vec<PathBuf>, Vec<PathBuf>) = arguments.paths.into_iter().partition(is_file);
     if files.is_empty() || directories.len() > 1 {
@@ -58,31 +51,19 @@ pub fn run(arguments: Arguments) -> Result<(), String> {
     for file in &files {
         rows.read(file)?;
     }
-    let mut missing = Vec::new();
     for directory in &directories {
-        fs::create_dir_all(directory).map_err(|wrong| problem(directory, &wrong))?;
-        for (file, picture) in pictures::draw_all(&rows, &mut missing) {
-            write(&directory.join(file), &picture)?;
-        }
+        pictures::draw_all(&rows).iter().try_for_each(|(file, picture)| write(&directory.join(file), picture))?;
     }
     if let Some(directory) = &arguments.csv {
-        fs::create_dir_all(directory).map_err(|wrong| problem(directory, &wrong))?;
-        for (family, text) in csv::files(&rows) {
-            write(&directory.join(family).with_extension("csv"), &text)?;
-        }
-    }
-    for sentence in missing {
-        eprintln!("missing: {sentence}");
+        let files = csv::files(&rows);
+        files.iter().try_for_each(|(family, text)| write(&directory.join(family).with_extension("csv"), text))?;
     }
     Ok(())
 }
 
 fn write(path: &Path, text: &str) -> Result<(), String> {
-    fs::write(path, text).map_err(|wrong| problem(path, &wrong))?;
+    let folder = path.parent().map_or(Ok(()), fs::create_dir_all);
+    folder.and_then(|()| fs::write(path, text)).map_err(|wrong| format!("{}: {wrong}", path.display()))?;
     eprintln!("written: {}", path.display());
     Ok(())
-}
-
-fn problem(path: &Path, wrong: &dyn std::fmt::Display) -> String {
-    format!("{}: {wrong}", path.display())
 }

@@ -3,10 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::numbers::{count, time};
-use crate::plot::rows::Rows;
 use crate::plot::style::{Style, label};
 use crate::plot::svg::{AXIS, Frame, GRID, Scale, Sheet, escaped};
-use crate::record::{CALLER_ONLY, OURS, Spread, base};
+use crate::rows::{CALLER_ONLY, OURS, Row, Rows, Spread, base};
 
 /// The figures of one subject, by number of timers.
 #[derive(Debug, Clone)]
@@ -21,14 +20,18 @@ impl Line {
     /// leaves work to other threads is shown with all its threads; the caller's share is in the files of figures.
     pub(crate) fn all(rows: &Rows, workload: &str, layer: &str) -> Vec<Self> {
         let mut lines: Vec<Self> = Vec::new();
-        for row in rows.of(workload, layer, "ns/op").filter(|row| !row.subject.ends_with(CALLER_ONLY)) {
+        let is_shown = |row: &&Row| {
+            (&*row.workload, &*row.layer, &*row.unit) == (workload, layer, "ns/op")
+                && !row.subject.ends_with(CALLER_ONLY)
+        };
+        for row in rows.iter().filter(is_shown) {
             let known = lines.iter().position(|line| line.subject == row.subject).unwrap_or_else(|| {
                 let variant = lines.iter().filter(|line| base(&line.subject) == base(&row.subject)).count();
                 let style = Style::of(&row.subject, variant);
                 lines.push(Self { subject: row.subject.clone(), style, points: BTreeMap::new() });
                 lines.len() - 1
             });
-            lines[known].points.insert(row.size, row.measured);
+            lines[known].points.insert(row.size, row.measured());
         }
         lines.sort_by_key(|line| (line.subject.starts_with(OURS), !line.subject.starts_with("scheme ")));
         lines

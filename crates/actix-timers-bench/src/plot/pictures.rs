@@ -1,31 +1,19 @@
 //! All pictures: operations over the number of timers, on one or two layers; the headline of the README; the lateness
 //! of messages.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use crate::numbers::{count, grouped, short, time};
+use crate::numbers::{grouped, short, time};
 use crate::plot::panel::{Line, Panel, sizes, times};
-use crate::plot::rows::Rows;
 use crate::plot::style::{DIAMOND, DISC, Mark, SQUARE, UP, label};
 use crate::plot::svg::{AXIS, Frame, GRID, Scale, Sheet};
-use crate::record::{OURS, Record, Spread, base};
-
-/// Sentences about measurements that the pictures lack.
-pub(crate) type Missing = Vec<String>;
+use crate::rows::{OURS, Row, Rows, Spread, base};
 
 /// Draws all pictures for which there are rows. Returns their file names and contents.
-pub(crate) fn draw_all(rows: &Rows, missing: &mut Missing) -> Vec<(&'static str, String)> {
-    let mut pictures: Vec<_> = PICTURES.iter().map(|picture| (picture.file, picture.draw(rows, missing))).collect();
-    pictures.push((LATENESS, lateness(rows, missing)));
-    pictures.push((HEADLINE, headline(rows, missing)));
-    let drawn = pictures.into_iter().filter_map(|(file, picture)| match picture {
-        Some(picture) => Some((file, picture)),
-        None => {
-            missing.push(format!("{file}: not drawn, there is nothing to draw"));
-            None
-        }
-    });
-    drawn.collect()
+pub(crate) fn draw_all(rows: &Rows) -> Vec<(&'static str, String)> {
+    let mut pictures: Vec<_> = PICTURES.iter().map(|picture| (picture.file, picture.draw(rows))).collect();
+    pictures.extend([("lateness.svg", lateness(rows)), ("headline.svg", headline(rows))]);
+    pictures.into_iter().filter_map(|(file, picture)| Some((file, picture?))).collect()
 }
 
 /// A picture of time per operation.
@@ -36,45 +24,16 @@ struct Picture {
     layers: &'static [Layer],
 }
 
-struct Layer {
-    name: &'static str,
-    title: &'static str,
-    note: &'static str,
-    /// Subjects without their variants.
-    expected: &'static [&'static str],
-}
+/// A layer: its name in the rows, its title and a note.
+type Layer = (&'static str, &'static str, &'static str);
 
-const WHEEL: Layer = Layer {
-    name: "wheel",
-    title: "The bare structure",
-    note: "payload of 16 bytes; 1 to 7 are the classic schemes",
-    expected: &[
-        OURS,
-        "delay-queue",
-        "hash-wheel-timer",
-        "scheme 1",
-        "scheme 2",
-        "scheme 3",
-        "scheme 4",
-        "scheme 5",
-        "scheme 6",
-        "scheme 7",
-    ],
-};
-
-const CONTEXT: Layer = Layer {
-    name: "context",
-    title: "Through the context of an actor",
-    note: "message of 32 bytes; netty, go and erlang: CPU time of all their threads",
-    expected: &[OURS, "delay-queue", "notify-later", "tokio-sleep", "hash-wheel-timer", "netty", "go", "erlang"],
-};
-
-const ROUND_TRIP: Layer = Layer {
-    name: "context",
-    title: "A message there and one back",
-    note: "by the number of the actor's timers",
-    expected: &[OURS, "notify-later"],
-};
+const WHEEL: Layer = ("wheel", "The bare structure", "payload of 16 bytes; 1 to 7 are the classic schemes");
+const CONTEXT: Layer = (
+    "context",
+    "Through the context of an actor",
+    "message of 32 bytes; netty, go and erlang: CPU time of all their threads",
+);
+const ROUND_TRIP: Layer = ("context", "A message there and one back", "by the number of the actor's timers");
 
 const PICTURES: [Picture; 5] = [
     Picture { file: "start.svg", workload: "start", title: "start: schedule a timer", layers: &[WHEEL, CONTEXT] },
@@ -107,30 +66,24 @@ const PICTURES: [Picture; 5] = [
 const LEFT: f64 = 66.0;
 
 impl Picture {
-    fn draw(&self, rows: &Rows, missing: &mut Missing) -> Option<String> {
+    fn draw(&self, rows: &Rows) -> Option<String> {
         const SUBTITLE: &str = "time per operation over timers pending; medians, whiskers from min to max";
         const WIDTH: f64 = 830.0;
         const HEIGHT: f64 = 320.0;
         /// The distance between two frames, and between the first and the top.
         const BETWEEN: f64 = 110.0;
-        let mut panels = Vec::new();
-        for layer in self.layers {
-            let lines = Line::all(rows, self.workload, layer.name);
-            compare(&format!("{}, layer {}", self.file, layer.name), &lines, layer.expected, missing);
-            if !lines.is_empty() {
-                panels.push((layer, lines));
-            }
-        }
+        let lines = self.layers.iter().map(|layer| (layer, Line::all(rows, self.workload, layer.0)));
+        let panels: Vec<_> = lines.filter(|(_, lines)| !lines.is_empty()).collect();
         if panels.is_empty() {
             return None;
         }
         let height = panels.len() as f64 * (BETWEEN + HEIGHT) + 48.0;
         let mut sheet = Sheet::new(WIDTH, height, self.title, SUBTITLE);
         let mut top = BETWEEN;
-        for (layer, lines) in &panels {
+        for ((_, title, note), lines) in &panels {
             let frame = Frame { left: LEFT, top, right: LEFT + 440.0, bottom: top + HEIGHT };
-            sheet.text("heading", LEFT, top - 26.0, layer.title);
-            sheet.text("", LEFT, top - 9.0, layer.note);
+            sheet.text("heading", LEFT, top - 26.0, title);
+            sheet.text("", LEFT, top - 9.0, note);
             let panel = Panel { lines, sizes: &sizes(lines), frame, times: times(lines, frame) };
             panel.draw(&mut sheet);
             panel.draw_times(&mut sheet);
@@ -141,39 +94,8 @@ impl Picture {
     }
 }
 
-/// Notes subjects without a line, and lines that lack sizes of others.
-fn compare(place: &str, lines: &[Line], expected: &[&str], missing: &mut Missing) {
-    note_absent(place, "", lines.iter().map(|line| &*line.subject), expected, missing);
-    let all = sizes(lines);
-    let mut short: BTreeMap<Vec<u64>, Vec<&str>> = BTreeMap::new();
-    for line in lines {
-        let lacks: Vec<u64> = all.iter().copied().filter(|size| !line.points.contains_key(size)).collect();
-        short.entry(lacks).or_default().push(&line.subject);
-    }
-    for (sizes, subjects) in short.into_iter().filter(|(sizes, _)| !sizes.is_empty()) {
-        let sizes: Vec<String> = sizes.into_iter().map(count).collect();
-        missing.push(format!("{place}: not measured with {}: {}", sizes.join(", "), subjects.join("; ")));
-    }
-}
-
-fn note_absent<'a>(
-    place: &str,
-    detail: &str,
-    subjects: impl Iterator<Item = &'a str>,
-    expected: &[&str],
-    missing: &mut Missing,
-) {
-    let there: BTreeSet<&str> = subjects.map(base).collect();
-    let absent: Vec<&str> = expected.iter().copied().filter(|subject| !there.contains(subject)).collect();
-    if !absent.is_empty() {
-        missing.push(format!("{place}: no rows of {}{detail}", absent.join(", ")));
-    }
-}
-
-const HEADLINE: &str = "headline.svg";
-
 /// Draws three operations side by side, ours and the best known peers, each in its first variant.
-fn headline(rows: &Rows, missing: &mut Missing) -> Option<String> {
+fn headline(rows: &Rows) -> Option<String> {
     const OPERATIONS: [(&str, &str); 3] = [("start", "schedule"), ("stop", "cancel"), ("churn", "schedule and cancel")];
     const SUBJECTS: [&str; 6] = ["erlang", "go", "netty", "delay-queue", "notify-later", OURS];
     const TOP: f64 = 136.0;
@@ -186,9 +108,6 @@ fn headline(rows: &Rows, missing: &mut Missing) -> Option<String> {
         let first = |subject: &&str| lines.iter().find(|line| base(&line.subject) == *subject).cloned();
         (title, SUBJECTS.iter().filter_map(first).collect::<Vec<_>>())
     });
-    for (title, lines) in &panels {
-        compare(&format!("{HEADLINE}, {title}"), lines, &SUBJECTS, missing);
-    }
     // One scale for all, so that heights are comparable across panels.
     let all: Vec<Line> = panels.iter().flat_map(|(_, lines)| lines.iter().cloned()).collect();
     if all.is_empty() {
@@ -227,17 +146,14 @@ fn headline(rows: &Rows, missing: &mut Missing) -> Option<String> {
     Some(sheet.finish())
 }
 
-const LATENESS: &str = "lateness.svg";
-
 /// Draws four quantiles of the lateness of messages due within two seconds, for each subject.
-fn lateness(rows: &Rows, missing: &mut Missing) -> Option<String> {
+fn lateness(rows: &Rows) -> Option<String> {
     const QUANTILES: [(&str, &str, Mark); 4] = [
         ("p50 ms late", "p50", Mark::new("#56b4e9", DISC)),
         ("p99 ms late", "p99", Mark::new("#0072b2", SQUARE)),
         ("p99.9 ms late", "p99.9", Mark::new("#e69f00", DIAMOND)),
         ("max ms late", "max", Mark::new("#d55e00", UP)),
     ];
-    const EXPECTED: [&str; 7] = [OURS, "delay-queue", "tokio-sleep", "hash-wheel-timer", "netty", "go", "erlang"];
     const LEFT: f64 = 190.0;
     const RIGHT: f64 = 710.0;
     const TOP: f64 = 96.0;
@@ -247,14 +163,13 @@ fn lateness(rows: &Rows, missing: &mut Missing) -> Option<String> {
     let all = || rows.iter().filter(|row| row.workload == "fire" && row.layer == "whole");
     // The largest size of ours; the other subjects are shown at the same size.
     let size = all().filter(|row| row.is_ours()).map(|row| row.size).max()?;
-    let shown: Vec<&Record> = all().filter(|row| row.size == size).collect();
-    let subjects = Rows::subjects(shown.iter().copied());
+    let shown: Vec<&Row> = all().filter(|row| row.size == size).collect();
+    let mut seen = BTreeSet::new();
+    let subjects: Vec<&str> = shown.iter().map(|row| &*row.subject).filter(|subject| seen.insert(*subject)).collect();
     let messages = format!("{} messages", grouped(size));
-    note_absent(LATENESS, &format!(" with {messages}"), subjects.iter().copied(), &EXPECTED, missing);
-
     let bottom = TOP + subjects.len() as f64 * BAND;
     let late = shown.iter().filter(|row| QUANTILES.iter().any(|(unit, ..)| row.unit == *unit));
-    let scale = Scale::over(late.flat_map(|row| [row.measured.min, row.measured.max]), LEFT, RIGHT);
+    let scale = Scale::over(late.flat_map(|row| [row.measured().min, row.measured().max]), LEFT, RIGHT);
     let subtitle = format!("{messages} due within two seconds; medians, whiskers from min to max");
     let mut sheet = Sheet::new(RIGHT + 60.0, bottom + 50.0, "Lateness: from the deadline to the handler", &subtitle);
     for ((_, name, mark), x) in QUANTILES.iter().zip([LEFT, LEFT + 56.0, LEFT + 112.0, LEFT + 180.0]) {
@@ -275,23 +190,16 @@ fn lateness(rows: &Rows, missing: &mut Missing) -> Option<String> {
         sheet.text(label(subject).1, 16.0, top + BAND / 2.0 + 4.0, subject);
         let of_unit = |unit: &str| shown.iter().find(|row| row.subject == subject && row.unit == unit);
         let mut y = top + 4.0 + STEP / 2.0;
-        let mut drawn = 0;
         for (unit, _, mark) in &QUANTILES {
             if let Some(row) = of_unit(unit) {
-                draw_quantile(&mut sheet, scale, row.measured, mark, y);
-                drawn += 1;
+                draw_quantile(&mut sheet, scale, row.measured(), mark, y);
             }
             y += STEP;
         }
-        if drawn < QUANTILES.len() {
-            match of_unit("messages early").filter(|early| early.measured.median > 0.0) {
-                Some(early) => {
-                    let part = early.measured.median / size as f64 * 100.0;
-                    let text = format!("{part:.0} % come early; how late the others are is not compared");
-                    sheet.text("", LEFT + 10.0, top + BAND / 2.0 + 4.0, &text);
-                }
-                None => missing.push(format!("{LATENESS}: {subject} has only {drawn} of the quantiles")),
-            }
+        if let Some(early) = of_unit("messages early").filter(|_| of_unit(QUANTILES[0].0).is_none()) {
+            let part = early.measured().median / size as f64 * 100.0;
+            let text = format!("{part:.0} % come early; how late the others are is not compared");
+            sheet.text("", LEFT + 10.0, top + BAND / 2.0 + 4.0, &text);
         }
         top += BAND;
     }

@@ -6,7 +6,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use crate::plot::svg::Sheet;
-use crate::record::{OURS, base};
+use crate::rows::{OURS, base};
 
 const BIG_DISC: &str = "M-5.4 0a5.4 5.4 0 1 0 10.8 0a5.4 5.4 0 1 0-10.8 0z";
 pub(crate) const DISC: &str = "M-4.2 0a4.2 4.2 0 1 0 8.4 0a4.2 4.2 0 1 0-8.4 0z";

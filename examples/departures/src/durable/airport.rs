@@ -9,10 +9,10 @@ use actix_timers_durable::{DueTime, Durable, DurableError, DurableTimers, Handle
 use jiff::Timestamp;
 
 use super::clock::StepClock;
-use super::logbook::{Journal, Line};
+use super::logbook::Journal;
 use super::messages::{BoardingCall, Cancellation, Delay};
 use crate::flight::{BOARDING, Flight};
-use crate::log::Event;
+use crate::log::{Entry, Event};
 use crate::progress::Progress;
 
 pub(super) struct Airport {
@@ -42,7 +42,7 @@ impl Airport {
         let (logbook, progress) = (Rc::clone(&self.logbook), Arc::clone(&self.progress));
         Box::pin(async move {
             let at = at.map_err(io::Error::other)?;
-            logbook.write(Line { at, flight: line?, attempt, event }).await?;
+            logbook.write(Entry { at, flight: line?, attempt, event }).await?;
             progress.happened(event, at);
             Ok(())
         })

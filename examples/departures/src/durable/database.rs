@@ -20,8 +20,9 @@ use tokio::task::JoinHandle;
 use tokio_postgres::{Client, Error, NoTls};
 
 use super::home::mark;
-use super::logbook::{Journal, Line, Written};
+use super::logbook::{Journal, Written};
 use crate::flight::Flight;
+use crate::log::Entry;
 
 /// The time after which other nodes take over from one that was killed.
 const LEASE: Duration = Duration::from_secs(4);
@@ -125,14 +126,14 @@ impl Database {
     }
 
     /// Returns the lines of the log, with the names of their nodes, if everything is scheduled.
-    pub(super) async fn lines(&self) -> Result<Option<Vec<(String, Line)>>, String> {
+    pub(super) async fn lines(&self) -> Result<Option<Vec<(String, Entry)>>, String> {
         if !self.is_scheduled().await? {
             return Ok(None);
         }
         let rows = self.client.query("SELECT node, line FROM departures.log ORDER BY number", &[]).await;
         let line = |row: &tokio_postgres::Row| {
             let text: &str = row.get(1);
-            let line = Line::read(text).ok_or_else(|| format!("{text:?} is no line of the log"))?;
+            let line = Entry::read(text).ok_or_else(|| format!("{text:?} is no line of the log"))?;
             Ok::<_, String>((row.get(0), line))
         };
         rows.map_err(|error| wrong(&error))?.iter().map(line).collect::<Result<_, _>>().map(Some)
@@ -162,10 +163,10 @@ pub(super) struct Table {
 }
 
 impl Journal for Table {
-    fn write(&self, line: Line) -> Written {
+    fn write(&self, entry: Entry) -> Written {
         let (client, node) = (Arc::clone(&self.client), self.node.clone());
         Box::pin(async move {
-            let line = line.written()?;
+            let line = entry.written()?;
             let insert = "INSERT INTO departures.log (node, line) VALUES ($1, $2)";
             client.execute(insert, &[&node, &line]).await.map(drop).map_err(io::Error::other)
         })

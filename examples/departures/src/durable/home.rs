@@ -12,8 +12,9 @@ use std::path::{Path, PathBuf};
 
 use actix_timers_durable::EmbeddedStore;
 
-use super::logbook::{Line, Logbook};
+use super::logbook::Logbook;
 use crate::flight::Flight;
+use crate::log::Log;
 
 const TIMERS: &str = "timers";
 const INPUT: &str = "input";
@@ -69,7 +70,7 @@ impl Home {
     }
 
     /// Opens the log, if everything is scheduled.
-    pub(super) fn logbook(&self) -> Result<Option<(Logbook, Vec<Line>)>, String> {
+    pub(super) fn logbook(&self) -> Result<Option<(Logbook, Log)>, String> {
         Logbook::open(&self.path.join(LOG))
     }
 

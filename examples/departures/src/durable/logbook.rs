@@ -4,7 +4,6 @@
 //! to survive a power cut the file would need a sync as well.
 
 use std::cell::OnceCell;
-use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, OpenOptions};
 use std::future::ready;
 use std::io::{self, Read, Write};
@@ -13,20 +12,8 @@ use std::pin::Pin;
 
 use actix_timers::{CancelOutcome, RescheduleOutcome};
 use actix_timers_durable::DueTime;
-use jiff::Timestamp;
 
 use crate::log::{Entry, Event, Log};
-use crate::replay::Airports;
-
-/// A handled message and the action taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Line {
-    pub(super) at: Timestamp,
-    /// The flight's line in the input.
-    pub(super) flight: usize,
-    pub(super) attempt: u32,
-    pub(super) event: Event,
-}
 
 /// The future of a change.
 pub(super) type Written = Pin<Box<dyn Future<Output = io::Result<()>>>>;
@@ -34,7 +21,7 @@ pub(super) type Written = Pin<Box<dyn Future<Output = io::Result<()>>>>;
 /// A log to append to, with the time of its place.
 pub(super) trait Journal {
     /// Appends a line.
-    fn write(&self, line: Line) -> Written;
+    fn write(&self, entry: Entry) -> Written;
 
     /// Returns the reason why nothing more can be written.
     fn broken(&self) -> Option<String>;
@@ -57,7 +44,7 @@ const EVENTS: [(Event, &str); 7] = [
     (Event::Rescheduled(RescheduleOutcome::InProgress), "reschedule: in progress"),
 ];
 
-impl Line {
+impl Entry {
     pub(super) fn written(&self) -> io::Result<String> {
         let Self { at, flight, attempt, event } = self;
         let known = EVENTS.iter().find(|(known, _)| known == event);
@@ -92,7 +79,7 @@ impl Logbook {
 
     /// Reads the existing log, to append to it; `None` if there is no file. The process died while it wrote a last line
     /// without an end: this line is removed, since its message will be delivered again.
-    pub(super) fn open(path: &Path) -> Result<Option<(Self, Vec<Line>)>, String> {
+    pub(super) fn open(path: &Path) -> Result<Option<(Self, Log)>, String> {
         let wrong = |wrong: io::Error| format!("{}: {wrong}", path.display());
         let mut file = match OpenOptions::new().read(true).append(true).open(path) {
             Err(missing) if missing.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -105,7 +92,7 @@ impl Logbook {
             file.set_len(whole as u64).map_err(wrong)?;
         }
         let line = |(number, line)| {
-            Line::read(line)
+            Entry::read(line)
                 .ok_or_else(|| format!("{}:{}: {line:?} is no line of this log", path.display(), number + 1))
         };
         let lines = text[..whole].lines().enumerate().map(line).collect::<Result<_, _>>()?;
@@ -116,11 +103,11 @@ impl Logbook {
     ///
     /// # Errors
     /// From then on the log is [broken](Journal::broken): nothing may follow a partly written line.
-    fn append(&self, line: &Line) -> io::Result<()> {
+    fn append(&self, entry: &Entry) -> io::Result<()> {
         if let Some(why) = self.broken() {
             return Err(io::Error::other(why));
         }
-        let written = line.written().and_then(|text| (&self.file).write_all(format!("{text}\n").as_bytes()));
+        let written = entry.written().and_then(|text| (&self.file).write_all(format!("{text}\n").as_bytes()));
         written.inspect_err(|wrong| {
             self.broken.get_or_init(|| format!("{}: {wrong}", self.path.display()));
         })
@@ -128,27 +115,11 @@ impl Logbook {
 }
 
 impl Journal for Logbook {
-    fn write(&self, line: Line) -> Written {
-        Box::pin(ready(self.append(&line)))
+    fn write(&self, entry: Entry) -> Written {
+        Box::pin(ready(self.append(&entry)))
     }
 
     fn broken(&self) -> Option<String> {
         self.broken.get().cloned()
     }
-}
-
-/// Returns the lines, grouped by the airport of their flight.
-pub(super) fn by_airport(lines: &[Line], airports: &Airports) -> Result<BTreeMap<String, Log>, String> {
-    let mut places = HashMap::new();
-    for (name, flights) in airports {
-        places.extend(flights.iter().enumerate().map(|(place, flight)| (flight.line, (name, place))));
-    }
-    let mut logs: BTreeMap<String, Log> = airports.keys().map(|name| (name.clone(), Log::new())).collect();
-    for Line { at, flight, attempt, event } in lines {
-        let unknown = || format!("the log names line {flight}, which is no flight of the input");
-        let (name, place) = places.get(flight).ok_or_else(unknown)?;
-        let entry = Entry { flight: *place, event: *event, at: *at, attempt: *attempt };
-        logs.entry((*name).clone()).or_default().push(entry);
-    }
-    Ok(logs)
 }

@@ -26,9 +26,7 @@ use std::time::{Duration, Instant};
 
 use actix::prelude::*;
 use actix_timers_durable::store::Counts;
-use actix_timers_durable::{DurableTimers, DurableTimersBuilder, EmbeddedStore};
-#[cfg(feature = "postgres")]
-use actix_timers_postgres::PostgresStore;
+use actix_timers_durable::{DurableTimers, DurableTimersBuilder};
 use jiff::{SignedDuration, Timestamp};
 use tokio::runtime::Runtime;
 
@@ -36,16 +34,17 @@ use crate::args;
 use crate::check::Tally;
 use crate::clock::Speed;
 use crate::flight::Flight;
+use crate::log::Log as Entries;
 use crate::progress::Progress;
 use crate::replay::{Airports, RUN_UP, Span};
-use crate::report::{self, Fact, grouped};
+use crate::report::{self, Fact, Outcome, grouped};
 
 use airport::Airport;
 use clock::StepClock;
 #[cfg(feature = "postgres")]
 use database::Database;
 use home::Home;
-use logbook::{Journal, Line, Logbook};
+use logbook::{Journal, Logbook};
 use messages::{BoardingCall, Cancellation, Delay};
 use pace::Pace;
 
@@ -58,8 +57,8 @@ const AHEAD: SignedDuration = SignedDuration::from_hours(24 * 365_250);
 
 /// The outcome of a replay.
 pub(crate) struct Replay {
-    /// The log of each airport, over all starts.
-    pub(crate) logs: BTreeMap<String, crate::log::Log>,
+    /// The log over all starts.
+    log: Entries,
     /// The counts of the store at the end.
     left: Counts,
     begin: Begin,
@@ -83,29 +82,13 @@ enum Begin {
 
 /// An opened place of durable timers, fit for the replay.
 pub(crate) struct Place {
-    store: Store,
+    builder: DurableTimersBuilder,
+    clock: StepClock,
     log: Log,
     /// The lines of earlier starts and other nodes; `None` until all is scheduled.
-    handled: Option<Vec<Line>>,
+    handled: Option<Entries>,
     /// The sessions of a database run there.
     runtime: Runtime,
-}
-
-#[allow(clippy::large_enum_variant, reason = "there is one for each process")]
-enum Store {
-    Embedded(EmbeddedStore),
-    #[cfg(feature = "postgres")]
-    Postgres(PostgresStore),
-}
-
-impl Store {
-    const fn ahead(&self) -> SignedDuration {
-        match self {
-            Self::Embedded(_) => SignedDuration::ZERO,
-            #[cfg(feature = "postgres")]
-            Self::Postgres(_) => AHEAD,
-        }
-    }
 }
 
 /// The place of the log.
@@ -136,11 +119,18 @@ impl Place {
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|why| misused(format!("no runtime: {why}")))?;
-        let (store, log, handled) = match place {
+        // Time continues where it was, so that pending messages need not hurry.
+        let clock = |handled: &Option<Entries>, ahead| {
+            let latest = handled.iter().flatten().map(|line| line.at).max();
+            StepClock::at(latest.unwrap_or(span.first - RUN_UP), ahead)
+        };
+        match place {
             args::Store::Directory(directory) => {
                 let (home, store) = Home::open(directory, flights).map_err(misused)?;
                 let (logbook, handled) = home.logbook().map_err(misused)?.unzip();
-                (Store::Embedded(store), Log::Directory(home, logbook), handled)
+                let clock = clock(&handled, SignedDuration::ZERO);
+                let builder = DurableTimers::builder(store).clock(clock.clone()).horizon(HORIZON);
+                Ok(Self { builder, clock, log: Log::Directory(home, logbook), handled, runtime })
             }
             #[cfg(feature = "postgres")]
             args::Store::Database { url, node } => {
@@ -151,12 +141,13 @@ impl Place {
                 });
                 let (database, store, handled) = connected.map_err(misused)?;
                 let handled = handled.map(|lines| lines.into_iter().map(|(_, line)| line).collect());
-                (Store::Postgres(store), Log::Database(database), handled)
+                // The nodes go by the clock of the database.
+                let (clock, builder) = (clock(&handled, AHEAD), DurableTimers::builder(store));
+                Ok(Self { builder, clock, log: Log::Database(database), handled, runtime })
             }
             #[cfg(not(feature = "postgres"))]
-            args::Store::Database { .. } => return Err(misused("needs the feature postgres".to_owned())),
-        };
-        Ok(Self { store, log, handled, runtime })
+            args::Store::Database { .. } => Err(misused("needs the feature postgres".to_owned())),
+        }
     }
 }
 
@@ -185,7 +176,7 @@ impl Log {
     }
 
     /// Reads the log back: its lines, and how many are of each node.
-    async fn read(&self) -> Result<(Vec<Line>, Nodes), String> {
+    async fn read(&self) -> Result<(Entries, Nodes), String> {
         match self {
             Self::Directory(home, _) => {
                 let lines = home.logbook()?.map(|(_, lines)| lines);
@@ -220,44 +211,34 @@ impl Log {
 pub(crate) fn run(
     place: Place,
     airports: &Airports,
-    span: Span,
     speed: Option<Speed>,
     progress: &Arc<Progress>,
 ) -> Result<Replay, String> {
-    let Place { store, log, handled, runtime } = place;
-    let replay = replay(store, log, handled, airports, span, speed, progress);
-    System::with_tokio_rt(move || runtime).block_on(replay)
+    let Place { builder, clock, log, handled, runtime } = place;
+    System::with_tokio_rt(move || runtime).block_on(replay(builder, clock, log, handled, airports, speed, progress))
 }
 
 async fn replay(
-    store: Store,
+    builder: DurableTimersBuilder,
+    clock: StepClock,
     mut log: Log,
-    handled: Option<Vec<Line>>,
+    handled: Option<Entries>,
     airports: &Airports,
-    span: Span,
     speed: Option<Speed>,
     progress: &Arc<Progress>,
 ) -> Result<Replay, String> {
     let began = Instant::now();
-    // Time continues where it was, so that pending messages need not hurry.
-    let is_scheduled = handled.is_some();
-    let handled = handled.unwrap_or_default();
-    let latest = handled.iter().map(|line| line.at).max();
-    let clock = StepClock::at(latest.unwrap_or(span.first - RUN_UP), store.ahead());
-    for line in &handled {
-        progress.happened(line.event, line.at);
-    }
-    let timers = match store {
-        // The nodes of a database go by its clock.
-        Store::Embedded(store) => timers(DurableTimers::builder(store).clock(clock.clone()).horizon(HORIZON), airports),
-        #[cfg(feature = "postgres")]
-        Store::Postgres(store) => timers(DurableTimers::builder(store), airports),
-    };
-    let timers = timers?;
+    let lines = handled.as_deref().unwrap_or_default();
+    lines.iter().for_each(|line| progress.happened(line.event, line.at));
+    // The routes are opened later, since the airports need the timers first.
+    let builder = airports.keys().fold(builder.name("departures"), |builder, airport| {
+        builder.open_route::<BoardingCall>(airport).open_route::<Cancellation>(airport).open_route::<Delay>(airport)
+    });
+    let timers = builder.start().map_err(|why| why.to_string())?;
     let pending = timers.counts().await.map_err(|why| why.to_string())?.pending;
-    let begin = match latest {
-        _ if is_scheduled && pending == 0 => Begin::End,
-        Some(latest) => Begin::Within(handled.len(), latest),
+    let begin = match lines.iter().map(|line| line.at).max() {
+        _ if handled.is_some() && pending == 0 => Begin::End,
+        Some(latest) => Begin::Within(lines.len(), latest),
         None => Begin::New,
     };
     crate::complain(&begin.to_string());
@@ -279,21 +260,17 @@ async fn replay(
     let left = left.map_err(|why| why.to_string())?;
     stopped.map_err(|why| why.to_string())?;
     // The check reads the log back.
-    let (lines, nodes) = log.read().await?;
-    Ok(Replay { logs: logbook::by_airport(&lines, airports)?, left, begin, nodes, took: began.elapsed() })
+    let (log, nodes) = log.read().await?;
+    Ok(Replay { log, left, begin, nodes, took: began.elapsed() })
 }
 
-/// Starts durable timers with routes that are opened later, since the airports need the timers first.
-fn timers(builder: DurableTimersBuilder, airports: &Airports) -> Result<DurableTimers, String> {
-    let builder = airports.keys().fold(builder.name("departures"), |builder, airport| {
-        builder.open_route::<BoardingCall>(airport).open_route::<Cancellation>(airport).open_route::<Delay>(airport)
-    });
-    builder.start().map_err(|why| why.to_string())
-}
+impl Outcome for Replay {
+    fn log(&self) -> &Entries {
+        &self.log
+    }
 
-impl Replay {
     /// Adds a problem for each kind of timer left in the store.
-    pub(crate) fn check(&self, problems: &mut Vec<String>) {
+    fn check(&self, _: &Tally, problems: &mut Vec<String>) {
         let Counts { pending, parked, dead, .. } = self.left;
         for (name, found) in [("pending", pending), ("set aside", parked), ("dead letters", dead)] {
             if found > 0 {
@@ -302,7 +279,7 @@ impl Replay {
         }
     }
 
-    pub(crate) fn facts(&self, total: &Tally, span: Span, speed: Option<Speed>) -> Vec<Fact> {
+    fn facts(&self, total: &Tally, span: Span, speed: Option<Speed>) -> Vec<Fact> {
         let Counts { pending, parked, dead, .. } = self.left;
         let [pending, parked, dead, repeated] = [pending, parked, dead, total.repeated].map(grouped);
         let mut facts = vec![

@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::check::{self, Findings, Tally};
 use crate::flight::{Flight, Outcome};
 use crate::log::{Entry, Event};
+use crate::replay::by_origin;
 
 const CANCELLED: Event = Event::Cancelled(CancelOutcome::Cancelled);
 const RESCHEDULED: Event = Event::Rescheduled(RescheduleOutcome::Rescheduled);
@@ -15,15 +16,16 @@ fn at(time: &str) -> Timestamp {
     format!("2013-07-01T{time}Z").parse().expect("a time")
 }
 
-fn flight(outcome: Outcome) -> Flight {
+fn flight(line: usize, outcome: Outcome) -> Flight {
     let [carrier, origin, destination] = ["US", "EWR", "CLT"].map(str::to_owned);
-    Flight { line: 2, scheduled: at("12:00:00"), outcome, carrier, number: 1431, origin, destination }
+    Flight { line, scheduled: at("12:00:00"), outcome, carrier, number: 1431, origin, destination }
 }
 
 /// Returns flights that are on time, cancelled, an hour late and early, with a correct log.
 fn month() -> (Vec<Flight>, Vec<Entry>) {
-    let departed = |time| flight(Outcome::Departed(at(time)));
-    let flights = vec![departed("12:00:00"), flight(Outcome::Cancelled), departed("13:00:00"), departed("11:50:00")];
+    let departed = |line, time| flight(line, Outcome::Departed(at(time)));
+    let cancelled = flight(1, Outcome::Cancelled);
+    let flights = vec![departed(0, "12:00:00"), cancelled, departed(2, "13:00:00"), departed(3, "11:50:00")];
     let log = vec![
         Entry { flight: 1, event: CANCELLED, at: at("11:00:00"), attempt: 1 },
         Entry { flight: 2, event: RESCHEDULED, at: at("11:15:00"), attempt: 1 },
@@ -38,7 +40,7 @@ fn findings(change: impl FnOnce(&mut Vec<Entry>)) -> (Tally, Findings) {
     let (flights, mut log) = month();
     change(&mut log);
     let mut findings = Findings::default();
-    let tally = check::airport(&flights, &log, &mut findings);
+    let tally = check::deliveries(&by_origin(&flights), &log, &mut findings)["EWR"];
     check::totals(&tally, &check::expected_totals(&flights), &mut findings.problems);
     (tally, findings)
 }

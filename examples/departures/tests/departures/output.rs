@@ -56,7 +56,7 @@ fn july_comes_out_exactly_in_virtual_time_and_nothing_is_late() {
 #[test]
 fn july_is_exact_against_real_time_however_late_messages_are() {
     assert_totals_of_july(&run(&["--speed", "5000000"]));
-    assert_totals_of_july(&run(&["--speed=1e9"]));
+    assert_totals_of_july(&run(&["--speed", "1e9"]));
 }
 
 #[test]
@@ -174,10 +174,8 @@ fn wrong_options_are_named() {
         (&["--store", "a", "--node", "1"], "--node needs a database"),
         (&["--store", "postgres://nobody@127.0.0.1:1/nowhere"], "needs the name of this node: --node N"),
         (&["--store"], "--store needs a value"),
-        (&["--store=a", "--store", "b"], "--store is given twice"),
-        (&["--speed", "2", "--speed=3"], "--speed is given twice"),
         (&["--speed", "fast"], "--speed 'fast': not a number"),
-        (&["--speed="], "--speed '': not a number"),
+        (&["--speed", ""], "--speed '': not a number"),
         (&["--speed", "0"], "--speed '0': must be from 0.001 to 1000000000"),
         (&["--speed", "-1"], "--speed '-1': must be"),
         (&["--speed", "nan"], "--speed 'nan': must be"),
@@ -207,8 +205,6 @@ pub(crate) fn assert_misuse(arguments: &[&str], messages: &[&str]) {
 #[test]
 #[cfg(not(feature = "durable"))]
 fn a_store_without_durable_timers_is_rejected() {
-    // The example may have been built before with more features.
-    crate::program::build();
     assert_misuse(&["--store", "nowhere"], &["--store needs durable timers", "--features durable"]);
     assert!(!std::path::Path::new("nowhere").exists());
 }
@@ -216,7 +212,6 @@ fn a_store_without_durable_timers_is_rejected() {
 #[test]
 #[cfg(all(feature = "durable", not(feature = "postgres")))]
 fn a_database_without_its_feature_is_rejected() {
-    crate::program::build();
     let arguments = ["--store", "postgres://nobody@127.0.0.1:1/nowhere", "--node", "1"];
     assert_misuse(&arguments, &["--store postgres://... needs", "--features postgres"]);
 }

@@ -1,12 +1,10 @@
 //! Runs the example as users do.
 
-use std::ffi::OsStr;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tempfile::TempDir;
 
@@ -38,75 +36,7 @@ impl Drop for Running {
 }
 
 pub(crate) fn example() -> Command {
-    static EXAMPLE: OnceLock<PathBuf> = OnceLock::new();
-    Command::new(EXAMPLE.get_or_init(built_example))
-}
-
-/// Returns the binary, which `cargo test` builds beside the test's directory. `cargo test --test departures` does not
-/// build it.
-fn built_example() -> PathBuf {
-    let example = profile().join("examples").join(format!("departures{}", std::env::consts::EXE_SUFFIX));
-    let sources =
-        ["../../src", "../../crates/actix-timers-durable/src", "../../crates/actix-timers-postgres/src", "src"]
-            .map(|folder| Path::new(env!("CARGO_MANIFEST_DIR")).join(folder));
-    let changed = sources.iter().filter_map(|folder| newest(folder)).max();
-    if modified(&example).is_none_or(|built| Some(built) < changed) || lacks_features(&example) {
-        build();
-    }
-    assert!(example.exists(), "{} is missing: `cargo build --example departures`", example.display());
-    example
-}
-
-fn profile() -> PathBuf {
-    let test = std::env::current_exe().expect("the path of the test");
-    test.parent().and_then(Path::parent).expect("a directory of the profile").to_owned()
-}
-
-/// The features of this test.
-const FEATURES: &[&str] = &[
-    #[cfg(feature = "durable")]
-    "durable",
-    #[cfg(feature = "metrics")]
-    "metrics",
-    #[cfg(feature = "postgres")]
-    "postgres",
-];
-
-/// Returns whether the example was built with fewer features than this test.
-fn lacks_features(example: &Path) -> bool {
-    let nowhere = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml").join("below a file");
-    let lacks = |arguments: &[&OsStr], feature: &str| {
-        let asked = Command::new(example).args(arguments).output().expect("the example runs").stderr;
-        FEATURES.contains(&feature) && String::from_utf8_lossy(&asked).contains(&format!("--features {feature}"))
-    };
-    lacks(&["--store".as_ref(), nowhere.as_ref()], "durable")
-        || lacks(&["--metrics".as_ref(), nowhere.as_ref()], "metrics")
-        || lacks(&["--store=postgres://nobody@127.0.0.1:1/nowhere".as_ref(), "--node=1".as_ref()], "postgres")
-}
-
-fn newest(folder: &Path) -> Option<SystemTime> {
-    let entries = std::fs::read_dir(folder).ok()?.filter_map(Result::ok).map(|entry| entry.path());
-    entries.filter_map(|entry| if entry.is_dir() { newest(&entry) } else { modified(&entry) }).max()
-}
-
-fn modified(file: &Path) -> Option<SystemTime> {
-    std::fs::metadata(file).ok()?.modified().ok()
-}
-
-pub(crate) fn build() {
-    let profile = profile();
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let name = profile.file_name().filter(|name| *name != "debug").unwrap_or("dev".as_ref());
-    let target = profile.parent().expect("a target directory");
-    let status = Command::new(cargo)
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .args(["build", "--example", "departures", "--features", &FEATURES.join(",")])
-        .arg("--profile")
-        .arg(name)
-        .arg("--target-dir")
-        .arg(target)
-        .status();
-    assert!(status.expect("cargo runs").success(), "the example does not build");
+    Command::new(env!("CARGO_BIN_EXE_departures"))
 }
 
 pub(crate) fn start(arguments: &[&str]) -> Running {

@@ -1,4 +1,5 @@
-//! The room with reminders that survive `kill -9`: `/remind 10 tea` says "tea" to all, ten seconds later.
+//! The room with reminders that survive `kill -9`: `/remind 10 tea` says "tea" to all, ten seconds later. Several nodes share
+//! them in PostgreSQL: if one dies, another one delivers.
 
 use std::collections::HashSet;
 use std::error::Error;
@@ -9,6 +10,7 @@ use actix::fut::wrap_future;
 use actix::prelude::*;
 use actix_timers::{TimerContext, TimerOptions};
 use actix_timers_durable::{Durable, DurableMessage, DurableTimers, EmbeddedStore, HandlerError, Route};
+use actix_timers_postgres::{PostgresOptions, PostgresStore};
 use actix_web::web::{self, Data, Html, Payload};
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer};
 use actix_ws::{AggregatedMessage, CloseCode, Message as Frame, ProtocolError};
@@ -272,8 +274,15 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("http://{}", listener.local_addr()?);
     let room = Room::default().start();
     let (room_of_app, metrics) = (room.clone(), recorder()?);
-    let store = EmbeddedStore::open(std::env::args().nth(2).unwrap_or("reminders".to_owned()))?;
-    let timers = DurableTimers::builder(store).route(REMINDERS, room.clone()).start()?;
+    let place = std::env::args().nth(2).unwrap_or("reminders".to_owned());
+    let timers = if place.contains("://") {
+        let options = PostgresOptions::new().schema("chat").lease(Duration::from_secs(3));
+        let store = PostgresStore::connect(&place, options).await?;
+        DurableTimers::builder(store).route(REMINDERS, room.clone()).start()?
+    } else {
+        let store = EmbeddedStore::open(place)?;
+        DurableTimers::builder(store).route(REMINDERS, room.clone()).start()?
+    };
     let timers_of_app = timers.clone();
     let app = move || {
         App::new()
@@ -290,6 +299,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
     actix_web::rt::signal::ctrl_c().await?;
     room.send(Close).await?;
     handle.stop(true).await;
-    timers.stop().await?;
+    timers.drain().await?;
     Ok(running.await??)
 }

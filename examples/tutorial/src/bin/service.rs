@@ -1,4 +1,5 @@
-//! The room as a service: metrics, and an end within a second.
+//! The room as a service: a member without a pong leaves, and one that says nothing for ten minutes; metrics, and an end
+//! within a second.
 
 use std::collections::HashSet;
 use std::error::Error;
@@ -235,4 +236,78 @@ async fn main() -> Result<(), Box<dyn Error>> {
     room.send(Close).await?;
     handle.stop(true).await;
     Ok(running.await??)
+}
+
+#[cfg(test)]
+mod tests {
+    use actix_timers::{ManualClock, TimerActor};
+    use futures_util::stream;
+
+    use super::*;
+
+    /// A member with a clock of its own, the sender of its client's frames, and the frames to it.
+    fn joined() -> (ManualClock, mpsc::UnboundedSender<AggregatedMessage>, mpsc::Receiver<Frame>) {
+        let clock = ManualClock::new();
+        TimerActor::builder().clock(clock.clone()).install().expect("the first one of this arbiter");
+        let (client, mut sent) = mpsc::unbounded_channel();
+        let (frames, written) = mpsc::channel(UNWRITTEN);
+        let room = Room::default().start();
+        Member::create(|ctx| {
+            ctx.add_stream(stream::poll_fn(move |context| sent.poll_recv(context).map(|frame| frame.map(Ok))));
+            Member::new(room, frames)
+        });
+        (clock, client, written)
+    }
+
+    fn reason(frame: Option<Frame>) -> Option<String> {
+        match frame {
+            Some(Frame::Close(Some(reason))) => reason.description,
+            _ => None,
+        }
+    }
+
+    #[actix::test]
+    async fn a_member_without_a_pong_leaves() {
+        let (clock, client, mut written) = joined();
+        clock.advance(HEARTBEAT).await;
+        assert!(matches!(written.recv().await, Some(Frame::Ping(_))));
+        client.send(AggregatedMessage::Pong(Default::default())).expect("it is a member");
+        clock.advance(HEARTBEAT).await;
+        assert!(matches!(written.recv().await, Some(Frame::Ping(_))));
+        clock.advance(HEARTBEAT).await;
+        assert_eq!(reason(written.recv().await).as_deref(), Some("no pong"));
+        assert!(written.recv().await.is_none());
+    }
+
+    #[actix::test]
+    async fn a_member_whose_client_does_not_read_leaves() {
+        let (_clock, client, _unread) = joined();
+        let mut lines = 0;
+        while lines < 4 * UNWRITTEN && client.send(AggregatedMessage::Text("read this".into())).is_ok() {
+            lines += 1;
+            tokio::task::yield_now().await;
+        }
+        assert!(client.is_closed() && lines >= UNWRITTEN, "{lines} lines");
+    }
+
+    #[actix::test]
+    async fn a_member_leaves_ten_minutes_after_its_last_line() {
+        let (clock, client, mut written) = joined();
+        clock.advance(HEARTBEAT).await;
+        let mut seconds = 0;
+        client.send(AggregatedMessage::Text("hello".into())).expect("it is a member");
+        while let Some(frame) = written.recv().await {
+            match frame {
+                Frame::Text(_) => continue,
+                Frame::Ping(_) => client.send(AggregatedMessage::Pong(Default::default())).expect("it is a member"),
+                other => {
+                    assert_eq!(reason(Some(other)).as_deref(), Some("idle"));
+                    break;
+                }
+            }
+            clock.advance(HEARTBEAT).await;
+            seconds += HEARTBEAT.as_secs();
+        }
+        assert_eq!(seconds, IDLE.as_secs());
+    }
 }

@@ -95,12 +95,6 @@ fn each_line_goes_to_all_members() {
 }
 
 #[test]
-fn the_room_with_timers_runs() {
-    let room = Program::start(env!("CARGO_BIN_EXE_timers"), &[]);
-    System::new().block_on(async { drop(Client::join(&room).await) });
-}
-
-#[test]
 fn the_service_has_metrics_and_closes_the_room() {
     let room = Program::start(env!("CARGO_BIN_EXE_service"), &[]);
     System::new().block_on(async {
@@ -132,7 +126,7 @@ fn a_reminder_survives_a_kill() {
 #[ignore = "needs a PostgreSQL, whose address is in DATABASE_URL"]
 fn another_node_delivers_the_reminders_of_a_killed_one() {
     let database = std::env::var("DATABASE_URL").expect("the address of a PostgreSQL");
-    let start = || Program::start(env!("CARGO_BIN_EXE_nodes"), &[&database]);
+    let start = || Program::start(env!("CARGO_BIN_EXE_reminders"), &[&database]);
     System::new().block_on(async {
         let (killed, other) = (start(), start());
         let mut client = Client::join(&killed).await;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use actix::prelude::*;
 
-use crate::contenders::ours::messages::{CANCEL_BYTES, SCHEDULE_BYTES};
+use crate::contenders::messages::{CANCEL_BYTES, SCHEDULE_BYTES};
 use crate::contenders::owner::Note;
 use crate::rounds::Life;
 

@@ -13,6 +13,9 @@ use crate::clock::Singles;
 use crate::rounds::Life;
 use bench::random::Random;
 
+/// Operations per call of a handler.
+pub(crate) const AT_ONCE: usize = 1_000;
+
 /// The delayed message: 32 bytes.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
@@ -149,22 +152,41 @@ impl<K: Keeper> Handler<Report> for Owner<K> {
     }
 }
 
-/// Executes `operations`, `at_once` per call of the handler, and keeps their time: with the turns between the calls, or
-/// that of each operation alone.
-pub(crate) async fn keep<K: Keeper>(
+/// Executes operations, and keeps their time: with the turns between the calls, or that of each operation alone.
+async fn keep<K: Keeper>(
     life: &mut Life<'_>,
     workload: &'static str,
     owner: &Addr<Owner<K>>,
     operations: usize,
-    at_once: usize,
     kind: fn(usize) -> Work,
 ) {
     owner.send(Exchange(life.singles(operations))).await.unwrap();
-    let took = work(owner, operations, at_once, kind).await;
+    let took = work(owner, operations, AT_ONCE, kind).await;
     match owner.send(Exchange(None)).await.unwrap() {
         None => life.keep(workload, operations, took),
         Some(singles) => life.keep_singles(workload, operations, singles),
     }
+}
+
+/// The operations of `workloads/life.rs`; each message ends once. `when_full` is called while all are pending.
+pub(crate) async fn live<K: Keeper>(life: &mut Life<'_>, size: usize, when_full: impl FnOnce()) {
+    let owner = Owner::<K>::with_room_for(size).start();
+    keep(life, "start", &owner, size, Work::Start).await;
+    if life.wants("churn") {
+        keep(life, "churn", &owner, size, Work::Churn).await;
+    }
+    if life.wants("steady-start") {
+        let half = size - size / 2;
+        owner.send(Work::Shuffle).await.unwrap();
+        work(&owner, half, AT_ONCE, Work::Stop).await;
+        keep(life, "steady-start", &owner, half, Work::Start).await;
+    }
+    when_full();
+    owner.send(Work::Shuffle).await.unwrap();
+    keep(life, "stop", &owner, size, Work::Stop).await;
+    let tally = owner.send(Report).await.unwrap();
+    assert_eq!(tally.started, tally.cancelled + tally.delivered, "each ends once");
+    assert!(tally.delivered <= size / 100, "hardly any was due so soon: {tally:?}");
 }
 
 /// Executes `operations`, `at_once` per call of the handler, and returns the total time.

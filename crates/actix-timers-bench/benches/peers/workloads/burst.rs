@@ -9,14 +9,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use actix::{Actor, Addr, Context, Handler, Message, MessageResult, System};
+use actix::{Actor, Context, Handler, Message, MessageResult, System};
 
 use crate::arguments::Arguments;
 use crate::child::{Figures, Load, Subject, Workload};
-use crate::senders::Sender;
-use crate::senders::delay_queue::Queue;
 use crate::senders::messages::Due;
-use crate::senders::ours::{OwnContext, ToTarget};
+use crate::senders::{OwnContext, Queue, Sender, ToTarget};
 use crate::workloads::stage::{Stage, lead};
 use bench::rows::Rows;
 use bench::times::{millis, quantile};
@@ -63,19 +61,26 @@ async fn measure<S: Sender>(mut stage: Stage, size: usize) -> Figures {
     }
     stage.all_polled().await;
     let bystander = Bystander { waits: Vec::with_capacity(100_000) }.start();
-    let pinging = Pinging::start(bystander.clone());
+    let is_enough = Arc::new(AtomicBool::new(false));
+    let (pinged, told) = (bystander.clone(), Arc::clone(&is_enough));
+    let pinging = thread::spawn(move || {
+        while !told.load(Ordering::Relaxed) {
+            pinged.do_send(Ping { sent: Instant::now() });
+            thread::sleep(Duration::from_millis(1));
+        }
+    });
     assert!(Instant::now() < deadline, "the machine is too slow: the messages are due, and not all are scheduled");
 
     let delivered = stage.delivered(deadline).await;
-    pinging.stop();
+    // At least one ping is sent after all deliveries.
+    thread::sleep(Duration::from_millis(5));
+    is_enough.store(true, Ordering::Relaxed);
+    pinging.join().expect("the pinging thread");
     assert_eq!(delivered.count(), size);
     let meanwhile = Meanwhile { from: deadline, until: delivered.last };
     let mut waits = bystander.send(meanwhile).await.expect("the bystander lives");
-    vec![
-        (UNITS[0], millis(delivered.last - deadline)),
-        (UNITS[1], millis(quantile(&mut waits, 0.99))),
-        (UNITS[2], millis(quantile(&mut waits, 1.0))),
-    ]
+    let [p99, most] = [0.99, 1.0].map(|share| millis(quantile(&mut waits, share)));
+    UNITS.into_iter().zip([millis(delivered.last - deadline), p99, most]).collect()
 }
 
 /// An actor unrelated to the timers.
@@ -117,32 +122,5 @@ impl Handler<Meanwhile> for Bystander {
         let after = self.waits.iter().skip_while(|(sent, _)| *sent < from).enumerate();
         let meanwhile = after.take_while(|(place, (sent, _))| *place == 0 || *sent <= until);
         MessageResult(meanwhile.map(|(_, (_, wait))| *wait).collect())
-    }
-}
-
-/// A thread that sends pings.
-struct Pinging {
-    thread: thread::JoinHandle<()>,
-    enough: Arc<AtomicBool>,
-}
-
-impl Pinging {
-    fn start(bystander: Addr<Bystander>) -> Self {
-        let enough = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&enough);
-        let thread = thread::spawn(move || {
-            while !told.load(Ordering::Relaxed) {
-                bystander.do_send(Ping { sent: Instant::now() });
-                thread::sleep(Duration::from_millis(1));
-            }
-        });
-        Self { thread, enough }
-    }
-
-    /// Returns after the last ping, so that at least one is sent after all deliveries.
-    fn stop(self) {
-        thread::sleep(Duration::from_millis(5));
-        self.enough.store(true, Ordering::Relaxed);
-        self.thread.join().expect("the pinging thread");
     }
 }

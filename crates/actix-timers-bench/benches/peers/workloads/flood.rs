@@ -16,10 +16,8 @@ use tokio::sync::oneshot;
 
 use crate::arguments::Arguments;
 use crate::child::{Figures, Load, Subject, Workload};
-use crate::senders::Sender;
-use crate::senders::delay_queue::Queue;
 use crate::senders::messages::{Due, Planner, Receiver};
-use crate::senders::ours::OwnContext;
+use crate::senders::{OwnContext, Queue, Sender};
 use crate::workloads::stage::Stage;
 use bench::random::Random;
 use bench::rows::Rows;
@@ -65,36 +63,27 @@ fn flood(from: From, Load { size, seconds }: Load) -> Figures {
         let receiver = stage.planners[0].clone();
         let time = Time::starting_soon(seconds);
         let accepted = || timers.snapshot().counters.accepted - due;
-        // Each returns the flood, and its number of pending timers when all others have been delivered.
-        let (flooded, mut delivered, there) = match from {
+        let mut queue = None;
+        let flooded = match from {
             From::Context => {
                 let sender = time.schedule_due(&receiver, OwnContext, due).await;
-                let flooded = time.flood_from_context(sender).await;
-                let delivered = stage.delivered(time.end).await;
-                (flooded, delivered, accepted())
+                time.flood_from_context(sender).await
             }
             From::Thread => {
                 time.schedule_due(&receiver, OwnContext, due).await;
-                let flooded = time.flood_from_thread(&timers, &receiver, accepted).await;
-                let delivered = stage.delivered(time.end).await;
-                (flooded, delivered, accepted())
+                time.flood_from_thread(&timers, &receiver, accepted).await
             }
             From::Queue => {
-                let queue = Queue::to(stage.receivers.clone());
-                let queue = time.schedule_due(&receiver, queue, due).await;
-                let flooded = time.flood_from_context(Rc::clone(&queue)).await;
-                let delivered = stage.delivered(time.end).await;
-                (flooded, delivered, queue.len() as u64)
+                let sender = time.schedule_due(&receiver, Queue::to(stage.receivers.clone()), due).await;
+                queue = Some(Rc::clone(&sender));
+                time.flood_from_context(sender).await
             }
         };
+        let mut delivered = stage.delivered(time.end).await;
         assert_eq!(delivered.count() as u64, due);
-        assert_eq!(there, flooded.timers);
-        vec![
-            (UNITS[0], delivered.late(0.5)),
-            (UNITS[1], delivered.late(0.99)),
-            (UNITS[2], delivered.late(1.0)),
-            (UNITS[3], each(flooded.took, flooded.timers as usize)),
-        ]
+        assert_eq!(queue.map_or_else(accepted, |queue| queue.len() as u64), flooded.timers);
+        let [p50, p99, most] = [0.5, 0.99, 1.0].map(|share| delivered.late(share));
+        UNITS.into_iter().zip([p50, p99, most, each(flooded.took, flooded.timers as usize)]).collect()
     })
 }
 

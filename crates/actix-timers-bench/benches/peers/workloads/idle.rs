@@ -12,13 +12,8 @@ use tokio::sync::oneshot;
 
 use crate::arguments::Arguments;
 use crate::child::{Figures, Load, Subject, Workload};
-use crate::senders::Sender;
-use crate::senders::delay_queue::Queue;
-use crate::senders::hash_wheel::HashWheel;
 use crate::senders::messages::{Due, Planner};
-use crate::senders::notify_later::NotifyLater;
-use crate::senders::ours::{OwnContext, ToTarget};
-use crate::senders::tokio_sleep::Sleeps;
+use crate::senders::{HashWheel, NotifyLater, OwnContext, Queue, Sender, Sleeps, ToTarget};
 use bench::process::OtherThreads;
 use bench::rows::Rows;
 use bench::times::millis;

@@ -10,17 +10,18 @@
 //! `percentiles` repeats `start`, `churn` and `stop` with each operation timed alone, for the subjects whose operation is
 //! over when its call returns.
 
-use actix_timers::timing::WheelSize;
+use actix_timers::timing::{Wheel, WheelSize};
+use bench::quad_heap::QuadHeap;
 
 use crate::arguments::Arguments;
 use crate::clock::Clock;
-use crate::contenders::tokio_sleep::{Pingora, Tokio};
-use crate::contenders::{
-    delay_queue, do_send, external, hash_wheel, nexus, notify_later, ours, quad_heap, schemes, tokio_sleep,
-    tokio_workers,
+use crate::contenders::keepers::{self, Pingora, Tokio};
+use crate::contenders::structures::{
+    self, HashWheel, Payload, QueueAfter, QueueAt, Structure, bounded_nexus, nexus, with_queue,
 };
+use crate::contenders::{do_send, external, hash_wheel, messages, schemes, tokio_workers};
 use crate::rounds::{self, Life, Subject};
-use bench::rows::Rows;
+use bench::rows::{OURS, Rows};
 
 pub(crate) const WORKLOADS: [&str; 4] = ["start", "churn", "steady-start", "stop"];
 
@@ -61,40 +62,88 @@ pub(crate) fn percentiles(arguments: &Arguments, rows: &mut Rows) {
     }
 }
 
-/// The bare structures, with a payload of 16 bytes, and deadlines that need no clock.
+/// N entries of 16 bytes expire in a bare structure, in order, cascades included.
+pub(crate) fn expire(arguments: &Arguments, rows: &mut Rows) {
+    if arguments.wants_layer("wheel") {
+        for size in arguments.sizes.iter().copied() {
+            let mut subjects = on_the_wheel(size);
+            subjects.retain(|subject| subject.name() != "nexus-timer, bounded");
+            rows.extend(rounds::measure(arguments, "wheel", &["expire"], subjects, None));
+        }
+    }
+}
+
+/// The bare wheel with more and with fewer buckets per level, beside a `DelayQueue`. 20 are those of Kafka.
+pub(crate) fn wheel_sizes(arguments: &Arguments, rows: &mut Rows) {
+    const BUCKETS: [usize; 7] = [20, 32, 64, 128, 256, 512, 1024];
+    if !arguments.wants_layer("wheel") {
+        return;
+    }
+    for size in arguments.sizes.iter().copied() {
+        let mut subjects = vec![Subject::new("delay-queue", size, |life, size| {
+            with_queue(false, |queue: &mut QueueAt<'_>| structures::live(life, size, queue));
+            with_queue(true, |queue: &mut QueueAt<'_>| structures::expire(life, size, queue));
+        })];
+        subjects.extend(BUCKETS.map(|buckets| {
+            let wheel = WheelSize::new(buckets).unwrap();
+            Subject::new(format!("{OURS}, {buckets} buckets"), size, move |life, size| {
+                structures::live(life, size, &mut Wheel::<Payload>::new(wheel));
+                structures::expire(life, size, &mut Wheel::<Payload>::new(wheel));
+            })
+        }));
+        rows.extend(rounds::measure(arguments, "wheel sizes", &["start", "churn", "stop", "expire"], subjects, None));
+    }
+}
+
+/// The bare structures, with a payload of 16 bytes, and deadlines that need no clock: their life, or the expiry of all.
 fn on_the_wheel(size: usize) -> Vec<Subject<'static>> {
+    let wheel = || Wheel::<Payload>::new(WheelSize::default());
     let mut subjects = vec![
-        Subject::new("actix-timers", size, move |life| ours::wheel::live(life, WheelSize::default(), size)),
-        Subject::new("delay-queue", size, move |life| delay_queue::live_at(life, size)),
-        Subject::new("nexus-timer", size, move |life| nexus::live(life, size)),
-        Subject::new("nexus-timer, bounded", size, move |life| nexus::live_bounded(life, size)),
-        Subject::new("quad-heap", size, move |life| quad_heap::live(life, size)),
+        Subject::new("actix-timers", size, move |life, size| work(life, size, &mut wheel())),
+        Subject::new("delay-queue", size, |life, size| {
+            with_queue(life.wants("expire"), |queue: &mut QueueAt<'_>| work(life, size, queue));
+        }),
+        Subject::new("nexus-timer", size, |life, size| work(life, size, &mut nexus())),
+        Subject::new("nexus-timer, bounded", size, |life, size| work(life, size, &mut bounded_nexus(size))),
+        Subject::new("quad-heap", size, |life, size| work(life, size, &mut QuadHeap::<Payload>::default())),
     ];
     if size <= MOST_FOR_THE_SLOW {
-        subjects.push(Subject::new("hash-wheel-timer", size, move |life| hash_wheel::live(life, size)));
-        let schemes = schemes::PLANS.iter();
-        subjects.extend(schemes.map(|scheme| Subject::new(scheme.name(), size, move |life| scheme.live(life, size))));
+        subjects.push(Subject::new("hash-wheel-timer", size, |life, size| work(life, size, &mut HashWheel::default())));
+        subjects.extend(schemes::PLANS.iter().map(|scheme| {
+            Subject::new(scheme.name(), size, |life, size| {
+                if life.wants("expire") { scheme.expire(life, size) } else { scheme.live(life, size) }
+            })
+        }));
     }
     subjects
+}
+
+fn work(life: &mut Life, size: usize, structure: &mut impl Structure) {
+    if life.wants("expire") {
+        structures::expire(life, size, structure)
+    } else {
+        structures::live(life, size, structure)
+    }
 }
 
 /// Inside an actor, with a message of 32 bytes and a delay from now. The bare queue, the timer with its own thread and
 /// the peers in other languages have no actor: they only keep messages.
 fn in_an_actor(size: usize) -> Vec<Subject<'static>> {
     let mut subjects = vec![
-        Subject::new("actix-timers", size, move |life| ours::context::live(life, size)),
-        Subject::new("delay-queue", size, move |life| delay_queue::live_after(life, size)),
+        Subject::new("actix-timers", size, keepers::ours),
+        Subject::new("delay-queue", size, |life, size| {
+            with_queue(false, |queue: &mut QueueAfter<'_>| structures::live(life, size, queue));
+        }),
     ];
     if size <= MOST_FOR_THE_SLOW {
-        subjects.push(Subject::new("notify-later", size, move |life| notify_later::live(life, size)));
-        subjects.push(Subject::new("tokio-sleep", size, move |life| tokio_sleep::live::<Tokio>(life, size)));
-        subjects.push(Subject::new("pingora-timeout", size, move |life| tokio_sleep::live::<Pingora>(life, size)));
-        subjects.push(Subject::new(tokio_workers::SHARED_WHEEL, size, move |life| tokio_workers::live(life, size)));
+        subjects.push(Subject::new("notify-later", size, keepers::notify_later));
+        subjects.push(Subject::new("tokio-sleep", size, keepers::tasks::<Tokio>));
+        subjects.push(Subject::new("pingora-timeout", size, keepers::tasks::<Pingora>));
+        subjects.push(Subject::new(tokio_workers::SHARED_WHEEL, size, tokio_workers::live));
         if tokio_workers::HAS_OWN_WHEELS {
-            let live = move |life: &mut Life| tokio_workers::live_with_own_wheels(life, size);
-            subjects.push(Subject::new(tokio_workers::OWN_WHEELS, size, live));
+            subjects.push(Subject::new(tokio_workers::OWN_WHEELS, size, tokio_workers::live_with_own_wheels));
         }
-        subjects.push(Subject::new("hash-wheel-timer", size, move |life| hash_wheel::live_with_thread(life, size)));
+        subjects.push(Subject::new("hash-wheel-timer", size, hash_wheel::live));
     }
     subjects.extend(external::subjects(size));
     subjects
@@ -103,9 +152,9 @@ fn in_an_actor(size: usize) -> Vec<Subject<'static>> {
 /// From another arbiter, with a message of 32 bytes. The floor is a message of the same size that is only counted.
 fn by_messages(size: usize) -> Vec<Subject<'static>> {
     vec![
-        Subject::new("actix-timers", size, move |life| ours::messages::live(life, size)),
-        Subject::new("actix-timers, ids asked", size, move |life| ours::messages::live_with_ids(life, size)),
-        Subject::new("actix-timers, batches of 256", size, move |life| ours::messages::live_in_batches(life, size)),
-        Subject::new("do-send", size, move |life| do_send::live(life, size)),
+        Subject::new("actix-timers", size, messages::live),
+        Subject::new("actix-timers, ids asked", size, messages::live_with_ids),
+        Subject::new("actix-timers, batches of 256", size, messages::live_in_batches),
+        Subject::new("do-send", size, do_send::live),
     ]
 }

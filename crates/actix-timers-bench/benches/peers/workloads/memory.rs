@@ -11,12 +11,8 @@ use actix::System;
 use crate::arguments::Arguments;
 use crate::child::{Figures, Load, Subject, Workload};
 use crate::heap::Memory;
-use crate::senders::Sender;
-use crate::senders::delay_queue::Queue;
 use crate::senders::messages::{Due, Planner};
-use crate::senders::notify_later::NotifyLater;
-use crate::senders::ours::OwnContext;
-use crate::senders::tokio_sleep::Sleeps;
+use crate::senders::{NotifyLater, OwnContext, Queue, Sender, Sleeps};
 use bench::random::Random;
 use bench::rows::Rows;
 
@@ -93,12 +89,6 @@ async fn measure<S: Sender>(size: usize) -> Figures {
     let message = size_of::<Due>() as f64;
     let [allocated, resident] = pending.each_since(before, size);
     let [allocated_after, resident_after] = cancelled.each_since(before, size);
-    vec![
-        (UNITS[0], allocated),
-        (UNITS[1], allocated - message),
-        (UNITS[2], resident),
-        (UNITS[3], resident - message),
-        (UNITS[4], allocated_after),
-        (UNITS[5], resident_after),
-    ]
+    let pending = [allocated, allocated - message, resident, resident - message];
+    UNITS.into_iter().zip(pending.into_iter().chain([allocated_after, resident_after])).collect()
 }

@@ -10,9 +10,8 @@ use actix::prelude::*;
 use tokio::sync::oneshot;
 
 use crate::arguments::Arguments;
-use crate::contenders::notify_later::ActorContext;
-use crate::contenders::ours::context::{Ours, install};
-use crate::contenders::owner::{Keeper, Owner, Work, work};
+use crate::contenders::keepers::{ActorContext, Ours, install};
+use crate::contenders::owner::{AT_ONCE, Keeper, Owner, Work, work};
 use crate::rounds::{self, Life, Subject};
 use bench::rows::{Row, Rows};
 
@@ -32,9 +31,9 @@ pub(crate) fn run(arguments: &Arguments, rows: &mut Rows) {
     pending.retain(|pending| *pending <= most);
     pending.sort_unstable();
     pending.dedup();
-    let ours = pending.iter().map(|pending| Subject::new("actix-timers", *pending, |life| of_ours(life, *pending)));
+    let ours = pending.iter().map(|pending| Subject::new("actix-timers", *pending, of_ours));
     let few = pending.iter().filter(|pending| **pending <= MOST_FOR_THE_SLOW);
-    let peer = few.map(|pending| Subject::new("notify-later", *pending, |life| of_notify_later(life, *pending)));
+    let peer = few.map(|pending| Subject::new("notify-later", *pending, of_notify_later));
     let costs = rounds::measure(arguments, "context", &[WORKLOAD], ours.chain(peer).collect(), None);
     let growth: Vec<Row> = costs.iter().filter_map(|cost| growth(cost, &costs)).collect();
     rows.extend(costs);
@@ -45,11 +44,10 @@ pub(crate) fn run(arguments: &Arguments, rows: &mut Rows) {
 fn growth(cost: &Row, costs: &[Row]) -> Option<Row> {
     let bare = costs.iter().find(|bare| bare.size == 0 && bare.subject == cost.subject && cost.size > 0)?;
     let samples = cost.samples.iter().zip(&bare.samples).map(|(cost, bare)| cost / bare).collect();
-    Some(Row { unit: "times the cost without timers", samples, ..cost.clone() })
+    Some(Row { unit: "times the cost without timers".to_owned(), samples, ..cost.clone() })
 }
 
 fn of_ours(life: &mut Life, pending: usize) {
-    const AT_ONCE: usize = 1_000;
     System::new().block_on(async {
         let timers = install();
         ping_pong::<Ours>(life, pending, AT_ONCE, MESSAGES).await;

@@ -1,22 +1,6 @@
-//! The workloads.
-//!
-//! | words | file | measurement |
-//! |---|---|---|
-//! | `start` `churn` `stop` `steady-start` | `life` | nanoseconds per operation, with N timers pending, on three layers |
-//! | `percentiles` | `life` | p50, p99 and p99.9 of single operations of the same |
-//! | `message-cost` | `message_cost` | an ordinary message to an actor with timers pending |
-//! | `fire` | `fire` | lateness and cost of messages due within two seconds |
-//! | `burst` | `burst` | all due at one moment, and the delay of other messages meanwhile |
-//! | `sessions` | `sessions` | actors with one heartbeat or idle time-out each: memory, CPU time, cost of a message |
-//! | `idle` | `idle` | one timer an hour away: wake-ups and CPU time |
-//! | `memory` | `memory` | bytes per pending timer, and bytes left after the cancel of all |
-//! | `producers` | `producers` | two scheduling threads against one |
-//! | `flood` | `flood` | lateness of due timers while others are scheduled as fast as possible |
-//! | `expire` | `expire` | nanoseconds per entry that expires in a bare wheel, cascades included |
-//! | `wheel-sizes` | `wheel_sizes` | `start`, `churn`, `stop` and `expire` for wheels of several sizes |
+//! The workloads: see `docs/internals/benchmarking.md`, and their files.
 
 mod burst;
-mod expire;
 mod fire;
 mod flood;
 mod idle;
@@ -26,7 +10,6 @@ mod message_cost;
 mod producers;
 mod sessions;
 mod stage;
-mod wheel_sizes;
 
 use crate::arguments::Arguments;
 use crate::child::Workload;
@@ -48,8 +31,8 @@ pub(crate) const ALL: [(&[&str], Run); 12] = [
     (&["producers"], producers::run),
     (&["flood"], flood::run),
     // These pause tokio's clock. Every later reading of it takes a lock, in the whole process, so they come last.
-    (&["expire"], expire::run),
-    (&["wheel-sizes"], wheel_sizes::run),
+    (&["expire"], life::expire),
+    (&["wheel-sizes"], life::wheel_sizes),
 ];
 
 /// Returns the workloads in processes of their own.

@@ -62,7 +62,7 @@ fn compare(measured: &[Row], two: &str, one: &str) -> Option<Row> {
     let throughput = |subject| measured.iter().find(|row| row.subject == subject && row.unit == THROUGHPUT);
     let (two, one) = (throughput(two)?, throughput(one)?);
     let samples = two.samples.iter().zip(&one.samples).map(|(two, one)| two / one).collect();
-    Some(Row { subject: two.subject.clone(), unit: TWO_OVER_ONE, samples, ..*two })
+    Some(Row { unit: TWO_OVER_ONE.to_owned(), samples, ..two.clone() })
 }
 
 fn measured(produce: impl FnOnce() -> Vec<Span>) -> Figures {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use bench::rows::{OURS, Rows};
 use bench::times::each;
 
-use super::{GROUP, NODES, row};
+use super::{GROUP, NODES, push};
 use crate::node::{Place, measure};
 use crate::office::{Handled, Running};
 use crate::plain::{self, WORKER};
@@ -48,6 +48,5 @@ pub(crate) fn run(settings: &Settings, url: &str, rows: &mut Rows) {
         assert_eq!(place.session.number("SELECT count(*) FROM queue"), settings.pending);
     }
     nodes.into_iter().for_each(Running::stop);
-    rows.push(row(WORKLOAD, OURS, settings.pending, UNIT, ours[1..].to_vec()));
-    rows.push(row(WORKLOAD, WORKER, settings.pending, UNIT, plain[1..].to_vec()));
+    push(rows, settings, WORKLOAD, UNIT, [(OURS, ours), (WORKER, plain)]);
 }

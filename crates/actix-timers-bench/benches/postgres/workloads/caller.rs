@@ -8,7 +8,7 @@ use bench::durable::remind;
 use bench::rows::{OURS, Rows};
 use bench::times::quantile;
 
-use super::row;
+use super::push;
 use crate::node::Place;
 use crate::office::{self, Handled};
 use crate::plain::{self, INSERT};
@@ -46,6 +46,5 @@ pub(crate) fn run(settings: &Settings, url: &str, rows: &mut Rows) {
         plain.push(quantile(&mut timers.iter().map(inserted).collect::<Vec<_>>(), 0.5).as_nanos() as f64);
     }
     assert_eq!(place.rows(), settings.pending + ((settings.rounds + 1) * calls) as u64);
-    rows.push(row(WORKLOAD, OURS, settings.pending, UNIT, ours[1..].to_vec()));
-    rows.push(row(WORKLOAD, INSERT, settings.pending, UNIT, plain[1..].to_vec()));
+    push(rows, settings, WORKLOAD, UNIT, [(OURS, ours), (INSERT, plain)]);
 }

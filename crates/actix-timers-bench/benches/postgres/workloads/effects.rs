@@ -14,7 +14,7 @@ use bench::times::each;
 use tokio_postgres::Client;
 use tokio_postgres::types::{ToSql, Type};
 
-use super::row;
+use super::push;
 use crate::node::Place;
 use crate::settings::Settings;
 use crate::sql;
@@ -64,9 +64,7 @@ pub(crate) fn run(settings: &Settings, url: &str, rows: &mut Rows) {
             assert_eq!(written, if *writes == Writes::Nothing { 0 } else { count as u64 });
         }
     }
-    for ((_, subject), samples) in SUBJECTS.into_iter().zip(samples) {
-        rows.push(row(WORKLOAD, subject, settings.pending, UNIT, samples[1..].to_vec()));
-    }
+    push(rows, settings, WORKLOAD, UNIT, SUBJECTS.map(|(_, subject)| subject).into_iter().zip(samples));
 }
 
 /// Returns the nanoseconds for each timer. A figure needs a node that has started before the first one is due; a check does not.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bench::rows::{OURS, Rows};
 
-use super::{GROUP, NODES, row};
+use super::{GROUP, NODES, push};
 use crate::node::{Deliver, Node, Place, complete, measure};
 use crate::plain::{self, INSERT, WORKER, Worker};
 use crate::settings::Settings;
@@ -40,10 +40,7 @@ pub(crate) fn run(settings: &Settings, url: &str, rows: &mut Rows) {
     }
     for (place, Side { schedules, deliveries, .. }) in sides.into_iter().enumerate() {
         for (workload, peer, samples) in [(SCHEDULE[place], INSERT, schedules), (DELIVER[place], WORKER, deliveries)] {
-            // The first round does not count.
-            for (subject, samples) in [OURS, peer].into_iter().zip(samples) {
-                rows.push(row(workload, subject, settings.pending, UNIT, samples[1..].to_vec()));
-            }
+            push(rows, settings, workload, UNIT, [OURS, peer].into_iter().zip(samples));
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bench::rows::{OURS, Rows};
 use bench::times;
 
-use super::{GROUP, row};
+use super::{GROUP, push};
 use crate::node::{Deliver, Node, Place, again, complete};
 use crate::settings::Settings;
 use crate::timer::{self, HOUR, Timer, due_in};
@@ -58,9 +58,7 @@ pub(crate) fn run(settings: &Settings, url: &str, rows: &mut Rows) {
         deliver(&mut node, passed(), settings.timers);
         assert_eq!(place.rows(), settings.pending);
     }
-    for (subject, samples) in [LATER, NOW, REPEATING].into_iter().zip(samples) {
-        rows.push(row(WORKLOAD, subject, settings.pending, UNIT, samples[1..].to_vec()));
-    }
+    push(rows, settings, WORKLOAD, UNIT, [LATER, NOW, REPEATING].into_iter().zip(samples));
 }
 
 /// Returns the present time when it has passed.

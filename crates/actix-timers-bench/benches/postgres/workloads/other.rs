@@ -8,7 +8,7 @@ use bench::durable::remind;
 use bench::rows::{OURS, Rows};
 use bench::times::{millis, quantile};
 
-use super::row;
+use super::push;
 use crate::node::Place;
 use crate::office::{self, Handled};
 use crate::settings::Settings;
@@ -47,6 +47,6 @@ pub(crate) fn run(settings: &Settings, url: &str, rows: &mut Rows) {
         web.stop().await.unwrap();
         office.stop().await.unwrap();
     });
-    rows.push(row(WORKLOAD, OURS, settings.pending, "ms to the handler (p50)", middle[1..].to_vec()));
-    rows.push(row(WORKLOAD, OURS, settings.pending, "ms to the handler (p99)", late[1..].to_vec()));
+    push(rows, settings, WORKLOAD, "ms to the handler (p50)", [(OURS, middle)]);
+    push(rows, settings, WORKLOAD, "ms to the handler (p99)", [(OURS, late)]);
 }

@@ -43,12 +43,12 @@ fn in_one_program(peer: &'static Peer, size: usize) -> [Subject<'static>; 2] {
     let last = Arc::new(Mutex::new(Answer::default()));
     let (asked, shown) = (Arc::clone(&last), last);
     let mut program = None;
-    let ask = move |life: &mut Life| {
+    let ask = move |life: &mut Life, size| {
         let answer = program.get_or_insert_with(|| Program::start(peer, size)).ask("pending");
         keep(life, size, &answer, "cpu_ns");
         *asked.lock().unwrap_or_else(PoisonError::into_inner) = answer;
     };
-    let show = move |life: &mut Life| {
+    let show = move |life: &mut Life, size| {
         keep(life, size, &shown.lock().unwrap_or_else(PoisonError::into_inner), "wall_ns");
     };
     [Subject::new(peer.name, size, ask), Subject::new(format!("{}{CALLER_ONLY}", peer.name), size, show)]

@@ -5,135 +5,104 @@
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Lines, Write as _};
-use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Once;
 
-const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/peers/external");
-const COMPILED: &str = env!("CARGO_TARGET_TMPDIR");
-/// Debian's path. The archive contains all that the timer needs.
-const NETTY: &str = "/usr/share/java/netty-common.jar";
-/// A class path with Kafka's `server-common`, its clients and slf4j: no package of Debian contains them.
-const KAFKA: &str = "$KAFKA_SERVER_COMMON";
-/// A GOPATH with the sources of `github.com/RussellLuo/timingwheel`.
-const TIMINGWHEEL: &str = "$TIMINGWHEEL_GOPATH";
-
-/// A peer and its program.
+/// A peer and its program. Commands of the shell compile and run it: beside the variables that it needs, `$SOURCES` is the
+/// folder of the sources, which may be compiled into the current one; `$SIZE` the number of timers.
 pub(crate) struct Peer {
     pub(crate) name: &'static str,
     /// The required commands, files with a path, and environment variables with a dollar sign.
     needs: &'static [&'static str],
     /// The maximum number of timers.
     pub(crate) largest: usize,
+    compile: &'static str,
+    run: &'static str,
     compiled: Once,
-    compile: fn() -> Command,
-    run: fn(usize) -> Command,
 }
+
+/// Debian's path. The archive contains all that the timer needs.
+const NETTY: &str = "/usr/share/java/netty-common.jar";
 
 pub(crate) static PEERS: [Peer; 7] = [
     Peer {
         name: "netty",
         needs: &["java", "javac", NETTY],
         largest: usize::MAX,
+        compile: "javac -cp $NETTY -sourcepath $SOURCES -d . $SOURCES/Netty.java",
+        run: "java $JAVA -cp $NETTY:. Netty $SIZE 65536",
         compiled: Once::new(),
-        compile: || javac("Netty", NETTY),
-        run: |size| java("Netty", NETTY, size, &["65536"]),
     },
     Peer {
         name: "netty, 512 slots",
         needs: &["java", "javac", NETTY],
         // The default size, for connections with timeouts of seconds: each tick scans a 512th of all timers.
         largest: 1_000_000,
+        compile: "javac -cp $NETTY -sourcepath $SOURCES -d . $SOURCES/Netty.java",
+        run: "java $JAVA -cp $NETTY:. Netty $SIZE 512",
         compiled: Once::new(),
-        compile: || javac("Netty", NETTY),
-        run: |size| java("Netty", NETTY, size, &["512"]),
     },
     Peer {
         name: "jdk",
         needs: &["java", "javac"],
         largest: usize::MAX,
+        compile: "javac -sourcepath $SOURCES -d . $SOURCES/Jdk.java",
+        run: "java $JAVA -cp . Jdk $SIZE",
         compiled: Once::new(),
-        compile: || javac("Jdk", COMPILED),
-        run: |size| java("Jdk", COMPILED, size, &[]),
     },
     Peer {
         name: "kafka",
-        needs: &["java", "javac", KAFKA],
+        // A class path with Kafka's `server-common`, its clients and slf4j: no package of Debian contains them.
+        needs: &["java", "javac", "$KAFKA_SERVER_COMMON"],
         largest: usize::MAX,
+        compile: r#"javac -cp "$KAFKA_SERVER_COMMON" -sourcepath $SOURCES -d . $SOURCES/Kafka.java"#,
+        run: r#"java $JAVA -cp "$KAFKA_SERVER_COMMON:." Kafka $SIZE"#,
         compiled: Once::new(),
-        compile: || javac("Kafka", &variable(KAFKA)),
-        run: |size| java("Kafka", &variable(KAFKA), size, &[]),
     },
     Peer {
         name: "go",
         needs: &["go"],
         largest: usize::MAX,
+        compile: "go build -o timers $SOURCES/timers.go $SOURCES/standard.go",
+        run: "./timers $SIZE",
         compiled: Once::new(),
-        compile: || go_build("timers", "standard.go"),
-        run: |size| command(&format!("{COMPILED}/timers"), &[&size.to_string()]),
     },
     Peer {
         name: "go-timingwheel",
-        needs: &["go", TIMINGWHEEL],
+        // A GOPATH with the sources of `github.com/RussellLuo/timingwheel`.
+        needs: &["go", "$TIMINGWHEEL_GOPATH"],
         largest: usize::MAX,
+        compile: "GO111MODULE=off GOPATH=$TIMINGWHEEL_GOPATH \
+                  go build -o timingwheel $SOURCES/timers.go $SOURCES/timingwheel.go",
+        run: "./timingwheel $SIZE",
         compiled: Once::new(),
-        compile: || {
-            let mut go = go_build("timingwheel", "timingwheel.go");
-            go.env("GO111MODULE", "off").env("GOPATH", variable(TIMINGWHEEL));
-            go
-        },
-        run: |size| command(&format!("{COMPILED}/timingwheel"), &[&size.to_string()]),
     },
     Peer {
         name: "erlang",
         needs: &["erl", "erlc"],
         // With ten million timers a round takes three minutes.
         largest: 1_000_000,
+        compile: "erlc $SOURCES/timers.erl",
+        // Without the busy waiting of idle schedulers, which would count as CPU time.
+        run: "ERL_CRASH_DUMP_BYTES=0 \
+              erl +sbwt none +sbwtdcpu none +sbwtdio none -noshell -pa . -run timers main $SIZE",
         compiled: Once::new(),
-        compile: || command("erlc", &["-o", COMPILED, &format!("{SOURCES}/timers.erl")]),
-        run: erl,
     },
 ];
 
-fn javac(class: &str, class_path: &str) -> Command {
-    let source = format!("{SOURCES}/{class}.java");
-    command("javac", &["-cp", class_path, "-sourcepath", SOURCES, "-d", COMPILED, &source])
-}
-
-/// Returns Java at its best: no garbage collection during a round. The parallel collector is used because timers are
-/// linked into lists all over the heap, which makes the default one (G1) several times as slow here; a round fits into
-/// the young generation, and the kernel has provided all of it before the clock is read.
-fn java(class: &str, class_path: &str, size: usize, arguments: &[&str]) -> Command {
-    let megabytes = 512 + size * 480 / 1_000_000;
-    let mut java = command("java", &["-XX:+UseParallelGC", "-XX:+AlwaysPreTouch"]);
-    java.args([format!("-Xms{megabytes}m"), format!("-Xmx{megabytes}m"), format!("-Xmn{}m", megabytes / 4 * 3)]);
-    java.args(["-cp", &format!("{class_path}:{COMPILED}"), class, &size.to_string()]).args(arguments);
-    java
-}
-
-/// Returns the compilation of the program with one of the two kinds of timers.
-fn go_build(program: &str, kind: &str) -> Command {
-    let sources = [format!("{SOURCES}/timers.go"), format!("{SOURCES}/{kind}")];
-    command("go", &["build", "-o", &format!("{COMPILED}/{program}"), &sources[0], &sources[1]])
-}
-
-/// Returns the value of a requirement that is an environment variable; empty if it is not set.
-fn variable(need: &str) -> String {
-    std::env::var(need.trim_start_matches('$')).unwrap_or_default()
-}
-
-/// Returns Erlang without the busy waiting of idle schedulers, which would count as CPU time.
-fn erl(size: usize) -> Command {
-    let mut erl = command("erl", &["+sbwt", "none", "+sbwtdcpu", "none", "+sbwtdio", "none", "-noshell"]);
-    erl.args(["-pa", COMPILED, "-run", "timers", "main", &size.to_string()]);
-    erl.env("ERL_CRASH_DUMP_BYTES", "0");
-    erl
-}
-
-fn command(program: &str, arguments: &[&str]) -> Command {
-    let mut command = Command::new(program);
-    command.args(arguments);
-    command
+/// Returns a command of the shell for this many timers.
+///
+/// Java is at its best: no garbage collection during a round. The parallel collector is used because timers are linked
+/// into lists all over the heap, which makes the default one (G1) several times as slow here; a round fits into the
+/// young generation, and the kernel has provided all of it before the clock is read.
+fn shell(script: &str, size: usize) -> Command {
+    let all = 512 + size * 480 / 1_000_000;
+    let java = format!("-XX:+UseParallelGC -XX:+AlwaysPreTouch -Xms{all}m -Xmx{all}m -Xmn{}m", all / 4 * 3);
+    let mut shell = Command::new("sh");
+    shell.arg("-c").arg(script).current_dir(env!("CARGO_TARGET_TMPDIR"));
+    shell.env("SOURCES", concat!(env!("CARGO_MANIFEST_DIR"), "/benches/peers/external"));
+    shell.env("NETTY", NETTY).env("JAVA", java).env("SIZE", size.to_string());
+    shell
 }
 
 impl Peer {
@@ -141,21 +110,15 @@ impl Peer {
     pub(crate) fn missing(&self) -> Vec<&'static str> {
         self.needs.iter().copied().filter(|need| !is_here(need)).collect()
     }
-
-    fn compile(&self) {
-        let mut compile = (self.compile)();
-        let status = compile.status().expect("the compiler starts");
-        assert!(status.success(), "{}: {compile:?} ended with {status}", self.name);
-    }
 }
 
 fn is_here(need: &str) -> bool {
-    if need.starts_with('$') {
-        return !variable(need).is_empty();
+    if let Some(variable) = need.strip_prefix('$') {
+        return std::env::var_os(variable).is_some_and(|value| !value.is_empty());
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
     // `join` with an absolute path yields that path.
-    std::env::split_paths(&path).any(|folder| folder.join(Path::new(need)).is_file())
+    std::env::split_paths(&path).any(|folder| folder.join(need).is_file())
 }
 
 /// A program that runs until dropped.
@@ -172,9 +135,12 @@ pub(crate) struct Answer(HashMap<String, f64>);
 
 impl Program {
     pub(crate) fn start(peer: &'static Peer, size: usize) -> Self {
-        peer.compiled.call_once(|| peer.compile());
-        let child = (peer.run)(size).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-        let mut child = child.unwrap_or_else(|error| panic!("{} does not start: {error}", peer.name));
+        peer.compiled.call_once(|| {
+            let status = shell(peer.compile, size).status().expect("a shell");
+            assert!(status.success(), "{}: {} ended with {status}", peer.name, peer.compile);
+        });
+        let child = shell(&format!("exec env {}", peer.run), size).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut child = child.expect("a shell");
         let requests = child.stdin.take();
         let answers = BufReader::new(child.stdout.take().expect("piped")).lines();
         Self { name: peer.name, child, requests, answers }
