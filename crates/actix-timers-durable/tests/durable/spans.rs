@@ -3,14 +3,13 @@
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use actix::prelude::*;
 use actix_timers_durable::store::MemoryDisk;
-use actix_timers_durable::{Durable, DurableOptions, DurableTimers, HandlerError, RouteOptions, Schedule};
+use actix_timers_durable::{DurableOptions, HandlerError, RouteOptions, Schedule};
 use tracing::field::Field;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Instrument, Metadata, Subscriber, info};
 
-use support::durable::{Note, ROUTE, life, ms, quick};
+use support::durable::{Note, ROUTE, life, ms, quick, timers_to};
 
 /// A subscriber that notes the spans of deliveries, and events with the number of their span.
 #[derive(Clone, Default)]
@@ -72,33 +71,19 @@ impl Subscriber for Story {
     }
 }
 
-struct Traced;
-
-impl Actor for Traced {
-    type Context = Context<Self>;
-}
-
-impl Handler<Durable<Note>> for Traced {
-    type Result = ResponseFuture<Result<(), HandlerError>>;
-
-    fn handle(&mut self, note: Durable<Note>, _: &mut Context<Self>) -> Self::Result {
-        let span = note.span();
-        let handling = async move {
-            info!(attempt = note.attempt, "handles");
-            if note.attempt == 1 { Err(HandlerError::new("not now")) } else { Ok(()) }
-        };
-        Box::pin(handling.instrument(span))
-    }
-}
-
 #[test]
 fn a_handler_runs_in_a_span_with_the_trace_of_its_headers() {
     let story = Story::default();
     let _subscribed = tracing::subscriber::set_default(story.clone());
     life(0, async |clock| {
         let route = RouteOptions::new().retry(quick());
-        let builder = DurableTimers::builder(MemoryDisk::new().open()).clock(clock.clone());
-        let timers = builder.route_with::<Note>(ROUTE, Traced.start(), route).start().unwrap();
+        let timers = timers_to(&MemoryDisk::new(), &clock, route, async |note| {
+            let handling = async {
+                info!(attempt = note.attempt, "handles");
+                if note.attempt == 1 { Err(HandlerError::new("not now")) } else { Ok(()) }
+            };
+            handling.instrument(note.span()).await
+        });
         let options = DurableOptions::new().header("traceparent", "00-4bf9-00f0-01");
         let id = timers.schedule(Schedule::after(ROUTE, ms(10), Note(1)).options(options)).await.unwrap().id();
         clock.advance(ms(9)).await;
