@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
@@ -261,34 +261,6 @@ fn any_close_answers_requests_once_and_keeps_acknowledged_ones() {
             assert!(Reads::get(&mut store, id).unwrap().is_some(), "{id} was acknowledged");
         }
     }
-}
-
-#[test]
-fn a_timer_with_an_acknowledged_cancel_is_never_delivered() {
-    let rounds: u64 = if cfg!(debug_assertions) { 5_000 } else { 100_000 };
-    let (committer, reports) = threaded(&MemoryDisk::new());
-    let (to_claim, claims) = channel::<DurableId>();
-    let deliveries = {
-        let committer = committer.clone();
-        std::thread::spawn(move || claims.into_iter().for_each(|id| committer.submit(claim(id))))
-    };
-    for round in 0..rounds {
-        let new = record(0);
-        let id = new.id;
-        assert!(is_created(&block_on(committer.change(put(new)))));
-        to_claim.send(id).unwrap();
-        (0..round % 7).for_each(|_| std::thread::yield_now());
-        let cancelled = block_on(committer.change(Op::Cancel(id))).unwrap();
-        let claimed = claimed(&reports);
-        assert_eq!(cancelled, if claimed.is_empty() { Outcome::Deleted } else { Outcome::InProgress });
-        for record in claimed {
-            committer.submit(Op::End(record.delivery(), Next::Delete));
-            assert_eq!(ended(&reports), [(record.delivery(), Outcome::NotFound)]);
-        }
-    }
-    drop(to_claim);
-    deliveries.join().unwrap();
-    assert_eq!(pending(&committer), 0);
 }
 
 /// The result of a claim reaches the deliveries later than the store's thread.
@@ -719,24 +691,6 @@ fn events_are_counted_and_a_scrape_shows_them() {
         assert_eq!(value(&page, "store_errors_total{timer=\"T\",op=\"back_up\"}"), 1.0);
         assert_eq!(value(&page, "store_write_seconds_count{timer=\"T\"}"), 4.0);
     });
-}
-
-#[test]
-fn a_million_pushes_are_not_lost_when_the_thread_goes_to_sleep() {
-    let rounds = if cfg!(debug_assertions) { 20_000 } else { 1_000_000 };
-    let (committer, _reports) = threaded(&MemoryDisk::new());
-    let seen = Arc::new(AtomicBool::new(false));
-    for _ in 0..rounds {
-        let (there, here) = (Arc::clone(&seen), std::thread::current());
-        let query = move |_: &mut dyn Reads| -> request::Reply {
-            there.store(true, Ordering::SeqCst);
-            Box::new(move || here.unpark())
-        };
-        committer.shared.push(Request::Read(Box::new(query)));
-        while !seen.swap(false, Ordering::SeqCst) {
-            std::thread::park();
-        }
-    }
 }
 
 /// While nothing changes the thread sleeps without a timeout.

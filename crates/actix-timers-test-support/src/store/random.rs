@@ -134,9 +134,7 @@ impl<'a, S: Subject> Run<'a, S> {
                 let count = self.random.below(4);
                 let timers = (0..count).map(|_| {
                     let on_key = if self.random.below(2) == 0 { OnKey::KeepExisting } else { OnKey::Replace };
-                    let back = self.random.spread(4) as usize;
-                    let again = self.requested.iter().nth_back(back).filter(|_| self.random.below(3) == 0).cloned();
-                    new(&again.unwrap_or_else(|| self.request()), on_key)
+                    new(&self.request(), on_key)
                 });
                 Op::Put(timers.collect())
             }
@@ -160,7 +158,7 @@ impl<'a, S: Subject> Run<'a, S> {
             }
             7 if self.random.below(4) == 0 => Op::Resume(PauseTarget::Node("test".into())),
             7 => Op::Resume(PauseTarget::Route(self.random.choose(&["a", "b"]).into())),
-            9 => Op::Restore(self.restored()),
+            9 if self.has_few() => Op::Restore(self.restored()),
             _ => self.grouped_op(),
         }
     }
@@ -170,7 +168,7 @@ impl<'a, S: Subject> Run<'a, S> {
         match self.random.below(10) {
             8 => Op::Pause(Pause::timer(self.delivery().id)),
             9 => Op::Resume(PauseTarget::Timer(self.id())),
-            0 | 1 if self.has_few() => Op::Put(vec![new(&self.record(), OnKey::KeepExisting)]),
+            0 if self.has_few() => Op::Put(vec![new(&self.record(), OnKey::KeepExisting)]),
             0..4 => {
                 let mut ids: Vec<_> = (0..self.random.below(6)).map(|_| self.id()).collect();
                 let mut seen = BTreeSet::new();
@@ -186,7 +184,7 @@ impl<'a, S: Subject> Run<'a, S> {
                 let has_key = row.is_some_and(|row| row.record.key.is_some());
                 let next = match self.random.below(9) {
                     0..9 if has_key && (self.model.letters.contains_key(&delivery.id) || self.random.below(3) == 0) => {
-                        let keep = Next::KeepKey(Duration::from_millis(self.random.below(SPAN)));
+                        let keep = Next::KeepKey(Duration::from_millis(self.random.below(3 * SPAN)));
                         self.noted(keep)
                     }
                     0 | 1 => self.noted(Next::Delete),
@@ -206,11 +204,18 @@ impl<'a, S: Subject> Run<'a, S> {
 
     /// Of few timers more meet several changes.
     fn has_few(&self) -> bool {
-        self.model.rows.len() < 12
+        self.model.rows.len() < 16
     }
 
-    /// Returns a record with some key, which a later request may repeat.
+    /// Returns a record with some key, or one that was put before: rather one whose key is kept.
     fn request(&mut self) -> Record {
+        let kept: Vec<_> = self.model.kept.values().map(|(id, _)| *id).collect();
+        let is_kept = |record: &&Record| kept.contains(&record.id);
+        let recent = self.requested.iter().rev().take(20);
+        let again = recent.clone().find(is_kept).or(recent.clone().nth(self.random.spread(4) as usize));
+        if let Some(again) = again.filter(|_| self.random.below(3) == 0) {
+            return again.clone();
+        }
         let mut record = self.record();
         let kept = self.model.kept.keys().next().filter(|_| self.random.below(2) == 0);
         let key = kept.map_or_else(|| self.random.choose(&KEYS).into(), |(_, key)| Arc::clone(key));
@@ -284,7 +289,9 @@ impl<'a, S: Subject> Run<'a, S> {
 
     /// Returns an id, mostly that of a dead letter.
     fn letter(&mut self) -> DurableId {
-        let kept = self.model.kept.values().find(|(id, _)| self.model.letters.contains_key(id));
+        let is_kept =
+            |(id, until): &&(DurableId, DueTime)| *until > self.world.now && self.model.letters.contains_key(id);
+        let kept = self.model.kept.values().find(is_kept);
         if let Some((id, _)) = kept.filter(|_| self.random.below(2) == 0) {
             return *id;
         }

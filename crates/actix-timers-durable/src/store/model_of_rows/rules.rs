@@ -2,57 +2,30 @@
 
 use super::{Budget, Scenario, Start, Timer, World};
 
-const NONE: Budget = Budget {
-    crashes: 0,
-    restarts: 0,
-    disconnects: 0,
-    cuts: 0,
-    suspends: 0,
-    clock_back: 0,
-    clock_forward: 0,
-    departures: 0,
-    time_outs: 0,
-    retries: 0,
-    puts: 0,
-    cancels: 0,
-    moves: 0,
-    returns: 0,
-    pauses: 0,
-    hands: 0,
-    inserts: 0,
-    cancelling: 0,
-};
-const TIMER: Timer = Timer {
-    due: 0,
-    route: 0,
-    start: Start::Pending,
-    used: 0,
-    is_poisoned: false,
-    repetitions: 0,
-    has_effect: false,
-    has_key: false,
-};
-const CLAIMED: Timer = Timer { start: Start::Claimed, ..TIMER };
-const NEW: Timer = Timer { start: Start::Absent, ..TIMER };
-const POISONED: Timer = Timer { is_poisoned: true, ..TIMER };
-const SUSPECT: Timer = Timer { used: 1, ..TIMER };
+fn timer() -> Timer {
+    Timer::default()
+}
+
+fn claimed() -> Timer {
+    Timer { start: Start::Claimed, ..timer() }
+}
+
+fn new() -> Timer {
+    Timer { start: Start::Absent, ..timer() }
+}
+
+fn poisoned_timer() -> Timer {
+    Timer { is_poisoned: true, ..timer() }
+}
+
+fn suspect() -> Timer {
+    Timer { used: 1, ..timer() }
+}
 
 impl Scenario {
     /// One process does not fail.
     fn of(timers: &[Timer], processes: usize, end: u8, budget: Budget) -> Self {
-        let timers = timers.to_vec();
-        Self {
-            timers,
-            processes,
-            late: 0,
-            steady: 1,
-            max_attempts: 0,
-            begin: 0,
-            end,
-            limit: 2,
-            has_slow_beats: false,
-            budget,
-        }
+        Self { timers: timers.to_vec(), processes, steady: 1, end, limit: 2, budget, ..Self::default() }
     }
 
     fn unsteady(self) -> Self {
@@ -65,93 +38,96 @@ impl Scenario {
 }
 
 fn crashing() -> Scenario {
-    Scenario::of(&[TIMER], 2, 3, Budget { crashes: 1, ..NONE })
+    Scenario::of(&[timer()], 2, 3, Budget { crashes: 1, ..Budget::default() })
 }
 
 fn disconnected() -> Scenario {
-    Scenario::of(&[TIMER], 2, 3, Budget { disconnects: 1, ..NONE })
+    Scenario::of(&[timer()], 2, 3, Budget { disconnects: 1, ..Budget::default() })
 }
 
 fn slow_beats() -> Scenario {
-    Scenario { has_slow_beats: true, ..Scenario::of(&[CLAIMED], 2, 4, NONE) }
+    Scenario { has_slow_beats: true, ..Scenario::of(&[claimed()], 2, 4, Budget::default()) }
 }
 
 fn slow_beats_on_old_sessions() -> Scenario {
-    Scenario { has_slow_beats: true, ..Scenario::of(&[TIMER], 2, 2, Budget { disconnects: 1, ..NONE }) }
+    Scenario { has_slow_beats: true, ..Scenario::of(&[timer()], 2, 2, Budget { disconnects: 1, ..Budget::default() }) }
 }
 
 fn cut() -> Scenario {
-    Scenario::of(&[TIMER], 2, 2, Budget { cuts: 1, ..NONE })
+    Scenario::of(&[timer()], 2, 2, Budget { cuts: 1, ..Budget::default() })
 }
 
 fn suspended() -> Scenario {
-    Scenario::of(&[CLAIMED], 2, 3, Budget { suspends: 2, ..NONE })
+    Scenario::of(&[claimed()], 2, 3, Budget { suspends: 2, ..Budget::default() })
 }
 
 fn server_ahead() -> Scenario {
-    Scenario::of(&[CLAIMED], 2, 2, Budget { clock_forward: 1, ..NONE })
+    Scenario::of(&[claimed()], 2, 2, Budget { clock_forward: 1, ..Budget::default() })
 }
 
 fn server_back() -> Scenario {
-    Scenario::of(&[NEW], 1, 3, Budget { clock_back: 1, puts: 1, ..NONE })
+    Scenario::of(&[new()], 1, 3, Budget { clock_back: 1, puts: 1, ..Budget::default() })
 }
 
 fn server_back_after_claims() -> Scenario {
-    Scenario { begin: 4, ..Scenario::of(&[Timer { due: 4, ..CLAIMED }], 2, 3, Budget { clock_back: 1, ..NONE }) }
+    Scenario {
+        begin: 4,
+        ..Scenario::of(&[Timer { due: 4, ..claimed() }], 2, 3, Budget { clock_back: 1, ..Budget::default() })
+    }
 }
 
 fn server_ahead_and_back() -> Scenario {
-    let budget = Budget { clock_forward: 1, clock_back: 1, ..NONE };
-    Scenario { begin: 4, ..Scenario::of(&[Timer { due: 7, ..TIMER }], 2, 3, budget) }
+    let budget = Budget { clock_forward: 1, clock_back: 1, ..Budget::default() };
+    Scenario { begin: 4, ..Scenario::of(&[Timer { due: 7, ..timer() }], 2, 3, budget) }
 }
 
 fn cancelled_by_users() -> Scenario {
-    Scenario::of(&[CLAIMED], 2, 3, Budget { cancelling: 1, crashes: 1, ..NONE })
+    Scenario::of(&[claimed()], 2, 3, Budget { cancelling: 1, crashes: 1, ..Budget::default() })
 }
 
 fn cancelled_beside() -> Scenario {
-    Scenario::of(&[CLAIMED; 2], 2, 3, Budget { cancelling: 1, ..NONE })
+    Scenario::of(&[claimed(); 2], 2, 3, Budget { cancelling: 1, ..Budget::default() })
 }
 
 fn cancelled_after_lost_replies() -> Scenario {
-    Scenario::of(&[TIMER], 1, 2, Budget { cancelling: 1, disconnects: 1, ..NONE }).unsteady()
+    Scenario::of(&[timer()], 1, 2, Budget { cancelling: 1, disconnects: 1, ..Budget::default() }).unsteady()
 }
 
 fn repeating() -> Scenario {
-    Scenario::of(&[Timer { repetitions: 1, ..TIMER }], 1, 2, Budget { time_outs: 1, retries: 1, ..NONE })
+    Scenario::of(&[Timer { repetitions: 1, ..timer() }], 1, 2, Budget { time_outs: 1, retries: 1, ..Budget::default() })
 }
 
 fn changed() -> Scenario {
-    Scenario::of(&[TIMER, NEW], 1, 3, Budget { puts: 1, moves: 1, cancels: 1, ..NONE })
+    Scenario::of(&[timer(), new()], 1, 3, Budget { puts: 1, moves: 1, cancels: 1, ..Budget::default() })
 }
 
 fn changed_by_hand() -> Scenario {
-    Scenario::of(&[Timer { due: 1, ..TIMER }], 1, 3, Budget { hands: 1, ..NONE })
+    Scenario::of(&[Timer { due: 1, ..timer() }], 1, 3, Budget { hands: 1, ..Budget::default() })
 }
 
 fn returning() -> Scenario {
-    let timers = [Timer { start: Start::Parked, ..TIMER }, Timer { start: Start::Letter, ..TIMER }];
-    Scenario::of(&timers, 1, 2, Budget { returns: 2, ..NONE })
+    let timers = [Timer { start: Start::Parked, ..timer() }, Timer { start: Start::Letter, ..timer() }];
+    Scenario::of(&timers, 1, 2, Budget { returns: 2, ..Budget::default() })
 }
 
 fn departing() -> Scenario {
-    Scenario { late: 1, steady: 0, ..Scenario::of(&[TIMER], 2, 2, Budget { departures: 1, ..NONE }) }
+    Scenario { late: 1, steady: 0, ..Scenario::of(&[timer()], 2, 2, Budget { departures: 1, ..Budget::default() }) }
 }
 
 fn inserted() -> Scenario {
-    Scenario::of(&[NEW], 1, 3, Budget { inserts: 1, ..NONE })
+    Scenario::of(&[new()], 1, 3, Budget { inserts: 1, ..Budget::default() })
 }
 
 fn claimed_and_changed_by_hand() -> Scenario {
-    Scenario::of(&[CLAIMED], 2, 3, Budget { hands: 1, ..NONE })
+    Scenario::of(&[claimed()], 2, 3, Budget { hands: 1, ..Budget::default() })
 }
 
 fn keys_and_two_processes() -> Scenario {
-    Scenario::of(&[Timer { has_key: true, ..TIMER }], 2, 1, NONE)
+    Scenario::of(&[Timer { has_key: true, ..timer() }], 2, 1, Budget::default())
 }
 
 fn paused() -> Scenario {
-    Scenario::of(&[TIMER, Timer { route: 1, ..TIMER }], 1, 2, Budget { pauses: 1, ..NONE })
+    Scenario::of(&[timer(), Timer { route: 1, ..timer() }], 1, 2, Budget { pauses: 1, ..Budget::default() })
 }
 
 fn paused_in_short_looks() -> Scenario {
@@ -159,30 +135,31 @@ fn paused_in_short_looks() -> Scenario {
 }
 
 fn with_effects() -> Scenario {
-    Scenario::of(&[Timer { has_effect: true, ..CLAIMED }], 2, 3, Budget { crashes: 1, ..NONE })
+    Scenario::of(&[Timer { has_effect: true, ..claimed() }], 2, 3, Budget { crashes: 1, ..Budget::default() })
 }
 
 fn keys() -> Scenario {
-    let timers = [Timer { has_key: true, ..TIMER }, Timer { has_key: true, ..NEW }];
-    Scenario { limit: 1, ..Scenario::of(&timers, 1, 2, Budget { puts: 1, cancels: 1, moves: 1, ..NONE }) }
+    let timers = [Timer { has_key: true, ..timer() }, Timer { has_key: true, ..new() }];
+    Scenario { limit: 1, ..Scenario::of(&timers, 1, 2, Budget { puts: 1, cancels: 1, moves: 1, ..Budget::default() }) }
 }
 
 fn keys_beside() -> Scenario {
-    let timers = [Timer { has_key: true, ..TIMER }, TIMER];
-    Scenario { limit: 1, ..Scenario::of(&timers, 1, 1, NONE) }
+    let timers = [Timer { has_key: true, ..timer() }, timer()];
+    Scenario { limit: 1, ..Scenario::of(&timers, 1, 1, Budget::default()) }
 }
 
 fn poisoned() -> Scenario {
-    Scenario::of(&[POISONED, TIMER], 1, 3, NONE).with_suspects()
+    Scenario::of(&[poisoned_timer(), timer()], 1, 3, Budget::default()).with_suspects()
 }
 
 fn poisoned_beside_a_suspect() -> Scenario {
-    Scenario::of(&[POISONED, SUSPECT], 1, 2, Budget { cancels: 1, time_outs: 1, ..NONE }).with_suspects()
+    Scenario::of(&[poisoned_timer(), suspect()], 1, 2, Budget { cancels: 1, time_outs: 1, ..Budget::default() })
+        .with_suspects()
 }
 
 fn poisoned_after_a_suspect() -> Scenario {
-    let timers = [Timer { due: 1, ..POISONED }, Timer { repetitions: 1, ..SUSPECT }];
-    Scenario::of(&timers, 1, 3, NONE).with_suspects()
+    let timers = [Timer { due: 1, ..poisoned_timer() }, Timer { repetitions: 1, ..suspect() }];
+    Scenario::of(&timers, 1, 3, Budget::default()).with_suspects()
 }
 
 /// Scenarios with all rules; each has at least this many states.
