@@ -76,6 +76,14 @@ fn put(record: Record) -> Op {
     Op::Put(vec![NewTimer { record: Arc::new(record), on_key: OnKey::KeepExisting }])
 }
 
+/// Puts a timer and waits for the reply.
+fn put_one(committer: &Committer, due: u64) -> DurableId {
+    let new = record(due);
+    let id = new.id;
+    assert!(is_created(&block_on(committer.change(put(new)))));
+    id
+}
+
 fn claim(id: DurableId) -> Request {
     let (route, message_type) = ("route".into(), "type".into());
     let served = vec![Served { index: 0, route, message_type, version: 1, max_attempts: 3 }];
@@ -268,12 +276,7 @@ fn any_close_answers_requests_once_and_keeps_acknowledged_ones() {
 fn a_sweep_after_a_failed_sync_releases_only_the_unknown_claim() {
     let disk = MemoryDisk::new();
     let (committer, reports) = threaded(&disk);
-    let [known, unknown] = [(); 2].map(|()| {
-        let new = record(0);
-        let id = new.id;
-        block_on(committer.change(put(new))).unwrap();
-        id
-    });
+    let [known, unknown] = [(); 2].map(|()| put_one(&committer, 0));
     committer.submit(claim(known));
     let [delivery] = claimed(&reports).iter().map(|record| record.delivery()).collect::<Vec<_>>()[..] else {
         panic!("one is claimed")
@@ -300,9 +303,7 @@ fn an_unwritten_end_is_kept_until_written_or_closed() {
     let disk = MemoryDisk::new();
     let (committer, reports) = threaded(&disk);
     for closes in [false, true] {
-        let new = record(0);
-        let id = new.id;
-        block_on(committer.change(put(new))).unwrap();
+        let id = put_one(&committer, 0);
         committer.submit(claim(id));
         let delivery = claimed(&reports)[0].delivery();
         disk.reject_commits(2);
@@ -326,15 +327,14 @@ fn a_claim_that_a_stop_overtakes_uses_up_no_attempt() {
     for (is_stop, used) in [(true, 0), (false, 1)] {
         let disk = MemoryDisk::new();
         let (committer, reports) = threaded(&disk);
-        let timer = record(0);
-        assert!(is_created(&block_on(committer.change(put(timer.clone())))));
+        let id = put_one(&committer, 0);
         if is_stop {
             committer.submit(Request::Retire);
         }
-        committer.submit(claim(timer.id));
+        committer.submit(claim(id));
         assert_eq!(claimed(&reports).len(), 1);
         close(&committer).unwrap();
-        let row = disk.open().get(timer.id).unwrap().unwrap().record;
+        let row = disk.open().get(id).unwrap().unwrap().record;
         assert_eq!((row.progress.attempt, row.progress.used), (1, used));
     }
 }
@@ -470,9 +470,7 @@ fn changes_of_locked_rows_wait_and_hold_up_nothing() {
     let (setup, reports) = setup(Odd(disk.open(), Oddity::Locks(Arc::clone(&locked))), &hands);
     let committer = Committer::start_thread(setup).unwrap();
     let [delivery, other] = [(); 2].map(|()| {
-        let new = record(0);
-        let id = new.id;
-        block_on(committer.change(put(new))).unwrap();
+        let id = put_one(&committer, 0);
         committer.submit(claim(id));
         claimed(&reports)[0].delivery()
     });
@@ -547,9 +545,7 @@ fn queries_do_not_wait_for_commits_and_fail_after_the_close() {
 fn a_moved_timer_whose_row_cannot_be_read_is_looked_for() {
     let (committer, reports) = odd(&MemoryDisk::new(), Oddity::CannotBeRead);
     let committer = committer.unwrap();
-    let new = record(90_000);
-    let id = new.id;
-    block_on(committer.change(put(new))).unwrap();
+    let id = put_one(&committer, 90_000);
     let look = |until| Look { after: None, until: at(until), filter: Arc::default(), limit: 1 };
     committer.submit(Request::Look(look(10_000)));
     assert!(matches!(block_on(committer.change(Op::Move(id, at(10_001)))), Ok(Outcome::Moved(_))));

@@ -2,7 +2,7 @@
 
 use std::future::{Future as _, poll_fn};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::{Context as Polling, Poll};
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use actix_timers_durable::{
 use support::durable::{
     Act, Diary, Files, Medium, Note, ROUTE, at, life, ms, notes, on_every_store, one_life, run_to, start_counted,
 };
+use support::{Probe, StopWatch};
 
 on_every_store! {
     no_request_is_made_before_it_is_awaited
@@ -218,60 +219,29 @@ fn the_same_by_messages(medium: impl Medium) {
     });
 }
 
-/// The results an actor received, in order.
-type Told = Arc<Mutex<Vec<&'static str>>>;
-
-/// Schedules when it is started, and records the results.
-struct Scheduler {
-    timers: DurableTimers,
-    waits: bool,
-    told: Told,
-}
-
-#[derive(Message)]
-#[rtype(result = "()")]
-struct Ping;
-
-impl Actor for Scheduler {
-    type Context = Context<Self>;
-
-    fn started(&mut self, ctx: &mut Self::Context) {
-        ctx.notify(Ping);
-        let scheduling = self.timers.schedule_after(ROUTE, ms(10), Note(1));
-        let expected = scheduling.id();
-        let done = move |actor: &mut Self, result: Result<Scheduled, _>, _: &mut Context<Self>| {
-            assert_eq!(result.unwrap(), Scheduled::Created(expected));
-            actor.told.lock().unwrap().push("scheduled");
-        };
-        let id = match self.waits {
-            true => ctx.wait_durably(scheduling, done),
-            false => ctx.schedule_durably(scheduling, done),
-        };
-        assert_eq!(id, expected);
-    }
-}
-
-impl Handler<Ping> for Scheduler {
-    type Result = ();
-
-    fn handle(&mut self, _: Ping, _: &mut Self::Context) {
-        self.told.lock().unwrap().push("ping");
-    }
-}
-
 #[test]
 fn an_actor_schedules_and_goes_on_or_waits() {
     for (waits, order) in [(false, ["ping", "scheduled"]), (true, ["scheduled", "ping"])] {
-        let diary = Diary::default();
-        life(0, async |clock| {
-            let timers = diary.timers(&MemoryDisk::new(), &clock);
-            let told = Told::default();
-            let scheduler = Scheduler { timers, waits, told: Arc::clone(&told) }.start();
+        one_life(&MemoryDisk::new(), async |diary, timers, clock| {
+            let probe = Probe::new(StopWatch::Source(Arc::default()));
+            let (log, addr) = (probe.log.clone(), probe.start());
+            let schedules = move |_: &mut Probe<_>, ctx: &mut Context<Probe<_>>| {
+                ctx.notify(support::Note("ping"));
+                let scheduling = timers.schedule_after(ROUTE, ms(10), Note(1));
+                let expected = scheduling.id();
+                let done = move |probe: &mut Probe<_>, result: Result<Scheduled, _>, _: &mut Context<Probe<_>>| {
+                    assert_eq!(result.unwrap(), Scheduled::Created(expected));
+                    probe.log.push("scheduled", 0);
+                };
+                let id = match waits {
+                    true => ctx.wait_durably(scheduling, done),
+                    false => ctx.schedule_durably(scheduling, done),
+                };
+                assert_eq!(id, expected);
+            };
+            support::run(&addr, schedules).await;
             run_to(&clock, 10).await;
-            assert_eq!(*told.lock().unwrap(), order);
-            assert_eq!(diary.deliveries(), [(10, 1)]);
-            drop(scheduler);
-            assert_eq!(clock.wall(), at(10));
+            assert_eq!((log.names(), diary.deliveries()), (order.to_vec(), vec![(10, 1)]));
         });
     }
 }

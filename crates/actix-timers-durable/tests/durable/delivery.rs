@@ -24,6 +24,7 @@ on_every_store! {
     a_timed_out_message_is_withdrawn_though_its_recipient_wakes
     a_panic_uses_an_attempt_and_the_next_recipient_gets_the_next
     a_timer_cancelled_or_moved_gives_its_place_to_the_next
+    a_timer_moved_in_the_queue_is_delivered_once_and_takes_one_place
     the_window_bounds_deliveries_and_the_rest_keeps_its_order
     a_step_of_the_clock_delivers_nothing_early_or_twice
     a_clock_set_back_before_the_delivery_delivers_nothing_early
@@ -130,6 +131,36 @@ fn a_timer_cancelled_or_moved_gives_its_place_to_the_next(medium: impl Medium) {
         assert_eq!(diary.attempts().split_off(3), [(5000, 2, 1)]);
         assert_eq!(timers.counts().await.unwrap().pending, 0);
     });
+}
+
+/// It is in the queue twice then.
+fn a_timer_moved_in_the_queue_is_delivered_once_and_takes_one_place(medium: impl Medium) {
+    for (start, due, moved) in [(0, 10, 20), (10_000, 10_020, 10_010)] {
+        let diary = Diary::default();
+        life(start, async |clock| {
+            let timers = diary.timers_with(&medium, &clock, RouteOptions::new().window(2).retry(quick()));
+            let ends = [1, 2, 3].map(|note| diary.hold(note));
+            let id = notes(&timers, ROUTE, [(1, start + 1), (2, start + 1), (3, due)]).await[2];
+            run_to(&clock, start + 1000).await;
+            assert!(timers.reschedule_at(id, at(moved)).await.unwrap().is_rescheduled());
+            clock.settle().await;
+            for end in ends {
+                end.send(()).unwrap();
+                clock.settle().await;
+            }
+            assert_eq!(diary.attempts()[2..], [(start + 1000, 3, 1)]);
+            assert_eq!(diary.entries()[2].due, moved, "as it is now");
+            // Two handlers can still run at once.
+            (4..7).for_each(|note| diary.script(note, [Act::Hang]));
+            let ids = notes(&timers, ROUTE, [(4, 0), (5, 0), (6, 0)]).await;
+            clock.settle().await;
+            assert_eq!(diary.len(), 5);
+            for id in ids {
+                timers.cancel(id).await.unwrap();
+            }
+            timers.stop_within(ms(0)).await.unwrap();
+        });
+    }
 }
 
 fn the_window_bounds_deliveries_and_the_rest_keeps_its_order(medium: impl Medium) {

@@ -20,8 +20,7 @@ on_every_store! {
     a_failure_is_kept_with_its_effect
     a_delivery_that_has_ended_otherwise_has_no_effect
     a_delivery_ends_with_one_effect
-    an_effect_during_a_stop_is_kept_and_one_after_it_is_not
-    a_crash_keeps_effect_and_end_or_neither
+    a_stop_or_a_crash_keeps_effect_and_end_or_neither
     an_effect_cannot_touch_what_concerns_others
     a_violated_deferred_key_undoes_the_effect
     a_transaction_of_the_application_is_kept_or_undone
@@ -280,57 +279,50 @@ fn a_delivery_ends_with_one_effect(medium: impl Ledger) {
     });
 }
 
-fn an_effect_during_a_stop_is_kept_and_one_after_it_is_not(medium: impl Ledger) {
-    let late = life(0, async |clock| {
-        let goes_on = [Rc::<Notify>::default(), Rc::default()];
-        let waits = goes_on.clone();
-        let late = Rc::<RefCell<Option<Durable<Note>>>>::default();
-        let keeps = Rc::clone(&late);
-        let (timers, log) = start(&medium, &clock, async move |note, log| {
-            if note.0 == 1 {
-                *keeps.borrow_mut() = Some(note.clone());
-            }
-            waits[note.0 as usize].notified().await;
-            log.note(note.complete_with(effect(&note)).await)
-        });
-        schedule(&timers, 0..2).await;
-        run_to(&clock, 10).await;
-        let stopping = actix::spawn(async move { timers.stop_within(ms(500)).await });
-        clock.settle().await;
-        goes_on[0].notify_one();
-        clock.advance(ms(500)).await;
-        stopping.await.unwrap().unwrap();
-        let late = late.take().unwrap();
-        let error = late.complete_with(effect(&late)).await.unwrap_err();
-        assert!(error.to_string().contains("stopped"), "{error}");
-        assert_eq!(log.errors(), [] as [String; 0]);
-        medium.effects()
-    });
-    assert_eq!(late, [(0, 1)]);
-    life(10_000, async |clock| {
-        let (timers, log) = start(&medium, &clock, async |note, log| log.note(note.complete_with(effect(&note)).await));
-        finish(&timers, &clock).await;
-        assert_eq!((medium.effects(), log.attempts()), (vec![(0, 1), (1, 2)], vec![(1, 2)]));
-    });
-}
-
-fn a_crash_keeps_effect_and_end_or_neither(mut medium: impl Ledger) {
-    life(0, async |clock| {
-        let (timers, _) = start(&medium, &clock, async |note, log| {
-            if note.0 == 0 {
+/// An effect that is made while a stop waits is kept, and one after it is not.
+fn a_stop_or_a_crash_keeps_effect_and_end_or_neither(mut medium: impl Ledger) {
+    for (begin, first, crashes) in [(0, 0, false), (20_000, 2, true)] {
+        life(begin, async |clock| {
+            let goes_on = Rc::<Notify>::default();
+            let waits = Rc::clone(&goes_on);
+            let late = Rc::<RefCell<Option<Durable<Note>>>>::default();
+            let keeps = Rc::clone(&late);
+            let (timers, log) = start(&medium, &clock, async move |note, log| {
+                if note.0 % 2 == 1 {
+                    *keeps.borrow_mut() = Some(note);
+                    return std::future::pending().await;
+                }
+                waits.notified().await;
                 log.note(note.complete_with(effect(&note)).await)?;
+                std::future::pending().await
+            });
+            schedule(&timers, first..first + 2).await;
+            clock.advance(ms(10)).await;
+            if crashes {
+                goes_on.notify_one();
+                clock.settle().await;
+                return medium.crash();
             }
-            std::future::pending().await
+            let stopping = actix::spawn(async move { timers.stop_within(ms(500)).await });
+            clock.settle().await;
+            goes_on.notify_one();
+            clock.advance(ms(500)).await;
+            stopping.await.unwrap().unwrap();
+            let late = late.take().unwrap();
+            let error = late.complete_with(effect(&late)).await.unwrap_err();
+            assert!(error.to_string().contains("stopped"), "{error}");
+            assert_eq!(log.errors(), [] as [String; 0]);
         });
-        schedule(&timers, 0..2).await;
-        run_to(&clock, 10).await;
-        medium.crash();
-    });
-    life(10_000, async |clock| {
-        let (timers, log) = start(&medium, &clock, async |note, log| log.note(note.complete_with(effect(&note)).await));
-        finish(&timers, &clock).await;
-        assert_eq!((medium.effects(), log.attempts()), (vec![(0, 1), (1, 2)], vec![(1, 2)]));
-    });
+        let mut expected: Vec<_> = (0..=first).map(|note| (note, 1 + note % 2)).collect();
+        assert_eq!(medium.effects(), expected);
+        life(begin + 10_000, async |clock| {
+            let (timers, log) =
+                start(&medium, &clock, async |note, log| log.note(note.complete_with(effect(&note)).await));
+            finish(&timers, &clock).await;
+            expected.push((first + 1, 2));
+            assert_eq!((medium.effects(), log.attempts()), (expected, vec![(first + 1, 2)]));
+        });
+    }
 }
 
 /// The texts that are refused, of which the store has run some itself.

@@ -13,40 +13,16 @@ use actix_timers_durable::store::{Counts, MemoryDisk};
 use actix_timers_durable::{DurableFilter, DurableState, DurableTimers};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use support::durable::{Act, Diary, Note, ROUTE, at, life, ms, notes, run_to};
-
-#[derive(Message)]
-#[rtype(result = "()")]
-struct Nothing;
+use support::{Probe, StopWatch};
 
 /// Receives the user's own timers.
-struct Idler;
-
-impl Actor for Idler {
-    type Context = Context<Self>;
-}
-
-impl Handler<Nothing> for Idler {
-    type Result = ();
-
-    fn handle(&mut self, _: Nothing, _: &mut Context<Self>) {}
-}
-
-#[derive(Message)]
-#[rtype(result = "Result<(), String>")]
-struct Schedule;
-
-impl Handler<Schedule> for Idler {
-    type Result = Result<(), String>;
-
-    fn handle(&mut self, _: Schedule, ctx: &mut Context<Self>) -> Self::Result {
-        ctx.timer(TimerOptions::new()).try_schedule(ms(1), Nothing).map(drop).map_err(|rejected| rejected.to_string())
-    }
+fn idler() -> Addr<Probe<u32>> {
+    Probe::new(StopWatch::Source(Arc::default())).start()
 }
 
 /// Adds one of the user's timers, far away, to a timer actor.
 fn with_one_timer(timers: Timers) -> Timers {
-    let idler = Idler.start();
-    timers.schedule_after(Target::from(&idler).strong(), ms(1_000_000_000), Nothing);
+    timers.schedule_after(Target::from(&idler()).strong(), ms(1_000_000_000), support::Note(1));
     timers
 }
 
@@ -331,9 +307,13 @@ fn contexts_are_rejected_beside_a_clock_of_durable_timers() {
     support::in_real_time(async {
         let clock = ManualClock::new();
         let _durable = DurableTimers::builder(MemoryDisk::new().open()).clock(clock.clone()).start().unwrap();
-        let rejected = Idler.start().send(Schedule).await.unwrap().unwrap_err();
+        let schedule = |_: &mut Probe<_>, ctx: &mut Context<Probe<_>>| {
+            let scheduled = ctx.timer(TimerOptions::new()).try_schedule(ms(1), support::Note(1));
+            scheduled.map(drop).map_err(|rejected| rejected.to_string())
+        };
+        let rejected = support::run(&idler(), schedule).await.unwrap_err();
         assert!(rejected.contains("durable timers") && rejected.contains("`TimerActorBuilder::install`"), "{rejected}");
         TimerActor::builder().clock(clock).install().unwrap();
-        assert!(Idler.start().send(Schedule).await.unwrap().is_ok());
+        assert!(support::run(&idler(), schedule).await.is_ok());
     });
 }

@@ -314,50 +314,11 @@ fn a_destructor_that_panics_after_the_stop_ends_no_deliveries() {
     });
 }
 
-/// A subscriber that panics over each event, and over the end of each span.
-#[cfg(feature = "tracing")]
-struct Touchy;
-
-#[cfg(feature = "tracing")]
-impl tracing::Subscriber for Touchy {
-    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
-        true
-    }
-
-    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-        tracing::span::Id::from_u64(1)
-    }
-
-    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
-
-    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-
-    fn event(&self, event: &tracing::Event<'_>) {
-        let mut told = String::new();
-        event.record(&mut |field: &tracing::field::Field, value: &dyn std::fmt::Debug| {
-            told += &format!("{field}: {value:?}; ");
-        });
-        TOLD.lock().unwrap().push(told);
-        std::panic::panic_any(Bomb);
-    }
-
-    fn enter(&self, _: &tracing::span::Id) {}
-
-    fn exit(&self, _: &tracing::span::Id) {}
-
-    fn try_close(&self, _: tracing::span::Id) -> bool {
-        std::panic::panic_any(Bomb);
-    }
-}
-
-/// The events.
-#[cfg(feature = "tracing")]
-static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
-
 #[cfg(feature = "tracing")]
 #[test]
 fn a_subscriber_that_panics_ends_no_deliveries() {
-    let _subscribed = tracing::subscriber::set_default(Touchy);
+    let story = crate::spans::Story { panics: Some(|| std::panic::panic_any(Bomb)), ..Default::default() };
+    let _subscribed = tracing::subscriber::set_default(story.clone());
     let diary = Diary::default();
     life(0, async |clock| {
         let builder = diary
@@ -375,9 +336,9 @@ fn a_subscriber_that_panics_ends_no_deliveries() {
         assert!(matches!(state(unreadable).await, DurableState::Parked { .. }));
         assert_delivers(&timers, &diary, &clock).await;
     });
-    let told = TOLD.lock().unwrap();
+    let events = &story.noted().events;
     for text in ["a route has no recipient", "durable dead letter", "the decoder panicked: "] {
-        assert!(told.iter().any(|told| told.contains(text)), "{text}: {told:?}");
+        assert!(events.iter().any(|(event, _)| event.contains(text)), "{text}: {events:?}");
     }
 }
 

@@ -13,19 +13,23 @@ use support::durable::{Note, ROUTE, life, ms, quick, timers_to};
 
 /// A subscriber that notes the spans of deliveries, and events with the number of their span.
 #[derive(Clone, Default)]
-struct Story(Arc<Mutex<Noted>>);
+pub(crate) struct Story {
+    pub(crate) noted: Arc<Mutex<Noted>>,
+    /// Called after each event, and at the end of each span; then all are noted.
+    pub(crate) panics: Option<fn() -> !>,
+}
 
 #[derive(Default)]
-struct Noted {
+pub(crate) struct Noted {
     /// Fields and end of each span, by its id less one.
     spans: Vec<(String, bool)>,
     entered: Vec<u64>,
-    events: Vec<(String, Option<u64>)>,
+    pub(crate) events: Vec<(String, Option<u64>)>,
 }
 
 impl Story {
-    fn noted(&self) -> MutexGuard<'_, Noted> {
-        self.0.lock().unwrap()
+    pub(crate) fn noted(&self) -> MutexGuard<'_, Noted> {
+        self.noted.lock().unwrap()
     }
 }
 
@@ -37,11 +41,11 @@ fn text(note: impl FnOnce(&mut dyn FnMut(&Field, &dyn Debug))) -> String {
 
 impl Subscriber for Story {
     fn enabled(&self, of: &Metadata<'_>) -> bool {
-        of.name() == "durable_delivery" || of.target() == module_path!()
+        self.panics.is_some() || of.name() == "durable_delivery" || of.target() == module_path!()
     }
 
     fn new_span(&self, span: &Attributes<'_>) -> Id {
-        assert!(span.is_root());
+        assert!(span.is_root() || self.panics.is_some());
         let mut noted = self.noted();
         noted.spans.push((text(|mut note| span.record(&mut note)), false));
         Id::from_u64(noted.spans.len() as u64)
@@ -55,6 +59,10 @@ impl Subscriber for Story {
         let mut noted = self.noted();
         let within = noted.entered.last().copied();
         noted.events.push((text(|mut note| event.record(&mut note)), within));
+        drop(noted);
+        if let Some(panics) = self.panics {
+            panics();
+        }
     }
 
     fn enter(&self, id: &Id) {
@@ -67,6 +75,9 @@ impl Subscriber for Story {
 
     fn try_close(&self, id: Id) -> bool {
         self.noted().spans[id.into_u64() as usize - 1].1 = true;
+        if let Some(panics) = self.panics {
+            panics();
+        }
         true
     }
 }

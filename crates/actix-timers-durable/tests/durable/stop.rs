@@ -12,9 +12,7 @@ use support::durable::{
 on_every_store! {
     a_stop_stores_outcomes_of_handlers_and_starts_no_delivery
     a_second_stop_waits_too_and_the_shorter_time_counts
-    a_delivery_unfinished_at_the_stop_is_the_next_attempt_again
     after_a_stop_every_request_is_answered_with_closed
-    a_system_that_ends_without_a_stop_loses_nothing
     timers_go_on_when_their_last_handle_is_dropped
 }
 
@@ -70,26 +68,6 @@ fn a_second_stop_waits_too_and_the_shorter_time_counts(medium: impl Medium) {
     });
 }
 
-fn a_delivery_unfinished_at_the_stop_is_the_next_attempt_again(medium: impl Medium) {
-    let diary = Diary::default();
-    life(0, async |clock| {
-        let timers = diary.timers(&medium, &clock);
-        diary.script(1, [Act::Hang]);
-        let _ = timers.schedule_at(ROUTE, at(10), Note(1)).await.unwrap();
-        run_to(&clock, 10).await;
-        let stopping = actix::spawn(async move { timers.stop_within(ms(500)).await });
-        run_to(&clock, 509).await;
-        assert!(!stopping.is_finished());
-        run_to(&clock, 510).await;
-        stopping.await.unwrap().unwrap();
-    });
-    life(1000, async |clock| {
-        let _timers = diary.timers(&medium, &clock);
-        clock.settle().await;
-        assert_eq!(diary.attempts(), [(10, 1, 1), (1000, 1, 2)]);
-    });
-}
-
 fn after_a_stop_every_request_is_answered_with_closed(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
@@ -120,22 +98,6 @@ fn after_a_stop_every_request_is_answered_with_closed(medium: impl Medium) {
         run_to(&clock, 10_000).await;
         assert_eq!(diary.len(), 0);
         assert_eq!(in_the_wheel(), 0, "nothing is left in the wheel");
-    });
-}
-
-fn a_system_that_ends_without_a_stop_loses_nothing(medium: impl Medium) {
-    let diary = Diary::default();
-    life(0, async |clock| {
-        let timers = diary.timers(&medium, &clock);
-        diary.script(1, [Act::Hang]);
-        notes(&timers, ROUTE, [(1, 10), (2, 1000)]).await;
-        run_to(&clock, 10).await;
-    });
-    life(2000, async |clock| {
-        let timers = diary.timers(&medium, &clock);
-        clock.settle().await;
-        assert_eq!(diary.attempts(), [(10, 1, 1), (2000, 1, 2), (2000, 2, 1)]);
-        assert_eq!(timers.counts().await.unwrap(), Default::default());
     });
 }
 
