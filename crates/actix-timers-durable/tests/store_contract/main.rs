@@ -20,6 +20,7 @@ impl OnDisk {
 
 impl Subject for OnDisk {
     type Store = EmbeddedStore;
+    const ROUNDS: u64 = 25;
 
     fn create(&mut self) -> EmbeddedStore {
         self.1 += 1;

@@ -17,6 +17,8 @@ use actix_timers_durable::{DueTime, DurableId, StoreError};
 /// The stores under test.
 pub trait Subject {
     type Store: Store;
+    /// Rounds of random changes.
+    const ROUNDS: u64 = 5;
 
     /// Returns an empty store that no node has joined.
     fn create(&mut self) -> Self::Store;
@@ -36,6 +38,7 @@ pub trait Subject {
 
 impl<S: Store, F: FnMut() -> S> Subject for F {
     type Store = S;
+    const ROUNDS: u64 = 25;
 
     fn create(&mut self) -> S {
         self()

@@ -35,8 +35,8 @@ pub struct Letter {
 pub struct Model {
     pub rows: BTreeMap<DurableId, Row>,
     pub letters: BTreeMap<DurableId, Letter>,
-    /// The pauses of routes and of the node, by kind and name.
-    pub pauses: BTreeMap<(&'static str, Arc<str>), Pause>,
+    /// The pauses of routes.
+    pub pauses: BTreeMap<Arc<str>, Pause>,
     /// The keys of timers that are complete, by route and key: the timer, and the end of the time for which it is kept.
     pub kept: BTreeMap<(Arc<str>, Arc<str>), (DurableId, DueTime)>,
     pub past: BTreeMap<(DurableId, u64), Found>,
@@ -96,31 +96,25 @@ impl Model {
                 Outcome::Discarded(before - self.past.len())
             }
             Op::Restore(found) => Outcome::Put(vec![self.restore(found, now)]),
-            Op::Pause(pause) => match pause.target.row() {
-                Ok((kind @ "route", name @ ("a" | "b")) | (kind @ "node", name @ "test")) => {
-                    self.pauses.insert((kind, name.into()), pause.clone());
+            Op::Pause(pause) => match &pause.target {
+                PauseTarget::Route(route) if matches!(&**route, "a" | "b") => {
+                    self.pauses.insert(route.clone(), pause.clone());
                     Outcome::Paused
                 }
-                Err(id) if self.park(id, Some(pause.reason().into()), now) => Outcome::Paused,
+                PauseTarget::Timer(id) if self.park(*id, Some(pause.reason().into()), now) => Outcome::Paused,
                 _ => Outcome::NotFound,
             },
-            Op::Resume(target) => {
-                let is_done = match target.row() {
-                    Ok((kind, name)) => {
-                        let key = (kind, name.into());
-                        let is_held = self.pauses.get(&key).is_some_and(|pause| holds(pause, now));
-                        is_held && self.pauses.remove(&key).is_some()
-                    }
-                    Err(id) => self.park(id, None, now),
-                };
-                if is_done { Outcome::Deleted } else { Outcome::NotFound }
+            Op::Resume(PauseTarget::Route(route)) if self.is_paused(route, now) => {
+                self.pauses.remove(route);
+                Outcome::Deleted
             }
+            Op::Resume(PauseTarget::Timer(id)) if self.park(*id, None, now) => Outcome::Deleted,
+            Op::Resume(_) => Outcome::NotFound,
         }
     }
 
     fn is_paused(&self, route: &str, now: DueTime) -> bool {
-        let is_of = |pause: &Pause| !matches!(&pause.target, PauseTarget::Route(of) if **of != *route);
-        self.pauses.values().any(|pause| holds(pause, now) && is_of(pause))
+        self.pauses.get(route).is_some_and(|pause| holds(pause, now))
     }
 
     /// Returns the pauses that have not ended.

@@ -16,7 +16,6 @@ use super::model::{Model, Row, holds};
 use super::{NEWEST, START, Subject, World, at, new, record, serving};
 use crate::Random;
 
-const ROUNDS: u64 = 25;
 const STEPS: u64 = 400;
 
 /// Times lie within this many ms, so that many are equal, passed or in reverse order.
@@ -38,11 +37,13 @@ struct Run<'a, S: Subject> {
     /// The requests with keys, and the last restored row, which may come again.
     requested: Vec<Record>,
     restored: Option<Arc<Found>>,
+    /// The timers whose keys were kept. When that is over, stores differ in whether they know them.
+    were_kept: BTreeSet<DurableId>,
 }
 
 /// Changes and queries have the outcomes of the model.
 pub fn agrees_with_the_model<S: Subject>(subject: &mut S) {
-    for round in 0..ROUNDS {
+    for round in 0..S::ROUNDS {
         let mut run = Run::new(subject, round);
         for step in 0..STEPS {
             run.change(&format!("round {round}, step {step}"));
@@ -59,7 +60,7 @@ pub fn agrees_with_the_model<S: Subject>(subject: &mut S) {
 
 /// A reader finds the same as its store, if there is one.
 pub fn a_reader_agrees_with_its_store<S: Subject>(subject: &mut S) {
-    let mut run = Run::new(subject, ROUNDS);
+    let mut run = Run::new(subject, S::ROUNDS);
     let Some(mut reader) = run.world.store.reader().unwrap() else { return };
     for step in 0..STEPS {
         run.change(&format!("step {step}"));
@@ -78,6 +79,7 @@ impl<'a, S: Subject> Run<'a, S> {
             deliveries: vec![],
             requested: vec![],
             restored: None,
+            were_kept: BTreeSet::new(),
         }
     }
 
@@ -91,8 +93,9 @@ impl<'a, S: Subject> Run<'a, S> {
         blamed.sort_by_key(|record| record.id);
         assert_eq!(blamed, model.restart(&serving(&["a", "b"]), world.now), "the rows to blame");
         // Of a shared store without ends and reasons.
-        let routes = beat.paused.iter().filter(|pause| holds(pause, world.now)).filter_map(route_of);
-        assert!(routes.eq(model.held(world.now).filter_map(route_of)), "{:?}", beat.paused);
+        let held = beat.paused.iter().filter(|pause| holds(pause, world.now));
+        let routes: BTreeSet<_> = held.filter_map(|pause| pause.target.row().ok()).collect();
+        assert!(routes.into_iter().eq(model.held(world.now).filter_map(|pause| pause.target.row().ok())), "the pauses");
         Some(Self { world, model, ..self })
     }
 
@@ -119,6 +122,7 @@ impl<'a, S: Subject> Run<'a, S> {
         let outcomes = self.world.try_apply(ops);
         for (op, outcome) in ops.iter().zip(outcomes) {
             let expected = self.model.apply(op, self.world.now);
+            self.were_kept.extend(self.model.kept.values().map(|(id, _)| *id));
             if let Outcome::Claimed { records, .. } = &expected {
                 self.deliveries.extend(records.iter().map(|record| record.delivery()));
             }
@@ -146,15 +150,10 @@ impl<'a, S: Subject> Run<'a, S> {
             }
             8 => Op::DiscardOlder { past_of: Some("a".into()), than: self.time(), limit: 1000 },
             6 => {
-                let (until, of_node) = (self.time(), self.random.below(8) == 0);
-                let pause = match of_node {
-                    true => Pause::node(self.random.choose(&["test", "other"])),
-                    false => Pause::route(self.random.choose(&["a", "b", "c"])),
-                };
-                let pause = if of_node || self.random.below(2) == 0 { pause.until(until) } else { pause };
+                let (pause, until) = (Pause::route(self.random.choose(&["a", "b", "c"])), self.time());
+                let pause = if self.random.below(2) == 0 { pause.until(until) } else { pause };
                 Op::Pause(if self.random.below(2) == 0 { pause.by("ops").because("no mail") } else { pause })
             }
-            7 if self.random.below(4) == 0 => Op::Resume(PauseTarget::Node("test".into())),
             7 => Op::Resume(PauseTarget::Route(self.random.choose(&["a", "b"]).into())),
             9 if self.has_few() => Op::Restore(self.restored()),
             _ => self.grouped_op(),
@@ -207,9 +206,11 @@ impl<'a, S: Subject> Run<'a, S> {
 
     /// Returns a record with some key, or one that was put before: rather one whose key is kept.
     fn request(&mut self) -> Record {
-        let kept: Vec<_> = self.model.kept.values().map(|(id, _)| *id).collect();
+        let held = |(id, until): &(DurableId, DueTime)| (*until > self.world.now).then_some(*id);
+        let kept: Vec<_> = self.model.kept.values().filter_map(held).collect();
         let is_kept = |record: &&Record| kept.contains(&record.id);
-        let recent = self.requested.iter().rev().take(20);
+        let is_known = |record: &&Record| is_kept(record) || !self.were_kept.contains(&record.id);
+        let recent = self.requested.iter().rev().filter(is_known).take(20);
         let again = recent.clone().find(is_kept).or(recent.clone().nth(self.random.spread(4) as usize));
         if let Some(again) = again.filter(|_| self.random.below(3) == 0) {
             return again.clone();
@@ -224,10 +225,13 @@ impl<'a, S: Subject> Run<'a, S> {
         record
     }
 
-    /// Returns a row of another store, or one that was restored before, unless its key is kept.
+    /// Returns a row of another store, or the last one if it is still there.
     fn restored(&mut self) -> Arc<Found> {
-        let is_kept = |id: DurableId| self.model.kept.values().any(|(kept, _)| *kept == id);
-        if let Some(again) = self.restored.take_if(|found| !is_kept(found.record.id)) {
+        let is_there = |found: &mut Arc<Found>| match &found.state {
+            State::Dead { .. } => self.model.letters.contains_key(&found.record.id),
+            _ => self.model.rows.contains_key(&found.record.id),
+        };
+        if let Some(again) = self.restored.take_if(is_there) {
             return again;
         }
         let mut record = self.record();
@@ -239,7 +243,10 @@ impl<'a, S: Subject> Run<'a, S> {
             0 => State::Pending,
             1 => State::InFlight,
             2 => State::Parked { reason: "no decoder".into() },
-            _ => State::Dead { reason: "failed".into(), since: self.time() },
+            _ => {
+                record.progress.due = due.max(self.world.now);
+                State::Dead { reason: "failed".into(), since: self.time() }
+            }
         };
         let found = Arc::new(Found { record: Arc::new(record), state });
         self.restored = Some(Arc::clone(&found));
@@ -378,10 +385,6 @@ impl<'a, S: Subject> Run<'a, S> {
         assert!(pauses.iter().eq(self.model.held(self.world.now)), "{context}: {pauses:?}");
         compare_reads(store, &self.model, random, &self.ids, context);
     }
-}
-
-fn route_of(pause: &Pause) -> Option<&str> {
-    if let PauseTarget::Route(route) = &pause.target { Some(route) } else { None }
 }
 
 fn some_position(random: &mut Random, ids: &[DurableId]) -> Position {
