@@ -103,7 +103,7 @@ pub fn a_group_of_new_timers_is_stored_wholly_or_not_at_all<S: Subject>(subject:
 pub fn an_effect_is_made_with_its_end_or_neither_is<S: Subject>(subject: &mut S) {
     let mut world = World::new(subject);
     let timers = [1, 2, 3, 4, 5].map(|number| record(number, 0));
-    timers.iter().for_each(|timer| _ = world.put(timer));
+    timers.iter().for_each(|timer| world.put(timer));
     let [kept, undone, series, cancelled, other] = timers.each_ref().map(|timer| world.delivery(timer.id));
     world.apply(Op::Cancel(cancelled.id));
     let seen = Arc::<Mutex<Vec<i64>>>::default();

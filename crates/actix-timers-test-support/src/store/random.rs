@@ -220,7 +220,7 @@ impl<'a, S: Subject> Run<'a, S> {
         let key = kept.map_or_else(|| self.random.choose(&KEYS).into(), |(_, key)| Arc::clone(key));
         record.key = (self.random.below(4) > 0).then_some(key);
         let keep = self.random.below(SPAN);
-        record.keep_key = record.key.as_ref().filter(|_| keep % 2 == 0).map(|_| Duration::from_millis(keep));
+        record.keep_key = record.key.as_ref().filter(|_| keep.is_multiple_of(2)).map(|_| Duration::from_millis(keep));
         self.requested.push(record.clone());
         record
     }
