@@ -270,15 +270,6 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_after_so_many_times_or_at_its_end() {
-        let second = Duration::from_secs(1);
-        assert_eq!(due_after(&every(second, Missed::Skip, Some(1), None), 1300), None);
-        assert_eq!(due_after(&every(second, Missed::Skip, Some(2), None), 1300), Some(2000));
-        assert_eq!(due_after(&every(second, Missed::Skip, None, Some(1999)), 1300), None);
-        assert_eq!(due_after(&every(second, Missed::Skip, None, Some(2000)), 1300), Some(2000));
-    }
-
-    #[test]
     fn no_period_is_shorter_than_a_millisecond_or_beyond_the_range() {
         assert_eq!(due_after(&every(Duration::ZERO, Missed::Burst, None, None), 1300), Some(1001));
         assert_eq!(due_after(&every(Duration::from_nanos(1_000_001), Missed::Burst, None, None), 1300), Some(1002));

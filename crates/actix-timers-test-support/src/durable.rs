@@ -7,6 +7,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
@@ -60,6 +61,15 @@ pub fn one_life<M: Medium>(medium: &M, test: impl AsyncFnOnce(Diary, DurableTime
         let timers = diary.timers(medium, &clock);
         test(diary, timers, clock).await;
     });
+}
+
+/// Schedules notes on a route, each with its due time, and returns their ids.
+pub async fn notes(timers: &DurableTimers, route: &str, notes: impl IntoIterator<Item = (u32, u64)>) -> Vec<DurableId> {
+    let mut ids = Vec::new();
+    for (note, due) in notes {
+        ids.push(timers.schedule_at(route, at(due), Note(note)).await.unwrap().id());
+    }
+    ids
 }
 
 /// Lets time pass from event to event.
@@ -356,6 +366,39 @@ impl Handler<Durable<Note>> for Writer {
             Act::Do(act) => Box::pin(async move { act(&durable) }),
         }
     }
+}
+
+/// Starts an actor whose handler is a function.
+pub fn handled_by<M: DurableMessage>(
+    handle: impl AsyncFn(Durable<M>) -> Result<(), HandlerError> + 'static,
+) -> Recipient<Durable<M>> {
+    By(Rc::new(handle)).start().recipient()
+}
+
+struct By<F>(Rc<F>);
+
+impl<F: 'static> Actor for By<F> {
+    type Context = Context<Self>;
+}
+
+impl<M: DurableMessage, F: AsyncFn(Durable<M>) -> Result<(), HandlerError> + 'static> Handler<Durable<M>> for By<F> {
+    type Result = ResponseFuture<Result<(), HandlerError>>;
+
+    fn handle(&mut self, message: Durable<M>, _: &mut Context<Self>) -> Self::Result {
+        let handle = Rc::clone(&self.0);
+        Box::pin(async move { handle(message).await })
+    }
+}
+
+/// Starts durable timers with the route [`ROUTE`] to a function, and these options.
+pub fn timers_to<M: Medium>(
+    medium: &M,
+    clock: &ManualClock,
+    options: RouteOptions,
+    handle: impl AsyncFn(Durable<Note>) -> Result<(), HandlerError> + 'static,
+) -> DurableTimers {
+    let builder = DurableTimers::builder(medium.open()).clock(clock.clone());
+    builder.route_with::<Note>(ROUTE, handled_by(handle), options).start().unwrap()
 }
 
 /// Returns route options by which a message comes when the handler of the one before has ended.

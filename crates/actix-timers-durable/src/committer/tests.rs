@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
@@ -74,6 +74,14 @@ fn record(due: u64) -> Record {
 
 fn put(record: Record) -> Op {
     Op::Put(vec![NewTimer { record: Arc::new(record), on_key: OnKey::KeepExisting }])
+}
+
+/// Puts a timer and waits for the reply.
+fn put_one(committer: &Committer, due: u64) -> DurableId {
+    let new = record(due);
+    let id = new.id;
+    assert!(is_created(&block_on(committer.change(put(new)))));
+    id
 }
 
 fn claim(id: DurableId) -> Request {
@@ -263,45 +271,12 @@ fn any_close_answers_requests_once_and_keeps_acknowledged_ones() {
     }
 }
 
-#[test]
-fn a_timer_with_an_acknowledged_cancel_is_never_delivered() {
-    let rounds: u64 = if cfg!(debug_assertions) { 5_000 } else { 100_000 };
-    let (committer, reports) = threaded(&MemoryDisk::new());
-    let (to_claim, claims) = channel::<DurableId>();
-    let deliveries = {
-        let committer = committer.clone();
-        std::thread::spawn(move || claims.into_iter().for_each(|id| committer.submit(claim(id))))
-    };
-    for round in 0..rounds {
-        let new = record(0);
-        let id = new.id;
-        assert!(is_created(&block_on(committer.change(put(new)))));
-        to_claim.send(id).unwrap();
-        (0..round % 7).for_each(|_| std::thread::yield_now());
-        let cancelled = block_on(committer.change(Op::Cancel(id))).unwrap();
-        let claimed = claimed(&reports);
-        assert_eq!(cancelled, if claimed.is_empty() { Outcome::Deleted } else { Outcome::InProgress });
-        for record in claimed {
-            committer.submit(Op::End(record.delivery(), Next::Delete));
-            assert_eq!(ended(&reports), [(record.delivery(), Outcome::NotFound)]);
-        }
-    }
-    drop(to_claim);
-    deliveries.join().unwrap();
-    assert_eq!(pending(&committer), 0);
-}
-
 /// The result of a claim reaches the deliveries later than the store's thread.
 #[test]
 fn a_sweep_after_a_failed_sync_releases_only_the_unknown_claim() {
     let disk = MemoryDisk::new();
     let (committer, reports) = threaded(&disk);
-    let [known, unknown] = [(); 2].map(|()| {
-        let new = record(0);
-        let id = new.id;
-        block_on(committer.change(put(new))).unwrap();
-        id
-    });
+    let [known, unknown] = [(); 2].map(|()| put_one(&committer, 0));
     committer.submit(claim(known));
     let [delivery] = claimed(&reports).iter().map(|record| record.delivery()).collect::<Vec<_>>()[..] else {
         panic!("one is claimed")
@@ -328,9 +303,7 @@ fn an_unwritten_end_is_kept_until_written_or_closed() {
     let disk = MemoryDisk::new();
     let (committer, reports) = threaded(&disk);
     for closes in [false, true] {
-        let new = record(0);
-        let id = new.id;
-        block_on(committer.change(put(new))).unwrap();
+        let id = put_one(&committer, 0);
         committer.submit(claim(id));
         let delivery = claimed(&reports)[0].delivery();
         disk.reject_commits(2);
@@ -354,15 +327,14 @@ fn a_claim_that_a_stop_overtakes_uses_up_no_attempt() {
     for (is_stop, used) in [(true, 0), (false, 1)] {
         let disk = MemoryDisk::new();
         let (committer, reports) = threaded(&disk);
-        let timer = record(0);
-        assert!(is_created(&block_on(committer.change(put(timer.clone())))));
+        let id = put_one(&committer, 0);
         if is_stop {
             committer.submit(Request::Retire);
         }
-        committer.submit(claim(timer.id));
+        committer.submit(claim(id));
         assert_eq!(claimed(&reports).len(), 1);
         close(&committer).unwrap();
-        let row = disk.open().get(timer.id).unwrap().unwrap().record;
+        let row = disk.open().get(id).unwrap().unwrap().record;
         assert_eq!((row.progress.attempt, row.progress.used), (1, used));
     }
 }
@@ -498,9 +470,7 @@ fn changes_of_locked_rows_wait_and_hold_up_nothing() {
     let (setup, reports) = setup(Odd(disk.open(), Oddity::Locks(Arc::clone(&locked))), &hands);
     let committer = Committer::start_thread(setup).unwrap();
     let [delivery, other] = [(); 2].map(|()| {
-        let new = record(0);
-        let id = new.id;
-        block_on(committer.change(put(new))).unwrap();
+        let id = put_one(&committer, 0);
         committer.submit(claim(id));
         claimed(&reports)[0].delivery()
     });
@@ -575,9 +545,7 @@ fn queries_do_not_wait_for_commits_and_fail_after_the_close() {
 fn a_moved_timer_whose_row_cannot_be_read_is_looked_for() {
     let (committer, reports) = odd(&MemoryDisk::new(), Oddity::CannotBeRead);
     let committer = committer.unwrap();
-    let new = record(90_000);
-    let id = new.id;
-    block_on(committer.change(put(new))).unwrap();
+    let id = put_one(&committer, 90_000);
     let look = |until| Look { after: None, until: at(until), filter: Arc::default(), limit: 1 };
     committer.submit(Request::Look(look(10_000)));
     assert!(matches!(block_on(committer.change(Op::Move(id, at(10_001)))), Ok(Outcome::Moved(_))));
@@ -719,24 +687,6 @@ fn events_are_counted_and_a_scrape_shows_them() {
         assert_eq!(value(&page, "store_errors_total{timer=\"T\",op=\"back_up\"}"), 1.0);
         assert_eq!(value(&page, "store_write_seconds_count{timer=\"T\"}"), 4.0);
     });
-}
-
-#[test]
-fn a_million_pushes_are_not_lost_when_the_thread_goes_to_sleep() {
-    let rounds = if cfg!(debug_assertions) { 20_000 } else { 1_000_000 };
-    let (committer, _reports) = threaded(&MemoryDisk::new());
-    let seen = Arc::new(AtomicBool::new(false));
-    for _ in 0..rounds {
-        let (there, here) = (Arc::clone(&seen), std::thread::current());
-        let query = move |_: &mut dyn Reads| -> request::Reply {
-            there.store(true, Ordering::SeqCst);
-            Box::new(move || here.unpark())
-        };
-        committer.shared.push(Request::Read(Box::new(query)));
-        while !seen.swap(false, Ordering::SeqCst) {
-            std::thread::park();
-        }
-    }
 }
 
 /// While nothing changes the thread sleeps without a timeout.

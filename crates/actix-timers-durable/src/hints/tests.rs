@@ -378,29 +378,6 @@ fn a_store_with_few_timers_is_looked_at_seldom() {
 }
 
 #[test]
-fn beyond_the_limit_the_first_hints_stay_and_others_come_back() {
-    let mut hints = one_route(2, Duration::from_secs(1));
-    let plan = hints.plan_look(at(0)).unwrap();
-    hints.looked(plan, &[], at(0));
-    for due in [50, 30, 40, 20] {
-        hints.add(hint(due, due), at(0));
-    }
-    assert_eq!((hints.len(), hints.next_due()), (2, Some(at(20))));
-    assert_eq!(hints.plan_look(at(0)), None, "there is no room");
-    // But for earlier ones.
-    hints.begin_anew();
-    let plan = hints.plan_look(at(0)).unwrap();
-    assert_eq!((plan.after, plan.until), (None, at(29)));
-    hints.looked(plan, &[hint(20, 20)], at(0));
-    assert_eq!(hints.plan_look(at(0)), None);
-    hints.expire(at(30));
-    let taken: Vec<_> = hints.take(9).iter().map(|hint| hint.due.as_millis()).collect();
-    assert_eq!(taken, [20, 30]);
-    let plan = hints.plan_look(at(30)).unwrap();
-    assert_eq!((plan.after.unwrap().due, plan.limit), (at(29), 2));
-}
-
-#[test]
 fn due_timers_run_by_nominal_time_and_no_route_is_always_first() {
     let mut hints = Hints::new([Some(1), None, Some(1)].into_iter(), 9, Duration::from_secs(1), false);
     let plan = hints.plan_look(at(0)).unwrap();

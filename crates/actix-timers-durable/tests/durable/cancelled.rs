@@ -1,16 +1,13 @@
 //! Handlers that learn that nothing depends on them any more.
 
-use std::sync::{Arc, Mutex};
+use std::cell::RefCell;
+use std::rc::Rc;
 
-use actix::prelude::*;
 use actix_timers::{CancelOutcome, ManualClock};
 use actix_timers_durable::store::MemoryDisk;
-use actix_timers_durable::{
-    Durable, DurableOptions, DurableState, DurableTimers, HandlerError, RouteOptions, Schedule,
-};
-use tokio::sync::Notify;
+use actix_timers_durable::{DurableOptions, DurableState, DurableTimers, HandlerError, RouteOptions, Schedule};
 
-use support::durable::{Files, Medium, Note, ROUTE, at, life, ms, on_every_store, quick, run_to};
+use support::durable::{Files, Medium, Note, ROUTE, at, life, ms, notes, on_every_store, quick, run_to, timers_to};
 
 on_every_store! {
     a_handler_learns_at_once_of_a_cancel_or_replacement
@@ -21,49 +18,24 @@ on_every_store! {
 /// Handlers that wait until they are cancelled. The note 1 gives up then, with an error; others go on.
 #[derive(Clone, Default)]
 struct Waiting {
-    attempts: Arc<Mutex<Vec<(u32, u32)>>>,
-    cancelled: Arc<Mutex<Vec<u32>>>,
-    goes_on: Arc<Notify>,
+    attempts: Rc<RefCell<Vec<(u32, u32)>>>,
+    cancelled: Rc<RefCell<Vec<u32>>>,
 }
 
-impl Actor for Waiting {
-    type Context = Context<Self>;
-}
-
-impl Handler<Durable<Note>> for Waiting {
-    type Result = ResponseFuture<Result<(), HandlerError>>;
-
-    fn handle(&mut self, note: Durable<Note>, _: &mut Context<Self>) -> Self::Result {
-        self.attempts.lock().unwrap().push((note.0, note.attempt));
-        let Self { cancelled, goes_on, .. } = self.clone();
-        Box::pin(async move {
+impl Waiting {
+    fn timers(&self, medium: &impl Medium, clock: &ManualClock, attempts: u32) -> DurableTimers {
+        let options = RouteOptions::new().retry(quick().max_attempts(attempts));
+        let Self { attempts, cancelled } = self.clone();
+        timers_to(medium, clock, options, async move |note| {
+            attempts.borrow_mut().push((note.0, note.attempt));
             assert!(!note.is_cancelled());
             note.cancelled().await;
             assert!(note.is_cancelled());
             // It is over already.
             note.cancelled().await;
-            cancelled.lock().unwrap().push(note.0);
-            if note.0 != 1 {
-                goes_on.notified().await;
-            }
-            Err(HandlerError::new("given up"))
+            cancelled.borrow_mut().push(note.0);
+            if note.0 == 1 { Err(HandlerError::new("given up")) } else { std::future::pending().await }
         })
-    }
-}
-
-impl Waiting {
-    fn timers(&self, medium: &impl Medium, clock: &ManualClock, attempts: u32) -> DurableTimers {
-        let route = RouteOptions::new().retry(quick().max_attempts(attempts));
-        let builder = DurableTimers::builder(medium.open()).clock(clock.clone());
-        builder.route_with::<Note>(ROUTE, self.clone().start(), route).start().unwrap()
-    }
-
-    fn cancelled(&self) -> Vec<u32> {
-        self.cancelled.lock().unwrap().clone()
-    }
-
-    fn attempts(&self) -> Vec<(u32, u32)> {
-        self.attempts.lock().unwrap().clone()
     }
 }
 
@@ -72,17 +44,16 @@ fn a_handler_learns_at_once_of_a_cancel_or_replacement(medium: impl Medium) {
     life(0, async |clock| {
         let timers = waiting.timers(&medium, &clock, 3);
         let replaces = |note| Schedule::at(ROUTE, at(10), Note(note)).options(DurableOptions::new().replace("k"));
-        let first = timers.schedule(Schedule::at(ROUTE, at(10), Note(2))).await.unwrap().id();
+        let ids = notes(&timers, ROUTE, [(2, 10), (4, 10)]).await;
         let _ = timers.schedule(replaces(3)).await.unwrap();
-        let _ = timers.schedule(Schedule::at(ROUTE, at(10), Note(4))).await.unwrap();
         run_to(&clock, 10).await;
-        assert_eq!((waiting.attempts().len(), waiting.cancelled()), (3, vec![]));
-        assert_eq!(timers.cancel(first).await.unwrap(), CancelOutcome::InProgress);
+        assert_eq!((waiting.attempts.borrow().len(), waiting.cancelled.borrow().len()), (3, 0));
+        assert_eq!(timers.cancel(ids[0]).await.unwrap(), CancelOutcome::InProgress);
         clock.settle().await;
-        assert_eq!(waiting.cancelled(), [2]);
+        assert_eq!(*waiting.cancelled.borrow(), [2]);
         let _ = timers.schedule(replaces(5)).await.unwrap();
         clock.settle().await;
-        assert_eq!(waiting.cancelled(), [2, 3]);
+        assert_eq!(*waiting.cancelled.borrow(), [2, 3]);
     });
 }
 
@@ -90,12 +61,12 @@ fn a_handler_learns_of_its_time_out(medium: impl Medium) {
     let waiting = Waiting::default();
     life(0, async |clock| {
         let timers = waiting.timers(&medium, &clock, 1);
-        let id = timers.schedule_at(ROUTE, at(10), Note(2)).await.unwrap().id();
+        let id = notes(&timers, ROUTE, [(2, 10)]).await[0];
         // The time-out of `quick` is a second.
         clock.advance(ms(1009)).await;
-        assert!(waiting.cancelled().is_empty());
+        assert!(waiting.cancelled.borrow().is_empty());
         clock.advance(ms(1)).await;
-        assert_eq!(waiting.cancelled(), [2]);
+        assert_eq!(*waiting.cancelled.borrow(), [2]);
         assert!(matches!(timers.get(id).await.unwrap().unwrap().state, DurableState::Dead { .. }));
     });
 }
@@ -107,21 +78,19 @@ fn handlers_that_give_up_or_outlast_a_stop_use_no_attempt(medium: impl Medium) {
             // One attempt: a stop that used it would make dead letters.
             let timers = waiting.timers(&medium, &clock, 1);
             if start == 0 {
-                for note in [1, 2] {
-                    let _ = timers.schedule_at(ROUTE, at(10), Note(note)).await.unwrap();
-                }
+                notes(&timers, ROUTE, [(1, 10), (2, 10)]).await;
             }
             run_to(&clock, start * 10_000 + 10).await;
-            assert_eq!(waiting.attempts().len(), 2 * (start as usize + 1));
+            assert_eq!(waiting.attempts.borrow().len(), 2 * (start as usize + 1));
             let stopping = actix::spawn(async move { timers.stop_within(ms(500)).await });
             clock.settle().await;
-            assert_eq!(waiting.cancelled().len(), 2 * (start as usize + 1));
+            assert_eq!(waiting.cancelled.borrow().len(), 2 * (start as usize + 1));
             assert!(!stopping.is_finished());
             clock.advance(ms(500)).await;
             stopping.await.unwrap().unwrap();
         });
     }
-    let mut attempts = waiting.attempts();
-    attempts.sort_unstable();
-    assert_eq!(attempts, [(1, 1), (1, 2), (1, 3), (2, 1), (2, 2), (2, 3)], "the numbers rise");
+    waiting.attempts.borrow_mut().sort_unstable();
+    let expected = [(1, 1), (1, 2), (1, 3), (2, 1), (2, 2), (2, 3)];
+    assert_eq!(*waiting.attempts.borrow(), expected, "the numbers rise");
 }

@@ -6,7 +6,7 @@ use actix_timers_durable::{
     DecodeError, DurableError, DurableFilter, DurableTimers, EncodeError, PayloadCodec, RouteOptions,
 };
 
-use support::durable::{Diary, Files, Medium, Note, ROUTE, at, life, ms, on_every_store, quick, run_to};
+use support::durable::{Diary, Files, Medium, Note, ROUTE, life, ms, notes, on_every_store, quick, run_to};
 
 on_every_store! {
     a_codec_transforms_the_stored_payload_alone
@@ -65,49 +65,38 @@ fn a_codec_transforms_the_stored_payload_alone(medium: impl Medium) {
 
 fn timers_stored_without_a_codec_are_delivered_with_one(medium: impl Medium) {
     let diary = Diary::default();
-    life(0, async |clock| {
-        let timers = timers(&diary, &medium, &clock, None);
-        let _ = timers.schedule_at(ROUTE, at(1000), Note(1)).await.unwrap();
-        timers.stop().await.unwrap();
-    });
-    life(0, async |clock| {
-        let timers = timers(&diary, &medium, &clock, Some(1));
-        let _ = timers.schedule_at(ROUTE, at(1001), Note(2)).await.unwrap();
-        timers.stop().await.unwrap();
-    });
-    // Another codec that knows the last one.
-    life(0, async |clock| {
-        let timers = timers(&diary, &medium, &clock, Some(2));
-        let _ = timers.schedule_at(ROUTE, at(1002), Note(3)).await.unwrap();
-        run_to(&clock, 2000).await;
-        assert_eq!(diary.deliveries(), [(1000, 1), (1001, 2), (1002, 3)]);
-        timers.stop().await.unwrap();
-    });
+    // The last one knows the codec before it.
+    for (codec, note) in [(None, 1), (Some(1), 2), (Some(2), 3)] {
+        life(0, async |clock| {
+            let timers = timers(&diary, &medium, &clock, codec);
+            notes(&timers, ROUTE, [(note, 999 + u64::from(note))]).await;
+            if note == 3 {
+                run_to(&clock, 2000).await;
+                assert_eq!(diary.deliveries(), [(1000, 1), (1001, 2), (1002, 3)]);
+            }
+            timers.stop().await.unwrap();
+        });
+    }
 }
 
 fn timers_of_an_unknown_codec_are_parked_until_it_is_known(medium: impl Medium) {
     let diary = Diary::default();
-    life(0, async |clock| {
-        let timers = timers(&diary, &medium, &clock, Some(2));
-        let _ = timers.schedule_at(ROUTE, at(10), Note(1)).await.unwrap();
-        timers.stop().await.unwrap();
-    });
-    for codec in [None, Some(1)] {
-        life(100, async |clock| {
+    for (start, codec) in [(0, Some(2)), (100, None), (100, Some(1)), (300, Some(2))] {
+        life(start, async |clock| {
             let timers = timers(&diary, &medium, &clock, codec);
-            run_to(&clock, 200).await;
+            if start == 0 {
+                notes(&timers, ROUTE, [(1, 10)]).await;
+                return timers.stop().await.unwrap();
+            }
+            run_to(&clock, start + 100).await;
             let parked = timers.list(DurableFilter::parked()).await.unwrap().timers;
+            let errors: Vec<_> = parked.iter().map(|info| info.message::<Note>().unwrap_err()).collect();
             let unknown = DecodeError::UnknownCodec { found: "shifted/2".to_owned() };
-            assert_eq!((parked.len(), parked[0].message::<Note>()), (1, Err(unknown)));
+            assert_eq!(errors, if start == 100 { vec![unknown] } else { vec![] });
             timers.stop().await.unwrap();
         });
     }
-    life(300, async |clock| {
-        let timers = timers(&diary, &medium, &clock, Some(2));
-        run_to(&clock, 400).await;
-        assert_eq!(diary.attempts(), [(300, 1, 3)], "each start has tried it");
-        timers.stop().await.unwrap();
-    });
+    assert_eq!(diary.attempts(), [(300, 1, 3)], "each start has tried it");
 }
 
 fn a_codec_that_fails_or_panics_loses_no_message(medium: impl Medium) {
@@ -117,11 +106,14 @@ fn a_codec_that_fails_or_panics_loses_no_message(medium: impl Medium) {
         let error = timers.schedule_after(ROUTE, ms(1), Note(13)).await.unwrap_err();
         assert!(matches!(&error.reason, DurableError::Encode { error, .. } if error.to_string() == "no thirteen"));
         assert_eq!(error.into_message(), Note(13));
-        timers.schedule_after(ROUTE, ms(1), Note(14)).await.unwrap();
-        timers.schedule_after(ROUTE, ms(2), Note(15)).await.unwrap();
+        let id = notes(&timers, ROUTE, [(14, 1), (15, 2)]).await[0];
         run_to(&clock, 100).await;
         assert_eq!(diary.deliveries(), [(2, 15)]);
-        assert_eq!(timers.counts().await.unwrap().parked, 1);
+        let parked = timers.list(DurableFilter::parked()).await.unwrap().timers;
+        let found: Vec<_> = parked.iter().map(|info| (info.id, info.progress.attempt)).collect();
+        assert_eq!(found, [(id, 2)], "the next attempt");
+        assert!(timers.cancel(id).await.unwrap().is_cancelled());
+        assert_eq!(timers.counts().await.unwrap().parked, 0);
     });
 }
 

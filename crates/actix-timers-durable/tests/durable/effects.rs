@@ -3,7 +3,6 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use actix::prelude::*;
 use actix_timers::{CancelOutcome, ManualClock, Repeat};
 use actix_timers_durable::rusqlite::{self, Connection, OpenFlags};
 use actix_timers_durable::store::{FsyncOutcome, MemoryDisk};
@@ -13,23 +12,17 @@ use actix_timers_durable::{
 };
 use tokio::sync::Notify;
 
-use support::durable::{Files, Medium, Note, ROUTE, at, life, ms, on_every_store, quick, run_to};
+use support::durable::{Files, Medium, Note, ROUTE, handled_by, life, ms, notes, on_every_store, quick, run_to};
 
 on_every_store! {
     effect_and_end_are_kept_whatever_the_handler_does_then
     a_failed_effect_is_undone_and_the_message_comes_again
-    a_panic_of_an_effect_is_an_error_and_the_store_goes_on
-    a_permanent_error_of_an_effect_makes_a_dead_letter
     a_failure_is_kept_with_its_effect
-    a_series_continues_with_each_effect
-    a_cancelled_delivery_has_no_effect
-    a_delivery_beyond_its_time_out_has_no_effect
+    a_delivery_that_has_ended_otherwise_has_no_effect
     a_delivery_ends_with_one_effect
-    an_effect_during_a_stop_is_kept_and_one_after_it_is_not
-    a_crash_keeps_effect_and_end_or_neither
+    a_stop_or_a_crash_keeps_effect_and_end_or_neither
     an_effect_cannot_touch_what_concerns_others
     a_violated_deferred_key_undoes_the_effect
-    an_effect_sees_and_returns_values
     a_transaction_of_the_application_is_kept_or_undone
 }
 
@@ -85,12 +78,6 @@ impl Ledger for Files {
     }
 }
 
-/// A recipient with a function as its handler.
-struct Bank<F> {
-    handle: Rc<F>,
-    log: Log,
-}
-
 /// The deliveries, and the errors of effects.
 #[derive(Clone, Default)]
 struct Log {
@@ -115,20 +102,6 @@ impl Log {
     }
 }
 
-impl<F: 'static> Actor for Bank<F> {
-    type Context = Context<Self>;
-}
-
-impl<F: AsyncFn(Durable<Note>, Log) -> Answer + 'static> Handler<Durable<Note>> for Bank<F> {
-    type Result = ResponseFuture<Answer>;
-
-    fn handle(&mut self, note: Durable<Note>, _: &mut Context<Self>) -> Self::Result {
-        self.log.attempts.borrow_mut().push((note.0, note.attempt));
-        let (handle, log) = (Rc::clone(&self.handle), self.log.clone());
-        Box::pin(async move { handle(note, log).await })
-    }
-}
-
 /// Starts durable timers with a handler, whose time-out is a second.
 fn start(
     medium: &impl Ledger,
@@ -136,15 +109,17 @@ fn start(
     handle: impl AsyncFn(Durable<Note>, Log) -> Answer + 'static,
 ) -> (DurableTimers, Log) {
     let log = Log::default();
-    let bank = Bank { handle: Rc::new(handle), log: log.clone() }.start();
+    let logs = log.clone();
+    let bank = handled_by(async move |note: Durable<Note>| {
+        logs.attempts.borrow_mut().push((note.0, note.attempt));
+        handle(note, logs.clone()).await
+    });
     let builder = DurableTimers::builder(medium.open_with_table()).clock(clock.clone());
     (builder.route_with::<Note>(ROUTE, bank, RouteOptions::new().retry(quick())).start().unwrap(), log)
 }
 
-async fn schedule(timers: &DurableTimers, notes: std::ops::Range<u32>) {
-    for note in notes {
-        let _ = timers.schedule_at(ROUTE, at(10), Note(note)).await.unwrap();
-    }
+async fn schedule(timers: &DurableTimers, numbers: std::ops::Range<u32>) {
+    notes(timers, ROUTE, numbers.map(|note| (note, 10))).await;
 }
 
 fn effect(note: &Durable<Note>) -> impl FnOnce(&Connection) -> Answer + Send + use<> {
@@ -173,8 +148,16 @@ async fn finish(timers: &DurableTimers, clock: &ManualClock) {
 
 fn effect_and_end_are_kept_whatever_the_handler_does_then(medium: impl Ledger) {
     life(0, async |clock| {
-        let (timers, log) = start(&medium, &clock, async |note, log| {
-            log.note(note.complete_with(effect(&note)).await)?;
+        let seen = Rc::<RefCell<Vec<u32>>>::default();
+        let sees = Rc::clone(&seen);
+        let (timers, log) = start(&medium, &clock, async move |note, log| {
+            let insert = effect(&note);
+            let made = note.complete_with(move |connection| {
+                insert(connection)?;
+                Ok(connection.query_row("SELECT count(*) FROM effects", (), |row| row.get(0))?)
+            });
+            let count = log.note(made.await)?;
+            sees.borrow_mut().push(count);
             match note.0 {
                 0 => Ok(()),
                 1 => Err(HandlerError::new("after it")),
@@ -189,6 +172,8 @@ fn effect_and_end_are_kept_whatever_the_handler_does_then(medium: impl Ledger) {
         finish(&timers, &clock).await;
         let once: Vec<_> = (0..5).map(|note| (note, 1)).collect();
         assert_eq!((medium.effects(), log.attempts(), log.errors()), (once.clone(), once, vec![]));
+        seen.borrow_mut().sort_unstable();
+        assert_eq!(*seen.borrow(), [1, 2, 3, 4, 5], "an effect returns values, and sees the effects before it");
     });
 }
 
@@ -196,49 +181,33 @@ fn a_failed_effect_is_undone_and_the_message_comes_again(medium: impl Ledger) {
     life(0, async |clock| {
         let (timers, log) = start(&medium, &clock, async |note, log| {
             let insert = effect(&note);
-            let fails = note.attempt == 1 && note.0 < 2;
+            let (number, is_first) = (note.0, note.attempt == 1);
             let made = note.complete_with(move |connection| {
                 insert(connection)?;
-                if fails { Err(HandlerError::new("no money")) } else { Ok(()) }
+                match number {
+                    0 | 1 if is_first => Err(HandlerError::new("no money")),
+                    3 => Err(HandlerError::permanent("there is no such account")),
+                    4 if is_first => panic!("a bug"),
+                    _ => Ok(()),
+                }
             });
             // Without its effect no delivery is complete, whatever its handler answers.
-            if log.note(made.await).is_err() && note.0 == 1 { Ok(()) } else { Err(HandlerError::new("failed")) }
+            match (number, log.note(made.await)) {
+                (0 | 2, _) => Err(HandlerError::new("failed")),
+                (1, _) => Ok(()),
+                (_, made) => made,
+            }
         });
-        schedule(&timers, 0..3).await;
+        schedule(&timers, 0..5).await;
         run_to(&clock, 10).await;
         assert_eq!(medium.effects(), [(2, 1)]);
+        assert_eq!(dead(&timers).await, [(3, "there is no such account".to_owned())]);
         finish(&timers, &clock).await;
-        assert_eq!(medium.effects(), [(0, 2), (1, 2), (2, 1)]);
-        assert_eq!((log.attempts().len(), log.errors()), (5, vec!["no money".to_owned(); 2]));
-    });
-}
-
-fn a_panic_of_an_effect_is_an_error_and_the_store_goes_on(medium: impl Ledger) {
-    life(0, async |clock| {
-        let (timers, log) = start(&medium, &clock, async |note, log| {
-            let (insert, panics) = (effect(&note), note.attempt == 1);
-            let made = note.complete_with(move |connection| {
-                insert(connection)?;
-                assert!(!panics, "a bug");
-                Ok(())
-            });
-            log.note(made.await)
-        });
-        schedule(&timers, 0..1).await;
-        finish(&timers, &clock).await;
-        assert_eq!((medium.effects(), log.errors()), (vec![(0, 2)], vec!["the effect panicked: a bug".to_owned()]));
-    });
-}
-
-fn a_permanent_error_of_an_effect_makes_a_dead_letter(medium: impl Ledger) {
-    life(0, async |clock| {
-        let (timers, log) = start(&medium, &clock, async |note, _| {
-            note.complete_with(|_| Err(HandlerError::permanent("there is no such account"))).await
-        });
-        schedule(&timers, 0..1).await;
-        run_to(&clock, 10).await;
-        assert_eq!(dead(&timers).await, [(0, "there is no such account".to_owned())]);
-        assert_eq!(log.attempts(), [(0, 1)]);
+        assert_eq!(medium.effects(), [(0, 2), (1, 2), (2, 1), (4, 2)]);
+        let mut errors = log.errors();
+        errors.sort();
+        assert_eq!(errors, ["no money", "no money", "the effect panicked: a bug", "there is no such account"]);
+        assert_eq!(log.attempts().len(), 8);
     });
 }
 
@@ -263,43 +232,7 @@ fn a_failure_is_kept_with_its_effect(medium: impl Ledger) {
     });
 }
 
-fn a_series_continues_with_each_effect(medium: impl Ledger) {
-    life(0, async |clock| {
-        let (timers, log) = start(&medium, &clock, async |note, log| {
-            // Each repetition fails once.
-            if note.attempt == 1 {
-                return Err(HandlerError::new("not yet"));
-            }
-            log.note(note.complete_with(effect(&note)).await)
-        });
-        let every = Repeat::every(ms(1000)).times(4);
-        let _ = timers.schedule(Schedule::at_fixed_rate(ROUTE, every, Note(7))).await.unwrap();
-        run_to(&clock, 2500).await;
-        assert_eq!(medium.effects(), [(7, 2); 2]);
-        finish(&timers, &clock).await;
-        assert_eq!((medium.effects(), log.attempts().len()), (vec![(7, 2); 4], 8));
-    });
-}
-
-fn a_cancelled_delivery_has_no_effect(medium: impl Ledger) {
-    life(0, async |clock| {
-        let goes_on = Rc::<Notify>::default();
-        let waits = Rc::clone(&goes_on);
-        let (timers, log) = start(&medium, &clock, async move |note, log| {
-            waits.notified().await;
-            log.note(note.complete_with(effect(&note)).await)
-        });
-        let id = timers.schedule_at(ROUTE, at(10), Note(0)).await.unwrap().id();
-        run_to(&clock, 10).await;
-        assert_eq!(timers.cancel(id).await.unwrap(), CancelOutcome::InProgress);
-        goes_on.notify_one();
-        finish(&timers, &clock).await;
-        assert_eq!((medium.effects(), log.attempts()), (vec![], vec![(0, 1)]));
-        assert!(log.errors()[0].contains("ended otherwise"), "{:?}", log.errors());
-    });
-}
-
-fn a_delivery_beyond_its_time_out_has_no_effect(medium: impl Ledger) {
+fn a_delivery_that_has_ended_otherwise_has_no_effect(medium: impl Ledger) {
     life(0, async |clock| {
         let goes_on = Rc::<Notify>::default();
         let waits = Rc::clone(&goes_on);
@@ -309,85 +242,87 @@ fn a_delivery_beyond_its_time_out_has_no_effect(medium: impl Ledger) {
             }
             log.note(note.complete_with(effect(&note)).await)
         });
-        schedule(&timers, 0..1).await;
+        // Cancelled, and beyond its time-out.
+        let cancelled = notes(&timers, ROUTE, [(0, 10), (1, 10)]).await[0];
+        run_to(&clock, 20).await;
+        assert_eq!(timers.cancel(cancelled).await.unwrap(), CancelOutcome::InProgress);
         run_to(&clock, 1050).await;
-        assert_eq!(log.attempts(), [(0, 1)], "its time-out has passed");
-        goes_on.notify_one();
+        assert_eq!(log.attempts(), [(0, 1), (1, 1)], "the time-out has passed");
+        goes_on.notify_waiters();
         run_to(&clock, 1060).await;
-        assert_eq!((medium.effects(), log.errors().len()), (vec![], 1));
-        assert!(log.errors()[0].contains("ended otherwise"), "{:?}", log.errors());
+        assert_eq!((medium.effects(), log.errors().len()), (vec![], 2));
+        assert!(log.errors().iter().all(|error| error.contains("ended otherwise")), "{:?}", log.errors());
         finish(&timers, &clock).await;
-        assert_eq!(medium.effects(), [(0, 2)]);
+        assert_eq!((medium.effects(), log.attempts().len()), (vec![(1, 2)], 3));
     });
 }
 
 fn a_delivery_ends_with_one_effect(medium: impl Ledger) {
     life(0, async |clock| {
         let (timers, log) = start(&medium, &clock, async |note, log| {
+            // Each repetition fails once.
+            if note.0 == 1 && note.attempt == 1 {
+                return Err(HandlerError::new("not yet"));
+            }
             log.note(note.complete_with(effect(&note)).await)?;
             log.note(note.complete_with(effect(&note)).await)
         });
         schedule(&timers, 0..1).await;
         let every = Repeat::every(ms(1000)).times(2);
         let _ = timers.schedule(Schedule::at_fixed_rate(ROUTE, every, Note(1))).await.unwrap();
+        run_to(&clock, 1500).await;
+        assert_eq!(medium.effects(), [(0, 1), (1, 2)]);
         finish(&timers, &clock).await;
-        assert_eq!(medium.effects(), [(0, 1), (1, 1), (1, 1)]);
+        assert_eq!((medium.effects(), log.attempts().len()), (vec![(0, 1), (1, 2), (1, 2)], 5));
         assert!(log.errors().iter().all(|error| error.contains("ended otherwise")), "{:?}", log.errors());
         assert_eq!(log.errors().len(), 3);
     });
 }
 
-fn an_effect_during_a_stop_is_kept_and_one_after_it_is_not(medium: impl Ledger) {
-    let late = life(0, async |clock| {
-        let goes_on = [Rc::<Notify>::default(), Rc::default()];
-        let waits = goes_on.clone();
-        let late = Rc::<RefCell<Option<Durable<Note>>>>::default();
-        let keeps = Rc::clone(&late);
-        let (timers, log) = start(&medium, &clock, async move |note, log| {
-            if note.0 == 1 {
-                *keeps.borrow_mut() = Some(note.clone());
-            }
-            waits[note.0 as usize].notified().await;
-            log.note(note.complete_with(effect(&note)).await)
-        });
-        schedule(&timers, 0..2).await;
-        run_to(&clock, 10).await;
-        let stopping = actix::spawn(async move { timers.stop_within(ms(500)).await });
-        clock.settle().await;
-        goes_on[0].notify_one();
-        clock.advance(ms(500)).await;
-        stopping.await.unwrap().unwrap();
-        let late = late.take().unwrap();
-        let error = late.complete_with(effect(&late)).await.unwrap_err();
-        assert!(error.to_string().contains("stopped"), "{error}");
-        assert_eq!(log.errors(), [] as [String; 0]);
-        medium.effects()
-    });
-    assert_eq!(late, [(0, 1)]);
-    life(10_000, async |clock| {
-        let (timers, log) = start(&medium, &clock, async |note, log| log.note(note.complete_with(effect(&note)).await));
-        finish(&timers, &clock).await;
-        assert_eq!((medium.effects(), log.attempts()), (vec![(0, 1), (1, 2)], vec![(1, 2)]));
-    });
-}
-
-fn a_crash_keeps_effect_and_end_or_neither(mut medium: impl Ledger) {
-    life(0, async |clock| {
-        let (timers, _) = start(&medium, &clock, async |note, log| {
-            if note.0 == 0 {
+/// An effect that is made while a stop waits is kept, and one after it is not.
+fn a_stop_or_a_crash_keeps_effect_and_end_or_neither(mut medium: impl Ledger) {
+    for (begin, first, crashes) in [(0, 0, false), (20_000, 2, true)] {
+        life(begin, async |clock| {
+            let goes_on = Rc::<Notify>::default();
+            let waits = Rc::clone(&goes_on);
+            let late = Rc::<RefCell<Option<Durable<Note>>>>::default();
+            let keeps = Rc::clone(&late);
+            let (timers, log) = start(&medium, &clock, async move |note, log| {
+                if note.0 % 2 == 1 {
+                    *keeps.borrow_mut() = Some(note);
+                    return std::future::pending().await;
+                }
+                waits.notified().await;
                 log.note(note.complete_with(effect(&note)).await)?;
+                std::future::pending().await
+            });
+            schedule(&timers, first..first + 2).await;
+            clock.advance(ms(10)).await;
+            if crashes {
+                goes_on.notify_one();
+                clock.settle().await;
+                return medium.crash();
             }
-            std::future::pending().await
+            let stopping = actix::spawn(async move { timers.stop_within(ms(500)).await });
+            clock.settle().await;
+            goes_on.notify_one();
+            clock.advance(ms(500)).await;
+            stopping.await.unwrap().unwrap();
+            let late = late.take().unwrap();
+            let error = late.complete_with(effect(&late)).await.unwrap_err();
+            assert!(error.to_string().contains("stopped"), "{error}");
+            assert_eq!(log.errors(), [] as [String; 0]);
         });
-        schedule(&timers, 0..2).await;
-        run_to(&clock, 10).await;
-        medium.crash();
-    });
-    life(10_000, async |clock| {
-        let (timers, log) = start(&medium, &clock, async |note, log| log.note(note.complete_with(effect(&note)).await));
-        finish(&timers, &clock).await;
-        assert_eq!((medium.effects(), log.attempts()), (vec![(0, 1), (1, 2)], vec![(1, 2)]));
-    });
+        let mut expected: Vec<_> = (0..=first).map(|note| (note, 1 + note % 2)).collect();
+        assert_eq!(medium.effects(), expected);
+        life(begin + 10_000, async |clock| {
+            let (timers, log) =
+                start(&medium, &clock, async |note, log| log.note(note.complete_with(effect(&note)).await));
+            finish(&timers, &clock).await;
+            expected.push((first + 1, 2));
+            assert_eq!((medium.effects(), log.attempts()), (expected, vec![(first + 1, 2)]));
+        });
+    }
 }
 
 /// The texts that are refused, of which the store has run some itself.
@@ -467,26 +402,6 @@ fn a_violated_deferred_key_undoes_the_effect(medium: impl Ledger) {
     });
 }
 
-fn an_effect_sees_and_returns_values(medium: impl Ledger) {
-    life(0, async |clock| {
-        let seen = Rc::<RefCell<Vec<u32>>>::default();
-        let sees = Rc::clone(&seen);
-        let (timers, _) = start(&medium, &clock, async move |note, _| {
-            let insert = effect(&note);
-            let count = note.complete_with(move |connection| {
-                insert(connection)?;
-                Ok(connection.query_row("SELECT count(*) FROM effects", (), |row| row.get(0))?)
-            });
-            let count = count.await?;
-            sees.borrow_mut().push(count);
-            Ok(())
-        });
-        schedule(&timers, 0..3).await;
-        finish(&timers, &clock).await;
-        assert_eq!(*seen.borrow(), [1, 2, 3]);
-    });
-}
-
 fn a_transaction_of_the_application_is_kept_or_undone(medium: impl Ledger) {
     let mut store = medium.open_with_table();
     let insert = |connection: &Connection| connection.execute("INSERT INTO effects VALUES (1, 1)", ());
@@ -507,37 +422,29 @@ fn a_transaction_of_the_application_is_kept_or_undone(medium: impl Ledger) {
 }
 
 #[test]
-fn a_full_disk_undoes_the_effect() {
-    let disk = MemoryDisk::new();
-    life(0, async |clock| {
-        let full = disk.clone();
-        let (timers, log) = start(&disk, &clock, async move |note, log| {
-            full.reject_commits(u64::from(note.attempt == 1));
-            log.note(note.complete_with(effect(&note)).await)
-        });
-        schedule(&timers, 0..1).await;
-        finish(&timers, &clock).await;
-        assert_eq!((disk.effects(), log.attempts()), (vec![(0, 2)], vec![(0, 1), (0, 2)]));
-        assert!(log.errors()[0].contains("nothing of the request was kept"), "{:?}", log.errors());
-    });
-}
-
-#[test]
-fn an_unknown_commit_that_kept_nothing_repeats_the_message() {
-    for (kept, attempt) in [(FsyncOutcome::All, 1), (FsyncOutcome::Nothing, 2)] {
+fn a_commit_that_kept_nothing_repeats_the_message() {
+    let unknown = "may or may not have been kept";
+    for (kept, error, attempt) in [
+        (None, "nothing of the request was kept", 2),
+        (Some(FsyncOutcome::All), unknown, 1),
+        (Some(FsyncOutcome::Nothing), unknown, 2),
+    ] {
         let disk = MemoryDisk::new();
         life(0, async |clock| {
             let failing = disk.clone();
             let (timers, log) = start(&disk, &clock, async move |note, log| {
-                if note.attempt == 1 {
-                    failing.fail_next_fsync(kept);
+                match kept {
+                    Some(kept) if note.attempt == 1 => failing.fail_next_fsync(kept),
+                    // Full.
+                    None => failing.reject_commits(u64::from(note.attempt == 1)),
+                    Some(_) => {}
                 }
                 log.note(note.complete_with(effect(&note)).await)
             });
             schedule(&timers, 0..1).await;
             finish(&timers, &clock).await;
             assert_eq!((disk.effects(), log.attempts().len()), (vec![(0, attempt)], attempt as usize), "{kept:?}");
-            assert!(log.errors()[0].contains("may or may not have been kept"), "{:?}", log.errors());
+            assert!(log.errors()[0].contains(error), "{:?}", log.errors());
         });
     }
 }

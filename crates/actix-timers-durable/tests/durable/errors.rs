@@ -10,27 +10,21 @@ use actix_timers_durable::{
 };
 use serde::{Deserialize, Serialize};
 
-use support::durable::{Diary, Files, Medium, Note, ROUTE, at, life, ms, on_every_store, one_life, run_to};
+use support::durable::{Diary, Files, Medium, Note, ROUTE, at, life, ms, notes, on_every_store, one_life, run_to};
 
 on_every_store! {
     a_rejected_message_comes_back_with_a_remedy
     the_edges_of_the_range_are_taken
 }
 
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Serialize, Deserialize, DurableMessage)]
+#[durable("other")]
 struct Other;
 
-impl DurableMessage for Other {
-    const NAME: &'static str = "other";
-}
-
 /// Another type of the same name.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Serialize, Deserialize, DurableMessage)]
+#[durable("note")]
 struct Impostor;
-
-impl DurableMessage for Impostor {
-    const NAME: &'static str = Note::NAME;
-}
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Unwritable;
@@ -43,12 +37,9 @@ impl DurableMessage for Unwritable {
     }
 }
 
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Serialize, Deserialize, DurableMessage)]
+#[durable("long")]
 struct Long(String);
-
-impl DurableMessage for Long {
-    const NAME: &'static str = "long";
-}
 
 fn a_rejected_message_comes_back_with_a_remedy(medium: impl Medium) {
     let diary = Diary::default();
@@ -119,12 +110,15 @@ fn a_builder_that_cannot_be_right_says_why() {
             let error = builder().open_route::<Other>(name).start().unwrap_err();
             assert!(matches!(error, DurableBuildError::RouteName(_)), "{error}");
         }
-        let error = builder().horizon(Duration::ZERO).start().unwrap_err();
-        assert!(matches!(error, DurableBuildError::Zero("horizon")), "{error}");
-        let error = builder().loaded(0).start().unwrap_err();
-        assert!(matches!(error, DurableBuildError::Zero("loaded")), "{error}");
-        let error = builder().group(0).start().unwrap_err();
-        assert!(matches!(error, DurableBuildError::Zero("group")), "{error}");
+        for (zero, builder) in [
+            ("horizon", builder().horizon(Duration::ZERO)),
+            ("loaded", builder().loaded(0)),
+            ("group", builder().group(0)),
+            ("keep_dead_letters", builder().keep_dead_letters(Duration::ZERO)),
+        ] {
+            let error = builder.start().unwrap_err();
+            assert!(matches!(error, DurableBuildError::Zero(name) if name == zero), "{error}");
+        }
         // One name for two types of messages is fine, and so is one type on two routes.
         builder().open_route::<Other>(ROUTE).open_route::<Note>("another").start().unwrap();
     });
@@ -142,10 +136,8 @@ fn a_full_disk_rejects_and_goes_on_when_there_is_room() {
     life(0, async |clock| {
         let timers = diary.timers(&disk, &clock);
         let id = timers.schedule_at(ROUTE, at(100), Note(1)).await.unwrap().id();
-        let error = {
-            disk.reject_commits(1);
-            timers.schedule_at(ROUTE, at(100), Note(2)).await.unwrap_err()
-        };
+        disk.reject_commits(1);
+        let error = timers.schedule_at(ROUTE, at(100), Note(2)).await.unwrap_err();
         let DurableError::Store(store) = &error.reason else { panic!("{error}") };
         assert!(matches!(**store, StoreError::Rejected(_)), "{error}");
         assert_eq!(error.into_message(), Note(2));
@@ -179,20 +171,18 @@ fn a_full_disk_rejects_and_goes_on_when_there_is_room() {
 
 #[test]
 fn a_failed_fsync_makes_a_request_unknown_and_the_store_goes_on() {
-    for (kept, notes) in [(FsyncOutcome::Nothing, &[1, 3][..]), (FsyncOutcome::All, &[1, 2, 3])] {
-        let (disk, diary) = (MemoryDisk::new(), Diary::default());
-        life(0, async |clock| {
-            let timers = diary.timers(&disk, &clock);
-            let _ = timers.schedule_at(ROUTE, at(100), Note(1)).await.unwrap();
+    for (kept, expected) in [(FsyncOutcome::Nothing, &[1, 3][..]), (FsyncOutcome::All, &[1, 2, 3])] {
+        let disk = MemoryDisk::new();
+        one_life(&disk, async |diary, timers, clock| {
+            notes(&timers, ROUTE, [(1, 100)]).await;
             disk.fail_next_fsync(kept);
             let error = timers.schedule_at(ROUTE, at(200), Note(2)).await.unwrap_err();
-            let DurableError::Store(store) = &error.reason else { panic!("{error}") };
-            assert!(matches!(**store, StoreError::Unknown(_)), "{error}");
+            assert!(matches!(&error.reason, DurableError::Store(store) if matches!(**store, StoreError::Unknown(_))));
             assert_eq!(error.into_message(), Note(2));
-            let _ = timers.schedule_at(ROUTE, at(300), Note(3)).await.unwrap();
+            notes(&timers, ROUTE, [(3, 300)]).await;
             run_to(&clock, 10_000).await;
             let delivered: Vec<_> = diary.entries().iter().map(|entry| entry.note).collect();
-            assert_eq!(delivered, notes, "{kept:?}");
+            assert_eq!(delivered, expected, "{kept:?}");
             assert_eq!(timers.counts().await.unwrap(), Default::default());
         });
     }
@@ -201,10 +191,9 @@ fn a_failed_fsync_makes_a_request_unknown_and_the_store_goes_on() {
 #[test]
 fn a_claim_or_an_end_whose_fsync_fails_loses_nothing() {
     for kept in [FsyncOutcome::Nothing, FsyncOutcome::All] {
-        let (disk, diary) = (MemoryDisk::new(), Diary::default());
-        life(0, async |clock| {
-            let timers = diary.timers(&disk, &clock);
-            let _ = timers.schedule_at(ROUTE, at(100), Note(1)).await.unwrap();
+        let disk = MemoryDisk::new();
+        one_life(&disk, async |diary, timers, clock| {
+            notes(&timers, ROUTE, [(1, 100)]).await;
             run_to(&clock, 90).await;
             disk.fail_next_fsync(kept);
             let tell = diary.hold(1);
@@ -223,23 +212,14 @@ fn a_claim_or_an_end_whose_fsync_fails_loses_nothing() {
 
 #[test]
 fn requests_are_answered_after_the_end_of_the_system() {
-    let (disk, diary) = (MemoryDisk::new(), Diary::default());
-    let real = |test: &dyn Fn(DurableTimers)| {
-        let clock = actix_timers::ManualClock::starting_at(at(0));
-        support::in_real_time(async {
-            let builder = DurableTimers::builder(disk.open());
-            test(builder.route::<Note>(ROUTE, diary.writer(&clock)).start().unwrap());
-        });
-    };
-    let kept = std::sync::Mutex::new(None);
-    real(&|timers| *kept.lock().unwrap() = Some(timers));
-    let timers = kept.into_inner().unwrap().unwrap();
+    let timers = support::in_real_time(async {
+        DurableTimers::builder(MemoryDisk::new().open()).open_route::<Note>(ROUTE).start().unwrap()
+    });
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
         let error = timers.schedule_after(ROUTE, ms(1), Note(1)).await.unwrap_err();
         assert!(matches!(error.reason, DurableError::Closed), "{error}");
-        let id = DurableId::new(DueTime::MIN);
-        assert!(matches!(timers.cancel(id).await, Err(DurableError::Closed)));
+        assert!(matches!(timers.cancel(DurableId::new(DueTime::MIN)).await, Err(DurableError::Closed)));
         assert!(timers.stop().await.is_ok(), "it has stopped");
     });
 }

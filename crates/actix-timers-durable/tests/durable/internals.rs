@@ -6,47 +6,23 @@ use std::time::{Duration, SystemTime};
 
 use actix::prelude::*;
 use actix_timers::{
-    Alarm, CancelAllFor, Clock, DeadLetter, Drain, ListTimers, MailboxPolicy, ManualClock, Repeat, Target, TimerActor,
-    TimerActorBuilder, TimerContext, TimerFilter, TimerGroup, TimerOptions, Timers, scrape,
+    Alarm, CancelAllFor, Clock, Drain, ListTimers, MailboxPolicy, ManualClock, Target, TimerActor, TimerActorBuilder,
+    TimerContext, TimerFilter, TimerGroup, TimerOptions, Timers, scrape,
 };
 use actix_timers_durable::store::{Counts, MemoryDisk};
 use actix_timers_durable::{DurableFilter, DurableState, DurableTimers};
 use metrics_exporter_prometheus::PrometheusBuilder;
-use support::durable::{Act, Diary, Note, ROUTE, at, life, ms, run_to};
-
-#[derive(Message)]
-#[rtype(result = "()")]
-struct Nothing;
+use support::durable::{Act, Diary, Note, ROUTE, at, life, ms, notes, run_to};
+use support::{Probe, StopWatch};
 
 /// Receives the user's own timers.
-struct Idler;
-
-impl Actor for Idler {
-    type Context = Context<Self>;
-}
-
-impl Handler<Nothing> for Idler {
-    type Result = ();
-
-    fn handle(&mut self, _: Nothing, _: &mut Context<Self>) {}
-}
-
-#[derive(Message)]
-#[rtype(result = "Result<(), String>")]
-struct Schedule;
-
-impl Handler<Schedule> for Idler {
-    type Result = Result<(), String>;
-
-    fn handle(&mut self, _: Schedule, ctx: &mut Context<Self>) -> Self::Result {
-        ctx.timer(TimerOptions::new()).try_schedule(ms(1), Nothing).map(drop).map_err(|rejected| rejected.to_string())
-    }
+fn idler() -> Addr<Probe<u32>> {
+    Probe::new(StopWatch::Source(Arc::default())).start()
 }
 
 /// Adds one of the user's timers, far away, to a timer actor.
 fn with_one_timer(timers: Timers) -> Timers {
-    let idler = Idler.start();
-    timers.schedule_after(Target::from(&idler).strong(), ms(1_000_000_000), Nothing);
+    timers.schedule_after(Target::from(&idler()).strong(), ms(1_000_000_000), support::Note(1));
     timers
 }
 
@@ -123,17 +99,12 @@ fn scenario(given: Option<&Given>, meddle: impl Fn(&Timers, &DurableTimers)) -> 
         };
         let timers = builder.start().unwrap();
         let meddle = || given.iter().for_each(|given| meddle(given, &timers));
-        for note in 0..500 {
-            let _ = timers.schedule_at(ROUTE, at(100), Note(note)).await.unwrap();
-        }
+        notes(&timers, ROUTE, (0..500).map(|note| (note, 100))).await;
         (0..10).for_each(|note| diary.script(note, [Act::Fail]));
         diary.script(600, [Act::Hang]);
-        let _ = timers.schedule_at(ROUTE, at(150), Note(600)).await.unwrap();
-        let every = Repeat::from(ms(10_000));
-        let _ = timers.schedule_at_fixed_rate(ROUTE, every, Note(700)).await.unwrap();
-        let _ = timers.schedule_at(ROUTE, at(90_000), Note(800)).await.unwrap();
         diary.script(900, [Act::Hang]);
-        let _ = timers.schedule_at(ROUTE, at(94_900), Note(900)).await.unwrap();
+        let _ = timers.schedule_at_fixed_rate(ROUTE, ms(10_000), Note(700)).await.unwrap();
+        notes(&timers, ROUTE, [(600, 150), (800, 90_000), (900, 94_900)]).await;
         meddle();
         for time in [99, 100, 150, 1149, 1300, 15_000, 80_000, 95_000] {
             run_to(&clock, time).await;
@@ -204,21 +175,6 @@ fn users_cannot_cancel_move_or_drain_internal_timers() {
     }
 }
 
-/// Counts dead letters.
-struct Mourner(Arc<Mutex<usize>>);
-
-impl Actor for Mourner {
-    type Context = Context<Self>;
-}
-
-impl Handler<DeadLetter> for Mourner {
-    type Result = ();
-
-    fn handle(&mut self, _: DeadLetter, _: &mut Context<Self>) {
-        *self.0.lock().unwrap() += 1;
-    }
-}
-
 #[test]
 fn the_given_timer_actor_shows_no_internal_timers() {
     let (disk, diary) = (MemoryDisk::new(), Diary::default());
@@ -226,15 +182,11 @@ fn the_given_timer_actor_shows_no_internal_timers() {
         let recorder = PrometheusBuilder::new().build_recorder();
         let given = TimerActor::builder().name("shop").clock(clock.clone());
         let given = metrics::with_local_recorder(&recorder, || given.install()).unwrap();
-        let mourned = Arc::new(Mutex::new(0));
-        given.subscribe_dead_letters(Mourner(Arc::clone(&mourned)).start());
+        let (_listener, letters) = support::listen(&given);
         let builder = diary.builder(&disk, &clock).timers(given.clone());
         let timers = metrics::with_local_recorder(&recorder, || builder.start()).unwrap();
         diary.script(1, [Act::Hang]);
-        for note in 0..100 {
-            let _ = timers.schedule_at(ROUTE, at(1000), Note(note)).await.unwrap();
-            let _ = timers.schedule_at(ROUTE, at(2000), Note(note)).await.unwrap();
-        }
+        notes(&timers, ROUTE, (0..200).map(|number| (number / 2, 1000 + 1000 * u64::from(number % 2)))).await;
         let is_empty = async || {
             assert_eq!(given.list(&TimerFilter::new()).len(), 0);
             assert_eq!(given.list(&TimerFilter::new().actor(timers.addr())), []);
@@ -268,7 +220,7 @@ fn the_given_timer_actor_shows_no_internal_timers() {
         assert_eq!(diary.len(), 201, "one of them twice");
         timers.stop().await.unwrap();
         is_empty().await;
-        assert_eq!(*mourned.lock().unwrap(), 0);
+        assert_eq!(letters.try_iter().count(), 0);
     });
 }
 
@@ -282,9 +234,7 @@ fn a_given_timer_actor_of_the_same_name_keeps_its_series() {
         let given = metrics::with_local_recorder(&recorder, || given.start()).map(with_one_timer).unwrap();
         let builder = diary.builder(&disk, &clock).timers(given).name("post");
         let timers = metrics::with_local_recorder(&recorder, || builder.start()).unwrap();
-        for note in 0..10 {
-            let _ = timers.schedule_at(ROUTE, at(1000), Note(note)).await.unwrap();
-        }
+        notes(&timers, ROUTE, (0..10).map(|note| (note, 1000))).await;
         clock.settle().await;
         let expect = |name: &str, timer: &str, value: f64| {
             let page = scrape(|| page.render());
@@ -357,9 +307,13 @@ fn contexts_are_rejected_beside_a_clock_of_durable_timers() {
     support::in_real_time(async {
         let clock = ManualClock::new();
         let _durable = DurableTimers::builder(MemoryDisk::new().open()).clock(clock.clone()).start().unwrap();
-        let rejected = Idler.start().send(Schedule).await.unwrap().unwrap_err();
+        let schedule = |_: &mut Probe<_>, ctx: &mut Context<Probe<_>>| {
+            let scheduled = ctx.timer(TimerOptions::new()).try_schedule(ms(1), support::Note(1));
+            scheduled.map(drop).map_err(|rejected| rejected.to_string())
+        };
+        let rejected = support::run(&idler(), schedule).await.unwrap_err();
         assert!(rejected.contains("durable timers") && rejected.contains("`TimerActorBuilder::install`"), "{rejected}");
         TimerActor::builder().clock(clock).install().unwrap();
-        assert!(Idler.start().send(Schedule).await.unwrap().is_ok());
+        assert!(support::run(&idler(), schedule).await.is_ok());
     });
 }

@@ -1,5 +1,6 @@
 //! Panics of user code: their texts are kept, and deliveries go on.
 
+use std::cell::Cell;
 use std::sync::{Arc, Mutex};
 
 use actix::prelude::*;
@@ -15,7 +16,7 @@ use metrics::{
 use serde::{Deserialize, Serialize};
 #[cfg(feature = "tracing")]
 use support::durable::Act;
-use support::durable::{Diary, Note, ROUTE, Watched, at, life, ms, quick, run_to};
+use support::durable::{Diary, Note, ROUTE, Watched, at, handled_by, life, ms, notes, quick, run_to};
 use support::in_own_process;
 use tokio::sync::oneshot;
 
@@ -65,23 +66,13 @@ impl Handler<Durable<Mishap>> for Unlucky {
     }
 }
 
-/// Replies in a future without its actor, on a signal.
-struct Unattended(Option<oneshot::Receiver<()>>);
-
-impl Actor for Unattended {
-    type Context = Context<Self>;
-}
-
-impl Handler<Durable<Mishap>> for Unattended {
-    type Result = ResponseFuture<Result<(), HandlerError>>;
-
-    fn handle(&mut self, mishap: Durable<Mishap>, _: &mut Context<Self>) -> Self::Result {
-        let (mishap, told) = (mishap.message, self.0.take());
-        Box::pin(async move {
-            told.unwrap().await?;
-            panic!("alone with {mishap:?}")
-        })
-    }
+/// Starts an actor that panics in a future without its actor, on a signal.
+fn unattended(signal: oneshot::Receiver<()>) -> Recipient<Durable<Mishap>> {
+    let signal = Cell::new(Some(signal));
+    handled_by(async move |mishap: Durable<Mishap>| {
+        signal.take().unwrap().await?;
+        panic!("alone with {:?}", mishap.message)
+    })
 }
 
 fn once() -> RouteOptions {
@@ -112,34 +103,21 @@ async fn reasons<const N: usize>(clock: &ManualClock, mishaps: [Mishap; N]) -> [
 #[test]
 fn a_dead_letter_has_the_text_of_its_handlers_panic() {
     life(0, async |clock| {
-        use Mishap::{Formatted, InActorFuture, InFuture, Literal, Long};
-        let [literal, formatted, long, in_future, in_actor_future] =
-            reasons(&clock, [Literal, Formatted, Long, InFuture, InActorFuture]).await;
+        use Mishap::{Formatted, InActorFuture, InFuture, Literal, Long, Resumed, Stops, WithoutText};
+        let [literal, formatted, long, in_future, in_actor_future, without_text, stopped, _, resumed] =
+            reasons(&clock, [Literal, Formatted, Long, InFuture, InActorFuture, WithoutText, Stops, Literal, Resumed])
+                .await;
         assert_eq!(literal, "the recipient panicked: no paper");
         assert_eq!(formatted, "the recipient panicked: page 7 of 10");
         assert_eq!(long, format!("the recipient panicked: {}", "ä".repeat(400)));
         // An error of the handler, which tokio makes of it.
         assert!(in_future.contains("no ink"), "{in_future}");
         assert_eq!(in_actor_future, "the recipient panicked: no stamp");
-    });
-}
-
-#[test]
-fn a_dead_letter_without_a_panic_repeats_no_earlier_text() {
-    life(0, async |clock| {
-        use Mishap::{Literal, Stops, WithoutText};
-        let [_, without_text, stopped] = reasons(&clock, [Literal, WithoutText, Stops]).await;
-        assert_eq!(without_text, "the recipient panicked: no text");
-        assert_eq!(stopped, "the recipient panicked or stopped before it had answered");
-    });
-}
-
-/// The panic hook is not called.
-#[test]
-fn a_resumed_panic_has_no_text() {
-    life(0, async |clock| {
-        let [_, resumed] = reasons(&clock, [Mishap::Literal, Mishap::Resumed]).await;
-        assert_eq!(resumed, "the recipient panicked or stopped before it had answered");
+        assert_eq!(without_text, "the recipient panicked: no text", "no earlier text is repeated");
+        // No panic hook is called for a resumed panic.
+        for without_panic in [stopped, resumed] {
+            assert_eq!(without_panic, "the recipient panicked or stopped before it had answered");
+        }
     });
 }
 
@@ -148,14 +126,12 @@ fn a_dead_letter_has_the_text_of_a_panic_elsewhere() {
     life(0, async |clock| {
         let arbiter = Arbiter::new();
         let [(tell_here, here), (tell_there, there)] = [oneshot::channel(), oneshot::channel()];
+        let (sender, receiver) = oneshot::channel();
+        arbiter.spawn(async move { _ = sender.send(unattended(there)) });
         let timers = DurableTimers::builder(MemoryDisk::new().open())
             .clock(clock.clone())
-            .route_with::<Mishap>("here", Unattended(Some(here)).start(), once())
-            .route_with::<Mishap>(
-                "there",
-                Unattended::start_in_arbiter(&arbiter.handle(), |_| Unattended(Some(there))),
-                once(),
-            )
+            .route_with::<Mishap>("here", unattended(here), once())
+            .route_with::<Mishap>("there", receiver.await.unwrap(), once())
             .start()
             .unwrap();
         let on_here = timers.schedule_after("here", ms(1), Mishap::Formatted).await.unwrap().id();
@@ -283,36 +259,38 @@ fn an_encoder_that_panics_in_a_request_ends_no_deliveries() {
     });
 }
 
-/// A codec that panics.
+/// A codec that panics in one of its functions; over the note 3 alone if that is `decode`.
 struct Broken {
-    in_id: bool,
+    in_function: &'static str,
 }
 
 impl PayloadCodec for Broken {
     fn id(&self) -> &str {
-        if self.in_id { panic!("no id") } else { "broken" }
+        assert_ne!(self.in_function, "id", "no key");
+        "broken"
     }
 
     fn encode(&self, payload: Vec<u8>) -> Result<Vec<u8>, EncodeError> {
-        if self.in_id { Ok(payload) } else { panic!("no key") }
+        assert_ne!(self.in_function, "encode", "no key");
+        Ok(payload)
     }
 
-    fn decode(&self, _: &str, _: &[u8]) -> Result<Vec<u8>, DecodeError> {
-        panic!("no key")
+    fn decode(&self, _: &str, payload: &[u8]) -> Result<Vec<u8>, DecodeError> {
+        assert_ne!(payload, b"3", "no key");
+        Ok(payload.to_vec())
     }
 }
 
 #[test]
 fn a_codec_that_panics_in_a_request_ends_no_requests() {
-    for (in_id, text) in [(false, "no key"), (true, "no id")] {
+    for in_function in ["encode", "id"] {
         life(0, async |clock| {
-            let builder = Diary::default().builder(&MemoryDisk::new(), &clock).payload_codec(Broken { in_id });
+            let builder = Diary::default().builder(&MemoryDisk::new(), &clock).payload_codec(Broken { in_function });
             let timers = builder.start().unwrap();
             for _ in 0..2 {
-                let error =
-                    timers.addr().send(Schedule::after(ROUTE, ms(1), Note(1))).await.expect("their actor lives");
-                let error = error.unwrap_err();
-                assert!(error.to_string().ends_with(&format!("the encoder panicked: {text}")), "{error}");
+                let request = Schedule::after(ROUTE, ms(1), Note(1));
+                let error = timers.addr().send(request).await.expect("their actor lives").unwrap_err().to_string();
+                assert!(error.contains("the encoder panicked: ") && error.contains("no key"), "{error}");
             }
         });
     }
@@ -336,58 +314,21 @@ fn a_destructor_that_panics_after_the_stop_ends_no_deliveries() {
     });
 }
 
-/// A subscriber that panics over each event, and over the end of each span.
-#[cfg(feature = "tracing")]
-struct Touchy;
-
-#[cfg(feature = "tracing")]
-impl tracing::Subscriber for Touchy {
-    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
-        true
-    }
-
-    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-        tracing::span::Id::from_u64(1)
-    }
-
-    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
-
-    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-
-    fn event(&self, event: &tracing::Event<'_>) {
-        let mut told = String::new();
-        event.record(&mut |field: &tracing::field::Field, value: &dyn std::fmt::Debug| {
-            told += &format!("{field}: {value:?}; ");
-        });
-        TOLD.lock().unwrap().push(told);
-        std::panic::panic_any(Bomb);
-    }
-
-    fn enter(&self, _: &tracing::span::Id) {}
-
-    fn exit(&self, _: &tracing::span::Id) {}
-
-    fn try_close(&self, _: tracing::span::Id) -> bool {
-        std::panic::panic_any(Bomb);
-    }
-}
-
-/// The events.
-#[cfg(feature = "tracing")]
-static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
-
 #[cfg(feature = "tracing")]
 #[test]
 fn a_subscriber_that_panics_ends_no_deliveries() {
-    let _subscribed = tracing::subscriber::set_default(Touchy);
+    let story = crate::spans::Story { panics: Some(|| std::panic::panic_any(Bomb)), ..Default::default() };
+    let _subscribed = tracing::subscriber::set_default(story.clone());
     let diary = Diary::default();
     life(0, async |clock| {
-        let builder = diary.builder(&MemoryDisk::new(), &clock).open_route::<Mishap>("nobody").payload_codec(Mute);
+        let builder = diary
+            .builder(&MemoryDisk::new(), &clock)
+            .open_route::<Mishap>("nobody")
+            .payload_codec(Broken { in_function: "decode" });
         let timers = builder.start().unwrap();
         let nobody = timers.schedule_after("nobody", ms(1), Mishap::Literal).await.unwrap().id();
         diary.script(2, [Act::FailForGood]);
-        let dead = timers.schedule_after(ROUTE, ms(1), Note(2)).await.unwrap().id();
-        let unreadable = timers.schedule_after(ROUTE, ms(1), Note(3)).await.unwrap().id();
+        let [dead, unreadable]: [_; 2] = notes(&timers, ROUTE, [(2, 1), (3, 1)]).await.try_into().unwrap();
         clock.advance(ms(10)).await;
         let state = async |id| timers.get(id).await.unwrap().unwrap().state;
         assert_eq!(state(nobody).await, DurableState::Pending);
@@ -395,28 +336,9 @@ fn a_subscriber_that_panics_ends_no_deliveries() {
         assert!(matches!(state(unreadable).await, DurableState::Parked { .. }));
         assert_delivers(&timers, &diary, &clock).await;
     });
-    let told = TOLD.lock().unwrap();
-    for text in ["a route has no recipient", "durable dead letter", "the decoder panicked: mute"] {
-        assert!(told.iter().any(|told| told.contains(text)), "{text}: {told:?}");
-    }
-}
-
-/// A codec that panics over the note 3.
-#[cfg(feature = "tracing")]
-struct Mute;
-
-#[cfg(feature = "tracing")]
-impl PayloadCodec for Mute {
-    fn id(&self) -> &str {
-        "mute"
-    }
-
-    fn encode(&self, payload: Vec<u8>) -> Result<Vec<u8>, EncodeError> {
-        Ok(payload)
-    }
-
-    fn decode(&self, _: &str, payload: &[u8]) -> Result<Vec<u8>, DecodeError> {
-        if payload == b"3" { panic!("mute") } else { Ok(payload.to_vec()) }
+    let events = &story.noted().events;
+    for text in ["a route has no recipient", "durable dead letter", "the decoder panicked: "] {
+        assert!(events.iter().any(|(event, _)| event.contains(text)), "{text}: {events:?}");
     }
 }
 

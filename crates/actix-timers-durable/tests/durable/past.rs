@@ -1,20 +1,20 @@
 //! The past of routes that keep one, and keys that outlive their timers.
 
+use std::rc::Rc;
 use std::time::Duration;
 
-use actix::prelude::*;
 use actix_timers::{CancelOutcome, ManualClock, Repeat};
 use actix_timers_durable::rusqlite::Connection;
 use actix_timers_durable::store::MemoryDisk;
 use actix_timers_durable::{
-    CancelledAll, Durable, DurableFilter, DurableInfo, DurableOptions, DurableState, DurableTimers,
-    DurableTimersBuilder, Finished, HandlerError, RouteOptions, Schedule, Scheduled,
+    CancelledAll, DurableFilter, DurableInfo, DurableOptions, DurableState, DurableTimers, DurableTimersBuilder,
+    Finished, HandlerError, RouteOptions, Schedule, Scheduled,
 };
-
-use tokio::sync::oneshot;
+use tokio::sync::Notify;
 
 use support::durable::{
-    Act, Diary, Files, Medium, Note, ROUTE, Watched, at, life, millis, ms, on_every_store, one_life, quick, run_to,
+    Act, Diary, Files, Medium, Note, ROUTE, Watched, at, life, millis, ms, notes, on_every_store, one_life, quick,
+    run_to, timers_to,
 };
 
 on_every_store! {
@@ -27,9 +27,7 @@ on_every_store! {
     the_past_is_off_by_default
     the_past_survives_a_restart_and_is_discarded_by_age
     a_key_is_kept_after_the_end
-    a_kept_key_is_free_after_a_cancel_or_a_dead_letter
-    a_kept_key_can_be_replaced
-    a_series_keeps_its_key_after_its_last_repetition
+    a_kept_key_is_that_of_a_success
 }
 
 const HOUR: u64 = 3_600_000;
@@ -130,40 +128,25 @@ fn each_repetition_is_in_the_past(medium: impl Medium) {
     });
 }
 
-/// Notes results; its second attempts wait for signals.
-struct Clerk(Vec<oneshot::Receiver<()>>);
-
-impl Actor for Clerk {
-    type Context = Context<Self>;
-}
-
-impl Handler<Durable<Note>> for Clerk {
-    type Result = ResponseFuture<Result<(), HandlerError>>;
-
-    fn handle(&mut self, note: Durable<Note>, _: &mut Context<Self>) -> Self::Result {
-        let signal = if note.attempt == 1 { None } else { self.0.pop() };
-        Box::pin(async move {
-            note.note_result("an earlier one");
-            note.note_result(format!("x\0{}", "ä".repeat(note.message.0 as usize)));
-            match signal {
-                Some(signal) => Ok(signal.await?),
-                None => Err(HandlerError::new("not now")),
-            }
-        })
-    }
-}
-
 fn a_result_and_a_duration_are_noted(medium: impl Medium) {
     life(0, async |clock| {
         let options = RouteOptions::new().retry(quick()).keep_past(Duration::from_secs(60)).window(1);
-        let (signals, waiting): (Vec<_>, Vec<_>) = (0..2).map(|_| oneshot::channel()).unzip();
-        let builder = DurableTimers::builder(medium.open()).clock(clock.clone());
-        let timers = builder.route_with::<Note>(ROUTE, Clerk(waiting).start(), options).start().unwrap();
-        for length in [3, 5000] {
-            let _ = timers.schedule_at(ROUTE, at(1000), Note(length)).await.unwrap();
-        }
+        let goes_on = Rc::<Notify>::default();
+        let waits = Rc::clone(&goes_on);
+        let timers = timers_to(&medium, &clock, options, async move |note| {
+            note.note_result("an earlier one");
+            note.note_result(format!("x\0{}", "ä".repeat(note.0 as usize)));
+            if note.attempt == 1 {
+                return Err(HandlerError::new("not now"));
+            }
+            waits.notified().await;
+            Ok(())
+        });
+        notes(&timers, ROUTE, [(3, 1000), (5000, 1000)]).await;
         run_to(&clock, 1350).await;
-        signals.into_iter().for_each(|signal| signal.send(()).unwrap());
+        (0..2).for_each(|_| goes_on.notify_one());
+        run_to(&clock, 1400).await;
+        goes_on.notify_one();
         run_to(&clock, 2000).await;
         let found = past(&timers).await;
         let mut results: Vec<_> = found.iter().map(|info| end(info).result.as_deref().unwrap().to_owned()).collect();
@@ -302,43 +285,29 @@ fn a_key_is_kept_after_the_end(medium: impl Medium) {
     });
 }
 
-fn a_kept_key_is_free_after_a_cancel_or_a_dead_letter(medium: impl Medium) {
+/// Neither a cancel nor a dead letter keeps it.
+fn a_kept_key_is_that_of_a_success(medium: impl Medium) {
     one_life(&medium, async |diary, timers, clock| {
         let first = timers.schedule(keyed(1, once())).await.unwrap().id();
         assert_eq!(timers.cancel(first).await.unwrap(), CancelOutcome::Cancelled);
         diary.script(2, [Act::FailForGood]);
-        assert!(matches!(timers.schedule(keyed(2, once())).await.unwrap(), Scheduled::Created(_)));
+        assert!(timers.schedule(keyed(2, once())).await.unwrap().is_new());
         run_to(&clock, 1000).await;
-        assert!(matches!(timers.schedule(keyed(3, once())).await.unwrap(), Scheduled::Created(_)));
-        run_to(&clock, 2000).await;
-        assert_eq!(diary.deliveries(), [(100, 2), (1100, 3)]);
-    });
-}
-
-fn a_kept_key_can_be_replaced(medium: impl Medium) {
-    one_life(&medium, async |_diary, timers, clock| {
-        let first = timers.schedule(keyed(1, once())).await.unwrap().id();
-        run_to(&clock, 1000).await;
-        let latest = timers.schedule(keyed(2, DurableOptions::new().replace("k"))).await.unwrap();
-        assert!(matches!(latest, Scheduled::Created(id) if id != first), "{latest:?}");
-        run_to(&clock, 2000).await;
-        assert!(matches!(timers.schedule(keyed(3, once())).await.unwrap(), Scheduled::Created(_)), "it was not kept");
-    });
-}
-
-fn a_series_keeps_its_key_after_its_last_repetition(medium: impl Medium) {
-    one_life(&medium, async |diary, timers, clock| {
-        diary.script(1, [Act::FailForGood]);
-        let series = Schedule::at_fixed_rate(ROUTE, Repeat::every(ms(1000)).times(2), Note(1)).options(once());
+        diary.script(3, [Act::FailForGood]);
+        let series = Schedule::at_fixed_rate(ROUTE, Repeat::every(ms(1000)).times(2), Note(3)).options(once());
         let id = timers.schedule(series).await.unwrap().id();
         run_to(&clock, 5000).await;
-        assert_eq!(timers.schedule(keyed(2, once())).await.unwrap(), Scheduled::Exists(id));
+        assert_eq!(timers.schedule(keyed(4, once())).await.unwrap(), Scheduled::Exists(id));
         // The letter of the first repetition takes its key back.
         assert!(timers.requeue(id).await.unwrap());
         assert_eq!(timers.timer_by_key(ROUTE, "k").await.unwrap(), Some(id));
         run_to(&clock, 6000).await;
-        assert_eq!(diary.deliveries(), [(1000, 1), (2000, 1), (5000, 1)]);
-        assert_eq!(timers.schedule(keyed(2, once())).await.unwrap(), Scheduled::Exists(id));
+        assert_eq!(timers.schedule(keyed(4, once())).await.unwrap(), Scheduled::Exists(id));
+        let latest = timers.schedule(keyed(5, DurableOptions::new().replace("k"))).await.unwrap();
+        assert!(matches!(latest, Scheduled::Created(latest) if latest != id), "{latest:?}");
+        run_to(&clock, 7000).await;
+        assert!(timers.schedule(keyed(6, once())).await.unwrap().is_new(), "it was not kept");
+        assert_eq!(diary.deliveries(), [(100, 2), (2000, 3), (3000, 3), (5000, 3), (6100, 5)]);
     });
 }
 

@@ -7,11 +7,10 @@ use actix_timers_durable::{
 };
 use metrics_exporter_prometheus::PrometheusBuilder;
 
-use support::durable::{Act, Diary, Files, Medium, Note, ROUTE, at, life, ms, on_every_store, quick, run_to};
+use support::durable::{Act, Diary, Files, Medium, Note, ROUTE, at, life, ms, notes, on_every_store, quick, run_to};
 
 on_every_store! {
-    due_timers_of_a_paused_route_wait_and_all_come_once
-    a_pause_ends_at_its_time_also_after_a_restart
+    a_pause_is_kept_until_it_is_resumed_or_its_time
     a_paused_node_delivers_nothing
     a_paused_timer_waits_alone
     failures_in_a_row_pause_their_route
@@ -23,21 +22,25 @@ fn route() -> PauseTarget {
     PauseTarget::Route(ROUTE.into())
 }
 
-fn due_timers_of_a_paused_route_wait_and_all_come_once(mut medium: impl Medium) {
+fn a_pause_is_kept_until_it_is_resumed_or_its_time(mut medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
         let timers = diary.timers(&medium, &clock);
+        timers.pause(Pause::route(ROUTE).until(at(500))).await.unwrap();
+        notes(&timers, ROUTE, [(5, 10)]).await;
+        run_to(&clock, 499).await;
+        assert_eq!(diary.len(), 0);
+        run_to(&clock, 600).await;
+        assert_eq!((diary.deliveries(), timers.pauses().await.unwrap()), (vec![(500, 5)], vec![]));
         let tell = diary.hold(1);
-        for note in 1..=3 {
-            let _ = timers.schedule_after(ROUTE, ms(u64::from(note) * 10), Note(note)).await.unwrap();
-        }
-        run_to(&clock, 15).await;
+        notes(&timers, ROUTE, [(1, 610), (2, 620), (3, 630)]).await;
+        run_to(&clock, 615).await;
         assert!(timers.pause(Pause::route(ROUTE).by("ops").because("no mail")).await.unwrap());
-        let _ = timers.schedule_after(ROUTE, ms(0), Note(4)).await.unwrap();
-        run_to(&clock, 100).await;
+        notes(&timers, ROUTE, [(4, 615)]).await;
+        run_to(&clock, 700).await;
         tell.send(()).unwrap();
-        run_to(&clock, 200).await;
-        assert_eq!(diary.deliveries(), [(10, 1)], "a running handler runs on, and nothing else begins");
+        run_to(&clock, 800).await;
+        assert_eq!(diary.deliveries()[1..], [(610, 1)], "a running handler runs on, and nothing else begins");
         let counts = timers.counts().await.unwrap();
         assert_eq!((counts.pending, counts.parked, counts.dead), (3, 0, 0), "it has ended; the others wait");
         let pauses = timers.pauses().await.unwrap();
@@ -45,39 +48,15 @@ fn due_timers_of_a_paused_route_wait_and_all_come_once(mut medium: impl Medium) 
         assert_eq!((pause.who.as_deref(), pause.why.as_deref(), pause.until), (Some("ops"), Some("no mail"), None));
         medium.crash();
     });
-    life(300, async |clock| {
+    life(1000, async |clock| {
         let timers = diary.timers(&medium, &clock);
         run_to(&clock, 60_000).await;
-        assert_eq!(diary.len(), 1, "it survives the process");
+        assert_eq!(diary.len(), 2, "it survives the process");
         assert!(timers.resume(&route()).await.unwrap());
         assert!(!timers.resume(&route()).await.unwrap());
         run_to(&clock, 70_000).await;
-        assert_eq!(diary.deliveries()[1..], [(60_000, 4), (60_000, 2), (60_000, 3)], "in the order of their due times");
+        assert_eq!(diary.deliveries()[2..], [(60_000, 4), (60_000, 2), (60_000, 3)], "in the order of their due times");
         assert_eq!(timers.counts().await.unwrap(), Default::default());
-        timers.stop().await.unwrap();
-    });
-}
-
-fn a_pause_ends_at_its_time_also_after_a_restart(medium: impl Medium) {
-    let diary = Diary::default();
-    life(0, async |clock| {
-        let timers = diary.timers(&medium, &clock);
-        timers.pause(Pause::route(ROUTE).until(at(500))).await.unwrap();
-        let _ = timers.schedule_after(ROUTE, ms(10), Note(1)).await.unwrap();
-        run_to(&clock, 499).await;
-        assert_eq!(diary.len(), 0);
-        run_to(&clock, 600).await;
-        assert_eq!(diary.deliveries(), [(500, 1)]);
-        assert_eq!(timers.pauses().await.unwrap(), []);
-        timers.pause(Pause::route(ROUTE).until(at(2000))).await.unwrap();
-        let _ = timers.schedule_after(ROUTE, ms(10), Note(2)).await.unwrap();
-        run_to(&clock, 1000).await;
-        timers.stop().await.unwrap();
-    });
-    life(1000, async |clock| {
-        let timers = diary.timers(&medium, &clock);
-        run_to(&clock, 3000).await;
-        assert_eq!(diary.deliveries()[1..], [(2000, 2)]);
         timers.stop().await.unwrap();
     });
 }
@@ -107,8 +86,7 @@ fn a_paused_timer_waits_alone(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
         let timers = diary.timers(&medium, &clock);
-        let paused = timers.schedule_after(ROUTE, ms(10), Note(1)).await.unwrap().id();
-        let _ = timers.schedule_after(ROUTE, ms(10), Note(2)).await.unwrap();
+        let paused = notes(&timers, ROUTE, [(1, 10), (2, 10)]).await[0];
         assert!(timers.pause(Pause::timer(paused).by("ops").because("a dispute")).await.unwrap());
         run_to(&clock, 100).await;
         assert_eq!(diary.deliveries(), [(10, 2)]);
@@ -159,9 +137,7 @@ fn failures_in_a_row_pause_their_route(medium: impl Medium) {
         diary.script(1, [Act::Fail, Act::Snooze(ms(10)), Act::Fail]);
         diary.script(2, [Act::Fail]);
         diary.script(3, [Act::FailForGood]);
-        for (note, delay) in [(1, 10), (2, 1000), (3, 1050), (4, 3000)] {
-            let _ = timers.schedule_after(ROUTE, ms(delay), Note(note)).await.unwrap();
-        }
+        notes(&timers, ROUTE, [(1, 10), (2, 1000), (3, 1050), (4, 3000)]).await;
         run_to(&clock, 2000).await;
         assert_eq!(timers.pauses().await.unwrap(), []);
         assert_eq!(diary.len(), 7);
@@ -169,9 +145,7 @@ fn failures_in_a_row_pause_their_route(medium: impl Medium) {
         diary.script(5, [Act::FailForGood]);
         diary.script(6, [Act::Fail, Act::Fail]);
         diary.script(7, [Act::Snooze(ms(1)), Act::Hang]);
-        for note in 5..=8 {
-            let _ = timers.schedule_after(ROUTE, ms(u64::from(note)), Note(note)).await.unwrap();
-        }
+        notes(&timers, ROUTE, (5..=8).map(|note| (note, 2000 + u64::from(note)))).await;
         run_to(&clock, 10_000).await;
         assert_eq!(diary.deliveries()[7..].iter().map(|(_, note)| *note).collect::<Vec<_>>(), [5, 6, 7, 7]);
         let pauses = timers.pauses().await.unwrap();
@@ -226,26 +200,25 @@ fn a_pause_that_cannot_be_is_an_error(medium: impl Medium) {
 #[test]
 fn a_pause_holds_for_all_names_of_a_route() {
     let (disk, diary) = (MemoryDisk::new(), Diary::default());
-    life(0, async |clock| {
-        let former = DurableTimers::builder(disk.open()).clock(clock.clone()).open_route::<Note>("former").start();
-        let former = former.unwrap();
-        let _ = former.schedule_after("former", ms(10), Note(1)).await.unwrap();
-        former.stop().await.unwrap();
-    });
-    life(0, async |clock| {
-        let options = RouteOptions::new().alias("former");
-        let writer = diary.writer(&clock);
-        let builder = DurableTimers::builder(disk.open()).clock(clock.clone());
-        let timers = builder.route_with::<Note>(ROUTE, writer, options).start().unwrap();
-        timers.pause(Pause::route(ROUTE)).await.unwrap();
-        run_to(&clock, 100).await;
-        assert_eq!(diary.len(), 0);
-        assert_eq!(timers.pauses().await.unwrap().len(), 2);
-        assert!(timers.resume(&route()).await.unwrap());
-        run_to(&clock, 200).await;
-        assert_eq!(diary.deliveries(), [(100, 1)]);
-        timers.stop().await.unwrap();
-    });
+    for start in [0, 20] {
+        life(start, async |clock| {
+            let builder = DurableTimers::builder(disk.open()).clock(clock.clone());
+            if start == 0 {
+                let former = builder.open_route::<Note>("former").start().unwrap();
+                notes(&former, "former", [(1, 10)]).await;
+                return former.stop().await.unwrap();
+            }
+            let options = RouteOptions::new().alias("former");
+            let timers = builder.route_with::<Note>(ROUTE, diary.writer(&clock), options).start().unwrap();
+            timers.pause(Pause::route(ROUTE)).await.unwrap();
+            run_to(&clock, 100).await;
+            assert_eq!((diary.len(), timers.pauses().await.unwrap().len()), (0, 2));
+            assert!(timers.resume(&route()).await.unwrap());
+            run_to(&clock, 200).await;
+            assert_eq!(diary.deliveries(), [(100, 1)]);
+            timers.stop().await.unwrap();
+        });
+    }
 }
 
 #[test]
@@ -262,13 +235,11 @@ fn paused_routes_are_a_metric() {
         };
         assert_eq!(paused(), "0");
         timers.pause(Pause::route(ROUTE).until(at(50))).await.unwrap();
-        run_to(&clock, 10).await;
-        assert_eq!(paused(), "1");
         timers.pause(Pause::node("durable")).await.unwrap();
-        run_to(&clock, 20).await;
-        assert_eq!(paused(), "2");
-        run_to(&clock, 60).await;
-        assert_eq!(paused(), "1");
+        for (time, count) in [(20, "2"), (60, "1")] {
+            run_to(&clock, time).await;
+            assert_eq!(paused(), count, "at {time}");
+        }
         timers.stop().await.unwrap();
     });
 }

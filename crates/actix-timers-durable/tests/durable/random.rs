@@ -12,38 +12,13 @@ use actix::prelude::*;
 use actix_timers::{CancelOutcome, ManualClock, Repeat, RescheduleOutcome};
 use actix_timers_durable::store::MemoryDisk;
 use actix_timers_durable::{
-    Durable, DurableError, DurableFilter, DurableId, DurableMessage, DurableOptions, DurableState, DurableTimers,
-    HandlerError, Missed, RouteOptions, Schedule, Scheduled,
+    DueTime, Durable, DurableError, DurableFilter, DurableId, DurableMessage, DurableOptions, DurableState,
+    DurableTimers, HandlerError, Missed, Pause, PauseTarget, RouteOptions, Schedule, Scheduled,
 };
+use schemes::random::Random;
 use serde::{Deserialize, Serialize};
 
-use support::durable::{Files, Medium, at, life, millis, ms, quick};
-
-/// SplitMix64: the same numbers for the same seed.
-struct Random(u64);
-
-fn mixed(bits: u64) -> u64 {
-    let bits = bits.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let bits = (bits ^ bits >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let bits = (bits ^ bits >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-    bits ^ bits >> 31
-}
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(1);
-        mixed(self.0) % end
-    }
-
-    fn below_one_of<const N: usize>(&mut self, ends: [u64; N]) -> u64 {
-        let end = ends[self.below(N as u64) as usize];
-        self.below(end)
-    }
-
-    fn once_in(&mut self, times: u64) -> bool {
-        self.below(times) == 0
-    }
-}
+use support::durable::{End, Files, Medium, at, life, millis, ms, quick};
 
 /// A message; with the repetition and the attempt it determines the handler's answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -68,7 +43,7 @@ enum Answer {
 }
 
 fn answer(number: u64, repetition: u64, attempt: u32) -> Answer {
-    match mixed(number << 32 ^ repetition << 8 ^ u64::from(attempt)) % 10 {
+    match Random::new(number << 32 ^ repetition << 8 ^ u64::from(attempt)).below(10) {
         0..6 => Answer::Done,
         6..9 => Answer::Fails,
         _ if number.is_multiple_of(3) => Answer::Cancels { and_fails: number.is_multiple_of(2) },
@@ -90,14 +65,10 @@ impl Actor for Worker {
     type Context = Context<Self>;
 }
 
-#[derive(Message)]
-#[rtype(result = "()")]
-struct Retire;
-
-impl Handler<Retire> for Worker {
+impl Handler<End> for Worker {
     type Result = ();
 
-    fn handle(&mut self, _: Retire, ctx: &mut Context<Self>) {
+    fn handle(&mut self, _: End, ctx: &mut Context<Self>) {
         ctx.stop();
     }
 }
@@ -109,15 +80,14 @@ impl Handler<Durable<Task>> for Worker {
         let now = millis(self.clock.wall());
         let nominal = millis(task.due.to_system_time());
         self.log.lock().unwrap().push((now, task.id, task.repetition, task.attempt, nominal));
-        let (timers, id) = (Arc::clone(&self.timers), task.id);
-        let answer = answer(task.number, task.repetition, task.attempt);
+        let timers = Arc::clone(&self.timers);
         Box::pin(async move {
-            match answer {
+            match answer(task.number, task.repetition, task.attempt) {
                 Answer::Done => Ok(()),
                 Answer::Fails => Err(HandlerError::new("not now")),
                 Answer::FailsForGood => Err(HandlerError::permanent("never")),
                 Answer::Cancels { and_fails } => {
-                    let cancelled = timers.get().unwrap().cancel(id).await.unwrap();
+                    let cancelled = timers.get().unwrap().cancel(task.id).await.unwrap();
                     assert_eq!(cancelled, CancelOutcome::InProgress);
                     if and_fails { Err(HandlerError::permanent("never")) } else { Ok(()) }
                 }
@@ -156,10 +126,12 @@ struct Timer {
 #[derive(Default)]
 struct Model {
     pending: BTreeMap<DurableId, Timer>,
-    dead: BTreeMap<DurableId, Timer>,
+    /// Dead letters, with their reasons and times.
+    dead: BTreeMap<DurableId, (Timer, &'static str, u64)>,
     keys: HashMap<(usize, String), DurableId>,
     /// The routes with a recipient.
     served: [bool; 3],
+    paused: [bool; 3],
     expected: Vec<Entry>,
 }
 
@@ -183,8 +155,8 @@ impl Model {
     fn run(&mut self, from: u64, to: u64) {
         let mut now = from;
         loop {
-            let served = self.served;
-            let due = |(_, timer): &(&DurableId, &Timer)| timer.due <= to && served[timer.route];
+            let goes_on = |route: usize| self.served[route] && !self.paused[route];
+            let due = |(_, timer): &(&DurableId, &Timer)| timer.due <= to && goes_on(timer.route);
             let Some((&id, timer)) = self.pending.iter().filter(due).min_by_key(|(_, timer)| timer.due) else { return };
             now = timer.due.max(now);
             self.deliver(now, id);
@@ -204,7 +176,8 @@ impl Model {
         }
         let next = timer.repeats.as_ref().and_then(|repeats| next(repeats, &timer, now));
         if answer != Answer::Done {
-            self.dead.insert(id, timer.clone());
+            let reason = if answer == Answer::Fails { "not now" } else { "never" };
+            self.dead.insert(id, (timer.clone(), reason, now));
         }
         if let Some(due) = next {
             let repetition = timer.repetition + 1;
@@ -240,13 +213,18 @@ struct Test<M> {
 
 impl<M: Medium> Test<M> {
     fn new(medium: M, seed: u64) -> Self {
-        let random = Random(mixed(seed));
+        let random = Random::new(seed);
         Self { medium, random, model: Model::default(), ids: vec![], log: Arc::default(), seen: 0, now: 1000 }
     }
 
+    fn below_one_of<const N: usize>(&mut self, ends: [u64; N]) -> u64 {
+        let end = ends[self.random.index(N)];
+        self.random.below(end)
+    }
+
     fn some_id(&mut self) -> Option<DurableId> {
-        let last = self.ids.len().min(if self.random.once_in(4) { usize::MAX } else { 15 }) as u64;
-        (last > 0).then(|| self.ids[self.ids.len() - 1 - self.random.below(last) as usize])
+        let last = self.ids.len().min(if self.random.one_in(4) { usize::MAX } else { 15 });
+        (last > 0).then(|| self.ids[self.ids.len() - 1 - self.random.index(last)])
     }
 
     fn life(&mut self, steps: u64, is_last: bool) {
@@ -255,21 +233,21 @@ impl<M: Medium> Test<M> {
             let handle = Arc::new(OnceLock::new());
             let worker = Worker { log: Arc::clone(&self.log), clock: clock.clone(), timers: Arc::clone(&handle) };
             let mut workers: [Option<Addr<Worker>>; 3] = [const { None }; 3];
-            let horizon = [1000, 5000, 30_000, 100_000, u64::MAX][self.random.below(5) as usize];
+            let horizon = [1000, 5000, 30_000, 100_000, u64::MAX][self.random.index(5)];
             let mut builder = DurableTimers::builder(self.medium.open())
                 .clock(clock.clone())
                 .horizon(Duration::from_millis(horizon))
-                .loaded(1 + self.random.below(30) as usize)
-                .group(1 + self.random.below(5) as usize);
+                .loaded(1 + self.random.index(30))
+                .group(1 + self.random.index(5));
             let mut is_known = [false; 3];
             self.model.served = [false; 3];
             for route in 0..3 {
-                is_known[route] = is_last || !self.random.once_in(6);
+                is_known[route] = is_last || !self.random.one_in(6);
                 if !is_known[route] {
                     continue;
                 }
-                let options = RouteOptions::new().retry(quick()).window(1 + self.random.below(4) as usize);
-                if is_last || !self.random.once_in(3) {
+                let options = RouteOptions::new().retry(quick()).window(1 + self.random.index(4));
+                if is_last || !self.random.one_in(3) {
                     let address = worker.clone().start();
                     workers[route] = Some(address.clone());
                     self.model.served[route] = true;
@@ -280,6 +258,9 @@ impl<M: Medium> Test<M> {
             }
             let timers = builder.start().unwrap();
             assert!(handle.set(timers.clone()).is_ok());
+            for route in 0..if is_last { 3 } else { 0 } {
+                self.resume(&timers, route).await;
+            }
             clock.settle().await;
             self.model.run(self.now, self.now);
             self.check(&timers).await;
@@ -287,18 +268,18 @@ impl<M: Medium> Test<M> {
                 self.step(&timers, &is_known).await;
                 clock.settle().await;
                 self.model.run(self.now, self.now);
-                if self.random.once_in(3) {
-                    let time = self.random.below_one_of([50, 400, 3000, 60_000]);
+                if self.random.one_in(3) {
+                    let time = self.below_one_of([50, 400, 3000, 60_000]);
                     clock.advance(ms(time)).await;
                     self.model.run(self.now, self.now + time);
                     self.now += time;
                 }
-                if self.random.once_in(12) {
-                    let route = self.random.below(3) as usize;
+                if self.random.one_in(12) {
+                    let route = self.random.index(3);
                     if is_known[route] {
                         match workers[route].take() {
                             Some(address) => {
-                                address.send(Retire).await.unwrap();
+                                address.send(End).await.unwrap();
                                 clock.settle().await;
                                 self.model.served[route] = false;
                             }
@@ -314,7 +295,7 @@ impl<M: Medium> Test<M> {
                     }
                 }
                 self.check_log();
-                if self.random.once_in(10) {
+                if self.random.one_in(10) {
                     self.check(&timers).await;
                 }
             }
@@ -327,17 +308,22 @@ impl<M: Medium> Test<M> {
                 }
             }
             self.check(&timers).await;
-            if is_last || self.random.once_in(2) {
+            if is_last || self.random.one_in(2) {
                 timers.stop().await.unwrap();
             } else {
                 self.medium.crash();
             }
         });
-        self.now += if self.random.once_in(2) { 0 } else { self.random.below(20_000) };
+        self.now += if self.random.one_in(2) { 0 } else { self.random.below(20_000) };
+    }
+
+    async fn resume(&mut self, timers: &DurableTimers, route: usize) {
+        let was_paused = timers.resume(&PauseTarget::Route(ROUTES[route].into())).await.unwrap();
+        assert_eq!(was_paused, std::mem::take(&mut self.model.paused[route]));
     }
 
     async fn step(&mut self, timers: &DurableTimers, is_known: &[bool; 3]) {
-        match self.random.below(10) {
+        match self.random.below(11) {
             0..5 => self.schedule(timers, is_known).await,
             5 => {
                 let Some(id) = self.some_id() else { return };
@@ -362,45 +348,59 @@ impl<M: Medium> Test<M> {
                 if dead.is_empty() {
                     return;
                 }
-                let id = dead[self.random.below(dead.len() as u64) as usize];
-                if self.random.once_in(4) {
+                let id = dead[self.random.index(dead.len())];
+                if self.random.one_in(4) {
                     self.model.dead.remove(&id);
                     assert!(timers.discard(id).await.unwrap());
                     assert!(!timers.discard(id).await.unwrap());
                     return;
                 }
                 let is_requeued = timers.requeue(id).await.unwrap();
-                let timer = &self.model.dead[&id];
+                let (timer, ..) = &self.model.dead[&id];
                 let key = timer.key.clone().map(|key| (timer.route, key));
                 let is_taken = key.is_some_and(|key| self.model.keys.contains_key(&key));
                 assert_eq!(is_requeued, !is_taken && !self.model.pending.contains_key(&id));
                 if is_requeued {
-                    let timer = self.model.dead.remove(&id).unwrap();
+                    let (timer, ..) = self.model.dead.remove(&id).unwrap();
                     let attempt = timer.attempt + 1;
                     self.model.insert(id, Timer { due: self.now, attempt, used: 0, repeats: None, ..timer });
                 }
             }
-            _ => {
-                let (route, key) = (self.random.below(3) as usize, self.random.below(3).to_string());
+            9 => {
+                let (route, key) = (self.random.index(3), self.random.below(3).to_string());
                 let expected = self.model.keys.get(&(route, key.clone())).copied();
                 assert_eq!(timers.timer_by_key(ROUTES[route], &key).await.unwrap(), expected);
+                if self.random.one_in(2) {
+                    let is_there = expected.and_then(|id| self.model.remove(id)).is_some();
+                    let expected = if is_there { CancelOutcome::Cancelled } else { CancelOutcome::NotFound };
+                    assert_eq!(timers.cancel_key(ROUTES[route], &key).await.unwrap(), expected);
+                }
+            }
+            _ => {
+                let route = self.random.index(3);
+                if is_known[route] && self.random.one_in(4) {
+                    assert!(timers.pause(Pause::route(ROUTES[route])).await.unwrap());
+                    self.model.paused[route] = true;
+                } else {
+                    self.resume(timers, route).await;
+                }
             }
         }
     }
 
     async fn schedule(&mut self, timers: &DurableTimers, is_known: &[bool; 3]) {
-        let (number, route) = (self.random.below(1 << 30), self.random.below(3) as usize);
-        let padding = "x".repeat(self.random.below(300) as usize);
-        let due = (self.now + self.random.below_one_of([5, 3000, 100_000])).saturating_sub(self.random.below(700));
+        let (number, route) = (self.random.below(1 << 30), self.random.index(3));
+        let padding = "x".repeat(self.random.index(300));
+        let due = (self.now + self.below_one_of([5, 3000, 100_000])).saturating_sub(self.random.below(700));
         let message = Task { number, padding };
-        let (request, due, repeats) = if self.random.once_in(5) {
+        let (request, due, repeats) = if self.random.one_in(5) {
             let period = 100 + self.random.below(4000);
             let first = self.random.below(3000);
             let missed = [Some(Missed::Skip), Some(Missed::Burst), Some(Missed::Delay), None];
-            let missed = missed[self.random.below(4) as usize];
+            let missed = missed[self.random.index(4)];
             let times = 1 + self.random.below(5);
             let due = self.now + first;
-            let until = self.random.once_in(3).then(|| due + self.random.below(9000));
+            let until = self.random.one_in(3).then(|| due + self.random.below(9000));
             let mut every = Repeat::every(ms(period)).first_after(ms(first)).times(times);
             every = every.missed_ticks(missed.unwrap_or_default());
             if let Some(until) = until {
@@ -412,8 +412,8 @@ impl<M: Medium> Test<M> {
         } else {
             (Schedule::at(ROUTES[route], at(due), message), due, None)
         };
-        let key = self.random.once_in(3).then(|| self.random.below(3).to_string());
-        let is_replacing = self.random.once_in(2);
+        let key = self.random.one_in(3).then(|| self.random.below(3).to_string());
+        let is_replacing = self.random.one_in(2);
         let options = match &key {
             Some(key) if is_replacing => DurableOptions::new().replace(key),
             Some(key) => DurableOptions::new().if_absent(key),
@@ -470,7 +470,7 @@ impl<M: Medium> Test<M> {
         assert_eq!(counts.dead, self.model.dead.len() as u64);
         let mut living = BTreeMap::new();
         for (filter, count) in [(DurableFilter::new(), counts.pending), (DurableFilter::parked(), counts.parked)] {
-            let mut filter = filter.limit(1 + self.random.below(20) as usize);
+            let mut filter = filter.limit(1 + self.random.index(20));
             let mut last = 0;
             let mut seen = 0;
             loop {
@@ -500,12 +500,13 @@ impl<M: Medium> Test<M> {
         let timer = |timer: &Timer| (timer.due, timer.nominal, timer.attempt, timer.repetition, timer.key.clone());
         let expected: BTreeMap<_, _> = self.model.pending.iter().map(|(id, t)| (*id, timer(t))).collect();
         assert_eq!(living, expected, "at {}", self.now);
-        for (id, timer) in &self.model.dead {
+        for (id, (timer, reason, since)) in &self.model.dead {
             if self.model.pending.contains_key(id) {
                 continue;
             }
             let info = timers.get(*id).await.unwrap().unwrap();
-            assert!(matches!(info.state, DurableState::Dead { .. }));
+            let since = DueTime::at_or_after(at(*since)).unwrap();
+            assert_eq!(info.state, DurableState::Dead { reason: (*reason).into(), since });
             assert_eq!((info.progress.attempt, info.progress.repetition), (timer.attempt, timer.repetition));
         }
     }

@@ -4,7 +4,9 @@ use actix_timers::CancelOutcome;
 use actix_timers_durable::store::MemoryDisk;
 use actix_timers_durable::{DueTime, DurableFilter, DurableId, DurableOptions, Schedule, Scheduled};
 
-use support::durable::{Act, Diary, Files, Medium, Note, ROUTE, at, life, ms, on_every_store, run_to};
+use support::durable::{
+    Act, Diary, Files, Medium, Note, ROUTE, at, life, ms, notes, on_every_store, one_by_one, run_to,
+};
 
 on_every_store! {
     timers_live_through_a_clean_restart
@@ -23,9 +25,7 @@ fn timers_live_through_a_clean_restart(medium: impl Medium) {
         for note in 0..125 {
             timers.schedule_after(ROUTE, ms(5000), Note(note)).await.unwrap();
         }
-        for note in 125..250 {
-            let _ = timers.schedule_at(ROUTE, at(5000), Note(note)).await.unwrap();
-        }
+        notes(&timers, ROUTE, (125..250).map(|note| (note, 5000))).await;
         run_to(&clock, 2000).await;
         timers.stop().await.unwrap();
     });
@@ -49,9 +49,7 @@ fn overdue_timers_are_delivered_at_the_start_in_order(medium: impl Medium) {
     const TICK: u32 = 1000;
     life(0, async |clock| {
         let timers = diary.timers(&medium, &clock);
-        for due in [9000, 3000, 6000, 120_000] {
-            let _ = timers.schedule_at(ROUTE, at(due), Note(due as u32)).await.unwrap();
-        }
+        notes(&timers, ROUTE, [9000, 3000, 6000, 120_000].map(|due| (due as u32, due))).await;
         let _ = timers.schedule_at_fixed_rate(ROUTE, ms(1000), Note(TICK)).await.unwrap();
         run_to(&clock, 2500).await;
         assert_eq!(diary.deliveries(), [(1000, TICK), (2000, TICK)]);
@@ -77,17 +75,10 @@ fn unacknowledged_deliveries_come_again_as_the_next_attempt(mut medium: impl Med
     let (a, b, c) = (1, 2, 3);
     let diary = Diary::default();
     diary.script(b, [Act::Hang]);
-    let ids: Vec<DurableId> = life(0, async |clock| {
+    let ids = life(0, async |clock| {
         // One at a time, so that C is not sent before B is acknowledged.
-        let timers = diary
-            .builder(&medium, &clock)
-            .route_with::<Note>("one by one", diary.writer(&clock), support::durable::one_by_one())
-            .start()
-            .unwrap();
-        let mut ids = Vec::new();
-        for note in [a, b, c] {
-            ids.push(timers.schedule_at("one by one", at(100), Note(note)).await.unwrap().id());
-        }
+        let timers = diary.timers_with(&medium, &clock, one_by_one());
+        let ids = notes(&timers, ROUTE, [(a, 100), (b, 100), (c, 100)]).await;
         run_to(&clock, 100).await;
         assert_eq!(diary.attempts(), [(100, a, 1), (100, b, 1)]);
         medium.crash();
@@ -95,11 +86,7 @@ fn unacknowledged_deliveries_come_again_as_the_next_attempt(mut medium: impl Med
     });
     let restart = |start: u64| {
         life(start, async |clock| {
-            let timers = diary
-                .builder(&medium, &clock)
-                .route_with::<Note>("one by one", diary.writer(&clock), support::durable::one_by_one())
-                .start()
-                .unwrap();
+            let timers = diary.timers_with(&medium, &clock, one_by_one());
             clock.settle().await;
             assert_eq!(timers.counts().await.unwrap().pending, 0);
             timers.stop().await.unwrap();
@@ -118,10 +105,7 @@ fn a_cancel_survives_a_crash_and_hits_only_its_own(mut medium: impl Medium) {
     let diary = Diary::default();
     let ids = life(0, async |clock| {
         let timers = diary.timers(&medium, &clock);
-        let mut ids = Vec::new();
-        for note in 0..5 {
-            ids.push(timers.schedule_at(ROUTE, at(1000), Note(note)).await.unwrap().id());
-        }
+        let ids = notes(&timers, ROUTE, (0..5).map(|note| (note, 1000))).await;
         assert_eq!(timers.cancel(ids[0]).await.unwrap(), CancelOutcome::Cancelled);
         let unknown = DurableId::new(DueTime::at_or_after(at(1000)).unwrap());
         assert_eq!(timers.cancel(unknown).await.unwrap(), CancelOutcome::NotFound);
@@ -177,9 +161,7 @@ fn a_wall_clock_set_back_repeats_nothing_and_holds_up_nothing(medium: impl Mediu
     let diary = Diary::default();
     life(0, async |clock| {
         let timers = diary.timers(&medium, &clock);
-        for due in [9000, 11_000, 20_000] {
-            let _ = timers.schedule_at(ROUTE, at(due), Note(due as u32)).await.unwrap();
-        }
+        notes(&timers, ROUTE, [9000, 11_000, 20_000].map(|due| (due as u32, due))).await;
         run_to(&clock, 10_000).await;
         assert_eq!(diary.deliveries(), [(9000, 9000)]);
         timers.stop().await.unwrap();
@@ -187,7 +169,7 @@ fn a_wall_clock_set_back_repeats_nothing_and_holds_up_nothing(medium: impl Mediu
     life(4000, async |clock| {
         let timers = diary.timers(&medium, &clock);
         // A timer earlier than the time that the store has seen.
-        let _ = timers.schedule_at(ROUTE, at(5000), Note(5000)).await.unwrap();
+        notes(&timers, ROUTE, [(5000, 5000)]).await;
         run_to(&clock, 30_000).await;
         assert_eq!(clock.wall(), at(30_000));
         let expected = [(9000, 9000), (5000, 5000), (11_000, 11_000), (20_000, 20_000)];

@@ -3,30 +3,33 @@
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use actix::prelude::*;
 use actix_timers_durable::store::MemoryDisk;
-use actix_timers_durable::{Durable, DurableOptions, DurableTimers, HandlerError, RouteOptions, Schedule};
+use actix_timers_durable::{DurableOptions, HandlerError, RouteOptions, Schedule};
 use tracing::field::Field;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Instrument, Metadata, Subscriber, info};
 
-use support::durable::{Note, ROUTE, life, ms, quick};
+use support::durable::{Note, ROUTE, life, ms, quick, timers_to};
 
 /// A subscriber that notes the spans of deliveries, and events with the number of their span.
 #[derive(Clone, Default)]
-struct Story(Arc<Mutex<Noted>>);
+pub(crate) struct Story {
+    pub(crate) noted: Arc<Mutex<Noted>>,
+    /// Called after each event, and at the end of each span; then all are noted.
+    pub(crate) panics: Option<fn() -> !>,
+}
 
 #[derive(Default)]
-struct Noted {
+pub(crate) struct Noted {
     /// Fields and end of each span, by its id less one.
     spans: Vec<(String, bool)>,
     entered: Vec<u64>,
-    events: Vec<(String, Option<u64>)>,
+    pub(crate) events: Vec<(String, Option<u64>)>,
 }
 
 impl Story {
-    fn noted(&self) -> MutexGuard<'_, Noted> {
-        self.0.lock().unwrap()
+    pub(crate) fn noted(&self) -> MutexGuard<'_, Noted> {
+        self.noted.lock().unwrap()
     }
 }
 
@@ -38,11 +41,11 @@ fn text(note: impl FnOnce(&mut dyn FnMut(&Field, &dyn Debug))) -> String {
 
 impl Subscriber for Story {
     fn enabled(&self, of: &Metadata<'_>) -> bool {
-        of.name() == "durable_delivery" || of.target() == module_path!()
+        self.panics.is_some() || of.name() == "durable_delivery" || of.target() == module_path!()
     }
 
     fn new_span(&self, span: &Attributes<'_>) -> Id {
-        assert!(span.is_root());
+        assert!(span.is_root() || self.panics.is_some());
         let mut noted = self.noted();
         noted.spans.push((text(|mut note| span.record(&mut note)), false));
         Id::from_u64(noted.spans.len() as u64)
@@ -56,6 +59,10 @@ impl Subscriber for Story {
         let mut noted = self.noted();
         let within = noted.entered.last().copied();
         noted.events.push((text(|mut note| event.record(&mut note)), within));
+        drop(noted);
+        if let Some(panics) = self.panics {
+            panics();
+        }
     }
 
     fn enter(&self, id: &Id) {
@@ -68,26 +75,10 @@ impl Subscriber for Story {
 
     fn try_close(&self, id: Id) -> bool {
         self.noted().spans[id.into_u64() as usize - 1].1 = true;
+        if let Some(panics) = self.panics {
+            panics();
+        }
         true
-    }
-}
-
-struct Traced;
-
-impl Actor for Traced {
-    type Context = Context<Self>;
-}
-
-impl Handler<Durable<Note>> for Traced {
-    type Result = ResponseFuture<Result<(), HandlerError>>;
-
-    fn handle(&mut self, note: Durable<Note>, _: &mut Context<Self>) -> Self::Result {
-        let span = note.span();
-        let handling = async move {
-            info!(attempt = note.attempt, "handles");
-            if note.attempt == 1 { Err(HandlerError::new("not now")) } else { Ok(()) }
-        };
-        Box::pin(handling.instrument(span))
     }
 }
 
@@ -97,8 +88,13 @@ fn a_handler_runs_in_a_span_with_the_trace_of_its_headers() {
     let _subscribed = tracing::subscriber::set_default(story.clone());
     life(0, async |clock| {
         let route = RouteOptions::new().retry(quick());
-        let builder = DurableTimers::builder(MemoryDisk::new().open()).clock(clock.clone());
-        let timers = builder.route_with::<Note>(ROUTE, Traced.start(), route).start().unwrap();
+        let timers = timers_to(&MemoryDisk::new(), &clock, route, async |note| {
+            let handling = async {
+                info!(attempt = note.attempt, "handles");
+                if note.attempt == 1 { Err(HandlerError::new("not now")) } else { Ok(()) }
+            };
+            handling.instrument(note.span()).await
+        });
         let options = DurableOptions::new().header("traceparent", "00-4bf9-00f0-01");
         let id = timers.schedule(Schedule::after(ROUTE, ms(10), Note(1)).options(options)).await.unwrap().id();
         clock.advance(ms(9)).await;

@@ -140,14 +140,8 @@ fn fill(directory: &Path, from: SystemTime, numbers: std::ops::Range<u32>, due: 
             route: ROUTE.into(),
             message_type: Shot::NAME.into(),
             message_version: Shot::VERSION,
-            key: None,
-            repeat: None,
-            keep_key: None,
-            max_attempts: None,
-            retry: None,
-            headers: Default::default(),
-            payload_codec: None,
             payload: Shot::new(number).encode().unwrap().into(),
+            ..support::store::record(0, 0)
         };
         NewTimer { record: Arc::new(record), on_key: OnKey::KeepExisting }
     };

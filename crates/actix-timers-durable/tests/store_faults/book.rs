@@ -7,7 +7,8 @@ use std::path::Path;
 use actix_timers_durable::DurableMessage;
 use actix_timers_durable::store::{Part, Reads};
 
-use crate::shop::{CUSTOMERS, Fate, Order, SERIES, fate};
+use crate::shop::{CUSTOMERS, Fate, Order, SERIES, charged, fate, finishing, is_charged};
+use crate::talking::Talking;
 use crate::workshop::{all, assert_sound, open};
 
 /// The maximum number of times that a service is stopped before it may finish.
@@ -66,6 +67,7 @@ impl Book {
     /// Asserts that the disk matches the reports.
     pub(crate) fn compare(&self, path: &Path) {
         assert_sound(path);
+        charged(path);
         let mut store = open(path).unwrap();
         let counts = store.counts(None).unwrap();
         assert_eq!((counts.parked, counts.dead), (0, 0));
@@ -89,8 +91,15 @@ impl Book {
         }
     }
 
-    /// Asserts that every order that had to be handled was handled in the end.
-    pub(crate) fn close(&self, last: &[String]) {
+    /// Lets a service handle the remaining orders, and asserts that every order that had to be handled was handled, and
+    /// charged, in the end.
+    pub(crate) fn close(&mut self, path: &Path) {
+        let last = Talking::start(finishing(path)).rest();
+        assert_eq!(last.iter().rfind(|line| !line.is_empty()).map(String::as_str), Some("finished"), "{last:?}");
+        self.read(&last, true);
+        let (charged, soon) = (charged(path), |order: &&u64| fate(**order) == Fate::Handled && is_charged(**order));
+        let missing: Vec<_> = self.scheduled.iter().filter(soon).filter(|order| !charged.contains(order)).collect();
+        assert!(missing.is_empty(), "handled without a charge: {missing:?}");
         let left: BTreeSet<u64> = last.iter().filter_map(|line| line.strip_prefix("left ")?.parse().ok()).collect();
         for order in &self.scheduled {
             // The process was stopped before it moved or cancelled this order.

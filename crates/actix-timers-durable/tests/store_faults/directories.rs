@@ -44,8 +44,14 @@ fn a_second_store_is_refused_while_a_reader_may_look() {
     let path = directory.path().join("store");
     let mut store = open(&path).unwrap();
     apply(&mut store, &[put(1, 10)]).unwrap();
-    assert!(matches!(error(&path), StoreError::InUse(used) if used == path));
-    assert!(matches!(EmbeddedStore::integrity_check(&path), Err(StoreError::InUse(_))));
+    // Each waits for a while.
+    let (in_use, checked) = std::thread::scope(|scope| {
+        let checking = scope.spawn(|| EmbeddedStore::integrity_check(&path));
+        (error(&path), checking.join().unwrap())
+    });
+    assert!(in_use.to_string().contains("if this process had it open, it is not closed yet"), "{in_use}");
+    assert!(matches!(in_use, StoreError::InUse(used) if used == path));
+    assert!(matches!(checked, Err(StoreError::InUse(_))));
     let reader = Connection::open_with_flags(path.join("timers.db"), OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
     let count = || reader.query_row("SELECT count(*) FROM timers WHERE node IS NULL", (), |row| row.get::<_, i64>(0));
     assert_eq!(count().unwrap(), 1);

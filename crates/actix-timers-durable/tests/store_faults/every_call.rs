@@ -4,6 +4,7 @@
 //! the N-th call fails: once, a few times, or until the script ends the cause. The process reports the store's answers;
 //! this module compares them with the disk, where no call fails.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use actix_timers_durable::StoreError;
 use actix_timers_durable::store::{EmbeddedStore, Op, Part, Store};
+use serde::{Deserialize, Serialize};
 use support::copies::copy_directory;
 use support::store::at;
 
@@ -26,8 +28,8 @@ const RUNS: &str = "ACTIX_TIMERS_FAULTS_RUNS";
 /// The groups of a script: present at the start, before the backup, during it, after it, after a reopening, and when
 /// nothing fails any more.
 const PARTS: [std::ops::Range<u64>; 6] = [0..3, 3..5, 5..8, 8..9, 9..12, 12..14];
-/// The runs of each sort in an ordinary run of the tests; the consequences of a full journal are checked for each call.
-const FEW: u64 = 10;
+/// The runs of each sort in an ordinary run of the tests.
+const FEW: u64 = 4;
 /// The runs of the long tests; this variable sets another number, such as one larger than that of all calls.
 const MANY: (u64, &str) = (12, "ACTIX_TIMERS_FAULTS_MANY");
 /// Timers that fill the log, and are gone at the end of their group.
@@ -37,14 +39,14 @@ const WORKERS: usize = 2;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How calls fail.
-#[derive(Debug, Clone, Copy)]
-struct Faults {
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct Faults<'a> {
     /// The name in `interposer.c`.
-    kind: &'static str,
+    kind: &'a str,
     /// The number of failures in a row.
     length: u64,
     /// Only of files with this in their paths.
-    files: &'static str,
+    files: &'a str,
     /// Whether the process ends without closing the store.
     crashes: bool,
     /// Whether it is killed soon after the first fault.
@@ -55,7 +57,7 @@ struct Faults {
     fills: bool,
 }
 
-impl Faults {
+impl Faults<'_> {
     fn may_die(self) -> bool {
         self.kind == "kill" || self.dies
     }
@@ -106,7 +108,7 @@ impl Subject {
     }
 
     /// Runs the script.
-    fn run(&mut self, faults: Faults) -> String {
+    fn run(&mut self, faults: Faults<'_>) -> String {
         self.open();
         if !faults.creates {
             self.go_through(faults.fills);
@@ -168,26 +170,21 @@ impl Subject {
 #[test]
 fn in_the_process_whose_calls_fail() {
     let (Ok(root), Ok(runs)) = (std::env::var(ROOT), std::env::var(RUNS)) else { return };
-    let words: Vec<_> = runs.split(' ').collect();
-    let [kind, length, files, crashes, dies, creates, fills, first, last, step] = words[..] else { panic!("{runs}") };
-    let kind: &'static str = ["full", "short", "io", "kill"].into_iter().find(|known| *known == kind).unwrap();
-    let [crashes, dies, creates, fills] = [crashes, dies, creates, fills].map(|word| word.parse().unwrap());
-    let files: &'static str = [EVERYTHING, LOG].into_iter().find(|known| *known == files).unwrap();
-    let faults = Faults { kind, length: length.parse().unwrap(), files, crashes, dies, creates, fills };
+    let (faults, first, last, step): (Faults<'_>, u64, u64, usize) = serde_json::from_str(&runs).unwrap();
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         say(format_args!("panic {}", info.to_string().replace('\n', " ")));
         hook(info);
     }));
-    for at in (first.parse::<u64>().unwrap()..=last.parse().unwrap()).step_by(step.parse().unwrap()) {
+    for at in (first..=last).step_by(step) {
         say(format_args!("run {at}"));
         let path = Path::new(&root).join(at.to_string());
-        if !creates {
+        if !faults.creates {
             copy_directory(&Path::new(&root).join(TEMPLATE), &path);
         }
         // At some point among the consequences of a fault.
         let death = if faults.dies { 1 + at * 7 % 50 } else { 0 };
-        control(&format!("arm/{kind}/{at}/{}/{death}/{files}", faults.length));
+        control(&format!("arm/{}/{at}/{}/{death}/{}", faults.kind, faults.length, faults.files));
         let calls = Subject { path, store: None }.run(faults);
         say(format_args!("end {calls}"));
     }
@@ -247,12 +244,10 @@ fn template() -> tempfile::TempDir {
     place
 }
 
-fn child(library: &Path, root: &Path, faults: Faults, (first, last, step): (u64, u64, u64)) -> Command {
+/// Returns a process with a fault at each `step`-th call.
+fn child(library: &Path, root: &Path, faults: Faults<'_>, (first, last, step): (u64, u64, u64)) -> Command {
     let mut child = process_of("every_call::in_the_process_whose_calls_fail");
-    let Faults { kind, length, files, crashes, dies, creates, fills } = faults;
-    child
-        .env(ROOT, root)
-        .env(RUNS, format!("{kind} {length} {files} {crashes} {dies} {creates} {fills} {first} {last} {step}"));
+    child.env(ROOT, root).env(RUNS, serde_json::to_string(&(faults, first, last, step)).unwrap());
     child.env("LD_PRELOAD", library).env("FAULTS_BELOW", root);
     child
 }
@@ -281,7 +276,7 @@ impl Said {
     }
 
     /// Compares the reports with the disk.
-    fn check(&self, root: &Path, faults: Faults) -> Result<(), String> {
+    fn check(&self, root: &Path, faults: Faults<'_>) -> Result<(), String> {
         let mut groups: Vec<_> = if faults.creates { vec![] } else { PARTS[0].clone().collect() };
         let mut unknown = Vec::new();
         let mut at_backup = None;
@@ -340,18 +335,29 @@ impl Said {
     }
 }
 
+/// Returns the number of calls in which no fault occurs.
+fn calls(library: &Path, template: &Path, faults: Faults<'_>) -> u64 {
+    static COUNTED: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
+    let Faults { kind, files, creates, fills, .. } = faults;
+    let key = format!("{kind} {files} {creates} {fills}");
+    if let Some(counted) = COUNTED.lock().unwrap().get(&key) {
+        return *counted;
+    }
+    let root = place_with_store(template);
+    let said = Said::of(Talking::start(child(library, root.path(), faults, (LASTING, LASTING, 1))).rest());
+    let [run] = &said[..] else { panic!("it reports nothing") };
+    run.check(root.path(), faults).unwrap_or_else(|error| panic!("without a fault: {error}: {:?}", run.lines));
+    let counted = run.calls().unwrap();
+    COUNTED.lock().unwrap().insert(key, counted);
+    counted
+}
+
 /// Lets calls fail in turn, in at most `runs` runs from the call number `begin` on: each call, or every n-th one.
-fn sweep(faults: Faults, runs: u64, begin: u64) {
+fn sweep(faults: Faults<'_>, runs: u64, begin: u64) {
     let Some(library) = interposer() else { return };
     let began = Instant::now();
     let template = template();
-    let whole = {
-        let root = place_with_store(template.path());
-        let said = Said::of(Talking::start(child(library, root.path(), faults, (LASTING, LASTING, 1))).rest());
-        let [run] = &said[..] else { panic!("it reports nothing") };
-        run.check(root.path(), faults).unwrap_or_else(|error| panic!("without a fault: {error}: {:?}", run.lines));
-        run.calls().unwrap()
-    };
+    let whole = calls(library, template.path(), faults);
     // An odd step, so that it does not always hit the same one of a pair.
     let step = (whole / runs) | 1;
     let begin = 1 + begin % step;
@@ -392,7 +398,7 @@ fn many() -> u64 {
     std::env::var(MANY.1).map_or(MANY.0, |many| many.parse().unwrap())
 }
 
-const fn faults(kind: &'static str, length: u64, crashes: bool) -> Faults {
+const fn faults(kind: &'static str, length: u64, crashes: bool) -> Faults<'static> {
     Faults { kind, length, files: EVERYTHING, crashes, dies: false, creates: false, fills: false }
 }
 

@@ -50,7 +50,7 @@ fn whole_groups_are_rejected_until_there_is_room() {
     let mut kept = Vec::new();
     let mut rejected = 0;
     for number in (0..).step_by(10) {
-        match apply(&mut store, &puts(number..number + 10, 5000)) {
+        match apply(&mut store, &puts(number..number + 10, 50_000)) {
             Ok(_) => kept.extend(number..number + 10),
             Err(StoreError::Rejected(_)) => rejected += 1,
             Err(other) => panic!("{other}"),
@@ -62,7 +62,7 @@ fn whole_groups_are_rejected_until_there_is_room() {
     assert!(kept.len() > 100, "{}", kept.len());
     assert!(pending(&mut store).unwrap().into_iter().eq(kept.iter().copied()), "it can be read meanwhile");
     fs::remove_file(disk.0.join("ballast")).unwrap();
-    apply(&mut store, &[claim(&[id(0)]), put(1_000_000, 5000), Op::End(delivery(0), Next::Delete)]).unwrap();
+    apply(&mut store, &[claim(&[id(0)]), put(1_000_000, 50_000), Op::End(delivery(0), Next::Delete)]).unwrap();
     kept[0] = 1_000_000;
     assert_eq!(store.counts(None).unwrap().pending, kept.len() as u64);
     drop(store);
@@ -133,7 +133,7 @@ fn a_disk_full_in_mid_commit_beside_a_backup_ends_no_store() {
 fn a_backup_without_room_says_so_and_can_be_made_again() {
     let directory = tempfile::tempdir().unwrap();
     let mut store = open(&directory.path().join("store")).unwrap();
-    apply(&mut store, &puts(0..1000, 5000)).unwrap();
+    apply(&mut store, &puts(0..120, 50_000)).unwrap();
     let path = directory.path().join("disk");
     fs::create_dir(&path).unwrap();
     for megabytes in 1..6 {
@@ -147,7 +147,7 @@ fn a_backup_without_room_says_so_and_can_be_made_again() {
         fs::write(path.join("other"), vec![1; 900_000]).unwrap();
         disk.grow(64);
         store.back_up(&target).and_then(|back_up| back_up()).unwrap();
-        assert_eq!(pending(&mut open(&target).unwrap()).unwrap().len(), 1000);
+        assert_eq!(pending(&mut open(&target).unwrap()).unwrap().len(), 120);
         assert_sound(&target);
     }
 }

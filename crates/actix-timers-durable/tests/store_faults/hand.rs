@@ -4,14 +4,14 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use actix::prelude::*;
 use actix_timers_durable::store::{
     EmbeddedStore, Look, Op, Outcome, Part, Position, Query, Reads, Record, State, Store,
 };
-use actix_timers_durable::{DueTime, Durable, DurableId, DurableMessage, DurableTimers, HandlerError, StoreError};
+use actix_timers_durable::{DueTime, DurableId, DurableTimers, StoreError};
 use rusqlite::Connection;
+use support::durable::{Note, handled_by};
 use support::store::{at, claim, put, record, serving};
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::unbounded_channel;
 
 use crate::workshop::{apply, open, puts};
 
@@ -97,7 +97,7 @@ fn a_reader_of_the_log_is_seen_and_holds_up_no_transaction() {
     let directory = tempfile::tempdir().unwrap();
     let mut store = open(directory.path()).unwrap();
     let put_some = |store: &mut EmbeddedStore, first: u64| {
-        (first..first + 10).for_each(|number| _ = apply(store, &puts(number..number + 1, 100_000)).unwrap());
+        _ = apply(store, &puts(first..first + 10, 100_000)).unwrap();
     };
     let hand = by_hand(directory.path());
     put_some(&mut store, 0);
@@ -117,43 +117,25 @@ fn a_reader_of_the_log_is_seen_and_holds_up_no_transaction() {
     until(false);
 }
 
-#[derive(serde::Serialize, serde::Deserialize)]
-struct Order;
-
-impl DurableMessage for Order {
-    const NAME: &'static str = "order";
-}
-
-struct Shop(UnboundedSender<()>);
-
-impl Actor for Shop {
-    type Context = Context<Self>;
-}
-
-impl Handler<Durable<Order>> for Shop {
-    type Result = Result<(), HandlerError>;
-
-    fn handle(&mut self, _: Durable<Order>, _: &mut Context<Self>) -> Self::Result {
-        self.0.send(()).unwrap();
-        Ok(())
-    }
-}
-
 #[test]
 fn a_running_service_delivers_what_is_made_due_by_hand() {
     let directory = tempfile::tempdir().unwrap();
     support::in_real_time(async {
         let (sender, mut handled) = unbounded_channel();
         let store = EmbeddedStore::open(directory.path()).unwrap();
-        let timers = DurableTimers::builder(store).route::<Order>("shop", Shop(sender).start()).start().unwrap();
+        let shop = handled_by::<Note>(async move |_| {
+            sender.send(()).unwrap();
+            Ok(())
+        });
+        let timers = DurableTimers::builder(store).route("shop", shop).start().unwrap();
         let tomorrow = Duration::from_secs(86_400);
-        timers.schedule_after("shop", tomorrow, Order).await.unwrap();
+        timers.schedule_after("shop", tomorrow, Note(1)).await.unwrap();
         let hand = by_hand(directory.path());
         // Also right after the start.
         for _ in 0..2 {
             assert_eq!(hand.execute("UPDATE timers SET due = 1", ()).unwrap(), 1);
             tokio::time::timeout(support::PATIENCE, handled.recv()).await.expect("it is noticed").unwrap();
-            timers.schedule_after("shop", tomorrow, Order).await.unwrap();
+            timers.schedule_after("shop", tomorrow, Note(1)).await.unwrap();
             while timers.counts().await.unwrap().pending > 1 {}
         }
         timers.stop().await.unwrap();
@@ -212,7 +194,7 @@ fn a_damaged_database_is_reported_and_never_answers_wrongly() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
     let mut store = open(&path).unwrap();
-    let ops: Vec<_> = (0..2000).map(|number| put(&record(number, 0))).collect();
+    let ops: Vec<_> = (0..500).map(|number| put(&record(number, 0))).collect();
     store.apply(&ops, at(0)).unwrap();
     drop(store);
     let database = path.join("timers.db");
@@ -240,7 +222,7 @@ fn a_damaged_database_is_reported_and_never_answers_wrongly() {
         }
         drop(store);
         let Ok(mut store) = open(&path) else { continue };
-        for number in 0..2000 {
+        for number in 0..500 {
             if let Ok(Some(found)) = store.get(record(number, 0).id) {
                 // The sum of a row has no columns that change.
                 let progress = found.record.progress;

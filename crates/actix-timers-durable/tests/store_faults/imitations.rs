@@ -35,6 +35,16 @@ fn imitation(path: &Path, random: &mut Random) -> Vec<u8> {
 
 #[test]
 fn transactions_of_imitating_payloads_are_whole_after_a_tear() {
+    transactions_are_whole_after_tears(20);
+}
+
+#[test]
+#[ignore = "takes long; `.ci/run` runs it"]
+fn transactions_of_imitating_payloads_are_whole_after_many_tears() {
+    transactions_are_whole_after_tears(60);
+}
+
+fn transactions_are_whole_after_tears(trials: usize) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
     let mut random = Random::new(7);
@@ -58,7 +68,7 @@ fn transactions_of_imitating_payloads_are_whole_after_a_tear() {
     drop(store);
     let whole = fs::read(image.join(log)).unwrap();
     assert_eq!(whole.len() as u64, ends[24].0, "no checkpoint came between");
-    for trial in 0..60 {
+    for trial in 0..trials {
         let copy = directory.path().join("copy");
         copy_directory(&image, &copy);
         let (end, _) = ends[random.index(25)];

@@ -6,15 +6,11 @@ mod backups;
 #[cfg(target_os = "linux")]
 mod book;
 mod directories;
-#[cfg(target_os = "linux")]
-mod effect_kills;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod every_call;
 mod full_disk;
 mod hand;
 mod imitations;
-#[cfg(target_os = "linux")]
-mod killers;
 mod kills;
 #[cfg(target_os = "linux")]
 mod machine;

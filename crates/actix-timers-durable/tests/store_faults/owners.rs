@@ -80,9 +80,7 @@ fn a_link_to_the_directory_is_followed() {
     make_store(&link);
     let mut store = open(&link).unwrap();
     assert_eq!(pending(&mut store).unwrap().len(), 1);
-    for name in [&link, &target] {
-        assert!(matches!(open(name), Err(StoreError::InUse(path)) if path == *name));
-    }
+    assert!(matches!(open(&target), Err(StoreError::InUse(path)) if path == target));
     // It is a circle.
     let circle = home.path().join("circle");
     symlink("circle", &circle).unwrap();

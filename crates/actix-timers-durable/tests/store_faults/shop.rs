@@ -7,16 +7,18 @@
 //! | `moved n` | its new, early due time is on disk |
 //! | `cancelling n`, `cancelled n` | before the request, and when it is on disk |
 //! | `kept c n` | the order is on disk in place of the one before, under the key of customer c |
-//! | `handled n r a` | repetition r, attempt a is with the handler |
+//! | `handled n r a` | repetition r, attempt a is with the handler; some complete with a charge in the same transaction |
 //! | `rejected WHY` | every customer was rejected, one of them for this reason; later requests fail, too |
 //! | `left n` | at the very end: it is due much later |
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use actix::prelude::*;
 use actix_timers::{CancelOutcome, Repeat, RescheduleOutcome};
+use actix_timers_durable::rusqlite::Connection;
 use actix_timers_durable::{
     Durable, DurableFilter, DurableMessage, DurableOptions, DurableTimers, EmbeddedStore, HandlerError, RetryPolicy,
     RouteOptions, Schedule,
@@ -43,7 +45,7 @@ impl Order {
     fn new(number: u64) -> Self {
         let size = [30, 2500, 20_000, 65_000][(number / 7 % 4) as usize];
         let letter = char::from(b'a' + (number % 26) as u8);
-        Self { number, text: std::iter::repeat_n(letter, size).collect() }
+        Self { number, text: letter.to_string().repeat(size) }
     }
 
     pub(crate) fn is_whole(&self) -> bool {
@@ -92,27 +94,59 @@ impl Actor for Shop {
 }
 
 impl Handler<Durable<Order>> for Shop {
-    type Result = Result<(), HandlerError>;
+    type Result = ResponseFuture<Result<(), HandlerError>>;
 
     fn handle(&mut self, order: Durable<Order>, _: &mut Context<Self>) -> Self::Result {
-        let Durable { attempt, repetition, .. } = order;
-        assert!(order.is_whole(), "order {} is another one", order.number);
-        assert!(order.due.to_system_time() <= SystemTime::now(), "order {} is early", order.number);
-        say(format_args!("handled {} {repetition} {attempt}", order.number));
-        match order.number % 5 == 2 && attempt == 1 {
-            true => Err(HandlerError::new("not at the first attempt")),
-            false => Ok(()),
-        }
+        let (number, attempt, repetition) = (order.number, order.attempt, order.repetition);
+        assert!(order.is_whole(), "order {number} is another one");
+        assert!(order.due.to_system_time() <= SystemTime::now(), "order {number} is early");
+        say(format_args!("handled {number} {repetition} {attempt}"));
+        Box::pin(async move {
+            if is_charged(number) {
+                let charging = order.complete_with(move |connection| {
+                    connection.prepare_cached("INSERT INTO charges VALUES (?1)")?.execute([number.cast_signed()])?;
+                    match number % 7 == 1 && attempt == 1 {
+                        true => Err(HandlerError::new("not at the first attempt")),
+                        false => Ok(()),
+                    }
+                });
+                charging.await?;
+            }
+            // After a charge it is as a lost reply.
+            match number % 5 == 2 && attempt == 1 {
+                true => Err(HandlerError::new("not at the first attempt")),
+                false => Ok(()),
+            }
+        })
     }
+}
+
+/// Returns whether an order is charged when it is handled.
+pub(crate) const fn is_charged(number: u64) -> bool {
+    number % 3 == 1
+}
+
+/// Returns the orders that were charged, each once.
+pub(crate) fn charged(path: &Path) -> BTreeSet<u64> {
+    let mut store = EmbeddedStore::open(path).unwrap();
+    let select = |connection: &Connection| {
+        let mut charges = connection.prepare("SELECT number FROM charges")?;
+        charges.query_map((), |row| row.get(0))?.collect::<Result<Vec<i64>, _>>()
+    };
+    // A service that was killed in its start has not made the table.
+    let all = store.transaction(select).unwrap_or_default();
+    let charged: BTreeSet<_> = all.iter().map(|number| number.cast_unsigned()).collect();
+    assert_eq!(charged.len(), all.len(), "an order was charged twice");
+    charged
 }
 
 fn start(path: &Path) -> DurableTimers {
     let retry = RetryPolicy::default().max_attempts(1000).initial_delay(Duration::from_millis(5));
     let options = RouteOptions::new().retry(retry);
-    DurableTimers::builder(EmbeddedStore::open(path).unwrap())
-        .route_with::<Order>(ROUTE, Shop.start(), options)
-        .start()
-        .unwrap()
+    let mut store = EmbeddedStore::open(path).unwrap();
+    let create = "CREATE TABLE IF NOT EXISTS charges (number INTEGER)";
+    store.transaction(|connection| connection.execute_batch(create)).unwrap();
+    DurableTimers::builder(store).route_with::<Order>(ROUTE, Shop.start(), options).start().unwrap()
 }
 
 type Told = Result<(), Box<dyn std::error::Error>>;

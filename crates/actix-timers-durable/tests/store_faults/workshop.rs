@@ -25,7 +25,7 @@ pub(crate) fn apply(store: &mut impl Store, ops: &[Op]) -> Result<Vec<Outcome>, 
 /// Returns a timer of this number, due before the start, with a payload of the number and this many bytes of it.
 pub(crate) fn timer(number: u64, payload: usize) -> Record {
     let mut timer = record(number, (number % 2000) as i64 - 2000);
-    timer.payload = number.to_le_bytes().into_iter().chain(std::iter::repeat_n(number as u8, payload)).collect();
+    timer.payload = [&number.to_le_bytes()[..], &vec![number as u8; payload]].concat().into();
     timer
 }
 

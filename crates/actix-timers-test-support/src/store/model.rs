@@ -8,7 +8,7 @@ use actix_timers_durable::store::{
     Position, Progress, Query, Record, Served, State, Suspects, finished_from_json,
 };
 use actix_timers_durable::store::{NO_END, OnKey};
-use actix_timers_durable::{DueTime, DurableId, PauseTarget};
+use actix_timers_durable::{DueTime, DurableId, Pause, PauseTarget};
 
 #[derive(Debug, Clone)]
 pub struct Row {
@@ -35,8 +35,8 @@ pub struct Letter {
 pub struct Model {
     pub rows: BTreeMap<DurableId, Row>,
     pub letters: BTreeMap<DurableId, Letter>,
-    /// The routes with the ends of their pauses.
-    pub pauses: BTreeMap<Arc<str>, Option<DueTime>>,
+    /// The pauses of routes.
+    pub pauses: BTreeMap<Arc<str>, Pause>,
     /// The keys of timers that are complete, by route and key: the timer, and the end of the time for which it is kept.
     pub kept: BTreeMap<(Arc<str>, Arc<str>), (DurableId, DueTime)>,
     pub past: BTreeMap<(DurableId, u64), Found>,
@@ -98,7 +98,7 @@ impl Model {
             Op::Restore(found) => Outcome::Put(vec![self.restore(found, now)]),
             Op::Pause(pause) => match &pause.target {
                 PauseTarget::Route(route) if matches!(&**route, "a" | "b") => {
-                    self.pauses.insert(route.clone(), pause.until);
+                    self.pauses.insert(route.clone(), pause.clone());
                     Outcome::Paused
                 }
                 PauseTarget::Timer(id) if self.park(*id, Some(pause.reason().into()), now) => Outcome::Paused,
@@ -114,7 +114,12 @@ impl Model {
     }
 
     fn is_paused(&self, route: &str, now: DueTime) -> bool {
-        self.pauses.get(route).is_some_and(|until| until.is_none_or(|until| until > now))
+        self.pauses.get(route).is_some_and(|pause| holds(pause, now))
+    }
+
+    /// Returns the pauses that have not ended.
+    pub fn held(&self, now: DueTime) -> impl Iterator<Item = &Pause> {
+        self.pauses.values().filter(move |pause| holds(pause, now))
     }
 
     /// Parks a timer, or without a reason one that was parked here becomes pending.
@@ -171,7 +176,8 @@ impl Model {
             return Placed::Exists(new.id);
         }
         if let Some(kept) = self.kept_key(&new, now) {
-            if *on_key == OnKey::KeepExisting {
+            // A repeated request does not begin anew.
+            if *on_key == OnKey::KeepExisting || kept == new.id {
                 return Placed::Exists(kept);
             }
             self.kept.remove(&(new.route.clone(), new.key.clone().unwrap()));
@@ -388,6 +394,10 @@ impl Model {
             is_limited: [pending, parked, dead].contains(&limit.unwrap_or(u64::MAX)),
         }
     }
+}
+
+pub fn holds(pause: &Pause, now: DueTime) -> bool {
+    pause.until.is_none_or(|until| until > now)
 }
 
 fn is_paused(row: &Row) -> bool {

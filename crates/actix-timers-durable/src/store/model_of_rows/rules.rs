@@ -2,57 +2,34 @@
 
 use super::{Budget, Scenario, Start, Timer, World};
 
-const NONE: Budget = Budget {
-    crashes: 0,
-    restarts: 0,
-    disconnects: 0,
-    cuts: 0,
-    suspends: 0,
-    clock_back: 0,
-    clock_forward: 0,
-    departures: 0,
-    time_outs: 0,
-    retries: 0,
-    puts: 0,
-    cancels: 0,
-    moves: 0,
-    returns: 0,
-    pauses: 0,
-    hands: 0,
-    inserts: 0,
-    cancelling: 0,
-};
-const TIMER: Timer = Timer {
-    due: 0,
-    route: 0,
-    start: Start::Pending,
-    used: 0,
-    is_poisoned: false,
-    repetitions: 0,
-    has_effect: false,
-    has_key: false,
-};
-const CLAIMED: Timer = Timer { start: Start::Claimed, ..TIMER };
-const NEW: Timer = Timer { start: Start::Absent, ..TIMER };
-const POISONED: Timer = Timer { is_poisoned: true, ..TIMER };
-const SUSPECT: Timer = Timer { used: 1, ..TIMER };
+fn none() -> Budget {
+    Budget::default()
+}
+
+fn timer() -> Timer {
+    Timer::default()
+}
+
+fn claimed() -> Timer {
+    Timer { start: Start::Claimed, ..timer() }
+}
+
+fn new() -> Timer {
+    Timer { start: Start::Absent, ..timer() }
+}
+
+fn poisoned_timer() -> Timer {
+    Timer { is_poisoned: true, ..timer() }
+}
+
+fn suspect() -> Timer {
+    Timer { used: 1, ..timer() }
+}
 
 impl Scenario {
     /// One process does not fail.
     fn of(timers: &[Timer], processes: usize, end: u8, budget: Budget) -> Self {
-        let timers = timers.to_vec();
-        Self {
-            timers,
-            processes,
-            late: 0,
-            steady: 1,
-            max_attempts: 0,
-            begin: 0,
-            end,
-            limit: 2,
-            has_slow_beats: false,
-            budget,
-        }
+        Self { timers: timers.to_vec(), processes, steady: 1, end, limit: 2, budget, ..Self::default() }
     }
 
     fn unsteady(self) -> Self {
@@ -64,125 +41,71 @@ impl Scenario {
     }
 }
 
-fn crashing() -> Scenario {
-    Scenario::of(&[TIMER], 2, 3, Budget { crashes: 1, ..NONE })
+/// Names scenarios.
+macro_rules! scenarios {
+    ($($name:ident: $scenario:expr;)*) => {
+        $(fn $name() -> Scenario {
+            $scenario
+        })*
+    };
 }
 
-fn disconnected() -> Scenario {
-    Scenario::of(&[TIMER], 2, 3, Budget { disconnects: 1, ..NONE })
-}
-
-fn slow_beats() -> Scenario {
-    Scenario { has_slow_beats: true, ..Scenario::of(&[CLAIMED], 2, 4, NONE) }
-}
-
-fn slow_beats_on_old_sessions() -> Scenario {
-    Scenario { has_slow_beats: true, ..Scenario::of(&[TIMER], 2, 2, Budget { disconnects: 1, ..NONE }) }
-}
-
-fn cut() -> Scenario {
-    Scenario::of(&[TIMER], 2, 2, Budget { cuts: 1, ..NONE })
-}
-
-fn suspended() -> Scenario {
-    Scenario::of(&[CLAIMED], 2, 3, Budget { suspends: 2, ..NONE })
-}
-
-fn server_ahead() -> Scenario {
-    Scenario::of(&[CLAIMED], 2, 2, Budget { clock_forward: 1, ..NONE })
-}
-
-fn server_back() -> Scenario {
-    Scenario::of(&[NEW], 1, 3, Budget { clock_back: 1, puts: 1, ..NONE })
-}
-
-fn server_back_after_claims() -> Scenario {
-    Scenario { begin: 4, ..Scenario::of(&[Timer { due: 4, ..CLAIMED }], 2, 3, Budget { clock_back: 1, ..NONE }) }
-}
-
-fn server_ahead_and_back() -> Scenario {
-    let budget = Budget { clock_forward: 1, clock_back: 1, ..NONE };
-    Scenario { begin: 4, ..Scenario::of(&[Timer { due: 7, ..TIMER }], 2, 3, budget) }
-}
-
-fn cancelled_by_users() -> Scenario {
-    Scenario::of(&[CLAIMED], 2, 3, Budget { cancelling: 1, crashes: 1, ..NONE })
-}
-
-fn cancelled_beside() -> Scenario {
-    Scenario::of(&[CLAIMED; 2], 2, 3, Budget { cancelling: 1, ..NONE })
-}
-
-fn cancelled_after_lost_replies() -> Scenario {
-    Scenario::of(&[TIMER], 1, 2, Budget { cancelling: 1, disconnects: 1, ..NONE }).unsteady()
-}
-
-fn repeating() -> Scenario {
-    Scenario::of(&[Timer { repetitions: 1, ..TIMER }], 1, 2, Budget { time_outs: 1, retries: 1, ..NONE })
-}
-
-fn changed() -> Scenario {
-    Scenario::of(&[TIMER, NEW], 1, 3, Budget { puts: 1, moves: 1, cancels: 1, ..NONE })
-}
-
-fn changed_by_hand() -> Scenario {
-    Scenario::of(&[Timer { due: 1, ..TIMER }], 1, 3, Budget { hands: 1, ..NONE })
-}
-
-fn returning() -> Scenario {
-    let timers = [Timer { start: Start::Parked, ..TIMER }, Timer { start: Start::Letter, ..TIMER }];
-    Scenario::of(&timers, 1, 2, Budget { returns: 2, ..NONE })
-}
-
-fn departing() -> Scenario {
-    Scenario { late: 1, steady: 0, ..Scenario::of(&[TIMER], 2, 2, Budget { departures: 1, ..NONE }) }
-}
-
-fn inserted() -> Scenario {
-    Scenario::of(&[NEW], 1, 3, Budget { inserts: 1, ..NONE })
-}
-
-fn claimed_and_changed_by_hand() -> Scenario {
-    Scenario::of(&[CLAIMED], 2, 3, Budget { hands: 1, ..NONE })
-}
-
-fn keys_and_two_processes() -> Scenario {
-    Scenario::of(&[Timer { has_key: true, ..TIMER }], 2, 1, NONE)
-}
-
-fn paused() -> Scenario {
-    Scenario::of(&[TIMER, Timer { route: 1, ..TIMER }], 1, 2, Budget { pauses: 1, ..NONE })
-}
-
-fn paused_in_short_looks() -> Scenario {
-    Scenario { limit: 1, ..paused() }
-}
-
-fn with_effects() -> Scenario {
-    Scenario::of(&[Timer { has_effect: true, ..CLAIMED }], 2, 3, Budget { crashes: 1, ..NONE })
-}
-
-fn keys() -> Scenario {
-    let timers = [Timer { has_key: true, ..TIMER }, Timer { has_key: true, ..NEW }];
-    Scenario { limit: 1, ..Scenario::of(&timers, 1, 2, Budget { puts: 1, cancels: 1, moves: 1, ..NONE }) }
-}
-
-fn keys_beside() -> Scenario {
-    let timers = [Timer { has_key: true, ..TIMER }, TIMER];
-    Scenario { limit: 1, ..Scenario::of(&timers, 1, 1, NONE) }
-}
-
-fn poisoned() -> Scenario {
-    Scenario::of(&[POISONED, TIMER], 1, 3, NONE).with_suspects()
-}
-
-fn poisoned_beside_a_suspect() -> Scenario {
-    Scenario::of(&[POISONED, SUSPECT], 1, 2, Budget { cancels: 1, time_outs: 1, ..NONE }).with_suspects()
-}
-
-fn poisoned_after_a_suspect() -> Scenario {
-    let timers = [Timer { due: 1, ..POISONED }, Timer { repetitions: 1, ..SUSPECT }];
-    Scenario::of(&timers, 1, 3, NONE).with_suspects()
+scenarios! {
+    crashing: Scenario::of(&[timer()], 2, 3, Budget { crashes: 1, ..none() });
+    disconnected: Scenario::of(&[timer()], 2, 3, Budget { disconnects: 1, ..none() });
+    slow_beats: Scenario { has_slow_beats: true, ..Scenario::of(&[claimed()], 2, 4, none()) };
+    slow_beats_on_old_sessions: Scenario { has_slow_beats: true, end: 2, ..disconnected() };
+    cut: Scenario::of(&[timer()], 2, 2, Budget { cuts: 1, ..none() });
+    suspended: Scenario::of(&[claimed()], 2, 3, Budget { suspends: 2, ..none() });
+    server_ahead: Scenario::of(&[claimed()], 2, 2, Budget { clock_forward: 1, ..none() });
+    server_back: Scenario::of(&[new()], 1, 3, Budget { clock_back: 1, puts: 1, ..none() });
+    server_back_after_claims: {
+        let timers = [Timer { due: 4, ..claimed() }];
+        Scenario { begin: 4, ..Scenario::of(&timers, 2, 3, Budget { clock_back: 1, ..none() }) }
+    };
+    server_ahead_and_back: {
+        let budget = Budget { clock_forward: 1, clock_back: 1, ..none() };
+        Scenario { begin: 4, ..Scenario::of(&[Timer { due: 7, ..timer() }], 2, 3, budget) }
+    };
+    cancelled_by_users: Scenario::of(&[claimed()], 2, 3, Budget { cancelling: 1, crashes: 1, ..none() });
+    cancelled_beside: Scenario::of(&[claimed(); 2], 2, 3, Budget { cancelling: 1, ..none() });
+    cancelled_after_lost_replies: {
+        Scenario::of(&[timer()], 1, 2, Budget { cancelling: 1, disconnects: 1, ..none() }).unsteady()
+    };
+    repeating: {
+        let budget = Budget { time_outs: 1, retries: 1, ..none() };
+        Scenario::of(&[Timer { repetitions: 1, ..timer() }], 1, 2, budget)
+    };
+    changed: Scenario::of(&[timer(), new()], 1, 3, Budget { puts: 1, moves: 1, cancels: 1, ..none() });
+    changed_by_hand: Scenario::of(&[Timer { due: 1, ..timer() }], 1, 3, Budget { hands: 1, ..none() });
+    returning: {
+        let timers = [Timer { start: Start::Parked, ..timer() }, Timer { start: Start::Letter, ..timer() }];
+        Scenario::of(&timers, 1, 2, Budget { returns: 2, ..none() })
+    };
+    departing: Scenario { late: 1, steady: 0, ..Scenario::of(&[timer()], 2, 2, Budget { departures: 1, ..none() }) };
+    inserted: Scenario::of(&[new()], 1, 3, Budget { inserts: 1, ..none() });
+    claimed_and_changed_by_hand: Scenario::of(&[claimed()], 2, 3, Budget { hands: 1, ..none() });
+    keys_and_two_processes: Scenario::of(&[Timer { has_key: true, ..timer() }], 2, 1, none());
+    paused: Scenario::of(&[timer(), Timer { route: 1, ..timer() }], 1, 2, Budget { pauses: 1, ..none() });
+    paused_in_short_looks: Scenario { limit: 1, ..paused() };
+    with_effects: Scenario::of(&[Timer { has_effect: true, ..claimed() }], 2, 3, Budget { crashes: 1, ..none() });
+    keys: {
+        let timers = [Timer { has_key: true, ..timer() }, Timer { has_key: true, ..new() }];
+        Scenario { limit: 1, ..Scenario::of(&timers, 1, 2, Budget { puts: 1, cancels: 1, moves: 1, ..none() }) }
+    };
+    keys_beside: {
+        let timers = [Timer { has_key: true, ..timer() }, timer()];
+        Scenario { limit: 1, ..Scenario::of(&timers, 1, 1, none()) }
+    };
+    poisoned: Scenario::of(&[poisoned_timer(), timer()], 1, 3, none()).with_suspects();
+    poisoned_beside_a_suspect: {
+        Scenario::of(&[poisoned_timer(), suspect()], 1, 2, Budget { cancels: 1, time_outs: 1, ..none() })
+            .with_suspects()
+    };
+    poisoned_after_a_suspect: {
+        let timers = [Timer { due: 1, ..poisoned_timer() }, Timer { repetitions: 1, ..suspect() }];
+        Scenario::of(&timers, 1, 3, none()).with_suspects()
+    };
 }
 
 /// Scenarios with all rules; each has at least this many states.
