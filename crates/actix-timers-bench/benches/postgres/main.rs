@@ -8,12 +8,12 @@
 //! ```
 //!
 //! The output is a table as in the bench `peers`, with medians and the ratio of ours to the others, round by round, and
-//! a table of rates; `--json FILE` also writes the rows to a file. PostgreSQL must be installed; server and
-//! clients share two cores.
+//! a table of rates; `--json FILE` also writes the rows to a file. The bench runs itself beside a private server, which
+//! `crates/actix-timers-postgres/tests/server` starts. Server and clients share two cores.
 //!
 //! # Reading order
 //!
-//! 1. `server`, `sql`: the private server, and sessions with it. `timer`: the timers.
+//! 1. `sql`: sessions with the server. `timer`: the timers.
 //! 2. `plain`: a table and workers with `SKIP LOCKED`. `node`: ours through the store's trait; `office`: ours through actors.
 //! 3. `workloads`: `groups` of new and due timers; `loads` that move due times; deliveries through `actors`, and with `effects` of handlers; one
 //!    `caller`;
@@ -25,17 +25,17 @@ mod node;
 mod office;
 mod plain;
 mod ratios;
-mod server;
 mod settings;
 mod sql;
 mod timer;
 mod workloads;
 
 use std::error::Error;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 use bench::rows::Rows;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use server::Server;
 use settings::Settings;
 use workloads::{actors, caller, effects, groups, idle, loads, other, steady, takeover};
 
@@ -56,23 +56,43 @@ const WORKLOADS: [(&str, Workload); 9] = [
     ("steady", steady::run),
 ];
 
+/// The variable that says that `DATABASE_URL` is the private server.
+const SERVED: &str = "ACTIX_TIMERS_BENCH_SERVED";
+
 fn main() -> Result<(), Box<dyn Error>> {
     let settings: Settings = bench::arguments::parse();
     if let Some(url) = &settings.victim {
         takeover::victim(url);
     }
-    share_cores();
-    let server = Server::start(&settings.directory, if settings.check { "128MB" } else { "2GB" })?;
+    if std::env::var_os(SERVED).is_none() {
+        return Err(run_beside_server(&settings)?);
+    }
+    let url = std::env::var("DATABASE_URL")?;
     let mut rows = Rows::default();
     for (_, run) in WORKLOADS.iter().filter(|(name, _)| settings.wants(name)) {
-        run(&settings, server.url(), &mut rows);
+        run(&settings, &url, &mut rows);
     }
-    drop(server);
     rows.print_table();
     if !settings.check {
         ratios::print(&settings, &rows);
     }
     Ok(rows.write_json(settings.json.as_deref())?)
+}
+
+/// Runs this program again, beside a server on the same cores. Returns only if that fails.
+fn run_beside_server(settings: &Settings) -> Result<Box<dyn Error>, Box<dyn Error>> {
+    share_cores();
+    let buffers = if settings.check { "128MB" } else { "2GB" };
+    // No checkpoint within a measurement.
+    let more = format!("-c shared_buffers={buffers} -c max_wal_size=16GB -c checkpoint_timeout=1h");
+    let mut server = Command::new("crates/actix-timers-postgres/tests/server");
+    server.arg(std::env::current_exe()?).args(std::env::args_os().skip(1));
+    Ok(server
+        .env(SERVED, "1")
+        .env("POSTGRES_SETTINGS", more)
+        .env("TMPDIR", std::path::absolute(&settings.directory)?)
+        .exec()
+        .into())
 }
 
 /// Limits this process, and with it the server, to some of its cores.

@@ -1,10 +1,8 @@
 //! Sessions with the server.
 
-use std::time::Duration;
-
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, Config, NoTls};
+use tokio_postgres::{Client, NoTls};
 
 /// A session beside the subjects.
 pub(crate) struct Session {
@@ -59,11 +57,4 @@ pub(crate) async fn connect(url: &str) -> Client {
 pub(crate) async fn number(client: &Client, query: &str) -> u64 {
     let number: i64 = client.query_one(query, &[]).await.unwrap().get(0);
     number.try_into().unwrap()
-}
-
-/// Returns whether a server accepts connections.
-pub(crate) fn accepts(url: &str) -> bool {
-    let mut config: Config = url.parse().unwrap();
-    config.connect_timeout(Duration::from_secs(5));
-    runtime().block_on(async { config.connect(NoTls).await.is_ok() })
 }
