@@ -381,7 +381,7 @@ fn it_takes_the_middleware_of_the_application_and_any_path() {
 }
 
 #[test]
-fn several_timer_actors_are_told_apart_also_when_drained_or_stopped() {
+fn several_timer_actors_are_told_apart_and_show_their_states() {
     paused(async {
         let world = World::paused(TimerActor::builder().name("orders"));
         let (addr, _log) = world.probe::<u64>();

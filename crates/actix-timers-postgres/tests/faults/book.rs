@@ -531,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timer_comes_or_is_pending_unless_it_was_cancelled_or_never_stored() {
+    fn a_timer_comes_or_is_pending_unless_it_was_cancelled() {
         let refused = vec![("a", Event::Refused { id: id(), why: String::new() })];
         let (cancelled, not_found) = (Event::Cancelled { id: id() }, Event::NotFound { id: id() });
         for (events, when_pending, when_gone) in [

@@ -30,7 +30,7 @@ fn upgrade(server: &Server, cluster: &mut Cluster, old: &[String]) {
 /// In the second part the old nodes deliver the same route, and go on with messages of their own version.
 #[test]
 #[ignore = "starts servers: crates/actix-timers-postgres/tests/server cargo test -p actix-timers-postgres --test faults -- --ignored --test-threads 1"]
-fn new_routes_and_versions_are_delivered_by_new_nodes_in_a_rolling_upgrade() {
+fn new_routes_and_versions_are_delivered_by_new_nodes() {
     in_rounds(|_| {
         for (route, version) in [(BILLS, 1), (OFFICE, 2)] {
             let server = Server::any();

@@ -61,7 +61,7 @@ with_server! {
         handler.error("SELECT 1");
     }
 
-    fn rule_2_a_lease_that_is_renewed_is_not_over_although_a_table_is_locked() {
+    fn rule_2_a_lease_is_renewed_although_a_table_is_locked() {
         for table in ["timers", "dead_letters", "routes"] {
             let schema = new_schema();
             let (mut node, mut other, blocker) = (Node::join(&schema), Node::join(&schema), Session::open());

@@ -8,7 +8,7 @@ use crate::{Level, SECOND, World, never};
 
 /// Without its timer a request would wait for ever.
 #[actix::test]
-async fn refused_requests_hand_their_conditions_back_and_others_end_with_their_timers() {
+async fn refused_requests_hand_their_conditions_back() {
     let full = World::with(|timers| timers, |purgatory| purgatory.capacity(1));
     let full_timers = World::with(|timers| timers.capacity(1), |purgatory| purgatory);
     let waiting = [&full, &full_timers].map(|world| world.purgatory.wait([1], SECOND, never));
