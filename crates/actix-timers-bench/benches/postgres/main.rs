@@ -47,6 +47,8 @@ const WORKLOADS: [(&str, Workload); 9] = [
     ("steady", steady::run),
 ];
 
+/// Set in the program that runs beside the private server: `DATABASE_URL` is that one, and not the user's.
+const SERVED: &str = "ACTIX_TIMERS_BENCH_SERVED";
 /// Runs a command beside a private PostgreSQL.
 const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../actix-timers-postgres/tests/server");
 
@@ -55,19 +57,10 @@ fn main() -> io::Result<()> {
     if let Some(url) = &settings.victim {
         takeover::victim(url);
     }
-    let Ok(url) = std::env::var("DATABASE_URL") else {
-        share_cores();
-        // Room for the cache, and no checkpoint within a measurement.
-        let buffers = if settings.check { "128MB" } else { "2GB" };
-        let tuned = format!("-c shared_buffers={buffers} -c max_wal_size=16GB -c checkpoint_timeout=1h");
-        let mut server = Command::new(SERVER);
-        server
-            .env("TMPDIR", std::path::absolute(&settings.directory)?)
-            .env("POSTGRES_SETTINGS", tuned)
-            .arg(std::env::current_exe()?);
-        return Err(server.args(std::env::args_os().skip(1)).exec());
+    let url = match (std::env::var_os(SERVED), std::env::var("DATABASE_URL")) {
+        (Some(_), Ok(url)) => format!("{url}?sslmode=disable"),
+        _ => return Err(run_beside_server(&settings)?),
     };
-    let url = format!("{url}?sslmode=disable");
     let mut rows = Rows::default();
     for (_, run) in WORKLOADS.iter().filter(|(name, _)| settings.wants(name)) {
         run(&settings, &url, &mut rows);
@@ -77,6 +70,17 @@ fn main() -> io::Result<()> {
         ratios::print(&settings, &rows);
     }
     rows.write_json(settings.json.as_deref())
+}
+
+/// Runs this program again, beside a server on the same cores. Returns only if that fails.
+fn run_beside_server(settings: &Settings) -> io::Result<io::Error> {
+    share_cores();
+    // Room for the cache, and no checkpoint within a measurement.
+    let buffers = if settings.check { "128MB" } else { "2GB" };
+    let tuned = format!("-c shared_buffers={buffers} -c max_wal_size=16GB -c checkpoint_timeout=1h");
+    let mut server = Command::new(SERVER);
+    server.env(SERVED, "1").env("POSTGRES_SETTINGS", tuned).env("TMPDIR", std::path::absolute(&settings.directory)?);
+    Ok(server.arg(std::env::current_exe()?).args(std::env::args_os().skip(1)).exec())
 }
 
 /// Limits this process, and with it the server, to some of its cores.

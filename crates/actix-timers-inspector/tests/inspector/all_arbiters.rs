@@ -21,20 +21,16 @@ const IDLE: Duration = Duration::from_secs(1800);
 #[rtype(result = "()")]
 struct Expire;
 
+/// Schedules the end of the session. Returns the name of the timer actor.
 #[derive(Message)]
-#[rtype(result = "()")]
-struct IsOpen;
+#[rtype(result = "String")]
+struct Open;
 
 /// A session that ends when its time is over.
 struct Session(Arc<AtomicU64>);
 
 impl Actor for Session {
     type Context = Context<Self>;
-
-    fn started(&mut self, ctx: &mut Self::Context) {
-        let options = TimerOptions::new().group("sessions").keep_alive(true);
-        ctx.timer(options).schedule(IDLE, Expire);
-    }
 }
 
 impl Handler<Expire> for Session {
@@ -46,18 +42,19 @@ impl Handler<Expire> for Session {
     }
 }
 
-impl Handler<IsOpen> for Session {
-    type Result = ();
+impl Handler<Open> for Session {
+    type Result = String;
 
-    fn handle(&mut self, _: IsOpen, _: &mut Self::Context) {}
+    fn handle(&mut self, _: Open, ctx: &mut Self::Context) -> String {
+        let options = TimerOptions::new().group("sessions").keep_alive(true);
+        ctx.timer(options).schedule(IDLE, Expire);
+        Timers::current().unwrap().name().to_owned()
+    }
 }
 
-/// Starts a session on the worker that serves the request. Returns the name of its timer actor.
+/// Starts a session on the worker that serves the request.
 async fn open(expired: Data<AtomicU64>) -> String {
-    let session = Session(expired.into_inner()).start();
-    // The session starts in a turn of its own; it answers after that.
-    session.send(IsOpen).await.unwrap();
-    Timers::current().unwrap().name().to_owned()
+    Session(expired.into_inner()).start().send(Open).await.unwrap()
 }
 
 /// Sends a request over a connection of its own. Returns the body.
@@ -112,11 +109,8 @@ fn the_inspector_finds_the_workers_of_a_server() {
         let next = 27.0 * 65.536;
         let found = opened.iter().map(|(name, pending)| {
             json!({
-                "timer": name,
-                "state": "running",
-                "pending": pending,
-                "next_expiration_in_seconds": next,
-                "overdue_seconds": 0.0,
+                "timer": name, "state": "running", "pending": pending, "next_expiration_in_seconds": next,
+                "overdue_seconds": 0.0
             })
         });
         assert_eq!(json(address, "timer-actors").await["timer_actors"], Value::from_iter(found));

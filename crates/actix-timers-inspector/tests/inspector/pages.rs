@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use actix_timers::integration::{InternalTimers, builder_on_clock_of};
-use actix_timers::{ActorId, ScheduleAfter, Target, TimerActor, TimerContext, TimerId, TimerOptions, Timers};
+use actix_timers::{ActorId, ScheduleAfter, Target, TimerActor, TimerContext, TimerId, TimerOptions};
 use actix_timers_inspector::Inspector;
 use actix_web::body::to_bytes;
 use actix_web::dev::ServiceResponse;
@@ -17,7 +17,7 @@ use actix_web::middleware::DefaultHeaders;
 use actix_web::test::{TestRequest, init_service};
 use actix_web::{App, HttpResponse, web};
 use serde_json::{Value, json};
-use support::{Note, Probe, block, in_virtual_time, ms, paused, run};
+use support::{Note, World, block, in_virtual_time, ms, paused, run};
 use tokio::sync::oneshot;
 
 type Answering = Pin<Box<dyn Future<Output = ServiceResponse>>>;
@@ -27,7 +27,7 @@ pub(super) struct Served(Box<dyn Fn(TestRequest) -> Answering>);
 
 impl Served {
     /// Sends a request like a browser on the same machine.
-    async fn call(&self, request: TestRequest) -> ServiceResponse {
+    pub(super) async fn call(&self, request: TestRequest) -> ServiceResponse {
         self.call_as_it_is(request.insert_header((header::HOST, "localhost:8080"))).await
     }
 
@@ -51,12 +51,18 @@ pub(super) async fn serve(inspector: &Inspector) -> Served {
     served!(App::new().service(inspector.scope("/ops/timers")))
 }
 
-pub(super) async fn answer(app: &Served, request: TestRequest) -> (StatusCode, Value) {
-    content(app.call(request).await).await
+/// Runs a test with an application whose inspector shows one timer actor.
+fn inspected(test: impl AsyncFnOnce(World, Served)) {
+    paused(async {
+        let world = World::paused(TimerActor::builder());
+        let app = serve(&Inspector::new(&world.timers)).await;
+        test(world, app).await;
+    });
 }
 
-async fn content(response: ServiceResponse) -> (StatusCode, Value) {
-    let status = response.status();
+/// Returns the status and the JSON of a response.
+pub(super) async fn content(response: ServiceResponse) -> (u16, Value) {
+    let status = response.status().as_u16();
     let is_json = response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/json");
     assert!(is_json, "{status} {:?}", response.headers());
     let body = to_bytes(response.into_body()).await.unwrap();
@@ -65,15 +71,15 @@ async fn content(response: ServiceResponse) -> (StatusCode, Value) {
 
 /// Returns the response of a path below `/ops/timers/api/`.
 pub(super) async fn get(app: &Served, path: &str) -> Value {
-    let (status, body) = answer(app, TestRequest::get().uri(&format!("/ops/timers/api/{path}"))).await;
-    assert_eq!(status, StatusCode::OK, "{path}: {body}");
+    let (status, body) = content(app.call(TestRequest::get().uri(&format!("/ops/timers/api/{path}"))).await).await;
+    assert_eq!(status, 200, "{path}: {body}");
     body
 }
 
 pub(super) async fn rejection(app: &Served, path: &str) -> (u16, String, String) {
-    let (status, body) = answer(app, TestRequest::get().uri(&format!("/ops/timers/{path}"))).await;
+    let (status, body) = content(app.call(TestRequest::get().uri(&format!("/ops/timers/{path}"))).await).await;
     let text = |field: &str| body[field].as_str().unwrap_or_else(|| panic!("{path}: {body}")).to_owned();
-    (status.as_u16(), text("error"), text("message"))
+    (status, text("error"), text("message"))
 }
 
 /// Returns ids as a read-only page shows them: without their last group.
@@ -84,6 +90,14 @@ fn ids(list: &Value) -> Vec<String> {
 
 fn short(id: TimerId) -> String {
     id.to_string()[..23].to_owned()
+}
+
+/// Asserts that a value has these fields, among others.
+#[track_caller]
+pub(super) fn assert_has(value: &Value, expected: Value) {
+    for (name, expected) in expected.as_object().unwrap() {
+        assert_eq!(value[name], *expected, "{name} in {value}");
+    }
 }
 
 fn sum(levels: &Value, field: &str) -> u64 {
@@ -102,35 +116,37 @@ fn the_wheel_is_shown_as_it_is_at_that_moment() {
         }
         let app = serve(&Inspector::new(&world.timers)).await;
         let wheel = get(&app, "wheel").await;
-        assert_eq!(wheel["timer"], "shop");
-        assert_eq!(wheel["state"], "running");
-        assert_eq!((&wheel["pending"], &wheel["in_wheel"], &wheel["due"]), (&json!(7), &json!(7), &json!(0)));
-        assert_eq!(
-            (&wheel["tick_seconds"], &wheel["wheel_size"], &wheel["capacity"]),
-            (&json!(0.001), &json!(8), &json!(100))
+        assert_has(
+            &wheel,
+            json!({
+                "timer": "shop", "state": "running", "pending": 7, "in_wheel": 7, "due": 0,
+                "tick_seconds": 0.001, "wheel_size": 8, "capacity": 100, "depth": 2, "horizon_seconds": 0.064,
+                "now_seconds": 0.003, "next_expiration_in_seconds": 0.002
+            }),
         );
-        assert_eq!((&wheel["depth"], &wheel["horizon_seconds"]), (&json!(2), &json!(0.064)));
-        assert_eq!((&wheel["now_seconds"], &wheel["next_expiration_in_seconds"]), (&json!(0.003), &json!(0.002)));
         assert_eq!(wheel["counters"]["accepted"], 7);
-        let level = &wheel["levels"][0];
-        assert_eq!((&level["entries"], &level["occupied"], &level["fullest"]), (&json!(3), &json!(2), &json!(2)));
-        assert_eq!((&level["bucket_seconds"], &level["turn_seconds"]), (&json!(0.001), &json!(0.008)));
         let first = json!({
             "at": 5, "start_tick": "5", "expires_in_seconds": 0.002, "buckets": 1, "entries": 2, "fullest": 2
         });
+        let level = &wheel["levels"][0];
+        assert_has(
+            level,
+            json!({
+                "entries": 3, "occupied": 2, "fullest": 2, "bucket_seconds": 0.001, "turn_seconds": 0.008
+            }),
+        );
         assert_eq!(level["segments"][0], first);
         let head = json!({
             "level": 0, "start_tick": "5", "expires_in_seconds": 0.002, "width_seconds": 0.001, "entries": 2
         });
         assert_eq!(wheel["delay_queue"][0], head);
-        let starts: Vec<&str> =
-            wheel["delay_queue"].as_array().unwrap().iter().map(|head| head["start_tick"].as_str().unwrap()).collect();
-        assert_eq!(starts, ["5", "6", "8", "40"]);
+        let starts = wheel["delay_queue"].as_array().unwrap().iter().map(|head| &head["start_tick"]);
+        assert!(starts.eq(["5", "6", "8", "40"]), "{wheel}");
         assert_eq!(sum(&wheel["levels"], "entries"), 7);
         world.run_to(20).await;
         let wheel = get(&app, "wheel").await;
-        assert_eq!((&wheel["pending"], &wheel["counters"]["delivered"]), (&json!(3), &json!(4)));
-        assert_eq!(wheel["clock_tick"], "15", "the last that has expired");
+        assert_has(&wheel, json!({ "pending": 3, "clock_tick": "15" }));
+        assert_eq!(wheel["counters"]["delivered"], 4);
     });
 }
 
@@ -139,7 +155,7 @@ fn the_wheel_is_shown_as_it_is_at_that_moment() {
 fn buckets_of_a_large_wheel_are_put_together() {
     paused(async {
         let timers = TimerActor::builder().wheel_size(65_536).start().unwrap();
-        let (addr, _log) = support::World::paused(TimerActor::builder()).probe::<u64>();
+        let (addr, _log) = World::paused(TimerActor::builder()).probe::<u64>();
         for delay in 1..=20_000 {
             timers.schedule_after(&addr, ms(delay), Note(delay));
         }
@@ -169,13 +185,10 @@ fn timers_are_found_by_filters_and_paged() {
         let app = serve(&Inspector::new(&world.timers)).await;
 
         let one = get(&app, "timers?key=k77").await;
-        assert_eq!(one["timers"].as_array().unwrap().len(), 1);
+        assert_eq!(ids(&one).len(), 1);
         let timer = &one["timers"][0];
-        assert_eq!(
-            (&timer["key"], &timer["group"], &timer["state"]),
-            (&json!("k77"), &json!("odd"), &json!("waiting"))
-        );
-        assert_eq!((&timer["due_in_seconds"], &timer["actor"]), (&json!(1.77), &json!(tag)));
+        let shown = json!({ "key": "k77", "group": "odd", "state": "waiting", "due_in_seconds": 1.77, "actor": tag });
+        assert_has(timer, shown);
         assert_eq!(timer["location"]["kind"], "wheel");
         assert!(timer["explanation"].as_str().unwrap().starts_with("Not due yet: 1.7s left."), "{timer}");
         assert_eq!(one["next"], Value::Null);
@@ -183,49 +196,44 @@ fn timers_are_found_by_filters_and_paged() {
         for (filter, expected) in
             [("group=even", 500), ("due_within=2", 102), (&*format!("actor={tag}"), 1001), ("actor=Probe", 1001)]
         {
-            let (mut found, mut cursor) = (Vec::new(), String::new());
-            loop {
-                let part = get(&app, &format!("timers?{filter}&limit=70&cursor={cursor}")).await;
+            let (mut found, mut cursor) = (Vec::new(), Some(String::new()));
+            while let Some(from) = cursor {
+                let part = get(&app, &format!("timers?{filter}&limit=70&cursor={from}")).await;
                 assert!(ids(&part).len() <= 70);
                 found.extend(ids(&part));
-                match part["next"].as_str() {
-                    Some(next) => cursor = next.to_owned(),
-                    None => break,
-                }
+                cursor = part["next"].as_str().map(str::to_owned);
             }
             assert_eq!(found.len(), expected, "{filter}");
             assert_eq!(found.iter().collect::<BTreeSet<_>>().len(), expected, "{filter}: none twice");
         }
         let late = get(&app, "timers?due_after=10.98&limit=500").await;
-        assert_eq!(late["timers"][0]["key"], "k999");
-        assert_eq!(ids(&late).len(), 1);
-        assert_eq!(ids(&get(&app, "timers?message_type=Note&state=due").await), Vec::<String>::new());
+        assert_eq!((ids(&late).len(), &late["timers"][0]["key"]), (1, &json!("k999")));
         assert_eq!(ids(&get(&app, "timers?level=0").await), [short(own)]);
-        assert_eq!(ids(&get(&app, "timers?key=k77&cursor=18446744073709551615").await), Vec::<String>::new());
+        for nothing in [
+            "timers?message_type=Note&state=due",
+            "timers?key=k77&cursor=18446744073709551615",
+            "bucket?level=1&start_tick=1025",
+            "bucket?level=99999999999&start_tick=18446744073709551615",
+        ] {
+            assert!(ids(&get(&app, nothing).await).is_empty(), "{nothing}");
+        }
 
         let next = get(&app, "next?limit=3").await;
         assert_eq!((&ids(&next)[0], next["sampled"].as_bool()), (&short(own), Some(false)));
         assert_eq!((&next["timers"][1]["key"], &next["timers"][2]["key"]), (&json!("k0"), &json!("k1")));
         let bucket = get(&app, "bucket?level=1&start_tick=1024&limit=2").await;
         assert_eq!((&bucket["timers"][0]["key"], &bucket["sampled"]), (&json!("k3"), &json!(true)));
-        assert_eq!(ids(&get(&app, "bucket?level=1&start_tick=1025").await), Vec::<String>::new());
-        assert_eq!(
-            ids(&get(&app, "bucket?level=99999999999&start_tick=18446744073709551615").await),
-            Vec::<String>::new()
-        );
     });
 }
 
 /// The next timers are in the order of deadlines, and at most some hundred are examined.
 #[test]
 fn the_next_of_a_crowd_are_a_sample() {
-    paused(async {
-        let world = support::World::paused(TimerActor::builder());
+    inspected(async |world, app| {
         let (addr, _log) = world.probe::<u64>();
         for number in 0..2000 {
             world.after(&addr, 300 + number % 100, number);
         }
-        let app = serve(&Inspector::new(&world.timers)).await;
         let next = get(&app, "next?limit=400").await;
         let due: Vec<f64> =
             next["timers"].as_array().unwrap().iter().map(|timer| timer["due_in_seconds"].as_f64().unwrap()).collect();
@@ -245,16 +253,12 @@ fn one_timer_says_why_it_waits_until_it_has_ended() {
         world.run_to(20).await;
         let timer = get(&app, &format!("timers/{}", ids[2])).await;
         let place = json!({ "kind": "queue", "length": 2, "ahead": 1, "under_way": 1 });
-        assert_eq!(
-            (&timer["location"], &timer["state"], &timer["due_in_seconds"]),
-            (&place, &json!("due"), &json!(-0.01))
-        );
-        assert!(
-            timer["explanation"].as_str().unwrap().starts_with("Due, in the queue of its recipient, behind 1 of 2.")
-        );
-        assert_eq!(timer["timer"], world.timers.name());
+        let name = world.timers.name();
+        assert_has(&timer, json!({ "location": place, "state": "due", "due_in_seconds": -0.01, "timer": name }));
+        let explanation = timer["explanation"].as_str().unwrap();
+        assert!(explanation.starts_with("Due, in the queue of its recipient, behind 1 of 2."), "{explanation}");
         assert_eq!(get(&app, "wheel").await["due"], 2);
-        assert_eq!(ids_of_due(&get(&app, "timers?state=due").await), 2);
+        assert_eq!(get(&app, "timers?state=due").await["timers"].as_array().unwrap().len(), 2);
         go.send(()).unwrap();
         world.run_to(30).await;
         let (status, error, message) = rejection(&app, &format!("api/timers/{}", ids[2])).await;
@@ -262,31 +266,20 @@ fn one_timer_says_why_it_waits_until_it_has_ended() {
     });
 }
 
-fn ids_of_due(list: &Value) -> usize {
-    ids(list).len()
-}
-
+/// Unit tests have more forms of ids and parameters.
 #[test]
 fn an_invalid_request_is_rejected_with_a_reason() {
-    paused(async {
-        let world = support::World::paused(TimerActor::builder());
-        let app = serve(&Inspector::new(&world.timers)).await;
+    inspected(async |_, app| {
         for (path, status, word) in [
             ("api/timers/nonsense", 400, "bad_request"),
             ("api/timers/123e4567-e89b-12d3-a456-426614174000", 400, "bad_request"),
             ("api/timers/%FF%FE", 400, "bad_request"),
             (&*format!("api/timers/{}", TimerId::new()), 404, "unknown_timer"),
-            ("api/timers?limit=0", 400, "bad_request"),
             ("api/timers?limit=501", 400, "bad_request"),
-            ("api/timers?limit=99999999999999999999999999", 400, "bad_request"),
-            ("api/timers?limit=-1", 400, "bad_request"),
             ("api/timers?cursor=abc", 400, "bad_request"),
             ("api/timers?key=%FF", 400, "bad_request"),
-            ("api/timers?key=a&key=b", 400, "bad_request"),
-            ("api/timers?state=gone", 400, "bad_request"),
             ("api/timers?due_within=NaN", 400, "bad_request"),
             ("api/timers?due_after=-1", 400, "bad_request"),
-            ("api/timers?due_within=1e400", 400, "bad_request"),
             ("api/timers?__proto__=1", 400, "bad_request"),
             ("api/wheel?timer=other", 404, "unknown_timer_actor"),
             ("api/wheel?timer[]=x", 400, "bad_request"),
@@ -301,16 +294,12 @@ fn an_invalid_request_is_rejected_with_a_reason() {
             assert_eq!((found, error.as_str()), (status, word), "{path}: {message}");
             assert!(!message.is_empty());
         }
-        let long = format!("api/timers?group={}", "x".repeat(5000));
-        assert_eq!(rejection(&app, &long).await.0, 400);
     });
 }
 
 #[test]
 fn other_methods_are_rejected_and_told_which_there_are() {
-    paused(async {
-        let world = support::World::paused(TimerActor::builder());
-        let app = serve(&Inspector::new(&world.timers)).await;
+    inspected(async |_, app| {
         for path in ["", "/", "/api/wheel", "/api/next", "/api/timers", "/api/timer-actors", "/api/bucket"] {
             for method in [Method::POST, Method::PUT, Method::DELETE, Method::PATCH, Method::OPTIONS] {
                 let request = TestRequest::default().method(method).uri(&format!("/ops/timers{path}"));
@@ -320,8 +309,8 @@ fn other_methods_are_rejected_and_told_which_there_are() {
             }
         }
         let request = TestRequest::post().uri(&format!("/ops/timers/api/timers/{}", TimerId::new()));
-        let (status, body) = answer(&app, request).await;
-        assert_eq!((status, &body["error"]), (StatusCode::METHOD_NOT_ALLOWED, &json!("wrong_method")));
+        let (status, body) = content(app.call(request).await).await;
+        assert_eq!((status, &body["error"]), (405, &json!("wrong_method")));
         let head = TestRequest::default().method(Method::HEAD).uri("/ops/timers/api/wheel");
         assert_eq!(app.call(head).await.status(), StatusCode::OK);
     });
@@ -330,8 +319,7 @@ fn other_methods_are_rejected_and_told_which_there_are() {
 async fn cancel(app: &Served, id: &str, header: Option<&str>) -> (u16, Value) {
     let request = TestRequest::delete().uri(&format!("/ops/timers/api/timers/{id}"));
     let request = header.into_iter().fold(request, |request, value| request.insert_header(("X-Actix-Timers", value)));
-    let (status, body) = answer(app, request).await;
-    (status.as_u16(), body)
+    content(app.call(request).await).await
 }
 
 #[test]
@@ -339,7 +327,9 @@ fn nothing_is_cancelled_unless_enabled_and_really_asked_for() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log) = world.probe::<u64>();
         let id = world.after(&addr, 10, 1).to_string();
-        let inspector = Inspector::new(&world.timers);
+        let (tell, told) = std::sync::mpsc::channel();
+        let inspector = Inspector::new(&world.timers).user(|request| Some(request.path().to_owned()));
+        let inspector = inspector.audit(move |change| tell.send(change.clone()).unwrap());
         let app = serve(&inspector).await;
         assert_eq!(get(&app, "timer-actors").await["cancel_allowed"], false);
         let (status, body) = cancel(&app, &id, Some("cancel")).await;
@@ -351,36 +341,19 @@ fn nothing_is_cancelled_unless_enabled_and_really_asked_for() {
             let (status, body) = cancel(&app, &id, header).await;
             assert_eq!((status, &body["error"]), (403, &json!("no_cancel_header")));
         }
-        assert_eq!(world.pending(), 1);
         assert_eq!(cancel(&app, "x", Some("cancel")).await.0, 400);
+        assert!(world.pending() == 1 && told.try_recv().is_err(), "nothing was changed");
         let (status, body) = cancel(&app, &id, Some("cancel")).await;
         assert_eq!((status, body), (200, json!({ "id": id, "outcome": "cancelled" })));
+        let change = told.try_recv().unwrap();
+        assert_eq!(change.user, Some(format!("/ops/timers/api/timers/{id}")));
+        assert_eq!((change.action, &change.target, &*change.outcome), ("cancel", &id, "cancelled"));
         assert_eq!(cancel(&app, &id, Some("cancel")).await.0, 404);
         let second = world.after(&addr, 10, 2).to_string();
         world.run_to(20).await;
         assert_eq!(log.names(), [2]);
         let (status, body) = cancel(&app, &second, Some("cancel")).await;
         assert_eq!((status, &body["outcome"]), (409, &json!("already_delivered")));
-    });
-}
-
-#[test]
-fn a_cancel_is_reported_with_its_user() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let (addr, _log) = world.probe::<u64>();
-        let id = world.after(&addr, 10, 1).to_string();
-        let (tell, told) = std::sync::mpsc::channel();
-        let inspector = Inspector::new(&world.timers).user(|request| Some(request.path().to_owned()));
-        let inspector = inspector.audit(move |change| tell.send(change.clone()).unwrap());
-        assert_eq!(cancel(&serve(&inspector).await, &id, Some("cancel")).await.0, 403);
-        let app = serve(&inspector.allow_cancel(true)).await;
-        assert_eq!(cancel(&app, &id, None).await.0, 403);
-        assert!(told.try_recv().is_err(), "nothing was changed");
-        assert_eq!(cancel(&app, &id, Some("cancel")).await.0, 200);
-        let change = told.try_recv().unwrap();
-        assert_eq!(change.user, Some(format!("/ops/timers/api/timers/{id}")));
-        assert_eq!((change.action, change.target, change.outcome), ("cancel", id.clone(), "cancelled".to_owned()));
-        assert_eq!(cancel(&app, &id, Some("cancel")).await.0, 404);
         assert!(told.try_recv().is_err());
     });
 }
@@ -389,89 +362,69 @@ fn a_cancel_is_reported_with_its_user() {
 #[test]
 fn it_takes_the_middleware_of_the_application_and_any_path() {
     paused(async {
-        let world = support::World::paused(TimerActor::builder());
+        let world = World::paused(TimerActor::builder());
         let inspector = Inspector::new(&world.timers);
         let guarded = inspector.scope("/wheel").wrap(DefaultHeaders::new().add(("X-Guard", "yes")));
-        let app = served!(
-            App::new()
-                .service(web::scope("/ops").service(guarded))
-                .service(inspector.scope("/other"))
-                .route("/mine", web::get().to(HttpResponse::Ok))
-        );
-        for (path, status, is_guarded) in [
-            ("/ops/wheel", 200, true),
-            ("/ops/wheel/api/x", 404, true),
-            ("/other/", 200, false),
-            ("/mine", 200, false),
-            ("/ops", 404, false),
+        let app = App::new().service(web::scope("/ops").service(guarded)).service(inspector.scope("/other"));
+        let app = served!(app.route("/mine", web::get().to(HttpResponse::Ok)));
+        for (path, expected) in [
+            ("/ops/wheel", (200, true)),
+            ("/ops/wheel/api/x", (404, true)),
+            ("/other/", (200, false)),
+            ("/mine", (200, false)),
+            ("/ops", (404, false)),
         ] {
             let response = app.call(TestRequest::get().uri(path)).await;
-            assert_eq!(
-                (response.status().as_u16(), response.headers().contains_key("x-guard")),
-                (status, is_guarded),
-                "{path}"
-            );
+            assert_eq!((response.status().as_u16(), response.headers().contains_key("x-guard")), expected, "{path}");
         }
     });
 }
 
 #[test]
-fn several_timer_actors_are_told_apart_by_their_names() {
+fn several_timer_actors_are_told_apart_and_show_their_states() {
     paused(async {
-        let world = support::World::paused(TimerActor::builder().name("orders"));
-        let start = |name| TimerActor::builder().name(name).start().unwrap();
-        let (twin, other): (Timers, Timers) = (start("orders"), start("a&b <i>"));
-        let (addr, _log) = world.probe::<u64>();
-        let id = twin.schedule_after(&addr, ms(10), Note(1));
-        let app = serve(&Inspector::new(&world.timers).add_timers(&twin).add_timers(&other)).await;
-        let all = get(&app, "timer-actors").await;
-        let names: Vec<&str> =
-            all["timer_actors"].as_array().unwrap().iter().map(|one| one["timer"].as_str().unwrap()).collect();
-        assert_eq!(names, ["orders", "orders (2)", "a&b <i>"]);
-        assert_eq!(get(&app, "wheel?timer=orders+(2)").await["pending"], 1);
-        assert_eq!(get(&app, "wheel?timer=a%26b%20%3Ci%3E").await["timer"], "a&b <i>");
-        assert_eq!(get(&app, &format!("timers/{id}")).await["timer"], "orders (2)");
-    });
-}
-
-#[test]
-fn a_timer_actor_that_is_drained_or_has_stopped_says_so() {
-    paused(async {
-        let world = support::World::paused(TimerActor::builder());
+        let world = World::paused(TimerActor::builder().name("orders"));
         let (addr, _log) = world.probe::<u64>();
         let id = world.after(&addr, 1000, 1);
         let far = world.after(&addr, 100_000, 2);
-        let app = serve(&Inspector::new(&world.timers).allow_cancel(true)).await;
+        let inspector = Inspector::new(&world.timers).allow_cancel(true);
+        let app = serve(&inspector).await;
         let timers = world.timers.clone();
         let draining = actix::spawn(async move { timers.drain_within(ms(5000)).await.len() });
         tokio::task::yield_now().await;
         assert_eq!(get(&app, "wheel").await["state"], "draining");
         assert_eq!(get(&app, &format!("timers/{id}")).await["state"], "waiting");
         assert_eq!(draining.await.unwrap(), 1);
-        let wheel = get(&app, "wheel").await;
-        assert_eq!((&wheel["state"], &wheel["counters"]["returned"]), (&json!("drained"), &json!(1)));
+        assert_eq!(get(&app, "wheel").await["counters"]["returned"], 1);
         assert_eq!(get(&app, "timers").await["timers"], json!([]));
         assert_eq!(cancel(&app, &far.to_string(), Some("cancel")).await.0, 404);
 
         let arbiter = Arbiter::new();
         let (tell, told) = oneshot::channel();
-        arbiter.spawn(async { tell.send(TimerActor::builder().name("gone").start().unwrap()).unwrap() });
-        let gone = told.await.unwrap();
-        gone.schedule_after(&addr, ms(1000), Note(1));
+        arbiter.spawn(async { tell.send(TimerActor::builder().name("orders").start().unwrap()).unwrap() });
+        let twin = told.await.unwrap();
+        let of_twin = twin.schedule_after(&addr, ms(1_000_000), Note(1));
+        let other = TimerActor::builder().name("a&b <i>").start().unwrap();
+        let app = serve(&inspector.add_timers(&twin).add_timers(&other)).await;
+        assert_eq!(get(&app, "wheel?timer=orders+(2)").await["pending"], 1);
+        assert_eq!(get(&app, "wheel?timer=a%26b%20%3Ci%3E").await["timer"], "a&b <i>");
+        assert_eq!(get(&app, &format!("timers/{of_twin}")).await["timer"], "orders (2)");
         arbiter.stop();
         arbiter.join().unwrap();
-        let app = serve(&Inspector::new(&gone)).await;
-        let wheel = get(&app, "wheel").await;
+        let all = get(&app, "timer-actors").await;
+        for (at, name, state) in [(0, "orders", "drained"), (1, "orders (2)", "stopped"), (2, "a&b <i>", "running")] {
+            assert_has(&all["timer_actors"][at], json!({ "timer": name, "state": state }));
+        }
+        let wheel = get(&app, "wheel?timer=orders+(2)").await;
         assert_eq!((&wheel["state"], &wheel["counters"]["service_stopped"]), (&json!("stopped"), &json!(1)));
-        assert_eq!(get(&app, "timer-actors").await["timer_actors"][0]["state"], "stopped");
-        assert_eq!(get(&app, "next").await["timers"], json!([]));
+        assert_eq!(get(&app, "next?timer=orders+(2)").await["timers"], json!([]));
     });
 }
 
 #[test]
 fn the_page_is_one_document_without_outside_resources() {
     paused(async {
-        let world = support::World::paused(TimerActor::builder().name("</script><b>"));
+        let world = World::paused(TimerActor::builder().name("</script><b>"));
         let app = serve(&Inspector::new(&world.timers)).await;
         let mut nonces = BTreeSet::new();
         for path in ["/ops/timers", "/ops/timers/"] {
@@ -484,33 +437,15 @@ fn the_page_is_one_document_without_outside_resources() {
             let body = to_bytes(response.into_body()).await.unwrap();
             let page = std::str::from_utf8(&body).unwrap();
             assert_eq!(page.matches(&format!("nonce=\"{nonce}\"")).count(), 2);
-            assert!(!page.contains("{{"), "all is filled in");
-            let addresses = page.match_indices("://").map(|(at, _)| &page[at - 5..(at + 20).min(page.len())]);
-            let foreign: Vec<&str> = addresses.filter(|address| !address.contains("www.w3.org")).collect();
-            assert_eq!(foreign, Vec::<&str>::new());
-            assert!(!page.contains("</script><b>"), "no name of anybody stands in it");
-            assert!(!page.contains("innerHTML") && !page.contains("insertAdjacentHTML") && !page.contains("eval("));
+            let foreign = page.split("://").skip(1).find(|rest| !rest.starts_with("www.w3.org"));
+            assert_eq!(foreign, None);
+            // All is filled in, and no name of anybody stands in it.
+            for text in ["{{", "</script><b>", "innerHTML", "insertAdjacentHTML", "eval("] {
+                assert!(!page.contains(text), "{text}");
+            }
             nonces.insert(nonce);
         }
         assert_eq!(nonces.len(), 2, "a new one for each response");
-    });
-}
-
-/// Names that contain HTML are sent as JSON, which a browser is told not to interpret as another type.
-#[test]
-fn hostile_names_stay_texts() {
-    paused(async {
-        let world = support::World::paused(TimerActor::builder());
-        let (addr, _log): (Addr<Probe<u64>>, _) = world.probe();
-        let hostile = "</script><script>alert(1)</script>\u{2028}\"\\\u{0}";
-        let options = TimerOptions::new().key(hostile).group(hostile);
-        world.timers.timer(&addr, options).schedule(ms(1000), Note(1));
-        let app = serve(&Inspector::new(&world.timers)).await;
-        let response = app.call(TestRequest::get().uri("/ops/timers/api/timers")).await;
-        assert_eq!(response.headers().get("x-content-type-options").unwrap(), "nosniff");
-        assert_eq!(response.headers().get("cache-control").unwrap(), "no-store");
-        let body: Value = serde_json::from_slice(&to_bytes(response.into_body()).await.unwrap()).unwrap();
-        assert_eq!((&body["timers"][0]["key"], &body["timers"][0]["group"]), (&json!(hostile), &json!(hostile)));
     });
 }
 
@@ -518,8 +453,7 @@ fn hostile_names_stay_texts() {
 async fn asked(app: &Served, method: &Method, path: &str, headers: &[(&str, &str)]) -> (u16, Value) {
     let request = TestRequest::default().method(method.clone()).uri(path);
     let request = headers.iter().fold(request, |request, header| request.append_header(*header));
-    let (status, body) = content(app.call_as_it_is(request).await).await;
-    (status.as_u16(), body)
+    content(app.call_as_it_is(request).await).await
 }
 
 /// A page of another site whose name resolves to this server: the browser sends its name as `Host`.
@@ -540,7 +474,7 @@ fn every_request_for_a_foreign_host_is_rejected() {
             (Method::GET, &timer),
             (Method::DELETE, &timer),
         ];
-        for host in ["evil.example", "evil.example:8080", "localhost.evil.example", "10.0.0.1", "0.0.0.0:8080"] {
+        for host in ["evil.example:8080", "0.0.0.0:8080"] {
             for (method, path) in &requests {
                 let headers = [("Host", host), ("X-Actix-Timers", "cancel"), ("X-Forwarded-Host", "localhost")];
                 let (status, body) = asked(&app, method, path, &headers).await;
@@ -555,59 +489,34 @@ fn every_request_for_a_foreign_host_is_rejected() {
     });
 }
 
+/// Unit tests have the spellings of hosts.
 #[test]
 fn a_request_names_one_host_that_is_one() {
-    paused(async {
-        let world = support::World::paused(TimerActor::builder());
-        let app = serve(&Inspector::new(&world.timers)).await;
+    inspected(async |_, app| {
         let path = "/ops/timers/api/wheel";
-        for host in ["localhost", "LOCALHOST.:1", "127.9.8.7", "[::1]", "[::ffff:127.0.0.1]:80"] {
-            assert_eq!(asked(&app, &Method::GET, path, &[("Host", host)]).await.0, 200, "{host}");
-        }
-        for host in ["", "a b", "me@localhost", "::1", "localhost:x", "127.1", "localhost, localhost"] {
-            let (status, body) = asked(&app, &Method::GET, path, &[("Host", host)]).await;
-            assert_eq!((status, &body["error"]), (400, &json!("bad_request")), "{host}");
-        }
-        assert_eq!(asked(&app, &Method::GET, path, &[]).await.0, 400, "none");
-        let both = |one, other| [("Host", one), ("Host", other)];
-        assert_eq!(asked(&app, &Method::GET, path, &both("localhost", "evil.example")).await.0, 403);
-        assert_eq!(asked(&app, &Method::GET, path, &both("evil.example", "localhost")).await.0, 403);
-
         // As in HTTP/2, and as an absolute URL.
         let absolute = |host: &str| format!("http://{host}{path}");
-        assert_eq!(asked(&app, &Method::GET, &absolute("localhost:8080"), &[]).await.0, 200);
-        for (target, headers) in [
-            ("evil.example", vec![]),
-            ("evil.example", vec![("Host", "localhost")]),
-            ("localhost", vec![("Host", "evil.example")]),
+        let [own, foreign] = ["localhost", "evil.example"].map(|host| ("Host", host));
+        for (path, headers, status) in [
+            (path, &[("Host", "[::ffff:127.0.0.1]:80")][..], 200),
+            (path, &[("Host", "a b")], 400),
+            (path, &[], 400),
+            (path, &[own, foreign], 403),
+            (path, &[foreign, own], 403),
+            (&*absolute("localhost:8080"), &[], 200),
+            (&*absolute("me@localhost"), &[], 400),
+            (&*absolute("evil.example"), &[], 403),
+            (&*absolute("evil.example"), &[own], 403),
+            (&*absolute("localhost"), &[foreign], 403),
         ] {
-            let (status, body) = asked(&app, &Method::GET, &absolute(target), &headers).await;
-            assert_eq!((status, &body["error"]), (403, &json!("host_not_allowed")), "{target} {headers:?}");
-        }
-        assert_eq!(asked(&app, &Method::GET, &absolute("me@localhost"), &[]).await.0, 400);
-    });
-}
-
-#[test]
-fn the_application_allows_more_hosts() {
-    paused(async {
-        let world = support::World::paused(TimerActor::builder());
-        let inspector = Inspector::new(&world.timers).allow_host("Timers.example.org").unwrap();
-        let app = serve(&inspector.allow_host("10.0.0.1:8080").unwrap()).await;
-        for (host, status) in [
-            ("timers.example.org", 200),
-            ("timers.example.org.:8443", 200),
-            ("10.0.0.1:8080", 200),
-            ("localhost", 200),
-            ("example.org", 403),
-            ("10.0.0.1", 403),
-            ("10.0.0.1:8081", 403),
-        ] {
-            assert_eq!(asked(&app, &Method::GET, "/ops/timers/api/wheel", &[("Host", host)]).await.0, status, "{host}");
-        }
-        for text in ["", "https://timers.example.org", "timers.example.org/timers", "*.example.org", "me@example.org"] {
-            let rejected = Inspector::new(&world.timers).allow_host(text).unwrap_err();
-            assert!(rejected.to_string().contains(text), "{rejected}");
+            let (found, body) = asked(&app, &Method::GET, path, headers).await;
+            assert_eq!(found, status, "{path} {headers:?}");
+            let error = match status {
+                400 => json!("bad_request"),
+                403 => json!("host_not_allowed"),
+                _ => Value::Null,
+            };
+            assert_eq!(body["error"], error, "{path} {headers:?}");
         }
     });
 }
@@ -639,13 +548,11 @@ fn a_cancel_comes_from_the_page_itself_or_from_a_program() {
             assert!(body["message"].as_str().unwrap().contains("Inspector::allow_host"));
         }
         assert_eq!(world.pending(), 1);
-        let post = [("Host", "localhost"), ("Origin", "http://evil.example")];
-        assert_eq!(asked(&app, &Method::POST, "/ops/timers/api/wheel", &post).await.0, 403);
-        assert_eq!(
-            asked(&app, &Method::GET, "/ops/timers/api/wheel", &post).await.0,
-            200,
-            "one cannot read the answer"
-        );
+        let foreign = [("Host", "localhost"), ("Origin", "http://evil.example")];
+        // It cannot read the answer.
+        for (method, status) in [(Method::POST, 403), (Method::GET, 200)] {
+            assert_eq!(asked(&app, &method, "/ops/timers/api/wheel", &foreign).await.0, status);
+        }
 
         let taken: [(&str, &[(&str, &str)]); 7] = [
             ("localhost:8080", &[]),
@@ -669,9 +576,7 @@ fn a_cancel_comes_from_the_page_itself_or_from_a_program() {
 /// Responses, rejections and the page: none may be cached, framed by another site, or interpreted as another type.
 #[test]
 fn every_response_restricts_caching_framing_and_sniffing() {
-    paused(async {
-        let world = support::World::paused(TimerActor::builder());
-        let app = serve(&Inspector::new(&world.timers)).await;
+    inspected(async |_, app| {
         for (path, host) in [
             ("", "localhost"),
             ("/api/wheel", "localhost"),
@@ -683,14 +588,18 @@ fn every_response_restricts_caching_framing_and_sniffing() {
             let request = TestRequest::get().uri(&format!("/ops/timers{path}")).insert_header((header::HOST, host));
             let response = app.call_as_it_is(request).await;
             let value = |name| response.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-            assert_eq!(value("cache-control"), "no-store", "{path} {host}");
-            assert_eq!(value("x-content-type-options"), "nosniff");
-            assert_eq!(value("cross-origin-resource-policy"), "same-origin");
-            assert_eq!(value("referrer-policy"), "no-referrer");
-            assert_eq!(value("x-frame-options"), if path.is_empty() { "SAMEORIGIN" } else { "DENY" });
-            assert!(value("content-security-policy").contains("default-src 'none'"));
-            assert!(value("content-security-policy").contains("frame-ancestors"));
-            assert_eq!(response.headers().get("access-control-allow-origin"), None);
+            for (name, expected) in [
+                ("cache-control", "no-store"),
+                ("x-content-type-options", "nosniff"),
+                ("cross-origin-resource-policy", "same-origin"),
+                ("referrer-policy", "no-referrer"),
+                ("x-frame-options", if path.is_empty() { "SAMEORIGIN" } else { "DENY" }),
+                ("access-control-allow-origin", ""),
+            ] {
+                assert_eq!(value(name), expected, "{name} of {path} {host}");
+            }
+            let policy = value("content-security-policy");
+            assert!(policy.contains("default-src 'none'") && policy.contains("frame-ancestors"), "{policy}");
         }
     });
 }
@@ -748,7 +657,7 @@ fn ids_are_short_where_nothing_can_be_cancelled() {
 #[test]
 fn a_viewer_does_not_wait_for_the_searches_of_others() {
     paused(async {
-        let world = support::World::paused(TimerActor::builder());
+        let world = World::paused(TimerActor::builder());
         let (addr, _log) = world.probe::<u64>();
         for number in 0..20_000 {
             world.after(&addr, 1000 + number, number);
@@ -782,57 +691,38 @@ fn a_viewer_does_not_wait_for_the_searches_of_others() {
 /// Clients that never read would otherwise fill the memory with their answers.
 #[test]
 fn answers_that_are_not_read_are_ended_when_there_are_too_many() {
-    paused(async {
-        let world = support::World::paused(TimerActor::builder());
+    inspected(async |world, app| {
         let (addr, _log) = world.probe::<u64>();
         for number in 0..500 {
             let options = TimerOptions::new().key(format!("{number:01000}")).group("g".repeat(1000));
             world.timers.timer(&addr, options).schedule(ms(1000), Note(number));
         }
-        let app = serve(&Inspector::new(&world.timers)).await;
         let ask = || app.call(TestRequest::get().uri("/ops/timers/api/timers?limit=500"));
         let mut unread = Vec::new();
         for _ in 0..12 {
             unread.push(ask().await);
         }
-        let (status, read) = content(ask().await).await;
-        assert_eq!((status, ids(&read).len()), (StatusCode::OK, 500), "a client that reads gets all");
         assert!(to_bytes(unread.remove(0).into_body()).await.is_err(), "the oldest has been ended");
-        let (status, read) = content(unread.pop().unwrap()).await;
-        assert_eq!((status, ids(&read).len()), (StatusCode::OK, 500), "the latest waits to be read");
+        for response in [ask().await, unread.pop().unwrap()] {
+            let (status, read) = content(response).await;
+            assert_eq!((status, ids(&read).len()), (200, 500), "one that reads, and the latest to wait");
+        }
     });
 }
 
 /// For example those of durable timers.
 #[test]
 fn internal_timers_on_the_clock_of_a_timer_actor_are_not_shown() {
-    #[derive(Message)]
-    #[rtype(result = "()")]
-    struct Renew;
-
-    struct Keeper;
-
-    impl Actor for Keeper {
-        type Context = Context<Self>;
-    }
-
-    impl Handler<Renew> for Keeper {
-        type Result = ();
-
-        fn handle(&mut self, _: Renew, _: &mut Context<Self>) {}
-    }
-
-    paused(async {
-        let given = TimerActor::builder().install().unwrap();
-        let internal = InternalTimers::start(builder_on_clock_of(&given)).unwrap();
-        for _ in 0..10 {
-            internal.schedule_after(Target::from(&Keeper.start()).strong(), ms(1000), Renew);
+    inspected(async |world, app| {
+        let (addr, _log) = world.probe::<u64>();
+        let internal = InternalTimers::start(builder_on_clock_of(&world.timers)).unwrap();
+        for number in 0..10 {
+            internal.schedule_after(Target::from(&addr).strong(), ms(1000), Note(number));
         }
         assert_eq!(internal.snapshot().counters.pending, 10);
-        let app = serve(&Inspector::new(&given)).await;
         assert_eq!(get(&app, "timers").await["timers"], json!([]));
         let wheel = get(&app, "wheel").await;
-        assert_eq!((&wheel["counters"]["pending"], &wheel["counters"]["accepted"]), (&json!(0), &json!(0)), "{wheel}");
+        assert_has(&wheel["counters"], json!({ "pending": 0, "accepted": 0 }));
         assert_eq!((&wheel["actors"], sum(&wheel["levels"], "entries")), (&json!(0), 0), "{wheel}");
     });
 }

@@ -76,8 +76,9 @@ struct Timer {
 }
 
 /// All lines so far, by timer.
+#[derive(Default)]
 pub(crate) struct Book {
-    reader: Reader,
+    reader: Option<Reader>,
     lines: u64,
     timers: HashMap<DurableId, Timer>,
     /// Nodes by their events without a timer.
@@ -98,32 +99,17 @@ pub(crate) struct Book {
 
 impl Book {
     pub(crate) fn open(path: &Path) -> Self {
-        Self {
-            reader: Reader::open(path),
-            lines: 0,
-            timers: HashMap::new(),
-            started: BTreeSet::new(),
-            done: BTreeSet::new(),
-            stopped: BTreeSet::new(),
-            problems: Vec::new(),
-            errors: BTreeMap::new(),
-            void: None,
-            absences: Vec::new(),
-            early: Vec::new(),
-            longest_wait: 0,
-            keys: HashMap::new(),
-        }
+        Self { reader: Some(Reader::open(path)), ..Self::default() }
     }
 
     /// Reads the lines written since the last call.
     pub(crate) fn read(&mut self) {
-        for line in self.reader.read() {
-            self.lines += 1;
-            self.note(line);
-        }
+        let lines = self.reader.as_mut().map(Reader::read).unwrap_or_default();
+        lines.into_iter().for_each(|line| self.note(line));
     }
 
     fn note(&mut self, Line { at, node, event }: Line) {
+        self.lines += 1;
         let line = self.lines;
         if let Event::Scheduled { id }
         | Event::Replaced { id, .. }
@@ -169,12 +155,10 @@ impl Book {
                 self.errors.entry(node).or_default().1 += 1;
             }
             Event::Cancelling { id } => timer(&mut self.timers, at, id).removals += 1,
-            Event::InProgress { .. } => {}
             Event::Cancelled { id } => {
                 let timer = timer(&mut self.timers, at, id);
                 timer.cancelled.get_or_insert((line, at));
             }
-            Event::NotCancelled { .. } => {}
             Event::NotFound { id } => {
                 let timer = timer(&mut self.timers, at, id);
                 // Else another request may have removed it, during a delivery that goes on.
@@ -184,13 +168,8 @@ impl Book {
                 }
             }
             Event::Moving { id, due } => {
-                timer(&mut self.timers, at, id).moves.push(Move {
-                    asked: line,
-                    asked_at: at,
-                    done: None,
-                    is_refused: false,
-                    due,
-                });
+                let asked = Move { asked: line, asked_at: at, done: None, is_refused: false, due };
+                timer(&mut self.timers, at, id).moves.push(asked);
             }
             Event::Moved { id, due } => timer(&mut self.timers, at, id).last_move(due).done = Some((line, at)),
             Event::NotMoved { id, due } => timer(&mut self.timers, at, id).last_move(due).is_refused = true,
@@ -205,7 +184,7 @@ impl Book {
                     self.early.push(format!("timer {id} came {} us early", due * 1000 - at));
                 }
             }
-            Event::Ended { .. } => {}
+            Event::InProgress { .. } | Event::NotCancelled { .. } | Event::Ended { .. } => {}
         }
     }
 
@@ -293,16 +272,10 @@ impl Book {
 
     /// Returns the deliveries whose attempt is above that of their failures.
     pub(crate) fn repeated(&self) -> Vec<String> {
-        let mut repeated = Vec::new();
-        for (id, timer) in &self.timers {
-            for handled in &timer.handled {
-                let (_, attempt) = handled.turn;
-                if attempt > 1 && !fails(timer.number, attempt - 1) {
-                    repeated.push(format!("timer {id} came as {:?}", handled.turn));
-                }
-            }
-        }
-        repeated
+        let all =
+            self.timers.iter().flat_map(|(id, timer)| timer.handled.iter().map(move |it| (id, timer.number, it.turn)));
+        let repeated = all.filter(|(_, number, (_, attempt))| *attempt > 1 && !fails(*number, attempt - 1));
+        repeated.map(|(id, _, turn)| format!("timer {id} came as {turn:?}")).collect()
     }
 
     /// Returns the deliveries that follow a successful one of the same repetition.
@@ -322,19 +295,8 @@ impl Book {
         again
     }
 
-    /// Returns the greatest lateness of first attempts in these times, in microseconds, with the number of deliveries.
-    /// A timer is not late before its request has ended.
-    pub(crate) fn lateness(&self, times: &Range<u64>) -> (u64, usize) {
-        self.lateness_without(times, &[])
-    }
-
-    /// As [`lateness`](Self::lateness), without these timers.
-    pub(crate) fn lateness_without(&self, times: &Range<u64>, without: &[DurableId]) -> (u64, usize) {
-        let all = self.latenesses(times, without);
-        (all.iter().copied().max().unwrap_or(0), all.len())
-    }
-
-    /// Returns the latenesses of all these deliveries.
+    /// Returns the latenesses of first attempts in these times, in microseconds, without those of some timers. A timer is not
+    /// late before its request has ended.
     pub(crate) fn latenesses(&self, times: &Range<u64>, without: &[DurableId]) -> Vec<u64> {
         let mut latenesses = Vec::new();
         for timer in self.timers.iter().filter(|(id, _)| !without.contains(id)).map(|(_, timer)| timer) {
@@ -350,19 +312,14 @@ impl Book {
         latenesses
     }
 
-    /// Returns the pairs of a key and the timers stored under it in their order.
-    pub(crate) fn of_keys(&self) -> BTreeMap<&str, Vec<DurableId>> {
-        let mut of_keys = BTreeMap::<&str, Vec<(u64, DurableId)>>::new();
-        for (id, key) in &self.keys {
-            if let Some(line) = self.timers.get(id).and_then(|timer| timer.stored) {
-                of_keys.entry(key).or_default().push((line, *id));
-            }
+    /// Returns the keys that name several timers in the tables.
+    pub(crate) fn shared_keys(&self, in_tables: &BTreeSet<DurableId>) -> Vec<String> {
+        let mut of_keys = BTreeMap::<&str, Vec<DurableId>>::new();
+        for (id, key) in self.keys.iter().filter(|(id, _)| in_tables.contains(id)) {
+            of_keys.entry(key).or_default().push(*id);
         }
-        let sorted = |(key, mut ids): (_, Vec<_>)| {
-            ids.sort_unstable();
-            (key, ids.into_iter().map(|(_, id)| id).collect())
-        };
-        of_keys.into_iter().map(sorted).collect()
+        of_keys.retain(|_, ids| ids.len() > 1);
+        of_keys.into_iter().map(|(key, ids)| format!("{key} names {ids:?}")).collect()
     }
 
     /// Returns the ids that must be in the tables if they are not handled later.
@@ -406,11 +363,8 @@ impl Book {
             Some(timer) => (timer.cancelled.is_some() || timer.refused) && !self.is_void(timer),
             None => true,
         };
-        in_tables
-            .iter()
-            .filter(is_revenant)
-            .map(|id| format!("timer {id} is back: {:?}", self.timers.get(id)))
-            .collect()
+        let back = in_tables.iter().filter(is_revenant);
+        back.map(|id| format!("timer {id} is back: {:?}", self.timers.get(id))).collect()
     }
 
     /// Returns the violations in the lines so far.
@@ -507,14 +461,8 @@ impl Timer {
 
     /// Returns whether the timer had been moved to a later time, and not moved since.
     fn is_moved_later(&self, handled: &Handled) -> bool {
-        let Some(last) = self
-            .moves
-            .iter()
-            .filter(|it| it.done.is_some_and(|(done, _)| done < handled.line))
-            .max_by_key(|it| it.done)
-        else {
-            return false;
-        };
+        let done = self.moves.iter().filter(|it| it.done.is_some_and(|(done, _)| done < handled.line));
+        let Some(last) = done.max_by_key(|it| it.done) else { return false };
         // Another request may have come after it, whether or not its reply did.
         let is_last = self.moves.iter().all(|other| {
             std::ptr::eq(other, last)
@@ -532,183 +480,128 @@ mod tests {
     use actix_timers_durable::DueTime;
 
     use super::*;
-    use crate::lines::Writer;
 
-    const NUMBER: u64 = 70;
+    /// A timer whose handlers do not fail, and one whose first two attempts do.
+    const SOUND: u64 = 70;
+    const FAILING: u64 = 9;
 
-    struct History {
-        directory: tempfile::TempDir,
-        id: DurableId,
+    type Events = Vec<(&'static str, Event)>;
+    /// The numbers of lost timers, of revenants and of other violations.
+    type Judgement = (usize, usize, usize);
+
+    fn id() -> DurableId {
+        DurableId::from_parts(DueTime::MIN, 1, 1)
     }
 
-    impl History {
-        fn new() -> Self {
-            Self { directory: tempfile::tempdir().unwrap(), id: DurableId::new(DueTime::MIN) }
-        }
-
-        fn note(&self, node: &str, event: Event) -> &Self {
-            Writer::open(&self.directory.path().join("lines"), node).write(event);
-            self
-        }
-
-        fn stored(&self) -> &Self {
-            let id = self.id;
-            self.note("a", Event::Asked { id, number: NUMBER, key: None, times: 1 }).note("a", Event::Scheduled { id })
-        }
-
-        fn handled(&self, node: &str, repetition: u64, attempt: u32) -> &Self {
-            self.note(node, Event::Handled { id: self.id, number: NUMBER, repetition, attempt, due: 0 })
-        }
-
-        fn cancelled(&self) -> &Self {
-            self.note("c", Event::Cancelling { id: self.id }).note("c", Event::Cancelled { id: self.id })
-        }
-
-        fn book(&self) -> Book {
-            let mut book = Book::open(&self.directory.path().join("lines"));
-            book.read();
-            book
-        }
-
-        /// Returns the numbers of lost timers, of revenants and of other violations.
-        fn judge(&self, is_pending: bool) -> (usize, usize, usize) {
-            judge(&self.book(), is_pending.then_some(self.id))
-        }
+    fn asked(number: u64, times: u64) -> Events {
+        vec![("a", Event::Asked { id: id(), number, key: None, times })]
     }
 
-    fn judge(book: &Book, pending: Option<DurableId>) -> (usize, usize, usize) {
-        let pending = pending.into_iter().collect();
-        (book.lost(&book.open_timers(), &pending).len(), book.revenants(&pending).len(), book.violations().len())
+    fn stored(number: u64, times: u64) -> Events {
+        [asked(number, times), vec![("a", Event::Scheduled { id: id() })]].concat()
     }
 
-    fn absent(history: &History, from: u64, window: usize) -> Book {
-        let mut book = history.book();
-        book.absent(Absence { node: "a".to_owned(), from, window });
+    fn handled(node: &'static str, number: u64, turns: &[(u64, u32)]) -> Events {
+        let handled = |(repetition, attempt)| Event::Handled { id: id(), number, repetition, attempt, due: 0 };
+        turns.iter().map(|turn| (node, handled(*turn))).collect()
+    }
+
+    fn cancel(outcome: Event) -> Events {
+        vec![("c", Event::Cancelling { id: id() }), ("c", outcome)]
+    }
+
+    fn book(events: &[Events]) -> Book {
+        let mut book = Book::default();
+        for (node, event) in events.concat() {
+            book.note(Line { at: crate::cluster::now(), node: node.to_owned(), event });
+        }
         book
     }
 
-    #[test]
-    fn a_stored_timer_is_handled_or_pending() {
-        let history = History::new();
-        history.stored();
-        assert_eq!(history.judge(true), (0, 0, 0));
-        assert_eq!(history.judge(false), (1, 0, 0));
-        history.handled("b", 1, 1);
-        assert_eq!(history.judge(false), (0, 0, 0));
+    fn judge(book: &Book, is_pending: bool) -> Judgement {
+        let pending = is_pending.then_some(id()).into_iter().collect();
+        (book.lost(&book.open_timers(), &pending).len(), book.revenants(&pending).len(), book.violations().len())
+    }
+
+    /// Returns the number of violations if the node `a` was absent.
+    fn violations_without(events: &[Events], from: u64, window: usize) -> usize {
+        let mut book = book(events);
+        book.absent(Absence { node: "a".to_owned(), from, window });
+        judge(&book, false).2
     }
 
     #[test]
-    fn a_failed_attempt_is_followed_by_another() {
-        let history = History::new();
-        let (id, number) = (history.id, 9);
-        assert!(fails(number, 1) && !fails(number, 3));
-        history.note("a", Event::Asked { id, number, key: None, times: 1 }).note("a", Event::Scheduled { id });
-        history.note("a", Event::Handled { id, number, repetition: 1, attempt: 1, due: 0 });
-        assert_eq!(history.judge(false), (1, 0, 0));
-        history.note("a", Event::Handled { id, number, repetition: 1, attempt: 3, due: 0 });
-        assert_eq!(history.judge(false), (0, 0, 0));
-    }
-
-    #[test]
-    fn all_repetitions_of_a_series_come() {
-        let history = History::new();
-        let id = history.id;
-        history.note("a", Event::Asked { id, number: NUMBER, key: None, times: 2 });
-        history.note("a", Event::Scheduled { id }).handled("a", 1, 1);
-        assert_eq!(history.judge(false), (1, 0, 0));
-        assert_eq!(history.judge(true), (0, 0, 0));
-        history.handled("b", 2, 1);
-        assert_eq!(history.judge(false), (0, 0, 0));
-    }
-
-    #[test]
-    fn a_cancelled_timer_is_neither_handled_nor_pending() {
-        let history = History::new();
-        history.stored().cancelled();
-        assert_eq!(history.judge(false), (0, 0, 0));
-        assert_eq!(history.judge(true), (0, 1, 0));
-        history.handled("a", 1, 1);
-        assert_eq!(history.judge(false), (0, 0, 1));
-        assert_eq!(judge(&absent(&history, 0, 1), None), (0, 0, 0));
-    }
-
-    #[test]
-    fn a_timer_that_was_not_found_is_not_handled_afterwards() {
-        let history = History::new();
-        let id = history.id;
-        history.stored().handled("a", 1, 1).note("c", Event::Cancelling { id }).note("c", Event::NotFound { id });
-        assert_eq!(history.judge(false), (0, 0, 0));
-        history.handled("a", 1, 2);
-        assert_eq!(history.judge(false), (0, 0, 1));
-        assert_eq!(judge(&absent(&history, 0, 1), None), (0, 0, 0));
-    }
-
-    #[test]
-    fn a_timer_that_was_not_stored_is_neither_handled_nor_pending() {
-        let history = History::new();
-        let id = history.id;
-        history.note("a", Event::Asked { id, number: NUMBER, key: None, times: 1 });
-        history.note("a", Event::Refused { id, why: String::new() });
-        assert_eq!(history.judge(false), (0, 0, 0));
-        assert_eq!(history.judge(true), (0, 1, 0));
-        history.handled("a", 1, 1);
-        assert_eq!(history.judge(false), (0, 0, 1));
-    }
-
-    #[test]
-    fn numbers_of_deliveries_rise() {
-        for (turns, violations) in [
-            (&[(1, 1), (1, 2), (2, 1), (4, 1)][..], 0),
-            (&[(1, 1), (1, 1)], 1),
-            (&[(1, 2), (1, 1)], 1),
-            (&[(2, 1), (1, 3)], 1),
+    fn a_timer_comes_or_is_pending_unless_it_was_cancelled() {
+        let refused = vec![("a", Event::Refused { id: id(), why: String::new() })];
+        let (cancelled, not_found) = (Event::Cancelled { id: id() }, Event::NotFound { id: id() });
+        for (events, when_pending, when_gone) in [
+            (&[stored(SOUND, 1)][..], (0, 0, 0), (1, 0, 0)),
+            (&[stored(SOUND, 1), handled("b", SOUND, &[(1, 1)])], (0, 0, 0), (0, 0, 0)),
+            // A failed attempt is followed by another, and a repetition by the next.
+            (&[stored(FAILING, 1), handled("a", FAILING, &[(1, 1)])], (0, 0, 0), (1, 0, 0)),
+            (&[stored(FAILING, 1), handled("a", FAILING, &[(1, 1), (1, 3)])], (0, 0, 0), (0, 0, 0)),
+            (&[stored(SOUND, 2), handled("a", SOUND, &[(1, 1)])], (0, 0, 0), (1, 0, 0)),
+            (&[stored(SOUND, 2), handled("a", SOUND, &[(1, 1), (2, 1)])], (0, 0, 0), (0, 0, 0)),
+            (&[stored(SOUND, 1), cancel(cancelled.clone())], (0, 1, 0), (0, 0, 0)),
+            (&[stored(SOUND, 1), cancel(cancelled), handled("a", SOUND, &[(1, 1)])], (0, 1, 1), (0, 0, 1)),
+            (&[stored(SOUND, 1), cancel(not_found.clone())], (0, 0, 0), (0, 0, 0)),
+            (&[stored(SOUND, 1), cancel(not_found), handled("a", SOUND, &[(1, 2)])], (0, 0, 1), (0, 0, 1)),
+            (&[asked(SOUND, 1), refused.clone()], (0, 1, 0), (0, 0, 0)),
+            (&[asked(SOUND, 1), refused, handled("a", SOUND, &[(1, 1)])], (0, 1, 1), (0, 0, 1)),
+            // Numbers rise.
+            (&[stored(SOUND, 1), handled("a", SOUND, &[(1, 1), (1, 2), (2, 1), (4, 1)])], (0, 0, 0), (0, 0, 0)),
+            (&[stored(SOUND, 1), handled("a", SOUND, &[(1, 1), (1, 1)])], (0, 0, 1), (0, 0, 1)),
+            (&[stored(SOUND, 1), handled("a", SOUND, &[(1, 2), (1, 1)])], (0, 0, 1), (0, 0, 1)),
+            (&[stored(SOUND, 1), handled("a", SOUND, &[(2, 1), (1, 3)])], (0, 0, 1), (0, 0, 1)),
         ] {
-            let history = History::new();
-            history.stored();
-            turns.iter().for_each(|(repetition, attempt)| _ = history.handled("a", *repetition, *attempt));
-            assert_eq!(history.judge(false), (0, 0, violations), "{turns:?}");
+            let book = book(events);
+            assert_eq!((judge(&book, true), judge(&book, false)), (when_pending, when_gone), "{events:?}");
         }
     }
 
     #[test]
     fn a_successful_delivery_is_not_repeated() {
         for (number, turns, again) in [
-            (9, &[(1, 1), (1, 2), (1, 3), (2, 3)][..], 0),
-            (70, &[(1, 1), (2, 1)], 0),
-            (70, &[(1, 1), (1, 2)], 1),
-            (9, &[(1, 3), (1, 4)], 1),
+            (FAILING, &[(1, 1), (1, 2), (1, 3), (2, 3)][..], 0),
+            (SOUND, &[(1, 1), (2, 1)], 0),
+            (SOUND, &[(1, 1), (1, 2)], 1),
+            (FAILING, &[(1, 3), (1, 4)], 1),
         ] {
-            let history = History::new();
-            let id = history.id;
-            history.note("a", Event::Asked { id, number, key: None, times: 1 }).note("a", Event::Scheduled { id });
-            for (repetition, attempt) in turns {
-                let (repetition, attempt) = (*repetition, *attempt);
-                history.note("a", Event::Handled { id, number, repetition, attempt, due: 0 });
-            }
-            assert_eq!(history.book().handled_again().len(), again, "{turns:?}");
+            let book = book(&[stored(number, 1), handled("a", number, turns)]);
+            assert_eq!(book.handled_again().len(), again, "{turns:?}");
         }
     }
 
     #[test]
+    fn a_key_names_one_timer() {
+        let other = DurableId::from_parts(DueTime::MIN, 2, 2);
+        let asked = |id| ("a", Event::Asked { id, number: SOUND, key: Some("k".to_owned()), times: 1 });
+        let book = book(&[vec![asked(id()), asked(other)]]);
+        assert_eq!(book.shared_keys(&[id()].into()).len(), 0);
+        assert_eq!(book.shared_keys(&[id(), other].into()).len(), 1);
+    }
+
+    #[test]
     fn a_window_of_deliveries_may_be_late_on_a_node_that_was_absent() {
-        let history = History::new();
-        history.stored().handled("b", 1, 2).handled("a", 1, 1);
-        assert_eq!(judge(&absent(&history, 0, 1), None).2, 0);
-        assert_eq!(judge(&absent(&history, 0, 0), None).2, 1, "the window is smaller");
-        assert_eq!(judge(&absent(&history, u64::MAX, 1), None).2, 1, "it was absent later");
-        history.handled("c", 1, 1);
-        assert_eq!(judge(&absent(&history, 0, 1), None).2, 2, "another node, and the same numbers");
+        for gone in [Event::Cancelled { id: id() }, Event::NotFound { id: id() }] {
+            let events = [stored(SOUND, 1), cancel(gone), handled("a", SOUND, &[(1, 1)])];
+            assert_eq!(violations_without(&events, 0, 1), 0);
+        }
+        let mut events = vec![stored(SOUND, 1), handled("b", SOUND, &[(1, 2)]), handled("a", SOUND, &[(1, 1)])];
+        assert_eq!(violations_without(&events, 0, 1), 0);
+        assert_eq!(violations_without(&events, 0, 0), 1, "the window is smaller");
+        assert_eq!(violations_without(&events, u64::MAX, 1), 1, "it was absent later");
+        events.push(handled("c", SOUND, &[(1, 1)]));
+        assert_eq!(violations_without(&events, 0, 1), 2, "another node, and the same numbers");
     }
 
     #[test]
     fn nothing_is_early() {
-        let history = History::new();
-        history.stored();
-        let (id, due) = (history.id, crate::cluster::now() / 1000 + 60_000);
-        history.note("a", Event::Moving { id, due }).note("a", Event::Moved { id, due });
-        history.handled("a", 1, 1);
-        assert_eq!(history.judge(false).2, 1, "before the time to which it was moved");
-        history.note("a", Event::Handled { id, number: NUMBER, repetition: 1, attempt: 2, due });
-        assert_eq!(history.judge(false).2, 3, "before its own due time, too");
+        let due = crate::cluster::now() / 1000 + 60_000;
+        let moved = vec![("a", Event::Moving { id: id(), due }), ("a", Event::Moved { id: id(), due })];
+        let mut events = vec![stored(SOUND, 1), moved, handled("a", SOUND, &[(1, 1)])];
+        assert_eq!(judge(&book(&events), false).2, 1, "before the time to which it was moved");
+        events.push(vec![("a", Event::Handled { id: id(), number: SOUND, repetition: 1, attempt: 2, due })]);
+        assert_eq!(judge(&book(&events), false).2, 3, "before its own due time, too");
     }
 }

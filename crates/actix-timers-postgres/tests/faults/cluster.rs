@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use actix_timers_durable::DurableId;
@@ -18,7 +18,7 @@ use tokio_postgres::{Client, Row};
 use crate::book::{Absence, Book};
 use crate::clocks::WrongClock;
 use crate::lines::{Writer, micros};
-use crate::node::{NODE, NodeConfig, OFFICE, Work};
+use crate::node::{NODE, NodeConfig, OFFICE, Settings, Work};
 use crate::proxy::{Proxy, Wire};
 use crate::samples::{Sampler, client};
 use crate::server::Server;
@@ -31,7 +31,7 @@ const RELEASE: Duration = Duration::from_secs(2);
 /// Anything that has not happened by then never will, however busy the machine is.
 const PATIENCE: Duration = Duration::from_secs(90);
 /// The largest number of deliveries in progress on a node.
-pub(crate) const WINDOW: usize = 64;
+const WINDOW: usize = 64;
 /// Timers due later are not expected in a test.
 const SOON: Duration = Duration::from_secs(600);
 /// The numbers of timers for each node. Handlers do not fail at multiples of 7.
@@ -74,20 +74,6 @@ impl Drop for NodeProcess {
     }
 }
 
-/// The settings of the nodes to be started.
-#[derive(Debug, Clone)]
-pub(crate) struct Settings {
-    pub(crate) lease: Duration,
-    pub(crate) work: Work,
-    pub(crate) window: usize,
-    pub(crate) routes: Vec<String>,
-    pub(crate) declared: Vec<String>,
-    /// The version of its messages.
-    pub(crate) version: u32,
-    /// The time from a node to the server.
-    pub(crate) way: Duration,
-}
-
 impl Default for Settings {
     fn default() -> Self {
         Self {
@@ -104,6 +90,7 @@ impl Default for Settings {
 
 /// Nodes that share a schema, and the checkers.
 pub(crate) struct Cluster {
+    /// Those of the nodes to be started.
     pub(crate) settings: Settings,
     pub(crate) book: Book,
     pub(crate) sampler: Sampler,
@@ -165,20 +152,14 @@ impl Cluster {
     pub(crate) fn start_with_clock(&mut self, server: &Server, letter: &str, clock: Option<&WrongClock>) -> String {
         self.started += 1;
         let label = format!("{letter}{}", self.started);
-        let proxy = Proxy::start_far(self.runtime.handle(), server.address(), self.settings.way);
-        let Settings { lease, work, window, routes, declared, version, .. } = self.settings.clone();
-        let makes_requests = work != Work::Nothing;
+        let proxy = Proxy::start_far(self.runtime.handle(), server.address(), [self.settings.way; 2]);
+        let makes_requests = self.settings.work != Work::Nothing;
         let config = NodeConfig {
             url: server.url_through(proxy.port()),
             schema: self.schema.clone(),
             label: label.clone(),
             lines: lines(self.directory.path()),
-            lease_ms: lease.as_millis() as u64,
-            routes,
-            declared,
-            version,
-            window,
-            work,
+            settings: self.settings.clone(),
             first: self.started * NUMBERS,
         };
         let mut command = Command::new(std::env::current_exe().unwrap());
@@ -265,12 +246,18 @@ impl Cluster {
         // Samples are those of the other server from the first time on, also before it accepts writes.
         self.switched.get_or_insert_with(now);
         self.nodes.iter().for_each(|node| node.proxy.redirect(server.address()));
-        *self.server_url.lock().unwrap_or_else(PoisonError::into_inner) = server.url().to_owned();
+        *self.server_url.lock().unwrap() = server.url().to_owned();
     }
 
     pub(crate) fn command(&mut self, label: &str, command: &str) {
         let commands = self.node(label).commands.as_mut().expect("it reads commands");
         commands.write_all(format!("{command}\n").as_bytes()).unwrap();
+    }
+
+    /// Lets a node drain or stop, and waits for its end.
+    pub(crate) fn end(&mut self, label: &str, command: &str) {
+        self.command(label, command);
+        self.wait_end(label);
     }
 
     /// Waits for the end of a node, after a command.
@@ -321,7 +308,7 @@ impl Cluster {
         let began = now() - since.elapsed().as_micros() as u64;
         let mut released = None;
         self.wait("claims are released", |_, sampler| {
-            released = sampler.first(began, |sample| sample.is_released_but_for(label, most));
+            released = sampler.first(began, |sample| sample.is_released(label, most));
             released.is_some()
         });
         let took = Duration::from_micros(released.unwrap_or(began) - began);
@@ -337,7 +324,7 @@ impl Cluster {
     }
 
     pub(crate) fn client(&self) -> Client {
-        let url = self.server_url.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let url = self.server_url.lock().unwrap().clone();
         let began = Instant::now();
         loop {
             match self.runtime.block_on(client(&url)) {
@@ -378,6 +365,7 @@ impl Cluster {
         self.book.read();
         let mut violations = self.book.lost(&open, &in_tables);
         violations.extend(self.book.violations());
+        violations.extend(self.book.shared_keys(&in_tables));
         violations.extend(self.sampler.violations(self.switched));
         self.assert_none(&violations);
         self.assert_alive();
@@ -389,8 +377,7 @@ impl Cluster {
         self.settle();
         self.wait_joined();
         self.check();
-        let revenants = self.book.revenants(&self.pending());
-        self.assert_none(&revenants);
+        self.assert_none(&self.book.revenants(&self.pending()));
         for label in self.labels() {
             self.command(&label, "stop");
         }

@@ -13,7 +13,7 @@ const STOPS: u64 = 5;
 #[ignore = "starts servers: crates/actix-timers-postgres/tests/server cargo test -p actix-timers-postgres --test faults -- --ignored --test-threads 1"]
 fn timers_outlive_crashes_of_the_server() {
     in_rounds(|mut random| {
-        let mut server = Server::private(&[]);
+        let server = Server::private(&[]);
         let (mut cluster, labels) = Cluster::with_nodes(&server, ["a", "b", "c"]);
         for _ in 0..STOPS {
             std::thread::sleep(Duration::from_millis(500 + random.below(2000)));
@@ -35,7 +35,7 @@ fn timers_outlive_crashes_of_the_server() {
 #[ignore = "starts servers: crates/actix-timers-postgres/tests/server cargo test -p actix-timers-postgres --test faults -- --ignored --test-threads 1"]
 fn nodes_go_on_after_a_promotion_that_lacks_the_last_seconds() {
     in_rounds(|mut random| {
-        let mut primary = Server::private(&["synchronous_standby_names = ''", "max_wal_senders = 4"]);
+        let primary = Server::private(&["synchronous_standby_names = ''", "max_wal_senders = 4"]);
         let mut cluster = Cluster::new(&primary);
         let replication = Proxy::start(cluster.runtime.handle(), primary.address());
         let standby = primary.standby(replication.port());

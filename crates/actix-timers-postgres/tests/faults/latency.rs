@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::cluster::{Cluster, LEASE, in_rounds};
-use crate::node::{OFFICE, Work};
+use crate::node::Work;
 use crate::server::Server;
 
 /// The time from a node to the server: 2000 round trips take 100 s.
@@ -30,9 +30,7 @@ fn a_distant_node_takes_over_thousands_of_timers_at_once() {
         cluster.settings.work = Work::Nothing;
         let dying = cluster.start(&server, "a");
         cluster.wait_started(std::slice::from_ref(&dying));
-        cluster.settings.routes = Vec::new();
-        cluster.settings.declared = vec![OFFICE.to_owned()];
-        cluster.settings.work = Work::Held { timers: IN_FLIGHT, millis: HELD.as_millis() as u64 };
+        cluster.settings.schedule_only(Work::Held { timers: IN_FLIGHT, millis: HELD.as_millis() as u64 });
         cluster.start(&server, "s");
         let in_flight = |number: u64, label: String| {
             move |book: &crate::book::Book, _: &crate::samples::Sampler| {
@@ -40,9 +38,7 @@ fn a_distant_node_takes_over_thousands_of_timers_at_once() {
             }
         };
         cluster.wait("all are in flight", in_flight(IN_FLIGHT, dying.clone()));
-        cluster.settings.routes = vec![OFFICE.to_owned()];
-        cluster.settings.declared = Vec::new();
-        cluster.settings.work = Work::Moves { timers: MOVED, delay: DELAY.as_millis() as u64 };
+        cluster.settings.deliver(Work::Moves { timers: MOVED, delay: DELAY.as_millis() as u64 });
         let heir = cluster.start(&server, "b");
         cluster.wait_started(std::slice::from_ref(&heir));
         cluster.wait("all are moved", |book, _| book.is_done(&heir));

@@ -10,20 +10,20 @@
 //!
 //! | | fault | module |
 //! |--:|---|---|
-//! | 1 | SIGKILL at random moments | `kills` |
+//! | 1 | SIGKILL at random moments; several die together while others join | `kills` |
 //! | 2 | SIGSTOP beyond the lease, also in mid-send | `freezes` |
 //! | 3 | connections cut and stalled, one way and both, and between COMMIT and reply | `wires` |
 //! | 4 | immediate stop of the server; promotion of a standby that lacks the last seconds | `failovers` |
 //! | 5 | wall clocks an hour off | `skew` |
-//! | 6 | two nodes release a dead one; one key from two nodes | `rivals` |
+//! | 6 | two nodes release a dead one; one key from several nodes | `kills`; each that has the usual requests |
 //! | 7 | no free connection, full disk, pinned snapshot, locked tables | `shortages` |
 //! | 8 | drain under load | `drains` |
 //! | 9 | a new route and a new message version while old nodes run | `upgrades` |
-//! | 10 | a million overdue timers when all nodes start | `backlog` |
+//! | 10 | a million overdue timers when all nodes start; scenario O-63 | `backlog` |
 //! | 11 | the session that writes is gone, and the others live | `partial` |
 //! | 12 | users' transactions that lock rows | `users` |
 //! | 13 | a distant server, while a node with thousands of timers dies | `latency` |
-//! | | scenarios O-63 and O-64 | `scenarios` |
+//! | | scenario O-64 | `scenarios` |
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -40,7 +40,6 @@ mod lines;
 mod node;
 mod partial;
 mod proxy;
-mod rivals;
 mod samples;
 mod scenarios;
 mod server;

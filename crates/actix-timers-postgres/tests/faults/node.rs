@@ -38,7 +38,7 @@ const SERIES: u64 = 20;
 /// The number of timers of other nodes that a node remembers.
 const KNOWN: usize = 300;
 
-/// A node: its store, its routes and its requests.
+/// A node.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct NodeConfig {
     pub(crate) url: String,
@@ -46,18 +46,38 @@ pub(crate) struct NodeConfig {
     /// Unique for each process.
     pub(crate) label: String,
     pub(crate) lines: PathBuf,
-    pub(crate) lease_ms: u64,
+    pub(crate) settings: Settings,
+    /// The first number of its timers; also the seed of its random numbers.
+    pub(crate) first: u64,
+}
+
+/// The settings of a node.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Settings {
+    pub(crate) lease: Duration,
+    pub(crate) work: Work,
+    /// The largest number of deliveries in progress for each route.
+    pub(crate) window: usize,
     /// Delivered routes.
     pub(crate) routes: Vec<String>,
     /// Routes that are only declared.
     pub(crate) declared: Vec<String>,
     /// The version of its messages: 1 or 2.
     pub(crate) version: u32,
-    /// The largest number of deliveries in progress for each route.
-    pub(crate) window: usize,
-    pub(crate) work: Work,
-    /// The first number of its timers; also the seed of its random numbers.
-    pub(crate) first: u64,
+    /// The time to the server.
+    pub(crate) way: Duration,
+}
+
+impl Settings {
+    /// Lets nodes schedule for the usual route, which others deliver.
+    pub(crate) fn schedule_only(&mut self, work: Work) {
+        (self.routes, self.declared, self.work) = (Vec::new(), vec![OFFICE.to_owned()], work);
+    }
+
+    /// Lets nodes deliver the usual route.
+    pub(crate) fn deliver(&mut self, work: Work) {
+        (self.routes, self.declared, self.work) = (vec![OFFICE.to_owned()], Vec::new(), work);
+    }
 }
 
 /// The requests of a node.
@@ -86,14 +106,6 @@ pub(crate) enum Work {
         timers: u64,
         delay: u64,
     },
-    /// Timers under a few keys, which all nodes use: `if_absent` for even ones, `replace` for odd ones.
-    Keys {
-        keys: u64,
-    },
-    /// One timer that is with its handler for this many milliseconds.
-    Long {
-        millis: u64,
-    },
 }
 
 impl Work {
@@ -103,23 +115,19 @@ impl Work {
     }
 }
 
-/// A message.
+/// A message of a version.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Job {
-    pub(crate) number: u64,
-    /// The time with its handler.
+struct Job<const VERSION: u32> {
+    number: u64,
+    /// The time with the handler.
     millis: u64,
     text: String,
 }
 
-impl Job {
+impl<const VERSION: u32> Job<VERSION> {
     fn new(number: u64, size: usize) -> Self {
         let millis = if number.is_multiple_of(13) { 1 + number % 150 } else { 0 };
         Self { number, millis, text: text(number, size) }
-    }
-
-    fn is_whole(&self) -> bool {
-        self.text == text(self.number, self.text.len())
     }
 }
 
@@ -127,34 +135,9 @@ fn text(number: u64, size: usize) -> String {
     std::iter::repeat_n(char::from(b'a' + (number % 26) as u8), size).collect()
 }
 
-impl DurableMessage for Job {
+impl<const VERSION: u32> DurableMessage for Job<VERSION> {
     const NAME: &'static str = "job";
-}
-
-/// The same message in a newer version.
-#[derive(Serialize, Deserialize)]
-pub(crate) struct NewJob(Job);
-
-impl DurableMessage for NewJob {
-    const NAME: &'static str = "job";
-    const VERSION: u32 = 2;
-}
-
-/// A message of any version.
-trait AnyJob: DurableMessage {
-    fn job(&self) -> &Job;
-}
-
-impl AnyJob for Job {
-    fn job(&self) -> &Job {
-        self
-    }
-}
-
-impl AnyJob for NewJob {
-    fn job(&self) -> &Job {
-        &self.0
-    }
+    const VERSION: u32 = VERSION;
 }
 
 /// Returns whether the handler fails at this attempt.
@@ -168,16 +151,15 @@ impl Actor for Office {
     type Context = Context<Self>;
 }
 
-impl<M: AnyJob> Handler<Durable<M>> for Office {
+impl<const VERSION: u32> Handler<Durable<Job<VERSION>>> for Office {
     type Result = ResponseFuture<Result<(), HandlerError>>;
 
-    fn handle(&mut self, job: Durable<M>, _: &mut Context<Self>) -> Self::Result {
+    fn handle(&mut self, job: Durable<Job<VERSION>>, _: &mut Context<Self>) -> Self::Result {
         let Durable { id, attempt, repetition, due, .. } = job;
-        let job = job.message.job();
-        let Job { number, millis, .. } = *job;
+        let Job { number, millis, text: sent } = job.message;
         let event = Event::Handled { id, number, repetition, attempt, due: due.as_millis() };
         self.0.write(event);
-        if !job.is_whole() {
+        if sent != text(number, sent.len()) {
             self.0.write(Event::Problem { text: format!("the message {number} is another one") });
         }
         let writer = Arc::clone(&self.0);
@@ -202,17 +184,7 @@ struct Requests {
 }
 
 impl Requests {
-    async fn schedule(
-        &self,
-        number: u64,
-        size: usize,
-        schedule: impl FnOnce(Job) -> Schedule<Job>,
-        key: Option<&str>,
-    ) -> Option<DurableId> {
-        self.ask(schedule(Job::new(number, size)), number, key).await
-    }
-
-    async fn ask<M: AnyJob>(&self, request: Schedule<M>, number: u64, key: Option<&str>) -> Option<DurableId> {
+    async fn ask<const V: u32>(&self, request: Schedule<Job<V>>, number: u64, key: Option<&str>) -> Option<DurableId> {
         let asking = self.timers.schedule(request);
         let id = asking.id();
         let times = if key.is_some_and(|key| key.starts_with("series")) { SERIES } else { 1 };
@@ -225,10 +197,8 @@ impl Requests {
                 let why = error.reason.to_string();
                 // A moment for a store that rejects at once.
                 tokio::time::sleep(Duration::from_millis(20)).await;
-                (
-                    if changed_nothing(&error.reason) { Event::Refused { id, why } } else { Event::Unsure { id, why } },
-                    None,
-                )
+                let is_refused = changed_nothing(&error.reason);
+                (if is_refused { Event::Refused { id, why } } else { Event::Unsure { id, why } }, None)
             }
         };
         self.writer.write(event);
@@ -266,28 +236,28 @@ impl Requests {
     }
 
     /// Makes one request after the other.
-    async fn mixed(&self, random: &mut Random, mut number: u64, step: u64, pause: u64, sizes: &[usize]) {
+    async fn mixed<const V: u32>(&self, random: &mut Random, mut number: u64, step: u64, pause: u64, sizes: &[usize]) {
         while !self.is_quiet.load(Ordering::Relaxed) {
             number += step;
             let size = sizes[random.index(sizes.len())];
             let soon = Duration::from_millis(random.below(1500));
-            let after = |delay| move |job| Schedule::after(OFFICE, delay, job);
+            let after = |delay| self.ask(Schedule::after(OFFICE, delay, Job::<V>::new(number, size)), number, None);
             match random.below(20) {
-                0..8 => _ = self.schedule(number, size, after(soon), None).await,
+                0..8 => _ = after(soon).await,
                 8..10 => {
-                    if let Some(id) = self.schedule(number, size, after(LATE), None).await {
+                    if let Some(id) = after(LATE).await {
                         self.cancel(id).await;
                     }
                 }
                 10..12 => {
-                    if let Some(id) = self.schedule(number, size, after(LATE), None).await {
+                    if let Some(id) = after(LATE).await {
                         self.move_after(id, soon).await;
                     }
                 }
                 // At about its due time.
                 12..14 => {
                     let soon = Duration::from_millis(random.below(60));
-                    if let Some(id) = self.schedule(number, size, after(soon), None).await {
+                    if let Some(id) = after(soon).await {
                         tokio::time::sleep(soon).await;
                         self.cancel(id).await;
                     }
@@ -304,15 +274,20 @@ impl Requests {
                     }
                 }
                 16..19 => {
-                    let key = random.below(16);
-                    self.keyed(number, size, key, if random.one_in(3) { LATE } else { soon }).await;
+                    let (key, options) = (random.below(16), DurableOptions::new());
+                    let name = format!("key {key}");
+                    let is_even = key.is_multiple_of(2);
+                    let options = if is_even { options.if_absent(&*name) } else { options.replace(&*name) };
+                    let delay = if random.one_in(3) { LATE } else { soon };
+                    let request = Schedule::after(OFFICE, delay, Job::<V>::new(number, size)).options(options);
+                    _ = self.ask(request, number, Some(&name)).await;
                 }
                 _ => {
-                    let key = format!("series {}", random.below(5));
-                    let options = DurableOptions::new().if_absent(&*key);
+                    let name = format!("series {}", random.below(5));
                     let repeat = Repeat::every(Duration::from_millis(50 + random.below(100))).times(SERIES);
-                    let series = |job| Schedule::at_fixed_rate(OFFICE, repeat, job).options(options);
-                    _ = self.schedule(number, size, series, Some(&key)).await;
+                    let series = Schedule::at_fixed_rate(OFFICE, repeat, Job::<V>::new(number, size));
+                    let options = DurableOptions::new().if_absent(&*name);
+                    _ = self.ask(series.options(options), number, Some(&name)).await;
                 }
             }
             if pause > 0 {
@@ -321,77 +296,54 @@ impl Requests {
         }
     }
 
-    async fn keyed(&self, number: u64, size: usize, key: u64, delay: Duration) {
-        let text = format!("key {key}");
-        let options = DurableOptions::new();
-        let options = if key.is_multiple_of(2) { options.if_absent(&*text) } else { options.replace(&*text) };
-        let request = |job| Schedule::after(OFFICE, delay, job).options(options);
-        _ = self.schedule(number, size, request, Some(&text)).await;
-    }
-
-    async fn run(self: Rc<Self>) {
-        let first = self.config.first;
-        let customers = match &self.config.work {
+    async fn run<const V: u32>(self: Rc<Self>) {
+        let (first, work) = (self.config.first, &self.config.settings.work);
+        let customers = match work {
             Work::Nothing => 0,
-            Work::Long { .. } => 1,
             Work::Mixed { customers, .. } => *customers,
             Work::Burst { .. } | Work::Held { .. } => 256,
             Work::Moves { timers, .. } => *timers,
-            Work::Keys { .. } => 8,
         };
         let run = |customer| {
             let requests = Rc::clone(&self);
-            actix::spawn(async move {
-                let mut random = Random::new(first + customer);
-                match &requests.config.work {
-                    Work::Nothing => {}
-                    Work::Mixed { pause, sizes, .. } => {
-                        requests.mixed(&mut random, first + customer, customers, *pause, sizes).await;
-                    }
-                    Work::Burst { route, timers, delay } => {
-                        let delay = Duration::from_millis(*delay);
-                        for number in (customer..*timers).step_by(customers as usize) {
-                            let number = first + 7 * number;
-                            let job = Job::new(number, 30);
-                            _ = if requests.config.version == 1 {
-                                requests.ask(Schedule::after(&**route, delay, job), number, None).await
-                            } else {
-                                requests.ask(Schedule::after(&**route, delay, NewJob(job)), number, None).await
-                            };
-                        }
-                    }
-                    Work::Held { timers, millis } => {
-                        for number in (customer..*timers).step_by(customers as usize) {
-                            let number = first + 7 * number;
-                            let job = Job { number, millis: *millis, text: text(number, 30) };
-                            _ = requests.ask(Schedule::after(OFFICE, Duration::ZERO, job), number, None).await;
-                        }
-                    }
-                    Work::Moves { delay, .. } => {
-                        let number = first + 7 * customer;
-                        let request = |job| Schedule::after(OFFICE, LATE, job);
-                        if let Some(id) = requests.schedule(number, 30, request, None).await {
-                            requests.move_after(id, Duration::from_millis(*delay)).await;
-                        }
-                    }
-                    Work::Keys { keys } => {
-                        let mut number = first + customer;
-                        while !requests.is_quiet.load(Ordering::Relaxed) {
-                            number += customers;
-                            requests.keyed(number, 30, random.below(*keys), LATE).await;
-                        }
-                    }
-                    Work::Long { millis } => {
-                        let job = Job { number: first, millis: *millis, text: text(first, 30) };
-                        _ = requests.ask(Schedule::after(OFFICE, Duration::ZERO, job), first, None).await;
-                    }
-                }
-            })
+            actix::spawn(async move { requests.work::<V>(first, customer, customers).await })
         };
         for customer in (0..customers).map(run).collect::<Vec<_>>() {
             customer.await.unwrap();
         }
         self.writer.write(Event::Done);
+    }
+
+    /// Makes the requests of one customer of several.
+    async fn work<const V: u32>(&self, first: u64, customer: u64, customers: u64) {
+        let numbers = |timers: u64| (customer..timers).step_by(customers as usize).map(|number| first + 7 * number);
+        match &self.config.settings.work {
+            Work::Nothing => {}
+            Work::Mixed { pause, sizes, .. } => {
+                let mut random = Random::new(first + customer);
+                self.mixed::<V>(&mut random, first + customer, customers, *pause, sizes).await;
+            }
+            Work::Burst { route, timers, delay } => {
+                let delay = Duration::from_millis(*delay);
+                for number in numbers(*timers) {
+                    _ = self.ask(Schedule::after(&**route, delay, Job::<V>::new(number, 30)), number, None).await;
+                }
+            }
+            Work::Held { timers, millis } => {
+                for number in numbers(*timers) {
+                    let job = Job::<V> { number, millis: *millis, text: text(number, 30) };
+                    _ = self.ask(Schedule::after(OFFICE, Duration::ZERO, job), number, None).await;
+                }
+            }
+            Work::Moves { timers, delay } => {
+                for number in numbers(*timers) {
+                    let request = Schedule::after(OFFICE, LATE, Job::<V>::new(number, 30));
+                    if let Some(id) = self.ask(request, number, None).await {
+                        self.move_after(id, Duration::from_millis(*delay)).await;
+                    }
+                }
+            }
+        }
     }
 
     /// Reads the lines of all nodes, to know their timers.
@@ -425,10 +377,8 @@ fn changed_nothing(error: &DurableError) -> bool {
 
 async fn connect(config: &NodeConfig, writer: &Writer) -> PostgresStore {
     loop {
-        let options = PostgresOptions::new()
-            .schema(&config.schema)
-            .node(&config.label)
-            .lease(Duration::from_millis(config.lease_ms));
+        let lease = config.settings.lease;
+        let options = PostgresOptions::new().schema(&config.schema).node(&config.label).lease(lease);
         match PostgresStore::connect(&config.url, options).await {
             Ok(store) => return store,
             Err(error) => {
@@ -439,8 +389,10 @@ async fn connect(config: &NodeConfig, writer: &Writer) -> PostgresStore {
     }
 }
 
-async fn serve(config: NodeConfig) {
+/// Serves with messages of a version.
+async fn serve<const V: u32>(config: NodeConfig) {
     let writer = Arc::new(Writer::open(&config.lines, &config.label));
+    let settings = &config.settings;
     let mut commands = commands();
     let retry = RetryPolicy::default()
         .max_attempts(1000)
@@ -449,19 +401,15 @@ async fn serve(config: NodeConfig) {
         .timeout(Duration::from_secs(60));
     let timers = loop {
         let mut builder = DurableTimers::builder(connect(&config, &writer).await).name(&*config.label);
-        for route in &config.routes {
-            let options = RouteOptions::new().window(config.window).retry(retry);
+        for route in &settings.routes {
+            let options = RouteOptions::new().window(settings.window).retry(retry);
             let office = Office(Arc::clone(&writer)).start();
-            builder = if config.version == 1 {
-                builder.route_with::<Job>(route, office, options)
-            } else {
-                builder.route_with::<NewJob>(route, office, options)
-            };
+            builder = builder.route_with::<Job<V>>(route, office, options);
         }
-        for route in &config.declared {
-            builder = builder.declare::<Job>(route);
+        for route in &settings.declared {
+            builder = builder.declare::<Job<V>>(route);
         }
-        if config.routes.is_empty() {
+        if settings.routes.is_empty() {
             builder = builder.schedule_only();
         }
         match builder.start() {
@@ -480,10 +428,10 @@ async fn serve(config: NodeConfig) {
         is_quiet: AtomicBool::new(false),
         known: Mutex::default(),
     });
-    if matches!(requests.config.work, Work::Mixed { .. }) {
+    if matches!(requests.config.settings.work, Work::Mixed { .. }) {
         actix::spawn(Rc::clone(&requests).listen());
     }
-    actix::spawn(Rc::clone(&requests).run());
+    actix::spawn(Rc::clone(&requests).run::<V>());
     while let Some(command) = commands.recv().await {
         let ended = match &*command {
             "quiet" => {
@@ -521,7 +469,10 @@ fn commands() -> tokio::sync::mpsc::UnboundedReceiver<String> {
 #[test]
 fn in_the_process_of_a_node() {
     let Ok(config) = std::env::var(NODE) else { return };
-    support::in_real_time(serve(serde_json::from_str(&config).unwrap()));
+    let config: NodeConfig = serde_json::from_str(&config).unwrap();
+    support::in_real_time(async {
+        if config.settings.version == 1 { serve::<1>(config).await } else { serve::<2>(config).await }
+    });
     // Without closing anything else.
     std::process::exit(0);
 }

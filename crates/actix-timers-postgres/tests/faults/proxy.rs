@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -74,11 +74,11 @@ enum Direction {
 impl Proxy {
     /// Starts a proxy in front of a server.
     pub(crate) fn start(runtime: &Handle, server: SocketAddr) -> Self {
-        Self::start_far(runtime, server, Duration::ZERO)
+        Self::start_far(runtime, server, [Duration::ZERO; 2])
     }
 
-    /// Starts a proxy in front of a server that is so far away, one way.
-    pub(crate) fn start_far(runtime: &Handle, server: SocketAddr, way: Duration) -> Self {
+    /// Starts a proxy in front of a server that is so far away, there and back.
+    pub(crate) fn start_far(runtime: &Handle, server: SocketAddr, ways: [Duration; 2]) -> Self {
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let port = listener.local_addr().unwrap().port();
         let order =
@@ -86,7 +86,7 @@ impl Proxy {
         let (orders, watched) = watch::channel(order);
         let server = Arc::new(Mutex::new(server));
         let connections = Arc::<Mutex<Connections>>::default();
-        let task = runtime.spawn(accept(listener, Arc::clone(&server), watched, Arc::clone(&connections), way));
+        let task = runtime.spawn(accept(listener, Arc::clone(&server), watched, Arc::clone(&connections), ways));
         Self { port, orders, server, connections, task }
     }
 
@@ -101,27 +101,21 @@ impl Proxy {
 
     /// Sets the state of one connection, chosen by any number. The others are whole.
     pub(crate) fn set_one(&self, wire: Wire, any: u64) {
-        let only = {
-            let connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
-            let open = &connections.open;
-            open.keys().nth(any as usize % open.len().max(1)).copied()
-        };
-        self.order(wire, only);
+        let connections = self.connections.lock().unwrap();
+        let number = any as usize % connections.open.len().max(1);
+        self.order(wire, connections.open.keys().nth(number).copied());
     }
 
     /// Cuts the connection that has this port towards the server, if there is one.
     pub(crate) fn cut_port(&self, port: u16) {
-        let only = {
-            let connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
-            connections.open.iter().find(|(_, of)| **of == Some(port)).map(|(number, _)| *number)
-        };
-        only.into_iter().for_each(|only| self.order(Wire::Cut, Some(only)));
+        let connections = self.connections.lock().unwrap();
+        let of_port = connections.open.iter().find(|(_, of)| **of == Some(port));
+        of_port.into_iter().for_each(|(number, _)| self.order(Wire::Cut, Some(*number)));
     }
 
     /// Returns the ports of the connections towards the server.
     pub(crate) fn ports(&self) -> Vec<u16> {
-        let connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
-        connections.open.values().copied().flatten().collect()
+        self.connections.lock().unwrap().open.values().copied().flatten().collect()
     }
 
     /// Sets whether new connections are refused.
@@ -142,7 +136,7 @@ impl Proxy {
 
     /// Sends new connections to another server.
     pub(crate) fn redirect(&self, server: SocketAddr) {
-        *self.server.lock().unwrap_or_else(PoisonError::into_inner) = server;
+        *self.server.lock().unwrap() = server;
     }
 }
 
@@ -158,17 +152,17 @@ async fn accept(
     server: Arc<Mutex<SocketAddr>>,
     orders: watch::Receiver<Order>,
     connections: Arc<Mutex<Connections>>,
-    way: Duration,
+    ways: [Duration; 2],
 ) {
     while let Ok((node, _)) = listener.accept().await {
-        let server = *server.lock().unwrap_or_else(PoisonError::into_inner);
+        let server = *server.lock().unwrap();
         let orders = orders.clone();
         if orders.borrow().refuses {
             continue;
         }
         // In the order of the connections, which their tasks need not have.
         let number = {
-            let mut connections = connections.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut connections = connections.lock().unwrap();
             connections.last += 1;
             let number = connections.last;
             connections.open.insert(number, None);
@@ -177,10 +171,10 @@ async fn accept(
         let connections = Arc::clone(&connections);
         tokio::spawn(async move {
             let has_port = |port| {
-                connections.lock().unwrap_or_else(PoisonError::into_inner).open.insert(number, Some(port));
+                connections.lock().unwrap().open.insert(number, Some(port));
             };
-            let _ = connect(node, server, orders, number, way, has_port).await;
-            connections.lock().unwrap_or_else(PoisonError::into_inner).open.remove(&number);
+            let _ = connect(node, server, orders, number, ways, has_port).await;
+            connections.lock().unwrap().open.remove(&number);
         });
     }
 }
@@ -190,7 +184,7 @@ async fn connect(
     server: SocketAddr,
     orders: watch::Receiver<Order>,
     number: u64,
-    way: Duration,
+    [there, back]: [Duration; 2],
     has_port: impl FnOnce(u16),
 ) -> std::io::Result<()> {
     let began = orders.borrow().number;
@@ -204,7 +198,7 @@ async fn connect(
     }
     let (from_node, to_node) = node.into_split();
     let (from_server, to_server) = server.into_split();
-    let (from_node, from_server) = (delayed(from_node, way), delayed(from_server, way));
+    let (from_node, from_server) = (delayed(from_node, there), delayed(from_server, back));
     let mut cut = orders.clone();
     // The end of either direction closes both.
     tokio::select! {
@@ -322,11 +316,15 @@ mod tests {
         matches!(read, Ok(Ok(_))) && heard == text.as_bytes()
     }
 
+    async fn is_ended(stream: &mut TcpStream) -> bool {
+        stream.read(&mut [0; 8]).await.unwrap_or(0) == 0
+    }
+
     #[test]
-    fn a_proxy_cuts_one_connection_and_refuses_others() {
+    fn a_proxy_delays_stalls_cuts_and_refuses() {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let server = runtime.block_on(echo());
-        let proxy = Proxy::start_far(runtime.handle(), server, Duration::from_millis(30));
+        let proxy = Proxy::start_far(runtime.handle(), server, [Duration::from_millis(30); 2]);
         runtime.block_on(async {
             let connect = || TcpStream::connect(("127.0.0.1", proxy.port()));
             let (mut one, mut two) = (connect().await.unwrap(), connect().await.unwrap());
@@ -339,52 +337,32 @@ mod tests {
             assert_eq!(ports.len(), 2);
             proxy.refuse(true);
             proxy.cut_port(ports[0]);
-            assert_eq!(one.read(&mut [0; 8]).await.unwrap_or(0), 0);
-            assert_eq!(connect().await.unwrap().read(&mut [0; 8]).await.unwrap_or(0), 0);
-            two.write_all(b"two").await.unwrap();
-            assert!(hears(&mut two, "two").await);
+            assert!(is_ended(&mut one).await && is_ended(&mut connect().await.unwrap()).await);
             proxy.refuse(false);
-            let mut one = connect().await.unwrap();
-            one.write_all(b"again").await.unwrap();
-            assert!(hears(&mut one, "again").await);
-        });
-    }
-
-    #[test]
-    fn a_proxy_passes_stalls_and_cuts() {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let server = runtime.block_on(echo());
-        let proxy = Proxy::start(runtime.handle(), server);
-        runtime.block_on(async {
-            let mut node = TcpStream::connect(("127.0.0.1", proxy.port())).await.unwrap();
-            node.write_all(b"one").await.unwrap();
-            assert!(hears(&mut node, "one").await);
             for (up, down) in [(true, false), (false, true), (true, true)] {
                 proxy.set(Wire::Stalled { up, down });
-                node.write_all(b"two").await.unwrap();
-                assert!(!hears(&mut node, "two").await);
+                two.write_all(b"two").await.unwrap();
+                assert!(!hears(&mut two, "two").await);
                 proxy.set(Wire::Whole);
-                assert!(hears(&mut node, "two").await);
+                assert!(hears(&mut two, "two").await);
             }
             proxy.set(Wire::Half { up: 2 });
-            node.write_all(b"three").await.unwrap();
-            assert!(hears(&mut node, "th").await && !hears(&mut node, "ree").await);
+            two.write_all(b"three").await.unwrap();
+            assert!(hears(&mut two, "th").await && !hears(&mut two, "ree").await);
             proxy.set(Wire::Whole);
-            assert!(hears(&mut node, "ree").await);
+            assert!(hears(&mut two, "ree").await);
             // Held bytes are lost, although connections are whole again at once.
             proxy.set(Wire::Stalled { up: false, down: true });
-            node.write_all(b"four").await.unwrap();
-            assert!(!hears(&mut node, "four").await);
+            two.write_all(b"four").await.unwrap();
+            assert!(!hears(&mut two, "four").await);
             proxy.set(Wire::Cut);
             proxy.set(Wire::Whole);
-            assert_eq!(node.read(&mut [0; 8]).await.unwrap_or(0), 0);
-            node = TcpStream::connect(("127.0.0.1", proxy.port())).await.unwrap();
-            node.write_all(b"five").await.unwrap();
-            assert!(hears(&mut node, "five").await);
+            assert!(is_ended(&mut two).await);
+            two = connect().await.unwrap();
+            two.write_all(b"five").await.unwrap();
+            assert!(hears(&mut two, "five").await);
             proxy.set(Wire::Cut);
-            assert_eq!(node.read(&mut [0; 8]).await.unwrap_or(0), 0);
-            let mut refused = TcpStream::connect(("127.0.0.1", proxy.port())).await.unwrap();
-            assert_eq!(refused.read(&mut [0; 8]).await.unwrap_or(0), 0);
+            assert!(is_ended(&mut two).await && is_ended(&mut connect().await.unwrap()).await);
         });
     }
 }

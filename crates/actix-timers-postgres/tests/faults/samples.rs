@@ -4,7 +4,7 @@
 //! more; one that is gone does not come back; the bound of a node's claims never falls.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use tokio::runtime::Handle;
@@ -38,13 +38,8 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    /// Returns whether nothing is left of a node but its death: others may claim all its timers.
-    pub(crate) fn is_released(&self, label: &str) -> bool {
-        self.is_released_but_for(label, 0)
-    }
-
-    /// Returns whether a node is dead, and names this many timers at most.
-    pub(crate) fn is_released_but_for(&self, label: &str, most: i64) -> bool {
+    /// Returns whether a node is dead, and names this many timers at most: others may claim the rest.
+    pub(crate) fn is_released(&self, label: &str, most: i64) -> bool {
         let mut of_label = self.members.iter().filter(|member| member.label == label);
         of_label.all(|member| member.is_dead && self.claims.get(&member.id).is_none_or(|left| *left <= most))
     }
@@ -99,9 +94,9 @@ impl Sampler {
         );
         let task = runtime.spawn(async move {
             loop {
-                let current = url.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let current = url.lock().unwrap().clone();
                 if let Ok(Ok(client)) = tokio::time::timeout(Duration::from_secs(1), client(&current)).await {
-                    let is_current = || *url.lock().unwrap_or_else(PoisonError::into_inner) == current;
+                    let is_current = || *url.lock().unwrap() == current;
                     loop {
                         let began = Instant::now();
                         if !is_current() || !sample(&client, &query, &into).await {
@@ -119,12 +114,12 @@ impl Sampler {
 
     /// Returns the last sample.
     pub(crate) fn last(&self) -> Option<Sample> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner).samples.last().cloned()
+        self.taken.lock().unwrap().samples.last().cloned()
     }
 
     /// Returns the time of the first state since `at` that fulfils a condition.
     pub(crate) fn first(&self, at: u64, is_it: impl Fn(&Sample) -> bool) -> Option<u64> {
-        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = self.taken.lock().unwrap();
         // The state at that time is that of the last sample before.
         let begin = taken.samples.partition_point(|sample| sample.at <= at).saturating_sub(1);
         taken.samples[begin..].iter().find(|sample| is_it(sample)).map(|sample| sample.at.max(at))
@@ -132,12 +127,12 @@ impl Sampler {
 
     /// Returns the number of samples.
     pub(crate) fn number(&self) -> u64 {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner).number
+        self.taken.lock().unwrap().number
     }
 
     /// Returns the violations in all samples. At the time `switched` another server took over, in an earlier state.
     pub(crate) fn violations(&self, switched: Option<u64>) -> Vec<String> {
-        violations(&self.taken.lock().unwrap_or_else(PoisonError::into_inner).samples, switched)
+        violations(&self.taken.lock().unwrap().samples, switched)
     }
 }
 
@@ -168,7 +163,7 @@ async fn sample(client: &Client, query: &str, into: &Mutex<Taken>) -> bool {
     });
     let members: Vec<Member> = members.collect();
     let claims = rows.iter().filter_map(|row| Some((row.get(0), row.get::<_, Option<i64>>(7)?))).collect();
-    let mut taken = into.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut taken = into.lock().unwrap();
     taken.number += 1;
     if taken.samples.last().is_none_or(|last| last.members != members || last.claims != claims) {
         taken.samples.push(Sample { at: micros(SystemTime::now()), members, claims });
@@ -268,9 +263,9 @@ mod tests {
 
     #[test]
     fn a_node_is_released_when_nothing_names_it() {
-        assert!(sample(1, &[member(2)], &[]).is_released("n1"));
-        assert!(sample(1, &[dead(1)], &[]).is_released("n1"));
-        assert!(!sample(1, &[dead(1)], &[(1, 1)]).is_released("n1"));
-        assert!(!sample(1, &[member(1)], &[]).is_released("n1"));
+        assert!(sample(1, &[member(2)], &[]).is_released("n1", 0));
+        assert!(sample(1, &[dead(1)], &[]).is_released("n1", 0));
+        assert!(!sample(1, &[dead(1)], &[(1, 1)]).is_released("n1", 0));
+        assert!(!sample(1, &[member(1)], &[]).is_released("n1", 0));
     }
 }

@@ -1,41 +1,10 @@
-//! Scenarios of other schedulers with several nodes.
+//! O-64: a dead owner, and a live one that is only quiet.
 
 use std::time::{Duration, Instant};
 
 use crate::cluster::{Cluster, LEASE, NUMBERS, in_rounds};
-use crate::node::{OFFICE, Work};
+use crate::node::Work;
 use crate::server::Server;
-
-/// O-63: two nodes, ten thousand due timers.
-#[test]
-#[ignore = "starts servers: crates/actix-timers-postgres/tests/server cargo test -p actix-timers-postgres --test faults -- --ignored --test-threads 1"]
-fn two_nodes_deliver_ten_thousand_due_timers_once_each() {
-    in_rounds(|_| {
-        let server = Server::any();
-        let mut cluster = Cluster::new(&server);
-        cluster.settings.window = 10;
-        cluster.settings.work = Work::Nothing;
-        let second = cluster.start(&server, "b");
-        cluster.wait_started(std::slice::from_ref(&second));
-        cluster.settings.work = Work::Burst { route: OFFICE.to_owned(), timers: 10_000, delay: 0 };
-        let first = cluster.start(&server, "a");
-        let began = Instant::now();
-        cluster.wait("all are scheduled", |book, _| book.is_done(&first));
-        cluster.settle();
-        let took = began.elapsed();
-        assert!(took <= Duration::from_secs(30), "it took {took:?}: {}", cluster.evidence());
-        cluster.book.read();
-        let by_node = cluster.book.by_node();
-        eprintln!("{by_node:?} in {took:?}");
-        assert!(by_node.contains_key(&*first) && by_node.contains_key(&*second), "{by_node:?}: {}", cluster.evidence());
-        let repeated = cluster.book.repeated();
-        cluster.assert_none(&repeated);
-        // It asserts that no claim is left.
-        let book = cluster.finish();
-        assert_eq!(book.totals(), (10_000, 10_000));
-        assert!(book.problems().is_empty(), "{:?}", book.problems());
-    });
-}
 
 /// A lease long enough to look at it.
 const LONG_LEASE: Duration = Duration::from_secs(4);
@@ -51,12 +20,8 @@ fn with_long_delivery(server: &Server) -> (Cluster, String, String, u64) {
     let two = cluster.start(server, "b");
     cluster.wait_started(&[one.clone(), two.clone()]);
     cluster.wait_joined();
-    cluster.settings.work = Work::Long { millis: LONG.as_millis() as u64 };
-    cluster.settings.routes = Vec::new();
-    cluster.settings.declared = vec![OFFICE.to_owned()];
+    cluster.settings.schedule_only(Work::Held { timers: 1, millis: LONG.as_millis() as u64 });
     cluster.start(server, "c");
-    cluster.settings.routes = vec![OFFICE.to_owned()];
-    cluster.settings.declared = Vec::new();
     let number = 3 * NUMBERS;
     cluster.wait("the timer is delivered", |book, _| !book.deliveries(number).is_empty());
     let (claimer, _, attempt) = cluster.book.deliveries(number).remove(0);

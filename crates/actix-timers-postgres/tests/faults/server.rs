@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::str::FromStr;
 
 use tempfile::TempDir;
-use tokio_postgres::config::Host;
+use tokio_postgres::Config;
 
 /// The user of a private server, if the test runs as root.
 const USER: &str = "postgres";
@@ -27,21 +27,14 @@ struct Private {
     data: PathBuf,
     /// Removed with the server, unless it is elsewhere.
     _directory: Option<TempDir>,
-    is_running: bool,
 }
 
 impl Server {
     /// Returns the server of `DATABASE_URL`, or a private one.
     pub(crate) fn any() -> Self {
         let Ok(url) = std::env::var("DATABASE_URL") else { return Self::private(&[]) };
-        let config = tokio_postgres::Config::from_str(&url).unwrap();
-        let host = match config.get_hosts().first() {
-            Some(Host::Tcp(host)) => host.clone(),
-            _ => "127.0.0.1".to_owned(),
-        };
-        let host = if host == "localhost" { "127.0.0.1".to_owned() } else { host };
-        let port = config.get_ports().first().copied().unwrap_or(5432);
-        Self { url, address: SocketAddr::new(host.parse().expect("an address"), port), private: None }
+        let port = Config::from_str(&url).unwrap().get_ports()[0];
+        Self { url, address: SocketAddr::from(([127, 0, 0, 1], port)), private: None }
     }
 
     /// Starts a server with these lines in its configuration.
@@ -60,7 +53,7 @@ impl Server {
         make_own(&data);
         let initdb = ["--username=postgres", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C", "--pgdata"];
         run(program("initdb").args(initdb).arg(&data));
-        let mut server = Self::at(data, directory);
+        let server = Self::at(data, directory);
         server.configure(settings);
         server.start();
         server
@@ -71,7 +64,7 @@ impl Server {
         Self {
             url: format!("postgres://postgres@127.0.0.1:{port}/postgres"),
             address: SocketAddr::from(([127, 0, 0, 1], port)),
-            private: Some(Private { data, _directory: directory, is_running: false }),
+            private: Some(Private { data, _directory: directory }),
         }
     }
 
@@ -88,26 +81,16 @@ impl Server {
     }
 
     /// Starts it, after it was stopped.
-    pub(crate) fn start(&mut self) {
-        let data = self.files().data.clone();
-        let log = data.join("log");
-        run(program("pg_ctl").arg("-D").arg(&data).arg("-l").arg(&log).args(["-w", "-t", "60", "start"]));
-        self.set_running(true);
+    pub(crate) fn start(&self) {
+        let data = &self.files().data;
+        run(program("pg_ctl").arg("-D").arg(data).arg("-l").arg(data.join("log")).args(["-w", "-t", "60", "start"]));
     }
 
     /// Ends it without a checkpoint, as by a crash. It may have ended already.
-    pub(crate) fn stop(&mut self) {
-        let data = self.files().data.clone();
+    pub(crate) fn stop(&self) {
         let mut stop = program("pg_ctl");
-        stop.arg("-D").arg(&data).args(["-m", "immediate", "-w", "stop"]).stderr(Stdio::null());
+        stop.arg("-D").arg(&self.files().data).args(["-m", "immediate", "-w", "stop"]).stderr(Stdio::null());
         let _ = stop.stdout(Stdio::null()).status();
-        self.set_running(false);
-    }
-
-    fn set_running(&mut self, is_running: bool) {
-        if let Some(private) = &mut self.private {
-            private.is_running = is_running;
-        }
     }
 
     /// Returns whether its main process runs.
@@ -124,7 +107,7 @@ impl Server {
         make_own(&data);
         let source = format!("host=127.0.0.1 port={through} user=postgres application_name=standby");
         run(program("pg_basebackup").args(["-R", "-X", "stream", "-c", "fast", "-d", &source, "-D"]).arg(&data));
-        let mut standby = Self::at(data, Some(directory));
+        let standby = Self::at(data, Some(directory));
         standby.configure(&[]);
         standby.start();
         standby
@@ -145,18 +128,13 @@ impl Server {
 
     /// Returns the address of this server as seen through a port.
     pub(crate) fn url_through(&self, port: u16) -> String {
-        let config = tokio_postgres::Config::from_str(&self.url).unwrap();
-        let user = config.get_user().unwrap_or("postgres");
-        let password = config.get_password().map(|password| String::from_utf8_lossy(password).into_owned());
-        let password = password.map_or(String::new(), |password| format!(":{password}"));
-        let database = config.get_dbname().unwrap_or(user);
-        format!("postgres://{user}{password}@127.0.0.1:{port}/{database}")
+        self.url.replace(&format!(":{}/", self.address.port()), &format!(":{port}/"))
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        if self.private.as_ref().is_some_and(|private| private.is_running) {
+        if self.private.is_some() {
             self.stop();
         }
     }

@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::cluster::Cluster;
+use actix_timers_durable::DurableId;
+
+use crate::book::Book;
+use crate::cluster::{Cluster, now};
 
 /// The commits of a client that does nothing else.
 pub(crate) struct Stalls {
@@ -31,9 +34,14 @@ impl Stalls {
         Self { longest, task }
     }
 
-    /// Returns the longest time of a commit so far.
-    pub(crate) fn longest(&self) -> Duration {
-        Duration::from_micros(self.longest.load(Ordering::Relaxed))
+    /// Asserts that no delivery since a time was later than this and some of the longest commits, but for those of some timers.
+    pub(crate) fn assert_punctual(&self, book: &Book, from: u64, limit: Duration, commits: u32, without: &[DurableId]) {
+        let stall = Duration::from_micros(self.longest.load(Ordering::Relaxed));
+        let latenesses = book.latenesses(&(from..now()), without);
+        let latest = Duration::from_micros(latenesses.iter().copied().max().unwrap_or(0));
+        let number = latenesses.len();
+        eprintln!("{number} deliveries, the latest by {latest:?}; the longest commit of another client {stall:?}");
+        assert!(latest <= limit + commits * stall, "a delivery was {latest:?} late");
     }
 }
 

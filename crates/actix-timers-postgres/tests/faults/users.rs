@@ -8,7 +8,7 @@ use tokio_postgres::Client;
 
 use crate::cluster::{Cluster, LEASE, NUMBERS, in_rounds, now};
 use crate::lines::Event;
-use crate::node::{OFFICE, Work};
+use crate::node::Work;
 use crate::server::Server;
 use crate::stalls::Stalls;
 
@@ -73,10 +73,7 @@ fn round(mut random: Random) {
         }
         cluster.check();
     }
-    let (lateness, number) = cluster.book.lateness_without(&(from..now()), &locked);
-    let (lateness, stall) = (Duration::from_micros(lateness), stalls.longest());
-    eprintln!("{number} deliveries, the latest by {lateness:?}; the longest commit of another client {stall:?}");
-    assert!(lateness <= LATENESS + stall, "a delivery was {lateness:?} late: {}", cluster.evidence());
+    stalls.assert_punctual(&cluster.book, from, LATENESS, 1, &locked);
     cluster.finish();
 }
 
@@ -92,9 +89,7 @@ fn locked_rows_of_a_dead_node_keep_no_others_from_takeover() {
     in_rounds(|_| {
         let server = Server::any();
         let (mut cluster, [dying, ..]) = Cluster::with_nodes(&server, ["a", "b"]);
-        cluster.settings.routes = Vec::new();
-        cluster.settings.declared = vec![OFFICE.to_owned()];
-        cluster.settings.work = Work::Held { timers: HELD, millis: 8000 };
+        cluster.settings.schedule_only(Work::Held { timers: HELD, millis: 8000 });
         let scheduler = cluster.start(&server, "s");
         cluster.wait("all have begun", |book, _| book.begun_from(3 * NUMBERS) >= HELD as usize);
         assert!(cluster.book.is_done(&scheduler));
@@ -112,7 +107,7 @@ fn locked_rows_of_a_dead_node_keep_no_others_from_takeover() {
         cluster.kill(&dying);
         let took = cluster.wait_released_within(&dying, since, LEASE + Duration::from_secs(2), LOCKED);
         eprintln!("released after {took:?}, but for the locked ones");
-        assert!(!cluster.sampler.last().unwrap().is_released(&dying), "the locked ones are left");
+        assert!(!cluster.sampler.last().unwrap().is_released(&dying, 0), "the locked ones are left");
         let since = Instant::now();
         cluster.runtime.block_on(user.batch_execute("ROLLBACK")).unwrap();
         cluster.wait_released_within(&dying, since, Duration::from_secs(2), 0);

@@ -9,9 +9,6 @@ use support::store::Subject;
 
 use crate::server::{Session, connect, new_schema};
 
-/// The tests of the contract do not beat.
-const LEASE: Duration = Duration::from_secs(600);
-
 struct Postgres {
     session: Session,
     schema: String,
@@ -35,7 +32,7 @@ impl Subject for Postgres {
     fn create(&mut self) -> PostgresStore {
         self.schema = new_schema();
         let (schema, now) = (&self.schema, self.now);
-        let store = connect(options(schema).lease(LEASE)).unwrap();
+        let store = connect(options(schema)).unwrap();
         self.session.run(&format!(
             "CREATE TABLE {schema}.clock AS SELECT {now}::bigint AS now;
             CREATE OR REPLACE FUNCTION {schema}.server_now() RETURNS bigint LANGUAGE sql VOLATILE AS
@@ -46,7 +43,7 @@ impl Subject for Postgres {
 
     fn restart(&mut self, store: PostgresStore) -> Option<PostgresStore> {
         drop(store);
-        Some(connect(options(&self.schema).lease(LEASE)).unwrap())
+        Some(connect(options(&self.schema)).unwrap())
     }
 
     fn set_now(&mut self, now: DueTime) {

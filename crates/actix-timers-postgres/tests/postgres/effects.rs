@@ -12,15 +12,14 @@ use actix::{Actor, Context, Handler, ResponseFuture};
 use actix_timers::{CancelOutcome, Repeat};
 use actix_timers_durable::store::{Again, Delivery, NO_END, Next, OnKey, Op, Outcome, Record};
 use actix_timers_durable::{
-    Durable, DurableFilter, DurableId, DurableMessage, DurableTimers, HandlerError, Headers, RetryPolicy, RouteOptions,
-    Schedule,
+    Durable, DurableFilter, DurableId, DurableInfo, DurableMessage, DurableOptions, DurableState, DurableTimers,
+    HandlerError, Headers, RetryPolicy, RouteOptions, Schedule, Scheduled,
 };
 use actix_timers_postgres::PostgresStore;
 use schemes::random::Random;
 use serde::{Deserialize, Serialize};
 use support::store::new;
 use tokio::time::sleep;
-use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, NoTls};
 
 use crate::rules::{Node, due_in, timer};
@@ -88,7 +87,7 @@ impl Ledger {
     fn existing(store: PostgresStore, schema: &str) -> Self {
         let table = format!("\"{schema}\".charges");
         let goes_on = Arc::new(tokio::sync::Semaphore::new(0));
-        let application = "ledger".to_owned();
+        let application = schema.to_owned();
         Self { store, table, attempts: Arc::default(), errors: Arc::default(), application, goes_on }
     }
 
@@ -99,6 +98,7 @@ impl Ledger {
 
     async fn charge(&self, charge: Durable<Charge>) -> Result<(), HandlerError> {
         *self.attempts.lock().unwrap().entry(charge.order).or_default() += 1;
+        charge.note_result(format!("attempt {}", charge.attempt));
         let mut config: tokio_postgres::Config = address().parse()?;
         let (mut client, connection) = config.application_name(&self.application).connect(NoTls).await?;
         actix::spawn(async move { _ = connection.await });
@@ -157,9 +157,12 @@ impl Handler<Durable<Charge>> for Ledger {
 }
 
 fn start(store: PostgresStore, ledger: &Ledger) -> DurableTimers {
-    let retry = RetryPolicy::default().max_attempts(3).initial_delay(Duration::from_millis(20)).jitter_percent(0);
-    let retry = retry.timeout(Duration::from_secs(20));
-    let route = RouteOptions::new().retry(retry);
+    start_with(store, ledger, RetryPolicy::default().max_attempts(3).jitter_percent(0).timeout(Duration::from_secs(20)))
+}
+
+fn start_with(store: PostgresStore, ledger: &Ledger, retry: RetryPolicy) -> DurableTimers {
+    let retry = retry.initial_delay(Duration::from_millis(20));
+    let route = RouteOptions::new().retry(retry).window(32).keep_past(Duration::from_secs(60));
     DurableTimers::builder(store).route_with::<Charge>("ledger", ledger.clone().start(), route).start().unwrap()
 }
 
@@ -177,12 +180,7 @@ fn with_ledger(test: impl AsyncFnOnce(&DurableTimers, &Ledger)) {
 
 /// Starts a node whose timers are tried until they succeed.
 fn start_forever(store: PostgresStore, ledger: &Ledger) -> DurableTimers {
-    let retry = RetryPolicy::default()
-        .max_attempts(u32::MAX)
-        .initial_delay(Duration::from_millis(20))
-        .max_delay(Duration::from_millis(100));
-    let route = RouteOptions::new().retry(retry).window(32);
-    DurableTimers::builder(store).route_with::<Charge>("ledger", ledger.clone().start(), route).start().unwrap()
+    start_with(store, ledger, RetryPolicy::default().max_attempts(u32::MAX).max_delay(Duration::from_millis(100)))
 }
 
 fn charge(order: i64, way: Way) -> Schedule<Charge> {
@@ -281,8 +279,13 @@ with_server! {
                 Way::Snooze,
                 Way::Embedded,
             ];
+            let once = |order, way| {
+                let once = DurableOptions::new().if_absent(format!("order {order}"));
+                timers.schedule(charge(order, way).options(once.keep_key_for(Duration::from_secs(3600))))
+            };
+            let mut ids = Vec::new();
             for (order, way) in (0..).zip(ways) {
-                let _ = timers.schedule(charge(order, way)).await.unwrap();
+                ids.push(once(order, way).await.unwrap().id());
             }
             until("all end", async || is_empty(timers).await).await;
             // The effect of a failure in its transaction is committed with it.
@@ -295,6 +298,16 @@ with_server! {
             let errors = ledger.errors.lock().unwrap().clone();
             let told = |text| errors.iter().filter(|error| error.contains(text)).count();
             assert_eq!((told("has ended otherwise"), told("complete_in")), (3, 1), "{errors:?}");
+            // Past and kept keys are those of the transactions, too.
+            let rolled_back = "the transaction that ends the delivery was not committed";
+            for (order, result, expected) in [(0, 1, &[][..]), (2, 2, &[(1, rolled_back)]), (3, 2, &[(1, "not yet")])] {
+                let past = timers.list(DurableFilter::past_of(ids[order])).await.unwrap().timers;
+                let [DurableInfo { state: DurableState::Finished(end), .. }] = &past[..] else { panic!("{past:?}") };
+                assert_eq!((end.is_dead, end.result.as_deref()), (false, Some(&*format!("attempt {result}"))));
+                let errors: Vec<_> = end.errors.iter().map(|error| (error.attempt, &*error.reason)).collect();
+                assert_eq!(errors, expected);
+                assert_eq!(once(order as i64, Way::Commit).await.unwrap(), Scheduled::Exists(ids[order]));
+            }
         });
     }
 
@@ -333,30 +346,6 @@ with_server! {
             let schema = new_schema();
             let [first, second] = [store(&schema).await, store(&schema).await];
             let ledger = Ledger::new(first.clone(), &schema).await;
-            let timers = start(first, &ledger);
-            let _ = timers.schedule(charge(1, Way::Late)).await.unwrap();
-            until("it begins", async || ledger.attempts.lock().unwrap().contains_key(&1)).await;
-            // As if it had died; its row is taken over by the second.
-            let client = client().await;
-            client.batch_execute(&format!("UPDATE \"{schema}\".nodes SET dead = true")).await.unwrap();
-            let other = Ledger { attempts: Arc::default(), ..ledger.clone() };
-            let others = start(second, &other);
-            until("it is taken over", async || other.attempts.lock().unwrap().contains_key(&1)).await;
-            // The zombie is the first to go on.
-            ledger.goes_on.add_permits(2);
-            until("all end", async || is_empty(&others).await).await;
-            until("the zombie ends", async || !ledger.errors.lock().unwrap().is_empty()).await;
-            assert_eq!(ledger.effects().await, [(1, 2)]);
-            timers.stop().await.unwrap();
-            others.stop().await.unwrap();
-        });
-    }
-
-    fn a_transaction_of_a_dead_node_ends_although_it_locks_the_row() {
-        support::in_real_time(async {
-            let schema = new_schema();
-            let [first, second] = [store(&schema).await, store(&schema).await];
-            let ledger = Ledger::new(first.clone(), &schema).await;
             // Its handler never ends.
             let timers = start(first.clone(), &ledger);
             let _ = timers.schedule(charge(1, Way::Late)).await.unwrap();
@@ -372,88 +361,46 @@ with_server! {
             let others = start(second, &other);
             until("it is taken over", async || other.attempts.lock().unwrap().contains_key(&1)).await;
             assert!(held.commit().await.is_err());
+            // The zombie is the first to go on.
             ledger.goes_on.add_permits(2);
             until("all end", async || is_empty(&others).await).await;
+            until("the zombie ends", async || !ledger.errors.lock().unwrap().is_empty()).await;
             assert_eq!(ledger.effects().await, [(1, 2)]);
             timers.stop().await.unwrap();
             others.stop().await.unwrap();
         });
     }
 
-    /// Sessions of handlers and nodes are killed at random points, and nodes are declared dead that go on as zombies. Scaled by
-    /// `ACTIX_TIMERS_KILLS`.
+    /// Nodes in processes of their own are killed at random moments, or declared dead and go on as zombies; meanwhile
+    /// sessions of handlers and nodes are. Scaled by `ACTIX_TIMERS_KILLS`.
     fn effects_happen_exactly_once_whatever_is_killed() {
-        let kills: usize = std::env::var("ACTIX_TIMERS_KILLS").map_or(150, |kills| kills.parse().unwrap());
-        support::in_real_time(async {
-            let schema = new_schema();
-            let stores = [store(&schema).await, store(&schema).await];
-            let ledger = Ledger { application: schema.clone(), ..Ledger::new(stores[0].clone(), &schema).await };
-            let nodes = stores.map(|store| start_forever(store, &ledger));
-            let client = client().await;
-            let kill = format!(
-                "SELECT pg_terminate_backend(k.pid) FROM (
-                    SELECT a.pid FROM pg_stat_activity a WHERE a.application_name = '{schema}'
-                    UNION ALL SELECT s.pid FROM \"{schema}\".nodes n, jsonb_to_recordset(n.sessions) AS s(pid int)
-                        WHERE random() < 0.02
-                ) k ORDER BY random() LIMIT 1"
-            );
-            let declare_dead = format!(
-                "UPDATE \"{schema}\".nodes SET dead = true
-                WHERE id = (SELECT n.id FROM \"{schema}\".nodes n WHERE NOT n.dead ORDER BY random() LIMIT 1)"
-            );
-            let count = format!("SELECT count(*) FROM {}", ledger.table);
-            let (mut killed, mut orders, mut unknown) = (0, 0, HashSet::new());
-            let began = Instant::now();
-            while killed < kills {
-                let happened: i64 = client.query_one(&count, &[]).await.unwrap().get(0);
-                if (orders as i64) - happened < 100 {
-                    let way = [Way::Commit, Way::CommitAndFail, Way::RollBack][orders % 3];
-                    if nodes[orders % 2].schedule(charge(orders as i64, way)).await.is_err() {
-                        unknown.insert(orders as i64);
-                    }
-                    orders += 1;
-                }
-                killed += client.query(&kill, &[]).await.unwrap().len();
-                if killed % 200 == 199 {
-                    client.batch_execute(&declare_dead).await.unwrap();
-                }
-                sleep(Duration::from_millis(2)).await;
-            }
-            let effects = async || {
-                let effects = ledger.effects().await;
-                effects.into_iter().map(|(order, _)| order).filter(|order| !unknown.contains(order)).collect::<Vec<_>>()
-            };
-            until("all happen", async || effects().await.len() >= orders - unknown.len()).await;
-            until("all end", async || is_empty(&nodes[0]).await).await;
-            let mut by_order = effects().await;
-            assert_eq!(by_order.len(), orders - unknown.len());
-            by_order.dedup();
-            assert_eq!(by_order.len(), orders - unknown.len(), "each happens once");
-            println!("{killed} kills, {orders} effects, {} unknown, {:?}", unknown.len(), began.elapsed());
-            for timers in nodes {
-                timers.stop().await.unwrap();
-            }
-        });
-    }
-
-    /// Nodes in processes of their own are killed at random moments, or declared dead and go on as zombies. Scaled by
-    /// `ACTIX_TIMERS_PROCESS_KILLS`.
-    fn effects_happen_exactly_once_over_kills_of_processes() {
-        let kills: u64 = std::env::var("ACTIX_TIMERS_PROCESS_KILLS").map_or(10, |kills| kills.parse().unwrap());
+        let kills: u64 = std::env::var("ACTIX_TIMERS_KILLS").map_or(10, |kills| kills.parse().unwrap());
         let directory = tempfile::tempdir().unwrap();
         let mut random = Random::new(u64::from(std::process::id()));
         support::in_real_time(async {
             let schema = new_schema();
             let store = store(&schema).await;
             let ledger = Ledger::new(store.clone(), &schema).await;
+            let client = client().await;
             let declare_dead = format!("UPDATE \"{schema}\".nodes SET dead = true");
-            let mut started = 0..;
+            let kill_session = format!(
+                "SELECT pg_terminate_backend(k.pid) FROM (
+                    SELECT a.pid FROM pg_stat_activity a WHERE a.application_name = '{schema}'
+                    UNION ALL SELECT s.pid FROM \"{schema}\".nodes n, jsonb_to_recordset(n.sessions) AS s(pid int)
+                        WHERE random() < 0.02
+                ) k ORDER BY random() LIMIT 1"
+            );
+            let (mut sessions, mut started) = (0, 0..);
             let mut start = || ServiceProcess::start(&schema, directory.path(), started.next().unwrap());
             let mut services = [start(), start()];
             for kill in 0..kills {
-                sleep(Duration::from_millis(random.below(2000))).await;
+                let end = Instant::now() + Duration::from_millis(random.below(2000));
+                while Instant::now() < end {
+                    sessions += client.query(&kill_session, &[]).await.unwrap().len();
+                    sleep(Duration::from_millis(10)).await;
+                }
                 if random.one_in(4) {
-                    client().await.batch_execute(&declare_dead).await.unwrap();
+                    client.batch_execute(&declare_dead).await.unwrap();
                 }
                 // The next one may be killed while it joins.
                 services[(kill % 2) as usize] = start();
@@ -468,7 +415,7 @@ with_server! {
             assert!(acknowledged.len() > 2 * kills as usize, "only {}", acknowledged.len());
             let missing: Vec<_> = acknowledged.iter().filter(|order| !once.contains(order)).collect();
             assert_eq!(missing, [] as [&i64; 0]);
-            println!("{kills} kills, {} effects of {} acknowledged orders", once.len(), acknowledged.len());
+            println!("{kills} kills, {sessions} of sessions, {} effects of {} acknowledged orders", once.len(), acknowledged.len());
             timers.stop().await.unwrap();
         });
     }
@@ -546,7 +493,8 @@ with_server! {
                     (watching.value::<i64>(&format!("{waiting} '%end_delivery(''{}''%'", timer.id)) == 1).then_some(())
                 });
                 stranger.run("COMMIT");
-                assert!(ending.join().unwrap().contains("has ended otherwise"), "{change}, {keep_key}{arguments}");
+                let error = ending.join().unwrap();
+                assert!(error.starts_with("P0002: ") && error.contains("has ended otherwise"), "{change}, {keep_key}{arguments}: {error}");
                 assert!(stranger.value::<bool>(&format!("SELECT ended IS NULL FROM {schema}.timers")));
                 stranger.run(&format!("DELETE FROM {schema}.timers"));
             }
@@ -573,14 +521,4 @@ with_server! {
         }
     }
 
-    fn an_end_of_a_delivery_that_is_none_aborts_the_transaction() {
-        support::in_real_time(async {
-            let schema = new_schema();
-            let _store = store(&schema).await;
-            let client = client().await;
-            let end = format!("SELECT \"{schema}\".end_delivery('00000000-0000-8000-8000-000000000000', 1, 1)");
-            let error = client.batch_execute(&end).await.unwrap_err();
-            assert_eq!(error.code(), Some(&SqlState::NO_DATA_FOUND));
-        });
-    }
 }

@@ -29,7 +29,6 @@ mod server;
 mod services;
 mod set_up;
 mod sql;
-mod throughput;
 mod tls;
 mod transactions;
 mod wires;

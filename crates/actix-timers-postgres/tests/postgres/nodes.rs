@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use actix_timers_durable::StoreError;
-use actix_timers_durable::store::{Again, Next, Op, Outcome, Placed, Reads, Record, State};
+use actix_timers_durable::store::{Again, Next, Op, Outcome, Placed, Record, State};
 use actix_timers_postgres::PostgresOptions;
 use support::store::{claim, put};
 
@@ -61,79 +61,10 @@ with_server! {
         handler.error("SELECT 1");
     }
 
-    fn the_timers_of_a_dead_node_are_taken_over_with_its_claims() {
-        let (schema, (_runtime, proxy, address)) = (new_schema(), proxy());
-        let mut dead = Node::join_as(connect_to(&address, options(&schema)).unwrap(), &node());
-        let mut heir = Node::join(&schema);
-        let timers: Vec<_> = (0..6).map(|number| timer(number, -10)).collect();
-        timers.iter().for_each(|timer| dead.put(timer));
-        let ids: Vec<_> = timers.iter().map(|timer| timer.id).collect();
-        let claimed = dead.claim(&ids[..3]);
-        // Its sessions stay open on the server.
-        proxy.set(Wire::Stalled { up: true, down: true });
-        let died = Instant::now();
-        assert_eq!(heir.look(None).len(), 3, "pending timers are anybody's");
-        assert_eq!(heir.claim(&ids[3..]).len(), 3);
-        until("released", LEASE + Duration::from_secs(2), || {
-            heir.beat(&[]);
-            ids[..3].iter().all(|id| heir.state(*id).unwrap().0 == State::Pending).then_some(())
-        });
-        println!("released after {:?}", died.elapsed());
-        assert!(died.elapsed() > LEASE / 2);
-        let again = heir.claim(&ids[..3]);
-        assert!(again.iter().all(|delivery| delivery.attempt == 2), "{again:?}");
-        // It comes back, and has nothing to say.
-        proxy.set(Wire::Whole);
-        let late = until("it connects", Duration::from_secs(10), || {
-            let ends: Vec<_> = claimed.iter().map(|delivery| Op::End(*delivery, Next::Delete)).collect();
-            let outcomes = dead.try_apply(&ends);
-            outcomes.iter().all(Result::is_ok).then_some(outcomes)
-        });
-        assert!(late.iter().all(|outcome| matches!(outcome, Ok(Outcome::NotFound))), "{late:?}");
-        for delivery in again {
-            assert_eq!(heir.apply(Op::End(delivery, Next::Delete)), Outcome::Ended { due: None });
-        }
-    }
-
-    fn commits_of_a_node_whose_lease_was_taken_change_nothing() {
-        let (schema, session) = (new_schema(), Session::open());
-        let (mut old, mut new) = (Node::join(&schema), Node::join(&schema));
-        let timers: Vec<_> = (0..4).map(|number| timer(number, -10)).collect();
-        timers.iter().for_each(|timer| old.put(timer));
-        let ids: Vec<_> = timers.iter().map(|timer| timer.id).collect();
-        let claimed = old.claim(&ids[..3]);
-        let old_id = old.store.node();
-        // Its sessions live on.
-        session.run(&format!("UPDATE {schema}.nodes SET dead = true, sessions = '[]' WHERE id = {old_id}"));
-        assert!(new.beat(&[]).looks_begin_anew);
-        let again = Again { due: due_in(60_000), nominal: due_in(60_000), repetition: 2 };
-        let ops = [
-            Op::End(claimed[0], Next::Delete),
-            Op::End(claimed[1], Next::Again(again)),
-            Op::End(claimed[2], Next::Dead { reason: "x".into(), then: None }),
-            claim(&ids[3..]),
-        ];
-        let outcomes = old.try_apply(&ops);
-        let Ok(Outcome::Claimed { records, .. }) = &outcomes[3] else { panic!("{outcomes:?}") };
-        assert!(records.is_empty());
-        assert!(outcomes[..3].iter().all(|outcome| matches!(outcome, Ok(Outcome::NotFound))), "{outcomes:?}");
-        for (timer, attempt) in timers.iter().zip([1, 1, 1, 0]) {
-            let (state, progress) = new.state(timer.id).unwrap();
-            assert_eq!((state, progress.attempt, progress.due), (State::Pending, attempt, progress.nominal.max(progress.due)));
-        }
-        assert_eq!(new.store.counts(None).unwrap().dead, 0);
-        // All nodes may write.
-        old.put(&timer(9, 60_000));
-        // It joins again as another node.
-        assert_eq!(old.beat(&claimed).lost.len(), 3);
-        assert!(old.store.node() != old_id);
-        assert_eq!(old.claim(&ids).len(), 4);
-    }
-
-    fn a_locked_table_does_not_cost_a_node_its_lease() {
+    fn rule_2_a_lease_is_renewed_although_a_table_is_locked() {
         for table in ["timers", "dead_letters", "routes"] {
             let schema = new_schema();
-            let (mut node, blocker) = (Node::join(&schema), Session::open());
+            let (mut node, mut other, blocker) = (Node::join(&schema), Node::join(&schema), Session::open());
             let timer = timer(1, -10);
             node.put(&timer);
             let claimed = node.claim(&[timer.id]);
@@ -143,6 +74,7 @@ with_server! {
             while began.elapsed() < LEASE * 2 {
                 let beat = node.beat(&claimed);
                 assert!(beat.lost.is_empty() && node.has_lease(), "{table}: {beat:?}");
+                assert!(other.beat(&[]).blamed.is_empty());
                 thread::sleep(LEASE / 20);
             }
             blocker.run("ROLLBACK");
@@ -154,13 +86,11 @@ with_server! {
     fn nodes_that_release_a_dead_one_release_each_claim_once() {
         for _ in 0..3 {
             let (schema, session) = (new_schema(), Session::open());
-            let mut dead = Node::join(&schema);
             let mut heirs = [Node::join(&schema), Node::join(&schema)];
-            let timers: Vec<_> = (0..200).map(|number| timer(number, -10)).collect();
-            dead.try_apply(&timers.iter().map(put).collect::<Vec<_>>());
-            let ids: Vec<_> = timers.iter().map(|timer| timer.id).collect();
+            let mut dead = Node::join(&schema);
+            let ids = dead.put_all((0..200).map(|number| timer(number, -10)));
             dead.claim(&ids);
-            session.run(&format!("UPDATE {schema}.nodes SET dead = true WHERE id = {}", dead.store.node()));
+            dead.declare_dead(&session, &schema);
             thread::scope(|scope| heirs.iter_mut().for_each(|heir| _ = scope.spawn(|| _ = heir.beat(&[]))));
             until("released", Duration::from_secs(3), || {
                 heirs.iter_mut().for_each(|heir| _ = heir.beat(&[]));
@@ -185,8 +115,7 @@ with_server! {
         let (schema, (_runtime, proxy, address)) = (new_schema(), proxy());
         let options = options(&schema).timeout(Duration::from_secs(2));
         let mut node = Node::join_as(connect_to(&address, options).unwrap(), &node());
-        let timers: Vec<_> = (0..6).map(|number| timer(number, -10)).collect();
-        timers.iter().for_each(|timer| node.put(timer));
+        let ids = node.put_all((0..7).map(|number| timer(number, -10)));
         let again = Again { due: due_in(60_000), nominal: due_in(60_000), repetition: 2 };
         // All statements are prepared, so that only their last reply is missing.
         for (number, next) in (20..).zip([Next::Delete, Next::Again(again)]) {
@@ -196,14 +125,14 @@ with_server! {
             node.apply(Op::End(delivery, next));
             node.apply(Op::Cancel(timer.id));
         }
-        let claimed = node.claim(&timers[..2].iter().map(|timer| timer.id).collect::<Vec<_>>());
+        let claimed = node.claim(&[ids[0], ids[1], ids[6]]);
         let (new, with_key) = (timer(10, 60_000), keyed(11, "k"));
         let ops = [
             Op::End(claimed[0], Next::Delete),
             Op::End(claimed[1], Next::Again(again)),
-            Op::Cancel(timers[2].id),
+            Op::Cancel(ids[2]),
             put(&new),
-            claim(&[timers[3].id, timers[4].id]),
+            claim(&[ids[3], ids[4]]),
             put(&with_key),
         ];
         let admin = Session::open();
@@ -232,14 +161,16 @@ with_server! {
         assert!(records.is_empty(), "they are claimed by this node");
         let Outcome::Put(placed) = &outcomes[5] else { panic!() };
         assert!(matches!(placed[..], [Placed::Created { .. } | Placed::Exists(_)]), "{placed:?}");
-        assert_eq!(node.state(timers[1].id).unwrap().1.repetition, 2);
-        // A claim whose reply was lost is given back.
-        assert!(node.beat(&[]).looks_begin_anew);
-        for timer in &timers[3..5] {
-            let (state, progress) = node.state(timer.id).unwrap();
+        assert_eq!(node.state(ids[1]).unwrap().1.repetition, 2);
+        // A claim whose reply was lost is given back, and no other one.
+        let beat = node.beat(&claimed[2..]);
+        assert!(beat.looks_begin_anew && beat.lost.is_empty());
+        assert_eq!(node.apply(Op::End(claimed[2], Next::Delete)), Outcome::Ended { due: None });
+        for id in &ids[3..5] {
+            let (state, progress) = node.state(*id).unwrap();
             assert_eq!((state, progress.used, progress.attempt), (State::Pending, 0, 1));
         }
-        assert_eq!(node.claim(&[timers[3].id, timers[4].id, timers[5].id]).len(), 3);
+        assert_eq!(node.claim(&[ids[3], ids[4], ids[5]]).len(), 3);
         assert_eq!(admin.value::<i64>(&format!("SELECT count(*) FROM {schema}.timers WHERE key = 'k'")), 1);
     }
 }

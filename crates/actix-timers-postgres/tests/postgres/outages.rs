@@ -1,16 +1,17 @@
 //! The server cannot be reached for a while.
 
+use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use actix_timers_durable::{DurableError, DurableId, DurableMessage, DurableTimers, Scheduled, StoreError};
+use actix_timers_durable::{DurableError, DurableId, DurableTimers, Scheduled, StoreError};
 use actix_timers_postgres::{PostgresOptions, PostgresStore};
-use serde::{Deserialize, Serialize};
 
 use crate::proxy::Wire;
 use crate::server::{Session, memory, new_schema, proxy};
+use crate::transactions::Remind;
 use crate::with_server;
 
 /// Requests during an outage.
@@ -22,41 +23,28 @@ const ANSWER: Duration = Duration::from_secs(30);
 /// The largest growth of the process: the callers, the requests in progress, and their answers.
 const GROWTH: u64 = 512 << 20;
 
-#[derive(Serialize, Deserialize)]
-struct Remind(u64);
-
-impl DurableMessage for Remind {
-    const NAME: &'static str = "remind";
-}
-
 /// The answers to requests.
 #[derive(Default)]
 struct Answers {
-    stored: Mutex<Vec<DurableId>>,
-    refused: AtomicU64,
-    unsure: AtomicU64,
-    longest: Mutex<Duration>,
+    stored: Vec<DurableId>,
+    refused: u64,
+    unsure: u64,
+    longest: Duration,
 }
 
-impl Answers {
-    async fn schedule(&self, timers: &DurableTimers, number: u64) {
-        let began = Instant::now();
-        let result = timers.schedule_after("office", Duration::from_secs(7200), Remind(number)).await;
-        match result {
-            Ok(Scheduled::Created(id)) => self.stored.lock().unwrap().push(id),
-            Ok(other) => panic!("{other:?}"),
-            Err(error) => match error.reason {
-                DurableError::Store(error) if matches!(*error, StoreError::Unavailable(_)) => {
-                    self.refused.fetch_add(1, Ordering::Relaxed);
-                }
-                DurableError::Store(error) if matches!(*error, StoreError::Unknown(_)) => {
-                    self.unsure.fetch_add(1, Ordering::Relaxed);
-                }
-                other => panic!("{other}"),
-            },
-        }
-        let mut longest = self.longest.lock().unwrap();
-        *longest = longest.max(began.elapsed());
+async fn schedule(timers: &DurableTimers, answers: &RefCell<Answers>, number: u64) {
+    let began = Instant::now();
+    let result = timers.schedule_after("office", Duration::from_secs(7200), Remind(number as u32)).await;
+    let mut answers = answers.borrow_mut();
+    answers.longest = answers.longest.max(began.elapsed());
+    match result {
+        Ok(Scheduled::Created(id)) => answers.stored.push(id),
+        Ok(other) => panic!("{other:?}"),
+        Err(error) => match error.reason {
+            DurableError::Store(error) if matches!(*error, StoreError::Unavailable(_)) => answers.refused += 1,
+            DurableError::Store(error) if matches!(*error, StoreError::Unknown(_)) => answers.unsure += 1,
+            other => panic!("{other}"),
+        },
     }
 }
 
@@ -69,33 +57,27 @@ with_server! {
         let answers = support::in_real_time(async {
             let store = PostgresStore::connect(&address, options).await.unwrap();
             let timers = DurableTimers::builder(store).schedule_only().declare::<Remind>("office").start().unwrap();
-            let answers = Rc::new(Answers::default());
+            let answers = Rc::<RefCell<Answers>>::default();
             for number in 0..100 {
-                answers.schedule(&timers, number).await;
+                schedule(&timers, &answers, number).await;
             }
-            assert_eq!(answers.stored.lock().unwrap().len(), 100);
+            assert_eq!(answers.borrow().stored.len(), 100);
             std::fs::write("/proc/self/clear_refs", "5").unwrap();
             let (before, _) = memory();
-            let is_cut = Arc::new(AtomicBool::new(false));
             let cutting = {
-                let (proxy, is_cut) = (Arc::clone(&proxy), Arc::clone(&is_cut));
+                let proxy = Arc::clone(&proxy);
                 std::thread::spawn(move || {
                     std::thread::sleep(Duration::from_millis(200));
                     proxy.set(Wire::Cut);
-                    is_cut.store(true, Ordering::Release);
                 })
             };
-            let next = Rc::new(AtomicU64::new(100));
+            let next = Rc::new(Cell::new(100));
             let callers: Vec<_> = (0..CALLERS)
                 .map(|_| {
                     let (timers, answers, next) = (timers.clone(), Rc::clone(&answers), Rc::clone(&next));
                     actix::spawn(async move {
-                        loop {
-                            let number = next.fetch_add(1, Ordering::Relaxed);
-                            if number >= REQUESTS {
-                                break;
-                            }
-                            answers.schedule(&timers, number).await;
+                        while next.get() < REQUESTS {
+                            schedule(&timers, &answers, next.replace(next.get() + 1)).await;
                         }
                     })
                 })
@@ -105,30 +87,30 @@ with_server! {
             }
             cutting.join().unwrap();
             let (_, most) = memory();
-            let longest = *answers.longest.lock().unwrap();
-            let stored = answers.stored.lock().unwrap().len();
-            let (refused, unsure) = (answers.refused.load(Ordering::Relaxed), answers.unsure.load(Ordering::Relaxed));
-            println!("{stored} stored, {refused} refused, {unsure} unsure, the longest wait {longest:?}, memory {before} to {most}");
-            assert_eq!(stored as u64 + refused + unsure, REQUESTS);
-            assert!(is_cut.load(Ordering::Acquire) && refused > REQUESTS / 2);
-            assert!(longest < ANSWER, "{longest:?}");
+            let stored = {
+                let Answers { stored, refused, unsure, longest } = &*answers.borrow();
+                let stored = stored.len();
+                println!("{stored} stored, {refused} refused, {unsure} unsure, the longest wait {longest:?}, memory {before} to {most}");
+                assert_eq!(stored as u64 + refused + unsure, REQUESTS);
+                assert!(*refused > REQUESTS / 2);
+                assert!(*longest < ANSWER, "{longest:?}");
+                stored
+            };
             assert!(most < before + GROWTH, "{before} to {most}");
             // It comes back.
             proxy.set(Wire::Whole);
             let began = Instant::now();
-            while answers.stored.lock().unwrap().len() < stored + 100 {
-                answers.schedule(&timers, REQUESTS).await;
+            while answers.borrow().stored.len() < stored + 100 {
+                schedule(&timers, &answers, REQUESTS).await;
                 assert!(began.elapsed() < ANSWER, "requests are accepted again");
             }
             timers.stop().await.unwrap();
-            Rc::into_inner(answers).unwrap()
+            Rc::into_inner(answers).unwrap().into_inner()
         });
         let rows = Session::open().query(&format!("SELECT id FROM {schema}.timers"));
-        let pending: std::collections::HashSet<DurableId> =
-            rows.iter().map(|row| DurableId::from_uuid(row.get(0)).unwrap()).collect();
-        let stored = answers.stored.into_inner().unwrap();
-        assert!(stored.iter().all(|id| pending.contains(id)), "nothing is lost");
-        let more = (pending.len() - stored.len()) as u64;
-        assert!(more <= answers.unsure.into_inner(), "{more} timers were refused and are there");
+        let pending: HashSet<DurableId> = rows.iter().map(|row| DurableId::from_uuid(row.get(0)).unwrap()).collect();
+        assert!(answers.stored.iter().all(|id| pending.contains(id)), "nothing is lost");
+        let more = (pending.len() - answers.stored.len()) as u64;
+        assert!(more <= answers.unsure, "{more} timers were refused and are there");
     }
 }

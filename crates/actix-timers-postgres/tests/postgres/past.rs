@@ -1,83 +1,14 @@
 //! The past of routes that keep one, and keys that outlive their timers, in a database that nodes and users share.
 
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use actix::{Actor, Context, Handler, ResponseFuture};
 use actix_timers_durable::store::{Next, Note, Op, Outcome, Placed, Reads, Record};
-use actix_timers_durable::{
-    Durable, DurableFilter, DurableId, DurableMessage, DurableOptions, DurableState, DurableTimers, Finished,
-    HandlerError, RetryPolicy, RouteOptions, Schedule, Scheduled,
-};
-use actix_timers_postgres::PostgresStore;
-use serde::{Deserialize, Serialize};
 use support::store::put;
 
-use crate::effects::until;
 use crate::rules::{Node, timer};
-use crate::server::{Session, new_schema, options, until as until_true};
-use crate::transactions::{client, store};
+use crate::server::{Session, new_schema, options, until};
 use crate::with_server;
-
-/// An order that is shipped in a transaction. Its first attempt fails in one that is committed, its second one rolls back.
-#[derive(Serialize, Deserialize)]
-struct Ship(u32);
-
-impl DurableMessage for Ship {
-    const NAME: &'static str = "ship";
-}
-
-#[derive(Clone)]
-struct Depot {
-    store: PostgresStore,
-    /// The numbers of rows of the past after each attempt.
-    rows: Arc<Mutex<Vec<i64>>>,
-    count: String,
-}
-
-impl Depot {
-    async fn ship(&self, ship: &Durable<Ship>) -> Result<(), HandlerError> {
-        let mut client = client().await;
-        let transaction = client.transaction().await?;
-        ship.note_result(format!("attempt {}", ship.attempt));
-        if ship.attempt == 1 {
-            self.store.fail_in(&transaction, ship, HandlerError::new("'not' yet")).await?;
-        } else {
-            self.store.complete_in(&transaction, ship).await?;
-        }
-        let inside: i64 = transaction.query_one(&self.count, &[]).await?.get(0);
-        if ship.attempt == 2 {
-            transaction.rollback().await?;
-        } else {
-            transaction.commit().await?;
-        }
-        let outside = client.query_one(&self.count, &[]).await?.get(0);
-        self.rows.lock().unwrap().extend([inside, outside]);
-        Ok(())
-    }
-}
-
-impl Actor for Depot {
-    type Context = Context<Self>;
-}
-
-impl Handler<Durable<Ship>> for Depot {
-    type Result = ResponseFuture<Result<(), HandlerError>>;
-
-    fn handle(&mut self, ship: Durable<Ship>, _: &mut Context<Self>) -> Self::Result {
-        let depot = self.clone();
-        Box::pin(async move { depot.ship(&ship).await })
-    }
-}
-
-async fn ended(timers: &DurableTimers, id: DurableId) -> Option<Arc<Finished>> {
-    let page = timers.list(DurableFilter::past_of(id)).await.unwrap();
-    page.timers.first().map(|info| match &info.state {
-        DurableState::Finished(end) => Arc::clone(end),
-        state => panic!("{state:?}"),
-    })
-}
 
 fn due(number: u64, key: &str) -> Record {
     Record { key: Some(key.into()), ..timer(number, 0) }
@@ -88,35 +19,6 @@ fn is_new(outcome: &Outcome) -> bool {
 }
 
 with_server! {
-    fn an_end_in_a_transaction_leaves_its_past_and_keeps_its_key() {
-        support::in_real_time(async {
-            let schema = new_schema();
-            let store = store(&schema).await;
-            let count = format!("SELECT count(*) FROM \"{schema}\".past");
-            let depot = Depot { store: store.clone(), rows: Arc::default(), count };
-            let retry = RetryPolicy::default().initial_delay(Duration::from_millis(20)).jitter_percent(0);
-            let options = RouteOptions::new().retry(retry).keep_past(Duration::from_secs(60));
-            let timers = DurableTimers::builder(store).route_with::<Ship>("depot", depot.clone().start(), options);
-            let timers = timers.start().unwrap();
-            let once = || {
-                let once = DurableOptions::new().if_absent("k").keep_key_for(Duration::from_secs(3600));
-                timers.schedule(Schedule::after("depot", Duration::ZERO, Ship(1)).options(once))
-            };
-            let id = once().await.unwrap().id();
-            until("it ends", async || ended(&timers, id).await.is_some()).await;
-            let end = ended(&timers, id).await.unwrap();
-            assert_eq!((end.is_dead, end.result.as_deref()), (false, Some("attempt 3")));
-            let errors: Vec<_> = end.errors.iter().map(|error| (error.attempt, &*error.reason)).collect();
-            let rolled_back = "the transaction that ends the delivery was not committed";
-            assert_eq!(errors, [(1, "'not' yet"), (2, rolled_back)]);
-            until("the handler ends", async || depot.rows.lock().unwrap().len() == 6).await;
-            assert_eq!(*depot.rows.lock().unwrap(), [0, 0, 1, 0, 1, 1], "it is committed with the transaction");
-            assert_eq!(once().await.unwrap(), Scheduled::Exists(id));
-            assert_eq!(timers.counts().await.unwrap().pending, 0);
-            timers.stop().await.unwrap();
-        });
-    }
-
     fn concurrent_puts_on_a_kept_key_make_no_duplicate() {
         let (schema, session) = (new_schema(), Session::open());
         // They do not beat.
@@ -158,7 +60,7 @@ with_server! {
         }
         // The first beat tidies.
         node.beat(&[]);
-        until_true("the old one is gone", Duration::from_secs(5), || {
+        until("the old one is gone", Duration::from_secs(5), || {
             (session.value::<i64>(&format!("SELECT count(*) FROM {schema}.timers")) == 1).then_some(())
         });
         let cancelled = session.value::<String>(&format!("SELECT {schema}.cancel('{}')", timers[0].id));

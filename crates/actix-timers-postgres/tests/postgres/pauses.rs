@@ -2,7 +2,6 @@
 
 use actix_timers_durable::store::{Next, Op, Outcome, Reads, State};
 use actix_timers_durable::{DueTime, Pause, PauseTarget, StoreError};
-use support::store::claim;
 
 use crate::rules::{Node, due_in, timer};
 use crate::server::{Session, new_schema, options};
@@ -10,12 +9,6 @@ use crate::with_server;
 
 fn route() -> PauseTarget {
     PauseTarget::Route("a".into())
-}
-
-/// Returns the number of timers that a claim takes.
-fn claimed(node: &mut Node, timers: &[actix_timers_durable::DurableId]) -> usize {
-    let Outcome::Claimed { records, .. } = node.apply(claim(timers)) else { panic!() };
-    records.len()
 }
 
 with_server! {
@@ -27,7 +20,7 @@ with_server! {
         let running = other.claim(&[timers[0].id]);
         let pause = Pause::route("a").by("ops").because("no mail");
         assert_eq!(one.apply(Op::Pause(pause.clone())), Outcome::Paused);
-        assert_eq!(claimed(&mut other, &[timers[1].id]), 0);
+        assert_eq!(other.claim_now(&[timers[1].id]).len(), 0);
         assert_eq!(other.look(None), []);
         assert_eq!(other.store.pauses().unwrap(), [pause]);
         assert_eq!(other.beat(&running).paused, [Pause::route("a")]);
@@ -35,7 +28,7 @@ with_server! {
         // A node that joins later knows it, too.
         let mut late = Node::join(&schema);
         assert_eq!(late.joined.paused, [Pause::route("a")]);
-        assert_eq!(claimed(&mut late, &[timers[1].id]), 0);
+        assert_eq!(late.claim_now(&[timers[1].id]).len(), 0);
         assert_eq!(one.look(None), []);
         assert_eq!(late.apply(Op::Resume(route())), Outcome::Deleted);
         // A look told the one, a claim the other.
@@ -43,7 +36,7 @@ with_server! {
         let beat = other.beat(&[]);
         assert!(beat.looks_begin_anew && beat.paused.is_empty(), "its looks have passed them");
         assert_eq!(other.look(None), [timers[1].id]);
-        assert_eq!(claimed(&mut other, &[timers[1].id]), 1);
+        assert_eq!(other.claim_now(&[timers[1].id]).len(), 1);
     }
 
     fn rule_8_an_acknowledgement_waits_for_claims_that_have_begun() {
@@ -64,16 +57,16 @@ with_server! {
         node.put(&timer);
         let name: String = session.value(&format!("SELECT name FROM {schema}.nodes"));
         assert_eq!(node.apply(Op::Pause(Pause::node(&*name))), Outcome::Paused);
-        assert_eq!(claimed(&mut node, &[timer.id]), 0);
+        assert_eq!(node.claim_now(&[timer.id]), []);
         drop(node);
         let mut node = Node::join(&schema);
-        assert_eq!((claimed(&mut node, &[timer.id]), node.look(None).len()), (0, 0));
+        assert_eq!((node.claim_now(&[timer.id]), node.look(None)), (vec![], vec![]));
         let mut other = Node::join_with(options(&schema).node("other"));
         assert_eq!((other.joined.paused.len(), other.look(None)), (0, vec![timer.id]), "one of another name delivers");
         assert_eq!(node.apply(Op::Resume(PauseTarget::Route(name.as_str().into()))), Outcome::NotFound);
         assert_eq!(node.apply(Op::Resume(PauseTarget::Node(name.into()))), Outcome::Deleted);
         assert!(node.beat(&[]).looks_begin_anew);
-        assert_eq!(claimed(&mut node, &[timer.id]), 1);
+        assert_eq!(node.claim_now(&[timer.id]).len(), 1);
     }
 
     fn a_pause_by_sql_is_committed_with_its_transaction() {
@@ -92,17 +85,17 @@ with_server! {
         assert_eq!(pausing.value::<String>("SHOW synchronous_commit"), "on");
         pausing.run("ROLLBACK");
         assert_eq!(node.store.pauses().unwrap(), []);
-        assert_eq!(claimed(&mut node, &[timers[0].id]), 1);
+        assert_eq!(node.claim_now(&[timers[0].id]).len(), 1);
         pausing.run(&format!("BEGIN; SELECT {schema}.pause('route', 'a', now() + interval '1 hour', why => 'no mail'); COMMIT"));
         pausing.run(&format!("SELECT {schema}.pause_settled()"));
-        assert_eq!(claimed(&mut node, &[timers[1].id]), 0);
+        assert_eq!(node.claim_now(&[timers[1].id]).len(), 0);
         let pauses = node.store.pauses().unwrap();
         assert_eq!((pauses[0].who.as_deref(), pauses[0].why.as_deref()), (Some("timers"), Some("no mail")));
         let until = pauses[0].until.unwrap();
         assert!(until > due_in(3_590_000) && until <= due_in(3_600_000), "{until}");
         assert!(session.value::<bool>(&format!("SELECT {schema}.resume('route', 'a')")));
         assert!(!session.value::<bool>(&format!("SELECT {schema}.resume('route', 'a')")));
-        assert_eq!(claimed(&mut node, &[timers[1].id]), 1);
+        assert_eq!(node.claim_now(&[timers[1].id]).len(), 1);
         session.run(&format!("SELECT {schema}.pause('route', 'a', to_timestamp(4000000000.0001))"));
         assert_eq!(node.store.pauses().unwrap()[0].until, DueTime::from_millis(4_000_000_000_001).ok(), "not early");
         // Times beyond all.
@@ -110,6 +103,14 @@ with_server! {
         assert_eq!(node.store.pauses().unwrap()[0].until, None);
         session.run(&format!("SELECT {schema}.pause('route', 'a', '-infinity')"));
         assert_eq!(node.store.pauses().unwrap()[0].until, Some(DueTime::MIN));
+        // By a hand: it counts from its settlement, and looks begin anew after its end.
+        session.run(&format!("UPDATE {schema}.pauses SET until = NULL; SELECT {schema}.pause_settled()"));
+        node.put(&timer(3, -10));
+        node.beat(&[]);
+        assert_eq!((node.look(None), node.beat(&[]).looks_begin_anew), (vec![], false));
+        session.run(&format!("UPDATE {schema}.pauses SET until = 1"));
+        assert!(node.beat(&[]).looks_begin_anew, "its bound has passed them");
+        assert_eq!(node.look(None).len(), 1);
     }
 
     fn a_locked_timer_is_paused_when_it_is_free() {

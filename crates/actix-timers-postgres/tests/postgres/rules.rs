@@ -4,14 +4,12 @@ use std::collections::HashSet;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use actix_timers_durable::store::OnKey;
 use actix_timers_durable::store::{
-    Again, Beat, Delivery, Look, Next, NodeInfo, Op, Outcome, Placed, Position, Progress, Reads, Record, State, Store,
-    Suspects,
+    Again, Beat, Delivery, Look, Next, NodeInfo, OnKey, Op, Outcome, Placed, Position, Progress, Reads, Record, State,
+    Store, Suspects,
 };
 use actix_timers_durable::{DueTime, DurableId, StoreError};
-use actix_timers_postgres::PostgresOptions;
-use actix_timers_postgres::PostgresStore;
+use actix_timers_postgres::{PostgresOptions, PostgresStore};
 use support::store::{claim, claim_as, new, put, serving};
 
 use crate::server::{Session, connect, new_schema, node, options, until};
@@ -79,6 +77,27 @@ impl Node {
         assert!(matches!(placed[..], [Placed::Created { .. }]), "{placed:?}");
     }
 
+    pub(crate) fn put_all(&mut self, timers: impl IntoIterator<Item = Record>) -> Vec<DurableId> {
+        let timers: Vec<Record> = timers.into_iter().collect();
+        let outcomes = self.try_apply(&timers.iter().map(put).collect::<Vec<_>>());
+        assert!(outcomes.iter().all(|outcome| matches!(outcome, Ok(Outcome::Put(_)))), "{outcomes:?}");
+        timers.iter().map(|timer| timer.id).collect()
+    }
+
+    /// Stores a timer that has used up its budget.
+    fn put_suspect(&mut self, number: u64) -> DurableId {
+        let id = self.put_all([Record { max_attempts: Some(1), ..timer(number, 0) }])[0];
+        let delivery = self.claim(&[id])[0];
+        self.apply(Op::End(delivery, Next::Release));
+        id
+    }
+
+    /// Claims the timers that can be claimed now.
+    pub(crate) fn claim_now(&mut self, ids: &[DurableId]) -> Vec<DurableId> {
+        let Outcome::Claimed { records, .. } = self.apply(claim(ids)) else { panic!() };
+        records.iter().map(|record| record.id).collect()
+    }
+
     /// Claims timers, all of which are due now or soon.
     pub(crate) fn claim(&mut self, ids: &[DurableId]) -> Vec<Delivery> {
         let mut claimed = Vec::new();
@@ -123,10 +142,20 @@ impl Node {
         ))
     }
 
-    /// Ends the session that writes, as a network does.
-    fn break_off(&self, session: &Session, schema: &str) {
+    /// Ends the session that writes, as a network does, and returns the next beat.
+    fn reconnect(&mut self, session: &Session, schema: &str) -> Beat {
         let pid = self.pid(session, schema);
         session.run(&format!("SELECT pg_terminate_backend({pid}, 1000)"));
+        self.beat_again(&[])
+    }
+
+    fn beat_again(&mut self, running: &[Delivery]) -> Beat {
+        until("it connects", Duration::from_secs(3), || self.store.beat(running, DueTime::MIN).ok())
+    }
+
+    /// Lets others take this node for dead.
+    pub(crate) fn declare_dead(&self, session: &Session, schema: &str) {
+        session.run(&format!("UPDATE {schema}.nodes SET dead = true WHERE id = {}", self.store.node()));
     }
 }
 
@@ -139,14 +168,13 @@ with_server! {
     fn rule_1_a_late_claim_names_no_dead_node() {
         let (schema, session) = (new_schema(), Session::open());
         let (mut zombie, mut node) = (Node::join(&schema), Node::join(&schema));
-        let timers = [timer(1, 0), timer(2, 0)];
-        timers.iter().for_each(|timer| node.put(timer));
+        let ids = node.put_all([timer(1, 0), timer(2, 0)]);
         let (zombie_id, nodes) = (zombie.store.node(), format!("SELECT count(*) FROM {schema}.nodes"));
         // A claim that has begun: the release waits for it, and finds it.
         let claiming = Session::open();
         claiming.run(&format!(
             "BEGIN; SELECT FROM {schema}.claim({zombie_id}, '{{{}}}', ARRAY['a' || chr(31) || 'Order'], '{{2}}', '{{3}}', false, false)",
-            timers[0].id
+            ids[0]
         ));
         session.run("SET lock_timeout = '50ms'");
         assert!(session.error(&format!("UPDATE {schema}.nodes SET dead = true WHERE id = {zombie_id};
@@ -155,22 +183,20 @@ with_server! {
         node.beat(&[]);
         assert_eq!(session.value::<i64>(&nodes), 2, "a claim is running");
         claiming.run("COMMIT");
-        assert_eq!(node.state(timers[0].id).unwrap().0, State::InFlight);
+        assert_eq!(node.state(ids[0]).unwrap().0, State::InFlight);
         assert!(node.beat(&[]).looks_begin_anew);
         assert_eq!(session.value::<i64>(&nodes), 1);
-        assert_eq!(node.state(timers[0].id).unwrap().0, State::Pending);
-        // A late one.
-        let Outcome::Claimed { records, .. } = zombie.apply(claim(&[timers[1].id])) else { panic!() };
-        assert_eq!(records, []);
-        assert_eq!(node.claim(&[timers[0].id, timers[1].id]).len(), 2);
+        assert_eq!(node.state(ids[0]).unwrap().0, State::Pending);
+        // A late one, although it may schedule.
+        zombie.put(&timer(3, 60_000));
+        assert_eq!(zombie.claim_now(&ids[1..]), []);
+        assert_eq!(node.claim(&ids).len(), 2);
     }
 
     fn rule_2_the_release_of_a_dead_node_finishes() {
         let (schema, session) = (new_schema(), Session::open());
         let (mut dead, mut node) = (Node::join(&schema), Node::join(&schema));
-        let timers: Vec<_> = (0..100).map(|number| timer(number, -1000)).collect();
-        timers.iter().for_each(|timer| node.put(timer));
-        let ids: Vec<_> = timers.iter().map(|timer| timer.id).collect();
+        let mut ids = node.put_all((0..100).map(|number| timer(number, -1000)));
         dead.beat(&[]);
         let claimed = dead.claim(&ids);
         // It hangs, with a statement half sent, which holds a lock. Its lease ends by the server's clock only.
@@ -196,19 +222,18 @@ with_server! {
             (session.value::<i64>(&format!("SELECT count(*) FROM {schema}.nodes WHERE id = {dead_id}")) == 0).then_some(())
         });
         assert_eq!(session.value::<i64>(&format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {pid}")), 0);
+        assert_eq!(node.state(ids[7]).unwrap().1.used, 1, "the budget is used");
         let mut found = node.look(None);
         found.sort_unstable();
-        let mut all = ids.clone();
-        all.sort_unstable();
-        assert_eq!(found, all);
-        assert_eq!(node.state(ids[7]).unwrap().1.used, 1, "the budget is used");
+        ids.sort_unstable();
+        assert_eq!(found, ids);
         // The zombie changes nothing, and learns it.
         for outcome in dead.try_apply(&claimed.iter().map(|delivery| Op::End(*delivery, Next::Delete)).collect::<Vec<_>>()) {
             assert!(matches!(outcome, Ok(Outcome::NotFound) | Err(StoreError::Unavailable(_))), "{outcome:?}");
         }
-        let beat = until("it connects", Duration::from_secs(3), || dead.store.beat(&claimed, DueTime::MIN).ok());
+        let beat = dead.beat_again(&claimed);
         assert_eq!(beat.lost.len(), 100);
-        assert!(beat.looks_begin_anew && dead.store.node() != dead_id);
+        assert!(beat.looks_begin_anew && dead.has_lease() && dead.store.node() != dead_id);
     }
 
     fn rule_2_nothing_is_claimed_beyond_the_bound_of_a_release() {
@@ -231,33 +256,8 @@ with_server! {
             due_in(400_000)
         ));
         assert_eq!(node.beat(&[]).blamed.len(), 1);
-        node.break_off(&session, &schema);
-        let beat = until("it connects", Duration::from_secs(3), || node.store.beat(&[], DueTime::MIN).ok());
-        assert_eq!(beat.blamed.len(), 1);
+        assert_eq!(node.reconnect(&session, &schema).blamed.len(), 1);
         drop(dead);
-    }
-
-    fn rule_2_a_lease_that_is_renewed_is_not_over() {
-        let (schema, _session) = (new_schema(), Session::open());
-        let (mut one, mut other) = (Node::join(&schema), Node::join(&schema));
-        let timer = timer(1, 0);
-        one.put(&timer);
-        let claimed = one.claim(&[timer.id]);
-        let end = Instant::now() + LEASE * 2;
-        while Instant::now() < end {
-            let beat = one.beat(&claimed);
-            assert!(beat.lost.is_empty() && one.has_lease(), "{beat:?}");
-            assert!(other.beat(&[]).blamed.is_empty());
-            thread::sleep(Duration::from_millis(200));
-        }
-        assert_eq!(one.apply(Op::End(claimed[0], Next::Delete)), Outcome::Ended { due: None });
-        // One that leaves is released at once.
-        let timer = self::timer(2, 0);
-        one.put(&timer);
-        one.claim(&[timer.id]);
-        drop(one);
-        assert!(other.beat(&[]).looks_begin_anew);
-        assert_eq!(other.state(timer.id).unwrap().0, State::Pending);
     }
 
     fn rule_3_a_lease_is_over_when_it_was_not_renewed() {
@@ -271,113 +271,40 @@ with_server! {
         assert!(node.has_lease());
     }
 
-    fn rule_3_a_node_whose_row_is_gone_joins_anew() {
-        let (schema, session) = (new_schema(), Session::open());
-        let mut node = Node::join(&schema);
-        assert!(node.joined.looks_begin_anew);
-        let timer = timer(1, 0);
-        node.put(&timer);
-        let claimed = node.claim(&[timer.id]);
-        let before = node.store.node();
-        session.run(&format!("UPDATE {schema}.nodes SET dead = true"));
-        let beat = node.beat(&claimed);
-        assert_eq!(beat.lost, [timer.id]);
-        assert!(beat.looks_begin_anew && node.has_lease() && node.store.node() != before);
-        let (state, progress) = node.state(timer.id).unwrap();
-        assert_eq!((state, progress.used), (State::Pending, 1), "it has released its former self");
-        assert_eq!(node.apply(Op::End(claimed[0], Next::Delete)), Outcome::NotFound);
-        // Once more, since a node has gone.
-        assert!(node.beat(&[]).looks_begin_anew);
-        assert!(!node.beat(&[]).looks_begin_anew);
-    }
-
-    fn rule_4_lost_replies_are_found_out() {
-        let (schema, session) = (new_schema(), Session::open());
-        let mut node = Node::join(&schema);
-        let timers = [timer(1, 0), timer(2, 0), timer(3, 0)];
-        timers.iter().for_each(|timer| node.put(timer));
-        let known = node.claim(&[timers[0].id]);
-        // A claim whose reply is lost.
-        session.run(&format!(
-            "SELECT FROM {schema}.claim({}, '{{{},{}}}', ARRAY['a' || chr(31) || 'Order'], '{{2}}', '{{3}}', false, false)",
-            node.store.node(), timers[1].id, timers[2].id
-        ));
-        assert!(node.beat(&known).lost.is_empty());
-        node.break_off(&session, &schema);
-        let beat = until("it connects", Duration::from_secs(3), || node.store.beat(&known, DueTime::MIN).ok());
-        assert!(beat.looks_begin_anew && beat.lost.is_empty());
-        assert_eq!(node.state(timers[0].id).unwrap().0, State::InFlight);
-        for timer in &timers[1..] {
-            let (state, progress) = node.state(timer.id).unwrap();
-            assert_eq!((state, progress.used, progress.attempt), (State::Pending, 0, 1));
-        }
-        assert_eq!(node.apply(Op::End(known[0], Next::Delete)), Outcome::Ended { due: None });
-    }
-
     fn rule_5_only_a_timer_that_was_alone_is_to_blame() {
-        let schema = new_schema();
-        let session = Session::open();
+        let (schema, session) = (new_schema(), Session::open());
         let (mut dead, mut node) = (Node::join(&schema), Node::join(&schema));
-        let timers = [1, 2, 3].map(|number| Record { max_attempts: Some(1), ..timer(number, 0) });
-        timers.iter().for_each(|timer| node.put(timer));
-        for timer in &timers[..2] {
-            let delivery = dead.claim(&[timer.id])[0];
-            dead.apply(Op::End(delivery, Next::Release));
+        let beside = dead.put_all([timer(3, 0)])[0];
+        let [marked, unmarked, damaged] = [1, 2, 4].map(|number| dead.put_suspect(number));
+        for (id, suspects) in [(marked, Suspects::Marked), (unmarked, Suspects::Unmarked), (damaged, Suspects::Marked)] {
+            dead.apply(claim_as(&[id], suspects));
         }
-        // A marked suspect, an unmarked one, and a timer beside them.
-        dead.apply(claim_as(&[timers[0].id], Suspects::Marked));
-        dead.apply(claim_as(&[timers[1].id], Suspects::Unmarked));
-        dead.claim(&[timers[2].id]);
-        let left = dead.store.node();
-        session.run(&format!("UPDATE {schema}.nodes SET dead = true WHERE id = {left}"));
-        let beat = node.beat(&[]);
-        assert_eq!(beat.blamed.iter().map(|record| record.id).collect::<Vec<_>>(), [timers[0].id]);
-        assert_eq!(node.state(timers[0].id).unwrap().0, State::InFlight);
-        assert_eq!(node.state(timers[1].id).unwrap().0, State::Pending);
-        assert_eq!(node.state(timers[2].id).unwrap().0, State::Pending);
+        dead.claim(&[beside]);
+        session.run(&format!("UPDATE {schema}.timers SET headers = '[1]' WHERE id = '{damaged}'"));
+        dead.declare_dead(&session, &schema);
+        let is_blamed = |beat: &Beat| beat.blamed.iter().map(|record| record.id).eq([marked]);
+        assert!(is_blamed(&node.beat(&[])));
+        assert_eq!(node.state(marked).unwrap().0, State::InFlight);
+        assert_eq!([unmarked, beside].map(|id| node.state(id).unwrap().0), [State::Pending, State::Pending]);
+        let sql = format!("SELECT node IS NULL AND parked LIKE 'damaged%' FROM {schema}.timers WHERE id = '{damaged}'");
+        assert_eq!(session.value::<Option<bool>>(&sql), Some(true), "it cannot be read");
         // The reply is lost: it is told again, until it has ended.
-        node.break_off(&session, &schema);
-        let beat = until("it connects", Duration::from_secs(3), || node.store.beat(&[], DueTime::MIN).ok());
-        assert_eq!(beat.blamed.len(), 1);
+        let beat = node.reconnect(&session, &schema);
+        assert!(is_blamed(&beat));
         let end = Op::End(beat.blamed[0].delivery(), Next::Dead { reason: "its node died".into(), then: None });
         assert_eq!(node.apply(end), Outcome::Ended { due: None });
-        node.break_off(&session, &schema);
-        let beat = until("it connects", Duration::from_secs(3), || node.store.beat(&[], DueTime::MIN).ok());
-        assert_eq!(beat.blamed, []);
+        assert_eq!(node.reconnect(&session, &schema).blamed, []);
         drop(dead);
     }
 
     fn rule_5_a_node_does_not_blame_what_it_has_claimed_itself() {
         let (schema, session) = (new_schema(), Session::open());
         let mut node = Node::join(&schema);
-        let timer = Record { max_attempts: Some(1), ..timer(1, 0) };
-        node.put(&timer);
-        let delivery = node.claim(&[timer.id])[0];
-        node.apply(Op::End(delivery, Next::Release));
+        let id = node.put_suspect(1);
         // The session has the reply, and nobody waits for it any more.
-        node.apply(claim_as(&[timer.id], Suspects::Marked));
-        node.break_off(&session, &schema);
-        let beat = until("it connects", Duration::from_secs(3), || node.store.beat(&[], DueTime::MIN).ok());
-        assert_eq!(beat.blamed, []);
-        assert_eq!(node.state(timer.id).unwrap().0, State::Pending);
-    }
-
-    fn rule_5_a_blamed_timer_that_cannot_be_read_is_parked() {
-        let (schema, session) = (new_schema(), Session::open());
-        let (mut dead, mut node) = (Node::join(&schema), Node::join(&schema));
-        let timers = [1, 2].map(|number| Record { max_attempts: Some(1), ..timer(number, 0) });
-        for timer in &timers {
-            dead.put(timer);
-            let delivery = dead.claim(&[timer.id])[0];
-            dead.apply(Op::End(delivery, Next::Release));
-            dead.apply(claim_as(&[timer.id], Suspects::Marked));
-        }
-        session.run(&format!("UPDATE {schema}.timers SET headers = '[1]' WHERE id = '{}'", timers[0].id));
-        session.run(&format!("UPDATE {schema}.nodes SET dead = true WHERE id = {}", dead.store.node()));
-        let beat = node.beat(&[]);
-        assert_eq!(beat.blamed.iter().map(|record| record.id).collect::<Vec<_>>(), [timers[1].id]);
-        let sql = format!("SELECT node IS NULL AND parked LIKE 'damaged%' FROM {schema}.timers WHERE id = '{}'", timers[0].id);
-        assert_eq!(session.value::<Option<bool>>(&sql), Some(true));
+        node.apply(claim_as(&[id], Suspects::Marked));
+        assert_eq!(node.reconnect(&session, &schema).blamed, []);
+        assert_eq!(node.state(id).unwrap().0, State::Pending);
     }
 
     fn rule_6_batches_in_both_directions_do_not_deadlock() {
@@ -416,28 +343,25 @@ with_server! {
     fn rule_6_a_locked_row_is_left_out() {
         let (schema, stranger) = (new_schema(), Session::open());
         let mut node = Node::join(&schema);
-        let timers: Vec<_> = (0..8).map(|number| timer(number, -1000)).collect();
-        timers.iter().for_each(|timer| node.put(timer));
-        let claimed = node.claim(&timers[..3].iter().map(|timer| timer.id).collect::<Vec<_>>());
+        let ids = node.put_all((0..8).map(|number| timer(number, -1000)));
+        let claimed = node.claim(&ids[..3]);
         stranger.run(&format!(
             "BEGIN; SELECT {schema}.cancel('{}'), {schema}.cancel('{}'), {schema}.cancel('{}')",
-            claimed[1].id, timers[3].id, timers[4].id
+            claimed[1].id, ids[3], ids[4]
         ));
         let began = Instant::now();
-        let ids: Vec<_> = timers[3..].iter().map(|timer| timer.id).collect();
-        let Outcome::Claimed { records, .. } = node.apply(claim(&ids)) else { panic!() };
-        assert_eq!(records.len(), 3);
+        assert_eq!(node.claim_now(&ids[3..]), ids[5..]);
         let ends = node.try_apply(&claimed.iter().map(|delivery| Op::End(*delivery, Next::Delete)).collect::<Vec<_>>());
         assert!(began.elapsed() < Duration::from_millis(500), "{:?}", began.elapsed());
         assert!(ends[0].is_ok() && is_unavailable(&ends[1]) && ends[2].is_ok(), "{ends:?}");
-        let ops = [Op::Cancel(timers[3].id), Op::Move(timers[4].id, due_in(0)), Op::Cancel(timers[5].id), put(&timer(9, 60_000))];
+        let ops = [Op::Cancel(ids[3]), Op::Move(ids[4], due_in(0)), Op::Cancel(ids[5]), put(&timer(9, 60_000))];
         let outcomes = node.try_apply(&ops);
         assert!(is_unavailable(&outcomes[0]) && is_unavailable(&outcomes[1]), "{outcomes:?}");
         assert!(outcomes[2].is_ok() && outcomes[3].is_ok());
         assert!(began.elapsed() < Duration::from_millis(2000), "{:?}", began.elapsed());
         stranger.run("ROLLBACK");
         assert_eq!(node.apply(Op::End(claimed[1], Next::Delete)), Outcome::Ended { due: None });
-        assert_eq!(node.apply(Op::Cancel(timers[3].id)), Outcome::Deleted);
+        assert_eq!(node.apply(Op::Cancel(ids[3])), Outcome::Deleted);
         // A key that a stranger is about to use.
         stranger.run(&format!("BEGIN; SELECT FROM {schema}.schedule('a', 'Order', ''::bytea, now() + interval '1 hour', 'k2')"));
         let outcomes = node.try_apply(&[put(&keyed(11, "k1")), put(&keyed(12, "k2")), put(&keyed(13, "k3"))]);
@@ -472,9 +396,7 @@ with_server! {
     fn rule_6_locked_dead_letters_hold_up_nothing() {
         let (schema, stranger) = (new_schema(), Session::open());
         let mut node = Node::join(&schema);
-        let timers: Vec<_> = (0..40).map(|number| timer(number, -1000)).collect();
-        timers.iter().for_each(|timer| node.put(timer));
-        let ids: Vec<_> = timers.iter().map(|timer| timer.id).collect();
+        let ids = node.put_all((0..40).map(|number| timer(number, -1000)));
         let dead = |delivery: &Delivery| {
             let then = Again { due: due_in(0), nominal: due_in(0), repetition: 2 };
             Op::End(*delivery, Next::Dead { reason: "why".into(), then: (delivery.id == ids[0]).then_some(then) })
@@ -540,8 +462,9 @@ with_server! {
         let long = Record { message_type: "t".repeat(2705).into(), ..timer(300, 0) };
         assert!(node.try_apply(&[put(&long)])[0].is_err());
         // The reason of another's error is stored, whatever it holds.
-        node.put(&timer(301, -10));
-        let delivery = node.claim(&node_ids(&session, &schema, 301))[0];
+        let last = timer(301, -10);
+        node.put(&last);
+        let delivery = node.claim(&[last.id])[0];
         let end = Op::End(delivery, Next::Dead { reason: format!("a\0{}", "x".repeat(1 << 20)).into(), then: None });
         assert_eq!(node.apply(end), Outcome::Ended { due: None });
     }
@@ -549,9 +472,8 @@ with_server! {
     fn rule_6_a_timer_whose_claim_the_server_refuses_is_set_aside() {
         let (schema, session) = (new_schema(), Session::open());
         let mut node = Node::join(&schema);
-        let timers: Vec<_> = (0..40).map(|number| timer(number, -1000)).collect();
-        timers.iter().for_each(|timer| node.put(timer));
-        let (bad, ids) = (timers[23].id, timers.iter().map(|timer| timer.id).collect::<Vec<_>>());
+        let ids = node.put_all((0..40).map(|number| timer(number, -1000)));
+        let bad = ids[23];
         session.run(&format!(
             "CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''no''; END';
             CREATE TRIGGER refuse BEFORE UPDATE OF node ON {schema}.timers FOR EACH ROW WHEN (OLD.id = '{bad}')
@@ -570,8 +492,7 @@ with_server! {
         ));
         node.apply(Op::End(records[0].delivery(), Next::GiveBack));
         let mut other = Node::join(&schema);
-        let Outcome::Claimed { records, .. } = other.apply(claim(&[bad, records[0].id])) else { panic!() };
-        assert_eq!(records.len(), 1);
+        assert_eq!(other.claim_now(&[bad, records[0].id]), [records[0].id]);
         session.run(&format!("DROP TRIGGER refuse ON {schema}.timers"));
         assert_eq!(other.claim(&[bad]).len(), 1);
     }
@@ -627,33 +548,6 @@ with_server! {
         });
     }
 
-    fn rule_8_a_pause_that_is_settled_holds() {
-        let (schema, session) = (new_schema(), Session::open());
-        let mut node = Node::join(&schema);
-        let timers = [timer(1, -10), Record { route: "b".into(), ..timer(2, -10) }];
-        timers.iter().for_each(|timer| node.put(timer));
-        session.run(&format!("INSERT INTO {schema}.pauses (kind, name) VALUES ('route', 'a')"));
-        session.run(&format!("SELECT {schema}.pause_settled()"));
-        let ids = timers.each_ref().map(|timer| timer.id);
-        assert_eq!(node.look(None), [ids[1]]);
-        let Outcome::Claimed { records, not_due, .. } = node.apply(claim(&ids)) else { panic!() };
-        assert_eq!((records.len(), records[0].id, not_due), (1, ids[1], vec![]));
-        assert!(!node.beat(&[]).looks_begin_anew);
-        session.run(&format!("DELETE FROM {schema}.pauses"));
-        assert!(node.beat(&[]).looks_begin_anew, "its bound has passed them");
-        assert_eq!(node.claim(&ids[..1]).len(), 1);
-        // A pause waits for claims that are running, and a node is paused by its name.
-        session.run(&format!("INSERT INTO {schema}.pauses (kind, name) SELECT 'node', name FROM {schema}.nodes"));
-        let last = timer(3, -10);
-        node.put(&last);
-        assert_eq!(node.look(None), []);
-        let Outcome::Claimed { records, .. } = node.apply(claim(&[last.id])) else { panic!() };
-        assert_eq!(records, []);
-        session.run(&format!("UPDATE {schema}.pauses SET until = 1"));
-        assert!(node.beat(&[]).looks_begin_anew);
-        assert_eq!(node.look(None), [last.id]);
-    }
-
     fn keys_that_are_put_concurrently_are_reported_once() {
         let schema = new_schema();
         let nodes = [Node::join(&schema), Node::join(&schema), Node::join(&schema)];
@@ -702,34 +596,31 @@ with_server! {
     fn rule_2_a_node_that_is_gone_releases_nothing() {
         let (schema, session) = (new_schema(), Session::open());
         let (mut dead, mut node) = (Node::join(&schema), Node::join(&schema));
-        let timer = timer(1, -10);
-        node.put(&timer);
-        dead.claim(&[timer.id]);
+        let ids = node.put_all([timer(1, -10)]);
+        dead.claim(&ids);
         let gone = dead.store.node();
-        session.run(&format!("UPDATE {schema}.nodes SET dead = true WHERE id = {gone}"));
+        dead.declare_dead(&session, &schema);
         session.run(&format!("SELECT {schema}.release(999, {gone})"));
-        let there: i64 = session.value(&format!("SELECT node FROM {schema}.timers"));
-        assert_eq!(there, gone);
+        assert_eq!(session.value::<i64>(&format!("SELECT node FROM {schema}.timers")), gone);
         node.beat(&[]);
-        assert_eq!(node.state(timer.id).unwrap().0, State::Pending);
+        assert_eq!(node.state(ids[0]).unwrap().0, State::Pending);
     }
 
     fn rule_12_what_a_hand_writes_into_due_is_found() {
         let (schema, session) = (new_schema(), Session::open());
         let (mut node, mut dead) = (Node::join(&schema), Node::join(&schema));
-        let timers = [timer(1, 60_000), timer(2, 60_000), timer(3, -10)];
-        timers.iter().for_each(|timer| node.put(timer));
-        dead.claim(&[timers[2].id]);
+        let ids = node.put_all([timer(1, 60_000), timer(2, 60_000), timer(3, -10)]);
+        dead.claim(&[ids[2]]);
         let bound = Position { due: due_in(0), id: DurableId::from_parts(due_in(0), 0, 0) };
-        session.run(&format!("UPDATE {schema}.timers SET due = 5 WHERE id = '{}'", timers[0].id));
-        session.run(&format!("UPDATE {schema}.timers SET due = {} WHERE id = '{}'", due_in(70_000), timers[1].id));
-        assert_eq!(node.look(Some(bound)), [timers[0].id, timers[1].id]);
-        assert_eq!(node.claim(&[timers[0].id]).len(), 1);
+        session.run(&format!("UPDATE {schema}.timers SET due = 5 WHERE id = '{}'", ids[0]));
+        session.run(&format!("UPDATE {schema}.timers SET due = {} WHERE id = '{}'", due_in(70_000), ids[1]));
+        assert_eq!(node.look(Some(bound)), [ids[0], ids[1]]);
+        assert_eq!(node.claim(&[ids[0]]).len(), 1);
         // Of a claimed row, whose node dies.
-        session.run(&format!("UPDATE {schema}.timers SET due = {} WHERE id = '{}'", due_in(500_000), timers[2].id));
-        session.run(&format!("UPDATE {schema}.nodes SET dead = true WHERE id = {}", dead.store.node()));
+        session.run(&format!("UPDATE {schema}.timers SET due = {} WHERE id = '{}'", due_in(500_000), ids[2]));
+        dead.declare_dead(&session, &schema);
         node.beat(&[]);
-        assert_eq!(node.state(timers[2].id).unwrap().0, State::Pending);
+        assert_eq!(node.state(ids[2]).unwrap().0, State::Pending);
         assert_eq!(session.value::<i64>(&format!("SELECT count(*) FROM {schema}.nodes")), 1);
     }
 
@@ -751,40 +642,26 @@ with_server! {
     fn damaged_rows_are_parked() {
         let (schema, session) = (new_schema(), Session::open());
         let mut node = Node::join(&schema);
-        let timers = [timer(1, -10), timer(2, -10)];
-        timers.iter().for_each(|timer| node.put(timer));
-        session.run(&format!("UPDATE {schema}.timers SET headers = '[1]' WHERE id = '{}'", timers[0].id));
-        let ids = timers.each_ref().map(|timer| timer.id);
+        let ids = node.put_all([timer(1, -10), timer(2, -10)]);
+        session.run(&format!("UPDATE {schema}.timers SET headers = '[1]' WHERE id = '{}'", ids[0]));
         let Outcome::Claimed { records, damaged, .. } = node.apply(claim(&ids)) else { panic!() };
-        assert_eq!((records.len(), damaged), (1, vec![ids[0]]));
+        assert_eq!((records.len(), &damaged[..]), (1, &ids[..1]));
         let parked: Option<String> = session.value(&format!("SELECT parked FROM {schema}.timers WHERE id = '{}'", ids[0]));
         assert!(parked.unwrap().contains("damaged"));
         assert!(node.store.get(ids[0]).is_err());
-        let mut reader = node.store.reader().unwrap().unwrap();
-        assert_eq!(reader.counts(None).unwrap().parked, 1);
+        assert_eq!(node.store.reader().unwrap().unwrap().counts(None).unwrap().parked, 1);
     }
 
     fn a_node_that_retires_gives_up_its_share_and_keeps_its_claims() {
         let schema = new_schema();
         let (mut leaving, mut other) = (Node::join(&schema), Node::join(&schema));
-        let record = timer(1, 0);
-        leaving.apply(put(&record));
-        let claimed = leaving.apply(claim(&[record.id]));
-        assert!(matches!(claimed, Outcome::Claimed { records, .. } if records.len() == 1));
-        let delivery = Delivery { id: record.id, repetition: 1, attempt: 1 };
+        let ids = leaving.put_all([timer(1, 0)]);
+        let claimed = leaving.claim(&ids);
         let nodes = |beat: Beat| beat.share.places.iter().map(|(_, nodes)| *nodes).max();
         assert_eq!(nodes(other.beat(&[])), Some(2));
         leaving.store.retire();
         assert_eq!(nodes(other.beat(&[])), Some(1));
-        assert!(leaving.beat(&[delivery]).lost.is_empty());
-        assert_eq!(leaving.apply(Op::End(delivery, Next::Delete)), Outcome::Ended { due: None });
+        assert!(leaving.beat(&claimed).lost.is_empty());
+        assert_eq!(leaving.apply(Op::End(claimed[0], Next::Delete)), Outcome::Ended { due: None });
     }
-}
-
-/// Returns the ids of timers with a number as payload.
-fn node_ids(session: &Session, schema: &str, number: u64) -> Vec<DurableId> {
-    let payload: String = number.to_le_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
-    let rows =
-        session.query(&format!("SELECT id::text FROM {schema}.timers WHERE payload = decode('{payload}', 'hex')"));
-    rows.iter().map(|row| row.get::<_, &str>(0).parse().unwrap()).collect()
 }

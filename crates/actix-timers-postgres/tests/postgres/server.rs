@@ -42,10 +42,15 @@ pub(crate) fn node() -> NodeInfo {
 
 /// Starts a proxy in front of the server, and returns the address through it.
 pub(crate) fn proxy() -> (Runtime, Proxy, String) {
+    far_away(Duration::ZERO, Duration::ZERO)
+}
+
+/// As [`proxy`], with one that delays everything on the way there, and back.
+pub(crate) fn far_away(there: Duration, back: Duration) -> (Runtime, Proxy, String) {
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let config: tokio_postgres::Config = address().parse().unwrap();
     let server = SocketAddr::from(([127, 0, 0, 1], config.get_ports()[0]));
-    let proxy = Proxy::start(runtime.handle(), server);
+    let proxy = Proxy::start_far(runtime.handle(), server, [there, back]);
     let address = format!("postgres://{}@127.0.0.1:{}/postgres", config.get_user().unwrap(), proxy.port());
     (runtime, proxy, address)
 }
@@ -85,9 +90,12 @@ impl Session {
         self.query(sql)[0].get(0)
     }
 
+    /// Returns code and message of the error.
     pub(crate) fn error(&self, sql: &str) -> String {
         let error = self.runtime.block_on(self.client.batch_execute(sql)).expect_err(sql);
-        error.as_db_error().map_or_else(|| error.to_string(), |error| error.message().to_owned())
+        error
+            .as_db_error()
+            .map_or_else(|| error.to_string(), |error| format!("{}: {}", error.code().code(), error.message()))
     }
 }
 

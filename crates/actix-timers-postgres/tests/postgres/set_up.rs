@@ -49,33 +49,36 @@ with_server! {
         admin.run(&format!("UPDATE {schema}.schema_version SET version = 9"));
         let (newer, _) = error(connect(PostgresOptions::new().schema(&schema)));
         assert!(matches!(newer, ConnectError::NewerFormat { found: 9, known: 1 }));
-        for tables in ["CREATE TABLE @.nodes (a int)", "CREATE TABLE @.schema_version (a int)"] {
+        for table in ["timers", "nodes", "schema_version"] {
             let schema = new_schema();
-            admin.run(&format!("CREATE SCHEMA {schema}; {}", tables.replace('@', &schema)));
+            admin.run(&format!("CREATE SCHEMA {schema}; CREATE TABLE {schema}.{table} (a int)"));
             let (foreign, _) = error(connect(PostgresOptions::new().schema(&schema)));
             assert!(matches!(foreign, ConnectError::ForeignSchema { .. }));
         }
     }
 
     fn a_user_without_rights_hears_which_one_is_missing() {
-        let admin = Session::open();
-        let user = format!("guest_{}", new_schema());
+        let (admin, schema) = (Session::open(), new_schema());
+        let user = format!("guest_{schema}");
         admin.run(&format!("CREATE ROLE {user} LOGIN"));
         let as_user = address().replace("timers@", &format!("{user}@"));
-        let (missing, _) = error(connect_to(&as_user, options()));
-        assert!(matches!(missing, ConnectError::MissingRight(_)));
-        let schema = new_schema();
+        let missing = |schema: &str, right: &str| {
+            let (missing, text) = error(connect_to(&as_user, PostgresOptions::new().schema(schema)));
+            assert!(matches!(missing, ConnectError::MissingRight(_)) && text.contains(right), "{text}");
+        };
+        missing(&schema, "");
         connect(PostgresOptions::new().schema(&schema)).unwrap();
-        let options = || PostgresOptions::new().schema(&schema);
-        assert!(matches!(error(connect_to(&as_user, options())).0, ConnectError::MissingRight(_)));
-        admin.run(&format!("GRANT USAGE ON SCHEMA {schema} TO {user}; GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {user}"));
-        let (missing, text) = error(connect_to(&as_user, options()));
-        assert!(matches!(missing, ConnectError::MissingRight(_)) && text.contains("INSERT on table"), "{text}");
-        admin.run(&format!("GRANT ALL ON ALL TABLES IN SCHEMA {schema} TO {user}"));
-        let (missing, text) = error(connect_to(&as_user, options()));
-        assert!(matches!(missing, ConnectError::MissingRight(_)) && text.contains("EXECUTE on function"), "{text}");
+        missing(&schema, "");
+        for (right, next) in [
+            ("USAGE ON SCHEMA", ""),
+            ("SELECT ON ALL TABLES IN SCHEMA", "INSERT on table"),
+            ("ALL ON ALL TABLES IN SCHEMA", "EXECUTE on function"),
+        ] {
+            admin.run(&format!("GRANT {right} {schema} TO {user}"));
+            missing(&schema, next);
+        }
         admin.run(&format!("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {schema} TO {user}"));
-        connect_to(&as_user, options()).unwrap();
+        connect_to(&as_user, PostgresOptions::new().schema(&schema)).unwrap();
     }
 
     fn a_name_with_any_characters_is_one_schema() {

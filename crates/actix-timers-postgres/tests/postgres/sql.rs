@@ -2,15 +2,13 @@
 
 use std::time::Duration;
 
-use actix_timers_durable::store::OnKey;
-use actix_timers_durable::store::{Next, NodeInfo, Op, Outcome, Placed, Reads, Store};
+use actix_timers_durable::store::{Next, NodeInfo, OnKey, Op, Outcome, Placed, Reads, Record, Store};
 use actix_timers_durable::{DueTime, DurableId, Missed, RepeatMode};
-use actix_timers_postgres::PostgresStore;
-use actix_timers_postgres::{ConnectError, PostgresOptions};
-use support::store::{new, put};
+use actix_timers_postgres::{ConnectError, PostgresOptions, PostgresStore};
+use support::store::new;
 
 use crate::rules::{Node, timer};
-use crate::server::{Session, address, connect, connect_to, new_schema, options, until};
+use crate::server::{Session, address, connect, connect_to, new_schema, node, options, until};
 use crate::with_server;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -91,49 +89,43 @@ with_server! {
         let (schema, session) = (new_schema(), Session::open());
         let _node = Node::join(&schema);
         let at = "now() + interval '1 hour'";
-        for (arguments, part) in [
-            (format!("'a', repeat('t', 2705), ''::bytea, {at}"), "message type"),
-            (format!("'', 't', ''::bytea, {at}"), "route"),
-            (format!("'a', E't\\n', ''::bytea, {at}"), "control characters"),
-            ("'a', 't', ''::bytea, 'infinity'".to_owned(), "4199"),
-            ("'a', 't', ''::bytea, '9000-01-01'".to_owned(), "4199"),
-            ("'a', 't', ''::bytea, '-infinity'".to_owned(), "4199"),
-            (format!("'a', 't', NULL::bytea, {at}"), "null"),
-            (format!("'a', 't', ''::bytea, {at}, message_version => -1"), "version"),
-            (format!("'a', 't', ''::bytea, {at}, max_attempts => 0"), "budget"),
-            (format!("'a', 't', ''::bytea, {at}, key => repeat('k', 1025)"), "key"),
-            (format!("'a', 't', decode(repeat('00', 1048577), 'hex'), {at}"), "bytes"),
-            (format!("'a', 't', ''::bytea, {at}, headers => '[1]'"), "headers"),
-            (format!("'a', 't', ''::bytea, {at}, headers => '{{\"a\": 1}}'"), "headers"),
-            (format!("'a', 't', ''::bytea, {at}, retry => '{{\"x\": 1}}'"), "retry"),
-            (format!("'a', 't', ''::bytea, {at}, retry => '{{\"initial_ms\": -1}}'"), "retry"),
-            (format!("'a', 't', ''::bytea, {at}, repeat => '{{}}'"), "repeat"),
-            (format!("'a', 't', ''::bytea, {at}, repeat => '{{\"every_ms\": 1.5}}'"), "repeat"),
-            (format!("'a', 't', ''::bytea, {at}, repeat => '{{\"every_ms\": 1, \"cron\": \"* * * * *\", \"zone\": \"UTC\"}}'"), "repeat"),
-            (format!("'a', 't', ''::bytea, {at}, repeat => '{{\"cron\": \"* * * * *\"}}'"), "repeat"),
-            (format!("'a', 't', ''::bytea, {at}, repeat => '{{\"every_ms\": 1.0}}'"), "repeat"),
-            (format!("'a', 't', ''::bytea, {at}, repeat => '{{\"every_ms\": 9, \"delay_ms\": 9}}'"), "repeat"),
-            (format!("'a', 't', ''::bytea, {at}, repeat => '{{\"delay_ms\": 0}}'"), "repeat"),
-            (format!("'a', 't', ''::bytea, {at}, repeat => '{{\"delay_ms\": 9, \"missed\": \"skip\"}}'"), "repeat"),
-            (format!("'a', 't', ''::bytea, {at}, repeat => '{{\"delay_ms\": 9, \"spread\": 1}}'"), "repeat"),
-            (format!("'a', 't', ''::bytea, {at}, repeat => '{{\"every_ms\": 9, \"spread\": true}}'"), "repeat"),
-            (format!("'a', 't', ''::bytea, {at}, repeat => '{{\"delay_ms\": 9, \"jitter_ms\": 0}}'"), "repeat"),
-            (format!("'a', 't', ''::bytea, {at}, repeat => '{{\"delay_ms\": 9, \"jitter_ms\": 9}}'"), "repeat"),
-            (format!("'a', 't', ''::bytea, {at}, repeat => '{{\"every_ms\": 9, \"jitter_ms\": 10}}'"), "repeat"),
-            (format!("'a', 't', ''::bytea, {at}, repeat => '{{\"jitter_ms\": 9}}'"), "repeat"),
-            (format!("'a', 't', ''::bytea, {at}, repeat => '{{\"delay_ms\": \"9\"}}'"), "repeat"),
-            (format!("'a', 't', ''::bytea, {at}, repeat => '{{\"delay_ms\": 9, \"until_ms\": 9}}'"), "until_ms"),
-        ] {
-            let error = session.error(&format!("SELECT {schema}.schedule({arguments})"));
+        let refuse = |arguments: &str, part: &str| {
+            let error = session.error(&format!("SELECT {schema}.schedule({})", arguments.replace('@', at)));
             assert!(error.contains(part), "{arguments:.60}: {error}");
+        };
+        for (arguments, part) in [
+            ("'a', repeat('t', 2705), ''::bytea, @", "message type"),
+            ("'', 't', ''::bytea, @", "route"),
+            (r"'a', E't\n', ''::bytea, @", "control characters"),
+            (r"'a', E't\0', ''::bytea, @", "0x00"),
+            ("'a', 't', ''::bytea, 'infinity'", "4199"),
+            ("'a', 't', ''::bytea, '9000-01-01'", "4199"),
+            ("'a', 't', ''::bytea, '-infinity'", "4199"),
+            ("'a', 't', NULL::bytea, @", "null"),
+            (r#"'a', 't', '{"a": '::jsonb, @"#, "json"),
+            (r#"'a', 't', '"\u0000"'::jsonb, @"#, "Unicode"),
+            ("'a', 't', ''::bytea, @, message_version => -1", "version"),
+            ("'a', 't', ''::bytea, @, max_attempts => 0", "budget"),
+            ("'a', 't', ''::bytea, @, key => repeat('k', 1025)", "key"),
+            ("'a', 't', decode(repeat('00', 1048577), 'hex'), @", "bytes"),
+        ] {
+            refuse(arguments, part);
         }
-        for (arguments, part) in [
-            (format!("'a', 't', '{{\"a\": '::jsonb, {at}"), "json"),
-            (format!(r#"'a', 't', '"\u0000"'::jsonb, {at}"#), "Unicode"),
-            (format!("'a', E't\\0', ''::bytea, {at}"), "0x00"),
+        for (option, values) in [
+            ("headers", &["[1]", r#"{"a": 1}"#][..]),
+            ("retry", &[r#"{"x": 1}"#, r#"{"initial_ms": -1}"#]),
+            ("repeat", &[
+                "{}", r#"{"every_ms": 1.5}"#, r#"{"every_ms": 1, "cron": "* * * * *", "zone": "UTC"}"#,
+                r#"{"cron": "* * * * *"}"#, r#"{"every_ms": 1.0}"#, r#"{"every_ms": 9, "delay_ms": 9}"#, r#"{"delay_ms": 0}"#,
+                r#"{"delay_ms": 9, "missed": "skip"}"#, r#"{"delay_ms": 9, "spread": 1}"#, r#"{"every_ms": 9, "spread": true}"#,
+                r#"{"delay_ms": 9, "jitter_ms": 0}"#, r#"{"delay_ms": 9, "jitter_ms": 9}"#, r#"{"every_ms": 9, "jitter_ms": 10}"#,
+                r#"{"jitter_ms": 9}"#, r#"{"delay_ms": "9"}"#, r#"{"delay_ms": 9, "until_ms": 9}"#,
+            ]),
         ] {
-            let error = session.error(&format!("SELECT {schema}.schedule({arguments})"));
-            assert!(error.contains(part), "{arguments:.60}: {error}");
+            for value in values {
+                let part = if value.contains("until_ms") { "until_ms" } else { option };
+                refuse(&format!("'a', 't', ''::bytea, @, {option} => '{value}'"), part);
+            }
         }
         // The past is now.
         session.run(&format!("SELECT {schema}.schedule('a', 't', ''::bytea, '1900-01-01')"));
@@ -246,10 +238,7 @@ with_server! {
             ALTER ROLE {role} SET TimeZone = 'Asia/Kathmandu'; ALTER ROLE {role} SET bytea_output = 'escape';
             ALTER ROLE {role} SET lock_timeout = 1; ALTER ROLE {role} SET statement_timeout = 50"
         ));
-        let mut store = connect_to(&as_role(&role), options(&schema)).unwrap();
-        let node = NodeInfo { name: String::new(), serves: (*support::store::serving(&["a"])).clone() };
-        let beat = store.join(&node, DueTime::MIN).unwrap();
-        let mut node = Node { store, joined: beat };
+        let mut node = Node::join_as(connect_to(&as_role(&role), options(&schema)).unwrap(), &node());
         let timer = timer(1, -10);
         // Statements take longer than the role's limit.
         session.run(&format!(
@@ -260,13 +249,12 @@ with_server! {
         let claimed = node.claim(&[timer.id]);
         node.beat(&claimed);
         assert_eq!(node.apply(Op::End(claimed[0], Next::Delete)), Outcome::Ended { due: None });
-        let keyed = actix_timers_durable::store::Record { key: Some("it's \\ \"k\"".into()), ..timer };
+        let keyed = Record { key: Some("it's \\ \"k\"".into()), ..timer };
         for expected in ["created", "exists"] {
             let Outcome::Put(placed) = node.apply(Op::Put(vec![new(&keyed, OnKey::KeepExisting)])) else { panic!() };
             assert_eq!(matches!(placed[..], [Placed::Created { .. }]), expected == "created");
         }
-        let settings = session.query(&format!("SELECT count(*) FROM pg_stat_activity WHERE usename = '{role}'"));
-        assert!(settings[0].get::<_, i64>(0) >= 2);
+        assert!(session.value::<i64>(&format!("SELECT count(*) FROM pg_stat_activity WHERE usename = '{role}'")) >= 2);
         // Users' sessions of that role.
         let user = Session::open_at(&format!("{}?options=-c%20statement_timeout%3D0", as_role(&role)));
         user.run(&format!("SELECT {schema}.schedule('a', 'Order', ''::bytea, now(), key => 'it''s')"));
@@ -299,10 +287,8 @@ with_server! {
         assert!(matches!(error, ConnectError::MissingRight(_)), "{error}");
         session.run(&format!("ALTER ROLE {role} RESET role"));
         // A node of another role, whose sessions this one could not end.
-        let _node = Node::join(&{
-            session.run(&format!("GRANT ALL ON SCHEMA {schema} TO timers"));
-            schema.clone()
-        });
+        session.run(&format!("GRANT ALL ON SCHEMA {schema} TO timers"));
+        let _node = Node::join(&schema);
         let mut store = connect_to(&as_role(&role), options(&schema)).unwrap();
         let error = store.join(&NodeInfo::default(), DueTime::MIN).unwrap_err();
         assert!(error.to_string().contains("pg_signal_backend"), "{error}");
@@ -321,26 +307,17 @@ with_server! {
 
     fn an_administrator_can_migrate() {
         let (schema, session) = (new_schema(), Session::open());
-        let options = |schema: &str| PostgresOptions::new().schema(schema).migrate(false);
-        let error = connect(options(&schema)).unwrap_err().to_string();
+        let options = PostgresOptions::new().schema(&schema).migrate(false);
+        let error = connect(options.clone()).unwrap_err().to_string();
         assert!(error.contains("version 0 of 1"), "{error}");
-        session.run(&PostgresStore::migration(&options(&schema)).unwrap());
+        session.run(&PostgresStore::migration(&options).unwrap());
         let role = format!("runner_{schema}");
         session.run(&format!(
             "CREATE ROLE {role} LOGIN; GRANT USAGE ON SCHEMA {schema} TO {role};
-            GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {role}"
+            GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {role};
+            GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {schema} TO {role}"
         ));
-        let error = connect_to(&as_role(&role), options(&schema)).unwrap_err();
-        assert!(error.to_string().contains("EXECUTE on function"), "{error}");
-        session.run(&format!("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {schema} TO {role}"));
-        let mut store = connect_to(&as_role(&role), options(&schema)).unwrap();
-        store.join(&NodeInfo::default(), DueTime::MIN).unwrap();
-        assert!(store.apply(&[put(&timer(1, 0))], DueTime::MIN).unwrap()[0].is_ok());
-        // Something else is there.
-        let schema = new_schema();
-        session.run(&format!("CREATE SCHEMA {schema}; CREATE TABLE {schema}.timers (x int)"));
-        assert!(matches!(connect(PostgresOptions::new().schema(&schema)), Err(ConnectError::ForeignSchema { .. })));
-        session.run(&format!("DROP TABLE {schema}.timers; CREATE TABLE {schema}.schema_version AS SELECT 2 AS version"));
-        assert!(matches!(connect(PostgresOptions::new().schema(&schema)), Err(ConnectError::NewerFormat { found: 2, known: 1 })));
+        let mut node = Node::join_as(connect_to(&as_role(&role), options).unwrap(), &NodeInfo::default());
+        node.put(&timer(1, 0));
     }
 }

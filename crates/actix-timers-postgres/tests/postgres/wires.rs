@@ -1,68 +1,22 @@
 //! A server that is far away.
 
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::sync::mpsc::channel;
-use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use actix_timers_durable::store::{Again, Delivery, Next, NodeInfo, Op, Store};
-use actix_timers_durable::{DueTime, DurableId};
-use support::store::{put, serving};
+use actix_timers_durable::DurableId;
+use actix_timers_durable::store::{Again, Delivery, Next, Op, Store};
+use support::store::put;
 
 use crate::rules::{Node, due_in, timer};
-use crate::server::{address, connect_to, new_schema, options};
+use crate::server::{connect_to, far_away, new_schema, node, options};
 use crate::with_server;
 
 /// Half of the round trip.
 const DELAY: Duration = Duration::from_millis(50);
 
-/// Returns the address of a proxy that delays everything on the way there, and back.
-pub(crate) fn far_away(there: Duration, back: Duration) -> String {
-    let address = address();
-    let (begin, rest) = address.split_once('@').unwrap();
-    let (server, database) = rest.split_once('/').unwrap();
-    let (server, listener) = (server.to_owned(), TcpListener::bind("127.0.0.1:0").unwrap());
-    let port = listener.local_addr().unwrap().port();
-    thread::spawn(move || {
-        for near in listener.incoming().map_while(Result::ok) {
-            let far = TcpStream::connect(&server).unwrap();
-            for stream in [&near, &far] {
-                stream.set_nodelay(true).unwrap();
-            }
-            delay(near.try_clone().unwrap(), far.try_clone().unwrap(), there);
-            delay(far, near, back);
-        }
-    });
-    format!("{begin}@127.0.0.1:{port}/{database}")
-}
-
-fn delay(mut from: TcpStream, mut to: TcpStream, by: Duration) {
-    let (sender, chunks) = channel::<(Instant, Vec<u8>)>();
-    thread::spawn(move || {
-        let mut buffer = vec![0; 1 << 16];
-        while let Ok(read @ 1..) = from.read(&mut buffer) {
-            _ = sender.send((Instant::now() + by, buffer[..read].to_vec()));
-        }
-    });
-    thread::spawn(move || {
-        for (at, chunk) in chunks {
-            thread::sleep(at.saturating_duration_since(Instant::now()));
-            if to.write_all(&chunk).is_err() {
-                break;
-            }
-        }
-        _ = to.shutdown(std::net::Shutdown::Both);
-    });
-}
-
 with_server! {
     fn a_group_takes_one_round_trip() {
-        let schema = new_schema();
-        let mut store = connect_to(&far_away(DELAY, DELAY), options(&schema)).unwrap();
-        let info = NodeInfo { name: String::new(), serves: (*serving(&["a", "b"])).clone() };
-        let joined = store.join(&info, DueTime::MIN).unwrap();
-        let mut node = Node { store, joined };
+        let (schema, (_runtime, _proxy, address)) = (new_schema(), far_away(DELAY, DELAY));
+        let mut node = Node::join_as(connect_to(&address, options(&schema)).unwrap(), &node());
         let timers: Vec<_> = (0..500).map(|number| timer(number, -1000)).collect();
         node.try_apply(&timers.iter().map(put).collect::<Vec<_>>());
         let ids: Vec<DurableId> = timers.iter().map(|timer| timer.id).collect();

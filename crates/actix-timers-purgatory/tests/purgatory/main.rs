@@ -1,7 +1,6 @@
 //! Purgatories: requests and their ends, in virtual time; code of users; threads.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod actors;
 mod ends;
 mod model;
 mod published;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use actix_timers_purgatory::Wait;
+use actix_timers_purgatory::{Keys, Wait};
 use support::Random;
 
 use crate::{Answer, Level, World, answer};
@@ -46,15 +46,21 @@ async fn agrees_with_the_model(seed: u64) {
     let levels = [(); 3].map(|()| Level::default());
     let mut model = Model { levels: [0; 3], requests: Vec::new() };
     let mut waits: Vec<Option<Wait<u32, _>>> = Vec::new();
+    let same: Keys<u32> = (0..3).collect();
     for step in 0..150 {
         let key = random.below(KEYS) as u32;
         match random.below(20) {
             0..8 => {
-                let keys: Vec<u32> = (0..random.below(4)).map(|_| random.below(KEYS) as u32).collect();
+                let keys: Vec<u32> = match random.below(5) {
+                    0 => (0..3).collect(),
+                    count => (1..count).map(|_| random.below(KEYS) as u32).collect(),
+                };
                 let timeout = Duration::from_millis(random.spread(8));
                 let gate = random.below(3) as usize;
                 let level = model.levels[gate] + random.below(4) as u32;
-                waits.push(Some(world.purgatory.wait(keys.clone(), timeout, levels[gate].reached(level))));
+                // Requests with equal keys may share them.
+                let given = if keys == [0, 1, 2] { same.clone() } else { Keys::from(keys.clone()) };
+                waits.push(Some(world.purgatory.wait(given, timeout, levels[gate].reached(level))));
                 let answer = if level <= model.levels[gate] {
                     Some(Answer::Completed(model.levels[gate]))
                 } else if model.waiting().count() == CAPACITY {
@@ -93,8 +99,20 @@ async fn agrees_with_the_model(seed: u64) {
             }
             _ if step > 140 => {
                 let closed = model.end(|_| true, |_| Answer::Closed);
-                assert_eq!(world.purgatory.close(), closed, "seed {seed}, step {step}");
+                assert_eq!((world.purgatory.close(), world.purgatory.close()), (closed, 0), "seed {seed}, step {step}");
+                assert!(world.purgatory.is_closed());
                 break;
+            }
+            _ if !waits.is_empty() => {
+                let number = random.index_of(&waits);
+                if let Some(wait) = &mut waits[number] {
+                    let found = answer(wait);
+                    assert_eq!(found, model.requests[number].answer, "seed {seed}, step {step}, request {number}");
+                    if found.is_some() {
+                        assert_eq!(answer(wait), None, "it is given once");
+                        waits[number] = None;
+                    }
+                }
             }
             _ => {}
         }
@@ -106,6 +124,13 @@ async fn agrees_with_the_model(seed: u64) {
         assert_eq!(world.purgatory.watched(), watched, "seed {seed}, step {step}");
         assert_eq!(world.purgatory.delayed(), model.waiting().count(), "seed {seed}, step {step}");
         assert_eq!(world.timers.snapshot().pending(), model.waiting().count() as u64, "seed {seed}, step {step}");
+        // The conditions of others are gone. A refused one is in its answer.
+        let has_condition = |(number, request): &(usize, &Expected)| match request.answer {
+            Some(Answer::Full) => waits[*number].is_some(),
+            ref answer => answer.is_none(),
+        };
+        let conditions = model.requests.iter().enumerate().filter(has_condition).count();
+        assert_eq!(levels.iter().map(Level::users).sum::<usize>(), conditions, "seed {seed}, step {step}");
     }
     for (number, (wait, expected)) in waits.iter_mut().zip(&model.requests).enumerate() {
         if let Some(wait) = wait {

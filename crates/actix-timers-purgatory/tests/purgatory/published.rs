@@ -1,6 +1,6 @@
 //! Metrics.
 
-use actix_timers::metrics::Kind;
+use actix_timers::metrics::{Kind, Metric};
 use actix_timers_purgatory::metrics::CATALOGUE;
 use metrics_exporter_prometheus::PrometheusBuilder;
 
@@ -15,20 +15,15 @@ async fn watchers_requests_and_their_ends_are_published() {
     });
     let values = || {
         let page = page.render();
-        CATALOGUE
-            .iter()
-            .map(|metric| {
-                let line = page.lines().find(|line| {
-                    line.strip_prefix(metric.name).is_some_and(|labels| {
-                        labels.starts_with('{')
-                            && labels.contains("timer=\"main\"")
-                            && labels.contains("purgatory=\"events\"")
-                    })
-                });
-                let line = line.unwrap_or_else(|| panic!("{}:\n{page}", metric.name));
-                line.rsplit(' ').next().unwrap().parse::<f64>().unwrap() as u64
-            })
-            .collect::<Vec<_>>()
+        let value = |metric: &Metric| {
+            let of_it = |line: &&str| {
+                let labels = line.strip_prefix(metric.name).filter(|labels| labels.starts_with('{'));
+                labels.is_some_and(|it| it.contains("timer=\"main\"") && it.contains("purgatory=\"events\""))
+            };
+            let line = page.lines().find(of_it).unwrap_or_else(|| panic!("{}:\n{page}", metric.name));
+            line.rsplit(' ').next().unwrap().parse::<f64>().unwrap() as u64
+        };
+        CATALOGUE.iter().map(value).collect::<Vec<_>>()
     };
     assert_eq!(values(), [0, 0, 0, 0]);
     let level = Level::default();

@@ -4,67 +4,40 @@ use actix_timers::{Drain, ManualClock, TimerActor};
 use actix_timers_purgatory::{Purgatory, StartError, WaitError};
 use futures_util::FutureExt;
 
-use crate::{Answer, Level, SECOND, World, answer, never};
+use crate::{Level, SECOND, World, never};
 
+/// Without its timer a request would wait for ever.
 #[actix::test]
-async fn a_full_purgatory_hands_the_condition_back() {
-    let world = World::with(|timers| timers, |purgatory| purgatory.capacity(2));
-    let level = Level::default();
-    let mut waits = [1, 2].map(|number| world.purgatory.wait([1], SECOND, level.reached(number)));
-    let refused = world.purgatory.wait([1], SECOND, level.reached(3)).now_or_never().unwrap().unwrap_err();
-    assert!(matches!(refused, WaitError::Full { .. }), "{refused:?}");
-    let condition = refused.into_condition().unwrap();
-    assert_eq!((world.purgatory.delayed(), world.purgatory.watched()), (2, 2));
-
-    // A request that need not wait needs no place, and an end frees one at once.
-    level.set(1);
-    let mut met = world.purgatory.wait([1], SECOND, level.reached(1));
-    assert_eq!(answer(&mut met), Some(Answer::Completed(1)));
-    assert_eq!(world.purgatory.check(&1), 1);
-    let mut third = world.purgatory.wait([1], SECOND, condition);
-    assert_eq!(answer(&mut third), None);
-    level.set(3);
-    assert_eq!(world.purgatory.check(&1), 2);
-    assert_eq!(answer(&mut waits[1]), Some(Answer::Completed(3)));
-    assert_eq!(answer(&mut third), Some(Answer::Completed(3)));
-    world.assert_empty();
-}
-
-#[actix::test]
-async fn a_full_timer_actor_hands_the_condition_back() {
-    let world = World::with(|timers| timers.capacity(1), |purgatory| purgatory);
-    let level = Level::default();
-    let mut wait = world.purgatory.wait([1], SECOND, level.reached(1));
-    let refused = world.purgatory.wait([1], SECOND, level.reached(1)).now_or_never().unwrap().unwrap_err();
-    assert!(matches!(refused, WaitError::Full { .. }), "{refused:?}");
-    assert!(refused.into_condition().is_some());
-    assert_eq!((world.purgatory.delayed(), world.purgatory.watched()), (1, 1));
-    level.set(1);
-    assert_eq!(world.purgatory.check(&1), 1);
-    assert_eq!(answer(&mut wait), Some(Answer::Completed(1)));
-    world.assert_empty();
-}
-
-#[actix::test]
-async fn a_closed_purgatory_hands_the_condition_back_untried() {
-    let world = World::new();
-    let level = Level::default();
-    level.set(1);
-    world.purgatory.close();
-    let refused = world.purgatory.wait([1], SECOND, level.reached(1)).now_or_never().unwrap().unwrap_err();
-    assert!(matches!(refused, WaitError::Closed { .. }), "{refused:?}");
-    assert_eq!(refused.into_condition().unwrap()(), Some(1));
-    world.assert_empty();
-}
-
-#[actix::test]
-async fn a_purgatory_whose_timer_actor_was_drained_is_closed() {
-    let world = World::new();
-    world.timers.addr().send(Drain::now()).await.unwrap();
-    let refused = world.purgatory.wait([1], SECOND, never).now_or_never().unwrap().unwrap_err();
-    assert!(matches!(refused, WaitError::Closed { .. }), "{refused:?}");
-    assert!(refused.into_condition().is_some());
-    world.assert_empty();
+async fn refused_requests_hand_their_conditions_back() {
+    let full = World::with(|timers| timers, |purgatory| purgatory.capacity(1));
+    let full_timers = World::with(|timers| timers.capacity(1), |purgatory| purgatory);
+    let waiting = [&full, &full_timers].map(|world| world.purgatory.wait([1], SECOND, never));
+    let closed = World::new();
+    closed.purgatory.close();
+    let drained = World::new();
+    let ended = drained.purgatory.wait([1], SECOND, never);
+    assert_eq!(drained.timers.addr().send(Drain::now()).await.unwrap().len(), 1);
+    let ended = ended.now_or_never().unwrap().unwrap_err();
+    assert_eq!(ended.to_string(), "the purgatory is closed");
+    assert!(ended.into_condition().is_none());
+    for (world, is_full, is_tried) in
+        [(&full, true, true), (&full_timers, true, true), (&closed, false, false), (&drained, false, true)]
+    {
+        let (level, tries, before) = (Level::default(), Level::default(), world.purgatory.watched());
+        let (counted, mut reached) = (tries.clone(), level.reached(1));
+        let condition = move || {
+            counted.set(counted.get() + 1);
+            reached()
+        };
+        let refused = world.purgatory.wait([1], SECOND, condition).now_or_never().unwrap().unwrap_err();
+        assert_eq!(matches!(refused, WaitError::Full { .. }), is_full, "{refused:?}");
+        assert_eq!(matches!(refused, WaitError::Closed { .. }), !is_full, "{refused:?}");
+        assert_eq!((tries.get(), world.purgatory.watched()), (u32::from(is_tried), before), "{refused:?}");
+        level.set(1);
+        assert_eq!(refused.into_condition().unwrap()(), Some(1));
+    }
+    drop(waiting);
+    [full, full_timers, closed, drained].iter().for_each(World::assert_empty);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::{Answer, World, answer};
 /// `ACTIX_TIMERS_REQUESTS` sets their number.
 #[actix::test]
 async fn no_watcher_is_left_of_many_requests() {
-    let requests = std::env::var("ACTIX_TIMERS_REQUESTS").map_or(200_000, |number| number.parse().expect("a number"));
+    let requests = std::env::var("ACTIX_TIMERS_REQUESTS").map_or(50_000, |number| number.parse().expect("a number"));
     /// Requests that wait at a time.
     const WAITING: usize = 1000;
     let world = World::new();

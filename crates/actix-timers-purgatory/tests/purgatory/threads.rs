@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use actix_timers_purgatory::{Outcome, Purgatory, WaitError};
+use actix_timers_purgatory::{Outcome, WaitError};
 use futures_util::FutureExt;
-use support::{Random, eventually};
+use support::Random;
 
 use crate::{Level, World};
 
@@ -43,9 +43,9 @@ async fn no_wake_up_is_lost_between_threads() {
     }
 }
 
-/// The calls of all threads add up: each request ends once, by the call that has counted it.
+/// Each has an answer, and leaves nothing. `handshakes` proves that two ends of one request are one.
 #[actix::test]
-async fn each_request_ends_once_on_many_threads() {
+async fn each_request_ends_on_many_threads() {
     let world = World::new();
     let level = Level::default();
     let threads: Vec<_> = (0..THREADS)
@@ -72,26 +72,18 @@ async fn each_request_ends_once_on_many_threads() {
             })
         })
         .collect();
-    let (mut completed, mut cancelled, mut answers) = ([0, 0], [0, 0], 0);
-    let mut all = Vec::new();
-    for thread in threads {
-        let (waits, by_check, by_cancel) = thread.join().unwrap();
-        all.extend(waits);
-        completed[0] += by_check;
-        cancelled[0] += by_cancel;
-    }
-    for wait in all {
-        answers += 1;
-        match wait.now_or_never() {
-            Some(Ok(Outcome::Completed(_))) => completed[1] += 1,
-            Some(Err(WaitError::Cancelled)) => cancelled[1] += 1,
-            other => panic!("{other:?}"),
+    let (mut completed, mut cancelled) = (0, 0);
+    let ended: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+    for (waits, by_check, by_cancel) in ended {
+        completed += by_check;
+        cancelled += by_cancel;
+        for wait in waits {
+            let answer = wait.now_or_never();
+            assert!(matches!(answer, Some(Ok(Outcome::Completed(_)) | Err(WaitError::Cancelled))), "{answer:?}");
         }
     }
     world.assert_empty();
-    // Some were completed by their own second try, and some were dropped after another thread had ended them.
-    assert_eq!(completed[1] + cancelled[1], answers);
-    assert!(completed[0] > 0 && cancelled[0] > 0, "{completed:?}, {cancelled:?}");
+    assert!(completed > 0 && cancelled > 0, "{completed}, {cancelled}");
 }
 
 /// A close on another thread leaves no request behind, whether it began before or after.
@@ -109,32 +101,4 @@ async fn a_close_on_another_thread_leaves_no_request() {
         assert!(matches!(wait.now_or_never(), Some(Err(WaitError::Closed { .. }))));
         world.assert_empty();
     }
-}
-
-/// On the real clock, time-outs meet checks.
-#[actix::test]
-async fn time_outs_meet_checks_in_real_time() {
-    let purgatory: Purgatory<u32> = Purgatory::start().unwrap();
-    let level = Level::default();
-    let checking = {
-        let (purgatory, level) = (purgatory.clone(), level.clone());
-        std::thread::spawn(move || {
-            while level.get() < 3000 {
-                level.set(level.get() + 1);
-                purgatory.check(&1);
-                std::thread::yield_now();
-            }
-        })
-    };
-    let mut waits = Vec::new();
-    for _ in 0..1000 {
-        let wait = purgatory.wait([1, 2], Duration::from_millis(1), level.reached(level.get() + 30));
-        waits.push(actix::spawn(wait));
-        tokio::task::yield_now().await;
-    }
-    for wait in waits {
-        wait.await.unwrap().unwrap();
-    }
-    tokio::task::spawn_blocking(move || checking.join().unwrap()).await.unwrap();
-    eventually(|| purgatory.watched() == 0 && purgatory.delayed() == 0).await;
 }

@@ -9,39 +9,12 @@ use support::{ON_PURPOSE, OnDrop, count_panics, panic_on_purpose};
 
 use crate::{Answer, Level, SECOND, World, answer, never};
 
-fn panicked() -> Option<Answer> {
-    Some(Answer::Panicked(ON_PURPOSE.to_owned()))
-}
-
 #[actix::test]
-async fn a_panic_ends_its_own_request_and_no_other() {
+async fn a_panic_of_any_try_ends_its_own_request_and_no_other() {
     count_panics();
-    let world = World::new();
-    let level = Level::default();
-    let mut before = world.purgatory.wait([1], SECOND, level.reached(1));
-    let mut panicking = {
-        let level = level.clone();
-        world.purgatory.wait([1], SECOND, move || {
-            if level.get() > 0 {
-                panic_on_purpose();
-            }
-            never()
-        })
-    };
-    let mut after = world.purgatory.wait([1], SECOND, level.reached(1));
-    level.set(1);
-    assert_eq!(world.purgatory.check(&1), 2);
-    assert_eq!(answer(&mut panicking), panicked());
-    assert_eq!([&mut before, &mut after].map(answer), [(); 2].map(|()| Some(Answer::Completed(1))));
-    assert_eq!(level.users(), 0);
-    world.assert_empty();
-}
-
-#[actix::test]
-async fn a_panic_of_the_first_or_the_second_try_is_an_answer() {
-    count_panics();
-    let world = World::new();
-    for panicking in [1, 2] {
+    for panicking in [1, 2, 3] {
+        let (world, level) = (World::new(), Level::default());
+        let mut before = world.purgatory.wait([1], SECOND, level.reached(1));
         let mut tries = 0;
         let mut wait = world.purgatory.wait([1], SECOND, move || {
             tries += 1;
@@ -50,7 +23,11 @@ async fn a_panic_of_the_first_or_the_second_try_is_an_answer() {
             }
             never()
         });
-        assert_eq!(answer(&mut wait), panicked());
+        let mut after = world.purgatory.wait([1], SECOND, level.reached(1));
+        level.set(1);
+        assert_eq!(world.purgatory.check(&1), 2);
+        assert_eq!(answer(&mut wait), Some(Answer::Panicked(ON_PURPOSE.to_owned())), "try {panicking}");
+        assert_eq!([&mut before, &mut after].map(answer), [(); 2].map(|()| Some(Answer::Completed(1))));
         world.assert_empty();
     }
 }

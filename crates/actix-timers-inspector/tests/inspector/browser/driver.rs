@@ -20,19 +20,9 @@ pub(crate) struct Browser {
 impl Browser {
     /// Opens a browser with a window of this size.
     pub(crate) fn open(driver: &str, (width, height): (u32, u32)) -> Self {
-        let arguments = [
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-quic",
-            "--no-first-run",
-            "--disable-background-networking",
-            "--disable-component-update",
-            "--disable-sync",
-            "--hide-scrollbars",
-            "--disable-dev-shm-usage",
-        ];
-        let mut arguments: Vec<String> = arguments.map(str::to_owned).to_vec();
+        let arguments = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking \
+            --disable-component-update --disable-sync --hide-scrollbars --disable-dev-shm-usage";
+        let mut arguments: Vec<String> = arguments.split_whitespace().map(str::to_owned).collect();
         arguments.push(format!("--window-size={width},{height}"));
         let wanted = json!({ "capabilities": { "alwaysMatch": { "goog:chromeOptions": { "args": arguments } } } });
         let answer = call(driver, "POST", "/session", Some(&wanted));
@@ -113,12 +103,12 @@ impl Browser {
         severe.map(|entry| entry["message"].to_string()).collect()
     }
 
-    /// Saves a screenshot of the page, if the environment names a folder.
+    /// Saves a screenshot of the page in base64, which `.ci/inspector` decodes, if the environment names a folder.
     pub(crate) fn picture(&self, name: &str) {
         let Ok(folder) = std::env::var("ACTIX_TIMERS_PICTURES") else { return };
         let coded = self.command("GET", "/screenshot", None);
-        let path = format!("{folder}/{name}.png");
-        std::fs::write(&path, decoded(coded.as_str().expect("a picture"))).expect("the folder for pictures is there");
+        let path = format!("{folder}/{name}.png.base64");
+        std::fs::write(&path, coded.as_str().expect("a picture")).expect("the folder for pictures is there");
     }
 }
 
@@ -170,22 +160,4 @@ fn read_answer(stream: &mut TcpStream) -> (String, String) {
         assert!(read > 0, "chromedriver has gone: {}", String::from_utf8_lossy(&bytes));
         bytes.extend_from_slice(&part[..read]);
     }
-}
-
-/// Decodes base64.
-fn decoded(text: &str) -> Vec<u8> {
-    let digit = |byte: u8| match byte {
-        b'A'..=b'Z' => Some(byte - b'A'),
-        b'a'..=b'z' => Some(byte - b'a' + 26),
-        b'0'..=b'9' => Some(byte - b'0' + 52),
-        b'+' => Some(62),
-        b'/' => Some(63),
-        _ => None,
-    };
-    let digits: Vec<u8> = text.bytes().filter_map(digit).collect();
-    let of_group = |group: &[u8]| {
-        let bits = group.iter().fold(0_u32, |bits, digit| bits << 6 | u32::from(*digit)) << (6 * (4 - group.len()));
-        bits.to_be_bytes()[1..group.len()].to_vec()
-    };
-    digits.chunks(4).flat_map(of_group).collect()
 }

@@ -9,7 +9,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use actix::prelude::*;
-use actix_timers::{TimerActor, TimerFilter, TimerOptions, Timers};
+use actix_timers::{Target, TimerActor, TimerFilter, TimerOptions, Timers};
 use actix_timers_inspector::Inspector;
 use actix_web::{App, HttpServer};
 use driver::Browser;
@@ -54,34 +54,39 @@ fn started(variable: &str) -> String {
     std::env::var(variable).unwrap_or_else(|_| panic!("{variable} is not set: run .ci/inspector"))
 }
 
-/// Starts a server with timers that stay, one read-only path and one that can cancel. It ends with the process.
-fn serve() -> (SocketAddr, Timers) {
+/// Starts a server in an actix system of its own, which ends with the process: an inspector for each path.
+fn serve_on<T: Send + 'static>(
+    prepare: impl AsyncFnOnce() -> (T, Vec<(&'static str, Inspector)>) + Send + 'static,
+) -> (SocketAddr, T) {
     let (tell, told) = mpsc::channel();
     std::thread::spawn(move || {
         support::in_real_time(async move {
-            let timers = TimerActor::builder().name("<b>orders</b>").start().unwrap();
-            let customer = Customer.start();
-            for number in 0..300_u64 {
-                let options = TimerOptions::new().key(format!("order {number}")).group("orders");
-                timers.timer(&customer, options).schedule(Duration::from_secs(1000 + number * 60), Remind);
-            }
-            let hostile = TimerOptions::new().key(HOSTILE).group(HOSTILE);
-            timers.timer(&customer, hostile).schedule(Duration::from_secs(500), Remind);
-            let second = TimerActor::builder().name("second").start().unwrap();
-            let look = Inspector::new(&timers).add_timers(&second);
-            let cancel = Inspector::new(&timers).allow_cancel(true);
-            let server =
-                HttpServer::new(move || App::new().service(look.scope("/look")).service(cancel.scope("/cancel")))
-                    .workers(1)
-                    .disable_signals()
-                    .bind("127.0.0.1:0")
-                    .unwrap();
-            tell.send((server.addrs()[0], timers)).unwrap();
+            let (prepared, inspectors) = prepare().await;
+            let new_app = move || inspectors.iter().fold(App::new(), |app, (path, it)| app.service(it.scope(path)));
+            let server = HttpServer::new(new_app).workers(1).disable_signals().bind("127.0.0.1:0").unwrap();
+            tell.send((server.addrs()[0], prepared)).unwrap();
             server.run().await.unwrap();
-            drop(customer);
         });
     });
     told.recv().unwrap()
+}
+
+/// Starts a server with timers that stay, one read-only path and one that can cancel.
+fn serve() -> (SocketAddr, Timers) {
+    serve_on(async || {
+        let timers = TimerActor::builder().name("<b>orders</b>").start().unwrap();
+        let customer = Target::from(&Customer.start()).strong();
+        for number in 0..300_u64 {
+            let options = TimerOptions::new().key(format!("order {number}")).group("orders");
+            timers.timer(customer.clone(), options).schedule(Duration::from_secs(1000 + number * 60), Remind);
+        }
+        let hostile = TimerOptions::new().key(HOSTILE).group(HOSTILE);
+        timers.timer(customer, hostile).schedule(Duration::from_secs(500), Remind);
+        let second = TimerActor::builder().name("second").start().unwrap();
+        let look = Inspector::new(&timers).add_timers(&second);
+        let cancel = Inspector::new(&timers).allow_cancel(true);
+        (timers, vec![("/look", look), ("/cancel", cancel)])
+    })
 }
 
 fn open(path: &str, size: (u32, u32)) -> Browser {
@@ -94,7 +99,7 @@ fn open(path: &str, size: (u32, u32)) -> Browser {
 
 #[test]
 #[ignore = "needs a browser: run by .ci/inspector"]
-fn the_wheel_of_the_example_is_drawn_and_its_hands_move() {
+fn the_wheel_and_the_closures_of_the_example_are_shown() {
     let page = open(&started("ACTIX_TIMERS_INSPECTOR"), DESKTOP);
     let levels = page.value("document.querySelectorAll('.track').length").as_u64().unwrap();
     assert!(levels >= 2, "{levels} rings");
@@ -119,6 +124,16 @@ fn the_wheel_of_the_example_is_drawn_and_its_hands_move() {
     page.prefer("dark");
     page.wait_for("the dark page", &format!("{background} !== {light}"));
     page.picture("desktop-dark");
+
+    // Their paths would take the width of the column.
+    let closure = "closure at session.rs:42 in <Session as Actor>::started";
+    for (name, shown) in [
+        ("closure at shop/src/session.rs:42 in <shop::Session as actix::actor::Actor>::started", closure),
+        ("closure at shop\\src\\session.rs:42 in <shop::Session as actix::actor::Actor>::started", closure),
+        ("shop::Batch<shop::Order>", "Batch<Order>"),
+    ] {
+        assert_eq!(page.value(&format!("shortType({})", json!(name))), shown);
+    }
     assert_eq!(page.complaints(), Vec::<String>::new());
 }
 
@@ -128,19 +143,6 @@ fn a_narrow_page_needs_no_scrolling_to_the_side() {
     let page = open(&started("ACTIX_TIMERS_INSPECTOR"), PHONE);
     assert_eq!(page.value("document.documentElement.scrollWidth <= document.documentElement.clientWidth"), json!(true));
     page.picture("narrow");
-}
-
-/// The paths would take the width of the column.
-#[test]
-#[ignore = "needs a browser: run by .ci/inspector"]
-fn a_closure_is_shown_by_its_file_and_line() {
-    let page = open(&started("ACTIX_TIMERS_INSPECTOR"), DESKTOP);
-    let shown = |name: &str| page.value(&format!("shortType({})", json!(name)));
-    let function = "<shop::Session as actix::actor::Actor>::started";
-    let expected = "closure at session.rs:42 in <Session as Actor>::started";
-    assert_eq!(shown(&format!("closure at shop/src/session.rs:42 in {function}")), expected);
-    assert_eq!(shown(&format!("closure at shop\\src\\session.rs:42 in {function}")), expected);
-    assert_eq!(shown("shop::Batch<shop::Order>"), "Batch<Order>");
 }
 
 /// Everything without a mouse.
@@ -291,10 +293,11 @@ fn markup_in_names_is_shown_as_text() {
 }
 
 #[cfg(feature = "durable")]
-#[test]
-#[ignore = "needs a browser: run by .ci/inspector"]
-fn a_durable_dead_letter_is_shown_with_its_error_and_requeued() {
+mod durable {
+    use actix_timers_durable::store::MemoryDisk;
     use actix_timers_durable::{Durable, DurableMessage, DurableTimers, HandlerError, MemoryStore};
+
+    use super::*;
 
     #[derive(serde::Serialize, serde::Deserialize)]
     struct Bill;
@@ -318,94 +321,69 @@ fn a_durable_dead_letter_is_shown_with_its_error_and_requeued() {
         }
     }
 
-    let (tell, told) = mpsc::channel();
-    std::thread::spawn(move || {
-        support::in_real_time(async move {
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    #[test]
+    #[ignore = "needs a browser: run by .ci/inspector"]
+    fn a_dead_letter_is_shown_with_its_error_and_requeued() {
+        let (address, ()) = serve_on(async || {
             let timers = TimerActor::builder().name("orders").start().unwrap();
-            let bills =
-                DurableTimers::builder(MemoryStore::new()).route::<Bill>("bills", Office.start()).start().unwrap();
+            let bills = DurableTimers::builder(MemoryStore::new()).route::<Bill>("bills", Office.start());
+            let bills = bills.start().unwrap();
             let _first = bills.schedule_after("bills", Duration::ZERO, Bill).await.unwrap();
-            let _second = bills.schedule_after("bills", Duration::from_secs(3600), Bill).await.unwrap();
-            let inspector = Inspector::new(&timers).add_durable(&bills).allow_cancel(true);
-            let server = HttpServer::new(move || App::new().service(inspector.scope("/cancel")))
-                .workers(1)
-                .disable_signals()
-                .bind("127.0.0.1:0")
-                .unwrap();
-            tell.send(server.addrs()[0]).unwrap();
-            server.run().await.unwrap();
+            let _second = bills.schedule_after("bills", HOUR, Bill).await.unwrap();
+            ((), vec![("/cancel", Inspector::new(&timers).add_durable(&bills).allow_cancel(true))])
         });
-    });
-    let page = Browser::open(&started("ACTIX_TIMERS_CHROMEDRIVER"), DESKTOP);
-    page.go_to(&format!("http://{}/cancel", told.recv().unwrap()));
-    let pending = "document.querySelector('#durable-rows tr[data-id] td:nth-child(2)')?.textContent === 'pending'";
-    page.wait_for("the pending timer", pending);
-    let counts = "[...document.querySelectorAll('#durable-counts dd')].map(value => value.textContent).join()";
-    page.wait_for("the counts", &format!("{counts} === '1,0,1,open'"));
-    let choose = "document.querySelector('#durable-state').value = 'dead';
-        document.querySelector('#durable-state').dispatchEvent(new Event('change'))";
-    page.run(choose);
-    page.wait_for("the dead letter", "document.querySelector('#durable-rows td:nth-child(2)')?.textContent === 'dead'");
-    assert!(page.text("#durable-rows .reason").starts_with(HOSTILE), "a text, not HTML");
-    assert_eq!(page.value("document.querySelectorAll('main img, main script').length"), json!(0));
-    page.run("document.querySelector('#durable').scrollIntoView()");
-    page.picture("durable");
+        let page = Browser::open(&started("ACTIX_TIMERS_CHROMEDRIVER"), DESKTOP);
+        page.go_to(&format!("http://{address}/cancel"));
+        let state = "document.querySelector('#durable-rows td:nth-child(2)')?.textContent";
+        page.wait_for("the pending timer", &format!("{state} === 'pending'"));
+        let counts = "[...document.querySelectorAll('#durable-counts dd')].map(value => value.textContent).join()";
+        page.wait_for("the counts", &format!("{counts} === '1,0,1,open'"));
+        page.run(
+            "document.querySelector('#durable-state').value = 'dead';
+            document.querySelector('#durable-state').dispatchEvent(new Event('change'))",
+        );
+        page.wait_for("the dead letter", &format!("{state} === 'dead'"));
+        assert!(page.text("#durable-rows .reason").starts_with(HOSTILE), "a text, not HTML");
+        assert_eq!(page.value("document.querySelectorAll('main img, main script').length"), json!(0));
+        page.run("document.querySelector('#durable').scrollIntoView()");
+        page.picture("durable");
 
-    page.click("#durable-rows button");
-    assert_eq!(page.text("#durable-rows button"), "Confirm requeue");
-    page.click("#durable-rows button");
-    page.wait_for("the outcome", "document.querySelector('#durable-outcome').textContent.startsWith('Requeued: ')");
-    assert_eq!(page.complaints(), Vec::<String>::new());
-}
-
-#[cfg(feature = "durable")]
-#[test]
-#[ignore = "needs a browser: run by .ci/inspector"]
-fn the_wheel_is_live_while_a_store_hangs() {
-    use actix_timers_durable::store::MemoryDisk;
-    use actix_timers_durable::{DurableMessage, DurableTimers};
-
-    #[derive(serde::Serialize, serde::Deserialize)]
-    struct Bill;
-
-    impl DurableMessage for Bill {
-        const NAME: &'static str = "bill";
+        page.click("#durable-rows button");
+        assert_eq!(page.text("#durable-rows button"), "Confirm requeue");
+        page.click("#durable-rows button");
+        page.wait_for("the outcome", "document.querySelector('#durable-outcome').textContent.startsWith('Requeued: ')");
+        assert_eq!(page.complaints(), Vec::<String>::new());
     }
 
-    let disk = MemoryDisk::new();
-    let (store, held) = (disk.open(), disk.hold_commits());
-    let (tell, told) = mpsc::channel();
-    std::thread::spawn(move || {
-        support::in_real_time(async move {
+    #[test]
+    #[ignore = "needs a browser: run by .ci/inspector"]
+    fn the_wheel_is_live_while_a_store_hangs() {
+        let disk = MemoryDisk::new();
+        let (store, held) = (disk.open(), disk.hold_commits());
+        let (address, (timers, customer)) = serve_on(async || {
             let timers = TimerActor::builder().name("orders").start().unwrap();
             let bills = DurableTimers::builder(store).open_route::<Bill>("bills").start().unwrap();
             let inspector = Inspector::new(&timers).add_durable(&bills);
-            actix::spawn(async move { bills.schedule_after("bills", Duration::from_secs(3600), Bill).await });
-            let server = HttpServer::new(move || App::new().service(inspector.scope("/look")))
-                .workers(1)
-                .disable_signals()
-                .bind("127.0.0.1:0")
-                .unwrap();
-            let customer = Customer.start();
-            tell.send((server.addrs()[0], timers, customer)).unwrap();
-            server.run().await.unwrap();
+            actix::spawn(async move { bills.schedule_after("bills", HOUR, Bill).await });
+            ((timers, Customer.start()), vec![("/look", inspector)])
         });
-    });
-    let (address, timers, customer) = told.recv().unwrap();
-    while disk.held() == 0 {
-        std::thread::sleep(Duration::from_millis(1));
+        while disk.held() == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let page = Browser::open(&started("ACTIX_TIMERS_CHROMEDRIVER"), DESKTOP);
+        page.go_to(&format!("http://{address}/look"));
+        for pending in 1..=3 {
+            timers.timer(&customer, TimerOptions::new()).schedule(Duration::from_secs(1000), Remind);
+            let shown = format!("document.querySelector('#centre-count').textContent === '{pending}'");
+            page.wait_for("the timer", &shown);
+        }
+        assert_eq!(page.value("document.querySelectorAll('#durable-counts dd').length"), json!(0), "the store hangs");
+        drop(held);
+        page.wait_for("the durable timer", "document.querySelector('#durable-rows tr[data-id]')");
+        assert_eq!(page.complaints(), Vec::<String>::new());
     }
-    let page = Browser::open(&started("ACTIX_TIMERS_CHROMEDRIVER"), DESKTOP);
-    page.go_to(&format!("http://{address}/look"));
-    for pending in 1..=3 {
-        timers.timer(&customer, TimerOptions::new()).schedule(Duration::from_secs(1000), Remind);
-        let shown = format!("document.querySelector('#centre-count').textContent === '{pending}'");
-        page.wait_for("the timer", &shown);
-    }
-    assert_eq!(page.value("document.querySelectorAll('#durable-counts dd').length"), json!(0), "the store hangs");
-    drop(held);
-    page.wait_for("the durable timer", "document.querySelector('#durable-rows tr[data-id]')");
-    assert_eq!(page.complaints(), Vec::<String>::new());
 }
 
 #[test]
