@@ -50,7 +50,7 @@ fn served<'f>(filter: &'f Filter, record: &Record) -> Option<&'f Served> {
     })
 }
 
-fn is_suspect(record: &Record, of_route: u32) -> bool {
+pub fn is_suspect(record: &Record, of_route: u32) -> bool {
     let budget = record.budget().unwrap_or(of_route);
     record.progress.used >= if record.budget() == Some(NO_END) { 10 } else { budget }
 }

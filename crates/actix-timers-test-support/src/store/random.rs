@@ -12,8 +12,8 @@ use actix_timers_durable::{
     DueTime, DurableId, Headers, Missed, Pause, PauseTarget, RepeatMode, RetryPolicy, StoredRepeat,
 };
 
-use super::model::{Model, Row, holds};
-use super::{NEWEST, START, Subject, World, at, new, record, serving};
+use super::model::{Model, Row, holds, is_suspect};
+use super::{BUDGET, NEWEST, START, Subject, World, at, new, record, serving};
 use crate::Random;
 
 const STEPS: u64 = 400;
@@ -83,15 +83,24 @@ impl<'a, S: Subject> Run<'a, S> {
         }
     }
 
-    /// Restarts with another claim that has not ended.
+    /// Restarts with the claim of a suspect that has not ended.
     fn restart(mut self) -> Option<Self> {
-        let claim = self.claim_suspect();
-        self.apply(&[claim], "before the restart");
-        let (world, beat) = self.world.restart()?;
+        let mut suspect = record(self.random.below(1 << 20), 0);
+        suspect.progress.used = BUDGET;
+        let (ids, filter) = (vec![suspect.id], serving(&["a", "b"]));
+        let suspects = if self.random.below(2) == 0 { Suspects::Marked } else { Suspects::Unmarked };
+        let row = Op::Restore(Arc::new(Found { record: Arc::new(suspect), state: State::Pending }));
+        for op in [row, Op::Claim(Claim { ids, filter, suspects })] {
+            self.apply(&[op], "before the restart");
+        }
+        let (mut world, beat) = self.world.restart()?;
         let mut model = self.model;
         let mut blamed = beat.blamed;
         blamed.sort_by_key(|record| record.id);
         assert_eq!(blamed, model.restart(&serving(&["a", "b"]), world.now), "the rows to blame");
+        for record in blamed {
+            assert_eq!(world.store.get(record.id).unwrap(), model.get(record.id), "it is claimed by this process");
+        }
         // Of a shared store without ends and reasons.
         let held = beat.paused.iter().filter(|pause| holds(pause, world.now));
         let routes: BTreeSet<_> = held.filter_map(|pause| pause.target.row().ok()).collect();
@@ -305,10 +314,11 @@ impl<'a, S: Subject> Run<'a, S> {
         letter.unwrap_or_else(|| self.id())
     }
 
-    /// Claims mostly a row that has used up attempts.
+    /// Claims mostly a row that has used up its attempts.
     fn claim_suspect(&mut self) -> Op {
-        let is_it =
-            |row: &&Row| !row.is_claimed && row.record.progress.used > 0 && row.record.progress.due <= self.world.now;
+        let now = self.world.now;
+        let is_free = |row: &&Row| !row.is_claimed && row.parked.is_none() && row.record.progress.due <= now;
+        let is_it = |row: &&Row| is_free(row) && is_suspect(&row.record, BUDGET) && *row.record.route != *"c";
         let suspects: Vec<_> = self.model.rows.values().filter(is_it).map(|row| row.record.id).collect();
         let is_any = suspects.is_empty() || self.random.below(3) == 0;
         let id = if is_any { self.id() } else { self.random.choose(&suspects) };
