@@ -16,7 +16,7 @@ use metrics::{
 use serde::{Deserialize, Serialize};
 #[cfg(feature = "tracing")]
 use support::durable::Act;
-use support::durable::{Diary, Note, ROUTE, Watched, at, handled_by, life, ms, notes, quick, run_to};
+use support::durable::{Diary, Note, ROUTE, Watched, at, handled_by, life, ms, quick, run_to};
 use support::in_own_process;
 use tokio::sync::oneshot;
 
@@ -328,7 +328,8 @@ fn a_subscriber_that_panics_ends_no_deliveries() {
         let timers = builder.start().unwrap();
         let nobody = timers.schedule_after("nobody", ms(1), Mishap::Literal).await.unwrap().id();
         diary.script(2, [Act::FailForGood]);
-        let [dead, unreadable]: [_; 2] = notes(&timers, ROUTE, [(2, 1), (3, 1)]).await.try_into().unwrap();
+        let [dead, unreadable]: [_; 2] =
+            support::durable::notes(&timers, ROUTE, [(2, 1), (3, 1)]).await.try_into().unwrap();
         clock.advance(ms(10)).await;
         let state = async |id| timers.get(id).await.unwrap().unwrap().state;
         assert_eq!(state(nobody).await, DurableState::Pending);
