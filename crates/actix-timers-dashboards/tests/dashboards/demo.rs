@@ -39,7 +39,7 @@ fn is(found: &Path, expected: &str) {
 /// Returns the default address of the example.
 fn address_of_the_example() -> (String, String) {
     let source = files::read("examples/observe/args.rs");
-    let (_, rest) = source.split_once("const ADDRESS: &str = \"").unwrap();
+    let (_, rest) = source.split_once("default_value = \"").unwrap();
     let (host, port) = rest.split_once('"').unwrap().0.split_once(':').unwrap();
     (host.to_owned(), port.to_owned())
 }
