@@ -199,8 +199,10 @@ impl<C: Content> Opened<C> {
     fn commit(self, state: &mut State) -> (Committed<C>, Option<Recipient<MessageOf<C>>>) {
         let (message, mut deferred) =
             C::commit::<Target<MessageOf<C>>>(self.taken, self.undelivered, state, Via::Mailbox);
-        // The turn that sends it sets the alarm afterwards, and has compared the clocks.
-        deferred.wakeup = Wakeup::default();
+        if C::PRODUCES {
+            // The turn that sends it sets the alarm afterwards, and has compared the clocks.
+            deferred.wakeup = Wakeup::default();
+        }
         ((message, deferred), self.recipient)
     }
 }
