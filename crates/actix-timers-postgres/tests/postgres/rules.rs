@@ -528,7 +528,7 @@ with_server! {
     fn rule_7_rows_that_are_committed_late_are_looked_for_again() {
         let (schema, stranger) = (new_schema(), Session::open());
         let mut node = Node::join_with(options(&schema).late_look_interval(Duration::from_millis(1000)));
-        let mut other = Node::join(&schema);
+        let mut other = Node::join_with(options(&schema).late_look_interval(Duration::from_secs(3600)));
         stranger.run(&format!("BEGIN; SELECT FROM {schema}.schedule('a', 'Order', ''::bytea, now())"));
         let began = due_in(0);
         let (end, mut times) = (Instant::now() + Duration::from_secs(4), 0);
@@ -540,7 +540,8 @@ with_server! {
         assert!(times >= 3, "{times} times, its transaction is open");
         stranger.run("COMMIT");
         // Long before the next time of looks for late timers: at once, but for transactions of other tests that are as old.
-        let from = until("looks begin again", Duration::from_secs(30), || {
+        let from = until("looks begin again", Duration::from_secs(180), || {
+            thread::sleep(Duration::from_millis(50));
             other.beat(&[]).look_again_from.filter(|from| *from <= began)
         });
         let after = Position { due: from, id: DurableId::from_parts(from, 0, 0) };
