@@ -108,20 +108,6 @@ impl Handler<Run> for Listener {
     }
 }
 
-/// A message whose handler answers with a future that never ends.
-#[derive(Clone, Message)]
-#[rtype(result = "()")]
-struct Endless(u32);
-
-impl Handler<Endless> for Listener {
-    type Result = ResponseActFuture<Self, ()>;
-
-    fn handle(&mut self, Endless(number): Endless, _: &mut Context<Self>) -> Self::Result {
-        self.0.lock().unwrap().push(number);
-        Box::pin(actix::fut::wrap_future(std::future::pending()))
-    }
-}
-
 /// A dead letter in the log.
 const LETTER: u32 = u32::MAX;
 

@@ -172,6 +172,7 @@ fn a_burst_of_cancels_just_before_a_common_deadline() {
             makers.into_iter().flat_map(|maker| maker.join().unwrap()).collect()
         });
         let begin = deadline - Duration::from_micros(100);
+        // The race begins at a time, and this thread waits for that without load until shortly before.
         std::thread::sleep((begin - ms(2)).saturating_duration_since(Instant::now()));
         while Instant::now() < begin {
             std::hint::spin_loop();

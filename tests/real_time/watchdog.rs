@@ -123,7 +123,8 @@ fn under_a_paused_clock_nothing_happens() {
                 let (_addr, own) = with_own_messages(&[10]);
                 tokio::time::sleep(ms(1)).await;
                 timers.schedule_after(&recipient, ms(10), Note(10));
-                // Virtual time stands still, then is past the deadlines, but no thread may act before this one does.
+                // Virtual time stands still, then is past the deadlines, but no thread may act before this one does. The
+                // watchdog gets real time in which it would act.
                 std::thread::sleep(ms(100));
                 let mut advance = std::pin::pin!(tokio::time::advance(ms(500)));
                 std::future::poll_fn(|cx| {
@@ -131,6 +132,7 @@ fn under_a_paused_clock_nothing_happens() {
                     std::task::Poll::Ready(())
                 })
                 .await;
+                // Time for the watchdog, as above.
                 std::thread::sleep(ms(100));
                 assert_eq!((log.len(), own.len()), (0, 0));
                 advance.await;
