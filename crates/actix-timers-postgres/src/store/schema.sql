@@ -136,11 +136,13 @@ CREATE TRIGGER claimable BEFORE UPDATE OF parked, route, message_type, message_v
     WHEN (NEW.node IS NULL AND NEW.parked IS NULL AND NEW.ended IS NULL)
     EXECUTE FUNCTION @schema@.keep_due();
 
--- The routes that are paused, with the character 30 if the node itself is.
-CREATE FUNCTION @schema@.paused(p_node bigint) RETURNS text[] LANGUAGE sql VOLATILE AS $$
-    SELECT coalesce(array_agg(CASE WHEN p.kind = 'route' THEN p.name ELSE chr(30) END)
-        FILTER (WHERE p.kind = 'route' OR p.name = (SELECT n.name FROM @schema@.nodes n WHERE n.id = p_node)), '{}')
-    FROM @schema@.pauses p WHERE p.until IS NULL OR p.until > @schema@.server_now()
+-- The routes that are paused, with the character 30 if the node itself is. In plpgsql, which plans it once a session.
+CREATE FUNCTION @schema@.paused(p_node bigint) RETURNS text[] LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    RETURN (SELECT coalesce(array_agg(CASE WHEN p.kind = 'route' THEN p.name ELSE chr(30) END)
+            FILTER (WHERE p.kind = 'route' OR p.name = (SELECT n.name FROM @schema@.nodes n WHERE n.id = p_node)), '{}')
+        FROM @schema@.pauses p WHERE p.until IS NULL OR p.until > @schema@.server_now());
+END
 $$;
 
 -- Whether nodes that died have used up the budget of a timer. Of one without an end failures do not count, and 10 such nodes do.
@@ -224,18 +226,18 @@ BEGIN
         END IF;
     END IF;
     RETURN QUERY WITH held AS MATERIALIZED (
-        SELECT t.id, octet_length(t.payload) AS size FROM @schema@.timers t
+        SELECT t.ctid AS place, octet_length(t.payload) AS size FROM @schema@.timers t
             CROSS JOIN LATERAL (SELECT array_position(p_types, t.route || chr(31) || t.message_type) AS at OFFSET 0) s
         WHERE t.id = ANY (p_ids) AND coalesce(t.node, 0) = 0 AND coalesce(t.parked, '') = '' AND coalesce(t.ended, 0) = 0 AND t.due <= v_now
             AND t.message_version <= p_versions[s.at] AND t.route <> ALL (v_paused)
             AND p_suspects = @schema@.is_suspect(t.used, t.max_attempts, p_budgets[s.at])
         ORDER BY t.id FOR NO KEY UPDATE OF t SKIP LOCKED
     ), taken AS (
-        SELECT h.id FROM (SELECT h.id, sum(h.size) OVER (ROWS UNBOUNDED PRECEDING) - h.size AS before FROM held h) h
+        SELECT h.place FROM (SELECT h.place, sum(h.size) OVER (ROWS UNBOUNDED PRECEDING) - h.size AS before FROM held h) h
         WHERE h.before < v_bytes
     )
     UPDATE @schema@.timers t SET node = p_node, attempt = t.attempt + 1, used = t.used + 1, alone = p_alone
-    FROM taken h WHERE t.id = h.id RETURNING t.*;
+    FROM taken h WHERE t.ctid = h.place RETURNING t.*;
     GET DIAGNOSTICS v_claimed = ROW_COUNT;
     IF v_claimed = cardinality(p_ids) THEN
         RETURN;

@@ -151,7 +151,7 @@ pub(super) fn settings(server: &Server) -> String {
         SET standard_conforming_strings = on; SET search_path = pg_catalog; SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD';
         SET default_transaction_isolation = 'read committed'; SET default_transaction_deferrable = off; SET jit = off;
         SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off;
-        SET plan_cache_mode = force_custom_plan; SET statement_timeout = {millis};
+        SET plan_cache_mode = force_generic_plan; SET statement_timeout = {millis};
         SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') <> 'remote_apply'"
     )
 }

@@ -25,7 +25,7 @@ impl Planner {
         let session = Session::open();
         session.run(
             "SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off;
-            SET plan_cache_mode = force_custom_plan; SET jit = off",
+            SET plan_cache_mode = force_generic_plan; SET jit = off",
         );
         let planner = Self { session, schema: schema.to_owned() };
         let s = schema;
