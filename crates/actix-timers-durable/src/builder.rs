@@ -217,8 +217,8 @@ impl DurableTimersBuilder {
         self
     }
 
-    /// Sets how far ahead timers are looked for, default ten seconds: farther, a minute, while few are due; in a store that
-    /// nodes share at most one second.
+    /// Sets how far ahead timers are looked for, default ten seconds: farther, a minute, while few are due. A store that nodes
+    /// share decides by itself: a third of a second ahead, or farther if looks take long.
     pub const fn horizon(mut self, horizon: Duration) -> Self {
         self.config.horizon = horizon;
         self

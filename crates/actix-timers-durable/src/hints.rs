@@ -5,8 +5,8 @@
 //! go on from the lowest bound. A route without a recipient, or with many due timers, is left out of looks, and its bound
 //! stays until it takes part again.
 //!
-//! In a store that nodes share, others put timers before the bound at any time. There each look begins at the first timer
-//! that was still pending at the last one, and a node keeps the hints of its [share](Share), and of timers that are late.
+//! In a store that nodes share, others put timers before the bound at any time, but none that is due earlier than they do. There
+//! each look begins at the first timer that was still pending at the last one, and a node keeps the hints of its [share](Share), and of timers that are late.
 //!
 //! The data structure reads no clock, and knows neither store nor actors.
 
@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use rustc_hash::FxHashMap;
+use uuid::Uuid;
 
 use super::due_time::DueTime;
 use super::id::DurableId;
@@ -32,10 +33,12 @@ const FEW: usize = 256;
 /// timers of others, such as paused routes, which must not take long.
 const FAR: Duration = Duration::from_secs(60);
 
-/// The time ahead for which nodes of a shared store look.
-const SHARED_HORIZON: Duration = Duration::from_secs(1);
+/// The time ahead, beyond the interval of looks, for which nodes of a shared store look at most; and at least, if looks are
+/// quick: each timer is read anew by all looks until it is due.
+const SHARED_LEAD: Duration = Duration::from_secs(1);
+const LEAST_LEAD: Duration = Duration::from_millis(200);
 
-/// The lateness from which a timer is delivered by any node.
+/// The lateness, beyond that of a node's own timers, from which it delivers those of others.
 const ANYBODYS: Duration = Duration::from_millis(250);
 
 /// The time by which looks of a shared store overlap: commits of others take a moment, in which a look passes over their
@@ -62,8 +65,10 @@ pub(super) struct Hints {
     full: usize,
     few: usize,
     horizon: Duration,
-    /// The time ahead for the next look, at least the horizon.
+    /// The time ahead for the next look.
     reach: Duration,
+    /// The interval of looks of a store that nodes share.
+    look_every: Duration,
     /// The part of this node in a store that nodes share.
     share: Option<Share>,
 }
@@ -99,14 +104,15 @@ pub(super) struct Plan {
 }
 
 impl Hints {
-    /// Creates hints for routes with these windows; `None` for routes that the node does not deliver.
+    /// Creates hints for routes with these windows; `None` for routes that the node does not deliver. A store that nodes
+    /// share is looked at in an interval.
     pub(super) fn new(
         windows: impl Iterator<Item = Option<usize>>,
         limit: usize,
         horizon: Duration,
-        is_shared: bool,
+        look_every: Option<Duration>,
     ) -> Self {
-        let horizon = if is_shared { horizon.min(SHARED_HORIZON) } else { horizon };
+        let horizon = look_every.map_or(horizon, |every| every.saturating_add(SHARED_LEAD));
         let route = |window: Option<usize>| Route {
             due: BTreeMap::new(),
             window: window.unwrap_or(0),
@@ -127,7 +133,8 @@ impl Hints {
             few: FEW,
             horizon,
             reach: horizon,
-            share: is_shared.then(Share::default),
+            look_every: look_every.unwrap_or_default(),
+            share: look_every.map(|_| Share::default()),
         }
     }
 
@@ -153,6 +160,20 @@ impl Hints {
 
     /// Takes note of a timer, in place of an earlier hint, unless a later look finds it.
     pub(super) fn add(&mut self, hint: Hint, now: DueTime) {
+        let late = now.saturating_sub(ANYBODYS);
+        self.note(hint, now, if hint.due <= late { self.others_until(hint.route, now) } else { late });
+    }
+
+    /// Returns the due time up to which timers of other nodes are taken: of nodes that all are late, each would claim the
+    /// timers of all, and most in vain.
+    fn others_until(&self, route: u16, now: DueTime) -> DueTime {
+        let (Some(share), Some(of)) = (&self.share, self.routes.get(usize::from(route))) else { return now };
+        let own = of.due.values().find(|hint| share.contains(hint.id, route));
+        own.map_or(now, |own| own.due.min(now)).saturating_sub(ANYBODYS)
+    }
+
+    /// As [`add`](Self::add).
+    fn note(&mut self, hint: Hint, now: DueTime, others_until: DueTime) {
         let Some(route) = self.routes.get_mut(usize::from(hint.route)) else { return };
         if !route.is_open {
             return route.lower(&hint);
@@ -161,8 +182,7 @@ impl Hints {
             None => route.bound.is_some_and(|bound| position(&hint) <= bound),
             Some(share) => {
                 let is_soon = hint.due <= now.saturating_add(self.horizon);
-                let is_late = hint.due.saturating_add(ANYBODYS) <= now;
-                is_soon && (is_late || share.contains(hint.id, hint.route))
+                is_soon && (hint.due <= others_until || share.contains(hint.id, hint.route))
             }
         };
         if is_known {
@@ -361,15 +381,21 @@ impl Hints {
     pub(super) fn looked(&mut self, plan: Plan, found: &[Hint], now: DueTime) -> Option<Plan> {
         let is_complete = found.len() < plan.limit;
         let rest = found.last().map(position).filter(|_| !is_complete);
-        if self.share.is_none() {
-            self.reach = if is_complete && found.len() < self.few { self.horizon.max(FAR) } else { self.horizon };
-        }
+        self.reach = if self.share.is_some() {
+            // The next look may take as long again.
+            let lead = (now.saturating_since(plan.begun) * 2).clamp(LEAST_LEAD, SHARED_LEAD);
+            self.look_every.saturating_add(lead)
+        } else if is_complete && found.len() < self.few {
+            self.horizon.max(FAR)
+        } else {
+            self.horizon
+        };
         let bound = match (&self.share, found.first()) {
             // The first timer that is still pending, or that others may put from now on; only the first page of a look
             // begins at the bound.
             (Some(_), first) => {
-                let begun = plan.begun.saturating_sub(OVERLAP).min(plan.until);
-                Position::before(first.map_or(begun, |first| first.due.min(begun)))
+                let begun = Position::before(plan.begun.saturating_sub(OVERLAP).min(plan.until));
+                first.map_or(begun, |first| just_before(first).min(begun))
             }
             (None, _) => Some(rest.unwrap_or_else(|| end_of(plan.until))),
         };
@@ -379,7 +405,10 @@ impl Hints {
                 route.bound = bound;
             }
         }
-        found.iter().for_each(|hint| self.add(*hint, now));
+        let others_until: Vec<_> = (0..).zip(&self.routes).map(|(route, _)| self.others_until(route, now)).collect();
+        for hint in found {
+            self.note(*hint, now, others_until.get(usize::from(hint.route)).copied().unwrap_or(now));
+        }
         let after = rest.filter(|_| self.share.is_some())?;
         Some(Plan { after: Some(after), is_rest: true, ..plan })
     }
@@ -396,6 +425,12 @@ impl Route {
 
 const fn position(hint: &Hint) -> Position {
     Position { due: hint.due, id: hint.id }
+}
+
+/// Returns the position before that of a timer, and after those of all earlier ones.
+fn just_before(hint: &Hint) -> Option<Position> {
+    let id = Uuid::from_u128(hint.id.as_uuid().as_u128().wrapping_sub(1));
+    DurableId::from_uuid(id).map_or(Position::before(hint.due), |id| Some(Position { due: hint.due, id }))
 }
 
 /// Returns the last position of a millisecond.

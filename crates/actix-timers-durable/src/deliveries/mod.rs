@@ -179,7 +179,8 @@ impl DurableTimerActor {
         committer: Committer,
         durable: DurableTimers,
     ) -> Self {
-        let hints = Hints::new(routes.windows(), config.loaded, config.horizon, sharing.is_some());
+        let look_every = sharing.as_ref().map(|sharing| sharing.look_every);
+        let hints = Hints::new(routes.windows(), config.loaded, config.horizon, look_every);
         Self {
             routes,
             config,

@@ -7,6 +7,7 @@ use schemes::random::Random;
 use super::*;
 
 const BEGIN: u64 = 1000;
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 fn at(millis: u64) -> DueTime {
     DueTime::from_millis(millis).unwrap()
@@ -63,7 +64,7 @@ impl World {
         let horizon = [1, 20, 1000, u64::MAX][random.index(4)];
         let limit = 1 + random.index(6);
         let routes = windows.iter().copied().map(Some);
-        let mut hints = Hints::new(routes, limit, Duration::from_millis(horizon), false);
+        let mut hints = Hints::new(routes, limit, Duration::from_millis(horizon), None);
         (hints.page, hints.full, hints.few) = (1 + random.index(6), 1 + random.index(6), random.index(4));
         let is_open = vec![true; windows.len()];
         Self {
@@ -343,7 +344,7 @@ fn hint(number: u64, due: u64) -> Hint {
 }
 
 fn one_route(limit: usize, horizon: Duration) -> Hints {
-    Hints::new([Some(10)].into_iter(), limit, horizon, false)
+    Hints::new([Some(10)].into_iter(), limit, horizon, None)
 }
 
 #[test]
@@ -379,7 +380,7 @@ fn a_store_with_few_timers_is_looked_at_seldom() {
 
 #[test]
 fn due_timers_run_by_nominal_time_and_no_route_is_always_first() {
-    let mut hints = Hints::new([Some(1), None, Some(1)].into_iter(), 9, Duration::from_secs(1), false);
+    let mut hints = Hints::new([Some(1), None, Some(1)].into_iter(), 9, Duration::from_secs(1), None);
     let plan = hints.plan_look(at(0)).unwrap();
     assert_eq!(plan.routes, [0, 2], "another node delivers the second");
     let late = |number, nominal, route| Hint { nominal: at(nominal), route, ..hint(number, 20) };
@@ -398,7 +399,7 @@ fn due_timers_run_by_nominal_time_and_no_route_is_always_first() {
 /// Without room a look ends before the last known timer, which may be overdue if the node has stood still.
 #[test]
 fn a_look_that_ends_in_the_past_says_nothing_about_later_times() {
-    let mut hints = Hints::new(std::iter::once(Some(1)), 1, Duration::from_secs(1), true);
+    let mut hints = Hints::new(std::iter::once(Some(1)), 1, Duration::from_secs(1), Some(LOOK_EVERY));
     let plan = hints.plan_look(at(1000)).unwrap();
     let _ = hints.looked(plan, &[hint(1, 1500)], at(1000));
     let plan = hints.plan_look(at(9000)).unwrap();
@@ -410,6 +411,40 @@ fn a_look_that_ends_in_the_past_says_nothing_about_later_times() {
     assert!(plan.after < Some(Position { due: at(2000), id: hint(2, 2000).id }), "{plan:?}");
 }
 
+#[test]
+fn nodes_that_all_are_late_leave_the_timers_of_others_to_them() {
+    let mut hints = Hints::new([Some(10)].into_iter(), 1000, Duration::from_secs(10), Some(LOOK_EVERY));
+    hints.set_share(Share { places: vec![(0, 2)] });
+    let mut pending: BTreeMap<DurableId, Hint> = BTreeMap::new();
+    for number in 0..20 {
+        let id = DurableId::from_parts(at(1000), number, number);
+        pending.insert(id, Hint { id, ..hint(number, 1000) });
+    }
+    let look = |hints: &mut Hints, pending: &BTreeMap<DurableId, Hint>, now| {
+        let plan = hints.plan_look(at(now)).unwrap();
+        hints.looked(plan, &pending.values().copied().collect::<Vec<_>>(), at(now));
+        hints.len()
+    };
+    assert_eq!(look(&mut hints, &pending, 1100), 10, "its share");
+    assert_eq!(look(&mut hints, &pending, 5000), 10, "its own wait, too");
+    for hint in hints.take(10) {
+        pending.remove(&hint.id);
+    }
+    assert_eq!(look(&mut hints, &pending, 5100), 10, "it has nothing else to do");
+    // One of its own, which is not as late.
+    let own = DurableId::from_parts(at(4900), 0, 2);
+    hints.add(Hint { id: own, ..hint(2, 4900) }, at(5100));
+    let other = DurableId::from_parts(at(1000), 30, 31);
+    pending.insert(other, Hint { id: other, ..hint(31, 1000) });
+    assert_eq!(look(&mut hints, &pending, 5200), 12);
+    let first = pending.values().next().unwrap();
+    assert_eq!(
+        hints.plan_look(at(5300)).unwrap().after,
+        just_before(first),
+        "those taken before it are not read again"
+    );
+}
+
 /// Nodes of a shared store arm their shares, and those timers of others that are late.
 #[test]
 fn shared_timers_are_taken_once_in_time_whichever_nodes_live() {
@@ -418,7 +453,7 @@ fn shared_timers_are_taken_once_in_time_whichever_nodes_live() {
         let share = |place| Share { places: vec![(place, 2)] };
         let mut nodes: Vec<_> = (0..2)
             .map(|place| {
-                let mut hints = Hints::new([Some(1000)].into_iter(), 1000, Duration::from_secs(10), true);
+                let mut hints = Hints::new([Some(1000)].into_iter(), 1000, Duration::from_secs(10), Some(LOOK_EVERY));
                 hints.page = 1 + random.index(9);
                 hints.set_share(share(place));
                 hints

@@ -61,31 +61,7 @@ const FOREIGN: &str = "
     WHERE s.server = pg_postmaster_start_time() AND NOT n.dead
         AND NOT pg_has_role(a.usesysid, 'USAGE')
         AND NOT (pg_has_role('pg_signal_backend', 'USAGE') AND pg_has_role('pg_read_all_stats', 'USAGE'))";
-/// Deletes keys that need not be kept any more, and returns whether there may be more.
-const EXPIRE: &str = "
-    WITH gone AS (
-        DELETE FROM @schema@.timers t USING (
-            SELECT k.id FROM @schema@.timers k WHERE k.ended IS NOT NULL AND k.keep_until <= @schema@.server_now()
-            ORDER BY k.keep_until LIMIT 10000 FOR UPDATE SKIP LOCKED
-        ) o WHERE t.id = o.id RETURNING t.id
-    )
-    SELECT count(*) = 10000 FROM gone";
-/// Routes with overdue timers that no living node delivers; the search ends after some thousand timers.
-const UNSERVED: &str = "
-    SELECT count(DISTINCT u.route)::float8 FROM (
-        SELECT DISTINCT o.route, o.message_type FROM ((
-            SELECT t.route, t.message_type FROM @schema@.timers t
-            WHERE NOT t.moved AND t.id < @schema@.first_id(@schema@.server_now() - 60000)
-                AND coalesce(t.node, 0) = 0 AND coalesce(t.parked, '') = '' AND coalesce(t.ended, 0) = 0
-            ORDER BY t.id LIMIT 10000
-        ) UNION ALL (
-            SELECT t.route, t.message_type FROM @schema@.timers t
-            WHERE t.moved AND t.due < @schema@.server_now() - 60000
-                AND coalesce(t.node, 0) = 0 AND coalesce(t.parked, '') = '' AND coalesce(t.ended, 0) = 0
-            ORDER BY t.due, t.id LIMIT 10000
-        )) o
-    ) u WHERE NOT EXISTS (SELECT FROM @schema@.nodes n WHERE NOT n.dead AND n.lease_until > clock_timestamp()
-        AND u.route || chr(31) || u.message_type = ANY (n.serves))";
+const TIDY: &str = "SELECT t.unserved, t.is_over FROM @schema@.tidy() t";
 /// A session that does not end in time is ended at the next beat: this one claims and ends, too.
 const END_SESSIONS: &str = "SELECT @schema@.end_sessions($1, 250, false)";
 static RELEASE: LazyLock<String> =
@@ -289,10 +265,12 @@ fn measure(session: &mut Session, row: &Row, read: Option<Duration>) {
 /// Counts the routes that no node serves, and deletes keys that need not be kept any more.
 pub(super) async fn tidy(session: &mut Session) {
     // After a failure the next time.
-    while session.query(EXPIRE, vec![]).await.is_ok_and(|rows| rows.first().is_some_and(|row| row.get(0))) {}
-    if let Ok(rows) = session.query(UNSERVED, vec![]).await {
-        let number = rows.first().map_or(0.0, |row| row.get(0));
-        session.shared.metered(|meters| meters.unserved.set(number));
+    while let Ok(Some(row)) = session.query(TIDY, vec![]).await.map(|rows| rows.into_iter().next()) {
+        let number: i64 = row.get(0);
+        session.shared.metered(|meters| meters.unserved.set(number as f64));
+        if row.get(1) {
+            return;
+        }
     }
 }
 

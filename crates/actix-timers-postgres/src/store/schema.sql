@@ -442,6 +442,37 @@ BEGIN
 END
 $$;
 
+-- Deletes keys that need not be kept any more, and returns whether that is over; and the number of routes with timers overdue by a
+-- minute that no node with a lease delivers, among some thousand timers. The time is a value: a function would be no bound of an index.
+CREATE FUNCTION @schema@.tidy(OUT unserved bigint, OUT is_over boolean) LANGUAGE plpgsql AS $$
+DECLARE
+    v_limit constant int := 10000;
+    v_now constant bigint := @schema@.server_now();
+    v_gone int;
+BEGIN
+    DELETE FROM @schema@.timers t USING (
+        SELECT k.id FROM @schema@.timers k WHERE k.ended IS NOT NULL AND k.keep_until <= v_now
+        ORDER BY k.keep_until LIMIT v_limit FOR UPDATE SKIP LOCKED
+    ) o WHERE t.id = o.id;
+    GET DIAGNOSTICS v_gone = ROW_COUNT;
+    is_over := v_gone < v_limit;
+    SELECT count(DISTINCT u.route) INTO unserved FROM (
+        SELECT DISTINCT o.route, o.message_type FROM ((
+            SELECT t.route, t.message_type FROM @schema@.timers t
+            WHERE NOT t.moved AND t.id < @schema@.first_id(v_now - 60000)
+                AND coalesce(t.node, 0) = 0 AND coalesce(t.parked, '') = '' AND coalesce(t.ended, 0) = 0
+            ORDER BY t.id LIMIT v_limit
+        ) UNION ALL (
+            SELECT t.route, t.message_type FROM @schema@.timers t
+            WHERE t.moved AND t.due < v_now - 60000
+                AND coalesce(t.node, 0) = 0 AND coalesce(t.parked, '') = '' AND coalesce(t.ended, 0) = 0
+            ORDER BY t.due, t.id LIMIT v_limit
+        )) o
+    ) u WHERE NOT EXISTS (SELECT FROM @schema@.nodes n WHERE NOT n.dead AND n.lease_until > clock_timestamp()
+        AND u.route || chr(31) || u.message_type = ANY (n.serves));
+END
+$$;
+
 -- Notes deliveries that are about to end, for the past of their routes: {"took_ms", "outcome", "error", "result"}. An error is added to
 -- those of the timer, of which the last 20 stay; an outcome makes a row of `past`, in place of that of a timer that was a dead letter.
 -- Rows that are no longer as they were claimed are left out; the others are locked.
@@ -789,7 +820,7 @@ REVOKE ALL ON FUNCTION @schema@.server_now(), @schema@.first_id(bigint), @schema
     @schema@.claim(bigint, uuid[], text[], int[], int[], boolean, boolean),
     @schema@.look(bigint, text[], int[], int[], uuid, bigint, uuid, bigint, bigint), @schema@.claimed_by(bigint, int),
     @schema@.end_sessions(bigint, bigint, boolean), @schema@.release(bigint, bigint),
-    @schema@.beat(bigint, uuid[], bigint[], int[], bigint, boolean, text[]), @schema@.note(bigint, uuid[], bigint[], int[], jsonb[]),
+    @schema@.beat(bigint, uuid[], bigint[], int[], bigint, boolean, text[]), @schema@.tidy(), @schema@.note(bigint, uuid[], bigint[], int[], jsonb[]),
     @schema@.again(bigint, uuid[], bigint[], int[], bigint[], bigint[], bigint[], int[]),
     @schema@.bury(bigint, uuid[], bigint[], int[], text[], bigint[], bigint[], bigint[]), @schema@.requeue(uuid),
     @schema@.put(@schema@.timers, boolean, boolean), @schema@.is_number(jsonb, numeric, numeric),

@@ -38,6 +38,7 @@ impl Planner {
             PREPARE look (bigint, uuid, bigint, uuid, bigint) AS
                 SELECT * FROM {s}.look($1, ARRAY['a' || chr(31) || 'Order'], '{{2}}', '{{3}}', $2, $3, $4, $5, 64);
             PREPARE claimed (bigint) AS SELECT * FROM {s}.claimed_by($1, 10000);
+            PREPARE tidy AS SELECT * FROM {s}.tidy();
             PREPARE cancel (uuid) AS SELECT {s}.cancel($1);
             PREPARE find (text) AS SELECT t.id FROM {s}.timers t WHERE t.route = 'a' AND t.key = $1"
         ));
@@ -66,7 +67,8 @@ impl Planner {
         let look = format!("look({id}, '{before}', {first}, '{before}', {})", due_in(120_000));
         // The first call of a session reads the catalogue of all tables.
         self.pages(&look);
-        let mut pages = vec![("look", self.pages(&look))];
+        self.pages("tidy");
+        let mut pages = vec![("look", self.pages(&look)), ("tidy", self.pages("tidy"))];
         let clock =
             format!("CREATE OR REPLACE FUNCTION {}.server_now() RETURNS bigint LANGUAGE sql VOLATILE AS", self.schema);
         self.session.run(&format!("{clock} 'SELECT {}'", due_in(200_000)));
