@@ -27,14 +27,16 @@ const KEYS: &str = "key, keep_key";
 const KEY_ARRAYS: &str = "$14::text[], $15::bigint[]";
 
 /// Returns a statement that stores timers without keys, with more columns and their arrays. It returns the time before which none
-/// is due.
+/// is due. The rows of arrays are a list of `SELECT`: a function in `FROM` collects them first.
 fn put(columns: &str, arrays: &str) -> String {
+    let (columns, arrays) = (format!("{PLAIN}{columns}"), format!("{PLAIN_ARRAYS}{arrays}"));
+    let values = columns.split(", ").zip(arrays.split(", ")).map(|(name, array)| format!("unnest({array}) AS {name}"));
+    let (rows, others) = (values.collect::<Vec<_>>().join(", "), &columns["due, moved, ".len()..]);
     format!(
         "WITH n AS MATERIALIZED (SELECT @schema@.server_now() AS now), put AS (
-            INSERT INTO @schema@.timers (created, {PLAIN}{columns})
-            SELECT n.now, greatest(i.due, n.now), i.moved OR i.due < n.now, i.id, i.nominal, i.route, i.message_type,
-                i.message_version, i.payload{columns}
-            FROM n, unnest({PLAIN_ARRAYS}{arrays}) AS i({PLAIN}{columns})
+            INSERT INTO @schema@.timers (created, {columns})
+            SELECT (SELECT n.now FROM n), greatest(i.due, (SELECT n.now FROM n)), i.moved OR i.due < (SELECT n.now FROM n), {others}
+            FROM (SELECT {rows}) i
         )
         SELECT n.now FROM n"
     )
