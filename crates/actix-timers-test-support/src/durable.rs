@@ -161,6 +161,9 @@ pub trait Watch: Send + 'static {
     fn before(&mut self, ops: &[Op]);
 
     fn after(&mut self) {}
+
+    /// Is called after each look, and may change its result.
+    fn found(&mut self, _: &mut Vec<Hint>) {}
 }
 
 impl<F: FnMut(&[Op]) + Send + 'static> Watch for F {
@@ -208,7 +211,9 @@ impl<S: Store, F: Watch> Store for Watched<S, F> {
     }
 
     fn look(&mut self, look: &Look, now: DueTime) -> Result<Vec<Hint>, StoreError> {
-        self.0.look(look, now)
+        let mut found = self.0.look(look, now)?;
+        self.1.found(&mut found);
+        Ok(found)
     }
 }
 

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use actix::prelude::*;
 use actix_timers::testing;
-use actix_timers_durable::store::{CommitGate, MemoryDisk, Next, Op};
+use actix_timers_durable::store::{CommitGate, Hint, MemoryDisk, Next, Op};
 use actix_timers_durable::{
     DecodeError, DurableError, DurableFilter, DurableMessage, DurableOptions, DurableState, DurableTimers, RetryPolicy,
     RouteOptions, Schedule,
@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
 use support::durable::{
-    Act, Diary, End, Files, Medium, Note, ROUTE, Watched, Writer, at, handled_by, life, ms, notes, on_every_store,
-    one_by_one, one_life, quick, run_to,
+    Act, Diary, End, Files, Medium, Note, ROUTE, Watch, Watched, Writer, at, handled_by, life, ms, notes,
+    on_every_store, one_by_one, one_life, quick, run_to,
 };
 
 on_every_store! {
@@ -179,6 +179,38 @@ fn the_window_bounds_deliveries_and_the_rest_keeps_its_order(medium: impl Medium
         }
         assert_eq!(diary.deliveries()[2..], [(100, 3), (100, 2), (100, 1), (100, 0)]);
         assert_eq!(timers.counts().await.unwrap().pending, 0);
+    });
+}
+
+/// In a store that nodes share a look may have seen the row before the claim, and return after it.
+#[test]
+fn a_hint_from_before_its_claim_takes_no_place() {
+    /// Returns the result of the look before, too.
+    struct Late(Vec<Hint>);
+    impl Watch for Late {
+        fn before(&mut self, _: &[Op]) {}
+
+        fn found(&mut self, hints: &mut Vec<Hint>) {
+            let before = std::mem::replace(&mut self.0, hints.clone());
+            hints.splice(0..0, before);
+        }
+    }
+    let diary = Diary::default();
+    life(0, async |clock| {
+        let hour = RetryPolicy::default().timeout(ms(3_600_000));
+        let options = RouteOptions::new().window(2).retry(hour);
+        let builder = DurableTimers::builder(Watched(MemoryDisk::new().open(), Late(Vec::new()))).clock(clock.clone());
+        let timers = builder.route_with::<Note>(ROUTE, diary.writer(&clock), options).start().unwrap();
+        let end = diary.hold(1);
+        notes(&timers, ROUTE, [(1, 20_000)]).await;
+        // Looks come every half minute.
+        run_to(&clock, 100_000).await;
+        assert_eq!(diary.attempts(), [(20_000, 1, 1)]);
+        end.send(()).unwrap();
+        (2..5).for_each(|note| diary.script(note, [Act::Hang]));
+        notes(&timers, ROUTE, [(2, 0), (3, 0), (4, 0)]).await;
+        clock.settle().await;
+        assert_eq!(diary.len(), 3, "two handlers at once");
     });
 }
 
