@@ -137,10 +137,18 @@ impl Member {
 
     /// Returns the time from which looks begin again, since timers may have been committed late: as late as the transactions
     /// took that have ended since the last beat, and now and then from the time before which no transaction was open then.
-    fn looks_again(&mut self, oldest: i64, next: i64, micros: i64, now: Duration) -> Option<DueTime> {
+    fn looks_again(
+        &mut self,
+        oldest: i64,
+        next: i64,
+        micros: i64,
+        (sent, now): (Duration, Duration),
+    ) -> Option<DueTime> {
         let millis = u64::try_from(micros / 1000).unwrap_or(0);
         if self.samples.last_key_value().is_none_or(|(last, _)| last + SAMPLE_MS <= millis || *last > millis) {
-            self.samples.insert(millis, next);
+            // The number of the next transaction may have been taken when the beat began.
+            let took = u64::try_from(now.saturating_sub(sent).as_millis()).unwrap_or(u64::MAX);
+            self.samples.insert(millis.saturating_sub(took), next);
         }
         if self.samples.len() > SAMPLES {
             let mut is_kept = false;
@@ -305,7 +313,7 @@ fn observe(session: &mut Session, row: &Row, sent: Duration, received: Duration)
         member.samples.clear();
         (member.settled.0, member.ended) = (DueTime::MIN, 0);
     }
-    let look_again_from = member.looks_again(row.get(5), row.get(6), row.get(8), received);
+    let look_again_from = member.looks_again(row.get(5), row.get(6), row.get(8), (sent, received));
     let looks_begin_anew = is_first || was_set_back || has_gone || has_resumed;
     let paused =
         paused.into_iter().map(|name| if name == "\u{1e}" { Pause::node(name) } else { Pause::route(name) }).collect();

@@ -525,6 +525,21 @@ with_server! {
         assert_eq!(found, all);
     }
 
+    fn rule_7_a_beat_takes_no_open_transaction_for_a_later_one() {
+        let (schema, stranger, session) = (new_schema(), Session::open(), Session::open());
+        let node = Node::join_with(options(&schema).lease(Duration::from_secs(600))).store.node();
+        for _ in 0..20 {
+            // Others may have ended none since.
+            stranger.run("BEGIN");
+            let open: i64 = stranger.value("SELECT pg_current_xact_id()::text::bigint");
+            let next: i64 = session.value(&format!(
+                "SELECT next FROM {schema}.beat({node}, '{{}}', '{{}}', '{{}}', 600000, false, '{{}}')"
+            ));
+            assert!(open < next, "{open} {next}");
+            stranger.run("COMMIT");
+        }
+    }
+
     fn rule_7_rows_that_are_committed_late_are_looked_for_again() {
         let (schema, stranger) = (new_schema(), Session::open());
         let mut node = Node::join_with(options(&schema).late_look_interval(Duration::from_millis(1000)));
