@@ -5,8 +5,9 @@
 //! go on from the lowest bound. A route without a recipient, or with many due timers, is left out of looks, and its bound
 //! stays until it takes part again.
 //!
-//! In a store that nodes share, others put timers before the bound at any time, but none that is due earlier than they do. There
-//! each look begins at the first timer that was still pending at the last one, and a node keeps the hints of its [share](Share), and of timers that are late.
+//! In a store that nodes share, others put timers before the bound at any time, but none with an earlier due time than the
+//! present. There each look begins at the first timer that was still pending at the last one, and a node keeps the hints of
+//! its [share](Share), and of timers that are late.
 //!
 //! The data structure reads no clock, and knows neither store nor actors.
 
@@ -14,7 +15,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use rustc_hash::FxHashMap;
-use uuid::Uuid;
 
 use super::due_time::DueTime;
 use super::id::DurableId;
@@ -33,12 +33,13 @@ const FEW: usize = 256;
 /// timers of others, such as paused routes, which must not take long.
 const FAR: Duration = Duration::from_secs(60);
 
-/// The time ahead, beyond the interval of looks, for which nodes of a shared store look at most; and at least, if looks are
-/// quick: each timer is read anew by all looks until it is due.
-const SHARED_LEAD: Duration = Duration::from_secs(1);
+/// The least time ahead, beyond the interval of looks, for which nodes of a shared store look. It is short, since each look
+/// reads all timers of that time anew.
 const LEAST_LEAD: Duration = Duration::from_millis(200);
+/// The greatest, if looks take long.
+const GREATEST_LEAD: Duration = Duration::from_secs(1);
 
-/// The lateness, beyond that of a node's own timers, from which it delivers those of others.
+/// The lateness from which a timer is delivered by any node; by one whose own timers are late, too, beyond their lateness.
 const ANYBODYS: Duration = Duration::from_millis(250);
 
 /// The time by which looks of a shared store overlap: commits of others take a moment, in which a look passes over their
@@ -112,7 +113,7 @@ impl Hints {
         horizon: Duration,
         look_every: Option<Duration>,
     ) -> Self {
-        let horizon = look_every.map_or(horizon, |every| every.saturating_add(SHARED_LEAD));
+        let horizon = look_every.map_or(horizon, |every| every.saturating_add(GREATEST_LEAD));
         let route = |window: Option<usize>| Route {
             due: BTreeMap::new(),
             window: window.unwrap_or(0),
@@ -161,29 +162,37 @@ impl Hints {
     /// Takes note of a timer, in place of an earlier hint, unless a later look finds it.
     pub(super) fn add(&mut self, hint: Hint, now: DueTime) {
         let late = now.saturating_sub(ANYBODYS);
-        self.note(hint, now, if hint.due <= late { self.others_until(hint.route, now) } else { late });
+        let until = match self.is_own(&hint) {
+            true => now.saturating_add(self.horizon),
+            // New timers of others are not late, and not looked for among the due ones.
+            false if hint.due > late => late,
+            false => self.others_until(hint.route, now),
+        };
+        self.note(hint, now, until);
     }
 
-    /// Returns the due time up to which timers of other nodes are taken: of nodes that all are late, each would claim the
+    fn is_own(&self, hint: &Hint) -> bool {
+        self.share.as_ref().is_none_or(|share| share.contains(hint.id, hint.route))
+    }
+
+    /// Returns the due time up to which timers of other nodes are taken. Of nodes that all are late, each would claim the
     /// timers of all, and most in vain.
     fn others_until(&self, route: u16, now: DueTime) -> DueTime {
-        let (Some(share), Some(of)) = (&self.share, self.routes.get(usize::from(route))) else { return now };
-        let own = of.due.values().find(|hint| share.contains(hint.id, route));
-        own.map_or(now, |own| own.due.min(now)).saturating_sub(ANYBODYS)
+        let late = now.saturating_sub(ANYBODYS);
+        let due = self.routes.get(usize::from(route)).map(|route| route.due.values());
+        let own = due.into_iter().flatten().find(|hint| self.is_own(hint)).map(|own| own.due);
+        own.filter(|own| *own <= late).map_or(late, |own| own.saturating_sub(ANYBODYS))
     }
 
-    /// As [`add`](Self::add).
-    fn note(&mut self, hint: Hint, now: DueTime, others_until: DueTime) {
+    /// As [`add`](Self::add); in a shared store only if it is due by `until`.
+    fn note(&mut self, hint: Hint, now: DueTime, until: DueTime) {
         let Some(route) = self.routes.get_mut(usize::from(hint.route)) else { return };
         if !route.is_open {
             return route.lower(&hint);
         }
         let is_known = match &self.share {
             None => route.bound.is_some_and(|bound| position(&hint) <= bound),
-            Some(share) => {
-                let is_soon = hint.due <= now.saturating_add(self.horizon);
-                is_soon && (hint.due <= others_until || share.contains(hint.id, hint.route))
-            }
+            Some(_) => hint.due <= until,
         };
         if is_known {
             self.remove(hint.id);
@@ -383,7 +392,7 @@ impl Hints {
         let rest = found.last().map(position).filter(|_| !is_complete);
         self.reach = if self.share.is_some() {
             // The next look may take as long again.
-            let lead = (now.saturating_since(plan.begun) * 2).clamp(LEAST_LEAD, SHARED_LEAD);
+            let lead = (now.saturating_since(plan.begun) * 2).clamp(LEAST_LEAD, GREATEST_LEAD);
             self.look_every.saturating_add(lead)
         } else if is_complete && found.len() < self.few {
             self.horizon.max(FAR)
@@ -405,9 +414,12 @@ impl Hints {
                 route.bound = bound;
             }
         }
-        let others_until: Vec<_> = (0..).zip(&self.routes).map(|(route, _)| self.others_until(route, now)).collect();
-        for hint in found {
-            self.note(*hint, now, others_until.get(usize::from(hint.route)).copied().unwrap_or(now));
+        // The own ones first: others are taken by their lateness.
+        let (own, others): (Vec<&Hint>, Vec<&Hint>) = found.iter().partition(|hint| self.is_own(hint));
+        own.into_iter().for_each(|hint| self.add(*hint, now));
+        let until: Vec<_> = (0..).zip(&self.routes).map(|(route, _)| self.others_until(route, now)).collect();
+        for hint in others {
+            self.note(*hint, now, until.get(usize::from(hint.route)).copied().unwrap_or(now));
         }
         let after = rest.filter(|_| self.share.is_some())?;
         Some(Plan { after: Some(after), is_rest: true, ..plan })
@@ -427,10 +439,9 @@ const fn position(hint: &Hint) -> Position {
     Position { due: hint.due, id: hint.id }
 }
 
-/// Returns the position before that of a timer, and after those of all earlier ones.
+/// Returns a position before that of a timer, and after those of earlier ones.
 fn just_before(hint: &Hint) -> Option<Position> {
-    let id = Uuid::from_u128(hint.id.as_uuid().as_u128().wrapping_sub(1));
-    DurableId::from_uuid(id).map_or(Position::before(hint.due), |id| Some(Position { due: hint.due, id }))
+    hint.id.before().map_or_else(|| Position::before(hint.due), |id| Some(Position { due: hint.due, id }))
 }
 
 /// Returns the last position of a millisecond.

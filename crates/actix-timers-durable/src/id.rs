@@ -79,6 +79,12 @@ impl DurableId {
     /// The last id in order.
     pub(crate) const MAX: Self = Self(Uuid::max());
 
+    /// Returns the id before it in order; `None` if that has another due time or version.
+    pub(crate) fn before(self) -> Option<Self> {
+        let before = Self::from_uuid(Uuid::from_u128(self.0.as_u128().checked_sub(1)?)).ok()?;
+        (before.first_due() == self.first_due()).then_some(before)
+    }
+
     /// Returns the id as a UUID.
     pub const fn as_uuid(&self) -> &Uuid {
         &self.0

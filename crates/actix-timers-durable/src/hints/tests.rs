@@ -413,8 +413,12 @@ fn a_look_that_ends_in_the_past_says_nothing_about_later_times() {
 
 #[test]
 fn nodes_that_all_are_late_leave_the_timers_of_others_to_them() {
-    let mut hints = Hints::new([Some(10)].into_iter(), 1000, Duration::from_secs(10), Some(LOOK_EVERY));
-    hints.set_share(Share { places: vec![(0, 2)] });
+    let new = || {
+        let mut hints = Hints::new([Some(10)].into_iter(), 1000, Duration::from_secs(10), Some(LOOK_EVERY));
+        hints.set_share(Share { places: vec![(0, 2)] });
+        hints
+    };
+    let mut hints = new();
     let mut pending: BTreeMap<DurableId, Hint> = BTreeMap::new();
     for number in 0..20 {
         let id = DurableId::from_parts(at(1000), number, number);
@@ -427,6 +431,7 @@ fn nodes_that_all_are_late_leave_the_timers_of_others_to_them() {
     };
     assert_eq!(look(&mut hints, &pending, 1100), 10, "its share");
     assert_eq!(look(&mut hints, &pending, 5000), 10, "its own wait, too");
+    assert_eq!(look(&mut new(), &pending, 5000), 10, "so do those of a node that begins");
     for hint in hints.take(10) {
         pending.remove(&hint.id);
     }
