@@ -31,7 +31,9 @@ const KEY_ARRAYS: &str = "$14::text[], $15::bigint[]";
 fn put(columns: &str, arrays: &str) -> String {
     let (columns, arrays) = (format!("{PLAIN}{columns}"), format!("{PLAIN_ARRAYS}{arrays}"));
     let values = columns.split(", ").zip(arrays.split(", ")).map(|(name, array)| format!("unnest({array}) AS {name}"));
-    let (rows, others) = (values.collect::<Vec<_>>().join(", "), &columns["due, moved, ".len()..]);
+    let rows = values.collect::<Vec<_>>().join(", ");
+    // All but the first two, `due` and `moved`.
+    let others = columns.split(", ").skip(2).collect::<Vec<_>>().join(", ");
     format!(
         "WITH n AS MATERIALIZED (SELECT @schema@.server_now() AS now), put AS (
             INSERT INTO @schema@.timers (created, {columns})

@@ -437,7 +437,8 @@ BEGIN
         NULL;
     END;
     oldest := pg_snapshot_xmin(pg_current_snapshot())::text::bigint;
-    -- Not the end of a snapshot, which is after the last transaction that is over: others may be open that began later.
+    -- Not the end of a snapshot, which is after the last transaction that is over: others may be open that began later. A record of
+    -- the log, and no sync.
     next := pg_current_xact_id()::text::bigint;
     micros := (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
 END
