@@ -1,52 +1,39 @@
-//! The last delivered timer of each slot: a late cancel gets a correct answer.
+//! The last delivered timer of each slot: a late cancel gets a correct answer, until the memory of a burst goes back.
 //!
-//! The table grows without moving values. It has no pages for slots whose timers were all cancelled, and a cancel does
-//! not touch it.
+//! The table has no pages for slots whose timers were all cancelled, and a cancel does not touch it.
 
-use crate::timing::{Key, boxed};
-
-/// Slots in a page.
-const PAGE: usize = 256;
+use crate::engine::by_slot::BySlot;
+use crate::timing::Key;
 
 /// "None": the tag of no timer.
 const NONE: u64 = u64::MAX;
 
 /// The tags of the timers delivered last, by slot.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Delivered {
-    pages: Vec<Option<Box<[u64; PAGE]>>>,
+    tags: BySlot<u64>,
 }
 
 impl Delivered {
+    pub(crate) const fn new() -> Self {
+        Self { tags: BySlot::new() }
+    }
+
     /// Records a delivered timer.
     #[inline]
     pub(crate) fn insert(&mut self, timer: Key) {
-        match self.pages.get_mut(timer.index() as usize / PAGE) {
-            Some(Some(page)) => page[timer.index() as usize % PAGE] = timer.tag(),
-            _ => self.add_page(timer),
-        }
-    }
-
-    #[cold]
-    fn add_page(&mut self, timer: Key) {
-        let page = timer.index() as usize / PAGE;
-        if page >= self.pages.len() {
-            self.pages.resize_with(page + 1, || None);
-        }
-        self.pages[page].get_or_insert_with(|| boxed(vec![NONE; PAGE]))[timer.index() as usize % PAGE] = timer.tag();
+        self.tags.set(timer.index(), timer.tag(), NONE);
     }
 
     /// Prefetches the entry of a slot.
     #[inline]
     pub(crate) fn fetch(&self, slot: u32) {
-        let page = self.pages.get(slot as usize / PAGE).and_then(Option::as_ref);
-        std::hint::black_box(page.map(|page| page[slot as usize % PAGE]));
+        std::hint::black_box(self.tags.get(slot));
     }
 
     /// Returns whether the timer was delivered, and none of its slot after it.
     pub(crate) fn contains(&self, timer: Key) -> bool {
-        let page = self.pages.get(timer.index() as usize / PAGE).and_then(Option::as_ref);
-        page.is_some_and(|page| page[timer.index() as usize % PAGE] == timer.tag())
+        self.tags.get(timer.index()) == Some(timer.tag())
     }
 
     /// Forgets a timer whose message came back.
@@ -54,6 +41,11 @@ impl Delivered {
         if self.contains(timer) {
             self.insert(Key::new(timer.index(), NONE));
         }
+    }
+
+    /// Forgets the timers in slots from `end` on.
+    pub(crate) fn cut_off(&mut self, end: u32) {
+        drop(self.tags.cut_off(end));
     }
 }
 
@@ -63,7 +55,7 @@ mod tests {
 
     #[test]
     fn the_timer_delivered_last_in_its_slot_is_known() {
-        let mut delivered = Delivered::default();
+        let mut delivered = Delivered::new();
         for slot in [7, 70_000, u32::from(u16::MAX)] {
             let (first, second) = (Key::new(slot, 0), Key::new(slot, 9));
             assert!(!delivered.contains(first) && !delivered.contains(Key::new(slot + 1, 0)));
@@ -77,9 +69,5 @@ mod tests {
             assert!(!delivered.contains(second));
         }
         assert!(!delivered.contains(Key::new(u32::MAX, 0)));
-        // A page may come after those behind it.
-        let timers = [70_000, 2 * PAGE as u32, 7].map(|slot| Key::new(slot, 1));
-        timers.iter().for_each(|timer| delivered.insert(*timer));
-        assert!(timers.iter().all(|timer| delivered.contains(*timer)));
     }
 }

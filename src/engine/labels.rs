@@ -132,19 +132,23 @@ impl Labels {
     /// Removes the labels of the timer in `slot`, which has ended.
     pub(crate) fn forget(&mut self, slot: u32) {
         let Some(Label { key, group }) = self.by_slot.remove(slot) else { return };
-        if let Some(key) = key
-            && let Entry::Occupied(holder) = self.keys.entry(key)
-        {
-            holder.remove();
+        if let Some(key) = key {
+            self.keys.remove(&key);
         }
         if let Some((group, number)) = group
-            && let Entry::Occupied(mut members) = self.groups.entry(group)
+            && let Some(members) = self.groups.get_mut(&group)
         {
-            members.get_mut().remove(&number);
-            if members.get().is_empty() {
-                members.remove();
+            members.remove(&number);
+            if members.is_empty() {
+                self.groups.remove(&group);
             }
         }
+    }
+
+    /// Frees storage that no slot before `end` needs. Looks at most at `budget` labels, counted down. Returns whether it
+    /// has finished.
+    pub(crate) fn trim(&mut self, end: u32, budget: &mut usize) -> bool {
+        self.by_slot.trim(end, budget)
     }
 
     pub(crate) fn key_of(&self, slot: u32) -> Option<&TimerKey> {

@@ -8,10 +8,10 @@
 //! 4. `wall`: timers with a wall-clock time, which follow the wall clock when it is stepped.
 //! 5. `names`: timers by names that callers have given them.
 //! 6. `recurrence`: the next due time of a repeating timer; `repeating`: its step from one repetition to the next.
-//! 7. `key` and `group`: labels that callers give timers, with their `text`; `labels`: their tables; `shards` and
-//!    `side_table`: the parts of such tables.
+//! 7. `key` and `group`: labels that callers give timers, with their `text`; `labels`: their tables; `shards`,
+//!    `side_table` and `by_slot`: the parts of such tables.
 //! 8. `scheduler`: the [`Engine`], which ties them together around one [`Wheel`](crate::timing::Wheel). Its other
-//!    operations: `queries` read only, and `labelled` acts on timers by key, group or owner.
+//!    operations: `queries` read only, `labelled` acts on timers by key, group or owner, and `surplus` frees storage.
 //!
 //! The life of a timer:
 //!
@@ -41,6 +41,7 @@
 //!                            +--cancel--> cancelled: the message just made is dropped
 //! ```
 
+mod by_slot;
 mod counters;
 mod delivered;
 mod group;
@@ -56,6 +57,7 @@ mod repeating;
 mod scheduler;
 mod shards;
 mod side_table;
+mod surplus;
 mod text;
 mod timer;
 mod wall;

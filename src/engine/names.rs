@@ -8,24 +8,27 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use crate::timing::{Key, boxed};
+use crate::engine::by_slot::BySlot;
+use crate::engine::shards::shrink;
+use crate::timing::Key;
 
 /// Number of tables. At ten million names each holds about 2500 and rehashes in microseconds.
 const SHARDS: usize = 4096;
 
-/// Slots per page of `by_slot`.
-const PAGE: usize = 256;
-
 type Shard = HashMap<u128, Key, BuildHasherDefault<Folded>>;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Names {
     /// Allocated with the first name.
     shards: Vec<Shard>,
-    by_slot: Vec<Option<Box<[Option<u128>; PAGE]>>>,
+    by_slot: BySlot<Option<u128>>,
 }
 
 impl Names {
+    pub(crate) const fn new() -> Self {
+        Self { shards: Vec::new(), by_slot: BySlot::new() }
+    }
+
     /// Returns the timer with this name, or the last one that had it.
     pub(crate) fn find(&self, name: u128) -> Option<Key> {
         self.shards.get(shard_of(name))?.get(&name).copied()
@@ -40,7 +43,7 @@ impl Names {
 
     /// Returns the name of the timer in `slot`, or of the last one there that had one.
     pub(crate) fn of_slot(&self, slot: u32) -> Option<u128> {
-        self.by_slot.get(slot as usize / PAGE)?.as_ref()?[slot as usize % PAGE]
+        self.by_slot.get(slot)?
     }
 
     /// Gives the name to `key`, whichever timer had it.
@@ -50,23 +53,30 @@ impl Names {
         if let Some(earlier) = self.shards[shard_of(name)].insert(name, key) {
             self.clear(earlier.index());
         }
-        let page = key.index() as usize / PAGE;
-        if page >= self.by_slot.len() {
-            self.by_slot.resize_with(page + 1, || None);
-        }
-        self.by_slot[page].get_or_insert_with(|| boxed(vec![None; PAGE]))[key.index() as usize % PAGE] = Some(name);
+        self.by_slot.set(key.index(), Some(name), None);
     }
 
     /// Forgets the name of an earlier timer in a slot that is used again.
     #[inline]
     pub(crate) fn forget(&mut self, slot: u32) {
         if let Some(name) = self.clear(slot) {
-            self.shards[shard_of(name)].remove(&name);
+            self.remove(name);
         }
     }
 
+    /// Forgets the names of the timers in slots from `end` on.
+    pub(crate) fn cut_off(&mut self, end: u32) {
+        self.by_slot.cut_off(end).flatten().for_each(|name| self.remove(name));
+    }
+
+    fn remove(&mut self, name: u128) {
+        let shard = &mut self.shards[shard_of(name)];
+        shard.remove(&name);
+        shrink(shard);
+    }
+
     fn clear(&mut self, slot: u32) -> Option<u128> {
-        self.by_slot.get_mut(slot as usize / PAGE)?.as_mut()?[slot as usize % PAGE].take()
+        self.by_slot.get_mut(slot)?.take()
     }
 }
 

@@ -84,6 +84,12 @@ impl<O> Owners<O> {
         self.arena.len()
     }
 
+    /// Frees storage at the end that no owner needs. Looks at most at `budget` slots, counted down. Returns whether it
+    /// has finished.
+    pub(crate) fn trim(&mut self, budget: &mut usize) -> bool {
+        self.arena.trim(budget) && self.chunks.trim(budget)
+    }
+
     /// Returns the number of an owner's timers, without the messages in a queue.
     pub(crate) fn own(&self, id: OwnerId) -> usize {
         self.get(id).map_or(0, |owner| owner.timers.len())

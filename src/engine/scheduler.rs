@@ -98,6 +98,8 @@ pub(crate) struct Engine<P, O> {
     /// Owners whose last timer that [kept them alive](Self::keeps_alive) has ended, and queues that a timer has left
     /// before its turn.
     released: Vec<OwnerId>,
+    /// The number of timers after the last trim of the storage.
+    pub(super) left_by_trim: usize,
     pub(super) now: Tick,
     pub(super) closed: bool,
 }
@@ -110,14 +112,15 @@ impl<P: Copy, O> Engine<P, O> {
             config: EngineConfig { capacity: config.capacity.min(MAX_CAPACITY), ..config },
             owners: Owners::new(),
             wall_times: WallTimes::default(),
-            names: Names::default(),
+            names: Names::new(),
             labels: Labels::new(),
             recurrences: SideTable::new(),
-            delivered: Delivered::default(),
+            delivered: Delivered::new(),
             counters: Counters::default(),
             in_inboxes: 0,
             ended: Vec::new(),
             released: Vec::new(),
+            left_by_trim: usize::MAX,
             now: 0,
             closed: false,
         }

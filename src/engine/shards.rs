@@ -8,6 +8,9 @@ use std::hash::{BuildHasher, Hash, RandomState};
 /// Number of small maps. At ten million entries each holds ten thousand, and rehashes in a fraction of a millisecond.
 const SHARDS: usize = 1024;
 
+/// Smaller maps keep their capacity.
+const ROOMY: usize = 32;
+
 #[derive(Debug)]
 pub(crate) struct Shards<K, V> {
     /// Allocated with the first entry, all with the same hash.
@@ -23,6 +26,11 @@ impl<K: Eq + Hash, V> Shards<K, V> {
         self.shards.get(self.shard_of(key)?)?.get(key)
     }
 
+    pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
+        let shard = self.shard_of(key)?;
+        self.shards.get_mut(shard)?.get_mut(key)
+    }
+
     pub(crate) fn entry(&mut self, key: K) -> Entry<'_, K, V> {
         if self.shards.is_empty() {
             let hash = RandomState::new();
@@ -30,6 +38,14 @@ impl<K: Eq + Hash, V> Shards<K, V> {
         }
         let shard = self.shard_of(&key).unwrap_or(0);
         self.shards[shard].entry(key)
+    }
+
+    pub(crate) fn remove(&mut self, key: &K) {
+        let shard = self.shard_of(key).and_then(|shard| self.shards.get_mut(shard));
+        if let Some(shard) = shard {
+            shard.remove(key);
+            shrink(shard);
+        }
     }
 
     #[cfg(test)]
@@ -41,6 +57,13 @@ impl<K: Eq + Hash, V> Shards<K, V> {
         let hash = self.shards.first()?.hasher().hash_one(key);
         // A table uses the low and the topmost bits itself.
         Some((hash >> 40) as usize % SHARDS)
+    }
+}
+
+/// Halves the capacity of a map that is nearly empty, after a removal.
+pub(crate) fn shrink<K: Eq + Hash, V, H: BuildHasher>(map: &mut HashMap<K, V, H>) {
+    if map.capacity() > ROOMY.max(8 * map.len()) {
+        map.shrink_to(4 * map.len());
     }
 }
 
@@ -60,10 +83,10 @@ mod tests {
         assert!(fullest < Some(100), "they spread: {fullest:?}");
         for number in 0..10_000 {
             assert_eq!(map.get(&number), Some(&number));
-            let Entry::Occupied(entry) = map.entry(number) else { panic!("it is there") };
-            entry.remove();
+            map.remove(&number);
             assert_eq!(map.get(&number), None);
         }
         assert_eq!(map.len(), 0);
+        assert!(map.shards.iter().all(|shard| shard.capacity() <= ROOMY), "their memory comes back");
     }
 }

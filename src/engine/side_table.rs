@@ -1,12 +1,9 @@
 //! Values for a few of the timers, by slot.
 //!
-//! The table grows without moving values. A slot without a value costs four bytes if a slot of the same page has one,
-//! else none.
+//! A slot without a value costs four bytes if a slot of the same page has one, else none.
 
-use crate::timing::{Arena, boxed};
-
-/// Slots in a page.
-const PAGE: usize = 256;
+use crate::engine::by_slot::BySlot;
+use crate::timing::Arena;
 
 /// "No value".
 const NONE: u32 = u32::MAX;
@@ -15,12 +12,12 @@ const NONE: u32 = u32::MAX;
 pub(crate) struct SideTable<V> {
     values: Arena<V>,
     /// The location in the arena of the value of each slot.
-    by_slot: Vec<Option<Box<[u32; PAGE]>>>,
+    by_slot: BySlot<u32>,
 }
 
 impl<V> SideTable<V> {
     pub(crate) const fn new() -> Self {
-        Self { values: Arena::new(), by_slot: Vec::new() }
+        Self { values: Arena::new(), by_slot: BySlot::new() }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -28,11 +25,11 @@ impl<V> SideTable<V> {
     }
 
     pub(crate) fn get(&self, slot: u32) -> Option<&V> {
-        self.values.get(self.values.key_at(self.position(slot)?)?)
+        self.values.get(self.values.key_at(self.by_slot.get(slot)?)?)
     }
 
     pub(crate) fn get_mut(&mut self, slot: u32) -> Option<&mut V> {
-        let key = self.values.key_at(self.position(slot)?)?;
+        let key = self.values.key_at(self.by_slot.get(slot)?)?;
         self.values.get_mut(key)
     }
 
@@ -40,23 +37,21 @@ impl<V> SideTable<V> {
     pub(crate) fn set(&mut self, slot: u32, value: V) -> bool {
         self.remove(slot);
         let Ok(key) = self.values.insert(value) else { return false };
-        let page = slot as usize / PAGE;
-        if page >= self.by_slot.len() {
-            self.by_slot.resize_with(page + 1, || None);
-        }
-        self.by_slot[page].get_or_insert_with(|| boxed(vec![NONE; PAGE]))[slot as usize % PAGE] = key.index();
+        self.by_slot.set(slot, key.index(), NONE);
         true
     }
 
     pub(crate) fn remove(&mut self, slot: u32) -> Option<V> {
-        let page = self.by_slot.get_mut(slot as usize / PAGE)?.as_mut()?;
-        let position = std::mem::replace(&mut page[slot as usize % PAGE], NONE);
+        let position = std::mem::replace(self.by_slot.get_mut(slot)?, NONE);
         let key = self.values.key_at(position)?;
         self.values.remove(key)
     }
 
-    fn position(&self, slot: u32) -> Option<u32> {
-        Some(self.by_slot.get(slot as usize / PAGE)?.as_ref()?[slot as usize % PAGE])
+    /// Frees storage that no slot before `end` needs. Looks at most at `budget` values, counted down. Returns whether it
+    /// has finished.
+    pub(crate) fn trim(&mut self, end: u32, budget: &mut usize) -> bool {
+        drop(self.by_slot.cut_off(end));
+        self.values.trim(budget)
     }
 }
 

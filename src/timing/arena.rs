@@ -5,16 +5,13 @@
 //! is in use again.
 //!
 //! Slots live in pages that never move. So a growing arena copies nothing, and an insert costs the same at ten million
-//! entries as at ten. The numbers of the free slots are a stack apart from the slots: a free slot is found without
-//! reading the one that was freed before it.
+//! entries as at ten.
 
-use crate::timing::page::{FreeSlots, boxed};
+use crate::timing::page::boxed;
+use crate::timing::slots::Slots;
 
 /// Slots per page. A power of two, so that finding a slot is a shift and a mask.
-const PAGE: usize = 512;
-
-/// The greatest number of slots, and the number of none.
-const NONE: u32 = u32::MAX;
+const PAGE: usize = if cfg!(test) { 64 } else { 512 };
 
 /// The key of an entry of one arena, valid as long as the entry lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -60,11 +57,7 @@ struct Tag(u64);
 pub(crate) struct Arena<V> {
     /// Arrays of a known length: a masked number needs no bounds check.
     pages: Vec<Box<[Slot<V>; PAGE]>>,
-    free: FreeSlots,
-    /// The number of slots used so far; the next ones in the last page are new.
-    slots: u32,
-    /// The number of slots in all pages.
-    limit: u32,
+    slots: Slots,
     /// The tag of the next entry that is inserted without one.
     next_tag: u64,
 }
@@ -72,50 +65,34 @@ pub(crate) struct Arena<V> {
 impl<V> Arena<V> {
     /// Returns an empty arena. Allocates nothing.
     pub(crate) const fn new() -> Self {
-        Self { pages: Vec::new(), free: FreeSlots::new(), slots: 0, limit: 0, next_tag: 0 }
+        Self { pages: Vec::new(), slots: Slots::new(), next_tag: 0 }
     }
 
     /// Returns the number of entries.
-    pub(crate) const fn len(&self) -> usize {
-        (self.slots - self.free.len()) as usize
+    pub(crate) fn len(&self) -> usize {
+        self.slots.taken() as usize
     }
 
     /// Returns the number of slots, free ones included.
-    #[cfg(feature = "actix")]
     pub(crate) const fn slots(&self) -> u32 {
-        self.slots
+        self.slots.end()
     }
 
     /// Returns whether there is no entry.
-    pub(crate) const fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Returns the slot of the next entry, which has to be [stored](Self::occupy), if one of the 2³² − 1 slots is free.
     #[inline]
     pub(crate) fn reserve(&mut self) -> Option<u32> {
-        if let Some(slot) = self.free.pop() {
-            return Some(slot);
-        }
-        if self.slots == self.limit && !self.grow() {
-            return None;
-        }
-        let slot = self.slots;
-        self.slots += 1;
-        Some(slot)
+        let page = || boxed((0..PAGE).map(|_| Slot { tag: Tag(0), value: None }).collect());
+        self.slots.take(&mut self.pages, PAGE, page)
     }
 
-    /// Adds a page. Returns false if there are as many as possible. Never inlined, and made on the heap: no caller
-    /// probes the stack for a page.
-    #[cold]
-    #[inline(never)]
-    fn grow(&mut self) -> bool {
-        if self.limit == NONE {
-            return false;
-        }
-        self.pages.push(boxed((0..PAGE).map(|_| Slot { tag: Tag(0), value: None }).collect()));
-        self.limit = self.limit.saturating_add(PAGE as u32);
-        true
+    /// Frees pages at the end without an entry, as [`Slots::trim`] finds them. Returns whether it has finished.
+    pub(crate) fn trim(&mut self, budget: &mut usize) -> bool {
+        self.slots.trim(&mut self.pages, PAGE, budget)
     }
 
     /// Returns a tag that no entry has, in any slot, unless it was [stored](Self::occupy) with one of the caller's.
@@ -172,7 +149,7 @@ impl<V> Arena<V> {
         let slot = self.slot_mut(index)?;
         let key = Key { index, tag: slot.tag.0 };
         let value = slot.value.take()?;
-        self.free.push(index);
+        self.slots.free(index);
         Some((key, value))
     }
 

@@ -11,6 +11,7 @@
 //! misses dominate. The price is that a chunk is freed only when its last member has left; see `docs/decisions/wheel.md`.
 
 use crate::timing::page::boxed;
+use crate::timing::slots::Marks;
 
 /// "No chunk": the end of a list.
 const NONE: u32 = u32::MAX;
@@ -19,7 +20,7 @@ const NONE: u32 = u32::MAX;
 pub(crate) const MEMBERS: u32 = u32::BITS;
 
 /// Chunks allocated at once.
-const PAGE: usize = 256;
+const PAGE: usize = if cfg!(test) { 64 } else { 256 };
 
 /// The head of a chunk, kept apart from its members.
 #[derive(Debug, Clone, Copy)]
@@ -60,6 +61,8 @@ impl Spot {
 pub(crate) struct Chunks {
     pages: Vec<Page>,
     free: u32,
+    /// The free chunks that a trim has moved here, and those freed since. `None` once all were taken.
+    marks: Option<Box<Marks>>,
 }
 
 /// A page of chunks. Arrays of a known length: a masked number needs no bounds check.
@@ -71,7 +74,7 @@ struct Page {
 
 impl Chunks {
     pub(crate) const fn new() -> Self {
-        Self { pages: Vec::new(), free: NONE }
+        Self { pages: Vec::new(), free: NONE, marks: None }
     }
 
     #[cfg(any(test, feature = "actix"))]
@@ -107,7 +110,7 @@ impl Chunks {
     /// Returns a chunk that follows `prev`, with its first member.
     fn take(&mut self, prev: u32, member: u32) -> u32 {
         if self.free == NONE {
-            self.grow();
+            self.find_free();
         }
         let chunk = self.free;
         if let Some(page) = self.pages.get_mut(chunk as usize / PAGE) {
@@ -125,21 +128,50 @@ impl Chunks {
         let head = self.head_mut(chunk)?;
         let neighbours = (head.prev, head.next);
         head.next = free;
-        self.free = chunk;
+        match &mut self.marks {
+            None => self.free = chunk,
+            Some(marks) => marks.free(chunk),
+        }
         Some(neighbours)
     }
 
-    /// Adds a page of free chunks. Never inlined, and made on the heap: no caller probes the stack for a page.
+    /// Finds a free chunk, or adds a page of them. Never inlined, and made on the heap: no caller probes the stack for a
+    /// page.
     #[cold]
     #[inline(never)]
-    fn grow(&mut self) {
-        let first = (self.pages.len() * PAGE) as u32;
-        let last = first + PAGE as u32 - 1;
-        let link = |chunk| Head { prev: NONE, next: if chunk == last { NONE } else { chunk + 1 }, taken: 0 };
-        let heads = boxed((first..=last).map(link).collect());
-        let members = boxed(vec![[0; MEMBERS as usize]; PAGE]);
-        self.pages.push(Page { heads, members });
-        self.free = first;
+    fn find_free(&mut self) {
+        let found = self.marks.as_mut().and_then(|marks| marks.take()).unwrap_or_else(|| {
+            self.marks = None;
+            let first = (self.pages.len() * PAGE) as u32;
+            let heads = boxed(vec![Head { prev: NONE, next: NONE, taken: 0 }; PAGE]);
+            let members = boxed(vec![[0; MEMBERS as usize]; PAGE]);
+            self.pages.push(Page { heads, members });
+            first..first + PAGE as u32
+        });
+        for chunk in found.rev() {
+            let next = std::mem::replace(&mut self.free, chunk);
+            if let Some(head) = self.head_mut(chunk) {
+                head.next = next;
+            }
+        }
+    }
+
+    /// Frees pages of free chunks at the end. Looks at most at `budget` chunks, counted down. Returns whether it has
+    /// finished.
+    pub(crate) fn trim(&mut self, budget: &mut usize) -> bool {
+        let Self { pages, free, marks } = self;
+        let unlink = || {
+            let chunk = *free;
+            *free = pages.get(chunk as usize / PAGE)?.heads[chunk as usize % PAGE].next;
+            Some(chunk)
+        };
+        let end = Marks::trim(marks, unlink, (pages.len() * PAGE) as u32, PAGE as u32, budget);
+        pages.truncate(end as usize / PAGE);
+        let has_finished = *budget > 0;
+        if has_finished {
+            pages.shrink_to_fit();
+        }
+        has_finished
     }
 }
 

@@ -3,7 +3,8 @@
 //! In reading order:
 //!
 //! 1. `tick`: integer time, and the rounding that makes every delivery [never early](TickLength).
-//! 2. `page`: arrays on the heap. `arena`: storage of entries, addressed by [keys](Key) that cannot go stale.
+//! 2. `page` and `slots`: arrays on the heap, and the numbers of their free places. `arena`: storage of entries,
+//!    addressed by [keys](Key) that cannot go stale.
 //! 3. `list`: first-in first-out lists, which name their members in chunks; buckets are such lists.
 //! 4. `entry`: the record of an entry: deadline, bucket, location in the list.
 //! 5. `level`: a ring of buckets, and the slot arithmetic.
@@ -24,6 +25,7 @@ mod list;
 mod page;
 #[cfg(feature = "actix")]
 mod slack;
+mod slots;
 mod snapshot;
 mod tick;
 mod wheel;
@@ -39,9 +41,11 @@ pub use list::List;
 #[cfg(feature = "actix")]
 pub(crate) use list::{Chunks, Spot};
 #[cfg(feature = "actix")]
-pub(crate) use page::{FreeSlots, boxed};
+pub(crate) use page::boxed;
 #[cfg(feature = "actix")]
 pub(crate) use slack::coalesce;
+#[cfg(feature = "actix")]
+pub(crate) use slots::Slots;
 pub use snapshot::{BucketSnapshot, LevelSnapshot, LevelStats, WheelSnapshot};
 #[cfg(feature = "actix")]
 pub(crate) use tick::duration_of;

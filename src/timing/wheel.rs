@@ -408,6 +408,13 @@ impl<T> Wheel<T> {
         Some(self.first_to_prepare(pace).map_or(expiration, |(_, begin)| begin.min(expiration)))
     }
 
+    /// Frees storage at the end that no entry needs, after many have left. Looks at most at `budget` slots; call again
+    /// while it is [`Advance::Exhausted`].
+    #[doc(hidden)]
+    pub fn trim(&mut self, budget: &mut usize) -> Advance {
+        if self.entries.trim(budget) && self.chunks.trim(budget) { Advance::Done } else { Advance::Exhausted }
+    }
+
     /// Returns the value of a live key.
     pub fn get(&self, key: Key) -> Option<&T> {
         self.entries.get(key).map(|entry| &entry.value)

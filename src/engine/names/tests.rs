@@ -19,7 +19,7 @@ fn hash_of(value: impl std::hash::Hash) -> u64 {
 
 #[test]
 fn a_name_finds_its_timer_until_the_slot_is_used_again() {
-    let mut names = Names::default();
+    let mut names = Names::new();
     assert_eq!((names.find(7), names.of_slot(0)), (None, None));
     names.forget(0);
     names.set(7, key(3));
@@ -32,7 +32,7 @@ fn a_name_finds_its_timer_until_the_slot_is_used_again() {
 
 #[test]
 fn a_name_and_a_slot_have_each_other_alone() {
-    let mut names = Names::default();
+    let mut names = Names::new();
     names.set(7, key(3));
     names.set(7, key(1000));
     assert_eq!((names.find(7), names.of_slot(3), names.of_slot(1000)), (Some(key(1000)), None, Some(7)));
@@ -46,7 +46,7 @@ fn a_name_and_a_slot_have_each_other_alone() {
 #[test]
 fn many_names_of_any_kind() {
     for spread in [1u128, 1 << 64, u128::MAX / 5000] {
-        let mut names = Names::default();
+        let mut names = Names::new();
         (0..5000u32).for_each(|slot| names.set(u128::from(slot) * spread, key(slot)));
         for slot in 0..5000u32 {
             assert_eq!(names.find(u128::from(slot) * spread), Some(key(slot)));
@@ -59,7 +59,7 @@ fn many_names_of_any_kind() {
 
 #[test]
 fn upper_halves_that_differ_spread_names_over_the_tables() {
-    let mut names = Names::default();
+    let mut names = Names::new();
     (0..10_000).for_each(|slot| names.set(u128::from(slot) << 64 | 7, key(slot)));
     let fullest = names.shards.iter().map(HashMap::len).max();
     assert_eq!(fullest, Some(3), "10 000 names in 4096 tables");
@@ -87,7 +87,7 @@ fn a_hash_of_bytes_depends_on_every_bit() {
 
 #[test]
 fn names_are_found_by_their_beginning() {
-    let mut names = Names::default();
+    let mut names = Names::new();
     let name = |upper: u128, lower: u128| upper << 64 | lower;
     for (slot, name) in (0..).zip([name(1, 0x17), name(1, 0x18), name(1, 0x27), name(2, 0x17)]) {
         names.set(name, key(slot));

@@ -12,7 +12,7 @@ use crate::engine::{
     NextRun, NotPending, Outcome, OwnerId, Recurrence, RejectReason, RepeatMode, Repeated, ScopedKey, Timer,
     TimerGroup, TimerKey, TimerState, next_on_grid,
 };
-use crate::timing::{Key, MAX_TICK, Tick, WheelSize};
+use crate::timing::{Advance, Key, MAX_TICK, Tick, WheelSize};
 
 /// Returns another tag each time.
 fn tag() -> u64 {
@@ -144,7 +144,7 @@ impl Book {
     }
 }
 
-const CAPACITY: usize = 60;
+const CAPACITY: usize = 90;
 
 /// The payload of a timer in the model is its sequence, which rises when it is moved.
 fn set_payload<P: Copy, O>(engine: &mut Engine<P, O>, key: Key, payload: P) {
@@ -189,7 +189,7 @@ impl Run {
     }
 
     fn step(&mut self) {
-        match self.rng.below(23) {
+        match self.rng.below(24) {
             0..=4 | 14..=17 => self.schedule(),
             5 => self.cancel(),
             6 => self.reschedule(),
@@ -198,6 +198,8 @@ impl Run {
             12 | 20 | 21 => self.take_held(),
             13 | 18 => self.repeat_one(),
             19 => self.resume_one(),
+            // Whatever the budget, and whether or not it is worth while.
+            23 => drop(self.engine.trim(&mut self.rng.below(200))),
             _ => self.end_owner(),
         }
         self.check();
@@ -679,6 +681,39 @@ fn the_engine_agrees_with_a_naive_book() {
             }
         }
     }
+}
+
+/// After a burst storage goes back as far as the last timer that is left, whose name stays.
+#[test]
+fn storage_goes_back_after_a_burst() {
+    let mut engine: Engine<u64, ()> = Engine::new(EngineConfig::default());
+    let owner = engine.add_owner(()).unwrap();
+    let timers: Vec<Key> = (0..20_000_u64).map(|at| schedule(&mut engine, 10 + at, Some(owner), at)).collect();
+    for (name, timer) in (0..).zip(&timers) {
+        assert!(engine.set_name(*timer, name));
+        engine.label(*timer, Some(scoped((KeyScope::Owner(owner), 0, name as u8))), None);
+    }
+    assert!(!engine.has_surplus());
+    let stays = timers[4_999];
+    let ends = |timer: &&Key| **timer != stays;
+    timers.iter().filter(ends).for_each(|timer| assert!(engine.cancel(*timer).is_ok()));
+    assert!(engine.has_surplus());
+    let mut slices = 0;
+    while engine.trim(&mut 64) == Advance::Exhausted {
+        slices += 1;
+    }
+    assert!(slices > 500, "in small steps: {slices}");
+    assert!(!engine.has_surplus(), "no more can go back before it ends");
+    let slots = engine.wheel().slots();
+    assert!((5_000..6_000).contains(&slots), "{slots}");
+    assert_eq!((engine.named(4_999), engine.named(6_001), engine.named(0)), (Some(stays), None, Some(timers[0])));
+    // The lowest slots are taken again; the last timer ends, and all goes back.
+    let next = schedule(&mut engine, 7, Some(owner), 1);
+    assert!(next.index() < 64, "{next:?}");
+    assert!(engine.cancel(next).is_ok() && engine.cancel(stays).is_ok() && engine.has_surplus());
+    while engine.trim(&mut 64) == Advance::Exhausted {}
+    assert_eq!((engine.wheel().slots(), engine.named(4_999), engine.has_surplus()), (0, None, false));
+    assert_eq!(engine.cancel(stays), Err(NotPending::Unknown));
 }
 
 #[test]

@@ -18,6 +18,7 @@ use crate::engine::{Due, DueTimer, OwnerId};
 use crate::metrics::{WakeupCause, gate};
 use crate::model::alarm::TimerSlot;
 use crate::model::clock::Alarm;
+use crate::service::deliver::driver_state::Trim;
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::turns::TurnBy;
 use crate::service::deliver::wakeup::Wakeup;
@@ -224,9 +225,14 @@ impl Service {
             session.free_ended(budget);
             session.check_detached(now);
         }
+        let trim = if by == TurnBy::Driver { session.state().trim(now) } else { Trim::NotNeeded };
+        let next_trim = if let Trim::At(time) = trim { Some(time) } else { None };
         let mut guard = session.into_guard();
         let next_slow_check = self.check_slow_recipients(&mut guard, now);
-        let more = exhausted || more_in_lanes || (by == TurnBy::Driver && !guard.lanes.ended.is_empty());
+        let more = exhausted
+            || more_in_lanes
+            || trim == Trim::Running
+            || (by == TurnBy::Driver && !guard.lanes.ended.is_empty());
         let next = guard.engine.next_wake();
         if budget < self.settings.expiry_budget {
             guard.reports.published.ask_to_publish();
@@ -243,7 +249,7 @@ impl Service {
         let look = follows_wall_clock.then(|| now.saturating_add(self.settings.wall_clock_check_interval));
         let rejected = guard.reports.rejected.take_due(now);
         let next_letters = guard.reports.rejected.due();
-        let sleep = self.until(&mut guard, next, [publish, look, next_slow_check, next_letters]);
+        let sleep = self.until(&mut guard, next, [publish, look, next_slow_check, next_letters, next_trim]);
         let armed = guard.driver.armed;
         let over = self.wound_down(&mut guard, now);
         let ended = guard.engine.ended();
@@ -284,7 +290,7 @@ impl Service {
     }
 
     /// Returns the end of the driver's sleep: the earliest of the `next` tick, the `looks` and its own checks.
-    fn until(&self, state: &mut State, next: Option<Tick>, looks: [Option<Duration>; 4]) -> Option<Duration> {
+    fn until(&self, state: &mut State, next: Option<Tick>, looks: [Option<Duration>; 5]) -> Option<Duration> {
         state.driver.armed = next;
         let detached = (!state.lanes.detached.is_empty()).then_some(state.lanes.detached_check_at);
         let wind_down = state.driver.wind_downs.iter().map(|wind_down| wind_down.until).min();

@@ -22,8 +22,21 @@ pub(crate) struct DriverState {
     pub(crate) watched_inboxes: VecDeque<(Duration, OwnerId)>,
     /// Drains that wait until the timers due soon have ended.
     pub(crate) wind_downs: Vec<WindDown>,
+    pub(crate) trim: Trim,
     /// The empty buffer of a turn for a run of messages to recipients.
     pub(crate) run: Vec<DueTimer<MessageRef>>,
+}
+
+/// The memory of a burst on its way back; see `trim`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Trim {
+    /// Most slots are in use.
+    #[default]
+    NotNeeded,
+    /// Begins at this time, if most slots are free until then.
+    At(Duration),
+    /// The next turn goes on with it.
+    Running,
 }
 
 /// A drain that waits for the end.

@@ -81,6 +81,7 @@ impl<C: Content, D: Destination<MessageOf<C>>> Job<C, D> {
     pub(crate) const WAYS: Ways = Ways {
         fetch: |stores, messages| stores.fetch_stored::<Self>(messages.iter().copied()),
         discard: discard_stored::<Self>,
+        trim: |stores, store, budget| stores.slab::<Self>(store).is_none_or(|slab| slab.trim(budget)),
         take_boxed: |stores, payload| {
             let Self { to, content } = stores.take(payload)?;
             content.boxed(to)

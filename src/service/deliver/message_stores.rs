@@ -39,6 +39,8 @@ pub(crate) struct Ways {
     pub(crate) fetch: fn(&MessageStores, &[MessageRef]),
     /// Drops a message, after unlocking.
     pub(crate) discard: fn(&Service, StateGuard<'_>, MessageRef),
+    /// Frees storage at the end that no message needs. Looks at most at `budget` slots; returns whether it has finished.
+    pub(crate) trim: fn(&mut MessageStores, u32, &mut usize) -> bool,
     /// Takes a message out, boxed.
     pub(crate) take_boxed: fn(&mut MessageStores, MessageRef) -> Option<BoxedMessage>,
     /// Returns the facts about its target; `None` for an own message.
@@ -111,6 +113,12 @@ impl MessageStores {
         let mut messages = messages.peekable();
         let Some(slab) = messages.peek().and_then(|first| self.slab_of::<S>(first.store)) else { return };
         std::hint::black_box(messages.filter(|payload| slab.get(payload.slot).is_some()).count());
+    }
+
+    /// Frees storage at the end of each store that no message needs. Looks at most at `budget` slots, counted down.
+    /// Returns whether it has finished.
+    pub(crate) fn trim(&mut self, budget: &mut usize) -> bool {
+        (0..self.stores.len()).all(|store| (self.stores[store].ways.trim)(self, store as u32, budget))
     }
 
     /// Takes the buffer of a store, empty, or a new one.

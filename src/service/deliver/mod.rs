@@ -8,7 +8,7 @@
 //!    `delivery`: the steps to a handler or a mailbox.
 //! 3. `turns`: the right to send, held by one thread at a time; `driver`: the alarm, and one turn; `driver_state`:
 //!    its part of the state; `wakeup`: wake-ups after unlocking, made by the driver's `notify`;
-//!    `sleep`: the driver's sleep, for virtual time.
+//!    `sleep`: the driver's sleep, for virtual time; `trim`: the memory of a burst goes back.
 //! 4. `watchdog`: the thread that steps in for a blocked arbiter; `next_check`: the time of its next check; `help`: its
 //!    deliveries for one service.
 
@@ -24,6 +24,7 @@ pub(crate) mod once;
 pub(crate) mod series;
 pub(crate) mod slab;
 pub(crate) mod sleep;
+pub(crate) mod trim;
 pub(crate) mod turns;
 pub(crate) mod wakeup;
 pub(crate) mod watchdog;

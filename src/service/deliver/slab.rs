@@ -6,64 +6,48 @@
 
 use std::mem::needs_drop;
 
-use crate::timing::FreeSlots;
+use crate::timing::Slots;
 
 /// Slots in a page. A power of two, so that finding a slot is a shift and a mask.
-const PAGE: usize = 4096;
+const PAGE: usize = if cfg!(test) { 64 } else { 4096 };
 
 /// The slots of a store, in pages.
 pub(crate) struct Slab<S> {
     /// Pages never move, so a growing store copies nothing.
     pages: Vec<Vec<Option<S>>>,
-    free: FreeSlots,
-    slots: u32,
+    slots: Slots,
 }
 
 impl<S> Slab<S> {
     pub(crate) const fn new() -> Self {
-        Self { pages: Vec::new(), free: FreeSlots::new(), slots: 0 }
+        Self { pages: Vec::new(), slots: Slots::new() }
     }
 
     /// Reserves a slot, to be filled or given back before the next one is reserved. `None` if all 2³² − 1 are taken.
     #[inline]
     pub(crate) fn reserve(&mut self) -> Option<u32> {
-        if let Some(slot) = self.free.pop() {
-            return Some(slot);
-        }
-        let slot = self.slots;
-        self.slots = slot.checked_add(1)?;
-        Some(slot)
+        self.slots.take(&mut self.pages, PAGE, || Vec::with_capacity(PAGE))
     }
 
     /// Fills a reserved slot.
     #[inline]
     pub(crate) fn fill(&mut self, slot: u32, value: S) {
-        match self.pages.get_mut(slot as usize / PAGE) {
-            Some(page) => match page.get_mut(slot as usize % PAGE) {
-                Some(entry) => *entry = Some(value),
-                None => page.push(Some(value)),
-            },
-            None => self.add_page(value),
+        let Some(page) = self.pages.get_mut(slot as usize / PAGE) else { return };
+        match page.get_mut(slot as usize % PAGE) {
+            Some(entry) => *entry = Some(value),
+            None => page.push(Some(value)),
         }
-    }
-
-    /// Adds a page with `value` in its first slot.
-    #[cold]
-    fn add_page(&mut self, value: S) {
-        let mut page = Vec::with_capacity(PAGE);
-        page.push(Some(value));
-        self.pages.push(page);
     }
 
     /// Gives a reserved slot back.
     pub(crate) fn give_back(&mut self, slot: u32) {
-        self.free.push(slot);
+        self.slots.free(slot);
     }
 
     /// Takes the value out of `slot`.
     pub(crate) fn take(&mut self, slot: u32) -> Option<S> {
         let value = self.entry_mut(slot)?.take()?;
-        self.free.push(slot);
+        self.slots.free(slot);
         Some(value)
     }
 
@@ -72,8 +56,13 @@ impl<S> Slab<S> {
         if needs_drop::<S>() {
             return self.take(slot);
         }
-        self.free.push(slot);
+        self.slots.free(slot);
         None
+    }
+
+    /// Frees pages at the end without a value, as [`Slots::trim`] finds them. Returns whether it has finished.
+    pub(crate) fn trim(&mut self, budget: &mut usize) -> bool {
+        self.slots.trim(&mut self.pages, PAGE, budget)
     }
 
     pub(crate) fn get(&self, slot: u32) -> Option<&S> {
@@ -123,8 +112,8 @@ mod tests {
     fn a_slot_given_back_is_reserved_again() {
         let mut slab = Slab::new();
         for count in [0, 2, PAGE as u32 - 1, 2 * PAGE as u32] {
-            while slab.slots < count {
-                let value = slab.slots;
+            while slab.slots.taken() < count {
+                let value = slab.slots.taken();
                 assert_eq!(slab.put(value), Ok(value));
             }
             for _ in 0..2 {

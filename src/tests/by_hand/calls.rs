@@ -243,3 +243,30 @@ fn strays_are_looked_after_once_in_five_seconds() {
         assert_eq!(world.service.state().lanes.detached_check_at, ms(first_look), "{detached}");
     }
 }
+
+/// Ten seconds after a burst its memory goes back, in turns of the driver, which then sleeps again.
+#[test]
+fn the_memory_of_a_burst_goes_back() {
+    let mut world = World::new();
+    let kept = world.after(60_000, 0);
+    let burst: Vec<TimerId> = (1..=10_000).map(|name| world.after(50_000, name)).collect();
+    world.poll_driver();
+    let slots = |world: &World| world.service.state().engine.wheel().slots();
+    assert!(slots(&world) > 10_000);
+    burst.into_iter().for_each(|id| assert!(world.timers.cancel(id).is_cancelled()));
+    world.driver_at(1_000);
+    world.driver_called.take();
+    world.driver_at(9_999);
+    assert_eq!((slots(&world) > 10_000, world.driver_called.take()), (true, 0), "the next burst may be near");
+    world.driver_at(1);
+    let mut turns = 0;
+    while world.driver_called.take() > 0 {
+        world.poll_driver();
+        turns += 1;
+    }
+    assert!((20..500).contains(&turns), "{turns}");
+    assert!(slots(&world) < 100);
+    world.after(50_000, 7);
+    world.assert_calls(1, "the first");
+    assert!(world.timers.get(kept).is_some());
+}

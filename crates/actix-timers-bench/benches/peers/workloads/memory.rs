@@ -1,5 +1,5 @@
-//! Bytes per pending timer, with the handle that its owner keeps to cancel it, and the bytes left after the cancel of
-//! all.
+//! Bytes per pending timer, with the handle that its owner keeps to cancel it; the bytes left after the cancel of all,
+//! at once and after a rest; and the longest time in that rest in which the arbiter did nothing else.
 //!
 //! Two measures: allocated and resident bytes. Delays are longer than elsewhere, 10 to 70 minutes, so that no timer is
 //! due while ten million are scheduled and cancelled.
@@ -27,17 +27,21 @@ pub(crate) static WORKLOAD: Workload = Workload {
         Subject::new("notify-later", 100_000, memory::<NotifyLater>),
     ],
 };
-const UNITS: [&str; 6] = [
+const UNITS: [&str; 9] = [
     "bytes allocated per timer",
     "bytes allocated beside the message",
     "bytes resident per timer",
     "bytes resident beside the message",
     "bytes allocated per timer after cancel",
     "bytes resident per timer after cancel",
+    "MB allocated after a rest",
+    "MB resident after a rest",
+    "ms of the longest pause in the rest",
 ];
 
 const SOONEST: Duration = Duration::from_secs(600);
 const SPAN_MS: u64 = 3_600_000;
+const REST: Duration = Duration::from_secs(40);
 
 pub(crate) fn run(arguments: &Arguments, rows: &mut Rows) {
     for &size in &arguments.sizes {
@@ -84,11 +88,26 @@ async fn measure<S: Sender>(size: usize) -> Figures {
     };
     let sender = planner.run(cancel).await;
     let cancelled = settled(&planner).await;
+    let pause = longest_pause().await;
+    let rested = Memory::now();
     drop(sender);
 
     let message = size_of::<Due>() as f64;
     let [allocated, resident] = pending.each_since(before, size);
     let [allocated_after, resident_after] = cancelled.each_since(before, size);
     let pending = [allocated, allocated - message, resident, resident - message];
-    UNITS.into_iter().zip(pending.into_iter().chain([allocated_after, resident_after])).collect()
+    let [allocated_rested, resident_rested] = rested.each_since(before, 1_000_000);
+    let after = [allocated_after, resident_after, allocated_rested, resident_rested, pause.as_secs_f64() * 1e3];
+    UNITS.into_iter().zip(pending.into_iter().chain(after)).collect()
+}
+
+/// Keeps the arbiter busy with a task that yields all the time. Returns the longest time until its next turn.
+async fn longest_pause() -> Duration {
+    let (begin, mut last, mut longest) = (Instant::now(), Instant::now(), Duration::ZERO);
+    while begin.elapsed() < REST {
+        tokio::task::yield_now().await;
+        longest = longest.max(last.elapsed());
+        last = Instant::now();
+    }
+    longest
 }
