@@ -142,8 +142,8 @@ struct Trouble {
 }
 
 /// Returns the settings of all sessions. Their statements are not subject to defaults of the server, the database or the
-/// user; statements are planned at each execution, since a plan for an empty table reads all of a large one. A time limit in
-/// force when a message begins stays in force until one of zero ends it, so that comes first.
+/// user. Statements are planned once, perhaps for an empty table: the settings leave each of them one index, and no scan of
+/// all rows. A time limit in force when a message begins stays in force until one of zero ends it, so that comes first.
 pub(super) fn settings(server: &Server) -> String {
     let millis = server.timeout.as_millis();
     format!(
