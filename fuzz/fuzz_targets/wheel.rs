@@ -64,6 +64,7 @@ enum Operation {
     Release { entry: u8 },
     Remove { entry: u8 },
     DeadKey { index: u8, tag: u8 },
+    Trim { budget: Option<u8> },
     GetSnapshot,
 }
 
@@ -111,6 +112,7 @@ impl Operation {
                 wheel.prepare(now, pace.into(), entries(budget));
             }
             Self::DeadKey { index, tag } => wheel.try_dead_key(now, Key::new(index.into(), tag.into())),
+            Self::Trim { budget } => wheel.trim(entries(budget)),
             Self::GetSnapshot => wheel.inspect_buckets(),
             Self::Cancel { entry } => on_entry(wheel, entry, |wheel, number| {
                 wheel.cancel(number);

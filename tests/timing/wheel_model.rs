@@ -142,7 +142,11 @@ impl Player {
             18..=20 => self.prepare(),
             21 | 22 => self.handle_detached(),
             23 => self.try_dead_key(),
-            24..=27 => {
+            24 => {
+                let budget = self.budget();
+                self.wheel.trim(budget);
+            }
+            25..=27 => {
                 self.pass_time();
                 self.advance();
             }

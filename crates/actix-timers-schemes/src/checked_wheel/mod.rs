@@ -187,6 +187,14 @@ impl CheckedWheel {
         progress
     }
 
+    /// Frees storage, without any effect on later results.
+    pub fn trim(&mut self, budget: usize) {
+        let mut left = budget;
+        let progress = self.wheel.trim(&mut left);
+        assert!(left <= budget && (progress == Advance::Done) == (left > 0), "the budget is used before giving up");
+        self.inspect();
+    }
+
     /// Cascades ahead of time, without any effect on later results.
     pub fn prepare(&mut self, now: Tick, pace: usize, budget: usize) -> Advance {
         self.noticed(now);
