@@ -98,8 +98,8 @@ pub(crate) struct Engine<P, O> {
     /// Owners whose last timer that [kept them alive](Self::keeps_alive) has ended, and queues that a timer has left
     /// before its turn.
     released: Vec<OwnerId>,
-    /// The number of timers after the last trim of the storage.
-    pub(super) left_by_trim: usize,
+    /// The timers that the last trim of the storage left, and the number of all that had ended by then.
+    pub(super) trimmed: Option<(u64, u64)>,
     pub(super) now: Tick,
     pub(super) closed: bool,
 }
@@ -120,7 +120,7 @@ impl<P: Copy, O> Engine<P, O> {
             in_inboxes: 0,
             ended: Vec::new(),
             released: Vec::new(),
-            left_by_trim: usize::MAX,
+            trimmed: None,
             now: 0,
             closed: false,
         }

@@ -10,15 +10,18 @@ use crate::timing::Advance;
 const KEPT: usize = 4096;
 
 impl<P: Copy, O> Engine<P, O> {
-    /// Returns whether three quarters of the slots are free, and a [trim](Self::trim) is worth while: half of the timers
-    /// that were left by the last one have ended.
+    /// Returns whether three quarters of the slots are free, and a [trim](Self::trim) is worth while: as many timers have
+    /// ended since the last one as half of the timers it left.
     pub(crate) fn has_surplus(&mut self) -> bool {
-        let (slots, taken) = (self.wheel.slots() as usize, self.wheel.len());
-        let has_surplus = slots > KEPT.max(4 * taken);
-        if !has_surplus {
-            self.left_by_trim = usize::MAX;
+        if self.wheel.slots() as usize <= KEPT.max(4 * self.wheel.len()) {
+            self.trimmed = None;
+            return false;
         }
-        has_surplus && taken <= self.left_by_trim / 2
+        self.trimmed.is_none_or(|(left, ended)| 2 * (self.has_ended() - ended) >= left.max(1))
+    }
+
+    const fn has_ended(&self) -> u64 {
+        self.counters.accepted - self.counters.pending
     }
 
     /// Frees pages at the end of the storage that no timer needs. Looks at most at `budget` slots, counted down; call
@@ -35,7 +38,7 @@ impl<P: Copy, O> Engine<P, O> {
         if !has_finished {
             return Advance::Exhausted;
         }
-        self.left_by_trim = self.wheel.len();
+        self.trimmed = Some((self.counters.pending, self.has_ended()));
         Advance::Done
     }
 }

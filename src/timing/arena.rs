@@ -74,6 +74,7 @@ impl<V> Arena<V> {
     }
 
     /// Returns the number of slots, free ones included.
+    #[cfg(feature = "actix")]
     pub(crate) const fn slots(&self) -> u32 {
         self.slots.end()
     }

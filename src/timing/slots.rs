@@ -37,9 +37,10 @@ impl Slots {
         Self { end: 0, stack: Stack::new(), run: 0..0, marks: None }
     }
 
-    /// Returns the number of slots, free ones included.
+    /// Returns a number of slots beyond which none is taken.
+    #[cfg(any(test, feature = "actix"))]
     pub(crate) const fn end(&self) -> u32 {
-        self.end
+        if self.run.end == self.end { self.run.start } else { self.end }
     }
 
     /// Returns the number of taken slots.
@@ -148,7 +149,9 @@ impl Marks {
         page: u32,
         budget: &mut usize,
     ) -> u32 {
-        let none = || Box::new(Self { words: Vec::new(), count: 0, from: 0, low: Stack::new() });
+        // At once: to grow would copy it.
+        let words = || vec![0; end.div_ceil(WORD) as usize];
+        let none = || Box::new(Self { words: words(), count: 0, from: 0, low: Stack::new() });
         let begun = marks.get_or_insert_with(none);
         begun.from = 0;
         while *budget > 0

@@ -103,6 +103,39 @@ fn schedule_and_cancel(rounds: usize) {
     }
 }
 
+/// Ten seconds after a burst all its memory has gone back, be it cancelled or delivered, although a timer goes on.
+#[test]
+fn the_memory_of_a_burst_goes_back() {
+    for is_cancelled in [true, false] {
+        in_virtual_time(TimerActor::builder, move |world| async move {
+            let (addr, log) = world.probe::<u32>();
+            world.settle().await;
+            let target = Target::from(&addr);
+            world.timers.schedule_after(&target, ms(HOUR), Note(0));
+            world.settle().await;
+            let start = bytes();
+            for burst in [20_000_u32, 40_000] {
+                let delay = |number| ms(1 + 10 * u64::from(number % 64));
+                let schedule = |number| world.timers.schedule_after(&target, delay(number), Note(number));
+                let ids: Vec<_> = (0..burst).map(schedule).collect();
+                let pending = bytes() - start;
+                assert!(pending > isize::try_from(burst).unwrap() * 64, "{pending} bytes");
+                if is_cancelled {
+                    ids.iter().for_each(|id| assert_eq!(world.timers.cancel(*id), CancelOutcome::Cancelled));
+                }
+                drop(ids);
+                world.run_to(world.now() + 1000).await;
+                drop(log.take());
+                assert!(bytes() - start > pending / 3, "the next burst may be near");
+                world.run_to(world.now() + 11_000).await;
+                let retained = bytes() - start;
+                assert!(retained < 200 * KIB, "{retained} of {pending} bytes");
+            }
+            assert_eq!(world.pending(), 1);
+        });
+    }
+}
+
 /// A hundred payloads meet every possible fate, and each is dropped exactly once: by the service, except the returned
 /// ones. (Dropping one twice panics in [`Counted`].)
 /// Scenario O-50.

@@ -716,6 +716,27 @@ fn storage_goes_back_after_a_burst() {
     assert_eq!(engine.cancel(stays), Err(NotPending::Unknown));
 }
 
+/// Timers that come and go after a burst move to the lowest slots, and the storage goes back behind them.
+#[test]
+fn storage_goes_back_although_some_timers_go_on() {
+    let mut engine: Engine<u64, ()> = Engine::new(EngineConfig::default());
+    let mut timers: Vec<Key> = (0..20_000_u64).map(|at| schedule(&mut engine, 1000 + at, None, at)).collect();
+    let mut going_on = timers.split_off(19_000);
+    timers.iter().for_each(|timer| assert!(engine.cancel(*timer).is_ok()));
+    let mut trims = 0;
+    for _ in 0..4 {
+        if engine.has_surplus() {
+            trims += 1;
+            while engine.trim(&mut 1024) == Advance::Exhausted {}
+        }
+        for timer in &mut going_on {
+            assert!(engine.cancel(*timer).is_ok());
+            *timer = schedule(&mut engine, 1000, None, 0);
+        }
+    }
+    assert!(engine.wheel().slots() < 1500 && trims < 4, "{} slots, {trims} trims", engine.wheel().slots());
+}
+
 #[test]
 fn a_queue_is_removed_only_when_empty() {
     let mut engine: Engine<u64, &str> = Engine::new(EngineConfig::default());

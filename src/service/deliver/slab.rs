@@ -35,7 +35,11 @@ impl<S> Slab<S> {
         let Some(page) = self.pages.get_mut(slot as usize / PAGE) else { return };
         match page.get_mut(slot as usize % PAGE) {
             Some(entry) => *entry = Some(value),
-            None => page.push(Some(value)),
+            None => {
+                // Slots before it may have been given back, unfilled.
+                page.resize_with(slot as usize % PAGE, || None);
+                page.push(Some(value));
+            }
         }
     }
 
@@ -126,6 +130,28 @@ mod tests {
             assert_eq!((slab.get(count), slab.get(count + 1)), (Some(&7), Some(&8)));
             assert_eq!((slab.take(count + 1), slab.take(count)), (Some(8), Some(7)));
             assert_eq!((slab.put(count), slab.put(count + 1)), (Ok(count), Ok(count + 1)));
+        }
+    }
+
+    /// A trim moves free slots, unfilled ones too: later ones may be filled before them.
+    #[test]
+    fn a_slot_given_back_takes_no_other_place_after_a_trim() {
+        for budget in [0, 1, 2, 1000] {
+            for trims_first in [false, true] {
+                let mut slab = Slab::new();
+                (0..10).for_each(|value| assert_eq!(slab.put(value), Ok(value)));
+                if trims_first {
+                    slab.trim(&mut { budget });
+                }
+                let slot = slab.reserve().unwrap();
+                slab.give_back(slot);
+                slab.trim(&mut { budget });
+                let slots: Vec<u32> = (100..200).map(|value| slab.put(value).unwrap()).collect();
+                for (value, slot) in (100..200).zip(slots) {
+                    assert_eq!(slab.get(slot), Some(&value), "budget {budget}");
+                }
+                assert!((0..10).all(|slot| slab.take(slot) == Some(slot)));
+            }
         }
     }
 
