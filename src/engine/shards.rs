@@ -8,7 +8,7 @@ use std::hash::{BuildHasher, Hash, RandomState};
 /// Number of small maps. At ten million entries each holds ten thousand, and rehashes in a fraction of a millisecond.
 const SHARDS: usize = 1024;
 
-/// Smaller maps keep their capacity.
+/// Smaller maps keep their capacity: some megabytes in all maps of names.
 const ROOMY: usize = 32;
 
 #[derive(Debug)]
@@ -60,7 +60,7 @@ impl<K: Eq + Hash, V> Shards<K, V> {
     }
 }
 
-/// Halves the capacity of a map that is nearly empty, after a removal.
+/// Gives back most of the capacity of a map that is nearly empty, after a removal.
 pub(crate) fn shrink<K: Eq + Hash, V, H: BuildHasher>(map: &mut HashMap<K, V, H>) {
     if map.capacity() > ROOMY.max(8 * map.len()) {
         map.shrink_to(4 * map.len());

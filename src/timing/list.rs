@@ -11,7 +11,7 @@
 //! misses dominate. The price is that a chunk is freed only when its last member has left; see `docs/decisions/wheel.md`.
 
 use crate::timing::page::boxed;
-use crate::timing::slots::Marks;
+use crate::timing::slots::Bitmap;
 
 /// "No chunk": the end of a list.
 const NONE: u32 = u32::MAX;
@@ -62,7 +62,7 @@ pub(crate) struct Chunks {
     pages: Vec<Page>,
     free: u32,
     /// The free chunks that a trim has moved here, and those freed since. `None` once all were taken.
-    marks: Option<Box<Marks>>,
+    marks: Option<Box<Bitmap>>,
 }
 
 /// A page of chunks. Arrays of a known length: a masked number needs no bounds check.
@@ -165,7 +165,7 @@ impl Chunks {
             *free = pages.get(chunk as usize / PAGE)?.heads[chunk as usize % PAGE].next;
             Some(chunk)
         };
-        let end = Marks::trim(marks, unlink, (pages.len() * PAGE) as u32, PAGE as u32, budget);
+        let end = Bitmap::trim(marks, unlink, (pages.len() * PAGE) as u32, PAGE as u32, budget);
         pages.truncate(end as usize / PAGE);
         let has_finished = *budget > 0;
         if has_finished {

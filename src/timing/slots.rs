@@ -28,7 +28,7 @@ pub(crate) struct Slots {
     /// Free slots to be taken one after the other, once the stack is empty.
     run: Range<u32>,
     /// The free slots that a trim has moved here, and those freed since. `None` once all were taken.
-    marks: Option<Box<Marks>>,
+    marks: Option<Box<Bitmap>>,
 }
 
 impl Slots {
@@ -117,14 +117,14 @@ impl Slots {
 
     fn cut_off(&mut self, page: u32, budget: &mut usize) {
         let Self { end, stack, run, marks } = self;
-        *end = Marks::trim(marks, || stack.pop().or_else(|| run.next_back()), *end, page, budget);
+        *end = Bitmap::trim(marks, || stack.pop().or_else(|| run.next_back()), *end, page, budget);
         stack.trim();
     }
 }
 
 /// Free slots by their numbers.
 #[derive(Debug)]
-pub(crate) struct Marks {
+pub(crate) struct Bitmap {
     /// A bit for each slot.
     words: Vec<u64>,
     count: u32,
@@ -134,7 +134,7 @@ pub(crate) struct Marks {
     low: Stack,
 }
 
-impl Marks {
+impl Bitmap {
     fn len(&self) -> u32 {
         self.count + self.low.len
     }

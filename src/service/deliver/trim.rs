@@ -9,7 +9,8 @@ use crate::timing::Advance;
 /// As long as most slots have to be free first: the next burst may be near.
 const AFTER: Duration = Duration::from_secs(10);
 
-/// Slots that one turn looks at: some tens of microseconds, and a tenth of a millisecond if each is a cache miss.
+/// Slots that one turn looks at, beside the rest of a page that it frees: some tens of microseconds, and a tenth of a
+/// millisecond if each is a cache miss.
 const AT_ONCE: usize = 1024;
 
 impl State {

@@ -17,6 +17,11 @@ impl Memory {
         Self { allocated: allocated(), resident: resident_bytes() }
     }
 
+    /// Returns the allocated and the resident bytes, in megabytes.
+    pub(crate) fn megabytes(self) -> [f64; 2] {
+        [self.allocated, self.resident].map(|bytes| bytes as f64 / 1e6)
+    }
+
     /// Returns the allocated and the resident bytes of each of `count` things that were made since.
     pub(crate) fn each_since(self, before: Self, count: usize) -> [f64; 2] {
         [(self.allocated, before.allocated), (self.resident, before.resident)]

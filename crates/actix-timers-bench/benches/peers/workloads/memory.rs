@@ -34,23 +34,24 @@ const UNITS: [&str; 9] = [
     "bytes resident beside the message",
     "bytes allocated per timer after cancel",
     "bytes resident per timer after cancel",
-    "MB allocated after a rest",
-    "MB resident after a rest",
+    "MB allocated in the process after a rest",
+    "MB resident in the process after a rest",
     "ms of the longest pause in the rest",
 ];
 
 const SOONEST: Duration = Duration::from_secs(600);
 const SPAN_MS: u64 = 3_600_000;
-const REST: Duration = Duration::from_secs(40);
+/// The rest, as a multiple of `--seconds`.
+const REST: u64 = 4;
 
 pub(crate) fn run(arguments: &Arguments, rows: &mut Rows) {
     for &size in &arguments.sizes {
-        rows.extend(WORKLOAD.measure(arguments, Load { size, seconds: 0 }));
+        rows.extend(WORKLOAD.measure(arguments, Load { size, seconds: REST * arguments.seconds }));
     }
 }
 
 fn memory<S: Sender>(load: Load) -> Figures {
-    System::new().block_on(measure::<S>(load.size))
+    System::new().block_on(measure::<S>(load))
 }
 
 /// Returns the usage after all ready tasks have been polled, which frees aborted ones.
@@ -62,7 +63,7 @@ async fn settled(planner: &Planner) -> Memory {
     Memory::now()
 }
 
-async fn measure<S: Sender>(size: usize) -> Figures {
+async fn measure<S: Sender>(Load { size, seconds }: Load) -> Figures {
     let planner = Planner::start(None);
     let sender = S::to(vec![planner.addr.clone()]);
     let before = settled(&planner).await;
@@ -88,7 +89,7 @@ async fn measure<S: Sender>(size: usize) -> Figures {
     };
     let sender = planner.run(cancel).await;
     let cancelled = settled(&planner).await;
-    let pause = longest_pause().await;
+    let pause = longest_pause(Duration::from_secs(seconds)).await;
     let rested = Memory::now();
     drop(sender);
 
@@ -96,15 +97,15 @@ async fn measure<S: Sender>(size: usize) -> Figures {
     let [allocated, resident] = pending.each_since(before, size);
     let [allocated_after, resident_after] = cancelled.each_since(before, size);
     let pending = [allocated, allocated - message, resident, resident - message];
-    let [allocated_rested, resident_rested] = rested.each_since(before, 1_000_000);
+    let [allocated_rested, resident_rested] = rested.megabytes();
     let after = [allocated_after, resident_after, allocated_rested, resident_rested, pause.as_secs_f64() * 1e3];
     UNITS.into_iter().zip(pending.into_iter().chain(after)).collect()
 }
 
 /// Keeps the arbiter busy with a task that yields all the time. Returns the longest time until its next turn.
-async fn longest_pause() -> Duration {
+async fn longest_pause(rest: Duration) -> Duration {
     let (begin, mut last, mut longest) = (Instant::now(), Instant::now(), Duration::ZERO);
-    while begin.elapsed() < REST {
+    while begin.elapsed() < rest {
         tokio::task::yield_now().await;
         longest = longest.max(last.elapsed());
         last = Instant::now();
