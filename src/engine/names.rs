@@ -1,6 +1,7 @@
 //! Names given to timers by callers, and the name of each slot.
 //!
-//! A name outlives its timer until the slot is used again, so that late questions get a correct answer.
+//! A name outlives its timer until the slot is used again or its memory goes back, so that late questions get a correct
+//! answer.
 //!
 //! One large hash table would pause to rehash whenever it grows. So there are many small tables, chosen by the name's
 //! own bits: names are random numbers; others spread less well, without further harm.
