@@ -7,19 +7,19 @@
 //! A change whose row or key a stranger's transaction has locked is left out, and the caller repeats it. The call after one that
 //! found something locked begins with care, so that locks do not hold up the others again.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use actix_timers_durable::store::{Claim, NewTimer, Op, Outcome, State, Suspects};
-use actix_timers_durable::{DurableId, StoreError};
+use actix_timers_durable::{DueTime, DurableId, StoreError};
 use tokio::time::Instant;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::puts;
-use super::row::id;
+use super::row::{due, id};
 use super::session::{Call, Session, params};
-use super::steps::{LOCKED, claim_step, ids_of, is_keyed, steps, uuids};
+use super::steps::{LOCKED, claim_params, claim_steps, ids_of, is_keyed, steps, uuids};
 use crate::error::Failure;
 
 /// Changes with keys that are tried together with care.
@@ -39,6 +39,8 @@ const PARK_REFUSED: &str = "
 
 const SETTLED: &str = "SELECT @schema@.pause_settled()";
 
+const UNCLAIMED: &str = include_str!("unclaimed.sql");
+
 /// A statement, and the way from its rows to outcomes.
 pub(super) struct Step<'a> {
     pub(super) call: Call<'a>,
@@ -55,8 +57,15 @@ pub(super) struct Slots {
     /// Changes whose rows are locked.
     pub(super) locked: Vec<usize>,
     pub(super) damaged: Vec<DurableId>,
-    /// The routes that were paused for a claim.
-    pub(super) paused: Vec<String>,
+    pub(super) unclaimed: Vec<Unclaimed>,
+}
+
+/// The timers that a claim has not returned, in its order.
+pub(super) struct Unclaimed {
+    pub(super) op: usize,
+    pub(super) ids: Vec<DurableId>,
+    /// Whether the claim may have left out timers because of their size.
+    pub(super) is_full: bool,
 }
 
 impl Slots {
@@ -118,10 +127,12 @@ pub(super) async fn apply(session: &mut Session, ops: &[Op]) -> Vec<Result<Outco
         } else if let Err(failure) = send(session, ops, &mut group, &mut slots).await {
             repeat(session, ops, group, &failure, &mut groups, &mut slots).await;
         }
+        for unclaimed in std::mem::take(&mut slots.unclaimed) {
+            look_at(session, ops, unclaimed, &mut slots).await;
+        }
     }
     settle(session, &mut slots).await;
     session.has_locked = slots.outcomes.iter().any(|outcome| matches!(outcome, Some(Err(StoreError::Locked))));
-    slots.paused.iter().for_each(|names| session.shared.paused(names));
     park_damaged(session, &slots.damaged).await;
     distrust_late_claims(session, ops, &mut slots);
     let missing = || Err(StoreError::Unavailable("the server has not answered this request".to_owned()));
@@ -145,6 +156,32 @@ async fn settle(session: &mut Session, slots: &mut Slots) {
     {
         let is_locked = is_collision(&failure);
         slots.fail(&paused, || if is_locked { StoreError::Locked } else { failure.error() });
+    }
+}
+
+/// Completes the outcome of a claim by the timers that it has not returned. If they cannot be read, they are to be claimed again.
+async fn look_at(session: &mut Session, ops: &[Op], unclaimed: Unclaimed, slots: &mut Slots) {
+    let (Op::Claim(claim), Some(Ok(Outcome::Claimed { not_due, left, .. }))) =
+        (&ops[unclaimed.op], &mut slots.outcomes[unclaimed.op])
+    else {
+        return;
+    };
+    let params = claim_params(session.node(), &unclaimed.ids, &claim.filter);
+    let Ok(rows) = session.query(UNCLAIMED, params).await else {
+        return not_due.extend(unclaimed.ids.into_iter().map(|id| (id, DueTime::MIN)));
+    };
+    let paused = rows.iter().filter_map(|row| row.get::<_, Option<&str>>(4));
+    paused.for_each(|names| session.shared.paused(names));
+    let rows: HashMap<_, _> = rows.iter().filter_map(|row| Some((id(row, 0)?, row))).collect();
+    for id in unclaimed.ids {
+        let Some(row) = rows.get(&id) else { continue };
+        let (is_due, is_suspect): (Option<bool>, bool) = (row.get(2), row.get(3));
+        if is_due == Some(true) && is_suspect != (claim.suspects != Suspects::Left) {
+            left.push(id);
+        } else if is_due != Some(true) || unclaimed.is_full {
+            not_due.push((id, due(row.get(1))));
+        }
+        // Else another node may be claiming it.
     }
 }
 
@@ -235,9 +272,7 @@ async fn send(session: &mut Session, ops: &[Op], group: &mut Group, slots: &mut 
     if is_careful {
         steps.insert(0, Step { call: Call { sql: WAIT, params: vec![] }, read: Box::new(|_, _| {}) });
     }
-    let (calls, reads): (Vec<_>, Vec<_>) = steps.into_iter().map(|step| (step.call, step.read)).unzip();
-    let rows = session.send(&calls).await?;
-    reads.into_iter().zip(rows).for_each(|(read, rows)| read(rows, slots));
+    send_steps(session, steps, slots).await?;
     let locked = std::mem::take(&mut slots.locked);
     slots.fail(&locked, || StoreError::Locked);
     Ok(())
@@ -289,7 +324,7 @@ async fn repeat(
         && failure.has_state("23505")
     {
         // The request was repeated: the function says so.
-        if let Err(failure) = send_step(session, puts::keyed(vec![(group.ops[0], timers)], false), slots).await {
+        if let Err(failure) = send_steps(session, [puts::keyed(vec![(group.ops[0], timers)], false)], slots).await {
             slots.fail(&group.ops, || failure.error());
         }
     } else {
@@ -299,19 +334,15 @@ async fn repeat(
 
 /// Claims timers in halves, since one of them fails all. The guilty one is parked.
 async fn claim_apart(session: &mut Session, op: usize, claim: &Claim, slots: &mut Slots) {
-    let (mut records, mut not_due, mut damaged, mut left) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut records, mut damaged) = (Vec::new(), Vec::new());
     let mut parts = VecDeque::from([claim.ids.clone()]);
     while let Some(ids) = parts.pop_front() {
         let part = Claim { ids, ..claim.clone() };
-        match send_step(session, claim_step(op, &part, session.node()), slots).await {
+        match send_steps(session, claim_steps(op, &part, session.node()), slots).await {
             Ok(()) => {
-                if let Some(Ok(Outcome::Claimed { records: more, not_due: early, damaged: bad, left: rest })) =
-                    slots.outcomes[op].take()
-                {
+                if let Some(Ok(Outcome::Claimed { records: more, damaged: bad, .. })) = slots.outcomes[op].take() {
                     records.extend(more);
-                    not_due.extend(early);
                     damaged.extend(bad);
-                    left.extend(rest);
                 }
             }
             Err(failure) if !is_guilt(&failure) || is_collision(&failure) => {
@@ -332,11 +363,16 @@ async fn claim_apart(session: &mut Session, op: usize, claim: &Claim, slots: &mu
             }
         }
     }
-    slots.done(op, Outcome::Claimed { records, not_due, damaged, left });
+    slots.done(op, Outcome::Claimed { records, not_due: Vec::new(), damaged, left: Vec::new() });
 }
 
-async fn send_step(session: &mut Session, step: Step<'_>, slots: &mut Slots) -> Result<(), Failure> {
-    let rows = session.send(&[step.call]).await?;
-    (step.read)(rows.into_iter().next().unwrap_or_default(), slots);
+async fn send_steps<'a>(
+    session: &mut Session,
+    steps: impl IntoIterator<Item = Step<'a>>,
+    slots: &mut Slots,
+) -> Result<(), Failure> {
+    let (calls, reads): (Vec<_>, Vec<_>) = steps.into_iter().map(|step| (step.call, step.read)).unzip();
+    let rows = session.send(&calls).await?;
+    reads.into_iter().zip(rows).for_each(|(read, rows)| read(rows, slots));
     Ok(())
 }

@@ -1,10 +1,10 @@
 //! The store of rows on PostgreSQL: the decision about a timer is in its row.
 //!
-//! In reading order: `schema.sql`, the tables, and the functions for all that must be one transaction on the server;
-//! `setup`, which checks a server and migrates; `session` on a connection, and `io`, the thread that runs three of them: one
-//! writes and renews the lease, one looks, one answers queries. `row` and `puts`: records as columns and back. `steps`:
-//! changes as statements; `apply`: statements as transactions, and their failures. `beat`: the node, its lease,
-//! and the release of others. `reads`: looks and queries.
+//! In reading order: `schema.sql`, the tables, and the functions for all that must be one transaction on the server; `look.sql`,
+//! `claim.sql` and `unclaimed.sql`, the way to a delivery; `setup`, which checks a server and migrates; `session` on a
+//! connection, and `io`, the thread that runs three of them: one writes and renews the lease, one looks, one answers queries.
+//! `row` and `puts`: records as columns and back. `steps`: changes as statements; `apply`: statements as transactions, and their
+//! failures. `beat`: the node, its lease, and the release of others. `reads`: looks and queries.
 
 mod apply;
 mod beat;

@@ -18,8 +18,7 @@ const EXAMINED: i64 = 10_000;
 /// Bytes of payloads in a page, unless a single one is larger.
 const PAGE_BYTES: i64 = 8 << 20;
 
-const LOOK: &str = "
-    SELECT l.id, l.due, l.nominal, l.type, l.is_suspect, l.paused FROM @schema@.look($1, $2, $3, $4, $5, $6, $7, $8, $9) l";
+const LOOK: &str = include_str!("look.sql");
 static GET: LazyLock<String> = LazyLock::new(|| {
     format!(
         "SELECT {COLUMNS}, NULL::text, NULL::bigint FROM @schema@.timers t WHERE t.id = $1 AND coalesce(t.ended, 0) = 0
@@ -158,7 +157,8 @@ impl Jobs {
     /// See [`Store::look`](actix_timers_durable::store::Store::look).
     pub(super) fn look(&self, look: &Look, node: i64) -> Result<Vec<Hint>, StoreError> {
         let (from, after_due, after_id) = bounds(look.after);
-        let limit = i64::try_from(look.limit).unwrap_or(i64::MAX);
+        let at_most = look.limit;
+        let limit = i64::try_from(at_most).unwrap_or(i64::MAX);
         let Types { indices, names, versions, budgets } = Types::of(&look.filter);
         let params = params![node, names, versions, budgets, from, after_due, after_id, time(look.until), limit];
         self.ask(LOOK, params, move |session, rows| {
@@ -171,7 +171,11 @@ impl Jobs {
                 let (due, nominal, route) = (due(row.get(1)), due(row.get(2)), *indices.get(place)?);
                 Some(Hint { id: id(row, 0)?, due, nominal, route, is_suspect: row.get(4) })
             };
-            rows.iter().filter_map(hint).collect()
+            let mut hints: Vec<Hint> = rows.iter().filter_map(hint).collect();
+            // Those of each index are in this order.
+            hints.sort_by_key(|hint| (hint.due, hint.id));
+            hints.truncate(at_most);
+            hints
         })
     }
 }

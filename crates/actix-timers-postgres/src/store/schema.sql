@@ -191,115 +191,6 @@ BEGIN
 END
 $$;
 
--- Claims the timers that are pending, due and served, and returns them; after these, with `node` null, pending ones that
--- are not due, and with `node` -1 timers that are left because they are suspects, or are none. A row without an id, before all others,
--- names the paused routes in `parked`: the node looks anew when that ends. `p_types` are route and type with the character 31 between, beside their newest versions and budgets.
---
--- A claim takes payloads of 8 MiB at most, or one that is larger. Due timers beyond are returned as those that are not due.
---
--- The node's row is locked before and in a statement of its own: a claim after the release of the node finds that row gone.
--- `coalesce` keeps the planner from all indexes but the primary key.
-CREATE FUNCTION @schema@.claim(
-    p_node bigint, p_ids uuid[], p_types text[], p_versions int[], p_budgets int[], p_suspects boolean, p_alone boolean
-) RETURNS SETOF @schema@.timers LANGUAGE plpgsql AS $$
-DECLARE
-    v_now bigint;
-    v_paused text[];
-    v_claimed bigint;
-    v_row @schema@.timers;
-    v_suspect boolean;
-    v_bytes constant bigint := 8388608;
-    v_is_full boolean;
-BEGIN
-    SELECT n.claimed_until INTO v_now FROM @schema@.nodes n WHERE n.id = p_node AND NOT n.dead FOR KEY SHARE;
-    IF NOT FOUND THEN
-        RETURN;
-    END IF;
-    -- Not beyond the bound of the node's claims, which a clock set forward outruns until the next beat.
-    v_now := least(v_now, @schema@.server_now());
-    v_paused := @schema@.paused(p_node);
-    IF v_paused <> '{}' THEN
-        v_row.parked := array_to_string(v_paused, chr(31));
-        RETURN NEXT v_row;
-        IF chr(30) = ANY (v_paused) THEN
-            RETURN;
-        END IF;
-    END IF;
-    RETURN QUERY WITH held AS MATERIALIZED (
-        SELECT t.ctid AS place, octet_length(t.payload) AS size FROM @schema@.timers t
-            CROSS JOIN LATERAL (SELECT array_position(p_types, t.route || chr(31) || t.message_type) AS at OFFSET 0) s
-        WHERE t.id = ANY (p_ids) AND coalesce(t.node, 0) = 0 AND coalesce(t.parked, '') = '' AND coalesce(t.ended, 0) = 0 AND t.due <= v_now
-            AND t.message_version <= p_versions[s.at] AND t.route <> ALL (v_paused)
-            AND p_suspects = @schema@.is_suspect(t.used, t.max_attempts, p_budgets[s.at])
-        ORDER BY t.id FOR NO KEY UPDATE OF t SKIP LOCKED
-    ), taken AS (
-        SELECT h.place FROM (SELECT h.place, sum(h.size) OVER (ROWS UNBOUNDED PRECEDING) - h.size AS before FROM held h) h
-        WHERE h.before < v_bytes
-    )
-    UPDATE @schema@.timers t SET node = p_node, attempt = t.attempt + 1, used = t.used + 1, alone = p_alone
-    FROM taken h WHERE t.ctid = h.place RETURNING t.*;
-    GET DIAGNOSTICS v_claimed = ROW_COUNT;
-    IF v_claimed = cardinality(p_ids) THEN
-        RETURN;
-    END IF;
-    v_is_full := (SELECT sum(octet_length(t.payload)) >= v_bytes FROM @schema@.timers t
-        WHERE t.id = ANY (p_ids) AND coalesce(t.node, 0) = p_node);
-    FOR v_row IN
-        SELECT t.* FROM @schema@.timers t
-        WHERE t.id = ANY (p_ids) AND coalesce(t.node, 0) = 0 AND coalesce(t.parked, '') = '' AND coalesce(t.ended, 0) = 0 AND t.route <> ALL (v_paused)
-            AND t.message_version <= p_versions[array_position(p_types, t.route || chr(31) || t.message_type)]
-    LOOP
-        v_suspect := @schema@.is_suspect(v_row.used, v_row.max_attempts,
-            p_budgets[array_position(p_types, v_row.route || chr(31) || v_row.message_type)]);
-        IF v_row.due <= v_now THEN
-            -- Another node may be claiming it.
-            CONTINUE WHEN v_suspect = p_suspects AND v_is_full IS NOT TRUE;
-            v_row.node := CASE WHEN v_suspect <> p_suspects THEN -1 END;
-        END IF;
-        v_row.payload := '';
-        RETURN NEXT v_row;
-    END LOOP;
-END
-$$;
-
--- Returns pending timers after a position and due up to a time, in the order of due time and id: unmoved ones by the primary key,
--- moved ones by their index. `p_from` is the position for the former. A row without an id names the paused routes. Rows whose ids are
--- of another version, by a hand, are left out: they would fill the limit.
-CREATE FUNCTION @schema@.look(
-    p_node bigint, p_types text[], p_versions int[], p_budgets int[], p_from uuid, p_after_due bigint, p_after_id uuid,
-    p_until bigint, p_limit bigint
-) RETURNS TABLE (id uuid, due bigint, nominal bigint, type int, is_suspect boolean, paused text) LANGUAGE plpgsql AS $$
-#variable_conflict use_column
-DECLARE
-    v_paused text[] := @schema@.paused(p_node);
-BEGIN
-    IF v_paused <> '{}' THEN
-        paused := array_to_string(v_paused, chr(31));
-        RETURN NEXT;
-        IF chr(30) = ANY (v_paused) THEN
-            RETURN;
-        END IF;
-    END IF;
-    RETURN QUERY
-    SELECT f.id, f.due, f.nominal, f.at, @schema@.is_suspect(f.used, f.max_attempts, p_budgets[f.at]), NULL::text
-    FROM ((
-        SELECT t.id, t.due, t.nominal, t.used, t.max_attempts, s.at FROM @schema@.timers t
-            CROSS JOIN LATERAL (SELECT array_position(p_types, t.route || chr(31) || t.message_type) AS at OFFSET 0) s
-        WHERE NOT t.moved AND t.id > p_from AND t.id < @schema@.first_id(p_until + 1)
-            AND coalesce(t.node, 0) = 0 AND coalesce(t.parked, '') = '' AND coalesce(t.ended, 0) = 0
-            AND t.message_version <= p_versions[s.at] AND t.route <> ALL (v_paused) AND get_byte(uuid_send(t.id), 6) >> 4 = 8
-        ORDER BY t.id LIMIT p_limit
-    ) UNION ALL (
-        SELECT t.id, t.due, t.nominal, t.used, t.max_attempts, s.at FROM @schema@.timers t
-            CROSS JOIN LATERAL (SELECT array_position(p_types, t.route || chr(31) || t.message_type) AS at OFFSET 0) s
-        WHERE t.moved AND (t.due, t.id) > (p_after_due, p_after_id) AND t.due <= p_until
-            AND coalesce(t.node, 0) = 0 AND coalesce(t.parked, '') = '' AND coalesce(t.ended, 0) = 0
-            AND t.message_version <= p_versions[s.at] AND t.route <> ALL (v_paused) AND get_byte(uuid_send(t.id), 6) >> 4 = 8
-        ORDER BY t.due, t.id LIMIT p_limit
-    )) f ORDER BY f.due, f.id LIMIT p_limit;
-END
-$$;
-
 -- Returns rows that a node has claimed. They are due up to `claimed_until`; no index names the node.
 CREATE FUNCTION @schema@.claimed_by(p_node bigint, p_limit int)
 RETURNS TABLE (id uuid, repetition bigint, attempt int, alone boolean) LANGUAGE plpgsql AS $$
@@ -819,8 +710,7 @@ $$;
 REVOKE ALL ON FUNCTION @schema@.server_now(), @schema@.first_id(bigint), @schema@.first_due(uuid), @schema@.keep_due(),
     @schema@.paused(bigint), @schema@.is_suspect(int, int, int), @schema@.pause_settled(),
     @schema@.can_pause(text, text), @schema@.pause(text, text, timestamptz, text, text), @schema@.resume(text, text),
-    @schema@.claim(bigint, uuid[], text[], int[], int[], boolean, boolean),
-    @schema@.look(bigint, text[], int[], int[], uuid, bigint, uuid, bigint, bigint), @schema@.claimed_by(bigint, int),
+    @schema@.claimed_by(bigint, int),
     @schema@.end_sessions(bigint, bigint, boolean), @schema@.release(bigint, bigint),
     @schema@.beat(bigint, uuid[], bigint[], int[], bigint, boolean, text[]), @schema@.tidy(), @schema@.note(bigint, uuid[], bigint[], int[], jsonb[]),
     @schema@.again(bigint, uuid[], bigint[], int[], bigint[], bigint[], bigint[], int[]),

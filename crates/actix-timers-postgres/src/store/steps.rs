@@ -6,19 +6,19 @@
 //! Conditions on the rows of arrays compare with columns beside the arrays: the planner takes a condition with a value for
 //! one that hardly any row meets, and would read the whole table first.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, LazyLock};
 
 use actix_timers_durable::store::{
-    Again, Claim, Delivery, Hint, Next, Op, Outcome, Record, State, Suspects, note_to_json,
+    Again, Claim, Delivery, Filter, Hint, Next, Op, Outcome, State, Suspects, note_to_json,
 };
 use actix_timers_durable::{DueTime, DurableId, Pause, PauseTarget};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::apply::{Read, Slots, Step};
+use super::apply::{Read, Slots, Step, Unclaimed};
 use super::puts;
-use super::row::{COLUMNS, NODE, Types, due, duration, id, record, time};
+use super::row::{COLUMNS, Types, due, duration, id, record, time};
 use super::session::{Call, Params, params};
 
 /// A change of rows as they were claimed, with the columns `d` of more arrays.
@@ -130,8 +130,13 @@ const DISCARD_PAST: &str = "
         FOR UPDATE SKIP LOCKED
     ) o WHERE t.id = o.id AND t.repetition = o.repetition RETURNING true";
 
-static CLAIM: LazyLock<String> =
-    LazyLock::new(|| format!("SELECT {COLUMNS} FROM @schema@.claim($1, $2, $3, $4, $5, $6, $7) t"));
+/// The lock of the node's row, and the claim.
+static CLAIM: LazyLock<(&str, String)> = LazyLock::new(|| {
+    let (lock, claim) = include_str!("claim.sql").split_once(";\n").unwrap_or_default();
+    (lock, claim.replace("@columns@", COLUMNS))
+});
+/// The bytes of a claim from which on timers were left out of it.
+const FULL: usize = 8 << 20;
 
 /// Returns the steps of changes of different timers, in the order of their transaction. Careful ones leave locked keys out.
 pub(super) fn steps<'a>(ops: &'a [Op], part: &[usize], node: i64, is_careful: bool) -> Vec<Step<'a>> {
@@ -157,7 +162,7 @@ pub(super) fn steps<'a>(ops: &'a [Op], part: &[usize], node: i64, is_careful: bo
             Op::DiscardOlder { past_of, than, limit } => {
                 others.push(discard_step(number, past_of.as_deref(), *than, *limit));
             }
-            Op::Claim(claim) => others.push(claim_step(number, claim, node)),
+            Op::Claim(claim) => others.extend(claim_steps(number, claim, node)),
             Op::Pause(pause) => others.push(pause_step(number, &pause.target, Some(pause))),
             Op::Resume(target) => others.push(pause_step(number, target, None)),
             Op::End(..) | Op::EndWith(..) => {}
@@ -351,37 +356,39 @@ fn pause_step<'a>(number: usize, target: &'a PauseTarget, pause: Option<&'a Paus
     Step { call: Call { sql, params }, read: Box::new(read) }
 }
 
-pub(super) fn claim_step<'a>(number: usize, claim: &'a Claim, node: i64) -> Step<'a> {
-    let types = Types::of(&claim.filter);
-    let mut ids = uuids(claim.ids.iter().copied());
-    ids.sort_unstable();
+pub(super) fn claim_steps<'a>(number: usize, claim: &'a Claim, node: i64) -> [Step<'a>; 2] {
+    let (lock, sql) = &*CLAIM;
+    let mut params = claim_params(node, &claim.ids, &claim.filter);
     let (are_suspects, is_alone) = (claim.suspects != Suspects::Left, claim.suspects == Suspects::Marked);
-    let params = params![node, ids, types.names, types.versions, types.budgets, are_suspects, is_alone];
+    params.extend(params![are_suspects, is_alone]);
     let read = move |rows: Vec<Row>, slots: &mut Slots| {
-        let mut found: BTreeMap<DurableId, Arc<Record>> = BTreeMap::new();
-        let (mut not_due, mut left, mut damaged) = (Vec::new(), Vec::new(), Vec::new());
-        for row in &rows {
-            let Some(id) = id(row, 0) else {
-                slots.paused.extend(row.get::<_, Option<String>>(NODE + 1));
-                continue;
-            };
-            match row.get::<_, Option<i64>>(NODE) {
-                None => not_due.push((id, due(row.get(1)))),
-                Some(-1) => left.push(id),
-                Some(_) => match record(row) {
-                    Some(record) => _ = found.insert(id, record),
-                    None => damaged.push(id),
-                },
+        let found: HashMap<DurableId, _> = rows.iter().filter_map(|row| Some((id(row, 0)?, record(row)))).collect();
+        let (mut records, mut damaged, mut rest) = (Vec::with_capacity(rows.len()), Vec::new(), Vec::new());
+        for id in &claim.ids {
+            match found.get(id) {
+                Some(Some(record)) => records.push(Arc::clone(record)),
+                Some(None) => damaged.push(*id),
+                None => rest.push(*id),
             }
         }
-        let place = |id: &DurableId| claim.ids.iter().position(|claimed| claimed == id);
-        if not_due.len() + left.len() > 1 {
-            not_due.sort_by_cached_key(|(id, _): &(DurableId, DueTime)| place(id));
-            left.sort_by_cached_key(place);
+        if !rest.is_empty() {
+            let is_full =
+                !damaged.is_empty() || records.iter().map(|record| record.payload.len()).sum::<usize>() >= FULL;
+            slots.unclaimed.push(Unclaimed { op: number, ids: rest, is_full });
         }
-        let records = claim.ids.iter().filter_map(|id| found.remove(id)).collect();
         slots.damaged.extend(&damaged);
-        slots.done(number, Outcome::Claimed { records, not_due, damaged, left });
+        slots.done(number, Outcome::Claimed { records, not_due: Vec::new(), damaged, left: Vec::new() });
     };
-    Step { call: Call { sql: &CLAIM, params }, read: Box::new(read) }
+    [
+        Step { call: Call { sql: lock, params: params![node] }, read: Box::new(|_, _| {}) },
+        Step { call: Call { sql, params }, read: Box::new(read) },
+    ]
+}
+
+/// Returns the parameters of statements about timers to claim.
+pub(super) fn claim_params<'a>(node: i64, ids: &[DurableId], filter: &Filter) -> Params<'a> {
+    let Types { names, versions, budgets, .. } = Types::of(filter);
+    let mut ids = uuids(ids.iter().copied());
+    ids.sort_unstable();
+    params![node, ids, names, versions, budgets]
 }

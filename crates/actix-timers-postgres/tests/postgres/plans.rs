@@ -7,10 +7,11 @@ use actix_timers_durable::DurableId;
 use actix_timers_durable::store::{Next, Op, Record};
 
 use crate::rules::{Node, due_in, timer};
-use crate::server::{Session, new_schema, options};
+use crate::server::{Session, new_schema, options, statements};
 use crate::with_server;
 
 const GROUP: u64 = 64;
+const TYPES: &str = "ARRAY['a' || chr(31) || 'Order'], '{2}', '{3}'";
 /// The rows of others.
 const MANY: u64 = 20_000;
 
@@ -30,17 +31,16 @@ impl Planner {
         let planner = Self { session, schema: schema.to_owned() };
         let s = schema;
         planner.session.run(&format!(
-            "PREPARE claim (bigint, uuid[]) AS SELECT * FROM {s}.claim($1, $2, ARRAY['a' || chr(31) || 'Order'], '{{2}}', '{{3}}', false, false);
+            "{statements};
             PREPARE note (bigint, uuid[]) AS SELECT {s}.note($1, $2, array_fill(1::bigint, ARRAY[{GROUP}]), array_fill(1, ARRAY[{GROUP}]),
                 array_fill('{{\"took_ms\": 1, \"outcome\": \"dead\", \"error\": \"x\"}}'::jsonb, ARRAY[{GROUP}]));
             PREPARE remove (bigint, uuid[]) AS DELETE FROM {s}.timers t USING (SELECT d.*, $1 AS node FROM unnest($2) AS d(id) OFFSET 0) d
                 WHERE t.id = d.id AND t.node IS NOT DISTINCT FROM d.node;
-            PREPARE look (bigint, uuid, bigint, uuid, bigint) AS
-                SELECT * FROM {s}.look($1, ARRAY['a' || chr(31) || 'Order'], '{{2}}', '{{3}}', $2, $3, $4, $5, 64);
             PREPARE claimed (bigint) AS SELECT * FROM {s}.claimed_by($1, 10000);
             PREPARE tidy AS SELECT * FROM {s}.tidy();
             PREPARE cancel (uuid) AS SELECT {s}.cancel($1);
-            PREPARE find (text) AS SELECT t.id FROM {s}.timers t WHERE t.route = 'a' AND t.key = $1"
+            PREPARE find (text) AS SELECT t.id FROM {s}.timers t WHERE t.route = 'a' AND t.key = $1",
+            statements = statements(s)
         ));
         planner
     }
@@ -64,7 +64,7 @@ impl Planner {
         let (ids, id) = (format!("'{{{}}}'", ids.join(",")), node.store.node());
         let first = timers.iter().map(|timer| timer.progress.due).min().unwrap();
         let before = DurableId::from_parts(first, 0, 0);
-        let look = format!("look({id}, '{before}', {first}, '{before}', {})", due_in(120_000));
+        let look = format!("look({id}, {TYPES}, '{before}', {first}, '{before}', {}, 64)", due_in(120_000));
         // The first call of a session reads the catalogue of all tables.
         self.pages(&look);
         self.pages("tidy");
@@ -72,7 +72,8 @@ impl Planner {
         let clock =
             format!("CREATE OR REPLACE FUNCTION {}.server_now() RETURNS bigint LANGUAGE sql VOLATILE AS", self.schema);
         self.session.run(&format!("{clock} 'SELECT {}'", due_in(200_000)));
-        pages.push(("claim", self.pages(&format!("claim({id}, {ids})"))));
+        pages.push(("lock", self.pages(&format!("lock_node({id})"))));
+        pages.push(("claim", self.pages(&format!("claim({id}, {ids}, {TYPES}, false, false)"))));
         pages.push(("claimed", self.pages(&format!("claimed({id})"))));
         pages.push(("note", self.pages(&format!("note({id}, {ids})"))));
         pages.push(("remove", self.pages(&format!("remove({id}, {ids})"))));

@@ -12,7 +12,7 @@ use actix_timers_durable::{DueTime, DurableId, StoreError};
 use actix_timers_postgres::{PostgresOptions, PostgresStore};
 use support::store::{claim, claim_as, new, put, serving};
 
-use crate::server::{Session, connect, new_schema, node, options, until};
+use crate::server::{Session, connect, new_schema, node, options, statements, until};
 use crate::with_server;
 
 pub(crate) const LEASE: Duration = Duration::from_secs(2);
@@ -172,9 +172,10 @@ with_server! {
         let (zombie_id, nodes) = (zombie.store.node(), format!("SELECT count(*) FROM {schema}.nodes"));
         // A claim that has begun: the release waits for it, and finds it.
         let claiming = Session::open();
+        let types = "ARRAY['a' || chr(31) || 'Order'], '{2}', '{3}'";
         claiming.run(&format!(
-            "BEGIN; SELECT FROM {schema}.claim({zombie_id}, '{{{}}}', ARRAY['a' || chr(31) || 'Order'], '{{2}}', '{{3}}', false, false)",
-            ids[0]
+            "{}; BEGIN; EXECUTE lock_node ({zombie_id}); EXECUTE claim ({zombie_id}, '{{{}}}', {types}, false, false)",
+            statements(&schema), ids[0]
         ));
         session.run("SET lock_timeout = '50ms'");
         assert!(session.error(&format!("UPDATE {schema}.nodes SET dead = true WHERE id = {zombie_id};
