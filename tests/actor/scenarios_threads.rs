@@ -162,7 +162,7 @@ fn a_burst_of_cancels_just_before_a_common_deadline() {
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
     support::in_real_time(async {
         let stage = Stage::set(TimerActor::builder(), EACH * cores);
-        let deadline = Instant::now() + ms(3000);
+        let deadline = Instant::now() + ms(500);
         let schedule_from = |core: usize| -> Vec<TimerId> {
             let indices = core * EACH..(core + 1) * EACH;
             indices.map(|index| stage.schedule(index, deadline.saturating_duration_since(Instant::now()))).collect()
@@ -257,12 +257,12 @@ fn many_timers_cancelled_in_the_middle() {
     });
 }
 
-/// Sends ten thousand requests, each with a cancel from a thread that already has the id: a timer reported as
+/// Sends thousands of requests, each with a cancel from a thread that already has the id: a timer reported as
 /// *cancelled* is not in the wheel; one reported as *not found* is there and can be cancelled then.
 /// Scenario O-47.
 #[test]
 fn cancel_races_with_the_insert_itself() {
-    const ROUNDS: usize = 10_000;
+    const ROUNDS: usize = 4_000;
     support::in_real_time(async {
         let stage = Stage::set(TimerActor::builder(), 1);
         let (to_cancel, requests) = mpsc::channel();
@@ -328,41 +328,30 @@ fn a_cancel_that_overtakes_its_request_is_not_remembered() {
 }
 
 /// Three hundred delays of 20 ms, one every 5 ms; 512 of 10 ms at once from eight threads; and one of 10 s, observed
-/// for three.
-fn never_early(tick: u64) {
+/// meanwhile. With ticks of 1 and of 10 ms, side by side.
+/// Scenario O-48.
+#[test]
+fn three_hundred_on_the_real_clock_are_never_early() {
     support::in_real_time(async {
-        let stage = Stage::set(TimerActor::builder().tick(ms(tick)), 813);
         let begin = Instant::now();
-        let long = stage.schedule(812, ms(10_000));
+        let stages = [1, 10].map(|tick| Stage::set(TimerActor::builder().tick(ms(tick)), 813));
+        let long = stages.each_ref().map(|stage| stage.schedule(812, ms(10_000)));
         for index in 0..300 {
-            stage.schedule(index, ms(20));
+            stages.iter().for_each(|stage| _ = stage.schedule(index, ms(20)));
             std::thread::sleep(ms(5));
         }
         std::thread::scope(|scope| {
-            for thread in 0..8 {
-                let stage = &stage;
+            for (stage, thread) in stages.iter().flat_map(|stage| (0..8).map(move |thread| (stage, thread))) {
                 scope.spawn(move || (0..64).for_each(|index| _ = stage.schedule(300 + thread * 64 + index, ms(10))));
             }
         });
-        std::thread::sleep(ms(3000).saturating_sub(begin.elapsed()));
-        let in_three_seconds = stage.arrivals.times(812);
-        // The assertion is void on a machine so slow that ten seconds have passed by now.
-        assert!(in_three_seconds == 0 || begin.elapsed() >= ms(10_000));
-        stage.timers.cancel(long);
-        eventually(|| stage.timers.snapshot().pending() == 0 && stage.arrivals.total() >= 812).await;
-        assert!((0..812).all(|index| stage.arrivals.times(index) == 1));
-        stage.strike();
+        for (stage, long) in stages.into_iter().zip(long) {
+            eventually(|| stage.arrivals.total() >= 812).await;
+            assert!((0..812).all(|index| stage.arrivals.times(index) == 1));
+            // It is not void unless the machine is so slow that ten seconds have passed by now.
+            assert!(stage.timers.cancel(long).is_cancelled() || begin.elapsed() >= ms(10_000));
+            eventually(|| stage.timers.snapshot().pending() == 0).await;
+            stage.strike();
+        }
     });
-}
-
-/// Scenario O-48.
-#[test]
-fn three_hundred_on_the_real_clock_with_a_tick_of_1_ms() {
-    never_early(1);
-}
-
-/// Scenario O-48.
-#[test]
-fn three_hundred_on_the_real_clock_with_a_tick_of_10_ms() {
-    never_early(10);
 }

@@ -422,12 +422,13 @@ mod tests {
     }
 
     const HOUR: u64 = 3_600_000;
-    const MILLION: u64 = 1_000_000;
+    /// Without optimization fewer: the share of each minute is the same.
+    const MANY: u64 = if cfg!(debug_assertions) { 150_000 } else { 1_000_000 };
 
-    /// A million hourly timers are scheduled at once. After a few hours no process runs for a while, and then all that are
+    /// Up to a million hourly timers are scheduled at once. After a few hours no process runs for a while, and then all that are
     /// overdue run within two minutes. From then on the rate of each minute is at most 1.1 of the mean.
     #[test]
-    fn a_million_hourly_timers_restarted_at_once_stay_spread() {
+    fn hourly_timers_restarted_at_once_stay_spread() {
         let hour = Duration::from_millis(HOUR);
         let (scheduled, down) = (1_700_000_123_456, 1_700_000_123_456 + 5 * HOUR);
         let [skip, burst] = [Missed::Skip, Missed::Burst].map(|missed| RepeatMode::FixedRate { period: hour, missed });
@@ -437,13 +438,13 @@ mod tests {
             let mut record = repeating(mode.clone(), None, None);
             // From the first hour of the timers, and from the first full hour after the restart.
             let (mut first_hour, mut minutes) = ([0u32; 60], [0u32; 240]);
-            for number in 0..MILLION {
+            for number in 0..MANY {
                 record.id = DurableId::from_parts(at(scheduled + HOUR), number, mixed(number));
                 let first = in_phase(at(scheduled + HOUR), hour, mixed(record.id.random())).unwrap().as_millis();
                 first_hour[((first - scheduled - HOUR) / 60_000) as usize] += 1;
                 // The first of its times that nothing has delivered, perhaps after the restart.
                 let mut due = first + (down - first).div_ceil(HOUR) * HOUR;
-                let mut now = due.max(up + number * 120_000 / MILLION);
+                let mut now = due.max(up + number * 120_000 / MANY);
                 while now < up + 3 * HOUR {
                     record.progress = Progress { due: at(due), nominal: at(due), ..record.progress };
                     due = next_times(&record, Course::begun(at(now)), now).unwrap().1;
@@ -453,7 +454,7 @@ mod tests {
                     }
                 }
             }
-            let peak = |minutes: &[u32]| f64::from(*minutes.iter().max().unwrap()) / (MILLION as f64 / 60.0);
+            let peak = |minutes: &[u32]| f64::from(*minutes.iter().max().unwrap()) / (MANY as f64 / 60.0);
             let peaks = [peak(&first_hour), peak(&minutes[..60]), peak(&minutes[60..120])];
             assert!(peaks.iter().all(|peak| *peak <= 1.1), "{mode:?} after {outage} minutes: {peaks:?}");
         }

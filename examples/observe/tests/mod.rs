@@ -54,9 +54,9 @@ fn every_incident_is_offered_and_explained() {
     }
 }
 
-const WHILE: Duration = Duration::from_secs(5);
+const WHILE: Duration = Duration::from_secs(2);
 
-/// Calls `check` when the incident has lasted five seconds, in virtual time.
+/// Calls `check` when the incident has lasted two seconds, in virtual time.
 fn during(incident: Incident, capacity: usize, check: impl FnOnce(&Timers)) {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     System::with_tokio_rt(runtime).block_on(async {
@@ -120,7 +120,7 @@ fn only_wrong_addresses_make_dead_letters() {
 
         let timers = TimerActor::builder().start().unwrap();
         let scene = Scene { shop: Shop::open(&timers), timers, letters: Some(letters.clone()) };
-        let _ = tokio::time::timeout(WHILE, Incident::WrongAddress.happen(&scene)).await;
+        let _ = tokio::time::timeout(Duration::from_secs(5), Incident::WrongAddress.happen(&scene)).await;
         let counts = letters.counts().await.unwrap();
         assert!(counts.dead > 5 && counts.parked == 0, "{counts:?}");
         letters.stop().await.unwrap();
