@@ -1,16 +1,13 @@
 //! Directories that are not stores, not ours to use, or already in use.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 
 use actix_timers_durable::StoreError;
-use actix_timers_durable::store::{EmbeddedStore, Reads};
+use actix_timers_durable::store::{EmbeddedStore, Reads, Store};
 use rusqlite::{Connection, OpenFlags};
 
-use crate::workshop::{apply, open, pending, put};
-
-fn make(path: &std::path::Path) {
-    apply(&mut open(path).unwrap(), &[put(1, 10)]).unwrap();
-}
+use crate::workshop::{apply, make, mode, open, pending, put, set_mode};
 
 fn error(path: &std::path::Path) -> StoreError {
     open(path).map(drop).unwrap_err()
@@ -38,20 +35,29 @@ fn a_path_that_is_a_file_or_not_writable_is_rejected() {
     assert_eq!(fs::read_to_string(file).unwrap(), "mine");
 }
 
+/// By its path and by a link, also for a check and for a backup onto itself; and it is closed to others even so.
 #[test]
 fn a_second_store_is_refused_while_a_reader_may_look() {
     let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("store");
+    let [path, link] = ["store", "link"].map(|name| directory.path().join(name));
     let mut store = open(&path).unwrap();
     apply(&mut store, &[put(1, 10)]).unwrap();
+    symlink("store", &link).unwrap();
+    set_mode(&path, 0o755);
+    set_mode(&path.join("lock"), 0o644);
+    let back_up = store.back_up(&path).unwrap();
     // Each waits for a while.
-    let (in_use, checked) = std::thread::scope(|scope| {
-        let checking = scope.spawn(|| EmbeddedStore::integrity_check(&path));
-        (error(&path), checking.join().unwrap())
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let in_use = error(&path);
+            assert!(in_use.to_string().contains("if this process had it open, it is not closed yet"), "{in_use}");
+            assert!(matches!(in_use, StoreError::InUse(used) if used == path));
+        });
+        scope.spawn(|| assert!(matches!(error(&link), StoreError::InUse(used) if used == link)));
+        scope.spawn(|| assert!(matches!(EmbeddedStore::integrity_check(&path), Err(StoreError::InUse(_)))));
+        scope.spawn(|| assert!(matches!(back_up(), Err(StoreError::InUse(_)))));
     });
-    assert!(in_use.to_string().contains("if this process had it open, it is not closed yet"), "{in_use}");
-    assert!(matches!(in_use, StoreError::InUse(used) if used == path));
-    assert!(matches!(checked, Err(StoreError::InUse(_))));
+    assert_eq!((mode(&path), mode(&path.join("lock"))), (0o700, 0o600));
     let reader = Connection::open_with_flags(path.join("timers.db"), OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
     let count = || reader.query_row("SELECT count(*) FROM timers WHERE node IS NULL", (), |row| row.get::<_, i64>(0));
     assert_eq!(count().unwrap(), 1);

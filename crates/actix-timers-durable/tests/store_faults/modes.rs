@@ -1,28 +1,15 @@
 //! Other users of the machine, and their access to a store.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use actix_timers_durable::StoreError;
 use actix_timers_durable::store::{EmbeddedStore, Store};
 
-use crate::workshop::{apply, open, pending, put, puts};
-
-fn make(path: &Path) {
-    apply(&mut open(path).unwrap(), &[put(1, 10)]).unwrap();
-}
+use crate::workshop::{apply, make, mode, open, pending, puts, set_mode};
 
 const PLACE: &str = "ACTIX_TIMERS_PLACE";
-
-fn mode(path: &Path) -> u32 {
-    fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777
-}
-
-fn set_mode(path: &Path, mode: u32) {
-    fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
-}
 
 /// Returns a directory and its contents.
 fn all(path: &Path) -> Vec<PathBuf> {
@@ -101,19 +88,6 @@ fn opening_closes_a_store_to_others() {
         let _store = open(&path).unwrap();
         assert_private(&path);
     }
-}
-
-/// Also where another process has it open.
-#[test]
-fn the_directory_is_closed_to_others_before_it_is_locked() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("store");
-    let store = open(&path).unwrap();
-    set_mode(&path, 0o755);
-    set_mode(&path.join("lock"), 0o644);
-    assert!(matches!(open(&path), Err(StoreError::InUse(_))));
-    assert_eq!((mode(&path), mode(&path.join("lock"))), (0o700, 0o600));
-    drop(store);
 }
 
 #[test]

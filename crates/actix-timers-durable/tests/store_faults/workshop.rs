@@ -1,6 +1,8 @@
 //! Stores for tests, and their contents.
 
 use std::collections::BTreeSet;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -15,6 +17,19 @@ pub(crate) fn open(path: &Path) -> Result<EmbeddedStore, StoreError> {
     let mut store = EmbeddedStore::open(path)?;
     store.join(&NodeInfo::default(), at(0))?;
     Ok(store)
+}
+
+/// Makes a store with a timer.
+pub(crate) fn make(path: &Path) {
+    apply(&mut open(path).unwrap(), &[put(1, 10)]).unwrap();
+}
+
+pub(crate) fn mode(path: &Path) -> u32 {
+    fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777
+}
+
+pub(crate) fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
 /// Makes changes of which none fails.
