@@ -93,8 +93,8 @@ impl DurableTimersBuilder {
     /// registered once for each message type.
     ///
     /// Unlike targets of volatile timers, the recipient is held strongly: its actor lives as long as the durable timers
-    /// run. If it stops nevertheless, its messages wait without using up attempts until the route is
-    /// [connected](DurableTimers::connect) to another recipient.
+    /// run. If it stops nevertheless, the deliveries in its mailbox have failed, and later messages wait, without using up
+    /// attempts, until the route is [connected](DurableTimers::connect) to another recipient.
     pub fn route<M: DurableMessage>(
         self,
         name: impl Into<Route<M>>,
@@ -296,7 +296,8 @@ impl DurableTimersBuilder {
         trace::joined(beat.released, beat.blamed.len());
         let (work, to) = (timers.clone(), actor.clone());
         let listener: Listener = Arc::new(move |report| to.do_send(Event::Reported(report, work.begin_work())));
-        let setup = Setup { store, routes: Arc::clone(&routes), group, clock, listener, name };
+        let claimed = beat.blamed.iter().map(|record| record.delivery()).collect();
+        let setup = Setup { store, routes: Arc::clone(&routes), claimed, group, clock, listener, name };
         let committer =
             if timers.clock().wall_is_steady() { Committer::inline(setup) } else { Committer::start_thread(setup)? };
         let durable = DurableTimers::new(committer.clone(), Arc::clone(&routes), timers.clone(), actor.clone());

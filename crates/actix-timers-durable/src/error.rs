@@ -95,8 +95,7 @@ pub enum DurableError {
         /// The maximum size.
         limit: usize,
     },
-    /// The store failed. [`StoreError::Rejected`]: nothing was written; [`StoreError::Failed`]: the changes may or may
-    /// not be on disk.
+    /// The store failed. [`StoreError::Unknown`]: the changes may or may not be on disk; else nothing was written.
     #[error(transparent)]
     Store(Arc<StoreError>),
     /// The durable timers or their system have been stopped. All accepted timers are in the store.

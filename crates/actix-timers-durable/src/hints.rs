@@ -430,7 +430,7 @@ impl Route {
     /// Lowers the bound to before a timer that is not known any more.
     fn lower(&mut self, hint: &Hint) {
         if self.bound.is_some_and(|bound| position(hint) <= bound) {
-            self.bound = Position::before(hint.due);
+            self.bound = just_before(hint);
         }
     }
 }

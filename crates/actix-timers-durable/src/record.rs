@@ -136,7 +136,8 @@ impl RetryPolicy {
     }
 
     /// Sets the time-out after which a handler has failed. It is not stopped; its message is delivered again. A handler
-    /// can [extend](crate::Durable::extend) it.
+    /// can [extend](crate::Durable::extend) it. The time in the mailbox counts: an actor that handles one message after the
+    /// other needs a [window](crate::RouteOptions::window) that it can handle within the time-out.
     #[must_use]
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;

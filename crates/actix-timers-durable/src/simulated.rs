@@ -238,7 +238,8 @@ fn start(faults: &Faults, records: Records, shared: &Shared) -> Vec<Task> {
     let (work, to) = (timers.clone(), addr.clone());
     let listener: Listener = Arc::new(move |report| to.do_send(Event::Reported(report, work.begin_work())));
     let (group, name) = ([1, 3, 4096][random(3) as usize], "simulated".to_owned());
-    let setup = Setup { store, routes: Arc::clone(&routes), group, clock, listener, name };
+    let claimed = beat.blamed.iter().map(|record| record.delivery()).collect();
+    let setup = Setup { store, routes: Arc::clone(&routes), claimed, group, clock, listener, name };
     let committer = Committer::start_thread(setup).unwrap();
     let durable = DurableTimers::new(committer.clone(), Arc::clone(&routes), timers.clone(), addr.clone());
     let actor = DurableTimerActor::new(routes, config, None, timers, committer, durable.clone());

@@ -526,7 +526,7 @@ impl DurableTimers {
     }
 
     /// Makes a dead letter pending again: due now, with all its attempts. Returns false if there is no such dead
-    /// letter, or if its timer is pending, as one that repeats may be.
+    /// letter, if its timer is pending, as one that repeats may be, or if another timer has its idempotency key.
     ///
     /// # Errors
     /// The store failed.
@@ -633,14 +633,11 @@ impl DurableTimers {
     /// Changes each timer that matches a query and was written before the call, page by page. Returns the numbers of changed
     /// timers, of timers whose last delivery is in progress, and of locked ones.
     async fn change_all(&self, mut query: Query, change: fn(DurableId) -> Op) -> Result<[u64; 3], DurableError> {
-        let mut began = DueTime::reached_at(self.wall());
+        let began = DueTime::reached_at(self.wall());
+        query.written_until = Some(began);
         let ([mut done, mut in_progress, mut busy], mut of_the_begin) = ([0; 3], HashSet::<DurableId>::new());
         loop {
             let page = self.page(query.clone()).await?;
-            if query.written_until.is_none() {
-                began = page.now.unwrap_or(began);
-                query.written_until = Some(began);
-            }
             let mut ids: Vec<_> = page.found.iter().map(|found| found.record.id).collect();
             ids.retain(|id| !of_the_begin.contains(id));
             // A letter that fails again in the millisecond of the begin looks like one that failed before the call. The

@@ -24,7 +24,7 @@ use tokio::sync::oneshot;
 use super::due_time::DueTime;
 use super::error::DurableBuildError;
 use super::routes::Routes;
-use super::store::{Op, Outcome, Reads, Store, StoreError};
+use super::store::{Delivery, Op, Outcome, Reads, Store, StoreError};
 use crate::metrics::DurableMeters;
 use queue::Queues;
 use request::{Answer, Reply};
@@ -37,7 +37,7 @@ pub(crate) use writer::Reading;
 /// The clock of a committer.
 pub(crate) type CommitterClock = Arc<dyn Fn() -> Reading + Send + Sync>;
 
-/// The receiver of reports about deliveries. Called without a lock.
+/// The receiver of reports about deliveries. It must not make requests.
 pub(crate) type Listener = Arc<dyn Fn(Report) + Send + Sync>;
 
 /// A handle to the store of a node. Cheap to clone; usable from any thread.
@@ -53,6 +53,8 @@ pub(crate) struct Committer {
 pub(crate) struct Setup {
     pub(crate) store: Box<dyn Store>,
     pub(crate) routes: Arc<Routes>,
+    /// Deliveries that this process has claimed when it joined.
+    pub(crate) claimed: Vec<Delivery>,
     /// The maximum number of changes in one commit.
     pub(crate) group: usize,
     pub(crate) clock: CommitterClock,
@@ -78,6 +80,10 @@ impl Environment {
     /// Sends the replies and reports of a turn.
     fn send(&self, replies: Replies) {
         let report = replies.send(&self.meters);
+        self.report(report);
+    }
+
+    fn report(&self, report: Report) {
         if !report.is_empty() {
             (self.listener)(report);
         }
@@ -95,7 +101,7 @@ impl Committer {
     /// # Errors
     /// The store cannot give a reader, or the system has no more threads.
     pub(crate) fn start_thread(setup: Setup) -> Result<Self, DurableBuildError> {
-        let Setup { mut store, routes, group, clock, listener, name } = setup;
+        let Setup { mut store, routes, claimed, group, clock, listener, name } = setup;
         let meters = Arc::new(DurableMeters::register(&name));
         let reader = store.reader().map_err(|error| DurableBuildError::Store(Arc::new(error)))?;
         let queues = Queues { requests: Arc::default(), queries: reader.is_some().then(Arc::default) };
@@ -105,7 +111,7 @@ impl Committer {
             started.map_err(DurableBuildError::Thread)?;
         }
         let limit = if queues.queries.is_some() { reading::FIRST_LIMIT } else { reading::COUNT_LIMIT };
-        let writer = Writer::new(store, routes, group, limit, Arc::clone(&meters));
+        let writer = Writer::new(store, routes, claimed, group, limit, Arc::clone(&meters));
         let environment = Environment { clock, listener, meters };
         let started = thread::start(writer, queues.clone(), environment.clone(), &name);
         started.inspect_err(|_| queues.leave()).map_err(DurableBuildError::Thread)?;
@@ -114,9 +120,9 @@ impl Committer {
 
     /// Runs the store on the calling threads.
     pub(crate) fn inline(setup: Setup) -> Self {
-        let Setup { store, routes, group, clock, listener, name } = setup;
+        let Setup { store, routes, claimed, group, clock, listener, name } = setup;
         let meters = Arc::new(DurableMeters::register(&name));
-        let writer = Writer::new(store, routes, group, reading::COUNT_LIMIT, Arc::clone(&meters));
+        let writer = Writer::new(store, routes, claimed, group, reading::COUNT_LIMIT, Arc::clone(&meters));
         Self::of(Runner::Inline(Box::new(Mutex::new(writer))), Environment { clock, listener, meters })
     }
 
@@ -215,6 +221,8 @@ impl Shared {
                 let mut writer = Self::lock(writer);
                 writer.turn(&**clock, &mut requests, &mut replies);
                 let is_publishing = writer.is_publishing(clock().time);
+                // Reports come in the order of their turns; replies wake code of others, so they wait for the unlock.
+                self.environment.report(std::mem::take(&mut replies.report));
                 drop(writer);
                 self.environment.send(replies);
                 if is_publishing && let Some(pass) = try_publish() {

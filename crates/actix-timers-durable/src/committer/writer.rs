@@ -123,6 +123,7 @@ impl Writer {
     pub(super) fn new(
         store: Box<dyn Store>,
         routes: Arc<Routes>,
+        claimed: Vec<Delivery>,
         group: usize,
         count_limit: u64,
         meters: Arc<DurableMeters>,
@@ -132,7 +133,7 @@ impl Writer {
             routes,
             began: None,
             looked_until: DueTime::MIN,
-            claimed: FxHashMap::default(),
+            claimed: claimed.into_iter().map(|delivery| (delivery.id, delivery)).collect(),
             unwritten: Vec::new(),
             locked: Vec::new(),
             try_again_at: Duration::ZERO,

@@ -33,6 +33,12 @@ impl DurableTimerActor {
         if self.stopping.is_some() || !self.has_lease() {
             return self.end(delivery, Next::GiveBack);
         }
+        // A hand may have changed its route since the look.
+        if let Some(route) = self.routes.number_of(&record).filter(|route| *route != hint.route) {
+            self.end(delivery, Next::GiveBack);
+            self.in_flight.entry(record.id).and_modify(|it| it.hint.route = route);
+            return;
+        }
         if let Some(reason) = ends::unknown_repetition(&record) {
             return self.park(&record, &reason);
         }

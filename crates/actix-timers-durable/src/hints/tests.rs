@@ -497,3 +497,16 @@ fn shared_timers_are_taken_once_in_time_whichever_nodes_live() {
         }
     }
 }
+
+/// More timers are due in one millisecond than may be known.
+#[test]
+fn a_look_for_an_evicted_timer_begins_at_it() {
+    let mut hints = Hints::new([Some(8)].into_iter(), 4, Duration::from_secs(10), None);
+    let pending: Vec<_> = (1..9).map(|number| hint(number, 4000)).collect();
+    let plan = hints.plan_look(at(BEGIN)).unwrap();
+    assert_eq!(plan.limit, 4);
+    hints.looked(plan, &pending[..4], at(BEGIN));
+    hints.add(hint(9, 2000), at(BEGIN));
+    hints.expire(at(2000));
+    assert_eq!(hints.plan_look(at(2000)).unwrap().after, just_before(&pending[3]));
+}

@@ -11,7 +11,7 @@ pub enum StoreError {
     /// Nothing of the group was kept, and the store continues; for example on a full disk.
     #[error("the store cannot write ({0}): nothing of the request was kept; free space or fix the cause, and retry")]
     Rejected(#[source] std::io::Error),
-    /// An fsync failed: the group may or may not be kept, and the store accepts nothing more.
+    /// The files are damaged, or cannot be opened anew: nothing of the request was kept.
     #[error(
         "the store has failed ({0}) and acknowledges nothing any more: restart the process when the cause is fixed"
     )]

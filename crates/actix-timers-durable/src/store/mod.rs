@@ -486,8 +486,6 @@ pub struct Page {
     pub found: Vec<Found>,
     /// The number of timers, of a count.
     pub counted: usize,
-    /// The time of the page by the store's clock, if that is not its caller's.
-    pub now: Option<DueTime>,
     /// The position to continue; `None` after the last page.
     pub next: Option<Position>,
     /// Rows that cannot be read.

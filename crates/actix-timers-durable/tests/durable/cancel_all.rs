@@ -1,6 +1,7 @@
 //! Timers cancelled, and dead letters changed, by filters.
 
 use std::ops::{Bound, RangeBounds};
+use std::time::SystemTime;
 
 use actix_timers::Repeat;
 use actix_timers_durable::store::{MemoryDisk, Op, Record, Store};
@@ -230,5 +231,37 @@ fn a_count_says_when_there_may_be_more() {
         assert_eq!((counted.pending, counted.is_limited), (100_000, true));
         let counted = timers.count_matching(DurableFilter::new().route("other")).await.unwrap();
         assert_eq!((counted.pending, counted.is_limited), (0, false));
+    });
+}
+
+#[test]
+fn a_timer_scheduled_after_the_call_is_left_alone() {
+    support::in_real_time(async {
+        let disk = MemoryDisk::new();
+        let timers = DurableTimers::builder(disk.open()).open_route::<Note>(ROUTE).start().unwrap();
+        let schedule = |note| actix::spawn(timers.schedule_after(ROUTE, ms(3_600_000), Note(note)));
+        let held = disk.hold_commits();
+        let first = schedule(1);
+        while disk.held() == 0 {
+            tokio::task::yield_now().await;
+        }
+        let cancelling = actix::spawn({
+            let timers = timers.clone();
+            async move { timers.cancel_all(DurableFilter::new()).await.unwrap() }
+        });
+        // It has read the clock, which goes on.
+        tokio::task::yield_now().await;
+        let called = SystemTime::now();
+        while SystemTime::now() < called + ms(2) {
+            tokio::task::yield_now().await;
+        }
+        let second = schedule(2);
+        tokio::task::yield_now().await;
+        drop(held);
+        first.await.unwrap().unwrap();
+        let second = second.await.unwrap().unwrap().id();
+        cancelling.await.unwrap();
+        assert!(timers.get(second).await.unwrap().is_some());
+        timers.stop().await.unwrap();
     });
 }

@@ -231,3 +231,26 @@ fn a_damaged_database_is_reported_and_never_answers_wrongly() {
         }
     }
 }
+
+#[test]
+fn a_route_changed_by_hand_leads_to_its_recipient() {
+    let directory = tempfile::tempdir().unwrap();
+    support::in_real_time(async {
+        let (sender, mut handled) = unbounded_channel();
+        let worker = |route| {
+            let sender = sender.clone();
+            handled_by::<Note>(async move |note| {
+                sender.send((route, note.attempt)).unwrap();
+                Ok(())
+            })
+        };
+        let store = EmbeddedStore::open(directory.path()).unwrap();
+        let builder = DurableTimers::builder(store).route("a", worker("a")).route("b", worker("b"));
+        let timers = builder.start().unwrap();
+        timers.schedule_after("a", Duration::from_millis(200), Note(1)).await.unwrap();
+        assert_eq!(by_hand(directory.path()).execute("UPDATE timers SET route = 'b'", ()).unwrap(), 1);
+        let first = tokio::time::timeout(support::PATIENCE, handled.recv()).await.expect("it is delivered");
+        assert_eq!(first.unwrap().0, "b");
+        timers.stop().await.unwrap();
+    });
+}

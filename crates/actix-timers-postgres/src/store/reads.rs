@@ -58,7 +58,7 @@ fn page_of(rows: &str, table: &str, letter: &str) -> String {
             SELECT s.id, sum(s.size) OVER (ORDER BY s.due, s.id) - s.size AS before FROM seen s WHERE s.is_wanted AND $1::uuid IS NOT NULL
             ORDER BY s.due, s.id LIMIT $8
         )
-        SELECT {COLUMNS}, {letter}, (SELECT count(*) FROM seen), l.due, l.id, (SELECT count(*) FROM wanted), (SELECT @schema@.server_now()) FROM (SELECT) one
+        SELECT {COLUMNS}, {letter}, (SELECT count(*) FROM seen), l.due, l.id, (SELECT count(*) FROM wanted) FROM (SELECT) one
         LEFT JOIN (SELECT s.due, s.id FROM seen s ORDER BY s.due DESC, s.id DESC LIMIT 1) l ON true
         LEFT JOIN (wanted w JOIN @schema@.{table} t ON t.id = w.id) ON w.before < $9::bigint
         ORDER BY t.due, t.id"
@@ -101,7 +101,7 @@ fn past(seen: &str) -> String {
             SELECT t.* FROM seen t WHERE {IS_WANTED} AND coalesce(t.finished <= $14::bigint, true)
             ORDER BY t.finished, t.id FETCH FIRST ($8::bigint) ROWS WITH TIES
         )
-        SELECT {COLUMNS}, t.past, NULL::bigint, (SELECT count(*) FROM seen), l.due, l.id, (SELECT count(*) FROM wanted), (SELECT @schema@.server_now())
+        SELECT {COLUMNS}, t.past, NULL::bigint, (SELECT count(*) FROM seen), l.due, l.id, (SELECT count(*) FROM wanted)
         FROM (SELECT) one
         LEFT JOIN (SELECT s.finished AS due, s.id FROM seen s ORDER BY s.finished DESC, s.id DESC LIMIT 1) l ON true
         LEFT JOIN (SELECT w.id, w.finished AS due, w.nominal, w.repetition, w.attempt, 0 AS used, w.route, w.message_type,
@@ -301,7 +301,6 @@ fn page(rows: &[Row], limit: i64, examined: i64, is_count: bool) -> Page {
     }
     let wanted: i64 = first.get(SEEN + 3);
     page.counted = usize::try_from(wanted).unwrap_or(0);
-    page.now = Some(due(first.get(SEEN + 4)));
     page.next = if !is_count && (held >= limit || held < wanted) {
         last
     } else if first.get::<_, i64>(SEEN) >= examined {

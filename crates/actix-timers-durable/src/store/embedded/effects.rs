@@ -51,7 +51,7 @@ fn concerns_others(action: AuthAction<'_>) -> bool {
         // It would hide that of the store.
         | AuthAction::CreateTempTable { table_name }
         | AuthAction::CreateTempView { view_name: table_name } => {
-            SCHEMA.contains(&format!("CREATE TABLE {table_name} ("))
+            SCHEMA.contains(&format!("CREATE TABLE {} (", table_name.to_ascii_lowercase()))
         }
         _ => false,
     }

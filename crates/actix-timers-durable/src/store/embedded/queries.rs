@@ -285,9 +285,6 @@ fn scan(
             found += 1;
         }
         (examined, last) = (examined + 1, Some(position));
-        if !is_past && (found >= query.limit.max(1) || examined >= EXAMINED) {
-            return Ok(last);
-        }
     }
     Ok(None)
 }
