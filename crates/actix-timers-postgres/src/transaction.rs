@@ -114,8 +114,7 @@ impl PostgresStore {
     ///
     /// A key is locked until the transaction ends: others that schedule with it wait, the nodes included. Keep the
     /// transaction short, and schedule in the order of keys. At the isolation levels `REPEATABLE READ` and
-    /// `SERIALIZABLE` a key that another transaction has used since the first statement is a serialization failure, and
-    /// a replaced timer that is due within a minute counts as in progress.
+    /// `SERIALIZABLE` a key that another transaction has used since the first statement is a serialization failure.
     ///
     /// ```no_run
     /// use std::time::Duration;
@@ -189,8 +188,7 @@ impl PostgresStore {
     /// timer is not delivered, and its owner may wait for it: keep the transaction short.
     ///
     /// The outcomes are those of [`DurableTimers::cancel`](actix_timers_durable::DurableTimers::cancel). At the isolation
-    /// levels `REPEATABLE READ` and `SERIALIZABLE` a timer that is due within a minute is
-    /// [`InProgress`](CancelOutcome::InProgress), since they hide whether its delivery has begun.
+    /// levels `REPEATABLE READ` and `SERIALIZABLE` a timer that was claimed since the first statement is a serialization failure.
     ///
     /// # Errors
     /// A statement failed, and has aborted the transaction: as [`schedule_in`](Self::schedule_in).

@@ -28,23 +28,17 @@ impl DurableTimerActor {
             return;
         }
         let is_idle = self.handling == 0 && self.claiming.is_empty();
-        loop {
-            match self.alone.turn(self.now(), &self.hints, is_idle) {
-                Turn::Suspect(suspects) => {
-                    let suspect = self.hints.take_suspect();
-                    self.claim(suspect.into_iter().collect(), suspects);
-                    if self.alone.is_under_way() {
-                        return;
-                    }
-                    // Its route has no recipient.
-                }
-                Turn::WaitBegins => {
-                    self.alarm(ISOLATION, Event::Wake);
-                    return;
-                }
-                Turn::Waits => return,
-                Turn::Others => break,
+        match self.alone.turn(self.now(), &self.hints, is_idle) {
+            Turn::Suspect(suspects) => {
+                let suspect = self.hints.take_suspect();
+                return self.claim(suspect.into_iter().collect(), suspects);
             }
+            Turn::WaitBegins => {
+                self.alarm(ISOLATION, Event::Wake);
+                return;
+            }
+            Turn::Waits => return,
+            Turn::Others => {}
         }
         loop {
             let due = self.hints.take(GROUP);

@@ -510,23 +510,3 @@ fn a_life_without_power_that_is_stopped_delivers_nothing() {
         timers.stop().await.unwrap();
     });
 }
-
-#[test]
-fn a_suspect_without_a_recipient_holds_up_no_other() {
-    let mut plant = with_suspect(twice(), &[]);
-    life(10_000, async |clock| {
-        let builder = DurableTimers::builder(plant.disk.open()).clock(clock.clone());
-        let timers = builder.open_route::<Note>(ROUTE).open_route::<Note>("other").start().unwrap();
-        notes(&timers, "other", [(3, 10_000)]).await;
-        timers.stop().await.unwrap();
-    });
-    life(20_000, async |clock| {
-        let builder = DurableTimers::builder(plant.disk.open()).clock(clock.clone()).open_route::<Note>(ROUTE);
-        plant.is_killed = Arc::default();
-        let worker = plant.clone();
-        let worker = handled_by(async move |note| worker.handle(note).await);
-        let _timers = builder.route_with::<Note>("other", worker, twice()).start().unwrap();
-        clock.settle().await;
-        assert_eq!(plant.attempts(3), [1]);
-    });
-}

@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use actix_timers_durable::store::{Claim, NewTimer, Op, Outcome, State, Suspects};
-use actix_timers_durable::{DueTime, DurableId, StoreError};
+use actix_timers_durable::{DurableId, StoreError};
 use tokio::time::Instant;
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -24,7 +24,8 @@ use crate::error::Failure;
 
 /// Changes with keys that are tried together with care.
 const CAREFUL: usize = 128;
-/// The time for which a call tries with care. The rest counts as locked, so that a call does not outlast the lease.
+/// The time for which a call tries with care, and looks at what its claims have not returned. The rest counts as locked, so that a
+/// call does not outlast the lease.
 const CAREFUL_FOR: Duration = Duration::from_millis(500);
 /// The wait for each key of a careful try.
 const WAIT: &str = "SELECT set_config('lock_timeout', '2', true)";
@@ -58,12 +59,16 @@ pub(super) struct Slots {
     pub(super) locked: Vec<usize>,
     pub(super) damaged: Vec<DurableId>,
     pub(super) unclaimed: Vec<Unclaimed>,
+    /// A time just before the last claim.
+    pub(super) claimed_at: i64,
 }
 
 /// The timers that a claim has not returned, in its order.
 pub(super) struct Unclaimed {
     pub(super) op: usize,
     pub(super) ids: Vec<DurableId>,
+    /// A time just before the claim.
+    pub(super) at: i64,
     /// Whether the claim may have left out timers because of their size.
     pub(super) is_full: bool,
 }
@@ -119,7 +124,7 @@ pub(super) async fn apply(session: &mut Session, ops: &[Op]) -> Vec<Result<Outco
     if session.has_locked {
         groups = groups.into_iter().flat_map(|group| group.carefully(ops, session.turn)).collect();
     }
-    let mut careful_until = None;
+    let (mut careful_until, mut looks_until) = (None, None);
     while let Some(mut group) = groups.pop_front() {
         let now = Instant::now();
         if group.is_careful && now > *careful_until.get_or_insert(now + CAREFUL_FOR) {
@@ -128,7 +133,9 @@ pub(super) async fn apply(session: &mut Session, ops: &[Op]) -> Vec<Result<Outco
             repeat(session, ops, group, &failure, &mut groups, &mut slots).await;
         }
         for unclaimed in std::mem::take(&mut slots.unclaimed) {
-            look_at(session, ops, unclaimed, &mut slots).await;
+            // The outcomes of committed changes do not wait long for it.
+            let has_time = Instant::now() < *looks_until.get_or_insert(Instant::now() + CAREFUL_FOR);
+            look_at(session, ops, unclaimed, has_time, &mut slots).await;
         }
     }
     settle(session, &mut slots).await;
@@ -160,25 +167,27 @@ async fn settle(session: &mut Session, slots: &mut Slots) {
 }
 
 /// Completes the outcome of a claim by the timers that it has not returned. If they cannot be read, they are to be claimed again.
-async fn look_at(session: &mut Session, ops: &[Op], unclaimed: Unclaimed, slots: &mut Slots) {
+async fn look_at(session: &mut Session, ops: &[Op], unclaimed: Unclaimed, has_time: bool, slots: &mut Slots) {
     let (Op::Claim(claim), Some(Ok(Outcome::Claimed { not_due, left, .. }))) =
         (&ops[unclaimed.op], &mut slots.outcomes[unclaimed.op])
     else {
         return;
     };
-    let params = claim_params(session.node(), &unclaimed.ids, &claim.filter);
-    let Ok(rows) = session.query(UNCLAIMED, params).await else {
-        return not_due.extend(unclaimed.ids.into_iter().map(|id| (id, DueTime::MIN)));
+    let mut params = claim_params(session.node(), &unclaimed.ids, &claim.filter);
+    params.push(Box::new(unclaimed.at));
+    let rows = if has_time { session.query(UNCLAIMED, params).await.ok() } else { None };
+    let Some(rows) = rows else {
+        return not_due.extend(unclaimed.ids.into_iter().map(|id| (id, id.first_due())));
     };
     let paused = rows.iter().filter_map(|row| row.get::<_, Option<&str>>(4));
     paused.for_each(|names| session.shared.paused(names));
     let rows: HashMap<_, _> = rows.iter().filter_map(|row| Some((id(row, 0)?, row))).collect();
     for id in unclaimed.ids {
         let Some(row) = rows.get(&id) else { continue };
-        let (is_due, is_suspect): (Option<bool>, bool) = (row.get(2), row.get(3));
-        if is_due == Some(true) && is_suspect != (claim.suspects != Suspects::Left) {
+        let (is_due, is_suspect): (bool, bool) = (row.get(2), row.get(3));
+        if is_due && is_suspect != (claim.suspects != Suspects::Left) {
             left.push(id);
-        } else if is_due != Some(true) || unclaimed.is_full {
+        } else if !is_due || unclaimed.is_full {
             not_due.push((id, due(row.get(1))));
         }
         // Else another node may be claiming it.
@@ -346,6 +355,8 @@ async fn claim_apart(session: &mut Session, op: usize, claim: &Claim, slots: &mu
                 }
             }
             Err(failure) if !is_guilt(&failure) || is_collision(&failure) => {
+                // The next beat finds the parts that are claimed.
+                session.member.swept.0 = u64::MAX;
                 return slots.fail(&[op], || failure.error());
             }
             Err(failure) if part.ids.len() < 2 => {

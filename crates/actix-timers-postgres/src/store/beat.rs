@@ -162,7 +162,7 @@ impl Member {
         self.ended = ended.unwrap_or(last);
         let short = millis.saturating_sub(SHORT_MS);
         let recent = if last < self.ended { last.min(short) } else { short };
-        if now < self.settled.1 + self.again_every {
+        if now < self.settled.1.saturating_add(self.again_every) {
             return Some(due(recent.cast_signed()));
         }
         // A statement reads the clock a little before its transaction has a number.

@@ -37,7 +37,8 @@ CREATE TABLE @schema@.timers (
     alone boolean NOT NULL DEFAULT false,
     -- The reason for which nobody may deliver it. With `paused` at its beginning it stays until somebody resumes the timer.
     parked text,
-    -- The time at which it ended, if its key lives on until `keep_until`. Then `node` is null.
+    -- The time at which it ended, if its key lives on until `keep_until`. Then `node` is null, and the id begins with
+    -- ffffffff-ffff, so that scans of due times do not read it; `nominal` is the time that it began with.
     ended bigint,
     keep_until bigint,
     -- The time at which it was scheduled; 0: not known.
@@ -114,6 +115,13 @@ CREATE FUNCTION @schema@.first_id(p_due bigint) RETURNS uuid LANGUAGE sql IMMUTA
 
 CREATE FUNCTION @schema@.first_due(p_id uuid) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE AS
     $$SELECT ('x' || left(replace(p_id::text, '-', ''), 12))::bit(48)::bigint$$;
+
+-- The id of a timer whose key lives on, and the id that it had.
+CREATE FUNCTION @schema@.kept_id(p_id uuid) RETURNS uuid LANGUAGE sql IMMUTABLE AS
+    $$SELECT overlay(p_id::text PLACING 'ffffffff-ffff' FROM 1)::uuid$$;
+CREATE FUNCTION @schema@.id_of(p_timer @schema@.timers) RETURNS uuid LANGUAGE sql IMMUTABLE AS
+    $$SELECT CASE WHEN p_timer.ended IS NULL THEN p_timer.id
+        ELSE overlay(p_timer.id::text PLACING left(@schema@.first_id(p_timer.nominal)::text, 13) FROM 1)::uuid END$$;
 
 -- A due time that is written by hand is found by looks, too. That of a claimed row stays, so that the release of its node finds it.
 CREATE FUNCTION @schema@.keep_due() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -335,7 +343,7 @@ BEGIN
 END
 $$;
 
--- Deletes keys that need not be kept any more, and returns whether that is over; and the number of routes with timers overdue by a
+-- Deletes keys that need not be kept any more, and returns whether that is over; pauses that ended a day ago; and the number of routes with timers overdue by a
 -- minute that no node with a lease delivers, among some thousand timers. The time is a value: a function would be no bound of an index.
 CREATE FUNCTION @schema@.tidy(OUT unserved bigint, OUT is_over boolean) LANGUAGE plpgsql AS $$
 DECLARE
@@ -349,6 +357,7 @@ BEGIN
     ) o WHERE t.id = o.id;
     GET DIAGNOSTICS v_gone = ROW_COUNT;
     is_over := v_gone < v_limit;
+    DELETE FROM @schema@.pauses p WHERE p.until < v_now - 86400000;
     SELECT count(DISTINCT u.route) INTO unserved FROM (
         SELECT DISTINCT o.route, o.message_type FROM ((
             SELECT t.route, t.message_type FROM @schema@.timers t
@@ -461,7 +470,7 @@ BEGIN
     END IF;
     -- Its own series may have ended, and have kept the key for itself.
     DELETE FROM @schema@.timers t WHERE t.route = v_letter.route AND t.key = v_letter.key AND t.ended IS NOT NULL
-        AND (t.keep_until <= @schema@.server_now() OR t.id = p_id);
+        AND (t.keep_until <= @schema@.server_now() OR @schema@.id_of(t) = p_id);
     INSERT INTO @schema@.timers AS t (id, due, moved, nominal, route, message_type, message_version, payload, codec, headers, key,
         attempt, max_attempts, retry, repetition, repeat, created, keep_key, errors)
     SELECT l.id, @schema@.server_now(), true, l.nominal, l.route, l.message_type, l.message_version, l.payload, l.codec, l.headers,
@@ -472,7 +481,7 @@ BEGIN
         DELETE FROM @schema@.dead_letters l WHERE l.id = p_id;
     ELSE
         is_placed := false;
-        SELECT t.id INTO other FROM @schema@.timers t
+        SELECT @schema@.id_of(t) INTO other FROM @schema@.timers t
             WHERE t.route = v_letter.route AND t.key = v_letter.key AND t.id <> p_id;
     END IF;
     RETURN NEXT;
@@ -506,7 +515,7 @@ BEGIN
     is_placed := true;
     in_progress := false;
     -- The request was repeated.
-    PERFORM FROM @schema@.timers t WHERE t.id = p_timer.id;
+    PERFORM FROM @schema@.timers t WHERE t.id IN (p_timer.id, @schema@.kept_id(p_timer.id));
     IF FOUND THEN
         is_placed := false;
         other := p_timer.id;
@@ -530,7 +539,7 @@ BEGIN
             RETURN;
         END IF;
         IF NOT p_replace THEN
-            SELECT t.id INTO other FROM @schema@.timers t WHERE t.route = p_timer.route AND t.key = p_timer.key;
+            SELECT @schema@.id_of(t) INTO other FROM @schema@.timers t WHERE t.route = p_timer.route AND t.key = p_timer.key;
             IF FOUND THEN
                 is_placed := false;
                 RETURN;
@@ -688,7 +697,7 @@ BEGIN
             ARRAY[next]);
     ELSIF due IS NULL AND v_keep_key IS NOT NULL THEN
         UPDATE @schema@.timers t SET ended = n.now, keep_until = least(n.now + least(v_keep_key, 70368744177663), 70368744177663),
-            node = NULL, alone = false, parked = NULL, headers = NULL, errors = NULL, payload = ''
+            id = @schema@.kept_id(t.id), nominal = @schema@.first_due(t.id), moved = false, node = NULL, alone = false, parked = NULL, headers = NULL, errors = NULL, payload = ''
         FROM (SELECT @schema@.server_now() AS now) n
         WHERE t.id = id AND coalesce(t.node, 0) = v_node AND t.repetition = repetition AND t.attempt = attempt;
     ELSIF due IS NULL THEN
@@ -708,7 +717,7 @@ $$;
 -- A service that may only schedule needs USAGE on the schema and EXECUTE on `schedule` and `cancel`. Functions of others keep their
 -- rights, also those of the same names.
 REVOKE ALL ON FUNCTION @schema@.server_now(), @schema@.first_id(bigint), @schema@.first_due(uuid), @schema@.keep_due(),
-    @schema@.paused(bigint), @schema@.is_suspect(int, int, int), @schema@.pause_settled(),
+    @schema@.kept_id(uuid), @schema@.id_of(@schema@.timers), @schema@.paused(bigint), @schema@.is_suspect(int, int, int), @schema@.pause_settled(),
     @schema@.can_pause(text, text), @schema@.pause(text, text, timestamptz, text, text), @schema@.resume(text, text),
     @schema@.claimed_by(bigint, int),
     @schema@.end_sessions(bigint, bigint, boolean), @schema@.release(bigint, bigint),

@@ -32,7 +32,7 @@ macro_rules! ended {
             $columns,
             ") OFFSET 0) d
             WHERE t.id = d.id AND t.node IS NOT DISTINCT FROM d.node AND t.repetition = d.repetition AND t.attempt = d.attempt
-            RETURNING t.id, NULL::bigint"
+            RETURNING d.id, NULL::bigint"
         )
     };
 }
@@ -40,8 +40,8 @@ macro_rules! ended {
 const DELETE: &str = ended!("DELETE FROM @schema@.timers t USING", "", "");
 
 const KEEP_KEY: &str = ended!(
-    "UPDATE @schema@.timers t SET ended = n.now, keep_until = least(n.now + d.keep, 70368744177663), node = NULL, alone = false,
-        parked = NULL, headers = NULL, errors = NULL, payload = ''
+    "UPDATE @schema@.timers t SET ended = n.now, keep_until = least(n.now + d.keep, 70368744177663), id = @schema@.kept_id(t.id),
+        nominal = @schema@.first_due(t.id), moved = false, node = NULL, alone = false, parked = NULL, headers = NULL, errors = NULL, payload = ''
     FROM (SELECT @schema@.server_now() AS now OFFSET 0) n CROSS JOIN",
     ", $5::bigint[]",
     ", keep"
@@ -132,7 +132,7 @@ const DISCARD_PAST: &str = "
 
 /// The lock of the node's row, and the claim.
 static CLAIM: LazyLock<(&str, String)> = LazyLock::new(|| {
-    let (lock, claim) = include_str!("claim.sql").split_once(";\n").unwrap_or_default();
+    let (lock, claim) = include_str!("claim.sql").split_once(';').unwrap_or_default();
     (lock, claim.replace("@columns@", COLUMNS))
 });
 /// The bytes of a claim from which on timers were left out of it.
@@ -374,13 +374,14 @@ pub(super) fn claim_steps<'a>(number: usize, claim: &'a Claim, node: i64) -> [St
         if !rest.is_empty() {
             let is_full =
                 !damaged.is_empty() || records.iter().map(|record| record.payload.len()).sum::<usize>() >= FULL;
-            slots.unclaimed.push(Unclaimed { op: number, ids: rest, is_full });
+            slots.unclaimed.push(Unclaimed { op: number, ids: rest, at: slots.claimed_at, is_full });
         }
         slots.damaged.extend(&damaged);
         slots.done(number, Outcome::Claimed { records, not_due: Vec::new(), damaged, left: Vec::new() });
     };
+    let read_lock = |rows: Vec<Row>, slots: &mut Slots| slots.claimed_at = rows.first().map_or(0, |row| row.get(0));
     [
-        Step { call: Call { sql: lock, params: params![node] }, read: Box::new(|_, _| {}) },
+        Step { call: Call { sql: lock, params: params![node] }, read: Box::new(read_lock) },
         Step { call: Call { sql, params }, read: Box::new(read) },
     ]
 }

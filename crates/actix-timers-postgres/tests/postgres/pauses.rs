@@ -133,4 +133,12 @@ with_server! {
         assert_eq!(node.apply(Op::Resume(PauseTarget::Timer(free.id))), Outcome::Deleted);
         assert_eq!(node.state(free.id).unwrap().0, State::Pending);
     }
+
+    fn an_ended_pause_is_removed() {
+        let (schema, session) = (new_schema(), Session::open());
+        let _node = Node::join(&schema);
+        session.run(&format!("SELECT {schema}.pause('route', 'a', now() - interval '25 h')"));
+        session.run(&format!("SELECT {schema}.tidy()"));
+        assert_eq!(session.value::<i64>(&format!("SELECT count(*) FROM {schema}.pauses")), 0);
+    }
 }

@@ -544,7 +544,7 @@ with_server! {
     fn rule_7_rows_that_are_committed_late_are_looked_for_again() {
         let (schema, stranger) = (new_schema(), Session::open());
         let mut node = Node::join_with(options(&schema).late_look_interval(Duration::from_millis(1000)));
-        let mut other = Node::join_with(options(&schema).late_look_interval(Duration::from_secs(3600)));
+        let mut other = Node::join_with(options(&schema).late_look_interval(Duration::MAX));
         stranger.run(&format!("BEGIN; SELECT FROM {schema}.schedule('a', 'Order', ''::bytea, now())"));
         let began = due_in(0);
         let (end, mut times) = (Instant::now() + Duration::from_secs(4), 0);
@@ -683,5 +683,57 @@ with_server! {
         assert_eq!(nodes(other.beat(&[])), Some(1));
         assert!(leaving.beat(&claimed).lost.is_empty());
         assert_eq!(leaving.apply(Op::End(claimed[0], Next::Delete)), Outcome::Ended { due: None });
+    }
+
+    fn a_claim_a_moment_early_is_not_forgotten() {
+        let (schema, session) = (new_schema(), Session::open());
+        let mut node = Node::join_with(options(&schema).lease(Duration::from_secs(600)));
+        let record = timer(1, 60_000);
+        node.put(&record);
+        let due = record.progress.due;
+        // The time comes while the claim is made.
+        session.run(&format!(
+            "CREATE SEQUENCE {schema}.calls; CREATE OR REPLACE FUNCTION {schema}.server_now() RETURNS bigint LANGUAGE sql VOLATILE
+            AS 'SELECT {due} - 3 + least(nextval(''{schema}.calls''), 3)'"
+        ));
+        let Outcome::Claimed { records, not_due, left, .. } = node.try_apply(&[claim(&[record.id])]).remove(0).unwrap() else {
+            panic!("it is a claim");
+        };
+        assert!(records.is_empty() && left.is_empty());
+        assert_eq!(not_due, [(record.id, due)]);
+    }
+
+    fn a_claim_that_fails_halfway_is_given_back() {
+        let (schema, session) = (new_schema(), Session::open());
+        let mut node = Node::join_with(options(&schema).lease(Duration::from_secs(600)));
+        let ids = node.put_all((1..=4).map(|number| timer(number, -10)));
+        session.run(&format!(
+            "CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                IF NEW.node IS NOT NULL AND NEW.id = '{}' THEN RAISE EXCEPTION 'refused'; END IF;
+                IF NEW.node IS NOT NULL AND NEW.id = '{}' THEN RAISE EXCEPTION 'locked' USING ERRCODE = '55P03'; END IF;
+                RETURN NEW;
+            END $$;
+            CREATE TRIGGER refuse BEFORE UPDATE ON {schema}.timers FOR EACH ROW EXECUTE FUNCTION {schema}.refuse()",
+            ids[2], ids[3]
+        ));
+        assert!(node.try_apply(&[claim(&ids)]).remove(0).is_err());
+        assert!(node.beat(&[]).looks_begin_anew);
+        let claimed = format!("SELECT count(*) FROM {schema}.timers WHERE node IS NOT NULL");
+        assert_eq!(session.value::<i64>(&claimed), 0);
+    }
+
+    fn a_kept_key_is_out_of_the_way_of_looks_and_releases() {
+        let (schema, session) = (new_schema(), Session::open());
+        let mut node = Node::join_with(options(&schema).lease(Duration::from_secs(600)));
+        let record = Record { keep_key: Some(Duration::from_secs(60)), key: Some("k".into()), ..timer(1, -10) };
+        node.put(&record);
+        let claimed = node.claim(&[record.id]);
+        let ended = node.try_apply(&[Op::End(claimed[0], Next::KeepKey(Duration::from_secs(60)))]).remove(0).unwrap();
+        assert_eq!(ended, Outcome::Ended { due: None });
+        let early = format!("SELECT count(*) FROM {schema}.timers WHERE moved OR id < {schema}.first_id(281474976710654)");
+        assert_eq!(session.value::<i64>(&early), 0);
+        let again = Record { key: Some("k".into()), ..timer(2, 60_000) };
+        let Outcome::Put(placed) = node.try_apply(&[put(&again)]).remove(0).unwrap() else { panic!("it is a put") };
+        assert_eq!(placed, [Placed::Exists(record.id)]);
     }
 }

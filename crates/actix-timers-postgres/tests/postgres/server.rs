@@ -123,7 +123,7 @@ pub(crate) fn until<T>(what: &str, limit: Duration, mut poll: impl FnMut() -> Op
 
 /// Returns SQL that prepares `lock_node`, `claim` and `look`, the statements of the store.
 pub(crate) fn statements(schema: &str) -> String {
-    let (lock, claim) = include_str!("../../src/store/claim.sql").split_once(";\n").unwrap();
+    let (lock, claim) = include_str!("../../src/store/claim.sql").split_once(';').unwrap();
     let look = include_str!("../../src/store/look.sql");
     let texts = [("lock_node", lock), ("claim", claim), ("look", look)];
     let prepared = texts.map(|(name, text)| format!("PREPARE {name} AS {text}"));
