@@ -99,10 +99,11 @@ fn after_answer(record: &Record, retry: &RetryPolicy, answer: Answer, course: Co
         return dead(record, &reason, course.begun, now);
     }
     let random = mixed(record.id.random() ^ u64::from(progress.attempt) ^ progress.repetition << 32);
-    // The failures are not counted then.
-    let failures = if retry.attempts >= NO_END { progress.attempt } else { progress.used };
+    // The failures are not counted in a budget without an end.
+    let (failures, returned) =
+        if retry.attempts >= NO_END { (progress.attempt, progress.used) } else { (progress.used, 0) };
     let due = now.saturating_add(retry.delay_after(failures, random));
-    Next::Again(Again { due, nominal: progress.nominal, repetition: progress.repetition })
+    Next::Again(Again { due, nominal: progress.nominal, repetition: progress.repetition, returned })
 }
 
 /// Returns the state after the death of a process that delivered nothing but this timer.
@@ -174,7 +175,7 @@ fn next_repetition(record: &Record, Course { begun, follow }: Course, now: DueTi
     }
     let repetition = repetition.saturating_add(1);
     let due = jittered(nominal, jitter, mixed(record.id.random() ^ repetition << 32));
-    Some(Again { due, nominal, repetition })
+    Some(Again { due, nominal, repetition, returned: 0 })
 }
 
 const fn millis(due: DueTime) -> Duration {
@@ -279,11 +280,11 @@ mod tests {
     #[test]
     fn a_series_goes_on_without_a_failure_beyond_the_budget() {
         let record = every(Duration::from_secs(1), Missed::Skip, None, None);
-        let retried = Next::Again(Again { due: at(3300), nominal: at(1000), repetition: 1 });
+        let retried = Next::Again(Again { due: at(3300), nominal: at(1000), repetition: 1, returned: 0 });
         assert_eq!(after(&record, failed("no"), 1300), retried, "the second delay");
         assert_eq!(after(&record, Err(NoReply::Overdue(Duration::from_secs(30))), 1300), retried);
         assert_eq!(after(&record, Err(NoReply::Lost), 1300), retried);
-        let next = Some(Again { due: at(2000), nominal: at(2000), repetition: 2 });
+        let next = Some(Again { due: at(2000), nominal: at(2000), repetition: 2, returned: 0 });
         let permanent = Ok(Err(HandlerError::permanent("never")));
         assert_eq!(after(&record, permanent, 1300), Next::Dead { reason: "never".into(), then: next });
         let mut used_up = once();
@@ -298,7 +299,7 @@ mod tests {
         assert!(reason.contains("during attempt 3") && then == next, "{reason} {then:?}");
     }
 
-    /// Stores do not count its failures.
+    /// Its failures are not counted.
     #[test]
     fn delays_of_a_timer_without_an_end_double_too() {
         let mut record = once();
@@ -307,7 +308,10 @@ mod tests {
         for (attempt, delay) in [(1, 1000), (2, 2000), (5, 16_000), (50, 300_000)] {
             record.progress = Progress { attempt, used: 1, ..record.progress };
             let next = after_answer(&record, &retry, failed("no"), on_time(&record), at(0));
-            assert_eq!(next, Next::Again(Again { due: at(delay), nominal: at(1000), repetition: 1 }));
+            assert_eq!(
+                next,
+                Next::Again(Again { due: at(delay), nominal: at(1000), repetition: 1, returned: record.progress.used })
+            );
         }
     }
 
@@ -353,7 +357,7 @@ mod tests {
             assert_eq!(due_after(&with_delay(1000, true), now), Some(now + 1000), "it began on time");
         }
         let permanent = Ok(Err(HandlerError::permanent("never")));
-        let then = Some(Again { due: at(6000), nominal: at(6000), repetition: 2 });
+        let then = Some(Again { due: at(6000), nominal: at(6000), repetition: 2, returned: 0 });
         assert_eq!(after(&with_delay(1000, false), permanent, 5000), Next::Dead { reason: "never".into(), then });
         let limited = |times, until| Record {
             repeat: Some(StoredRepeat { times, until, ..with_delay(1000, false).repeat.unwrap() }),
@@ -390,7 +394,7 @@ mod tests {
         while let Next::Again(again) = after(&record, Ok(Ok(())), record.progress.due.as_millis() + 5) {
             assert_eq!(again.nominal.as_millis(), record.progress.nominal.as_millis() + 10_000);
             jitters.push(again.due.as_millis() - again.nominal.as_millis());
-            let Again { due, nominal, repetition } = again;
+            let Again { due, nominal, repetition, .. } = again;
             record.progress = Progress { due, nominal, repetition, ..record.progress };
         }
         assert_eq!((record.progress.nominal, jitters.len()), (at(1_001_000), 100), "the end counts without jitter");

@@ -88,8 +88,8 @@ pub struct EndStatement {
     pub next: Option<i64>,
     /// `$7`, a text or null: the reason of a dead letter.
     pub reason: Option<String>,
-    /// `$8`, `boolean`: whether the attempt is not used up.
-    pub snoozes: bool,
+    /// `$8`, `integer`: the part of the budget of attempts that is returned.
+    pub returned: i32,
     /// `$9`, a text or null: the facts for the past of the route, if it keeps one.
     pub note: Option<String>,
 }
@@ -264,7 +264,7 @@ impl PostgresStore {
             (&end.nominal, Type::INT8),
             (&end.next, Type::INT8),
             (&end.reason, Type::TEXT),
-            (&end.snoozes, Type::BOOL),
+            (&end.returned, Type::INT4),
             (&end.note, Type::TEXT),
         ];
         query(client, &end.sql, &params).await.map(drop)
@@ -291,7 +291,7 @@ impl PostgresStore {
             nominal: again.map(|again| again.nominal.as_millis().cast_signed()),
             next: again.map(|again| again.repetition.cast_signed()),
             reason,
-            snoozes: snoozed.is_some(),
+            returned: again.map_or(i32::from(snoozed.is_some()), |again| again.returned.cast_signed()),
             note: note.map(note_to_json),
         }
     }

@@ -191,7 +191,7 @@ pub(crate) fn complete(_: &Delivery) -> Next {
 /// Returns the next occurrence of a timer that repeats, due now.
 pub(crate) fn again(delivery: &Delivery) -> Next {
     let now = due_in(Duration::ZERO);
-    Next::Again(Again { due: now, nominal: now, repetition: delivery.repetition + 1 })
+    Next::Again(Again { due: now, nominal: now, repetition: delivery.repetition + 1, returned: 0 })
 }
 
 /// Divides work among threads, a part of the timers for each. Returns the nanoseconds per timer.

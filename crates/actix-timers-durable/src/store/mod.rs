@@ -227,8 +227,10 @@ pub struct Again {
     pub due: DueTime,
     /// The due time of the message, retries aside.
     pub nominal: DueTime,
-    /// The number of the repetition. With a new one `attempt` and `used` begin at 0, else both stay.
+    /// The number of the repetition. With a new one `attempt` and `used` begin at 0, else `attempt` stays.
     pub repetition: u64,
+    /// The part of the budget that is returned: all of one without an end.
+    pub returned: u32,
 }
 
 /// The outcome of an [`Op`] that was made.

@@ -72,11 +72,11 @@ const CRASHES: u32 = 10;
 
 /// Returns whether a budget is used up, its own or else its route's: the timer may be to blame for ends of processes.
 pub(super) const fn is_suspect(used: u32, budget: Option<u32>, of_route: u32) -> bool {
-    used >= match budget {
-        Some(NO_END..) => CRASHES,
+    let budget = match budget {
         Some(budget) => budget,
         None => of_route,
-    }
+    };
+    used >= if budget >= NO_END { CRASHES } else { budget }
 }
 
 impl Record {

@@ -510,3 +510,17 @@ fn a_life_without_power_that_is_stopped_delivers_nothing() {
         timers.stop().await.unwrap();
     });
 }
+
+#[test]
+fn a_message_that_kills_is_found_in_a_route_without_an_end_of_attempts() {
+    let endless = || RouteOptions::new().retry(quick().max_attempts(u32::MAX));
+    let mut plant = Plant::default();
+    plant.is(1, Nature::Killing);
+    life(0, async |clock| {
+        let timers = plant.start(&clock, endless());
+        notes(&timers, ROUTE, [(1, 0)]).await;
+        clock.settle().await;
+    });
+    // Ten that may be another's fault, and one alone.
+    assert_eq!(live(&mut plant, 1000, 20, endless()), 10);
+}

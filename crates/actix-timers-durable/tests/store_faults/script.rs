@@ -19,7 +19,7 @@ pub(crate) fn changes(group: u64) -> Vec<Op> {
     let keyed = Record { key: Some(format!("key {}", group % 3).into()), ..timer(first + 5, 60_000) };
     changes.push(Op::Put(vec![new(&keyed, OnKey::Replace)]));
     if let Some(before) = first.checked_sub(PER_GROUP) {
-        let again = Again { due: at(HOUR), nominal: at(HOUR), repetition: 2 };
+        let again = Again { due: at(HOUR), nominal: at(HOUR), repetition: 2, returned: 0 };
         let dead = |then| Next::Dead { reason: "it failed".into(), then };
         // The fifth stays claimed.
         changes.push(claim(&(before..before + 5).map(id).collect::<Vec<_>>()));

@@ -155,7 +155,7 @@ $$;
 
 -- Whether nodes that died have used up the budget of a timer. Of one without an end failures do not count, and 10 such nodes do.
 CREATE FUNCTION @schema@.is_suspect(p_used int, p_own int, p_of_route int) RETURNS boolean LANGUAGE sql IMMUTABLE AS
-    'SELECT p_used >= coalesce(nullif(p_own, 2147483647), CASE WHEN p_own IS NULL THEN p_of_route ELSE 10 END)';
+    'SELECT p_used >= coalesce(nullif(coalesce(p_own, p_of_route), 2147483647), 10)';
 
 -- Whether nodes have served such a `route`, or one has this name (`node`).
 CREATE FUNCTION @schema@.can_pause(p_kind text, p_name text) RETURNS boolean LANGUAGE sql VOLATILE AS $$
@@ -401,8 +401,7 @@ END
 $$;
 
 -- Ends deliveries whose timers continue, at a time (null: at once, or when they were due): the message of `p_nominals` as the
--- repetition `p_nexts`, or (null) the same again. `p_returned` attempts were not used up; null: the delivery has failed, which
--- returns all of a budget without an end. Rows that are no longer as they were claimed are left out.
+-- repetition `p_nexts`, or (null) the same again, with `p_returned` attempts of its budget. Rows that are no longer as they were claimed are left out.
 CREATE FUNCTION @schema@.again(
     p_node bigint, p_ids uuid[], p_repetitions bigint[], p_attempts int[], p_dues bigint[], p_nominals bigint[], p_nexts bigint[],
     p_returned int[]
@@ -413,8 +412,7 @@ BEGIN
         nominal = coalesce(d.nominal, t.nominal), repetition = d.next,
         attempt = CASE WHEN d.next = t.repetition THEN t.attempt ELSE 0 END,
         errors = CASE WHEN d.next = t.repetition THEN t.errors END,
-        used = CASE WHEN d.next <> t.repetition OR d.returned IS NULL AND t.max_attempts = 2147483647 THEN 0
-            ELSE t.used - coalesce(d.returned, 0) END,
+        used = CASE WHEN d.next = t.repetition THEN greatest(t.used - d.returned, 0) ELSE 0 END,
         node = NULL, alone = false
     FROM (SELECT @schema@.server_now() AS now OFFSET 0) n CROSS JOIN
         (SELECT d.id, d.repetition, d.attempt, d.due, d.nominal, coalesce(d.next, d.repetition) AS next, d.returned, p_node AS node
@@ -672,12 +670,12 @@ END
 $$;
 
 -- Ends a delivery in the transaction of its handler: both are committed, or neither. Without further values the timer is complete;
--- with a due time it continues then, as the next repetition or again as `next`, without using up the attempt if it `snoozes`; with a reason it becomes a dead letter. With a
+-- with a due time it continues then, as the next repetition or again as `next`, with `returned` attempts of its budget; with a reason it becomes a dead letter. With a
 -- `note` it is noted for the past of its route. The call fails if the delivery has ended otherwise: by
 -- a cancel, its time-out, or another node.
 CREATE FUNCTION @schema@.end_delivery(
     id uuid, repetition bigint, attempt int, due bigint DEFAULT NULL, nominal bigint DEFAULT NULL, next bigint DEFAULT NULL,
-    reason text DEFAULT NULL, snoozes boolean DEFAULT false, note jsonb DEFAULT NULL
+    reason text DEFAULT NULL, returned int DEFAULT 0, note jsonb DEFAULT NULL
 ) RETURNS void LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 DECLARE
@@ -705,7 +703,7 @@ BEGIN
         WHERE t.id = id AND coalesce(t.node, 0) = v_node AND t.repetition = repetition AND t.attempt = attempt;
     ELSE
         PERFORM FROM @schema@.again(v_node, ARRAY[id], ARRAY[repetition], ARRAY[attempt], ARRAY[due], ARRAY[nominal], ARRAY[next],
-            CASE WHEN snoozes THEN ARRAY[1] END);
+            ARRAY[returned]);
     END IF;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'the delivery % of the timer % has ended otherwise: by a cancel, its time-out, or another node', attempt, id
@@ -727,5 +725,5 @@ REVOKE ALL ON FUNCTION @schema@.server_now(), @schema@.first_id(bigint), @schema
     @schema@.put(@schema@.timers, boolean, boolean), @schema@.is_number(jsonb, numeric, numeric),
     @schema@.schedule(text, text, bytea, timestamptz, text, boolean, int, jsonb, int, jsonb, jsonb, text, interval),
     @schema@.schedule(text, text, jsonb, timestamptz, text, boolean, int, jsonb, int, jsonb, jsonb, text, interval), @schema@.cancel(uuid),
-    @schema@.end_delivery(uuid, bigint, int, bigint, bigint, bigint, text, boolean, jsonb)
+    @schema@.end_delivery(uuid, bigint, int, bigint, bigint, bigint, text, int, jsonb)
     FROM PUBLIC;

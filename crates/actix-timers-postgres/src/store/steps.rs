@@ -98,7 +98,7 @@ const MOVE: &str = "
     ), moved AS (
         UPDATE @schema@.timers t SET due = greatest(h.due, n.now), moved = true, nominal = h.due
         FROM (SELECT @schema@.server_now() AS now OFFSET 0) n CROSS JOIN held h WHERE t.id = h.id AND NOT h.claimed
-        RETURNING t.id, t.due, t.nominal, @schema@.is_suspect(t.used, t.max_attempts, 2147483647) AS is_suspect
+        RETURNING t.id, t.due, t.nominal, @schema@.is_suspect(t.used, t.max_attempts, 2147483646) AS is_suspect
     )
     SELECT m.id, false, m.due, m.nominal, m.is_suspect FROM moved m UNION ALL
     SELECT h.id, true, 0, 0, false FROM held h WHERE h.claimed UNION ALL
@@ -274,11 +274,11 @@ fn ends<'a>(part: &[(usize, &'a Op)], node: i64, steps: &mut Vec<Step<'a>>) {
         match next {
             Next::Delete => gone.push((end, ())),
             Next::KeepKey(time) => kept.push((end, duration(*time))),
-            Next::Again(next) => again.push((end, continued(Some(next), None))),
-            Next::Snooze(due) => again.push((end, (Some(time(*due)), None, None, Some(1)))),
+            Next::Again(next) => again.push((end, continued(Some(next), next.returned.cast_signed()))),
+            Next::Snooze(due) => again.push((end, (Some(time(*due)), None, None, 1))),
             // Due at once, or looks that have passed the due time would not find it.
-            Next::GiveBack => again.push((end, continued(None, Some(1)))),
-            Next::Release | Next::Noted(..) => again.push((end, continued(None, Some(0)))),
+            Next::GiveBack => again.push((end, continued(None, 1))),
+            Next::Release | Next::Noted(..) => again.push((end, continued(None, 0))),
             Next::Park { reason } => parked.push((end, reason_of(reason))),
             Next::Dead { reason, then } => dead.push((end, continued(then.as_ref(), reason_of(reason)))),
         }
@@ -290,7 +290,7 @@ fn ends<'a>(part: &[(usize, &'a Op)], node: i64, steps: &mut Vec<Step<'a>>) {
     }
     steps.extend(end_step(node, DELETE, gone, |_: Vec<()>| vec![]));
     steps.extend(end_step(node, KEEP_KEY, kept, |keep: Vec<i64>| params![keep]));
-    steps.extend(end_step(node, AGAIN, again, |(dues, nominals, repetitions, returned): Continued<Option<i32>>| {
+    steps.extend(end_step(node, AGAIN, again, |(dues, nominals, repetitions, returned): Continued<i32>| {
         params![dues, nominals, repetitions, returned]
     }));
     steps.extend(end_step(node, PARK, parked, |reasons: Vec<String>| params![reasons]));
@@ -326,7 +326,7 @@ pub(super) fn fences<'a>(node: i64, deliveries: impl Iterator<Item = Delivery> +
 type Continued<C> = (Vec<Option<i64>>, Vec<Option<i64>>, Vec<Option<i64>>, Vec<C>);
 
 fn continued<C>(again: Option<&Again>, column: C) -> (Option<i64>, Option<i64>, Option<i64>, C) {
-    let Some(Again { due, nominal, repetition }) = again else { return (None, None, None, column) };
+    let Some(Again { due, nominal, repetition, .. }) = again else { return (None, None, None, column) };
     (Some(time(*due)), Some(time(*nominal)), Some(repetition.cast_signed()), column)
 }
 

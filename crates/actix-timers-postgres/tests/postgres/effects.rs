@@ -431,7 +431,7 @@ with_server! {
             session.query(&sql).iter().map(|row| row.get(0)).collect::<Vec<String>>()
         };
         let (hour, long) = (due_in(3_600_000), Duration::from_millis(u64::MAX >> 1));
-        let again = |repetition| Again { due: hour, nominal: due_in(1_800_000), repetition };
+        let again = |repetition| Again { due: hour, nominal: due_in(1_800_000), repetition, returned: 0 };
         let (retry, next) = (again(1), again(2));
         let dead = |then| Next::Dead { reason: "why".into(), then };
         let continued = |again: Again| format!("{}, {}, {}", again.due, again.nominal, again.repetition);
@@ -443,7 +443,7 @@ with_server! {
             (Some(long), Next::KeepKey(long), String::new()),
             (Some(keep), Next::Again(retry), format!(", {retried}")),
             (Some(keep), Next::Again(next), format!(", {continues}")),
-            (None, Next::Snooze(hour), format!(", {hour}, (SELECT nominal FROM held), 1, snoozes => true")),
+            (None, Next::Snooze(hour), format!(", {hour}, (SELECT nominal FROM held), 1, returned => 1")),
             (None, dead(None), ", reason => 'why'".to_owned()),
             (None, dead(Some(next)), format!(", {continues}, 'why'")),
         ];

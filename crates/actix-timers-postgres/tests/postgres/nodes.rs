@@ -116,7 +116,7 @@ with_server! {
         let options = options(&schema).timeout(Duration::from_secs(2));
         let mut node = Node::join_as(connect_to(&address, options).unwrap(), &node());
         let ids = node.put_all((0..7).map(|number| timer(number, -10)));
-        let again = Again { due: due_in(60_000), nominal: due_in(60_000), repetition: 2 };
+        let again = Again { due: due_in(60_000), nominal: due_in(60_000), repetition: 2, returned: 0 };
         // All statements are prepared, so that only their last reply is missing.
         for (number, next) in (20..).zip([Next::Delete, Next::Again(again)]) {
             let timer = keyed_due(number);

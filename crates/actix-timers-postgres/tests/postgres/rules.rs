@@ -399,7 +399,7 @@ with_server! {
         let mut node = Node::join(&schema);
         let ids = node.put_all((0..40).map(|number| timer(number, -1000)));
         let dead = |delivery: &Delivery| {
-            let then = Again { due: due_in(0), nominal: due_in(0), repetition: 2 };
+            let then = Again { due: due_in(0), nominal: due_in(0), repetition: 2, returned: 0 };
             Op::End(*delivery, Next::Dead { reason: "why".into(), then: (delivery.id == ids[0]).then_some(then) })
         };
         let ends: Vec<_> = node.claim(&ids).iter().map(dead).collect();
@@ -508,7 +508,7 @@ with_server! {
         let bound = Position { due: due_in(0), id: DurableId::from_parts(due_in(0), 0, 0) };
         assert_eq!(other.look(Some(bound)), []);
         thread::sleep(Duration::from_millis(5));
-        let again = |repetition| Again { due: timers[0].progress.due, nominal: timers[0].progress.due, repetition };
+        let again = |repetition| Again { due: timers[0].progress.due, nominal: timers[0].progress.due, repetition, returned: 0 };
         node.apply(Op::End(claimed[0], Next::Again(again(1))));
         node.apply(Op::End(claimed[1], Next::Again(again(2))));
         node.apply(Op::End(claimed[2], Next::Dead { reason: "x".into(), then: Some(again(2)) }));

@@ -24,7 +24,7 @@ with_server! {
         let ops = |claimed: &[Delivery], cancelled: &[DurableId], first: u64| {
             let next = |place: usize| match place % 5 {
                 0 => Next::Delete,
-                1 => Next::Again(Again { due: due_in(-5), nominal: due_in(0), repetition: 2 }),
+                1 => Next::Again(Again { due: due_in(-5), nominal: due_in(0), repetition: 2, returned: 0 }),
                 2 => Next::GiveBack,
                 3 => Next::Park { reason: "x".into() },
                 _ => Next::Dead { reason: "x".into(), then: None },

@@ -273,14 +273,13 @@ impl Model {
             self.rows.remove(&delivery.id);
             return Some(Outcome::Ended { due: None });
         }
-        if let Some(Again { due, nominal, repetition }) = then {
-            let without_end = row.record.budget().is_some_and(|budget| budget >= NO_END);
+        if let Some(Again { due, nominal, repetition, returned }) = then {
             let progress = &mut row.record.progress;
             if repetition != progress.repetition {
                 (progress.attempt, progress.used) = (0, 0);
                 row.errors.clear();
-            } else if without_end {
-                progress.used = 0;
+            } else {
+                progress.used = progress.used.saturating_sub(returned);
             }
             (progress.due, progress.nominal, progress.repetition) = (due.max(now), nominal, repetition);
         }

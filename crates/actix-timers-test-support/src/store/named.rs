@@ -124,7 +124,11 @@ pub fn an_effect_is_made_with_its_end_or_neither_is<S: Subject>(subject: &mut S)
         Op::End(other, Next::Delete),
         Op::EndWith(cancelled, Next::Delete, effect(100, true)),
         Op::EndWith(kept, Next::Delete, effect(1000, true)),
-        Op::EndWith(series, Next::Again(Again { due: at(60), nominal: at(59), repetition: 2 }), effect(10_000, true)),
+        Op::EndWith(
+            series,
+            Next::Again(Again { due: at(60), nominal: at(59), repetition: 2, returned: 0 }),
+            effect(10_000, true),
+        ),
         put(&record(6, 6)),
     ];
     let outcomes = world.try_apply(&ops);
@@ -159,7 +163,7 @@ pub fn a_noted_end_leaves_a_row_of_the_past<S: Subject>(subject: &mut S) {
     for attempt in 1..=25 {
         let delivery = world.delivery(timer.id);
         world.set(i64::from(attempt));
-        let retry = Next::Again(Again { due: at(i64::from(attempt)), nominal: at(0), repetition: 1 });
+        let retry = Next::Again(Again { due: at(i64::from(attempt)), nominal: at(0), repetition: 1, returned: 0 });
         let note = Note { took_ms: 7, outcome: None, error: Some(error(attempt).into()), result: Some("none".into()) };
         world.apply(Op::End(delivery, noted(retry, note)));
     }

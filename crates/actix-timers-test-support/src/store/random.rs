@@ -356,7 +356,12 @@ impl<'a, S: Subject> Run<'a, S> {
     }
 
     fn again(&mut self) -> Again {
-        Again { due: self.time(), nominal: self.time(), repetition: 1 + self.random.below(3) }
+        Again {
+            due: self.time(),
+            nominal: self.time(),
+            repetition: 1 + self.random.below(3),
+            returned: self.random.below(3) as u32,
+        }
     }
 
     fn maybe_again(&mut self) -> Option<Again> {

@@ -51,7 +51,7 @@ pub(super) const FINISHED: &str = claimed!(
 );
 pub(super) const AGAIN: &str = claimed!(
     "UPDATE timers SET due = ?5, moved = ?6, nominal = ?7, repetition = ?8, node = NULL, alone = 0, \
-     attempt = iif(repetition = ?8, attempt, 0), used = iif(repetition = ?8 AND ifnull(max_attempts, 0) < 2147483647, used, 0), errors = iif(repetition = ?8, errors, NULL)"
+     attempt = iif(repetition = ?8, attempt, 0), used = iif(repetition = ?8, max(used - ?9, 0), 0), errors = iif(repetition = ?8, errors, NULL)"
 );
 /// One that was paused meanwhile stays so.
 pub(super) const PARK: &str =
@@ -249,7 +249,7 @@ impl Changes<'_> {
         let again = |again: &Again| {
             let due = again.due.max(self.now);
             let (nominal, repetition) = (millis(again.nominal), again.repetition.cast_signed());
-            let is_there = with(AGAIN, &[&millis(due), &is_moved(id, due), &nominal, &repetition])?;
+            let is_there = with(AGAIN, &[&millis(due), &is_moved(id, due), &nominal, &repetition, &again.returned])?;
             Ok((is_there, Some(due)))
         };
         let ended: rusqlite::Result<(bool, Option<DueTime>)> = match next {
