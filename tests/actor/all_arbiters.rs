@@ -8,12 +8,8 @@ use actix_timers::{
     BuildError, GetSnapshot, ManualClock, ScheduleError, SystemClock, TimerActor, TimerActorBuilder, TimerContext,
     TimerOptions, Timers, integration::Survey,
 };
-use support::{Note, Probe, StopWatch, eventually, ms, probe_on, run};
+use support::{Note, eventually, ms, probe, probe_on, run};
 use tokio::sync::oneshot;
-
-fn probe() -> Addr<Probe<u8>> {
-    Probe::new(StopWatch::Source(Default::default())).start()
-}
 
 fn web() -> TimerActorBuilder {
     TimerActor::builder().name("web").capacity(7)
@@ -41,7 +37,7 @@ fn every_arbiter_starts_with_the_settings_also_later_ones() {
         let earlier = Arbiter::new();
         web().install_for_all_arbiters().unwrap();
         assert_eq!(all(), [""; 0], "nothing has been started");
-        let addr = probe();
+        let (addr, _) = probe();
         run(&addr, |_, ctx| ctx.schedule_after(ms(5), Note(1))).await;
         assert_eq!(name(), "web-1");
         assert_eq!(on(&earlier, name).await, "web-2");
@@ -153,7 +149,7 @@ fn contexts_use_the_settings_beside_a_clock_of_another() {
         let _other = TimerActor::builder().clock(ManualClock::new()).start().unwrap();
         assert!(Timers::current().is_none());
         web().install_for_all_arbiters().unwrap();
-        let addr = probe();
+        let (addr, _) = probe();
         run(&addr, |_, ctx| ctx.schedule_after(ms(5), Note(1))).await;
         assert_eq!(name(), "web-1");
     });

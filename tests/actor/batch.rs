@@ -6,9 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use actix::prelude::*;
 use actix_timers::{Alarm, Clock, Drain, ScheduleAfter, ScheduleBatch, ScheduleError, Target, TimerActor};
-use support::{
-    Census, Log, Note, OnDrop, Probe, StopWatch, World, count_panics, in_virtual_time, ms, panic_on_purpose, paused,
-};
+use support::{Census, Log, Note, OnDrop, World, count_panics, in_virtual_time, ms, panic_on_purpose, paused, probe};
 
 fn note_target(world: &World) -> (Target<Note<u64>>, Log<u64>) {
     let (addr, log) = world.probe::<u64>();
@@ -166,9 +164,9 @@ fn entries_are_not_early_when_taking_them_in_takes_time() {
     paused(async {
         let clock = Arc::new(Busy::default());
         let timers = TimerActor::builder().clock(Arc::clone(&clock)).start().unwrap();
-        let probe = Probe::<u64>::new(StopWatch::Source(Arc::default())).start();
+        let (addr, _) = probe::<u64>();
         let mut batch = ScheduleBatch::new();
-        (0..200).for_each(|name| _ = batch.after(&probe, 2 * HOUR, Note(name)));
+        (0..200).for_each(|name| _ = batch.after(&addr, 2 * HOUR, Note(name)));
         for id in timers.addr().send(batch).await.unwrap() {
             let deadline = clock.now() + timers.get(id.unwrap()).unwrap().remaining;
             let late = deadline.checked_sub(3 * HOUR).expect("two hours after an hour");
@@ -183,9 +181,9 @@ fn a_system_may_end_in_the_middle_of_a_batch() {
     count_panics();
     let timers = paused(async {
         let timers = TimerActor::builder().request_budget(1).start().unwrap();
-        let probe = Probe::<u64>::new(StopWatch::Source(Arc::default())).start();
+        let (addr, _) = probe::<u64>();
         let mut batch = ScheduleBatch::new();
-        (0..100).for_each(|_| _ = batch.after(&probe, ms(100), OnDrop::new(panic_on_purpose)));
+        (0..100).for_each(|_| _ = batch.after(&addr, ms(100), OnDrop::new(panic_on_purpose)));
         timers.addr().do_send(batch);
         while timers.snapshot().counters.accepted == 0 {
             tokio::task::yield_now().await;

@@ -11,7 +11,7 @@ use actix_timers::{
     Cancel, CancelOutcome, GetSnapshot, ScheduleAfter, ScheduleError, Target, TimerActor, TimerActorBuilder,
     TimerContext, TimerId, TimerOptions, Timers,
 };
-use support::{Note, Probe, StopWatch, Way, World, block, idle, in_virtual_time, ms, paused, run};
+use support::{Note, Probe, Way, World, block, idle, in_virtual_time, ms, paused, probe, run};
 
 const HOUR: u64 = 3_600_000;
 
@@ -224,7 +224,7 @@ fn the_capacity_holds_against_several_threads() {
     const CAPACITY: u64 = 1000;
     support::in_real_time(async {
         let timers = TimerActor::builder().capacity(1000).start().unwrap();
-        let addr = Probe::new(StopWatch::Source(Arc::default())).start();
+        let (addr, _) = probe();
         let (rejected, begin) = (AtomicU64::new(0), Barrier::new(4));
         std::thread::scope(|scope| {
             for thread in 0..4 {

@@ -4,7 +4,7 @@ use std::sync::mpsc;
 
 use actix::prelude::*;
 use actix_timers::{DeadLetter, DeadLetterReason, ScheduleAfter, SubscribeDeadLetters, Target, TimerActor, TimerId};
-use support::{Listener, Note, Probe, StopWatch, World, eventually, in_virtual_time, listen, ms, run};
+use support::{Listener, Note, Probe, World, eventually, in_virtual_time, listen, ms, probe, run};
 
 /// Returns a listener that has not subscribed yet.
 fn listener() -> (Addr<Listener>, mpsc::Receiver<DeadLetter>) {
@@ -120,8 +120,8 @@ fn timers_lost_with_an_arbiter_reach_a_subscriber_elsewhere() {
         let arbiter = Arbiter::new();
         let timers = TimerActor::builder().start_on(&arbiter.handle()).unwrap();
         timers.subscribe_dead_letters(addr.clone());
-        let probe = Probe::<u32>::new(StopWatch::Source(Default::default())).start();
-        let ids: Vec<TimerId> = (1..=3u32).map(|n| timers.schedule_after(&probe, ms(3_600_000), Note(n))).collect();
+        let (recipient, _) = probe();
+        let ids: Vec<TimerId> = (1..=3u32).map(|n| timers.schedule_after(&recipient, ms(3_600_000), Note(n))).collect();
         arbiter.stop();
         arbiter.join().unwrap();
         let mut all = Vec::new();

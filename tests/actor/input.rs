@@ -10,7 +10,9 @@ use actix_timers::{
     BuildError, Cancel, CancelOutcome, Drain, GetSnapshot, GetTimer, Reschedule, RescheduleOutcome, ScheduleAfter,
     ScheduleAt, ScheduleError, Target, TimerActor, TimerActorBuilder, TimerContext, TimerId, TimerOptions, Timers,
 };
-use support::{Note, Probe, StopWatch, Way, World, eventually, idle, in_virtual_time, ms, paused, run, with_probe};
+use support::{
+    Note, Probe, StopWatch, Way, World, eventually, idle, in_virtual_time, ms, paused, probe, run, with_probe,
+};
 
 const HOUR: u64 = 3_600_000;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -261,7 +263,7 @@ fn a_stopped_timer_actor_hands_messages_back() {
         let arbiter = Arbiter::new();
         let handle = arbiter.handle();
         let timers = TimerActor::builder().start_on(&handle).unwrap();
-        let addr = Probe::new(StopWatch::Source(std::sync::Arc::default())).start();
+        let (addr, _) = probe();
         let id = timers.schedule_after(&addr, ms(HOUR), Note(1));
         timers.addr().send(GetSnapshot).await.unwrap();
         arbiter.stop();
@@ -361,8 +363,7 @@ fn the_service_of_the_system_is_shared_by_all_arbiters() {
             assert!(answer.send(system).is_ok());
         });
         assert!(here == there.await.unwrap());
-        let probe = Probe::new(StopWatch::Source(std::sync::Arc::default()));
-        let (log, addr) = (probe.log.clone(), probe.start());
+        let (addr, log) = probe();
         here.send(ScheduleAfter::new(&addr, ms(1), Note(1))).await.unwrap().unwrap();
         eventually(|| log.len() > 0).await;
         arbiter.stop();

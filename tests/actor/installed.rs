@@ -5,11 +5,7 @@ use actix_timers::{
     BuildError, GetSnapshot, ManualClock, Repeat, ScheduleError, TimerActor, TimerActorBuilder, TimerContext,
     TimerOptions, Timers,
 };
-use support::{Note, Probe, StopWatch, eventually, ms, run};
-
-fn probe() -> Addr<Probe<u8>> {
-    Probe::new(StopWatch::Source(Default::default())).start()
-}
+use support::{Note, eventually, ms, probe, run};
 
 /// However it is started.
 #[test]
@@ -23,7 +19,7 @@ fn contexts_are_rejected_beside_a_clock_that_is_only_started() {
         support::in_real_time(async {
             let timers = start(TimerActor::builder().clock(ManualClock::new()));
             timers.send(GetSnapshot).await.unwrap();
-            run(&probe(), |_, ctx| {
+            run(&probe().0, |_, ctx| {
                 let rejected = ctx.timer(TimerOptions::new()).try_schedule(ms(1), Note(1)).unwrap_err();
                 assert!(matches!(rejected, ScheduleError::NotInstalled { message: Note(1) }), "{rejected:?}");
                 assert!(rejected.to_string().contains("`TimerActorBuilder::install`"), "{rejected}");
@@ -46,7 +42,7 @@ fn contexts_use_the_installed_one_although_others_started() {
         let other = TimerActor::builder().clock(ManualClock::new()).start().unwrap();
         let clock = ManualClock::new();
         let installed = TimerActor::builder().clock(clock.clone()).install().unwrap();
-        let addr = probe();
+        let (addr, _) = probe();
         run(&addr, |_, ctx| ctx.schedule_after(ms(5), Note(1))).await;
         clock.advance(ms(5)).await;
         assert_eq!(installed.snapshot().counters.delivered, 1);
@@ -63,7 +59,7 @@ fn contexts_use_an_automatic_one_beside_others_in_system_time() {
             let builder = TimerActor::builder();
             let other = if is_requested { builder.clock(ManualClock::new()) } else { builder }.start().unwrap();
             let _default = is_requested.then(TimerActor::from_registry);
-            run(&probe(), |_, ctx| ctx.schedule_after(ms(5), Note(1))).await;
+            run(&probe().0, |_, ctx| ctx.schedule_after(ms(5), Note(1))).await;
             assert_eq!(other.snapshot().counters.accepted, 0);
             assert_eq!(Timers::current().unwrap().snapshot().counters.accepted, 1);
         });
@@ -77,7 +73,7 @@ fn a_timer_actor_that_has_stopped_is_forgotten() {
         let timers = TimerActor::builder().clock(ManualClock::new()).start().unwrap();
         let name = timers.name().to_owned();
         drop(timers);
-        let addr = probe();
+        let (addr, _) = probe();
         let scheduled = || run(&addr, |_, ctx| ctx.timer(TimerOptions::new()).try_schedule(ms(5), Note(1)).is_ok());
         let mut turns = 0..1000;
         while !scheduled().await {
@@ -87,7 +83,7 @@ fn a_timer_actor_that_has_stopped_is_forgotten() {
         let _left = TimerActor::builder().clock(ManualClock::new()).start().unwrap();
     });
     support::in_real_time(async {
-        let addr = probe();
+        let (addr, _) = probe();
         run(&addr, |_, ctx| ctx.schedule_after(ms(5), Note(1))).await;
         eventually(|| Timers::current().is_some()).await;
     });
@@ -97,7 +93,7 @@ fn a_timer_actor_that_has_stopped_is_forgotten() {
 #[test]
 fn a_rejected_install_advises_on_what_is_there() {
     support::in_real_time(async {
-        let addr = probe();
+        let (addr, _) = probe();
         run(&addr, |_, ctx| _ = ctx.schedule_after(ms(5), Note(1))).await;
         for _ in 0..2 {
             let rejected = TimerActor::builder().install().unwrap_err();
@@ -129,7 +125,7 @@ fn after_a_drain_the_timers_of_another_one_can_be_used() {
         let drained = TimerActor::builder().clock(clock.clone()).install().unwrap();
         drained.drain();
         let another = TimerActor::builder().clock(clock.clone()).start().unwrap();
-        let addr = probe();
+        let (addr, _) = probe();
         for _ in 0..2 {
             let rejected =
                 run(&addr, |_, ctx| ctx.timer(TimerOptions::new()).try_schedule(ms(1), Note(1)).unwrap_err()).await;

@@ -2,14 +2,13 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use actix::prelude::*;
 use actix_timers::{
     CancelOutcome, DeadLetterReason, DueTimers, RescheduleOutcome, Target, TimerActor, TimerId, TimerLocation,
     TimerState,
 };
-use support::{Census, Log, Note, Probe, block, eventually, in_virtual_time, letters, listen, ms, run, with_probe};
+use support::{Census, Note, Probe, block, eventually, in_virtual_time, letters, listen, ms, probe, run, with_probe};
 
 use crate::slow::{open, slow};
 
@@ -167,10 +166,7 @@ fn an_ending_timer_actor_takes_back_messages_behind_requests() {
         let arbiter = Arbiter::new();
         let timers = TimerActor::builder().start_on(&arbiter.handle()).unwrap();
         let (_listener, receiver) = listen(&timers);
-        let (addr, log) = (Probe::<u32>::new(support::StopWatch::Source(Arc::default())), Log::default());
-        let mut addr = addr;
-        addr.log = Log::clone(&log);
-        let addr = addr.start();
+        let (addr, log) = probe::<u32>();
         let go = block(&addr).await;
         (0..3).for_each(|n| _ = timers.schedule_after(Target::tracked(&addr).window(2), ms(0), Note(n)));
         eventually(|| timers.snapshot().wheel.levels.iter().all(|level| level.stats.entries == 0)).await;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use actix_timers::{MessageSource, Repeat, TimerActor, TimerActorBuilder, TimerContext, Timers};
-use support::{Note, PATIENCE, Probe, Run, StopWatch, ms};
+use support::{Note, PATIENCE, Probe, Run, ms};
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Subscriber};
 use tracing_subscriber::layer::{Context as Layering, SubscriberExt};
@@ -42,8 +42,7 @@ fn on_one_arbiter(arbiter: &Arbiter, settings: TimerActorBuilder) -> (Timers, Ad
     let (sender, receiver) = channel();
     arbiter.spawn_fn(move || {
         let timers = settings.install().unwrap();
-        let probe = Probe::new(StopWatch::Source(std::sync::Arc::default())).start();
-        let _ = sender.send((timers, probe));
+        let _ = sender.send((timers, support::probe().0));
     });
     receiver.recv().unwrap()
 }

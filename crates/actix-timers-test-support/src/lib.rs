@@ -502,6 +502,13 @@ impl<N: Name> Handler<Note<N>> for Probe<N> {
     }
 }
 
+/// Starts a probe without a clock.
+pub fn probe<N: Name>() -> (Addr<Probe<N>>, Log<N>) {
+    let probe = Probe::new(StopWatch::Source(Arc::default()));
+    let log = probe.log.clone();
+    (probe.start(), log)
+}
+
 /// Starts a probe without a clock on an arbiter, where it is changed before.
 pub fn probe_on<N: Name>(
     arbiter: &Arbiter,

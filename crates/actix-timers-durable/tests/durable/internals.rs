@@ -13,16 +13,11 @@ use actix_timers_durable::store::{Counts, MemoryDisk};
 use actix_timers_durable::{DurableFilter, DurableState, DurableTimers};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use support::durable::{Act, Diary, Note, ROUTE, at, life, ms, notes, run_to};
-use support::{Probe, StopWatch};
-
-/// Receives the user's own timers.
-fn idler() -> Addr<Probe<u32>> {
-    Probe::new(StopWatch::Source(Arc::default())).start()
-}
+use support::{Probe, probe};
 
 /// Adds one of the user's timers, far away, to a timer actor.
 fn with_one_timer(timers: Timers) -> Timers {
-    timers.schedule_after(Target::from(&idler()).strong(), ms(1_000_000_000), support::Note(1));
+    timers.schedule_after(Target::from(&probe().0).strong(), ms(1_000_000_000), support::Note(1));
     timers
 }
 
@@ -311,9 +306,9 @@ fn contexts_are_rejected_beside_a_clock_of_durable_timers() {
             let scheduled = ctx.timer(TimerOptions::new()).try_schedule(ms(1), support::Note(1));
             scheduled.map(drop).map_err(|rejected| rejected.to_string())
         };
-        let rejected = support::run(&idler(), schedule).await.unwrap_err();
+        let rejected = support::run(&probe().0, schedule).await.unwrap_err();
         assert!(rejected.contains("durable timers") && rejected.contains("`TimerActorBuilder::install`"), "{rejected}");
         TimerActor::builder().clock(clock).install().unwrap();
-        assert!(support::run(&idler(), schedule).await.is_ok());
+        assert!(support::run(&probe().0, schedule).await.is_ok());
     });
 }
