@@ -38,13 +38,18 @@ async fn holder(world: &World, way: Way, addr: &Addr<Probe<u64>>) -> Option<Time
     }
 }
 
+/// It takes the slot of the first: it succeeds at full capacity, and a timer under another key does not.
 #[test]
 fn the_second_timer_under_a_key_replaces_the_first() {
     for way in Way::ALL {
-        with_probe(async |world, addr, log| {
+        let builder = || TimerActor::builder().capacity(1);
+        in_virtual_time(builder, async |world| {
+            let (addr, log) = world.probe();
             assert_eq!(holder(&world, way, &addr).await, None);
             let first = keyed(&world, way, &addr, 10, 1).await;
             assert_eq!(holder(&world, way, &addr).await, Some(first));
+            let full = world.timers.timer(&addr, key("other")).try_schedule(ms(1), Note(7)).unwrap_err();
+            assert!(matches!(full, ScheduleError::CapacityReached { capacity: 1, .. }));
             world.run_to(9).await;
             let second = keyed(&world, way, &addr, 10, 2).await;
             assert_eq!(holder(&world, way, &addr).await, Some(second));
@@ -180,29 +185,6 @@ fn a_key_is_unique_for_its_owner_only() {
         came.sort_unstable();
         assert_eq!((came, others.names()), (vec![2, 5], vec![3]));
     });
-}
-
-/// A replacement takes the slot of the old timer: it succeeds at full capacity.
-#[test]
-fn replacing_succeeds_at_full_capacity() {
-    for way in Way::ALL {
-        let builder = || TimerActor::builder().capacity(2);
-        in_virtual_time(builder, async |world| {
-            let (addr, log) = world.probe();
-            keyed(&world, way, &addr, 10, 1).await;
-            world.after(&addr, 20, 9);
-            let full = world.timers.timer(&addr, TimerOptions::new()).try_schedule(ms(1), Note(8)).unwrap_err();
-            assert!(matches!(full, ScheduleError::CapacityReached { capacity: 2, .. }));
-            let other = world.timers.timer(&addr, key("other")).try_schedule(ms(1), Note(7)).unwrap_err();
-            assert!(matches!(other, ScheduleError::CapacityReached { .. }), "a new key needs room");
-            for name in 2..5 {
-                keyed(&world, way, &addr, 10, name).await;
-                assert_eq!(world.pending(), 2);
-            }
-            world.run_to(100).await;
-            assert_eq!(log.take(), [(4, 10), (9, 20)]);
-        });
-    }
 }
 
 /// A message in the mailbox was delivered: it arrives, and its key and its place in the capacity are free.

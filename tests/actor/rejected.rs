@@ -9,7 +9,7 @@ use actix_timers::{
     CancelOutcome, DeadLetter, DeadLetterReason, MessageSource, Repeat, ScheduleError, TimerActor, TimerContext,
     TimerId, TimerOptions, Timers,
 };
-use support::{Census, Counted, Log, Note, Probe, StopWatch, World, in_virtual_time, listen, ms, run};
+use support::{Census, Counted, Log, Note, Probe, World, in_virtual_time, listen, ms, probe, run};
 
 type Ctx = Context<Probe<u32>>;
 
@@ -47,51 +47,44 @@ fn told(letters: &mpsc::Receiver<DeadLetter>) -> Vec<Told> {
         .collect()
 }
 
-/// Makes all calls, whose timers are rejected, and asserts that each message is a dead letter.
-async fn assert_all_become_dead_letters(world: &World) {
-    let (_listener, letters) = listen(&world.timers);
-    let (addr, log) = world.probe();
-    let before = world.timers.snapshot().counters;
-    let mut expected = Vec::new();
-    for (name, call) in (0..).zip(OWN_CALLS) {
-        expected.push((run(&addr, move |_, ctx| call(ctx, name)).await, name));
-    }
-    for (name, call) in (100..).zip(CALLS) {
-        expected.push((call(&world.timers, &addr, name), name));
-    }
-    // Sent at intervals.
-    world.run_to(500).await;
-    let zero = Duration::ZERO;
-    let expected: Vec<Told> =
-        expected.into_iter().map(|(id, name)| (id, DeadLetterReason::Rejected, zero, zero, Some(Note(name)))).collect();
-    for (id, ..) in &expected {
-        assert_eq!((world.timers.get(*id), world.timers.cancel(*id)), (None, CancelOutcome::NotFound));
-    }
-    let calls = expected.len() as u64;
-    assert_eq!(told(&letters), expected);
-    let counters = world.timers.snapshot().counters;
-    assert_eq!((counters.rejected, counters.accepted), (before.rejected + calls, before.accepted + calls));
-    assert!(counters.balance());
-    world.run_to(1000).await;
-    assert!(log.take().iter().all(|(name, _)| *name == 1000), "none of them is delivered");
-}
-
 #[test]
-fn the_message_beyond_the_capacity_is_a_dead_letter() {
-    let builder = || TimerActor::builder().capacity(1);
-    in_virtual_time(builder, |world| async move {
-        let (addr, _log) = world.probe();
-        world.after(&addr, 900, 1000);
-        assert_all_become_dead_letters(&world).await;
-    });
-}
-
-#[test]
-fn the_message_after_a_drain_is_a_dead_letter() {
-    in_virtual_time(TimerActor::builder, |world| async move {
-        drop(world.timers.drain());
-        assert_all_become_dead_letters(&world).await;
-    });
+fn messages_beyond_the_capacity_or_after_a_drain_are_dead_letters() {
+    for is_drained in [false, true] {
+        let builder = || TimerActor::builder().capacity(1);
+        in_virtual_time(builder, |world| async move {
+            let (addr, log) = world.probe();
+            world.after(&addr, 900, 1000);
+            if is_drained {
+                drop(world.timers.drain());
+            }
+            let (_listener, letters) = listen(&world.timers);
+            let before = world.timers.snapshot().counters;
+            let mut expected = Vec::new();
+            for (name, call) in (0..).zip(OWN_CALLS) {
+                expected.push((run(&addr, move |_, ctx| call(ctx, name)).await, name));
+            }
+            for (name, call) in (100..).zip(CALLS) {
+                expected.push((call(&world.timers, &addr, name), name));
+            }
+            // Sent at intervals.
+            world.run_to(500).await;
+            let zero = Duration::ZERO;
+            let expected: Vec<Told> = expected
+                .into_iter()
+                .map(|(id, name)| (id, DeadLetterReason::Rejected, zero, zero, Some(Note(name))))
+                .collect();
+            for (id, ..) in &expected {
+                assert_eq!((world.timers.get(*id), world.timers.cancel(*id)), (None, CancelOutcome::NotFound));
+            }
+            let calls = expected.len() as u64;
+            assert_eq!(told(&letters), expected);
+            let counters = world.timers.snapshot().counters;
+            assert_eq!((counters.rejected, counters.accepted), (before.rejected + calls, before.accepted + calls));
+            assert!(counters.balance());
+            world.run_to(1000).await;
+            assert!(log.take().iter().all(|(name, _)| *name == 1000), "none of them is delivered");
+        });
+    }
 }
 
 /// Closures are no messages that a subscriber could take; it is told of them.
@@ -212,7 +205,7 @@ fn unread_rejections_are_printed_once_a_thread() {
             let life = move || {
                 support::in_real_time(async {
                     let timers = TimerActor::builder().capacity(1).install().unwrap();
-                    let addr = Probe::new(StopWatch::Source(Arc::default())).start();
+                    let (addr, _) = probe();
                     run(&addr, move |_, ctx| reject(&timers, ctx)).await;
                 });
             };

@@ -182,22 +182,6 @@ fn a_burst_of_cancels_just_before_a_common_deadline() {
     });
 }
 
-/// Two timers that another thread makes while the service sleeps until a later one are delivered before that one.
-/// Scenario O-22.
-#[test]
-fn insert_earlier_while_asleep_from_another_thread() {
-    support::in_real_time(async {
-        let stage = Stage::set(TimerActor::builder().wheel_size(64), 3);
-        let one = stage.schedule(0, ms(3_600_000));
-        std::thread::sleep(ms(50));
-        std::thread::scope(|scope| scope.spawn(|| [1, 2].map(|index| stage.schedule(index, ms(50)))).join().unwrap());
-        eventually(|| stage.arrivals.total() == 2).await;
-        assert_eq!([0, 1, 2].map(|index| stage.arrivals.times(index)), [0, 1, 1]);
-        assert!(stage.timers.get(one).is_some());
-        stage.strike();
-    });
-}
-
 /// Inserts from another thread at every phase of the service going to sleep: none of the wake-ups is lost.
 /// Scenario O-22.
 #[test]
