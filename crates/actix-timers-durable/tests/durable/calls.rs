@@ -2,7 +2,6 @@
 
 use std::future::{Future as _, poll_fn};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context as Polling, Poll};
 use std::time::Duration;
 
@@ -14,14 +13,13 @@ use actix_timers_durable::{
     DurableTimers, GetDurable, ListDurable, Schedule, Scheduled,
 };
 
+use support::Probe;
 use support::durable::{
     Act, Diary, Files, Medium, Note, ROUTE, at, life, ms, notes, on_every_store, one_life, run_to, start_counted,
 };
-use support::{Probe, StopWatch};
 
 on_every_store! {
     no_request_is_made_before_it_is_awaited
-    a_delay_counts_from_the_call
     a_queued_request_counts_from_its_making
     calls_return_the_true_outcome
     the_info_of_a_timer_is_complete
@@ -85,19 +83,6 @@ fn a_timer_of_a_request_dropped_during_the_write_is_found_by_id() {
         // Called and answered after the schedule.
         assert_eq!(timers.cancel(id).await.unwrap(), CancelOutcome::Cancelled);
         timers.stop().await.unwrap();
-    });
-}
-
-fn a_delay_counts_from_the_call(medium: impl Medium) {
-    one_life(&medium, async |diary, timers, clock| {
-        let scheduling = timers.schedule_after(ROUTE, ms(1000), Note(1));
-        run_to(&clock, 400).await;
-        let _ = scheduling.await.unwrap();
-        let late = timers.schedule_after(ROUTE, ms(100), Note(2));
-        run_to(&clock, 600).await;
-        let _ = late.await.unwrap();
-        run_to(&clock, 2000).await;
-        assert_eq!(diary.deliveries(), [(600, 2), (1000, 1)]);
     });
 }
 
@@ -223,8 +208,7 @@ fn the_same_by_messages(medium: impl Medium) {
 fn an_actor_schedules_and_goes_on_or_waits() {
     for (waits, order) in [(false, ["ping", "scheduled"]), (true, ["scheduled", "ping"])] {
         one_life(&MemoryDisk::new(), async |diary, timers, clock| {
-            let probe = Probe::new(StopWatch::Source(Arc::default()));
-            let (log, addr) = (probe.log.clone(), probe.start());
+            let (addr, log) = support::probe();
             let schedules = move |_: &mut Probe<_>, ctx: &mut Context<Probe<_>>| {
                 ctx.notify(support::Note("ping"));
                 let scheduling = timers.schedule_after(ROUTE, ms(10), Note(1));
