@@ -14,7 +14,6 @@ fn note_target(world: &World) -> (Target<Note<u64>>, Log<u64>) {
     (Target::from(&addr).strong(), log)
 }
 
-/// Entries with a wall-clock time, and an empty batch.
 #[test]
 fn a_batch_may_be_empty_and_may_name_times_of_day() {
     in_virtual_time(TimerActor::builder, |world| async move {

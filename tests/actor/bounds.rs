@@ -15,8 +15,7 @@ use support::{Note, Probe, Way, World, block, idle, in_virtual_time, ms, paused,
 
 const HOUR: u64 = 3_600_000;
 
-/// A mailbox full of requests, or of cancels, does not delay a due message: it is delivered after a bounded number of
-/// them.
+/// Nor does one of cancels. A due message is delivered after a bounded number of them.
 #[test]
 fn a_flood_of_requests_does_not_delay_due_messages() {
     const FLOOD: u64 = 5_000;
@@ -200,7 +199,6 @@ fn cascades_of_masses_do_not_freeze_the_arbiter() {
     });
 }
 
-/// An actor with masses of timers stops: they are freed within the budget, too.
 #[test]
 fn the_end_of_masses_of_timers_does_not_freeze_the_arbiter() {
     const MANY: u64 = 50_000;
@@ -218,7 +216,6 @@ fn the_end_of_masses_of_timers_does_not_freeze_the_arbiter() {
     });
 }
 
-/// Several threads never exceed the capacity together; each message over it is returned.
 #[test]
 fn the_capacity_holds_against_several_threads() {
     const CAPACITY: u64 = 1000;
@@ -315,7 +312,6 @@ fn thousands_of_new_heads_leave_one_alarm() {
     });
 }
 
-/// An actor's ordinary messages do not wake the timer actor, however many timers either has.
 #[test]
 fn ordinary_messages_do_not_wake_the_driver() {
     paused(async {

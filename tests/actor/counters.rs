@@ -181,7 +181,6 @@ fn nothing_that_happened_stays_unpublished() {
     });
 }
 
-/// Timers that are lost when their timer actor stops are counted, too.
 #[test]
 fn the_counters_show_timers_lost_at_shutdown() {
     recorded(|metrics| {
@@ -227,7 +226,6 @@ fn the_lateness_of_every_delivery_is_recorded() {
     });
 }
 
-/// The gauges of the wheel show the values of a snapshot.
 #[test]
 fn the_gauges_show_the_wheel() {
     with_metrics(TimerActor::builder, async |world, metrics| {
@@ -261,7 +259,6 @@ fn the_gauges_show_the_wheel() {
     });
 }
 
-/// Wake-ups are counted by reason.
 #[test]
 fn wake_ups_are_counted() {
     recorded(|metrics| {

@@ -71,7 +71,6 @@ fn the_timers_of_an_actor_without_addresses_end_soon_after_it() {
     });
 }
 
-/// Ended timers are freed under load, however many timers are due.
 #[test]
 fn timers_of_a_stopped_actor_are_freed_under_load() {
     paused(async {

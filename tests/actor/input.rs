@@ -48,8 +48,6 @@ fn settings() -> impl Iterator<Item = (Duration, usize)> {
     ticks.into_iter().flat_map(|tick| [2, 256, 65_536].map(|wheel_size| (tick, wheel_size)))
 }
 
-/// Any delay and any wall-clock time can be scheduled, rescheduled to, queried and cancelled, whatever both clocks
-/// show.
 #[test]
 fn no_delay_and_no_time_of_day_panics() {
     let (delays, times) = (delays(), times_of_day());
@@ -98,7 +96,6 @@ fn no_delay_and_no_time_of_day_panics() {
     }
 }
 
-/// A builder accepts values in range and works with them; its errors name a value out of range.
 #[test]
 fn any_builder_values_work_or_get_an_error() {
     let ticks =
@@ -170,7 +167,6 @@ fn check(expected: Option<BuildError>, builder: impl Fn() -> TimerActorBuilder) 
     });
 }
 
-/// A stopped recipient, with or without addresses: the timer is accepted and becomes a dead letter when it is due.
 #[test]
 fn a_dead_recipient_gets_a_dead_letter() {
     with_probe(async |world, stopped, log| {
@@ -292,7 +288,6 @@ fn a_stopped_timer_actor_hands_messages_back() {
     });
 }
 
-/// On a thread without a system nothing can run; each function that returns a result reports it.
 #[test]
 fn a_thread_without_a_system_gets_an_error() {
     std::thread::spawn(|| {
@@ -311,7 +306,6 @@ fn a_thread_without_a_system_gets_an_error() {
     .unwrap();
 }
 
-/// Before a system runs, timers are accepted; it delivers them once it runs.
 #[test]
 fn a_system_that_does_not_run_yet_delivers_later() {
     let system = System::with_tokio_rt(support::paused_runtime);
@@ -350,7 +344,6 @@ fn a_system_that_never_runs_loses_nothing_silently() {
     ));
 }
 
-/// The system's service is not the arbiter's, and it is the same from every arbiter.
 #[test]
 fn the_service_of_the_system_is_shared_by_all_arbiters() {
     support::in_real_time(async {
@@ -371,7 +364,6 @@ fn the_service_of_the_system_is_shared_by_all_arbiters() {
     });
 }
 
-/// Errors and ids can be printed, and errors name a remedy; the message need not be printable.
 #[test]
 fn errors_print_without_the_message() {
     struct Opaque;

@@ -68,7 +68,6 @@ fn a_seed_makes_jitter_the_same_in_every_run() {
     assert_ne!(first, paused(deadlines_with(TimerActor::builder())));
 }
 
-/// Any length of jitter or slack is accepted.
 #[test]
 fn extreme_jitter_and_slack_saturate() {
     in_virtual_time(seeded, |world| async move {

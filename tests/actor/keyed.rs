@@ -111,7 +111,6 @@ fn a_first_tick_now_is_replaced_by_that_of_the_next_timer() {
     }
 }
 
-/// A repeating timer's handler replaces that timer, or cancels it by its key; it is not delivered again.
 #[test]
 fn the_handler_of_a_repeating_timer_can_replace_it() {
     for replaces in [true, false] {

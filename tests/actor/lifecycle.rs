@@ -53,7 +53,6 @@ fn own_timers_end_with_the_actor() {
     }
 }
 
-/// An actor that refuses to stop keeps its timers.
 #[test]
 fn an_actor_that_rejects_to_stop_keeps_its_timers() {
     struct Stubborn {
@@ -163,7 +162,6 @@ fn messages_due_with_one_that_waits_or_stops_wait_or_end() {
     }
 }
 
-/// Timers scheduled before the actor starts, and in its `started`, are ordinary own timers.
 #[test]
 fn timers_can_be_scheduled_before_the_actor_has_started() {
     in_virtual_time(TimerActor::builder, |world| async move {
@@ -248,7 +246,6 @@ fn an_actor_without_addresses_gets_only_the_first_due_message() {
     }
 }
 
-/// An actor that regains an address gets each remaining message once and in order.
 #[test]
 fn an_actor_with_an_address_again_gets_messages_once_in_order() {
     with_probe(async |world, addr, log| {
@@ -298,7 +295,6 @@ fn a_context_without_a_system_hands_the_message_back() {
     assert_eq!(log.take(), [("started", 10)]);
 }
 
-/// Each new system on a thread has a timer actor of its own.
 #[test]
 fn a_second_system_on_a_thread_has_a_timer_actor_of_its_own() {
     let first = paused(async { Timers::current().unwrap() });

@@ -82,8 +82,7 @@ fn a_message_of_others_does_not_wait_for_due_own_messages() {
     });
 }
 
-/// A due timer of the actor's own whose handler has not run can be cancelled exactly by any caller; the others come in
-/// order.
+/// By any caller, as long as its handler has not run; the others come in order.
 /// Scenario O-42.
 #[test]
 fn an_actors_own_due_message_is_cancelled_exactly() {
@@ -124,7 +123,6 @@ fn an_actors_own_due_message_is_cancelled_exactly() {
     });
 }
 
-/// A message in a recipient's mailbox counts as delivered and reports so; it arrives.
 #[test]
 fn a_message_in_a_recipients_mailbox_is_delivered() {
     for way in [Way::Direct, Way::Message] {

@@ -8,7 +8,6 @@ use actix::prelude::*;
 use actix_timers::{CancelOutcome, Drain, TimerActor, TimerContext, TimerId};
 use support::{Log, Note, PATIENCE, Probe, Run, StopWatch, Way, eventually, in_virtual_time, ms, run, with_probe};
 
-/// Only the first of several cancels succeeds, and none after the delivery.
 /// Scenario O-17.
 #[test]
 fn cancel_before_twice_and_after() {
@@ -33,7 +32,6 @@ fn cancel_before_twice_and_after() {
     }
 }
 
-/// Ids that were never issued, and ids whose timer's storage was reused, cancel nothing.
 /// Scenario O-18.
 #[test]
 fn unknown_ids_and_an_id_whose_storage_was_used_again() {
@@ -146,8 +144,7 @@ fn the_first_of_a_hundred_cancels_the_other_99() {
     });
 }
 
-/// Re-arming at zero delay does not starve the messages due with it or after it: first L, then B, then L again and
-/// again.
+/// First L, then B, then L again and again.
 /// Scenario O-36.
 #[test]
 fn re_arming_at_zero_delay_must_not_starve_the_rest() {
@@ -177,7 +174,6 @@ fn re_arming_at_zero_delay_must_not_starve_the_rest() {
     }
 }
 
-/// An actor that re-arms itself at zero delay without end still gets its other timers and a request to stop.
 /// Scenario O-36.
 #[test]
 fn re_arming_without_end_on_the_real_clock_lets_a_stop_through() {

@@ -20,7 +20,6 @@ fn wheel_of(buckets: usize) -> TimerActorBuilder {
     TimerActor::builder().wheel_size(buckets)
 }
 
-/// Seven delays, one millisecond at a time, in each of the three ways to schedule.
 /// Scenario O-01.
 #[test]
 fn seven_delays_one_millisecond_at_a_time() {
@@ -135,7 +134,6 @@ fn zero_delay_is_neither_re_entrant_nor_uncancellable() {
     });
 }
 
-/// Absurdly long delays are accepted, never fall due in practice and can be cancelled.
 /// Scenario O-15.
 #[test]
 fn absurdly_long_delays() {
@@ -234,7 +232,6 @@ fn reset_of_something_that_is_no_longer_there() {
     }
 }
 
-/// After idle days a short delay is short.
 /// Scenario O-30.
 #[test]
 fn idle_for_days_then_a_short_timer() {

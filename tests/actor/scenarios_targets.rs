@@ -85,7 +85,6 @@ fn no_kind_of_target_keeps_its_actor_alive() {
     }
 }
 
-/// A strong target is kept alive by its pending timer or the last repetition, and no longer.
 /// Scenario O-40.
 #[test]
 fn a_strong_target_is_kept_alive_until_its_timer_has_ended() {

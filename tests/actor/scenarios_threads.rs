@@ -130,7 +130,6 @@ fn schedule(timers: &Timers, target: &Target<Due>, index: usize, delay: Duration
     timers.schedule_after(target, delay, Due { index, not_before })
 }
 
-/// Ten timers are cancelled from outside in the very tick that fires them.
 /// Scenario O-19.
 #[test]
 fn cancelled_inside_the_very_tick_that_fires_it() {
@@ -205,7 +204,6 @@ fn no_wake_up_is_lost_between_computing_the_sleep_and_sleeping() {
     });
 }
 
-/// A target that blocks its thread until all others are served does not delay them.
 /// Scenario O-38.
 #[test]
 fn a_blocked_target_does_not_hold_up_the_others() {

@@ -99,8 +99,6 @@ fn an_actor_cancels_its_own_timers_of_a_group_and_no_others() {
     }
 }
 
-/// Cancels the actor's own timers and the ones that others scheduled for it, by any address; timers of other actors go
-/// on.
 #[test]
 fn all_timers_of_an_actor_are_cancelled_from_outside() {
     for by_message in [false, true] {
@@ -134,7 +132,6 @@ fn all_timers_of_an_actor_are_cancelled_from_outside() {
     }
 }
 
-/// A request cancels the timers that exist when it is handled, and no later ones.
 #[test]
 fn requests_after_a_cancel_of_many_are_not_affected_by_it() {
     with_probe::<u64>(async |world, addr, log| {
@@ -261,7 +258,6 @@ fn a_list_of_many_timers_is_complete_and_sorted() {
     });
 }
 
-/// While many timers are cancelled or listed by message, the other actors of the arbiter have their turn.
 #[test]
 fn other_actors_go_on_while_many_timers_are_cancelled_or_listed() {
     with_probe::<u64>(async |world, addr, _log| {

@@ -152,7 +152,6 @@ fn a_configuration_is_checked_like_a_builder() {
     }
 }
 
-/// Every setting has an effect on the builder.
 #[test]
 fn every_setting_of_a_configuration_takes_effect() {
     let mut config = TimerActorConfig::default();

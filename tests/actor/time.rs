@@ -27,7 +27,6 @@ fn world() -> World {
     world
 }
 
-/// At the requested wall-clock time, in each of the three ways; a delay after a wall-clock time in the same order.
 #[test]
 fn a_message_comes_when_the_wall_clock_shows_its_time() {
     for way in Way::ALL {
@@ -45,8 +44,7 @@ fn a_message_comes_when_the_wall_clock_shows_its_time() {
     }
 }
 
-/// The wall clock is set forward: messages whose time it has passed come at the next check, the others when it shows
-/// their time.
+/// Those whose time it has passed come at the next check, the others when it shows their time.
 #[test]
 fn a_wall_clock_set_forward_brings_messages_forward() {
     for way in Way::ALL {
@@ -118,8 +116,7 @@ fn steps_of_a_wall_clock_near_the_epoch_are_followed() {
     });
 }
 
-/// Messages for the same wall-clock time stay in the order of scheduling when the wall clock is stepped, also if they
-/// were stored in another order.
+/// Also if they were stored in another order.
 #[test]
 fn messages_for_one_time_of_day_keep_their_order_over_steps() {
     for (way, step) in [(Way::Direct, 5000), (Way::Context, 5000), (Way::Direct, LONG), (Way::Context, LONG)] {
@@ -149,7 +146,6 @@ fn messages_for_one_time_of_day_keep_their_order_over_steps() {
     }
 }
 
-/// A timer set to a wall-clock time can be moved to a delay, which then does not follow the wall clock, and vice versa.
 #[test]
 fn a_timer_can_be_moved_between_the_clocks() {
     for way in Way::ALL {
@@ -171,7 +167,6 @@ fn a_timer_can_be_moved_between_the_clocks() {
     }
 }
 
-/// The driver reads the wall clock only while timers follow it, at the configured interval.
 #[test]
 fn the_wall_clock_is_watched_only_while_something_follows_it() {
     paused(async {
@@ -318,7 +313,6 @@ async fn story(world: World, seed: u64) -> Story {
     Story { deliveries: log.take(), answers, counters: inspection.counters, wheel: inspection.wheel, alarms }
 }
 
-/// Two runs of the same program are equal, message by message and wake-up by wake-up.
 #[test]
 fn two_identical_runs_are_the_same() {
     let settings: [fn() -> TimerActorBuilder; 2] =

@@ -44,7 +44,6 @@ fn survives(panics: usize, test: impl AsyncFn(&World, Addr<Probe<u8>>)) {
     assert_eq!(count_panics() - before, 2 * panics);
 }
 
-/// A cancel drops the message; the caller gets its answer, also by message.
 #[test]
 fn a_drop_that_panics_on_cancel_leaves_the_service_up() {
     for way in Way::ALL {

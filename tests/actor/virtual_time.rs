@@ -221,7 +221,6 @@ fn a_handler_on_another_arbiter_returns_before_time_passes() {
     });
 }
 
-/// Within a window it is not always known whether messages have been handled; `advance` does not wait for that.
 #[test]
 fn advance_does_not_wait_for_unknown_handling_within_a_window() {
     support::in_real_time(async {

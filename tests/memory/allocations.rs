@@ -187,7 +187,6 @@ fn every_payload_is_dropped_exactly_once() {
     });
 }
 
-/// Messages pending when the system ends are dropped with it.
 #[test]
 fn payloads_pending_at_the_end_of_the_system_are_dropped() {
     let census = Census::default();

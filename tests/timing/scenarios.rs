@@ -32,7 +32,6 @@ fn anchored(wheel_size: usize, anchor: u64) -> Service<usize> {
     service
 }
 
-/// 585 timers on a wheel of three, which needs six levels for them.
 /// Scenario O-02.
 #[test]
 fn fires_585_timers_on_a_wheel_of_three() {
@@ -226,7 +225,6 @@ fn moved_across_buckets_already_begun() {
     each_comes_at_its_last_deadline((0, &[200], &[(80, 0, 120)]));
 }
 
-/// Thirteen timers on five levels come out in order after one jump over all of them.
 /// Scenario O-31.
 #[test]
 fn thirteen_timers_on_five_levels_one_jump() {

@@ -74,7 +74,6 @@ fn run_row((shortest, longest, start, end, timers, largest_step, removals, _): R
     assert_eq!(service.jump_to(u64::MAX), []);
 }
 
-/// Operations, and operations from inside deliveries, on a wheel of four.
 /// Scenario O-34.
 #[test]
 fn operations_from_inside_deliveries() {

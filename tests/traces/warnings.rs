@@ -265,7 +265,6 @@ fn of_the_recipient_that_lets_wait_longest() {
     });
 }
 
-/// A slow recipient that continues is not mistaken for one that is stuck for longer.
 #[test]
 fn of_the_one_that_is_stuck_and_not_of_one_that_goes_on() {
     witnessed(TimerActor::builder, |world, witness| async move {
@@ -476,7 +475,6 @@ fn of_durable_messages_that_became_dead_letters() {
     });
 }
 
-/// A delivery whose timer was cancelled meanwhile leaves no dead letter, so none is reported.
 #[cfg(feature = "durable")]
 #[test]
 fn of_no_dead_letter_for_a_message_cancelled_in_its_handler() {
@@ -592,7 +590,6 @@ fn many_timer_actors() {
     witness.nothing_else();
 }
 
-/// Each warning is explained in the operations guide.
 #[test]
 fn every_warning_is_in_the_operations() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/guide/operations.md");

@@ -232,7 +232,6 @@ fn nothing_is_kept_for_a_watch_that_is_not_there() {
     assert!(world.service.state().driver.watched_inboxes.is_empty());
 }
 
-/// Virtual time does not pass as long as a due message waits for an actor on another thread.
 #[test]
 fn virtual_time_waits_for_messages_to_actors_on_other_threads() {
     let mut world = World::new();
@@ -266,7 +265,6 @@ fn virtual_time_waits_for_messages_to_actors_on_other_threads() {
     assert_eq!(world.ear.log(), [1; 3]);
 }
 
-/// While one recipient is stuck, nothing is kept of actors that have taken their messages and ended since.
 #[test]
 fn ended_actors_are_forgotten_behind_a_stuck_one() {
     let mut world = World::new();
