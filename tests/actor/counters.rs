@@ -1,6 +1,5 @@
 //! The counters, and their exported metrics.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use actix_timers::metrics::{CATALOGUE, Kind, Metric};
@@ -8,7 +7,7 @@ use actix_timers::{
     CancelOutcome, Counters, GetSnapshot, Target, TimerActor, TimerActorBuilder, TimerContext, TimerOptions,
 };
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
-use support::{Note, Recluse, Way, World, ms, paused, run};
+use support::{Note, Recluse, Way, World, metric, ms, paused, run};
 
 const HOUR: u64 = 3_600_000;
 
@@ -27,32 +26,17 @@ fn recorded<R>(test: impl FnOnce(Metrics) -> R) -> R {
 #[derive(Clone)]
 struct Metrics(PrometheusHandle);
 
-struct Scrape(HashMap<String, f64>);
+struct Scrape(String);
 
 impl Metrics {
     fn scrape(&self) -> Scrape {
-        let text = self.0.render();
-        let lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
-        Scrape(
-            lines
-                .map(|line| {
-                    let (series, value) = line.rsplit_once(' ').unwrap();
-                    (series.to_owned(), value.parse().unwrap())
-                })
-                .collect(),
-        )
+        Scrape(self.0.render())
     }
 }
 
 impl Scrape {
-    /// The sum of all series of a metric whose labels contain `label`.
     fn sum(&self, name: &str, label: &str) -> f64 {
-        let mut series = self.0.iter().filter(|(series, _)| {
-            let (of, labels) = series.split_once('{').unwrap();
-            of == format!("actix_timers_{name}") && labels.contains("timer=\"T\"") && labels.contains(label)
-        });
-        let first = series.next().unwrap_or_else(|| panic!("no {name} with {label}")).1;
-        series.fold(*first, |sum, (_, value)| sum + value)
+        metric(&self.0, name, label)
     }
 
     fn total(&self, name: &str) -> u64 {
@@ -62,8 +46,9 @@ impl Scrape {
     }
 
     fn assert_all_in_the_catalogue(&self) {
-        for series in self.0.keys() {
-            let name = series.split('{').next().unwrap_or_default();
+        for line in self.0.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
+            let (name, labels) = line.split_once('{').unwrap();
+            assert!(labels.starts_with("timer=\"T\""), "{line}");
             let is_known = |metric: &Metric| match metric.kind {
                 Kind::Histogram(_) => name.strip_prefix(metric.name).is_some_and(|part| part.starts_with('_')),
                 Kind::Counter | Kind::Gauge => name == metric.name,

@@ -7,9 +7,9 @@ use std::time::{Duration, SystemTime};
 
 use actix::prelude::*;
 use actix_timers::{
-    Alarm, Clock, ManualClock, RescheduleOutcome, SystemClock, Target, TimerActor, TimerActorBuilder, TimerContext,
+    Clock, ManualClock, RescheduleOutcome, SystemClock, Target, TimerActor, TimerActorBuilder, TimerContext,
 };
-use support::{Log, Note, Probe, Random, StopWatch, Way, World, idle, ms, paused, probe, with_probe};
+use support::{ClockWithWall, Log, Note, Probe, Random, StopWatch, Way, World, idle, ms, paused, probe, with_probe};
 
 /// Ten minutes: many checks of the wall clock.
 const LONG: u64 = 600_000;
@@ -188,36 +188,15 @@ fn the_wall_clock_is_watched_only_while_something_follows_it() {
     });
 }
 
-/// A clock whose reader is interrupted between two readings: `millis` pass before each reading of the wall clock.
-struct Interrupted {
-    clock: ManualClock,
-    millis: Arc<AtomicU64>,
-}
-
-impl Clock for Interrupted {
-    fn now(&self) -> Duration {
-        self.clock.now()
-    }
-
-    fn wall(&self) -> SystemTime {
-        self.clock.jump(ms(self.millis.load(Ordering::Relaxed)));
-        self.clock.wall()
-    }
-
-    fn since(&self, instant: tokio::time::Instant) -> Duration {
-        self.clock.since(instant)
-    }
-
-    fn alarm(&self, time: Duration) -> Alarm {
-        self.clock.alarm(time)
-    }
-}
-
 #[test]
 fn time_between_two_readings_is_no_step_of_the_wall_clock() {
     paused(async {
         let (clock, millis) = (ManualClock::new(), Arc::new(AtomicU64::new(0)));
-        let interrupted = Interrupted { clock: clock.clone(), millis: Arc::clone(&millis) };
+        let before_a_reading = Arc::clone(&millis);
+        let interrupted = ClockWithWall(clock.clone(), move |clock: &ManualClock| {
+            clock.jump(ms(before_a_reading.load(Ordering::Relaxed)));
+            clock.wall()
+        });
         let timers = TimerActor::builder().clock(interrupted).start().unwrap();
         let (addr, _) = probe();
         let id = timers.schedule_at(&addr, wall(0), Note(0));

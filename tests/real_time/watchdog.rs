@@ -8,7 +8,7 @@ use std::time::Instant;
 use actix::prelude::*;
 use actix_timers::{Target, TimerActor, TimerContext, Timers};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
-use support::{Log, Note, PATIENCE, Probe, Run, StopWatch, eventually, ms, probe_on};
+use support::{Log, Note, PATIENCE, Probe, Run, StopWatch, eventually, metric, ms, probe_on};
 
 /// Keeps a mailbox from becoming empty until a condition holds.
 fn flood(addr: &Addr<Probe<u64>>, over: Arc<dyn Fn() -> bool + Send + Sync>) {
@@ -53,11 +53,7 @@ fn a_flooded_actor_gets_its_own_timers_and_not_early() {
 fn with_wakeups(run: impl FnOnce(&dyn Fn() -> f64)) {
     let recorder = PrometheusBuilder::new().build_recorder();
     let handle: PrometheusHandle = recorder.handle();
-    let wakeups = || {
-        let page = handle.render();
-        let is_its = |line: &&str| line.starts_with("actix_timers_wakeups_total") && line.contains("watch");
-        page.lines().filter(is_its).filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
-    };
+    let wakeups = || metric(&handle.render(), "wakeups_total", "watch");
     metrics::with_local_recorder(&recorder, || run(&wakeups));
 }
 

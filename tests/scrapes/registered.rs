@@ -9,6 +9,7 @@ use actix::prelude::*;
 use actix_timers::metrics::{CATALOGUE, Kind};
 use actix_timers::{TimerActor, Timers, scrape};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use support::metric;
 
 use super::{Bell, Ring};
 
@@ -22,9 +23,8 @@ fn about(page: &str, timer: &str) -> Vec<String> {
     page.lines().filter(|line| line.contains(&label)).map(str::to_owned).collect()
 }
 
-fn value(lines: &[String], series: &str) -> f64 {
-    let line = lines.iter().find(|line| line.starts_with(series));
-    line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or_else(|| panic!("{series}: {lines:?}"))
+fn value(page: &str, name: &str, timer: &str) -> f64 {
+    metric(page, name, &format!("timer=\"{timer}\""))
 }
 
 /// From the first scrape on every metric exists, with zeros; the series of a level come with the level.
@@ -38,29 +38,31 @@ fn levels_when_they_are_made() {
     support::in_real_time(async {
         let timers = TimerActor::builder().name("new").start().unwrap();
         // Before the driver's first turn.
-        let lines = about(&recorder.render(), "new");
+        let page = recorder.render();
+        let lines = about(&page, "new");
         for metric in CATALOGUE {
             let is_there = lines.iter().any(|line| line.starts_with(&format!("{}{{", metric.name)));
             // An exporter shows a histogram once it has a value.
             assert!(is_there || matches!(metric.kind, Kind::Histogram(_)), "{}", metric.name);
         }
-        let scraped = || about(&scrape(|| recorder.render()), "new");
-        let levels = |lines: &[String]| {
+        let scraped = || scrape(|| recorder.render());
+        let levels = |page: &str| {
+            let lines = about(page, "new");
             [0, 1, 2].map(|level| lines.iter().filter(|line| line.contains(&format!("level=\"{level}\""))).count())
         };
-        assert_eq!(levels(&lines), [6, 0, 0]);
+        assert_eq!(levels(&page), [6, 0, 0]);
         let bell = Bell.start();
         timers.schedule_after(&bell, Duration::from_millis(10), Ring);
         assert_eq!(levels(&scraped()), [6, 0, 0]);
         // A turn of level 0 is 256 ms long.
         timers.schedule_after(&bell, Duration::from_secs(10), Ring);
-        let lines = scraped();
-        assert_eq!(levels(&lines), [6, 6, 0]);
-        assert_eq!(value(&lines, "actix_timers_cascades_total{timer=\"new\",from_level=\"1\"}"), 0.0);
+        let page = scraped();
+        assert_eq!(levels(&page), [6, 6, 0]);
+        assert_eq!(metric(&page, "cascades_total", "timer=\"new\",from_level=\"1\""), 0.0);
         timers.drain();
-        let lines = scraped();
-        assert_eq!(levels(&lines), [6, 6, 0], "a level stays");
-        assert_eq!(value(&lines, "actix_timers_level_entries{timer=\"new\",level=\"1\"}"), 0.0);
+        let page = scraped();
+        assert_eq!(levels(&page), [6, 6, 0], "a level stays");
+        assert_eq!(metric(&page, "level_entries", "timer=\"new\",level=\"1\""), 0.0);
     });
 }
 
@@ -80,14 +82,12 @@ fn gauges_of_one_and_the_sum() {
         }
         let page = scrape(|| recorder.render());
         for (name, timers) in [("one", 1.0), ("two", 2.0)] {
-            let seen = ["pending", "scheduled_total"]
-                .map(|metric| value(&about(&page, name), &format!("actix_timers_{metric}{{")));
+            let seen = ["pending", "scheduled_total"].map(|metric| value(&page, metric, name));
             assert_eq!(seen, [timers; 2], "{name}");
         }
-        let lines = about(&page, "two");
-        assert_eq!(value(&lines, "actix_timers_capacity{"), 200.0, "the capacity of the last to start");
-        assert_eq!(value(&lines, "actix_timers_wheel_depth{"), 2.0, "the depth of the last to publish");
-        assert_eq!(value(&lines, "actix_timers_delay_queue_length{"), 1.0);
+        assert_eq!(value(&page, "capacity", "two"), 200.0, "the capacity of the last to start");
+        assert_eq!(value(&page, "wheel_depth", "two"), 2.0, "the depth of the last to publish");
+        assert_eq!(value(&page, "delay_queue_length", "two"), 1.0);
     });
 }
 
@@ -112,10 +112,8 @@ fn series_of_each_arbiter() {
             worker.spawn_fn(move || tell.send(schedule()).unwrap());
             assert_eq!(told.await.unwrap(), "web-2");
             let page = scrape(|| recorder.render());
-            let [here, there] = ["web-1", "web-2"].map(|timer| about(&page, timer));
-            assert_eq!([value(&here, "actix_timers_pending{"), value(&there, "actix_timers_pending{")], [1.0, 1.0]);
-            assert_eq!(value(&here, "actix_timers_scheduled_total{"), 1.0);
-            assert_eq!(value(&there, "actix_timers_scheduled_total{"), round);
+            assert_eq!(["web-1", "web-2"].map(|timer| value(&page, "pending", timer)), [1.0, 1.0]);
+            assert_eq!(["web-1", "web-2"].map(|timer| value(&page, "scheduled_total", timer)), [1.0, round]);
             worker.stop();
             worker.join().unwrap();
         }

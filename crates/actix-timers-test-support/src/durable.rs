@@ -26,7 +26,7 @@ use tempfile::TempDir;
 use tokio::sync::oneshot;
 
 use crate::copies::copy_directory;
-use crate::{Boxed, paused_runtime, with_one_type};
+use crate::{Boxed, metric, paused_runtime, with_one_type};
 
 /// The route of most tests.
 pub const ROUTE: &str = "diary";
@@ -324,11 +324,7 @@ pub fn start_counted(builder: DurableTimersBuilder) -> (DurableTimers, impl Fn()
     let recorder = PrometheusBuilder::new().build_recorder();
     let page = recorder.handle();
     let timers = metrics::with_local_recorder(&recorder, || builder.start()).unwrap();
-    let internal = move || {
-        let page = scrape(|| page.render());
-        let pending = page.lines().find_map(|line| line.strip_prefix("actix_timers_pending{timer=\"durable\"} "));
-        pending.unwrap().parse().unwrap()
-    };
+    let internal = move || metric(&scrape(|| page.render()), "pending", "timer=\"durable\"") as u64;
     (timers, internal)
 }
 

@@ -389,6 +389,17 @@ pub async fn eventually(mut happened: impl FnMut() -> bool) {
     tokio::time::timeout(PATIENCE, waiting).await.expect("it happens in the end");
 }
 
+/// Returns the sum over the series of a metric whose labels contain `label`; the page must have some.
+pub fn metric(page: &str, name: &str, label: &str) -> f64 {
+    let start = format!("actix_timers_{name}{{");
+    let value = |line: &str| {
+        let (labels, value) = line.strip_prefix(&start)?.rsplit_once(' ')?;
+        labels.contains(label).then(|| value.parse::<f64>().unwrap())
+    };
+    let values = page.lines().filter_map(value);
+    values.reduce(|sum, value| sum + value).unwrap_or_else(|| panic!("no {name} with {label}:\n{page}"))
+}
+
 /// A way to reach a timer actor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
@@ -677,6 +688,31 @@ impl Clock for WatchedClock {
 
     fn is_moved_by(&self, clock: &ManualClock) -> bool {
         self.hands.is_moved_by(clock)
+    }
+}
+
+/// A manual clock whose wall clock is read by a function.
+pub struct ClockWithWall<W>(pub ManualClock, pub W);
+
+impl<W: Fn(&ManualClock) -> SystemTime + Send + Sync + 'static> Clock for ClockWithWall<W> {
+    fn now(&self) -> Duration {
+        self.0.now()
+    }
+
+    fn wall(&self) -> SystemTime {
+        (self.1)(&self.0)
+    }
+
+    fn since(&self, instant: tokio::time::Instant) -> Duration {
+        self.0.since(instant)
+    }
+
+    fn alarm(&self, time: Duration) -> Alarm {
+        self.0.alarm(time)
+    }
+
+    fn is_moved_by(&self, clock: &ManualClock) -> bool {
+        self.0.is_moved_by(clock)
     }
 }
 

@@ -2,18 +2,18 @@
 //! which are invisible to its users.
 
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use actix::prelude::*;
 use actix_timers::{
-    Alarm, CancelAllFor, Clock, Drain, ListTimers, MailboxPolicy, ManualClock, Target, TimerActor, TimerActorBuilder,
-    TimerContext, TimerFilter, TimerGroup, TimerOptions, Timers, scrape,
+    CancelAllFor, Drain, ListTimers, MailboxPolicy, ManualClock, Target, TimerActor, TimerActorBuilder, TimerContext,
+    TimerFilter, TimerGroup, TimerOptions, Timers, scrape,
 };
 use actix_timers_durable::store::{Counts, MemoryDisk};
 use actix_timers_durable::{DurableFilter, DurableState, DurableTimers};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use support::durable::{Act, Diary, Note, ROUTE, at, life, ms, notes, run_to};
-use support::{Probe, probe};
+use support::{ClockWithWall, Probe, metric, probe};
 
 /// Adds one of the user's timers, far away, to a timer actor.
 fn with_one_timer(timers: Timers) -> Timers {
@@ -232,10 +232,8 @@ fn a_given_timer_actor_of_the_same_name_keeps_its_series() {
         notes(&timers, ROUTE, (0..10).map(|note| (note, 1000))).await;
         clock.settle().await;
         let expect = |name: &str, timer: &str, value: f64| {
-            let page = scrape(|| page.render());
-            let start = format!("actix_timers_{name}{{timer=\"{timer}\"}} ");
-            let found = page.lines().find_map(|line| line.strip_prefix(&start)?.parse::<f64>().ok());
-            assert_eq!(found, Some(value), "{name} of {timer}");
+            let found = metric(&scrape(|| page.render()), name, &format!("timer=\"{timer}\""));
+            assert_eq!(found, value, "{name} of {timer}");
         };
         expect("capacity", "post", 7.0);
         expect("tick_seconds", "post", 0.02);
@@ -248,38 +246,14 @@ fn a_given_timer_actor_of_the_same_name_keeps_its_series() {
     });
 }
 
-/// A manual clock whose wall clock can be stepped without a notification.
-#[derive(Clone)]
-struct Unsteady(ManualClock, Arc<Mutex<Duration>>);
-
-impl Clock for Unsteady {
-    fn now(&self) -> Duration {
-        self.0.now()
-    }
-
-    fn wall(&self) -> SystemTime {
-        self.0.wall() + *self.1.lock().unwrap()
-    }
-
-    fn since(&self, instant: tokio::time::Instant) -> Duration {
-        self.0.since(instant)
-    }
-
-    fn alarm(&self, time: Duration) -> Alarm {
-        self.0.alarm(time)
-    }
-
-    fn is_moved_by(&self, clock: &ManualClock) -> bool {
-        self.0.is_moved_by(clock)
-    }
-}
-
 #[test]
 fn a_step_of_the_clock_is_noticed_without_the_given_timer_actor() {
     let (disk, diary) = (MemoryDisk::new(), Diary::default());
     life(0, async |clock| {
         let ahead = Arc::new(Mutex::new(Duration::ZERO));
-        let unsteady = Unsteady(clock.clone(), Arc::clone(&ahead));
+        let seen = Arc::clone(&ahead);
+        // Nobody is notified of its steps.
+        let unsteady = ClockWithWall(clock.clone(), move |clock: &ManualClock| clock.wall() + *seen.lock().unwrap());
         let given = TimerActor::builder().wall_clock_check_interval(Duration::MAX).clock(unsteady).start();
         let timers = diary.builder(&disk, &clock).timers(given.unwrap()).horizon(ms(10_000_000)).start().unwrap();
         let _ = timers.schedule_at(ROUTE, at(3_600_000), Note(1)).await.unwrap();

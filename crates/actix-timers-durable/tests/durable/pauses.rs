@@ -228,15 +228,11 @@ fn paused_routes_are_a_metric() {
         let recorder = PrometheusBuilder::new().build_recorder();
         let page = recorder.handle();
         let timers = metrics::with_local_recorder(&recorder, || diary.timers(&disk, &clock));
-        let paused = || {
-            let page = scrape(|| page.render());
-            let line = page.lines().find_map(|line| line.strip_prefix("actix_timers_store_paused{timer=\"durable\"} "));
-            line.unwrap().to_owned()
-        };
-        assert_eq!(paused(), "0");
+        let paused = || support::metric(&scrape(|| page.render()), "store_paused", "timer=\"durable\"");
+        assert_eq!(paused(), 0.0);
         timers.pause(Pause::route(ROUTE).until(at(50))).await.unwrap();
         timers.pause(Pause::node("durable")).await.unwrap();
-        for (time, count) in [(20, "2"), (60, "1")] {
+        for (time, count) in [(20, 2.0), (60, 1.0)] {
             run_to(&clock, time).await;
             assert_eq!(paused(), count, "at {time}");
         }

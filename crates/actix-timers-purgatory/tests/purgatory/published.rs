@@ -16,12 +16,8 @@ async fn watchers_requests_and_their_ends_are_published() {
     let values = || {
         let page = page.render();
         let value = |metric: &Metric| {
-            let of_it = |line: &&str| {
-                let labels = line.strip_prefix(metric.name).filter(|labels| labels.starts_with('{'));
-                labels.is_some_and(|it| it.contains("timer=\"main\"") && it.contains("purgatory=\"events\""))
-            };
-            let line = page.lines().find(of_it).unwrap_or_else(|| panic!("{}:\n{page}", metric.name));
-            line.rsplit(' ').next().unwrap().parse::<f64>().unwrap() as u64
+            let name = metric.name.strip_prefix("actix_timers_").unwrap();
+            support::metric(&page, name, "timer=\"main\",purgatory=\"events\"") as u64
         };
         CATALOGUE.iter().map(value).collect::<Vec<_>>()
     };
