@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use support::ms;
 
-use super::pages::{Served, assert_has, content, get, rejection, serve};
+use super::pages::{Served, assert_has, content, get, ids, rejection, serve, short};
 
 #[derive(Serialize, Deserialize)]
 enum Work {
@@ -83,14 +83,6 @@ fn with_durable(test: impl AsyncFnOnce(DurableTimers, ManualClock)) {
 
 async fn schedule(timers: &DurableTimers, work: Work, delay: Duration) -> DurableId {
     timers.schedule_after("mail", delay, work).await.unwrap().id()
-}
-
-fn ids(list: &Value) -> Vec<String> {
-    list["timers"].as_array().unwrap().iter().map(|timer| timer["id"].as_str().unwrap().to_owned()).collect()
-}
-
-fn short(id: DurableId) -> String {
-    id.to_string()[..23].to_owned()
 }
 
 /// Sends a request that may change something.

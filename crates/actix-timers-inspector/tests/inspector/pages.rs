@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
@@ -82,13 +83,13 @@ pub(super) async fn rejection(app: &Served, path: &str) -> (u16, String, String)
     (status, text("error"), text("message"))
 }
 
-/// Returns ids as a read-only page shows them: without their last group.
-fn ids(list: &Value) -> Vec<String> {
+pub(super) fn ids(list: &Value) -> Vec<String> {
     let timers = list["timers"].as_array().unwrap();
     timers.iter().map(|timer| timer["id"].as_str().unwrap().to_owned()).collect()
 }
 
-fn short(id: TimerId) -> String {
+/// Returns an id as a read-only page shows it: without its last group.
+pub(super) fn short(id: impl Display) -> String {
     id.to_string()[..23].to_owned()
 }
 
