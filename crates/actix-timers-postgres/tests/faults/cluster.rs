@@ -297,6 +297,14 @@ impl Cluster {
         });
     }
 
+    /// Waits until all nodes are back and requests are accepted again.
+    pub(crate) fn recover(&mut self) {
+        let since = now();
+        self.wait_joined();
+        self.wait("requests are accepted again", |book, _| book.stored_since(since) > 0);
+        self.check();
+    }
+
     /// Waits until the claims of an ended or stopped node are released, and returns the time. Its lease and the time to
     /// release must suffice.
     pub(crate) fn wait_released(&mut self, label: &str, since: Instant) -> Duration {

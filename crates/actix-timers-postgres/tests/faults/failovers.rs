@@ -21,10 +21,7 @@ fn timers_outlive_crashes_of_the_server() {
             server.stop();
             std::thread::sleep(Duration::from_millis(random.below(4000)));
             server.start();
-            let since = now();
-            cluster.wait_joined();
-            cluster.wait("requests are accepted again", |book, _| book.stored_since(since) > 0);
-            cluster.check();
+            cluster.recover();
         }
         eprintln!("longest wait {:?}", cluster.book.longest_wait());
         cluster.finish();

@@ -21,14 +21,6 @@ fn assert_bounded(cluster: &Cluster) {
     assert!(longest <= ANSWER, "a request was answered after {longest:?}: {}", cluster.evidence());
 }
 
-/// Waits until the cluster accepts requests again.
-fn recover(cluster: &mut Cluster) {
-    let since = now();
-    cluster.wait_joined();
-    cluster.wait("requests are accepted again", |book, _| book.stored_since(since) > 0);
-    cluster.check();
-}
-
 #[test]
 #[ignore = "starts servers: crates/actix-timers-postgres/tests/server cargo test -p actix-timers-postgres --test faults -- --ignored --test-threads 1"]
 fn nodes_recover_when_connections_are_free_again() {
@@ -41,7 +33,7 @@ fn nodes_recover_when_connections_are_free_again() {
             let hogs = cluster.runtime.block_on(take_connections(server.url()));
             std::thread::sleep(length);
             drop(hogs);
-            recover(&mut cluster);
+            cluster.recover();
         }
         assert_bounded(&cluster);
         cluster.finish();
@@ -141,7 +133,7 @@ fn timers_outlive_a_full_disk_of_the_server() {
             eprintln!("the server had ended");
             server.start();
         }
-        recover(&mut cluster);
+        cluster.recover();
         assert_bounded(&cluster);
         cluster.finish();
         drop(server);
@@ -189,7 +181,7 @@ fn nodes_recover_when_locked_tables_are_free_again() {
             cluster.runtime.block_on(locker.batch_execute(&lock)).unwrap();
             std::thread::sleep(Duration::from_millis(200) + LEASE * random.below(3) as u32);
             cluster.runtime.block_on(locker.batch_execute("COMMIT")).unwrap();
-            recover(&mut cluster);
+            cluster.recover();
         }
         assert_bounded(&cluster);
         cluster.finish();

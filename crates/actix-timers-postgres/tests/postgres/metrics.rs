@@ -28,15 +28,8 @@ impl Observed {
         Self { node, recorder }
     }
 
-    /// Returns the value of a series, whose labels begin with that of the timer.
     fn value(&self, name: &str, label: &str) -> f64 {
-        let page = self.recorder.handle().render();
-        let start = format!("actix_timers_postgres_{name}{{timer=\"test\"");
-        let value = page.lines().filter(|line| line.starts_with(&start) && line.contains(label)).find_map(|line| {
-            let (_, value) = line.rsplit_once(' ')?;
-            value.parse().ok()
-        });
-        value.unwrap_or_else(|| panic!("no {name} {label} in {page}"))
+        support::metric(&self.recorder.handle().render(), &format!("postgres_{name}"), label)
     }
 
     /// Waits until a series has a value.
