@@ -119,16 +119,6 @@ pub enum StoreError {
         /// The maximum size in bytes.
         limit: usize,
     },
-    /// An idempotency key is longer than the store accepts.
-    #[error(
-        "an idempotency key of {size} bytes is longer than the {limit} bytes that the store takes: use a digest of it"
-    )]
-    KeyTooLong {
-        /// The length of the key in bytes.
-        size: usize,
-        /// The maximum length in bytes.
-        limit: usize,
-    },
     /// The store does not support the operation.
     #[error("this store has no {0}")]
     Unsupported(&'static str),

@@ -102,8 +102,6 @@ pub enum Op {
 
 /// Maximum size of a record in the stores of this crate, in bytes of payload, names, key and headers together.
 pub const MAX_RECORD_LEN: usize = 1 << 20;
-/// Maximum length of an idempotency key in the stores of this crate, in bytes.
-pub const MAX_KEY_LEN: usize = 1024;
 
 /// The action for a new timer whose key another timer has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

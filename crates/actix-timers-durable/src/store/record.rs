@@ -7,7 +7,7 @@ use crate::due_time::DueTime;
 use crate::headers::Headers;
 use crate::id::DurableId;
 use crate::record::{RepeatMode, RetryPolicy, StoredRepeat};
-use crate::store::{MAX_KEY_LEN, MAX_RECORD_LEN, StoreError};
+use crate::store::{MAX_RECORD_LEN, StoreError};
 
 use super::Delivery;
 
@@ -112,7 +112,7 @@ impl Record {
     /// Checks the lengths of its texts and bytes together.
     ///
     /// # Errors
-    /// [`StoreError::TooLarge`], [`StoreError::KeyTooLong`].
+    /// [`StoreError::TooLarge`].
     pub fn check_lengths(&self) -> Result<(), StoreError> {
         let repeat = match &self.repeat {
             Some(StoredRepeat { mode: RepeatMode::Cron { expression, zone }, .. }) => expression.len() + zone.len(),
@@ -123,9 +123,6 @@ impl Record {
         let size = self.size() + self.route.len() + self.message_type.len() + key + codec + repeat;
         if size > MAX_RECORD_LEN {
             return Err(StoreError::TooLarge { size, limit: MAX_RECORD_LEN });
-        }
-        if key > MAX_KEY_LEN {
-            return Err(StoreError::KeyTooLong { size: key, limit: MAX_KEY_LEN });
         }
         Ok(())
     }

@@ -254,3 +254,11 @@ fn a_route_changed_by_hand_leads_to_its_recipient() {
         timers.stop().await.unwrap();
     });
 }
+
+#[test]
+fn a_check_of_no_store_creates_none() {
+    let directory = tempfile::tempdir().unwrap();
+    let typo = directory.path().join("typo");
+    assert!(matches!(EmbeddedStore::integrity_check(&typo), Err(StoreError::Foreign { .. })));
+    assert!(!typo.exists());
+}

@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock};
 
 use actix_timers_durable::store::{
-    Counts, Found, Hint, Look, MAX_KEY_LEN, Page, Part, Position, Query, Reads, State, finished_from_json,
+    Counts, Found, Hint, Look, Page, Part, Position, Query, Reads, State, finished_from_json,
 };
 use actix_timers_durable::{DueTime, DurableId, Pause, StoreError};
 use tokio_postgres::Row;
@@ -217,7 +217,7 @@ impl Reads for Jobs {
     }
 
     fn find_key(&mut self, route: &str, key: &str) -> Result<Option<DurableId>, StoreError> {
-        if key.len() > MAX_KEY_LEN || key.contains('\0') || route.contains('\0') {
+        if key.contains('\0') || route.contains('\0') {
             return Ok(None);
         }
         self.ask(FIND_KEY, params![route.to_owned(), key.to_owned()], |_, rows| rows.first().and_then(|row| id(row, 0)))

@@ -171,9 +171,9 @@ impl EmbeddedStore {
     /// for each problem.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// As [`open`](Self::open); [`StoreError::Foreign`] if there is no store.
     pub fn integrity_check(path: impl AsRef<Path>) -> Result<Vec<String>, StoreError> {
-        copying::check(&Place::open_or_create(path.as_ref())?)
+        copying::check(&Place::open_existing(path.as_ref())?)
     }
 
     /// Returns the connection, after the files were opened anew if that is necessary.

@@ -82,6 +82,14 @@ impl Place {
         Ok(place)
     }
 
+    /// Locks a store, and does not create its directory.
+    pub(super) fn open_existing(path: &Path) -> Result<Self, StoreError> {
+        if !path.try_exists().unwrap_or(true) {
+            return Err(StoreError::Foreign { path: path.to_owned(), reason: "there is nothing".to_owned() });
+        }
+        Self::open_or_create(path)
+    }
+
     /// Makes a backup in an empty directory, or in that of an interrupted backup.
     pub(super) fn create_backup(
         path: &Path,

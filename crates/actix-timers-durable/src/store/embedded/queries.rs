@@ -21,7 +21,7 @@ use super::pauses;
 use super::place::Place;
 use crate::DurableId;
 use crate::pause::Pause;
-use crate::store::{MAX_KEY_LEN, StoreError, headers_from_json};
+use crate::store::{StoreError, headers_from_json};
 
 /// Rows that a page examines at most.
 const EXAMINED: usize = 10_000;
@@ -144,10 +144,6 @@ impl<S: Queried> Reads for S {
     }
 
     fn find_key(&mut self, route: &str, key: &str) -> Result<Option<DurableId>, StoreError> {
-        // No stored key is longer.
-        if key.len() > MAX_KEY_LEN {
-            return Ok(None);
-        }
         self.query(|connection| {
             let mut statement = connection.prepare_cached(FIND_KEY)?;
             let mut rows = statement.query((route, key))?;
