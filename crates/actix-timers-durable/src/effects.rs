@@ -133,7 +133,7 @@ impl<M> Durable<M> {
             drop_contained(tell.send(made));
             is_kept
         });
-        let (delivery, next) = self.end_in_transaction(answer, committer.wall());
+        let (delivery, next) = self.end_in_transaction(answer, committer.wall().to_system_time());
         let nominal = nominal_after(&next);
         Box::pin(async move {
             let ended = committer.change(Op::EndWith(delivery, next, effect)).await;

@@ -1,7 +1,7 @@
 //! The end of a delivery: from the answer of its handler to the next state of its row.
 
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use actix_timers::integration::next_on_grid;
 
@@ -41,17 +41,25 @@ impl Course {
     }
 }
 
+/// The present time: the millisecond that contains it, and the first one that is not before it, from which delays count.
+#[derive(Debug, Clone, Copy)]
+struct Now {
+    reached: DueTime,
+    passed: DueTime,
+}
+
 /// Returns the state after a delivery whose handler has answered, or exceeded its time-out, with a note if its route keeps a
 /// past.
-pub(super) fn after_delivery(under_way: &UnderWay, retry: &RetryPolicy, answer: Answer, now: DueTime) -> Next {
+pub(super) fn after_delivery(under_way: &UnderWay, retry: &RetryPolicy, answer: Answer, now: SystemTime) -> Next {
     let record = &under_way.record;
     let course = under_way.course();
+    let now = Now { reached: DueTime::reached_at(now), passed: DueTime::at_or_after(now).unwrap_or(DueTime::MAX) };
     if !under_way.is_noted {
         return after_answer(record, retry, answer, course, now);
     }
     let error = failure(&answer);
     let result = under_way.result.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let took = now.saturating_since(course.begun);
+    let took = now.reached.saturating_since(course.begun);
     noted(record, after_answer(record, retry, answer, course, now), error.as_deref(), took, result)
 }
 
@@ -81,14 +89,14 @@ pub(super) fn noted(
     Next::Noted(Box::new(next), Box::new(Note { took_ms, outcome, error, result }))
 }
 
-fn after_answer(record: &Record, retry: &RetryPolicy, answer: Answer, course: Course, now: DueTime) -> Next {
+fn after_answer(record: &Record, retry: &RetryPolicy, answer: Answer, course: Course, now: Now) -> Next {
     let (reason, is_permanent) = match answer {
         Ok(Ok(())) => {
             let complete = || record.keep_key.map_or(Next::Delete, Next::KeepKey);
             return next_repetition(record, course, now).map_or_else(complete, Next::Again);
         }
         Ok(Err(error)) => match error.then() {
-            Then::SnoozeAfter(delay) => return Next::Snooze(now.saturating_add(delay)),
+            Then::SnoozeAfter(delay) => return Next::Snooze(now.passed.saturating_add(delay)),
             Then::SnoozeUntil(at) => return Next::Snooze(DueTime::at_or_after(at).unwrap_or(DueTime::MAX)),
             then => (error.to_string(), then == Then::Dead),
         },
@@ -102,7 +110,7 @@ fn after_answer(record: &Record, retry: &RetryPolicy, answer: Answer, course: Co
     // The failures are not counted in a budget without an end.
     let (failures, returned) =
         if retry.attempts >= NO_END { (progress.attempt, progress.used) } else { (progress.used, 0) };
-    let due = now.saturating_add(retry.delay_after(failures, random));
+    let due = now.passed.saturating_add(retry.delay_after(failures, random));
     Next::Again(Again { due, nominal: progress.nominal, repetition: progress.repetition, returned })
 }
 
@@ -112,7 +120,7 @@ pub(super) fn after_blame(record: &Record, retry: &RetryPolicy, now: DueTime) ->
         "the process ended during attempt {}, with no other delivery under way ({} allowed)",
         record.progress.attempt, retry.attempts
     );
-    dead(record, &reason, now, now)
+    dead(record, &reason, now, Now { reached: now, passed: now })
 }
 
 /// Returns the reason why this build cannot follow a timer's repetition, if so.
@@ -132,12 +140,12 @@ pub(super) fn parked(reason: &str) -> Next {
     Next::Park { reason: shortened(&format!("{mark}{reason}")) }
 }
 
-fn dead(record: &Record, reason: &str, begun: DueTime, now: DueTime) -> Next {
+fn dead(record: &Record, reason: &str, begun: DueTime, now: Now) -> Next {
     Next::Dead { reason: shortened(reason), then: next_repetition(record, Course::begun(begun), now) }
 }
 
 /// Returns the repetition after the one that has ended now; none if that was the last.
-fn next_repetition(record: &Record, Course { begun, follow }: Course, now: DueTime) -> Option<Again> {
+fn next_repetition(record: &Record, Course { begun, follow }: Course, now: Now) -> Option<Again> {
     let Progress { due, nominal, repetition, attempt, .. } = record.progress;
     let repeat = record.repeat.as_ref();
     if repeat.and_then(|repeat| repeat.times).is_some_and(|times| repetition >= times) {
@@ -154,10 +162,10 @@ fn next_repetition(record: &Record, Course { begun, follow }: Course, now: DueTi
             at
         }
         (Follow::Never, _) | (Follow::BySchedule, None) => return None,
-        (_, Some(RepeatMode::FixedRate { period, missed })) => on_grid(*period, *missed, millis(now))?,
+        (_, Some(RepeatMode::FixedRate { period, missed })) => on_grid(*period, *missed, millis(now.reached))?,
         (_, Some(RepeatMode::FixedDelay { delay, spread })) => {
             let delay = Duration::from_millis(whole_period(*delay));
-            let after_delay = millis(now) + delay;
+            let after_delay = millis(now.passed) + delay;
             // A retry is on time, and all that failed together come together.
             let expected = if attempt > 1 { nominal } else { due };
             if *spread && begun.saturating_since(expected) >= LATE {
@@ -168,7 +176,9 @@ fn next_repetition(record: &Record, Course { begun, follow }: Course, now: DueTi
             }
         }
         // Passed times are skipped, and after a step back of the clock none is repeated.
-        (_, Some(RepeatMode::Cron { expression, zone })) => calendar::next_after(expression, zone, now.max(nominal))?,
+        (_, Some(RepeatMode::Cron { expression, zone })) => {
+            calendar::next_after(expression, zone, now.reached.max(nominal))?
+        }
     };
     if repeat.and_then(|repeat| repeat.until).is_some_and(|until| nominal > until) {
         return None;
@@ -239,9 +249,13 @@ mod tests {
         Course::begun(record.progress.due)
     }
 
+    fn whole(millis: u64) -> Now {
+        Now { reached: at(millis), passed: at(millis) }
+    }
+
     fn after(record: &Record, answer: Answer, now: u64) -> Next {
         let retry = RetryPolicy::default().max_attempts(3).jitter_percent(0);
-        after_answer(record, &retry, answer, on_time(record), at(now))
+        after_answer(record, &retry, answer, on_time(record), whole(now))
     }
 
     fn failed(reason: &str) -> Answer {
@@ -307,7 +321,7 @@ mod tests {
         let retry = record.retry_policy(RetryPolicy::default().jitter_percent(0));
         for (attempt, delay) in [(1, 1000), (2, 2000), (5, 16_000), (50, 300_000)] {
             record.progress = Progress { attempt, used: 1, ..record.progress };
-            let next = after_answer(&record, &retry, failed("no"), on_time(&record), at(0));
+            let next = after_answer(&record, &retry, failed("no"), on_time(&record), whole(0));
             assert_eq!(
                 next,
                 Next::Again(Again { due: at(delay), nominal: at(1000), repetition: 1, returned: record.progress.used })
@@ -321,7 +335,7 @@ mod tests {
         let due = |change: fn(&mut Record)| {
             let mut record = once();
             change(&mut record);
-            let Next::Again(again) = after_answer(&record, &retry, failed("no"), on_time(&record), at(0)) else {
+            let Next::Again(again) = after_answer(&record, &retry, failed("no"), on_time(&record), whole(0)) else {
                 panic!("a retry")
             };
             again.due.as_millis()
@@ -344,7 +358,7 @@ mod tests {
 
     /// Returns nominal and due time of the repetition after a success.
     fn next_times(record: &Record, course: Course, now: u64) -> Option<(u64, u64)> {
-        match after_answer(record, &RetryPolicy::default(), Ok(Ok(())), course, at(now)) {
+        match after_answer(record, &RetryPolicy::default(), Ok(Ok(())), course, whole(now)) {
             Next::Again(again) => Some((again.nominal.as_millis(), again.due.as_millis())),
             _ => None,
         }
@@ -413,9 +427,10 @@ mod tests {
             assert_eq!(next_times(record, at_5000, 1300), Some((5000, 5000)));
             assert_eq!(next_times(record, course(record, Follow::Never), 1300), None);
             let retry = RetryPolicy::default();
-            let failed = |course| after_answer(record, &retry, failed("no"), course, at(1300));
+            let failed = |course| after_answer(record, &retry, failed("no"), course, whole(1300));
             assert_eq!(failed(at_5000), failed(on_time(record)), "it has failed");
-            let dead = |course| after_answer(record, &retry, Ok(Err(HandlerError::permanent("no"))), course, at(1300));
+            let dead =
+                |course| after_answer(record, &retry, Ok(Err(HandlerError::permanent("no"))), course, whole(1300));
             assert_eq!(dead(at_5000), dead(on_time(record)));
             assert_eq!(dead(course(record, Follow::Never)), dead(on_time(record)));
         }
@@ -481,5 +496,27 @@ mod tests {
         assert_eq!(odd.len(), MAX_REASON_LEN - 1);
         assert_eq!(parked("a\0b"), Next::Park { reason: "a\u{fffd}b".into() });
         assert_eq!(parked("paused?"), Next::Park { reason: "undecodable: paused?".into() }, "nobody has paused it");
+    }
+
+    #[test]
+    fn delays_count_from_the_end_of_the_millisecond() {
+        let now = Now { reached: at(1300), passed: at(1301) };
+        let snoozed = Ok(Err(HandlerError::snooze_for(Duration::from_millis(1))));
+        let retry = RetryPolicy::default().initial_delay(Duration::from_millis(1)).jitter_percent(0);
+        assert_eq!(after_answer(&once(), &retry, snoozed, on_time(&once()), now), Next::Snooze(at(1302)));
+        let delay = RepeatMode::FixedDelay { delay: Duration::from_millis(1), spread: false };
+        let mut first = once();
+        first.progress.used = 1;
+        for (record, answer) in [(first, failed("no")), (repeating(delay, None, None), Ok(Ok(())))] {
+            let Next::Again(again) = after_answer(&record, &retry, answer, on_time(&record), now) else {
+                panic!("it goes on")
+            };
+            assert_eq!(again.due, at(1302));
+        }
+        let grid = every(Duration::from_millis(1), Missed::Skip, None, None);
+        let Next::Again(again) = after_answer(&grid, &retry, Ok(Ok(())), on_time(&grid), now) else {
+            panic!("it goes on")
+        };
+        assert_eq!(again.due, at(1301), "its time has not come");
     }
 }

@@ -360,7 +360,7 @@ impl<M> Durable<M> {
 impl<M> Durable<M> {
     /// Returns the delivery and its end after an answer, for a transaction that writes it. From now on any answer of
     /// the handler is a failure, unless the transaction was committed: then its row is gone, or is another delivery's.
-    pub fn end_in_transaction(&self, answer: Result<(), HandlerError>, now: DueTime) -> (Delivery, Next) {
+    pub fn end_in_transaction(&self, answer: Result<(), HandlerError>, now: SystemTime) -> (Delivery, Next) {
         let UnderWay { record, retry, in_transaction, .. } = &*self.under_way;
         let (delivery, next) = (record.delivery(), ends::after_delivery(&self.under_way, retry, Ok(answer), now));
         in_transaction.get_or_init(|| Counted::end(delivery, &next));

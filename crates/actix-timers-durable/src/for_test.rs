@@ -164,8 +164,7 @@ impl TestDelivery {
 
     /// Returns the end after an answer at this wall-clock time.
     pub fn end(&self, answer: Result<(), HandlerError>, now: impl Into<SystemTime>) -> TestEnd {
-        let now = DueTime::reached_at(now.into());
-        let next = ends::after_delivery(&self.0, &self.0.retry, Ok(answer), now);
+        let next = ends::after_delivery(&self.0, &self.0.retry, Ok(answer), now.into());
         match next.split().0 {
             Next::Again(again) => TestEnd::Again(again.due),
             Next::Snooze(due) => TestEnd::Again(*due),

@@ -8,8 +8,8 @@ use actix_timers_durable::store::{
     NewTimer, Next, OnKey, headers_to_json, note_to_json, repeat_to_json, retry_to_json,
 };
 use actix_timers_durable::{
-    DueTime, Durable, DurableError, DurableId, DurableMessage, HandlerError, PayloadCodec, Schedule, ScheduleError,
-    Scheduled, StoreError,
+    Durable, DurableError, DurableId, DurableMessage, HandlerError, PayloadCodec, Schedule, ScheduleError, Scheduled,
+    StoreError,
 };
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Error, GenericClient, Row};
@@ -273,8 +273,7 @@ impl PostgresStore {
     /// Returns the statement of [`complete_in`](Self::complete_in) or, with an error, [`fail_in`](Self::fail_in) with its values,
     /// for a transaction of another client of PostgreSQL. Run it, or the delivery counts as failed.
     pub fn end_statement<M>(&self, message: &Durable<M>, answer: Result<(), HandlerError>) -> EndStatement {
-        let now = DueTime::reached_at(self.clock.wall(Instant::now()));
-        let (delivery, next) = message.end_in_transaction(answer, now);
+        let (delivery, next) = message.end_in_transaction(answer, self.clock.wall(Instant::now()));
         let (next, note) = next.split();
         let (again, snoozed, reason) = match next {
             Next::Again(again) => (Some(*again), None, None),

@@ -118,7 +118,7 @@ impl DurableTimerActor {
         let next = if self.stopping.is_some() && is_given_up {
             Next::GiveBack
         } else {
-            ends::after_delivery(&under_way, &retry, answer, self.wall())
+            ends::after_delivery(&under_way, &retry, answer, self.timers.clock().wall())
         };
         if under_way.in_transaction.get().is_none() {
             self.judge(&under_way.record, Counted::end(delivery, &next), failure.as_deref().unwrap_or_default());
