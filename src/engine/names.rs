@@ -76,6 +76,7 @@ impl Names {
         shrink(shard);
     }
 
+    #[inline]
     fn clear(&mut self, slot: u32) -> Option<u128> {
         self.by_slot.get_mut(slot)?.take()
     }

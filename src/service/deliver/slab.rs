@@ -33,13 +33,14 @@ impl<S> Slab<S> {
     #[inline]
     pub(crate) fn fill(&mut self, slot: u32, value: S) {
         let Some(page) = self.pages.get_mut(slot as usize / PAGE) else { return };
-        match page.get_mut(slot as usize % PAGE) {
+        let at = slot as usize % PAGE;
+        if page.len() < at {
+            // Slots before it were given back, unfilled.
+            page.resize_with(at, || None);
+        }
+        match page.get_mut(at) {
             Some(entry) => *entry = Some(value),
-            None => {
-                // Slots before it may have been given back, unfilled.
-                page.resize_with(slot as usize % PAGE, || None);
-                page.push(Some(value));
-            }
+            None => page.push(Some(value)),
         }
     }
 

@@ -80,7 +80,7 @@ impl Owner {
     fn counted_run_after(&mut self, ctx: &mut Context<Self>) {
         for number in 0..TIMERS as u64 {
             let (delay, note) = (self.random.delay(), Note([number; 4]));
-            self.ids.push(ctx.run_after(delay, move |owner, ctx| owner.handle(note, ctx)));
+            self.ids.push(ctx.run_after(delay, handle(note)));
         }
     }
 
@@ -101,6 +101,11 @@ impl Owner {
             assert!(ctx.cancel_timer(old).is_cancelled());
         }
     }
+}
+
+/// Returns a closure whose type does not name the counted function that schedules it, as the functions that drop it do.
+fn handle(note: Note) -> impl FnOnce(&mut Owner, &mut Context<Owner>) {
+    move |owner, ctx| owner.handle(note, ctx)
 }
 
 impl Actor for Owner {
