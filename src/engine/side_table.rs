@@ -3,21 +3,21 @@
 //! A slot without a value costs four bytes if a slot of the same page has one, else none.
 
 use crate::engine::by_slot::BySlot;
-use crate::timing::Arena;
+use crate::timing::Slab;
 
 /// "No value".
 const NONE: u32 = u32::MAX;
 
 #[derive(Debug)]
 pub(crate) struct SideTable<V> {
-    values: Arena<V>,
-    /// The location in the arena of the value of each slot.
+    values: Slab<V>,
+    /// The place in the slab of the value of each slot.
     by_slot: BySlot<u32>,
 }
 
 impl<V> SideTable<V> {
     pub(crate) const fn new() -> Self {
-        Self { values: Arena::new(), by_slot: BySlot::new() }
+        Self { values: Slab::new(), by_slot: BySlot::new() }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -25,26 +25,24 @@ impl<V> SideTable<V> {
     }
 
     pub(crate) fn get(&self, slot: u32) -> Option<&V> {
-        self.values.get(self.values.key_at(self.by_slot.get(slot)?)?)
+        self.values.get(self.by_slot.get(slot)?)
     }
 
     pub(crate) fn get_mut(&mut self, slot: u32) -> Option<&mut V> {
-        let key = self.values.key_at(self.by_slot.get(slot)?)?;
-        self.values.get_mut(key)
+        self.values.get_mut(self.by_slot.get(slot)?)
     }
 
     /// Sets the value of a slot. Returns false if the table is full.
     pub(crate) fn set(&mut self, slot: u32, value: V) -> bool {
         self.remove(slot);
-        let Ok(key) = self.values.insert(value) else { return false };
-        self.by_slot.set(slot, key.index(), NONE);
+        let Some(place) = self.values.reserve() else { return false };
+        self.values.fill(place, value);
+        self.by_slot.set(slot, place, NONE);
         true
     }
 
     pub(crate) fn remove(&mut self, slot: u32) -> Option<V> {
-        let position = std::mem::replace(self.by_slot.get_mut(slot)?, NONE);
-        let key = self.values.key_at(position)?;
-        self.values.remove(key)
+        self.values.take(std::mem::replace(self.by_slot.get_mut(slot)?, NONE))
     }
 
     /// Frees storage that no slot before `end` needs. Looks at most at `budget` values, counted down. Returns whether it

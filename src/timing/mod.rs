@@ -4,7 +4,7 @@
 //!
 //! 1. `tick`: integer time, and the rounding that makes every delivery [never early](TickLength).
 //! 2. `page` and `slots`: arrays on the heap, and the numbers of their free places. `arena`: storage of entries,
-//!    addressed by [keys](Key) that cannot go stale.
+//!    addressed by [keys](Key) that cannot go stale; `slab`: storage of what belongs to them.
 //! 3. `list`: first-in first-out lists, which name their members in chunks; buckets are such lists.
 //! 4. `entry`: the record of an entry: deadline, bucket, location in the list.
 //! 5. `level`: a ring of buckets, and the slot arithmetic.
@@ -23,6 +23,8 @@ mod jitter;
 mod level;
 mod list;
 mod page;
+#[cfg(feature = "actix")]
+mod slab;
 #[cfg(feature = "actix")]
 mod slack;
 mod slots;
@@ -43,9 +45,9 @@ pub(crate) use list::{Chunks, Spot};
 #[cfg(feature = "actix")]
 pub(crate) use page::boxed;
 #[cfg(feature = "actix")]
-pub(crate) use slack::coalesce;
+pub(crate) use slab::Slab;
 #[cfg(feature = "actix")]
-pub(crate) use slots::Slots;
+pub(crate) use slack::coalesce;
 pub use snapshot::{BucketSnapshot, LevelSnapshot, LevelStats, WheelSnapshot};
 #[cfg(feature = "actix")]
 pub(crate) use tick::duration_of;

@@ -15,9 +15,9 @@ use rustc_hash::FxHashMap;
 use crate::engine::{DeadLetterReason, DueTimer, OwnerId};
 use crate::model::target::TargetFacts;
 use crate::service::deliver::message_ref::{BoxedMessage, MessageRef};
-use crate::service::deliver::slab::Slab;
 use crate::service::state::{Service, Session, State};
 use crate::sync::MutexGuard;
+use crate::timing::Slab;
 
 pub(crate) type StateGuard<'a> = MutexGuard<'a, State>;
 

@@ -2,8 +2,8 @@
 //!
 //! In reading order:
 //!
-//! 1. `message_ref`: the location of a message; `slab`: the memory of a store; `message_stores`: typed stores, whose
-//!    functions hand messages over after unlocking.
+//! 1. `message_ref`: the location of a message; `message_stores`: typed stores, whose functions hand messages over after
+//!    unlocking.
 //! 2. `job`: the four steps of each message; `once`, `series`: the stored job of a timer that fires once or repeats;
 //!    `delivery`: the steps to a handler or a mailbox.
 //! 3. `turns`: the right to send, held by one thread at a time; `driver`: the alarm, and one turn; `driver_state`:
@@ -22,7 +22,6 @@ pub(crate) mod message_stores;
 pub(crate) mod next_check;
 pub(crate) mod once;
 pub(crate) mod series;
-pub(crate) mod slab;
 pub(crate) mod sleep;
 pub(crate) mod trim;
 pub(crate) mod turns;

@@ -1,17 +1,18 @@
-//! A slab: messages of one type side by side, each in a slot.
+//! A slab: values of one type side by side, each in a slot: messages, or rare properties of timers.
 //!
-//! The engine's keys ensure that each message is taken out of its slot once, so slots need no generations. The list of
-//! free slots is kept apart from the messages: a message without a destructor is discarded without reading it, and with
-//! a million timers that read would be a cache miss.
+//! The keys of the timers ensure that each value is taken out of its slot once, so slots need no tags, as those of an
+//! arena have. The numbers of free slots are kept apart: a value without a destructor is discarded without reading it,
+//! and with a million timers that read would be a cache miss.
 
 use std::mem::needs_drop;
 
-use crate::timing::Slots;
+use crate::timing::slots::Slots;
 
 /// Slots in a page. A power of two, so that finding a slot is a shift and a mask.
-const PAGE: usize = if cfg!(test) { 64 } else { 4096 };
+const PAGE: usize = if cfg!(test) { 64 } else { 512 };
 
-/// The slots of a store, in pages.
+/// Values in slots, in pages.
+#[derive(Debug)]
 pub(crate) struct Slab<S> {
     /// Pages never move, so a growing store copies nothing.
     pages: Vec<Vec<Option<S>>>,
@@ -21,6 +22,11 @@ pub(crate) struct Slab<S> {
 impl<S> Slab<S> {
     pub(crate) const fn new() -> Self {
         Self { pages: Vec::new(), slots: Slots::new() }
+    }
+
+    /// Returns the number of taken slots.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.taken() as usize
     }
 
     /// Reserves a slot, to be filled or given back before the next one is reserved. `None` if all 2³² − 1 are taken.
