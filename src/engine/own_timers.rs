@@ -14,12 +14,16 @@ pub(crate) struct OwnTimers {
     first: [u32; 2],
     /// The position of the older of the two. Vacant only if both are.
     oldest: u8,
+    /// Whether nothing else may keep its actor alive, so that the end of the last of those that do is to be reported.
+    pub(crate) is_held: bool,
+    /// The number of timers that keep its actor alive.
+    pub(crate) keeping: u32,
     others: List,
 }
 
 impl OwnTimers {
     pub(crate) const fn new() -> Self {
-        Self { first: [NONE; 2], oldest: 0, others: List::new() }
+        Self { first: [NONE; 2], oldest: 0, is_held: false, keeping: 0, others: List::new() }
     }
 
     pub(crate) fn len(&self) -> usize {

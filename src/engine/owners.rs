@@ -15,10 +15,6 @@ pub(crate) struct Owner<O> {
     timers: OwnTimers,
     /// Its due timers, first in, first out.
     pub(crate) inbox: List,
-    /// The number of own timers that keep its actor alive.
-    keeping: u32,
-    /// Whether nothing else may keep its actor alive, so that the end of the last of these is to be reported.
-    is_held: bool,
     /// The caller's data.
     pub(crate) data: O,
 }
@@ -35,7 +31,6 @@ pub(crate) struct Owners<O> {
 pub(crate) struct OwnList<'o> {
     owner: u32,
     timers: &'o mut OwnTimers,
-    keeping: &'o mut u32,
     chunks: &'o mut Chunks,
 }
 
@@ -44,7 +39,7 @@ impl OwnList<'_> {
     #[inline]
     pub(crate) fn add<P>(self, slot: u32, timer: &mut Timer<P>) {
         timer.belong(self.owner, self.timers.push_back(self.chunks, slot));
-        *self.keeping += u32::from(timer.marks.has(Mark::KeepsAlive));
+        self.timers.keeping += u32::from(timer.marks.has(Mark::KeepsAlive));
     }
 }
 
@@ -53,9 +48,9 @@ impl<O> Owners<O> {
         Self { arena: Arena::new(), chunks: Chunks::new() }
     }
 
-    pub(crate) fn insert(&mut self, data: O) -> Result<OwnerId, O> {
-        let owner = Owner { timers: OwnTimers::new(), inbox: List::new(), keeping: 0, is_held: false, data };
-        self.arena.insert(owner).map(OwnerId).map_err(|owner| owner.data)
+    pub(crate) fn insert(&mut self, data: impl FnOnce(OwnerId) -> O) -> Option<OwnerId> {
+        let owner = |key| Owner { timers: OwnTimers::new(), inbox: List::new(), data: data(OwnerId(key)) };
+        self.arena.insert(owner).map(OwnerId)
     }
 
     pub(crate) fn get(&self, id: OwnerId) -> Option<&Owner<O>> {
@@ -109,15 +104,14 @@ impl<O> Owners<O> {
     #[inline]
     pub(crate) fn own_list(&mut self, id: OwnerId) -> Option<OwnList<'_>> {
         let owner = self.arena.get_mut(id.0)?;
-        let Owner { timers, keeping, .. } = owner;
-        Some(OwnList { owner: id.0.index(), timers, keeping, chunks: &mut self.chunks })
+        Some(OwnList { owner: id.0.index(), timers: &mut owner.timers, chunks: &mut self.chunks })
     }
 
     /// Returns whether timers keep the owner's actor alive; if so, the end of the last one will be reported.
     pub(crate) fn hold(&mut self, owner: OwnerId) -> bool {
-        let Some(owner) = self.arena.get_mut(owner.0) else { return false };
-        owner.is_held = owner.keeping > 0;
-        owner.is_held
+        let Some(Owner { timers, .. }) = self.arena.get_mut(owner.0) else { return false };
+        timers.is_held = timers.keeping > 0;
+        timers.is_held
     }
 
     /// Prefetches the place of a timer in its owner's list.
@@ -134,12 +128,12 @@ impl<O> Owners<O> {
         if timer.stage == Stage::Queued {
             return false;
         }
-        let Some((_, owner)) = self.arena.at_mut(timer.owner) else { return false };
-        owner.timers.remove(&mut self.chunks, timer.owner_spot());
+        let Some((_, Owner { timers, .. })) = self.arena.at_mut(timer.owner) else { return false };
+        timers.remove(&mut self.chunks, timer.owner_spot());
         if !timer.marks.has(Mark::KeepsAlive) {
             return false;
         }
-        owner.keeping = owner.keeping.saturating_sub(1);
-        owner.keeping == 0 && std::mem::take(&mut owner.is_held)
+        timers.keeping = timers.keeping.saturating_sub(1);
+        timers.keeping == 0 && std::mem::take(&mut timers.is_held)
     }
 }

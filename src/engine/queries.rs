@@ -28,6 +28,11 @@ impl<P: Copy, O> Engine<P, O> {
         self.names.of_slot(key.index())
     }
 
+    /// Returns the owner in a slot.
+    pub(crate) fn owner_at(&self, slot: u32) -> Option<OwnerId> {
+        self.owners.id_at(slot)
+    }
+
     /// Returns the caller's data of an owner.
     pub(crate) fn owner(&self, id: OwnerId) -> Option<&O> {
         self.owners.get(id).map(|owner| &owner.data)

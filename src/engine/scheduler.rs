@@ -367,11 +367,9 @@ impl<P: Copy, O> Engine<P, O> {
         timers
     }
 
-    /// Registers an owner, or a queue for [due messages](Self::enqueue) of one recipient.
-    ///
-    /// # Errors
-    /// Returns `data` when 2³² − 1 owners exist.
-    pub(crate) fn add_owner(&mut self, data: O) -> Result<OwnerId, O> {
+    /// Registers an owner, or a queue for [due messages](Self::enqueue) of one recipient, with its data. `None` if
+    /// 2³² − 1 owners exist.
+    pub(crate) fn add_owner(&mut self, data: impl FnOnce(OwnerId) -> O) -> Option<OwnerId> {
         self.owners.insert(data)
     }
 

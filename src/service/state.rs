@@ -111,7 +111,7 @@ pub(crate) struct State {
 impl State {
     /// Returns the owner with this mailbox, if it has not ended.
     pub(crate) fn owner_at(&self, mailbox: MailboxId) -> Option<OwnerId> {
-        let owner = *self.lanes.own.get(&mailbox)?;
+        let owner = self.own_lane(mailbox)?;
         self.engine.owner(owner).is_some_and(|lane_state| !lane_state.ended).then_some(owner)
     }
 

@@ -289,7 +289,8 @@ impl World {
     }
 
     fn owner(&self) -> OwnerId {
-        *self.service.state().lanes.own.values().next().unwrap()
+        let state = self.service.state();
+        state.engine.owner_at(*state.lanes.own.values().next().unwrap()).unwrap()
     }
 
     fn place(&self, id: TimerId) -> Option<&'static str> {

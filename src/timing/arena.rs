@@ -112,19 +112,11 @@ impl<V> Arena<V> {
         Key { index, tag }
     }
 
-    /// Stores `value` under a new tag.
-    ///
-    /// # Errors
-    /// Returns `value` when all 2³² − 1 slots are taken.
+    /// Stores the value of a new key, under a new tag. `None` if all 2³² − 1 slots are taken.
     #[cfg(any(test, feature = "actix"))]
-    pub(crate) fn insert(&mut self, value: V) -> Result<Key, V> {
-        match self.reserve() {
-            Some(index) => {
-                let tag = self.new_tag();
-                Ok(self.occupy(index, tag, value))
-            }
-            None => Err(value),
-        }
+    pub(crate) fn insert(&mut self, value: impl FnOnce(Key) -> V) -> Option<Key> {
+        let (index, tag) = (self.reserve()?, self.new_tag());
+        Some(self.occupy(index, tag, value(Key { index, tag })))
     }
 
     /// Removes an entry and frees its slot.

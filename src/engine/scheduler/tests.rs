@@ -172,8 +172,8 @@ impl Run {
             ..EngineConfig::default()
         };
         let mut engine = Engine::new(config);
-        let owners = (0..3).map(|_| engine.add_owner("owner").unwrap()).collect();
-        let queue = engine.add_owner("queue").unwrap();
+        let owners = (0..3).map(|_| engine.add_owner(|_| "owner").unwrap()).collect();
+        let queue = engine.add_owner(|_| "queue").unwrap();
         Self { engine, book: Book::default(), owners, queue, issued: Vec::new(), now: 0, rng: Rng(seed) }
     }
 
@@ -593,7 +593,7 @@ impl Run {
             timer.owner = None;
             timer.repeats = timer.repeats.map(|repeats| Repeats { is_stopped: true, ..repeats });
         }
-        self.owners[at] = self.engine.add_owner("owner").unwrap();
+        self.owners[at] = self.engine.add_owner(|_| "owner").unwrap();
     }
 
     fn check(&self) {
@@ -687,7 +687,7 @@ fn the_engine_agrees_with_a_naive_book() {
 #[test]
 fn storage_goes_back_after_a_burst() {
     let mut engine: Engine<u64, ()> = Engine::new(EngineConfig::default());
-    let owner = engine.add_owner(()).unwrap();
+    let owner = engine.add_owner(|_| ()).unwrap();
     let timers: Vec<Key> = (0..20_000_u64).map(|at| schedule(&mut engine, 10 + at, Some(owner), at)).collect();
     for (name, timer) in (0..).zip(&timers) {
         assert!(engine.set_name(*timer, name));
@@ -740,7 +740,7 @@ fn storage_goes_back_although_some_timers_go_on() {
 #[test]
 fn a_queue_is_removed_only_when_empty() {
     let mut engine: Engine<u64, &str> = Engine::new(EngineConfig::default());
-    let queue = engine.add_owner("queue").unwrap();
+    let queue = engine.add_owner(|_| "queue").unwrap();
     for n in 0..3 {
         let key = schedule(&mut engine, 1, None, n);
         while engine.expire(1, None, &mut 1000) != Due::Done {}
@@ -832,7 +832,7 @@ fn a_name_outlives_its_timer_until_the_slot_is_used_again() {
 #[test]
 fn an_owners_timers_are_listed_in_the_order_of_scheduling() {
     let mut engine: Engine<u32, ()> = Engine::new(EngineConfig::default());
-    let (owner, other) = (engine.add_owner(()).unwrap(), engine.add_owner(()).unwrap());
+    let (owner, other) = (engine.add_owner(|_| ()).unwrap(), engine.add_owner(|_| ()).unwrap());
     assert!(engine.own_slots(owner).is_empty());
     let mut timers: Vec<Key> = (0..200).map(|number| schedule(&mut engine, 10, Some(owner), number)).collect();
     let slots = engine.own_slots(owner);
@@ -937,7 +937,7 @@ fn a_capacity_beyond_the_slots_of_the_wheel_is_reduced() {
 #[test]
 fn upcoming_messages_of_each_chunk_are_all_messages() {
     let mut engine: Engine<u32, ()> = Engine::new(EngineConfig::default());
-    let owner = engine.add_owner(()).unwrap();
+    let owner = engine.add_owner(|_| ()).unwrap();
     for payload in 0..100 {
         schedule(&mut engine, 1, Some(owner), payload);
     }
@@ -961,7 +961,7 @@ fn upcoming_messages_of_each_chunk_are_all_messages() {
 #[test]
 fn the_end_of_the_last_timer_keeping_its_actor_is_reported() {
     let mut engine: Engine<u8, ()> = Engine::new(EngineConfig::default());
-    let owner = engine.add_owner(()).unwrap();
+    let owner = engine.add_owner(|_| ()).unwrap();
     let schedule = |engine: &mut Engine<u8, ()>, keeps| {
         engine.schedule(tag(), 0, 10, Some(owner), Timer::new(0, Marks::keeping(keeps)), None).unwrap()
     };

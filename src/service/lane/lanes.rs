@@ -181,8 +181,8 @@ pub(crate) type BellsFn = fn(&dyn Any) -> Option<Recipient<DueTimers>>;
 /// All lanes of one timer actor.
 #[derive(Default)]
 pub(crate) struct Lanes {
-    /// The lanes of own messages. Some may have ended.
-    pub(crate) own: FxHashMap<MailboxId, OwnerId>,
+    /// The slots of the lanes of own messages. Some may have ended.
+    pub(crate) own: FxHashMap<MailboxId, u32>,
     /// Those for targets.
     pub(crate) targets: FxHashMap<MailboxId, OwnerId>,
     /// Lanes that may be able to move; lanes removed since are skipped.
@@ -218,13 +218,18 @@ impl Lanes {
 
     /// Removes a freed lane of own messages, unless its mailbox belongs to the next incarnation already.
     pub(crate) fn forget(&mut self, mailbox: MailboxId, lane: OwnerId) {
-        if self.own.get(&mailbox) == Some(&lane) {
+        if self.own.get(&mailbox) == Some(&lane.0.index()) {
             self.own.remove(&mailbox);
         }
     }
 }
 
 impl State {
+    /// Returns the lane of own messages of a mailbox, which may have ended.
+    pub(crate) fn own_lane(&self, mailbox: MailboxId) -> Option<OwnerId> {
+        self.engine.owner_at(*self.lanes.own.get(&mailbox)?)
+    }
+
     /// Counts actors with timers of their own.
     pub(crate) fn actors(&self) -> usize {
         self.engine.owners() - self.lanes.targets.len()
@@ -301,7 +306,7 @@ impl State {
             return Some((lane, targets.joined));
         }
         let of = LaneOf::Targets(Box::new(Targets { joined: 1, rung: 0, _pin: pin() }));
-        let lane = self.engine.add_owner(LaneState { discards, ..LaneState::new(mailbox, of) }).ok()?;
+        let lane = self.engine.add_owner(|_| LaneState { discards, ..LaneState::new(mailbox, of) })?;
         self.lanes.targets.insert(mailbox, lane);
         Some((lane, 1))
     }

@@ -13,9 +13,11 @@ pub(crate) type OwnerLink = Arc<ActorLink<dyn ActorRef>>;
 
 /// The link between an owner and its actor: shared by the owner's state and the two items in the actor's context.
 pub(crate) struct ActorLink<R: ?Sized> {
+    pub(crate) owner: OwnerId,
     /// Set when a message is due, or may be.
     pub(crate) wake_flag: WakeFlag,
-    /// Whether the items are in the actor's context, which alone reads and changes it.
+    /// Whether the items are in the actor's context, which alone reads and changes it. An item that leaves because no
+    /// address of the actor is left clears it before it is dropped.
     pub(crate) has_inbox: AtomicBool,
     pub(crate) has_spare: AtomicBool,
     pub(crate) actor: R,
@@ -23,9 +25,9 @@ pub(crate) struct ActorLink<R: ?Sized> {
 
 impl<R: ActorRef> ActorLink<R> {
     /// Returns the link to an actor without an item in its context.
-    pub(crate) fn new(actor: R) -> Self {
+    pub(crate) fn new(owner: OwnerId, actor: R) -> Self {
         let (has_inbox, has_spare) = Default::default();
-        Self { wake_flag: WakeFlag::default(), has_inbox, has_spare, actor }
+        Self { owner, wake_flag: WakeFlag::default(), has_inbox, has_spare, actor }
     }
 }
 

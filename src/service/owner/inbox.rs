@@ -76,13 +76,10 @@ where
 /// The item in an actor's context that runs the handlers for its own timers.
 pub(crate) struct Inbox {
     service: Arc<Service>,
-    owner: OwnerId,
     link: OwnerLink,
     waker: Option<Waker>,
     /// The address of the context at the last poll.
     address: usize,
-    /// Whether it leaves because no address of the actor is left.
-    leaves: bool,
 }
 
 impl Service {
@@ -98,25 +95,25 @@ impl Service {
         let (owner, link) = match known {
             Some(owner) => (owner, Inbox::return_to(self, owner)),
             None => {
-                let (owner, link) = self.add_owner(mailbox, ctx.address().downgrade())?;
-                (owner, Some(link))
+                let link = self.add_owner(mailbox, ctx.address().downgrade())?;
+                (link.owner, Some(link))
             }
         };
         if let Some(link) = link {
-            Inbox::spawn(self, owner, Arc::clone(&link), ctx);
-            Spare::spawn_unless_present(self, owner, &link, ctx);
+            Inbox::spawn(self, Arc::clone(&link), ctx);
+            Spare::spawn_unless_present(self, &link, ctx);
         }
         Some(owner)
     }
 
     /// Makes an actor an owner, without an inbox yet. Returns `None` if the service is full.
-    fn add_owner(&self, mailbox: MailboxId, actor: impl ActorRef) -> Option<(OwnerId, OwnerLink)> {
-        let link: OwnerLink = Arc::new(ActorLink::new(actor));
-        let lane_state = LaneState::new(mailbox, LaneOf::Own { link: Arc::clone(&link), waker: None });
+    fn add_owner(&self, mailbox: MailboxId, actor: impl ActorRef) -> Option<OwnerLink> {
         let mut state = self.state();
-        let owner = state.engine.add_owner(lane_state).ok()?;
-        state.lanes.own.insert(mailbox, owner);
-        Some((owner, link))
+        let owner = state.engine.add_owner(|owner| {
+            LaneState::new(mailbox, LaneOf::Own { link: Arc::new(ActorLink::new(owner, actor)), waker: None })
+        })?;
+        state.lanes.own.insert(mailbox, owner.0.index());
+        state.engine.owner(owner)?.link().cloned()
     }
 }
 
@@ -139,16 +136,16 @@ impl Inbox {
     }
 
     /// Moves an inbox into the context.
-    pub(crate) fn spawn<A, C>(service: &Arc<Service>, owner: OwnerId, link: OwnerLink, ctx: &mut C)
+    pub(crate) fn spawn<A, C>(service: &Arc<Service>, link: OwnerLink, ctx: &mut C)
     where
         A: Actor<Context = C>,
         C: AsyncContext<A> + AsyncContextParts<A>,
     {
-        if let Some(lane_state) = service.state().engine.owner_mut(owner) {
+        if let Some(lane_state) = service.state().engine.owner_mut(link.owner) {
             lane_state.item = Item::Present;
         }
         link.has_inbox.store(true, Ordering::Relaxed);
-        let mut inbox = Self { service: Arc::clone(service), owner, link, waker: None, address: 0, leaves: false };
+        let mut inbox = Self { service: Arc::clone(service), link, waker: None, address: 0 };
         if ctx.parts().started() {
             inbox.bind_context(thread_registry::context_address(ctx));
         }
@@ -158,10 +155,16 @@ impl Inbox {
     /// Registers the owner under the address of its context.
     fn bind_context(&mut self, address: usize) {
         if self.address != address {
-            thread_registry::unbind_context(self.address, &self.service, self.owner);
-            thread_registry::bind_context(address, &self.service, self.owner);
+            thread_registry::unbind_context(self.address, &self.service, self.link.owner);
+            thread_registry::bind_context(address, &self.service, self.link.owner);
             self.address = address;
         }
+    }
+
+    /// Leaves the context, in which no address of the actor is left.
+    fn leave(&self) -> Poll<()> {
+        self.link.has_inbox.store(false, Ordering::Relaxed);
+        Poll::Ready(())
     }
 
     /// Whether there is nothing to do until the service wakes the inbox; registers the waker for that.
@@ -173,11 +176,12 @@ impl Inbox {
         if !is_known {
             self.waker = Some(cx.waker().clone());
         }
+        let owner = self.link.owner;
         // A waker is foreign code: none is cloned or dropped under the lock.
         let mut waker = self.waker.clone();
         let mut state = self.service.state();
-        let is_empty = state.engine.inbox_len(self.owner) == 0 && !state.lanes.posted.contains_key(&self.owner);
-        if let Some(lane_state) = state.engine.owner_mut(self.owner)
+        let is_empty = state.engine.inbox_len(owner) == 0 && !state.lanes.posted.contains_key(&owner);
+        if let Some(lane_state) = state.engine.owner_mut(owner)
             && let LaneOf::Own { waker: place, .. } = &mut lane_state.of
         {
             self.link.wake_flag.clear();
@@ -187,7 +191,7 @@ impl Inbox {
             }
         }
         // The last timer that kept the actor alive may have ended since the beginning of this poll.
-        let rests = is_empty && (is_connected || state.engine.keeps_alive(self.owner));
+        let rests = is_empty && (is_connected || state.engine.keeps_alive(owner));
         drop(state);
         drop(waker);
         rests
@@ -203,12 +207,12 @@ where
 
     fn poll(self: Pin<&mut Self>, actor: &mut A, ctx: &mut A::Context, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
+        let owner = this.link.owner;
         this.bind_context(thread_registry::context_address(ctx));
-        if !ctx.parts().connected() && !this.service.state().engine.keeps_alive(this.owner) {
-            this.leaves = true;
-            return Poll::Ready(());
+        if !ctx.parts().connected() && !this.service.state().engine.keeps_alive(owner) {
+            return this.leave();
         }
-        Spare::spawn_unless_present(&this.service, this.owner, &this.link, ctx);
+        Spare::spawn_unless_present(&this.service, &this.link, ctx);
         if this.rest(ctx.parts().connected(), cx) {
             return Poll::Pending;
         }
@@ -221,14 +225,13 @@ where
             }
             let mut state = this.service.state();
             // A message of this poll may have been the last that kept the actor alive.
-            if !ctx.parts().connected() && !state.engine.keeps_alive(this.owner) {
+            if !ctx.parts().connected() && !state.engine.keeps_alive(owner) {
                 drop(state);
-                this.leaves = true;
-                return Poll::Ready(());
+                return this.leave();
             }
-            if state.lanes.posted.contains_key(&this.owner) {
+            if state.lanes.posted.contains_key(&owner) {
                 let mut session = Session::with(&this.service, state);
-                if let Err(again) = session.try_take_over(this.owner) {
+                if let Err(again) = session.try_take_over(owner) {
                     drop(session);
                     if again == Again::AtOnce {
                         this.link.wake_flag.set();
@@ -238,15 +241,15 @@ where
                 }
                 state = session.into_guard();
             }
-            let upcoming = state.engine.upcoming_chunk(this.owner);
+            let upcoming = state.engine.upcoming_chunk(owner);
             if std::mem::replace(&mut fetched, upcoming) != upcoming {
-                state.stores.fetch(state.engine.upcoming(this.owner));
+                state.stores.fetch(state.engine.upcoming(owner));
             }
-            let Some(due) = state.engine.take_due(this.owner) else { return Poll::Pending };
-            if let Some(lane_state) = state.engine.owner_mut(this.owner) {
+            let Some(due) = state.engine.take_due(owner) else { return Poll::Pending };
+            if let Some(lane_state) = state.engine.owner_mut(owner) {
                 lane_state.progress = Progress::Moved;
             }
-            this.service.deliver_own(state, this.owner, due, actor, ctx);
+            this.service.deliver_own(state, owner, due, actor, ctx);
         }
         // Returning `Pending` is not enough: after a handler that has spawned a future the context polls all its items
         // again at once. Only waiting ends its turn.
@@ -293,20 +296,20 @@ pub(crate) async fn give_way() {
 
 impl Drop for Inbox {
     fn drop(&mut self) {
-        thread_registry::unbind_context(self.address, &self.service, self.owner);
-        self.link.has_inbox.store(false, Ordering::Relaxed);
+        thread_registry::unbind_context(self.address, &self.service, self.link.owner);
         // If it has left, the owner lives on.
-        let left = self.leaves;
+        let left = !self.link.has_inbox.load(Ordering::Relaxed);
+        self.link.has_inbox.store(false, Ordering::Relaxed);
         let mut state = self.service.state();
         let mut waker = None;
-        if let Some(lane_state) = state.engine.owner_mut(self.owner) {
+        if let Some(lane_state) = state.engine.owner_mut(self.link.owner) {
             lane_state.item = if left { Item::Left } else { Item::Absent };
             if let LaneOf::Own { waker: place, .. } = &mut lane_state.of {
                 waker = place.take();
             }
         }
         if left {
-            state.mark_ready(self.owner);
+            state.mark_ready(self.link.owner);
         }
         drop(state);
         drop(waker);
@@ -314,7 +317,7 @@ impl Drop for Inbox {
             self.service.turns.wake_driver();
         } else if !self.link.has_spare.load(Ordering::Relaxed) {
             // Both items have been dropped: the context has ended or was restarted.
-            self.service.end_owner(self.owner);
+            self.service.end_owner(self.link.owner);
         }
     }
 }

@@ -13,29 +13,25 @@ use actix::dev::AsyncContextParts;
 use actix::fut::ActorFuture;
 use actix::{Actor, AsyncContext};
 
-use crate::engine::OwnerId;
 use crate::service::owner::actor_link::OwnerLink;
 use crate::service::owner::inbox::Inbox;
 use crate::service::state::Service;
 
 pub(crate) struct Spare {
     service: Arc<Service>,
-    owner: OwnerId,
     link: OwnerLink,
-    /// Whether it leaves with the inbox, because no address of the actor is left.
-    leaves: bool,
 }
 
 impl Spare {
     /// Moves a spare into the context, unless one is there.
-    pub(crate) fn spawn_unless_present<A, C>(service: &Arc<Service>, owner: OwnerId, link: &OwnerLink, ctx: &mut C)
+    pub(crate) fn spawn_unless_present<A, C>(service: &Arc<Service>, link: &OwnerLink, ctx: &mut C)
     where
         A: Actor<Context = C>,
         C: AsyncContext<A> + AsyncContextParts<A>,
     {
         if !link.has_spare.load(Ordering::Relaxed) {
             link.has_spare.store(true, Ordering::Relaxed);
-            ctx.spawn(Self { service: Arc::clone(service), owner, link: Arc::clone(link), leaves: false });
+            ctx.spawn(Self { service: Arc::clone(service), link: Arc::clone(link) });
         }
     }
 }
@@ -49,14 +45,14 @@ where
 
     fn poll(self: Pin<&mut Self>, _: &mut A, ctx: &mut A::Context, _: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
-        if !ctx.parts().connected() && !this.service.state().engine.keeps_alive(this.owner) {
-            this.leaves = true;
+        if !ctx.parts().connected() && !this.service.state().engine.keeps_alive(this.link.owner) {
+            this.link.has_spare.store(false, Ordering::Relaxed);
             return Poll::Ready(());
         }
         if !this.link.has_inbox.load(Ordering::Relaxed)
-            && let Some(link) = Inbox::return_to(&this.service, this.owner)
+            && let Some(link) = Inbox::return_to(&this.service, this.link.owner)
         {
-            Inbox::spawn(&this.service, this.owner, link, ctx);
+            Inbox::spawn(&this.service, link, ctx);
         }
         Poll::Pending
     }
@@ -64,9 +60,11 @@ where
 
 impl Drop for Spare {
     fn drop(&mut self) {
+        // If it has left, the owner lives on.
+        let left = !self.link.has_spare.load(Ordering::Relaxed);
         self.link.has_spare.store(false, Ordering::Relaxed);
-        if !self.leaves && !self.link.has_inbox.load(Ordering::Relaxed) {
-            self.service.end_owner(self.owner);
+        if !left && !self.link.has_inbox.load(Ordering::Relaxed) {
+            self.service.end_owner(self.link.owner);
         }
     }
 }

@@ -46,7 +46,7 @@ impl State {
     }
 
     fn actor_type_at(&self, mailbox: MailboxId) -> Option<&'static str> {
-        let owner = *self.lanes.own.get(&mailbox)?;
+        let owner = self.own_lane(mailbox)?;
         Some(self.engine.owner(owner)?.link()?.actor.actor_type())
     }
 

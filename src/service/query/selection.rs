@@ -152,7 +152,7 @@ impl State {
 
     fn subject(&self, actor: &ActorId) -> Option<Subject> {
         let mailbox = actor.mailbox()?;
-        Some(Subject { mailbox, owner: self.lanes.own.get(&mailbox).copied() })
+        Some(Subject { mailbox, owner: self.own_lane(mailbox) })
     }
 
     /// Whether a timer belongs to the actor or is for it.

@@ -288,11 +288,11 @@ fn ended_actors_are_forgotten_behind_a_stuck_one() {
     let (listed, own) = (state.lanes.slow.listed(), state.lanes.own.len());
     assert!(listed <= 2 && own <= 2, "{listed} are listed, {own} have lanes");
     // A restarted actor has the lane of its next incarnation when the earlier one is freed.
-    let (mailbox, next) = state.lanes.own.iter().next().map(|(mailbox, lane)| (*mailbox, *lane)).unwrap();
-    let earlier = OwnerId(Key::new(next.0.index(), u64::MAX));
-    state.lanes.forget(mailbox, earlier);
+    let (mailbox, next) = state.lanes.own.iter().next().map(|(mailbox, slot)| (*mailbox, *slot)).unwrap();
+    let lane = |slot| OwnerId(Key::new(slot, 0));
+    state.lanes.forget(mailbox, lane(next + 1));
     assert!(state.lanes.own.contains_key(&mailbox));
-    state.lanes.forget(mailbox, next);
+    state.lanes.forget(mailbox, lane(next));
     assert!(!state.lanes.own.contains_key(&mailbox));
 }
 

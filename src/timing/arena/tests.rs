@@ -5,13 +5,13 @@ use super::*;
 #[test]
 fn a_key_dies_with_its_entry() {
     let mut arena = Arena::new();
-    let key = arena.insert(1).unwrap();
+    let key = arena.insert(|_| 1).unwrap();
     assert_eq!(arena.get(key), Some(&1));
     assert_eq!(arena.remove(key), Some(1));
     assert_eq!(arena.remove(key), None);
     assert_eq!(arena.get(key), None);
     assert_eq!(arena.get_mut(key), None);
-    let next = arena.insert(2).unwrap();
+    let next = arena.insert(|_| 2).unwrap();
     assert_eq!((next.index(), next.tag()), (key.index(), key.tag() + 1));
     assert_eq!(arena.get(key), None);
     assert_eq!(arena.len(), 1);
@@ -20,7 +20,7 @@ fn a_key_dies_with_its_entry() {
 #[test]
 fn a_key_that_was_never_issued_finds_nothing() {
     let mut arena = Arena::new();
-    let key = arena.insert(()).unwrap();
+    let key = arena.insert(|_| ()).unwrap();
     for foreign in [Key::new(1, 0), Key::new(u32::MAX, 0), Key::new(key.index(), 1), Key::new(PAGE as u32, 0)] {
         assert_eq!(arena.get(foreign), None);
         assert_eq!(arena.remove(foreign), None);
@@ -46,10 +46,10 @@ fn an_entry_is_found_under_the_tag_of_the_caller() {
 #[test]
 fn entries_stay_where_they_are_while_the_arena_grows() {
     let mut arena = Arena::new();
-    let keys: Vec<Key> = (0..3 * PAGE + 1).map(|i| arena.insert(i).unwrap()).collect();
+    let keys: Vec<Key> = (0..3 * PAGE + 1).map(|i| arena.insert(|_| i).unwrap()).collect();
     let address = std::ptr::from_ref(arena.get(keys[0]).unwrap());
     for extra in 0..PAGE {
-        arena.insert(extra).unwrap();
+        arena.insert(|_| extra).unwrap();
     }
     assert_eq!(address, std::ptr::from_ref(arena.get(keys[0]).unwrap()));
     for (i, key) in keys.iter().enumerate() {
@@ -62,14 +62,14 @@ fn entries_stay_where_they_are_while_the_arena_grows() {
 #[test]
 fn the_slot_freed_last_is_used_first_through_all_pages() {
     let mut arena = Arena::new();
-    let mut keys: Vec<Key> = (0..3 * PAGE + 1).map(|i| arena.insert(i).unwrap()).collect();
+    let mut keys: Vec<Key> = (0..3 * PAGE + 1).map(|i| arena.insert(|_| i).unwrap()).collect();
     for _ in 1..3 {
         for key in &keys {
             assert!(arena.remove(*key).is_some());
         }
         for key in keys.iter_mut().rev() {
             let index = key.index();
-            *key = arena.insert(0).unwrap();
+            *key = arena.insert(|_| 0).unwrap();
             assert_eq!(key.index(), index);
         }
     }
@@ -79,7 +79,7 @@ fn the_slot_freed_last_is_used_first_through_all_pages() {
 #[test]
 fn an_entry_is_removed_only_with_the_property() {
     let mut arena = Arena::new();
-    let key = arena.insert(1).unwrap();
+    let key = arena.insert(|_| 1).unwrap();
     assert_eq!((arena.remove_if(key, |value| *value == 2), arena.len()), (None, 1));
     assert_eq!((arena.remove_if(key, |value| *value == 1), arena.len()), (Some(1), 0));
     assert_eq!(arena.remove_at(key.index()), None);
@@ -88,13 +88,13 @@ fn an_entry_is_removed_only_with_the_property() {
 #[test]
 fn slots_are_used_again_before_new_ones_are_made() {
     let mut arena = Arena::new();
-    let keys: Vec<Key> = (0..100).map(|i| arena.insert(i).unwrap()).collect();
+    let keys: Vec<Key> = (0..100).map(|i| arena.insert(|_| i).unwrap()).collect();
     for key in &keys {
         arena.remove(*key);
     }
     assert!(arena.is_empty());
     for i in 0..100 {
-        assert!(arena.insert(i).unwrap().index() < 100);
+        assert!(arena.insert(|_| i).unwrap().index() < 100);
     }
-    assert_eq!(arena.insert(100).unwrap().index(), 100);
+    assert_eq!(arena.insert(|_| 100).unwrap().index(), 100);
 }
