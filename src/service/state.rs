@@ -112,7 +112,7 @@ impl State {
     /// Returns the owner with this mailbox, if it has not ended.
     pub(crate) fn owner_at(&self, mailbox: MailboxId) -> Option<OwnerId> {
         let owner = self.own_lane(mailbox)?;
-        self.engine.owner(owner).is_some_and(|lane_state| !lane_state.ended).then_some(owner)
+        self.engine.owner(owner).is_some_and(|lane_state| !lane_state.has_ended()).then_some(owner)
     }
 
     /// Requests a poll of `owner`'s inbox. Returns its waker, to be called outside of the lock.

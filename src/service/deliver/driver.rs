@@ -22,6 +22,7 @@ use crate::service::deliver::driver_state::Trim;
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::turns::TurnBy;
 use crate::service::deliver::wakeup::Wakeup;
+use crate::service::lane::lanes::Progress;
 use crate::service::state::{Service, Session, State};
 use crate::timing::Tick;
 
@@ -277,7 +278,7 @@ impl Service {
     fn signal_inbox(&self, state: &mut State, owner: OwnerId, now: Duration, by: TurnBy) -> Option<Waker> {
         let lane_state = state.engine.owner_mut(owner)?;
         let waker = lane_state.signal();
-        let (lacks_item, is_watched) = (lane_state.lacks_item(), lane_state.is_watched);
+        let (lacks_item, is_watched) = (lane_state.lacks_item(), lane_state.progress != Progress::Unwatched);
         state.note_waiting(owner);
         if lacks_item {
             state.mark_ready(owner);

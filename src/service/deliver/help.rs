@@ -90,9 +90,8 @@ impl Service {
     fn is_found_starved(&self, state: &mut State, lane: OwnerId, now: Duration) -> bool {
         let is_empty = state.engine.inbox_len(lane) == 0;
         let Some(lane_state) = state.engine.owner_mut(lane) else { return false };
-        lane_state.is_watched = !is_empty && !lane_state.ended && lane_state.item != Item::Left;
-        if !lane_state.is_watched {
-            lane_state.progress = Progress::Moved;
+        if is_empty || matches!(lane_state.item, Item::Left | Item::Ended) {
+            lane_state.progress = Progress::Unwatched;
             return false;
         }
         state.driver.watched_inboxes.push_back((now, lane));
@@ -148,7 +147,7 @@ impl State {
     /// Lets the watchdog check the inbox of `owner`, in which a message has been waiting `since`.
     pub(crate) fn watch_inbox(&mut self, owner: OwnerId, since: Duration) {
         let Some(lane_state) = self.engine.owner_mut(owner) else { return };
-        if !std::mem::replace(&mut lane_state.is_watched, true) {
+        if lane_state.progress == Progress::Unwatched {
             lane_state.progress = Progress::Waits;
             self.driver.watched_inboxes.push_back((since, owner));
         }

@@ -14,7 +14,7 @@ use crate::model::due_timers::{BellHost, DueTimers};
 use crate::model::target::Target;
 use crate::service::deliver::job::{Content, STOPPED, TargetJob, Via};
 use crate::service::deliver::message_ref::MessageRef;
-use crate::service::lane::lanes::Next;
+use crate::service::lane::lanes::{LaneState, Next};
 use crate::service::lane::reply_waiter::{Acknowledgement, ReplyWaiter, Sent};
 use crate::service::owner::inbox::{MESSAGES_PER_POLL, give_way};
 use crate::service::state::{Service, Session};
@@ -68,7 +68,8 @@ impl Service {
 impl BellHost for Service {
     fn pull(self: Arc<Self>, lane: OwnerId, joined: u64, actor: &mut dyn Any, ctx: &mut dyn Any) {
         let mut guard = self.state();
-        let own = guard.engine.owner(lane).and_then(|lane_state| Some((lane_state.link()?.clone(), lane_state.ended)));
+        let own =
+            guard.engine.owner(lane).and_then(|lane_state| Some((lane_state.link()?.clone(), lane_state.has_ended())));
         if let Some((link, has_ended)) = own {
             drop(guard);
             if !has_ended {
@@ -86,8 +87,8 @@ impl BellHost for Service {
             return self.lose(lane, joined);
         }
         let Some(due) = guard.engine.send_off(next.key) else { return self.has_ended(guard, lane, Sent::Bell) };
-        if let Some(lane_state) = guard.engine.owner_mut(lane) {
-            lane_state.under_way += 1;
+        if let Some(targets) = guard.engine.owner_mut(lane).and_then(LaneState::targets_mut) {
+            targets.under_way += 1;
         }
         (next.ways.pull)(Session::with(&self, guard), lane, due, actor, ctx);
     }

@@ -18,6 +18,7 @@ use crate::service::deliver::job::{Content, MessageOf, STOPPED, TargetJob, Via, 
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::message_stores::{MessageStores, Ways};
 use crate::service::lane::bells::pull;
+use crate::service::lane::lanes::LaneState;
 use crate::service::lane::reply_waiter::{Acknowledgement, ReplyWaiter, Sent};
 use crate::service::state::{Service, Session};
 
@@ -86,8 +87,8 @@ fn post_request<C: Content>(session: &mut Session<'_>, lane: OwnerId, due: DueTi
     let id = taken.id;
     let (recipient, undelivered) = open_target(taken.target.as_ref());
     // Under way from here on: its lane stays while the message is produced.
-    if let Some(lane_state) = state.engine.owner_mut(lane) {
-        lane_state.under_way += 1;
+    if let Some(targets) = state.engine.owner_mut(lane).and_then(LaneState::targets_mut) {
+        targets.under_way += 1;
     }
     let (message, mut deferred) = taken.commit::<Target<_>>(session, undelivered, Via::Mailbox);
     if message.is_none() {

@@ -37,7 +37,7 @@ const MAX_PASSED: usize = 256;
 /// "Not listed among the slow recipients".
 pub(crate) const NOT_SLOW: Tick = Tick::MAX;
 
-const _: () = assert!(size_of::<LaneState>() <= 64, "each actor with a timer has one");
+const _: () = assert!(size_of::<LaneState>() <= 56, "each actor with a timer has one");
 
 /// The state of one lane, without its messages: the engine holds their timers in the inbox of the same id.
 pub(crate) struct LaneState {
@@ -45,21 +45,13 @@ pub(crate) struct LaneState {
     pub(crate) of: LaneOf,
     /// The deadline by which it is listed among the slow recipients; [`NOT_SLOW`] if it is not.
     pub(crate) slow_since: Tick,
-    /// Messages for targets in the mailbox or in a handler, and one that is being sent.
-    pub(crate) under_way: u32,
     /// Bells in the mailbox, and those whose handlers run.
     pub(crate) bells: u32,
     is_marked_ready: bool,
-    /// Whether the last message that joined is to be discarded beyond the window.
-    pub(crate) discards: bool,
     pub(crate) item: Item,
     pub(crate) progress: Progress,
-    /// Whether the watchdog checks its progress.
-    pub(crate) is_watched: bool,
     /// Whether it is listed in `Lanes::detached` while the item is away.
     pub(crate) is_detached: bool,
-    /// Whether its actor has stopped or was restarted.
-    pub(crate) ended: bool,
 }
 
 /// The messages of a lane.
@@ -74,8 +66,12 @@ pub(crate) enum LaneOf {
     Targets(Box<Targets>),
 }
 
-/// The part of a lane for targets that others do not have: the state of actors with a timer stays at 64 bytes.
+/// The part of a lane for targets that others do not have: the state of actors with a timer stays small.
 pub(crate) struct Targets {
+    /// Messages in the mailbox or in a handler, and one that is being sent.
+    pub(crate) under_way: u32,
+    /// Whether the last message that joined is to be discarded beyond the window.
+    pub(crate) discards: bool,
     /// The number of messages that have joined so far.
     joined: u64,
     /// The value of `joined` in the newest bell.
@@ -92,11 +88,15 @@ pub(crate) enum Item {
     Present,
     /// It has left with the last address of the actor.
     Left,
+    /// The lane has ended: its actor has stopped or was restarted.
+    Ended,
 }
 
 /// The item's progress, as the watchdog sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
+    /// The watchdog does not check it.
+    Unwatched,
     /// It has pulled a message since the last check, or found none.
     Moved,
     Waits,
@@ -110,15 +110,11 @@ impl LaneState {
             mailbox,
             of,
             slow_since: NOT_SLOW,
-            under_way: 0,
             bells: 0,
             is_marked_ready: false,
-            discards: false,
             item: Item::Absent,
-            progress: Progress::Moved,
-            is_watched: false,
+            progress: Progress::Unwatched,
             is_detached: false,
-            ended: false,
         }
     }
 
@@ -127,6 +123,34 @@ impl LaneState {
         match &self.of {
             LaneOf::Own { link, .. } => Some(link),
             LaneOf::Targets(_) => None,
+        }
+    }
+
+    /// Returns the part of a lane for targets.
+    pub(crate) fn targets_mut(&mut self) -> Option<&mut Targets> {
+        match &mut self.of {
+            LaneOf::Own { .. } => None,
+            LaneOf::Targets(targets) => Some(targets),
+        }
+    }
+
+    /// Whether it has ended, and its timers only wait to be freed.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.item == Item::Ended
+    }
+
+    /// Notes what has become of the item, unless the lane has ended.
+    pub(crate) fn set_item(&mut self, item: Item) {
+        if !self.has_ended() {
+            self.item = item;
+        }
+    }
+
+    /// Notes that the item has pulled a message, or found none.
+    #[inline]
+    pub(crate) fn note_progress(&mut self) {
+        if self.progress != Progress::Unwatched {
+            self.progress = Progress::Moved;
         }
     }
 
@@ -143,26 +167,27 @@ impl LaneState {
         }
     }
 
-    /// Returns the number of messages and bells that the recipient has not handled.
-    pub(crate) const fn under_way(&self) -> u64 {
-        self.under_way as u64 + self.bells as u64
+    /// Returns the number of messages for targets and of bells that the recipient has not handled.
+    pub(crate) fn under_way(&self) -> u64 {
+        let messages = match &self.of {
+            LaneOf::Own { .. } => 0,
+            LaneOf::Targets(targets) => targets.under_way,
+        };
+        u64::from(messages) + u64::from(self.bells)
     }
 
     /// Counts a bell that is put into the mailbox. Returns the number of messages that have joined.
     pub(crate) fn ring(&mut self) -> u64 {
         self.bells += 1;
-        match &mut self.of {
-            LaneOf::Own { .. } => 0,
-            LaneOf::Targets(targets) => {
-                targets.rung = targets.joined;
-                targets.joined
-            }
-        }
+        self.targets_mut().map_or(0, |targets| {
+            targets.rung = targets.joined;
+            targets.joined
+        })
     }
 
     /// Whether nothing is on its way to the recipient.
-    const fn is_idle(&self) -> bool {
-        self.under_way == 0 && self.bells == 0
+    fn is_idle(&self) -> bool {
+        self.under_way() == 0
     }
 }
 
@@ -283,8 +308,10 @@ impl State {
                 Sent::Pulled { by_bell, .. } => (1, u32::from(by_bell)),
                 Sent::Bell => (0, 1),
             };
-            lane_state.under_way = lane_state.under_way.saturating_sub(messages);
             lane_state.bells = lane_state.bells.saturating_sub(bells);
+            if let Some(targets) = lane_state.targets_mut() {
+                targets.under_way = targets.under_way.saturating_sub(messages);
+            }
         }
     }
 
@@ -298,15 +325,14 @@ impl State {
     ) -> Option<(OwnerId, u64)> {
         let known = self.lanes.targets.get(&mailbox).copied();
         if let Some(lane) = known
-            && let Some(lane_state) = self.engine.owner_mut(lane)
-            && let LaneOf::Targets(targets) = &mut lane_state.of
+            && let Some(targets) = self.engine.owner_mut(lane).and_then(LaneState::targets_mut)
         {
             targets.joined += 1;
-            lane_state.discards = discards;
+            targets.discards = discards;
             return Some((lane, targets.joined));
         }
-        let of = LaneOf::Targets(Box::new(Targets { joined: 1, rung: 0, _pin: pin() }));
-        let lane = self.engine.add_owner(|_| LaneState { discards, ..LaneState::new(mailbox, of) })?;
+        let of = LaneOf::Targets(Box::new(Targets { under_way: 0, discards, joined: 1, rung: 0, _pin: pin() }));
+        let lane = self.engine.add_owner(|_| LaneState::new(mailbox, of))?;
         self.lanes.targets.insert(mailbox, lane);
         Some((lane, 1))
     }
@@ -322,14 +348,14 @@ impl State {
             joined: 0,
             rung: 0,
             bells: lane_state.bells,
-            under_way: lane_state.under_way,
+            under_way: 0,
             window: 1,
-            discards: lane_state.discards,
+            discards: false,
             can_be_pulled: false,
             can_be_posted: false,
             has_item: false,
             is_starved: lane_state.progress == Progress::Starved,
-            is_gone: lane_state.ended,
+            is_gone: lane_state.has_ended(),
         };
         let mut next = Next { key, payload, ways: self.stores.ways(payload)?, actor: None };
         match &lane_state.of {
@@ -351,6 +377,7 @@ impl State {
                 let behind = (targets.joined as u32).wrapping_sub(self.engine.number_in_queue(key)?);
                 facts.first = targets.joined.saturating_sub(behind.into());
                 (facts.joined, facts.rung) = (targets.joined, targets.rung);
+                (facts.under_way, facts.discards) = (targets.under_way, targets.discards);
                 facts.window = target.policy.unwrap_or(default).window();
                 next.actor = target.puller.as_ref().map(|(actor, _)| *actor);
                 facts.can_be_pulled = next.actor.is_some();

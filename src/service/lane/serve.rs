@@ -9,7 +9,7 @@ use crate::model::mailbox_policy::MailboxPolicy;
 use crate::service::deliver::job::WINDOW_FULL;
 use crate::service::deliver::message_stores::StateGuard;
 use crate::service::deliver::wakeup::Wakeup;
-use crate::service::lane::lanes::{Item, Progress};
+use crate::service::lane::lanes::{Item, LaneState, Progress};
 use crate::service::lane::reply_waiter::Sent;
 use crate::service::lane::step::Step;
 use crate::service::state::{Service, Session, State};
@@ -21,7 +21,7 @@ impl State {
     /// Marks an own lane whose item will not look at it soon: the driver does, or the watchdog at once, since the
     /// driver may be on the thread of a starved actor.
     pub(crate) fn mark_without_item(&mut self, lane: OwnerId, wakeup: &mut Wakeup) {
-        let Some(lane_state) = self.engine.owner(lane).filter(|lane_state| !lane_state.ended) else { return };
+        let Some(lane_state) = self.engine.owner(lane).filter(|lane_state| !lane_state.has_ended()) else { return };
         let is_starved = lane_state.progress == Progress::Starved && self.engine.inbox_len(lane) > 0;
         // One that has left may have been the last reason of its actor to live.
         if is_starved || lane_state.item == Item::Left {
@@ -86,8 +86,8 @@ impl Session<'_> {
         let policy = policy.map(|policy| policy.unwrap_or(service.settings.mailbox_policy));
         let (Some(key), Some(MailboxPolicy::Discard { .. })) = (newest, policy) else {
             // The one that was to be discarded was cancelled, and those before it may wait.
-            if let Some(lane_state) = state.engine.owner_mut(lane) {
-                lane_state.discards = false;
+            if let Some(targets) = state.engine.owner_mut(lane).and_then(LaneState::targets_mut) {
+                targets.discards = false;
             }
             return;
         };

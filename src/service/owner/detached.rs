@@ -19,7 +19,7 @@ impl State {
     /// Ends an owner; its timers are freed later.
     pub(crate) fn end(&mut self, owner: OwnerId) {
         if let Some(lane_state) = self.engine.owner_mut(owner) {
-            lane_state.ended = true;
+            lane_state.item = Item::Ended;
         }
         self.unlist_slow(owner);
         self.lanes.ended.push(owner);
@@ -35,7 +35,7 @@ impl State {
     fn has_ended_with_owner(&self, timer: Key) -> bool {
         let view = self.engine.view(timer).filter(|view| view.stage.ends_with_owner());
         let owner = view.and_then(|view| self.engine.owner(view.owner?));
-        owner.is_some_and(|lane_state| lane_state.ended)
+        owner.is_some_and(LaneState::has_ended)
     }
 
     /// Cancels a timer of an ended owner if the capacity is used up: a new one takes its place.
@@ -85,7 +85,7 @@ impl Session<'_> {
 
     /// Whether a lane is not that of an actor which has stopped after it had lost its last address: that ends here.
     pub(crate) fn is_alive(&mut self, lane: OwnerId) -> bool {
-        let left = |lane_state: &&LaneState| lane_state.item == Item::Left && !lane_state.ended;
+        let left = |lane_state: &&LaneState| lane_state.item == Item::Left;
         let lane_state = self.state().engine.owner(lane).filter(left);
         let Some(link) = lane_state.and_then(|lane_state| lane_state.link().cloned()) else { return true };
         // The address created for this may be its last.
@@ -124,7 +124,7 @@ impl Session<'_> {
     /// Ends the owner of a stopped actor that had no address any more, and reports the timers that end with it.
     fn end_detached(&mut self, owner: OwnerId, actor_ref: &dyn ActorRef) {
         let state = self.state();
-        if state.engine.owner(owner).is_none_or(|lane_state| lane_state.ended) {
+        if state.engine.owner(owner).is_none_or(LaneState::has_ended) {
             return;
         }
         let timers = state.engine.abandon(owner);

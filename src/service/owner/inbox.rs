@@ -43,7 +43,7 @@ use crate::engine::{DueTimer, OwnerId};
 use crate::model::mailbox_id::MailboxId;
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::message_stores::StateGuard;
-use crate::service::lane::lanes::{Item, LaneOf, LaneState, Progress};
+use crate::service::lane::lanes::{Item, LaneOf, LaneState};
 use crate::service::lane::posted::Again;
 use crate::service::owner::actor_link::{ActorLink, ActorRef, OwnerLink};
 use crate::service::owner::spare::Spare;
@@ -122,7 +122,7 @@ impl Inbox {
     pub(crate) fn return_to(service: &Service, owner: OwnerId) -> Option<OwnerLink> {
         let now = service.clock.now();
         let mut state = service.state();
-        let lane_state = state.engine.owner_mut(owner).filter(|lane| lane.item != Item::Present && !lane.ended)?;
+        let lane_state = state.engine.owner_mut(owner).filter(|lane| matches!(lane.item, Item::Absent | Item::Left))?;
         lane_state.item = Item::Absent;
         let link = lane_state.link()?.clone();
         link.wake_flag.set();
@@ -142,7 +142,7 @@ impl Inbox {
         C: AsyncContext<A> + AsyncContextParts<A>,
     {
         if let Some(lane_state) = service.state().engine.owner_mut(link.owner) {
-            lane_state.item = Item::Present;
+            lane_state.set_item(Item::Present);
         }
         link.has_inbox.store(true, Ordering::Relaxed);
         let mut inbox = Self { service: Arc::clone(service), link, waker: None, address: 0 };
@@ -187,7 +187,7 @@ impl Inbox {
             self.link.wake_flag.clear();
             std::mem::swap(place, &mut waker);
             if is_empty {
-                lane_state.progress = Progress::Moved;
+                lane_state.note_progress();
             }
         }
         // The last timer that kept the actor alive may have ended since the beginning of this poll.
@@ -247,7 +247,7 @@ where
             }
             let Some(due) = state.engine.take_due(owner) else { return Poll::Pending };
             if let Some(lane_state) = state.engine.owner_mut(owner) {
-                lane_state.progress = Progress::Moved;
+                lane_state.note_progress();
             }
             this.service.deliver_own(state, owner, due, actor, ctx);
         }
@@ -303,7 +303,7 @@ impl Drop for Inbox {
         let mut state = self.service.state();
         let mut waker = None;
         if let Some(lane_state) = state.engine.owner_mut(self.link.owner) {
-            lane_state.item = if left { Item::Left } else { Item::Absent };
+            lane_state.set_item(if left { Item::Left } else { Item::Absent });
             if let LaneOf::Own { waker: place, .. } = &mut lane_state.of {
                 waker = place.take();
             }
