@@ -26,7 +26,7 @@ impl Session<'_> {
         let state = self.state();
         let Some(lane_state) = state.engine.owner_mut(lane) else { return };
         let recipient = match lane_state.link() {
-            Some(link) => state.lanes.bells_of(link).and_then(|bells| bells(&link.actor)),
+            Some(link) => state.lanes.bells_of(link).and_then(|bells| bells(link.addr())),
             None => state.stores.target_of(next.payload).and_then(|target| target.puller.as_ref()?.1.open()),
         };
         let joined = lane_state.ring();
@@ -73,7 +73,7 @@ impl BellHost for Service {
         if let Some((link, has_ended)) = own {
             drop(guard);
             if !has_ended {
-                link.actor.pull(&self, lane, actor, ctx);
+                link.pull(&self, actor, ctx);
             }
             return self.has_ended(self.state(), lane, Sent::Bell);
         }

@@ -162,7 +162,7 @@ impl LaneState {
     /// Notes that a message is due, or may be. Returns the waker of the item if it does not know yet.
     pub(crate) fn signal(&mut self) -> Option<Waker> {
         match &mut self.of {
-            LaneOf::Own { link, waker } if link.wake_flag.set() => waker.take(),
+            LaneOf::Own { link, waker } if link.wake_flag().set() => waker.take(),
             _ => None,
         }
     }
@@ -238,7 +238,7 @@ impl Lanes {
 
     /// Returns the recipient of an actor's bells, if it accepts them.
     pub(super) fn bells_of(&self, link: &OwnerLink) -> Option<BellsFn> {
-        self.accepting.get(&(&link.actor as &dyn Any).type_id()).copied()
+        self.accepting.get(&link.addr().type_id()).copied()
     }
 
     /// Removes a freed lane of own messages, unless its mailbox belongs to the next incarnation already.

@@ -52,7 +52,7 @@ impl Session<'_> {
         let id = service.id_of(state, due.key);
         state.lanes.posted.insert(lane, Posted { due, id, waiter: None, is_seen: false });
         let acknowledgement = Acknowledgement { service: Arc::clone(service), lane, sent: Sent::Own };
-        let request = service.contain(|| make_request(self, &link.actor)).flatten();
+        let request = service.contain(|| make_request(self, link.addr())).flatten();
         self.unlocked();
         let Some(request) = request else { return drop(acknowledgement) };
         let _ = service.begin_delivery(due, None);

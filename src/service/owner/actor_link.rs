@@ -1,18 +1,17 @@
 //! The link between an owner and its actor.
 
-use std::any::Any;
+use std::any::{Any, type_name};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+
+use actix::{Actor, AsyncContext, WeakAddr};
 
 use crate::engine::OwnerId;
 use crate::service::owner::wake_flag::WakeFlag;
 use crate::service::state::Service;
 
-/// The link between an owner and its actor, without the actor's type.
-pub(crate) type OwnerLink = Arc<ActorLink<dyn ActorRef>>;
-
 /// The link between an owner and its actor: shared by the owner's state and the two items in the actor's context.
-pub(crate) struct ActorLink<R: ?Sized> {
+pub(crate) struct ActorLink<A: Actor> {
     pub(crate) owner: OwnerId,
     /// Set when a message is due, or may be.
     pub(crate) wake_flag: WakeFlag,
@@ -20,24 +19,60 @@ pub(crate) struct ActorLink<R: ?Sized> {
     /// address of the actor is left clears it before it is dropped.
     pub(crate) has_inbox: AtomicBool,
     pub(crate) has_spare: AtomicBool,
-    pub(crate) actor: R,
+    addr: WeakAddr<A>,
 }
 
-impl<R: ActorRef> ActorLink<R> {
+impl<A: Actor> ActorLink<A> {
     /// Returns the link to an actor without an item in its context.
-    pub(crate) fn new(owner: OwnerId, actor: R) -> Self {
+    pub(crate) fn new(owner: OwnerId, addr: WeakAddr<A>) -> Self {
         let (has_inbox, has_spare) = Default::default();
-        Self { owner, wake_flag: WakeFlag::default(), has_inbox, has_spare, actor }
+        Self { owner, wake_flag: WakeFlag::default(), has_inbox, has_spare, addr }
     }
 }
 
-/// The `WeakAddr` of an owner's actor without the type, which the driver does not know.
-pub(crate) trait ActorRef: Any + Send + Sync {
+/// The link in the owner's state.
+pub(crate) type OwnerLink = Arc<dyn AnyActorLink>;
+
+/// A link without the type of its actor, which the driver does not know.
+pub(crate) trait AnyActorLink: Any + Send + Sync {
+    fn wake_flag(&self) -> &WakeFlag;
+
+    /// Returns the `WeakAddr` of the actor.
+    fn addr(&self) -> &dyn Any;
+
     fn is_alive(&self) -> bool;
 
     /// Returns the name of the actor's type.
     fn actor_type(&self) -> &'static str;
 
     /// Pulls own messages for a bell that this actor handles in its context.
-    fn pull(&self, service: &Arc<Service>, lane: OwnerId, actor: &mut dyn Any, ctx: &mut dyn Any);
+    fn pull(&self, service: &Arc<Service>, actor: &mut dyn Any, ctx: &mut dyn Any);
+}
+
+impl<A> AnyActorLink for ActorLink<A>
+where
+    A: Actor,
+    A::Context: AsyncContext<A>,
+{
+    fn wake_flag(&self) -> &WakeFlag {
+        &self.wake_flag
+    }
+
+    fn addr(&self) -> &dyn Any {
+        &self.addr
+    }
+
+    fn is_alive(&self) -> bool {
+        self.addr.upgrade().is_some()
+    }
+
+    fn actor_type(&self) -> &'static str {
+        type_name::<A>()
+    }
+
+    fn pull(&self, service: &Arc<Service>, actor: &mut dyn Any, ctx: &mut dyn Any) {
+        if let Some((actor, ctx)) = actor.downcast_mut::<A>().zip(ctx.downcast_mut::<A::Context>()) {
+            service.pull_own(self.owner, actor, ctx);
+        }
+    }
 }

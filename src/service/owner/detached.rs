@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::engine::OwnerId;
 use crate::service::lane::lanes::{Item, LaneState};
-use crate::service::owner::actor_link::ActorRef;
+use crate::service::owner::actor_link::AnyActorLink;
 use crate::service::state::{Session, State};
 use crate::timing::Key;
 use crate::trace;
@@ -90,11 +90,11 @@ impl Session<'_> {
         let Some(link) = lane_state.and_then(|lane_state| lane_state.link().cloned()) else { return true };
         // The address created for this may be its last.
         self.unlocked();
-        let is_alive = link.actor.is_alive();
+        let is_alive = link.is_alive();
         if is_alive {
             self.state().note_detached(lane);
         } else {
-            self.end_detached(lane, &link.actor);
+            self.end_detached(lane, &*link);
         }
         is_alive
     }
@@ -122,7 +122,7 @@ impl Session<'_> {
     }
 
     /// Ends the owner of a stopped actor that had no address any more, and reports the timers that end with it.
-    fn end_detached(&mut self, owner: OwnerId, actor_ref: &dyn ActorRef) {
+    fn end_detached(&mut self, owner: OwnerId, link: &dyn AnyActorLink) {
         let state = self.state();
         if state.engine.owner(owner).is_none_or(LaneState::has_ended) {
             return;
@@ -132,7 +132,7 @@ impl Session<'_> {
         if timers > 0 {
             state.reports.published.ask_to_publish();
             let service = self.unlocked();
-            service.contain(|| trace::abandoned(&service.name, actor_ref.actor_type(), timers));
+            service.contain(|| trace::abandoned(&service.name, link.actor_type(), timers));
         }
     }
 }

@@ -28,7 +28,7 @@
 //! A closure cannot be sent. An actor that accepts it is requested to run its inbox; see `due_timers`. In another one
 //! late messages go past it.
 
-use std::any::{Any, type_name};
+use std::any::Any;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -45,38 +45,19 @@ use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::message_stores::StateGuard;
 use crate::service::lane::lanes::{Item, LaneOf, LaneState};
 use crate::service::lane::posted::Again;
-use crate::service::owner::actor_link::{ActorLink, ActorRef, OwnerLink};
+use crate::service::owner::actor_link::{ActorLink, OwnerLink};
 use crate::service::owner::spare::Spare;
 use crate::service::owner::thread_registry;
+use crate::service::owner::wake_flag::WakeFlag;
 use crate::service::state::{Service, Session};
 
 /// Handlers run in one poll of an actor; then other actors have their turn.
 pub(crate) const MESSAGES_PER_POLL: usize = 64;
 
-impl<A> ActorRef for WeakAddr<A>
-where
-    A: Actor,
-    A::Context: AsyncContext<A>,
-{
-    fn is_alive(&self) -> bool {
-        self.upgrade().is_some()
-    }
-
-    fn actor_type(&self) -> &'static str {
-        type_name::<A>()
-    }
-
-    fn pull(&self, service: &Arc<Service>, lane: OwnerId, actor: &mut dyn Any, ctx: &mut dyn Any) {
-        if let Some((actor, ctx)) = actor.downcast_mut::<A>().zip(ctx.downcast_mut::<A::Context>()) {
-            service.pull_own(lane, actor, ctx);
-        }
-    }
-}
-
 /// The item in an actor's context that runs the handlers for its own timers.
-pub(crate) struct Inbox {
+pub(crate) struct Inbox<A: Actor> {
     service: Arc<Service>,
-    link: OwnerLink,
+    link: Arc<ActorLink<A>>,
     waker: Option<Waker>,
     /// The address of the context at the last poll.
     address: usize,
@@ -107,40 +88,34 @@ impl Service {
     }
 
     /// Makes an actor an owner, without an inbox yet. Returns `None` if the service is full.
-    fn add_owner(&self, mailbox: MailboxId, actor: impl ActorRef) -> Option<OwnerLink> {
+    fn add_owner<A>(&self, mailbox: MailboxId, addr: WeakAddr<A>) -> Option<Arc<ActorLink<A>>>
+    where
+        A: Actor,
+        A::Context: AsyncContext<A>,
+    {
+        let mut added = None;
         let mut state = self.state();
         let owner = state.engine.add_owner(|owner| {
-            LaneState::new(mailbox, LaneOf::Own { link: Arc::new(ActorLink::new(owner, actor)), waker: None })
+            let link = added.insert(Arc::new(ActorLink::new(owner, addr)));
+            LaneState::new(mailbox, LaneOf::Own { link: Arc::clone(link) as _, waker: None })
         })?;
         state.lanes.own.insert(mailbox, owner.0.index());
-        state.engine.owner(owner)?.link().cloned()
+        added
     }
 }
 
-impl Inbox {
+impl<A> Inbox<A>
+where
+    A: Actor,
+    A::Context: AsyncContext<A> + AsyncContextParts<A>,
+{
     /// Prepares an owner whose inbox has left, or was dropped while the context lived on, for a new one. Returns its link.
-    pub(crate) fn return_to(service: &Service, owner: OwnerId) -> Option<OwnerLink> {
-        let now = service.clock.now();
-        let mut state = service.state();
-        let lane_state = state.engine.owner_mut(owner).filter(|lane| matches!(lane.item, Item::Absent | Item::Left))?;
-        lane_state.item = Item::Absent;
-        let link = lane_state.link()?.clone();
-        link.wake_flag.set();
-        if let Some(oldest) = state.engine.oldest_due(owner)
-            && service.has_watchdog()
-        {
-            state.watch_inbox(owner, now);
-            service.announce(oldest);
-        }
-        Some(link)
+    pub(crate) fn return_to(service: &Service, owner: OwnerId) -> Option<Arc<ActorLink<A>>> {
+        (service.await_inbox(owner)? as Arc<dyn Any + Send + Sync>).downcast().ok()
     }
 
     /// Moves an inbox into the context.
-    pub(crate) fn spawn<A, C>(service: &Arc<Service>, link: OwnerLink, ctx: &mut C)
-    where
-        A: Actor<Context = C>,
-        C: AsyncContext<A> + AsyncContextParts<A>,
-    {
+    pub(crate) fn spawn(service: &Arc<Service>, link: Arc<ActorLink<A>>, ctx: &mut A::Context) {
         if let Some(lane_state) = service.state().engine.owner_mut(link.owner) {
             lane_state.set_item(Item::Present);
         }
@@ -176,29 +151,11 @@ impl Inbox {
         if !is_known {
             self.waker = Some(cx.waker().clone());
         }
-        let owner = self.link.owner;
-        // A waker is foreign code: none is cloned or dropped under the lock.
-        let mut waker = self.waker.clone();
-        let mut state = self.service.state();
-        let is_empty = state.engine.inbox_len(owner) == 0 && !state.lanes.posted.contains_key(&owner);
-        if let Some(lane_state) = state.engine.owner_mut(owner)
-            && let LaneOf::Own { waker: place, .. } = &mut lane_state.of
-        {
-            self.link.wake_flag.clear();
-            std::mem::swap(place, &mut waker);
-            if is_empty {
-                lane_state.note_progress();
-            }
-        }
-        // The last timer that kept the actor alive may have ended since the beginning of this poll.
-        let rests = is_empty && (is_connected || state.engine.keeps_alive(owner));
-        drop(state);
-        drop(waker);
-        rests
+        self.service.rests(self.link.owner, &self.link.wake_flag, self.waker.clone(), is_connected)
     }
 }
 
-impl<A> ActorFuture<A> for Inbox
+impl<A> ActorFuture<A> for Inbox<A>
 where
     A: Actor,
     A::Context: AsyncContext<A> + AsyncContextParts<A>,
@@ -260,6 +217,64 @@ where
 }
 
 impl Service {
+    /// Prepares an owner for a new inbox, unless it has one, or has ended.
+    fn await_inbox(&self, owner: OwnerId) -> Option<OwnerLink> {
+        let now = self.clock.now();
+        let mut state = self.state();
+        let lane_state = state.engine.owner_mut(owner).filter(|lane| matches!(lane.item, Item::Absent | Item::Left))?;
+        lane_state.item = Item::Absent;
+        let link = lane_state.link()?.clone();
+        link.wake_flag().set();
+        if let Some(oldest) = state.engine.oldest_due(owner)
+            && self.has_watchdog()
+        {
+            state.watch_inbox(owner, now);
+            self.announce(oldest);
+        }
+        Some(link)
+    }
+
+    /// Leaves the waker of an inbox in the state. Returns whether the inbox has nothing to do until it is called.
+    fn rests(&self, owner: OwnerId, wake_flag: &WakeFlag, mut waker: Option<Waker>, is_connected: bool) -> bool {
+        // A waker is foreign code: none is cloned or dropped under the lock.
+        let mut state = self.state();
+        let is_empty = state.engine.inbox_len(owner) == 0 && !state.lanes.posted.contains_key(&owner);
+        if let Some(lane_state) = state.engine.owner_mut(owner)
+            && let LaneOf::Own { waker: place, .. } = &mut lane_state.of
+        {
+            wake_flag.clear();
+            std::mem::swap(place, &mut waker);
+            if is_empty {
+                lane_state.note_progress();
+            }
+        }
+        // The last timer that kept the actor alive may have ended since the beginning of this poll.
+        let rests = is_empty && (is_connected || state.engine.keeps_alive(owner));
+        drop(state);
+        drop(waker);
+        rests
+    }
+
+    /// Notes that an inbox has left, or was dropped.
+    fn lose_inbox(&self, owner: OwnerId, left: bool) {
+        let mut state = self.state();
+        let mut waker = None;
+        if let Some(lane_state) = state.engine.owner_mut(owner) {
+            lane_state.set_item(if left { Item::Left } else { Item::Absent });
+            if let LaneOf::Own { waker: place, .. } = &mut lane_state.of {
+                waker = place.take();
+            }
+        }
+        if left {
+            state.mark_ready(owner);
+        }
+        drop(state);
+        drop(waker);
+        if left {
+            self.turns.wake_driver();
+        }
+    }
+
     /// Runs the handler of an own message that was taken from the inbox.
     #[inline]
     pub(crate) fn deliver_own(
@@ -294,28 +309,14 @@ pub(crate) async fn give_way() {
     .await;
 }
 
-impl Drop for Inbox {
+impl<A: Actor> Drop for Inbox<A> {
     fn drop(&mut self) {
         thread_registry::unbind_context(self.address, &self.service, self.link.owner);
         // If it has left, the owner lives on.
         let left = !self.link.has_inbox.load(Ordering::Relaxed);
         self.link.has_inbox.store(false, Ordering::Relaxed);
-        let mut state = self.service.state();
-        let mut waker = None;
-        if let Some(lane_state) = state.engine.owner_mut(self.link.owner) {
-            lane_state.set_item(if left { Item::Left } else { Item::Absent });
-            if let LaneOf::Own { waker: place, .. } = &mut lane_state.of {
-                waker = place.take();
-            }
-        }
-        if left {
-            state.mark_ready(self.link.owner);
-        }
-        drop(state);
-        drop(waker);
-        if left {
-            self.service.turns.wake_driver();
-        } else if !self.link.has_spare.load(Ordering::Relaxed) {
+        self.service.lose_inbox(self.link.owner, left);
+        if !left && !self.link.has_spare.load(Ordering::Relaxed) {
             // Both items have been dropped: the context has ended or was restarted.
             self.service.end_owner(self.link.owner);
         }

@@ -13,22 +13,22 @@ use actix::dev::AsyncContextParts;
 use actix::fut::ActorFuture;
 use actix::{Actor, AsyncContext};
 
-use crate::service::owner::actor_link::OwnerLink;
+use crate::service::owner::actor_link::ActorLink;
 use crate::service::owner::inbox::Inbox;
 use crate::service::state::Service;
 
-pub(crate) struct Spare {
+pub(crate) struct Spare<A: Actor> {
     service: Arc<Service>,
-    link: OwnerLink,
+    link: Arc<ActorLink<A>>,
 }
 
-impl Spare {
+impl<A> Spare<A>
+where
+    A: Actor,
+    A::Context: AsyncContext<A> + AsyncContextParts<A>,
+{
     /// Moves a spare into the context, unless one is there.
-    pub(crate) fn spawn_unless_present<A, C>(service: &Arc<Service>, link: &OwnerLink, ctx: &mut C)
-    where
-        A: Actor<Context = C>,
-        C: AsyncContext<A> + AsyncContextParts<A>,
-    {
+    pub(crate) fn spawn_unless_present(service: &Arc<Service>, link: &Arc<ActorLink<A>>, ctx: &mut A::Context) {
         if !link.has_spare.load(Ordering::Relaxed) {
             link.has_spare.store(true, Ordering::Relaxed);
             ctx.spawn(Self { service: Arc::clone(service), link: Arc::clone(link) });
@@ -36,7 +36,7 @@ impl Spare {
     }
 }
 
-impl<A> ActorFuture<A> for Spare
+impl<A> ActorFuture<A> for Spare<A>
 where
     A: Actor,
     A::Context: AsyncContext<A> + AsyncContextParts<A>,
@@ -50,7 +50,7 @@ where
             return Poll::Ready(());
         }
         if !this.link.has_inbox.load(Ordering::Relaxed)
-            && let Some(link) = Inbox::return_to(&this.service, this.link.owner)
+            && let Some(link) = Inbox::<A>::return_to(&this.service, this.link.owner)
         {
             Inbox::spawn(&this.service, link, ctx);
         }
@@ -58,7 +58,7 @@ where
     }
 }
 
-impl Drop for Spare {
+impl<A: Actor> Drop for Spare<A> {
     fn drop(&mut self) {
         // If it has left, the owner lives on.
         let left = !self.link.has_spare.load(Ordering::Relaxed);

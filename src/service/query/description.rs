@@ -47,7 +47,7 @@ impl State {
 
     fn actor_type_at(&self, mailbox: MailboxId) -> Option<&'static str> {
         let owner = self.own_lane(mailbox)?;
-        Some(self.engine.owner(owner)?.link()?.actor.actor_type())
+        Some(self.engine.owner(owner)?.link()?.actor_type())
     }
 
     fn location_of(&self, key: Key, view: &TimerView, service: &Service, now: Duration, most: usize) -> TimerLocation {
