@@ -83,9 +83,10 @@ pub(crate) struct Targets {
 /// The item in an actor's context that pulls own messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Item {
-    /// Not there yet, or dropped. The spare restores it, unless the lane ends.
-    Absent,
+    /// There, or about to be.
     Present,
+    /// Dropped. The spare restores it, unless the lane ends.
+    Dropped,
     /// It has left with the last address of the actor.
     Left,
     /// The lane has ended: its actor has stopped or was restarted.
@@ -112,7 +113,7 @@ impl LaneState {
             slow_since: NOT_SLOW,
             bells: 0,
             is_marked_ready: false,
-            item: Item::Absent,
+            item: Item::Present,
             progress: Progress::Unwatched,
             is_detached: false,
         }
@@ -137,13 +138,6 @@ impl LaneState {
     /// Whether it has ended, and its timers only wait to be freed.
     pub(crate) fn has_ended(&self) -> bool {
         self.item == Item::Ended
-    }
-
-    /// Notes what has become of the item, unless the lane has ended.
-    pub(crate) fn set_item(&mut self, item: Item) {
-        if !self.has_ended() {
-            self.item = item;
-        }
     }
 
     /// Notes that the item has pulled a message, or found none.

@@ -116,9 +116,6 @@ where
 
     /// Moves an inbox into the context.
     pub(crate) fn spawn(service: &Arc<Service>, link: Arc<ActorLink<A>>, ctx: &mut A::Context) {
-        if let Some(lane_state) = service.state().engine.owner_mut(link.owner) {
-            lane_state.set_item(Item::Present);
-        }
         link.has_inbox.store(true, Ordering::Relaxed);
         let mut inbox = Self { service: Arc::clone(service), link, waker: None, address: 0 };
         if ctx.parts().started() {
@@ -221,8 +218,9 @@ impl Service {
     fn await_inbox(&self, owner: OwnerId) -> Option<OwnerLink> {
         let now = self.clock.now();
         let mut state = self.state();
-        let lane_state = state.engine.owner_mut(owner).filter(|lane| matches!(lane.item, Item::Absent | Item::Left))?;
-        lane_state.item = Item::Absent;
+        let lane_state =
+            state.engine.owner_mut(owner).filter(|lane| matches!(lane.item, Item::Dropped | Item::Left))?;
+        lane_state.item = Item::Present;
         let link = lane_state.link()?.clone();
         link.wake_flag().set();
         if let Some(oldest) = state.engine.oldest_due(owner)
@@ -260,7 +258,9 @@ impl Service {
         let mut state = self.state();
         let mut waker = None;
         if let Some(lane_state) = state.engine.owner_mut(owner) {
-            lane_state.set_item(if left { Item::Left } else { Item::Absent });
+            if !lane_state.has_ended() {
+                lane_state.item = if left { Item::Left } else { Item::Dropped };
+            }
             if let LaneOf::Own { waker: place, .. } = &mut lane_state.of {
                 waker = place.take();
             }
