@@ -4,7 +4,7 @@
 //! the thread that created it. A [`ThreadBound`] moves freely; dropped elsewhere, it returns its value to that thread,
 //! among the [`ReturnedValues`], which the driver drops.
 
-use std::mem::ManuallyDrop;
+use std::mem::{ManuallyDrop, needs_drop};
 use std::sync::{Arc, PoisonError};
 use std::task::Waker;
 
@@ -53,7 +53,10 @@ impl<T: Clone + 'static> Clone for ThreadBound<T> {
 
 impl<T: 'static> Drop for ThreadBound<T> {
     fn drop(&mut self) {
-        drop(self.take());
+        // A value without a destructor may end on any thread.
+        if needs_drop::<T>() {
+            drop(self.take());
+        }
     }
 }
 
@@ -129,6 +132,14 @@ mod tests {
         assert_eq!(Rc::strong_count(&value), 3);
         assert!(returned_values.drop_one() && returned_values.drop_one() && !returned_values.drop_one());
         assert_eq!(Rc::strong_count(&value), 1);
+    }
+
+    #[test]
+    fn a_value_without_a_destructor_ends_on_any_thread() {
+        let returned_values = Arc::new(ReturnedValues::default());
+        let bound = ThreadBound::new(7, Arc::clone(&returned_values));
+        std::thread::spawn(move || drop(bound)).join().unwrap();
+        assert!(!returned_values.drop_one());
     }
 
     #[test]
