@@ -57,9 +57,11 @@ impl<S> Slab<S> {
 
     /// Takes the value out of `slot`.
     pub(crate) fn take(&mut self, slot: u32) -> Option<S> {
-        let value = self.entry_mut(slot)?.take()?;
-        self.slots.free(slot);
-        Some(value)
+        let value = self.entry_mut(slot)?.take();
+        if value.is_some() {
+            self.slots.free(slot);
+        }
+        value
     }
 
     /// Frees `slot`, which is taken. Returns the value if it has a destructor.
