@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, ToSql};
 
-use super::super::record::is_suspect;
+use super::super::record::{NO_END, is_suspect};
 use super::super::{Again, Delivery, Found, Hint, NewTimer, Next, NodeInfo, Note, Op, Outcome, Placed, Record, State};
 use super::columns::{INSERT, INSERT_LETTER, RECORD, blob, insert, is_moved, millis, read_id, read_time, run};
 use super::faults::{Meaning, io_error, meaning};
@@ -226,7 +226,7 @@ impl Changes<'_> {
                 Ok(Standing {
                     is_claimed: row.get::<_, Option<i64>>(0)? == Some(self.node),
                     // The route's budget is known to looks.
-                    is_suspect: is_suspect(number(used), budget.map(number), u32::MAX),
+                    is_suspect: is_suspect(number(used), budget.map(number), NO_END - 1),
                 })
             })
             .optional()
