@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use actix_timers_durable::store::{
-    EmbeddedStore, Look, Op, Outcome, Part, Position, Query, Reads, Record, State, Store,
+    EmbeddedStore, Look, Next, Op, Outcome, Part, Placed, Position, Query, Reads, Record, State, Store,
 };
 use actix_timers_durable::{DueTime, DurableId, DurableTimers, StoreError};
 use rusqlite::Connection;
@@ -261,4 +261,21 @@ fn a_check_of_no_store_creates_none() {
     let typo = directory.path().join("typo");
     assert!(matches!(EmbeddedStore::integrity_check(&typo), Err(StoreError::Foreign { .. })));
     assert!(!typo.exists());
+}
+
+#[test]
+fn a_kept_key_is_out_of_the_way_of_looks() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = open(directory.path()).unwrap();
+    let keep = Duration::from_secs(60);
+    let timer = Record { keep_key: Some(keep), key: Some("k".into()), ..record(1, 0) };
+    let ids = [timer.id];
+    let outcomes = store.apply(&[put(&timer), claim(&ids)], at(0)).unwrap();
+    let Some(Ok(Outcome::Claimed { records, .. })) = outcomes.into_iter().nth(1) else { panic!("it is a claim") };
+    _ = apply(&mut store, &[Op::End(records[0].delivery(), Next::KeepKey(keep))]).unwrap();
+    let early = "SELECT count(*) FROM timers WHERE moved OR id < x'FFFFFFFFFFFF'";
+    assert_eq!(by_hand(directory.path()).query_row(early, (), |row| row.get::<_, i64>(0)).unwrap(), 0);
+    let again = Record { key: Some("k".into()), ..record(2, 0) };
+    let outcome = store.apply(&[put(&again)], at(1)).unwrap().remove(0).unwrap();
+    assert_eq!(outcome, Outcome::Put(vec![Placed::Exists(timer.id)]));
 }

@@ -7,7 +7,9 @@ use rusqlite::{Connection, OptionalExtension, ToSql};
 
 use super::super::record::{NO_END, is_suspect};
 use super::super::{Again, Delivery, Found, Hint, NewTimer, Next, NodeInfo, Note, Op, Outcome, Placed, Record, State};
-use super::columns::{INSERT, INSERT_LETTER, RECORD, blob, insert, is_moved, millis, read_id, read_time, run};
+use super::columns::{
+    INSERT, INSERT_LETTER, RECORD, blob, id_of_kept, insert, is_moved, kept_id, millis, read_id, read_time, run,
+};
 use super::faults::{Meaning, io_error, meaning};
 use crate::store::{OnKey, StoreError};
 use crate::{DueTime, DurableId};
@@ -35,7 +37,7 @@ macro_rules! claimed {
 }
 pub(super) const DELETE: &str = claimed!("DELETE FROM timers");
 pub(super) const KEEP_KEY: &str = claimed!(
-    "UPDATE timers SET ended = ?5, keep_until = ?6, node = NULL, alone = 0, parked = NULL, crc = NULL, headers = NULL, errors = NULL, payload = x''"
+    "UPDATE timers SET ended = ?5, keep_until = ?6, id = ?7, nominal = ?8, moved = 0, node = NULL, alone = 0, parked = NULL, crc = NULL, headers = NULL, errors = NULL, payload = x''"
 );
 /// The last 20 stay.
 pub(super) const FAILED: &str = claimed!(
@@ -69,7 +71,7 @@ pub(super) const CANCEL: &str = "DELETE FROM timers WHERE id = ?1";
 const SET_PARKED: &str = "UPDATE timers SET parked = ?2 WHERE id = ?1";
 pub(super) const MOVE: &str =
     "UPDATE timers SET due = ?2, moved = ?3, nominal = ?4, node = NULL, alone = 0 WHERE id = ?1";
-pub(super) const HOLDER: &str = "SELECT id, node, ended IS NOT NULL, ended IS NOT NULL AND keep_until <= ?3 FROM timers WHERE route = ?1 AND key = ?2";
+pub(super) const HOLDER: &str = "SELECT id, node, ended IS NOT NULL, ended IS NOT NULL AND keep_until <= ?3, nominal FROM timers WHERE route = ?1 AND key = ?2";
 /// Keys that need not be kept any more.
 pub(super) const EXPIRED: &str = "SELECT 1 FROM timers INDEXED BY ended WHERE ended IS NOT NULL AND keep_until <= ?1";
 pub(super) const EXPIRE: &str = "DELETE FROM timers WHERE id IN \
@@ -184,8 +186,8 @@ impl Changes<'_> {
                 }
                 // A repeated request must not remove the timer that replaced its own.
                 Some(_) if self.state(record.id)?.is_some() => return Ok(Placed::Exists(record.id)),
-                Some(Holder { id: old, is_claimed: in_progress, has_ended }) => {
-                    run(self.connection, CANCEL, &[blob(&old)])?;
+                Some(Holder { id: old, place, is_claimed: in_progress, has_ended }) => {
+                    run(self.connection, CANCEL, &[&place])?;
                     if has_ended { Placed::Created { due } } else { Placed::Replaced { old, in_progress, due } }
                 }
             };
@@ -205,15 +207,15 @@ impl Changes<'_> {
         let mut statement = self.connection.prepare_cached(HOLDER)?;
         let mut rows = statement.query((route, key, millis(self.now)))?;
         let Some(row) = rows.next()? else { return Ok(None) };
-        let found = read_id(row.get_ref(0)?);
         let is_claimed = row.get::<_, Option<i64>>(1)? == Some(self.node);
         let (has_ended, is_over): (bool, bool) = (row.get(2)?, row.get(3)?);
-        let bytes: Vec<u8> = row.get(0)?;
+        let place: Vec<u8> = row.get(0)?;
+        let id = if has_ended { id_of_kept(&place, row.get(4)?) } else { read_id(row.get_ref(0)?).ok() };
         drop(rows);
-        match found {
-            Ok(id) if !is_over => Ok(Some(Holder { id, is_claimed, has_ended })),
+        match id {
+            Some(id) if !is_over => Ok(Some(Holder { id, place, is_claimed, has_ended })),
             // Its key was kept until now; or it was written by hand, and is none that could be delivered.
-            _ => run(self.connection, CANCEL, &[&bytes]).map(|_| None),
+            _ => run(self.connection, CANCEL, &[&place]).map(|_| None),
         }
     }
 
@@ -257,7 +259,8 @@ impl Changes<'_> {
             Next::KeepKey(time) => {
                 // More go than come.
                 run(self.connection, EXPIRE, &[&now, &2])?;
-                Ok((with(KEEP_KEY, &[&now, &millis(self.now.saturating_add(*time))])?, None))
+                let (until, first) = (millis(self.now.saturating_add(*time)), millis(id.first_due()));
+                Ok((with(KEEP_KEY, &[&now, &until, &kept_id(id), &first])?, None))
             }
             Next::Again(next) => again(next),
             Next::Dead { reason, then } => {
@@ -302,13 +305,13 @@ impl Changes<'_> {
             return Ok(Outcome::StillPending);
         }
         if let Some(key) = key
-            && let Some(Holder { id: other, .. }) = self.holder(&route, &key)?
+            && let Some(Holder { id: other, place, .. }) = self.holder(&route, &key)?
         {
             if other != id {
                 return Ok(Outcome::KeyInUse(other));
             }
             // Its series has ended, and kept the key for itself.
-            run(self.connection, CANCEL, &[blob(&id)])?;
+            run(self.connection, CANCEL, &[&place])?;
         }
         let due = self.now;
         run(self.connection, &REQUEUE, &[blob(&id), &millis(due), &is_moved(id, due)])?;
@@ -320,6 +323,8 @@ impl Changes<'_> {
 /// The timer that has a key.
 struct Holder {
     id: DurableId,
+    /// The id of its row.
+    place: Vec<u8>,
     is_claimed: bool,
     has_ended: bool,
 }

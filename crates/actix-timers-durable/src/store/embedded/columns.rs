@@ -47,6 +47,20 @@ pub(super) fn blob(id: &DurableId) -> &[u8; 16] {
     id.as_uuid().as_bytes()
 }
 
+/// Returns the id of a row that only keeps a key: after all due times, so that no look reads it.
+pub(super) fn kept_id(id: DurableId) -> [u8; 16] {
+    let mut bytes = *blob(&id);
+    bytes[..6].fill(u8::MAX);
+    bytes
+}
+
+/// Returns the id that such a row had, given the time with which it began.
+pub(super) fn id_of_kept(place: &[u8], first_due: i64) -> Option<DurableId> {
+    let mut bytes: [u8; 16] = place.try_into().ok()?;
+    bytes[..6].copy_from_slice(&first_due.to_be_bytes()[2..]);
+    DurableId::from_uuid(Uuid::from_bytes(bytes)).ok()
+}
+
 /// Returns the column of a time, which has 46 bits.
 pub(super) const fn millis(time: DueTime) -> i64 {
     time.as_millis().cast_signed()

@@ -21,7 +21,8 @@ CREATE TABLE timers (
   max_attempts INTEGER,               -- the budget; null: the route's
   repetition INTEGER NOT NULL DEFAULT 1,
   parked TEXT,                        -- why nobody may deliver it; `paused ...`: until it is resumed
-  ended INTEGER,                      -- it ended, but its key is kept until `keep_until`
+  ended INTEGER,                      -- it ended, but its key is kept until `keep_until`; its id begins with FFFFFFFFFFFF
+                                      -- then, after all due times, and `nominal` is the time that it began with
   keep_until INTEGER,
   created INTEGER NOT NULL DEFAULT 0, -- the time at which it was scheduled; 0: not known
   keep_key INTEGER,                   -- ms for which the key is kept when the timer is complete
