@@ -218,7 +218,7 @@ impl Store {
         Self { store, path, filter: Arc::new(filter), claimed: Vec::new(), now: DueTime::MIN, after: None }
     }
 
-    /// Ends the timers that are claimed, and claims those that are due by this time, with new ones in the same group.
+    /// Ends the claimed timers, and claims others up to this due time, with new ones in the same group.
     /// Returns the number of the former. A past gets a row for each.
     pub(crate) fn step(&mut self, put: &[Timer], until: u64, keeps_past: bool) -> usize {
         self.now = Timer { number: 0, due: until }.due();

@@ -17,7 +17,7 @@ use super::session::{Call, Params, params};
 /// Maximum length of the names of routes, message types and codecs.
 const MAX_NAME_LEN: usize = 255;
 
-/// The columns of timers in the order of their arrays: of all timers, those that are seldom used, and those of keys.
+/// The columns of timers in the order of their arrays: of all timers, seldom used ones, and those of keys.
 const PLAIN: &str = "due, moved, id, nominal, route, message_type, message_version, payload";
 const PLAIN_ARRAYS: &str =
     "$1::bigint[], $2::boolean[], $3::uuid[], $4::bigint[], $5::text[], $6::text[], $7::int[], $8::bytea[]";

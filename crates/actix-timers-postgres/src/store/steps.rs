@@ -135,7 +135,7 @@ static CLAIM: LazyLock<(&str, String)> = LazyLock::new(|| {
     let (lock, claim) = include_str!("claim.sql").split_once(';').unwrap_or_default();
     (lock, claim.replace("@columns@", COLUMNS))
 });
-/// The bytes of a claim from which on timers were left out of it.
+/// The bytes of a claim from which on timers were left out of it, as `claim.sql` has them.
 const FULL: usize = 8 << 20;
 
 /// Returns the steps of changes of different timers, in the order of their transaction. Careful ones leave locked keys out.
