@@ -9,7 +9,7 @@ use actix_timers_durable::store::{Part, Reads};
 
 use crate::shop::{CUSTOMERS, Fate, Order, SERIES, charged, fate, finishing, is_charged};
 use crate::talking::Talking;
-use crate::workshop::{all, assert_sound, open};
+use crate::workshop::{all, assert_sound_once_made, open};
 
 /// The maximum number of times that a service is stopped before it may finish.
 const LIVES: u32 = 5;
@@ -66,7 +66,7 @@ impl Book {
 
     /// Asserts that the disk matches the reports.
     pub(crate) fn compare(&self, path: &Path) {
-        assert_sound(path);
+        assert_sound_once_made(path);
         charged(path);
         let mut store = open(path).unwrap();
         let counts = store.counts(None).unwrap();

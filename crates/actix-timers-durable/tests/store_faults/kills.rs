@@ -10,7 +10,7 @@ use schemes::random::Random;
 use support::store::{at, claim};
 
 use crate::talking::Talking;
-use crate::workshop::{all, apply, assert_sound, delivery, id, number_of, open, process_of, put, say};
+use crate::workshop::{all, apply, assert_sound_once_made, delivery, id, number_of, open, process_of, put, say};
 
 const STORE: &str = "ACTIX_TIMERS_KILLED_STORE";
 const FIRST: &str = "ACTIX_TIMERS_FIRST_GROUP";
@@ -72,7 +72,7 @@ pub(crate) fn child(path: &Path, first: u64) -> Command {
 
 /// Returns the number of groups in a store, which must be complete and in the `possible` range.
 pub(crate) fn groups_in(path: &Path, possible: RangeInclusive<u64>, round: u64) -> u64 {
-    assert_sound(path);
+    assert_sound_once_made(path);
     let mut store = open(path).unwrap_or_else(|error| panic!("round {round}: {error}"));
     let mut found: Vec<_> = all(&mut store, Part::Pending).unwrap().into_iter().map(|found| found.record).collect();
     found.sort_unstable_by_key(|record| number_of(record));
