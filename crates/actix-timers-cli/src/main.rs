@@ -189,7 +189,7 @@ fn change(store: &mut dyn Store, command: &str, id: DurableId, out: &mut dyn Wri
     let done = match made(store, op, now)? {
         Outcome::Deleted => "deleted".to_owned(),
         Outcome::InProgress => "deleted; its last delivery is in progress".to_owned(),
-        Outcome::Moved(hint) => format!("due {}", time(hint.due)),
+        Outcome::Moved(due) => format!("due {}", time(due)),
         Outcome::KeyInUse(other) => return Err(Problem::Other(format!("the timer {other} has its key now"))),
         Outcome::StillPending => return Err(Problem::Other(format!("the timer {id} is pending"))),
         _ => return Err(missing(id)),

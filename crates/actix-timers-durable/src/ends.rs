@@ -1,13 +1,13 @@
 //! The end of a delivery: from the answer of its handler to the next state of its row.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use actix_timers::integration::next_on_grid;
 
 use super::calendar;
 use super::due_time::DueTime;
-use super::envelope::{Then, UnderWay};
+use super::envelope::{Said, Then, UnderWay};
 use super::pause::PAUSED;
 use super::record::{Missed, RepeatMode, RetryPolicy};
 use super::reply::Answer;
@@ -28,8 +28,9 @@ pub(super) struct Course {
 }
 
 /// The time of the next repetition if the handler succeeds.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) enum Follow {
+    #[default]
     BySchedule,
     At(DueTime),
     Never,
@@ -52,15 +53,15 @@ struct Now {
 /// past.
 pub(super) fn after_delivery(under_way: &UnderWay, retry: &RetryPolicy, answer: Answer, now: SystemTime) -> Next {
     let record = &under_way.record;
-    let course = under_way.course();
+    let Said { follow, ref result, .. } = *under_way.said();
+    let course = Course { begun: under_way.begun, follow };
     let now = Now { reached: DueTime::reached_at(now), passed: DueTime::at_or_after(now).unwrap_or(DueTime::MAX) };
     if !under_way.is_noted {
         return after_answer(record, retry, answer, course, now);
     }
     let error = failure(&answer);
-    let result = under_way.result.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let took = now.reached.saturating_since(course.begun);
-    noted(record, after_answer(record, retry, answer, course, now), error.as_deref(), took, result)
+    noted(record, after_answer(record, retry, answer, course, now), error.as_deref(), took, result.clone())
 }
 
 /// Returns the text of a failed delivery.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use actix::{Addr, Message};
@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use super::committer::Committer;
 use super::deliveries::DurableTimerActor;
 use super::due_time::DueTime;
-use super::ends::{self, Course, Follow};
+use super::ends::{self, Follow};
 use super::headers::Headers;
 use super::id::DurableId;
 use super::message::DurableMessage;
@@ -82,21 +82,29 @@ pub struct Durable<M> {
 pub(super) struct UnderWay {
     pub(super) record: Arc<Record>,
     pub(super) retry: RetryPolicy,
-    /// Accepts extensions of the time-out, and ends in transactions. None in a test, which has extensions recorded.
+    /// Accepts extensions of the time-out, and ends in transactions. None in a test.
     pub(super) node: Option<(Addr<DurableTimerActor>, Committer)>,
-    pub(super) extensions: Mutex<Vec<Duration>>,
+    pub(super) begun: DueTime,
     /// The end of the delivery in a transaction of its handler, which may not have been committed.
     pub(super) in_transaction: OnceLock<Counted>,
-    course: Mutex<Course>,
+    said: Mutex<Said>,
     /// Set when such an end is known to be written: the next due time, and that of the next message, retries aside.
     pub(super) written: OnceLock<(Option<DueTime>, Option<DueTime>)>,
     /// Whether its route keeps a past.
     pub(super) is_noted: bool,
-    pub(super) result: Mutex<Option<Arc<str>>>,
     is_cancelled: AtomicBool,
     cancelled: Notify,
     #[cfg(feature = "tracing")]
     span: tracing::Span,
+}
+
+/// The wishes of a handler.
+#[derive(Default)]
+pub(super) struct Said {
+    pub(super) follow: Follow,
+    pub(super) result: Option<Arc<str>>,
+    /// Recorded in a test.
+    pub(super) extensions: Vec<Duration>,
 }
 
 impl UnderWay {
@@ -113,23 +121,18 @@ impl UnderWay {
             record,
             retry,
             node,
-            extensions: Mutex::default(),
+            begun,
             in_transaction: OnceLock::new(),
-            course: Mutex::new(Course::begun(begun)),
+            said: Mutex::default(),
             written: OnceLock::new(),
             is_noted,
-            result: Mutex::default(),
             is_cancelled: AtomicBool::new(false),
             cancelled: Notify::new(),
         }
     }
 
-    pub(super) fn course(&self) -> Course {
-        *self.course.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn follow(&self, follow: Follow) {
-        self.course.lock().unwrap_or_else(PoisonError::into_inner).follow = follow;
+    pub(super) fn said(&self) -> MutexGuard<'_, Said> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn is_cancelled(&self) -> bool {
@@ -259,8 +262,7 @@ impl<M> Durable<M> {
     /// one. Of a longer text than 1024 bytes the beginning is kept. Without a past it has no effect.
     pub fn note_result(&self, result: impl AsRef<str>) {
         if self.under_way.is_noted {
-            let result = Some(ends::shortened(result.as_ref()));
-            *self.under_way.result.lock().unwrap_or_else(PoisonError::into_inner) = result;
+            self.under_way.said().result = Some(ends::shortened(result.as_ref()));
         }
     }
 
@@ -307,7 +309,7 @@ impl<M> Durable<M> {
                 return actor.send(Extend { delivery, by }).await.unwrap_or(false);
             }
             let is_extended = !under_way.is_cancelled();
-            under_way.extensions.lock().unwrap_or_else(PoisonError::into_inner).extend(is_extended.then_some(by));
+            under_way.said().extensions.extend(is_extended.then_some(by));
             is_extended
         }
     }
@@ -346,13 +348,13 @@ impl<M> Durable<M> {
     ///
     /// A handler that ends its delivery in a transaction, by `PostgresStore::complete_in`, calls this before.
     pub fn continue_at(&self, at: impl Into<SystemTime>) {
-        self.under_way.follow(Follow::At(DueTime::at_or_after(at.into()).unwrap_or(DueTime::MAX)));
+        self.under_way.said().follow = Follow::At(DueTime::at_or_after(at.into()).unwrap_or(DueTime::MAX));
     }
 
     /// Makes this repetition the last, if the handler succeeds. It replaces an earlier call of
     /// [`continue_at`](Self::continue_at).
     pub fn end_series(&self) {
-        self.under_way.follow(Follow::Never);
+        self.under_way.said().follow = Follow::Never;
     }
 }
 

@@ -1,6 +1,6 @@
 //! Messages for tests of handlers.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::due_time::DueTime;
@@ -149,12 +149,12 @@ impl<M: DurableMessage> TestMessage<M> {
 impl TestDelivery {
     /// Returns the times by which the handler has [extended](Durable::extend) its time-out.
     pub fn extensions(&self) -> Vec<Duration> {
-        self.0.extensions.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.said().extensions.clone()
     }
 
     /// Returns the result that the handler has [noted](Durable::note_result).
     pub fn result(&self) -> Option<String> {
-        self.0.result.lock().unwrap_or_else(PoisonError::into_inner).as_deref().map(str::to_owned)
+        self.0.said().result.as_deref().map(str::to_owned)
     }
 
     /// Tells the handler that it [may give up](Durable::is_cancelled), as a cancel does. Extensions have no effect from now on.

@@ -100,4 +100,4 @@ pub use store::{
     AttemptError, CommitGate, Counts, EmbeddedStore, Finished, FsyncOutcome, MemoryDisk, MemoryStore, StoreError,
 };
 pub use timers::DurableTimers;
-pub use view::{CancelledAll, Cursor, DurableFilter, DurableInfo, DurablePage, DurableState};
+pub use view::{CancelledAll, DurableFilter, DurableInfo, DurablePage, DurableState};

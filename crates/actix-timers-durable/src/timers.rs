@@ -28,7 +28,7 @@ use super::route::Route;
 use super::routes::Routes;
 use super::schedule_future::{ScheduleFuture, Scheduled};
 use super::store::{Counts, NewTimer, Op, Outcome, Page, Part, Placed, Query, StoreError};
-use super::view::{CancelledAll, Cursor, DurableFilter, DurableInfo, DurablePage};
+use super::view::{CancelledAll, DurableFilter, DurableInfo, DurablePage};
 
 /// Maximum wait of a [stop](DurableTimers::stop) for deliveries in progress.
 const GRACE: Duration = Duration::from_secs(30);
@@ -513,7 +513,7 @@ impl DurableTimers {
         let page = self.page(filter.0).await?;
         Ok(DurablePage {
             timers: page.found.iter().map(|found| DurableInfo::of_found(found, &self.0.routes.codec)).collect(),
-            next: page.next.map(Cursor),
+            next: page.next,
             damaged: page.damaged,
         })
     }

@@ -204,8 +204,8 @@ impl DurableFilter {
     }
 
     /// Continues after an earlier page: with its [`next`](DurablePage::next).
-    pub const fn after(mut self, page: Cursor) -> Self {
-        self.0.after = Some(page.0);
+    pub const fn after(mut self, page: Position) -> Self {
+        self.0.after = Some(page);
         self
     }
 }
@@ -228,23 +228,6 @@ pub struct CancelledAll {
     pub busy: u64,
 }
 
-/// The end of a page.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cursor(pub(super) Position);
-
-/// To keep a cursor elsewhere. It contains the id of a timer.
-impl From<Cursor> for Position {
-    fn from(cursor: Cursor) -> Self {
-        cursor.0
-    }
-}
-
-impl From<Position> for Cursor {
-    fn from(position: Position) -> Self {
-        Self(position)
-    }
-}
-
 /// A page of matching timers, by due time.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
@@ -252,8 +235,8 @@ pub struct DurablePage {
     /// The timers. There may be fewer than the limit, or none, although more follow: a page examines a bounded number
     /// of timers, whether or not they match.
     pub timers: Vec<DurableInfo>,
-    /// The cursor of the next page, for [`DurableFilter::after`]. None after the last page.
-    pub next: Option<Cursor>,
+    /// The end of the page, for [`DurableFilter::after`]. It contains the id of a timer. None after the last page.
+    pub next: Option<Position>,
     /// Timers in damaged locations of the store, which cannot be read.
     pub damaged: usize,
 }

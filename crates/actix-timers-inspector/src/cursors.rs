@@ -8,8 +8,8 @@
 use std::fmt;
 
 use actix_timers::integration::unguessable;
+use actix_timers_durable::DueTime;
 use actix_timers_durable::store::Position;
-use actix_timers_durable::{Cursor, DueTime};
 use siphasher::sip::SipHasher24;
 
 /// The key of an inspector for its cursors.
@@ -31,15 +31,14 @@ impl Default for CursorKey {
 
 impl CursorKey {
     /// Writes a cursor: due time, masked id and tag.
-    pub(super) fn text_of(&self, cursor: Cursor) -> String {
-        let Position { due, id } = cursor.into();
+    pub(super) fn text_of(&self, Position { due, id }: Position) -> String {
         let (due, id) = (due.as_millis(), id.as_uuid().as_u128());
         let tag = self.tag(due, id);
         format!("{due:x}-{:032x}-{tag:016x}", self.masked(id, due, tag))
     }
 
     /// Reads a cursor; none if [`text_of`](Self::text_of) with this key has not written exactly this text.
-    pub(super) fn cursor_of(&self, text: &str) -> Option<Cursor> {
+    pub(super) fn cursor_of(&self, text: &str) -> Option<Position> {
         let (due, rest) = text.split_once('-')?;
         let (id, tag) = rest.split_once('-')?;
         let (due, tag) = (u64::from_str_radix(due, 16).ok()?, u64::from_str_radix(tag, 16).ok()?);
@@ -48,8 +47,7 @@ impl CursorKey {
             return None;
         }
         let position = Position { due: DueTime::from_millis(due).ok()?, id: format!("{id:032x}").parse().ok()? };
-        let cursor = Cursor::from(position);
-        (self.text_of(cursor) == text).then_some(cursor)
+        (self.text_of(position) == text).then_some(position)
     }
 
     fn tag(&self, due: u64, id: u128) -> u64 {
@@ -82,9 +80,9 @@ mod tests {
 
     use super::*;
 
-    fn cursor(random: u64) -> Cursor {
+    fn cursor(random: u64) -> Position {
         let due = DueTime::from_millis(1_700_000_000_000).unwrap();
-        Position { due, id: DurableId::from_parts(due, 7, random) }.into()
+        Position { due, id: DurableId::from_parts(due, 7, random) }
     }
 
     #[test]

@@ -110,8 +110,7 @@ impl Committer {
             let started = reading::start(reader, Arc::clone(queries), Arc::clone(&meters), is_shared, &name);
             started.map_err(DurableBuildError::Thread)?;
         }
-        let limit = if queues.queries.is_some() { reading::FIRST_LIMIT } else { reading::COUNT_LIMIT };
-        let writer = Writer::new(store, routes, claimed, group, limit, Arc::clone(&meters));
+        let writer = Writer::new(store, routes, claimed, group, queues.queries.is_none(), Arc::clone(&meters));
         let environment = Environment { clock, listener, meters };
         let started = thread::start(writer, queues.clone(), environment.clone(), &name);
         started.inspect_err(|_| queues.leave()).map_err(DurableBuildError::Thread)?;
@@ -122,7 +121,7 @@ impl Committer {
     pub(crate) fn inline(setup: Setup) -> Self {
         let Setup { store, routes, claimed, group, clock, listener, name } = setup;
         let meters = Arc::new(DurableMeters::register(&name));
-        let writer = Writer::new(store, routes, claimed, group, reading::COUNT_LIMIT, Arc::clone(&meters));
+        let writer = Writer::new(store, routes, claimed, group, true, Arc::clone(&meters));
         Self::of(Runner::Inline(Box::new(Mutex::new(writer))), Environment { clock, listener, meters })
     }
 

@@ -11,14 +11,12 @@ use crate::metrics::{Counted, DurableMeters};
 use crate::store::Reads;
 use crate::sync::spawn;
 
-/// The least time between counts of the timers for the metrics; they take at most a fiftieth of it.
+/// The least time between counts of the timers for the metrics; they take at most a fiftieth of it. The first count is at once.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
 /// The same in a store that nodes share: each of them counts all timers.
 const COUNT_SHARED_EVERY: Duration = Duration::from_secs(5);
 /// The number up to which timers are counted for the metrics.
 pub(super) const COUNT_LIMIT: u64 = 1_000_000;
-/// The same on the thread of the commits, until the first count here: a start with many timers does not wait for it.
-pub(super) const FIRST_LIMIT: u64 = 10_000;
 
 pub(super) fn start(
     reader: Box<dyn Reads>,
@@ -38,17 +36,14 @@ pub(super) fn start(
 /// Runs until the queue is left. While there are no queries it counts the timers for the metrics.
 fn run(mut reader: Box<dyn Reads>, queries: &SharedQueue, meters: &DurableMeters, count_every: Duration) {
     let mut taken = VecDeque::new();
-    // Until the first count the thread of the commits counts some.
-    let mut pause = COUNT_EVERY;
+    let mut pause = Duration::ZERO;
     loop {
         match queries.take(&mut taken, Some(pause)) {
             Taken::Left => return,
             Taken::Nothing => {
                 let begun = Instant::now();
                 match reader.counts(Some(COUNT_LIMIT)) {
-                    Ok(counts) => {
-                        meters.levels(|levels| (levels.counts, levels.is_counted_aside) = (counts, true));
-                    }
+                    Ok(counts) => meters.levels(|levels| levels.counts = counts),
                     Err(_) => meters.count(Counted::QueryFailed, 1),
                 }
                 pause = count_every.max(50 * begun.elapsed());

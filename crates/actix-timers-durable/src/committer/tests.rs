@@ -560,7 +560,7 @@ fn a_moved_timer_whose_row_cannot_be_read_is_looked_for() {
 #[test]
 fn a_batch_has_one_caller_and_deliveries_have_none() {
     let (store, meters) = (Box::new(MemoryStore::new()), Arc::new(DurableMeters::register("T")));
-    let mut writer = Writer::new(store, Arc::default(), Vec::new(), 4096, reading::COUNT_LIMIT, meters);
+    let mut writer = Writer::new(store, Arc::default(), Vec::new(), 4096, true, meters);
     let batch = |timers| {
         let timers = (0..timers).map(|due| NewTimer { record: Arc::new(record(due)), on_key: OnKey::KeepExisting });
         Request::Change { op: Op::Put(timers.collect()), answer: Some(oneshot::channel().0) }
@@ -580,13 +580,16 @@ fn a_batch_has_one_caller_and_deliveries_have_none() {
 
 /// A start with millions of them does not wait for a count of all.
 #[test]
-fn the_thread_of_the_commits_counts_timers_up_to_its_limit() {
-    let (mut store, meters) = (MemoryStore::new(), Arc::new(DurableMeters::register("T")));
-    let timers = (0..25).map(|due| NewTimer { record: Arc::new(record(due)), on_key: OnKey::KeepExisting });
-    store.apply(&[Op::Put(timers.collect())], at(0)).unwrap();
-    let mut writer = Writer::new(Box::new(store), Arc::default(), Vec::new(), 4096, 10, Arc::clone(&meters));
-    writer.show();
-    assert_eq!(meters.levels(|levels| levels.counts.pending), 10);
+fn the_thread_of_the_commits_counts_timers_if_no_other_does() {
+    for (is_counting, counted) in [(true, 25), (false, 0)] {
+        let (mut store, meters) = (MemoryStore::new(), Arc::new(DurableMeters::register("T")));
+        let timers = (0..25).map(|due| NewTimer { record: Arc::new(record(due)), on_key: OnKey::KeepExisting });
+        store.apply(&[Op::Put(timers.collect())], at(0)).unwrap();
+        let mut writer =
+            Writer::new(Box::new(store), Arc::default(), Vec::new(), 4096, is_counting, Arc::clone(&meters));
+        writer.show();
+        assert_eq!(meters.levels(|levels| levels.counts.pending), counted);
+    }
 }
 
 #[test]

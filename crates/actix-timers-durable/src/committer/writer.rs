@@ -7,6 +7,7 @@ use std::time::Duration;
 use actix_timers::integration::PUBLISH_EVERY;
 use rustc_hash::FxHashMap;
 
+use super::reading::COUNT_LIMIT;
 use super::request::{Answer, Answered, Claimed, Ended, Reply, Report, Request};
 use crate::due_time::DueTime;
 use crate::id::DurableId;
@@ -55,8 +56,8 @@ pub(super) struct Writer {
     meters: Arc<DurableMeters>,
     /// The time at which the metrics were last published.
     published: Option<Duration>,
-    /// The number up to which timers are counted here, unless another thread does.
-    count_limit: u64,
+    /// Whether it counts the timers: no thread beside does.
+    is_counting: bool,
     /// Claims of other nodes that were released.
     released: u64,
     /// A stop has begun.
@@ -125,7 +126,7 @@ impl Writer {
         routes: Arc<Routes>,
         claimed: Vec<Delivery>,
         group: usize,
-        count_limit: u64,
+        is_counting: bool,
         meters: Arc<DurableMeters>,
     ) -> Self {
         Self {
@@ -141,7 +142,7 @@ impl Writer {
             trouble: Trouble::None,
             meters,
             published: None,
-            count_limit,
+            is_counting,
             released: 0,
             retires: false,
         }
@@ -170,12 +171,11 @@ impl Writer {
     pub(super) fn show(&mut self) {
         let mut store = self.store.as_deref().map(Store::gauges).unwrap_or_default();
         store.interrupted += self.released;
-        let is_counted = self.meters.levels(|levels| levels.is_counted_aside);
         let counts = self
             .store
             .as_deref_mut()
-            .filter(|_| !is_counted)
-            .and_then(|store| store.counts(Some(self.count_limit)).ok());
+            .filter(|_| self.is_counting)
+            .and_then(|store| store.counts(Some(COUNT_LIMIT)).ok());
         self.meters.levels(|levels| {
             levels.store = store;
             levels.has_failed = self.trouble == Trouble::Failed;
@@ -330,9 +330,9 @@ impl Writer {
                 count(Counted::Cancelled, 1);
                 report.cancelled.push(*id);
             }
-            (Op::Move(..) | Op::Requeue(_), Outcome::Moved(hint)) => {
+            (Op::Move(id, _) | Op::Requeue(id), Outcome::Moved(due)) => {
                 count(Counted::Rescheduled, usize::from(matches!(op, Op::Move(..))));
-                self.note_moved(hint, report);
+                self.note_moved(*id, *due, report);
             }
             (Op::DiscardOlder { past_of: None, .. }, Outcome::Discarded(expired)) => count(Counted::Expired, *expired),
             // Looks have left out, or will.
@@ -363,27 +363,25 @@ impl Writer {
             }
         };
         self.meters.count(Counted::Scheduled, 1);
-        if due <= self.looked_until
-            && let Some(route) = self.routes.number_of(record)
-        {
-            report.hints.push(Hint { id: record.id, due, nominal: record.progress.nominal, route, is_suspect: false });
+        if due <= self.looked_until {
+            report.hints.extend(self.hint(record, due));
         }
+    }
+
+    /// Returns the hint of a timer that this node delivers. If it is a suspect its claim finds that.
+    fn hint(&self, record: &Record, due: DueTime) -> Option<Hint> {
+        let route = self.routes.number_of(record)?;
+        Some(Hint { id: record.id, due, nominal: record.progress.nominal, route, is_suspect: false })
     }
 
     /// Reports a timer that was moved to before the end of the last look. Nobody here knows its route; in a store that nodes
     /// share a look finds it in time.
-    fn note_moved(&mut self, hint: &Hint, report: &mut Report) {
+    fn note_moved(&mut self, id: DurableId, due: DueTime, report: &mut Report) {
         let store = self.store.as_deref_mut().filter(|store| store.sharing().is_none());
-        let Some(store) = store.filter(|_| hint.due <= self.looked_until) else { return };
-        match store.get(hint.id) {
-            Ok(found) => {
-                let route = found.and_then(|found| self.routes.number_of(&found.record));
-                report.hints.extend(route.map(|route| Hint { route, ..*hint }));
-            }
-            Err(_) => {
-                let from = report.look_again_from.map_or(hint.due, |from| from.min(hint.due));
-                report.look_again_from = Some(from);
-            }
+        let Some(store) = store.filter(|_| due <= self.looked_until) else { return };
+        match store.get(id) {
+            Ok(found) => report.hints.extend(found.and_then(|found| self.hint(&found.record, due))),
+            Err(_) => report.look_again_from = Some(report.look_again_from.map_or(due, |from| from.min(due))),
         }
     }
 

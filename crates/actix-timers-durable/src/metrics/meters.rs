@@ -110,8 +110,6 @@ pub(crate) struct Progress {
 pub(crate) struct Levels {
     /// The timers on disk.
     pub(crate) counts: Counts,
-    /// Whether a thread beside the commits counts them.
-    pub(crate) is_counted_aside: bool,
     pub(crate) progress: Progress,
     /// Whether the store has failed: it acknowledges no more changes.
     pub(crate) has_failed: bool,

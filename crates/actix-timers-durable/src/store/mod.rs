@@ -261,7 +261,7 @@ pub enum Outcome {
     /// Of [`Op::Pause`].
     Paused,
     /// Of [`Op::Move`] and [`Op::Requeue`]: the due time as written.
-    Moved(Hint),
+    Moved(DueTime),
     /// Of [`Op::Requeue`]: nothing was changed, because this timer has its key now.
     KeyInUse(DurableId),
     /// Of [`Op::Requeue`]: nothing was changed, because the timer of the letter is pending or claimed, as one that repeats
@@ -304,10 +304,9 @@ pub struct Hint {
     pub due: DueTime,
     /// The due time of the message, retries aside: overdue timers are delivered in this order.
     pub nominal: DueTime,
-    /// The [number](Served::index) of its route and type in the filter of the look; of [`Outcome::Moved`] 0.
+    /// The [number](Served::index) of its route and type in the filter of the look.
     pub route: u16,
-    /// Whether its budget was used up by nodes that died. Of [`Outcome::Moved`]: its own budget; that of its route is not
-    /// known there.
+    /// Whether its budget was used up by nodes that died.
     pub is_suspect: bool,
 }
 

@@ -456,7 +456,7 @@ $$;
 
 -- Makes a dead letter a pending timer, due now. Returns no row if there is no letter, `is_placed` false if its timer lives or,
 -- with `other`, if that has its key; null if another transaction has locked the letter or the key.
-CREATE FUNCTION @schema@.requeue(p_id uuid) RETURNS TABLE (is_placed boolean, other uuid, due bigint, nominal bigint)
+CREATE FUNCTION @schema@.requeue(p_id uuid) RETURNS TABLE (is_placed boolean, other uuid, due bigint)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -474,7 +474,7 @@ BEGIN
     SELECT l.id, @schema@.server_now(), true, l.nominal, l.route, l.message_type, l.message_version, l.payload, l.codec, l.headers,
         l.key, l.attempt, l.max_attempts, l.retry, l.repetition, NULL, @schema@.server_now(), l.keep_key, l.errors
     FROM (SELECT v_letter.*) l
-    ON CONFLICT DO NOTHING RETURNING true, NULL, t.due, t.nominal INTO is_placed, other, due, nominal;
+    ON CONFLICT DO NOTHING RETURNING true, NULL, t.due INTO is_placed, other, due;
     IF FOUND THEN
         DELETE FROM @schema@.dead_letters l WHERE l.id = p_id;
     ELSE
@@ -484,7 +484,7 @@ BEGIN
     END IF;
     RETURN NEXT;
 EXCEPTION WHEN lock_not_available THEN
-    RETURN QUERY SELECT NULL::boolean, NULL::uuid, NULL::bigint, NULL::bigint;
+    RETURN QUERY SELECT NULL::boolean, NULL::uuid, NULL::bigint;
 END
 $$;
 
@@ -497,6 +497,8 @@ CREATE FUNCTION @schema@.put(
 #variable_conflict use_column
 BEGIN
     IF p_is_careful THEN
+        -- For each key.
+        PERFORM set_config('lock_timeout', '2', true);
         BEGIN
             SELECT p.* INTO other, is_placed, in_progress, due FROM @schema@.put(p_timer, p_replace, false) p;
         EXCEPTION WHEN lock_not_available THEN

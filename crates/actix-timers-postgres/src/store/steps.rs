@@ -9,9 +9,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, LazyLock};
 
-use actix_timers_durable::store::{
-    Again, Claim, Delivery, Filter, Hint, Next, Op, Outcome, State, Suspects, note_to_json,
-};
+use actix_timers_durable::store::{Again, Claim, Delivery, Filter, Next, Op, Outcome, State, Suspects, note_to_json};
 use actix_timers_durable::{DueTime, DurableId, Pause, PauseTarget};
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -98,15 +96,15 @@ const MOVE: &str = "
     ), moved AS (
         UPDATE @schema@.timers t SET due = greatest(h.due, n.now), moved = true, nominal = h.due
         FROM (SELECT @schema@.server_now() AS now OFFSET 0) n CROSS JOIN held h WHERE t.id = h.id AND NOT h.claimed
-        RETURNING t.id, t.due, t.nominal, @schema@.is_suspect(t.used, t.max_attempts, 2147483646) AS is_suspect
+        RETURNING t.id, t.due
     )
-    SELECT m.id, false, m.due, m.nominal, m.is_suspect FROM moved m UNION ALL
-    SELECT h.id, true, 0, 0, false FROM held h WHERE h.claimed UNION ALL
-    SELECT t.id, NULL, 0, 0, false FROM @schema@.timers t
+    SELECT m.id, false, m.due FROM moved m UNION ALL
+    SELECT h.id, true, 0 FROM held h WHERE h.claimed UNION ALL
+    SELECT t.id, NULL, 0 FROM @schema@.timers t
     WHERE t.id = ANY ($1::uuid[]) AND coalesce(t.ended, 0) = 0 AND NOT EXISTS (SELECT FROM held h WHERE h.id = t.id)";
 
 const REQUEUE: &str = "
-    SELECT d.id, r.is_placed, r.other, r.due, r.nominal
+    SELECT d.id, r.is_placed, r.other, r.due
     FROM unnest($1::uuid[]) AS d(id) CROSS JOIN LATERAL @schema@.requeue(d.id) r";
 
 const DISCARD_OLDER: &str = "
@@ -176,14 +174,14 @@ pub(super) fn steps<'a>(ops: &'a [Op], part: &[usize], node: i64, is_careful: bo
     }
     steps.extend(by_ids(REQUEUE, requeues, vec![], |row| {
         Some(match (row.get::<_, Option<bool>>(1)?, id(row, 2)) {
-            (true, _) => Outcome::Moved(hint(row, 3, false)?),
+            (true, _) => Outcome::Moved(due(row.get(3))),
             (false, Some(other)) => Outcome::KeyInUse(other),
             (false, None) => Outcome::StillPending,
         })
     }));
     steps.extend(by_ids(MOVE, moves, params![dues], |row| match row.get::<_, Option<bool>>(1)? {
         true => Some(Outcome::InProgress),
-        false => Some(Outcome::Moved(hint(row, 2, row.get(4))?)),
+        false => Some(Outcome::Moved(due(row.get(2)))),
     }));
     steps.extend(others);
     if !plain.is_empty() {
@@ -241,11 +239,6 @@ pub(super) fn ids_of(op: &Op) -> Vec<DurableId> {
 
 pub(super) fn uuids(ids: impl Iterator<Item = DurableId>) -> Vec<Uuid> {
     ids.map(Uuid::from).collect()
-}
-
-fn hint(row: &Row, first: usize, is_suspect: bool) -> Option<Hint> {
-    let (due, nominal) = (due(row.get(first)), due(row.get(first + 1)));
-    Some(Hint { id: id(row, 0)?, due, nominal, route: 0, is_suspect })
 }
 
 /// Reads the outcomes of changes whose row begins with the id: without a row nothing was found, without an outcome it is

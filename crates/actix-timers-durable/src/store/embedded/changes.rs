@@ -5,8 +5,7 @@ use std::sync::LazyLock;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, ToSql};
 
-use super::super::record::{NO_END, is_suspect};
-use super::super::{Again, Delivery, Found, Hint, NewTimer, Next, NodeInfo, Note, Op, Outcome, Placed, Record, State};
+use super::super::{Again, Delivery, Found, NewTimer, Next, NodeInfo, Note, Op, Outcome, Placed, Record, State};
 use super::columns::{
     INSERT, INSERT_LETTER, RECORD, blob, id_of_kept, insert, is_moved, kept_id, millis, read_id, read_time, run,
 };
@@ -66,7 +65,7 @@ pub(super) const GIVE_BACK: &str = concat!(
     " RETURNING due"
 );
 
-pub(super) const STATE: &str = "SELECT node, used, max_attempts FROM timers WHERE id = ?1 AND ended IS NULL";
+pub(super) const NODE: &str = "SELECT node FROM timers WHERE id = ?1 AND ended IS NULL";
 pub(super) const CANCEL: &str = "DELETE FROM timers WHERE id = ?1";
 const SET_PARKED: &str = "UPDATE timers SET parked = ?2 WHERE id = ?1";
 pub(super) const MOVE: &str =
@@ -76,7 +75,7 @@ pub(super) const HOLDER: &str = "SELECT id, node, ended IS NOT NULL, ended IS NO
 pub(super) const EXPIRED: &str = "SELECT 1 FROM timers INDEXED BY ended WHERE ended IS NOT NULL AND keep_until <= ?1";
 pub(super) const EXPIRE: &str = "DELETE FROM timers WHERE id IN \
     (SELECT id FROM timers INDEXED BY ended WHERE ended IS NOT NULL AND keep_until <= ?1 ORDER BY keep_until LIMIT ?2)";
-pub(super) const LETTER_KEY: &str = "SELECT route, key, nominal FROM dead_letters WHERE id = ?1";
+pub(super) const LETTER_KEY: &str = "SELECT route, key FROM dead_letters WHERE id = ?1";
 pub(super) const DISCARD: &str = "DELETE FROM dead_letters WHERE id = ?1";
 pub(super) const DISCARD_OLDER: &str = "DELETE FROM dead_letters WHERE id IN \
     (SELECT id FROM dead_letters WHERE dead_at < ?1 ORDER BY dead_at, id LIMIT ?2)";
@@ -133,11 +132,11 @@ impl Changes<'_> {
             Op::Claim(claim) => self.claim(claim)?,
             Op::End(delivery, next) => self.end(*delivery, next)?,
             Op::EndWith(delivery, next, effect) => return self.end_with(*delivery, next, effect),
-            Op::Cancel(id) => match self.state(*id)? {
+            Op::Cancel(id) => match self.is_claimed(*id)? {
                 None => Outcome::NotFound,
-                Some(state) => {
+                Some(is_claimed) => {
                     run(self.connection, CANCEL, &[blob(id)])?;
-                    if state.is_claimed { Outcome::InProgress } else { Outcome::Deleted }
+                    if is_claimed { Outcome::InProgress } else { Outcome::Deleted }
                 }
             },
             Op::Move(id, due) => self.move_to(*id, *due)?,
@@ -185,7 +184,7 @@ impl Changes<'_> {
                     return Ok(Placed::Exists(old));
                 }
                 // A repeated request must not remove the timer that replaced its own.
-                Some(_) if self.state(record.id)?.is_some() => return Ok(Placed::Exists(record.id)),
+                Some(_) if self.is_claimed(record.id)?.is_some() => return Ok(Placed::Exists(record.id)),
                 Some(Holder { id: old, place, is_claimed: in_progress, has_ended }) => {
                     run(self.connection, CANCEL, &[&place])?;
                     if has_ended { Placed::Created { due } } else { Placed::Replaced { old, in_progress, due } }
@@ -219,19 +218,11 @@ impl Changes<'_> {
         }
     }
 
-    fn state(&self, id: DurableId) -> rusqlite::Result<Option<Standing>> {
-        let mut statement = self.connection.prepare_cached(STATE)?;
-        statement
-            .query_row([blob(&id)], |row| {
-                let (used, budget): (i64, Option<i64>) = (row.get(1)?, row.get(2)?);
-                let number = |column: i64| u32::try_from(column).unwrap_or(u32::MAX);
-                Ok(Standing {
-                    is_claimed: row.get::<_, Option<i64>>(0)? == Some(self.node),
-                    // The route's budget is known to looks.
-                    is_suspect: is_suspect(number(used), budget.map(number), NO_END - 1),
-                })
-            })
-            .optional()
+    /// Returns whether a timer is claimed; none if it is not there.
+    fn is_claimed(&self, id: DurableId) -> rusqlite::Result<Option<bool>> {
+        let mut statement = self.connection.prepare_cached(NODE)?;
+        let is_own = |row: &rusqlite::Row<'_>| Ok(row.get::<_, Option<i64>>(0)? == Some(self.node));
+        statement.query_row([blob(&id)], is_own).optional()
     }
 
     pub(super) fn end(&self, Delivery { id, repetition, attempt }: Delivery, next: &Next) -> rusqlite::Result<Outcome> {
@@ -285,13 +276,14 @@ impl Changes<'_> {
     }
 
     fn move_to(&self, id: DurableId, wish: DueTime) -> rusqlite::Result<Outcome> {
-        let Some(state) = self.state(id)? else { return Ok(Outcome::NotFound) };
-        if state.is_claimed {
-            return Ok(Outcome::InProgress);
+        match self.is_claimed(id)? {
+            None => return Ok(Outcome::NotFound),
+            Some(true) => return Ok(Outcome::InProgress),
+            Some(false) => {}
         }
         let due = wish.max(self.now);
         run(self.connection, MOVE, &[blob(&id), &millis(due), &is_moved(id, due), &millis(wish)])?;
-        Ok(Outcome::Moved(Hint { id, due, nominal: wish, route: 0, is_suspect: state.is_suspect }))
+        Ok(Outcome::Moved(due))
     }
 
     fn requeue(&self, id: DurableId) -> rusqlite::Result<Outcome> {
@@ -299,9 +291,8 @@ impl Changes<'_> {
         let mut rows = statement.query([blob(&id)])?;
         let Some(row) = rows.next()? else { return Ok(Outcome::NotFound) };
         let (route, key): (String, Option<String>) = (row.get(0)?, row.get(1)?);
-        let nominal = read_time(row.get_ref(2)?);
         drop(rows);
-        if self.state(id)?.is_some() {
+        if self.is_claimed(id)?.is_some() {
             return Ok(Outcome::StillPending);
         }
         if let Some(key) = key
@@ -316,7 +307,7 @@ impl Changes<'_> {
         let due = self.now;
         run(self.connection, &REQUEUE, &[blob(&id), &millis(due), &is_moved(id, due)])?;
         run(self.connection, DISCARD, &[blob(&id)])?;
-        Ok(Outcome::Moved(Hint { id, due, nominal: nominal.unwrap_or(due), route: 0, is_suspect: false }))
+        Ok(Outcome::Moved(due))
     }
 }
 
@@ -329,15 +320,10 @@ struct Holder {
     has_ended: bool,
 }
 
-struct Standing {
-    is_claimed: bool,
-    is_suspect: bool,
-}
-
 #[cfg(test)]
 pub(super) fn per_timer() -> [&'static str; 14] {
     [
-        &LETTER, &REQUEUE, DELETE, KEEP_KEY, FAILED, FINISHED, AGAIN, PARK, GIVE_BACK, STATE, CANCEL, MOVE, LETTER_KEY,
+        &LETTER, &REQUEUE, DELETE, KEEP_KEY, FAILED, FINISHED, AGAIN, PARK, GIVE_BACK, NODE, CANCEL, MOVE, LETTER_KEY,
         DISCARD,
     ]
 }
