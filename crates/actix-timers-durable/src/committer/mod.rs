@@ -105,13 +105,13 @@ impl Committer {
         let meters = Arc::new(DurableMeters::register(&name));
         let reader = store.reader().map_err(|error| DurableBuildError::Store(Arc::new(error)))?;
         let queues = Queues { requests: Arc::default(), queries: reader.is_some().then(Arc::default) };
+        let environment = Environment { clock, listener, meters: Arc::clone(&meters) };
         if let (Some(reader), Some(queries)) = (reader, &queues.queries) {
             let is_shared = store.sharing().is_some();
-            let started = reading::start(reader, Arc::clone(queries), Arc::clone(&meters), is_shared, &name);
+            let started = reading::start(reader, Arc::clone(queries), &environment, is_shared, &name);
             started.map_err(DurableBuildError::Thread)?;
         }
-        let writer = Writer::new(store, routes, claimed, group, queues.queries.is_none(), Arc::clone(&meters));
-        let environment = Environment { clock, listener, meters };
+        let writer = Writer::new(store, routes, claimed, group, queues.queries.is_none(), meters);
         let started = thread::start(writer, queues.clone(), environment.clone(), &name);
         started.inspect_err(|_| queues.leave()).map_err(DurableBuildError::Thread)?;
         Ok(Self::of(Runner::Threads(queues), environment))
@@ -219,7 +219,7 @@ impl Shared {
                 let Environment { clock, meters, .. } = &self.environment;
                 let mut writer = Self::lock(writer);
                 writer.turn(&**clock, &mut requests, &mut replies);
-                let is_publishing = writer.is_publishing(clock().time);
+                let is_publishing = writer.is_publishing(clock());
                 // Reports come in the order of their turns; replies wake code of others, so they wait for the unlock.
                 self.environment.report(std::mem::take(&mut replies.report));
                 drop(writer);
@@ -242,7 +242,7 @@ impl Publisher for Shared {
         let lag = match &self.runner {
             Runner::Threads(queues) => queues.requests.lag(now.time),
             Runner::Inline(writer) => {
-                Self::lock(writer).show();
+                Self::lock(writer).show(now.wall);
                 Duration::ZERO
             }
         };

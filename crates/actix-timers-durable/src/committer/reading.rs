@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 
 use super::queue::{AtEnd, SharedQueue, Taken};
 use super::request::Request;
+use super::{CommitterClock, Environment};
+use crate::due_time::DueTime;
 use crate::metrics::{Counted, DurableMeters};
-use crate::store::Reads;
+use crate::store::{Part, Query, Reads, StoreError};
 use crate::sync::spawn;
 
 /// The least time between counts of the timers for the metrics; they take at most a fiftieth of it. The first count is at once.
@@ -21,20 +23,36 @@ pub(super) const COUNT_LIMIT: u64 = 1_000_000;
 pub(super) fn start(
     reader: Box<dyn Reads>,
     queries: Arc<SharedQueue>,
-    meters: Arc<DurableMeters>,
+    environment: &Environment,
     is_shared: bool,
     name: &str,
 ) -> io::Result<()> {
+    let Environment { clock, meters, .. } = environment.clone();
     let count_every = if is_shared { COUNT_SHARED_EVERY } else { COUNT_EVERY };
     let run = move || {
         let _closed = AtEnd(|| queries.close());
-        run(reader, &queries, &meters, count_every);
+        run(reader, &queries, &clock, &meters, count_every);
     };
     spawn(format!("{name} reader"), run).map(drop)
 }
 
+/// Counts the timers for the metrics, and takes the lateness of the first one.
+pub(super) fn measure(reads: &mut dyn Reads, meters: &DurableMeters, now: DueTime) -> Result<(), StoreError> {
+    let counts = reads.counts(Some(COUNT_LIMIT))?;
+    let first = reads.list(&Query { limit: 1, until: now, ..Query::of(Part::Pending) })?.found.pop();
+    let overdue = first.map_or(Duration::ZERO, |first| now.saturating_since(first.record.progress.due));
+    meters.levels(|levels| (levels.counts, levels.overdue) = (counts, overdue));
+    Ok(())
+}
+
 /// Runs until the queue is left. While there are no queries it counts the timers for the metrics.
-fn run(mut reader: Box<dyn Reads>, queries: &SharedQueue, meters: &DurableMeters, count_every: Duration) {
+fn run(
+    mut reader: Box<dyn Reads>,
+    queries: &SharedQueue,
+    clock: &CommitterClock,
+    meters: &DurableMeters,
+    count_every: Duration,
+) {
     let mut taken = VecDeque::new();
     let mut pause = Duration::ZERO;
     loop {
@@ -42,9 +60,8 @@ fn run(mut reader: Box<dyn Reads>, queries: &SharedQueue, meters: &DurableMeters
             Taken::Left => return,
             Taken::Nothing => {
                 let begun = Instant::now();
-                match reader.counts(Some(COUNT_LIMIT)) {
-                    Ok(counts) => meters.levels(|levels| levels.counts = counts),
-                    Err(_) => meters.count(Counted::QueryFailed, 1),
+                if measure(&mut *reader, meters, clock().wall).is_err() {
+                    meters.count(Counted::QueryFailed, 1);
                 }
                 pause = count_every.max(50 * begun.elapsed());
             }

@@ -587,7 +587,7 @@ fn the_thread_of_the_commits_counts_timers_if_no_other_does() {
         store.apply(&[Op::Put(timers.collect())], at(0)).unwrap();
         let mut writer =
             Writer::new(Box::new(store), Arc::default(), Vec::new(), 4096, is_counting, Arc::clone(&meters));
-        writer.show();
+        writer.show(at(0));
         assert_eq!(meters.levels(|levels| levels.counts.pending), counted);
     }
 }
@@ -614,7 +614,9 @@ fn two_queries_of(call: impl FnOnce(&queue::SharedQueue) + Send + 'static) -> [A
         answered
     });
     let meters = Arc::new(DurableMeters::register("T"));
-    reading::start(Box::new(MemoryStore::new()), queries, meters, false, "T").unwrap();
+    let clock = Arc::new(|| Reading { wall: at(0), time: Duration::ZERO });
+    let environment = Environment { clock, listener: Arc::new(|_| {}), meters };
+    reading::start(Box::new(MemoryStore::new()), queries, &environment, false, "T").unwrap();
     asked.map(|answered| block_on(reply(answered)))
 }
 

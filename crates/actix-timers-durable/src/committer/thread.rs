@@ -49,7 +49,7 @@ fn run(mut writer: Writer, queues: &Queues, environment: &Environment) {
                     }
                 }
                 Taken::Nothing => {
-                    writer.show();
+                    writer.show(clock().wall);
                     is_published = publish(clock());
                     continue;
                 }
@@ -75,7 +75,7 @@ fn run(mut writer: Writer, queues: &Queues, environment: &Environment) {
         if writer.is_closed() {
             return;
         }
-        is_published = writer.is_publishing(now.time) && publish(now);
+        is_published = writer.is_publishing(now) && publish(now);
     }
 }
 

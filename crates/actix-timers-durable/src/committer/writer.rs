@@ -7,7 +7,7 @@ use std::time::Duration;
 use actix_timers::integration::PUBLISH_EVERY;
 use rustc_hash::FxHashMap;
 
-use super::reading::COUNT_LIMIT;
+use super::reading::measure;
 use super::request::{Answer, Answered, Claimed, Ended, Reply, Report, Request};
 use crate::due_time::DueTime;
 use crate::id::DurableId;
@@ -120,6 +120,12 @@ impl Replies {
     }
 }
 
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.meters.close();
+    }
+}
+
 impl Writer {
     pub(super) fn new(
         store: Box<dyn Store>,
@@ -158,29 +164,24 @@ impl Writer {
     }
 
     /// Gives the metrics the values of the store if they are to be published now, once per period. Returns whether they are.
-    pub(super) fn is_publishing(&mut self, now: Duration) -> bool {
-        let is_due = self.published.is_none_or(|at| now >= at.saturating_add(PUBLISH_EVERY));
+    pub(super) fn is_publishing(&mut self, now: Reading) -> bool {
+        let is_due = self.published.is_none_or(|at| now.time >= at.saturating_add(PUBLISH_EVERY));
         if is_due {
-            self.published = Some(now);
-            self.show();
+            self.published = Some(now.time);
+            self.show(now.wall);
         }
         is_due
     }
 
     /// Gives the metrics the values of the store.
-    pub(super) fn show(&mut self) {
+    pub(super) fn show(&mut self, now: DueTime) {
         let mut store = self.store.as_deref().map(Store::gauges).unwrap_or_default();
         store.interrupted += self.released;
-        let counts = self
-            .store
-            .as_deref_mut()
-            .filter(|_| self.is_counting)
-            .and_then(|store| store.counts(Some(COUNT_LIMIT)).ok());
-        self.meters.levels(|levels| {
-            levels.store = store;
-            levels.has_failed = self.trouble == Trouble::Failed;
-            levels.counts = counts.unwrap_or(levels.counts);
-        });
+        self.meters.levels(|levels| (levels.store, levels.has_failed) = (store, self.trouble == Trouble::Failed));
+        if let Some(store) = self.store.as_deref_mut().filter(|_| self.is_counting) {
+            // A failure is counted for queries alone.
+            _ = measure(store, &self.meters, now);
+        }
     }
 
     /// Makes the first requests: a beat at once, the changes among them in one commit, then the others in their order. Returns
@@ -440,6 +441,7 @@ impl Writer {
                     let _ = store.apply(&ends, now);
                 }
                 self.store = None;
+                self.meters.close();
                 let written = self.unwritten.pop().map_or(Ok(()), |(_, error)| Err(error));
                 replies.others.push(Box::new(|| drop(answer.send(written))));
             }

@@ -110,6 +110,8 @@ pub(crate) struct Progress {
 pub(crate) struct Levels {
     /// The timers on disk.
     pub(crate) counts: Counts,
+    /// The lateness of the first one when they were counted: those of a route without a recipient are not in memory.
+    pub(crate) overdue: Duration,
     pub(crate) progress: Progress,
     /// Whether the store has failed: it acknowledges no more changes.
     pub(crate) has_failed: bool,
@@ -138,7 +140,10 @@ const GAUGES: &[(Metric, Value<f64>)] = &[
     (names::STORE_LOADED_AHEAD, |levels| levels.progress.known_until.saturating_since(levels.now).as_secs_f64()),
     (names::STORE_LAG, |levels| levels.lag.as_secs_f64()),
     (names::STORE_OVERDUE, |levels| {
-        levels.progress.first_due.map_or(0.0, |due| levels.now.saturating_since(due).as_secs_f64())
+        let in_memory = levels.progress.first_due.map_or(Duration::ZERO, |due| levels.now.saturating_since(due));
+        // Those of a paused route wait as they should.
+        let stored = if levels.progress.paused == 0 { levels.overdue } else { Duration::ZERO };
+        in_memory.max(stored).as_secs_f64()
     }),
     (names::STORE_FAILED, |levels| f64::from(u8::from(levels.has_failed))),
     (names::STORE_LOG, |levels| levels.store.log_bytes as f64),
@@ -160,6 +165,8 @@ struct Board {
     sums: Vec<Level>,
     gauges: Vec<Gauge>,
     levels: Levels,
+    /// The store is closed: all gauges are zero.
+    is_closed: bool,
 }
 
 impl DurableMeters {
@@ -183,6 +190,7 @@ impl DurableMeters {
                 sums: SUMS.iter().map(|(metric, _)| Level::new(gauge!(metric.name, vec![timer()]))).collect(),
                 gauges: GAUGES.iter().map(|(metric, _)| gauge!(metric.name, vec![timer()])).collect(),
                 levels: Levels::default(),
+                is_closed: false,
             }),
         };
         meters.show(Duration::ZERO, DueTime::MIN);
@@ -222,14 +230,20 @@ impl DurableMeters {
         self.show(lag, now);
     }
 
+    /// Publishes the last values, when the store is closed.
+    pub(crate) fn close(&self) {
+        self.board().is_closed = true;
+        self.show(Duration::ZERO, DueTime::MIN);
+    }
+
     fn show(&self, lag: Duration, now: DueTime) {
         let _ = contain(|| {
-            let Board { counters, sums, gauges, levels } = &mut *self.board();
-            (levels.lag, levels.now) = (lag, now);
+            let Board { counters, sums, gauges, levels, is_closed } = &mut *self.board();
+            let levels = if *is_closed { Levels::default() } else { Levels { lag, now, ..*levels } };
             let counts = self.counts.iter().map(|count| count.load(Ordering::Relaxed));
             counters.iter_mut().zip(counts).for_each(|(tally, count)| _ = tally.show(count));
-            sums.iter_mut().zip(SUMS).for_each(|(sum, (_, value))| sum.show(value(levels)));
-            gauges.iter().zip(GAUGES).for_each(|(gauge, (_, value))| gauge.set(value(levels)));
+            sums.iter_mut().zip(SUMS).for_each(|(sum, (_, value))| sum.show(value(&levels)));
+            gauges.iter().zip(GAUGES).for_each(|(gauge, (_, value))| gauge.set(value(&levels)));
         });
     }
 

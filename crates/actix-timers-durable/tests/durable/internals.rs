@@ -10,7 +10,7 @@ use actix_timers::{
     TimerFilter, TimerGroup, TimerOptions, Timers, scrape,
 };
 use actix_timers_durable::store::{Counts, MemoryDisk};
-use actix_timers_durable::{DurableFilter, DurableState, DurableTimers};
+use actix_timers_durable::{DurableFilter, DurableState, DurableTimers, Pause, PauseTarget};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use support::durable::{Act, Diary, Note, ROUTE, at, life, ms, notes, run_to};
 use support::{ClockWithWall, Probe, metric, probe};
@@ -243,6 +243,37 @@ fn a_given_timer_actor_of_the_same_name_keeps_its_series() {
         // One alarm for all.
         expect("pending", "post (durable)", 1.0);
         expect("tick_seconds", "post (durable)", 0.001);
+    });
+}
+
+/// They are not in memory: no look finds them.
+#[test]
+fn timers_without_a_recipient_are_overdue_and_none_are_after_the_stop() {
+    let disk = MemoryDisk::new();
+    life(0, async |clock| {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let page = recorder.handle();
+        let shown = |name: &str| metric(&scrape(|| page.render()), name, "timer=\"post\"");
+        for life in 0..2 {
+            let builder = DurableTimers::builder(disk.open()).open_route::<Note>("later").name("post");
+            let builder = builder.clock(clock.clone());
+            let timers = metrics::with_local_recorder(&recorder, || builder.start()).unwrap();
+            if life == 0 {
+                notes(&timers, "later", (0..10).map(|note| (note, 1000))).await;
+            }
+            run_to(&clock, 5000 + 1000 * life).await;
+            assert_eq!((shown("store_pending"), shown("store_overdue_seconds")), (10.0, 4.0 + life as f64));
+            timers.pause(Pause::route("later")).await.unwrap();
+            clock.settle().await;
+            assert_eq!(shown("store_overdue_seconds"), 0.0, "they are to wait");
+            timers.resume(&PauseTarget::Route("later".into())).await.unwrap();
+            timers.stop().await.unwrap();
+            assert_eq!(
+                (shown("store_pending"), shown("store_overdue_seconds")),
+                (0.0, 0.0),
+                "of a store that is closed"
+            );
+        }
     });
 }
 
