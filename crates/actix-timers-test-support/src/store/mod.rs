@@ -174,6 +174,7 @@ macro_rules! contract_tests {
                 @tests [$(#[$attribute])*] $subject;
                 named: every_column_comes_back
                 named: a_group_of_new_timers_is_stored_wholly_or_not_at_all
+                named: a_page_of_large_timers_is_short
                 named: an_effect_is_made_with_its_end_or_neither_is
                 named: a_noted_end_leaves_a_row_of_the_past
                 named: the_past_is_discarded_in_bounds

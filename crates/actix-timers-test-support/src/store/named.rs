@@ -93,6 +93,25 @@ pub fn a_group_of_new_timers_is_stored_wholly_or_not_at_all<S: Subject>(subject:
     assert_eq!(world.store.find_key("a", &"k".repeat(1 << 20)).unwrap(), None);
 }
 
+/// Their bytes are bounded, however many are wanted.
+pub fn a_page_of_large_timers_is_short<S: Subject>(subject: &mut S) {
+    let mut world = World::new(subject);
+    let payload: Arc<[u8]> = vec![7; 1_000_000].into();
+    (0..20).for_each(|number| world.put(&Record { payload: payload.clone(), ..record(number, 10) }));
+    let (mut query, mut sizes, mut numbers) = (all(Part::Pending), vec![], vec![]);
+    loop {
+        let page = world.store.list(&query).unwrap();
+        sizes.push(page.found.len());
+        numbers.extend(page.found.iter().map(|found| found.record.id));
+        query.after = page.next;
+        if page.next.is_none() {
+            break;
+        }
+    }
+    assert!(sizes.iter().all(|size| *size <= 10), "{sizes:?}");
+    assert!(numbers.is_sorted() && numbers.len() == 20, "{sizes:?}");
+}
+
 /// A store may refuse all effects.
 pub fn an_effect_is_made_with_its_end_or_neither_is<S: Subject>(subject: &mut S) {
     let mut world = World::new(subject);

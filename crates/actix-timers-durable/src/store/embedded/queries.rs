@@ -25,6 +25,8 @@ use crate::store::{StoreError, headers_from_json};
 
 /// Rows that a page examines at most.
 const EXAMINED: usize = 10_000;
+/// The bytes of timers from which on a page has no more.
+const PAGE_BYTES: usize = 8 << 20;
 
 /// Returns a statement on each of the branches: after the position (?1, ?2), in the first by the id only, up to the time ?3, in
 /// the first to an id.
@@ -235,9 +237,19 @@ fn page(connection: &Connection, query: &Query) -> rusqlite::Result<Page> {
         positions.retain(|(position, _)| Some(*position) <= end);
     }
     page.counted = positions.len();
-    for (Position { id, .. }, repetition) in positions.into_iter().filter(|_| !query.is_count) {
-        match find(connection, id, repetition, query.part)? {
-            Some(Ok(found)) => page.found.push(found),
+    let (mut bytes, mut last) = (0, None);
+    for (position, repetition) in positions.into_iter().filter(|_| !query.is_count) {
+        // Repetitions with one position stay together.
+        if bytes >= PAGE_BYTES && last != Some(position) {
+            end = last;
+            break;
+        }
+        last = Some(position);
+        match find(connection, position.id, repetition, query.part)? {
+            Some(Ok(found)) => {
+                bytes += found.record.size();
+                page.found.push(found);
+            }
             Some(Err(Damaged)) => page.damaged += 1,
             None => {}
         }
@@ -313,9 +325,8 @@ fn count_all(connection: &Connection, limit: Option<u64>) -> rusqlite::Result<Co
         connection.prepare_cached(&sql)?.query_row((), |row| row.get(0))
     };
     let parked = count("timers INDEXED BY parked WHERE parked IS NOT NULL", None)?;
-    let ended = count("timers INDEXED BY ended WHERE ended IS NOT NULL", None)?;
-    let others = parked + ended;
-    let pending = count("timers", limit.map(|limit| limit.saturating_add(others)))? - others;
+    // Without those that only keep a key.
+    let pending = count("timers WHERE id < x'FFFFFFFFFFFF'", limit.map(|limit| limit.saturating_add(parked)))? - parked;
     let dead = count("dead_letters", limit)?;
     let counts = [pending, parked, dead].map(|number| number.min(limit.unwrap_or(i64::MAX)));
     let is_limited = limit.is_some_and(|limit| counts.contains(&limit));
