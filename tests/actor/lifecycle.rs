@@ -1,6 +1,8 @@
 //! Lifecycle: a timer made through a context belongs to that incarnation of that actor. It ends with the incarnation,
 //! does not keep it alive, and reaches it also when the actor has no address left.
 
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -344,5 +346,41 @@ fn timers_of_an_ended_life_are_found_by_no_caller() {
         assert_eq!(returned.len(), 0);
         let counters = world.timers.snapshot().counters;
         assert_eq!((counters.accepted, counters.cancelled, counters.returned, counters.pending), (300, 300, 0, 0));
+    });
+}
+
+/// It lives by a future of its own. Its inbox has left, and a message through its mailbox would have to end first.
+#[test]
+fn handlers_that_do_not_end_hold_up_no_message_of_an_actor_without_an_address() {
+    struct Session(Rc<RefCell<Vec<u32>>>);
+
+    impl Actor for Session {
+        type Context = Context<Self>;
+
+        fn started(&mut self, ctx: &mut Self::Context) {
+            ctx.spawn(actix::fut::wrap_future(std::future::pending()));
+            for number in [1, 2, 3, 50, 50, 51] {
+                ctx.schedule_after(ms(100 * u64::from(number)), Note(number));
+            }
+        }
+    }
+
+    impl Handler<Note<u32>> for Session {
+        type Result = ResponseFuture<()>;
+
+        fn handle(&mut self, Note(number): Note<u32>, _: &mut Self::Context) -> Self::Result {
+            self.0.borrow_mut().push(number);
+            Box::pin(std::future::pending())
+        }
+    }
+
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let log = Rc::default();
+        drop(Session(Rc::clone(&log)).start());
+        for (time, handled) in [(100, 1), (200, 2), (300, 3), (4999, 3), (5000, 5), (5100, 6)] {
+            world.run_to(time).await;
+            assert_eq!(log.borrow().len(), handled, "at {time} ms");
+        }
+        assert!(log.borrow().is_sorted());
     });
 }

@@ -221,6 +221,7 @@ impl Service {
         };
         session.post_run(&mut run);
         session.state().driver.run = run;
+        session.state().let_follow(now);
         let more_in_lanes = session.serve_ready();
         if by == TurnBy::Driver {
             session.free_ended(budget);
@@ -296,7 +297,8 @@ impl Service {
         let detached = (!state.lanes.detached.is_empty()).then_some(state.lanes.detached_check_at);
         let wind_down = state.driver.wind_downs.iter().map(|wind_down| wind_down.until).min();
         let next = next.map(|tick| self.tick.time_of(tick));
-        let first = [next, detached, wind_down].into_iter().chain(looks).flatten().min();
+        let follows = state.lanes.follows.front().map(|(at, ..)| *at);
+        let first = [next, detached, follows, wind_down].into_iter().chain(looks).flatten().min();
         // The end of time stands for all times beyond: a clock that shows it has not reached the tick.
         first.filter(|time| *time < Duration::MAX)
     }

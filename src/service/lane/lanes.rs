@@ -23,7 +23,7 @@ use crate::model::mailbox_id::MailboxId;
 use crate::model::mailbox_policy::MailboxPolicy;
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::message_stores::Ways;
-use crate::service::lane::posted::Posted;
+use crate::service::lane::posted::{OwnWaiter, Posted};
 use crate::service::lane::reply_waiter::Sent;
 use crate::service::lane::slow_recipients::SlowRecipients;
 use crate::service::lane::step::Lane;
@@ -210,8 +210,12 @@ pub(crate) struct Lanes {
     pub(crate) ready_since: Option<Duration>,
     /// Recipients that let a message wait.
     pub(crate) slow: SlowRecipients,
-    /// Own messages on their way through the mailbox: at most one per lane, and none may overtake it.
+    /// Own messages on their way through the mailbox, the newest of each lane. None may overtake it.
     pub(crate) posted: FxHashMap<OwnerId, Posted>,
+    /// Earlier ones, whose handlers do not end, by their timers.
+    pub(crate) unanswered: FxHashMap<OwnerId, Vec<(Key, OwnWaiter)>>,
+    /// The times at which another message may follow this one, if it is still the newest.
+    pub(crate) follows: VecDeque<(Duration, OwnerId, Key)>,
     /// The types of actors that accept bells for own messages.
     pub(crate) accepting: FxHashMap<TypeId, BellsFn>,
     /// Lanes of own messages that have ended, with timers still to be freed.
@@ -258,7 +262,7 @@ impl State {
     pub(crate) fn expecting(&self) -> usize {
         let is_idle = |lane: &OwnerId| self.engine.owner(*lane).is_none_or(LaneState::is_idle);
         let targets = self.lanes.targets.values().filter(|lane| !is_idle(lane));
-        targets.count() + self.lanes.posted.len()
+        targets.count() + self.lanes.posted.len() + self.lanes.unanswered.values().map(Vec::len).sum::<usize>()
     }
 
     /// Marks a lane that may be able to move. Returns false if there is none.
@@ -297,7 +301,7 @@ impl State {
     pub(crate) fn uncount(&mut self, lane: OwnerId, sent: Sent) {
         if let Some(lane_state) = self.engine.owner_mut(lane) {
             let (messages, bells) = match sent {
-                Sent::Own => (0, 0),
+                Sent::Own(_) => (0, 0),
                 Sent::Request => (1, 0),
                 Sent::Pulled { by_bell, .. } => (1, u32::from(by_bell)),
                 Sent::Bell => (0, 1),
@@ -354,7 +358,8 @@ impl State {
         let mut next = Next { key, payload, ways: self.stores.ways(payload)?, actor: None };
         match &lane_state.of {
             LaneOf::Own { link, .. } => {
-                facts.under_way = u32::from(self.lanes.posted.contains_key(&lane));
+                facts.under_way =
+                    u32::from(self.lanes.posted.get(&lane).is_some_and(|posted| !posted.may_be_followed()));
                 facts.has_item = lane_state.item != Item::Left;
                 facts.can_be_pulled = self.lanes.bells_of(link).is_some();
                 // A message on the way through the mailbox passes closures, which cannot go this way.

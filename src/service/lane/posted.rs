@@ -1,10 +1,12 @@
 //! Posted own messages: on their way through the mailbox of their actor; `inbox` gives the reasons.
 //!
 //! A message counts as delivered once it is in the mailbox, as one for a target does. One at a time is under way to an
-//! owner, and the inbox does not overtake it. It ends with its incarnation: actix skips a message whose request was
+//! owner, and the inbox does not overtake it. If its handler does not end, as a future may not, the next one follows after
+//! a while: a mailbox is first in, first out. It ends with its incarnation: actix skips a message whose request was
 //! dropped.
 
 use std::any::Any;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
@@ -14,9 +16,14 @@ use crate::model::id::TimerId;
 use crate::model::reply::{Reply, ReplyFuture};
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::message_stores::StateGuard;
+use crate::service::deliver::watchdog::GRACE;
 use crate::service::lane::reply_waiter::{Acknowledgement, ReplyWaiter, Sent};
-use crate::service::state::{Service, Session};
+use crate::service::state::{Service, Session, State};
 use crate::sync;
+use crate::timing::Key;
+
+/// Waits for the end of an own message.
+pub(crate) type OwnWaiter = Arc<ReplyWaiter<Reply>>;
 
 /// An own message on its way through the mailbox of its actor.
 pub(crate) struct Posted {
@@ -24,9 +31,61 @@ pub(crate) struct Posted {
     pub(crate) due: DueTimer<MessageRef>,
     pub(crate) id: TimerId,
     /// Waits for its end; `None` until the message is in the mailbox.
-    waiter: Option<Arc<ReplyWaiter<Reply>>>,
+    waiter: Option<OwnWaiter>,
     /// Whether the inbox was polled while the message was in the mailbox.
     is_seen: bool,
+    /// The time at which it was in the mailbox.
+    since: Duration,
+    behind: Behind,
+}
+
+/// The messages behind a posted one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Behind {
+    NoneYet,
+    /// They wait for its end, until the time in [`Lanes::follows`](crate::service::lane::lanes::Lanes::follows).
+    Wait,
+    /// They need not wait for its end.
+    Follow,
+}
+
+impl Posted {
+    /// Whether another message may be posted before its end is known.
+    pub(crate) fn may_be_followed(&self) -> bool {
+        self.behind == Behind::Follow && self.waiter.is_some()
+    }
+}
+
+impl State {
+    /// Ends a posted message. Returns its waiter.
+    pub(crate) fn end_posted(&mut self, lane: OwnerId, key: Key) -> Option<OwnWaiter> {
+        if self.lanes.posted.get(&lane).is_some_and(|posted| posted.due.key == key) {
+            return self.lanes.posted.remove(&lane)?.waiter;
+        }
+        let Entry::Occupied(mut unanswered) = self.lanes.unanswered.entry(lane) else { return None };
+        let place = unanswered.get().iter().position(|(other, _)| *other == key)?;
+        let (_, waiter) = unanswered.get_mut().swap_remove(place);
+        if unanswered.get().is_empty() {
+            unanswered.remove();
+        }
+        Some(waiter)
+    }
+
+    /// Lets the next messages follow those whose handlers have not ended for [`GRACE`].
+    pub(crate) fn let_follow(&mut self, now: Duration) {
+        while let Some((at, lane, key)) = self.lanes.follows.front().copied() {
+            let posted = self.lanes.posted.get_mut(&lane).filter(|posted| posted.due.key == key);
+            if posted.is_some() && at > now {
+                return;
+            }
+            self.lanes.follows.pop_front();
+            if let Some(posted) = posted {
+                // Not while another thread is sending it.
+                posted.behind = if posted.waiter.is_some() { Behind::Follow } else { Behind::NoneYet };
+                self.mark_ready(lane);
+            }
+        }
+    }
 }
 
 /// The time of the next poll of an inbox that must not overtake a message.
@@ -50,20 +109,45 @@ impl Session<'_> {
         let state = self.state();
         let Some(link) = state.engine.owner(lane).and_then(|lane_state| lane_state.link().cloned()) else { return };
         let id = service.id_of(state, due.key);
-        state.lanes.posted.insert(lane, Posted { due, id, waiter: None, is_seen: false });
-        let acknowledgement = Acknowledgement { service: Arc::clone(service), lane, sent: Sent::Own };
+        if let Some(Posted { due, waiter: Some(waiter), .. }) = state.lanes.posted.remove(&lane) {
+            state.lanes.unanswered.entry(lane).or_default().push((due.key, waiter));
+        }
+        let behind = if state.lanes.unanswered.contains_key(&lane) { Behind::Follow } else { Behind::NoneYet };
+        state
+            .lanes
+            .posted
+            .insert(lane, Posted { due, id, waiter: None, is_seen: false, since: Duration::ZERO, behind });
+        let acknowledgement = Acknowledgement { service: Arc::clone(service), lane, sent: Sent::Own(due.key) };
         let request = service.contain(|| make_request(self, link.addr())).flatten();
         self.unlocked();
         let Some(request) = request else { return drop(acknowledgement) };
         let _ = service.begin_delivery(due, None);
         let waiter = ReplyWaiter::new(request, acknowledgement);
+        let since = service.read_clock();
         let state = self.state();
-        let posted = state.lanes.posted.get_mut(&lane).map(|posted| posted.waiter = Some(Arc::clone(&waiter)));
+        let posted = state.lanes.posted.get_mut(&lane);
+        let posted = posted.map(|posted| (posted.waiter, posted.since) = (Some(Arc::clone(&waiter)), since));
         let waker = posted.and_then(|()| state.wake_inbox(lane));
         self.unlocked();
         waker.into_iter().for_each(Waker::wake);
         // Its owner may have ended meanwhile.
         service.contain(|| if posted.is_some() { drop(waiter.poke()) } else { waiter.withdraw() });
+    }
+
+    /// Whether the next message need not wait for the end of the one under way any more. Otherwise it follows later.
+    pub(crate) fn may_follow(&mut self, lane: OwnerId) -> bool {
+        let now = self.unlocked().read_clock();
+        let lanes = &mut self.state().lanes;
+        let Some(posted) = lanes.posted.get_mut(&lane).filter(|posted| posted.behind == Behind::NoneYet) else {
+            return false;
+        };
+        if posted.waiter.is_some() && posted.since.saturating_add(GRACE) <= now {
+            posted.behind = Behind::Follow;
+            return true;
+        }
+        posted.behind = Behind::Wait;
+        lanes.follows.push_back((now.saturating_add(GRACE), lane, posted.due.key));
+        false
     }
 
     /// Whether no message is under way any more to an inbox that is polled. Otherwise returns when to poll the inbox
@@ -89,6 +173,11 @@ impl Service {
         /// Sending takes microseconds, but user code may be involved if it fails.
         const LONGEST_SEND: Duration = Duration::from_millis(100);
         let began = sync::elapsed();
+        if let Some(unanswered) = guard.lanes.unanswered.remove(&lane) {
+            drop(guard);
+            unanswered.iter().for_each(|(_, waiter)| _ = self.contain(|| waiter.withdraw()));
+            guard = self.state();
+        }
         while let Some(posted) = guard.lanes.posted.get(&lane) {
             if sync::elapsed().saturating_sub(began) > LONGEST_SEND {
                 guard.lanes.posted.remove(&lane);

@@ -23,8 +23,8 @@ pub(crate) struct Acknowledgement {
 /// A message or a bell that is under way from a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sent {
-    /// An own message, posted.
-    Own,
+    /// The own message of this timer, posted.
+    Own(Key),
     /// A message for a target, posted as a request.
     Request,
     /// A message pulled by a bell, which may end with it.

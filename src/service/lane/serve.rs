@@ -51,7 +51,12 @@ impl Session<'_> {
                 Step::Post => facts.due == 1,
                 Step::Discard => false,
                 // An item that is there was woken when the message joined.
-                Step::Rest | Step::Wake | Step::End => break,
+                Step::Rest | Step::Wake | Step::End => {
+                    if !facts.has_item && facts.under_way > 0 && self.may_follow(lane) {
+                        continue;
+                    }
+                    break;
+                }
             };
             sent += 1;
             match (step, next.ways.post) {
@@ -123,9 +128,9 @@ impl Service {
         let mut wakeup = Wakeup::default();
         let pulled = match sent {
             Sent::Pulled { key, .. } => Some((key, state.finish_tracked(key, &mut wakeup))),
-            Sent::Own | Sent::Request | Sent::Bell => None,
+            Sent::Own(_) | Sent::Request | Sent::Bell => None,
         };
-        let posted = if sent == Sent::Own { state.lanes.posted.remove(&lane) } else { None };
+        let posted = if let Sent::Own(key) = sent { state.end_posted(lane, key) } else { None };
         state.uncount(lane, sent);
         // A bell ends no timer.
         wakeup.poke |= sent != Sent::Bell && state.reports.published.ask_to_publish();
