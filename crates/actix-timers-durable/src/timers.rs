@@ -510,7 +510,7 @@ impl DurableTimers {
     /// # Errors
     /// The store cannot be read.
     pub async fn list(&self, filter: DurableFilter) -> Result<DurablePage, DurableError> {
-        let page = self.page(filter.0).await?;
+        let page = self.page(filter.query).await?;
         Ok(DurablePage {
             timers: page.found.iter().map(|found| DurableInfo::of_found(found, &self.0.routes.codec)).collect(),
             next: page.next,
@@ -584,10 +584,10 @@ impl DurableTimers {
     /// The store failed. The steps before are done.
     pub async fn cancel_all(&self, filter: DurableFilter) -> Result<CancelledAll, DurableError> {
         // The letter of a series has the id of its timer, and so has its past.
-        if matches!(filter.0.part, Part::Dead | Part::Past) {
+        if matches!(filter.query.part, Part::Dead | Part::Past) {
             return Ok(CancelledAll::default());
         }
-        let [cancelled, in_progress, busy] = self.change_all(filter.0, Op::Cancel).await?;
+        let [cancelled, in_progress, busy] = self.change_all(filter, Op::Cancel).await?;
         Ok(CancelledAll { cancelled, in_progress, busy })
     }
 
@@ -626,13 +626,15 @@ impl DurableTimers {
     }
 
     async fn change_letters(&self, filter: DurableFilter, change: fn(DurableId) -> Op) -> Result<u64, DurableError> {
-        let [done, _, busy] = self.change_all(Query { part: Part::Dead, ..filter.0 }, change).await?;
+        let filter = DurableFilter { query: Query { part: Part::Dead, ..filter.query }, ..filter };
+        let [done, _, busy] = self.change_all(filter, change).await?;
         if busy > 0 { Err(rejected(Arc::new(StoreError::Locked))) } else { Ok(done) }
     }
 
-    /// Changes each timer that matches a query and was written before the call, page by page. Returns the numbers of changed
-    /// timers, of timers whose last delivery is in progress, and of locked ones.
-    async fn change_all(&self, mut query: Query, change: fn(DurableId) -> Op) -> Result<[u64; 3], DurableError> {
+    /// Changes each timer that matches a filter and was written before the call, page by page. Returns the numbers of
+    /// changed timers, of timers whose last delivery is in progress, and of locked ones.
+    async fn change_all(&self, filter: DurableFilter, change: fn(DurableId) -> Op) -> Result<[u64; 3], DurableError> {
+        let (mut query, mut left) = (filter.query, filter.most);
         let began = DueTime::reached_at(self.wall());
         query.written_until = Some(began);
         let ([mut done, mut in_progress, mut busy], mut of_the_begin) = ([0; 3], HashSet::<DurableId>::new());
@@ -640,6 +642,8 @@ impl DurableTimers {
             let page = self.page(query.clone()).await?;
             let mut ids: Vec<_> = page.found.iter().map(|found| found.record.id).collect();
             ids.retain(|id| !of_the_begin.contains(id));
+            ids.truncate(left);
+            left -= ids.len();
             // A letter that fails again in the millisecond of the begin looks like one that failed before the call. The
             // clock of a shared store is known to less than a second.
             if DueTime::reached_at(self.wall()) <= began.saturating_add(Duration::from_secs(1)) {
@@ -656,7 +660,7 @@ impl DurableTimers {
                 }
             }
             query.after = page.next;
-            if page.next.is_none() {
+            if page.next.is_none() || left == 0 {
                 return Ok([done, in_progress, busy]);
             }
         }
@@ -669,7 +673,7 @@ impl DurableTimers {
     /// # Errors
     /// The store cannot be read.
     pub async fn count_matching(&self, filter: DurableFilter) -> Result<Counts, DurableError> {
-        let mut query = Query { is_count: true, limit: COUNT_PAGE, ..filter.0 };
+        let mut query = Query { is_count: true, limit: COUNT_PAGE, ..filter.query };
         let (mut counted, mut pages) = (0, 0);
         loop {
             let page = self.page(query.clone()).await?;

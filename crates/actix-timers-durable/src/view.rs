@@ -123,59 +123,67 @@ impl DurableInfo {
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 #[must_use = "a filter does nothing until timers are listed with it"]
-pub struct DurableFilter(pub(super) Query);
+pub struct DurableFilter {
+    pub(super) query: Query,
+    /// The maximum number of timers that a bulk call changes.
+    pub(super) most: usize,
+}
 
 impl DurableFilter {
+    const fn of(part: Part) -> Self {
+        Self { query: Query::of(part), most: usize::MAX }
+    }
+
     /// Creates a filter for timers pending or in flight.
     pub const fn new() -> Self {
-        Self(Query::of(Part::Pending))
+        Self::of(Part::Pending)
     }
 
     /// Creates a filter for dead letters.
     pub const fn dead() -> Self {
-        Self(Query::of(Part::Dead))
+        Self::of(Part::Dead)
     }
 
     /// Creates a filter for parked timers.
     pub const fn parked() -> Self {
-        Self(Query::of(Part::Parked))
+        Self::of(Part::Parked)
     }
 
     /// Creates a filter for the [past](super::RouteOptions::keep_past): finished timers and repetitions, by the time of the end.
     pub const fn past() -> Self {
-        Self(Query::of(Part::Past))
+        Self::of(Part::Past)
     }
 
     /// Creates a filter for the past of one timer: its repetitions that have finished.
     pub const fn past_of(id: DurableId) -> Self {
         let mut past = Self::past();
-        past.0.id = Some(id);
+        past.query.id = Some(id);
         past
     }
 
     /// Matches timers of one route.
     pub fn route(self, name: impl Into<String>) -> Self {
-        Self(Query { route: Some(name.into().into()), ..self.0 })
+        Self { query: Query { route: Some(name.into().into()), ..self.query }, ..self }
     }
 
     /// Matches timers with this key; at most one is pending in each route. (Dead letters, and the past, keep their keys.)
     pub fn key(self, key: impl Into<String>) -> Self {
-        Self(Query { key: Some(key.into().into()), ..self.0 })
+        Self { query: Query { key: Some(key.into().into()), ..self.query }, ..self }
     }
 
     /// Matches timers whose keys begin with this text, compared byte by byte: `order-7` begins the key `order-71`, too.
     pub fn key_prefix(self, prefix: impl Into<String>) -> Self {
-        Self(Query { key_prefix: Some(prefix.into().into()), ..self.0 })
+        Self { query: Query { key_prefix: Some(prefix.into().into()), ..self.query }, ..self }
     }
 
     /// Matches timers of one message type, by its [name](DurableMessage::NAME).
     pub fn message_type(self, name: impl Into<String>) -> Self {
-        Self(Query { message_type: Some(name.into().into()), ..self.0 })
+        Self { query: Query { message_type: Some(name.into().into()), ..self.query }, ..self }
     }
 
     /// Matches timers that have a header of this name with exactly this value. Of several headers the last one counts.
     pub fn header(self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        Self(Query { header: Some((name.into().into(), value.into().into())), ..self.0 })
+        Self { query: Query { header: Some((name.into().into(), value.into().into())), ..self.query }, ..self }
     }
 
     /// Matches timers due in this range; dead letters by their last due time, and the past by the time of the end.
@@ -194,18 +202,25 @@ impl DurableFilter {
             Bound::Unbounded => Some(DueTime::MAX),
         };
         let (from, until) = until.map_or((DueTime::MAX, DueTime::MIN), |until| (from, until));
-        Self(Query { from, until, ..self.0 })
+        Self { query: Query { from, until, ..self.query }, ..self }
     }
 
     /// Limits the timers of a page, default 100, 1 to 10 000. Repetitions of one timer that finished in the same millisecond
     /// share a page of the past, which may be larger.
     pub fn limit(self, timers: usize) -> Self {
-        Self(Query { limit: timers.clamp(1, 10_000), ..self.0 })
+        Self { query: Query { limit: timers.clamp(1, 10_000), ..self.query }, ..self }
+    }
+
+    /// Bounds the timers that [`cancel_all`](super::DurableTimers::cancel_all), `requeue_all` and `discard_all` change:
+    /// the first ones by due time. Lists and counts ignore it.
+    pub const fn at_most(mut self, timers: usize) -> Self {
+        self.most = timers;
+        self
     }
 
     /// Continues after an earlier page: with its [`next`](DurablePage::next).
     pub const fn after(mut self, page: Position) -> Self {
-        self.0.after = Some(page);
+        self.query.after = Some(page);
         self
     }
 }

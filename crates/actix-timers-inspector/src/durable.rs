@@ -504,10 +504,12 @@ async fn change_all(
     let query = Query::parse(request.query_string(), &[&FILTER[..], &["count"]].concat())?;
     let store = inspector.durable.chosen(&query)?.clone();
     let (filter, confirmed) = (whole_filter(&query, &store, states)?, query.needed("count")?);
-    let (now, _) = counted(&store, filter.clone()).await?;
-    if now > confirmed {
+    let (now, is_limited) = counted(&store, filter.clone()).await?;
+    if is_limited || now > confirmed {
         return Err(Rejection::MoreThanConfirmed { confirmed, now });
     }
+    // Others may match since the count.
+    let filter = filter.at_most(usize::try_from(confirmed).unwrap_or(usize::MAX));
     let name = store.name.clone();
     let made = async move { ask(&store.timers, filter).await.map(Some).map_err(failed) };
     let outcome = audited(inspector, request, action, request.query_string().to_owned(), made).await?;

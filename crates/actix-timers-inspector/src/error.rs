@@ -25,7 +25,7 @@ pub(super) enum Rejection {
     #[error("no durable timer has the id {0}: it is complete, was cancelled or discarded, or it never existed")]
     UnknownDurableTimer(String),
     #[cfg(feature = "durable")]
-    #[error("{now} timers match now, more than the {confirmed} of the confirmation: count them again")]
+    #[error("{now} timers or more match now, and {confirmed} are confirmed: narrow the filter, or count them again")]
     MoreThanConfirmed { confirmed: u64, now: u64 },
     #[cfg(feature = "durable")]
     #[error("the store cannot answer: {0}")]

@@ -19,6 +19,7 @@ on_every_store! {
     random_filters_find_and_cancel_as_a_list_says
     deliveries_in_progress_are_told_apart
     dead_letters_are_changed_by_the_same_filters
+    a_bulk_call_stops_at_its_maximum
 }
 
 /// A timer as a row of a naive list.
@@ -172,6 +173,24 @@ fn dead_letters_are_changed_by_the_same_filters(medium: impl Medium) {
         assert_eq!(timers.discard_all(DurableFilter::dead().message_type("bill")).await.unwrap(), 0);
         assert_eq!(timers.discard_all(DurableFilter::new().message_type("note").limit(1)).await.unwrap(), 6);
         assert_eq!(timers.counts().await.unwrap(), Default::default());
+    });
+}
+
+fn a_bulk_call_stops_at_its_maximum(medium: impl Medium) {
+    one_life(&medium, async |diary, timers, clock| {
+        for number in 0..9 {
+            diary.script(number, [Act::FailForGood]);
+        }
+        notes(&timers, ROUTE, (0..9).map(|number| (number, 10 + u64::from(number)))).await;
+        let step = |filter: DurableFilter, most| filter.limit(2).at_most(most);
+        for (most, cancelled) in [(0, 0), (3, 3), (2, 2)] {
+            let outcome = timers.cancel_all(step(DurableFilter::new(), most)).await.unwrap();
+            assert_eq!(numbers(outcome), (cancelled, 0));
+        }
+        run_to(&clock, 100).await;
+        assert_eq!(diary.deliveries(), [(15, 5), (16, 6), (17, 7), (18, 8)], "the first ones are gone");
+        assert_eq!(timers.requeue_all(step(DurableFilter::dead(), 1)).await.unwrap(), 1);
+        assert_eq!(timers.discard_all(step(DurableFilter::dead(), 9)).await.unwrap(), 3);
     });
 }
 

@@ -123,7 +123,7 @@ const durable = {
       const question = async () => {
         const { count: number, is_limited } = await ask("durable/count", wanted);
         confirmed = number;
-        return `Confirm ${text.toLowerCase()}: ${is_limited ? "at least " : ""}${count(number)}`;
+        return is_limited ? `${count(number)} or more match: narrow the filter` : `Confirm ${text.toLowerCase()}: ${count(number)}`;
       };
       return confirming(text, question, () => this.change({ ...wanted, count: confirmed }, path, method));
     }));

@@ -338,6 +338,45 @@ fn a_change_by_filter_needs_the_count_that_was_confirmed() {
 }
 
 #[test]
+fn a_count_that_is_limited_confirms_nothing() {
+    with_durable(async |timers, _| {
+        for _ in 0..25 {
+            let requests = (0..4096).map(|_| Schedule::after("mail", Duration::from_secs(60), Work::Succeed)).collect();
+            timers.schedule_all(requests).await.unwrap();
+        }
+        let app = serve(&Inspector::of_all_arbiters().add_durable(&timers).allow_cancel(true)).await;
+        assert_has(&get(&app, "durable/count").await, json!({ "count": 100_000, "is_limited": true }));
+        for count in ["100000", "999999"] {
+            let (status, body) = change(&app, TestRequest::delete(), &format!("timers?count={count}")).await;
+            assert_eq!((status, &body["error"]), (409, &json!("more_than_confirmed")), "{count}");
+            assert!(body["message"].as_str().unwrap().contains("narrow the filter"), "{body}");
+        }
+        assert!(timers.counts().await.unwrap().is_limited, "nothing has changed");
+    });
+}
+
+#[test]
+fn no_more_timers_are_changed_than_were_confirmed() {
+    with_durable(async |timers, _| {
+        let schedule_some = async |number| {
+            for _ in 0..number {
+                schedule(&timers, Work::Succeed, Duration::from_secs(60)).await;
+            }
+        };
+        schedule_some(3).await;
+        let app = serve(&Inspector::of_all_arbiters().add_durable(&timers).allow_cancel(true)).await;
+        let mut cancel = Box::pin(change(&app, TestRequest::delete(), "timers?count=3"));
+        assert!(is_pending(cancel.as_mut()), "it counts");
+        // Answered after that count.
+        timers.counts().await.unwrap();
+        schedule_some(2).await;
+        let (status, body) = cancel.await;
+        assert_eq!((status, &body["outcome"]["cancelled"]), (200, &json!(3)), "{body}");
+        assert_eq!(timers.counts().await.unwrap().pending, 2);
+    });
+}
+
+#[test]
 fn a_route_is_paused_and_resumed() {
     with_durable(async |timers, clock| {
         let (inspector, reported) = reporting(&timers);
