@@ -224,12 +224,12 @@ async fn cancel(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
     let all = inspector.inspected();
     let mut outcomes = all.iter().map(|inspected| inspected.survey.cancel(id));
     let known = outcomes.find(|outcome| *outcome != CancelOutcome::NotFound);
-    if known == Some(CancelOutcome::Cancelled) {
-        inspector.audit.report(inspector.audit.change(&request, "cancel", id.to_string()), "cancelled");
+    let outcome = known.ok_or_else(|| Rejection::UnknownTimer(id.to_string()))?;
+    let body = json!({ "id": id, "outcome": outcome });
+    // Of a series in progress no repetition follows.
+    if matches!(outcome, CancelOutcome::Cancelled | CancelOutcome::InProgress) {
+        let change = inspector.audit.change(&request, "cancel", id.to_string());
+        inspector.audit.report(change, body["outcome"].as_str().unwrap_or_default());
     }
-    match known {
-        None => Err(Rejection::UnknownTimer(id.to_string())),
-        Some(CancelOutcome::Cancelled) => ok(&json!({ "id": id, "outcome": CancelOutcome::Cancelled })),
-        Some(outcome) => Ok(answer(StatusCode::CONFLICT, &json!({ "id": id, "outcome": outcome }))),
-    }
+    Ok(answer(if outcome.is_cancelled() { StatusCode::OK } else { StatusCode::CONFLICT }, &body))
 }

@@ -194,7 +194,7 @@ const timers = {
   },
 
   async cancel(id) {
-    const said = { cancelled: "Cancelled: its handler will not run.", in_progress: "Too late: its message is being delivered.", already_delivered: "Too late: its message was delivered." };
+    const said = { cancelled: "Cancelled: its handler will not run.", in_progress: "Too late: its message is being delivered. No repetition follows.", already_delivered: "Too late: its message was delivered." };
     let outcome;
     try {
       outcome = (await ask(`timers/${id}`, {}, { method: "DELETE", headers: { "X-Actix-Timers": "cancel" } })).outcome;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use actix_timers::integration::{InternalTimers, builder_on_clock_of};
-use actix_timers::{ActorId, ScheduleAfter, Target, TimerActor, TimerContext, TimerId, TimerOptions};
+use actix_timers::{ActorId, ScheduleAfter, Target, TimerActor, TimerContext, TimerId, TimerOptions, impl_due_timers};
 use actix_timers_inspector::Inspector;
 use actix_web::body::to_bytes;
 use actix_web::dev::ServiceResponse;
@@ -356,6 +356,46 @@ fn nothing_is_cancelled_unless_enabled_and_really_asked_for() {
         let (status, body) = cancel(&app, &second, Some("cancel")).await;
         assert_eq!((status, &body["outcome"]), (409, &json!("already_delivered")));
         assert!(told.try_recv().is_err());
+    });
+}
+
+/// Handles each message until a test lets it end.
+struct Slow(Rc<RefCell<Vec<oneshot::Sender<()>>>>);
+
+impl Actor for Slow {
+    type Context = Context<Self>;
+}
+
+impl Handler<Note<u64>> for Slow {
+    type Result = ResponseFuture<()>;
+
+    fn handle(&mut self, _: Note<u64>, _: &mut Self::Context) -> Self::Result {
+        let (go, gate) = oneshot::channel();
+        self.0.borrow_mut().push(go);
+        Box::pin(async { gate.await.unwrap() })
+    }
+}
+
+impl_due_timers!(Slow);
+
+#[test]
+fn a_cancel_that_ends_a_series_is_reported() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let gates = Rc::new(RefCell::new(Vec::new()));
+        let slow = Slow(Rc::clone(&gates)).start();
+        let series = world.timers.timer(Target::tracked(&slow), TimerOptions::new());
+        let id = series.repeat(ms(10), Note(1_u64)).to_string();
+        let (tell, told) = std::sync::mpsc::channel();
+        let inspector = Inspector::new(&world.timers).allow_cancel(true);
+        let app = serve(&inspector.audit(move |change| tell.send(change.clone()).unwrap())).await;
+        world.run_to(15).await;
+        let (status, body) = cancel(&app, &id, Some("cancel")).await;
+        assert_eq!((status, body), (409, json!({ "id": id, "outcome": "in_progress" })));
+        let change = told.try_recv().unwrap();
+        assert_eq!((change.action, &change.target, &*change.outcome), ("cancel", &id, "in_progress"));
+        gates.borrow_mut().pop().unwrap().send(()).unwrap();
+        world.run_to(500).await;
+        assert_eq!((gates.borrow().len(), world.pending()), (0, 0), "the series has ended");
     });
 }
 
