@@ -148,9 +148,9 @@ impl Inspector {
     }
 }
 
-/// Returns the id in the path.
+/// Returns the id in the path: the last segment with a name, since scopes around may have an `id`, too.
 pub(super) fn id_in(request: &HttpRequest) -> &str {
-    request.match_info().get("id").unwrap_or_default()
+    request.match_info().iter().last().map_or("", |(_, id)| id)
 }
 
 fn parsed(id: &str) -> Result<TimerId, Rejection> {

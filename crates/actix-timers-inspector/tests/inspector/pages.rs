@@ -422,6 +422,20 @@ fn it_takes_the_middleware_of_the_application_and_any_path() {
 }
 
 #[test]
+fn a_scope_around_it_may_have_an_id_of_its_own() {
+    paused(async {
+        let world = World::paused(TimerActor::builder());
+        let (addr, _log) = world.probe::<u64>();
+        let id = world.after(&addr, 10, 1);
+        let inspector = Inspector::new(&world.timers);
+        let app = served!(App::new().service(web::scope("/shops/{id}").service(inspector.scope("/timers"))));
+        let path = format!("/shops/42/timers/api/timers/{id}");
+        let (status, body) = content(app.call(TestRequest::get().uri(&path)).await).await;
+        assert_eq!((status, &body["id"]), (200, &json!(short(id))), "{body}");
+    });
+}
+
+#[test]
 fn several_timer_actors_are_told_apart_and_show_their_states() {
     paused(async {
         let world = World::paused(TimerActor::builder().name("orders"));
