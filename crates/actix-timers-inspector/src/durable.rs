@@ -7,7 +7,7 @@
 use std::ops::Bound;
 use std::slice;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use actix_timers::CancelOutcome;
 use actix_timers_durable::{
@@ -283,12 +283,14 @@ fn filter(query: &Query, now: SystemTime) -> Result<(DurableFilter, Option<&str>
     }
     if let Some(name) = query.text("header_name") {
         filter = filter.header(name, query.text("header_value").unwrap_or_default());
+    } else if query.text("header_value").is_some() {
+        return Err(bad("`header_name` is missing".to_owned()));
     }
-    let (after, within) = (query.seconds("due_after")?, query.seconds("due_within")?);
-    let at = |time: Option<Duration>, bound: fn(SystemTime) -> Bound<SystemTime>| {
-        time.and_then(|time| now.checked_add(time)).map_or(Bound::Unbounded, bound)
+    let at = |name| {
+        let Some(time) = query.seconds(name)? else { return Ok(Bound::Unbounded) };
+        now.checked_add(time).map(Bound::Included).ok_or_else(|| bad(format!("`{name}` is beyond the calendar")))
     };
-    Ok((filter.due((at(after, Bound::Included), at(within, Bound::Included))), state))
+    Ok((filter.due((at("due_after")?, at("due_within")?)), state))
 }
 
 /// Adds the paths of durable timers.

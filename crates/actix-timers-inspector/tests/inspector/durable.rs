@@ -447,6 +447,9 @@ fn invalid_requests_and_closed_stores_have_a_reason() {
             ("durable/timers?state=due", 400, "bad_request"),
             ("durable/timers?limit=0", 400, "bad_request"),
             ("durable/timers?durable=others", 404, "unknown_durable"),
+            ("durable/timers?header_value=7", 400, "bad_request"),
+            ("durable/timers?due_after=1e19", 400, "bad_request"),
+            ("durable/timers?due_within=1e19", 400, "bad_request"),
             ("durable/timers/7", 400, "bad_request"),
             ("durable/letters", 404, "unknown_path"),
         ] {
