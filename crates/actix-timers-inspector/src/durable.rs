@@ -445,7 +445,14 @@ async fn cancel(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
 }
 
 async fn requeue(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
-    let ask = async |timers: &DurableTimers, id| Ok(timers.requeue(id).await?.then_some(json!("requeued")));
+    let ask = async |timers: &DurableTimers, id| {
+        if timers.requeue(id).await? {
+            return Ok(Some(json!("requeued")));
+        }
+        let left = timers.get(id).await?;
+        let is_dead = |info: DurableInfo| matches!(info.state, DurableState::Dead { .. });
+        Ok(left.map(|info| json!(if is_dead(info) { "key_in_use" } else { "still_pending" })))
+    };
     change(inspector, &request, "requeue", ask).await
 }
 
@@ -470,8 +477,8 @@ async fn change(
     let Some(outcome) = audited(inspector, request, action, id.to_string(), made).await? else {
         return Err(Rejection::UnknownDurableTimer(id.to_string()));
     };
-    let is_late = outcome == json!(CancelOutcome::InProgress);
-    let status = if is_late { StatusCode::CONFLICT } else { StatusCode::OK };
+    let is_made = matches!(outcome.as_str(), Some("cancelled" | "requeued" | "discarded"));
+    let status = if is_made { StatusCode::OK } else { StatusCode::CONFLICT };
     Ok(answer(status, &json!({ "id": id, "outcome": outcome })))
 }
 

@@ -166,7 +166,8 @@ const durable = {
     const said = {
       requeued: "Requeued: it is due now, with all its attempts.", discarded: "Discarded.", cancelled: "Cancelled: its handler will not run.",
       in_progress: "Its handler runs; no further delivery will follow.", paused: "Paused: handlers that run end, and nothing else begins.",
-      resumed: "Resumed.", not_paused: "It was not paused any more.",
+      resumed: "Resumed.", not_paused: "It was not paused any more.", key_in_use: "Not requeued: another timer has its key.",
+      still_pending: "Not requeued: its timer is pending.",
     };
     let text;
     try {

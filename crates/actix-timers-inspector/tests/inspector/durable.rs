@@ -266,7 +266,6 @@ fn changes_are_made_and_reported_where_they_are_allowed() {
         assert_eq!((status, body), (200, json!({ "id": second, "outcome": "discarded" })));
         assert_eq!(reported(), by_ada("discard", second, "discarded"));
         assert_eq!(change(&app, delete(), &letter(second)).await.0, 404);
-        assert_eq!(change(&app, post(), &letter(waiting)).await.0, 404, "not a dead letter");
         assert_eq!(change(&app, post(), "dead-letters/x").await.0, 400);
         assert_eq!(reported(), None);
 
@@ -334,6 +333,25 @@ fn a_change_by_filter_needs_the_count_that_was_confirmed() {
         let (status, body) = change(&app, delete(), "dead-letters?state=dead&route=mail&count=4").await;
         assert_eq!((status, &body["outcome"]), (200, &json!({ "discarded": 4 })));
         assert_eq!(timers.counts().await.unwrap(), Default::default());
+    });
+}
+
+#[test]
+fn a_letter_that_cannot_be_requeued_says_why() {
+    with_durable(async |timers, clock| {
+        let once = |work| Schedule::after("mail", ms(1), work);
+        let keyed = |schedule: Schedule<Work>| schedule.options(DurableOptions::new().if_absent("order"));
+        let letter = timers.schedule(keyed(once(Work::FailForGood))).await.unwrap().id();
+        let series = Schedule::at_fixed_rate("mail", Duration::from_secs(60), Work::FailForGood);
+        let series = timers.schedule(series).await.unwrap().id();
+        clock.advance(Duration::from_secs(60)).await;
+        timers.schedule(keyed(once(Work::Hang))).await.unwrap();
+        assert_eq!(timers.counts().await.unwrap().dead, 2);
+        let app = serve(&Inspector::of_all_arbiters().add_durable(&timers).allow_cancel(true)).await;
+        for (id, outcome) in [(letter, "key_in_use"), (series, "still_pending")] {
+            let answer = change(&app, TestRequest::post(), &format!("dead-letters/{id}")).await;
+            assert_eq!(answer, (409, json!({ "id": id, "outcome": outcome })));
+        }
     });
 }
 
