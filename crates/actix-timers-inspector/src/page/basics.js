@@ -83,12 +83,13 @@ function options(choice, names) {
 // Makes a button whose task runs at the second click. The question may be a function that asks the server for it.
 function confirming(text, question, task) {
   const button = make("button", text, { type: "button", class: "danger" });
+  const reset = () => { button.classList.remove("sure"); button.textContent = text; button.disabled = false; };
   let isAsking = false;
   button.addEventListener("click", () => guarded(async () => {
     if (isAsking) return;
     if (button.classList.contains("sure")) {
       button.disabled = true;
-      return task();
+      return task().finally(reset);
     }
     button.classList.add("sure");
     isAsking = true;
@@ -96,13 +97,13 @@ function confirming(text, question, task) {
       const asked = typeof question === "string" ? question : await question();
       if (button.classList.contains("sure")) button.textContent = asked;
     } catch (error) {
-      button.classList.remove("sure");
+      reset();
       throw error;
     } finally {
       isAsking = false;
     }
   }));
-  button.addEventListener("blur", () => { if (!button.disabled) { button.classList.remove("sure"); button.textContent = text; } });
+  button.addEventListener("blur", () => { if (!button.disabled) reset(); });
   return button;
 }
 

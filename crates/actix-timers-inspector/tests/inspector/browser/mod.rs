@@ -312,7 +312,9 @@ fn markup_in_names_is_shown_as_text() {
 #[cfg(feature = "durable")]
 mod durable {
     use actix_timers_durable::store::MemoryDisk;
-    use actix_timers_durable::{Durable, DurableMessage, DurableTimers, HandlerError, MemoryStore};
+    use actix_timers_durable::{
+        Durable, DurableMessage, DurableOptions, DurableTimers, HandlerError, MemoryStore, Schedule,
+    };
 
     use super::*;
 
@@ -371,6 +373,45 @@ mod durable {
         assert_eq!(page.text("#durable-rows button"), "Confirm requeue");
         page.click("#durable-rows button");
         page.wait_for("the outcome", "document.querySelector('#durable-outcome').textContent.startsWith('Requeued: ')");
+        assert_eq!(page.complaints(), Vec::<String>::new());
+    }
+
+    /// Opens a page with 300 bills whose keys begin with `even` and `odd` in turn.
+    fn open_bills() -> Browser {
+        let (address, ()) = serve_on(async || {
+            let timers = TimerActor::builder().name("orders").start().unwrap();
+            let bills = DurableTimers::builder(MemoryStore::new()).open_route::<Bill>("bills").start().unwrap();
+            for number in 0..300 {
+                let key = format!("{}-{number}", ["even", "odd"][number % 2]);
+                let bill = Schedule::after("bills", HOUR, Bill).options(DurableOptions::new().if_absent(key));
+                bills.schedule(bill).await.unwrap();
+            }
+            let inspector = Inspector::new(&timers).add_durable(&bills).allow_cancel(true);
+            ((), vec![("/cancel", inspector)])
+        });
+        let page = Browser::open(&started("ACTIX_TIMERS_CHROMEDRIVER"), DESKTOP);
+        page.go_to(&format!("http://{address}/cancel"));
+        page.wait_for("the bills", &format!("{ROWS} === 50"));
+        page
+    }
+
+    const ROWS: &str = "document.querySelectorAll('#durable-rows tr[data-id]').length";
+
+    #[test]
+    #[ignore = "needs a browser: run by .ci/inspector"]
+    fn a_route_is_paused_and_resumed_on_the_page() {
+        let page = open_bills();
+        page.run("document.querySelector('#durable-route').value = 'bills'");
+        page.click("#durable-search button");
+        for (offer, said) in [("Pause route", "Paused: "), ("Resume", "Resumed."), ("Pause route", "Paused: ")] {
+            let button = "document.querySelector('#durable-pauses button')";
+            page.wait_for(offer, &format!("{button}?.textContent === {}", json!(offer)));
+            for _ in 0..2 {
+                page.click("#durable-pauses button");
+            }
+            let outcome = "document.querySelector('#durable-outcome').textContent";
+            page.wait_for(said, &format!("{outcome}.startsWith({})", json!(said)));
+        }
         assert_eq!(page.complaints(), Vec::<String>::new());
     }
 
