@@ -80,13 +80,14 @@ function options(choice, names) {
   choice.replaceChildren(...names.map(name => make("option", name === ALL ? "all" : name, { value: name })));
 }
 
-// Makes a button whose task runs at the second click. The question may be a function that asks the server for it.
+// Makes a button whose task runs at the second click, which is no double click. The question may be a function that asks the
+// server for it.
 function confirming(text, question, task) {
   const button = make("button", text, { type: "button", class: "danger" });
   const reset = () => { button.classList.remove("sure"); button.textContent = text; button.disabled = false; };
   let isAsking = false;
-  button.addEventListener("click", () => guarded(async () => {
-    if (isAsking) return;
+  button.addEventListener("click", event => guarded(async () => {
+    if (isAsking || event.detail > 1) return;
     if (button.classList.contains("sure")) {
       button.disabled = true;
       return task().finally(reset);

@@ -396,6 +396,7 @@ mod durable {
     }
 
     const ROWS: &str = "document.querySelectorAll('#durable-rows tr[data-id]').length";
+    const PENDING: &str = "document.querySelector('#durable-counts dd').textContent";
 
     #[test]
     #[ignore = "needs a browser: run by .ci/inspector"]
@@ -413,6 +414,24 @@ mod durable {
             page.wait_for(said, &format!("{outcome}.startsWith({})", json!(said)));
         }
         assert_eq!(page.complaints(), Vec::<String>::new());
+    }
+
+    #[test]
+    #[ignore = "needs a browser: run by .ci/inspector"]
+    fn a_double_click_confirms_nothing() {
+        let page = open_bills();
+        let click = |detail| {
+            page.run(&format!(
+                "document.querySelector('#durable-rows button')
+                    .dispatchEvent(new MouseEvent('click', {{ bubbles: true, detail: {detail} }}))"
+            ));
+        };
+        click(1);
+        click(2);
+        assert_eq!(page.text("#durable-rows button"), "Confirm cancel");
+        assert_eq!(page.value("document.querySelector('#durable-rows button').disabled"), json!(false));
+        click(1);
+        page.wait_for("the cancel", &format!("{PENDING} === '299'"));
     }
 
     #[test]
