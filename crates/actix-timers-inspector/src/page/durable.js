@@ -3,7 +3,8 @@
 
 const durable = {
   // Of the stores, `asked` is the one whose update is under way, and `listed` the one whose timers are shown.
-  store: "", asked: null, listed: "", run: 0, rows: [], cursor: null, isLong: false,
+  // The filter of the last search, `wanted`, is that of all parts, updates and changes, whatever is typed meanwhile.
+  store: "", asked: null, listed: "", wanted: {}, run: 0, rows: [], cursor: null, isLong: false,
 
   // Updates the stores, and begins an update of the counts, and of the list unless it is in use. Nothing waits for the
   // store: it may be slow. Without a store the section is hidden.
@@ -47,7 +48,7 @@ const durable = {
 
   // Lists the pauses, and offers to end them, or to pause the route that is searched for.
   showPauses({ durable: store, pauses }) {
-    const box = byId("durable-pauses"), route = byId("durable-route").value.trim();
+    const box = byId("durable-pauses"), { route } = this.wanted;
     if (box.querySelector(".sure")) return;
     const change = (text, method, kind, name) =>
       confirming(text, `Confirm ${text.toLowerCase()}`, () => this.change({ durable: store, kind, name }, "pauses", method));
@@ -63,12 +64,19 @@ const durable = {
     box.replaceChildren(...rows);
   },
 
-  wanted() {
+  typed() {
     const text = name => byId(`durable-${name}`).value.trim();
     return {
-      durable: this.store, state: text("state"), route: text("route"), message_type: text("type"), key: text("key"),
+      state: text("state"), route: text("route"), message_type: text("type"), key: text("key"),
       key_prefix: byId("durable-prefix").value, header_name: text("header"), header_value: byId("durable-value").value,
     };
+  },
+
+  search() {
+    this.wanted = this.typed();
+    this.isLong = false;
+    byId("durable-more").hidden = true;
+    this.shown(() => this.load());
   },
 
   // Whether a visitor is asked to confirm a change: the button must stay.
@@ -76,7 +84,7 @@ const durable = {
 
   // Loads the first part, and shows it unless it is not wanted any more.
   async load(isUnwanted = () => false) {
-    const run = ++this.run, wanted = this.wanted();
+    const run = ++this.run, wanted = { durable: this.store, ...this.wanted };
     const part = await ask("durable/timers", { ...wanted, limit: 50 });
     if (run !== this.run || isUnwanted()) return;
     this.offerAll(wanted);
@@ -90,7 +98,7 @@ const durable = {
     const run = ++this.run;
     const before = this.rows.length;
     do {
-      const part = await ask("durable/timers", { ...this.wanted(), limit: 100, cursor: this.cursor });
+      const part = await ask("durable/timers", { durable: this.store, ...this.wanted, limit: 100, cursor: this.cursor });
       if (run !== this.run) return;
       this.rows.push(...part.timers);
       this.isLong = true;
@@ -182,10 +190,12 @@ const durable = {
   },
 
   listen() {
-    byId("durable-search").addEventListener("submit", event => { event.preventDefault(); this.shown(() => this.load()); });
-    byId("durable-state").addEventListener("change", () => this.shown(() => this.load()));
+    // A browser keeps the form of a page that is loaded again.
+    this.wanted = this.typed();
+    byId("durable-search").addEventListener("submit", event => { event.preventDefault(); this.search(); });
+    byId("durable-state").addEventListener("change", () => this.search());
     byId("durable-more").addEventListener("click", () => this.shown(() => this.loadMore()));
-    byId("durable-store").addEventListener("change", event => { this.store = event.target.value; this.isLong = false; this.shown(() => this.load()); });
+    byId("durable-store").addEventListener("change", event => { this.store = event.target.value; this.search(); });
   },
 };
 

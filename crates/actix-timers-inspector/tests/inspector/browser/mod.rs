@@ -398,6 +398,11 @@ mod durable {
     const ROWS: &str = "document.querySelectorAll('#durable-rows tr[data-id]').length";
     const PENDING: &str = "document.querySelector('#durable-counts dd').textContent";
 
+    /// Types the beginning of a key, without a search.
+    fn type_prefix(page: &Browser, prefix: &str) {
+        page.run(&format!("document.querySelector('#durable-prefix').value = {}", json!(prefix)));
+    }
+
     #[test]
     #[ignore = "needs a browser: run by .ci/inspector"]
     fn a_route_is_paused_and_resumed_on_the_page() {
@@ -432,6 +437,33 @@ mod durable {
         assert_eq!(page.value("document.querySelector('#durable-rows button').disabled"), json!(false));
         click(1);
         page.wait_for("the cancel", &format!("{PENDING} === '299'"));
+    }
+
+    #[test]
+    #[ignore = "needs a browser: run by .ci/inspector"]
+    fn a_filter_that_is_only_typed_changes_nothing() {
+        let page = open_bills();
+        let odd = "[...document.querySelectorAll('#durable-rows td:nth-child(5)')]
+            .every(cell => cell.textContent.startsWith('odd-'))";
+        type_prefix(&page, "odd");
+        page.click("#durable-search button");
+        page.wait_for("the odd ones", odd);
+        type_prefix(&page, "even");
+        page.run("document.querySelector('#durable-rows').firstChild.remove()");
+        page.wait_for("an update", &format!("{ROWS} === 50"));
+        assert_eq!(page.value(odd), json!(true));
+        page.click("#durable-more");
+        page.wait_for("all of them", &format!("{ROWS} === 150"));
+        assert_eq!(page.value(odd), json!(true));
+
+        type_prefix(&page, "");
+        page.run("document.querySelector('#durable-all').scrollIntoView({ block: 'center' })");
+        page.click("#durable-all button");
+        let question = "document.querySelector('#durable-all button').textContent";
+        page.wait_for("the number", &format!("{question} === 'Confirm cancel all: 150'"));
+        page.click("#durable-all button");
+        page.wait_for("the cancel", &format!("{PENDING} === '150'"));
+        assert_eq!(page.complaints(), Vec::<String>::new());
     }
 
     #[test]
