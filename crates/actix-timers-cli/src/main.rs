@@ -106,10 +106,10 @@ fn answer(arguments: &[&str], out: &mut dyn Write) -> Result<(), Problem> {
                 [_, extra, ..] => usage(format!("{extra} is too much")),
             }
         }
-        ["check", directory] => check(directory, out),
+        ["check", directory] => check(directory, &mut Unheard(out)),
         ["copy", from, to] => {
             let mut from = open(from)?;
-            copy::copy(&mut *from, &mut *Address { store: to, schema }.open_or_create()?, out)
+            copy::copy(&mut *from, &mut *Address { store: to, schema }.open_or_create()?, &mut Unheard(out))
         }
         [command @ ("show" | "cancel" | "requeue" | "discard"), store, id] => match id.parse() {
             Ok(id) if command == "show" => show(&mut *open(store)?, id, out),
@@ -216,6 +216,22 @@ fn check(directory: &str, out: &mut dyn Write) -> Result<(), Problem> {
         return Err(Problem::Other(format!("{} issues: restore a backup", issues.len())));
     }
     Ok(writeln!(out, "{}: everything can be read, and is as it was stored", Shown(directory))?)
+}
+
+/// The output of a command that goes on when its reader has closed the pipe.
+struct Unheard<'a>(&'a mut dyn Write);
+
+impl Write for Unheard<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.0.write(bytes) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(bytes.len()),
+            written => written,
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
 }
 
 /// Foreign text for a terminal: with an escape in place of each non-printable character.

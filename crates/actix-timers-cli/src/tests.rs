@@ -1,6 +1,7 @@
 //! Answers and exit codes.
 
 use std::fs;
+use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -143,6 +144,32 @@ fn a_store_is_copied_to_postgresql() {
     copy_to(&[&address, "--schema", &format!("copy_{}", std::process::id())]);
 }
 
+/// A pipe whose reader closes it after the first line.
+struct Closing(Vec<u8>);
+
+impl io::Write for Closing {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.contains(&b'\n') { Err(io::ErrorKind::BrokenPipe.into()) } else { self.0.write(bytes) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_copy_goes_on_without_a_reader_and_a_list_ends() {
+    let directory = tempfile::tempdir().unwrap();
+    let [from, to] = ["from", "to"].map(|name| directory.path().join(name).to_str().unwrap().to_owned());
+    fill(&mut EmbeddedStore::open(&from).unwrap(), "order", "no such customer").unwrap();
+    for question in [&["list", &from][..], &["copy", &from, &to]] {
+        let mut out = Closing(Vec::new());
+        assert_eq!(run(question, &mut out, &mut Vec::new()), ExitCode::SUCCESS);
+        assert_eq!(out.0.iter().filter(|byte| **byte == b'\n').count(), 1);
+    }
+    assert_eq!(rows(&mut EmbeddedStore::open(&to).unwrap()).len(), 5);
+}
+
 #[test]
 fn damage_is_listed_and_the_exit_code_tells() {
     let directory = tempfile::tempdir().unwrap();
@@ -160,6 +187,8 @@ fn damage_is_listed_and_the_exit_code_tells() {
     assert_eq!(code, ExitCode::FAILURE);
     assert!(out.contains("differs from what was stored"), "{out}");
     assert!(wrong.contains("1 issues"), "{wrong}");
+    let closed = &mut Closing(b"\n".to_vec());
+    assert_eq!(run(&["check", copy.to_str().unwrap()], closed, &mut Vec::new()), ExitCode::FAILURE);
     let (code, out, wrong) = ask(&["list", copy.to_str().unwrap()]);
     assert_eq!((code, out.lines().count()), (ExitCode::FAILURE, 2));
     assert!(wrong.contains("1 rows cannot be read"), "{wrong}");
