@@ -5,12 +5,27 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use actix_timers_durable::DueTime;
-use actix_timers_durable::store::{Op, Outcome, Part, Placed, Query, Store};
+use actix_timers_durable::store::{Found, Op, Outcome, Part, Placed, Query, Store};
 
 use crate::{Problem, Shown};
 
-/// The number of timers in one transaction.
+/// The number of timers in one transaction, at most.
 const GROUP: usize = 1000;
+/// The bytes of messages in one transaction, apart from its first: a database has seconds to answer.
+const GROUP_BYTES: usize = 4 << 20;
+
+/// Splits timers into those of one transaction each.
+pub(crate) fn groups(found: &[Found]) -> impl Iterator<Item = &[Found]> {
+    let mut bytes = 0;
+    found.chunk_by(move |_, next| {
+        bytes += next.record.size();
+        let fits = bytes <= GROUP_BYTES;
+        if !fits {
+            bytes = 0;
+        }
+        fits
+    })
+}
 
 /// Copies all rows, and writes their numbers.
 ///
@@ -27,17 +42,18 @@ pub(crate) fn copy(from: &mut dyn Store, to: &mut dyn Store, out: &mut dyn Write
             if page.damaged > 0 {
                 writeln!(out, "{} rows cannot be read", page.damaged)?;
             }
-            let ops: Vec<Op> = page.found.into_iter().map(|found| Op::Restore(Arc::new(found))).collect();
-            let outcomes = to.apply(&ops, DueTime::reached_at(SystemTime::now()))?;
-            for (op, outcome) in ops.iter().zip(outcomes) {
-                match (outcome, op) {
-                    (Ok(Outcome::Put(placed)), _) if matches!(placed[..], [Placed::Created { .. }]) => copied += 1,
-                    (Ok(_), _) => known += 1,
-                    (Err(error), Op::Restore(found)) => {
-                        missing += 1;
-                        writeln!(out, "{} is not stored: {}", found.record.id, Shown(&error.to_string()))?;
+            for group in groups(&page.found) {
+                let ops: Vec<Op> = group.iter().map(|found| Op::Restore(Arc::new(found.clone()))).collect();
+                let outcomes = to.apply(&ops, DueTime::reached_at(SystemTime::now()))?;
+                for (found, outcome) in group.iter().zip(outcomes) {
+                    match outcome {
+                        Ok(Outcome::Put(placed)) if matches!(placed[..], [Placed::Created { .. }]) => copied += 1,
+                        Ok(_) => known += 1,
+                        Err(error) => {
+                            missing += 1;
+                            writeln!(out, "{} is not stored: {}", found.record.id, Shown(&error.to_string()))?;
+                        }
                     }
-                    (Err(error), _) => return Err(error.into()),
                 }
             }
             query.after = page.next;

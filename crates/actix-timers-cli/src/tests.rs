@@ -12,7 +12,7 @@ use actix_timers_durable::store::{
 use actix_timers_durable::{DueTime, DurableId};
 
 use crate::stores::Address;
-use crate::{made, run};
+use crate::{copy, made, run};
 
 /// Returns exit code, answer and problems.
 fn ask(arguments: &[&str]) -> (ExitCode, String, String) {
@@ -142,6 +142,20 @@ fn a_store_is_copied_with_the_state_of_each_timer() {
 fn a_store_is_copied_to_postgresql() {
     let address = std::env::var("DATABASE_URL").unwrap();
     copy_to(&[&address, "--schema", &format!("copy_{}", std::process::id())]);
+}
+
+#[test]
+fn large_messages_are_copied_a_few_at_a_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = EmbeddedStore::open(directory.path()).unwrap();
+    fill(&mut store, "order", "no such customer").unwrap();
+    let mut lengths = |payload: usize| {
+        let mut found = rows(&mut store).remove(0);
+        Arc::make_mut(&mut found.record).payload = vec![0; payload].into();
+        copy::groups(&vec![found; 1000]).map(<[Found]>::len).collect::<Vec<_>>()
+    };
+    assert_eq!(lengths(0), [1000]);
+    assert_eq!(lengths(1 << 20), [5; 200]);
 }
 
 /// A pipe whose reader closes it after the first line.
