@@ -85,7 +85,7 @@ fn answer(arguments: &[&str], out: &mut dyn Write) -> Result<(), Problem> {
             None => return usage("the name of the schema is missing".to_owned()),
         },
     };
-    let open = |store| Address { store, schema }.open();
+    let open = |store| Address { store, schema }.open(false);
     match *arguments {
         [] | ["--help" | "-h" | "help", ..] => Ok(write!(out, "{USAGE}")?),
         ["--version" | "-V"] => Ok(writeln!(out, "actix-timers {}", env!("CARGO_PKG_VERSION"))?),
@@ -109,7 +109,7 @@ fn answer(arguments: &[&str], out: &mut dyn Write) -> Result<(), Problem> {
         ["check", directory] => check(directory, &mut Unheard(out)),
         ["copy", from, to] => {
             let mut from = open(from)?;
-            copy::copy(&mut *from, &mut *Address { store: to, schema }.open_or_create()?, &mut Unheard(out))
+            copy::copy(&mut *from, &mut *Address { store: to, schema }.open(true)?, &mut Unheard(out))
         }
         [command @ ("show" | "cancel" | "requeue" | "discard"), store, id] => match id.parse() {
             Ok(id) if command == "show" => show(&mut *open(store)?, id, out),

@@ -14,17 +14,16 @@ pub(crate) struct Address<'a> {
 }
 
 impl Address<'_> {
-    /// Opens an existing store. It does not join it: the service that starts next finds all as the last one has left it.
-    pub(crate) fn open(self) -> Result<Box<dyn Store>, Problem> {
-        if !self.is_database() {
+    /// Opens a store, and if `create` also makes files or tables that are missing. It does not join it: the service that
+    /// starts next finds all as the last one has left it.
+    pub(crate) fn open(self, create: bool) -> Result<Box<dyn Store>, Problem> {
+        if self.is_database() {
+            return self.connect(create);
+        }
+        if !create {
             find(self.store)?;
         }
-        self.open_or_create()
-    }
-
-    /// Opens a store, and creates its files or tables if they are missing.
-    pub(crate) fn open_or_create(self) -> Result<Box<dyn Store>, Problem> {
-        if self.is_database() { self.connect() } else { Ok(Box::new(EmbeddedStore::open(self.store)?)) }
+        Ok(Box::new(EmbeddedStore::open(self.store)?))
     }
 
     fn is_database(self) -> bool {
@@ -32,10 +31,10 @@ impl Address<'_> {
     }
 
     #[cfg(feature = "postgres")]
-    fn connect(self) -> Result<Box<dyn Store>, Problem> {
+    fn connect(self, create: bool) -> Result<Box<dyn Store>, Problem> {
         use actix_timers_postgres::{PostgresOptions, PostgresStore};
 
-        let mut options = PostgresOptions::new();
+        let mut options = PostgresOptions::new().migrate(create);
         if let Some(schema) = self.schema {
             options = options.schema(schema);
         }
@@ -45,7 +44,7 @@ impl Address<'_> {
     }
 
     #[cfg(not(feature = "postgres"))]
-    fn connect(self) -> Result<Box<dyn Store>, Problem> {
+    fn connect(self, _create: bool) -> Result<Box<dyn Store>, Problem> {
         Err(Problem::Other("this command was compiled without the feature `postgres`".to_owned()))
     }
 }

@@ -117,7 +117,7 @@ fn copy_to(address: &[&str]) {
     assert!(out.starts_with("pending: 0 copied, 3 were there\n"), "{out}");
     let all = rows(&mut EmbeddedStore::open(path).unwrap());
     let schema = address.get(2).copied();
-    assert_eq!(rows(&mut *Address { store: address[0], schema }.open().ok().unwrap()), all);
+    assert_eq!(rows(&mut *Address { store: address[0], schema }.open(false).ok().unwrap()), all);
     assert!(matches!(all[3].state, State::Parked { .. }) && matches!(all[4].state, State::Dead { .. }));
     assert_eq!((all[4].record.progress.attempt, all[0].record.progress.attempt), (1, 0));
     // Another timer has the key there.
@@ -142,6 +142,21 @@ fn a_store_is_copied_with_the_state_of_each_timer() {
 fn a_store_is_copied_to_postgresql() {
     let address = std::env::var("DATABASE_URL").unwrap();
     copy_to(&[&address, "--schema", &format!("copy_{}", std::process::id())]);
+}
+
+#[cfg(feature = "postgres")]
+#[test]
+#[ignore = "needs PostgreSQL: crates/actix-timers-postgres/tests/server cargo test -p actix-timers-cli -- --include-ignored"]
+fn a_schema_without_tables_is_no_store_and_gets_none() {
+    let address = std::env::var("DATABASE_URL").unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let to = directory.path().join("to");
+    for question in [&["list", &address][..], &["copy", &address, to.to_str().unwrap()], &["list", &address]] {
+        let (code, out, wrong) = ask(&[question, &["--schema", "mistyped"]].concat());
+        assert_eq!((code, out.as_str()), (ExitCode::FAILURE, ""));
+        assert!(wrong.contains(r#"the schema "mistyped" has version 0 of "#), "{wrong}");
+    }
+    assert!(!to.exists());
 }
 
 #[test]
