@@ -5,6 +5,7 @@
 mod copy;
 mod stores;
 
+use std::ffi::{OsStr, OsString};
 use std::fmt::{self, Write as _};
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -36,8 +37,7 @@ STORE is a directory that no service has open, or an address such as postgres://
 ";
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     run(&arguments, &mut io::stdout().lock(), &mut io::stderr().lock())
 }
 
@@ -62,8 +62,10 @@ impl From<io::Error> for Problem {
 }
 
 /// Writes the answer to `out`, and problems to `wrong`.
-pub(crate) fn run(arguments: &[&str], out: &mut dyn Write, wrong: &mut dyn Write) -> ExitCode {
-    let (problem, code) = match answer(arguments, out) {
+pub(crate) fn run(arguments: &[impl AsRef<OsStr>], out: &mut dyn Write, wrong: &mut dyn Write) -> ExitCode {
+    let texts: Option<Vec<&str>> = arguments.iter().map(|argument| argument.as_ref().to_str()).collect();
+    let not_text = || Problem::Usage("an argument is not UTF-8".to_owned());
+    let (problem, code) = match texts.ok_or_else(not_text).and_then(|texts| answer(&texts, out)) {
         Ok(()) => return ExitCode::SUCCESS,
         // The reader has closed the pipe.
         Err(Problem::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
@@ -85,9 +87,13 @@ fn answer(arguments: &[&str], out: &mut dyn Write) -> Result<(), Problem> {
             None => return usage("the name of the schema is missing".to_owned()),
         },
     };
+    if schema.is_some() && !arguments.iter().any(|argument| stores::is_database(argument)) {
+        return usage("only a database has schemas".to_owned());
+    }
     let open = |store| Address { store, schema }.open(false);
     match *arguments {
-        [] | ["--help" | "-h" | "help", ..] => Ok(write!(out, "{USAGE}")?),
+        [] => usage("the command is missing".to_owned()),
+        ["--help" | "-h" | "help", ..] => Ok(write!(out, "{USAGE}")?),
         ["--version" | "-V"] => Ok(writeln!(out, "actix-timers {}", env!("CARGO_PKG_VERSION"))?),
         ["list", store, ref rest @ ..] => {
             let (part, rest) = match *rest {

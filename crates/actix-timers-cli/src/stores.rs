@@ -17,17 +17,13 @@ impl Address<'_> {
     /// Opens a store, and if `create` also makes files or tables that are missing. It does not join it: the service that
     /// starts next finds all as the last one has left it.
     pub(crate) fn open(self, create: bool) -> Result<Box<dyn Store>, Problem> {
-        if self.is_database() {
+        if is_database(self.store) {
             return self.connect(create);
         }
         if !create {
             find(self.store)?;
         }
         Ok(Box::new(EmbeddedStore::open(self.store)?))
-    }
-
-    fn is_database(self) -> bool {
-        ["postgres://", "postgresql://"].iter().any(|scheme| self.store.starts_with(scheme))
     }
 
     #[cfg(feature = "postgres")]
@@ -47,6 +43,11 @@ impl Address<'_> {
     fn connect(self, _create: bool) -> Result<Box<dyn Store>, Problem> {
         Err(Problem::Other("this command was compiled without the feature `postgres`".to_owned()))
     }
+}
+
+/// Returns whether a store is a database, by its address.
+pub(crate) fn is_database(store: &str) -> bool {
+    ["postgres://", "postgresql://"].iter().any(|scheme| store.starts_with(scheme))
 }
 
 /// Returns an error unless there is a store: opening would create one.

@@ -24,13 +24,15 @@ fn ask(arguments: &[&str]) -> (ExitCode, String, String) {
 #[test]
 fn questions_that_are_not_understood_get_the_usage() {
     for (arguments, reason) in [
-        (&["chekc", "x"][..], "chekc is not known"),
+        (&[][..], "the command is missing"),
+        (&["chekc", "x"], "chekc is not known"),
         (&["check"], "the store is missing"),
         (&["show", "x"], "the id is missing"),
         (&["cancel", "x", "7"], "not the id of a durable timer"),
         (&["check", "x", "y"], "y is too much"),
         (&["list", "x", "buried"], "buried is neither a state nor a number"),
         (&["list", "x", "dead", "3", "4"], "4 is too much"),
+        (&["copy", "x", "y", "--schema", "z"], "only a database has schemas"),
     ] {
         let (code, out, wrong) = ask(arguments);
         assert_eq!((code, out.as_str()), (ExitCode::from(2), ""));
@@ -39,6 +41,18 @@ fn questions_that_are_not_understood_get_the_usage() {
     let (code, out, _) = ask(&["--help"]);
     assert_eq!(code, ExitCode::SUCCESS);
     assert!(out.contains("usage: actix-timers list STORE"));
+}
+
+#[cfg(unix)]
+#[test]
+fn an_argument_that_is_no_text_gets_the_usage() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    let mut wrong = Vec::new();
+    let code = run(&[OsStr::new("list"), OsStr::from_bytes(b"\xff")], &mut Vec::new(), &mut wrong);
+    assert_eq!(code, ExitCode::from(2));
+    assert!(wrong.starts_with(b"an argument is not UTF-8\n\nusage: "));
 }
 
 #[test]
