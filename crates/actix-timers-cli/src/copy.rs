@@ -4,10 +4,10 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use actix_timers_durable::DueTime;
 use actix_timers_durable::store::{Found, Op, Outcome, Part, Placed, Query, Store};
+use actix_timers_durable::{DueTime, Pause};
 
-use crate::{Problem, Shown};
+use crate::{Problem, Shown, time};
 
 /// The number of timers in one transaction, at most.
 const GROUP: usize = 1000;
@@ -30,7 +30,7 @@ pub(crate) fn groups(found: &[Found]) -> impl Iterator<Item = &[Found]> {
 /// Copies all rows, and writes their numbers.
 ///
 /// # Errors
-/// A store failed; or some timers could not be stored, each of which has its line.
+/// A store failed; or some timers could not be stored, each of which has its line; or routes or nodes are paused.
 pub(crate) fn copy(from: &mut dyn Store, to: &mut dyn Store, out: &mut dyn Write) -> Result<(), Problem> {
     let mut missing = 0;
     for (part, name) in [(Part::Pending, "pending"), (Part::Parked, "parked"), (Part::Dead, "dead letters")] {
@@ -63,5 +63,19 @@ pub(crate) fn copy(from: &mut dyn Store, to: &mut dyn Store, out: &mut dyn Write
         }
         writeln!(out, "{name}: {copied} copied, {known} were there")?;
     }
-    if missing == 0 { Ok(()) } else { Err(Problem::Other(format!("{missing} timers are missing"))) }
+    let mut problems: Vec<String> = from.pauses()?.iter().filter_map(held).collect();
+    if missing > 0 {
+        problems.insert(0, format!("{missing} timers are missing"));
+    }
+    if problems.is_empty() { Ok(()) } else { Err(Problem::Other(problems.join("; "))) }
+}
+
+/// Returns the advice about a pause that has not ended. It is not copied: a store takes those of its own services only.
+fn held(pause: &Pause) -> Option<String> {
+    let (kind, name) = pause.target.row().ok()?;
+    if pause.until.is_some_and(|until| until.to_system_time() <= SystemTime::now()) {
+        return None;
+    }
+    let until = pause.until.map(|until| format!(", until {}", time(until))).unwrap_or_default();
+    Some(format!("{kind} {name} is {}{until}: pause it again before recipients are connected", pause.reason()))
 }

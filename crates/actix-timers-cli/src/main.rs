@@ -30,7 +30,7 @@ requeue  makes a dead letter a pending timer again, due now, with its whole budg
 discard  deletes a dead letter
 check    reads everything, and lists damage
 copy     copies all timers and dead letters from the first store to the second, but neither the past nor keys that are kept
-         for timers that are complete
+         for timers that are complete; fails if routes or nodes are paused, and lists them: pauses are not copied
 
 STORE is a directory that no service has open, or an address such as postgres://user@host/database, with
 --schema NAME for another schema than timers. Stop the services of both stores before a copy.

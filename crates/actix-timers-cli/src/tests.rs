@@ -4,12 +4,13 @@ use std::fs;
 use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use actix_timers_durable::store::{
-    Claim, EmbeddedStore, Filter, Found, NewTimer, Next, OnKey, Op, Outcome, Part, Progress, Query, Record, Served,
-    State, Store, StoreError, Suspects,
+    Claim, EmbeddedStore, Filter, Found, NewTimer, Next, NodeInfo, OnKey, Op, Outcome, Part, Progress, Query, Record,
+    Served, State, Store, StoreError, Suspects,
 };
-use actix_timers_durable::{DueTime, DurableId};
+use actix_timers_durable::{DueTime, DurableId, Pause};
 
 use crate::stores::Address;
 use crate::{copy, made, run};
@@ -171,6 +172,38 @@ fn a_schema_without_tables_is_no_store_and_gets_none() {
         assert!(wrong.contains(r#"the schema "mistyped" has version 0 of "#), "{wrong}");
     }
     assert!(!to.exists());
+}
+
+#[test]
+fn pauses_that_a_copy_lacks_are_listed_and_the_exit_code_tells() {
+    let directory = tempfile::tempdir().unwrap();
+    let [from, to] = ["from", "to"].map(|name| directory.path().join(name).to_str().unwrap().to_owned());
+    let mut store = EmbeddedStore::open(&from).unwrap();
+    fill(&mut store, "order", "no such customer").unwrap();
+    let served = ["reminders", "invoices"].map(|route| Served {
+        index: 0,
+        route: route.into(),
+        message_type: "Remind".into(),
+        version: 1,
+        max_attempts: 3,
+    });
+    let node = NodeInfo { name: "shop".to_owned(), serves: Filter { served: served.into() } };
+    store.join(&node, DueTime::MIN).unwrap();
+    let in_2033 = nine_o_clock(0).to_system_time();
+    for pause in [
+        Pause::route("reminders").by("ops").because("no mail"),
+        Pause::node("shop").until(in_2033),
+        Pause::route("invoices").until(SystemTime::UNIX_EPOCH),
+    ] {
+        assert_eq!(made(&mut store, Op::Pause(pause), DueTime::MIN).unwrap(), Outcome::Paused);
+    }
+    drop(store);
+    let (code, out, wrong) = ask(&["copy", &from, &to]);
+    assert_eq!((code, out.lines().count()), (ExitCode::FAILURE, 3));
+    let expected = "node shop is paused, until 2033-05-18T09:00:00Z: pause it again before recipients are connected; \
+        route reminders is paused by ops: no mail: pause it again before recipients are connected\n";
+    assert_eq!(wrong, expected);
+    assert_eq!(rows(&mut EmbeddedStore::open(&to).unwrap()).len(), 5);
 }
 
 #[test]
