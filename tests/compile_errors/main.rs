@@ -1,8 +1,8 @@
 //! The compiler's advice on usual mistakes: the library's own texts, whatever the compiler adds to them.
 //!
 //! Each file of `cases` is a mistake, or a correct use that is taken for one. Its head lists the expected texts
-//! (`error` is the message of an error, `label` that of its place, `note` a note) or `compiles`. With `--cfg advised`,
-//! which follows the advice, each file compiles.
+//! (`error` is the message of an error, `at` the code at its place, `label` the text there, `note` a note) or `compiles`.
+//! With `--cfg advised`, which follows the advice, each file compiles.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,7 +45,7 @@ fn dependencies() -> Vec<OsString> {
         }
     }
     let mut arguments = Vec::new();
-    for name in ["actix", "actix_timers"] {
+    for name in ["actix", "actix_timers", "actix_timers_durable", "serde"] {
         arguments.extend(["--extern".into(), format!("{name}={}", libraries[name]).into()]);
     }
     for folder in folders {
@@ -84,7 +84,14 @@ fn compile(cases: &BTreeMap<String, PathBuf>, dependencies: &[OsString], is_advi
             texts.entry(kind).or_default().extend(text.as_str().map(|text| text.replace(&module, "")));
         };
         add("error", &error["message"]);
-        spans.clone().for_each(|span| add("label", &span["label"]));
+        for span in spans {
+            add("label", &span["label"]);
+            let line = &span["text"][0];
+            let [from, to] =
+                ["highlight_start", "highlight_end"].map(|column| line[column].as_u64().unwrap() as usize - 1);
+            let code = line["text"].as_str().unwrap().chars().skip(from).take(to - from);
+            add("at", &code.collect::<String>().into());
+        }
         error["children"].as_array().into_iter().flatten().for_each(|child| add("note", &child["message"]));
     }
     assert_eq!(output.status.success(), texts.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -97,7 +104,7 @@ fn expected(case: &Path) -> Vec<(&'static str, String)> {
     let mut compiles = false;
     for line in fs::read_to_string(case).unwrap().lines().map_while(|line| line.strip_prefix("//!")) {
         compiles |= line.trim() == "compiles";
-        for kind in ["error", "label", "note"] {
+        for kind in ["error", "at", "label", "note"] {
             let text = line.trim().strip_prefix(kind).and_then(|text| text.strip_prefix(": "));
             texts.extend(text.map(|text| (kind, text.to_owned())));
         }

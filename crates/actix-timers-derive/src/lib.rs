@@ -5,18 +5,23 @@ mod durable;
 
 use proc_macro::TokenStream;
 use proc_macro2::TokenStream as Tokens;
-use quote::{format_ident, quote};
+use quote::{format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
-use syn::{Data, DeriveInput, Error, Fields, Ident, Member, parse_macro_input, parse_quote};
+use syn::spanned::Spanned;
+use syn::{Data, DeriveInput, Error, Fields, Ident, Member, Path, parse_macro_input, parse_quote};
 
 /// Makes a struct or an enum a key of timers; see `actix_timers::TimerKey`.
-#[proc_macro_derive(TimerKey)]
+///
+/// `#[timer_key(crate = path)]` names the library, if the dependency has another name than `actix-timers`.
+#[proc_macro_derive(TimerKey, attributes(timer_key))]
 pub fn derive_timer_key(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
     expand(input).unwrap_or_else(Error::into_compile_error).into()
 }
 
 /// Makes a type a message of durable timers; see `actix_timers_durable::DurableMessage`.
+///
+/// `#[durable("name", crate = path)]` names the library, if the dependency has another name than `actix-timers-durable`.
 #[proc_macro_derive(DurableMessage, attributes(durable))]
 pub fn derive_durable_message(input: TokenStream) -> TokenStream {
     durable::expand(parse_macro_input!(input as DeriveInput)).unwrap_or_else(Error::into_compile_error).into()
@@ -24,15 +29,30 @@ pub fn derive_durable_message(input: TokenStream) -> TokenStream {
 
 /// Returns the conversions of the type, owned and borrowed, into a key.
 fn expand(mut input: DeriveInput) -> syn::Result<Tokens> {
+    let mut library: Path = parse_quote!(::actix_timers);
+    for attribute in input.attrs.iter().filter(|attribute| attribute.path().is_ident("timer_key")) {
+        attribute.parse_nested_meta(|meta| {
+            if !meta.path.is_ident("crate") {
+                return Err(meta.error("`crate = path` is known"));
+            }
+            library = Path::parse_mod_style(meta.value()?)?;
+            Ok(())
+        })?;
+    }
     let name = &input.ident;
     let arms: Vec<Tokens> = match &input.data {
-        Data::Struct(data) => vec![arm(&quote!(#name), &name.unraw().to_string(), &data.fields)],
+        Data::Struct(data) => vec![arm(&library, &quote!(#name), &name.unraw().to_string(), &data.fields)],
         Data::Enum(data) => data
             .variants
             .iter()
             .map(|variant| {
                 let of_variant = &variant.ident;
-                arm(&quote!(#name::#of_variant), &format!("{}::{}", name.unraw(), of_variant.unraw()), &variant.fields)
+                arm(
+                    &library,
+                    &quote!(#name::#of_variant),
+                    &format!("{}::{}", name.unraw(), of_variant.unraw()),
+                    &variant.fields,
+                )
             })
             .collect(),
         Data::Union(_) => {
@@ -44,32 +64,33 @@ fn expand(mut input: DeriveInput) -> syn::Result<Tokens> {
     }
     for parameter in input.generics.type_params_mut() {
         parameter.bounds.push(parse_quote!(::core::clone::Clone));
-        parameter.bounds.push(parse_quote!(::core::convert::Into<::actix_timers::TimerKey>));
+        parameter.bounds.push(parse_quote!(::core::convert::Into<#library::TimerKey>));
     }
     let (parameters, arguments, bounds) = input.generics.split_for_impl();
     Ok(quote! {
-        impl #parameters ::actix_timers::__private::ToKey for #name #arguments #bounds {
-            fn to_key(&self) -> ::actix_timers::TimerKey {
+        impl #parameters #library::__private::ToKey for #name #arguments #bounds {
+            fn to_key(&self) -> #library::TimerKey {
                 match self { #(#arms)* }
             }
         }
 
-        impl #parameters ::core::convert::From<#name #arguments> for ::actix_timers::TimerKey #bounds {
+        impl #parameters ::core::convert::From<#name #arguments> for #library::TimerKey #bounds {
             fn from(key: #name #arguments) -> Self {
-                ::actix_timers::__private::ToKey::to_key(&key)
+                #library::__private::ToKey::to_key(&key)
             }
         }
     })
 }
 
 /// Returns the match arm that makes a key of a name and some fields.
-fn arm(path: &Tokens, name: &str, fields: &Fields) -> Tokens {
+fn arm(library: &Path, path: &Tokens, name: &str, fields: &Fields) -> Tokens {
     let members: Vec<Member> = fields.members().collect();
     let values: Vec<Ident> = (0..members.len()).map(|number| format_ident!("field_{number}")).collect();
+    // A type that is no key is reported at its field.
+    let keys = fields.iter().zip(&values).map(|(field, value)| {
+        quote_spanned!(field.ty.span()=> ::core::convert::Into::<#library::TimerKey>::into(::core::clone::Clone::clone(#value)))
+    });
     quote! {
-        #path { #(#members: #values),* } => ::actix_timers::__private::derived_key(
-            #name,
-            [#(::core::convert::Into::<::actix_timers::TimerKey>::into(::core::clone::Clone::clone(#values))),*],
-        ),
+        #path { #(#members: #values),* } => #library::__private::derived_key(#name, [#(#keys),*]),
     }
 }
