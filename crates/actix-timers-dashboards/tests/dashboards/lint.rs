@@ -111,6 +111,18 @@ fn alerts_have_a_runbook_entry_and_tests_firing_and_quiet() {
     }
 }
 
+/// Each node of a shared store reports the counts of the whole store.
+#[test]
+fn sums_over_stores_are_tested_with_several_nodes() {
+    let tests = files::read("dashboards/actix-timers.rules.test.yml");
+    let counts = ["pending", "dead_letters", "parked"].map(|count| format!("(actix_timers_store_{count}"));
+    for (title, expression) in files::expressions(&files::dashboard("actix-timers-durable.json")) {
+        let expression = expression.replace(r#"{job=~"$job",instance=~"$instance",timer=~"$timer"}"#, "");
+        let is_sum = counts.iter().any(|count| expression.contains(count));
+        assert!(!is_sum || tests.contains(&format!("- expr: {expression}\n")), "{title}: {expression}");
+    }
+}
+
 /// Alerts on lateness need an edge of a bucket at their threshold.
 #[test]
 fn lag_buckets_have_an_edge_at_the_threshold() {
