@@ -123,6 +123,18 @@ fn sums_over_stores_are_tested_with_several_nodes() {
     }
 }
 
+/// A node renews its lease at the first beat after a quarter of it.
+#[test]
+fn a_lease_that_will_be_renewed_is_green() {
+    const DEFAULT_LEASE: f64 = 10.0;
+    const BEAT: f64 = 0.6;
+    let dashboard = files::dashboard("actix-timers-nodes.json");
+    let panel = files::panels(&dashboard).into_iter().find(|panel| panel["title"] == "Shortest lease").unwrap();
+    let steps = panel["fieldConfig"]["defaults"]["thresholds"]["steps"].as_array().unwrap();
+    let green = steps.iter().find(|step| step["color"] == "green").unwrap();
+    assert!(green["value"].as_f64().unwrap() < 0.75 - BEAT / DEFAULT_LEASE);
+}
+
 /// Alerts on lateness need an edge of a bucket at their threshold.
 #[test]
 fn lag_buckets_have_an_edge_at_the_threshold() {
