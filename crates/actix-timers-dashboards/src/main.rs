@@ -4,7 +4,8 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
-    let (Some(folder), None) = (arguments.next(), arguments.next()) else {
+    let folder = arguments.next().filter(|folder| !folder.as_encoded_bytes().starts_with(b"-"));
+    let (Some(folder), None) = (folder, arguments.next()) else {
         eprintln!("usage: actix-timers-dashboards FOLDER\n\nwrites the Grafana dashboards and Prometheus rules there");
         return ExitCode::FAILURE;
     };

@@ -41,8 +41,10 @@ fn the_files_are_written_to_a_new_folder_and_over_earlier_ones() {
     };
     assert_eq!(program(&[&folder]), (true, String::new()));
     assert!(contents(&folder) == written);
-    let (done, said) = program(&[]);
-    assert!(!done && said.starts_with("usage: actix-timers-dashboards FOLDER\n"), "{said}");
+    for arguments in [&[][..], &[Path::new("--help")]] {
+        let (done, said) = program(arguments);
+        assert!(!done && said.starts_with("usage: actix-timers-dashboards FOLDER\n"), "{said}");
+    }
     let file = folder.join(RULES.0);
     let (done, said) = program(&[&file]);
     assert!(!done && said.starts_with(&format!("actix-timers-dashboards: {}: ", file.display())), "{said}");
