@@ -206,8 +206,8 @@ impl Inspector {
         Ok(self)
     }
 
-    /// Allows every visitor of the page to cancel timers, and to requeue and discard durable dead letters, default
-    /// false. Only then are ids shown in full.
+    /// Allows every visitor of the page to cancel timers, to requeue and discard durable dead letters, and to pause and
+    /// resume routes and nodes, default false. Only then are ids shown in full.
     pub const fn allow_cancel(mut self, allow: bool) -> Self {
         self.allow_cancel = allow;
         self

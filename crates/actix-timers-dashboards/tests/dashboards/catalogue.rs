@@ -109,6 +109,9 @@ fn every_rule_is_of_the_catalogue() {
 #[test]
 fn the_catalogue_and_the_docs_agree() {
     let operations = files::read("docs/guide/operations.md");
+    for library in ["actix_timers", "actix_timers_durable"] {
+        assert!(operations.contains(&format!("{library}::metrics::histogram_buckets()")), "buckets of {library}");
+    }
     for metric in catalogue() {
         let short = metric.name.strip_prefix("actix_timers_").unwrap();
         assert!(operations.contains(&format!("`{short}`")), "docs/guide/operations.md does not explain {short}");
