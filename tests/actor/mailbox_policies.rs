@@ -5,7 +5,7 @@ use actix_timers::{
     CancelOutcome, DeadLetterReason, MailboxPolicy, ScheduleBatch, Target, TimerActor, TimerActorBuilder, TimerId,
     TimerState,
 };
-use support::{Log, Note, Probe, World, block_then, in_virtual_time, letters, listen, ms, wait};
+use support::{Log, Note, Probe, World, block, block_then, in_virtual_time, letters, listen, ms, wait};
 use tokio::sync::oneshot;
 
 use crate::slow::{open, slow};
@@ -221,4 +221,27 @@ fn a_full_window_has_room_as_soon_as_a_handler_has_ended() {
             assert_eq!((log.names(), world.pending()), (vec![0, 1, 4], 0));
         });
     }
+}
+
+#[test]
+fn recipients_with_a_backlog_take_turns() {
+    const WINDOW: usize = 200;
+    let builder = || TimerActor::builder().expiry_budget(64);
+    in_virtual_time(builder, |world| async move {
+        let log = Log::default();
+        let recipients = [(); 2].map(|()| world.probe_with(|probe: &mut Probe<u32>| probe.log = log.clone()).0);
+        let mut gates = Vec::new();
+        for (recipient, addr) in (0..).zip(&recipients) {
+            gates.push(block(addr).await);
+            let target = Target::from(addr).window(WINDOW);
+            (0..10 * WINDOW).for_each(|_| _ = world.after(&target, 10, recipient));
+        }
+        world.run_to(10).await;
+        gates.into_iter().for_each(|go| go.send(()).unwrap());
+        world.settle().await;
+        let names = log.names();
+        assert_eq!(names.len(), 20 * WINDOW);
+        let longest = names.chunk_by(u32::eq).map(<[u32]>::len).max();
+        assert!(longest <= Some(2 * WINDOW), "{longest:?} messages while the other waits");
+    });
 }

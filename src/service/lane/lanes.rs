@@ -205,7 +205,7 @@ pub(crate) struct Lanes {
     /// Those for targets.
     pub(crate) targets: FxHashMap<MailboxId, OwnerId>,
     /// Lanes that may be able to move; lanes removed since are skipped.
-    ready: Vec<OwnerId>,
+    ready: VecDeque<OwnerId>,
     /// Since when the list has had an entry.
     pub(crate) ready_since: Option<Duration>,
     /// Recipients that let a message wait.
@@ -269,7 +269,7 @@ impl State {
     pub(crate) fn mark_ready(&mut self, lane: OwnerId) -> bool {
         let Some(lane_state) = self.engine.owner_mut(lane) else { return false };
         if !std::mem::replace(&mut lane_state.is_marked_ready, true) {
-            self.lanes.ready.push(lane);
+            self.lanes.ready.push_back(lane);
         }
         true
     }
@@ -282,12 +282,12 @@ impl State {
     pub(crate) fn has_ready(&self) -> bool {
         let is_marked = |lane| self.engine.owner(lane).is_some_and(|lane_state| lane_state.is_marked_ready);
         self.engine.released().iter().any(|lane| self.is_for_targets(*lane))
-            || self.lanes.ready.iter().rev().any(|lane| is_marked(*lane))
+            || self.lanes.ready.iter().any(|lane| is_marked(*lane))
     }
 
-    /// Takes one of the marked lanes.
+    /// Takes the lane that was marked first.
     pub(crate) fn take_ready(&mut self) -> Option<OwnerId> {
-        while let Some(lane) = self.lanes.ready.pop() {
+        while let Some(lane) = self.lanes.ready.pop_front() {
             if let Some(lane_state) = self.engine.owner_mut(lane)
                 && std::mem::take(&mut lane_state.is_marked_ready)
             {
