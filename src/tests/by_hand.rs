@@ -317,7 +317,7 @@ impl World {
 /// Serves the lane of an owner that the watchdog has found starved.
 fn post_own(service: &Arc<Service>, owner: OwnerId) {
     service.state().engine.owner_mut(owner).unwrap().progress = Progress::Starved;
-    Session::new(service).serve(owner);
+    Session::new(service).serve(owner, 1);
 }
 
 crate::impl_due_timers!(Listener);

@@ -170,6 +170,28 @@ fn masses_due_at_once_do_not_freeze_the_arbiter() {
     }
 }
 
+/// Nor does a backlog, if messages join it while its recipient makes room.
+#[test]
+fn messages_that_join_a_backlog_do_not_freeze_the_arbiter() {
+    const WINDOW: u64 = 1_000;
+    paused(async {
+        let world = World::manual(TimerActor::builder().expiry_budget(10));
+        let (addr, log) = world.probe::<u64>();
+        let target = Target::from(&addr).window(1_000);
+        let go = block(&addr).await;
+        (0..2 * WINDOW).for_each(|name| _ = world.after(&target, 1, name));
+        (0..10).for_each(|name| _ = world.after(&target, 60, name));
+        world.run_to(10).await;
+        go.send(()).unwrap();
+        world.clock().hands.jump(ms(50));
+        let timers = world.timers.clone();
+        let sent = move || timers.snapshot().counters.delivered;
+        assert_eq!(sent(), WINDOW);
+        let (most, _) = rally(sent, move || log.len() as u64 == 2 * WINDOW + 10).await;
+        assert!(most <= 2 * 10, "{most} messages in one turn of the others");
+    });
+}
+
 /// Cascades count as work, too: with small wheels all due timers descend several levels at once.
 #[test]
 fn cascades_of_masses_do_not_freeze_the_arbiter() {

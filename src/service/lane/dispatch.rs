@@ -54,7 +54,8 @@ fn join_lanes<C: Content>(session: &mut Session<'_>, due: &mut Vec<DueTimer<Mess
         match mailbox.and_then(|mailbox| state.join(mailbox, discards, || target.weak_hold())) {
             Some((lane, joined)) => {
                 state.engine.enqueue(due.key, lane, joined as u32);
-                session.serve(lane);
+                // One for each that joins: the turn has counted no more.
+                session.serve(lane, 1);
             }
             None => lose::<C>(session, due, STOPPED),
         }

@@ -36,11 +36,11 @@ impl State {
 }
 
 impl Session<'_> {
-    /// Lets the messages of a lane leave as far as possible. Returns the number of messages that have left it.
-    pub(crate) fn serve(&mut self, lane: OwnerId) -> usize {
+    /// Lets up to `most` messages of a lane leave, as far as possible. Returns the number of messages that have left it.
+    pub(crate) fn serve(&mut self, lane: OwnerId, most: usize) -> usize {
         let mut sent = 0;
         let mut rests = false;
-        while sent < FROM_ONE_LANE && !rests {
+        while sent < most && !rests {
             let policy = self.service.settings.mailbox_policy;
             let Some((facts, next)) = self.state().lane(lane, policy) else { break };
             let step = facts.step();
@@ -71,7 +71,7 @@ impl Session<'_> {
             }
         }
         let state = self.state();
-        if sent == FROM_ONE_LANE {
+        if sent == most && !rests {
             state.mark_ready(lane);
         }
         state.note_waiting(lane);
@@ -109,7 +109,7 @@ impl Session<'_> {
         while budget > 0
             && let Some(lane) = self.state().take_ready()
         {
-            let sent = if self.is_alive(lane) { self.serve(lane) } else { 0 };
+            let sent = if self.is_alive(lane) { self.serve(lane, budget.min(FROM_ONE_LANE)) } else { 0 };
             budget = budget.saturating_sub(sent.max(1));
             self.state().reports.published.ask_to_publish();
         }
