@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use actix_timers::{
-    ManualClock, MessageSource, Repeat, ScheduleError, TimerActor, TimerActorBuilder, TimerContext, TimerId,
+    ManualClock, MessageSource, Repeat, ScheduleError, Target, TimerActor, TimerActorBuilder, TimerContext, TimerId,
     TimerOptions, Timers, scrape,
 };
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+use support::{Note, eventually, probe_on};
 
 use super::{Bell, Ring};
 
@@ -149,6 +150,27 @@ fn the_counters_add_up_while_timer_actors_start_and_stop() {
         assert_eq!(sum(&page, "dead_letters_total", "service_stopped"), ROUNDS as f64);
         assert_eq!(sum(&page, "pending", ""), 0.0);
         recipients.stop();
+    });
+}
+
+#[test]
+fn nothing_is_pending_after_a_handler_that_outlives_its_timer_actor() {
+    let (recorder, handle) = recorder();
+    support::in_real_time(async {
+        let [own, recipients] = [(); 2].map(|()| Arbiter::new());
+        let settings = TimerActor::builder().name("outlived");
+        let timers = metrics::with_local_recorder(&recorder, || settings.start_on(&own.handle())).unwrap();
+        let (go, gate) = std::sync::mpsc::channel();
+        let (addr, log) = probe_on(&recipients, |probe, _| probe.hook = Box::new(move |_, _| gate.recv().unwrap()));
+        timers.schedule_after(Target::tracked(&addr), Duration::ZERO, Note(1));
+        eventually(|| log.len() == 1).await;
+        own.stop();
+        own.join().unwrap();
+        assert_eq!(sum(&handle.render(), "pending", ""), 1.0);
+        go.send(()).unwrap();
+        recipients.stop();
+        recipients.join().unwrap();
+        assert_eq!(sum(&handle.render(), "pending", ""), 0.0);
     });
 }
 

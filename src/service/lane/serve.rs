@@ -148,6 +148,10 @@ impl Service {
         if may_move {
             self.request_turn();
         }
+        if self.is_stopped() {
+            // No turn follows that would. The recorder is foreign code.
+            self.contain(|| self.publish());
+        }
     }
 
     /// Wakes the driver to serve the marked lanes.
