@@ -1,13 +1,15 @@
 //! Clocks: timers set to a wall-clock time follow the wall clock, forward and back, and every run under virtual time is
 //! the same.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
+use std::thread;
 use std::time::{Duration, SystemTime};
 
 use actix::prelude::*;
 use actix_timers::{
-    Clock, ManualClock, RescheduleOutcome, SystemClock, Target, TimerActor, TimerActorBuilder, TimerContext,
+    Clock, ManualClock, MessageSource, Repeat, RescheduleOutcome, SystemClock, Target, TimerActor, TimerActorBuilder,
+    TimerContext,
 };
 use support::{ClockWithWall, Log, Note, Probe, Random, StopWatch, Way, World, idle, ms, paused, probe, with_probe};
 
@@ -215,6 +217,45 @@ fn time_between_two_readings_is_no_step_of_the_wall_clock() {
             millis.store(passes, Ordering::Relaxed);
             assert_eq!(remaining(1).await, ms(WALL) - clock.now(), "{passes} ms between two readings");
         }
+    });
+}
+
+/// A thread loses its core between the readings. When it schedules, a turn has begun that did not read the wall clock.
+#[test]
+fn time_between_two_readings_makes_no_message_early() {
+    paused(async {
+        let (clock, step, here) = (ManualClock::new(), Arc::new(Barrier::new(2)), thread::current().id());
+        clock.set_wall(wall(0));
+        let before_a_reading = Arc::clone(&step);
+        let interrupted = ClockWithWall(clock.clone(), move |clock: &ManualClock| {
+            if thread::current().id() != here {
+                before_a_reading.wait();
+                before_a_reading.wait();
+            }
+            clock.wall()
+        });
+        let timers = TimerActor::builder().clock(interrupted).start().unwrap();
+        let (addr, log) = probe();
+        let (other, target, over) = (timers.clone(), Target::from(&addr), Arc::clone(&step));
+        thread::spawn(move || {
+            other.schedule_at(target, wall(70), Note("at 70"));
+            over.wait();
+        });
+        step.wait();
+        let source = MessageSource::from_fn(move || {
+            step.wait();
+            step.wait();
+            Note("turn")
+        });
+        timers.schedule_at_fixed_rate(&addr, Repeat::every(ms(60)).times(1), source);
+        // Of another store: the source runs in the middle of the turn.
+        timers.schedule_after(&addr, ms(60), Note("end"));
+        clock.jump(ms(60));
+        idle().await;
+        assert_eq!(log.names(), ["turn", "end"]);
+        clock.jump(ms(10));
+        idle().await;
+        assert_eq!(log.names(), ["at 70"]);
     });
 }
 

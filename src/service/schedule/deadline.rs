@@ -50,7 +50,7 @@ impl Service {
     #[inline(always)]
     pub(crate) fn due_time(
         &self,
-        now: Duration,
+        mut now: Duration,
         waited: Duration,
         schedule: Schedule,
         options: Option<&TimerOptions>,
@@ -62,6 +62,8 @@ impl Service {
             },
             Schedule::At(at) => {
                 let delay = at.duration_since(self.clock.wall()).unwrap_or_default();
+                // The later reading: a thread that loses its core in between must not be early.
+                now = now.max(self.clock.now());
                 (now.saturating_add(delay), Some(since_epoch(at)), delay)
             }
         };
