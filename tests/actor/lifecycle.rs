@@ -1,7 +1,7 @@
 //! Lifecycle: a timer made through a context belongs to that incarnation of that actor. It ends with the incarnation,
 //! does not keep it alive, and reaches it also when the actor has no address left.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -382,5 +382,47 @@ fn handlers_that_do_not_end_hold_up_no_message_of_an_actor_without_an_address() 
             assert_eq!(log.borrow().len(), handled, "at {time} ms");
         }
         assert!(log.borrow().is_sorted());
+    });
+}
+
+/// A check of an actor without an address wakes it, and needs an alarm.
+#[test]
+fn an_actor_without_an_address_is_not_checked_without_timers() {
+    /// Lives by a future that counts its polls.
+    struct Session(Rc<Cell<u32>>);
+
+    impl Actor for Session {
+        type Context = Context<Self>;
+
+        fn started(&mut self, ctx: &mut Self::Context) {
+            let polls = Rc::clone(&self.0);
+            ctx.spawn(actix::fut::wrap_future(std::future::poll_fn(move |_| {
+                polls.set(polls.get() + 1);
+                std::task::Poll::<()>::Pending
+            })));
+            ctx.schedule_after(ms(10), Note(1));
+        }
+    }
+
+    impl Handler<Note<u32>> for Session {
+        type Result = ();
+
+        fn handle(&mut self, Note(number): Note<u32>, ctx: &mut Self::Context) {
+            if number == 1 {
+                ctx.schedule_after(ms(1000), Note(2));
+            }
+        }
+    }
+
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let polls = Rc::default();
+        drop(Session(Rc::clone(&polls)).start());
+        world.run_to(500).await;
+        assert_eq!(world.timers.snapshot().owners, 1, "it has scheduled again");
+        world.run_to(6100).await;
+        assert_eq!((world.timers.snapshot().owners, world.timers.snapshot().counters.pending), (0, 0));
+        let before = polls.get();
+        world.run_to(3_600_000).await;
+        assert_eq!(polls.get(), before);
     });
 }

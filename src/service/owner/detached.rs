@@ -83,11 +83,18 @@ impl Session<'_> {
         }
     }
 
-    /// Whether a lane is not that of an actor which has stopped after it had lost its last address: that ends here.
+    /// Whether a lane is not that of an actor which has stopped after it had lost its last address: that ends here, as
+    /// does one without timers, whose actor need not be checked then.
     pub(crate) fn is_alive(&mut self, lane: OwnerId) -> bool {
         let left = |lane_state: &&LaneState| lane_state.item == Item::Left;
-        let lane_state = self.state().engine.owner(lane).filter(left);
+        let state = self.state();
+        let lane_state = state.engine.owner(lane).filter(left);
         let Some(link) = lane_state.and_then(|lane_state| lane_state.link().cloned()) else { return true };
+        let is_posting = state.lanes.posted.contains_key(&lane) || state.lanes.unanswered.contains_key(&lane);
+        if state.engine.owned(lane) == 0 && !is_posting {
+            state.end(lane);
+            return false;
+        }
         // The address created for this may be its last.
         self.unlocked();
         let is_alive = link.is_alive();

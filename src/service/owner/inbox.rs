@@ -74,7 +74,11 @@ impl Service {
         let mailbox = MailboxId::of(&ctx.address())?;
         let known = self.state().owner_at(mailbox);
         let (owner, link) = match known {
-            Some(owner) => (owner, Inbox::return_to(self, owner)),
+            Some(owner) => match Inbox::return_to(self, owner) {
+                // It has ended meanwhile, without timers.
+                None if self.state().owner_at(mailbox) != Some(owner) => return self.owner_with_inbox(ctx),
+                link => (owner, link),
+            },
             None => {
                 let link = self.add_owner(mailbox, ctx.address().downgrade())?;
                 (link.owner, Some(link))
