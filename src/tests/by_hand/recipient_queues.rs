@@ -69,7 +69,7 @@ fn one_turn_sends_no_more_from_lines_than_its_budget() {
 #[test]
 fn messages_with_larger_windows_go_once_the_one_before_them_has_left() {
     for is_moved in [false, true] {
-        let mut world = World::with(TimerActorBuilder::default().expiry_budget(1), ManualClock::new());
+        let mut world = World::with(TimerActorBuilder::default().expiry_budget(64), ManualClock::new());
         let [narrow, wide] = [1, 200].map(|window| Target::from(&world.ear.addr).window(window));
         let schedule = |target, message| world.timers.schedule_after(target, ms(10), number(message));
         let [_, before] = [0, 1].map(|message| schedule(&narrow, message));
