@@ -234,7 +234,7 @@ impl Service {
         let more = exhausted
             || more_in_lanes
             || trim == Trim::Running
-            || (by == TurnBy::Driver && !guard.lanes.ended.is_empty());
+            || (by == TurnBy::Driver && guard.lanes.next_ended().is_some());
         let next = guard.engine.next_wake();
         if budget < self.settings.expiry_budget {
             guard.reports.published.ask_to_publish();

@@ -220,6 +220,8 @@ pub(crate) struct Lanes {
     pub(crate) accepting: FxHashMap<TypeId, BellsFn>,
     /// Lanes of own messages that have ended, with timers still to be freed.
     pub(crate) ended: Vec<OwnerId>,
+    /// Those that were found without a timer left: nobody looks for one there again.
+    pub(crate) emptied: Vec<OwnerId>,
     /// Messages of timers of ended lanes whose places new ones have taken: the driver's next turn drops them.
     pub(crate) freed: Vec<MessageRef>,
     /// Lanes whose item has left, which are checked at `detached_check_at`.
@@ -237,6 +239,11 @@ impl Lanes {
     /// Returns the recipient of an actor's bells, if it accepts them.
     pub(super) fn bells_of(&self, link: &OwnerLink) -> Option<BellsFn> {
         self.accepting.get(&link.addr().type_id()).copied()
+    }
+
+    /// Returns the lane of own messages that is freed next.
+    pub(crate) fn next_ended(&self) -> Option<OwnerId> {
+        self.ended.last().or(self.emptied.last()).copied()
     }
 
     /// Removes a freed lane of own messages, unless its mailbox belongs to the next incarnation already.

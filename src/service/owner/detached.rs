@@ -42,8 +42,12 @@ impl State {
     #[cold]
     pub(crate) fn make_room(&mut self) {
         if self.engine.is_full() {
-            let freed = self.lanes.ended.iter().rev().find_map(|owner| self.engine.cancel_one_of(*owner));
-            self.lanes.freed.extend(freed);
+            while let Some(owner) = self.lanes.ended.last() {
+                if let Some(freed) = self.engine.cancel_one_of(*owner) {
+                    return self.lanes.freed.push(freed);
+                }
+                self.lanes.emptied.extend(self.lanes.ended.pop());
+            }
         }
     }
 
@@ -67,13 +71,13 @@ impl Session<'_> {
                 self.discard(payload);
                 continue;
             }
-            let Some(owner) = state.lanes.ended.last().copied() else { break };
+            let Some(owner) = state.lanes.next_ended() else { break };
             state.reports.published.ask_to_publish();
             if let Some(payload) = state.engine.cancel_one_of(owner) {
                 self.discard(payload);
                 continue;
             }
-            state.lanes.ended.pop();
+            state.lanes.ended.pop().or_else(|| state.lanes.emptied.pop());
             let lane_state = state.engine.remove_owner(owner);
             if let Some(lane_state) = &lane_state {
                 state.lanes.forget(lane_state.mailbox, owner);

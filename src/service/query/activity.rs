@@ -89,7 +89,7 @@ impl Service {
             steps: self.external.steps.load(Ordering::Acquire),
             external,
             waiting: state.engine.in_inboxes() + state.expecting(),
-            driver: !sleeps || (is_due && !here) || state.has_ready() || !state.lanes.ended.is_empty(),
+            driver: !sleeps || (is_due && !here) || state.has_ready() || state.lanes.next_ended().is_some(),
             alarm: is_due && here,
             here,
             stopped: self.is_stopped(),

@@ -142,6 +142,22 @@ fn timers_of_an_ended_actor_are_left_to_the_driver() {
     assert!(world.service.state().lanes.ended.is_empty() && world.service.state().lanes.own.is_empty());
 }
 
+/// New timers take the places of those of ended owners before the driver frees them, and pass each owner once.
+#[test]
+fn an_ended_owner_without_a_timer_is_not_looked_at_again() {
+    let mut world = World::with(TimerActorBuilder::default().capacity(3), ManualClock::new());
+    let mut ears = [(); 3].map(|()| Ear::new());
+    ears.iter_mut().for_each(|ear| _ = ear.own(900, number(0)));
+    drop(ears);
+    for left in [3, 2, 1] {
+        world.after(900, 1);
+        assert_eq!(world.service.state().lanes.ended.len(), left);
+    }
+    assert_eq!(world.timers.snapshot().counters.rejected, 0);
+    world.poll_driver();
+    assert!(world.service.state().lanes.next_ended().is_none() && world.service.state().lanes.own.is_empty());
+}
+
 #[test]
 fn letters_about_further_rejections_wait_for_a_time_that_is_known() {
     let mut world = World::with(TimerActorBuilder::default().capacity(1), ManualClock::new());
