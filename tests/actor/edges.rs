@@ -48,6 +48,30 @@ fn a_stale_spawn_handle_takes_no_timers_with_it() {
     });
 }
 
+/// Two may name both the inbox and its spare.
+#[test]
+fn stale_spawn_handles_take_no_timers_of_a_restarted_actor_with_them() {
+    paused(async {
+        let world = World::paused(TimerActor::builder());
+        let (mut probe, log) = probe();
+        let mut stale = None;
+        probe.on_start = Box::new(move |ctx| match stale.take() {
+            None => {
+                stale = Some([(); 2].map(|()| ctx.run_later(ms(60_000), |_, _| ())));
+                ctx.schedule_after(ms(10), Note(6));
+            }
+            Some(handles) => {
+                ctx.schedule_after(ms(10), Note(7));
+                handles.into_iter().for_each(|handle| _ = ctx.cancel_future(handle));
+            }
+        });
+        let addr = Supervisor::start(|_| probe);
+        run(&addr, |_, ctx| ctx.stop()).await;
+        world.run_to(50).await;
+        assert_eq!(log.names(), [7]);
+    });
+}
+
 /// An actor without addresses, kept alive by its own future, stops when the future ends, as a websocket session does.
 #[test]
 fn the_timers_of_an_actor_without_addresses_end_soon_after_it() {

@@ -46,7 +46,7 @@ use crate::service::deliver::message_stores::StateGuard;
 use crate::service::lane::lanes::{Item, LaneOf, LaneState};
 use crate::service::lane::posted::Again;
 use crate::service::owner::actor_link::{ActorLink, OwnerLink};
-use crate::service::owner::spare::Spare;
+use crate::service::owner::spare::{Spare, pass_old_handles};
 use crate::service::owner::thread_registry;
 use crate::service::owner::wake_flag::WakeFlag;
 use crate::service::state::{Service, Session};
@@ -80,7 +80,10 @@ impl Service {
                 link => (owner, link),
             },
             None => {
-                let link = self.add_owner(mailbox, ctx.address().downgrade())?;
+                let (link, is_restarted) = self.add_owner(mailbox, ctx.address().downgrade())?;
+                if is_restarted {
+                    pass_old_handles(ctx);
+                }
                 (link.owner, Some(link))
             }
         };
@@ -91,8 +94,9 @@ impl Service {
         Some(owner)
     }
 
-    /// Makes an actor an owner, without an inbox yet. Returns `None` if the service is full.
-    fn add_owner<A>(&self, mailbox: MailboxId, addr: WeakAddr<A>) -> Option<Arc<ActorLink<A>>>
+    /// Makes an actor an owner, without an inbox yet. Returns whether it was one before a restart; `None` if the service
+    /// is full.
+    fn add_owner<A>(&self, mailbox: MailboxId, addr: WeakAddr<A>) -> Option<(Arc<ActorLink<A>>, bool)>
     where
         A: Actor,
         A::Context: AsyncContext<A>,
@@ -103,8 +107,8 @@ impl Service {
             let link = added.insert(Arc::new(ActorLink::new(owner, addr)));
             LaneState::new(mailbox, LaneOf::Own { link: Arc::clone(link) as _, waker: None })
         })?;
-        state.lanes.own.insert(mailbox, owner.0.index());
-        added
+        let earlier = state.lanes.own.insert(mailbox, owner.0.index());
+        Some((added?, earlier.is_some()))
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! After a restart actix counts the items of a context from one again. A handle that an actor has kept from before may
 //! then refer to its inbox, and `cancel_future` drops the item with that number. So a context has two items, and each
-//! spawns the other again. Only if both are dropped has the context ended or been restarted.
+//! spawns the other again. Only if both are dropped has the context ended or been restarted. Two old handles may refer to
+//! both, so an actor known to be restarted passes the numbers of most old handles first.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,6 +17,19 @@ use actix::{Actor, AsyncContext};
 use crate::service::owner::actor_link::ActorLink;
 use crate::service::owner::inbox::Inbox;
 use crate::service::state::Service;
+
+/// Old handles are mostly those of the first futures.
+const OLD_HANDLES: usize = 32;
+
+/// Spawns futures that end at once, to which old handles then refer.
+#[cold]
+pub(crate) fn pass_old_handles<A, C>(ctx: &mut C)
+where
+    A: Actor<Context = C>,
+    C: AsyncContext<A>,
+{
+    (0..OLD_HANDLES).for_each(|_| _ = ctx.spawn(actix::fut::ready(())));
+}
 
 pub(crate) struct Spare<A: Actor> {
     service: Arc<Service>,
