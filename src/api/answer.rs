@@ -10,17 +10,13 @@ use crate::model::error::ScheduleError;
 use crate::model::id::TimerId;
 use crate::service::state::Service;
 
-/// A reply that may contain a user's message or message source. A reply that nobody awaits is dropped here: a panic of
-/// the message's destructor must not end the timer actor. Boxed, since it may be large.
+/// A reply that may contain a user's message or message source, which is lost if nobody awaits the reply. Boxed, since it
+/// may be large.
 pub struct Answer<T> {
-    service: Arc<Service>,
-    answer: Result<TimerId, Box<ScheduleError<T>>>,
-}
-
-impl<T> Answer<T> {
-    pub(crate) fn new(service: &Arc<Service>, answer: Result<TimerId, Box<ScheduleError<T>>>) -> Self {
-        Self { service: Arc::clone(service), answer }
-    }
+    pub(crate) service: Arc<Service>,
+    pub(crate) answer: Result<TimerId, Box<ScheduleError<T>>>,
+    /// Makes a dead letter of the message.
+    pub(crate) lose: fn(&Service, Box<ScheduleError<T>>),
 }
 
 impl<T, Q> MessageResponse<TimerActor, Q> for Answer<T>
@@ -28,20 +24,23 @@ where
     Q: Message<Result = Result<TimerId, ScheduleError<T>>>,
 {
     fn handle(self, _: &mut Context<TimerActor>, asker: Option<OneshotSender<Q::Result>>) {
-        let Self { service, answer } = self;
-        match asker {
-            Some(asker) => send_reply_unboxed(&service, answer, asker),
-            None => service.drop_contained(answer),
+        let Self { service, answer, lose } = self;
+        let unheard = match asker {
+            Some(asker) => send_reply_unboxed(answer, asker),
+            None => answer.err(),
+        };
+        if let Some(rejected) = unheard {
+            lose(&service, rejected);
         }
     }
 }
 
+/// Sends a reply. Returns a rejection that nobody awaits.
 fn send_reply_unboxed<T>(
-    service: &Service,
     answer: Result<TimerId, Box<ScheduleError<T>>>,
     asker: OneshotSender<Result<TimerId, ScheduleError<T>>>,
-) {
-    service.drop_contained(asker.send(answer.map_err(|rejected| *rejected)).err());
+) -> Option<Box<ScheduleError<T>>> {
+    asker.send(answer.map_err(|rejected| *rejected)).err()?.err().map(Box::new)
 }
 
 /// Sends a reply of several parts. If nobody awaits it, each part is dropped separately.

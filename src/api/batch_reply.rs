@@ -3,6 +3,7 @@
 //! Later requests must stay behind the batch, so the actor waits (`ctx.wait`) until all of it is handled. Meanwhile
 //! actix polls nothing else of the actor, including the driver. So the driver's turn is taken between two parts.
 
+use std::any::type_name;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as Polling, Poll};
@@ -12,13 +13,14 @@ use actix::dev::{MessageResponse, OneshotSender};
 use actix::fut::ActorFuture;
 use actix::{AsyncContext, Context};
 
-use crate::api::answer::{drop_parts, send_parts};
+use crate::api::answer::drop_parts;
 use crate::api::batch::ScheduleBatch;
 use crate::api::timer_actor::TimerActor;
 use crate::model::error::ScheduleError;
 use crate::model::id::TimerId;
 use crate::model::timer_message::TimerMessage;
 use crate::service::schedule::admission::{ADMITTED_AT_ONCE, BatchEntry};
+use crate::service::schedule::deadline::Schedule;
 use crate::service::state::Service;
 
 /// The reply to a batch, under construction.
@@ -38,7 +40,7 @@ where
     M: TimerMessage,
 {
     /// Handles one request budget of entries. Returns true if none is left.
-    fn take_part(&mut self) -> bool {
+    fn take_part(&mut self, is_awaited: bool) -> bool {
         let Self { service, entries, answers } = self;
         let mut left = service.settings.request_budget;
         while left > 0 && !entries.as_slice().is_empty() {
@@ -46,11 +48,23 @@ where
             service.schedule_batch(entries.by_ref().take(most).collect(), answers);
             left -= most;
         }
+        if !is_awaited {
+            self.lose_answers();
+        }
         self.entries.as_slice().is_empty()
     }
 
     fn give_answer(&mut self, asker: Option<OneshotSender<Answers<M>>>) {
-        send_parts(&self.service, std::mem::take(&mut self.answers), asker);
+        let unheard = asker.and_then(|asker| asker.send(std::mem::take(&mut self.answers)).err());
+        self.answers.extend(unheard.into_iter().flatten());
+        self.lose_answers();
+    }
+
+    /// Makes dead letters of the rejected messages, about which nobody is told.
+    fn lose_answers(&mut self) {
+        for rejected in self.answers.drain(..).filter_map(Result::err) {
+            self.service.lose_rejected::<Schedule, M>(rejected, type_name::<M>(), false);
+        }
     }
 }
 
@@ -61,7 +75,7 @@ where
 {
     fn drop(&mut self) {
         drop_parts(&self.service, self.entries.by_ref());
-        drop_parts(&self.service, std::mem::take(&mut self.answers));
+        self.lose_answers();
     }
 }
 
@@ -70,7 +84,7 @@ where
     M: TimerMessage,
 {
     fn handle(mut self, ctx: &mut Context<TimerActor>, asker: Option<OneshotSender<Answers<M>>>) {
-        if self.take_part() {
+        if self.take_part(asker.is_some()) {
             self.give_answer(asker);
         } else {
             ctx.wait(Rest { reply: self, asker, others_had_their_turn: false });
@@ -102,7 +116,7 @@ where
         // The first poll immediately follows the previous part.
         if std::mem::replace(&mut this.others_had_their_turn, true) {
             this.reply.service.take_turn_in_between();
-            if this.reply.take_part() {
+            if this.reply.take_part(this.asker.is_some()) {
                 this.reply.give_answer(this.asker.take());
                 return Poll::Ready(());
             }

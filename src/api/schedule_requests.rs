@@ -1,7 +1,9 @@
 //! The requests to a timer actor for new timers.
 
+use std::any::type_name;
 use std::cell::Cell;
 use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use actix::{Context, Handler, Message};
@@ -52,6 +54,10 @@ impl<M: TimerMessage, P: Plan<M>> Contents<M, P> {
         let request = TimerRequest { plan, waited, id: id.get(), options: options.as_deref() };
         service.try_schedule(request, target, messages).map_err(Box::new)
     }
+
+    fn lose(service: &Service, rejected: Box<ScheduleError<P::Messages>>) {
+        service.lose_rejected::<P, M>(*rejected, type_name::<M>(), false);
+    }
 }
 
 /// Defines a request: its documentation, plan and messages, and the arguments of `new`.
@@ -94,7 +100,8 @@ macro_rules! request {
 
             fn handle(&mut self, $name(request): $name<M>, ctx: &mut Context<Self>) -> Self::Result {
                 self.count_requests(1, ctx);
-                Answer::new(self.service(), request.schedule(self.service()))
+                let service = Arc::clone(self.service());
+                Answer { answer: request.schedule(&service), service, lose: Contents::<M, $plan>::lose }
             }
         }
 

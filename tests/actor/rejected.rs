@@ -1,15 +1,16 @@
 //! Rejected timers of calls that take the message in any case: it becomes a dead letter.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, SystemTime};
 
 use actix::prelude::*;
 use actix_timers::{
-    CancelOutcome, DeadLetter, DeadLetterReason, MessageSource, Repeat, ScheduleError, TimerActor, TimerContext,
-    TimerId, TimerOptions, Timers,
+    CancelOutcome, DeadLetter, DeadLetterReason, MessageSource, Repeat, ScheduleAfter, ScheduleAtFixedRate,
+    ScheduleBatch, ScheduleError, TimerActor, TimerContext, TimerId, TimerOptions, Timers,
 };
-use support::{Census, Counted, Log, Note, Probe, World, in_virtual_time, listen, ms, probe, run};
+use support::{Census, Counted, Log, Note, Probe, World, in_virtual_time, letters, listen, ms, probe, run};
 
 type Ctx = Context<Probe<u32>>;
 
@@ -85,6 +86,35 @@ fn messages_beyond_the_capacity_or_after_a_drain_are_dead_letters() {
             assert!(log.take().iter().all(|(name, _)| *name == 1000), "none of them is delivered");
         });
     }
+}
+
+/// A request that was sent with `do_send`, or whose sender gave up meanwhile, cannot hand its message back either.
+#[test]
+fn messages_of_rejected_requests_that_nobody_awaits_are_dead_letters() {
+    let builder = || TimerActor::builder().capacity(1).request_budget(2);
+    in_virtual_time(builder, |world| async move {
+        let (addr, _log) = world.probe::<u32>();
+        world.after(&addr, 900, 1000);
+        let (_listener, receiver) = listen(&world.timers);
+        let timers = world.timers.addr();
+        let batch = |names: Range<u32>| {
+            let mut batch = ScheduleBatch::new();
+            names.for_each(|name| _ = batch.after(&addr, ms(10), Note(name)));
+            batch
+        };
+        timers.do_send(ScheduleAfter::new(&addr, ms(10), Note(0)));
+        timers.do_send(ScheduleAtFixedRate::new(&addr, ms(10), Note(1)));
+        timers.do_send(batch(2..7));
+        let request = timers.send(batch(7..500));
+        while world.timers.snapshot().counters.rejected_capacity <= 7 {
+            tokio::task::yield_now().await;
+        }
+        drop(request);
+        world.run_to(500).await;
+        let expected: Vec<_> = (0..500).map(|name| (name, DeadLetterReason::Rejected)).collect();
+        assert_eq!(letters(&receiver), expected);
+        assert_eq!((world.timers.snapshot().counters.rejected, world.pending()), (500, 1));
+    });
 }
 
 /// Closures are no messages that a subscriber could take; it is told of them.
