@@ -55,6 +55,7 @@ impl<M: TimerMessage, P: Plan<M>> Contents<M, P> {
         service.try_schedule(request, target, messages).map_err(Box::new)
     }
 
+    #[expect(clippy::boxed_local, reason = "large, and rarely needed on the stack")]
     fn lose(service: &Service, rejected: Box<ScheduleError<P::Messages>>) {
         service.lose_rejected::<P, M>(*rejected, type_name::<M>(), false);
     }
