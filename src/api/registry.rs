@@ -51,7 +51,17 @@ pub(crate) fn note_started(service: &Arc<Service>) {
 /// would hardly be intended.
 fn has_own_clocks() -> bool {
     let started: Vec<_> = OWN_CLOCKS.with_borrow(|started| started.iter().filter_map(Weak::upgrade).collect());
-    started.iter().any(|service| !service.is_stopped())
+    started.iter().any(|service| !service.is_stopped() && is_of_this_system(service))
+}
+
+/// Whether a service belongs to the present system of this thread: an earlier one may still be there, but does not run.
+fn is_of_this_system(service: &Service) -> bool {
+    service.system.get().copied() == System::try_current().map(|system| system.id())
+}
+
+/// Returns the service of this arbiter, if it runs.
+fn current() -> Option<LocalService> {
+    thread_registry::current().filter(|service| is_of_this_system(service))
 }
 
 /// Returns true if a timer actor that starts here by itself would run on another clock than the user expects.
@@ -66,14 +76,12 @@ fn automatic() -> TimerActor {
 
 /// Returns the timers of this arbiter, started if necessary; `None` without a running system.
 fn here() -> Option<Timers> {
-    thread_registry::current()
-        .and_then(|_| HERE.with_borrow(|here| here.as_ref().map(|here| here.timers.clone())))
-        .or_else(|| {
-            let arbiter = Arbiter::try_current()?;
-            let timers = install(automatic(), false, |actor| TimerActor::start_in_arbiter(&arbiter, move |_| actor));
-            // An arbiter that has ended drops new actors.
-            (!timers.service().is_stopped()).then_some(timers)
-        })
+    current().and_then(|_| HERE.with_borrow(|here| here.as_ref().map(|here| here.timers.clone()))).or_else(|| {
+        let arbiter = Arbiter::try_current()?;
+        let timers = install(automatic(), false, |actor| TimerActor::start_in_arbiter(&arbiter, move |_| actor));
+        // An arbiter that has ended drops new actors.
+        (!timers.service().is_stopped()).then_some(timers)
+    })
 }
 
 /// Makes `actor` the timer actor of this thread.
@@ -117,7 +125,7 @@ where
 
 /// Returns the service for the contexts of this arbiter, started if necessary. `started`: one of them runs.
 pub(crate) fn service_of_context(started: bool) -> Result<LocalService, ScheduleError<()>> {
-    match thread_registry::current() {
+    match current() {
         Some(service) => Ok(service),
         None if is_clock_unsettled() => Err(ScheduleError::NotInstalled { message: () }),
         None => here()
@@ -157,7 +165,7 @@ impl Timers {
     /// system runs on this thread, or if a timer actor with its own clock was started here and none installed, neither
     /// [here](TimerActorBuilder::install) nor [for all arbiters](TimerActorBuilder::install_for_all_arbiters).
     pub fn current() -> Option<Self> {
-        if thread_registry::current().is_none() && is_clock_unsettled() {
+        if current().is_none() && is_clock_unsettled() {
             return None;
         }
         here()
@@ -186,7 +194,7 @@ impl TimerActorBuilder {
     /// [`BuildError`] if a value is out of range, no actix system runs on this thread, or its arbiter already has a
     /// timer actor: an [installed](BuildError::AlreadyInstalled) one, or a [default](BuildError::AlreadyRunning) one.
     pub fn install(self) -> Result<Timers, BuildError> {
-        if thread_registry::current().is_some() {
+        if current().is_some() {
             let is_installed = HERE.with_borrow(|here| here.as_ref().is_some_and(|here| here.is_installed));
             return Err(if is_installed { BuildError::AlreadyInstalled } else { BuildError::AlreadyRunning });
         }
