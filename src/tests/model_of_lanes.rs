@@ -167,6 +167,8 @@ enum Rule {
     EndCountsOnce,
     /// The item is woken once such a message is in the mailbox.
     WokenAfterPost,
+    /// Without an item, another message may follow one whose handler does not end.
+    EndlessIsFollowed,
     /// The item that gives way stays woken.
     GivesWayWoken,
     /// An item that leaves asks for a step.
@@ -286,6 +288,10 @@ struct State {
     is_woken: bool,
     /// Whether the item is being polled.
     is_polled: bool,
+    /// The own message that was posted last, until its end.
+    newest: Option<usize>,
+    /// Whether another may be posted before its end.
+    is_followed: bool,
     /// Whether the item has seen the posted own message.
     has_seen: bool,
     is_starved: bool,
@@ -312,6 +318,7 @@ enum Event {
     Poll,
     PullForItem,
     GiveWay,
+    LetFollow,
     FindStarved,
     EndDrain,
     Cancel(usize),

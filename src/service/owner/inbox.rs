@@ -18,7 +18,7 @@
 //! An item in a context keeps its actor alive, and only some timers do (`Engine::keeps_alive`). So once no address of
 //! the actor and no such timer is left, the inbox leaves. If that was the last reason to live, the actor stops. If
 //! other futures of its own keep it going, its messages are *sent through the mailbox*, one at a time, each after the
-//! handler of the previous one has run. The inbox returns when the actor schedules again.
+//! handler of the previous one has run, or has not ended for a while. The inbox returns when the actor schedules again.
 //!
 //! The second reason for this way is an inbox that is not polled: a context empties its mailbox first, and a flooded
 //! mailbox never gets empty. When an inbox has taken nothing for the watchdog's grace period, the watchdog sends its

@@ -44,6 +44,9 @@ impl World {
         events.add(Event::Poll, is_idle && state.has_item && state.is_woken);
         events.add(Event::PullForItem, state.is_polled);
         events.add(Event::GiveWay, state.is_polled && !state.lanes[OWN].due.is_empty());
+        let newest = self.own_posted(state).filter(|index| !state.outgoing.contains(&Mail::Message(*index)));
+        let may_follow = newest.is_some() && !state.has_item && !state.is_followed;
+        events.add(Event::LetFollow, may_follow && self.keeps(Rule::EndlessIsFollowed));
         let may_starve = state.has_item && !state.is_starved && !state.lanes[OWN].due.is_empty();
         events.add(Event::FindStarved, may_starve && self.keeps(Rule::Watchdog));
         let is_unfinished = |index: usize| match state.places[index] {
@@ -112,6 +115,11 @@ impl World {
             }
             Event::PullForItem => self.pull_for_item(state)?,
             Event::GiveWay => (state.is_polled, state.is_woken) = (false, self.keeps(Rule::GivesWayWoken)),
+            Event::LetFollow => {
+                state.is_followed = true;
+                let own = &mut state.lanes[OWN];
+                (own.under_way, own.asks_for_step) = (own.under_way - 1, true);
+            }
             Event::FindStarved => (state.is_starved, state.lanes[OWN].asks_for_step) = (true, true),
             Event::EndDrain => {
                 (state.is_draining, state.is_drained) = (false, true);

@@ -80,6 +80,12 @@ impl World {
                     return Err(Failure::PostedTooSoon(index));
                 }
                 state.lanes[lane].due.retain(|other| *other != index);
+                if lane == OWN {
+                    if self.own_posted(state).is_some() && !state.is_followed {
+                        return Err(Failure::WindowExceeded(index));
+                    }
+                    (state.newest, state.is_followed) = (Some(index), false);
+                }
                 self.leave(state, index)?;
                 if self.keeps(Rule::CommitBeforePost) {
                     self.commit(state, index)?;
@@ -118,7 +124,8 @@ impl World {
     pub(super) fn under_way(&self, state: &State, lane: usize) -> u32 {
         let is_under_way = |index: &usize| {
             let is_out = matches!(state.places[*index], Place::Posted | Place::Running | Place::Endless);
-            is_out && self.message(*index).lane() == lane && !self.message(*index).is_plain()
+            let is_awaited = lane == TARGETS || state.newest == Some(*index) && !state.is_followed;
+            is_out && is_awaited && self.message(*index).lane() == lane && !self.message(*index).is_plain()
         };
         self.indices().filter(is_under_way).count() as u32
     }
@@ -138,7 +145,8 @@ impl World {
     pub(super) fn pull(&self, state: &mut State, lane: usize) -> Result<(), Failure> {
         let index = state.lanes[lane].due.remove(0);
         if lane == OWN {
-            if let Some(posted) = self.own_posted(state).filter(|index| state.places[*index] == Place::Posted) {
+            let is_posted = |index: &usize| state.places[*index] == Place::Posted && self.message(*index).lane() == OWN;
+            if let Some(posted) = self.indices().find(is_posted) {
                 return Err(Failure::Overtaken(posted));
             }
             self.commit(state, index)?;
@@ -188,7 +196,14 @@ impl World {
 
     /// Ends a message that was under way.
     pub(super) fn end(&self, state: &mut State, index: usize, place: Place) {
-        let is_counted = state.places[index] != Place::TakenForEnded || !self.keeps(Rule::EndCountsOnce);
+        let is_newest = state.newest == Some(index);
+        let is_counted = match state.places[index] {
+            Place::TakenForEnded => !self.keeps(Rule::EndCountsOnce),
+            _ => self.message(index).lane() == TARGETS || is_newest && !state.is_followed,
+        };
+        if is_newest {
+            (state.newest, state.is_followed) = (None, false);
+        }
         state.places[index] = place;
         if is_counted {
             let lane = &mut state.lanes[self.message(index).lane()];
@@ -270,7 +285,8 @@ impl World {
         if !self.keeps(Rule::PostedFirst) {
             facts.under_way = 0;
         }
-        if facts.due > 0 && facts.room() > 0 {
+        let is_first = self.own_posted(state).is_none() || !self.keeps(Rule::PostedFirst);
+        if facts.due > 0 && facts.room() > 0 && is_first {
             state.is_starved = false;
             return self.pull(state, OWN);
         }
@@ -288,10 +304,9 @@ impl World {
         Ok(())
     }
 
-    /// Returns the own message that was posted, and has not ended.
-    fn own_posted(&self, state: &State) -> Option<usize> {
-        let is_posted = |place| matches!(place, Place::Posted | Place::Running | Place::Endless);
-        self.indices().find(|index| self.message(*index).lane() == OWN && is_posted(state.places[*index]))
+    /// Returns the own message that was posted last, if it has not ended.
+    pub(super) fn own_posted(&self, state: &State) -> Option<usize> {
+        state.newest.filter(|index| matches!(state.places[*index], Place::Posted | Place::Running | Place::Endless))
     }
 
     /// Ends the incarnation, whose items are dropped, and withdraws its messages.
@@ -311,6 +326,8 @@ impl World {
             state.mailbox.retain(|mail| !self.is_own(mail));
         }
         let outgoing = state.outgoing.iter().filter(|mail| self.is_own(mail)).count() as u32;
+        state.newest = state.newest.filter(|index| state.outgoing.contains(&Mail::Message(*index)));
+        state.is_followed = false;
         let bells = state.lanes[OWN].bells;
         state.lanes[OWN] = LaneState { bells, under_way: outgoing, ..LaneState::default() };
     }

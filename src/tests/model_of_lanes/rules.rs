@@ -71,6 +71,10 @@ fn endless() -> Scenario {
     Scenario::of(&[OWN_MESSAGE; 4], Budget { floods: 1, endless: 1, ..NONE })
 }
 
+fn endless_without_an_item() -> Scenario {
+    Scenario::of(&[OWN_MESSAGE; 4], Budget { cancels: 1, departures: 1, restarts: 1, endless: 2, ..NONE })
+}
+
 fn closures() -> Scenario {
     let messages = [CLOSURE, OWN_MESSAGE, CLOSURE, OWN_MESSAGE];
     Scenario::of(&messages, Budget { cancels: 1, floods: 1, closes: 1, ..NONE })
@@ -162,6 +166,7 @@ holds! {
     discarded, 390;
     flooded, 38_000;
     endless, 7500;
+    endless_without_an_item, 94_000;
     closures, 10_900;
     own_bells, 19_700;
     departing, 4700;
@@ -199,8 +204,9 @@ is_needed! {
     posted_first, PostedFirst, flooded, Overtaken;
     seen_twice, SeenTwice, flooded, Overtaken;
     begun_is_enough, BegunIsEnough, endless, NeverRests;
-    end_counts_once, EndCountsOnce, endless, Overtaken;
+    end_counts_once, EndCountsOnce, endless, WindowExceeded;
     woken_after_post, WokenAfterPost, endless, Lost;
+    endless_is_followed, EndlessIsFollowed, endless_without_an_item, Lost;
     gives_way_woken, GivesWayWoken, flooded, LostWakeUp;
     step_after_leaving, StepAfterLeaving, departing, LostWakeUp;
     withdrawn_at_restart, WithdrawnAtRestart, restarted, HandledAfterCancel;
