@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use actix_timers::{
-    CancelOutcome, Drain, RescheduleOutcome, ScheduleError, TimerActor, TimerContext, TimerFilter, TimerId,
+    CancelOutcome, Drain, Repeat, RescheduleOutcome, ScheduleError, TimerActor, TimerContext, TimerFilter, TimerId,
     TimerOptions, Timers,
 };
 use support::{
@@ -349,10 +349,15 @@ fn timers_of_an_ended_life_are_found_by_no_caller() {
     });
 }
 
-/// It lives by a future of its own. Its inbox has left, and a message through its mailbox would have to end first.
+/// It lives by a future of its own. Its inbox has left, and a message through its mailbox would have to end first. Later
+/// it may accept bells.
 #[test]
 fn handlers_that_do_not_end_hold_up_no_message_of_an_actor_without_an_address() {
-    struct Session(Rc<RefCell<Vec<u32>>>);
+    struct Session {
+        log: Rc<RefCell<Vec<u32>>>,
+        rings_from: u32,
+        gates: Vec<tokio::sync::oneshot::Sender<()>>,
+    }
 
     impl Actor for Session {
         type Context = Context<Self>;
@@ -362,27 +367,46 @@ fn handlers_that_do_not_end_hold_up_no_message_of_an_actor_without_an_address() 
             for number in [1, 2, 3, 50, 50, 51] {
                 ctx.schedule_after(ms(100 * u64::from(number)), Note(number));
             }
+            ctx.timer(TimerOptions::new()).repeat(Repeat::every(ms(10_000)), Note(100));
         }
     }
 
     impl Handler<Note<u32>> for Session {
         type Result = ResponseFuture<()>;
 
-        fn handle(&mut self, Note(number): Note<u32>, _: &mut Self::Context) -> Self::Result {
-            self.0.borrow_mut().push(number);
-            Box::pin(std::future::pending())
+        fn handle(&mut self, Note(number): Note<u32>, ctx: &mut Self::Context) -> Self::Result {
+            self.log.borrow_mut().push(number);
+            if number == self.rings_from {
+                ctx.enable_due_timers();
+            }
+            let (go, gate) = tokio::sync::oneshot::channel();
+            self.gates.push(go);
+            // The first of the repetitions ends while the second one is under way.
+            if number == 100 && self.gates.len() == 8 {
+                self.gates.remove(6);
+            }
+            Box::pin(async { drop(gate.await) })
         }
     }
 
-    in_virtual_time(TimerActor::builder, |world| async move {
-        let log = Rc::default();
-        drop(Session(Rc::clone(&log)).start());
-        for (time, handled) in [(100, 1), (200, 2), (300, 3), (4999, 3), (5000, 5), (5100, 6)] {
-            world.run_to(time).await;
-            assert_eq!(log.borrow().len(), handled, "at {time} ms");
-        }
-        assert!(log.borrow().is_sorted());
-    });
+    actix_timers::impl_due_timers!(Session);
+
+    // The rule of bells is one of the type: the case with bells comes last.
+    for rings_from in [0, 2] {
+        in_virtual_time(TimerActor::builder, |world| async move {
+            let log = Rc::default();
+            drop(Session { log: Rc::clone(&log), rings_from, gates: Vec::new() }.start());
+            for (time, handled) in [(100, 1), (200, 2), (300, 3), (4999, 3), (5000, 5), (5100, 6)] {
+                world.run_to(time).await;
+                assert_eq!(log.borrow().len(), handled, "at {time} ms");
+            }
+            assert!(log.borrow().is_sorted());
+            for repetition in 1..5 {
+                world.run_to(10_000 * repetition).await;
+                assert_eq!(log.borrow().len(), 6 + repetition as usize);
+            }
+        });
+    }
 }
 
 /// A check of an actor without an address wakes it, and needs an alarm.

@@ -54,7 +54,8 @@ impl Service {
                 return;
             }
             let mut state = self.state();
-            if state.lanes.posted.contains_key(&lane) {
+            // One that may be followed precedes the bell in the mailbox.
+            if state.lanes.posted.get(&lane).is_some_and(|posted| !posted.may_be_followed()) {
                 return;
             }
             let Some(due) = state.engine.take_due(lane) else { return };

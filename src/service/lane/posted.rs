@@ -17,10 +17,10 @@ use crate::model::reply::{Reply, ReplyFuture};
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::message_stores::StateGuard;
 use crate::service::deliver::watchdog::GRACE;
+use crate::service::lane::lanes::Item;
 use crate::service::lane::reply_waiter::{Acknowledgement, ReplyWaiter, Sent};
 use crate::service::state::{Service, Session, State};
 use crate::sync;
-use crate::timing::Key;
 
 /// Waits for the end of an own message.
 pub(crate) type OwnWaiter = Arc<ReplyWaiter<Reply>>;
@@ -30,6 +30,7 @@ pub(crate) struct Posted {
     /// Its timer, which has ended, for a warning that the actor is stuck.
     pub(crate) due: DueTimer<MessageRef>,
     pub(crate) id: TimerId,
+    number: u64,
     /// Waits for its end; `None` until the message is in the mailbox.
     waiter: Option<OwnWaiter>,
     /// Whether the inbox was polled while the message was in the mailbox.
@@ -58,12 +59,12 @@ impl Posted {
 
 impl State {
     /// Ends a posted message. Returns its waiter.
-    pub(crate) fn end_posted(&mut self, lane: OwnerId, key: Key) -> Option<OwnWaiter> {
-        if self.lanes.posted.get(&lane).is_some_and(|posted| posted.due.key == key) {
+    pub(crate) fn end_posted(&mut self, lane: OwnerId, number: u64) -> Option<OwnWaiter> {
+        if self.lanes.posted.get(&lane).is_some_and(|posted| posted.number == number) {
             return self.lanes.posted.remove(&lane)?.waiter;
         }
         let Entry::Occupied(mut unanswered) = self.lanes.unanswered.entry(lane) else { return None };
-        let place = unanswered.get().iter().position(|(other, _)| *other == key)?;
+        let place = unanswered.get().iter().position(|(other, _)| *other == number)?;
         let (_, waiter) = unanswered.get_mut().swap_remove(place);
         if unanswered.get().is_empty() {
             unanswered.remove();
@@ -73,8 +74,8 @@ impl State {
 
     /// Lets the next messages follow those whose handlers have not ended for [`GRACE`].
     pub(crate) fn let_follow(&mut self, now: Duration) {
-        while let Some((at, lane, key)) = self.lanes.follows.front().copied() {
-            let posted = self.lanes.posted.get_mut(&lane).filter(|posted| posted.due.key == key);
+        while let Some((at, lane, number)) = self.lanes.follows.front().copied() {
+            let posted = self.lanes.posted.get_mut(&lane).filter(|posted| posted.number == number);
             if posted.is_some() && at > now {
                 return;
             }
@@ -109,15 +110,19 @@ impl Session<'_> {
         let state = self.state();
         let Some(link) = state.engine.owner(lane).and_then(|lane_state| lane_state.link().cloned()) else { return };
         let id = service.id_of(state, due.key);
-        if let Some(Posted { due, waiter: Some(waiter), .. }) = state.lanes.posted.remove(&lane) {
-            state.lanes.unanswered.entry(lane).or_default().push((due.key, waiter));
+        if let Some(Posted { number, waiter: Some(waiter), .. }) = state.lanes.posted.remove(&lane) {
+            state.lanes.unanswered.entry(lane).or_default().push((number, waiter));
         }
-        let behind = if state.lanes.unanswered.contains_key(&lane) { Behind::Follow } else { Behind::NoneYet };
+        let has_left = state.engine.owner(lane).is_some_and(|lane_state| lane_state.item == Item::Left);
+        let is_slow = has_left && state.lanes.unanswered.contains_key(&lane);
+        let behind = if is_slow { Behind::Follow } else { Behind::NoneYet };
+        state.lanes.posts += 1;
+        let number = state.lanes.posts;
         state
             .lanes
             .posted
-            .insert(lane, Posted { due, id, waiter: None, is_seen: false, since: Duration::ZERO, behind });
-        let acknowledgement = Acknowledgement { service: Arc::clone(service), lane, sent: Sent::Own(due.key) };
+            .insert(lane, Posted { due, id, number, waiter: None, is_seen: false, since: Duration::ZERO, behind });
+        let acknowledgement = Acknowledgement { service: Arc::clone(service), lane, sent: Sent::Own(number) };
         let request = service.contain(|| make_request(self, link.addr())).flatten();
         self.unlocked();
         let Some(request) = request else { return drop(acknowledgement) };
@@ -136,17 +141,18 @@ impl Session<'_> {
 
     /// Whether the next message need not wait for the end of the one under way any more. Otherwise it follows later.
     pub(crate) fn may_follow(&mut self, lane: OwnerId) -> bool {
+        if self.state().lanes.posted.get(&lane).is_none_or(|posted| posted.behind != Behind::NoneYet) {
+            return false;
+        }
         let now = self.unlocked().read_clock();
         let lanes = &mut self.state().lanes;
-        let Some(posted) = lanes.posted.get_mut(&lane).filter(|posted| posted.behind == Behind::NoneYet) else {
-            return false;
-        };
+        let Some(posted) = lanes.posted.get_mut(&lane) else { return false };
         if posted.waiter.is_some() && posted.since.saturating_add(GRACE) <= now {
             posted.behind = Behind::Follow;
             return true;
         }
         posted.behind = Behind::Wait;
-        lanes.follows.push_back((now.saturating_add(GRACE), lane, posted.due.key));
+        lanes.follows.push_back((now.saturating_add(GRACE), lane, posted.number));
         false
     }
 

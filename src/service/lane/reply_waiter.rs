@@ -23,8 +23,8 @@ pub(crate) struct Acknowledgement {
 /// A message or a bell that is under way from a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sent {
-    /// The own message of this timer, posted.
-    Own(Key),
+    /// The own message that was posted with this number.
+    Own(u64),
     /// A message for a target, posted as a request.
     Request,
     /// A message pulled by a bell, which may end with it.

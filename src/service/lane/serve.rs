@@ -5,6 +5,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use crate::engine::OwnerId;
+use crate::metrics::gate;
 use crate::model::mailbox_policy::MailboxPolicy;
 use crate::service::deliver::job::WINDOW_FULL;
 use crate::service::deliver::message_stores::StateGuard;
@@ -130,7 +131,7 @@ impl Service {
             Sent::Pulled { key, .. } => Some((key, state.finish_tracked(key, &mut wakeup))),
             Sent::Own(_) | Sent::Request | Sent::Bell => None,
         };
-        let posted = if let Sent::Own(key) = sent { state.end_posted(lane, key) } else { None };
+        let posted = if let Sent::Own(number) = sent { state.end_posted(lane, number) } else { None };
         state.uncount(lane, sent);
         // A bell ends no timer.
         wakeup.poke |= sent != Sent::Bell && state.reports.published.ask_to_publish();
@@ -148,9 +149,15 @@ impl Service {
         if may_move {
             self.request_turn();
         }
-        if self.is_stopped() {
-            // No turn follows that would. The recorder is foreign code.
-            self.contain(|| self.publish());
+        // No turn follows that would. A scrape in progress is not awaited here.
+        if self.is_stopped()
+            && sent != Sent::Bell
+            && let Some(_pass) = gate::try_enter()
+        {
+            let now = self.read_clock();
+            let report = self.report(&mut self.state(), now);
+            // The recorder is foreign code.
+            self.contain(|| self.meters.publish(&report));
         }
     }
 
