@@ -10,7 +10,7 @@ use super::request::Request;
 use super::{CommitterClock, Environment};
 use crate::due_time::DueTime;
 use crate::metrics::{Counted, DurableMeters};
-use crate::store::{Part, Query, Reads, StoreError};
+use crate::store::{Part, Query, Reads, State, StoreError};
 use crate::sync::spawn;
 
 /// The least time between counts of the timers for the metrics; they take at most a fiftieth of it. The first count is at once.
@@ -36,10 +36,11 @@ pub(super) fn start(
     spawn(format!("{name} reader"), run).map(drop)
 }
 
-/// Counts the timers for the metrics, and takes the lateness of the first one.
+/// Counts the timers for the metrics, and takes the lateness of the first one, unless it is with its handler.
 pub(super) fn measure(reads: &mut dyn Reads, meters: &DurableMeters, now: DueTime) -> Result<(), StoreError> {
     let counts = reads.counts(Some(COUNT_LIMIT))?;
     let first = reads.list(&Query { limit: 1, until: now, ..Query::of(Part::Pending) })?.found.pop();
+    let first = first.filter(|first| first.state == State::Pending);
     let overdue = first.map_or(Duration::ZERO, |first| now.saturating_since(first.record.progress.due));
     meters.levels(|levels| (levels.counts, levels.overdue) = (counts, overdue));
     Ok(())

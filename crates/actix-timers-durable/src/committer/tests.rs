@@ -578,7 +578,7 @@ fn a_batch_has_one_caller_and_deliveries_have_none() {
     assert_eq!(taken.len(), 5);
 }
 
-/// A start with millions of them does not wait for a count of all.
+/// That one need not wait for a count of millions.
 #[test]
 fn the_thread_of_the_commits_counts_timers_if_no_other_does() {
     for (is_counting, counted) in [(true, 25), (false, 0)] {

@@ -232,8 +232,10 @@ impl DurableMeters {
 
     /// Publishes the last values, when the store is closed.
     pub(crate) fn close(&self) {
-        self.board().is_closed = true;
-        self.show(Duration::ZERO, DueTime::MIN);
+        let was_closed = std::mem::replace(&mut self.board().is_closed, true);
+        if !was_closed {
+            self.show(Duration::ZERO, DueTime::MIN);
+        }
     }
 
     fn show(&self, lag: Duration, now: DueTime) {

@@ -27,6 +27,8 @@ const CAREFUL: usize = 128;
 /// The time for which a call tries with care, and looks at what its claims have not returned. The rest counts as locked, so that a
 /// call does not outlast the lease.
 const CAREFUL_FOR: Duration = Duration::from_millis(500);
+/// The wait for each key of a careful try.
+const WAIT: &str = "SELECT set_config('lock_timeout', '2', true)";
 
 const PARK_DAMAGED: &str = "
     UPDATE @schema@.timers t SET node = NULL, alone = false, used = greatest(t.used - 1, 0),
@@ -275,7 +277,10 @@ async fn send(session: &mut Session, ops: &[Op], group: &mut Group, slots: &mut 
         }
     }
     let is_careful = group.is_keyed && group.is_careful;
-    let steps = steps(ops, &group.ops, session.node(), is_careful);
+    let mut steps = steps(ops, &group.ops, session.node(), is_careful);
+    if is_careful {
+        steps.insert(0, Step { call: Call { sql: WAIT, params: vec![] }, read: Box::new(|_, _| {}) });
+    }
     send_steps(session, steps, slots).await?;
     let locked = std::mem::take(&mut slots.locked);
     slots.fail(&locked, || StoreError::Locked);

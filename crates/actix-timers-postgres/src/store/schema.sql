@@ -497,8 +497,6 @@ CREATE FUNCTION @schema@.put(
 #variable_conflict use_column
 BEGIN
     IF p_is_careful THEN
-        -- For each key.
-        PERFORM set_config('lock_timeout', '2', true);
         BEGIN
             SELECT p.* INTO other, is_placed, in_progress, due FROM @schema@.put(p_timer, p_replace, false) p;
         EXCEPTION WHEN lock_not_available THEN
