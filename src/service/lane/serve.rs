@@ -5,7 +5,6 @@ use std::task::Waker;
 use std::time::Duration;
 
 use crate::engine::OwnerId;
-use crate::metrics::gate;
 use crate::model::mailbox_policy::MailboxPolicy;
 use crate::service::deliver::job::WINDOW_FULL;
 use crate::service::deliver::message_stores::StateGuard;
@@ -149,15 +148,9 @@ impl Service {
         if may_move {
             self.request_turn();
         }
-        // No turn follows that would. A scrape in progress is not awaited here.
-        if self.is_stopped()
-            && sent != Sent::Bell
-            && let Some(_pass) = gate::try_enter()
-        {
-            let now = self.read_clock();
-            let report = self.report(&mut self.state(), now);
-            // The recorder is foreign code.
-            self.contain(|| self.meters.publish(&report));
+        if self.is_stopped() && sent != Sent::Bell {
+            // No turn follows that would. The recorder is foreign code.
+            self.contain(|| self.publish());
         }
     }
 
