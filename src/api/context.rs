@@ -336,8 +336,8 @@ where
     /// Cancels a timer: an own one of this actor, or any other whose id is known.
     ///
     /// For an own timer the outcome is [`Cancelled`](CancelOutcome::Cancelled), even if it was due long ago, with two
-    /// exceptions: its handler has run or is running, or it is the one message on its way through the mailbox because
-    /// this actor was not polled in time ([`AlreadyDelivered`](CancelOutcome::AlreadyDelivered)).
+    /// exceptions: its handler has run or is running, or it is on its way through the mailbox because this actor was not
+    /// polled in time, or has no address ([`AlreadyDelivered`](CancelOutcome::AlreadyDelivered)).
     fn cancel_timer(&mut self, id: TimerId) -> CancelOutcome {
         cancel(id)
     }

@@ -212,12 +212,12 @@ pub(crate) struct Lanes {
     pub(crate) slow: SlowRecipients,
     /// Own messages on their way through the mailbox, the newest of each lane. None may overtake it.
     pub(crate) posted: FxHashMap<OwnerId, Posted>,
-    /// The number of own messages that were posted.
-    pub(crate) posts: u64,
-    /// Earlier ones, whose handlers do not end, by their numbers.
+    /// Earlier ones, whose handlers have not ended, by their numbers.
     pub(crate) unanswered: FxHashMap<OwnerId, Vec<(u64, OwnWaiter)>>,
-    /// The times at which another message may follow that of a number, if it is still the newest.
+    /// The times at which another message may follow the posted one of this number, if it is still the newest.
     pub(crate) follows: VecDeque<(Duration, OwnerId, u64)>,
+    /// The number of the message that was posted last, of all lanes.
+    pub(crate) posts: u64,
     /// The types of actors that accept bells for own messages.
     pub(crate) accepting: FxHashMap<TypeId, BellsFn>,
     /// Lanes of own messages that have ended, with timers still to be freed.

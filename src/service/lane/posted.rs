@@ -110,18 +110,17 @@ impl Session<'_> {
         let state = self.state();
         let Some(link) = state.engine.owner(lane).and_then(|lane_state| lane_state.link().cloned()) else { return };
         let id = service.id_of(state, due.key);
-        if let Some(Posted { number, waiter: Some(waiter), .. }) = state.lanes.posted.remove(&lane) {
-            state.lanes.unanswered.entry(lane).or_default().push((number, waiter));
-        }
         let has_left = state.engine.owner(lane).is_some_and(|lane_state| lane_state.item == Item::Left);
-        let is_slow = has_left && state.lanes.unanswered.contains_key(&lane);
+        let lanes = &mut state.lanes;
+        if let Some(Posted { number, waiter: Some(waiter), .. }) = lanes.posted.remove(&lane) {
+            lanes.unanswered.entry(lane).or_default().push((number, waiter));
+        }
+        let is_slow = has_left && lanes.unanswered.contains_key(&lane);
         let behind = if is_slow { Behind::Follow } else { Behind::NoneYet };
-        state.lanes.posts += 1;
-        let number = state.lanes.posts;
-        state
-            .lanes
-            .posted
-            .insert(lane, Posted { due, id, number, waiter: None, is_seen: false, since: Duration::ZERO, behind });
+        lanes.posts += 1;
+        let number = lanes.posts;
+        let posted = Posted { due, id, number, waiter: None, is_seen: false, since: Duration::ZERO, behind };
+        lanes.posted.insert(lane, posted);
         let acknowledgement = Acknowledgement { service: Arc::clone(service), lane, sent: Sent::Own(number) };
         let request = service.contain(|| make_request(self, link.addr())).flatten();
         self.unlocked();
