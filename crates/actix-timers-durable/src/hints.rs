@@ -221,7 +221,8 @@ impl Hints {
         }
     }
 
-    fn remove(&mut self, id: DurableId) {
+    /// Drops the hint of a timer that is under way.
+    pub(super) fn remove(&mut self, id: DurableId) {
         let Some(hint) = self.known.remove(&id) else { return };
         let turn = (hint.nominal, id);
         if self.later.remove(&(hint.due, id)).is_none()

@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 use actix::prelude::*;
 use actix_timers::{ManualClock, scrape};
 use actix_timers_durable::store::{
-    Beat, Counts, Delivery, Found, Hint, Look, MemoryDisk, NodeInfo, Op, Outcome, Page, Query, Reads,
+    Beat, Counts, Delivery, Found, Hint, Look, Looking, MemoryDisk, NodeInfo, Op, Outcome, Page, Query, Reads,
 };
 use actix_timers_durable::{
     DueTime, Durable, DurableId, DurableMessage, DurableTimers, DurableTimersBuilder, EmbeddedStore, HandlerError,
@@ -210,10 +210,10 @@ impl<S: Store, F: Watch> Store for Watched<S, F> {
         outcomes
     }
 
-    fn look(&mut self, look: &Look, now: DueTime) -> Result<Vec<Hint>, StoreError> {
-        let mut found = self.0.look(look, now)?;
-        self.1.found(&mut found);
-        Ok(found)
+    fn look(&mut self, look: &Look, now: DueTime) -> Looking {
+        let mut found = self.0.look(look, now)();
+        found.iter_mut().for_each(|found| self.1.found(found));
+        Box::new(|| found)
     }
 }
 

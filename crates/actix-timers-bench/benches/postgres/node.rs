@@ -5,8 +5,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use actix_timers_durable::store::{
-    Again, Claim, Delivery, Filter, Look, NewTimer, Next, NodeInfo, OnKey, Op, Outcome, Position, Served, Share, Store,
-    Suspects,
+    Again, Claim, Delivery, Filter, Look, Looking, NewTimer, Next, NodeInfo, OnKey, Op, Outcome, Position, Served,
+    Share, Store, Suspects,
 };
 use actix_timers_durable::{DueTime, DurableId};
 use actix_timers_postgres::{PostgresOptions, PostgresStore};
@@ -126,16 +126,10 @@ impl Node {
         outcomes.into_iter().map(Result::unwrap).collect()
     }
 
-    /// Returns the timers after a position that are due by `until`.
-    pub(crate) fn look(
-        &mut self,
-        after: Option<Position>,
-        until: DueTime,
-    ) -> (Vec<(DurableId, u16)>, Option<Position>) {
+    /// Looks for the timers after a position that are due by `until`.
+    pub(crate) fn look(&mut self, after: Option<Position>, until: DueTime) -> Looking {
         let look = Look { after, until, filter: Arc::clone(&self.filter), limit: PAGE };
-        let found = self.store.look(&look, DueTime::MIN).unwrap();
-        let last = found.last().map(|hint| Position { due: hint.due, id: hint.id });
-        (found.iter().map(|hint| (hint.id, hint.route)).collect(), last)
+        self.store.look(&look, DueTime::MIN)
     }
 
     /// Ends deliveries and claims timers. Returns the new deliveries.
@@ -161,26 +155,27 @@ impl Node {
     }
 
     /// Delivers all timers of this node's share that are due by `until`: each call ends a group, and claims the next one.
-    /// Returns their number.
+    /// Looks for more beside it. Returns their number.
     pub(crate) fn deliver(&mut self, until: DueTime, group: usize, next: impl Fn(&Delivery) -> Next) -> usize {
         let share = self.beat(&[]);
         let (mut after, mut hints, mut claimed, mut is_last) = (None, Vec::new(), Vec::new(), false);
         let mut delivered = 0;
-        loop {
-            while hints.len() < group && !is_last {
-                let (found, last) = self.look(after, until);
-                is_last = found.is_empty();
-                after = last;
-                hints.extend(found.iter().filter(|(id, route)| share.contains(*id, *route)).map(|(id, _)| *id));
-            }
+        while !(is_last && hints.is_empty() && claimed.is_empty()) {
+            let looking = (hints.len() < 2 * group && !is_last).then(|| self.look(after, until));
             let ids: Vec<_> = hints.drain(..group.min(hints.len())).collect();
-            if ids.is_empty() && claimed.is_empty() {
-                return delivered;
+            if !(ids.is_empty() && claimed.is_empty()) {
+                claimed = self.turn(&claimed, &ids, &next);
             }
-            claimed = self.turn(&claimed, &ids, &next);
             assert_eq!(claimed.len(), ids.len());
             delivered += ids.len();
+            if let Some(looking) = looking {
+                let found = looking().unwrap();
+                is_last = found.is_empty();
+                after = found.last().map(|hint| Position { due: hint.due, id: hint.id });
+                hints.extend(found.iter().filter(|hint| share.contains(hint.id, hint.route)).map(|hint| hint.id));
+            }
         }
+        delivered
     }
 }
 

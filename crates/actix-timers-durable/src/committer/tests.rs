@@ -10,7 +10,7 @@ use schemes::random::Random;
 
 use super::*;
 use crate::store::{
-    BackUp, Beat, Claim, Counts, Delivery, Filter, Found, Hint, Look, MemoryDisk, MemoryStore, NewTimer, Next,
+    BackUp, Beat, Claim, Counts, Delivery, Filter, Found, Look, Looking, MemoryDisk, MemoryStore, NewTimer, Next,
     NodeInfo, OnKey, Page, Placed, Progress, Query, Record, Served, Suspects,
 };
 use crate::{DueTime, DurableId};
@@ -194,7 +194,7 @@ fn a_full_queue_holds_up_callers_and_no_deliveries() {
 /// Else a node that schedules much would lose its lease.
 #[test]
 fn a_beat_waits_for_the_commit_under_way_and_for_no_other() {
-    let (disk, calls) = (MemoryDisk::new(), Arc::<Mutex<Vec<usize>>>::default());
+    let (disk, calls) = (MemoryDisk::new(), Arc::<Mutex<Vec<isize>>>::default());
     let (committer, reports) = odd(&disk, Oddity::Notes(Arc::clone(&calls)));
     let committer = committer.unwrap();
     let held = disk.hold_commits();
@@ -385,8 +385,8 @@ enum Oddity {
     CannotBeRead,
     Panics,
     Locks(Arc<Mutex<HashSet<DurableId>>>),
-    /// The number of changes of each commit, 0 for a beat.
-    Notes(Arc<Mutex<Vec<usize>>>),
+    /// The number of changes of each commit, 0 for a beat; -1 at the beginning of a look, -2 at its end.
+    Notes(Arc<Mutex<Vec<isize>>>),
 }
 
 impl Reads for Odd {
@@ -431,7 +431,7 @@ impl Store for Odd {
             Oddity::Panics => panic!("a store with a bug"),
             Oddity::Locks(locked) => locked.lock().unwrap().clone(),
             Oddity::Notes(calls) => {
-                calls.lock().unwrap().push(ops.len());
+                calls.lock().unwrap().push(ops.len().cast_signed());
                 HashSet::new()
             }
             _ => HashSet::new(),
@@ -448,8 +448,15 @@ impl Store for Odd {
             .collect())
     }
 
-    fn look(&mut self, look: &Look, now: DueTime) -> Result<Vec<Hint>, StoreError> {
-        self.0.look(look, now)
+    fn look(&mut self, look: &Look, now: DueTime) -> Looking {
+        let looking = self.0.look(look, now);
+        let Oddity::Notes(calls) = &self.1 else { return looking };
+        calls.lock().unwrap().push(-1);
+        let calls = Arc::clone(calls);
+        Box::new(move || {
+            calls.lock().unwrap().push(-2);
+            looking()
+        })
     }
 
     fn reader(&mut self) -> Result<Option<Box<dyn Reads>>, StoreError> {
@@ -554,6 +561,31 @@ fn a_moved_timer_whose_row_cannot_be_read_is_looked_for() {
     drop(committer);
     let from: Vec<_> = reports.iter().filter_map(|report| report.look_again_from).collect();
     assert_eq!(from, [at(9_000)], "the first move is beyond the look");
+}
+
+/// A turn with a new timer, its move to 9 s, and a look at the first 10 s.
+fn turn_with_a_look(oddity: Oddity) -> Report {
+    let (store, meters) = (Box::new(Odd(MemoryStore::new(), oddity)), Arc::new(DurableMeters::register("T")));
+    let mut writer = Writer::new(store, Arc::default(), Vec::new(), 4096, false, meters);
+    let new = record(90_000);
+    let moved = Op::Move(new.id, at(9_000));
+    let look = Look { after: None, until: at(10_000), filter: Arc::default(), limit: 1 };
+    let mut requests = VecDeque::from([put(new).into(), moved.into(), Request::Look(look)]);
+    let mut replies = Replies::default();
+    writer.turn(&|| Reading { wall: at(0), time: Duration::ZERO }, &mut requests, &mut replies);
+    replies.report
+}
+
+#[test]
+fn a_look_is_under_way_during_the_commit_of_its_turn() {
+    let calls = Arc::<Mutex<Vec<_>>>::default();
+    assert!(matches!(turn_with_a_look(Oddity::Notes(Arc::clone(&calls))).looked, Some(Ok(_))));
+    assert_eq!(*calls.lock().unwrap(), [-1, 2, -2]);
+}
+
+#[test]
+fn a_change_beside_a_look_is_reported_as_after_it() {
+    assert_eq!(turn_with_a_look(Oddity::CannotBeRead).look_again_from, Some(at(9_000)));
 }
 
 /// The thread of the commits waits for the callers that it has just answered, not for their timers.

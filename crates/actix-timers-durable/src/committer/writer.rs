@@ -13,7 +13,7 @@ use crate::due_time::DueTime;
 use crate::id::DurableId;
 use crate::metrics::{Counted, DurableMeters};
 use crate::routes::Routes;
-use crate::store::{Delivery, Hint, Next, Op, Outcome, Placed, Reads, Record, Store, StoreError};
+use crate::store::{Delivery, Hint, Look, Looking, Next, Op, Outcome, Placed, Reads, Record, Store, StoreError};
 use crate::trace;
 
 /// The time between two tries of changes whose rows are locked.
@@ -184,15 +184,15 @@ impl Writer {
         }
     }
 
-    /// Makes the first requests: a beat at once, the changes among them in one commit, then the others in their order. Returns
-    /// the number of places that callers' requests took.
+    /// Makes the first requests: a beat at once, a look beside the commit of the changes among them, then the others in their
+    /// order. Returns the number of places that callers' requests took.
     pub(super) fn turn(
         &mut self,
         clock: &dyn Fn() -> Reading,
         requests: &mut VecDeque<Request>,
         replies: &mut Replies,
     ) -> usize {
-        let (mut changes, mut others) = (Vec::new(), Vec::new());
+        let (mut changes, mut others, mut looking) = (Vec::new(), Vec::new(), None);
         let (mut places, mut bytes) = (0, 0);
         let mut is_closing = false;
         if self.pause(clock().time).is_some_and(|pause| pause.is_zero()) {
@@ -205,7 +205,8 @@ impl Writer {
             match request {
                 Request::Change { op, answer } => changes.push((op, Requester { answer, until: None })),
                 Request::Retry => changes.extend(self.take_unwritten()),
-                Request::Beat => self.make(Request::Beat, clock, replies),
+                Request::Beat => self.make(Request::Beat, clock().wall, replies),
+                Request::Look(look) => looking = self.begin_look(&look, clock()),
                 Request::Close(answer) => {
                     is_closing = true;
                     changes.append(&mut self.locked);
@@ -219,8 +220,11 @@ impl Writer {
         if !changes.is_empty() {
             self.commit(clock, changes, is_closing, replies);
         }
+        if let Some((looking, begun)) = looking {
+            self.end_look(looking, begun, clock, replies);
+        }
         for request in others {
-            self.make(request, clock, replies);
+            self.make(request, clock().wall, replies);
         }
         places
     }
@@ -386,26 +390,30 @@ impl Writer {
         }
     }
 
-    fn make(&mut self, request: Request, clock: &dyn Fn() -> Reading, replies: &mut Replies) {
-        let Reading { wall: now, time: begun } = clock();
+    /// Begins a look. New timers of the same turn are reported, as if the look had ended before.
+    fn begin_look(&mut self, look: &Look, begun: Reading) -> Option<(Looking, Reading)> {
+        self.looked_until = self.looked_until.max(look.until);
+        let looking = self.store.as_deref_mut()?.look(look, begun.wall);
+        Some((looking, begun))
+    }
+
+    fn end_look(&mut self, looking: Looking, begun: Reading, clock: &dyn Fn() -> Reading, replies: &mut Replies) {
+        let looked = looking().map_err(Arc::new);
+        match &looked {
+            Ok(_) => _ = self.began.get_or_insert(begun.wall),
+            Err(error) => {
+                self.meters.count(Counted::LookFailed, 1);
+                trace::store_cannot_be_read(error);
+            }
+        }
+        replies.looks.push(clock().time.saturating_sub(begun.time));
+        replies.report.looked = Some(looked);
+    }
+
+    fn make(&mut self, request: Request, now: DueTime, replies: &mut Replies) {
         let Some(store) = self.store.as_deref_mut() else { return replies.others.push(Box::new(|| drop(request))) };
         match request {
             Request::Read(query) => replies.others.push(query(store as &mut dyn Reads)),
-            Request::Look(look) => {
-                let looked = store.look(&look, now).map_err(Arc::new);
-                match &looked {
-                    Ok(_) => {
-                        self.looked_until = self.looked_until.max(look.until);
-                        self.began.get_or_insert(now);
-                    }
-                    Err(error) => {
-                        self.meters.count(Counted::LookFailed, 1);
-                        trace::store_cannot_be_read(error);
-                    }
-                }
-                replies.looks.push(clock().time.saturating_sub(begun));
-                replies.report.looked = Some(looked);
-            }
             Request::Beat => {
                 let mut running: Vec<_> = self.claimed.values().copied().collect();
                 running.sort_unstable();
@@ -445,7 +453,7 @@ impl Writer {
                 let written = self.unwritten.pop().map_or(Ok(()), |(_, error)| Err(error));
                 replies.others.push(Box::new(|| drop(answer.send(written))));
             }
-            Request::Change { .. } | Request::Retry => {}
+            Request::Change { .. } | Request::Look(_) | Request::Retry => {}
         }
     }
 }

@@ -150,9 +150,10 @@ impl DurableTimerActor {
     pub(super) fn looked(&mut self, plan: Plan, looked: Answered<Vec<Hint>>) {
         match looked {
             Ok(found) => {
-                if let Some(rest) = self.hints.looked(plan, &found, self.wall()) {
-                    self.begin_look(rest);
-                }
+                let rest = self.hints.looked(plan, &found, self.wall());
+                // Hints from before their claims.
+                self.claiming.keys().chain(self.in_flight.keys()).for_each(|id| self.hints.remove(*id));
+                rest.into_iter().for_each(|rest| self.begin_look(rest));
             }
             Err(_) => self.repeat_later(),
         }

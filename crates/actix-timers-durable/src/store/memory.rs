@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use rusqlite::Connection;
 
 use super::embedded::queries::Queried;
-use super::{Beat, Delivery, EmbeddedStore, Hint, Look, NodeInfo, Op, Outcome, Store, StoreGauges};
+use super::{Beat, Delivery, EmbeddedStore, Look, Looking, NodeInfo, Op, Outcome, Store, StoreGauges};
 use crate::due_time::DueTime;
 use crate::store::StoreError;
 
@@ -218,8 +218,9 @@ impl Store for MemoryStore {
         })
     }
 
-    fn look(&mut self, look: &Look, now: DueTime) -> Result<Vec<Hint>, StoreError> {
-        self.with(|rows| rows.look(look, now))
+    fn look(&mut self, look: &Look, now: DueTime) -> Looking {
+        let found = self.with(|rows| rows.look(look, now)());
+        Box::new(|| found)
     }
 
     fn gauges(&self) -> StoreGauges {

@@ -518,6 +518,9 @@ pub struct StoreGauges {
     pub interrupted: u64,
 }
 
+/// A look that may be under way: waits for it, and returns what it found. An error says that the store cannot be read.
+pub type Looking = Box<dyn FnOnce() -> Result<Vec<Hint>, StoreError>>;
+
 /// A prepared copy of a store. It blocks, on any thread.
 pub type BackUp = Box<dyn FnOnce() -> Result<(), StoreError> + Send>;
 
@@ -594,12 +597,9 @@ pub trait Store: Reads {
     /// [`StoreError::Unknown`] or [`StoreError::Failed`] the changes may or may not have been made.
     fn apply(&mut self, ops: &[Op], now: DueTime) -> Result<Vec<Result<Outcome, StoreError>>, StoreError>;
 
-    /// Returns the pending timers that a claim with this filter could claim when they are due, in the order of their
-    /// positions.
-    ///
-    /// # Errors
-    /// The store cannot be read.
-    fn look(&mut self, look: &Look, now: DueTime) -> Result<Vec<Hint>, StoreError>;
+    /// Looks for pending timers that a claim with this filter could claim when they are due, in the order of their
+    /// positions. Of changes that are made while it is under way it sees all or nothing.
+    fn look(&mut self, look: &Look, now: DueTime) -> Looking;
 
     /// Returns a reader for queries on another thread. `None`: they are answered between changes.
     ///

@@ -19,6 +19,9 @@ use crate::server::Server;
 
 type Job = Box<dyn for<'a> FnOnce(&'a mut Session) -> LocalFuture<'a, ()> + Send>;
 
+/// The wait for a result.
+pub(super) type Wait<T> = Box<dyn FnOnce() -> Result<T, StoreError>>;
+
 /// The thread, which ends with the last way to its sessions.
 #[derive(Debug)]
 pub(super) struct Io {
@@ -61,7 +64,7 @@ impl Io {
 impl Jobs {
     /// Runs work in the session after all earlier one, and does not wait.
     pub(super) fn start(&self, work: impl AsyncFnOnce(&mut Session) + Send + 'static) {
-        // After the end of the thread there is nothing to measure.
+        // After the end of the thread nobody waits, or learns of it.
         _ = self.sender.send(Box::new(move |session| Box::pin(work(session))));
     }
 
@@ -70,14 +73,21 @@ impl Jobs {
         &self,
         work: impl AsyncFnOnce(&mut Session) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let (reply, replied) = sync_channel(1);
-        let job: Job = Box::new(move |session| Box::pin(async move { _ = reply.send(work(session).await) }));
-        self.sender.send(job).map_err(|_| StoreError::Closed)?;
-        match replied.recv_timeout(self.limit) {
+        self.begin(work)()
+    }
+
+    /// Begins work in the session. Returns the wait for it.
+    pub(super) fn begin<T: Send + 'static>(
+        &self,
+        work: impl AsyncFnOnce(&mut Session) -> Result<T, StoreError> + Send + 'static,
+    ) -> Wait<T> {
+        let (limit, (reply, replied)) = (self.limit, sync_channel(1));
+        self.start(async move |session| _ = reply.send(work(session).await));
+        Box::new(move || match replied.recv_timeout(limit) {
             Ok(result) => result,
-            Err(RecvTimeoutError::Timeout) => Err(StoreError::Unknown(no_reply(self.limit))),
+            Err(RecvTimeoutError::Timeout) => Err(StoreError::Unknown(no_reply(limit))),
             Err(RecvTimeoutError::Disconnected) => Err(StoreError::Closed),
-        }
+        })
     }
 }
 

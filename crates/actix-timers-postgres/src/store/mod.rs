@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use actix_timers::integration::{Publisher, register_publisher};
 use actix_timers_durable::store::{
-    Beat, Counts, Delivery, Found, Hint, Look, NodeInfo, Op, Outcome, Page, Query, Reads, RecordBuilder, Sharing,
+    Beat, Counts, Delivery, Found, Look, Looking, NodeInfo, Op, Outcome, Page, Query, Reads, RecordBuilder, Sharing,
     Store, StoreClock,
 };
 use actix_timers_durable::{DueTime, DurableId, Pause, StoreError};
@@ -221,9 +221,12 @@ impl Store for PostgresStore {
         self.io()?.writer.run(async move |session| Ok(apply::apply(session, &ops).await))
     }
 
-    fn look(&mut self, look: &Look, _now: DueTime) -> Result<Vec<Hint>, StoreError> {
+    fn look(&mut self, look: &Look, _now: DueTime) -> Looking {
         let node = self.node();
-        self.io()?.reader.look(look, node)
+        match self.io() {
+            Ok(io) => io.reader.look(look, node),
+            Err(error) => Box::new(|| Err(error)),
+        }
     }
 
     fn reader(&mut self) -> Result<Option<Box<dyn Reads>>, StoreError> {

@@ -3,13 +3,13 @@
 use std::sync::{Arc, LazyLock};
 
 use actix_timers_durable::store::{
-    Counts, Found, Hint, Look, Page, Part, Position, Query, Reads, State, finished_from_json,
+    Counts, Found, Hint, Look, Looking, Page, Part, Position, Query, Reads, State, finished_from_json,
 };
 use actix_timers_durable::{DueTime, DurableId, Pause, StoreError};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::io::Jobs;
+use super::io::{Jobs, Wait};
 use super::row::{COLUMNS, NODE, Types, due, id, record, time};
 use super::session::{Params, Session, params};
 
@@ -131,14 +131,14 @@ static PAST_OF: LazyLock<String> = LazyLock::new(|| {
 });
 
 impl Jobs {
-    /// Runs a statement, and reads its rows on the thread of the session.
+    /// Begins a statement, whose rows are read on the thread of the session.
     fn ask<T: Send + 'static>(
         &self,
         sql: &'static str,
         params: Params<'static>,
         read: impl FnOnce(&mut Session, Vec<Row>) -> T + Send + 'static,
-    ) -> Result<T, StoreError> {
-        self.run(async move |session| {
+    ) -> Wait<T> {
+        self.begin(async move |session| {
             let rows = session.query(sql, params).await;
             // A query whose reply is lost has changed nothing.
             let rows = rows.map_err(|failure| match failure.error() {
@@ -155,7 +155,7 @@ impl Jobs {
     }
 
     /// See [`Store::look`](actix_timers_durable::store::Store::look).
-    pub(super) fn look(&self, look: &Look, node: i64) -> Result<Vec<Hint>, StoreError> {
+    pub(super) fn look(&self, look: &Look, node: i64) -> Looking {
         let (from, after_due, after_id) = bounds(look.after);
         let at_most = look.limit;
         let limit = i64::try_from(at_most).unwrap_or(i64::MAX);
@@ -209,7 +209,7 @@ fn found(row: &Row) -> Option<Found> {
 
 impl Reads for Jobs {
     fn get(&mut self, id: DurableId) -> Result<Option<Found>, StoreError> {
-        let found = self.ask(&GET, params![Uuid::from(id)], |_, rows| rows.first().map(found))?;
+        let found = self.ask(&GET, params![Uuid::from(id)], |_, rows| rows.first().map(found))()?;
         match found {
             Some(None) => Err(crate::error::unreadable("a column of the timer holds something that is no timer")),
             found => Ok(found.flatten()),
@@ -220,7 +220,8 @@ impl Reads for Jobs {
         if key.contains('\0') || route.contains('\0') {
             return Ok(None);
         }
-        self.ask(FIND_KEY, params![route.to_owned(), key.to_owned()], |_, rows| rows.first().and_then(|row| id(row, 0)))
+        self.ask(FIND_KEY, params![route.to_owned(), key.to_owned()], |_, rows| rows.first().and_then(|row| id(row, 0)))(
+        )
     }
 
     fn list(&mut self, query: &Query) -> Result<Page, StoreError> {
@@ -257,7 +258,7 @@ impl Reads for Jobs {
             Part::Past if query.id.is_some() => &PAST_OF,
             Part::Past => &PAST,
         };
-        self.ask(sql, params, move |_, rows| page(&rows, limit, examined, is_count))
+        self.ask(sql, params, move |_, rows| page(&rows, limit, examined, is_count))()
     }
 
     fn counts(&mut self, limit: Option<u64>) -> Result<Counts, StoreError> {
@@ -265,7 +266,7 @@ impl Reads for Jobs {
         let counted = self.ask(COUNT, params![most], |_, rows| {
             let number = |row: &Row, column| u64::try_from(row.get::<_, i64>(column)).unwrap_or(0);
             rows.first().map(|row| [0, 1, 2].map(|column| number(row, column)))
-        })?;
+        })()?;
         let [pending, parked, dead] = counted.unwrap_or_default();
         let is_limited = limit.is_some_and(|limit| [pending, parked, dead].contains(&limit));
         Ok(Counts { pending, parked, dead, is_limited, finished: 0 })
@@ -276,7 +277,7 @@ impl Reads for Jobs {
             let until = row.get::<_, Option<i64>>(2).map(due);
             Pause::of_row(row.get(0), row.get(1), until, [row.get(3), row.get(4)])
         };
-        self.ask(PAUSES, vec![], move |_, rows| rows.iter().map(pause).collect())
+        self.ask(PAUSES, vec![], move |_, rows| rows.iter().map(pause).collect())()
     }
 }
 

@@ -391,7 +391,7 @@ impl<'a, S: Subject> Run<'a, S> {
         let until = at(random.below(SPAN) as i64);
         let look = Look { after, until, filter: serving(routes), limit: 1 + random.spread(7) as usize };
         assert_eq!(
-            store.look(&look, self.world.now).unwrap(),
+            store.look(&look, self.world.now)().unwrap(),
             self.model.look(&look, self.world.now),
             "{context}: {look:?}"
         );

@@ -95,8 +95,8 @@ pub(crate) fn victim(url: &str) -> ! {
             share = node.beat(&running);
             beaten = Instant::now();
         }
-        let (found, _) = node.look(None, due_in(Duration::ZERO));
-        let ids: Vec<_> = found.iter().filter(|(id, route)| share.contains(*id, *route)).map(|(id, _)| *id).collect();
+        let found = node.look(None, due_in(Duration::ZERO))().unwrap();
+        let ids: Vec<_> = found.iter().filter(|hint| share.contains(hint.id, hint.route)).map(|hint| hint.id).collect();
         if !ids.is_empty() {
             running.extend(node.turn(&[], &ids, complete));
         }

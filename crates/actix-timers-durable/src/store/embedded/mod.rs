@@ -28,7 +28,7 @@ use std::time::Duration;
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 
-use super::{BackUp, Beat, Delivery, Hint, Look, NodeInfo, Op, Outcome, Reads, Store, StoreGauges};
+use super::{BackUp, Beat, Delivery, Look, Looking, NodeInfo, Op, Outcome, Reads, Store, StoreGauges};
 use crate::DueTime;
 use crate::contain::contain;
 use crate::pause::Pause;
@@ -367,9 +367,11 @@ impl Store for EmbeddedStore {
         }
     }
 
-    fn look(&mut self, look: &Look, now: DueTime) -> Result<Vec<Hint>, StoreError> {
+    fn look(&mut self, look: &Look, now: DueTime) -> Looking {
         let (node, name) = (self.node, self.info.name.clone());
-        self.query(|connection| queries::look(connection, look, node, &pauses::held(connection, &name, now)?))
+        let found =
+            self.query(|connection| queries::look(connection, look, node, &pauses::held(connection, &name, now)?));
+        Box::new(|| found)
     }
 
     fn reader(&mut self) -> Result<Option<Box<dyn Reads>>, StoreError> {
