@@ -23,6 +23,14 @@ pub enum DurableError {
         /// The name of the route.
         route: String,
     },
+    /// Other nodes deliver the route.
+    #[error(
+        "this node does not deliver the route {route:?}: register it with `DurableTimersBuilder::open_route` in a node that delivers"
+    )]
+    OnlyDeclared {
+        /// The name of the route.
+        route: String,
+    },
     /// No node has this name.
     #[error("there is no node {node:?}: use the name in the table of nodes or, for one process, of the builder")]
     UnknownNode {

@@ -348,6 +348,9 @@ impl Routes {
         recipient: Recipient<Durable<M>>,
     ) -> Result<u16, DurableError> {
         let (number, TypedEnd(end)) = self.of::<M>(name.name())?;
+        if !self.get(number).delivers {
+            return Err(DurableError::OnlyDeclared { route: name.name().to_owned() });
+        }
         let before = end.write().unwrap_or_else(PoisonError::into_inner).replace(recipient);
         // It may contain the last address of an actor.
         drop_contained(before);

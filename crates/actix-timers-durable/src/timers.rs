@@ -727,7 +727,7 @@ impl DurableTimers {
     /// ([`open_route`](super::DurableTimersBuilder::open_route)).
     ///
     /// # Errors
-    /// The route does not exist.
+    /// The route does not exist, or this node does not deliver it.
     pub fn connect<M: DurableMessage>(
         &self,
         route: impl Into<Route<M>>,

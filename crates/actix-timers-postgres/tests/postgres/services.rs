@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use actix::Actor;
-use actix_timers_durable::{DurableTimers, Schedule};
+use actix_timers_durable::{DurableError, DurableTimers, Schedule};
 use actix_timers_postgres::{PostgresOptions, PostgresStore};
 use tokio::time::sleep;
 use tokio_postgres::Client;
@@ -57,6 +57,18 @@ with_server! {
             let mut numbers = office.numbers();
             numbers.sort_unstable();
             assert!(numbers.into_iter().eq([0, 1, 2].into_iter().chain(10..60)), "each once");
+            timers.stop().await.unwrap();
+        });
+    }
+
+    fn a_recipient_is_rejected_where_other_nodes_deliver_its_route() {
+        support::in_real_time(async {
+            let schema = new_schema();
+            let builder = DurableTimers::builder(connect(&address(), &schema).await).open_route::<Remind>("home");
+            let timers = builder.declare::<Remind>("office").start().unwrap();
+            timers.connect("home", Office::default().start()).unwrap();
+            let error = timers.connect("office", Office::default().start()).unwrap_err();
+            assert!(matches!(&error, DurableError::OnlyDeclared { route } if route == "office"), "{error}");
             timers.stop().await.unwrap();
         });
     }
