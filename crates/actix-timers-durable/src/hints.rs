@@ -18,9 +18,9 @@ use rustc_hash::FxHashMap;
 
 use super::due_time::DueTime;
 use super::id::DurableId;
-use super::store::{Hint, Position, Share};
+use super::store::{Hint, Looked, Position, Share};
 
-/// The maximum number of hints in one look.
+/// The number of rows in one look, also of those that it passes over.
 const PAGE: usize = 4096;
 
 /// The number of due timers of a route from which it is left out of looks.
@@ -100,7 +100,7 @@ pub(super) struct Plan {
     pub(super) limit: usize,
     /// The time at which the look was planned.
     begun: DueTime,
-    /// Whether it goes on after the first page of a look.
+    /// Whether it goes on after a page with timers.
     is_rest: bool,
 }
 
@@ -350,12 +350,12 @@ impl Hints {
     /// Returns the next look to make; none if all timers of the near future are known, or no room is left.
     pub(super) fn plan_look(&self, now: DueTime) -> Option<Plan> {
         let mut end = now.saturating_add(self.reach);
-        let mut limit = self.page.min(self.limit.saturating_sub(self.later.len()));
+        let limit = self.page;
         let lowest = self.in_looks().map(|(_, route)| route.bound).min()?;
-        if limit == 0 {
+        if self.later.len() >= self.limit {
             // Earlier timers than the last known one take its place.
             let (last, _) = self.later.last_key_value()?;
-            (limit, end) = (self.page, Position::before(last.0)?.due);
+            end = Position::before(last.0)?.due;
             if lowest.is_some_and(|bound| bound >= end_of(end)) {
                 return None;
             }
@@ -388,26 +388,24 @@ impl Hints {
     }
 
     /// Takes note of the timers that a look found. Returns the rest of the look, if a shared store has more.
-    pub(super) fn looked(&mut self, plan: Plan, found: &[Hint], now: DueTime) -> Option<Plan> {
-        let is_complete = found.len() < plan.limit;
-        let rest = found.last().map(position).filter(|_| !is_complete);
+    pub(super) fn looked(&mut self, plan: Plan, Looked { hints: found, rest }: &Looked, now: DueTime) -> Option<Plan> {
+        let rest = *rest;
         self.reach = if self.share.is_some() {
             // The next look may take as long again.
             let lead = (now.saturating_since(plan.begun) * 2).clamp(LEAST_LEAD, GREATEST_LEAD);
             self.look_every.saturating_add(lead)
-        } else if is_complete && found.len() < self.few {
+        } else if rest.is_none() && found.len() < self.few {
             self.horizon.max(FAR)
         } else {
             self.horizon
         };
-        let bound = match (&self.share, found.first()) {
+        let bound = if self.share.is_some() {
             // The first timer that is still pending, or that others may put from now on; only the first page of a look
-            // begins at the bound.
-            (Some(_), first) => {
-                let begun = Position::before(plan.begun.saturating_sub(OVERLAP).min(plan.until));
-                first.map_or(begun, |first| just_before(first).min(begun))
-            }
-            (None, _) => Some(rest.unwrap_or_else(|| end_of(plan.until))),
+            // that has one begins at the bound.
+            let begun = Position::before(plan.begun.saturating_sub(OVERLAP).min(plan.until));
+            found.first().map(just_before).or(rest.map(Some)).map_or(begun, |first| first.min(begun))
+        } else {
+            Some(rest.unwrap_or_else(|| end_of(plan.until)))
         };
         for route in plan.routes.iter().filter(|_| !plan.is_rest) {
             // A bound that was lowered meanwhile is before a timer that this look did not see.
@@ -423,7 +421,7 @@ impl Hints {
             self.note(*hint, now, until.get(usize::from(hint.route)).copied().unwrap_or(now));
         }
         let after = rest.filter(|_| self.share.is_some())?;
-        Some(Plan { after: Some(after), is_rest: true, ..plan })
+        Some(Plan { after: Some(after), is_rest: plan.is_rest || !found.is_empty(), ..plan })
     }
 }
 

@@ -212,7 +212,7 @@ impl<S: Store, F: Watch> Store for Watched<S, F> {
 
     fn look(&mut self, look: &Look, now: DueTime) -> Looking {
         let mut found = self.0.look(look, now)();
-        found.iter_mut().for_each(|found| self.1.found(found));
+        found.iter_mut().for_each(|found| self.1.found(&mut found.hints));
         Box::new(|| found)
     }
 }

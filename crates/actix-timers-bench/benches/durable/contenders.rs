@@ -223,7 +223,7 @@ impl Store {
     pub(crate) fn step(&mut self, put: &[Timer], until: u64, keeps_past: bool) -> usize {
         self.now = Timer { number: 0, due: until }.due();
         let look = Look { after: self.after, until: self.now, filter: Arc::clone(&self.filter), limit: 16 * 1024 };
-        let hints = self.store.look(&look, self.now)().unwrap();
+        let hints = self.store.look(&look, self.now)().unwrap().hints;
         self.after = hints.last().map(|hint| Position { due: hint.due, id: hint.id }).or(self.after);
         let ended = self.claimed.len();
         let puts = put.iter().map(|timer| Op::Put(vec![timer.to_put()])).collect();

@@ -170,9 +170,8 @@ impl Node {
             delivered += ids.len();
             if let Some(looking) = looking {
                 let found = looking().unwrap();
-                is_last = found.is_empty();
-                after = found.last().map(|hint| Position { due: hint.due, id: hint.id });
-                hints.extend(found.iter().filter(|hint| share.contains(hint.id, hint.route)).map(|hint| hint.id));
+                (after, is_last) = (found.rest, found.rest.is_none());
+                hints.extend(found.hints.iter().filter(|hint| share.contains(hint.id, hint.route)).map(|hint| hint.id));
             }
         }
         delivered

@@ -16,7 +16,7 @@ use crate::sync::spawn;
 /// The least time between counts of the timers for the metrics; they take at most a fiftieth of it. The first count is at once.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
 /// The same in a store that nodes share: each of them counts all timers.
-const COUNT_SHARED_EVERY: Duration = Duration::from_secs(5);
+const COUNT_SHARED_EVERY: Duration = Duration::from_secs(10);
 /// The number up to which timers are counted for the metrics.
 pub(super) const COUNT_LIMIT: u64 = 1_000_000;
 

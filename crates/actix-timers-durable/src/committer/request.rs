@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use crate::due_time::DueTime;
 use crate::id::DurableId;
-use crate::store::{Beat, Delivery, Hint, Look, Op, Outcome, Reads, StoreError};
+use crate::store::{Beat, Delivery, Hint, Look, Looked, Op, Outcome, Reads, StoreError};
 
 /// A reply, or the failure of the store.
 pub(crate) type Answered<T> = Result<T, Arc<StoreError>>;
@@ -58,7 +58,7 @@ pub(crate) struct Report {
     /// Ended deliveries.
     pub(crate) ended: Vec<Ended>,
     /// The result of a look.
-    pub(crate) looked: Option<Answered<Vec<Hint>>>,
+    pub(crate) looked: Option<Answered<Looked>>,
     /// Timers that were cancelled or replaced while their handlers may be running.
     pub(crate) cancelled: Vec<DurableId>,
     /// The results of beats.

@@ -5,7 +5,7 @@ use super::{DurableTimerActor, Event, GROUP};
 use crate::committer::{Answered, Claimed, Request};
 use crate::hints::Plan;
 use crate::id::DurableId;
-use crate::store::{Claim, Hint, Look, Op, Outcome, Suspects};
+use crate::store::{Claim, Hint, Look, Looked, Op, Outcome, Suspects};
 use crate::trace;
 
 impl DurableTimerActor {
@@ -147,7 +147,7 @@ impl DurableTimerActor {
         Some(hint)
     }
 
-    pub(super) fn looked(&mut self, plan: Plan, looked: Answered<Vec<Hint>>) {
+    pub(super) fn looked(&mut self, plan: Plan, looked: Answered<Looked>) {
         match looked {
             Ok(found) => {
                 let rest = self.hints.looked(plan, &found, self.wall());

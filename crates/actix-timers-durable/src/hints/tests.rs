@@ -1,6 +1,6 @@
 //! Random requests, looks, claims and closed routes, against a naive store whose reports come late.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use schemes::random::Random;
 
@@ -22,7 +22,7 @@ struct Timer {
 /// A report of the store that has not arrived.
 #[derive(Debug)]
 enum Report {
-    Looked(Vec<Hint>),
+    Looked(Looked),
     /// A new or moved timer, or the end of a delivery that leaves it pending.
     Hint(Hint),
     Claimed(Vec<(Hint, Claimed)>),
@@ -147,9 +147,9 @@ impl World {
         let pending = self.timers.values().filter(|timer| !timer.is_claimed).map(|timer| timer.hint);
         let mut found: Vec<_> = pending.filter(is_it).collect();
         found.sort_unstable_by_key(position);
-        found.truncate(plan.limit);
+        let last = found.get(plan.limit - 1).map(position);
         self.looked_until = self.looked_until.max(plan.until);
-        self.reports.push_back(Report::Looked(found));
+        self.reports.push_back(Report::Looked(Looked::new(found, last)));
     }
 
     fn take(&mut self) -> bool {
@@ -343,6 +343,11 @@ fn hint(number: u64, due: u64) -> Hint {
     Hint { id, due: at(due), nominal: at(due), route: 0, is_suspect: false }
 }
 
+/// The result of a look that has come to its end.
+fn all(found: &[Hint]) -> Looked {
+    Looked::new(found.to_vec(), None)
+}
+
 fn one_route(limit: usize, horizon: Duration) -> Hints {
     Hints::new([Some(10)].into_iter(), limit, horizon, None)
 }
@@ -352,8 +357,8 @@ fn with_the_longest_horizon_one_look_is_enough() {
     for horizon in [Duration::from_millis(u64::MAX), Duration::MAX] {
         let mut hints = one_route(1, horizon);
         let plan = hints.plan_look(at(5)).unwrap();
-        assert_eq!((plan.after, plan.until, plan.limit), (None, DueTime::MAX, 1));
-        assert_eq!(hints.looked(plan, &[], at(5)), None);
+        assert_eq!((plan.after, plan.until), (None, DueTime::MAX));
+        assert_eq!(hints.looked(plan, &all(&[]), at(5)), None);
         assert_eq!((hints.plan_look(at(5)), hints.plan_look(DueTime::MAX), hints.next_look()), (None, None, None));
         hints.add(hint(1, DueTime::MAX.as_millis()), at(5));
         assert_eq!(hints.next_due(), Some(DueTime::MAX));
@@ -367,7 +372,7 @@ fn a_store_with_few_timers_is_looked_at_seldom() {
     let mut hints = one_route(9999, Duration::from_secs(10));
     let look = |hints: &mut Hints, now, found: &[Hint]| {
         let plan = hints.plan_look(at(now)).unwrap();
-        hints.looked(plan.clone(), found, at(now));
+        hints.looked(plan.clone(), &all(found), at(now));
         plan.until
     };
     assert_eq!(look(&mut hints, 0, &[]), at(10_000));
@@ -385,7 +390,7 @@ fn due_timers_run_by_nominal_time_and_no_route_is_always_first() {
     assert_eq!(plan.routes, [0, 2], "another node delivers the second");
     let late = |number, nominal, route| Hint { nominal: at(nominal), route, ..hint(number, 20) };
     let found = [late(1, 7, 0), late(2, 5, 0), late(3, 9, 2), late(4, 1, 2)];
-    hints.looked(plan, &found, at(20));
+    hints.looked(plan, &all(&found), at(20));
     let taken = |hints: &mut Hints, most| {
         let taken = hints.take(most);
         taken.iter().for_each(|hint| hints.return_slot(hint.route));
@@ -401,10 +406,10 @@ fn due_timers_run_by_nominal_time_and_no_route_is_always_first() {
 fn a_look_that_ends_in_the_past_says_nothing_about_later_times() {
     let mut hints = Hints::new(std::iter::once(Some(1)), 1, Duration::from_secs(1), Some(LOOK_EVERY));
     let plan = hints.plan_look(at(1000)).unwrap();
-    let _ = hints.looked(plan, &[hint(1, 1500)], at(1000));
+    let _ = hints.looked(plan, &all(&[hint(1, 1500)]), at(1000));
     let plan = hints.plan_look(at(9000)).unwrap();
     assert_eq!(plan.until, at(1499));
-    assert_eq!(hints.looked(plan, &[], at(9000)), None);
+    assert_eq!(hints.looked(plan, &all(&[]), at(9000)), None);
     // Another node has put it after the look.
     hints.expire(at(9100));
     let plan = hints.plan_look(at(9100)).unwrap();
@@ -426,7 +431,7 @@ fn nodes_that_all_are_late_leave_the_timers_of_others_to_them() {
     }
     let look = |hints: &mut Hints, pending: &BTreeMap<DurableId, Hint>, now| {
         let plan = hints.plan_look(at(now)).unwrap();
-        hints.looked(plan, &pending.values().copied().collect::<Vec<_>>(), at(now));
+        hints.looked(plan, &all(&pending.values().copied().collect::<Vec<_>>()), at(now));
         hints.len()
     };
     assert_eq!(look(&mut hints, &pending, 1100), 10, "its share");
@@ -465,12 +470,16 @@ fn shared_timers_are_taken_once_in_time_whichever_nodes_live() {
             })
             .collect();
         let dies = if random.one_in(2) { 3000 } else { u64::MAX };
-        let mut pending: BTreeMap<(DueTime, DurableId), Hint> = BTreeMap::new();
+        let (mut pending, mut passed_over) = (BTreeMap::<(DueTime, DurableId), Hint>::new(), BTreeSet::new());
         for now in (BEGIN..8000).step_by(50) {
             for number in 0..random.below(8) {
                 let due = now + random.below(1500);
                 let id = DurableId::from_parts(at(due), number, random.next());
                 let new = Hint { id, ..hint(number, due) };
+                if random.one_in(4) {
+                    passed_over.insert((at(now.saturating_sub(random.below(3000))), id));
+                    continue;
+                }
                 pending.insert((new.due, id), new);
                 // The other node learns of it by a look.
                 nodes[random.index(2)].add(new, at(now));
@@ -480,10 +489,14 @@ fn shared_timers_are_taken_once_in_time_whichever_nodes_live() {
                 let mut next = hints.plan_look(at(now)).filter(|_| now % 100 == 0);
                 while let Some(plan) = next {
                     let after = plan.after.map(|after| (after.due, after.id));
-                    let all =
-                        pending.iter().filter(|(position, _)| after < Some(**position) && position.0 <= plan.until);
-                    let found: Vec<_> = all.map(|(_, hint)| *hint).take(plan.limit).collect();
-                    next = hints.looked(plan, &found, at(now));
+                    let rows = pending.iter().map(|(at, hint)| (*at, Some(*hint)));
+                    let mut rows: Vec<_> = rows.chain(passed_over.iter().map(|at| (*at, None))).collect();
+                    rows.retain(|(position, _)| after < Some(*position) && position.0 <= plan.until);
+                    rows.sort_unstable_by_key(|(position, _)| *position);
+                    rows.truncate(plan.limit);
+                    let last = rows.get(plan.limit - 1).map(|((due, id), _)| Position { due: *due, id: *id });
+                    let found = rows.into_iter().filter_map(|(_, hint)| hint).collect();
+                    next = hints.looked(plan, &Looked::new(found, last), at(now));
                 }
                 hints.expire(at(now));
                 for hint in hints.take(1000) {
@@ -504,8 +517,7 @@ fn a_look_for_an_evicted_timer_begins_at_it() {
     let mut hints = Hints::new([Some(8)].into_iter(), 4, Duration::from_secs(10), None);
     let pending: Vec<_> = (1..9).map(|number| hint(number, 4000)).collect();
     let plan = hints.plan_look(at(BEGIN)).unwrap();
-    assert_eq!(plan.limit, 4);
-    hints.looked(plan, &pending[..4], at(BEGIN));
+    hints.looked(plan, &Looked::new(pending[..4].to_vec(), Some(position(&pending[3]))), at(BEGIN));
     hints.add(hint(9, 2000), at(BEGIN));
     hints.expire(at(2000));
     assert_eq!(hints.plan_look(at(2000)).unwrap().after, just_before(&pending[3]));

@@ -336,7 +336,7 @@ pub struct Look {
     pub until: DueTime,
     /// The routes to look for.
     pub filter: Arc<Filter>,
-    /// The maximum number of hints.
+    /// The number of rows after which it ends, of timers that were moved and of others each: also of rows that it passes over.
     pub limit: usize,
 }
 
@@ -518,8 +518,28 @@ pub struct StoreGauges {
     pub interrupted: u64,
 }
 
+/// The timers that a look has found.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Looked {
+    /// Them, in the order of their positions.
+    pub hints: Vec<Hint>,
+    /// The position up to which it has looked; `None`: to its end.
+    pub rest: Option<Position>,
+}
+
+impl Looked {
+    /// Returns the found timers in order, as far as the parts of a look that end here have come.
+    pub fn new(mut hints: Vec<Hint>, ends: impl IntoIterator<Item = Position>) -> Self {
+        let position = |hint: &Hint| Position { due: hint.due, id: hint.id };
+        let rest = ends.into_iter().min();
+        hints.retain(|hint| rest.is_none_or(|rest| position(hint) <= rest));
+        hints.sort_unstable_by_key(position);
+        Self { hints, rest }
+    }
+}
+
 /// A look that may be under way: waits for it, and returns what it found. An error says that the store cannot be read.
-pub type Looking = Box<dyn FnOnce() -> Result<Vec<Hint>, StoreError>>;
+pub type Looking = Box<dyn FnOnce() -> Result<Looked, StoreError>>;
 
 /// A prepared copy of a store. It blocks, on any thread.
 pub type BackUp = Box<dyn FnOnce() -> Result<(), StoreError> + Send>;

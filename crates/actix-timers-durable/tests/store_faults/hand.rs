@@ -26,7 +26,7 @@ fn now() -> DueTime {
 fn look(store: &mut EmbeddedStore, now: DueTime) -> Vec<DurableId> {
     let after = Some(Position { due: now, id: record(0, 0).id });
     let look = Look { after, until: DueTime::MAX, filter: serving(&["a"]), limit: 100 };
-    store.look(&look, now)().unwrap().into_iter().map(|hint| hint.id).collect()
+    store.look(&look, now)().unwrap().hints.into_iter().map(|hint| hint.id).collect()
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock};
 
 use actix_timers_durable::store::{
-    Counts, Found, Hint, Look, Looking, Page, Part, Position, Query, Reads, State, finished_from_json,
+    Counts, Found, Hint, Look, Looked, Looking, Page, Part, Position, Query, Reads, State, finished_from_json,
 };
 use actix_timers_durable::{DueTime, DurableId, Pause, StoreError};
 use tokio_postgres::Row;
@@ -157,25 +157,25 @@ impl Jobs {
     /// See [`Store::look`](actix_timers_durable::store::Store::look).
     pub(super) fn look(&self, look: &Look, node: i64) -> Looking {
         let (from, after_due, after_id) = bounds(look.after);
-        let at_most = look.limit;
-        let limit = i64::try_from(at_most).unwrap_or(i64::MAX);
+        let limit = i64::try_from(look.limit).unwrap_or(i64::MAX).max(1);
         let Types { indices, names, versions, budgets } = Types::of(&look.filter);
         let params = params![node, names, versions, budgets, from, after_due, after_id, time(look.until), limit];
         self.ask(LOOK, params, move |session, rows| {
+            let mut ends = Vec::new();
             let hint = |row: &Row| {
                 if let Some(paused) = row.get::<_, Option<&str>>(5) {
                     session.shared.paused(paused);
                     return None;
                 }
-                let place = usize::try_from(row.get::<_, i32>(3)).ok()?.checked_sub(1)?;
-                let (due, nominal, route) = (due(row.get(1)), due(row.get(2)), *indices.get(place)?);
-                Some(Hint { id: id(row, 0)?, due, nominal, route, is_suspect: row.get(4) })
+                let (id, due, nominal) = (id(row, 0)?, due(row.get(1)), due(row.get(2)));
+                let Some(place) = usize::try_from(row.get::<_, i32>(3)).ok()?.checked_sub(1) else {
+                    ends.push(Position { due, id });
+                    return None;
+                };
+                Some(Hint { id, due, nominal, route: *indices.get(place)?, is_suspect: row.get(4) })
             };
-            let mut hints: Vec<Hint> = rows.iter().filter_map(hint).collect();
-            // Those of each index are in this order.
-            hints.sort_by_key(|hint| (hint.due, hint.id));
-            hints.truncate(at_most);
-            hints
+            let hints = rows.iter().filter_map(hint).collect();
+            Looked::new(hints, ends)
         })
     }
 }

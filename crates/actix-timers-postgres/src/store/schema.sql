@@ -7,7 +7,7 @@
 
 CREATE TABLE @schema@.timers (
     -- A UUID of version 8: 48 bits of the first due time, a counter, 64 random bits. So the primary key is the index of due times.
-    id uuid PRIMARY KEY,
+    id uuid PRIMARY KEY CHECK (get_byte(uuid_send(id), 6) >> 4 = 8),
     -- The time of the next delivery. Whoever writes it writes at least the present time.
     due bigint NOT NULL,
     -- Whether `due` may differ from the time in the id. To be written with each `due`.

@@ -126,7 +126,7 @@ impl Node {
 
     pub(crate) fn look(&mut self, after: Option<Position>) -> Vec<DurableId> {
         let look = Look { after, until: due_in(600_000), filter: serving(&["a", "b"]), limit: 1000 };
-        self.store.look(&look, DueTime::MIN)().unwrap().iter().map(|hint| hint.id).collect()
+        self.store.look(&look, DueTime::MIN)().unwrap().hints.iter().map(|hint| hint.id).collect()
     }
 
     /// Returns the position at which looks begin that have passed all that was due before.

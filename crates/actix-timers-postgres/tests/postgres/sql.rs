@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use actix_timers_durable::store::{Next, NodeInfo, OnKey, Op, Outcome, Placed, Reads, Record, Store};
+use actix_timers_durable::store::{Look, Looked, Next, NodeInfo, OnKey, Op, Outcome, Placed, Reads, Record, Store};
 use actix_timers_durable::{DueTime, DurableId, Missed, RepeatMode};
 use actix_timers_postgres::{ConnectError, PostgresOptions, PostgresStore};
-use support::store::new;
+use support::store::{new, serving};
 
 use crate::rules::{Node, timer};
 use crate::server::{Session, address, connect, connect_to, new_schema, node, options, until};
@@ -158,20 +158,45 @@ with_server! {
         }
     }
 
-    fn rows_with_ids_of_a_hand_hide_no_others() {
+    fn a_row_with_an_id_of_a_hand_is_refused() {
+        let (schema, session) = (new_schema(), Session::open());
+        drop(Node::join(&schema));
+        for moved in [true, false] {
+            let error = session.error(&format!(
+                "INSERT INTO {schema}.timers (id, due, moved, nominal, route, message_type, payload)
+                VALUES (gen_random_uuid(), 1, {moved}, 1, 'a', 'Order', '')"
+            ));
+            assert!(error.contains("timers_id_check"), "{error}");
+        }
+    }
+
+    fn a_look_ends_after_a_number_of_rows_and_goes_on_behind_them() {
         let (schema, session) = (new_schema(), Session::open());
         let mut node = Node::join(&schema);
-        let timer = timer(1, 0);
-        node.put(&timer);
-        for moved in [true, false] {
-            session.run(&format!(
-                "INSERT INTO {schema}.timers (id, due, moved, nominal, route, message_type, payload)
-                SELECT CASE WHEN {moved} THEN gen_random_uuid()
-                        ELSE ('00' || right(gen_random_uuid()::text, 34))::uuid END, 1, {moved}, 1, 'a', 'Order', ''
-                FROM generate_series(1, 1500)"
-            ));
-            // The limit of this look is less.
-            assert_eq!(node.look(None), [timer.id]);
+        let timers: Vec<_> = (0..30).map(|number| timer(number, 60_000 + i64::from(number as u32))).collect();
+        timers.iter().for_each(|timer| node.put(timer));
+        let update = |set, numbers: std::ops::Range<usize>| {
+            let [first, last] = [numbers.start, numbers.end - 1].map(|number| timers[number].id);
+            session.run(&format!("UPDATE {schema}.timers SET {set} WHERE id BETWEEN '{first}' AND '{last}'"));
+        };
+        update("parked = 'x'", 0..5);
+        update("route = 'other'", 5..10);
+        update("node = 1", 10..14);
+        let pending: Vec<_> = timers[14..].iter().map(|timer| timer.id).collect();
+        for number_of_looks in [9, 8] {
+            let mut look = Look { after: None, until: DueTime::MAX, filter: serving(&["a"]), limit: 3 };
+            let (mut found, mut looks) = (Vec::new(), 0);
+            loop {
+                let Looked { hints, rest } = node.store.look(&look, DueTime::MIN)().unwrap();
+                found.extend(hints.iter().map(|hint| hint.id));
+                looks += 1;
+                let Some(rest) = rest else { break };
+                assert!(look.after < Some(rest));
+                look.after = Some(rest);
+            }
+            assert_eq!((found, looks), (pending.clone(), number_of_looks));
+            // Some are found by the other index.
+            update("moved = true", 14..22);
         }
     }
 

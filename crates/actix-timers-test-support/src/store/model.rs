@@ -321,6 +321,7 @@ impl Model {
         self.rows.values().filter(|row| row.is_alone).map(|row| Arc::new(row.record.clone())).collect()
     }
 
+    /// Returns all timers that a look finds with all of its rests, in order.
     pub fn look(&self, look: &Look, now: DueTime) -> Vec<Hint> {
         let pending = self.rows.values().filter(|row| !row.is_claimed && row.parked.is_none());
         let pending = pending.filter(|row| !self.is_paused(&row.record.route, now));
@@ -332,7 +333,6 @@ impl Model {
         let mut hints: Vec<_> =
             hints.filter(|hint| hint.due <= look.until && look.after.is_none_or(|after| at(hint) > after)).collect();
         hints.sort_by_key(at);
-        hints.truncate(look.limit);
         hints
     }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix_timers_durable::store::{
-    Again, Claim, Delivery, Found, Look, NO_END, Next, Note, OnKey, Op, Outcome, Part, Position, Progress, Query,
-    Reads, Record, State, Store, Suspects,
+    Again, Claim, Delivery, Found, Look, Looked, NO_END, Next, Note, OnKey, Op, Outcome, Part, Position, Progress,
+    Query, Reads, Record, State, Store, Suspects,
 };
 use actix_timers_durable::{
     DueTime, DurableId, Headers, Missed, Pause, PauseTarget, RepeatMode, RetryPolicy, StoredRepeat,
@@ -389,12 +389,17 @@ impl<'a, S: Subject> Run<'a, S> {
         let after = (random.below(2) == 0).then(|| some_position(random, &self.ids));
         let routes: &[&str] = if random.below(2) == 0 { &["a", "b"] } else { &["b"] };
         let until = at(random.below(SPAN) as i64);
-        let look = Look { after, until, filter: serving(routes), limit: 1 + random.spread(7) as usize };
-        assert_eq!(
-            store.look(&look, self.world.now)().unwrap(),
-            self.model.look(&look, self.world.now),
-            "{context}: {look:?}"
-        );
+        let mut look = Look { after, until, filter: serving(routes), limit: 1 + random.spread(7) as usize };
+        let mut found = Vec::new();
+        loop {
+            let Looked { hints, rest } = store.look(&look, self.world.now)().unwrap();
+            assert!(hints.len() <= 2 * look.limit, "{context}: {look:?} {hints:?}");
+            found.extend(hints);
+            let Some(rest) = rest else { break };
+            assert!(look.after < Some(rest), "{context}: {look:?} {rest:?}");
+            look.after = Some(rest);
+        }
+        assert_eq!(found, self.model.look(&Look { after, ..look.clone() }, self.world.now), "{context}: {look:?}");
         let mut pauses = store.pauses().unwrap();
         pauses.retain(|pause| holds(pause, self.world.now));
         assert!(pauses.iter().eq(self.model.held(self.world.now)), "{context}: {pauses:?}");

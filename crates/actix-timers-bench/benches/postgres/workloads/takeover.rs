@@ -96,7 +96,8 @@ pub(crate) fn victim(url: &str) -> ! {
             beaten = Instant::now();
         }
         let found = node.look(None, due_in(Duration::ZERO))().unwrap();
-        let ids: Vec<_> = found.iter().filter(|hint| share.contains(hint.id, hint.route)).map(|hint| hint.id).collect();
+        let ids: Vec<_> =
+            found.hints.iter().filter(|hint| share.contains(hint.id, hint.route)).map(|hint| hint.id).collect();
         if !ids.is_empty() {
             running.extend(node.turn(&[], &ids, complete));
         }

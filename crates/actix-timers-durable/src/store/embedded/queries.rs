@@ -11,7 +11,9 @@ use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, Row, ToSql};
 
 use super::super::record::is_suspect;
-use super::super::{Counts, Found, Hint, Look, Page, Part, Position, Query, Reads, State, finished_from_json};
+use super::super::{
+    Counts, Found, Hint, Look, Looked, Page, Part, Position, Query, Reads, Served, State, finished_from_json,
+};
 use super::claims::is_served;
 use super::columns::{
     Damaged, RECORD, RECORD_COLUMNS, blob, millis, read, read_id, read_number, read_optional, read_time,
@@ -30,7 +32,7 @@ const PAGE_BYTES: usize = 8 << 20;
 
 /// Returns a statement on each of the branches: after the position (?1, ?2), in the first by the id only, up to the time ?3, in
 /// the first to an id.
-fn branches(columns: &str, more: &str) -> [String; 2] {
+fn branches(columns: &str, condition: &str) -> [String; 2] {
     [
         ("NOT moved AND id > ?2 AND id < ?3", "id", ""),
         ("moved AND (due, id) > (?1, ?2) AND due <= ?3", "due, id", "INDEXED BY moved"),
@@ -38,17 +40,18 @@ fn branches(columns: &str, more: &str) -> [String; 2] {
     .map(|(range, order, index)| {
         format!(
             "SELECT id, due, route, {columns} FROM timers {index} \
-             WHERE {range} AND ended IS NULL AND parked IS NULL {more} ORDER BY {order}"
+             WHERE {range} {condition} ORDER BY {order}"
         )
     })
 }
 
 pub(super) static LOOK: LazyLock<[String; 2]> = LazyLock::new(|| {
-    branches("message_type, message_version, nominal, used, max_attempts", "AND (node IS NULL OR node <> ?4)")
+    branches("message_type, message_version, nominal, used, max_attempts, parked IS NULL AND node IS NOT ?4", "")
 });
 /// Headers may be long: they are read if ?4 says so.
-pub(super) static PENDING: LazyLock<[String; 2]> =
-    LazyLock::new(|| branches("key, message_type, created, iif(?4, headers, NULL)", ""));
+pub(super) static PENDING: LazyLock<[String; 2]> = LazyLock::new(|| {
+    branches("key, message_type, created, iif(?4, headers, NULL)", "AND ended IS NULL AND parked IS NULL")
+});
 pub(super) const PARKED: &str = "SELECT id, due, route, key, message_type, created, iif(?4, headers, NULL) \
     FROM timers INDEXED BY parked WHERE parked IS NOT NULL AND (due, id) > (?1, ?2) AND due <= ?3 ORDER BY due, id";
 pub(super) const DEAD: &str = "SELECT id, due, route, key, message_type, dead_at, iif(?4, headers, NULL) \
@@ -99,38 +102,37 @@ fn position(row: &Row<'_>) -> rusqlite::Result<Result<Position, Damaged>> {
     Ok(read_id(id).and_then(|id| Ok(Position { due: read_time(due)?, id })))
 }
 
-/// Looks for timers that will be due.
-pub(super) fn look(connection: &Connection, look: &Look, node: i64, paused: &[Pause]) -> rusqlite::Result<Vec<Hint>> {
+/// Looks for timers that will be due. Kept keys have ids behind all due times.
+pub(super) fn look(connection: &Connection, look: &Look, node: i64, paused: &[Pause]) -> rusqlite::Result<Looked> {
     let (due, id) = bound(look.after.as_ref());
     let (first_id, last_id) = (id_bound(look.after.as_ref()), prefix(look.until.as_millis() + 1));
     let until = millis(look.until);
     let params: [[&dyn ToSql; 4]; 2] = [[&due, &first_id, &last_id, &node], [&due, &id, &until, &node]];
-    let mut hints = Vec::new();
+    let (mut hints, mut ends) = (Vec::new(), Vec::new());
     for (sql, params) in LOOK.iter().zip(params) {
         let mut statement = connection.prepare_cached(sql)?;
         let mut rows = statement.query(&params[..])?;
-        let end = hints.len() + look.limit;
-        while hints.len() < end
-            && let Some(row) = rows.next()?
-        {
-            let served = is_served(&look.filter, row.get_ref(2)?, row.get_ref(3)?, row.get_ref(4)?);
-            let Some(served) = served.filter(|served| !paused.iter().any(|pause| pause.is_of(&served.route))) else {
-                continue;
-            };
-            let (nominal, used) = (read_time(row.get_ref(5)?), read_number(row.get_ref(6)?));
-            let budget = read_optional(row.get_ref(7)?);
+        let (mut examined, mut last) = (0, None);
+        while let Some(row) = rows.next()? {
+            if examined >= look.limit && last.is_some() {
+                ends.extend(last);
+                break;
+            }
+            examined += 1;
             // A damaged row is found by lists and checks.
-            if let (Ok(Position { due, id }), Ok(nominal), Ok(used), Ok(budget)) =
-                (position(row)?, nominal, used, budget)
-            {
+            let Ok(Position { due, id }) = position(row)? else { continue };
+            last = Some(Position { due, id });
+            let served = is_served(&look.filter, row.get_ref(2)?, row.get_ref(3)?, row.get_ref(4)?);
+            let is_free = |served: &&Served| !paused.iter().any(|pause| pause.is_of(&served.route));
+            let (Some(served), true) = (served.filter(is_free), row.get(8)?) else { continue };
+            let (nominal, used) = (read_time(row.get_ref(5)?), read_number(row.get_ref(6)?));
+            if let (Ok(nominal), Ok(used), Ok(budget)) = (nominal, used, read_optional(row.get_ref(7)?)) {
                 let is_suspect = is_suspect(used, budget, served.max_attempts);
                 hints.push(Hint { id, due, nominal, route: served.index, is_suspect });
             }
         }
     }
-    hints.sort_unstable_by_key(|hint| Position { due: hint.due, id: hint.id });
-    hints.truncate(look.limit);
-    Ok(hints)
+    Ok(Looked::new(hints, ends))
 }
 
 /// A connection for queries.
