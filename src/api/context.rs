@@ -24,9 +24,12 @@ use crate::service::schedule::deadline::Schedule;
 /// Methods for delayed messages of an actor to itself, on any actix context that can run futures: `Context` and the
 /// contexts of actix-web-actors.
 ///
-/// A timer created here belongs to the actor: it does not keep the actor alive, it ends when the actor stops or is
-/// restarted, and it can be cancelled until its handler runs, even when it is already due. The timers are held by the
-/// timer actor of the arbiter, which starts automatically; see
+/// A timer created here belongs to the actor: it ends when the actor stops or is restarted, and it can be cancelled
+/// until its handler runs, even when it is already due. A message does not keep the actor alive. A closure
+/// ([`run_after`](Self::run_after), [`run_at`](Self::run_at), [`run_every`](Self::run_every)) does while it is pending;
+/// [`TimerOptions::keep_alive`] changes either.
+///
+/// The timers are held by the timer actor of the arbiter, which starts automatically; see
 /// [`TimerActorBuilder::install`](crate::TimerActorBuilder::install) for other settings.
 ///
 /// # Rejected timers
@@ -35,9 +38,9 @@ use crate::service::schedule::deadline::Schedule;
 /// [capacity](crate::TimerActorBuilder::capacity) is used up, or the timer actor was drained or has stopped; a
 /// repeating timer also for a period of zero, and if nothing would ever be due. The message is then a
 /// [dead letter](crate::DeadLetter) with the reason [`Rejected`](crate::DeadLetterReason::Rejected), and the id is that
-/// of no timer. A closure, and a message that is not `Send`, is dropped. If nobody subscribes to dead letters or reads
-/// warnings, the first rejection of each thread is printed on standard error. To have the message back, use the methods of
-/// [`timer`](Self::timer) with the prefix `try_`.
+/// of no timer. A closure is dropped. If nobody subscribes to dead letters or reads warnings, the first rejection of each
+/// thread is printed on standard error. To have the message back, use the methods of [`timer`](Self::timer) with the
+/// prefix `try_`.
 ///
 /// Where there can be no timer actor, the message is dropped with a warning, printed likewise: no actix
 /// system runs on this thread, or a timer actor with its own clock was started here and none installed.
@@ -180,7 +183,7 @@ where
     }
 
     /// Delivers messages to this actor with a fixed delay, counted from the return of the previous message's handler.
-    /// (From the delivery, if a message had to be sent through the mailbox and its reply is still outstanding.)
+    /// (From the send, if a message had to go through the mailbox.)
     fn schedule_with_fixed_delay<M>(
         &mut self,
         repeat: impl Into<Repeat>,

@@ -62,7 +62,7 @@ impl TimerOptions {
     /// An actor without any address stops, unless a future in its context or a timer keeps it alive. By default a
     /// closure ([`run_after`](crate::TimerContext::run_after) and the like) keeps its actor alive, as actix's own
     /// `run_later` does, and a message does not. An actor that lives on without an address, by a future of its own, runs
-    /// a closure with `keep_alive(false)`, and all due behind it, only if it accepts [`DueTimers`](crate::DueTimers).
+    /// a closure with `keep_alive(false)` only if it accepts [`DueTimers`](crate::DueTimers).
     ///
     /// ```
     /// use std::time::Duration;
