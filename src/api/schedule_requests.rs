@@ -87,6 +87,9 @@ macro_rules! request {
 
             /// Returns the future id of the timer. If this is not called before sending, the request costs less: the
             /// timer actor need not store the id.
+            ///
+            /// Before the request is handled, a call by the id returns `NotFound`, and the timer exists afterwards.
+            /// Send [`Cancel`](crate::Cancel) instead, which is handled after it.
             pub fn id(&self) -> TimerId {
                 self.0.id()
             }

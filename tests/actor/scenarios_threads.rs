@@ -302,6 +302,7 @@ fn a_cancel_that_overtakes_its_request_is_not_remembered() {
         let id = request.id();
         let overtaking = timers.addr().send(Cancel(id));
         timers.addr().do_send(request);
+        assert_eq!(timers.cancel(id), CancelOutcome::NotFound, "a call passes the request, too");
         assert_eq!(overtaking.await, Ok(CancelOutcome::NotFound));
         assert_eq!(timers.addr().send(Cancel(id)).await, Ok(CancelOutcome::Cancelled));
         tokio::time::sleep(ms(20)).await;
