@@ -74,7 +74,7 @@ fn automatic() -> TimerActor {
     arbiter_settings::of_this_system().map_or_else(TimerActor::automatic, |settings| settings.create())
 }
 
-/// Returns the timers of this arbiter, started if necessary; `None` without a running system.
+/// Returns the timers of this arbiter, started if necessary; `None` on a thread without an arbiter.
 fn here() -> Option<Timers> {
     current().and_then(|_| HERE.with_borrow(|here| here.as_ref().map(|here| here.timers.clone()))).or_else(|| {
         let arbiter = Arbiter::try_current()?;
@@ -161,9 +161,10 @@ where
 }
 
 impl Timers {
-    /// Returns the timers of this thread's arbiter, whose timer actor is started if necessary. `None` if no actix
-    /// system runs on this thread, or if a timer actor with its own clock was started here and none installed, neither
-    /// [here](TimerActorBuilder::install) nor [for all arbiters](TimerActorBuilder::install_for_all_arbiters).
+    /// Returns the timers of this thread's arbiter, whose timer actor is started if necessary. `None` if no arbiter
+    /// runs on this thread (those of a `SyncArbiter` have none), or if a timer actor with its own clock was started here
+    /// and none installed, neither [here](TimerActorBuilder::install) nor
+    /// [for all arbiters](TimerActorBuilder::install_for_all_arbiters).
     pub fn current() -> Option<Self> {
         if current().is_none() && is_clock_unsettled() {
             return None;
@@ -178,7 +179,7 @@ impl TimerActor {
     /// whatever other timer actors run here. For other settings, [install](TimerActorBuilder::install) one first.
     ///
     /// # Panics
-    /// Like actix's own `from_registry`, outside of a running system. [`Timers::current`] returns `None` instead.
+    /// Like actix's own `from_registry`, outside of a running arbiter. [`Timers::current`] returns `None` instead.
     pub fn from_registry() -> Addr<Self> {
         <Self as ArbiterService>::from_registry()
     }
@@ -249,7 +250,7 @@ impl ArbiterService for TimerActor {
     fn start_service() -> Addr<Self> {
         match here() {
             Some(timers) => timers.addr().clone(),
-            None => panic!("a timer actor needs a running actix system on this thread"),
+            None => panic!("a timer actor needs a running arbiter on this thread"),
         }
     }
 
