@@ -48,9 +48,8 @@ pub(crate) enum Outcome {
 }
 
 /// Counters since the start. At every moment
-/// `accepted = delivered + cancelled + dead_lettered() + returned + pending`.
-///
-/// A message that became a dead letter because its timer was rejected counts as accepted, too.
+/// `accepted = delivered + cancelled + (dead_lettered() - rejected) + returned + pending`: the message of a rejected timer
+/// can become a dead letter, but the timer was never accepted.
 ///
 /// A repeating timer counts once for each repetition: as accepted when the one before is delivered, and by its outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -105,7 +104,8 @@ impl Counters {
 
     /// Returns whether every accepted timer is accounted for.
     pub const fn balance(&self) -> bool {
-        self.accepted == self.delivered + self.cancelled + self.dead_lettered() + self.returned + self.pending
+        let lost = self.dead_lettered() - self.rejected;
+        self.accepted == self.delivered + self.cancelled + lost + self.returned + self.pending
     }
 
     pub(crate) fn accept(&mut self) {
@@ -120,7 +120,6 @@ impl Counters {
 
     /// Counts the message of a rejected timer as a dead letter.
     pub(crate) fn lose_rejected(&mut self) {
-        self.accepted += 1;
         self.count(Outcome::DeadLettered(DeadLetterReason::Rejected));
     }
 
@@ -166,7 +165,8 @@ mod tests {
     fn every_ending_is_counted_once() {
         let outcomes = [Outcome::Delivered, Outcome::Cancelled, Outcome::Returned]
             .into_iter()
-            .chain(DeadLetterReason::ALL.map(Outcome::DeadLettered));
+            .chain(DeadLetterReason::ALL.map(Outcome::DeadLettered))
+            .filter(|outcome| *outcome != Outcome::DeadLettered(DeadLetterReason::Rejected));
         for outcome in outcomes {
             let mut counters = Counters::default();
             counters.accept();
@@ -175,6 +175,14 @@ mod tests {
             assert!(counters.balance(), "{outcome:?}");
             assert_eq!((counters.accepted, counters.pending), (1, 0));
         }
+    }
+
+    #[test]
+    fn a_rejected_timer_was_not_accepted() {
+        let mut counters = Counters::default();
+        counters.lose_rejected();
+        assert!(counters.balance());
+        assert_eq!((counters.accepted, counters.dead_lettered()), (0, 1));
     }
 
     #[test]

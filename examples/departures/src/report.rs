@@ -126,7 +126,7 @@ fn counters(inspection: &Snapshot) -> String {
         counters.accepted,
         counters.delivered,
         counters.cancelled,
-        counters.dead_lettered(),
+        counters.dead_lettered() - counters.rejected,
         counters.returned,
         counters.pending,
     ]
