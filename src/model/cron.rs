@@ -7,6 +7,11 @@ use std::time::SystemTime;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
+/// Maximum length of a gap for which `croner` finds the time after it.
+const MAX_GAP_SECONDS: i32 = 7200;
+/// Maximum number of changes of a clock among which long gaps are looked for. No zone has as many in the past.
+const MAX_CHANGES: usize = 1000;
+
 /// A cron expression in a time zone.
 ///
 /// The five fields are minute, hour, day of month, month and day of week; a sixth in front is seconds, a seventh at the
@@ -18,7 +23,8 @@ use jiff::tz::TimeZone;
 ///
 /// If seconds, minutes and hours are one number each, the expression is a time of day: if the clock skips it in spring,
 /// it is delivered at the first moment after the gap; if it occurs twice in autumn, only the first counts. Otherwise
-/// the expression is an interval: skipped times are skipped, and repeated times are delivered twice.
+/// the expression is an interval: skipped times are skipped, and repeated times are delivered twice. The times of a day
+/// that the zone leaves out, as Samoa did on 2011-12-30, are skipped.
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
@@ -87,9 +93,23 @@ impl Cron {
 
     /// Returns the next time of the expression after `time`; `None` if there is none up to the year 5000.
     pub fn next_after(&self, time: SystemTime) -> Option<SystemTime> {
-        let after = Timestamp::try_from(time).ok()?.to_zoned(self.zone.clone());
-        let next = self.expression.find_next_occurrence(&after, false).ok()?;
+        let after = Timestamp::try_from(time).ok()?;
+        let find = |from: Timestamp, inclusive| {
+            self.expression.find_next_occurrence(&from.to_zoned(self.zone.clone()), inclusive).ok()
+        };
+        // A time in a long gap ends the search: it continues behind the gap.
+        let next = find(after, false).or_else(|| self.long_gaps(after).find_map(|end| find(end, true)))?;
         Some(next.timestamp().into())
+    }
+
+    /// Returns the ends of the gaps that are too long for a search.
+    fn long_gaps(&self, after: Timestamp) -> impl Iterator<Item = Timestamp> {
+        let mut offset = self.zone.to_offset(after);
+        let changes = self.zone.following(after).take(MAX_CHANGES);
+        changes.filter_map(move |change| {
+            let before = std::mem::replace(&mut offset, change.offset());
+            (offset.seconds() - before.seconds() > MAX_GAP_SECONDS).then(|| change.timestamp())
+        })
     }
 
     /// Returns the expression, as accepted by [`new`](Self::new).

@@ -47,6 +47,23 @@ fn a_time_in_the_gap_comes_after_it_and_an_interval_skips_it() {
     }
 }
 
+/// In Samoa 2011-12-29 was followed by 12-31, and on Kwajalein 1993-08-20 by 08-22.
+#[test]
+fn a_day_that_a_zone_leaves_out_ends_no_expression() {
+    for (zone, expression, from, expected) in [
+        ("Pacific/Apia", "0 12 * * *", "2011-12-29T22:00:00Z", "2011-12-30T22:00:00Z"),
+        ("Pacific/Apia", "0 0 * * *", "2011-12-29T22:00:00Z", "2011-12-30T10:00:00Z"),
+        ("Pacific/Apia", "0 */6 * * *", "2011-12-30T05:00:00Z", "2011-12-30T10:00:00Z"),
+        ("Pacific/Apia", "30 9 30 * *", "2011-12-01T00:00:00Z", "2012-01-29T19:30:00Z"),
+        ("Pacific/Kwajalein", "0 12 * * *", "1993-08-21T00:30:00Z", "1993-08-22T00:00:00Z"),
+    ] {
+        let cron = Cron::new(expression).unwrap().in_time_zone(zone).unwrap();
+        assert_eq!(cron.next_after(time(from)), Some(time(expected)), "{expression} in {zone}");
+    }
+    let never = Cron::new("0 0 30 2 *").unwrap().in_time_zone("Pacific/Apia").unwrap();
+    assert_eq!(never.next_after(time("2011-01-01T00:00:00Z")), None);
+}
+
 #[test]
 fn a_time_that_comes_twice_counts_once_and_an_interval_twice() {
     for (zone, expression, from, expected) in [
