@@ -313,6 +313,7 @@ impl<S: fmt::Debug> fmt::Debug for TimerBuilder<S> {
     note = "the time comes before the message: `schedule(delay, message)`",
     note = "a message needs a handler: write `impl Handler<{Self}>` for the recipient",
     note = "a closure is run by `run` or `run_repeatedly`",
+    note = "a closure that makes each message of a repeating timer: `MessageSource::from_fn(closure)`",
     note = "for a message that is not `Send` to its own actor: `run(delay, move |_, ctx| ctx.notify(message))`"
 )]
 pub(crate) trait ScheduledBy<S>: TimerMessage + Sized {

@@ -39,6 +39,7 @@ use crate::model::timer_message::TimerMessage;
     note = "the time comes before the message: `schedule_after(delay, message)`",
     note = "a message needs a handler: write `impl Handler<{Self}> for {A}`",
     note = "a closure is run by `run_after`, `run_at` or `run_every`",
+    note = "a closure that makes each message of a repeating timer: `MessageSource::from_fn(closure)`",
     note = "for a message that is not `Send` to its own actor: `run_after(delay, move |_, ctx| ctx.notify(message))`"
 )]
 #[expect(private_bounds, reason = "implemented here for all")]

@@ -20,6 +20,7 @@ use actix::Message;
     note = "the time comes before the message: `schedule_after(target, delay, message)`",
     note = "a message is an `actix::Message` and `Send`, with a result that is `Send`: derive `Message`",
     note = "a closure is run by `run_after`, `run_at` or `run_every`",
+    note = "a closure that makes each message of a repeating timer: `MessageSource::from_fn(closure)`",
     note = "for a message that is not `Send` to its own actor: `run_after(delay, move |_, ctx| ctx.notify(message))`"
 )]
 pub trait TimerMessage: Message<Result: Send> + Send + 'static {}
