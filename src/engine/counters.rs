@@ -54,6 +54,7 @@ pub(crate) enum Outcome {
 /// A repeating timer counts once for each repetition: as accepted when the one before is delivered, and by its outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
 pub struct Counters {
     /// Accepted timers.
     pub accepted: u64,

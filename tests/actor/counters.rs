@@ -59,22 +59,21 @@ impl Scrape {
 
     /// Asserts that the exported metrics equal the counters.
     fn assert_shows(&self, counters: &Counters) {
-        let shown = Counters {
-            accepted: self.total("scheduled_total"),
-            delivered: self.total("delivered_total"),
-            cancelled: self.total("cancelled_total"),
-            recipient_stopped: self.sum("dead_letters_total", "recipient_stopped") as u64,
-            window_full: self.sum("dead_letters_total", "window_full") as u64,
-            source_panicked: self.sum("dead_letters_total", "source_panicked") as u64,
-            service_stopped: self.sum("dead_letters_total", "service_stopped") as u64,
-            rejected: self.sum("dead_letters_total", "rejected") as u64,
-            returned: self.total("returned_total"),
-            pending: self.total("pending"),
-            rescheduled: self.total("rescheduled_total"),
-            abandoned: self.total("abandoned_total"),
-            rejected_capacity: self.sum("rejected_total", "capacity") as u64,
-            rejected_closed: self.sum("rejected_total", "stopped") as u64,
-        };
+        let mut shown = Counters::default();
+        shown.accepted = self.total("scheduled_total");
+        shown.delivered = self.total("delivered_total");
+        shown.cancelled = self.total("cancelled_total");
+        shown.recipient_stopped = self.sum("dead_letters_total", "recipient_stopped") as u64;
+        shown.window_full = self.sum("dead_letters_total", "window_full") as u64;
+        shown.source_panicked = self.sum("dead_letters_total", "source_panicked") as u64;
+        shown.service_stopped = self.sum("dead_letters_total", "service_stopped") as u64;
+        shown.rejected = self.sum("dead_letters_total", "rejected") as u64;
+        shown.returned = self.total("returned_total");
+        shown.pending = self.total("pending");
+        shown.rescheduled = self.total("rescheduled_total");
+        shown.abandoned = self.total("abandoned_total");
+        shown.rejected_capacity = self.sum("rejected_total", "capacity") as u64;
+        shown.rejected_closed = self.sum("rejected_total", "stopped") as u64;
         assert_eq!(shown, *counters);
     }
 }

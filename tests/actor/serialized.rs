@@ -96,7 +96,8 @@ fn outcomes_and_states_are_words() {
     assert_eq!(through_json(&RescheduleOutcome::Rescheduled), "rescheduled");
     let states = [TimerState::Waiting, TimerState::Due, TimerState::InFlight, TimerState::Between];
     assert_eq!(states.map(|state| through_json(&state)), ["waiting", "due", "in_flight", "between"]);
-    let counters = Counters { accepted: 3, delivered: 1, pending: 2, ..Counters::default() };
+    let mut counters = Counters::default();
+    (counters.accepted, counters.delivered, counters.pending) = (3, 1, 2);
     assert_eq!(through_json(&counters)["accepted"], 3);
 }
 
