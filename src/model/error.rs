@@ -170,7 +170,7 @@ pub enum CancelOutcome {
     Cancelled,
     /// The message has been delivered: its handler ran, or it is in the recipient's mailbox.
     AlreadyDelivered,
-    /// The delivery is in progress and cannot be stopped.
+    /// The delivery is in progress and cannot be stopped. A repeating timer ends after it.
     InProgress,
     /// No pending timer has this id: it was cancelled or returned, it ended long ago, or it never existed.
     NotFound,
@@ -193,7 +193,8 @@ pub enum RescheduleOutcome {
     Rescheduled,
     /// The message has already been delivered.
     AlreadyDelivered,
-    /// The delivery is in progress.
+    /// The delivery is in progress. A timer with one message is not moved. A repeating one is, from its next repetition
+    /// on, if its tracked handler runs; not while its [source](crate::MessageSource) makes a message.
     InProgress,
     /// No pending timer has this id.
     NotFound,
