@@ -29,6 +29,8 @@ pub(crate) enum End {
     Panicked,
     /// The future was dropped.
     Dropped,
+    /// It was refused: the capacity is used up.
+    Full,
 }
 
 /// The state of a request with the condition `C`, which holds `H` until it ends: its watchers and its timer.
@@ -157,7 +159,7 @@ impl<V, C: FnMut() -> Option<V>, H> Attempt<V, C, H> {
             End::Expired => Some(Ok(Outcome::Expired)),
             End::Cancelled => Some(Err(WaitError::Cancelled)),
             End::Closed => Some(Err(WaitError::Closed { condition: None })),
-            End::Completed | End::Panicked | End::Dropped => None,
+            End::Completed | End::Panicked | End::Dropped | End::Full => None,
         };
         Some(finish(state, end, answer))
     }

@@ -7,33 +7,33 @@ use metrics::{Counter, Gauge, Unit, counter, gauge};
 
 use crate::attempt::End;
 
-const fn metric(kind: Kind, name: &'static str, help: &'static str) -> Metric {
-    Metric { name, kind, unit: Unit::Count, labels: &["purgatory"], help }
-}
-
 const fn gauge(name: &'static str, help: &'static str) -> Metric {
-    metric(Kind::Gauge, name, help)
-}
-
-const fn counter(name: &'static str, help: &'static str) -> Metric {
-    metric(Kind::Counter, name, help)
+    Metric { name, kind: Kind::Gauge, unit: Unit::Count, labels: &["purgatory"], help }
 }
 
 const WATCHED: Metric = gauge("actix_timers_purgatory_watched", "Watchers: the keys of each waiting request");
 const DELAYED: Metric = gauge("actix_timers_purgatory_delayed", "Requests that wait for their condition or time-out");
-const COMPLETED: Metric = counter("actix_timers_purgatory_completed_total", "Requests ended by their condition");
-const EXPIRED: Metric = counter("actix_timers_purgatory_expired_total", "Requests ended by their time-out");
+const ENDED: Metric = Metric {
+    name: "actix_timers_purgatory_ended_total",
+    kind: Kind::Counter,
+    unit: Unit::Count,
+    labels: &["purgatory", "outcome"],
+    help: "Requests ended: completed by their condition, expired, cancelled, closed, panicked, dropped (with their \
+           future), or full (refused: the capacity is used up)",
+};
+
+/// The outcomes, in the order of [`End`].
+const OUTCOMES: [&str; 7] = ["completed", "expired", "cancelled", "closed", "panicked", "dropped", "full"];
 
 /// All metrics of purgatories. They have the labels `purgatory`, the name of the purgatory, and `timer`, that of its
 /// timer actor.
-pub const CATALOGUE: &[Metric] = &[WATCHED, DELAYED, COMPLETED, EXPIRED];
+pub const CATALOGUE: &[Metric] = &[WATCHED, DELAYED, ENDED];
 
 /// The handles of one purgatory.
 pub(crate) struct Meters {
     pub(crate) watched: Gauge,
     pub(crate) delayed: Gauge,
-    completed: Counter,
-    expired: Counter,
+    ended: [Counter; OUTCOMES.len()],
 }
 
 impl Meters {
@@ -46,20 +46,19 @@ impl Meters {
             }
         }
         let labels = [("timer", timer.to_owned()), ("purgatory", purgatory.to_owned())];
+        let ended = |outcome: &'static str| {
+            let [timer, purgatory] = labels.clone();
+            counter!(ENDED.name, &[timer, purgatory, ("outcome", outcome.to_owned())])
+        };
         Self {
             watched: gauge!(WATCHED.name, &labels),
             delayed: gauge!(DELAYED.name, &labels),
-            completed: counter!(COMPLETED.name, &labels),
-            expired: counter!(EXPIRED.name, &labels),
+            ended: OUTCOMES.map(ended),
         }
     }
 
-    /// Counts the end of a request.
+    /// Counts the end of a request, or its refusal.
     pub(crate) fn count(&self, end: End) {
-        match end {
-            End::Completed => self.completed.increment(1),
-            End::Expired => self.expired.increment(1),
-            End::Cancelled | End::Closed | End::Panicked | End::Dropped => {}
-        }
+        self.ended[end as usize].increment(1);
     }
 }

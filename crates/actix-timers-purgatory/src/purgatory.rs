@@ -91,6 +91,7 @@ impl<K: Key> Purgatory<K> {
     {
         let shared = &self.0;
         if self.is_closed() {
+            shared.meters.count(End::Closed);
             return Wait::answered(Err(WaitError::Closed { condition: Some(condition) }));
         }
         match contain(&mut condition) {
@@ -99,9 +100,13 @@ impl<K: Key> Purgatory<K> {
                 return Wait::answered(Ok(Outcome::Completed(value)));
             }
             Ok(None) => {}
-            Err(message) => return Wait::answered(Err(WaitError::ConditionPanicked { message })),
+            Err(message) => {
+                shared.meters.count(End::Panicked);
+                return Wait::answered(Err(WaitError::ConditionPanicked { message }));
+            }
         }
         if !shared.reserve_place() {
+            shared.meters.count(End::Full);
             return Wait::answered(Err(WaitError::Full { condition }));
         }
         let number = shared.next_number.fetch_add(1, Ordering::Relaxed);
@@ -113,7 +118,9 @@ impl<K: Key> Purgatory<K> {
                 let is_full = matches!(error, ScheduleError::CapacityReached { .. });
                 error.into_message().dismiss();
                 shared.release_place();
-                let condition = request.attempt.end(End::Dropped).and_then(|remains| remains.condition);
+                let end = if is_full { End::Full } else { End::Closed };
+                shared.meters.count(end);
+                let condition = request.attempt.end(end).and_then(|remains| remains.condition);
                 return Wait::answered(Err(match condition {
                     Some(condition) if is_full => WaitError::Full { condition },
                     condition => WaitError::Closed { condition },
