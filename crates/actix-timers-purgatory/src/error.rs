@@ -27,7 +27,8 @@ pub enum WaitError<C> {
     /// [`Purgatory::cancel`](crate::Purgatory::cancel) has ended it.
     #[error("the request was cancelled")]
     Cancelled,
-    /// The purgatory was closed, or its timer actor was drained or has stopped.
+    /// The purgatory was closed, or its timer actor was drained or has stopped. A drain returns the time-outs of
+    /// requests that wait; they end when these values are dropped.
     #[error("the purgatory is closed")]
     Closed {
         /// The condition of a request that was refused; `None` if the request was waiting.

@@ -71,3 +71,15 @@ async fn a_request_outlives_the_handles_of_its_purgatory() {
     clock.advance(SECOND).await;
     assert_eq!(answer(&mut wait), Some(Answer::Expired));
 }
+
+/// A drain returns the time-outs to the program, which could still look at them.
+#[actix::test]
+async fn a_request_ends_when_the_time_out_that_a_drain_returned_is_dropped() {
+    let world = World::new();
+    let mut wait = world.purgatory.wait([1], SECOND, never);
+    let returned = world.timers.drain();
+    assert_eq!((returned.len(), answer(&mut wait)), (1, None));
+    drop(returned);
+    assert_eq!(answer(&mut wait), Some(Answer::Closed));
+    world.assert_empty();
+}
