@@ -11,7 +11,8 @@ use tokio_postgres::{Error, GenericClient, Row};
 use uuid::Uuid;
 
 use super::apply::{locked, park_damaged};
-use super::row::{self, COLUMNS, NODE, Types, due, id};
+use super::passes::{Claimed, Pass};
+use super::row::{self, COLUMNS, Types, due, id};
 use super::session::{Call, Session, params, this_session};
 use super::steps::{AGAIN, fences, uuids};
 use crate::boot_clock;
@@ -27,8 +28,6 @@ const SHORT_MS: u64 = 2000;
 const SAMPLES: usize = 512;
 /// The time between two readings of the oldest snapshot, which reads the sessions of all.
 const SNAPSHOTS: Duration = Duration::from_secs(2);
-/// Claims that a search returns at most.
-const FOUND: i32 = 10_000;
 
 const BEAT: &str = "
     SELECT b.rest_ms, b.nodes, b.leases, b.states, b.paused, b.oldest, b.next, b.lost, b.micros, b.overdue, b.needed,
@@ -62,18 +61,20 @@ const FOREIGN: &str = "
         AND NOT pg_has_role(a.usesysid, 'USAGE')
         AND NOT (pg_has_role('pg_signal_backend', 'USAGE') AND pg_has_role('pg_read_all_stats', 'USAGE'))";
 const TIDY: &str = "SELECT t.unserved, t.is_over FROM @schema@.tidy() t";
+/// Whether the sessions of a node have ended, and whether it was not known to be dead: then it is from now on, and claims nothing.
 /// A session that does not end in time is ended at the next beat: this one claims and ends, too.
-const END_SESSIONS: &str = "SELECT @schema@.end_sessions($1, 250, false)";
+const END_NODE: &str = "
+    SELECT e.have_ended, CASE WHEN e.have_ended THEN (SELECT r.alone FROM @schema@.release($1, $2, '{}', false) r LIMIT 1) END
+    FROM (SELECT @schema@.end_sessions($2, 250, false) AS have_ended OFFSET 0) e";
 static RELEASE: LazyLock<String> =
-    LazyLock::new(|| format!("SELECT {COLUMNS}, t.alone FROM @schema@.release($1, $2) t"));
-const CLAIMED: &str = "SELECT c.id, c.repetition, c.attempt, c.alone FROM @schema@.claimed_by($1, $2) c";
+    LazyLock::new(|| format!("SELECT {COLUMNS} FROM @schema@.release($1, $2, $3, $4) t"));
 static RECORDS: LazyLock<String> = LazyLock::new(|| {
     format!("SELECT {COLUMNS} FROM unnest($1::uuid[]) AS d(id) JOIN @schema@.timers t ON t.id = d.id")
 });
 const RETIRE: &str = "UPDATE @schema@.nodes n SET serves = '{}' WHERE n.id = $1";
 const LEAVE: &str = "UPDATE @schema@.nodes n SET dead = true WHERE n.id = $1";
-const LEFT: &str = "
-    DELETE FROM @schema@.nodes n WHERE n.id = $1 AND NOT EXISTS (SELECT FROM @schema@.claimed_by($1, 1))";
+/// No timer names it any more.
+const FORGET: &str = "DELETE FROM @schema@.nodes n WHERE n.id = $1 AND n.dead";
 
 /// The state of the node, on the thread of the sessions.
 #[derive(Debug, Default)]
@@ -91,6 +92,8 @@ pub(super) struct Member {
     round_trip: Duration,
     /// The broken connections at the last search for unknown claims, and its time.
     pub(super) swept: (u64, Duration),
+    /// Searches for the claims of dead nodes and, with the broken connections at its beginning, for unknown ones of this node.
+    passes: HashMap<(i64, u64), Pass>,
     /// The last reading of the oldest snapshot.
     measured: Duration,
     /// Times in milliseconds with the number of the next transaction.
@@ -205,7 +208,7 @@ pub(super) async fn join(session: &mut Session, node: &NodeInfo) -> Result<Beat,
     beat(session, &[]).await
 }
 
-/// Enters the node under a new id, and makes parked timers pending that it serves.
+/// Enters the node under a new id.
 async fn enter(session: &mut Session) -> Result<(), Failure> {
     session.connect().await?;
     let id = (DurableId::new(DueTime::MIN).random() >> 1).cast_signed().max(1);
@@ -217,16 +220,7 @@ async fn enter(session: &mut Session) -> Result<(), Failure> {
     let routes = Call { sql: ROUTES, params: params![types.names.clone()] };
     session.send(&[join, routes]).await?;
     session.shared.node.store(id, Ordering::Release);
-    loop {
-        let rows = match session.query(UNPARK, params![types.names.clone(), types.versions.clone()]).await {
-            // A timer that the server refuses to change must not keep the node from joining.
-            Err(Failure::Reported { .. }) => return Ok(()),
-            rows => rows?,
-        };
-        if rows.is_empty() {
-            return Ok(());
-        }
-    }
+    Ok(())
 }
 
 /// See [`Store::beat`](actix_timers_durable::store::Store::beat).
@@ -270,16 +264,20 @@ fn measure(session: &mut Session, row: &Row, read: Option<Duration>) {
     }
 }
 
-/// Counts the routes that no node serves, and deletes keys that need not be kept any more.
-pub(super) async fn tidy(session: &mut Session) {
+/// Counts the routes that no node serves, and deletes some keys that need not be kept any more. Returns whether there are more.
+pub(super) async fn tidy(session: &mut Session) -> bool {
     // After a failure the next time.
-    while let Ok(Some(row)) = session.query(TIDY, vec![]).await.map(|rows| rows.into_iter().next()) {
-        let number: i64 = row.get(0);
-        session.shared.metered(|meters| meters.unserved.set(number as f64));
-        if row.get(1) {
-            return;
-        }
-    }
+    let Ok(Some(row)) = session.query(TIDY, vec![]).await.map(|rows| rows.into_iter().next()) else { return false };
+    let number: i64 = row.get(0);
+    session.shared.metered(|meters| meters.unserved.set(number as f64));
+    !row.get::<_, bool>(1)
+}
+
+/// Makes some parked timers pending that a node serves. Returns whether there may be more.
+pub(super) async fn unpark(session: &mut Session, types: &Types) -> bool {
+    // One that the server refuses to change keeps no other from its delivery, and the node from nothing.
+    let rows = session.query(UNPARK, params![types.names.clone(), types.versions.clone()]).await;
+    rows.is_ok_and(|rows| !rows.is_empty())
 }
 
 /// Begins another lease under another id: the earlier claims of the node are another's.
@@ -329,22 +327,29 @@ async fn release(session: &mut Session, row: &Row, beat: &mut Beat) {
     let is_over = |id: &i64| seen.get(id).is_some_and(|(_, since)| now >= *since + *lease);
     let is_gone = |(id, state): &(i64, i32)| *id != own && (*state == 2 || *state == 1 && is_over(id));
     let gone: Vec<_> = ids.into_iter().zip(states).filter(is_gone).map(|(id, _)| id).collect();
+    session.member.passes.retain(|(id, _), _| *id == own || gone.contains(id));
     for gone in gone {
-        let ended = session.query(END_SESSIONS, params![gone]).await;
-        if !ended.is_ok_and(|rows| rows.first().is_some_and(|row| row.get(0))) {
+        let Ok(rows) = session.query(END_NODE, params![own, gone]).await else { continue };
+        let Some((true, has_died)) = rows.first().map(|row| (row.get(0), row.get::<_, Option<bool>>(1))) else {
             continue;
-        }
-        if let Ok(rows) = session.query(&RELEASE, params![own, gone]).await {
-            beat.looks_begin_anew = true;
-            // The first row says how many were released, and whether the node had died just now.
-            let (released, has_died) = rows.first().map_or((0, false), |row| (row.get::<_, i32>(4), row.get(NODE + 2)));
-            let released = u64::try_from(released).unwrap_or(0);
+        };
+        session.shared.metered(|meters| meters.takeovers.increment(u64::from(has_died.unwrap_or(false))));
+        let mut pass = session.member.passes.remove(&(gone, 0)).unwrap_or_default();
+        let visit = async |session: &mut Session, claimed: Vec<Claimed>, are_last| {
+            let ids = uuids(claimed.iter().map(|(delivery, _)| delivery.id));
+            let rows = session.query(&RELEASE, params![own, gone, ids, are_last]).await?;
+            // The first row says how many were released.
+            let Some(released) = rows.first().map(|row| u64::try_from(row.get::<_, i32>(4)).unwrap_or(0)) else {
+                return Ok(false);
+            };
+            beat.looks_begin_anew |= released > 0;
             beat.released += released;
-            session.shared.metered(|meters| {
-                meters.released.increment(released);
-                meters.takeovers.increment(u64::from(has_died));
-            });
+            session.shared.metered(|meters| meters.released.increment(released));
             beat.blamed.extend(blamed(session, &rows).await);
+            Ok(released == claimed.len() as u64)
+        };
+        if !matches!(pass.go_on(session, gone, visit).await, Ok(true)) {
+            session.member.passes.insert((gone, 0), pass);
         }
     }
 }
@@ -390,43 +395,46 @@ async fn sweep(session: &mut Session, running: &[Delivery], beat: &mut Beat) {
     if swept_breaks == breaks && now < swept_at + SWEEP {
         return;
     }
-    let Ok(rows) = session.query(CLAIMED, params![own, FOUND]).await else { return };
     let known: HashSet<_> = running.iter().copied().chain(beat.blamed.iter().map(|record| record.delivery())).collect();
-    let (mut lost, mut alone, mut is_over) = (Vec::new(), Vec::new(), true);
-    for row in &rows {
-        let (Some(id), repetition, attempt) = (id(row, 0), row.get::<_, i64>(1), row.get::<_, i32>(2)) else {
-            continue;
-        };
-        let delivery = Delivery { id, repetition: repetition.cast_unsigned(), attempt: attempt.cast_unsigned() };
-        if !known.contains(&delivery) {
-            let is_blamed = row.get(3) && !session.marked.contains(&id);
-            if is_blamed { &mut alone } else { &mut lost }.push(delivery);
+    // One from before the last break may have passed claims that were lost then.
+    let mut pass = session.member.passes.remove(&(own, breaks)).unwrap_or_default();
+    session.member.passes.retain(|(node, _), _| *node != own);
+    let visit = async |session: &mut Session, mut claimed: Vec<Claimed>, _| {
+        claimed.retain(|(delivery, _)| !known.contains(delivery));
+        give_back(session, own, claimed, beat).await
+    };
+    match pass.go_on(session, own, visit).await {
+        Ok(true) if !pass.has_left => {
+            session.marked.clear();
+            session.member.swept = (breaks, now);
         }
+        Ok(true) => {}
+        _ => _ = session.member.passes.insert((own, breaks), pass),
     }
+}
+
+/// Gives back unknown claims, or takes them as failed if they were alone. Returns whether none is left.
+async fn give_back(session: &mut Session, own: i64, claimed: Vec<Claimed>, beat: &mut Beat) -> Result<bool, Failure> {
+    let is_blamed = |(delivery, is_alone): &Claimed| *is_alone && !session.marked.contains(&delivery.id);
+    let (alone, mut lost): (Vec<_>, Vec<_>) = claimed.into_iter().partition(is_blamed);
+    let mut is_over = true;
     if !lost.is_empty() {
         // A row that somebody has locked must not keep the others.
-        let Ok(locked) = locked(session, lost.iter().map(|delivery| delivery.id)).await else { return };
+        let locked = locked(session, lost.iter().map(|(delivery, _)| delivery.id)).await?;
         is_over = locked.is_empty();
-        lost.retain(|delivery| !locked.contains(&delivery.id));
+        lost.retain(|(delivery, _)| !locked.contains(&delivery.id));
         lost.sort_unstable();
-        let mut params = fences(own, lost.iter().copied());
+        let mut params = fences(own, lost.iter().map(|(delivery, _)| *delivery));
         let none = vec![None::<i64>; lost.len()];
         params.extend(params![none.clone(), none.clone(), none, vec![1; lost.len()]]);
-        if session.query(AGAIN, params).await.is_err() {
-            return;
-        }
+        session.query(AGAIN, params).await?;
         beat.looks_begin_anew = true;
     }
     if !alone.is_empty() {
-        let ids = uuids(alone.iter().map(|delivery| delivery.id));
-        let Ok(rows) = session.query(&RECORDS, params![ids]).await else { return };
+        let rows = session.query(&RECORDS, params![uuids(alone.iter().map(|(delivery, _)| delivery.id))]).await?;
         beat.blamed.extend(blamed(session, &rows).await);
     }
-    if !is_over {
-        return;
-    }
-    session.marked.clear();
-    session.member.swept = (breaks, now);
+    Ok(is_over)
 }
 
 /// Serves nothing from now on: other nodes divide the timers among them at their next beats.
@@ -441,6 +449,13 @@ pub(super) async fn leave(session: &mut Session) {
     session.shared.leased(Duration::ZERO, Duration::ZERO);
     let node = session.shared.node.swap(0, Ordering::AcqRel);
     if node != 0 && session.query(LEAVE, params![node]).await.is_ok() {
-        _ = session.query(LEFT, params![node]).await;
+        let mut pass = Pass::default();
+        if matches!(
+            pass.go_on(session, node, async |_, claimed: Vec<Claimed>, _| Ok(claimed.is_empty())).await,
+            Ok(true)
+        ) && !pass.has_left
+        {
+            _ = session.query(FORGET, params![node]).await;
+        }
     }
 }

@@ -68,6 +68,16 @@ impl Jobs {
         _ = self.sender.send(Box::new(move |session| Box::pin(work(session))));
     }
 
+    /// Runs work in the session as long as there is more, after other work in between.
+    pub(super) fn start_all(&self, work: impl AsyncFn(&mut Session) -> bool + Clone + Send + 'static) {
+        let (jobs, again) = (self.clone(), work.clone());
+        self.start(async move |session| {
+            if work(session).await {
+                jobs.start_all(again);
+            }
+        });
+    }
+
     /// Runs work in the session, and waits for it.
     pub(super) fn run<T: Send + 'static>(
         &self,

@@ -4,11 +4,12 @@
 //! `claim.sql` and `unclaimed.sql`, the way to a delivery; `setup`, which checks a server and migrates; `session` on a
 //! connection, and `io`, the thread that runs three of them: one writes and renews the lease, one looks, one answers queries.
 //! `row` and `puts`: records as columns and back. `steps`: changes as statements; `apply`: statements as transactions, and their
-//! failures. `beat`: the node, its lease, and the release of others. `reads`: looks and queries.
+//! failures. `beat`: the node, its lease, and the release of others, by `passes` over their claims. `reads`: looks and queries.
 
 mod apply;
 mod beat;
 mod io;
+mod passes;
 mod puts;
 mod reads;
 mod row;
@@ -37,13 +38,16 @@ use crate::{ConnectError, PostgresOptions};
 use beat::Member;
 pub(crate) use beat::read_clock;
 use io::Io;
-use session::Shared;
+use row::Types;
+use session::{Session, Shared};
 
 /// The longest time between two beats: a dead node's timers are released within its lease and a second, and an idle node makes
 /// less than 12 statements a second.
 const BEAT: Duration = Duration::from_millis(600);
 /// The time between two counts of routes that no node serves, and deletions of keys that need not be kept any more.
 const COUNT: Duration = Duration::from_secs(30);
+/// The longest time for which a start waits until parked timers that the node serves are pending.
+const UNPARKING: Duration = Duration::from_secs(1);
 /// The longest time for which the end of a store waits for the node to leave.
 const LEAVING: Duration = Duration::from_secs(2);
 
@@ -186,14 +190,26 @@ impl Store for PostgresStore {
         let meters = self.shared.meters.get_or_init(|| Arc::new(Meters::register(&node.name)));
         let publisher: Weak<dyn Publisher> = Arc::downgrade(meters) as _;
         register_publisher(publisher);
-        let node = node.clone();
-        self.io()?.writer.run(async move |session| beat::join(session, &node).await)
+        let (node, types) = (node.clone(), Types::of(&node.serves));
+        let beat = self.io()?.writer.run(async move |session| beat::join(session, &node).await)?;
+        let (queries, end) = (self.io()?.queries.clone(), Instant::now() + UNPARKING);
+        let unpark = async move |session: &mut Session| beat::unpark(session, &types).await;
+        loop {
+            let page = unpark.clone();
+            if !queries.run(async move |session| Ok(page(session).await))? {
+                return Ok(beat);
+            }
+            if Instant::now() > end {
+                queries.start_all(unpark);
+                return Ok(beat);
+            }
+        }
     }
 
     fn beat(&mut self, running: &[Delivery], _now: DueTime) -> Result<Beat, StoreError> {
         if self.counted.is_none_or(|at| at.elapsed() >= COUNT) {
             self.counted = Some(Instant::now());
-            self.io()?.queries.start(beat::tidy);
+            self.io()?.queries.start_all(beat::tidy);
         }
         let running = running.to_vec();
         self.io()?.writer.run(async move |session| beat::beat(session, &running).await)

@@ -181,7 +181,7 @@ impl Jobs {
 }
 
 /// Returns the bounds of rows after a position: for those whose due time is in the id, and for others.
-fn bounds(after: Option<Position>) -> (Uuid, i64, Uuid) {
+pub(super) fn bounds(after: Option<Position>) -> (Uuid, i64, Uuid) {
     let first = |due| Uuid::from_u128(Uuid::from(DurableId::from_parts(due, 0, 0)).as_u128().saturating_sub(1));
     let Some(Position { due, id }) = after else { return (first(DueTime::MIN), -1, Uuid::max()) };
     let id_bound = match id.first_due().cmp(&due) {

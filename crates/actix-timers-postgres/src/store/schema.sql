@@ -192,29 +192,36 @@ CREATE FUNCTION @schema@.resume(kind text, name text) RETURNS boolean LANGUAGE s
     SELECT EXISTS (SELECT FROM ended)
 $$;
 
--- To be called after the commit of a pause: when it returns, nothing is claimed any more that the pause excludes.
+-- To be called after the commit of a pause: when it returns, nothing is claimed any more that the pause excludes. It keeps no lock,
+-- since nodes could not renew their leases until the caller's transaction ends.
 CREATE FUNCTION @schema@.pause_settled() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM FROM @schema@.nodes n ORDER BY n.id FOR UPDATE;
+    RAISE EXCEPTION USING ERRCODE = 'query_canceled';
+EXCEPTION WHEN query_canceled THEN
+    NULL;
 END
 $$;
 
--- Returns rows that a node has claimed. They are due up to `claimed_until`; no index names the node.
-CREATE FUNCTION @schema@.claimed_by(p_node bigint, p_limit int)
-RETURNS TABLE (id uuid, repetition bigint, attempt int, alone boolean) LANGUAGE plpgsql AS $$
+-- Returns the rows that a node has claimed among `p_limit` of each order: unmoved ones after the id `p_from`, and moved ones after
+-- (`p_due`, `p_after`). They are due up to `claimed_until`; no index names the node. Where there may be more, `is_end` marks the last one.
+CREATE FUNCTION @schema@.claimed_by(p_node bigint, p_from uuid, p_due bigint, p_after uuid, p_limit bigint)
+RETURNS TABLE (id uuid, due bigint, repetition bigint, attempt int, alone boolean, is_end boolean) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     v_until bigint := greatest(@schema@.server_now(), (SELECT n.claimed_until FROM @schema@.nodes n WHERE n.id = p_node));
 BEGIN
-    RETURN QUERY (
-        SELECT t.id, t.repetition, t.attempt, t.alone FROM @schema@.timers t
-        WHERE NOT t.moved AND t.id < @schema@.first_id(v_until + 1) AND coalesce(t.node, 0) = p_node
-        ORDER BY t.id LIMIT p_limit
-    ) UNION ALL (
-        SELECT t.id, t.repetition, t.attempt, t.alone FROM @schema@.timers t
-        WHERE t.moved AND t.due <= v_until AND coalesce(t.node, 0) = p_node
-        ORDER BY t.due, t.id LIMIT p_limit
-    );
+    RETURN QUERY WITH unmoved AS MATERIALIZED (
+        SELECT t.id, t.due, t.repetition, t.attempt, t.alone, t.node FROM @schema@.timers t
+        WHERE NOT t.moved AND t.id > p_from AND t.id < @schema@.first_id(v_until + 1) ORDER BY t.id LIMIT p_limit
+    ), moved AS MATERIALIZED (
+        SELECT t.id, t.due, t.repetition, t.attempt, t.alone, t.node FROM @schema@.timers t
+        WHERE t.moved AND (t.due, t.id) > (p_due, p_after) AND t.due <= v_until ORDER BY t.due, t.id LIMIT p_limit
+    )
+    SELECT t.id, t.due, t.repetition, t.attempt, t.alone, false
+    FROM (SELECT u.* FROM unmoved u UNION ALL SELECT m.* FROM moved m) t WHERE t.node = p_node
+    UNION ALL (SELECT u.id, u.due, u.repetition, u.attempt, u.alone, true FROM unmoved u ORDER BY u.id OFFSET p_limit - 1)
+    UNION ALL (SELECT m.id, m.due, m.repetition, m.attempt, m.alone, true FROM moved m ORDER BY m.due, m.id OFFSET p_limit - 1);
 END
 $$;
 
@@ -234,10 +241,10 @@ CREATE FUNCTION @schema@.end_sessions(p_node bigint, p_wait_ms bigint, p_own boo
     ) f
 $$;
 
--- Releases the rows of a dead node whose sessions have ended. Its row goes when no timer names it; until then the release is
--- repeated. Returns timers that were alone: `p_node` has claimed them now, and ends them as failed. A row without an id, before all
--- others, has the number of released timers as `attempt`, and in `alone` whether the node was not known to be dead.
-CREATE FUNCTION @schema@.release(p_node bigint, p_gone bigint) RETURNS SETOF @schema@.timers LANGUAGE plpgsql AS $$
+-- Releases timers of a dead node whose sessions have ended; it claims nothing any more after the first call. Returns timers that were
+-- alone: `p_node` has claimed them now, and ends them as failed. A row without an id, before all others, has the number of released
+-- timers as `attempt`, and in `alone` whether the node was not known to be dead. With `p_forgets` these are its last: its row goes, too.
+CREATE FUNCTION @schema@.release(p_node bigint, p_gone bigint, p_ids uuid[], p_forgets boolean) RETURNS SETOF @schema@.timers LANGUAGE plpgsql AS $$
 DECLARE
     v_row @schema@.timers;
     v_held uuid[];
@@ -255,7 +262,7 @@ BEGIN
     v_row.alone := FOUND;
     v_held := ARRAY(
         SELECT t.id FROM @schema@.timers t
-        WHERE t.id = ANY (ARRAY(SELECT w.id FROM @schema@.claimed_by(p_gone, 10000) w)) AND coalesce(t.node, 0) = p_gone
+        WHERE t.id = ANY (p_ids) AND coalesce(t.node, 0) = p_gone
         ORDER BY t.id FOR NO KEY UPDATE OF t SKIP LOCKED
     );
     v_row.attempt := cardinality(v_held);
@@ -268,9 +275,7 @@ BEGIN
         UPDATE @schema@.timers t SET node = CASE WHEN t.alone THEN p_node END WHERE t.id = ANY (v_held) RETURNING t.*
     )
     SELECT r.* FROM released r WHERE r.alone;
-    IF NOT EXISTS (SELECT FROM @schema@.claimed_by(p_gone, 1)) THEN
-        DELETE FROM @schema@.nodes n WHERE n.id = p_gone;
-    END IF;
+    DELETE FROM @schema@.nodes n WHERE n.id = p_gone AND p_forgets AND cardinality(v_held) = cardinality(p_ids);
 END
 $$;
 
@@ -360,16 +365,12 @@ BEGIN
     DELETE FROM @schema@.pauses p WHERE p.until < v_now - 86400000;
     SELECT count(DISTINCT u.route) INTO unserved FROM (
         SELECT DISTINCT o.route, o.message_type FROM ((
-            SELECT t.route, t.message_type FROM @schema@.timers t
-            WHERE NOT t.moved AND t.id < @schema@.first_id(v_now - 60000)
-                AND coalesce(t.node, 0) = 0 AND coalesce(t.parked, '') = '' AND coalesce(t.ended, 0) = 0
-            ORDER BY t.id LIMIT v_limit
+            SELECT t.route, t.message_type, t.node, t.parked, t.ended FROM @schema@.timers t
+            WHERE NOT t.moved AND t.id < @schema@.first_id(v_now - 60000) ORDER BY t.id LIMIT v_limit
         ) UNION ALL (
-            SELECT t.route, t.message_type FROM @schema@.timers t
-            WHERE t.moved AND t.due < v_now - 60000
-                AND coalesce(t.node, 0) = 0 AND coalesce(t.parked, '') = '' AND coalesce(t.ended, 0) = 0
-            ORDER BY t.due, t.id LIMIT v_limit
-        )) o
+            SELECT t.route, t.message_type, t.node, t.parked, t.ended FROM @schema@.timers t
+            WHERE t.moved AND t.due < v_now - 60000 ORDER BY t.due, t.id LIMIT v_limit
+        )) o WHERE o.node IS NULL AND o.parked IS NULL AND o.ended IS NULL
     ) u WHERE NOT EXISTS (SELECT FROM @schema@.nodes n WHERE NOT n.dead AND n.lease_until > clock_timestamp()
         AND u.route || chr(31) || u.message_type = ANY (n.serves));
 END
@@ -717,8 +718,8 @@ $$;
 REVOKE ALL ON FUNCTION @schema@.server_now(), @schema@.first_id(bigint), @schema@.first_due(uuid), @schema@.keep_due(),
     @schema@.kept_id(uuid), @schema@.id_of(@schema@.timers), @schema@.paused(bigint), @schema@.is_suspect(int, int, int), @schema@.pause_settled(),
     @schema@.can_pause(text, text), @schema@.pause(text, text, timestamptz, text, text), @schema@.resume(text, text),
-    @schema@.claimed_by(bigint, int),
-    @schema@.end_sessions(bigint, bigint, boolean), @schema@.release(bigint, bigint),
+    @schema@.claimed_by(bigint, uuid, bigint, uuid, bigint),
+    @schema@.end_sessions(bigint, bigint, boolean), @schema@.release(bigint, bigint, uuid[], boolean),
     @schema@.beat(bigint, uuid[], bigint[], int[], bigint, boolean, text[]), @schema@.tidy(), @schema@.note(bigint, uuid[], bigint[], int[], jsonb[]),
     @schema@.again(bigint, uuid[], bigint[], int[], bigint[], bigint[], bigint[], int[]),
     @schema@.bury(bigint, uuid[], bigint[], int[], text[], bigint[], bigint[], bigint[]), @schema@.requeue(uuid),

@@ -12,6 +12,16 @@ fn route() -> PauseTarget {
 }
 
 with_server! {
+    fn an_open_transaction_that_waits_for_a_pause_stops_no_node() {
+        let (schema, stranger) = (new_schema(), Session::open());
+        let mut node = Node::join(&schema);
+        let ids = node.put_all([timer(1, -10)]);
+        stranger.run(&format!("BEGIN; SELECT {schema}.pause_settled()"));
+        assert_eq!(node.claim(&ids).len(), 1);
+        let locked = format!("UPDATE {schema}.nodes SET name = name WHERE id = {}", node.store.node());
+        Session::open().run(&format!("SET lock_timeout = 10; {locked}"));
+    }
+
     fn a_pause_that_is_acknowledged_holds_on_all_nodes() {
         let schema = new_schema();
         let (mut one, mut other) = (Node::join(&schema), Node::join(&schema));

@@ -36,7 +36,7 @@ impl Planner {
                 array_fill('{{\"took_ms\": 1, \"outcome\": \"dead\", \"error\": \"x\"}}'::jsonb, ARRAY[{GROUP}]));
             PREPARE remove (bigint, uuid[]) AS DELETE FROM {s}.timers t USING (SELECT d.*, $1 AS node FROM unnest($2) AS d(id) OFFSET 0) d
                 WHERE t.id = d.id AND t.node IS NOT DISTINCT FROM d.node;
-            PREPARE claimed (bigint) AS SELECT * FROM {s}.claimed_by($1, 10000);
+            PREPARE claimed (bigint) AS SELECT * FROM {s}.claimed_by($1, '00000000-0000-8000-8000-000000000000', 0, '00000000-0000-8000-8000-000000000000', 10000);
             PREPARE tidy AS SELECT * FROM {s}.tidy();
             PREPARE cancel (uuid) AS SELECT {s}.cancel($1);
             PREPARE find (text) AS SELECT t.id FROM {s}.timers t WHERE t.route = 'a' AND t.key = $1",

@@ -237,6 +237,35 @@ with_server! {
         assert!(beat.looks_begin_anew && dead.has_lease() && dead.store.node() != dead_id);
     }
 
+    /// No page of a pass has them all.
+    fn rule_2_claims_are_found_among_many_other_rows() {
+        let (schema, session) = (new_schema(), Session::open());
+        let (mut gone, mut node) = (Node::join(&schema), Node::join(&schema));
+        let ids = gone.put_all([timer(1, 0)]);
+        let known = node.put_all([timer(2, 0)]);
+        session.run(&format!(
+            "INSERT INTO {schema}.timers (id, due, moved, nominal, route, message_type, payload)
+            SELECT overlay({schema}.first_id(d)::text PLACING lpad(g::text, 12, '0') FROM 25)::uuid, d, g % 2 = 0, d, 'other', 'Order', ''
+            FROM (SELECT g, {schema}.server_now() - 60000 + g AS d FROM generate_series(1, 25000) g) x; ANALYZE {schema}.timers"
+        ));
+        let last = gone.put_all([timer(3, -5)]);
+        gone.claim(&[ids[0], last[0]]);
+        let running = node.claim(&known);
+        let lost = node.put_all([timer(4, -5)]);
+        node.claim(&lost);
+        gone.declare_dead(&session, &schema);
+        session.run(&format!("SELECT pg_terminate_backend({}, 1000)", node.pid(&session, &schema)));
+        let mut released = 0;
+        until("all are released", Duration::from_secs(5), || {
+            released += node.beat_again(&running).released;
+            let left: i64 = session.value(&format!("SELECT count(*) FROM {schema}.timers WHERE node IS NOT NULL"));
+            let nodes: i64 = session.value(&format!("SELECT count(*) FROM {schema}.nodes"));
+            (left == 1 && nodes == 1).then_some(())
+        });
+        assert_eq!((released, node.state(lost[0]).unwrap().0), (2, State::Pending));
+        assert_eq!(node.apply(Op::End(running[0], Next::Delete)), Outcome::Ended { due: None });
+    }
+
     fn rule_2_nothing_is_claimed_beyond_the_bound_of_a_release() {
         let (schema, session) = (new_schema(), Session::open());
         let (dead, mut node) = (Node::join(&schema), Node::join(&schema));
@@ -620,7 +649,7 @@ with_server! {
         dead.claim(&ids);
         let gone = dead.store.node();
         dead.declare_dead(&session, &schema);
-        session.run(&format!("SELECT {schema}.release(999, {gone})"));
+        session.run(&format!("SELECT {schema}.release(999, {gone}, ARRAY['{}'::uuid], true)", ids[0]));
         assert_eq!(session.value::<i64>(&format!("SELECT node FROM {schema}.timers")), gone);
         node.beat(&[]);
         assert_eq!(node.state(ids[0]).unwrap().0, State::Pending);

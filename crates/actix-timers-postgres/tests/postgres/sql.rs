@@ -222,7 +222,7 @@ with_server! {
             format!("SELECT * FROM {schema}.timers"),
             format!("DELETE FROM {schema}.timers"),
             format!("UPDATE {schema}.nodes SET dead = true"),
-            format!("SELECT {schema}.release(1, 2)"),
+            format!("SELECT {schema}.release(1, 2, '{{}}', true)"),
             format!("SELECT {schema}.requeue('{id}')"),
             format!("SELECT {schema}.pause_settled()"),
         ] {

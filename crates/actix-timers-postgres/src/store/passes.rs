@@ -1,0 +1,73 @@
+//! Passes over the timers that a node has claimed. No index names the node, so a pass reads all rows that are due, a page at
+//! a time, and goes on at the next beat if it takes long: a statement without a bound would hold up the commits, or never end
+//! in time.
+
+use std::time::Duration;
+
+use actix_timers_durable::store::{Delivery, Position};
+use tokio::time::Instant;
+
+use super::reads::bounds;
+use super::row::{due, id};
+use super::session::{Session, params};
+use crate::error::Failure;
+
+/// The rows of a page, of timers that were moved and of others each.
+const PAGE: i64 = 10_000;
+/// The time after which a pass goes on at the next beat.
+const LONGEST: Duration = Duration::from_millis(250);
+
+const CLAIMED: &str = "
+    SELECT c.id, c.repetition, c.attempt, c.alone, c.due, c.is_end FROM @schema@.claimed_by($1, $2, $3, $4, $5) c";
+
+/// A pass under way.
+#[derive(Debug, Default)]
+pub(super) struct Pass {
+    after: Option<Position>,
+    /// Whether it has left something that another pass has to find.
+    pub(super) has_left: bool,
+}
+
+/// A claimed timer, and whether it was claimed alone.
+pub(super) type Claimed = (Delivery, bool);
+
+impl Pass {
+    /// Visits the pages of the claims of a node until the end, or for a moment. A visit learns whether no other claim can be
+    /// left, and returns whether it has left none. Returns whether the pass has come to the end.
+    ///
+    /// # Errors
+    /// A page cannot be read, or its visit fails; the pass can go on.
+    pub(super) async fn go_on(
+        &mut self,
+        session: &mut Session,
+        node: i64,
+        mut visit: impl AsyncFnMut(&mut Session, Vec<Claimed>, bool) -> Result<bool, Failure>,
+    ) -> Result<bool, Failure> {
+        let end = Instant::now() + LONGEST;
+        loop {
+            let (from, after_due, after_id) = bounds(self.after);
+            let rows = session.query(CLAIMED, params![node, from, after_due, after_id, PAGE]).await?;
+            let (mut claimed, mut rest) = (Vec::new(), None::<Position>);
+            for row in &rows {
+                let (Some(id), repetition, attempt) = (id(row, 0), row.get::<_, i64>(1), row.get::<_, i32>(2)) else {
+                    continue;
+                };
+                if row.get(5) {
+                    rest = rest.into_iter().chain([Position { due: due(row.get(4)), id }]).min();
+                } else {
+                    let (repetition, attempt) = (repetition.cast_unsigned(), attempt.cast_unsigned());
+                    claimed.push((Delivery { id, repetition, attempt }, row.get(3)));
+                }
+            }
+            let are_last = rest.is_none() && !self.has_left;
+            if !claimed.is_empty() || are_last {
+                self.has_left |= !visit(session, claimed, are_last).await?;
+            }
+            let Some(rest) = rest else { return Ok(true) };
+            self.after = Some(rest);
+            if Instant::now() > end {
+                return Ok(false);
+            }
+        }
+    }
+}
