@@ -42,6 +42,10 @@ const GREATEST_LEAD: Duration = Duration::from_secs(1);
 /// The lateness from which a timer is delivered by any node; by one whose own timers are late, too, beyond their lateness.
 const ANYBODYS: Duration = Duration::from_millis(250);
 
+/// The lateness beyond that from which a suspect is delivered by a node that it does not belong to: one that waits for its
+/// handlers before a suspect claims nothing else, and not all nodes are to wait together.
+const ANYBODYS_SUSPECT: Duration = Duration::from_secs(60);
+
 /// The time by which looks of a shared store overlap: commits of others take a moment, in which a look passes over their
 /// timers, and the estimate of the server's clock may be ahead of it.
 const OVERLAP: Duration = Duration::from_millis(200);
@@ -192,6 +196,7 @@ impl Hints {
         }
         let is_known = match &self.share {
             None => route.bound.is_some_and(|bound| position(&hint) <= bound),
+            Some(_) if hint.is_suspect && !self.is_own(&hint) => hint.due <= until.saturating_sub(ANYBODYS_SUSPECT),
             Some(_) => hint.due <= until,
         };
         if is_known {

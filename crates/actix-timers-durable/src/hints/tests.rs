@@ -455,6 +455,23 @@ fn nodes_that_all_are_late_leave_the_timers_of_others_to_them() {
     );
 }
 
+/// A node that waits for its handlers before a suspect claims nothing else meanwhile.
+#[test]
+fn a_suspect_is_left_to_its_own_node_for_a_minute() {
+    for (random, taken_at) in [(2, 1000), (1, 61_250)] {
+        let mut hints = Hints::new([Some(10)].into_iter(), 1000, Duration::from_secs(10), Some(LOOK_EVERY));
+        hints.set_share(Share { places: vec![(0, 2)] });
+        let suspect = Hint { id: DurableId::from_parts(at(1000), 0, random), is_suspect: true, ..hint(0, 1000) };
+        let finds = |hints: &mut Hints, now| {
+            let plan = hints.plan_look(at(now)).unwrap();
+            hints.looked(plan, &[suspect], at(now));
+            hints.add(suspect, at(now));
+            hints.has_suspect()
+        };
+        assert!(!finds(&mut hints, taken_at - 1) && finds(&mut hints, taken_at), "at {taken_at}");
+    }
+}
+
 /// Nodes of a shared store arm their shares, and those timers of others that are late.
 #[test]
 fn shared_timers_are_taken_once_in_time_whichever_nodes_live() {
