@@ -64,6 +64,10 @@ pub(crate) fn store_cannot_write(error: &StoreError) {
     event!(error, error = %Shown(error), "the store of durable timers cannot write");
 }
 
+pub(crate) fn end_refused(id: DurableId, error: &StoreError) {
+    event!(error, %id, error = %Shown(error), "the store refuses the end of a delivery, which is tried again");
+}
+
 pub(crate) fn store_writes_again() {
     event!(info, "the store of durable timers writes again");
 }

@@ -38,8 +38,6 @@ pub(crate) enum Request {
     Look(Look),
     /// Renew the lease.
     Beat,
-    /// Write ends that could not be written.
-    Retry,
     /// Deliver nothing from now on: other nodes take over.
     Retire,
     /// Copy the store. `run` runs the slow part.
@@ -65,7 +63,7 @@ pub(crate) struct Report {
     pub(crate) beats: Vec<Beat>,
     /// A timer that cannot be reported is due at this time.
     pub(crate) look_again_from: Option<DueTime>,
-    /// Whether ends could not be written: a [retry](Request::Retry) is needed.
+    /// Whether the store has failed: claims and looks would fail, too.
     pub(crate) is_behind: bool,
     /// Whether the thread of the store has ended: no request is made any more.
     pub(crate) is_closed: bool,

@@ -301,25 +301,59 @@ fn a_sweep_after_a_failed_sync_releases_only_the_unknown_claim() {
 
 #[test]
 fn an_unwritten_end_is_kept_until_written_or_closed() {
-    let disk = MemoryDisk::new();
-    let (committer, reports) = threaded(&disk);
-    for closes in [false, true] {
+    let (disk, hands) = (MemoryDisk::new(), Hands::default());
+    let (setup, reports) = setup(disk.open(), &hands);
+    let committer = Committer::start_thread(setup).unwrap();
+    for (closes, millis) in [(false, 0), (true, 1000)] {
         let id = put_one(&committer, 0);
         committer.submit(claim(id));
         let delivery = claimed(&reports)[0].delivery();
         disk.reject_commits(2);
         committer.submit(Op::End(delivery, Next::Delete));
         assert!(reports.iter().next().unwrap().is_behind);
-        committer.submit(Request::Retry);
+        // Without a request.
+        hands.set(millis + 100);
         assert!(reports.iter().next().unwrap().is_behind, "the disk is still full");
         if closes {
             close(&committer).unwrap();
             assert_eq!(Reads::get(&mut disk.open(), id).unwrap(), None);
         } else {
-            committer.submit(Request::Retry);
+            hands.set(millis + 200);
             assert_eq!(ended(&reports), [(delivery, Outcome::Ended { due: None })]);
         }
     }
+}
+
+/// Its reason concerns no other timer.
+#[test]
+fn an_end_that_the_store_refuses_is_tried_seldom_and_holds_up_nothing() {
+    let (hands, refused) = (Hands::default(), Arc::<Mutex<Option<u32>>>::default());
+    let (setup, reports) = setup(Odd(MemoryStore::new(), Oddity::Refuses(Arc::clone(&refused))), &hands);
+    let committer = Committer::inline(setup);
+    let delivery = || {
+        let id = put_one(&committer, 0);
+        committer.submit(claim(id));
+        claimed(&reports)[0].delivery()
+    };
+    let [first, second] = [delivery(), delivery()];
+    *refused.lock().unwrap() = Some(0);
+    committer.submit(Op::End(first, Next::Delete));
+    for (millis, tries) in [(99, 1), (100, 2), (60_000, 30)] {
+        (hands.0.load(Ordering::SeqCst)..=millis).for_each(|millis| {
+            hands.set(millis);
+            committer.submit(Request::Retire);
+        });
+        assert_eq!(*refused.lock().unwrap(), Some(tries), "after {millis} ms");
+    }
+    put_one(&committer, 0);
+    assert!(reports.try_iter().all(|report| report.ended.is_empty() && !report.is_behind));
+    *refused.lock().unwrap() = None;
+    hands.set(65_000);
+    committer.submit(Request::Retire);
+    assert_eq!(ended(&reports), [(first, Outcome::Ended { due: None })]);
+    *refused.lock().unwrap() = Some(0);
+    committer.submit(Op::End(second, Next::Delete));
+    assert!(matches!(*close(&committer).unwrap_err(), StoreError::Rejected(_)));
 }
 
 /// A stop does not wait for a claim. Its handler never begins.
@@ -376,7 +410,7 @@ fn inline_everything_is_done_when_the_call_returns() {
 }
 
 /// A store with a reader, or without one that it should have, or that cannot be read, whose commits panic, whose rows others
-/// lock, or that notes its calls.
+/// lock, that refuses ends, or that notes its calls.
 struct Odd(MemoryStore, Oddity);
 
 enum Oddity {
@@ -385,6 +419,8 @@ enum Oddity {
     CannotBeRead,
     Panics,
     Locks(Arc<Mutex<HashSet<DurableId>>>),
+    /// The number of refused ends. `None`: all are accepted.
+    Refuses(Arc<Mutex<Option<u32>>>),
     /// The number of changes of each commit, 0 for a beat; -1 at the beginning of a look, -2 at its end.
     Notes(Arc<Mutex<Vec<isize>>>),
 }
@@ -441,6 +477,13 @@ impl Store for Odd {
             _ => false,
         };
         let free: Vec<Op> = ops.iter().filter(|op| !is_locked(op)).cloned().collect();
+        if let Oddity::Refuses(refused) = &self.1
+            && matches!(ops, [Op::End(..)])
+            && let Some(number) = &mut *refused.lock().unwrap()
+        {
+            *number += 1;
+            return Ok(vec![Err(StoreError::Rejected(std::io::Error::other("no")))]);
+        }
         let mut outcomes = self.0.apply(&free, now)?.into_iter();
         Ok(ops
             .iter()
@@ -463,7 +506,7 @@ impl Store for Odd {
         match self.1 {
             Oddity::HasReader => Ok(Some(Box::new(self.0.disk().open()))),
             Oddity::GivesNoReader => Err(StoreError::Unavailable("no reader".to_owned())),
-            Oddity::CannotBeRead | Oddity::Panics | Oddity::Locks(_) | Oddity::Notes(_) => Ok(None),
+            _ => Ok(None),
         }
     }
 

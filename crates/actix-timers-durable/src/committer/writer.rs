@@ -16,8 +16,10 @@ use crate::routes::Routes;
 use crate::store::{Delivery, Hint, Look, Looking, Next, Op, Outcome, Placed, Reads, Record, Store, StoreError};
 use crate::trace;
 
-/// The time between two tries of changes whose rows are locked.
+/// The time between two tries of a change that waits.
 const PAUSE: Duration = Duration::from_millis(100);
+/// The longest time between two tries of an end that the store refuses: each refusal makes others of its commit slower.
+const MAX_PAUSE: Duration = Duration::from_secs(5);
 /// The time for which a change is tried while its row is locked. An end of a delivery is tried until it is written.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// The maximum bytes of new timers in one commit.
@@ -43,12 +45,11 @@ pub(super) struct Writer {
     looked_until: DueTime,
     /// Claimed deliveries whose ends are not written. The deliveries learn of a claim later than it is made.
     claimed: FxHashMap<DurableId, Delivery>,
-    /// Ends that could not be written, with the reasons.
-    unwritten: Vec<(Op, Arc<StoreError>)>,
-    /// Changes whose rows a transaction of somebody else has locked. They wait here, so that nothing else does.
-    locked: Vec<Change>,
-    /// The time at which they are tried again.
-    try_again_at: Duration,
+    /// Changes whose rows a transaction of somebody else has locked, and ends that could not be written. They wait here, so
+    /// that nothing else does.
+    waiting: Vec<Change>,
+    /// The reason for which an end was not written before the close.
+    unwritten: Option<Arc<StoreError>>,
     /// The maximum number of changes in one commit.
     group: usize,
     /// Whether the last commit failed, and the next one may fail for the same reason.
@@ -83,8 +84,10 @@ type Change = (Op, Requester);
 struct Requester {
     /// The way back to a caller. None of the deliveries, which get a report.
     answer: Option<Answer<Outcome>>,
-    /// The end of the patience with a locked row, once it was found locked.
-    until: Option<Duration>,
+    /// The time at which the change was first found locked, or refused.
+    since: Option<Duration>,
+    /// The time of the next try.
+    at: Duration,
 }
 
 /// Replies and reports of a turn, to be sent when no lock is held.
@@ -141,9 +144,8 @@ impl Writer {
             began: None,
             looked_until: DueTime::MIN,
             claimed: claimed.into_iter().map(|delivery| (delivery.id, delivery)).collect(),
-            unwritten: Vec::new(),
-            locked: Vec::new(),
-            try_again_at: Duration::ZERO,
+            waiting: Vec::new(),
+            unwritten: None,
             group,
             trouble: Trouble::None,
             meters,
@@ -158,9 +160,9 @@ impl Writer {
         self.store.is_none()
     }
 
-    /// Returns the time until changes of locked rows are tried again; none if there are none.
+    /// Returns the time until a change that waits is tried again; none if none waits.
     pub(super) fn pause(&self, now: Duration) -> Option<Duration> {
-        (!self.locked.is_empty()).then(|| self.try_again_at.saturating_sub(now))
+        self.waiting.iter().map(|(_, requester)| requester.at.saturating_sub(now)).min()
     }
 
     /// Gives the metrics the values of the store if they are to be published now, once per period. Returns whether they are.
@@ -192,25 +194,24 @@ impl Writer {
         requests: &mut VecDeque<Request>,
         replies: &mut Replies,
     ) -> usize {
-        let (mut changes, mut others, mut looking) = (Vec::new(), Vec::new(), None);
+        let now = clock().time;
+        let mut changes: Vec<_> = self.waiting.extract_if(.., |(_, requester)| requester.at <= now).collect();
+        let (mut others, mut looking) = (Vec::new(), None);
         let (mut places, mut bytes) = (0, 0);
         let mut is_closing = false;
-        if self.pause(clock().time).is_some_and(|pause| pause.is_zero()) {
-            changes.append(&mut self.locked);
-        }
         while changes.len() < self.group && bytes < MAX_BYTES {
             let Some(request) = requests.pop_front() else { break };
             places += request.places();
             bytes += request.bytes();
             match request {
-                Request::Change { op, answer } => changes.push((op, Requester { answer, until: None })),
-                Request::Retry => changes.extend(self.take_unwritten()),
+                Request::Change { op, answer } => {
+                    changes.push((op, Requester { answer, ..Requester::default() }));
+                }
                 Request::Beat => self.make(Request::Beat, clock().wall, replies),
                 Request::Look(look) => looking = self.begin_look(&look, clock()),
                 Request::Close(answer) => {
                     is_closing = true;
-                    changes.append(&mut self.locked);
-                    changes.extend(self.take_unwritten());
+                    changes.append(&mut self.waiting);
                     others.push(Request::Close(answer));
                     break;
                 }
@@ -229,10 +230,6 @@ impl Writer {
         places
     }
 
-    fn take_unwritten(&mut self) -> impl Iterator<Item = Change> {
-        std::mem::take(&mut self.unwritten).into_iter().map(|(op, _)| (op, Requester::default()))
-    }
-
     fn commit(&mut self, clock: &dyn Fn() -> Reading, changes: Vec<Change>, is_closing: bool, replies: &mut Replies) {
         let begun = clock();
         let (ops, requesters): (Vec<_>, Vec<_>) = changes.into_iter().unzip();
@@ -243,19 +240,52 @@ impl Writer {
         let now = clock().time;
         replies.written = Some((ops.len(), now.saturating_sub(begun.time)));
         self.note_trouble(applied.as_ref().err());
+        let is_applied = applied.is_ok();
         let outcomes: Vec<Answered<Outcome>> = match applied {
             Ok(outcomes) => outcomes.into_iter().map(|outcome| outcome.map_err(Arc::new)).collect(),
             Err(error) => vec![Err(Arc::new(error)); ops.len()],
         };
-        for ((op, requester), outcome) in ops.into_iter().zip(requesters).zip(outcomes) {
-            let until = requester.until.unwrap_or(now.saturating_add(PATIENCE));
-            let may_wait = !is_closing && (now < until || matches!(op, Op::End(..)));
-            if may_wait && outcome.as_ref().is_err_and(|error| matches!(**error, StoreError::Locked)) {
-                self.locked.push((op, Requester { until: Some(until), ..requester }));
-                self.try_again_at = now.saturating_add(PAUSE);
+        for ((op, mut requester), outcome) in ops.into_iter().zip(requesters).zip(outcomes) {
+            if let Err(error) = &outcome
+                && !is_closing
+                && let Some(pause) = self.pause_of(&op, &mut requester, error, !is_applied, now, &mut replies.report)
+            {
+                requester.at = now.saturating_add(pause);
+                self.waiting.push((op, requester));
             } else {
                 self.made(op, requester.answer, outcome, replies);
             }
+        }
+    }
+
+    /// Returns the time until a change that failed is tried again; none if its requester is to hear of it. Of an end nobody
+    /// hears before the close, and the report tells only if the whole store has failed.
+    fn pause_of(
+        &self,
+        op: &Op,
+        requester: &mut Requester,
+        error: &StoreError,
+        is_of_all: bool,
+        now: Duration,
+        report: &mut Report,
+    ) -> Option<Duration> {
+        let is_end = matches!(op, Op::End(..));
+        if is_of_all || error.is_of_the_store() {
+            report.is_behind |= is_end;
+            return is_end.then_some(PAUSE);
+        }
+        let is_first = requester.since.is_none();
+        let waited = now.saturating_sub(*requester.since.get_or_insert(now));
+        match (op, error) {
+            (_, StoreError::Locked) => (is_end || waited < PATIENCE).then_some(PAUSE),
+            (Op::End(delivery, _), error) => {
+                self.meters.count(Counted::CommitFailed, 1);
+                if is_first {
+                    trace::end_refused(delivery.id, error);
+                }
+                Some((waited / 4).clamp(PAUSE, MAX_PAUSE))
+            }
+            _ => None,
         }
     }
 
@@ -312,10 +342,7 @@ impl Writer {
                     };
                     report.ended.push(Ended { delivery, outcome, dead });
                 }
-                Err(error) => {
-                    self.unwritten.push((Op::End(delivery, next), error));
-                    report.is_behind = true;
-                }
+                Err(error) => self.unwritten = Some(error),
             },
             (None, _) => {}
         }
@@ -450,10 +477,10 @@ impl Writer {
                 }
                 self.store = None;
                 self.meters.close();
-                let written = self.unwritten.pop().map_or(Ok(()), |(_, error)| Err(error));
+                let written = self.unwritten.take().map_or(Ok(()), Err);
                 replies.others.push(Box::new(|| drop(answer.send(written))));
             }
-            Request::Change { .. } | Request::Look(_) | Request::Retry => {}
+            Request::Change { .. } | Request::Look(_) => {}
         }
     }
 }

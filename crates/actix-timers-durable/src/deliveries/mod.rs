@@ -368,7 +368,6 @@ impl Handler<Event> for DurableTimerActor {
             }
             Event::Repeat => {
                 self.repeats = false;
-                self.submit(Request::Retry);
                 if self.sharing.is_none() {
                     self.submit(Request::Beat);
                 }

@@ -126,3 +126,10 @@ pub enum StoreError {
     #[error("the store is closed: the durable timers have been stopped")]
     Closed,
 }
+
+impl StoreError {
+    /// Returns whether other requests fail, too.
+    pub(crate) const fn is_of_the_store(&self) -> bool {
+        matches!(self, Self::Failed(_) | Self::Unavailable(_) | Self::Unknown(_) | Self::Closed)
+    }
+}

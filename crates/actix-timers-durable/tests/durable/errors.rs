@@ -170,6 +170,27 @@ fn a_full_disk_rejects_and_goes_on_when_there_is_room() {
 }
 
 #[test]
+fn an_end_that_the_store_refuses_delays_no_other_timer() {
+    let files = Files::new();
+    one_life(&files, async |diary, timers, clock| {
+        let hand = rusqlite::Connection::open(files.directory().join("timers.db")).unwrap();
+        hand.execute_batch("CREATE UNIQUE INDEX one_key ON timers (ended IS NULL) WHERE ended IS NOT NULL").unwrap();
+        for note in [1, 2] {
+            let kept = DurableOptions::new().if_absent(format!("k{note}")).keep_key_for(Duration::from_secs(3600));
+            let _ = timers.schedule(Schedule::at(ROUTE, at(10), Note(note)).options(kept)).await.unwrap();
+        }
+        let others: Vec<_> = (3..40).map(|note| (note, 50 * u64::from(note))).collect();
+        notes(&timers, ROUTE, others.iter().copied()).await;
+        run_to(&clock, 2000).await;
+        assert_eq!(diary.deliveries()[2..], others.iter().map(|(note, due)| (*due, *note)).collect::<Vec<_>>());
+        assert_eq!(timers.counts().await.unwrap().pending, 1);
+        hand.execute_batch("DROP INDEX one_key").unwrap();
+        run_to(&clock, 60_000).await;
+        assert_eq!((timers.counts().await.unwrap(), diary.len()), (Default::default(), 39));
+    });
+}
+
+#[test]
 fn a_failed_fsync_makes_a_request_unknown_and_the_store_goes_on() {
     for (kept, expected) in [(FsyncOutcome::Nothing, &[1, 3][..]), (FsyncOutcome::All, &[1, 2, 3])] {
         let disk = MemoryDisk::new();
