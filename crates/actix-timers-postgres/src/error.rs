@@ -100,16 +100,25 @@ impl Failure {
         matches!(self, Self::Reported { state, .. } if state.code() == wanted)
     }
 
+    /// Returns whether the error is in one of these classes.
+    fn is_of(&self, classes: &[&str]) -> bool {
+        matches!(self, Self::Reported { state, .. } if state.code().get(..2).is_some_and(|class| classes.contains(&class)))
+    }
+
+    /// Returns whether the server has refused a change for a reason of its own: its data, limits, a trigger.
+    pub(crate) fn is_refusal(&self) -> bool {
+        self.is_of(&["0A", "21", "22", "23", "2F", "38", "54", "P0", "XX"])
+    }
+
     /// Returns the error of a request of which nothing was kept or, without a reply, perhaps something.
     pub(crate) fn error(&self) -> StoreError {
         match self {
             Self::NoReply(text) => StoreError::Unknown(text.clone()),
-            Self::NotSent(text) => StoreError::Unavailable(text.clone()),
-            Self::Reported { state, text } => match state.code().get(..2) {
-                // Insufficient resources, limits, data that cannot be stored.
-                Some("53" | "54" | "22" | "23") => StoreError::Rejected(std::io::Error::other(text.clone())),
-                _ => StoreError::Unavailable(text.clone()),
-            },
+            // Or insufficient resources.
+            Self::Reported { text, .. } if self.is_refusal() || self.is_of(&["53"]) => {
+                StoreError::Rejected(std::io::Error::other(text.clone()))
+            }
+            Self::NotSent(text) | Self::Reported { text, .. } => StoreError::Unavailable(text.clone()),
         }
     }
 }

@@ -293,9 +293,7 @@ fn is_collision(failure: &Failure) -> bool {
 
 /// Returns whether a failure is that of a change, and not of the server, the rights, or the tables.
 fn is_guilt(failure: &Failure) -> bool {
-    let Failure::Reported { state, .. } = failure else { return false };
-    is_collision(failure)
-        || matches!(state.code().get(..2), Some("0A" | "21" | "22" | "23" | "2F" | "38" | "54" | "P0" | "XX"))
+    is_collision(failure) || failure.is_refusal()
 }
 
 /// Decides about a group that failed.

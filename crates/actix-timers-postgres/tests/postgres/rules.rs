@@ -499,6 +499,20 @@ with_server! {
         assert_eq!(node.apply(end), Outcome::Ended { due: None });
     }
 
+    fn rule_6_an_end_that_a_trigger_refuses_is_no_failure_of_the_server() {
+        let (schema, session) = (new_schema(), Session::open());
+        let mut node = Node::join(&schema);
+        let ids = node.put_all((0..2).map(|number| timer(number, -1000)));
+        session.run(&format!(
+            "CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''no''; END';
+            CREATE TRIGGER refuse BEFORE DELETE ON {schema}.timers FOR EACH ROW WHEN (OLD.id = '{}')
+                EXECUTE FUNCTION {schema}.refuse()", ids[0]
+        ));
+        let ends: Vec<_> = node.claim(&ids).iter().map(|delivery| Op::End(*delivery, Next::Delete)).collect();
+        let outcomes = node.try_apply(&ends);
+        assert!(matches!(outcomes[..], [Err(StoreError::Rejected(_)), Ok(_)]), "{outcomes:?}");
+    }
+
     fn rule_6_a_timer_whose_claim_the_server_refuses_is_set_aside() {
         let (schema, session) = (new_schema(), Session::open());
         let mut node = Node::join(&schema);
