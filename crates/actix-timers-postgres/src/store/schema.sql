@@ -478,6 +478,8 @@ BEGIN
     ON CONFLICT DO NOTHING RETURNING true, NULL, t.due INTO is_placed, other, due;
     IF FOUND THEN
         DELETE FROM @schema@.dead_letters l WHERE l.id = p_id;
+        -- Of another route, if a hand has written that. The timer will need the place for its own key.
+        DELETE FROM @schema@.timers t WHERE t.id = @schema@.kept_id(p_id);
     ELSE
         is_placed := false;
         SELECT @schema@.id_of(t) INTO other FROM @schema@.timers t

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use actix_timers_durable::store::{
-    Again, Effect, MAX_RECORD_LEN, NO_END, Next, Note, OnKey, Op, Outcome, Part, Query, Reads, Record, State,
+    Again, Effect, Found, MAX_RECORD_LEN, NO_END, Next, Note, OnKey, Op, Outcome, Part, Query, Reads, Record, State,
 };
 use actix_timers_durable::{DueTime, Headers, Missed, RepeatMode, RetryPolicy, StoreError, StoredRepeat};
 
@@ -164,6 +164,22 @@ pub fn an_effect_is_made_with_its_end_or_neither_is<S: Subject>(subject: &mut S)
     let delivery = world.delivery(record(7, 0).id);
     assert!(world.try_apply(&[Op::EndWith(delivery, Next::Delete, once)])[0].is_err());
     assert_eq!(world.apply(Op::End(delivery, Next::Delete)), DONE, "it is still claimed");
+}
+
+/// A hand may write the route of a series whose earlier repetition is a dead letter.
+pub fn a_requeued_timer_ends_though_its_series_kept_a_key_of_another_route<S: Subject>(subject: &mut S) {
+    let mut world = World::new(subject);
+    let keep = Duration::from_secs(3600);
+    let timer = Record { key: Some("k".into()), keep_key: Some(keep), ..record(1, 0) };
+    world.put(&timer);
+    let series = world.delivery(timer.id);
+    assert_eq!(world.apply(Op::End(series, Next::KeepKey(keep))), DONE);
+    let letter = Record { route: "b".into(), ..timer };
+    let state = State::Dead { reason: "why".into(), since: at(0) };
+    world.apply(Op::Restore(Arc::new(Found { record: Arc::new(letter.clone()), state })));
+    assert_eq!(world.apply(Op::Requeue(letter.id)), Outcome::Moved(at(0)));
+    let again = world.delivery(letter.id);
+    assert_eq!(world.apply(Op::End(again, Next::KeepKey(keep))), DONE);
 }
 
 /// The last twenty errors are kept.

@@ -296,14 +296,13 @@ impl Changes<'_> {
             return Ok(Outcome::StillPending);
         }
         if let Some(key) = key
-            && let Some(Holder { id: other, place, .. }) = self.holder(&route, &key)?
+            && let Some(Holder { id: other, .. }) = self.holder(&route, &key)?
+            && other != id
         {
-            if other != id {
-                return Ok(Outcome::KeyInUse(other));
-            }
-            // Its series has ended, and kept the key for itself.
-            run(self.connection, CANCEL, &[&place])?;
+            return Ok(Outcome::KeyInUse(other));
         }
+        // Its series may have ended, and have kept a key for itself.
+        run(self.connection, CANCEL, &[&kept_id(id)])?;
         let due = self.now;
         run(self.connection, &REQUEUE, &[blob(&id), &millis(due), &is_moved(id, due)])?;
         run(self.connection, DISCARD, &[blob(&id)])?;
