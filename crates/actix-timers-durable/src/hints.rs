@@ -61,6 +61,9 @@ pub(super) struct Hints {
     later: BTreeMap<(DueTime, DurableId), Hint>,
     /// Due timers whose budgets were used up by processes that died, of all routes.
     suspects: BTreeMap<Turn, Hint>,
+    /// The first due time of suspects that were dropped since so many others wait. Looks go on meanwhile, and begin there
+    /// when half of these are gone.
+    suspects_from: Option<DueTime>,
     routes: Vec<Route>,
     /// The first route of the next round, so that none is always the last.
     first: usize,
@@ -130,6 +133,7 @@ impl Hints {
             known: FxHashMap::default(),
             later: BTreeMap::new(),
             suspects: BTreeMap::new(),
+            suspects_from: None,
             routes: windows.map(route).collect(),
             first: 0,
             limit,
@@ -214,6 +218,12 @@ impl Hints {
             self.later.insert((hint.due, hint.id), hint);
         } else if hint.is_suspect {
             self.suspects.insert(turn, hint);
+            if self.suspects.len() > full
+                && let Some((_, last)) = self.suspects.pop_last()
+            {
+                self.known.remove(&last.id);
+                self.suspects_from = Some(self.suspects_from.map_or(last.due, |from| from.min(last.due)));
+            }
         } else if let Some(route) = self.routes.get_mut(usize::from(hint.route)) {
             route.due.insert(turn, hint);
             route.is_full |= route.due.len() >= full;
@@ -252,6 +262,11 @@ impl Hints {
         while let Some(first) = self.later.first_entry().filter(|first| first.key().0 <= now) {
             let hint = first.remove();
             self.insert(hint, now);
+        }
+        if self.suspects.len() <= self.full / 2
+            && let Some(from) = self.suspects_from.take()
+        {
+            self.look_again_from(from);
         }
     }
 

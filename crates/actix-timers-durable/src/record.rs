@@ -106,7 +106,8 @@ impl RetryPolicy {
 
     /// Sets the number of deliveries in all, the first included. 0 counts as 1.
     ///
-    /// A message whose attempts were used up by processes that died is delivered once more, alone.
+    /// A message whose attempts were used up by processes that died is delivered once more, alone. So is one that has
+    /// failed as often as a new build allows: a number that was lowered while many timers retry slows down the others.
     #[must_use]
     pub const fn max_attempts(mut self, attempts: u32) -> Self {
         self.attempts = if attempts == 0 { 1 } else { attempts };

@@ -285,11 +285,12 @@ impl World {
             let is_known = hints.known.get(&hint.id).is_some_and(|known| known.due <= hint.due);
             let is_ahead = route.bound < Some(Position { due: hint.due, id: hint.id });
             assert!(route.is_open || !hints.known.contains_key(&hint.id), "a closed route is in memory");
-            assert!(is_known || is_ahead || is_awaited(hint.id), "forgotten: {hint:?}");
+            let is_dropped = hint.is_suspect && hints.suspects_from.is_some_and(|from| from <= hint.due);
+            assert!(is_known || is_ahead || is_dropped || is_awaited(hint.id), "forgotten: {hint:?}");
         }
         let due: Vec<_> = hints.routes.iter().map(|route| route.due.len()).collect();
         assert!(hints.later.len() <= hints.limit && due.iter().all(|due| *due <= hints.full + hints.page));
-        assert!(hints.suspects.len() <= self.suspects);
+        assert!(hints.suspects.len() <= self.suspects.min(hints.full));
         assert_eq!(hints.len(), hints.later.len() + hints.suspects.len() + due.iter().sum::<usize>());
     }
 
@@ -470,6 +471,27 @@ fn a_suspect_is_left_to_its_own_node_for_a_minute() {
         };
         assert!(!finds(&mut hints, taken_at - 1) && finds(&mut hints, taken_at), "at {taken_at}");
     }
+}
+
+#[test]
+fn many_suspects_stay_on_disk_and_hold_up_no_look() {
+    let mut hints = one_route(9999, Duration::from_secs(10));
+    let number = 3 * FULL as u64;
+    let found: Vec<_> = (0..number).map(|number| Hint { is_suspect: true, ..hint(number, 100 + number) }).collect();
+    let look = |hints: &mut Hints| {
+        while let Some(plan) = hints.plan_look(at(60_000)) {
+            let rest = found.iter().filter(|hint| Some(position(hint)) > plan.after).take(plan.limit);
+            hints.looked(plan.clone(), &rest.copied().collect::<Vec<_>>(), at(60_000));
+        }
+        hints.len()
+    };
+    assert_eq!((look(&mut hints), hints.known_until()), (FULL, at(120_000)));
+    let taken = std::iter::from_fn(|| {
+        hints.expire(at(60_000));
+        look(&mut hints);
+        hints.take_suspect()
+    });
+    assert!(taken.eq(found.iter().copied()));
 }
 
 /// Nodes of a shared store arm their shares, and those timers of others that are late.
