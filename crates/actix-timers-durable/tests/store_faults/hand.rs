@@ -259,8 +259,10 @@ fn a_route_changed_by_hand_leads_to_its_recipient() {
 fn a_check_of_no_store_creates_none() {
     let directory = tempfile::tempdir().unwrap();
     let typo = directory.path().join("typo");
-    assert!(matches!(EmbeddedStore::integrity_check(&typo), Err(StoreError::Foreign { .. })));
-    assert!(!typo.exists());
+    for path in [&typo, directory.path()] {
+        assert!(matches!(EmbeddedStore::integrity_check(path), Err(StoreError::Foreign { .. })));
+    }
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
 }
 
 #[test]

@@ -82,10 +82,12 @@ impl Place {
         Ok(place)
     }
 
-    /// Locks a store, and does not create its directory.
+    /// Locks a store, and creates none.
     pub(super) fn open_existing(path: &Path) -> Result<Self, StoreError> {
-        if !path.try_exists().unwrap_or(true) {
-            return Err(StoreError::Foreign { path: path.to_owned(), reason: "there is nothing".to_owned() });
+        let has = |name| path.join(name).try_exists().unwrap_or(true);
+        if !has(DATABASE) && !has(UNFINISHED_BACKUP) {
+            path.metadata().map_or(Ok(()), |found| safe_directory::check(path, &found))?;
+            return Err(StoreError::Foreign { path: path.to_owned(), reason: format!("there is no {DATABASE}") });
         }
         Self::open_or_create(path)
     }
