@@ -352,12 +352,7 @@ impl Hints {
         }
     }
 
-    /// Has looks begin at the very beginning.
-    pub(super) fn begin_anew(&mut self) {
-        self.routes.iter_mut().for_each(|route| route.bound = None);
-    }
-
-    /// Has the next look begin at this time at the latest.
+    /// Has the next look begin at this time at the latest: at the very beginning at the least time.
     pub(super) fn look_again_from(&mut self, due: DueTime) {
         let from = Position::before(due);
         self.routes.iter_mut().for_each(|route| route.bound = route.bound.min(from));

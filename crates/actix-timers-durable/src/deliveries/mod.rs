@@ -239,13 +239,9 @@ impl DurableTimerActor {
     /// Takes note of the state of the nodes.
     fn beaten(&mut self, beat: Beat) {
         self.hints.set_share(beat.share);
-        if beat.looks_begin_anew {
-            self.hints.begin_anew();
-        }
-        beat.look_again_from.into_iter().for_each(|due| self.hints.look_again_from(due));
-        if self.pauses.note(beat.paused, self.wall()) {
-            self.hints.begin_anew();
-        }
+        let has_resumed = self.pauses.note(beat.paused, self.wall());
+        let anew = (has_resumed || beat.looks_begin_anew).then_some(DueTime::MIN);
+        anew.or(beat.look_again_from).into_iter().for_each(|due| self.hints.look_again_from(due));
         for record in beat.blamed {
             let options = self.routes.delivered(&record.route, &record.message_type).map(|route| &route.options);
             let retry = record.retry_policy(options.map(|options| options.retry).unwrap_or_default());

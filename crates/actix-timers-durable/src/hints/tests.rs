@@ -220,7 +220,7 @@ impl World {
                 assert_eq!(self.hints.looked(plan, &found, now), None);
             }
             Report::Hint(hint) => self.hints.add(hint, now),
-            Report::LooksBeginAnew => self.hints.begin_anew(),
+            Report::LooksBeginAnew => self.hints.look_again_from(DueTime::MIN),
             Report::Claimed(claimed) => {
                 for (hint, claimed) in claimed {
                     match claimed {
