@@ -591,7 +591,7 @@ BEGIN
             THEN 'a name of a route has 1 to 255 bytes, and no control characters'
         WHEN octet_length(message_type) NOT BETWEEN 1 AND 255 OR message_type ~ '[[:cntrl:]]'
             THEN 'a name of a message type has 1 to 255 bytes, and no control characters'
-        WHEN octet_length(key) > 1024 THEN 'an idempotency key has up to 1024 bytes: use a digest of it'
+        WHEN octet_length(key) > 512 THEN 'an idempotency key has up to 512 bytes: use a digest of it'
         WHEN extract(epoch FROM keep_key) NOT BETWEEN 0 AND v_times / 1000 THEN 'a key is kept for 0 s or longer, before the year 4199'
         WHEN octet_length(codec) > 255 THEN 'an id of a codec has up to 255 bytes'
         WHEN message_version < 0 THEN 'a message version is not negative'

@@ -106,7 +106,7 @@ with_server! {
             (r#"'a', 't', '"\u0000"'::jsonb, @"#, "Unicode"),
             ("'a', 't', ''::bytea, @, message_version => -1", "version"),
             ("'a', 't', ''::bytea, @, max_attempts => 0", "budget"),
-            ("'a', 't', ''::bytea, @, key => repeat('k', 1025)", "key"),
+            ("'a', 't', ''::bytea, @, key => repeat('k', 513)", "key"),
             ("'a', 't', decode(repeat('00', 1048577), 'hex'), @", "bytes"),
         ] {
             refuse(arguments, part);
