@@ -83,8 +83,9 @@ impl PostgresOptions {
         self
     }
 
-    /// Sets the interval at which a node looks again for timers whose transactions took long, so that they were committed
-    /// after their due time: default a minute.
+    /// Sets the interval at which a node looks again for timers that were committed long after their due time, for tests:
+    /// default a minute.
+    #[doc(hidden)]
     #[must_use]
     pub const fn late_look_interval(mut self, interval: Duration) -> Self {
         self.late_look_interval = interval;
