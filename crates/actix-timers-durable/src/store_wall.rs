@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use actix_timers::{Alarm, Clock, ManualClock, RequestTime, SystemClock};
 use tokio::time::Instant;
 
-use super::store::StoreClock;
+use super::store::{StoreClock, boot_clock};
 
 /// A clock whose wall-clock time all nodes of a store share, however wrong the clocks of their machines are.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ impl Clock for StoreWall {
     }
 
     fn wall(&self) -> SystemTime {
-        self.store.wall(std::time::Instant::now())
+        self.store.wall(boot_clock::now())
     }
 
     fn since(&self, instant: Instant) -> Duration {

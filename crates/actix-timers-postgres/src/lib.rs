@@ -11,11 +11,10 @@
 //!
 //! 1. [`PostgresOptions`] (`options`), [`ConnectError`] (`error`); `server`: the way to one (`dial`), `connect`: its
 //!    checks.
-//! 2. [`PostgresStore`] (`store`): the tables and functions, and the trait on them. `boot_clock`: the clock of leases.
+//! 2. [`PostgresStore`] (`store`): the tables and functions, and the trait on them.
 //! 3. `transaction`: timers in transactions of users.
 //! 4. [`metrics`]: the metrics of a node.
 
-mod boot_clock;
 mod connect;
 mod dial;
 mod error;

@@ -9,9 +9,8 @@ use std::time::Duration;
 
 use actix_timers::integration::{PublishPass, Publisher, describe};
 use actix_timers::metrics::{Kind, Metric};
+use actix_timers_durable::store::boot_clock;
 use metrics::{Counter, Gauge, Unit, counter, gauge};
-
-use crate::boot_clock;
 
 const fn gauge_of(name: &'static str, unit: Unit, help: &'static str) -> Metric {
     Metric { name, kind: Kind::Gauge, unit, labels: &[], help }

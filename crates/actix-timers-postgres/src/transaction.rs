@@ -1,11 +1,11 @@
 //! Timers in a transaction of the user: committed with it, or gone with it.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use actix_timers::CancelOutcome;
 use actix_timers_durable::store::{
-    NewTimer, Next, OnKey, headers_to_json, note_to_json, repeat_to_json, retry_to_json,
+    NewTimer, Next, OnKey, boot_clock, headers_to_json, note_to_json, repeat_to_json, retry_to_json,
 };
 use actix_timers_durable::{
     Durable, DurableError, DurableId, DurableMessage, HandlerError, PayloadCodec, Schedule, ScheduleError, Scheduled,
@@ -273,7 +273,7 @@ impl PostgresStore {
     /// Returns the statement of [`complete_in`](Self::complete_in) or, with an error, [`fail_in`](Self::fail_in) with its values,
     /// for a transaction of another client of PostgreSQL. Run it, or the delivery counts as failed.
     pub fn end_statement<M>(&self, message: &Durable<M>, answer: Result<(), HandlerError>) -> EndStatement {
-        let (delivery, next) = message.end_in_transaction(answer, self.clock.wall(Instant::now()));
+        let (delivery, next) = message.end_in_transaction(answer, self.clock.wall(boot_clock::now()));
         let (next, note) = next.split();
         let (again, snoozed, reason) = match next {
             Next::Again(again) => (Some(*again), None, None),
@@ -297,7 +297,7 @@ impl PostgresStore {
 
     /// Reads the clock, unless it is known.
     async fn prepare_in(&self, client: &impl GenericClient) -> Result<(), DurableError> {
-        if self.clock.age(Instant::now()).is_none_or(|age| age > MAX_CLOCK_AGE) {
+        if self.clock.age(boot_clock::now()).is_none_or(|age| age > MAX_CLOCK_AGE) {
             read_clock(client, &self.clock).await.map_err(failed)?;
         }
         Ok(())

@@ -25,9 +25,10 @@
 //!
 //! `record`: the row as a value; `effect`: a write of a handler; `json`: the columns that are JSON; `error`: failures; `past`:
 //! finished timers; `embedded`: the store for one process, on SQLite; `memory`: the same without files; `clock`: that of a store
-//! that nodes share; `safe_directory`: that of the embedded store, which no other user controls. `model_of_rows`: the protocol
+//! that nodes share, by the `boot_clock`; `safe_directory`: that of the embedded store, which no other user controls. `model_of_rows`: the protocol
 //! of nodes, leases and rows in every order of events, with all rules and without each.
 
+pub mod boot_clock;
 mod clock;
 mod effect;
 mod embedded;

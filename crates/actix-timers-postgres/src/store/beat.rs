@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
-use actix_timers_durable::store::{Beat, Delivery, NodeInfo, Record, Share, StoreClock};
+use actix_timers_durable::store::{Beat, Delivery, NodeInfo, Record, Share, StoreClock, boot_clock};
 use actix_timers_durable::{DueTime, DurableId, Pause, StoreError};
 use tokio_postgres::{Error, GenericClient, Row};
 use uuid::Uuid;
@@ -15,7 +15,6 @@ use super::passes::{Claimed, Pass};
 use super::row::{self, COLUMNS, Types, due, id};
 use super::session::{Call, Session, params, this_session};
 use super::steps::{AGAIN, fences, uuids};
-use crate::boot_clock;
 use crate::error::Failure;
 
 /// The time between two searches for claims that the node does not know, if no reply was lost.
@@ -177,7 +176,7 @@ impl Member {
 /// Sets the clock of the store to a reading of the server's that has just arrived, and was so long on its way.
 fn set_clock(clock: &StoreClock, micros: i64, way: Duration) {
     let since_epoch = Duration::from_micros(u64::try_from(micros).unwrap_or(0)) + way;
-    clock.set(Instant::now(), SystemTime::UNIX_EPOCH + since_epoch);
+    clock.set(boot_clock::now(), SystemTime::UNIX_EPOCH + since_epoch);
 }
 
 /// Sets the clock of the store to that of the server.

@@ -8,13 +8,13 @@ use std::task::Poll;
 use std::time::Duration;
 
 use actix_timers_durable::DurableId;
+use actix_timers_durable::store::boot_clock;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, Row, Statement};
 
 use super::beat::Member;
-use crate::boot_clock;
 use crate::connect::{check_settings, no_reply, open};
 use crate::dial::LocalFuture;
 use crate::error::{Failure, text};
