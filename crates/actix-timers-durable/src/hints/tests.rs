@@ -465,7 +465,7 @@ fn a_suspect_is_left_to_its_own_node_for_a_minute() {
         let suspect = Hint { id: DurableId::from_parts(at(1000), 0, random), is_suspect: true, ..hint(0, 1000) };
         let finds = |hints: &mut Hints, now| {
             let plan = hints.plan_look(at(now)).unwrap();
-            hints.looked(plan, &[suspect], at(now));
+            hints.looked(plan, &all(&[suspect]), at(now));
             hints.add(suspect, at(now));
             hints.has_suspect()
         };
@@ -481,7 +481,9 @@ fn many_suspects_stay_on_disk_and_hold_up_no_look() {
     let look = |hints: &mut Hints| {
         while let Some(plan) = hints.plan_look(at(60_000)) {
             let rest = found.iter().filter(|hint| Some(position(hint)) > plan.after).take(plan.limit);
-            hints.looked(plan.clone(), &rest.copied().collect::<Vec<_>>(), at(60_000));
+            let page: Vec<_> = rest.copied().collect();
+            let end = page.get(plan.limit - 1).map(position);
+            hints.looked(plan, &Looked::new(page, end), at(60_000));
         }
         hints.len()
     };
