@@ -51,7 +51,7 @@ impl<M: TimerMessage, P: Plan<M>> Contents<M, P> {
     fn schedule(self, service: &Service) -> Result<TimerId, Box<ScheduleError<P::Messages>>> {
         let Self { id, target, plan, requested, options, messages } = self;
         let waited = service.clock.since_request(requested);
-        let request = TimerRequest { plan, waited, id: id.get(), options: options.as_deref() };
+        let request = TimerRequest { waited, id: id.get(), ..TimerRequest::now(plan, options.as_deref()) };
         service.try_schedule(request, target, messages).map_err(Box::new)
     }
 

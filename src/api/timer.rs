@@ -11,6 +11,7 @@ use actix::dev::AsyncContextParts;
 use actix::{Actor, AsyncContext};
 
 use crate::api::registry;
+use crate::engine::OwnerId;
 use crate::model::closure::{Closure, Repeated, Run, Single};
 use crate::model::error::ScheduleError;
 use crate::model::handled_by::HandledBy;
@@ -20,8 +21,9 @@ use crate::model::repeat::RepeatTimes;
 use crate::model::source::MessageSource;
 use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
-use crate::service::deliver::delivery::{ByClosure, ByHandler};
-use crate::service::schedule::admission::{Addressee, OwnerOf, TimerRequest};
+use crate::service::deliver::delivery::{ClosureOf, HandlerOf};
+use crate::service::deliver::job::Destination;
+use crate::service::schedule::admission::TimerRequest;
 use crate::service::schedule::deadline::Schedule;
 use crate::service::schedule::plan::Plan;
 use crate::service::state::Service;
@@ -317,11 +319,13 @@ impl<S: fmt::Debug> fmt::Debug for TimerBuilder<S> {
     note = "for a message that is not `Send` to its own actor: `run(delay, move |_, ctx| ctx.notify(message))`"
 )]
 pub(crate) trait ScheduledBy<S>: TimerMessage + Sized {
-    /// Returns the timer actor and the recipient.
+    /// Returns the timer actor, the destination, and the owner if that is the actor itself.
     ///
     /// # Errors
     /// There is no timer actor.
-    fn recipient(scheduler: S) -> Result<(impl Deref<Target = Arc<Service>>, impl Addressee<Self>), ScheduleError<()>>;
+    fn destination(
+        scheduler: S,
+    ) -> Result<(impl Deref<Target = Arc<Service>>, impl Destination<Self>, Option<OwnerId>), ScheduleError<()>>;
 
     #[inline(always)]
     fn try_schedule_by<P: Plan<Self>>(
@@ -330,8 +334,10 @@ pub(crate) trait ScheduledBy<S>: TimerMessage + Sized {
         options: Option<&TimerOptions>,
         messages: P::Messages,
     ) -> Result<TimerId, ScheduleError<P::Messages>> {
-        match Self::recipient(scheduler) {
-            Ok((service, recipient)) => service.try_schedule(TimerRequest::now(plan, options), recipient, messages),
+        match Self::destination(scheduler) {
+            Ok((service, to, owner)) => {
+                service.try_schedule(TimerRequest { owner, ..TimerRequest::now(plan, options) }, to, messages)
+            }
             Err(reason) => Err(reason.map(|()| messages)),
         }
     }
@@ -344,8 +350,10 @@ pub(crate) trait ScheduledBy<S>: TimerMessage + Sized {
         options: Option<&TimerOptions>,
         messages: P::Messages,
     ) -> TimerId {
-        match Self::recipient(scheduler) {
-            Ok((service, recipient)) => service.schedule(TimerRequest::now(plan, options), recipient, messages),
+        match Self::destination(scheduler) {
+            Ok((service, to, owner)) => {
+                service.schedule(TimerRequest { owner, ..TimerRequest::now(plan, options) }, to, messages)
+            }
             Err(reason) => registry::lost_without_timers(&reason, type_name::<Self>()),
         }
     }
@@ -369,11 +377,11 @@ where
     M: HandledBy<A>,
 {
     #[inline(always)]
-    fn recipient(
+    fn destination(
         scheduler: ContextScheduler<'_, A>,
-    ) -> Result<(impl Deref<Target = Arc<Service>>, impl Addressee<M>), ScheduleError<()>> {
+    ) -> Result<(impl Deref<Target = Arc<Service>>, impl Destination<M>, Option<OwnerId>), ScheduleError<()>> {
         let (service, owner) = registry::owner_of_context(scheduler.ctx)?;
-        Ok((service, OwnerOf::<A, ByHandler>::new(owner)))
+        Ok((service, HandlerOf::<A>::NEW, Some(owner)))
     }
 }
 
@@ -394,7 +402,9 @@ where
         match registry::owner_of_context(self.ctx) {
             Ok((service, owner)) => {
                 let closure = Closure::new(run, Arc::clone(&service.returned_values)).into();
-                service.schedule(TimerRequest::now(plan, options), OwnerOf::<A, ByClosure>::at(place, owner), closure)
+                let (owner, place) = (Some(owner), Some(place));
+                let request = TimerRequest { owner, place, ..TimerRequest::now(plan, options) };
+                service.schedule(request, ClosureOf::<A>::NEW, closure)
             }
             Err(reason) => registry::lost_without_timers(&reason, R::type_name(place)),
         }
@@ -407,14 +417,14 @@ where
         P: Plan<Closure<R>, Messages: From<Closure<R>>>,
         R: Run<A>,
     {
-        let place = Location::caller();
+        let place = Some(Location::caller());
         let (service, owner) = match registry::owner_of_context(self.ctx) {
             Ok(known) => known,
             Err(reason) => return Err(reason.map(|()| run)),
         };
         let closure = Closure::new(run, Arc::clone(&service.returned_values)).into();
-        let request = TimerRequest::now(plan, options);
-        let scheduled = service.try_schedule(request, OwnerOf::<A, ByClosure>::at(place, owner), closure);
+        let request = TimerRequest { owner: Some(owner), place, ..TimerRequest::now(plan, options) };
+        let scheduled = service.try_schedule(request, ClosureOf::<A>::NEW, closure);
         let inner = |messages| P::into_message(messages).and_then(Closure::into_inner);
         scheduled.map_err(|rejected| rejected.map(|messages| of_this_thread(inner(messages))))
     }
@@ -445,10 +455,10 @@ impl<'t, M: TimerMessage> TargetScheduler<'t, M> {
 }
 
 impl<M: TimerMessage> ScheduledBy<TargetScheduler<'_, M>> for M {
-    fn recipient(
+    fn destination(
         TargetScheduler { service, target }: TargetScheduler<'_, M>,
-    ) -> Result<(impl Deref<Target = Arc<Service>>, impl Addressee<M>), ScheduleError<()>> {
-        Ok((service, target))
+    ) -> Result<(impl Deref<Target = Arc<Service>>, impl Destination<M>, Option<OwnerId>), ScheduleError<()>> {
+        Ok((service, target, None))
     }
 }
 

@@ -20,17 +20,6 @@ pub(crate) enum KeyScope {
     Recipient(u64),
 }
 
-impl KeyScope {
-    /// Returns the owner; `None` for a recipient.
-    #[inline(always)]
-    pub(crate) const fn owner(self) -> Option<OwnerId> {
-        match self {
-            Self::Owner(owner) => Some(owner),
-            Self::Recipient(_) => None,
-        }
-    }
-}
-
 /// The kind of a timer's message. In one scope timers of different kinds may have equal keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct MessageKind(pub(crate) u32);

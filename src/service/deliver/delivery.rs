@@ -1,6 +1,7 @@
 //! Own messages and messages for plain recipients: the steps of a [`Content`] on the way to a handler or a mailbox.
 
 use std::any::{Any, TypeId, type_name};
+use std::marker::PhantomData;
 
 use actix::{Actor, Addr, Recipient, WeakAddr};
 
@@ -8,26 +9,17 @@ use crate::engine::{DueTimer, Outcome, OwnerId};
 use crate::model::closure::{AnyClosure, Closure, Place, Run};
 use crate::model::handled_by::{Delivered, HandledBy};
 use crate::model::mailbox_id::MailboxId;
+use crate::model::mailbox_policy::MailboxPolicy;
 use crate::model::reply::ReplyFuture;
 use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
-use crate::service::deliver::job::{Committed, Content, Job, MessageOf, Own, STOPPED, Taken, TargetJob, Via};
+use crate::service::deliver::job::{Committed, Content, Destination, Job, MessageOf, STOPPED, Taken, TargetJob, Via};
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::message_stores::{MessageStores, Ways};
 use crate::service::deliver::wakeup::Wakeup;
 use crate::service::state::{Service, Session, State};
 
 impl MessageStores {
-    /// Returns the store for jobs that an actor of type `A` schedules for itself.
-    pub(crate) fn own<A, H, C>(&mut self, place: Option<Place>) -> u32
-    where
-        A: Actor,
-        H: OwnHandler<A, MessageOf<C>>,
-        C: Content,
-    {
-        self.find_or_insert::<fn(A, C), Job<C, Own>>(|| (H::message_type(place), H::ways::<C>()))
-    }
-
     /// Returns the store for jobs whose messages go to the recipients' mailboxes as soon as they are due.
     pub(crate) fn plain<C: Content>(&mut self) -> u32 {
         let ways = const { &Ways { expire: post::<C>, ..TargetJob::<C>::WAYS } };
@@ -35,80 +27,81 @@ impl MessageStores {
     }
 }
 
-/// The handler of an actor's own messages of type `M`, and their way to it.
-pub(crate) trait OwnHandler<A: Actor, M: TimerMessage>: 'static {
-    /// Whether the messages cannot leave the thread. Then a timer keeps its actor alive by default, as actix's own
-    /// `run_later` does: an actor without an address could not be sent a closure.
-    const IS_THREAD_BOUND: bool;
+/// The `Handler<M>` of the actor that schedules, as destination.
+pub(crate) struct HandlerOf<A>(PhantomData<fn(A)>);
 
-    /// Returns the name of the type of the messages. That of closures is the place of the first call.
-    fn message_type(place: Option<Place>) -> &'static str;
+/// The actor that schedules a message which is a closure, as destination.
+pub(crate) struct ClosureOf<A>(PhantomData<fn(A)>);
 
-    /// Returns the type by which keys are distinguished.
-    fn key_type() -> TypeId;
-
-    fn handle(message: M, actor: &mut A, ctx: &mut A::Context);
-
-    /// Returns the ways of the messages: through the mailbox, too, if they can leave the thread.
-    fn ways<C: Content<Message = M>>() -> &'static Ways;
+impl<A> HandlerOf<A> {
+    pub(crate) const NEW: Self = Self(PhantomData);
 }
 
-/// The actor's `Handler<M>`.
-pub(crate) struct ByHandler;
+impl<A> ClosureOf<A> {
+    pub(crate) const NEW: Self = Self(PhantomData);
+}
 
-impl<A, M> OwnHandler<A, M> for ByHandler
+impl<A, M> Destination<M> for HandlerOf<A>
 where
     A: Actor,
     M: HandledBy<A>,
 {
-    const IS_THREAD_BOUND: bool = false;
-
-    fn message_type(_: Option<Place>) -> &'static str {
-        type_name::<M>()
-    }
-
-    fn key_type() -> TypeId {
-        TypeId::of::<M>()
-    }
-
-    fn handle(message: M, actor: &mut A, ctx: &mut A::Context) {
-        message.handle_in(actor, ctx);
-    }
-
-    fn ways<C: Content<Message = M>>() -> &'static Ways {
-        const { &Ways { pull: pull::<A, Self, C>, post: Some(post_own::<A, C>), ..Job::<C, Own>::WAYS } }
+    #[inline(always)]
+    fn store<C>(&self, stores: &mut MessageStores, _: MailboxPolicy, _: Option<Place>) -> u32
+    where
+        C: Content<Message = M>,
+    {
+        let ways = const { &Ways { pull: pull::<A, Self, C>, post: Some(post_own::<A, C>), ..Job::<C, Self>::WAYS } };
+        stores.find_or_insert::<Job<C, Self>, Job<C, Self>>(|| (type_name::<M>(), ways))
     }
 }
 
-/// The message itself, which is a closure.
-pub(crate) struct ByClosure;
-
-impl<A, R> OwnHandler<A, Closure<R>> for ByClosure
+impl<A, R> Destination<Closure<R>> for ClosureOf<A>
 where
     A: Actor,
     R: Run<A>,
 {
     const IS_THREAD_BOUND: bool = true;
 
-    fn message_type(place: Option<Place>) -> &'static str {
-        place.map_or(type_name::<R>(), R::type_name)
-    }
-
     fn key_type() -> TypeId {
         TypeId::of::<AnyClosure>()
     }
 
-    fn handle(closure: Closure<R>, actor: &mut A, ctx: &mut A::Context) {
-        closure.run(actor, ctx);
+    fn message_type(place: Option<Place>) -> &'static str {
+        place.map_or(type_name::<R>(), R::type_name)
     }
 
-    fn ways<C: Content<Message = Closure<R>>>() -> &'static Ways {
-        const { &Ways { pull: pull::<A, Self, C>, ..Job::<C, Own>::WAYS } }
+    #[inline(always)]
+    fn store<C>(&self, stores: &mut MessageStores, _: MailboxPolicy, place: Option<Place>) -> u32
+    where
+        C: Content<Message = Closure<R>>,
+    {
+        let ways = const { &Ways { pull: pull::<A, Self, C>, ..Job::<C, Self>::WAYS } };
+        stores.find_or_insert::<Job<C, Self>, Job<C, Self>>(|| {
+            (<Self as Destination<Closure<R>>>::message_type(place), ways)
+        })
+    }
+}
+
+/// Handles messages of the actor that schedules.
+trait Handles<A: Actor, M: TimerMessage>: Destination<M> {
+    fn handle(message: M, actor: &mut A, ctx: &mut A::Context);
+}
+
+impl<A: Actor, M: HandledBy<A>> Handles<A, M> for HandlerOf<A> {
+    fn handle(message: M, actor: &mut A, ctx: &mut A::Context) {
+        message.handle_in(actor, ctx);
+    }
+}
+
+impl<A: Actor, R: Run<A>> Handles<A, Closure<R>> for ClosureOf<A> {
+    fn handle(closure: Closure<R>, actor: &mut A, ctx: &mut A::Context) {
+        closure.run(actor, ctx);
     }
 }
 
 /// Runs the owner's handler.
-fn pull<A, H, C>(
+fn pull<A, D, C>(
     mut session: Session<'_>,
     _: OwnerId,
     due: DueTimer<MessageRef>,
@@ -116,19 +109,19 @@ fn pull<A, H, C>(
     ctx: &mut dyn Any,
 ) where
     A: Actor,
-    H: OwnHandler<A, MessageOf<C>>,
+    D: Handles<A, MessageOf<C>>,
     C: Content,
 {
     let service = session.service;
     let Some((actor, ctx)) = actor.downcast_mut::<A>().zip(ctx.downcast_mut::<A::Context>()) else { return };
-    let Some(taken) = C::take::<Own>(service, session.state(), due) else { return };
-    let (message, deferred) = taken.commit::<Own>(&mut session, None, Via::Handler);
+    let Some(taken) = C::take::<D>(service, session.state(), due) else { return };
+    let (message, deferred) = taken.commit::<D>(&mut session, None, Via::Handler);
     drop(session);
     let is_between = deferred.is_between;
     deferred.finish(service);
     let Some(message) = message else { return };
     let _delivering = service.begin_delivery(due, None);
-    H::handle(message, actor, ctx);
+    D::handle(message, actor, ctx);
     if is_between {
         service.resume(due.key);
     }
@@ -153,11 +146,11 @@ where
     C: Content,
 {
     let service = session.service;
-    let taken = C::take::<Own>(service, session.state(), due)?;
+    let taken = C::take::<HandlerOf<A>>(service, session.state(), due)?;
     // Dropped after unlocking: it may be the last address.
     let addr = addr.upgrade();
     let undelivered = (!addr.as_ref().is_some_and(Addr::connected)).then_some(Outcome::Cancelled);
-    let (message, deferred) = taken.commit::<Own>(session, undelivered, Via::Mailbox);
+    let (message, deferred) = taken.commit::<HandlerOf<A>>(session, undelivered, Via::Mailbox);
     session.unlocked();
     deferred.finish(service);
     let request = addr.as_ref().zip(message).map(|(addr, message)| message.request(addr));

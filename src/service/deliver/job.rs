@@ -15,13 +15,17 @@
 //! `delivery` combines the steps for own messages and plain recipients, `dispatch` for lanes, `bells` for tracked
 //! delivery.
 
+use std::any::{TypeId, type_name};
+
 use crate::engine::{DeadLetterReason, DueTimer, Outcome};
+use crate::model::closure::Place;
 use crate::model::dead_letter::DeadLetterEvent;
 use crate::model::id::TimerId;
+use crate::model::mailbox_policy::MailboxPolicy;
 use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::message_ref::{BoxedMessage, MessageRef};
-use crate::service::deliver::message_stores::{Ways, discard_stored};
+use crate::service::deliver::message_stores::{MessageStores, Ways, discard_stored};
 use crate::service::deliver::wakeup::Wakeup;
 use crate::service::state::{Service, Session, State};
 
@@ -39,18 +43,29 @@ pub(crate) enum Via {
     Mailbox,
 }
 
-/// The destination of a timer's messages, stored beside them.
+/// The destination of a timer's messages, stored beside them: a [`Target`], or the actor that schedules, by its
+/// [handler](crate::service::deliver::delivery::HandlerOf) or as a [closure](crate::service::deliver::delivery::ClosureOf).
 pub(crate) trait Destination<M: TimerMessage>: Send + Sized + 'static {
+    /// Whether the messages cannot leave the thread. Then a timer keeps its actor alive by default, as actix's own
+    /// `run_later` does: an actor without an address could not be sent a closure.
+    const IS_THREAD_BOUND: bool = false;
+
+    /// Returns the type by which keys are distinguished.
+    fn key_type() -> TypeId {
+        TypeId::of::<M>()
+    }
+
+    /// Returns the name of the type of the messages. That of closures is the place of the first call.
+    fn message_type(_: Option<Place>) -> &'static str {
+        type_name::<M>()
+    }
+
+    /// Returns the store for jobs with this destination.
+    fn store<C>(&self, stores: &mut MessageStores, policy: MailboxPolicy, place: Option<Place>) -> u32
+    where
+        C: Content<Message = M>;
+
     /// Returns the recipient; `None` for the timer's owner.
-    fn target(&self) -> Option<&Target<M>>;
-
-    fn into_target(self) -> Option<Target<M>>;
-}
-
-/// The timer's owner as destination.
-pub(crate) struct Own;
-
-impl<M: TimerMessage> Destination<M> for Own {
     fn target(&self) -> Option<&Target<M>> {
         None
     }
@@ -61,6 +76,14 @@ impl<M: TimerMessage> Destination<M> for Own {
 }
 
 impl<M: TimerMessage> Destination<M> for Target<M> {
+    #[inline(always)]
+    fn store<C>(&self, stores: &mut MessageStores, policy: MailboxPolicy, _: Option<Place>) -> u32
+    where
+        C: Content<Message = M>,
+    {
+        if self.needs_lane(policy) { stores.for_lanes::<C>() } else { stores.plain::<C>() }
+    }
+
     fn target(&self) -> Option<&Target<M>> {
         Some(self)
     }

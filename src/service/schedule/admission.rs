@@ -1,17 +1,13 @@
 //! Admission: a request becomes a timer in the engine and a message in its store, or is rejected with its message.
 //!
 //! A single request passes [`Service::try_schedule`]: the [plan](Plan::first_run) computes the deadline, the
-//! [recipient](Addressee::store) selects the store, and [`State::admit`] admits. [`Service::schedule_batch`] takes the
+//! [destination](Destination::store) selects the store, and [`State::admit`] admits. [`Service::schedule_batch`] takes the
 //! same steps with many single messages, from one reading of the clock and under one lock.
 //!
 //! The reason of a rejection is a [`ScheduleError`] without messages, joined with them when the lock is released.
 
-use std::any::{TypeId, type_name};
-use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
-
-use actix::Actor;
 
 use crate::engine::{KeyScope, Marks, OwnerId, Recurrence, RejectReason, Timer};
 use crate::model::closure::Place;
@@ -22,10 +18,8 @@ use crate::model::options::TimerOptions;
 use crate::model::request_time::RequestTime;
 use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
-use crate::service::deliver::delivery::{ByClosure, ByHandler, OwnHandler};
-use crate::service::deliver::job::{Content, Destination, Job, Own};
+use crate::service::deliver::job::{Destination, Job};
 use crate::service::deliver::message_ref::MessageRef;
-use crate::service::deliver::message_stores::MessageStores;
 use crate::service::deliver::wakeup::Wakeup;
 use crate::service::schedule::calendar::Calendar;
 use crate::service::schedule::deadline::{DueTime, Schedule};
@@ -49,12 +43,16 @@ pub(crate) struct TimerRequest<'o, P> {
     /// The caller's id.
     pub(crate) id: Option<TimerId>,
     pub(crate) options: Option<&'o TimerOptions>,
+    /// The actor that schedules for itself.
+    pub(crate) owner: Option<OwnerId>,
+    /// The place of the call, if it names the type of the messages.
+    pub(crate) place: Option<Place>,
 }
 
 impl<'o, P> TimerRequest<'o, P> {
-    /// Returns a request of this moment.
+    /// Returns a request of this moment, for a target.
     pub(crate) const fn now(plan: P, options: Option<&'o TimerOptions>) -> Self {
-        Self { plan, waited: Duration::ZERO, id: None, options }
+        Self { plan, waited: Duration::ZERO, id: None, options, owner: None, place: None }
     }
 }
 
@@ -74,136 +72,34 @@ type Admission<M, P> = Result<(Key, Option<MessageRef>), (ScheduleError<()>, Res
 /// The target and the calendar of a rejected timer.
 type Rest<M> = (Option<Target<M>>, Option<Box<Calendar>>);
 
-/// The facts about a recipient that its timers need.
-#[derive(Clone, Copy)]
-pub(crate) struct To {
-    /// The timers in which a key is unique for each kind of messages. Contains the owner. `None` if the recipient had
-    /// gone before it was named.
-    key_scope: Option<KeyScope>,
-    /// The type by which keys are distinguished.
-    key_type: TypeId,
-    /// Whether the messages cannot leave the thread, and their timers keep the owner alive by default.
-    is_thread_bound: bool,
-    /// The place of the call, if it names the type of the messages.
-    place: Option<Place>,
-    /// Returns the type of the messages, as shown to users.
-    message_type: fn(Option<Place>) -> &'static str,
-}
-
-/// The recipient in a request: the actor that schedules, or a target.
-pub(crate) trait Addressee<M: TimerMessage>: Sized {
-    type Destination: Destination<M>;
-
-    /// Returns the facts about the recipient.
-    fn to(&self) -> To;
-
-    /// Returns the store for messages to it.
-    fn store<C: Content<Message = M>>(&self, stores: &mut MessageStores, policy: MailboxPolicy) -> u32;
-
-    /// Returns the part that is stored beside the messages.
-    fn destination(self) -> Self::Destination;
-}
-
-/// The actor of type `A` that schedules, as an owner, and the handler of the messages.
-pub(crate) struct OwnerOf<A, H> {
-    id: OwnerId,
-    place: Option<Place>,
-    types: PhantomData<fn(A, H)>,
-}
-
-impl<A> OwnerOf<A, ByHandler> {
-    pub(crate) const fn new(id: OwnerId) -> Self {
-        Self { id, place: None, types: PhantomData }
-    }
-}
-
-impl<A> OwnerOf<A, ByClosure> {
-    pub(crate) const fn at(place: Place, id: OwnerId) -> Self {
-        Self { id, place: Some(place), types: PhantomData }
-    }
-}
-
-impl<A, H, M> Addressee<M> for OwnerOf<A, H>
-where
-    A: Actor,
-    H: OwnHandler<A, M>,
-    M: TimerMessage,
-{
-    type Destination = Own;
-
-    #[inline(always)]
-    fn to(&self) -> To {
-        To {
-            key_scope: Some(KeyScope::Owner(self.id)),
-            key_type: H::key_type(),
-            is_thread_bound: H::IS_THREAD_BOUND,
-            place: self.place,
-            message_type: H::message_type,
-        }
-    }
-
-    #[inline(always)]
-    fn store<C: Content<Message = M>>(&self, stores: &mut MessageStores, _: MailboxPolicy) -> u32 {
-        stores.own::<A, H, C>(self.place)
-    }
-
-    fn destination(self) -> Own {
-        Own
-    }
-}
-
-impl<M: TimerMessage> Addressee<M> for Target<M> {
-    type Destination = Self;
-
-    #[inline(always)]
-    fn to(&self) -> To {
-        To {
-            key_scope: self.facts().mailbox.map(KeyScope::from),
-            key_type: TypeId::of::<M>(),
-            is_thread_bound: false,
-            place: None,
-            message_type: |_| type_name::<M>(),
-        }
-    }
-
-    #[inline(always)]
-    fn store<C: Content<Message = M>>(&self, stores: &mut MessageStores, policy: MailboxPolicy) -> u32 {
-        if self.needs_lane(policy) { stores.for_lanes::<C>() } else { stores.plain::<C>() }
-    }
-
-    fn destination(self) -> Self {
-        self
-    }
-}
-
 impl Service {
     /// Schedules the messages of one timer. If it is rejected, its message becomes a dead letter, and the id is that of
     /// no timer.
     #[inline(always)]
-    pub(crate) fn schedule<P, R, M>(&self, request: TimerRequest<'_, P>, recipient: R, messages: P::Messages) -> TimerId
+    pub(crate) fn schedule<P, D, M>(&self, request: TimerRequest<'_, P>, to: D, messages: P::Messages) -> TimerId
     where
         P: Plan<M>,
-        R: Addressee<M>,
+        D: Destination<M>,
         M: TimerMessage,
     {
-        let To { place, message_type, is_thread_bound, .. } = recipient.to();
-        match self.try_schedule::<P, R, M>(request, recipient, messages) {
+        let place = request.place;
+        match self.try_schedule::<P, D, M>(request, to, messages) {
             Ok(id) => id,
-            Err(rejected) => self.lose_rejected::<P, M>(rejected, message_type(place), is_thread_bound),
+            Err(rejected) => self.lose_rejected::<P, M>(rejected, D::message_type(place), D::IS_THREAD_BOUND),
         }
     }
 
     /// Schedules the messages of one timer. If it is rejected, the error returns them.
     #[inline(always)]
-    pub(crate) fn try_schedule<P, R, M>(
+    pub(crate) fn try_schedule<P, D, M>(
         &self,
-        TimerRequest { plan, waited, id, options }: TimerRequest<'_, P>,
-        recipient: R,
+        TimerRequest { plan, waited, id, options, owner, place }: TimerRequest<'_, P>,
+        to: D,
         messages: P::Messages,
     ) -> Result<TimerId, ScheduleError<P::Messages>>
     where
         P: Plan<M>,
-        R: Addressee<M>,
+        D: Destination<M>,
         M: TimerMessage,
     {
         let FirstRun { due_time, recurrence, calendar } = match plan.first_run(self, self.clock.now(), waited, options)
@@ -211,12 +107,11 @@ impl Service {
             Ok(first_run) => first_run,
             Err(reason) => return Err(self.reject(reason, messages)),
         };
-        let request = TimerRequest { plan: due_time, waited, id, options };
+        let request = TimerRequest { plan: due_time, waited, id, options, owner, place };
         let policy = self.settings.mailbox_policy;
         let mut wakeup = Wakeup::default();
         let mut state = self.state();
-        let admission =
-            state.admit::<P, R, M>(&request, (recurrence, calendar), recipient, policy, messages, &mut wakeup);
+        let admission = state.admit::<P, D, M>(&request, (recurrence, calendar), to, policy, messages, &mut wakeup);
         match admission.as_ref().ok().and_then(|(_, replaced)| *replaced) {
             Some(payload) => self.discard(state, payload),
             None => drop(state),
@@ -242,7 +137,7 @@ impl Service {
             .map(|((BatchEntry { target, schedule, message, .. }, waited), options)| {
                 let options = options.as_deref();
                 let plan = self.due_time(now, waited, schedule, options);
-                (TimerRequest { plan, waited, id: None, options }, target, message)
+                (TimerRequest { waited, ..TimerRequest::now(plan, options) }, target, message)
             })
             .collect();
         let (mut wakeup, mut replaced) = (Wakeup::default(), Vec::new());
@@ -306,24 +201,21 @@ impl State {
     /// Admits a timer with its message and labels, in place of the one that had its key. The exchange is atomic: no one
     /// sees both, or neither.
     #[inline(always)]
-    fn admit<P, R, M>(
+    fn admit<P, D, M>(
         &mut self,
-        TimerRequest { plan: due_time, id, options, .. }: &TimerRequest<'_, DueTime>,
+        TimerRequest { plan: due_time, id, options, owner, place, .. }: &TimerRequest<'_, DueTime>,
         (recurrence, calendar): (Option<Recurrence>, Option<Box<Calendar>>),
-        recipient: R,
+        to: D,
         policy: MailboxPolicy,
         messages: P::Messages,
         wakeup: &mut Wakeup,
     ) -> Admission<M, P::Messages>
     where
         P: Plan<M>,
-        R: Addressee<M>,
+        D: Destination<M>,
         M: TimerMessage,
     {
-        let To { key_scope, key_type, is_thread_bound, .. } = recipient.to();
-        let store = recipient.store::<P::Content>(&mut self.stores, policy);
-        let to = recipient.destination();
-        let owner = key_scope.and_then(|scope| scope.owner());
+        let (owner, store) = (*owner, to.store::<P::Content>(&mut self.stores, policy, *place));
         let name = id.map(|id| id.as_uuid().as_u128());
         if let Some((id, name)) = id.zip(name)
             && self.engine.named(name).is_some_and(|key| self.engine.view(key).is_some())
@@ -335,17 +227,20 @@ impl State {
         }
         // Admission and rejection both change the counters to publish.
         wakeup.poke |= self.reports.published.ask_to_publish();
-        let scoped = options.zip(key_scope);
-        let label = scoped.and_then(|(options, scope)| self.key_types.scoped_key(options, scope, key_type));
+        // A target that had gone before it was named has no keys.
+        let mailbox = || to.target()?.facts().mailbox;
+        let key_scope = || owner.map(KeyScope::Owner).or_else(|| mailbox().map(KeyScope::from));
+        let scoped = options.and_then(|options| Some((options, key_scope()?)));
+        let label = scoped.and_then(|(options, scope)| self.key_types.scoped_key(options, scope, D::key_type()));
         let old = label.as_ref().and_then(|key| self.engine.labels().holder(key));
-        let slab = self.stores.slab::<Job<P::Content, R::Destination>>(store);
+        let slab = self.stores.slab::<Job<P::Content, D>>(store);
         let Some((slab, slot)) = slab.and_then(|slab| slab.reserve().map(|slot| (slab, slot))) else {
             let rejected = self.engine.reject(RejectReason::Capacity);
             return Err((self.reason(rejected), (to.into_target(), calendar), messages));
         };
         let payload = MessageRef { store, slot };
         // A recipient that is no owner is not kept alive.
-        let is_kept = options.and_then(|options| options.keep_alive).unwrap_or(is_thread_bound) && owner.is_some();
+        let is_kept = options.and_then(|options| options.keep_alive).unwrap_or(D::IS_THREAD_BOUND) && owner.is_some();
         let key = match self.engine.schedule(
             self.tags.next(),
             due_time.now,

@@ -153,6 +153,7 @@ struct Received {
 }
 
 impl Received {
+    #[inline(always)]
     fn add(&self, Note(numbers): Note) {
         self.sum.set(self.sum.get() + numbers[0]);
         self.messages.set(self.messages.get() + 1);
