@@ -91,8 +91,8 @@ pub enum Op {
         /// The maximum number.
         limit: usize,
     },
-    /// Stores a row of another store, none of its past, as it was found there, unless a row has its id: a claimed one as
-    /// pending. It is due now if it is overdue.
+    /// Stores a row of another store as it was found there, unless a row has its id: a claimed one as pending. It is due now
+    /// if it is overdue. One of the past is not stored: [`Outcome::NotFound`].
     Restore(Arc<Found>),
     /// Pauses a route or a node that the store knows, or parks a timer in any state but that of a dead letter: a running
     /// handler runs on. Replaces an earlier pause. When it is made, no node claims anything any more that it excludes.

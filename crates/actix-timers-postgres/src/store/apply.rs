@@ -10,7 +10,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
-use actix_timers_durable::store::{Claim, NewTimer, Op, Outcome, Suspects};
+use actix_timers_durable::store::{Claim, NewTimer, Op, Outcome, State, Suspects};
 use actix_timers_durable::{DurableId, StoreError};
 use tokio::time::Instant;
 use tokio_postgres::Row;
@@ -237,6 +237,10 @@ fn groups(ops: &[Op], slots: &mut Slots) -> VecDeque<Group> {
     };
     for (number, op) in ops.iter().enumerate() {
         let of = ids_of(op);
+        if matches!(op, Op::Restore(found) if matches!(found.state, State::Finished(_))) {
+            slots.done(number, Outcome::NotFound);
+            continue;
+        }
         if let Some(error) = refused(op) {
             slots.outcomes[number] = Some(Err(error));
             continue;

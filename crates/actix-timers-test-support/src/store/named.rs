@@ -205,6 +205,7 @@ pub fn a_noted_end_leaves_a_row_of_the_past<S: Subject>(subject: &mut S) {
     assert_eq!((end.at, end.took, end.result.as_deref()), (at(100), Duration::from_millis(17), Some("done 'é")));
     let errors: Vec<_> = end.errors.iter().map(|error| (error.at, error.attempt, error.reason.to_string())).collect();
     assert_eq!(errors, (6..=25).map(|n| (at(i64::from(n)), n, error(n))).collect::<Vec<_>>());
+    assert_eq!(world.apply(Op::Restore(Arc::new(past[0].clone()))), Outcome::NotFound, "it is over");
 }
 
 pub fn the_past_is_discarded_in_bounds<S: Subject>(subject: &mut S) {

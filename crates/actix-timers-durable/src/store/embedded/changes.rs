@@ -164,8 +164,9 @@ impl Changes<'_> {
                 let more = [ValueRef::from(&**reason), ValueRef::Integer(millis(*since))];
                 insert(self.connection, &INSERT_LETTER, record, record.progress.due, more)?
             }
-            State::Pending | State::InFlight | State::Finished(_) => pending()?,
+            State::Pending | State::InFlight => pending()?,
             State::Parked { reason } => pending()? && run(self.connection, SET_PARKED, &[blob(&record.id), reason])?,
+            State::Finished(_) => return Ok(Outcome::NotFound),
         };
         Ok(Outcome::Put(vec![if is_new { Placed::Created { due } } else { Placed::Exists(record.id) }]))
     }
