@@ -81,7 +81,7 @@ catalogue! {
     CANCELLED = counter("actix_timers_cancelled_total", &[], "Timers cancelled, including timers that ended with their actor");
     REJECTED = counter("actix_timers_rejected_total", &["reason"], "Requests rejected: capacity, stopped, duplicate_id, or invalid (a period of zero, or never due)");
     DELIVERED = counter("actix_timers_delivered_total", &[], "Messages handed over");
-    DEAD_LETTERS = counter("actix_timers_dead_letters_total", &["reason"], "Messages that could not be handed over; rejected: of timers that were not accepted");
+    DEAD_LETTERS = counter("actix_timers_dead_letters_total", &["reason"], "Messages that could not be handed over");
     RETURNED = counter("actix_timers_returned_total", &[], "Timers returned by a drain");
     ABANDONED = counter("actix_timers_abandoned_total", &[], "Cancelled timers that ended with their actor after its last address was dropped");
     CASCADES = counter("actix_timers_cascades_total", &["from_level"], "Buckets of this level whose timers moved to the level below");

@@ -225,14 +225,12 @@ impl Board {
 }
 
 impl CounterHandles {
-    /// Adds the excess of the outcomes to the accepted timers, so that the counters add up. Rejected timers were not
-    /// accepted.
+    /// Adds the excess of the outcomes to the accepted timers, so that the counters add up.
     fn publish(&mut self, counters: &Counters) {
         self.ahead += self.delivered.show(counters.delivered);
         self.ahead += self.cancelled.show(counters.cancelled);
         for (tally, reason) in self.dead_letters.iter_mut().zip(DeadLetterReason::ALL) {
-            let ahead = tally.show(counters.dead_letters(reason));
-            self.ahead += if reason == DeadLetterReason::Rejected { 0 } else { ahead };
+            self.ahead += tally.show(counters.dead_letters(reason));
         }
         self.ahead += self.returned.show(counters.returned);
         self.scheduled.show(counters.accepted + self.ahead);

@@ -126,7 +126,7 @@ fn counters(inspection: &Snapshot) -> String {
         counters.accepted,
         counters.delivered,
         counters.cancelled,
-        counters.dead_lettered() - counters.rejected,
+        counters.dead_lettered(),
         counters.returned,
         counters.pending,
     ]

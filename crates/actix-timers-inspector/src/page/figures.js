@@ -89,10 +89,11 @@ const figures = {
   },
 
   showCounters(counters) {
-    const lost = counters.recipient_stopped + counters.window_full + counters.service_stopped + counters.source_panicked;
+    const lost = counters.recipient_stopped + counters.window_full + counters.service_stopped + counters.source_panicked
+        + counters.rejected;
     pairs(byId("counters"), [
       ["accepted", count(counters.accepted)], ["delivered", count(counters.delivered)], ["cancelled", count(counters.cancelled)],
-      ["dead letters", count(lost + counters.rejected)], ["returned", count(counters.returned)], ["pending", count(counters.pending)],
+      ["dead letters", count(lost)], ["returned", count(counters.returned)], ["pending", count(counters.pending)],
       ["rescheduled", count(counters.rescheduled)], ["rejected", count(counters.rejected_capacity + counters.rejected_closed)],
     ]);
     const balance = counters.accepted === counters.delivered + counters.cancelled + lost + counters.returned + counters.pending;
