@@ -110,6 +110,11 @@ impl Failure {
         self.is_of(&["0A", "21", "22", "23", "2F", "38", "54", "P0", "XX"])
     }
 
+    /// Returns whether the same statement may succeed later: no connection, a lock, a time-out, no resources.
+    pub(crate) fn may_pass(&self) -> bool {
+        !matches!(self, Self::Reported { .. }) || self.is_of(&["08", "25", "40", "53", "55", "57", "58"])
+    }
+
     /// Returns the error of a request of which nothing was kept or, without a reply, perhaps something.
     pub(crate) fn error(&self) -> StoreError {
         match self {

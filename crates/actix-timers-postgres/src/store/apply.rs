@@ -204,7 +204,7 @@ fn distrust_late_claims(session: &mut Session, ops: &[Op], slots: &mut Slots) {
         if let (Op::Claim(_), Some(Ok(Outcome::Claimed { records, .. }))) = (op, &*outcome)
             && !records.is_empty()
         {
-            session.member.swept.0 = u64::MAX;
+            session.breaks += 1;
             *outcome = Some(Err(StoreError::Unknown("the lease of this node is over".to_owned())));
         }
     }
@@ -354,7 +354,7 @@ async fn claim_apart(session: &mut Session, op: usize, claim: &Claim, slots: &mu
             }
             Err(failure) if !is_guilt(&failure) || is_collision(&failure) => {
                 // The next beat finds the parts that are claimed.
-                session.member.swept.0 = u64::MAX;
+                session.breaks += 1;
                 return slots.fail(&[op], || failure.error());
             }
             Err(failure) if part.ids.len() < 2 => {

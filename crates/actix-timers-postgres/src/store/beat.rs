@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use actix_timers_durable::store::{Beat, Delivery, NodeInfo, Record, Share, StoreClock, boot_clock};
 use actix_timers_durable::{DueTime, DurableId, Pause, StoreError};
+use tokio::time::sleep;
 use tokio_postgres::{Error, GenericClient, Row};
 use uuid::Uuid;
 
@@ -19,6 +20,8 @@ use crate::error::Failure;
 
 /// The time between two searches for claims that the node does not know, if no reply was lost.
 const SWEEP: Duration = Duration::from_secs(60);
+/// The time of a beat after which searches for claims go on at the next one.
+const PASSING: Duration = Duration::from_millis(250);
 /// The time between two readings of the bounds of running transactions.
 const SAMPLE_MS: u64 = 400;
 /// The duration of transactions whose timers are found soon after the commit although a longer one is open.
@@ -91,8 +94,10 @@ pub(super) struct Member {
     round_trip: Duration,
     /// The broken connections at the last search for unknown claims, and its time.
     pub(super) swept: (u64, Duration),
-    /// Searches for the claims of dead nodes and, with the broken connections at its beginning, for unknown ones of this node.
-    passes: HashMap<(i64, u64), Pass>,
+    /// Searches under way for the claims of dead nodes.
+    releases: HashMap<i64, Pass>,
+    /// A search for unknown claims of this node, with the broken connections at its beginning.
+    sweep: Option<(u64, Pass)>,
     /// The last reading of the oldest snapshot.
     measured: Duration,
     /// Times in milliseconds with the number of the next transaction.
@@ -213,7 +218,7 @@ async fn enter(session: &mut Session) -> Result<(), Failure> {
     let id = (DurableId::new(DueTime::MIN).random() >> 1).cast_signed().max(1);
     let member = &mut session.member;
     let (name, lease, types) = (member.name.clone(), member.lease_ms(), member.types.clone());
-    member.reading = None;
+    (member.reading, member.sweep) = (None, None);
     member.settled.1 = boot_clock::now();
     let join = Call { sql: JOIN, params: params![id, name, lease, types.names.clone()] };
     let routes = Call { sql: ROUTES, params: params![types.names.clone()] };
@@ -244,8 +249,9 @@ pub(super) async fn beat(session: &mut Session, running: &[Delivery]) -> Result<
     session.shared.leased(lease, sent + rest);
     measure(session, row, measures.then_some(sent));
     beat.lost = row.get::<_, Vec<Uuid>>(7).into_iter().filter_map(|id| DurableId::from_uuid(id).ok()).collect();
-    release(session, row, &mut beat).await;
-    sweep(session, running, &mut beat).await;
+    let until = Instant::now() + PASSING;
+    release(session, row, until, &mut beat).await;
+    sweep(session, running, until, &mut beat).await;
     Ok(beat)
 }
 
@@ -274,9 +280,15 @@ pub(super) async fn tidy(session: &mut Session) -> bool {
 
 /// Makes some parked timers pending that a node serves. Returns whether there may be more.
 pub(super) async fn unpark(session: &mut Session, types: &Types) -> bool {
-    // One that the server refuses to change keeps no other from its delivery, and the node from nothing.
-    let rows = session.query(UNPARK, params![types.names.clone(), types.versions.clone()]).await;
-    rows.is_ok_and(|rows| !rows.is_empty())
+    match session.query(UNPARK, params![types.names.clone(), types.versions.clone()]).await {
+        Ok(rows) => !rows.is_empty(),
+        // One that the server refuses to change must not keep the node from joining.
+        Err(failure) if !failure.may_pass() => false,
+        Err(_) => {
+            sleep(PASSING).await;
+            true
+        }
+    }
 }
 
 /// Begins another lease under another id: the earlier claims of the node are another's.
@@ -319,21 +331,28 @@ fn observe(session: &mut Session, row: &Row, sent: Duration, received: Duration)
 
 /// Releases the timers of nodes that left or died: their leases are over by the server's clock, and have not changed for a whole
 /// lease by this node's. A failed step is repeated at the next beat.
-async fn release(session: &mut Session, row: &Row, beat: &mut Beat) {
+async fn release(session: &mut Session, row: &Row, until: Instant, beat: &mut Beat) {
     let (own, now) = (session.node(), boot_clock::now());
     let (ids, states): (Vec<i64>, Vec<i32>) = (row.get(1), row.get(3));
     let Member { seen, lease, .. } = &session.member;
     let is_over = |id: &i64| seen.get(id).is_some_and(|(_, since)| now >= *since + *lease);
     let is_gone = |(id, state): &(i64, i32)| *id != own && (*state == 2 || *state == 1 && is_over(id));
-    let gone: Vec<_> = ids.into_iter().zip(states).filter(is_gone).map(|(id, _)| id).collect();
-    session.member.passes.retain(|(id, _), _| *id == own || gone.contains(id));
+    let mut gone: Vec<_> = ids.into_iter().zip(states).filter(is_gone).map(|(id, _)| id).collect();
+    session.member.releases.retain(|id, _| gone.contains(id));
+    // None is always the last.
+    let turn = usize::try_from(now.as_millis()).unwrap_or(0);
+    let first = turn.checked_rem(gone.len()).unwrap_or(0);
+    gone.rotate_left(first);
     for gone in gone {
+        if Instant::now() > until {
+            return;
+        }
         let Ok(rows) = session.query(END_NODE, params![own, gone]).await else { continue };
         let Some((true, has_died)) = rows.first().map(|row| (row.get(0), row.get::<_, Option<bool>>(1))) else {
             continue;
         };
         session.shared.metered(|meters| meters.takeovers.increment(u64::from(has_died.unwrap_or(false))));
-        let mut pass = session.member.passes.remove(&(gone, 0)).unwrap_or_default();
+        let mut pass = session.member.releases.remove(&gone).unwrap_or_default();
         let visit = async |session: &mut Session, claimed: Vec<Claimed>, are_last| {
             let ids = uuids(claimed.iter().map(|(delivery, _)| delivery.id));
             let rows = session.query(&RELEASE, params![own, gone, ids, are_last]).await?;
@@ -347,8 +366,8 @@ async fn release(session: &mut Session, row: &Row, beat: &mut Beat) {
             beat.blamed.extend(blamed(session, &rows).await);
             Ok(released == claimed.len() as u64)
         };
-        if !matches!(pass.go_on(session, gone, visit).await, Ok(true)) {
-            session.member.passes.insert((gone, 0), pass);
+        if !matches!(pass.go_on(session, gone, until, visit).await, Ok(true)) {
+            session.member.releases.insert(gone, pass);
         }
     }
 }
@@ -388,7 +407,7 @@ fn share(served: &[u16], row: &Row) -> Share {
 
 /// Gives back claims that the node does not know, since their replies were lost. Timers that were alone on a node that died
 /// are claimed by this one in a reply that was lost.
-async fn sweep(session: &mut Session, running: &[Delivery], beat: &mut Beat) {
+async fn sweep(session: &mut Session, running: &[Delivery], until: Instant, beat: &mut Beat) {
     let (now, breaks, own) = (boot_clock::now(), session.breaks, session.node());
     let (swept_breaks, swept_at) = session.member.swept;
     if swept_breaks == breaks && now < swept_at + SWEEP {
@@ -396,19 +415,19 @@ async fn sweep(session: &mut Session, running: &[Delivery], beat: &mut Beat) {
     }
     let known: HashSet<_> = running.iter().copied().chain(beat.blamed.iter().map(|record| record.delivery())).collect();
     // One from before the last break may have passed claims that were lost then.
-    let mut pass = session.member.passes.remove(&(own, breaks)).unwrap_or_default();
-    session.member.passes.retain(|(node, _), _| *node != own);
+    let under_way = session.member.sweep.take().filter(|(since, _)| *since == breaks);
+    let mut pass = under_way.map(|(_, pass)| pass).unwrap_or_default();
     let visit = async |session: &mut Session, mut claimed: Vec<Claimed>, _| {
         claimed.retain(|(delivery, _)| !known.contains(delivery));
         give_back(session, own, claimed, beat).await
     };
-    match pass.go_on(session, own, visit).await {
+    match pass.go_on(session, own, until, visit).await {
         Ok(true) if !pass.has_left => {
             session.marked.clear();
             session.member.swept = (breaks, now);
         }
         Ok(true) => {}
-        _ => _ = session.member.passes.insert((own, breaks), pass),
+        _ => session.member.sweep = Some((breaks, pass)),
     }
 }
 
@@ -450,7 +469,10 @@ pub(super) async fn leave(session: &mut Session) {
     if node != 0 && session.query(LEAVE, params![node]).await.is_ok() {
         let mut pass = Pass::default();
         if matches!(
-            pass.go_on(session, node, async |_, claimed: Vec<Claimed>, _| Ok(claimed.is_empty())).await,
+            pass.go_on(session, node, Instant::now() + PASSING, async |_, claimed: Vec<Claimed>, _| Ok(
+                claimed.is_empty()
+            ))
+            .await,
             Ok(true)
         ) && !pass.has_left
         {

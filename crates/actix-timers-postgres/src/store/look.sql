@@ -22,6 +22,6 @@ FROM (SELECT u.* FROM unmoved u UNION ALL SELECT m.* FROM moved m) t
 CROSS JOIN LATERAL (SELECT array_position($2::text[], t.route || chr(31) || t.message_type) AS at OFFSET 0) s
 WHERE t.is_free AND t.message_version <= ($3::int[])[s.at] AND t.route <> ALL ((SELECT p.names FROM p)::text[])
 UNION ALL
-(SELECT u.id, u.due, 0, 0, false, NULL FROM unmoved u ORDER BY u.id OFFSET $9 - 1)
+(SELECT u.id, @schema@.first_due(u.id), 0, 0, false, NULL FROM unmoved u ORDER BY u.id OFFSET $9 - 1)
 UNION ALL
 (SELECT m.id, m.due, 0, 0, false, NULL FROM moved m ORDER BY m.due, m.id OFFSET $9 - 1)

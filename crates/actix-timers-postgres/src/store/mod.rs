@@ -66,6 +66,8 @@ pub struct PostgresStore {
     io: Option<Io>,
     /// The last time that unserved routes were counted.
     counted: Option<Instant>,
+    /// Shared with the tidying under way.
+    tidying: Arc<()>,
 }
 
 impl fmt::Debug for PostgresStore {
@@ -84,6 +86,7 @@ impl Clone for PostgresStore {
             shared: Arc::default(),
             io: None,
             counted: None,
+            tidying: Arc::default(),
         }
     }
 }
@@ -113,7 +116,16 @@ impl PostgresStore {
         let clock = StoreClock::default();
         setup::connect(Arc::clone(&server), options.migrate, clock.clone()).await?;
         let records = RecordBuilder::new(clock.clone());
-        Ok(Self { server, records, options, clock, shared: Arc::default(), io: None, counted: None })
+        Ok(Self {
+            server,
+            records,
+            options,
+            clock,
+            shared: Arc::default(),
+            io: None,
+            counted: None,
+            tidying: Arc::default(),
+        })
     }
 
     /// Returns the statements that create the tables and functions, for an administrator who runs them by hand: with
@@ -207,9 +219,13 @@ impl Store for PostgresStore {
     }
 
     fn beat(&mut self, running: &[Delivery], _now: DueTime) -> Result<Beat, StoreError> {
-        if self.counted.is_none_or(|at| at.elapsed() >= COUNT) {
+        if self.counted.is_none_or(|at| at.elapsed() >= COUNT) && Arc::strong_count(&self.tidying) == 1 {
             self.counted = Some(Instant::now());
-            self.io()?.queries.start_all(beat::tidy);
+            let tidying = Arc::clone(&self.tidying);
+            self.io()?.queries.start_all(async move |session: &mut Session| {
+                let _tidying = &tidying;
+                beat::tidy(session).await
+            });
         }
         let running = running.to_vec();
         self.io()?.writer.run(async move |session| beat::beat(session, &running).await)

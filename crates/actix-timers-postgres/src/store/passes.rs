@@ -2,10 +2,9 @@
 //! a time, and goes on at the next beat if it takes long: a statement without a bound would hold up the commits, or never end
 //! in time.
 
-use std::time::Duration;
+use std::time::Instant;
 
 use actix_timers_durable::store::{Delivery, Position};
-use tokio::time::Instant;
 
 use super::reads::bounds;
 use super::row::{due, id};
@@ -14,8 +13,6 @@ use crate::error::Failure;
 
 /// The rows of a page, of timers that were moved and of others each.
 const PAGE: i64 = 10_000;
-/// The time after which a pass goes on at the next beat.
-const LONGEST: Duration = Duration::from_millis(250);
 
 const CLAIMED: &str = "
     SELECT c.id, c.repetition, c.attempt, c.alone, c.due, c.is_end FROM @schema@.claimed_by($1, $2, $3, $4, $5) c";
@@ -32,8 +29,8 @@ pub(super) struct Pass {
 pub(super) type Claimed = (Delivery, bool);
 
 impl Pass {
-    /// Visits the pages of the claims of a node until the end, or for a moment. A visit learns whether no other claim can be
-    /// left, and returns whether it has left none. Returns whether the pass has come to the end.
+    /// Visits the pages of the claims of a node to their end, or at least one until this time. A visit learns whether no other
+    /// claim can be left, and returns whether it has left none. Returns whether the pass has come to the end.
     ///
     /// # Errors
     /// A page cannot be read, or its visit fails; the pass can go on.
@@ -41,15 +38,17 @@ impl Pass {
         &mut self,
         session: &mut Session,
         node: i64,
+        until: Instant,
         mut visit: impl AsyncFnMut(&mut Session, Vec<Claimed>, bool) -> Result<bool, Failure>,
     ) -> Result<bool, Failure> {
-        let end = Instant::now() + LONGEST;
         loop {
             let (from, after_due, after_id) = bounds(self.after);
             let rows = session.query(CLAIMED, params![node, from, after_due, after_id, PAGE]).await?;
             let (mut claimed, mut rest) = (Vec::new(), None::<Position>);
             for row in &rows {
                 let (Some(id), repetition, attempt) = (id(row, 0), row.get::<_, i64>(1), row.get::<_, i32>(2)) else {
+                    // The table refuses such ids.
+                    self.has_left = true;
                     continue;
                 };
                 if row.get(5) {
@@ -65,7 +64,7 @@ impl Pass {
             }
             let Some(rest) = rest else { return Ok(true) };
             self.after = Some(rest);
-            if Instant::now() > end {
+            if Instant::now() > until {
                 return Ok(false);
             }
         }

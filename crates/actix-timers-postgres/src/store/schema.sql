@@ -7,7 +7,7 @@
 
 CREATE TABLE @schema@.timers (
     -- A UUID of version 8: 48 bits of the first due time, a counter, 64 random bits. So the primary key is the index of due times.
-    id uuid PRIMARY KEY CHECK (get_byte(uuid_send(id), 6) >> 4 = 8),
+    id uuid PRIMARY KEY CHECK (get_byte(uuid_send(id), 6) >> 4 = 8 AND get_byte(uuid_send(id), 8) >> 6 = 2),
     -- The time of the next delivery. Whoever writes it writes at least the present time.
     due bigint NOT NULL,
     -- Whether `due` may differ from the time in the id. To be written with each `due`.
@@ -197,8 +197,8 @@ $$;
 CREATE FUNCTION @schema@.pause_settled() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM FROM @schema@.nodes n ORDER BY n.id FOR UPDATE;
-    RAISE EXCEPTION USING ERRCODE = 'query_canceled';
-EXCEPTION WHEN query_canceled THEN
+    RAISE EXCEPTION USING ERRCODE = 'TM001';
+EXCEPTION WHEN SQLSTATE 'TM001' THEN
     NULL;
 END
 $$;
@@ -220,7 +220,7 @@ BEGIN
     )
     SELECT t.id, t.due, t.repetition, t.attempt, t.alone, false
     FROM (SELECT u.* FROM unmoved u UNION ALL SELECT m.* FROM moved m) t WHERE t.node = p_node
-    UNION ALL (SELECT u.id, u.due, u.repetition, u.attempt, u.alone, true FROM unmoved u ORDER BY u.id OFFSET p_limit - 1)
+    UNION ALL (SELECT u.id, @schema@.first_due(u.id), u.repetition, u.attempt, u.alone, true FROM unmoved u ORDER BY u.id OFFSET p_limit - 1)
     UNION ALL (SELECT m.id, m.due, m.repetition, m.attempt, m.alone, true FROM moved m ORDER BY m.due, m.id OFFSET p_limit - 1);
 END
 $$;

@@ -115,7 +115,7 @@ pub(super) struct Session {
     pub(super) has_locked: bool,
     /// The number of calls for changes.
     pub(super) turn: usize,
-    /// The number of connections that broke.
+    /// The number of connections that broke, and of other replies that are lost: unknown claims may have come with each.
     pub(super) breaks: u64,
     pub(super) role: Role,
     live: Option<Live>,

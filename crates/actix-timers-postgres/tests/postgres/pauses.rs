@@ -12,6 +12,14 @@ fn route() -> PauseTarget {
 }
 
 with_server! {
+    fn a_wait_for_a_pause_that_is_cut_short_is_an_error() {
+        let (schema, session, claiming) = (new_schema(), Session::open(), Session::open());
+        let _node = Node::join(&schema);
+        claiming.run(&format!("BEGIN; SELECT FROM {schema}.nodes FOR KEY SHARE"));
+        session.run("SET statement_timeout = 100");
+        assert!(session.error(&format!("SELECT {schema}.pause_settled()")).contains("statement timeout"));
+    }
+
     fn an_open_transaction_that_waits_for_a_pause_stops_no_node() {
         let (schema, stranger) = (new_schema(), Session::open());
         let mut node = Node::join(&schema);

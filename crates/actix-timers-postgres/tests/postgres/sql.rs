@@ -161,13 +161,35 @@ with_server! {
     fn a_row_with_an_id_of_a_hand_is_refused() {
         let (schema, session) = (new_schema(), Session::open());
         drop(Node::join(&schema));
-        for moved in [true, false] {
+        for (moved, id) in [
+            (true, "gen_random_uuid()".to_owned()),
+            (false, "gen_random_uuid()".to_owned()),
+            (false, format!("overlay({schema}.first_id(1)::text PLACING '0' FROM 20)::uuid")),
+        ] {
             let error = session.error(&format!(
                 "INSERT INTO {schema}.timers (id, due, moved, nominal, route, message_type, payload)
-                VALUES (gen_random_uuid(), 1, {moved}, 1, 'a', 'Order', '')"
+                VALUES ({id}, 1, {moved}, 1, 'a', 'Order', '')"
             ));
             assert!(error.contains("timers_id_check"), "{error}");
         }
+    }
+
+    fn a_look_goes_on_behind_rows_whose_due_time_a_hand_has_written() {
+        let (schema, session) = (new_schema(), Session::open());
+        let mut node = Node::join(&schema);
+        session.run(&format!(
+            "INSERT INTO {schema}.timers (id, due, nominal, route, message_type, payload)
+            SELECT {schema}.first_id({schema}.server_now() + g), 5, 5, 'other', 'Order', '' FROM generate_series(1, 9) g"
+        ));
+        let ids = node.put_all([timer(1, 60_000)]);
+        let mut look = Look { after: None, until: DueTime::MAX, filter: serving(&["a"]), limit: 3 };
+        let mut found = Vec::new();
+        for _ in 0..4 {
+            let Looked { hints, rest } = node.store.look(&look, DueTime::MIN)().unwrap();
+            found.extend(hints.iter().map(|hint| hint.id));
+            look.after = rest;
+        }
+        assert_eq!((found, look.after), (ids, None));
     }
 
     fn a_look_ends_after_a_number_of_rows_and_goes_on_behind_them() {
