@@ -79,6 +79,11 @@ pub(super) struct Hints {
     look_every: Duration,
     /// The part of this node in a store that nodes share.
     share: Option<Share>,
+    /// Whether looks go on from an earlier time than the end of the last one, in a store of one process. They come to that end
+    /// before they begin again: else a store that changes often would never be looked at as far.
+    is_behind: bool,
+    /// The time from which looks begin again then.
+    again_from: Option<DueTime>,
 }
 
 /// The due timers of one route and message type.
@@ -144,6 +149,8 @@ impl Hints {
             reach: horizon,
             look_every: look_every.unwrap_or_default(),
             share: look_every.map(|_| Share::default()),
+            is_behind: true,
+            again_from: None,
         }
     }
 
@@ -354,6 +361,10 @@ impl Hints {
 
     /// Has the next look begin at this time at the latest: at the very beginning at the least time.
     pub(super) fn look_again_from(&mut self, due: DueTime) {
+        if self.share.is_none() && std::mem::replace(&mut self.is_behind, true) {
+            self.again_from = Some(self.again_from.map_or(due, |from| from.min(due)));
+            return;
+        }
         let from = Position::before(due);
         self.routes.iter_mut().for_each(|route| route.bound = route.bound.min(from));
     }
@@ -363,7 +374,16 @@ impl Hints {
     }
 
     /// Returns the next look to make; none if all timers of the near future are known, or no room is left.
-    pub(super) fn plan_look(&self, now: DueTime) -> Option<Plan> {
+    pub(super) fn plan_look(&mut self, now: DueTime) -> Option<Plan> {
+        self.next_plan(now).or_else(|| {
+            self.is_behind = false;
+            let due = self.again_from.take()?;
+            self.look_again_from(due);
+            self.next_plan(now)
+        })
+    }
+
+    fn next_plan(&self, now: DueTime) -> Option<Plan> {
         let mut end = now.saturating_add(self.reach);
         let limit = self.page;
         let lowest = self.in_looks().map(|(_, route)| route.bound).min()?;

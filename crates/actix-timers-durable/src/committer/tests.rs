@@ -325,6 +325,33 @@ fn an_unwritten_end_is_kept_until_written_or_closed() {
 }
 
 /// Its reason concerns no other timer.
+/// They and their messages stay in memory.
+#[test]
+fn nothing_is_claimed_beside_many_refused_ends() {
+    let (hands, refused) = (Hands::default(), Arc::<Mutex<Option<u32>>>::default());
+    let (setup, reports) = setup(Odd(MemoryStore::new(), Oddity::Refuses(Arc::clone(&refused))), &hands);
+    let committer = Committer::inline(setup);
+    let claim_one = || {
+        committer.submit(claim(put_one(&committer, 0)));
+        reports.try_iter().flat_map(|report| report.claims).last().unwrap().result
+    };
+    let delivery = || {
+        let Ok(Outcome::Claimed { records, .. }) = claim_one() else { panic!() };
+        records[0].delivery()
+    };
+    let deliveries: Vec<_> = (0..writer::MAX_REFUSED).map(|_| delivery()).collect();
+    *refused.lock().unwrap() = Some(0);
+    for (number, end) in deliveries.into_iter().enumerate() {
+        assert!(claim_one().is_ok(), "beside {number}");
+        committer.submit(Op::End(end, Next::Delete));
+    }
+    assert!(matches!(claim_one(), Err(error) if error.is_of_the_store()));
+    *refused.lock().unwrap() = None;
+    hands.set(100);
+    put_one(&committer, 0);
+    assert!(claim_one().is_ok());
+}
+
 #[test]
 fn an_end_that_the_store_refuses_is_tried_seldom_and_holds_up_nothing() {
     let (hands, refused) = (Hands::default(), Arc::<Mutex<Option<u32>>>::default());

@@ -12,6 +12,7 @@ use super::request::{Answer, Answered, Claimed, Ended, Reply, Report, Request};
 use crate::due_time::DueTime;
 use crate::id::DurableId;
 use crate::metrics::{Counted, DurableMeters};
+use crate::pause::{Pause, PauseTarget};
 use crate::routes::Routes;
 use crate::store::{Delivery, Hint, Look, Looking, Next, Op, Outcome, Placed, Reads, Record, Store, StoreError};
 use crate::trace;
@@ -20,6 +21,8 @@ use crate::trace;
 const PAUSE: Duration = Duration::from_millis(100);
 /// The longest time between two tries of an end that the store refuses: each refusal makes others of its commit slower.
 const MAX_PAUSE: Duration = Duration::from_secs(5);
+/// The number of refused ends beside which nothing is claimed: they and their messages stay in memory.
+pub(super) const MAX_REFUSED: usize = 256;
 /// The time for which a change is tried while its row is locked. An end of a delivery is tried until it is written.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// The maximum bytes of new timers in one commit.
@@ -88,6 +91,8 @@ struct Requester {
     since: Option<Duration>,
     /// The time of the next try.
     at: Duration,
+    /// The store has refused it for a reason of its own.
+    is_refused: bool,
 }
 
 /// Replies and reports of a turn, to be sent when no lock is held.
@@ -204,6 +209,11 @@ impl Writer {
             places += request.places();
             bytes += request.bytes();
             match request {
+                Request::Change { op: op @ Op::Claim(_), answer } if self.has_many_refused(&changes) => {
+                    let refused =
+                        StoreError::Unavailable(format!("the store refuses {MAX_REFUSED} ends of deliveries"));
+                    self.made(op, answer, Err(Arc::new(refused)), replies);
+                }
                 Request::Change { op, answer } => {
                     changes.push((op, Requester { answer, ..Requester::default() }));
                 }
@@ -228,6 +238,11 @@ impl Writer {
             self.make(request, clock().wall, replies);
         }
         places
+    }
+
+    /// Whether so many ends are refused that nothing is claimed, those included that are tried again now.
+    fn has_many_refused(&self, changes: &[Change]) -> bool {
+        self.waiting.iter().chain(changes).filter(|(_, requester)| requester.is_refused).count() >= MAX_REFUSED
     }
 
     fn commit(&mut self, clock: &dyn Fn() -> Reading, changes: Vec<Change>, is_closing: bool, replies: &mut Replies) {
@@ -274,13 +289,12 @@ impl Writer {
             report.is_behind |= is_end;
             return is_end.then_some(PAUSE);
         }
-        let is_first = requester.since.is_none();
         let waited = now.saturating_sub(*requester.since.get_or_insert(now));
         match (op, error) {
             (_, StoreError::Locked) => (is_end || waited < PATIENCE).then_some(PAUSE),
             (Op::End(delivery, _), error) => {
                 self.meters.count(Counted::CommitFailed, 1);
-                if is_first {
+                if !std::mem::replace(&mut requester.is_refused, true) {
                     trace::end_refused(delivery.id, error);
                 }
                 Some((waited / 4).clamp(PAUSE, MAX_PAUSE))
@@ -367,6 +381,8 @@ impl Writer {
                 self.note_moved(*id, *due, report);
             }
             (Op::DiscardOlder { past_of: None, .. }, Outcome::Discarded(expired)) => count(Counted::Expired, *expired),
+            (Op::Pause(Pause { target: PauseTarget::Timer(_), .. }), _) => {}
+            (Op::Resume(PauseTarget::Timer(id)), Outcome::Deleted) => self.note_moved(*id, DueTime::MIN, report),
             // Looks have left out, or will.
             (Op::Pause(_) | Op::Resume(_), _) => report.look_again_from = Some(DueTime::MIN),
             (Op::Claim(claim), Outcome::Claimed { records, left, damaged, .. }) => {
@@ -406,13 +422,15 @@ impl Writer {
         Some(Hint { id: record.id, due, nominal: record.progress.nominal, route, is_suspect: false })
     }
 
-    /// Reports a timer that was moved to before the end of the last look. Nobody here knows its route; in a store that nodes
+    /// Reports a timer that was moved, to this time or a later one, before the end of the last look. Nobody here knows its route; in a store that nodes
     /// share a look finds it in time.
     fn note_moved(&mut self, id: DurableId, due: DueTime, report: &mut Report) {
         let store = self.store.as_deref_mut().filter(|store| store.sharing().is_none());
         let Some(store) = store.filter(|_| due <= self.looked_until) else { return };
         match store.get(id) {
-            Ok(found) => report.hints.extend(found.and_then(|found| self.hint(&found.record, due))),
+            Ok(found) => {
+                report.hints.extend(found.and_then(|found| self.hint(&found.record, found.record.progress.due)));
+            }
             Err(_) => report.look_again_from = Some(report.look_again_from.map_or(due, |from| from.min(due))),
         }
     }

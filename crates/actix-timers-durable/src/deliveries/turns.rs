@@ -74,7 +74,8 @@ impl DurableTimerActor {
 
     pub(super) fn look(&mut self) {
         if self.is_running() && !self.repeats && self.looking.is_none() {
-            self.hints.plan_look(self.wall()).into_iter().for_each(|plan| self.begin_look(plan));
+            let now = self.wall();
+            self.hints.plan_look(now).into_iter().for_each(|plan| self.begin_look(plan));
         }
     }
 

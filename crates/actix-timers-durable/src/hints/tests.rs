@@ -286,7 +286,8 @@ impl World {
             let is_ahead = route.bound < Some(Position { due: hint.due, id: hint.id });
             assert!(route.is_open || !hints.known.contains_key(&hint.id), "a closed route is in memory");
             let is_dropped = hint.is_suspect && hints.suspects_from.is_some_and(|from| from <= hint.due);
-            assert!(is_known || is_ahead || is_dropped || is_awaited(hint.id), "forgotten: {hint:?}");
+            let is_next = hints.again_from.is_some_and(|from| from <= hint.due);
+            assert!(is_known || is_ahead || is_dropped || is_next || is_awaited(hint.id), "forgotten: {hint:?}");
         }
         let due: Vec<_> = hints.routes.iter().map(|route| route.due.len()).collect();
         assert!(hints.later.len() <= hints.limit && due.iter().all(|due| *due <= hints.full + hints.page));
@@ -454,6 +455,24 @@ fn nodes_that_all_are_late_leave_the_timers_of_others_to_them() {
         just_before(first),
         "those taken before it are not read again"
     );
+}
+
+/// Rows that are passed over are many, and each pause or change by hand lets looks begin again.
+#[test]
+fn looks_come_to_their_end_however_often_they_are_to_begin_again() {
+    let mut hints = one_route(9999, Duration::from_secs(10));
+    let rows: Vec<_> = (0..20).map(|number| Position { due: at(100 + number), id: DurableId::MAX }).collect();
+    let last = hint(1, 500);
+    let mut looks = 0;
+    while let Some(plan) = hints.plan_look(at(1000)).filter(|plan| looks == 0 || plan.after.is_some()) {
+        looks += 1;
+        hints.look_again_from(DueTime::MIN);
+        let rest = rows.iter().copied().find(|row| Some(*row) > plan.after);
+        let found = if rest.is_some() { vec![] } else { vec![last] };
+        hints.looked(plan, &Looked::new(found, rest), at(1000));
+    }
+    // Few are due: the last one is beyond the horizon. Then they begin again.
+    assert_eq!((looks, hints.len()), (22, 1));
 }
 
 /// A node that waits for its handlers before a suspect claims nothing else meanwhile.
