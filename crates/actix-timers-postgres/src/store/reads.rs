@@ -167,12 +167,11 @@ impl Jobs {
                     session.shared.paused(paused);
                     return None;
                 }
-                let (id, due, nominal) = (id(row, 0)?, due(row.get(1)), due(row.get(2)));
-                let Some(place) = usize::try_from(row.get::<_, i32>(3)).ok()?.checked_sub(1) else {
-                    ends.push(Position { due, id });
-                    return None;
-                };
-                Some(Hint { id, due, nominal, route: *indices.get(place)?, is_suspect: row.get(4) })
+                let id = id(row, 0)?;
+                ends.extend(row.get::<_, Option<i64>>(6).map(|ends_at| Position { due: due(ends_at), id }));
+                let place = usize::try_from(row.get::<_, i32>(3)).ok()?.checked_sub(1)?;
+                let (due, nominal, route) = (due(row.get(1)), due(row.get(2)), *indices.get(place)?);
+                Some(Hint { id, due, nominal, route, is_suspect: row.get(4) })
             };
             let hints = rows.iter().filter_map(hint).collect();
             Looked::new(hints, ends)
