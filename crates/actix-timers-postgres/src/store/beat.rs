@@ -467,15 +467,10 @@ pub(super) async fn leave(session: &mut Session) {
     session.shared.leased(Duration::ZERO, Duration::ZERO);
     let node = session.shared.node.swap(0, Ordering::AcqRel);
     if node != 0 && session.query(LEAVE, params![node]).await.is_ok() {
-        let mut pass = Pass::default();
-        if matches!(
-            pass.go_on(session, node, Instant::now() + PASSING, async |_, claimed: Vec<Claimed>, _| Ok(
-                claimed.is_empty()
-            ))
-            .await,
-            Ok(true)
-        ) && !pass.has_left
-        {
+        let (mut pass, until) = (Pass::default(), Instant::now() + PASSING);
+        let is_none = async |_: &mut Session, claimed: Vec<Claimed>, _| Ok(claimed.is_empty());
+        let passed = pass.go_on(session, node, until, is_none).await;
+        if !pass.has_left && matches!(passed, Ok(true)) {
             _ = session.query(FORGET, params![node]).await;
         }
     }

@@ -11,8 +11,9 @@ use actix_timers_durable::store::{
 use actix_timers_durable::{DueTime, DurableId, StoreError};
 use actix_timers_postgres::{PostgresOptions, PostgresStore};
 use support::store::{claim, claim_as, new, put, serving};
+use uuid::Uuid;
 
-use crate::server::{Session, connect, new_schema, node, options, statements, until};
+use crate::server::{Session, connect, connect_to, far_away, new_schema, node, options, statements, until};
 use crate::with_server;
 
 pub(crate) const LEASE: Duration = Duration::from_secs(2);
@@ -264,6 +265,30 @@ with_server! {
         });
         assert_eq!((released, node.state(lost[0]).unwrap().0), (2, State::Pending));
         assert_eq!(node.apply(Op::End(running[0], Next::Delete)), Outcome::Ended { due: None });
+    }
+
+    /// A node whose search for unknown claims takes several beats is taken for dead meanwhile, and releases its earlier self.
+    fn rule_2_a_release_does_not_go_on_where_another_search_was() {
+        const FAR: Duration = Duration::from_millis(100);
+        let (schema, session) = (new_schema(), Session::open());
+        drop(Node::join(&schema));
+        session.run(&format!(
+            "INSERT INTO {schema}.timers (id, due, nominal, route, message_type, payload)
+            SELECT overlay({schema}.first_id(d)::text PLACING lpad(g::text, 12, '0') FROM 25)::uuid, d, d,
+                CASE g WHEN 1 THEN 'a' ELSE 'other' END, 'Order', ''
+            FROM (SELECT g, {schema}.server_now() - 60000 + g AS d FROM generate_series(1, 60000) g) x; ANALYZE {schema}.timers"
+        ));
+        let first = session.value::<Uuid>(&format!("SELECT id FROM {schema}.timers WHERE route = 'a'"));
+        let first = DurableId::from_uuid(first).unwrap();
+        let (_runtime, _proxy, address) = far_away(FAR, FAR);
+        let mut node = Node::join_as(connect_to(&address, options(&schema).lease(Duration::from_secs(60))).unwrap(), &node());
+        let running = node.claim(&[first]);
+        node.declare_dead(&session, &schema);
+        until("the earlier self is released", Duration::from_secs(20), || {
+            node.beat_again(&running);
+            (session.value::<i64>(&format!("SELECT count(*) FROM {schema}.nodes")) == 1).then_some(())
+        });
+        assert_eq!(node.state(first).unwrap().0, State::Pending);
     }
 
     fn rule_2_nothing_is_claimed_beyond_the_bound_of_a_release() {
