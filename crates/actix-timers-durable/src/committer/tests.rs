@@ -325,12 +325,18 @@ fn an_unwritten_end_is_kept_until_written_or_closed() {
 }
 
 /// Its reason concerns no other timer.
+/// Returns a committer on the caller's thread whose store refuses ends while there is a number of them.
+fn refusing(hands: &Hands) -> (Committer, Receiver<Report>, Arc<Mutex<Option<u32>>>) {
+    let refused = Arc::default();
+    let (setup, reports) = setup(Odd(MemoryStore::new(), Oddity::Refuses(Arc::clone(&refused))), hands);
+    (Committer::inline(setup), reports, refused)
+}
+
 /// They and their messages stay in memory.
 #[test]
 fn nothing_is_claimed_beside_many_refused_ends() {
-    let (hands, refused) = (Hands::default(), Arc::<Mutex<Option<u32>>>::default());
-    let (setup, reports) = setup(Odd(MemoryStore::new(), Oddity::Refuses(Arc::clone(&refused))), &hands);
-    let committer = Committer::inline(setup);
+    let hands = Hands::default();
+    let (committer, reports, refused) = refusing(&hands);
     let claim_one = || {
         committer.submit(claim(put_one(&committer, 0)));
         reports.try_iter().flat_map(|report| report.claims).last().unwrap().result
@@ -354,9 +360,8 @@ fn nothing_is_claimed_beside_many_refused_ends() {
 
 #[test]
 fn an_end_that_the_store_refuses_is_tried_seldom_and_holds_up_nothing() {
-    let (hands, refused) = (Hands::default(), Arc::<Mutex<Option<u32>>>::default());
-    let (setup, reports) = setup(Odd(MemoryStore::new(), Oddity::Refuses(Arc::clone(&refused))), &hands);
-    let committer = Committer::inline(setup);
+    let hands = Hands::default();
+    let (committer, reports, refused) = refusing(&hands);
     let delivery = || {
         let id = put_one(&committer, 0);
         committer.submit(claim(id));

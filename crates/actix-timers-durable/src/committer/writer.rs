@@ -422,8 +422,8 @@ impl Writer {
         Some(Hint { id: record.id, due, nominal: record.progress.nominal, route, is_suspect: false })
     }
 
-    /// Reports a timer that was moved, to this time or a later one, before the end of the last look. Nobody here knows its route; in a store that nodes
-    /// share a look finds it in time.
+    /// Reports a timer that was moved, to this time or a later one, before the end of the last look. Nobody here knows its
+    /// route; in a store that nodes share a look finds it in time.
     fn note_moved(&mut self, id: DurableId, due: DueTime, report: &mut Report) {
         let store = self.store.as_deref_mut().filter(|store| store.sharing().is_none());
         let Some(store) = store.filter(|_| due <= self.looked_until) else { return };
