@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::apply::{locked, park_damaged};
 use super::passes::{Claimed, Pass};
 use super::row::{self, COLUMNS, Types, due, id};
-use super::session::{Call, Session, params, this_session};
+use super::session::{Call, LOCK, Session, params};
 use super::steps::{AGAIN, fences, uuids};
 use crate::error::Failure;
 
@@ -35,11 +35,9 @@ const BEAT: &str = "
     SELECT b.rest_ms, b.nodes, b.leases, b.states, b.paused, b.oldest, b.next, b.lost, b.micros, b.overdue, b.needed,
         b.visible, b.places, b.sharers
     FROM @schema@.beat($1, $2, $3, $4, $5, $6, $7) b";
-const JOIN: &str = concat!(
-    "INSERT INTO @schema@.nodes (id, name, lease_until, claimed_until, serves, sessions)
-    SELECT $1, $2, clock_timestamp() + $3::bigint * interval '1 ms', @schema@.server_now() + $3::bigint, $4, ",
-    this_session!()
-);
+const JOIN: &str = "
+    INSERT INTO @schema@.nodes (id, name, lease_until, claimed_until, serves)
+    SELECT $1, $2, clock_timestamp() + $3::bigint * interval '1 ms', @schema@.server_now() + $3::bigint, $4";
 const ROUTES: &str = "
     INSERT INTO @schema@.routes (name) SELECT DISTINCT split_part(k.type, chr(31), 1) FROM unnest($1::text[]) AS k(type)
     ORDER BY 1 ON CONFLICT DO NOTHING";
@@ -57,10 +55,8 @@ const UNPARK: &str = "
 /// Roles of other nodes whose sessions this one may not end.
 const FOREIGN: &str = "
     SELECT DISTINCT a.usename::text FROM @schema@.nodes n
-        CROSS JOIN jsonb_to_recordset(n.sessions) AS s(pid int, started timestamptz, server timestamptz)
-        JOIN pg_stat_activity a ON a.pid = s.pid
-    WHERE s.server = pg_postmaster_start_time() AND NOT n.dead
-        AND NOT pg_has_role(a.usesysid, 'USAGE')
+        JOIN @schema@.sessions s ON s.lock = -n.id JOIN pg_stat_activity a ON a.pid = s.pid
+    WHERE NOT n.dead AND NOT pg_has_role(a.usesysid, 'USAGE')
         AND NOT (pg_has_role('pg_signal_backend', 'USAGE') AND pg_has_role('pg_read_all_stats', 'USAGE'))";
 const TIDY: &str = "SELECT t.unserved, t.is_over FROM @schema@.tidy() t";
 /// Whether the sessions of a node have ended, and whether it was not known to be dead: then it is from now on, and claims nothing.
@@ -90,7 +86,7 @@ pub(super) struct Member {
     /// The other nodes with the ends of their leases, and the time at which they were first seen.
     seen: HashMap<i64, (String, Duration)>,
     /// The last reading of the server's clock in microseconds, and its arrival.
-    reading: Option<(i64, Duration)>,
+    pub(super) reading: Option<(i64, Duration)>,
     round_trip: Duration,
     /// The broken connections at the last search for unknown claims, and its time.
     pub(super) swept: (u64, Duration),
@@ -220,9 +216,10 @@ async fn enter(session: &mut Session) -> Result<(), Failure> {
     let (name, lease, types) = (member.name.clone(), member.lease_ms(), member.types.clone());
     (member.reading, member.sweep) = (None, None);
     member.settled.1 = boot_clock::now();
+    let lock = Call { sql: LOCK, params: params![id] };
     let join = Call { sql: JOIN, params: params![id, name, lease, types.names.clone()] };
     let routes = Call { sql: ROUTES, params: params![types.names.clone()] };
-    session.send(&[join, routes]).await?;
+    session.send(&[lock, join, routes]).await?;
     session.shared.node.store(id, Ordering::Release);
     Ok(())
 }

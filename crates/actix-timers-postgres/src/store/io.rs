@@ -92,7 +92,11 @@ impl Jobs {
         work: impl AsyncFnOnce(&mut Session) -> Result<T, StoreError> + Send + 'static,
     ) -> Wait<T> {
         let (limit, (reply, replied)) = (self.limit, sync_channel(1));
-        self.start(async move |session| _ = reply.send(work(session).await));
+        self.start(async move |session| {
+            if reply.send(work(session).await).is_err() {
+                session.lose_reply();
+            }
+        });
         Box::new(move || match replied.recv_timeout(limit) {
             Ok(result) => result,
             Err(RecvTimeoutError::Timeout) => Err(StoreError::Unknown(no_reply(limit))),
@@ -108,5 +112,27 @@ async fn serve(mut session: Session, mut jobs: UnboundedReceiver<Job>) {
     }
     if session.role == Role::Writer {
         beat::leave(&mut session).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::PostgresOptions;
+    use tokio_postgres::{Config, NoTls};
+
+    #[test]
+    fn a_reply_for_which_nobody_waits_is_lost() {
+        let server = Arc::new(Server::new(Config::new(), NoTls, &PostgresOptions::new()));
+        let io = Io::start(&server, &Arc::default(), Member::default()).unwrap();
+        let breaks = || io.writer.run(async |session| Ok(session.breaks)).unwrap();
+        assert_eq!(breaks(), 0);
+        let (drop_reply, dropped) = tokio::sync::oneshot::channel::<()>();
+        drop(io.writer.begin(async move |_| {
+            _ = dropped.await;
+            Ok(())
+        }));
+        drop(drop_reply);
+        assert_eq!(breaks(), 1);
     }
 }

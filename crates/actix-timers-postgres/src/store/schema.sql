@@ -85,8 +85,6 @@ CREATE TABLE @schema@.nodes (
     claimed_until bigint NOT NULL,
     -- Routes and message types, with the character 31 between.
     serves text[] NOT NULL,
-    -- Its sessions: number and start of the server's process, and the start of the server, since numbers are used again.
-    sessions jsonb NOT NULL,
     joined timestamptz NOT NULL DEFAULT clock_timestamp()
 ) WITH (fillfactor = 20);
 
@@ -225,19 +223,19 @@ BEGIN
 END
 $$;
 
--- Ends the sessions of a node, and of transactions that complete its timers, which hold a shared advisory lock with its number.
--- Returns whether all have ended. This session is not ended: a node may release its earlier self. With `p_own`, a node that lives ends
--- its earlier session only.
+-- The sessions that hold advisory locks: with the id of a node, negated, the session in which it claims and ends, and with the id
+-- itself those of transactions that complete its timers. A lock ends with its session, or when a pooler hands that on.
+CREATE VIEW @schema@.sessions AS
+    SELECT l.classid::bigint << 32 | l.objid::bigint AS lock, l.pid FROM pg_locks l
+    WHERE l.locktype = 'advisory' AND l.objsubid = 1
+        AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database());
+
+-- Ends the session of a node, and those of transactions that complete its timers. Returns whether all have ended. This session is not
+-- ended: a node may release its earlier self. With `p_own`, a node that lives ends its earlier session only.
 CREATE FUNCTION @schema@.end_sessions(p_node bigint, p_wait_ms bigint, p_own boolean) RETURNS boolean LANGUAGE sql AS $$
     SELECT coalesce(bool_and(pg_terminate_backend(f.pid, p_wait_ms)), true) FROM (
-        SELECT a.pid FROM @schema@.nodes n
-            CROSS JOIN jsonb_to_recordset(n.sessions) AS s(pid int, started timestamptz, server timestamptz)
-            JOIN pg_stat_activity a ON a.pid = s.pid AND a.backend_start = s.started
-        WHERE n.id = p_node AND s.server = pg_postmaster_start_time() AND a.pid <> pg_backend_pid()
-        UNION
-        SELECT l.pid FROM pg_locks l WHERE NOT p_own AND l.locktype = 'advisory' AND l.objsubid = 1
-            AND (l.classid::bigint << 32 | l.objid::bigint) = p_node
-            AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+        SELECT DISTINCT s.pid FROM @schema@.sessions s
+        WHERE s.lock IN (-p_node, CASE WHEN NOT p_own THEN p_node END) AND s.pid <> pg_backend_pid()
     ) f
 $$;
 

@@ -26,15 +26,9 @@ const LAST_DELAY: Duration = Duration::from_secs(2);
 /// Time beyond the server's limit for a statement until a session counts as broken.
 const GRACE: Duration = Duration::from_millis(1000);
 
-/// The column `sessions` of the node whose only writing session this is.
-macro_rules! this_session {
-    () => {
-        "(SELECT jsonb_build_array(jsonb_build_object(
-            'pid', a.pid, 'started', a.backend_start, 'server', pg_postmaster_start_time()))
-        FROM pg_stat_activity a WHERE a.pid = pg_backend_pid())"
-    };
-}
-pub(super) use this_session;
+/// The session is that of this node, so that others can end it, and of no earlier one.
+pub(super) const LOCK: &str = "SELECT pg_advisory_unlock_all(), pg_advisory_lock_shared(-$1::bigint)";
+const END: &str = "SELECT @schema@.end_sessions($1, 1000, true)";
 
 /// The values of a statement.
 pub(super) type Params<'a> = Vec<Box<dyn ToSql + Sync + Send + 'a>>;
@@ -245,6 +239,13 @@ impl Session {
         sent
     }
 
+    /// Nobody has waited for the end of a call: as after the loss of a connection, the next beat finds its claims, and looks begin
+    /// anew.
+    pub(super) fn lose_reply(&mut self) {
+        self.breaks += 1;
+        self.member.reading = None;
+    }
+
     /// Drops a connection whose state is unknown.
     fn break_off(&mut self) {
         if self.live.take().is_some() {
@@ -290,23 +291,21 @@ impl Session {
     async fn set_up(&mut self, client: &Client) -> Result<(), String> {
         client.batch_execute(&settings(&self.server)).await.map_err(|error| text(&error))?;
         check_settings(client).await.map_err(|error| error.to_string())?;
-        if self.role == Role::Writer {
+        let node = self.node();
+        if self.role == Role::Writer && node != 0 {
             let Server { schema, .. } = &*self.server;
-            let (node, error) = (self.node(), |error| text(&error));
+            let error = |error| text(&error);
             // The last statements of the earlier session may be on their way.
             let ended = client.query_one(&schema.sql(END), &[&node]).await.map_err(error)?;
             if !ended.get::<_, bool>(0) {
                 return Err("the earlier session of this node has not ended".to_owned());
             }
-            // Before any other statement, so that others can end this session.
-            client.execute(&schema.sql(ENTER), &[&node]).await.map_err(error)?;
+            // Before any other statement.
+            client.execute(LOCK, &[&node]).await.map_err(error)?;
         }
         Ok(())
     }
 }
-
-const END: &str = "SELECT @schema@.end_sessions($1, 1000, true)";
-const ENTER: &str = concat!("UPDATE @schema@.nodes n SET sessions = ", this_session!(), " WHERE n.id = $1");
 
 /// Waits for all, and polls them in their order: so they are sent in it.
 async fn all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {

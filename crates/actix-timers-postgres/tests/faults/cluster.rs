@@ -226,7 +226,7 @@ impl Cluster {
     /// goes on.
     pub(crate) fn cut_writer(&mut self, label: &str) {
         let sql = "SELECT a.client_port FROM {schema}.nodes n
-            CROSS JOIN jsonb_to_recordset(n.sessions) AS s(pid int) JOIN pg_stat_activity a ON a.pid = s.pid
+            JOIN {schema}.sessions s ON s.lock = -n.id JOIN pg_stat_activity a ON a.pid = s.pid
             WHERE split_part(n.name, ' ', 1) = $1 AND NOT n.dead";
         let port = self.query(sql, &[&label]).first().expect("it has a session").get::<_, i32>(0);
         let proxy = &self.node(label).proxy;

@@ -386,7 +386,7 @@ with_server! {
             let kill_session = format!(
                 "SELECT pg_terminate_backend(k.pid) FROM (
                     SELECT a.pid FROM pg_stat_activity a WHERE a.application_name = '{schema}'
-                    UNION ALL SELECT s.pid FROM \"{schema}\".nodes n, jsonb_to_recordset(n.sessions) AS s(pid int)
+                    UNION ALL SELECT s.pid FROM \"{schema}\".nodes n JOIN \"{schema}\".sessions s ON s.lock = -n.id
                         WHERE random() < 0.02
                 ) k ORDER BY random() LIMIT 1"
             );

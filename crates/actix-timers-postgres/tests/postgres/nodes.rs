@@ -45,20 +45,22 @@ with_server! {
     }
 
     fn a_reconnection_ends_the_session_and_no_handlers_transaction() {
-        let (schema, admin, handler, other) = (new_schema(), Session::open(), Session::open(), Session::open());
+        let (schema, admin, handler) = (new_schema(), Session::open(), Session::open());
+        let (other, stranger) = (Session::open(), Session::open());
         let node = Node::join(&schema);
         let id = node.store.node();
         handler.run(&format!("BEGIN; SELECT pg_advisory_xact_lock_shared({id})"));
-        other.run(&format!(
-            "UPDATE {schema}.nodes SET sessions = (SELECT jsonb_build_array(jsonb_build_object('pid', a.pid, 'started', a.backend_start,
-                'server', pg_postmaster_start_time())) FROM pg_stat_activity a WHERE a.pid = pg_backend_pid())"
-        ));
+        other.run(&format!("SELECT pg_advisory_lock_shared(-{id})"));
+        // A pooler hands a session on.
+        stranger.run(&format!("SELECT pg_advisory_lock_shared(-{id})"));
+        stranger.run("DISCARD ALL");
         assert!(admin.value::<bool>(&format!("SELECT {schema}.end_sessions({id}, 1000, true)")));
         other.error("SELECT 1");
         handler.run("COMMIT; BEGIN");
         handler.run(&format!("SELECT pg_advisory_xact_lock_shared({id})"));
         assert!(admin.value::<bool>(&format!("SELECT {schema}.end_sessions({id}, 1000, false)")));
         handler.error("SELECT 1");
+        stranger.run("SELECT 1");
     }
 
     fn rule_2_a_lease_is_renewed_although_a_table_is_locked() {

@@ -137,10 +137,7 @@ impl Node {
     }
 
     fn pid(&self, session: &Session, schema: &str) -> i32 {
-        session.value(&format!(
-            "SELECT (sessions -> 0 ->> 'pid')::int FROM {schema}.nodes WHERE id = {}",
-            self.store.node()
-        ))
+        session.value(&format!("SELECT pid FROM {schema}.sessions WHERE lock = -{}", self.store.node()))
     }
 
     /// Ends the session that writes, as a network does, and returns the next beat.
@@ -181,7 +178,7 @@ with_server! {
         session.run("SET lock_timeout = '50ms'");
         assert!(session.error(&format!("UPDATE {schema}.nodes SET dead = true WHERE id = {zombie_id};
             SELECT FROM {schema}.nodes WHERE id = {zombie_id} FOR UPDATE")).contains("lock"));
-        session.run(&format!("UPDATE {schema}.nodes SET dead = true, sessions = '[]' WHERE id = {zombie_id}"));
+        session.run(&format!("UPDATE {schema}.nodes SET dead = true WHERE id = {zombie_id}"));
         node.beat(&[]);
         assert_eq!(session.value::<i64>(&nodes), 2, "a claim is running");
         claiming.run("COMMIT");
@@ -190,7 +187,7 @@ with_server! {
         assert_eq!(session.value::<i64>(&nodes), 1);
         assert_eq!(node.state(ids[0]).unwrap().0, State::Pending);
         // A late one, although it may schedule.
-        zombie.put(&timer(3, 60_000));
+        until("it connects", Duration::from_secs(3), || zombie.try_apply(&[put(&timer(3, 60_000))]).remove(0).ok());
         assert_eq!(zombie.claim_now(&ids[1..]), []);
         assert_eq!(node.claim(&ids).len(), 2);
     }
@@ -203,13 +200,14 @@ with_server! {
         let claimed = dead.claim(&ids);
         // It hangs, with a statement half sent, which holds a lock. Its lease ends by the server's clock only.
         let hanging = Session::open();
-        hanging.run(&format!("BEGIN; SELECT FROM {schema}.timers WHERE id = '{}' FOR UPDATE", ids[7]));
-        let pid: i32 = hanging.value("SELECT pg_backend_pid()");
         let dead_id = dead.store.node();
+        hanging.run(&format!(
+            "SELECT pg_advisory_lock_shared(-{dead_id}); BEGIN; SELECT FROM {schema}.timers WHERE id = '{}' FOR UPDATE",
+            ids[7]
+        ));
+        let pid: i32 = hanging.value("SELECT pg_backend_pid()");
         session.run(&format!(
-            "UPDATE {schema}.nodes SET lease_until = clock_timestamp() - interval '1 hour', sessions = sessions || (
-                SELECT jsonb_build_object('pid', pid, 'started', backend_start, 'server', pg_postmaster_start_time())
-                FROM pg_stat_activity WHERE pid = {pid}) WHERE id = {dead_id}"
+            "UPDATE {schema}.nodes SET lease_until = clock_timestamp() - interval '1 hour' WHERE id = {dead_id}"
         ));
         let began = Instant::now();
         node.beat(&[]);

@@ -106,20 +106,15 @@ with_server! {
         let timers = [timer(1, 0), timer(2, 60_000)];
         timers.iter().for_each(|timer| gone.put(timer));
         gone.claim(&[timers[0].id]);
-        // As after a restore: its nodes belong to another server, whose processes have the numbers of others here.
-        let innocent = Session::open();
-        let pid: i32 = innocent.value("SELECT pg_backend_pid()");
-        admin.run(&format!(
-            "UPDATE {schema}.nodes SET dead = true, sessions = (
-                SELECT jsonb_build_array(jsonb_build_object('pid', pid, 'started', backend_start, 'server', '2001-01-01'))
-                FROM pg_stat_activity WHERE pid = {pid})"
-        ));
+        // As after a restore: its node has no session on this server.
+        let pid: i32 = admin.value(&format!("SELECT pid FROM {schema}.sessions WHERE lock = -{}", gone.store.node()));
+        admin.run(&format!("UPDATE {schema}.nodes SET dead = true, id = id # 1; UPDATE {schema}.timers SET node = node # 1"));
         let mut heir = Node::join(&schema);
         until("released", Duration::from_secs(5), || {
             heir.beat(&[]);
             (heir.state(timers[0].id).unwrap().0 == State::Pending).then_some(())
         });
-        innocent.run("SELECT 1");
+        assert_eq!(admin.value::<i64>(&format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {pid}")), 1);
         assert_eq!(heir.claim(&[timers[0].id]).len(), 1);
         assert_eq!(heir.store.counts(None).unwrap().pending, 2);
     }
