@@ -32,6 +32,7 @@ pub mod simulation;
 mod sync;
 #[cfg(all(test, feature = "actix"))]
 mod tests;
+#[cfg_attr(not(feature = "actix"), allow(dead_code, unused_imports, reason = "the engine needs more of it"))]
 pub mod timing;
 #[cfg(feature = "actix")]
 mod trace;

@@ -1,18 +1,16 @@
 //! An actor's own timers, by its context or by a handle that needs none.
 
-use std::any::Any;
 use std::fmt;
-use std::sync::Arc;
 
 use actix::dev::AsyncContextParts;
 use actix::{Actor, AsyncContext};
 
 use crate::api::timers::cancel;
 use crate::engine::{KeyScope, OwnerId, TimerGroup};
+use crate::model::actor_id::ActorId;
 use crate::model::error::CancelOutcome;
 use crate::model::id::TimerId;
 use crate::model::key_selector::KeySelector;
-use crate::model::mailbox_id::MailboxId;
 use crate::model::view::TimerInfo;
 use crate::service::owner::thread_registry::{self, LocalService};
 
@@ -64,14 +62,7 @@ use crate::service::owner::thread_registry::{self, LocalService};
 /// # system.run().unwrap();
 /// ```
 #[derive(Clone, Default)]
-pub struct ActorTimers(Option<ActorMailbox>);
-
-#[derive(Clone)]
-struct ActorMailbox {
-    id: MailboxId,
-    /// Its address, held weakly: the id belongs to no other mailbox meanwhile.
-    _address: Arc<dyn Any + Send + Sync>,
-}
+pub struct ActorTimers(Option<ActorId>);
 
 impl ActorTimers {
     pub(crate) fn of<A, C>(ctx: &mut C) -> Self
@@ -79,16 +70,14 @@ impl ActorTimers {
         A: Actor<Context = C>,
         C: AsyncContext<A> + AsyncContextParts<A>,
     {
-        let address = ctx.address();
-        let mailbox = MailboxId::of(&address);
-        Self(mailbox.map(|id| ActorMailbox { id, _address: Arc::new(address.downgrade()) }))
+        Self(Some(ActorId::from(&ctx.address())))
     }
 
     /// Returns the owner for the actor, if it has had timers, with its service.
     fn own(&self) -> Option<(LocalService, OwnerId)> {
-        let mailbox = self.0.as_ref()?;
+        let mailbox = self.0.as_ref()?.mailbox()?;
         let service = thread_registry::current()?;
-        let owner = service.state().owner_at(mailbox.id)?;
+        let owner = service.state().owner_at(mailbox)?;
         Some((service, owner))
     }
 

@@ -19,10 +19,7 @@ pub struct Answer<T> {
     pub(crate) lose: fn(&Service, Box<ScheduleError<T>>),
 }
 
-impl<T, Q> MessageResponse<TimerActor, Q> for Answer<T>
-where
-    Q: Message<Result = Result<TimerId, ScheduleError<T>>>,
-{
+impl<T, Q: Message<Result = Result<TimerId, ScheduleError<T>>>> MessageResponse<TimerActor, Q> for Answer<T> {
     fn handle(self, _: &mut Context<TimerActor>, asker: Option<OneshotSender<Q::Result>>) {
         let Self { service, answer, lose } = self;
         let unheard = match asker {

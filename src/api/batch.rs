@@ -48,19 +48,13 @@ use crate::service::schedule::deadline::Schedule;
 /// # }).unwrap();
 /// ```
 #[must_use = "a request does nothing until it is sent to a timer actor"]
-pub struct ScheduleBatch<M>
-where
-    M: TimerMessage,
-{
+pub struct ScheduleBatch<M: TimerMessage> {
     entries: Vec<BatchEntry<M>>,
     /// Options of the following entries.
     options: Option<Arc<TimerOptions>>,
 }
 
-impl<M> ScheduleBatch<M>
-where
-    M: TimerMessage,
-{
+impl<M: TimerMessage> ScheduleBatch<M> {
     /// Returns an empty batch.
     pub const fn new() -> Self {
         Self { entries: Vec::new(), options: None }
@@ -104,35 +98,23 @@ where
     }
 }
 
-impl<M> Default for ScheduleBatch<M>
-where
-    M: TimerMessage,
-{
+impl<M: TimerMessage> Default for ScheduleBatch<M> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<M> fmt::Debug for ScheduleBatch<M>
-where
-    M: TimerMessage,
-{
+impl<M: TimerMessage> fmt::Debug for ScheduleBatch<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ScheduleBatch").field("len", &self.len()).finish_non_exhaustive()
     }
 }
 
-impl<M> Message for ScheduleBatch<M>
-where
-    M: TimerMessage,
-{
+impl<M: TimerMessage> Message for ScheduleBatch<M> {
     type Result = Vec<Result<TimerId, ScheduleError<M>>>;
 }
 
-impl<M> Handler<ScheduleBatch<M>> for TimerActor
-where
-    M: TimerMessage,
-{
+impl<M: TimerMessage> Handler<ScheduleBatch<M>> for TimerActor {
     type Result = BatchReply<M>;
 
     fn handle(&mut self, batch: ScheduleBatch<M>, ctx: &mut Context<Self>) -> Self::Result {

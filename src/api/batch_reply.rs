@@ -24,10 +24,7 @@ use crate::service::schedule::deadline::Schedule;
 use crate::service::state::Service;
 
 /// The reply to a batch, under construction.
-pub struct BatchReply<M>
-where
-    M: TimerMessage,
-{
+pub struct BatchReply<M: TimerMessage> {
     pub(crate) service: Arc<Service>,
     pub(crate) entries: IntoIter<BatchEntry<M>>,
     pub(crate) answers: Answers<M>,
@@ -35,10 +32,7 @@ where
 
 type Answers<M> = Vec<Result<TimerId, ScheduleError<M>>>;
 
-impl<M> BatchReply<M>
-where
-    M: TimerMessage,
-{
+impl<M: TimerMessage> BatchReply<M> {
     /// Handles one request budget of entries. Returns true if none is left.
     fn take_part(&mut self, is_awaited: bool) -> bool {
         let Self { service, entries, answers } = self;
@@ -69,20 +63,14 @@ where
 }
 
 /// If the timer actor ends in the middle, the other entries are dropped one by one, like replies that nobody awaits.
-impl<M> Drop for BatchReply<M>
-where
-    M: TimerMessage,
-{
+impl<M: TimerMessage> Drop for BatchReply<M> {
     fn drop(&mut self) {
         drop_parts(&self.service, self.entries.by_ref());
         self.lose_answers();
     }
 }
 
-impl<M> MessageResponse<TimerActor, ScheduleBatch<M>> for BatchReply<M>
-where
-    M: TimerMessage,
-{
+impl<M: TimerMessage> MessageResponse<TimerActor, ScheduleBatch<M>> for BatchReply<M> {
     fn handle(mut self, ctx: &mut Context<TimerActor>, asker: Option<OneshotSender<Answers<M>>>) {
         if self.take_part(asker.is_some()) {
             self.give_answer(asker);
@@ -93,10 +81,7 @@ where
 }
 
 /// The parts of a batch after the first. The actor waits for them, and handles no other request meanwhile.
-struct Rest<M>
-where
-    M: TimerMessage,
-{
+struct Rest<M: TimerMessage> {
     reply: BatchReply<M>,
     asker: Option<OneshotSender<Answers<M>>>,
     others_had_their_turn: bool,
@@ -105,10 +90,7 @@ where
 /// No field is ever pinned.
 impl<M> Unpin for Rest<M> where M: TimerMessage {}
 
-impl<M> ActorFuture<TimerActor> for Rest<M>
-where
-    M: TimerMessage,
-{
+impl<M: TimerMessage> ActorFuture<TimerActor> for Rest<M> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, _: &mut TimerActor, _: &mut Context<TimerActor>, cx: &mut Polling<'_>) -> Poll<()> {

@@ -9,7 +9,7 @@ use crate::api::actor_timers::{ActorTimers, cancel_own_key};
 use crate::api::registry;
 use crate::api::timer::{ContextScheduler, ScheduledBy, TimerBuilder};
 use crate::api::timers::{cancel, reschedule};
-use crate::model::closure::{Repeated, Single};
+use crate::model::closure::Repeated;
 #[cfg(feature = "cron")]
 use crate::model::cron::Cron;
 use crate::model::error::{CancelOutcome, RescheduleOutcome};
@@ -85,18 +85,12 @@ where
     /// Should the timer be rejected, the message becomes a dead letter, and the id is that of no timer: see
     /// [below](TimerContext#rejected-timers).
     #[doc(alias = "notify_later")]
-    fn schedule_after<M>(&mut self, delay: Duration, message: M) -> TimerId
-    where
-        M: HandledBy<A>,
-    {
+    fn schedule_after<M: HandledBy<A>>(&mut self, delay: Duration, message: M) -> TimerId {
         M::schedule_by(ContextScheduler::<A>::new(self), Schedule::After(delay), None, message)
     }
 
     /// Delivers `message` to this actor when the wall clock shows `at`; at once if that is past.
-    fn schedule_at<M>(&mut self, at: impl Into<SystemTime>, message: M) -> TimerId
-    where
-        M: HandledBy<A>,
-    {
+    fn schedule_at<M: HandledBy<A>>(&mut self, at: impl Into<SystemTime>, message: M) -> TimerId {
         M::schedule_by(ContextScheduler::<A>::new(self), Schedule::At(at.into()), None, message)
     }
 
@@ -223,10 +217,7 @@ where
     /// # System::new().block_on(async { Ledger.start(); });
     /// ```
     #[cfg(feature = "cron")]
-    fn schedule_cron<M>(&mut self, cron: Cron, message: impl Into<MessageSource<M>>) -> TimerId
-    where
-        M: HandledBy<A>,
-    {
+    fn schedule_cron<M: HandledBy<A>>(&mut self, cron: Cron, message: impl Into<MessageSource<M>>) -> TimerId {
         M::schedule_by(ContextScheduler::<A>::new(self), RepeatTimes::from(cron), None, message.into())
     }
 
@@ -270,21 +261,15 @@ where
     /// ```
     #[doc(alias = "run_later")]
     #[track_caller]
-    fn run_after<F>(&mut self, delay: Duration, run: F) -> TimerId
-    where
-        F: FnOnce(&mut A, &mut Self) + 'static,
-    {
-        ContextScheduler::<A>::new(self).run(Schedule::After(delay), None, Single(run))
+    fn run_after<F: FnOnce(&mut A, &mut Self) + 'static>(&mut self, delay: Duration, run: F) -> TimerId {
+        ContextScheduler::<A>::new(self).run(Schedule::After(delay), None, run)
     }
 
     /// Runs a closure in this actor when the wall clock shows `at`; at once if that is past. See
     /// [`run_after`](Self::run_after).
     #[track_caller]
-    fn run_at<F>(&mut self, at: impl Into<SystemTime>, run: F) -> TimerId
-    where
-        F: FnOnce(&mut A, &mut Self) + 'static,
-    {
-        ContextScheduler::<A>::new(self).run(Schedule::At(at.into()), None, Single(run))
+    fn run_at<F: FnOnce(&mut A, &mut Self) + 'static>(&mut self, at: impl Into<SystemTime>, run: F) -> TimerId {
+        ContextScheduler::<A>::new(self).run(Schedule::At(at.into()), None, run)
     }
 
     /// Runs a closure in this actor at a fixed rate, on a grid that starts now, or at other

@@ -20,16 +20,9 @@ use crate::service::state::Service;
 use crate::trace;
 
 thread_local! {
-    static HERE: RefCell<Option<Here>> = const { RefCell::new(None) };
+    static HERE: RefCell<Option<Timers>> = const { RefCell::new(None) };
     /// Timer actors of this arbiter with their own clocks, whether [`install`]ed or not.
     static OWN_CLOCKS: RefCell<Vec<Weak<Service>>> = const { RefCell::new(Vec::new()) };
-}
-
-/// The timer actor of this arbiter, which is kept alive.
-struct Here {
-    timers: Timers,
-    /// Whether a user has [installed](TimerActorBuilder::install) it.
-    is_installed: bool,
 }
 
 /// Starts the clock of a timer actor on this arbiter, and records its start.
@@ -76,23 +69,23 @@ fn automatic() -> TimerActor {
 
 /// Returns the timers of this arbiter, started if necessary; `None` on a thread without an arbiter.
 fn here() -> Option<Timers> {
-    current().and_then(|_| HERE.with_borrow(|here| here.as_ref().map(|here| here.timers.clone()))).or_else(|| {
+    current().and_then(|_| HERE.with_borrow(Clone::clone)).or_else(|| {
         let arbiter = Arbiter::try_current()?;
-        let timers = install(automatic(), false, |actor| TimerActor::start_in_arbiter(&arbiter, move |_| actor));
+        let timers = install(automatic(), |actor| TimerActor::start_in_arbiter(&arbiter, move |_| actor));
         // An arbiter that has ended drops new actors.
         (!timers.service().is_stopped()).then_some(timers)
     })
 }
 
 /// Makes `actor` the timer actor of this thread.
-fn install(actor: TimerActor, is_installed: bool, start: impl FnOnce(TimerActor) -> Addr<TimerActor>) -> Timers {
+fn install(actor: TimerActor, start: impl FnOnce(TimerActor) -> Addr<TimerActor>) -> Timers {
     let service = Arc::clone(actor.service());
     // Not left to the actor's start, which waits as long as this thread is busy.
     note_started(&service);
     service.join_watchdog();
     thread_registry::set_current(&service);
     let timers = Timers::new(service, start(actor));
-    let earlier = HERE.replace(Some(Here { timers: timers.clone(), is_installed }));
+    let earlier = HERE.replace(Some(timers.clone()));
     drop(earlier);
     timers
 }
@@ -130,7 +123,7 @@ pub(crate) fn service_of_context(started: bool) -> Result<LocalService, Schedule
         None if is_clock_unsettled() => Err(ScheduleError::NotInstalled { message: () }),
         None => here()
             // A thread may run actors without being an arbiter.
-            .or_else(|| started.then(|| install(automatic(), false, Actor::start)))
+            .or_else(|| started.then(|| install(automatic(), Actor::start)))
             .map(|timers| Rc::new(Arc::clone(timers.service())))
             .ok_or(ScheduleError::NoSystem { message: () }),
     }
@@ -195,12 +188,12 @@ impl TimerActorBuilder {
     /// [`BuildError`] if a value is out of range, no actix system runs on this thread, or its arbiter already has a
     /// timer actor: an [installed](BuildError::AlreadyInstalled) one, or a [default](BuildError::AlreadyRunning) one.
     pub fn install(self) -> Result<Timers, BuildError> {
-        if current().is_some() {
-            let is_installed = HERE.with_borrow(|here| here.as_ref().is_some_and(|here| here.is_installed));
-            return Err(if is_installed { BuildError::AlreadyInstalled } else { BuildError::AlreadyRunning });
+        if let Some(here) = current() {
+            let automatic = here.settings.automatic;
+            return Err(if automatic { BuildError::AlreadyRunning } else { BuildError::AlreadyInstalled });
         }
         let arbiter = Arbiter::try_current().ok_or(BuildError::NoSystem)?;
-        Ok(install(self.build()?, true, |actor| TimerActor::start_in_arbiter(&arbiter, move |_| actor)))
+        Ok(install(self.build()?, |actor| TimerActor::start_in_arbiter(&arbiter, move |_| actor)))
     }
 
     /// Sets the settings of every timer actor that starts by itself in the actix system of this thread: on each

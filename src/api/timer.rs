@@ -12,7 +12,7 @@ use actix::{Actor, AsyncContext};
 
 use crate::api::registry;
 use crate::engine::OwnerId;
-use crate::model::closure::{Closure, Repeated, Run, Single};
+use crate::model::closure::{Closure, Repeated, Run, name_at};
 use crate::model::error::ScheduleError;
 use crate::model::handled_by::HandledBy;
 use crate::model::id::TimerId;
@@ -73,10 +73,7 @@ impl<S> TimerBuilder<S> {
     /// ```
     #[doc(alias = "after")]
     #[doc(alias = "at")]
-    pub fn schedule<M, T>(self, when: impl When<T>, message: M) -> TimerId
-    where
-        M: ScheduledBy<S>,
-    {
+    pub fn schedule<M: ScheduledBy<S>, T>(self, when: impl When<T>, message: M) -> TimerId {
         M::schedule_by(self.scheduler, when.into_schedule(), Some(&self.options), message)
     }
 
@@ -213,7 +210,7 @@ where
     where
         F: FnOnce(&mut A, &mut A::Context) + 'static,
     {
-        self.scheduler.run(when.into_schedule(), Some(&self.options), Single(run))
+        self.scheduler.run(when.into_schedule(), Some(&self.options), run)
     }
 
     /// As [`run`](Self::run), but hands a rejected closure back.
@@ -225,8 +222,7 @@ where
     where
         F: FnOnce(&mut A, &mut A::Context) + 'static,
     {
-        let scheduled = self.scheduler.try_run(when.into_schedule(), Some(&self.options), Single(run));
-        scheduled.map_err(|rejected| rejected.map(|Single(run)| run))
+        self.scheduler.try_run(when.into_schedule(), Some(&self.options), run)
     }
 
     /// Runs a closure in the actor repeatedly, at times as in [`repeat`](Self::repeat).
@@ -406,7 +402,7 @@ where
                 let request = TimerRequest { owner, place, ..TimerRequest::now(plan, options) };
                 service.schedule(request, ClosureOf::<A>::NEW, closure)
             }
-            Err(reason) => registry::lost_without_timers(&reason, R::type_name(place)),
+            Err(reason) => registry::lost_without_timers(&reason, name_at::<R>(place)),
         }
     }
 

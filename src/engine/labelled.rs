@@ -10,19 +10,13 @@ use crate::timing::Key;
 
 impl<P: Copy, O> Engine<P, O> {
     /// Gives a pending timer without labels a key, a group, or both. A timer that had the key keeps running without it.
-    /// Returns false if the timer has ended, or there are too many labels.
-    pub(crate) fn label(&mut self, timer: Key, key: Option<ScopedKey>, group: Option<TimerGroup>) -> bool {
-        let Some(record) = self.wheel.get_mut(timer).filter(|record| !record.marks.has(Mark::Labels)) else {
-            return false;
-        };
-        if key.is_none() && group.is_none() {
-            return true;
-        }
-        let fits = self.labels.set(timer, key, group);
-        if fits {
+    pub(crate) fn label(&mut self, timer: Key, key: Option<ScopedKey>, group: Option<TimerGroup>) {
+        if (key.is_some() || group.is_some())
+            && let Some(record) = self.wheel.get_mut(timer).filter(|record| !record.marks.has(Mark::Labels))
+            && self.labels.set(timer, key, group)
+        {
             record.marks.set(Mark::Labels);
         }
-        fits
     }
 
     /// Returns the key of a pending timer.

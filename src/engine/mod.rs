@@ -43,7 +43,6 @@
 
 mod by_slot;
 mod counters;
-mod delivered;
 mod group;
 mod key;
 mod labelled;

@@ -26,14 +26,13 @@ pub(crate) enum Repeated<P> {
 }
 
 impl<P: Copy, O> Engine<P, O> {
-    /// Makes a pending timer repeat. Returns false, and changes nothing, if no more repeating timers fit in.
-    pub(crate) fn set_recurrence(&mut self, key: Key, recurrence: Recurrence) -> bool {
-        let Some(timer) = self.wheel.get_mut(key) else { return false };
-        let fits = self.recurrences.set(key.index(), recurrence);
-        if fits {
+    /// Makes a pending timer repeat.
+    pub(crate) fn set_recurrence(&mut self, key: Key, recurrence: Recurrence) {
+        if let Some(timer) = self.wheel.get_mut(key)
+            && self.recurrences.set(key.index(), recurrence)
+        {
             timer.marks.set(Mark::Recurrence);
         }
-        fits
     }
 
     /// Returns the recurrence of a pending timer, if it repeats.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use crate::engine::by_slot::BySlot;
 use crate::engine::counters::{Counters, DeadLetterReason, Outcome};
-use crate::engine::delivered::Delivered;
 use crate::engine::labels::Labels;
 use crate::engine::names::Names;
 use crate::engine::owners::{OwnerId, Owners};
@@ -11,7 +11,7 @@ use crate::engine::recurrence::{NextRun, Recurrence};
 use crate::engine::side_table::SideTable;
 use crate::engine::timer::{Mark, Marks, NO_OWNER, NotPending, Stage, Timer};
 use crate::engine::wall::{WallTimes, estimate};
-use crate::timing::{Advance, Key, Step, Tick, TickLength, Wheel, WheelSize};
+use crate::timing::{Advance, Key, Tick, TickLength, Wheel, WheelSize};
 
 /// The configuration of an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +28,9 @@ pub(crate) struct EngineConfig {
 
 /// The upper limit of the capacity: one less than the wheel has slots, for a timer that replaces another.
 pub(crate) const MAX_CAPACITY: usize = u32::MAX as usize - 1;
+
+/// The tag of no timer.
+const NO_TAG: u64 = u64::MAX;
 
 impl Default for EngineConfig {
     fn default() -> Self {
@@ -67,10 +70,6 @@ pub(crate) enum Due<P> {
     Inbox(OwnerId),
     /// A timer for a recipient is due. It is in flight until [`Engine::finish`].
     Recipient(DueTimer<P>),
-    /// No timer due by now is left.
-    Done,
-    /// The budget was used up first.
-    Exhausted,
 }
 
 /// The engine: schedules, owners, capacity and accounting around one wheel.
@@ -89,7 +88,9 @@ pub(crate) struct Engine<P, O> {
     pub(super) labels: Labels,
     /// Recurrences of the repeating timers.
     pub(super) recurrences: SideTable<Recurrence>,
-    pub(super) delivered: Delivered,
+    /// The tags of the timers delivered last, by slot: a late cancel gets a correct answer, until the memory of a burst
+    /// goes back. A cancel does not touch it.
+    pub(super) delivered: BySlot<u64>,
     pub(super) counters: Counters,
     /// Number of timers in inboxes.
     pub(super) in_inboxes: usize,
@@ -115,7 +116,7 @@ impl<P: Copy, O> Engine<P, O> {
             names: Names::new(),
             labels: Labels::new(),
             recurrences: SideTable::new(),
-            delivered: Delivered::new(),
+            delivered: BySlot::new(),
             counters: Counters::default(),
             in_inboxes: 0,
             ended: Vec::new(),
@@ -198,16 +199,12 @@ impl<P: Copy, O> Engine<P, O> {
         }
     }
 
-    /// Gives a pending timer a name. Returns false, and changes nothing, if a pending timer has it.
-    pub(crate) fn set_name(&mut self, key: Key, name: u128) -> bool {
-        if self.named(name).is_some_and(|known| self.wheel.get(known).is_some()) {
-            return false;
-        }
+    /// Gives a pending timer a name, which no pending timer has.
+    pub(crate) fn set_name(&mut self, key: Key, name: u128) {
         if let Some(timer) = self.wheel.get_mut(key) {
             timer.marks.set(Mark::Name);
             self.names.set(name, key);
         }
-        true
     }
 
     /// Returns whether timers keep an owner's actor alive. If so, the owner is [reported](Self::released) when the last
@@ -274,13 +271,13 @@ impl<P: Copy, O> Engine<P, O> {
     ///
     /// `wall` is the wall-clock time, needed while [timers follow it](Self::wall_timers): a timer whose wall-clock time
     /// has not come yet is put back. `budget` counts down by one for every entry moved.
-    pub(crate) fn expire(&mut self, now: Tick, wall: Option<Duration>, budget: &mut usize) -> Due<P> {
+    pub(crate) fn expire(&mut self, now: Tick, wall: Option<Duration>, budget: &mut usize) -> Result<Due<P>, Advance> {
         self.pass(now);
         loop {
             let key = match self.wheel.expire(self.now, budget) {
-                Step::Expired(key) => key,
-                Step::Done => break,
-                Step::Exhausted => return Due::Exhausted,
+                Ok(key) => key,
+                Err(Advance::Done) => break,
+                Err(exhausted) => return Err(exhausted),
             };
             if self.put_back_if_early(key, wall) {
                 continue;
@@ -294,21 +291,19 @@ impl<P: Copy, O> Engine<P, O> {
                     timer.stage = Stage::Due;
                     self.wheel.hold(&mut owner.inbox, key);
                     self.in_inboxes += 1;
-                    return Due::Inbox(id);
+                    return Ok(Due::Inbox(id));
                 }
                 None => {
                     timer.stage = if timer.marks.has(Mark::Recurrence) { Stage::Making } else { Stage::InFlight };
-                    return Due::Recipient(DueTimer { key, deadline, payload });
+                    return Ok(Due::Recipient(DueTimer { key, deadline, payload }));
                 }
             }
         }
-        match self.wheel.prepare(self.now, self.config.cascade_batch, *budget) {
-            Advance::Done => Due::Done,
-            Advance::Exhausted => {
-                *budget = 0;
-                Due::Exhausted
-            }
+        let end = self.wheel.prepare(self.now, self.config.cascade_batch, *budget);
+        if end == Advance::Exhausted {
+            *budget = 0;
         }
+        Err(end)
     }
 
     /// Appends a message for a recipient to its queue, an owner without timers of its own, under a number. Only for a
@@ -356,7 +351,9 @@ impl<P: Copy, O> Engine<P, O> {
     /// Counts a message that came back, its timer [finished](Self::finish) as delivered, as a dead letter. To be called
     /// once for it.
     pub(crate) fn bounce(&mut self, key: Key, reason: DeadLetterReason) {
-        self.delivered.remove(key);
+        if self.was_delivered(key) {
+            self.delivered.set(key.index(), NO_TAG, NO_TAG);
+        }
         self.counters.bounce(reason);
     }
 
@@ -500,7 +497,7 @@ impl<P: Copy, O> Engine<P, O> {
     pub(super) fn end(&mut self, key: Key, outcome: Outcome) -> Option<P> {
         let timer = self.wheel.remove(key)?;
         if outcome == Outcome::Delivered {
-            self.delivered.insert(key);
+            self.delivered.set(key.index(), key.tag(), NO_TAG);
         }
         let payload = self.clear_away(key, timer);
         self.counters.end(outcome);

@@ -29,7 +29,7 @@ impl<P: Copy, O> Engine<P, O> {
     pub(crate) fn trim(&mut self, budget: &mut usize) -> Advance {
         let wheel = self.wheel.trim(budget);
         let end = self.wheel.slots();
-        self.delivered.cut_off(end);
+        drop(self.delivered.cut_off(end));
         self.names.cut_off(end);
         let has_finished = wheel == Advance::Done
             && self.owners.trim(budget)

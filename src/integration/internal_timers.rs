@@ -8,7 +8,7 @@ use crate::api::timer_actor::TimerActor;
 use crate::api::timers::Timers;
 use crate::model::clock::Clock;
 use crate::model::error::BuildError;
-use crate::service::query::activity::ExternalWorkGuard;
+use crate::service::query::activity::ExternalWork;
 use crate::service::state::Service;
 
 /// A timer actor that is invisible and inaccessible to applications: no id finds its timers, no trace shows them, and
@@ -68,7 +68,7 @@ impl InternalTimers {
     /// Notes the beginning of work on another thread. A test in virtual time that waits for all due messages waits for
     /// its end.
     pub fn begin_work(&self) -> ExternalWork {
-        ExternalWork(self.service().working())
+        self.service().working()
     }
 
     fn service(&self) -> &Arc<Service> {
@@ -83,10 +83,6 @@ impl Deref for InternalTimers {
         &self.0
     }
 }
-
-/// Work on another thread, until it is dropped; begun by [`InternalTimers::begin_work`].
-#[must_use = "the work ends when this is dropped"]
-pub struct ExternalWork(#[allow(dead_code, reason = "held until the work is done")] ExternalWorkGuard);
 
 /// Returns a builder of a timer actor on the clock of another one, without its other settings.
 pub fn builder_on_clock_of(timers: &Timers) -> TimerActorBuilder {

@@ -22,7 +22,7 @@
 mod internal_timers;
 mod survey;
 
-pub use self::internal_timers::{ExternalWork, InternalTimers, builder_on_clock_of};
+pub use self::internal_timers::{InternalTimers, builder_on_clock_of};
 pub use self::survey::Survey;
 pub use crate::api::settling::given_up_settling;
 pub use crate::engine::next_on_grid;
@@ -34,6 +34,7 @@ pub use crate::metrics::tally::{Level, Tally};
 pub use crate::model::id::ShortId;
 pub use crate::model::secret::unguessable;
 pub use crate::model::shown::Shown;
+pub use crate::service::query::activity::ExternalWork;
 pub use crate::service::query::selection::Listing;
 pub use crate::service::query::survey::{Outline, TIMERS_OF_A_BUCKET, TimerWalk};
 

@@ -160,28 +160,19 @@ impl<A: Actor> From<&WeakAddr<A>> for ActorId {
     }
 }
 
-impl<M> From<&Recipient<M>> for ActorId
-where
-    M: TimerMessage,
-{
+impl<M: TimerMessage> From<&Recipient<M>> for ActorId {
     fn from(recipient: &Recipient<M>) -> Self {
         Self::from(&Target::from(recipient))
     }
 }
 
-impl<M> From<&WeakRecipient<M>> for ActorId
-where
-    M: TimerMessage,
-{
+impl<M: TimerMessage> From<&WeakRecipient<M>> for ActorId {
     fn from(recipient: &WeakRecipient<M>) -> Self {
         Self::new(MailboxId::of_weak(recipient), Arc::new(recipient.clone()))
     }
 }
 
-impl<M> From<&Target<M>> for ActorId
-where
-    M: TimerMessage,
-{
+impl<M: TimerMessage> From<&Target<M>> for ActorId {
     fn from(target: &Target<M>) -> Self {
         Self::new(target.facts().mailbox, target.weak_hold())
     }

@@ -8,11 +8,11 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::panic::Location;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use actix::{Actor, Message};
 
-use crate::model::thread_bound::{ReturnedValues, ThreadBound};
+use crate::model::thread_bound::ThreadBound;
 
 /// The place of a call in the program.
 pub(crate) type Place = &'static Location<'static>;
@@ -21,7 +21,10 @@ pub(crate) type Place = &'static Location<'static>;
 /// around the closure. It is kept for ever, but once only: their number is that of closures in the program.
 #[cold]
 #[inline(never)]
-fn name_at(name: &'static str, place: Place) -> &'static str {
+pub(crate) fn name_at<R>(place: Place) -> &'static str {
+    const REPEATED: &str = concat!(module_path!(), "::Repeated<");
+    let name = type_name::<R>();
+    let name = name.strip_prefix(REPEATED).map_or(name, |name| name.trim_end_matches('>'));
     const CLOSURE: &str = "::{{closure}}";
     static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     if !name.trim_end_matches('>').ends_with(CLOSURE) {
@@ -40,28 +43,14 @@ fn name_at(name: &'static str, place: Place) -> &'static str {
 /// Code that runs in an actor.
 pub(crate) trait Run<A: Actor>: 'static {
     fn run(self, actor: &mut A, ctx: &mut A::Context);
-
-    /// Returns the name of the closure that was scheduled at this place.
-    fn type_name(place: Place) -> &'static str;
 }
 
 /// All closures, whose keys are not distinguished by their types: a closure in one place replaces that of another.
 pub(crate) struct AnyClosure;
 
-/// A closure that runs once.
-pub(crate) struct Single<F>(pub(crate) F);
-
-impl<A, F> Run<A> for Single<F>
-where
-    A: Actor,
-    F: FnOnce(&mut A, &mut A::Context) + 'static,
-{
+impl<A: Actor, F: FnOnce(&mut A, &mut A::Context) + 'static> Run<A> for F {
     fn run(self, actor: &mut A, ctx: &mut A::Context) {
-        (self.0)(actor, ctx);
-    }
-
-    fn type_name(place: Place) -> &'static str {
-        name_at(type_name::<F>(), place)
+        self(actor, ctx);
     }
 }
 
@@ -79,20 +68,12 @@ impl<F> Repeated<F> {
     }
 }
 
-impl<A, F> Run<A> for Repeated<F>
-where
-    A: Actor,
-    F: FnMut(&mut A, &mut A::Context) + 'static,
-{
+impl<A: Actor, F: FnMut(&mut A, &mut A::Context) + 'static> Run<A> for Repeated<F> {
     fn run(self, actor: &mut A, ctx: &mut A::Context) {
         // It is not running: its actor runs one handler at a time.
         if let Ok(mut run) = self.0.try_borrow_mut() {
             run(actor, ctx);
         }
-    }
-
-    fn type_name(place: Place) -> &'static str {
-        name_at(type_name::<F>(), place)
     }
 }
 
@@ -103,36 +84,21 @@ impl<F> Clone for Repeated<F> {
 }
 
 /// A closure, or one repetition of it, on its way to its actor.
-pub(crate) struct Closure<R: 'static>(ThreadBound<R>);
+pub(crate) type Closure<R> = ThreadBound<R>;
 
 impl<R: 'static> Message for Closure<R> {
     type Result = ();
 }
 
 impl<R: 'static> Closure<R> {
-    pub(crate) fn new(run: R, returned_values: Arc<ReturnedValues>) -> Self {
-        Self(ThreadBound::new(run, returned_values))
-    }
-
-    /// Returns the content; `None` on another thread than its own.
-    pub(crate) fn into_inner(self) -> Option<R> {
-        self.0.into_inner()
-    }
-
     /// Runs the closure. Does nothing on another thread than its own.
     #[inline(always)]
     pub(crate) fn run<A: Actor>(self, actor: &mut A, ctx: &mut A::Context)
     where
         R: Run<A>,
     {
-        if let Some(run) = self.0.into_inner() {
+        if let Some(run) = self.into_inner() {
             run.run(actor, ctx);
         }
-    }
-}
-
-impl<R: Clone + 'static> Clone for Closure<R> {
-    fn clone(&self) -> Self {
-        Self(self.0.clone())
     }
 }

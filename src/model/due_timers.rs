@@ -40,15 +40,12 @@ use crate::engine::OwnerId;
 ///
 /// Under tracked delivery, which needs no such call, the crate sends one for each due message, which stays in the timer
 /// actor until its handler begins. A request that is dropped instead of [run](Self::run) makes its message a dead letter.
-pub struct DueTimers(Bell);
-
-/// A bell in a mailbox.
-struct Bell {
-    host: Arc<dyn BellHost>,
+pub struct DueTimers {
+    /// `None` once it is handled.
+    host: Option<Arc<dyn BellHost>>,
     lane: OwnerId,
     /// The number of messages that had joined the lane when it was rung.
     joined: u64,
-    is_open: bool,
 }
 
 /// The timer actor that holds the messages of a lane.
@@ -62,26 +59,23 @@ pub(crate) trait BellHost: Send + Sync {
 
 impl DueTimers {
     pub(crate) const fn new(host: Arc<dyn BellHost>, lane: OwnerId, joined: u64) -> Self {
-        Self(Bell { host, lane, joined, is_open: true })
+        Self { host: Some(host), lane, joined }
     }
 
     /// Runs due timers of the actor: at most 64 own ones, for which another request follows if there are more, or the
     /// handler of one message under tracked delivery.
-    pub fn run<A>(self, actor: &mut A, ctx: &mut A::Context)
-    where
-        A: Actor<Context: 'static>,
-    {
-        let Self(mut bell) = self;
-        bell.is_open = false;
-        Arc::clone(&bell.host).pull(bell.lane, bell.joined, actor, ctx);
+    pub fn run<A: Actor<Context: 'static>>(mut self, actor: &mut A, ctx: &mut A::Context) {
+        if let Some(host) = self.host.take() {
+            host.pull(self.lane, self.joined, actor, ctx);
+        }
     }
 }
 
-impl Drop for Bell {
+impl Drop for DueTimers {
     /// The mailbox was closed before it was handled, or its handler did not run it.
     fn drop(&mut self) {
-        if std::mem::take(&mut self.is_open) {
-            Arc::clone(&self.host).lose(self.lane, self.joined);
+        if let Some(host) = self.host.take() {
+            host.lose(self.lane, self.joined);
         }
     }
 }

@@ -45,10 +45,7 @@ impl MailboxId {
     }
 
     /// Returns the mailbox behind a weak recipient; `None` if the mailbox is gone.
-    pub(crate) fn of_weak<M>(recipient: &WeakRecipient<M>) -> Option<Self>
-    where
-        M: TimerMessage,
-    {
+    pub(crate) fn of_weak<M: TimerMessage>(recipient: &WeakRecipient<M>) -> Option<Self> {
         Self::of(&recipient.upgrade()?)
     }
 

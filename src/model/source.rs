@@ -35,10 +35,7 @@ enum Kind<M> {
     Computed(Box<dyn FnMut() -> M + Send>),
 }
 
-impl<M> MessageSource<M>
-where
-    M: TimerMessage,
-{
+impl<M: TimerMessage> MessageSource<M> {
     /// Returns a source that calls `make` for each message.
     pub fn from_fn(make: impl FnMut() -> M + Send + 'static) -> Self {
         Self(Kind::Computed(Box::new(make)))
@@ -66,10 +63,7 @@ impl<M> MessageSource<M> {
     }
 }
 
-impl<M> From<M> for MessageSource<M>
-where
-    M: Clone + TimerMessage,
-{
+impl<M: Clone + TimerMessage> From<M> for MessageSource<M> {
     fn from(message: M) -> Self {
         Self(Kind::Copies { message, copy: M::clone })
     }

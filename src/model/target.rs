@@ -42,14 +42,13 @@ pub struct Target<M>(Arc<Inner<M>>)
 where
     M: TimerMessage;
 
-struct Inner<M>
-where
-    M: TimerMessage,
-{
+struct Inner<M: TimerMessage> {
     /// The mailbox of messages that are posted.
-    posted: Option<Address<M>>,
+    posted: Option<WeakRecipient<M>>,
     /// The handler of messages that are pulled, under tracked delivery.
     pulled: Option<TrackedHandler<M>>,
+    /// Keeps the actor alive.
+    strong: Option<Arc<dyn Any + Send + Sync>>,
     facts: TargetFacts,
 }
 
@@ -67,17 +66,7 @@ pub(crate) struct TargetFacts {
     /// the name.
     actor_type: Option<fn() -> &'static str>,
     /// The type of the actor that pulls the messages under tracked delivery, and the recipient of its bells.
-    pub(crate) puller: Option<(TypeId, Address<DueTimers>)>,
-}
-
-/// A mailbox.
-pub(crate) struct Address<M>
-where
-    M: TimerMessage,
-{
-    weak: WeakRecipient<M>,
-    /// Keeps the actor alive.
-    strong: Option<Recipient<M>>,
+    pub(crate) puller: Option<(TypeId, WeakRecipient<DueTimers>)>,
 }
 
 impl TargetFacts {
@@ -87,40 +76,11 @@ impl TargetFacts {
     }
 }
 
-impl<M> Address<M>
-where
-    M: TimerMessage,
-{
-    const fn weak(weak: WeakRecipient<M>) -> Self {
-        Self { weak, strong: None }
-    }
-
-    /// Returns the recipient. It may have stopped all the same: check whether it is connected.
-    pub(crate) fn open(&self) -> Option<Recipient<M>> {
-        self.strong.clone().or_else(|| self.weak.upgrade())
-    }
-
-    fn is_alive(&self) -> bool {
-        self.open().is_some_and(|recipient| recipient.connected())
-    }
-}
-
-impl<M> Clone for Address<M>
-where
-    M: TimerMessage,
-{
-    fn clone(&self) -> Self {
-        Self { weak: self.weak.clone(), strong: self.strong.clone() }
-    }
-}
-
-impl<M> Target<M>
-where
-    M: TimerMessage,
-{
+impl<M: TimerMessage> Target<M> {
     fn with(&self, change: impl FnOnce(&mut Inner<M>)) -> Self {
-        let Inner { posted, pulled, facts } = &*self.0;
-        let mut changed = Inner { posted: posted.clone(), pulled: *pulled, facts: facts.clone() };
+        let Inner { posted, pulled, strong, facts } = &*self.0;
+        let (posted, strong) = (posted.clone(), strong.clone());
+        let mut changed = Inner { posted, pulled: *pulled, strong, facts: facts.clone() };
         change(&mut changed);
         Self(Arc::new(changed))
     }
@@ -129,7 +89,7 @@ where
     fn of(recipient: WeakRecipient<M>, actor_type: Option<fn() -> &'static str>) -> Self {
         let mailbox = MailboxId::of_weak(&recipient);
         let facts = TargetFacts { policy: None, mailbox, actor_type, puller: None };
-        Self(Arc::new(Inner { posted: Some(Address::weak(recipient)), pulled: None, facts }))
+        Self(Arc::new(Inner { posted: Some(recipient), pulled: None, strong: None, facts }))
     }
 
     /// Returns the same target with its own policy for a recipient that does not keep up, instead of the timer actor's
@@ -167,10 +127,7 @@ where
     }
 }
 
-impl<M> Target<M>
-where
-    M: TimerMessage,
-{
+impl<M: TimerMessage> Target<M> {
     /// Returns the same target, which keeps the recipient alive as long as a timer for it is pending. If the recipient
     /// has stopped, the target remains weak.
     ///
@@ -198,12 +155,10 @@ where
     #[must_use = "the returned target is strong, others are as before"]
     pub fn strong(self) -> Self {
         self.with(|target| {
-            if let Some(posted) = &mut target.posted {
-                posted.strong = posted.open();
-            }
-            if let Some((_, bells)) = &mut target.facts.puller {
-                bells.strong = bells.open();
-            }
+            let posted =
+                target.posted.as_ref().and_then(WeakRecipient::upgrade).map(|recipient| Arc::new(recipient) as _);
+            let bells = || target.facts.puller.as_ref()?.1.upgrade().map(|bells| Arc::new(bells) as _);
+            target.strong = posted.or_else(bells);
         })
     }
 
@@ -247,16 +202,15 @@ where
             policy: None,
             mailbox: MailboxId::of_weak(&bells),
             actor_type: Some(type_name::<A>),
-            puller: Some((TypeId::of::<A>(), Address::weak(bells))),
+            puller: Some((TypeId::of::<A>(), bells)),
         };
-        Self(Arc::new(Inner { posted: None, pulled: Some(M::handle_tracked), facts }))
+        Self(Arc::new(Inner { posted: None, pulled: Some(M::handle_tracked), strong: None, facts }))
     }
 
     /// Returns true if the recipient is connected.
     pub fn is_alive(&self) -> bool {
-        let Inner { posted, facts, .. } = &*self.0;
-        posted.as_ref().is_some_and(Address::is_alive)
-            || facts.puller.as_ref().is_some_and(|(_, bells)| bells.is_alive())
+        let bells = || self.facts().puller.as_ref()?.1.upgrade();
+        self.open().is_some_and(|recipient| recipient.connected()) || bells().is_some_and(|bells| bells.connected())
     }
 
     pub(crate) fn facts(&self) -> &TargetFacts {
@@ -276,104 +230,70 @@ where
 
     /// Keeps the address of the mailbox from being reused, and nothing alive.
     pub(crate) fn weak_hold(&self) -> Arc<dyn Any + Send + Sync> {
-        match (&self.0.posted, &self.0.facts.puller) {
-            (Some(posted), _) if posted.strong.is_some() => Arc::new(posted.weak.clone()),
-            (_, Some((_, bells))) if bells.strong.is_some() => Arc::new(bells.weak.clone()),
-            _ => Arc::clone(&self.0) as _,
+        match &*self.0 {
+            Inner { strong: None, .. } => Arc::clone(&self.0) as _,
+            Inner { posted: Some(posted), .. } => Arc::new(posted.clone()),
+            Inner { facts, .. } => Arc::new(facts.puller.as_ref().map(|(_, bells)| bells.clone())),
         }
     }
 
-    /// Returns the recipient of messages that are posted; see [`Address::open`].
+    /// Returns the recipient of messages that are posted. It may have stopped all the same: check whether it is connected.
     pub(crate) fn open(&self) -> Option<Recipient<M>> {
-        self.0.posted.as_ref()?.open()
+        self.0.posted.as_ref()?.upgrade()
     }
 }
 
-impl<M> Clone for Target<M>
-where
-    M: TimerMessage,
-{
+impl<M: TimerMessage> Clone for Target<M> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 }
 
-impl<M> fmt::Debug for Target<M>
-where
-    M: TimerMessage,
-{
+impl<M: TimerMessage> fmt::Debug for Target<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let address = match (&self.0.posted, &self.0.facts.puller) {
-            (_, Some((_, bells))) if bells.strong.is_some() => "strong, tracked",
-            (_, Some(_)) => "weak, tracked",
-            (Some(posted), None) if posted.strong.is_some() => "strong",
-            (_, None) => "weak",
-        };
-        write!(f, "Target<{}>({address})", type_name::<M>())
+        let Inner { pulled, strong, .. } = &*self.0;
+        let (strength, way) = (strong.as_ref().map_or("weak", |_| "strong"), pulled.map_or("", |_| ", tracked"));
+        write!(f, "Target<{}>({strength}{way})", type_name::<M>())
     }
 }
 
-impl<M> From<WeakRecipient<M>> for Target<M>
-where
-    M: TimerMessage,
-{
+impl<M: TimerMessage> From<WeakRecipient<M>> for Target<M> {
     fn from(recipient: WeakRecipient<M>) -> Self {
         Self::of(recipient, None)
     }
 }
 
-impl<M> From<Recipient<M>> for Target<M>
-where
-    M: TimerMessage,
-{
+impl<M: TimerMessage> From<Recipient<M>> for Target<M> {
     fn from(recipient: Recipient<M>) -> Self {
         Self::from(recipient.downgrade())
     }
 }
 
-impl<M> From<&Recipient<M>> for Target<M>
-where
-    M: TimerMessage,
-{
+impl<M: TimerMessage> From<&Recipient<M>> for Target<M> {
     fn from(recipient: &Recipient<M>) -> Self {
         Self::from(recipient.downgrade())
     }
 }
 
-impl<M, A> From<WeakAddr<A>> for Target<M>
-where
-    A: Actor,
-    M: HandledBy<A>,
-{
+impl<M: HandledBy<A>, A: Actor> From<WeakAddr<A>> for Target<M> {
     fn from(addr: WeakAddr<A>) -> Self {
         Self::of(M::recipient(addr), Some(type_name::<A>))
     }
 }
 
-impl<M, A> From<Addr<A>> for Target<M>
-where
-    A: Actor,
-    M: HandledBy<A>,
-{
+impl<M: HandledBy<A>, A: Actor> From<Addr<A>> for Target<M> {
     fn from(addr: Addr<A>) -> Self {
         Self::from(addr.downgrade())
     }
 }
 
-impl<M, A> From<&Addr<A>> for Target<M>
-where
-    A: Actor,
-    M: HandledBy<A>,
-{
+impl<M: HandledBy<A>, A: Actor> From<&Addr<A>> for Target<M> {
     fn from(addr: &Addr<A>) -> Self {
         Self::from(addr.downgrade())
     }
 }
 
-impl<M> From<&Target<M>> for Target<M>
-where
-    M: TimerMessage,
-{
+impl<M: TimerMessage> From<&Target<M>> for Target<M> {
     fn from(target: &Target<M>) -> Self {
         target.clone()
     }

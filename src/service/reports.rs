@@ -8,7 +8,6 @@ use crate::model::dead_letter::DeadLetterEvent;
 use crate::model::id::TimerId;
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::turns::TurnBy;
-use crate::service::owner::rejected_letters::RejectedLetters;
 use crate::service::state::{Service, State};
 use crate::timing::Key;
 use crate::trace::{self, Delivering, PendingWarnings, StuckRecipient, Warnings};
@@ -20,7 +19,9 @@ pub(crate) struct Reports {
     pub(crate) published: Published,
     /// Warnings to emit, with the feature `tracing`.
     pub(crate) warnings: Warnings,
-    pub(crate) rejected: RejectedLetters,
+    /// Letters about rejected timers, which the driver sends at the next publication. Were they sent by the calls that lost
+    /// the messages, a subscriber that schedules again would fill its own mailbox, which actix empties before anything else.
+    pub(crate) rejected: Vec<DeadLetterEvent>,
 }
 
 impl Service {

@@ -7,7 +7,7 @@ use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
 use crate::service::deliver::next_check::{IDLE, NextCheck};
-use crate::service::deliver::turns::{TurnBy, Turns};
+use crate::service::deliver::turns::Turns;
 use crate::service::owner::wake_flag::WakeFlag;
 use crate::simulation::model;
 
@@ -132,7 +132,7 @@ fn drive(turns: &Turns, due: &Mutex<Due>) {
     let waker = Waker::from(std::sync::Arc::clone(&sleep));
     loop {
         turns.register_driver(&waker);
-        if let Some(_claim) = turns.claim(TurnBy::Driver) {
+        if let Some(_claim) = turns.claim() {
             let mut due = due.lock().unwrap();
             due.sent += std::mem::take(&mut due.now);
             if due.sent == 1 {
@@ -157,10 +157,11 @@ fn a_driver_that_found_the_turn_taken_looks_again() {
             turns.wake_driver();
         });
         let (turns, due) = &*shared;
-        if let Some(_claim) = turns.claim(TurnBy::Watchdog) {
+        if let Some(_claim) = turns.claim() {
             let mut due = due.lock().unwrap();
             due.sent += std::mem::take(&mut due.now);
         }
+        turns.wake_driver();
         driver.join().unwrap();
         scheduler.join().unwrap();
     });
@@ -176,14 +177,14 @@ fn the_holder_of_the_turn_sends_alone() {
             let shared = Arc::clone(&shared);
             thread::spawn(move || {
                 let (turns, next, mailbox) = &*shared;
-                if let Some(_claim) = turns.claim(TurnBy::Watchdog) {
+                if let Some(_claim) = turns.claim() {
                     send_next(next, mailbox);
                 }
             })
         };
         let (turns, next, mailbox) = &*shared;
         for _ in 0..2 {
-            if let Some(_claim) = turns.claim(TurnBy::Driver) {
+            if let Some(_claim) = turns.claim() {
                 send_next(next, mailbox);
             }
         }

@@ -43,14 +43,15 @@ impl Key {
 
 #[derive(Debug)]
 struct Slot<V> {
-    tag: Tag,
+    /// That of its last entry.
+    tag: Packed,
     value: Option<V>,
 }
 
-/// The tag of a slot's last entry, aligned to four bytes, as the record of a timer is: no byte of it is padding.
+/// A number aligned to four bytes, as the record of a timer is: no byte of that is padding.
 #[derive(Debug, Clone, Copy)]
 #[repr(Rust, packed(4))]
-struct Tag(u64);
+pub(crate) struct Packed(pub(crate) u64);
 
 /// A paged slab with keys that die with their entries.
 #[derive(Debug)]
@@ -74,7 +75,6 @@ impl<V> Arena<V> {
     }
 
     /// Returns the number of slots, free ones included.
-    #[cfg(feature = "actix")]
     pub(crate) const fn slots(&self) -> u32 {
         self.slots.end()
     }
@@ -87,7 +87,7 @@ impl<V> Arena<V> {
     /// Returns the slot of the next entry, which has to be [stored](Self::occupy), if one of the 2³² − 1 slots is free.
     #[inline]
     pub(crate) fn reserve(&mut self) -> Option<u32> {
-        let page = || boxed((0..PAGE).map(|_| Slot { tag: Tag(0), value: None }).collect());
+        let page = || boxed((0..PAGE).map(|_| Slot { tag: Packed(0), value: None }).collect());
         self.slots.take(&mut self.pages, PAGE, page)
     }
 
@@ -108,19 +108,17 @@ impl<V> Arena<V> {
     #[inline]
     pub(crate) fn occupy(&mut self, index: u32, tag: u64, value: V) -> Key {
         let slot = &mut self.pages[index as usize / PAGE][index as usize % PAGE];
-        *slot = Slot { tag: Tag(tag), value: Some(value) };
+        *slot = Slot { tag: Packed(tag), value: Some(value) };
         Key { index, tag }
     }
 
     /// Stores the value of a new key, under a new tag. `None` if all 2³² − 1 slots are taken.
-    #[cfg(any(test, feature = "actix"))]
     pub(crate) fn insert(&mut self, value: impl FnOnce(Key) -> V) -> Option<Key> {
         let (index, tag) = (self.reserve()?, self.new_tag());
         Some(self.occupy(index, tag, value(Key { index, tag })))
     }
 
     /// Removes an entry and frees its slot.
-    #[cfg(any(test, feature = "actix"))]
     #[inline]
     pub(crate) fn remove(&mut self, key: Key) -> Option<V> {
         self.remove_if(key, |_| true)

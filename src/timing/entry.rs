@@ -1,22 +1,18 @@
 //! The record of an entry in the arena.
 
+use crate::timing::arena::Packed;
 use crate::timing::list::{MEMBERS, Spot};
 use crate::timing::tick::Tick;
 
 /// An entry: its deadline, its location and the caller's value.
 #[derive(Debug)]
 pub(crate) struct Entry<T> {
-    deadline: Deadline,
+    deadline: Packed,
     /// Its chunk in its list, which is a bucket or a list of the caller.
     chunk: u32,
     place: Place,
     pub(crate) value: T,
 }
-
-/// A tick aligned to four bytes, as the rest of the record is: no byte of it is padding.
-#[derive(Debug, Clone, Copy)]
-#[repr(Rust, packed(4))]
-struct Deadline(Tick);
 
 /// The bucket of an entry, and below it the position in the chunk.
 #[derive(Debug, Clone, Copy)]
@@ -47,7 +43,7 @@ impl Place {
 
 impl<T> Entry<T> {
     pub(crate) const fn new(deadline: Tick, bucket: BucketNumber, spot: Spot, value: T) -> Self {
-        Self { deadline: Deadline(deadline), chunk: spot.chunk, place: Place::new(bucket, spot.position), value }
+        Self { deadline: Packed(deadline), chunk: spot.chunk, place: Place::new(bucket, spot.position), value }
     }
 
     pub(crate) const fn deadline(&self) -> Tick {
@@ -70,7 +66,7 @@ impl<T> Entry<T> {
     }
 
     pub(crate) const fn set_deadline(&mut self, deadline: Tick) {
-        self.deadline = Deadline(deadline);
+        self.deadline = Packed(deadline);
     }
 
     /// Puts the entry into a bucket at `spot`, or with [`BucketNumber::DETACHED`] into a list of the caller.

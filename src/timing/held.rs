@@ -6,7 +6,6 @@
 use crate::timing::arena::Key;
 use crate::timing::entry::BucketNumber;
 use crate::timing::list::List;
-#[cfg(feature = "actix")]
 use crate::timing::tick::Tick;
 use crate::timing::wheel::Wheel;
 
@@ -36,13 +35,11 @@ impl<T> Wheel<T> {
     }
 
     /// Returns the last entry of a list of the caller.
-    #[cfg(feature = "actix")]
     pub(crate) fn last_held(&self, list: &List) -> Option<Key> {
         self.key_at(list.last(&self.chunks)?)
     }
 
     /// Returns the first entry of a list of the caller, with its deadline.
-    #[cfg(feature = "actix")]
     #[inline]
     pub(crate) fn front_held(&mut self, list: &List) -> Option<(Key, Tick, &mut T)> {
         let (key, entry) = self.entries.at_mut(list.first(&self.chunks)?)?;
@@ -50,20 +47,17 @@ impl<T> Wheel<T> {
     }
 
     /// Removes the first entry from a list of the caller.
-    #[cfg(feature = "actix")]
     #[inline]
     pub(crate) fn release_front(&mut self, list: &mut List) {
         list.pop_front(&mut self.chunks);
     }
 
     /// Returns slots and values of the first few entries in a list of the caller, for prefetching.
-    #[cfg(feature = "actix")]
     pub(crate) fn next_held(&self, list: &List) -> impl Iterator<Item = (u32, &T)> {
         list.next_few(&self.chunks).filter_map(|index| Some((index, &self.entries.at(index)?.value)))
     }
 
     /// Returns the entries of a list of the caller, in their order, with their deadlines.
-    #[cfg(feature = "actix")]
     pub(crate) fn held(&self, list: &List) -> impl Iterator<Item = (Key, Tick, &T)> {
         list.iter(&self.chunks).filter_map(|index| {
             let key = self.key_at(index)?;
@@ -73,7 +67,6 @@ impl<T> Wheel<T> {
 
     /// Returns the number of entries before this one in the list of the caller that holds it; `None` if it is at least
     /// `most`, or the entry is not in the list.
-    #[cfg(feature = "actix")]
     pub(crate) fn position_held(&self, list: &List, key: Key, most: usize) -> Option<usize> {
         list.iter(&self.chunks).take(most).position(|index| index == key.index)
     }

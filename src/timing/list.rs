@@ -41,16 +41,13 @@ pub(crate) struct Spot {
 
 impl Spot {
     /// The location of an entry that is in no list.
-    #[cfg(feature = "actix")]
     pub(crate) const NOWHERE: Self = Self::without_chunk(0);
 
     /// Returns the location of a member that is kept apart from the chunks.
-    #[cfg(feature = "actix")]
     pub(crate) const fn without_chunk(position: u8) -> Self {
         Self { chunk: NONE, position }
     }
 
-    #[cfg(feature = "actix")]
     pub(crate) const fn has_chunk(self) -> bool {
         self.chunk != NONE
     }
@@ -77,7 +74,6 @@ impl Chunks {
         Self { pages: Vec::new(), free: NONE, marks: None }
     }
 
-    #[cfg(any(test, feature = "actix"))]
     #[inline]
     fn head(&self, chunk: u32) -> Option<&Head> {
         Some(&self.pages.get(chunk as usize / PAGE)?.heads[chunk as usize % PAGE])
@@ -89,7 +85,6 @@ impl Chunks {
     }
 
     /// Reads the head of a chunk, so that it is in the processor's cache soon.
-    #[cfg(feature = "actix")]
     #[inline]
     pub(crate) fn fetch(&self, spot: Spot) {
         std::hint::black_box(self.head(spot.chunk).map_or(0, |head| head.taken));
@@ -242,7 +237,6 @@ impl List {
     }
 
     /// Returns the last member.
-    #[cfg(feature = "actix")]
     pub(crate) fn last(&self, chunks: &Chunks) -> Option<u32> {
         chunks.members(self.tail).last()
     }
@@ -259,7 +253,6 @@ impl List {
     }
 
     /// Returns all members, in their order.
-    #[cfg(any(test, feature = "actix"))]
     pub(crate) fn iter<'a>(&self, chunks: &'a Chunks) -> impl Iterator<Item = u32> + use<'a> {
         let all = std::iter::successors(chunks.head(self.head).map(|_| self.head), |chunk| {
             chunks.head(*chunk).map(|head| head.next).filter(|next| *next != NONE)

@@ -18,38 +18,28 @@ mod arena;
 mod delay_queue;
 mod entry;
 mod held;
-#[cfg(feature = "actix")]
 mod jitter;
 mod level;
 mod list;
 mod page;
-#[cfg(feature = "actix")]
 mod slab;
-#[cfg(feature = "actix")]
 mod slack;
 mod slots;
 mod snapshot;
 mod tick;
 mod wheel;
 
-#[cfg(feature = "actix")]
 pub(crate) use arena::Arena;
 pub use arena::Key;
-#[cfg(feature = "actix")]
 pub(crate) use jitter::jitter;
 pub use level::{MAX_WHEEL_SIZE, WheelSize};
 #[doc(hidden)]
 pub use list::List;
-#[cfg(feature = "actix")]
 pub(crate) use list::{Chunks, Spot};
-#[cfg(feature = "actix")]
 pub(crate) use page::boxed;
-#[cfg(feature = "actix")]
 pub(crate) use slab::Slab;
-#[cfg(feature = "actix")]
 pub(crate) use slack::coalesce;
 pub use snapshot::{BucketSnapshot, LevelSnapshot, LevelStats, WheelSnapshot};
-#[cfg(feature = "actix")]
 pub(crate) use tick::duration_of;
 pub use tick::{MAX_TICK, MAX_TICK_LENGTH, MIN_TICK_LENGTH, Tick, TickLength, TimingError};
-pub use wheel::{Advance, Expired, Step, Wheel};
+pub use wheel::{Advance, Expired, Wheel};

@@ -38,7 +38,6 @@ impl Slots {
     }
 
     /// Returns a number of slots beyond which none is taken.
-    #[cfg(any(test, feature = "actix"))]
     pub(crate) const fn end(&self) -> u32 {
         if self.run.end == self.end { self.run.start } else { self.end }
     }

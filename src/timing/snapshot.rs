@@ -65,7 +65,6 @@ impl<T> Wheel<T> {
     }
 
     /// Returns the counts of one level.
-    #[cfg(any(test, feature = "actix"))]
     pub(crate) fn stats_of_level(&self, level: usize) -> Option<LevelStats> {
         Some(self.stats_of(level, self.levels.get(level)?))
     }
@@ -132,7 +131,6 @@ impl<T> Wheel<T> {
     }
 
     /// Returns the entries of the bucket of `level` that begins at `start`, in the order of insertion.
-    #[cfg(any(test, feature = "actix"))]
     pub(crate) fn entries_of_bucket(&self, level: usize, start: Tick) -> impl Iterator<Item = crate::timing::Key> {
         let is_there = self.buckets_from(level, start).next().is_some_and(|bucket| bucket.start == start);
         let ring = self.levels.get(level).filter(|_| is_there);

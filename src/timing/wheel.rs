@@ -105,18 +105,6 @@ pub enum Advance {
     Exhausted,
 }
 
-/// The result of one call of [`Wheel::expire`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[doc(hidden)]
-pub enum Step {
-    /// This entry is due. It is detached: out of the wheel, but its key is alive until [`Wheel::remove`].
-    Expired(Key),
-    /// No entry due by now is left.
-    Done,
-    /// The budget was used up first.
-    Exhausted,
-}
-
 /// The head of the delay queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Head {
@@ -194,7 +182,6 @@ impl<T> Wheel<T> {
 
     /// Stores a value made for its slot until `deadline`, under the tag of the caller, which no other entry may have.
     /// Returns `None` when 2³² − 1 entries are stored.
-    #[cfg(feature = "actix")]
     #[inline(always)]
     pub(crate) fn insert_with(
         &mut self,
@@ -276,17 +263,12 @@ impl<T> Wheel<T> {
     /// call finds nothing new.
     #[doc(hidden)]
     #[inline]
-    pub fn expire(&mut self, now: Tick, budget: &mut usize) -> Step {
+    pub fn expire(&mut self, now: Tick, budget: &mut usize) -> Result<Key, Advance> {
         loop {
-            match self.next_due(now, budget) {
-                Ok(slot) => {
-                    *budget -= 1;
-                    if let Some(key) = self.detach_first(slot) {
-                        return Step::Expired(key);
-                    }
-                }
-                Err(Advance::Done) => return Step::Done,
-                Err(Advance::Exhausted) => return Step::Exhausted,
+            let slot = self.next_due(now, budget)?;
+            *budget -= 1;
+            if let Some(key) = self.detach_first(slot) {
+                return Ok(key);
             }
         }
     }
@@ -457,7 +439,6 @@ impl<T> Wheel<T> {
     }
 
     /// Returns the number of slots used so far; some of them may be free.
-    #[cfg(feature = "actix")]
     pub(crate) fn slots(&self) -> u32 {
         self.entries.slots()
     }

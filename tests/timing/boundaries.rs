@@ -5,7 +5,7 @@
 
 use std::ops::RangeInclusive;
 
-use actix_timers::timing::{Advance, MAX_TICK, Step, Tick};
+use actix_timers::timing::{Advance, MAX_TICK, Tick};
 
 use crate::service::Service;
 use schemes::checked_wheel::{CheckedWheel, Fate};
@@ -67,14 +67,14 @@ fn a_cascade_can_be_interrupted_after_every_entry() {
             for budget in 0.. {
                 let mut wheel = crowded(size, phase, due);
                 let interrupted = match ahead {
-                    0 => wheel.expire(now, budget, Fate::Loose) == Step::Exhausted,
+                    0 => wheel.expire(now, budget, Fate::Loose) == Advance::Exhausted,
                     _ => wheel.prepare(now, 1, budget) == Advance::Exhausted,
                 };
                 early += if ahead > 0 { wheel.moves } else { 0 };
                 wheel.insert(now, due);
                 wheel.cancel(1);
                 wheel.reschedule(now, 0, due);
-                assert_eq!(wheel.expire(due, usize::MAX, Fate::Remove), Step::Done);
+                assert_eq!(wheel.expire(due, usize::MAX, Fate::Remove), Advance::Done);
                 assert_eq!(wheel.earliest(), Some(due + 1), "only the later entry is left");
                 wheel.finish();
                 if !interrupted {
@@ -113,7 +113,7 @@ fn a_cascade_can_lose_the_rest_of_its_bucket_after_every_entry() {
                     leave(&mut wheel, number, due);
                 }
                 wheel.insert(phase, due);
-                assert_eq!(wheel.expire(due, usize::MAX, Fate::Remove), Step::Done);
+                assert_eq!(wheel.expire(due, usize::MAX, Fate::Remove), Advance::Done);
                 wheel.finish();
             }
         }
@@ -166,10 +166,10 @@ fn on_time_at_the_end(size: usize, now: Tick, deadline: Tick) {
     let due = deadline.min(MAX_TICK);
     if due > now {
         wheel.prepare(due - 1, 1, 1);
-        assert_eq!(wheel.expire(due - 1, usize::MAX, Fate::Remove), Step::Done);
+        assert_eq!(wheel.expire(due - 1, usize::MAX, Fate::Remove), Advance::Done);
         assert_eq!(wheel.earliest(), Some(due), "nothing comes early");
     }
-    assert_eq!(wheel.expire(due, 1, Fate::Remove), Step::Exhausted);
+    assert_eq!(wheel.expire(due, 1, Fate::Remove), Advance::Exhausted);
     wheel.expire(due, usize::MAX, Fate::Remove);
     assert_eq!(wheel.earliest(), None, "both have come");
     for deadline in [0, due, Tick::MAX] {

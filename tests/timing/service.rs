@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use actix_timers::timing::{Key, Step, Tick, TickLength, Wheel, WheelSize};
+use actix_timers::timing::{Key, Tick, TickLength, Wheel, WheelSize};
 
 /// Entries moved in one turn of the driver: few, so that the scenarios are interrupted often.
 const BUDGET: usize = 7;
@@ -173,7 +173,7 @@ impl<N: Copy> Service<N> {
         loop {
             self.wheel.prepare(now, PACE, BUDGET);
             let mut budget = BUDGET;
-            while let Step::Expired(timer) = self.wheel.expire(now, &mut budget) {
+            while let Ok(timer) = self.wheel.expire(now, &mut budget) {
                 if let Some(Some(name)) = self.wheel.remove(timer) {
                     deliveries.push((name, self.now()));
                     handler(self, name);

@@ -9,7 +9,7 @@
 //!
 //! A failing run prints its wheel size and seed; the seed repeats the run.
 
-use actix_timers::timing::{Advance, Key, MAX_TICK, Step, Tick};
+use actix_timers::timing::{Advance, Key, MAX_TICK, Tick};
 
 use schemes::HierarchicalWheel;
 use schemes::checked_wheel::{CheckedWheel, Fate};
@@ -180,7 +180,7 @@ impl Player {
         let fate = [Fate::Remove, Fate::Remove, Fate::Loose, Fate::Hold][self.random.index(4)];
         let budget = self.budget();
         let now = self.present();
-        while self.wheel.expire(now, budget, fate) == Step::Exhausted && budget > 0 && !self.random.one_in(4) {
+        while self.wheel.expire(now, budget, fate) == Advance::Exhausted && budget > 0 && !self.random.one_in(4) {
             self.done += 1;
         }
     }

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use actix::{Actor, Addr, Recipient, WeakAddr};
 
 use crate::engine::{DueTimer, Outcome, OwnerId};
-use crate::model::closure::{AnyClosure, Closure, Place, Run};
+use crate::model::closure::{AnyClosure, Closure, Place, Run, name_at};
 use crate::model::handled_by::{Delivered, HandledBy};
 use crate::model::mailbox_id::MailboxId;
 use crate::model::mailbox_policy::MailboxPolicy;
@@ -68,7 +68,7 @@ where
     }
 
     fn message_type(place: Option<Place>) -> &'static str {
-        place.map_or(type_name::<R>(), R::type_name)
+        place.map_or(type_name::<R>(), name_at::<R>)
     }
 
     #[inline(always)]

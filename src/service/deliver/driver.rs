@@ -24,7 +24,7 @@ use crate::service::deliver::turns::TurnBy;
 use crate::service::deliver::wakeup::Wakeup;
 use crate::service::lane::lanes::Progress;
 use crate::service::state::{Service, Session, State};
-use crate::timing::Tick;
+use crate::timing::{Advance, Tick};
 
 /// Smaller steps of the wall clock are left to the check of each timer at its expiration.
 const CLOCK_STEP: Duration = Duration::from_millis(20);
@@ -56,12 +56,11 @@ pub(crate) struct Driver {
     alarm: Option<(Duration, Alarm)>,
     /// The kernel timer of its alarms.
     timer: TimerSlot,
-    started: bool,
 }
 
 impl Driver {
     pub(crate) fn new(service: Arc<Service>) -> Self {
-        Self { service, alarm: None, timer: TimerSlot::default(), started: false }
+        Self { service, alarm: None, timer: TimerSlot::default() }
     }
 
     /// Whether the alarm has fired.
@@ -99,7 +98,7 @@ where
         if this.service.drop_returned() {
             cx.waker().wake_by_ref();
         }
-        if !std::mem::replace(&mut this.started, true) {
+        if this.service.thread.get().is_none() {
             let _ = this.service.thread.set(std::thread::current().id());
             this.service.join_watchdog();
         }
@@ -180,7 +179,7 @@ impl Service {
 
     /// Takes a turn: handles due timers, within the budget.
     pub(crate) fn turn(self: &Arc<Self>, by: TurnBy) -> TurnResult {
-        let Some(_claim) = self.turns.claim(by) else { return TurnResult::Taken };
+        let Some(_claim) = self.turns.claim() else { return TurnResult::Taken };
         let began = std::time::Instant::now();
         let now = self.clock.now();
         let steady = self.clock.wall_is_steady();
@@ -206,23 +205,22 @@ impl Service {
         let exhausted = loop {
             let state = session.state();
             match state.engine.expire(tick, wall, &mut budget) {
-                Due::Inbox(owner) if signalled == Some(owner) => {}
-                Due::Inbox(owner) => {
+                Ok(Due::Inbox(owner)) if signalled == Some(owner) => {}
+                Ok(Due::Inbox(owner)) => {
                     signalled = Some(owner);
                     wakers.extend(self.signal_inbox(state, owner, now, by));
                 }
-                Due::Recipient(due) => {
+                Ok(Due::Recipient(due)) => {
                     signalled = None;
                     session.add_to_run(&mut run, due);
                 }
-                Due::Done => break false,
-                Due::Exhausted => break true,
+                Err(end) => break end == Advance::Exhausted,
             }
         };
         session.post_run(&mut run);
         session.state().driver.run = run;
         session.state().let_follow(now);
-        let more_in_lanes = session.serve_ready();
+        let more_in_lanes = session.serve_ready(now);
         if by == TurnBy::Driver {
             session.free_ended(budget);
             session.check_detached(now);
@@ -239,7 +237,9 @@ impl Service {
         if budget < self.settings.expiry_budget {
             guard.reports.published.ask_to_publish();
         }
-        let (report, publish) = match guard.reports.published.is_due(now) {
+        let is_due = guard.reports.published.is_due(now);
+        let rejected = if is_due.is_ok() { std::mem::take(&mut guard.reports.rejected) } else { Vec::new() };
+        let (report, publish) = match is_due {
             Ok(()) => match gate::try_enter() {
                 Some(pass) => (Some((pass, self.report(&mut guard, now))), None),
                 // A scrape is running, and has published itself.
@@ -249,9 +249,7 @@ impl Service {
         };
         let follows_wall_clock = !steady && guard.engine.wall_timers() > 0;
         let look = follows_wall_clock.then(|| now.saturating_add(self.settings.wall_clock_check_interval));
-        let rejected = guard.reports.rejected.take_due(now);
-        let next_letters = guard.reports.rejected.due();
-        let sleep = self.until(&mut guard, next, [publish, look, next_slow_check, next_letters, next_trim]);
+        let sleep = self.until(&mut guard, next, [publish, look, next_slow_check, next_trim]);
         let armed = guard.driver.armed;
         let over = self.wound_down(&mut guard, now);
         let ended = guard.engine.ended();
@@ -292,9 +290,9 @@ impl Service {
     }
 
     /// Returns the end of the driver's sleep: the earliest of the `next` tick, the `looks` and its own checks.
-    fn until(&self, state: &mut State, next: Option<Tick>, looks: [Option<Duration>; 5]) -> Option<Duration> {
+    fn until(&self, state: &mut State, next: Option<Tick>, looks: [Option<Duration>; 4]) -> Option<Duration> {
         state.driver.armed = next;
-        let detached = (!state.lanes.detached.is_empty()).then_some(state.lanes.detached_check_at);
+        let detached = state.lanes.detached.front().map(|(at, _)| *at);
         let wind_down = state.driver.wind_downs.iter().map(|wind_down| wind_down.until).min();
         let next = next.map(|tick| self.tick.time_of(tick));
         let follows = state.lanes.follows.front().map(|(at, ..)| *at);

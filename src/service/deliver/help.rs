@@ -104,6 +104,13 @@ impl Service {
         facts.is_some_and(|(facts, _)| facts.step() != Step::Rest) && state.mark_ready(lane)
     }
 
+    /// Takes a turn in the driver's place, and wakes the driver, which may have found it taken.
+    fn turn_for_driver(self: &Arc<Self>) -> Option<TurnResult> {
+        let turn = self.contain(|| self.turn(TurnBy::Watchdog));
+        self.turns.wake_driver();
+        turn
+    }
+
     /// Delivers late messages in the driver's place, and returns the time of the watchdog's next check.
     pub(crate) fn help(self: Arc<Self>) -> Nanos {
         let Some(entry) = self.watchdog_entry.get() else { return IDLE };
@@ -115,10 +122,10 @@ impl Service {
         }
         let now = self.clock.now();
         let late = self.missing(&self.state()).is_some_and(|time| is_late(time, now));
-        let mut turn = if late { self.contain(|| self.turn(TurnBy::Watchdog)) } else { None };
+        let mut turn = if late { self.turn_for_driver() } else { None };
         // A turn may bring messages that have waited already.
         if self.find_starved() {
-            turn = self.contain(|| self.turn(TurnBy::Watchdog));
+            turn = self.turn_for_driver();
         }
         if matches!(turn, Some(TurnResult::More | TurnResult::Sleep(_))) {
             self.meters.woken(WakeupCause::Watchdog);

@@ -206,8 +206,8 @@ pub(crate) struct Deferred<C: Content> {
     pub(crate) producer: Option<C::Producer>,
     /// An address may be the last of its actor.
     target: Option<Target<MessageOf<C>>>,
-    /// The target that an ended repeating timer had stored.
-    pub(crate) stored_target: Option<Target<MessageOf<C>>>,
+    /// The stored rest of an ended repeating timer.
+    pub(crate) ended: Option<MessageRef>,
     /// The dead letter, if the timer ended without delivery and has a subscriber. Boxed, since it is rare and would
     /// make each message expensive to move.
     lost: Option<Box<DeadLetterEvent>>,
@@ -218,8 +218,8 @@ impl<C: Content> Deferred<C> {
     #[inline(always)]
     pub(crate) fn new(due: DueTimer<MessageRef>, target: Option<Target<MessageOf<C>>>) -> Self {
         let (is_between, wakeup) = (false, Wakeup::default());
-        let (message, producer, stored_target, lost) = (None, None, None, None);
-        Self { due, is_between, wakeup, message, producer, target, stored_target, lost }
+        let (message, producer, ended, lost) = (None, None, None, None);
+        Self { due, is_between, wakeup, message, producer, target, ended, lost }
     }
 
     /// Adds an undeliverable message: as a dead letter if there is a subscriber, who needs the id.
@@ -233,7 +233,7 @@ impl<C: Content> Deferred<C> {
     /// Does the work. Drops each value separately, so that no panic happens during another.
     #[inline(always)]
     pub(crate) fn finish(self, service: &Service) {
-        let Self { wakeup, message, producer, target, stored_target, lost, .. } = self;
+        let Self { wakeup, message, producer, target, ended, lost, .. } = self;
         if C::PRODUCES {
             service.notify(wakeup);
         }
@@ -243,6 +243,6 @@ impl<C: Content> Deferred<C> {
         message.into_iter().for_each(|message| service.drop_contained(message));
         producer.into_iter().for_each(|producer| service.drop_contained(producer));
         target.into_iter().for_each(|target| service.drop_contained(target));
-        stored_target.into_iter().for_each(|target| service.drop_contained(target));
+        ended.into_iter().for_each(|payload| service.discard(service.state(), payload));
     }
 }

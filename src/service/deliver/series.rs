@@ -100,7 +100,7 @@ impl<M: TimerMessage> Content for Series<M> {
         let WithNext { message, next, now } = match undelivered.map_or(result, Err) {
             Ok(ready) => ready,
             Err(outcome) => {
-                end::<M, D>(state, id, outcome, &mut deferred);
+                end(state, id, outcome, &mut deferred);
                 return (None, deferred);
             }
         };
@@ -113,7 +113,7 @@ impl<M: TimerMessage> Content for Series<M> {
                 deferred.message = Some(message);
                 return (None, deferred);
             }
-            Repeated::Last(payload) => take_target::<M, D>(state, payload, &mut deferred),
+            Repeated::Last(payload) => deferred.ended = Some(payload),
             Repeated::Between | Repeated::Armed(_) => {
                 if let Some(job) = state.stores.stored_mut::<Job<Self, D>>(due.payload) {
                     job.content.0 = deferred.producer.take();
@@ -133,24 +133,11 @@ impl<M: TimerMessage> Content for Series<M> {
 }
 
 /// Ends a timer without a message, unless it was cancelled meanwhile.
-fn end<M, D>(state: &mut State, id: Option<TimerId>, outcome: Outcome, deferred: &mut Deferred<Series<M>>)
-where
-    M: TimerMessage,
-    D: Destination<M>,
-{
-    let Some(payload) = state.engine.finish(deferred.due.key, outcome) else { return };
-    take_target::<M, D>(state, payload, deferred);
-    if let Outcome::DeadLettered(reason) = outcome {
+fn end<M: TimerMessage>(state: &mut State, id: Option<TimerId>, outcome: Outcome, deferred: &mut Deferred<Series<M>>) {
+    deferred.ended = state.engine.finish(deferred.due.key, outcome);
+    if deferred.ended.is_some()
+        && let Outcome::DeadLettered(reason) = outcome
+    {
         deferred.lose(id, reason, None);
     }
-}
-
-/// Takes the target of an ended timer out of its store.
-fn take_target<M, D>(state: &mut State, payload: MessageRef, deferred: &mut Deferred<Series<M>>)
-where
-    M: TimerMessage,
-    D: Destination<M>,
-{
-    let ended = state.stores.take::<Job<Series<M>, D>>(payload);
-    deferred.stored_target = ended.and_then(|job| job.to.into_target());
 }

@@ -4,7 +4,7 @@
 //! turn, and none waits for it: a driver that finds it taken returns without a look and without an alarm. Hence a
 //! thread that had the turn in the driver's place gives it up and then wakes the driver, which looks itself.
 
-use std::sync::{PoisonError, TryLockError};
+use std::sync::TryLockError;
 use std::task::Waker;
 
 use crate::sync::{AtomicWaker, Mutex, MutexGuard};
@@ -25,13 +25,6 @@ pub(crate) struct Turns {
     driver: AtomicWaker,
 }
 
-/// The turn; given up on drop.
-pub(crate) struct Claim<'a> {
-    turn: Option<MutexGuard<'a, ()>>,
-    /// Set on another thread than the driver's, which is to wake it afterwards.
-    elsewhere: Option<&'a Turns>,
-}
-
 impl Turns {
     /// Registers the driver's waker. To be done before the driver looks.
     pub(crate) fn register_driver(&self, driver: &Waker) {
@@ -43,22 +36,12 @@ impl Turns {
         self.driver.wake();
     }
 
-    /// Claims the turn; `None` if it is taken.
-    pub(crate) fn claim(&self, by: TurnBy) -> Option<Claim<'_>> {
-        let turn = match self.taken.try_lock() {
-            Ok(turn) => turn,
-            Err(TryLockError::Poisoned(turn)) => PoisonError::into_inner(turn),
-            Err(TryLockError::WouldBlock) => return None,
-        };
-        Some(Claim { turn: Some(turn), elsewhere: (by == TurnBy::Watchdog).then_some(self) })
-    }
-}
-
-impl Drop for Claim<'_> {
-    fn drop(&mut self) {
-        drop(self.turn.take());
-        if let Some(turns) = self.elsewhere {
-            turns.wake_driver();
+    /// Claims the turn; `None` if it is taken. A thread other than the driver's wakes the driver after it.
+    pub(crate) fn claim(&self) -> Option<MutexGuard<'_, ()>> {
+        match self.taken.try_lock() {
+            Ok(turn) => Some(turn),
+            Err(TryLockError::Poisoned(turn)) => Some(turn.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
         }
     }
 }

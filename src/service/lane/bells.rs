@@ -27,7 +27,7 @@ impl Session<'_> {
         let Some(lane_state) = state.engine.owner_mut(lane) else { return };
         let recipient = match lane_state.link() {
             Some(link) => state.lanes.bells_of(link).and_then(|bells| bells(link.addr())),
-            None => state.stores.target_of(next.payload).and_then(|target| target.puller.as_ref()?.1.open()),
+            None => state.stores.target_of(next.payload).and_then(|target| target.puller.as_ref()?.1.upgrade()),
         };
         let joined = lane_state.ring();
         self.unlocked();

@@ -226,9 +226,8 @@ pub(crate) struct Lanes {
     pub(crate) emptied: Vec<OwnerId>,
     /// Messages of timers of ended lanes whose places new ones have taken: the driver's next turn drops them.
     pub(crate) freed: Vec<MessageRef>,
-    /// Lanes whose item has left, which are checked at `detached_check_at`.
-    pub(crate) detached: VecDeque<OwnerId>,
-    pub(crate) detached_check_at: Duration,
+    /// The times at which lanes whose item has left are checked.
+    pub(crate) detached: VecDeque<(Duration, OwnerId)>,
 }
 
 impl Lanes {

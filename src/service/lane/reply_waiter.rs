@@ -42,13 +42,8 @@ impl Drop for Acknowledgement {
 /// The waker and owner of a future, until that is ready.
 pub(crate) struct ReplyWaiter<F: Future + ?Sized> {
     service: Arc<Service>,
-    waiting: Mutex<Option<Waiting<F>>>,
-}
-
-/// Dropped in this order: the acknowledgement comes last.
-struct Waiting<F: Future + ?Sized> {
-    answer: Pin<Box<F>>,
-    _acknowledgement: Acknowledgement,
+    /// Dropped in this order: the acknowledgement comes last.
+    waiting: Mutex<Option<(Pin<Box<F>>, Acknowledgement)>>,
 }
 
 impl<F> ReplyWaiter<F>
@@ -59,7 +54,7 @@ where
     /// Returns a waiter that has not polled yet. The caller boxes the future, since it may contain a large message.
     pub(crate) fn new(answer: Pin<Box<F>>, acknowledgement: Acknowledgement) -> Arc<Self> {
         let service = Arc::clone(&acknowledgement.service);
-        Arc::new(Self { service, waiting: Mutex::new(Some(Waiting { answer, _acknowledgement: acknowledgement })) })
+        Arc::new(Self { service, waiting: Mutex::new(Some((answer, acknowledgement))) })
     }
 
     /// Polls the answer, and acknowledges it if it is there. A concurrent wake waits, and polls again. Not to be called
@@ -67,8 +62,8 @@ where
     pub(crate) fn poke(self: &Arc<Self>) -> Option<F::Output> {
         let waker = Waker::from(Arc::clone(self));
         let mut place = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        let waiting = place.as_mut()?;
-        let Poll::Ready(answer) = waiting.answer.as_mut().poll(&mut Context::from_waker(&waker)) else { return None };
+        let (answer, _) = place.as_mut()?;
+        let Poll::Ready(answer) = answer.as_mut().poll(&mut Context::from_waker(&waker)) else { return None };
         let done = place.take();
         drop(place);
         drop(done);

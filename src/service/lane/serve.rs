@@ -104,12 +104,12 @@ impl Session<'_> {
     }
 
     /// Serves the marked lanes, within a budget. Returns true if there are more.
-    pub(crate) fn serve_ready(&mut self) -> bool {
+    pub(crate) fn serve_ready(&mut self, now: Duration) -> bool {
         let mut budget = self.service.settings.expiry_budget;
         while budget > 0
             && let Some(lane) = self.state().take_ready()
         {
-            let sent = if self.is_alive(lane) { self.serve(lane, budget.min(FROM_ONE_LANE)) } else { 0 };
+            let sent = if self.is_alive(lane, now) { self.serve(lane, budget.min(FROM_ONE_LANE)) } else { 0 };
             budget = budget.saturating_sub(sent.max(1));
             self.state().reports.published.ask_to_publish();
         }

@@ -52,11 +52,11 @@ impl State {
     }
 
     /// Lists an owner without an inbox in its context.
-    fn note_detached(&mut self, owner: OwnerId) {
+    fn note_detached(&mut self, owner: OwnerId, now: Duration) {
         if let Some(lane_state) = self.engine.owner_mut(owner)
             && !std::mem::replace(&mut lane_state.is_detached, true)
         {
-            self.lanes.detached.push_back(owner);
+            self.lanes.detached.push_back((now.saturating_add(DETACHED_CHECK_INTERVAL), owner));
         }
     }
 }
@@ -89,7 +89,7 @@ impl Session<'_> {
 
     /// Whether a lane is not that of an actor which has stopped after it had lost its last address: that ends here, as
     /// does one without timers, whose actor need not be checked then.
-    pub(crate) fn is_alive(&mut self, lane: OwnerId) -> bool {
+    pub(crate) fn is_alive(&mut self, lane: OwnerId, now: Duration) -> bool {
         let left = |lane_state: &&LaneState| lane_state.item == Item::Left;
         let state = self.state();
         let lane_state = state.engine.owner(lane).filter(left);
@@ -103,7 +103,7 @@ impl Session<'_> {
         self.unlocked();
         let is_alive = link.is_alive();
         if is_alive {
-            self.state().note_detached(lane);
+            self.state().note_detached(lane, now);
         } else {
             self.end_detached(lane, &*link);
         }
@@ -112,24 +112,16 @@ impl Session<'_> {
 
     /// Ends owners without an inbox in their context whose actors have stopped, since nothing else reports it.
     pub(crate) fn check_detached(&mut self, now: Duration) {
-        let lanes = &mut self.state().lanes;
-        if lanes.detached.is_empty() || now < lanes.detached_check_at {
-            return;
-        }
-        let look_at = lanes.detached.len().min(DETACHED_PER_TURN);
-        for _ in 0..look_at {
+        for _ in 0..DETACHED_PER_TURN {
             let state = self.state();
-            let Some(lane) = state.lanes.detached.pop_front() else { break };
+            let Some((_, lane)) = state.lanes.detached.front().copied().filter(|(at, _)| *at <= now) else { break };
+            state.lanes.detached.pop_front();
             if let Some(lane_state) = state.engine.owner_mut(lane) {
                 lane_state.is_detached = false;
                 // Listed again if it is to be checked again.
-                self.is_alive(lane);
+                self.is_alive(lane, now);
             }
         }
-        // The interval covers one check of each.
-        let lanes = &mut self.state().lanes;
-        let rounds = (lanes.detached.len() / DETACHED_PER_TURN) as u32 + 1;
-        lanes.detached_check_at = now.saturating_add(DETACHED_CHECK_INTERVAL / rounds);
     }
 
     /// Ends the owner of a stopped actor that had no address any more, and reports the timers that end with it.

@@ -12,7 +12,6 @@
 pub(crate) mod actor_link;
 pub(crate) mod detached;
 pub(crate) mod inbox;
-pub(crate) mod rejected_letters;
 pub(crate) mod spare;
 pub(crate) mod subscribers;
 pub(crate) mod thread_registry;

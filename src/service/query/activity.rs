@@ -8,9 +8,10 @@ use crate::service::state::Service;
 use crate::timing::Tick;
 
 /// Marks work in progress on another thread until it is dropped.
-pub(crate) struct ExternalWorkGuard(Arc<Service>);
+#[must_use = "the work ends when this is dropped"]
+pub struct ExternalWork(Arc<Service>);
 
-impl Drop for ExternalWorkGuard {
+impl Drop for ExternalWork {
     fn drop(&mut self) {
         self.0.note_progress();
         self.0.external.working.fetch_sub(1, Ordering::Release);
@@ -102,9 +103,9 @@ impl Service {
     }
 
     /// Marks work in progress on another thread until the returned guard is dropped.
-    pub(crate) fn working(self: &Arc<Self>) -> ExternalWorkGuard {
+    pub(crate) fn working(self: &Arc<Self>) -> ExternalWork {
         self.external.working.fetch_add(1, Ordering::Release);
-        ExternalWorkGuard(Arc::clone(self))
+        ExternalWork(Arc::clone(self))
     }
 
     /// Whether its driver runs on this thread.

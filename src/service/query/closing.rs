@@ -81,7 +81,7 @@ impl Service {
             }
             self.drop_contained(rest);
         }
-        let rejected = self.state().reports.rejected.take_all();
+        let rejected = std::mem::take(&mut self.state().reports.rejected);
         rejected.into_iter().for_each(|lost| self.emit_dead_letter(lost));
         if self.is_here() {
             while self.drop_returned() {}

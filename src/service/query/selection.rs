@@ -38,8 +38,6 @@ pub struct Listing {
     source: Source,
     /// The timers being visited, each with the number at which the following ones begin.
     page: Vec<(u64, Key)>,
-    /// By store, whether its messages have the wanted type, as far as known.
-    stores: Vec<bool>,
     found: Vec<(Tick, TimerInfo)>,
     /// The list is full at this number of timers.
     enough: usize,
@@ -89,7 +87,7 @@ impl Source {
 
 impl Listing {
     fn new(filter: TimerFilter, now: Duration, source: Source, enough: usize) -> Self {
-        Self { filter, now, source, page: Vec::new(), stores: Vec::new(), found: Vec::new(), enough }
+        Self { filter, now, source, page: Vec::new(), found: Vec::new(), enough }
     }
 
     fn keep(&mut self, deadline: Tick, info: TimerInfo) {
@@ -110,17 +108,6 @@ impl Listing {
     pub fn finish(mut self) -> Vec<TimerInfo> {
         self.sort();
         self.found.into_iter().map(|(_, info)| info).collect()
-    }
-
-    /// Whether the messages of a store have the wanted type.
-    fn wants_store(&mut self, state: &State, store: u32) -> bool {
-        let Some(wanted) = &self.filter.message_type else { return true };
-        while let Some(next) =
-            state.stores.store(self.stores.len() as u32).filter(|_| self.stores.len() <= store as usize)
-        {
-            self.stores.push(wanted.fits(next.message_type));
-        }
-        self.stores.get(store as usize).copied().unwrap_or(false)
     }
 
     /// Returns the start of the next part, and the end of the last.
@@ -320,17 +307,16 @@ impl Service {
     }
 
     /// Describes a timer if it fits the filter.
-    fn fitting(&self, state: &State, timer: Key, listing: &mut Listing) -> Option<(Tick, TimerInfo)> {
-        if !listing.wants_store(state, state.engine.payload(timer)?.store) {
-            return None;
-        }
+    fn fitting(&self, state: &State, timer: Key, listing: &Listing) -> Option<(Tick, TimerInfo)> {
         let filter = &listing.filter;
+        let message_type = state.message_type(state.engine.payload(timer));
         let view = state.engine.view(timer)?;
         let remaining = self.tick.time_of(view.deadline).saturating_sub(listing.now);
         let is_of = |actor| state.subject(actor).is_some_and(|subject| state.is_of(timer, subject));
         let has_type = |part: &str| state.actor_type_for(timer).is_some_and(|name| name.contains(part));
         let has_key = || state.engine.key_of(timer).is_some_and(|key| filter.keys.contains(key));
-        let fits = filter.level.is_none_or(|level| view.bucket.is_some_and(|(of_timer, _)| of_timer == level))
+        let fits = filter.message_type.as_ref().is_none_or(|wanted| wanted.fits(message_type))
+            && filter.level.is_none_or(|level| view.bucket.is_some_and(|(of_timer, _)| of_timer == level))
             && filter.state.is_none_or(|state| TimerState::from(view.stage) == state)
             && filter.due_within.is_none_or(|most| remaining <= most)
             && filter.due_after.is_none_or(|least| remaining > least)

@@ -10,6 +10,9 @@ use crate::service::schedule::plan::Plan;
 use crate::service::state::Service;
 use crate::trace;
 
+/// Letters that are kept until they are sent. Further ones are counted, and their messages dropped.
+const KEPT: usize = 1024;
+
 impl Service {
     /// Makes the message of a rejected timer a dead letter, and returns an id that no timer has. A message bound to its
     /// thread is dropped here.
@@ -48,7 +51,12 @@ impl Service {
         state.engine.lose_rejected();
         state.reports.published.ask_to_publish();
         let wanted = self.has_subscribers() && !self.is_stopped();
-        let refused = if wanted { state.reports.rejected.add(letter) } else { Some(letter) };
+        let refused = if wanted && state.reports.rejected.len() < KEPT {
+            state.reports.rejected.push(letter);
+            None
+        } else {
+            Some(letter)
+        };
         drop(state);
         if let (false, Some(letter)) = (wanted, &refused) {
             self.report_unsent(&reason, letter);

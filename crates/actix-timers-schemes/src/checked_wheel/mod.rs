@@ -13,7 +13,7 @@ mod inspect;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use actix_timers::timing::{Advance, Expired, Key, List, MAX_TICK, Step, Tick, Wheel, WheelSize};
+use actix_timers::timing::{Advance, Expired, Key, List, MAX_TICK, Tick, Wheel, WheelSize};
 
 use crate::{Expiry, Handle, Scheme};
 
@@ -146,20 +146,20 @@ impl CheckedWheel {
     }
 
     /// Expires the entries due by `now`, one by one.
-    pub fn expire(&mut self, now: Tick, budget: usize, fate: Fate) -> Step {
+    pub fn expire(&mut self, now: Tick, budget: usize, fate: Fate) -> Advance {
         let cascaded = self.cascaded();
         let mut left = budget;
         let mut expired = 0;
         let end = loop {
             let budget_before = left;
             match self.wheel.expire(now, &mut left) {
-                Step::Expired(key) => {
+                Ok(key) => {
                     assert!(left < budget_before, "an expiry costs budget");
                     expired += 1;
                     let number = self.expect_first(now, key);
                     self.dispose(number, fate);
                 }
-                end => break end,
+                Err(end) => break end,
             }
         };
         self.check_budget(budget, left, expired + self.cascaded() - cascaded);
@@ -182,7 +182,7 @@ impl CheckedWheel {
         assert!(moved <= budget as u64, "the budget is kept");
         let left = budget - moved as usize;
         self.moves += moved;
-        self.check_end(now, left, if progress == Advance::Done { Step::Done } else { Step::Exhausted });
+        self.check_end(now, left, progress);
         self.inspect();
         progress
     }
@@ -388,10 +388,10 @@ impl CheckedWheel {
     }
 
     /// Checks a call that returned because it was done or had no budget left.
-    fn check_end(&mut self, now: Tick, left: usize, end: Step) {
+    fn check_end(&mut self, now: Tick, left: usize, end: Advance) {
         let reached = now >= self.latest;
         self.noticed(now);
-        if end == Step::Exhausted {
+        if end == Advance::Exhausted {
             assert_eq!(left, 0, "only an empty budget is exhausted");
             assert!(self.wheel.next_expiration().is_some_and(|next| next <= now), "and only if there is more to do");
             return;
