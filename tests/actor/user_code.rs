@@ -2,15 +2,16 @@
 //! the service, and one whose `Drop` cancels or schedules does not deadlock it.
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use actix::prelude::*;
 use actix_timers::{
-    Cancel, CancelOutcome, Drain, ScheduleAfter, ScheduleAt, ScheduleBatch, TimerActor, TimerContext, TimerId,
-    TimerOptions,
+    Alarm, Cancel, CancelOutcome, Clock, Drain, ManualClock, ScheduleAfter, ScheduleAt, ScheduleBatch, TimerActor,
+    TimerContext, TimerId, TimerOptions,
 };
 use support::{
-    Census, Log, Note, OnDrop, Probe, Way, World, count_panics, in_virtual_time, ms, panic_on_purpose, paused, run,
+    Census, Log, Note, OnDrop, Probe, StopWatch, Way, World, count_panics, idle, in_virtual_time, ms, panic_on_purpose,
+    paused, run,
 };
 
 fn grenade() -> OnDrop {
@@ -189,5 +190,68 @@ fn a_drop_that_calls_the_timers_at_shutdown_does_not_lock_up() {
             world.timers.schedule_after(&addr, ms(10), message);
         });
         assert_eq!(log.names(), ["dropped"]);
+    }
+}
+
+/// A clock that panics once at a call of this name.
+#[derive(Clone)]
+struct Grumpy {
+    hands: ManualClock,
+    at: Arc<Mutex<Option<&'static str>>>,
+}
+
+impl Grumpy {
+    fn called(&self, name: &'static str) {
+        let panics = self.at.lock().unwrap().take_if(|at| *at == name).is_some();
+        if panics {
+            panic_on_purpose();
+        }
+    }
+}
+
+impl Clock for Grumpy {
+    fn now(&self) -> Duration {
+        self.called("now");
+        self.hands.now()
+    }
+
+    fn wall(&self) -> SystemTime {
+        self.called("wall");
+        self.hands.wall()
+    }
+
+    fn since(&self, instant: tokio::time::Instant) -> Duration {
+        self.hands.since(instant)
+    }
+
+    fn alarm(&self, time: Duration) -> Alarm {
+        self.called("alarm");
+        self.hands.alarm(time)
+    }
+
+    fn is_moved_by(&self, clock: &ManualClock) -> bool {
+        self.hands.is_moved_by(clock)
+    }
+}
+
+#[test]
+fn a_clock_that_panics_once_in_a_turn_costs_no_timer() {
+    for call in ["now", "wall", "alarm"] {
+        paused(async {
+            let before = count_panics();
+            let clock = Grumpy { hands: ManualClock::new(), at: Arc::default() };
+            let timers = TimerActor::builder().clock(clock.clone()).start().unwrap();
+            let (probe, hands) = (Probe::new(StopWatch::Source(Arc::default())), &clock.hands);
+            let (log, addr) = (probe.log.clone(), probe.start());
+            timers.schedule_at(&addr, hands.wall() + ms(5), Note(1));
+            timers.schedule_after(&addr, ms(500), Note(2));
+            hands.settle().await;
+            *clock.at.lock().unwrap() = Some(call);
+            hands.jump(ms(10));
+            idle().await;
+            assert_eq!((log.names(), *clock.at.lock().unwrap()), (vec![1], None), "{call}");
+            hands.advance(ms(490)).await;
+            assert_eq!((log.names(), count_panics() - before), (vec![2], 1), "{call}");
+        });
     }
 }

@@ -65,21 +65,25 @@ impl Driver {
 
     /// Whether the alarm has fired.
     fn has_fired(&mut self, cx: &mut Context<'_>) -> bool {
-        let has_fired = self.alarm.as_mut().is_some_and(|(_, alarm)| alarm.as_mut().poll(cx).is_ready());
+        let mut has_fired =
+            |alarm: &mut Alarm| self.service.contain(|| alarm.as_mut().poll(cx).is_ready()).unwrap_or(true);
+        let has_fired = self.alarm.as_mut().is_some_and(|(_, alarm)| has_fired(alarm));
         if has_fired {
             self.alarm = None;
         }
         has_fired
     }
 
-    /// Whether the alarm for `time`, if there is one, has fired; sets it if necessary.
+    /// Whether the alarm for `time`, if there is one, has fired; sets it if necessary. One whose clock panics has fired: the
+    /// next turn sets it again.
     fn fires_at(&mut self, time: Option<Duration>, cx: &mut Context<'_>) -> bool {
         if self.alarm.as_ref().map(|(set_for, _)| *set_for) != time {
             // Returns its timer to the slot.
             self.alarm = None;
-            self.alarm = time.map(|time| (time, self.timer.set(|| self.service.clock.alarm(time))));
+            let set = |time| self.service.contain(|| self.timer.set(|| self.service.clock.alarm(time)));
+            self.alarm = time.and_then(|time| Some((time, set(time)?)));
         }
-        self.has_fired(cx)
+        self.alarm.is_none() && time.is_some() || self.has_fired(cx)
     }
 }
 
@@ -105,12 +109,13 @@ where
         let has_fired = this.has_fired(cx);
         this.service.meters.woken(if has_fired { WakeupCause::Alarm } else { WakeupCause::Call });
         this.service.requests_this_turn.store(0, Ordering::Relaxed);
-        let more = match this.service.turn(TurnBy::Driver) {
-            TurnResult::More => true,
+        // A turn reads the clock, which may panic, before a timer leaves the wheel: the next one finds all of them.
+        let more = match this.service.contain(|| this.service.turn(TurnBy::Driver)) {
+            None | Some(TurnResult::More) => true,
             // The watchdog wakes this when it is done.
-            TurnResult::Taken => return Poll::Pending,
-            TurnResult::Sleep(time) if this.fires_at(time, cx) => true,
-            TurnResult::Sleep(time) => {
+            Some(TurnResult::Taken) => return Poll::Pending,
+            Some(TurnResult::Sleep(time)) if this.fires_at(time, cx) => true,
+            Some(TurnResult::Sleep(time)) => {
                 this.service.sleep.begin(time);
                 false
             }
@@ -257,7 +262,7 @@ impl Service {
         drop(guard);
         // Before any foreign code, which may scrape.
         if let Some((_pass, report)) = report {
-            self.meters.publish(&report);
+            self.contain(|| self.meters.publish(&report));
         }
         drop(over);
         self.contain(|| self.timer_spans.end(&ended));
@@ -269,7 +274,7 @@ impl Service {
         }
         // Not under the lock: a waker is foreign code.
         wakers.into_iter().for_each(Waker::wake);
-        self.meters.turned(began.elapsed());
+        self.contain(|| self.meters.turned(began.elapsed()));
         if more { TurnResult::More } else { TurnResult::Sleep(sleep) }
     }
 
