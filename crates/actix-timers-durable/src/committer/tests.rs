@@ -449,6 +449,7 @@ enum Oddity {
     HasReader,
     GivesNoReader,
     CannotBeRead,
+    IsDamaged,
     Panics,
     Locks(Arc<Mutex<HashSet<DurableId>>>),
     /// The number of refused ends. `None`: all are accepted.
@@ -525,6 +526,9 @@ impl Store for Odd {
 
     fn look(&mut self, look: &Look, now: DueTime) -> Looking {
         let looking = self.0.look(look, now);
+        if matches!(self.1, Oddity::IsDamaged) {
+            return Box::new(|| Err(StoreError::Failed(std::io::Error::other("damaged"))));
+        }
         let Oddity::Notes(calls) = &self.1 else { return looking };
         calls.lock().unwrap().push(-1);
         let calls = Arc::clone(calls);
@@ -656,6 +660,18 @@ fn a_look_is_under_way_during_the_commit_of_its_turn() {
     let calls = Arc::<Mutex<Vec<_>>>::default();
     assert!(matches!(turn_with_a_look(Oddity::Notes(Arc::clone(&calls))).looked, Some(Ok(_))));
     assert_eq!(*calls.lock().unwrap(), [-1, 2, -2]);
+}
+
+#[test]
+fn damage_that_a_look_meets_is_a_failure_of_the_store() {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let page = recorder.handle();
+    let (setup, _reports) = setup(Odd(MemoryStore::new(), Oddity::IsDamaged), &Hands::default());
+    let committer = metrics::with_local_recorder(&recorder, || Committer::inline(setup));
+    let failed = || actix_timers::scrape(|| value(&page, "store_failed{timer=\"T\"}"));
+    assert_eq!(failed(), 0.0);
+    committer.submit(Request::Look(Look { after: None, until: at(10_000), filter: Arc::default(), limit: 1 }));
+    assert_eq!(failed(), 1.0);
 }
 
 #[test]

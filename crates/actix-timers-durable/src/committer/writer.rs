@@ -449,6 +449,9 @@ impl Writer {
             Err(error) => {
                 self.meters.count(Counted::LookFailed, 1);
                 trace::store_cannot_be_read(error);
+                if matches!(**error, StoreError::Failed(_)) {
+                    self.note_trouble(Some(error));
+                }
             }
         }
         replies.looks.push(clock().time.saturating_sub(begun.time));

@@ -38,7 +38,9 @@ fn concerns_others(action: AuthAction<'_>) -> bool {
     match action {
         AuthAction::Transaction { .. } | AuthAction::Savepoint { .. } => true,
         AuthAction::Attach { .. } | AuthAction::Detach { .. } | AuthAction::Analyze { .. } => true,
-        AuthAction::Pragma { pragma_value, .. } => pragma_value.is_some(),
+        AuthAction::Pragma { pragma_name, pragma_value } => {
+            pragma_value.is_some() && !["table_info", "table_xinfo", "index_list", "index_info"].contains(&pragma_name)
+        }
         // The drop of a table deletes from it.
         AuthAction::Insert { table_name }
         | AuthAction::Update { table_name, .. }
@@ -48,7 +50,9 @@ fn concerns_others(action: AuthAction<'_>) -> bool {
         | AuthAction::DropIndex { table_name, .. }
         | AuthAction::CreateTrigger { table_name, .. }
         | AuthAction::DropTrigger { table_name, .. }
+        | AuthAction::CreateTempTrigger { table_name, .. }
         // It would hide that of the store.
+        | AuthAction::CreateVtable { table_name, .. }
         | AuthAction::CreateTempTable { table_name }
         | AuthAction::CreateTempView { view_name: table_name } => {
             SCHEMA.contains(&format!("CREATE TABLE {} (", table_name.to_ascii_lowercase()))

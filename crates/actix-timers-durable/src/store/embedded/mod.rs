@@ -369,8 +369,15 @@ impl Store for EmbeddedStore {
 
     fn look(&mut self, look: &Look, now: DueTime) -> Looking {
         let (node, name) = (self.node, self.info.name.clone());
-        let found =
-            self.query(|connection| queries::look(connection, look, node, &pauses::held(connection, &name, now)?));
+        let find =
+            |connection: &Connection| queries::look(connection, look, node, &pauses::held(connection, &name, now)?);
+        let found = match self.connection().map(find) {
+            // Without a claim no change would notice it.
+            Ok(Err(error)) if matches!(meaning(&error), Meaning::Io | Meaning::Damaged) => {
+                Err(self.failed(error, true).into())
+            }
+            found => found.and_then(|found| found.map_err(|error| unreadable(&self.path, &error))),
+        };
         Box::new(|| found)
     }
 

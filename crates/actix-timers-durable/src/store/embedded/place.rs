@@ -3,7 +3,7 @@
 //! | | |
 //! |---|---|
 //! | `timers.db` | the database; created under another name, and renamed when it is complete |
-//! | `timers.db-wal`, `timers.db-shm` | SQLite's log and its index, while it is open or after a crash |
+//! | `timers.db-wal`, `timers.db-shm` | SQLite's log and its index |
 //! | `lock` | locked while a store is open; a program that only reads needs no lock |
 //! | `timers.db.backup` | a backup that has not ended |
 //!
@@ -48,6 +48,8 @@ const SPARE_PART: i64 = 4;
 const RETURNED: i64 = 512;
 /// The page cache of the connection that writes, in KiB.
 const CACHE: i64 = 32 << 10;
+/// The bytes to which the log is cut when it begins anew: one that a reader has kept grows far beyond.
+const LOG_SIZE: i64 = 64 << 20;
 
 /// A directory that is locked for this process, and holds a database of a supported format.
 #[derive(Debug)]
@@ -152,7 +154,11 @@ impl Place {
         safe_directory::open_or_create(&draft)?.sync_all()?;
         fs::rename(&draft, self.place.join(DATABASE))?;
         sync_directory(&self.place)?;
-        self.place.parent().map_or(Ok(()), sync_directory)
+        match self.place.parent().map_or(Ok(()), sync_directory) {
+            // A parent that cannot be read cannot be synced.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+            synced => synced,
+        }
     }
 
     /// Checks the first bytes before SQLite opens the file: it would make a database of an empty one.
@@ -254,7 +260,7 @@ pub(super) fn prepare(connection: &mut Connection) -> rusqlite::Result<()> {
     // Only macOS knows both kinds of `fullfsync`: there an fsync does not reach the disk.
     connection.execute_batch(&format!(
         "PRAGMA journal_mode = wal; PRAGMA wal_autocheckpoint = 0; PRAGMA synchronous = full; PRAGMA fullfsync = on;
-         PRAGMA checkpoint_fullfsync = on; PRAGMA cache_size = -{CACHE}"
+         PRAGMA checkpoint_fullfsync = on; PRAGMA cache_size = -{CACHE}; PRAGMA journal_size_limit = {LOG_SIZE}"
     ))
 }
 

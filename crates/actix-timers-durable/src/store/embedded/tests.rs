@@ -1,10 +1,12 @@
 //! Statements use the indexes that they are meant to use, whether the tables are empty, large or analyzed.
 
+use std::sync::Arc;
+
 use rusqlite::Connection;
 
-use super::{EmbeddedStore, changes, claims, pauses, place, queries};
-use crate::DueTime;
-use crate::store::{NodeInfo, Part, Query, Reads, Store};
+use super::{EmbeddedStore, changes, claims, columns, pauses, place, queries};
+use crate::store::{Claim, Delivery, Filter, Next, NodeInfo, Op, Outcome, Part, Query, Reads, Served, Store, Suspects};
+use crate::{DueTime, DurableId};
 
 fn plan(connection: &Connection, sql: &str) -> Vec<String> {
     let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
@@ -146,4 +148,28 @@ fn pages_of_mostly_unwanted_rows_miss_nothing() {
         }
         assert_eq!(found, (1..=30).map(|number| number * 1000).collect::<Vec<_>>(), "{part:?}");
     }
+}
+
+#[test]
+fn a_sweep_whose_reply_was_lost_keeps_what_runs() {
+    let mut store = EmbeddedStore::in_memory().unwrap();
+    let served = Served { index: 0, route: "a".into(), message_type: "t".into(), version: 1, max_attempts: 10 };
+    let filter = Arc::new(Filter { served: vec![served] });
+    store.join(&NodeInfo { name: "n".into(), serves: (*filter).clone() }, DueTime::MIN).unwrap();
+    let now = DueTime::from_millis(10).unwrap();
+    let ids = [1, 2].map(|number| DurableId::from_parts(DueTime::MIN, number, 0));
+    for id in ids {
+        let fill =
+            "INSERT INTO timers (id, due, nominal, route, message_type, payload) VALUES (?1, 0, 0, 'a', 't', x'00')";
+        store.connection().unwrap().execute(fill, [columns::blob(&id)]).unwrap();
+    }
+    let claim = Op::Claim(Claim { ids: ids.to_vec(), filter, suspects: Suspects::Left });
+    store.apply(&[claim], now).unwrap();
+    let running = ids.map(|id| Delivery { id, repetition: 1, attempt: 1 });
+    // It is committed, and nobody learns its number.
+    store.must_sweep = true;
+    assert!(store.write(now, |changes| changes.sweep(&running)).is_ok());
+    let ended = store.apply(&[Op::End(running[0], Next::Release)], now).unwrap().remove(0).unwrap();
+    assert!(matches!(ended, Outcome::Ended { .. }), "{ended:?}");
+    assert_eq!(store.beat(&running[1..], now).unwrap().lost, []);
 }
