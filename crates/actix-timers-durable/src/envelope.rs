@@ -1,13 +1,11 @@
 //! The envelope of a durable message, and its handler's error.
 
 use std::fmt;
-use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use actix::{Addr, Message};
-use tokio::sync::Notify;
+use tokio::sync::Semaphore;
 
 use super::committer::Committer;
 use super::deliveries::DurableTimerActor;
@@ -92,8 +90,8 @@ pub(super) struct UnderWay {
     pub(super) written: OnceLock<(Option<DueTime>, Option<DueTime>)>,
     /// Whether its route keeps a past.
     pub(super) is_noted: bool,
-    is_cancelled: AtomicBool,
-    cancelled: Notify,
+    /// Closed when it is cancelled.
+    cancelled: Semaphore,
     #[cfg(feature = "tracing")]
     span: tracing::Span,
 }
@@ -126,8 +124,7 @@ impl UnderWay {
             said: Mutex::default(),
             written: OnceLock::new(),
             is_noted,
-            is_cancelled: AtomicBool::new(false),
-            cancelled: Notify::new(),
+            cancelled: Semaphore::const_new(0),
         }
     }
 
@@ -136,13 +133,12 @@ impl UnderWay {
     }
 
     pub(super) fn is_cancelled(&self) -> bool {
-        self.is_cancelled.load(Ordering::Acquire)
+        self.cancelled.is_closed()
     }
 
     /// Tells the handler that nothing depends on it any more.
     pub(super) fn cancel(&self) {
-        self.is_cancelled.store(true, Ordering::Release);
-        self.cancelled.notify_waiters();
+        self.cancelled.close();
     }
 }
 
@@ -218,12 +214,7 @@ impl<M> Durable<M> {
     pub fn cancelled(&self) -> impl Future<Output = ()> + Send + use<M> {
         let under_way = Arc::clone(&self.under_way);
         async move {
-            let mut cancelled = pin!(under_way.cancelled.notified());
-            // Before the look at the flag, so that no notification falls in between.
-            cancelled.as_mut().enable();
-            if !under_way.is_cancelled() {
-                cancelled.await;
-            }
+            _ = under_way.cancelled.acquire().await;
         }
     }
 

@@ -54,6 +54,7 @@ const OVERLAP: Duration = Duration::from_millis(200);
 type Turn = (DueTime, DurableId);
 
 /// See the [module](self).
+#[derive(Default)]
 pub(super) struct Hints {
     /// All hints, by timer.
     known: FxHashMap<DurableId, Hint>,
@@ -87,6 +88,7 @@ pub(super) struct Hints {
 }
 
 /// The due timers of one route and message type.
+#[derive(Default)]
 struct Route {
     due: BTreeMap<Turn, Hint>,
     window: usize,
@@ -127,20 +129,12 @@ impl Hints {
     ) -> Self {
         let horizon = look_every.map_or(horizon, |every| every.saturating_add(GREATEST_LEAD));
         let route = |window: Option<usize>| Route {
-            due: BTreeMap::new(),
             window: window.unwrap_or(0),
-            under_way: 0,
             is_open: window.is_some(),
-            is_full: false,
-            bound: None,
+            ..Route::default()
         };
         Self {
-            known: FxHashMap::default(),
-            later: BTreeMap::new(),
-            suspects: BTreeMap::new(),
-            suspects_from: None,
             routes: windows.map(route).collect(),
-            first: 0,
             limit,
             page: PAGE,
             full: FULL,
@@ -150,7 +144,7 @@ impl Hints {
             look_every: look_every.unwrap_or_default(),
             share: look_every.map(|_| Share::default()),
             is_behind: true,
-            again_from: None,
+            ..Self::default()
         }
     }
 

@@ -147,8 +147,7 @@ impl Committer {
         (self.shared.environment.clock)().wall
     }
 
-    /// Publishes the metrics. This also happens after a turn, at most every 250 ms, and at a scrape; periodic calls in
-    /// between show the lag while a commit hangs.
+    /// Publishes the metrics, as a scrape does.
     pub(crate) fn publish(&self) {
         // A running scrape publishes them itself.
         if let Some(pass) = try_publish() {

@@ -5,13 +5,11 @@ use std::io;
 use std::sync::mpsc;
 use std::thread::Builder;
 
-use actix_timers::integration::{PUBLISH_EVERY, try_publish};
-
+use super::Environment;
 use super::patience::Patience;
 use super::queue::{AtEnd, Queues, Taken};
 use super::request::{Reply, Report, Request};
 use super::writer::{Replies, Writer};
-use super::{Environment, Reading};
 use crate::sync::spawn;
 
 pub(super) fn start(writer: Writer, queues: Queues, environment: Environment, name: &str) -> io::Result<()> {
@@ -25,33 +23,20 @@ pub(super) fn start(writer: Writer, queues: Queues, environment: Environment, na
 
 /// Runs until the store is closed, or the last handle is dropped.
 fn run(mut writer: Writer, queues: &Queues, environment: &Environment) {
-    let Environment { clock, meters, .. } = environment;
+    let Environment { clock, .. } = environment;
     let shared = &queues.requests;
     let mut requests = VecDeque::new();
     let mut patience = Patience::default();
-    let mut is_published = false;
-    let publish = |now: Reading| {
-        let pass = try_publish();
-        pass.iter().for_each(|pass| meters.publish(shared.lag(now.time), now.wall, pass));
-        pass.is_some()
-    };
     loop {
         if requests.is_empty() {
-            let pause = writer.pause(clock().time);
-            let pause = pause.into_iter().chain((!is_published).then_some(PUBLISH_EVERY)).min();
-            match shared.take(&mut requests, pause) {
-                Taken::Nothing if writer.pause(clock().time).is_some_and(|pause| pause.is_zero()) => {}
+            match shared.take(&mut requests, writer.pause(clock().time)) {
+                Taken::Nothing => {}
                 Taken::Requests => {
                     if !requests.is_empty()
                         && let Some((wanted, limit)) = patience.wanted()
                     {
                         patience.have_come(shared.take_more(&mut requests, wanted, limit));
                     }
-                }
-                Taken::Nothing => {
-                    writer.show(clock().wall);
-                    is_published = publish(clock());
-                    continue;
                 }
                 Taken::Left => return,
             }
@@ -75,7 +60,8 @@ fn run(mut writer: Writer, queues: &Queues, environment: &Environment) {
         if writer.is_closed() {
             return;
         }
-        is_published = writer.is_publishing(now) && publish(now);
+        // The actor publishes them every second.
+        _ = writer.is_publishing(now);
     }
 }
 

@@ -20,7 +20,10 @@ impl DurableTimerActor {
             }
             self.set_wake();
         }
-        self.show_progress();
+        // Else it is shown every second.
+        if !self.committer.has_a_thread() {
+            self.show_progress();
+        }
     }
 
     fn claim_due(&mut self) {

@@ -31,7 +31,7 @@ use crate::store::StoreError;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # }).unwrap();
 /// ```
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct MemoryStore {
     disk: MemoryDisk,
     /// The life of the disk in which it was opened.
@@ -133,16 +133,10 @@ impl Drop for CommitGate {
     }
 }
 
-impl Default for MemoryStore {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl MemoryStore {
     /// Creates a store on a disk of its own.
     pub fn new() -> Self {
-        MemoryDisk::new().open()
+        Self::default()
     }
 
     /// Returns its disk.
