@@ -1,7 +1,7 @@
 //! Ids of durable timers: unguessable UUIDs that begin with the first due time.
 //!
 //! An id is an RFC 9562 UUID of version 8: 48 bits of milliseconds, the version, 10 bits of a counter that orders the timers
-//! of one process due together, and 64 random bits around the variant. So the primary key of the rows is the index of due
+//! of one thread due together, and 64 random bits around the variant. So the primary key of the rows is the index of due
 //! times.
 
 use std::cell::Cell;

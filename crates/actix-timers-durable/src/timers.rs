@@ -346,10 +346,14 @@ impl DurableTimers {
     /// # Errors
     /// The store failed.
     pub async fn cancel_key(&self, route: &str, key: &str) -> Result<CancelOutcome, DurableError> {
-        match self.timer_by_key(route, key).await? {
-            Some(id) => self.cancel(id).await,
-            None => Ok(CancelOutcome::NotFound),
+        // Another one may have replaced it in between.
+        while let Some(id) = self.timer_by_key(route, key).await? {
+            let outcome = self.cancel(id).await?;
+            if outcome != CancelOutcome::NotFound {
+                return Ok(outcome);
+            }
         }
+        Ok(CancelOutcome::NotFound)
     }
 
     /// Returns the timer of a route that has this key, pending or parked.

@@ -36,11 +36,13 @@ pub(super) fn start(
     spawn(format!("{name} reader"), run).map(drop)
 }
 
-/// Counts the timers for the metrics, and takes the lateness of the first one, unless it is with its handler.
+/// Counts the timers for the metrics, and takes the lateness of the first one that is neither with its handler nor paused.
 pub(super) fn measure(reads: &mut dyn Reads, meters: &DurableMeters, now: DueTime) -> Result<(), StoreError> {
     let counts = reads.counts(Some(COUNT_LIMIT))?;
-    let first = reads.list(&Query { limit: 1, until: now, ..Query::of(Part::Pending) })?.found.pop();
-    let first = first.filter(|first| first.state == State::Pending);
+    let pauses = reads.pauses()?;
+    let is_paused = |route: &str| pauses.iter().any(|pause| pause.holds(now) && pause.is_of(route));
+    let due = reads.list(&Query { until: now, ..Query::of(Part::Pending) })?.found;
+    let first = due.iter().find(|found| found.state == State::Pending && !is_paused(&found.record.route));
     let overdue = first.map_or(Duration::ZERO, |first| now.saturating_since(first.record.progress.due));
     meters.levels(|levels| (levels.counts, levels.overdue) = (counts, overdue));
     Ok(())

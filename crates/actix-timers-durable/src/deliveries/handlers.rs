@@ -210,12 +210,13 @@ impl DurableTimerActor {
     pub(super) fn set_timeout_alarm(&mut self) {
         let Some((first, _)) = self.timeouts.first().copied() else { return };
         // An earlier alarm checks again. Deliveries are mostly short, so it seldom has to.
-        if first == Duration::MAX || self.next_check.is_some_and(|next| next <= first) {
+        if first == Duration::MAX || self.next_check.is_some_and(|(next, _)| next <= first) {
             return;
         }
-        let delay = first.saturating_sub(self.now());
-        self.next_check = Some(first);
-        self.alarm(delay, Event::CheckTimeouts);
+        let alarm = self.alarm(first.saturating_sub(self.now()), Event::CheckTimeouts);
+        if let Some((_, later)) = self.next_check.replace((first, alarm)) {
+            self.timers.cancel(later);
+        }
     }
 
     pub(super) fn check_timeouts(&mut self) {

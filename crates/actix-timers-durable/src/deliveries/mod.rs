@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 
 use actix::prelude::*;
 use actix_timers::TimerId;
-use actix_timers::integration::{ExternalWork, InternalTimers, PUBLISH_EVERY};
+use actix_timers::integration::{ExternalWork, InternalTimers};
 use tokio::sync::oneshot::{self, error::TryRecvError};
 
 use super::committer::{Committer, Report, Request, reply};
@@ -156,7 +156,7 @@ pub struct DurableTimerActor {
     timeouts: BTreeSet<(Duration, DurableId)>,
     alone: Alone,
     pauses: Pauses,
-    next_check: Option<Duration>,
+    next_check: Option<(Duration, TimerId)>,
     next_wake: Option<(DueTime, TimerId)>,
     /// The store has failed: nothing is claimed or looked for before it is tried again.
     repeats: bool,
@@ -164,8 +164,6 @@ pub struct DurableTimerActor {
     is_over: bool,
     /// A `Flush` is pending; it is handled when the mailbox is empty.
     is_pumping: bool,
-    /// The time of the last progress for the metrics.
-    shown: Option<Duration>,
     stopping: Option<Stopping>,
     dead_letter_limits: trace::DeadLetterLimits,
 }
@@ -201,7 +199,6 @@ impl DurableTimerActor {
             repeats: false,
             is_over: false,
             is_pumping: false,
-            shown: None,
             stopping: None,
             dead_letter_limits: trace::DeadLetterLimits::default(),
         }
@@ -282,17 +279,12 @@ impl DurableTimerActor {
 
     /// Gives the metrics the present numbers.
     fn show_progress(&mut self) {
-        let now = self.now();
-        if self.committer.has_a_thread() && self.shown.is_some_and(|at| now < at.saturating_add(PUBLISH_EVERY)) {
-            return;
-        }
-        self.shown = Some(now);
-        let under_way = self.claiming.values().map(|hint| hint.due);
-        let under_way = under_way.chain(self.in_flight.values().map(|it| it.record.progress.due));
+        // A handler that takes long is not late.
+        let claiming = self.claiming.values().map(|hint| hint.due);
         let progress = Progress {
             loaded: (self.hints.len() + self.claiming.len() + self.in_flight.len()) as u64,
             in_flight: self.handling as u64,
-            first_due: under_way.chain(self.hints.first_due()).min(),
+            first_due: claiming.chain(self.hints.first_due()).min(),
             known_until: self.hints.known_until(),
             paused: self.pauses.count(self.wall()) as u64,
         };
@@ -347,7 +339,10 @@ impl Handler<Event> for DurableTimerActor {
             Event::Begin(beat) => self.begin(beat, ctx),
             Event::Reported(report, _working) => self.reported(report),
             Event::Wake => {
-                self.next_wake = None;
+                // A handler that could begin wakes it, too.
+                if let Some((_, alarm)) = self.next_wake.take() {
+                    self.timers.cancel(alarm);
+                }
                 if self.pauses.has_ended(self.wall()) {
                     self.submit(Request::Beat);
                 }
@@ -435,7 +430,8 @@ impl DurableTimerActor {
         self.timers.note_progress();
         if self.is_running() {
             let (committer, now) = (self.committer.clone(), self.wall());
-            let working = self.timers.begin_work();
+            let (timers, actor, working) = (self.timers.clone(), self.durable.addr().clone(), self.timers.begin_work());
+            let pause = (shortest / 16).clamp(Duration::from_secs(1), Duration::from_secs(3600));
             actix::spawn(async move {
                 for (past_of, keep) in kept {
                     // Rows of exactly that age, too.
@@ -444,10 +440,9 @@ impl DurableTimerActor {
                     // It is tried again later.
                     while matches!(committer.change(op.clone()).await, Ok(Outcome::Discarded(GROUP))) {}
                 }
+                timers.schedule_after(&actor, pause, Event::DiscardOld);
                 drop(working);
             });
-            let pause = (shortest / 16).clamp(Duration::from_secs(1), Duration::from_secs(3600));
-            self.alarm(pause, Event::DiscardOld);
         }
     }
 

@@ -97,7 +97,7 @@ pub(crate) struct Progress {
     pub(crate) loaded: u64,
     /// Deliveries that have begun.
     pub(crate) in_flight: u64,
-    /// The first due time of a timer in memory that has not ended.
+    /// The first due time of a timer in memory that is not with its handler.
     pub(crate) first_due: Option<DueTime>,
     /// The time up to which all timers are known.
     pub(crate) known_until: DueTime,
@@ -141,9 +141,7 @@ const GAUGES: &[(Metric, Value<f64>)] = &[
     (names::STORE_LAG, |levels| levels.lag.as_secs_f64()),
     (names::STORE_OVERDUE, |levels| {
         let in_memory = levels.progress.first_due.map_or(Duration::ZERO, |due| levels.now.saturating_since(due));
-        // Those of a paused route wait as they should.
-        let stored = if levels.progress.paused == 0 { levels.overdue } else { Duration::ZERO };
-        in_memory.max(stored).as_secs_f64()
+        in_memory.max(levels.overdue).as_secs_f64()
     }),
     (names::STORE_FAILED, |levels| f64::from(u8::from(levels.has_failed))),
     (names::STORE_LOG, |levels| levels.store.log_bytes as f64),

@@ -13,6 +13,7 @@ use actix_timers_durable::{
     DurableTimers, GetDurable, ListDurable, Schedule, Scheduled,
 };
 
+use futures_util::future::join;
 use support::Probe;
 use support::durable::{
     Act, Diary, Files, Medium, Note, ROUTE, at, life, ms, notes, on_every_store, one_life, run_to, start_counted,
@@ -247,5 +248,24 @@ fn a_cancelled_or_moved_timer_leaves_nothing_in_the_wheel() {
         assert_eq!(timers.counts().await.unwrap().pending, 100);
         let in_the_wheel = in_the_wheel();
         assert!(in_the_wheel <= 2, "{in_the_wheel}: no more than the timers for the next load");
+    });
+}
+
+#[test]
+fn a_key_that_is_replaced_is_cancelled_in_any_order() {
+    let files = Files::new();
+    support::in_real_time(async {
+        let timers = DurableTimers::builder(files.open()).open_route::<Note>(ROUTE).start().unwrap();
+        let put = |number| {
+            let tomorrow = Schedule::after(ROUTE, ms(86_400_000), Note(number));
+            timers.schedule(tomorrow.options(DurableOptions::new().replace("k")))
+        };
+        for number in 0..200 {
+            put(number).await.unwrap();
+            let (replaced, cancelled) = join(put(number), timers.cancel_key(ROUTE, "k")).await;
+            replaced.unwrap();
+            assert_eq!(cancelled.unwrap(), CancelOutcome::Cancelled);
+        }
+        timers.stop().await.unwrap();
     });
 }

@@ -12,7 +12,7 @@ use actix_timers::{
 use actix_timers_durable::store::{Counts, MemoryDisk};
 use actix_timers_durable::{DurableFilter, DurableState, DurableTimers, Pause, PauseTarget};
 use metrics_exporter_prometheus::PrometheusBuilder;
-use support::durable::{Act, Diary, Note, ROUTE, at, life, ms, notes, run_to};
+use support::durable::{Act, Diary, Note, ROUTE, at, handled_by, life, ms, notes, run_to};
 use support::{ClockWithWall, Probe, metric, probe};
 
 /// Adds one of the user's timers, far away, to a timer actor.
@@ -255,19 +255,26 @@ fn timers_without_a_recipient_are_overdue_and_none_are_after_the_stop() {
         let page = recorder.handle();
         let shown = |name: &str| metric(&scrape(|| page.render()), name, "timer=\"post\"");
         for life in 0..2 {
-            let builder = DurableTimers::builder(disk.open()).open_route::<Note>("later").name("post");
-            let builder = builder.clock(clock.clone());
+            let handler = handled_by::<Note>(async |_| std::future::pending().await);
+            let builder = DurableTimers::builder(disk.open()).open_route::<Note>("later").open_route::<Note>("other");
+            let builder = builder.route("slow", handler).name("post").clock(clock.clone());
             let timers = metrics::with_local_recorder(&recorder, || builder.start()).unwrap();
             if life == 0 {
-                notes(&timers, "later", (0..10).map(|note| (note, 1000))).await;
+                notes(&timers, "slow", [(10, 500)]).await;
+                notes(&timers, "other", [(11, 2000)]).await;
+                notes(&timers, "later", (0..8).map(|note| (note, 1000))).await;
             }
             run_to(&clock, 5000 + 1000 * life).await;
             assert_eq!((shown("store_pending"), shown("store_overdue_seconds")), (10.0, 4.0 + life as f64));
             timers.pause(Pause::route("later")).await.unwrap();
             clock.settle().await;
-            assert_eq!(shown("store_overdue_seconds"), 0.0, "they are to wait");
+            assert_eq!(shown("store_overdue_seconds"), 3.0 + life as f64, "they are to wait, and the other is not");
+            timers.pause(Pause::route("other")).await.unwrap();
+            clock.settle().await;
+            assert_eq!(shown("store_overdue_seconds"), 0.0);
+            timers.resume(&PauseTarget::Route("other".into())).await.unwrap();
             timers.resume(&PauseTarget::Route("later".into())).await.unwrap();
-            timers.stop().await.unwrap();
+            timers.stop_within(Duration::ZERO).await.unwrap();
             assert_eq!(
                 (shown("store_pending"), shown("store_overdue_seconds")),
                 (0.0, 0.0),

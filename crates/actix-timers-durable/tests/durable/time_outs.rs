@@ -8,12 +8,16 @@ use actix_timers::ManualClock;
 use actix_timers_durable::store::MemoryDisk;
 use actix_timers_durable::{Durable, DurableFilter, DurableState, DurableTimers, RetryPolicy, RouteOptions};
 
-use support::durable::{Files, Medium, Note, ROUTE, life, millis, ms, notes, on_every_store, quick, run_to, timers_to};
+use support::durable::{
+    Files, Medium, Note, ROUTE, handled_by, life, millis, ms, notes, on_every_store, quick, run_to, start_counted,
+    timers_to,
+};
 
 on_every_store! {
     an_extended_handler_has_its_time_and_no_other_attempt_begins
     an_extension_is_refused_after_the_time_out_and_after_a_stop
     an_extension_never_shortens_the_time_out
+    alarms_of_different_time_outs_do_not_add_up
 }
 
 /// The messages, whose handlers never end.
@@ -82,5 +86,31 @@ fn an_extension_never_shortens_the_time_out(medium: impl Medium) {
         run_to(&clock, 1_000_000).await;
         assert_eq!(delivered.borrow().len(), 1);
         assert!(extend(ms(1)).await);
+    });
+}
+
+fn alarms_of_different_time_outs_do_not_add_up(medium: impl Medium) {
+    life(0, async |clock| {
+        let handler = |time| {
+            handled_by::<Note>(async move |_| {
+                actix::clock::sleep(ms(time)).await;
+                Ok(())
+            })
+        };
+        let options = |time| RouteOptions::new().retry(quick().timeout(ms(time)));
+        let builder = DurableTimers::builder(medium.open()).clock(clock.clone());
+        let builder =
+            builder.route_with("long", handler(150), options(30_000)).route_with("short", handler(20), options(200));
+        let (timers, internal) = start_counted(builder);
+        for period in 100..110 {
+            timers.schedule_at_fixed_rate("long", ms(period), Note(0)).await.unwrap();
+        }
+        timers.schedule_at_fixed_rate("short", ms(61), Note(1)).await.unwrap();
+        let mut most = 0;
+        for second in 1..60 {
+            run_to(&clock, second * 1000).await;
+            most = most.max(internal());
+        }
+        assert!(most <= 4, "{most} alarms");
     });
 }
