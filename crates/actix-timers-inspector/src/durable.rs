@@ -500,8 +500,8 @@ async fn discard_all(inspector: Data<Inspector>, request: HttpRequest) -> Answer
     change_all(inspector, &request, "discard", &["dead"], ask).await
 }
 
-/// Changes the timers of a filter, if changes are allowed and no more match than the visitor has confirmed. Other requests
-/// to the store need not wait for it.
+/// Changes the timers of a filter, if changes are allowed and no more are counted than the visitor has confirmed: at most so
+/// many. Other requests to the store need not wait for it.
 async fn change_all(
     inspector: Data<Inspector>,
     request: &HttpRequest,
@@ -513,11 +513,11 @@ async fn change_all(
     let query = Query::parse(request.query_string(), &[&FILTER[..], &["count"]].concat())?;
     let store = inspector.durable.chosen(&query)?.clone();
     let (filter, confirmed) = (whole_filter(&query, &store, states)?, query.needed("count")?);
-    let (now, is_limited) = counted(&store, filter.clone()).await?;
-    if is_limited || now > confirmed {
+    let (now, _) = counted(&store, filter.clone()).await?;
+    if now > confirmed {
         return Err(Rejection::MoreThanConfirmed { confirmed, now });
     }
-    // Others may match since the count.
+    // Others may match since the count, or beyond its limit.
     let filter = filter.at_most(usize::try_from(confirmed).unwrap_or(usize::MAX));
     let name = store.name.clone();
     let made = async move { ask(&store.timers, filter).await.map(Some).map_err(failed) };

@@ -131,7 +131,8 @@ const durable = {
       const question = async () => {
         const { count: number, is_limited } = await ask("durable/count", wanted);
         confirmed = number;
-        return is_limited ? `${count(number)} or more match: narrow the filter` : `Confirm ${text.toLowerCase()}: ${count(number)}`;
+        // There may be more than the store has counted: they stay.
+        return `Confirm ${text.toLowerCase()}: ${is_limited ? "the first " : ""}${count(number)}`;
       };
       return confirming(text, question, () => this.change({ ...wanted, count: confirmed }, path, method));
     }));
