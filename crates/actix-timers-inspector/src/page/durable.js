@@ -93,17 +93,19 @@ const durable = {
     this.show(part);
   },
 
-  // Loads parts until some timers are found or none is left: a part may be empty.
+  // Loads parts until some timers are found, none is left, or many parts were empty: the button goes on then.
   async loadMore() {
     const run = ++this.run;
     const before = this.rows.length;
+    let empty = 0;
     do {
       const part = await ask("durable/timers", { durable: this.store, ...this.wanted, limit: 100, cursor: this.cursor });
       if (run !== this.run) return;
       this.rows.push(...part.timers);
       this.isLong = true;
       this.show(part);
-    } while (this.cursor !== null && this.rows.length < before + 100);
+      if (!part.timers.length) empty++;
+    } while (this.cursor !== null && this.rows.length < before + 100 && empty < 20);
   },
 
   show({ durable, next, damaged }) {

@@ -22,6 +22,7 @@ async function look() {
   looking = true;
   await guarded(async () => {
     await listSources();
+    if (!timers.actor) return withoutActors();
     if (timers.actor === ALL) {
       clock.set(performance.now() / 1000);
       return timers.refresh();
@@ -54,7 +55,7 @@ function choose(actor) {
   document.title = actor && actor !== ALL ? `Timers of ${actor}` : "Timers";
   byId("timer-actor").value = actor;
   byId("all").hidden = actor !== ALL;
-  for (const one of document.querySelectorAll(".of-one")) one.hidden = actor === ALL;
+  for (const one of document.querySelectorAll(".of-one")) one.hidden = actor === ALL || !actor;
   clock.forget();
   rings.shape = "";
 }
@@ -65,10 +66,15 @@ function change(actor) {
   timers.showNext().catch(() => {}).finally(look);
 }
 
+// Beside durable timers a hint is enough; else the rejection says that there is no timer actor.
+async function withoutActors() {
+  if (!durable.store) await ask("wheel");
+  timers.say("No timer actor runs here.");
+}
+
 async function begin() {
   await listSources();
-  // The rejection says that there is none.
-  if (!timers.actor) await ask("wheel");
+  if (!timers.actor) return withoutActors();
   await look();
   const id = new URLSearchParams(location.hash.slice(1)).get("id");
   if (id) await timers.showDetail(id);

@@ -80,21 +80,29 @@ const timers = {
     byId("more").hidden = true;
     byId("progress").hidden = false;
     let found = 0, part;
-    do {
-      const [actor] = this.left;
-      part = await ask("timers", { timer: actor, ...this.view.wanted, limit: 100, cursor: this.cursor });
-      if (run !== this.run) return;
-      found += part.timers.length;
-      this.cursor = part.next;
-      if (part.next === null) this.left.shift();
-      this.found.push(...this.dated(part.timers.map(timer => ({ ...timer, timer: actor }))));
-      byId("progress").value = part.of ? part.looked_at / part.of : 1;
-      this.say(`Found ${count(this.found.length)}; searching.`);
-    } while (this.left.length && found < most);
-    byId("progress").hidden = true;
-    byId("more").hidden = !this.left.length;
-    this.found.sort((one, other) => one.dueAt - other.dueAt);
-    this.show();
+    try {
+      do {
+        const [actor] = this.left;
+        part = await ask("timers", { timer: actor, ...this.view.wanted, limit: 100, cursor: this.cursor });
+        if (run !== this.run) return;
+        found += part.timers.length;
+        this.cursor = part.next;
+        if (part.next === null) this.left.shift();
+        this.found.push(...this.dated(part.timers.map(timer => ({ ...timer, timer: actor }))));
+        byId("progress").value = part.of ? part.looked_at / part.of : 1;
+        this.say(`Found ${count(this.found.length)}; searching.`);
+      } while (this.left.length && found < most);
+    } catch (error) {
+      if (run === this.run) this.say(`Found ${count(this.found.length)} until a part failed.`);
+      throw error;
+    } finally {
+      if (run === this.run) {
+        byId("progress").hidden = true;
+        byId("more").hidden = !this.left.length;
+        this.found.sort((one, other) => one.dueAt - other.dueAt);
+        this.show();
+      }
+    }
     const searched = part.of ? Math.round(part.looked_at / part.of * 100) : 100;
     const all = this.left.length ? `Searched ${searched} % of ${part.next === null ? "the last timer actor" : this.left[0]} so far.` : "Search complete.";
     this.say(`Found ${count(this.found.length)}. ${all}`);

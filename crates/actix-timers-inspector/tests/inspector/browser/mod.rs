@@ -468,6 +468,63 @@ mod durable {
 
     #[test]
     #[ignore = "needs a browser: run by .ci/inspector"]
+    fn a_count_that_is_limited_is_confirmed_as_the_first_ones() {
+        let page = open_bills();
+        page.run(
+            "window.real = fetch;
+            window.fetch = async (path, options) => {
+                const answer = await real(path, options);
+                if (!path.includes('/durable/count')) return answer;
+                return Response.json({ ...await answer.json(), count: 7, is_limited: true });
+            }",
+        );
+        page.run("document.querySelector('#durable-all').scrollIntoView({ block: 'center' })");
+        page.click("#durable-all button");
+        let question = "document.querySelector('#durable-all button').textContent";
+        page.wait_for("the number", &format!("{question} === 'Confirm cancel all: the first 7'"));
+        page.click("#durable-all button");
+        page.wait_for("the rejection", "document.querySelector('#durable-outcome').textContent.includes('narrow')");
+    }
+
+    #[test]
+    #[ignore = "needs a browser: run by .ci/inspector"]
+    fn empty_parts_are_looked_through_a_few_at_a_time() {
+        let page = open_bills();
+        page.run(
+            "window.real = fetch;
+            window.asked = 0;
+            window.fetch = (path, options) => {
+                if (!path.includes('cursor=')) return real(path, options);
+                asked++;
+                return Promise.resolve(Response.json({ durable: durable.store, timers: [], next: 'further', damaged: 0 }));
+            }",
+        );
+        for asked in [20, 40] {
+            page.click("#durable-more");
+            page.wait_for("some parts", &format!("window.asked === {asked}"));
+            assert_eq!(page.value("document.querySelector('#durable-more').hidden"), json!(false));
+        }
+        assert_eq!(page.complaints(), Vec::<String>::new());
+    }
+
+    #[test]
+    #[ignore = "needs a browser: run by .ci/inspector"]
+    fn durable_timers_alone_are_no_trouble() {
+        let (address, ()) = serve_on(async || {
+            let bills = DurableTimers::builder(MemoryStore::new()).open_route::<Bill>("bills").start().unwrap();
+            bills.schedule_after("bills", HOUR, Bill).await.unwrap();
+            ((), vec![("/look", Inspector::of_all_arbiters().add_durable(&bills))])
+        });
+        let page = Browser::open(&started("ACTIX_TIMERS_CHROMEDRIVER"), DESKTOP);
+        page.go_to(&format!("http://{address}/look"));
+        page.wait_for("the bill", &format!("{ROWS} === 1"));
+        assert_eq!(page.text("#found"), "No timer actor runs here.");
+        assert_eq!(page.value("document.querySelector('#trouble').hidden"), json!(true));
+        assert_eq!(page.complaints(), Vec::<String>::new());
+    }
+
+    #[test]
+    #[ignore = "needs a browser: run by .ci/inspector"]
     fn the_wheel_is_live_while_a_store_hangs() {
         let disk = MemoryDisk::new();
         let (store, held) = (disk.open(), disk.hold_commits());
@@ -493,6 +550,27 @@ mod durable {
         page.wait_for("the durable timer", "document.querySelector('#durable-rows tr[data-id]')");
         assert_eq!(page.complaints(), Vec::<String>::new());
     }
+}
+
+#[test]
+#[ignore = "needs a browser: run by .ci/inspector"]
+fn a_search_goes_on_after_a_failure() {
+    let (address, _timers) = serve();
+    let page = open(&format!("http://{address}/cancel"), DESKTOP);
+    page.run(
+        "window.real = fetch;
+        window.fetch = (path, options) =>
+            path.includes('/api/timers?') ? Promise.reject(new TypeError('lost')) : real(path, options);
+        document.querySelector('#query').value = 'order 7'",
+    );
+    page.click("#search button");
+    let found = "document.querySelector('#found').textContent";
+    page.wait_for("the failure", &format!("{found} === 'Found 0 until a part failed.'"));
+    assert_eq!(page.value("document.querySelector('#progress').hidden"), json!(true));
+    page.run("window.fetch = real");
+    page.click("#more");
+    page.wait_for("the timer", &format!("{found} === 'Found 1. Search complete.'"));
+    assert_eq!(page.complaints(), Vec::<String>::new());
 }
 
 #[test]
