@@ -7,7 +7,8 @@ use std::sync::Arc;
 use actix_web::HttpRequest;
 
 /// A change of timers through an inspector. It is reported when its outcome is known, also if the client has left by
-/// then; a request that was rejected, or found no timer, changes nothing.
+/// then, or if it was in vain, as `not_paused`, `key_in_use` or `still_pending`; a request that was rejected, or found no
+/// timer, is not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Change {

@@ -71,28 +71,6 @@ use self::unread::UnreadAnswers;
 ///
 /// [`of_all_arbiters`](Self::of_all_arbiters) finds the timer actors by itself, also those of an actix-web server's
 /// workers. Timer actors given as [`Timers`] are kept alive.
-///
-/// ```no_run
-/// use actix_timers::TimerActor;
-/// use actix_timers_inspector::Inspector;
-/// use actix_web::{App, HttpServer, middleware::DefaultHeaders};
-///
-/// fn main() -> Result<(), Box<dyn std::error::Error>> {
-///     actix::System::new().block_on(async {
-///         TimerActor::builder().name("shop").install_for_all_arbiters()?;
-///         let inspector = Inspector::of_all_arbiters();
-///         HttpServer::new(move || {
-///             // The same guards as for the rest of the application.
-///             let guarded = inspector.scope("/timers").wrap(DefaultHeaders::new());
-///             App::new().service(guarded)
-///         })
-///         .bind("127.0.0.1:8080")?
-///         .run()
-///         .await?;
-///         Ok(())
-///     })
-/// }
-/// ```
 #[derive(Debug, Clone)]
 #[must_use = "an inspector does nothing until it is mounted"]
 pub struct Inspector {
@@ -234,8 +212,8 @@ impl Inspector {
         self
     }
 
-    /// Calls a function after each change that a visitor makes, with its user and outcome. With the feature `tracing`
-    /// each is an event of the target `actix_timers_inspector::audit`, too.
+    /// Calls a function after each change that a visitor makes, or tries: the outcome says whether it was made. With the
+    /// feature `tracing` each is an event of the target `actix_timers_inspector::audit`, too.
     pub fn audit(mut self, listener: impl Fn(&Change) + Send + Sync + 'static) -> Self {
         self.audit.listener = Some(Arc::new(listener));
         self
