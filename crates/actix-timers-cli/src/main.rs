@@ -33,13 +33,17 @@ copy     copies all timers and dead letters from the first store to the second, 
          for timers that are complete; fails if routes or nodes are paused, and lists them: pauses are not copied
 
 STORE is a directory that no service has open, or an address such as postgres://user@host/database, with
---schema NAME for another schema than timers. Stop the services of both stores before a copy.
+--schema NAME for another schema than timers. PGPASSWORD is the password if the address has none. Nothing is encrypted:
+connect through a local socket or a tunnel. Stop the services of both stores before a copy.
 ";
 
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     run(&arguments, &mut io::stdout().lock(), &mut io::stderr().lock())
 }
+
+/// The timers that a list reads at once, at most.
+const PAGE: usize = 1000;
 
 /// The reason for an exit code other than 0.
 enum Problem {
@@ -65,7 +69,7 @@ impl From<io::Error> for Problem {
 pub(crate) fn run(arguments: &[impl AsRef<OsStr>], out: &mut dyn Write, wrong: &mut dyn Write) -> ExitCode {
     let texts: Option<Vec<&str>> = arguments.iter().map(|argument| argument.as_ref().to_str()).collect();
     let not_text = || Problem::Usage("an argument is not UTF-8".to_owned());
-    let (problem, code) = match texts.ok_or_else(not_text).and_then(|texts| answer(&texts, out)) {
+    let (problem, code) = match texts.ok_or_else(not_text).and_then(|texts| answer(&texts, out, wrong)) {
         Ok(()) => return ExitCode::SUCCESS,
         // The reader has closed the pipe.
         Err(Problem::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
@@ -78,22 +82,34 @@ pub(crate) fn run(arguments: &[impl AsRef<OsStr>], out: &mut dyn Write, wrong: &
     ExitCode::from(code)
 }
 
-fn answer(arguments: &[&str], out: &mut dyn Write) -> Result<(), Problem> {
+fn answer(arguments: &[&str], out: &mut dyn Write, wrong: &mut dyn Write) -> Result<(), Problem> {
     let usage = |reason: String| Err(Problem::Usage(reason));
-    let (schema, arguments) = match arguments.iter().position(|argument| *argument == "--schema") {
-        None => (None, arguments.to_vec()),
-        Some(at) => match arguments.get(at + 1) {
-            Some(schema) => (Some(*schema), [&arguments[..at], &arguments[at + 2..]].concat()),
-            None => return usage("the name of the schema is missing".to_owned()),
-        },
-    };
+    if arguments.iter().any(|argument| matches!(*argument, "--help" | "-h")) {
+        return Ok(write!(out, "{USAGE}")?);
+    }
+    let (mut schema, mut others, mut rest) = (None, Vec::new(), arguments.iter().copied());
+    while let Some(argument) = rest.next() {
+        if argument == "--schema" {
+            schema = rest.next();
+            if schema.is_none() {
+                return usage("the name of the schema is missing".to_owned());
+            }
+        } else if let Some(name) = argument.strip_prefix("--schema=") {
+            schema = Some(name);
+        } else if argument.starts_with("--") && argument != "--version" {
+            return usage(format!("{argument} is not known"));
+        } else {
+            others.push(argument);
+        }
+    }
+    let arguments = others;
     if schema.is_some() && !arguments.iter().any(|argument| stores::is_database(argument)) {
         return usage("only a database has schemas".to_owned());
     }
     let open = |store| Address { store, schema }.open(false);
     match *arguments {
         [] => usage("the command is missing".to_owned()),
-        ["--help" | "-h" | "help", ..] => Ok(write!(out, "{USAGE}")?),
+        ["help", ..] => Ok(write!(out, "{USAGE}")?),
         ["--version" | "-V"] => Ok(writeln!(out, "actix-timers {}", env!("CARGO_PKG_VERSION"))?),
         ["list", store, ref rest @ ..] => {
             let (part, rest) = match *rest {
@@ -104,9 +120,9 @@ fn answer(arguments: &[&str], out: &mut dyn Write) -> Result<(), Problem> {
                 ref rest => (Part::Pending, rest),
             };
             match *rest {
-                [] => list(&mut *open(store)?, part, 100, out),
+                [] => list(&mut *open(store)?, part, 100, out, wrong),
                 [limit] => match limit.parse() {
-                    Ok(limit) => list(&mut *open(store)?, part, limit, out),
+                    Ok(limit) => list(&mut *open(store)?, part, limit, out, wrong),
                     Err(_) => usage(format!("{limit} is neither a state nor a number")),
                 },
                 [_, extra, ..] => usage(format!("{extra} is too much")),
@@ -134,20 +150,27 @@ fn answer(arguments: &[&str], out: &mut dyn Write) -> Result<(), Problem> {
     }
 }
 
-fn list(store: &mut dyn Store, part: Part, limit: usize, out: &mut dyn Write) -> Result<(), Problem> {
-    let mut query = Query { limit, ..Query::of(part) };
-    let mut damaged = 0;
+fn list(
+    store: &mut dyn Store,
+    part: Part,
+    limit: usize,
+    out: &mut dyn Write,
+    wrong: &mut dyn Write,
+) -> Result<(), Problem> {
+    let mut query = Query::of(part);
+    let (mut left, mut damaged) = (limit, 0);
     loop {
+        query.limit = left.min(PAGE);
         let page = store.list(&query)?;
         damaged += page.damaged;
         for found in &page.found {
             writeln!(out, "{}", line(found))?;
         }
-        query.limit -= page.found.len().min(query.limit);
+        left = left.saturating_sub(page.found.len());
         query.after = page.next;
         match page.next {
-            Some(_) if query.limit > 0 => {}
-            Some(_) => break writeln!(out, "and more")?,
+            Some(_) if left > 0 => {}
+            Some(_) => break writeln!(wrong, "and more")?,
             None => break,
         }
     }
@@ -255,7 +278,7 @@ impl fmt::Display for Shown<'_> {
 fn time(due: DueTime) -> String {
     let millis = i64::try_from(due.as_millis()).ok();
     let time = millis.and_then(|millis| jiff::Timestamp::from_millisecond(millis).ok());
-    time.map_or_else(|| due.to_string(), |time| time.to_string())
+    time.map_or_else(|| due.to_string(), |time| format!("{time:.3}"))
 }
 
 #[cfg(test)]

@@ -29,13 +29,20 @@ impl Address<'_> {
     #[cfg(feature = "postgres")]
     fn connect(self, create: bool) -> Result<Box<dyn Store>, Problem> {
         use actix_timers_postgres::{PostgresOptions, PostgresStore};
+        use tokio_postgres::NoTls;
 
         let mut options = PostgresOptions::new().migrate(create);
         if let Some(schema) = self.schema {
             options = options.schema(schema);
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let store = runtime.block_on(PostgresStore::connect(self.store, options));
+        let store = runtime.block_on(async {
+            match config(self.store, std::env::var("PGPASSWORD").ok()) {
+                Ok(config) => PostgresStore::connect_with(config, NoTls, options).await,
+                // It says why the address is none.
+                Err(_) => PostgresStore::connect(self.store, options).await,
+            }
+        });
         Ok(Box::new(store.map_err(|error| Problem::Other(error.to_string()))?))
     }
 
@@ -43,6 +50,16 @@ impl Address<'_> {
     fn connect(self, _create: bool) -> Result<Box<dyn Store>, Problem> {
         Err(Problem::Other("this command was compiled without the feature `postgres`".to_owned()))
     }
+}
+
+/// Returns the configuration for an address, with this password if it has none: others see the arguments of a command.
+#[cfg(feature = "postgres")]
+pub(crate) fn config(address: &str, password: Option<String>) -> Result<tokio_postgres::Config, tokio_postgres::Error> {
+    let mut config: tokio_postgres::Config = address.parse()?;
+    if let (None, Some(password)) = (config.get_password(), password.filter(|password| !password.is_empty())) {
+        config.password(password);
+    }
+    Ok(config)
 }
 
 /// Returns whether a store is a database, by its address.

@@ -34,14 +34,19 @@ fn questions_that_are_not_understood_get_the_usage() {
         (&["list", "x", "buried"], "buried is neither a state nor a number"),
         (&["list", "x", "dead", "3", "4"], "4 is too much"),
         (&["copy", "x", "y", "--schema", "z"], "only a database has schemas"),
+        (&["list", "x", "--schema=z"], "only a database has schemas"),
+        (&["list", "x", "--schema"], "the name of the schema is missing"),
+        (&["list", "x", "--limit", "3"], "--limit is not known"),
     ] {
         let (code, out, wrong) = ask(arguments);
         assert_eq!((code, out.as_str()), (ExitCode::from(2), ""));
         assert!(wrong.starts_with(reason) && wrong.contains("usage: actix-timers list STORE"), "{wrong}");
     }
-    let (code, out, _) = ask(&["--help"]);
-    assert_eq!(code, ExitCode::SUCCESS);
-    assert!(out.contains("usage: actix-timers list STORE"));
+    for question in [&["--help"][..], &["help"], &["list", "--help"], &["copy", "x", "-h", "--schema"]] {
+        let (code, out, _) = ask(question);
+        assert_eq!(code, ExitCode::SUCCESS);
+        assert!(out.contains("usage: actix-timers list STORE"));
+    }
 }
 
 #[cfg(unix)]
@@ -112,6 +117,40 @@ fn timers_are_shown_cancelled_requeued_and_discarded() {
     gone("show", &letter);
 }
 
+#[test]
+fn a_long_list_is_read_in_pages_and_says_if_there_is_more() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().to_str().unwrap();
+    let mut store = EmbeddedStore::open(path).unwrap();
+    for part in 0..450 {
+        fill(&mut store, &format!("order-{part}"), "no such customer").unwrap();
+    }
+    drop(store);
+    for (limit, lines, wrong) in [("1300", 1300, "and more\n"), ("1350", 1350, ""), ("18446744073709551615", 1350, "")]
+    {
+        let (code, out, said) = ask(&["list", path, limit]);
+        assert_eq!((code, out.lines().count(), &*said), (ExitCode::SUCCESS, lines, wrong), "{limit}");
+        assert!(out.lines().all(|line| line.starts_with("2033-") && line[19..].starts_with(".000Z ")), "{out}");
+    }
+}
+
+#[cfg(feature = "postgres")]
+#[test]
+fn the_environment_has_the_password_of_an_address_without_one() {
+    for (address, environment, used) in [
+        ("postgres://shop@db/shop", None, None),
+        ("postgres://shop@db/shop", Some(""), None),
+        ("postgres://shop@db/shop", Some("secret"), Some("secret")),
+        ("postgres://shop:own@db/shop", Some("secret"), Some("own")),
+    ] {
+        let config = crate::stores::config(address, environment.map(str::to_owned)).unwrap();
+        assert_eq!(config.get_password(), used.map(str::as_bytes), "{address}");
+    }
+    let (code, _, wrong) = ask(&["list", "postgres://shop@db/shop?sslmode=verify-full"]);
+    assert_eq!(code, ExitCode::FAILURE);
+    assert!(wrong.contains("sslmode"), "{wrong}");
+}
+
 /// Returns all rows.
 fn rows(store: &mut dyn Store) -> Vec<Found> {
     [Part::Pending, Part::Parked, Part::Dead].map(|part| store.list(&Query::of(part)).unwrap().found).concat()
@@ -167,7 +206,7 @@ fn a_schema_without_tables_is_no_store_and_gets_none() {
     let directory = tempfile::tempdir().unwrap();
     let to = directory.path().join("to");
     for question in [&["list", &address][..], &["copy", &address, to.to_str().unwrap()], &["list", &address]] {
-        let (code, out, wrong) = ask(&[question, &["--schema", "mistyped"]].concat());
+        let (code, out, wrong) = ask(&[question, &["--schema=mistyped"]].concat());
         assert_eq!((code, out.as_str()), (ExitCode::FAILURE, ""));
         assert!(wrong.contains(r#"the schema "mistyped" has version 0 of "#), "{wrong}");
     }
@@ -200,7 +239,7 @@ fn pauses_that_a_copy_lacks_are_listed_and_the_exit_code_tells() {
     drop(store);
     let (code, out, wrong) = ask(&["copy", &from, &to]);
     assert_eq!((code, out.lines().count()), (ExitCode::FAILURE, 3));
-    let expected = "node shop is paused, until 2033-05-18T09:00:00Z: pause it again before recipients are connected; \
+    let expected = "node shop is paused, until 2033-05-18T09:00:00.000Z: pause it again before recipients are connected; \
         route reminders is paused by ops: no mail: pause it again before recipients are connected\n";
     assert_eq!(wrong, expected);
     assert_eq!(rows(&mut EmbeddedStore::open(&to).unwrap()).len(), 5);
