@@ -3,7 +3,7 @@
 -- Times are milliseconds since 1970 by the clock of this server. A timer is one row of `timers`; all that is decided about it is
 -- in its row. The timers that wait, by route:
 --
---     SELECT route, count(*), to_timestamp(min(due) / 1000.0) FROM timers WHERE node IS NULL AND ended IS NULL GROUP BY 1
+--     SELECT route, count(*), to_timestamp(min(due) / 1000.0) FROM timers WHERE node IS NULL AND ended IS NULL AND parked IS NULL GROUP BY 1
 
 CREATE TABLE @schema@.timers (
     -- A UUID of version 8: 48 bits of the first due time, a counter, 64 random bits. So the primary key is the index of due times.
@@ -164,7 +164,8 @@ $$;
 -- Pauses a `route`, or the nodes of a name (`node`), until a time or until it is resumed; replaces an earlier pause. What runs ends.
 -- It is committed with the caller's transaction, or nothing is paused. After the commit `pause_settled` waits until it is in force.
 --
---     SELECT timers.pause('route', 'office', now() + interval '1 hour', why => 'the mail server is down'); SELECT timers.pause_settled()
+--     SELECT timers.pause('route', 'office', now() + interval '1 hour', why => 'the mail server is down');
+--     SELECT timers.pause_settled();   -- after the commit
 CREATE FUNCTION @schema@.pause(
     kind text, name text, until timestamptz DEFAULT NULL, who text DEFAULT session_user::text, why text DEFAULT NULL
 ) RETURNS void LANGUAGE plpgsql AS $$

@@ -1,7 +1,7 @@
 -- The database of a store, `timers.db`. Times are milliseconds since 1970 began in UTC, ids are UUIDs as blobs of 16 bytes.
 --
 -- To look at it while the service runs: sqlite3 -readonly timers.db
---   SELECT route, count(*), datetime(min(due) / 1000, 'unixepoch') FROM timers WHERE parked IS NULL GROUP BY route;
+--   SELECT route, count(*), datetime(min(due) / 1000, 'unixepoch') FROM timers WHERE parked IS NULL AND ended IS NULL GROUP BY route;
 --   SELECT hex(id), route, key, payload FROM timers WHERE node = (SELECT number FROM node);   -- with their handlers
 
 PRAGMA page_size = 2048;              -- a row in a random place costs one page of the log
