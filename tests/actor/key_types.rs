@@ -281,6 +281,17 @@ mod derived {
     #[derive(TimerKey)]
     struct OrderId(Uuid);
 
+    /// The derive names what others should not.
+    #[deny(warnings)]
+    mod phased_out {
+        #[derive(super::TimerKey)]
+        pub(super) enum Task {
+            Retry,
+            #[deprecated]
+            Resend(u8),
+        }
+    }
+
     #[test]
     fn a_derived_key_has_the_names_and_the_fields() {
         let renew = Step::Renew { user: "ada".to_owned(), round: -1 };
@@ -297,5 +308,13 @@ mod derived {
         ] {
             assert_eq!(key, expected);
         }
+    }
+
+    #[test]
+    #[allow(deprecated)]
+    fn a_variant_that_is_deprecated_makes_a_key_without_a_warning() {
+        use phased_out::Task;
+        assert_eq!(TimerKey::from(Task::Retry), TimerKey::from("Task::Retry"));
+        assert_eq!(TimerKey::from(Task::Resend(7)), TimerKey::from(("Task::Resend", 7)));
     }
 }

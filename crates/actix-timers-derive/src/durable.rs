@@ -65,6 +65,8 @@ pub(crate) fn expand(input: DeriveInput) -> syn::Result<Tokens> {
         return Err(Error::new_spanned(&input.generics, "one name in the store cannot stand for several types"));
     }
     Ok(quote! {
+        #[automatically_derived]
+        #[allow(deprecated)]
         impl #library::DurableMessage for #of {
             const NAME: &'static str = #name;
             #version

@@ -68,12 +68,16 @@ fn expand(mut input: DeriveInput) -> syn::Result<Tokens> {
     }
     let (parameters, arguments, bounds) = input.generics.split_for_impl();
     Ok(quote! {
+        #[automatically_derived]
+        #[allow(deprecated)]
         impl #parameters #library::__private::ToKey for #name #arguments #bounds {
             fn to_key(&self) -> #library::TimerKey {
                 match self { #(#arms)* }
             }
         }
 
+        #[automatically_derived]
+        #[allow(deprecated)]
         impl #parameters ::core::convert::From<#name #arguments> for #library::TimerKey #bounds {
             fn from(key: #name #arguments) -> Self {
                 #library::__private::ToKey::to_key(&key)

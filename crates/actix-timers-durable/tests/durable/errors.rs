@@ -26,6 +26,16 @@ struct Other;
 #[durable("note")]
 struct Impostor;
 
+/// The derives of a type that others should not use any more make no warning.
+#[deny(warnings)]
+mod phased_out {
+    #[derive(serde::Serialize, serde::Deserialize, super::DurableMessage)]
+    #[durable("old")]
+    #[deprecated]
+    #[allow(dead_code)]
+    pub(super) struct Old;
+}
+
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Unwritable;
 
