@@ -102,6 +102,13 @@ impl Meters {
         self.show();
     }
 
+    /// Notes that the node has left: it sees nothing of the store any more, and an alert about it must end.
+    pub(crate) fn left(&self) {
+        for gauge in [&self.nodes, &self.overdue, &self.unserved, &self.oldest_snapshot] {
+            gauge.set(0.0);
+        }
+    }
+
     /// Counts another connection of a session.
     pub(crate) fn reconnected(&self, role: Role) {
         self.reconnections[role as usize].increment(1);
@@ -169,5 +176,20 @@ mod tests {
         assert!(first > 8.0 && first <= 10.0, "{first}");
         meters.leased(Duration::from_secs(10), Duration::ZERO);
         assert!(remaining().abs() < f64::EPSILON);
+    }
+
+    #[test]
+    fn a_node_that_has_left_shows_nothing_of_the_store() {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let meters = metrics::with_local_recorder(&recorder, || Meters::register("T"));
+        for gauge in [&meters.nodes, &meters.overdue, &meters.unserved, &meters.oldest_snapshot] {
+            gauge.set(7.0);
+        }
+        assert_eq!(recorder.handle().render().matches("{timer=\"T\"} 7\n").count(), 4);
+        meters.left();
+        let page = recorder.handle().render();
+        for metric in CATALOGUE.iter().filter(|metric| metric.kind == Kind::Gauge) {
+            assert!(page.contains(&format!("\n{}{{timer=\"T\"}} 0\n", metric.name)), "{}: {page}", metric.name);
+        }
     }
 }

@@ -17,6 +17,7 @@ use super::row::{self, COLUMNS, Types, due, id};
 use super::session::{Call, LOCK, Session, params};
 use super::steps::{AGAIN, fences, uuids};
 use crate::error::Failure;
+use crate::metrics::Meters;
 
 /// The time between two searches for claims that the node does not know, if no reply was lost.
 const SWEEP: Duration = Duration::from_secs(60);
@@ -271,7 +272,10 @@ pub(super) async fn tidy(session: &mut Session) -> bool {
     // After a failure the next time.
     let Ok(Some(row)) = session.query(TIDY, vec![]).await.map(|rows| rows.into_iter().next()) else { return false };
     let number: i64 = row.get(0);
-    session.shared.metered(|meters| meters.unserved.set(number as f64));
+    // Another session may have left meanwhile.
+    if session.node() != 0 {
+        session.shared.metered(|meters| meters.unserved.set(number as f64));
+    }
     !row.get::<_, bool>(1)
 }
 
@@ -463,6 +467,7 @@ pub(super) async fn retire(session: &mut Session) -> Result<(), StoreError> {
 pub(super) async fn leave(session: &mut Session) {
     session.shared.leased(Duration::ZERO, Duration::ZERO);
     let node = session.shared.node.swap(0, Ordering::AcqRel);
+    session.shared.metered(Meters::left);
     if node != 0 && session.query(LEAVE, params![node]).await.is_ok() {
         let (mut pass, until) = (Pass::default(), Instant::now() + PASSING);
         let is_none = async |_: &mut Session, claimed: Vec<Claimed>, _| Ok(claimed.is_empty());

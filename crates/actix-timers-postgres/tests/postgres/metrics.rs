@@ -76,6 +76,7 @@ with_server! {
         drop(first.node);
         let page = recorder.handle().render();
         assert!(page.contains("actix_timers_postgres_lease_seconds{timer=\"test\"} 0\n"), "{page}");
+        assert!(page.contains("actix_timers_postgres_nodes{timer=\"test\"} 0\n"), "{page}");
         heir.until("nodes", "", equals(1));
         assert!(equals(1)(heir.value("takeovers_total", "")), "one that leaves is not taken over");
         assert_eq!(session.value::<i64>(&format!("SELECT count(*) FROM {schema}.nodes")), 1);
