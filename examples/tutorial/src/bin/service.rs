@@ -206,11 +206,19 @@ fn recorder() -> Result<PrometheusHandle, Box<dyn Error>> {
     for (name, buckets) in actix_timers::metrics::histogram_buckets() {
         builder = builder.set_buckets_for_metric(Matcher::Full(name.to_owned()), buckets)?;
     }
-    Ok(builder.install_recorder()?)
+    let metrics = builder.install_recorder()?;
+    let upkeep = metrics.clone();
+    actix::spawn(async move {
+        loop {
+            // Without this upkeep the recorder keeps every sample of its histograms until a scrape.
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            upkeep.run_upkeep();
+        }
+    });
+    Ok(metrics)
 }
 
 async fn scrape(metrics: Data<PrometheusHandle>) -> String {
-    metrics.run_upkeep();
     actix_timers::scrape(|| metrics.render())
 }
 
