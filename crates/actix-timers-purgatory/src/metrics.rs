@@ -2,6 +2,7 @@
 //!
 //! They are registered with the recorder that is installed when the purgatory starts, and updated at each event.
 
+use actix_timers::integration::describe;
 use actix_timers::metrics::{Kind, Metric};
 use metrics::{Counter, Gauge, Unit, counter, gauge};
 
@@ -39,12 +40,7 @@ pub(crate) struct Meters {
 impl Meters {
     /// Describes the metrics, and registers those of a purgatory, so that they are present from the first scrape.
     pub(crate) fn new(purgatory: &str, timer: &str) -> Self {
-        for Metric { name, kind, unit, help, .. } in CATALOGUE.iter().copied() {
-            match kind {
-                Kind::Counter => metrics::describe_counter!(name, unit, help),
-                _ => metrics::describe_gauge!(name, unit, help),
-            }
-        }
+        describe(CATALOGUE);
         let labels = [("timer", timer.to_owned()), ("purgatory", purgatory.to_owned())];
         let ended = |outcome: &'static str| {
             let [timer, purgatory] = labels.clone();
