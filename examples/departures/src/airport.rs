@@ -1,6 +1,5 @@
 //! An airport: schedules the messages of its flights, and handles them.
 
-use std::error::Error;
 use std::sync::Arc;
 
 use actix::prelude::*;
@@ -12,9 +11,9 @@ use crate::flight::{BOARDING, CANCELLATION_KNOWN, DELAY_KNOWN, Flight, Outcome};
 use crate::log::{Entry, Event, Log};
 use crate::progress::Progress;
 
-/// Schedules the messages of the month. Returns the reason if one was rejected.
+/// Schedules the messages of the month.
 #[derive(Message)]
-#[rtype(result = "Result<(), String>")]
+#[rtype(result = "()")]
 pub(crate) struct Open;
 
 /// Ends the month and returns the log.
@@ -59,7 +58,7 @@ impl Airport {
     }
 
     /// Schedules the boarding call of a flight, and the news of its delay or cancellation.
-    fn plan(&mut self, flight: usize, facts: &Flight, ctx: &mut Context<Self>) -> Result<(), Box<dyn Error>> {
+    fn plan(&mut self, flight: usize, facts: &Flight, ctx: &mut Context<Self>) {
         let scheduled = facts.scheduled;
         self.calls.push(ctx.schedule_at(scheduled - BOARDING, BoardingCall { flight }));
         if facts.outcome == Outcome::Cancelled {
@@ -67,7 +66,6 @@ impl Airport {
         } else if let Some(departs) = facts.late_departure() {
             ctx.schedule_at(scheduled - DELAY_KNOWN, Delay { flight, departs });
         }
-        Ok(())
     }
 
     fn note(&mut self, flight: usize, event: Event) {
@@ -82,13 +80,12 @@ impl Actor for Airport {
 }
 
 impl Handler<Open> for Airport {
-    type Result = Result<(), String>;
+    type Result = ();
 
-    fn handle(&mut self, _: Open, ctx: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, _: Open, ctx: &mut Self::Context) {
         for (flight, facts) in Arc::clone(&self.flights).iter().enumerate() {
-            self.plan(flight, facts, ctx).map_err(|rejected| format!("{facts}: {rejected}"))?;
+            self.plan(flight, facts, ctx);
         }
-        Ok(())
     }
 }
 

@@ -92,7 +92,7 @@ async fn replay(
     let mut running = Vec::new();
     for (name, flights) in airports {
         let airport = Airport::new(Arc::clone(flights), clock.clone(), Arc::clone(progress)).start();
-        airport.send(Open).await.map_err(|why| format!("airport {name}: {why}"))??;
+        airport.send(Open).await.map_err(|why| format!("airport {name}: {why}"))?;
         running.push(airport);
     }
     let opened = timers.snapshot();
