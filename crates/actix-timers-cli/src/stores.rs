@@ -10,6 +10,7 @@ use crate::Problem;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Address<'a> {
     pub(crate) store: &'a str,
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) schema: Option<&'a str>,
 }
 
