@@ -24,7 +24,7 @@ pub(crate) type Place = &'static Location<'static>;
 pub(crate) fn name_at<R>(place: Place) -> &'static str {
     const REPEATED: &str = concat!(module_path!(), "::Repeated<");
     let name = type_name::<R>();
-    let name = name.strip_prefix(REPEATED).map_or(name, |name| name.trim_end_matches('>'));
+    let name = name.strip_prefix(REPEATED).and_then(|name| name.strip_suffix('>')).unwrap_or(name);
     const CLOSURE: &str = "::{{closure}}";
     static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     if !name.trim_end_matches('>').ends_with(CLOSURE) {

@@ -213,7 +213,7 @@ impl Service {
 
     /// Runs user code and catches its panics.
     pub(crate) fn contain<R>(&self, user_code: impl FnOnce() -> R) -> Option<R> {
-        // The panic hook has reported it already; no state of ours was in use.
+        // The panic hook has reported it already; our state is as before or after a step.
         catch_unwind(AssertUnwindSafe(user_code)).map_err(|panic| self.note_panic(panic)).ok()
     }
 

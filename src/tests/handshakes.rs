@@ -157,11 +157,12 @@ fn a_driver_that_found_the_turn_taken_looks_again() {
             turns.wake_driver();
         });
         let (turns, due) = &*shared;
-        if let Some(_claim) = turns.claim() {
-            let mut due = due.lock().unwrap();
-            due.sent += std::mem::take(&mut due.now);
-        }
-        turns.wake_driver();
+        turns.instead(|| {
+            if let Some(_claim) = turns.claim() {
+                let mut due = due.lock().unwrap();
+                due.sent += std::mem::take(&mut due.now);
+            }
+        });
         driver.join().unwrap();
         scheduler.join().unwrap();
     });

@@ -192,16 +192,20 @@ pub(crate) struct Panics {
 }
 
 impl Panics {
-    /// Notes a panic. Returns true if a turn has to emit it.
+    /// Notes a panic. Returns true if a turn has to emit it, and none was to before.
     pub(crate) fn note(&self, panic: &(dyn Any + Send)) -> bool {
         if !IS_ON {
             return false;
         }
         let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref().map(String::as_str));
         let text = text.unwrap_or("it has no text").chars().take(TEXT).collect();
-        self.unreported().get_or_insert((0, text)).0 += 1;
+        let mut unreported = self.unreported();
+        let (number, _) = unreported.get_or_insert((0, text));
+        *number += 1;
+        let is_first = *number == 1;
+        drop(unreported);
         self.any.store(true, Ordering::Release);
-        true
+        is_first
     }
 
     fn unreported(&self) -> MutexGuard<'_, Option<(u64, String)>> {

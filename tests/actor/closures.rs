@@ -109,6 +109,9 @@ fn a_closure_is_described_by_the_place_of_its_call() {
         assert_eq!(world.timers.list(&named).len(), 1);
 
         fn tick(_: &mut Probe<u64>, _: &mut Ctx) {}
+        fn tock<T>(_: &mut Probe<u64>, _: &mut Ctx) {}
+        let id = run(&addr, |_, ctx| ctx.run_every(ms(10), tock::<Vec<u8>>)).await;
+        assert!(world.timers.get(id).unwrap().message_type.ends_with("::tock<alloc::vec::Vec<u8>>"));
         let (first, ids) = run(&addr, |_, ctx| {
             let options = TimerOptions::new;
             let first = line!() + 1;

@@ -193,17 +193,20 @@ fn a_drop_that_calls_the_timers_at_shutdown_does_not_lock_up() {
     }
 }
 
-/// A clock that panics once at a call of this name.
+/// A clock that panics at a call of this name, once or always.
 #[derive(Clone)]
 struct Grumpy {
     hands: ManualClock,
     at: Arc<Mutex<Option<&'static str>>>,
+    always: bool,
 }
 
 impl Grumpy {
     fn called(&self, name: &'static str) {
-        let panics = self.at.lock().unwrap().take_if(|at| *at == name).is_some();
-        if panics {
+        let mut at = self.at.lock().unwrap();
+        if *at == Some(name) {
+            *at = at.filter(|_| self.always);
+            drop(at);
             panic_on_purpose();
         }
     }
@@ -239,7 +242,7 @@ fn a_clock_that_panics_once_in_a_turn_costs_no_timer() {
     for call in ["now", "wall", "alarm"] {
         paused(async {
             let before = count_panics();
-            let clock = Grumpy { hands: ManualClock::new(), at: Arc::default() };
+            let clock = Grumpy { hands: ManualClock::new(), at: Arc::default(), always: false };
             let timers = TimerActor::builder().clock(clock.clone()).start().unwrap();
             let (probe, hands) = (Probe::new(StopWatch::Source(Arc::default())), &clock.hands);
             let (log, addr) = (probe.log.clone(), probe.start());
@@ -248,10 +251,32 @@ fn a_clock_that_panics_once_in_a_turn_costs_no_timer() {
             hands.settle().await;
             *clock.at.lock().unwrap() = Some(call);
             hands.jump(ms(10));
+            tokio::time::sleep(ms(100)).await;
             idle().await;
             assert_eq!((log.names(), *clock.at.lock().unwrap()), (vec![1], None), "{call}");
             hands.advance(ms(490)).await;
             assert_eq!((log.names(), count_panics() - before), (vec![2], 1), "{call}");
         });
     }
+}
+
+#[test]
+fn a_clock_that_always_panics_does_not_keep_the_thread_busy() {
+    paused(async {
+        let clock = Grumpy { hands: ManualClock::new(), at: Arc::default(), always: true };
+        let timers = TimerActor::builder().clock(clock.clone()).start().unwrap();
+        let addr = Probe::<u8>::new(StopWatch::Source(Arc::default())).start();
+        timers.schedule_after(&addr, ms(5), Note(1));
+        clock.hands.settle().await;
+        let before = count_panics();
+        *clock.at.lock().unwrap() = Some("now");
+        clock.hands.jump(ms(10));
+        tokio::time::sleep(ms(1000)).await;
+        *clock.at.lock().unwrap() = None;
+        let panics = count_panics() - before;
+        assert!((5..=11).contains(&panics), "{panics} in a second");
+        tokio::time::sleep(ms(100)).await;
+        idle().await;
+        assert_eq!(timers.snapshot().counters.delivered, 1);
+    });
 }

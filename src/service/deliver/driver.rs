@@ -29,6 +29,10 @@ use crate::timing::{Advance, Tick};
 /// Smaller steps of the wall clock are left to the check of each timer at its expiration.
 const CLOCK_STEP: Duration = Duration::from_millis(20);
 
+/// The time to the next turn after a panic, and the deadline of its alarm, which no other one has.
+const PAUSE: Duration = Duration::from_millis(100);
+const AFTER_PANIC: Duration = Duration::MAX;
+
 /// Messages to recipients that are prepared before the first of them is sent.
 const SENT_TOGETHER: usize = 64;
 
@@ -65,25 +69,35 @@ impl Driver {
 
     /// Whether the alarm has fired.
     fn has_fired(&mut self, cx: &mut Context<'_>) -> bool {
-        let mut has_fired =
-            |alarm: &mut Alarm| self.service.contain(|| alarm.as_mut().poll(cx).is_ready()).unwrap_or(true);
-        let has_fired = self.alarm.as_mut().is_some_and(|(_, alarm)| has_fired(alarm));
+        let has_fired = self.alarm.as_mut().is_some_and(|(_, alarm)| alarm.as_mut().poll(cx).is_ready());
         if has_fired {
             self.alarm = None;
         }
         has_fired
     }
 
-    /// Whether the alarm for `time`, if there is one, has fired; sets it if necessary. One whose clock panics has fired: the
-    /// next turn sets it again.
+    /// Whether the alarm for `time`, if there is one, has fired; sets it if necessary.
     fn fires_at(&mut self, time: Option<Duration>, cx: &mut Context<'_>) -> bool {
         if self.alarm.as_ref().map(|(set_for, _)| *set_for) != time {
             // Returns its timer to the slot.
             self.alarm = None;
-            let set = |time| self.service.contain(|| self.timer.set(|| self.service.clock.alarm(time)));
-            self.alarm = time.and_then(|time| Some((time, set(time)?)));
+            self.alarm = time.map(|time| (time, self.timer.set(|| self.service.clock.alarm(time))));
         }
-        self.alarm.is_none() && time.is_some() || self.has_fired(cx)
+        self.has_fired(cx)
+    }
+
+    /// Takes a turn, and sets the alarm for the next one.
+    fn turn(&mut self, cx: &mut Context<'_>) -> TurnResult {
+        let has_fired = self.has_fired(cx);
+        if self.alarm.as_ref().is_some_and(|(set_for, _)| *set_for == AFTER_PANIC) {
+            return TurnResult::Taken;
+        }
+        self.service.meters.woken(if has_fired { WakeupCause::Alarm } else { WakeupCause::Call });
+        self.service.requests_this_turn.store(0, Ordering::Relaxed);
+        match self.service.turn(TurnBy::Driver) {
+            TurnResult::Sleep(time) if self.fires_at(time, cx) => TurnResult::More,
+            turned => turned,
+        }
     }
 }
 
@@ -106,17 +120,19 @@ where
             let _ = this.service.thread.set(std::thread::current().id());
             this.service.join_watchdog();
         }
-        let has_fired = this.has_fired(cx);
-        this.service.meters.woken(if has_fired { WakeupCause::Alarm } else { WakeupCause::Call });
-        this.service.requests_this_turn.store(0, Ordering::Relaxed);
-        // A turn reads the clock, which may panic, before a timer leaves the wheel: the next one finds all of them.
-        let more = match this.service.contain(|| this.service.turn(TurnBy::Driver)) {
-            None | Some(TurnResult::More) => true,
+        let service = Arc::clone(&this.service);
+        // Clocks and recorders may panic. A turn reads the clock before a timer leaves the wheel: the next one finds all.
+        let more = match service.contain(|| this.turn(cx)) {
+            None => {
+                // Whatever wakes it: a panic that comes each time must not keep the thread busy.
+                this.alarm = Some((AFTER_PANIC, Box::pin(tokio::time::sleep(PAUSE))));
+                this.has_fired(cx)
+            }
+            Some(TurnResult::More) => true,
             // The watchdog wakes this when it is done.
             Some(TurnResult::Taken) => return Poll::Pending,
-            Some(TurnResult::Sleep(time)) if this.fires_at(time, cx) => true,
             Some(TurnResult::Sleep(time)) => {
-                this.service.sleep.begin(time);
+                service.sleep.begin(time);
                 false
             }
         };
@@ -178,8 +194,7 @@ impl Service {
 
     /// Takes the driver's turn while a batch keeps it from being polled. The driver looks itself afterwards.
     pub(crate) fn take_turn_in_between(self: &Arc<Self>) {
-        self.turn(TurnBy::Driver);
-        self.turns.wake_driver();
+        self.turns.instead(|| self.contain(|| self.turn(TurnBy::Driver)));
     }
 
     /// Takes a turn: handles due timers, within the budget.
@@ -274,7 +289,7 @@ impl Service {
         }
         // Not under the lock: a waker is foreign code.
         wakers.into_iter().for_each(Waker::wake);
-        self.contain(|| self.meters.turned(began.elapsed()));
+        self.meters.turned(began.elapsed());
         if more { TurnResult::More } else { TurnResult::Sleep(sleep) }
     }
 

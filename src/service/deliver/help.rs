@@ -104,13 +104,6 @@ impl Service {
         facts.is_some_and(|(facts, _)| facts.step() != Step::Rest) && state.mark_ready(lane)
     }
 
-    /// Takes a turn in the driver's place, and wakes the driver, which may have found it taken.
-    fn turn_for_driver(self: &Arc<Self>) -> Option<TurnResult> {
-        let turn = self.contain(|| self.turn(TurnBy::Watchdog));
-        self.turns.wake_driver();
-        turn
-    }
-
     /// Delivers late messages in the driver's place, and returns the time of the watchdog's next check.
     pub(crate) fn help(self: Arc<Self>) -> Nanos {
         let Some(entry) = self.watchdog_entry.get() else { return IDLE };
@@ -122,20 +115,21 @@ impl Service {
         }
         let now = self.clock.now();
         let late = self.missing(&self.state()).is_some_and(|time| is_late(time, now));
-        let mut turn = if late { self.turn_for_driver() } else { None };
+        let turn = || self.turns.instead(|| self.contain(|| self.turn(TurnBy::Watchdog)));
+        let mut taken = if late { turn() } else { None };
         // A turn may bring messages that have waited already.
         if self.find_starved() {
-            turn = self.turn_for_driver();
+            taken = turn();
         }
-        if matches!(turn, Some(TurnResult::More | TurnResult::Sleep(_))) {
-            self.meters.woken(WakeupCause::Watchdog);
+        if matches!(taken, Some(TurnResult::More | TurnResult::Sleep(_))) {
+            self.contain(|| self.meters.woken(WakeupCause::Watchdog));
         }
         let next_slow_check = self.next_slow_check();
         if self.is_stopped() {
             self.publish();
             return IDLE;
         }
-        if matches!(turn, Some(TurnResult::More)) {
+        if matches!(taken, Some(TurnResult::More)) {
             return AT_ONCE;
         }
         let state = self.state();

@@ -36,7 +36,14 @@ impl Turns {
         self.driver.wake();
     }
 
-    /// Claims the turn; `None` if it is taken. A thread other than the driver's wakes the driver after it.
+    /// Runs a turn in the driver's place, and wakes the driver, which may have found it taken, once it is given up.
+    pub(crate) fn instead<R>(&self, turn: impl FnOnce() -> R) -> R {
+        let result = turn();
+        self.wake_driver();
+        result
+    }
+
+    /// Claims the turn; `None` if it is taken.
     pub(crate) fn claim(&self) -> Option<MutexGuard<'_, ()>> {
         match self.taken.try_lock() {
             Ok(turn) => Some(turn),

@@ -7,7 +7,7 @@
 //! 3. `spare`: the item that restores an inbox cancelled by mistake.
 //! 4. `thread_registry`: the owner of each context on a thread.
 //! 5. `detached`: owners that have ended, or whose inbox has left.
-//! 6. `subscribers`: dead letters, and their subscribers; `rejected_letters`: those about rejected timers.
+//! 6. `subscribers`: dead letters, and their subscribers.
 
 pub(crate) mod actor_link;
 pub(crate) mod detached;

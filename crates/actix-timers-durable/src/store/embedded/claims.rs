@@ -23,7 +23,7 @@ const DAMAGED: &str =
 
 const NEXT_NODE: &str = "UPDATE node SET number = number + 1 RETURNING number";
 const NAME: &str = "UPDATE node SET name = ?1";
-const KEEP: &str = "UPDATE timers SET node = ?5 WHERE id = ?1 AND node >= ?2 AND repetition = ?3 AND attempt = ?4";
+const KEEP: &str = "UPDATE timers SET node = ?5 WHERE id = ?1 AND node = ?2 AND repetition = ?3 AND attempt = ?4";
 const UNMARK_OTHERS: &str = "UPDATE timers INDEXED BY alone SET alone = 0 WHERE alone AND node <> ?1";
 pub(super) static BLAMED: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {RECORD} FROM timers INDEXED BY alone WHERE alone"));
@@ -119,7 +119,7 @@ impl Changes<'_> {
         let number = self.next_number()?;
         let mut lost = Vec::new();
         for Delivery { id, repetition, attempt } in running {
-            if !run(self.connection, KEEP, &[blob(id), &self.own_from, &repetition.cast_signed(), attempt, &number])? {
+            if !run(self.connection, KEEP, &[blob(id), &self.node, &repetition.cast_signed(), attempt, &number])? {
                 lost.push(*id);
             }
         }
