@@ -10,6 +10,7 @@ use super::request::Request;
 use super::{CommitterClock, Environment};
 use crate::due_time::DueTime;
 use crate::metrics::{Counted, DurableMeters};
+use crate::pause::PauseTarget;
 use crate::store::{Part, Query, Reads, State, StoreError};
 use crate::sync::spawn;
 
@@ -17,6 +18,8 @@ use crate::sync::spawn;
 const COUNT_EVERY: Duration = Duration::from_secs(1);
 /// The same in a store that nodes share: each of them counts all timers.
 const COUNT_SHARED_EVERY: Duration = Duration::from_secs(10);
+/// The due timers that are examined for the metrics. Those of routes that the node delivers are in memory, too.
+const EXAMINED: usize = 64;
 /// The number up to which timers are counted for the metrics.
 pub(super) const COUNT_LIMIT: u64 = 1_000_000;
 
@@ -36,12 +39,14 @@ pub(super) fn start(
     spawn(format!("{name} reader"), run).map(drop)
 }
 
-/// Counts the timers for the metrics, and takes the lateness of the first one that is neither with its handler nor paused.
+/// Counts the timers for the metrics, and takes the lateness of the first one that is neither with its handler nor of a paused
+/// route, among the first due ones.
 pub(super) fn measure(reads: &mut dyn Reads, meters: &DurableMeters, now: DueTime) -> Result<(), StoreError> {
     let counts = reads.counts(Some(COUNT_LIMIT))?;
-    let pauses = reads.pauses()?;
-    let is_paused = |route: &str| pauses.iter().any(|pause| pause.holds(now) && pause.is_of(route));
-    let due = reads.list(&Query { until: now, ..Query::of(Part::Pending) })?.found;
+    let mut pauses = reads.pauses()?;
+    pauses.retain(|pause| matches!(pause.target, PauseTarget::Route(_)) && pause.holds(now));
+    let is_paused = |route: &str| pauses.iter().any(|pause| pause.is_of(route));
+    let due = reads.list(&Query { limit: EXAMINED, until: now, ..Query::of(Part::Pending) })?.found;
     let first = due.iter().find(|found| found.state == State::Pending && !is_paused(&found.record.route));
     let overdue = first.map_or(Duration::ZERO, |first| now.saturating_since(first.record.progress.due));
     meters.levels(|levels| (levels.counts, levels.overdue) = (counts, overdue));

@@ -804,6 +804,7 @@ fn events_are_counted_and_a_scrape_shows_them() {
         first_due: Some(at(0)),
         known_until: at(12_000),
         paused: 1,
+        is_paused: false,
     };
     committer.meters().levels(|levels| levels.progress = progress);
     actix_timers::scrape(|| {

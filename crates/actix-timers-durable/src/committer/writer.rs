@@ -450,7 +450,7 @@ impl Writer {
                 self.meters.count(Counted::LookFailed, 1);
                 trace::store_cannot_be_read(error);
                 if matches!(**error, StoreError::Failed(_)) {
-                    self.note_trouble(Some(error));
+                    self.trouble = Trouble::Failed;
                 }
             }
         }

@@ -287,6 +287,7 @@ impl DurableTimerActor {
             first_due: claiming.chain(self.hints.first_due()).min(),
             known_until: self.hints.known_until(),
             paused: self.pauses.count(self.wall()) as u64,
+            is_paused: self.pauses.are_of_the_node(self.wall()),
         };
         self.committer.meters().levels(|levels| levels.progress = progress);
     }

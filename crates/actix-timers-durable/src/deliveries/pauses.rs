@@ -2,7 +2,7 @@
 
 use crate::due_time::DueTime;
 use crate::metrics::Counted;
-use crate::pause::Pause;
+use crate::pause::{Pause, PauseTarget};
 use crate::routes::Registered;
 
 /// See the [module](self).
@@ -46,6 +46,11 @@ impl Pauses {
     /// Returns the number of pauses.
     pub(super) fn count(&self, now: DueTime) -> usize {
         self.held.iter().filter(|pause| pause.holds(now)).count()
+    }
+
+    /// Returns whether the node itself is paused.
+    pub(super) fn are_of_the_node(&self, now: DueTime) -> bool {
+        self.held.iter().any(|pause| matches!(pause.target, PauseTarget::Node(_)) && pause.holds(now))
     }
 
     /// Counts the failures of a route in a row. Returns whether it is to be paused; if that fails, as many more try it again.

@@ -103,6 +103,8 @@ pub(crate) struct Progress {
     pub(crate) known_until: DueTime,
     /// Paused routes, and the paused node.
     pub(crate) paused: u64,
+    /// Whether the node itself is paused.
+    pub(crate) is_paused: bool,
 }
 
 /// The last known values of the gauges.
@@ -141,7 +143,9 @@ const GAUGES: &[(Metric, Value<f64>)] = &[
     (names::STORE_LAG, |levels| levels.lag.as_secs_f64()),
     (names::STORE_OVERDUE, |levels| {
         let in_memory = levels.progress.first_due.map_or(Duration::ZERO, |due| levels.now.saturating_since(due));
-        in_memory.max(levels.overdue).as_secs_f64()
+        // Those of a paused node are to wait.
+        let stored = if levels.progress.is_paused { Duration::ZERO } else { levels.overdue };
+        in_memory.max(stored).as_secs_f64()
     }),
     (names::STORE_FAILED, |levels| f64::from(u8::from(levels.has_failed))),
     (names::STORE_LOG, |levels| levels.store.log_bytes as f64),
@@ -293,6 +297,7 @@ mod tests {
                 first_due: Some(DueTime::from_millis(75_000).unwrap()),
                 known_until: DueTime::from_millis(123_000).unwrap(),
                 paused: 33,
+                is_paused: false,
             };
             levels.has_failed = true;
             levels.store = StoreGauges { log_bytes: 30, log_held: Duration::from_secs(31), interrupted: 6 };

@@ -29,10 +29,9 @@ static REQUEUE: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// A statement on the row of a delivery, while it is as it was claimed.
-/// A change of a delivery. Its claim has a number of this process: that of the last sweep is not known if its reply was lost.
 macro_rules! claimed {
     ($statement:literal) => {
-        concat!($statement, " WHERE id = ?1 AND node >= ?2 AND repetition = ?3 AND attempt = ?4")
+        concat!($statement, " WHERE id = ?1 AND node = ?2 AND repetition = ?3 AND attempt = ?4")
     };
 }
 pub(super) const DELETE: &str = claimed!("DELETE FROM timers");
@@ -228,7 +227,7 @@ impl Changes<'_> {
 
     pub(super) fn end(&self, Delivery { id, repetition, attempt }: Delivery, next: &Next) -> rusqlite::Result<Outcome> {
         let (blob, repetition, now) = (blob(&id), repetition.cast_signed(), millis(self.now));
-        let claim: [&dyn ToSql; 4] = [blob, &self.own_from, &repetition, &attempt];
+        let claim: [&dyn ToSql; 4] = [blob, &self.node, &repetition, &attempt];
         let with = |sql: &str, more: &[&dyn ToSql]| run(self.connection, sql, &[&claim[..], more].concat());
         let (next, note) = next.split();
         if let Some(Note { took_ms, outcome, error, result }) = note {

@@ -70,6 +70,8 @@ pub struct EmbeddedStore {
     joined_as: i64,
     /// Whether claims may have been made of which the caller does not know.
     must_sweep: bool,
+    /// Whether the last look has met damage.
+    is_suspect: bool,
     /// Claims of ended processes that were claimed again.
     interrupted: u64,
     /// SQLite's number of commits by others, at the last beat or the join.
@@ -128,6 +130,7 @@ impl EmbeddedStore {
             node: 0,
             joined_as: 0,
             must_sweep: false,
+            is_suspect: false,
             interrupted: 0,
             data_version: None,
         }
@@ -221,6 +224,11 @@ impl EmbeddedStore {
             self.checkpoints = Some(start_checkpoints(place, &mut connection)?);
             self.connection = Some(connection);
         }
+        // The reply of a sweep may have been lost.
+        if let Some(connection) = self.connection.as_ref().filter(|_| self.joined_as != 0) {
+            let number = connection.query_row("SELECT number FROM node", (), |row| row.get(0));
+            self.node = number.map_err(|error| unreadable(&self.path, &error))?;
+        }
         self.state = State::Sound;
         Ok(())
     }
@@ -246,8 +254,8 @@ impl EmbeddedStore {
         now: DueTime,
         make: impl FnOnce(&mut Changes<'_>) -> rusqlite::Result<T>,
     ) -> Result<T, WriteError> {
-        let (node, own_from) = (self.node, self.joined_as);
         self.connection().map_err(WriteError::All)?;
+        let (node, own_from) = (self.node, self.joined_as);
         let Some(connection) = &self.connection else { return Err(WriteError::All(StoreError::Closed)) };
         let execute = |sql| connection.prepare_cached(sql)?.execute(()).map(drop);
         let mut changes = Changes { connection, info: &self.info, node, own_from, now, interrupted: 0 };
@@ -368,15 +376,26 @@ impl Store for EmbeddedStore {
     }
 
     fn look(&mut self, look: &Look, now: DueTime) -> Looking {
+        // It may be opened anew, with another number.
+        _ = self.connection();
         let (node, name) = (self.node, self.info.name.clone());
         let find =
             |connection: &Connection| queries::look(connection, look, node, &pauses::held(connection, &name, now)?);
         let found = match self.connection().map(find) {
-            // Without a claim no change would notice it.
-            Ok(Err(error)) if matches!(meaning(&error), Meaning::Io | Meaning::Damaged) => {
-                Err(self.failed(error, true).into())
+            // Without a claim no change would notice it. A check does not find all that an index can lack.
+            Ok(Err(error)) if meaning(&error) == Meaning::Damaged => {
+                let is_again = std::mem::replace(&mut self.is_suspect, true);
+                let error = StoreError::from(self.failed(error, true));
+                if is_again {
+                    self.state = State::Damaged(format!("{error}: check the store, and restore a backup"));
+                }
+                Err(error)
             }
-            found => found.and_then(|found| found.map_err(|error| unreadable(&self.path, &error))),
+            found => {
+                let found = found.and_then(|found| found.map_err(|error| unreadable(&self.path, &error)));
+                self.is_suspect &= found.is_err();
+                found
+            }
         };
         Box::new(|| found)
     }

@@ -164,12 +164,17 @@ fn a_sweep_whose_reply_was_lost_keeps_what_runs() {
         store.connection().unwrap().execute(fill, [columns::blob(&id)]).unwrap();
     }
     let claim = Op::Claim(Claim { ids: ids.to_vec(), filter, suspects: Suspects::Left });
-    store.apply(&[claim], now).unwrap();
+    store.apply(std::slice::from_ref(&claim), now).unwrap();
     let running = ids.map(|id| Delivery { id, repetition: 1, attempt: 1 });
     // It is committed, and nobody learns its number.
-    store.must_sweep = true;
     assert!(store.write(now, |changes| changes.sweep(&running)).is_ok());
-    let ended = store.apply(&[Op::End(running[0], Next::Release)], now).unwrap().remove(0).unwrap();
-    assert!(matches!(ended, Outcome::Ended { .. }), "{ended:?}");
-    assert_eq!(store.beat(&running[1..], now).unwrap().lost, []);
+    store.close("a lost reply".to_owned());
+    let dead = Next::Dead { reason: "it fails".into(), then: None };
+    let outcomes = store.apply(&[Op::End(running[0], dead), Op::Cancel(ids[1])], now).unwrap();
+    let [Ok(Outcome::Ended { .. }), Ok(Outcome::InProgress)] = &outcomes[..] else { panic!("{outcomes:?}") };
+    let counts = store.counts(None).unwrap();
+    assert_eq!((counts.pending, counts.dead), (0, 1));
+    assert_eq!(store.beat(&running[2..], now).unwrap().lost, []);
+    store.apply(&[Op::Requeue(ids[0]), claim], now).unwrap();
+    assert_eq!(store.counts(None).unwrap().pending, 1);
 }
