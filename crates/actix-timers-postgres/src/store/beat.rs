@@ -39,6 +39,7 @@ const BEAT: &str = "
 const JOIN: &str = "
     INSERT INTO @schema@.nodes (id, name, lease_until, claimed_until, serves)
     SELECT $1, $2, clock_timestamp() + $3::bigint * interval '1 ms', @schema@.server_now() + $3::bigint, $4";
+const UNLOCK: &str = "SELECT pg_advisory_unlock_shared(-$1::bigint)";
 const ROUTES: &str = "
     INSERT INTO @schema@.routes (name) SELECT DISTINCT split_part(k.type, chr(31), 1) FROM unnest($1::text[]) AS k(type)
     ORDER BY 1 ON CONFLICT DO NOTHING";
@@ -87,7 +88,9 @@ pub(super) struct Member {
     /// The other nodes with the ends of their leases, and the time at which they were first seen.
     seen: HashMap<i64, (String, Duration)>,
     /// The last reading of the server's clock in microseconds, and its arrival.
-    pub(super) reading: Option<(i64, Duration)>,
+    reading: Option<(i64, Duration)>,
+    /// Whether the answer of a beat may have been lost.
+    pub(super) is_unheard: bool,
     round_trip: Duration,
     /// The broken connections at the last search for unknown claims, and its time.
     pub(super) swept: (u64, Duration),
@@ -221,7 +224,11 @@ async fn enter(session: &mut Session) -> Result<(), Failure> {
     let join = Call { sql: JOIN, params: params![id, name, lease, types.names.clone()] };
     let routes = Call { sql: ROUTES, params: params![types.names.clone()] };
     session.send(&[lock, join, routes]).await?;
-    session.shared.node.store(id, Ordering::Release);
+    let earlier = session.shared.node.swap(id, Ordering::AcqRel);
+    if earlier != 0 {
+        // Its release does not end the session of this one.
+        _ = session.query(UNLOCK, params![earlier]).await;
+    }
     Ok(())
 }
 
@@ -309,7 +316,7 @@ fn observe(session: &mut Session, row: &Row, sent: Duration, received: Duration)
     let paused: Vec<&str> = names.filter(|name| !name.is_empty()).collect();
     let has_resumed = session.shared.has_resumed(&paused);
     let member = &mut session.member;
-    let is_first = member.reading.is_none();
+    let is_first = std::mem::take(&mut member.is_unheard) || member.reading.is_none();
     let was_set_back = member.follow(row.get(8), sent, received);
     let (ids, leases): (Vec<i64>, Vec<String>) = (row.get(1), row.get(2));
     let has_gone = member.seen.keys().any(|known| !ids.contains(known));

@@ -26,8 +26,8 @@ const LAST_DELAY: Duration = Duration::from_secs(2);
 /// Time beyond the server's limit for a statement until a session counts as broken.
 const GRACE: Duration = Duration::from_millis(1000);
 
-/// The session is that of this node, so that others can end it, and of no earlier one.
-pub(super) const LOCK: &str = "SELECT pg_advisory_unlock_all(), pg_advisory_lock_shared(-$1::bigint)";
+/// The session is that of this node, so that others can end it.
+pub(super) const LOCK: &str = "SELECT pg_advisory_lock_shared(-$1::bigint)";
 const END: &str = "SELECT @schema@.end_sessions($1, 1000, true)";
 
 /// The values of a statement.
@@ -243,7 +243,7 @@ impl Session {
     /// anew.
     pub(super) fn lose_reply(&mut self) {
         self.breaks += 1;
-        self.member.reading = None;
+        self.member.is_unheard = true;
     }
 
     /// Drops a connection whose state is unknown.

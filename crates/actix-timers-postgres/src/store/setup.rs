@@ -22,7 +22,7 @@ const MIGRATIONS: [&str; 1] = [include_str!("schema.sql")];
 const VERSION: &str = "
     CREATE TABLE IF NOT EXISTS @schema@.schema_version (version int NOT NULL, since timestamptz NOT NULL DEFAULT now());
     INSERT INTO @schema@.schema_version (version) VALUES ";
-const TABLES: [&str; 6] = ["timers", "nodes", "dead_letters", "past", "routes", "pauses"];
+const TABLES: [&str; 7] = ["timers", "nodes", "dead_letters", "past", "routes", "pauses", "sessions"];
 
 /// Returns the statements that bring the tables from a version (0: none) to that of this crate.
 pub(super) fn migration(schema: &Schema, from: usize, has_schema: bool) -> String {
