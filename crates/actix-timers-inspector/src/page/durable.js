@@ -133,6 +133,7 @@ const durable = {
       const question = async () => {
         const { count: number, is_limited } = await ask("durable/count", wanted);
         confirmed = number;
+        if (is_limited && !number) return "None among the first million: narrow the filter";
         // There may be more than the store has counted: they stay.
         return `Confirm ${text.toLowerCase()}: ${is_limited ? "the first " : ""}${count(number)}`;
       };
