@@ -60,11 +60,13 @@ pub(crate) struct Driver {
     alarm: Option<(Duration, Alarm)>,
     /// The kernel timer of its alarms.
     timer: TimerSlot,
+    /// Whether the last turn that was taken has panicked.
+    has_panicked: bool,
 }
 
 impl Driver {
     pub(crate) fn new(service: Arc<Service>) -> Self {
-        Self { service, alarm: None, timer: TimerSlot::default() }
+        Self { service, alarm: None, timer: TimerSlot::default(), has_panicked: false }
     }
 
     /// Whether the alarm has fired.
@@ -92,7 +94,8 @@ impl Driver {
         if self.alarm.as_ref().is_some_and(|(set_for, _)| *set_for == AFTER_PANIC) {
             return TurnResult::Taken;
         }
-        self.service.meters.woken(if has_fired { WakeupCause::Alarm } else { WakeupCause::Call });
+        let cause = if has_fired { WakeupCause::Alarm } else { WakeupCause::Call };
+        self.service.contain(|| self.service.meters.woken(cause));
         self.service.requests_this_turn.store(0, Ordering::Relaxed);
         match self.service.turn(TurnBy::Driver) {
             TurnResult::Sleep(time) if self.fires_at(time, cx) => TurnResult::More,
@@ -121,10 +124,14 @@ where
             this.service.join_watchdog();
         }
         let service = Arc::clone(&this.service);
-        // Clocks and recorders may panic. A turn reads the clock before a timer leaves the wheel: the next one finds all.
-        let more = match service.contain(|| this.turn(cx)) {
+        // A clock may panic. A turn reads it before a timer leaves the wheel: the next one finds all of them.
+        let turned = service.contain(|| this.turn(cx));
+        let had_panicked = this.has_panicked;
+        this.has_panicked = turned.as_ref().is_none_or(|turned| matches!(turned, TurnResult::Taken) && had_panicked);
+        let more = match turned {
+            None if !had_panicked => true,
             None => {
-                // Whatever wakes it: a panic that comes each time must not keep the thread busy.
+                // Whatever wakes it: panics must not keep the thread busy.
                 this.alarm = Some((AFTER_PANIC, Box::pin(tokio::time::sleep(PAUSE))));
                 this.has_fired(cx)
             }
@@ -289,7 +296,7 @@ impl Service {
         }
         // Not under the lock: a waker is foreign code.
         wakers.into_iter().for_each(Waker::wake);
-        self.meters.turned(began.elapsed());
+        self.contain(|| self.meters.turned(began.elapsed()));
         if more { TurnResult::More } else { TurnResult::Sleep(sleep) }
     }
 
