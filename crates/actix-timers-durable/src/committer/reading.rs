@@ -11,15 +11,17 @@ use super::{CommitterClock, Environment};
 use crate::due_time::DueTime;
 use crate::metrics::{Counted, DurableMeters};
 use crate::pause::PauseTarget;
-use crate::store::{Part, Query, Reads, State, StoreError};
+use crate::store::{Found, Part, Query, Reads, State, StoreError};
 use crate::sync::spawn;
 
 /// The least time between counts of the timers for the metrics; they take at most a fiftieth of it. The first count is at once.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
 /// The same in a store that nodes share: each of them counts all timers.
 const COUNT_SHARED_EVERY: Duration = Duration::from_secs(10);
-/// The due timers that are examined for the metrics. Those of routes that the node delivers are in memory, too.
-const EXAMINED: usize = 64;
+/// The due timers that are examined for the metrics, and in how many pages. Those of routes that the node delivers are in
+/// memory, too.
+const PAGE: usize = 64;
+const PAGES: usize = 16;
 /// The number up to which timers are counted for the metrics.
 pub(super) const COUNT_LIMIT: u64 = 1_000_000;
 
@@ -46,9 +48,18 @@ pub(super) fn measure(reads: &mut dyn Reads, meters: &DurableMeters, now: DueTim
     let mut pauses = reads.pauses()?;
     pauses.retain(|pause| matches!(pause.target, PauseTarget::Route(_)) && pause.holds(now));
     let is_paused = |route: &str| pauses.iter().any(|pause| pause.is_of(route));
-    let due = reads.list(&Query { limit: EXAMINED, until: now, ..Query::of(Part::Pending) })?.found;
-    let first = due.iter().find(|found| found.state == State::Pending && !is_paused(&found.record.route));
-    let overdue = first.map_or(Duration::ZERO, |first| now.saturating_since(first.record.progress.due));
+    let is_late = |found: &&Found| found.state == State::Pending && !is_paused(&found.record.route);
+    let mut query = Query { limit: PAGE, until: now, ..Query::of(Part::Pending) };
+    let mut overdue = Duration::ZERO;
+    for _ in 0..PAGES {
+        let page = reads.list(&query)?;
+        let first = page.found.iter().find(is_late);
+        overdue = first.map_or(Duration::ZERO, |first| now.saturating_since(first.record.progress.due));
+        query.after = page.next;
+        if first.is_some() || page.next.is_none() {
+            break;
+        }
+    }
     meters.levels(|levels| (levels.counts, levels.overdue) = (counts, overdue));
     Ok(())
 }

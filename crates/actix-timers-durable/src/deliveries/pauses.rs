@@ -85,6 +85,7 @@ mod tests {
         let pause = Pause::route("office").until(now.to_system_time() + Duration::from_secs(1));
         let end = pause.until;
         pauses.note(vec![pause.clone()], now);
+        assert!(!pauses.are_of_the_node(now));
         // Looks up to then have left out the route.
         let now = now.saturating_add(Duration::from_secs(2));
         pauses.note(vec![pause], now);
@@ -92,5 +93,13 @@ mod tests {
         pauses.note(vec![], now);
         assert_eq!(pauses.next_end(), end, "until it is noticed");
         assert!(pauses.has_ended(now) && pauses.next_end().is_none());
+    }
+
+    #[test]
+    fn a_pause_of_the_node_is_none_of_a_route() {
+        let (mut pauses, now) = (Pauses::default(), DueTime::MIN);
+        let until = now.to_system_time() + Duration::from_secs(1);
+        pauses.note(vec![Pause::node("a").until(until)], now);
+        assert!(pauses.are_of_the_node(now) && !pauses.are_of_the_node(now.saturating_add(Duration::from_secs(1))));
     }
 }

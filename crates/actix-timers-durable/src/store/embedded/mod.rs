@@ -376,8 +376,10 @@ impl Store for EmbeddedStore {
     }
 
     fn look(&mut self, look: &Look, now: DueTime) -> Looking {
-        // It may be opened anew, with another number.
-        _ = self.connection();
+        // The files may be opened anew, with another number.
+        if let Err(error) = self.connection() {
+            return Box::new(|| Err(error));
+        }
         let (node, name) = (self.node, self.info.name.clone());
         let find =
             |connection: &Connection| queries::look(connection, look, node, &pauses::held(connection, &name, now)?);
@@ -385,11 +387,12 @@ impl Store for EmbeddedStore {
             // Without a claim no change would notice it. A check does not find all that an index can lack.
             Ok(Err(error)) if meaning(&error) == Meaning::Damaged => {
                 let is_again = std::mem::replace(&mut self.is_suspect, true);
+                let reason = format!("{error}: check the store, and restore a backup");
                 let error = StoreError::from(self.failed(error, true));
                 if is_again {
-                    self.state = State::Damaged(format!("{error}: check the store, and restore a backup"));
+                    self.state = State::Damaged(reason.clone());
                 }
-                Err(error)
+                Err(if is_again { StoreError::Failed(io::Error::other(reason)) } else { error })
             }
             found => {
                 let found = found.and_then(|found| found.map_err(|error| unreadable(&self.path, &error)));
