@@ -223,7 +223,11 @@ async fn enter(session: &mut Session) -> Result<(), Failure> {
     let lock = Call { sql: LOCK, params: params![id] };
     let join = Call { sql: JOIN, params: params![id, name, lease, types.names.clone()] };
     let routes = Call { sql: ROUTES, params: params![types.names.clone()] };
-    session.send(&[lock, join, routes]).await?;
+    if let Err(failure) = session.send(&[lock, join, routes]).await {
+        // A lock does not go with its transaction.
+        _ = session.query(UNLOCK, params![id]).await;
+        return Err(failure);
+    }
     let earlier = session.shared.node.swap(id, Ordering::AcqRel);
     if earlier != 0 {
         // Its release does not end the session of this one.
@@ -482,5 +486,6 @@ pub(super) async fn leave(session: &mut Session) {
         if !pass.has_left && matches!(passed, Ok(true)) {
             _ = session.query(FORGET, params![node]).await;
         }
+        _ = session.query(UNLOCK, params![node]).await;
     }
 }
