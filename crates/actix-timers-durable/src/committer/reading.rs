@@ -10,8 +10,8 @@ use super::request::Request;
 use super::{CommitterClock, Environment};
 use crate::due_time::DueTime;
 use crate::metrics::{Counted, DurableMeters};
-use crate::pause::PauseTarget;
-use crate::store::{Found, Part, Query, Reads, State, StoreError};
+use crate::pause::{Pause, PauseTarget};
+use crate::store::{Part, Query, Reads, State, StoreError};
 use crate::sync::spawn;
 
 /// The least time between counts of the timers for the metrics; they take at most a fiftieth of it. The first count is at once.
@@ -45,18 +45,26 @@ pub(super) fn start(
 /// route, among the first due ones.
 pub(super) fn measure(reads: &mut dyn Reads, meters: &DurableMeters, now: DueTime) -> Result<(), StoreError> {
     let counts = reads.counts(Some(COUNT_LIMIT))?;
-    let mut pauses = reads.pauses()?;
-    pauses.retain(|pause| matches!(pause.target, PauseTarget::Route(_)) && pause.holds(now));
-    let is_paused = |route: &str| pauses.iter().any(|pause| pause.is_of(route));
-    let is_late = |found: &&Found| found.state == State::Pending && !is_paused(&found.record.route);
     let mut query = Query { limit: PAGE, until: now, ..Query::of(Part::Pending) };
-    let mut overdue = Duration::ZERO;
+    let (mut pauses, mut overdue) = (None, Duration::ZERO);
     for _ in 0..PAGES {
         let page = reads.list(&query)?;
-        let first = page.found.iter().find(is_late);
-        overdue = first.map_or(Duration::ZERO, |first| now.saturating_since(first.record.progress.due));
+        let late = page.found.iter().filter(|found| found.state == State::Pending);
+        for found in late {
+            // An idle node asks for none.
+            let pauses = match &mut pauses {
+                Some(known) => known,
+                unknown => unknown.insert(reads.pauses()?),
+            };
+            let is_its =
+                |pause: &Pause| matches!(&pause.target, PauseTarget::Route(route) if *route == found.record.route);
+            if !pauses.iter().any(|pause| is_its(pause) && pause.holds(now)) {
+                overdue = now.saturating_since(found.record.progress.due);
+                break;
+            }
+        }
         query.after = page.next;
-        if first.is_some() || page.next.is_none() {
+        if !overdue.is_zero() || page.next.is_none() {
             break;
         }
     }
