@@ -20,6 +20,7 @@ use crate::service::state::Service;
 use crate::trace;
 
 thread_local! {
+    /// The timer actor of this arbiter, which is kept alive.
     static HERE: RefCell<Option<Timers>> = const { RefCell::new(None) };
     /// Timer actors of this arbiter with their own clocks, whether [`install`]ed or not.
     static OWN_CLOCKS: RefCell<Vec<Weak<Service>>> = const { RefCell::new(Vec::new()) };

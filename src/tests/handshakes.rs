@@ -157,7 +157,7 @@ fn a_driver_that_found_the_turn_taken_looks_again() {
             turns.wake_driver();
         });
         let (turns, due) = &*shared;
-        turns.instead(|| {
+        turns.in_place_of_driver(|| {
             if let Some(_claim) = turns.claim() {
                 let mut due = due.lock().unwrap();
                 due.sent += std::mem::take(&mut due.now);

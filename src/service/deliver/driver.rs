@@ -29,8 +29,9 @@ use crate::timing::{Advance, Tick};
 /// Smaller steps of the wall clock are left to the check of each timer at its expiration.
 const CLOCK_STEP: Duration = Duration::from_millis(20);
 
-/// The time to the next turn after a panic, and the deadline of its alarm, which no other one has.
+/// The time from the second panic in a row to the next turn.
 const PAUSE: Duration = Duration::from_millis(100);
+/// The deadline of the alarm of this pause, which no other one has.
 const AFTER_PANIC: Duration = Duration::MAX;
 
 /// Messages to recipients that are prepared before the first of them is sent.
@@ -97,9 +98,23 @@ impl Driver {
         let cause = if has_fired { WakeupCause::Alarm } else { WakeupCause::Call };
         self.service.contain(|| self.service.meters.woken(cause));
         self.service.requests_this_turn.store(0, Ordering::Relaxed);
-        match self.service.turn(TurnBy::Driver) {
+        let turned = match self.service.turn(TurnBy::Driver) {
             TurnResult::Sleep(time) if self.fires_at(time, cx) => TurnResult::More,
             turned => turned,
+        };
+        self.has_panicked &= matches!(turned, TurnResult::Taken);
+        turned
+    }
+
+    /// Looks again after a panic: at once, and after further ones in a row a moment later, whatever wakes the driver. Panics
+    /// must not keep the thread busy.
+    fn look_again(&mut self, cx: &mut Context<'_>) {
+        let is_first = !std::mem::replace(&mut self.has_panicked, true);
+        if !is_first {
+            self.alarm = Some((AFTER_PANIC, Box::pin(tokio::time::sleep(PAUSE))));
+        }
+        if is_first || self.has_fired(cx) {
+            cx.waker().wake_by_ref();
         }
     }
 }
@@ -125,20 +140,15 @@ where
         }
         let service = Arc::clone(&this.service);
         // A clock may panic. A turn reads it before a timer leaves the wheel: the next one finds all of them.
-        let turned = service.contain(|| this.turn(cx));
-        let had_panicked = this.has_panicked;
-        this.has_panicked = turned.as_ref().is_none_or(|turned| matches!(turned, TurnResult::Taken) && had_panicked);
+        let Some(turned) = service.contain(|| this.turn(cx)) else {
+            this.look_again(cx);
+            return Poll::Pending;
+        };
         let more = match turned {
-            None if !had_panicked => true,
-            None => {
-                // Whatever wakes it: panics must not keep the thread busy.
-                this.alarm = Some((AFTER_PANIC, Box::pin(tokio::time::sleep(PAUSE))));
-                this.has_fired(cx)
-            }
-            Some(TurnResult::More) => true,
+            TurnResult::More => true,
             // The watchdog wakes this when it is done.
-            Some(TurnResult::Taken) => return Poll::Pending,
-            Some(TurnResult::Sleep(time)) => {
+            TurnResult::Taken => return Poll::Pending,
+            TurnResult::Sleep(time) => {
                 service.sleep.begin(time);
                 false
             }
@@ -201,7 +211,7 @@ impl Service {
 
     /// Takes the driver's turn while a batch keeps it from being polled. The driver looks itself afterwards.
     pub(crate) fn take_turn_in_between(self: &Arc<Self>) {
-        self.turns.instead(|| self.contain(|| self.turn(TurnBy::Driver)));
+        self.turns.in_place_of_driver(|| self.contain(|| self.turn(TurnBy::Driver)));
     }
 
     /// Takes a turn: handles due timers, within the budget.

@@ -115,7 +115,7 @@ impl Service {
         }
         let now = self.clock.now();
         let late = self.missing(&self.state()).is_some_and(|time| is_late(time, now));
-        let turn = || self.turns.instead(|| self.contain(|| self.turn(TurnBy::Watchdog)));
+        let turn = || self.turns.in_place_of_driver(|| self.contain(|| self.turn(TurnBy::Watchdog)));
         let mut taken = if late { turn() } else { None };
         // A turn may bring messages that have waited already.
         if self.find_starved() {

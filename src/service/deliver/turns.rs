@@ -37,7 +37,7 @@ impl Turns {
     }
 
     /// Runs a turn in the driver's place, and wakes the driver, which may have found it taken, once it is given up.
-    pub(crate) fn instead<R>(&self, turn: impl FnOnce() -> R) -> R {
+    pub(crate) fn in_place_of_driver<R>(&self, turn: impl FnOnce() -> R) -> R {
         let result = turn();
         self.wake_driver();
         result
