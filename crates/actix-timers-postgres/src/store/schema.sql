@@ -224,8 +224,9 @@ BEGIN
 END
 $$;
 
--- The sessions that hold advisory locks: with the id of a node, negated, the session in which it claims and ends, and with the id
--- itself those of transactions that complete its timers. A lock ends with its session, or when a pooler hands that on.
+-- The advisory locks of this database, with the processes that hold them. The id of a node, negated, is the lock of the session in
+-- which it claims and ends; the id itself is that of transactions that complete its timers. A lock ends with its session, or when a
+-- pooler hands that on.
 CREATE VIEW @schema@.sessions AS
     SELECT l.classid::bigint << 32 | l.objid::bigint AS lock, l.pid FROM pg_locks l
     WHERE l.locktype = 'advisory' AND l.objsubid = 1

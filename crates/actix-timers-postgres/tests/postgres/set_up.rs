@@ -78,6 +78,9 @@ with_server! {
             missing(&schema, next);
         }
         admin.run(&format!("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {schema} TO {user}"));
+        admin.run(&format!("REVOKE ALL ON {schema}.sessions FROM {user}"));
+        missing(&schema, "SELECT on table sessions");
+        admin.run(&format!("GRANT SELECT ON {schema}.sessions TO {user}"));
         connect_to(&as_user, PostgresOptions::new().schema(&schema)).unwrap();
     }
 
