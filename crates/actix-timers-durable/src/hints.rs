@@ -62,7 +62,7 @@ pub(super) struct Hints {
     later: BTreeMap<(DueTime, DurableId), Hint>,
     /// Due timers whose budgets were used up by processes that died, of all routes.
     suspects: BTreeMap<Turn, Hint>,
-    /// The first due time of suspects that were dropped since so many others wait. Looks go on meanwhile, and begin there
+    /// The first due time of suspects that were dropped since enough others wait. Looks go on meanwhile, and begin there
     /// when half of these are gone.
     suspects_from: Option<DueTime>,
     routes: Vec<Route>,

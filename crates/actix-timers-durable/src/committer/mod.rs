@@ -218,12 +218,12 @@ impl Shared {
                 let Environment { clock, meters, .. } = &self.environment;
                 let mut writer = Self::lock(writer);
                 writer.turn(&**clock, &mut requests, &mut replies);
-                let is_publishing = writer.is_publishing(clock());
+                let is_fresh = writer.refresh(clock());
                 // Reports come in the order of their turns; replies wake code of others, so they wait for the unlock.
                 self.environment.report(std::mem::take(&mut replies.report));
                 drop(writer);
                 self.environment.send(replies);
-                if is_publishing && let Some(pass) = try_publish() {
+                if is_fresh && let Some(pass) = try_publish() {
                     meters.publish(Duration::ZERO, clock().wall, &pass);
                 }
             }

@@ -11,7 +11,7 @@ use super::{CommitterClock, Environment};
 use crate::due_time::DueTime;
 use crate::metrics::{Counted, DurableMeters};
 use crate::pause::{Pause, PauseTarget};
-use crate::store::{Part, Query, Reads, State, StoreError};
+use crate::store::{Found, Part, Query, Reads, State, StoreError};
 use crate::sync::spawn;
 
 /// The least time between counts of the timers for the metrics; they take at most a fiftieth of it. The first count is at once.
@@ -41,35 +41,36 @@ pub(super) fn start(
     spawn(format!("{name} reader"), run).map(drop)
 }
 
-/// Counts the timers for the metrics, and takes the lateness of the first one that is neither with its handler nor of a paused
-/// route, among the first due ones.
+/// Counts the timers for the metrics, and takes the lateness of the first one that waits.
 pub(super) fn measure(reads: &mut dyn Reads, meters: &DurableMeters, now: DueTime) -> Result<(), StoreError> {
     let counts = reads.counts(Some(COUNT_LIMIT))?;
-    let mut query = Query { limit: PAGE, until: now, ..Query::of(Part::Pending) };
-    let (mut pauses, mut overdue) = (None, Duration::ZERO);
-    for _ in 0..PAGES {
-        let page = reads.list(&query)?;
-        let late = page.found.iter().filter(|found| found.state == State::Pending);
-        for found in late {
-            // An idle node asks for none.
-            let pauses = match &mut pauses {
-                Some(known) => known,
-                unknown => unknown.insert(reads.pauses()?),
-            };
-            let is_its =
-                |pause: &Pause| matches!(&pause.target, PauseTarget::Route(route) if *route == found.record.route);
-            if !pauses.iter().any(|pause| is_its(pause) && pause.holds(now)) {
-                overdue = now.saturating_since(found.record.progress.due);
-                break;
-            }
-        }
-        query.after = page.next;
-        if !overdue.is_zero() || page.next.is_none() {
-            break;
-        }
-    }
+    let overdue = first_waiting(reads, now)?.map_or(Duration::ZERO, |due| now.saturating_since(due));
     meters.levels(|levels| (levels.counts, levels.overdue) = (counts, overdue));
     Ok(())
+}
+
+/// Returns the due time of the first timer, among some due ones, that is neither with its handler nor of a paused route.
+fn first_waiting(reads: &mut dyn Reads, now: DueTime) -> Result<Option<DueTime>, StoreError> {
+    let mut query = Query { limit: PAGE, until: now, ..Query::of(Part::Pending) };
+    let mut pauses = None;
+    for _ in 0..PAGES {
+        let page = reads.list(&query)?;
+        // An idle node reads no pauses.
+        if pauses.is_none() && !page.found.is_empty() {
+            pauses = Some(reads.pauses()?);
+        }
+        let pauses_route =
+            |pause: &Pause, of: &str| matches!(&pause.target, PauseTarget::Route(route) if **route == *of);
+        let is_paused =
+            |route: &str| pauses.iter().flatten().any(|pause| pauses_route(pause, route) && pause.holds(now));
+        let waits = |found: &&Found| found.state == State::Pending && !is_paused(&found.record.route);
+        let first = page.found.iter().find(waits);
+        if first.is_some() || page.next.is_none() {
+            return Ok(first.map(|first| first.record.progress.due));
+        }
+        query.after = page.next;
+    }
+    Ok(None)
 }
 
 /// Runs until the queue is left. While there are no queries it counts the timers for the metrics.

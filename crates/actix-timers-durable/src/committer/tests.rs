@@ -324,7 +324,6 @@ fn an_unwritten_end_is_kept_until_written_or_closed() {
     }
 }
 
-/// Its reason concerns no other timer.
 /// Returns a committer on the caller's thread whose store refuses ends while there is a number of them.
 fn refusing(hands: &Hands) -> (Committer, Receiver<Report>, Arc<Mutex<Option<u32>>>) {
     let refused = Arc::default();
@@ -358,6 +357,7 @@ fn nothing_is_claimed_beside_many_refused_ends() {
     assert!(claim_one().is_ok());
 }
 
+/// Its reason concerns no other timer.
 #[test]
 fn an_end_that_the_store_refuses_is_tried_seldom_and_holds_up_nothing() {
     let hands = Hands::default();

@@ -60,8 +60,8 @@ fn run(mut writer: Writer, queues: &Queues, environment: &Environment) {
         if writer.is_closed() {
             return;
         }
-        // The actor publishes them every second.
-        _ = writer.is_publishing(now);
+        // The actor publishes the values every second.
+        _ = writer.refresh(now);
     }
 }
 

@@ -170,8 +170,8 @@ impl Writer {
         self.waiting.iter().map(|(_, requester)| requester.at.saturating_sub(now)).min()
     }
 
-    /// Gives the metrics the values of the store if they are to be published now, once per period. Returns whether they are.
-    pub(super) fn is_publishing(&mut self, now: Reading) -> bool {
+    /// Gives the metrics the values of the store, once per period. Returns whether it does.
+    pub(super) fn refresh(&mut self, now: Reading) -> bool {
         let is_due = self.published.is_none_or(|at| now.time >= at.saturating_add(PUBLISH_EVERY));
         if is_due {
             self.published = Some(now.time);
@@ -240,7 +240,7 @@ impl Writer {
         places
     }
 
-    /// Whether so many ends are refused that nothing is claimed, those included that are tried again now.
+    /// Whether too many ends are refused to claim anything, also counting the ones that are tried again now.
     fn has_many_refused(&self, changes: &[Change]) -> bool {
         self.waiting.iter().chain(changes).filter(|(_, requester)| requester.is_refused).count() >= MAX_REFUSED
     }

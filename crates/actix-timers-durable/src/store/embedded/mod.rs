@@ -28,7 +28,7 @@ use std::time::Duration;
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 
-use super::{BackUp, Beat, Delivery, Look, Looking, NodeInfo, Op, Outcome, Reads, Store, StoreGauges};
+use super::{BackUp, Beat, Delivery, Look, Looked, Looking, NodeInfo, Op, Outcome, Reads, Store, StoreGauges};
 use crate::DueTime;
 use crate::contain::contain;
 use crate::pause::Pause;
@@ -216,9 +216,8 @@ impl EmbeddedStore {
             if let State::Suspicious(reason) = &self.state {
                 let check = connection.query_row("PRAGMA quick_check(1)", (), |row| row.get::<_, String>(0));
                 if check.map_err(|error| place.unreadable(&error))? != "ok" {
-                    let reason = format!("{reason}: check the store, and restore a backup");
-                    self.state = State::Damaged(reason.clone());
-                    return Err(StoreError::Failed(io::Error::other(reason)));
+                    let reason = reason.clone();
+                    return Err(self.give_up(&reason));
                 }
             }
             self.checkpoints = Some(start_checkpoints(place, &mut connection)?);
@@ -231,6 +230,34 @@ impl EmbeddedStore {
         }
         self.state = State::Sound;
         Ok(())
+    }
+
+    /// Fails for good.
+    fn give_up(&mut self, reason: &str) -> StoreError {
+        let reason = format!("{reason}: check the store, and restore a backup");
+        self.state = State::Damaged(reason.clone());
+        StoreError::Failed(io::Error::other(reason))
+    }
+
+    fn find(&mut self, look: &Look, now: DueTime) -> Result<Looked, StoreError> {
+        // The files may be opened anew, with another number.
+        self.connection()?;
+        let (node, name) = (self.node, self.info.name.clone());
+        let connection = self.connection()?;
+        let found =
+            pauses::held(connection, &name, now).and_then(|paused| queries::look(connection, look, node, &paused));
+        found.map_err(|error| match meaning(&error) {
+            Meaning::Damaged => self.damaged(error),
+            _ => unreadable(&self.path, &error),
+        })
+    }
+
+    /// Has the files checked after damage that a look has met, since no change might notice it without a claim. The second in a
+    /// row is final: a check does not find all that an index can lack.
+    fn damaged(&mut self, error: rusqlite::Error) -> StoreError {
+        let (is_again, reason) = (std::mem::replace(&mut self.is_suspect, true), error.to_string());
+        let error = self.failed(error, true).into();
+        if is_again { self.give_up(&reason) } else { error }
     }
 
     /// Notes SQLite's number of commits by others, and returns it.
@@ -376,30 +403,8 @@ impl Store for EmbeddedStore {
     }
 
     fn look(&mut self, look: &Look, now: DueTime) -> Looking {
-        // The files may be opened anew, with another number.
-        if let Err(error) = self.connection() {
-            return Box::new(|| Err(error));
-        }
-        let (node, name) = (self.node, self.info.name.clone());
-        let find =
-            |connection: &Connection| queries::look(connection, look, node, &pauses::held(connection, &name, now)?);
-        let found = match self.connection().map(find) {
-            // Without a claim no change would notice it. A check does not find all that an index can lack.
-            Ok(Err(error)) if meaning(&error) == Meaning::Damaged => {
-                let is_again = std::mem::replace(&mut self.is_suspect, true);
-                let reason = format!("{error}: check the store, and restore a backup");
-                let error = StoreError::from(self.failed(error, true));
-                if is_again {
-                    self.state = State::Damaged(reason.clone());
-                }
-                Err(if is_again { StoreError::Failed(io::Error::other(reason)) } else { error })
-            }
-            found => {
-                let found = found.and_then(|found| found.map_err(|error| unreadable(&self.path, &error)));
-                self.is_suspect &= found.is_err();
-                found
-            }
-        };
+        let found = self.find(look, now);
+        self.is_suspect &= found.is_err();
         Box::new(|| found)
     }
 
