@@ -500,8 +500,8 @@ async fn discard_all(inspector: Data<Inspector>, request: HttpRequest) -> Answer
     change_all(inspector, &request, "discard", &["dead"], ask).await
 }
 
-/// Changes the timers of a filter, if changes are allowed and no more are counted than the visitor has confirmed: at most so
-/// many. Other requests to the store need not wait for it.
+/// Changes the timers of a filter, at most as many as the visitor has confirmed, if changes are allowed and no more are counted.
+/// Other requests to the store need not wait for it.
 async fn change_all(
     inspector: Data<Inspector>,
     request: &HttpRequest,
