@@ -23,7 +23,7 @@ mod internal_timers;
 mod survey;
 
 pub use self::internal_timers::{InternalTimers, builder_on_clock_of};
-pub use self::survey::Survey;
+pub use self::survey::{Outline, Survey, TIMERS_OF_A_BUCKET, TimerWalk};
 pub use crate::api::settling::given_up_settling;
 pub use crate::engine::next_on_grid;
 pub use crate::metrics::catalogue::describe;
@@ -36,7 +36,6 @@ pub use crate::model::secret::unguessable;
 pub use crate::model::shown::Shown;
 pub use crate::service::query::activity::ExternalWork;
 pub use crate::service::query::selection::Listing;
-pub use crate::service::query::survey::{Outline, TIMERS_OF_A_BUCKET, TimerWalk};
 
 #[cfg(feature = "tracing")]
 pub use crate::trace::Limit as LogLimit;

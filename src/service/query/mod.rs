@@ -5,14 +5,12 @@
 //! 1. `directory`: from an id to its service.
 //! 2. `description`: one pending timer, with its location and the messages before it.
 //! 3. `selection`: lists of timers, and the cancel of many.
-//! 4. `survey`: the whole wheel in small steps.
-//! 5. `closing`: the end of an owner, a drain, and the stop of the driver; `wind_down`: a drain that leaves time.
-//! 6. `activity`: the remaining work at one moment, for tests in virtual time.
+//! 4. `closing`: the end of an owner, a drain, and the stop of the driver; `wind_down`: a drain that leaves time.
+//! 5. `activity`: the remaining work at one moment, for tests in virtual time.
 
 pub(crate) mod activity;
 pub(crate) mod closing;
 pub(crate) mod description;
 pub(crate) mod directory;
 pub(crate) mod selection;
-pub(crate) mod survey;
 pub(crate) mod wind_down;

@@ -2,12 +2,11 @@
 
 use super::*;
 use crate::TimerActorBuilder;
-use crate::api::timer_actor::TimerActor;
 use crate::tests::fixture::{Ring, ms, stopped_bell, unstarted};
 
 /// Starts a timer actor with 16 buckets a level and some timers: pairs of their delay in milliseconds and their
 /// number.
-fn filled(timers: &[(u64, usize)]) -> TimerActor {
+fn filled(timers: &[(u64, usize)]) -> (TimerActor, Survey) {
     let (actor, handle) = unstarted(TimerActorBuilder::default().wheel_size(16));
     let target = stopped_bell();
     for (due, count) in timers {
@@ -15,12 +14,13 @@ fn filled(timers: &[(u64, usize)]) -> TimerActor {
             handle.schedule_after(&target, ms(*due), Ring);
         }
     }
-    actor
+    let survey = Survey { service: Arc::clone(actor.service()), _addr: None };
+    (actor, survey)
 }
 
 /// Returns the number of timers found, and whether others may belong to the result.
-fn walked(actor: &TimerActor, mut walk: TimerWalk) -> (usize, bool) {
-    while actor.service().continue_walk(&mut walk) {}
+fn walked((_, survey): &(TimerActor, Survey), mut walk: TimerWalk) -> (usize, bool) {
+    while survey.continue_walk(&mut walk) {}
     let sampled = walk.sampled;
     (walk.finish().len(), sampled)
 }
@@ -47,10 +47,10 @@ fn a_look_says_whether_it_left_out_wanted_timers() {
 #[test]
 fn a_look_at_many_buckets_takes_several_steps() {
     let buckets: Vec<_> = (1..=100).map(|due| (due * 16, 10)).collect();
-    let actor = filled(&buckets);
+    let (_actor, survey) = filled(&buckets);
     let mut walk = TimerWalk::to_the_next(1000);
     let mut found = Vec::new();
-    while actor.service().continue_walk(&mut walk) {
+    while survey.continue_walk(&mut walk) {
         found.push(walk.found.len());
     }
     let steps: Vec<_> = found.windows(2).map(|pair| pair[1] - pair[0]).collect();
@@ -61,9 +61,9 @@ fn a_look_at_many_buckets_takes_several_steps() {
 
 #[test]
 fn timers_of_a_bucket_are_found_in_the_order_of_their_deadlines() {
-    let actor = filled(&[(105, 1), (100, 1), (110, 1)]);
+    let (_actor, survey) = filled(&[(105, 1), (100, 1), (110, 1)]);
     let mut walk = TimerWalk::to_the_next(3);
-    while actor.service().continue_walk(&mut walk) {}
+    while survey.continue_walk(&mut walk) {}
     let remaining: Vec<_> = walk.finish().iter().map(|timer| timer.remaining).collect();
     assert!(remaining.len() == 3 && remaining.is_sorted(), "{remaining:?}");
 }
