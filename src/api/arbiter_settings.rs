@@ -8,7 +8,7 @@ use actix::System;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::api::timer_actor::TimerActor;
-use crate::model::clock::{Clock, SystemClock};
+use crate::model::clock::Clock;
 use crate::model::error::BuildError;
 use crate::model::secret::Secret;
 use crate::service::query::directory;
@@ -20,26 +20,18 @@ static INSTALLED: Mutex<FxHashMap<usize, Arc<ArbiterSettings>>> = Mutex::new(FxH
 /// The settings of timer actors that start by themselves.
 pub(crate) struct ArbiterSettings {
     settings: Settings,
-    clock: ArbiterClock,
+    /// Returns the clock of the next one. A system clock belongs to a runtime.
+    clock: Box<dyn Fn() -> Arc<dyn Clock> + Send + Sync>,
     /// The timer actors by the number in their name, from 1 on.
     numbered: Mutex<Vec<Numbered>>,
-}
-
-/// The clock of these timer actors.
-pub(crate) enum ArbiterClock {
-    Shared(Arc<dyn Clock>),
-    /// A system clock for each, since it belongs to a runtime.
-    System {
-        without_kernel_timer: bool,
-    },
 }
 
 /// A timer actor with a number; `None` while it is being created.
 type Numbered = Option<Weak<Service>>;
 
 impl ArbiterSettings {
-    pub(crate) const fn new(settings: Settings, clock: ArbiterClock) -> Self {
-        Self { settings, clock, numbered: Mutex::new(Vec::new()) }
+    pub(crate) fn new(settings: Settings, clock: impl Fn() -> Arc<dyn Clock> + Send + Sync + 'static) -> Self {
+        Self { settings, clock: Box::new(clock), numbered: Mutex::new(Vec::new()) }
     }
 
     /// Creates a timer actor with these settings.
@@ -51,13 +43,8 @@ impl ArbiterSettings {
             automatic: true,
             ..self.settings.clone()
         };
-        let clock: Arc<dyn Clock> = match &self.clock {
-            ArbiterClock::Shared(clock) => Arc::clone(clock),
-            ArbiterClock::System { without_kernel_timer: true } => Arc::new(SystemClock::without_kernel_timer()),
-            ArbiterClock::System { without_kernel_timer: false } => Arc::new(SystemClock::new()),
-        };
         // Registers metrics, which is foreign code, so nothing is locked here.
-        let actor = TimerActor::create(settings, clock);
+        let actor = TimerActor::create(settings, (self.clock)());
         self.numbered()[at] = Some(Arc::downgrade(actor.service()));
         actor
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use actix::{Actor, ArbiterHandle};
 
-use crate::api::arbiter_settings::{self, ArbiterClock, ArbiterSettings};
+use crate::api::arbiter_settings::{self, ArbiterSettings};
 use crate::api::config::TimerActorConfig;
 use crate::api::registry;
 use crate::api::timer_actor::TimerActor;
@@ -166,11 +166,10 @@ impl TimerActorBuilder {
 
     /// Checks all settings, for the timer actor of each arbiter.
     pub(crate) fn for_arbiters(self) -> Result<ArbiterSettings, BuildError> {
-        let clock = match &self.clock {
-            Some(clock) if !self.on_system_clock => ArbiterClock::Shared(Arc::clone(clock)),
-            _ => ArbiterClock::System { without_kernel_timer: self.without_kernel_timer },
-        };
         let secret = Secret::from_os().map_err(|_| BuildError::NoRandomness)?;
+        let without_kernel_timer = self.without_kernel_timer;
+        let shared = self.clock.clone().filter(|_| !self.on_system_clock);
+        let clock = move || shared.clone().unwrap_or_else(|| Arc::new(SystemClock::with(without_kernel_timer)));
         Ok(ArbiterSettings::new(self.settings(secret)?, clock))
     }
 

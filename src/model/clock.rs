@@ -165,7 +165,7 @@ pub struct SystemClock {
 impl SystemClock {
     /// Returns a clock with its origin at the present time.
     pub fn new() -> Self {
-        Self::with(Alarms::new(false))
+        Self::with(false)
     }
 
     /// Returns a clock with its origin at the present time, and with tokio's alarms only: up to two milliseconds late
@@ -186,14 +186,15 @@ impl SystemClock {
     /// }).unwrap();
     /// ```
     pub fn without_kernel_timer() -> Self {
-        Self::with(Alarms::new(true))
+        Self::with(true)
     }
 
     pub(crate) fn is_without_kernel_timer(&self) -> bool {
         self.alarms.are_tokios_alone()
     }
 
-    fn with(alarms: Alarms) -> Self {
+    pub(crate) fn with(tokio_alone: bool) -> Self {
+        let alarms = Alarms::new(tokio_alone);
         Self { origin: Instant::now(), wall_origin: SystemTime::now(), paused: OnceLock::new(), alarms }
     }
 }
