@@ -450,7 +450,9 @@ impl Hints {
             self.note(*hint, now, until.get(usize::from(hint.route)).copied().unwrap_or(now));
         }
         let after = rest.filter(|_| self.share.is_some())?;
-        Some(Plan { after: Some(after), is_rest: plan.is_rest || !found.is_empty(), ..plan })
+        // A page of timers of others, or of ones that were moved, is soon read.
+        let limit = if found.is_empty() { (plan.limit * 2).min(self.page * 4) } else { self.page };
+        Some(Plan { after: Some(after), limit, is_rest: plan.is_rest || !found.is_empty(), ..plan })
     }
 }
 

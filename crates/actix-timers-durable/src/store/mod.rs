@@ -337,7 +337,8 @@ pub struct Look {
     pub until: DueTime,
     /// The routes to look for.
     pub filter: Arc<Filter>,
-    /// The number of rows after which it ends, of timers that were moved and of others each: also of rows that it passes over.
+    /// The number of rows after which it ends, of those in the order of ids and of those that were moved each: also of rows
+    /// that it passes over, as moved ones by their ids.
     pub limit: usize,
 }
 

@@ -202,8 +202,8 @@ EXCEPTION WHEN SQLSTATE 'TM001' THEN
 END
 $$;
 
--- Returns the rows that a node has claimed among `p_limit` of each order: unmoved ones after the id `p_from`, and moved ones after
--- (`p_due`, `p_after`). They are due up to `claimed_until`; no index names the node. Where there may be more, `is_end` marks the last one.
+-- Returns the rows that a node has claimed among `p_limit` of each order: unmoved ones after the id `p_from`, where moved ones are
+-- passed over, and those after (`p_due`, `p_after`). They are due up to `claimed_until`; no index names the node. Where there may be more, `is_end` marks the last one.
 CREATE FUNCTION @schema@.claimed_by(p_node bigint, p_from uuid, p_due bigint, p_after uuid, p_limit bigint)
 RETURNS TABLE (id uuid, due bigint, repetition bigint, attempt int, alone boolean, is_end boolean) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -211,8 +211,8 @@ DECLARE
     v_until bigint := greatest(@schema@.server_now(), (SELECT n.claimed_until FROM @schema@.nodes n WHERE n.id = p_node));
 BEGIN
     RETURN QUERY WITH unmoved AS MATERIALIZED (
-        SELECT t.id, t.due, t.repetition, t.attempt, t.alone, t.node FROM @schema@.timers t
-        WHERE NOT t.moved AND t.id > p_from AND t.id < @schema@.first_id(v_until + 1) ORDER BY t.id LIMIT p_limit
+        SELECT t.id, t.due, t.repetition, t.attempt, t.alone, CASE WHEN NOT t.moved THEN t.node END AS node FROM @schema@.timers t
+        WHERE t.id > p_from AND t.id < @schema@.first_id(v_until + 1) ORDER BY t.id LIMIT p_limit
     ), moved AS MATERIALIZED (
         SELECT t.id, t.due, t.repetition, t.attempt, t.alone, t.node FROM @schema@.timers t
         WHERE t.moved AND (t.due, t.id) > (p_due, p_after) AND t.due <= v_until ORDER BY t.due, t.id LIMIT p_limit
@@ -365,8 +365,8 @@ BEGIN
     DELETE FROM @schema@.pauses p WHERE p.until < v_now - 86400000;
     SELECT count(DISTINCT u.route) INTO unserved FROM (
         SELECT DISTINCT o.route, o.message_type FROM ((
-            SELECT t.route, t.message_type, t.node, t.parked, t.ended FROM @schema@.timers t
-            WHERE NOT t.moved AND t.id < @schema@.first_id(v_now - 60000) ORDER BY t.id LIMIT v_limit
+            SELECT t.route, t.message_type, t.node, t.parked, CASE WHEN t.moved THEN 0 ELSE t.ended END AS ended FROM @schema@.timers t
+            WHERE t.id < @schema@.first_id(v_now - 60000) ORDER BY t.id LIMIT v_limit
         ) UNION ALL (
             SELECT t.route, t.message_type, t.node, t.parked, t.ended FROM @schema@.timers t
             WHERE t.moved AND t.due < v_now - 60000 ORDER BY t.due, t.id LIMIT v_limit

@@ -205,7 +205,7 @@ with_server! {
         update("route = 'other'", 5..10);
         update("node = 1", 10..14);
         let pending: Vec<_> = timers[14..].iter().map(|timer| timer.id).collect();
-        for number_of_looks in [9, 8] {
+        for _ in 0..2 {
             let mut look = Look { after: None, until: DueTime::MAX, filter: serving(&["a"]), limit: 3 };
             let (mut found, mut looks) = (Vec::new(), 0);
             loop {
@@ -216,8 +216,8 @@ with_server! {
                 assert!(look.after < Some(rest));
                 look.after = Some(rest);
             }
-            assert_eq!((found, looks), (pending.clone(), number_of_looks));
-            // Some are found by the other index.
+            assert_eq!((found, looks), (pending.clone(), timers.len() / 3 + 1));
+            // Some are found by the other index, and passed over by their ids.
             update("moved = true", 14..22);
         }
     }

@@ -176,6 +176,7 @@ macro_rules! contract_tests {
                 named: a_group_of_new_timers_is_stored_wholly_or_not_at_all
                 named: a_page_of_large_timers_is_short
                 named: an_effect_is_made_with_its_end_or_neither_is
+                named: a_look_counts_the_moved_timers_that_it_passes_over
                 named: a_requeued_timer_ends_though_its_series_kept_a_key_of_another_route
                 named: a_noted_end_leaves_a_row_of_the_past
                 named: the_past_is_discarded_in_bounds

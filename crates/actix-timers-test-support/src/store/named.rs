@@ -4,11 +4,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use actix_timers_durable::store::{
-    Again, Effect, Found, MAX_RECORD_LEN, NO_END, Next, Note, OnKey, Op, Outcome, Part, Query, Reads, Record, State,
+    Again, Effect, Found, Look, Looked, MAX_RECORD_LEN, NO_END, Next, Note, OnKey, Op, Outcome, Part, Query, Reads,
+    Record, State, Store,
 };
 use actix_timers_durable::{DueTime, Headers, Missed, RepeatMode, RetryPolicy, StoreError, StoredRepeat};
 
-use super::{NEWEST, Subject, World, at, new, put, record};
+use super::{NEWEST, Subject, World, at, new, put, record, serving};
 
 const DONE: Outcome = Outcome::Ended { due: None };
 
@@ -164,6 +165,24 @@ pub fn an_effect_is_made_with_its_end_or_neither_is<S: Subject>(subject: &mut S)
     let delivery = world.delivery(record(7, 0).id);
     assert!(world.try_apply(&[Op::EndWith(delivery, Next::Delete, once)])[0].is_err());
     assert_eq!(world.apply(Op::End(delivery, Next::Delete)), DONE, "it is still claimed");
+}
+
+pub fn a_look_counts_the_moved_timers_that_it_passes_over<S: Subject>(subject: &mut S) {
+    let mut world = World::new(subject);
+    let timers: Vec<_> = (0..10).map(|number| record(number, 10 + number as i64)).collect();
+    timers.iter().for_each(|timer| world.put(timer));
+    timers[..9].iter().for_each(|timer| _ = world.apply(Op::Move(timer.id, at(900 + timer.id.random() as i64 % 9))));
+    let mut look = Look { after: None, until: at(99), filter: serving(&["a"]), limit: 3 };
+    let mut found = Vec::new();
+    loop {
+        let Looked { hints, rest } = world.store.look(&look, at(0))().unwrap();
+        found.push(hints.len());
+        look.after = rest;
+        if rest.is_none() {
+            break;
+        }
+    }
+    assert!(found.len() >= 4 && found[..3] == [0, 0, 0] && found.iter().sum::<usize>() == 1, "{found:?}");
 }
 
 /// A hand may write the route of a series whose earlier repetition is a dead letter.

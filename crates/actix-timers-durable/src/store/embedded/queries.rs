@@ -46,7 +46,11 @@ fn branches(columns: &str, condition: &str) -> [String; 2] {
 }
 
 pub(super) static LOOK: LazyLock<[String; 2]> = LazyLock::new(|| {
-    branches("message_type, message_version, nominal, used, max_attempts, parked IS NULL AND node IS NOT ?4", "")
+    let columns =
+        "message_type, message_version, nominal, used, max_attempts, parked IS NULL AND node IS NOT ?4, moved";
+    let [by_id, moved] = branches(columns, "");
+    // It counts the moved timers that it passes over.
+    [by_id.replacen("NOT moved AND", "", 1), moved]
 });
 /// Headers may be long: they are read if ?4 says so.
 pub(super) static PENDING: LazyLock<[String; 2]> = LazyLock::new(|| {
@@ -109,7 +113,7 @@ pub(super) fn look(connection: &Connection, look: &Look, node: i64, paused: &[Pa
     let until = millis(look.until);
     let params: [[&dyn ToSql; 4]; 2] = [[&due, &first_id, &last_id, &node], [&due, &id, &until, &node]];
     let (mut hints, mut ends) = (Vec::new(), Vec::new());
-    for (sql, params) in LOOK.iter().zip(params) {
+    for ((sql, params), are_moved) in LOOK.iter().zip(params).zip([false, true]) {
         let mut statement = connection.prepare_cached(sql)?;
         let mut rows = statement.query(&params[..])?;
         let (mut examined, mut last) = (0, None);
@@ -121,6 +125,10 @@ pub(super) fn look(connection: &Connection, look: &Look, node: i64, paused: &[Pa
             examined += 1;
             // A damaged row is found by lists and checks.
             let Ok(Position { due, id }) = position(row)? else { continue };
+            if row.get::<_, bool>(9)? != are_moved {
+                last = Some(Position { due: id.first_due(), id });
+                continue;
+            }
             last = Some(Position { due, id });
             let served = is_served(&look.filter, row.get_ref(2)?, row.get_ref(3)?, row.get_ref(4)?);
             let is_free = |served: &&Served| !paused.iter().any(|pause| pause.is_of(&served.route));
