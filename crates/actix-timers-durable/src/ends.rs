@@ -314,6 +314,16 @@ mod tests {
         assert!(reason.contains("during attempt 3") && then == next, "{reason} {then:?}");
     }
 
+    /// As of claims, which take the budget from the row, or else from the route.
+    #[test]
+    fn a_retry_policy_without_a_budget_has_that_of_the_route() {
+        let mut record = Record { retry: Some(RetryPolicy::default().jitter_percent(7)), ..once() };
+        let of_route = RetryPolicy::never().max_attempts(3);
+        assert_eq!(record.retry_policy(of_route), RetryPolicy::default().jitter_percent(7).max_attempts(3));
+        record.max_attempts = Some(4);
+        assert_eq!(record.retry_policy(of_route), RetryPolicy::default().jitter_percent(7).max_attempts(4));
+    }
+
     /// Its failures are not counted.
     #[test]
     fn delays_of_a_timer_without_an_end_double_too() {

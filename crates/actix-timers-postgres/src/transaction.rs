@@ -317,7 +317,7 @@ impl PostgresStore {
             replace: on_key == OnKey::Replace,
             message_version: record.message_version.cast_signed(),
             headers: headers_to_json(&record.headers),
-            max_attempts: record.budget().map(|attempts| i32::try_from(attempts).unwrap_or(i32::MAX)),
+            max_attempts: record.max_attempts.map(|attempts| i32::try_from(attempts).unwrap_or(i32::MAX)),
             retry: record.retry.as_ref().map(retry_to_json),
             repeat: record.repeat.as_ref().map(repeat_to_json),
             codec: text(&record.payload_codec),

@@ -30,9 +30,9 @@ pub struct Record {
     pub keep_key: Option<Duration>,
     /// The repetition, if any.
     pub repeat: Option<StoredRepeat>,
-    /// The budget of attempts, if it differs from that of the retry policy.
+    /// The budget of attempts, if it differs from the route's.
     pub max_attempts: Option<u32>,
-    /// The retry policy, if it differs from the route's.
+    /// The retry policy, if it differs from the route's. Its attempts do not count.
     pub retry: Option<RetryPolicy>,
     /// The headers.
     pub headers: Headers,
@@ -87,16 +87,7 @@ impl Record {
 
     /// Returns the retry policy, given its route's.
     pub fn retry_policy(&self, of_route: RetryPolicy) -> RetryPolicy {
-        let retry = self.retry.unwrap_or(of_route);
-        self.max_attempts.map_or(retry, |attempts| retry.max_attempts(attempts))
-    }
-
-    /// Returns the column `max_attempts`: the budget of attempts, if it differs from the route's.
-    pub const fn budget(&self) -> Option<u32> {
-        match (self.max_attempts, &self.retry) {
-            (None, Some(retry)) => Some(retry.attempts),
-            (attempts, _) => attempts,
-        }
+        self.retry.unwrap_or(of_route).max_attempts(self.max_attempts.unwrap_or(of_route.attempts))
     }
 
     /// Returns the column `keep_key`: the milliseconds for which the key stays taken, rounded up.

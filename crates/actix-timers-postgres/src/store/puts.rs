@@ -120,7 +120,7 @@ fn seldom_columns<'a>(records: &[&'a Record]) -> Params<'a> {
     params![
         column(records, |record| record.payload_codec.as_deref()),
         column(records, |record| headers_to_json(&record.headers)),
-        column(records, |record| record.budget().map(int)),
+        column(records, |record| record.max_attempts.map(int)),
         column(records, |record| record.retry.as_ref().map(retry_to_json)),
         column(records, |record| record.repeat.as_ref().map(repeat_to_json)),
     ]
@@ -134,7 +134,7 @@ fn key_columns<'a>(records: &[&'a Record]) -> Params<'a> {
 fn is_plain(record: &Record) -> bool {
     record.payload_codec.is_none()
         && record.headers.is_empty()
-        && record.budget().is_none()
+        && record.max_attempts.is_none()
         && record.retry.is_none()
         && record.repeat.is_none()
 }

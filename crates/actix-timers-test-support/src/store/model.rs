@@ -51,8 +51,8 @@ fn served<'f>(filter: &'f Filter, record: &Record) -> Option<&'f Served> {
 }
 
 pub fn is_suspect(record: &Record, of_route: u32) -> bool {
-    let budget = record.budget().unwrap_or(of_route);
-    record.progress.used >= if record.budget() == Some(NO_END) { 10 } else { budget }
+    let budget = record.max_attempts.unwrap_or(of_route);
+    record.progress.used >= if record.max_attempts == Some(NO_END) { 10 } else { budget }
 }
 
 fn position(record: &Record) -> Position {

@@ -125,7 +125,7 @@ pub(super) fn insert(
         ValueRef::Integer(repetition.cast_signed()),
         ValueRef::Integer(attempt.into()),
         ValueRef::Integer(used.into()),
-        optional(record.budget().map(i64::from)),
+        optional(record.max_attempts.map(i64::from)),
         ValueRef::Null,
         ValueRef::from(&*record.route),
         ValueRef::from(&*record.message_type),
