@@ -16,7 +16,7 @@ use tokio_postgres::{Error, GenericClient, Row};
 use uuid::Uuid;
 
 use crate::error::{Failure, unreadable};
-use crate::store::{PostgresStore, read_clock};
+use crate::store::{PostgresStore, check, read_clock};
 
 /// The clock is read again when it was last read this long ago: a store of a node that has joined reads it regularly.
 const MAX_CLOCK_AGE: Duration = Duration::from_secs(30);
@@ -305,6 +305,7 @@ impl PostgresStore {
 
     fn schedule_request<M: DurableMessage>(&self, request: &Schedule<M>) -> Result<ScheduleStatement, DurableError> {
         let NewTimer { record, on_key } = self.records.new_timer(request)?;
+        check(&record).map_err(store_error)?;
         let text = |text: &Option<Arc<str>>| text.as_deref().map(str::to_owned);
         Ok(ScheduleStatement {
             sql: self.server.schema.sql(SCHEDULE),

@@ -38,6 +38,7 @@ use crate::{ConnectError, PostgresOptions};
 use beat::Member;
 pub(crate) use beat::read_clock;
 use io::Io;
+pub(crate) use puts::check;
 use row::Types;
 use session::{Session, Shared};
 

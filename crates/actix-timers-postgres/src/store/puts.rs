@@ -80,7 +80,7 @@ static RESTORE_LETTERS: LazyLock<String> =
     LazyLock::new(|| restore("dead_letters", "i.due", "reason, dead_at", "$19::text[], $20::bigint[]"));
 
 /// Refuses a record that the server could not store.
-pub(super) fn check(record: &Record) -> Result<(), StoreError> {
+pub(crate) fn check(record: &Record) -> Result<(), StoreError> {
     record.check_lengths()?;
     let names = [Some(&record.route), Some(&record.message_type), record.payload_codec.as_ref()];
     for name in names.into_iter().flatten() {

@@ -596,10 +596,10 @@ BEGIN
         WHEN octet_length(codec) > 255 THEN 'an id of a codec has up to 255 bytes'
         WHEN message_version < 0 THEN 'a message version is not negative'
         WHEN max_attempts < 1 THEN 'a budget has at least one attempt'
-        WHEN octet_length(payload) + coalesce(octet_length(headers::text), 0) > 1000000
-            THEN 'payload and headers have up to 1000000 bytes: keep large data elsewhere'
+        WHEN octet_length(payload) > 1048576 THEN 'a payload has up to 1048576 bytes: keep large data elsewhere'
         WHEN jsonb_typeof(headers) <> 'object' THEN 'headers are an object of texts'
-        WHEN octet_length(headers::text) > 16384 OR (SELECT count(*) FROM jsonb_object_keys(headers)) > 64
+        WHEN (SELECT sum(octet_length(h.key || h.value)) FROM jsonb_each_text(headers) h) > 16384
+            OR (SELECT count(*) FROM jsonb_object_keys(headers)) > 64
             OR EXISTS (SELECT FROM jsonb_each(headers) h WHERE jsonb_typeof(h.value) <> 'string'
                 OR octet_length(h.key) NOT BETWEEN 1 AND 255 OR h.key ~ '[[:cntrl:]]')
             THEN 'headers are an object of up to 64 texts, with names of 1 to 255 bytes, of 16384 bytes'

@@ -127,6 +127,10 @@ with_server! {
                 refuse(&format!("'a', 't', ''::bytea, @, {option} => '{value}'"), part);
             }
         }
+        // The largest ones that requests to a node may have.
+        session.run(&format!("SELECT {schema}.schedule('a', 't', decode(repeat('00', 1048576), 'hex'), {at},
+            headers => jsonb_build_object('h', repeat('\"', 16383)))"));
+        refuse("'a', 't', ''::bytea, @, headers => jsonb_build_object('h', repeat('x', 16384))", "headers");
         // The past is now.
         session.run(&format!("SELECT {schema}.schedule('a', 't', ''::bytea, '1900-01-01')"));
     }

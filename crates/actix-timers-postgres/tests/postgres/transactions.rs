@@ -315,6 +315,8 @@ with_server! {
             assert!(matches!(refused(store.schedule_in(&transaction, named).await), DurableError::RouteName(_)));
             let late = Schedule::after("office", Duration::MAX, Remind(7));
             assert!(matches!(refused(store.schedule_in(&transaction, late).await), DurableError::OutOfRange(_)));
+            let nul = after(0, 7).options(DurableOptions::new().if_absent("a\0"));
+            assert!(matches!(refused(store.schedule_in(&transaction, nul).await), DurableError::Store(_)));
             // These did not concern the server; a failed statement ends the transaction.
             transaction.execute("SELECT 1", &[]).await.unwrap();
             transaction.execute("SELECT 1/0", &[]).await.unwrap_err();
