@@ -107,7 +107,7 @@ impl Failure {
 
     /// Returns whether the server has refused a change for a reason of its own: its data, limits, a trigger.
     pub(crate) fn is_refusal(&self) -> bool {
-        self.is_of(&["0A", "21", "22", "23", "2F", "38", "54", "P0", "XX"])
+        !self.may_pass() && !self.is_of(&["26", "28", "3D", "3F", "42"])
     }
 
     /// Returns whether the same statement may succeed later: no connection, a lock, a time-out, no resources.

@@ -526,14 +526,23 @@ with_server! {
         let (schema, session) = (new_schema(), Session::open());
         let mut node = Node::join(&schema);
         let ids = node.put_all((0..2).map(|number| timer(number, -1000)));
+        let refuse = |code: &str| session.run(&format!(
+            "CREATE OR REPLACE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql
+                AS 'BEGIN RAISE ''no'' USING ERRCODE = ''{code}''; END'"
+        ));
+        refuse("P0001");
         session.run(&format!(
-            "CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''no''; END';
-            CREATE TRIGGER refuse BEFORE DELETE ON {schema}.timers FOR EACH ROW WHEN (OLD.id = '{}')
+            "CREATE TRIGGER refuse BEFORE DELETE ON {schema}.timers FOR EACH ROW WHEN (OLD.id = '{}')
                 EXECUTE FUNCTION {schema}.refuse()", ids[0]
         ));
         let ends: Vec<_> = node.claim(&ids).iter().map(|delivery| Op::End(*delivery, Next::Delete)).collect();
-        let outcomes = node.try_apply(&ends);
-        assert!(matches!(outcomes[..], [Err(StoreError::Rejected(_)), Ok(_)]), "{outcomes:?}");
+        // Of the language, of the user, and of other classes of the standard.
+        for (code, other) in [("P0001", Outcome::Ended { due: None }), ("UE001", Outcome::NotFound), ("20000", Outcome::NotFound)] {
+            refuse(code);
+            let outcomes = node.try_apply(&ends);
+            assert!(matches!(outcomes[0], Err(StoreError::Rejected(_))), "{outcomes:?}");
+            assert_eq!(*outcomes[1].as_ref().unwrap(), other);
+        }
     }
 
     fn rule_6_a_timer_whose_claim_the_server_refuses_is_set_aside() {
