@@ -63,6 +63,18 @@ with_server! {
         stranger.run("SELECT 1");
     }
 
+    /// Its last claim may be on its way there.
+    fn a_node_that_leaves_without_a_connection_ends_its_earlier_session() {
+        let (schema, admin, earlier) = (new_schema(), Session::open(), Session::open());
+        let node = Node::join(&schema);
+        let pid = node.pid(&admin, &schema);
+        earlier.run(&format!("SELECT pg_advisory_lock_shared(-{})", node.store.node()));
+        admin.run(&format!("SELECT pg_terminate_backend({pid}, 1000)"));
+        thread::sleep(Duration::from_millis(50));
+        drop(node);
+        earlier.error("SELECT 1");
+    }
+
     fn rule_2_a_lease_is_renewed_although_a_table_is_locked() {
         for table in ["timers", "dead_letters", "routes"] {
             let schema = new_schema();

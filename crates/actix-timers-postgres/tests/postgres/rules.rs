@@ -136,7 +136,7 @@ impl Node {
         Position { due: due_in(-1), id: DurableId::from_parts(due_in(-1), u64::MAX, u64::MAX) }
     }
 
-    fn pid(&self, session: &Session, schema: &str) -> i32 {
+    pub(crate) fn pid(&self, session: &Session, schema: &str) -> i32 {
         session.value(&format!("SELECT pid FROM {schema}.sessions WHERE lock = -{}", self.store.node()))
     }
 
