@@ -226,11 +226,13 @@ $$;
 
 -- The advisory locks of this database, with the processes that hold them. The id of a node, negated, is the lock of the session in
 -- which it claims and ends; the id itself is that of transactions that complete its timers. A lock ends with its session, or when a
--- pooler hands that on.
+-- pooler hands that on. Anybody can take one: those of roles that may not change timers are left out.
 CREATE VIEW @schema@.sessions AS
-    SELECT l.classid::bigint << 32 | l.objid::bigint AS lock, l.pid FROM pg_locks l
+    SELECT l.classid::bigint << 32 | l.objid::bigint AS lock, l.pid FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
     WHERE l.locktype = 'advisory' AND l.objsubid = 1
-        AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database());
+        AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+        AND has_table_privilege(a.usesysid,
+            (SELECT y.typrelid FROM pg_type y WHERE y.oid = pg_typeof(NULL::@schema@.timers)), 'UPDATE, DELETE');
 
 -- Ends the session of a node, and those of transactions that complete its timers. Returns whether all have ended. This session is not
 -- ended: a node may release its earlier self. With `p_own`, a node that lives ends its earlier session only.

@@ -254,6 +254,11 @@ with_server! {
         ] {
             assert!(scheduler.error(&sql).contains("permission denied"), "{sql}");
         }
+        // It passes for no session of a node, which others would have to end.
+        let id = node.store.node();
+        scheduler.run(&format!("SELECT pg_advisory_lock_shared(-{id})"));
+        assert_eq!(session.value::<i64>(&format!("SELECT count(*) FROM {schema}.sessions WHERE lock = -{id}")), 1);
+        drop(scheduler);
         session.run(&format!("DROP OWNED BY {role}; DROP ROLE {role}"));
     }
 
