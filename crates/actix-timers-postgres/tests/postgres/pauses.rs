@@ -3,6 +3,8 @@
 use actix_timers_durable::store::{Next, Op, Outcome, Reads, State};
 use actix_timers_durable::{DueTime, Pause, PauseTarget, StoreError};
 
+use support::store::claim;
+
 use crate::rules::{Node, due_in, timer};
 use crate::server::{Session, new_schema, options};
 use crate::with_server;
@@ -28,6 +30,15 @@ with_server! {
         assert_eq!(node.claim(&ids).len(), 1);
         let locked = format!("UPDATE {schema}.nodes SET name = name WHERE id = {}", node.store.node());
         Session::open().run(&format!("SET lock_timeout = 10; {locked}"));
+    }
+
+    fn a_claim_after_a_pause_in_one_commit_leaves_the_route_out() {
+        let schema = new_schema();
+        let mut node = Node::join(&schema);
+        let ids = node.put_all([timer(1, -10)]);
+        let outcomes = node.try_apply(&[Op::Pause(Pause::route("a")), claim(&ids)]);
+        let [Ok(Outcome::Paused), Ok(Outcome::Claimed { records, .. })] = &outcomes[..] else { panic!("{outcomes:?}") };
+        assert!(records.is_empty());
     }
 
     fn a_pause_that_is_acknowledged_holds_on_all_nodes() {
