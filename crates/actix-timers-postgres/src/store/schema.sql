@@ -195,6 +195,8 @@ $$;
 -- since nodes could not renew their leases until the caller's transaction ends.
 CREATE FUNCTION @schema@.pause_settled() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
+    -- Nodes whose rows it has locked cannot renew their leases while it waits for another one.
+    PERFORM set_config('lock_timeout', '1s', true) WHERE current_setting('lock_timeout') = '0';
     PERFORM FROM @schema@.nodes n ORDER BY n.id FOR UPDATE;
     RAISE EXCEPTION USING ERRCODE = 'TM001';
 EXCEPTION WHEN SQLSTATE 'TM001' THEN

@@ -20,6 +20,9 @@ with_server! {
         claiming.run(&format!("BEGIN; SELECT FROM {schema}.nodes FOR KEY SHARE"));
         session.run("SET statement_timeout = 100");
         assert!(session.error(&format!("SELECT {schema}.pause_settled()")).contains("statement timeout"));
+        // Nor does it hold up the leases of nodes for as long as one hangs.
+        session.run("SET statement_timeout = 0; SET lock_timeout = 0");
+        assert!(session.error(&format!("SELECT {schema}.pause_settled()")).contains("lock timeout"));
     }
 
     fn an_open_transaction_that_waits_for_a_pause_stops_no_node() {
