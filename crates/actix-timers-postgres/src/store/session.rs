@@ -142,6 +142,7 @@ pub(super) fn settings(server: &Server) -> String {
     let millis = server.timeout.as_millis();
     format!(
         "SET statement_timeout = 0; SET lock_timeout = 50; SET idle_in_transaction_session_timeout = {millis};
+        SET idle_session_timeout = 0;
         SET standard_conforming_strings = on; SET search_path = pg_catalog; SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD';
         SET default_transaction_isolation = 'read committed'; SET default_transaction_deferrable = off; SET jit = off;
         SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off;

@@ -39,7 +39,12 @@ with_server! {
         assert!(matches!(error_of, ConnectError::Unsuitable(_)) && text.contains("default_transaction_read_only"));
         // The sessions set this one themselves.
         let schema = new_schema();
-        connect_to(&with("-csynchronous_commit%3Doff"), PostgresOptions::new().schema(&schema)).unwrap();
+        let settings = with("-csynchronous_commit%3Doff%20-cidle_session_timeout%3D50");
+        let node = Node::join_as(connect_to(&settings, PostgresOptions::new().schema(&schema)).unwrap(), &node());
+        let session = Session::open();
+        let pid = node.pid(&session, &schema);
+        std::thread::sleep(Duration::from_millis(200));
+        assert_eq!(node.pid(&session, &schema), pid, "it is not idle for long");
     }
 
     fn a_newer_format_and_other_tables_are_rejected() {
