@@ -68,7 +68,8 @@ const TIDY: &str = "SELECT t.unserved, t.is_over FROM @schema@.tidy() t";
 /// A session that does not end in time is ended at the next beat: this one claims and ends, too.
 const END_NODE: &str = "
     SELECT e.have_ended, CASE WHEN e.have_ended THEN (SELECT r.alone FROM @schema@.release($1, $2, '{}', false) r LIMIT 1) END
-    FROM (SELECT @schema@.end_sessions($2, 250, false) AS have_ended OFFSET 0) e";
+    FROM (SELECT @schema@.end_sessions($2, 250, false) AS have_ended FROM @schema@.nodes n
+        WHERE n.id = $2 AND (n.dead OR n.lease_until < clock_timestamp()) OFFSET 0) e";
 static RELEASE: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {COLUMNS} FROM @schema@.release($1, $2, $3, $4) t"));
 static RECORDS: LazyLock<String> = LazyLock::new(|| {
