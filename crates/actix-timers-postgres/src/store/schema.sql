@@ -135,7 +135,8 @@ BEGIN
 END
 $$;
 CREATE TRIGGER keep_due BEFORE UPDATE OF due ON @schema@.timers FOR EACH ROW
-    WHEN (NEW.node IS NOT NULL OR NOT NEW.moved OR NEW.due < extract(epoch FROM statement_timestamp()) * 1000 - 1)
+    WHEN (NEW.node IS NOT NULL OR NOT NEW.moved OR NEW.due > 70368744177663
+        OR NEW.due < extract(epoch FROM statement_timestamp()) * 1000 - 1)
     EXECUTE FUNCTION @schema@.keep_due();
 -- So is a timer that a hand makes claimable.
 CREATE TRIGGER claimable BEFORE UPDATE OF parked, route, message_type, message_version ON @schema@.timers FOR EACH ROW

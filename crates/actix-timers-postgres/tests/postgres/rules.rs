@@ -710,6 +710,9 @@ with_server! {
         session.run(&format!("UPDATE {schema}.timers SET due = 5 WHERE id = '{}'", ids[0]));
         session.run(&format!("UPDATE {schema}.timers SET due = {} WHERE id = '{}'", due_in(70_000), ids[1]));
         assert_eq!(node.look(Some(bound)), [ids[0], ids[1]]);
+        // Beyond all times of looks and lists.
+        session.run(&format!("UPDATE {schema}.timers SET due = 9e18 WHERE id = '{}'", ids[1]));
+        assert_eq!(node.state(ids[1]).unwrap().1.due, DueTime::MAX);
         assert_eq!(node.claim(&[ids[0]]).len(), 1);
         // Of a claimed row, whose node dies.
         session.run(&format!("UPDATE {schema}.timers SET due = {} WHERE id = '{}'", due_in(500_000), ids[2]));
