@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use actix_timers_durable::store::{Found, Op, Outcome, Part, Placed, Query, Store};
-use actix_timers_durable::{DueTime, Pause};
+use actix_timers_durable::{DueTime, Pause, StoreError};
 
 use crate::{Problem, Shown, time};
 
@@ -43,17 +43,27 @@ pub(crate) fn copy(from: &mut dyn Store, to: &mut dyn Store, out: &mut dyn Write
                 writeln!(out, "{} rows cannot be read", page.damaged)?;
             }
             for group in groups(&page.found) {
-                let ops: Vec<Op> = group.iter().map(|found| Op::Restore(Arc::new(found.clone()))).collect();
-                let outcomes = to.apply(&ops, DueTime::reached_at(SystemTime::now()))?;
-                for (found, outcome) in group.iter().zip(outcomes) {
-                    match outcome {
-                        Ok(Outcome::Put(placed)) if matches!(placed[..], [Placed::Created { .. }]) => copied += 1,
-                        Ok(_) => known += 1,
-                        Err(error) => {
-                            missing += 1;
-                            writeln!(out, "{} is not stored: {}", found.record.id, Shown(&error.to_string()))?;
+                let mut ops: Vec<Op> = group.iter().map(|found| Op::Restore(Arc::new(found.clone()))).collect();
+                while !ops.is_empty() {
+                    let outcomes = to.apply(&ops, DueTime::reached_at(SystemTime::now()))?;
+                    let have_all_failed = outcomes.iter().all(|outcome| matches!(outcome, Err(StoreError::Locked)));
+                    let mut locked = Vec::new();
+                    for (op, outcome) in ops.into_iter().zip(outcomes) {
+                        match (&op, outcome) {
+                            (_, Ok(Outcome::Put(placed))) if matches!(placed[..], [Placed::Created { .. }]) => {
+                                copied += 1
+                            }
+                            (_, Ok(_)) => known += 1,
+                            // Its turn did not come beside others that are refused.
+                            (_, Err(StoreError::Locked)) if !have_all_failed => locked.push(op),
+                            (Op::Restore(found), Err(error)) => {
+                                missing += 1;
+                                writeln!(out, "{} is not stored: {}", found.record.id, Shown(&error.to_string()))?;
+                            }
+                            _ => {}
                         }
                     }
+                    ops = locked;
                 }
             }
             query.after = page.next;

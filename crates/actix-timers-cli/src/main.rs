@@ -174,7 +174,7 @@ fn list(
             None => break,
         }
     }
-    if damaged == 0 { Ok(()) } else { Err(Problem::Other(format!("{damaged} rows cannot be read: see check"))) }
+    if damaged == 0 { Ok(()) } else { Err(Problem::Other(format!("{damaged} rows cannot be read"))) }
 }
 
 fn line(Found { record, state }: &Found) -> String {
