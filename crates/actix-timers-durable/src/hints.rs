@@ -450,9 +450,15 @@ impl Hints {
             self.note(*hint, now, until.get(usize::from(hint.route)).copied().unwrap_or(now));
         }
         let after = rest.filter(|_| self.share.is_some())?;
-        // A page of timers of others, or of ones that were moved, is soon read.
-        let limit = if found.is_empty() { (plan.limit * 2).min(self.page * 4) } else { self.page };
-        Some(Plan { after: Some(after), limit, is_rest: plan.is_rest || !found.is_empty(), ..plan })
+        let (mut limit, mut until) = (self.page, plan.until);
+        if found.is_empty() {
+            // A page of timers of others, or of moved ones, is soon read. There may be many: new timers do not wait for the end.
+            limit = (plan.limit * 2).min(self.page * 4);
+            if self.later.len() < self.limit {
+                until = until.max(now.saturating_add(self.reach));
+            }
+        }
+        Some(Plan { after: Some(after), until, limit, is_rest: plan.is_rest || !found.is_empty(), ..plan })
     }
 }
 

@@ -475,6 +475,21 @@ fn looks_come_to_their_end_however_often_they_are_to_begin_again() {
     assert_eq!((looks, hints.len()), (22, 1));
 }
 
+/// Moved timers are many, and passed over by their ids.
+#[test]
+fn a_long_look_without_a_timer_reads_more_and_reaches_the_present() {
+    let mut hints = Hints::new([Some(10)].into_iter(), 1000, Duration::from_secs(10), Some(LOOK_EVERY));
+    let mut plan = hints.plan_look(at(1000)).unwrap();
+    let rest = |due| Some(Position { due: at(due), id: DurableId::MAX });
+    for (now, pages) in [(3000, 2), (5000, 4), (7000, 4)] {
+        plan = hints.looked(plan, &Looked::new(vec![], rest(now / 100)), at(now)).unwrap();
+        assert_eq!(plan.limit, pages * hints.page);
+        assert!(plan.until > at(now));
+    }
+    let next = hints.looked(plan.clone(), &Looked::new(vec![hint(1, 80)], rest(90)), at(9000)).unwrap();
+    assert_eq!((next.limit, next.until), (hints.page, plan.until));
+}
+
 /// A node that waits for its handlers before a suspect claims nothing else meanwhile.
 #[test]
 fn a_suspect_is_left_to_its_own_node_for_a_minute() {
