@@ -54,9 +54,8 @@ static PUT_KEYED: LazyLock<String> = LazyLock::new(|| {
         "SELECT i.place, p.other, p.is_placed, p.in_progress, p.due
         FROM unnest({PLAIN_ARRAYS}, {SELDOM_ARRAYS}, {KEY_ARRAYS}, $16::boolean[])
             WITH ORDINALITY AS i({PLAIN}, {SELDOM}, {KEYS}, replace, place)
-        CROSS JOIN LATERAL @schema@.put(ROW(i.id, i.due, i.moved, i.nominal, i.route, i.message_type, i.message_version,
-            i.payload, i.codec, i.headers, i.key, 0, 0, i.max_attempts, i.retry, 1, i.repeat, NULL, false, NULL, NULL, NULL, 0,
-            i.keep_key, NULL)::@schema@.timers, i.replace, $17) p"
+        CROSS JOIN LATERAL @schema@.put(ROW(i.id, i.due, i.nominal, i.route, i.message_type, i.message_version, i.payload, i.codec,
+            i.headers, i.key, i.max_attempts, i.retry, i.repeat, i.keep_key)::@schema@.new_timer, i.replace, $17) p"
     )
 });
 

@@ -448,10 +448,11 @@ BEGIN
     );
     PERFORM FROM @schema@.dead_letters l WHERE l.id = ANY (v_held) ORDER BY l.id FOR UPDATE NOWAIT;
     DELETE FROM @schema@.dead_letters l WHERE l.id = ANY (v_held);
-    INSERT INTO @schema@.dead_letters
-    SELECT t.*, d.reason, @schema@.server_now() FROM unnest(p_ids, p_reasons) AS d(id, reason)
-        JOIN @schema@.timers t ON t.id = d.id WHERE t.id = ANY (v_held);
-    UPDATE @schema@.dead_letters l SET node = NULL, alone = false WHERE l.id = ANY (v_held);
+    INSERT INTO @schema@.dead_letters (id, due, moved, nominal, route, message_type, message_version, payload, codec, headers, key, attempt,
+        used, max_attempts, retry, repetition, repeat, parked, created, keep_key, errors, reason, dead_at)
+    SELECT t.id, t.due, t.moved, t.nominal, t.route, t.message_type, t.message_version, t.payload, t.codec, t.headers, t.key, t.attempt,
+        t.used, t.max_attempts, t.retry, t.repetition, t.repeat, t.parked, t.created, t.keep_key, t.errors, d.reason, @schema@.server_now()
+    FROM unnest(p_ids, p_reasons) AS d(id, reason) JOIN @schema@.timers t ON t.id = d.id WHERE t.id = ANY (v_held);
     DELETE FROM @schema@.timers t USING unnest(p_ids, p_dues) AS d(id, due)
         WHERE t.id = d.id AND d.due IS NULL AND t.id = ANY (v_held);
     RETURN QUERY SELECT a.id, a.due
@@ -496,13 +497,21 @@ EXCEPTION WHEN lock_not_available THEN
 END
 $$;
 
+-- The columns of a request. A later version of the tables may have more of their own.
+CREATE TYPE @schema@.new_timer AS (
+    id uuid, due bigint, nominal bigint, route text, message_type text, message_version int, payload bytea, codec text, headers jsonb,
+    key text, max_attempts int, retry jsonb, repeat jsonb, keep_key bigint
+);
+
 -- Stores a new timer. If another one of its route has its key: that stays and is returned as `other`, or is replaced. A careful call
 -- has no result if another transaction has locked the key.
 CREATE FUNCTION @schema@.put(
-    p_timer @schema@.timers, p_replace boolean, p_is_careful boolean,
+    p_timer @schema@.new_timer, p_replace boolean, p_is_careful boolean,
     OUT other uuid, OUT is_placed boolean, OUT in_progress boolean, OUT due bigint
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
+DECLARE
+    v_created bigint;
 BEGIN
     IF p_is_careful THEN
         BEGIN
@@ -514,9 +523,8 @@ BEGIN
     END IF;
     -- Before the clock: looks take a transaction without a number for one that begins later.
     PERFORM pg_current_xact_id();
-    p_timer.created := @schema@.server_now();
-    p_timer.due := greatest(p_timer.due, p_timer.created);
-    p_timer.moved := p_timer.due <> @schema@.first_due(p_timer.id);
+    v_created := @schema@.server_now();
+    p_timer.due := greatest(p_timer.due, v_created);
     due := p_timer.due;
     is_placed := true;
     in_progress := false;
@@ -525,10 +533,6 @@ BEGIN
     IF FOUND THEN
         is_placed := false;
         other := p_timer.id;
-        RETURN;
-    END IF;
-    IF p_timer.key IS NULL THEN
-        INSERT INTO @schema@.timers VALUES (p_timer.*);
         RETURN;
     END IF;
     -- It begins anew only when another transaction has removed the timer with the key meanwhile.
@@ -540,7 +544,10 @@ BEGIN
             DELETE FROM @schema@.timers t
                 WHERE t.route = p_timer.route AND t.key = p_timer.key AND t.ended IS NOT NULL AND t.keep_until <= @schema@.server_now();
         END IF;
-        INSERT INTO @schema@.timers VALUES (p_timer.*) ON CONFLICT (route, key) WHERE key IS NOT NULL DO NOTHING;
+        INSERT INTO @schema@.timers (id, due, nominal, route, message_type, message_version, payload, codec, headers, key, max_attempts,
+            retry, repeat, keep_key, moved, created)
+        VALUES (p_timer.*, p_timer.due <> @schema@.first_due(p_timer.id), v_created)
+        ON CONFLICT (route, key) WHERE key IS NOT NULL DO NOTHING;
         IF FOUND THEN
             RETURN;
         END IF;
@@ -642,9 +649,8 @@ BEGIN
     v_due := least(v_nominal + floor(random() * (coalesce((repeat ->> 'jitter_ms')::bigint, 0) + 1))::bigint, v_times);
     v_due := greatest(v_due, @schema@.server_now());
     id := (lpad(to_hex(v_due), 12, '0') || '8' || right(replace(gen_random_uuid()::text, '-', ''), 19))::uuid;
-    SELECT * INTO v_put FROM @schema@.put(ROW(id, v_due, false, v_nominal, route, message_type, message_version, payload, codec,
-        headers, key, 0, 0, max_attempts, retry, 1, repeat, NULL, false, NULL, NULL, NULL, 0,
-        ceil(extract(epoch FROM keep_key) * 1000)::bigint, NULL)::@schema@.timers, replace, false);
+    SELECT * INTO v_put FROM @schema@.put(ROW(id, v_due, v_nominal, route, message_type, message_version, payload, codec, headers, key,
+        max_attempts, retry, repeat, ceil(extract(epoch FROM keep_key) * 1000)::bigint)::@schema@.new_timer, replace, false);
     outcome := CASE WHEN NOT v_put.is_placed THEN 'exists' WHEN v_put.other IS NULL THEN 'created'
         WHEN v_put.in_progress THEN 'replaced_in_progress' ELSE 'replaced' END;
     IF v_put.is_placed THEN
@@ -730,7 +736,7 @@ REVOKE ALL ON FUNCTION @schema@.server_now(), @schema@.first_id(bigint), @schema
     @schema@.beat(bigint, uuid[], bigint[], int[], bigint, boolean, text[]), @schema@.tidy(), @schema@.note(bigint, uuid[], bigint[], int[], jsonb[]),
     @schema@.again(bigint, uuid[], bigint[], int[], bigint[], bigint[], bigint[], int[]),
     @schema@.bury(bigint, uuid[], bigint[], int[], text[], bigint[], bigint[], bigint[]), @schema@.requeue(uuid),
-    @schema@.put(@schema@.timers, boolean, boolean), @schema@.is_number(jsonb, numeric, numeric),
+    @schema@.put(@schema@.new_timer, boolean, boolean), @schema@.is_number(jsonb, numeric, numeric),
     @schema@.schedule(text, text, bytea, timestamptz, text, boolean, int, jsonb, int, jsonb, jsonb, text, interval),
     @schema@.schedule(text, text, jsonb, timestamptz, text, boolean, int, jsonb, int, jsonb, jsonb, text, interval), @schema@.cancel(uuid),
     @schema@.end_delivery(uuid, bigint, int, bigint, bigint, bigint, text, int, jsonb)

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use actix_timers_durable::store::{Look, Looked, Next, NodeInfo, OnKey, Op, Outcome, Placed, Reads, Record, Store};
+use actix_timers_durable::store::{
+    Look, Looked, Next, NodeInfo, OnKey, Op, Outcome, Placed, Reads, Record, State, Store,
+};
 use actix_timers_durable::{DueTime, DurableId, Missed, RepeatMode};
 use actix_timers_postgres::{ConnectError, PostgresOptions, PostgresStore};
-use support::store::{new, serving};
+use support::store::{new, put, serving};
 
-use crate::rules::{Node, timer};
+use crate::rules::{Node, keyed, timer};
 use crate::server::{Session, address, connect, connect_to, new_schema, node, options, until};
 use crate::with_server;
 
@@ -224,6 +226,23 @@ with_server! {
             // Some are found by the other index, and passed over by their ids.
             update("moved = true", 14..22);
         }
+    }
+
+    /// Those of a later version, beside nodes of this one.
+    fn tables_may_have_more_columns() {
+        let (schema, session) = (new_schema(), Session::open());
+        let mut node = Node::join(&schema);
+        let ids = node.put_all([timer(1, -10), timer(2, -10)]);
+        let claimed = node.claim(&ids);
+        session.run(&format!("ALTER TABLE {schema}.timers ADD COLUMN more int; ALTER TABLE {schema}.dead_letters ADD COLUMN more int"));
+        assert!(matches!(node.apply(put(&keyed(3, "k"))), Outcome::Put(_)));
+        let dead = Next::Dead { reason: "no".into(), then: None };
+        assert_eq!(node.apply(Op::End(claimed[0], dead)), Outcome::Ended { due: None });
+        assert!(matches!(node.state(ids[0]).unwrap().0, State::Dead { .. }));
+        assert!(matches!(node.apply(Op::Requeue(ids[0])), Outcome::Moved(_)));
+        assert_eq!(node.claim(&ids[..1]).len(), 1);
+        assert!(matches!(Node::join(&schema).apply(put(&keyed(4, "l"))), Outcome::Put(_)), "a later session");
+        session.run(&format!("SELECT {schema}.schedule('a', 'Order', '8'::jsonb, now() + interval '1 hour', key => 'm')"));
     }
 
     fn a_role_that_may_only_schedule_does_nothing_else() {
