@@ -244,17 +244,20 @@ impl Recurrence {
         self.details().planned.unwrap_or(NextRun::Never)
     }
 
-    /// Requests this step, which overrides the plan.
+    /// Requests this step, which overrides the plan; a requested end is final.
     pub(super) fn ask(&mut self, next: NextRun) {
-        self.details_mut().asked = Some(next);
+        let asked = &mut self.details_mut().asked;
+        *asked = asked.filter(|earlier| *earlier == NextRun::Never).or(Some(next));
     }
 
     /// Returns the step after the present repetition, which has been delivered, and takes it: the requested one, if
-    /// any, instead of `next`.
+    /// any, instead of `next`, unless that is the end.
     pub(super) fn advance(&mut self, mut next: NextRun) -> NextRun {
+        // A calendar continues from the later of the moved time and the time that the move replaces.
+        let replaced = if let NextRun::At { wall, .. } = next { wall } else { None };
         if let Some(details) = &mut self.details {
             details.planned = None;
-            if let Some(asked) = details.asked.take() {
+            if let Some(asked) = details.asked.take().filter(|_| next != NextRun::Never) {
                 next = asked;
             }
             match details.left {
@@ -266,7 +269,7 @@ impl Recurrence {
         if let NextRun::At { due, wall } = next {
             self.due = due;
             if self.details.is_some() || wall.is_some() {
-                self.details_mut().wall = wall;
+                self.details_mut().wall = replaced.or(wall);
             }
         }
         next

@@ -194,7 +194,8 @@ pub enum RescheduleOutcome {
     /// The message has already been delivered.
     AlreadyDelivered,
     /// The delivery is in progress. A timer with one message is not moved. A repeating one is, from its next repetition
-    /// on, if its tracked handler runs; not while its [source](crate::MessageSource) makes a message.
+    /// on, if its tracked handler runs; not if it was cancelled or ends after this repetition, and not while its
+    /// [source](crate::MessageSource) makes a message.
     InProgress,
     /// No pending timer has this id.
     NotFound,

@@ -6,11 +6,14 @@ use std::time::{Duration, SystemTime};
 
 use actix::prelude::*;
 use actix_timers::{
-    CancelOutcome, Cron, CronError, ScheduleCron, ScheduleError, TimerActor, TimerContext, TimerId, TimerOptions,
+    CancelOutcome, Cron, CronError, RescheduleOutcome, ScheduleCron, ScheduleError, Target, TimerActor, TimerContext,
+    TimerId, TimerOptions,
 };
 use jiff::Timestamp;
 use support::repeat::{Rejected, times};
 use support::{Note, Probe, Way, World, ms, paused, run};
+
+use crate::slow::{open, slow};
 
 fn time(text: &str) -> SystemTime {
     text.parse::<Timestamp>().unwrap().into()
@@ -219,6 +222,23 @@ fn times_that_are_over_do_not_come_again() {
         assert_eq!(log.len(), 0);
         world.run_to(12 * HOUR + 20 * MINUTE).await;
         assert_eq!(log.len(), 1);
+    });
+}
+
+#[test]
+fn a_run_moved_during_the_tracked_handler_before_replaces_the_one_at_its_old_time() {
+    paused(async {
+        let world = world_at("2024-06-01T00:00:00Z");
+        let (addr, log, gates) = slow(&world);
+        let hourly = Cron::new("0 * * * *").unwrap();
+        let id = world.timers.schedule_cron(Target::tracked(&addr), hourly, Note(1));
+        world.run_to(HOUR).await;
+        assert_eq!(world.timers.reschedule_after(id, ms(5 * MINUTE)), RescheduleOutcome::InProgress);
+        open(&gates, 0);
+        world.run_to(2 * HOUR - 1).await;
+        open(&gates, 0);
+        world.run_to(4 * HOUR - 1).await;
+        assert_eq!(times(&log), [HOUR, 65 * MINUTE, 3 * HOUR]);
     });
 }
 

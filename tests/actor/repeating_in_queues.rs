@@ -4,8 +4,8 @@ use std::sync::mpsc;
 
 use actix::prelude::*;
 use actix_timers::{
-    CancelOutcome, DeadLetter, DeadLetterReason, MailboxPolicy, MessageSource, MissedTickBehavior, Repeat, Target,
-    TimerActor, TimerState,
+    CancelOutcome, DeadLetter, DeadLetterReason, MailboxPolicy, MessageSource, MissedTickBehavior, Repeat, RepeatTimes,
+    RescheduleOutcome, Target, TimerActor, TimerOptions, TimerState,
 };
 use support::repeat::times;
 use support::{Log, Note, Probe, World, block, in_virtual_time, listen, ms, with_probe};
@@ -56,6 +56,51 @@ fn a_tracked_fixed_delay_counts_from_the_end_of_the_future() {
         let counters = world.timers.snapshot().counters;
         assert_eq!((counters.delivered, counters.recipient_stopped, world.pending()), (3, 1, 0));
     });
+}
+
+#[test]
+fn a_series_cancelled_or_replaced_during_its_handler_cannot_be_moved() {
+    for is_replaced in [false, true] {
+        in_virtual_time(TimerActor::builder, |world| async move {
+            let (addr, log, gates) = slow(&world);
+            let keyed = || world.timers.timer(Target::tracked(&addr), TimerOptions::new().key(1));
+            let timer = keyed().repeat(Repeat::every(ms(10)), Note(0));
+            world.run_to(10).await;
+            if is_replaced {
+                keyed().schedule(ms(20), Note(1));
+            } else {
+                assert_eq!(world.timers.cancel(timer), CancelOutcome::InProgress);
+            }
+            assert_eq!(world.timers.reschedule_after(timer, ms(5)), RescheduleOutcome::InProgress);
+            open(&gates, 0);
+            world.run_to(100).await;
+            assert_eq!(log.take(), if is_replaced { vec![(0, 10), (1, 30)] } else { vec![(0, 10)] });
+        });
+    }
+}
+
+#[test]
+fn a_move_during_its_last_handler_does_not_prolong_a_series() {
+    type Times = fn(&World) -> RepeatTimes;
+    let ends: [Times; 3] = [
+        |_| Repeat::every(ms(10)).times(1).into(),
+        |world| Repeat::every(ms(10)).until(world.wall(15)).into(),
+        |world| {
+            let mut once = Some(world.wall(10));
+            Repeat::computed(move |_| once.take())
+        },
+    ];
+    for times in ends {
+        in_virtual_time(TimerActor::builder, |world| async move {
+            let (addr, log, gates) = slow(&world);
+            let timer = world.timers.schedule_at_fixed_rate(Target::tracked(&addr), times(&world), Note(0));
+            world.run_to(10).await;
+            assert_eq!(world.timers.reschedule_after(timer, ms(2)), RescheduleOutcome::InProgress);
+            open(&gates, 0);
+            world.run_to(100).await;
+            assert_eq!((log.take(), world.pending()), (vec![(0, 10)], 0));
+        });
+    }
 }
 
 #[test]

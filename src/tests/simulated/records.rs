@@ -394,20 +394,19 @@ impl Records {
         }
     }
 
-    /// Records that a timer is about to be cancelled, and returns the step of the call.
-    pub(crate) fn cancel(&self, number: usize) -> u64 {
+    /// Records that a timer is about to be cancelled.
+    pub(crate) fn cancel(&self, number: usize) {
         let mut log = self.log();
         let first = log.first_of(number);
         log.entries[first].cancels += 1;
-        log.step()
     }
 
     /// Records a cancel that came too late.
-    pub(crate) fn not_cancelled(&self, number: usize, called: u64, is_in_progress: bool) {
+    pub(crate) fn not_cancelled(&self, number: usize, is_in_progress: bool) {
         tell!("not cancelled: {number}, in progress: {is_in_progress}");
         let mut log = self.log();
         if log.entries[number].series.is_some() {
-            return if is_in_progress { log.series_ends(number, called) } else { log.series_not_found(number) };
+            return if is_in_progress { log.series_ends(number) } else { log.series_not_found(number) };
         }
         log.entries[number].cancels -= 1;
     }

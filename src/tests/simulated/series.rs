@@ -95,10 +95,8 @@ pub(crate) struct Series {
     /// A move made while a repetition was under way.
     asked: Option<Asked>,
     is_cancelled: bool,
-    /// Whether a cancel came while a repetition was under way: none follows, unless the timer is moved.
+    /// Whether a cancel came while a repetition was under way: none follows, even if the timer is moved.
     is_ending: bool,
-    /// The step at which the last move returned: its order against a cancel under way then is unknown.
-    moved: u64,
     /// The number of messages that may still be produced after a cancel.
     ends_after: Option<u32>,
     pub(crate) is_drained: bool,
@@ -185,7 +183,6 @@ impl Records {
             asked: None,
             is_cancelled: false,
             is_ending: false,
-            moved: 0,
             ends_after: None,
             is_drained: false,
             is_dropped: false,
@@ -244,8 +241,7 @@ impl Log {
         }
         let (kind, least) = (entry.kind, entry.least);
         let is_too_early = now < least && drains == 0;
-        // A move after the cancel brings the next message back.
-        let is_too_late = series.ends_after == Some(0) && series.moves.is_none() && drains == 0;
+        let is_too_late = series.ends_after == Some(0) && drains == 0;
         // A message that was in production at the cancel is dropped.
         entry.cancelled |= series.is_cancelled;
         let after = Entry::new(kind, entry.service, entry.recipient, entry.incarnation);
@@ -337,15 +333,13 @@ impl Log {
     }
 
     /// Records a cancel that found a repetition under way: none follows.
-    pub(crate) fn series_ends(&mut self, number: usize, called: u64) {
+    pub(crate) fn series_ends(&mut self, number: usize) {
         let first = self.first_of(number);
         self.entries[first].cancels -= 1;
         let Some(series) = self.entries[number].series else { return };
         let series = &mut self.series[series];
         series.is_ending = true;
-        if series.moves.is_none() && series.moved < called {
-            series.ends_after.get_or_insert(1);
-        }
+        series.ends_after.get_or_insert(1);
         // No further repetition is required, and the one under way is not known.
         if let Some(next) = series.next {
             self.entries[next].is_set = false;
@@ -411,7 +405,6 @@ impl Log {
                 (entry.least, entry.most, entry.at_once) = (earliest, latest, delay == 0);
                 (entry.is_set, entry.unordered) = (!series.is_ending, false);
                 (series.is_moved, series.is_exact) = (true, earliest == latest);
-                (series.moved, series.ends_after) = (step, None);
             }
             RescheduleOutcome::NotFound | RescheduleOutcome::AlreadyDelivered if is_same => {
                 self.entries[from].least = least;
@@ -420,7 +413,6 @@ impl Log {
             RescheduleOutcome::InProgress if is_same && kind == Kind::Plain => self.entries[from].least = least,
             _ => {
                 series.is_exact = false;
-                (series.moved, series.ends_after) = (step, None);
                 series.asked = Some(Asked { least: earliest, most: latest, is_new: true });
                 for entry in &mut self.entries[from..] {
                     entry.unordered |= entry.series == Some(place);

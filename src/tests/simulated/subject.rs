@@ -253,12 +253,12 @@ fn cancel_one(
     (number, id, service): (usize, TimerId, usize),
     cancel: impl FnOnce(usize, TimerId) -> CancelOutcome,
 ) {
-    let called = records.cancel(number);
+    records.cancel(number);
     match cancel(service, id) {
         CancelOutcome::Cancelled => records.cancelled(number),
         CancelOutcome::NotFound => records.not_found(number),
-        CancelOutcome::InProgress => records.not_cancelled(number, called, true),
-        CancelOutcome::AlreadyDelivered => records.not_cancelled(number, called, false),
+        CancelOutcome::InProgress => records.not_cancelled(number, true),
+        CancelOutcome::AlreadyDelivered => records.not_cancelled(number, false),
     }
 }
 
