@@ -130,6 +130,16 @@ impl<T> Wheel<T> {
         })
     }
 
+    /// Returns whether an entry in the wheel is due by `until`. Any entry of a bucket that ends by then is: of each
+    /// level only the bucket in which `until` lies is searched beyond its first entry.
+    pub(crate) fn has_due_by(&self, until: Tick) -> bool {
+        (0..self.depth()).any(|level| {
+            let buckets = self.buckets_from(level, 0).take_while(|bucket| bucket.start <= until);
+            let mut keys = buckets.flat_map(|bucket| self.entries_of_bucket(level, bucket.start));
+            keys.any(|key| self.deadline(key).is_some_and(|deadline| deadline <= until))
+        })
+    }
+
     /// Returns the entries of the bucket of `level` that begins at `start`, in the order of insertion.
     pub(crate) fn entries_of_bucket(&self, level: usize, start: Tick) -> impl Iterator<Item = crate::timing::Key> {
         let is_there = self.buckets_from(level, start).next().is_some_and(|bucket| bucket.start == start);

@@ -41,6 +41,21 @@ fn timers_due_in_time_are_delivered_and_the_rest_is_returned() {
     });
 }
 
+/// A bucket may begin in time whose timers are due later.
+#[test]
+fn a_drain_ends_at_once_if_no_timer_is_due_in_time() {
+    with_probe(async |world, addr, log| {
+        for (delay, name) in [(300, 1), (70_000, 2)] {
+            world.after(&addr, delay, name);
+        }
+        let draining = drain(&world.timers, 280);
+        world.settle().await;
+        assert!(draining.is_finished());
+        let returned = draining.await.unwrap();
+        assert_eq!((names(&returned), returned[0].remaining, log.len()), (vec![1, 2], ms(300), 0));
+    });
+}
+
 /// Also if it is abandoned.
 #[test]
 fn a_drain_accepts_no_timers_but_pending_ones_can_be_cancelled() {

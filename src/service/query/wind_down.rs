@@ -10,9 +10,6 @@ use crate::service::deliver::driver_state::WindDown;
 use crate::service::state::{Service, State};
 use crate::timing::MAX_TICK;
 
-/// A year. If no timer is due earlier, the driver has few turns, and each may search all pending timers.
-const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
-
 impl Service {
     /// Rejects all further timers, delivers timers due within `time`, and returns the rest, by deadline.
     pub(crate) async fn drain_within(self: Arc<Self>, time: Duration) -> Vec<Returned> {
@@ -44,17 +41,13 @@ impl Service {
             return Vec::new();
         }
         let counters = state.engine.counters();
-        let in_wheel: usize = state.engine.wheel().level_stats().map(|stats| stats.entries).sum();
+        let wheel = state.engine.wheel();
+        let in_wheel: usize = wheel.level_stats().map(|stats| stats.entries).sum();
         let under_way = counters.pending > in_wheel as u64;
-        let mut next = state.engine.wheel().next_expiration();
-        if next.is_some_and(|next| self.tick.time_of(next).saturating_sub(now) > FAR) {
-            // The bucket of so distant a timer begins long before the timer's deadline.
-            next = state.engine.unfinished().first().map(|(deadline, _)| *deadline);
-        }
-        // A timer that is due at the end of time is never due.
-        let next = next.filter(|next| *next < MAX_TICK).map_or(Duration::MAX, |next| self.tick.time_of(next));
         let is_over = |wind_down: &mut WindDown| {
-            now >= wind_down.until || (!under_way && (next > wind_down.until || next == Duration::MAX))
+            // A timer that is due at the end of time is never due.
+            let until = self.tick.round_down(wind_down.until).min(MAX_TICK - 1);
+            now >= wind_down.until || !(under_way || wheel.has_due_by(until))
         };
         state.driver.wind_downs.extract_if(.., is_over).collect()
     }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::timing::level::WheelSize;
+use crate::timing::tick::MAX_TICK;
 
 #[test]
 fn buckets_are_read_from_a_tick_on() {
@@ -38,6 +39,11 @@ fn check<T>(wheel: &Wheel<T>) {
         }
     }
     assert_eq!(seen, wheel.level_stats().map(|stats| stats.entries).sum::<usize>());
+    let first = wheel.iter().map(|(_, deadline, _)| deadline).min();
+    let untils = first.map_or([0, MAX_TICK, wheel.clock()], |first| [first, first.saturating_sub(1), wheel.clock()]);
+    for until in untils {
+        assert_eq!(wheel.has_due_by(until), first.is_some_and(|first| first <= until));
+    }
 }
 
 #[test]
