@@ -207,7 +207,7 @@ fn a_computation_that_panics_ends_only_its_own_timer() {
         assert_eq!(world.timers.cancel(bad), CancelOutcome::NotFound);
         let letters: Vec<_> =
             receiver.try_iter().map(|letter| (letter.id, letter.reason, letter.take::<Note<u64>>())).collect();
-        assert_eq!(letters, [(bad, DeadLetterReason::SourcePanicked, None)]);
+        assert_eq!(letters, [(bad, DeadLetterReason::SourcePanicked, Some(Note(1)))], "made before the panic");
         assert_eq!((world.timers.snapshot().counters.source_panicked, world.pending()), (1, 0));
         assert_eq!(count_panics(), panics + 1);
     });

@@ -28,15 +28,10 @@ pub(crate) struct Producer<M: TimerMessage> {
 pub(crate) struct Repetition<M: TimerMessage> {
     recurrence: Recurrence,
     producer: Producer<M>,
-    /// The message, once it is produced, or the outcome of the timer.
-    result: Result<WithNext<M>, Outcome>,
-}
-
-/// A produced message, and the run after it.
-struct WithNext<M> {
-    message: M,
-    next: NextRun,
-    now: ClockReading,
+    /// The message, once it is produced.
+    message: Option<M>,
+    /// The run after it, and the time of its computation, or the outcome of the timer.
+    result: Result<(NextRun, ClockReading), Outcome>,
 }
 
 impl<M: TimerMessage> Producer<M> {
@@ -72,35 +67,36 @@ impl<M: TimerMessage> Content for Series<M> {
         let recurrence = state.engine.recurrence(due.key)?.clone();
         let Job { to, content: Self(producer) } = state.stores.stored_mut::<Job<Self, D>>(due.payload)?;
         let (producer, target) = (producer.take()?, to.target().cloned());
-        let part = Repetition { recurrence, producer, result: Err(Outcome::Cancelled) };
+        let part = Repetition { recurrence, producer, message: None, result: Err(Outcome::Cancelled) };
         Some(Taken::new(service, state, due, target, part))
     }
 
-    fn produce(Repetition { recurrence, producer, result }: &mut Repetition<M>, service: &Service, via: Via) {
+    fn produce(part: &mut Repetition<M>, service: &Service, via: Via) {
+        let Repetition { recurrence, producer, message, result } = part;
         let produced = service.contain(|| {
             let now = service.read(recurrence.needs_wall_clock());
             if recurrence.is_over(now) {
                 return Err(Outcome::Cancelled);
             }
-            let message = producer.source.next_message();
-            Ok(WithNext { message, next: producer.after_this(recurrence, now, via), now })
+            *message = Some(producer.source.next_message());
+            Ok((producer.after_this(recurrence, now, via), now))
         });
         *result = produced.unwrap_or(Err(Outcome::DeadLettered(PANICKED)));
     }
 
     /// Sets or plans the next repetition, unless the timer was cancelled meanwhile.
     fn commit<D: Destination<M>>(
-        Taken { due, id, target, part: Repetition { producer, result, .. } }: Taken<Self>,
+        Taken { due, id, target, part: Repetition { producer, message, result, .. } }: Taken<Self>,
         undelivered: Option<Outcome>,
         state: &mut State,
         via: Via,
     ) -> Committed<Self> {
         let mut deferred = Deferred::new(due, target);
         deferred.producer = Some(producer);
-        let WithNext { message, next, now } = match undelivered.map_or(result, Err) {
+        let (next, now) = match undelivered.map_or(result, Err) {
             Ok(ready) => ready,
             Err(outcome) => {
-                end(state, id, outcome, &mut deferred);
+                end(state, id, outcome, message, &mut deferred);
                 return (None, deferred);
             }
         };
@@ -110,7 +106,7 @@ impl<M: TimerMessage> Content for Series<M> {
         };
         match state.expect_repetition(repeated, &mut deferred.wakeup) {
             Repeated::Gone => {
-                deferred.message = Some(message);
+                deferred.message = message;
                 return (None, deferred);
             }
             Repeated::Last(payload) => deferred.ended = Some(payload),
@@ -121,7 +117,7 @@ impl<M: TimerMessage> Content for Series<M> {
             }
         }
         deferred.is_between = repeated == Repeated::Between;
-        (Some(message), deferred)
+        (message, deferred)
     }
 
     /// Takes the next message of the series.
@@ -132,12 +128,17 @@ impl<M: TimerMessage> Content for Series<M> {
     }
 }
 
-/// Ends a timer without a message, unless it was cancelled meanwhile.
-fn end<M: TimerMessage>(state: &mut State, id: Option<TimerId>, outcome: Outcome, deferred: &mut Deferred<Series<M>>) {
+/// Ends a timer without a delivery, unless it was cancelled meanwhile.
+fn end<M: TimerMessage>(
+    state: &mut State,
+    id: Option<TimerId>,
+    outcome: Outcome,
+    message: Option<M>,
+    deferred: &mut Deferred<Series<M>>,
+) {
     deferred.ended = state.engine.finish(deferred.due.key, outcome);
-    if deferred.ended.is_some()
-        && let Outcome::DeadLettered(reason) = outcome
-    {
-        deferred.lose(id, reason, None);
+    match outcome {
+        Outcome::DeadLettered(reason) if deferred.ended.is_some() => deferred.lose(id, reason, message),
+        _ => deferred.message = message,
     }
 }
