@@ -18,6 +18,12 @@ use crate::request::Watched;
 
 type Requests = BTreeMap<u64, Arc<dyn Watched>>;
 
+/// The maps are shrunk at one of so many leaves: their capacity is the sum of many locked shards.
+const LEAVES: u64 = 256;
+
+/// Smaller maps keep their capacity: some hundred kilobytes.
+const ROOMY: usize = 4096;
+
 /// The waiting requests with the same keys, at least one.
 pub(crate) struct Group<K> {
     /// The number of its first request.
@@ -87,6 +93,10 @@ impl<K: Key> Watchers<K> {
             }
         }
         drop(left);
+        if number.is_multiple_of(LEAVES) {
+            shrink(&self.groups);
+            shrink(&self.by_key);
+        }
     }
 
     /// Returns the requests watched under a key, in their order.
@@ -104,6 +114,13 @@ impl<K: Key> Watchers<K> {
     }
 }
 
+/// Gives back the capacity of a map that is nearly empty. So few entries move that other threads hardly wait.
+fn shrink<K: Eq + Hash, V>(map: &DashMap<K, V>) {
+    if map.capacity() > ROOMY.max(64 * map.len()) {
+        map.shrink_to_fit();
+    }
+}
+
 fn requests_of<K>(groups: Vec<Arc<Group<K>>>) -> Vec<Arc<dyn Watched>> {
     let mut requests = Vec::new();
     for group in &groups {
@@ -113,4 +130,36 @@ fn requests_of<K>(groups: Vec<Arc<Group<K>>>) -> Vec<Arc<dyn Watched>> {
         requests.sort_unstable_by_key(|request| request.number());
     }
     requests
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attempt::End;
+
+    struct Numbered(u64);
+
+    impl Watched for Numbered {
+        fn number(&self) -> u64 {
+            self.0
+        }
+
+        fn try_now(&self) -> bool {
+            false
+        }
+
+        fn end(&self, _: End) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn the_memory_of_many_watchers_comes_back() {
+        let watchers = Watchers::new();
+        let join = |number| watchers.join(Keys::from([number]), Arc::new(Numbered(number)));
+        let groups: Vec<_> = (0..100_000).map(join).collect();
+        (0..).zip(&groups).for_each(|(number, group)| watchers.leave(group, number));
+        let capacities = [watchers.groups.capacity(), watchers.by_key.capacity()];
+        assert!(capacities.iter().all(|capacity| *capacity <= 64 * LEAVES as usize), "{capacities:?}");
+    }
 }
