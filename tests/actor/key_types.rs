@@ -278,6 +278,20 @@ mod derived {
     #[derive(TimerKey)]
     struct Nested<K>(K, Step);
 
+    trait Kind {
+        type Id;
+    }
+
+    struct Order;
+
+    impl Kind for Order {
+        type Id = u64;
+    }
+
+    /// Its parameter is no key.
+    #[derive(TimerKey)]
+    struct Of<K: Kind>(K::Id);
+
     #[derive(TimerKey)]
     struct OrderId(Uuid);
 
@@ -303,6 +317,7 @@ mod derived {
             (TimerKey::from(r#type::r#loop), TimerKey::from("type::loop")),
             (TimerKey::from(Unit), TimerKey::from("Unit")),
             (TimerKey::from(Nested("a", Step::Retry(1))), TimerKey::from(("Nested", "a", "Step::Retry", 1))),
+            (TimerKey::from(Of::<Order>(7)), TimerKey::from(("Of", 7))),
             (TimerKey::from(&&OrderId(Uuid::nil())), TimerKey::from(("OrderId", Uuid::nil()))),
             (TimerKey::from(&("a", &Unit)), TimerKey::from(("a", "Unit"))),
         ] {

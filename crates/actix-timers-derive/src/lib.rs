@@ -8,7 +8,7 @@ use proc_macro2::TokenStream as Tokens;
 use quote::{format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
-use syn::{Data, DeriveInput, Error, Fields, Ident, Member, Path, parse_macro_input, parse_quote};
+use syn::{Data, DeriveInput, Error, Field, Fields, Ident, Member, Path, parse_macro_input, parse_quote};
 
 /// Makes a struct or an enum a key of timers; see `actix_timers::TimerKey`.
 ///
@@ -40,31 +40,31 @@ fn expand(mut input: DeriveInput) -> syn::Result<Tokens> {
         })?;
     }
     let name = &input.ident;
-    let arms: Vec<Tokens> = match &input.data {
-        Data::Struct(data) => vec![arm(&library, &quote!(#name), &name.unraw().to_string(), &data.fields)],
+    let variants: Vec<(Tokens, String, &Fields)> = match &input.data {
+        Data::Struct(data) => vec![(quote!(#name), name.unraw().to_string(), &data.fields)],
         Data::Enum(data) => data
             .variants
             .iter()
             .map(|variant| {
                 let of_variant = &variant.ident;
-                arm(
-                    &library,
-                    &quote!(#name::#of_variant),
-                    &format!("{}::{}", name.unraw(), of_variant.unraw()),
-                    &variant.fields,
-                )
+                (quote!(#name::#of_variant), format!("{}::{}", name.unraw(), of_variant.unraw()), &variant.fields)
             })
             .collect(),
         Data::Union(_) => {
             return Err(Error::new_spanned(name, "a union cannot be the key of a timer: use an enum or a struct"));
         }
     };
-    if arms.is_empty() {
+    if variants.is_empty() {
         return Err(Error::new_spanned(name, "an enum without variants cannot be the key of a timer"));
     }
-    for parameter in input.generics.type_params_mut() {
-        parameter.bounds.push(parse_quote!(::core::clone::Clone));
-        parameter.bounds.push(parse_quote!(::core::convert::Into<#library::TimerKey>));
+    let arms = variants.iter().map(|(path, name, fields)| arm(&library, path, name, fields));
+    if input.generics.type_params().next().is_some() {
+        // The fields are keys, not the parameters.
+        let bounds = input.generics.make_where_clause();
+        for Field { ty, .. } in variants.iter().flat_map(|(.., fields)| fields.iter()) {
+            let is_key = parse_quote!(#ty: ::core::clone::Clone + ::core::convert::Into<#library::TimerKey>);
+            bounds.predicates.push(is_key);
+        }
     }
     let (parameters, arguments, bounds) = input.generics.split_for_impl();
     Ok(quote! {
