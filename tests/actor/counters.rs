@@ -206,6 +206,9 @@ fn the_lateness_of_every_delivery_is_recorded() {
             // The requested delays: these, and that of the recluse.
             assert_eq!(scrape.total("schedule_delay_seconds_count"), 5);
             assert!((scrape.sum("schedule_delay_seconds_sum", "") - 1.215).abs() < 1e-9);
+            world.timers.schedule_after(&addr, Duration::MAX, Note(1));
+            let sum = metrics.scrape().sum("schedule_delay_seconds_sum", "");
+            assert!(sum < 1e8, "a timer for ever counts as one of a year: {sum}");
         });
     });
 }

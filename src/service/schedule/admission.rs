@@ -72,6 +72,9 @@ type Admission<M, P> = Result<(Key, Option<MessageRef>), (ScheduleError<()>, Res
 /// The target and the calendar of a rejected timer.
 type Rest<M> = (Option<Target<M>>, Option<Box<Calendar>>);
 
+/// A year in seconds, beyond all buckets: in the sum of all delays one for ever would hide the others.
+const MAX_RECORDED_DELAY: f64 = 365.0 * 86_400.0;
+
 impl Service {
     /// Schedules the messages of one timer. If it is rejected, its message becomes a dead letter, and the id is that of
     /// no timer.
@@ -168,7 +171,7 @@ impl Service {
         match admission {
             Ok((key, _)) => {
                 let delay = due_time.delay;
-                self.meters.schedule_delay.record(delay.as_secs_f64());
+                self.meters.schedule_delay.record(delay.as_secs_f64().min(MAX_RECORDED_DELAY));
                 let id = id.unwrap_or_else(|| TimerId::of_timer(self.number, key));
                 self.begin_span(key, id, delay);
                 Ok(id)
