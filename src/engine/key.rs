@@ -12,8 +12,8 @@ use crate::engine::text::Text;
 /// The name that a caller gives a timer: a text, a number, a [`Uuid`], or a tuple of them. Cheap to clone; all but tuples
 /// and texts of more than 22 bytes are kept without an allocation.
 ///
-/// It is made from all kinds of texts, integers and `bool` (as the text `true` or `false`), from references to them,
-/// and from types with a [derived](macro@crate::TimerKey) key.
+/// It is made from texts (`str`, `String`, and a `str` in a `Box`, `Arc` or `Cow`), primitive integers and `bool` (as
+/// the text `true` or `false`), from references to them, and from types with a [derived](macro@crate::TimerKey) key.
 ///
 /// Equal texts are the same key however they were made, equal numbers whatever their integer type; a text never equals
 /// a number, and a UUID neither. Tuples are equal if all their parts are; a tuple in a tuple counts as its parts.

@@ -24,7 +24,7 @@ const MAX_CHANGES: usize = 1000;
 /// If seconds, minutes and hours are one number each, the expression is a time of day: if the clock skips it in spring,
 /// it is delivered at the first moment after the gap; if it occurs twice in autumn, only the first counts. Otherwise
 /// the expression is an interval: skipped times are skipped, and repeated times are delivered twice. The times of a day
-/// that the zone leaves out, as Samoa did on 2011-12-30, are skipped.
+/// that the zone leaves out, as Samoa did on 2011-12-30, are skipped, too, except times of day in its last two hours.
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
@@ -91,7 +91,8 @@ impl Cron {
         Self { zone: TimeZone::system(), ..self }
     }
 
-    /// Returns the next time of the expression after `time`; `None` if there is none up to the year 5000.
+    /// Returns the next time of the expression after `time`; `None`, after a search of 20 to 120 ms, if there is none
+    /// up to the year 5000.
     pub fn next_after(&self, time: SystemTime) -> Option<SystemTime> {
         let after = Timestamp::try_from(time).ok()?;
         let find = |from: Timestamp, inclusive| {

@@ -17,7 +17,8 @@ use crate::model::duration_text;
 /// [`TimerActorConfig`](crate::TimerActorConfig), missing fields have their defaults, and unknown fields are errors.
 ///
 /// Jitter and slack affect the first deadline: moving a timer later sets exactly the requested deadline. For a
-/// repeating timer, jitter moves all repetitions by the same time, and slack applies to each of them.
+/// repeating timer, jitter moves all repetitions by the same time, or with a fixed delay the first, from which the
+/// others follow; slack applies to each of them.
 ///
 /// ```
 /// use std::time::Duration;

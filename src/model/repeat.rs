@@ -47,7 +47,8 @@ impl Repeat {
     ///
     /// The closure runs when a message is delivered, on the thread that delivers, before the handler, and must not take
     /// long. If it panics, the timer ends, and the message is a dead letter with the reason `source_panicked`. A `None`
-    /// or a panic at the request rejects that. A time that has passed is due in the next tick.
+    /// or a panic at the request rejects that. A first time that has passed is due at once, a later one in the next
+    /// tick.
     ///
     /// ```
     /// use std::time::Duration;

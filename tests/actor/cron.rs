@@ -58,6 +58,8 @@ fn a_day_that_a_zone_leaves_out_ends_no_expression() {
         ("Pacific/Apia", "0 0 * * *", "2011-12-29T22:00:00Z", "2011-12-30T10:00:00Z"),
         ("Pacific/Apia", "0 */6 * * *", "2011-12-30T05:00:00Z", "2011-12-30T10:00:00Z"),
         ("Pacific/Apia", "30 9 30 * *", "2011-12-01T00:00:00Z", "2012-01-29T19:30:00Z"),
+        ("Pacific/Apia", "30 21 * * *", "2011-12-30T09:00:00Z", "2011-12-31T07:30:00Z"),
+        ("Pacific/Apia", "30 22 * * *", "2011-12-30T09:00:00Z", "2011-12-30T10:00:00Z"),
         ("Pacific/Kwajalein", "0 12 * * *", "1993-08-21T00:30:00Z", "1993-08-22T00:00:00Z"),
     ] {
         let cron = Cron::new(expression).unwrap().in_time_zone(zone).unwrap();

@@ -58,8 +58,8 @@ pub trait Scheme {
     /// Returns the name of the scheme in reports.
     fn name(&self) -> &'static str;
 
-    /// START: keeps `id` until `deadline`. A deadline before the latest [`per_tick`](Self::per_tick) counts as that
-    /// time and expires in the next call.
+    /// START: keeps `id` until `deadline`. A deadline before the latest [`per_tick`](Self::per_tick) expires in the
+    /// next call; all schemes but lists and tree count it as that time.
     fn start(&mut self, deadline: Tick, id: u64) -> Handle;
 
     /// STOP: forgets a timer. Returns false if it has expired or was stopped before.
