@@ -18,7 +18,7 @@ use crate::request::Watched;
 
 type Requests = BTreeMap<u64, Arc<dyn Watched>>;
 
-/// The maps are shrunk at one of so many leaves: their capacity is the sum of many locked shards.
+/// The maps are shrunk at one of this many leaves: their capacity is the sum of many locked shards.
 const LEAVES: u64 = 256;
 
 /// Smaller maps keep their capacity: some hundred kilobytes.
