@@ -1,6 +1,7 @@
 //! The setup of a timer actor.
 
 use std::any::Any;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,6 +50,12 @@ pub struct TimerActorBuilder {
 impl Default for TimerActorBuilder {
     fn default() -> Self {
         Self::from(TimerActorConfig::default())
+    }
+}
+
+impl fmt::Debug for TimerActorBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TimerActorBuilder").field("config", &self.config).finish_non_exhaustive()
     }
 }
 

@@ -68,6 +68,7 @@ impl Timers {
     /// every request is rejected; a second drain returns nothing.
     ///
     /// A message in a mailbox, or with its handler, at this moment still arrives.
+    #[must_use = "nobody else delivers the returned messages"]
     pub fn drain(&self) -> Vec<Returned> {
         self.service().drain()
     }
@@ -77,6 +78,7 @@ impl Timers {
     ///
     /// If the future is dropped before it completes, the timer actor continues to deliver, and still rejects new
     /// timers.
+    #[must_use = "nobody else delivers the returned messages"]
     pub async fn drain_within(&self, time: Duration) -> Vec<Returned> {
         Arc::clone(self.service()).drain_within(time).await
     }

@@ -15,6 +15,7 @@ use crate::service::schedule::deadline::Schedule;
 /// A request to cancel the timer with this id, of this or any other timer actor of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Message)]
 #[rtype(result = "CancelOutcome")]
+#[must_use = "a request does nothing until it is sent to a timer actor"]
 pub struct Cancel(pub TimerId);
 
 /// A request to move a pending timer to another deadline. Among timers of the same tick it counts as scheduled now.
@@ -43,11 +44,13 @@ impl Reschedule {
 /// A request for the description of a pending timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Message)]
 #[rtype(result = "Option<TimerInfo>")]
+#[must_use = "a request does nothing until it is sent to a timer actor"]
 pub struct GetTimer(pub TimerId);
 
 /// A request for a snapshot of a timer actor: counters and wheel, bucket by bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Message)]
 #[rtype(result = "Snapshot")]
+#[must_use = "a request does nothing until it is sent to a timer actor"]
 pub struct GetSnapshot;
 
 impl Handler<Cancel> for TimerActor {

@@ -202,6 +202,7 @@ impl CancelGroup {
 /// A request for a list of the pending timers of a timer actor, by deadline. See [`Timers::list`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Message)]
 #[rtype(result = "Vec<TimerInfo>")]
+#[must_use = "a request does nothing until it is sent to a timer actor"]
 pub struct ListTimers(pub TimerFilter);
 
 impl Handler<CancelKey> for TimerActor {

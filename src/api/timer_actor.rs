@@ -1,5 +1,6 @@
 //! The timer actor itself.
 
+use std::fmt;
 use std::sync::Arc;
 
 use actix::{Actor, AsyncContext, Context, Supervised};
@@ -29,6 +30,12 @@ use crate::trace;
 /// [`Drain`](crate::Drain) it first to get their messages back.
 pub struct TimerActor {
     service: Arc<Service>,
+}
+
+impl fmt::Debug for TimerActor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TimerActor").field("name", &self.service.name).finish_non_exhaustive()
+    }
 }
 
 impl TimerActor {

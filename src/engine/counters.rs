@@ -19,8 +19,8 @@ pub enum DeadLetterReason {
 
 impl DeadLetterReason {
     /// All reasons.
-    pub const ALL: [Self; 5] =
-        [Self::RecipientStopped, Self::WindowFull, Self::ServiceStopped, Self::SourcePanicked, Self::Rejected];
+    pub const ALL: &'static [Self] =
+        &[Self::RecipientStopped, Self::WindowFull, Self::ServiceStopped, Self::SourcePanicked, Self::Rejected];
 
     /// Returns the reason as a metric label.
     pub const fn as_str(self) -> &'static str {
@@ -167,7 +167,7 @@ mod tests {
     fn every_ending_is_counted_once() {
         let outcomes = [Outcome::Delivered, Outcome::Cancelled, Outcome::Returned]
             .into_iter()
-            .chain(DeadLetterReason::ALL.map(Outcome::DeadLettered));
+            .chain(DeadLetterReason::ALL.iter().copied().map(Outcome::DeadLettered));
         for outcome in outcomes {
             let mut counters = Counters::default();
             counters.accept();

@@ -48,6 +48,12 @@ impl From<String> for TimerGroup {
     }
 }
 
+impl From<Box<str>> for TimerGroup {
+    fn from(text: Box<str>) -> Self {
+        Self(Text::new(&text))
+    }
+}
+
 impl From<Cow<'_, str>> for TimerGroup {
     fn from(text: Cow<'_, str>) -> Self {
         Self(Text::new(&text))

@@ -162,8 +162,9 @@ impl Meters {
                     scheduled: tally(names::SCHEDULED.name),
                     delivered: tally(names::DELIVERED.name),
                     cancelled: tally(names::CANCELLED.name),
-                    dead_letters: DeadLetterReason::ALL
-                        .map(|why| Tally::new(reason(names::DEAD_LETTERS.name, why.as_str()))),
+                    dead_letters: std::array::from_fn(|why| {
+                        Tally::new(reason(names::DEAD_LETTERS.name, DeadLetterReason::ALL[why].as_str()))
+                    }),
                     returned: tally(names::RETURNED.name),
                     pending: Level::new(plain_gauge(names::PENDING.name)),
                     ahead: 0,
@@ -230,7 +231,7 @@ impl CounterHandles {
         self.ahead += self.delivered.show(counters.delivered);
         self.ahead += self.cancelled.show(counters.cancelled);
         for (tally, reason) in self.dead_letters.iter_mut().zip(DeadLetterReason::ALL) {
-            self.ahead += tally.show(counters.dead_letters(reason));
+            self.ahead += tally.show(counters.dead_letters(*reason));
         }
         self.ahead += self.returned.show(counters.returned);
         self.scheduled.show(counters.accepted + self.ahead);

@@ -39,7 +39,7 @@ fn a_guard_can_be_dropped_anywhere_in_a_panic_and_after_its_timer() {
         let counters = world.timers.snapshot().counters;
         assert_eq!((counters.delivered, counters.cancelled, log.len()), (1, 1, 1));
         let outlives = world.after(&addr, 10, 2).into_guard();
-        world.timers.drain();
+        drop(world.timers.drain());
         drop(outlives);
         assert_eq!(world.timers.snapshot().counters.returned, 1);
     });

@@ -90,7 +90,7 @@ fn no_delay_and_no_time_of_day_panics() {
             for id in after.into_iter().chain(at) {
                 world.timers.cancel(id);
             }
-            world.timers.drain();
+            drop(world.timers.drain());
             assert_eq!(world.pending(), 0);
         });
     }
@@ -155,7 +155,7 @@ fn check(expected: Option<BuildError>, builder: impl Fn() -> TimerActorBuilder) 
         });
         return;
     };
-    let error = built.err().unwrap();
+    let error = built.unwrap_err();
     assert_eq!(error, expected);
     let text = error.to_string();
     assert!(text.contains("choose") || text.contains("at least 1"), "{text}");

@@ -110,7 +110,7 @@ fn a_rejected_install_advises_on_what_is_there() {
         assert_eq!(Timers::current().map(|timers| timers.name().to_owned()).as_deref(), Some(installed.name()));
         assert!(*installed.addr() == TimerActor::from_registry());
         assert!(*installed.addr() == <TimerActor as ArbiterService>::from_registry());
-        installed.drain();
+        drop(installed.drain());
         assert_eq!(rejected(), BuildError::AlreadyInstalled);
         assert!(rejected().to_string().contains("`start` for others beside it"), "{}", rejected());
         assert!(TimerActor::builder().start().is_ok());
@@ -123,7 +123,7 @@ fn after_a_drain_the_timers_of_another_one_can_be_used() {
     support::in_real_time(async {
         let clock = ManualClock::new();
         let drained = TimerActor::builder().clock(clock.clone()).install().unwrap();
-        drained.drain();
+        drop(drained.drain());
         let another = TimerActor::builder().clock(clock.clone()).start().unwrap();
         let (addr, _) = probe();
         for _ in 0..2 {

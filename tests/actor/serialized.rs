@@ -148,7 +148,7 @@ fn a_configuration_is_checked_like_a_builder() {
         (r#"{ "wheel_size": 1 }"#, "wheel"),
     ] {
         let config: TimerActorConfig = serde_json::from_str(text).unwrap();
-        let rejected: BuildError = TimerActorBuilder::from(config).build().err().expect("it is out of range");
+        let rejected: BuildError = TimerActorBuilder::from(config).build().expect_err("it is out of range");
         assert!(rejected.to_string().contains(expected), "{rejected}");
     }
 }

@@ -59,7 +59,7 @@ fn levels_when_they_are_made() {
         let page = scraped();
         assert_eq!(levels(&page), [6, 6, 0]);
         assert_eq!(metric(&page, "cascades_total", "timer=\"new\",from_level=\"1\""), 0.0);
-        timers.drain();
+        drop(timers.drain());
         let page = scraped();
         assert_eq!(levels(&page), [6, 6, 0], "a level stays");
         assert_eq!(metric(&page, "level_entries", "timer=\"new\",level=\"1\""), 0.0);

@@ -102,7 +102,7 @@ fn counters_add_up(all: u64) {
                 println!("{scrapes} scrapes");
             });
         });
-        timers.drain();
+        drop(timers.drain());
         let page = scrape(|| handle.render());
         assert!(balanced(&page) >= all);
         for name in ["scheduled_total", "cancelled_total", "delivered_total", "dead_letters_total", "returned_total"] {
@@ -234,7 +234,7 @@ fn every_rejection_has_its_reason() {
         assert!(matches!(invalid, Err(ScheduleError::ZeroPeriod { .. })));
         timers.schedule_after(&bell, HOUR, Ring);
         assert!(timers.timer(&bell, TimerOptions::new()).try_schedule(HOUR, Ring).is_err(), "no room");
-        timers.drain();
+        drop(timers.drain());
         assert!(timers.timer(&bell, TimerOptions::new()).try_schedule(HOUR, Ring).is_err(), "drained");
         let page = scrape(|| handle.render());
         for reason in ["invalid", "capacity", "stopped"] {

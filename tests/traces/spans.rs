@@ -244,7 +244,7 @@ fn spans_end_with_their_timers_in_every_way() {
     });
     spans_end(|world, addr| {
         world.after(addr, 1000, 1);
-        world.timers.drain();
+        drop(world.timers.drain());
     });
     // With their actor.
     spans_end(|_, addr| {
@@ -343,7 +343,7 @@ fn a_subscriber_may_use_timers() {
         }
         world.run_to(10).await;
         assert_eq!(world.timers.snapshot().counters.dead_letters(DeadLetterReason::RecipientStopped), 2);
-        world.timers.drain();
+        drop(world.timers.drain());
         TIMERS.set(None);
     });
 }

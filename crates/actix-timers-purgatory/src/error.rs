@@ -23,6 +23,7 @@ impl<V> Outcome<V> {
 
 /// The reason why a request with the condition `C` ended without its condition or time-out, or never began.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum WaitError<C> {
     /// [`Purgatory::cancel`](crate::Purgatory::cancel) has ended it.
     #[error("the request was cancelled")]

@@ -9,6 +9,7 @@ fn groups_compare_and_hash_by_their_names() {
         TimerGroup::from("a"),
         TimerGroup::from("a".to_owned()),
         TimerGroup::from(Arc::<str>::from("a")),
+        TimerGroup::from(Box::<str>::from("a")),
         TimerGroup::from(&"a"),
         TimerGroup::from(&"a".to_owned()),
         TimerGroup::from(Cow::from("a")),

@@ -98,6 +98,7 @@ impl Answer {
             Err(WaitError::Closed { .. }) => Self::Closed,
             Err(WaitError::Full { .. }) => Self::Full,
             Err(WaitError::ConditionPanicked { message }) => Self::Panicked(message),
+            Err(error) => panic!("an error of another kind: {error}"),
         }
     }
 }
