@@ -30,8 +30,7 @@ impl Service {
     {
         let (id, mut messages) = (TimerId::new(), None);
         let reason = rejected.map(|content| messages = Some(content));
-        // The timer of a repeated request is there: nothing is lost.
-        if self.settings.internal || matches!(reason, ScheduleError::DuplicateId { .. }) {
+        if self.settings.internal {
             self.drop_contained(messages);
             return id;
         }
