@@ -49,8 +49,6 @@ struct Label {
 pub(crate) struct Labels {
     by_slot: SideTable<Label>,
     keys: Shards<ScopedKey, Key>,
-    /// The number of kinds of messages that have had keys so far: one more than the greatest.
-    kinds: u32,
     /// The members of each group in the order in which they joined.
     groups: Shards<TimerGroup, BTreeMap<u64, Key>>,
     /// Number of timers that have joined groups since the start.
@@ -59,7 +57,7 @@ pub(crate) struct Labels {
 
 impl Labels {
     pub(crate) const fn new() -> Self {
-        Self { by_slot: SideTable::new(), keys: Shards::new(), kinds: 0, groups: Shards::new(), joined: 0 }
+        Self { by_slot: SideTable::new(), keys: Shards::new(), groups: Shards::new(), joined: 0 }
     }
 
     /// Returns the number of timers with labels.
@@ -80,7 +78,7 @@ impl Labels {
         kinds: Range<u32>,
     ) -> impl Iterator<Item = (MessageKind, Key)> {
         let mut scoped = ScopedKey { scope, kind: MessageKind::SHARED, key: key.clone() };
-        (kinds.start..kinds.end.min(self.kinds)).filter_map(move |kind| {
+        kinds.filter_map(move |kind| {
             scoped.kind = MessageKind(kind);
             Some((scoped.kind, self.holder(&scoped)?))
         })
@@ -108,7 +106,6 @@ impl Labels {
 
     /// Gives the key to a timer, and returns its previous holder.
     fn put_key(&mut self, key: ScopedKey, timer: Key) -> Option<Key> {
-        self.kinds = self.kinds.max(key.kind.0.saturating_add(1));
         match self.keys.entry(key) {
             Entry::Occupied(mut holder) => Some(holder.insert(timer)),
             Entry::Vacant(place) => {

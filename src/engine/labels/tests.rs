@@ -56,7 +56,7 @@ fn timers_of_different_kinds_have_equal_keys() {
     let holders = |labels: &Labels, kinds| -> Vec<(u32, u32)> {
         labels.holders(ANY, &"k".into(), kinds).map(|(kind, timer)| (kind.0, timer.index())).collect()
     };
-    assert_eq!(holders(&labels, 0..u32::MAX), [(0, 2), (1, 4), (2, 3)]);
+    assert_eq!(holders(&labels, 0..9), [(0, 2), (1, 4), (2, 3)]);
     assert_eq!((holders(&labels, 1..2), holders(&labels, 3..9)), (vec![(1, 4)], vec![]));
     labels.forget(4);
     assert_eq!((holders(&labels, 0..3), labels.holder(&scoped(ANY, 1, "k"))), (vec![(0, 2), (2, 3)], None));

@@ -158,8 +158,8 @@ impl State {
     fn keyed_of(&self, actor: &ActorId, keys: &[TimerKey]) -> Vec<Key> {
         let Some(Subject { mailbox, owner }) = self.subject(actor) else { return Vec::new() };
         let scopes = owner.map(KeyScope::Owner).into_iter().chain([mailbox.into()]);
-        let keyed = scopes
-            .flat_map(|scope| keys.iter().flat_map(move |key| self.engine.labels().holders(scope, key, 0..u32::MAX)));
+        let holders = |scope, key| self.engine.labels().holders(scope, key, self.key_types.kinds());
+        let keyed = scopes.flat_map(|scope| keys.iter().flat_map(move |key| holders(scope, key)));
         keyed.map(|(_, timer)| timer).collect()
     }
 }

@@ -27,14 +27,18 @@ impl KeyTypes {
     }
 
     fn kind_of(&mut self, key_type: TypeId) -> MessageKind {
-        // A program has fewer types. Number 0 is that of shared keys.
-        let next = MessageKind(u32::try_from(self.0.len() + 1).unwrap_or(u32::MAX));
+        let next = MessageKind(self.kinds().end);
         *self.0.entry(key_type).or_insert(next)
+    }
+
+    /// Returns all kinds so far. Number 0 is that of shared keys.
+    pub(crate) fn kinds(&self) -> Range<u32> {
+        0..self.0.len() as u32 + 1
     }
 
     /// Returns the kinds of the timers that a selector stands for.
     pub(crate) fn kinds_of(&self, selector: &KeySelector) -> Range<u32> {
-        let Some(key_type) = selector.key_type else { return 0..u32::MAX };
+        let Some(key_type) = selector.key_type else { return self.kinds() };
         self.0.get(&key_type).map_or(0..0, |kind| kind.0..kind.0 + 1)
     }
 }
