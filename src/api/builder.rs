@@ -166,14 +166,14 @@ impl TimerActorBuilder {
     /// # Errors
     /// [`BuildError`] if a value is out of range, or the operating system has no random numbers for ids.
     pub fn build(self) -> Result<TimerActor, BuildError> {
-        let secret = Secret::from_os().map_err(|_| BuildError::NoRandomness)?;
+        let secret = Secret::from_os().ok_or(BuildError::NoRandomness)?;
         let clock = self.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::new()));
         Ok(TimerActor::create(self.settings(secret)?, clock))
     }
 
     /// Checks all settings, for the timer actor of each arbiter.
     pub(crate) fn for_arbiters(self) -> Result<ArbiterSettings, BuildError> {
-        let secret = Secret::from_os().map_err(|_| BuildError::NoRandomness)?;
+        let secret = Secret::from_os().ok_or(BuildError::NoRandomness)?;
         let without_kernel_timer = self.without_kernel_timer;
         let shared = self.clock.clone().filter(|_| !self.on_system_clock);
         let clock = move || shared.clone().unwrap_or_else(|| Arc::new(SystemClock::with(without_kernel_timer)));

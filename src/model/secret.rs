@@ -13,10 +13,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use siphasher::sip::SipHasher24;
 
-/// The error of an operating system without random numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct NoRandomness;
-
 /// A key that never leaves the process.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Secret([u64; 2]);
@@ -29,21 +25,21 @@ impl fmt::Debug for Secret {
 }
 
 impl Secret {
-    /// Returns a key from the operating system.
-    pub(crate) fn from_os() -> Result<Self, NoRandomness> {
+    /// Returns a key from the operating system, if that has random numbers.
+    pub(crate) fn from_os() -> Option<Self> {
         #[cfg(test)]
         if FAILS.get() {
-            return Err(NoRandomness);
+            return None;
         }
         let mut key = [0; 16];
-        getrandom::fill(&mut key).map_err(|_| NoRandomness)?;
+        getrandom::fill(&mut key).ok()?;
         let key = u128::from_le_bytes(key);
-        Ok(Self([key as u64, (key >> 64) as u64]))
+        Some(Self([key as u64, (key >> 64) as u64]))
     }
 
     /// Returns a key from the operating system, or else the best substitute.
     pub(crate) fn new() -> Self {
-        Self::from_os().unwrap_or_else(|_| Self::makeshift())
+        Self::from_os().unwrap_or_else(Self::makeshift)
     }
 
     /// Returns a different key each time, derived from values that vary between processes.

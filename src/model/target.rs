@@ -232,8 +232,7 @@ impl<M: TimerMessage> Target<M> {
     pub(crate) fn weak_hold(&self) -> Arc<dyn Any + Send + Sync> {
         match &*self.0 {
             Inner { strong: None, .. } => Arc::clone(&self.0) as _,
-            Inner { posted: Some(posted), .. } => Arc::new(posted.clone()),
-            Inner { facts, .. } => Arc::new(facts.puller.as_ref().map(|(_, bells)| bells.clone())),
+            Inner { posted, facts, .. } => Arc::new((posted.clone(), facts.puller.clone())),
         }
     }
 

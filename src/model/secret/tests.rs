@@ -45,7 +45,7 @@ fn secrets_made_on_one_thread_are_unrelated() {
 
 #[test]
 fn a_lack_of_randomness_is_an_error_or_another_key_each_time() {
-    assert_eq!(without_randomness(Secret::from_os), Err(NoRandomness));
+    assert_eq!(without_randomness(Secret::from_os), None);
     let made: HashSet<u64> = without_randomness(|| (0..1000).map(|_| Secret::new().hash(0)).collect());
     assert_eq!(made.len(), 1000);
     let elsewhere = std::thread::spawn(|| without_randomness(unguessable)).join().unwrap();
