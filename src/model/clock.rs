@@ -59,39 +59,46 @@ pub trait Clock: Send + Sync + 'static {
     }
 }
 
+/// Passes all calls but `now` on to another clock.
+macro_rules! forward {
+    ($self:ident, $clock:expr) => {
+        fn wall(&$self) -> SystemTime {
+            $clock.wall()
+        }
+
+        fn since(&$self, instant: Instant) -> Duration {
+            $clock.since(instant)
+        }
+
+        fn since_request(&$self, made: RequestTime) -> Duration {
+            $clock.since_request(made)
+        }
+
+        fn alarm(&$self, time: Duration) -> Alarm {
+            $clock.alarm(time)
+        }
+
+        fn started(&$self) {
+            $clock.started();
+        }
+
+        fn wall_is_steady(&$self) -> bool {
+            $clock.wall_is_steady()
+        }
+
+        fn is_moved_by(&$self, clock: &ManualClock) -> bool {
+            $clock.is_moved_by(clock)
+        }
+    };
+}
+
 /// A shared clock.
 impl<C: Clock + ?Sized> Clock for Arc<C> {
     fn now(&self) -> Duration {
         (**self).now()
     }
 
-    fn wall(&self) -> SystemTime {
-        (**self).wall()
-    }
-
-    fn since(&self, instant: Instant) -> Duration {
-        (**self).since(instant)
-    }
-
-    fn since_request(&self, made: RequestTime) -> Duration {
-        (**self).since_request(made)
-    }
-
-    fn alarm(&self, time: Duration) -> Alarm {
-        (**self).alarm(time)
-    }
-
-    fn started(&self) {
-        (**self).started();
-    }
-
-    fn wall_is_steady(&self) -> bool {
-        (**self).wall_is_steady()
-    }
-
-    fn is_moved_by(&self, clock: &ManualClock) -> bool {
-        (**self).is_moved_by(clock)
-    }
+    forward!(self, (**self));
 }
 
 /// A clock that never goes back, around any other.
@@ -117,33 +124,7 @@ impl<C: Clock> Clock for Forward<C> {
         *latest
     }
 
-    fn wall(&self) -> SystemTime {
-        self.clock.wall()
-    }
-
-    fn since(&self, instant: Instant) -> Duration {
-        self.clock.since(instant)
-    }
-
-    fn since_request(&self, made: RequestTime) -> Duration {
-        self.clock.since_request(made)
-    }
-
-    fn alarm(&self, time: Duration) -> Alarm {
-        self.clock.alarm(time)
-    }
-
-    fn started(&self) {
-        self.clock.started();
-    }
-
-    fn wall_is_steady(&self) -> bool {
-        self.clock.wall_is_steady()
-    }
-
-    fn is_moved_by(&self, clock: &ManualClock) -> bool {
-        self.clock.is_moved_by(clock)
-    }
+    forward!(self, self.clock);
 }
 
 /// The default clock: tokio's monotonic clock, and the wall clock of the system.
