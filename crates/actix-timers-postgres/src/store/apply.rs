@@ -253,7 +253,7 @@ fn groups(ops: &[Op], slots: &mut Slots) -> VecDeque<Group> {
         let waits = matches!(op, Op::Put(timers) if is_keyed(timers))
             || matches!(op, Op::Requeue(_) | Op::Pause(_) | Op::Resume(_));
         if waits { &mut keyed } else { &mut plain }.push(number);
-        if matches!(op, Op::Pause(_)) {
+        if matches!(op, Op::Pause(pause) if pause.target.row().is_ok()) {
             // Later claims leave out the paused ones.
             close(&mut plain, &mut keyed);
             ids.clear();
