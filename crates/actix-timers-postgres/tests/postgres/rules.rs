@@ -545,6 +545,27 @@ with_server! {
         }
     }
 
+    /// Each call has time for a part of the halves only.
+    fn rule_6_ends_beside_a_refused_one_are_written_in_the_end() {
+        let (_runtime, _proxy, address) = far_away(Duration::from_millis(15), Duration::from_millis(15));
+        let (schema, session) = (new_schema(), Session::open());
+        let mut node = Node::join_as(connect_to(&address, options(&schema)).unwrap(), &node());
+        let ids = node.put_all((0..256).map(|number| timer(number, -1000)));
+        session.run(&format!(
+            "CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''no''; END';
+            CREATE TRIGGER refuse BEFORE DELETE ON {schema}.timers FOR EACH ROW WHEN (OLD.id = '{}')
+                EXECUTE FUNCTION {schema}.refuse()", ids[0]
+        ));
+        let mut ends: Vec<_> = node.claim(&ids).iter().map(|delivery| Op::End(*delivery, Next::Delete)).collect();
+        until("all but one are written", Duration::from_secs(20), || {
+            let outcomes = node.try_apply(&ends);
+            let is_refused = matches!(outcomes[0], Err(StoreError::Rejected(_)));
+            let mut are_left = outcomes.iter().map(Result::is_err);
+            ends.retain(|_| are_left.next() == Some(true));
+            (ends.len() == 1 && is_refused).then_some(())
+        });
+    }
+
     fn rule_6_a_timer_whose_claim_the_server_refuses_is_set_aside() {
         let (schema, session) = (new_schema(), Session::open());
         let mut node = Node::join(&schema);
