@@ -43,10 +43,11 @@ pub(crate) fn copy(from: &mut dyn Store, to: &mut dyn Store, out: &mut dyn Write
                 writeln!(out, "{} rows cannot be read", page.damaged)?;
             }
             for group in groups(&page.found) {
-                let mut ops: Vec<Op> = group.iter().map(|found| Op::Restore(Arc::new(found.clone()))).collect();
-                while !ops.is_empty() {
+                let mut parts =
+                    vec![group.iter().map(|found| Op::Restore(Arc::new(found.clone()))).collect::<Vec<_>>()];
+                while let Some(ops) = parts.pop() {
                     let outcomes = to.apply(&ops, DueTime::reached_at(SystemTime::now()))?;
-                    let have_all_failed = outcomes.iter().all(|outcome| matches!(outcome, Err(StoreError::Locked)));
+                    let is_alone = ops.len() == 1;
                     let mut locked = Vec::new();
                     for (op, outcome) in ops.into_iter().zip(outcomes) {
                         match (&op, outcome) {
@@ -55,7 +56,7 @@ pub(crate) fn copy(from: &mut dyn Store, to: &mut dyn Store, out: &mut dyn Write
                             }
                             (_, Ok(_)) => known += 1,
                             // Its turn did not come beside others that are refused.
-                            (_, Err(StoreError::Locked)) if !have_all_failed => locked.push(op),
+                            (_, Err(StoreError::Locked)) if !is_alone => locked.push(op),
                             (Op::Restore(found), Err(error)) => {
                                 missing += 1;
                                 writeln!(out, "{} is not stored: {}", found.record.id, Shown(&error.to_string()))?;
@@ -63,7 +64,8 @@ pub(crate) fn copy(from: &mut dyn Store, to: &mut dyn Store, out: &mut dyn Write
                             _ => {}
                         }
                     }
-                    ops = locked;
+                    let rest = locked.split_off(locked.len() / 2);
+                    parts.extend([rest, locked].into_iter().filter(|part| !part.is_empty()));
                 }
             }
             query.after = page.next;
