@@ -481,8 +481,10 @@ pub(super) async fn retire(session: &mut Session) -> Result<(), StoreError> {
 /// Leaves: other nodes need not wait for the end of the lease.
 pub(super) async fn leave(session: &mut Session) {
     session.shared.leased(Duration::ZERO, Duration::ZERO);
-    // An earlier session of the node ends: its last claim may be on its way.
-    _ = session.connect().await;
+    if session.node() != 0 {
+        // An earlier session of the node ends: its last claim may be on its way.
+        _ = session.connect().await;
+    }
     let node = session.shared.node.swap(0, Ordering::AcqRel);
     session.shared.metered(Meters::left);
     if node != 0 && session.query(LEAVE, params![node]).await.is_ok() {
