@@ -112,7 +112,7 @@ impl Failure {
 
     /// Returns whether the same statement may succeed later: no connection, a lock, a time-out, no resources.
     pub(crate) fn may_pass(&self) -> bool {
-        !matches!(self, Self::Reported { .. }) || self.is_of(&["08", "25", "40", "53", "55", "57", "58"])
+        !matches!(self, Self::Reported { .. }) || self.is_of(&["08", "25", "40", "53", "55", "57", "58", "72", "HV"])
     }
 
     /// Returns the error of a request of which nothing was kept or, without a reply, perhaps something.
