@@ -608,7 +608,6 @@ BEGIN
         WHEN octet_length(codec) > 255 THEN 'an id of a codec has up to 255 bytes'
         WHEN message_version < 0 THEN 'a message version is not negative'
         WHEN max_attempts < 1 THEN 'a budget has at least one attempt'
-        WHEN octet_length(payload) > 1048576 THEN 'a payload has up to 1048576 bytes: keep large data elsewhere'
         WHEN jsonb_typeof(headers) <> 'object' THEN 'headers are an object of texts'
         WHEN (SELECT sum(octet_length(h.key || h.value)) FROM jsonb_each_text(headers) h) > 16384
             OR (SELECT count(*) FROM jsonb_object_keys(headers)) > 64
@@ -637,6 +636,10 @@ BEGIN
             THEN 'the jitter_ms of repeat are less than its period'
         WHEN (repeat ->> 'until_ms')::bigint < extract(epoch FROM due) * 1000
             THEN 'the until_ms of repeat are not before the due time'
+        WHEN octet_length(payload) + octet_length(route) + octet_length(message_type) + coalesce(octet_length(key), 0)
+            + coalesce(octet_length(codec), 0) + coalesce(octet_length(repeat ->> 'cron') + octet_length(repeat ->> 'zone'), 0)
+            + coalesce((SELECT sum(octet_length(h.key || h.value)) FROM jsonb_each_text(headers) h), 0) > 1048576
+            THEN 'a timer has up to 1048576 bytes: keep large data elsewhere'
     END;
     IF v_wrong IS NOT NULL THEN
         RAISE EXCEPTION '%', v_wrong USING ERRCODE = 'invalid_parameter_value';

@@ -129,9 +129,11 @@ with_server! {
                 refuse(&format!("'a', 't', ''::bytea, @, {option} => '{value}'"), part);
             }
         }
-        // The largest ones that requests to a node may have.
-        session.run(&format!("SELECT {schema}.schedule('a', 't', decode(repeat('00', 1048576), 'hex'), {at},
-            headers => jsonb_build_object('h', repeat('\"', 16383)))"));
+        // The largest one that a request to a node may have.
+        let large = |bytes: usize| format!("'a', 't', decode(repeat('00', {bytes}), 'hex'), @, headers => jsonb_build_object('h', repeat('\"', 16383))");
+        let largest = (1 << 20) - (16 << 10) - 2;
+        session.run(&format!("SELECT {schema}.schedule({})", large(largest).replace('@', at)));
+        refuse(&large(largest + 1), "bytes");
         refuse("'a', 't', ''::bytea, @, headers => jsonb_build_object('h', repeat('x', 16384))", "headers");
         // The past is now.
         session.run(&format!("SELECT {schema}.schedule('a', 't', ''::bytea, '1900-01-01')"));
