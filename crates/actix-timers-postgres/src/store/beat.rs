@@ -54,15 +54,18 @@ const UNPARK: &str = "
         FROM (SELECT @schema@.server_now() AS now OFFSET 0) n CROSS JOIN held h WHERE t.id = h.id RETURNING t.id
     )
     SELECT true FROM freed LIMIT 1";
-/// Roles of other nodes whose sessions this one may not end, or that may not end those of this one.
+/// Roles of other nodes whose sessions this one may not end, or that may not end those of this one; and its own one if nobody
+/// would see its session.
 const FOREIGN: &str = "
     SELECT DISTINCT o.rolname::text FROM @schema@.nodes n
         JOIN @schema@.sessions s ON s.lock = -n.id JOIN pg_stat_activity a ON a.pid = s.pid JOIN pg_roles o ON o.oid = a.usesysid
-        JOIN pg_roles me ON me.rolname = current_user
-        CROSS JOIN LATERAL (VALUES (me.oid, me.rolsuper, o.oid, o.rolsuper), (o.oid, o.rolsuper, me.oid, me.rolsuper))
+        JOIN pg_roles me ON me.rolname = current_user JOIN pg_roles own ON own.rolname = session_user
+        CROSS JOIN LATERAL (VALUES (me.oid, me.rolsuper, o.oid, o.rolsuper), (o.oid, o.rolsuper, own.oid, own.rolsuper))
             AS d(role, is_super, other, other_is_super)
     WHERE NOT n.dead AND (d.other_is_super AND NOT d.is_super OR NOT pg_has_role(d.role, d.other, 'USAGE')
-        AND NOT (pg_has_role(d.role, 'pg_signal_backend', 'USAGE') AND pg_has_role(d.role, 'pg_read_all_stats', 'USAGE')))";
+        AND NOT (pg_has_role(d.role, 'pg_signal_backend', 'USAGE') AND pg_has_role(d.role, 'pg_read_all_stats', 'USAGE')))
+    UNION ALL
+    SELECT session_user::text WHERE NOT EXISTS (SELECT FROM @schema@.sessions s WHERE s.lock = -$1::bigint AND s.pid = pg_backend_pid())";
 const TIDY: &str = "SELECT t.unserved, t.is_over FROM @schema@.tidy() t";
 /// Whether the sessions of a node have ended, and whether it was not known to be dead: then it is from now on, and claims nothing.
 /// A session that does not end in time is ended at the next beat: this one claims and ends, too.
@@ -204,13 +207,14 @@ pub(super) async fn join(session: &mut Session, node: &NodeInfo) -> Result<Beat,
         member.name = format!("{} {}", member.name, node.name);
     }
     enter(session).await?;
-    let foreign = session.query(FOREIGN, vec![]).await?;
+    let id = session.node();
+    let foreign = session.query(FOREIGN, params![id]).await?;
     if let Some(row) = foreign.first() {
         leave(session).await;
         let role: &str = row.get(0);
         return Err(StoreError::Unavailable(format!(
             "this node and those of the role {role} may not end each other's sessions, as they must when one dies: let all nodes \
-             use one role, or grant pg_signal_backend and pg_read_all_stats, or the membership in the other"
+             log in with one role that has the rights, or grant pg_signal_backend and pg_read_all_stats"
         )));
     }
     beat(session, &[]).await

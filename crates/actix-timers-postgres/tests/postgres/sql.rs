@@ -362,6 +362,11 @@ with_server! {
         let error = connect_to(&as_role(&role), options(&schema)).unwrap_err();
         assert!(matches!(error, ConnectError::MissingRight(_)), "{error}");
         session.run(&format!("ALTER ROLE {role} RESET role"));
+        // One that logs in as another role, without its rights.
+        let login = format!("{role}_login");
+        session.run(&format!("CREATE ROLE {login} LOGIN NOINHERIT; GRANT {role} TO {login}; ALTER ROLE {login} SET role = '{role}'"));
+        let error = connect_to(&as_role(&login), options(&schema)).unwrap().join(&NodeInfo::default(), DueTime::MIN).unwrap_err();
+        assert!(error.to_string().contains("log in with one role that has the rights"), "{error}");
         // A node of another role, whose sessions this one could not end.
         session.run(&format!("GRANT ALL ON SCHEMA {schema} TO timers"));
         let _node = Node::join(&schema);
