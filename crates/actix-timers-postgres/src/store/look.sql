@@ -11,10 +11,12 @@ SELECT t.id, t.due, t.nominal, CASE WHEN t.message_version <= ($3::int[])[s.at] 
     @schema@.is_suspect(t.used, t.max_attempts, ($4::int[])[s.at]), NULL,
     CASE WHEN t.number = $9 THEN CASE WHEN t.is_by_due THEN t.due ELSE @schema@.first_due(t.id) END END
 FROM ((
-    SELECT t.id, t.due, t.moved, false AS is_by_due, t.nominal, t.route, t.message_type, t.message_version, t.used,
-        t.max_attempts, t.node, t.parked, t.ended, row_number() OVER (ORDER BY t.id) AS number FROM @schema@.timers t
-    WHERE t.id > $5::uuid AND t.id < @schema@.first_id($8::bigint + 1) AND (SELECT chr(30) <> ALL (p.names) FROM p)
-    ORDER BY t.id LIMIT $9::bigint
+    SELECT i.* FROM (
+        SELECT t.id, t.due, t.moved, false AS is_by_due, t.nominal, t.route, t.message_type, t.message_version, t.used,
+            t.max_attempts, t.node, t.parked, t.ended, row_number() OVER (ORDER BY t.id) AS number FROM @schema@.timers t
+        WHERE t.id > $5::uuid AND t.id < @schema@.first_id($8::bigint + 1) AND (SELECT chr(30) <> ALL (p.names) FROM p)
+        ORDER BY t.id LIMIT $9::bigint
+    ) i WHERE NOT i.moved OR i.number = $9
 ) UNION ALL (
     SELECT t.id, t.due, t.moved, true, t.nominal, t.route, t.message_type, t.message_version, t.used,
         t.max_attempts, t.node, t.parked, t.ended, row_number() OVER (ORDER BY t.due, t.id) FROM @schema@.timers t
