@@ -212,17 +212,17 @@ RETURNS TABLE (id uuid, due bigint, repetition bigint, attempt int, alone boolea
 #variable_conflict use_column
 DECLARE
     v_until bigint := greatest(@schema@.server_now(), (SELECT n.claimed_until FROM @schema@.nodes n WHERE n.id = p_node));
+    v_first uuid := @schema@.first_id(v_until + 1);
+    v_end uuid := (SELECT t.id FROM @schema@.timers t WHERE t.id > p_from AND t.id < v_first ORDER BY t.id OFFSET p_limit - 1 LIMIT 1);
 BEGIN
-    RETURN QUERY WITH unmoved AS MATERIALIZED (
-        SELECT t.id, t.due, t.repetition, t.attempt, t.alone, CASE WHEN NOT t.moved THEN t.node END AS node FROM @schema@.timers t
-        WHERE t.id > p_from AND t.id < @schema@.first_id(v_until + 1) ORDER BY t.id LIMIT p_limit
-    ), moved AS MATERIALIZED (
+    RETURN QUERY WITH moved AS MATERIALIZED (
         SELECT t.id, t.due, t.repetition, t.attempt, t.alone, t.node FROM @schema@.timers t
         WHERE t.moved AND (t.due, t.id) > (p_due, p_after) AND t.due <= v_until ORDER BY t.due, t.id LIMIT p_limit
     )
-    SELECT t.id, t.due, t.repetition, t.attempt, t.alone, false
-    FROM (SELECT u.* FROM unmoved u UNION ALL SELECT m.* FROM moved m) t WHERE t.node = p_node
-    UNION ALL (SELECT u.id, @schema@.first_due(u.id), u.repetition, u.attempt, u.alone, true FROM unmoved u ORDER BY u.id OFFSET p_limit - 1)
+    SELECT t.id, t.due, t.repetition, t.attempt, t.alone, false FROM @schema@.timers t
+        WHERE NOT t.moved AND t.id > p_from AND t.id <= coalesce(v_end, v_first) AND coalesce(t.node, 0) = p_node
+    UNION ALL SELECT m.id, m.due, m.repetition, m.attempt, m.alone, false FROM moved m WHERE m.node = p_node
+    UNION ALL SELECT v_end, @schema@.first_due(v_end), 0, 0, false, true WHERE v_end IS NOT NULL
     UNION ALL (SELECT m.id, m.due, m.repetition, m.attempt, m.alone, true FROM moved m ORDER BY m.due, m.id OFFSET p_limit - 1);
 END
 $$;
@@ -371,7 +371,7 @@ BEGIN
     SELECT count(DISTINCT u.route) INTO unserved FROM (
         SELECT DISTINCT o.route, o.message_type FROM ((
             SELECT t.route, t.message_type, t.node, t.parked, CASE WHEN t.moved THEN 0 ELSE t.ended END AS ended FROM @schema@.timers t
-            WHERE t.id < @schema@.first_id(v_now - 60000) ORDER BY t.id LIMIT v_limit
+            WHERE t.id < @schema@.first_id(v_now - 60000) ORDER BY t.id DESC LIMIT v_limit
         ) UNION ALL (
             SELECT t.route, t.message_type, t.node, t.parked, t.ended FROM @schema@.timers t
             WHERE t.moved AND t.due < v_now - 60000 ORDER BY t.due, t.id LIMIT v_limit
