@@ -293,6 +293,9 @@ mod derived {
     struct Of<K: Kind>(K::Id);
 
     #[derive(TimerKey)]
+    struct Texts<'a, K>(&'static str, &'a str, K);
+
+    #[derive(TimerKey)]
     struct OrderId(Uuid);
 
     /// The derive names what others should not.
@@ -318,6 +321,7 @@ mod derived {
             (TimerKey::from(Unit), TimerKey::from("Unit")),
             (TimerKey::from(Nested("a", Step::Retry(1))), TimerKey::from(("Nested", "a", "Step::Retry", 1))),
             (TimerKey::from(Of::<Order>(7)), TimerKey::from(("Of", 7))),
+            (TimerKey::from(Texts("a", "b", 7)), TimerKey::from(("Texts", "a", "b", 7))),
             (TimerKey::from(&&OrderId(Uuid::nil())), TimerKey::from(("OrderId", Uuid::nil()))),
             (TimerKey::from(&("a", &Unit)), TimerKey::from(("a", "Unit"))),
         ] {

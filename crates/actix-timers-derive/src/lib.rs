@@ -4,7 +4,7 @@
 mod durable;
 
 use proc_macro::TokenStream;
-use proc_macro2::TokenStream as Tokens;
+use proc_macro2::{TokenStream as Tokens, TokenTree};
 use quote::{format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
@@ -25,6 +25,14 @@ pub fn derive_timer_key(input: TokenStream) -> TokenStream {
 #[proc_macro_derive(DurableMessage, attributes(durable))]
 pub fn derive_durable_message(input: TokenStream) -> TokenStream {
     durable::expand(parse_macro_input!(input as DeriveInput)).unwrap_or_else(Error::into_compile_error).into()
+}
+
+fn names_one_of(names: &[Ident], tokens: Tokens) -> bool {
+    tokens.into_iter().any(|token| match token {
+        TokenTree::Ident(name) => names.contains(&name),
+        TokenTree::Group(group) => names_one_of(names, group.stream()),
+        _ => false,
+    })
 }
 
 /// Returns the conversions of the type, owned and borrowed, into a key.
@@ -58,12 +66,12 @@ fn expand(mut input: DeriveInput) -> syn::Result<Tokens> {
         return Err(Error::new_spanned(name, "an enum without variants cannot be the key of a timer"));
     }
     let arms = variants.iter().map(|(path, name, fields)| arm(&library, path, name, fields));
-    if input.generics.type_params().next().is_some() {
-        // The fields are keys, not the parameters.
-        let bounds = input.generics.make_where_clause();
-        for Field { ty, .. } in variants.iter().flat_map(|(.., fields)| fields.iter()) {
+    // The fields are keys, not the parameters. Bounds of types that differ in a lifetime would be ambiguous.
+    let parameters: Vec<Ident> = input.generics.type_params().map(|parameter| parameter.ident.clone()).collect();
+    for Field { ty, .. } in variants.iter().flat_map(|(.., fields)| fields.iter()) {
+        if names_one_of(&parameters, quote!(#ty)) {
             let is_key = parse_quote!(#ty: ::core::clone::Clone + ::core::convert::Into<#library::TimerKey>);
-            bounds.predicates.push(is_key);
+            input.generics.make_where_clause().predicates.push(is_key);
         }
     }
     let (parameters, arguments, bounds) = input.generics.split_for_impl();
