@@ -110,9 +110,12 @@ impl Failure {
         !self.may_pass() && !self.is_of(&["26", "28", "3D", "3F", "42"])
     }
 
-    /// Returns whether the same statement may succeed later: no connection, a lock, a time-out, no resources.
+    /// Returns whether the same statement may succeed later: no connection, also of a foreign table, a lock, a time-out, no
+    /// resources.
     pub(crate) fn may_pass(&self) -> bool {
-        !matches!(self, Self::Reported { .. }) || self.is_of(&["08", "25", "40", "53", "55", "57", "58", "72", "HV"])
+        !matches!(self, Self::Reported { .. })
+            || self.has_state("HV00N")
+            || self.is_of(&["08", "25", "40", "53", "55", "57", "58", "72"])
     }
 
     /// Returns the error of a request of which nothing was kept or, without a reply, perhaps something.
