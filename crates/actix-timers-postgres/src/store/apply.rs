@@ -324,8 +324,9 @@ async fn repeat(
         group.carefully(ops, session.turn).into_iter().rev().for_each(|group| groups.push_front(group));
     } else if group.ops.len() > 1 {
         let (first, second) = group.ops.split_at(group.ops.len() / 2);
-        // Not the same half first in each call, in case that the time is too short for both.
-        let [later, sooner] = if session.turn.is_multiple_of(2) { [second, first] } else { [first, second] };
+        // Not the same half first in each call, in case that the time is too short for both. Those with one key keep their order.
+        let is_in_order = group.is_keyed || session.turn.is_multiple_of(2);
+        let [later, sooner] = if is_in_order { [second, first] } else { [first, second] };
         for half in [later, sooner] {
             groups.push_front(Group { ops: half.to_vec(), ..group });
         }

@@ -566,6 +566,24 @@ with_server! {
         });
     }
 
+    fn rule_6_requests_with_one_key_keep_their_order_beside_a_refused_one() {
+        let (schema, session) = (new_schema(), Session::open());
+        let mut node = Node::join(&schema);
+        session.run(&format!(
+            "CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''no''; END';
+            CREATE TRIGGER refuse BEFORE INSERT ON {schema}.timers FOR EACH ROW WHEN (NEW.key = 'bad')
+                EXECUTE FUNCTION {schema}.refuse()"
+        ));
+        // Calls begin with another half in turn.
+        for round in 0..4 {
+            let [first, last, bad] = [(1, "k"), (2, "k"), (3, "bad")].map(|(number, key)| keyed(10 * round + number, key));
+            let replace = |record| Op::Put(vec![new(record, OnKey::Replace)]);
+            let outcomes = node.try_apply(&[replace(&first), replace(&last), put(&bad)]);
+            assert!(matches!(outcomes[..], [Ok(_), Ok(_), Err(StoreError::Rejected(_))]), "{outcomes:?}");
+            assert_eq!(node.store.find_key("a", "k").unwrap(), Some(last.id));
+        }
+    }
+
     fn rule_6_a_timer_whose_claim_the_server_refuses_is_set_aside() {
         let (schema, session) = (new_schema(), Session::open());
         let mut node = Node::join(&schema);
