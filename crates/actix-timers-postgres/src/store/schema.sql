@@ -371,6 +371,9 @@ BEGIN
     SELECT count(DISTINCT u.route) INTO unserved FROM (
         SELECT DISTINCT o.route, o.message_type FROM ((
             SELECT t.route, t.message_type, t.node, t.parked, CASE WHEN t.moved THEN 0 ELSE t.ended END AS ended FROM @schema@.timers t
+            WHERE t.id < @schema@.first_id(v_now - 60000) ORDER BY t.id LIMIT v_limit
+        ) UNION ALL (
+            SELECT t.route, t.message_type, t.node, t.parked, CASE WHEN t.moved THEN 0 ELSE t.ended END FROM @schema@.timers t
             WHERE t.id < @schema@.first_id(v_now - 60000) ORDER BY t.id DESC LIMIT v_limit
         ) UNION ALL (
             SELECT t.route, t.message_type, t.node, t.parked, t.ended FROM @schema@.timers t
