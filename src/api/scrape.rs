@@ -12,7 +12,7 @@ use crate::service::query::directory;
 /// The built-in listener of an exporter cannot call this; your own handler can.
 ///
 /// Timers continue while `render` runs. Metrics recorded at once are not part of the snapshot: the histograms, the
-/// wake-ups and turns of the driver, and requests rejected as `invalid`.
+/// wake-ups and turns of the driver, and requests rejected as `duplicate_id` or `invalid`.
 ///
 /// A message that was counted as delivered, and that its recipient then rejects, cannot be subtracted from a published
 /// counter. It then counts as accepted twice: once delivered, and once with its final outcome.

@@ -79,7 +79,7 @@ catalogue! {
     SCHEDULED = counter("actix_timers_scheduled_total", &[], "Timers accepted");
     RESCHEDULED = counter("actix_timers_rescheduled_total", &[], "Timers moved to another deadline");
     CANCELLED = counter("actix_timers_cancelled_total", &[], "Timers cancelled, including timers that ended with their actor");
-    REJECTED = counter("actix_timers_rejected_total", &["reason"], "Requests rejected: capacity, stopped, or invalid (a period of zero, or never due)");
+    REJECTED = counter("actix_timers_rejected_total", &["reason"], "Requests rejected: capacity, stopped, duplicate_id, or invalid (a period of zero, or never due)");
     DELIVERED = counter("actix_timers_delivered_total", &[], "Messages handed over");
     DEAD_LETTERS = counter("actix_timers_dead_letters_total", &["reason"], "Messages that could not be handed over");
     RETURNED = counter("actix_timers_returned_total", &[], "Timers returned by a drain");

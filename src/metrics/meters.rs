@@ -99,6 +99,7 @@ pub(crate) struct Meters {
     advances: Counter,
     /// By [`WakeupCause`].
     wakeups: [Counter; 3],
+    pub(crate) rejected_duplicate: Counter,
     pub(crate) rejected_invalid: Counter,
     board: Mutex<Board>,
 }
@@ -153,6 +154,7 @@ impl Meters {
             advance_duration: histogram!(names::ADVANCE_DURATION.name, &[timer_label()]),
             advances: plain_counter(names::ADVANCES.name),
             wakeups: ["alarm", "call", "watch"].map(|cause| reason(names::WAKEUPS.name, cause)),
+            rejected_duplicate: reason(names::REJECTED.name, "duplicate_id"),
             rejected_invalid: reason(names::REJECTED.name, "invalid"),
             board: Mutex::new(Board {
                 number: 0,

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::engine::NotPending;
+use crate::model::id::TimerId;
 use crate::timing::TimingError;
 
 /// The error of scheduling a message. It contains the message: see [`into_message`](Self::into_message).
@@ -41,6 +42,14 @@ pub enum ScheduleError<M> {
         /// The message that was not scheduled.
         message: M,
     },
+    /// The id fixed by the request belongs to a pending timer.
+    #[error("a timer with the id {id} is pending already: send each request once")]
+    DuplicateId {
+        /// The id.
+        id: TimerId,
+        /// The message that was not scheduled.
+        message: M,
+    },
     /// The period of a repeating timer is zero.
     #[error("a period of zero would never let anything else happen: choose a longer one")]
     ZeroPeriod {
@@ -64,6 +73,7 @@ impl<M> ScheduleError<M> {
             | Self::Stopped { message }
             | Self::NoSystem { message }
             | Self::NotInstalled { message }
+            | Self::DuplicateId { message, .. }
             | Self::ZeroPeriod { message }
             | Self::NeverDue { message } => message,
         }
@@ -78,6 +88,7 @@ impl<M> ScheduleError<M> {
             Self::Stopped { message } => ScheduleError::Stopped { message: wrap(message) },
             Self::NoSystem { message } => ScheduleError::NoSystem { message: wrap(message) },
             Self::NotInstalled { message } => ScheduleError::NotInstalled { message: wrap(message) },
+            Self::DuplicateId { id, message } => ScheduleError::DuplicateId { id, message: wrap(message) },
             Self::ZeroPeriod { message } => ScheduleError::ZeroPeriod { message: wrap(message) },
             Self::NeverDue { message } => ScheduleError::NeverDue { message: wrap(message) },
         }
@@ -96,6 +107,7 @@ impl<M> fmt::Debug for ScheduleError<M> {
             Self::NotInstalled { .. } => f.debug_struct("NotInstalled").finish_non_exhaustive(),
             Self::ZeroPeriod { .. } => f.debug_struct("ZeroPeriod").finish_non_exhaustive(),
             Self::NeverDue { .. } => f.debug_struct("NeverDue").finish_non_exhaustive(),
+            Self::DuplicateId { id, .. } => f.debug_struct("DuplicateId").field("id", id).finish_non_exhaustive(),
         }
     }
 }

@@ -374,8 +374,9 @@ fn errors_print_without_the_message() {
         ScheduleError::CapacityReached { capacity: 7, message: Opaque },
         ScheduleError::Stopped { message: Opaque },
         ScheduleError::NoSystem { message: Opaque },
+        ScheduleError::DuplicateId { id: TimerId::new(), message: Opaque },
     ];
-    for (error, hint) in errors.into_iter().zip(["capacity", "another", "System::block_on"]) {
+    for (error, hint) in errors.into_iter().zip(["capacity", "another", "System::block_on", "once"]) {
         assert!(error.to_string().contains(hint), "{error}");
         assert!(!format!("{error:?}").contains("Opaque"));
         let Opaque = error.into_message();

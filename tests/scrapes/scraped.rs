@@ -240,5 +240,6 @@ fn every_rejection_has_its_reason() {
         for reason in ["invalid", "capacity", "stopped"] {
             assert_eq!(sum(&page, "rejected_total", reason), 1.0, "{reason}");
         }
+        assert_eq!(sum(&page, "rejected_total", "duplicate_id"), 0.0);
     });
 }

@@ -188,9 +188,13 @@ impl Service {
     #[cold]
     #[inline(never)]
     fn reject<P>(&self, reason: ScheduleError<()>, messages: P) -> ScheduleError<P> {
-        // The engine has counted the others.
-        if matches!(reason, ScheduleError::ZeroPeriod { .. } | ScheduleError::NeverDue { .. }) {
-            self.meters.rejected_invalid.increment(1);
+        match reason {
+            ScheduleError::DuplicateId { .. } => self.meters.rejected_duplicate.increment(1),
+            ScheduleError::ZeroPeriod { .. } | ScheduleError::NeverDue { .. } => {
+                self.meters.rejected_invalid.increment(1);
+            }
+            // The engine has counted it.
+            _ => {}
         }
         reason.map(|()| messages)
     }
@@ -215,6 +219,12 @@ impl State {
         M: TimerMessage,
     {
         let (owner, store) = (*owner, to.store::<P::Content>(&mut self.stores, policy, *place));
+        let name = id.map(|id| id.as_uuid().as_u128());
+        if let Some((id, name)) = id.zip(name)
+            && self.engine.named(name).is_some_and(|key| self.engine.view(key).is_some())
+        {
+            return Err((ScheduleError::DuplicateId { id, message: () }, (to.into_target(), calendar), messages));
+        }
         if !self.lanes.ended.is_empty() {
             self.make_room();
         }
@@ -256,8 +266,8 @@ impl State {
         if let Some(wall) = due_time.wall {
             self.engine.set_wall_time(key, wall);
         }
-        if let Some(id) = id {
-            self.engine.set_name(key, id.as_uuid().as_u128());
+        if let Some(name) = name {
+            self.engine.set_name(key, name);
         }
         let replaced = old.and_then(|old| self.replace(old));
         if let Some(options) = options {

@@ -30,7 +30,8 @@ impl Service {
     {
         let (id, mut messages) = (TimerId::new(), None);
         let reason = rejected.map(|content| messages = Some(content));
-        if self.settings.internal {
+        // The timer of a repeated request is there: nothing is lost.
+        if self.settings.internal || matches!(reason, ScheduleError::DuplicateId { .. }) {
             self.drop_contained(messages);
             return id;
         }

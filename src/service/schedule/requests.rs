@@ -105,3 +105,7 @@ impl Service {
         named.unwrap_or_else(|| TimerId::of_timer(self.number, key))
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
