@@ -34,7 +34,7 @@ pub(crate) fn groups(found: &[Found]) -> impl Iterator<Item = &[Found]> {
 pub(crate) fn copy(from: &mut dyn Store, to: &mut dyn Store, out: &mut dyn Write) -> Result<(), Problem> {
     let mut missing = 0;
     for (part, name) in [(Part::Pending, "pending"), (Part::Parked, "parked"), (Part::Dead, "dead letters")] {
-        let [mut copied, mut known] = [0_u64; 2];
+        let [mut copied, mut known] = [0_usize; 2];
         let mut query = Query { limit: GROUP, ..Query::of(part) };
         loop {
             let page = from.list(&query)?;
@@ -43,30 +43,8 @@ pub(crate) fn copy(from: &mut dyn Store, to: &mut dyn Store, out: &mut dyn Write
                 writeln!(out, "{} rows cannot be read", page.damaged)?;
             }
             for group in groups(&page.found) {
-                let mut parts =
-                    vec![group.iter().map(|found| Op::Restore(Arc::new(found.clone()))).collect::<Vec<_>>()];
-                while let Some(ops) = parts.pop() {
-                    let outcomes = to.apply(&ops, DueTime::reached_at(SystemTime::now()))?;
-                    let is_alone = ops.len() == 1;
-                    let mut locked = Vec::new();
-                    for (op, outcome) in ops.into_iter().zip(outcomes) {
-                        match (&op, outcome) {
-                            (_, Ok(Outcome::Put(placed))) if matches!(placed[..], [Placed::Created { .. }]) => {
-                                copied += 1
-                            }
-                            (_, Ok(_)) => known += 1,
-                            // Its turn did not come beside others that are refused.
-                            (_, Err(StoreError::Locked)) if !is_alone => locked.push(op),
-                            (Op::Restore(found), Err(error)) => {
-                                missing += 1;
-                                writeln!(out, "{} is not stored: {}", found.record.id, Shown(&error.to_string()))?;
-                            }
-                            _ => {}
-                        }
-                    }
-                    let rest = locked.split_off(locked.len() / 2);
-                    parts.extend([rest, locked].into_iter().filter(|part| !part.is_empty()));
-                }
+                let [stored, there, refused] = restore(group, to, out)?;
+                (copied, known, missing) = (copied + stored, known + there, missing + refused);
             }
             query.after = page.next;
             if page.next.is_none() {
@@ -80,6 +58,34 @@ pub(crate) fn copy(from: &mut dyn Store, to: &mut dyn Store, out: &mut dyn Write
         problems.insert(0, format!("{missing} timers are missing"));
     }
     if problems.is_empty() { Ok(()) } else { Err(Problem::Other(problems.join("; "))) }
+}
+
+/// Stores timers. Returns the numbers of the stored ones, of ones that were there, and of refused ones, each of which has its line.
+///
+/// Beside refused timers others count as locked, since their turn does not come: they are divided until each is alone.
+fn restore(group: &[Found], to: &mut dyn Store, out: &mut dyn Write) -> Result<[usize; 3], Problem> {
+    let [mut stored, mut there, mut refused] = [0; 3];
+    let mut parts = vec![group.to_vec()];
+    while let Some(part) = parts.pop() {
+        let ops: Vec<Op> = part.iter().map(|found| Op::Restore(Arc::new(found.clone()))).collect();
+        let outcomes = to.apply(&ops, DueTime::reached_at(SystemTime::now()))?;
+        let is_alone = part.len() == 1;
+        let mut locked = Vec::new();
+        for (found, outcome) in part.into_iter().zip(outcomes) {
+            match outcome {
+                Ok(Outcome::Put(placed)) if matches!(placed[..], [Placed::Created { .. }]) => stored += 1,
+                Ok(_) => there += 1,
+                Err(StoreError::Locked) if !is_alone => locked.push(found),
+                Err(error) => {
+                    refused += 1;
+                    writeln!(out, "{} is not stored: {}", found.record.id, Shown(&error.to_string()))?;
+                }
+            }
+        }
+        let rest = locked.split_off(locked.len() / 2);
+        parts.extend([rest, locked].into_iter().filter(|part| !part.is_empty()));
+    }
+    Ok([stored, there, refused])
 }
 
 /// Returns the advice about a pause that has not ended. It is not copied: a store takes those of its own services only.
