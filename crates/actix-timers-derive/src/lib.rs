@@ -27,6 +27,7 @@ pub fn derive_durable_message(input: TokenStream) -> TokenStream {
     durable::expand(parse_macro_input!(input as DeriveInput)).unwrap_or_else(Error::into_compile_error).into()
 }
 
+/// Whether tokens contain one of these names.
 fn names_one_of(names: &[Ident], tokens: Tokens) -> bool {
     tokens.into_iter().any(|token| match token {
         TokenTree::Ident(name) => names.contains(&name),
