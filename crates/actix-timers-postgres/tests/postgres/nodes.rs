@@ -65,14 +65,17 @@ with_server! {
 
     /// Its last claim may be on its way there.
     fn a_node_that_leaves_without_a_connection_ends_its_earlier_session() {
-        let (schema, admin, earlier) = (new_schema(), Session::open(), Session::open());
-        let node = Node::join(&schema);
-        let pid = node.pid(&admin, &schema);
-        earlier.run(&format!("SELECT pg_advisory_lock_shared(-{})", node.store.node()));
-        admin.run(&format!("SELECT pg_terminate_backend({pid}, 1000)"));
-        thread::sleep(Duration::from_millis(50));
-        drop(node);
-        earlier.error("SELECT 1");
+        let (schema, admin) = (new_schema(), Session::open());
+        // It may leave before it notices that the connection is gone.
+        until("one has noticed", Duration::from_secs(10), || {
+            let (node, earlier) = (Node::join(&schema), Session::open());
+            let pids = (node.pid(&admin, &schema), earlier.value::<i32>("SELECT pg_backend_pid()"));
+            earlier.run(&format!("SELECT pg_advisory_lock_shared(-{})", node.store.node()));
+            admin.run(&format!("SELECT pg_terminate_backend({}, 1000)", pids.0));
+            drop(node);
+            let left = format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {}", pids.1);
+            (admin.value::<i64>(&left) == 0).then_some(())
+        });
     }
 
     fn rule_2_a_lease_is_renewed_although_a_table_is_locked() {

@@ -2,7 +2,6 @@
 
 use actix_timers_durable::store::{Next, Op, Outcome, Reads, State};
 use actix_timers_durable::{DueTime, Pause, PauseTarget, StoreError};
-
 use support::store::claim;
 
 use crate::rules::{Node, due_in, timer};
