@@ -18,8 +18,8 @@ use crate::sync::spawn;
 const COUNT_EVERY: Duration = Duration::from_secs(1);
 /// The same in a store that nodes share: each of them counts all timers.
 const COUNT_SHARED_EVERY: Duration = Duration::from_secs(10);
-/// The due timers that are examined for the metrics, and in how many pages. Those of routes that the node delivers are in
-/// memory, too.
+/// The due timers that are examined for the metrics, and in how many pages; pages of timers that were moved to a later time do
+/// not count. Those of routes that the node delivers are in memory, too.
 const PAGE: usize = 64;
 const PAGES: usize = 16;
 /// The number up to which timers are counted for the metrics.
@@ -52,9 +52,10 @@ pub(super) fn measure(reads: &mut dyn Reads, meters: &DurableMeters, now: DueTim
 /// Returns the due time of the first timer, among some due ones, that is neither with its handler nor of a paused route.
 fn first_waiting(reads: &mut dyn Reads, now: DueTime) -> Result<Option<DueTime>, StoreError> {
     let mut query = Query { limit: PAGE, until: now, ..Query::of(Part::Pending) };
-    let mut pauses = None;
-    for _ in 0..PAGES {
+    let (mut pauses, mut pages) = (None, 0);
+    while pages < PAGES {
         let page = reads.list(&query)?;
+        pages += usize::from(!page.found.is_empty());
         // An idle node reads no pauses.
         if pauses.is_none() && !page.found.is_empty() {
             pauses = Some(reads.pauses()?);

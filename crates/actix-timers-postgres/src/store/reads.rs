@@ -13,7 +13,7 @@ use super::io::{Jobs, Wait};
 use super::row::{COLUMNS, NODE, Types, due, id, record, time};
 use super::session::{Params, Session, params};
 
-/// Rows that a page examines at most if it has a filter.
+/// Rows that a page of pending timers passes over at most and, if it has a filter, that it examines.
 const EXAMINED: i64 = 10_000;
 /// Bytes of payloads in a page, unless a single one is larger.
 const PAGE_BYTES: i64 = 8 << 20;
@@ -46,7 +46,7 @@ const IN_RANGE: &str = "(t.due, t.id) > ($2::bigint, $3::uuid) AND t.due <= $4::
 fn rows(table: &str, written: &str, condition: &str, order: &str) -> String {
     format!(
         "(SELECT t.id, t.due, octet_length(t.payload) AS size,
-            {IS_WANTED} AND coalesce(t.{written} <= $14::bigint, true) AS is_wanted
+            {IS_WANTED} AND coalesce(t.{written} <= $14::bigint, true) AS is_wanted, false AS is_last
         FROM @schema@.{table} t WHERE {condition} ORDER BY {order} LIMIT $5)"
     )
 }
@@ -58,7 +58,9 @@ fn page_of(rows: &str, table: &str, letter: &str) -> String {
             SELECT s.id, sum(s.size) OVER (ORDER BY s.due, s.id) - s.size AS before FROM seen s WHERE s.is_wanted AND $1::uuid IS NOT NULL
             ORDER BY s.due, s.id LIMIT $8
         )
-        SELECT {COLUMNS}, {letter}, (SELECT count(*) FROM seen), l.due, l.id, (SELECT count(*) FROM wanted) FROM (SELECT) one
+        SELECT {COLUMNS}, {letter}, (SELECT CASE WHEN bool_or(s.is_last) THEN $5::bigint ELSE count(*) END FROM seen s), l.due, l.id,
+            (SELECT count(*) FROM wanted)
+        FROM (SELECT) one
         LEFT JOIN (SELECT s.due, s.id FROM seen s ORDER BY s.due DESC, s.id DESC LIMIT 1) l ON true
         LEFT JOIN (wanted w JOIN @schema@.{table} t ON t.id = w.id) ON w.before < $9::bigint
         ORDER BY t.due, t.id"
@@ -67,15 +69,28 @@ fn page_of(rows: &str, table: &str, letter: &str) -> String {
 
 const NO_LETTER: &str = "NULL::text, NULL::bigint";
 
-/// Those whose due time is in the id, after `$1`, and others.
+/// Those whose due time is in the id, after `$1`, and others. Each branch passes over some rows at most: a last one is seen in any
+/// case, and none after it.
 static PENDING: LazyLock<String> = LazyLock::new(|| {
-    let branch = |range: &str, order: &str| {
-        let condition = format!("{range} AND coalesce(t.parked, '') = '' AND coalesce(t.ended, 0) = 0");
-        rows("timers", "created", &condition, order)
+    let most = format!("greatest($5::bigint, {EXAMINED})");
+    let branch = |range: &str, order: &str, due: &str, is_here: &str| {
+        let is_pending = format!("{is_here} AND coalesce(t.parked, '') = '' AND coalesce(t.ended, 0) = 0");
+        format!(
+            "(SELECT t.id, {due} AS due, octet_length(t.payload) AS size,
+                {is_pending} AND {IS_WANTED} AND coalesce(t.created <= $14::bigint, true) AS is_wanted, t.number = {most} AS is_last
+            FROM (SELECT t.*, row_number() OVER (ORDER BY {order}) AS number FROM @schema@.timers t WHERE {range}
+                ORDER BY {order} LIMIT {most}) t
+            WHERE {is_pending} OR t.number = {most} LIMIT $5)"
+        )
     };
-    let unmoved = branch("NOT t.moved AND t.id > $1::uuid AND t.id < @schema@.first_id($4::bigint + 1)", "t.id");
-    let moved = branch(&format!("t.moved AND {IN_RANGE}"), "t.due, t.id");
-    let both = format!("SELECT u.* FROM ({unmoved} UNION ALL {moved}) u ORDER BY u.due, u.id LIMIT $5");
+    let range = "t.id > $1::uuid AND t.id < @schema@.first_id($4::bigint + 1)";
+    let unmoved = branch(range, "t.id", "@schema@.first_due(t.id)", "NOT t.moved");
+    let moved = branch(&format!("t.moved AND {IN_RANGE}"), "t.due, t.id", "t.due", "t.moved");
+    let both = format!(
+        "WITH u AS MATERIALIZED ({unmoved} UNION ALL {moved}) SELECT u.* FROM u
+        WHERE coalesce((u.due, u.id) <= (SELECT e.due, e.id FROM u e WHERE e.is_last ORDER BY e.due, e.id LIMIT 1), true)
+        ORDER BY u.due, u.id, u.is_wanted DESC LIMIT $5"
+    );
     page_of(&both, "timers", NO_LETTER)
 });
 static PARKED: LazyLock<String> = LazyLock::new(|| {
@@ -280,8 +295,8 @@ impl Reads for Jobs {
     }
 }
 
-/// Reads a page. Each row also has the number of the examined rows, the position of the last one, and the number of those
-/// wanted, of which the page may hold a part.
+/// Reads a page. Each row also has the number of the examined rows, or the greatest one if more may follow, the position of the
+/// last one, and the number of those wanted, of which the page may hold a part.
 fn page(rows: &[Row], limit: i64, examined: i64, is_count: bool) -> Page {
     const SEEN: usize = NODE + 4;
     let mut page = Page::default();

@@ -90,4 +90,25 @@ with_server! {
             assert!((6..10).contains(&pages), "{pages} pages of {query:?}: a page examines 10000 rows");
         }
     }
+    fn a_list_passes_over_a_bounded_number_of_moved_and_parked_rows() {
+        let (schema, session) = (new_schema(), Session::open());
+        let mut node = Node::join(&schema);
+        session.run(&format!(
+            "INSERT INTO {schema}.timers (id, due, moved, nominal, route, message_type, payload, parked)
+            SELECT {schema}.first_id(2000000000000 + i), 2000000000000 + i + CASE WHEN i < 60000 THEN 100000 ELSE 0 END, i < 60000, 0, 'a',
+                'Order', '', CASE WHEN i % 2 = 1 AND i < 60000 THEN 'x' END FROM generate_series(1, 60001) AS i"
+        ));
+        let mut query = Query { limit: 100, ..Query::of(Part::Pending) };
+        let (mut pages, mut found) = (0, Vec::new());
+        loop {
+            let page = node.store.list(&query).unwrap();
+            pages += 1;
+            found.extend(page.found.into_iter().map(|found| found.record.progress.due));
+            let Some(next) = page.next else { break };
+            query.after = Some(next);
+        }
+        assert_eq!(found.len(), 30_001);
+        assert!(found.is_sorted());
+        assert!((306..320).contains(&pages), "{pages} pages: one passes over 10000 rows");
+    }
 }

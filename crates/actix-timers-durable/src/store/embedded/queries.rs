@@ -1,7 +1,7 @@
 //! Looks and queries.
 //!
 //! The rows in the order of (due, id) are two branches: timers that were not moved, by the primary key, and the index of the
-//! others. Each branch is read up to the limit, and both are merged.
+//! others. Each branch is read up to the limit, and both are merged. The moved ones that the first one passes over count, too.
 
 use std::cmp::Ordering;
 use std::path::Path;
@@ -31,31 +31,23 @@ const EXAMINED: usize = 10_000;
 const PAGE_BYTES: usize = 8 << 20;
 
 /// Returns a statement on each of the branches: after the position (?1, ?2), in the first by the id only, up to the time ?3, in
-/// the first to an id.
-fn branches(columns: &str, condition: &str) -> [String; 2] {
-    [
-        ("NOT moved AND id > ?2 AND id < ?3", "id", ""),
-        ("moved AND (due, id) > (?1, ?2) AND due <= ?3", "due, id", "INDEXED BY moved"),
-    ]
-    .map(|(range, order, index)| {
-        format!(
-            "SELECT id, due, route, {columns} FROM timers {index} \
-             WHERE {range} {condition} ORDER BY {order}"
-        )
-    })
+/// the first to an id. Its rows that were moved are to be passed over.
+fn branches(columns: &str) -> [String; 2] {
+    [("id > ?2 AND id < ?3", "id", ""), ("moved AND (due, id) > (?1, ?2) AND due <= ?3", "due, id", "INDEXED BY moved")]
+        .map(|(range, order, index)| {
+            format!(
+                "SELECT id, due, route, {columns}, moved FROM timers {index} \
+             WHERE {range} ORDER BY {order}"
+            )
+        })
 }
 
 pub(super) static LOOK: LazyLock<[String; 2]> = LazyLock::new(|| {
-    let columns =
-        "message_type, message_version, nominal, used, max_attempts, parked IS NULL AND node IS NOT ?4, moved";
-    let [by_id, moved] = branches(columns, "");
-    // It counts the moved timers that it passes over.
-    [by_id.replacen("NOT moved AND", "", 1), moved]
+    branches("message_type, message_version, nominal, used, max_attempts, parked IS NULL AND node IS NOT ?4")
 });
 /// Headers may be long: they are read if ?4 says so.
-pub(super) static PENDING: LazyLock<[String; 2]> = LazyLock::new(|| {
-    branches("key, message_type, created, iif(?4, headers, NULL)", "AND ended IS NULL AND parked IS NULL")
-});
+pub(super) static PENDING: LazyLock<[String; 2]> =
+    LazyLock::new(|| branches("key, message_type, created, iif(?4, headers, NULL), ended IS NULL AND parked IS NULL"));
 pub(super) const PARKED: &str = "SELECT id, due, route, key, message_type, created, iif(?4, headers, NULL) \
     FROM timers INDEXED BY parked WHERE parked IS NOT NULL AND (due, id) > (?1, ?2) AND due <= ?3 ORDER BY due, id";
 pub(super) const DEAD: &str = "SELECT id, due, route, key, message_type, dead_at, iif(?4, headers, NULL) \
@@ -281,7 +273,8 @@ fn scan(
     let ((due, id), until) = (bound(after), millis(query.until));
     let mut statement = connection.prepare_cached(sql)?;
     let has_header = query.header.is_some();
-    let params: [&dyn ToSql; 4] = match sql == PENDING[0] {
+    let is_by_id = sql == PENDING[0];
+    let params: [&dyn ToSql; 4] = match is_by_id {
         true => [&due, &first_id, &last_id, &has_header],
         false => [&due, &id, &until, &has_header],
     };
@@ -290,15 +283,21 @@ fn scan(
     let (mut found, mut examined, mut last) = (0, 0, None);
     let is_past = query.part == Part::Past;
     while let Some(row) = rows.next()? {
-        let Ok(position) = position(row)? else {
-            *damaged += 1;
+        let is_passed_over = is_by_id && row.get(8)?;
+        let position = match is_passed_over {
+            true => read_id(row.get_ref(0)?).map(|id| Position { due: id.first_due(), id }),
+            false => position(row)?,
+        };
+        let Ok(position) = position else {
+            *damaged += usize::from(!is_passed_over);
             continue;
         };
         // Repetitions with one position stay together.
         if (found >= query.limit.max(1) || examined >= EXAMINED) && last != Some(position) {
             return Ok(last);
         }
-        if is_wanted(query, row)? {
+        let is_pending = query.part != Part::Pending || row.get(7)?;
+        if !is_passed_over && is_pending && is_wanted(query, row)? {
             positions.push((position, if is_past { row.get(7)? } else { 0 }));
             found += 1;
         }

@@ -153,6 +153,29 @@ fn pages_of_mostly_unwanted_rows_miss_nothing() {
 }
 
 #[test]
+fn a_list_passes_over_a_bounded_number_of_moved_and_parked_rows() {
+    let mut store = EmbeddedStore::in_memory().unwrap();
+    let fill = "WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 60001)
+        INSERT INTO timers (id, due, moved, nominal, route, message_type, payload, parked)
+        SELECT unhex(printf('%012X80008%015X', n, n)), n + 100000 * (n < 60000), n < 60000, n, 'a', 'type', x'',
+            iif(n % 2 = 1 AND n < 60000, 'x', NULL) FROM numbers";
+    store.connection().unwrap().execute_batch(fill).unwrap();
+    let (mut query, mut pages, mut found) = (Query { limit: 100, ..Query::of(Part::Pending) }, 0, vec![]);
+    loop {
+        let page = store.list(&query).unwrap();
+        pages += 1;
+        found.extend(page.found.iter().map(|found| found.record.progress.due));
+        query.after = page.next;
+        if page.next.is_none() {
+            break;
+        }
+    }
+    assert_eq!(found.len(), 30_001);
+    assert!(found.is_sorted());
+    assert!((306..320).contains(&pages), "{pages} pages: one passes over 10000 rows");
+}
+
+#[test]
 fn a_sweep_whose_reply_was_lost_keeps_what_runs() {
     let mut store = EmbeddedStore::in_memory().unwrap();
     let served = Served { index: 0, route: "a".into(), message_type: "t".into(), version: 1, max_attempts: 10 };
