@@ -369,7 +369,9 @@ async fn claim_apart(session: &mut Session, op: usize, claim: &Claim, slots: &mu
                 for id in part.ids {
                     let reason = format!("the server refuses its claim: {failure}");
                     // If that is refused, too, the next look finds the timer again.
-                    _ = session.query(PARK_REFUSED, params![Uuid::from(id), reason]).await;
+                    if session.query(PARK_REFUSED, params![Uuid::from(id), reason]).await.is_ok() {
+                        session.member.refused(id.into());
+                    }
                     damaged.push(id);
                 }
             }

@@ -1,6 +1,6 @@
 //! A node: joining, its lease, the release of nodes that died, and the claims that it does not know.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant, SystemTime};
@@ -31,6 +31,9 @@ const SHORT_MS: u64 = 2000;
 const SAMPLES: usize = 512;
 /// The time between two readings of the oldest snapshot, which reads the sessions of all.
 const SNAPSHOTS: Duration = Duration::from_secs(2);
+/// Timers whose claims were refused that a node remembers, and that one beat tries again.
+const REFUSED: usize = 100_000;
+const RETRIED: usize = 100;
 
 const BEAT: &str = "
     SELECT b.rest_ms, b.nodes, b.leases, b.states, b.paused, b.oldest, b.next, b.lost, b.micros, b.overdue, b.needed,
@@ -66,6 +69,9 @@ const FOREIGN: &str = "
         AND NOT (pg_has_role(d.role, 'pg_signal_backend', 'USAGE') AND pg_has_role(d.role, 'pg_read_all_stats', 'USAGE')))
     UNION ALL
     SELECT session_user::text WHERE NOT EXISTS (SELECT FROM @schema@.sessions s WHERE s.lock = -$1::bigint AND s.pid = pg_backend_pid())";
+const UNPARK_REFUSED: &str = "
+    UPDATE @schema@.timers t SET parked = NULL, due = greatest(t.due, @schema@.server_now()), moved = true
+    WHERE t.id = ANY ($1::uuid[]) AND t.parked LIKE 'the server refuses%'";
 const TIDY: &str = "SELECT t.unserved, t.is_over FROM @schema@.tidy() t";
 /// Whether the sessions of a node have ended, and whether it was not known to be dead: then it is from now on, and claims nothing.
 /// A session that does not end in time is ended at the next beat: this one claims and ends, too.
@@ -105,6 +111,8 @@ pub(super) struct Member {
     releases: HashMap<i64, Pass>,
     /// A search for unknown claims of this node, with the broken connections at its beginning.
     sweep: Option<(u64, Pass)>,
+    /// Timers that are parked since the server has refused their claims, and the time at which the first ones are tried again.
+    refused: (VecDeque<Uuid>, Duration),
     /// The last reading of the oldest snapshot.
     measured: Duration,
     /// Times in milliseconds with the number of the next transaction.
@@ -119,6 +127,18 @@ pub(super) struct Member {
 impl Member {
     pub(super) fn new(name: &str, lease: Duration, again_every: Duration, clock: StoreClock) -> Self {
         Self { name: name.to_owned(), lease, again_every, clock, round_trip: Duration::MAX, ..Self::default() }
+    }
+
+    /// Notes that the claim of a timer was refused: by a trigger that is wrong for a while, perhaps.
+    pub(super) fn refused(&mut self, id: Uuid) {
+        let ((refused, at), now) = (&mut self.refused, boot_clock::now());
+        if *at <= now {
+            *at = now.saturating_add(self.again_every);
+        }
+        // A join finds the others.
+        if refused.len() < REFUSED {
+            refused.push_back(id);
+        }
     }
 
     fn lease_ms(&self) -> i64 {
@@ -269,6 +289,7 @@ pub(super) async fn beat(session: &mut Session, running: &[Delivery]) -> Result<
     let until = Instant::now() + PASSING;
     release(session, row, until, &mut beat).await;
     sweep(session, running, until, &mut beat).await;
+    unpark_refused(session, until).await;
     Ok(beat)
 }
 
@@ -307,6 +328,22 @@ pub(super) async fn unpark(session: &mut Session, types: &Types) -> bool {
         Err(_) => {
             sleep(PASSING).await;
             true
+        }
+    }
+}
+
+/// Makes some timers pending again whose claims were refused. More follow at the next beat, unless one is refused again.
+async fn unpark_refused(session: &mut Session, until: Instant) {
+    let (refused, at) = &mut session.member.refused;
+    let number = if boot_clock::now() < *at { 0 } else { refused.len().min(RETRIED) };
+    let some: Vec<Uuid> = refused.drain(..number).collect();
+    if some.is_empty() || session.query(UNPARK_REFUSED, params![some.clone()]).await.is_ok() {
+        return;
+    }
+    // One of them is locked, or refused again.
+    for id in some {
+        if Instant::now() > until || session.query(UNPARK_REFUSED, params![vec![id]]).await.is_err() {
+            session.member.refused(id);
         }
     }
 }

@@ -612,6 +612,32 @@ with_server! {
         assert_eq!(other.claim(&[bad]).len(), 1);
     }
 
+    fn rule_6_timers_whose_claims_were_refused_for_a_while_are_tried_again() {
+        let (schema, session) = (new_schema(), Session::open());
+        let mut node = Node::join_with(options(&schema).late_look_interval(Duration::from_millis(300)));
+        let ids = node.put_all((0..110).map(|number| timer(number, -1000)));
+        session.run(&format!(
+            "CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''no''; END';
+            CREATE TRIGGER refuse BEFORE UPDATE OF node ON {schema}.timers FOR EACH ROW EXECUTE FUNCTION {schema}.refuse()"
+        ));
+        let turn = |node: &mut Node| {
+            thread::sleep(Duration::from_millis(30));
+            node.beat(&[]);
+            let found = node.look(None);
+            if found.is_empty() { 0 } else { node.claim_now(&found).len() }
+        };
+        assert_eq!(node.claim_now(&ids), []);
+        assert_eq!(node.look(None).len(), 0, "all are parked");
+        let many = (0..20).map(|_| turn(&mut node)).sum::<usize>();
+        assert_eq!((many, node.look(None).len()), (0, 0), "they are parked again");
+        session.run(&format!("DROP TRIGGER refuse ON {schema}.timers"));
+        let mut claimed = 0;
+        until("all are claimed", Duration::from_secs(20), || {
+            claimed += turn(&mut node);
+            (claimed == ids.len()).then_some(())
+        });
+    }
+
     fn rule_7_looks_find_what_was_moved_retried_and_repeated() {
         let schema = new_schema();
         let (mut node, mut other) = (Node::join(&schema), Node::join(&schema));
