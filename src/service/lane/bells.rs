@@ -55,7 +55,7 @@ impl Service {
             }
             let mut state = self.state();
             // One that may be followed precedes the bell in the mailbox.
-            if state.lanes.posted.get(&lane).is_some_and(|posted| !posted.may_be_followed()) {
+            if state.lanes.under_way(lane).is_some() {
                 return;
             }
             let Some(due) = state.engine.take_due(lane) else { return };

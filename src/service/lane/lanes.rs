@@ -23,7 +23,7 @@ use crate::model::mailbox_id::MailboxId;
 use crate::model::mailbox_policy::MailboxPolicy;
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::message_stores::Ways;
-use crate::service::lane::posted::{OwnWaiter, Posted};
+use crate::service::lane::posted::Posted;
 use crate::service::lane::reply_waiter::Sent;
 use crate::service::lane::slow_recipients::SlowRecipients;
 use crate::service::lane::step::Lane;
@@ -210,10 +210,9 @@ pub(crate) struct Lanes {
     pub(crate) ready_since: Option<Duration>,
     /// Recipients that let a message wait.
     pub(crate) slow: SlowRecipients,
-    /// Own messages on their way through the mailbox, the newest of each lane. None may overtake it.
-    pub(crate) posted: FxHashMap<OwnerId, Posted>,
-    /// Earlier ones, whose handlers have not ended, by their numbers.
-    pub(crate) unanswered: FxHashMap<OwnerId, Vec<(u64, OwnWaiter)>>,
+    /// Own messages on their way through the mailbox, the oldest of each lane first. All but the newest are in handlers that do
+    /// not end.
+    pub(crate) posted: FxHashMap<OwnerId, Vec<Posted>>,
     /// The times at which another message may follow the posted one of this number, if it is still the newest.
     pub(crate) follows: VecDeque<(Duration, OwnerId, u64)>,
     /// The number of the message that was posted last, of all lanes.
@@ -270,7 +269,7 @@ impl State {
     pub(crate) fn expecting(&self) -> usize {
         let is_idle = |lane: &OwnerId| self.engine.owner(*lane).is_none_or(LaneState::is_idle);
         let targets = self.lanes.targets.values().filter(|lane| !is_idle(lane));
-        targets.count() + self.lanes.posted.len() + self.lanes.unanswered.values().map(Vec::len).sum::<usize>()
+        targets.count() + self.lanes.posted.values().map(Vec::len).sum::<usize>()
     }
 
     /// Marks a lane that may be able to move. Returns false if there is none.
@@ -366,8 +365,7 @@ impl State {
         let mut next = Next { key, payload, ways: self.stores.ways(payload)?, actor: None };
         match &lane_state.of {
             LaneOf::Own { link, .. } => {
-                facts.under_way =
-                    u32::from(self.lanes.posted.get(&lane).is_some_and(|posted| !posted.may_be_followed()));
+                facts.under_way = u32::from(self.lanes.under_way(lane).is_some());
                 facts.has_item = lane_state.item != Item::Left;
                 facts.can_be_pulled = self.lanes.bells_of(link).is_some();
                 // A message on the way through the mailbox passes closures, which cannot go this way.

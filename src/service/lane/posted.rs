@@ -8,7 +8,7 @@
 use std::any::Any;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
-use std::task::Waker;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::engine::{DueTimer, OwnerId};
@@ -17,13 +17,11 @@ use crate::model::reply::{Reply, ReplyFuture};
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::message_stores::StateGuard;
 use crate::service::deliver::watchdog::GRACE;
-use crate::service::lane::lanes::Item;
+use crate::service::lane::lanes::{Item, Lanes};
 use crate::service::lane::reply_waiter::{Acknowledgement, ReplyWaiter, Sent};
+use crate::service::owner::wake_flag::WakeFlag;
 use crate::service::state::{Service, Session, State};
 use crate::sync;
-
-/// Waits for the end of an own message.
-pub(crate) type OwnWaiter = Arc<ReplyWaiter<Reply>>;
 
 /// An own message on its way through the mailbox of its actor.
 pub(crate) struct Posted {
@@ -32,7 +30,7 @@ pub(crate) struct Posted {
     pub(crate) id: TimerId,
     number: u64,
     /// Waits for its end; `None` until the message is in the mailbox.
-    waiter: Option<OwnWaiter>,
+    waiter: Option<Arc<ReplyWaiter<Reply>>>,
     /// Whether the inbox was polled while the message was in the mailbox.
     is_seen: bool,
     /// The time at which it was in the mailbox.
@@ -44,58 +42,52 @@ pub(crate) struct Posted {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Behind {
     NoneYet,
-    /// They wait for its end, until the time in [`Lanes::follows`](crate::service::lane::lanes::Lanes::follows).
+    /// They wait for its end, until the time in [`Lanes::follows`].
     Wait,
     /// They need not wait for its end.
     Follow,
 }
 
-impl Posted {
-    /// Whether another message may be posted before its end is known.
-    pub(crate) fn may_be_followed(&self) -> bool {
-        self.behind == Behind::Follow && self.waiter.is_some()
+impl Lanes {
+    /// Returns the newest posted message of a lane, unless the next one need not wait for its end.
+    pub(crate) fn under_way(&self, lane: OwnerId) -> Option<&Posted> {
+        // None follows while another thread is still sending it.
+        self.posted.get(&lane)?.last().filter(|posted| posted.behind != Behind::Follow || posted.waiter.is_none())
+    }
+
+    /// Returns the posted message of this number, if it is the newest of its lane.
+    fn newest(&mut self, lane: OwnerId, number: u64) -> Option<&mut Posted> {
+        self.posted.get_mut(&lane)?.last_mut().filter(|posted| posted.number == number)
     }
 }
 
 impl State {
-    /// Ends a posted message. Returns its waiter.
-    pub(crate) fn end_posted(&mut self, lane: OwnerId, number: u64) -> Option<OwnWaiter> {
-        if self.lanes.posted.get(&lane).is_some_and(|posted| posted.number == number) {
-            return self.lanes.posted.remove(&lane)?.waiter;
+    /// Ends a posted message, which is to be dropped after unlocking.
+    pub(crate) fn end_posted(&mut self, lane: OwnerId, number: u64) -> Option<Posted> {
+        let Entry::Occupied(mut posted) = self.lanes.posted.entry(lane) else { return None };
+        let place = posted.get().iter().position(|posted| posted.number == number)?;
+        let ended = posted.get_mut().remove(place);
+        if posted.get().is_empty() {
+            posted.remove();
         }
-        let Entry::Occupied(mut unanswered) = self.lanes.unanswered.entry(lane) else { return None };
-        let place = unanswered.get().iter().position(|(other, _)| *other == number)?;
-        let (_, waiter) = unanswered.get_mut().swap_remove(place);
-        if unanswered.get().is_empty() {
-            unanswered.remove();
-        }
-        Some(waiter)
+        Some(ended)
     }
 
     /// Lets the next messages follow those whose handlers have not ended for [`GRACE`].
     pub(crate) fn let_follow(&mut self, now: Duration) {
         while let Some((at, lane, number)) = self.lanes.follows.front().copied() {
-            let posted = self.lanes.posted.get_mut(&lane).filter(|posted| posted.number == number);
-            if posted.is_some() && at > now {
+            let newest = self.lanes.newest(lane, number);
+            if newest.is_some() && at > now {
                 return;
             }
-            self.lanes.follows.pop_front();
-            if let Some(posted) = posted {
+            if let Some(posted) = newest {
                 // Not while another thread is sending it.
                 posted.behind = if posted.waiter.is_some() { Behind::Follow } else { Behind::NoneYet };
                 self.mark_ready(lane);
             }
+            self.lanes.follows.pop_front();
         }
     }
-}
-
-/// The time of the next poll of an inbox that must not overtake a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Again {
-    /// The message is in the mailbox.
-    AtOnce,
-    /// Another thread is sending it, or has just found its end, and wakes the inbox afterwards.
-    WhenCalled,
 }
 
 impl Session<'_> {
@@ -108,19 +100,16 @@ impl Session<'_> {
     ) {
         let service = self.service;
         let state = self.state();
-        let Some(link) = state.engine.owner(lane).and_then(|lane_state| lane_state.link().cloned()) else { return };
+        let Some(lane_state) = state.engine.owner(lane) else { return };
+        let has_left = lane_state.item == Item::Left;
+        let Some(link) = lane_state.link().cloned() else { return };
         let id = service.id_of(state, due.key);
-        let has_left = state.engine.owner(lane).is_some_and(|lane_state| lane_state.item == Item::Left);
-        let lanes = &mut state.lanes;
-        if let Some(Posted { number, waiter: Some(waiter), .. }) = lanes.posted.remove(&lane) {
-            lanes.unanswered.entry(lane).or_default().push((number, waiter));
-        }
-        let is_slow = has_left && lanes.unanswered.contains_key(&lane);
-        let behind = if is_slow { Behind::Follow } else { Behind::NoneYet };
-        lanes.posts += 1;
-        let number = lanes.posts;
-        let posted = Posted { due, id, number, waiter: None, is_seen: false, since: Duration::ZERO, behind };
-        lanes.posted.insert(lane, posted);
+        state.lanes.posts += 1;
+        let number = state.lanes.posts;
+        let earlier = state.lanes.posted.entry(lane).or_default();
+        // Behind one whose handler does not end.
+        let behind = if has_left && !earlier.is_empty() { Behind::Follow } else { Behind::NoneYet };
+        earlier.push(Posted { due, id, number, waiter: None, is_seen: false, since: Duration::ZERO, behind });
         let acknowledgement = Acknowledgement { service: Arc::clone(service), lane, sent: Sent::Own(number) };
         let request = service.contain(|| make_request(self, link.addr())).flatten();
         self.unlocked();
@@ -129,7 +118,7 @@ impl Session<'_> {
         let waiter = ReplyWaiter::new(request, acknowledgement);
         let since = service.read_clock();
         let state = self.state();
-        let posted = state.lanes.posted.get_mut(&lane);
+        let posted = state.lanes.newest(lane, number);
         let posted = posted.map(|posted| (posted.waiter, posted.since) = (Some(Arc::clone(&waiter)), since));
         let waker = posted.and_then(|()| state.wake_inbox(lane));
         self.unlocked();
@@ -138,64 +127,65 @@ impl Session<'_> {
         service.contain(|| if posted.is_some() { drop(waiter.poke()) } else { waiter.withdraw() });
     }
 
-    /// Whether the next message need not wait for the end of the one under way any more. Otherwise it follows later.
-    pub(crate) fn may_follow(&mut self, lane: OwnerId) -> bool {
-        if self.state().lanes.posted.get(&lane).is_none_or(|posted| posted.behind != Behind::NoneYet) {
-            return false;
-        }
+    /// Lets the next message follow the one under way, if its handler does not end within [`GRACE`].
+    pub(crate) fn follow_later(&mut self, lane: OwnerId) {
         let now = self.unlocked().read_clock();
-        let lanes = &mut self.state().lanes;
-        let Some(posted) = lanes.posted.get_mut(&lane) else { return false };
-        if posted.waiter.is_some() && posted.since.saturating_add(GRACE) <= now {
-            posted.behind = Behind::Follow;
-            return true;
+        let Lanes { posted, follows, .. } = &mut self.state().lanes;
+        let newest = posted.get_mut(&lane).and_then(|posted| posted.last_mut());
+        if let Some(posted) = newest.filter(|posted| posted.behind == Behind::NoneYet) {
+            posted.behind = Behind::Wait;
+            let has_waited = posted.since.saturating_add(GRACE) <= now;
+            follows.push_back((if has_waited { now } else { now.saturating_add(GRACE) }, lane, posted.number));
         }
-        posted.behind = Behind::Wait;
-        lanes.follows.push_back((now.saturating_add(GRACE), lane, posted.number));
-        false
     }
 
-    /// Whether no message is under way any more to an inbox that is polled. Otherwise returns when to poll the inbox
-    /// again. A send may take long if user code produces the message.
+    /// Whether no message is under way any more to an inbox that is polled. Otherwise the inbox is polled again: at once,
+    /// or by another thread, which is sending the message. A send may take long if user code produces it.
     ///
     /// A context empties its mailbox before it polls its items. So if the message was in the mailbox at one poll of the
-    /// inbox, its handler has been called at the next, even if the answer, perhaps a future, is still to come.
-    pub(crate) fn try_take_over(&mut self, lane: OwnerId) -> Result<(), Again> {
-        let Some(posted) = self.state().lanes.posted.get_mut(&lane) else { return Ok(()) };
-        let Some(waiter) = posted.waiter.clone() else { return Err(Again::WhenCalled) };
-        if !std::mem::replace(&mut posted.is_seen, true) {
-            return Err(Again::AtOnce);
+    /// inbox, its handler has been called at the next, even if the answer, perhaps a future, is still to come; so have those
+    /// before it.
+    pub(crate) fn poll_take_over(&mut self, lane: OwnerId, inbox: &WakeFlag, cx: &Context<'_>) -> Poll<()> {
+        let posted = &mut self.state().lanes.posted;
+        let Some(newest) = posted.get_mut(&lane).and_then(|posted| posted.last_mut()) else { return Poll::Ready(()) };
+        if newest.waiter.is_none() {
+            return Poll::Pending;
         }
-        self.unlocked().contain(|| waiter.withdraw());
-        // The state was unlocked meanwhile, and the watchdog may have sent the next one.
-        if self.state().lanes.posted.contains_key(&lane) { Err(Again::AtOnce) } else { Ok(()) }
+        if std::mem::replace(&mut newest.is_seen, true) {
+            let posted = posted.remove(&lane);
+            self.unlocked().withdraw(posted);
+            // The watchdog may have sent the next one meanwhile.
+            if !self.state().lanes.posted.contains_key(&lane) {
+                return Poll::Ready(());
+            }
+        }
+        self.unlocked();
+        inbox.set();
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 }
 
 impl Service {
-    /// Withdraws the message under way to an owner that has ended, so that it will not be handled.
+    /// Stops waiting for posted messages. Those in the mailbox are not handled any more.
+    fn withdraw(&self, posted: Option<Vec<Posted>>) {
+        let waiters = posted.into_iter().flatten().filter_map(|posted| posted.waiter);
+        waiters.for_each(|waiter| _ = self.contain(|| waiter.withdraw()));
+    }
+
+    /// Withdraws the messages under way to an owner that has ended, so that they will not be handled.
     pub(crate) fn withdraw_posted<'a>(&'a self, mut guard: StateGuard<'a>, lane: OwnerId) {
         /// Sending takes microseconds, but user code may be involved if it fails.
         const LONGEST_SEND: Duration = Duration::from_millis(100);
-        let began = sync::elapsed();
-        if let Some(unanswered) = guard.lanes.unanswered.remove(&lane) {
+        let end = sync::elapsed().saturating_add(LONGEST_SEND);
+        let is_being_sent = |posted: &Vec<Posted>| posted.iter().any(|posted| posted.waiter.is_none());
+        while guard.lanes.posted.get(&lane).is_some_and(is_being_sent) && sync::elapsed() <= end {
             drop(guard);
-            unanswered.iter().for_each(|(_, waiter)| _ = self.contain(|| waiter.withdraw()));
+            sync::yield_now();
             guard = self.state();
         }
-        while let Some(posted) = guard.lanes.posted.get(&lane) {
-            if sync::elapsed().saturating_sub(began) > LONGEST_SEND {
-                guard.lanes.posted.remove(&lane);
-                return;
-            }
-            let waiter = posted.waiter.clone();
-            drop(guard);
-            match waiter {
-                Some(waiter) => drop(self.contain(|| waiter.withdraw())),
-                // Another thread is still sending it.
-                None => sync::yield_now(),
-            }
-            guard = self.state();
-        }
+        let posted = guard.lanes.posted.remove(&lane);
+        drop(guard);
+        self.withdraw(posted);
     }
 }

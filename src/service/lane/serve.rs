@@ -52,8 +52,8 @@ impl Session<'_> {
                 Step::Discard => false,
                 // An item that is there was woken when the message joined.
                 Step::Rest | Step::Wake | Step::End => {
-                    if !facts.has_item && facts.under_way > 0 && self.may_follow(lane) {
-                        continue;
+                    if !facts.has_item && facts.under_way > 0 {
+                        self.follow_later(lane);
                     }
                     break;
                 }

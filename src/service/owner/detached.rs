@@ -94,8 +94,7 @@ impl Session<'_> {
         let state = self.state();
         let lane_state = state.engine.owner(lane).filter(left);
         let Some(link) = lane_state.and_then(|lane_state| lane_state.link().cloned()) else { return true };
-        let is_posting = state.lanes.posted.contains_key(&lane) || state.lanes.unanswered.contains_key(&lane);
-        if state.engine.owned(lane) == 0 && !is_posting {
+        if state.engine.owned(lane) == 0 && !state.lanes.posted.contains_key(&lane) {
             state.end(lane);
             return false;
         }

@@ -44,7 +44,6 @@ use crate::model::mailbox_id::MailboxId;
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::message_stores::StateGuard;
 use crate::service::lane::lanes::{Item, LaneOf, LaneState};
-use crate::service::lane::posted::Again;
 use crate::service::owner::actor_link::{ActorLink, OwnerLink};
 use crate::service::owner::spare::{Spare, pass_old_handles};
 use crate::service::owner::thread_registry;
@@ -193,12 +192,7 @@ where
             }
             if state.lanes.posted.contains_key(&owner) {
                 let mut session = Session::with(&this.service, state);
-                if let Err(again) = session.try_take_over(owner) {
-                    drop(session);
-                    if again == Again::AtOnce {
-                        this.link.wake_flag.set();
-                        cx.waker().wake_by_ref();
-                    }
+                if session.poll_take_over(owner, &this.link.wake_flag, cx).is_pending() {
                     return Poll::Pending;
                 }
                 state = session.into_guard();
