@@ -17,15 +17,22 @@ use crate::timing::LevelStats;
 /// The least time between two publications outside of scrapes.
 pub const PUBLISH_EVERY: Duration = Duration::from_millis(250);
 
-/// The cause of a run of the driver.
+/// The cause of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WakeupCause {
     /// Its alarm expired.
     Alarm,
     /// A call: a timer was scheduled earlier than the alarm, a request came in, or one turn was not enough.
     Call,
-    /// The driver was late, and the watchdog did its work.
+    /// The driver was late, and the watchdog does its work.
     Watchdog,
+}
+
+impl WakeupCause {
+    /// Whether the driver takes the turn, on its arbiter.
+    pub(crate) fn is_driver(self) -> bool {
+        self != Self::Watchdog
+    }
 }
 
 /// The time of the last publication, and whether anything has changed since.

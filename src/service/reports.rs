@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use crate::engine::{DueTimer, OwnerId};
-use crate::metrics::Published;
+use crate::metrics::{Published, WakeupCause};
 use crate::model::dead_letter::DeadLetterEvent;
 use crate::model::id::TimerId;
 use crate::service::deliver::message_ref::MessageRef;
-use crate::service::deliver::turns::TurnBy;
 use crate::service::state::{Service, State};
 use crate::timing::Key;
 use crate::trace::{self, Delivering, PendingWarnings, StuckRecipient, Warnings};
@@ -57,10 +56,10 @@ impl Service {
 
     /// Notes the lateness of the next timer at the start of a turn.
     #[inline(always)]
-    pub(crate) fn note_lateness(&self, state: &mut State, now: Duration, by: TurnBy) {
+    pub(crate) fn note_lateness(&self, state: &mut State, now: Duration, cause: WakeupCause) {
         let State { engine, reports, driver, .. } = state;
         let due = || engine.wheel().next_expiration().map(|tick| self.tick.time_of(tick));
-        reports.warnings.note_lateness(now, due, driver.last_turn, by == TurnBy::Watchdog);
+        reports.warnings.note_lateness(now, due, driver.last_turn, !cause.is_driver());
     }
 
     /// Records a warning about a recipient that does not take its messages.

@@ -18,8 +18,8 @@ use actix::prelude::*;
 
 use crate::api::timer_actor::TimerActor;
 use crate::engine::OwnerId;
+use crate::metrics::WakeupCause;
 use crate::service::deliver::driver::TurnResult;
-use crate::service::deliver::turns::TurnBy;
 use crate::service::lane::lanes::Progress;
 use crate::service::owner::thread_registry;
 use crate::service::state::{Service, Session};
@@ -310,7 +310,7 @@ impl World {
     /// Lets `by` pass, and the watchdog take a turn.
     fn watch_at(&self, by: u64) {
         self.clock.jump(ms(by));
-        assert!(matches!(self.service.turn(TurnBy::Watchdog), TurnResult::Sleep(_)));
+        assert!(matches!(self.service.turn(WakeupCause::Watchdog), TurnResult::Sleep(_)));
     }
 }
 

@@ -20,7 +20,6 @@ use crate::model::alarm::TimerSlot;
 use crate::model::clock::Alarm;
 use crate::service::deliver::driver_state::Trim;
 use crate::service::deliver::message_ref::MessageRef;
-use crate::service::deliver::turns::TurnBy;
 use crate::service::deliver::wakeup::Wakeup;
 use crate::service::lane::lanes::Progress;
 use crate::service::state::{Service, Session, State};
@@ -98,7 +97,7 @@ impl Driver {
         let cause = if has_fired { WakeupCause::Alarm } else { WakeupCause::Call };
         self.service.contain(|| self.service.meters.woken(cause));
         self.service.requests_this_turn.store(0, Ordering::Relaxed);
-        let turned = match self.service.turn(TurnBy::Driver) {
+        let turned = match self.service.turn(cause) {
             TurnResult::Sleep(time) if self.fires_at(time, cx) => TurnResult::More,
             turned => turned,
         };
@@ -211,11 +210,11 @@ impl Service {
 
     /// Takes the driver's turn while a batch keeps it from being polled. The driver looks itself afterwards.
     pub(crate) fn take_turn_in_between(self: &Arc<Self>) {
-        self.turns.in_place_of_driver(|| self.contain(|| self.turn(TurnBy::Driver)));
+        self.turns.in_place_of_driver(|| self.contain(|| self.turn(WakeupCause::Call)));
     }
 
     /// Takes a turn: handles due timers, within the budget.
-    pub(crate) fn turn(self: &Arc<Self>, by: TurnBy) -> TurnResult {
+    pub(crate) fn turn(self: &Arc<Self>, cause: WakeupCause) -> TurnResult {
         let Some(_claim) = self.turns.claim() else { return TurnResult::Taken };
         let began = std::time::Instant::now();
         let now = self.clock.now();
@@ -225,7 +224,7 @@ impl Service {
         let mut session = Session::new(self);
         let readings = self.read_both_clocks(&mut session, now);
         let state = session.state();
-        if by == TurnBy::Driver {
+        if cause.is_driver() {
             state.driver.last_turn = now;
         }
         let mut wakers = Vec::new();
@@ -233,7 +232,7 @@ impl Service {
             wakers.extend(state.wake_inbox(owner));
             state.mark_ready(owner);
         }
-        self.note_lateness(state, now, by);
+        self.note_lateness(state, now, cause);
         let wall = self.check_wall_clock(state, readings);
         let mut budget = self.settings.expiry_budget;
         let mut run = std::mem::take(&mut state.driver.run);
@@ -245,7 +244,7 @@ impl Service {
                 Ok(Due::Inbox(owner)) if signalled == Some(owner) => {}
                 Ok(Due::Inbox(owner)) => {
                     signalled = Some(owner);
-                    wakers.extend(self.signal_inbox(state, owner, now, by));
+                    wakers.extend(self.signal_inbox(state, owner, now, cause));
                 }
                 Ok(Due::Recipient(due)) => {
                     signalled = None;
@@ -258,18 +257,18 @@ impl Service {
         session.state().driver.run = run;
         session.state().let_follow(now);
         let more_in_lanes = session.serve_ready(now);
-        if by == TurnBy::Driver {
+        if cause.is_driver() {
             session.free_ended(budget);
             session.check_detached(now);
         }
-        let trim = if by == TurnBy::Driver { session.state().trim(now) } else { Trim::NotNeeded };
+        let trim = if cause.is_driver() { session.state().trim(now) } else { Trim::NotNeeded };
         let next_trim = if let Trim::At(time) = trim { Some(time) } else { None };
         let mut guard = session.into_guard();
         let next_slow_check = self.check_slow_recipients(&mut guard, now);
         let more = exhausted
             || more_in_lanes
             || trim == Trim::Running
-            || (by == TurnBy::Driver && guard.lanes.next_ended().is_some());
+            || (cause.is_driver() && guard.lanes.next_ended().is_some());
         let next = guard.engine.next_wake();
         if budget < self.settings.expiry_budget {
             guard.reports.published.ask_to_publish();
@@ -311,7 +310,7 @@ impl Service {
     }
 
     /// Notes a new message in the inbox of `owner`; returns the waker to call.
-    fn signal_inbox(&self, state: &mut State, owner: OwnerId, now: Duration, by: TurnBy) -> Option<Waker> {
+    fn signal_inbox(&self, state: &mut State, owner: OwnerId, now: Duration, cause: WakeupCause) -> Option<Waker> {
         let lane_state = state.engine.owner_mut(owner)?;
         let waker = lane_state.signal();
         let (lacks_item, is_watched) = (lane_state.lacks_item(), lane_state.progress != Progress::Unwatched);
@@ -320,7 +319,7 @@ impl Service {
             state.mark_ready(owner);
         } else if !is_watched && self.has_watchdog() {
             // A running driver lets inboxes run, too. Only a message that the watchdog brings is stuck already.
-            let oldest = state.engine.oldest_due(owner).filter(|_| by == TurnBy::Watchdog);
+            let oldest = state.engine.oldest_due(owner).filter(|_| !cause.is_driver());
             state.watch_inbox(owner, oldest.map_or(now, |oldest| self.tick.time_of(oldest)));
         }
         waker

@@ -10,7 +10,6 @@ use crate::metrics::WakeupCause;
 use crate::model::clock;
 use crate::service::deliver::driver::TurnResult;
 use crate::service::deliver::next_check::{AT_ONCE, IDLE, Nanos};
-use crate::service::deliver::turns::TurnBy;
 use crate::service::deliver::watchdog::{GRACE, WATCHDOG, Watchdog, WatchdogEntry, now};
 use crate::service::lane::lanes::{Item, Progress};
 use crate::service::lane::step::Step;
@@ -115,7 +114,7 @@ impl Service {
         }
         let now = self.clock.now();
         let late = self.missing(&self.state()).is_some_and(|time| is_late(time, now));
-        let turn = || self.turns.in_place_of_driver(|| self.contain(|| self.turn(TurnBy::Watchdog)));
+        let turn = || self.turns.in_place_of_driver(|| self.contain(|| self.turn(WakeupCause::Watchdog)));
         let mut taken = if late { turn() } else { None };
         // A turn may bring messages that have waited already.
         if self.find_starved() {

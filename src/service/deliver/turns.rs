@@ -9,15 +9,6 @@ use std::task::Waker;
 
 use crate::sync::{AtomicWaker, Mutex, MutexGuard};
 
-/// The holder of a turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum TurnBy {
-    /// The timer actor, on its arbiter.
-    Driver,
-    /// The watchdog, because the timer actor is late.
-    Watchdog,
-}
-
 /// The turn, which at most one thread holds, and the driver's waker.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {

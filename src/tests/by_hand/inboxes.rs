@@ -148,7 +148,7 @@ fn an_inbox_leaves_when_the_last_closure_ends_during_its_poll() {
     let service = Arc::clone(&world.service);
     set_hook(&looks, move || {
         assert_eq!(ids.map(|id| service.cancel(id)), [CancelOutcome::Cancelled; 2]);
-        assert!(matches!(service.turn(TurnBy::Watchdog), TurnResult::Sleep(_)));
+        assert!(matches!(service.turn(WakeupCause::Watchdog), TurnResult::Sleep(_)));
     });
     world.ear.poll();
     assert!(is_called(&looks), "during the poll");

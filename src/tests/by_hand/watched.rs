@@ -72,7 +72,7 @@ impl Watchdog {
 /// lets inboxes run.
 #[test]
 fn messages_of_the_watchdog_have_waited_since_their_deadline() {
-    for (by, since) in [(TurnBy::Watchdog, ms(10)), (TurnBy::Driver, ms(40))] {
+    for (by, since) in [(WakeupCause::Watchdog, ms(10)), (WakeupCause::Call, ms(40))] {
         let (mut world, _) = watched();
         world.ear.own(10, number(1));
         world.poll_driver();
@@ -149,7 +149,7 @@ fn a_message_passes_at_most_256_closures() {
         world.poll_driver();
         // They are due in two turns.
         world.clock.jump(ms(40));
-        (0..2).for_each(|_| _ = world.service.turn(TurnBy::Watchdog));
+        (0..2).for_each(|_| _ = world.service.turn(WakeupCause::Watchdog));
         watchdog.check();
         assert_eq!(world.place(id), location, "{closures} closures");
     }
