@@ -359,14 +359,13 @@ impl State {
             can_be_pulled: false,
             can_be_posted: false,
             has_item: false,
-            is_starved: lane_state.progress == Progress::Starved,
             is_gone: lane_state.has_ended(),
         };
         let mut next = Next { key, payload, ways: self.stores.ways(payload)?, actor: None };
         match &lane_state.of {
             LaneOf::Own { link, .. } => {
                 facts.under_way = u32::from(self.lanes.under_way(lane).is_some());
-                facts.has_item = lane_state.item != Item::Left;
+                facts.has_item = !lane_state.lacks_item();
                 facts.can_be_pulled = self.lanes.bells_of(link).is_some();
                 // A message on the way through the mailbox passes closures, which cannot go this way.
                 let is_free = |payload| self.stores.ways(payload).is_some_and(|ways| ways.post.is_some());

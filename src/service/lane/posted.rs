@@ -127,8 +127,11 @@ impl Session<'_> {
         service.contain(|| if posted.is_some() { drop(waiter.poke()) } else { waiter.withdraw() });
     }
 
-    /// Lets the next message follow the one under way, if its handler does not end within [`GRACE`].
+    /// Without an inbox, lets the next message follow the one under way if its handler does not end within [`GRACE`].
     pub(crate) fn follow_later(&mut self, lane: OwnerId) {
+        if self.state().engine.owner(lane).is_none_or(|lane_state| lane_state.item != Item::Left) {
+            return;
+        }
         let now = self.unlocked().read_clock();
         let Lanes { posted, follows, .. } = &mut self.state().lanes;
         let newest = posted.get_mut(&lane).and_then(|posted| posted.last_mut());

@@ -24,10 +24,9 @@ pub(crate) struct Lane {
     pub(crate) can_be_pulled: bool,
     /// Whether it can be posted: it is not bound to its thread.
     pub(crate) can_be_posted: bool,
-    /// Whether an item in the actor's context pulls own messages. It leaves with the last address of the actor.
+    /// Whether an item in the actor's context will pull own messages soon. It leaves with the last address of the actor, and
+    /// may be starved: it has pulled nothing for the watchdog's grace period.
     pub(crate) has_item: bool,
-    /// Whether the item has pulled nothing for the watchdog's grace period.
-    pub(crate) is_starved: bool,
     /// Whether the mailbox is closed or, for an own lane, the incarnation has ended.
     pub(crate) is_gone: bool,
 }
@@ -60,7 +59,7 @@ impl Lane {
             Step::End
         } else if self.discards && self.due > self.room() {
             Step::Discard
-        } else if self.has_item && !self.is_starved {
+        } else if self.has_item {
             Step::Wake
         } else if self.can_be_pulled {
             if self.lacks_bell() { Step::Ring } else { Step::Rest }

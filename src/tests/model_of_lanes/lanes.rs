@@ -24,8 +24,7 @@ impl World {
             discards: due.last().is_some_and(|last| self.message(*last).discards),
             can_be_pulled: due.first().is_some_and(can_be_pulled),
             can_be_posted: self.postable(state, lane).is_some(),
-            has_item: lane == OWN && state.has_item,
-            is_starved: state.is_starved,
+            has_item: lane == OWN && state.has_item && !state.is_starved,
             is_gone: state.is_closed,
         };
         match self.without {
@@ -37,7 +36,7 @@ impl World {
             Some(Rule::Saturates) => facts.window = facts.under_way + facts.window.wrapping_sub(facts.under_way).min(9),
             Some(Rule::Discards) => facts.discards = false,
             Some(Rule::GoneEnds) => facts.is_gone = false,
-            Some(Rule::ItemFirst) => facts.is_starved = true,
+            Some(Rule::ItemFirst) => facts.has_item = false,
             Some(Rule::BoundStays) => facts.can_be_posted |= due.first().is_some_and(is_bound),
             _ => {}
         }
