@@ -9,23 +9,14 @@ use crate::engine::{DueTimer, Outcome, OwnerId};
 use crate::model::closure::{AnyClosure, Closure, Place, Run, name_at};
 use crate::model::handled_by::{Delivered, HandledBy};
 use crate::model::mailbox_id::MailboxId;
-use crate::model::mailbox_policy::MailboxPolicy;
 use crate::model::reply::ReplyFuture;
 use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
-use crate::service::deliver::job::{Committed, Content, Destination, Job, MessageOf, STOPPED, Taken, TargetJob, Via};
+use crate::service::deliver::job::{Committed, Content, Destination, Job, MessageOf, STOPPED, Taken, Via};
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::message_stores::{MessageStores, Ways};
 use crate::service::deliver::wakeup::Wakeup;
 use crate::service::state::{Service, Session, State};
-
-impl MessageStores {
-    /// Returns the store for jobs whose messages go to the recipients' mailboxes as soon as they are due.
-    pub(crate) fn plain<C: Content>(&mut self) -> u32 {
-        let ways = const { &Ways { expire: post::<C>, ..TargetJob::<C>::WAYS } };
-        self.find_or_insert::<fn(TargetJob<C>), TargetJob<C>>(|| (type_name::<MessageOf<C>>(), ways))
-    }
-}
 
 /// The `Handler<M>` of the actor that schedules, as destination.
 pub(crate) struct HandlerOf<A>(PhantomData<fn(A)>);
@@ -47,12 +38,12 @@ where
     M: HandledBy<A>,
 {
     #[inline(always)]
-    fn store<C>(&self, stores: &mut MessageStores, _: MailboxPolicy, _: Option<Place>) -> u32
+    fn store<C>(stores: &mut MessageStores, _: Option<Place>) -> u32
     where
         C: Content<Message = M>,
     {
         let ways = const { &Ways { pull: pull::<A, Self, C>, post: Some(post_own::<A, C>), ..Job::<C, Self>::WAYS } };
-        stores.find_or_insert::<Job<C, Self>, Job<C, Self>>(|| (type_name::<M>(), ways))
+        stores.find_or_insert::<Job<C, Self>>(|| (type_name::<M>(), ways))
     }
 }
 
@@ -72,14 +63,12 @@ where
     }
 
     #[inline(always)]
-    fn store<C>(&self, stores: &mut MessageStores, _: MailboxPolicy, place: Option<Place>) -> u32
+    fn store<C>(stores: &mut MessageStores, place: Option<Place>) -> u32
     where
         C: Content<Message = Closure<R>>,
     {
         let ways = const { &Ways { pull: pull::<A, Self, C>, ..Job::<C, Self>::WAYS } };
-        stores.find_or_insert::<Job<C, Self>, Job<C, Self>>(|| {
-            (<Self as Destination<Closure<R>>>::message_type(place), ways)
-        })
+        stores.find_or_insert::<Job<C, Self>>(|| (<Self as Destination<Closure<R>>>::message_type(place), ways))
     }
 }
 
@@ -205,11 +194,10 @@ impl<C: Content> Opened<C> {
 ///
 /// All are committed before the first is sent. A recipient on another arbiter then finds the next message when it has
 /// handled one, and is not woken for each.
-fn post<C: Content>(session: &mut Session<'_>, due: &mut Vec<DueTimer<MessageRef>>) {
+pub(crate) fn post<C: Content>(session: &mut Session<'_>, due: &mut Vec<DueTimer<MessageRef>>) {
     let Some(store) = due.first().map(|first| first.payload.store) else { return };
     let service = session.service;
     let state = session.state();
-    state.stores.fetch_stored::<TargetJob<C>>(due.iter().map(|due| due.payload));
     let mut outgoing = state.stores.take_buffer(store);
     let mut last = None;
     if C::PRODUCES {

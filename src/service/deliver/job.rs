@@ -21,7 +21,6 @@ use crate::engine::{DeadLetterReason, DueTimer, Outcome};
 use crate::model::closure::Place;
 use crate::model::dead_letter::DeadLetterEvent;
 use crate::model::id::TimerId;
-use crate::model::mailbox_policy::MailboxPolicy;
 use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::message_ref::{BoxedMessage, MessageRef};
@@ -61,7 +60,7 @@ pub(crate) trait Destination<M: TimerMessage>: Send + Sized + 'static {
     }
 
     /// Returns the store for jobs with this destination.
-    fn store<C>(&self, stores: &mut MessageStores, policy: MailboxPolicy, place: Option<Place>) -> u32
+    fn store<C>(stores: &mut MessageStores, place: Option<Place>) -> u32
     where
         C: Content<Message = M>;
 
@@ -77,11 +76,11 @@ pub(crate) trait Destination<M: TimerMessage>: Send + Sized + 'static {
 
 impl<M: TimerMessage> Destination<M> for Target<M> {
     #[inline(always)]
-    fn store<C>(&self, stores: &mut MessageStores, policy: MailboxPolicy, _: Option<Place>) -> u32
+    fn store<C>(stores: &mut MessageStores, _: Option<Place>) -> u32
     where
         C: Content<Message = M>,
     {
-        if self.needs_lane(policy) { stores.for_lanes::<C>() } else { stores.plain::<C>() }
+        stores.for_targets::<C>()
     }
 
     fn target(&self) -> Option<&Target<M>> {

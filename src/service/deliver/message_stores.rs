@@ -1,9 +1,9 @@
 //! Message stores: the location of waiting messages, typed and without an allocation each.
 //!
 //! All jobs of one type lie side by side in one typed store. A message type has, for each actor that schedules it for
-//! itself, a store of single messages and one of repeated ones; for recipients up to four, since jobs that may have to
-//! wait in a lane have stores of their own. The engine knows a message as store and slot. Each operation on a message
-//! (drop it, box it, hand it over) is a function that is compiled for the job's type and kept in the store.
+//! itself, a store of single messages and one of repeated ones, and two more for recipients. The engine knows a message
+//! as store and slot. Each operation on a message (drop it, box it, hand it over) is a function that is compiled for the
+//! job's type and kept in the store.
 //!
 //! These functions take the lock, as a guard or in a session, and give it up before a message meets user code: its handler,
 //! or its `Drop`. So user code never runs under the lock, and may call the timers again.
@@ -45,11 +45,11 @@ pub(crate) struct Ways {
     pub(crate) take_boxed: fn(&mut MessageStores, MessageRef) -> Option<BoxedMessage>,
     /// Returns the facts about its target; `None` for an own message.
     pub(crate) target: fn(&MessageStores, MessageRef) -> Option<&TargetFacts>,
-    /// Moves due messages for targets to their lanes, or posts them if they need none.
+    /// Posts due messages for targets, or moves those to their lanes that may have to wait.
     pub(crate) expire: fn(&mut Session<'_>, &mut Vec<DueTimer<MessageRef>>),
     /// Takes a message out of its lane and runs the handler of the given actor in the given context, unlocked.
     pub(crate) pull: fn(Session<'_>, OwnerId, DueTimer<MessageRef>, &mut dyn Any, &mut dyn Any),
-    /// Puts a message of a lane into the mailbox, as a request; `None` if it is bound to its thread, or needs no lane.
+    /// Puts a message of a lane into the mailbox, as a request; `None` if it is bound to its thread.
     pub(crate) post: Option<fn(&mut Session<'_>, OwnerId, DueTimer<MessageRef>)>,
     /// Makes a dead letter of a message for a target that is under way.
     pub(crate) lose: fn(&mut Session<'_>, DueTimer<MessageRef>, DeadLetterReason),
@@ -63,26 +63,22 @@ pub(crate) struct MessageStores {
 }
 
 impl MessageStores {
-    /// Returns the store of type `StoreKey`, for jobs of type `J`, created if necessary.
-    pub(crate) fn find_or_insert<StoreKey: 'static, J: Send + 'static>(
+    /// Returns the store for jobs of type `J`, created if necessary.
+    pub(crate) fn find_or_insert<J: Send + 'static>(
         &mut self,
         describe: impl FnOnce() -> (&'static str, &'static Ways),
     ) -> u32 {
-        match self.by_type.get(&TypeId::of::<StoreKey>()) {
+        match self.by_type.get(&TypeId::of::<J>()) {
             Some(store) => *store,
-            None => self.insert::<J>(TypeId::of::<StoreKey>(), describe()),
+            None => self.insert::<J>(describe()),
         }
     }
 
     #[cold]
-    fn insert<J: Send + 'static>(
-        &mut self,
-        store_key: TypeId,
-        (message_type, ways): (&'static str, &'static Ways),
-    ) -> u32 {
+    fn insert<J: Send + 'static>(&mut self, (message_type, ways): (&'static str, &'static Ways)) -> u32 {
         let store = self.stores.len() as u32;
         self.stores.push(MessageStore { slab: Box::new(Slab::<J>::new()), ways, message_type, buffer: None });
-        self.by_type.insert(store_key, store);
+        self.by_type.insert(TypeId::of::<J>(), store);
         store
     }
 
@@ -152,7 +148,7 @@ impl MessageStores {
         self.slab_of(payload.store)?.get(payload.slot)
     }
 
-    fn slab_of<S: 'static>(&self, store: u32) -> Option<&Slab<S>> {
+    pub(crate) fn slab_of<S: 'static>(&self, store: u32) -> Option<&Slab<S>> {
         self.stores.get(store as usize)?.slab.downcast_ref()
     }
 

@@ -13,7 +13,7 @@ use crate::engine::{DeadLetterReason, DueTimer, Outcome, OwnerId};
 use crate::model::mailbox_policy::MailboxPolicy;
 use crate::model::target::{Target, TargetFacts};
 use crate::model::timer_message::TimerMessage;
-use crate::service::deliver::delivery::open_target;
+use crate::service::deliver::delivery::{open_target, post};
 use crate::service::deliver::job::{Content, MessageOf, STOPPED, TargetJob, Via, WINDOW_FULL};
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::message_stores::{MessageStores, Ways};
@@ -23,19 +23,38 @@ use crate::service::lane::reply_waiter::{Acknowledgement, ReplyWaiter, Sent};
 use crate::service::state::{Service, Session};
 
 impl MessageStores {
-    /// Returns the store for jobs whose messages may have to wait in their recipient's lane.
-    pub(crate) fn for_lanes<C: Content>(&mut self) -> u32 {
+    /// Returns the store for jobs with a recipient.
+    pub(crate) fn for_targets<C: Content>(&mut self) -> u32 {
         let ways = const {
             &Ways {
-                expire: join_lanes::<C>,
+                expire: expire::<C>,
                 pull: pull::<C>,
                 post: Some(post_request::<C>),
                 lose: lose::<C>,
                 ..TargetJob::<C>::WAYS
             }
         };
-        // Plain messages have a store of the same type.
-        self.find_or_insert::<fn(TargetJob<C>, OwnerId), TargetJob<C>>(|| (type_name::<MessageOf<C>>(), ways))
+        self.find_or_insert::<TargetJob<C>>(|| (type_name::<MessageOf<C>>(), ways))
+    }
+}
+
+/// Posts due messages in runs; those that may have to wait join the lanes of their recipients.
+fn expire<C: Content>(session: &mut Session<'_>, due: &mut Vec<DueTimer<MessageRef>>) {
+    let policy = session.service.settings.mailbox_policy;
+    while let Some(first) = due.first().copied() {
+        let jobs = session.state().stores.slab_of::<TargetJob<C>>(first.payload.store);
+        let may_wait = |due: &DueTimer<MessageRef>| {
+            jobs.and_then(|jobs| jobs.get(due.payload.slot)).is_some_and(|job| job.to.needs_lane(policy))
+        };
+        // Looks at all messages at once: one after the other, each would be a cache miss.
+        let run_may_wait = may_wait(&first);
+        let rest = due.iter().position(|other| may_wait(other) != run_may_wait).map(|end| due.split_off(end));
+        if run_may_wait {
+            join_lanes::<C>(session, due);
+        } else {
+            post::<C>(session, due);
+        }
+        due.extend(rest.into_iter().flatten());
     }
 }
 

@@ -13,7 +13,6 @@ use crate::engine::{KeyScope, Marks, OwnerId, Recurrence, RejectReason, Timer};
 use crate::model::closure::Place;
 use crate::model::error::ScheduleError;
 use crate::model::id::TimerId;
-use crate::model::mailbox_policy::MailboxPolicy;
 use crate::model::options::TimerOptions;
 use crate::model::request_time::RequestTime;
 use crate::model::target::Target;
@@ -111,10 +110,9 @@ impl Service {
             Err(reason) => return Err(self.reject(reason, messages)),
         };
         let request = TimerRequest { plan: due_time, waited, id, options, owner, place };
-        let policy = self.settings.mailbox_policy;
         let mut wakeup = Wakeup::default();
         let mut state = self.state();
-        let admission = state.admit::<P, D, M>(&request, (recurrence, calendar), to, policy, messages, &mut wakeup);
+        let admission = state.admit::<P, D, M>(&request, (recurrence, calendar), to, messages, &mut wakeup);
         match admission.as_ref().ok().and_then(|(_, replaced)| *replaced) {
             Some(payload) => self.discard(state, payload),
             None => drop(state),
@@ -148,9 +146,7 @@ impl Service {
         let admissions: Vec<_> = prepared
             .into_iter()
             .map(|(request, target, message)| {
-                let policy = self.settings.mailbox_policy;
-                let admission =
-                    state.admit::<Schedule, _, M>(&request, (None, None), target, policy, message, &mut wakeup);
+                let admission = state.admit::<Schedule, _, M>(&request, (None, None), target, message, &mut wakeup);
                 replaced.extend(admission.as_ref().ok().and_then(|(_, replaced)| *replaced));
                 (request, admission)
             })
@@ -209,7 +205,6 @@ impl State {
         TimerRequest { plan: due_time, id, options, owner, place, .. }: &TimerRequest<'_, DueTime>,
         (recurrence, calendar): (Option<Recurrence>, Option<Box<Calendar>>),
         to: D,
-        policy: MailboxPolicy,
         messages: P::Messages,
         wakeup: &mut Wakeup,
     ) -> Admission<M, P::Messages>
@@ -218,7 +213,7 @@ impl State {
         D: Destination<M>,
         M: TimerMessage,
     {
-        let (owner, store) = (*owner, to.store::<P::Content>(&mut self.stores, policy, *place));
+        let (owner, store) = (*owner, D::store::<P::Content>(&mut self.stores, *place));
         let name = id.map(|id| id.as_uuid().as_u128());
         if let Some((id, name)) = id.zip(name)
             && self.engine.named(name).is_some_and(|key| self.engine.view(key).is_some())
