@@ -201,8 +201,7 @@ impl<P: Copy, O> Engine<P, O> {
 
     /// Gives a pending timer a name, which no pending timer has.
     pub(crate) fn set_name(&mut self, key: Key, name: u128) {
-        if let Some(timer) = self.wheel.get_mut(key) {
-            timer.marks.set(Mark::Name);
+        if self.wheel.get(key).is_some() {
             self.names.set(name, key);
         }
     }

@@ -91,16 +91,14 @@ pub(crate) struct Timer<P> {
 pub(crate) enum Mark {
     /// Follows the wall clock.
     WallTime = 1,
-    /// Has a name given by the caller.
-    Name = 2,
     /// Repeats.
-    Recurrence = 4,
+    Recurrence = 2,
     /// Has a key or belongs to a group.
-    Labels = 8,
+    Labels = 4,
     /// Its end is to be reported.
-    ReportEnd = 16,
+    ReportEnd = 8,
     /// Keeps its owner's actor alive.
-    KeepsAlive = 32,
+    KeepsAlive = 16,
 }
 
 /// A set of [`Mark`]s, in one byte.
@@ -186,13 +184,13 @@ mod tests {
     #[test]
     fn a_mark_is_there_from_set_until_clear() {
         let mut marks = Marks::NONE;
-        marks.set(Mark::Name);
+        marks.set(Mark::Labels);
         assert!(!marks.clear(Mark::WallTime));
         marks.set(Mark::WallTime);
         assert!(marks.has(Mark::WallTime));
         assert!(marks.clear(Mark::WallTime));
         assert!(!marks.has(Mark::WallTime));
         assert!(!marks.clear(Mark::WallTime));
-        assert!(marks.has(Mark::Name), "the others stay");
+        assert!(marks.has(Mark::Labels), "the others stay");
     }
 }
