@@ -39,7 +39,7 @@ impl<P: Copy, O> Engine<P, O> {
 
     /// Returns the timer in a slot, if it is an owner's own.
     pub(crate) fn own_timer_in(&self, slot: u32, owner: OwnerId) -> Option<Key> {
-        self.wheel.key_at(slot).filter(|timer| self.view(*timer).is_some_and(|view| view.owner == Some(owner)))
+        self.wheel.key_at(slot).filter(|timer| self.owner_of(*timer) == Some(owner))
     }
 
     /// Returns the number of an owner's own timers.

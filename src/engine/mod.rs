@@ -72,4 +72,4 @@ pub use recurrence::{MissedTickBehavior, next_on_grid};
 pub(crate) use repeating::Repeated;
 pub(crate) use scheduler::{Due, DueTimer, Engine, EngineConfig, MAX_CAPACITY, RejectReason};
 pub use timer::TimerState;
-pub(crate) use timer::{Marks, NotPending, Stage, Timer, TimerView};
+pub(crate) use timer::{Marks, NotPending, Stage, Timer};

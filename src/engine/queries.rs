@@ -6,7 +6,7 @@ use crate::engine::counters::Counters;
 use crate::engine::labels::Labels;
 use crate::engine::owners::OwnerId;
 use crate::engine::scheduler::{DueTimer, Engine};
-use crate::engine::timer::{Mark, Stage, Timer, TimerView};
+use crate::engine::timer::{Mark, Stage, Timer};
 use crate::timing::{Key, Tick, Wheel};
 
 impl<P: Copy, O> Engine<P, O> {
@@ -131,21 +131,19 @@ impl<P: Copy, O> Engine<P, O> {
         self.recurrences.len()
     }
 
-    /// Returns a view of a pending timer.
-    pub(crate) fn view(&self, key: Key) -> Option<TimerView> {
-        let timer = self.wheel.get(key)?;
-        let owner = self.owners.id_at(timer.owner);
-        Some(TimerView {
-            deadline: self.wheel.deadline(key)?,
-            owner,
-            bucket: self.wheel.bucket_of(key),
-            stage: timer.stage,
-        })
+    /// Returns a pending timer.
+    pub(crate) fn timer(&self, key: Key) -> Option<&Timer<P>> {
+        self.wheel.get(key)
     }
 
     /// Returns the payload of a pending timer.
     pub(crate) fn payload(&self, key: Key) -> Option<P> {
-        self.wheel.get(key).map(|timer| timer.payload)
+        self.timer(key).map(|timer| timer.payload)
+    }
+
+    /// Returns the owner of a pending timer, or the queue that it waits in.
+    pub(crate) fn owner_of(&self, key: Key) -> Option<OwnerId> {
+        self.owner_at(self.timer(key)?.owner)
     }
 
     /// Returns whether the timer of `key` was delivered; known until the next one in its slot is.

@@ -1,7 +1,6 @@
 //! The record of a timer, and its states.
 
-use crate::engine::owners::OwnerId;
-use crate::timing::{Spot, Tick};
+use crate::timing::Spot;
 
 /// The state of a pending timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -163,19 +162,6 @@ impl<P> Timer<P> {
 
 /// "No owner": a timer for a recipient.
 pub(crate) const NO_OWNER: u32 = u32::MAX;
-
-/// A view of a pending timer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct TimerView {
-    /// Its deadline.
-    pub deadline: Tick,
-    /// Its owner, if any.
-    pub owner: Option<OwnerId>,
-    /// Level and first tick of the bucket it waits in.
-    pub bucket: Option<(usize, Tick)>,
-    /// Its state in the engine.
-    pub stage: Stage,
-}
 
 #[cfg(test)]
 mod tests {

@@ -215,7 +215,7 @@ impl Survey {
             budget -= take;
             let timers = state.engine.wheel().entries_of_bucket(walk.level, bucket.start).take(take);
             let known = timers.filter_map(|timer| {
-                let deadline = state.engine.view(timer)?.deadline;
+                let deadline = state.engine.wheel().deadline(timer)?;
                 Some((deadline, service.info(&state, timer, now, COUNTED_IN_LISTS)?))
             });
             walk.found.extend(known);

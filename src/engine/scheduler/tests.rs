@@ -347,7 +347,7 @@ impl Run {
             Some(due) => {
                 repeats.due = due;
                 self.wait_again(timer.key, due);
-                assert_eq!(repeated, Repeated::Armed(self.engine.view(timer.key).unwrap().deadline));
+                assert_eq!(repeated, Repeated::Armed(self.engine.wheel().deadline(timer.key).unwrap()));
             }
             None => {
                 known.state = TimerState::Between;
@@ -400,7 +400,7 @@ impl Run {
         let position = self.book.position(timer.key).unwrap();
         self.book.timers[position].repeats.as_mut().unwrap().due = due;
         self.wait_again(timer.key, due);
-        assert_eq!(resumed, Repeated::Armed(self.engine.view(timer.key).unwrap().deadline));
+        assert_eq!(resumed, Repeated::Armed(self.engine.wheel().deadline(timer.key).unwrap()));
         assert_eq!(self.engine.resume(timer.key, at(self.now)), Repeated::Gone);
     }
 
@@ -609,9 +609,10 @@ impl Run {
         let rejected = (self.book.rejected_full, self.book.rejected_closed);
         assert_eq!((counters.rejected_capacity, counters.rejected_closed), rejected);
         for timer in &self.book.timers {
-            let view = self.engine.view(timer.key).unwrap();
-            assert_eq!((view.stage.into(), view.deadline, view.owner), (timer.state, timer.deadline, timer.owner));
-            assert_eq!(view.bucket.is_some(), timer.state == TimerState::Waiting);
+            let stage = self.engine.timer(timer.key).unwrap().stage;
+            let (deadline, owner) = (self.engine.wheel().deadline(timer.key), self.engine.owner_of(timer.key));
+            assert_eq!((stage.into(), deadline, owner), (timer.state, Some(timer.deadline), timer.owner));
+            assert_eq!(self.engine.wheel().bucket_of(timer.key).is_some(), timer.state == TimerState::Waiting);
             let is_queued = timer.owner == Some(self.queue);
             let number = is_queued.then_some(timer.sequence as u32);
             assert_eq!(self.engine.number_in_queue(timer.key), number);
@@ -906,7 +907,7 @@ fn only_a_repetition_with_a_time_of_day_follows_the_wall_clock() {
             assert_eq!(repeated, Repeated::Armed(6000));
         }
         engine.follow_wall_clock(1000, 100 * second);
-        assert_eq!(engine.view(key).map(|view| view.deadline), Some(6000));
+        assert_eq!(engine.wheel().deadline(key), Some(6000));
         assert!(
             matches!(engine.expire(6000, Some(Duration::ZERO), &mut 99), Ok(Due::Recipient(due)) if due.deadline == 6000)
         );

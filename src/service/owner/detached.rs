@@ -33,9 +33,8 @@ impl State {
 
     #[cold]
     fn has_ended_with_owner(&self, timer: Key) -> bool {
-        let view = self.engine.view(timer).filter(|view| view.stage.ends_with_owner());
-        let owner = view.and_then(|view| self.engine.owner(view.owner?));
-        owner.is_some_and(LaneState::has_ended)
+        self.engine.timer(timer).is_some_and(|timer| timer.stage.ends_with_owner())
+            && self.engine.owner_of(timer).and_then(|owner| self.engine.owner(owner)).is_some_and(LaneState::has_ended)
     }
 
     /// Cancels a timer of an ended owner if the capacity is used up: a new one takes its place.

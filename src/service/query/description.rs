@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::engine::{OwnerId, Recurrence, Stage, TimerView};
+use crate::engine::{Recurrence, Stage};
 use crate::model::actor_id::ActorTag;
 use crate::model::location::TimerLocation;
 use crate::model::mailbox_id::MailboxId;
@@ -24,25 +24,22 @@ impl State {
         payload.and_then(|payload| self.stores.store(payload.store)).map_or("", |store| store.message_type)
     }
 
-    /// Returns the mailbox of the actor that a timer is for. `lane` is its own lane, or the one that it waits in.
-    fn mailbox_for(&self, payload: MessageRef, lane: Option<OwnerId>) -> Option<MailboxId> {
-        self.stores
-            .target_of(payload)
-            .and_then(|target| target.mailbox)
-            .or_else(|| Some(self.engine.owner(lane?)?.mailbox))
+    /// Returns the mailbox of the actor that a timer is for.
+    fn mailbox_of(&self, timer: Key) -> Option<MailboxId> {
+        let of_lane = || Some(self.engine.owner(self.engine.owner_of(timer)?)?.mailbox);
+        let target = self.stores.target_of(self.engine.payload(timer)?);
+        target.and_then(|target| target.mailbox).or_else(of_lane)
     }
 
     /// Returns the tag of the actor that a timer is for.
     pub(crate) fn tag_for(&self, timer: Key) -> Option<ActorTag> {
-        let lane = self.engine.view(timer)?.owner;
-        self.mailbox_for(self.engine.payload(timer)?, lane).map(ActorTag::of)
+        self.mailbox_of(timer).map(ActorTag::of)
     }
 
     /// Returns the type of the actor that a timer is for, if its target knows it, or if the actor has own timers here.
     pub(crate) fn actor_type_for(&self, timer: Key) -> Option<&'static str> {
-        let (payload, lane) = (self.engine.payload(timer)?, self.engine.view(timer)?.owner);
-        let of_owner = || self.actor_type_at(self.mailbox_for(payload, lane)?);
-        self.stores.target_of(payload).and_then(TargetFacts::actor_type).or_else(of_owner)
+        let of_owner = || self.actor_type_at(self.mailbox_of(timer)?);
+        self.stores.target_of(self.engine.payload(timer)?).and_then(TargetFacts::actor_type).or_else(of_owner)
     }
 
     fn actor_type_at(&self, mailbox: MailboxId) -> Option<&'static str> {
@@ -50,16 +47,17 @@ impl State {
         Some(self.engine.owner(owner)?.link()?.actor_type())
     }
 
-    fn location_of(&self, key: Key, view: &TimerView, service: &Service, now: Duration, most: usize) -> TimerLocation {
+    fn location_of(&self, key: Key, stage: Stage, service: &Service, now: Duration, most: usize) -> TimerLocation {
+        let wheel = self.engine.wheel();
         let in_inbox = |owner| TimerLocation::Inbox {
             length: self.engine.inbox_len(owner),
             ahead: self.engine.position_in_inbox(owner, key, most),
             by_mailbox: self.lanes.posted.contains_key(&owner),
         };
-        match (view.stage, view.owner) {
+        match (stage, self.engine.owner_of(key)) {
             (Stage::Waiting, _) => {
-                let (level, bucket) = view.bucket.unwrap_or((0, view.deadline));
-                let ticks = self.engine.wheel().bucket_ticks(level).unwrap_or(1);
+                let (level, bucket) = wheel.bucket_of(key).unwrap_or_default();
+                let ticks = wheel.bucket_ticks(level).unwrap_or(1);
                 let expires_in = service.tick.time_of(bucket).saturating_sub(now);
                 TimerLocation::Wheel { level, bucket, width: service.tick.time_of(ticks), expires_in }
             }
@@ -84,23 +82,21 @@ impl State {
 impl Service {
     /// Describes a pending timer. Counts preceding messages in a lane up to `most`.
     pub(crate) fn info(&self, state: &State, key: Key, now: Duration, most: usize) -> Option<TimerInfo> {
-        let view = state.engine.view(key).filter(|_| !state.has_ended(key))?;
-        let payload = state.engine.payload(key)?;
-        let deadline = self.tick.time_of(view.deadline);
+        let (wheel, timer) = (state.engine.wheel(), state.engine.timer(key).filter(|_| !state.has_ended(key))?);
+        let deadline = self.tick.time_of(wheel.deadline(key)?);
         let recurrence = state.engine.recurrence(key);
-        let mailbox = state.mailbox_for(payload, view.owner);
         Some(TimerInfo {
             id: self.id_of(state, key),
-            state: view.stage.into(),
+            state: timer.stage.into(),
             remaining: deadline.saturating_sub(now),
             overdue: now.saturating_sub(deadline),
-            level: view.bucket.map(|(level, _)| level),
-            location: state.location_of(key, &view, self, now, most),
+            level: wheel.bucket_of(key).map(|(level, _)| level),
+            location: state.location_of(key, timer.stage, self, now, most),
             wall_time: state.engine.wall_time(key).and_then(|at| SystemTime::UNIX_EPOCH.checked_add(at)),
             repeats: recurrence.is_some(),
             period: recurrence.and_then(Recurrence::period),
-            message_type: state.message_type(Some(payload)).into(),
-            actor: mailbox.map(ActorTag::of),
+            message_type: state.message_type(Some(timer.payload)).into(),
+            actor: state.tag_for(key),
             actor_type: state.actor_type_for(key).map(Into::into),
             key: state.engine.key_of(key).cloned(),
             group: state.engine.group_of(key).cloned(),

@@ -150,7 +150,7 @@ impl State {
         let Some(payload) = self.engine.payload(timer) else { return false };
         match self.stores.target_of(payload).and_then(|target| target.mailbox) {
             Some(mailbox) => mailbox == subject.mailbox,
-            None => subject.owner.is_some() && self.engine.view(timer).and_then(|view| view.owner) == subject.owner,
+            None => subject.owner.is_some() && self.engine.owner_of(timer) == subject.owner,
         }
     }
 
@@ -195,7 +195,7 @@ impl Service {
         let state = self.state();
         let kinds = state.key_types.kinds_of(selector);
         let timers = state.engine.labels().holders(scope, &selector.key, kinds).map(|(_, timer)| timer);
-        let first = timers.min_by_key(|timer| state.engine.view(*timer).map(|view| view.deadline))?;
+        let first = timers.min_by_key(|timer| state.engine.wheel().deadline(*timer))?;
         self.info(&state, first, now, COUNTED_ALONE)
     }
 
@@ -245,7 +245,7 @@ impl Service {
         drop(state);
         self.collect(source, |state, timer| {
             group.is_none_or(|group| state.engine.group_of(timer) == Some(group))
-                && state.engine.view(timer).is_some_and(|view| view.owner == Some(owner))
+                && state.engine.owner_of(timer) == Some(owner)
         })
     }
 
@@ -310,14 +310,15 @@ impl Service {
     fn fitting(&self, state: &State, timer: Key, listing: &Listing) -> Option<(Tick, TimerInfo)> {
         let filter = &listing.filter;
         let message_type = state.message_type(state.engine.payload(timer));
-        let view = state.engine.view(timer)?;
-        let remaining = self.tick.time_of(view.deadline).saturating_sub(listing.now);
+        let (wheel, stage) = (state.engine.wheel(), state.engine.timer(timer)?.stage);
+        let deadline = wheel.deadline(timer)?;
+        let remaining = self.tick.time_of(deadline).saturating_sub(listing.now);
         let is_of = |actor| state.subject(actor).is_some_and(|subject| state.is_of(timer, subject));
         let has_type = |part: &str| state.actor_type_for(timer).is_some_and(|name| name.contains(part));
         let has_key = || state.engine.key_of(timer).is_some_and(|key| filter.keys.contains(key));
         let fits = filter.message_type.as_ref().is_none_or(|wanted| wanted.fits(message_type))
-            && filter.level.is_none_or(|level| view.bucket.is_some_and(|(of_timer, _)| of_timer == level))
-            && filter.state.is_none_or(|state| TimerState::from(view.stage) == state)
+            && filter.level.is_none_or(|level| wheel.bucket_of(timer).is_some_and(|(of_timer, _)| of_timer == level))
+            && filter.state.is_none_or(|state| TimerState::from(stage) == state)
             && filter.due_within.is_none_or(|most| remaining <= most)
             && filter.due_after.is_none_or(|least| remaining > least)
             && (filter.keys.is_empty() || has_key())
@@ -328,7 +329,7 @@ impl Service {
         if !fits {
             return None;
         }
-        Some((view.deadline, self.info(state, timer, listing.now, COUNTED_IN_LISTS)?))
+        Some((deadline, self.info(state, timer, listing.now, COUNTED_IN_LISTS)?))
     }
 }
 

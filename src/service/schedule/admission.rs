@@ -216,7 +216,7 @@ impl State {
         let (owner, store) = (*owner, D::store::<P::Content>(&mut self.stores, *place));
         let name = id.map(|id| id.as_uuid().as_u128());
         if let Some((id, name)) = id.zip(name)
-            && self.engine.named(name).is_some_and(|key| self.engine.view(key).is_some())
+            && self.engine.named(name).is_some_and(|key| self.engine.timer(key).is_some())
         {
             return Err((ScheduleError::DuplicateId { id, message: () }, (to.into_target(), calendar), messages));
         }
