@@ -65,28 +65,20 @@ impl<T: 'static> Drop for ThreadBound<T> {
 /// Without a driver on their thread, after its end, they are leaked.
 #[derive(Default)]
 pub(crate) struct ReturnedValues {
-    values: Mutex<Vec<Box<dyn ReturnedValue>>>,
+    /// Each as a call that drops it. A value that is not dropped so is leaked.
+    values: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
     driver: AtomicWaker,
-}
-
-/// A value that has returned. It is leaked unless it is dropped explicitly.
-trait ReturnedValue: Send {
-    /// Drops the value, if this is its thread.
-    fn drop_here(self: Box<Self>);
-}
-
-impl<T: 'static> ReturnedValue for ManuallyDrop<Fragile<T>> {
-    fn drop_here(self: Box<Self>) {
-        if self.is_valid() {
-            drop(ManuallyDrop::into_inner(*self));
-        }
-    }
 }
 
 impl ReturnedValues {
     fn receive<T: 'static>(&self, value: Fragile<T>) {
-        let value = Box::new(ManuallyDrop::new(value));
-        self.values.lock().unwrap_or_else(PoisonError::into_inner).push(value);
+        let value = ManuallyDrop::new(value);
+        let drop_here = Box::new(move || {
+            if value.is_valid() {
+                drop(ManuallyDrop::into_inner(value));
+            }
+        });
+        self.values.lock().unwrap_or_else(PoisonError::into_inner).push(drop_here);
         self.driver.wake();
     }
 
@@ -97,8 +89,8 @@ impl ReturnedValues {
 
     /// Drops one of them, which is user code. Returns false if there is none. To be called on the thread of the values.
     pub(crate) fn drop_one(&self) -> bool {
-        let value = self.values.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        value.map(|value| value.drop_here()).is_some()
+        let drop_here = self.values.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        drop_here.map(|drop_here| drop_here()).is_some()
     }
 }
 
