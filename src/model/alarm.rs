@@ -17,36 +17,20 @@ use tokio::time::Instant;
 
 use crate::model::clock::Alarm;
 
-/// The source of all alarms of one clock.
-#[derive(Debug)]
-pub(crate) struct Alarms {
-    /// The kernel timer is unwanted or unavailable.
-    tokio_alone: AtomicBool,
-}
-
-impl Alarms {
-    /// Uses the kernel timer, if available, or tokio's alone.
-    pub(crate) const fn new(tokio_alone: bool) -> Self {
-        Self { tokio_alone: AtomicBool::new(tokio_alone) }
+/// Returns an alarm that fires at `instant`. If `tokio_alone`, it uses no kernel timer; it sets this when it finds that
+/// the runtime cannot poll one.
+pub(crate) fn at(instant: Instant, tokio_alone: &AtomicBool) -> Alarm {
+    let by_tokio = tokio::time::sleep_until(instant);
+    if tokio_alone.load(Ordering::Relaxed) {
+        return Box::pin(by_tokio);
     }
-
-    /// Whether the kernel timer is unwanted or unavailable.
-    pub(crate) fn are_tokios_alone(&self) -> bool {
-        self.tokio_alone.load(Ordering::Relaxed)
+    #[cfg(target_os = "linux")]
+    match kernel::Timer::set(instant) {
+        Ok(Some(wait)) => return Box::pin(kernel::first(wait, by_tokio)),
+        Ok(None) => {}
+        Err(kernel::WithoutIo) => tokio_alone.store(true, Ordering::Relaxed),
     }
-
-    /// Returns an alarm that fires at `instant`.
-    pub(crate) fn at(&self, instant: Instant) -> Alarm {
-        #[cfg(target_os = "linux")]
-        if !self.are_tokios_alone() {
-            match kernel::Timer::set(instant) {
-                Ok(Some(wait)) => return Box::pin(kernel::first(wait, tokio::time::sleep_until(instant))),
-                Ok(None) => {}
-                Err(kernel::WithoutIo) => self.tokio_alone.store(true, Ordering::Relaxed),
-            }
-        }
-        Box::pin(tokio::time::sleep_until(instant))
-    }
+    Box::pin(by_tokio)
 }
 
 /// The kernel timer of a driver while no alarm waits for it. It is closed with the driver.
@@ -213,24 +197,25 @@ mod tests {
     fn a_kernel_timer_serves_the_alarms_of_its_driver_in_turn() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let soon = || Instant::now() + Duration::from_millis(1);
-        let (alarms, slot) = (Alarms::new(false), TimerSlot::default());
+        let (tokio_alone, slot) = (AtomicBool::new(false), TimerSlot::default());
+        let at = |instant| at(instant, &tokio_alone);
         runtime.block_on(async {
             for _ in 0..3 {
                 let end = soon();
-                let mut alarm = slot.set(|| alarms.at(end));
+                let mut alarm = slot.set(|| at(end));
                 assert!(!is_idle(&slot), "it is set");
                 alarm.as_mut().await;
                 assert!(Instant::now() >= end);
                 assert!(is_idle(&slot), "a fired alarm has returned it");
             }
-            let waiting = slot.set(|| alarms.at(soon()));
+            let waiting = slot.set(|| at(soon()));
             assert!(!is_idle(&slot));
             drop(waiting);
             assert!(is_idle(&slot), "an abandoned alarm has returned it");
-            let alarm = slot.set(|| alarms.at(Instant::now() + Duration::from_secs(3600)));
+            let alarm = slot.set(|| at(Instant::now() + Duration::from_secs(3600)));
             assert!(!is_idle(&slot));
-            slot.set(|| alarms.at(soon())).await;
-            alarms.at(soon()).await;
+            slot.set(|| at(soon())).await;
+            at(soon()).await;
             drop(alarm);
             assert!(SLOT.with_borrow(Option::is_none));
         });

@@ -2,13 +2,14 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use crate::model::alarm::Alarms;
+use crate::model::alarm;
 use crate::model::manual_clock::ManualClock;
 use crate::model::request_time::RequestTime;
 
@@ -140,7 +141,8 @@ pub struct SystemClock {
     wall_origin: SystemTime,
     /// The runtime of the timer actor, if its clock was found paused.
     paused: OnceLock<Handle>,
-    alarms: Alarms,
+    /// The kernel timer is unwanted or unavailable.
+    tokio_alone: AtomicBool,
 }
 
 impl SystemClock {
@@ -171,12 +173,12 @@ impl SystemClock {
     }
 
     pub(crate) fn is_without_kernel_timer(&self) -> bool {
-        self.alarms.are_tokios_alone()
+        self.tokio_alone.load(Ordering::Relaxed)
     }
 
     pub(crate) fn with(tokio_alone: bool) -> Self {
-        let alarms = Alarms::new(tokio_alone);
-        Self { origin: Instant::now(), wall_origin: SystemTime::now(), paused: OnceLock::new(), alarms }
+        let tokio_alone = AtomicBool::new(tokio_alone);
+        Self { origin: Instant::now(), wall_origin: SystemTime::now(), paused: OnceLock::new(), tokio_alone }
     }
 }
 
@@ -214,7 +216,7 @@ impl Clock for SystemClock {
     fn alarm(&self, time: Duration) -> Alarm {
         self.started();
         match self.origin.checked_add(time) {
-            Some(instant) if self.paused.get().is_none() => self.alarms.at(instant),
+            Some(instant) if self.paused.get().is_none() => alarm::at(instant, &self.tokio_alone),
             Some(instant) => Box::pin(tokio::time::sleep_until(instant)),
             None => Box::pin(std::future::pending::<()>()),
         }
