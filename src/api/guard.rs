@@ -35,8 +35,6 @@ use crate::model::id::TimerId;
 #[must_use = "the timer is cancelled as soon as its guard is dropped"]
 pub struct TimerGuard {
     id: TimerId,
-    /// Dropping does not cancel the timer.
-    kept: bool,
 }
 
 impl TimerGuard {
@@ -46,23 +44,22 @@ impl TimerGuard {
     }
 
     /// Releases the timer from the guard and returns its id.
-    pub fn keep(mut self) -> TimerId {
-        self.kept = true;
-        self.id
+    pub fn keep(self) -> TimerId {
+        let id = self.id;
+        std::mem::forget(self);
+        id
     }
 }
 
 impl Drop for TimerGuard {
     fn drop(&mut self) {
-        if !self.kept {
-            cancel(self.id);
-        }
+        cancel(self.id);
     }
 }
 
 impl TimerId {
     /// Returns a guard that cancels the timer when it is dropped.
     pub const fn into_guard(self) -> TimerGuard {
-        TimerGuard { id: self, kept: false }
+        TimerGuard { id: self }
     }
 }

@@ -3,7 +3,7 @@
 //! Nothing here knows a service or schedules anything. In reading order:
 //!
 //! 1. Messages: `timer_message` is the bound for all of them, `handled_by` that with their actor; `source` produces the
-//!    messages of repeating timers. `closure` is a message that runs itself, on the thread of its `thread_bound` value.
+//!    messages of repeating timers. `closure` is a message that runs itself; `returned_values` come back to their thread.
 //! 2. Recipients: `target`, `mailbox_policy`; `due_timers` is the request of tracked delivery; `reply` the result of a
 //!    handler.
 //! 3. Time: `clock` with its `alarm`; `manual_clock` for tests; `request_time`, the creation time of a request.
@@ -36,10 +36,10 @@ pub(crate) mod options;
 pub(crate) mod repeat;
 pub(crate) mod reply;
 pub(crate) mod request_time;
+pub(crate) mod returned_values;
 pub(crate) mod secret;
 pub(crate) mod shown;
 pub(crate) mod source;
 pub(crate) mod target;
-pub(crate) mod thread_bound;
 pub(crate) mod timer_message;
 pub(crate) mod view;

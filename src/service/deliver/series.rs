@@ -12,8 +12,6 @@ use crate::service::schedule::calendar::Calendar;
 use crate::service::schedule::deadline::since_epoch;
 use crate::service::state::{Service, State};
 
-const PANICKED: DeadLetterReason = DeadLetterReason::SourcePanicked;
-
 /// The producer of a timer's messages; absent while a message is produced.
 pub(crate) struct Series<M: TimerMessage>(pub(crate) Option<Producer<M>>);
 
@@ -81,7 +79,7 @@ impl<M: TimerMessage> Content for Series<M> {
             *message = Some(producer.source.next_message());
             Ok((producer.after_this(recurrence, now, via), now))
         });
-        *result = produced.unwrap_or(Err(Outcome::DeadLettered(PANICKED)));
+        *result = produced.unwrap_or(Err(Outcome::DeadLettered(DeadLetterReason::SourcePanicked)));
     }
 
     /// Sets or plans the next repetition, unless the timer was cancelled meanwhile.
