@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use actix::dev::AsyncContextParts;
 use actix::{Actor, Addr, Arbiter, ArbiterHandle, ArbiterService, AsyncContext, System, SystemService};
@@ -16,36 +16,31 @@ use crate::model::error::{BuildError, ScheduleError};
 use crate::model::id::TimerId;
 use crate::model::mailbox_id::MailboxId;
 use crate::service::owner::thread_registry::{self, LocalService};
+use crate::service::query::directory;
 use crate::service::state::Service;
 use crate::trace;
 
 thread_local! {
     /// The timer actor of this arbiter, which is kept alive.
     static HERE: RefCell<Option<Timers>> = const { RefCell::new(None) };
-    /// Timer actors of this arbiter with their own clocks, whether [`install`]ed or not.
-    static OWN_CLOCKS: RefCell<Vec<Weak<Service>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Starts the clock of a timer actor on this arbiter, and records its start.
+/// Starts the clock of a timer actor on this arbiter, records its start, and registers it with the watchdog.
 pub(crate) fn note_started(service: &Arc<Service>) {
     service.clock.started();
+    let _ = service.thread.set(std::thread::current().id());
     if let Some(system) = System::try_current() {
         let _ = service.system.set(system.id());
     }
-    if service.settings.on_system_clock {
-        return;
-    }
-    OWN_CLOCKS.with_borrow_mut(|started| {
-        started.retain(|known| known.strong_count() > 0 && !std::ptr::eq(known.as_ptr(), Arc::as_ptr(service)));
-        started.push(Arc::downgrade(service));
-    });
+    service.join_watchdog();
 }
 
-/// Returns true if a timer actor with its own clock runs on this arbiter. A default one beside it, on the system clock,
-/// would hardly be intended.
+/// Returns true if a timer actor with its own clock runs on this arbiter, [`install`]ed or not. A default one beside it,
+/// on the system clock, would hardly be intended.
 fn has_own_clocks() -> bool {
-    let started: Vec<_> = OWN_CLOCKS.with_borrow(|started| started.iter().filter_map(Weak::upgrade).collect());
-    started.iter().any(|service| !service.is_stopped() && is_of_this_system(service))
+    directory::running().iter().any(|service| {
+        !service.settings.on_system_clock && service.is_here() && !service.is_stopped() && is_of_this_system(service)
+    })
 }
 
 /// Whether a service belongs to the present system of this thread: an earlier one may still be there, but does not run.
@@ -83,7 +78,6 @@ fn install(actor: TimerActor, start: impl FnOnce(TimerActor) -> Addr<TimerActor>
     let service = Arc::clone(actor.service());
     // Not left to the actor's start, which waits as long as this thread is busy.
     note_started(&service);
-    service.join_watchdog();
     thread_registry::set_current(&service);
     let timers = Timers::new(service, start(actor));
     let earlier = HERE.replace(Some(timers.clone()));

@@ -85,7 +85,7 @@ pub(crate) struct Service {
     pub(crate) external: ExternalWork,
     /// The number of its actix system, once it has started, or is about to start, in one.
     pub(crate) system: OnceLock<usize>,
-    /// The driver's thread, once it runs.
+    /// The driver's thread, once it has started, or is about to start, on one.
     pub(crate) thread: OnceLock<ThreadId>,
     /// Set when the driver has stopped: nothing will be delivered any more.
     pub(crate) stopped: AtomicBool,

@@ -133,10 +133,6 @@ where
         if this.service.drop_returned() {
             cx.waker().wake_by_ref();
         }
-        if this.service.thread.get().is_none() {
-            let _ = this.service.thread.set(std::thread::current().id());
-            this.service.join_watchdog();
-        }
         let service = Arc::clone(&this.service);
         // A clock may panic. A turn reads it before a timer leaves the wheel: the next one finds all of them.
         let Some(turned) = service.contain(|| this.turn(cx)) else {

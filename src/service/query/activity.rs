@@ -108,7 +108,7 @@ impl Service {
         ExternalWork(Arc::clone(self))
     }
 
-    /// Whether its driver runs on this thread.
+    /// Whether this is the thread of its driver.
     pub(crate) fn is_here(&self) -> bool {
         self.thread.get() == Some(&std::thread::current().id())
     }
