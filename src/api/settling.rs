@@ -4,7 +4,7 @@
 //! turn until nothing changes: after the tasks of this thread have run, no timer actor has work left.
 
 use std::cell::Cell;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::api::idle::{Idleness, TURNS};
@@ -38,16 +38,13 @@ fn gives_up(since: Instant) -> bool {
 pub(crate) struct Settling<C> {
     concerned: C,
     idleness: Idleness,
-    /// The running timer actors, at this version of the directory.
-    services: Vec<Weak<Service>>,
-    version: Option<u64>,
-    /// Their activities when they were last read.
+    /// The activities of these timer actors when they were last read.
     last: Vec<Activity>,
 }
 
 impl<C: Fn(&Service) -> bool> Settling<C> {
     pub(crate) fn new(concerned: C) -> Self {
-        Self { concerned, idleness: Idleness::new(), services: Vec::new(), version: None, last: Vec::new() }
+        Self { concerned, idleness: Idleness::new(), last: Vec::new() }
     }
 
     /// Returns when the selected timer actors have no work at this time, and no task of this thread is ready.
@@ -102,17 +99,11 @@ impl<C: Fn(&Service) -> bool> Settling<C> {
         self.last.len() == last.len() && self.last.iter().zip(&last).all(|(now, last)| now.is_but_for_wakeups(last))
     }
 
-    fn services(&mut self) -> impl Iterator<Item = Arc<Service>> {
-        let version = Some(directory::version());
-        if self.version != version {
-            self.version = version;
-            self.services = directory::running().iter().map(Arc::downgrade).collect();
-        }
-        let concerned = &self.concerned;
-        self.services.iter().filter_map(Weak::upgrade).filter(move |service| concerned(service))
+    fn services(&self) -> impl Iterator<Item = Arc<Service>> {
+        directory::running().into_iter().filter(|service| (self.concerned)(service))
     }
 
-    fn activities(&mut self) -> Vec<Activity> {
+    fn activities(&self) -> Vec<Activity> {
         self.services().map(|service| service.activity()).collect()
     }
 }

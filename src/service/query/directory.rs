@@ -1,6 +1,6 @@
 //! The directory: from an id to its timer actor, for callers on any thread.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock, Weak};
 
 use dashmap::{DashMap, Entry};
@@ -11,9 +11,6 @@ use crate::service::state::Service;
 
 /// The running timer actors of this process, by number. Written at their start and stop, read to route a cancel.
 static DIRECTORY: LazyLock<DashMap<u32, Weak<Service>, FxBuildHasher>> = LazyLock::new(DashMap::default);
-
-/// The number of changes of the directory.
-static VERSION: AtomicU64 = AtomicU64::new(0);
 
 /// Starts a service under an unused number.
 pub(crate) fn enter(start: impl FnOnce(u32) -> Service) -> Arc<Service> {
@@ -32,7 +29,6 @@ pub(crate) fn enter(start: impl FnOnce(u32) -> Service) -> Arc<Service> {
             // Registers metrics, which is foreign code, so the directory is not locked here.
             let service = Arc::new(start(number));
             DIRECTORY.insert(number, Arc::downgrade(&service));
-            VERSION.fetch_add(1, Ordering::Release);
             return service;
         }
     }
@@ -40,12 +36,6 @@ pub(crate) fn enter(start: impl FnOnce(u32) -> Service) -> Arc<Service> {
 
 pub(crate) fn leave(number: u32) {
     DIRECTORY.remove(&number);
-    VERSION.fetch_add(1, Ordering::Release);
-}
-
-/// Returns the number of changes so far: as long as it is the same, so are the running services.
-pub(crate) fn version() -> u64 {
-    VERSION.load(Ordering::Acquire)
 }
 
 /// Returns the number of running services, internal ones included.
