@@ -147,12 +147,23 @@ pub(crate) enum Times {
     FixedDelay(Repeat),
     /// At wall-clock times.
     #[cfg(feature = "cron")]
-    Cron(NextTime),
+    Cron(Calendar),
     /// At wall-clock times that begin with the request.
-    Computed(NextTime),
+    Computed(Calendar),
 }
 
-pub(crate) type NextTime = Box<dyn FnMut(Occurrence) -> Option<SystemTime> + Send>;
+/// Computes the wall-clock time after a delivery; `None` if there is none. User code.
+pub(crate) type Calendar = Box<dyn FnMut(Occurrence) -> Option<SystemTime> + Send>;
+
+/// Postpones all times of a calendar.
+pub(crate) fn postponed(mut calendar: Calendar, by: Duration) -> Calendar {
+    if by.is_zero() {
+        return calendar;
+    }
+    Box::new(move |Occurrence { due, now }| {
+        calendar(Occurrence { due: due.checked_sub(by)?, now: now.checked_sub(by)? })?.checked_add(by)
+    })
+}
 
 impl<R: Into<Repeat>> From<R> for RepeatTimes {
     fn from(repeat: R) -> Self {

@@ -4,11 +4,11 @@ use std::time::{Duration, SystemTime};
 
 use crate::engine::{ClockReading, DeadLetterReason, DueTimer, NextRun, Outcome, Recurrence, Repeated};
 use crate::model::id::TimerId;
+use crate::model::repeat::{Calendar, Occurrence};
 use crate::model::source::MessageSource;
 use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::job::{Committed, Content, Deferred, Destination, Job, Taken, Via};
 use crate::service::deliver::message_ref::{BoxedContents, BoxedMessage, MessageRef};
-use crate::service::schedule::calendar::Calendar;
 use crate::service::schedule::deadline::since_epoch;
 use crate::service::state::{Service, State};
 
@@ -18,7 +18,7 @@ pub(crate) struct Series<M: TimerMessage>(pub(crate) Option<Producer<M>>);
 /// Produces the messages of a timer, and its wall-clock times if it follows a calendar.
 pub(crate) struct Producer<M: TimerMessage> {
     pub(crate) source: MessageSource<M>,
-    /// Boxed, since it is large, and few timers follow one.
+    /// Boxed once more, since its pointer is a wide one, and few timers follow one.
     pub(crate) calendar: Option<Box<Calendar>>,
 }
 
@@ -40,7 +40,7 @@ impl<M: TimerMessage> Producer<M> {
         let wall = now.wall.unwrap_or_default();
         let [due, wall] =
             [recurrence.wall().unwrap_or(wall), wall].map(|time| SystemTime::UNIX_EPOCH.checked_add(time));
-        let at = due.zip(wall).and_then(|(due, wall)| calendar.next(due, wall)).map(since_epoch);
+        let at = due.zip(wall).and_then(|(due, now)| calendar(Occurrence { due, now })).map(since_epoch);
         match at.map_or(NextRun::Never, |at| recurrence.on_wall_clock(at, now)) {
             // A past time is due in the next tick: past times without end must not stop virtual time.
             NextRun::At { due, wall } => {

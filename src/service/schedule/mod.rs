@@ -7,13 +7,11 @@
 //! 3. `rejected`: a message whose timer was rejected becomes a dead letter.
 //! 4. `key_types`: the types of messages by which keys are distinguished.
 //! 5. `deadline`: the due time of a message, in ticks, with jitter and slack.
-//! 6. `calendar`: repeated times on the wall clock.
-//! 7. `random`: the random numbers of jitter.
-//! 8. `requests`: cancel, move and get, and the timers behind ids.
-//! 9. `repeating`: the step from one repetition to the next.
+//! 6. `random`: the random numbers of jitter.
+//! 7. `requests`: cancel, move and get, and the timers behind ids.
+//! 8. `repeating`: the step from one repetition to the next.
 
 pub(crate) mod admission;
-pub(crate) mod calendar;
 pub(crate) mod deadline;
 pub(crate) mod key_types;
 pub(crate) mod plan;

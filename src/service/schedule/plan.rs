@@ -8,13 +8,12 @@ use std::time::{Duration, SystemTime};
 use crate::engine::{Recurrence, RepeatMode};
 use crate::model::error::ScheduleError;
 use crate::model::options::TimerOptions;
-use crate::model::repeat::{Repeat, RepeatTimes, Times};
+use crate::model::repeat::{Calendar, Occurrence, Repeat, RepeatTimes, Times, postponed};
 use crate::model::source::MessageSource;
 use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::job::Content;
 use crate::service::deliver::once::Once;
 use crate::service::deliver::series::{Producer, Series};
-use crate::service::schedule::calendar::Calendar;
 use crate::service::schedule::deadline::{DueTime, Schedule, since_epoch};
 use crate::service::state::Service;
 
@@ -109,10 +108,8 @@ impl<M: TimerMessage> Plan<M> for RepeatTimes {
             }
             // Postponed as a whole: the first time may be one that has passed without jitter.
             #[cfg(feature = "cron")]
-            Times::Cron(next) => {
-                service.on_calendar(now, waited, Calendar::new(next).postponed(later), Duration::ZERO)?
-            }
-            Times::Computed(next) => service.on_calendar(now, waited, Calendar::new(next), later)?,
+            Times::Cron(next) => service.on_calendar(now, waited, postponed(next, later), Duration::ZERO)?,
+            Times::Computed(next) => service.on_calendar(now, waited, next, later)?,
         };
         let recurrence = recurrence.slack(options.map_or(Duration::ZERO, |options| options.slack));
         let due_time = DueTime { deadline: recurrence.deadline(service.tick, due_time.deadline), ..due_time };
@@ -134,14 +131,14 @@ impl Service {
     ) -> Result<Repeating, ScheduleError<()>> {
         let wall = self.clock.wall();
         let requested = wall.checked_sub(waited).unwrap_or(SystemTime::UNIX_EPOCH);
-        let first = self.contain(|| calendar.next(requested, wall)?.checked_add(later)).flatten();
+        let first = self.contain(|| calendar(Occurrence { due: requested, now: wall })?.checked_add(later)).flatten();
         let Some(at) = first else {
             self.drop_contained(calendar);
             return Err(ScheduleError::NeverDue { message: () });
         };
         let due_time = self.due_time(now, Duration::ZERO, Schedule::At(at), None);
         let recurrence = Recurrence::new(RepeatMode::Calendar, due_time.due).at(since_epoch(at));
-        Ok((due_time, recurrence, Some(Box::new(calendar.postponed(later)))))
+        Ok((due_time, recurrence, Some(Box::new(postponed(calendar, later)))))
     }
 
     /// Returns the first run of a timer with a period, postponed by `later`.
