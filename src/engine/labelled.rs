@@ -34,7 +34,7 @@ impl<P: Copy, O> Engine<P, O> {
     /// Returns the slots of an owner's own timers, oldest first. A slot may be another timer's once this is unlocked: see
     /// [`own_timer_in`](Self::own_timer_in).
     pub(crate) fn own_slots(&self, owner: OwnerId) -> Vec<u32> {
-        self.owners.own_slots(owner).collect()
+        self.owners.get(owner.0).map_or_else(Vec::new, |owner| owner.timers.iter(&self.owner_chunks).collect())
     }
 
     /// Returns the timer in a slot, if it is an owner's own.
@@ -44,6 +44,6 @@ impl<P: Copy, O> Engine<P, O> {
 
     /// Returns the number of an owner's own timers.
     pub(crate) fn owned(&self, owner: OwnerId) -> usize {
-        self.owners.own(owner)
+        self.owners.get(owner.0).map_or(0, |owner| owner.timers.len())
     }
 }

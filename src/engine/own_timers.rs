@@ -1,5 +1,6 @@
 //! The own timers of one owner.
 
+use crate::engine::timer::{Mark, Timer};
 use crate::timing::{Chunks, List, Spot};
 
 /// "No timer".
@@ -15,9 +16,9 @@ pub(crate) struct OwnTimers {
     /// The position of the older of the two. Vacant only if both are.
     oldest: u8,
     /// Whether nothing else may keep its actor alive, so that the end of the last of those that do is to be reported.
-    pub(crate) is_held: bool,
+    is_held: bool,
     /// The number of timers that keep its actor alive.
-    pub(crate) keeping: u32,
+    keeping: u32,
     others: List,
 }
 
@@ -28,6 +29,30 @@ impl OwnTimers {
 
     pub(crate) fn len(&self) -> usize {
         self.first.iter().filter(|slot| **slot != NONE).count() + self.others.len()
+    }
+
+    /// Adds the timer in `slot`, which notes its owner and its location in the list.
+    #[inline]
+    pub(crate) fn add<P>(&mut self, chunks: &mut Chunks, owner: u32, slot: u32, timer: &mut Timer<P>) {
+        timer.belong(owner, self.push_back(chunks, slot));
+        self.keeping += u32::from(timer.marks.has(Mark::KeepsAlive));
+    }
+
+    /// Removes a timer. Returns whether it was the last one that kept its owner's actor alive, and that is to be reported.
+    #[inline]
+    pub(crate) fn leave<P>(&mut self, chunks: &mut Chunks, timer: &Timer<P>) -> bool {
+        self.remove(chunks, timer.owner_spot());
+        if !timer.marks.has(Mark::KeepsAlive) {
+            return false;
+        }
+        self.keeping = self.keeping.saturating_sub(1);
+        self.keeping == 0 && std::mem::take(&mut self.is_held)
+    }
+
+    /// Returns whether timers keep the owner's actor alive; if so, the end of the last one will be reported.
+    pub(crate) const fn hold(&mut self) -> bool {
+        self.is_held = self.keeping > 0;
+        self.is_held
     }
 
     /// Returns the slot of the oldest timer.
@@ -47,7 +72,7 @@ impl OwnTimers {
 
     /// Appends the timer in this slot, and returns its location.
     #[inline]
-    pub(crate) fn push_back(&mut self, chunks: &mut Chunks, slot: u32) -> Spot {
+    fn push_back(&mut self, chunks: &mut Chunks, slot: u32) -> Spot {
         if self.others.is_empty() {
             let newest = self.oldest + 1;
             for position in [self.oldest, newest] {
@@ -62,7 +87,7 @@ impl OwnTimers {
 
     /// Removes the timer at `spot`, which must be one of these.
     #[inline]
-    pub(crate) fn remove(&mut self, chunks: &mut Chunks, spot: Spot) {
+    fn remove(&mut self, chunks: &mut Chunks, spot: Spot) {
         if spot.has_chunk() {
             self.others.remove(chunks, spot);
         } else {

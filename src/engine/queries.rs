@@ -31,23 +31,23 @@ impl<P: Copy, O> Engine<P, O> {
 
     /// Returns the owner in a slot.
     pub(crate) fn owner_at(&self, slot: u32) -> Option<OwnerId> {
-        self.owners.id_at(slot)
+        self.owners.key_at(slot).map(OwnerId)
     }
 
     /// Returns the caller's data of an owner.
     pub(crate) fn owner(&self, id: OwnerId) -> Option<&O> {
-        self.owners.get(id).map(|owner| &owner.data)
+        self.owners.get(id.0).map(|owner| &owner.data)
     }
 
     /// Returns the number of messages in an owner's inbox.
     pub(crate) fn inbox_len(&self, id: OwnerId) -> usize {
-        self.owners.get(id).map_or(0, |owner| owner.inbox.len())
+        self.owners.get(id.0).map_or(0, |owner| owner.inbox.len())
     }
 
     /// Returns the number of messages before this one in the inbox or queue of an owner; `None` if it is at least
     /// `most`, or the message is not in it.
     pub(crate) fn position_in_inbox(&self, id: OwnerId, key: Key, most: usize) -> Option<usize> {
-        self.wheel.position_held(&self.owners.get(id)?.inbox, key, most)
+        self.wheel.position_held(&self.owners.get(id.0)?.inbox, key, most)
     }
 
     /// Returns the [number](Self::enqueue) of a message in a queue.
@@ -62,7 +62,7 @@ impl<P: Copy, O> Engine<P, O> {
 
     /// Returns the first message in an owner's inbox whose payload `is_wanted`, if it is among the first `most`.
     pub(crate) fn find_due(&self, id: OwnerId, most: usize, is_wanted: impl Fn(P) -> bool) -> Option<DueTimer<P>> {
-        let inbox = self.wheel.held(&self.owners.get(id)?.inbox).take(most);
+        let inbox = self.wheel.held(&self.owners.get(id.0)?.inbox).take(most);
         let mut due = inbox.map(|(key, deadline, timer)| DueTimer { key, deadline, payload: timer.payload });
         due.find(|due| is_wanted(due.payload))
     }
@@ -70,9 +70,9 @@ impl<P: Copy, O> Engine<P, O> {
     /// Returns the payloads of the first few messages in an owner's inbox, for prefetching. Prefetches the places that
     /// the ends of their timers write to.
     pub(crate) fn upcoming(&self, id: OwnerId) -> impl Iterator<Item = P> {
-        let inbox = self.owners.get(id).map(|owner| &owner.inbox);
+        let inbox = self.owners.get(id.0).map(|owner| &owner.inbox);
         inbox.into_iter().flat_map(|inbox| self.wheel.next_held(inbox)).map(|(slot, timer)| {
-            self.owners.fetch(timer);
+            self.owner_chunks.fetch(timer.owner_spot());
             std::hint::black_box(self.delivered.get(slot));
             timer.payload
         })
@@ -81,7 +81,7 @@ impl<P: Copy, O> Engine<P, O> {
     /// Identifies the messages of [`upcoming`](Self::upcoming): while this number stays the same, so do they, apart
     /// from those removed or added since.
     pub(crate) fn upcoming_chunk(&self, id: OwnerId) -> Option<u32> {
-        self.owners.get(id).map(|owner| owner.inbox.first_chunk())
+        self.owners.get(id.0).map(|owner| owner.inbox.first_chunk())
     }
 
     /// Returns the wheel.

@@ -6,12 +6,13 @@ use crate::engine::by_slot::BySlot;
 use crate::engine::counters::{Counters, DeadLetterReason, Outcome};
 use crate::engine::labels::Labels;
 use crate::engine::names::Names;
-use crate::engine::owners::{OwnerId, Owners};
+use crate::engine::own_timers::OwnTimers;
+use crate::engine::owners::{Owner, OwnerId};
 use crate::engine::recurrence::{NextRun, Recurrence};
 use crate::engine::side_table::SideTable;
 use crate::engine::timer::{Mark, Marks, NO_OWNER, NotPending, Stage, Timer};
 use crate::engine::wall::{WallTimes, estimate};
-use crate::timing::{Advance, Key, Tick, TickLength, Wheel, WheelSize};
+use crate::timing::{Advance, Arena, Chunks, Key, List, Tick, TickLength, Wheel, WheelSize};
 
 /// The configuration of an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,7 +81,9 @@ pub(crate) enum Due<P> {
 pub(crate) struct Engine<P, O> {
     pub(super) config: EngineConfig,
     pub(super) wheel: Wheel<Timer<P>>,
-    pub(super) owners: Owners<O>,
+    pub(super) owners: Arena<Owner<O>>,
+    /// The chunks of the lists of their timers.
+    pub(super) owner_chunks: Chunks,
     pub(super) wall_times: WallTimes,
     /// Names given by callers.
     pub(super) names: Names,
@@ -111,7 +114,8 @@ impl<P: Copy, O> Engine<P, O> {
         Self {
             wheel: Wheel::new(config.wheel_size),
             config: EngineConfig { capacity: config.capacity.min(MAX_CAPACITY), ..config },
-            owners: Owners::new(),
+            owners: Arena::new(),
+            owner_chunks: Chunks::new(),
             wall_times: WallTimes::default(),
             names: Names::new(),
             labels: Labels::new(),
@@ -151,17 +155,17 @@ impl<P: Copy, O> Engine<P, O> {
         if self.counters.pending >= self.config.capacity as u64 + more {
             return Err(self.reject(RejectReason::Capacity));
         }
-        let mut own_list = None;
-        if let Some(owner) = owner {
-            own_list = self.owners.own_list(owner);
-            if own_list.is_none() {
+        let mut own = None;
+        if let Some(OwnerId(owner)) = owner {
+            let Some(Owner { timers, .. }) = self.owners.get_mut(owner) else {
                 return Err(self.reject(RejectReason::Closed));
-            }
+            };
+            own = Some((owner.index(), timers));
         }
         let key = self.wheel.insert_with(self.now, deadline, tag, |slot| {
             let mut timer = timer;
-            if let Some(own_list) = own_list {
-                own_list.add(slot, &mut timer);
+            if let Some((owner, timers)) = own {
+                timers.add(&mut self.owner_chunks, owner, slot, &mut timer);
             }
             timer
         });
@@ -209,7 +213,7 @@ impl<P: Copy, O> Engine<P, O> {
     /// Returns whether timers keep an owner's actor alive. If so, the owner is [reported](Self::released) when the last
     /// of them has ended.
     pub(crate) fn keeps_alive(&mut self, owner: OwnerId) -> bool {
-        self.owners.hold(owner)
+        self.owners.get_mut(owner.0).is_some_and(|owner| owner.timers.hold())
     }
 
     /// Returns the owners whose last timer that kept them alive has ended, and the queues that a timer has left before its
@@ -286,11 +290,11 @@ impl<P: Copy, O> Engine<P, O> {
             let Some(timer) = self.wheel.get_mut(key) else { continue };
             let (slot, payload) = (timer.owner, timer.payload);
             match self.owners.at_mut(slot) {
-                Some((id, owner)) => {
+                Some((owner_key, owner)) => {
                     timer.stage = Stage::Due;
                     self.wheel.hold(&mut owner.inbox, key);
                     self.in_inboxes += 1;
-                    return Ok(Due::Inbox(id));
+                    return Ok(Due::Inbox(OwnerId(owner_key)));
                 }
                 None => {
                     timer.stage = if timer.marks.has(Mark::Recurrence) { Stage::Making } else { Stage::InFlight };
@@ -310,7 +314,7 @@ impl<P: Copy, O> Engine<P, O> {
     pub(crate) fn enqueue(&mut self, key: Key, queue: OwnerId, number: u32) {
         let under_way = |timer: &&mut Timer<P>| matches!(timer.stage, Stage::InFlight | Stage::Making);
         let Some(timer) = self.wheel.get_mut(key).filter(under_way) else { return };
-        let Some(queue_owner) = self.owners.get_mut(queue) else { return };
+        let Some(queue_owner) = self.owners.get_mut(queue.0) else { return };
         timer.queue(queue.0.index(), number);
         self.wheel.hold(&mut queue_owner.inbox, key);
         self.in_inboxes += 1;
@@ -320,7 +324,7 @@ impl<P: Copy, O> Engine<P, O> {
     /// [`repeat`](Self::repeat).
     #[inline]
     pub(crate) fn take_due(&mut self, owner: OwnerId) -> Option<DueTimer<P>> {
-        let inbox = &mut self.owners.get_mut(owner)?.inbox;
+        let inbox = &mut self.owners.get_mut(owner.0)?.inbox;
         let (key, deadline, timer) = self.wheel.front_held(inbox)?;
         let due = DueTimer { key, deadline, payload: timer.payload };
         let repeats = timer.marks.has(Mark::Recurrence);
@@ -358,7 +362,7 @@ impl<P: Copy, O> Engine<P, O> {
 
     /// Counts an owner's timers, which end with it, as abandoned. Returns their number.
     pub(crate) fn abandon(&mut self, id: OwnerId) -> usize {
-        let timers = self.owners.own(id);
+        let timers = self.owned(id);
         self.counters.abandoned += timers as u64;
         timers
     }
@@ -366,19 +370,20 @@ impl<P: Copy, O> Engine<P, O> {
     /// Registers an owner, or a queue for [due messages](Self::enqueue) of one recipient, with its data. `None` if
     /// 2³² − 1 owners exist.
     pub(crate) fn add_owner(&mut self, data: impl FnOnce(OwnerId) -> O) -> Option<OwnerId> {
-        self.owners.insert(data)
+        let owner = |key| Owner { timers: OwnTimers::new(), inbox: List::new(), data: data(OwnerId(key)) };
+        self.owners.insert(owner).map(OwnerId)
     }
 
     /// Returns the caller's data of an owner.
     pub(crate) fn owner_mut(&mut self, id: OwnerId) -> Option<&mut O> {
-        self.owners.get_mut(id).map(|owner| &mut owner.data)
+        self.owners.get_mut(id.0).map(|owner| &mut owner.data)
     }
 
     /// Cancels any one of an owner's own timers, and returns its payload; `None` when no cancellable timer is left. To
     /// end an owner call this until `None`, in any number of turns, then [`remove_owner`](Self::remove_owner).
     pub(crate) fn cancel_one_of(&mut self, id: OwnerId) -> Option<P> {
         loop {
-            let slot = self.owners.any(id)?;
+            let slot = self.owners.get(id.0)?.timers.first(&self.owner_chunks)?;
             let key = self.wheel.key_at(slot)?;
             match self.cancel(key) {
                 Ok(payload) => return Some(payload),
@@ -393,7 +398,7 @@ impl<P: Copy, O> Engine<P, O> {
         if self.owned(id) > 0 || self.inbox_len(id) > 0 {
             return None;
         }
-        self.owners.remove(id).map(|owner| owner.data)
+        self.owners.remove(id.0).map(|owner| owner.data)
     }
 
     /// Makes the end of a pending timer [reported](Self::ended). Returns false if there is no such timer.
@@ -454,12 +459,12 @@ impl<P: Copy, O> Engine<P, O> {
 
     /// Returns the first message in an owner's inbox.
     pub(crate) fn first_due(&self, owner: OwnerId) -> Option<Key> {
-        self.wheel.first_held(&self.owners.get(owner)?.inbox)
+        self.wheel.first_held(&self.owners.get(owner.0)?.inbox)
     }
 
     /// Returns the last message in a queue.
     pub(crate) fn last_due(&self, queue: OwnerId) -> Option<Key> {
-        self.wheel.last_held(&self.owners.get(queue)?.inbox)
+        self.wheel.last_held(&self.owners.get(queue.0)?.inbox)
     }
 
     /// Takes a timer out of the wheel or, before its turn, its inbox; it stays in the arena.
@@ -506,7 +511,7 @@ impl<P: Copy, O> Engine<P, O> {
     /// Removes a freed timer from its owner's list and from the side tables.
     #[inline]
     fn clear_away(&mut self, key: Key, timer: Timer<P>) -> P {
-        if self.owners.leave(&timer) {
+        if leave(&mut self.owners, &mut self.owner_chunks, &timer) {
             self.report_release(timer.owner);
         }
         if timer.marks.are_aside() {
@@ -518,7 +523,7 @@ impl<P: Copy, O> Engine<P, O> {
     /// Makes the owner in `slot` one of the [released](Self::released).
     #[cold]
     fn report_release(&mut self, slot: u32) {
-        self.released.extend(self.owners.id_at(slot));
+        self.released.extend(self.owner_at(slot));
     }
 
     /// Removes the traces of the rare properties of an ended timer.
@@ -545,7 +550,7 @@ impl<P: Copy, O> Engine<P, O> {
 
     pub(super) fn leave_owner(&mut self, key: Key) {
         let Some(timer) = self.wheel.get_mut(key) else { return };
-        let is_released = self.owners.leave(timer);
+        let is_released = leave(&mut self.owners, &mut self.owner_chunks, timer);
         timer.marks.clear(Mark::KeepsAlive);
         let owner = std::mem::replace(&mut timer.owner, NO_OWNER);
         if is_released {
@@ -564,6 +569,14 @@ impl<P: Copy, O> Engine<P, O> {
         // Equal to now once the wall-clock time has come, and at the last tick, after which there is none to wait for.
         deadline > self.now && self.wheel.reschedule(self.now, key, deadline)
     }
+}
+
+/// Removes a timer from its owner's own; a queue has none. Returns whether it was the last one that kept its owner's actor alive,
+/// and that is to be reported.
+#[inline]
+fn leave<P, O>(owners: &mut Arena<Owner<O>>, chunks: &mut Chunks, timer: &Timer<P>) -> bool {
+    let owner = owners.at_mut(timer.owner).filter(|_| timer.stage != Stage::Queued);
+    owner.is_some_and(|(_, owner)| owner.timers.leave(chunks, timer))
 }
 
 #[cfg(test)]

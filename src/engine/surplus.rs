@@ -33,6 +33,7 @@ impl<P: Copy, O> Engine<P, O> {
         self.names.cut_off(end);
         let has_finished = wheel == Advance::Done
             && self.owners.trim(budget)
+            && self.owner_chunks.trim(budget)
             && self.labels.trim(end, budget)
             && self.recurrences.trim(end, budget);
         if !has_finished {
