@@ -16,9 +16,6 @@ pub(crate) struct BoxedMessage {
     pub(crate) rest: Box<dyn Any + Send>,
 }
 
-/// A message, or the source that produces it.
-pub(crate) enum BoxedContents {
-    Message(Box<dyn Any + Send>),
-    /// User code.
-    Source(Box<dyn FnMut() -> Box<dyn Any + Send> + Send>),
-}
+/// Returns the message, once, or the next one of its source, which is user code. Not `FnOnce`: a source that panics must
+/// not be dropped by the same panic.
+pub(crate) type BoxedContents = Box<dyn FnMut() -> Option<Box<dyn Any + Send>> + Send>;

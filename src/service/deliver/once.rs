@@ -3,7 +3,7 @@
 use crate::engine::{DueTimer, Outcome};
 use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::job::{Committed, Content, Deferred, Destination, Job, Taken, Via};
-use crate::service::deliver::message_ref::{BoxedContents, BoxedMessage, MessageRef};
+use crate::service::deliver::message_ref::{BoxedMessage, MessageRef};
 use crate::service::state::{Service, State};
 
 /// A message.
@@ -48,6 +48,7 @@ impl<M: TimerMessage> Content for Once<M> {
     }
 
     fn boxed<D: Send + 'static>(self, to: D) -> Option<BoxedMessage> {
-        Some(BoxedMessage { contents: BoxedContents::Message(Box::new(self.0)), rest: Box::new(to) })
+        let mut message = Some(Box::new(self.0) as _);
+        Some(BoxedMessage { contents: Box::new(move || message.take()), rest: Box::new(to) })
     }
 }

@@ -8,7 +8,7 @@ use crate::model::repeat::{Calendar, Occurrence};
 use crate::model::source::MessageSource;
 use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::job::{Committed, Content, Deferred, Destination, Job, Taken, Via};
-use crate::service::deliver::message_ref::{BoxedContents, BoxedMessage, MessageRef};
+use crate::service::deliver::message_ref::{BoxedMessage, MessageRef};
 use crate::service::schedule::deadline::since_epoch;
 use crate::service::state::{Service, State};
 
@@ -121,8 +121,8 @@ impl<M: TimerMessage> Content for Series<M> {
     /// Takes the next message of the series.
     fn boxed<D: Send + 'static>(self, to: D) -> Option<BoxedMessage> {
         let Producer { mut source, calendar } = self.0?;
-        let source = Box::new(move || Box::new(source.next_message()) as _);
-        Some(BoxedMessage { contents: BoxedContents::Source(source), rest: Box::new((to, calendar)) })
+        let contents = Box::new(move || Some(Box::new(source.next_message()) as _));
+        Some(BoxedMessage { contents, rest: Box::new((to, calendar)) })
     }
 }
 

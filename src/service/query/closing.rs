@@ -45,15 +45,10 @@ impl Service {
     }
 
     /// Returns the message of a timer that never ran; `None` if its source panics.
-    pub(crate) fn open(&self, contents: BoxedContents) -> Option<Box<dyn Any + Send>> {
-        match contents {
-            BoxedContents::Message(message) => Some(message),
-            BoxedContents::Source(mut source) => {
-                let made = self.contain(&mut source);
-                self.drop_contained(source);
-                made
-            }
-        }
+    pub(crate) fn open(&self, mut contents: BoxedContents) -> Option<Box<dyn Any + Send>> {
+        let message = self.contain(&mut contents).flatten();
+        self.drop_contained(contents);
+        message
     }
 
     /// Ends all pending timers after the driver has stopped: they can never be delivered.
