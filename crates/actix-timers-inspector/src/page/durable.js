@@ -51,7 +51,7 @@ const durable = {
     const box = byId("durable-pauses"), { route } = this.wanted;
     if (box.querySelector(".sure")) return;
     const change = (text, method, kind, name) =>
-      confirming(text, `Confirm ${text.toLowerCase()}`, () => this.change({ durable: store, kind, name }, "pauses", method));
+      confirming(text, `Confirm ${text.toLowerCase()} ${name}`, () => this.change({ durable: store, kind, name }, "pauses", method));
     const rows = pauses.map(({ kind, name, until_seconds, who, why }) => {
       const until = until_seconds === null ? "" : ` until ${moment(until_seconds)}`;
       const row = make("p", `The ${kind} ${name} is paused${until}${who ? ` by ${who}` : ""}${why ? `: ${why}` : ""} `, { class: "hint" });
@@ -72,10 +72,16 @@ const durable = {
     };
   },
 
+  // Nothing of an earlier search stays, not even if this one fails: its changes would concern the earlier filter.
   search() {
     this.wanted = this.typed();
+    this.rows = [];
     this.isLong = false;
     byId("durable-more").hidden = true;
+    byId("durable-all").replaceChildren();
+    byId("durable-pauses").replaceChildren();
+    byId("durable-rows").replaceChildren();
+    say(byId("durable-found"), "Searching.");
     this.shown(() => this.load());
   },
 
@@ -123,7 +129,7 @@ const durable = {
     say(byId("durable-found"), `${count(this.rows.length)} shown.${unread}`);
   },
 
-  // Offers the changes of all timers of the filter: the confirmation names their number.
+  // Offers the changes of all timers of the filter: the confirmation names their number, and the filter.
   offerAll(wanted) {
     const cancels = [["Cancel all", "timers", "DELETE"]];
     const letters = [["Requeue all", "dead-letters", "POST"], ["Discard all", "dead-letters", "DELETE"]];
@@ -135,7 +141,7 @@ const durable = {
         confirmed = number;
         if (is_limited && !number) return "None among the first million: narrow the filter";
         // There may be more than the store has counted: they stay.
-        return `Confirm ${text.toLowerCase()}: ${is_limited ? "the first " : ""}${count(number)}`;
+        return `Confirm ${text.toLowerCase()}: ${is_limited ? "the first " : ""}${count(number)} (${filterOf(wanted)})`;
       };
       return confirming(text, question, () => this.change({ ...wanted, count: confirmed }, path, method));
     }));
@@ -202,6 +208,14 @@ const durable = {
     byId("durable-store").addEventListener("change", event => { this.store = event.target.value; this.search(); });
   },
 };
+
+function filterOf(wanted) {
+  const words = {
+    durable: "store", state: "state", route: "route", message_type: "message", key: "key", key_prefix: "key begins with",
+    header_name: "header", header_value: "is",
+  };
+  return Object.entries(words).filter(([name]) => wanted[name]).map(([name, word]) => `${word} ${wanted[name]}`).join(", ");
+}
 
 function moment(seconds) {
   return Math.abs(seconds) < 8.64e12 ? new Date(seconds * 1000).toISOString() : "beyond the calendar";
