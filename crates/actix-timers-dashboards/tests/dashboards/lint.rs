@@ -115,7 +115,7 @@ fn alerts_have_a_runbook_entry_and_tests_firing_and_quiet() {
 #[test]
 fn sums_over_stores_are_tested_with_several_nodes() {
     let tests = files::read("dashboards/actix-timers.rules.test.yml");
-    let counts = ["pending", "dead_letters", "parked"].map(|count| format!("(actix_timers_store_{count}"));
+    let counts = ["pending", "dead_letters", "parked", "paused"].map(|count| format!("(actix_timers_store_{count}"));
     for (title, expression) in files::expressions(&files::dashboard("actix-timers-durable.json")) {
         let expression = expression.replace(r#"{job=~"$job",instance=~"$instance",timer=~"$timer"}"#, "");
         let is_sum = counts.iter().any(|count| expression.contains(count));
