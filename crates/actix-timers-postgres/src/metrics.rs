@@ -34,7 +34,7 @@ catalogue! {
     LEASE_REMAINING = gauge_of("actix_timers_postgres_lease_remaining_seconds", Unit::Seconds, "Time until the lease of this node ends unless it is renewed; 0 if it has ended");
     NODES = gauge_of("actix_timers_postgres_nodes", Unit::Count, "Nodes of the store with a lease");
     NODES_OVERDUE = gauge_of("actix_timers_postgres_nodes_overdue", Unit::Count, "Nodes whose leases have been over for two leases, and whose timers nobody has released");
-    ROUTES_UNSERVED = gauge_of("actix_timers_postgres_routes_unserved", Unit::Count, "Routes with timers overdue by more than a minute that no node with a lease delivers");
+    ROUTES_UNSERVED = gauge_of("actix_timers_postgres_routes_unserved", Unit::Count, "Routes with timers overdue by more than a minute that no node with a lease delivers, among the 10000 oldest and newest of these timers");
     OLDEST_SNAPSHOT = gauge_of("actix_timers_postgres_oldest_snapshot_seconds", Unit::Seconds, "Age of the oldest snapshot of the database, of a transaction, a prepared transaction or a replication slot: vacuum keeps all rows deleted since");
     LEASES_LOST = counter_of("actix_timers_postgres_leases_lost_total", &[], "Leases of this node that have ended; each is followed by another one");
     RELEASED = counter_of("actix_timers_postgres_released_total", &[], "Deliveries of other nodes that had died or left, which this node has released");
