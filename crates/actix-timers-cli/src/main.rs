@@ -103,6 +103,14 @@ fn answer(arguments: &[&str], out: &mut dyn Write, wrong: &mut dyn Write) -> Res
         }
     }
     let arguments = others;
+    if arguments.iter().any(|argument| stores::is_mistaken(argument)) {
+        return usage(
+            "an address of a database begins with postgres:// or postgresql://; a directory with such a name with ./"
+                .to_owned(),
+        );
+    }
+    // An address may hold a password.
+    let named = |argument| if stores::is_database(argument) { "the address of a database" } else { argument };
     if schema.is_some() && !arguments.iter().any(|argument| stores::is_database(argument)) {
         return usage("only a database has schemas".to_owned());
     }
@@ -123,11 +131,12 @@ fn answer(arguments: &[&str], out: &mut dyn Write, wrong: &mut dyn Write) -> Res
                 [] => list(&mut *open(store)?, part, 100, out, wrong),
                 [limit] => match limit.parse() {
                     Ok(limit) => list(&mut *open(store)?, part, limit, out, wrong),
-                    Err(_) => usage(format!("{limit} is neither a state nor a number")),
+                    Err(_) => usage(format!("{} is neither a state nor a number", named(limit))),
                 },
-                [_, extra, ..] => usage(format!("{extra} is too much")),
+                [_, extra, ..] => usage(format!("{} is too much", named(extra))),
             }
         }
+        ["check", store] if stores::is_database(store) => usage("only a directory can be checked".to_owned()),
         ["check", directory] => check(directory, &mut Unheard(out)),
         ["copy", from, to] => {
             let mut from = open(from)?;
@@ -144,9 +153,9 @@ fn answer(arguments: &[&str], out: &mut dyn Write, wrong: &mut dyn Write) -> Res
             usage("the store is missing".to_owned())
         }
         ["check", _, extra, ..] | ["copy" | "show" | "cancel" | "requeue" | "discard", _, _, extra, ..] => {
-            usage(format!("{extra} is too much"))
+            usage(format!("{} is too much", named(extra)))
         }
-        [other, ..] => usage(format!("{other} is not known")),
+        [other, ..] => usage(format!("{} is not known", named(other))),
     }
 }
 

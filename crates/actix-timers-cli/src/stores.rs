@@ -68,6 +68,14 @@ pub(crate) fn is_database(store: &str) -> bool {
     ["postgres://", "postgresql://"].iter().any(|scheme| store.starts_with(scheme))
 }
 
+/// Returns whether a text resembles the address of a database, but is none that this command takes: with another scheme,
+/// or as `host=... user=...`. As a directory it would be created, and it may hold a password.
+pub(crate) fn is_mistaken(store: &str) -> bool {
+    let key = store.split_once('=').map_or("", |(key, _)| key.trim());
+    let is_key = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'_');
+    !is_database(store) && (store.contains("://") || is_key)
+}
+
 /// Returns an error unless there is a store: opening would create one.
 pub(crate) fn find(directory: &str) -> Result<(), Problem> {
     if Path::new(directory).join("timers.db").exists() {

@@ -49,6 +49,37 @@ fn questions_that_are_not_understood_get_the_usage() {
     }
 }
 
+#[test]
+fn a_mistyped_address_becomes_no_directory_and_is_not_repeated() {
+    let directory = tempfile::tempdir().unwrap();
+    let from = directory.path().join("from").to_str().unwrap().to_owned();
+    fill(&mut EmbeddedStore::open(&from).unwrap(), "order", "no such customer").unwrap();
+    let begins = "an address of a database begins with postgres://";
+    for address in [
+        "Postgres://shop:secret@db/shop",
+        "postgress://shop:secret@db/shop",
+        " postgres://shop:secret@db/shop",
+        "host=db user=shop password=secret",
+        "sslmode = disable password=secret",
+    ] {
+        for question in
+            [&["copy", &from, address][..], &["copy", address, &from], &["list", address], &["check", address]]
+        {
+            let (code, out, wrong) = ask(question);
+            assert_eq!((code, out.as_str()), (ExitCode::from(2), ""), "{address}");
+            assert!(wrong.starts_with(begins) && !wrong.contains("secret"), "{wrong}");
+        }
+        assert!(!std::path::Path::new(address).exists());
+    }
+    let address = "postgres://shop:secret@db/shop";
+    for question in [&[address][..], &["check", address], &["list", &from, address], &["copy", &from, &from, address]] {
+        let (code, _, wrong) = ask(question);
+        assert!(code == ExitCode::from(2) && !wrong.contains("secret"), "{wrong}");
+    }
+    let named = directory.path().join("host=db");
+    assert_eq!(ask(&["copy", &from, named.to_str().unwrap()]).0, ExitCode::SUCCESS);
+}
+
 #[cfg(unix)]
 #[test]
 fn an_argument_that_is_no_text_gets_the_usage() {
