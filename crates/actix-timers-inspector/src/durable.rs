@@ -129,7 +129,9 @@ async fn first<T>(
         match store.ask(&ask).await.and_then(|answer| answer.map_err(failed)) {
             Ok(Some(answer)) => return Ok(Some((store, answer))),
             Ok(None) => {}
-            Err(rejection) => failure = Some(rejection),
+            // The outcome of a store that failed may not be known.
+            Err(rejection) if !matches!(failure, Some(Rejection::Store(_))) => failure = Some(rejection),
+            Err(_) => {}
         }
     }
     failure.map_or(Ok(None), Err)
@@ -351,6 +353,7 @@ async fn pause(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
     let user = inspector.audit.user(&request).unwrap_or_else(|| "inspector".to_owned());
     let pause = Pause::of_row(kind, name, None, [Some(user), query.text("why").map(str::to_owned)]);
     let (ends, store) = (request.method() == Method::DELETE, inspector.durable.chosen(&query)?.clone());
+    let (action, target) = (if ends { "resume" } else { "pause" }, format!("{kind} {name} in {}", store.name));
     let made = async move {
         let change = async |timers: &DurableTimers| {
             if ends { timers.resume(&pause.target).await } else { timers.pause(pause.clone()).await }
@@ -369,7 +372,6 @@ async fn pause(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
             Err(error) => Err(failed(error)),
         }
     };
-    let (action, target) = (if ends { "resume" } else { "pause" }, format!("{kind} {name}"));
     let outcome = audited(inspector, &request, action, target, made).await?;
     ok(&json!({ "outcome": outcome }))
 }
@@ -539,8 +541,11 @@ async fn audited(
         match &made {
             Ok(Some(Value::String(word))) => inspector.audit.report(change, word),
             Ok(Some(outcome)) => inspector.audit.report(change, outcome),
-            Ok(None) => {}
-            Err(rejection) => inspector.audit.report(change, format_args!("failed: {rejection}")),
+            // Its outcome may not be known. Every other rejection comes before a change.
+            Err(rejection @ Rejection::Store(_)) => {
+                inspector.audit.report(change, format_args!("failed: {rejection}"));
+            }
+            Ok(None) | Err(_) => {}
         }
         made
     });

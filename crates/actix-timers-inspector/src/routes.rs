@@ -226,10 +226,7 @@ async fn cancel(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
     let known = outcomes.find(|outcome| *outcome != CancelOutcome::NotFound);
     let outcome = known.ok_or_else(|| Rejection::UnknownTimer(id.to_string()))?;
     let body = json!({ "id": id, "outcome": outcome });
-    // Of a series in progress no repetition follows.
-    if matches!(outcome, CancelOutcome::Cancelled | CancelOutcome::InProgress) {
-        let change = inspector.audit.change(&request, "cancel", id.to_string());
-        inspector.audit.report(change, body["outcome"].as_str().unwrap_or_default());
-    }
+    let change = inspector.audit.change(&request, "cancel", id.to_string());
+    inspector.audit.report(change, body["outcome"].as_str().unwrap_or_default());
     Ok(answer(if outcome.is_cancelled() { StatusCode::OK } else { StatusCode::CONFLICT }, &body))
 }

@@ -405,7 +405,8 @@ fn a_route_is_paused_and_resumed() {
             let by =
                 |request: TestRequest| user.into_iter().fold(request, |it, user| it.insert_header(("X-User", user)));
             let is_reported = |action, outcome: &str| {
-                let change = (user.map(str::to_owned), action, "route mail".to_owned(), outcome.to_owned());
+                let change =
+                    (user.map(str::to_owned), action, "route mail in reminders".to_owned(), outcome.to_owned());
                 assert_eq!(reported(), Some(change));
             };
             assert_eq!(change(&app, by(TestRequest::post()), path).await, (200, json!({ "outcome": "paused" })));
@@ -421,8 +422,10 @@ fn a_route_is_paused_and_resumed() {
             assert_eq!(timers.get(waiting).await.unwrap(), None);
         }
         assert_eq!(change(&app, TestRequest::delete(), path).await, (200, json!({ "outcome": "not_paused" })));
+        assert_eq!(reported().unwrap().3, "not_paused");
         for path in ["pauses?kind=route&name=male", "pauses?kind=timer&name=mail", "pauses?kind=node"] {
             assert_eq!(change(&app, TestRequest::post(), path).await.0, 400, "{path}");
+            assert_eq!(reported(), None, "a rejected request is no change");
         }
         let (status, _) = change(&app, TestRequest::post(), "pauses?kind=node&name=reminders").await;
         assert_eq!((status, timers.pauses().await.unwrap().len()), (200, 1));

@@ -355,6 +355,8 @@ fn nothing_is_cancelled_unless_enabled_and_really_asked_for() {
         assert_eq!(log.names(), [2]);
         let (status, body) = cancel(&app, &second, Some("cancel")).await;
         assert_eq!((status, &body["outcome"]), (409, &json!("already_delivered")));
+        let change = told.try_recv().unwrap();
+        assert_eq!((change.target, &*change.outcome), (second, "already_delivered"), "it was in vain");
         assert!(told.try_recv().is_err());
     });
 }
