@@ -16,7 +16,10 @@ pub(super) enum Rejection {
     UnknownTimerActor(String),
     #[error("no timer actor runs here: the first timer of an arbiter starts one")]
     NoTimerActor,
-    #[error("no pending timer has the id {0}: it was delivered, cancelled or returned, or it never existed")]
+    #[error(
+        "no timer actor has a pending timer with the id {0}: it was delivered, cancelled or returned, it is durable (see \
+         `api/durable/timers/ID`), or it never existed"
+    )]
     UnknownTimer(String),
     #[cfg(feature = "durable")]
     #[error("no durable timers have the name `{0}` here: see `api/durable`")]

@@ -74,10 +74,9 @@ async function withoutActors() {
 
 async function begin() {
   await listSources();
-  if (!timers.actor) return withoutActors();
-  await look();
+  await (timers.actor ? look() : withoutActors());
   const id = new URLSearchParams(location.hash.slice(1)).get("id");
-  if (id) await timers.showDetail(id);
+  if (id && id !== timers.open) await timers.showDetail(id);
 }
 
 function animate() {

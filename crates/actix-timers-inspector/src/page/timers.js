@@ -2,9 +2,13 @@
 "use strict";
 
 const ENOUGH = 200;
+const MISSING = "No timer with this id is pending: it was delivered, cancelled or returned, or it never existed.";
+const ASKED = "No timer actor has a timer with this id. The durable timers are asked.";
 
 const timers = {
   actor: "", cancelAllowed: false, view: { kind: "next" }, run: 0, found: [], cursor: null, left: [], open: null,
+  // Whether the open timer is looked for in the stores of durable timers, since no timer actor has it.
+  inStores: false,
 
   title(text) {
     byId("timers-title").textContent = text;
@@ -152,7 +156,9 @@ const timers = {
   },
 
   async showDetail(id) {
+    if (this.open !== id) byId("facts").replaceChildren();
     this.mark(id);
+    this.inStores = false;
     byId("outcome").textContent = "";
     byId("actions").replaceChildren();
     await this.loadDetail();
@@ -168,6 +174,8 @@ const timers = {
 
   async loadDetail() {
     const id = this.open;
+    // Nothing waits for a store.
+    if (this.inStores) return void this.loadStored(id);
     try {
       const timer = await ask(`timers/${encodeURIComponent(id)}`);
       if (this.open !== id) return;
@@ -179,12 +187,37 @@ const timers = {
     } catch (error) {
       if (this.open !== id) return;
       if (!error.status) throw error;
-      byId("explanation").textContent = error.status === 404 ? "No timer with this id is pending: it was delivered, cancelled or returned, or it never existed." : error.message;
-      if (error.status !== 404) byId("facts").replaceChildren();
+      const isMissing = error.status === 404;
+      if (!isMissing) byId("facts").replaceChildren();
       byId("actions").replaceChildren();
       byId("detail").classList.add("gone");
+      this.inStores = isMissing && durable.store !== "";
+      byId("explanation").textContent = this.inStores ? ASKED : isMissing ? MISSING : error.message;
+      if (this.inStores) this.loadStored(id);
     }
     byId("detail").hidden = false;
+  },
+
+  // Shows a durable timer. A search in the section of durable timers finds its row with the buttons.
+  async loadStored(id) {
+    if (this.asked === id) return;
+    this.asked = id;
+    const text = byId("explanation").textContent;
+    try {
+      const timer = await ask(`durable/timers/${encodeURIComponent(id)}`);
+      if (this.open !== id) return;
+      say(byId("explanation"), `A durable timer of ${timer.durable}: ${timer.state.replace("_", " ")}.`);
+      pairs(byId("facts"), storedFacts(timer));
+      byId("detail").classList.remove("gone");
+    } catch (error) {
+      if (this.open !== id) return;
+      const whole = error.status === 400 ? " A durable timer is found by its whole id only." : "";
+      say(byId("explanation"), [400, 404].includes(error.status) ? MISSING + whole : error.status ? error.message : "The store does not respond.");
+      byId("detail").classList.add("gone");
+    } finally {
+      if (this.asked === id) this.asked = null;
+    }
+    if (text === ASKED) byId("announce").textContent = byId("explanation").textContent;
   },
 
   addActions(timer) {
@@ -256,6 +289,15 @@ function locationOf({ location, state }) {
     case "handler": return "after its handler";
     default: return state;
   }
+}
+
+function storedFacts(timer) {
+  const due = timer.due_in_seconds >= 0 ? `in ${span(timer.due_in_seconds)}` : `late by ${span(-timer.due_in_seconds)}`;
+  return [
+    ["due", `${due}, ${moment(timer.wall_seconds)}`], ["state", timer.state.replace("_", " ")], ["route", timer.route],
+    ["message", timer.message_type], ["key", timer.key ?? "–"], ["attempt", count(timer.attempt)],
+    ["last error", timer.reason ?? "–"], ["id", timers.cancelAllowed ? timer.id : `${timer.id}…`], ["durable timers", timer.durable],
+  ];
 }
 
 function facts(timer) {

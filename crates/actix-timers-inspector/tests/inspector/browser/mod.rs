@@ -376,6 +376,43 @@ mod durable {
         assert_eq!(page.complaints(), Vec::<String>::new());
     }
 
+    #[test]
+    #[ignore = "needs a browser: run by .ci/inspector"]
+    fn a_durable_timer_is_found_by_its_id() {
+        for has_actor in [true, false] {
+            let (address, id) = serve_on(async move || {
+                let bills = DurableTimers::builder(MemoryStore::new()).open_route::<Bill>("bills").start().unwrap();
+                let id = bills.schedule_after("bills", HOUR, Bill).await.unwrap().id().to_string();
+                let inspector = if has_actor {
+                    Inspector::new(&TimerActor::builder().start().unwrap())
+                } else {
+                    Inspector::of_all_arbiters()
+                };
+                (id, vec![("/cancel", inspector.add_durable(&bills).allow_cancel(true))])
+            });
+            let page = Browser::open(&started("ACTIX_TIMERS_CHROMEDRIVER"), DESKTOP);
+            page.go_to(&format!("http://{address}/cancel#id={id}"));
+            page.wait_for(
+                "the timer",
+                "document.querySelector('#explanation').textContent.startsWith('A durable timer')",
+            );
+            assert_eq!(page.text("#explanation"), "A durable timer of durable: pending.");
+            assert_eq!((page.value(ID_SHOWN), page.text("#announce")), (json!(id), page.text("#explanation")));
+
+            let other = format!("{}{}", &id[..35], if id.ends_with('0') { '1' } else { '0' });
+            page.run(&format!(
+                "document.querySelector('#by').value = 'id'; document.querySelector('#query').value = {}",
+                json!(other)
+            ));
+            page.click("#search button");
+            let explanation = "document.querySelector('#explanation').textContent";
+            page.wait_for(
+                "that there is none",
+                &format!("{explanation}.startsWith('No timer with this id is pending')"),
+            );
+        }
+    }
+
     /// Opens a page with 300 bills whose keys begin with `even` and `odd` in turn.
     fn open_bills() -> Browser {
         let (address, ()) = serve_on(async || {
