@@ -75,6 +75,11 @@ async function withoutActors() {
 async function begin() {
   await listSources();
   await (timers.actor ? look() : withoutActors());
+  await openLinked();
+}
+
+// Opens the timer that the address names.
+async function openLinked() {
   const id = new URLSearchParams(location.hash.slice(1)).get("id");
   if (id && id !== timers.open) await timers.showDetail(id);
 }
@@ -95,6 +100,7 @@ byId("timer-actor").addEventListener("change", event => {
   change(event.target.value);
 });
 byId("pause").addEventListener("click", pause);
+addEventListener("hashchange", () => guarded(openLinked));
 document.addEventListener("keydown", event => {
   if (event.ctrlKey || event.altKey || event.metaKey) return;
   if (event.key === "Escape") return timers.close();

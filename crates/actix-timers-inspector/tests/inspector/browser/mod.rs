@@ -211,6 +211,11 @@ fn a_timer_is_found_by_both_forms_of_its_id() {
         page.wait_for("the end of it", "document.querySelector('#detail').hidden");
         page.run("document.querySelector('#facts').replaceChildren()");
     }
+    let other = timers.list(&TimerFilter::new().key("order 8"))[0].id.to_string();
+    for (id, key) in [(&id, "order 7"), (&other, "order 8")] {
+        page.run(&format!("location.hash = {}", json!(format!("#id={id}"))));
+        page.wait_for(key, &format!("document.querySelector('#facts').textContent.includes({})", json!(key)));
+    }
     assert_eq!(page.complaints(), Vec::<String>::new());
 }
 
