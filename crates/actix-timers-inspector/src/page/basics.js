@@ -39,6 +39,29 @@ function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
+// Shows elements in place of earlier ones. One with the `data-key` of an earlier one gives that its texts, except in cells with
+// buttons, which the key describes: so buttons keep the focus, and a click that has begun.
+function renew(parent, elements) {
+  const shown = new Map([...parent.children].map(child => [child.dataset.key, child]));
+  const next = elements.map(element => {
+    const old = element.dataset.key === undefined ? undefined : shown.get(element.dataset.key);
+    if (!old) return element;
+    [...element.cells ?? []].forEach((cell, at) => {
+      if (cell.querySelector("button")) return;
+      say(old.cells[at], cell.textContent);
+      if (old.cells[at].title !== cell.title) old.cells[at].title = cell.title;
+    });
+    return old;
+  });
+  const stay = new Set(next);
+  for (const child of [...parent.children]) if (!stay.has(child)) child.remove();
+  let at = parent.firstElementChild;
+  for (const element of next) {
+    if (element === at) at = at.nextElementSibling;
+    else parent.insertBefore(element, at);
+  }
+}
+
 const count = number => number.toLocaleString("en");
 
 const FOREVER = 1e11;

@@ -55,13 +55,16 @@ const durable = {
     const rows = pauses.map(({ kind, name, until_seconds, who, why }) => {
       const until = until_seconds === null ? "" : ` until ${moment(until_seconds)}`;
       const row = make("p", `The ${kind} ${name} is paused${until}${who ? ` by ${who}` : ""}${why ? `: ${why}` : ""} `, { class: "hint" });
+      row.dataset.key = JSON.stringify([store, kind, name, until_seconds, who, why]);
       if (timers.cancelAllowed) row.append(change("Resume", "DELETE", kind, name));
       return row;
     });
     if (timers.cancelAllowed && route && !pauses.some(({ kind, name }) => kind === "route" && name === route)) {
-      rows.push(change("Pause route", "POST", "route", route));
+      const pause = change("Pause route", "POST", "route", route);
+      pause.dataset.key = JSON.stringify([store, route]);
+      rows.push(pause);
     }
-    box.replaceChildren(...rows);
+    renew(box, rows);
   },
 
   typed() {
@@ -123,7 +126,7 @@ const durable = {
       row.append(make("td", next === null ? "No durable timer matches." : "None so far.", { colspan: 7, class: "hint" }));
       rows.push(row);
     }
-    byId("durable-rows").replaceChildren(...rows);
+    renew(byId("durable-rows"), rows);
     byId("durable-more").hidden = next === null;
     const unread = damaged ? ` ${count(damaged)} damaged records cannot be read.` : "";
     say(byId("durable-found"), `${count(this.rows.length)} shown.${unread}`);
@@ -134,7 +137,7 @@ const durable = {
     const cancels = [["Cancel all", "timers", "DELETE"]];
     const letters = [["Requeue all", "dead-letters", "POST"], ["Discard all", "dead-letters", "DELETE"]];
     const offers = timers.cancelAllowed ? { "": cancels, parked: cancels, dead: letters }[wanted.state] ?? [] : [];
-    byId("durable-all").replaceChildren(...offers.map(([text, path, method]) => {
+    renew(byId("durable-all"), offers.map(([text, path, method]) => {
       let confirmed = null;
       const question = async () => {
         const { count: number, is_limited } = await ask("durable/count", wanted);
@@ -143,12 +146,15 @@ const durable = {
         // There may be more than the store has counted: they stay.
         return `Confirm ${text.toLowerCase()}: ${is_limited ? "the first " : ""}${count(number)} (${filterOf(wanted)})`;
       };
-      return confirming(text, question, () => this.change({ ...wanted, count: confirmed }, path, method));
+      const button = confirming(text, question, () => this.change({ ...wanted, count: confirmed }, path, method));
+      button.dataset.key = JSON.stringify([text, wanted]);
+      return button;
     }));
   },
 
   row(timer) {
-    const row = make("tr", "", { "data-id": timer.id });
+    const key = JSON.stringify([this.listed, timer.id, timer.state, timer.repetition, timer.reason, timers.cancelAllowed]);
+    const row = make("tr", "", { "data-id": timer.id, "data-key": key });
     const due = timer.due_in_seconds >= 0 ? span(timer.due_in_seconds) : `late by ${span(-timer.due_in_seconds)}`;
     const end = timer.finished;
     const when = end ? `finished ${moment(end.seconds)}` : timer.state === "dead" ? `dead since ${moment(timer.dead_since_seconds)}` : due;

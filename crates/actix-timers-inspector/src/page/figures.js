@@ -42,8 +42,8 @@ const figures = {
 
   // Shows all timer actors in place of one.
   showAll(actors) {
-    byId("all-rows").replaceChildren(...actors.map(actor => {
-      const row = make("tr"), name = make("td"), overdue = actor.overdue_seconds > 0.02;
+    renew(byId("all-rows"), actors.map(actor => {
+      const row = make("tr", "", { "data-key": actor.timer }), name = make("td"), overdue = actor.overdue_seconds > 0.02;
       const link = make("button", actor.timer, { type: "button", class: "link" });
       link.addEventListener("click", () => change(actor.timer));
       name.append(link);

@@ -465,6 +465,34 @@ mod durable {
 
     #[test]
     #[ignore = "needs a browser: run by .ci/inspector"]
+    fn buttons_keep_the_focus_while_the_page_is_updated() {
+        let page = open_bills();
+        page.run("document.querySelector('#durable-route').value = 'bills'");
+        page.click("#durable-search button");
+        page.wait_for("the rows", &format!("{ROWS} === 50"));
+        page.wait_for("the offer", "document.querySelector('#durable-pauses button')");
+        let due = "document.querySelector('#durable-rows td').textContent";
+        for place in ["#durable-rows button", "#durable-all button", "#durable-pauses button"] {
+            page.run(&format!("window.chosen = document.querySelector({}); chosen.focus()", json!(place)));
+            for _ in 0..2 {
+                let before = page.value(due);
+                page.wait_for("an update", &format!("{due} !== {before}"));
+            }
+            assert_eq!(page.value("document.activeElement === chosen"), json!(true), "{place}");
+        }
+        // The first one ends.
+        page.run("window.chosen = document.querySelectorAll('#durable-rows button')[1]; chosen.focus()");
+        page.run(
+            "fetch(location.pathname + '/api/durable/timers/' + document.querySelector('#durable-rows tr').dataset.id,
+            { method: 'DELETE', headers: { 'X-Actix-Timers': 'cancel' } })",
+        );
+        page.wait_for("the update", "document.querySelector('#durable-rows button') === chosen");
+        assert_eq!(page.value("document.activeElement === chosen"), json!(true));
+        assert_eq!(page.value(ROWS), 50);
+    }
+
+    #[test]
+    #[ignore = "needs a browser: run by .ci/inspector"]
     fn a_double_click_confirms_nothing() {
         let page = open_bills();
         let click = |detail| {
@@ -650,6 +678,7 @@ fn all_timer_actors_are_shown_and_searched_at_once() {
         choice.selectedIndex = 2; choice.dispatchEvent(new Event('change'))";
     page.run(choose);
     page.wait_for("the overview", "document.querySelectorAll('#all-rows tr').length === 2");
+    page.run("window.chosen = document.querySelector('#all-rows button'); chosen.focus()");
     assert_eq!(page.text("#all-sum"), "301 pending in 2 timer actors.");
     assert_eq!(page.value("document.querySelector('#rings').getClientRects().length"), json!(0), "no wheel of one");
     let location = "document.querySelector('#rows td:nth-child(2)')?.textContent.startsWith('<b>orders</b>: level')";
@@ -658,6 +687,7 @@ fn all_timer_actors_are_shown_and_searched_at_once() {
     page.click("#search button");
     page.wait_for("the search in both", "document.querySelector('#found').textContent === 'Found 1. Search complete.'");
     page.picture("all");
+    assert_eq!(page.value("chosen.isConnected"), json!(true), "through updates");
     page.run("document.querySelectorAll('#all-rows button')[1].click()");
     page.wait_for("the second", "document.querySelector('#centre-count').textContent === '0'");
     assert_eq!(page.value("document.querySelector('#timer-actor').value"), json!("second"));
