@@ -5,14 +5,19 @@ const EVERY = 1000, TICKS = 250;
 let paused = false, looking = false;
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 
-// Runs a task that calls the server, and shows its error.
-async function guarded(task) {
+// Runs a task that calls the server, and shows its error: that of an action of the visitor until the next action succeeds, since
+// an update that succeeds says nothing of it.
+async function guarded(task, isUpdate = false) {
+  const trouble = byId("trouble");
   try {
     await task();
-    byId("trouble").hidden = true;
+    if (!isUpdate || !trouble.dataset.ofAction) trouble.hidden = true;
   } catch (error) {
-    byId("trouble").textContent = error.status || error.message.includes("“") ? error.message : "The server does not respond. The page keeps trying.";
-    byId("trouble").hidden = false;
+    const isKnown = error.status || error.message.includes("“");
+    say(trouble, isKnown ? error.message : "The server does not respond. The page keeps trying.");
+    if (isKnown && !isUpdate) trouble.dataset.ofAction = "true";
+    else delete trouble.dataset.ofAction;
+    trouble.hidden = false;
   }
 }
 
@@ -33,7 +38,7 @@ async function look() {
     rings.show(wheel);
     figures.show(wheel);
     await timers.refresh();
-  });
+  }, true);
   looking = false;
 }
 
@@ -114,7 +119,7 @@ timers.listen();
 durable.listen();
 
 async function start() {
-  await guarded(begin);
+  await guarded(begin, true);
   if (!timers.actor) return setTimeout(start, EVERY);
   setInterval(() => { if (!paused && !document.hidden) { look(); if (still.matches) rings.turn(); } }, EVERY);
   setInterval(() => { if (!paused && !document.hidden) timers.count(); }, TICKS);

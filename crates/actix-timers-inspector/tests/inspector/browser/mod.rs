@@ -671,6 +671,28 @@ fn a_search_goes_on_after_a_failure() {
 
 #[test]
 #[ignore = "needs a browser: run by .ci/inspector"]
+fn the_error_of_a_search_stays_until_the_next_one() {
+    let (address, _timers) = serve();
+    let page = open(&format!("http://{address}/look"), DESKTOP);
+    page.run(
+        "window.real = fetch;
+        window.updates = 0;
+        window.fetch = (path, options) => { updates += path.includes('/api/wheel'); return real(path, options); };
+        document.querySelector('#due-after').value = 'soon'",
+    );
+    page.click("#search button");
+    let trouble = "document.querySelector('#trouble')";
+    page.wait_for("the error", &format!("{trouble}.textContent.includes('is not a duration')"));
+    let updates = page.value("window.updates").as_u64().unwrap();
+    page.wait_for("some updates", &format!("window.updates > {} + 2", updates));
+    assert_eq!(page.value(&format!("{trouble}.hidden")), json!(false));
+    page.run("document.querySelector('#due-after').value = ''");
+    page.click("#search button");
+    page.wait_for("its end", &format!("{trouble}.hidden"));
+}
+
+#[test]
+#[ignore = "needs a browser: run by .ci/inspector"]
 fn all_timer_actors_are_shown_and_searched_at_once() {
     let (address, _timers) = serve();
     let page = open(&format!("http://{address}/look"), DESKTOP);
