@@ -49,8 +49,8 @@ pub(super) enum Rejection {
     )]
     HostNotAllowed(String),
     #[error(
-        "the origin `{0}` may not change anything here: behind a proxy the application allows the host of its page with \
-         `Inspector::allow_host`"
+        "the origin `{0}` may not change anything here: behind a proxy the application allows the host of its page, with \
+         its port unless that is the default one, with `Inspector::allow_host`"
     )]
     OriginNotAllowed(String),
     #[error(

@@ -156,9 +156,12 @@ impl AllowedHosts {
             let rejection = || Rejection::OriginNotAllowed(text.chars().take(MAX_NAME_LEN).collect());
             let (origin, scheme) = origin_of(&text).ok_or_else(rejection)?;
             let default_port = scheme.default_port;
+            // Behind a proxy with TLS on another port, which passes on the host of the page: its port is that of the request.
+            let is_of_the_request = scheme == HTTPS && origin == *authority;
             is_configured = self.0.iter().any(|allowed| {
+                let port = origin.port.unwrap_or(default_port);
                 allowed.host == origin.host
-                    && allowed.port.unwrap_or(default_port) == origin.port.unwrap_or(default_port)
+                    && (allowed.port.unwrap_or(default_port) == port || allowed.port.is_none() && is_of_the_request)
             });
             // A page over another scheme is another origin. Behind a proxy the host in its address bar is configured.
             let is_own = scheme == own_scheme

@@ -168,7 +168,8 @@ impl Inspector {
     /// bar.
     ///
     /// A cancel must come from the page itself: its `Origin`, if any, must be the host of the request or one allowed
-    /// here, on the port given here or else the default one of its scheme.
+    /// here, on the port given here or else the default one of its scheme; with `https` also on the port of the `Host`
+    /// header.
     ///
     /// ```
     /// use actix_timers_inspector::{Inspector, InvalidHost};

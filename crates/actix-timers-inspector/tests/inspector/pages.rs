@@ -584,7 +584,7 @@ fn a_cancel_comes_from_the_page_itself_or_from_a_program() {
         let (addr, _log) = world.probe::<u64>();
         let inspector = Inspector::new(&world.timers).allow_cancel(true);
         let app = serve(&inspector.allow_host("timers.example.org").unwrap()).await;
-        let rejected: [&[(&str, &str)]; 11] = [
+        let rejected: [&[(&str, &str)]; 12] = [
             &[("Origin", "http://evil.example")],
             &[("Origin", "null")],
             &[("Origin", "")],
@@ -593,6 +593,7 @@ fn a_cancel_comes_from_the_page_itself_or_from_a_program() {
             &[("Origin", "file://localhost:8080")],
             &[("Origin", "https://localhost:8080")],
             &[("Origin", "https://timers.example.org:444")],
+            &[("Origin", "https://timers.example.org:8080")],
             &[("Origin", "http://localhost:8080"), ("Origin", "http://evil.example")],
             &[("Sec-Fetch-Site", "cross-site")],
             &[("Origin", "http://localhost:8080"), ("Sec-Fetch-Site", "same-site")],
@@ -611,12 +612,21 @@ fn a_cancel_comes_from_the_page_itself_or_from_a_program() {
             assert_eq!(asked(&app, &method, "/ops/timers/api/wheel", &foreign).await.0, status);
         }
 
-        let taken: [(&str, &[(&str, &str)]); 7] = [
+        let of_proxy = [("Host", "timers.example.org:8443"), ("X-Actix-Timers", "cancel")];
+        for origin in ["https://timers.example.org:9443", "https://evil.example:8443", "http://timers.example.org:9443"]
+        {
+            let headers = [&of_proxy[..], &[("Origin", origin)]].concat();
+            let (status, _) = asked(&app, &Method::DELETE, &format!("/ops/timers/api/timers/{id}"), &headers).await;
+            assert_eq!((status, world.pending()), (403, 1), "{origin}");
+        }
+
+        let taken: [(&str, &[(&str, &str)]); 8] = [
             ("localhost:8080", &[]),
             ("localhost:8080", &[("Origin", "http://LOCALHOST:8080"), ("Sec-Fetch-Site", "same-origin")]),
             ("localhost:8080", &[("Sec-Fetch-Site", "none")]),
             ("localhost", &[("Origin", "http://localhost")]),
             ("timers.example.org", &[("Origin", "https://timers.example.org")]),
+            ("timers.example.org:8443", &[("Origin", "https://timers.example.org:8443")]),
             // Behind a proxy that passes on another host.
             ("127.0.0.1:8080", &[("Origin", "https://timers.example.org"), ("Sec-Fetch-Site", "same-origin")]),
             ("127.0.0.1:8080", &[("Origin", "https://timers.example.org:443")]),
