@@ -18,7 +18,7 @@ pub struct Change {
     pub peer: Option<SocketAddr>,
     /// `cancel`, `requeue`, `discard`, `pause` or `resume`.
     pub action: &'static str,
-    /// The id of a timer; or the parameters of a filter, as in the request; or `route` or `node` with
+    /// The id of a timer; or the parameters of a filter, as in the request; or `route`, `node` or `timer` with
     /// the name and the store, `route mail in reminders`.
     pub target: String,
     /// The outcome, as in the response; `failed: ` and the reason if not all of it is known to be done.

@@ -342,16 +342,19 @@ fn paused(pause: &Pause) -> Value {
     json!({ "kind": kind, "name": name, "until_seconds": until, "who": pause.who.as_deref(), "why": pause.why.as_deref() })
 }
 
-/// Pauses a route or a node, or ends that.
+/// Pauses a route, a node or a timer, or ends that.
 async fn pause(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
     inspector.check_change(&request)?;
     let query = Query::parse(request.query_string(), &["durable", "kind", "name", "why"])?;
     let (kind, name) = (query.text("kind").unwrap_or_default(), query.text("name").unwrap_or_default());
-    if !["route", "node"].contains(&kind) {
-        return Err(bad("`kind` is route or node".to_owned()));
-    }
-    let user = inspector.audit.user(&request).unwrap_or_else(|| "inspector".to_owned());
-    let pause = Pause::of_row(kind, name, None, [Some(user), query.text("why").map(str::to_owned)]);
+    let pause = match kind {
+        "route" => Pause::route(name),
+        "node" => Pause::node(name),
+        "timer" => Pause::timer(parsed(name)?),
+        _ => return Err(bad("`kind` is route, node or timer".to_owned())),
+    };
+    let pause = pause.by(inspector.audit.user(&request).unwrap_or_else(|| "inspector".to_owned()));
+    let pause = query.text("why").into_iter().fold(pause, Pause::because);
     let (ends, store) = (request.method() == Method::DELETE, inspector.durable.chosen(&query)?.clone());
     let (action, target) = (if ends { "resume" } else { "pause" }, format!("{kind} {name} in {}", store.name));
     let made = async move {
@@ -359,6 +362,8 @@ async fn pause(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
             if ends { timers.resume(&pause.target).await } else { timers.pause(pause.clone()).await }
         };
         match store.ask(change).await? {
+            // Of the timer of a pause, since others are errors.
+            Ok(false) if !ends => Ok(None),
             Ok(had) => Ok(Some(json!(if !ends {
                 "paused"
             } else if had {
@@ -372,8 +377,10 @@ async fn pause(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
             Err(error) => Err(failed(error)),
         }
     };
-    let outcome = audited(inspector, &request, action, target, made).await?;
-    ok(&json!({ "outcome": outcome }))
+    match audited(inspector, &request, action, target, made).await? {
+        Some(outcome) => ok(&json!({ "outcome": outcome })),
+        None => Err(Rejection::UnknownDurableTimer(name.to_owned())),
+    }
 }
 
 async fn list(inspector: Data<Inspector>, request: HttpRequest) -> Answer {

@@ -181,6 +181,10 @@ const durable = {
     if (timer.state === "dead") {
       box.append(change("Requeue", "dead-letters", "POST"), change("Discard", "dead-letters", "DELETE"));
     } else {
+      if (timer.state === "parked" && timer.reason?.startsWith("paused")) {
+        const paused = { durable: store, kind: "timer", name: timer.id };
+        box.append(confirming("Resume", "Confirm resume", () => this.change(paused, "pauses", "DELETE")));
+      }
       box.append(change("Cancel", "timers", "DELETE"));
     }
     return box;

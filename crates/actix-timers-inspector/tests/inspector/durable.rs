@@ -427,6 +427,20 @@ fn a_route_is_paused_and_resumed() {
             assert_eq!(change(&app, TestRequest::post(), path).await.0, 400, "{path}");
             assert_eq!(reported(), None, "a rejected request is no change");
         }
+        let waiting = schedule(&timers, Work::Succeed, ms(1)).await;
+        let path = format!("pauses?kind=timer&name={waiting}");
+        assert_eq!(change(&app, TestRequest::post(), &path).await, (200, json!({ "outcome": "paused" })));
+        let paused = (None, "pause", format!("timer {waiting} in reminders"), "paused".to_owned());
+        assert_eq!(reported(), Some(paused));
+        clock.advance(ms(10)).await;
+        let parked = json!({ "state": "parked", "reason": "paused by inspector" });
+        assert_has(&get(&app, &format!("durable/timers/{waiting}")).await, parked);
+        assert_eq!(change(&app, TestRequest::delete(), &path).await, (200, json!({ "outcome": "resumed" })));
+        clock.advance(ms(10)).await;
+        assert_eq!(timers.get(waiting).await.unwrap(), None);
+        let (status, body) = change(&app, TestRequest::post(), &path).await;
+        assert_eq!((status, &body["error"]), (404, &json!("unknown_timer")));
+
         let (status, _) = change(&app, TestRequest::post(), "pauses?kind=node&name=reminders").await;
         assert_eq!((status, timers.pauses().await.unwrap().len()), (200, 1));
     });

@@ -318,7 +318,7 @@ fn markup_in_names_is_shown_as_text() {
 mod durable {
     use actix_timers_durable::store::MemoryDisk;
     use actix_timers_durable::{
-        Durable, DurableMessage, DurableOptions, DurableTimers, HandlerError, MemoryStore, Schedule,
+        Durable, DurableMessage, DurableOptions, DurableTimers, HandlerError, MemoryStore, Pause, Schedule,
     };
 
     use super::*;
@@ -460,6 +460,33 @@ mod durable {
             let outcome = "document.querySelector('#durable-outcome').textContent";
             page.wait_for(said, &format!("{outcome}.startsWith({})", json!(said)));
         }
+        assert_eq!(page.complaints(), Vec::<String>::new());
+    }
+
+    #[test]
+    #[ignore = "needs a browser: run by .ci/inspector"]
+    fn a_paused_timer_is_resumed_on_the_page() {
+        let (address, ()) = serve_on(async || {
+            let bills = DurableTimers::builder(MemoryStore::new()).open_route::<Bill>("bills").start().unwrap();
+            let bill = bills.schedule_after("bills", HOUR, Bill).await.unwrap().id();
+            bills.pause(Pause::timer(bill).by("ops")).await.unwrap();
+            let inspector = Inspector::of_all_arbiters().add_durable(&bills).allow_cancel(true);
+            ((), vec![("/cancel", inspector)])
+        });
+        let page = Browser::open(&started("ACTIX_TIMERS_CHROMEDRIVER"), DESKTOP);
+        page.go_to(&format!("http://{address}/cancel"));
+        page.run("document.querySelector('#durable-state').value = 'parked'");
+        page.click("#durable-search button");
+        page.wait_for(
+            "the parked timer",
+            "document.querySelector('#durable-rows .reason')?.textContent.startsWith('paused by ops')",
+        );
+        for text in ["Resume", "Confirm resume"] {
+            assert_eq!(page.text("#durable-rows button"), text);
+            page.click("#durable-rows button");
+        }
+        page.wait_for("the outcome", "document.querySelector('#durable-outcome').textContent === 'Resumed.'");
+        page.wait_for("the count", &format!("{PENDING} === '1'"));
         assert_eq!(page.complaints(), Vec::<String>::new());
     }
 
