@@ -41,9 +41,15 @@ fn the_files_are_written_to_a_new_folder_and_over_earlier_ones() {
     };
     assert_eq!(program(&[&folder]), (true, String::new()));
     assert!(contents(&folder) == written);
-    for arguments in [&[][..], &[Path::new("--help")]] {
+    for arguments in [&[][..], &[Path::new("--halp")], &[&folder, &folder]] {
         let (done, said) = program(arguments);
         assert!(!done && said.starts_with("usage: actix-timers-dashboards FOLDER\n"), "{said}");
+    }
+    for (argument, begin) in
+        [("--help", "usage: actix-timers-dashboards FOLDER\n"), ("--version", "actix-timers-dashboards 0")]
+    {
+        let output = Command::new(env!("CARGO_BIN_EXE_actix-timers-dashboards")).arg(argument).output().unwrap();
+        assert!(output.status.success() && output.stdout.starts_with(begin.as_bytes()), "{output:?}");
     }
     let file = folder.join(RULES.0);
     let (done, said) = program(&[&file]);
