@@ -19,6 +19,7 @@ Usage: departures [--input FILE] [--speed N] [--store DIR | --store URL --node N
                    it replay the flights together, whichever of them are killed (needs the feature postgres)
   --node N         the name of this node, with --store URL
   --metrics ADDR   serve Prometheus metrics at http://ADDR/metrics while the replay runs, for example 127.0.0.1:9102
+                   (needs the feature metrics)
   --help           show this
 
 Exit code: 0 if every message arrived once and on time, 1 if not, 2 if the options, the input, DIR or URL are invalid.
