@@ -12,7 +12,7 @@ use std::time::SystemTime;
 use actix_timers::CancelOutcome;
 use actix_timers_durable::{
     AttemptError, DueTime, DurableError, DurableFilter, DurableId, DurableInfo, DurableState, DurableTimers, Pause,
-    RepeatMode, StoredRepeat,
+    RepeatMode, StoreError, StoredRepeat,
 };
 use actix_web::http::{Method, StatusCode};
 use actix_web::rt::spawn;
@@ -320,8 +320,7 @@ async fn stores(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
         let asked = store.ask(async |timers| Ok((timers.counts().await?, timers.pauses().await?))).await?;
         let (state, counts, pauses) = match asked {
             Ok((counts, pauses)) => ("open", Some(counts), pauses.iter().map(paused).collect()),
-            Err(DurableError::Closed) => ("closed", None, vec![]),
-            Err(_) => ("failed", None, vec![]),
+            Err(error) => (state_after(&error), None, vec![]),
         };
         all.push(Summary {
             durable: &store.name,
@@ -334,6 +333,15 @@ async fn stores(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
         });
     }
     ok(&json!({ "durable": all }))
+}
+
+/// Returns the state of a store that cannot be read.
+fn state_after(error: &DurableError) -> &'static str {
+    match error {
+        DurableError::Closed => "closed",
+        DurableError::Store(error) if !matches!(**error, StoreError::Failed(_)) => "unavailable",
+        _ => "failed",
+    }
 }
 
 fn paused(pause: &Pause) -> Value {
@@ -557,4 +565,20 @@ async fn audited(
         made
     });
     task.await.unwrap_or_else(|error| Err(Rejection::Store(error.to_string())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_that_cannot_be_read_for_now_has_not_failed() {
+        for (error, state) in [
+            (DurableError::Closed, "closed"),
+            (DurableError::Store(Arc::new(StoreError::Unavailable("starting up".to_owned()))), "unavailable"),
+            (DurableError::Store(Arc::new(StoreError::Failed(std::io::Error::other("damaged")))), "failed"),
+        ] {
+            assert_eq!(state_after(&error), state);
+        }
+    }
 }

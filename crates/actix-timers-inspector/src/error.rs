@@ -33,7 +33,10 @@ pub(super) enum Rejection {
     #[cfg(feature = "durable")]
     #[error("the store cannot answer: {0}")]
     Store(String),
-    #[error("nothing is at this path: see `api/timer-actors`, `api/wheel`, `api/next`, `api/bucket` and `api/timers`")]
+    #[error(
+        "nothing is at this path: see `api/timer-actors`, `api/wheel`, `api/next`, `api/bucket` and `api/timers`, and of durable \
+         timers `api/durable` and `api/durable/timers`"
+    )]
     UnknownPath,
     #[error("this path takes {0}")]
     WrongMethod(&'static str),
