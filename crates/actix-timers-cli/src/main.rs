@@ -179,11 +179,31 @@ fn list(
         query.after = page.next;
         match page.next {
             Some(_) if left > 0 => {}
-            Some(_) => break writeln!(wrong, "and more")?,
+            Some(_) => {
+                if has_any(store, query)? {
+                    writeln!(wrong, "and more")?;
+                }
+                break;
+            }
             None => break,
         }
     }
     if damaged == 0 { Ok(()) } else { Err(Problem::Other(format!("{damaged} rows cannot be read"))) }
+}
+
+/// Returns whether a query finds anything: pages may be empty, and not the last.
+fn has_any(store: &mut dyn Store, mut query: Query) -> Result<bool, Problem> {
+    query.limit = 1;
+    loop {
+        let page = store.list(&query)?;
+        if !page.found.is_empty() || page.damaged > 0 {
+            return Ok(true);
+        }
+        query.after = page.next;
+        if page.next.is_none() {
+            return Ok(false);
+        }
+    }
 }
 
 fn line(Found { record, state }: &Found) -> String {
