@@ -180,6 +180,13 @@ impl Hints {
         self.note(hint, now, until);
     }
 
+    /// As [`add`](Self::add), unless an earlier hint of the timer is known.
+    pub(super) fn add_earlier(&mut self, hint: Hint, now: DueTime) {
+        if self.known.get(&hint.id).is_none_or(|known| hint.due < known.due) {
+            self.add(hint, now);
+        }
+    }
+
     fn is_own(&self, hint: &Hint) -> bool {
         self.share.as_ref().is_none_or(|share| share.contains(hint.id, hint.route))
     }
@@ -205,7 +212,7 @@ impl Hints {
             Some(_) => hint.due <= until,
         };
         if is_known {
-            self.remove(hint.id);
+            _ = self.remove(hint.id);
             self.known.insert(hint.id, hint);
             self.insert(hint, now);
             self.evict();
@@ -237,9 +244,9 @@ impl Hints {
         }
     }
 
-    /// Drops the hint of a timer that is under way.
-    pub(super) fn remove(&mut self, id: DurableId) {
-        let Some(hint) = self.known.remove(&id) else { return };
+    /// Drops the hint of a timer, as of one that is under way, and returns it.
+    pub(super) fn remove(&mut self, id: DurableId) -> Option<Hint> {
+        let hint = self.known.remove(&id)?;
         let turn = (hint.nominal, id);
         if self.later.remove(&(hint.due, id)).is_none()
             && self.suspects.remove(&turn).is_none()
@@ -247,6 +254,7 @@ impl Hints {
         {
             route.due.remove(&turn);
         }
+        Some(hint)
     }
 
     /// Drops the hints that are due last, beyond the limit. Looks find their timers again.
@@ -321,7 +329,7 @@ impl Hints {
         let was_open = std::mem::replace(&mut closing.is_open, false);
         let dropped: Vec<Hint> = self.known.values().filter(|hint| hint.route == route).copied().collect();
         for hint in dropped {
-            self.remove(hint.id);
+            _ = self.remove(hint.id);
             self.pass_over(hint);
         }
         self.routes[usize::from(route)].is_full = false;

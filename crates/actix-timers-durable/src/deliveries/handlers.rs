@@ -28,8 +28,9 @@ impl DurableTimerActor {
         let delivery = record.delivery();
         let options = &self.routes.get(hint.route).options;
         let (retry, keeps_past) = (record.retry_policy(options.retry), options.keep_past.is_some());
-        self.in_flight
-            .insert(record.id, InFlight { hint, record: Arc::clone(&record), handling: None, in_transaction: None });
+        let in_flight =
+            InFlight { hint, record: Arc::clone(&record), handling: None, in_transaction: None, next: None };
+        self.in_flight.insert(record.id, in_flight);
         if self.stopping.is_some() || !self.has_lease() {
             return self.end(delivery, Next::GiveBack);
         }
@@ -150,7 +151,7 @@ impl DurableTimerActor {
             let in_transaction = this.as_ref().and_then(|it| it.in_transaction);
             self.committer.meters().count(in_transaction.unwrap_or(Counted::EndLost), 1);
         }
-        let Some(InFlight { hint, record, in_transaction, .. }) = this else { return };
+        let Some(InFlight { hint, record, in_transaction, next, .. }) = this else { return };
         // Only now it is known whether the handler's transaction was committed.
         if let Some(end) = in_transaction {
             match outcome {
@@ -163,8 +164,11 @@ impl DurableTimerActor {
             trace::dead_letter(&mut self.dead_letter_limits, now, name, hint.route, &record, &reason);
         }
         match outcome {
-            Outcome::Ended { due: Some(due) } => self.hints.add(Hint { due, ..hint }, self.wall()),
-            Outcome::Ended { due: None } => {}
+            // The earliest hint counts: a wrong one costs a claim.
+            Outcome::Ended { due } => {
+                let (now, ended) = (self.wall(), due.map(|due| Hint { due, ..hint }));
+                next.into_iter().chain(ended).for_each(|hint| self.hints.add_earlier(hint, now));
+            }
             // It was cancelled; or it is pending, and a hint of that may have been dropped meanwhile.
             _ => self.hints.pass_over(hint),
         }

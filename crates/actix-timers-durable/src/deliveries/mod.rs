@@ -102,6 +102,18 @@ struct InFlight {
     handling: Option<Handling>,
     /// Its end in a transaction of its handler.
     in_transaction: Option<Counted>,
+    /// A hint of the timer that came since then: it may have been moved.
+    next: Option<Hint>,
+}
+
+impl InFlight {
+    /// Keeps a hint until the handler answers, unless it is from before the claim.
+    fn keep(&mut self, hint: Hint) {
+        let in_transaction = |handling: &Handling| handling.under_way.in_transaction.get().is_some();
+        if self.handling.as_ref().is_some_and(in_transaction) {
+            self.next = Some(hint);
+        }
+    }
 }
 
 /// A message that is with its handler.
@@ -255,7 +267,8 @@ impl DurableTimerActor {
                 // The next repetition is known when the end is written.
                 let nominal = ends::nominal_after(&next).unwrap_or(record.progress.nominal);
                 let hint = Hint { id: record.id, due: record.progress.due, nominal, route, is_suspect: false };
-                self.in_flight.insert(record.id, InFlight { hint, record, handling: None, in_transaction: None });
+                let in_flight = InFlight { hint, record, handling: None, in_transaction: None, next: None };
+                self.in_flight.insert(delivery.id, in_flight);
             }
             self.submit(Op::End(delivery, next));
         }

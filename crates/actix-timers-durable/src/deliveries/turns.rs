@@ -57,7 +57,10 @@ impl DurableTimerActor {
     fn claim(&mut self, due: Vec<Hint>, suspects: Suspects) {
         let mut ids = Vec::with_capacity(due.len());
         for hint in due {
-            if self.in_flight.contains_key(&hint.id) || self.claiming.contains_key(&hint.id) {
+            if let Some(in_flight) = self.in_flight.get_mut(&hint.id) {
+                in_flight.keep(hint);
+                self.hints.return_slot(hint.route);
+            } else if self.claiming.contains_key(&hint.id) {
                 // A hint from before its claim.
                 self.hints.return_slot(hint.route);
             } else if self.routes.get(hint.route).is_connected() {
@@ -156,7 +159,10 @@ impl DurableTimerActor {
             Ok(found) => {
                 let rest = self.hints.looked(plan, &found, self.wall());
                 // Hints from before their claims.
-                self.claiming.keys().chain(self.in_flight.keys()).for_each(|id| self.hints.remove(*id));
+                self.claiming.keys().for_each(|id| _ = self.hints.remove(*id));
+                for (id, in_flight) in &mut self.in_flight {
+                    self.hints.remove(*id).into_iter().for_each(|hint| in_flight.keep(hint));
+                }
                 rest.into_iter().for_each(|rest| self.begin_look(rest));
             }
             Err(_) => self.repeat_later(),

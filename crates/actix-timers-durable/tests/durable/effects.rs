@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use actix_timers::{CancelOutcome, ManualClock, Repeat};
+use actix_timers::{CancelOutcome, ManualClock, Repeat, RescheduleOutcome};
 use actix_timers_durable::rusqlite::{self, Connection, OpenFlags};
 use actix_timers_durable::store::{FsyncOutcome, MemoryDisk};
 use actix_timers_durable::{
@@ -12,7 +12,7 @@ use actix_timers_durable::{
 };
 use tokio::sync::Notify;
 
-use support::durable::{Files, Medium, Note, ROUTE, handled_by, life, ms, notes, on_every_store, quick, run_to};
+use support::durable::{Files, Medium, Note, ROUTE, at, handled_by, life, ms, notes, on_every_store, quick, run_to};
 
 on_every_store! {
     effect_and_end_are_kept_whatever_the_handler_does_then
@@ -20,6 +20,7 @@ on_every_store! {
     a_failure_is_kept_with_its_effect
     a_delivery_that_has_ended_otherwise_has_no_effect
     a_delivery_ends_with_one_effect
+    a_timer_moved_while_its_handler_goes_on_is_delivered_then
     a_stop_or_a_crash_keeps_effect_and_end_or_neither
     an_effect_cannot_touch_what_concerns_others
     a_violated_deferred_key_undoes_the_effect
@@ -276,6 +277,45 @@ fn a_delivery_ends_with_one_effect(medium: impl Ledger) {
         assert_eq!((medium.effects(), log.attempts().len()), (vec![(0, 1), (1, 2), (1, 2)], 5));
         assert!(log.errors().iter().all(|error| error.contains("ended otherwise")), "{:?}", log.errors());
         assert_eq!(log.errors().len(), 3);
+    });
+}
+
+fn a_timer_moved_while_its_handler_goes_on_is_delivered_then(medium: impl Ledger) {
+    life(0, async |clock| {
+        let goes_on = Rc::<Notify>::default();
+        let waits = Rc::clone(&goes_on);
+        let (timers, log) = start(&medium, &clock, async move |note, _| {
+            let is_first = note.attempt == 1 && note.repetition == 1;
+            if note.0 == 0 && is_first {
+                note.fail_with(HandlerError::permanent("never"), effect(&note)).await?;
+            } else {
+                note.complete_with(effect(&note)).await?;
+            }
+            if is_first {
+                waits.notified().await;
+            }
+            Ok(())
+        });
+        let letter = notes(&timers, ROUTE, [(0, 10)]).await[0];
+        let mut series = vec![];
+        for note in [1, 2] {
+            let every = Repeat::every(ms(20_000)).first_after(ms(10));
+            series.push(timers.schedule(Schedule::at_fixed_rate(ROUTE, every, Note(note))).await.unwrap().id());
+        }
+        run_to(&clock, 10).await;
+        assert!(timers.requeue(letter).await.unwrap());
+        for (id, time) in series.into_iter().zip([200, 5000]) {
+            assert_eq!(timers.reschedule_at(id, at(time)).await.unwrap(), RescheduleOutcome::Rescheduled);
+        }
+        run_to(&clock, 300).await;
+        assert_eq!(log.attempts(), [(0, 1), (1, 1), (2, 1)], "their handlers go on");
+        goes_on.notify_waiters();
+        run_to(&clock, 4999).await;
+        assert_eq!(log.attempts(), [(0, 1), (0, 2), (1, 1), (1, 1), (2, 1)]);
+        run_to(&clock, 5000).await;
+        assert_eq!(log.attempts()[5..], [(2, 1)]);
+        assert_eq!(medium.effects(), log.attempts());
+        timers.stop().await.unwrap();
     });
 }
 
