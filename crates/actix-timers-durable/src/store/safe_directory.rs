@@ -8,9 +8,9 @@
 //! Other systems have no such owners and modes: nothing is checked or set.
 
 #[cfg(not(unix))]
-pub(crate) use other::{check, create, open_or_create, options, tighten};
+pub(crate) use other::{check, create, open_or_create, options, tighten, tighten_directory};
 #[cfg(unix)]
-pub(crate) use unix::{check, create, open_or_create, options, tighten};
+pub(crate) use unix::{check, create, open_or_create, options, tighten, tighten_directory};
 
 #[cfg(unix)]
 mod unix {
@@ -48,11 +48,16 @@ mod unix {
         Ok(())
     }
 
-    /// Restricts a directory of the database and its files to their owner.
-    pub(crate) fn tighten(path: &Path) -> io::Result<()> {
+    /// Restricts a directory to its owner, and opens none of its files.
+    pub(crate) fn tighten_directory(path: &Path) -> io::Result<()> {
         let mut directory = OpenOptions::new();
         directory.read(true).custom_flags(flags(OFlags::NOFOLLOW | OFlags::DIRECTORY));
-        set_mode(&directory.open(path)?, DIRECTORY)?;
+        set_mode(&directory.open(path)?, DIRECTORY)
+    }
+
+    /// Restricts a directory of the database and its files to their owner.
+    pub(crate) fn tighten(path: &Path) -> io::Result<()> {
+        tighten_directory(path)?;
         for entry in fs::read_dir(path)? {
             let entry = entry?;
             let found = entry.metadata().and_then(|found| {
@@ -115,6 +120,10 @@ mod other {
     }
 
     pub(crate) const fn check(_: &Path, _: &Metadata) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    pub(crate) const fn tighten_directory(_: &Path) -> io::Result<()> {
         Ok(())
     }
 

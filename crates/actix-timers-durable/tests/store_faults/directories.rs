@@ -68,6 +68,19 @@ fn a_second_store_is_refused_while_a_reader_may_look() {
     assert_eq!(store.counts(None).unwrap().pending, 2);
 }
 
+/// It would drop SQLite's locks of the store that is open.
+#[test]
+fn a_refused_open_opens_no_file_of_the_database() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store");
+    let mut store = open(&path).unwrap();
+    apply(&mut store, &[put(1, 10)]).unwrap();
+    let files = ["timers.db", "timers.db-wal", "timers.db-shm"].map(|name| path.join(name));
+    files.iter().for_each(|file| set_mode(file, 0o640));
+    assert!(matches!(error(&path), StoreError::InUse(_)));
+    assert_eq!(files.map(|file| mode(&file)), [0o640; 3], "each file is opened to set its mode");
+}
+
 #[test]
 fn newer_foreign_and_damaged_files_are_refused_and_not_changed() {
     let directory = tempfile::tempdir().unwrap();

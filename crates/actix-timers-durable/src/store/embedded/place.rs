@@ -118,8 +118,9 @@ impl Place {
         if !place.join(DATABASE).exists() {
             reject_foreign(path, &place)?;
         }
-        // The directory first: other users can lock each file that they can open.
-        let lock = safe_directory::tighten(&place).and_then(|()| safe_directory::open_or_create(&place.join(LOCK)));
+        // The directory first: other users can lock each file that they can open. This process may have the files open.
+        let lock =
+            safe_directory::tighten_directory(&place).and_then(|()| safe_directory::open_or_create(&place.join(LOCK)));
         let lock = lock.map_err(unreadable)?;
         let end = Instant::now() + LEAVING;
         loop {
