@@ -421,8 +421,9 @@ impl DurableTimerActor {
             self.looked(plan, looked);
         }
         ended.into_iter().for_each(|end| self.ended(end));
-        hints.into_iter().for_each(|hint| self.hints.add(hint, now));
         claims.into_iter().for_each(|claimed| self.claimed(claimed));
+        // They tell the state after the commit, a claim that of its place in it.
+        hints.into_iter().for_each(|hint| self.hints.add(hint, now));
         cancelled.into_iter().for_each(|id| _ = self.cancel_handler(id));
         beats.into_iter().for_each(|beat| self.beaten(beat));
         look_again_from.into_iter().for_each(|due| self.hints.look_again_from(due));
@@ -478,5 +479,64 @@ impl DurableTimerActor {
             let _ = done.send(closed.clone());
         }
         ctx.stop();
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use actix_timers::ManualClock;
+
+    use super::*;
+    use crate::MemoryStore;
+    use crate::committer::Claimed;
+
+    /// Runs code in the actor.
+    #[derive(Message)]
+    #[rtype(result = "()")]
+    struct Run(fn(&mut DurableTimerActor));
+
+    impl Handler<Run> for DurableTimerActor {
+        type Result = ();
+
+        fn handle(&mut self, Run(run): Run, _: &mut Context<Self>) {
+            run(self);
+        }
+    }
+
+    fn in_an_actor(run: fn(&mut DurableTimerActor)) {
+        System::new().block_on(async {
+            let clock = ManualClock::new();
+            let builder = DurableTimers::builder(MemoryStore::new()).clock(clock.clone());
+            let timers = builder.open_route::<Note>("route").start().unwrap();
+            // It has looked for timers.
+            clock.settle().await;
+            timers.addr().send(Run(run)).await.unwrap();
+        });
+    }
+
+    #[derive(serde::Serialize, serde::Deserialize)]
+    struct Note;
+
+    impl crate::DurableMessage for Note {
+        const NAME: &'static str = "note";
+    }
+
+    /// A commit moves a timer, does not claim it for that, and moves it again.
+    #[test]
+    fn a_move_after_a_claim_of_the_same_commit_counts() {
+        in_an_actor(|actor| {
+            let now = actor.wall();
+            let [first, last] = [6, 1].map(|seconds| now.saturating_add(Duration::from_secs(seconds)));
+            let id = DurableId::from_parts(now, 0, 0);
+            let hint = Hint { id, due: now, nominal: now, route: 0, is_suspect: false };
+            actor.claiming.insert(id, hint);
+            let (records, damaged, left) = (vec![], vec![], vec![]);
+            let result = Ok(Outcome::Claimed { records, not_due: vec![(id, first)], damaged, left });
+            let moved = [first, last].map(|due| Hint { due, ..hint });
+            let claims = vec![Claimed { asked: vec![id], result }];
+            actor.reported(Report { hints: moved.to_vec(), claims, ..Report::default() });
+            assert_eq!(actor.hints.first_due(), Some(last));
+        });
     }
 }
