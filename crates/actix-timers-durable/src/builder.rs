@@ -247,7 +247,7 @@ impl DurableTimersBuilder {
     }
 
     /// Starts the durable timers on the arbiter of this thread. Overdue messages are delivered at once, in the order of
-    /// due times.
+    /// due times; beside many timers that were moved, or have repeated, some of those may come before others.
     ///
     /// The first start of a process adds a panic hook, which calls the one before it: the dead letter of a message
     /// whose handler panicked has the panic's text. A hook that is set later, and does not call the one before it, loses

@@ -3,7 +3,8 @@
 //! A hint is never a decision: the claim decides. So a hint may be wrong, or be dropped to keep memory bounded; a look
 //! finds its timer again. Each route has a *bound*: of the timers before it, all that can be claimed are known here. Looks
 //! go on from the lowest bound. A route without a recipient, or with many due timers, is left out of looks, and its bound
-//! stays until it takes part again.
+//! stays until it takes part again. Hints beyond the bound are taken, too, as far as looks have come before: a look that begins
+//! again may pass over millions of rows that were moved, and what is due does not wait for it.
 //!
 //! In a store that nodes share, others put timers before the bound at any time, but none with an earlier due time than the
 //! present. There each look begins at the first timer that was still pending at the last one, and a node keeps the hints of
@@ -76,6 +77,8 @@ pub(super) struct Hints {
     horizon: Duration,
     /// The time ahead for the next look.
     reach: Duration,
+    /// The latest time to which looks have been planned.
+    looked_until: Option<DueTime>,
     /// The interval of looks of a store that nodes share.
     look_every: Duration,
     /// The part of this node in a store that nodes share.
@@ -207,7 +210,11 @@ impl Hints {
             return route.lower(&hint);
         }
         let is_known = match &self.share {
-            None => route.bound.is_some_and(|bound| position(&hint) <= bound),
+            None => {
+                // Beyond the bound few are taken: earlier ones may follow.
+                let is_near = Some(hint.due) <= self.looked_until && route.due.len() < self.full.div_ceil(8);
+                is_near || route.bound.is_some_and(|bound| position(&hint) <= bound)
+            }
             Some(_) if hint.is_suspect && !self.is_own(&hint) => hint.due <= until.saturating_sub(ANYBODYS_SUSPECT),
             Some(_) => hint.due <= until,
         };
@@ -377,12 +384,14 @@ impl Hints {
 
     /// Returns the next look to make; none if all timers of the near future are known, or no room is left.
     pub(super) fn plan_look(&mut self, now: DueTime) -> Option<Plan> {
-        self.next_plan(now).or_else(|| {
+        let plan = self.next_plan(now).or_else(|| {
             self.is_behind = false;
             let due = self.again_from.take()?;
             self.look_again_from(due);
             self.next_plan(now)
-        })
+        })?;
+        self.looked_until = self.looked_until.max(Some(plan.until));
+        Some(plan)
     }
 
     fn next_plan(&self, now: DueTime) -> Option<Plan> {
@@ -414,18 +423,21 @@ impl Hints {
 
     /// Returns the time of the next look in a store of one process, if none is to be made now and no event precedes it.
     pub(super) fn next_look(&self) -> Option<DueTime> {
-        if self.later.len() >= self.limit {
-            return None;
-        }
         let lowest = self.in_looks().filter_map(|(_, route)| route.bound).min()?;
-        if lowest.due == DueTime::MAX {
+        let last = self.later.last_key_value().filter(|_| self.later.len() >= self.limit);
+        if lowest.due == DueTime::MAX || last.is_some_and(|((due, _), _)| Some(lowest) >= Position::before(*due)) {
             return None;
         }
         Some(lowest.due.saturating_sub(self.reach / 2))
     }
 
     /// Takes note of the timers that a look found. Returns the rest of the look, if a shared store has more.
-    pub(super) fn looked(&mut self, plan: Plan, Looked { hints: found, rest }: &Looked, now: DueTime) -> Option<Plan> {
+    pub(super) fn looked(
+        &mut self,
+        plan: Plan,
+        Looked { hints: found, rest, ahead }: &Looked,
+        now: DueTime,
+    ) -> Option<Plan> {
         let rest = *rest;
         self.reach = if self.share.is_some() {
             // The next look may take as long again.
@@ -456,6 +468,10 @@ impl Hints {
         let until: Vec<_> = (0..).zip(&self.routes).map(|(route, _)| self.others_until(route, now)).collect();
         for hint in others {
             self.note(*hint, now, until.get(usize::from(hint.route)).copied().unwrap_or(now));
+        }
+        // Else the order of due times is kept.
+        if self.share.is_none() && found.is_empty() {
+            ahead.iter().take_while(|hint| hint.due <= now).for_each(|hint| self.add(*hint, now));
         }
         let after = rest.filter(|_| self.share.is_some())?;
         let (mut limit, mut until) = (self.page, plan.until);

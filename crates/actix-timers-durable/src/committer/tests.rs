@@ -642,6 +642,16 @@ fn a_moved_timer_whose_row_cannot_be_read_is_looked_for() {
     assert_eq!(from, [at(9_000)], "the first move is beyond the look");
 }
 
+#[test]
+fn a_resume_of_what_is_not_paused_has_no_look_begin_again() {
+    let meters = Arc::new(DurableMeters::register("T"));
+    let mut writer = Writer::new(Box::new(MemoryStore::new()), Arc::default(), Vec::new(), 4096, false, meters);
+    let mut requests = VecDeque::from([Op::Resume(crate::PauseTarget::Route("route".into())).into()]);
+    let mut replies = Replies::default();
+    writer.turn(&|| Reading { wall: at(0), time: Duration::ZERO }, &mut requests, &mut replies);
+    assert_eq!(replies.report.look_again_from, None);
+}
+
 /// A turn with a new timer, its move to 9 s, and a look at the first 10 s.
 fn turn_with_a_look(oddity: Oddity) -> Report {
     let (store, meters) = (Box::new(Odd(MemoryStore::new(), oddity)), Arc::new(DurableMeters::register("T")));

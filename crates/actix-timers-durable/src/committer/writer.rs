@@ -384,7 +384,7 @@ impl Writer {
             (Op::Pause(Pause { target: PauseTarget::Timer(_), .. }), _) => {}
             (Op::Resume(PauseTarget::Timer(id)), Outcome::Deleted) => self.note_moved(*id, DueTime::MIN, report),
             // Looks have left out, or will.
-            (Op::Pause(_) | Op::Resume(_), _) => report.look_again_from = Some(DueTime::MIN),
+            (Op::Pause(_), _) | (Op::Resume(_), Outcome::Deleted) => report.look_again_from = Some(DueTime::MIN),
             (Op::Claim(claim), Outcome::Claimed { records, left, damaged, .. }) => {
                 let is_recovered = |record: &&Arc<Record>| self.began.is_some_and(|began| record.progress.due <= began);
                 count(Counted::Claimed, claim.ids.len());

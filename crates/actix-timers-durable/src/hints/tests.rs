@@ -475,6 +475,22 @@ fn looks_come_to_their_end_however_often_they_are_to_begin_again() {
     assert_eq!((looks, hints.len()), (22, 1));
 }
 
+/// Millions of moved timers may be passed over by their ids before.
+#[test]
+fn what_is_due_does_not_wait_for_looks_that_pass_over_others() {
+    let mut hints = one_route(9999, Duration::from_secs(10));
+    let rest = |due| Some(Position { due: at(due), id: DurableId::MAX });
+    let plan = hints.plan_look(at(1000)).unwrap();
+    let moved = [hint(1, 900), hint(2, 1100)];
+    hints.looked(plan, &Looked::new(moved.to_vec(), rest(10)), at(1000));
+    // A new one.
+    hints.add(hint(3, 1050), at(1000));
+    hints.expire(at(1050));
+    let taken: Vec<_> = hints.take(9).iter().map(|hint| hint.due).collect();
+    assert_eq!(taken, [at(900), at(1050)]);
+    assert_eq!((hints.known_until(), hints.len()), (at(10), 0), "earlier ones are still looked for");
+}
+
 /// Moved timers are many, and passed over by their ids.
 #[test]
 fn a_long_look_without_a_timer_reads_more_and_reaches_the_present() {

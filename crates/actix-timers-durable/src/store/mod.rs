@@ -527,16 +527,19 @@ pub struct Looked {
     pub hints: Vec<Hint>,
     /// The position up to which it has looked; `None`: to its end.
     pub rest: Option<Position>,
+    /// Timers beyond that, which a part of the look has found. There may be others before them.
+    pub ahead: Vec<Hint>,
 }
 
 impl Looked {
-    /// Returns the found timers in order, as far as the parts of a look that end here have come.
+    /// Returns the found timers in order, as far as the parts of a look that end here have come, and those ahead.
     pub fn new(mut hints: Vec<Hint>, ends: impl IntoIterator<Item = Position>) -> Self {
         let position = |hint: &Hint| Position { due: hint.due, id: hint.id };
         let rest = ends.into_iter().min();
-        hints.retain(|hint| rest.is_none_or(|rest| position(hint) <= rest));
         hints.sort_unstable_by_key(position);
-        Self { hints, rest }
+        let found = hints.partition_point(|hint| rest.is_none_or(|rest| position(hint) <= rest));
+        let ahead = hints.split_off(found);
+        Self { hints, rest, ahead }
     }
 }
 

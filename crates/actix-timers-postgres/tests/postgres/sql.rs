@@ -193,7 +193,7 @@ with_server! {
         let mut look = Look { after: None, until: DueTime::MAX, filter: serving(&["a"]), limit: 3 };
         let mut found = Vec::new();
         for _ in 0..4 {
-            let Looked { hints, rest } = node.store.look(&look, DueTime::MIN)().unwrap();
+            let Looked { hints, rest, .. } = node.store.look(&look, DueTime::MIN)().unwrap();
             found.extend(hints.iter().map(|hint| hint.id));
             look.after = rest;
         }
@@ -217,7 +217,7 @@ with_server! {
             let mut look = Look { after: None, until: DueTime::MAX, filter: serving(&["a"]), limit: 3 };
             let (mut found, mut looks) = (Vec::new(), 0);
             loop {
-                let Looked { hints, rest } = node.store.look(&look, DueTime::MIN)().unwrap();
+                let Looked { hints, rest, .. } = node.store.look(&look, DueTime::MIN)().unwrap();
                 found.extend(hints.iter().map(|hint| hint.id));
                 looks += 1;
                 let Some(rest) = rest else { break };

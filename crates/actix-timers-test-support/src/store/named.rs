@@ -175,7 +175,7 @@ pub fn a_look_counts_the_moved_timers_that_it_passes_over<S: Subject>(subject: &
     let mut look = Look { after: None, until: at(99), filter: serving(&["a"]), limit: 3 };
     let mut found = Vec::new();
     loop {
-        let Looked { hints, rest } = world.store.look(&look, at(0))().unwrap();
+        let Looked { hints, rest, .. } = world.store.look(&look, at(0))().unwrap();
         found.push(hints.len());
         look.after = rest;
         if rest.is_none() {

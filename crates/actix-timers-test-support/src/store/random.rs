@@ -392,7 +392,7 @@ impl<'a, S: Subject> Run<'a, S> {
         let mut look = Look { after, until, filter: serving(routes), limit: 1 + random.spread(7) as usize };
         let mut found = Vec::new();
         loop {
-            let Looked { hints, rest } = store.look(&look, self.world.now)().unwrap();
+            let Looked { hints, rest, .. } = store.look(&look, self.world.now)().unwrap();
             assert!(hints.len() <= 2 * look.limit, "{context}: {look:?} {hints:?}");
             found.extend(hints);
             let Some(rest) = rest else { break };
