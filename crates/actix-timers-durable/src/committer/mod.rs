@@ -214,19 +214,28 @@ impl Shared {
         match &self.runner {
             Runner::Threads(queues) => queues.of(&request).push(request),
             Runner::Inline(writer) => {
-                let (mut requests, mut replies) = (VecDeque::from([request]), Replies::default());
-                let Environment { clock, meters, .. } = &self.environment;
-                let mut writer = Self::lock(writer);
-                writer.turn(&**clock, &mut requests, &mut replies);
-                let is_fresh = writer.refresh(clock());
-                // Reports come in the order of their turns; replies wake code of others, so they wait for the unlock.
-                self.environment.report(std::mem::take(&mut replies.report));
-                drop(writer);
-                self.environment.send(replies);
-                if is_fresh && let Some(pass) = try_publish() {
-                    meters.publish(Duration::ZERO, clock().wall, &pass);
+                let mut requests = VecDeque::from([request]);
+                // A turn may be full of changes that have waited.
+                while !requests.is_empty() {
+                    self.turn(writer, &mut requests);
                 }
             }
+        }
+    }
+
+    /// Makes a turn on this thread.
+    fn turn(&self, writer: &Mutex<Writer>, requests: &mut VecDeque<Request>) {
+        let mut replies = Replies::default();
+        let Environment { clock, meters, .. } = &self.environment;
+        let mut writer = Self::lock(writer);
+        writer.turn(&**clock, requests, &mut replies);
+        let is_fresh = writer.refresh(clock());
+        // Reports come in the order of their turns; replies wake code of others, so they wait for the unlock.
+        self.environment.report(std::mem::take(&mut replies.report));
+        drop(writer);
+        self.environment.send(replies);
+        if is_fresh && let Some(pass) = try_publish() {
+            meters.publish(Duration::ZERO, clock().wall, &pass);
         }
     }
 

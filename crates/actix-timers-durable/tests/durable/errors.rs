@@ -274,3 +274,28 @@ fn a_handlers_error_has_the_texts_of_its_causes_each_once() {
     assert_eq!(caused(&["no charge", "no answer", "refused"]), "no charge: no answer: refused");
     assert_eq!(caused(&["no charge: refused", "refused", "code 111"]), "no charge: refused: code 111");
 }
+
+/// They fill a commit when they are tried again.
+#[test]
+fn no_request_is_dropped_while_ends_wait_for_the_store() {
+    let disk = MemoryDisk::new();
+    life(0, async |clock| {
+        let diary = Diary::default();
+        let [first, second] = [1, 2].map(|note| diary.hold(note));
+        let timers = diary.builder(&disk, &clock).group(1).start().unwrap();
+        notes(&timers, ROUTE, [(1, 10), (2, 10)]).await;
+        run_to(&clock, 10).await;
+        let fail = async |end: tokio::sync::oneshot::Sender<()>| {
+            disk.reject_commits(1);
+            end.send(()).unwrap();
+            clock.settle().await;
+        };
+        fail(first).await;
+        run_to(&clock, 110).await;
+        notes(&timers, ROUTE, [(3, 200)]).await;
+        fail(second).await;
+        run_to(&clock, 10_000).await;
+        assert_eq!((diary.len(), timers.counts().await.unwrap().pending), (3, 0));
+        timers.stop().await.unwrap();
+    });
+}
