@@ -9,8 +9,9 @@ use tokio::sync::oneshot;
 
 use super::contain::{contain, drop_contained};
 use super::ends::nominal_after;
-use super::envelope::{Durable, HandlerError};
-use super::store::{Effect, Op, Outcome};
+use super::envelope::{Durable, HandlerError, Written};
+use super::metrics::Counted;
+use super::store::{Effect, Op, Outcome, StoreError};
 
 /// An end with an effect, in progress from the first poll on. A handler can return it as its `ResponseFuture`.
 pub type Ending<T> = Pin<Box<dyn Future<Output = Result<T, HandlerError>> + Send>>;
@@ -134,11 +135,14 @@ impl<M> Durable<M> {
             is_kept
         });
         let (delivery, next) = self.end_in_transaction(answer, committer.wall().to_system_time());
-        let nominal = nominal_after(&next);
+        let (nominal, end) = (nominal_after(&next), Counted::end(delivery, &next));
         Box::pin(async move {
             let ended = committer.change(Op::EndWith(delivery, next, effect)).await;
-            if let Ok(Outcome::Ended { due }) = ended {
-                _ = under_way.written.set((due, nominal));
+            match &ended {
+                Ok(Outcome::Ended { due }) => _ = under_way.written.set(Written { due: *due, nominal, end }),
+                Err(error) if matches!(**error, StoreError::Unknown(_) | StoreError::Failed(_)) => {}
+                // It is not written: if the row is gone, that was another end.
+                _ => under_way.said().in_transaction = Some(Counted::EndLost),
             }
             match (ended, told.try_recv()) {
                 (_, Ok(Err(error))) => Err(error),

@@ -83,11 +83,9 @@ pub(super) struct UnderWay {
     /// Accepts extensions of the time-out, and ends in transactions. None in a test.
     pub(super) node: Option<(Addr<DurableTimerActor>, Committer)>,
     pub(super) begun: DueTime,
-    /// The end of the delivery in a transaction of its handler, which may not have been committed.
-    pub(super) in_transaction: OnceLock<Counted>,
     said: Mutex<Said>,
-    /// Set when such an end is known to be written: the next due time, and that of the next message, retries aside.
-    pub(super) written: OnceLock<(Option<DueTime>, Option<DueTime>)>,
+    /// Set when an end in a transaction of its handler is known to be written.
+    pub(super) written: OnceLock<Written>,
     /// Whether its route keeps a past.
     pub(super) is_noted: bool,
     /// Closed when it is cancelled.
@@ -96,9 +94,21 @@ pub(super) struct UnderWay {
     span: tracing::Span,
 }
 
-/// The wishes of a handler.
+/// The end of a delivery that a transaction of its handler has written.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Written {
+    /// The next due time.
+    pub(super) due: Option<DueTime>,
+    /// That of the next message, retries aside.
+    pub(super) nominal: Option<DueTime>,
+    pub(super) end: Counted,
+}
+
+/// The wishes of a handler, and what it has done.
 #[derive(Default)]
 pub(super) struct Said {
+    /// The end of the delivery in the last transaction of its handler, which may not have been committed.
+    pub(super) in_transaction: Option<Counted>,
     pub(super) follow: Follow,
     pub(super) result: Option<Arc<str>>,
     /// Recorded in a test.
@@ -120,7 +130,6 @@ impl UnderWay {
             retry,
             node,
             begun,
-            in_transaction: OnceLock::new(),
             said: Mutex::default(),
             written: OnceLock::new(),
             is_noted,
@@ -354,9 +363,9 @@ impl<M> Durable<M> {
     /// Returns the delivery and its end after an answer, for a transaction that writes it. From now on any answer of
     /// the handler is a failure, unless the transaction was committed: then its row is gone, or is another delivery's.
     pub fn end_in_transaction(&self, answer: Result<(), HandlerError>, now: SystemTime) -> (Delivery, Next) {
-        let UnderWay { record, retry, in_transaction, .. } = &*self.under_way;
+        let UnderWay { record, retry, .. } = &*self.under_way;
         let (delivery, next) = (record.delivery(), ends::after_delivery(&self.under_way, retry, Ok(answer), now));
-        in_transaction.get_or_init(|| Counted::end(delivery, &next));
+        self.under_way.said().in_transaction = Some(Counted::end(delivery, &next));
         (delivery, next)
     }
 }

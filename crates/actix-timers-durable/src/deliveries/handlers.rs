@@ -11,7 +11,7 @@ use super::{DurableTimerActor, Event, Handling, InFlight};
 use crate::committer::Ended;
 use crate::due_time::DueTime;
 use crate::ends;
-use crate::envelope::{Extend, HandlerError, Then, UnderWay};
+use crate::envelope::{Extend, HandlerError, Then, UnderWay, Written};
 use crate::id::DurableId;
 use crate::metrics::Counted;
 use crate::pause::Pause;
@@ -99,17 +99,16 @@ impl DurableTimerActor {
         let Some((under_way, retry)) = self.stop_handling(delivery) else { return };
         self.alone.note_timeout(answer.is_none());
         let mut answer = answer.unwrap_or(Err(NoReply::Overdue(retry.timeout)));
-        if let Some((due, nominal)) = under_way.written.get().copied() {
-            if let Some(end) = under_way.in_transaction.get() {
-                self.committer.meters().count(*end, 1);
-                self.judge(&under_way.record, *end, "in its own transaction");
-            }
+        if let Some(Written { due, nominal, end }) = under_way.written.get().copied() {
+            self.committer.meters().count(end, 1);
+            self.judge(&under_way.record, end, "in its own transaction");
             self.leave_window(delivery, nominal);
             return self.ended(Ended { delivery, outcome: Outcome::Ended { due }, dead: None });
         }
         let failure = ends::failure(&answer);
-        if let Some(end) = under_way.in_transaction.get() {
-            self.in_flight.entry(delivery.id).and_modify(|it| it.in_transaction = Some(*end));
+        let in_transaction = under_way.said().in_transaction;
+        if in_transaction.is_some() {
+            self.in_flight.entry(delivery.id).and_modify(|it| it.in_transaction = in_transaction);
             if matches!(answer, Ok(Ok(()))) {
                 // It counts only if the row is still there.
                 answer = Ok(Err(HandlerError::new(NOT_COMMITTED)));
@@ -121,7 +120,7 @@ impl DurableTimerActor {
         } else {
             ends::after_delivery(&under_way, &retry, answer, self.timers.clock().wall())
         };
-        if under_way.in_transaction.get().is_none() {
+        if in_transaction.is_none() {
             self.judge(&under_way.record, Counted::end(delivery, &next), failure.as_deref().unwrap_or_default());
         }
         self.end(delivery, next);
@@ -200,7 +199,7 @@ impl DurableTimerActor {
         let handling = self.in_flight.get(&id).and_then(|it| it.handling.as_ref());
         let Some(Handling { under_way, .. }) = handling else { return false };
         // The transaction of a handler may just have ended it.
-        if under_way.in_transaction.get().is_some() || under_way.is_cancelled() {
+        if under_way.said().in_transaction.is_some() || under_way.is_cancelled() {
             return false;
         }
         under_way.cancel();

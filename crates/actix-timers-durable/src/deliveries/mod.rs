@@ -109,7 +109,7 @@ struct InFlight {
 impl InFlight {
     /// Keeps a hint until the handler answers, unless it is from before the claim.
     fn keep(&mut self, hint: Hint) {
-        let in_transaction = |handling: &Handling| handling.under_way.in_transaction.get().is_some();
+        let in_transaction = |handling: &Handling| handling.under_way.said().in_transaction.is_some();
         if self.handling.as_ref().is_some_and(in_transaction) {
             self.next = Some(hint);
         }

@@ -517,3 +517,33 @@ fn a_destructor_that_panics_harms_no_other() {
         assert_eq!((disk.effects(), log.errors().len()), (vec![(0, 1), (1, 1)], 2));
     });
 }
+
+/// Its last transaction, if that was committed; a timer that was cancelled before has none.
+#[test]
+fn a_delivery_counts_as_what_its_transaction_has_made_of_it() {
+    let disk = MemoryDisk::new();
+    life(0, async |clock| {
+        let goes_on = Rc::<Notify>::default();
+        let waits = Rc::clone(&goes_on);
+        let to = handled_by(async move |note: Durable<Note>| {
+            if note.0 == 2 {
+                waits.notified().await;
+                return note.complete_with(effect(&note)).await;
+            }
+            let error = note.complete_with(|_| Err::<(), _>(HandlerError::new("no money"))).await.unwrap_err();
+            note.fail_with(error, effect(&note)).await
+        });
+        let options = RouteOptions::new().retry(quick()).pause_after_failures(2);
+        let builder = DurableTimers::builder(disk.open_with_table()).clock(clock.clone());
+        let timers = builder.route_with::<Note>(ROUTE, to, options).start().unwrap();
+        let cancelled = notes(&timers, ROUTE, [(1, 10), (2, 10), (3, 30)]).await[1];
+        run_to(&clock, 10).await;
+        assert_eq!(timers.cancel(cancelled).await.unwrap(), CancelOutcome::InProgress);
+        goes_on.notify_one();
+        run_to(&clock, 29).await;
+        assert_eq!(timers.pauses().await.unwrap(), []);
+        run_to(&clock, 30).await;
+        assert_eq!(timers.pauses().await.unwrap().len(), 1, "after two failures");
+        timers.stop().await.unwrap();
+    });
+}
