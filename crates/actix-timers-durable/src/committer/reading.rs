@@ -18,10 +18,13 @@ use crate::sync::spawn;
 const COUNT_EVERY: Duration = Duration::from_secs(1);
 /// The same in a store that nodes share: each of them counts all timers.
 const COUNT_SHARED_EVERY: Duration = Duration::from_secs(10);
-/// The due timers that are examined for the metrics, and in how many pages; pages of timers that were moved to a later time do
-/// not count. Those of routes that the node delivers are in memory, too.
+/// The due timers of the first page that is examined for the metrics, and the number of pages, each twice as large; pages of
+/// timers that were moved to a later time do not count. Many may be of paused routes. Those of routes that the node delivers are
+/// in memory, too.
 const PAGE: usize = 64;
 const PAGES: usize = 16;
+/// The most timers of a page.
+const MOST: usize = 8192;
 /// The number up to which timers are counted for the metrics.
 pub(super) const COUNT_LIMIT: u64 = 1_000_000;
 
@@ -69,7 +72,7 @@ fn first_waiting(reads: &mut dyn Reads, now: DueTime) -> Result<Option<DueTime>,
         if first.is_some() || page.next.is_none() {
             return Ok(first.map(|first| first.record.progress.due));
         }
-        query.after = page.next;
+        (query.after, query.limit) = (page.next, (query.limit * 2).min(MOST));
     }
     Ok(None)
 }

@@ -285,6 +285,23 @@ fn timers_without_a_recipient_are_overdue_and_none_are_after_the_stop() {
 }
 
 #[test]
+fn a_timer_is_overdue_behind_many_of_a_paused_route() {
+    life(0, async |clock| {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let page = recorder.handle();
+        let builder = DurableTimers::builder(MemoryDisk::new().open()).name("post").clock(clock.clone());
+        let builder = builder.open_route::<Note>("later").open_route::<Note>("other");
+        let timers = metrics::with_local_recorder(&recorder, || builder.start()).unwrap();
+        timers.pause(Pause::route("later")).await.unwrap();
+        notes(&timers, "later", (0..1500).map(|note| (note, 1000))).await;
+        notes(&timers, "other", [(0, 2000)]).await;
+        run_to(&clock, 5000).await;
+        assert_eq!(metric(&scrape(|| page.render()), "store_overdue_seconds", "timer=\"post\""), 3.0);
+        timers.stop().await.unwrap();
+    });
+}
+
+#[test]
 fn a_step_of_the_clock_is_noticed_without_the_given_timer_actor() {
     let (disk, diary) = (MemoryDisk::new(), Diary::default());
     life(0, async |clock| {
