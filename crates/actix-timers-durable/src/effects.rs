@@ -8,10 +8,10 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use super::contain::{contain, drop_contained};
-use super::ends::nominal_after;
-use super::envelope::{Durable, HandlerError, Written};
+use super::ends::{nominal_after, reason_of_death};
+use super::envelope::{Durable, HandlerError, Then, Written};
 use super::metrics::Counted;
-use super::store::{Effect, Op, Outcome, StoreError};
+use super::store::{Effect, Next, Op, Outcome, StoreError};
 
 /// An end with an effect, in progress from the first poll on. A handler can return it as its `ResponseFuture`.
 pub type Ending<T> = Pin<Box<dyn Future<Output = Result<T, HandlerError>> + Send>>;
@@ -104,7 +104,8 @@ impl<M> Durable<M> {
     }
 
     /// As [`complete_with`](Self::complete_with), but the handler has failed: with the effect the timer becomes pending again at
-    /// the time of its next attempt, or a dead letter, as `error` says.
+    /// the time of its next attempt, or a dead letter, as `error` says. During a [stop](super::DurableTimers::stop) an error that
+    /// another attempt may fix uses up none.
     ///
     /// # Errors
     /// As [`complete_with`](Self::complete_with).
@@ -122,7 +123,7 @@ impl<M> Durable<M> {
         effect: impl FnOnce(&Connection) -> Result<T, HandlerError> + Send + 'static,
     ) -> Ending<T> {
         let under_way = Arc::clone(&self.under_way);
-        let Some((_, committer)) = under_way.node.clone() else {
+        let Some((_, committer, clock)) = under_way.node.clone() else {
             return Box::pin(ready(Err(HandlerError::new(NO_STORE))));
         };
         let (tell, mut told) = oneshot::channel();
@@ -134,12 +135,17 @@ impl<M> Durable<M> {
             drop_contained(tell.send(made));
             is_kept
         });
-        let (delivery, next) = self.end_in_transaction(answer, committer.wall().to_system_time());
-        let (nominal, end) = (nominal_after(&next), Counted::end(delivery, &next));
+        // As of an answer during a stop: otherwise its row is another's by now.
+        let is_given_up = under_way.is_cancelled() && matches!(&answer, Err(error) if error.then() == Then::Retry);
+        let (delivery, mut next) = self.end_in_transaction(answer, clock.wall());
+        if is_given_up {
+            next = Next::GiveBack;
+        }
+        let (nominal, end, dead) = (nominal_after(&next), Counted::end(delivery, &next), reason_of_death(&next));
         Box::pin(async move {
             let ended = committer.change(Op::EndWith(delivery, next, effect)).await;
             match &ended {
-                Ok(Outcome::Ended { due }) => _ = under_way.written.set(Written { due: *due, nominal, end }),
+                Ok(Outcome::Ended { due }) => _ = under_way.written.set(Written { due: *due, nominal, end, dead }),
                 Err(error) if matches!(**error, StoreError::Unknown(_) | StoreError::Failed(_)) => {}
                 // It is not written: if the row is gone, that was another end.
                 _ => under_way.said().in_transaction = Some(Counted::EndLost),

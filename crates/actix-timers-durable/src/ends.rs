@@ -199,6 +199,14 @@ pub(super) fn shortened(reason: &str) -> Arc<str> {
     reason[..end].replace('\0', "\u{fffd}").into()
 }
 
+/// Returns the reason of a dead letter.
+pub(super) fn reason_of_death(next: &Next) -> Option<Arc<str>> {
+    match next.split().0 {
+        Next::Dead { reason, .. } => Some(Arc::clone(reason)),
+        _ => None,
+    }
+}
+
 /// Returns the due time of the next message, retries aside, if one follows.
 pub(super) fn nominal_after(next: &Next) -> Option<DueTime> {
     match next.split().0 {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use actix::{Addr, Message};
+use actix_timers::Clock;
 use tokio::sync::Semaphore;
 
 use super::committer::Committer;
@@ -76,12 +77,14 @@ pub struct Durable<M> {
     pub(super) under_way: Arc<UnderWay>,
 }
 
+type Node = (Addr<DurableTimerActor>, Committer, Arc<dyn Clock>);
+
 /// A delivery, as its handler and the actor of durable timers know it.
 pub(super) struct UnderWay {
     pub(super) record: Arc<Record>,
     pub(super) retry: RetryPolicy,
-    /// Accepts extensions of the time-out, and ends in transactions. None in a test.
-    pub(super) node: Option<(Addr<DurableTimerActor>, Committer)>,
+    /// Accepts extensions of the time-out, and ends in transactions at the time of a clock. None in a test.
+    pub(super) node: Option<Node>,
     pub(super) begun: DueTime,
     said: Mutex<Said>,
     /// Set when an end in a transaction of its handler is known to be written.
@@ -95,13 +98,15 @@ pub(super) struct UnderWay {
 }
 
 /// The end of a delivery that a transaction of its handler has written.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Written {
     /// The next due time.
     pub(super) due: Option<DueTime>,
     /// That of the next message, retries aside.
     pub(super) nominal: Option<DueTime>,
     pub(super) end: Counted,
+    /// The reason of a dead letter.
+    pub(super) dead: Option<Arc<str>>,
 }
 
 /// The wishes of a handler, and what it has done.
@@ -119,7 +124,7 @@ impl UnderWay {
     pub(super) fn new(
         record: Arc<Record>,
         retry: RetryPolicy,
-        node: Option<(Addr<DurableTimerActor>, Committer)>,
+        node: Option<Node>,
         begun: DueTime,
         is_noted: bool,
     ) -> Self {
@@ -305,7 +310,7 @@ impl<M> Durable<M> {
         let under_way = Arc::clone(&self.under_way);
         async move {
             let delivery = under_way.record.delivery();
-            if let Some((actor, _)) = &under_way.node {
+            if let Some((actor, ..)) = &under_way.node {
                 return actor.send(Extend { delivery, by }).await.unwrap_or(false);
             }
             let is_extended = !under_way.is_cancelled();

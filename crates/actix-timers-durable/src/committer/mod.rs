@@ -21,7 +21,6 @@ use std::time::Duration;
 use actix_timers::integration::{PublishPass, Publisher, register_publisher, try_publish};
 use tokio::sync::oneshot;
 
-use super::due_time::DueTime;
 use super::error::DurableBuildError;
 use super::routes::Routes;
 use super::store::{Delivery, Op, Outcome, Reads, Store, StoreError};
@@ -140,11 +139,6 @@ impl Committer {
     /// Returns the metrics, for those of the deliveries.
     pub(crate) fn meters(&self) -> &DurableMeters {
         &self.shared.environment.meters
-    }
-
-    /// Returns the wall-clock time.
-    pub(crate) fn wall(&self) -> DueTime {
-        (self.shared.environment.clock)().wall
     }
 
     /// Publishes the metrics, as a scrape does.

@@ -10,6 +10,7 @@ use rustc_hash::FxHashMap;
 use super::reading::measure;
 use super::request::{Answer, Answered, Claimed, Ended, Reply, Report, Request};
 use crate::due_time::DueTime;
+use crate::ends::reason_of_death;
 use crate::id::DurableId;
 use crate::metrics::{Counted, DurableMeters};
 use crate::pause::{Pause, PauseTarget};
@@ -350,10 +351,7 @@ impl Writer {
                 Ok(outcome) => {
                     self.claimed.remove(&delivery.id);
                     let is_written = matches!(outcome, Outcome::Ended { .. });
-                    let dead = match next.split().0 {
-                        Next::Dead { reason, .. } if is_written => Some(Arc::clone(reason)),
-                        _ => None,
-                    };
+                    let dead = reason_of_death(&next).filter(|_| is_written);
                     report.ended.push(Ended { delivery, outcome, dead });
                 }
                 Err(error) => self.unwritten = Some(error),

@@ -43,7 +43,8 @@ impl DurableTimerActor {
         if let Some(reason) = ends::unknown_repetition(&record) {
             return self.park(&record, &reason);
         }
-        let node = Some((self.durable.addr().clone(), self.committer.clone()));
+        let clock = Arc::clone(self.timers.clock());
+        let node = Some((self.durable.addr().clone(), self.committer.clone(), clock));
         let under_way = Arc::new(UnderWay::new(Arc::clone(&record), retry, node, self.wall(), keeps_past));
         let answering = match self.routes.deliver(hint.route, &under_way) {
             Ok(Some(answering)) => answering,
@@ -99,11 +100,11 @@ impl DurableTimerActor {
         let Some((under_way, retry)) = self.stop_handling(delivery) else { return };
         self.alone.note_timeout(answer.is_none());
         let mut answer = answer.unwrap_or(Err(NoReply::Overdue(retry.timeout)));
-        if let Some(Written { due, nominal, end }) = under_way.written.get().copied() {
+        if let Some(Written { due, nominal, end, dead }) = under_way.written.get().cloned() {
             self.committer.meters().count(end, 1);
             self.judge(&under_way.record, end, "in its own transaction");
             self.leave_window(delivery, nominal);
-            return self.ended(Ended { delivery, outcome: Outcome::Ended { due }, dead: None });
+            return self.ended(Ended { delivery, outcome: Outcome::Ended { due }, dead });
         }
         let failure = ends::failure(&answer);
         let in_transaction = under_way.said().in_transaction;

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use actix_timers::{CancelOutcome, ManualClock, Repeat, RescheduleOutcome};
 use actix_timers_durable::rusqlite::{self, Connection, OpenFlags};
-use actix_timers_durable::store::{FsyncOutcome, MemoryDisk};
+use actix_timers_durable::store::{FsyncOutcome, MemoryDisk, Reads};
 use actix_timers_durable::{
     Durable, DurableFilter, DurableState, DurableTimers, EmbeddedStore, HandlerError, MemoryStore, RouteOptions,
     Schedule, Store, StoreError,
@@ -544,6 +544,53 @@ fn a_delivery_counts_as_what_its_transaction_has_made_of_it() {
         assert_eq!(timers.pauses().await.unwrap(), []);
         run_to(&clock, 30).await;
         assert_eq!(timers.pauses().await.unwrap().len(), 1, "after two failures");
+        timers.stop().await.unwrap();
+    });
+}
+
+/// Apart from the effect it is as an error that the handler returns.
+#[test]
+fn a_failure_with_an_effect_during_a_stop_uses_up_no_attempt() {
+    let disk = MemoryDisk::new();
+    life(0, async |clock| {
+        let to = handled_by(async |note: Durable<Note>| {
+            note.cancelled().await;
+            note.fail_with(HandlerError::new("given up"), effect(&note)).await
+        });
+        let options = RouteOptions::new().retry(quick().max_attempts(1));
+        let builder = DurableTimers::builder(disk.open_with_table()).clock(clock.clone());
+        let timers = builder.route_with::<Note>(ROUTE, to, options).start().unwrap();
+        schedule(&timers, 0..1).await;
+        run_to(&clock, 10).await;
+        timers.stop().await.unwrap();
+    });
+    let counts = disk.open().counts(None).unwrap();
+    assert_eq!((counts.pending, counts.dead, disk.effects()), (1, 0, vec![(0, 1)]));
+}
+
+#[test]
+fn a_snooze_with_an_effect_is_not_early() {
+    let disk = MemoryDisk::new();
+    life(0, async |clock| {
+        let goes_on = Rc::<Notify>::default();
+        let waits = Rc::clone(&goes_on);
+        let (timers, log) = start(&disk, &clock, async move |note, _| {
+            if note.attempt > 1 {
+                return Ok(());
+            }
+            waits.notified().await;
+            note.fail_with(HandlerError::snooze_for(ms(1)), effect(&note)).await
+        });
+        schedule(&timers, 0..1).await;
+        run_to(&clock, 10).await;
+        let part = std::time::Duration::from_micros(900);
+        clock.advance(part).await;
+        goes_on.notify_one();
+        clock.settle().await;
+        clock.advance(part).await;
+        assert_eq!(log.attempts(), [(0, 1)]);
+        clock.advance(ms(1)).await;
+        assert_eq!(log.attempts(), [(0, 1), (0, 2)]);
         timers.stop().await.unwrap();
     });
 }
