@@ -76,6 +76,8 @@ pub struct EmbeddedStore {
     interrupted: u64,
     /// SQLite's number of commits by others, at the last beat or the join.
     data_version: Option<i64>,
+    /// Whether it has changed since a beat was returned.
+    is_changed: bool,
 }
 
 #[derive(Debug)]
@@ -133,6 +135,7 @@ impl EmbeddedStore {
             is_suspect: false,
             interrupted: 0,
             data_version: None,
+            is_changed: false,
         }
     }
 
@@ -369,7 +372,7 @@ impl Store for EmbeddedStore {
     fn beat(&mut self, running: &[Delivery], now: DueTime) -> Result<Beat, StoreError> {
         // The transaction may have begun before the last looks.
         let before = self.data_version;
-        let by_hand = self.note_version()? != before;
+        self.is_changed |= self.note_version()? != before;
         // A full disk or another program does not end the beat: the next one tries again.
         if let Err(error) = place::return_pages(self.connection()?)
             && matches!(meaning(&error), Meaning::Io | Meaning::Damaged)
@@ -381,13 +384,14 @@ impl Store for EmbeddedStore {
         if expired.unwrap_or(false) {
             _ = self.write(now, |changes| run(changes.connection, changes::EXPIRE, &[&millis(now), &1024]));
         }
-        let beat = Beat { looks_begin_anew: by_hand, paused: self.own_pauses()?, ..Beat::default() };
-        if !self.must_sweep {
-            return Ok(beat);
+        let mut beat = Beat { paused: self.own_pauses()?, ..Beat::default() };
+        if self.must_sweep {
+            let (number, lost) = self.write(now, |changes| changes.sweep(running))?;
+            (self.node, self.must_sweep) = (number, false);
+            (beat.lost, self.is_changed) = (lost, true);
         }
-        let (number, lost) = self.write(now, |changes| changes.sweep(running))?;
-        (self.node, self.must_sweep) = (number, false);
-        Ok(Beat { lost, looks_begin_anew: true, ..beat })
+        beat.looks_begin_anew = std::mem::take(&mut self.is_changed);
+        Ok(beat)
     }
 
     fn apply(&mut self, ops: &[Op], now: DueTime) -> Result<Vec<Result<Outcome, StoreError>>, StoreError> {

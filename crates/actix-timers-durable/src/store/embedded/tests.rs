@@ -217,3 +217,18 @@ fn damage_that_looks_meet_twice_in_a_row_is_final() {
     assert!(matches!(store.damaged(corrupt()), StoreError::Failed(_)));
     assert!(matches!(store.look(&look, DueTime::MIN)(), Err(StoreError::Failed(_))));
 }
+
+#[test]
+fn a_change_by_hand_is_noticed_after_a_beat_that_failed() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = EmbeddedStore::open(directory.path()).unwrap();
+    store.join(&NodeInfo::default(), DueTime::MIN).unwrap();
+    let hand = Connection::open(directory.path().join("timers.db")).unwrap();
+    hand.execute_batch("UPDATE node SET name = 'other'").unwrap();
+    let sql = |store: &EmbeddedStore, sql| store.connection.as_ref().unwrap().execute_batch(sql).unwrap();
+    sql(&store, "CREATE TEMP VIEW pauses AS SELECT 1");
+    store.beat(&[], DueTime::MIN).unwrap_err();
+    sql(&store, "DROP VIEW temp.pauses");
+    let mut looks_begin_anew = || store.beat(&[], DueTime::MIN).unwrap().looks_begin_anew;
+    assert_eq!([looks_begin_anew(), looks_begin_anew()], [true, false]);
+}
