@@ -35,8 +35,9 @@ impl<M> Durable<M> {
     /// The closure runs on the thread of the store, at most once, after the check that the delivery has not ended. It holds up
     /// all claims, ends and schedules: compute before it, and only write in it. It must not use these durable timers. An error or a
     /// panic undoes what it wrote, and harms no other request. Statements that begin, divide or end a transaction, attach a
-    /// database, set a `PRAGMA`, analyze, or change a table of the store are refused as not authorized. A deferred foreign key that
-    /// is violated at the commit fails the other effects of that commit, too; a conflict that rolls back, as of
+    /// database, set a `PRAGMA`, analyze, alter a temporary table, or change a table of the store are refused as not authorized. That
+    /// finds mistakes: a statement in the very words of one that the store has cached passes. A deferred foreign key that is
+    /// violated at the commit fails the other effects of that commit, too; a conflict that rolls back, as of
     /// `INSERT OR ROLLBACK`, fails all its requests. Triggers do not run.
     ///
     /// [`EmbeddedStore::transaction`](super::EmbeddedStore::transaction) creates the tables.

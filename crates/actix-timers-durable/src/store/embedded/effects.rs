@@ -41,6 +41,8 @@ fn concerns_others(action: AuthAction<'_>) -> bool {
         AuthAction::Pragma { pragma_name, pragma_value } => {
             pragma_value.is_some() && !["table_info", "table_xinfo", "index_list", "index_info"].contains(&pragma_name)
         }
+        // Its new name may be one of the store's, which it would hide.
+        AuthAction::AlterTable { database_name: "temp", .. } => true,
         // The drop of a table deletes from it.
         AuthAction::Insert { table_name }
         | AuthAction::Update { table_name, .. }
