@@ -52,7 +52,8 @@ const CHECKPOINT_PATIENCE: Duration = Duration::from_millis(50);
 /// The directory holds one database of SQLite, `timers.db`, that `sqlite3 -readonly` may look at while the service runs.
 /// Acknowledged changes are on disk.
 ///
-/// After a failed read or write of the files nothing is acknowledged or claimed until the next call has opened them anew.
+/// After a transaction has failed to read or write the files, nothing is acknowledged or claimed until the next call has opened
+/// them anew. A query or look that cannot read them fails by itself.
 #[derive(Debug)]
 pub struct EmbeddedStore {
     // In the order in which they are closed.
