@@ -24,7 +24,7 @@ use tokio::sync::oneshot;
 use super::error::DurableBuildError;
 use super::routes::Routes;
 use super::store::{Delivery, Op, Outcome, Reads, Store, StoreError};
-use crate::metrics::DurableMeters;
+use crate::metrics::{Counted, DurableMeters};
 use queue::Queues;
 use request::{Answer, Reply};
 use writer::{Replies, Writer};
@@ -165,9 +165,11 @@ impl Committer {
         &self,
         read: impl FnOnce(&mut dyn Reads) -> Result<T, StoreError> + Send + 'static,
     ) -> Answered<T> {
+        let meters = Arc::clone(&self.shared.environment.meters);
         self.ask(|answer| {
-            Request::Read(Box::new(|reads| {
+            Request::Read(Box::new(move |reads| {
                 let result = read(reads).map_err(Arc::new);
+                meters.count(Counted::QueryFailed, result.is_err().into());
                 // The receiver may be gone.
                 Box::new(|| drop(answer.send(result)))
             }))

@@ -805,6 +805,8 @@ fn events_are_counted_and_a_scrape_shows_them() {
     (0..3).for_each(|due| _ = ask(due).unwrap());
     disk.reject_commits(1);
     assert!(ask(9).is_err());
+    let refused = || Err::<(), _>(StoreError::Unavailable("no".to_owned()));
+    assert!(block_on(committer.read(move |_| refused())).is_err());
     hands.set(10_000);
     let copied = block_on(committer.back_up("nowhere".into()));
     assert!(matches!(*copied.unwrap_err(), StoreError::Unsupported(_)));
@@ -824,6 +826,7 @@ fn events_are_counted_and_a_scrape_shows_them() {
         assert_eq!(value(&page, "store_overdue_seconds{timer=\"T\"}"), 10.0);
         assert_eq!(value(&page, "durable_scheduled_total{timer=\"T\"}"), 3.0);
         assert_eq!(value(&page, "store_errors_total{timer=\"T\",op=\"commit\"}"), 1.0);
+        assert_eq!(value(&page, "store_errors_total{timer=\"T\",op=\"read\"}"), 1.0);
         assert_eq!(value(&page, "store_errors_total{timer=\"T\",op=\"back_up\"}"), 1.0);
         assert_eq!(value(&page, "store_write_seconds_count{timer=\"T\"}"), 4.0);
     });
