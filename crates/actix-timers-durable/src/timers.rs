@@ -754,7 +754,7 @@ impl DurableTimers {
 
     /// Stops the durable timers: delivers nothing more, leaves its timers to other nodes, if any, waits up to 30
     /// seconds for the handlers in progress, writes their outcomes, and closes the store. From then on every request
-    /// fails with [`DurableError::Closed`], and the files can be opened again.
+    /// fails with [`DurableError::Closed`], and the files can be opened again, once a query in progress has ended.
     ///
     /// # Errors
     /// The last outcomes could not be written: those deliveries will be repeated.
