@@ -154,8 +154,9 @@ impl<'a, S: Subject> Run<'a, S> {
             3 => Op::DiscardOlder { past_of: None, than: self.age(), limit: self.random.below(3) as usize },
             4 => self.claim_suspect(),
             5 | 16..19 => {
-                let next = Next::Dead { reason: "failed".into(), then: self.maybe_again() };
-                Op::End(self.delivery(), self.noted(next))
+                let delivery = self.delivery();
+                let next = Next::Dead { reason: "failed".into(), then: self.maybe_next(delivery.repetition) };
+                Op::End(delivery, self.noted(next))
             }
             8 => Op::DiscardOlder { past_of: Some("a".into()), than: self.time(), limit: 1000 },
             6 => {
@@ -364,8 +365,10 @@ impl<'a, S: Subject> Run<'a, S> {
         }
     }
 
-    fn maybe_again(&mut self) -> Option<Again> {
-        (self.random.below(2) == 0).then(|| self.again())
+    /// Returns some later repetition, or none.
+    fn maybe_next(&mut self, repetition: u64) -> Option<Again> {
+        let later = repetition + 1 + self.random.below(3);
+        (self.random.below(2) == 0).then(|| Again { repetition: later, ..self.again() })
     }
 
     /// Adds a note to some ends.
